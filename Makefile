@@ -1,0 +1,42 @@
+# Everything runs in .venv; a fresh machine needs Python >= 3.11 and make.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+.PHONY: demo test lint types format bench clean
+
+demo: .venv/demo
+	$(BIN)/python examples/quickstart.py
+
+test: .venv/test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n auto
+
+lint types format bench: .venv/test
+lint:
+	$(BIN)/ruff check .
+types:
+	$(BIN)/mypy
+format:
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+bench:
+	$(BIN)/python tests/benchmarks/overhead.py
+
+.venv/python: Makefile
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "kernelopt needs Python 3.11 or newer; set PYTHON=..."'
+	$(PYTHON) -m venv .venv
+	touch $@
+
+.venv/demo: .venv/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[examples]'
+	touch $@
+
+.venv/test: .venv/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[test]'
+	touch $@ .venv/demo
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache build
