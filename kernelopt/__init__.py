@@ -1,0 +1,29 @@
+"""Declare kernel learning problems: state a problem in θ, get θ back.
+
+    minimize f(Aθ, ‖θ‖, y)
+
+θ may have infinitely many entries; it enters through predictions Aθ and its norm. See `Problem`.
+"""
+
+from importlib.metadata import version
+
+from kernelopt import errors, kernels, losses
+from kernelopt.expressions import FeatureMatrix, Theta, norm, sum_squares
+from kernelopt.functions import Function
+from kernelopt.losses import margin
+from kernelopt.problem import Problem
+
+__version__ = version("kernelopt")
+__all__ = [
+    "FeatureMatrix",
+    "Function",
+    "Problem",
+    "Theta",
+    "__version__",
+    "errors",
+    "kernels",
+    "losses",
+    "margin",
+    "norm",
+    "sum_squares",
+]

@@ -1,0 +1,1 @@
+"""rules → form → representer (substitute, and invert) → explain."""

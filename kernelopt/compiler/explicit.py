@@ -1,0 +1,239 @@
+"""From an ordinary cvxpy problem in an explicit θ ∈ Rᵖ to the kernel problem.
+
+Φ @ theta becomes Aθ, norms of theta become norms of θ; whatever else is done to theta is listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+from cvxpy.atoms.affine.binary_operators import MulExpression
+from cvxpy.atoms.affine.index import index as slice_index
+from cvxpy.atoms.affine.index import special_index
+from cvxpy.atoms.affine.reshape import reshape
+from cvxpy.atoms.elementwise.power import Power
+from cvxpy.atoms.norm_nuc import normNuc
+from cvxpy.atoms.pnorm import Pnorm
+from cvxpy.atoms.quad_over_lin import quad_over_lin
+from cvxpy.atoms.sigma_max import sigma_max
+
+from kernelopt.compiler.rules import Inspection, Violation, require_representable
+from kernelopt.compiler.text import describe
+from kernelopt.errors import DataError, RepresenterError
+from kernelopt.expressions import FeatureMatrix, Theta, ThetaExpression, norm, sum_squares
+from kernelopt.functions import BLOCK_BYTES, Function
+from kernelopt.kernels.domains import Array, real_array
+
+AGREEMENT = 1e-8  # of |κ(xᵢ, xⱼ) − (ΦΦᵀ)ᵢⱼ|, relative to the largest entry of the diagonal
+COVERED = "θ may enter only as Φ @ theta, with the rows of a given feature matrix Φ, and in Euclidean norms"
+
+
+@dataclass(frozen=True, eq=False)
+class ExplicitSource:
+    """Where a kernel problem came from, to put answers back on the explicit one."""
+
+    problem: cp.Problem
+    variable: cp.Variable
+    theta: Theta
+    features: tuple[tuple[Array, FeatureMatrix], ...]
+
+    def theta_value(self, f: Function) -> Array:
+        """θ = Σₛ cₛ F(x_s) ∈ Rᵖ, with the rows of Φ that belong to the centers."""
+        row_of = {}
+        for Phi, A in self.features:
+            row_of.update({x.tobytes(): Phi[i] for i, x in enumerate(A.X)})
+        F = np.array([row_of[x.tobytes()] for x in f.centers]).reshape(len(f.centers), -1)
+        theta: Array = F.T @ f.coefficients if len(F) else np.zeros(self.variable.shape)
+        return theta
+
+
+def kernelize(
+    problem: cp.Problem, variable: cp.Variable, features: Mapping[Any, FeatureMatrix]
+) -> tuple[cp.Problem, ExplicitSource]:
+    """The same problem in kernelopt's nodes. Raises RepresenterError, DataError."""
+    pairs = _checked_features(variable, features)
+    outputs = None if variable.ndim == 1 else variable.shape[1]
+    theta = Theta(pairs[0][1].kernel, outputs=outputs, name=variable.name())
+    walk = _Translation(variable, theta, pairs)
+    declared = [name for name, value in variable.attributes.items() if value is not None and value is not False]
+    if declared:
+        walk.violations.append(
+            Violation(
+                f"{variable.name()}, declared {', '.join(declared)}",
+                "its declaration",
+                COVERED,
+                f"declare cp.Variable({variable.shape}) and constrain predictions instead",
+            )
+        )
+    walk.place = "the objective"
+    objective = type(problem.objective)(walk.expression(problem.objective.args[0]))
+    constraints = []
+    for number, constraint in enumerate(problem.constraints, start=1):
+        walk.place = f"constraint {number}"
+        constraints.append(walk.constraint(constraint))
+    require_representable(Inspection((), (), tuple(walk.violations), ()))
+    return cp.Problem(objective, constraints), ExplicitSource(problem, variable, theta, pairs)
+
+
+def _checked_features(
+    variable: cp.Variable, features: Mapping[Any, FeatureMatrix]
+) -> tuple[tuple[Array, FeatureMatrix], ...]:
+    """Pairs (Φ, A) with ΦΦᵀ = AAᵀ, one kernel, and as many columns as θ has entries."""
+    if not isinstance(variable, cp.Variable) or variable.ndim not in (1, 2):
+        raise RepresenterError(f"Expected theta to be a cp.Variable of shape (p,) or (p, K); got {variable!r}.")
+    if not features:
+        raise DataError("Expected features={Phi: A} with at least one feature matrix; got none.")
+    pairs = []
+    for Phi, A in features.items():
+        values = real_array(Phi.value if isinstance(Phi, cp.Expression) else Phi, "a feature matrix Φ")
+        if values.ndim != 2 or values.shape != (len(A), variable.shape[0]):
+            raise DataError(
+                f"Expected Φ of shape ({len(A)}, {variable.shape[0]}), a row for each row of A and a column for each "
+                f"entry of theta; got shape {values.shape}."
+            )
+        pairs.append((np.ascontiguousarray(values + 0.0), A))
+    kernel = pairs[0][1].kernel
+    for _, A in pairs[1:]:
+        if A.kernel != kernel:
+            raise RepresenterError(f"Expected feature matrices of one kernel; got {kernel!r} and {A.kernel!r}.")
+    Phi, X = np.concatenate([p for p, _ in pairs]), np.concatenate([A.X for _, A in pairs])
+    largest = float(np.einsum("ij,ij->i", Phi, Phi).max(initial=0.0))
+    step = max(1, BLOCK_BYTES // (8 * len(Phi)))
+    for i in range(0, len(Phi), step):
+        error = np.abs(kernel._matrix(X[i : i + step], X) - Phi[i : i + step] @ Phi.T)
+        if error.max() > AGREEMENT * largest:
+            row, column = np.unravel_index(np.argmax(error), error.shape)
+            raise DataError(
+                f"Expected κ(xᵢ, xⱼ) = (ΦΦᵀ)ᵢⱼ; for {kernel!r} they differ by {error.max():.3g} at rows {i + row} "
+                f"and {column}. Pass the kernel of this feature map, or ko.kernels.Linear() on Φ itself."
+            )
+    return tuple(pairs)
+
+
+class _Translation:
+    """One walk over the explicit tree: our nodes out, uses that are not covered listed."""
+
+    def __init__(self, variable: cp.Variable, theta: Theta, features: tuple[tuple[Array, FeatureMatrix], ...]) -> None:
+        self.variable = variable
+        self.theta = theta
+        self.rows = [(A, {row.tobytes(): i for i, row in enumerate(Phi)}) for Phi, A in features]
+        self.violations: list[Violation] = []
+        self.place = ""
+        self._done: dict[int, Any] = {}
+
+    def constraint(self, node: Any) -> Any:
+        if isinstance(node, cp.SOC):
+            view = self._view(node.args[1])
+            if view is not None and view.outputs is None and node.args[0].size == 1:
+                return norm(view) <= cp.reshape(self.expression(node.args[0]), (), order="F")
+        return self._rebuilt(node)
+
+    def expression(self, node: Any) -> Any:
+        if isinstance(node, list):
+            return [self.expression(a) for a in node]
+        if id(node) not in self._done:
+            self._done[id(node)] = self._translated(node)
+        return self._done[id(node)]
+
+    def _translated(self, node: Any) -> Any:
+        if self._view(node) is not None:
+            return self._refuse(node, node)
+        for match in (self._prediction, self._norm):
+            found = match(node)
+            if found is not None:
+                return found
+        used = next((a for a in getattr(node, "args", []) if self._view(a) is not None), None)
+        return self._rebuilt(node) if used is None else self._refuse(node, used)
+
+    def _rebuilt(self, node: Any) -> Any:
+        args = [self.expression(a) for a in node.args]
+        same = all(new is old for new, old in zip(args, node.args, strict=True))
+        return node if same else node.copy(args)
+
+    def _view(self, node: Any) -> ThetaExpression | None:
+        """θ, θ[:, k] or θM as such."""
+        if node is self.variable:
+            return self.theta
+        if self.theta.outputs is None:
+            return None
+        if isinstance(node, (slice_index, special_index)) and node.args[0] is self.variable:
+            columns = np.arange(self.variable.size).reshape(self.variable.shape)[node._orig_key]
+            chosen = columns[0] if columns.ndim and columns.shape[0] == self.variable.shape[0] else np.array(-1)
+            whole = np.add.outer(np.arange(self.variable.shape[0]) * self.variable.shape[1], chosen)
+            return self.theta[:, chosen] if whole.shape == columns.shape and (whole == columns).all() else None
+        if isinstance(node, MulExpression) and node.args[0] is self.variable and _is_number(node.args[1]):
+            return self.theta @ node.args[1].value
+        return None
+
+    def _prediction(self, node: Any) -> Any:
+        """Φ @ θ, rows of Φ times θ, and θ @ Φᵀ for a vector θ."""
+        if not isinstance(node, MulExpression):
+            return None
+        left, right = node.args
+        if _is_number(left) and self._view(right) is not None:
+            M, view = left.value, self._view(right)
+        elif _is_number(right) and left is self.variable and self.theta.outputs is None:
+            M, view = right.value.T, self.theta
+        else:
+            return None
+        M = np.asarray(M.toarray() if hasattr(M, "toarray") else M, dtype=np.float64)
+        A = self._rows_of(np.atleast_2d(M) + 0.0)
+        if A is None or view is None:
+            return None
+        prediction = A @ view
+        return prediction[0] if M.ndim == 1 else prediction
+
+    def _rows_of(self, M: Array) -> FeatureMatrix | None:
+        """A[rows] with the rows of M, if all of them are rows of one Φ."""
+        for A, number in self.rows:
+            found = [number.get(row.tobytes()) for row in np.ascontiguousarray(M)]
+            if None not in found:
+                return A if found == list(range(len(A))) else A[np.array(found)]
+        return None
+
+    def _norm(self, node: Any) -> Any:
+        """The Euclidean, Frobenius, nuclear and spectral norms, and the sum of squares."""
+        argument = node.args[0] if getattr(node, "args", None) else None
+        if isinstance(node, cp.Sum) and isinstance(argument, Power) and argument.p.value == 2 and node.axis is None:
+            view = self._view(argument.args[0])
+            return None if view is None else sum_squares(view)
+        if isinstance(argument, reshape) and argument.args[0].size == argument.size:
+            argument = argument.args[0]  # cvxpy writes the Frobenius norm as that of the flattened matrix
+        view = self._view(argument)
+        if view is None:
+            return None
+        if (
+            isinstance(node, quad_over_lin)
+            and node.axis is None
+            and _is_number(node.args[1])
+            and node.args[1].value == 1
+        ):
+            return sum_squares(view)
+        if isinstance(node, Pnorm) and float(node.p) == 2 and node.axis is None:
+            return norm(view, None if view.outputs is None else "fro")
+        if isinstance(node, normNuc):
+            return norm(view, "nuc")
+        return norm(view, 2) if isinstance(node, sigma_max) else None
+
+    def _refuse(self, node: Any, used: Any) -> Any:
+        self.violations.append(Violation(describe(node), self.place, COVERED, _remedy(node, used)))
+        return node
+
+
+def _is_number(node: Any) -> bool:
+    return bool(node.is_constant()) and not node.parameters()
+
+
+def _remedy(node: Any, used: Any) -> str:
+    if isinstance(node, (slice_index, special_index)):
+        return (
+            "an entry of θ that is treated on its own, such as an intercept, becomes a cp.Variable of its own, and "
+            "its column leaves Φ"
+        )
+    if isinstance(node, MulExpression):
+        return "give that matrix in features={Phi: A}, or write it as M @ (Phi @ theta)"
+    return f"write it with predictions Phi @ {describe(used)} or the Euclidean norm cp.norm({describe(used)})"

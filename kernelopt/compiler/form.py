@@ -1,0 +1,170 @@
+"""The canonical form: the tree is cut where θ enters it.
+
+    minimize    f(u₁ … u_K, t₁ … t_J, y)              the outer problem: it knows nothing of kernels
+    subject to  u_k = A_k θ_k,  ‖θ_k(j) M − f₀‖ ≤ t_j  the links
+
+Rows at which one θ is evaluated anywhere in the problem are stacked into its A; exactly repeated rows are
+merged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+from cvxpy.atoms.elementwise.power import Power
+
+from kernelopt.compiler.rules import Inspection
+from kernelopt.compiler.text import describe
+from kernelopt.expressions import Prediction, Theta, ThetaExpression, ThetaNorm
+from kernelopt.kernels.domains import Ints, distinct, stack
+from kernelopt.rows import Rows
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionLink:
+    """u = Aθ, with A the distinct `rows` and u[i] = (Aθ)[take[i]].
+
+    `blocks` names the stretch of u that each feature matrix of the problem occupies; `origin` is the row of
+    the stacked data at which each distinct row was first met.
+    """
+
+    theta: Theta
+    rows: Rows
+    take: Ints
+    origin: Ints
+    u: cp.Variable | None
+    blocks: tuple[tuple[object, slice], ...]
+
+    @property
+    def name(self) -> str:
+        return self.theta.name
+
+
+@dataclass(frozen=True, eq=False)
+class NormLink:
+    """‖θM − f₀‖ ≤ t. `function_rows` are the rows of A that stand for f₀."""
+
+    view: ThetaExpression
+    kind: str | int
+    t: cp.Variable
+    function_rows: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class CanonicalForm:
+    """The outer problem f(u, t, y) and its links to θ.
+
+    Attributes
+    ----------
+    outer : cp.Problem in u, t ≥ 0 and y, an ordinary sparse problem
+    predictions : one link u = Aθ for each θ
+    norms : one link for each norm that occurs
+    """
+
+    outer: cp.Problem
+    predictions: tuple[PredictionLink, ...]
+    norms: tuple[NormLink, ...]
+
+    @property
+    def y(self) -> list[cp.Variable]:
+        """The user's own variables."""
+        ours = {link.u.id for link in self.predictions if link.u is not None}
+        ours |= {link.t.id for link in self.norms}
+        return [v for v in self.outer.variables() if v.id not in ours]
+
+    def __str__(self) -> str:
+        lines = [describe(self.outer.objective)]
+        lines += [f"    {describe(c)}" for c in self.outer.constraints]
+        for link in self.predictions:
+            if link.u is not None:
+                lines.append(f"    {link.u.name()} = A·{link.name}, {link.u.shape[0]} rows, {len(link.rows)} distinct")
+        for norm in self.norms:
+            lines.append(f"    {describe(ThetaNorm(norm.view.theta._leaf, norm.view, norm.kind))} ≤ {norm.t.name()}")
+        return "\n".join(lines)
+
+
+def cut(objective: Any, constraints: tuple[Any, ...], found: Inspection) -> CanonicalForm:
+    """Replace predictions by u and norms by t."""
+    replaced: dict[int, cp.Expression] = {}
+    predictions: list[PredictionLink] = []
+    norms: dict[object, NormLink] = {}
+    thetas = list(dict.fromkeys([p.data.theta for p in found.predictions] + [n.view.theta for n in found.norms]))
+    for number, theta in enumerate(thetas, start=1):
+        nodes = [p for p in found.predictions if p.data.theta is theta]
+        own_norms = {n.fingerprint(): n for n in found.norms if n.view.theta is theta}
+        link, shift_rows = _stack(theta, nodes, list(own_norms.values()), f"u{number}" if len(thetas) > 1 else "u")
+        predictions.append(link)
+        replaced.update(_pieces(link, nodes))
+        for name, node in own_norms.items():
+            t = cp.Variable(nonneg=True, name=f"t{len(norms) + 1}")
+            norms[name] = NormLink(node.view, node.kind, t, shift_rows.get(name, np.arange(0)))
+    for node in found.norms:
+        replaced[id(node)] = norms[node.fingerprint()].t
+    outer = rewrite(cp.Problem(objective, list(constraints)), replaced)
+    return CanonicalForm(outer, tuple(predictions), tuple(norms.values()))
+
+
+def _pieces(link: PredictionLink, nodes: list[Prediction]) -> dict[int, cp.Expression]:
+    """Each prediction as u, or a stretch of it."""
+    stretches = dict(link.blocks)
+    pieces = {}
+    for node in nodes:
+        assert link.u is not None
+        stretch = stretches[node.data.fingerprint]
+        pieces[id(node)] = link.u if len(link.blocks) == 1 else link.u[stretch]
+    return pieces
+
+
+def _stack(
+    theta: Theta, nodes: list[Prediction], norms: list[ThetaNorm], name: str
+) -> tuple[PredictionLink, dict[object, Ints]]:
+    """The rows of one θ: the distinct points of its predictions, then functions f₀.
+
+    u holds the predictions at points, then the f₀ᵀθ; the f₀ of norms are rows of A, but not of u.
+    """
+    blocks = {p.data.fingerprint: p.data.A for p in nodes}
+    shifts = {n.fingerprint(): n.view.shift for n in norms if n.view.shift is not None}
+    at_points = {k: A.X for k, A in blocks.items() if A.function is None}
+    functions = {k: A.function for k, A in blocks.items() if A.function is not None} | shifts
+    points = stack(list(at_points.values()) or [f.centers[:0] for f in functions.values()] or [np.zeros((0, 1))])
+    first, inverse = distinct(points)
+    rows = Rows.of_points(theta.kernel, points[first]).with_functions(list(functions.values()))
+    ends = len(first) + np.cumsum([0, *(f.outputs or 1 for f in functions.values())])
+    numbers = {k: np.arange(a, b) for k, (a, b) in zip(functions, pairwise(ends), strict=True)}
+
+    in_u = [*at_points, *(k for k in numbers if k not in shifts)]
+    starts = np.cumsum([0, *(len(blocks[k]) for k in in_u)])
+    stretches = tuple((k, slice(int(a), int(b))) for k, (a, b) in zip(in_u, pairwise(starts), strict=True))
+    take = np.concatenate([inverse, *(numbers[k] for k in in_u if k in numbers)])
+    shape = (len(take),) if theta.outputs is None else (len(take), theta.outputs)
+    u = cp.Variable(shape, name=name) if len(take) else None
+    return PredictionLink(theta, rows, take, first, u, stretches), {k: numbers[k] for k in shifts}
+
+
+def rewrite(problem: cp.Problem, replaced: dict[int, Any], squares: dict[int, Any] | None = None) -> cp.Problem:
+    """Copy a problem with nodes replaced by id; `squares` holds replacements of a node's square.
+
+    What holds no replaced node stays the same object: constraints keep their ids, leaves are shared.
+    """
+    done = dict(replaced)
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, list):
+            return [visit(a) for a in node]
+        if id(node) not in done:
+            done[id(node)] = rebuild(node)
+        return done[id(node)]
+
+    def rebuild(node: Any) -> Any:
+        if squares and isinstance(node, Power) and id(node.args[0]) in squares and node.p.value == 2:
+            return squares[id(node.args[0])]
+        args = [visit(a) for a in node.args]
+        unchanged = all(new is old for new, old in zip(args, node.args, strict=True))
+        return node if unchanged else node.copy(args)
+
+    objective = type(problem.objective)(visit(problem.objective.args[0]))
+    return cp.Problem(objective, [visit(c) for c in problem.constraints])

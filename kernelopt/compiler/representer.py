@@ -1,0 +1,195 @@
+"""The representer substitution θ = Cᵀw, and its inverse.
+
+u = Aθ becomes u = Bv and ‖θ‖ becomes ‖v‖/√scale, with v = √scale·w in the factor's units; ‖θ‖² becomes a sum of
+squares, so that quadratic programs stay quadratic programs. For ‖θM − f₀‖ with b₀ the row of f₀ in the
+factor, f₀ = Cᵀb₀ + (rest orthogonal to the span), the norm is that of the stacked [VM − b₀; −R], with RᵀR the
+Gram matrix of the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+
+from kernelopt.compiler.form import CanonicalForm, NormLink, PredictionLink, rewrite
+from kernelopt.expressions import EUCLIDEAN, Theta
+from kernelopt.factorization import CholeskyFactor, Factor
+from kernelopt.functions import Function
+from kernelopt.kernels.domains import Array
+from kernelopt.solution import FittedFunction, Solution, Status
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """The reduced problem in (v, y), and what is needed to come back."""
+
+    problem: cp.Problem
+    form: CanonicalForm
+    factors: Mapping[Theta, Factor]
+    v: Mapping[Theta, cp.Variable | None]
+    links: Mapping[Theta, cp.Constraint | None]
+
+    @property
+    def size(self) -> int:
+        """Number of variables that the reduced problem is about: v and y."""
+        return sum(v.size for v in self.v.values() if v is not None) + sum(y.size for y in self.form.y)
+
+    @property
+    def is_restriction(self) -> bool:
+        """Whether some θ is confined to less than the row space of its A."""
+        return any(f.is_restriction for f in self.factors.values())
+
+
+def reduce(form: CanonicalForm, factors: Mapping[Theta, Factor]) -> Reduction:
+    """Substitute u = Bv, one constraint a link, and every norm by that of v."""
+    v: dict[Theta, cp.Variable | None] = {}
+    links: dict[Theta, cp.Constraint | None] = {}
+    extra: list[cp.Constraint] = []
+    for link in form.predictions:
+        factor, theta = factors[link.theta], link.theta
+        shape = (factor.rank,) if theta.outputs is None else (factor.rank, theta.outputs)
+        v[theta] = cp.Variable(shape, name=f"v_{theta.name}") if factor.rank else None
+        links[theta], auxiliary = _prediction_link(link, factor, v[theta])
+        extra += auxiliary
+    replaced, squares = {}, {}
+    for norm in form.norms:
+        theta = norm.view.theta
+        replaced[id(norm.t)], squares[id(norm.t)] = _norm_of_v(norm, factors[theta], v[theta])
+    outer = rewrite(form.outer, replaced, squares)
+    problem = cp.Problem(outer.objective, [*outer.constraints, *extra])
+    return Reduction(problem, form, factors, v, links)
+
+
+def thin_factors(form: CanonicalForm) -> dict[Theta, Factor]:
+    """Factors of two columns: with them, the reduced problem shows its cones at little cost."""
+    return {
+        link.theta: CholeskyFactor(np.ones((len(link.rows), 2)), 1.0, np.arange(2), 0.0, 0.0, 0.0)
+        for link in form.predictions
+    }
+
+
+def _prediction_link(
+    link: PredictionLink, factor: Factor, v: cp.Variable | None
+) -> tuple[cp.Constraint | None, list[cp.Constraint]]:
+    """u == Bv; where rows repeat, the distinct predictions stand between: d == Bv, u == d[take]."""
+    if link.u is None:
+        return None, []
+    if v is None:
+        zero = link.u == np.zeros(link.u.shape)
+        return zero, [zero]
+    n = link.u.shape[0]
+    if np.array_equal(link.take, np.arange(n)):
+        direct = link.u == cp.Constant(factor.B[:n]) @ v
+        return direct, [direct]
+    last = int(link.take.max()) + 1
+    d = cp.Variable((last, *link.u.shape[1:]), name=f"d_{link.name}")
+    spread = link.u == d[link.take]
+    return spread, [spread, d == cp.Constant(factor.B[:last]) @ v]
+
+
+def _norm_of_v(norm: NormLink, factor: Factor, v: cp.Variable | None) -> tuple[cp.Expression, cp.Expression]:
+    """‖θM − f₀‖ and its square as functions of v."""
+    theta = norm.view.theta
+    V: Any = v if v is not None else cp.Constant(np.zeros((1,) if theta.outputs is None else (1, theta.outputs)))
+    if norm.view.right is not None:
+        V = V @ norm.view.right
+    if norm.view.shift is not None:
+        V = _shifted(V, norm, factor)
+    root = np.sqrt(factor.scale)
+    match norm.kind:
+        case "nuc":
+            value = cp.normNuc(V) / root
+        case 2:
+            value = cp.sigma_max(V) / root
+        case _:
+            flat = V if V.ndim == 1 else cp.vec(V, order="F")
+            return cp.norm(flat) / root, cp.sum_squares(V) / factor.scale
+    return value, cp.square(value)
+
+
+def _shifted(V: Any, norm: NormLink, factor: Factor) -> Any:
+    """[VM − b₀; −R], in the units of v."""
+    f0 = norm.view.shift
+    assert f0 is not None
+    b0 = factor.B[norm.function_rows].T  # (r, K): √scale·b₀ in the units of v is scale·B-row
+    centre = factor.scale * b0 if factor.rank else np.zeros((1, len(norm.function_rows)))
+    gram = f0.gram()
+    rest = factor.scale * gram - centre.T @ centre
+    eigenvalues, U = np.linalg.eigh((rest + rest.T) / 2)
+    keep = eigenvalues > 1e-14 * factor.scale * max(np.trace(gram), 0.0)
+    R = np.sqrt(eigenvalues[keep])[:, None] * U[:, keep].T
+    if V.ndim == 1:
+        return cp.hstack([V - centre[:, 0], -R[:, 0]]) if keep.any() else V - centre[:, 0]
+    return cp.vstack([V - centre, -R]) if keep.any() else V - centre
+
+
+def invert(reduction: Reduction, status: Status, solver_stats: Any) -> Solution:
+    """From v back to θ, a function on the pivots, with f evaluated at the predictions of that very θ."""
+    if not status.has_point:
+        return Solution(status, _limit_value(reduction, status), {}, {}, solver_stats, 0.0)
+    functions: dict[Theta, FittedFunction] = {}
+    duals: dict[Theta, dict[object, Array]] = {}
+    for link in reduction.form.predictions:
+        theta, factor, v = link.theta, reduction.factors[link.theta], reduction.v[link.theta]
+        value = np.zeros((0,) if theta.outputs is None else (0, theta.outputs)) if v is None else v.value
+        if link.u is not None:
+            link.u.value = (factor.B @ value)[link.take]
+        constraint = reduction.links[theta]
+        nu = None if constraint is None else constraint.dual_value
+        norms = [n for n in reduction.form.norms if n.view.theta is theta]
+        dual = None if nu is None else _dual_function(link, factor, norms, value, nu)
+        functions[theta] = _function(link, factor, value, dual)
+        duals[theta] = {} if nu is None else {name: nu[stretch] for name, stretch in link.blocks}
+    for norm in reduction.form.norms:
+        theta = norm.view.theta
+        expression, _ = _norm_of_v(norm, reduction.factors[theta], reduction.v[theta])
+        norm.t.save_value(np.asarray(expression.value))
+    outer = reduction.form.outer
+    violation = max((_violation(c) for c in outer.constraints), default=0.0)
+    return Solution(status, float(outer.objective.value), functions, duals, solver_stats, violation)
+
+
+def _violation(constraint: Any) -> float:
+    """Largest violation, relative to the numbers that the constraint is made of."""
+    parts = [a.value for a in constraint.args if not isinstance(a, list)]
+    parts += [variable.value for variable in constraint.variables()]
+    scale = max((float(np.abs(p).max()) for p in parts if p is not None and p.size), default=0.0)
+    return float(np.max(constraint.violation())) / (scale or 1.0)
+
+
+def _limit_value(reduction: Reduction, status: Status) -> float | None:
+    """±∞ for infeasible and unbounded problems, as in cvxpy."""
+    value = reduction.problem.value
+    return float(value) if status in (Status.INFEASIBLE, Status.UNBOUNDED) and value is not None else None
+
+
+def _function(link: PredictionLink, factor: Factor, v: Array, dual: Function | None) -> FittedFunction:
+    coefficients = factor.coefficients(v) if factor.rank else np.zeros((len(factor.pivots), *v.shape[1:]))
+    centers, expanded = link.rows.expansion(factor.pivots, coefficients)
+    on_points = factor.pivots[factor.pivots < len(link.rows.points)]
+    return FittedFunction(
+        link.theta.kernel, centers, expanded,
+        norm=float(np.linalg.norm(v) / np.sqrt(factor.scale)),
+        pivots=link.origin[on_points],
+        pivot_coefficients=coefficients[factor.pivots < len(link.rows.points)],
+        dual=dual,
+    )  # fmt: skip
+
+
+def _dual_function(link: PredictionLink, factor: Factor, norms: list[NormLink], v: Array, nu: Array) -> Function | None:
+    """θ = (‖θ‖/‖Aᵀν‖)·Aᵀν, which stationarity in θ implies where its only norms are ‖θ‖ itself.
+
+    None where there is no norm, or one of another kind (it is then not a multiple of Aᵀν).
+    """
+    plain = all(n.view.right is None and n.view.shift is None and n.kind in (EUCLIDEAN, "fro") for n in norms)
+    summed = np.zeros((len(link.rows), *nu.shape[1:]))
+    np.add.at(summed, link.take, nu)
+    length = factor.scale * float(np.linalg.norm(factor.B.T @ summed))
+    if not norms or not plain or length == 0:
+        return None
+    rows = np.arange(len(link.rows))
+    return Function._of_rows(link.theta.kernel, *link.rows.expansion(rows, summed * np.linalg.norm(v) / length))

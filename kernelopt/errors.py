@@ -1,0 +1,58 @@
+"""The errors of kernelopt.
+
+Each derives from `KernelOptError` and from the builtin (or cvxpy error) that fits, so that
+`except ValueError` keeps working. Every message says what was expected, what was got, and what to do.
+"""
+
+import cvxpy.error
+
+
+class KernelOptError(Exception):
+    """Base of every error that kernelopt raises."""
+
+
+class DataError(KernelOptError, ValueError):
+    """Data of the wrong shape or with entries that cannot be used (NaN, labels, signs)."""
+
+
+class DataTypeError(KernelOptError, TypeError):
+    """Data of a type that the kernel does not take (complex, strings, objects)."""
+
+
+class KernelError(KernelOptError, ValueError):
+    """A kernel with invalid parameters, or one that returned values that are not finite."""
+
+
+class NotPSDError(KernelError):
+    """A kernel matrix that is not positive semidefinite."""
+
+
+class RepresenterError(KernelOptError, ValueError):
+    """A use of θ that the representer theorem does not cover.
+
+    `violations` lists every such use that was found, not only the first.
+    """
+
+    def __init__(self, message: str, violations: tuple[object, ...] = ()) -> None:
+        super().__init__(message)
+        self.violations = violations
+
+
+class DCPError(KernelOptError, cvxpy.error.DCPError):
+    """A problem that does not follow the rules of disciplined convex programming."""
+
+
+class ParameterError(KernelOptError, cvxpy.error.ParameterError):
+    """A `cp.Parameter` without a value."""
+
+
+class SolverError(KernelOptError, cvxpy.error.SolverError):
+    """A solver that is not installed, cannot handle the problem, or failed."""
+
+
+class MemoryLimitError(KernelOptError, MemoryError):
+    """An array that would not fit; raised before it is allocated."""
+
+
+class OptionError(KernelOptError, ValueError):
+    """An option of `solve` outside its range."""

@@ -1,0 +1,611 @@
+"""θ, its predictions Aθ and its norms, as nodes of ordinary cvxpy trees.
+
+A prediction is an affine atom and a norm a convex atom over a hidden scalar leaf that stands for θ. cvxpy's
+curvature and sign rules work on them unchanged; only `kernelopt.Problem` knows how to compile them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import cvxpy as cp
+import numpy as np
+from cvxpy.atoms.affine.affine_atom import AffAtom
+from cvxpy.atoms.atom import Atom
+
+from kernelopt.errors import DataError, DCPError, KernelError, RepresenterError
+from kernelopt.functions import Function
+from kernelopt.kernels.base import Kernel
+from kernelopt.kernels.domains import Array, key, real_array
+
+EUCLIDEAN = "2-norm"
+MATRIX_NORMS = {"fro": "Frobenius", "nuc": "nuclear", 2: "spectral"}
+HOW_TO_USE = (
+    "θ may enter a problem only through its predictions and its norm. Write theta(X) or A @ theta for "
+    "predictions, ko.norm(theta) or ko.sum_squares(theta) for the norm, theta[:, k] or theta @ M for "
+    "combinations of outputs, ko.norm(theta - f0) for the distance to a fitted function."
+)
+
+
+def _refuse(what: str) -> NoReturn:
+    raise RepresenterError(f"The representer theorem does not cover {what}. {HOW_TO_USE}")
+
+
+class ThetaExpression:
+    """An affine image θM − f₀ of a parameter: `Theta` itself, `theta[:, k]`, `theta @ M`, `theta - f0`."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, theta: Theta | None, right: Array | None, shift: Function | None) -> None:
+        self._theta = theta
+        self._right = right
+        self._shift = shift
+
+    @property
+    def theta(self) -> Theta:
+        """The parameter itself."""
+        assert self._theta is not None
+        return self._theta
+
+    @property
+    def right(self) -> Array | None:
+        """M, or None for the identity."""
+        return self._right
+
+    @property
+    def shift(self) -> Function | None:
+        """f₀, or None for zero."""
+        return self._shift
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.theta.kernel
+
+    @property
+    def outputs(self) -> int | None:
+        """K, or None where predictions are a vector."""
+        if self._right is None:
+            return self.theta._outputs
+        return None if self._right.ndim == 1 else int(self._right.shape[1])
+
+    def __call__(self, X: Any) -> cp.Expression:
+        """The predictions at the rows of X, shape (len(X),) or (len(X), K), as a cvxpy expression."""
+        if isinstance(X, FeatureMatrix):
+            return X @ self
+        return FeatureMatrix(X, self.kernel) @ self
+
+    def _predict(self, A: FeatureMatrix) -> cp.Expression:
+        prediction: cp.Expression = Prediction(self.theta._leaf, PredictionData(self.theta, A))
+        if self._right is not None:
+            prediction = prediction @ self._right
+        return prediction if self._shift is None else prediction - self._shift(A.X)
+
+    def _map(self, M: Array) -> ThetaView:
+        right = M if self._right is None else self._right @ M
+        return ThetaView(self.theta, right, None if self._shift is None else self._shift.right(M))
+
+    def __matmul__(self, M: Any) -> ThetaView:
+        """θM: combinations of the outputs, (p×K)(K×m)."""
+        if self.outputs is None:
+            _refuse(f"`{self!r} @ M`, as θ has one output")
+        if isinstance(M, cp.Expression):
+            if not isinstance(M, cp.Constant):
+                _refuse(f"`{self!r} @ M` with a cvxpy variable or parameter M; write theta(X) @ M instead")
+            M = M.value
+        M = real_array(M, "M in theta @ M")
+        if M.ndim not in (1, 2) or M.shape[0] != self.outputs:
+            raise DataError(f"Expected M in theta @ M to have {self.outputs} rows, one an output; got shape {M.shape}.")
+        return self._map(M)
+
+    def __getitem__(self, index: Any) -> ThetaView:
+        """θ[:, k]: chosen outputs."""
+        whole_rows = isinstance(index, tuple) and len(index) == 2 and index[0] == slice(None)
+        if self.outputs is None or not whole_rows:
+            _refuse(f"single entries of θ, `theta[{_show_index(index)}]`")
+        try:
+            return self._map(np.eye(self.outputs)[:, index[1]])
+        except IndexError as error:
+            raise DataError(f"theta has {self.outputs} outputs; got theta[{_show_index(index)}].") from error
+
+    def __sub__(self, f0: Any) -> ThetaView:
+        """θ − f₀ for a fitted function f₀ of the same kernel."""
+        if not isinstance(f0, Function):
+            _refuse(f"`{self!r} - {type(f0).__name__}`, unless that is a fitted function")
+        f0.check_same_space(self, "theta - f0")
+        if self._shift is not None:
+            _refuse("two functions subtracted from θ, one after the other; subtract their sum")
+        return ThetaView(self.theta, self._right, f0)
+
+    # Everything else that one can do with a vector is refused at the line that does it.
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        _refuse(f"{self!r} used as an array, as in cp.norm(theta) or cp.sum_squares(theta)")
+
+    def __iter__(self) -> NoReturn:
+        _refuse(f"iteration over {self!r}")
+
+    def __len__(self) -> int:
+        _refuse(f"the length of {self!r}")
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __rmatmul__(self, M: Any) -> NoReturn:
+        _refuse(f"`M @ {self!r}` for a matrix M that is not a ko.FeatureMatrix")
+
+    def __rsub__(self, other: Any) -> NoReturn:
+        _refuse(f"`{type(other).__name__} - {self!r}`; write theta - f0")
+
+    def __neg__(self) -> NoReturn:
+        _refuse(f"`-{self!r}`")
+
+    def __abs__(self) -> NoReturn:
+        _refuse(f"`abs({self!r})`")
+
+    def __pow__(self, other: Any) -> NoReturn:
+        _refuse(f"`{self!r} ** {other!r}`")
+
+    @property
+    def T(self) -> NoReturn:
+        _refuse(f"`{self!r}.T`")
+
+
+def _refuse_operator(symbol: str) -> Any:
+    def method(self: ThetaExpression, other: Any) -> NoReturn:
+        _refuse(f"`{self!r} {symbol} {type(other).__name__}`")
+
+    return method
+
+
+for _name, _symbol in {
+    "add": "+", "radd": "+", "mul": "*", "rmul": "*", "truediv": "/", "rtruediv": "/",
+    "le": "<=", "ge": ">=", "lt": "<", "gt": ">", "eq": "==", "ne": "!=",
+}.items():  # fmt: skip
+    setattr(ThetaExpression, f"__{_name}__", _refuse_operator(_symbol))
+# Comparisons build constraints, so identity is all that is left for dictionaries.
+ThetaExpression.__hash__ = object.__hash__  # type: ignore[method-assign]
+
+
+class ThetaLeaf(cp.Variable):
+    """Stands for θ in cvxpy's trees."""
+
+
+class Theta(ThetaExpression):
+    """The parameter vector θ of a kernel's feature space; never formed.
+
+    `theta(X)` are its predictions θᵀF(xᵢ), an affine cvxpy expression.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        κ(x, y) = F(x)ᵀF(y).
+    outputs : int, optional
+        K, for a p×K matrix θ with predictions (N, K).
+    name : str, optional
+        How it is printed.
+
+    Raises
+    ------
+    KernelError
+        When `kernel` is not a kernel, or `outputs` not a positive integer.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    >>> theta([[0.0], [1.0]]).shape
+    (2,)
+    >>> ko.norm(theta).curvature
+    'CONVEX'
+    """
+
+    def __init__(self, kernel: Kernel, outputs: int | None = None, name: str = "θ") -> None:
+        if not isinstance(kernel, Kernel):
+            raise KernelError(f"Expected a kernel, such as ko.kernels.Gaussian(sigma=1.0); got {kernel!r}.")
+        if outputs is not None and (not isinstance(outputs, (int, np.integer)) or outputs < 1):
+            raise KernelError(f"Expected outputs to be an integer ≥ 1, or None; got {outputs!r}.")
+        super().__init__(None, None, None)
+        self._kernel = kernel
+        self._outputs = None if outputs is None else int(outputs)
+        self._name = name
+        self._leaf = ThetaLeaf(name=name)
+        self._columns: int | None = None
+        self._value: Function | None = None
+        self._duals: Mapping[object, Array] = {}
+
+    @property
+    def theta(self) -> Theta:
+        return self
+
+    @property
+    def kernel(self) -> Kernel:
+        return self._kernel
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def value(self) -> Function | None:
+        """The fitted function, or None before a solve. It can be set to a `ko.Function`."""
+        return self._value
+
+    @value.setter
+    def value(self, function: Function | None) -> None:
+        if function is not None:
+            if not isinstance(function, Function):
+                raise DataError(f"Expected theta.value to be a ko.Function; got {type(function).__name__}.")
+            function.check_same_space(self, "theta.value")
+        self._value = function
+        self._duals = {}
+
+    def _set_solution(self, function: Function | None, duals: Mapping[object, Array]) -> None:
+        self._value = function
+        self._duals = duals
+
+    def inner(self, f0: Function) -> cp.Expression:
+        """f₀ᵀθ for a fitted function f₀ (Frobenius where there are several outputs), affine in θ."""
+        f0.check_same_space(self, "inner")
+        rows = Prediction(self._leaf, PredictionData(self, FeatureMatrix._of_function(f0)))
+        return rows[0] if self._outputs is None else cp.trace(rows)
+
+    def _check_columns(self, A: FeatureMatrix) -> None:
+        """All rows of one θ have equally many columns; the first use decides."""
+        columns = None if A.function is not None else self._kernel.domain.columns(A.X)
+        if self._columns is not None and columns not in (None, self._columns):
+            raise DataError(
+                f"{self!r} has been used with points of {self._columns} columns; got points of {columns} "
+                f"columns, shape {A.X.shape}."
+            )
+        self._columns = self._columns or columns
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+class ThetaView(ThetaExpression):
+    """θM − f₀; made by `theta[:, k]`, `theta @ M` and `theta - f0`."""
+
+    def __repr__(self) -> str:
+        text = self.theta.name + ("" if self._right is None else "M")
+        return f"({text})" if self._shift is None else f"({text} − f₀)"
+
+
+class FeatureMatrix:
+    """The N×p data matrix A with rows F(xᵢ)ᵀ; never formed.
+
+    Parameters
+    ----------
+    X : array
+        N points, as the kernel takes them: for vector kernels a matrix (N, n_columns), list, pandas frame
+        or sparse matrix, computed in float64 and copied.
+    kernel : Kernel
+
+    Raises
+    ------
+    DataError, DataTypeError
+        For data of the wrong shape or type, without rows, or not finite.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> A = ko.FeatureMatrix([[0.0, 1.0], [1.0, 0.0]], ko.kernels.Polynomial(degree=3))
+    >>> A.shape
+    (2, 10)
+    >>> A.diag()
+    array([8., 8.])
+    >>> theta = ko.Theta(ko.kernels.Polynomial(degree=3))
+    >>> (A @ theta).shape
+    (2,)
+    """
+
+    __array_ufunc__ = None
+
+    def __init__(self, X: Any, kernel: Kernel) -> None:
+        if not isinstance(kernel, Kernel):
+            raise KernelError(f"Expected FeatureMatrix(X, kernel) with a kernel; got {kernel!r}.")
+        self._set(kernel.rows(X), kernel, None)
+
+    def _set(self, X: Array, kernel: Kernel, function: Function | None) -> None:
+        self._X = X
+        self._kernel = kernel
+        self._function = function
+
+    @classmethod
+    def _of_rows(cls, X: Array, kernel: Kernel, function: Function | None = None) -> FeatureMatrix:
+        self = cls.__new__(cls)
+        self._set(X, kernel, function)
+        return self
+
+    @classmethod
+    def _of_function(cls, f0: Function) -> FeatureMatrix:
+        """The one row f₀ᵀ (or K rows)."""
+        return cls._of_rows(f0.centers[:0], f0.kernel, f0)
+
+    @property
+    def X(self) -> Array:
+        """The points, read-only."""
+        return self._X
+
+    @property
+    def kernel(self) -> Kernel:
+        return self._kernel
+
+    @property
+    def function(self) -> Function | None:
+        """f₀ where the rows are a function's, None where they are points."""
+        return self._function
+
+    @property
+    def shape(self) -> tuple[int, float]:
+        """(N, p), with p = `math.inf` where the feature space has infinite dimension."""
+        return len(self), self._kernel._n_features(self._X)
+
+    def __len__(self) -> int:
+        if self._function is not None:
+            return self._function.outputs or 1
+        return len(self._X)
+
+    def diag(self) -> Array:
+        """κ(xᵢ, xᵢ) = ‖F(xᵢ)‖², shape (N,)."""
+        return self._kernel._diagonal(self._X)
+
+    def __getitem__(self, rows: Any) -> FeatureMatrix:
+        """A[rows]: the chosen rows, by slice, mask or indices."""
+        chosen = np.arange(len(self._X))[rows]
+        if chosen.ndim != 1 or chosen.size == 0:
+            raise DataError(f"Expected A[rows] to choose at least one row; got A[{_show_index(rows)}].")
+        return self._of_rows(self._kernel.rows(self._X[chosen]), self._kernel)
+
+    def __matmul__(self, theta: Any) -> cp.Expression:
+        """Aθ, the predictions at the rows."""
+        if not isinstance(theta, ThetaExpression):
+            raise RepresenterError(f"Expected A @ theta with a ko.Theta; got {type(theta).__name__}.")
+        if theta.kernel != self._kernel:
+            raise RepresenterError(
+                f"Expected A and theta of one kernel; got A of {self._kernel!r} and theta of "
+                f"{theta.kernel!r}. Build A with theta.kernel, or declare one Theta for each kernel."
+            )
+        theta.theta._check_columns(self)
+        return theta._predict(self)
+
+    def fingerprint(self) -> object:
+        """Equal for equal rows in equal order."""
+        f = self._function
+        return key(self._X), None if f is None else (key(f.centers), key(f.coefficients))
+
+    def __repr__(self) -> str:
+        return f"FeatureMatrix({len(self)} rows, {self._kernel!r})"
+
+
+class PredictionData:
+    """What a prediction node needs besides θ's leaf; prints as nothing in cvxpy's names."""
+
+    def __init__(self, theta: Theta, A: FeatureMatrix) -> None:
+        self.theta = theta
+        self.A = A
+        self.fingerprint = A.fingerprint()
+
+
+class Prediction(AffAtom):
+    """Aθ as a cvxpy atom, shape (N,) or (N, K)."""
+
+    # A pandas Series on the left hands its operators to us, instead of building a Series of expressions.
+    __pandas_priority__ = 5000
+
+    def __init__(self, leaf: cp.Variable, data: PredictionData) -> None:
+        self.data = data
+        self._cache: tuple[Function, Array] | None = None
+        super().__init__(leaf)
+
+    def get_data(self) -> list[PredictionData]:
+        return [self.data]
+
+    def shape_from_args(self) -> tuple[int, ...]:
+        n, outputs = len(self.data.A), self.data.theta.outputs
+        return (n,) if outputs is None else (n, outputs)
+
+    def sign_from_args(self) -> tuple[bool, bool]:
+        return False, False
+
+    def name(self) -> str:
+        return f"A·{self.data.theta.name}"
+
+    def _value_impl(self) -> Array | None:
+        f, A = self.data.theta.value, self.data.A
+        if f is None:
+            return None
+        if self._cache is None or self._cache[0] is not f:
+            if A.function is None:
+                value = f._evaluate(A.X)
+            else:
+                c = A.function.coefficients.reshape(len(A.function.centers), -1)
+                value = c.T @ f._evaluate(A.function.centers)
+            self._cache = f, value
+        return self._cache[1]
+
+    def numeric(self, values: Any) -> Array | None:
+        return self._value_impl()
+
+    @property
+    def dual_value(self) -> Array | None:
+        """ν, the multiplier of u = Aθ in f(u, …) + νᵀ(u − Aθ), a value a row; None before a solve.
+
+        Its nonzeros are the support vectors: −ν is a subgradient of the (minimized) outer problem in u.
+        """
+        return self.data.theta._duals.get(self.data.fingerprint)
+
+    def _grad(self, values: Any) -> list[Any]:
+        return [None]
+
+    def graph_implementation(self, *args: Any, **kwargs: Any) -> NoReturn:
+        _refuse_plain_problem(self)
+
+    def __add__(self, other: Any) -> Any:
+        return _before_pandas(super().__add__(other))
+
+    def __radd__(self, other: Any) -> Any:
+        return _before_pandas(super().__radd__(other))
+
+    def __sub__(self, other: Any) -> Any:
+        return _before_pandas(super().__sub__(other))
+
+    def __rsub__(self, other: Any) -> Any:
+        return _before_pandas(super().__rsub__(other))
+
+
+def _before_pandas(expression: Any) -> Any:
+    """Let `series - (theta(X) + b)` be cvxpy's, as `__pandas_priority__` on Prediction does."""
+    if expression is not NotImplemented:
+        expression.__pandas_priority__ = Prediction.__pandas_priority__
+    return expression
+
+
+class ThetaNorm(Atom):
+    """‖θM − f₀‖ as a cvxpy atom: convex, nonnegative, of no monotonicity in θ."""
+
+    def __init__(self, leaf: cp.Variable, view: ThetaExpression, kind: str | int) -> None:
+        self.view = view
+        self.kind = kind
+        super().__init__(leaf)
+
+    def get_data(self) -> list[Any]:
+        return [self.view, self.kind]
+
+    def fingerprint(self) -> object:
+        """Equal for norms that are equal for every θ."""
+        right, shift = self.view.right, self.view.shift
+        return (
+            self.view.theta,
+            None if right is None else key(right),
+            None if shift is None else (key(shift.centers), key(shift.coefficients)),
+            self.kind,
+        )
+
+    def shape_from_args(self) -> tuple[int, ...]:
+        return ()
+
+    def sign_from_args(self) -> tuple[bool, bool]:
+        return True, False
+
+    def is_atom_convex(self) -> bool:
+        return True
+
+    def is_atom_concave(self) -> bool:
+        return False
+
+    def is_incr(self, idx: int) -> bool:
+        return False
+
+    def is_decr(self, idx: int) -> bool:
+        return False
+
+    def name(self) -> str:
+        kind = "" if self.kind == EUCLIDEAN else f"_{self.kind}"
+        return f"‖{str(self.view).strip('()')}‖{kind}"
+
+    def _value_impl(self) -> Any:
+        f = self.view.theta.value
+        if f is None:
+            return None
+        if self.view.right is not None:
+            f = f.right(self.view.right)
+        f0 = self.view.shift
+        gram = f.gram() if f0 is None else f.gram() - f.gram(f0) - f0.gram(f) + f0.gram()
+        return np.array(norm_from_gram(gram, self.kind))
+
+    def numeric(self, values: Any) -> Any:
+        return self._value_impl()
+
+    def _grad(self, values: Any) -> list[Any]:
+        return [None]
+
+    def graph_implementation(self, *args: Any, **kwargs: Any) -> NoReturn:
+        _refuse_plain_problem(self)
+
+
+def norm_from_gram(G: Array, kind: str | int) -> float:
+    """A norm of θ from G = θᵀθ: with σᵢ² its eigenvalues, √Σσᵢ² ("fro"), Σσᵢ ("nuc") or max σᵢ (2)."""
+    singular = np.sqrt(np.clip(np.linalg.eigvalsh((G + G.T) / 2), 0.0, None))
+    if kind == "nuc":
+        return float(singular.sum())
+    return float(singular.max() if kind == 2 else np.linalg.norm(singular))
+
+
+def _refuse_plain_problem(atom: Atom) -> NoReturn:
+    raise DCPError(
+        f"{atom.name()} is a node of kernelopt, which cp.Problem cannot compile. Write ko.Problem(objective, "
+        "constraints) instead of cp.Problem(objective, constraints)."
+    )
+
+
+def norm(theta: Any, kind: str | int | None = None) -> cp.Expression:
+    """‖θ‖, or ‖θM − f₀‖ for `theta @ M`, `theta[:, k]`, `theta - f0`: a convex cvxpy expression.
+
+    Parameters
+    ----------
+    theta : Theta or an expression of it
+    kind : optional
+        For a p×K matrix θ: "fro" √Σσᵢ², "nuc" Σσᵢ or 2 max σᵢ, with σᵢ the singular values of θ. These
+        are orthogonally invariant, so that the representer theorem holds (Argyriou, Micchelli and Pontil,
+        JMLR 10, 2009). Must be given for a matrix θ; not needed for a vector θ.
+
+    Raises
+    ------
+    RepresenterError
+        For a norm that is not orthogonally invariant, an unnamed norm of a matrix θ, or something else
+        than θ.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=3)
+    >>> ko.norm(theta, "nuc"), ko.norm(theta[:, 0])
+    (Expression(CONVEX, NONNEGATIVE, ()), Expression(CONVEX, NONNEGATIVE, ()))
+    """
+    if not isinstance(theta, ThetaExpression):
+        raise RepresenterError(
+            f"Expected ko.norm of a ko.Theta; got {type(theta).__name__}. For a norm of predictions write "
+            "cp.norm(theta(X))."
+        )
+    names = ", ".join(f"{k!r} ({v})" for k, v in MATRIX_NORMS.items())
+    if theta.outputs is None:
+        if kind not in (None, 2, "fro"):
+            raise RepresenterError(
+                f"The representer theorem covers the Euclidean norm of θ; got the norm {kind!r}. Write ko.norm(theta)."
+            )
+        return ThetaNorm(theta.theta._leaf, theta, EUCLIDEAN)
+    if kind is None:
+        raise RepresenterError(
+            f"A matrix θ (outputs={theta.outputs}) has several norms; name one of {names}, as in "
+            'ko.norm(theta, "fro"), or write ko.sum_squares(theta).'
+        )
+    if kind not in MATRIX_NORMS:
+        raise RepresenterError(
+            f"The representer theorem covers the orthogonally invariant norms {names}; got {kind!r}."
+        )
+    return ThetaNorm(theta.theta._leaf, theta, kind)
+
+
+def sum_squares(theta: Any) -> cp.Expression:
+    """‖θ‖², for a matrix θ the squared Frobenius norm.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> ko.sum_squares(ko.Theta(ko.kernels.Linear())).is_convex()
+    True
+    """
+    matrix = isinstance(theta, ThetaExpression) and theta.outputs is not None
+    return cp.square(norm(theta, "fro" if matrix else None))
+
+
+def _show_index(index: Any) -> str:
+    def one(i: Any) -> str:
+        if not isinstance(i, slice):
+            return str(i)
+        ends = ["" if end is None else str(end) for end in (i.start, i.stop)]
+        return ":".join(ends) + ("" if i.step is None else f":{i.step}")
+
+    return ", ".join(map(one, index)) if isinstance(index, tuple) else one(index)

@@ -1,0 +1,49 @@
+"""The factor Q = BBᵀ of a kernel matrix, as the rest of the package sees it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from kernelopt.kernels.domains import Array, Ints
+
+FLOOR = 1e-13  # smallest meaningful trace residual, relative to trace(Q)
+
+
+@dataclass(frozen=True, eq=False)
+class Factor(ABC):
+    """Q ≈ scale·BBᵀ with B of full column rank, and θ confined to the span of the pivot rows.
+
+    θ = Cᵀw with CCᵀ = I, so that u = Aθ = √scale·Bw and ‖θ‖ = ‖w‖ are exact for a real θ: low rank restricts
+    θ, it does not approximate Q. The solvers see v = √scale·w, with u = Bv and ‖θ‖ = ‖v‖/√scale.
+
+    Attributes
+    ----------
+    B : (n, r)
+    scale : trace(Q)/n, 1 where that is zero
+    pivots : rows whose span holds θ
+    residual : trace(Q − scale·BBᵀ) / trace(Q)
+    seconds : wall time of kernel evaluation, and of factorization
+    """
+
+    B: Array
+    scale: float
+    pivots: Ints
+    residual: float
+    kernel_seconds: float
+    factor_seconds: float
+
+    method = ""
+
+    @property
+    def rank(self) -> int:
+        return int(self.B.shape[1])
+
+    @property
+    def is_restriction(self) -> bool:
+        """Whether θ is confined to less than the row space of A."""
+        return self.residual > 10 * FLOOR
+
+    @abstractmethod
+    def coefficients(self, v: Array) -> Array:
+        """c with θ = Σₛ cₛ·(row pivots[s]) = Cᵀw, for v = √scale·w of shape (r,) or (r, K)."""

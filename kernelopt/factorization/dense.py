@@ -1,0 +1,161 @@
+"""Factors of a kernel matrix that fits into memory.
+
+Pivoted Cholesky: LAPACK's dpstrf (Lucas, LAPACK Working Note 161), stopped at a relative trace
+residual. Eigenfactor: B = V√Λ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg as sl
+from scipy.linalg.lapack import dpstrf
+
+from kernelopt.errors import NotPSDError
+from kernelopt.factorization import memory
+from kernelopt.factorization.base import FLOOR, Factor
+from kernelopt.kernels.domains import Array
+from kernelopt.rows import Rows
+
+INDEFINITE = 1e-10  # of the largest eigenvalue: beyond this a negative eigenvalue is not rounding
+
+
+class CholeskyFactor(Factor):
+    """B = K_XS L⁻ᵀ with K_SS = LLᵀ: F(x) = L⁻¹k_S(x), r kernel values a prediction."""
+
+    method = "pivoted Cholesky"
+
+    def coefficients(self, v: Array) -> Array:
+        """c = L⁻ᵀv/scale; the pivot rows of B are L."""
+        L = self.B[self.pivots]
+        c: Array = sl.solve_triangular(L, v, trans="T", lower=True) / self.scale
+        return c
+
+
+class EigenFactor(Factor):
+    """B = V√Λ: F(x) = B†k(x), N kernel values a prediction."""
+
+    method = "eigenfactor"
+
+    def coefficients(self, v: Array) -> Array:
+        """c = BΛ⁻¹v/scale."""
+        eigenvalues = np.einsum("ij,ij->j", self.B, self.B)
+        c: Array = self.B @ (v.T / eigenvalues).T / self.scale
+        return c
+
+
+class _Normalized(NamedTuple):
+    Q: Array
+    scale: float
+    row_scale: Array | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """rank_tol: stop at trace(Q − scale·BBᵀ) ≤ rank_tol·trace(Q); max_rank: or at this rank."""
+
+    rank_tol: float
+    max_rank: int | None
+
+
+def pivoted_cholesky(rows: Rows, accuracy: Accuracy, memory_limit: float | None = None) -> Factor:
+    """Q = scale·BBᵀ by greedy pivots, in O(n r²) flops and one n×n array."""
+    Q, scale, row_scale, kernel_seconds = _normalized_gram(rows, memory_limit)
+    start = perf_counter()
+    n, trace = len(Q), float(np.trace(Q))
+    diagonal = Q.diagonal().copy()
+    tol = max(accuracy.rank_tol, FLOOR)
+    # dpstrf stops by the largest residual diagonal, which bounds the trace by n times as much.
+    C, order, rank, _ = dpstrf(Q, tol=tol * trace / n, lower=1, overwrite_a=1)
+    rank = 0 if trace <= 0 else int(rank)
+    order = order - 1
+    residuals = trace - np.cumsum(np.einsum("ij,ij->j", np.tril(C[:, :rank]), np.tril(C[:, :rank])))
+    enough = np.flatnonzero(residuals <= tol * trace)
+    rank = min(rank, int(enough[0]) + 1 if enough.size else rank, accuracy.max_rank or rank)
+    B = np.empty((n, rank))
+    B[order] = np.tril(C[:, :rank])
+    del C, Q
+    residual = float(np.clip(diagonal - np.einsum("ij,ij->i", B, B), 0.0, None).sum())
+    if rows.kernel.is_psd is not True:
+        _refuse_indefinite(rows, B, scale, row_scale)
+    if row_scale is not None:
+        B *= row_scale[:, None]
+    return CholeskyFactor(
+        B, scale, order[:rank], residual / trace if trace > 0 else 0.0,
+        kernel_seconds, perf_counter() - start,
+    )  # fmt: skip
+
+
+def eigenfactor(rows: Rows, accuracy: Accuracy, memory_limit: float | None = None) -> Factor:
+    """Q = scale·BBᵀ with B = V√Λ, in O(n³) flops; orthogonal columns, largest eigenvalues first."""
+    Q, scale, row_scale, kernel_seconds = _normalized_gram(rows, memory_limit)
+    start = perf_counter()
+    if row_scale is not None:  # eigenvalues belong to Q itself, not to its rescaled rows
+        Q *= row_scale[:, None] * row_scale
+    trace = float(np.trace(Q))
+    eigenvalues, V = sl.eigh(Q, overwrite_a=True)
+    eigenvalues, V = eigenvalues[::-1], V[:, ::-1]
+    if eigenvalues[-1] < -_tolerance(rows) * max(eigenvalues[0], 0.0):
+        raise NotPSDError(_indefinite_message(rows, eigenvalues[-1] * scale, eigenvalues[0] * scale))
+    tail = trace - np.cumsum(np.clip(eigenvalues, 0.0, None))
+    enough = np.flatnonzero(tail <= max(accuracy.rank_tol, FLOOR) * trace)
+    rank = int(enough[0]) + 1 if enough.size else len(eigenvalues)
+    rank = min(rank, int((eigenvalues > FLOOR * trace / len(Q)).sum()), accuracy.max_rank or rank)
+    B = V[:, :rank] * np.sqrt(eigenvalues[:rank])
+    residual = max(trace - float(eigenvalues[:rank].sum()), 0.0)
+    return EigenFactor(
+        B, scale, np.arange(len(Q)), residual / trace if trace > 0 else 0.0,
+        kernel_seconds, perf_counter() - start,
+    )  # fmt: skip
+
+
+def _normalized_gram(rows: Rows, memory_limit: float | None) -> _Normalized:
+    """Q of unit mean diagonal; rows of mixed kinds are brought to unit diagonal first."""
+    n = len(rows)
+    memory.require(16.0 * n * n, f"The kernel matrix of {n} distinct rows", memory_limit)
+    start = perf_counter()
+    Q = rows.gram()
+    scale = float(np.trace(Q)) / n
+    scale = scale if scale > 0 and np.isfinite(1 / scale) else 1.0
+    Q /= scale
+    row_scale = None
+    if rows.mixed:
+        row_scale = np.sqrt(Q.diagonal().clip(0.0))
+        row_scale[row_scale == 0] = 1.0
+        Q /= row_scale[:, None] * row_scale
+    return _Normalized(Q, scale, row_scale, perf_counter() - start)
+
+
+def _tolerance(rows: Rows) -> float:
+    """Relative size of negative eigenvalues that the precision of the input explains."""
+    return max(INDEFINITE, 10 * rows.kernel.precision)
+
+
+def _refuse_indefinite(rows: Rows, B: Array, scale: float, row_scale: Array | None) -> None:
+    """Raise NotPSDError unless E = Q − BBᵀ obeys |Eᵢⱼ| ≤ √(EᵢᵢEⱼⱼ), which every PSD matrix does.
+
+    The trace alone cannot see it: [[1,0,0],[0,0,1],[0,1,0]] leaves a zero trace at rank 1.
+    """
+    Q = rows.gram() / scale
+    if row_scale is not None:
+        Q /= row_scale[:, None] * row_scale
+    E = Q - B @ B.T
+    d = np.sqrt(E.diagonal().clip(0.0))
+    tolerance = _tolerance(rows) * np.abs(Q).max()
+    if (np.abs(E) - np.outer(d, d)).max() <= tolerance and E.diagonal().min() >= -tolerance:
+        return
+    eigenvalues = sl.eigvalsh(Q)
+    if eigenvalues[0] < -_tolerance(rows) * max(eigenvalues[-1], 0.0):
+        raise NotPSDError(_indefinite_message(rows, eigenvalues[0] * scale, eigenvalues[-1] * scale))
+
+
+def _indefinite_message(rows: Rows, smallest: float, largest: float) -> str:
+    return (
+        f"Expected a positive semidefinite kernel matrix; that of {rows.kernel!r} on {len(rows)} rows has the "
+        f"eigenvalue {smallest:.3g} beside its largest, {largest:.3g}. The representer theorem needs inner "
+        "products: use another kernel, or project the matrix yourself and pass ko.kernels.Precomputed(Q)."
+    )

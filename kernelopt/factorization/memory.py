@@ -1,0 +1,43 @@
+"""How much memory there is, and refusing before it is taken."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kernelopt.errors import MemoryLimitError
+
+SHARE = 0.8  # of the available memory, unless the caller sets a limit
+FALLBACK = 4 * 2**30
+
+
+def available_bytes() -> int:
+    """Memory that can be taken without swapping, as far as the operating system tells."""
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        for line in meminfo.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    try:
+        return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
+    except (AttributeError, OSError, ValueError):
+        return FALLBACK
+
+
+def require(needed: float, what: str, limit: float | None) -> None:
+    """Raise MemoryLimitError if `needed` bytes exceed the limit (default: 80 % of what is available)."""
+    allowed = SHARE * available_bytes() if limit is None else limit
+    if needed > allowed:
+        raise MemoryLimitError(
+            f"{what} needs about {human(needed)}, and the limit is {human(allowed)}. Use fewer rows, or set "
+            f"solve(memory_limit=...) to more than {needed:.0f} bytes if the machine has them."
+        )
+
+
+def human(size: float) -> str:
+    """Bytes for people: 80.0 GB."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"

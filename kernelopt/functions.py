@@ -1,0 +1,168 @@
+"""A function of the kernel's space, f = Σᵢ cᵢ κ(zᵢ, ·): centers and coefficients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernelopt.errors import DataError, KernelError, RepresenterError
+from kernelopt.kernels.base import Kernel
+from kernelopt.kernels.domains import Array, check_finite, frozen, real_array
+from kernelopt.kernels.precomputed import Precomputed
+
+BLOCK_BYTES = 2**25  # kernel values evaluated at a time
+
+
+class Function:
+    """f(x) = Σᵢ cᵢ κ(zᵢ, x), the parameter vector θ = Σᵢ cᵢ F(zᵢ) seen as a function.
+
+    Immutable. With a coefficient matrix (m, K) it has K outputs and is a p×K matrix θ.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    centers : array
+        The m points zᵢ, as the kernel takes them.
+    coefficients : array (m,) or (m, K)
+
+    Raises
+    ------
+    DataError
+        When the numbers of centers and coefficients differ, or entries are not finite.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> f = ko.Function(ko.kernels.Gaussian(sigma=1.0), [[0.0], [1.0]], [1.0, -1.0])
+    >>> f([[0.0], [0.5]]).round(4)
+    array([0.3935, 0.    ])
+    >>> round(f.norm**2, 4)
+    0.7869
+    """
+
+    def __init__(self, kernel: Kernel, centers: Any, coefficients: Any) -> None:
+        rows = kernel.rows(centers)
+        c = real_array(coefficients, "the coefficients")
+        if c.ndim not in (1, 2) or len(c) != len(rows):
+            raise DataError(
+                f"Expected one coefficient (or one row of coefficients) a center, shape ({len(rows)},) or "
+                f"({len(rows)}, K); got shape {c.shape}."
+            )
+        check_finite(c, "the coefficients")
+        self._set(kernel, rows, np.array(c))
+
+    @classmethod
+    def _of_rows(cls, kernel: Kernel, centers: Array, coefficients: Array) -> Function:
+        """Without checks, for canonical rows."""
+        f = Function.__new__(Function)
+        f._set(kernel, centers, coefficients)
+        return f
+
+    def _set(self, kernel: Kernel, centers: Array, coefficients: Array) -> None:
+        self._kernel = kernel
+        self._centers = centers
+        self._coefficients = frozen(coefficients)
+
+    @property
+    def kernel(self) -> Kernel:
+        return self._kernel
+
+    @property
+    def centers(self) -> Array:
+        """The points zᵢ."""
+        return self._centers
+
+    @property
+    def coefficients(self) -> Array:
+        """c, shape (m,) or (m, K)."""
+        return self._coefficients
+
+    @property
+    def outputs(self) -> int | None:
+        """K, or None for a function with values in R."""
+        return None if self._coefficients.ndim == 1 else int(self._coefficients.shape[1])
+
+    @property
+    def norm(self) -> float:
+        """‖θ‖ = √(Σᵢⱼ cᵢcⱼ κ(zᵢ, zⱼ)), the Frobenius norm where there are several outputs."""
+        return float(np.sqrt(max(self.inner(self), 0.0)))
+
+    def __call__(self, X: Any) -> Array:
+        """f(xᵢ), shape (len(X),) or (len(X), K); kernel values are evaluated in blocks."""
+        return self._evaluate(self._kernel.rows(X))
+
+    @np.errstate(over="ignore", invalid="ignore")  # an overflow is reported below, with its point
+    def _evaluate(self, X: Array) -> Array:
+        kernel, Z = self._kernel, self._centers
+        if len(Z) == 0:
+            return np.zeros((len(X), *self._coefficients.shape[1:]))
+        if kernel.domain.columns(X) != kernel.domain.columns(Z):
+            raise DataError(f"Expected points with {Z.shape[1]} columns; got shape {X.shape}.")
+        step = max(1, BLOCK_BYTES // (8 * len(Z)))
+        blocks = [kernel._matrix(X[i : i + step], Z) @ self._coefficients for i in range(0, len(X), step)]
+        values = np.concatenate(blocks)
+        if not np.isfinite(values).all():
+            raise KernelError(
+                f"{kernel!r} returned NaN or inf at new point {int(np.argwhere(~np.isfinite(values))[0][0])}."
+            )
+        return values
+
+    def inner(self, other: Any) -> Any:
+        """⟨f, g⟩ = Σᵢⱼ cᵢ dⱼ κ(zᵢ, z′ⱼ) for a function g; for a `Theta`, the expression f₀ᵀθ.
+
+        The Frobenius inner product where there are several outputs.
+        """
+        if not isinstance(other, Function):
+            return other.inner(self)
+        self.check_same_space(other, "inner")
+        return float(np.sum(other._coefficients * self._evaluate(other._centers)))
+
+    def gram(self, other: Function | None = None) -> Array:
+        """The K×K matrix fᵀg of inner products of outputs, with g = f by default."""
+        g = self if other is None else other
+        values = g._evaluate(self._centers)
+        c = self._coefficients
+        return c.reshape(len(c), -1).T @ values.reshape(len(values), -1)
+
+    def from_gram(self, K: Any) -> Array:
+        """f at new points, from their kernel values with the old ones.
+
+        Parameters
+        ----------
+        K : array (n_new, n_old)
+            κ(new point, old point). For a `Precomputed` kernel the columns are all rows of its
+            matrix Q, as in scikit-learn; for every other kernel they are `centers`.
+
+        Examples
+        --------
+        >>> import numpy as np, kernelopt as ko
+        >>> f = ko.Function(ko.kernels.Precomputed(np.eye(3)), [2], [5.0])
+        >>> f.from_gram([[0.1, 0.2, 0.3]])
+        array([1.5])
+        """
+        values = real_array(K, "the kernel values")
+        whole = isinstance(self._kernel, Precomputed)
+        expected = len(self._kernel.Q) if isinstance(self._kernel, Precomputed) else len(self._centers)
+        if values.ndim != 2 or values.shape[1] != expected:
+            columns = "row of the precomputed matrix" if whole else "center"
+            raise DataError(f"Expected one column a {columns}, shape (n_new, {expected}); got shape {values.shape}.")
+        check_finite(values, "the kernel values")
+        return (values[:, self._centers] if whole else values) @ self._coefficients
+
+    def right(self, M: Array) -> Function:
+        """The function θM, for a matrix θ of several outputs."""
+        return Function(self._kernel, self._centers, self._coefficients @ M)
+
+    def check_same_space(self, other: Any, operation: str) -> None:
+        """Raise RepresenterError unless `other` has this kernel and as many outputs."""
+        if other.kernel != self._kernel or other.outputs != self.outputs:
+            raise RepresenterError(
+                f"{operation} expects functions of one kernel with equally many outputs; got "
+                f"{self._kernel!r} with outputs={self.outputs} and {other.kernel!r} with "
+                f"outputs={other.outputs}."
+            )
+
+    def __repr__(self) -> str:
+        outputs = "" if self.outputs is None else f", outputs={self.outputs}"
+        return f"Function({self._kernel!r}, {len(self._centers)} centers{outputs})"

@@ -1,0 +1,161 @@
+"""What a kernel takes as data: how points are checked, stacked, compared and merged.
+
+A domain turns user data into its canonical rows (a read-only numpy array whose first axis counts
+points). Everything above works on canonical rows and never asks what a point is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kernelopt.errors import DataError, DataTypeError
+
+Array = NDArray[Any]
+Ints = NDArray[np.intp]
+
+
+class Distinct(NamedTuple):
+    """`points[first]` are the distinct points, `points == points[first][inverse]`."""
+
+    first: Ints
+    inverse: Ints
+
+
+class Domain(Protocol):
+    """One kind of data. Vectors and row indices are the two that exist today."""
+
+    name: str
+
+    def rows(self, X: Any, owner: str) -> Array:
+        """Canonical, read-only rows of `X`; `owner` names the kernel in error messages."""
+
+    def columns(self, rows: Array) -> int | None:
+        """Number of columns that all rows of one θ must share, or None where there are none."""
+
+
+def stack(blocks: Sequence[Array]) -> Array:
+    """Canonical rows of several blocks, one under the other."""
+    return frozen(np.concatenate(blocks)) if len(blocks) > 1 else blocks[0]
+
+
+def key(rows: Array) -> tuple[tuple[int, ...], bytes]:
+    """A hashable fingerprint: equal for equal rows in equal order."""
+    return rows.shape, hashlib.blake2b(np.ascontiguousarray(rows).data, digest_size=16).digest()
+
+
+def distinct(rows: Array) -> Distinct:
+    """Exactly repeated rows merged, distinct ones kept in order of first appearance."""
+    if rows.shape[0] <= 1:
+        index = np.arange(rows.shape[0])
+        return Distinct(index, index)
+    _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(order.size)
+    return Distinct(first[order], rank[inverse.reshape(-1)])
+
+
+def frozen(array: Array) -> Array:
+    """The same array, marked read-only."""
+    array.flags.writeable = False
+    return array
+
+
+class Vectors:
+    """Points are the rows of a real matrix, (n_points, n_columns)."""
+
+    name = "vectors"
+
+    def rows(self, X: Any, owner: str) -> Array:
+        X = real_array(X, f"the data given to {owner}")
+        if X.ndim != 2:
+            raise DataError(
+                f"{owner} expects a matrix with one point a row, of shape (n_points, n_columns); got "
+                f"shape {X.shape}. For a single column write X.reshape(-1, 1), for a single point "
+                "X.reshape(1, -1)."
+            )
+        if 0 in X.shape:
+            raise DataError(f"{owner} expects at least one point and one column; got shape {X.shape}.")
+        check_finite(X, f"the data given to {owner}")
+        # Adding 0 turns -0.0 into 0.0, so that equal rows are equal byte for byte; it also copies.
+        return frozen(np.ascontiguousarray(X + 0.0))
+
+    def columns(self, rows: Array) -> int | None:
+        return int(rows.shape[1])
+
+
+class Indices:
+    """Points are row numbers into a matrix that the kernel holds, (n_points,)."""
+
+    name = "row indices"
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def rows(self, X: Any, owner: str) -> Array:
+        X = np.asarray(X)
+        if X.ndim != 1 or X.dtype.kind not in "iu":
+            raise DataTypeError(
+                f"{owner} expects row numbers, a 1-d integer array; got dtype {X.dtype} of shape "
+                f"{X.shape}. Write np.arange({self.size}) for all rows."
+            )
+        if X.size == 0:
+            raise DataError(f"{owner} expects at least one row number; got none.")
+        if X.min() < 0 or X.max() >= self.size:
+            raise DataError(
+                f"{owner} expects row numbers from 0 to {self.size - 1}; got {X.min()} to {X.max()}. "
+                "For new points use theta.value.from_gram(K)."
+            )
+        return frozen(X.astype(np.intp))
+
+    def columns(self, rows: Array) -> int | None:
+        return None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Indices) and other.size == self.size
+
+    def __hash__(self) -> int:
+        return hash(self.size)
+
+
+VECTORS = Vectors()
+
+
+def real_array(X: Any, what: str) -> NDArray[np.float64]:
+    """`X` (array, list, pandas, sparse, memmap; any real dtype) as float64, never modified.
+
+    Raises DataTypeError for complex numbers, strings and other objects.
+    """
+    if sp.issparse(X):
+        X = X.toarray()
+    try:
+        X = np.asarray(X)
+    except ValueError as error:
+        raise DataError(f"Expected {what} to be a rectangular array; got rows of different lengths.") from error
+    if X.dtype == object and all(isinstance(v, (Real, np.bool_)) for v in X.ravel()):
+        X = X.astype(np.float64)  # pandas hands out objects for columns of mixed numeric types
+    if X.dtype.kind not in "fiub":
+        raise DataTypeError(
+            f"Expected {what} to be real numbers; got dtype {X.dtype}. Encode strings and "
+            "categories as numbers first, split complex numbers into real and imaginary columns."
+        )
+    return X.astype(np.float64, copy=False)
+
+
+def check_finite(X: Array, what: str) -> None:
+    """Raise DataError naming `what` and the first entries that are NaN or infinite."""
+    bad = ~np.isfinite(X)
+    if bad.any():
+        where = [tuple(int(i) for i in index) for index in np.argwhere(bad)[:3]]
+        places = ", ".join(str(i[0] if len(i) == 1 else i) for i in where)
+        raise DataError(
+            f"Expected {what} to be finite; got {int(bad.sum())} NaN or infinite "
+            f"value{'s' if bad.sum() > 1 else ''}, first at {places}. Remove or impute them first."
+        )

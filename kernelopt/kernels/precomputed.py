@@ -1,0 +1,144 @@
+"""Kernels given by a matrix, or by a feature map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kernelopt.errors import DataError, KernelError
+from kernelopt.kernels.base import Kernel
+from kernelopt.kernels.domains import Array, Domain, Indices, check_finite, frozen, key, real_array
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Precomputed(Kernel):
+    """κ(i, j) = Qᵢⱼ for a given kernel matrix Q; points are row numbers.
+
+    Whether Q is positive semidefinite is decided when it is factored.
+
+    Parameters
+    ----------
+    Q : array (N, N)
+        Symmetric to 1e-12 relative to its largest entry (1e-6 if given in float32).
+
+    Raises
+    ------
+    DataError
+        For a matrix that is not square, not finite or not symmetric.
+
+    Examples
+    --------
+    >>> import numpy as np, kernelopt as ko
+    >>> kernel = ko.kernels.Precomputed(np.eye(3))
+    >>> kernel([0, 2])
+    array([[1., 0.],
+           [0., 1.]])
+    """
+
+    Q: Array
+    _key: object = field(init=False)
+    _precision: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        single = getattr(self.Q, "dtype", None) == np.float32
+        tolerance = 1e-6 if single else 1e-12
+        Q = real_array(self.Q, "the precomputed kernel matrix")
+        if Q.ndim != 2 or Q.shape[0] != Q.shape[1] or Q.size == 0:
+            raise DataError(
+                f"Expected a square kernel matrix of shape (N, N); got shape {Q.shape}. Kernel values "
+                "between new and old points go to theta.value.from_gram(K)."
+            )
+        check_finite(Q, "the precomputed kernel matrix")
+        asymmetry = float(np.abs(Q - Q.T).max())
+        if asymmetry > tolerance * np.abs(Q).max():
+            raise DataError(
+                f"Expected a symmetric kernel matrix (to {tolerance:g} of its largest entry); got "
+                f"|Q − Qᵀ| up to {asymmetry:.3g}. If only rounding is to blame, pass (Q + Q.T) / 2."
+            )
+        object.__setattr__(self, "Q", frozen(np.array(Q)))
+        object.__setattr__(self, "_key", key(self.Q))
+        object.__setattr__(self, "_precision", float(np.finfo(np.float32 if single else np.float64).eps))
+
+    @property
+    def domain(self) -> Domain:
+        return Indices(len(self.Q))
+
+    @property
+    def is_psd(self) -> bool | None:
+        return None
+
+    @property
+    def precision(self) -> float:
+        return self._precision
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        return self.Q[np.ix_(X, X if Z is None else Z)]
+
+    def _diagonal(self, X: Array) -> Array:
+        return self.Q[X, X]
+
+    def _n_features(self, X: Array) -> float:
+        return len(self.Q)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Precomputed) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        return f"Precomputed({len(self.Q)} × {len(self.Q)} matrix)"
+
+
+@dataclass(frozen=True)
+class Explicit(Kernel):
+    """κ(x, y) = F(x)ᵀF(y) for a known feature map.
+
+    Parameters
+    ----------
+    feature_map : callable
+        Takes a matrix (n, n_columns), returns the matrix (n, p) with rows F(xᵢ)ᵀ. Kernels with the
+        same callable are equal.
+
+    Raises
+    ------
+    KernelError
+        When the map returns something that is not a finite matrix with one row a point.
+
+    Examples
+    --------
+    >>> import numpy as np, kernelopt as ko
+    >>> kernel = ko.kernels.Explicit(lambda X: np.column_stack([X, X**2]))
+    >>> kernel([[1.0], [2.0]])
+    array([[ 2.,  6.],
+           [ 6., 20.]])
+    """
+
+    feature_map: Callable[[Array], Any]
+
+    def _features(self, X: Array) -> Array:
+        F = real_array(self.feature_map(X), f"the features of {self!r}")
+        if F.ndim != 2 or len(F) != len(X):
+            raise KernelError(
+                f"Expected the feature map to return {len(X)} rows, shape ({len(X)}, p); got shape {F.shape}."
+            )
+        if not np.isfinite(F).all():
+            raise KernelError(f"Expected finite features; the feature map of {self!r} returned NaN or inf.")
+        return F
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        F = self._features(X)
+        return F @ (F if Z is None else self._features(Z)).T
+
+    def _diagonal(self, X: Array) -> Array:
+        F = self._features(X)
+        return np.einsum("ij,ij->i", F, F)
+
+    def _n_features(self, X: Array) -> float:
+        return self._features(X[:1]).shape[1]
+
+    def __repr__(self) -> str:
+        return f"Explicit({getattr(self.feature_map, '__name__', self.feature_map)})"

@@ -1,0 +1,248 @@
+"""Losses by name, elementwise, in scikit-learn's argument order (y, f).
+
+Plain functions that return cvxpy atoms: they check the shapes and the values of `y`, and nothing else. A
+loss written out in cvxpy atoms is the same thing. `y` may be an array, list, pandas Series or cp.Parameter,
+`f` any cvxpy expression of predictions. Sum them with `cp.sum`, weigh them with `w @ loss`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelopt.errors import DataError
+from kernelopt.kernels.domains import check_finite, real_array
+
+__all__ = [
+    "absolute_error",
+    "crammer_singer",
+    "epsilon_insensitive",
+    "hinge",
+    "huber",
+    "log_loss",
+    "margin",
+    "multinomial",
+    "pinball",
+    "poisson",
+    "squared_error",
+    "squared_hinge",
+]
+
+
+def margin(y: Any, f: Any) -> cp.Expression:
+    """yᵢfᵢ, for labels y of −1 and +1.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, kernelopt as ko
+    >>> ko.margin([1, -1], cp.Constant([3.0, 2.0])).value
+    array([ 3., -2.])
+    """
+    y, f = _pair(y, f)
+    _check_labels(y)
+    return cp.multiply(y, f)
+
+
+def hinge(y: Any, f: Any) -> cp.Expression:
+    """max(0, 1 − yᵢfᵢ), for labels y of −1 and +1.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, kernelopt as ko
+    >>> ko.losses.hinge([1, -1], cp.Constant([3.0, 2.0])).value
+    array([0., 3.])
+    """
+    return cp.pos(1 - margin(y, f))
+
+
+def squared_hinge(y: Any, f: Any) -> cp.Expression:
+    """max(0, 1 − yᵢfᵢ)², for labels y of −1 and +1.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, kernelopt as ko
+    >>> ko.losses.squared_hinge([1, -1], cp.Constant([3.0, 2.0])).value
+    array([0., 9.])
+    """
+    return cp.square(hinge(y, f))
+
+
+def log_loss(y: Any, f: Any) -> cp.Expression:
+    """log(1 + exp(−yᵢfᵢ)), for labels y of −1 and +1.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, kernelopt as ko
+    >>> ko.losses.log_loss([1, -1], cp.Constant([0.0, 2.0])).value.round(4)
+    array([0.6931, 2.1269])
+    """
+    return cp.logistic(-margin(y, f))
+
+
+def squared_error(y: Any, f: Any) -> cp.Expression:
+    """(yᵢ − fᵢ)².
+
+    Examples
+    --------
+    >>> import cvxpy as cp, kernelopt as ko
+    >>> ko.losses.squared_error([1, -1], cp.Constant([3.0, 2.0])).value
+    array([4., 9.])
+    """
+    return cp.square(_residual(y, f))
+
+
+def absolute_error(y: Any, f: Any) -> cp.Expression:
+    """|yᵢ − fᵢ|.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, kernelopt as ko
+    >>> ko.losses.absolute_error([1, -1], cp.Constant([3.0, 2.0])).value
+    array([2., 3.])
+    """
+    return cp.abs(_residual(y, f))
+
+
+def huber(y: Any, f: Any, M: Any = 1.0) -> cp.Expression:
+    """cvxpy's Huber function of r = y − f: r² for |r| ≤ M, 2M|r| − M² beyond (twice the textbook one).
+
+    Examples
+    --------
+    >>> import cvxpy as cp, kernelopt as ko
+    >>> ko.losses.huber([1.0, 2.0], cp.Constant([1.5, 5.0]), M=1.0).value
+    array([0.25, 5.  ])
+    """
+    _check_number(M, "M", "a number > 0", lambda value: value > 0)
+    return cp.huber(_residual(y, f), M)
+
+
+def pinball(y: Any, f: Any, tau: Any = 0.5) -> cp.Expression:
+    """max(τ(yᵢ − fᵢ), (τ − 1)(yᵢ − fᵢ)): slope τ where y > f; its minimizer is the τ-quantile.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, kernelopt as ko
+    >>> ko.losses.pinball([1.0, 2.0], cp.Constant([0.0, 3.0]), tau=0.9).value.round(12)
+    array([0.9, 0.1])
+    """
+    _check_number(tau, "tau", "a number between 0 and 1", lambda value: 0 < value < 1)
+    r = _residual(y, f)
+    return cp.maximum(tau * r, (tau - 1) * r)
+
+
+def epsilon_insensitive(y: Any, f: Any, epsilon: Any = 0.1) -> cp.Expression:
+    """max(0, |yᵢ − fᵢ| − ε).
+
+    Examples
+    --------
+    >>> import cvxpy as cp, kernelopt as ko
+    >>> ko.losses.epsilon_insensitive([1.0, 2.0], cp.Constant([1.5, 5.0]), epsilon=1.0).value
+    array([0., 2.])
+    """
+    _check_number(epsilon, "epsilon", "a number ≥ 0", lambda value: value >= 0)
+    return cp.pos(cp.abs(_residual(y, f)) - epsilon)
+
+
+def poisson(y: Any, f: Any) -> cp.Expression:
+    """exp(fᵢ) − yᵢfᵢ, for counts y ≥ 0: the negative log-likelihood of rate exp(f), up to log y!.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, kernelopt as ko
+    >>> ko.losses.poisson([0, 2], cp.Constant([0.0, 1.0])).value.round(4)
+    array([1.    , 0.7183])
+    """
+    y, f = _pair(y, f)
+    if y.value is not None and (y.value < 0).any():
+        raise DataError(f"Expected counts y ≥ 0; got {float(y.value.min()):g} at {int(np.argmin(y.value))}.")
+    return cp.exp(f) - cp.multiply(y, f)
+
+
+def multinomial(y: Any, F: Any) -> cp.Expression:
+    """log Σₖ exp(F_ik) − F_{i,yᵢ}, for classes y in 0 … K−1 and predictions F of shape (N, K).
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, kernelopt as ko
+    >>> ko.losses.multinomial([0, 1], cp.Constant(np.diag([0.0, 1.0]))).value.round(4)
+    array([0.6931, 0.3133])
+    """
+    F, indicator = _classes(y, F)
+    return cp.log_sum_exp(F, axis=1) - cp.sum(cp.multiply(indicator, F), axis=1)
+
+
+def crammer_singer(y: Any, F: Any) -> cp.Expression:
+    """maxₖ (F_ik + [k ≠ yᵢ]) − F_{i,yᵢ}, for classes y in 0 … K−1 and predictions F of shape (N, K).
+
+    Crammer and Singer, JMLR 2, 2001.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, kernelopt as ko
+    >>> ko.losses.crammer_singer([0, 1], cp.Constant(np.diag([0.0, 3.0]))).value.round(4)
+    array([1., 0.])
+    """
+    F, indicator = _classes(y, F)
+    return cp.max(F + (1 - indicator), axis=1) - cp.sum(cp.multiply(indicator, F), axis=1)
+
+
+def _pair(y: Any, f: Any) -> tuple[cp.Expression, cp.Expression]:
+    """`y` and `f` as expressions of one shape; anything that would broadcast is refused."""
+    f = cp.Expression.cast_to_const(f)
+    if not isinstance(y, cp.Expression):
+        y = real_array(y, "y")
+        check_finite(y, "y")
+        y = cp.Constant(y)
+    if y.shape != f.shape:
+        hint = " Write y.ravel()." if y.size == f.size and y.ndim > f.ndim else ""
+        raise DataError(
+            f"Expected y and the predictions to have one shape; got y of shape {y.shape} and "
+            f"predictions of shape {f.shape}.{hint}"
+        )
+    return y, f
+
+
+def _residual(y: Any, f: Any) -> cp.Expression:
+    y, f = _pair(y, f)
+    return y - f
+
+
+def _check_labels(y: cp.Expression) -> None:
+    """−1 and +1 only; a Parameter without a value is taken at its word."""
+    if y.value is not None and not np.isin(y.value, (-1.0, 1.0)).all():
+        seen = ", ".join(f"{v:g}" for v in np.unique(y.value)[:4])
+        raise DataError(
+            f"Expected labels of −1 and +1; got {seen}{', …' if np.unique(y.value).size > 4 else ''}. "
+            "For labels 0 and 1 write 2*y - 1."
+        )
+
+
+def _check_number(value: Any, name: str, expected: str, valid: Any) -> None:
+    value = value.value if isinstance(value, cp.Expression) else value
+    if value is not None and not (np.isscalar(value) or np.ndim(value) == 0):
+        raise DataError(f"Expected {name} to be {expected}; got an array of shape {np.shape(value)}.")
+    if value is not None and not valid(value):
+        raise DataError(f"Expected {name} to be {expected}; got {value!r}.")
+
+
+def _classes(y: Any, F: Any) -> tuple[cp.Expression, NDArray[np.float64]]:
+    """Predictions (N, K) and the N×K indicator matrix of the classes y."""
+    F = cp.Expression.cast_to_const(F)
+    labels = real_array(y, "y")
+    if F.ndim != 2 or labels.shape != F.shape[:1]:
+        raise DataError(
+            f"Expected predictions of shape (N, K), from ko.Theta(kernel, outputs=K), and one class a row; got "
+            f"predictions of shape {F.shape} and y of shape {labels.shape}."
+        )
+    n, K = F.shape
+    if not np.isin(labels, np.arange(K)).all():
+        seen = ", ".join(f"{v:g}" for v in np.unique(labels)[:4])
+        raise DataError(
+            f"Expected classes 0 … {K - 1}; got {seen}. Number them with np.unique(y, return_inverse=True)."
+        )
+    indicator = np.zeros((n, K))
+    indicator[np.arange(n), labels.astype(int)] = 1.0
+    return F, indicator

@@ -1,0 +1,383 @@
+"""A problem in θ: stated with cvxpy expressions, checked, reduced, solved, and returned to θ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from time import perf_counter
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from kernelopt.compiler import explain, explicit, form, representer, rules
+from kernelopt.compiler.form import CanonicalForm
+from kernelopt.compiler.representer import Reduction
+from kernelopt.errors import KernelOptError, OptionError, ParameterError
+from kernelopt.expressions import FeatureMatrix, Theta
+from kernelopt.factorization import FLOOR, METHODS, Accuracy, Factor, factorize
+from kernelopt.solution import Solution, SolverStats, Status
+from kernelopt.solvers import conic, selection
+
+FEASIBILITY = 1e-5  # largest violation of a constraint, relative to its numbers, that still counts as met
+
+
+@dataclass(frozen=True)
+class FactorOptions:
+    """How Q is factored; part of the key under which a reduction is kept."""
+
+    method: str
+    accuracy: Accuracy
+    memory_limit: float | None
+
+
+class Problem:
+    """A convex problem in θ that enters through predictions Aθ and norms ‖θ‖ only.
+
+    Takes what `cp.Problem` takes. Any cvxpy atom works on predictions; cvxpy variables and parameters mix in
+    freely. Solving sets `theta.value`, the values of the variables, and the multipliers of the constraints.
+
+    Parameters
+    ----------
+    objective : cp.Minimize or cp.Maximize
+    constraints : sequence of cvxpy constraints, optional
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, kernelopt as ko
+    >>> X, y = np.arange(6.0)[:, None], np.array([0.0, 1.0, 4.0, 9.0, 16.0, 25.0])
+    >>> theta = ko.Theta(ko.kernels.Polynomial(degree=2))
+    >>> loss = cp.sum(ko.losses.squared_error(y, theta(X)))
+    >>> problem = ko.Problem(cp.Minimize(loss + 1e-6 * ko.sum_squares(theta)))
+    >>> problem.solve() < 1e-3
+    True
+    >>> theta.value([[10.0]]).round(1)
+    array([100.])
+    """
+
+    def __init__(self, objective: cp.Minimize | cp.Maximize, constraints: Sequence[Any] | None = None) -> None:
+        self._stated = cp.Problem(objective, list(constraints or []))
+        self._inspection: rules.Inspection | None = None
+        self._form: CanonicalForm | None = None
+        self._reduction: tuple[FactorOptions, Reduction, float] | None = None
+        self._solution: Solution | None = None
+        self._source: explicit.ExplicitSource | None = None
+
+    # ---------------------------------------------------------------- the pipeline
+
+    def solve(
+        self,
+        solver: str | None = None,
+        *,
+        tol: float = 1e-6,
+        rank_tol: float = 1e-8,
+        max_rank: int | None = None,
+        factorization: str = "cholesky",
+        memory_limit: float | None = None,
+        warm_start: bool = True,
+        verbose: bool = False,
+        **solver_options: Any,
+    ) -> float | None:
+        """Solve the problem and return its optimal value, as cvxpy does.
+
+        The factor and the compiled problem are kept: after a change of a `cp.Parameter` only the solver runs.
+
+        Parameters
+        ----------
+        solver : name of an installed cvxpy solver, such as "CLARABEL", "OSQP", "ECOS" or "SCS"; by default
+            chosen from the problem's structure, see `solvers()`; should that one break down, the next is tried.
+        tol : accuracy of the optimal value, relative to it; the solver's own tolerances are set 100 times
+            tighter, and at most to 1e-8.
+        rank_tol : the factor stops at trace(Q − BBᵀ) ≤ rank_tol·trace(Q); at least 1e-13.
+        max_rank : largest rank of the factor. A lower rank restricts θ; constraints still hold exactly.
+        factorization : "cholesky" (pivoted; r kernel values a prediction) or "eigen" (V√Λ).
+        memory_limit : bytes; by default 80 % of what is available.
+        warm_start, verbose, **solver_options : passed on to cvxpy.
+
+        Raises
+        ------
+        RepresenterError
+            When θ stands where the theorem does not cover it; all places are listed.
+        DCPError
+            When the problem is not convex by the DCP rules.
+        ParameterError
+            When a cp.Parameter has no value.
+        NotPSDError, KernelError
+            When the kernel matrix is indefinite, or not finite.
+        MemoryLimitError
+            Before an array is allocated that would exceed the limit.
+        SolverError
+            When the solver is not installed, does not take the problem, or fails.
+        OptionError
+            For an option outside its range.
+        """
+        options = _factor_options(tol, rank_tol, max_rank, factorization, memory_limit)
+        self._require_parameter_values()
+        names = selection.candidates(self._probe, solver, alternatives=not solver_options)
+        solver_options = {"warm_start": warm_start, "verbose": verbose, **solver_options}
+        for attempt in _widening(options):
+            reduction = self._reduce(attempt)
+            status = conic.solve(reduction.problem, names, tol, solver_options)
+            if status != Status.INFEASIBLE or not reduction.is_restriction:
+                break
+        solution = representer.invert(reduction, status, self._stats(reduction))
+        self._unpack(_checked(solution, reduction), reduction)
+        return self.value
+
+    def _inspect(self) -> rules.Inspection:
+        """Walk the tree: what is used, and whether the theorem and DCP allow it."""
+        if self._inspection is None:
+            self._inspection = rules.inspect(self.objective, tuple(self.constraints))
+        return self._inspection
+
+    def canonical_form(self) -> CanonicalForm:
+        """The problem cut where θ enters: the outer problem f(u, t, y), and the links u = Aθ, ‖θ‖ ≤ t.
+
+        Raises RepresenterError or DCPError where the problem has no such form.
+        """
+        if self._form is None:
+            found = self._inspect()
+            rules.require_representable(found)
+            rules.require_dcp(found)
+            self._form = form.cut(self.objective, tuple(self.constraints), found)
+        return self._form
+
+    def _reduce(self, options: FactorOptions) -> Reduction:
+        """Factor each distinct (kernel, rows) once, and substitute."""
+        if self._reduction is None or self._reduction[0] != options:
+            canonical = self.canonical_form()
+            factors = _factorize(canonical, options)
+            start = perf_counter()
+            reduction = representer.reduce(canonical, factors)
+            self._reduction = options, reduction, perf_counter() - start
+        return self._reduction[1]
+
+    def _unpack(self, solution: Solution, reduction: Reduction) -> None:
+        """Put the answer on the user's own objects."""
+        self._solution = solution
+        for link in reduction.form.predictions:
+            link.theta._set_solution(solution.functions.get(link.theta), solution.duals.get(link.theta, {}))
+        solved = {c.id: c for c in reduction.problem.constraints}
+        theirs = [] if self._source is None else self._source.problem.constraints
+        for constraint in [*self.constraints, *theirs]:
+            if constraint.id in solved:
+                for ours, inner in zip(constraint.dual_variables, solved[constraint.id].dual_variables, strict=True):
+                    ours.save_value(inner.value)
+        if self._source is not None:
+            function = solution.functions.get(self._source.theta)
+            self._source.variable.save_value(None if function is None else self._source.theta_value(function))
+
+    # ---------------------------------------------------------------- what can be asked
+
+    @property
+    def objective(self) -> cp.Minimize | cp.Maximize:
+        return self._stated.objective
+
+    @property
+    def constraints(self) -> list[Any]:
+        return list(self._stated.constraints)
+
+    @property
+    def value(self) -> float | None:
+        """The optimal value of the last solve: f at the predictions and norms of the fitted θ; None before."""
+        return None if self._solution is None else self._solution.value
+
+    @property
+    def status(self) -> str | None:
+        """ "optimal", "optimal_inaccurate", "infeasible", "unbounded" or "user_limit"; None before a solve."""
+        return None if self._solution is None else self._solution.status
+
+    @property
+    def solver_stats(self) -> SolverStats | None:
+        return None if self._solution is None else self._solution.solver_stats
+
+    def variables(self) -> list[cp.Variable]:
+        """The user's own cvxpy variables (θ is not one)."""
+        hidden = {theta._leaf.id for theta in self.thetas()}
+        return [v for v in self._stated.variables() if v.id not in hidden]
+
+    def thetas(self) -> list[Theta]:
+        """The θs, in order of appearance."""
+        found = self._inspect()
+        every = [p.data.theta for p in found.predictions] + [n.view.theta for n in found.norms]
+        return list(dict.fromkeys(every))
+
+    def parameters(self) -> list[cp.Parameter]:
+        return list(self._stated.parameters())
+
+    def constants(self) -> list[cp.Constant]:
+        return list(self._stated.constants())
+
+    def atoms(self) -> list[type]:
+        return list(self._stated.atoms())
+
+    @property
+    def var_dict(self) -> dict[str, cp.Variable]:
+        return {v.name(): v for v in self.variables()}
+
+    @property
+    def param_dict(self) -> dict[str, cp.Parameter]:
+        return {p.name(): p for p in self.parameters()}
+
+    def is_dcp(self, dpp: bool = False) -> bool:
+        """Whether the problem is convex by the DCP rules (with `dpp`, for every value of its parameters)."""
+        return bool(self._stated.is_dcp(dpp))
+
+    def is_dpp(self) -> bool:
+        """Whether re-solving after a change of a parameter skips compilation."""
+        return self.is_dcp(dpp=True)
+
+    def is_representable(self) -> bool:
+        """Whether the representer theorem applies; `explain()` says why not."""
+        return not self._inspect().violations
+
+    def is_mixed_integer(self) -> bool:
+        return bool(self._stated.is_mixed_integer())
+
+    def is_qp(self) -> bool:
+        """Whether the reduced problem is a quadratic program, which OSQP takes."""
+        return bool(self._probe.is_qp())
+
+    @property
+    def reduced_problem(self) -> cp.Problem:
+        """The inner cp.Problem in v = √scale·w and y; factors Q with the default options if need be."""
+        return (self._reduction[1] if self._reduction else self._reduce(_factor_options())).problem
+
+    def get_problem_data(self, solver: str, **options: Any) -> Any:
+        """The reduced problem's data as `solver` gets it; see `cp.Problem.get_problem_data`."""
+        return self.reduced_problem.get_problem_data(solver, **options)
+
+    def solvers(self) -> selection.SolverTable:
+        """Each solver, or why it can't take this problem: a mapping of names to None or the reason."""
+        return selection.table(self._probe)
+
+    def explain(self) -> explain.Explanation:
+        """The reduction step by step, as far as it goes; never raises."""
+        lines = explain.stated(self.objective, tuple(self.constraints))
+        try:
+            lines += explain.rules(self._inspect())
+            if self._inspect().violations:
+                return explain.Explanation(tuple(lines))
+            lines += explain.rows(self.canonical_form())
+            if self._reduction is None:
+                return explain.Explanation((*lines, ("factor", "not yet: solve() factors Q")))
+            lines += explain.factors(self._reduction[1])
+            chosen = self.solver_stats.solver_name if self.solver_stats else selection.candidates(self._probe)[0]
+            lines += [("solver", chosen)]
+            lines += explain.answer(self._solution) if self._solution else []
+        except (KernelOptError, cp.error.DCPError) as error:
+            lines += [("stopped", line) for line in str(error).splitlines()[:1]]
+        return explain.Explanation(tuple(lines))
+
+    @classmethod
+    def from_cvxpy(
+        cls, problem: cp.Problem, theta: cp.Variable, features: Mapping[cp.Constant, FeatureMatrix]
+    ) -> Problem:
+        """The kernel problem of an ordinary cvxpy problem in an explicit θ.
+
+        Parameters
+        ----------
+        problem : cp.Problem in which `theta` stands as Φ @ theta and in norms of theta
+        theta : cp.Variable (p,) or (p, K)
+        features : {Phi: A}, each feature matrix Φ (a cp.Constant, N×p) with the `FeatureMatrix` that replaces it
+
+        Raises
+        ------
+        RepresenterError
+            Listing every use of theta that the theorem does not cover.
+        DataError
+            When A is not the kernel form of Φ: shapes differ, or κ(xᵢ, xⱼ) ≠ (ΦΦᵀ)ᵢⱼ.
+
+        Examples
+        --------
+        >>> import cvxpy as cp, numpy as np, kernelopt as ko
+        >>> X = np.array([[0.0, 1.0], [1.0, 1.0], [2.0, 0.0]])
+        >>> Phi, theta = cp.Constant(X), cp.Variable(2)
+        >>> explicit = cp.Problem(cp.Minimize(cp.norm1(Phi @ theta - [1, 2, 3]) + cp.sum_squares(theta)))
+        >>> A = ko.FeatureMatrix(X, ko.kernels.Linear())
+        >>> problem = ko.Problem.from_cvxpy(explicit, theta=theta, features={Phi: A})
+        >>> bool(abs(problem.solve() - explicit.solve(solver="CLARABEL")) < 1e-6)
+        True
+        """
+        translated, source = explicit.kernelize(problem, theta, features)
+        kernel_problem = cls(translated.objective, translated.constraints)
+        rules.require_representable(kernel_problem._inspect())
+        kernel_problem._source = source
+        return kernel_problem
+
+    def __str__(self) -> str:
+        lines = explain.stated(self.objective, tuple(self.constraints))
+        return "\n".join(f"{label:<{explain.WIDTH}}{text}" for label, text in [("", lines[0][1]), *lines[1:]])
+
+    def __repr__(self) -> str:
+        return f"Problem({self.objective!r}, {self.constraints!r})"
+
+    # ---------------------------------------------------------------- small print
+
+    @cached_property
+    def _probe(self) -> cp.Problem:
+        """The reduced problem with a factor of two columns: the same structure, cheap to look at."""
+        canonical = self.canonical_form()
+        return representer.reduce(canonical, representer.thin_factors(canonical)).problem
+
+    def _require_parameter_values(self) -> None:
+        for p in self.parameters():
+            if p.value is None:
+                raise ParameterError(f"Expected a value for the parameter {p.name()}; got none. Set {p.name()}.value.")
+            if not np.isfinite(p.value.data if sp.issparse(p.value) else p.value).all():
+                raise ParameterError(f"Expected finite values of the parameter {p.name()}; got NaN or infinity.")
+
+    def _stats(self, reduction: Reduction) -> SolverStats:
+        assert self._reduction is not None
+        inner, factors = reduction.problem.solver_stats, {id(f): f for f in reduction.factors.values()}.values()
+        return SolverStats(
+            inner.solver_name, inner.solve_time, inner.setup_time, inner.num_iters,
+            sum(f.kernel_seconds for f in factors), sum(f.factor_seconds for f in factors),
+            self._reduction[2] + (reduction.problem.compilation_time or 0.0), inner.extra_stats,
+        )  # fmt: skip
+
+
+def _factor_options(
+    tol: float = 1e-6, rank_tol: float = 1e-8, max_rank: int | None = None,
+    factorization: str = "cholesky", memory_limit: float | None = None,
+) -> FactorOptions:  # fmt: skip
+    """Options checked and bundled. Raises OptionError."""
+    for name, value in (("tol", tol), ("rank_tol", rank_tol)):
+        if not 0 < value < 1:
+            raise OptionError(f"Expected {name} between 0 and 1; got {value!r}.")
+    if max_rank is not None and max_rank < 1:
+        raise OptionError(f"Expected max_rank to be an integer ≥ 1, or None; got {max_rank!r}.")
+    if factorization not in METHODS:
+        raise OptionError(f"Expected factorization to be one of {', '.join(METHODS)}; got {factorization!r}.")
+    return FactorOptions(factorization, Accuracy(rank_tol, max_rank), memory_limit)
+
+
+def _factorize(canonical: CanonicalForm, options: FactorOptions) -> dict[Theta, Factor]:
+    """One factor for each θ; θs that share kernel and rows share it."""
+    made: dict[object, Factor] = {}
+    factors = {}
+    for link in canonical.predictions:
+        name = link.rows.fingerprint()
+        if name not in made:
+            made[name] = factorize(options.method, link.rows, options.accuracy, options.memory_limit)
+        factors[link.theta] = made[name]
+    return factors
+
+
+def _widening(options: FactorOptions) -> Iterator[FactorOptions]:
+    """The options, then full numerical rank: where a restriction of θ is infeasible, the problem need not be."""
+    yield options
+    if options.accuracy.max_rank is None and options.accuracy.rank_tol > FLOOR:
+        yield replace(options, accuracy=Accuracy(FLOOR, None))
+
+
+def _checked(solution: Solution, reduction: Reduction) -> Solution:
+    """A solver's word is not believed: constraints are re-evaluated at θ, and what a restriction of θ can't
+    meet is not called infeasible."""
+    if solution.status == Status.INFEASIBLE and reduction.is_restriction:
+        return replace(solution, status=Status.USER_LIMIT, value=None)
+    if solution.status == Status.OPTIMAL and not solution.violation <= FEASIBILITY:
+        return replace(solution, status=Status.OPTIMAL_INACCURATE)
+    return solution

@@ -1,0 +1,89 @@
+"""The rows of a data matrix A: linear functionals of θ, of which the kernel knows all inner products.
+
+A row is a point, θ ↦ F(x)ᵀθ, or a fitted function, θ ↦ f₀ᵀθ. The rest of the compiler sees only
+their Gram matrix Q = AAᵀ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernelopt.errors import KernelError
+from kernelopt.functions import Function
+from kernelopt.kernels.base import Kernel
+from kernelopt.kernels.domains import Array, Ints, key
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Distinct points, followed by functions given on shared centers.
+
+    Row i is F(points[i])ᵀ for i < len(points), and Σₘ combinations[m, i − len(points)] F(centers[m])ᵀ after.
+    """
+
+    kernel: Kernel
+    points: Array
+    centers: Array
+    combinations: Array
+
+    @classmethod
+    def of_points(cls, kernel: Kernel, points: Array) -> Rows:
+        return cls(kernel, points, points[:0], np.zeros((0, 0)))
+
+    def with_functions(self, functions: list[Function]) -> Rows:
+        """These rows, and one more for each output of each function."""
+        if not functions:
+            return self
+        blocks = [f.coefficients.reshape(len(f.centers), -1) for f in functions]
+        combinations = np.zeros((sum(map(len, blocks)), sum(b.shape[1] for b in blocks)))
+        i = j = 0
+        for block in blocks:
+            combinations[i : i + block.shape[0], j : j + block.shape[1]] = block
+            i, j = i + block.shape[0], j + block.shape[1]
+        return Rows(self.kernel, self.points, np.concatenate([f.centers for f in functions]), combinations)
+
+    def __len__(self) -> int:
+        return len(self.points) + self.combinations.shape[1]
+
+    @property
+    def mixed(self) -> bool:
+        """Whether rows of different kinds, and hence of different units, stand together."""
+        return 0 < len(self.points) < len(self)
+
+    def fingerprint(self) -> object:
+        """Equal for equal rows of an equal kernel."""
+        return self.kernel, key(self.points), key(self.centers), key(self.combinations)
+
+    @np.errstate(over="ignore", invalid="ignore")  # an overflow is reported below, with its rows
+    def gram(self) -> Array:
+        """Q = AAᵀ, a new Fortran-ordered array."""
+        n, kernel = len(self.points), self.kernel
+        if n == len(self):
+            Q = np.asfortranarray(kernel._matrix(self.points, None).T)
+        else:
+            Q = np.empty((len(self), len(self)), order="F")
+            Q[:n, :n] = kernel._matrix(self.points, None) if n else 0.0
+            Q[n:, n:] = self.combinations.T @ kernel._matrix(self.centers, None) @ self.combinations
+            Q[n:, :n] = self.combinations.T @ kernel._matrix(self.centers, self.points) if n else 0.0
+            Q[:n, n:] = Q[n:, :n].T
+        if not np.isfinite(Q).all():
+            i, j = (int(v) for v in np.argwhere(~np.isfinite(Q))[0])
+            raise KernelError(
+                f"{kernel!r} returned {Q[i, j]} for rows {i} and {j} of the data. Rescale the data, or "
+                "choose parameters for which the kernel does not overflow."
+            )
+        return Q
+
+    def expansion(self, chosen: Ints, coefficients: Array) -> tuple[Array, Array]:
+        """Σₛ coefficients[s]·(row chosen[s]) as centers and their coefficients."""
+        n = len(self.points)
+        on_points = chosen < n
+        if on_points.all():
+            return self.points[chosen], coefficients
+        combined = self.combinations[:, chosen[~on_points] - n] @ coefficients[~on_points]
+        return (
+            np.concatenate([self.points[chosen[on_points]], self.centers]),
+            np.concatenate([coefficients[on_points], combined]),
+        )

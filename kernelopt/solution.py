@@ -1,0 +1,124 @@
+"""What a solve returns: a status with its remedy, and θ as a fitted function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from kernelopt.errors import KernelOptError
+from kernelopt.expressions import Theta
+from kernelopt.functions import Function
+from kernelopt.kernels.base import Kernel
+from kernelopt.kernels.domains import Array, Ints
+
+
+class Status(StrEnum):
+    """The outcome of a solve; each member carries what it means and what to do."""
+
+    OPTIMAL = "optimal"
+    OPTIMAL_INACCURATE = "optimal_inaccurate"
+    INFEASIBLE = "infeasible"
+    UNBOUNDED = "unbounded"
+    USER_LIMIT = "user_limit"
+
+    @property
+    def has_point(self) -> bool:
+        """Whether there is a θ to look at."""
+        return self in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE)
+
+    @property
+    def remedy(self) -> str:
+        return _REMEDIES[self]
+
+
+_REMEDIES = {
+    Status.OPTIMAL: "",
+    Status.OPTIMAL_INACCURATE: "The solver stopped short of its tolerances, or constraints are violated beyond "
+    "rounding: try another solver (problem.solvers()), or bring data and penalties to similar scales.",
+    Status.INFEASIBLE: "No θ meets the constraints: relax them, or add slack variables.",
+    Status.UNBOUNDED: "The objective has no lower bound: penalize ko.norm(theta), or bound it.",
+    Status.USER_LIMIT: "A limit was reached before an answer: raise the solver's limits; where θ was restricted "
+    "to a low rank, lower rank_tol or raise max_rank.",
+}
+
+
+class FittedFunction(Function):
+    """θ after a solve, a function on the pivot rows of the data.
+
+    Immutable, callable, with everything that a `Function` has.
+    """
+
+    def __init__(
+        self, kernel: Kernel, centers: Array, coefficients: Array, *,
+        norm: float, pivots: Ints, pivot_coefficients: Array, dual: Function | None,
+    ) -> None:  # fmt: skip
+        self._set(kernel, centers, coefficients)
+        self._norm = norm
+        self._pivots = pivots
+        self._pivot_coefficients = pivot_coefficients
+        self._dual = dual
+
+    @property
+    def norm(self) -> float:
+        """‖θ‖ = ‖w‖ (Frobenius where there are several outputs)."""
+        return self._norm
+
+    @property
+    def pivots(self) -> Ints:
+        """Rows of the stacked data (feature matrices in order of appearance) on which θ stands."""
+        return self._pivots
+
+    @property
+    def pivot_coefficients(self) -> Array:
+        """The coefficient of each pivot: θ = Σₛ cₛ F(x_s), besides functions f₀ of the problem."""
+        return self._pivot_coefficients
+
+    def expanded(self, threshold: float = 1e-8) -> Function:
+        """The function that the multipliers imply, θ = (‖θ‖/‖Aᵀν‖)·Aᵀν, on the support vectors.
+
+        It equals this function at an exact optimum, and stands on the rows with |νᵢ| > threshold·max|ν|.
+
+        Raises
+        ------
+        KernelOptError
+            Where θ is not a multiple of Aᵀν (no norm of θ, or another one than ‖θ‖), or the solver gave no
+            multipliers.
+        """
+        if self._dual is None:
+            raise KernelOptError(
+                "Expected a problem whose only norm of θ is ko.norm(theta) or ko.sum_squares(theta), solved with "
+                "multipliers; here θ is not a multiple of Aᵀν. Use the function itself, which stands on its pivots."
+            )
+        size = np.abs(self._dual.coefficients).reshape(len(self._dual.centers), -1).max(axis=1)
+        support = size > threshold * size.max(initial=0.0)
+        return Function._of_rows(self._dual.kernel, self._dual.centers[support], self._dual.coefficients[support])
+
+
+@dataclass(frozen=True)
+class SolverStats:
+    """Who solved, how long it took (seconds), in how many iterations."""
+
+    solver_name: str
+    solve_time: float | None
+    setup_time: float | None
+    num_iters: int | None
+    kernel_time: float
+    factor_time: float
+    compile_time: float
+    extra_stats: Any = None
+
+
+@dataclass(frozen=True)
+class Solution:
+    """An answer: values by θ, multipliers by θ and feature matrix, and how well constraints hold."""
+
+    status: Status
+    value: float | None
+    functions: Mapping[Theta, FittedFunction]
+    duals: Mapping[Theta, Mapping[object, Array]]
+    solver_stats: Any
+    violation: float

@@ -1,0 +1,83 @@
+"""cvxpy's solvers on the reduced problem."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import cvxpy as cp
+import cvxpy.error
+
+from kernelopt.errors import DCPError, ParameterError, SolverError
+from kernelopt.solution import Status
+
+
+class ConicSolver(NamedTuple):
+    """How a cvxpy solver takes our tolerance, and how to get it."""
+
+    install: str
+    options: Any = lambda tol: {}
+
+
+def _clarabel(tol: float) -> dict[str, Any]:
+    return {"tol_gap_abs": tol, "tol_gap_rel": tol, "tol_feas": tol}
+
+
+def _osqp(tol: float) -> dict[str, Any]:
+    return {"eps_abs": tol, "eps_rel": tol, "max_iter": 100_000}
+
+
+def _ecos(tol: float) -> dict[str, Any]:
+    return {"abstol": tol, "reltol": tol, "feastol": tol}
+
+
+def _scs(tol: float) -> dict[str, Any]:
+    return {"eps_abs": tol, "eps_rel": tol, "max_iters": 100_000}
+
+
+# The solvers that are tested here; every other one that cvxpy has installed works by name, with its own defaults.
+CONIC_SOLVERS = {
+    "CLARABEL": ConicSolver("comes with cvxpy", _clarabel),
+    "OSQP": ConicSolver("comes with kernelopt", _osqp),
+    "ECOS": ConicSolver("pip install ecos (Python < 3.13)", _ecos),
+    "SCS": ConicSolver("comes with cvxpy", _scs),
+    "HIGHS": ConicSolver("comes with cvxpy"),
+    "ECOS_BB": ConicSolver("pip install ecos (Python < 3.13)"),
+}
+
+STATUSES = {
+    cp.OPTIMAL: Status.OPTIMAL,
+    cp.OPTIMAL_INACCURATE: Status.OPTIMAL_INACCURATE,
+    cp.INFEASIBLE: Status.INFEASIBLE,
+    cp.UNBOUNDED: Status.UNBOUNDED,
+    "user_limit": Status.USER_LIMIT,
+}
+
+
+def solve(problem: cp.Problem, solvers: list[str], tol: float, options: dict[str, Any]) -> Status:
+    """Solve a reduced problem by the first solver that does not break down.
+
+    Values and multipliers stay on its variables and constraints. Raises SolverError, DCPError or ParameterError
+    with cvxpy's own words.
+    """
+    *first, last = solvers
+    for solver in first:
+        try:
+            return _solve(problem, solver, tol, options)
+        except SolverError:
+            continue
+    return _solve(problem, last, tol, options)
+
+
+def _solve(problem: cp.Problem, solver: str, tol: float, options: dict[str, Any]) -> Status:
+    ours = CONIC_SOLVERS[solver].options(min(1e-8, 1e-2 * tol)) if solver in CONIC_SOLVERS else {}
+    try:
+        problem.solve(solver=solver, **{**ours, **options})
+    except cvxpy.error.ParameterError as error:
+        raise ParameterError(str(error)) from error
+    except cvxpy.error.DCPError as error:
+        raise DCPError(str(error)) from error
+    except cvxpy.error.SolverError as error:
+        raise SolverError(f"{solver}: {error} Solvers that apply: print(problem.solvers()).") from error
+    except TypeError as error:
+        raise SolverError(f"{solver} did not take its options {sorted(options)}: {error}") from error
+    return STATUSES.get(problem.status, Status.OPTIMAL_INACCURATE if problem.value else Status.USER_LIMIT)

@@ -1,0 +1,175 @@
+"""The substitution θ = Cᵀw, and its inverse."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from stating import TIGHT
+
+import kernelopt as ko
+from kernelopt.errors import KernelOptError
+from kernelopt.factorization import METHODS
+
+pytestmark = pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
+RNG = np.random.default_rng(0)
+X, y = RNG.normal(size=(30, 2)), RNG.normal(size=30)
+POLYNOMIAL, GAUSSIAN = ko.kernels.Polynomial(degree=2), ko.kernels.Gaussian(sigma=1.0)
+F = POLYNOMIAL.features
+
+
+def test_a_quadratic_program_stays_one():
+    theta = ko.Theta(GAUSSIAN)
+    problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.absolute_error(y, theta(X))) + ko.sum_squares(theta)))
+    assert problem.is_qp()
+    assert problem.reduced_problem.is_qp()
+    twice = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - y) + 2 * ko.norm(theta) ** 2))
+    assert twice.is_qp()
+
+
+def test_one_dense_constraint_a_link():
+    theta = ko.Theta(GAUSSIAN)
+    f = theta(X)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(f - y) + ko.sum_squares(theta)), [f >= -1, cp.sum(f) == 0])
+    reduced = problem.reduced_problem
+    rank = problem._reduction[1].factors[theta].rank
+    dense = [c for c in reduced.constants() if c.size == 30 * rank]
+    assert len(dense) == 1
+
+
+def test_thetas_that_share_kernel_and_rows_share_a_factor():
+    one, two, other = ko.Theta(GAUSSIAN), ko.Theta(GAUSSIAN, name="φ"), ko.Theta(POLYNOMIAL, name="ψ")
+    norms = ko.norm(one) + ko.norm(two) + ko.norm(other)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(one(X) + two(X) + other(X) - y) + norms))
+    problem.solve()
+    factors = problem._reduction[1].factors
+    assert factors[one] is factors[two]
+    assert factors[one] is not factors[other]
+    assert "shared" in str(problem.explain())
+
+
+@pytest.mark.parametrize("kind", [None, "fro", "nuc", 2])
+@pytest.mark.parametrize("squared", [False, True])
+def test_distance_to_a_fitted_function(kind, squared):
+    """‖θ − f₀‖ with f₀ outside the span of the data, alone and beside ‖θ‖."""
+    K = None if kind is None else 2
+    Y = y if K is None else np.column_stack([y, -y[::-1]])
+    points, centers = X[:4], RNG.normal(size=(3, 2))
+    c = RNG.normal(size=3 if K is None else (3, K))
+    f0, theta = ko.Function(POLYNOMIAL, centers, c), ko.Theta(POLYNOMIAL, outputs=K)
+    form = (lambda n: cp.square(n)) if squared else (lambda n: n)
+    Y = Y[:4]
+    value = ko.Problem(
+        cp.Minimize(cp.sum_squares(theta(points) - Y) + form(ko.norm(theta - f0, kind)) + 0.1 * ko.sum_squares(theta)),
+    ).solve("CLARABEL", **TIGHT)
+
+    t, t0 = cp.Variable((6,) if K is None else (6, K)), F(centers).T @ c
+    norm = {None: cp.norm, "fro": lambda m: cp.norm(m, "fro"), "nuc": cp.normNuc, 2: cp.sigma_max}[kind]
+    explicit = cp.Problem(cp.Minimize(cp.sum_squares(F(points) @ t - Y) + form(norm(t - t0)) + 0.1 * cp.sum_squares(t)))
+    explicit.solve("CLARABEL", **TIGHT)
+    assert abs(value - explicit.value) < 1e-7 * max(1, explicit.value)
+    x = RNG.normal(size=(5, 2))
+    expected = F(x) @ t.value
+    assert np.abs(theta.value(x) - expected).max() < 1e-4 * np.abs(expected).max()
+    assert np.isclose(ko.norm(theta - f0, kind).value, norm(t.value - t0).value, rtol=1e-4, atol=1e-6)
+
+
+def test_fitted_function_away_from_the_data_only_costs_what_it_is():
+    """Nothing but ‖θ − f₀‖: the optimum is f₀ itself, also at a rank that can't hold it."""
+    theta = ko.Theta(GAUSSIAN)
+    f0 = ko.Function(GAUSSIAN, [[8.0, 8.0]], [2.0])
+    problem = ko.Problem(cp.Minimize(ko.norm(theta - f0) + 0 * cp.sum(theta(X))))
+    assert problem.solve() < 1e-6
+    assert problem.solve(max_rank=1) == pytest.approx(2.0, abs=1e-6)  # exact for the θ that it returns
+    assert ko.norm(theta - f0).value == pytest.approx(2.0, abs=1e-6)
+
+
+def test_inner_products_in_constraints():
+    f0, theta = ko.Function(POLYNOMIAL, X[:2], [1.0, -1.0]), ko.Theta(POLYNOMIAL)
+    problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [f0.inner(theta) == 3.0])
+    assert problem.solve() == pytest.approx(9 / f0.norm**2, rel=1e-6)
+    assert np.isclose(theta.inner(f0).value, 3.0)
+    assert np.allclose(theta.value(X), f0(X) * 3 / f0.norm**2, atol=1e-6)
+
+
+def test_combinations_of_outputs():
+    theta = ko.Theta(POLYNOMIAL, outputs=3)
+    M = RNG.normal(size=(3, 2))
+    Y = RNG.normal(size=(30, 2))
+    norms = ko.norm(theta @ M, "nuc") + ko.norm(theta[:, 0]) + ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares((theta @ M)(X) - Y) + norms))
+    t = cp.Variable((6, 3))
+    explicit = cp.Problem(
+        cp.Minimize(cp.sum_squares(F(X) @ t @ M - Y) + cp.normNuc(t @ M) + cp.norm(t[:, 0]) + cp.sum_squares(t))
+    )
+    assert abs(problem.solve("CLARABEL", **TIGHT) - explicit.solve("CLARABEL", **TIGHT)) < 1e-6
+    assert np.abs(theta.value(X) - F(X) @ t.value).max() < 1e-5
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("max_rank", [None, 5])
+def test_low_rank_is_a_restriction(method, max_rank):
+    """Value, predictions and norm are those of the θ that is returned, recomputed from the kernel."""
+    theta, lam = ko.Theta(GAUSSIAN), 0.1
+    problem = ko.Problem(
+        cp.Minimize(cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)), [ko.norm(theta) <= 5, theta(X) >= -1]
+    )
+    value = problem.solve(max_rank=max_rank, factorization=method)
+    f = theta.value
+    fresh = ko.Function(f.kernel, f.centers, f.coefficients)
+    assert np.isclose(fresh.norm, f.norm, rtol=1e-6)
+    assert np.isclose(np.sum((y - fresh(X)) ** 2) + lam * fresh.norm**2, value, rtol=1e-8)
+    assert fresh(X).min() > -1 - 1e-6
+    if max_rank:
+        assert problem.solve() <= value + 1e-8
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_both_factors_give_one_answer(method):
+    theta = ko.Theta(GAUSSIAN)
+    problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.huber(y, theta(X))) + 0.1 * ko.sum_squares(theta)))
+    reference = problem.solve("CLARABEL", **TIGHT)
+    predictions = theta.value(X)
+    assert np.isclose(problem.solve("CLARABEL", factorization=method, **TIGHT), reference, rtol=1e-7)
+    assert np.abs(theta.value(X) - predictions).max() < 1e-5
+    assert len(theta.value.pivots) == (30 if method == "eigen" else len(theta.value.pivot_coefficients))
+
+
+def test_fitted_function():
+    theta = ko.Theta(GAUSSIAN)
+    labels = np.where(y > 0, 1, -1)
+    problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(labels, theta(X))) + 0.1 * ko.sum_squares(theta)))
+    problem.solve("CLARABEL", rank_tol=1e-13, **TIGHT)
+    f = theta.value
+    assert np.array_equal(f.centers, X[f.pivots])
+    assert np.array_equal(f.coefficients, f.pivot_coefficients)
+    assert np.isclose(f.norm, ko.Function(GAUSSIAN, f.centers, f.coefficients).norm, rtol=1e-6)
+    # the multipliers imply the same function, on the support vectors
+    nu, g = theta(X).dual_value, f.expanded(threshold=1e-6)
+    assert np.allclose(g(X), f(X), atol=1e-5)
+    assert len(g.centers) == (np.abs(nu) > 1e-6 * np.abs(nu).max()).sum() < 30
+    assert np.allclose(g.coefficients, nu[np.abs(nu) > 1e-6 * np.abs(nu).max()] / (2 * 0.1), atol=1e-5)
+    assert np.allclose(f.from_gram(GAUSSIAN(X, f.centers)), f(X))
+
+
+def test_expanded_where_theta_is_no_multiple_of_the_multipliers():
+    theta = ko.Theta(GAUSSIAN)
+    ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)))).solve()
+    with pytest.raises(KernelOptError, match="not a multiple"):
+        theta.value.expanded()
+    matrix = ko.Theta(GAUSSIAN, outputs=2)
+    ko.Problem(cp.Minimize(cp.sum_squares(np.c_[y, y] - matrix(X)) + ko.norm(matrix, "nuc"))).solve()
+    with pytest.raises(KernelOptError, match="not a multiple"):
+        matrix.value.expanded()
+    frobenius = ko.Problem(cp.Minimize(cp.sum_squares(np.c_[y, -y] - matrix(X)) + ko.sum_squares(matrix)))
+    frobenius.solve("CLARABEL", rank_tol=1e-13, **TIGHT)
+    assert np.allclose(matrix.value.expanded()(X), matrix.value(X), atol=1e-6)
+
+
+def test_precomputed_round_trip():
+    """Predictions for new points come from their kernel values with all training rows."""
+    Q = GAUSSIAN(X)
+    theta, plain = ko.Theta(ko.kernels.Precomputed((Q + Q.T) / 2)), ko.Theta(GAUSSIAN)
+    for t, data in ((theta, np.arange(30)), (plain, X)):
+        ko.Problem(cp.Minimize(cp.sum_squares(y - t(data)) + 0.1 * ko.sum_squares(t))).solve("CLARABEL", **TIGHT)
+    x = RNG.normal(size=(4, 2))
+    assert np.allclose(theta.value.from_gram(GAUSSIAN(x, X)), plain.value(x), atol=1e-7)
+    assert np.allclose(theta(np.arange(30)).value, plain.value(X), atol=1e-7)

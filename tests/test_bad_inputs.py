@@ -1,0 +1,311 @@
+"""Bad inputs and degenerate cases, numbered."""
+
+import re
+
+import cvxpy as cp
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+import kernelopt as ko
+from kernelopt.errors import (
+    DataError,
+    DataTypeError,
+    DCPError,
+    KernelOptError,
+    MemoryLimitError,
+    NotPSDError,
+    ParameterError,
+    RepresenterError,
+)
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(20, 2))
+y = X[:, 0] + 0.1 * RNG.normal(size=20)
+labels = np.where(y > 0, 1.0, -1.0)
+KERNEL = ko.kernels.Gaussian(sigma=1.0)
+
+
+@pytest.fixture
+def theta():
+    return ko.Theta(KERNEL)
+
+
+def ridge(theta, X=X, y=y, lam=0.1):
+    return ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_01_nan_and_inf(theta, value):
+    broken = X.copy()
+    broken[3, 1] = value
+    with pytest.raises(DataError, match=re.escape("first at (3, 1)")):
+        theta(broken)
+    weights = np.ones(20)
+    weights[7] = value
+    with pytest.raises(DataError, match="first at 7"):
+        ko.Problem(cp.Minimize(weights @ cp.abs(theta(X)))).solve()
+    target = y.copy()
+    target[5] = value
+    with pytest.raises(DataError, match="first at 5"):
+        ridge(theta, y=target).solve()
+    with pytest.raises(DataError, match="y to be finite.* at 5"):
+        ko.losses.squared_error(target, theta(X))
+
+
+def test_02_kernel_output(theta):
+    large = ko.Theta(ko.kernels.Polynomial(degree=40))
+    with pytest.raises(ko.errors.KernelError, match="rows"):
+        ridge(large, X=1e10 * X).solve()
+
+
+def test_03_no_rows(theta):
+    with pytest.raises(DataError, match="at least one point"):
+        theta(np.zeros((0, 2)))
+    with pytest.raises(DataError, match="at least one row"):
+        ko.FeatureMatrix(X, KERNEL)[:0]
+
+
+def test_04_one_row(theta):
+    problem = ridge(theta, X[:1], y[:1], lam=1.0)
+    assert problem.solve() == pytest.approx(y[0] ** 2 / 2, rel=1e-6)
+    assert theta.value(X[:1]) == pytest.approx(y[:1] / 2, rel=1e-5)
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.1])
+def test_05_repeated_rows(theta, lam):
+    twice, targets = np.vstack([X, X, X[:3]]), np.concatenate([y, y + 1, y[:3]])
+    problem = ridge(theta, twice, targets, lam)
+    problem.solve()
+    assert problem.status in ("optimal", "optimal_inaccurate")
+    assert "43 rows, 20 distinct" in str(problem.explain())
+    # no component outside the row space: θ stands on the points that it was given
+    assert set(map(tuple, theta.value.centers)) <= set(map(tuple, X))
+    if lam:
+        Phi = KERNEL(X)
+        alpha = np.linalg.solve(
+            np.kron(np.ones((2, 1)), Phi).T @ np.kron(np.ones((2, 1)), Phi) + Phi[:3].T @ Phi[:3] + lam * Phi,
+            np.vstack([Phi, Phi, Phi[:3]]).T @ targets,
+        )
+        assert np.abs(theta.value(X) - Phi @ alpha).max() < 1e-4
+
+
+def test_06_constant_and_zero_kernels():
+    constant = ko.Theta(ko.kernels.Explicit(lambda X: np.ones((len(X), 1))))
+    problem = ridge(constant)
+    problem.solve()
+    assert "B 20 × 1," in str(problem.explain())
+    assert np.ptp(constant.value(X)) < 1e-12
+    zero = ko.Theta(0.0 * KERNEL)
+    problem = ridge(zero)
+    assert problem.solve() == pytest.approx(np.sum(y**2), rel=1e-9)
+    assert problem.status == "optimal"
+    assert "B 20 × 0," in str(problem.explain())
+    assert np.array_equal(zero.value(X), np.zeros(20))
+    assert zero.value.norm == 0
+
+
+def test_07_indefinite(theta):
+    sigmoid = np.tanh(X @ X.T - 1)
+    with pytest.raises(NotPSDError, match="eigenvalue"):
+        ridge(ko.Theta(ko.kernels.Precomputed(sigmoid)), X=np.arange(20)).solve()
+
+
+def test_08_asymmetric_gram():
+    Q = KERNEL(X)
+    Q[0, 1] += 1e-9
+    with pytest.raises(DataError, match="symmetric"):
+        ko.kernels.Precomputed(Q)
+
+
+@pytest.mark.parametrize("scale", [1e-16, 1e-8, 1e8, 1e16])
+def test_09_kernel_scale(theta, scale):
+    reference = ridge(theta)
+    reference.solve()
+    other = ko.Theta(scale * KERNEL)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(y - other(X)) + (0.1 * scale) * ko.sum_squares(other)))
+    assert problem.solve() == pytest.approx(reference.value, rel=1e-6)
+    assert problem.status == "optimal"
+    assert np.abs(other.value(X) - theta.value(X)).max() < 1e-6
+
+
+def test_10_bad_lambda(theta):
+    with pytest.raises(RepresenterError, match="larger norm is better"):
+        ridge(theta, lam=-0.1).solve()
+    with pytest.raises(DataError, match="NaN"):
+        ridge(theta, lam=np.nan).solve()
+    lam = cp.Parameter(nonneg=True)
+    with pytest.raises(ValueError, match="nonnegative"):
+        lam.value = -1.0
+
+
+def test_11_no_penalty(theta):
+    for lam in (0.0, None):
+        objective = cp.sum(ko.losses.absolute_error(y, theta(X)))
+        problem = ko.Problem(cp.Minimize(objective if lam is None else objective + lam * ko.sum_squares(theta)))
+        assert problem.solve(rank_tol=1e-13) < 1e-4
+        assert problem.status in ("optimal", "optimal_inaccurate")
+
+
+def test_15_one_class(theta):
+    b = cp.Variable()
+    problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(np.ones(20), theta(X) + b)) + ko.sum_squares(theta)))
+    assert problem.solve() == pytest.approx(0, abs=1e-6)
+
+
+def test_16_shapes(theta):
+    for wrong in (y[:-1], y[:, None], y[None, :]):
+        with pytest.raises(DataError) as refusal:
+            ko.losses.squared_error(wrong, theta(X))
+        assert str(wrong.shape) in str(refusal.value)
+        assert "(20,)" in str(refusal.value)
+    with pytest.raises(DataError, match=r"\(20,\).*reshape"):
+        theta(y)
+    with pytest.raises(DataError, match=r"\(1, 20, 2\)"):
+        theta(X[None])
+    with pytest.raises(DataError, match="different lengths"):
+        theta([[1.0, 2.0], [3.0]])
+
+
+def test_17_negative_weights(theta):
+    weights = np.ones(20)
+    weights[2] = -1.0
+    with pytest.raises(DCPError, match="negative, -1 first at 2"):
+        ko.Problem(cp.Minimize(weights @ ko.losses.squared_error(y, theta(X)))).solve()
+
+
+def memmap(path):
+    mapped = np.memmap(path / "X.bin", dtype=np.float64, mode="w+", shape=X.shape)
+    mapped[:] = X
+    mapped.flush()
+    return np.memmap(path / "X.bin", dtype=np.float64, mode="r", shape=X.shape)
+
+
+KINDS = {
+    "sparse": lambda path: sp.csr_matrix(X),
+    "sparse array": lambda path: sp.csc_array(X),
+    "pandas": lambda path: pd.DataFrame(X, columns=["a", "b"]),
+    "mixed pandas": lambda path: pd.DataFrame({"a": X[:, 0], "b": X[:, 1].astype(object)}),
+    "list": lambda path: X.tolist(),
+    "float32": lambda path: X.astype(np.float32),
+    "Fortran order": lambda path: np.asfortranarray(X),
+    "read-only memmap": memmap,
+    "strided": lambda path: np.repeat(X, 2, axis=0)[::2],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_18_kinds_of_data(kind, theta, tmp_path):
+    data = KINDS[kind](tmp_path)
+    reference = ko.Theta(KERNEL)
+    expected = ridge(reference).solve()
+    assert ridge(theta, data).solve() == pytest.approx(expected, rel=1e-5)
+    assert np.allclose(theta.value(data), reference.value(X), atol=1e-5)
+    assert theta.value(data).dtype == np.float64
+    again = data.toarray() if sp.issparse(data) else np.asarray(data, dtype=float)
+    assert np.allclose(again, X, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [int, bool, np.int8])
+def test_18_integers(theta, dtype):
+    assert ridge(theta, (X > 0).astype(dtype)).solve() == pytest.approx(ridge(ko.Theta(KERNEL), (X > 0) * 1.0).solve())
+
+
+@pytest.mark.parametrize(
+    "data", [X + 1j, np.array([["a", "b"]]), np.array([[object(), None]]), [["1.0", "2.0"]], pd.DataFrame({"a": ["x"]})]
+)
+def test_19_not_real_numbers(theta, data):
+    with pytest.raises(DataTypeError, match=r"Gaussian\(sigma=1\.0\)"):
+        theta(data)
+    with pytest.raises(TypeError):
+        theta(data)
+
+
+def test_21_memory(theta):
+    many = np.arange(400_000.0).reshape(-1, 2)
+    problem = ridge(theta, many, np.zeros(200_000))
+    with pytest.raises(MemoryLimitError, match=r"200000 distinct rows needs about \d+ GB.*memory_limit") as refusal:
+        problem.solve(memory_limit=2e9)
+    assert isinstance(refusal.value, MemoryError)
+
+
+def test_29_another_kernel_or_columns(theta):
+    theta(X)
+    with pytest.raises(DataError, match="3 columns"):
+        theta(RNG.normal(size=(4, 3)))
+    with pytest.raises(RepresenterError, match="one kernel"):
+        ko.FeatureMatrix(X, ko.kernels.Linear()) @ theta
+
+
+def test_30_parameters(theta):
+    lam = cp.Parameter(nonneg=True, name="lam")
+    problem = ridge(theta, lam=lam)
+    with pytest.raises(ParameterError, match="lam"):
+        problem.solve()
+    with pytest.raises(ValueError, match="lam|Parameter"):
+        lam.value = np.nan
+    weights = cp.Parameter(20, nonneg=True, name="weights")
+    weights.save_value(np.full(20, np.nan))
+    with pytest.raises(ParameterError, match="weights"):
+        ko.Problem(cp.Minimize(weights @ cp.square(theta(X)) + ko.norm(theta))).solve()
+
+
+def test_31_values_before_a_solve(theta):
+    b = cp.Variable()
+    f = lambda X: theta(X) + b
+    assert f(X).value is None
+    ridge(theta).solve()
+    with pytest.raises(DataError, match="2 columns.*3 columns"):
+        f(RNG.normal(size=(4, 3)))
+    with pytest.raises(DataError, match="2 columns"):
+        theta.value(RNG.normal(size=(4, 3)))
+
+
+def test_34_columns_against_flat(theta):
+    with pytest.raises(RepresenterError, match=re.escape("(20, 20)")):
+        ko.Problem(cp.Minimize(cp.sum_squares(y[:, None] - theta(X)))).solve()
+    with pytest.raises(DataError, match=r"y\.ravel\(\)"):
+        ko.losses.absolute_error(y[:, None], theta(X))
+    with pytest.raises(RepresenterError, match="table"):
+        ko.Problem(cp.Minimize(ko.norm(theta)), [y[:, None] <= theta(X)]).solve()
+    with pytest.raises(RepresenterError, match="table"):
+        ko.Problem(cp.Minimize(cp.sum(cp.abs(cp.multiply(y[:, None], theta(X)))))).solve()
+
+
+def test_35_labels(theta):
+    with pytest.raises(DataError, match="got 0, 1"):
+        ko.losses.hinge((y > 0).astype(int), theta(X))
+    with pytest.raises(DataError, match="counts y ≥ 0; got -"):
+        ko.losses.poisson(y - 10, theta(X))
+
+
+def test_38_integers_in_y(theta):
+    """Choosing an offset among integers; no multipliers."""
+    k = cp.Variable(integer=True)
+    problem = ko.Problem(
+        cp.Minimize(cp.sum(ko.losses.absolute_error(y + 2, theta(X) + k)) + ko.norm(theta)), [k >= 0, k <= 5]
+    )
+    problem.solve()
+    assert problem.status == "optimal"
+    assert k.value == pytest.approx(2, abs=1e-6)
+    assert theta(X).dual_value is None
+    fixed = ko.Theta(KERNEL)
+    best = min(
+        ko.Problem(cp.Minimize(cp.sum(ko.losses.absolute_error(y + 2, fixed(X) + j)) + ko.norm(fixed))).solve()
+        for j in range(4)
+    )
+    assert problem.value == pytest.approx(best, rel=1e-5)
+
+
+def test_extreme_units(theta):
+    """Data and targets × 1e-8: the same problem, the same answer."""
+    tiny = ko.Theta(ko.kernels.Gaussian(sigma=1e-8))
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(y - tiny(1e-8 * X)) + 0.1 * ko.sum_squares(tiny)))
+    assert problem.solve() == pytest.approx(ridge(theta).solve(), rel=1e-6)
+
+
+def test_every_error_is_ours():
+    for name in ko.errors.__dict__.values():
+        if isinstance(name, type) and issubclass(name, Exception):
+            assert issubclass(name, KernelOptError)

@@ -1,0 +1,278 @@
+"""The language: what may be written, and what is refused at the line that wrote it."""
+
+import re
+import warnings
+
+import cvxpy as cp
+import numpy as np
+import pandas as pd
+import pytest
+
+import kernelopt as ko
+from kernelopt.errors import DataError, DCPError, KernelError, RepresenterError
+from kernelopt.expressions import norm_from_gram
+
+X = np.array([[0.0, 1.0], [1.0, 0.5], [-1.0, 2.0]])
+KERNEL = ko.kernels.Polynomial(degree=2)
+
+
+@pytest.fixture
+def theta():
+    return ko.Theta(KERNEL)
+
+
+@pytest.fixture
+def fitted():
+    return ko.Function(KERNEL, X, [1.0, -2.0, 0.5])
+
+
+def test_both_notations_are_one(theta):
+    A = ko.FeatureMatrix(X, KERNEL)
+    theta.value = ko.Function(KERNEL, X, [1.0, 2.0, 3.0])
+    assert np.array_equal((A @ theta).value, theta(X).value)
+    assert np.array_equal(theta(A).value, theta(X).value)
+    assert A.shape == (3, 6)
+    assert np.allclose(A.diag(), np.diag(KERNEL(X)))
+    assert np.array_equal((A[1:] @ theta).value, theta(X).value[1:])
+    assert np.array_equal(A[np.array([True, False, True])].X, X[[0, 2]])
+
+
+def test_infinite_features():
+    assert ko.FeatureMatrix(X, ko.kernels.Gaussian(sigma=1.0)).shape == (3, np.inf)
+
+
+def test_predictions_are_affine_and_norms_convex(theta):
+    assert theta(X).is_affine()
+    assert theta(X).shape == (3,)
+    norm = ko.norm(theta)
+    assert norm.is_convex()
+    assert not norm.is_concave()
+    assert norm.is_nonneg()
+    assert ko.sum_squares(theta).is_convex()
+    # DCP rejects these by itself.
+    assert not (-norm).is_convex()
+    assert not (norm >= 1).is_dcp()
+
+
+def test_values_follow_theta(theta, fitted):
+    b = cp.Variable()
+    f = theta(X) + b
+    assert f.value is None
+    assert ko.norm(theta).value is None
+    theta.value = fitted
+    assert f.value is None
+    b.value = 1.0
+    assert np.allclose(f.value, fitted(X) + 1.0)
+    assert np.isclose(ko.norm(theta).value, fitted.norm)
+    assert np.isclose(ko.sum_squares(theta).value, fitted.norm**2)
+    theta.value = None
+    assert f.value is None
+
+
+def test_matrix_theta(fitted):
+    theta = ko.Theta(KERNEL, outputs=3)
+    M = np.array([[1.0, 0.0], [2.0, 1.0], [0.0, -1.0]])
+    c = np.arange(9.0).reshape(3, 3)
+    theta.value = ko.Function(KERNEL, X, c)
+    U = KERNEL(X) @ c
+    assert theta(X).shape == (3, 3)
+    assert np.allclose(theta(X).value, U)
+    assert np.allclose((theta @ M)(X).value, U @ M)
+    assert np.allclose(theta[:, 1](X).value, U[:, 1])
+    assert np.allclose(theta[:, 1:](X).value, U[:, 1:])
+    assert np.allclose((theta @ M)[:, 0](X).value, (U @ M)[:, 0])
+    assert np.allclose((theta @ [1.0, -1.0, 0.0])(X).value, U[:, 0] - U[:, 1])
+    f0 = ko.Function(KERNEL, X, np.ones((3, 3)))
+    assert np.allclose((theta - f0)(X).value, U - f0(X))
+    Phi = KERNEL.features(X)
+    T, T0 = Phi.T @ c, Phi.T @ np.ones((3, 3))
+    singular = np.linalg.svd(T, compute_uv=False)
+    assert np.isclose(ko.norm(theta, "fro").value, np.linalg.norm(T))
+    assert np.isclose(ko.norm(theta, "nuc").value, singular.sum(), rtol=1e-6)
+    assert np.isclose(ko.norm(theta, 2).value, singular.max())
+    assert np.isclose(ko.norm(theta[:, 2]).value, np.linalg.norm(T[:, 2]))
+    assert np.isclose(ko.norm(theta @ M, "fro").value, np.linalg.norm(T @ M))
+    assert np.isclose(ko.norm(theta - f0, "fro").value, np.linalg.norm(T - T0))
+    assert np.isclose(ko.norm((theta - f0)[:, 0]).value, np.linalg.norm((T - T0)[:, 0]))
+    assert np.isclose(f0.inner(theta).value, np.sum(T0 * T))
+
+
+def test_inner_product_and_distance(theta, fitted):
+    other = ko.Function(KERNEL, X[:2], [1.0, 1.0])
+    theta.value = fitted
+    assert np.isclose(other.inner(theta).value, other.inner(fitted))
+    assert np.isclose(ko.norm(theta - other).value ** 2, fitted.norm**2 - 2 * other.inner(fitted) + other.norm**2)
+
+
+def test_norm_from_gram():
+    T = np.random.default_rng(0).normal(size=(5, 3))
+    s = np.linalg.svd(T, compute_uv=False)
+    for kind, value in {"fro": np.linalg.norm(s), "nuc": s.sum(), 2: s.max()}.items():
+        assert np.isclose(norm_from_gram(T.T @ T, kind), value)
+
+
+REFUSED = {
+    "an entry": lambda t: t[3],
+    "a row": lambda t: t[0, :],
+    "norm1": lambda t: cp.norm1(t),
+    "norm": lambda t: cp.norm(t),
+    "sum_squares": lambda t: cp.sum_squares(t),
+    "numpy array": lambda t: np.asarray(t),
+    "matrix @": lambda t: np.eye(3) @ t,
+    "constant @": lambda t: cp.Constant(np.eye(3)) @ t,
+    "variable @": lambda t: cp.Variable((3, 3)) @ t,
+    "nonneg": lambda t: t >= 0,
+    "bounded": lambda t: t <= 1,
+    "equal": lambda t: t == 0,
+    "plus": lambda t: t + 1,
+    "plus, other side": lambda t: cp.Variable() + t,
+    "minus a number": lambda t: t - 1.0,
+    "minus θ": lambda t: t - ko.Theta(KERNEL),
+    "number minus": lambda t: 1.0 - t,
+    "function minus": lambda t: ko.Function(KERNEL, X, [1.0, 0.0, 0.0]) - t,
+    "times": lambda t: 2 * t,
+    "over": lambda t: t / 2,
+    "negative": lambda t: -t,
+    "power": lambda t: t**2,
+    "abs": lambda t: abs(t),
+    "transpose": lambda t: t.T,
+    "iteration": lambda t: list(t),
+    "length": lambda t: len(t),
+    "one norm": lambda t: ko.norm(t, 1),
+    "infinity norm": lambda t: ko.norm(t, "inf"),
+    "vector θ @ M": lambda t: t @ np.eye(2),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_at_the_line_that_wrote_it(name, theta):
+    with pytest.raises(RepresenterError, match=r"ko\.norm|theta\(X\)"):
+        REFUSED[name](theta)
+
+
+def test_refusal_of_cvxpy_norms_says_what_to_write(theta):
+    with pytest.raises(RepresenterError, match=re.escape("ko.norm(theta)")):
+        cp.norm(theta)
+    with pytest.raises(RepresenterError, match=re.escape("ko.sum_squares(theta)")):
+        cp.sum_squares(theta)
+
+
+def test_another_kernels_matrix(theta):
+    with pytest.raises(RepresenterError, match=r"Gaussian\(sigma=1\.0\).*Polynomial"):
+        ko.FeatureMatrix(X, ko.kernels.Gaussian(sigma=1.0)) @ theta
+    # Equal by structure is the same kernel.
+    assert (ko.FeatureMatrix(X, ko.kernels.Polynomial(degree=2)) @ theta).shape == (3,)
+    with pytest.raises(RepresenterError, match=r"ko\.Theta"):
+        ko.FeatureMatrix(X, KERNEL) @ np.ones(6)
+
+
+def test_another_number_of_columns(theta):
+    theta(X)
+    with pytest.raises(DataError, match=r"2 columns.*1 columns"):
+        theta(X[:, :1])
+
+
+def test_matrix_norms_must_be_named():
+    theta = ko.Theta(KERNEL, outputs=2)
+    with pytest.raises(RepresenterError, match=r"'fro'.*'nuc'.*2"):
+        ko.norm(theta)
+    with pytest.raises(RepresenterError, match="orthogonally invariant"):
+        ko.norm(theta, 1)
+    with pytest.raises(DataError, match="2 rows"):
+        theta @ np.eye(3)
+    with pytest.raises(DataError, match="2 outputs"):
+        theta[:, 2]
+    with pytest.raises(RepresenterError, match=re.escape("theta(X) @ M")):
+        theta @ cp.Parameter((2, 2))
+    with pytest.raises(RepresenterError, match="entries"):
+        theta[0]
+
+
+def test_norm_of_predictions_is_cvxpys(theta):
+    with pytest.raises(RepresenterError, match=r"cp\.norm"):
+        ko.norm(theta(X))
+
+
+def test_bad_declarations():
+    with pytest.raises(KernelError, match="Expected a kernel"):
+        ko.Theta("rbf")
+    with pytest.raises(KernelError, match="outputs"):
+        ko.Theta(KERNEL, outputs=0)
+    with pytest.raises(KernelError, match="kernel"):
+        ko.FeatureMatrix(X, "rbf")
+
+
+def test_theta_value_is_checked(theta):
+    with pytest.raises(RepresenterError, match="one kernel"):
+        theta.value = ko.Function(ko.kernels.Linear(), X, np.ones(3))
+    with pytest.raises(RepresenterError, match="outputs"):
+        theta.value = ko.Function(KERNEL, X, np.ones((3, 2)))
+    with pytest.raises(DataError, match=r"ko\.Function"):
+        theta.value = np.ones(6)
+    assert theta.value is None
+
+
+OBJECTIVES = {
+    "least squares": lambda t: cp.sum_squares(t(X)),
+    "hinge": lambda t: cp.sum(cp.pos(1 - t(X))),
+    "norm of predictions": lambda t: cp.norm(t(X)),
+    "linear": lambda t: cp.sum(t(X)),
+    "exponential": lambda t: cp.sum(cp.exp(t(X))),
+    "max": lambda t: cp.max(t(X)),
+    "norm": lambda t: ko.norm(t),
+    "squared norm": lambda t: ko.sum_squares(t),
+    "nothing": lambda t: 0.0,
+}
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("solver", [None, "CLARABEL", "ECOS", "SCS"])
+def test_a_plain_cvxpy_problem_refuses(name, solver, theta):
+    problem = cp.Problem(cp.Minimize(OBJECTIVES[name](theta)), [theta(X) <= 1])
+    with pytest.raises(DCPError, match=re.escape("ko.Problem")):
+        problem.solve(solver=solver)
+
+
+def test_pandas_on_the_left_works(theta):
+    y = pd.Series([1.0, 2.0, 3.0], index=[7, 8, 9])
+    for expression in (y - theta(X), y - (theta(X) + cp.Variable()), theta(X) - y, y + theta(X)):
+        assert isinstance(expression, cp.Expression)
+        assert expression.shape == (3,)
+    assert ko.losses.hinge(pd.Series([1, -1, 1]), theta(X)).shape == (3,)
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    assert theta(frame).shape == (3,)
+
+
+def test_broadcasting_into_a_table_is_refused(theta):
+    y = np.array([1.0, 2.0, 3.0])
+    table = cp.sum_squares(y[:, None] - theta(X))
+    problem = ko.Problem(cp.Minimize(table + ko.sum_squares(theta)))
+    with pytest.raises(RepresenterError, match=re.escape("(3, 3)")) as refusal:
+        problem.solve()
+    assert "y.ravel()" in str(refusal.value)
+    assert not problem.is_representable()
+
+
+@pytest.mark.filterwarnings("ignore:The problem includes expressions")  # cvxpy compiles broadcasts by SciPy
+def test_a_deliberate_row_is_not_a_table(theta):
+    weights = np.array([[1.0, 2.0, 3.0]])
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(cp.multiply(weights, theta(X)) - 1) + ko.sum_squares(theta)))
+    assert problem.solve() > 0
+
+
+def test_arguments_are_not_changed():
+    data = np.array([[0.0, -0.0], [1.0, 2.0]], dtype=np.float32)
+    before = data.copy()
+    A = ko.FeatureMatrix(data, ko.kernels.Linear())
+    data[0, 0] = 5.0
+    assert A.X[0, 0] == 0.0
+    assert A.X.dtype == np.float64
+    assert before[0, 0] == 0.0
+    with pytest.raises(ValueError, match="read-only"):
+        A.X[0, 0] = 1.0
+
+
+def test_no_warnings_in_ordinary_use(theta):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - 1) + ko.sum_squares(theta))).solve()

@@ -1,0 +1,131 @@
+"""Every loss equals its formula, and checks its arguments."""
+
+import cvxpy as cp
+import numpy as np
+import pandas as pd
+import pytest
+
+from kernelopt import losses, margin
+from kernelopt.errors import DataError, DataTypeError
+
+RNG = np.random.default_rng(0)
+N, K = 7, 3
+F1, FK = RNG.normal(size=N), RNG.normal(size=(N, K))
+SIGNS = np.where(RNG.normal(size=N) > 0, 1, -1)
+Y = RNG.normal(size=N)
+COUNTS = RNG.integers(0, 4, size=N)
+CLASSES = RNG.integers(0, K, size=N)
+r = Y - F1
+OTHERS = 1 - np.eye(K)[CLASSES]
+OWN = FK[np.arange(N), CLASSES]
+
+FORMULAS = {
+    "margin": (margin, SIGNS, F1, {}, SIGNS * F1),
+    "hinge": (losses.hinge, SIGNS, F1, {}, np.maximum(0, 1 - SIGNS * F1)),
+    "squared_hinge": (losses.squared_hinge, SIGNS, F1, {}, np.maximum(0, 1 - SIGNS * F1) ** 2),
+    "log_loss": (losses.log_loss, SIGNS, F1, {}, np.log1p(np.exp(-SIGNS * F1))),
+    "squared_error": (losses.squared_error, Y, F1, {}, r**2),
+    "absolute_error": (losses.absolute_error, Y, F1, {}, abs(r)),
+    "huber": (losses.huber, Y, F1, {"M": 0.5}, np.where(abs(r) <= 0.5, r**2, abs(r) - 0.25)),
+    "pinball": (losses.pinball, Y, F1, {"tau": 0.8}, np.where(r > 0, 0.8 * r, -0.2 * r)),
+    "epsilon_insensitive": (losses.epsilon_insensitive, Y, F1, {"epsilon": 0.3}, np.maximum(0, abs(r) - 0.3)),
+    "poisson": (losses.poisson, COUNTS, F1, {}, np.exp(F1) - COUNTS * F1),
+    "multinomial": (losses.multinomial, CLASSES, FK, {}, np.log(np.exp(FK).sum(axis=1)) - OWN),
+    "crammer_singer": (losses.crammer_singer, CLASSES, FK, {}, (FK + OTHERS).max(axis=1) - OWN),
+}
+LABELLED = [losses.hinge, losses.squared_hinge, losses.log_loss, margin]
+REAL = [losses.squared_error, losses.absolute_error, losses.huber, losses.pinball, losses.epsilon_insensitive]
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_formula(name):
+    loss, y, f, options, expected = FORMULAS[name]
+    expression = loss(y, cp.Constant(f), **options)
+    assert expression.shape == (N,)
+    assert np.allclose(expression.value, expected, rtol=0, atol=1e-14)
+    assert loss(y, cp.Variable(f.shape), **options).is_convex()
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_kinds_of_y(name):
+    loss, y, f, options, expected = FORMULAS[name]
+    for same in (list(y), pd.Series(y, index=np.arange(N) + 5), y.astype(np.float32)):
+        assert np.allclose(loss(same, cp.Constant(f), **options).value, expected, atol=1e-6)
+
+
+def test_losses_are_listed():
+    assert set(losses.__all__) == set(FORMULAS)
+
+
+@pytest.mark.parametrize("loss", [*LABELLED, *REAL, losses.poisson])
+@pytest.mark.parametrize("shape", [(N + 1,), (N, 1), (1, N), ()])
+def test_shapes_must_agree(loss, shape):
+    with pytest.raises(DataError) as refusal:
+        loss(np.ones(shape), cp.Variable(N))
+    assert str(shape) in str(refusal.value)
+    assert str((N,)) in str(refusal.value)
+
+
+def test_a_column_is_told_to_ravel():
+    with pytest.raises(DataError, match=r"y\.ravel\(\)"):
+        losses.squared_error(Y[:, None], cp.Variable(N))
+
+
+@pytest.mark.parametrize("loss", LABELLED)
+@pytest.mark.parametrize("labels", [[0, 1, 1], [1, 2, 1], [-1.0, 0.5, 1.0]])
+def test_labels_must_be_signs(loss, labels):
+    with pytest.raises(DataError, match=r"got .*[0-9]"):
+        loss(labels, cp.Variable(3))
+
+
+def test_labels_0_1_are_named():
+    with pytest.raises(DataError, match=r"got 0, 1.*2\*y - 1"):
+        losses.hinge([0, 1, 1], cp.Variable(3))
+
+
+def test_counts_and_classes():
+    with pytest.raises(DataError, match="-2 at 1"):
+        losses.poisson([1, -2], cp.Variable(2))
+    with pytest.raises(DataError, match="classes 0 … 1; got 0, 2"):
+        losses.multinomial([0, 2], cp.Variable((2, 2)))
+    with pytest.raises(DataError, match="outputs=K"):
+        losses.crammer_singer([0, 1], cp.Variable(2))
+    with pytest.raises(DataTypeError, match="real numbers"):
+        losses.multinomial(["a", "b"], cp.Variable((2, 2)))
+
+
+@pytest.mark.parametrize("loss", [*REAL, *LABELLED, losses.poisson])
+def test_nan_is_named(loss):
+    y = np.ones(N)
+    y[3] = np.nan
+    with pytest.raises(DataError, match="y to be finite.*at 3"):
+        loss(y, cp.Variable(N))
+
+
+def test_numbers_are_checked():
+    f = cp.Variable(N)
+    for call in (
+        lambda: losses.huber(Y, f, M=0),
+        lambda: losses.pinball(Y, f, tau=1.0),
+        lambda: losses.pinball(Y, f, tau=-0.5),
+        lambda: losses.epsilon_insensitive(Y, f, epsilon=-1),
+        lambda: losses.pinball(Y, f, tau=np.array([0.1, 0.2])),
+    ):
+        with pytest.raises(DataError, match=r"Expected (M|tau|epsilon)"):
+            call()
+
+
+def test_parameters_are_accepted():
+    y = cp.Parameter(N)
+    tau = cp.Parameter(nonneg=True)
+    expression = cp.sum(losses.pinball(y, cp.Variable(N), tau))
+    assert expression.is_convex()
+    assert losses.hinge(y, cp.Variable(N)).is_dcp(dpp=True)
+    y.value = np.zeros(N)
+    with pytest.raises(DataError, match="got 0"):
+        losses.hinge(y, cp.Variable(N))
+
+
+def test_scalars():
+    assert losses.squared_error(1.0, cp.Variable()).shape == ()
+    assert losses.hinge(SIGNS, cp.Constant(F1)).value.shape == (N,)

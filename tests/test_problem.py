@@ -1,0 +1,289 @@
+"""ko.Problem: cvxpy's surface, solvers, duals, parameters."""
+
+import re
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import kernelopt as ko
+from kernelopt.errors import OptionError, ParameterError, SolverError
+from kernelopt.solvers import conic
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 2))
+y = np.sign(np.sin(2 * X[:, 0]) + X[:, 1] ** 2 - 1 + 0.3 * RNG.normal(size=60))
+KERNEL = ko.kernels.Gaussian(sigma=1.5)
+
+
+@pytest.fixture
+def theta():
+    return ko.Theta(KERNEL)
+
+
+def svm(theta, lam=0.5, constraints=()):
+    b = cp.Variable(name="b")
+    loss = cp.sum(ko.losses.hinge(y, theta(X) + b))
+    return ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta)), constraints), b
+
+
+def by_hand(lam, weights=None, labels=y):
+    """The dual-free textbook problem in the eigenbasis of Q."""
+    eigenvalues, V = np.linalg.eigh(KERNEL(X))
+    w, b = cp.Variable(60), cp.Variable()
+    f = V @ cp.multiply(np.sqrt(np.clip(eigenvalues, 0, None)), w) + b
+    losses = cp.pos(1 - cp.multiply(labels, f))
+    loss = cp.sum(losses) if weights is None else weights @ losses
+    problem = cp.Problem(cp.Minimize(loss + lam * cp.sum_squares(w)))
+    return problem.solve("CLARABEL")
+
+
+@pytest.mark.parametrize("solver", ["CLARABEL", "OSQP", "ECOS", "SCS", "clarabel", None])
+def test_solvers_by_name(theta, solver):
+    problem, b = svm(theta)
+    value = problem.solve(solver)
+    assert problem.status == "optimal"
+    assert problem.solver_stats.solver_name == (solver or "CLARABEL").upper()
+    assert problem.solver_stats.solve_time > 0
+    assert abs(value - by_hand(0.5)) < 1e-5 * value
+    assert value == problem.value
+    f = theta(X).value + b.value
+    recomputed = np.maximum(0, 1 - y * f).sum() + 0.5 * theta.value.norm**2
+    assert abs(recomputed - value) < 1e-9 * value  # the value is that of this very θ
+
+
+@pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
+def test_solver_options_are_passed_on(theta):
+    problem, _ = svm(theta)
+    problem.solve("CLARABEL", max_iter=2)
+    assert problem.status == "user_limit"
+    assert problem.solver_stats.num_iters == 2
+    with pytest.raises(SolverError, match="SCS"):
+        problem.solve("SCS", no_such_option=3)
+
+
+def test_unknown_and_unfit_solvers(theta):
+    problem, _ = svm(theta, constraints=[ko.norm(theta) <= 3])
+    with pytest.raises(SolverError, match="NOSUCH"):
+        problem.solve("NOSUCH")
+    with pytest.raises(SolverError, match=re.escape("problem.solvers()")):
+        problem.solve("OSQP")
+    table = problem.solvers()
+    assert table["CLARABEL"] is None
+    assert "OSQP" in table["OSQP"]
+    assert "OSQP" not in table.applicable
+    assert "applies (default)" in str(table)
+    assert svm(ko.Theta(KERNEL))[0].solvers()["OSQP"] is None
+
+
+def test_the_next_solver_is_tried_only_by_default(theta, monkeypatch):
+    problem, _ = svm(theta)
+    ours = conic._solve
+
+    def breaks_down(inner, solver, tol, options):
+        if solver == "CLARABEL":
+            raise SolverError("breaks down")
+        return ours(inner, solver, tol, options)
+
+    monkeypatch.setattr(conic, "_solve", breaks_down)
+    problem.solve()
+    assert problem.solver_stats.solver_name == "ECOS"
+    with pytest.raises(SolverError, match="breaks down"):
+        problem.solve("CLARABEL")
+
+
+def test_a_solver_that_lies_is_caught(theta, monkeypatch):
+    """Constraints are re-evaluated at θ: a point that violates them is not optimal."""
+    problem, _ = svm(theta, constraints=[theta(X) <= 0.1])
+    ours = conic._solve
+
+    def lies(inner, solver, tol, options):
+        status = ours(inner, solver, tol, options)
+        for v in inner.variables():
+            v.value = v.value + 1.0
+        return status
+
+    monkeypatch.setattr(conic, "_solve", lies)
+    problem.solve()
+    assert problem.status == "optimal_inaccurate"
+
+
+def test_parameters_resolve_without_refactoring(theta, monkeypatch):
+    lam = cp.Parameter(nonneg=True, value=0.5, name="lam")
+    weights = cp.Parameter(60, nonneg=True, value=np.ones(60))
+    labels = cp.Parameter(60, value=y)
+    b = cp.Variable()
+    losses = ko.losses.hinge(y, theta(X) + b)
+    problem = ko.Problem(cp.Minimize(weights @ losses + lam * ko.sum_squares(theta)))
+    assert problem.is_dpp()
+    problem.solve()
+    reduction, inner = problem._reduction[1], problem.reduced_problem
+    calls = []
+    monkeypatch.setattr(KERNEL.__class__, "_matrix", lambda *a: calls.append(a) or 1 / 0)
+    for lam.value, weights.value in ((0.1, np.ones(60)), (0.1, np.r_[np.zeros(20), np.ones(40)])):
+        assert problem.solve() == problem.value
+        assert problem.status == "optimal"
+    assert not calls
+    assert problem._reduction[1] is reduction
+    assert problem.reduced_problem is inner
+    assert inner.compilation_time < 0.05 or inner.compilation_time is not None
+    monkeypatch.undo()
+    assert abs(problem.value - by_hand(0.1, weights.value)) < 1e-6 * problem.value
+
+    by_labels = ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(labels, theta(X) + b)) + lam * ko.sum_squares(theta)))
+    assert by_labels.is_dpp()
+    for labels.value in (y, -y, np.where(X[:, 0] > 0, 1.0, -1.0)):
+        assert abs(by_labels.solve() - by_hand(0.1, labels=labels.value)) < 1e-6 * by_labels.value
+
+
+def test_fold_weights_reproduce_subset_fits(theta):
+    weights = cp.Parameter(60, nonneg=True)
+    problem = ko.Problem(cp.Minimize(weights @ ko.losses.squared_error(y, theta(X)) + ko.sum_squares(theta)))
+    fold = np.arange(60) % 5 == 0
+    weights.value = (~fold).astype(float)
+    problem.solve()
+    subset = ko.Theta(KERNEL)
+    small = ko.Problem(cp.Minimize(cp.sum_squares(y[~fold] - subset(X[~fold])) + ko.sum_squares(subset)))
+    assert abs(problem.value - small.solve()) < 1e-7 * problem.value
+    assert np.abs(theta.value(X) - subset.value(X)).max() < 1e-5
+
+
+def test_surface(theta):
+    lam = cp.Parameter(nonneg=True, name="lam", value=1.0)
+    b = cp.Variable(name="b")
+    objective = cp.Minimize(cp.sum_squares(theta(X) + b - y) + lam * ko.sum_squares(theta))
+    constraints = [b >= 0.1]
+    problem = ko.Problem(objective, constraints)
+    assert problem.variables() == [b]
+    assert problem.thetas() == [theta]
+    assert problem.parameters() == [lam]
+    assert problem.var_dict == {"b": b}
+    assert problem.param_dict == {"lam": lam}
+    assert any(np.array_equal(c.value, y) for c in problem.constants())
+    assert "Prediction" in {a.__name__ for a in problem.atoms()}
+    assert problem.is_dcp()
+    assert problem.is_dpp()
+    assert problem.is_qp()
+    assert not problem.is_mixed_integer()
+    assert problem.is_representable()
+    assert (problem.status, problem.value, problem.solver_stats) == (None, None, None)
+    data, _, _ = problem.get_problem_data("CLARABEL")
+    assert data["A"].shape[1] > 60
+    assert problem.solve() == problem.value
+    assert b.value == pytest.approx(max(0.1, b.value))
+    assert constraints[0].dual_value >= 0
+    assert "minimize" in repr(problem).lower()
+
+
+def test_maximize(theta):
+    problem = ko.Problem(cp.Maximize(cp.min(cp.multiply(y, theta(X)))), [ko.norm(theta) <= 1])
+    assert 0 <= problem.solve() < 1
+    assert theta.value.norm <= 1 + 1e-6
+    negated = ko.Problem(cp.Minimize(-cp.min(cp.multiply(y, theta(X)))), [ko.norm(theta) <= 1])
+    assert negated.solve() == pytest.approx(-problem.value, abs=1e-7)
+
+
+def test_problems_without_theta():
+    x = cp.Variable()
+    problem = ko.Problem(cp.Minimize((x - 1) ** 2), [x <= 0.5])
+    assert problem.solve() == pytest.approx(0.25)
+    assert problem.constraints[0].dual_value == pytest.approx(1.0, abs=1e-6)
+
+
+def test_norm_without_predictions(theta):
+    problem = ko.Problem(cp.Minimize(ko.norm(theta)))
+    assert problem.solve() == pytest.approx(0, abs=1e-9)
+    assert theta.value.norm == pytest.approx(0, abs=1e-9)
+    assert np.allclose(theta.value(X), 0)
+
+
+def test_duals_of_predictions(theta):
+    problem, _ = svm(theta)
+    problem.solve()
+    nu = theta(X).dual_value
+    assert nu.shape == (60,)
+    assert np.array_equal((ko.FeatureMatrix(X, KERNEL) @ theta).dual_value, nu)
+    assert abs(nu.sum()) < 1e-6  # the intercept
+    assert (y * nu > -1e-7).all()
+    assert (y * nu < 1 + 1e-7).all()
+    support = np.abs(nu) > 1e-6
+    margins = y * (theta(X).value + problem.variables()[0].value)
+    assert (margins[~support] > 1 - 1e-6).all()
+    assert theta(X[:5]).dual_value is None  # not a feature matrix of the problem
+    theta.value = None
+    assert theta(X).dual_value is None
+
+
+def test_statuses(theta):
+    problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [theta(X) >= 1, theta(X[:1]) <= 0])
+    assert problem.solve() == np.inf
+    assert problem.status == "infeasible"
+    assert theta.value is None
+    unbounded = ko.Problem(cp.Minimize(cp.sum(theta(X))))
+    assert unbounded.solve() == -np.inf
+    assert unbounded.status == "unbounded"
+
+
+def test_a_restriction_is_not_called_infeasible(theta):
+    """Interpolation is feasible at full rank, though not on the span of a few pivots."""
+    interpolation = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [theta(X) == y])
+    assert interpolation.solve(max_rank=5) is None
+    assert interpolation.status == "user_limit"
+    assert "max_rank" in str(interpolation.explain())
+    narrow = ko.Theta(ko.kernels.Gaussian(sigma=0.4))
+    exact = ko.Problem(cp.Minimize(ko.sum_squares(narrow)), [narrow(X) == y])
+    exact.solve(rank_tol=1e-2)  # grows by itself
+    assert exact.status in ("optimal", "optimal_inaccurate")
+    assert np.abs(narrow.value(X) - y).max() < 1e-4
+
+
+@pytest.mark.parametrize(
+    "options", [{"tol": 0}, {"tol": 2}, {"rank_tol": -1}, {"max_rank": 0}, {"factorization": "qr"}, {"tol": np.nan}]
+)
+def test_options_are_checked(theta, options):
+    problem, _ = svm(theta)
+    with pytest.raises(OptionError, match=f"Expected {next(iter(options))}"):
+        problem.solve(**options)
+
+
+def test_parameters_need_values(theta):
+    lam = cp.Parameter(nonneg=True, name="lam")
+    problem = ko.Problem(cp.Minimize(cp.sum(theta(X)) + lam * ko.norm(theta)))
+    with pytest.raises(ParameterError, match="lam"):
+        problem.solve()
+    with pytest.raises(cp.error.ParameterError):
+        problem.solve()
+
+
+def test_a_failed_call_leaves_objects_as_they_were(theta):
+    problem, b = svm(theta)
+    problem.solve()
+    before = problem.value, problem.status, theta.value, b.value
+    for bad in ({"solver": "NOSUCH"}, {"tol": 5}, {"memory_limit": 10, "rank_tol": 1e-3}):
+        with pytest.raises(ko.errors.KernelOptError):
+            problem.solve(**bad)
+        assert (problem.value, problem.status, theta.value, b.value) == before
+
+
+def test_slope_constraint_at_all_points_of_a_ball(theta):
+    """η‖θ‖ ≤ (Aθ)ᵢ + c, the tightening of a bound to a neighbourhood."""
+    eta = np.sqrt(2 - 2 * np.exp(-(0.1**2) / (2 * 1.5**2)))  # ‖F(x) − F(z)‖ for ‖x − z‖ = 0.1
+    fit = cp.sum_squares(theta(X) - y) + 0.1 * ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(fit), [eta * ko.norm(theta) <= theta(X) + 0.5])
+    problem.solve()
+    offsets = RNG.normal(size=(60, 2))
+    near = X + 0.1 * offsets / np.linalg.norm(offsets, axis=1, keepdims=True)
+    assert problem.status == "optimal"
+    assert theta.value(near).min() >= -0.5 - 1e-6
+
+
+def test_complex_mixtures_of_cones(theta):
+    """SDP, exponential and second-order cones beside θ."""
+    P, b = cp.Variable((2, 2), PSD=True), cp.Variable()
+    problem = ko.Problem(
+        cp.Minimize(cp.sum(cp.logistic(-cp.multiply(y, theta(X) + b))) + cp.trace(P) + 0.3 * ko.norm(theta)),
+        [P[0, 1] == b, cp.lambda_max(P) <= 4, ko.norm(theta) <= 20],
+    )
+    problem.solve()
+    assert problem.status == "optimal"
+    assert np.isclose(P.value[0, 1], b.value, atol=1e-6)
