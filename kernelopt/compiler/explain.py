@@ -62,19 +62,26 @@ def factors(reduction: Reduction) -> list[tuple[str, str]]:
             )
         )
     v = ", ".join([f"w_{link.name}" for link in reduction.form.predictions] + [y.name() for y in reduction.form.y])
-    return [*lines, ("reduced", f"{reduction.size} variables ({v}), {len(reduction.problem.constraints)} constraints")]
+    return [
+        *lines,
+        ("reduced", f"{reduction.size} variables ({v}), {_count(len(reduction.problem.constraints), 'constraint')}"),
+    ]
 
 
 def answer(solution: Solution) -> list[tuple[str, str]]:
-    value = "" if solution.value is None else f", value {solution.value:.10g}"
+    value = "" if solution.value is None else f", value {solution.value:.7g}"
     lines = [("answer", f"{solution.status}{value}")]
     for theta, f in solution.functions.items():
         lines.append(("", f"‖{theta.name}‖ = {f.norm:.6g} on {len(f.pivots)} pivots"))
     return lines + ([("", solution.status.remedy)] if solution.status.remedy else [])
 
 
-def _places(count: int) -> str:
-    return f"{count} place{'' if count == 1 else 's'}"
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _places(number: int) -> str:
+    return _count(number, "place")
 
 
 def _rows(link: PredictionLink) -> str:
