@@ -24,7 +24,7 @@ def solve_tightly(problem):
             return problem.solve(solver="CLARABEL", **tight(tol))
         except cp.error.SolverError:
             continue
-    return problem.solve(solver="ECOS", abstol=1e-10, reltol=1e-10, feastol=1e-10)
+    return problem.solve(solver="SCS", eps_abs=1e-10, eps_rel=1e-10, max_iters=1_000_000)
 
 
 class InKernel:

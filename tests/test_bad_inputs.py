@@ -281,7 +281,20 @@ def test_35_labels(theta):
 
 
 def test_38_integers_in_y(theta):
-    """Choosing an offset among integers; no multipliers."""
+    """Choosing an offset among integers, by a linear program; no multipliers."""
+    k = cp.Variable(integer=True)
+    losses = ko.losses.absolute_error(y + 2, theta(X) + k)
+    problem = ko.Problem(cp.Minimize(cp.sum(losses)), [cp.abs(theta(X)) <= 0.2, k >= 0, k <= 5])
+    problem.solve()
+    assert problem.status == "optimal"
+    assert problem.solver_stats.solver_name == "HIGHS"
+    assert k.value == pytest.approx(2, abs=1e-6)
+    assert problem.value == pytest.approx(np.maximum(0, np.abs(y) - 0.2).sum(), rel=1e-6)
+    assert theta(X).dual_value is None
+
+
+@pytest.mark.skipif("ECOS_BB" not in cp.installed_solvers(), reason="ECOS has no wheels for this Python")
+def test_38_integers_and_a_norm(theta):
     k = cp.Variable(integer=True)
     problem = ko.Problem(
         cp.Minimize(cp.sum(ko.losses.absolute_error(y + 2, theta(X) + k)) + ko.norm(theta)), [k >= 0, k <= 5]

@@ -226,7 +226,7 @@ OBJECTIVES = {
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
-@pytest.mark.parametrize("solver", [None, "CLARABEL", "ECOS", "SCS"])
+@pytest.mark.parametrize("solver", [None, "CLARABEL", "SCS"])
 def test_a_plain_cvxpy_problem_refuses(name, solver, theta):
     problem = cp.Problem(cp.Minimize(OBJECTIVES[name](theta)), [theta(X) <= 1])
     with pytest.raises(DCPError, match=re.escape("ko.Problem")):

@@ -40,6 +40,8 @@ def by_hand(lam, weights=None, labels=y):
 
 @pytest.mark.parametrize("solver", ["CLARABEL", "OSQP", "ECOS", "SCS", "clarabel", None])
 def test_solvers_by_name(theta, solver):
+    if solver == "ECOS" and "ECOS" not in cp.installed_solvers():
+        pytest.skip("ECOS has no wheels for this Python")
     problem, b = svm(theta)
     value = problem.solve(solver)
     assert problem.status == "optimal"
@@ -87,7 +89,7 @@ def test_the_next_solver_is_tried_only_by_default(theta, monkeypatch):
 
     monkeypatch.setattr(conic, "_solve", breaks_down)
     problem.solve()
-    assert problem.solver_stats.solver_name == "ECOS"
+    assert problem.solver_stats.solver_name in ("ECOS", "SCS")
     with pytest.raises(SolverError, match="breaks down"):
         problem.solve("CLARABEL")
 

@@ -53,9 +53,10 @@ def candidates(probe: cp.Problem, wanted: str | None = None, alternatives: bool 
     """
     if wanted is not None:
         return [wanted.upper()]
-    if not probe.is_mixed_integer():
-        return list(CONTINUOUS) if alternatives else [CONTINUOUS[0]]
     installed = cp.installed_solvers()
+    if not probe.is_mixed_integer():
+        names = [name for name in CONTINUOUS if name in installed]
+        return names if alternatives else names[:1]
     for name in MIXED_INTEGER:
         if name in installed and _reason(probe, name) is None:
             return [name]
