@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NoReturn
+from weakref import WeakSet
 
 import cvxpy as cp
 import numpy as np
@@ -17,7 +18,7 @@ from cvxpy.atoms.atom import Atom
 from kernelopt.errors import DataError, DCPError, KernelError, RepresenterError
 from kernelopt.functions import Function
 from kernelopt.kernels.base import Kernel
-from kernelopt.kernels.domains import Array, key, real_array
+from kernelopt.kernels.domains import Array, check_finite, key, real_array
 
 EUCLIDEAN = "2-norm"
 MATRIX_NORMS = {"fro": "Frobenius", "nuc": "nuclear", 2: "spectral"}
@@ -34,8 +35,6 @@ def _refuse(what: str) -> NoReturn:
 
 class ThetaExpression:
     """An affine image θM − f₀ of a parameter: `Theta` itself, `theta[:, k]`, `theta @ M`, `theta - f0`."""
-
-    __array_ufunc__ = None
 
     def __init__(self, theta: Theta | None, right: Array | None, shift: Function | None) -> None:
         self._theta = theta
@@ -79,11 +78,20 @@ class ThetaExpression:
         prediction: cp.Expression = Prediction(self.theta._leaf, PredictionData(self.theta, A))
         if self._right is not None:
             prediction = prediction @ self._right
-        return prediction if self._shift is None else prediction - self._shift(A.X)
+        if self._shift is None:
+            return prediction
+        return prediction - (self._shift._evaluate(A.X) if A.function is None else A.function.gram(self._shift))
 
-    def _map(self, M: Array) -> ThetaView:
+    def inner(self, f0: Function) -> cp.Expression:
+        """f₀ᵀθ for a fitted function f₀ (Frobenius where there are several outputs), affine in θ."""
+        f0.check_same_space(self, "inner")
+        rows = self._predict(FeatureMatrix._of_function(f0))
+        return rows[0] if self.outputs is None else cp.trace(rows)
+
+    def _map(self, M: Array, label: str) -> ThetaView:
         right = M if self._right is None else self._right @ M
-        return ThetaView(self.theta, right, None if self._shift is None else self._shift.right(M))
+        shift = None if self._shift is None else self._shift.right(M)
+        return ThetaView(self.theta, right, shift, f"{self!r}{label}")
 
     def __matmul__(self, M: Any) -> ThetaView:
         """θM: combinations of the outputs, (p×K)(K×m)."""
@@ -93,20 +101,25 @@ class ThetaExpression:
             if not isinstance(M, cp.Constant):
                 _refuse(f"`{self!r} @ M` with a cvxpy variable or parameter M; write theta(X) @ M instead")
             M = M.value
-        M = real_array(M, "M in theta @ M")
+        M = np.array(real_array(M, "M in theta @ M"))
+        check_finite(M, "M in theta @ M")
         if M.ndim not in (1, 2) or M.shape[0] != self.outputs:
             raise DataError(f"Expected M in theta @ M to have {self.outputs} rows, one an output; got shape {M.shape}.")
-        return self._map(M)
+        return self._map(M, " M")
 
     def __getitem__(self, index: Any) -> ThetaView:
         """θ[:, k]: chosen outputs."""
-        whole_rows = isinstance(index, tuple) and len(index) == 2 and index[0] == slice(None)
-        if self.outputs is None or not whole_rows:
-            _refuse(f"single entries of θ, `theta[{_show_index(index)}]`")
+        shown = f"[{_show_index(index)}]"
+        whole = isinstance(index, tuple) and len(index) == 2 and isinstance(index[0], slice) and index[0] == slice(None)
+        if self.outputs is None or not whole:
+            _refuse(f"single entries of θ, `theta{shown}`")
         try:
-            return self._map(np.eye(self.outputs)[:, index[1]])
-        except IndexError as error:
-            raise DataError(f"theta has {self.outputs} outputs; got theta[{_show_index(index)}].") from error
+            chosen = np.arange(self.outputs)[index[1]]
+        except (IndexError, TypeError) as error:
+            raise DataError(f"theta has {self.outputs} outputs; got theta{shown}.") from error
+        if chosen.ndim > 1 or chosen.size == 0:
+            raise DataError(f"Expected theta[:, k] with one output k or a list of them; got theta{shown}.")
+        return self._map(np.eye(self.outputs)[:, chosen], shown)
 
     def __sub__(self, f0: Any) -> ThetaView:
         """θ − f₀ for a fitted function f₀ of the same kernel."""
@@ -114,13 +127,20 @@ class ThetaExpression:
             _refuse(f"`{self!r} - {type(f0).__name__}`, unless that is a fitted function")
         f0.check_same_space(self, "theta - f0")
         if self._shift is not None:
-            _refuse("two functions subtracted from θ, one after the other; subtract their sum")
-        return ThetaView(self.theta, self._right, f0)
+            _refuse("two functions subtracted from θ, one after the other; put their centers into one ko.Function")
+        return ThetaView(self.theta, self._right, f0, f"({self!r} − f₀)")
 
     # Everything else that one can do with a vector is refused at the line that does it.
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         _refuse(f"{self!r} used as an array, as in cp.norm(theta) or cp.sum_squares(theta)")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> NoReturn:
+        matrix = " for a matrix M that is not a ko.FeatureMatrix" if ufunc is np.matmul else ""
+        _refuse(f"np.{ufunc.__name__} of {self!r}{matrix}")
+
+    def __array_function__(self, function: Any, *args: Any) -> NoReturn:
+        _refuse(f"np.{function.__name__} of {self!r}")
 
     def __iter__(self) -> NoReturn:
         _refuse(f"iteration over {self!r}")
@@ -153,7 +173,8 @@ class ThetaExpression:
 
 def _refuse_operator(symbol: str) -> Any:
     def method(self: ThetaExpression, other: Any) -> NoReturn:
-        _refuse(f"`{self!r} {symbol} {type(other).__name__}`")
+        what = repr(other) if np.isscalar(other) else type(other).__name__
+        _refuse(f"`{self!r} {symbol} {what}`")
 
     return method
 
@@ -169,6 +190,10 @@ ThetaExpression.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 class ThetaLeaf(cp.Variable):
     """Stands for θ in cvxpy's trees."""
+
+    def __init__(self, theta: Theta, name: str) -> None:
+        self.theta = theta
+        super().__init__(name=name)
 
 
 class Theta(ThetaExpression):
@@ -209,8 +234,8 @@ class Theta(ThetaExpression):
         self._kernel = kernel
         self._outputs = None if outputs is None else int(outputs)
         self._name = name
-        self._leaf = ThetaLeaf(name=name)
-        self._columns: int | None = None
+        self._leaf = ThetaLeaf(self, name)
+        self._used: WeakSet[FeatureMatrix] = WeakSet()
         self._value: Function | None = None
         self._duals: Mapping[object, Array] = {}
 
@@ -244,21 +269,17 @@ class Theta(ThetaExpression):
         self._value = function
         self._duals = duals
 
-    def inner(self, f0: Function) -> cp.Expression:
-        """f₀ᵀθ for a fitted function f₀ (Frobenius where there are several outputs), affine in θ."""
-        f0.check_same_space(self, "inner")
-        rows = Prediction(self._leaf, PredictionData(self, FeatureMatrix._of_function(f0)))
-        return rows[0] if self._outputs is None else cp.trace(rows)
-
     def _check_columns(self, A: FeatureMatrix) -> None:
-        """All rows of one θ have equally many columns; the first use decides."""
-        columns = None if A.function is not None else self._kernel.domain.columns(A.X)
-        if self._columns is not None and columns not in (None, self._columns):
+        """All rows of one θ have equally many columns; uses that are gone no longer count."""
+        columns = self._kernel.domain.columns(A.X)
+        known = [self._kernel.domain.columns(other.X) for other in self._used]
+        known += [] if self._value is None else [self._kernel.domain.columns(self._value.centers)]
+        if columns is not None and known and known[0] != columns:
             raise DataError(
-                f"{self!r} has been used with points of {self._columns} columns; got points of {columns} "
-                f"columns, shape {A.X.shape}."
+                f"{self!r} has been used with points of {known[0]} columns; got points of {columns} columns, shape "
+                f"{A.X.shape}."
             )
-        self._columns = self._columns or columns
+        self._used.add(A)
 
     def __repr__(self) -> str:
         return self._name
@@ -267,9 +288,12 @@ class Theta(ThetaExpression):
 class ThetaView(ThetaExpression):
     """θM − f₀; made by `theta[:, k]`, `theta @ M` and `theta - f0`."""
 
+    def __init__(self, theta: Theta, right: Array | None, shift: Function | None, label: str) -> None:
+        super().__init__(theta, right, shift)
+        self._label = label
+
     def __repr__(self) -> str:
-        text = self.theta.name + ("" if self._right is None else "M")
-        return f"({text})" if self._shift is None else f"({text} − f₀)"
+        return self._label
 
 
 class FeatureMatrix:
@@ -303,8 +327,12 @@ class FeatureMatrix:
     __array_ufunc__ = None
 
     def __init__(self, X: Any, kernel: Kernel) -> None:
-        if not isinstance(kernel, Kernel):
-            raise KernelError(f"Expected FeatureMatrix(X, kernel) with a kernel; got {kernel!r}.")
+        if isinstance(X, Kernel) or not isinstance(kernel, Kernel):
+            swapped = " The data come first." if isinstance(X, Kernel) else ""
+            raise KernelError(
+                f"Expected FeatureMatrix(X, kernel) with data and a kernel; got {type(X).__name__} and "
+                f"{type(kernel).__name__}.{swapped}"
+            )
         self._set(kernel.rows(X), kernel, None)
 
     def _set(self, X: Array, kernel: Kernel, function: Function | None) -> None:
@@ -353,7 +381,10 @@ class FeatureMatrix:
 
     def __getitem__(self, rows: Any) -> FeatureMatrix:
         """A[rows]: the chosen rows, by slice, mask or indices."""
-        chosen = np.arange(len(self._X))[rows]
+        try:
+            chosen = np.arange(len(self._X))[rows]
+        except IndexError as error:
+            raise DataError(f"Expected rows of A from 0 to {len(self._X) - 1}; got A[{_show_index(rows)}].") from error
         if chosen.ndim != 1 or chosen.size == 0:
             raise DataError(f"Expected A[rows] to choose at least one row; got A[{_show_index(rows)}].")
         return self._of_rows(self._kernel.rows(self._X[chosen]), self._kernel)
@@ -442,6 +473,21 @@ class Prediction(AffAtom):
     def graph_implementation(self, *args: Any, **kwargs: Any) -> NoReturn:
         _refuse_plain_problem(self)
 
+    def __mul__(self, other: Any) -> Any:
+        return super().__mul__(self._no_matrix_product(other))
+
+    def __rmul__(self, other: Any) -> Any:
+        return super().__rmul__(self._no_matrix_product(other))
+
+    def _no_matrix_product(self, other: Any) -> Any:
+        """Refuse `y * theta(X)`: in cvxpy it is the matrix product, one number."""
+        if np.ndim(other) or (isinstance(other, cp.Expression) and not other.is_scalar()):
+            raise DataError(
+                "Expected a number to multiply predictions by; `*` with an array is the matrix product in cvxpy. Write "
+                "cp.multiply(y, theta(X)), or ko.margin(y, theta(X)) for labels, or y @ theta(X) if a sum is meant."
+            )
+        return other
+
     def __add__(self, other: Any) -> Any:
         return _before_pandas(super().__add__(other))
 
@@ -503,7 +549,8 @@ class ThetaNorm(Atom):
 
     def name(self) -> str:
         kind = "" if self.kind == EUCLIDEAN else f"_{self.kind}"
-        return f"‖{str(self.view).strip('()')}‖{kind}"
+        view = repr(self.view)
+        return f"‖{view[1:-1] if view.startswith('(') and view.endswith(')') else view}‖{kind}"
 
     def _value_impl(self) -> Any:
         f = self.view.theta.value
@@ -581,7 +628,7 @@ def norm(theta: Any, kind: str | int | None = None) -> cp.Expression:
             f"A matrix θ (outputs={theta.outputs}) has several norms; name one of {names}, as in "
             'ko.norm(theta, "fro"), or write ko.sum_squares(theta).'
         )
-    if kind not in MATRIX_NORMS:
+    if not isinstance(kind, (str, int)) or kind not in MATRIX_NORMS:
         raise RepresenterError(
             f"The representer theorem covers the orthogonally invariant norms {names}; got {kind!r}."
         )

@@ -7,6 +7,7 @@ loss written out in cvxpy atoms is the same thing. `y` may be an array, list, pa
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import cvxpy as cp
@@ -122,14 +123,20 @@ def huber(y: Any, f: Any, M: Any = 1.0) -> cp.Expression:
 def pinball(y: Any, f: Any, tau: Any = 0.5) -> cp.Expression:
     """max(τ(yᵢ − fᵢ), (τ − 1)(yᵢ − fᵢ)): slope τ where y > f; its minimizer is the τ-quantile.
 
+    For y and predictions of shape (N, K), `tau` may be a list of K levels, one a column.
+
     Examples
     --------
     >>> import cvxpy as cp, kernelopt as ko
     >>> ko.losses.pinball([1.0, 2.0], cp.Constant([0.0, 3.0]), tau=0.9).value.round(12)
     array([0.9, 0.1])
     """
-    _check_number(tau, "tau", "a number between 0 and 1", lambda value: 0 < value < 1)
     r = _residual(y, f)
+    if np.ndim(tau) == 1 and r.ndim == 2 and len(tau) == r.shape[1]:
+        levels = np.broadcast_to(real_array(tau, "tau"), r.shape)
+        _check_number(levels, "tau", "between 0 and 1", lambda value: np.min(value) > 0 and np.max(value) < 1, r.shape)
+        return cp.maximum(cp.multiply(levels, r), cp.multiply(levels - 1, r))
+    _check_number(tau, "tau", "a number between 0 and 1", lambda value: 0 < value < 1)
     return cp.maximum(tau * r, (tau - 1) * r)
 
 
@@ -156,8 +163,7 @@ def poisson(y: Any, f: Any) -> cp.Expression:
     array([1.    , 0.7183])
     """
     y, f = _pair(y, f)
-    if y.value is not None and (y.value < 0).any():
-        raise DataError(f"Expected counts y ≥ 0; got {float(y.value.min()):g} at {int(np.argmin(y.value))}.")
+    _check_counts(y)
     return cp.exp(f) - cp.multiply(y, f)
 
 
@@ -192,6 +198,8 @@ def crammer_singer(y: Any, F: Any) -> cp.Expression:
 def _pair(y: Any, f: Any) -> tuple[cp.Expression, cp.Expression]:
     """`y` and `f` as expressions of one shape; anything that would broadcast is refused."""
     f = cp.Expression.cast_to_const(f)
+    if isinstance(y, cp.Expression) and y.variables():
+        raise DataError("Expected data for y, an array or a cp.Parameter; got an expression. The order is (y, f).")
     if not isinstance(y, cp.Expression):
         y = real_array(y, "y")
         check_finite(y, "y")
@@ -210,8 +218,20 @@ def _residual(y: Any, f: Any) -> cp.Expression:
     return y - f
 
 
+# Parameters that are used as labels or counts, by id: what to check before each solve.
+_CHECKS: dict[int, Callable[[cp.Expression], None]] = {}
+
+
+def check_parameters(parameters: Iterable[cp.Parameter]) -> None:
+    """Check the values that labels and counts have by now. Raises DataError."""
+    for parameter in parameters:
+        _CHECKS.get(parameter.id, lambda _: None)(parameter)
+
+
 def _check_labels(y: cp.Expression) -> None:
-    """−1 and +1 only; a Parameter without a value is taken at its word."""
+    """−1 and +1 only; for a Parameter, again before each solve."""
+    if isinstance(y, cp.Parameter):
+        _CHECKS[y.id] = _check_labels
     if y.value is not None and not np.isin(y.value, (-1.0, 1.0)).all():
         seen = ", ".join(f"{v:g}" for v in np.unique(y.value)[:4])
         raise DataError(
@@ -220,9 +240,17 @@ def _check_labels(y: cp.Expression) -> None:
         )
 
 
-def _check_number(value: Any, name: str, expected: str, valid: Any) -> None:
+def _check_counts(y: cp.Expression) -> None:
+    """y ≥ 0; for a Parameter, again before each solve."""
+    if isinstance(y, cp.Parameter):
+        _CHECKS[y.id] = _check_counts
+    if y.value is not None and np.min(y.value) < 0:
+        raise DataError(f"Expected counts y ≥ 0; got {float(np.min(y.value)):g} at {int(np.argmin(y.value))}.")
+
+
+def _check_number(value: Any, name: str, expected: str, valid: Any, shape: tuple[int, ...] = ()) -> None:
     value = value.value if isinstance(value, cp.Expression) else value
-    if value is not None and not (np.isscalar(value) or np.ndim(value) == 0):
+    if value is not None and np.shape(value) != shape:
         raise DataError(f"Expected {name} to be {expected}; got an array of shape {np.shape(value)}.")
     if value is not None and not valid(value):
         raise DataError(f"Expected {name} to be {expected}; got {value!r}.")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Integral, Real
 from time import perf_counter
 from typing import Any
 
@@ -12,12 +13,13 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.compiler import explain, explicit, form, representer, rules
+from kernelopt.compiler import explain, explicit, form, representer, rules, text
 from kernelopt.compiler.form import CanonicalForm
 from kernelopt.compiler.representer import Reduction
-from kernelopt.errors import KernelOptError, OptionError, ParameterError
-from kernelopt.expressions import FeatureMatrix, Theta
+from kernelopt.errors import DataError, OptionError, ParameterError
+from kernelopt.expressions import FeatureMatrix, Theta, ThetaLeaf
 from kernelopt.factorization import FLOOR, METHODS, Accuracy, Factor, factorize
+from kernelopt.losses import check_parameters
 from kernelopt.solution import Solution, SolverStats, Status
 from kernelopt.solvers import conic, selection
 
@@ -30,7 +32,7 @@ class FactorOptions:
 
     method: str
     accuracy: Accuracy
-    memory_limit: float | None
+    memory_limit: float | None = field(compare=False)
 
 
 class Problem:
@@ -58,6 +60,8 @@ class Problem:
     """
 
     def __init__(self, objective: cp.Minimize | cp.Maximize, constraints: Sequence[Any] | None = None) -> None:
+        if isinstance(constraints, cp.constraints.constraint.Constraint):
+            raise DataError("Expected a list of constraints; got one constraint. Write [constraint].")
         self._stated = cp.Problem(objective, list(constraints or []))
         self._inspection: rules.Inspection | None = None
         self._form: CanonicalForm | None = None
@@ -114,16 +118,17 @@ class Problem:
             For an option outside its range.
         """
         options = _factor_options(tol, rank_tol, max_rank, factorization, memory_limit)
+        _check_solver_options(solver, solver_options)
         self._require_parameter_values()
         names = selection.candidates(self._probe, solver, alternatives=not solver_options)
         solver_options = {"warm_start": warm_start, "verbose": verbose, **solver_options}
-        for attempt in _widening(options):
+        for attempt in self._attempts(options):
             reduction = self._reduce(attempt)
             status = conic.solve(reduction.problem, names, tol, solver_options)
             if status != Status.INFEASIBLE or not reduction.is_restriction:
                 break
         solution = representer.invert(reduction, status, self._stats(reduction))
-        self._unpack(_checked(solution, reduction), reduction)
+        self._unpack(_checked(solution, reduction, options), reduction)
         return self.value
 
     def _inspect(self) -> rules.Inspection:
@@ -195,14 +200,12 @@ class Problem:
 
     def variables(self) -> list[cp.Variable]:
         """The user's own cvxpy variables (θ is not one)."""
-        hidden = {theta._leaf.id for theta in self.thetas()}
-        return [v for v in self._stated.variables() if v.id not in hidden]
+        return [v for v in self._stated.variables() if not isinstance(v, ThetaLeaf)]
 
     def thetas(self) -> list[Theta]:
         """The θs, in order of appearance."""
-        found = self._inspect()
-        every = [p.data.theta for p in found.predictions] + [n.view.theta for n in found.norms]
-        return list(dict.fromkeys(every))
+        leaves = (v for v in self._stated.variables() if isinstance(v, ThetaLeaf))
+        return [v.theta for v in leaves]
 
     def parameters(self) -> list[cp.Parameter]:
         return list(self._stated.parameters())
@@ -255,19 +258,18 @@ class Problem:
 
     def explain(self) -> explain.Explanation:
         """The reduction step by step, as far as it goes; never raises."""
-        lines = explain.stated(self.objective, tuple(self.constraints))
+        named = text.names(self.thetas())
+        lines = explain.stated(self.objective, self.constraints, named) + explain.parameters(self.parameters())
         try:
             lines += explain.rules(self._inspect())
             if self._inspect().violations:
                 return explain.Explanation(tuple(lines))
-            lines += explain.rows(self.canonical_form())
-            if self._reduction is None:
-                return explain.Explanation((*lines, ("factor", "not yet: solve() factors Q")))
-            lines += explain.factors(self._reduction[1])
+            lines += explain.rows(self.canonical_form(), named)
+            lines += explain.factors(self._reduction[1], named) if self._reduction else explain.NOT_FACTORED
             chosen = self.solver_stats.solver_name if self.solver_stats else selection.candidates(self._probe)[0]
             lines += [("solver", chosen)]
-            lines += explain.answer(self._solution) if self._solution else []
-        except (KernelOptError, cp.error.DCPError) as error:
+            lines += explain.answer(self._solution, named) if self._solution else []
+        except Exception as error:  # a user's kernel may raise anything, and explaining must not
             lines += [("stopped", line) for line in str(error).splitlines()[:1]]
         return explain.Explanation(tuple(lines))
 
@@ -308,13 +310,27 @@ class Problem:
         return kernel_problem
 
     def __str__(self) -> str:
-        lines = explain.stated(self.objective, tuple(self.constraints))
-        return "\n".join(f"{label:<{explain.WIDTH}}{text}" for label, text in [("", lines[0][1]), *lines[1:]])
+        named = text.names(self.thetas())
+        lines = [text.describe(self.objective, named=named), *(text.describe(c, named=named) for c in self.constraints)]
+        return "\n".join(
+            ("    subject to  " if i == 1 else " " * 16 if i else "") + line for i, line in enumerate(lines)
+        )
 
     def __repr__(self) -> str:
         return f"Problem({self.objective!r}, {self.constraints!r})"
 
     # ---------------------------------------------------------------- small print
+
+    def _attempts(self, options: FactorOptions) -> list[FactorOptions]:
+        """The options, then full numerical rank: where a restriction of θ is infeasible, the problem need not be.
+
+        What an earlier solve had to widen is not tried again.
+        """
+        attempts = [options]
+        if options.accuracy.max_rank is None and options.accuracy.rank_tol > FLOOR:
+            attempts.append(replace(options, accuracy=Accuracy(FLOOR, None)))
+        known = self._reduction[0] if self._reduction else None
+        return attempts[attempts.index(known) :] if known in attempts else attempts
 
     @cached_property
     def _probe(self) -> cp.Problem:
@@ -328,6 +344,7 @@ class Problem:
                 raise ParameterError(f"Expected a value for the parameter {p.name()}; got none. Set {p.name()}.value.")
             if not np.isfinite(p.value.data if sp.issparse(p.value) else p.value).all():
                 raise ParameterError(f"Expected finite values of the parameter {p.name()}; got NaN or infinity.")
+        check_parameters(self.parameters())
 
     def _stats(self, reduction: Reduction) -> SolverStats:
         assert self._reduction is not None
@@ -345,13 +362,22 @@ def _factor_options(
 ) -> FactorOptions:  # fmt: skip
     """Options checked and bundled. Raises OptionError."""
     for name, value in (("tol", tol), ("rank_tol", rank_tol)):
-        if not 0 < value < 1:
-            raise OptionError(f"Expected {name} between 0 and 1; got {value!r}.")
-    if max_rank is not None and max_rank < 1:
+        if not isinstance(value, Real) or not 0 < value < 1:
+            raise OptionError(f"Expected {name} to be a number between 0 and 1; got {value!r}.")
+    if max_rank is not None and (not isinstance(max_rank, Integral) or isinstance(max_rank, bool) or max_rank < 1):
         raise OptionError(f"Expected max_rank to be an integer ≥ 1, or None; got {max_rank!r}.")
     if factorization not in METHODS:
         raise OptionError(f"Expected factorization to be one of {', '.join(METHODS)}; got {factorization!r}.")
     return FactorOptions(factorization, Accuracy(rank_tol, max_rank), memory_limit)
+
+
+def _check_solver_options(solver: str | None, options: Mapping[str, Any]) -> None:
+    """Raise OptionError for what cvxpy would take and a problem in θ can't."""
+    if solver is not None and not isinstance(solver, str):
+        raise OptionError(f"Expected solver to be a name, such as CLARABEL, or None; got {solver!r}.")
+    for name in ("gp", "qcp", "nlp"):
+        if options.get(name):
+            raise OptionError(f"Expected a convex problem by the DCP rules; {name}=True is not available here.")
 
 
 def _factorize(canonical: CanonicalForm, options: FactorOptions) -> dict[Theta, Factor]:
@@ -366,18 +392,12 @@ def _factorize(canonical: CanonicalForm, options: FactorOptions) -> dict[Theta, 
     return factors
 
 
-def _widening(options: FactorOptions) -> Iterator[FactorOptions]:
-    """The options, then full numerical rank: where a restriction of θ is infeasible, the problem need not be."""
-    yield options
-    if options.accuracy.max_rank is None and options.accuracy.rank_tol > FLOOR:
-        yield replace(options, accuracy=Accuracy(FLOOR, None))
-
-
-def _checked(solution: Solution, reduction: Reduction) -> Solution:
-    """A solver's word is not believed: constraints are re-evaluated at θ, and what a restriction of θ can't
-    meet is not called infeasible."""
+def _checked(solution: Solution, reduction: Reduction, options: FactorOptions) -> Solution:
+    """A solver's word is not believed: constraints are re-evaluated at θ, what a restriction of θ can't meet is not
+    called infeasible, and what max_rank cut off is not called optimal."""
     if solution.status == Status.INFEASIBLE and reduction.is_restriction:
         return replace(solution, status=Status.USER_LIMIT, value=None)
-    if solution.status == Status.OPTIMAL and not solution.violation <= FEASIBILITY:
+    cut = any(f.residual > options.accuracy.rank_tol for f in reduction.factors.values())
+    if solution.status == Status.OPTIMAL and (cut or not solution.violation <= FEASIBILITY):
         return replace(solution, status=Status.OPTIMAL_INACCURATE)
     return solution

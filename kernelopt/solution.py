@@ -37,8 +37,9 @@ class Status(StrEnum):
 
 _REMEDIES = {
     Status.OPTIMAL: "",
-    Status.OPTIMAL_INACCURATE: "The solver stopped short of its tolerances, or constraints are violated beyond "
-    "rounding: try another solver (problem.solvers()), or bring data and penalties to similar scales.",
+    Status.OPTIMAL_INACCURATE: "The solver stopped short of its tolerances, constraints are violated beyond rounding, "
+    "or max_rank cut the factor short: raise it, try another of problem.solvers(), or bring data and penalties to "
+    "similar scales.",
     Status.INFEASIBLE: "No θ meets the constraints: relax them, or add slack variables.",
     Status.UNBOUNDED: "The objective has no lower bound: penalize ko.norm(theta), or bound it.",
     Status.USER_LIMIT: "A limit was reached before an answer: raise the solver's limits; where θ was restricted "

@@ -231,11 +231,12 @@ def test_21_memory(theta):
 
 
 def test_29_another_kernel_or_columns(theta):
-    theta(X)
+    used = theta(X)
     with pytest.raises(DataError, match="3 columns"):
         theta(RNG.normal(size=(4, 3)))
     with pytest.raises(RepresenterError, match="one kernel"):
         ko.FeatureMatrix(X, ko.kernels.Linear()) @ theta
+    assert used.shape == (20,)
 
 
 def test_30_parameters(theta):

@@ -167,9 +167,11 @@ def test_another_kernels_matrix(theta):
 
 
 def test_another_number_of_columns(theta):
-    theta(X)
+    used = theta(X)
     with pytest.raises(DataError, match=r"2 columns.*1 columns"):
         theta(X[:, :1])
+    del used
+    assert theta(X[:, :1]).shape == (3,)  # a mistake that is gone does not bind θ
 
 
 def test_matrix_norms_must_be_named():

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import isinf
+from textwrap import wrap
+from typing import Any
 
 from kernelopt.compiler.form import CanonicalForm, PredictionLink
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.rules import Inspection
 from kernelopt.compiler.text import describe
+from kernelopt.expressions import Theta
 from kernelopt.solution import Solution
 
-WIDTH = 13
+LABEL, WIDTH = 13, 106  # columns
+Lines = list[tuple[str, str]]
+Names = Mapping[Theta, str]
+NOT_FACTORED = [("factor", "not yet: solve() factors Q")]
 
 
 @dataclass(frozen=True)
@@ -21,59 +28,70 @@ class Explanation:
     lines: tuple[tuple[str, str], ...]
 
     def __str__(self) -> str:
-        return "\n".join(f"{label:<{WIDTH}}{text}".rstrip() for label, text in self.lines)
+        return "\n".join(f"{label:<{LABEL}}{text}".rstrip() for label, text in self.lines)
 
     __repr__ = __str__
 
 
-def stated(objective: object, constraints: tuple[object, ...]) -> list[tuple[str, str]]:
-    lines = [("stated", describe(objective))]
-    lines += [("  subject to" if i == 0 else "", describe(c)) for i, c in enumerate(constraints)]
+def stated(objective: Any, constraints: Iterable[Any], named: Names) -> Lines:
+    lines = _wrapped("stated", describe(objective, None, named))
+    for number, constraint in enumerate(constraints):
+        lines += _wrapped("" if number else "  subject to", describe(constraint, None, named))
     return lines
 
 
-def rules(found: Inspection) -> list[tuple[str, str]]:
+def parameters(values: Iterable[Any]) -> Lines:
+    """Scalar parameters and what they are set to."""
+    scalars = [p for p in values if p.size == 1]
+    told = ", ".join(f"{p.name()} = " + ("?" if p.value is None else f"{float(p.value):g}") for p in scalars)
+    return _wrapped("  with", told) if scalars else []
+
+
+def rules(found: Inspection) -> Lines:
     if found.violations:
         lines = [("rules", f"the representer theorem does not apply, in {_places(len(found.violations))}:")]
         return lines + [("", line) for v in found.violations for line in str(v).splitlines()]
     uses = f"Aθ in {_places(len(found.predictions))}"
-    uses += f" · ‖θ‖ in {_places(len(found.norms))}, nondecreasing" if found.norms else " · no norm of θ"
-    lines = [("rules", f"{uses} · the representer theorem applies")]
+    norms = f"‖θ‖ in {_places(len(found.norms))}, nondecreasing" if found.norms else "no norm of θ: its length is open"
+    lines = [("rules", f"{uses} · {norms} · the representer theorem applies")]
     return lines + [("", f"not convex: {line}") for line in found.not_dcp]
 
 
-def rows(form: CanonicalForm) -> list[tuple[str, str]]:
-    return [("rows" if i == 0 else "", _rows(link)) for i, link in enumerate(form.predictions)]
+def rows(form: CanonicalForm, named: Names) -> Lines:
+    return [("" if i else "rows", _rows(link, named)) for i, link in enumerate(form.predictions)]
 
 
-def factors(reduction: Reduction) -> list[tuple[str, str]]:
-    lines: list[tuple[str, str]] = []
+def factors(reduction: Reduction, named: Names) -> Lines:
+    lines: Lines = []
     told: set[int] = set()
     for link in reduction.form.predictions:
         factor = reduction.factors[link.theta]
+        restricts = " (restricts θ)" if factor.is_restriction else ""
         shared = ", shared" if id(factor) in told else ""
         told.add(id(factor))
         seconds = f"{factor.kernel_seconds + factor.factor_seconds:.2g} s"
-        lines.append(
-            (
-                "" if lines else "factor",
-                f"{link.name}: Q = BBᵀ by {factor.method}, B {len(factor.B)} × {factor.rank}, "
-                f"trace residual {factor.residual:.1e}, {seconds}{shared}",
-            )
-        )
-    v = ", ".join([f"w_{link.name}" for link in reduction.form.predictions] + [y.name() for y in reduction.form.y])
-    return [
-        *lines,
-        ("reduced", f"{reduction.size} variables ({v}), {_count(len(reduction.problem.constraints), 'constraint')}"),
-    ]
+        text = f"{named[link.theta]}: Q = BBᵀ by {factor.method}, B {len(factor.B)} × {factor.rank}, "
+        text += f"trace residual {factor.residual:.1e}{restricts}, {seconds}{shared}"
+        lines.append(("" if lines else "factor", text))
+    variables = [f"w_{named[link.theta]}" for link in reduction.form.predictions]
+    variables += [y.name() for y in reduction.form.y]
+    constraints = _count(len(reduction.problem.constraints), "constraint")
+    return [*lines, ("reduced", f"{reduction.size} variables ({', '.join(variables)}), {constraints}")]
 
 
-def answer(solution: Solution) -> list[tuple[str, str]]:
+def answer(solution: Solution, named: Names) -> Lines:
     value = "" if solution.value is None else f", value {solution.value:.7g}"
     lines = [("answer", f"{solution.status}{value}")]
     for theta, f in solution.functions.items():
-        lines.append(("", f"‖{theta.name}‖ = {f.norm:.6g} on {len(f.pivots)} pivots"))
+        kind = "" if theta.outputs is None else "_fro"
+        lines.append(("", f"‖{named[theta]}‖{kind} = {f.norm:.6g} on {len(f.pivots)} pivots"))
     return lines + ([("", solution.status.remedy)] if solution.status.remedy else [])
+
+
+def _wrapped(label: str, text: str) -> Lines:
+    """A long text on several lines, broken at blanks."""
+    head, *rest = wrap(text, WIDTH, break_long_words=False)
+    return [(label, head), *(("", f"    {line}") for line in rest)]
 
 
 def _count(number: int, what: str) -> str:
@@ -84,11 +102,12 @@ def _places(number: int) -> str:
     return _count(number, "place")
 
 
-def _rows(link: PredictionLink) -> str:
+def _rows(link: PredictionLink, named: Names) -> str:
+    name = named[link.theta]
     if link.u is None:
-        return f"{link.name}: no predictions"
+        return f"{name}: no predictions"
     n = link.u.shape[0]
     p = link.theta.kernel._n_features(link.rows.points) if len(link.rows.points) else float("inf")
     merged = "" if len(link.rows) == n else f", {len(link.rows)} distinct"
     features = "∞" if isinf(p) else f"{p:.0f}"
-    return f"{link.name}: N = {n} rows{merged}, p = {features} features, {link.theta.kernel!r}"
+    return f"{name}: N = {n} rows{merged}, p = {features} features, {link.theta.kernel!r}"

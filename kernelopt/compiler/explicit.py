@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +15,13 @@ from cvxpy.atoms.affine.binary_operators import MulExpression
 from cvxpy.atoms.affine.index import index as slice_index
 from cvxpy.atoms.affine.index import special_index
 from cvxpy.atoms.affine.reshape import reshape
+from cvxpy.atoms.atom import Atom
 from cvxpy.atoms.elementwise.power import Power
 from cvxpy.atoms.norm_nuc import normNuc
 from cvxpy.atoms.pnorm import Pnorm
 from cvxpy.atoms.quad_over_lin import quad_over_lin
 from cvxpy.atoms.sigma_max import sigma_max
+from cvxpy.expressions.leaf import Leaf
 
 from kernelopt.compiler.rules import Inspection, Violation, require_representable
 from kernelopt.compiler.text import describe
@@ -28,8 +30,11 @@ from kernelopt.expressions import FeatureMatrix, Theta, ThetaExpression, norm, s
 from kernelopt.functions import BLOCK_BYTES, Function
 from kernelopt.kernels.domains import Array, real_array
 
-AGREEMENT = 1e-8  # of |κ(xᵢ, xⱼ) − (ΦΦᵀ)ᵢⱼ|, relative to the largest entry of the diagonal
+AGREEMENT = 1e-8  # of |κ(xᵢ, xⱼ) − (ΦΦᵀ)ᵢⱼ|, relative to ‖Φᵢ‖·‖Φⱼ‖
 COVERED = "θ may enter only as Φ @ theta, with the rows of a given feature matrix Φ, and in Euclidean norms"
+
+
+Features = Mapping[Any, FeatureMatrix] | Iterable[tuple[Any, FeatureMatrix]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +56,7 @@ class ExplicitSource:
         return theta
 
 
-def kernelize(
-    problem: cp.Problem, variable: cp.Variable, features: Mapping[Any, FeatureMatrix]
-) -> tuple[cp.Problem, ExplicitSource]:
+def kernelize(problem: cp.Problem, variable: cp.Variable, features: Features) -> tuple[cp.Problem, ExplicitSource]:
     """The same problem in kernelopt's nodes. Raises RepresenterError, DataError."""
     pairs = _checked_features(variable, features)
     outputs = None if variable.ndim == 1 else variable.shape[1]
@@ -79,16 +82,19 @@ def kernelize(
     return cp.Problem(objective, constraints), ExplicitSource(problem, variable, theta, pairs)
 
 
-def _checked_features(
-    variable: cp.Variable, features: Mapping[Any, FeatureMatrix]
-) -> tuple[tuple[Array, FeatureMatrix], ...]:
+def _checked_features(variable: cp.Variable, features: Features) -> tuple[tuple[Array, FeatureMatrix], ...]:
     """Pairs (Φ, A) with ΦΦᵀ = AAᵀ, one kernel, and as many columns as θ has entries."""
     if not isinstance(variable, cp.Variable) or variable.ndim not in (1, 2):
-        raise RepresenterError(f"Expected theta to be a cp.Variable of shape (p,) or (p, K); got {variable!r}.")
+        raise RepresenterError(
+            f"Expected theta to be a cp.Variable of shape (p,) or (p, K); got {type(variable).__name__}."
+        )
     if not features:
         raise DataError("Expected features={Phi: A} with at least one feature matrix; got none.")
     pairs = []
-    for Phi, A in features.items():
+    for Phi, A in features.items() if isinstance(features, Mapping) else features:
+        if not isinstance(A, FeatureMatrix):
+            swapped = ", with the Φ of the problem first" if isinstance(Phi, FeatureMatrix) else ""
+            raise DataError(f"Expected features={{Phi: A}} with A a ko.FeatureMatrix{swapped}; got {type(A).__name__}.")
         values = real_array(Phi.value if isinstance(Phi, cp.Expression) else Phi, "a feature matrix Φ")
         if values.ndim != 2 or values.shape != (len(A), variable.shape[0]):
             raise DataError(
@@ -101,11 +107,11 @@ def _checked_features(
         if A.kernel != kernel:
             raise RepresenterError(f"Expected feature matrices of one kernel; got {kernel!r} and {A.kernel!r}.")
     Phi, X = np.concatenate([p for p, _ in pairs]), np.concatenate([A.X for _, A in pairs])
-    largest = float(np.einsum("ij,ij->i", Phi, Phi).max(initial=0.0))
+    length = np.sqrt(np.einsum("ij,ij->i", Phi, Phi))
     step = max(1, BLOCK_BYTES // (8 * len(Phi)))
     for i in range(0, len(Phi), step):
         error = np.abs(kernel._matrix(X[i : i + step], X) - Phi[i : i + step] @ Phi.T)
-        if error.max() > AGREEMENT * largest:
+        if (error > AGREEMENT * np.outer(length[i : i + step], length)).any():
             row, column = np.unravel_index(np.argmax(error), error.shape)
             raise DataError(
                 f"Expected κ(xᵢ, xⱼ) = (ΦΦᵀ)ᵢⱼ; for {kernel!r} they differ by {error.max():.3g} at rows {i + row} "
@@ -142,6 +148,11 @@ class _Translation:
     def _translated(self, node: Any) -> Any:
         if self._view(node) is not None:
             return self._refuse(node, node)
+        if isinstance(node, Leaf):
+            return node
+        if not isinstance(node, Atom):  # an expression with a problem of its own inside
+            inside = any(v is self.variable for v in node.variables())
+            return self._refuse(node, self.variable) if inside else node
         for match in (self._prediction, self._norm):
             found = match(node)
             if found is not None:
@@ -161,10 +172,12 @@ class _Translation:
         if self.theta.outputs is None:
             return None
         if isinstance(node, (slice_index, special_index)) and node.args[0] is self.variable:
-            columns = np.arange(self.variable.size).reshape(self.variable.shape)[node._orig_key]
-            chosen = columns[0] if columns.ndim and columns.shape[0] == self.variable.shape[0] else np.array(-1)
-            whole = np.add.outer(np.arange(self.variable.shape[0]) * self.variable.shape[1], chosen)
-            return self.theta[:, chosen] if whole.shape == columns.shape and (whole == columns).all() else None
+            p, K = self.variable.shape
+            entries = np.asarray(node.numeric([np.arange(p * K).reshape(p, K)]))
+            if entries.ndim == 0 or len(entries) != p or (entries[0] >= K).any():
+                return None
+            whole_columns = np.array_equal(entries, np.add.outer(np.arange(p) * K, entries[0]))
+            return self.theta[:, entries[0]] if whole_columns else None
         if isinstance(node, MulExpression) and node.args[0] is self.variable and _is_number(node.args[1]):
             return self.theta @ node.args[1].value
         return None
@@ -201,27 +214,23 @@ class _Translation:
         if isinstance(node, cp.Sum) and isinstance(argument, Power) and argument.p.value == 2 and node.axis is None:
             view = self._view(argument.args[0])
             return None if view is None else sum_squares(view)
-        if isinstance(argument, reshape) and argument.args[0].size == argument.size:
-            argument = argument.args[0]  # cvxpy writes the Frobenius norm as that of the flattened matrix
+        if isinstance(node, Pnorm) and float(node.p) == 2 and node.axis is None:
+            # cvxpy writes the Frobenius norm as that of the flattened matrix.
+            view = self._view(argument.args[0] if isinstance(argument, reshape) else argument)
+            return None if view is None else norm(view, None if view.outputs is None else "fro")
         view = self._view(argument)
         if view is None:
             return None
-        if (
-            isinstance(node, quad_over_lin)
-            and node.axis is None
-            and _is_number(node.args[1])
-            and node.args[1].value == 1
-        ):
-            return sum_squares(view)
-        if isinstance(node, Pnorm) and float(node.p) == 2 and node.axis is None:
-            return norm(view, None if view.outputs is None else "fro")
+        if isinstance(node, quad_over_lin) and node.axis is None:
+            return sum_squares(view) if _is_number(node.args[1]) and node.args[1].value == 1 else None
         if isinstance(node, normNuc):
             return norm(view, "nuc")
         return norm(view, 2) if isinstance(node, sigma_max) else None
 
     def _refuse(self, node: Any, used: Any) -> Any:
-        self.violations.append(Violation(describe(node), self.place, COVERED, _remedy(node, used)))
-        return node
+        name = describe(node) if isinstance(node, (Atom, Leaf)) else f"{type(node).__name__}(…)"
+        self.violations.append(Violation(name, self.place, COVERED, _remedy(node, used)))
+        return cp.Constant(np.zeros(node.shape))
 
 
 def _is_number(node: Any) -> bool:
@@ -234,6 +243,9 @@ def _remedy(node: Any, used: Any) -> str:
             "an entry of θ that is treated on its own, such as an intercept, becomes a cp.Variable of its own, and "
             "its column leaves Φ"
         )
-    if isinstance(node, MulExpression):
-        return "give that matrix in features={Phi: A}, or write it as M @ (Phi @ theta)"
+    if isinstance(node, MulExpression) and _is_number(node.args[0]) and node.args[0].ndim == 2:
+        return (
+            "give that matrix in features={Phi: A} if its rows are feature vectors; if it is a product M @ Phi, write "
+            "M @ (Phi @ theta)"
+        )
     return f"write it with predictions Phi @ {describe(used)} or the Euclidean norm cp.norm({describe(used)})"

@@ -18,7 +18,7 @@ import numpy as np
 from cvxpy.atoms.elementwise.power import Power
 
 from kernelopt.compiler.rules import Inspection
-from kernelopt.compiler.text import describe
+from kernelopt.compiler.text import describe, names
 from kernelopt.expressions import Prediction, Theta, ThetaExpression, ThetaNorm
 from kernelopt.kernels.domains import Ints, distinct, stack
 from kernelopt.rows import Rows
@@ -38,10 +38,6 @@ class PredictionLink:
     origin: Ints
     u: cp.Variable | None
     blocks: tuple[tuple[object, slice], ...]
-
-    @property
-    def name(self) -> str:
-        return self.theta.name
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,13 +73,16 @@ class CanonicalForm:
         return [v for v in self.outer.variables() if v.id not in ours]
 
     def __str__(self) -> str:
+        named = names(link.theta for link in self.predictions)
         lines = [describe(self.outer.objective)]
         lines += [f"    {describe(c)}" for c in self.outer.constraints]
         for link in self.predictions:
             if link.u is not None:
-                lines.append(f"    {link.u.name()} = A·{link.name}, {link.u.shape[0]} rows, {len(link.rows)} distinct")
+                sizes = f"{link.u.shape[0]} rows, {len(link.rows)} distinct"
+                lines.append(f"    {link.u.name()} = A·{named[link.theta]}, {sizes}")
         for norm in self.norms:
-            lines.append(f"    {describe(ThetaNorm(norm.view.theta._leaf, norm.view, norm.kind))} ≤ {norm.t.name()}")
+            node = ThetaNorm(norm.view.theta._leaf, norm.view, norm.kind)
+            lines.append(f"    {describe(node, named=named)} ≤ {norm.t.name()}")
         return "\n".join(lines)
 
 

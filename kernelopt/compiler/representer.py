@@ -16,7 +16,7 @@ import cvxpy as cp
 import numpy as np
 
 from kernelopt.compiler.form import CanonicalForm, NormLink, PredictionLink, rewrite
-from kernelopt.expressions import EUCLIDEAN, Theta
+from kernelopt.expressions import EUCLIDEAN, Theta, norm_from_gram
 from kernelopt.factorization import CholeskyFactor, Factor
 from kernelopt.functions import Function
 from kernelopt.kernels.domains import Array
@@ -58,7 +58,8 @@ def reduce(form: CanonicalForm, factors: Mapping[Theta, Factor]) -> Reduction:
     replaced, squares = {}, {}
     for norm in form.norms:
         theta = norm.view.theta
-        replaced[id(norm.t)], squares[id(norm.t)] = _norm_of_v(norm, factors[theta], v[theta])
+        replaced[id(norm.t)], squares[id(norm.t)], auxiliary = _norm_of_v(norm, factors[theta], v[theta])
+        extra += auxiliary
     outer = rewrite(form.outer, replaced, squares)
     problem = cp.Problem(outer.objective, [*outer.constraints, *extra])
     return Reduction(problem, form, factors, v, links)
@@ -86,29 +87,53 @@ def _prediction_link(
         direct = link.u == cp.Constant(factor.B[:n]) @ v
         return direct, [direct]
     last = int(link.take.max()) + 1
-    d = cp.Variable((last, *link.u.shape[1:]), name=f"d_{link.name}")
+    d = cp.Variable((last, *link.u.shape[1:]), name=f"d_{link.theta.name}")
     spread = link.u == d[link.take]
     return spread, [spread, d == cp.Constant(factor.B[:last]) @ v]
 
 
-def _norm_of_v(norm: NormLink, factor: Factor, v: cp.Variable | None) -> tuple[cp.Expression, cp.Expression]:
-    """‖θM − f₀‖ and its square as functions of v."""
+def _coordinates(norm: NormLink, factor: Factor, v: cp.Variable | None) -> Any:
+    """The vector or matrix, affine in v, whose norm is √scale·‖θM − f₀‖."""
     theta = norm.view.theta
     V: Any = v if v is not None else cp.Constant(np.zeros((1,) if theta.outputs is None else (1, theta.outputs)))
     if norm.view.right is not None:
         V = V @ norm.view.right
-    if norm.view.shift is not None:
-        V = _shifted(V, norm, factor)
-    root = np.sqrt(factor.scale)
+    return V if norm.view.shift is None else _shifted(V, norm, factor)
+
+
+def _norm_of_v(
+    norm: NormLink, factor: Factor, v: cp.Variable | None
+) -> tuple[cp.Expression, cp.Expression, list[cp.Constraint]]:
+    """‖θM − f₀‖ and its square as functions of v, with the constraints that go with them."""
+    V, root = _coordinates(norm, factor, v), np.sqrt(factor.scale)
     match norm.kind:
         case "nuc":
-            value = cp.normNuc(V) / root
+            value, constraints = _nuclear_norm(V)
         case 2:
-            value = cp.sigma_max(V) / root
+            value, constraints = _spectral_norm(V)
         case _:
             flat = V if V.ndim == 1 else cp.vec(V, order="F")
-            return cp.norm(flat) / root, cp.sum_squares(V) / factor.scale
-    return value, cp.square(value)
+            return cp.norm(flat) / root, cp.sum_squares(V) / factor.scale, []
+    return value / root, cp.square(value / root), constraints
+
+
+def _nuclear_norm(V: Any) -> tuple[cp.Expression, list[cp.Constraint]]:
+    """Σσᵢ(V) = min over S ⪰ 0 of ½tr S + ½Σᵢ vᵢᵀS⁻¹vᵢ, over the r rows vᵢ ∈ Rᴷ of V.
+
+    r matrix inequalities of order K + 1 instead of cvxpy's one of order r + K: 13.8 s become 0.3 s for r = 100, K = 3.
+    """
+    t, S = cp.Variable(nonneg=True), cp.Variable((V.shape[1], V.shape[1]), symmetric=True)
+    return t, [(cp.trace(S) + cp.sum([cp.matrix_frac(V[i], S) for i in range(V.shape[0])])) / 2 <= t]
+
+
+def _spectral_norm(V: Any) -> tuple[cp.Expression, list[cp.Constraint]]:
+    """σ₁(V) = min t with [Sᵢ vᵢ; vᵢᵀ t] ⪰ 0 for the r rows vᵢ of V, and ΣᵢSᵢ ⪯ tI (VᵀV ⪯ t²I, split by rows)."""
+    r, K = V.shape
+    t = cp.Variable((1, 1), nonneg=True)
+    parts = [cp.Variable((K, K), symmetric=True) for _ in range(r)]
+    rows = [cp.reshape(V[i], (K, 1), order="F") for i in range(r)]
+    constraints = [cp.bmat([[S, row], [row.T, t]]) >> 0 for S, row in zip(parts, rows, strict=True)]
+    return t[0, 0], [*constraints, t[0, 0] * np.eye(K) - cp.sum(parts) >> 0]
 
 
 def _shifted(V: Any, norm: NormLink, factor: Factor) -> Any:
@@ -146,8 +171,10 @@ def invert(reduction: Reduction, status: Status, solver_stats: Any) -> Solution:
         duals[theta] = {} if nu is None else {name: nu[stretch] for name, stretch in link.blocks}
     for norm in reduction.form.norms:
         theta = norm.view.theta
-        expression, _ = _norm_of_v(norm, reduction.factors[theta], reduction.v[theta])
-        norm.t.save_value(np.asarray(expression.value))
+        factor = reduction.factors[theta]
+        V = _coordinates(norm, factor, reduction.v[theta]).value
+        V = V.reshape(len(V), -1) / np.sqrt(factor.scale)
+        norm.t.save_value(np.asarray(norm_from_gram(V.T @ V, norm.kind)))
     outer = reduction.form.outer
     violation = max((_violation(c) for c in outer.constraints), default=0.0)
     return Solution(status, float(outer.objective.value), functions, duals, solver_stats, violation)
@@ -157,8 +184,8 @@ def _violation(constraint: Any) -> float:
     """Largest violation, relative to the numbers that the constraint is made of."""
     parts = [a.value for a in constraint.args if not isinstance(a, list)]
     parts += [variable.value for variable in constraint.variables()]
-    scale = max((float(np.abs(p).max()) for p in parts if p is not None and p.size), default=0.0)
-    return float(np.max(constraint.violation())) / (scale or 1.0)
+    scale = max((float(np.abs(p).max()) for p in parts if p is not None and np.size(p)), default=0.0)
+    return float(np.abs(constraint.residual).max()) / (scale or 1.0)
 
 
 def _limit_value(reduction: Reduction, status: Status) -> float | None:

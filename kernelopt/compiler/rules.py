@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from cvxpy.atoms.affine.binary_operators import MulExpression
 from cvxpy.atoms.affine.broadcast_to import broadcast_to
 from cvxpy.atoms.atom import Atom
+from cvxpy.atoms.elementwise.elementwise import Elementwise
 from cvxpy.expressions.leaf import Leaf
 
 from kernelopt.compiler.text import describe
@@ -65,9 +66,8 @@ def inspect(objective: Any, constraints: tuple[Any, ...]) -> Inspection:
     for number, constraint in enumerate(constraints, start=1):
         place = f"constraint {number}"
         for argument, direction in zip(_arguments(constraint), _directions(constraint), strict=True):
-            below = walk.visit(argument, direction, place)
-            if below and isinstance(constraint, ELEMENTWISE) and _repeats(argument, constraint):
-                walk.violations.append(_broadcast_violation(argument, constraint, place))
+            if walk.visit(argument, direction, place, constraint) and isinstance(constraint, ELEMENTWISE):
+                walk.check_shapes(argument, constraint, place)
         if not constraint.is_dcp():
             walk.not_dcp.append(f"{place}, {describe(constraint)}, is not convex.")
     return Inspection(
@@ -97,16 +97,24 @@ class _Walk:
         self.violations: list[Violation] = []
         self.not_dcp: list[str] = []
         self.hints: list[str] = []
-        self._depends: dict[tuple[int, int], bool] = {}
+        self._depends: dict[tuple[int, int, str], bool] = {}
 
-    def visit(self, node: Any, direction: int, place: str) -> bool:
-        """Visit a node once for each direction; answers whether θ stands below it."""
-        known = self._depends.get((id(node), direction))
-        if known is None:
-            known = self._depends[id(node), direction] = self._visit(node, direction, place)
-        return known
+    def visit(self, node: Any, direction: int, place: str, cause: Any = None) -> bool:
+        """Visit a node once for each place and direction; answers whether θ stands below it.
 
-    def _visit(self, node: Any, direction: int, place: str) -> bool:
+        `cause` is the node or constraint above which made the direction unknown.
+        """
+        name = id(node), direction, place
+        if name not in self._depends:
+            self._depends[name] = self._visit(node, direction, place, cause)
+        return self._depends[name]
+
+    def refuse(self, *violation: str) -> None:
+        """List a violation once."""
+        if Violation(*violation) not in self.violations:
+            self.violations.append(Violation(*violation))
+
+    def _visit(self, node: Any, direction: int, place: str, cause: Any) -> bool:
         if isinstance(node, Prediction):
             if not any(node is p for p in self.predictions):
                 self.predictions.append(node)
@@ -115,44 +123,45 @@ class _Walk:
             if not any(node is n for n in self.norms):
                 self.norms.append(node)
             if direction != COSTS:
-                self._refuse_norm(node, direction, place)
+                self._refuse_norm(node, direction, place, cause)
             return True
         if isinstance(node, ThetaLeaf):
-            self.violations.append(
-                Violation(
-                    node.name(),
-                    place,
-                    "θ enters through predictions and norms",
-                    "the variable that stands for θ in cvxpy's trees has no use outside of theta(X) and ko.norm(theta)",
-                )
-            )
+            remedy = "the variable that stands for θ in cvxpy's trees has no use outside of theta(X) and ko.norm(theta)"
+            self.refuse(node.name(), place, "θ enters through predictions and norms", remedy)
             return True
         if isinstance(node, Leaf):
             _check_constant(node, place)
             return False
-        below = [
-            self.visit(argument, direction * _monotonicity(node, i), place) for i, argument in enumerate(node.args)
-        ]
-        if any(below):
-            self._check_node(node, below, place)
-        return any(below)
-
-    def _check_node(self, node: Any, below: list[bool], place: str) -> None:
-        if isinstance(node, broadcast_to) and _repeats(node.args[0], node):
-            self.violations.append(_broadcast_violation(node.args[0], node, place))
-        if not isinstance(node, Atom):
-            self.violations.append(
-                Violation(
-                    describe(node),
-                    place,
-                    "θ stands inside atoms only",
-                    "write the expression out with cvxpy atoms of theta(X) and ko.norm(theta)",
-                )
-            )
+        if not isinstance(node, Atom):  # an expression with a problem of its own inside
+            inside = any(isinstance(v, ThetaLeaf) for v in node.variables())
+            if inside:
+                remedy = "write the expression out with cvxpy atoms of theta(X) and ko.norm(theta)"
+                self.refuse(f"{type(node).__name__}(…)", place, "θ stands inside atoms only", remedy)
+            return inside
+        below = []
+        for i, argument in enumerate(node.args):
+            along = direction * _monotonicity(node, i)
+            below.append(self.visit(argument, along, place, node if direction and not along else cause))
+            if below[-1] and isinstance(node, (broadcast_to, Elementwise)):
+                self.check_shapes(argument, node, place)
         if isinstance(node, (cp.multiply, MulExpression)):
             self.hints += _negative_weights(node, below, place)
+        return any(below)
 
-    def _refuse_norm(self, node: ThetaNorm, direction: int, place: str) -> None:
+    def check_shapes(self, argument: Any, node: Any, place: str) -> None:
+        """Refuse predictions that are repeated into a table, as `y[:, None] - theta(X)` does."""
+        dimensions = {a.ndim for a in node.args} if len(node.args) > 1 else {argument.ndim, 0}
+        if argument.size > 1 and int(np.prod(node.shape)) > argument.size and len(dimensions) > 1:
+            self.refuse(
+                f"{describe(argument)} of shape {argument.shape}, broadcast to {node.shape}",
+                place,
+                f"predictions of shape {argument.shape} meet an array of another shape; broadcasting would repeat "
+                "them into a table",
+                "bring both to one shape, with y.ravel() or theta(X)[:, 0]; if a table is meant write "
+                "theta(X)[:, None] @ np.ones((1, K))",
+            )
+
+    def _refuse_norm(self, node: ThetaNorm, direction: int, place: str, cause: Any) -> None:
         name = node.name()
         if direction == HELPS:
             rule = "a norm of θ may only be penalized or bounded from above; here a larger norm is better"
@@ -162,17 +171,18 @@ class _Walk:
             )
         else:
             rule = "the objective and constraints must be nondecreasing in a norm of θ; here that is not known"
-            remedy = (
-                "declare its factor's sign, cp.Parameter(nonneg=True), and use atoms that cvxpy knows to be "
-                f"nondecreasing; instead of `{name} == R` write `{name} <= R`"
-            )
-        self.violations.append(Violation(name, place, rule, remedy))
+            unsigned = [p.name() for a in getattr(cause, "args", []) if isinstance(a, Leaf) for p in a.parameters()]
+            if isinstance(cause, (cp.constraints.Equality, cp.constraints.Zero)):
+                remedy = f"write `{name} <= R`; at the optimum of a problem that wants it large it is an equality"
+            elif unsigned:
+                remedy = f"declare the sign of {unsigned[0]}: cp.Parameter(nonneg=True)"
+            else:
+                remedy = f"`{describe(cause)}` is not known to be nondecreasing in `{name}`; use an atom that is"
+        self.refuse(name, place, rule, remedy)
 
 
 def _monotonicity(node: Any, i: int) -> int:
     """+1 nondecreasing, −1 nonincreasing, 0 unknown, by cvxpy's own rules."""
-    if not isinstance(node, Atom):
-        return UNKNOWN
     return 1 if node.is_incr(i) else -1 if node.is_decr(i) else UNKNOWN
 
 
@@ -204,23 +214,6 @@ def _check_constant(leaf: Any, place: str) -> None:
         )
 
 
-def _repeats(argument: Any, node: Any) -> bool:
-    """Whether N predictions are repeated into an M×N table, as `y[:, None] - theta(X)` does."""
-    return argument.ndim == 1 and argument.size > 1 and len(node.shape) == 2 and node.size > argument.size
-
-
-def _broadcast_violation(argument: Any, node: Any, place: str) -> Violation:
-    n = argument.size
-    return Violation(
-        f"{describe(argument)} of shape {argument.shape}, broadcast to {node.shape}",
-        place,
-        f"predictions of shape ({n},) meet an array of another shape; broadcasting would repeat them into a "
-        f"{node.shape[0]}×{node.shape[1]} table",
-        "flatten the other array, y.ravel(), or if you do want the table write cp.reshape(theta(X), "
-        f'(1, {n}), order="C")',
-    )
-
-
 def _negative_weights(node: Any, below: list[bool], place: str) -> list[str]:
     """A hint for `w @ loss` with a negative weight."""
     if len(below) != 2 or sum(below) != 1:
@@ -228,15 +221,13 @@ def _negative_weights(node: Any, below: list[bool], place: str) -> list[str]:
     weights, loss = (node.args[1], node.args[0]) if below[0] else (node.args[0], node.args[1])
     if not isinstance(weights, cp.Constant) or loss.is_affine() or weights.is_nonneg():
         return []
-    w = np.asarray(weights.value)
-    return (
-        [
-            f"In {place} the weights of {describe(loss)} are negative, {w.min():g} first at "
-            f"{int(np.argmax(w.ravel() < 0))}; weights of a loss must be ≥ 0."
-        ]
-        if (w < 0).any() and (w.max() > 0 or loss.is_convex())
-        else []
-    )
+    w = weights.value.data if sp.issparse(weights.value) else np.ravel(weights.value)
+    if w.min() >= 0 or (w.max() <= 0 and not loss.is_convex()):
+        return []
+    first = int(np.argmax(w < 0))
+    return [
+        f"In {place} the weights of {describe(loss)} are negative, {w[first]:g} first at {first}; they must be ≥ 0."
+    ]
 
 
 def _not_dcp(expression: Any, wanted: str, place: str) -> str:

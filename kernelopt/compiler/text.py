@@ -2,101 +2,138 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
+import scipy.sparse as sp
+from cvxpy.atoms.affine.index import index, special_index
 from cvxpy.atoms.elementwise.power import Power
+from cvxpy.atoms.quad_over_lin import quad_over_lin
 from cvxpy.expressions.leaf import Leaf
 
+from kernelopt.expressions import Prediction, Theta, ThetaNorm
+
 LIMIT = 120  # characters
+SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+POWERS = {2.0: "²", 3.0: "³"}
+# cvxpy's names of nodes that only change a shape.
+TRANSPARENT = {"Promote", "broadcast_to"}
 
 
-def describe(node: Any, limit: int = LIMIT) -> str:
+def names(thetas: Iterable[Theta]) -> dict[Theta, str]:
+    """A name for each θ, numbered where several have the same: θ₁, θ₂."""
+    thetas = list(thetas)
+    count, seen, result = Counter(t.name for t in thetas), Counter[str](), {}
+    for theta in thetas:
+        seen[theta.name] += 1
+        number = str(seen[theta.name]).translate(SUBSCRIPTS) if count[theta.name] > 1 else ""
+        result[theta] = theta.name + number
+    return result
+
+
+def describe(node: Any, limit: int | None = LIMIT, named: Mapping[Theta, str] | None = None) -> str:
     """A problem, constraint or expression in one line, shortened to `limit` characters."""
-    text = _text(node)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    text = _Printer(named or {}).text(node)
+    return text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
+
+
+class _Printer:
+    def __init__(self, named: Mapping[Theta, str]) -> None:
+        self.named = named
+
+    def text(self, node: Any) -> str:
+        if isinstance(node, Prediction):
+            return f"A·{self.named.get(node.data.theta, node.data.theta.name)}"
+        if isinstance(node, ThetaNorm):
+            theta = node.view.theta
+            return node.name().replace(theta.name, self.named.get(theta, theta.name), 1)
+        if isinstance(node, cp.Constant):
+            return _constant(node.value)
+        if isinstance(node, Leaf) or not node.args:
+            return str(node.name())
+        name = type(node).__name__
+        if name in TRANSPARENT:
+            return self.text(node.args[0])
+        if isinstance(node, (index, special_index)):
+            return self.wrapped(node.args[0]) + node.name().removeprefix(node.args[0].name())
+        if isinstance(node, Power):
+            return self.power(node)
+        if isinstance(node, quad_over_lin) and isinstance(node.args[1], cp.Constant) and node.args[1].value == 1:
+            return f"‖{self.text(node.args[0])}‖²"
+        method = getattr(self, f"of_{name}", None)
+        if method is not None:
+            return str(method(node))
+        parts = [self.text(a) if not isinstance(a, list) else "[…]" for a in node.args]
+        return f"{name}({', '.join(parts)})"
+
+    def wrapped(self, node: Any) -> str:
+        """In brackets if it is more than a name."""
+        return self.text(node) if isinstance(node, Leaf) else f"({self.text(node)})"
+
+    def factor(self, node: Any) -> str:
+        """In brackets if it is a sum."""
+        text = self.text(node)
+        return f"({text})" if type(node).__name__ == "AddExpression" else text
+
+    def power(self, node: Any) -> str:
+        inner, p = self.text(node.args[0]), node.p.value
+        power = f"^{node.p.name()}" if p is None else POWERS.get(float(p), f"^{float(p):g}")
+        norm = inner.startswith("‖") and inner.count("‖") == 2
+        return f"{inner}{power}" if norm or inner.isalnum() else f"({inner}){power}"
+
+    def of_AddExpression(self, node: Any) -> str:
+        parts = [self.text(a) for a in node.args]
+        return parts[0] + "".join(f" − {p[1:]}" if p.startswith("−") else f" + {p}" for p in parts[1:])
+
+    def of_NegExpression(self, node: Any) -> str:
+        return f"−{self.factor(node.args[0])}"
+
+    def of_multiply(self, node: Any) -> str:
+        left, right = node.args
+        if isinstance(left, cp.Constant) and _constant(left.value) == "−1":
+            return f"−{self.factor(right)}"
+        return f"{self.factor(left)}·{self.factor(right)}"
+
+    def of_MulExpression(self, node: Any) -> str:
+        left, right = node.args
+        if left.size > 1 and right.size > 1:
+            return f"{self.factor(left)} @ {self.factor(right)}"
+        return self.of_multiply(node)
+
+    def of_DivExpression(self, node: Any) -> str:
+        return f"{self.factor(node.args[0])} / {self.factor(node.args[1])}"
+
+    def of_Sum(self, node: Any) -> str:
+        return f"Σ{'' if node.axis is None else f'_{node.axis}'} {self.factor(node.args[0])}"
+
+    def of_maximum(self, node: Any) -> str:
+        return f"max({', '.join(self.text(a) for a in reversed(node.args))})"
+
+    def of_abs(self, node: Any) -> str:
+        return f"|{self.text(node.args[0])}|"
+
+    def of_Inequality(self, node: Any) -> str:
+        left, right = node.args
+        if left.is_constant() and not right.is_constant():
+            return f"{self.text(right)} ≥ {self.text(left)}"
+        return f"{self.text(left)} ≤ {self.text(right)}"
+
+    def of_Equality(self, node: Any) -> str:
+        return f"{self.text(node.args[0])} = {self.text(node.args[1])}"
+
+    def of_Minimize(self, node: Any) -> str:
+        return f"minimize  {self.text(node.args[0])}"
+
+    def of_Maximize(self, node: Any) -> str:
+        return f"maximize  {self.text(node.args[0])}"
 
 
 def _constant(value: Any) -> str:
-    value = value.toarray() if hasattr(value, "toarray") else np.asarray(value)
-    if value.size and (value == value.flat[0]).all():
-        return f"{value.flat[0]:g}"
+    if not sp.issparse(value):
+        value = np.asarray(value)
+    if not sp.issparse(value) and value.size and (value == value.flat[0]).all():
+        return f"{value.flat[0]:g}".replace("-", "−", 1) if value.flat[0] < 0 else f"{value.flat[0]:g}"
     return "[" + "×".join(map(str, value.shape)) + " data]"
-
-
-def _wrapped(node: Any) -> str:
-    """In brackets if it is a sum."""
-    text = _text(node)
-    return f"({text})" if type(node).__name__ == "AddExpression" else text
-
-
-def _sum(node: Any) -> str:
-    parts = [_text(a) for a in node.args]
-    return "".join(
-        part if i == 0 else f" − {part[1:]}" if part.startswith("−") else f" + {part}" for i, part in enumerate(parts)
-    )
-
-
-def _square(node: Any) -> str:
-    inner = _text(node.args[0])
-    power = {2.0: "²", 3.0: "³"}.get(float(node.p.value), f"^{node.p.value:g}")
-    return f"{inner}{power}" if inner.startswith("‖") or inner.isalnum() else f"({inner}){power}"
-
-
-def _relation(symbol: str) -> Any:
-    return lambda node: f"{_text(node.args[0])} {symbol} {_text(node.args[1])}"
-
-
-def _maximum(node: Any) -> str:
-    return f"max({', '.join(map(_text, reversed(node.args)))})"
-
-
-def _index(node: Any) -> str:
-    inside = node.args[0]
-    return _wrapped(inside) + node.name().removeprefix(inside.name())
-
-
-def _product(node: Any) -> str:
-    left, right = node.args
-    if isinstance(left, cp.Constant) and _constant(left.value) == "-1":
-        return f"−{_wrapped(right)}"
-    return f"{_wrapped(left)}·{_wrapped(right)}"
-
-
-FORMATS = {
-    "AddExpression": _sum,
-    "NegExpression": lambda node: f"−{_wrapped(node.args[0])}",
-    "MulExpression": lambda node: f"{_wrapped(node.args[0])} @ {_wrapped(node.args[1])}"
-    if node.args[0].size > 1 and node.args[1].size > 1
-    else _product(node),
-    "multiply": _product,
-    "DivExpression": lambda node: f"{_wrapped(node.args[0])} / {_wrapped(node.args[1])}",
-    "Promote": lambda node: _text(node.args[0]),
-    "broadcast_to": lambda node: _text(node.args[0]),
-    "Sum": lambda node: f"Σ{'' if node.axis is None else f'_{node.axis}'} {_wrapped(node.args[0])}",
-    "index": _index,
-    "special_index": _index,
-    "maximum": _maximum,
-    "abs": lambda node: f"|{_text(node.args[0])}|",
-    "Inequality": _relation("≤"),
-    "Equality": _relation("="),
-    "Minimize": lambda node: f"minimize  {_text(node.args[0])}",
-    "Maximize": lambda node: f"maximize  {_text(node.args[0])}",
-}  # fmt: skip
-
-
-def _text(node: Any) -> str:
-    if isinstance(node, cp.Constant):
-        return _constant(node.value)
-    if isinstance(node, Leaf) or not node.args:
-        return str(node.name())
-    name = type(node).__name__
-    if isinstance(node, Power):
-        return _square(node)
-    if name in FORMATS:
-        return str(FORMATS[name](node))
-    if name in ("Prediction", "ThetaNorm"):
-        return str(node.name())
-    parts = [_text(a) if not isinstance(a, list) else "[…]" for a in node.args]
-    return f"{name}({', '.join(parts)})"

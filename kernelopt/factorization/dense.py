@@ -17,6 +17,7 @@ from scipy.linalg.lapack import dpstrf
 from kernelopt.errors import NotPSDError
 from kernelopt.factorization import memory
 from kernelopt.factorization.base import FLOOR, Factor
+from kernelopt.functions import BLOCK_BYTES
 from kernelopt.kernels.domains import Array
 from kernelopt.rows import Rows
 
@@ -72,20 +73,21 @@ def pivoted_cholesky(rows: Rows, accuracy: Accuracy, memory_limit: float | None 
     # dpstrf stops by the largest residual diagonal, which bounds the trace by n times as much.
     C, order, rank, _ = dpstrf(Q, tol=tol * trace / n, lower=1, overwrite_a=1)
     rank = 0 if trace <= 0 else int(rank)
-    order = order - 1
-    residuals = trace - np.cumsum(np.einsum("ij,ij->j", np.tril(C[:, :rank]), np.tril(C[:, :rank])))
+    for j in range(rank):
+        C[:j, j] = 0.0  # dpstrf leaves Q above its factor
+    residuals = trace - np.cumsum(np.einsum("ij,ij->j", C[:, :rank], C[:, :rank]))
     enough = np.flatnonzero(residuals <= tol * trace)
     rank = min(rank, int(enough[0]) + 1 if enough.size else rank, accuracy.max_rank or rank)
-    B = np.empty((n, rank))
-    B[order] = np.tril(C[:, :rank])
+    B = np.empty((n, rank), order="F")
+    B[order - 1] = C[:, :rank]
     del C, Q
     residual = float(np.clip(diagonal - np.einsum("ij,ij->i", B, B), 0.0, None).sum())
     if rows.kernel.is_psd is not True:
-        _refuse_indefinite(rows, B, scale, row_scale)
+        _refuse_indefinite(rows, B, memory_limit)
     if row_scale is not None:
         B *= row_scale[:, None]
     return CholeskyFactor(
-        B, scale, order[:rank], residual / trace if trace > 0 else 0.0,
+        B, scale, order[:rank] - 1, residual / trace if trace > 0 else 0.0,
         kernel_seconds, perf_counter() - start,
     )  # fmt: skip
 
@@ -116,7 +118,9 @@ def eigenfactor(rows: Rows, accuracy: Accuracy, memory_limit: float | None = Non
 def _normalized_gram(rows: Rows, memory_limit: float | None) -> _Normalized:
     """Q of unit mean diagonal; rows of mixed kinds are brought to unit diagonal first."""
     n = len(rows)
-    memory.require(16.0 * n * n, f"The kernel matrix of {n} distinct rows", memory_limit)
+    # Q, and its factor or its copy for the check of definiteness.
+    arrays = 2 if rows.kernel.is_psd else 3
+    memory.require(8.0 * arrays * n * n, f"Factoring the kernel matrix of {n} distinct rows", memory_limit)
     start = perf_counter()
     Q = rows.gram()
     scale = float(np.trace(Q)) / n
@@ -135,18 +139,21 @@ def _tolerance(rows: Rows) -> float:
     return max(INDEFINITE, 10 * rows.kernel.precision)
 
 
-def _refuse_indefinite(rows: Rows, B: Array, scale: float, row_scale: Array | None) -> None:
+def _refuse_indefinite(rows: Rows, B: Array, memory_limit: float | None) -> None:
     """Raise NotPSDError unless E = Q − BBᵀ obeys |Eᵢⱼ| ≤ √(EᵢᵢEⱼⱼ), which every PSD matrix does.
 
     The trace alone cannot see it: [[1,0,0],[0,0,1],[0,1,0]] leaves a zero trace at rank 1.
     """
-    Q = rows.gram() / scale
-    if row_scale is not None:
-        Q /= row_scale[:, None] * row_scale
-    E = Q - B @ B.T
-    d = np.sqrt(E.diagonal().clip(0.0))
-    tolerance = _tolerance(rows) * np.abs(Q).max()
-    if (np.abs(E) - np.outer(d, d)).max() <= tolerance and E.diagonal().min() >= -tolerance:
+    Q, scale, _, _ = _normalized_gram(rows, memory_limit)
+    tolerance = _tolerance(rows) * float(np.abs(Q).max())
+    d = Q.diagonal() - np.einsum("ij,ij->i", B, B)
+    root = np.sqrt(d.clip(0.0))
+    step = max(1, BLOCK_BYTES // (8 * len(Q)))
+    excess = max(
+        float((np.abs(Q[i : i + step] - B[i : i + step] @ B.T) - np.outer(root[i : i + step], root)).max())
+        for i in range(0, len(Q), step)
+    )
+    if excess <= tolerance and d.min() >= -tolerance:
         return
     eigenvalues = sl.eigvalsh(Q)
     if eigenvalues[0] < -_tolerance(rows) * max(eigenvalues[-1], 0.0):

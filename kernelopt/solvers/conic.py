@@ -44,40 +44,48 @@ CONIC_SOLVERS = {
     "ECOS_BB": ConicSolver("pip install ecos (Python < 3.13)"),
 }
 
+# Claims that a solver itself calls inaccurate, and errors, are no answer: user_limit.
 STATUSES = {
     cp.OPTIMAL: Status.OPTIMAL,
     cp.OPTIMAL_INACCURATE: Status.OPTIMAL_INACCURATE,
     cp.INFEASIBLE: Status.INFEASIBLE,
     cp.UNBOUNDED: Status.UNBOUNDED,
-    "user_limit": Status.USER_LIMIT,
 }
 
 
 def solve(problem: cp.Problem, solvers: list[str], tol: float, options: dict[str, Any]) -> Status:
-    """Solve a reduced problem by the first solver that does not break down.
+    """Solve a reduced problem by the first solver that comes to a point.
 
-    Values and multipliers stay on its variables and constraints. Raises SolverError, DCPError or ParameterError
-    with cvxpy's own words.
+    One that breaks down, or claims that there is none, is checked by the next. Values and multipliers stay on the
+    problem's variables and constraints. Raises SolverError, DCPError or ParameterError with cvxpy's own words.
     """
-    *first, last = solvers
-    for solver in first:
+    claims: list[Status] = []
+    for number, solver in enumerate(solvers, start=1):
         try:
-            return _solve(problem, solver, tol, options)
+            claims.append(_solve(problem, solver, tol, options))
         except SolverError:
+            if number == len(solvers) and not claims:
+                raise
             continue
-    return _solve(problem, last, tol, options)
+        if claims[-1].has_point:
+            break
+    return claims[-1]
 
 
 def _solve(problem: cp.Problem, solver: str, tol: float, options: dict[str, Any]) -> Status:
-    ours = CONIC_SOLVERS[solver].options(min(1e-8, 1e-2 * tol)) if solver in CONIC_SOLVERS else {}
+    ours = CONIC_SOLVERS[solver].options(1e-2 * tol) if solver in CONIC_SOLVERS else {}
     try:
-        problem.solve(solver=solver, **{**ours, **options})
+        # The SciPy backend compiles every atom, and a dense B as fast as the others.
+        problem.solve(solver=solver, **{"canon_backend": cp.SCIPY_CANON_BACKEND, **ours, **options})
     except cvxpy.error.ParameterError as error:
         raise ParameterError(str(error)) from error
     except cvxpy.error.DCPError as error:
         raise DCPError(str(error)) from error
     except cvxpy.error.SolverError as error:
-        raise SolverError(f"{solver}: {error} Solvers that apply: print(problem.solvers()).") from error
-    except TypeError as error:
-        raise SolverError(f"{solver} did not take its options {sorted(options)}: {error}") from error
-    return STATUSES.get(problem.status, Status.OPTIMAL_INACCURATE if problem.value else Status.USER_LIMIT)
+        raise SolverError(f"{solver}: {error} Those that take this problem: print(problem.solvers()).") from error
+    except (TypeError, ValueError) as error:
+        given = sorted(set(options) - {"verbose", "warm_start"})
+        raise SolverError(
+            f"{solver} did not take the options {', '.join(given) or 'that it was given'}: {error}"
+        ) from error
+    return STATUSES.get(problem.status, Status.USER_LIMIT)

@@ -81,6 +81,16 @@ def test_gaussian_keeps_digits_far_from_the_origin():
     assert np.array_equal(np.diag(Gaussian(sigma=1e-3)(X)), np.ones(8))
 
 
+@pytest.mark.parametrize("outlier", [1e3, 1e7, 1e12])
+@pytest.mark.parametrize("sigma", [1e-3, 1.0])
+def test_gaussian_with_outliers(outlier, sigma):
+    """One point far away, or many at the kernel's scale, cost no digits of the others."""
+    points = np.vstack([X, [[outlier, 0.0, 0.0]], X + 1e-4])
+    direct = np.exp(-np.sum((points[:, None] - points) ** 2, axis=2) / (2 * sigma**2))
+    assert np.abs(Gaussian(sigma=sigma)(points) - direct).max() < 1e-9
+    assert np.abs(Gaussian(sigma=sigma)(points, X) - direct[:, :8]).max() < 1e-9
+
+
 def test_values():
     """Compared by structure, hashable, immutable, readable."""
     assert Gaussian(sigma=1) == Gaussian(sigma=1.0)
