@@ -17,12 +17,14 @@ from kernelopt.compiler import explain, explicit, form, representer, rules, text
 from kernelopt.compiler.form import CanonicalForm
 from kernelopt.compiler.representer import Reduction
 from kernelopt.errors import DataError, OptionError, ParameterError
-from kernelopt.expressions import FeatureMatrix, Theta, ThetaLeaf
-from kernelopt.factorization import FLOOR, METHODS, Accuracy, Factor, factorize
+from kernelopt.expressions import FeatureMatrix, Theta
+from kernelopt.factorization import FLOOR, METHODS, Accuracy, Factor, factorize, memory
 from kernelopt.losses import check_parameters
+from kernelopt.nodes import ThetaLeaf
 from kernelopt.solution import Solution, SolverStats, Status
 from kernelopt.solvers import conic, selection
 
+COMPILED_BYTES = 160  # per entry of B, taken by cvxpy and its solvers (measured: 110 to 170)
 FEASIBILITY = 1e-5  # largest violation of a constraint, relative to its numbers, that still counts as met
 
 
@@ -92,8 +94,8 @@ class Problem:
         ----------
         solver : name of an installed cvxpy solver, such as "CLARABEL", "OSQP", "ECOS" or "SCS"; by default
             chosen from the problem's structure, see `solvers()`; should that one break down, the next is tried.
-        tol : accuracy of the optimal value, relative to it; the solver's own tolerances are set 100 times
-            tighter, and at most to 1e-8.
+        tol : accuracy of the optimal value, relative to it, that the solver is asked for: its own tolerances are
+            set 100 times tighter. Problems far from unit scale may come out worse; see docs/design.md, Statuses.
         rank_tol : the factor stops at trace(Q − BBᵀ) ≤ rank_tol·trace(Q); at least 1e-13.
         max_rank : largest rank of the factor. A lower rank restricts θ; constraints still hold exactly.
         factorization : "cholesky" (pivoted; r kernel values a prediction) or "eigen" (V√Λ).
@@ -120,13 +122,17 @@ class Problem:
         options = _factor_options(tol, rank_tol, max_rank, factorization, memory_limit)
         _check_solver_options(solver, solver_options)
         self._require_parameter_values()
+        # The rules are checked, and the tree is cut where θ enters: f(u, t, y) with u = Aθ, ‖θ‖ ≤ t.
+        canonical = self.canonical_form()
         names = selection.candidates(self._probe, solver, alternatives=not solver_options)
         solver_options = {"warm_start": warm_start, "verbose": verbose, **solver_options}
         for attempt in self._attempts(options):
-            reduction = self._reduce(attempt)
+            # Q = BBᵀ, once for each kernel and rows; u = Bw and ‖θ‖ = ‖w‖ are substituted, and solved.
+            reduction = self._reduce(canonical, attempt)
             status = conic.solve(reduction.problem, names, tol, solver_options)
             if status != Status.INFEASIBLE or not reduction.is_restriction:
                 break
+        # w is turned back into θ, and f evaluated there; then values and multipliers go to the user's objects.
         solution = representer.invert(reduction, status, self._stats(reduction))
         self._unpack(_checked(solution, reduction, options), reduction)
         return self.value
@@ -149,11 +155,12 @@ class Problem:
             self._form = form.cut(self.objective, tuple(self.constraints), found)
         return self._form
 
-    def _reduce(self, options: FactorOptions) -> Reduction:
-        """Factor each distinct (kernel, rows) once, and substitute."""
+    def _reduce(self, canonical: CanonicalForm, options: FactorOptions) -> Reduction:
+        """Factor and substitute; kept until the options change."""
         if self._reduction is None or self._reduction[0] != options:
-            canonical = self.canonical_form()
             factors = _factorize(canonical, options)
+            entries = sum(f.B.size * (theta.outputs or 1) for theta, f in factors.items())
+            memory.require(COMPILED_BYTES * entries, "Compiling and solving the reduced problem", options.memory_limit)
             start = perf_counter()
             reduction = representer.reduce(canonical, factors)
             self._reduction = options, reduction, perf_counter() - start
@@ -246,7 +253,9 @@ class Problem:
     @property
     def reduced_problem(self) -> cp.Problem:
         """The inner cp.Problem in v = √scale·w and y; factors Q with the default options if need be."""
-        return (self._reduction[1] if self._reduction else self._reduce(_factor_options())).problem
+        return (
+            self._reduction[1] if self._reduction else self._reduce(self.canonical_form(), _factor_options())
+        ).problem
 
     def get_problem_data(self, solver: str, **options: Any) -> Any:
         """The reduced problem's data as `solver` gets it; see `cp.Problem.get_problem_data`."""

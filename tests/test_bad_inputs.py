@@ -144,6 +144,7 @@ def test_11_no_penalty(theta):
     for lam in (0.0, None):
         objective = cp.sum(ko.losses.absolute_error(y, theta(X)))
         problem = ko.Problem(cp.Minimize(objective if lam is None else objective + lam * ko.sum_squares(theta)))
+        assert ("its length is open" in str(problem.explain())) == (lam is None)
         assert problem.solve(rank_tol=1e-13) < 1e-4
         assert problem.status in ("optimal", "optimal_inaccurate")
 
@@ -228,6 +229,8 @@ def test_21_memory(theta):
     with pytest.raises(MemoryLimitError, match=r"200000 distinct rows needs about \d+ GB.*memory_limit") as refusal:
         problem.solve(memory_limit=2e9)
     assert isinstance(refusal.value, MemoryError)
+    with pytest.raises(MemoryLimitError, match="TB"):  # by default, what the machine has
+        ridge(ko.Theta(KERNEL), np.arange(4e6).reshape(-1, 2), np.zeros(2_000_000)).solve()
 
 
 def test_29_another_kernel_or_columns(theta):

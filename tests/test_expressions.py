@@ -10,7 +10,7 @@ import pytest
 
 import kernelopt as ko
 from kernelopt.errors import DataError, DCPError, KernelError, RepresenterError
-from kernelopt.expressions import norm_from_gram
+from kernelopt.nodes import norm_from_gram
 
 X = np.array([[0.0, 1.0], [1.0, 0.5], [-1.0, 2.0]])
 KERNEL = ko.kernels.Polynomial(degree=2)
@@ -141,6 +141,9 @@ REFUSED = {
     "one norm": lambda t: ko.norm(t, 1),
     "infinity norm": lambda t: ko.norm(t, "inf"),
     "vector θ @ M": lambda t: t @ np.eye(2),
+    "numpy's sum": lambda t: np.sum(t),
+    "numpy's matmul": lambda t: np.matmul(np.eye(3), t),
+    "numpy's norm": lambda t: np.linalg.norm(t),
 }
 
 
@@ -278,3 +281,49 @@ def test_no_warnings_in_ordinary_use(theta):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - 1) + ko.sum_squares(theta))).solve()
+
+
+def test_combinations_are_copied():
+    M, theta = np.eye(2), ko.Theta(KERNEL, outputs=2)
+    view = theta @ M
+    M[:] = 5.0
+    assert np.array_equal(view.right, np.eye(2))
+    with pytest.raises(DataError, match="finite"):
+        theta @ np.full((2, 2), np.nan)
+
+
+@pytest.mark.parametrize(
+    "index", [(slice(None), None), (slice(None), [[0, 1]]), (slice(None), [True]), (slice(None), 7)]
+)
+def test_outputs_must_be_chosen(index):
+    theta = ko.Theta(KERNEL, outputs=3)
+    with pytest.raises(DataError, match="outputs|output k"):
+        theta[index]
+
+
+def test_bad_rows_and_norms():
+    theta = ko.Theta(KERNEL, outputs=3)
+    with pytest.raises(RepresenterError, match="entries"):
+        theta[np.array([0, 1]), 0]
+    with pytest.raises(DataError, match="0 to 2"):
+        ko.FeatureMatrix(X, KERNEL)[[100]]
+    with pytest.raises(RepresenterError, match="orthogonally invariant"):
+        ko.norm(theta, [1])
+    with pytest.raises(KernelError, match="data come first"):
+        ko.FeatureMatrix(KERNEL, X)
+
+
+def test_inner_products_with_parts_of_theta():
+    theta, f0 = ko.Theta(KERNEL, outputs=3), ko.Function(KERNEL, X[:2], [1.0, 1.0])
+    c = np.arange(9.0).reshape(3, 3)
+    theta.value = ko.Function(KERNEL, X, c)
+    assert np.isclose(f0.inner(theta[:, 1]).value, f0.inner(ko.Function(KERNEL, X, c[:, 1])))
+    shifted = theta[:, 1] - ko.Function(KERNEL, X, [1.0, 0.0, 0.0])
+    assert np.isclose(f0.inner(shifted).value, f0.inner(ko.Function(KERNEL, X, c[:, 1] - [1, 0, 0])))
+
+
+@pytest.mark.parametrize("product", [lambda u: np.ones(3) * u, lambda u: u * np.ones(3), lambda u: u * cp.Parameter(3)])
+def test_the_matrix_product_of_labels_is_refused(product, theta):
+    with pytest.raises(DataError, match=r"ko\.margin"):
+        product(theta(X))
+    assert (2 * theta(X)).shape == (theta(X) * 2.0).shape == (cp.Parameter() * theta(X)).shape == (3,)

@@ -15,6 +15,7 @@ ORDER = [
     ["solution"],
     ["factorization"],
     ["expressions", "losses", "rows"],
+    ["nodes"],
     ["functions"],
     ["kernels"],
     ["errors"],

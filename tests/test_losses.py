@@ -129,3 +129,31 @@ def test_parameters_are_accepted():
 def test_scalars():
     assert losses.squared_error(1.0, cp.Variable()).shape == ()
     assert losses.hinge(SIGNS, cp.Constant(F1)).value.shape == (N,)
+
+
+def test_swapped_arguments():
+    for loss in (losses.pinball, losses.poisson, losses.hinge, losses.absolute_error):
+        with pytest.raises(DataError, match=r"order is \(y, f\)"):
+            loss(cp.Variable(N), Y)
+
+
+def test_labels_and_counts_in_parameters_are_checked_at_each_solve():
+    import kernelopt as ko  # noqa: PLC0415
+
+    theta, y = ko.Theta(ko.kernels.Linear()), cp.Parameter(N)
+    for loss, good, bad in ((losses.hinge, SIGNS, (SIGNS > 0) * 1.0), (losses.poisson, COUNTS, COUNTS - 5.0)):
+        problem = ko.Problem(cp.Minimize(cp.sum(loss(y, theta(FK))) + ko.sum_squares(theta)))
+        y.value = good
+        problem.solve()
+        y.value = bad
+        with pytest.raises(DataError, match=r"got (0, 1|-)"):
+            problem.solve()
+        y.value = None
+
+
+def test_one_level_a_column():
+    F, Y3 = cp.Constant(FK), np.column_stack([Y, Y, Y])
+    columns = [losses.pinball(Y, cp.Constant(FK[:, k]), tau).value for k, tau in enumerate((0.1, 0.5, 0.9))]
+    assert np.allclose(losses.pinball(Y3, F, [0.1, 0.5, 0.9]).value, np.column_stack(columns))
+    with pytest.raises(DataError, match="tau"):
+        losses.pinball(Y3, F, [0.1, 0.5, 1.0])

@@ -128,7 +128,6 @@ def test_parameters_resolve_without_refactoring(theta, monkeypatch):
     assert not calls
     assert problem._reduction[1] is reduction
     assert problem.reduced_problem is inner
-    assert inner.compilation_time < 0.05 or inner.compilation_time is not None
     monkeypatch.undo()
     assert abs(problem.value - by_hand(0.1, weights.value)) < 1e-6 * problem.value
 
@@ -172,7 +171,7 @@ def test_surface(theta):
     data, _, _ = problem.get_problem_data("CLARABEL")
     assert data["A"].shape[1] > 60
     assert problem.solve() == problem.value
-    assert b.value == pytest.approx(max(0.1, b.value))
+    assert b.value >= 0.1 - 1e-8
     assert constraints[0].dual_value >= 0
     assert "minimize" in repr(problem).lower()
 
@@ -289,3 +288,105 @@ def test_complex_mixtures_of_cones(theta):
     problem.solve()
     assert problem.status == "optimal"
     assert np.isclose(P.value[0, 1], b.value, atol=1e-6)
+
+
+def test_bounds_that_are_parameters(theta):
+    radius, level = cp.Parameter(nonneg=True, value=2.0), cp.Parameter(value=0.3)
+    fit = cp.sum_squares(theta(X) - y)
+    problem = ko.Problem(cp.Minimize(fit), [ko.norm(theta) <= radius, theta(X) <= level])
+    for radius.value, level.value in ((2.0, 0.3), (1.0, 0.1)):
+        problem.solve()
+        assert problem.status == "optimal"
+        assert theta.value.norm <= radius.value + 1e-6
+        assert theta.value(X).max() <= level.value + 1e-6
+
+
+def test_scalar_cones(theta):
+    objective = cp.Minimize(cp.sum_squares(theta(X) - y) + ko.norm(theta))
+    problem = ko.Problem(objective, [cp.NonNeg(theta(X)[0] - 0.5), cp.Zero(theta(X)[1] - 0.2)])
+    problem.solve()
+    assert problem.status == "optimal"
+    assert theta(X).value[:2] == pytest.approx([max(0.5, theta(X).value[0]), 0.2], abs=1e-6)
+
+
+def test_a_false_claim_of_infeasibility_is_checked():
+    """Clarabel calls both infeasible, for their units; θ = 0 is feasible, and another solver finds an answer."""
+    theta, b = ko.Theta(KERNEL), cp.Variable()
+    ball = ko.Problem(cp.Minimize(cp.sum_squares(1e4 * y - theta(X) - b)), [ko.norm(theta) <= 1])
+    assert np.isfinite(ball.solve())
+    absolute = cp.sum(ko.losses.absolute_error(1e5 * y, theta(X) + b))
+    free = ko.Problem(cp.Minimize(absolute + 0.1 * ko.sum_squares(theta)))
+    assert np.isfinite(free.solve())
+    assert free.status in ("optimal", "optimal_inaccurate")
+
+
+@pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
+def test_claims_that_a_solver_calls_inaccurate_are_none(theta, monkeypatch):
+    ours = cp.Problem.solve
+
+    def unsure(self, *args, **kwargs):
+        ours(self, *args, **kwargs)
+        self._status = "infeasible_inaccurate"
+
+    monkeypatch.setattr(cp.Problem, "solve", unsure)
+    problem, _ = svm(theta)
+    assert problem.solve("CLARABEL") is None
+    assert problem.status == "user_limit"
+
+
+def test_a_low_rank_is_not_called_optimal(theta):
+    problem, _ = svm(theta, lam=1e-6)
+    problem.solve(max_rank=1)
+    assert problem.status == "optimal_inaccurate"
+    assert "restricts θ" in str(problem.explain())
+    assert "max_rank" in str(problem.explain())
+
+
+def test_a_widened_factor_is_kept(theta, monkeypatch):
+    """An infeasible restriction is widened once, not at every re-solve."""
+    narrow = ko.Theta(ko.kernels.Gaussian(sigma=0.4))
+    shift = cp.Parameter(value=0.0)
+    exact = ko.Problem(cp.Minimize(ko.sum_squares(narrow)), [narrow(X) == y + shift])
+    exact.solve(rank_tol=1e-2)
+    calls, ours = [], KERNEL.__class__._matrix
+    monkeypatch.setattr(KERNEL.__class__, "_matrix", lambda *a: calls.append(a) or ours(*a))
+    shift.value = 0.5
+    exact.solve(rank_tol=1e-2)
+    assert not calls
+    assert np.abs(narrow.value(X) - y - 0.5).max() < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"max_rank": 2.5}, "max_rank"),
+        ({"max_rank": True}, "max_rank"),
+        ({"tol": None}, "tol"),
+        ({"solver": 5}, "solver"),
+        ({"gp": True}, "gp=True"),
+        ({"qcp": True}, "qcp=True"),
+    ],
+)
+def test_more_options_are_checked(theta, options, words):
+    with pytest.raises(OptionError, match=words):
+        svm(theta)[0].solve(**options)
+
+
+def test_options_that_a_solver_refuses(theta):
+    with pytest.raises(SolverError, match=r"SCS did not take the options eps_abs"):
+        svm(theta)[0].solve("SCS", eps_abs=-1)
+
+
+def test_one_constraint_is_not_a_list(theta):
+    with pytest.raises(ko.errors.DataError, match=r"\[constraint\]"):
+        ko.Problem(cp.Minimize(ko.norm(theta)), theta(X) >= 1)
+
+
+def test_one_theta_in_two_problems(theta):
+    first, second = svm(theta, 0.5)[0], svm(theta, 5.0)[0]
+    first.solve()
+    norm = theta.value.norm
+    second.solve()
+    assert theta.value.norm < norm
+    first.solve()
+    assert theta.value.norm == pytest.approx(norm)

@@ -48,11 +48,12 @@ class ExplicitSource:
 
     def theta_value(self, f: Function) -> Array:
         """θ = Σₛ cₛ F(x_s) ∈ Rᵖ, with the rows of Φ that belong to the centers."""
+        if len(f.centers) == 0:
+            return np.zeros(self.variable.shape)
         row_of = {}
         for Phi, A in self.features:
             row_of.update({x.tobytes(): Phi[i] for i, x in enumerate(A.X)})
-        F = np.array([row_of[x.tobytes()] for x in f.centers]).reshape(len(f.centers), -1)
-        theta: Array = F.T @ f.coefficients if len(F) else np.zeros(self.variable.shape)
+        theta: Array = np.array([row_of[x.tobytes()] for x in f.centers]).T @ f.coefficients
         return theta
 
 

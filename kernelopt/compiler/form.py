@@ -19,8 +19,9 @@ from cvxpy.atoms.elementwise.power import Power
 
 from kernelopt.compiler.rules import Inspection
 from kernelopt.compiler.text import describe, names
-from kernelopt.expressions import Prediction, Theta, ThetaExpression, ThetaNorm
+from kernelopt.expressions import Theta, ThetaExpression
 from kernelopt.kernels.domains import Ints, distinct, stack
+from kernelopt.nodes import Prediction, ThetaNorm
 from kernelopt.rows import Rows
 
 

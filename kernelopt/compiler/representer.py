@@ -16,10 +16,11 @@ import cvxpy as cp
 import numpy as np
 
 from kernelopt.compiler.form import CanonicalForm, NormLink, PredictionLink, rewrite
-from kernelopt.expressions import EUCLIDEAN, Theta, norm_from_gram
+from kernelopt.expressions import Theta
 from kernelopt.factorization import CholeskyFactor, Factor
 from kernelopt.functions import Function
 from kernelopt.kernels.domains import Array
+from kernelopt.nodes import EUCLIDEAN, norm_from_gram
 from kernelopt.solution import FittedFunction, Solution, Status
 
 

@@ -23,7 +23,7 @@ from cvxpy.expressions.leaf import Leaf
 
 from kernelopt.compiler.text import describe
 from kernelopt.errors import DataError, DCPError, RepresenterError
-from kernelopt.expressions import Prediction, ThetaLeaf, ThetaNorm
+from kernelopt.nodes import Prediction, ThetaLeaf, ThetaNorm
 
 # How a value acts on the minimized problem: raising it cannot help, cannot hurt, or either.
 COSTS, HELPS, UNKNOWN = 1, -1, 0

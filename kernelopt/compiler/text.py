@@ -14,7 +14,8 @@ from cvxpy.atoms.elementwise.power import Power
 from cvxpy.atoms.quad_over_lin import quad_over_lin
 from cvxpy.expressions.leaf import Leaf
 
-from kernelopt.expressions import Prediction, Theta, ThetaNorm
+from kernelopt.expressions import Theta
+from kernelopt.nodes import Prediction, ThetaNorm
 
 LIMIT = 120  # characters
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")

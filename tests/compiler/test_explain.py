@@ -64,4 +64,46 @@ def test_descriptions(theta):
     matrix = ko.Theta(ko.kernels.Linear(), outputs=2, name="Θ")
     assert describe(ko.norm(matrix, "nuc") ** 2) == "‖Θ‖_nuc²"
     assert len(describe(cp.Minimize(sum(theta(X[:i]) @ y[:i] for i in range(2, 20))))) == 120
-    assert str(svm(theta)).startswith("             minimize") or "minimize" in str(svm(theta))
+    assert str(svm(theta)).startswith("minimize  Σ max")
+
+
+def test_large_sparse_constants_are_not_unfolded(theta):
+    import scipy.sparse as sp  # noqa: PLC0415
+
+    D = sp.eye_array(20, format="csr")
+    D.resize((10_000_000, 20))
+    assert "[10000000×20 data] @ A·θ" in str(ko.Problem(cp.Minimize(cp.norm(D @ theta(X)))))
+
+
+def test_unusual_statements(theta):
+    p = cp.Parameter(pos=True, name="p")
+    assert "^p" in str(ko.Problem(cp.Minimize(cp.sum(cp.power(cp.abs(theta(X)), p)))).explain())
+
+    def broken(X):
+        raise RuntimeError("no features today")
+
+    problem = ko.Problem(cp.Minimize(cp.sum(ko.Theta(ko.kernels.Explicit(broken))(X))))
+    assert "no features today" in str(problem.explain())
+
+
+def test_several_thetas_are_told_apart():
+    one, two = ko.Theta(ko.kernels.Linear()), ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(y - one(X) - two(X)) + ko.norm(one) + ko.norm(two)))
+    told = str(problem.explain())
+    assert "A·θ₁ − A·θ₂‖² + ‖θ₁‖ + ‖θ₂‖" in told
+    assert "θ₂: N = 20 rows" in told
+
+
+def test_parts_of_theta_and_parameters_are_named():
+    theta, lam = ko.Theta(ko.kernels.Linear(), outputs=2), cp.Parameter(nonneg=True, name="lam", value=0.25)
+    norms = lam * ko.norm(theta[:, 0]) + ko.norm(theta @ [1.0, -1.0])
+    told = str(ko.Problem(cp.Minimize(cp.sum_squares(theta(X)[:10, 0]) + norms)).explain())
+    assert "‖(A·θ)[0:10, 0]‖² + lam·‖θ[:, 0]‖ + ‖θ M‖" in told
+    assert "lam = 0.25" in told
+
+
+def test_long_objectives_are_wrapped_not_cut(theta):
+    objective = sum(cp.norm(theta(X[: i + 2]) - i) for i in range(20)) + 7 * ko.norm(theta)
+    told = str(ko.Problem(cp.Minimize(objective)).explain())
+    assert "7·‖θ‖" in told
+    assert max(map(len, told.splitlines())) < 130

@@ -26,6 +26,7 @@ def Theta():
 
 
 b = cp.Variable(name="b")
+MASK = np.array([True, False, True])
 COVERED = {
     "sum_squares": lambda t: (cp.sum_squares(PHI @ t - y) + cp.sum_squares(t), []),
     "norm": lambda t: (cp.norm1(PHI @ t - y) + 2 * cp.norm(t), []),
@@ -44,6 +45,11 @@ COVERED_MATRIX = {
     "spectral": lambda t: (cp.sum_squares(PHI @ t - 1) + cp.sigma_max(t), []),
     "squares": lambda t: (cp.sum_squares(PHI @ t - 1) + cp.sum_squares(t), []),
     "columns": lambda t: (cp.sum_squares(PHI @ t[:, 0] - 1) + cp.norm(t[:, 0]) + cp.norm(t[:, 1:], "fro"), []),
+    "columns in another order": lambda t: (cp.sum_squares(PHI @ t[:, [2, 0]] - 1) + cp.norm(t[:, [2, 0]], "fro"), []),
+    "columns by mask": lambda t: (
+        cp.sum_squares(PHI @ t[:, MASK] - 1) + cp.sum_squares(t),
+        [],
+    ),
     "combinations": lambda t: (cp.sum_squares(PHI @ (t @ [1, 1, 0]) - 1) + cp.sum_squares(t), [PHI @ t[:, 2] >= 1]),
 }
 NOT_COVERED = {
@@ -54,6 +60,10 @@ NOT_COVERED = {
     "weighted norm": lambda t: (cp.sum_squares(PHI @ t) + cp.norm(np.diag(np.arange(6.0)) @ t), "features="),
     "sum": lambda t: (cp.sum_squares(PHI @ t - y) + cp.sum(t), "cp.norm"),
     "maximum": lambda t: (cp.sum_squares(PHI @ t - y) + cp.max(t), "cp.norm"),
+    "multiple of θ": lambda t: (cp.sum_squares(2 * t), "cp.norm"),
+    "scaled rows": lambda t: (cp.sum_squares((y[:, None] * PHI) @ t), r"M @ \(Phi @ theta\)"),
+    "spectral norm of a table": lambda t: (cp.sigma_max(cp.reshape(t, (3, 2), order="F")), "cp.norm"),
+    "indicator": lambda t: (cp.sum_squares(PHI @ t) + cp.transforms.indicator([t >= 0]), "indicator"),
 }
 
 
@@ -144,3 +154,42 @@ def test_parameters_stay(theta):
     problem = ko.Problem.from_cvxpy(explicit, theta, {cp.Constant(PHI): A})
     for lam.value in (1.0, 0.1):
         assert abs(problem.solve() - explicit.solve("CLARABEL")) < 1e-6
+
+
+RESHAPED = {
+    "nuclear": lambda t: cp.normNuc(cp.reshape(t, (3, 6), order="F")),
+    "nuclear, flat": lambda t: cp.normNuc(cp.reshape(t, (18, 1), order="F")),
+    "spectral": lambda t: cp.sigma_max(cp.reshape(t, (2, 9), order="F")),
+    "norm 2": lambda t: cp.norm(cp.reshape(t, (9, 2), order="F"), 2),
+}
+
+
+@pytest.mark.parametrize("name", RESHAPED)
+def test_other_norms_of_a_reshaped_theta_are_refused(name, Theta):
+    explicit = cp.Problem(cp.Minimize(cp.sum_squares(PHI @ Theta - 1) + RESHAPED[name](Theta)))
+    with pytest.raises(RepresenterError, match="reshape"):
+        ko.Problem.from_cvxpy(explicit, Theta, {cp.Constant(PHI): A})
+
+
+def test_an_outlying_row_does_not_hide_a_wrong_one():
+    X = np.array([[1e5, 0, 0], [0, 1, 2], [0, 3, 1.0]])
+    wrong, t = X.copy(), cp.Variable(3)
+    wrong[1] = [0, 2, 1]
+    explicit = cp.Problem(cp.Minimize(cp.sum_squares(wrong @ t - 1) + cp.sum_squares(t)))
+    with pytest.raises(DataError, match="rows 1"):
+        ko.Problem.from_cvxpy(explicit, t, {cp.Constant(wrong): ko.FeatureMatrix(X, ko.kernels.Linear())})
+
+
+def test_only_a_norm(theta):
+    """No predictions at all; and features as pairs, which take plain arrays."""
+    problem = ko.Problem.from_cvxpy(cp.Problem(cp.Minimize(cp.norm(theta))), theta, [(PHI, A)])
+    assert problem.solve() == pytest.approx(0, abs=1e-8)
+    assert np.allclose(theta.value, 0)
+
+
+def test_swapped_features(theta):
+    explicit = cp.Problem(cp.Minimize(cp.sum_squares(PHI @ theta)))
+    with pytest.raises(DataError, match="the problem first"):
+        ko.Problem.from_cvxpy(explicit, theta, {A: PHI.tobytes()})
+    with pytest.raises(DataError, match=r"ko\.FeatureMatrix.*ndarray"):
+        ko.Problem.from_cvxpy(explicit, theta, [(PHI, X)])

@@ -3,6 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from cvxpy.transforms.partial_optimize import partial_optimize
 
 import kernelopt as ko
 from kernelopt.errors import DataError, DCPError, RepresenterError
@@ -99,6 +100,11 @@ def test_theta_inside_something_that_is_not_an_atom(theta):
         ko.Problem(cp.Minimize(inside + ko.norm(theta))).solve()
     with pytest.raises(RepresenterError, match=r"outside of theta\(X\)"):
         ko.Problem(cp.Minimize(cp.square(theta(X).variables()[0]))).solve()
+    x = cp.Variable()
+    inner = partial_optimize(cp.Problem(cp.Minimize(cp.abs(x - cp.sum(theta(X))))), [x])
+    partial = ko.Problem(cp.Minimize(inner + ko.norm(theta)))
+    assert not partial.is_representable()
+    assert "atoms only" in str(partial.explain())
     hidden = cp.perspective(ko.sum_squares(theta), cp.Variable(nonneg=True))  # θ inside an atom's data
     with pytest.raises(RepresenterError, match=r"outside of theta\(X\)"):
         ko.Problem(cp.Minimize(hidden + ko.norm(theta))).solve()
@@ -132,3 +138,61 @@ def test_constants_must_be_finite(theta):
         ko.Problem(cp.Minimize(ko.norm(theta)), [theta(X) <= np.inf]).solve()
     with pytest.raises(DataError, match="NaN"):
         ko.Problem(cp.Minimize(np.nan * ko.sum_squares(theta))).solve()
+
+
+def test_a_violation_is_listed_once_a_place(theta):
+    n, table = ko.norm(theta), cp.abs(y[:, None] - theta(X))
+    problem = ko.Problem(cp.Minimize(cp.sum(table) - cp.sum(table)), [n >= 1, n >= 2, cp.sum(table) <= 1])
+    places = [v.place for v in problem._inspect().violations]
+    assert places == ["the objective", "constraint 1", "constraint 2", "constraint 3"]
+
+
+TABLES = {
+    "maximum": lambda t, one: cp.sum(cp.maximum(y[:, None], t(X))),
+    "minimum": lambda t, one: -cp.sum(cp.minimum(y[:, None], t(X))),
+    "one output, flat targets": lambda t, one: cp.sum_squares(y - one(X)),
+    "a column of predictions": lambda t, one: cp.sum_squares(y - t(X)[:, None]),
+    "kl_div": lambda t, one: cp.sum(cp.kl_div(t(X), np.abs(y[:, None]))),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The problem includes expressions")
+@pytest.mark.parametrize("name", TABLES)
+def test_predictions_are_not_repeated_into_a_table(name, theta):
+    one = ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=1)
+    with pytest.raises(RepresenterError, match="table"):
+        ko.Problem(cp.Minimize(TABLES[name](theta, one))).solve()
+    with pytest.raises(RepresenterError, match="table"):
+        ko.Problem(cp.Minimize(ko.sum_squares(one)), [one(X) >= y]).solve()
+
+
+def test_shapes_that_agree_are_no_table(theta):
+    one, three = (ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=k) for k in (1, 3))
+    b = cp.Variable(3)
+    for expression in (
+        cp.maximum(theta(X), 0, b[0]),
+        one(X) - y[:, None],
+        three(X) + b[None, :],
+        three(X) + np.ones((12, 1)) @ b[None, :],
+        cp.maximum(three(X), 1.0),
+        theta(X)[0] - y,
+        theta(X)[:, None] @ np.ones((1, 2)),
+    ):
+        assert ko.Problem(cp.Minimize(cp.sum_squares(expression))).is_representable()
+
+
+def test_remedies_by_cause(theta):
+    for constraint, words in (
+        (ko.norm(theta) == 1, "write `‖θ‖ <= R`"),
+        (unsigned * ko.norm(theta) <= 1, "sign of"),
+        (cp.abs(ko.norm(theta) - 2) <= 1, r"`\|‖θ‖ . 2\|` is not known to be nondecreasing"),
+    ):
+        with pytest.raises(RepresenterError, match=words):
+            ko.Problem(cp.Minimize(0), [constraint]).solve()
+
+
+def test_sparse_negative_weights(theta):
+    import scipy.sparse as sp  # noqa: PLC0415
+
+    with pytest.raises(DCPError, match="negative, -1 first at 0"):
+        ko.Problem(cp.Minimize(cp.sum(sp.diags_array(-np.ones(12)) @ cp.square(theta(X))))).solve()

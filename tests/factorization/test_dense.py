@@ -1,5 +1,7 @@
 """Q = BBᵀ: exactness, tolerance, rank, pivots, and F(x) = L⁻¹k_S(x)."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.linalg as sl
@@ -156,3 +158,20 @@ def test_rows_of_functions():
             np.abs([h.inner(g) for h in (f0.right(np.eye(2)[0]), f0.right(np.eye(2)[1]))] - (f.B @ v)[120:]).max()
             < 1e-3
         )
+
+
+@pytest.mark.parametrize("kernel", [ko.kernels.Gaussian(sigma=0.05), None])
+def test_memory_estimate_is_kept(kernel, monkeypatch):
+    """What is announced is what is taken, at full rank too."""
+    n, asked = 800, []
+    points = RNG.normal(size=(n, 2)) if kernel else np.arange(n)
+    rows = Rows.of_points(kernel, points) if kernel else None
+    if rows is None:
+        G = GAUSSIAN(RNG.normal(size=(n, 2)))
+        rows = Rows.of_points(ko.kernels.Precomputed((G + G.T) / 2), points)
+    monkeypatch.setattr("kernelopt.factorization.memory.require", lambda needed, *_: asked.append(needed))
+    tracemalloc.start()
+    METHODS["cholesky"](rows, Accuracy(1e-13, None))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert asked[0] / 1.5 < peak < 1.15 * asked[0]

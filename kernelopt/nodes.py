@@ -1,0 +1,205 @@
+"""Predictions Aθ and norms ‖θ‖ as atoms of ordinary cvxpy trees.
+
+A prediction is an affine atom and a norm a convex atom over a hidden scalar leaf that stands for θ. cvxpy's
+curvature and sign rules work on them unchanged; only `kernelopt.Problem` knows how to compile them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import cvxpy as cp
+import numpy as np
+from cvxpy.atoms.affine.affine_atom import AffAtom
+from cvxpy.atoms.atom import Atom
+
+from kernelopt.errors import DataError, DCPError
+from kernelopt.functions import Function
+from kernelopt.kernels.domains import Array, key
+
+EUCLIDEAN = "2-norm"
+
+
+class ThetaLeaf(cp.Variable):
+    """Stands for θ in cvxpy's trees."""
+
+    def __init__(self, theta: Any, name: str) -> None:
+        self.theta = theta
+        super().__init__(name=name)
+
+
+class PredictionData:
+    """What a prediction node needs besides θ's leaf; prints as nothing in cvxpy's names."""
+
+    def __init__(self, theta: Any, A: Any) -> None:
+        self.theta = theta
+        self.A = A
+        self.fingerprint = A.fingerprint()
+
+
+class Prediction(AffAtom):
+    """Aθ as a cvxpy atom, shape (N,) or (N, K)."""
+
+    # A pandas Series on the left hands its operators to us, instead of building a Series of expressions.
+    __pandas_priority__ = 5000
+
+    def __init__(self, leaf: cp.Variable, data: PredictionData) -> None:
+        self.data = data
+        self._cache: tuple[Function, Array] | None = None
+        super().__init__(leaf)
+
+    def get_data(self) -> list[PredictionData]:
+        return [self.data]
+
+    def shape_from_args(self) -> tuple[int, ...]:
+        n, outputs = len(self.data.A), self.data.theta.outputs
+        return (n,) if outputs is None else (n, outputs)
+
+    def sign_from_args(self) -> tuple[bool, bool]:
+        return False, False
+
+    def name(self) -> str:
+        return f"A·{self.data.theta.name}"
+
+    def _value_impl(self) -> Array | None:
+        f, A = self.data.theta.value, self.data.A
+        if f is None:
+            return None
+        if self._cache is None or self._cache[0] is not f:
+            if A.function is None:
+                value = f._evaluate(A.X)
+            else:
+                c = A.function.coefficients.reshape(len(A.function.centers), -1)
+                value = c.T @ f._evaluate(A.function.centers)
+            self._cache = f, value
+        return self._cache[1]
+
+    def numeric(self, values: Any) -> Array | None:
+        return self._value_impl()
+
+    @property
+    def dual_value(self) -> Array | None:
+        """ν, the multiplier of u = Aθ in f(u, …) + νᵀ(u − Aθ), a value a row; None before a solve.
+
+        Its nonzeros are the support vectors: −ν is a subgradient of the (minimized) outer problem in u.
+        """
+        return self.data.theta._duals.get(self.data.fingerprint)
+
+    def _grad(self, values: Any) -> list[Any]:
+        return [None]
+
+    def graph_implementation(self, *args: Any, **kwargs: Any) -> NoReturn:
+        _refuse_plain_problem(self)
+
+    def __mul__(self, other: Any) -> Any:
+        return super().__mul__(self._no_matrix_product(other))
+
+    def __rmul__(self, other: Any) -> Any:
+        return super().__rmul__(self._no_matrix_product(other))
+
+    def _no_matrix_product(self, other: Any) -> Any:
+        """Refuse `y * theta(X)`: in cvxpy it is the matrix product, one number."""
+        if np.ndim(other) or (isinstance(other, cp.Expression) and not other.is_scalar()):
+            raise DataError(
+                "Expected a number to multiply predictions by; `*` with an array is the matrix product in cvxpy. Write "
+                "cp.multiply(y, theta(X)), or ko.margin(y, theta(X)) for labels, or y @ theta(X) if a sum is meant."
+            )
+        return other
+
+    def __add__(self, other: Any) -> Any:
+        return _before_pandas(super().__add__(other))
+
+    def __radd__(self, other: Any) -> Any:
+        return _before_pandas(super().__radd__(other))
+
+    def __sub__(self, other: Any) -> Any:
+        return _before_pandas(super().__sub__(other))
+
+    def __rsub__(self, other: Any) -> Any:
+        return _before_pandas(super().__rsub__(other))
+
+
+def _before_pandas(expression: Any) -> Any:
+    """Let `series - (theta(X) + b)` be cvxpy's, as `__pandas_priority__` on Prediction does."""
+    if expression is not NotImplemented:
+        expression.__pandas_priority__ = Prediction.__pandas_priority__
+    return expression
+
+
+class ThetaNorm(Atom):
+    """‖θM − f₀‖ as a cvxpy atom: convex, nonnegative, of no monotonicity in θ."""
+
+    def __init__(self, leaf: cp.Variable, view: Any, kind: str | int) -> None:
+        self.view = view
+        self.kind = kind
+        super().__init__(leaf)
+
+    def get_data(self) -> list[Any]:
+        return [self.view, self.kind]
+
+    def fingerprint(self) -> object:
+        """Equal for norms that are equal for every θ."""
+        right, shift = self.view.right, self.view.shift
+        return (
+            self.view.theta,
+            None if right is None else key(right),
+            None if shift is None else (key(shift.centers), key(shift.coefficients)),
+            self.kind,
+        )
+
+    def shape_from_args(self) -> tuple[int, ...]:
+        return ()
+
+    def sign_from_args(self) -> tuple[bool, bool]:
+        return True, False
+
+    def is_atom_convex(self) -> bool:
+        return True
+
+    def is_atom_concave(self) -> bool:
+        return False
+
+    def is_incr(self, idx: int) -> bool:
+        return False
+
+    def is_decr(self, idx: int) -> bool:
+        return False
+
+    def name(self) -> str:
+        kind = "" if self.kind == EUCLIDEAN else f"_{self.kind}"
+        view = repr(self.view)
+        return f"‖{view[1:-1] if view.startswith('(') and view.endswith(')') else view}‖{kind}"
+
+    def _value_impl(self) -> Any:
+        f = self.view.theta.value
+        if f is None:
+            return None
+        if self.view.right is not None:
+            f = f.right(self.view.right)
+        f0 = self.view.shift
+        gram = f.gram() if f0 is None else f.gram() - f.gram(f0) - f0.gram(f) + f0.gram()
+        return np.array(norm_from_gram(gram, self.kind))
+
+    def numeric(self, values: Any) -> Any:
+        return self._value_impl()
+
+    def _grad(self, values: Any) -> list[Any]:
+        return [None]
+
+    def graph_implementation(self, *args: Any, **kwargs: Any) -> NoReturn:
+        _refuse_plain_problem(self)
+
+
+def norm_from_gram(G: Array, kind: str | int) -> float:
+    """A norm of θ from G = θᵀθ: with σᵢ² its eigenvalues, √Σσᵢ² ("fro"), Σσᵢ ("nuc") or max σᵢ (2)."""
+    singular = np.sqrt(np.clip(np.linalg.eigvalsh((G + G.T) / 2), 0.0, None))
+    if kind == "nuc":
+        return float(singular.sum())
+    return float(singular.max() if kind == 2 else np.linalg.norm(singular))
+
+
+def _refuse_plain_problem(atom: Atom) -> NoReturn:
+    raise DCPError(
+        f"{atom.name()} is a node of kernelopt, which cp.Problem cannot compile. Write ko.Problem(objective, "
+        "constraints) instead of cp.Problem(objective, constraints)."
+    )
