@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from kernelopt.compiler import explain, explicit, form, representer, rules, text
 from kernelopt.compiler.form import CanonicalForm
 from kernelopt.compiler.representer import Reduction
-from kernelopt.errors import DataError, OptionError, ParameterError
+from kernelopt.errors import DataError, OptionError, ParameterError, SolverError
 from kernelopt.expressions import FeatureMatrix, Theta
 from kernelopt.factorization import FLOOR, METHODS, Accuracy, Factor, factorize, memory
 from kernelopt.losses import check_parameters
@@ -129,7 +129,7 @@ class Problem:
         for attempt in self._attempts(options):
             # Q = BBᵀ, once for each kernel and rows; u = Bw and ‖θ‖ = ‖w‖ are substituted, and solved.
             reduction = self._reduce(canonical, attempt)
-            status = conic.solve(reduction.problem, names, tol, solver_options)
+            status = self._run(reduction.problem, names, tol, solver_options)
             if status != Status.INFEASIBLE or not reduction.is_restriction:
                 break
         # w is turned back into θ, and f evaluated there; then values and multipliers go to the user's objects.
@@ -165,6 +165,13 @@ class Problem:
             reduction = representer.reduce(canonical, factors)
             self._reduction = options, reduction, perf_counter() - start
         return self._reduction[1]
+
+    def _run(self, inner: cp.Problem, names: list[str], tol: float, options: dict[str, Any]) -> Status:
+        """Solve the reduced problem; a failure says which solvers take it."""
+        try:
+            return conic.solve(inner, names, tol, options)
+        except SolverError as error:
+            raise SolverError(f"{error} Solvers that take it: {', '.join(self.solvers().applicable)}.") from error
 
     def _unpack(self, solution: Solution, reduction: Reduction) -> None:
         """Put the answer on the user's own objects."""

@@ -82,7 +82,7 @@ def _solve(problem: cp.Problem, solver: str, tol: float, options: dict[str, Any]
     except cvxpy.error.DCPError as error:
         raise DCPError(str(error)) from error
     except cvxpy.error.SolverError as error:
-        raise SolverError(f"{solver}: {error} Those that take this problem: print(problem.solvers()).") from error
+        raise SolverError(f"{solver}: {error}") from error
     except (TypeError, ValueError) as error:
         given = sorted(set(options) - {"verbose", "warm_start"})
         raise SolverError(

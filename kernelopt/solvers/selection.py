@@ -14,6 +14,7 @@ from kernelopt.solvers.conic import CONIC_SOLVERS
 # Clarabel takes every continuous cone that cvxpy knows and reaches 1e-8, but breaks down at some degenerate
 # points (θ = 0 under an unsquared norm); ECOS and SCS stand by for these.
 CONTINUOUS = ("CLARABEL", "ECOS", "SCS")
+QUADRATIC = ("OSQP", "HIGHS", "PIQP", "DAQP", "QPALM", "PROXQP")
 MIXED_INTEGER = ("HIGHS", "GUROBI", "MOSEK", "CPLEX", "XPRESS", "COPT", "SCIP", "ECOS_BB")
 
 
@@ -86,5 +87,11 @@ def _reason(probe: cp.Problem, name: str) -> str | None:
     try:
         probe.get_problem_data(name)
     except (cvxpy.error.SolverError, ValueError) as error:
+        if name in QUADRATIC and not probe.is_qp():
+            return "takes linear and quadratic programs only; this problem has other cones"
+        if probe.is_mixed_integer():
+            return "takes no mixed-integer problem of this kind"
+        if "cannot solve" in str(error):
+            return "does not take all cones of this problem"
         return " ".join(str(error).split())
     return None
