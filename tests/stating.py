@@ -113,7 +113,7 @@ def agree(build, columns, X_new, *, unique=True, objective=1e-7, solution=1e-5):
     """Assert that both statements have one answer."""
     ours, explicit = solve_both(build, columns, X_new)
     value, reference = ours["problem"].value, explicit["problem"].value
-    assert abs(value - reference) <= objective * max(1.0, abs(reference)), (value, reference)
+    assert abs(value - reference) <= objective * abs(reference) + 1e-9, (value, reference)
     if unique:
         scale = max(1.0, *(np.abs(p).max() for p in explicit["predictions"]))
         for a, b in zip(ours["predictions"], explicit["predictions"], strict=True):

@@ -151,6 +151,27 @@ def several_outputs(kind):
     return statement
 
 
+def matrix_in_cones(kernel, columns):
+    """A matrix θ beside exponential and semidefinite cones."""
+    X, y, _, grid = data(columns)
+    Y = np.column_stack([y, y + X[:, 0]])
+
+    def build(language):
+        theta, S = language.theta(kernel, outputs=2), cp.Variable((2, 2), symmetric=True)
+        g = theta(grid[:2])
+        cones = [
+            cp.exp(g[:, 0]) <= 1.2 + g[:, 1],
+            S >> 0,
+            S[0, 0] == g[0, 0] + 1,
+            S[1, 1] == 1,
+            S[0, 1] == g[1, 1] + 0.6,
+        ]
+        objective = cp.sum_squares(Y - theta(X)) + 0.3 * language.sum_squares(theta)
+        return Statement(cp.Minimize(objective), cones, [theta], (S,))
+
+    return build
+
+
 def maximize(kernel, columns):
     X, _, _, _ = data(columns)
     labels = np.where(X[:, 0] + 0.3 > 0, 1.0, -1.0)
@@ -199,6 +220,7 @@ UNIQUE = {
     "frobenius": several_outputs("fro"),
     "nuclear": several_outputs("nuc"),
     "spectral": several_outputs(2),
+    "matrix in cones": matrix_in_cones,
     "maximize": maximize,
     "outputs apart": outputs_apart,
 }
@@ -211,7 +233,16 @@ def test_same_answer_as_the_original_problem(problem, name):
     agree(UNIQUE[problem](kernel, columns), columns, data(columns)[3])
 
 
-@pytest.mark.parametrize("problem", ["maximum margin", "norm bounded", "bounded outside the training set", "maximize"])
+DUALS = [
+    "maximum margin",
+    "norm bounded",
+    "bounded outside the training set",
+    "matrix in cones",
+    "maximize",
+]
+
+
+@pytest.mark.parametrize("problem", DUALS)
 def test_duals_of_constraints(problem):
     kernel, columns = KERNELS["polynomial, 2 columns"]
     ours, explicit = agree(UNIQUE[problem](kernel, columns), columns, data(columns)[3])

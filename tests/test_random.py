@@ -1,4 +1,5 @@
-"""Seeded random problems: losses × penalties × intercept × constraints × duplicates × kernels, against cvxpy."""
+"""Seeded random problems, against cvxpy: losses × penalties × intercept × constraints × duplicates × kernels,
+one θ, two, or a matrix."""
 
 import cvxpy as cp
 import numpy as np
@@ -42,20 +43,30 @@ def random_problem(seed):
     y = np.where(y > 0, 1.0, -1.0) if classify else y
     weights = rng.uniform(0, 2, size=n)
     grid = rng.uniform(-1, 1, size=(int(rng.integers(2, 6)), columns))
-    lam, intercept, penalty = float(rng.uniform(0.1, 2)), rng.random() < 0.5, rng.integers(3)
-    bound, slope, mean, negate = rng.random(4) < 0.3
+    strength, intercept, penalty = float(rng.uniform(0.1, 2)), rng.random() < 0.5, rng.integers(3)
+    bound, slope, mean, negate, second, matrix = rng.random(6) < 0.3
+    second = second and not matrix
+
+    kinds = rng.integers(3)
 
     def build(language):
-        theta, b = language.theta(kernel), cp.Variable()
-        f = theta(X) + b if intercept else theta(X)
+        theta, b = language.theta(kernel, outputs=2 if matrix else None), cp.Variable()
+        other = language.theta(ko.kernels.Polynomial(degree=1)) if second else None
+        f = theta(X)[:, 0] + 0.5 * theta(X)[:, 1] if matrix else theta(X)
+        f = f + other(X) if second else f
+        f = f + b if intercept else f
+        lam = cp.Parameter(nonneg=True, value=strength)
         objective = weights @ loss(y, f) + (1e-3 * cp.square(b) if intercept else 0.0)
         constraints = []
+        kind = ["fro", "nuc", 2][kinds] if matrix else None
         if penalty != 1:
             objective = objective + lam * language.sum_squares(theta)
         else:
-            objective = objective + lam * language.norm(theta)
+            objective = objective + lam * language.norm(theta, kind)
+        if second:
+            objective = objective + strength * language.sum_squares(other)
         if penalty == 2:
-            constraints.append(language.norm(theta) <= 1.5)
+            constraints.append(language.norm(theta, kind) <= 1.5)
         if bound:
             constraints += [theta(grid) <= 0.3, theta(X) >= -2]
         if slope:
@@ -63,7 +74,7 @@ def random_problem(seed):
         if mean:
             constraints.append(cp.sum(theta(grid)) == 0)
         goal = cp.Maximize(-objective) if negate else cp.Minimize(objective)
-        return Statement(goal, constraints, [theta], (b,) if intercept else ())
+        return Statement(goal, constraints, [theta, other] if second else [theta], (b,) if intercept else ())
 
     return build, columns, penalty != 1
 
