@@ -7,7 +7,7 @@
 
 from importlib.metadata import version
 
-from kernelopt import errors, kernels, losses
+from kernelopt import errors, kernels, losses, testing
 from kernelopt.expressions import FeatureMatrix, Theta, norm, sum_squares
 from kernelopt.functions import Function
 from kernelopt.losses import margin
@@ -26,4 +26,5 @@ __all__ = [
     "margin",
     "norm",
     "sum_squares",
+    "testing",
 ]

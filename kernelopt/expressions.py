@@ -11,7 +11,7 @@ import numpy as np
 
 from kernelopt.errors import DataError, KernelError, RepresenterError
 from kernelopt.functions import Function
-from kernelopt.kernels.base import Kernel
+from kernelopt.kernels import Kernel, as_kernel
 from kernelopt.kernels.domains import Array, check_finite, key, real_array
 from kernelopt.nodes import EUCLIDEAN, Prediction, PredictionData, ThetaLeaf, ThetaNorm
 
@@ -212,8 +212,7 @@ class Theta(ThetaExpression):
     """
 
     def __init__(self, kernel: Kernel, outputs: int | None = None, name: str = "θ") -> None:
-        if not isinstance(kernel, Kernel):
-            raise KernelError(f"Expected a kernel, such as ko.kernels.Gaussian(sigma=1.0); got {kernel!r}.")
+        kernel = as_kernel(kernel)
         if outputs is not None and (not isinstance(outputs, (int, np.integer)) or outputs < 1):
             raise KernelError(f"Expected outputs to be an integer ≥ 1, or None; got {outputs!r}.")
         super().__init__(None, None, None)
@@ -313,12 +312,13 @@ class FeatureMatrix:
     __array_ufunc__ = None
 
     def __init__(self, X: Any, kernel: Kernel) -> None:
-        if isinstance(X, Kernel) or not isinstance(kernel, Kernel):
+        if isinstance(X, Kernel) or not (isinstance(kernel, Kernel) or callable(kernel)):
             swapped = " The data come first." if isinstance(X, Kernel) else ""
             raise KernelError(
                 f"Expected FeatureMatrix(X, kernel) with data and a kernel; got {type(X).__name__} and "
                 f"{type(kernel).__name__}.{swapped}"
             )
+        kernel = as_kernel(kernel)
         self._set(kernel.rows(X), kernel, None)
 
     def _set(self, X: Array, kernel: Kernel, function: Function | None) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from kernelopt.errors import DataError, KernelError, RepresenterError
-from kernelopt.kernels.base import Kernel
+from kernelopt.kernels import Kernel, as_kernel
 from kernelopt.kernels.domains import Array, check_finite, frozen, real_array
 from kernelopt.kernels.precomputed import Precomputed
 
@@ -42,6 +43,7 @@ class Function:
     """
 
     def __init__(self, kernel: Kernel, centers: Any, coefficients: Any) -> None:
+        kernel = as_kernel(kernel)
         rows = kernel.rows(centers)
         c = real_array(coefficients, "the coefficients")
         if c.ndim not in (1, 2) or len(c) != len(rows):
@@ -99,14 +101,27 @@ class Function:
             return np.zeros((len(X), *self._coefficients.shape[1:]))
         if kernel.domain.columns(X) != kernel.domain.columns(Z):
             raise DataError(f"Expected points with {Z.shape[1]} columns; got shape {X.shape}.")
-        step = max(1, BLOCK_BYTES // (8 * len(Z)))
-        blocks = [kernel._matrix(X[i : i + step], Z) @ self._coefficients for i in range(0, len(X), step)]
-        values = np.concatenate(blocks)
+        fast = self._fast()
+        if fast is not None:
+            values = fast(X)
+        else:
+            step = max(1, BLOCK_BYTES // (8 * len(Z)))
+            blocks = [kernel._matrix(X[i : i + step], Z) @ self._coefficients for i in range(0, len(X), step)]
+            values = np.concatenate(blocks)
         if not np.isfinite(values).all():
             raise KernelError(
                 f"{kernel!r} returned NaN or inf at new point {int(np.argwhere(~np.isfinite(values))[0][0])}."
             )
         return values
+
+    def _fast(self) -> Callable[[Array], Array] | None:
+        """The kernel's own way to evaluate a sum over centers, made at the first call."""
+        if not hasattr(self, "_evaluate_fast"):
+            self._evaluate_fast = self._kernel._evaluator(self._centers, self._coefficients)
+        return self._evaluate_fast
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_evaluate_fast"}
 
     def inner(self, other: Any) -> Any:
         """⟨f, g⟩ = Σᵢⱼ cᵢ dⱼ κ(zᵢ, z′ⱼ) for a function g; for a `Theta`, the expression f₀ᵀθ.

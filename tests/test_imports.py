@@ -9,6 +9,7 @@ import pytest
 import kernelopt
 
 ORDER = [
+    ["testing"],
     ["problem"],
     ["solvers"],
     ["compiler"],
@@ -25,7 +26,13 @@ INSIDE = {
     "compiler": [["explain"], ["representer"], ["explicit", "form"], ["rules"], ["text"]],
     "solvers": [["selection"], ["conic"]],
     "factorization": [["dense"], ["base", "memory"]],
-    "kernels": [["algebra", "gaussian", "polynomial", "precomputed"], ["base"], ["domains"]],
+    "kernels": [
+        ["histogram", "transforms"],
+        ["functions", "polynomial", "precomputed", "stationary", "strings"],
+        ["algebra"],
+        ["base"],
+        ["domains"],
+    ],
 }
 ROOT = Path(kernelopt.__file__).parent
 LEVEL = {name: i for i, names in enumerate(ORDER) for name in names}

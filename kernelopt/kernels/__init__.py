@@ -3,20 +3,67 @@
 One file per family. To add a kernel: a frozen dataclass that derives from `Kernel`, and its name below.
 """
 
-from kernelopt.kernels.algebra import Product, Scaled, Sum
-from kernelopt.kernels.base import Kernel
-from kernelopt.kernels.gaussian import Gaussian
-from kernelopt.kernels.polynomial import Linear, Polynomial
+from kernelopt.kernels.algebra import Difference, Exponential, Power, Product, Scaled, Series, Sum
+from kernelopt.kernels.base import Derivation, Kernel
+from kernelopt.kernels.functions import FromFunction, FromSklearn, as_kernel
+from kernelopt.kernels.histogram import AdditiveChiSquared, Intersection
+from kernelopt.kernels.polynomial import (
+    Constant,
+    Cosine,
+    Geometric,
+    Linear,
+    Polynomial,
+    PolynomialSeries,
+    Sigmoid,
+)
 from kernelopt.kernels.precomputed import Explicit, Precomputed
+from kernelopt.kernels.stationary import (
+    Gaussian,
+    GeneralizedGaussian,
+    Laplacian,
+    Matern,
+    Periodic,
+    RationalQuadratic,
+)
+from kernelopt.kernels.strings import PositionMatch, Spectrum
+from kernelopt.kernels.transforms import ARD, Centered, Columns, Composed, Normalized, Weighted
 
 __all__ = [
+    "ARD",
+    "AdditiveChiSquared",
+    "Centered",
+    "Columns",
+    "Composed",
+    "Constant",
+    "Cosine",
+    "Derivation",
+    "Difference",
     "Explicit",
+    "Exponential",
+    "FromFunction",
+    "FromSklearn",
     "Gaussian",
+    "GeneralizedGaussian",
+    "Geometric",
+    "Intersection",
     "Kernel",
+    "Laplacian",
     "Linear",
+    "Matern",
+    "Normalized",
+    "Periodic",
     "Polynomial",
+    "PolynomialSeries",
+    "PositionMatch",
+    "Power",
     "Precomputed",
     "Product",
+    "RationalQuadratic",
     "Scaled",
+    "Series",
+    "Sigmoid",
+    "Spectrum",
     "Sum",
+    "Weighted",
+    "as_kernel",
 ]

@@ -1,51 +1,65 @@
-"""Sums, products and nonnegative multiples of kernels (closure properties of Aronszajn, 1950)."""
+"""Sums, products, multiples, powers and series of kernels (closure properties of Aronszajn 1950; Schur 1911)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
-from math import prod, sqrt
+from math import inf, prod, sqrt
 from typing import Any, Self
 
 import numpy as np
 
 from kernelopt.errors import KernelError
-from kernelopt.kernels.base import COMPOSITIONS, Kernel, is_number, require
-from kernelopt.kernels.domains import Array, Domain
+from kernelopt.kernels.base import COMPOSITIONS, Kernel, Verdict, is_number, nonnegative_numbers, require
+from kernelopt.kernels.domains import Array, Domain, join
+
+
+def all_psd(parts: tuple[Kernel, ...], rule: str) -> Verdict:
+    """Positive semidefinite if all parts are; otherwise nothing is known."""
+    if all(part.is_psd for part in parts):
+        return Verdict(True, rule)
+    return Verdict(None, "a part is not known to be positive semidefinite")
+
+
+class _Inherits(Kernel):
+    """Stationary and isotropic where all parts are; on the domain that all parts share."""
+
+    @property
+    def domain(self) -> Domain:
+        domain = join([part.domain for part in self.parts])
+        if domain is None:
+            kinds = " and ".join(f"{part!r} on {part.domain.name}" for part in self.parts)
+            raise KernelError(f"Expected kernels on the same kind of data; got {kinds}.")
+        return domain
+
+    @property
+    def is_stationary(self) -> bool:
+        return all(part.is_stationary for part in self.parts)
+
+    @property
+    def is_isotropic(self) -> bool:
+        return all(part.is_isotropic for part in self.parts)
 
 
 @dataclass(frozen=True)
-class _Composite(Kernel):
+class _Composite(_Inherits):
     terms: tuple[Kernel, ...]
 
     @classmethod
     def of(cls, *kernels: Kernel) -> Self:
         """Nested operations of the same kind flattened, all on one domain."""
-        terms = tuple(t for k in kernels for t in (k.terms if isinstance(k, cls) else (k,)))
-        for term in terms[1:]:
-            if term.domain != terms[0].domain:
-                raise KernelError(
-                    f"Expected kernels on the same kind of data; got {terms[0]!r} on "
-                    f"{terms[0].domain.name} and {term!r} on {term.domain.name}."
-                )
-        return cls(terms)
-
-    @property
-    def domain(self) -> Domain:
-        return self.terms[0].domain
-
-    @property
-    def is_psd(self) -> bool | None:
-        return True if all(term.is_psd for term in self.terms) else None
-
-    @property
-    def precision(self) -> float:
-        return max(term.precision for term in self.terms)
+        made = cls(tuple(t for k in kernels for t in (k.terms if isinstance(k, cls) else (k,))))
+        assert made.domain is not None  # raises KernelError if the parts do not fit
+        return made
 
 
 @dataclass(frozen=True)
 class Sum(_Composite):
     """κ(x, y) = Σₖ κₖ(x, y), with F(x) = (F₁(x), …, F_K(x))."""
+
+    def _verdict(self) -> Verdict:
+        return all_psd(self.terms, "sum of positive semidefinite kernels")
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         total = self.terms[0]._matrix(X, Z)
@@ -62,13 +76,30 @@ class Sum(_Composite):
     def _features(self, X: Array) -> Array:
         return np.hstack([term._features(X) for term in self.terms])
 
+    def _evaluator(self, centers: Array, coefficients: Array) -> Callable[[Array], Array] | None:
+        made = [term._evaluator(centers, coefficients) for term in self.terms]
+        if all(e is None for e in made):
+            return None
+
+        def evaluate(X: Array) -> Array:
+            values = [
+                term._matrix(X, centers) @ coefficients if e is None else e(X)
+                for e, term in zip(made, self.terms, strict=True)
+            ]
+            return np.sum(values, axis=0)
+
+        return evaluate
+
     def __repr__(self) -> str:
-        return " + ".join(map(repr, self.terms))
+        return " + ".join(f"({t!r})" if isinstance(t, Difference) else repr(t) for t in self.terms)
 
 
 @dataclass(frozen=True)
 class Product(_Composite):
     """κ(x, y) = Πₖ κₖ(x, y), with F(x) = F₁(x) ⊗ … ⊗ F_K(x)."""
+
+    def _verdict(self) -> Verdict:
+        return all_psd(self.terms, "product of positive semidefinite kernels (Schur 1911)")
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         total = self.terms[0]._matrix(X, Z)
@@ -83,40 +114,31 @@ class Product(_Composite):
         return prod(term._n_features(X) for term in self.terms)
 
     def _features(self, X: Array) -> Array:
-        def rowwise_kronecker(F: Array, G: Array) -> Array:
-            return np.einsum("ni,nj->nij", F, G).reshape(len(F), -1)
-
         return reduce(rowwise_kronecker, (term._features(X) for term in self.terms))
 
     def __repr__(self) -> str:
-        return " * ".join(f"({term!r})" if isinstance(term, Sum) else repr(term) for term in self.terms)
+        return " * ".join(bracketed(term) for term in self.terms)
 
 
 @dataclass(frozen=True)
-class Scaled(Kernel):
+class Scaled(_Inherits):
     """κ(x, y) = c·κ₀(x, y) with c ≥ 0, and F(x) = √c·F₀(x)."""
 
     factor: float
     kernel: Kernel
 
+    def __post_init__(self) -> None:
+        require(is_number(self.factor) and self.factor >= 0, "the factor of a kernel", "a number c ≥ 0", self.factor)
+        object.__setattr__(self, "factor", float(self.factor))
+
     @classmethod
     def of(cls, factor: Any, kernel: Kernel) -> Self:
-        require(is_number(factor) and factor >= 0, "the factor of a kernel", "a number c ≥ 0", factor)
         if isinstance(kernel, Scaled):
-            return cls(float(factor) * kernel.factor, kernel.kernel)
-        return cls(float(factor), kernel)
+            return cls(cls(factor, kernel.kernel).factor * kernel.factor, kernel.kernel)
+        return cls(factor, kernel)
 
-    @property
-    def domain(self) -> Domain:
-        return self.kernel.domain
-
-    @property
-    def is_psd(self) -> bool | None:
-        return self.kernel.is_psd
-
-    @property
-    def precision(self) -> float:
-        return self.kernel.precision
+    def _verdict(self) -> Verdict:
+        return all_psd((self.kernel,), "nonnegative multiple")
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         K = self.kernel._matrix(X, Z)
@@ -132,9 +154,154 @@ class Scaled(Kernel):
     def _features(self, X: Array) -> Array:
         return sqrt(self.factor) * self.kernel._features(X)
 
+    def _evaluator(self, centers: Array, coefficients: Array) -> Callable[[Array], Array] | None:
+        return self.kernel._evaluator(centers, self.factor * coefficients)
+
     def __repr__(self) -> str:
-        inner = f"({self.kernel!r})" if isinstance(self.kernel, _Composite) else repr(self.kernel)
-        return f"{self.factor!r} * {inner}"
+        return f"{self.factor!r} * {bracketed(self.kernel, Product)}"
 
 
-COMPOSITIONS.update({"+": Sum.of, "*": Product.of, "c *": Scaled.of})
+@dataclass(frozen=True)
+class Difference(_Inherits):
+    """κ(x, y) = κ₁(x, y) − κ₂(x, y): positive semidefinite or not, decided for each data set."""
+
+    first: Kernel
+    second: Kernel
+
+    def __post_init__(self) -> None:
+        assert self.domain is not None
+
+    def _verdict(self) -> Verdict:
+        return Verdict(None, "a difference of kernels may be indefinite")
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        K = self.first._matrix(X, Z)
+        K -= self.second._matrix(X, Z)
+        return K
+
+    def _diagonal(self, X: Array) -> Array:
+        return self.first._diagonal(X) - self.second._diagonal(X)
+
+    def __repr__(self) -> str:
+        return f"{self.first!r} - {bracketed(self.second)}"
+
+
+@dataclass(frozen=True)
+class Power(_Inherits):
+    """κ(x, y) = κ₀(x, y)ⁿ for an integer n ≥ 1, with F(x) = F₀(x) ⊗ … ⊗ F₀(x)."""
+
+    kernel: Kernel
+    exponent: int
+
+    def __post_init__(self) -> None:
+        integer = isinstance(self.exponent, (int, np.integer)) and not isinstance(self.exponent, bool)
+        require(integer and self.exponent >= 1, "the power of a kernel", "an integer n ≥ 1", self.exponent)
+
+    def _verdict(self) -> Verdict:
+        return all_psd((self.kernel,), "power of a positive semidefinite kernel")
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        K = self.kernel._matrix(X, Z)
+        return np.power(K, self.exponent, out=K)
+
+    def _diagonal(self, X: Array) -> Array:
+        return self.kernel._diagonal(X) ** self.exponent
+
+    def _n_features(self, X: Array) -> float:
+        return self.kernel._n_features(X) ** self.exponent
+
+    def _features(self, X: Array) -> Array:
+        return reduce(rowwise_kronecker, [self.kernel._features(X)] * self.exponent)
+
+    def __repr__(self) -> str:
+        return f"{bracketed(self.kernel, Product, Scaled, Power)}**{self.exponent}"
+
+
+@dataclass(frozen=True)
+class Series(_Inherits):
+    """κ(x, y) = Σₙ cₙ κ₀(x, y)ⁿ with coefficients c₀, c₁, … ≥ 0, with F = (√c₀, √c₁F₀, √c₂F₀⊗F₀, …)."""
+
+    kernel: Kernel
+    coefficients: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "coefficients", nonnegative_numbers(self.coefficients, "coefficients"))
+
+    def _verdict(self) -> Verdict:
+        return all_psd((self.kernel,), "power series with nonnegative coefficients")
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        return horner(self.kernel._matrix(X, Z), self.coefficients)
+
+    def _diagonal(self, X: Array) -> Array:
+        return horner(self.kernel._diagonal(X), self.coefficients)
+
+    def _n_features(self, X: Array) -> float:
+        p = self.kernel._n_features(X)
+        return sum(p**n if n else 1 for n, c in enumerate(self.coefficients) if c) or 1
+
+    def _features(self, X: Array) -> Array:
+        F, power, blocks = self.kernel._features(X), np.ones((len(X), 1)), []
+        for n, c in enumerate(self.coefficients):
+            power = rowwise_kronecker(power, F) if n else power
+            if c:
+                blocks.append(sqrt(c) * power)
+        return np.hstack(blocks) if blocks else np.zeros((len(X), 1))
+
+    def __repr__(self) -> str:
+        return f"({self.kernel!r}).series({list(self.coefficients)!r})"
+
+
+@dataclass(frozen=True)
+class Exponential(_Inherits):
+    """κ(x, y) = exp(κ₀(x, y)), a series with coefficients 1/n!."""
+
+    kernel: Kernel
+
+    def _verdict(self) -> Verdict:
+        return all_psd((self.kernel,), "exponential, a power series with nonnegative coefficients")
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        K = self.kernel._matrix(X, Z)
+        return np.exp(K, out=K)
+
+    def _diagonal(self, X: Array) -> Array:
+        return np.exp(self.kernel._diagonal(X))
+
+    def _n_features(self, X: Array) -> float:
+        return inf
+
+    def __repr__(self) -> str:
+        return f"({self.kernel!r}).exp()"
+
+
+def rowwise_kronecker(F: Array, G: Array) -> Array:
+    """Rows fᵢ ⊗ gᵢ."""
+    return np.einsum("ni,nj->nij", F, G).reshape(len(F), -1)
+
+
+def horner(K: Array, coefficients: tuple[float, ...]) -> Array:
+    """Σₙ cₙ Kⁿ, elementwise, with one temporary."""
+    total = np.full_like(K, coefficients[-1])
+    for c in coefficients[-2::-1]:
+        total *= K
+        total += c
+    return total
+
+
+def bracketed(kernel: Kernel, *others: type[Kernel]) -> str:
+    """The repr, in brackets where it is a sum, a difference, or one of the other kinds."""
+    return f"({kernel!r})" if isinstance(kernel, (Sum, Difference, *others)) else repr(kernel)
+
+
+COMPOSITIONS.update(
+    {
+        "+": Sum.of,
+        "-": Difference,
+        "*": Product.of,
+        "c *": Scaled.of,
+        "**": Power,
+        "series": Series,
+        "exp": Exponential,
+    }
+)

@@ -1,28 +1,52 @@
 """The kernel: a symmetric function κ(x, y) = F(x)ᵀF(y), as an immutable value.
 
-A subclass is a frozen dataclass that states its formula in `_matrix` and `_diagonal`; the checks,
-the operators and the public calls live here. See `docs/contributing.md` for the checklist.
+A subclass is a frozen dataclass that states its formula in `_matrix` and `_diagonal`, and its definiteness in
+`_verdict`; the checks, the operators and the public calls live here. See `docs/contributing.md` for the checklist.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from math import inf
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from kernelopt.errors import KernelError
 from kernelopt.kernels.domains import VECTORS, Array, Domain
 
-# What the operators build; `algebra`, which derives from Kernel, fills it in.
+WORDS = {True: "positive semidefinite", False: "indefinite", None: "unknown"}
+
+
+class Verdict(NamedTuple):
+    """Positive semidefinite by rule (True), known to be indefinite (False), or unknown (None); and why."""
+
+    psd: bool | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """How a kernel's definiteness follows from its parts; prints as a tree."""
+
+    lines: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        width = max(len(name) for name, _ in self.lines)
+        return "\n".join(f"{name:<{width}}  {verdict}" for name, verdict in self.lines)
+
+    __repr__ = __str__
+
+
+# What the operators and methods build; `algebra` and `transforms`, which derive from Kernel, fill it in.
 COMPOSITIONS: dict[str, Callable[..., Kernel]] = {}
 
 
 class Kernel(ABC):
-    """A kernel κ(x, y) = F(x)ᵀF(y), compared by structure, composed with `+`, `*` and `c *`.
+    """A kernel κ(x, y) = F(x)ᵀF(y), compared by structure, composed with `+`, `*`, `c *`, `**` and `-`.
 
     Examples
     --------
@@ -31,25 +55,43 @@ class Kernel(ABC):
     >>> kernel([[0.0], [1.0]]).round(4)
     array([[2.    , 1.6015],
            [1.6015, 3.    ]])
+    >>> kernel.is_psd
+    True
+    >>> print(kernel.explain())
+    2.0 * Gaussian(sigma=1.5) + Linear()  positive semidefinite: sum of positive semidefinite kernels
+    ├ 2.0 * Gaussian(sigma=1.5)           positive semidefinite: nonnegative multiple
+    │ └ Gaussian(sigma=1.5)               positive semidefinite: exp(−‖x−y‖²/2σ²) (Schoenberg 1938)
+    └ Linear()                            positive semidefinite: F(x) = x
     """
 
     # numpy hands `scalar * kernel` to us instead of building an array of kernels.
     __array_ufunc__ = None
+
+    # ---------------------------------------------------------------- what a subclass states
 
     @property
     def domain(self) -> Domain:
         """What the kernel takes as points."""
         return VECTORS
 
+    @abstractmethod
+    def _verdict(self) -> Verdict:
+        """Definiteness by rule, and the rule."""
+
     @property
-    def is_psd(self) -> bool | None:
-        """True: positive semidefinite by rule. None: unknown, decided for each data set."""
-        return True
+    def is_stationary(self) -> bool:
+        """Whether κ(x, y) depends on x − y alone, by rule."""
+        return False
+
+    @property
+    def is_isotropic(self) -> bool:
+        """Whether κ(x, y) depends on ‖x − y‖₂ alone, by rule."""
+        return False
 
     @property
     def precision(self) -> float:
         """Relative precision of the kernel's values; larger than float64's where its data came in float32."""
-        return float(np.finfo(np.float64).eps)
+        return max((part.precision for part in self.parts), default=float(np.finfo(np.float64).eps))
 
     @abstractmethod
     def _matrix(self, X: Array, Z: Array | None) -> Array:
@@ -60,14 +102,39 @@ class Kernel(ABC):
         """κ(xᵢ, xᵢ) for canonical rows."""
 
     def _n_features(self, X: Array) -> float:
-        """p, the length of F(x) for the points `X`; `math.inf` where F has infinitely many entries."""
+        """p, the length of F(x) for the points `X`; `math.inf` where F has infinitely many entries, or is unknown."""
         return inf
 
     def _features(self, X: Array) -> Array:
-        raise KernelError(
-            f"{self!r} has no finite feature map. Kernels that have one: Linear, Polynomial, Explicit, "
-            "and their sums, products and nonnegative multiples."
-        )
+        raise KernelError(f"{self!r} has no finite feature map that is known; see is_psd and explain() for what is.")
+
+    def _evaluator(self, centers: Array, coefficients: Array) -> Callable[[Array], Array] | None:
+        """A faster way to evaluate Σᵢ cᵢ κ(zᵢ, x) at many x than through kernel values, where there is one."""
+        return None
+
+    # ---------------------------------------------------------------- what can be asked
+
+    @property
+    def parts(self) -> tuple[Kernel, ...]:
+        """The kernels that this one is made of."""
+        values = (getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
+        return tuple(k for v in values for k in (v if isinstance(v, tuple) else (v,)) if isinstance(k, Kernel))
+
+    @property
+    def is_psd(self) -> bool | None:
+        """True: positive semidefinite by rule. None: unknown, decided for each data set. False: indefinite."""
+        return self._verdict().psd
+
+    def explain(self) -> Derivation:
+        """Why the kernel is, or may not be, positive semidefinite; a line for each part."""
+        return Derivation(tuple(self._derivation("", "")))
+
+    def _derivation(self, first: str, rest: str) -> Iterator[tuple[str, str]]:
+        verdict = self._verdict()
+        yield first + repr(self), f"{WORDS[verdict.psd]}: {verdict.reason}"
+        for i, part in enumerate(self.parts):
+            last = i == len(self.parts) - 1
+            yield from part._derivation(rest + ("└ " if last else "├ "), rest + ("  " if last else "│ "))
 
     def __call__(self, X: Any, Z: Any = None) -> Array:
         """The kernel matrix κ(xᵢ, zⱼ), shape (len(X), len(Z)); Z defaults to X."""
@@ -96,8 +163,54 @@ class Kernel(ABC):
         """`X` checked and turned into this kernel's canonical rows."""
         return self.domain.rows(X, repr(self))
 
+    def get_params(self) -> dict[str, Any]:
+        """The parameters by name; those of the part `k1` as `k1__name`, counted from 1.
+
+        Examples
+        --------
+        >>> import kernelopt as ko
+        >>> kernel = ko.kernels.Gaussian(sigma=1.0) + ko.kernels.Polynomial(degree=2)
+        >>> kernel.get_params()
+        {'k1__sigma': 1.0, 'k2__degree': 2, 'k2__offset': 1.0, 'k2__scale': 1.0}
+        >>> kernel.with_params(k1__sigma=3.0)
+        Gaussian(sigma=3.0) + Polynomial(degree=2, offset=1.0, scale=1.0)
+        """
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
+        params = {name: v for name, v in own.items() if not isinstance(v, (Kernel, tuple)) or not _has_kernel(v)}
+        for number, part in enumerate(self.parts, start=1):
+            params |= {f"k{number}__{name}": value for name, value in part.get_params().items()}
+        return params
+
+    def with_params(self, **params: Any) -> Self:
+        """A kernel with some parameters changed, named as in `get_params()`. Raises KernelError for other names."""
+        unknown = sorted(set(params) - set(self.get_params()))
+        if unknown:
+            raise KernelError(f"{self!r} has no parameter {', '.join(unknown)}; it has {', '.join(self.get_params())}.")
+        nested: dict[int, dict[str, Any]] = {}
+        own = {}
+        for name, value in params.items():
+            head, _, tail = name.partition("__")
+            if tail:
+                nested.setdefault(int(head[1:]) - 1, {})[tail] = value
+            else:
+                own[name] = value
+        parts = iter([part.with_params(**nested.get(i, {})) for i, part in enumerate(self.parts)])
+        for f in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, f.name)
+            if f.init and isinstance(value, Kernel):
+                own[f.name] = next(parts)
+            elif f.init and _has_kernel(value):
+                own[f.name] = tuple(next(parts) for _ in value)
+        return replace(self, **own)  # type: ignore[type-var]
+
+    # ---------------------------------------------------------------- composition
+
     def __add__(self, other: Kernel) -> Kernel:
         return COMPOSITIONS["+"](self, other) if isinstance(other, Kernel) else NotImplemented
+
+    def __sub__(self, other: Kernel) -> Kernel:
+        """κ₁ − κ₂, positive semidefinite or not: decided for each data set."""
+        return COMPOSITIONS["-"](self, other) if isinstance(other, Kernel) else NotImplemented
 
     def __mul__(self, other: Kernel | float) -> Kernel:
         if isinstance(other, Kernel):
@@ -105,6 +218,46 @@ class Kernel(ABC):
         return COMPOSITIONS["c *"](other, self) if isinstance(other, Real) else NotImplemented
 
     __rmul__ = __mul__
+
+    def __pow__(self, exponent: int) -> Kernel:
+        """κⁿ for an integer n ≥ 1."""
+        return COMPOSITIONS["**"](self, exponent)
+
+    def series(self, coefficients: Sequence[float]) -> Kernel:
+        """q(κ) = Σₙ cₙ κⁿ with coefficients c₀, c₁, … ≥ 0."""
+        return COMPOSITIONS["series"](self, coefficients)
+
+    def exp(self) -> Kernel:
+        """exp(κ(x, y))."""
+        return COMPOSITIONS["exp"](self)
+
+    def weighted(self, weight: Callable[[Any], Any]) -> Kernel:
+        """f(x)κ(x, y)f(y), with f(X) a number for each point."""
+        return COMPOSITIONS["weighted"](self, weight)
+
+    def compose(self, map: Callable[[Any], Any]) -> Kernel:  # noqa: A002
+        """κ(g(x), g(y)), with g(X) a point for each point."""
+        return COMPOSITIONS["compose"](self, map)
+
+    def on(self, columns: Sequence[int]) -> Kernel:
+        """κ on the chosen columns of X."""
+        return COMPOSITIONS["on"](self, columns)
+
+    def ard(self, scales: Sequence[float]) -> Kernel:
+        """κ(x/ℓ, y/ℓ) with a length scale ℓⱼ > 0 for each column (automatic relevance determination)."""
+        return COMPOSITIONS["ard"](self, scales)
+
+    def normalized(self) -> Kernel:
+        """κ(x, y)/√(κ(x, x)κ(y, y)), zero where a diagonal is."""
+        return COMPOSITIONS["normalized"](self)
+
+    def centered(self, X: Any) -> Kernel:
+        """(F(x) − m)ᵀ(F(y) − m), with m the mean of F over the rows of X, as centered kernel PCA needs."""
+        return COMPOSITIONS["centered"](self, X)
+
+
+def _has_kernel(value: Any) -> bool:
+    return isinstance(value, Kernel) or (isinstance(value, tuple) and any(isinstance(v, Kernel) for v in value))
 
 
 def require(condition: bool, name: str, expected: str, got: object) -> None:
@@ -116,3 +269,17 @@ def require(condition: bool, name: str, expected: str, got: object) -> None:
 def is_number(value: object) -> bool:
     """A finite real number (bool excluded)."""
     return isinstance(value, Real) and not isinstance(value, bool) and bool(np.isfinite(float(value)))
+
+
+def require_positive(kernel: Kernel, *names: str) -> None:
+    """Raise KernelError unless the named parameters are numbers > 0."""
+    for name in names:
+        value = getattr(kernel, name)
+        require(is_number(value) and value > 0, name, "a number > 0", value)
+
+
+def nonnegative_numbers(values: Any, name: str) -> tuple[float, ...]:
+    """A sequence of numbers ≥ 0 as a tuple. Raises KernelError."""
+    numbers = tuple(values) if isinstance(values, (Sequence, np.ndarray)) and not isinstance(values, str) else ()
+    require(bool(numbers) and all(is_number(v) and v >= 0 for v in numbers), name, "numbers ≥ 0", values)
+    return tuple(float(v) for v in numbers)

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelopt.errors import DataError, DataTypeError
+from kernelopt.errors import DataError, DataTypeError, KernelError
 
 Array = NDArray[Any]
 Ints = NDArray[np.intp]
@@ -29,7 +29,7 @@ class Distinct(NamedTuple):
 
 
 class Domain(Protocol):
-    """One kind of data. Vectors and row indices are the two that exist today."""
+    """One kind of data."""
 
     name: str
 
@@ -40,13 +40,25 @@ class Domain(Protocol):
         """Number of columns that all rows of one θ must share, or None where there are none."""
 
 
+def join(domains: Sequence[Domain]) -> Domain | None:
+    """The domain whose points all of these take: the strictest, or None where they do not agree."""
+    domains = [d for d in domains if d != ANYTHING] or list(domains[:1])
+    strict = [d for d in domains if d != VECTORS]
+    if not strict:
+        return domains[0]
+    same_kind = len(strict) == len(domains) or isinstance(strict[0], Vectors)
+    return strict[0] if same_kind and all(d == strict[0] for d in strict) else None
+
+
 def stack(blocks: Sequence[Array]) -> Array:
     """Canonical rows of several blocks, one under the other."""
     return frozen(np.concatenate(blocks)) if len(blocks) > 1 else blocks[0]
 
 
-def key(rows: Array) -> tuple[tuple[int, ...], bytes]:
-    """A hashable fingerprint: equal for equal rows in equal order."""
+def key(rows: Array) -> object:
+    """A hashable fingerprint: equal for equal rows in equal order (objects: the same, or equal and hashable)."""
+    if rows.dtype == object:
+        return tuple(map(_identity, rows))
     return rows.shape, hashlib.blake2b(np.ascontiguousarray(rows).data, digest_size=16).digest()
 
 
@@ -55,11 +67,25 @@ def distinct(rows: Array) -> Distinct:
     if rows.shape[0] <= 1:
         index = np.arange(rows.shape[0])
         return Distinct(index, index)
+    if rows.dtype == object:
+        numbers: dict[object, int] = {}
+        inverse = np.array([numbers.setdefault(_identity(x), len(numbers)) for x in rows])
+        first = np.unique(inverse, return_index=True)[1]
+        return Distinct(first, inverse)
     _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(order.size)
     return Distinct(first[order], rank[inverse.reshape(-1)])
+
+
+def _identity(x: Any) -> object:
+    """What tells one object from another: its value where it can be hashed, else the object itself."""
+    try:
+        hash(x)
+    except TypeError:
+        return id(x)
+    return type(x), x
 
 
 def frozen(array: Array) -> Array:
@@ -125,7 +151,74 @@ class Indices:
         return hash(self.size)
 
 
+class Histograms(Vectors):
+    """Vectors with entries ≥ 0."""
+
+    name = "histograms"
+
+    def rows(self, X: Any, owner: str) -> Array:
+        points = super().rows(X, owner)
+        if (points < 0).any():
+            i, j = (int(v) for v in np.argwhere(points < 0)[0])
+            raise DataError(f"{owner} expects histogram entries ≥ 0; got {points[i, j]:g} at ({i}, {j}).")
+        return points
+
+
+class Anything:
+    """Any objects, in a list; matrices of numbers are kept as matrices."""
+
+    name = "any objects"
+
+    def rows(self, X: Any, owner: str) -> Array:
+        if sp.issparse(X) or hasattr(X, "iloc") or (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype != object):
+            return VECTORS.rows(X, owner)
+        if isinstance(X, (str, bytes)) or not hasattr(X, "__len__") or not hasattr(X, "__getitem__"):
+            raise DataTypeError(f"{owner} expects a list of objects; got {type(X).__name__}. Write [x] for one object.")
+        if len(X) == 0:
+            raise DataError(f"{owner} expects at least one object; got none.")
+        points = np.empty(len(X), dtype=object)
+        for i in range(len(X)):
+            points[i] = X[i].item() if isinstance(X[i], np.generic) else X[i]
+        return frozen(points)
+
+    def columns(self, rows: Array) -> int | None:
+        return None if rows.dtype == object else int(rows.shape[1])
+
+
+class Strings(Anything):
+    """A list of strings."""
+
+    name = "strings"
+
+    def rows(self, X: Any, owner: str) -> Array:
+        X = X.tolist() if hasattr(X, "tolist") else X
+        points = super().rows(X, owner)
+        for i, x in enumerate(points):
+            if not isinstance(x, str):
+                raise DataTypeError(f"{owner} expects a list of strings; got {type(x).__name__} at {i}.")
+        return points
+
+
 VECTORS = Vectors()
+HISTOGRAMS = Histograms()
+ANYTHING = Anything()
+STRINGS = Strings()
+
+
+def name_of(function: Any) -> str:
+    """A function's name, for reprs."""
+    return str(getattr(function, "__name__", function))
+
+
+def refuse_pickling(owner: Any, function: Any) -> dict[str, Any]:
+    """The state of a kernel with a function inside. Raises KernelError for functions without a name of their own."""
+    name = getattr(function, "__qualname__", "")
+    if "<lambda>" in name or "<locals>" in name:
+        raise KernelError(
+            f"{owner!r} holds {name}, which cannot be saved: a file keeps a function by its name only. Define it with "
+            "def at the top of a module."
+        )
+    return dict(vars(owner))
 
 
 def real_array(X: Any, what: str) -> NDArray[np.float64]:

@@ -1,20 +1,68 @@
-"""Linear and polynomial kernels: finite feature maps."""
+"""Kernels of the inner product xᵀy."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from math import comb, factorial, prod
 
 import numpy as np
 
-from kernelopt.kernels.base import Kernel, is_number, require
-from kernelopt.kernels.domains import Array
+from kernelopt.errors import KernelError
+from kernelopt.kernels.algebra import horner
+from kernelopt.kernels.base import Kernel, Verdict, is_number, nonnegative_numbers, require, require_positive
+from kernelopt.kernels.domains import ANYTHING, Array, Domain
 
 
 def inner_products(X: Array, Z: Array | None) -> Array:
     """xᵢᵀzⱼ; numpy evaluates X Xᵀ by a symmetric product when both factors are one array."""
     return X @ (X if Z is None else Z).T
+
+
+def squared_lengths(X: Array) -> Array:
+    """xᵢᵀxᵢ."""
+    return np.einsum("ij,ij->i", X, X)
+
+
+@dataclass(frozen=True)
+class Constant(Kernel):
+    """κ(x, y) = c ≥ 0, with F(x) = √c.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> ko.kernels.Constant(2.0)([[1.0], [5.0]])
+    array([[2., 2.],
+           [2., 2.]])
+    """
+
+    value: float = 1.0
+
+    def __post_init__(self) -> None:
+        require(is_number(self.value) and self.value >= 0, "value", "a number ≥ 0", self.value)
+
+    @property
+    def domain(self) -> Domain:
+        return ANYTHING
+
+    is_stationary = True
+    is_isotropic = True
+
+    def _verdict(self) -> Verdict:
+        return Verdict(True, "F(x) = √c")
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        return np.full((len(X), len(X if Z is None else Z)), float(self.value))
+
+    def _diagonal(self, X: Array) -> Array:
+        return np.full(len(X), float(self.value))
+
+    def _n_features(self, X: Array) -> float:
+        return 1
+
+    def _features(self, X: Array) -> Array:
+        return np.full((len(X), 1), np.sqrt(self.value))
 
 
 @dataclass(frozen=True)
@@ -28,11 +76,14 @@ class Linear(Kernel):
     array([[11.]])
     """
 
+    def _verdict(self) -> Verdict:
+        return Verdict(True, "F(x) = x")
+
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         return inner_products(X, Z)
 
     def _diagonal(self, X: Array) -> Array:
-        return np.einsum("ij,ij->i", X, X)
+        return squared_lengths(X)
 
     def _n_features(self, X: Array) -> float:
         return X.shape[1]
@@ -42,17 +93,45 @@ class Linear(Kernel):
 
 
 @dataclass(frozen=True)
+class Cosine(Kernel):
+    """κ(x, y) = xᵀy/(‖x‖‖y‖), the cosine of the angle, with F(x) = x/‖x‖; zero where x = 0.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> ko.kernels.Cosine()([[3.0, 4.0]], [[1.0, 0.0]])
+    array([[0.6]])
+    """
+
+    def _verdict(self) -> Verdict:
+        return Verdict(True, "F(x) = x/‖x‖")
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        return inner_products(self._features(X), None if Z is None else self._features(Z))
+
+    def _diagonal(self, X: Array) -> Array:
+        return (X != 0).any(axis=1).astype(np.float64)
+
+    def _n_features(self, X: Array) -> float:
+        return X.shape[1]
+
+    def _features(self, X: Array) -> Array:
+        length = np.linalg.norm(X, axis=1, keepdims=True)
+        return np.divide(X, length, out=np.zeros_like(X), where=length > 0)
+
+
+@dataclass(frozen=True)
 class Polynomial(Kernel):
     """κ(x, y) = (offset + scale·xᵀy)^degree, with offset ≥ 0 and scale > 0.
 
-    Its features are the monomials of degree ≤ `degree` (of that very degree where offset = 0),
-    each times the square root of its multinomial coefficient.
+    Its features are the monomials of degree ≤ `degree` (of that very degree where offset = 0), each times
+    the square root of its multinomial coefficient: (1, √2x₁, √2x₂, x₁², x₂², √2x₁x₂) for degree 2 in the plane.
 
     Parameters
     ----------
     degree : int ≥ 1
     offset, scale : float
-        Units of κ, and of κ / (units of x)².
+        Units of κ^(1/degree), and of that / (units of x)².
 
     Raises
     ------
@@ -78,7 +157,10 @@ class Polynomial(Kernel):
         integer = isinstance(self.degree, (int, np.integer)) and not isinstance(self.degree, bool)
         require(integer and self.degree >= 1, "degree", "an integer ≥ 1", self.degree)
         require(is_number(self.offset) and self.offset >= 0, "offset", "a number ≥ 0", self.offset)
-        require(is_number(self.scale) and self.scale > 0, "scale", "a number > 0", self.scale)
+        require_positive(self, "scale")
+
+    def _verdict(self) -> Verdict:
+        return Verdict(True, "monomials weighted by multinomial coefficients")
 
     def _power(self, K: Array) -> Array:
         K *= self.scale
@@ -89,7 +171,7 @@ class Polynomial(Kernel):
         return self._power(inner_products(X, Z))
 
     def _diagonal(self, X: Array) -> Array:
-        return self._power(np.einsum("ij,ij->i", X, X))
+        return self._power(squared_lengths(X))
 
     def _n_features(self, X: Array) -> float:
         variables = X.shape[1] + (self.offset > 0)
@@ -105,3 +187,103 @@ class Polynomial(Kernel):
             repeats = prod(factorial(chosen.count(j)) for j in set(chosen))
             columns.append(np.sqrt(factorial(self.degree) / repeats) * Z[:, chosen].prod(axis=1))
         return np.column_stack(columns)
+
+
+@dataclass(frozen=True)
+class PolynomialSeries(Kernel):
+    """κ(x, y) = q(xᵀy) = Σₙ cₙ (xᵀy)ⁿ with coefficients c₀, c₁, … ≥ 0.
+
+    Raises KernelError for negative coefficients.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> ko.kernels.PolynomialSeries([1.0, 0.0, 2.0])([[3.0]], [[2.0]])
+    array([[73.]])
+    """
+
+    coefficients: Sequence[float]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "coefficients", nonnegative_numbers(self.coefficients, "coefficients"))
+
+    def _verdict(self) -> Verdict:
+        return Verdict(True, "power series in xᵀy with nonnegative coefficients")
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        return horner(inner_products(X, Z), tuple(self.coefficients))
+
+    def _diagonal(self, X: Array) -> Array:
+        return horner(squared_lengths(X), tuple(self.coefficients))
+
+    def _monomials(self) -> list[tuple[float, Polynomial | Constant]]:
+        return [(c, Polynomial(n, offset=0.0) if n else Constant()) for n, c in enumerate(self.coefficients) if c]
+
+    def _n_features(self, X: Array) -> float:
+        return sum(kernel._n_features(X) for _, kernel in self._monomials()) or 1
+
+    def _features(self, X: Array) -> Array:
+        blocks = [np.sqrt(c) * kernel._features(X) for c, kernel in self._monomials()]
+        return np.hstack(blocks) if blocks else np.zeros((len(X), 1))
+
+
+@dataclass(frozen=True)
+class Geometric(Kernel):
+    """κ(x, y) = Σₙ (xᵀy)ⁿ = 1/(1 − xᵀy) for |xᵀy| < 1: all monomials, infinitely many.
+
+    Raises KernelError for points with |xᵀy| ≥ 1.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> ko.kernels.Geometric()([[0.5]], [[0.5]]).round(4)
+    array([[1.3333]])
+    """
+
+    def _verdict(self) -> Verdict:
+        return Verdict(True, "power series in xᵀy with coefficients 1")
+
+    def _sum(self, K: Array) -> Array:
+        if K.size and np.abs(K).max() >= 1:
+            raise KernelError(
+                f"Geometric() expects points with |xᵀy| < 1; got {np.abs(K).max():.4g}. Scale them into the unit ball."
+            )
+        np.subtract(1.0, K, out=K)
+        return np.reciprocal(K, out=K)
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        return self._sum(inner_products(X, Z))
+
+    def _diagonal(self, X: Array) -> Array:
+        return self._sum(squared_lengths(X))
+
+
+@dataclass(frozen=True)
+class Sigmoid(Kernel):
+    """κ(x, y) = tanh(scale·xᵀy + offset): known to be indefinite, for some data whatever its parameters.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> ko.kernels.Sigmoid().is_psd
+    False
+    """
+
+    scale: float = 1.0
+    offset: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_positive(self, "scale")
+        require(is_number(self.offset), "offset", "a number", self.offset)
+
+    def _verdict(self) -> Verdict:
+        return Verdict(False, "tanh has a Taylor series with negative coefficients (Smola, Óvári and Williamson 2001)")
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        K = inner_products(X, Z)
+        K *= self.scale
+        K += self.offset
+        return np.tanh(K, out=K)
+
+    def _diagonal(self, X: Array) -> Array:
+        return np.tanh(self.scale * squared_lengths(X) + self.offset)

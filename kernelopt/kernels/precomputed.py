@@ -9,8 +9,18 @@ from typing import Any
 import numpy as np
 
 from kernelopt.errors import DataError, KernelError
-from kernelopt.kernels.base import Kernel
-from kernelopt.kernels.domains import Array, Domain, Indices, check_finite, frozen, key, real_array
+from kernelopt.kernels.base import Kernel, Verdict
+from kernelopt.kernels.domains import (
+    Array,
+    Domain,
+    Indices,
+    check_finite,
+    frozen,
+    key,
+    name_of,
+    real_array,
+    refuse_pickling,
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,9 +76,8 @@ class Precomputed(Kernel):
     def domain(self) -> Domain:
         return Indices(len(self.Q))
 
-    @property
-    def is_psd(self) -> bool | None:
-        return None
+    def _verdict(self) -> Verdict:
+        return Verdict(None, "a given matrix: decided when it is factored")
 
     @property
     def precision(self) -> float:
@@ -119,6 +128,9 @@ class Explicit(Kernel):
 
     feature_map: Callable[[Array], Any]
 
+    def _verdict(self) -> Verdict:
+        return Verdict(True, "F is given")
+
     def _features(self, X: Array) -> Array:
         F = real_array(self.feature_map(X), f"the features of {self!r}")
         if F.ndim != 2 or len(F) != len(X):
@@ -140,5 +152,8 @@ class Explicit(Kernel):
     def _n_features(self, X: Array) -> float:
         return self._features(X[:1]).shape[1]
 
+    def __getstate__(self) -> dict[str, Any]:
+        return refuse_pickling(self, self.feature_map)
+
     def __repr__(self) -> str:
-        return f"Explicit({getattr(self.feature_map, '__name__', self.feature_map)})"
+        return f"Explicit({name_of(self.feature_map)})"

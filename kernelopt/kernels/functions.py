@@ -1,0 +1,145 @@
+"""Kernels given by a function, and those of other libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelopt.errors import KernelError
+from kernelopt.kernels.base import Kernel, Verdict, require
+from kernelopt.kernels.domains import ANYTHING, VECTORS, Array, Domain, name_of, real_array, refuse_pickling
+
+
+@dataclass(frozen=True)
+class FromFunction(Kernel):
+    """κ(x, y) from a callable, on pairs of any objects or on lists of them.
+
+    Parameters
+    ----------
+    function : callable
+        function(x, y) → number, or with `on_lists` function(list, list) → matrix. Data may be lists of any objects,
+        or a matrix of numbers, whose rows are then the points.
+    on_lists : bool
+    psd : bool or None
+        True, if you know it to be positive semidefinite; by default it is decided for each data set.
+
+    Raises
+    ------
+    KernelError
+        When the callable returns something else than finite numbers of the right shape.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> common = ko.kernels.FromFunction(lambda a, b: len(a & b), psd=True)
+    >>> common([{1, 2, 3}, {2, 3}, {5}])
+    array([[3., 2., 0.],
+           [2., 2., 0.],
+           [0., 0., 1.]])
+    """
+
+    function: Callable[[Any, Any], Any]
+    on_lists: bool = False
+    psd: bool | None = None
+
+    def __post_init__(self) -> None:
+        require(callable(self.function), "function", "a callable", self.function)
+
+    @property
+    def domain(self) -> Domain:
+        return ANYTHING
+
+    def _verdict(self) -> Verdict:
+        if self.psd is None:
+            return Verdict(None, "a function: decided for each data set")
+        return Verdict(self.psd, "a function declared to be so")
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        other = X if Z is None else Z
+        if self.on_lists:
+            lists = [list(P) if P.dtype == object else P for P in (X, other)]
+            values = self.function(*lists)
+        elif Z is None:
+            values = np.empty((len(X), len(X)))
+            for i in range(len(X)):
+                for j in range(i + 1):
+                    values[i, j] = values[j, i] = self._value(X[i], X[j])
+        else:
+            values = [[self._value(x, z) for z in Z] for x in X]
+        K = np.array(real_array(values, f"the values of {self!r}"))
+        if K.shape != (len(X), len(other)):
+            raise KernelError(f"Expected {self!r} to give a matrix {(len(X), len(other))}; got shape {K.shape}.")
+        return K
+
+    def _value(self, x: Any, y: Any) -> float:
+        value = self.function(x, y)
+        if np.ndim(value) != 0:
+            raise KernelError(f"Expected {self!r} to give a number for a pair; got shape {np.shape(value)}.")
+        return float(value)
+
+    def _diagonal(self, X: Array) -> Array:
+        if self.on_lists:
+            return np.array([self._matrix(X[i : i + 1], None)[0, 0] for i in range(len(X))])
+        return np.array([self._value(x, x) for x in X])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return refuse_pickling(self, self.function)
+
+    def __repr__(self) -> str:
+        options = (", on_lists=True" if self.on_lists else "") + ("" if self.psd is None else f", psd={self.psd}")
+        return f"FromFunction({name_of(self.function)}{options})"
+
+
+@dataclass(frozen=True)
+class FromSklearn(Kernel):
+    """κ(x, y) of a kernel object of `sklearn.gaussian_process.kernels`.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> from sklearn.gaussian_process.kernels import RBF
+    >>> ko.Theta(RBF(length_scale=2.0)).kernel
+    FromSklearn(RBF(length_scale=2))
+    """
+
+    kernel: Any
+
+    @property
+    def domain(self) -> Domain:
+        return VECTORS
+
+    @property
+    def is_stationary(self) -> bool:
+        return bool(self.kernel.is_stationary())
+
+    def _verdict(self) -> Verdict:
+        return Verdict(None, "a kernel of another library: decided for each data set")
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        return np.array(self.kernel(X, Z), dtype=np.float64)
+
+    def _diagonal(self, X: Array) -> Array:
+        return np.asarray(self.kernel.diag(X), dtype=np.float64)
+
+    def __hash__(self) -> int:
+        return hash(repr(self.kernel))
+
+    def __repr__(self) -> str:
+        return f"FromSklearn({self.kernel!r})"
+
+
+def as_kernel(value: Any) -> Kernel:
+    """A kernel as it is; a kernel object of scikit-learn, or a function of pairs, wrapped.
+
+    Raises KernelError for anything else.
+    """
+    if isinstance(value, Kernel):
+        return value
+    if hasattr(value, "is_stationary") and hasattr(value, "diag") and callable(value):
+        return FromSklearn(value)
+    if callable(value) and not isinstance(value, type):
+        return FromFunction(value)
+    raise KernelError(f"Expected a kernel, such as ko.kernels.Gaussian(sigma=1.0); got {value!r}.")

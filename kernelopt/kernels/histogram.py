@@ -1,0 +1,127 @@
+"""Kernels of histograms: vectors with entries ≥ 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from kernelopt.errors import KernelError
+from kernelopt.kernels.base import Kernel, Verdict, require
+from kernelopt.kernels.domains import HISTOGRAMS, Array, Domain
+from kernelopt.kernels.stationary import chi_squared
+
+
+@dataclass(frozen=True)
+class Intersection(Kernel):
+    """κ(x, y) = Σⱼ min(xⱼ, yⱼ), for entries ≥ 0.
+
+    Parameters
+    ----------
+    maximum : int, optional
+        Declares entries to be integers from 0 to `maximum`; then F is the unary coding F(x)_jk = [xⱼ ≥ k], of
+        length d·maximum.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> ko.kernels.Intersection()([[1.0, 3.0]], [[2.0, 2.0]])
+    array([[3.]])
+    >>> ko.kernels.Intersection(maximum=3).features([[1, 3]])
+    array([[1., 0., 0., 1., 1., 1.]])
+    """
+
+    maximum: int | None = None
+
+    def __post_init__(self) -> None:
+        integer = isinstance(self.maximum, (int, np.integer)) and not isinstance(self.maximum, bool)
+        require(self.maximum is None or (integer and self.maximum >= 1), "maximum", "an integer ≥ 1", self.maximum)
+
+    @property
+    def domain(self) -> Domain:
+        return HISTOGRAMS
+
+    def _verdict(self) -> Verdict:
+        return Verdict(True, "min(x, y) = ∫ [t ≤ x][t ≤ y] dt: unary coding (Swain and Ballard 1991)")
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        """½(‖x‖₁ + ‖z‖₁ − ‖x − z‖₁)."""
+        Z_ = X if Z is None else Z
+        K = cdist(X, Z_, "cityblock")
+        np.negative(K, out=K)
+        K += X.sum(axis=1)[:, None]
+        K += Z_.sum(axis=1)
+        K *= 0.5
+        return K
+
+    def _diagonal(self, X: Array) -> Array:
+        return X.sum(axis=1)
+
+    def _n_features(self, X: Array) -> float:
+        return super()._n_features(X) if self.maximum is None else X.shape[1] * self.maximum
+
+    def _features(self, X: Array) -> Array:
+        if self.maximum is None:
+            raise KernelError("Expected Intersection(maximum=m) for features: unary coding needs integers from 0 to m.")
+        if (np.round(X) != X).any() or X.max() > self.maximum:
+            raise KernelError(f"Expected integer entries from 0 to {self.maximum}; got values up to {X.max():g}.")
+        return (X[:, :, None] >= np.arange(1, self.maximum + 1)).astype(np.float64).reshape(len(X), -1)
+
+    def _evaluator(self, centers: Array, coefficients: Array) -> Callable[[Array], Array] | None:
+        """Σᵢ cᵢ min(x, zᵢ) = Σ_{zᵢ ≤ x} cᵢzᵢ + xΣ_{zᵢ > x} cᵢ for each column: O(d log s) a point.
+
+        From sorted prefix sums (Maji, Berg and Malik, CVPR 2008).
+        """
+        order = np.argsort(centers, axis=0)
+        c = coefficients.reshape(len(centers), -1)
+        tables = []
+        for j in range(centers.shape[1]):
+            z, cj = centers[order[:, j], j], c[order[:, j]]
+            below = np.vstack([np.zeros(c.shape[1]), np.cumsum(cj * z[:, None], axis=0)])
+            above = np.vstack([np.cumsum(cj[::-1], axis=0)[::-1], np.zeros(c.shape[1])])
+            tables.append((z, below, above))
+
+        def evaluate(X: Array) -> Array:
+            total = np.zeros((len(X), c.shape[1]))
+            for j, (z, below, above) in enumerate(tables):
+                x = X[:, j]
+                position = np.searchsorted(z, x, side="right")
+                total += below[position] + x[:, None] * above[position]
+            return total.reshape(len(X), *coefficients.shape[1:])
+
+        return evaluate
+
+
+@dataclass(frozen=True)
+class AdditiveChiSquared(Kernel):
+    """κ(x, y) = Σⱼ 2xⱼyⱼ/(xⱼ + yⱼ), for entries ≥ 0; a term with xⱼ = yⱼ = 0 counts as 0.
+
+    It is ½(‖x‖₁ + ‖y‖₁ − χ²(x, y)); scikit-learn's `additive_chi2_kernel` is −χ²(x, y), which is no kernel.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> ko.kernels.AdditiveChiSquared()([[1.0, 2.0]], [[1.0, 0.0]])
+    array([[1.]])
+    """
+
+    @property
+    def domain(self) -> Domain:
+        return HISTOGRAMS
+
+    def _verdict(self) -> Verdict:
+        return Verdict(True, "homogeneous, with a sech spectrum (Vedaldi and Zisserman 2012)")
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        Z_ = X if Z is None else Z
+        K = chi_squared(X, Z_)
+        np.negative(K, out=K)
+        K += X.sum(axis=1)[:, None]
+        K += Z_.sum(axis=1)
+        K *= 0.5
+        return K
+
+    def _diagonal(self, X: Array) -> Array:
+        return X.sum(axis=1)

@@ -1,0 +1,284 @@
+"""Kernels of transformed points: weighted, composed, on columns, scaled by column, normalized, centered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kernelopt.errors import KernelError
+from kernelopt.kernels.algebra import all_psd
+from kernelopt.kernels.base import COMPOSITIONS, Kernel, Verdict, nonnegative_numbers, require
+from kernelopt.kernels.domains import ANYTHING, Array, Domain, frozen, key, name_of, real_array, refuse_pickling
+
+
+@dataclass(frozen=True)
+class Weighted(Kernel):
+    """κ(x, y) = f(x)κ₀(x, y)f(y), with F(x) = f(x)F₀(x)."""
+
+    kernel: Kernel
+    weight: Callable[[Any], Any]
+
+    @property
+    def domain(self) -> Domain:
+        return self.kernel.domain
+
+    def _verdict(self) -> Verdict:
+        return all_psd((self.kernel,), "f(x)κ(x, y)f(y)")
+
+    def _weights(self, X: Array) -> Array:
+        f = real_array(self.weight(X), f"the weights of {self!r}")
+        if f.shape != (len(X),) or not np.isfinite(f).all():
+            raise KernelError(
+                f"Expected {name_of(self.weight)}(X) to give {len(X)} finite numbers; got shape {f.shape}."
+            )
+        return f
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        K, f = self.kernel._matrix(X, Z), self._weights(X)
+        K *= f[:, None]
+        K *= f if Z is None else self._weights(Z)
+        return K
+
+    def _diagonal(self, X: Array) -> Array:
+        return self._weights(X) ** 2 * self.kernel._diagonal(X)
+
+    def _n_features(self, X: Array) -> float:
+        return self.kernel._n_features(X)
+
+    def _features(self, X: Array) -> Array:
+        return self._weights(X)[:, None] * self.kernel._features(X)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return refuse_pickling(self, self.weight)
+
+    def __repr__(self) -> str:
+        return f"({self.kernel!r}).weighted({name_of(self.weight)})"
+
+
+@dataclass(frozen=True)
+class Composed(Kernel):
+    """κ(x, y) = κ₀(g(x), g(y)), with F(x) = F₀(g(x)). Points may be anything that g takes."""
+
+    kernel: Kernel
+    map: Callable[[Any], Any]
+
+    @property
+    def domain(self) -> Domain:
+        return ANYTHING
+
+    def _verdict(self) -> Verdict:
+        return all_psd((self.kernel,), "κ(g(x), g(y))")
+
+    def _mapped(self, X: Array) -> Array:
+        points = self.kernel.rows(self.map(X if X.dtype != object else list(X)))
+        if len(points) != len(X):
+            raise KernelError(f"Expected {name_of(self.map)}(X) to give {len(X)} points; got {len(points)}.")
+        return points
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        return self.kernel._matrix(self._mapped(X), None if Z is None else self._mapped(Z))
+
+    def _diagonal(self, X: Array) -> Array:
+        return self.kernel._diagonal(self._mapped(X))
+
+    def _n_features(self, X: Array) -> float:
+        return self.kernel._n_features(self._mapped(X))
+
+    def _features(self, X: Array) -> Array:
+        return self.kernel._features(self._mapped(X))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return refuse_pickling(self, self.map)
+
+    def __repr__(self) -> str:
+        return f"({self.kernel!r}).compose({name_of(self.map)})"
+
+
+class _OfPoints(Kernel):
+    """κ₀ of transformed points, with `_point` the transformation."""
+
+    kernel: Kernel
+
+    def _point(self, X: Array) -> Array:
+        raise NotImplementedError
+
+    @property
+    def domain(self) -> Domain:
+        return self.kernel.domain
+
+    @property
+    def is_stationary(self) -> bool:
+        return self.kernel.is_stationary
+
+    def _verdict(self) -> Verdict:
+        return all_psd((self.kernel,), "κ(g(x), g(y)), g linear")
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        return self.kernel._matrix(self._point(X), None if Z is None else self._point(Z))
+
+    def _diagonal(self, X: Array) -> Array:
+        return self.kernel._diagonal(self._point(X))
+
+    def _n_features(self, X: Array) -> float:
+        return self.kernel._n_features(self._point(X))
+
+    def _features(self, X: Array) -> Array:
+        return self.kernel._features(self._point(X))
+
+
+@dataclass(frozen=True)
+class Columns(_OfPoints):
+    """κ(x, y) = κ₀(x_J, y_J) for chosen columns J."""
+
+    kernel: Kernel
+    columns: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        chosen = tuple(self.columns) if isinstance(self.columns, (Sequence, np.ndarray)) else ()
+        valid = bool(chosen) and all(isinstance(c, (int, np.integer)) and c >= 0 for c in chosen)
+        require(valid, "columns", "column numbers ≥ 0", self.columns)
+        object.__setattr__(self, "columns", tuple(int(c) for c in chosen))
+
+    def _point(self, X: Array) -> Array:
+        if X.ndim != 2 or max(self.columns) >= X.shape[1]:
+            raise KernelError(f"Expected points with a column {max(self.columns)}; got shape {X.shape}.")
+        return X[:, self.columns]
+
+    def __repr__(self) -> str:
+        return f"({self.kernel!r}).on({list(self.columns)!r})"
+
+
+@dataclass(frozen=True)
+class ARD(_OfPoints):
+    """κ(x, y) = κ₀(x/ℓ, y/ℓ) with a length scale ℓⱼ > 0 for each column."""
+
+    kernel: Kernel
+    scales: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        scales = nonnegative_numbers(self.scales, "scales")
+        require(min(scales) > 0, "scales", "numbers > 0", self.scales)
+        object.__setattr__(self, "scales", scales)
+
+    def _point(self, X: Array) -> Array:
+        if X.ndim != 2 or len(self.scales) != X.shape[1]:
+            raise KernelError(f"Expected points with {len(self.scales)} columns, one a scale; got shape {X.shape}.")
+        return X / np.array(self.scales)
+
+    def __repr__(self) -> str:
+        return f"({self.kernel!r}).ard({list(self.scales)!r})"
+
+
+@dataclass(frozen=True)
+class Normalized(Kernel):
+    """κ(x, y) = κ₀(x, y)/√(κ₀(x, x)κ₀(y, y)), with F(x) = F₀(x)/‖F₀(x)‖; zero where F₀(x) = 0."""
+
+    kernel: Kernel
+
+    @property
+    def domain(self) -> Domain:
+        return self.kernel.domain
+
+    @property
+    def is_stationary(self) -> bool:
+        return self.kernel.is_stationary
+
+    @property
+    def is_isotropic(self) -> bool:
+        return self.kernel.is_isotropic
+
+    def _verdict(self) -> Verdict:
+        return all_psd((self.kernel,), "f(x)κ(x, y)f(y) with f(x) = κ(x, x)^−½")
+
+    def _weights(self, X: Array) -> Array:
+        d = self.kernel._diagonal(X)
+        if (d < 0).any():
+            raise KernelError(f"Expected κ(x, x) ≥ 0 to normalize {self.kernel!r}; got {d.min():.3g}.")
+        return np.divide(1.0, np.sqrt(d), out=np.zeros_like(d), where=d > 0)
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        K, f = self.kernel._matrix(X, Z), self._weights(X)
+        K *= f[:, None]
+        K *= f if Z is None else self._weights(Z)
+        return K
+
+    def _diagonal(self, X: Array) -> Array:
+        return (self.kernel._diagonal(X) > 0).astype(np.float64)
+
+    def _n_features(self, X: Array) -> float:
+        return self.kernel._n_features(X)
+
+    def _features(self, X: Array) -> Array:
+        return self._weights(X)[:, None] * self.kernel._features(X)
+
+    def __repr__(self) -> str:
+        return f"({self.kernel!r}).normalized()"
+
+
+@dataclass(frozen=True, eq=False)
+class Centered(Kernel):
+    """κ(x, y) = (F₀(x) − m)ᵀ(F₀(y) − m), m the mean of F₀ over a data set.
+
+    = κ₀(x, y) − κ̄(x) − κ̄(y) + mean κ̄, with κ̄(x) the mean of κ₀(x, xᵢ).
+    """
+
+    kernel: Kernel
+    data: Array
+    _mean: float = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        data = self.kernel.rows(self.data)
+        object.__setattr__(self, "data", frozen(np.array(data)))
+        object.__setattr__(self, "_mean", float(self._means(self.data).mean()))
+
+    @property
+    def domain(self) -> Domain:
+        return self.kernel.domain
+
+    def _verdict(self) -> Verdict:
+        return all_psd((self.kernel,), "inner products of F(x) − mean")
+
+    def _means(self, X: Array) -> Array:
+        return self.kernel._matrix(X, self.data).mean(axis=1)
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        K, mean = self.kernel._matrix(X, Z), self._means(X)
+        K -= mean[:, None]
+        K -= mean if Z is None else self._means(Z)
+        K += self._mean
+        return K
+
+    def _diagonal(self, X: Array) -> Array:
+        return self.kernel._diagonal(X) - 2 * self._means(X) + self._mean
+
+    def _n_features(self, X: Array) -> float:
+        return self.kernel._n_features(X)
+
+    def _features(self, X: Array) -> Array:
+        return self.kernel._features(X) - self.kernel._features(self.data).mean(axis=0)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Centered) and self.kernel == other.kernel and key(self.data) == key(other.data)
+
+    def __hash__(self) -> int:
+        return hash((self.kernel, key(self.data)))
+
+    def __repr__(self) -> str:
+        return (
+            f"({self.kernel!r}).centered({self.data.tolist() if len(self.data) < 6 else f'<{len(self.data)} points>'})"
+        )
+
+
+COMPOSITIONS.update(
+    {
+        "weighted": Weighted,
+        "compose": Composed,
+        "on": Columns,
+        "ard": ARD,
+        "normalized": Normalized,
+        "centered": Centered,
+    }
+)
