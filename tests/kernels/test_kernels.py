@@ -550,3 +550,17 @@ def test_check_kernel_finds_faults():
     for kernel, words in ((WrongDiagonal(), r"diag\(X\)"), (WrongFeatures(), "F")):
         with pytest.raises(KernelError, match=words):
             check_kernel(kernel, X)
+
+
+def test_the_table_lists_every_kernel():
+    from pathlib import Path  # noqa: PLC0415
+
+    page = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text()
+    assert [name for name in ks.__all__ if name not in ("Kernel", "Derivation", "as_kernel") and f"`{name}" not in page] == []
+    verdicts = {"psd": True, "indefinite": False, "unknown": None}
+    for line in page.splitlines():
+        cells = [c.strip() for c in line.split("|")]
+        name = cells[1].split("(")[0].strip("`") if len(cells) > 6 else ""
+        shown = {kernel.is_psd for kernel, _ in FORMULAS.values() if type(kernel).__name__ == name}
+        if shown and name != "GeneralizedGaussian" and cells[-4] in verdicts:
+            assert shown == {verdicts[cells[-4]]}, name
