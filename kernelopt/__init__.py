@@ -7,7 +7,7 @@
 
 from importlib.metadata import version
 
-from kernelopt import errors, kernels, losses, testing
+from kernelopt import errors, feature_space, kernels, losses, testing
 from kernelopt.expressions import FeatureMatrix, Theta, norm, sum_squares
 from kernelopt.functions import Function
 from kernelopt.losses import margin
@@ -21,6 +21,7 @@ __all__ = [
     "Theta",
     "__version__",
     "errors",
+    "feature_space",
     "kernels",
     "losses",
     "margin",

@@ -9,8 +9,7 @@ import numpy as np
 
 from kernelopt.errors import DataError, KernelError, RepresenterError
 from kernelopt.kernels import Kernel, as_kernel
-from kernelopt.kernels.domains import Array, check_finite, frozen, real_array
-from kernelopt.kernels.precomputed import Precomputed
+from kernelopt.kernels.domains import Array, Indices, check_finite, frozen, real_array
 
 BLOCK_BYTES = 2**25  # kernel values evaluated at a time
 
@@ -157,8 +156,9 @@ class Function:
         array([1.5])
         """
         values = real_array(K, "the kernel values")
-        whole = isinstance(self._kernel, Precomputed)
-        expected = len(self._kernel.Q) if isinstance(self._kernel, Precomputed) else len(self._centers)
+        domain = self._kernel.domain
+        whole = isinstance(domain, Indices)
+        expected = domain.size if isinstance(domain, Indices) else len(self._centers)
         if values.ndim != 2 or values.shape[1] != expected:
             columns = "row of the precomputed matrix" if whole else "center"
             raise DataError(f"Expected one column a {columns}, shape (n_new, {expected}); got shape {values.shape}.")

@@ -174,6 +174,8 @@ class ThetaNorm(Atom):
         f = self.view.theta.value
         if f is None:
             return None
+        if self.view.right is None and self.view.shift is None and self.kind in (EUCLIDEAN, "fro"):
+            return np.array(f.norm)
         if self.view.right is not None:
             f = f.right(self.view.right)
         f0 = self.view.shift

@@ -18,12 +18,13 @@ from kernelopt.compiler.form import CanonicalForm
 from kernelopt.compiler.representer import Reduction
 from kernelopt.errors import DataError, OptionError, ParameterError, SolverError
 from kernelopt.expressions import FeatureMatrix, Theta
-from kernelopt.factorization import FLOOR, METHODS, Accuracy, Factor, factorize, memory
+from kernelopt.factorization import FLOOR, METHODS, Factor, Settings, factorize, memory
 from kernelopt.losses import check_parameters
 from kernelopt.nodes import ThetaLeaf
 from kernelopt.solution import Solution, SolverStats, Status
 from kernelopt.solvers import conic, selection
 
+INDEFINITE = ("raise", "clip", "flip", "shift")
 COMPILED_BYTES = 160  # per entry of B, taken by cvxpy and its solvers (measured: 110 to 170)
 FEASIBILITY = 1e-5  # largest violation of a constraint, relative to its numbers, that still counts as met
 
@@ -33,7 +34,7 @@ class FactorOptions:
     """How Q is factored; part of the key under which a reduction is kept."""
 
     method: str
-    accuracy: Accuracy
+    settings: Settings
     memory_limit: float | None = field(compare=False)
 
 
@@ -81,6 +82,7 @@ class Problem:
         rank_tol: float = 1e-8,
         max_rank: int | None = None,
         factorization: str = "cholesky",
+        indefinite: str = "raise",
         memory_limit: float | None = None,
         warm_start: bool = True,
         verbose: bool = False,
@@ -98,6 +100,8 @@ class Problem:
             set 100 times tighter. Problems far from unit scale may come out worse; see docs/design.md, Statuses.
         rank_tol : the factor stops at trace(Q − BBᵀ) ≤ rank_tol·trace(Q); at least 1e-13.
         max_rank : largest rank of the factor. A lower rank restricts θ; constraints still hold exactly.
+        indefinite : "raise", or what to do with a kernel matrix that is not positive semidefinite: "clip" negative
+            eigenvalues to zero, "flip" them to their absolute values, "shift" all of them; `explain()` reports ‖Q − Q̃‖.
         factorization : "cholesky" (pivoted; r kernel values a prediction) or "eigen" (V√Λ).
         memory_limit : bytes; by default 80 % of what is available.
         warm_start, verbose, **solver_options : passed on to cvxpy.
@@ -119,7 +123,7 @@ class Problem:
         OptionError
             For an option outside its range.
         """
-        options = _factor_options(tol, rank_tol, max_rank, factorization, memory_limit)
+        options = _factor_options(tol, rank_tol, max_rank, factorization, memory_limit, indefinite)
         _check_solver_options(solver, solver_options)
         self._require_parameter_values()
         # The rules are checked, and the tree is cut where θ enters: f(u, t, y) with u = Aθ, ‖θ‖ ≤ t.
@@ -343,8 +347,8 @@ class Problem:
         What an earlier solve had to widen is not tried again.
         """
         attempts = [options]
-        if options.accuracy.max_rank is None and options.accuracy.rank_tol > FLOOR:
-            attempts.append(replace(options, accuracy=Accuracy(FLOOR, None)))
+        if options.settings.max_rank is None and options.settings.rank_tol > FLOOR:
+            attempts.append(replace(options, settings=replace(options.settings, rank_tol=FLOOR)))
         known = self._reduction[0] if self._reduction else None
         return attempts[attempts.index(known) :] if known in attempts else attempts
 
@@ -372,9 +376,9 @@ class Problem:
         )  # fmt: skip
 
 
-def _factor_options(
+def _factor_options(  # noqa: PLR0917
     tol: float = 1e-6, rank_tol: float = 1e-8, max_rank: int | None = None,
-    factorization: str = "cholesky", memory_limit: float | None = None,
+    factorization: str = "cholesky", memory_limit: float | None = None, indefinite: str = "raise",
 ) -> FactorOptions:  # fmt: skip
     """Options checked and bundled. Raises OptionError."""
     for name, value in (("tol", tol), ("rank_tol", rank_tol)):
@@ -384,7 +388,9 @@ def _factor_options(
         raise OptionError(f"Expected max_rank to be an integer ≥ 1, or None; got {max_rank!r}.")
     if factorization not in METHODS:
         raise OptionError(f"Expected factorization to be one of {', '.join(METHODS)}; got {factorization!r}.")
-    return FactorOptions(factorization, Accuracy(rank_tol, max_rank), memory_limit)
+    if indefinite not in INDEFINITE:
+        raise OptionError(f"Expected indefinite to be one of {', '.join(INDEFINITE)}; got {indefinite!r}.")
+    return FactorOptions(factorization, Settings(rank_tol, max_rank, indefinite), memory_limit)
 
 
 def _check_solver_options(solver: str | None, options: Mapping[str, Any]) -> None:
@@ -403,7 +409,7 @@ def _factorize(canonical: CanonicalForm, options: FactorOptions) -> dict[Theta, 
     for link in canonical.predictions:
         name = link.rows.fingerprint()
         if name not in made:
-            made[name] = factorize(options.method, link.rows, options.accuracy, options.memory_limit)
+            made[name] = factorize(options.method, link.rows, options.settings, options.memory_limit)
         factors[link.theta] = made[name]
     return factors
 
@@ -413,7 +419,7 @@ def _checked(solution: Solution, reduction: Reduction, options: FactorOptions) -
     called infeasible, and what max_rank cut off is not called optimal."""
     if solution.status == Status.INFEASIBLE and reduction.is_restriction:
         return replace(solution, status=Status.USER_LIMIT, value=None)
-    cut = any(f.residual > options.accuracy.rank_tol for f in reduction.factors.values())
+    cut = any(f.residual > options.settings.rank_tol for f in reduction.factors.values())
     if solution.status == Status.OPTIMAL and (cut or not solution.violation <= FEASIBILITY):
         return replace(solution, status=Status.OPTIMAL_INACCURATE)
     return solution

@@ -9,7 +9,7 @@ import pytest
 import kernelopt
 
 ORDER = [
-    ["testing"],
+    ["estimators", "feature_space", "testing"],
     ["problem"],
     ["solvers"],
     ["compiler"],

@@ -19,6 +19,7 @@ from kernelopt.compiler.form import CanonicalForm, NormLink, PredictionLink, rew
 from kernelopt.expressions import Theta
 from kernelopt.factorization import CholeskyFactor, Factor
 from kernelopt.functions import Function
+from kernelopt.kernels import Delta
 from kernelopt.kernels.domains import Array
 from kernelopt.nodes import EUCLIDEAN, norm_from_gram
 from kernelopt.solution import FittedFunction, Solution, Status
@@ -199,8 +200,9 @@ def _function(link: PredictionLink, factor: Factor, v: Array, dual: Function | N
     coefficients = factor.coefficients(v) if factor.rank else np.zeros((len(factor.pivots), *v.shape[1:]))
     centers, expanded = link.rows.expansion(factor.pivots, coefficients)
     on_points = factor.pivots[factor.pivots < len(link.rows.points)]
+    kernel = link.theta.kernel + factor.added * Delta() if factor.added else link.theta.kernel
     return FittedFunction(
-        link.theta.kernel, centers, expanded,
+        kernel, centers, expanded,
         norm=float(np.linalg.norm(v) / np.sqrt(factor.scale)),
         pivots=link.origin[on_points],
         pivot_coefficients=coefficients[factor.pivots < len(link.rows.points)],

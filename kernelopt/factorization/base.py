@@ -40,6 +40,11 @@ class Factor(ABC):
         return int(self.B.shape[1])
 
     @property
+    def added(self) -> float:
+        """s, where Q is the matrix of κ(x, y) + s·[x = y] instead of κ."""
+        return float(getattr(self, "shift", 0.0))
+
+    @property
     def is_restriction(self) -> bool:
         """Whether θ is confined to less than the row space of A."""
         return self.residual > 10 * FLOOR

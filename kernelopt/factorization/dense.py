@@ -13,14 +13,15 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg as sl
 from scipy.linalg.lapack import dpstrf
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, aslinearoperator, eigsh
 
 from kernelopt.errors import NotPSDError
 from kernelopt.factorization import memory
 from kernelopt.factorization.base import FLOOR, Factor
-from kernelopt.functions import BLOCK_BYTES
 from kernelopt.kernels.domains import Array
 from kernelopt.rows import Rows
 
+LANCZOS = 1500  # rows; below, the eigenvalues are simply computed
 INDEFINITE = 1e-10  # of the largest eigenvalue: beyond this a negative eigenvalue is not rounding
 
 
@@ -48,6 +49,27 @@ class EigenFactor(Factor):
         return c
 
 
+@dataclass(frozen=True, eq=False)
+class ProjectedFactor(EigenFactor):
+    """The eigenfactor of Q̃, which is not the kernel's matrix Q.
+
+    distance = ‖Q − Q̃‖/‖Q‖ (Frobenius). Predictions at the rows are Q̃'s: c fulfils Qc = Bv where eigenvalues are clipped
+    or flipped (`signs`), and (Q + shift·I)c = Bv where they are shifted, so that κ gains shift·[x = y].
+    """
+
+    indefinite: str
+    distance: float
+    signs: Array
+    shift: float
+
+    @property
+    def method(self) -> str:  # type: ignore[override]
+        return f"eigenfactor, {self.indefinite} (‖Q − Q̃‖ = {self.distance:.2g}·‖Q‖)"
+
+    def coefficients(self, v: Array) -> Array:
+        return super().coefficients((self.signs * v.T).T)
+
+
 class _Normalized(NamedTuple):
     Q: Array
     scale: float
@@ -56,20 +78,25 @@ class _Normalized(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Accuracy:
-    """rank_tol: stop at trace(Q − scale·BBᵀ) ≤ rank_tol·trace(Q); max_rank: or at this rank."""
+class Settings:
+    """When to stop, and what to do with negative eigenvalues.
+
+    rank_tol: stop at trace(Q − scale·BBᵀ) ≤ rank_tol·trace(Q); max_rank: or at this rank; indefinite: "raise", or the
+    projection "clip", "flip" or "shift".
+    """
 
     rank_tol: float
     max_rank: int | None
+    indefinite: str = "raise"
 
 
-def pivoted_cholesky(rows: Rows, accuracy: Accuracy, memory_limit: float | None = None) -> Factor:
+def pivoted_cholesky(rows: Rows, settings: Settings, memory_limit: float | None = None) -> Factor:
     """Q = scale·BBᵀ by greedy pivots, in O(n r²) flops and one n×n array."""
     Q, scale, row_scale, kernel_seconds = _normalized_gram(rows, memory_limit)
     start = perf_counter()
     n, trace = len(Q), float(np.trace(Q))
     diagonal = Q.diagonal().copy()
-    tol = max(accuracy.rank_tol, FLOOR)
+    tol = max(settings.rank_tol, FLOOR)
     # dpstrf stops by the largest residual diagonal, which bounds the trace by n times as much.
     C, order, rank, _ = dpstrf(Q, tol=tol * trace / n, lower=1, overwrite_a=1)
     rank = 0 if trace <= 0 else int(rank)
@@ -77,7 +104,7 @@ def pivoted_cholesky(rows: Rows, accuracy: Accuracy, memory_limit: float | None 
         C[:j, j] = 0.0  # dpstrf leaves Q above its factor
     residuals = trace - np.cumsum(np.einsum("ij,ij->j", C[:, :rank], C[:, :rank]))
     enough = np.flatnonzero(residuals <= tol * trace)
-    rank = min(rank, int(enough[0]) + 1 if enough.size else rank, accuracy.max_rank or rank)
+    rank = min(rank, int(enough[0]) + 1 if enough.size else rank, settings.max_rank or rank)
     B = np.empty((n, rank), order="F")
     B[order - 1] = C[:, :rank]
     del C, Q
@@ -92,7 +119,7 @@ def pivoted_cholesky(rows: Rows, accuracy: Accuracy, memory_limit: float | None 
     )  # fmt: skip
 
 
-def eigenfactor(rows: Rows, accuracy: Accuracy, memory_limit: float | None = None) -> Factor:
+def eigenfactor(rows: Rows, settings: Settings, memory_limit: float | None = None) -> Factor:
     """Q = scale·BBᵀ with B = V√Λ, in O(n³) flops; orthogonal columns, largest eigenvalues first."""
     Q, scale, row_scale, kernel_seconds = _normalized_gram(rows, memory_limit)
     start = perf_counter()
@@ -104,9 +131,9 @@ def eigenfactor(rows: Rows, accuracy: Accuracy, memory_limit: float | None = Non
     if eigenvalues[-1] < -_tolerance(rows) * max(eigenvalues[0], 0.0):
         raise NotPSDError(_indefinite_message(rows, eigenvalues[-1] * scale, eigenvalues[0] * scale))
     tail = trace - np.cumsum(np.clip(eigenvalues, 0.0, None))
-    enough = np.flatnonzero(tail <= max(accuracy.rank_tol, FLOOR) * trace)
+    enough = np.flatnonzero(tail <= max(settings.rank_tol, FLOOR) * trace)
     rank = int(enough[0]) + 1 if enough.size else len(eigenvalues)
-    rank = min(rank, int((eigenvalues > FLOOR * trace / len(Q)).sum()), accuracy.max_rank or rank)
+    rank = min(rank, int((eigenvalues > FLOOR * trace / len(Q)).sum()), settings.max_rank or rank)
     B = V[:, :rank] * np.sqrt(eigenvalues[:rank])
     residual = max(trace - float(eigenvalues[:rank].sum()), 0.0)
     return EigenFactor(
@@ -140,29 +167,63 @@ def _tolerance(rows: Rows) -> float:
 
 
 def _refuse_indefinite(rows: Rows, B: Array, memory_limit: float | None) -> None:
-    """Raise NotPSDError unless E = Q − BBᵀ obeys |Eᵢⱼ| ≤ √(EᵢᵢEⱼⱼ), which every PSD matrix does.
+    """Raise NotPSDError if λ_min(Q) < −tolerance·λ_max(Q).
 
-    The trace alone cannot see it: [[1,0,0],[0,0,1],[0,1,0]] leaves a zero trace at rank 1.
+    The trace can't see it: [[1,0,0],[0,0,1],[0,1,0]] leaves a zero trace at rank 1. For large Q, E = Q − BBᵀ bounds it:
+    λ_min(Q) ≥ λ_min(E) ≥ −‖E‖₂, which Lanczos finds in a few products.
     """
     Q, scale, _, _ = _normalized_gram(rows, memory_limit)
-    tolerance = _tolerance(rows) * float(np.abs(Q).max())
-    d = Q.diagonal() - np.einsum("ij,ij->i", B, B)
-    root = np.sqrt(d.clip(0.0))
-    step = max(1, BLOCK_BYTES // (8 * len(Q)))
-    excess = max(
-        float((np.abs(Q[i : i + step] - B[i : i + step] @ B.T) - np.outer(root[i : i + step], root)).max())
-        for i in range(0, len(Q), step)
-    )
-    if excess <= tolerance and d.min() >= -tolerance:
-        return
+    tolerance = _tolerance(rows)
+    if len(Q) > LANCZOS:
+        E = LinearOperator(Q.shape, matvec=lambda v: Q @ v - B @ (B.T @ v), dtype=np.float64)
+        if _spectral_norm(E) <= tolerance * _spectral_norm(aslinearoperator(Q)):
+            return
     eigenvalues = sl.eigvalsh(Q)
-    if eigenvalues[0] < -_tolerance(rows) * max(eigenvalues[-1], 0.0):
+    if eigenvalues[0] < -tolerance * max(eigenvalues[-1], 0.0):
         raise NotPSDError(_indefinite_message(rows, eigenvalues[0] * scale, eigenvalues[-1] * scale))
+
+
+def _spectral_norm(operator: LinearOperator) -> float:
+    """‖E‖₂ by Lanczos, from above to 1 %; infinite where that does not converge."""
+    try:
+        start = np.cos(np.arange(operator.shape[0]))
+        return 1.01 * float(np.abs(eigsh(operator, k=1, which="LM", tol=1e-3, v0=start, return_eigenvectors=False))[0])
+    except ArpackNoConvergence:
+        return float("inf")
+
+
+def projected(rows: Rows, settings: Settings, memory_limit: float | None = None) -> Factor:
+    """The factor of Q̃, Q with its negative eigenvalues clipped to 0, flipped to |λ|, or all shifted by −λ_min."""
+    Q, scale, row_scale, kernel_seconds = _normalized_gram(rows, memory_limit)
+    start = perf_counter()
+    if row_scale is not None:
+        Q *= row_scale[:, None] * row_scale
+    values, V = sl.eigh(Q, overwrite_a=True)
+    shift = max(-float(values[0]), 0.0) if settings.indefinite == "shift" else 0.0
+    changed = {"clip": values.clip(0.0), "flip": np.abs(values), "shift": values + shift}[settings.indefinite]
+    order = np.argsort(changed)[::-1]
+    total, tail = float(changed.sum()), float(changed.sum()) - np.cumsum(changed[order])
+    enough = np.flatnonzero(tail <= max(settings.rank_tol, FLOOR) * total)
+    rank = min(int(enough[0]) + 1 if enough.size else len(values), settings.max_rank or len(values))
+    kept = order[:rank][changed[order[:rank]] > FLOOR * total / len(values)]
+    return ProjectedFactor(
+        B=V[:, kept] * np.sqrt(changed[kept]),
+        scale=scale,
+        pivots=np.arange(len(values)),
+        residual=max(total - float(changed[kept].sum()), 0.0) / (total or 1.0),
+        kernel_seconds=kernel_seconds,
+        factor_seconds=perf_counter() - start,
+        indefinite=settings.indefinite,
+        distance=float(np.linalg.norm(changed - values) / np.linalg.norm(values)),
+        signs=np.where(values[kept] < 0, -1.0, 1.0) if settings.indefinite == "flip" else np.ones(len(kept)),
+        shift=shift * scale,
+    )
 
 
 def _indefinite_message(rows: Rows, smallest: float, largest: float) -> str:
     return (
         f"Expected a positive semidefinite kernel matrix; that of {rows.kernel!r} on {len(rows)} rows has the "
-        f"eigenvalue {smallest:.3g} beside its largest, {largest:.3g}. The representer theorem needs inner "
-        "products: use another kernel, or project the matrix yourself and pass ko.kernels.Precomputed(Q)."
+        f"eigenvalue {smallest:.3g} beside its largest, {largest:.3g}. The representer theorem needs inner products: "
+        'use another kernel, or let the matrix be changed by solve(indefinite="clip"), "flip" or "shift" (negative '
+        "eigenvalues to zero, to their absolute values, or all eigenvalues raised)."
     )

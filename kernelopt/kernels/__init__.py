@@ -10,6 +10,7 @@ from kernelopt.kernels.histogram import AdditiveChiSquared, Intersection
 from kernelopt.kernels.polynomial import (
     Constant,
     Cosine,
+    Delta,
     Geometric,
     Linear,
     Polynomial,
@@ -36,6 +37,7 @@ __all__ = [
     "Composed",
     "Constant",
     "Cosine",
+    "Delta",
     "Derivation",
     "Difference",
     "Explicit",

@@ -163,8 +163,12 @@ class Kernel(ABC):
         """`X` checked and turned into this kernel's canonical rows."""
         return self.domain.rows(X, repr(self))
 
-    def get_params(self) -> dict[str, Any]:
-        """The parameters by name; those of the part `k1` as `k1__name`, counted from 1.
+    def __sklearn_clone__(self) -> Self:
+        """scikit-learn's clone of an immutable value is that value."""
+        return self
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name; with `deep` those of the part `k1` as `k1__name`, counted from 1.
 
         Examples
         --------
@@ -177,7 +181,7 @@ class Kernel(ABC):
         """
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
         params = {name: v for name, v in own.items() if not isinstance(v, (Kernel, tuple)) or not _has_kernel(v)}
-        for number, part in enumerate(self.parts, start=1):
+        for number, part in enumerate(self.parts if deep else (), start=1):
             params |= {f"k{number}__{name}": value for name, value in part.get_params().items()}
         return params
 

@@ -42,7 +42,7 @@ class Domain(Protocol):
 
 def join(domains: Sequence[Domain]) -> Domain | None:
     """The domain whose points all of these take: the strictest, or None where they do not agree."""
-    domains = [d for d in domains if d != ANYTHING] or list(domains[:1])
+    domains = [d for d in domains if d is not ANYTHING] or list(domains[:1])
     strict = [d for d in domains if d != VECTORS]
     if not strict:
         return domains[0]

@@ -12,7 +12,7 @@ import numpy as np
 from kernelopt.errors import KernelError
 from kernelopt.kernels.algebra import horner
 from kernelopt.kernels.base import Kernel, Verdict, is_number, nonnegative_numbers, require, require_positive
-from kernelopt.kernels.domains import ANYTHING, Array, Domain
+from kernelopt.kernels.domains import ANYTHING, Array, Domain, distinct
 
 
 def inner_products(X: Array, Z: Array | None) -> Array:
@@ -63,6 +63,36 @@ class Constant(Kernel):
 
     def _features(self, X: Array) -> Array:
         return np.full((len(X), 1), np.sqrt(self.value))
+
+
+@dataclass(frozen=True)
+class Delta(Kernel):
+    """κ(x, y) = [x = y], 1 for equal points and 0 for others (white noise).
+
+    Examples
+    --------
+    >>> import numpy as np, kernelopt as ko
+    >>> ko.kernels.Delta()(np.array([[1.0], [5.0]]), np.array([[5.0]]))
+    array([[0.],
+           [1.]])
+    """
+
+    is_stationary = True
+    is_isotropic = True
+
+    @property
+    def domain(self) -> Domain:
+        return ANYTHING
+
+    def _verdict(self) -> Verdict:
+        return Verdict(True, "an orthonormal feature for each point")
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        number = distinct(np.concatenate([X, X if Z is None else Z])).inverse
+        return (number[: len(X), None] == number[len(X) :]).astype(np.float64)
+
+    def _diagonal(self, X: Array) -> Array:
+        return np.ones(len(X))
 
 
 @dataclass(frozen=True)

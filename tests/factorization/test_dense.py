@@ -8,7 +8,7 @@ import scipy.linalg as sl
 
 import kernelopt as ko
 from kernelopt.errors import KernelError, MemoryLimitError, NotPSDError
-from kernelopt.factorization import METHODS, Accuracy
+from kernelopt.factorization import METHODS, Settings
 from kernelopt.factorization.memory import available_bytes, human
 from kernelopt.rows import Rows
 
@@ -20,7 +20,7 @@ POLYNOMIAL = ko.kernels.Polynomial(degree=3)
 
 def factor(kernel, points, method="cholesky", rank_tol=1e-8, max_rank=None, **options):
     rows = Rows.of_points(kernel, kernel.rows(points))
-    return METHODS[method](rows, Accuracy(rank_tol, max_rank), **options)
+    return METHODS[method](rows, Settings(rank_tol, max_rank), **options)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -147,7 +147,7 @@ def test_rows_of_functions():
     assert np.allclose(Q[120:, 120:], f0.gram())
     assert np.allclose(Q, Q.T)
     for method in METHODS:
-        f = METHODS[method](rows, Accuracy(1e-10, None))
+        f = METHODS[method](rows, Settings(1e-10, None))
         E = Q - f.scale * f.B @ f.B.T
         assert np.abs(E).max() < 1e-8 * Q.max()
         v = RNG.normal(size=f.rank)
@@ -171,7 +171,7 @@ def test_memory_estimate_is_kept(kernel, monkeypatch):
         rows = Rows.of_points(ko.kernels.Precomputed((G + G.T) / 2), points)
     monkeypatch.setattr("kernelopt.factorization.memory.require", lambda needed, *_: asked.append(needed))
     tracemalloc.start()
-    METHODS["cholesky"](rows, Accuracy(1e-13, None))
+    METHODS["cholesky"](rows, Settings(1e-13, None))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert asked[0] / 1.5 < peak < 1.15 * asked[0]

@@ -556,7 +556,9 @@ def test_the_table_lists_every_kernel():
     from pathlib import Path  # noqa: PLC0415
 
     page = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text()
-    assert [name for name in ks.__all__ if name not in ("Kernel", "Derivation", "as_kernel") and f"`{name}" not in page] == []
+    assert [
+        name for name in ks.__all__ if name not in ("Kernel", "Derivation", "as_kernel") and f"`{name}" not in page
+    ] == []
     verdicts = {"psd": True, "indefinite": False, "unknown": None}
     for line in page.splitlines():
         cells = [c.strip() for c in line.split("|")]

@@ -1,0 +1,79 @@
+"""scikit-learn estimators; they need the extra `kernelopt[sklearn]`."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from kernelopt.factorization import Settings, factorize
+from kernelopt.functions import Function
+from kernelopt.kernels import Gaussian, as_kernel
+from kernelopt.kernels.domains import Array
+from kernelopt.rows import Rows
+
+
+class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """A finite feature map for any kernel: F(x) = B†k(x), with Q = BBᵀ on the training points.
+
+    F(x)ᵀF(z) = κ(x, z) for training points up to the residual of the factor (at full rank exactly), and for others the
+    projection onto their span. With `method="cholesky"` F(x) = L⁻¹k_S(x) costs r kernel values, with "eigen" N.
+
+    Parameters
+    ----------
+    kernel : kernel, default Gaussian(sigma=1.0)
+    rank_tol, max_rank : as in `Problem.solve`
+    method : "cholesky" or "eigen"
+
+    Attributes
+    ----------
+    map_ : the r functions, a `ko.Function` with r outputs
+    rank_ : r
+
+    Examples
+    --------
+    >>> import numpy as np, kernelopt as ko
+    >>> from kernelopt.estimators import FeatureMap
+    >>> X = np.random.default_rng(0).normal(size=(30, 2))
+    >>> F = FeatureMap(ko.kernels.Polynomial(degree=2)).fit_transform(X)
+    >>> F.shape, bool(np.abs(F @ F.T - ko.kernels.Polynomial(degree=2)(X)).max() < 1e-10)
+    ((30, 6), True)
+    """
+
+    def __init__(
+        self, kernel: Any = None, *, rank_tol: float = 1e-8, max_rank: int | None = None, method: str = "cholesky"
+    ) -> None:
+        self.kernel = kernel
+        self.rank_tol = rank_tol
+        self.max_rank = max_rank
+        self.method = method
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Factor the kernel matrix of X."""
+        kernel = Gaussian(1.0) if self.kernel is None else as_kernel(self.kernel)
+        X = validate_data(self, X, dtype=np.float64)
+        rows = Rows.of_points(kernel, kernel.rows(X))
+        factor = factorize(self.method, rows, Settings(self.rank_tol, self.max_rank))
+        coefficients = factor.coefficients(np.sqrt(factor.scale) * np.eye(factor.rank))
+        self.map_ = Function._of_rows(kernel, rows.points[factor.pivots], coefficients)
+        self.rank_ = factor.rank
+        return self
+
+    def set_params(self, **params: Any) -> Self:
+        """As in scikit-learn; `kernel__name` gives a kernel with that parameter changed (kernels are immutable)."""
+        inside = {name.removeprefix("kernel__"): v for name, v in params.items() if name.startswith("kernel__")}
+        super().set_params(**{name: v for name, v in params.items() if not name.startswith("kernel__")})
+        if inside:
+            self.kernel = as_kernel(self.kernel).with_params(**inside)
+        return self
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.rank_
+
+    def transform(self, X: Any) -> Array:
+        """F(xᵢ)ᵀ in rows, shape (len(X), r)."""
+        check_is_fitted(self)
+        return self.map_(validate_data(self, X, dtype=np.float64, reset=False))

@@ -1,0 +1,213 @@
+"""Kernel matrices and the geometry of the feature space: distances, neighbours, alignment, spectra, finite maps."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg as sl
+
+from kernelopt.errors import DataError
+from kernelopt.factorization import Settings, factorize
+from kernelopt.functions import BLOCK_BYTES, Function
+from kernelopt.kernels import Kernel, as_kernel
+from kernelopt.kernels.domains import Array, Ints, check_finite, real_array
+from kernelopt.rows import Rows
+
+PSD_TOLERANCE = 1e-10
+
+
+def squared_distances(kernel: Any, X: Any, Z: Any = None) -> Array:
+    """‖F(x) − F(z)‖² = κ(x, x) − 2κ(x, z) + κ(z, z), shape (len(X), len(Z)).
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> ko.feature_space.squared_distances(ko.kernels.Linear(), [[0.0], [3.0]])
+    array([[0., 9.],
+           [9., 0.]])
+    """
+    kernel = as_kernel(kernel)
+    rows = kernel.rows(X)
+    return _squared_distances(kernel, rows, None if Z is None else kernel.rows(Z))
+
+
+def _squared_distances(kernel: Kernel, X: Array, Z: Array | None) -> Array:
+    D = kernel._matrix(X, Z)
+    D *= -2
+    x = kernel._diagonal(X)
+    D += x[:, None]
+    D += x if Z is None else kernel._diagonal(Z)
+    if Z is None:
+        np.fill_diagonal(D, 0.0)
+    return np.maximum(D, 0.0, out=D)
+
+
+class Neighbors(NamedTuple):
+    """Row numbers of the nearest points, nearest first, and their distances; both (len(X), k)."""
+
+    indices: Ints
+    distances: Array
+
+
+def nearest_neighbors(kernel: Any, X: Any, Z: Any, k: int = 1) -> Neighbors:
+    """For each x its k nearest rows of Z by the distance ‖F(x) − F(z)‖, in blocks of rows.
+
+    Raises DataError unless 1 ≤ k ≤ len(Z).
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> ko.feature_space.nearest_neighbors(ko.kernels.Linear(), [[1.9]], [[0.0], [2.0], [5.0]], k=2).indices
+    array([[1, 0]])
+    """
+    kernel = as_kernel(kernel)
+    rows, others = kernel.rows(X), kernel.rows(Z)
+    if not 1 <= k <= len(others):
+        raise DataError(f"Expected k from 1 to {len(others)}, the number of points to choose from; got {k!r}.")
+    step = max(1, BLOCK_BYTES // (8 * len(others)))
+    indices, distances = [], []
+    for i in range(0, len(rows), step):
+        D = _squared_distances(kernel, rows[i : i + step], others)
+        nearest = np.argpartition(D, k - 1, axis=1)[:, :k]
+        nearest = np.take_along_axis(nearest, np.take_along_axis(D, nearest, 1).argsort(axis=1, kind="stable"), 1)
+        indices.append(nearest)
+        distances.append(np.sqrt(np.take_along_axis(D, nearest, 1)))
+    return Neighbors(np.concatenate(indices), np.concatenate(distances))
+
+
+def center(Q: Any) -> Array:
+    """HQH with H = I − 11ᵀ/N: the matrix of F(x) − mean.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> ko.feature_space.center([[1.0, 0.0], [0.0, 1.0]])
+    array([[ 0.5, -0.5],
+           [-0.5,  0.5]])
+    """
+    Q = _square(Q)
+    return Q - Q.mean(axis=0) - Q.mean(axis=1)[:, None] + Q.mean()
+
+
+def alignment(Q1: Any, Q2: Any, centered: bool = False) -> float:
+    """⟨Q₁, Q₂⟩/(‖Q₁‖‖Q₂‖), the cosine of two kernel matrices (Cristianini et al. 2001; centered: Cortes et al. 2012).
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> round(ko.feature_space.alignment([[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]]), 4)
+    0.7071
+    """
+    Q1, Q2 = (center(Q) if centered else _square(Q) for Q in (Q1, Q2))
+    if Q1.shape != Q2.shape:
+        raise DataError(f"Expected kernel matrices of the same rows; got shapes {Q1.shape} and {Q2.shape}.")
+    lengths = np.linalg.norm(Q1) * np.linalg.norm(Q2)
+    return float(np.sum(Q1 * Q2) / lengths) if lengths > 0 else 0.0
+
+
+def target_alignment(Q: Any, y: Any, centered: bool = False) -> float:
+    """The alignment of Q with yyᵀ: how well the kernel fits the labels, before any fit.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> round(ko.feature_space.target_alignment([[1.0, -1.0], [-1.0, 1.0]], [1, -1]), 12)
+    1.0
+    """
+    y = real_array(y, "y")
+    if y.ndim != 1:
+        raise DataError(f"Expected y to be 1-d; got shape {y.shape}.")
+    return alignment(Q, np.outer(y, y), centered)
+
+
+class SVD(NamedTuple):
+    """A = Σⱼ σⱼuⱼvⱼᵀ: `values` σⱼ, `left` the uⱼ in columns (N×r), `right` the functions vⱼᵀF(x), r outputs."""
+
+    values: Array
+    left: Array
+    right: Function
+
+
+def kernel_svd(kernel: Any, X: Any, rank_tol: float = 1e-12, memory_limit: float | None = None) -> SVD:
+    """The singular value decomposition of the data matrix A, from Q = AAᵀ = UΣ²Uᵀ; vⱼ = Aᵀuⱼ/σⱼ.
+
+    Parameters
+    ----------
+    rank_tol : singular values whose squares sum to less than rank_tol·trace(Q) are left out.
+
+    Examples
+    --------
+    >>> import numpy as np, kernelopt as ko
+    >>> svd = ko.feature_space.kernel_svd(ko.kernels.Linear(), np.diag([3.0, 2.0]))
+    >>> svd.values.round(12)
+    array([3., 2.])
+    """
+    kernel = as_kernel(kernel)
+    rows = Rows.of_points(kernel, kernel.rows(X))
+    factor = factorize("eigen", rows, Settings(rank_tol, None), memory_limit)
+    values = np.sqrt(factor.scale) * np.linalg.norm(factor.B, axis=0)
+    left = factor.B / np.linalg.norm(factor.B, axis=0)
+    return SVD(values, left, Function._of_rows(kernel, rows.points, left / values))
+
+
+def is_psd(Q: Any, tolerance: float = PSD_TOLERANCE) -> bool:
+    """Whether zᵀQz ≥ 0 for all z, up to tolerance·λ_max; for a matrix that is not symmetric, by (Q + Qᵀ)/2.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> ko.feature_space.is_psd([[1.0, 2.0], [-2.0, 1.0]]), ko.feature_space.is_psd([[0.0, 1.0], [1.0, 0.0]])
+    (True, False)
+    """
+    Q = _square(Q)
+    eigenvalues = sl.eigvalsh((Q + Q.T) / 2)
+    return bool(eigenvalues[0] >= -tolerance * max(eigenvalues[-1], 0.0))
+
+
+class MatrixChecks(NamedTuple):
+    """What every kernel matrix fulfils: each a necessary condition that needs no eigenvalues."""
+
+    symmetric: bool
+    diagonal: bool
+    cauchy_schwarz: bool
+
+
+def quick_checks(Q: Any, tolerance: float = PSD_TOLERANCE) -> MatrixChecks:
+    """Symmetry, Qᵢᵢ ≥ 0, and |Qᵢⱼ| ≤ √(QᵢᵢQⱼⱼ); relative to the largest entry.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> ko.feature_space.quick_checks([[1.0, 2.0], [2.0, 1.0]])
+    MatrixChecks(symmetric=True, diagonal=True, cauchy_schwarz=False)
+    """
+    Q = _square(Q)
+    slack, d = tolerance * float(np.abs(Q).max()), np.diag(Q)
+    root = np.sqrt(d.clip(0.0))
+    return MatrixChecks(
+        bool(np.abs(Q - Q.T).max() <= slack),
+        bool(d.min() >= -slack),
+        bool((np.abs(Q) <= np.outer(root, root) + slack).all()),
+    )
+
+
+def rank(Q: Any, tolerance: float = PSD_TOLERANCE) -> int:
+    """The number of eigenvalues beyond tolerance·λ_max; at most dim F.
+
+    Examples
+    --------
+    >>> import numpy as np, kernelopt as ko
+    >>> X = np.random.default_rng(0).normal(size=(50, 2))
+    >>> ko.feature_space.rank(ko.kernels.Polynomial(degree=2)(X))
+    6
+    """
+    return int(np.linalg.matrix_rank(_square(Q), tol=tolerance * float(np.linalg.norm(_square(Q), 2)), hermitian=True))
+
+
+def _square(Q: Any) -> Array:
+    matrix = real_array(Q, "the kernel matrix")
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
+        raise DataError(f"Expected a square kernel matrix of shape (N, N); got shape {matrix.shape}.")
+    check_finite(matrix, "the kernel matrix")
+    return matrix
