@@ -12,7 +12,9 @@ import numpy as np
 from kernelopt.errors import DataError, KernelError, RepresenterError
 from kernelopt.functions import Function
 from kernelopt.kernels import Kernel, as_kernel
-from kernelopt.kernels.domains import Array, check_finite, key, real_array
+from kernelopt.kernels.chain import Order
+from kernelopt.kernels.derivatives import derivative_diagonal, modulus, require_smooth
+from kernelopt.kernels.domains import Array, check_finite, frozen, key, real_array
 from kernelopt.nodes import EUCLIDEAN, Prediction, PredictionData, ThetaLeaf, ThetaNorm
 
 MATRIX_NORMS = {"fro": "Frobenius", "nuc": "nuclear", 2: "spectral"}
@@ -74,7 +76,7 @@ class ThetaExpression:
             prediction = prediction @ self._right
         if self._shift is None:
             return prediction
-        return prediction - (self._shift._evaluate(A.X) if A.function is None else A.function.gram(self._shift))
+        return prediction - (self._shift._at(A.X, A.order) if A.function is None else A.function.gram(self._shift))
 
     def inner(self, f0: Function) -> cp.Expression:
         """f₀ᵀθ for a fitted function f₀ (Frobenius where there are several outputs), affine in θ."""
@@ -319,18 +321,78 @@ class FeatureMatrix:
                 f"{type(kernel).__name__}.{swapped}"
             )
         kernel = as_kernel(kernel)
-        self._set(kernel.rows(X), kernel, None)
+        self._set(kernel.rows(X), kernel, None, ())
 
-    def _set(self, X: Array, kernel: Kernel, function: Function | None) -> None:
+    def _set(self, X: Array, kernel: Kernel, function: Function | None, order: Order) -> None:
         self._X = X
         self._kernel = kernel
         self._function = function
+        self._order = order
 
     @classmethod
-    def _of_rows(cls, X: Array, kernel: Kernel, function: Function | None = None) -> FeatureMatrix:
+    def _of_rows(cls, X: Array, kernel: Kernel, function: Function | None = None, order: Order = ()) -> FeatureMatrix:
         self = cls.__new__(cls)
-        self._set(X, kernel, function)
+        self._set(X, kernel, function, order)
         return self
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The columns of X by which the rows are differentiated; () for values."""
+        return self._order
+
+    def derivative(self, feature: int | tuple[int, int]) -> FeatureMatrix:
+        """The rows ∂F(xᵢ)/∂x_j for a column j, or ∂²F(xᵢ)/∂x_j∂x_k for (j, k).
+
+        `A.derivative(0) @ theta` is the slope of the fit along column 0: it can be observed, constrained, and mixed
+        with values in one problem.
+
+        Raises
+        ------
+        KernelError
+            When the kernel is not smooth enough.
+        DataError
+            For a column that X doesn't have, or rows that are derivatives or functions already.
+
+        Examples
+        --------
+        >>> import kernelopt as ko
+        >>> A = ko.FeatureMatrix([[0.0], [1.0]], ko.kernels.Gaussian(sigma=0.5))
+        >>> A.derivative(0).diag()
+        array([4., 4.])
+        """
+        order = tuple(sorted(feature)) if isinstance(feature, tuple) else (feature,)
+        columns = 0 if self._function is not None or self._order else self._kernel.domain.columns(self._X) or 0
+        if len(order) not in (1, 2) or not all(isinstance(j, (int, np.integer)) and 0 <= j < columns for j in order):
+            raise DataError(
+                f"Expected a column from 0 to {columns - 1}, or a pair of them; got {feature!r} of {self!r}."
+            )
+        require_smooth(self._kernel, len(order))
+        return self._of_rows(self._X, self._kernel, None, tuple(int(j) for j in order))
+
+    def modulus(self, radius: float) -> Array:
+        """η with ‖∂F(x) − ∂F(xᵢ)‖ ≤ η for all x within `radius` of xᵢ, shape (N,).
+
+        Then |(∂F(x) − ∂F(xᵢ))ᵀθ| ≤ η‖θ‖, so that η‖θ‖ ≤ (A′θ)ᵢ keeps the slope nonnegative in the whole ball, not at
+        its centre alone (Aubin-Frankowski and Szabó, NeurIPS 2020). Exact for values and first derivatives of a
+        Gaussian kernel, a bound for other stationary kernels.
+
+        Raises
+        ------
+        KernelError
+            When the kernel is not stationary, or not smooth enough.
+
+        Examples
+        --------
+        >>> import kernelopt as ko
+        >>> A = ko.FeatureMatrix([[0.0], [1.0]], ko.kernels.Gaussian(sigma=1.0))
+        >>> A.derivative(0).modulus(0.1).round(4)
+        array([0.1728, 0.1728])
+        """
+        if not radius >= 0:
+            raise DataError(f"Expected a radius ≥ 0; got {radius!r}.")
+        if self._function is not None:
+            raise DataError("Expected rows at points; a function has no ball around it.")
+        return modulus(self._kernel, self._X, self._order, float(radius))
 
     @classmethod
     def _of_function(cls, f0: Function) -> FeatureMatrix:
@@ -363,7 +425,7 @@ class FeatureMatrix:
 
     def diag(self) -> Array:
         """κ(xᵢ, xᵢ) = ‖F(xᵢ)‖², shape (N,)."""
-        return self._kernel._diagonal(self._X)
+        return derivative_diagonal(self._kernel, self._X, self._order)
 
     def __getitem__(self, rows: Any) -> FeatureMatrix:
         """A[rows]: the chosen rows, by slice, mask or indices."""
@@ -373,7 +435,7 @@ class FeatureMatrix:
             raise DataError(f"Expected rows of A from 0 to {len(self._X) - 1}; got A[{_show_index(rows)}].") from error
         if chosen.ndim != 1 or chosen.size == 0:
             raise DataError(f"Expected A[rows] to choose at least one row; got A[{_show_index(rows)}].")
-        return self._of_rows(self._kernel.rows(self._X[chosen]), self._kernel)
+        return self._of_rows(frozen(self._X[chosen]), self._kernel, None, self._order)
 
     def __matmul__(self, theta: Any) -> cp.Expression:
         """Aθ, the predictions at the rows."""
@@ -390,10 +452,11 @@ class FeatureMatrix:
     def fingerprint(self) -> object:
         """Equal for equal rows in equal order."""
         f = self._function
-        return key(self._X), None if f is None else (key(f.centers), key(f.coefficients))
+        return key(self._X), self._order, None if f is None else (key(f._centers), key(f.coefficients))
 
     def __repr__(self) -> str:
-        return f"FeatureMatrix({len(self)} rows, {self._kernel!r})"
+        order = f", derivative {self._order}" if self._order else ""
+        return f"FeatureMatrix({len(self)} rows, {self._kernel!r}{order})"
 
 
 def norm(theta: Any, kind: str | int | None = None) -> cp.Expression:

@@ -9,6 +9,8 @@ import numpy as np
 
 from kernelopt.errors import DataError, KernelError, RepresenterError
 from kernelopt.kernels import Kernel, as_kernel
+from kernelopt.kernels.chain import Order
+from kernelopt.kernels.derivatives import CODES, WithDerivatives, lifted, plain, with_order
 from kernelopt.kernels.domains import Array, Indices, check_finite, frozen, real_array
 
 BLOCK_BYTES = 2**25  # kernel values evaluated at a time
@@ -67,12 +69,24 @@ class Function:
 
     @property
     def kernel(self) -> Kernel:
-        return self._kernel
+        return plain(self._kernel)
 
     @property
     def centers(self) -> Array:
-        """The points zᵢ."""
-        return self._centers
+        """The points zᵢ; where the function was fitted to derivatives too, the points at which they were taken."""
+        return self._centers[:, :-CODES] if isinstance(self._kernel, WithDerivatives) else self._centers
+
+    def _lifted(self) -> Function:
+        """The same function, on values and derivatives."""
+        if isinstance(self._kernel, WithDerivatives):
+            return self
+        return Function._of_rows(lifted(self._kernel), with_order(self._centers, ()), np.array(self._coefficients))
+
+    def _at(self, X: Array, order: Order) -> Array:
+        """The function or a derivative of it, at canonical points."""
+        if not order and not isinstance(self._kernel, WithDerivatives):
+            return self._evaluate(X)
+        return self._lifted()._evaluate(with_order(X, order))
 
     @property
     def coefficients(self) -> Array:
@@ -99,7 +113,7 @@ class Function:
         if len(Z) == 0:
             return np.zeros((len(X), *self._coefficients.shape[1:]))
         if kernel.domain.columns(X) != kernel.domain.columns(Z):
-            raise DataError(f"Expected points with {Z.shape[1]} columns; got shape {X.shape}.")
+            raise DataError(f"Expected points with {kernel.domain.columns(Z)} columns; got {kernel.domain.columns(X)}.")
         fast = self._fast()
         if fast is not None:
             values = fast(X)
@@ -130,13 +144,15 @@ class Function:
         if not isinstance(other, Function):
             return other.inner(self)
         self.check_same_space(other, "inner")
-        return float(np.sum(other._coefficients * self._evaluate(other._centers)))
+        return float(np.trace(np.atleast_2d(self.gram(other))))
 
     def gram(self, other: Function | None = None) -> Array:
         """The K×K matrix fᵀg of inner products of outputs, with g = f by default."""
-        g = self if other is None else other
-        values = g._evaluate(self._centers)
-        c = self._coefficients
+        f, g = self, self if other is None else other
+        if f._kernel != g._kernel:
+            f, g = f._lifted(), g._lifted()
+        values = g._evaluate(f._centers)
+        c = f._coefficients
         return c.reshape(len(c), -1).T @ values.reshape(len(values), -1)
 
     def from_gram(self, K: Any) -> Array:
@@ -167,14 +183,14 @@ class Function:
 
     def right(self, M: Array) -> Function:
         """The function θM, for a matrix θ of several outputs."""
-        return Function(self._kernel, self._centers, self._coefficients @ M)
+        return Function._of_rows(self._kernel, self._centers, self._coefficients @ M)
 
     def check_same_space(self, other: Any, operation: str) -> None:
         """Raise RepresenterError unless `other` has this kernel and as many outputs."""
-        if other.kernel != self._kernel or other.outputs != self.outputs:
+        if other.kernel != self.kernel or other.outputs != self.outputs:
             raise RepresenterError(
                 f"{operation} expects functions of one kernel with equally many outputs; got "
-                f"{self._kernel!r} with outputs={self.outputs} and {other.kernel!r} with "
+                f"{self.kernel!r} with outputs={self.outputs} and {other.kernel!r} with "
                 f"outputs={other.outputs}."
             )
 

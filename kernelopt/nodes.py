@@ -66,13 +66,13 @@ class Prediction(AffAtom):
         if f is None:
             return None
         if self._cache is None or self._cache[0] is not f:
-            if A.function is None:
-                value = f._evaluate(A.X)
-            else:
-                c = A.function.coefficients.reshape(len(A.function.centers), -1)
-                value = c.T @ f._evaluate(A.function.centers)
+            value = f._at(A.X, A.order) if A.function is None else self._products(A.function, f)
             self._cache = f, value
         return self._cache[1]
+
+    def _products(self, f0: Function, f: Function) -> Array:
+        gram = f0.gram(f)
+        return gram[:, 0] if f.outputs is None else gram
 
     def numeric(self, values: Any) -> Array | None:
         return self._value_impl()
@@ -143,7 +143,7 @@ class ThetaNorm(Atom):
         return (
             self.view.theta,
             None if right is None else key(right),
-            None if shift is None else (key(shift.centers), key(shift.coefficients)),
+            None if shift is None else (key(shift._centers), key(shift.coefficients)),
             self.kind,
         )
 

@@ -13,6 +13,7 @@ import numpy as np
 from kernelopt.errors import KernelError
 from kernelopt.functions import Function
 from kernelopt.kernels.base import Kernel
+from kernelopt.kernels.derivatives import WithDerivatives, grouped
 from kernelopt.kernels.domains import Array, Ints, key
 
 
@@ -36,13 +37,13 @@ class Rows:
         """These rows, and one more for each output of each function."""
         if not functions:
             return self
-        blocks = [f.coefficients.reshape(len(f.centers), -1) for f in functions]
+        blocks = [f.coefficients.reshape(len(f._centers), -1) for f in functions]
         combinations = np.zeros((sum(map(len, blocks)), sum(b.shape[1] for b in blocks)))
         i = j = 0
         for block in blocks:
             combinations[i : i + block.shape[0], j : j + block.shape[1]] = block
             i, j = i + block.shape[0], j + block.shape[1]
-        return Rows(self.kernel, self.points, np.concatenate([f.centers for f in functions]), combinations)
+        return Rows(self.kernel, self.points, np.concatenate([f._centers for f in functions]), combinations)
 
     def __len__(self) -> int:
         return len(self.points) + self.combinations.shape[1]
@@ -50,7 +51,9 @@ class Rows:
     @property
     def mixed(self) -> bool:
         """Whether rows of different kinds, and hence of different units, stand together."""
-        return 0 < len(self.points) < len(self)
+        if 0 < len(self.points) < len(self):
+            return True
+        return isinstance(self.kernel, WithDerivatives) and len(self) > 0 and len(grouped(self.points)) > 1
 
     def fingerprint(self) -> object:
         """Equal for equal rows of an equal kernel."""

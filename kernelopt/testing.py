@@ -8,6 +8,9 @@ import numpy as np
 
 from kernelopt.errors import KernelError
 from kernelopt.kernels import Kernel, as_kernel
+from kernelopt.kernels.chain import Order
+from kernelopt.kernels.derivatives import derivative
+from kernelopt.kernels.domains import Array
 
 TOLERANCE = 1e-10
 
@@ -15,8 +18,9 @@ TOLERANCE = 1e-10
 def check_kernel(kernel: Any, X: Any, Z: Any = None) -> None:
     """Check what every kernel must fulfil, on data.
 
-    Symmetry, κ(X, Z) = κ(Z, X)ᵀ, the diagonal, the matrix against single pairs, F(x)ᵀF(z) where features exist, and
-    where the kernel says that it is positive semidefinite, a smallest eigenvalue ≥ −1e-10 of the largest.
+    Symmetry, κ(X, Z) = κ(Z, X)ᵀ, the diagonal, the matrix against single pairs, F(x)ᵀF(z) where features exist,
+    derivatives against finite differences where it has them, and where the kernel says that it is positive
+    semidefinite, a smallest eigenvalue ≥ −1e-10 of the largest.
 
     Parameters
     ----------
@@ -55,6 +59,8 @@ def check_kernel(kernel: Any, X: Any, Z: Any = None) -> None:
         _close(kernel, F @ G.T, K, scale, "F(x)ᵀF(z) = κ(x, z)")
         p = kernel._n_features(rows)
         _require(kernel, F.shape[1] == p, f"{p:.0f} features, as A.shape says", f"{F.shape[1]}")
+    if kernel._smoothness:
+        _check_derivatives(kernel, rows, others)
     if kernel.is_psd:
         smallest, *_, largest = np.linalg.eigvalsh((Q + Q.T) / 2)[[0, -1]]
         if smallest < -TOLERANCE * max(largest, 0.0):
@@ -62,6 +68,37 @@ def check_kernel(kernel: Any, X: Any, Z: Any = None) -> None:
                 f"{kernel!r} says that it is positive semidefinite; the smallest eigenvalue on these data is "
                 f"{smallest:.3g} beside {largest:.3g}."
             )
+
+
+def _check_derivatives(kernel: Kernel, X: Array, Z: Array) -> None:
+    """First and mixed derivatives, second ones where there are some, against central differences of one order less."""
+    d = X.shape[1]
+    columns = range(min(d, 3))
+    for j in columns:
+        _check_derivative(kernel, X, (j,), Z, ())
+        for k in columns:
+            _check_derivative(kernel, X, (j,), Z, (k,))
+            if kernel._smoothness >= 2:
+                _check_derivative(kernel, X, tuple(sorted((j, k))), Z, ())
+                _check_derivative(kernel, X, tuple(sorted((j, k))), Z, (k,))
+                _check_derivative(kernel, X, tuple(sorted((j, k))), Z, tuple(sorted((j, k))))
+
+
+def _check_derivative(kernel: Kernel, X: Array, dx: Order, Z: Array, dz: Order) -> None:
+    """∂ by the last column of dx, against a difference in that column."""
+    *less, column = dx
+    step = np.zeros(X.shape[1])
+    step[column] = h = 1e-5 * max(1.0, float(np.abs(X).max()))
+    above, below = (derivative(kernel, X + s * step, tuple(less), Z, dz) for s in (1, -1))
+    got = derivative(kernel, X, dx, Z, dz)
+    scale = max(float(np.abs(got).max()), float(np.abs(above).max()), 1e-300)
+    error = float(np.abs(got - (above - below) / (2 * h)).max()) / scale
+    _require(
+        kernel,
+        error < 1e-4,
+        f"the derivative {dx} in x, {dz} in z to be that of its values",
+        f"an error of {error:.3g}",
+    )
 
 
 def _close(kernel: Kernel, got: Any, expected: Any, scale: float, what: str) -> None:

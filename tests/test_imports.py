@@ -27,10 +27,11 @@ INSIDE = {
     "solvers": [["selection"], ["conic"]],
     "factorization": [["dense"], ["base", "memory"]],
     "kernels": [
-        ["histogram", "transforms"],
+        ["derivatives", "histogram", "transforms"],
         ["functions", "polynomial", "precomputed", "stationary", "strings"],
         ["algebra"],
         ["base"],
+        ["chain"],
         ["domains"],
     ],
 }

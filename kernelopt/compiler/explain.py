@@ -13,6 +13,7 @@ from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.rules import Inspection
 from kernelopt.compiler.text import describe
 from kernelopt.expressions import Theta
+from kernelopt.kernels.derivatives import CODES, WithDerivatives
 from kernelopt.solution import Solution
 
 LABEL, WIDTH = 13, 106  # columns
@@ -102,12 +103,19 @@ def _places(number: int) -> str:
     return _count(number, "place")
 
 
+def _features(link: PredictionLink) -> float:
+    points = link.rows.points
+    if isinstance(link.rows.kernel, WithDerivatives):
+        points = points[:, :-CODES]
+    return link.theta.kernel._n_features(points)
+
+
 def _rows(link: PredictionLink, named: Names) -> str:
     name = named[link.theta]
     if link.u is None:
         return f"{name}: no predictions"
     n = link.u.shape[0]
-    p = link.theta.kernel._n_features(link.rows.points) if len(link.rows.points) else float("inf")
+    p = _features(link) if len(link.rows.points) else float("inf")
     merged = "" if len(link.rows) == n else f", {len(link.rows)} distinct"
     features = "∞" if isinf(p) else f"{p:.0f}"
     return f"{name}: N = {n} rows{merged}, p = {features} features, {link.theta.kernel!r}"

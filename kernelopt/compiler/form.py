@@ -20,6 +20,7 @@ from cvxpy.atoms.elementwise.power import Power
 from kernelopt.compiler.rules import Inspection
 from kernelopt.compiler.text import describe, names
 from kernelopt.expressions import Theta, ThetaExpression
+from kernelopt.kernels.derivatives import lifted, with_order
 from kernelopt.kernels.domains import Ints, distinct, stack
 from kernelopt.nodes import Prediction, ThetaNorm
 from kernelopt.rows import Rows
@@ -130,9 +131,14 @@ def _stack(
     shifts = {n.fingerprint(): n.view.shift for n in norms if n.view.shift is not None}
     at_points = {k: A.X for k, A in blocks.items() if A.function is None}
     functions = {k: A.function for k, A in blocks.items() if A.function is not None} | shifts
-    points = stack(list(at_points.values()) or [f.centers[:0] for f in functions.values()] or [np.zeros((0, 1))])
+    kernel = theta.kernel
+    if any(A.order for A in blocks.values()) or any(f._kernel != kernel for f in functions.values()):
+        kernel = lifted(kernel)  # values and derivatives stand together
+        at_points = {k: with_order(X, blocks[k].order) for k, X in at_points.items()}
+        functions = {k: f._lifted() for k, f in functions.items()}
+    points = stack(list(at_points.values()) or [f._centers[:0] for f in functions.values()] or [np.zeros((0, 1))])
     first, inverse = distinct(points)
-    rows = Rows.of_points(theta.kernel, points[first]).with_functions(list(functions.values()))
+    rows = Rows.of_points(kernel, points[first]).with_functions(list(functions.values()))
     ends = len(first) + np.cumsum([0, *(f.outputs or 1 for f in functions.values())])
     numbers = {k: np.arange(a, b) for k, (a, b) in zip(functions, pairwise(ends), strict=True)}
 

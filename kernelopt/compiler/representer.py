@@ -200,7 +200,7 @@ def _function(link: PredictionLink, factor: Factor, v: Array, dual: Function | N
     coefficients = factor.coefficients(v) if factor.rank else np.zeros((len(factor.pivots), *v.shape[1:]))
     centers, expanded = link.rows.expansion(factor.pivots, coefficients)
     on_points = factor.pivots[factor.pivots < len(link.rows.points)]
-    kernel = link.theta.kernel + factor.added * Delta() if factor.added else link.theta.kernel
+    kernel = link.rows.kernel + factor.added * Delta() if factor.added else link.rows.kernel
     return FittedFunction(
         kernel, centers, expanded,
         norm=float(np.linalg.norm(v) / np.sqrt(factor.scale)),
@@ -222,4 +222,4 @@ def _dual_function(link: PredictionLink, factor: Factor, norms: list[NormLink], 
     if not norms or not plain or length == 0:
         return None
     rows = np.arange(len(link.rows))
-    return Function._of_rows(link.theta.kernel, *link.rows.expansion(rows, summed * np.linalg.norm(v) / length))
+    return Function._of_rows(link.rows.kernel, *link.rows.expansion(rows, summed * np.linalg.norm(v) / length))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
+from itertools import product as cartesian
 from math import inf, prod, sqrt
 from typing import Any, Self
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from kernelopt.errors import KernelError
 from kernelopt.kernels.base import COMPOSITIONS, Kernel, Verdict, is_number, nonnegative_numbers, require
+from kernelopt.kernels.chain import Order, Step, chain, orders, steps
 from kernelopt.kernels.domains import Array, Domain, join
 
 
@@ -41,6 +43,23 @@ class _Inherits(Kernel):
     def is_isotropic(self) -> bool:
         return all(part.is_isotropic for part in self.parts)
 
+    @property
+    def _smoothness(self) -> int:
+        return min(part._smoothness for part in self.parts)
+
+    def _outer(self, K: Array, count: int) -> list[Array]:
+        """g⁽⁰⁾(K) … g⁽ᶜᵒᵘⁿᵗ⁾(K), for κ = g(κ₀)."""
+        raise NotImplementedError
+
+    def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
+        part, taken = self.parts[0], steps(dx, dz)
+
+        def inner(block: list[Step]) -> Any:
+            left, right = orders(block)
+            return part._derivative(X, left, Z, right)
+
+        return chain(self._outer(part._matrix(X, Z), len(taken)), inner, taken)
+
 
 @dataclass(frozen=True)
 class _Composite(_Inherits):
@@ -66,6 +85,9 @@ class Sum(_Composite):
         for term in self.terms[1:]:
             total += term._matrix(X, Z)
         return total
+
+    def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
+        return sum(term._derivative(X, dx, Z, dz) for term in self.terms)
 
     def _diagonal(self, X: Array) -> Array:
         return np.sum([term._diagonal(X) for term in self.terms], axis=0)
@@ -107,6 +129,17 @@ class Product(_Composite):
             total *= term._matrix(X, Z)
         return total
 
+    def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
+        """Leibniz: each step goes to one of the factors."""
+        taken, total = steps(dx, dz), 0.0
+        for owners in cartesian(range(len(self.terms)), repeat=len(taken)):
+            value: Any = 1.0
+            for number, term in enumerate(self.terms):
+                left, right = orders([s for s, owner in zip(taken, owners, strict=True) if owner == number])
+                value = value * (term._derivative(X, left, Z, right) if left or right else term._matrix(X, Z))
+            total = total + value
+        return total
+
     def _diagonal(self, X: Array) -> Array:
         return np.prod([term._diagonal(X) for term in self.terms], axis=0)
 
@@ -145,6 +178,13 @@ class Scaled(_Inherits):
         K *= self.factor
         return K
 
+    def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
+        return self.factor * self.kernel._derivative(X, dx, Z, dz)
+
+    def _modulus(self, order: Order, radius: float) -> float | None:
+        inner = self.kernel._modulus(order, radius)
+        return None if inner is None else sqrt(self.factor) * inner
+
     def _diagonal(self, X: Array) -> Array:
         return self.factor * self.kernel._diagonal(X)
 
@@ -179,6 +219,9 @@ class Difference(_Inherits):
         K -= self.second._matrix(X, Z)
         return K
 
+    def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
+        return self.first._derivative(X, dx, Z, dz) - self.second._derivative(X, dx, Z, dz)
+
     def _diagonal(self, X: Array) -> Array:
         return self.first._diagonal(X) - self.second._diagonal(X)
 
@@ -203,6 +246,10 @@ class Power(_Inherits):
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         K = self.kernel._matrix(X, Z)
         return np.power(K, self.exponent, out=K)
+
+    def _outer(self, K: Array, count: int) -> list[Array]:
+        coefficients = (*([0.0] * self.exponent), 1.0)
+        return polynomial_derivatives(K, coefficients, count)
 
     def _diagonal(self, X: Array) -> Array:
         return self.kernel._diagonal(X) ** self.exponent
@@ -232,6 +279,9 @@ class Series(_Inherits):
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         return horner(self.kernel._matrix(X, Z), self.coefficients)
+
+    def _outer(self, K: Array, count: int) -> list[Array]:
+        return polynomial_derivatives(K, self.coefficients, count)
 
     def _diagonal(self, X: Array) -> Array:
         return horner(self.kernel._diagonal(X), self.coefficients)
@@ -265,6 +315,9 @@ class Exponential(_Inherits):
         K = self.kernel._matrix(X, Z)
         return np.exp(K, out=K)
 
+    def _outer(self, K: Array, count: int) -> list[Array]:
+        return [np.exp(K)] * (count + 1)
+
     def _diagonal(self, X: Array) -> Array:
         return np.exp(self.kernel._diagonal(X))
 
@@ -287,6 +340,12 @@ def horner(K: Array, coefficients: tuple[float, ...]) -> Array:
         total *= K
         total += c
     return total
+
+
+def polynomial_derivatives(K: Array, coefficients: tuple[float, ...], count: int) -> list[Array]:
+    """q(K), q′(K), … q⁽ᶜᵒᵘⁿᵗ⁾(K)."""
+    q = np.polynomial.Polynomial(coefficients)
+    return [horner(K, tuple(q.deriv(k).coef)) if k else horner(K, coefficients) for k in range(count + 1)]
 
 
 def bracketed(kernel: Kernel, *others: type[Kernel]) -> str:

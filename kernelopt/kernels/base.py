@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from kernelopt.errors import KernelError
+from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import VECTORS, Array, Domain
 
 WORDS = {True: "positive semidefinite", False: "indefinite", None: "unknown"}
@@ -110,6 +111,19 @@ class Kernel(ABC):
 
     def _evaluator(self, centers: Array, coefficients: Array) -> Callable[[Array], Array] | None:
         """A faster way to evaluate Σᵢ cᵢ κ(zᵢ, x) at many x than through kernel values, where there is one."""
+        return None
+
+    @property
+    def _smoothness(self) -> int:
+        """The order of derivative that F has, and that is implemented; 0 for none."""
+        return 0
+
+    def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
+        """∂ₓ∂_zκ(xᵢ, zⱼ) by the columns dx of x and dz of z; what broadcasts to (len(X), len(Z))."""
+        raise NotImplementedError
+
+    def _modulus(self, order: Order, radius: float) -> float | None:
+        """sup ‖∂F(x) − ∂F(z)‖ over ‖x − z‖ ≤ radius in closed form, where there is one."""
         return None
 
     # ---------------------------------------------------------------- what can be asked

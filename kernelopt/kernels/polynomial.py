@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
-from math import comb, factorial, prod
+from math import comb, factorial, perm, prod
+from typing import Any
 
 import numpy as np
 
 from kernelopt.errors import KernelError
-from kernelopt.kernels.algebra import horner
+from kernelopt.kernels.algebra import horner, polynomial_derivatives
 from kernelopt.kernels.base import Kernel, Verdict, is_number, nonnegative_numbers, require, require_positive
+from kernelopt.kernels.chain import Order, Step, chain, steps
 from kernelopt.kernels.domains import ANYTHING, Array, Domain, distinct
 
 
@@ -23,6 +25,28 @@ def inner_products(X: Array, Z: Array | None) -> Array:
 def squared_lengths(X: Array) -> Array:
     """xᵢᵀxᵢ."""
     return np.einsum("ij,ij->i", X, X)
+
+
+class _OfInnerProduct(Kernel):
+    """κ(x, y) = g(s) with s = xᵀy: ∂s/∂xⱼ = yⱼ, ∂²s/∂xᵢ∂yⱼ = [i = j], and no others."""
+
+    @property
+    def _smoothness(self) -> int:
+        return 2
+
+    def _outer(self, s: Array, count: int) -> list[Array]:
+        """g(s), g′(s), …"""
+        raise NotImplementedError
+
+    def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Array:
+        def inner(block: list[Step]) -> Any:
+            if len(block) == 1:
+                return Z[:, block[0].column] if block[0].left else X[:, block[0].column, None]
+            same = len(block) == 2 and block[0].left != block[1].left and block[0].column == block[1].column
+            return 1.0 if same else 0.0
+
+        taken = steps(dx, dz)
+        return chain(self._outer(inner_products(X, Z), len(taken)), inner, taken)
 
 
 @dataclass(frozen=True)
@@ -51,6 +75,13 @@ class Constant(Kernel):
 
     def _verdict(self) -> Verdict:
         return Verdict(True, "F(x) = √c")
+
+    @property
+    def _smoothness(self) -> int:
+        return 2
+
+    def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Array:
+        return np.zeros((len(X), len(Z)))
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         return np.full((len(X), len(X if Z is None else Z)), float(self.value))
@@ -96,7 +127,7 @@ class Delta(Kernel):
 
 
 @dataclass(frozen=True)
-class Linear(Kernel):
+class Linear(_OfInnerProduct):
     """κ(x, y) = xᵀy, with F(x) = x.
 
     Examples
@@ -108,6 +139,9 @@ class Linear(Kernel):
 
     def _verdict(self) -> Verdict:
         return Verdict(True, "F(x) = x")
+
+    def _outer(self, s: Array, count: int) -> list[Array]:
+        return polynomial_derivatives(s, (0.0, 1.0), count)
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         return inner_products(X, Z)
@@ -151,7 +185,7 @@ class Cosine(Kernel):
 
 
 @dataclass(frozen=True)
-class Polynomial(Kernel):
+class Polynomial(_OfInnerProduct):
     """κ(x, y) = (offset + scale·xᵀy)^degree, with offset ≥ 0 and scale > 0.
 
     Its features are the monomials of degree ≤ `degree` (of that very degree where offset = 0), each times
@@ -192,6 +226,10 @@ class Polynomial(Kernel):
     def _verdict(self) -> Verdict:
         return Verdict(True, "monomials weighted by multinomial coefficients")
 
+    def _outer(self, s: Array, count: int) -> list[Array]:
+        base, n = self.offset + self.scale * s, self.degree
+        return [perm(n, k) * self.scale**k * base ** (n - k) if k <= n else np.zeros_like(s) for k in range(count + 1)]
+
     def _power(self, K: Array) -> Array:
         K *= self.scale
         K += self.offset
@@ -220,7 +258,7 @@ class Polynomial(Kernel):
 
 
 @dataclass(frozen=True)
-class PolynomialSeries(Kernel):
+class PolynomialSeries(_OfInnerProduct):
     """κ(x, y) = q(xᵀy) = Σₙ cₙ (xᵀy)ⁿ with coefficients c₀, c₁, … ≥ 0.
 
     Raises KernelError for negative coefficients.
@@ -240,6 +278,9 @@ class PolynomialSeries(Kernel):
     def _verdict(self) -> Verdict:
         return Verdict(True, "power series in xᵀy with nonnegative coefficients")
 
+    def _outer(self, s: Array, count: int) -> list[Array]:
+        return polynomial_derivatives(s, tuple(self.coefficients), count)
+
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         return horner(inner_products(X, Z), tuple(self.coefficients))
 
@@ -258,7 +299,7 @@ class PolynomialSeries(Kernel):
 
 
 @dataclass(frozen=True)
-class Geometric(Kernel):
+class Geometric(_OfInnerProduct):
     """κ(x, y) = Σₙ (xᵀy)ⁿ = 1/(1 − xᵀy) for |xᵀy| < 1: all monomials, infinitely many.
 
     Raises KernelError for points with |xᵀy| ≥ 1.
@@ -272,6 +313,10 @@ class Geometric(Kernel):
 
     def _verdict(self) -> Verdict:
         return Verdict(True, "power series in xᵀy with coefficients 1")
+
+    def _outer(self, s: Array, count: int) -> list[Array]:
+        g = self._sum(s)
+        return [factorial(k) * g ** (k + 1) for k in range(count + 1)]
 
     def _sum(self, K: Array) -> Array:
         if K.size and np.abs(K).max() >= 1:

@@ -12,6 +12,7 @@ from scipy.spatial.distance import cdist
 
 from kernelopt.errors import DataError, KernelError
 from kernelopt.kernels.base import Kernel, Verdict, require, require_positive
+from kernelopt.kernels.chain import Order, Step, chain, steps
 from kernelopt.kernels.domains import (
     ANYTHING,
     HISTOGRAMS,
@@ -38,9 +39,26 @@ class _Stationary(Kernel):
 
 
 class _Isotropic(_Stationary):
-    """A function of ‖x − y‖₂."""
+    """κ(x, y) = g(ρ) with ρ = ‖x − y‖²/(2σ²): ∂ρ/∂xⱼ = (xⱼ − yⱼ)/σ² = −∂ρ/∂yⱼ, ∂²ρ = ±[i = j]/σ², and no others."""
 
     is_isotropic = True
+    sigma: float
+
+    def _outer(self, rho: Array, count: int) -> list[Array]:
+        """g(ρ), g′(ρ), …"""
+        raise NotImplementedError
+
+    def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Array:
+        def inner(block: list[Step]) -> Any:
+            sign = 1.0 if sum(not step.left for step in block) % 2 == 0 else -1.0
+            if len(block) == 1:
+                j = block[0].column
+                return (sign / self.sigma**2) * (X[:, j, None] - Z[:, j])
+            same = len(block) == 2 and block[0].column == block[1].column
+            return sign / self.sigma**2 if same else 0.0
+
+        taken = steps(dx, dz)
+        return chain(self._outer(half_squared_distances(X, Z, self.sigma), len(taken)), inner, taken)
 
 
 @dataclass(frozen=True)
@@ -86,6 +104,23 @@ class Gaussian(_Isotropic):
 
     def _verdict(self) -> Verdict:
         return Verdict(True, "exp(−‖x−y‖²/2σ²) (Schoenberg 1938)")
+
+    @property
+    def _smoothness(self) -> int:
+        return 3
+
+    def _outer(self, rho: Array, count: int) -> list[Array]:
+        g = np.exp(-rho)
+        return [g if k % 2 == 0 else -g for k in range(count + 1)]
+
+    def _modulus(self, order: Order, radius: float) -> float | None:
+        """√(2(κ(0) − min κ)) with κ = e^−ρ, and (1 − s²/σ²)e^−ρ/σ² along a column, least at s = √3σ."""
+        if len(order) > 1:
+            return None
+        s = radius / self.sigma if not order else min(radius / self.sigma, sqrt(3))
+        if not order:
+            return sqrt(-2 * np.expm1(-(s**2) / 2))
+        return sqrt(2 * (1 - (1 - s**2) * np.exp(-(s**2) / 2))) / self.sigma
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         K = half_squared_distances(X, Z, self.sigma)
@@ -157,6 +192,19 @@ class Matern(_Isotropic):
     def _verdict(self) -> Verdict:
         return Verdict(True, "Student-t spectrum (Matérn 1960)")
 
+    @property
+    def _smoothness(self) -> int:
+        return 0 if self.nu == 0.5 else 1
+
+    def _outer(self, rho: Array, count: int) -> list[Array]:
+        """g, g′ = −3e⁻ˢ (ν = 3/2) or −(5/3)(1 + s)e⁻ˢ (5/2), g″ = (9/s)e⁻ˢ or (25/3)e⁻ˢ, with s = √(4νρ)."""
+        s = np.sqrt(4 * self.nu * rho)
+        e = np.exp(-s)
+        if self.nu == 1.5:
+            # At s = 0 g″ meets factors that vanish like s².
+            return [(1 + s) * e, -3 * e, np.divide(9 * e, s, out=np.zeros_like(s), where=s > 0)][: count + 1]
+        return [(1 + s + s**2 / 3) * e, -5 / 3 * (1 + s) * e, 25 / 3 * e][: count + 1]
+
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         S = half_squared_distances(X, Z, self.sigma)
         S *= 4 * self.nu
@@ -195,6 +243,18 @@ class RationalQuadratic(_Isotropic):
     def _verdict(self) -> Verdict:
         return Verdict(True, "mixture of Gaussian kernels with nonnegative weights")
 
+    @property
+    def _smoothness(self) -> int:
+        return 3
+
+    def _outer(self, rho: Array, count: int) -> list[Array]:
+        base, values = 1 + rho / self.alpha, []
+        factor = 1.0
+        for k in range(count + 1):
+            values.append(factor * base ** (-self.alpha - k))
+            factor *= -(self.alpha + k) / self.alpha
+        return values
+
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         K = half_squared_distances(X, Z, self.sigma)
         K /= self.alpha
@@ -228,6 +288,24 @@ class Periodic(_Stationary):
 
     def _verdict(self) -> Verdict:
         return Verdict(True, "Gaussian kernel of points on circles (MacKay 1998)")
+
+    @property
+    def _smoothness(self) -> int:
+        return 3
+
+    def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Array:
+        """exp(−φ) with φ = Σⱼ (1 − cos(2πdⱼ/period))/σ², d = x − z."""
+
+        def inner(block: list[Step]) -> Any:
+            j, m = block[0].column, len(block)
+            if any(step.column != j for step in block):
+                return 0.0
+            sign = 1.0 if sum(not step.left for step in block) % 2 == 0 else -1.0
+            w = 2 * np.pi / self.period
+            return -sign * w**m * np.cos(w * (X[:, j, None] - Z[:, j]) + m * np.pi / 2) / self.sigma**2
+
+        taken, K = steps(dx, dz), self._matrix(X, Z)
+        return chain([K if k % 2 == 0 else -K for k in range(len(taken) + 1)], inner, taken)
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         # 2 sin²(πd/p) = ½‖(cos, sin)(2πx/p) − (cos, sin)(2πy/p)‖²

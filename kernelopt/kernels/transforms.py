@@ -11,6 +11,7 @@ import numpy as np
 from kernelopt.errors import KernelError
 from kernelopt.kernels.algebra import all_psd
 from kernelopt.kernels.base import COMPOSITIONS, Kernel, Verdict, nonnegative_numbers, require
+from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import ANYTHING, Array, Domain, frozen, key, name_of, real_array, refuse_pickling
 
 
@@ -142,6 +143,16 @@ class Columns(_OfPoints):
         require(valid, "columns", "column numbers ≥ 0", self.columns)
         object.__setattr__(self, "columns", tuple(int(c) for c in chosen))
 
+    @property
+    def _smoothness(self) -> int:
+        return self.kernel._smoothness if len(set(self.columns)) == len(self.columns) else 0
+
+    def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
+        if not set(dx + dz) <= set(self.columns):
+            return np.zeros((len(X), len(Z)))
+        left, right = (tuple(self.columns.index(j) for j in order) for order in (dx, dz))
+        return self.kernel._derivative(self._point(X), left, self._point(Z), right)
+
     def _point(self, X: Array) -> Array:
         if X.ndim != 2 or max(self.columns) >= X.shape[1]:
             raise KernelError(f"Expected points with a column {max(self.columns)}; got shape {X.shape}.")
@@ -162,6 +173,14 @@ class ARD(_OfPoints):
         scales = nonnegative_numbers(self.scales, "scales")
         require(min(scales) > 0, "scales", "numbers > 0", self.scales)
         object.__setattr__(self, "scales", scales)
+
+    @property
+    def _smoothness(self) -> int:
+        return self.kernel._smoothness
+
+    def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
+        inner = self.kernel._derivative(self._point(X), dx, self._point(Z), dz)
+        return inner / float(np.prod([self.scales[j] for j in dx + dz]))
 
     def _point(self, X: Array) -> Array:
         if X.ndim != 2 or len(self.scales) != X.shape[1]:

@@ -1,0 +1,56 @@
+"""Derivatives of composed kernels by Faà di Bruno's formula."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from kernelopt.kernels.domains import Array
+
+Order = tuple[int, ...]  # the columns that are differentiated by: () the value, (j,) ∂/∂xⱼ, (i, j) ∂²/∂xᵢ∂xⱼ
+
+
+class Step(NamedTuple):
+    """One derivative, by a column of x (`left`) or of z."""
+
+    left: bool
+    column: int
+
+
+def steps(dx: Order, dz: Order) -> list[Step]:
+    """∂ in x by the columns dx, and in z by the columns dz."""
+    return [*(Step(True, j) for j in dx), *(Step(False, j) for j in dz)]
+
+
+def orders(block: Sequence[Step]) -> tuple[Order, Order]:
+    """Back from steps to columns of x and of z."""
+    return tuple(s.column for s in block if s.left), tuple(s.column for s in block if not s.left)
+
+
+def partitions(items: Sequence[Step]) -> Iterator[list[list[Step]]]:
+    """All ways to split steps into blocks; one empty way for no steps."""
+    if not items:
+        yield []
+        return
+    first, rest = items[0], items[1:]
+    for partition in partitions(rest):
+        yield [[first], *partition]
+        for i, block in enumerate(partition):
+            yield [*partition[:i], [first, *block], *partition[i + 1 :]]
+
+
+def chain(outer: Sequence[Array], inner: Callable[[list[Step]], Any], taken: Sequence[Step]) -> Array:
+    """∂ of g(φ) = Σ over partitions π of g⁽|π|⁾(φ)·Π_{B ∈ π} ∂_Bφ, with outer[k] = g⁽ᵏ⁾(φ) and inner(B) = ∂_Bφ.
+
+    A block whose derivative is zero, inner(B) = 0, drops its partitions.
+    """
+    total: Any = 0.0 * outer[0]
+    for partition in partitions(list(taken)):
+        parts = [inner(block) for block in partition]
+        if any(isinstance(part, (int, float)) and part == 0 for part in parts):
+            continue
+        term = outer[len(partition)]
+        for part in parts:
+            term = term * part
+        total = total + term
+    return total

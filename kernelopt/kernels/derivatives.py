@@ -1,0 +1,141 @@
+"""Values and derivatives of one function as points of one kernel.
+
+Derivatives of θᵀF(x) are inner products with derivatives of F, whose Gram matrix holds derivatives of κ(x, z). A point
+is a row (x, i, j): the value for i = j = −1, ∂/∂xᵢ for j = −1, ∂²/∂xᵢ∂xⱼ otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelopt.errors import KernelError
+from kernelopt.kernels.base import Kernel, Verdict
+from kernelopt.kernels.chain import Order
+from kernelopt.kernels.domains import Array, Domain, Ints, Vectors, frozen
+
+CODES = 2  # columns that hold the order
+
+
+class Jets(Vectors):
+    """Vectors with the order of a derivative in two more columns; plain vectors are values."""
+
+    name = "vectors"
+
+    def rows(self, X: Any, owner: str) -> Array:
+        return with_order(super().rows(X, owner), ())
+
+    def columns(self, rows: Array) -> int | None:
+        return int(rows.shape[1]) - CODES
+
+
+JETS = Jets()
+
+
+def with_order(X: Array, order: Order) -> Array:
+    """Points with the order of a derivative."""
+    codes = np.full((len(X), CODES), -1.0)
+    codes[:, : len(order)] = order
+    return frozen(np.hstack([X, codes]))
+
+
+def grouped(rows: Array) -> list[tuple[Order, Ints]]:
+    """The orders that occur, and where."""
+    codes, inverse = np.unique(rows[:, -CODES:], axis=0, return_inverse=True)
+    inverse = inverse.reshape(-1)
+    return [(tuple(int(c) for c in code if c >= 0), np.flatnonzero(inverse == i)) for i, code in enumerate(codes)]
+
+
+@dataclass(frozen=True)
+class WithDerivatives(Kernel):
+    """κ on values and derivatives: entries ∂ₓⁱ∂_zʲκ(x, z)."""
+
+    kernel: Kernel
+
+    @property
+    def domain(self) -> Domain:
+        return JETS
+
+    def _verdict(self) -> Verdict:
+        return Verdict(self.kernel.is_psd, "inner products of derivatives of F")
+
+    def _points(self, rows: Array) -> Array:
+        return rows[:, :-CODES]
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        other = X if Z is None else Z
+        K = np.empty((len(X), len(other)))
+        for dx, i in grouped(X):
+            for dz, j in grouped(other):
+                K[np.ix_(i, j)] = derivative(self.kernel, self._points(X)[i], dx, self._points(other)[j], dz)
+        return K
+
+    def _diagonal(self, X: Array) -> Array:
+        d = np.empty(len(X))
+        for order, i in grouped(X):
+            d[i] = derivative_diagonal(self.kernel, self._points(X)[i], order)
+        return d
+
+    def __repr__(self) -> str:
+        return repr(self.kernel)
+
+
+def derivative(kernel: Kernel, X: Array, dx: Order, Z: Array, dz: Order) -> Array:
+    """∂ₓ∂_zκ(xᵢ, zⱼ). Raises KernelError where the kernel is not smooth enough."""
+    if not dx and not dz:
+        return kernel._matrix(X, Z)
+    return np.broadcast_to(kernel._derivative(X, dx, Z, dz), (len(X), len(Z)))
+
+
+def derivative_diagonal(kernel: Kernel, X: Array, order: Order) -> Array:
+    """‖∂F(xᵢ)‖², in blocks of the Gram matrix."""
+    if not order:
+        return kernel._diagonal(X)
+    blocks = [np.diag(derivative(kernel, X[i : i + 64], order, X[i : i + 64], order)) for i in range(0, len(X), 64)]
+    return np.concatenate(blocks)
+
+
+def lifted(kernel: Kernel) -> WithDerivatives:
+    """The kernel on values and derivatives."""
+    return kernel if isinstance(kernel, WithDerivatives) else WithDerivatives(kernel)
+
+
+def plain(kernel: Kernel) -> Kernel:
+    """The kernel on points."""
+    return kernel.kernel if isinstance(kernel, WithDerivatives) else kernel
+
+
+def require_smooth(kernel: Kernel, order: int) -> None:
+    """Raise KernelError unless F has derivatives of this order."""
+    if kernel._smoothness < order:
+        what = (
+            "is not differentiable, or its derivatives are not known"
+            if kernel._smoothness == 0
+            else (f"has derivatives up to order {kernel._smoothness} here")
+        )
+        raise KernelError(
+            f"Expected a kernel with derivatives of order {order}; {kernel!r} {what}. Gaussian and polynomial kernels, "
+            "and their sums and products, have first and second ones."
+        )
+
+
+def modulus(kernel: Kernel, X: Array, order: Order, radius: float) -> Array:
+    """η with ‖∂F(x) − ∂F(xᵢ)‖ ≤ η for all ‖x − xᵢ‖ ≤ radius: an exact one, or a bound.
+
+    For a stationary kernel κ(x, z) = k(x − z) it is the same at all points: exact for values and first derivatives of
+    the Gaussian kernel; else min(radius·√λ_max, 2‖∂F‖), with λ_max the largest eigenvalue of the Gram matrix of all
+    further derivatives (∂ₗ∂F)ₗ at one point.
+    """
+    exact = kernel._modulus(order, radius)
+    if exact is not None:
+        return np.full(len(X), exact)
+    if not kernel.is_stationary:
+        raise KernelError(f"Expected a stationary kernel, of which all points of a ball look alike; got {kernel!r}.")
+    require_smooth(kernel, len(order) + 1)
+    x, d = X[:1], X.shape[1]
+    further = [[derivative(kernel, x, (*order, a), x, (*order, b))[0, 0] for b in range(d)] for a in range(d)]
+    steepest = float(np.sqrt(max(np.linalg.eigvalsh(further)[-1], 0.0)))
+    length = float(np.sqrt(derivative_diagonal(kernel, x, order)[0]))
+    return np.full(len(X), min(radius * steepest, 2 * length))
