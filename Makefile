@@ -24,6 +24,7 @@ format:
 	$(BIN)/ruff format .
 bench:
 	$(BIN)/python tests/benchmarks/overhead.py
+	$(BIN)/python tests/benchmarks/kernels.py
 
 .venv/python: Makefile
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "kernelopt needs Python 3.11 or newer; set PYTHON=..."'

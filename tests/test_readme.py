@@ -15,14 +15,14 @@ def without_seconds(text):
     return re.sub(r"[0-9.e-]+ s\b", "… s", text).strip()
 
 
-@pytest.mark.parametrize(("page", "texts"), [(README, 2), (GUIDE, 9)], ids=["README", "guide"])
+@pytest.mark.parametrize(("page", "texts"), [(README, 2), (GUIDE, 11)], ids=["README", "guide"])
 def test_page(page, texts, capsys):
     printed, checked, scope = "", 0, {}
     for kind, block in BLOCK.findall(page.read_text()):
         if kind == "python":
             exec(compile(block, str(page), "exec"), scope)
             printed = capsys.readouterr().out
-            if "problem = ko.Problem(" in block and ".solve()" not in block:
+            if "problem = ko.Problem(" in block and ".solve(" not in block:
                 scope["problem"].solve()
                 assert scope["problem"].status == "optimal"
         else:

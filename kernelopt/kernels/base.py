@@ -223,17 +223,17 @@ class Kernel(ABC):
 
     # ---------------------------------------------------------------- composition
 
-    def __add__(self, other: Kernel) -> Kernel:
-        return COMPOSITIONS["+"](self, other) if isinstance(other, Kernel) else NotImplemented
+    def __add__(self, other: Any) -> Kernel:
+        return COMPOSITIONS["+"](self, COMPOSITIONS["as"](other)) if callable(other) else NotImplemented
 
-    def __sub__(self, other: Kernel) -> Kernel:
+    def __sub__(self, other: Any) -> Kernel:
         """κ₁ − κ₂, positive semidefinite or not: decided for each data set."""
-        return COMPOSITIONS["-"](self, other) if isinstance(other, Kernel) else NotImplemented
+        return COMPOSITIONS["-"](self, COMPOSITIONS["as"](other)) if callable(other) else NotImplemented
 
-    def __mul__(self, other: Kernel | float) -> Kernel:
-        if isinstance(other, Kernel):
-            return COMPOSITIONS["*"](self, other)
-        return COMPOSITIONS["c *"](other, self) if isinstance(other, Real) else NotImplemented
+    def __mul__(self, other: Any) -> Kernel:
+        if isinstance(other, Real):
+            return COMPOSITIONS["c *"](other, self)
+        return COMPOSITIONS["*"](self, COMPOSITIONS["as"](other)) if callable(other) else NotImplemented
 
     __rmul__ = __mul__
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernelopt.errors import KernelError
-from kernelopt.kernels.base import Kernel, Verdict, require
+from kernelopt.kernels.base import COMPOSITIONS, Kernel, Verdict, require
 from kernelopt.kernels.domains import ANYTHING, VECTORS, Array, Domain, name_of, real_array, refuse_pickling
 
 
@@ -143,3 +143,6 @@ def as_kernel(value: Any) -> Kernel:
     if callable(value) and not isinstance(value, type):
         return FromFunction(value)
     raise KernelError(f"Expected a kernel, such as ko.kernels.Gaussian(sigma=1.0); got {value!r}.")
+
+
+COMPOSITIONS["as"] = as_kernel

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from kernelopt.errors import KernelError
 from kernelopt.kernels.base import Kernel, Verdict, require
 from kernelopt.kernels.domains import HISTOGRAMS, Array, Domain
-from kernelopt.kernels.stationary import chi_squared
+from kernelopt.kernels.stationary import chi_squared, cityblock
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Intersection(Kernel):
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         """½(‖x‖₁ + ‖z‖₁ − ‖x − z‖₁)."""
         Z_ = X if Z is None else Z
-        K = cdist(X, Z_, "cityblock")
+        K = cityblock(X, Z)
         np.negative(K, out=K)
         K += X.sum(axis=1)[:, None]
         K += Z_.sum(axis=1)
@@ -70,26 +69,30 @@ class Intersection(Kernel):
         return (X[:, :, None] >= np.arange(1, self.maximum + 1)).astype(np.float64).reshape(len(X), -1)
 
     def _evaluator(self, centers: Array, coefficients: Array) -> Callable[[Array], Array] | None:
-        """Σᵢ cᵢ min(x, zᵢ) = Σ_{zᵢ ≤ x} cᵢzᵢ + xΣ_{zᵢ > x} cᵢ for each column: O(d log s) a point.
+        """Σᵢ cᵢ min(x, zᵢ) is piecewise linear in each column, with knots zᵢ: O(d log s) a point.
 
-        From sorted prefix sums (Maji, Berg and Malik, CVPR 2008).
+        Its values at sorted knots are Σ_{zᵢ ≤ x} cᵢzᵢ + xΣ_{zᵢ > x} cᵢ, by prefix sums (Maji, Berg and Malik 2008).
         """
-        order = np.argsort(centers, axis=0)
         c = coefficients.reshape(len(centers), -1)
         tables = []
-        for j in range(centers.shape[1]):
-            z, cj = centers[order[:, j], j], c[order[:, j]]
-            below = np.vstack([np.zeros(c.shape[1]), np.cumsum(cj * z[:, None], axis=0)])
-            above = np.vstack([np.cumsum(cj[::-1], axis=0)[::-1], np.zeros(c.shape[1])])
-            tables.append((z, below, above))
+        for column in centers.T:
+            order = np.argsort(column)
+            z, cz = column[order], c[order]
+            values = np.cumsum(cz * z[:, None], axis=0) + z[:, None] * (cz.sum(axis=0) - np.cumsum(cz, axis=0))
+            knots, first = np.unique(z, return_index=True)
+            last = np.append(first[1:], len(z)) - 1
+            if knots[0] > 0:
+                knots, last_values = np.append(0.0, knots), np.vstack([np.zeros(c.shape[1]), values[last]])
+            else:
+                last_values = values[last]
+            tables.append((knots, np.ascontiguousarray(last_values.T)))
 
         def evaluate(X: Array) -> Array:
-            total = np.zeros((len(X), c.shape[1]))
-            for j, (z, below, above) in enumerate(tables):
-                x = X[:, j]
-                position = np.searchsorted(z, x, side="right")
-                total += below[position] + x[:, None] * above[position]
-            return total.reshape(len(X), *coefficients.shape[1:])
+            total = np.zeros((c.shape[1], len(X)))
+            for x, (knots, values) in zip(np.ascontiguousarray(X.T), tables, strict=True):
+                for k in range(c.shape[1]):
+                    total[k] += np.interp(x, knots, values[k])
+            return np.ascontiguousarray(total.T).reshape(len(X), *coefficients.shape[1:])
 
         return evaluate
 
@@ -116,7 +119,7 @@ class AdditiveChiSquared(Kernel):
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         Z_ = X if Z is None else Z
-        K = chi_squared(X, Z_)
+        K = chi_squared(X, Z)
         np.negative(K, out=K)
         K += X.sum(axis=1)[:, None]
         K += Z_.sum(axis=1)

@@ -8,7 +8,7 @@ from math import sqrt
 from typing import Any, Self
 
 import numpy as np
-from scipy.spatial.distance import cdist
+from scipy.spatial.distance import cdist, pdist, squareform
 
 from kernelopt.errors import DataError, KernelError
 from kernelopt.kernels.base import Kernel, Verdict, require, require_positive
@@ -26,6 +26,7 @@ from kernelopt.kernels.domains import (
     refuse_pickling,
 )
 
+TINY = 1e-300
 FAR = 300.0  # scales from the median; beyond, an error of 1e-16·FAR² ≈ 1e-11 would be passed
 
 
@@ -123,9 +124,7 @@ class Gaussian(_Isotropic):
         return sqrt(2 * (1 - (1 - s**2) * np.exp(-(s**2) / 2))) / self.sigma
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
-        K = half_squared_distances(X, Z, self.sigma)
-        np.negative(K, out=K)
-        return np.exp(K, out=K)
+        return radial(X, Z, self.sigma, exp_minus)
 
 
 @dataclass(frozen=True)
@@ -159,9 +158,13 @@ class Laplacian(_Stationary):
         return Verdict(True, "product over columns of exp(−|xⱼ−yⱼ|/σ), with Cauchy spectra (Bochner 1932)")
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
-        K = cdist(X, X if Z is None else Z, "cityblock")
-        K /= -self.sigma
-        return np.exp(K, out=K)
+        if Z is None:
+            K = squareform(exp_minus(pdist(X, "cityblock") / self.sigma))
+            np.fill_diagonal(K, 1.0)
+            return K
+        K = cdist(X, Z, "cityblock")
+        K /= self.sigma
+        return exp_minus(K)
 
 
 @dataclass(frozen=True)
@@ -206,16 +209,14 @@ class Matern(_Isotropic):
         return [(1 + s + s**2 / 3) * e, -5 / 3 * (1 + s) * e, 25 / 3 * e][: count + 1]
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
-        S = half_squared_distances(X, Z, self.sigma)
-        S *= 4 * self.nu
-        np.sqrt(S, out=S)
-        K = np.exp(-S)
-        if self.nu == 1.5:
-            S += 1
-            K *= S
-        elif self.nu == 2.5:
-            K *= S * (S / 3 + 1) + 1
-        return K
+        return radial(X, Z, self.sigma, self._profile)
+
+    def _profile(self, rho: Array) -> Array:
+        s = np.sqrt(4 * self.nu * rho)
+        K = exp_minus(s.copy())
+        if self.nu == 0.5:
+            return K
+        return K * (1 + s) if self.nu == 1.5 else K * (s * (s / 3 + 1) + 1)
 
 
 @dataclass(frozen=True)
@@ -256,10 +257,7 @@ class RationalQuadratic(_Isotropic):
         return values
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
-        K = half_squared_distances(X, Z, self.sigma)
-        K /= self.alpha
-        K += 1
-        return np.power(K, -self.alpha, out=K)
+        return radial(X, Z, self.sigma, lambda rho: (1 + rho / self.alpha) ** -self.alpha)
 
 
 @dataclass(frozen=True)
@@ -309,9 +307,7 @@ class Periodic(_Stationary):
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         # 2 sin²(πd/p) = ½‖(cos, sin)(2πx/p) − (cos, sin)(2πy/p)‖²
-        K = half_squared_distances(self._circle(X), None if Z is None else self._circle(Z), self.sigma)
-        np.negative(K, out=K)
-        return np.exp(K, out=K)
+        return radial(self._circle(X), None if Z is None else self._circle(Z), self.sigma, exp_minus)
 
     def _circle(self, X: Array) -> Array:
         angle = (2 * np.pi / self.period) * np.remainder(X, self.period)
@@ -393,8 +389,8 @@ class GeneralizedGaussian(Kernel):
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         K = self._squared(X, Z)
-        K /= -self.beta
-        return np.exp(K, out=K)
+        K /= self.beta
+        return exp_minus(K)
 
     def _squared(self, X: Array, Z: Array | None) -> Array:
         """D(xᵢ, zⱼ)²."""
@@ -407,7 +403,7 @@ class GeneralizedGaussian(Kernel):
                 )
             return D**2
         if self.distance == "chi2":
-            return chi_squared(X, other)
+            return chi_squared(X, Z)
         root = sqrt(0.5)
         if self.distance == "l2":
             return half_squared_distances(X, Z, root)
@@ -445,6 +441,12 @@ class GeneralizedGaussian(Kernel):
         )
 
 
+def exp_minus(D: Array) -> Array:
+    """e⁻ᴰ, in place."""
+    np.negative(D, out=D)
+    return np.exp(D, out=D)
+
+
 def require_positive_value(value: float, name: str) -> None:
     """Raise KernelError unless a constructor's number is positive."""
     require(isinstance(value, (int, float, np.number)) and 0 < value < np.inf, name, "a number > 0", value)
@@ -463,38 +465,78 @@ def positive_definite(S: Any) -> Array:
     return frozen((matrix + matrix.T) / 2)
 
 
-def chi_squared(X: Array, Z: Array) -> Array:
-    """Σⱼ (xⱼ − zⱼ)²/(xⱼ + zⱼ), a term with xⱼ = zⱼ = 0 counting as 0; column by column, two temporaries."""
-    total, difference, sum_ = (np.zeros((len(X), len(Z))) for _ in range(3))
-    for x, z in zip(X.T, Z.T, strict=True):
-        np.subtract(x[:, None], z, out=difference)
-        np.add(x[:, None], z, out=sum_)
-        np.square(difference, out=difference)
-        np.divide(difference, sum_, out=difference, where=sum_ > 0)
-        total += difference
-    return total
+def cityblock(X: Array, Z: Array | None) -> Array:
+    """‖xᵢ − zⱼ‖₁, half of them where Z is None."""
+    return squareform(pdist(X, "cityblock")) if Z is None else cdist(X, Z, "cityblock")
+
+
+def chi_squared(X: Array, Z: Array | None) -> Array:
+    """Σⱼ (xⱼ − zⱼ)²/(xⱼ + zⱼ) = ‖x‖₁ + ‖z‖₁ − 4Σⱼ xⱼzⱼ/(xⱼ + zⱼ), a term with xⱼ = zⱼ = 0 counting as 0."""
+    right = X if Z is None else Z
+    x, z = X.sum(axis=1), right.sum(axis=1)
+
+    def tile(i: slice, j: slice) -> Array:
+        total, product, sum_ = (np.zeros((i.stop - i.start, j.stop - j.start)) for _ in range(3))
+        for a, b in zip(X[i].T, right[j].T, strict=True):
+            np.add(a[:, None], b + TINY, out=sum_)
+            np.multiply(a[:, None], b, out=product)
+            product /= sum_
+            total += product
+        total *= -4
+        total += x[i, None]
+        total += z[j]
+        np.maximum(total, 0.0, out=total)
+        if Z is None and i == j:
+            np.fill_diagonal(total, 0.0)
+        return total
+
+    return tiled(len(X), None if Z is None else len(Z), tile, size=192)
 
 
 def half_squared_distances(X: Array, Z: Array | None, scale: float) -> Array:
-    """‖xᵢ − zⱼ‖² / (2·scale²) by one matrix product, in one array.
+    """‖xᵢ − zⱼ‖²/(2·scale²)."""
+    return radial(X, Z, scale, lambda rho: rho)
 
-    ½‖x‖² + ½‖z‖² − xᵀz cancels to an error of about 1e-16·(‖x‖² + ‖z‖²). Points are therefore taken from their
-    median, and the rows of those that are still more than `FAR` scales away are computed directly.
+
+def radial(X: Array, Z: Array | None, scale: float, profile: Callable[[Array], Array]) -> Array:
+    """g(‖xᵢ − zⱼ‖²/(2·scale²)), with g applied in place to tiles that fit into the cache.
+
+    ½‖x‖² + ½‖z‖² − xᵀz is one matrix product of (−x, ½‖x‖², 1) and (z, 1, ½‖z‖²). It cancels to an error of about
+    1e-16·(‖x‖² + ‖z‖²); points are therefore taken from their median, and those that are still more than `FAR` scales
+    away are computed directly.
     """
     centre = np.median(X if Z is None else Z, axis=0)
-    X = (X - centre) / scale
-    Z_ = X if Z is None else (Z - centre) / scale
-    x, z = 0.5 * np.einsum("ij,ij->i", X, X), 0.5 * np.einsum("ij,ij->i", Z_, Z_)
-    D = X @ Z_.T
-    np.negative(D, out=D)
-    D += x[:, None]
-    D += z
-    np.maximum(D, 0.0, out=D)
-    far_x, far_z = x > 0.5 * FAR**2, z > 0.5 * FAR**2
-    if far_x.any():
-        D[far_x] = 0.5 * cdist(X[far_x], Z_, "sqeuclidean")
-    if far_z.any():
-        D[:, far_z] = 0.5 * cdist(X, Z_[far_z], "sqeuclidean")
-    if Z is None:
-        np.fill_diagonal(D, 0.0)
-    return D
+    left = (X - centre) / scale
+    right = left if Z is None else (Z - centre) / scale
+    x = 0.5 * np.einsum("ij,ij->i", left, left)
+    z = x if Z is None else 0.5 * np.einsum("ij,ij->i", right, right)
+    L = np.column_stack([-left, x, np.ones(len(x))])
+    R = np.column_stack([right, np.ones(len(z)), z])
+    far = 0.5 * FAR**2
+
+    def tile(i: slice, j: slice) -> Array:
+        D = L[i] @ R[j].T
+        np.maximum(D, 0.0, out=D)
+        far_x, far_z = x[i] > far, z[j] > far
+        if far_x.any():
+            D[far_x] = 0.5 * cdist(left[i][far_x], right[j], "sqeuclidean")
+        if far_z.any():
+            D[:, far_z] = 0.5 * cdist(left[i], right[j][far_z], "sqeuclidean")
+        if Z is None and i == j:
+            np.fill_diagonal(D, 0.0)
+        return profile(D)
+
+    return tiled(len(x), None if Z is None else len(z), tile)
+
+
+def tiled(n: int, m: int | None, tile: Callable[[slice, slice], Array], size: int = 384) -> Array:
+    """An n×m matrix from its tiles; where m is None a symmetric one, from the tiles on and below the diagonal."""
+    K = np.empty((n, n if m is None else m))
+    for a in range(0, n, size):
+        i = slice(a, min(a + size, n))
+        for b in range(0, a + 1 if m is None else m, size):
+            j = slice(b, min(b + size, K.shape[1]))
+            K[i, j] = tile(i, j)
+            if m is None and a != b:
+                K[j, i] = K[i, j].T
+    return K

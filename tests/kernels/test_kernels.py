@@ -428,6 +428,8 @@ def test_plain_callables_and_scikit_learns_kernels_are_accepted():
     assert theta.kernel.is_stationary
     check_kernel(theirs, X)
     assert (ko.FeatureMatrix(X, theirs) @ theta).shape == (8,)
+    both = Gaussian(sigma=1.0) * gp.RBF(length_scale=1.5) + (lambda x, y: float(x @ y)) - theirs
+    assert np.allclose(both(X), Gaussian(1.0)(X) * Gaussian(1.5)(X) + X @ X.T - theirs(X))
     dot = lambda x, y: float(x @ y)
     assert np.allclose(ko.Theta(dot).kernel(X), X @ X.T)
     assert ko.Function(dot, X, np.ones(8))(Z).shape == (5,)
