@@ -10,7 +10,7 @@ import numpy as np
 from kernelopt.errors import DataError, KernelError, RepresenterError
 from kernelopt.kernels import Kernel, as_kernel
 from kernelopt.kernels.chain import Order
-from kernelopt.kernels.derivatives import CODES, WithDerivatives, lifted, plain, with_order
+from kernelopt.kernels.derivatives import CODES, lifted, on_jets, plain, with_order
 from kernelopt.kernels.domains import Array, Indices, check_finite, frozen, real_array
 
 BLOCK_BYTES = 2**25  # kernel values evaluated at a time
@@ -74,17 +74,17 @@ class Function:
     @property
     def centers(self) -> Array:
         """The points zᵢ; where the function was fitted to derivatives too, the points at which they were taken."""
-        return self._centers[:, :-CODES] if isinstance(self._kernel, WithDerivatives) else self._centers
+        return self._centers[:, :-CODES] if on_jets(self._kernel) else self._centers
 
     def _lifted(self) -> Function:
         """The same function, on values and derivatives."""
-        if isinstance(self._kernel, WithDerivatives):
+        if on_jets(self._kernel):
             return self
         return Function._of_rows(lifted(self._kernel), with_order(self._centers, ()), np.array(self._coefficients))
 
     def _at(self, X: Array, order: Order) -> Array:
         """The function or a derivative of it, at canonical points."""
-        if not order and not isinstance(self._kernel, WithDerivatives):
+        if not order and not on_jets(self._kernel):
             return self._evaluate(X)
         return self._lifted()._evaluate(with_order(X, order))
 

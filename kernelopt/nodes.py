@@ -174,12 +174,14 @@ class ThetaNorm(Atom):
         f = self.view.theta.value
         if f is None:
             return None
-        if self.view.right is None and self.view.shift is None and self.kind in (EUCLIDEAN, "fro"):
-            return np.array(f.norm)
-        if self.view.right is not None:
-            f = f.right(self.view.right)
-        f0 = self.view.shift
-        gram = f.gram() if f0 is None else f.gram() - f.gram(f0) - f0.gram(f) + f0.gram()
+        M, f0 = self.view.right, self.view.shift
+        gram = f.gram()
+        if M is not None:
+            M = M.reshape(len(M), -1)
+            gram = M.T @ gram @ M
+        if f0 is not None:
+            cross = f0.gram(f) if M is None else f0.gram(f) @ M
+            gram = gram - cross - cross.T + f0.gram()
         return np.array(norm_from_gram(gram, self.kind))
 
     def numeric(self, values: Any) -> Any:

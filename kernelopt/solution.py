@@ -55,10 +55,10 @@ class FittedFunction(Function):
 
     def __init__(
         self, kernel: Kernel, centers: Array, coefficients: Array, *,
-        norm: float, pivots: Ints, pivot_coefficients: Array, dual: Function | None,
+        products: Array, pivots: Ints, pivot_coefficients: Array, dual: Function | None,
     ) -> None:  # fmt: skip
         self._set(kernel, centers, coefficients)
-        self._norm = norm
+        self._products = products
         self._pivots = pivots
         self._pivot_coefficients = pivot_coefficients
         self._dual = dual
@@ -66,7 +66,11 @@ class FittedFunction(Function):
     @property
     def norm(self) -> float:
         """‖θ‖ = ‖w‖ (Frobenius where there are several outputs)."""
-        return self._norm
+        return float(np.sqrt(np.trace(self._products)))
+
+    def gram(self, other: Function | None = None) -> Array:
+        """θᵀθ = wᵀw as the solve had it; or θᵀg for another function g."""
+        return self._products if other is None or other is self else super().gram(other)
 
     @property
     def pivots(self) -> Ints:

@@ -20,7 +20,7 @@ from kernelopt.expressions import Theta
 from kernelopt.factorization import CholeskyFactor, Factor
 from kernelopt.functions import Function
 from kernelopt.kernels import Delta
-from kernelopt.kernels.domains import Array
+from kernelopt.kernels.domains import Array, frozen
 from kernelopt.nodes import EUCLIDEAN, norm_from_gram
 from kernelopt.solution import FittedFunction, Solution, Status
 
@@ -203,7 +203,7 @@ def _function(link: PredictionLink, factor: Factor, v: Array, dual: Function | N
     kernel = link.rows.kernel + factor.added * Delta() if factor.added else link.rows.kernel
     return FittedFunction(
         kernel, centers, expanded,
-        norm=float(np.linalg.norm(v) / np.sqrt(factor.scale)),
+        products=frozen(np.atleast_2d(v.T @ v) / factor.scale),
         pivots=link.origin[on_points],
         pivot_coefficients=coefficients[factor.pivots < len(link.rows.points)],
         dual=dual,

@@ -97,6 +97,11 @@ def derivative_diagonal(kernel: Kernel, X: Array, order: Order) -> Array:
     return np.concatenate(blocks)
 
 
+def on_jets(kernel: Kernel) -> bool:
+    """Whether the kernel's points are values and derivatives."""
+    return isinstance(kernel.domain, Jets)
+
+
 def lifted(kernel: Kernel) -> WithDerivatives:
     """The kernel on values and derivatives."""
     return kernel if isinstance(kernel, WithDerivatives) else WithDerivatives(kernel)

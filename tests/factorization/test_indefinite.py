@@ -56,6 +56,26 @@ def test_projections(mode, precomputed):
 
 
 @pytest.mark.parametrize("mode", ["clip", "flip", "shift"])
+def test_projections_of_everything_at_once(mode):
+    """Repeated rows, slopes, several outputs, other norms: predictions and norms are those of the reduced problem."""
+    kernel = ko.kernels.Gaussian(1.0) - 0.9 * ko.kernels.Gaussian(3.0)
+    A = ko.FeatureMatrix(np.vstack([X, X[:5]]), kernel)
+    theta = ko.Theta(kernel, outputs=2)
+    Y = np.column_stack([y, -y])
+    fit = cp.sum_squares((A @ theta)[:40] - Y) + cp.sum_squares(A.derivative(0) @ theta)
+    problem = ko.Problem(cp.Minimize(fit + 0.3 * ko.norm(theta, "nuc") + 0.1 * ko.norm(theta[:, 0])))
+    with pytest.raises(NotPSDError):
+        problem.solve()
+    problem.solve(indefinite=mode)
+    form = problem.canonical_form()
+    u = form.predictions[0].u.value
+    assert np.abs((A @ theta).value - u[:45]).max() < 1e-8
+    assert np.abs((A.derivative(0) @ theta).value - u[45:]).max() < 1e-8
+    assert ko.norm(theta, "nuc").value == pytest.approx(form.norms[0].t.value, rel=1e-6)
+    assert ko.norm(theta[:, 0]).value == pytest.approx(form.norms[1].t.value, rel=1e-9)
+
+
+@pytest.mark.parametrize("mode", ["clip", "flip", "shift"])
 def test_a_projection_leaves_what_is_positive_semidefinite_alone(mode):
     gaussian = ko.kernels.Gaussian(sigma=1.0)
     problem, _, value = ridge(gaussian - 0.0 * gaussian, indefinite=mode)
