@@ -10,7 +10,7 @@ import scipy.linalg as sl
 from kernelopt.errors import DataError
 from kernelopt.factorization import Settings, factorize
 from kernelopt.functions import BLOCK_BYTES, Function
-from kernelopt.kernels import Kernel, as_kernel
+from kernelopt.kernels import as_kernel
 from kernelopt.kernels.domains import Array, Ints, check_finite, real_array
 from kernelopt.rows import Rows
 
@@ -28,17 +28,16 @@ def squared_distances(kernel: Any, X: Any, Z: Any = None) -> Array:
            [9., 0.]])
     """
     kernel = as_kernel(kernel)
-    rows = kernel.rows(X)
-    return _squared_distances(kernel, rows, None if Z is None else kernel.rows(Z))
+    D = kernel(X, Z)
+    return _squared_distances(D, kernel.diag(X), None if Z is None else kernel.diag(Z))
 
 
-def _squared_distances(kernel: Kernel, X: Array, Z: Array | None) -> Array:
-    D = kernel._matrix(X, Z)
+def _squared_distances(D: Array, x: Array, z: Array | None) -> Array:
+    """x + z − 2D, in place of the kernel values D."""
     D *= -2
-    x = kernel._diagonal(X)
     D += x[:, None]
-    D += x if Z is None else kernel._diagonal(Z)
-    if Z is None:
+    D += x if z is None else z
+    if z is None:
         np.fill_diagonal(D, 0.0)
     return np.maximum(D, 0.0, out=D)
 
@@ -63,12 +62,13 @@ def nearest_neighbors(kernel: Any, X: Any, Z: Any, k: int = 1) -> Neighbors:
     """
     kernel = as_kernel(kernel)
     rows, others = kernel.rows(X), kernel.rows(Z)
-    if not 1 <= k <= len(others):
+    if not isinstance(k, (int, np.integer)) or not 1 <= k <= len(others):
         raise DataError(f"Expected k from 1 to {len(others)}, the number of points to choose from; got {k!r}.")
     step = max(1, BLOCK_BYTES // (8 * len(others)))
     indices, distances = [], []
     for i in range(0, len(rows), step):
-        D = _squared_distances(kernel, rows[i : i + step], others)
+        block = rows[i : i + step]
+        D = _squared_distances(kernel._matrix(block, others), kernel._diagonal(block), kernel._diagonal(others))
         nearest = np.argpartition(D, k - 1, axis=1)[:, :k]
         nearest = np.take_along_axis(nearest, np.take_along_axis(D, nearest, 1).argsort(axis=1, kind="stable"), 1)
         indices.append(nearest)
@@ -116,6 +116,7 @@ def target_alignment(Q: Any, y: Any, centered: bool = False) -> float:
     1.0
     """
     y = real_array(y, "y")
+    check_finite(y, "y")
     if y.ndim != 1:
         raise DataError(f"Expected y to be 1-d; got shape {y.shape}.")
     return alignment(Q, np.outer(y, y), centered)

@@ -212,6 +212,9 @@ def test_refusals():
             ko.FeatureMatrix(X, kernel).derivative(0)
     with pytest.raises(KernelError, match="stationary"):
         ko.FeatureMatrix(X, ks.Polynomial(2)).derivative(0).modulus(0.1)
+    indefinite = ks.Gaussian(1.0) - 2 * ks.Gaussian(0.5)
+    with pytest.raises(KernelError, match="positive semidefinite by rule"):
+        ko.FeatureMatrix(X, indefinite).modulus(0.1)
     with pytest.raises(DataError, match="radius"):
         A.modulus(-1.0)
     with pytest.raises(DataError, match="column"):

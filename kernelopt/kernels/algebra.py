@@ -12,7 +12,16 @@ from typing import Any, Self
 import numpy as np
 
 from kernelopt.errors import KernelError
-from kernelopt.kernels.base import COMPOSITIONS, Kernel, Verdict, is_number, nonnegative_numbers, require
+from kernelopt.kernels.base import (
+    COMPOSITIONS,
+    Kernel,
+    Verdict,
+    is_integer,
+    is_number,
+    nonnegative_numbers,
+    require,
+    require_kernels,
+)
 from kernelopt.kernels.chain import Order, Step, chain, orders, steps
 from kernelopt.kernels.domains import Array, Domain, join
 
@@ -68,9 +77,11 @@ class _Composite(_Inherits):
     @classmethod
     def of(cls, *kernels: Kernel) -> Self:
         """Nested operations of the same kind flattened, all on one domain."""
-        made = cls(tuple(t for k in kernels for t in (k.terms if isinstance(k, cls) else (k,))))
-        assert made.domain is not None  # raises KernelError if the parts do not fit
-        return made
+        return cls(tuple(t for k in kernels for t in (k.terms if isinstance(k, cls) else (k,))))
+
+    def __post_init__(self) -> None:
+        require_kernels(*self.terms)
+        assert self.domain is not None  # raises KernelError if the parts do not fit
 
 
 @dataclass(frozen=True)
@@ -150,7 +161,7 @@ class Product(_Composite):
         return reduce(rowwise_kronecker, (term._features(X) for term in self.terms))
 
     def __repr__(self) -> str:
-        return " * ".join(bracketed(term) for term in self.terms)
+        return " * ".join(bracketed(term, *((Scaled,) if i else ())) for i, term in enumerate(self.terms))
 
 
 @dataclass(frozen=True)
@@ -162,6 +173,7 @@ class Scaled(_Inherits):
 
     def __post_init__(self) -> None:
         require(is_number(self.factor) and self.factor >= 0, "the factor of a kernel", "a number c ≥ 0", self.factor)
+        require_kernels(self.kernel)
         object.__setattr__(self, "factor", float(self.factor))
 
     @classmethod
@@ -209,6 +221,7 @@ class Difference(_Inherits):
     second: Kernel
 
     def __post_init__(self) -> None:
+        require_kernels(self.first, self.second)
         assert self.domain is not None
 
     def _verdict(self) -> Verdict:
@@ -237,8 +250,10 @@ class Power(_Inherits):
     exponent: int
 
     def __post_init__(self) -> None:
-        integer = isinstance(self.exponent, (int, np.integer)) and not isinstance(self.exponent, bool)
-        require(integer and self.exponent >= 1, "the power of a kernel", "an integer n ≥ 1", self.exponent)
+        require_kernels(self.kernel)
+        require(
+            is_integer(self.exponent) and self.exponent >= 1, "the power of a kernel", "an integer n ≥ 1", self.exponent
+        )
 
     def _verdict(self) -> Verdict:
         return all_psd((self.kernel,), "power of a positive semidefinite kernel")
@@ -272,6 +287,7 @@ class Series(_Inherits):
     coefficients: tuple[float, ...]
 
     def __post_init__(self) -> None:
+        require_kernels(self.kernel)
         object.__setattr__(self, "coefficients", nonnegative_numbers(self.coefficients, "coefficients"))
 
     def _verdict(self) -> Verdict:
@@ -307,6 +323,9 @@ class Exponential(_Inherits):
     """κ(x, y) = exp(κ₀(x, y)), a series with coefficients 1/n!."""
 
     kernel: Kernel
+
+    def __post_init__(self) -> None:
+        require_kernels(self.kernel)
 
     def _verdict(self) -> Verdict:
         return all_psd((self.kernel,), "exponential, a power series with nonnegative coefficients")

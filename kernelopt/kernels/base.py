@@ -158,7 +158,8 @@ class Kernel(ABC):
         other = self.rows(Z)
         if self.domain.columns(rows) != self.domain.columns(other):
             raise KernelError(
-                f"{self!r} expects points with equally many columns; got {rows.shape[1]} and {other.shape[1]}."
+                f"{self!r} expects points of one kind with equally many columns; got shapes {rows.shape} and "
+                f"{other.shape}."
             )
         return self._matrix(rows, other)
 
@@ -237,6 +238,15 @@ class Kernel(ABC):
 
     __rmul__ = __mul__
 
+    def __radd__(self, other: Any) -> Kernel:
+        return COMPOSITIONS["+"](COMPOSITIONS["as"](other), self) if callable(other) else NotImplemented
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self  # immutable
+
     def __pow__(self, exponent: int) -> Kernel:
         """κⁿ for an integer n ≥ 1."""
         return COMPOSITIONS["**"](self, exponent)
@@ -282,6 +292,17 @@ def require(condition: bool, name: str, expected: str, got: object) -> None:
     """Raise KernelError unless a kernel's parameter is as expected."""
     if not condition:
         raise KernelError(f"Expected {name} to be {expected}; got {got!r}.")
+
+
+def require_kernels(*values: object) -> None:
+    """Raise KernelError unless all are kernels."""
+    for value in values:
+        require(isinstance(value, Kernel), "a part", "a kernel", value)
+
+
+def is_integer(value: object) -> bool:
+    """An integer (bool excluded)."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> bool:

@@ -133,6 +133,8 @@ def modulus(kernel: Kernel, X: Array, order: Order, radius: float) -> Array:
     the Gaussian kernel; else min(radius·√λ_max, 2‖∂F‖), with λ_max the largest eigenvalue of the Gram matrix of all
     further derivatives (∂ₗ∂F)ₗ at one point.
     """
+    if not kernel.is_psd:
+        raise KernelError(f"Expected a kernel that is positive semidefinite by rule, as a bound needs; got {kernel!r}.")
     exact = kernel._modulus(order, radius)
     if exact is not None:
         return np.full(len(X), exact)

@@ -7,7 +7,7 @@ points). Everything above works on canonical rows and never asks what a point is
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any, NamedTuple, Protocol
 
@@ -170,15 +170,17 @@ class Anything:
     name = "any objects"
 
     def rows(self, X: Any, owner: str) -> Array:
-        if sp.issparse(X) or hasattr(X, "iloc") or (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype != object):
+        objects = isinstance(X, np.ndarray) and X.dtype == object
+        if sp.issparse(X) or (getattr(X, "ndim", 0) == 2 and not objects):
             return VECTORS.rows(X, owner)
-        if isinstance(X, (str, bytes)) or not hasattr(X, "__len__") or not hasattr(X, "__getitem__"):
+        X = X.tolist() if hasattr(X, "tolist") else X  # arrays and pandas Series of objects
+        if isinstance(X, (str, bytes, Mapping)) or not hasattr(X, "__len__") or not hasattr(X, "__getitem__"):
             raise DataTypeError(f"{owner} expects a list of objects; got {type(X).__name__}. Write [x] for one object.")
         if len(X) == 0:
             raise DataError(f"{owner} expects at least one object; got none.")
         points = np.empty(len(X), dtype=object)
         for i in range(len(X)):
-            points[i] = X[i].item() if isinstance(X[i], np.generic) else X[i]
+            points[i] = X[i]
         return frozen(points)
 
     def columns(self, rows: Array) -> int | None:
@@ -191,7 +193,6 @@ class Strings(Anything):
     name = "strings"
 
     def rows(self, X: Any, owner: str) -> Array:
-        X = X.tolist() if hasattr(X, "tolist") else X
         points = super().rows(X, owner)
         for i, x in enumerate(points):
             if not isinstance(x, str):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -47,6 +49,7 @@ class FromFunction(Kernel):
 
     def __post_init__(self) -> None:
         require(callable(self.function), "function", "a callable", self.function)
+        require(self.psd in (None, True, False), "psd", "True, False or None", self.psd)
 
     @property
     def domain(self) -> Domain:
@@ -67,17 +70,26 @@ class FromFunction(Kernel):
             for i in range(len(X)):
                 for j in range(i + 1):
                     values[i, j] = values[j, i] = self._value(X[i], X[j])
+                swapped = self._value(X[0], X[i])
+                if not np.array_equal(swapped, values[i, 0], equal_nan=True):
+                    raise KernelError(
+                        f"Expected {self!r} to be symmetric; for points 0 and {i} it gives {swapped:.6g} and "
+                        f"{values[i, 0]:.6g} in either order."
+                    )
         else:
             values = [[self._value(x, z) for z in Z] for x in X]
         K = np.array(real_array(values, f"the values of {self!r}"))
         if K.shape != (len(X), len(other)):
             raise KernelError(f"Expected {self!r} to give a matrix {(len(X), len(other))}; got shape {K.shape}.")
+        if not np.isfinite(K).all():
+            i, j = (int(v) for v in np.argwhere(~np.isfinite(K))[0])
+            raise KernelError(f"Expected {self!r} to give finite numbers; got {K[i, j]} for points {i} and {j}.")
         return K
 
     def _value(self, x: Any, y: Any) -> float:
         value = self.function(x, y)
-        if np.ndim(value) != 0:
-            raise KernelError(f"Expected {self!r} to give a number for a pair; got shape {np.shape(value)}.")
+        if not isinstance(value, (Real, np.bool_)):
+            raise KernelError(f"Expected {self!r} to give a number for a pair; got {type(value).__name__}.")
         return float(value)
 
     def _diagonal(self, X: Array) -> Array:
@@ -106,6 +118,15 @@ class FromSklearn(Kernel):
     """
 
     kernel: Any
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kernel", copy.deepcopy(self.kernel))  # theirs can be changed
+        parts = [self.kernel, *self.kernel.get_params().values()]
+        if any(type(part).__name__ == "WhiteKernel" for part in parts):
+            raise KernelError(
+                "Expected a kernel whose value depends on its points alone; WhiteKernel differs between κ(X) and "
+                "κ(X, X). Write the other part + noise_level * ko.kernels.Delta()."
+            )
 
     @property
     def domain(self) -> Domain:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelopt.errors import KernelError
-from kernelopt.kernels.base import Kernel, Verdict, require
+from kernelopt.kernels.base import Kernel, Verdict, is_integer, require
 from kernelopt.kernels.domains import HISTOGRAMS, Array, Domain
-from kernelopt.kernels.stationary import chi_squared, cityblock
+from kernelopt.kernels.stationary import TINY, column_sums
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Intersection(Kernel):
     maximum: int | None = None
 
     def __post_init__(self) -> None:
-        integer = isinstance(self.maximum, (int, np.integer)) and not isinstance(self.maximum, bool)
-        require(self.maximum is None or (integer and self.maximum >= 1), "maximum", "an integer ≥ 1", self.maximum)
+        valid = self.maximum is None or (is_integer(self.maximum) and self.maximum >= 1)
+        require(valid, "maximum", "an integer ≥ 1", self.maximum)
 
     @property
     def domain(self) -> Domain:
@@ -46,14 +46,7 @@ class Intersection(Kernel):
         return Verdict(True, "min(x, y) = ∫ [t ≤ x][t ≤ y] dt: unary coding (Swain and Ballard 1991)")
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
-        """½(‖x‖₁ + ‖z‖₁ − ‖x − z‖₁)."""
-        Z_ = X if Z is None else Z
-        K = cityblock(X, Z)
-        np.negative(K, out=K)
-        K += X.sum(axis=1)[:, None]
-        K += Z_.sum(axis=1)
-        K *= 0.5
-        return K
+        return column_sums(X, Z, lambda a, b, buffer: np.minimum(a, b, out=buffer))
 
     def _diagonal(self, X: Array) -> Array:
         return X.sum(axis=1)
@@ -118,13 +111,14 @@ class AdditiveChiSquared(Kernel):
         return Verdict(True, "homogeneous, with a sech spectrum (Vedaldi and Zisserman 2012)")
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
-        Z_ = X if Z is None else Z
-        K = chi_squared(X, Z)
-        np.negative(K, out=K)
-        K += X.sum(axis=1)[:, None]
-        K += Z_.sum(axis=1)
-        K *= 0.5
-        return K
+        return column_sums(X, Z, _harmonic)
 
     def _diagonal(self, X: Array) -> Array:
         return X.sum(axis=1)
+
+
+def _harmonic(a: Array, b: Array, buffer: Array) -> Array:
+    """2ab/(a + b), 0 where both are."""
+    np.multiply(a, 2 * b, out=buffer)
+    buffer /= a + (b + TINY)
+    return buffer

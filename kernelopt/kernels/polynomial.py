@@ -6,13 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from math import comb, factorial, perm, prod
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from kernelopt.errors import KernelError
 from kernelopt.kernels.algebra import horner, polynomial_derivatives
-from kernelopt.kernels.base import Kernel, Verdict, is_number, nonnegative_numbers, require, require_positive
+from kernelopt.kernels.base import (
+    Kernel,
+    Verdict,
+    is_integer,
+    is_number,
+    nonnegative_numbers,
+    require,
+    require_positive,
+)
 from kernelopt.kernels.chain import Order, Step, chain, steps
 from kernelopt.kernels.domains import ANYTHING, Array, Domain, distinct
 
@@ -217,9 +225,13 @@ class Polynomial(_OfInnerProduct):
     offset: float = 1.0
     scale: float = 1.0
 
+    @classmethod
+    def from_gamma(cls, degree: int, gamma: float, coef0: float = 1.0) -> Self:
+        """(coef0 + γxᵀy)^degree, in scikit-learn's names."""
+        return cls(degree, offset=coef0, scale=gamma)
+
     def __post_init__(self) -> None:
-        integer = isinstance(self.degree, (int, np.integer)) and not isinstance(self.degree, bool)
-        require(integer and self.degree >= 1, "degree", "an integer ≥ 1", self.degree)
+        require(is_integer(self.degree) and self.degree >= 1, "degree", "an integer ≥ 1", self.degree)
         require(is_number(self.offset) and self.offset >= 0, "offset", "a number ≥ 0", self.offset)
         require_positive(self, "scale")
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernelopt.errors import DataError, KernelError
-from kernelopt.kernels.base import Kernel, Verdict
+from kernelopt.kernels.base import Kernel, Verdict, require
 from kernelopt.kernels.domains import (
     Array,
     Domain,
@@ -99,7 +99,7 @@ class Precomputed(Kernel):
         return hash(self._key)
 
     def __repr__(self) -> str:
-        return f"Precomputed({len(self.Q)} × {len(self.Q)} matrix)"
+        return f"Precomputed({self.Q.tolist() if len(self.Q) < 6 else f'<{len(self.Q)} × {len(self.Q)} matrix>'})"
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,9 @@ class Explicit(Kernel):
     """
 
     feature_map: Callable[[Array], Any]
+
+    def __post_init__(self) -> None:
+        require(callable(self.feature_map), "feature_map", "a callable", self.feature_map)
 
     def _verdict(self) -> Verdict:
         return Verdict(True, "F is given")

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.spatial.distance import cdist, pdist, squareform
 
 from kernelopt.errors import DataError, KernelError
-from kernelopt.kernels.base import Kernel, Verdict, require, require_positive
+from kernelopt.kernels.base import Kernel, Verdict, is_number, require, require_positive
 from kernelopt.kernels.chain import Order, Step, chain, steps
 from kernelopt.kernels.domains import (
     ANYTHING,
@@ -31,9 +31,22 @@ FAR = 300.0  # scales from the median; beyond, an error of 1e-16·FAR² ≈ 1e-1
 
 
 class _Stationary(Kernel):
-    """κ(x, x) = 1, a function of x − y."""
+    """κ(x, x) = 1, a function of (x − y)/σ."""
 
     is_stationary = True
+    sigma: float
+
+    @classmethod
+    def from_gamma(cls, gamma: float, **others: float) -> Self:
+        """With γ = 1/(2σ²), as in exp(−γ‖x − y‖²)."""
+        require_positive_value(gamma, "gamma")
+        return cls(sigma=1 / sqrt(2 * gamma), **others)  # type: ignore[call-arg]
+
+    @classmethod
+    def from_beta(cls, beta: float, **others: float) -> Self:
+        """With β = 1/σ², as in exp(−β‖x − y‖²/2)."""
+        require_positive_value(beta, "beta")
+        return cls(sigma=1 / sqrt(beta), **others)  # type: ignore[call-arg]
 
     def _diagonal(self, X: Array) -> Array:
         return np.ones(len(X))
@@ -43,7 +56,6 @@ class _Isotropic(_Stationary):
     """κ(x, y) = g(ρ) with ρ = ‖x − y‖²/(2σ²): ∂ρ/∂xⱼ = (xⱼ − yⱼ)/σ² = −∂ρ/∂yⱼ, ∂²ρ = ±[i = j]/σ², and no others."""
 
     is_isotropic = True
-    sigma: float
 
     def _outer(self, rho: Array, count: int) -> list[Array]:
         """g(ρ), g′(ρ), …"""
@@ -91,18 +103,6 @@ class Gaussian(_Isotropic):
     def __post_init__(self) -> None:
         require_positive(self, "sigma")
 
-    @classmethod
-    def from_gamma(cls, gamma: float) -> Self:
-        """exp(−γ‖x − y‖²)."""
-        require_positive_value(gamma, "gamma")
-        return cls(1 / sqrt(2 * gamma))
-
-    @classmethod
-    def from_beta(cls, beta: float) -> Self:
-        """exp(−β‖x − y‖²/2)."""
-        require_positive_value(beta, "beta")
-        return cls(1 / sqrt(beta))
-
     def _verdict(self) -> Verdict:
         return Verdict(True, "exp(−‖x−y‖²/2σ²) (Schoenberg 1938)")
 
@@ -149,10 +149,16 @@ class Laplacian(_Stationary):
         require_positive(self, "sigma")
 
     @classmethod
-    def from_gamma(cls, gamma: float) -> Self:
-        """exp(−γ‖x − y‖₁)."""
+    def from_gamma(cls, gamma: float, **others: float) -> Self:
+        """exp(−γ‖x − y‖₁): γ = 1/σ."""
         require_positive_value(gamma, "gamma")
-        return cls(1 / gamma)
+        return cls(1 / gamma, **others)
+
+    @classmethod
+    def from_beta(cls, beta: float, **others: float) -> Self:
+        """exp(−‖x − y‖₁·√β): β = 1/σ²."""
+        require_positive_value(beta, "beta")
+        return cls(1 / sqrt(beta), **others)
 
     def _verdict(self) -> Verdict:
         return Verdict(True, "product over columns of exp(−|xⱼ−yⱼ|/σ), with Cauchy spectra (Bochner 1932)")
@@ -189,7 +195,7 @@ class Matern(_Isotropic):
     sigma: float
 
     def __post_init__(self) -> None:
-        require(self.nu in (0.5, 1.5, 2.5), "nu", "0.5, 1.5 or 2.5", self.nu)
+        require(is_number(self.nu) and self.nu in (0.5, 1.5, 2.5), "nu", "0.5, 1.5 or 2.5", self.nu)
         require_positive(self, "sigma")
 
     def _verdict(self) -> Verdict:
@@ -209,7 +215,8 @@ class Matern(_Isotropic):
         return [(1 + s + s**2 / 3) * e, -5 / 3 * (1 + s) * e, 25 / 3 * e][: count + 1]
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
-        return radial(X, Z, self.sigma, self._profile)
+        # The root of a small ρ would pass on the error of a product.
+        return radial(X, Z, self.sigma, self._profile, direct=True)
 
     def _profile(self, rho: Array) -> Array:
         s = np.sqrt(4 * self.nu * rho)
@@ -368,6 +375,12 @@ class GeneralizedGaussian(Kernel):
         else:
             require(self.S is None, "S", "None, except for the distance mahalanobis", self.S)
 
+    @classmethod
+    def from_gamma(cls, distance: str | Callable[[Any, Any], Any], gamma: float, S: Any = None) -> Self:
+        """exp(−γD²): γ = 1/β."""
+        require_positive_value(gamma, "gamma")
+        return cls(distance, 1 / gamma, S)
+
     @property
     def domain(self) -> Domain:
         if callable(self.distance):
@@ -403,7 +416,7 @@ class GeneralizedGaussian(Kernel):
                 )
             return D**2
         if self.distance == "chi2":
-            return chi_squared(X, Z)
+            return column_sums(X, Z, chi_squared)
         root = sqrt(0.5)
         if self.distance == "l2":
             return half_squared_distances(X, Z, root)
@@ -454,43 +467,39 @@ def require_positive_value(value: float, name: str) -> None:
 
 def positive_definite(S: Any) -> Array:
     """S as a read-only symmetric matrix with positive eigenvalues. Raises KernelError."""
+    require(S is not None, "S", "a symmetric positive definite matrix", S)
     matrix = real_array(S, "S")
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.isfinite(matrix).all():
-        raise KernelError(f"Expected S to be a square matrix; got shape {matrix.shape}.")
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size or not np.isfinite(matrix).all():
+        raise KernelError(f"Expected S to be a square matrix of finite numbers; got shape {matrix.shape}.")
+    if np.abs(matrix - matrix.T).max() > 1e-12 * np.abs(matrix).max():
+        raise KernelError("Expected S to be symmetric positive definite; it is not symmetric.")
     eigenvalues = np.linalg.eigvalsh((matrix + matrix.T) / 2)
-    if eigenvalues[0] <= 0 or np.abs(matrix - matrix.T).max() > 1e-12 * eigenvalues[-1]:
+    if eigenvalues[0] <= 0:
         raise KernelError(
             f"Expected S to be symmetric positive definite; its smallest eigenvalue is {eigenvalues[0]:.3g}."
         )
     return frozen((matrix + matrix.T) / 2)
 
 
-def cityblock(X: Array, Z: Array | None) -> Array:
-    """‖xᵢ − zⱼ‖₁, half of them where Z is None."""
-    return squareform(pdist(X, "cityblock")) if Z is None else cdist(X, Z, "cityblock")
-
-
-def chi_squared(X: Array, Z: Array | None) -> Array:
-    """Σⱼ (xⱼ − zⱼ)²/(xⱼ + zⱼ) = ‖x‖₁ + ‖z‖₁ − 4Σⱼ xⱼzⱼ/(xⱼ + zⱼ), a term with xⱼ = zⱼ = 0 counting as 0."""
+def column_sums(X: Array, Z: Array | None, term: Callable[[Array, Array, Array], Array]) -> Array:
+    """Σⱼ term(xⱼ, zⱼ), column by column in tiles that fit into the cache; `term` may use the buffer it gets."""
     right = X if Z is None else Z
-    x, z = X.sum(axis=1), right.sum(axis=1)
 
     def tile(i: slice, j: slice) -> Array:
-        total, product, sum_ = (np.zeros((i.stop - i.start, j.stop - j.start)) for _ in range(3))
+        total, buffer = (np.zeros((i.stop - i.start, j.stop - j.start)) for _ in range(2))
         for a, b in zip(X[i].T, right[j].T, strict=True):
-            np.add(a[:, None], b + TINY, out=sum_)
-            np.multiply(a[:, None], b, out=product)
-            product /= sum_
-            total += product
-        total *= -4
-        total += x[i, None]
-        total += z[j]
-        np.maximum(total, 0.0, out=total)
-        if Z is None and i == j:
-            np.fill_diagonal(total, 0.0)
+            total += term(a[:, None], b, buffer)
         return total
 
     return tiled(len(X), None if Z is None else len(Z), tile, size=192)
+
+
+def chi_squared(a: Array, b: Array, buffer: Array) -> Array:
+    """(a − b)²/(a + b), 0 where both are."""
+    np.subtract(a, b, out=buffer)
+    buffer *= buffer
+    buffer /= a + (b + TINY)
+    return buffer
 
 
 def half_squared_distances(X: Array, Z: Array | None, scale: float) -> Array:
@@ -498,12 +507,12 @@ def half_squared_distances(X: Array, Z: Array | None, scale: float) -> Array:
     return radial(X, Z, scale, lambda rho: rho)
 
 
-def radial(X: Array, Z: Array | None, scale: float, profile: Callable[[Array], Array]) -> Array:
+def radial(X: Array, Z: Array | None, scale: float, profile: Callable[[Array], Array], direct: bool = False) -> Array:
     """g(‖xᵢ − zⱼ‖²/(2·scale²)), with g applied in place to tiles that fit into the cache.
 
     ½‖x‖² + ½‖z‖² − xᵀz is one matrix product of (−x, ½‖x‖², 1) and (z, 1, ½‖z‖²). It cancels to an error of about
     1e-16·(‖x‖² + ‖z‖²); points are therefore taken from their median, and those that are still more than `FAR` scales
-    away are computed directly.
+    away, or with `direct` all, are computed directly.
     """
     centre = np.median(X if Z is None else Z, axis=0)
     left = (X - centre) / scale
@@ -515,6 +524,8 @@ def radial(X: Array, Z: Array | None, scale: float, profile: Callable[[Array], A
     far = 0.5 * FAR**2
 
     def tile(i: slice, j: slice) -> Array:
+        if direct:
+            return profile(0.5 * cdist(left[i], right[j], "sqeuclidean"))
         D = L[i] @ R[j].T
         np.maximum(D, 0.0, out=D)
         far_x, far_z = x[i] > far, z[j] > far

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.kernels.base import Kernel, Verdict, require
+from kernelopt.kernels.base import Kernel, Verdict, is_integer, require
 from kernelopt.kernels.domains import STRINGS, Array, Domain
 
 
@@ -19,8 +19,7 @@ class _OfStrings(Kernel):
 
 
 def _require_count(value: object, name: str) -> None:
-    integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    require(integer and value >= 1, name, "an integer ≥ 1", value)  # type: ignore[operator]
+    require(is_integer(value) and value >= 1, name, "an integer ≥ 1", value)  # type: ignore[operator]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,15 @@ import numpy as np
 
 from kernelopt.errors import KernelError
 from kernelopt.kernels.algebra import all_psd
-from kernelopt.kernels.base import COMPOSITIONS, Kernel, Verdict, nonnegative_numbers, require
+from kernelopt.kernels.base import (
+    COMPOSITIONS,
+    Kernel,
+    Verdict,
+    is_integer,
+    nonnegative_numbers,
+    require,
+    require_kernels,
+)
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import ANYTHING, Array, Domain, frozen, key, name_of, real_array, refuse_pickling
 
@@ -21,6 +29,10 @@ class Weighted(Kernel):
 
     kernel: Kernel
     weight: Callable[[Any], Any]
+
+    def __post_init__(self) -> None:
+        require_kernels(self.kernel)
+        require(callable(self.weight), "weight", "a callable", self.weight)
 
     @property
     def domain(self) -> Domain:
@@ -65,6 +77,10 @@ class Composed(Kernel):
 
     kernel: Kernel
     map: Callable[[Any], Any]
+
+    def __post_init__(self) -> None:
+        require_kernels(self.kernel)
+        require(callable(self.map), "map", "a callable", self.map)
 
     @property
     def domain(self) -> Domain:
@@ -139,7 +155,8 @@ class Columns(_OfPoints):
 
     def __post_init__(self) -> None:
         chosen = tuple(self.columns) if isinstance(self.columns, (Sequence, np.ndarray)) else ()
-        valid = bool(chosen) and all(isinstance(c, (int, np.integer)) and c >= 0 for c in chosen)
+        require_kernels(self.kernel)
+        valid = bool(chosen) and all(is_integer(c) and c >= 0 for c in chosen)
         require(valid, "columns", "column numbers ≥ 0", self.columns)
         object.__setattr__(self, "columns", tuple(int(c) for c in chosen))
 
@@ -170,6 +187,7 @@ class ARD(_OfPoints):
     scales: tuple[float, ...]
 
     def __post_init__(self) -> None:
+        require_kernels(self.kernel)
         scales = nonnegative_numbers(self.scales, "scales")
         require(min(scales) > 0, "scales", "numbers > 0", self.scales)
         object.__setattr__(self, "scales", scales)
@@ -196,6 +214,9 @@ class Normalized(Kernel):
     """κ(x, y) = κ₀(x, y)/√(κ₀(x, x)κ₀(y, y)), with F(x) = F₀(x)/‖F₀(x)‖; zero where F₀(x) = 0."""
 
     kernel: Kernel
+
+    def __post_init__(self) -> None:
+        require_kernels(self.kernel)
 
     @property
     def domain(self) -> Domain:
@@ -249,6 +270,7 @@ class Centered(Kernel):
     _mean: float = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        require_kernels(self.kernel)
         data = self.kernel.rows(self.data)
         object.__setattr__(self, "data", frozen(np.array(data)))
         object.__setattr__(self, "_mean", float(self._means(self.data).mean()))
