@@ -28,10 +28,10 @@ INSIDE = {
     "factorization": [["dense"], ["base", "memory"]],
     "kernels": [
         ["derivatives", "histogram", "transforms"],
-        ["functions", "polynomial", "precomputed", "stationary", "strings"],
+        ["functions", "generalized", "polynomial", "precomputed", "stationary", "strings"],
         ["algebra"],
         ["base"],
-        ["chain"],
+        ["chain", "tiles"],
         ["domains"],
     ],
 }

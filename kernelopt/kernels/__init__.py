@@ -6,6 +6,7 @@ One file per family. To add a kernel: a frozen dataclass that derives from `Kern
 from kernelopt.kernels.algebra import Difference, Exponential, Power, Product, Scaled, Series, Sum
 from kernelopt.kernels.base import Derivation, Kernel
 from kernelopt.kernels.functions import FromFunction, FromSklearn, as_kernel
+from kernelopt.kernels.generalized import GeneralizedGaussian
 from kernelopt.kernels.histogram import AdditiveChiSquared, Intersection
 from kernelopt.kernels.polynomial import (
     Constant,
@@ -20,7 +21,6 @@ from kernelopt.kernels.polynomial import (
 from kernelopt.kernels.precomputed import Explicit, Precomputed
 from kernelopt.kernels.stationary import (
     Gaussian,
-    GeneralizedGaussian,
     Laplacian,
     Matern,
     Periodic,

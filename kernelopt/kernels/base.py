@@ -322,3 +322,8 @@ def nonnegative_numbers(values: Any, name: str) -> tuple[float, ...]:
     numbers = tuple(values) if isinstance(values, (Sequence, np.ndarray)) and not isinstance(values, str) else ()
     require(bool(numbers) and all(is_number(v) and v >= 0 for v in numbers), name, "numbers ≥ 0", values)
     return tuple(float(v) for v in numbers)
+
+
+def require_positive_value(value: float, name: str) -> None:
+    """Raise KernelError unless a constructor's number is positive."""
+    require(is_number(value) and value > 0, name, "a number > 0", value)

@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist, pdist, squareform
 from kernelopt.errors import KernelError
 from kernelopt.kernels.base import Kernel, Verdict, is_integer, require
 from kernelopt.kernels.domains import HISTOGRAMS, Array, Domain
-from kernelopt.kernels.stationary import TINY, column_sums
+from kernelopt.kernels.tiles import TINY, column_sums
 
 ALIKE = 100.0  # ratio of the largest ‖x‖₁ to the smallest
 

@@ -23,31 +23,17 @@ from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import ANYTHING, Array, Domain, frozen, key, name_of, real_array, refuse_pickling
 
 
-@dataclass(frozen=True)
-class Weighted(Kernel):
-    """κ(x, y) = f(x)κ₀(x, y)f(y), with F(x) = f(x)F₀(x)."""
+class _OfWeights(Kernel):
+    """f(x)κ₀(x, y)f(y), with `_weights` the f."""
 
     kernel: Kernel
-    weight: Callable[[Any], Any]
-
-    def __post_init__(self) -> None:
-        require_kernels(self.kernel)
-        require(callable(self.weight), "weight", "a callable", self.weight)
 
     @property
     def domain(self) -> Domain:
         return self.kernel.domain
 
-    def _verdict(self) -> Verdict:
-        return all_psd((self.kernel,), "f(x)κ(x, y)f(y)")
-
     def _weights(self, X: Array) -> Array:
-        f = real_array(self.weight(X), f"the weights of {self!r}")
-        if f.shape != (len(X),) or not np.isfinite(f).all():
-            raise KernelError(
-                f"Expected {name_of(self.weight)}(X) to give {len(X)} finite numbers; got shape {f.shape}."
-            )
-        return f
+        raise NotImplementedError
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         K, f = self.kernel._matrix(X, Z), self._weights(X)
@@ -63,6 +49,28 @@ class Weighted(Kernel):
 
     def _features(self, X: Array) -> Array:
         return self._weights(X)[:, None] * self.kernel._features(X)
+
+
+@dataclass(frozen=True)
+class Weighted(_OfWeights):
+    """κ(x, y) = f(x)κ₀(x, y)f(y), with F(x) = f(x)F₀(x)."""
+
+    kernel: Kernel
+    weight: Callable[[Any], Any]
+
+    def __post_init__(self) -> None:
+        require_kernels(self.kernel)
+        require(callable(self.weight), "weight", "a callable", self.weight)
+
+    def _verdict(self) -> Verdict:
+        return all_psd((self.kernel,), "f(x)κ(x, y)f(y)")
+
+    def _weights(self, X: Array) -> Array:
+        f = real_array(self.weight(X), f"the weights of {self!r}")
+        if f.shape != (len(X),) or not np.isfinite(f).all():
+            name = name_of(self.weight)
+            raise KernelError(f"Expected {name}(X) to give {len(X)} finite numbers; got shape {f.shape}.")
+        return f
 
     def __getstate__(self) -> dict[str, Any]:
         return refuse_pickling(self, self.weight)
@@ -210,17 +218,13 @@ class ARD(_OfPoints):
 
 
 @dataclass(frozen=True)
-class Normalized(Kernel):
+class Normalized(_OfWeights):
     """κ(x, y) = κ₀(x, y)/√(κ₀(x, x)κ₀(y, y)), with F(x) = F₀(x)/‖F₀(x)‖; zero where F₀(x) = 0."""
 
     kernel: Kernel
 
     def __post_init__(self) -> None:
         require_kernels(self.kernel)
-
-    @property
-    def domain(self) -> Domain:
-        return self.kernel.domain
 
     @property
     def is_stationary(self) -> bool:
@@ -239,20 +243,8 @@ class Normalized(Kernel):
             raise KernelError(f"Expected κ(x, x) ≥ 0 to normalize {self.kernel!r}; got {d.min():.3g}.")
         return np.divide(1.0, np.sqrt(d), out=np.zeros_like(d), where=d > 0)
 
-    def _matrix(self, X: Array, Z: Array | None) -> Array:
-        K, f = self.kernel._matrix(X, Z), self._weights(X)
-        K *= f[:, None]
-        K *= f if Z is None else self._weights(Z)
-        return K
-
     def _diagonal(self, X: Array) -> Array:
         return (self.kernel._diagonal(X) > 0).astype(np.float64)
-
-    def _n_features(self, X: Array) -> float:
-        return self.kernel._n_features(X)
-
-    def _features(self, X: Array) -> Array:
-        return self._weights(X)[:, None] * self.kernel._features(X)
 
     def __repr__(self) -> str:
         return f"({self.kernel!r}).normalized()"

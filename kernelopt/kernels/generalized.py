@@ -1,0 +1,183 @@
+"""exp(−D²/β) for distances D."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any, Self
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from kernelopt.errors import DataError, KernelError
+from kernelopt.kernels.base import Kernel, Verdict, require, require_positive, require_positive_value
+from kernelopt.kernels.domains import (
+    ANYTHING,
+    HISTOGRAMS,
+    VECTORS,
+    Array,
+    Domain,
+    frozen,
+    key,
+    name_of,
+    real_array,
+    refuse_pickling,
+)
+from kernelopt.kernels.tiles import TINY, column_sums, exp_minus, half_squared_distances
+
+DISTANCES = {
+    "l1": ("cityblock", None, "the squared ℓ1 distance is not of negative type: decided for each data set"),
+    "l2": ("euclidean", True, "exp(−‖x−y‖²/β) (Schoenberg 1938)"),
+    "linf": ("chebyshev", None, "the squared ℓ∞ distance is not of negative type: decided for each data set"),
+    "chi2": (None, True, "χ² is a sum of terms of negative type (Fowlkes et al. 2004)"),
+    "hellinger": (None, True, "a Gaussian kernel of √x"),
+    "mahalanobis": (None, True, "a Gaussian kernel of S^½x, S ≻ 0"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class GeneralizedGaussian(Kernel):
+    """κ(x, y) = exp(−D(x, y)²/β) for a distance D.
+
+    Positive semidefinite by rule for "l2", "chi2", "hellinger" and "mahalanobis"; squares of "l1", "linf" and of a
+    metric in general are not of negative type, so that it is then decided for each data set.
+
+    Parameters
+    ----------
+    distance : "l1", "l2", "linf", "chi2", "hellinger", "mahalanobis", or a callable (X, Z) → matrix of distances
+        D² = Σⱼ(xⱼ − yⱼ)²/(xⱼ + yⱼ) for "chi2", Σⱼ(√xⱼ − √yⱼ)² for "hellinger" (histograms, entries ≥ 0),
+        (x − y)ᵀS(x − y) for "mahalanobis".
+    beta : float > 0
+    S : matrix, for "mahalanobis"
+        Symmetric positive definite.
+
+    Raises
+    ------
+    KernelError
+        For an unknown distance, a beta that is not positive, an S that is not positive definite.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> ko.kernels.GeneralizedGaussian("l1", beta=2.0)([[0.0, 0.0]], [[1.0, 1.0]]).round(4)
+    array([[0.1353]])
+    >>> ko.kernels.GeneralizedGaussian("l1", beta=2.0).is_psd is None
+    True
+    """
+
+    distance: str | Callable[[Any, Any], Any]
+    beta: float = 1.0
+    S: Any = None
+
+    def __post_init__(self) -> None:
+        names = ", ".join(DISTANCES)
+        known = callable(self.distance) or (isinstance(self.distance, str) and self.distance in DISTANCES)
+        require(known, "distance", f"one of {names}, or a callable", self.distance)
+        require_positive(self, "beta")
+        if self.distance == "mahalanobis":
+            object.__setattr__(self, "S", positive_definite(self.S))
+        else:
+            require(self.S is None, "S", "None, except for the distance mahalanobis", self.S)
+
+    @classmethod
+    def from_gamma(cls, distance: str | Callable[[Any, Any], Any], gamma: float, S: Any = None) -> Self:
+        """exp(−γD²): γ = 1/β."""
+        require_positive_value(gamma, "gamma")
+        return cls(distance, 1 / gamma, S)
+
+    @property
+    def domain(self) -> Domain:
+        if callable(self.distance):
+            return ANYTHING
+        return HISTOGRAMS if self.distance in ("chi2", "hellinger") else VECTORS
+
+    @property
+    def is_stationary(self) -> bool:
+        return self.distance in ("l1", "l2", "linf", "mahalanobis")
+
+    @property
+    def is_isotropic(self) -> bool:
+        return self.distance == "l2"
+
+    def _verdict(self) -> Verdict:
+        if callable(self.distance):
+            return Verdict(None, "not every metric gives a kernel: decided for each data set")
+        return Verdict(*DISTANCES[self.distance][1:])
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        K = self._squared(X, Z)
+        K /= self.beta
+        return exp_minus(K)
+
+    def _squared(self, X: Array, Z: Array | None) -> Array:
+        """D(xᵢ, zⱼ)²."""
+        other = X if Z is None else Z
+        if callable(self.distance):
+            D = real_array(self.distance(X, other), f"the distances of {self!r}")
+            if D.shape != (len(X), len(other)):
+                raise KernelError(
+                    f"Expected {name_of(self.distance)}(X, Z) of shape {(len(X), len(other))}; got {D.shape}."
+                )
+            return D**2
+        if self.distance == "chi2":
+            return column_sums(X, Z, chi_squared)
+        root = sqrt(0.5)
+        if self.distance == "l2":
+            return half_squared_distances(X, Z, root)
+        if self.distance == "hellinger":
+            return half_squared_distances(np.sqrt(X), None if Z is None else np.sqrt(Z), root)
+        if self.distance == "mahalanobis":
+            if X.shape[1] != len(self.S):
+                raise DataError(f"Expected points with {len(self.S)} columns, as S has; got shape {X.shape}.")
+            L = np.linalg.cholesky(self.S)
+            return half_squared_distances(X @ L, None if Z is None else Z @ L, root)
+        D = cdist(X, other, str(DISTANCES[self.distance][0]))
+        return np.square(D, out=D)
+
+    def _diagonal(self, X: Array) -> Array:
+        if callable(self.distance):
+            return np.concatenate([np.diag(self._matrix(X[i : i + 1], None)) for i in range(len(X))])
+        return np.ones(len(X))
+
+    def _name(self) -> object:
+        return self.distance, self.beta, None if self.S is None else key(self.S)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GeneralizedGaussian) and self._name() == other._name()
+
+    def __hash__(self) -> int:
+        return hash(self._name())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return refuse_pickling(self, self.distance)
+
+    def __repr__(self) -> str:
+        distance = name_of(self.distance) if callable(self.distance) else repr(self.distance)
+        return (
+            f"GeneralizedGaussian({distance}, beta={self.beta!r}{'' if self.S is None else f', S={self.S.tolist()}'})"
+        )
+
+
+def positive_definite(S: Any) -> Array:
+    """S as a read-only symmetric matrix with positive eigenvalues. Raises KernelError."""
+    require(S is not None, "S", "a symmetric positive definite matrix", S)
+    matrix = real_array(S, "S")
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size or not np.isfinite(matrix).all():
+        raise KernelError(f"Expected S to be a square matrix of finite numbers; got shape {matrix.shape}.")
+    if np.abs(matrix - matrix.T).max() > 1e-12 * np.abs(matrix).max():
+        raise KernelError("Expected S to be symmetric positive definite; it is not symmetric.")
+    eigenvalues = np.linalg.eigvalsh((matrix + matrix.T) / 2)
+    if eigenvalues[0] <= 0:
+        raise KernelError(
+            f"Expected S to be symmetric positive definite; its smallest eigenvalue is {eigenvalues[0]:.3g}."
+        )
+    return frozen((matrix + matrix.T) / 2)
+
+
+def chi_squared(a: Array, b: Array, buffer: Array) -> Array:
+    """(a − b)²/(a + b), 0 where both are."""
+    np.subtract(a, b, out=buffer)
+    buffer *= buffer
+    buffer /= a + (b + TINY)
+    return buffer
