@@ -278,9 +278,10 @@ class Problem:
 
     def explain(self) -> explain.Explanation:
         """The reduction step by step, as far as it goes; never raises."""
-        named = text.names(self.thetas())
-        lines = explain.stated(self.objective, self.constraints, named) + explain.parameters(self.parameters())
+        lines: explain.Lines = []
         try:
+            named = text.names(self.thetas())
+            lines += explain.stated(self.objective, self.constraints, named) + explain.parameters(self.parameters())
             lines += explain.rules(self._inspect())
             if self._inspect().violations:
                 return explain.Explanation(tuple(lines))

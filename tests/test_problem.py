@@ -388,3 +388,27 @@ def test_one_theta_in_two_problems(theta):
     assert theta.value.norm < norm
     first.solve()
     assert theta.value.norm == pytest.approx(norm)
+
+
+CLAIMS = {
+    "all agree": (["infeasible", "infeasible", "infeasible"], "infeasible"),
+    "one is not sure": (["infeasible", "user_limit", "infeasible"], "user_limit"),
+    "no other answers": (["infeasible", None, None], "infeasible"),
+    "the last finds a point": (["infeasible", "infeasible", "optimal"], "optimal"),
+    "they differ": (["infeasible", "unbounded", None], "user_limit"),
+}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_claims_are_believed_when_all_solvers_agree(name, monkeypatch):
+    said, expected = CLAIMS[name]
+    answers = iter(said)
+
+    def claims(inner, solver, tol, options):
+        answer = next(answers)
+        if answer is None:
+            raise SolverError("breaks down")
+        return conic.Status(answer)
+
+    monkeypatch.setattr(conic, "_solve", claims)
+    assert conic.solve(None, ["A", "B", "C"], 1e-6, {}) == expected

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg as sl
-from scipy.linalg.lapack import dpstrf
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, aslinearoperator, eigsh
+from scipy.linalg.lapack import dpotrf, dpstrf
 
 from kernelopt.errors import NotPSDError
 from kernelopt.factorization import memory
@@ -21,7 +20,6 @@ from kernelopt.factorization.base import FLOOR, Factor
 from kernelopt.kernels.domains import Array
 from kernelopt.rows import Rows
 
-LANCZOS = 1500  # rows; below, the eigenvalues are simply computed
 INDEFINITE = 1e-10  # of the largest eigenvalue: beyond this a negative eigenvalue is not rounding
 
 
@@ -110,7 +108,7 @@ def pivoted_cholesky(rows: Rows, settings: Settings, memory_limit: float | None 
     del C, Q
     residual = float(np.clip(diagonal - np.einsum("ij,ij->i", B, B), 0.0, None).sum())
     if rows.kernel.is_psd is not True:
-        _refuse_indefinite(rows, B, memory_limit)
+        _refuse_indefinite(rows, memory_limit)
     if row_scale is not None:
         B *= row_scale[:, None]
     return CholeskyFactor(
@@ -145,9 +143,8 @@ def eigenfactor(rows: Rows, settings: Settings, memory_limit: float | None = Non
 def _normalized_gram(rows: Rows, memory_limit: float | None) -> _Normalized:
     """Q of unit mean diagonal; rows of mixed kinds are brought to unit diagonal first."""
     n = len(rows)
-    # Q, and its factor or its copy for the check of definiteness.
-    arrays = 2 if rows.kernel.is_psd else 3
-    memory.require(8.0 * arrays * n * n, f"Factoring the kernel matrix of {n} distinct rows", memory_limit)
+    # Q, and its factor.
+    memory.require(16.0 * n * n, f"Factoring the kernel matrix of {n} distinct rows", memory_limit)
     start = perf_counter()
     Q = rows.gram()
     scale = float(np.trace(Q)) / n
@@ -166,30 +163,23 @@ def _tolerance(rows: Rows) -> float:
     return max(INDEFINITE, 10 * rows.kernel.precision)
 
 
-def _refuse_indefinite(rows: Rows, B: Array, memory_limit: float | None) -> None:
+def _refuse_indefinite(rows: Rows, memory_limit: float | None) -> None:
     """Raise NotPSDError if λ_min(Q) < −tolerance·λ_max(Q).
 
-    The trace can't see it: [[1,0,0],[0,0,1],[0,1,0]] leaves a zero trace at rank 1. For large Q, E = Q − BBᵀ bounds it:
-    λ_min(Q) ≥ λ_min(E) ≥ −‖E‖₂, which Lanczos finds in a few products.
+    The trace of a factor can't see it: [[1,0,0],[0,0,1],[0,1,0]] leaves a zero trace at rank 1. A Cholesky factor of
+    Q + δI proves λ_min(Q) ≥ −δ, with δ = tolerance·(a Rayleigh quotient, at most λ_max); only where there is none
+    are the eigenvalues computed.
     """
-    Q, scale, _, _ = _normalized_gram(rows, memory_limit)
+    Q, _, _, _ = _normalized_gram(rows, memory_limit)
     tolerance = _tolerance(rows)
-    if len(Q) > LANCZOS:
-        E = LinearOperator(Q.shape, matvec=lambda v: Q @ v - B @ (B.T @ v), dtype=np.float64)
-        if _spectral_norm(E) <= tolerance * _spectral_norm(aslinearoperator(Q)):
-            return
-    eigenvalues = sl.eigvalsh(Q)
+    Q[np.diag_indices_from(Q)] += tolerance * max(float(Q.sum()) / len(Q), float(Q.diagonal().max()), 0.0)
+    _, info = dpotrf(Q, lower=1, overwrite_a=1)
+    if info == 0:
+        return
+    Q, scale, _, _ = _normalized_gram(rows, memory_limit)
+    eigenvalues = sl.eigvalsh(Q, overwrite_a=True)
     if eigenvalues[0] < -tolerance * max(eigenvalues[-1], 0.0):
         raise NotPSDError(_indefinite_message(rows, eigenvalues[0] * scale, eigenvalues[-1] * scale))
-
-
-def _spectral_norm(operator: LinearOperator) -> float:
-    """‖E‖₂ by Lanczos, from above to 1 %; infinite where that does not converge."""
-    try:
-        start = np.cos(np.arange(operator.shape[0]))
-        return 1.01 * float(np.abs(eigsh(operator, k=1, which="LM", tol=1e-3, v0=start, return_eigenvectors=False))[0])
-    except ArpackNoConvergence:
-        return float("inf")
 
 
 def projected(rows: Rows, settings: Settings, memory_limit: float | None = None) -> Factor:

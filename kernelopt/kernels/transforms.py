@@ -79,49 +79,6 @@ class Weighted(_OfWeights):
         return f"({self.kernel!r}).weighted({name_of(self.weight)})"
 
 
-@dataclass(frozen=True)
-class Composed(Kernel):
-    """κ(x, y) = κ₀(g(x), g(y)), with F(x) = F₀(g(x)). Points may be anything that g takes."""
-
-    kernel: Kernel
-    map: Callable[[Any], Any]
-
-    def __post_init__(self) -> None:
-        require_kernels(self.kernel)
-        require(callable(self.map), "map", "a callable", self.map)
-
-    @property
-    def domain(self) -> Domain:
-        return ANYTHING
-
-    def _verdict(self) -> Verdict:
-        return all_psd((self.kernel,), "κ(g(x), g(y))")
-
-    def _mapped(self, X: Array) -> Array:
-        points = self.kernel.rows(self.map(X if X.dtype != object else list(X)))
-        if len(points) != len(X):
-            raise KernelError(f"Expected {name_of(self.map)}(X) to give {len(X)} points; got {len(points)}.")
-        return points
-
-    def _matrix(self, X: Array, Z: Array | None) -> Array:
-        return self.kernel._matrix(self._mapped(X), None if Z is None else self._mapped(Z))
-
-    def _diagonal(self, X: Array) -> Array:
-        return self.kernel._diagonal(self._mapped(X))
-
-    def _n_features(self, X: Array) -> float:
-        return self.kernel._n_features(self._mapped(X))
-
-    def _features(self, X: Array) -> Array:
-        return self.kernel._features(self._mapped(X))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return refuse_pickling(self, self.map)
-
-    def __repr__(self) -> str:
-        return f"({self.kernel!r}).compose({name_of(self.map)})"
-
-
 class _OfPoints(Kernel):
     """κ₀ of transformed points, with `_point` the transformation."""
 
@@ -139,7 +96,7 @@ class _OfPoints(Kernel):
         return self.kernel.is_stationary
 
     def _verdict(self) -> Verdict:
-        return all_psd((self.kernel,), "κ(g(x), g(y)), g linear")
+        return all_psd((self.kernel,), "κ(g(x), g(y))")
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         return self.kernel._matrix(self._point(X), None if Z is None else self._point(Z))
@@ -152,6 +109,36 @@ class _OfPoints(Kernel):
 
     def _features(self, X: Array) -> Array:
         return self.kernel._features(self._point(X))
+
+
+@dataclass(frozen=True)
+class Composed(_OfPoints):
+    """κ(x, y) = κ₀(g(x), g(y)), with F(x) = F₀(g(x)). Points may be anything that g takes."""
+
+    kernel: Kernel
+    map: Callable[[Any], Any]
+
+    is_stationary = False
+
+    def __post_init__(self) -> None:
+        require_kernels(self.kernel)
+        require(callable(self.map), "map", "a callable", self.map)
+
+    @property
+    def domain(self) -> Domain:
+        return ANYTHING
+
+    def _point(self, X: Array) -> Array:
+        points = self.kernel.rows(self.map(X if X.dtype != object else list(X)))
+        if len(points) != len(X):
+            raise KernelError(f"Expected {name_of(self.map)}(X) to give {len(X)} points; got {len(points)}.")
+        return points
+
+    def __getstate__(self) -> dict[str, Any]:
+        return refuse_pickling(self, self.map)
+
+    def __repr__(self) -> str:
+        return f"({self.kernel!r}).compose({name_of(self.map)})"
 
 
 @dataclass(frozen=True)

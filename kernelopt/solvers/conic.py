@@ -56,20 +56,23 @@ STATUSES = {
 def solve(problem: cp.Problem, solvers: list[str], tol: float, options: dict[str, Any]) -> Status:
     """Solve a reduced problem by the first solver that comes to a point.
 
-    One that breaks down, or claims that there is none, is checked by the next. Values and multipliers stay on the
-    problem's variables and constraints. Raises SolverError, DCPError or ParameterError with cvxpy's own words.
+    One that breaks down is followed by the next. A claim that there is no point is believed when all solvers that have
+    an answer make it, and is user_limit where they differ: two have been seen to call a feasible problem infeasible.
+    Values and multipliers stay on the problem's variables and constraints. Raises SolverError, DCPError or
+    ParameterError with cvxpy's own words.
     """
     claims: list[Status] = []
     for number, solver in enumerate(solvers, start=1):
         try:
-            claims.append(_solve(problem, solver, tol, options))
+            status = _solve(problem, solver, tol, options)
         except SolverError:
             if number == len(solvers) and not claims:
                 raise
             continue
-        if claims[-1].has_point:
-            break
-    return claims[-1]
+        if status.has_point:
+            return status
+        claims.append(status)
+    return claims[0] if len(set(claims)) == 1 else Status.USER_LIMIT
 
 
 def _solve(problem: cp.Problem, solver: str, tol: float, options: dict[str, Any]) -> Status:
