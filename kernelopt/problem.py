@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf
 from numbers import Integral, Real
 from time import perf_counter
 from typing import Any
@@ -13,6 +14,8 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
+from kernelopt import solving
+from kernelopt.certificate import Certificate
 from kernelopt.compiler import explain, explicit, form, representer, rules, text
 from kernelopt.compiler.form import CanonicalForm
 from kernelopt.compiler.representer import Reduction
@@ -21,12 +24,14 @@ from kernelopt.expressions import FeatureMatrix, Theta
 from kernelopt.factorization import FLOOR, METHODS, Factor, Settings, factorize, memory
 from kernelopt.losses import check_parameters
 from kernelopt.nodes import ThetaLeaf
-from kernelopt.solution import Solution, SolverStats, Status
-from kernelopt.solvers import conic, selection
+from kernelopt.solution import Attempt, Solution, SolverStats, Status
+from kernelopt.solvers import selection
+from kernelopt.solving import Goal, Outcome
 
 INDEFINITE = ("raise", "clip", "flip", "shift")
 COMPILED_BYTES = 160  # per entry of B, taken by cvxpy and its solvers (measured: 110 to 170)
-FEASIBILITY = 1e-5  # largest violation of a constraint, relative to its numbers, that still counts as met
+DEFAULT_RANK_TOL = 1e-8
+GROWTH = (1e-10, FLOOR)  # finer tolerances of the rank, where a certificate or a constraint asks for them
 
 
 @dataclass(frozen=True)
@@ -79,11 +84,14 @@ class Problem:
         solver: str | None = None,
         *,
         tol: float = 1e-6,
-        rank_tol: float = 1e-8,
+        abs_tol: float | None = None,
+        rank_tol: float | None = None,
         max_rank: int | None = None,
         factorization: str = "cholesky",
         indefinite: str = "raise",
+        certify: bool | str = True,
         memory_limit: float | None = None,
+        time_limit: float | None = None,
         warm_start: bool = True,
         verbose: bool = False,
         **solver_options: Any,
@@ -95,15 +103,23 @@ class Problem:
         Parameters
         ----------
         solver : name of an installed cvxpy solver, such as "CLARABEL", "OSQP", "ECOS" or "SCS"; by default
-            chosen from the problem's structure, see `solvers()`; should that one break down, the next is tried.
-        tol : accuracy of the optimal value, relative to it, that the solver is asked for: its own tolerances are
-            set 100 times tighter. Problems far from unit scale may come out worse; see docs/design.md, Statuses.
-        rank_tol : the factor stops at trace(Q − BBᵀ) ≤ rank_tol·trace(Q); at least 1e-13.
+            chosen from the problem's structure, see `solvers()`; should that one fall short, the next is tried.
+        tol : largest certified relative gap, (upper − lower)/(P₀ − upper) with P₀ the optimum at θ = 0, that is called
+            "optimal". The solver's own tolerances are set 100 times tighter; where its answer falls short, it is asked
+            again with tighter ones and in other units. `solver_stats.attempts` lists all runs.
+        abs_tol : largest certified absolute gap that is called "optimal" too, in units of the objective; by default
+            1e-8 of the terms that make it up (`certificate.floor`).
+        rank_tol : the factor stops at trace(Q − BBᵀ) ≤ rank_tol·trace(Q); at least 1e-13. By default 1e-8, and finer
+            where the certified gap needs it. Where θ so restricted can't meet the constraints, the rank always grows.
         max_rank : largest rank of the factor. A lower rank restricts θ; constraints still hold exactly.
         indefinite : "raise", or what to do with a kernel matrix that is not positive semidefinite: "clip" negative
             eigenvalues to zero, "flip" them to their absolute values, "shift" all of them; `explain()` reports ‖Q − Q̃‖.
         factorization : "cholesky" (pivoted; r kernel values a prediction) or "eigen" (V√Λ).
+        certify : True for a bound with the full kernel matrix (a pass over the kernel where the factor restricts θ);
+            "estimate" for a sampled one; False for none. Only a certified answer is called "optimal".
         memory_limit : bytes; by default 80 % of what is available.
+        time_limit : seconds of the whole call, after which no new attempt is started and solvers that can are stopped;
+            the best point and its gap are kept.
         warm_start, verbose, **solver_options : passed on to cvxpy.
 
         Raises
@@ -124,21 +140,25 @@ class Problem:
             For an option outside its range.
         """
         options = _factor_options(tol, rank_tol, max_rank, factorization, memory_limit, indefinite)
+        goal = _goal(tol, abs_tol, certify, time_limit, solver_options, warm_start, verbose)
         _check_solver_options(solver, solver_options)
         self._require_parameter_values()
         # The rules are checked, and the tree is cut where θ enters: f(u, t, y) with u = Aθ, ‖θ‖ ≤ t.
         canonical = self.canonical_form()
         names = selection.candidates(self._probe, solver, alternatives=not solver_options)
-        solver_options = {"warm_start": warm_start, "verbose": verbose, **solver_options}
+        attempts: tuple[Attempt, ...] = ()
         for attempt in self._attempts(options):
             # Q = BBᵀ, once for each kernel and rows; u = Bw and ‖θ‖ = ‖w‖ are substituted, and solved.
             reduction = self._reduce(canonical, attempt)
-            status = self._run(reduction.problem, names, tol, solver_options)
-            if status != Status.INFEASIBLE or not reduction.is_restriction:
+            outcome = self._run(reduction, names, goal)
+            attempts += outcome.attempts
+            # The certificate decides. Only where θ restricted to the factor's span is at fault does the rank grow.
+            may_grow = outcome.may_grow and (rank_tol is None or outcome.solution.status == Status.USER_LIMIT)
+            if not may_grow or goal.seconds_left() <= 0:
                 break
-        # w is turned back into θ, and f evaluated there; then values and multipliers go to the user's objects.
-        solution = representer.invert(reduction, status, self._stats(reduction))
-        self._unpack(_checked(solution, reduction, options), reduction)
+        # θ as a function, values and multipliers go to the user's objects.
+        stats = self._stats(reduction, outcome.stats, attempts)
+        self._unpack(replace(outcome.solution, solver_stats=stats), reduction)
         return self.value
 
     def _inspect(self) -> rules.Inspection:
@@ -170,10 +190,10 @@ class Problem:
             self._reduction = options, reduction, perf_counter() - start
         return self._reduction[1]
 
-    def _run(self, inner: cp.Problem, names: list[str], tol: float, options: dict[str, Any]) -> Status:
-        """Solve the reduced problem; a failure says which solvers take it."""
+    def _run(self, reduction: Reduction, names: list[str], goal: Goal) -> Outcome:
+        """Solve the reduced problem, with remedies; a failure says which solvers take it."""
         try:
-            return conic.solve(inner, names, tol, options)
+            return solving.pursue(reduction, names, goal)
         except SolverError as error:
             raise SolverError(f"{error} Solvers that take it: {', '.join(self.solvers().applicable)}.") from error
 
@@ -209,8 +229,27 @@ class Problem:
 
     @property
     def status(self) -> str | None:
-        """ "optimal", "optimal_inaccurate", "infeasible", "unbounded" or "user_limit"; None before a solve."""
+        """ "optimal", "optimal_inaccurate", "not_attained", "infeasible", "unbounded" or "user_limit"; None before a
+        solve. Decided by the certificate, not by the solver: see `kernelopt.solution.Status`."""
         return None if self._solution is None else self._solution.status
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """An enclosure of the optimum of the stated problem, with the full kernel matrix; None where there is none.
+
+        Examples
+        --------
+        >>> import cvxpy as cp, numpy as np, kernelopt as ko
+        >>> X, y = np.arange(6.0)[:, None], np.array([0.0, 1.0, 4.0, 9.0, 16.0, 25.0])
+        >>> theta = ko.Theta(ko.kernels.Polynomial(degree=2))
+        >>> loss = cp.sum(ko.losses.squared_error(y, theta(X)))
+        >>> problem = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta)))
+        >>> problem.solve() <= problem.certificate.upper
+        True
+        >>> print(problem.certificate)
+        optimum in [..., ...], relative gap ..., full kernel, rank 3 of 6
+        """
+        return None if self._solution is None else self._solution.certificate
 
     @property
     def solver_stats(self) -> SolverStats | None:
@@ -343,13 +382,14 @@ class Problem:
     # ---------------------------------------------------------------- small print
 
     def _attempts(self, options: FactorOptions) -> list[FactorOptions]:
-        """The options, then full numerical rank: where a restriction of θ is infeasible, the problem need not be.
+        """The options, then finer ranks: where a restriction of θ is infeasible, the problem need not be.
 
         What an earlier solve had to widen is not tried again.
         """
         attempts = [options]
         if options.settings.max_rank is None and options.settings.rank_tol > FLOOR:
-            attempts.append(replace(options, settings=replace(options.settings, rank_tol=FLOOR)))
+            finer = [t for t in GROWTH if t < options.settings.rank_tol]
+            attempts += [replace(options, settings=replace(options.settings, rank_tol=t)) for t in finer]
         known = self._reduction[0] if self._reduction else None
         return attempts[attempts.index(known) :] if known in attempts else attempts
 
@@ -367,21 +407,22 @@ class Problem:
                 raise ParameterError(f"Expected finite values of the parameter {p.name()}; got NaN or infinity.")
         check_parameters(self.parameters())
 
-    def _stats(self, reduction: Reduction) -> SolverStats:
+    def _stats(self, reduction: Reduction, inner: Any, attempts: tuple[Attempt, ...]) -> SolverStats:
         assert self._reduction is not None
-        inner, factors = reduction.problem.solver_stats, {id(f): f for f in reduction.factors.values()}.values()
+        factors = {id(f): f for f in reduction.factors.values()}.values()
         return SolverStats(
             inner.solver_name, inner.solve_time, inner.setup_time, inner.num_iters,
             sum(f.kernel_seconds for f in factors), sum(f.factor_seconds for f in factors),
-            self._reduction[2] + (reduction.problem.compilation_time or 0.0), inner.extra_stats,
+            self._reduction[2] + (reduction.problem.compilation_time or 0.0), inner.extra_stats, attempts,
         )  # fmt: skip
 
 
 def _factor_options(  # noqa: PLR0917
-    tol: float = 1e-6, rank_tol: float = 1e-8, max_rank: int | None = None,
+    tol: float = 1e-6, rank_tol: float | None = None, max_rank: int | None = None,
     factorization: str = "cholesky", memory_limit: float | None = None, indefinite: str = "raise",
 ) -> FactorOptions:  # fmt: skip
     """Options checked and bundled. Raises OptionError."""
+    rank_tol = DEFAULT_RANK_TOL if rank_tol is None else rank_tol
     for name, value in (("tol", tol), ("rank_tol", rank_tol)):
         if not isinstance(value, Real) or not 0 < value < 1:
             raise OptionError(f"Expected {name} to be a number between 0 and 1; got {value!r}.")
@@ -392,6 +433,22 @@ def _factor_options(  # noqa: PLR0917
     if indefinite not in INDEFINITE:
         raise OptionError(f"Expected indefinite to be one of {', '.join(INDEFINITE)}; got {indefinite!r}.")
     return FactorOptions(factorization, Settings(rank_tol, max_rank, indefinite), memory_limit)
+
+
+def _goal(  # noqa: PLR0917
+    tol: float, abs_tol: float | None, certify: bool | str, time_limit: float | None,
+    options: dict[str, Any], warm_start: bool, verbose: bool,
+) -> Goal:  # fmt: skip
+    """What an answer must fulfil, checked. Raises OptionError."""
+    for name, value in (("abs_tol", abs_tol), ("time_limit", time_limit)):
+        if value is not None and (not isinstance(value, Real) or not 0 < value < inf):
+            raise OptionError(f"Expected {name} to be a positive number, or None; got {value!r}.")
+    if certify not in (True, False, "estimate"):
+        raise OptionError(f'Expected certify to be True, "estimate" or False; got {certify!r}.')
+    deadline = inf if time_limit is None else perf_counter() + time_limit
+    return Goal(
+        tol, abs_tol, certify, deadline, {"warm_start": warm_start, "verbose": verbose, **options}, bool(options)
+    )
 
 
 def _check_solver_options(solver: str | None, options: Mapping[str, Any]) -> None:
@@ -413,14 +470,3 @@ def _factorize(canonical: CanonicalForm, options: FactorOptions) -> dict[Theta, 
             made[name] = factorize(options.method, link.rows, options.settings, options.memory_limit)
         factors[link.theta] = made[name]
     return factors
-
-
-def _checked(solution: Solution, reduction: Reduction, options: FactorOptions) -> Solution:
-    """A solver's word is not believed: constraints are re-evaluated at θ, what a restriction of θ can't meet is not
-    called infeasible, and what max_rank cut off is not called optimal."""
-    if solution.status == Status.INFEASIBLE and reduction.is_restriction:
-        return replace(solution, status=Status.USER_LIMIT, value=None)
-    cut = any(f.residual > options.settings.rank_tol for f in reduction.factors.values())
-    if solution.status == Status.OPTIMAL and (cut or not solution.violation <= FEASIBILITY):
-        return replace(solution, status=Status.OPTIMAL_INACCURATE)
-    return solution

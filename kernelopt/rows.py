@@ -13,8 +13,10 @@ import numpy as np
 from kernelopt.errors import KernelError
 from kernelopt.functions import Function
 from kernelopt.kernels.base import Kernel
-from kernelopt.kernels.derivatives import WithDerivatives, grouped
+from kernelopt.kernels.derivatives import CODES, WithDerivatives, grouped, plain
 from kernelopt.kernels.domains import Array, Ints, key
+
+QUADRATIC_BLOCK = 2048  # rows of a block of Q in a streamed pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +80,61 @@ class Rows:
                 "choose parameters for which the kernel does not overflow."
             )
         return Q
+
+    @property
+    def features(self) -> float:
+        """p, the number of features; inf where there are infinitely many."""
+        if not len(self.points):
+            return np.inf
+        points = self.points[:, :-CODES] if isinstance(self.kernel, WithDerivatives) else self.points
+        return plain(self.kernel)._n_features(points)
+
+    def diagonal(self) -> Array:
+        """diag(Q), (n,)."""
+        at_points = self.kernel._diagonal(self.points)
+        if len(self.points) == len(self):
+            return at_points
+        functions = self.combinations
+        return np.r_[at_points, np.sum(functions * (self.kernel._matrix(self.centers, None) @ functions), axis=0)]
+
+    def subset(self, chosen: Ints) -> Rows:
+        """Some of the rows, points only where they are points."""
+        n = len(self.points)
+        on_points = chosen < n
+        if not on_points.all():
+            order = np.argsort(~on_points, kind="stable")
+            assert np.array_equal(order, np.arange(len(chosen))), "functions come after points"
+        return Rows(
+            self.kernel, self.points[chosen[on_points]], self.centers, self.combinations[:, chosen[~on_points] - n]
+        )
+
+    def quadratic(self, V: Array, block: int = QUADRATIC_BLOCK) -> Array:
+        """VᵀQV for V of shape (n, k), in O(n·k + block²) memory: a symmetric pass over blocks of kernel values.
+
+        Rows of V that are zero are skipped, so that only support vectors cost. Raises KernelError for values that are
+        not finite.
+        """
+        support = np.flatnonzero(np.any(V != 0, axis=1))
+        points, W = self.expansion(support, V[support])
+        total = np.zeros((V.shape[1], V.shape[1]))
+        for i in range(0, len(points), block):
+            rows = slice(i, i + block)
+            diagonal = self.kernel._matrix(points[rows], None)
+            total += W[rows].T @ diagonal @ W[rows]
+            for j in range(0, i, block):
+                columns = slice(j, j + block)
+                part = W[rows].T @ (self.kernel._matrix(points[rows], points[columns]) @ W[columns])
+                total += part + part.T
+        if not np.isfinite(total).all():
+            raise KernelError(f"{self.kernel!r} returned NaN or inf, or overflowed, on the rows of the data.")
+        return (total + total.T) / 2
+
+    def predictions(self, function: Function) -> Array:
+        """Aθ on the distinct rows for a function θ on this kernel, evaluated block by block: (n,) or (n, K)."""
+        at_points = function._evaluate(self.points)
+        if len(self.points) == len(self):
+            return at_points
+        return np.concatenate([at_points, self.combinations.T @ function._evaluate(self.centers)])
 
     def expansion(self, chosen: Ints, coefficients: Array) -> tuple[Array, Array]:
         """Σₛ coefficients[s]·(row chosen[s]) as centers and their coefficients."""

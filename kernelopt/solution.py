@@ -21,14 +21,15 @@ class Status(StrEnum):
 
     OPTIMAL = "optimal"
     OPTIMAL_INACCURATE = "optimal_inaccurate"
+    NOT_ATTAINED = "not_attained"
     INFEASIBLE = "infeasible"
     UNBOUNDED = "unbounded"
     USER_LIMIT = "user_limit"
 
     @property
     def has_point(self) -> bool:
-        """Whether there is a θ to look at."""
-        return self in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE)
+        """Whether there is a θ to look at, if not for a limit."""
+        return self in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE, Status.NOT_ATTAINED)
 
     @property
     def remedy(self) -> str:
@@ -37,13 +38,15 @@ class Status(StrEnum):
 
 _REMEDIES = {
     Status.OPTIMAL: "",
-    Status.OPTIMAL_INACCURATE: "The solver stopped short of its tolerances, constraints are violated beyond rounding, "
-    "or max_rank cut the factor short: raise it, try another of problem.solvers(), or bring data and penalties to "
-    "similar scales.",
+    Status.OPTIMAL_INACCURATE: "The certified gap is larger than tol, or not for the full kernel: see "
+    "problem.certificate. Lower rank_tol or raise max_rank, try another of problem.solvers(), bound ko.norm(theta) "
+    "where it does not occur, or bring data and penalties to similar scales.",
+    Status.NOT_ATTAINED: "The optimum is finite, but no θ reaches it (as for logistic regression of separable data): "
+    "penalize ko.norm(theta), or bound it.",
     Status.INFEASIBLE: "No θ meets the constraints: relax them, or add slack variables.",
     Status.UNBOUNDED: "The objective has no lower bound: penalize ko.norm(theta), or bound it.",
-    Status.USER_LIMIT: "A limit was reached before an answer: raise the solver's limits; where θ was restricted "
-    "to a low rank, lower rank_tol or raise max_rank.",
+    Status.USER_LIMIT: "A limit was reached before an answer that can be vouched for: raise time_limit or the solver's "
+    "limits; where θ was restricted to a low rank, lower rank_tol or raise max_rank.",
 }
 
 
@@ -104,8 +107,26 @@ class FittedFunction(Function):
 
 
 @dataclass(frozen=True)
+class Attempt:
+    """One run of a solver on the way to an answer.
+
+    solver, its relative tolerance `tol`, the `units` in which variables and multipliers were measured (None: those of
+    the data), rank of the factors, what the solver `claimed`, the relative gap that its answer had for the reduced
+    problem (nan without a point or a bound), and seconds.
+    """
+
+    solver: str
+    tol: float
+    units: tuple[float, float] | None
+    ranks: tuple[int, ...]
+    claimed: str
+    gap: float
+    seconds: float
+
+
+@dataclass(frozen=True)
 class SolverStats:
-    """Who solved, how long it took (seconds), in how many iterations."""
+    """Who solved, how long it took (seconds), in how many iterations; `attempts` lists all runs of solvers."""
 
     solver_name: str
     solve_time: float | None
@@ -115,6 +136,7 @@ class SolverStats:
     factor_time: float
     compile_time: float
     extra_stats: Any = None
+    attempts: tuple[Attempt, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -127,3 +149,4 @@ class Solution:
     duals: Mapping[Theta, Mapping[object, Array]]
     solver_stats: Any
     violation: float
+    certificate: Any = None

@@ -11,6 +11,8 @@ import kernelopt
 ORDER = [
     ["estimators", "feature_space", "testing"],
     ["problem"],
+    ["solving"],
+    ["certificate"],
     ["solvers"],
     ["compiler"],
     ["solution"],
@@ -23,8 +25,16 @@ ORDER = [
 ]
 # Inside the packages: each file imports only from files further down its own list.
 INSIDE = {
-    "compiler": [["explain"], ["representer"], ["explicit", "form"], ["rules"], ["text"]],
-    "solvers": [["selection"], ["conic"]],
+    "compiler": [
+        ["explain"],
+        ["representer"],
+        ["feasibility"],
+        ["conic_form"],
+        ["explicit", "form"],
+        ["rules"],
+        ["text"],
+    ],
+    "solvers": [["selection"], ["conic", "outer"], ["cones"]],
     "factorization": [["dense"], ["base", "memory"]],
     "kernels": [
         ["derivatives", "histogram", "transforms"],

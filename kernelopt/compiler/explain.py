@@ -13,7 +13,6 @@ from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.rules import Inspection
 from kernelopt.compiler.text import describe
 from kernelopt.expressions import Theta
-from kernelopt.kernels.derivatives import CODES, WithDerivatives
 from kernelopt.solution import Solution
 
 LABEL, WIDTH = 13, 106  # columns
@@ -86,6 +85,8 @@ def answer(solution: Solution, named: Names) -> Lines:
     for theta, f in solution.functions.items():
         kind = "" if theta.outputs is None else "_fro"
         lines.append(("", f"‖{named[theta]}‖{kind} = {f.norm:.6g} on {len(f.pivots)} pivots"))
+    if solution.certificate is not None:
+        lines += _wrapped("certificate", str(solution.certificate))
     return lines + ([("", solution.status.remedy)] if solution.status.remedy else [])
 
 
@@ -103,19 +104,12 @@ def _places(number: int) -> str:
     return _count(number, "place")
 
 
-def _features(link: PredictionLink) -> float:
-    points = link.rows.points
-    if isinstance(link.rows.kernel, WithDerivatives):
-        points = points[:, :-CODES]
-    return link.theta.kernel._n_features(points)
-
-
 def _rows(link: PredictionLink, named: Names) -> str:
     name = named[link.theta]
     if link.u is None:
         return f"{name}: no predictions"
     n = link.u.shape[0]
-    p = _features(link) if len(link.rows.points) else float("inf")
+    p = link.rows.features
     merged = "" if len(link.rows) == n else f", {len(link.rows)} distinct"
     features = "∞" if isinf(p) else f"{p:.0f}"
     return f"{name}: N = {n} rows{merged}, p = {features} features, {link.theta.kernel!r}"

@@ -14,6 +14,7 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
+import scipy.sparse as sp
 
 from kernelopt.compiler.form import CanonicalForm, NormLink, PredictionLink, rewrite
 from kernelopt.expressions import Theta
@@ -154,46 +155,64 @@ def _shifted(V: Any, norm: NormLink, factor: Factor) -> Any:
     return cp.vstack([V - centre, -R]) if keep.any() else V - centre
 
 
-def invert(reduction: Reduction, status: Status, solver_stats: Any) -> Solution:
-    """From v back to θ, a function on the pivots, with f evaluated at the predictions of that very θ."""
-    if not status.has_point:
-        return Solution(status, _limit_value(reduction, status), {}, {}, solver_stats, 0.0)
+def invert(reduction: Reduction, status: Status, from_kernel: bool = False) -> Solution:
+    """From v back to θ, a function on the pivots, with f evaluated at the predictions and norm of that very θ.
+
+    These are Bv and ‖v‖/√scale, or with `from_kernel` computed afresh from kernel values, r a row.
+    """
     functions: dict[Theta, FittedFunction] = {}
     duals: dict[Theta, dict[object, Array]] = {}
+    grams: dict[Theta, Array] = {}
     for link in reduction.form.predictions:
         theta, factor, v = link.theta, reduction.factors[link.theta], reduction.v[link.theta]
         value = np.zeros((0,) if theta.outputs is None else (0, theta.outputs)) if v is None else v.value
-        if link.u is not None:
-            link.u.value = (factor.B @ value)[link.take]
         constraint = reduction.links[theta]
         nu = None if constraint is None else constraint.dual_value
         norms = [n for n in reduction.form.norms if n.view.theta is theta]
         dual = None if nu is None else _dual_function(link, factor, norms, value, nu)
-        functions[theta] = _function(link, factor, value, dual)
+        function = functions[theta] = _function(link, factor, value, dual)
+        predictions = link.rows.predictions(function) if from_kernel else factor.B @ value
+        if link.u is not None:
+            link.u.value = predictions[link.take]
+        if from_kernel:
+            c = factor.coefficients(value) if factor.rank else np.zeros((len(factor.pivots), *value.shape[1:]))
+            pairs = c.reshape(len(c), -1).T @ predictions[factor.pivots].reshape(len(c), -1)
+            grams[theta] = (pairs + pairs.T) / 2
         duals[theta] = {} if nu is None else {name: nu[stretch] for name, stretch in link.blocks}
     for norm in reduction.form.norms:
         theta = norm.view.theta
         factor = reduction.factors[theta]
-        V = _coordinates(norm, factor, reduction.v[theta]).value
-        V = V.reshape(len(V), -1) / np.sqrt(factor.scale)
-        norm.t.save_value(np.asarray(norm_from_gram(V.T @ V, norm.kind)))
+        if from_kernel and norm.view.shift is None:
+            M = np.eye(len(grams[theta])) if norm.view.right is None else norm.view.right.reshape(len(grams[theta]), -1)
+            gram = M.T @ grams[theta] @ M
+        else:
+            V = _coordinates(norm, factor, reduction.v[theta]).value
+            V = V.reshape(len(V), -1) / np.sqrt(factor.scale)
+            gram = V.T @ V
+        norm.t.save_value(np.asarray(norm_from_gram(gram, norm.kind)))
     outer = reduction.form.outer
-    violation = max((_violation(c) for c in outer.constraints), default=0.0)
-    return Solution(status, float(outer.objective.value), functions, duals, solver_stats, violation)
+    unit = prediction_unit(reduction.form)
+    violation = max((_violation(c, unit) for c in outer.constraints), default=0.0)
+    return Solution(status, float(outer.objective.value), functions, duals, None, violation)
 
 
-def _violation(constraint: Any) -> float:
-    """Largest violation, relative to the numbers that the constraint is made of."""
+def prediction_unit(form: CanonicalForm) -> float:
+    """The size of predictions, or of the data where predictions are zero."""
+    values = [link.u.value for link in form.predictions if link.u is not None]
+    size = max((float(np.abs(v).max(initial=0.0)) for v in values if v is not None), default=0.0)
+    leaves = [*form.outer.constants(), *form.outer.parameters()]
+    values = [leaf.value for leaf in leaves if leaf.value is not None and leaf.size]
+    data_size = max((float(np.max(abs(v if sp.issparse(v) else np.asarray(v)))) for v in values), default=0.0)
+    return size if size > 1e-6 * data_size else data_size
+
+
+def _violation(constraint: Any, unit: float) -> float:
+    """Largest violation, relative to the numbers that the constraint is made of, and to the unit of predictions."""
     parts = [a.value for a in constraint.args if not isinstance(a, list)]
     parts += [variable.value for variable in constraint.variables()]
     scale = max((float(np.abs(p).max()) for p in parts if p is not None and np.size(p)), default=0.0)
+    scale = max(scale, unit)
     return float(np.abs(constraint.residual).max()) / (scale or 1.0)
-
-
-def _limit_value(reduction: Reduction, status: Status) -> float | None:
-    """±∞ for infeasible and unbounded problems, as in cvxpy."""
-    value = reduction.problem.value
-    return float(value) if status in (Status.INFEASIBLE, Status.UNBOUNDED) and value is not None else None
 
 
 def _function(link: PredictionLink, factor: Factor, v: Array, dual: Function | None) -> FittedFunction:

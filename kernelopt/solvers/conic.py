@@ -1,21 +1,27 @@
-"""cvxpy's solvers on the reduced problem."""
+"""cvxpy's solvers on the reduced problem, in units in which its data is about 1."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import cvxpy as cp
 import cvxpy.error
+import numpy as np
+from cvxpy.problems.problem import SolverStats as CvxpyStats
+from cvxpy.reductions.solution import Solution as CvxpySolution
 
 from kernelopt.errors import DCPError, ParameterError, SolverError
 from kernelopt.solution import Status
 
 
 class ConicSolver(NamedTuple):
-    """How a cvxpy solver takes our tolerance, and how to get it."""
+    """How a cvxpy solver takes our tolerance and a time limit, and how to get it."""
 
     install: str
-    options: Any = lambda tol: {}
+    options: Callable[[float], dict[str, Any]] = lambda tol: {}
+    time_limit: str | None = None
 
 
 def _clarabel(tol: float) -> dict[str, Any]:
@@ -36,15 +42,16 @@ def _scs(tol: float) -> dict[str, Any]:
 
 # The solvers that are tested here; every other one that cvxpy has installed works by name, with its own defaults.
 CONIC_SOLVERS = {
-    "CLARABEL": ConicSolver("comes with cvxpy", _clarabel),
-    "OSQP": ConicSolver("comes with kernelopt", _osqp),
+    "CLARABEL": ConicSolver("comes with cvxpy", _clarabel, "time_limit"),
+    "OSQP": ConicSolver("comes with kernelopt", _osqp, "time_limit"),
     "ECOS": ConicSolver("pip install ecos (Python < 3.13)", _ecos),
-    "SCS": ConicSolver("comes with cvxpy", _scs),
-    "HIGHS": ConicSolver("comes with cvxpy"),
+    "SCS": ConicSolver("comes with cvxpy", _scs, "time_limit_secs"),
+    "HIGHS": ConicSolver("comes with cvxpy", time_limit="time_limit"),
     "ECOS_BB": ConicSolver("pip install ecos (Python < 3.13)"),
 }
+TIGHTEST = 1e-12  # no solver is asked for more
 
-# Claims that a solver itself calls inaccurate, and errors, are no answer: user_limit.
+# What a solver itself calls inaccurate without showing a point is no answer: user_limit.
 STATUSES = {
     cp.OPTIMAL: Status.OPTIMAL,
     cp.OPTIMAL_INACCURATE: Status.OPTIMAL_INACCURATE,
@@ -53,33 +60,39 @@ STATUSES = {
 }
 
 
-def solve(problem: cp.Problem, solvers: list[str], tol: float, options: dict[str, Any]) -> Status:
-    """Solve a reduced problem by the first solver that comes to a point.
+@dataclass(frozen=True)
+class Answer:
+    """What a solver said, whether it left a point on the problem's variables, and its own statistics."""
 
-    One that breaks down is followed by the next. A claim that there is no point is believed when all solvers that have
-    an answer make it, and is user_limit where they differ: two have been seen to call a feasible problem infeasible.
-    Values and multipliers stay on the problem's variables and constraints. Raises SolverError, DCPError or
-    ParameterError with cvxpy's own words.
+    status: Status
+    has_point: bool
+    stats: CvxpyStats
+
+
+def solve(  # noqa: PLR0917
+    problem: cp.Problem, solver: str, tol: float, options: Mapping[str, Any],
+    units: tuple[float, float] | None = None, seconds: float | None = None, penalized: Sequence[cp.Variable] = (),
+) -> Answer:  # fmt: skip
+    """Solve a reduced problem; values and multipliers stay on its variables and constraints.
+
+    All variables are measured in σ and the objective in κ: cones do not change, so that x = σx̃ and z = (κ/σ)z̃.
+    `units` are the sizes of x and z, as far as they are known; by default σ is the largest right-hand side and
+    κ = max(σ‖c‖∞, σ²‖P‖∞), without the variables that are `penalized`, whose weight may be of any size.
+
+    Raises SolverError, DCPError or ParameterError with cvxpy's own words.
     """
-    claims: list[Status] = []
-    for number, solver in enumerate(solvers, start=1):
-        try:
-            status = _solve(problem, solver, tol, options)
-        except SolverError:
-            if number == len(solvers) and not claims:
-                raise
-            continue
-        if status.has_point:
-            return status
-        claims.append(status)
-    return claims[0] if len(set(claims)) == 1 else Status.USER_LIMIT
-
-
-def _solve(problem: cp.Problem, solver: str, tol: float, options: dict[str, Any]) -> Status:
-    ours = CONIC_SOLVERS[solver].options(1e-2 * tol) if solver in CONIC_SOLVERS else {}
+    known = CONIC_SOLVERS.get(solver, ConicSolver(""))
+    ours = known.options(max(1e-2 * tol, TIGHTEST))
+    if seconds is not None and known.time_limit:
+        ours[known.time_limit] = max(seconds, 1e-3)
+    ours |= {k: v for k, v in options.items() if k not in ("warm_start", "verbose")}
     try:
         # The SciPy backend compiles every atom, and a dense B as fast as the others.
-        problem.solve(solver=solver, **{"canon_backend": cp.SCIPY_CANON_BACKEND, **ours, **options})
+        data, chain, inverse = problem.get_problem_data(solver, canon_backend=cp.SCIPY_CANON_BACKEND, solver_opts=ours)
+        plain = problem.is_mixed_integer() or not isinstance(data, dict)  # a problem of constants is its own data
+        sigma, kappa = (1.0, 1.0) if plain else _scaled(data, units, penalized)
+        raw = chain.solve_via_data(problem, data, options.get("warm_start", True), options.get("verbose", False), ours)
+        solution = _with_a_point(chain.invert(raw, inverse), raw, chain, inverse)
     except cvxpy.error.ParameterError as error:
         raise ParameterError(str(error)) from error
     except cvxpy.error.DCPError as error:
@@ -91,4 +104,72 @@ def _solve(problem: cp.Problem, solver: str, tol: float, options: dict[str, Any]
         raise SolverError(
             f"{solver} did not take the options {', '.join(given) or 'that it was given'}: {error}"
         ) from error
-    return STATUSES.get(problem.status, Status.USER_LIMIT)
+    stats = CvxpyStats.from_dict(solution.attr, solver)
+    if solution.status in cp.settings.ERROR:
+        raise SolverError(f"{solver} failed. Try another solver, or verbose=True for more.")
+    solution.primal_vars = {i: sigma * x for i, x in solution.primal_vars.items()}
+    solution.dual_vars = {i: _times(kappa / sigma, z) for i, z in solution.dual_vars.items()}
+    problem.unpack(solution)
+    has_point = solution.status in cp.settings.SOLUTION_PRESENT and all(
+        v.value is not None and np.isfinite(v.value).all() for v in problem.variables()
+    )
+    status = STATUSES.get(solution.status, Status.USER_LIMIT)
+    return Answer(status if has_point or not status.has_point else Status.USER_LIMIT, has_point, stats)
+
+
+def _times(factor: float, value: Any) -> Any:
+    return [_times(factor, v) for v in value] if isinstance(value, list) else factor * value
+
+
+def _scaled(
+    data: dict[str, Any], units: tuple[float, float] | None, penalized: Sequence[cp.Variable]
+) -> tuple[float, float]:
+    """Rewrite the solver's data in units of x and of the objective, and return them."""
+    bounds = [
+        name for name in ("b", "h", "G", "lower_bounds", "upper_bounds") if getattr(data.get(name), "ndim", 0) == 1
+    ]
+    finite = [np.abs(data[name][np.isfinite(data[name])]).max(initial=0.0) for name in bounds]
+    sigma = units[0] if units else float(max(finite, default=0.0)) or 1.0
+    linear = "q" if data.get("q") is not None else "c"
+    P = data.get("P")
+    kappa = sigma * units[1] if units else _objective_unit(data, sigma, linear, penalized)
+    for name in bounds:
+        data[name] = data[name] / sigma
+    data[linear] = data[linear] * (sigma / kappa)
+    if P is not None:
+        data["P"] = P * (sigma**2 / kappa)
+    return sigma, kappa
+
+
+def _objective_unit(data: dict[str, Any], sigma: float, linear: str, penalized: Sequence[cp.Variable]) -> float:
+    """max(σ‖c‖∞, σ²‖P‖∞) without penalized variables; with them where nothing else is left."""
+    diagonal = np.zeros(len(data[linear])) if data.get("P") is None else np.abs(data["P"].diagonal())
+    others = np.ones(len(diagonal), dtype=bool)
+    for variable in penalized:
+        start = data["param_prob"].var_id_to_col.get(variable.id)
+        if start is not None:
+            others[start : start + variable.size] = False
+    linear_unit = sigma * float(np.abs(data[linear]).max(initial=0.0))
+    kappa = max(linear_unit, sigma**2 * float(diagonal[others].max(initial=0.0)))
+    return kappa or sigma**2 * float(diagonal.max(initial=0.0)) or 1.0
+
+
+class _AlmostSolved:
+    """Clarabel's last point, where it gave up: whether it is any good is not for Clarabel to say."""
+
+    status = "AlmostSolved"
+
+    def __init__(self, raw: Any) -> None:
+        self.x, self.z, self.s, self.obj_val = raw.x, raw.z, raw.s, raw.obj_val
+        self.solve_time, self.iterations = raw.solve_time, raw.iterations
+
+
+def _with_a_point(solution: CvxpySolution, raw: Any, chain: Any, inverse: Any) -> CvxpySolution:
+    """The solution; where Clarabel stopped at a limit or broke down, with the point at which it did."""
+    stopped = solution.status in (*cp.settings.ERROR, cp.USER_LIMIT) and not solution.primal_vars
+    if not stopped or chain.solver.name() != "CLARABEL" or not len(raw.x) or not np.isfinite(raw.x).all():
+        return solution
+    limit = solution.status == cp.USER_LIMIT
+    solution = chain.invert(_AlmostSolved(raw), inverse)
+    solution.status = cp.USER_LIMIT if limit else cp.OPTIMAL_INACCURATE
+    return solution

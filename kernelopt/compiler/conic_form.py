@@ -1,0 +1,126 @@
+"""The outer problem as cone data, by cvxpy's own canonicalization.
+
+    minimize    ½xᵀPx + cᵀx + offset
+    subject to  Ax + s = b,  s ∈ K
+
+The columns of x are those of the links' u and t, then the user's variables and cvxpy's auxiliaries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from kernelopt.compiler.form import CanonicalForm
+from kernelopt.kernels.domains import Array, Ints
+
+
+@dataclass(frozen=True)
+class Cones:
+    """K = {0}^zero × R₊^nonneg × second-order cones × PSD cones × exponential cones × power cones, in this order."""
+
+    zero: int
+    nonneg: int
+    soc: tuple[int, ...] = ()
+    psd: tuple[int, ...] = ()
+    exp: int = 0
+    power: tuple[float, ...] = ()
+    generalized_power: tuple[Any, ...] = ()
+
+    def slices(self) -> list[tuple[str, slice, Any]]:
+        """(kind, rows, order or exponent) of each cone; the zero and the nonnegative cone are one stretch each."""
+        sizes: list[tuple[str, int, Any]] = [("zero", self.zero, None), ("nonneg", self.nonneg, None)]
+        sizes += [("soc", n, n) for n in self.soc] + [("psd", n * (n + 1) // 2, n) for n in self.psd]
+        sizes += [("exp", 3, None)] * self.exp + [("power", 3, a) for a in self.power]
+        sizes += [("generalized_power", len(a) + 1, a) for a in self.generalized_power]
+        ends = np.cumsum([0, *(n for _, n, _ in sizes)])
+        return [
+            (kind, slice(int(i), int(i + n)), extra) for (kind, n, extra), i in zip(sizes, ends[:-1], strict=True) if n
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class ConicForm:
+    """Cone data of the (minimized) outer problem.
+
+    Attributes
+    ----------
+    P : diagonal of the quadratic form, (n,)
+    c : (n,)
+    offset : constant of the objective
+    A, b : (m, n) sparse and (m,)
+    cones : K
+    u : for each prediction link, the columns of u in Fortran order
+    t : for each norm link, its column
+    sign : −1 where the stated problem is a Maximize, whose objective was negated
+    """
+
+    P: Array
+    c: Array
+    offset: float
+    A: sp.csc_array
+    b: Array
+    cones: Cones
+    u: tuple[Ints, ...]
+    t: Ints
+    sign: float
+
+    @property
+    def linked(self) -> Ints:
+        """The columns of all u and t."""
+        return np.concatenate([*self.u, self.t]).astype(int)
+
+    @property
+    def units(self) -> tuple[float, float]:
+        """(σ, κ): the unit of x, the largest right-hand side, and of the objective, max(σ‖c‖∞, σ²‖P‖∞) but for t."""
+        sigma = float(np.abs(self.b).max(initial=0.0)) or 1.0
+        c, P = np.delete(self.c, self.t), np.delete(self.P, self.t)
+        kappa = max(sigma * float(np.abs(c).max(initial=0.0)), sigma**2 * float(P.max(initial=0.0)))
+        return sigma, kappa or 1.0
+
+    def homogeneous(self) -> ConicForm:
+        """The same constraints without objective."""
+        return replace(self, P=np.zeros_like(self.P), c=np.zeros_like(self.c), offset=0.0)
+
+
+def conic_form(form: CanonicalForm) -> ConicForm:
+    """Cone data of the outer problem, for the values that its parameters have now."""
+    data, chain, inverse = _data(form.outer)
+    P = data.get("P")
+    if P is not None and abs(P - sp.diags_array(P.diagonal())).sum() > 0:
+        data, chain, inverse = _data(form.outer, use_quad_obj=False)
+        P = data.get("P")
+    names: dict[int, int] = {}
+    for reduction in chain.reductions:
+        names |= {old: new[0] for old, new in getattr(reduction, "var_id_map", {}).items()}
+    columns = data["param_prob"].var_id_to_col
+
+    def of(variable: cp.Variable | None) -> Ints:
+        if variable is None:
+            return np.arange(0)
+        first = columns.get(names.get(variable.id, variable.id))
+        assert first is not None  # every u and t stands in the outer problem
+        return np.arange(first, first + variable.size)
+
+    dims, n = data["dims"], len(data["c"])
+    return ConicForm(
+        P=np.zeros(n) if P is None else P.diagonal(),
+        c=np.asarray(data["c"], dtype=float),
+        offset=float(np.ravel(inverse[-1][cp.settings.OFFSET])[0]),
+        A=sp.csc_array(data["A"]),
+        b=np.asarray(data["b"], dtype=float),
+        cones=Cones(
+            dims.zero, dims.nonneg, tuple(dims.soc), tuple(dims.psd), dims.exp, tuple(dims.p3d), tuple(dims.pnd)
+        ),
+        u=tuple(of(link.u) for link in form.predictions),
+        t=np.array([of(link.t)[0] for link in form.norms], dtype=int),
+        sign=-1.0 if isinstance(form.outer.objective, cp.Maximize) else 1.0,
+    )
+
+
+def _data(outer: cp.Problem, **options: Any) -> Any:
+    return outer.get_problem_data("CLARABEL", canon_backend=cp.SCIPY_CANON_BACKEND, solver_opts=options)

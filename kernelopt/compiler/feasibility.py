@@ -1,0 +1,171 @@
+"""Problems that ask about a problem: is there any point, and is there a direction in which it never ends?
+
+Both are made from the outer problem's cone data, keep its links to θ, and so are canonical forms themselves: they are
+reduced, solved and certified like any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from kernelopt.compiler.conic_form import ConicForm
+from kernelopt.compiler.form import CanonicalForm
+from kernelopt.kernels.domains import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A canonical form about another one, and its columns x as expressions of the new form's variables."""
+
+    form: CanonicalForm
+    x: Any
+
+
+def phase_one(form: CanonicalForm, data: ConicForm) -> Question | None:
+    """minimize ‖p‖² over  b + p − Ax ∈ K  and the links: 0 where the stated problem is feasible.
+
+    A positive lower bound of it proves infeasibility; its multipliers are then a Farkas vector. Rows are scaled to
+    unit size. A norm that nothing bounds from above is left out: θ may be as long as it likes. None where nothing is
+    constrained.
+    """
+    if not len(data.b):
+        return None
+    bounded = _bounded(data)
+    links, x, ordered = _copies(form, data, bounded)
+    A, b = _unit_rows(data)
+    p = cp.Variable(len(b))
+    constraints = [*ordered, *_inside(b + p - A @ x, data)]
+    return Question(replace(links, outer=cp.Problem(cp.Minimize(cp.sum_squares(p)), constraints)), x)
+
+
+def recession(form: CanonicalForm, data: ConicForm) -> Question:
+    """minimize cᵀd over directions −Ad ∈ K, Pd = 0, |d| ≤ 1, and the links: negative where f falls along a ray."""
+    links, d, _, constraints = _directions(form, data)
+    c = data.c / (float(np.abs(data.c).max(initial=0.0)) or 1.0)
+    return Question(replace(links, outer=cp.Problem(cp.Minimize(c @ d), constraints)), d)
+
+
+def flat_recession(form: CanonicalForm, data: ConicForm, z: Array) -> Question | None:
+    """Directions in which exponentials die out and nothing else grows: minimize Σ wₖ·(change of exponent k).
+
+    w ≥ 0 are the multipliers of the exponentials themselves, from the dual point z. A negative optimum says that f
+    falls along the direction without end and without reaching its infimum (separable logistic regression). None where
+    the problem has no exponential cones.
+    """
+    exponents = [rows.start for kind, rows, _ in data.cones.slices() if kind == "exp"]
+    weights = np.clip(z[[k + 2 for k in exponents]], 0.0, None) if exponents else np.zeros(0)
+    if not weights.any():
+        return None
+    links, d, s, constraints = _directions(form, data)
+    falling = (weights / weights.max()) @ s[exponents]
+    outer = cp.Problem(cp.Minimize(falling), [*constraints, data.c @ d <= 0])
+    return Question(replace(links, outer=outer), d)
+
+
+def _directions(form: CanonicalForm, data: ConicForm) -> tuple[CanonicalForm, Any, Any, list[Any]]:
+    """Links, d, s = −Ad, and the constraints s ∈ K, Pd = 0, |d| ≤ 1 (but for t, which nothing lets grow by itself)."""
+    links, d, ordered = _copies(form, data, np.ones(len(data.t), dtype=bool))
+    A, b = _unit_rows(data)
+    s = np.zeros(len(b)) - A @ d
+    boxed = np.setdiff1d(np.arange(len(data.c)), data.t)
+    constraints = [*ordered, *_inside(s, data, recession=True), cp.abs(d[boxed]) <= 1]
+    if np.any(data.P > 0):
+        constraints.append(d[np.flatnonzero(data.P > 0)] == 0)
+    return links, d, s, constraints
+
+
+def _bounded(data: ConicForm) -> Array:
+    """Which t stand in more than their own t ≥ 0."""
+    return np.asarray(np.diff(data.A.indptr)[data.t] > 1)
+
+
+def _copies(form: CanonicalForm, data: ConicForm, bounded: Array) -> tuple[CanonicalForm, Any, list[Any]]:
+    """The links with variables of their own, x put together from them, and ‖θ‖ ≤ t as constraints."""
+    n = len(data.c)
+    parts: list[Any] = []
+    ordered: list[Any] = []
+    predictions = []
+    for link, columns in zip(form.predictions, data.u, strict=True):
+        u = None if link.u is None else cp.Variable(link.u.shape)
+        predictions.append(replace(link, u=u))
+        if u is not None:
+            parts.append(_place(columns, n) @ (u if u.ndim == 1 else cp.vec(u, order="F")))
+    norms = []
+    for norm, column, keep in zip(form.norms, data.t, bounded, strict=True):
+        t = cp.Variable(1)
+        if keep:
+            length = cp.Variable(nonneg=True)
+            norms.append(replace(norm, t=length))
+            ordered.append(length <= t)
+        parts.append(_place(np.array([column]), n) @ t)
+    rest = np.ones(n, dtype=bool)
+    rest[data.linked] = False
+    if rest.any():
+        parts.append(_place(np.flatnonzero(rest), n) @ cp.Variable(int(rest.sum())))
+    x = sum(parts[1:], parts[0])
+    return CanonicalForm(form.outer, tuple(predictions), tuple(norms)), x, ordered
+
+
+def _place(columns: Array, n: int) -> Any:
+    return sp.csc_array((np.ones(len(columns)), (columns, np.arange(len(columns)))), shape=(n, len(columns)))
+
+
+def _unit_rows(data: ConicForm) -> tuple[sp.csr_array, Array]:
+    """A and b with rows of unit size in the zero and nonnegative cones, and cones of unit size elsewhere."""
+    A = sp.csr_array(data.A)
+    size = np.maximum(np.abs(A).max(axis=1).toarray().ravel() if A.nnz else np.zeros(len(data.b)), 0.0)
+    for kind, rows, _ in data.cones.slices():
+        if kind not in ("zero", "nonneg"):
+            size[rows] = size[rows].max() if kind in ("soc", "psd") else 1.0
+    size = 1 / np.where(size > 0, size, 1.0)
+    return sp.csr_array(sp.diags_array(size) @ A), data.b * size
+
+
+def _inside(s: Any, data: ConicForm, recession: bool = False) -> list[Any]:
+    """s ∈ K as cvxpy constraints; for directions, {(x, 0, z): x ≤ 0 ≤ z} of exponential cones whose y is constant."""
+    constraints: list[Any] = []
+    exponentials: list[int] = []
+    flat: list[int] = []
+    touched = np.diff(sp.csr_array(data.A).indptr) > 0
+    for kind, rows, extra in data.cones.slices():
+        part = s[rows]
+        match kind:
+            case "zero":
+                constraints.append(part == 0)
+            case "nonneg":
+                constraints.append(part >= 0)
+            case "soc":
+                constraints.append(cp.SOC(part[0], part[1:]))
+            case "psd":
+                constraints.append(_packed_psd(part, extra))
+            case "exp":
+                (flat if recession and not touched[rows.start + 1] else exponentials).append(rows.start)
+            case "power":
+                constraints.append(cp.PowCone3D(part[0], part[1], part[2], extra))
+            case _:
+                constraints.append(cp.PowConeND(part[:-1], part[-1], np.asarray(extra)))
+    if flat:
+        start = np.array(flat)
+        constraints += [s[start] <= 0, s[start + 2] >= 0]
+    if exponentials:
+        start = np.array(exponentials)
+        constraints.append(cp.ExpCone(s[start], s[start + 1], s[start + 2]))
+    return constraints
+
+
+def _packed_psd(part: Any, n: int) -> Any:
+    """The matrix of a packed upper triangle (by columns, off-diagonals times √2) is positive semidefinite."""
+    columns, rows = np.tril_indices(n)
+    weight = np.where(rows == columns, 1.0, 1 / np.sqrt(2))
+    k = np.arange(len(rows))
+    entries = np.r_[rows + n * columns, columns + n * rows]
+    full = sp.csc_array((np.r_[weight, weight], (entries, np.r_[k, k])), shape=(n * n, len(k)))
+    full.data[:] = full.data
+    dense = full.toarray()
+    dense[(rows + n * columns)[rows == columns], k[rows == columns]] = 1.0
+    return cp.reshape(sp.csc_array(dense) @ part, (n, n), order="F") >> 0

@@ -1,0 +1,104 @@
+"""Dual cones: the nearest way back into one, and how far inside a primal cone a point is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from kernelopt.compiler.conic_form import Cones
+from kernelopt.kernels.domains import Array
+
+ROOM = 1e-14  # relative room left at a boundary, so that rounding stays inside
+
+
+def into_dual(z: Array, cones: Cones, A: sp.csc_array) -> Array:
+    """A point of K* close to z, exact in floating point.
+
+    Second-order and semidefinite cones raise their head or diagonal, power cones shrink their last entry, and
+    exponential cones raise the one of (v, w) that touches no column of A where there is one:
+    −u e^{v/u} ≤ e·w  ⟺  v ≥ u(1 + ln(−w/u)) for u < 0.
+    """
+    z = z.copy()
+    touched = np.diff(A.tocsr().indptr) > 0
+    for kind, rows, extra in cones.slices():
+        part = z[rows]
+        match kind:
+            case "nonneg":
+                np.maximum(part, 0.0, out=part)
+            case "soc":
+                part[0] = max(part[0], float(np.linalg.norm(part[1:])) * (1 + ROOM))
+            case "psd":
+                lowest = float(np.linalg.eigvalsh(matrix(part, extra))[0])
+                scale = float(np.abs(part).max(initial=0.0))
+                if lowest < ROOM * scale:
+                    part[_diagonal(extra)] += ROOM * extra * scale - lowest
+            case "power" | "generalized_power":
+                a = np.array([extra, 1 - extra]) if kind == "power" else np.asarray(extra)
+                np.maximum(part[:-1], 0.0, out=part[:-1])
+                bound = float(np.prod((part[:-1] / a) ** a)) * (1 - ROOM)
+                part[-1] = np.clip(part[-1], -bound, bound)
+    first = sum(s.stop - s.start for k, s, _ in cones.slices() if k in ("zero", "nonneg", "soc", "psd"))
+    if cones.exp:
+        rows = slice(first, first + 3 * cones.exp)
+        z[rows] = _into_dual_exponential(z[rows].reshape(-1, 3), touched[rows].reshape(-1, 3)).ravel()
+    return z
+
+
+def _into_dual_exponential(z: Array, touched: Array) -> Array:
+    u, v, w = np.minimum(z[:, 0], 0.0), z[:, 1].copy(), np.maximum(z[:, 2], 0.0)
+    inside = u < 0
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        lowest_v = np.where(inside, u * (1 + np.log(w / -u)), 0.0)
+        lowest_w = np.where(inside, -u * np.exp(v / u - 1), 0.0)
+    lowest_v += ROOM * np.abs(lowest_v)
+    lowest_w *= 1 + ROOM
+    raise_w = (touched[:, 1] & ~touched[:, 2]) | ~np.isfinite(lowest_v)
+    w = np.where(raise_w, np.maximum(w, lowest_w), w)
+    # Where v is free it takes its best value, not only a feasible one.
+    v = np.where(raise_w, v, np.where(touched[:, 1], np.maximum(v, lowest_v), lowest_v))
+    v = np.where(inside | raise_w, v, np.maximum(v, 0.0))
+    return np.stack([u, v, w], axis=1)
+
+
+def violation(s: Array, cones: Cones) -> float:
+    """The smallest shift along each cone's axis that brings s into K; 0 inside."""
+    worst = 0.0
+    for kind, rows, extra in cones.slices():
+        part = s[rows]
+        match kind:
+            case "zero":
+                outside = float(np.abs(part).max())
+            case "nonneg":
+                outside = float(-part.min())
+            case "soc":
+                outside = float(np.linalg.norm(part[1:]) - part[0])
+            case "psd":
+                outside = -float(np.linalg.eigvalsh(matrix(part, extra))[0])
+            case "exp":
+                x, y, t = part
+                outside = max(-t, -y, x if y <= 0 else float(y * np.exp(min(x / y, 700.0)) - t))
+            case _:
+                a = np.array([extra, 1 - extra]) if kind == "power" else np.asarray(extra)
+                outside = max(float(-part[:-1].min()), abs(part[-1]) - float(np.prod(part[:-1].clip(0.0) ** a)))
+        worst = max(worst, outside)
+    return worst
+
+
+def matrix(packed: Array, n: int) -> Array:
+    """The symmetric matrix of an upper triangle, packed by columns with off-diagonals times √2 (Clarabel's order)."""
+    M = np.zeros((n, n))
+    rows, columns = _upper(n)
+    M[rows, columns] = packed / np.where(rows == columns, 1.0, np.sqrt(2.0))
+    return np.asarray(M + np.triu(M, 1).T)
+
+
+def _upper(n: int) -> tuple[Array, Array]:
+    columns, rows = np.tril_indices(n)
+    return rows, columns
+
+
+def _diagonal(n: int) -> Any:
+    rows, columns = _upper(n)
+    return np.flatnonzero(rows == columns)

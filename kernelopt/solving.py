@@ -1,0 +1,297 @@
+"""Solve a reduced problem, and don't believe the answer until its certificate closes.
+
+A solver that falls short is asked again with tighter tolerances and in other units, then another solver is asked. A
+claim that there is no answer is believed only with a Farkas vector or a ray.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from math import inf, isfinite, nan
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from kernelopt import certificate as certificates
+from kernelopt.certificate import ESTIMATE, FULL, REDUCED, Certificate
+from kernelopt.compiler import feasibility, representer
+from kernelopt.compiler.conic_form import conic_form
+from kernelopt.compiler.feasibility import Question
+from kernelopt.compiler.representer import Reduction
+from kernelopt.errors import SolverError
+from kernelopt.factorization.dense import ProjectedFactor
+from kernelopt.solution import Attempt, Solution, Status
+from kernelopt.solvers import conic
+
+FEASIBILITY = 1e-6  # largest violation of a constraint, relative to its numbers, that still counts as met
+TIGHTER = 1e-3  # the second attempt's tolerance, in units of the first
+PATIENCE = 3.0  # seconds that a remedy may take in units of the first attempt, where no time limit is set
+LEAST_PATIENCE = 5.0  # seconds
+RAY = 1e-6  # slope of a ray, relative to the largest coefficient and to a direction of unit size
+RAY_FEASIBILITY = 1e-7
+FADED = -12.0  # an exponent below this may be on its way to −∞
+
+Units = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What the caller wants: accuracy, kind of certificate, limits, and the solver's own options."""
+
+    tol: float
+    abs_tol: float | None = None
+    certify: bool | str = True
+    deadline: float = inf
+    options: dict[str, Any] = field(default_factory=dict)
+    own_options: bool = False
+
+    @property
+    def scope(self) -> str:
+        return ESTIMATE if self.certify == "estimate" else FULL
+
+    def seconds_left(self) -> float:
+        return self.deadline - perf_counter()
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """A solution with its attempts, and whether a factor of higher rank might do better."""
+
+    solution: Solution
+    attempts: tuple[Attempt, ...]
+    stats: Any
+    may_grow: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    """A feasible point, the values that make it up, and what is known about it."""
+
+    gap: float
+    closed: bool
+    limited: bool
+    values: tuple[tuple[Any, Any], ...]
+    duals: tuple[tuple[Any, Any], ...]
+    stats: Any
+
+    def restore(self) -> None:
+        """Put the values back on the reduced problem."""
+        for variable, value in self.values:
+            variable.save_value(value)
+        for dual, value in self.duals:
+            dual.save_value(value)
+
+
+def pursue(reduction: Reduction, solvers: list[str], goal: Goal) -> Outcome:
+    """Solve with remedies, and say what the answer is worth. Raises SolverError when every solver breaks down."""
+    search = _Search(reduction, goal)
+    try:
+        search.run(solvers)
+    except SolverError:
+        if search.best is None and not search.claims:
+            raise
+    if search.best is not None:
+        search.best.restore()
+        return search.judged()
+    status = search.diagnosed or Status.USER_LIMIT
+    value = {Status.INFEASIBLE: inf, Status.UNBOUNDED: -inf}.get(status)
+    if value is not None and search.sign < 0:
+        value = -value
+    grows = status == Status.USER_LIMIT and reduction.is_restriction
+    return Outcome(Solution(status, value, {}, {}, None, 0.0), tuple(search.attempts), search.stats, grows)
+
+
+class _Search:
+    """One reduced problem on its way to an answer."""
+
+    def __init__(self, reduction: Reduction, goal: Goal) -> None:
+        self.reduction, self.goal = reduction, goal
+        self.attempts: list[Attempt] = []
+        self.claims: set[str] = set()
+        self.best: Any = None
+        self.stats: Any = None
+        self.diagnosed: Status | None = None
+        self.continuous = not reduction.problem.is_mixed_integer()
+        self.sign = -1.0 if reduction.form.outer.objective.NAME == "maximize" else 1.0
+
+    def run(self, solvers: list[str]) -> None:
+        """Attempts in order, until one closes the gap or proves that there is nothing to find."""
+        failure: SolverError | None = None
+        for solver, tol, units in self._plans(solvers):
+            try:
+                self._attempt(solver, tol, units)
+            except SolverError as error:
+                failure = error
+                self._log((solver, tol, units), "failed", nan, nan)
+        if failure is not None and self.best is None and not self.claims:
+            raise failure
+
+    def _plans(self, solvers: list[str]) -> Iterator[tuple[str, float, Units | None]]:
+        tol = self.goal.tol
+        for solver in solvers:
+            yield solver, tol, None
+            if self._is_settled():
+                return
+            if not self.goal.own_options and self.attempts[-1].claimed not in _NOTHING:
+                yield solver, tol * TIGHTER, self._units()
+                if self._is_settled():
+                    return
+        if self.best is None and self.diagnosed is None and self.continuous and self.goal.certify is not False:
+            self.diagnosed = self._diagnose()
+
+    def _is_settled(self) -> bool:
+        out_of_time = bool(self.attempts) and self.goal.seconds_left() <= 0
+        if self.best is not None and (self.best.closed or self.goal.certify is False or not self.continuous):
+            return True
+        return self.diagnosed is not None or out_of_time
+
+    def _units(self) -> Units | None:
+        """The sizes of the last answer's predictions and multipliers."""
+        links = [link for link in self.reduction.form.predictions if link.u is not None]
+        u = representer.prediction_unit(self.reduction.form)
+        constraints = [self.reduction.links[link.theta] for link in links]
+        nu = _size([c.dual_value for c in constraints if c is not None])
+        return (u, nu) if u > 0 and nu > 0 else None
+
+    def _attempt(self, solver: str, tol: float, units: Units | None) -> None:
+        start = perf_counter()
+        seconds = self.goal.seconds_left()
+        if self.attempts and not isfinite(seconds):
+            seconds = max(LEAST_PATIENCE, PATIENCE * (self.attempts[0].seconds or 0.0))
+        answer = conic.solve(
+            self.reduction.problem, solver, tol, self.goal.options, units,
+            seconds if isfinite(seconds) else None, [v for v in self.reduction.v.values() if v is not None],
+        )  # fmt: skip
+        self.stats = answer.stats
+        gap = nan
+        if answer.has_point:
+            solution = representer.invert(self.reduction, answer.status)
+            if self.goal.certify is False or not self.continuous:
+                candidate = self._candidate(answer, 0.0 if solution.violation <= FEASIBILITY else inf, False)
+            else:
+                found = certificates.certify(self.reduction, _attained(solution), REDUCED)
+                gap = found.relative_gap
+                closed = found.closes(self.goal.tol, self.goal.abs_tol)
+                if self._is_receding(found):
+                    self.diagnosed = Status.NOT_ATTAINED
+                candidate = self._candidate(answer, found.absolute_gap, closed)
+            if solution.violation <= FEASIBILITY and (self.best is None or candidate.gap < self.best.gap):
+                self.best = candidate
+        elif answer.status in (Status.INFEASIBLE, Status.UNBOUNDED):
+            self.claims.add(answer.status)
+        self._log((solver, tol, units), str(answer.status), gap, perf_counter() - start)
+        if answer.status in _NOTHING and self.diagnosed is None:
+            # A mixed-integer solver's word is all there is.
+            self.diagnosed = self._diagnose() if self.continuous and self.goal.certify is not False else answer.status
+
+    def _candidate(self, answer: conic.Answer, gap: float, closed: bool) -> _Candidate:
+        problem = self.reduction.problem
+        limited = answer.status == Status.USER_LIMIT
+        return _Candidate(
+            gap, closed, limited,
+            tuple((v, v.value) for v in problem.variables()),
+            tuple((d, d.value) for c in problem.constraints for d in c.dual_variables),
+            answer.stats,
+        )  # fmt: skip
+
+    def _log(self, run: tuple[str, float, Units | None], claimed: str, gap: float, seconds: float) -> None:
+        solver, tol, units = run
+        ranks = tuple(f.rank for f in self.reduction.factors.values())
+        self.attempts.append(Attempt(solver, tol, units, ranks, claimed, gap, seconds))
+
+    # ------------------------------------------------------------ what an answer is worth
+
+    def judged(self) -> Outcome:
+        """The best point with its certificate, and the status that follows from it."""
+        goal, reduction = self.goal, self.reduction
+        projected = any(isinstance(f, ProjectedFactor) for f in reduction.factors.values())
+        afresh = reduction.is_restriction and not projected and goal.certify is True and self.continuous
+        solution = representer.invert(reduction, Status.OPTIMAL, from_kernel=afresh)
+        if not self.continuous or goal.certify is False:
+            trusted = not self.continuous and self.attempts[-1].claimed == Status.OPTIMAL
+            status = Status.OPTIMAL if trusted else Status.OPTIMAL_INACCURATE
+            return self._outcome(replace(solution, status=Status.USER_LIMIT if self.best.limited else status), False)
+        found = certificates.certify(reduction, _attained(solution), goal.scope, goal.tol, goal.abs_tol)
+        solution = replace(solution, certificate=found)
+        if not isfinite(found.absolute_gap) and self.diagnosed is None:
+            self.diagnosed = self._diagnose()
+        if self.diagnosed == Status.UNBOUNDED:
+            return self._outcome(Solution(Status.UNBOUNDED, -self.sign * inf, {}, {}, None, 0.0), may_grow=False)
+        closed = found.scope == FULL and found.closes(goal.tol, goal.abs_tol)
+        if self.diagnosed == Status.NOT_ATTAINED:
+            status = Status.NOT_ATTAINED
+        elif closed and solution.violation <= FEASIBILITY:
+            status = Status.OPTIMAL
+        else:
+            limited = self.best.limited or goal.seconds_left() <= 0
+            status = Status.USER_LIMIT if limited else Status.OPTIMAL_INACCURATE
+        may_grow = reduction.is_restriction and self.best.closed and not closed and goal.certify is True
+        return self._outcome(replace(solution, status=status), may_grow and status != Status.NOT_ATTAINED)
+
+    def _outcome(self, solution: Solution, may_grow: bool) -> Outcome:
+        return Outcome(solution, tuple(self.attempts), self.best.stats, may_grow)
+
+    # ------------------------------------------------------------ claims that there is no answer
+
+    def _diagnose(self) -> Status | None:
+        """INFEASIBLE with a Farkas vector for the full kernel, UNBOUNDED with a ray, or None."""
+        data = conic_form(self.reduction.form)
+        first = feasibility.phase_one(self.reduction.form, data)
+        if first is not None:
+            asked = self._ask(first)
+            if asked is None:
+                return None
+            reduction, violated = asked
+            if _attained(violated) > RAY_FEASIBILITY**2:
+                found = certificates.certify(reduction, _attained(violated), FULL)
+                proven = not found.assumptions and found.scope == FULL and found.lower > 100 * found.rounding > 0
+                return Status.INFEASIBLE if proven else None
+        return Status.UNBOUNDED if self._falls(feasibility.recession(self.reduction.form, data), RAY) else None
+
+    def _ask(self, question: Question) -> tuple[Reduction, Solution] | None:
+        """The answer to a question about the problem, with the same factors; None where there is none to rely on."""
+        reduction = representer.reduce(question.form, self.reduction.factors)
+        seconds = self.goal.seconds_left()
+        try:
+            answer = conic.solve(
+                reduction.problem, "CLARABEL", 1e-8, {}, None, max(seconds, 1.0) if isfinite(seconds) else None
+            )
+        except SolverError:
+            return None
+        return (reduction, representer.invert(reduction, answer.status)) if answer.has_point else None
+
+    def _falls(self, question: Question, slope: float) -> bool:
+        """Whether the question's optimum is below −slope at a direction that meets its constraints."""
+        asked = self._ask(question)
+        return asked is not None and asked[1].violation <= RAY_FEASIBILITY and _attained(asked[1]) < -slope
+
+    def _is_receding(self, found: Certificate) -> bool:
+        """Whether f falls for ever along a direction without reaching its infimum: exponentials that die out."""
+        if found.evidence is None or not found.evidence.point.form.cones.exp:
+            return False
+        point, data = found.evidence.point, found.evidence.point.form
+        s = data.b - data.A @ point.x
+        faded = any(
+            s[rows.start] < FADED * max(s[rows.start + 1], 0.0)
+            for kind, rows, _ in data.cones.slices()
+            if kind == "exp"
+        )
+        question = feasibility.flat_recession(self.reduction.form, data, point.z) if faded else None
+        return question is not None and self._falls(question, 1e-3)
+
+
+def _attained(solution: Solution) -> float:
+    """The value of a solution that has a point."""
+    assert solution.value is not None
+    return solution.value
+
+
+def _size(values: list[Any]) -> float:
+    """The largest finite entry."""
+    sizes = [float(np.abs(v).max(initial=0.0)) for v in values if v is not None]
+    return max((s for s in sizes if isfinite(s)), default=0.0)
+
+
+_NOTHING = (Status.INFEASIBLE, Status.UNBOUNDED)
