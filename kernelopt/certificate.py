@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import nnls
 
-from kernelopt.compiler.conic_form import ConicForm, conic_form
+from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.form import NormLink, PredictionLink
 from kernelopt.compiler.representer import Reduction
 from kernelopt.expressions import Theta
@@ -586,16 +586,22 @@ def value_at_zero(form: ConicForm, t: Array) -> float | None:
     return outer.value_at(form, fixed)
 
 
-def certify(
-    reduction: Reduction, value: float, scope: str = FULL, tol: float = 0.0, abs_tol: float | None = None
+def certify(  # noqa: PLR0917
+    reduction: Reduction,
+    form: ConicForm,
+    value: float,
+    scope: str = FULL,
+    tol: float = 0.0,
+    abs_tol: float | None = None,
 ) -> Certificate:
     """The certificate of the point that stands on the reduction's variables, whose objective value is `value`.
+
+    `form` is the outer problem's cone data, for the present values of parameters.
 
     scope FULL pays a pass over the kernel unless the factor has full numerical rank and the trace of what it leaves
     is enough to close the gap to `tol` or `abs_tol`; REDUCED reads the factor only; ESTIMATE samples.
     """
     start = perf_counter()
-    form = conic_form(reduction.form)
     nu = _multipliers_of_links(reduction)
     mu = norm_multipliers(reduction, nu)
     widened = _widening(reduction)

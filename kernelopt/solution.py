@@ -141,12 +141,11 @@ class SolverStats:
 
 @dataclass(frozen=True)
 class Solution:
-    """An answer: values by θ, multipliers by θ and feature matrix, and how well constraints hold."""
+    """An answer: values by θ, multipliers by θ and feature matrix, and what it is worth."""
 
     status: Status
     value: float | None
     functions: Mapping[Theta, FittedFunction]
     duals: Mapping[Theta, Mapping[object, Array]]
     solver_stats: Any
-    violation: float
     certificate: Any = None

@@ -100,7 +100,7 @@ def pursue(reduction: Reduction, solvers: list[str], goal: Goal) -> Outcome:
     if value is not None and search.sign < 0:
         value = -value
     grows = status == Status.USER_LIMIT and reduction.is_restriction
-    return Outcome(Solution(status, value, {}, {}, None, 0.0), tuple(search.attempts), search.stats, grows)
+    return Outcome(Solution(status, value, {}, {}, None), tuple(search.attempts), search.stats, grows)
 
 
 class _Search:
@@ -114,6 +114,9 @@ class _Search:
         self.stats: Any = None
         self.diagnosed: Status | None = None
         self.continuous = not reduction.problem.is_mixed_integer()
+        self.certifies = self.continuous and goal.certify is not False
+        self.data: Any = conic_form(reduction.form) if self.certifies else None
+        self.data_unit = self.data.units[0] if self.data is not None else 0.0
         self.sign = -1.0 if reduction.form.outer.objective.NAME == "maximize" else 1.0
 
     def run(self, solvers: list[str]) -> None:
@@ -138,19 +141,19 @@ class _Search:
                 yield solver, tol * TIGHTER, self._units()
                 if self._is_settled():
                     return
-        if self.best is None and self.diagnosed is None and self.continuous and self.goal.certify is not False:
+        if self.best is None and self.diagnosed is None and self.certifies:
             self.diagnosed = self._diagnose()
 
     def _is_settled(self) -> bool:
         out_of_time = bool(self.attempts) and self.goal.seconds_left() <= 0
-        if self.best is not None and (self.best.closed or self.goal.certify is False or not self.continuous):
+        if self.best is not None and (self.best.closed or not self.certifies):
             return True
         return self.diagnosed is not None or out_of_time
 
     def _units(self) -> Units | None:
         """The sizes of the last answer's predictions and multipliers."""
         links = [link for link in self.reduction.form.predictions if link.u is not None]
-        u = representer.prediction_unit(self.reduction.form)
+        u = representer.prediction_unit(self.reduction.form, self.data_unit)
         constraints = [self.reduction.links[link.theta] for link in links]
         nu = _size([c.dual_value for c in constraints if c is not None])
         return (u, nu) if u > 0 and nu > 0 else None
@@ -168,23 +171,24 @@ class _Search:
         gap = nan
         if answer.has_point:
             solution = representer.invert(self.reduction, answer.status)
-            if self.goal.certify is False or not self.continuous:
-                candidate = self._candidate(answer, 0.0 if solution.violation <= FEASIBILITY else inf, False)
+            feasible = representer.violation(self.reduction, self.data_unit) <= FEASIBILITY
+            if not self.certifies:
+                candidate = self._candidate(answer, 0.0 if feasible else inf, False)
             else:
-                found = certificates.certify(self.reduction, _attained(solution), REDUCED)
+                found = certificates.certify(self.reduction, self.data, _attained(solution), REDUCED)
                 gap = found.relative_gap
                 closed = found.closes(self.goal.tol, self.goal.abs_tol)
                 if self._is_receding(found):
                     self.diagnosed = Status.NOT_ATTAINED
                 candidate = self._candidate(answer, found.absolute_gap, closed)
-            if solution.violation <= FEASIBILITY and (self.best is None or candidate.gap < self.best.gap):
+            if feasible and (self.best is None or candidate.gap < self.best.gap):
                 self.best = candidate
         elif answer.status in (Status.INFEASIBLE, Status.UNBOUNDED):
             self.claims.add(answer.status)
         self._log((solver, tol, units), str(answer.status), gap, perf_counter() - start)
         if answer.status in _NOTHING and self.diagnosed is None:
             # A mixed-integer solver's word is all there is.
-            self.diagnosed = self._diagnose() if self.continuous and self.goal.certify is not False else answer.status
+            self.diagnosed = self._diagnose() if self.certifies else answer.status
 
     def _candidate(self, answer: conic.Answer, gap: float, closed: bool) -> _Candidate:
         problem = self.reduction.problem
@@ -209,20 +213,21 @@ class _Search:
         projected = any(isinstance(f, ProjectedFactor) for f in reduction.factors.values())
         afresh = reduction.is_restriction and not projected and goal.certify is True and self.continuous
         solution = representer.invert(reduction, Status.OPTIMAL, from_kernel=afresh)
-        if not self.continuous or goal.certify is False:
+        feasible = representer.violation(reduction, self.data_unit) <= FEASIBILITY
+        if not self.certifies:
             trusted = not self.continuous and self.attempts[-1].claimed == Status.OPTIMAL
             status = Status.OPTIMAL if trusted else Status.OPTIMAL_INACCURATE
             return self._outcome(replace(solution, status=Status.USER_LIMIT if self.best.limited else status), False)
-        found = certificates.certify(reduction, _attained(solution), goal.scope, goal.tol, goal.abs_tol)
+        found = certificates.certify(reduction, self.data, _attained(solution), goal.scope, goal.tol, goal.abs_tol)
         solution = replace(solution, certificate=found)
         if not isfinite(found.absolute_gap) and self.diagnosed is None:
             self.diagnosed = self._diagnose()
         if self.diagnosed == Status.UNBOUNDED:
-            return self._outcome(Solution(Status.UNBOUNDED, -self.sign * inf, {}, {}, None, 0.0), may_grow=False)
+            return self._outcome(Solution(Status.UNBOUNDED, -self.sign * inf, {}, {}, None), may_grow=False)
         closed = found.scope == FULL and found.closes(goal.tol, goal.abs_tol)
         if self.diagnosed == Status.NOT_ATTAINED:
             status = Status.NOT_ATTAINED
-        elif closed and solution.violation <= FEASIBILITY:
+        elif closed and feasible:
             status = Status.OPTIMAL
         else:
             limited = self.best.limited or goal.seconds_left() <= 0
@@ -237,7 +242,7 @@ class _Search:
 
     def _diagnose(self) -> Status | None:
         """INFEASIBLE with a Farkas vector for the full kernel, UNBOUNDED with a ray, or None."""
-        data = conic_form(self.reduction.form)
+        data = self.data
         first = feasibility.phase_one(self.reduction.form, data)
         if first is not None:
             asked = self._ask(first)
@@ -245,7 +250,7 @@ class _Search:
                 return None
             reduction, violated = asked
             if _attained(violated) > RAY_FEASIBILITY**2:
-                found = certificates.certify(reduction, _attained(violated), FULL)
+                found = certificates.certify(reduction, conic_form(reduction.form), _attained(violated), FULL)
                 proven = not found.assumptions and found.scope == FULL and found.lower > 100 * found.rounding > 0
                 return Status.INFEASIBLE if proven else None
         return Status.UNBOUNDED if self._falls(feasibility.recession(self.reduction.form, data), RAY) else None
@@ -265,7 +270,9 @@ class _Search:
     def _falls(self, question: Question, slope: float) -> bool:
         """Whether the question's optimum is below −slope at a direction that meets its constraints."""
         asked = self._ask(question)
-        return asked is not None and asked[1].violation <= RAY_FEASIBILITY and _attained(asked[1]) < -slope
+        if asked is None or representer.violation(asked[0]) > RAY_FEASIBILITY:
+            return False
+        return _attained(asked[1]) < -slope
 
     def _is_receding(self, found: Certificate) -> bool:
         """Whether f falls for ever along a direction without reaching its infimum: exponentials that die out."""

@@ -25,6 +25,8 @@ from kernelopt.kernels.domains import Array, frozen
 from kernelopt.nodes import EUCLIDEAN, norm_from_gram
 from kernelopt.solution import FittedFunction, Solution, Status
 
+NEGLIGIBLE = 1e-6  # predictions smaller than this, relative to the data, are taken for zero when sizes are judged
+
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
@@ -191,28 +193,45 @@ def invert(reduction: Reduction, status: Status, from_kernel: bool = False) -> S
             gram = V.T @ V
         norm.t.save_value(np.asarray(norm_from_gram(gram, norm.kind)))
     outer = reduction.form.outer
-    unit = prediction_unit(reduction.form)
-    violation = max((_violation(c, unit) for c in outer.constraints), default=0.0)
-    return Solution(status, float(outer.objective.value), functions, duals, None, violation)
+    return Solution(status, float(outer.objective.value), functions, duals, None)
 
 
-def prediction_unit(form: CanonicalForm) -> float:
-    """The size of predictions, or of the data where predictions are zero."""
+def prediction_unit(form: CanonicalForm, data_unit: float = 0.0) -> float:
+    """The size of predictions, or of the data where predictions are all but zero."""
     values = [link.u.value for link in form.predictions if link.u is not None]
     size = max((float(np.abs(v).max(initial=0.0)) for v in values if v is not None), default=0.0)
-    leaves = [*form.outer.constants(), *form.outer.parameters()]
-    values = [leaf.value for leaf in leaves if leaf.value is not None and leaf.size]
-    data_size = max((float(np.max(abs(v if sp.issparse(v) else np.asarray(v)))) for v in values), default=0.0)
-    return size if size > 1e-6 * data_size else data_size
+    return size if size > NEGLIGIBLE * data_unit else data_unit
 
 
-def _violation(constraint: Any, unit: float) -> float:
-    """Largest violation, relative to the numbers that the constraint is made of, and to the unit of predictions."""
-    parts = [a.value for a in constraint.args if not isinstance(a, list)]
-    parts += [variable.value for variable in constraint.variables()]
-    scale = max((float(np.abs(p).max()) for p in parts if p is not None and np.size(p)), default=0.0)
-    scale = max(scale, unit)
-    return float(np.abs(constraint.residual).max()) / (scale or 1.0)
+def violation(reduction: Reduction, data_unit: float = 0.0) -> float:
+    """Largest violation of a constraint of the outer problem at its variables' values, relative to its own numbers.
+
+    Where predictions are zero, the size that would go with such data stands in for them.
+    """
+    form = reduction.form
+    unit = prediction_unit(form, data_unit)
+    sizes = {v.id: float(np.abs(v.value).max(initial=0.0)) for v in form.outer.variables() if v.value is not None}
+    for link in form.predictions:
+        if link.u is not None and sizes.get(link.u.id, 0.0) < NEGLIGIBLE * unit:
+            sizes[link.u.id] = unit
+            length = unit / np.sqrt(reduction.factors[link.theta].scale)
+            sizes |= {n.t.id: max(sizes[n.t.id], length) for n in form.norms if n.view.theta is link.theta}
+    return max((_violation(c, sizes) for c in form.outer.constraints), default=0.0)
+
+
+def _violation(constraint: Any, sizes: Mapping[int, float]) -> float:
+    """Largest violation, relative to the numbers that the constraint is made of: |a|ᵀ|x| and what it adds up to."""
+    violation = float(np.abs(constraint.residual).max())
+    if violation == 0:
+        return 0.0
+    scale = 0.0
+    for part in (a for a in constraint.args if not isinstance(a, list)):
+        scale = max(scale, float(np.abs(part.value).max(initial=0.0)))
+        if part.is_affine():
+            slopes = {v.id: g if sp.issparse(g) else np.atleast_2d(g) for v, g in part.grad.items()}
+            terms = sum(abs(g).sum(axis=0) * sizes.get(i, 0.0) for i, g in slopes.items())
+            scale = max(scale, float(np.max(terms, initial=0.0)))
+    return violation / (scale or 1.0)
 
 
 def _function(link: PredictionLink, factor: Factor, v: Array, dual: Function | None) -> FittedFunction:

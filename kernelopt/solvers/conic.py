@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import cvxpy as cp
 import cvxpy.error
 import numpy as np
+import scipy.sparse as sp
 from cvxpy.problems.problem import SolverStats as CvxpyStats
 from cvxpy.reductions.solution import Solution as CvxpySolution
 
 from kernelopt.errors import DCPError, ParameterError, SolverError
+from kernelopt.kernels.domains import Array
 from kernelopt.solution import Status
 
 
@@ -49,6 +51,7 @@ CONIC_SOLVERS = {
     "HIGHS": ConicSolver("comes with cvxpy", time_limit="time_limit"),
     "ECOS_BB": ConicSolver("pip install ecos (Python < 3.13)"),
 }
+MODERATE = 1e2  # coefficients of a row up to this, or down to its inverse, are left alone
 TIGHTEST = 1e-12  # no solver is asked for more
 
 # What a solver itself calls inaccurate without showing a point is no answer: user_limit.
@@ -91,7 +94,9 @@ def solve(  # noqa: PLR0917
         data, chain, inverse = problem.get_problem_data(solver, canon_backend=cp.SCIPY_CANON_BACKEND, solver_opts=ours)
         plain = problem.is_mixed_integer() or not isinstance(data, dict)  # a problem of constants is its own data
         sigma, kappa = (1.0, 1.0) if plain else _scaled(data, units, penalized)
+        rows = _equilibrated(data) if solver == "CLARABEL" and not plain else None
         raw = chain.solve_via_data(problem, data, options.get("warm_start", True), options.get("verbose", False), ours)
+        raw = raw if rows is None else _ClarabelPoint(raw, rows)
         solution = _with_a_point(chain.invert(raw, inverse), raw, chain, inverse)
     except cvxpy.error.ParameterError as error:
         raise ParameterError(str(error)) from error
@@ -154,13 +159,31 @@ def _objective_unit(data: dict[str, Any], sigma: float, linear: str, penalized: 
     return kappa or sigma**2 * float(diagonal.max(initial=0.0)) or 1.0
 
 
-class _AlmostSolved:
-    """Clarabel's last point, where it gave up: whether it is any good is not for Clarabel to say."""
+def _equilibrated(data: dict[str, Any]) -> Array:
+    """Bring rows of the zero and nonnegative cones whose coefficients are far from 1 to unit size; return the factors.
 
-    status = "AlmostSolved"
+    A bound on ‖θ‖ may be a row of any size, and solvers measure feasibility in absolute terms.
+    """
+    A, factors = sp.csr_array(data["A"]), np.ones(len(data["b"]))
+    linear = data["dims"].zero + data["dims"].nonneg
+    largest = abs(A[:linear]).max(axis=1).toarray().ravel() if linear and A.nnz else np.zeros(linear)
+    odd = (largest > 0) & ((largest < 1 / MODERATE) | (largest > MODERATE))
+    factors[:linear][odd] = 1 / largest[odd]
+    if odd.any():
+        data["A"], data["b"] = sp.csc_array(sp.diags_array(factors) @ A), factors * data["b"]
+    return factors
 
-    def __init__(self, raw: Any) -> None:
-        self.x, self.z, self.s, self.obj_val = raw.x, raw.z, raw.s, raw.obj_val
+
+class _ClarabelPoint:
+    """Clarabel's answer in the units of the rows that it was asked about, or the point at which it gave up.
+
+    Whether that is any good is not for Clarabel to say.
+    """
+
+    def __init__(self, raw: Any, rows: Array | None = None, status: str | None = None) -> None:
+        self.x, self.s, self.obj_val = raw.x, raw.s, raw.obj_val
+        self.z = raw.z if rows is None else rows * np.asarray(raw.z)
+        self.status = status or str(raw.status)
         self.solve_time, self.iterations = raw.solve_time, raw.iterations
 
 
@@ -170,6 +193,6 @@ def _with_a_point(solution: CvxpySolution, raw: Any, chain: Any, inverse: Any) -
     if not stopped or chain.solver.name() != "CLARABEL" or not len(raw.x) or not np.isfinite(raw.x).all():
         return solution
     limit = solution.status == cp.USER_LIMIT
-    solution = chain.invert(_AlmostSolved(raw), inverse)
+    solution = chain.invert(_ClarabelPoint(raw, status="AlmostSolved"), inverse)
     solution.status = cp.USER_LIMIT if limit else cp.OPTIMAL_INACCURATE
     return solution
