@@ -20,6 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import nnls
 
+from kernelopt.compiler import representer
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.form import NormLink, PredictionLink
 from kernelopt.compiler.representer import Reduction
@@ -40,6 +41,7 @@ DUAL_KIND = {"nuc": 2, 2: "nuc"}
 SAFE = ((0.5, 1.0), (1.0, 2.0), (0.9, 1.0), (0.99, 1.0))  # (ν, μ) of points to step back to, in units of the solver's
 TINY = 1e-6  # predictions smaller than this, relative to the data, are taken for zero when units are chosen
 READABLE = 1e-3  # a larger relative gap says nothing where the absolute one has no meaning (θ = 0 is optimal)
+RANK_ROUNDING = 1e-6  # ‖Aᵀν‖ relative to ‖ν‖√trace(Q): the square root of what arithmetic leaves of νᵀQν = 0
 CANCELS = 1e-5  # sums of ν over repeated rows below this share of ν are taken for a solver's inaccuracy
 SAMPLE = 400
 
@@ -451,6 +453,9 @@ def evaluate(
             size = float(np.sqrt(np.trace(_theta_gram(reduction, number))))
             vanishes = np.abs(m.stack).max(initial=0.0) <= ROUNDING * np.abs(point.nu[number]).max(initial=0.0)
             if vanishes or _spans_everything(reduction, number):
+                most = float(np.linalg.norm(m.stack) * np.sqrt(reduction.factors[link.theta].scale * len(m.stack)))
+                if not vanishes and lengths[0] > RANK_ROUNDING * most:
+                    return None
                 rounding += float(lengths[0]) * size
             elif lengths[0] > 0:
                 radius = FAR * size
@@ -681,7 +686,7 @@ def _widening(reduction: Reduction) -> float:
     duals = {c.id: c.dual_value for c in reduction.problem.constraints}
     total = 0.0
     for constraint in reduction.form.outer.constraints:
-        residual, dual = np.abs(constraint.residual), duals.get(constraint.id)
+        residual, dual = representer.residual(constraint), duals.get(constraint.id)
         if not residual.any() or dual is None:
             continue
         sizes = [

@@ -116,7 +116,7 @@ class _Search:
         self.continuous = not reduction.problem.is_mixed_integer()
         self.certifies = self.continuous and goal.certify is not False
         self.data: Any = conic_form(reduction.form) if self.certifies else None
-        self.data_unit = self.data.units[0] if self.data is not None else 0.0
+        self.data_unit = self.data.data_unit if self.data is not None else 0.0
         self.sign = -1.0 if reduction.form.outer.objective.NAME == "maximize" else 1.0
 
     def run(self, solvers: list[str]) -> None:

@@ -8,7 +8,7 @@ The columns of x are those of the links' u and t, then the user's variables and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import cvxpy as cp
@@ -82,9 +82,13 @@ class ConicForm:
         kappa = max(sigma * float(np.abs(c).max(initial=0.0)), sigma**2 * float(P.max(initial=0.0)))
         return sigma, kappa or 1.0
 
-    def homogeneous(self) -> ConicForm:
-        """The same constraints without objective."""
-        return replace(self, P=np.zeros_like(self.P), c=np.zeros_like(self.c), offset=0.0)
+    @property
+    def data_unit(self) -> float:
+        """The largest right-hand side of rows without a norm of θ; 0 where all vanish."""
+        touched = np.zeros(len(self.b), dtype=bool)
+        for column in self.t:
+            touched[self.A.indices[self.A.indptr[column] : self.A.indptr[column + 1]]] = True
+        return float(np.abs(self.b[~touched]).max(initial=0.0))
 
 
 def conic_form(form: CanonicalForm) -> ConicForm:

@@ -25,6 +25,7 @@ from kernelopt.kernels.domains import Array, frozen
 from kernelopt.nodes import EUCLIDEAN, norm_from_gram
 from kernelopt.solution import FittedFunction, Solution, Status
 
+LARGE = 1e3  # predictions larger than this, relative to the data, don't make a violation small
 NEGLIGIBLE = 1e-6  # predictions smaller than this, relative to the data, are taken for zero when sizes are judged
 
 
@@ -206,11 +207,15 @@ def prediction_unit(form: CanonicalForm, data_unit: float = 0.0) -> float:
 def violation(reduction: Reduction, data_unit: float = 0.0) -> float:
     """Largest violation of a constraint of the outer problem at its variables' values, relative to its own numbers.
 
-    Where predictions are zero, the size that would go with such data stands in for them.
+    Where predictions are zero, the size that would go with such data stands in for them; huge terms that cancel don't
+    make a violation small.
     """
     form = reduction.form
     unit = prediction_unit(form, data_unit)
+    most = LARGE * data_unit if data_unit else np.inf
+    lengths = {n.t.id for n in form.norms}
     sizes = {v.id: float(np.abs(v.value).max(initial=0.0)) for v in form.outer.variables() if v.value is not None}
+    sizes = {i: size if i in lengths else min(size, most) for i, size in sizes.items()}
     for link in form.predictions:
         if link.u is not None and sizes.get(link.u.id, 0.0) < NEGLIGIBLE * unit:
             sizes[link.u.id] = unit
@@ -219,9 +224,26 @@ def violation(reduction: Reduction, data_unit: float = 0.0) -> float:
     return max((_violation(c, sizes) for c in form.outer.constraints), default=0.0)
 
 
+def residual(constraint: Any) -> Array:
+    """By how much a constraint is violated, entry by entry; cvxpy would solve a projection for exponential cones."""
+    args = [np.asarray(a.value, dtype=float) for a in constraint.args if not isinstance(a, list)]
+    match constraint:
+        case cp.constraints.ExpCone():
+            x, y, z = args
+            with np.errstate(all="ignore"):
+                least = np.where(y > 0, y * np.exp(np.minimum(x / np.where(y > 0, y, 1.0), 700.0)), np.maximum(x, 0.0))
+            return np.maximum(np.maximum(least - z, -y), 0.0)
+        case cp.constraints.PowCone3D():
+            x, y, z = args
+            a = np.asarray(constraint.alpha.value)
+            least = np.abs(z) - np.maximum(x, 0.0) ** a * np.maximum(y, 0.0) ** (1 - a)
+            return np.maximum(np.maximum(least, np.maximum(-x, -y)), 0.0)
+    return np.abs(np.asarray(constraint.residual, dtype=float))
+
+
 def _violation(constraint: Any, sizes: Mapping[int, float]) -> float:
     """Largest violation, relative to the numbers that the constraint is made of: |a|ᵀ|x| and what it adds up to."""
-    violation = float(np.abs(constraint.residual).max())
+    violation = float(np.max(residual(constraint), initial=0.0))
     if violation == 0:
         return 0.0
     scale = 0.0
