@@ -38,7 +38,8 @@ ROUNDING = 1e-12  # a residual of this size relative to the terms of the bound i
 ABSOLUTE_FLOOR = 1e-8  # smallest meaningful gap, relative to the terms of the bound
 CHEAP = "full kernel, by the trace of what the factor leaves"
 DUAL_KIND = {"nuc": 2, 2: "nuc"}
-SAFE = ((0.5, 1.0), (1.0, 2.0), (0.9, 1.0), (0.99, 1.0))  # (ν, μ) of points to step back to, in units of the solver's
+# Points to step back to: shares of ν, and of μ plus a share of ‖ν‖√trace(Q).
+SAFE = ((0.5, 1.0, 0.0), (1.0, 2.0, 0.0), (1.0, 1.0, 1e-3), (0.9, 1.0, 0.0), (0.99, 1.0, 0.0))
 TINY = 1e-6  # predictions smaller than this, relative to the data, are taken for zero when units are chosen
 READABLE = 1e-3  # a larger relative gap says nothing where the absolute one has no meaning (θ = 0 is optimal)
 RANK_ROUNDING = 1e-6  # ‖Aᵀν‖ relative to ‖ν‖√trace(Q): the square root of what arithmetic leaves of νᵀQν = 0
@@ -185,12 +186,6 @@ def _summed(link: PredictionLink, nu: Array) -> Array:
     return total
 
 
-def _nearly_vanishes(link: PredictionLink, nu: Array) -> bool:
-    """Whether ν cancels on the distinct rows, to the accuracy of a solver."""
-    total = _summed(link, nu)
-    return bool(np.abs(total).max(initial=0.0) <= CANCELS * np.abs(nu).max(initial=0.0))
-
-
 def _right(norm: NormLink) -> Array:
     outputs = norm.view.theta.outputs or 1
     M = norm.view.right
@@ -313,8 +308,9 @@ def lower_bound(reduction: Reduction, form: ConicForm, nu: list[Array], mu: Arra
     if all(form.P[form.t] > 0):
         return bound.evaluated(point, bound.grams(multipliers), multipliers)
     # Step back towards a point with less of ν, or more of μ, as far as it takes to have ‖Aᵀν‖ ≤ μ.
-    for of_nu, of_mu in SAFE:
-        safe = bound.point([of_nu * n for n in nu], of_mu * mu)
+    largest = bound.largest_lengths(nu)
+    for of_nu, of_mu, more in SAFE:
+        safe = bound.point([of_nu * n for n in nu], of_mu * mu + more * largest)
         if safe is not None and bound.is_inside(safe):
             return bound.blended(point, safe)
     return bound.evaluated(point, bound.grams(multipliers), multipliers)
@@ -342,7 +338,11 @@ class _Bound:
             return None
         point = outer.repaired(self.form, self.x, z, self._must_vanish([False] * len(self.factors)))
         # Where ν is all but zero on distinct rows it is made so: Aᵀν = 0 then holds for every kernel.
-        zero = [_nearly_vanishes(link, nu) for link, nu in zip(self.reduction.form.predictions, point.nu, strict=True)]
+        links = self.reduction.form.predictions
+        zero = [
+            bool(np.abs(_summed(link, nu)).max(initial=0.0) <= CANCELS * terms)
+            for link, nu, terms in zip(links, point.nu, point.nu_terms, strict=True)
+        ]
         if any(zero):
             point = outer.repaired(self.form, self.x, z, self._must_vanish(zero))
         return point
@@ -378,6 +378,14 @@ class _Bound:
             _gram(link, factor, m.stack, self.scope)
             for link, factor, m in zip(self.reduction.form.predictions, self.factors, multipliers, strict=True)
         ]
+
+    def largest_lengths(self, nu: list[Array]) -> Array:
+        """‖ν‖√trace(Q) ≥ ‖Aᵀν‖ for the θ of each norm."""
+        sizes = {
+            link.theta: float(np.linalg.norm(n) * np.sqrt(factor.scale * len(link.rows)))
+            for link, factor, n in zip(self.reduction.form.predictions, self.factors, nu, strict=True)
+        }
+        return np.array([sizes[norm.view.theta] for norm in self.reduction.form.norms])
 
     def is_inside(self, point: DualPoint) -> bool:
         """Whether ‖mⱼ‖ ≤ μⱼ by the factor, which is cheap."""
@@ -451,9 +459,10 @@ def evaluate(
         if m.free:
             link = reduction.form.predictions[number]
             size = float(np.sqrt(np.trace(_theta_gram(reduction, number))))
-            vanishes = np.abs(m.stack).max(initial=0.0) <= ROUNDING * np.abs(point.nu[number]).max(initial=0.0)
+            terms_of_nu = point.nu_terms[number]
+            vanishes = np.abs(m.stack).max(initial=0.0) <= ROUNDING * terms_of_nu
             if vanishes or _spans_everything(reduction, number):
-                most = float(np.linalg.norm(m.stack) * np.sqrt(reduction.factors[link.theta].scale * len(m.stack)))
+                most = terms_of_nu * len(m.stack) * float(np.sqrt(reduction.factors[link.theta].scale))
                 if not vanishes and lengths[0] > RANK_ROUNDING * most:
                     return None
                 rounding += float(lengths[0]) * size

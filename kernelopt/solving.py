@@ -270,9 +270,11 @@ class _Search:
     def _falls(self, question: Question, slope: float) -> bool:
         """Whether the question's optimum is below −slope at a direction that meets its constraints."""
         asked = self._ask(question)
-        if asked is None or representer.violation(asked[0]) > RAY_FEASIBILITY:
+        if asked is None:
             return False
-        return _attained(asked[1]) < -slope
+        # Rows are of unit size, and so is the box of directions.
+        worst = max(float(np.max(representer.residual(c), initial=0.0)) for c in asked[0].form.outer.constraints)
+        return worst <= RAY_FEASIBILITY and _attained(asked[1]) < -slope
 
     def _is_receding(self, found: Certificate) -> bool:
         """Whether f falls for ever along a direction without reaching its infimum: exponentials that die out."""

@@ -30,7 +30,7 @@ def phase_one(form: CanonicalForm, data: ConicForm) -> Question | None:
     """minimize ‖p‖² over  b + p − Ax ∈ K  and the links: 0 where the stated problem is feasible.
 
     A positive lower bound of it proves infeasibility; its multipliers are then a Farkas vector. Rows are scaled to
-    unit size. A norm that nothing bounds from above is left out: θ may be as long as it likes. None where nothing is
+    unit size, and all of x and b to the size of the data. A norm that nothing bounds from above is left out: θ may be as long as it likes. None where nothing is
     constrained.
     """
     if not len(data.b):
@@ -38,6 +38,7 @@ def phase_one(form: CanonicalForm, data: ConicForm) -> Question | None:
     bounded = _bounded(data)
     links, x, ordered = _copies(form, data, bounded)
     A, b = _unit_rows(data)
+    b = b / (data.data_unit or 1.0)
     p = cp.Variable(len(b))
     constraints = [*ordered, *_inside(b + p - A @ x, data)]
     return Question(replace(links, outer=cp.Problem(cp.Minimize(cp.sum_squares(p)), constraints)), x)

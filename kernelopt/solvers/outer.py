@@ -45,6 +45,12 @@ class DualPoint:
         return [-self.stationarity[columns] for columns in self.form.u]
 
     @property
+    def nu_terms(self) -> list[float]:
+        """The largest sum of absolute values that an entry of each ν is made of."""
+        terms = self.form.P * np.abs(self.x) + np.abs(self.form.c) + abs(self.form.A).T @ np.abs(self.z)
+        return [float(terms[columns].max(initial=0.0)) for columns in self.form.u]
+
+    @property
     def mu(self) -> Array:
         return self.stationarity[self.form.t]
 
@@ -127,9 +133,10 @@ def repaired(form: ConicForm, x: Array, z: Array, vanishing: sp.csc_array | None
         target = np.r_[target, -(vanishing.T @ (form.c + form.P * x))]
     z = into_dual(z, form.cones, form.A)
     best, least = z, np.inf
+    largest = abs(columns).max(axis=0).toarray().ravel() if columns.nnz else np.zeros(columns.shape[1])
     for _ in range(ROUNDS):
         residual = columns.T @ z - target
-        size = np.abs(target) + abs(columns).T @ np.abs(z)
+        size = np.abs(target) + largest * float(np.abs(z).max(initial=0.0))
         worst = float((np.abs(residual) / np.where(size > 0, size, 1.0)).max(initial=0.0))
         if worst < least:
             best, least = z, worst
