@@ -38,8 +38,8 @@ ROUNDING = 1e-12  # a residual of this size relative to the terms of the bound i
 ABSOLUTE_FLOOR = 1e-8  # smallest meaningful gap, relative to the terms of the bound
 CHEAP = "full kernel, by the trace of what the factor leaves"
 DUAL_KIND = {"nuc": 2, 2: "nuc"}
-# Points to step back to: shares of ν, and of μ plus a share of ‖ν‖√trace(Q).
-SAFE = ((0.5, 1.0, 0.0), (1.0, 2.0, 0.0), (1.0, 1.0, 1e-3), (0.9, 1.0, 0.0), (0.99, 1.0, 0.0))
+# Points to step back to: shares of ν, and of μ plus a share of the largest possible ‖Aᵀν‖.
+SAFE = ((0.5, 1.0, 0.0), (1.0, 2.0, 0.0), (1.0, 1.0, 1e-3), (1.0, 1.0, 1.0), (0.9, 1.0, 0.0), (0.99, 1.0, 0.0))
 TINY = 1e-6  # predictions smaller than this, relative to the data, are taken for zero when units are chosen
 READABLE = 1e-3  # a larger relative gap says nothing where the absolute one has no meaning (θ = 0 is optimal)
 RANK_ROUNDING = 1e-6  # ‖Aᵀν‖ relative to ‖ν‖√trace(Q): the square root of what arithmetic leaves of νᵀQν = 0
@@ -287,8 +287,7 @@ def _gram(link: PredictionLink, factor: Factor, V: Array, scope: str) -> Array:
     if scope == ESTIMATE:
         return _sampled(link, factor, V, seed=0)
     if scope == CHEAP:
-        spans = factor.rank in (len(link.rows), link.rows.features)
-        return _from_factor(factor, V) + (0.0 if spans else _residual_bound(factor, V))
+        return _from_factor(factor, V) + (0.0 if spans_everything(link, factor) else _residual_bound(factor, V))
     return link.rows.quadratic(V)
 
 
@@ -308,7 +307,7 @@ def lower_bound(reduction: Reduction, form: ConicForm, nu: list[Array], mu: Arra
     if all(form.P[form.t] > 0):
         return bound.evaluated(point, bound.grams(multipliers), multipliers)
     # Step back towards a point with less of ν, or more of μ, as far as it takes to have ‖Aᵀν‖ ≤ μ.
-    largest = bound.largest_lengths(nu)
+    largest = bound.largest_lengths(point)
     for of_nu, of_mu, more in SAFE:
         safe = bound.point([of_nu * n for n in nu], of_mu * mu + more * largest)
         if safe is not None and bound.is_inside(safe):
@@ -379,11 +378,11 @@ class _Bound:
             for link, factor, m in zip(self.reduction.form.predictions, self.factors, multipliers, strict=True)
         ]
 
-    def largest_lengths(self, nu: list[Array]) -> Array:
-        """‖ν‖√trace(Q) ≥ ‖Aᵀν‖ for the θ of each norm."""
+    def largest_lengths(self, point: DualPoint) -> Array:
+        """A bound on ‖Aᵀν‖ for the θ of each norm: that of terms of ν times N√(trace(Q)/N)."""
         sizes = {
-            link.theta: float(np.linalg.norm(n) * np.sqrt(factor.scale * len(link.rows)))
-            for link, factor, n in zip(self.reduction.form.predictions, self.factors, nu, strict=True)
+            link.theta: terms * len(link.rows) * float(np.sqrt(factor.scale))
+            for link, factor, terms in zip(self.reduction.form.predictions, self.factors, point.nu_terms, strict=True)
         }
         return np.array([sizes[norm.view.theta] for norm in self.reduction.form.norms])
 
@@ -461,10 +460,9 @@ def evaluate(
             size = float(np.sqrt(np.trace(_theta_gram(reduction, number))))
             terms_of_nu = point.nu_terms[number]
             vanishes = np.abs(m.stack).max(initial=0.0) <= ROUNDING * terms_of_nu
-            if vanishes or _spans_everything(reduction, number):
-                most = terms_of_nu * len(m.stack) * float(np.sqrt(reduction.factors[link.theta].scale))
-                if not vanishes and lengths[0] > RANK_ROUNDING * most:
-                    return None
+            most = terms_of_nu * len(m.stack) * float(np.sqrt(reduction.factors[link.theta].scale))
+            spans = spans_everything(link, reduction.factors[link.theta])
+            if vanishes or (spans and lengths[0] <= RANK_ROUNDING * most):
                 rounding += float(lengths[0]) * size
             elif lengths[0] > 0:
                 radius = FAR * size
@@ -503,13 +501,14 @@ def _is_free(reduction: Reduction, number: int) -> bool:
     return not norms or bool(np.linalg.matrix_rank(np.hstack([_right(n) for n in norms])) < outputs)
 
 
-def _spans_everything(reduction: Reduction, number: int) -> bool:
-    """Whether the factor's rank is that of Q by counting: as many as rows, or as features."""
-    link = reduction.form.predictions[number]
-    factor = reduction.factors[link.theta]
+def spans_everything(link: PredictionLink, factor: Factor) -> bool:
+    """Whether the factor's rank is that of Q: by counting, as many as rows or as features; or as many as arithmetic
+    can tell apart where there are finitely many features."""
     if isinstance(factor, ProjectedFactor):
         return not factor.is_restriction
-    return factor.rank == len(link.rows) or factor.rank == link.rows.features
+    p = link.rows.features
+    nothing_left = factor.residual <= 100 * float(np.finfo(float).eps)
+    return factor.rank in (len(link.rows), p) or (isfinite(p) and nothing_left)
 
 
 def _flat(link: PredictionLink) -> Array:

@@ -30,8 +30,8 @@ def phase_one(form: CanonicalForm, data: ConicForm) -> Question | None:
     """minimize ‖p‖² over  b + p − Ax ∈ K  and the links: 0 where the stated problem is feasible.
 
     A positive lower bound of it proves infeasibility; its multipliers are then a Farkas vector. Rows are scaled to
-    unit size, and all of x and b to the size of the data. A norm that nothing bounds from above is left out: θ may be as long as it likes. None where nothing is
-    constrained.
+    unit size, and all of x and b to the size of the data. A norm that nothing bounds from above is left out: θ may be
+    as long as it likes. None where nothing is constrained.
     """
     if not len(data.b):
         return None

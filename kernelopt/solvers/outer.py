@@ -25,6 +25,8 @@ from kernelopt.solvers.cones import into_dual, violation
 PROXIMAL = 1e-6  # weight of ½‖(u, t) − (û, t̂)‖² in their units: it keeps the outer problem bounded
 TOLERANCE = 1e-11
 ROUNDS = 8
+EXACT = 1e-15  # relative residual that is left alone
+SNAP = 1e-8  # multipliers below this, relative to the largest, may be taken for zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +92,9 @@ def solve(form: ConicForm, linear: Array, near: Array, units: Array) -> tuple[Ar
     unit[L] = units
     c = form.c.copy()
     c[L] += linear
-    kappa = float(np.abs(unit * c).max(initial=0.0)) or float((unit**2 * form.P).max(initial=0.0)) or 1.0
+    quadratic = np.delete(unit**2 * form.P, form.t)  # a penalty of t may have any weight
+    kappa = max(float(np.abs(unit * c).max(initial=0.0)), float(quadratic.max(initial=0.0)))
+    kappa = kappa or float((unit**2 * form.P).max(initial=0.0)) or 1.0
     P = unit**2 * form.P / kappa
     q = unit * c / kappa
     P[L] += PROXIMAL
@@ -131,22 +135,12 @@ def repaired(form: ConicForm, x: Array, z: Array, vanishing: sp.csc_array | None
     if vanishing is not None:
         columns = sp.csc_array(sp.hstack([columns, form.A @ vanishing]))
         target = np.r_[target, -(vanishing.T @ (form.c + form.P * x))]
-    z = into_dual(z, form.cones, form.A)
-    best, least = z, np.inf
-    largest = abs(columns).max(axis=0).toarray().ravel() if columns.nnz else np.zeros(columns.shape[1])
-    for _ in range(ROUNDS):
-        residual = columns.T @ z - target
-        size = np.abs(target) + largest * float(np.abs(z).max(initial=0.0))
-        worst = float((np.abs(residual) / np.where(size > 0, size, 1.0)).max(initial=0.0))
-        if worst < least:
-            best, least = z, worst
-        if worst < 4e-16:
-            break
-        step = _correction(columns, _weights(z, form), residual)
-        if not np.isfinite(step).all():
-            break
-        z = into_dual(z - step, form.cones, form.A)
-    z = best
+    z, worst = _without_residual(form, columns, target, z)
+    if worst > EXACT:
+        # Entries that should be zero move too little to cancel what they leave: without them.
+        kept = np.where(np.abs(z) > SNAP * float(np.abs(z).max(initial=0.0)), z, 0.0)
+        snapped, smaller = _without_residual(form, columns, target, kept)
+        z = snapped if smaller < worst else z
     x = x.copy()
     dual = form.c + form.A.T @ z
     chosen = (form.P > 0) & ~np.isin(np.arange(len(x)), form.linked)
@@ -156,13 +150,33 @@ def repaired(form: ConicForm, x: Array, z: Array, vanishing: sp.csc_array | None
     return DualPoint(form, x, z, stationarity)
 
 
+def _without_residual(form: ConicForm, columns: sp.csc_array, target: Array, z: Array) -> tuple[Array, float]:
+    """z ∈ K* with columnsᵀz = target after a few corrections, and the largest relative residual that is left."""
+    z = into_dual(z, form.cones, form.A)
+    best, least = z, np.inf
+    largest = abs(columns).max(axis=0).toarray().ravel() if columns.nnz else np.zeros(columns.shape[1])
+    for _ in range(ROUNDS):
+        residual = columns.T @ z - target
+        size = np.abs(target) + largest * float(np.abs(z).max(initial=0.0))
+        worst = float((np.abs(residual) / np.where(size > 0, size, 1.0)).max(initial=0.0))
+        if worst < least:
+            best, least = z, worst
+        if worst < EXACT:
+            break
+        step = _correction(columns, _weights(z, form), residual)
+        if not np.isfinite(step).all():
+            break
+        z = into_dual(z - step, form.cones, form.A)
+    return best, least
+
+
 def _correction(columns: sp.csc_array, weights: Array, residual: Array) -> Array:
     """W A_J (A_JᵀWA_J)⁻¹ r, with columns scaled to unit diagonal and a regularization of rounding size."""
     weighted = sp.csc_array(sp.diags_array(weights) @ columns)
     normal = sp.csc_array(columns.T @ weighted)
     diagonal = normal.diagonal()
     scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    normal = sp.csc_array(sp.diags_array(scale) @ normal @ sp.diags_array(scale)) + 1e-14 * sp.eye_array(len(scale))
+    normal = sp.csc_array(sp.diags_array(scale) @ normal @ sp.diags_array(scale)) + 1e-12 * sp.eye_array(len(scale))
     try:
         solved = spl.splu(sp.csc_array(normal)).solve(scale * residual)
     except RuntimeError:
