@@ -457,7 +457,9 @@ def evaluate(
         lengths = _lengths(m, gram)
         if m.free:
             link = reduction.form.predictions[number]
-            size = float(np.sqrt(np.trace(_theta_gram(reduction, number))))
+            typical = representer.prediction_unit(reduction.form, form.units[0])
+            typical /= float(np.sqrt(reduction.factors[link.theta].scale))
+            size = max(float(np.sqrt(np.trace(_theta_gram(reduction, number)))), typical)
             terms_of_nu = point.nu_terms[number]
             vanishes = np.abs(m.stack).max(initial=0.0) <= ROUNDING * terms_of_nu
             most = terms_of_nu * len(m.stack) * float(np.sqrt(reduction.factors[link.theta].scale))
