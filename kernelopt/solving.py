@@ -17,9 +17,9 @@ import numpy as np
 from kernelopt import certificate as certificates
 from kernelopt.certificate import ESTIMATE, FULL, REDUCED, Certificate
 from kernelopt.compiler import feasibility, representer
-from kernelopt.compiler.conic_form import conic_form
 from kernelopt.compiler.feasibility import Question
 from kernelopt.compiler.representer import Reduction
+from kernelopt.compiler.separable import Exponential, Separable, outer_of
 from kernelopt.errors import SolverError
 from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.solution import Attempt, Solution, Status
@@ -115,8 +115,8 @@ class _Search:
         self.diagnosed: Status | None = None
         self.continuous = not reduction.problem.is_mixed_integer()
         self.certifies = self.continuous and goal.certify is not False
-        self.data: Any = conic_form(reduction.form) if self.certifies else None
-        self.data_unit = self.data.data_unit if self.data is not None else 0.0
+        self.data: Any = outer_of(reduction.form) if self.certifies else None
+        self.data_unit = self.data.form.data_unit if self.data is not None else 0.0
         self.sign = -1.0 if reduction.form.outer.objective.NAME == "maximize" else 1.0
 
     def run(self, solvers: list[str]) -> None:
@@ -242,7 +242,7 @@ class _Search:
 
     def _diagnose(self) -> Status | None:
         """INFEASIBLE with a Farkas vector for the full kernel, UNBOUNDED with a ray, or None."""
-        data = self.data
+        data = self.data.form
         first = feasibility.phase_one(self.reduction.form, data)
         if first is not None:
             asked = self._ask(first)
@@ -250,7 +250,7 @@ class _Search:
                 return None
             reduction, violated = asked
             if _attained(violated) > RAY_FEASIBILITY**2:
-                found = certificates.certify(reduction, conic_form(reduction.form), _attained(violated), FULL)
+                found = certificates.certify(reduction, outer_of(reduction.form), _attained(violated), FULL)
                 proven = not found.assumptions and found.scope == FULL and found.lower > 100 * found.rounding > 0
                 return Status.INFEASIBLE if proven else None
         return Status.UNBOUNDED if self._falls(feasibility.recession(self.reduction.form, data), RAY) else None
@@ -278,17 +278,27 @@ class _Search:
 
     def _is_receding(self, found: Certificate) -> bool:
         """Whether f falls for ever along a direction without reaching its infimum: exponentials that die out."""
-        if found.evidence is None or not found.evidence.point.form.cones.exp:
+        data, pieces = self.data.form, self.data.pieces
+        if found.evidence is None or not data.cones.exp:
             return False
-        point, data = found.evidence.point, found.evidence.point.form
-        s = data.b - data.A @ point.x
-        faded = any(
-            s[rows.start] < FADED * max(s[rows.start + 1], 0.0)
-            for kind, rows, _ in data.cones.slices()
-            if kind == "exp"
-        )
-        question = feasibility.flat_recession(self.reduction.form, data, point.z) if faded else None
+        exponents = np.array([rows.start for kind, rows, _ in data.cones.slices() if kind == "exp"])
+        if found.evidence.point is not None:
+            s = data.b - data.A @ found.evidence.point.x
+            faded = bool(np.any(s[exponents] < FADED * np.maximum(s[exponents + 1], 0.0)))
+            weights = np.clip(found.evidence.point.z[exponents + 2], 0.0, None)
+        else:
+            faded, weights = _has_faded(self.reduction, pieces), np.ones(len(exponents))
+        question = feasibility.flat_recession(self.reduction.form, data, weights) if faded else None
         return question is not None and self._falls(question, 1e-3)
+
+
+def _has_faded(reduction: Reduction, pieces: Separable) -> bool:
+    """Whether some exponential or logistic piece is all but zero at the present point."""
+    u = [np.ravel(link.u.value, order="F") for link in reduction.form.predictions if link.u is not None]
+    y = [np.ravel(v.value, order="F") for v in reduction.form.y]
+    s = np.concatenate(u) + pieces.Z @ np.concatenate([np.zeros(0), *y])
+    exponentials = [piece for piece in pieces.pieces if isinstance(piece, Exponential)]
+    return any(bool(np.any(p.rate * s[p.at] + p.shift < FADED)) for p in exponentials)
 
 
 def _attained(solution: Solution) -> float:

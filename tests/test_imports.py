@@ -28,12 +28,13 @@ INSIDE = {
     "compiler": [
         ["explain"],
         ["representer"],
-        ["feasibility"],
+        ["feasibility", "separable"],
         ["conic_form"],
         ["explicit", "form"],
         ["rules"],
         ["text"],
     ],
+    "certificate": [["certify"], ["conic", "conjugates"], ["report"], ["multipliers"]],
     "solvers": [["selection"], ["conic", "outer"], ["cones"]],
     "factorization": [["dense"], ["base", "memory"]],
     "kernels": [

@@ -55,6 +55,7 @@ class ConicForm:
     A, b : (m, n) sparse and (m,)
     cones : K
     u : for each prediction link, the columns of u in Fortran order
+    y : the columns of the user's own variables
     t : for each norm link, its column
     sign : −1 where the stated problem is a Maximize, whose objective was negated
     """
@@ -66,6 +67,7 @@ class ConicForm:
     b: Array
     cones: Cones
     u: tuple[Ints, ...]
+    y: Ints
     t: Ints
     sign: float
 
@@ -102,13 +104,14 @@ def conic_form(form: CanonicalForm) -> ConicForm:
     for reduction in chain.reductions:
         names |= {old: new[0] for old, new in getattr(reduction, "var_id_map", {}).items()}
     columns = data["param_prob"].var_id_to_col
+    sizes = {v.id: v.size for v in data["param_prob"].variables}
 
-    def of(variable: cp.Variable | None) -> Ints:
-        if variable is None:
+    def of(variable: cp.Variable | None, required: bool = True) -> Ints:
+        first = None if variable is None else columns.get(names.get(variable.id, variable.id))
+        if variable is None or (first is None and not required):
             return np.arange(0)
-        first = columns.get(names.get(variable.id, variable.id))
         assert first is not None  # every u and t stands in the outer problem
-        return np.arange(first, first + variable.size)
+        return np.arange(first, first + sizes.get(names.get(variable.id, variable.id), variable.size))
 
     dims, n = data["dims"], len(data["c"])
     return ConicForm(
@@ -121,6 +124,7 @@ def conic_form(form: CanonicalForm) -> ConicForm:
             dims.zero, dims.nonneg, tuple(dims.soc), tuple(dims.psd), dims.exp, tuple(dims.p3d), tuple(dims.pnd)
         ),
         u=tuple(of(link.u) for link in form.predictions),
+        y=np.concatenate([np.arange(0), *(of(v, required=False) for v in form.y)]),
         t=np.array([of(link.t)[0] for link in form.norms], dtype=int),
         sign=-1.0 if isinstance(form.outer.objective, cp.Maximize) else 1.0,
     )

@@ -51,15 +51,14 @@ def recession(form: CanonicalForm, data: ConicForm) -> Question:
     return Question(replace(links, outer=cp.Problem(cp.Minimize(c @ d), constraints)), d)
 
 
-def flat_recession(form: CanonicalForm, data: ConicForm, z: Array) -> Question | None:
+def flat_recession(form: CanonicalForm, data: ConicForm, weights: Array) -> Question | None:
     """Directions in which exponentials die out and nothing else grows: minimize Σ wₖ·(change of exponent k).
 
-    w ≥ 0 are the multipliers of the exponentials themselves, from the dual point z. A negative optimum says that f
+    w ≥ 0 are the multipliers of the exponentials. A negative optimum says that f
     falls along the direction without end and without reaching its infimum (separable logistic regression). None where
     the problem has no exponential cones.
     """
     exponents = [rows.start for kind, rows, _ in data.cones.slices() if kind == "exp"]
-    weights = np.clip(z[[k + 2 for k in exponents]], 0.0, None) if exponents else np.zeros(0)
     if not weights.any():
         return None
     links, d, s, constraints = _directions(form, data)

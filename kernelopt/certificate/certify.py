@@ -1,0 +1,175 @@
+"""How close an answer is to the optimum of the problem that was stated, with the full kernel matrix.
+
+With multipliers ν of u = Aθ and μ of ‖θ‖ ≤ t, θ leaves the Lagrangian iff √(νᵀQν) ≤ μ, so that
+
+    D(ν, μ) = inf over (u, t ≥ 0, y) of  f(u, t, y) + νᵀu − μt
+
+bounds the optimum from below. It is evaluated on the dual side of the outer problem, at a point that is dual feasible
+up to rounding; νᵀQν comes from a pass over the kernel's own values, not from the factor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf, isfinite
+from time import perf_counter
+
+import numpy as np
+
+from kernelopt.certificate import conic, conjugates
+from kernelopt.certificate.multipliers import CHEAP, FROM_FACTOR, SAMPLED, STREAMED, norm_multipliers
+from kernelopt.certificate.report import ESTIMATE, FULL, REDUCED, Certificate, Lower
+from kernelopt.compiler import representer
+from kernelopt.compiler.conic_form import ConicForm
+from kernelopt.compiler.representer import Reduction
+from kernelopt.compiler.separable import Outer
+from kernelopt.expressions import Theta
+from kernelopt.factorization.dense import ProjectedFactor
+from kernelopt.kernels.domains import Array
+from kernelopt.nodes import EUCLIDEAN, norm_from_gram
+from kernelopt.solvers import outer
+
+ABSOLUTE_FLOOR = 1e-8  # smallest meaningful gap, relative to the terms of the bound
+
+
+WAYS = {FULL: STREAMED, REDUCED: FROM_FACTOR, ESTIMATE: SAMPLED}
+
+
+def certify(  # noqa: PLR0917
+    reduction: Reduction, data: Outer, value: float, scope: str = FULL,
+    tol: float = 0.0, abs_tol: float | None = None,
+) -> Certificate:  # fmt: skip
+    """The certificate of the point that stands on the reduction's variables, whose objective value is `value`.
+
+    scope FULL pays a pass over the kernel unless the factor has full numerical rank and the trace of what it leaves
+    is enough to close the gap to `tol` or `abs_tol`; REDUCED reads the factor only; ESTIMATE samples.
+    """
+    start = perf_counter()
+    nu = solver_multipliers(reduction)
+    upper = _upper(reduction, data, value)
+
+    def assembled(way: str, scope: str) -> Certificate:
+        bound = _lower(reduction, data, nu, way)
+        if bound is not None and scope != REDUCED and reduction.is_restriction and bound.assumes_radius:
+            # No norm of θ: a span of lower rank says nothing about the whole of it.
+            return assembled(FROM_FACTOR, REDUCED)
+        return replace(_assembled(reduction, data, bound, upper, scope), seconds=perf_counter() - start)
+
+    if scope == FULL and not reduction.is_restriction:
+        found = assembled(CHEAP, FULL)
+        if found.closes(tol, abs_tol):
+            return found
+    return assembled(WAYS[scope], scope)
+
+
+def certify_again(reduction: Reduction, data: Outer, value: float, known: Certificate) -> Certificate | None:
+    """A certificate for other values of parameters, from the multipliers of a known one: no pass over the kernel.
+
+    `data` and `value` are those of the outer problem for the new values. None where the multipliers no longer apply.
+    """
+    start, lower = perf_counter(), known.evidence
+    if lower is None:
+        return None
+    if lower.slopes is not None:
+        if data.pieces is None:
+            return None
+        low, high = data.pieces.slopes()
+        if np.any(lower.slopes < low) or np.any(lower.slopes > high):
+            return None
+        bound = conjugates.evaluate(data.form, data.pieces, lower.slopes, lower.multipliers, lower.grams)
+    else:
+        bound = conic.evaluate_again(reduction, data.form, lower)
+    if bound is None:
+        return None
+    found = _assembled(reduction, data, bound, _upper(reduction, data, value), known.scope)
+    return replace(found, seconds=perf_counter() - start)
+
+
+def _lower(reduction: Reduction, data: Outer, nu: list[Array], way: str) -> Lower | None:
+    """By conjugates where the outer problem is separable, else from its cone form."""
+    bound = None
+    if data.pieces is not None:
+        bound = conjugates.lower_bound(reduction, data.form, data.pieces, nu, way)
+    return bound or conic.lower_bound(reduction, data.form, nu, norm_multipliers(reduction, nu), way)
+
+
+def _upper(reduction: Reduction, data: Outer, value: float) -> tuple[float, float, float | None]:
+    """The upper bound, by how much it was widened, and P₀, all of the minimized problem."""
+    widened, t = _widening(reduction), _norms_at_zero(reduction)
+    at_zero = None
+    if data.pieces is not None:
+        at_zero = conjugates.value_at_zero(data.form, data.pieces, t)
+    if at_zero is None:
+        fixed = np.concatenate([np.zeros(sum(map(len, data.form.u))), t])
+        at_zero = outer.value_at(data.form, fixed)
+    return data.form.sign * value + widened, widened, at_zero
+
+
+def _assembled(
+    reduction: Reduction, data: Outer, bound: Lower | None, numbers: tuple[float, float, float | None], scope: str
+) -> Certificate:
+    """Bounds put together, in the stated problem's sense."""
+    form, (upper, widened, at_zero) = data.form, numbers
+    ranks = tuple((reduction.factors[link.theta].rank, len(link.rows)) for link in reduction.form.predictions)
+    lower = -inf if bound is None or not isfinite(bound.value) else bound.value
+    rounding = (0.0 if bound is None else bound.rounding) + 8 * float(np.finfo(float).eps) * abs(upper)
+    terms = 0.0 if bound is None else bound.terms
+    # Bounds that cross by less than their rounding touch.
+    lower = upper if upper < lower <= upper + rounding else lower
+    projected = tuple(f.method for f in reduction.factors.values() if isinstance(f, ProjectedFactor))
+    low, high = (lower, upper) if form.sign > 0 else (-upper, -lower)
+    return Certificate(
+        lower=low, upper=high, scope=scope, ranks=ranks,
+        assumptions=(
+            *(() if bound is None else bound.assumptions), *(f"kernel matrix projected: {m}" for m in projected)
+        ),
+        widened=widened, rounding=rounding, floor=ABSOLUTE_FLOOR * max(terms, form.units[1]),
+        at_zero=None if at_zero is None else form.sign * at_zero, maximize=form.sign < 0,
+        seconds=0.0, distance=_distances(reduction, form, upper - lower) if scope == FULL else {}, evidence=bound,
+    )  # fmt: skip
+
+
+def _distances(reduction: Reduction, form: ConicForm, gap: float) -> dict[Theta, float]:
+    """‖θ̂ − θ*‖ ≤ √(gap/λ) for each θ with a penalty λ‖θ − f₀‖²."""
+    found: dict[Theta, float] = {}
+    for norm, column in zip(reduction.form.norms, form.t, strict=True):
+        strength, theta = form.P[column] / 2, norm.view.theta
+        if strength > 0 and isfinite(gap) and norm.kind in (EUCLIDEAN, "fro") and norm.view.right is None:
+            found[theta] = min(float(np.sqrt(max(gap, 0.0) / strength)), found.get(theta, inf))
+    return found
+
+
+def solver_multipliers(reduction: Reduction) -> list[Array]:
+    """ν of each link as the solver left it; zero where it left none."""
+    found = []
+    for link in reduction.form.predictions:
+        constraint = reduction.links[link.theta]
+        nu = None if constraint is None else constraint.dual_value
+        shape = () if link.u is None else link.u.shape
+        found.append(np.zeros(shape if link.u is not None else (0,)) if nu is None else np.asarray(nu, dtype=float))
+    return found
+
+
+def _norms_at_zero(reduction: Reduction) -> Array:
+    """‖f₀‖ for each norm: its value at θ = 0."""
+    return np.array([
+        0.0 if n.view.shift is None else norm_from_gram(n.view.shift.gram(), n.kind) for n in reduction.form.norms
+    ])  # fmt: skip
+
+
+def _widening(reduction: Reduction) -> float:
+    """Σ|multiplier|·|residual| over the constraints of the outer problem: the first-order cost of meeting them."""
+    duals = {c.id: c.dual_value for c in reduction.problem.constraints}
+    total = 0.0
+    for constraint in reduction.form.outer.constraints:
+        residual, dual = representer.residual(constraint), duals.get(constraint.id)
+        if not residual.any() or dual is None:
+            continue
+        sizes = [
+            np.abs(np.asarray(d, dtype=float)) for d in (dual if isinstance(dual, list) else [dual]) if d is not None
+        ]
+        if len(sizes) == 1 and sizes[0].shape == residual.shape:
+            total += float((sizes[0] * residual).sum())
+        else:
+            total += max((float(d.max(initial=0.0)) for d in sizes), default=0.0) * float(residual.sum())
+    return total

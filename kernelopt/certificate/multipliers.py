@@ -1,0 +1,228 @@
+"""How θ leaves the Lagrangian: Aᵀν split among the norms of θ, and the lengths of the parts.
+
+Lengths come from VᵀQV: by a pass over the kernel's own values, from the factor, or by sampling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import numpy as np
+from scipy.optimize import nnls
+
+from kernelopt.compiler.form import NormLink, PredictionLink
+from kernelopt.compiler.representer import Reduction
+from kernelopt.factorization import Factor
+from kernelopt.factorization.dense import ProjectedFactor
+from kernelopt.kernels.domains import Array
+from kernelopt.nodes import EUCLIDEAN, norm_from_gram
+
+STREAMED, CHEAP, FROM_FACTOR, SAMPLED = "streamed", "trace of what the factor leaves", "factor", "sampled"
+DUAL_KIND: dict[Any, Any] = {"nuc": 2, 2: "nuc"}
+SAMPLE = 400
+
+
+@dataclass(frozen=True, eq=False)
+class Multipliers:
+    """How one θ leaves the Lagrangian: Aᵀν = Σⱼ mⱼMⱼᵀ with mⱼ = Aᵀnⱼ, (θM − f₀) in norm j meeting mⱼ.
+
+    stack : [n₁ … n_J, E], (n, columns) over the distinct rows, E the unit columns of functions f₀
+    widths : columns of each nⱼ; norms : indices j in the form; kinds : dual norms
+    shifts : for each norm the columns of its f₀ in `stack`, or none
+    free : whether no norm binds some direction of θ, so that mⱼ do not add up to Aᵀν
+    """
+
+    stack: Array
+    widths: tuple[int, ...]
+    norms: tuple[int, ...]
+    kinds: tuple[Any, ...]
+    shifts: tuple[slice, ...]
+    free: bool
+
+
+def summed(link: PredictionLink, nu: Array) -> Array:
+    """ν added up over repeated rows, (n, K)."""
+    outputs = link.theta.outputs or 1
+    total = np.zeros((len(link.rows), outputs))
+    if link.u is not None:
+        np.add.at(total, link.take, nu.reshape(-1, outputs, order="F"))
+    return total
+
+
+def _right(norm: NormLink) -> Array:
+    outputs = norm.view.theta.outputs or 1
+    M = norm.view.right
+    return np.eye(outputs) if M is None else M.reshape(outputs, -1)
+
+
+def split(reduction: Reduction, number: int, nu: Array, mu: Array, coefficients: Array) -> Multipliers:
+    """Split Aᵀν among the norms of θ: mⱼ = μⱼ(θ̂Mⱼ − f₀)/‖·‖ where there are several, and the rest evenly."""
+    form = reduction.form
+    link = form.predictions[number]
+    norms = [j for j, n in enumerate(form.norms) if n.view.theta is link.theta]
+    total = summed(link, nu)
+    shifts = [form.norms[j].function_rows for j in norms]
+    rights = [_right(form.norms[j]) for j in norms]
+    stacked = np.hstack(rights) if norms else np.zeros((total.shape[1], 0))
+    free = is_free(reduction, number)
+    pieces = []
+    for j, M, rows in zip(norms, rights, shifts, strict=True):
+        piece = np.zeros((len(total), M.shape[1]))
+        if len(norms) > 1 and form.norms[j].kind in (EUCLIDEAN, "fro") and form.norms[j].t.value > 0:
+            piece += coefficients @ M
+            piece[rows, np.arange(len(rows))] -= 1.0
+            piece *= mu[j] / float(form.norms[j].t.value)
+        pieces.append(piece)
+    if norms and not free:
+        n = np.hstack(pieces)
+        n += (total - n @ stacked.T) @ np.linalg.pinv(stacked.T)
+    else:
+        n = total
+    units, places, at = [], [], n.shape[1]
+    for rows in shifts:
+        unit = np.zeros((len(total), len(rows)))
+        unit[rows, np.arange(len(rows))] = 1.0
+        units.append(unit)
+        places.append(slice(at, at + len(rows)))
+        at += len(rows)
+    return Multipliers(
+        np.hstack([n, *units]),
+        tuple(M.shape[1] for M in rights) if not free else (n.shape[1],),
+        tuple(norms) if not free else (),
+        tuple(DUAL_KIND.get(form.norms[j].kind, "fro") for j in norms) if not free else (),
+        tuple(places),
+        free,
+    )
+
+
+def lengths_of(m: Multipliers, gram: Array) -> Array:
+    """The dual norm of each mⱼ, from the Gram matrix of the stack."""
+    ends = np.cumsum([0, *m.widths])
+    kinds = m.kinds or ("fro",)
+    return np.array(
+        [norm_from_gram(gram[a:b, a:b], kind) for a, b, kind in zip(ends[:-1], ends[1:], kinds, strict=True)]
+    )
+
+
+def functions_part(m: Multipliers, gram: Array) -> float:
+    """Σⱼ⟨mⱼ, f₀ⱼ⟩."""
+    if m.free:
+        return 0.0
+    ends = np.cumsum([0, *m.widths])
+    return sum(
+        float(np.trace(gram[a:b, place]))
+        for a, b, place in zip(ends[:-1], ends[1:], m.shifts, strict=True)
+        if place.stop > place.start
+    )
+
+
+def _from_factor(factor: Factor, V: Array) -> Array:
+    """VᵀBBᵀV·scale."""
+    C = factor.B.T @ V
+    return factor.scale * (C.T @ C)
+
+
+def _residual_bound(factor: Factor, V: Array) -> Array:
+    """tr(Q − BBᵀ)·VᵀV ⪰ Vᵀ(Q − BBᵀ)V, without a pass over Q."""
+    return max(factor.residual, 0.0) * factor.scale * len(factor.B) * (V.T @ V)
+
+
+def _sampled(link: PredictionLink, factor: Factor, V: Array, seed: int) -> Array:
+    """VᵀQV with Vᵀ(Q − BBᵀ)V estimated from rows drawn with p ∝ |V|√diag(Q − BBᵀ)."""
+    rows = link.rows
+    d = np.clip(rows.diagonal() / factor.scale - np.einsum("ij,ij->i", factor.B, factor.B), 0.0, None)
+    weight = np.linalg.norm(V, axis=1) * np.sqrt(d)
+    if weight.sum() == 0:
+        return _from_factor(factor, V)
+    p = weight / weight.sum()
+    drawn = np.sort(np.random.default_rng(seed).choice(len(p), size=SAMPLE, p=p))
+    scaled = V[drawn] / (SAMPLE * p[drawn])[:, None]
+    E = rows.subset(drawn).gram() - factor.scale * factor.B[drawn] @ factor.B[drawn].T
+    return _from_factor(factor, V) + scaled.T @ E @ scaled
+
+
+def gram_of(link: PredictionLink, factor: Factor, V: Array, way: str) -> Array:
+    if way == FROM_FACTOR or isinstance(factor, ProjectedFactor) or factor.rank == 0 == len(link.rows):
+        return _from_factor(factor, V)
+    if way == SAMPLED:
+        return _sampled(link, factor, V, seed=0)
+    if way == CHEAP:
+        return _from_factor(factor, V) + (0.0 if spans_everything(link, factor) else _residual_bound(factor, V))
+    return link.rows.quadratic(V)
+
+
+def is_free(reduction: Reduction, number: int) -> bool:
+    """Whether no norm binds some direction of θ."""
+    link = reduction.form.predictions[number]
+    norms = [n for n in reduction.form.norms if n.view.theta is link.theta]
+    outputs = link.theta.outputs or 1
+    return not norms or bool(np.linalg.matrix_rank(np.hstack([_right(n) for n in norms])) < outputs)
+
+
+def spans_everything(link: PredictionLink, factor: Factor) -> bool:
+    """Whether the factor's rank is that of Q: by counting, as many as rows or as features; or as many as arithmetic
+    can tell apart where there are finitely many features."""
+    if isinstance(factor, ProjectedFactor):
+        return not factor.is_restriction
+    p = link.rows.features
+    nothing_left = factor.residual <= 100 * float(np.finfo(float).eps)
+    return factor.rank in (len(link.rows), p) or (isfinite(p) and nothing_left)
+
+
+def row_coefficients(reduction: Reduction, number: int) -> Array:
+    """θ̂ as combination of all rows, (n, K)."""
+    link = reduction.form.predictions[number]
+    factor, v = reduction.factors[link.theta], reduction.v[link.theta]
+    outputs = link.theta.outputs or 1
+    c = np.zeros((len(link.rows), outputs))
+    if v is not None and v.value is not None:
+        c[factor.pivots] = factor.coefficients(v.value).reshape(-1, outputs)
+    return c
+
+
+def theta_gram(reduction: Reduction, number: int) -> Array:
+    link = reduction.form.predictions[number]
+    factor, v = reduction.factors[link.theta], reduction.v[link.theta]
+    if v is None or v.value is None:
+        return np.zeros((1, 1))
+    V = v.value.reshape(factor.rank, -1)
+    return np.asarray(V.T @ V / factor.scale)
+
+
+def norm_multipliers(reduction: Reduction, nu: list[Array]) -> Array:
+    """μ with Aᵀν = Σ μⱼ·∂‖θMⱼ − f₀‖: the dual norm of Aᵀν for one norm, nonnegative least squares for several."""
+    mu = np.zeros(len(reduction.form.norms))
+    for number, link in enumerate(reduction.form.predictions):
+        factor = reduction.factors[link.theta]
+        norms = [j for j, n in enumerate(reduction.form.norms) if n.view.theta is link.theta]
+        if not norms or not factor.rank:
+            continue
+        target = np.sqrt(factor.scale) * factor.B.T @ summed(link, nu[number])
+        if len(norms) == 1 and reduction.form.norms[norms[0]].view.right is None:
+            kind: Any = DUAL_KIND.get(reduction.form.norms[norms[0]].kind, "fro")
+            mu[norms[0]] = norm_from_gram(target.T @ target, kind)
+            continue
+        w = np.sqrt(factor.scale) * factor.B.T @ row_coefficients(reduction, number)
+        gradients = []
+        for j in norms:
+            norm = reduction.form.norms[j]
+            M = _right(norm)
+            shifted = w @ M
+            if len(norm.function_rows):
+                shifted = shifted - np.sqrt(factor.scale) * factor.B[norm.function_rows].T
+            gradients.append((_gradient(shifted, norm.kind) @ M.T).ravel())
+        mu[norms] = nnls(np.array(gradients).T, target.ravel())[0]
+    return mu
+
+
+def _gradient(W: Array, kind: str | int) -> Array:
+    """A subgradient of a norm of W: W/‖W‖, UVᵀ for the nuclear norm, u₁v₁ᵀ for the spectral one."""
+    if not W.any():
+        return W
+    if kind not in ("nuc", 2):
+        return np.asarray(W / np.linalg.norm(W))
+    U, s, Vt = np.linalg.svd(W, full_matrices=False)
+    keep = slice(0, 1) if kind == 2 else s > 1e-9 * s[0]
+    return np.asarray(U[:, keep] @ Vt[keep])
