@@ -80,9 +80,10 @@ class Quadratic:
         with np.errstate(invalid="ignore"):
             before, slope_before, size = at(slice(0, -1), ends)
             after, slope_after, _ = at(slice(1, None), ends)
-            steep = np.abs(slope_before) + np.abs(slope_after) + np.abs(self.curvature[:, 1:] * ends)
+            steepest = np.nanmax(np.abs(self.slope), axis=1, initial=0.0)[:, None]
+            steep = steepest + np.abs(self.curvature[:, 1:] * ends)
             joins = np.abs(ends - starts) <= JOINT * unit
-            continuous = np.abs(after - before) <= JOINT * size
+            continuous = np.abs(after - before) <= JOINT * (size + steepest * unit)
             increasing = slope_after - slope_before >= -JOINT * steep
         return bool(np.all(joins | ~joint) and np.all(continuous | ~joint) and np.all(increasing | ~joint))
 
@@ -340,11 +341,14 @@ def _quadratic(batch: _Batch) -> Quadratic | None:
     _, m, k = batch.A.shape
     if any(kind not in ("zero", "nonneg") for kind in batch.kinds) or m > LARGEST:
         return None
+    batch, width, height = _in_own_units(batch)
     equal = [j for j, kind in enumerate(batch.kinds) if kind == "zero"]
     found: list[tuple[Array, ...]] = []
     for active in _active_sets(equal, [j for j in range(m) if j not in equal], k):
         part = _on_active(batch, list(active), equal)
         if part is not None:
+            if np.isnan(part[0]).any():
+                return None
             found.append(part)
     if not found:
         return None
@@ -366,7 +370,11 @@ def _quadratic(batch: _Batch) -> Quadratic | None:
     drop = empty | again
     if (drop.all(axis=1)).any():
         return None
-    arrays = [np.where(drop, np.nan, part) for part in (left, right, constant, slope, curvature)]
+    # Back from a piece's own units of s and of h.
+    s, h = width[:, None], height[:, None]
+    parts = (left * s, right * s, constant * h, slope * (h / s), curvature * (h / s**2))
+    arrays = [np.where(drop, np.nan, part) for part in parts]
+    first, last = first * s, last * s
     order = np.argsort(drop, axis=1, kind="stable")
     arrays = [np.take_along_axis(part, order, axis=1)[:, : int((~drop).sum(axis=1).max())] for part in arrays]
     piece = Quadratic(batch.at, arrays[0], arrays[1], arrays[2], arrays[3], arrays[4])
@@ -382,6 +390,26 @@ def _quadratic(batch: _Batch) -> Quadratic | None:
 def _same(a: Array, b: Array) -> bool:
     with np.errstate(invalid="ignore"):
         return bool(np.all((a == b) | (np.abs(a - b) <= JOINT * np.abs(a))))
+
+
+def _in_own_units(batch: _Batch) -> tuple[_Batch, Array, Array]:
+    """A batch with right-hand sides, rows and costs of size 1, and the units of s and of h."""
+    rows = np.maximum(np.abs(batch.A).max(axis=2, initial=0.0), np.abs(batch.a))
+    rows = np.where(rows > 0, rows, 1.0)
+    b = batch.b / rows
+    width = np.abs(b).max(axis=1, initial=0.0)
+    width = np.where(width > 0, width, 1.0)
+    w = width[:, None]
+    P, c, linear, square = batch.P * w**2, batch.c * w, batch.linear * width, batch.square * width**2
+    costs = [np.abs(part).max(axis=1, initial=0.0) for part in (P, c)]
+    height = np.maximum.reduce([*costs, np.abs(linear), square])
+    height = np.where(height > 0, height, 1.0)
+    h = height[:, None]
+    scaled = _Batch(
+        batch.at, batch.A / rows[:, :, None], batch.a / rows, b / w, P / h, c / h, linear / height, square / height,
+        batch.kinds,
+    )  # fmt: skip
+    return scaled, width, height
 
 
 def _active_sets(equal: list[int], rest: list[int], k: int) -> Iterator[tuple[int, ...]]:
@@ -405,7 +433,10 @@ def _on_active(batch: _Batch, active: list[int], equal: list[int]) -> tuple[Arra
     try:
         solved = np.linalg.solve(K, np.stack([fixed, moving], axis=2)) if k + w else np.zeros((n, 0, 2))
     except np.linalg.LinAlgError:
-        return None
+        solved = np.full((n, k + w, 2), np.nan)
+    left_over = K @ solved - np.stack([fixed, moving], axis=2) if k + w else np.zeros((n, 0, 2))
+    if not np.all(np.abs(left_over) <= JOINT * (1 + np.abs(solved).max(axis=(1, 2), initial=0.0)[:, None, None])):
+        return tuple(np.full(n, np.nan) for _ in range(7))  # singular for some pieces of one pattern: not taken
     x, z = solved[:, :k], solved[:, k:]
     inactive = [j for j in range(m) if j not in active]
     slack = np.stack([batch.b[:, inactive], -batch.a[:, inactive]], axis=2) - batch.A[:, inactive] @ x
