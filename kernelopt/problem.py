@@ -14,12 +14,12 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt import solving
+from kernelopt import solving, verification
 from kernelopt.certificate import Certificate
 from kernelopt.compiler import explain, explicit, form, representer, rules, text
 from kernelopt.compiler.form import CanonicalForm
 from kernelopt.compiler.representer import Reduction
-from kernelopt.errors import DataError, OptionError, ParameterError, SolverError
+from kernelopt.errors import DataError, KernelOptError, OptionError, ParameterError, SolverError
 from kernelopt.expressions import FeatureMatrix, Theta
 from kernelopt.factorization import FLOOR, METHODS, Factor, Settings, factorize, memory
 from kernelopt.losses import check_parameters
@@ -27,6 +27,7 @@ from kernelopt.nodes import ThetaLeaf
 from kernelopt.solution import Attempt, Solution, SolverStats, Status
 from kernelopt.solvers import selection
 from kernelopt.solving import Goal, Outcome
+from kernelopt.verification import Report
 
 INDEFINITE = ("raise", "clip", "flip", "shift")
 COMPILED_BYTES = 160  # per entry of B, taken by cvxpy and its solvers (measured: 110 to 170)
@@ -212,6 +213,125 @@ class Problem:
             function = solution.functions.get(self._source.theta)
             self._source.variable.save_value(None if function is None else self._source.theta_value(function))
 
+    # ---------------------------------------------------------------- proof
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """An enclosure of the optimum of the stated problem, with the full kernel matrix; None where there is none.
+
+        Examples
+        --------
+        >>> import cvxpy as cp, numpy as np, kernelopt as ko
+        >>> X, y = np.arange(6.0)[:, None], np.array([0.0, 1.0, 4.0, 9.0, 16.0, 25.0])
+        >>> theta = ko.Theta(ko.kernels.Polynomial(degree=2))
+        >>> loss = cp.sum(ko.losses.squared_error(y, theta(X)))
+        >>> problem = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta)))
+        >>> problem.solve() <= problem.certificate.upper
+        True
+        >>> print(problem.certificate)
+        optimum in [..., ...], relative gap ..., full kernel, rank 3 of 6
+        """
+        return None if self._solution is None else self._solution.certificate
+
+    def certificate_at(self, parameters: Mapping[cp.Parameter, Any]) -> Certificate:
+        """What the present θ and multipliers say about the problem for other values of its parameters.
+
+        upper is the objective at the present θ and variables (inf where these are infeasible), lower comes from the
+        present multipliers: for a penalty λ‖θ‖² they are feasible for every λ, and no kernel value is computed again.
+        Where they are not, they are repaired, at the price of a pass over the kernel. Parameters keep their values.
+
+        Raises
+        ------
+        KernelOptError
+            Before a solve that ended with a certificate.
+
+        Examples
+        --------
+        >>> import cvxpy as cp, numpy as np, kernelopt as ko
+        >>> X, y = np.arange(6.0)[:, None], np.array([0.0, 1.0, 4.0, 9.0, 16.0, 25.0])
+        >>> theta, lam = ko.Theta(ko.kernels.Linear()), cp.Parameter(nonneg=True, value=1.0)
+        >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)))
+        >>> _ = problem.solve()
+        >>> elsewhere = problem.certificate_at({lam: 1.1})
+        >>> lam.value = 1.1
+        >>> bool(elsewhere.lower <= problem.solve() <= elsewhere.upper)
+        True
+        """
+        if self._solution is None or self._solution.certificate is None or self._reduction is None:
+            raise KernelOptError("Expected a solved problem with a certificate; call solve() first.")
+        old = {p: p.value for p in parameters}
+        reduction = self._reduction[1]
+        try:
+            for parameter, value in parameters.items():
+                parameter.value = value
+            self._require_parameter_values()
+            return solving.certify_elsewhere(reduction, self._solution.certificate)
+        finally:
+            for parameter, value in old.items():
+                parameter.value = value
+
+    def verify(self, tol: float = 1e-6) -> Report:
+        """Recompute everything in the terms of the stated problem; prints as a table, one number a line.
+
+        After a solve: the factor (Q = BBᵀ, or what the restriction leaves; CCᵀ = I; A = BC), ‖θ‖ = ‖w‖ and predictions
+        from the kernel, a component in the null space of A, the KKT conditions, the duality gap, and, where the kernel
+        has few explicit features (or the problem came by `from_cvxpy`), the original problem in θ ∈ Rᵖ solved beside.
+
+        After `theta.value = ko.Function(...)`: an audit of that function, with the values that the problem's variables
+        have (or the best ones, where they have none).
+
+        Parameters
+        ----------
+        tol : largest relative gap that passes; see `Certificate.relative_gap`
+
+        Raises
+        ------
+        KernelOptError
+            When some θ has no value.
+
+        Examples
+        --------
+        >>> import cvxpy as cp, numpy as np, kernelopt as ko
+        >>> from sklearn.svm import SVC
+        >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
+        >>> y = np.array([-1.0, 1.0, 1.0, -1.0])
+        >>> svc = SVC(kernel="rbf", gamma=0.5, C=1.0, tol=1e-8).fit(X, y)
+        >>> theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+        >>> loss = cp.sum(ko.losses.hinge(y, theta(X) + b))
+        >>> problem = ko.Problem(cp.Minimize(loss + 0.5 * ko.sum_squares(theta)))
+        >>> theta.value = ko.Function(theta.kernel, svc.support_vectors_, svc.dual_coef_[0])
+        >>> b.value = svc.intercept_[0]
+        >>> problem.verify().passed
+        True
+        """
+        functions = {theta: theta.value for theta in self.thetas()}
+        if any(f is None for f in functions.values()):
+            raise KernelOptError("Expected a value of every θ; call solve(), or set theta.value to a ko.Function.")
+        solved = self._solution.functions if self._solution is not None else {}
+        if self._reduction is not None and solved and all(functions[t] is solved.get(t) for t in functions):
+            assert self._solution is not None
+            representer.invert(self._reduction[1], Status.OPTIMAL)
+            return verification.verify(self._reduction[1], self._solution, tol, self._source)
+        given = {theta: f for theta, f in functions.items() if f is not None}
+        report = verification.audit(self.canonical_form(), given, tol, None)
+        if report.certificate is not None and np.isfinite(report.certificate.absolute_gap):
+            return report
+        return verification.audit(self.canonical_form(), given, tol, self._own_certificate())
+
+    def _own_certificate(self) -> Certificate | None:
+        """That of an answer of our own, found without touching what stands on θ and the variables."""
+        twin = Problem(self.objective, self.constraints)
+        values = [(v, v.value) for v in self.variables()]
+        functions = [(theta, theta.value) for theta in self.thetas()]
+        try:
+            twin.solve()
+        finally:
+            for variable, value in values:
+                variable.save_value(value)
+            for theta, function in functions:
+                theta.value = function
+        return twin.certificate
+
     # ---------------------------------------------------------------- what can be asked
 
     @property
@@ -232,24 +352,6 @@ class Problem:
         """ "optimal", "optimal_inaccurate", "not_attained", "infeasible", "unbounded" or "user_limit"; None before a
         solve. Decided by the certificate, not by the solver: see `kernelopt.solution.Status`."""
         return None if self._solution is None else self._solution.status
-
-    @property
-    def certificate(self) -> Certificate | None:
-        """An enclosure of the optimum of the stated problem, with the full kernel matrix; None where there is none.
-
-        Examples
-        --------
-        >>> import cvxpy as cp, numpy as np, kernelopt as ko
-        >>> X, y = np.arange(6.0)[:, None], np.array([0.0, 1.0, 4.0, 9.0, 16.0, 25.0])
-        >>> theta = ko.Theta(ko.kernels.Polynomial(degree=2))
-        >>> loss = cp.sum(ko.losses.squared_error(y, theta(X)))
-        >>> problem = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta)))
-        >>> problem.solve() <= problem.certificate.upper
-        True
-        >>> print(problem.certificate)
-        optimum in [..., ...], relative gap ..., full kernel, rank 3 of 6
-        """
-        return None if self._solution is None else self._solution.certificate
 
     @property
     def solver_stats(self) -> SolverStats | None:

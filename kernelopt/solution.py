@@ -65,6 +65,7 @@ class FittedFunction(Function):
         self._pivots = pivots
         self._pivot_coefficients = pivot_coefficients
         self._dual = dual
+        self._distance: float | None = None
 
     @property
     def norm(self) -> float:
@@ -84,6 +85,34 @@ class FittedFunction(Function):
     def pivot_coefficients(self) -> Array:
         """The coefficient of each pivot: θ = Σₛ cₛ F(x_s), besides functions f₀ of the problem."""
         return self._pivot_coefficients
+
+    def optimality_bound(self, X: Any) -> Array:
+        """A bound on |f̂(x) − f*(x)|, f̂ this function and f* that of an exact optimum: √κ(x, x)·√(absolute gap/λ).
+
+        It is about optimization alone, no confidence interval; and about θᵀF(x), without intercepts. Shape (len(X),),
+        for every output alike.
+
+        Raises
+        ------
+        KernelOptError
+            Where the objective holds no λ‖θ‖², or there is no certificate for the full kernel.
+
+        Examples
+        --------
+        >>> import cvxpy as cp, numpy as np, kernelopt as ko
+        >>> X, y = np.arange(6.0)[:, None], np.array([0.0, 1.0, 4.0, 9.0, 16.0, 25.0])
+        >>> theta = ko.Theta(ko.kernels.Gaussian(sigma=2.0))
+        >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + 0.1 * ko.sum_squares(theta)))
+        >>> _ = problem.solve()
+        >>> bool(theta.value.optimality_bound([[2.5]])[0] < 1e-2)
+        True
+        """
+        if self._distance is None:
+            raise KernelOptError(
+                "Expected a problem with λ·ko.sum_squares(theta) in its objective, solved with a certificate for the "
+                "full kernel; without strong convexity, or a bound on the gap, θ may be far from the optimum's."
+            )
+        return np.sqrt(np.clip(self.kernel.diag(X), 0.0, None)) * self._distance
 
     def expanded(self, threshold: float = 1e-8) -> Function:
         """The function that the multipliers imply, θ = (‖θ‖/‖Aᵀν‖)·Aᵀν, on the support vectors.

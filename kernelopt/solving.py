@@ -103,6 +103,17 @@ def pursue(reduction: Reduction, solvers: list[str], goal: Goal) -> Outcome:
     return Outcome(Solution(status, value, {}, {}, None), tuple(search.attempts), search.stats, grows)
 
 
+def certify_elsewhere(reduction: Reduction, known: Certificate) -> Certificate:
+    """A certificate for the values that parameters have now, from the θ and multipliers of an answer for others."""
+    data = outer_of(reduction.form)
+    feasible = representer.violation(reduction, data.form.data_unit) <= FEASIBILITY
+    value = float(reduction.form.outer.objective.value) if feasible else inf * data.form.sign
+    found = certificates.certify_again(reduction, data, value, known)
+    if found is None or (not isfinite(found.absolute_gap) and feasible):
+        found = certificates.certify(reduction, data, value, known.scope)
+    return found
+
+
 class _Search:
     """One reduced problem on its way to an answer."""
 
@@ -220,6 +231,8 @@ class _Search:
             return self._outcome(replace(solution, status=Status.USER_LIMIT if self.best.limited else status), False)
         found = certificates.certify(reduction, self.data, _attained(solution), goal.scope, goal.tol, goal.abs_tol)
         solution = replace(solution, certificate=found)
+        for theta, function in solution.functions.items():
+            function._distance = found.distance.get(theta)
         if not isfinite(found.absolute_gap) and self.diagnosed is None:
             self.diagnosed = self._diagnose()
         if self.diagnosed == Status.UNBOUNDED:

@@ -11,7 +11,7 @@ import kernelopt
 ORDER = [
     ["estimators", "feature_space", "testing"],
     ["problem"],
-    ["solving"],
+    ["solving", "verification"],
     ["certificate"],
     ["solvers"],
     ["compiler"],

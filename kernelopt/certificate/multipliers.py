@@ -178,7 +178,7 @@ def row_coefficients(reduction: Reduction, number: int) -> Array:
     outputs = link.theta.outputs or 1
     c = np.zeros((len(link.rows), outputs))
     if v is not None and v.value is not None:
-        c[factor.pivots] = factor.coefficients(v.value).reshape(-1, outputs)
+        np.add.at(c, factor.pivots, factor.coefficients(v.value).reshape(-1, outputs))
     return c
 
 

@@ -1,0 +1,441 @@
+"""Recompute everything about an answer in the terms of the stated problem, and say how well it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import cvxpy as cp
+import numpy as np
+
+from kernelopt.certificate import Certificate, certify
+from kernelopt.certificate.certify import solver_multipliers
+from kernelopt.certificate.multipliers import DUAL_KIND, lengths_of, row_coefficients, summed
+from kernelopt.compiler import representer
+from kernelopt.compiler.explicit import ExplicitSource
+from kernelopt.compiler.form import CanonicalForm, PredictionLink
+from kernelopt.compiler.representer import Reduction
+from kernelopt.compiler.separable import Outer, outer_of
+from kernelopt.compiler.text import names
+from kernelopt.errors import KernelOptError, SolverError
+from kernelopt.expressions import Theta
+from kernelopt.factorization import CholeskyFactor, Factor
+from kernelopt.factorization.dense import ProjectedFactor
+from kernelopt.functions import Function
+from kernelopt.kernels.domains import Array, distinct
+from kernelopt.nodes import EUCLIDEAN, norm_from_gram
+from kernelopt.solution import Solution
+from kernelopt.solvers import conic
+
+LARGEST = 2000  # rows up to which N×N arrays are formed, and features up to which the explicit problem is solved
+FACTOR = 1e-7  # identities of the factor, relative to trace(Q)/N or to what is compared
+FEASIBLE = 1e-6
+STATIONARY = 1e-4  # KKT residuals: the square root of a gap of 1e-8, since gaps are of second order in them
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of a report: a number, its tolerance (None: told, not judged), and what it is relative to."""
+
+    name: str
+    number: float
+    tolerance: float | None
+    note: str = ""
+
+    @property
+    def passed(self) -> bool | None:
+        return None if self.tolerance is None else bool(self.number <= self.tolerance)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `problem.verify()` found; prints as a table.
+
+    Attributes
+    ----------
+    checks : tuple of Check
+    certificate : Certificate of the point that was looked at, or None
+    """
+
+    checks: tuple[Check, ...]
+    certificate: Certificate | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether no check failed."""
+        return all(check.passed is not False for check in self.checks)
+
+    def __getitem__(self, name: str) -> Check:
+        return next(check for check in self.checks if check.name.startswith(name))
+
+    def __str__(self) -> str:
+        width = max(len(check.name) for check in self.checks)
+        verdicts = {True: "pass", False: "FAIL", None: ""}
+        lines = []
+        for check in self.checks:
+            limit = "" if check.tolerance is None else f"≤ {check.tolerance:.0e}"
+            line = f"{check.name:<{width}}  {check.number:>9.2e}  {limit:<7}  {verdicts[check.passed]:<4}  {check.note}"
+            lines.append(line.rstrip())
+        if self.certificate is not None:
+            lines.append(str(self.certificate))
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def verify(reduction: Reduction, solution: Solution, tol: float, source: ExplicitSource | None) -> Report:
+    """Check the reduction, the point that stands on its variables, and the multipliers."""
+    named = names(link.theta for link in reduction.form.predictions)
+    checks: list[Check] = []
+    for link in reduction.form.predictions:
+        prefix = "" if len(reduction.form.predictions) == 1 else f"{named[link.theta]}: "
+        function = solution.functions[link.theta]
+        made = [*_factor_checks(link, reduction, function), *_null_space(link, reduction.factors[link.theta], function)]
+        checks += [Check(prefix + c.name, c.number, c.tolerance, c.note) for c in made]
+    found = None
+    if not reduction.problem.is_mixed_integer():
+        data = outer_of(reduction.form)
+        value = _value(reduction)
+        found = certify(reduction, data, value, tol=tol)
+        checks += [*_optimality_checks(reduction, data, found), _gap(found, tol)]
+        checks += _explicit_features(reduction, found, value, tol)
+    if source is not None:
+        checks.append(_explicit_original(source, _value(reduction), found, tol))
+    return Report(tuple(checks), found)
+
+
+def audit(form: CanonicalForm, functions: dict[Theta, Function], tol: float, lower: Certificate | None) -> Report:
+    """Check functions that were fitted elsewhere: predictions and norms from the kernel, feasibility, and the gap.
+
+    Multipliers are read off the coefficients, ν = (μ/‖θ‖)α for θ = Aᵀα, where the centers are rows of the problem and
+    one norm binds θ; else `lower`, a certificate of an answer of our own, gives the lower bound.
+    """
+    factors: dict[Theta, Factor] = {}
+    for link in form.predictions:
+        factors[link.theta] = _span(link, functions[link.theta])
+    reduction = representer.reduce(form, factors)
+    for link in form.predictions:
+        _place(link, functions[link.theta], reduction)
+    _fill_in_others(form)
+    data = outer_of(form)
+    known = _multipliers_from_coefficients(reduction, data)
+    value, violation = _value(reduction), representer.violation(reduction, data.form.data_unit)
+    checks = [Check("constraints hold", violation, FEASIBLE, "largest violation, relative to a constraint's terms")]
+    found = certify(reduction, data, value) if known else None
+    if found is None or not np.isfinite(found.absolute_gap):
+        found = _against(lower, value) if lower is not None else found
+    if found is not None:
+        checks.append(_gap(found, tol))
+    return Report(tuple(checks), found)
+
+
+# ---------------------------------------------------------------- the factor, and θ
+
+
+def _factor_checks(link: PredictionLink, reduction: Reduction, function: Function) -> Iterator[Check]:
+    """Q = BBᵀ, CCᵀ = I and ACᵀ = B from the kernel's own values, and θ's predictions and norm against v."""
+    factor, v = reduction.factors[link.theta], reduction.v[link.theta]
+    n, r = len(link.rows), factor.rank
+    if not n or v is None:
+        return
+    if isinstance(factor, ProjectedFactor):
+        yield Check("Q = BBᵀ", factor.distance, None, f"of ‖Q‖: {factor.method}")
+    else:
+        rows = np.arange(n) if n <= LARGEST else np.sort(np.random.default_rng(0).choice(n, LARGEST, replace=False))
+        E = link.rows.subset(rows).gram() / factor.scale - factor.B[rows] @ factor.B[rows].T
+        if factor.is_restriction:
+            note = f"trace(Q − BBᵀ)/trace(Q): θ is restricted to rank {r} of {n}"
+            yield Check("Q = BBᵀ", factor.residual, None, note)
+            off = -min(float(np.linalg.eigvalsh(E)[0]), 0.0)
+            yield Check("Q − BBᵀ ⪰ 0", off, FACTOR, "largest negative eigenvalue, of trace(Q)/N")
+        else:
+            yield Check("Q = BBᵀ", float(np.abs(E).max()), FACTOR, "largest entry of Q − BBᵀ, of trace(Q)/N")
+        C = factor.coefficients(np.eye(r)) * np.sqrt(factor.scale)
+        basis = Function._of_rows(link.rows.kernel, *link.rows.expansion(factor.pivots, C))
+        at_rows = link.rows.predictions(basis)
+        gram = C.T @ at_rows[factor.pivots]
+        unit = np.sqrt(factor.scale)
+        # C = L⁻¹A_S: what rounding leaves of the inverse is judged, not the cancellation in the smallest pivots.
+        loss = float(np.linalg.norm(gram - np.eye(r)) / np.sqrt(r))
+        yield Check("CCᵀ = I", loss, np.sqrt(FACTOR), "root mean square of CCᵀ − I, by rows")
+        yield Check("A = BC", float(np.abs(at_rows / unit - factor.B).max()), np.sqrt(FACTOR), "ACᵀ against B")
+    predicted = link.rows.predictions(function)
+    reduced = factor.B @ v.value
+    size = float(np.abs(reduced).max(initial=0.0)) or 1.0
+    yield Check("predictions", float(np.abs(predicted - reduced).max()) / size, FACTOR, "from the kernel against Bw")
+    if not isinstance(factor, ProjectedFactor):
+        c = row_coefficients(reduction, list(reduction.form.predictions).index(link))
+        square = float(np.sum(c * predicted.reshape(n, -1)))
+        norm = function.norm
+        yield Check("‖θ‖ = ‖w‖", abs(np.sqrt(max(square, 0.0)) - norm) / (norm or 1.0), FACTOR, "from the kernel")
+
+
+def _null_space(link: PredictionLink, factor: Factor, function: Function) -> Iterator[Check]:
+    """Add to θ a function φ with Aφ = 0: predictions stay, ‖θ + φ‖² = ‖θ‖² + ‖φ‖².
+
+    φ is κ(z, ·) less its projection on the rows, for a z between two of them.
+    """
+    points, n = link.rows.points, len(link.rows)
+    vectors = isinstance(points, np.ndarray) and points.dtype == float and points.ndim == 2
+    if not vectors or n > LARGEST or n < 2 or len(points) < n or link.rows.mixed or factor.added:
+        return
+    z = (0.6 * points[0] + 0.4 * points[-1])[None]
+    try:
+        to_rows = link.rows.kernel._matrix(points, z)
+        Q = link.rows.gram()
+        coefficients = np.linalg.lstsq(Q, to_rows, rcond=1e-13)[0]
+        phi = Function._of_rows(
+            link.rows.kernel, np.concatenate([z, points]), np.concatenate([[1.0], -coefficients[:, 0]])
+        )
+        length, left = phi.inner(phi), float(np.abs(link.rows.predictions(phi)).max())
+        cross = float(np.abs(phi.gram(function)).max())
+    except (KernelOptError, ValueError, TypeError):
+        return
+    unit = float(link.rows.kernel._diagonal(z)[0])
+    if length <= np.sqrt(FACTOR) * unit:
+        return  # the rows span everything near them
+    yield Check("Aφ = 0 leaves Aθ", left / np.sqrt(unit * length), np.sqrt(FACTOR), "φ orthogonal to all rows")
+    raised = abs(cross) / (function.norm * np.sqrt(length) or 1.0)
+    yield Check("Aφ = 0 raises ‖θ‖", raised, np.sqrt(FACTOR), f"cosine of θ and φ; ‖φ‖² = {length:.2g}")
+
+
+# ---------------------------------------------------------------- optimality
+
+
+def _value(reduction: Reduction) -> float:
+    return float(reduction.form.outer.objective.value)
+
+
+def _optimality_checks(reduction: Reduction, data: Outer, found: Certificate) -> Iterator[Check]:
+    """The KKT conditions in the original terms."""
+    form = reduction.form
+    violation = representer.violation(reduction, data.form.data_unit)
+    yield Check("primal feasibility", violation, FEASIBLE, "largest violation, relative to a constraint's terms")
+    duals = {c.id: c for c in reduction.problem.constraints}
+    unit = abs(_value(reduction) - found.at_zero) if found.at_zero is not None else abs(_value(reduction))
+    unit = max(unit, found.floor)
+    negative = slackness = largest = 0.0
+    for constraint in form.outer.constraints:
+        solved = duals.get(constraint.id)
+        if not isinstance(constraint, cp.constraints.Inequality) or solved is None or solved.dual_value is None:
+            continue
+        dual = np.asarray(solved.dual_value, dtype=float)
+        largest = max(largest, float(np.abs(dual).max(initial=0.0)))
+        negative = max(negative, -float(dual.min(initial=0.0)))
+        slackness += float(np.abs(dual * np.asarray(constraint.expr.value)).sum())
+    if largest:
+        yield Check("dual feasibility", negative / largest, FEASIBLE, "most negative multiplier, of the largest")
+        yield Check("complementarity", slackness / unit, STATIONARY, "Σ |multiplier × slack|, of P₀ − P")
+    yield from _stationarity_in_theta(reduction)
+    yield from _shares_of_the_gap(reduction, found, unit)
+
+
+def _shares_of_the_gap(reduction: Reduction, found: Certificate, unit: float) -> Iterator[Check]:
+    """Gap = [f + νᵀu − μt − its minimum over u, t, y] + [μ‖θ‖ − νᵀAθ]: both are ≥ 0, and 0 at stationary points."""
+    lower, form = found.evidence, reduction.form
+    shifted = any(norm.view.shift is not None for norm in form.norms)
+    if lower is None or shifted or any(m.free for m in lower.multipliers) or not np.isfinite(found.absolute_gap):
+        return
+    nu = -lower.slopes if lower.slopes is not None else np.concatenate(lower.point.nu) if lower.point else np.zeros(0)
+    u = np.concatenate([np.ravel(link.u.value, order="F") for link in form.predictions if link.u is not None])
+    in_theta = -float(nu @ u)
+    for m, gram in zip(lower.multipliers, lower.grams, strict=True):
+        lengths = lengths_of(m, gram)
+        in_theta += sum(float(form.norms[j].t.value) * length for j, length in zip(m.norms, lengths, strict=True))
+    rest = found.absolute_gap - in_theta
+    yield Check("stationarity in θ", max(in_theta, 0.0) / unit, STATIONARY, "μ‖θ‖ − νᵀAθ, of P₀ − P")
+    note = "f + νᵀu − μt above its minimum over u, t, y, of P₀ − P"
+    yield Check("stationarity in u, t, y", max(rest, 0.0) / unit, STATIONARY, note)
+
+
+def _stationarity_in_theta(reduction: Reduction) -> Iterator[Check]:
+    """Aᵀν = μθ/‖θ‖ where ‖θ‖ is the only norm: the angle between Aᵀν and θ, in the factor."""
+    for number, (link, nu) in enumerate(zip(reduction.form.predictions, solver_multipliers(reduction), strict=True)):
+        norms = [n for n in reduction.form.norms if n.view.theta is link.theta]
+        factor, v = reduction.factors[link.theta], reduction.v[link.theta]
+        plain = len(norms) == 1 and norms[0].view.right is None and norms[0].view.shift is None
+        if not plain or norms[0].kind not in (EUCLIDEAN, "fro") or v is None or not np.any(v.value):
+            continue
+        w, a = v.value.reshape(factor.rank, -1), factor.B.T @ summed(link, nu)
+        size = float(np.linalg.norm(a) * np.linalg.norm(w))
+        if size and float(norms[0].t.value) > 0:
+            angle = float(np.linalg.norm(a / np.linalg.norm(a) - w / np.linalg.norm(w)))
+            small = np.linalg.norm(w) <= FEASIBLE * np.linalg.norm(factor.B)
+            tolerance = None if small else np.sqrt(STATIONARY)
+            yield Check(
+                f"stationarity in θ{number + 1 if number else ''}", angle, tolerance, "Aᵀν against θ, unit vectors"
+            )
+
+
+def _gap(found: Certificate, tol: float) -> Check:
+    if found.closes(tol) and found.relative_gap > tol:
+        return Check("duality gap", found.absolute_gap, found.floor, f"absolute, {found.scope}")
+    return Check("duality gap", found.relative_gap, tol, f"of P₀ − P, {found.scope}")
+
+
+# ---------------------------------------------------------------- explicit features
+
+
+def _explicit_features(reduction: Reduction, found: Certificate, value: float, tol: float) -> Iterator[Check]:
+    """The original problem in θ ∈ Rᵖ, with A = [F(xᵢ)ᵀ], where p is finite and small."""
+    factors: dict[Theta, Factor] = {}
+    for link in reduction.form.predictions:
+        p = link.rows.features
+        if not len(link.rows) or p > LARGEST or len(link.rows) * p > LARGEST**2 or reduction.factors[link.theta].added:
+            return
+        try:
+            A = link.rows.kernel._features(link.rows.points)
+            if len(link.rows) > len(link.rows.points):
+                A = np.concatenate([A, link.rows.combinations.T @ link.rows.kernel._features(link.rows.centers)])
+        except (KernelOptError, NotImplementedError, AttributeError):
+            return
+        factors[link.theta] = CholeskyFactor(np.asarray(A), 1.0, np.arange(A.shape[1]), 0.0, 0.0, 0.0)
+    values = _saved(reduction.form.outer.variables())
+    explicit = representer.reduce(reduction.form, factors)
+    try:
+        answer = conic.solve(explicit.problem, "CLARABEL", 1e-2 * tol, {})
+        optimum = float(explicit.problem.objective.value) if answer.has_point else np.nan
+    except SolverError:
+        optimum = np.nan
+    finally:
+        _restore(values)
+    if np.isfinite(optimum):
+        yield _compared("θ ∈ Rᵖ solved", value, optimum, found, tol)
+
+
+def _explicit_original(source: ExplicitSource, value: float, found: Certificate | None, tol: float) -> Check:
+    """The cvxpy problem that a kernel problem was made from."""
+    values = _saved([*source.problem.variables()])
+    duals = _saved([d for c in source.problem.constraints for d in c.dual_variables])
+    try:
+        conic.solve(source.problem, "CLARABEL", 1e-2 * tol, {})
+        optimum = float(source.problem.objective.value)
+    finally:
+        _restore(values)
+        _restore(duals)
+    return _compared("explicit original", value, optimum, found, tol)
+
+
+def _compared(name: str, value: float, optimum: float, found: Certificate | None, tol: float) -> Check:
+    unit = abs(optimum) or 1.0
+    if found is not None and found.at_zero is not None:
+        unit = max(abs(found.at_zero - value), 10 * found.floor / tol)
+    return Check(name, abs(value - optimum) / unit, 10 * tol, f"its optimum is {optimum:.10g}; of P₀ − P")
+
+
+def _saved(variables: list[cp.Variable]) -> list[tuple[cp.Variable, Array | None]]:
+    return [(v, v.value) for v in variables]
+
+
+def _restore(values: list[tuple[cp.Variable, Array | None]]) -> None:
+    for variable, value in values:
+        variable.save_value(value)
+
+
+# ---------------------------------------------------------------- functions from elsewhere
+
+
+class _Span(CholeskyFactor):
+    """θ confined to given functions: B = ACᵀ/√scale with C their orthonormal basis."""
+
+    method = "a given function"
+
+    def __init__(self, B: Array, scale: float, pivots: Array, basis: Array) -> None:
+        super().__init__(B, scale, pivots, 1.0, 0.0, 0.0)
+        object.__setattr__(self, "basis", basis)
+
+    def coefficients(self, v: Array) -> Array:
+        basis: Array = self.basis  # type: ignore[attr-defined]
+        return np.asarray(basis @ v / np.sqrt(self.scale))
+
+
+def _span(link: PredictionLink, function: Function) -> Factor:
+    """The factor of the span of a function's outputs."""
+    gram = np.atleast_2d(function.gram())
+    values, V = np.linalg.eigh((gram + gram.T) / 2)
+    keep = values > 1e-14 * max(float(values[-1]), 0.0)
+    T = V[:, keep] / np.sqrt(values[keep])  # orthonormal combinations of outputs
+    predicted = link.rows.predictions(_on_rows_kernel(link, function)).reshape(len(link.rows), -1)
+    diagonal = link.rows.diagonal()
+    scale = float(diagonal.mean()) if len(diagonal) and diagonal.mean() > 0 else 1.0
+    matched = _matched(link, function)
+    c = function.coefficients.reshape(len(function.coefficients), -1)
+    pivots, basis = (np.arange(0), np.zeros((0, T.shape[1]))) if matched is None else (matched, c @ T)
+    return _Span(predicted @ T / np.sqrt(scale), scale, pivots, basis)
+
+
+def _on_rows_kernel(link: PredictionLink, function: Function) -> Function:
+    return function if function._kernel == link.rows.kernel else function._lifted()
+
+
+def _matched(link: PredictionLink, function: Function) -> Array | None:
+    """The row of the problem at which each center stands, or None."""
+    if function._kernel != link.rows.kernel or not len(function._centers):
+        return None
+    rows = np.concatenate([link.rows.points, function._centers])
+    first, inverse = distinct(rows)
+    at = first[inverse[len(link.rows.points) :]]
+    return np.asarray(at) if np.all(at < len(link.rows.points)) else None
+
+
+def _place(link: PredictionLink, function: Function, reduction: Reduction) -> None:
+    """Set v, u and t to those of the function."""
+    factor, v = reduction.factors[link.theta], reduction.v[link.theta]
+    predicted = link.rows.predictions(_on_rows_kernel(link, function))
+    if link.u is not None:
+        link.u.value = predicted[link.take]
+    if v is not None:
+        flat = np.linalg.lstsq(factor.B, predicted.reshape(len(predicted), -1), rcond=None)[0]
+        v.value = flat.reshape(v.shape)
+    for norm in reduction.form.norms:
+        if norm.view.theta is link.theta:
+            G = np.atleast_2d(function.gram())
+            M = np.eye(len(G)) if norm.view.right is None else norm.view.right.reshape(len(G), -1)
+            G = M.T @ G @ M
+            if norm.view.shift is not None:
+                cross = norm.view.shift.gram(function) @ M
+                G = G - cross - cross.T + norm.view.shift.gram()
+            norm.t.save_value(np.asarray(norm_from_gram(G, norm.kind)))
+
+
+def _fill_in_others(form: CanonicalForm) -> None:
+    """Where some of the user's variables have no value, the best ones for this θ. Raises KernelOptError if none fit."""
+    if all(v.value is not None for v in form.y):
+        return
+    linked = [link.u for link in form.predictions if link.u is not None] + [norm.t for norm in form.norms]
+    fixed = {v: v.value for v in linked}
+    problem = cp.Problem(form.outer.objective, [*form.outer.constraints, *(v == value for v, value in fixed.items())])
+    answer = conic.solve(problem, "CLARABEL", 1e-8, {})
+    for v, value in fixed.items():
+        v.save_value(value)
+    if not answer.has_point:
+        raise KernelOptError("Expected values of the problem's variables; none goes with this θ. Set them yourself.")
+
+
+def _multipliers_from_coefficients(reduction: Reduction, data: Outer) -> bool:
+    """Put ν = (μ/‖θ‖)α on the links, with μ = g′(‖θ‖); False where the functions don't show it."""
+    for number, link in enumerate(reduction.form.predictions):
+        norms = [j for j, n in enumerate(reduction.form.norms) if n.view.theta is link.theta]
+        constraint = reduction.links[link.theta]
+        factor = reduction.factors[link.theta]
+        if len(norms) != 1 or constraint is None or not len(factor.pivots):
+            return False
+        norm = reduction.form.norms[norms[0]]
+        length = float(norm.t.value)
+        plain = norm.view.right is None and norm.view.shift is None and DUAL_KIND.get(norm.kind, "fro") == "fro"
+        column = data.form.t[norms[0]]
+        slope = float(data.form.c[column] + data.form.P[column] * length)
+        if not plain or length == 0 or slope <= 0:
+            return False
+        alpha = row_coefficients(reduction, number) * (slope / length)
+        share = np.zeros(len(link.take))  # a repeated row's multiplier goes to its first place
+        _, first = np.unique(link.take, return_index=True)
+        share[first] = 1.0
+        nu = alpha[link.take] * share[:, None]
+        constraint.dual_variables[0].save_value(nu.reshape(link.u.shape) if link.u is not None else nu)
+    return True
+
+
+def _against(lower: Certificate, value: float) -> Certificate:
+    """A certificate of our own answer, with another one's value as the upper bound."""
+    return replace(lower, lower=value) if lower.maximize else replace(lower, upper=value)
