@@ -263,7 +263,7 @@ def _stationarity_in_theta(reduction: Reduction) -> Iterator[Check]:
             small = np.linalg.norm(w) <= FEASIBLE * np.linalg.norm(factor.B)
             tolerance = None if small else np.sqrt(STATIONARY)
             yield Check(
-                f"stationarity in θ{number + 1 if number else ''}", angle, tolerance, "Aᵀν against θ, unit vectors"
+                f"Aᵀν ∥ θ{number + 1 if number else ''}", angle, tolerance, "distance of unit vectors, in the factor"
             )
 
 

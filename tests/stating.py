@@ -112,11 +112,21 @@ def solve_both(build, columns, X_new):
     return results
 
 
+def enclosed(problem, reference, gap=1e-5):
+    """Assert that the certificate holds the optimum, and closely so."""
+    found = problem.certificate
+    slack = 1e-7 * abs(reference) + 1e-9
+    assert found.lower - slack <= reference <= found.upper + slack, (found, reference)
+    assert found.scope == "full kernel"
+    assert found.relative_gap <= gap or found.absolute_gap <= max(found.floor, slack), found
+
+
 def agree(build, columns, X_new, *, unique=True, objective=1e-7, solution=1e-5):
     """Assert that both statements have one answer."""
     ours, explicit = solve_both(build, columns, X_new)
     value, reference = ours["problem"].value, explicit["problem"].value
     assert abs(value - reference) <= objective * abs(reference) + 1e-9, (value, reference)
+    enclosed(ours["problem"], reference)
     if unique:
         scale = max(1.0, *(np.abs(p).max() for p in explicit["predictions"]))
         for a, b in zip(ours["predictions"], explicit["predictions"], strict=True):

@@ -43,15 +43,26 @@ def lower_bound(reduction: Reduction, form: ConicForm, nu: list[Array], mu: Arra
 
     None where no dual-feasible point was found.
     """
-    bound = _Bound(reduction, form, way)
+    owners = [id(norm.view.theta) for norm in reduction.form.norms]
+    several = np.array([owners.count(theta) > 1 for theta in owners], dtype=bool)
+    if several.any():
+        # How Aᵀν is shared among several norms of one θ is for the outer problem to say, with t all but fixed.
+        firm = np.concatenate([np.zeros(sum(map(len, form.u)), dtype=bool), several])
+        bounds = [_best(_Bound(reduction, form, way, where), nu, mu) for where in (firm, None)]
+        return max((b for b in bounds if b is not None), key=lambda b: b.value, default=None)
+    return _best(_Bound(reduction, form, way), nu, mu)
+
+
+def _best(bound: _Bound, nu: list[Array], mu: Array) -> Lower | None:
+    """The bound at a point near (ν, μ), stepped back as far as it takes to be dual feasible."""
     point = bound.point(nu, mu)
     if point is None:
         return None
     multipliers = bound.multipliers(point)
-    if all(form.P[form.t] > 0):
+    if all(bound.form.P[bound.form.t] > 0):
         return bound.evaluated(point, bound.grams(multipliers), multipliers)
     # Step back towards a point with less of ν, or more of μ, as far as it takes to have ‖Aᵀν‖ ≤ μ.
-    largest = bound.largest_lengths(point)
+    largest, mu, bound.firm = bound.largest_lengths(point), np.maximum(point.mu, 0.0), None
     for of_nu, of_mu, more in SAFE:
         safe = bound.point([of_nu * n for n in nu], of_mu * mu + more * largest)
         if safe is not None and bound.is_inside(safe):
@@ -62,10 +73,11 @@ def lower_bound(reduction: Reduction, form: ConicForm, nu: list[Array], mu: Arra
 class _Bound:
     """The steps of `lower_bound`, which share what is known about the solution."""
 
-    def __init__(self, reduction: Reduction, form: ConicForm, way: str) -> None:
+    def __init__(self, reduction: Reduction, form: ConicForm, way: str, firm: Array | None = None) -> None:
         self.reduction, self.form, self.way = reduction, form, way
         self.near = np.concatenate([*(_flat(link) for link in reduction.form.predictions), norms_of_theta(reduction)])
         self.units = _units(reduction, form)
+        self.firm = firm
         self.factors = [reduction.factors[link.theta] for link in reduction.form.predictions]
         self.coefficients = [row_coefficients(reduction, i) for i in range(len(self.factors))]
         self.x = np.zeros(len(form.c))
@@ -74,7 +86,7 @@ class _Bound:
         """A dual-feasible point near (ν, μ)."""
         linear = np.concatenate([*(n.ravel(order="F") for n in nu), -mu])
         try:
-            self.x, z = outer.solve(self.form, linear, self.near, self.units)
+            self.x, z = outer.solve(self.form, linear, self.near, self.units, self.firm)
         except (ArithmeticError, ValueError, RuntimeError):
             return None
         point = outer.repaired(self.form, self.x, z, self._must_vanish([False] * len(self.factors)))

@@ -114,6 +114,8 @@ def feasible_slopes(pieces: Separable, v: Array) -> Array | None:
     """v moved into dom h* with Zᵀv = 0: entries move in proportion to their distance from the ends of the domain."""
     low, high = pieces.slopes()
     v = np.clip(v, low, high)
+    if not np.isfinite(v).all():
+        return None
     if not pieces.Z.nnz:
         return v
     Z, unit = pieces.Z, float(np.abs(v).max(initial=0.0)) or 1.0
@@ -123,6 +125,8 @@ def feasible_slopes(pieces: Separable, v: Array) -> Array | None:
             return v
         room = np.minimum(np.minimum(v - low, high - v), unit) ** 2
         normal = (Z.T @ (Z * room[:, None])).toarray()
+        if not np.isfinite(normal).all():
+            return None
         v = np.clip(v - room * (Z @ np.linalg.lstsq(normal, residual, rcond=1e-14)[0]), low, high)
     return None
 

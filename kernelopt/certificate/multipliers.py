@@ -58,7 +58,8 @@ def _right(norm: NormLink) -> Array:
 
 
 def split(reduction: Reduction, number: int, nu: Array, mu: Array, coefficients: Array) -> Multipliers:
-    """Split Aᵀν among the norms of θ: mⱼ = μⱼ(θ̂Mⱼ − f₀)/‖·‖ where there are several, and the rest evenly."""
+    """Split Aᵀν among the norms of θ: mⱼ = μⱼ·(a subgradient of norm j at θ̂) where there are several, and the rest in
+    proportion to μⱼ²."""
     form = reduction.form
     link = form.predictions[number]
     norms = [j for j, n in enumerate(form.norms) if n.view.theta is link.theta]
@@ -70,14 +71,16 @@ def split(reduction: Reduction, number: int, nu: Array, mu: Array, coefficients:
     pieces = []
     for j, M, rows in zip(norms, rights, shifts, strict=True):
         piece = np.zeros((len(total), M.shape[1]))
-        if len(norms) > 1 and form.norms[j].kind in (EUCLIDEAN, "fro") and form.norms[j].t.value > 0:
+        if len(norms) > 1 and form.norms[j].t.value > 0:
             piece += coefficients @ M
             piece[rows, np.arange(len(rows))] -= 1.0
-            piece *= mu[j] / float(form.norms[j].t.value)
+            piece = mu[j] * piece @ _slope(form.norms[j], M.T @ theta_gram(reduction, number) @ M)
         pieces.append(piece)
     if norms and not free:
         n = np.hstack(pieces)
-        n += (total - n @ stacked.T) @ np.linalg.pinv(stacked.T)
+        weights = np.concatenate([np.full(M.shape[1], mu[j] ** 2) for j, M in zip(norms, rights, strict=True)])
+        weights = weights if np.linalg.matrix_rank(stacked * weights) == len(stacked) else np.ones_like(weights)
+        n += (total - n @ stacked.T) @ np.linalg.pinv(stacked * weights @ stacked.T) @ (stacked * weights)
     else:
         n = total
     units, places, at = [], [], n.shape[1]
@@ -95,6 +98,17 @@ def split(reduction: Reduction, number: int, nu: Array, mu: Array, coefficients:
         tuple(places),
         free,
     )
+
+
+def _slope(norm: NormLink, G: Array) -> Array:
+    """T with WT a subgradient of the norm at W, for WᵀW = G: I/‖W‖, (WᵀW)^(−½) (nuclear), v₁v₁ᵀ/σ₁ (spectral)."""
+    if norm.kind in (EUCLIDEAN, "fro"):
+        return np.eye(len(G)) / float(norm.t.value)
+    squares, V = np.linalg.eigh(G)
+    kept = squares > 1e-12 * squares[-1]
+    if norm.kind == 2:
+        kept &= np.arange(len(squares)) == len(squares) - 1
+    return np.asarray(V[:, kept] / np.sqrt(squares[kept]) @ V[:, kept].T)
 
 
 def lengths_of(m: Multipliers, gram: Array) -> Array:

@@ -23,6 +23,7 @@ from kernelopt.kernels.domains import Array
 from kernelopt.solvers.cones import into_dual, violation
 
 PROXIMAL = 1e-6  # weight of ½‖(u, t) − (û, t̂)‖² in their units: it keeps the outer problem bounded
+FIRM = 1e2  # the same where a column is all but fixed
 TOLERANCE = 1e-11
 ROUNDS = 8
 EXACT = 1e-15  # relative residual that is left alone
@@ -81,11 +82,12 @@ def magnitude(form: ConicForm, x: Array, z: Array) -> float:
     return float(0.5 * x @ (form.P * x)) + float(np.abs(form.b) @ np.abs(z))
 
 
-def solve(form: ConicForm, linear: Array, near: Array, units: Array) -> tuple[Array, Array]:
+def solve(form: ConicForm, linear: Array, near: Array, units: Array, firm: Array | None = None) -> tuple[Array, Array]:
     """(x, z) of  min ½xᵀPx + cᵀx + linearᵀx_L + ½ρ‖x_L − near‖²  over the outer problem's constraints.
 
-    L are the linked columns, u and t, measured in `units`; the rest is measured in σ, and the objective in κ. The
-    answer need not be accurate: `repaired` makes it dual feasible.
+    L are the linked columns, u and t, measured in `units`; the rest is measured in σ, and the objective in κ. ρ is
+    small, but for columns that are `firm`: these hardly move, and their multipliers are found whatever `linear` says.
+    The answer need not be accurate: `repaired` makes it dual feasible.
     """
     L, sigma = form.linked, form.units[0]
     unit = np.full(len(form.c), sigma)
@@ -97,8 +99,9 @@ def solve(form: ConicForm, linear: Array, near: Array, units: Array) -> tuple[Ar
     kappa = kappa or float((unit**2 * form.P).max(initial=0.0)) or 1.0
     P = unit**2 * form.P / kappa
     q = unit * c / kappa
-    P[L] += PROXIMAL
-    q[L] -= PROXIMAL * near / units
+    weight = PROXIMAL if firm is None else np.where(firm, FIRM, PROXIMAL)
+    P[L] += weight
+    q[L] -= weight * near / units
     solution = _clarabel(P, q, sp.csc_array(form.A @ sp.diags_array(unit / sigma)), form.b / sigma, form.cones)
     return unit * np.nan_to_num(np.array(solution.x)), np.nan_to_num(np.array(solution.z)) * kappa / sigma
 
