@@ -98,7 +98,7 @@ class _Bound:
         ]
         if any(zero):
             point = outer.repaired(self.form, self.x, z, self._must_vanish(zero))
-        return point
+        return point if np.isfinite(point.stationarity).all() else None
 
     def _must_vanish(self, on_rows: list[bool]) -> sp.csc_array | None:
         """The combinations of u's columns that make up Aᵀν for each θ without a norm: stationarity vanishes there.

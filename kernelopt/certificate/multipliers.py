@@ -78,7 +78,8 @@ def split(reduction: Reduction, number: int, nu: Array, mu: Array, coefficients:
         pieces.append(piece)
     if norms and not free:
         n = np.hstack(pieces)
-        weights = np.concatenate([np.full(M.shape[1], mu[j] ** 2) for j, M in zip(norms, rights, strict=True)])
+        shares = (mu[norms] / (np.abs(mu[norms]).max() or 1.0)) ** 2
+        weights = np.concatenate([np.full(M.shape[1], w) for w, M in zip(shares, rights, strict=True)])
         weights = weights if np.linalg.matrix_rank(stacked * weights) == len(stacked) else np.ones_like(weights)
         n += (total - n @ stacked.T) @ np.linalg.pinv(stacked * weights @ stacked.T) @ (stacked * weights)
     else:
