@@ -116,7 +116,9 @@ def audit(form: CanonicalForm, functions: dict[Theta, Function], tol: float, low
     reduction = representer.reduce(form, factors)
     for link in form.predictions:
         _place(link, functions[link.theta], reduction)
-    _fill_in_others(form)
+    if not _fill_in_others(form):
+        note = "no values of the problem's variables go with this θ"
+        return Report((Check("constraints hold", np.inf, FEASIBLE, note),))
     data = outer_of(form)
     known = _multipliers_from_coefficients(reduction, data)
     value, violation = _value(reduction), representer.violation(reduction, data.form.data_unit)
@@ -398,18 +400,17 @@ def _place(link: PredictionLink, function: Function, reduction: Reduction) -> No
             norm.t.save_value(np.asarray(norm_from_gram(G, norm.kind)))
 
 
-def _fill_in_others(form: CanonicalForm) -> None:
-    """Where some of the user's variables have no value, the best ones for this θ. Raises KernelOptError if none fit."""
+def _fill_in_others(form: CanonicalForm) -> bool:
+    """Where some of the user's variables have no value, the best ones for this θ; False where there are none."""
     if all(v.value is not None for v in form.y):
-        return
+        return True
     linked = [link.u for link in form.predictions if link.u is not None] + [norm.t for norm in form.norms]
     fixed = {v: v.value for v in linked}
     problem = cp.Problem(form.outer.objective, [*form.outer.constraints, *(v == value for v, value in fixed.items())])
     answer = conic.solve(problem, "CLARABEL", 1e-8, {})
     for v, value in fixed.items():
         v.save_value(value)
-    if not answer.has_point:
-        raise KernelOptError("Expected values of the problem's variables; none goes with this θ. Set them yourself.")
+    return answer.has_point
 
 
 def _multipliers_from_coefficients(reduction: Reduction, data: Outer) -> bool:

@@ -149,6 +149,51 @@ def test_11_no_penalty(theta):
         assert problem.status in ("optimal", "optimal_inaccurate")
 
 
+def test_11_no_penalty_at_low_rank(theta):
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X))))
+    problem.solve(max_rank=4)
+    assert problem.status == "optimal_inaccurate"
+    assert problem.certificate.scope == "reduced problem"
+    bounded = ko.Problem(problem.objective, [ko.norm(theta) <= 2])
+    bounded.solve(max_rank=4)
+    assert bounded.certificate.scope == "full kernel"
+
+
+def test_12_separable_logistic_without_penalty():
+    theta = ko.Theta(ko.kernels.Linear())
+    problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.log_loss(np.sign(X[:, 0]), theta(X)))))
+    problem.solve()
+    assert problem.status == "not_attained"
+
+
+def test_13_hard_margins(theta):
+    linear = ko.Theta(ko.kernels.Linear())
+    mixed = np.sign(np.sin(5 * X[:, 0]))
+    cannot = ko.Problem(cp.Minimize(ko.sum_squares(linear)), [ko.margin(mixed, linear(X)) >= 1])
+    assert cannot.solve() == np.inf
+    assert cannot.status == "infeasible"
+    twice, opposite = np.r_[X, X[:1]], np.r_[labels, -labels[0]]
+    equal = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [ko.margin(opposite, theta(twice)) >= 1])
+    assert equal.solve() == np.inf
+    assert equal.status == "infeasible"
+    narrow = ko.Theta(ko.kernels.Gaussian(sigma=0.3))
+    low = ko.Problem(cp.Minimize(ko.sum_squares(narrow)), [ko.margin(mixed, narrow(X)) >= 1])
+    low.solve(rank_tol=0.5)
+    assert low.status == "optimal"
+    assert low.solve(max_rank=2) is None
+    assert low.status == "user_limit"
+
+
+def test_14_linear_objectives(theta):
+    for objective in (cp.sum(theta(X)), cp.sum(theta(X)) + 1e-3 * ko.norm(theta)):
+        problem = ko.Problem(cp.Minimize(objective))
+        assert problem.solve() == -np.inf
+        assert problem.status == "unbounded"
+    bounded = ko.Problem(cp.Minimize(cp.sum(theta(X)) + 1e-6 * ko.sum_squares(theta)))
+    bounded.solve()
+    assert bounded.status == "optimal"
+
+
 def test_15_one_class(theta):
     b = cp.Variable()
     problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(np.ones(20), theta(X) + b)) + ko.sum_squares(theta)))
@@ -233,6 +278,28 @@ def test_21_memory(theta):
         ridge(ko.Theta(KERNEL), np.arange(4e6).reshape(-1, 2), np.zeros(2_000_000)).solve()
 
 
+def test_22_limits(theta):
+    problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(labels, theta(X))) + 0.1 * ko.sum_squares(theta)))
+    optimum = problem.solve()
+    for solver, limit in (("SCS", {"max_iters": 1}), ("CLARABEL", {"max_iter": 2})):
+        value = problem.solve(solver, **limit)
+        assert problem.status in ("user_limit", "optimal_inaccurate")
+        if value is not None:
+            assert problem.certificate.lower <= optimum + 1e-6
+            assert problem.certificate.upper == pytest.approx(value)
+            assert problem.certificate.relative_gap > 1e-6
+
+
+def test_28_two_runs_are_identical():
+    values = []
+    for _ in range(2):
+        theta = ko.Theta(KERNEL)
+        problem = ko.Problem(cp.Minimize(cp.norm1(y - theta(X)) + ko.norm(theta)))
+        problem.solve(max_rank=6)
+        values.append((problem.value, problem.certificate.lower, theta.value(X).tobytes()))
+    assert values[0] == values[1]
+
+
 def test_29_another_kernel_or_columns(theta):
     used = theta(X)
     with pytest.raises(DataError, match="3 columns"):
@@ -282,6 +349,23 @@ def test_35_labels(theta):
         ko.losses.hinge((y > 0).astype(int), theta(X))
     with pytest.raises(DataError, match="counts y ≥ 0; got -"):
         ko.losses.poisson(y - 10, theta(X))
+
+
+def test_36_low_rank_and_no_norm(theta):
+    problem = ko.Problem(cp.Minimize(cp.norm1(y - theta(X))))
+    problem.solve(max_rank=3)
+    assert problem.status == "optimal_inaccurate"
+    assert problem.certificate.scope == "reduced problem"
+
+
+@pytest.mark.parametrize(("factor", "constant"), [(1.0, -15.1), (1.0, 1e6), (1e-8, 0.0)])
+def test_37_shifted_and_scaled_objectives(theta, factor, constant):
+    objective = cp.sum(ko.losses.hinge(labels, theta(X))) + 0.1 * ko.sum_squares(theta)
+    plain, other = ko.Problem(cp.Minimize(objective)), ko.Problem(cp.Minimize(factor * objective + constant))
+    value = plain.solve(max_rank=8)
+    assert other.solve(max_rank=8) == pytest.approx(factor * value + constant, rel=1e-7)
+    assert other.status == plain.status
+    assert other.certificate.relative_gap == pytest.approx(plain.certificate.relative_gap, rel=1e-2)
 
 
 def test_38_integers_in_y(theta):

@@ -1,0 +1,348 @@
+"""What makes the bound a bound, and what it is good for."""
+
+from dataclasses import replace
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import kernelopt as ko
+from kernelopt import losses
+from kernelopt.certificate import certify, conic
+from kernelopt.certificate.certify import solver_multipliers
+from kernelopt.certificate.multipliers import STREAMED, norm_multipliers
+from kernelopt.compiler.separable import outer_of
+from kernelopt.errors import KernelOptError, OptionError
+from kernelopt.solvers import outer
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(80, 3))
+TARGETS = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.3 * RNG.standard_t(2, size=80)
+LABELS = np.sign(TARGETS - 1)
+KERNEL = ko.kernels.Gaussian(sigma=1.2)
+
+LOSSES = {
+    "hinge": lambda f: losses.hinge(LABELS, f),
+    "logistic": lambda f: losses.log_loss(LABELS, f),
+    "huber": lambda f: losses.huber(TARGETS, f, 0.4),
+    "pinball": lambda f: losses.pinball(TARGETS, f, 0.3),
+    "squared": lambda f: losses.squared_error(TARGETS, f),
+    "insensitive": lambda f: losses.epsilon_insensitive(TARGETS, f, 0.2),
+    "poisson": lambda f: losses.poisson(np.round(np.abs(TARGETS)), f),
+}
+
+
+def fit(loss, penalty="squared", *, intercept=True, constraints=(), kernel=KERNEL, points=X):
+    theta, b = ko.Theta(kernel), cp.Variable(name="b")
+    f = theta(points) + b if intercept else theta(points)
+    objective, bounds = cp.sum(LOSSES[loss](f)), list(constraints)
+    if penalty == "squared":
+        objective = objective + 0.2 * ko.sum_squares(theta)
+    elif penalty == "unsquared":
+        objective = objective + 1.5 * ko.norm(theta)
+    elif penalty == "ball":
+        bounds.append(ko.norm(theta) <= 3)
+    return ko.Problem(cp.Minimize(objective), bounds), theta, b
+
+
+@pytest.mark.parametrize("penalty", ["squared", "unsquared", "ball"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_low_ranks_enclose_the_optimum_and_each_other(loss, penalty):
+    problem, _, _ = fit(loss, penalty)
+    optimum = problem.solve()
+    assert problem.status == "optimal"
+    exact = problem.certificate
+    for rank in (8, 25):
+        problem.solve(max_rank=rank)
+        found = problem.certificate
+        slack = exact.absolute_gap + exact.rounding + 1e-9
+        assert found.lower <= optimum + slack
+        assert found.upper >= optimum - slack
+        assert found.scope == "full kernel"
+        assert found.ranks == ((rank, 80),)
+        assert max(found.lower, exact.lower) <= min(found.upper, exact.upper) + slack
+    assert found.relative_gap < 0.5
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_both_ways_to_the_bound_agree(loss):
+    """By conjugates, and from the cone form."""
+    problem, _, _ = fit(loss)
+    value = problem.solve(rank_tol=1e-4)
+    reduction = problem._reduction[1]
+    data = outer_of(reduction.form)
+    assert data.pieces is not None
+    closed = certify(reduction, data, value)
+    assert closed.evidence.slopes is not None
+    nu = solver_multipliers(reduction)
+    general = conic.lower_bound(reduction, data.form, nu, norm_multipliers(reduction, nu), STREAMED)
+    assert general.point is not None
+    assert general.value == pytest.approx(closed.lower, rel=1e-6)
+
+
+# ---------------------------------------------------------------- the five points
+
+
+def test_without_a_norm_the_scope_is_the_reduced_problem():
+    problem, theta, _ = fit("squared", "none")
+    problem.solve(max_rank=10)
+    assert problem.status == "optimal_inaccurate"
+    assert problem.certificate.scope == "reduced problem"
+    with pytest.raises(KernelOptError, match="sum_squares"):
+        theta.value.optimality_bound(X)
+    bounded, _, _ = fit("squared", "ball")
+    bounded.solve(max_rank=10)
+    assert bounded.certificate.scope == "full kernel"
+
+
+def test_without_a_norm_at_full_rank():
+    """N = p = rank: Aᵀν = 0 is decided by counting. Interpolation has the optimum 0."""
+    problem, _, _ = fit("squared", "none", kernel=ko.kernels.Polynomial(degree=2))
+    features = np.c_[ko.kernels.Polynomial(degree=2).features(X), np.ones(80)]
+    reference = np.sum((TARGETS - features @ np.linalg.lstsq(features, TARGETS, rcond=None)[0]) ** 2)
+    assert problem.solve() == pytest.approx(reference, rel=1e-7)
+    assert problem.status == "optimal"
+    assert problem.certificate.scope == "full kernel"
+    assert problem.certificate.assumptions == ()
+    narrow, _, _ = fit("squared", "none", kernel=ko.kernels.Gaussian(sigma=0.2))
+    assert narrow.solve() == pytest.approx(0, abs=1e-8)
+    assert narrow.status == "optimal"
+
+
+def test_the_outer_problem_may_be_solved_badly(monkeypatch):
+    """The bound stands on the dual side: however rough the outer solve, it stays below the optimum."""
+    problem, _, _ = fit("hinge", "unsquared", constraints=[])
+    optimum = problem.solve()
+    reduction = problem._reduction[1]
+    form = outer_of(reduction.form).form
+    nu = solver_multipliers(reduction)
+    for tolerance in (1e-1, 1e-2, 1e-4):
+        monkeypatch.setattr(outer, "TOLERANCE", tolerance)
+        found = conic.lower_bound(reduction, form, nu, norm_multipliers(reduction, nu), STREAMED)
+        if found is not None:
+            assert found.value <= optimum + 1e-9
+
+
+@pytest.mark.parametrize("loss", ["hinge", "pinball", "logistic"])
+def test_multipliers_of_free_variables_are_exact(loss):
+    """1ᵀν = 0 for an intercept, to rounding, from multipliers that are off by 1e-4."""
+    problem, _, _ = fit(loss)
+    optimum = problem.solve()
+    reduction = problem._reduction[1]
+    data = outer_of(reduction.form)
+    nu = [n + 1e-4 * np.random.default_rng(1).normal(size=n.shape) for n in solver_multipliers(reduction)]
+    found = conic.lower_bound(reduction, data.form, nu, norm_multipliers(reduction, nu), STREAMED)
+    assert abs(found.point.nu[0].sum()) <= 1e-12 * np.abs(found.point.nu[0]).sum()
+    inner = np.setdiff1d(np.arange(len(data.form.c)), data.form.linked)
+    assert np.abs(found.point.stationarity[inner]).max() <= 1e-12
+    assert optimum - 1e-2 * abs(optimum) <= found.value <= optimum + 1e-9
+
+
+def test_the_upper_bound_is_widened_by_violations():
+    problem, theta, _ = fit("squared", constraints=[])
+    problem = ko.Problem(problem.objective, [theta(X[:5]) <= -1])
+    problem.solve()
+    assert problem.status == "optimal"
+    reduction = problem._reduction[1]
+    form = reduction.form
+    exact = problem.certificate.upper
+    form.predictions[0].u.value = form.predictions[0].u.value + 1e-3
+    found = certify(reduction, outer_of(form), float(form.outer.objective.value))
+    assert found.widened > 0
+    assert found.upper == pytest.approx(float(form.outer.objective.value) + found.widened)
+    assert found.upper >= exact - 1e-6
+
+
+# ---------------------------------------------------------------- what a certificate says
+
+
+def test_it_reads_as_one_sentence():
+    problem, _, _ = fit("hinge")
+    problem.solve(rank_tol=1e-3)
+    words = str(problem.certificate)
+    assert words.startswith("optimum in [")
+    assert "\n" not in words
+    assert "relative gap" in words
+    assert f"full kernel, rank {problem.certificate.ranks[0][0]} of 80" in words
+    assert words in str(problem.explain()).replace("\n                 ", " ")
+
+
+def test_the_relative_gap_does_not_see_constants():
+    gaps = []
+    for constant in (0.0, -15.1, 1e6):
+        problem, _, _ = fit("huber")
+        shifted = ko.Problem(cp.Minimize(problem.objective.args[0] + constant))
+        shifted.solve(max_rank=12)
+        gaps.append(shifted.certificate.relative_gap)
+        assert shifted.certificate.at_zero - constant == pytest.approx(24.6, abs=100)
+    assert gaps[1] == pytest.approx(gaps[0], rel=1e-4)
+    assert gaps[2] == pytest.approx(gaps[0], rel=1e-2)
+
+
+def test_a_maximum_is_enclosed_too():
+    problem, _, _ = fit("hinge")
+    flipped = ko.Problem(cp.Maximize(-problem.objective.args[0]))
+    problem.solve(max_rank=10)
+    flipped.solve(max_rank=10)
+    assert flipped.certificate.upper == pytest.approx(-problem.certificate.lower, rel=1e-6)
+    assert flipped.certificate.lower == pytest.approx(-problem.certificate.upper, rel=1e-6)
+    assert flipped.certificate.relative_gap == pytest.approx(problem.certificate.relative_gap, rel=1e-4)
+
+
+def test_the_distance_to_the_optimum_is_bounded():
+    problem, theta, _ = fit("hinge")
+    problem.solve()
+    exact = theta.value
+    problem.solve(max_rank=50)
+    rough, new = theta.value, RNG.normal(size=(50, 3))
+    bound = rough.optimality_bound(new)
+    assert (np.abs(rough(new) - exact(new)) <= bound + 1e-5).all()
+    assert 0 < bound.max() < 1
+    difference = ko.Function(
+        KERNEL, np.r_[rough.centers, exact.centers], np.r_[rough.coefficients, -exact.coefficients]
+    )
+    assert difference.norm <= problem.certificate.distance[theta] + 1e-4
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared", "logistic"])
+def test_certificates_for_other_penalties(loss):
+    theta, lam = ko.Theta(KERNEL), cp.Parameter(nonneg=True, value=0.3)
+    problem = ko.Problem(cp.Minimize(cp.sum(LOSSES[loss](theta(X))) + lam * ko.sum_squares(theta)))
+    problem.solve()
+    elsewhere = {value: problem.certificate_at({lam: value}) for value in (0.2, 0.3, 0.5)}
+    assert lam.value == 0.3
+    assert elsewhere[0.3].closes(1e-6)
+    for value, found in elsewhere.items():
+        lam.value = value
+        optimum = problem.solve()
+        assert found.lower - 1e-6 <= optimum <= found.upper + 1e-6
+        assert found.relative_gap < 0.2
+
+
+def test_other_penalties_cost_no_kernel_values(monkeypatch):
+    theta, lam = ko.Theta(KERNEL), cp.Parameter(nonneg=True, value=0.3)
+    problem = ko.Problem(cp.Minimize(cp.sum(LOSSES["hinge"](theta(X))) + lam * ko.sum_squares(theta)))
+    problem.solve(rank_tol=1e-4)
+    monkeypatch.setattr(KERNEL.__class__, "_matrix", lambda *a: 1 / 0)
+    assert problem.certificate_at({lam: 0.4}).scope == "full kernel"
+
+
+def test_certificate_at_needs_a_certificate():
+    problem, _, _ = fit("hinge")
+    with pytest.raises(KernelOptError, match="solve"):
+        problem.certificate_at({})
+
+
+def test_an_estimate_is_called_one():
+    problem, _, _ = fit("hinge")
+    problem.solve(max_rank=20)
+    exact = problem.certificate
+    problem.solve(max_rank=20, certify="estimate")
+    assert problem.status == "optimal_inaccurate"
+    assert problem.certificate.scope == "estimate"
+    assert problem.certificate.lower == pytest.approx(exact.lower, rel=0.1)
+    problem.solve(certify=False)
+    assert problem.certificate is None
+    assert problem.status == "optimal_inaccurate"
+    with pytest.raises(OptionError, match="certify"):
+        problem.solve(certify="yes")
+
+
+def test_no_second_pass_at_full_rank(monkeypatch):
+    """Where the factor leaves nothing, νᵀQν is read off it."""
+    problem, _, _ = fit("hinge", kernel=ko.kernels.Polynomial(degree=2))
+    monkeypatch.setattr("kernelopt.rows.Rows.quadratic", lambda *a: 1 / 0)
+    problem.solve()
+    assert problem.status == "optimal"
+    assert problem.certificate.scope == "full kernel"
+
+
+def test_rows_without_multiplier_are_skipped():
+    """Only support vectors cost kernel values."""
+    rows = outer_rows = fit("hinge")[0].canonical_form().predictions[0].rows
+    V = np.zeros((80, 1))
+    V[3], V[50] = 1.0, -2.0
+    seen = []
+
+    class Counting(type(KERNEL)):
+        def _matrix(self, A, B):
+            seen.append((len(A), None if B is None else len(B)))
+            return super()._matrix(A, B)
+
+    counted = replace(rows, kernel=Counting(sigma=1.2))
+    Q = outer_rows.gram()
+    assert counted.quadratic(V) == pytest.approx(V.T @ Q @ V)
+    assert seen == [(2, None)]
+    W = RNG.normal(size=(80, 2))
+    assert rows.quadratic(W, block=7) == pytest.approx(W.T @ Q @ W)
+
+
+def test_a_projected_matrix_is_named():
+    sigmoid = ko.kernels.Sigmoid(scale=1.0, offset=-1.0)
+    theta = ko.Theta(sigmoid)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(TARGETS - theta(X)) + ko.sum_squares(theta)))
+    problem.solve(indefinite="clip")
+    assert "projected" in str(problem.certificate)
+    assert problem.status == "optimal"
+
+
+# ---------------------------------------------------------------- statuses
+
+
+def test_not_attained():
+    theta, b = ko.Theta(ko.kernels.Linear()), cp.Variable()
+    separable = np.sign(X[:, 0])
+    problem = ko.Problem(cp.Minimize(cp.sum(losses.log_loss(separable, theta(X)))))
+    problem.solve()
+    assert problem.status == "not_attained"
+    assert problem.value == pytest.approx(0, abs=1e-3)
+    assert "penalize" in problem.status.remedy
+    one_class = ko.Problem(cp.Minimize(cp.sum(losses.log_loss(np.ones(80), theta(X) + b)) + ko.sum_squares(theta)))
+    one_class.solve()
+    assert one_class.status == "not_attained"
+    mixed = ko.Problem(cp.Minimize(cp.sum(losses.log_loss(LABELS, theta(X)))))
+    mixed.solve()
+    assert mixed.status == "optimal"
+    attained = ko.Problem(cp.Minimize(cp.sum(losses.hinge(separable, theta(X)))))
+    attained.solve()
+    assert attained.status == "optimal"
+    assert attained.value == pytest.approx(0, abs=1e-7)
+
+
+def test_remedies_are_listed():
+    theta = ko.Theta(KERNEL)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(1e4 * TARGETS - theta(X))), [ko.norm(theta) <= 1])
+    problem.solve()
+    assert problem.status == "optimal"
+    attempts = problem.solver_stats.attempts
+    assert attempts[0].solver == "CLARABEL"
+    assert attempts[-1].gap <= 1e-6 or problem.certificate.absolute_gap <= problem.certificate.floor
+    assert all(a.seconds >= 0 for a in attempts)
+
+
+def test_time_limit():
+    problem, _, _ = fit("hinge")
+    problem.solve(time_limit=60)
+    assert problem.status == "optimal"
+    problem.solve(time_limit=1e-3)
+    assert problem.status in ("user_limit", "optimal")
+    with pytest.raises(OptionError, match="time_limit"):
+        problem.solve(time_limit=-1)
+
+
+def test_absolute_tolerance():
+    problem, _, _ = fit("hinge")
+    problem.solve(max_rank=20)
+    gap = problem.certificate.absolute_gap
+    assert problem.status == "optimal_inaccurate"
+    problem.solve(max_rank=20, abs_tol=2 * gap)
+    assert problem.status == "optimal"
+
+
+def test_two_runs_are_identical():
+    results = []
+    for _ in range(2):
+        problem, theta, _ = fit("logistic", "unsquared")
+        problem.solve(max_rank=20)
+        results.append((problem.value, problem.certificate.lower, theta.value(X).tobytes()))
+    assert results[0] == results[1]

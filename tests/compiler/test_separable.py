@@ -1,0 +1,86 @@
+"""Functions of one prediction, recognised by structure."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import kernelopt as ko
+from kernelopt import losses
+from kernelopt.compiler.conic_form import conic_form
+from kernelopt.compiler.separable import Exponential, Quadratic, separable
+
+RNG = np.random.default_rng(5)
+N = 25
+X = RNG.normal(size=(N, 2))
+Y = RNG.normal(size=N)
+LABELS = np.sign(Y)
+COUNTS = np.abs(Y).round()
+WEIGHTS = RNG.uniform(0.5, 2, size=N)
+
+# In words, and written out: kinks and slopes are the same.
+TWINS = {
+    "hinge": (lambda f: losses.hinge(LABELS, f), lambda f: cp.maximum(1 - cp.multiply(LABELS, f), 0)),
+    "absolute": (lambda f: losses.absolute_error(Y, f), lambda f: cp.maximum(f - Y, Y - f)),
+    "pinball": (lambda f: losses.pinball(Y, f, 0.3), lambda f: 0.3 * cp.pos(Y - f) + 0.7 * cp.pos(f - Y)),
+    "insensitive": (lambda f: losses.epsilon_insensitive(Y, f, 0.2), lambda f: cp.maximum(f - Y - 0.2, Y - f - 0.2, 0)),
+    "squared": (lambda f: losses.squared_error(Y, f), lambda f: cp.power(f - Y, 2)),
+    "squared hinge": (lambda f: losses.squared_hinge(LABELS, f), lambda f: cp.pos(1 - cp.multiply(LABELS, f)) ** 2),
+    "huber": (lambda f: losses.huber(Y, f, 0.4), lambda f: cp.huber(f - Y, 0.4)),
+    "logistic": (lambda f: losses.log_loss(LABELS, f), lambda f: cp.logistic(-cp.multiply(LABELS, f))),
+    "poisson": (lambda f: losses.poisson(COUNTS, f), lambda f: cp.exp(f) - cp.multiply(COUNTS, f)),
+}  # fmt: skip
+
+
+def pieces_of(term, intercept=True, constraints=lambda f: []):
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    f = theta(X) + b if intercept else theta(X)
+    problem = ko.Problem(cp.Minimize(WEIGHTS @ term(f) + ko.sum_squares(theta)), constraints(f))
+    form = problem.canonical_form()
+    return form, separable(conic_form(form)), b
+
+
+@pytest.mark.parametrize("written", [0, 1], ids=["named", "written out"])
+@pytest.mark.parametrize("name", TWINS)
+def test_values_slopes_and_conjugates(name, written):
+    form, found, b = pieces_of(TWINS[name][written])
+    assert found is not None
+    kind = Exponential if name in ("logistic", "poisson") else Quadratic
+    assert all(isinstance(piece, kind) for piece in found.pieces)
+    low, high = found.slopes()
+    for _ in range(20):
+        u, b.value = 2 * RNG.normal(size=N), RNG.normal()
+        form.predictions[0].u.value, form.norms[0].t.value = u, 0.0
+        s = u + found.Z @ [float(b.value)]
+        assert found.value(s) == pytest.approx(form.outer.objective.value, rel=1e-12)
+        v = found.derivative(s)
+        assert (v >= low - 1e-12).all() and (v <= high + 1e-12).all()
+        assert found.conjugate(v) == pytest.approx(v @ s - found.value(s), rel=1e-9, abs=1e-9)
+        other = np.clip(v + 0.1 * RNG.normal(size=N), low, high)  # Fenchel–Young
+        assert found.conjugate(other) >= other @ s - found.value(s) - 1e-9
+
+
+def test_bounds_are_part_of_the_pieces():
+    _, found, _ = pieces_of(TWINS["squared"][0], intercept=False, constraints=lambda f: [f <= 0.5, f >= -0.25])
+    assert found is not None
+    inside, outside = np.full(N, 0.1), np.full(N, 0.6)
+    assert np.isfinite(found.value(inside))
+    assert found.value(outside) == np.inf
+
+
+def test_what_does_not_fall_apart():
+    assert pieces_of(lambda f: cp.reshape(cp.norm(f - Y), (1,), order="F") @ np.ones((1, N)))[1] is None
+    assert pieces_of(TWINS["hinge"][0], constraints=lambda f: [cp.diff(f) >= 0])[1] is None
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    shared = cp.sum_squares(Y - theta(X) - b) + cp.norm1(theta(X) + 2 * b)  # two different shifts of one prediction
+    assert separable(conic_form(ko.Problem(cp.Minimize(shared + ko.norm(theta))).canonical_form())) is None
+
+
+@pytest.mark.parametrize("unit", [1e-8, 1e-3, 1e6])
+def test_units_do_not_matter(unit):
+    term = lambda f: losses.huber(unit * Y, f, 0.4 * unit)
+    form, found, b = pieces_of(term)
+    assert found is not None
+    assert found.pieces[0].slope.shape == (N, 3)
+    u, b.value = unit * RNG.normal(size=N), 0.0
+    form.predictions[0].u.value, form.norms[0].t.value = u, 0.0
+    assert found.value(u) == pytest.approx(form.outer.objective.value, rel=1e-10)

@@ -1,0 +1,137 @@
+"""Random problems in random units against explicit θ, and planted faults, each of which must be caught."""
+
+from dataclasses import replace
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from fuzzing import PENALTIES, Case, Units, reference, verdict
+from stating import InKernel
+
+import kernelopt as ko
+from kernelopt.solution import Status
+from kernelopt.solvers import conic
+
+pytestmark = pytest.mark.filterwarnings("ignore:Solution may be inaccurate", "ignore:.*converge.*")
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_agrees_with_explicit_features(seed):
+    _, _, disagreement = verdict(Case(seed))
+    assert disagreement is None, f"{Case(seed)}: {disagreement}"
+
+
+def stated(seed, units=None):
+    case = Case(seed)
+    said = case.build(InKernel(), units or case.units)
+    return case, ko.Problem(said.objective, said.constraints)
+
+
+PLAIN = [s for s in range(400) if Case(s).kind == "plain" and Case(s).penalty != "none" and len(Case(s).X) > 4]
+KINDS = {}
+for _seed in PLAIN:
+    KINDS.setdefault((Case(_seed).loss, Case(_seed).penalty), _seed)
+FAULTY = sorted(KINDS.values())
+
+
+def test_faults_are_planted_in_every_kind_of_problem():
+    cases = [Case(seed) for seed in FAULTY]
+    assert {c.penalty for c in cases} == set(PENALTIES) - {"none"}
+    assert len({c.loss for c in cases}) == 11
+
+
+@pytest.mark.parametrize("seed", FAULTY)
+def test_a_bad_point_is_not_optimal(seed, monkeypatch):
+    """A solver that returns a point away from the optimum, and calls it optimal."""
+    case, problem = stated(seed, Units())
+    ours = conic.solve
+
+    def lies(inner, *args):
+        answer = ours(inner, *args)
+        for v in inner.variables():
+            v.save_value(1.5 * v.value + 0.1)
+        return replace(answer, status=Status.OPTIMAL)
+
+    monkeypatch.setattr(conic, "solve", lies)
+    problem.solve()
+    truth, low, high = reference(case)
+    if problem.status == "optimal" and truth == "optimal":  # only where the point happens to be one
+        value = -problem.value if case.negate else problem.value
+        assert low - 1e-5 <= value <= high + 1e-5 * max(1.0, abs(high))
+    if problem.certificate is not None and truth == "optimal":
+        ends = sorted((problem.certificate.lower, problem.certificate.upper))
+        ends = [-e for e in ends[::-1]] if case.negate else ends
+        assert ends[0] <= high + 1e-7 * max(1.0, abs(high))
+        assert ends[1] >= low - 1e-7 * max(1.0, abs(low))
+
+
+@pytest.mark.parametrize("seed", FAULTY)
+def test_wrong_multipliers_loosen_the_bound_and_never_break_it(seed, monkeypatch):
+    case, problem = stated(seed, Units())
+    ours, rng = conic.solve, np.random.default_rng(seed)
+
+    def lies(inner, *args):
+        answer = ours(inner, *args)
+        for constraint in inner.constraints:
+            for dual in constraint.dual_variables:
+                if dual.value is not None:
+                    dual.save_value(dual.value * rng.uniform(0.5, 1.5, size=dual.shape))
+        return answer
+
+    monkeypatch.setattr(conic, "solve", lies)
+    problem.solve(solver="CLARABEL")
+    monkeypatch.undo()
+    truth, _, high = reference(case)
+    found = problem.certificate
+    if found is None or truth != "optimal":
+        return
+    lower = -found.upper if case.negate else found.lower
+    assert lower <= high + 1e-8 * max(1.0, abs(high))
+    assert problem.status != "optimal" or found.closes(1e-6)
+
+
+@pytest.mark.parametrize("seed", FAULTY[:12])
+def test_an_objective_times_1e_8(seed):
+    """The same status, and the same relative gap to within what solvers make of it."""
+    _, problem = stated(seed, Units())
+    _, tiny = stated(seed, Units(objective=1e-8))
+    value, small = problem.solve(), tiny.solve()
+    assert tiny.status == problem.status
+    assert abs(small - 1e-8 * value) <= 1e-6 * 1e-8 * max(abs(value), 1.0)
+    if problem.status == "optimal":
+        assert tiny.certificate.closes(1e-6)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared", "logistic", "huber"])
+def test_a_low_rank_without_a_norm_proves_nothing(loss):
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(30, 2)), rng.normal(size=30)
+    labels = np.sign(y)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=0.3))
+    term = {
+        "hinge": lambda f: ko.losses.hinge(labels, f),
+        "squared": lambda f: ko.losses.squared_error(y, f),
+        "logistic": lambda f: ko.losses.log_loss(labels, f),
+        "huber": lambda f: ko.losses.huber(y, f, 0.5),
+    }[loss](theta(X))
+    problem = ko.Problem(cp.Minimize(cp.sum(term)))
+    problem.solve(max_rank=5)
+    assert problem.status in ("optimal_inaccurate", "not_attained")  # these labels can be separated
+    assert problem.certificate.scope == "reduced problem"
+    assert "reduced problem" in str(problem.certificate)
+
+
+@pytest.mark.parametrize("penalty", ["squared", "unsquared", "ball"])
+def test_a_restriction_that_is_infeasible_is_not_the_problem(penalty):
+    """Interpolation of 20 points needs rank 20; at rank 4 it is infeasible, the problem is not."""
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(20, 2)), rng.normal(size=20)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=0.5))
+    objective = {"squared": ko.sum_squares(theta), "unsquared": ko.norm(theta), "ball": cp.sum(theta(X[:2]))}[penalty]
+    constraints = [theta(X) == y] + ([ko.norm(theta) <= 100] if penalty == "ball" else [])
+    problem = ko.Problem(cp.Minimize(objective), constraints)
+    assert problem.solve(max_rank=4) is None
+    assert problem.status == "user_limit"
+    problem.solve(rank_tol=0.1)
+    assert problem.status == "optimal"
+    assert problem.solver_stats.attempts[0].claimed != "optimal"

@@ -1,0 +1,184 @@
+"""verify() recomputes; what is wrong fails by name."""
+
+from dataclasses import replace
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from sklearn.svm import SVC, SVR
+
+import kernelopt as ko
+from kernelopt import losses
+from kernelopt.errors import KernelOptError
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 2))
+TARGETS = np.sin(2 * X[:, 0]) + 0.3 * RNG.normal(size=60)
+LABELS = np.where(TARGETS > 0, 1.0, -1.0)
+KERNEL = ko.kernels.Gaussian(sigma=0.7)
+
+
+def svm(kernel=KERNEL, constraints=lambda theta: []):
+    theta, b = ko.Theta(kernel), cp.Variable(name="b")
+    loss = cp.sum(losses.hinge(LABELS, theta(X) + b))
+    return ko.Problem(cp.Minimize(loss + 0.5 * ko.sum_squares(theta)), constraints(theta)), theta, b
+
+
+LINES = [
+    "CCᵀ = I", "A = BC", "predictions", "‖θ‖ = ‖w‖", "primal feasibility", "Aᵀν ∥ θ", "stationarity in θ",
+    "stationarity in u, t, y", "duality gap",
+]  # fmt: skip
+
+
+def test_a_solved_problem_passes():
+    problem, _, _ = svm(constraints=lambda theta: [theta(X) <= 0.8])
+    problem.solve()
+    report = problem.verify()
+    assert report.passed
+    names = [check.name for check in report.checks]
+    assert [n for n in names if n in LINES] == LINES
+    assert {"dual feasibility", "complementarity", "Q = BBᵀ"} <= set(names)
+    table = str(report)
+    assert len(table.splitlines()) == len(names) + 1
+    assert table.splitlines()[-1] == str(report.certificate)
+    assert "FAIL" not in table
+    assert "pass" in table
+
+
+def test_the_null_space():
+    """Points that few rows span: a component orthogonal to all rows leaves Aθ and adds to ‖θ‖²."""
+    problem, theta, _ = svm(kernel=ko.kernels.Gaussian(sigma=0.2))
+    problem.solve()
+    report = problem.verify()
+    assert report["Aφ = 0 leaves Aθ"].passed
+    assert report["Aφ = 0 raises ‖θ‖"].passed
+    assert theta.value.norm > 0
+
+
+def test_explicit_features_side_by_side():
+    problem, _, _ = svm(kernel=ko.kernels.Polynomial(degree=2))
+    problem.solve()
+    check = problem.verify()["θ ∈ Rᵖ solved"]
+    assert check.passed
+    assert check.number < 1e-6
+
+
+def test_values_are_as_before():
+    problem, theta, b = svm(kernel=ko.kernels.Polynomial(degree=2))
+    problem.solve()
+    before = b.value.copy(), theta.value, problem.value, theta(X).dual_value.copy()
+    problem.verify()
+    assert np.array_equal(b.value, before[0])
+    assert theta.value is before[1]
+    assert problem.value == before[2]
+    assert np.array_equal(theta(X).dual_value, before[3])
+
+
+def test_a_restriction_is_told_and_its_gap_fails():
+    problem, _, _ = svm()
+    problem.solve(max_rank=10)
+    report = problem.verify()
+    assert not report.passed
+    assert report["Q = BBᵀ"].tolerance is None
+    assert "rank 10 of 60" in report["Q = BBᵀ"].note
+    assert report["Q − BBᵀ ⪰ 0"].passed
+    assert report["duality gap"].passed is False
+    assert report["predictions"].passed
+
+
+FAULTS = {
+    "the factor": "Q = BBᵀ",
+    "the point": "duality gap",
+    "the multipliers": "duality gap",
+    "the fitted function": "predictions",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_faults(fault):
+    problem, theta, _ = svm(kernel=ko.kernels.Polynomial(degree=2))
+    problem.solve()
+    options, reduction, seconds = problem._reduction
+    factor = reduction.factors[theta]
+    if fault == "the factor":
+        wrong = replace(factor, B=factor.B * (1 + 1e-3))
+        problem._reduction = options, replace(reduction, factors={theta: wrong}), seconds
+    elif fault == "the point":
+        v = reduction.v[theta]
+        v.save_value(1.1 * v.value)
+    elif fault == "the multipliers":
+        dual = reduction.links[theta].dual_variables[0]
+        dual.save_value(0.5 * dual.value)
+    else:
+        theta.value._coefficients = theta.value.coefficients * (1 + 1e-3)
+    report = problem.verify()
+    assert report[FAULTS[fault]].passed is False, str(report)
+
+
+def test_from_cvxpy_is_compared_with_its_original():
+    Phi, t = cp.Constant(X), cp.Variable(2)
+    original = cp.Problem(cp.Minimize(cp.norm1(Phi @ t - TARGETS) + cp.sum_squares(t)), [cp.norm(t) <= 0.5])
+    problem = ko.Problem.from_cvxpy(original, theta=t, features={Phi: ko.FeatureMatrix(X, ko.kernels.Linear())})
+    problem.solve()
+    value = t.value.copy()
+    assert problem.verify()["explicit original"].passed
+    assert np.array_equal(t.value, value)
+
+
+# ---------------------------------------------------------------- models from elsewhere
+
+
+@pytest.mark.parametrize(("tol", "passes"), [(1e-8, True), (0.1, False)])
+def test_an_svc_is_audited(tol, passes):
+    problem, theta, b = svm()
+    svc = SVC(gamma=1 / (2 * 0.7**2), C=1.0, tol=tol).fit(X, LABELS)
+    theta.value = ko.Function(KERNEL, svc.support_vectors_, svc.dual_coef_[0])
+    b.value = svc.intercept_[0]
+    report = problem.verify()
+    assert report.passed is passes
+    assert report["constraints hold"].passed
+    assert report.certificate.scope == "full kernel"
+    optimum = ko.Problem(problem.objective).solve()
+    assert report.certificate.lower - 1e-6 <= optimum <= report.certificate.upper + 1e-6
+
+
+def test_the_intercept_is_filled_in():
+    problem, theta, b = svm()
+    svc = SVC(gamma=1 / (2 * 0.7**2), C=1.0, tol=1e-8).fit(X, LABELS)
+    theta.value = ko.Function(KERNEL, svc.support_vectors_, svc.dual_coef_[0])
+    assert b.value is None
+    assert problem.verify().passed
+
+
+def test_an_svr_is_audited():
+    theta, b = ko.Theta(KERNEL), cp.Variable()
+    loss = cp.sum(losses.epsilon_insensitive(TARGETS, theta(X) + b, 0.1))
+    problem = ko.Problem(cp.Minimize(loss + 0.5 * ko.sum_squares(theta)))
+    svr = SVR(gamma=1 / (2 * 0.7**2), C=1.0, epsilon=0.1, tol=1e-8).fit(X, TARGETS)
+    theta.value = ko.Function(KERNEL, svr.support_vectors_, svr.dual_coef_[0])
+    b.value = svr.intercept_[0]
+    assert problem.verify().passed
+
+
+def test_a_function_on_other_centers():
+    """Multipliers can't be read off: the lower bound is that of an answer of our own, and nothing is changed."""
+    problem, theta, b = svm()
+    f = ko.Function(KERNEL, X[:5] + 0.1, [1.0, -1.0, 0.5, 0.2, 0.0])
+    theta.value, b.value = f, 0.3
+    report = problem.verify()
+    assert report["duality gap"].passed is False
+    assert theta.value is f
+    assert b.value == 0.3
+    assert report.certificate.lower == pytest.approx(ko.Problem(problem.objective).solve(), rel=1e-5)
+
+
+def test_an_infeasible_function():
+    problem, theta, _ = svm(constraints=lambda theta: [ko.norm(theta) <= 1])
+    theta.value = ko.Function(KERNEL, X[:2], [5.0, 5.0])
+    assert problem.verify()["constraints hold"].passed is False
+
+
+def test_nothing_to_verify():
+    problem, _, _ = svm()
+    with pytest.raises(KernelOptError, match="theta.value"):
+        problem.verify()
