@@ -3,7 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test lint types format bench clean
+# How many problems `make fuzz` draws.
+N ?= 10000
+
+.PHONY: demo test lint types format bench fuzz clean
 
 demo: .venv/demo
 	$(BIN)/python examples/quickstart.py
@@ -14,7 +17,7 @@ test: .venv/test
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n auto
 
-lint types format bench: .venv/test
+lint types format bench fuzz: .venv/test
 lint:
 	$(BIN)/ruff check .
 types:
@@ -25,6 +28,9 @@ format:
 bench:
 	$(BIN)/python tests/benchmarks/overhead.py
 	$(BIN)/python tests/benchmarks/kernels.py
+	$(BIN)/python tests/benchmarks/certificate.py
+fuzz:
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/fuzzing.py $(N)
 
 .venv/python: Makefile
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "kernelopt needs Python 3.11 or newer; set PYTHON=..."'
