@@ -148,16 +148,24 @@ class Problem:
         canonical = self.canonical_form()
         names = selection.candidates(self._probe, solver, alternatives=not solver_options)
         attempts: tuple[Attempt, ...] = ()
+        best: tuple[Outcome, Any] | None = None
         for attempt in self._attempts(options):
             # Q = BBᵀ, once for each kernel and rows; u = Bw and ‖θ‖ = ‖w‖ are substituted, and solved.
-            reduction = self._reduce(canonical, attempt)
-            outcome = self._run(reduction, names, goal)
+            outcome = self._run(self._reduce(canonical, attempt), names, goal)
             attempts += outcome.attempts
+            if best is None or outcome.solution.value is not None:
+                best = outcome, self._reduction
             # The certificate decides. Only where θ restricted to the factor's span is at fault does the rank grow.
-            may_grow = outcome.may_grow and (rank_tol is None or outcome.solution.status == Status.USER_LIMIT)
+            may_grow = outcome.may_grow and (rank_tol is None or outcome.solution.value is None)
             if not may_grow or goal.seconds_left() <= 0:
                 break
+        assert best is not None
+        if best[0] is not outcome:
+            outcome, self._reduction = best
+            outcome.restore()
         # θ as a function, values and multipliers go to the user's objects.
+        assert self._reduction is not None
+        reduction = self._reduction[1]
         stats = self._stats(reduction, outcome.stats, attempts)
         self._unpack(replace(outcome.solution, solver_stats=stats), reduction)
         return self.value

@@ -6,7 +6,7 @@ claim that there is no answer is believed only with a Farkas vector or a ray.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, nan
 from time import perf_counter
@@ -57,12 +57,16 @@ class Goal:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """A solution with its attempts, and whether a factor of higher rank might do better."""
+    """A solution with its attempts, and whether a factor of higher rank might do better.
+
+    `restore` puts its values back on the variables, after another attempt has used them.
+    """
 
     solution: Solution
     attempts: tuple[Attempt, ...]
     stats: Any
     may_grow: bool
+    restore: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +99,8 @@ def pursue(reduction: Reduction, solvers: list[str], goal: Goal) -> Outcome:
     if search.best is not None:
         search.best.restore()
         return search.judged()
-    status = search.diagnosed or Status.USER_LIMIT
+    status = search.diagnosed if search.diagnosed in _NOTHING else Status.USER_LIMIT
+    assert status is not None
     value = {Status.INFEASIBLE: inf, Status.UNBOUNDED: -inf}.get(status)
     if value is not None and search.sign < 0:
         value = -value
@@ -198,8 +203,10 @@ class _Search:
             self.claims.add(answer.status)
         self._log((solver, tol, units), str(answer.status), gap, perf_counter() - start)
         if answer.status in _NOTHING and self.diagnosed is None:
-            # A mixed-integer solver's word is all there is.
-            self.diagnosed = self._diagnose() if self.certifies else answer.status
+            if self.certifies:
+                self.diagnosed = self._diagnose()
+            elif not self.continuous and not self.reduction.is_restriction:
+                self.diagnosed = answer.status  # a mixed-integer solver's word is all there is
 
     def _candidate(self, answer: conic.Answer, gap: float, closed: bool) -> _Candidate:
         problem = self.reduction.problem
@@ -249,7 +256,7 @@ class _Search:
         return self._outcome(replace(solution, status=status), may_grow and status != Status.NOT_ATTAINED)
 
     def _outcome(self, solution: Solution, may_grow: bool) -> Outcome:
-        return Outcome(solution, tuple(self.attempts), self.best.stats, may_grow)
+        return Outcome(solution, tuple(self.attempts), self.best.stats, may_grow, self.best.restore)
 
     # ------------------------------------------------------------ claims that there is no answer
 
