@@ -147,6 +147,23 @@ class Problem:
         # The rules are checked, and the tree is cut where θ enters: f(u, t, y) with u = Aθ, ‖θ‖ ≤ t.
         canonical = self.canonical_form()
         names = selection.candidates(self._probe, solver, alternatives=not solver_options)
+        previous = self._reduction
+        try:
+            outcome, attempts = self._pursue(canonical, options, names, goal, grows=rank_tol is None)
+        except BaseException:
+            self._reduction = previous
+            raise
+        # θ as a function, values and multipliers go to the user's objects.
+        assert self._reduction is not None
+        reduction = self._reduction[1]
+        stats = self._stats(reduction, outcome.stats, attempts)
+        self._unpack(replace(outcome.solution, solver_stats=stats), reduction)
+        return self.value
+
+    def _pursue(
+        self, canonical: CanonicalForm, options: FactorOptions, names: list[str], goal: Goal, grows: bool
+    ) -> tuple[Outcome, tuple[Attempt, ...]]:
+        """Factor, reduce and solve, with finer factors where the certificate asks for them."""
         attempts: tuple[Attempt, ...] = ()
         best: tuple[Outcome, Any] | None = None
         for attempt in self._attempts(options):
@@ -156,19 +173,14 @@ class Problem:
             if best is None or outcome.solution.value is not None:
                 best = outcome, self._reduction
             # The certificate decides. Only where θ restricted to the factor's span is at fault does the rank grow.
-            may_grow = outcome.may_grow and (rank_tol is None or outcome.solution.value is None)
+            may_grow = outcome.may_grow and (grows or outcome.solution.value is None)
             if not may_grow or goal.seconds_left() <= 0:
                 break
         assert best is not None
         if best[0] is not outcome:
             outcome, self._reduction = best
             outcome.restore()
-        # θ as a function, values and multipliers go to the user's objects.
-        assert self._reduction is not None
-        reduction = self._reduction[1]
-        stats = self._stats(reduction, outcome.stats, attempts)
-        self._unpack(replace(outcome.solution, solver_stats=stats), reduction)
-        return self.value
+        return outcome, attempts
 
     def _inspect(self) -> rules.Inspection:
         """Walk the tree: what is used, and whether the theorem and DCP allow it."""
@@ -267,16 +279,23 @@ class Problem:
         """
         if self._solution is None or self._solution.certificate is None or self._reduction is None:
             raise KernelOptError("Expected a solved problem with a certificate; call solve() first.")
+        self._require_variable_values()
+        for p in parameters:
+            if not any(p is known for known in self.parameters()):
+                raise ParameterError(f"Expected parameters of this problem; got {p!r}.")
         old = {p: p.value for p in parameters}
         reduction = self._reduction[1]
         try:
             for parameter, value in parameters.items():
-                parameter.value = value
+                try:
+                    parameter.value = value
+                except (ValueError, TypeError) as error:
+                    raise ParameterError(f"Expected a value that fits {parameter.name()}; got {value!r}.") from error
             self._require_parameter_values()
             return solving.certify_elsewhere(reduction, self._solution.certificate)
         finally:
             for parameter, value in old.items():
-                parameter.value = value
+                parameter.save_value(value)
 
     def verify(self, tol: float = 1e-6) -> Report:
         """Recompute everything in the terms of the stated problem; prints as a table, one number a line.
@@ -312,12 +331,15 @@ class Problem:
         >>> problem.verify().passed
         True
         """
+        _factor_options(tol)
+        self._require_parameter_values()
         functions = {theta: theta.value for theta in self.thetas()}
         if any(f is None for f in functions.values()):
             raise KernelOptError("Expected a value of every θ; call solve(), or set theta.value to a ko.Function.")
         solved = self._solution.functions if self._solution is not None else {}
         if self._reduction is not None and solved and all(functions[t] is solved.get(t) for t in functions):
             assert self._solution is not None
+            self._require_variable_values()
             representer.invert(self._reduction[1], Status.OPTIMAL)
             return verification.verify(self._reduction[1], self._solution, tol, self._source)
         given = {theta: f for theta, f in functions.items() if f is not None}
@@ -330,6 +352,7 @@ class Problem:
         """That of an answer of our own, found without touching what stands on θ and the variables."""
         twin = Problem(self.objective, self.constraints)
         values = [(v, v.value) for v in self.variables()]
+        values += [(d, d.value) for c in self.constraints for d in c.dual_variables]
         functions = [(theta, theta.value) for theta in self.thetas()]
         try:
             twin.solve()
@@ -509,6 +532,11 @@ class Problem:
         canonical = self.canonical_form()
         return representer.reduce(canonical, representer.thin_factors(canonical)).problem
 
+    def _require_variable_values(self) -> None:
+        for v in self.variables():
+            if v.value is None:
+                raise KernelOptError(f"Expected the value that solve() gave {v.name()}; got None. Solve again.")
+
     def _require_parameter_values(self) -> None:
         for p in self.parameters():
             if p.value is None:
@@ -551,9 +579,9 @@ def _goal(  # noqa: PLR0917
 ) -> Goal:  # fmt: skip
     """What an answer must fulfil, checked. Raises OptionError."""
     for name, value in (("abs_tol", abs_tol), ("time_limit", time_limit)):
-        if value is not None and (not isinstance(value, Real) or not 0 < value < inf):
+        if value is not None and (not isinstance(value, Real) or isinstance(value, bool) or not 0 < value < inf):
             raise OptionError(f"Expected {name} to be a positive number, or None; got {value!r}.")
-    if certify not in (True, False, "estimate"):
+    if not isinstance(certify, bool) and not (isinstance(certify, str) and certify == "estimate"):
         raise OptionError(f'Expected certify to be True, "estimate" or False; got {certify!r}.')
     deadline = inf if time_limit is None else perf_counter() + time_limit
     return Goal(

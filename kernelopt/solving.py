@@ -31,6 +31,9 @@ PATIENCE = 3.0  # seconds that a remedy may take in units of the first attempt, 
 LEAST_PATIENCE = 5.0  # seconds
 RAY = 1e-6  # slope of a ray, relative to the largest coefficient and to a direction of unit size
 RAY_FEASIBILITY = 1e-7
+STEEP = 100.0  # a ray's slope must exceed this many square roots of its violation, which a quadratic cone can hide
+FLAT_FEASIBILITY = 1e-10  # for directions along which nothing may grow
+CUT = 1e-7  # trace residual of a factor beyond which a mixed-integer answer is one for restricted θ
 FADED = -12.0  # an exponent below this may be on its way to −∞
 
 Units = tuple[float, float]
@@ -188,6 +191,7 @@ class _Search:
         if answer.has_point:
             solution = representer.invert(self.reduction, answer.status)
             feasible = representer.violation(self.reduction, self.data_unit) <= FEASIBILITY
+            feasible = feasible and isfinite(_attained(solution))
             if not self.certifies:
                 candidate = self._candidate(answer, 0.0 if feasible else inf, False)
             else:
@@ -233,7 +237,8 @@ class _Search:
         solution = representer.invert(reduction, Status.OPTIMAL, from_kernel=afresh)
         feasible = representer.violation(reduction, self.data_unit) <= FEASIBILITY
         if not self.certifies:
-            trusted = not self.continuous and self.attempts[-1].claimed == Status.OPTIMAL
+            cut = any(f.residual > CUT for f in reduction.factors.values())
+            trusted = not self.continuous and not cut and self.attempts[-1].claimed == Status.OPTIMAL
             status = Status.OPTIMAL if trusted else Status.OPTIMAL_INACCURATE
             return self._outcome(replace(solution, status=Status.USER_LIMIT if self.best.limited else status), False)
         found = certificates.certify(reduction, self.data, _attained(solution), goal.scope, goal.tol, goal.abs_tol)
@@ -244,7 +249,8 @@ class _Search:
             self.diagnosed = self._diagnose()
         if self.diagnosed == Status.UNBOUNDED:
             return self._outcome(Solution(Status.UNBOUNDED, -self.sign * inf, {}, {}, None), may_grow=False)
-        closed = found.scope == FULL and found.closes(goal.tol, goal.abs_tol)
+        assumed = found.evidence is not None and len(found.evidence.assumptions) > 0
+        closed = found.scope == FULL and not assumed and found.closes(goal.tol, goal.abs_tol)
         if self.diagnosed == Status.NOT_ATTAINED:
             status = Status.NOT_ATTAINED
         elif closed and feasible:
@@ -273,28 +279,30 @@ class _Search:
                 found = certificates.certify(reduction, outer_of(reduction.form), _attained(violated), FULL)
                 proven = not found.assumptions and found.scope == FULL and found.lower > 100 * found.rounding > 0
                 return Status.INFEASIBLE if proven else None
-        return Status.UNBOUNDED if self._falls(feasibility.recession(self.reduction.form, data), RAY) else None
+        ray = self._fall(feasibility.recession(self.reduction.form, data), 1e-8)
+        steep = ray is not None and ray[0] > max(RAY, STEEP * np.sqrt(ray[1])) and ray[1] <= RAY_FEASIBILITY
+        return Status.UNBOUNDED if steep else None
 
-    def _ask(self, question: Question) -> tuple[Reduction, Solution] | None:
+    def _ask(self, question: Question, tol: float = 1e-8) -> tuple[Reduction, Solution] | None:
         """The answer to a question about the problem, with the same factors; None where there is none to rely on."""
         reduction = representer.reduce(question.form, self.reduction.factors)
         seconds = self.goal.seconds_left()
         try:
             answer = conic.solve(
-                reduction.problem, "CLARABEL", 1e-8, {}, None, max(seconds, 1.0) if isfinite(seconds) else None
+                reduction.problem, "CLARABEL", tol, {}, None, max(seconds, 1.0) if isfinite(seconds) else None
             )
         except SolverError:
             return None
         return (reduction, representer.invert(reduction, answer.status)) if answer.has_point else None
 
-    def _falls(self, question: Question, slope: float) -> bool:
-        """Whether the question's optimum is below −slope at a direction that meets its constraints."""
-        asked = self._ask(question)
+    def _fall(self, question: Question, tol: float) -> tuple[float, float] | None:
+        """By how much the question's objective falls along the direction found, and that direction's violation."""
+        asked = self._ask(question, tol)
         if asked is None:
-            return False
+            return None
         # Rows are of unit size, and so is the box of directions.
         worst = max(float(np.max(representer.residual(c), initial=0.0)) for c in asked[0].form.outer.constraints)
-        return worst <= RAY_FEASIBILITY and _attained(asked[1]) < -slope
+        return -_attained(asked[1]), worst
 
     def _is_receding(self, found: Certificate) -> bool:
         """Whether f falls for ever along a direction without reaching its infimum: exponentials that die out."""
@@ -309,7 +317,8 @@ class _Search:
         else:
             faded, weights = _has_faded(self.reduction, pieces), np.ones(len(exponents))
         question = feasibility.flat_recession(self.reduction.form, data, weights) if faded else None
-        return question is not None and self._falls(question, 1e-3)
+        fall = None if question is None else self._fall(question, 1e-10)
+        return fall is not None and fall[0] > 1e-3 and fall[1] <= FLAT_FEASIBILITY
 
 
 def _has_faded(reduction: Reduction, pieces: Separable) -> bool:

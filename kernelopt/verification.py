@@ -93,7 +93,10 @@ def verify(reduction: Reduction, solution: Solution, tol: float, source: Explici
         made = [*_factor_checks(link, reduction, function), *_null_space(link, reduction.factors[link.theta], function)]
         checks += [Check(prefix + c.name, c.number, c.tolerance, c.note) for c in made]
     found = None
-    if not reduction.problem.is_mixed_integer():
+    if reduction.problem.is_mixed_integer():
+        violation = representer.violation(reduction)
+        checks.append(Check("primal feasibility", violation, FEASIBLE, "largest violation, of a constraint's terms"))
+    else:
         data = outer_of(reduction.form)
         value = _value(reduction)
         found = certify(reduction, data, value, tol=tol)
@@ -119,6 +122,9 @@ def audit(form: CanonicalForm, functions: dict[Theta, Function], tol: float, low
     if not _fill_in_others(form):
         note = "no values of the problem's variables go with this θ"
         return Report((Check("constraints hold", np.inf, FEASIBLE, note),))
+    if reduction.problem.is_mixed_integer():
+        note = "largest violation, relative to a constraint's terms; integers: no certificate"
+        return Report((Check("constraints hold", representer.violation(reduction), FEASIBLE, note),))
     data = outer_of(form)
     known = _multipliers_from_coefficients(reduction, data)
     value, violation = _value(reduction), representer.violation(reduction, data.form.data_unit)
@@ -126,8 +132,7 @@ def audit(form: CanonicalForm, functions: dict[Theta, Function], tol: float, low
     found = certify(reduction, data, value) if known else None
     if found is None or not np.isfinite(found.absolute_gap):
         found = _against(lower, value) if lower is not None else found
-    if found is not None:
-        checks.append(_gap(found, tol))
+    checks.append(_gap(found, tol) if found is not None else Check("duality gap", np.inf, tol, "no lower bound"))
     return Report(tuple(checks), found)
 
 
@@ -215,7 +220,8 @@ def _optimality_checks(reduction: Reduction, data: Outer, found: Certificate) ->
     yield Check("primal feasibility", violation, FEASIBLE, "largest violation, relative to a constraint's terms")
     duals = {c.id: c for c in reduction.problem.constraints}
     unit = abs(_value(reduction) - found.at_zero) if found.at_zero is not None else abs(_value(reduction))
-    unit = max(unit, found.floor)
+    unit = max(unit, found.floor / STATIONARY)
+    yield Check("rounding", found.rounding / unit, None, "what arithmetic may add to the bounds, of P₀ − P")
     negative = slackness = largest = 0.0
     for constraint in form.outer.constraints:
         solved = duals.get(constraint.id)
@@ -228,7 +234,7 @@ def _optimality_checks(reduction: Reduction, data: Outer, found: Certificate) ->
     if largest:
         yield Check("dual feasibility", negative / largest, FEASIBLE, "most negative multiplier, of the largest")
         yield Check("complementarity", slackness / unit, STATIONARY, "Σ |multiplier × slack|, of P₀ − P")
-    yield from _stationarity_in_theta(reduction)
+    yield from _angle(reduction)
     yield from _shares_of_the_gap(reduction, found, unit)
 
 
@@ -239,7 +245,8 @@ def _shares_of_the_gap(reduction: Reduction, found: Certificate, unit: float) ->
     if lower is None or shifted or any(m.free for m in lower.multipliers) or not np.isfinite(found.absolute_gap):
         return
     nu = -lower.slopes if lower.slopes is not None else np.concatenate(lower.point.nu) if lower.point else np.zeros(0)
-    u = np.concatenate([np.ravel(link.u.value, order="F") for link in form.predictions if link.u is not None])
+    parts = [np.ravel(link.u.value, order="F") for link in form.predictions if link.u is not None]
+    u = np.concatenate([np.zeros(0), *parts])
     in_theta = -float(nu @ u)
     for m, gram in zip(lower.multipliers, lower.grams, strict=True):
         lengths = lengths_of(m, gram)
@@ -250,7 +257,7 @@ def _shares_of_the_gap(reduction: Reduction, found: Certificate, unit: float) ->
     yield Check("stationarity in u, t, y", max(rest, 0.0) / unit, STATIONARY, note)
 
 
-def _stationarity_in_theta(reduction: Reduction) -> Iterator[Check]:
+def _angle(reduction: Reduction) -> Iterator[Check]:
     """Aᵀν = μθ/‖θ‖ where ‖θ‖ is the only norm: the angle between Aᵀν and θ, in the factor."""
     for number, (link, nu) in enumerate(zip(reduction.form.predictions, solver_multipliers(reduction), strict=True)):
         norms = [n for n in reduction.form.norms if n.view.theta is link.theta]
@@ -262,15 +269,16 @@ def _stationarity_in_theta(reduction: Reduction) -> Iterator[Check]:
         size = float(np.linalg.norm(a) * np.linalg.norm(w))
         if size and float(norms[0].t.value) > 0:
             angle = float(np.linalg.norm(a / np.linalg.norm(a) - w / np.linalg.norm(w)))
-            small = np.linalg.norm(w) <= FEASIBLE * np.linalg.norm(factor.B)
-            tolerance = None if small else np.sqrt(STATIONARY)
             yield Check(
-                f"Aᵀν ∥ θ{number + 1 if number else ''}", angle, tolerance, "distance of unit vectors, in the factor"
+                f"Aᵀν ∥ θ{number + 1 if number else ''}",
+                angle,
+                None,
+                "distance of unit vectors; noise where nothing binds θ",
             )
 
 
 def _gap(found: Certificate, tol: float) -> Check:
-    if found.closes(tol) and found.relative_gap > tol:
+    if found.closes(tol) and not found.relative_gap <= tol:
         return Check("duality gap", found.absolute_gap, found.floor, f"absolute, {found.scope}")
     return Check("duality gap", found.relative_gap, tol, f"of P₀ − P, {found.scope}")
 
@@ -291,11 +299,14 @@ def _explicit_features(reduction: Reduction, found: Certificate, value: float, t
                 A = np.concatenate([A, link.rows.combinations.T @ link.rows.kernel._features(link.rows.centers)])
         except (KernelOptError, NotImplementedError, AttributeError):
             return
-        factors[link.theta] = CholeskyFactor(np.asarray(A), 1.0, np.arange(A.shape[1]), 0.0, 0.0, 0.0)
+        scale = float(np.mean(np.sum(A**2, axis=1))) or 1.0
+        B = np.asarray(A) / np.sqrt(scale)
+        factors[link.theta] = CholeskyFactor(B, scale, np.arange(A.shape[1]), 0.0, 0.0, 0.0)
     values = _saved(reduction.form.outer.variables())
     explicit = representer.reduce(reduction.form, factors)
     try:
-        answer = conic.solve(explicit.problem, "CLARABEL", 1e-2 * tol, {})
+        penalized = [v for v in explicit.v.values() if v is not None]
+        answer = conic.solve(explicit.problem, "CLARABEL", 1e-2 * tol, {}, None, None, penalized)
         optimum = float(explicit.problem.objective.value) if answer.has_point else np.nan
     except SolverError:
         optimum = np.nan

@@ -17,6 +17,7 @@ from time import perf_counter
 import numpy as np
 
 from kernelopt.certificate import conic, conjugates
+from kernelopt.certificate.conic import ABSOLUTE_FLOOR
 from kernelopt.certificate.multipliers import CHEAP, FROM_FACTOR, SAMPLED, STREAMED, norm_multipliers
 from kernelopt.certificate.report import ESTIMATE, FULL, REDUCED, Certificate, Lower
 from kernelopt.compiler import representer
@@ -28,9 +29,6 @@ from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.kernels.domains import Array
 from kernelopt.nodes import EUCLIDEAN, norm_from_gram
 from kernelopt.solvers import outer
-
-ABSOLUTE_FLOOR = 1e-8  # smallest meaningful gap, relative to the terms of the bound
-
 
 WAYS = {FULL: STREAMED, REDUCED: FROM_FACTOR, ESTIMATE: SAMPLED}
 
@@ -74,7 +72,9 @@ def certify_again(reduction: Reduction, data: Outer, value: float, known: Certif
         if data.pieces is None:
             return None
         low, high = data.pieces.slopes()
-        if np.any(lower.slopes < low) or np.any(lower.slopes > high):
+        if len(low) != len(lower.slopes) or np.any(lower.slopes < low) or np.any(lower.slopes > high):
+            return None
+        if not conjugates.is_orthogonal(data.pieces, lower.slopes):
             return None
         bound = conjugates.evaluate(data.form, data.pieces, lower.slopes, lower.multipliers, lower.grams)
     else:
@@ -114,18 +114,22 @@ def _assembled(
     lower = -inf if bound is None or not isfinite(bound.value) else bound.value
     rounding = (0.0 if bound is None else bound.rounding) + 8 * float(np.finfo(float).eps) * abs(upper)
     terms = 0.0 if bound is None else bound.terms
-    # Bounds that cross by less than their rounding touch.
-    lower = upper if upper < lower <= upper + rounding else lower
+    floor = ABSOLUTE_FLOOR * max(terms, form.units[1])
+    assumptions = [] if bound is None else list(bound.assumptions)
+    if lower > upper + rounding + floor:
+        # The lower bound is the one that does not rest on constraints holding only nearly.
+        upper = inf
+        assumptions.append("no upper bound: constraints hold too loosely")
+    lower = min(lower, upper)
     projected = tuple(f.method for f in reduction.factors.values() if isinstance(f, ProjectedFactor))
     low, high = (lower, upper) if form.sign > 0 else (-upper, -lower)
     return Certificate(
         lower=low, upper=high, scope=scope, ranks=ranks,
-        assumptions=(
-            *(() if bound is None else bound.assumptions), *(f"kernel matrix projected: {m}" for m in projected)
-        ),
-        widened=widened, rounding=rounding, floor=ABSOLUTE_FLOOR * max(terms, form.units[1]),
+        assumptions=(*assumptions, *(f"kernel matrix projected: {m}" for m in projected)),
+        widened=widened, rounding=rounding, floor=floor,
         at_zero=None if at_zero is None else form.sign * at_zero, maximize=form.sign < 0,
-        seconds=0.0, distance=_distances(reduction, form, upper - lower) if scope == FULL else {}, evidence=bound,
+        seconds=0.0, evidence=bound,
+        distance=_distances(reduction, form, upper - lower + rounding) if scope == FULL else {},
     )  # fmt: skip
 
 
@@ -160,7 +164,7 @@ def _norms_at_zero(reduction: Reduction) -> Array:
 def _widening(reduction: Reduction) -> float:
     """Σ|multiplier|·|residual| over the constraints of the outer problem: the first-order cost of meeting them."""
     duals = {c.id: c.dual_value for c in reduction.problem.constraints}
-    total = 0.0
+    total = 0.0  # twice the first order, since multipliers are known only nearly
     for constraint in reduction.form.outer.constraints:
         residual, dual = representer.residual(constraint), duals.get(constraint.id)
         if not residual.any() or dual is None:
@@ -169,7 +173,7 @@ def _widening(reduction: Reduction) -> float:
             np.abs(np.asarray(d, dtype=float)) for d in (dual if isinstance(dual, list) else [dual]) if d is not None
         ]
         if len(sizes) == 1 and sizes[0].shape == residual.shape:
-            total += float((sizes[0] * residual).sum())
-        else:
-            total += max((float(d.max(initial=0.0)) for d in sizes), default=0.0) * float(residual.sum())
+            total += 2 * float((sizes[0] * residual).sum())
+        else:  # cones: ‖z‖₁ bounds what a shift of all entries by the residual can cost
+            total += 2 * sum(float(d.sum()) for d in sizes) * float(residual.max(initial=0.0))
     return total

@@ -30,6 +30,7 @@ from kernelopt.solvers import outer
 from kernelopt.solvers.outer import DualPoint
 
 FAR = 1e3  # an assumed radius or box, in sizes of the solution
+ABSOLUTE_FLOOR = 1e-8  # smallest meaningful gap, relative to the terms of the bound
 ROUNDING = 1e-12  # a residual of this size relative to the terms of the bound is arithmetic
 # Points to step back to: shares of ν, and of μ plus a share of the largest possible ‖Aᵀν‖.
 SAFE = ((0.5, 1.0, 0.0), (1.0, 2.0, 0.0), (1.0, 1.0, 1e-3), (1.0, 1.0, 1.0), (0.9, 1.0, 0.0), (0.99, 1.0, 0.0))
@@ -218,7 +219,8 @@ def evaluate(
             vanishes = np.abs(m.stack).max(initial=0.0) <= ROUNDING * terms_of_nu
             most = terms_of_nu * len(m.stack) * float(np.sqrt(reduction.factors[link.theta].scale))
             spans = spans_everything(link, reduction.factors[link.theta])
-            if vanishes or (spans and lengths[0] <= RANK_ROUNDING * most):
+            least = ABSOLUTE_FLOOR * max(outer.magnitude(form, x, point.z), form.units[1])
+            if vanishes or (spans and (lengths[0] <= RANK_ROUNDING * most or FAR * size * lengths[0] <= least)):
                 rounding += float(lengths[0]) * size
             elif lengths[0] > 0:
                 radius = FAR * size

@@ -110,6 +110,11 @@ def evaluate(
     return Lower(value, (), rounding, terms, False, multipliers, grams, slopes=v)
 
 
+def is_orthogonal(pieces: Separable, v: Array) -> bool:
+    """Whether Zᵀv = 0 but for rounding."""
+    return bool(np.all(np.abs(pieces.Z.T @ v) <= ORTHOGONAL * (abs(pieces.Z).T @ np.abs(v))))
+
+
 def feasible_slopes(pieces: Separable, v: Array) -> Array | None:
     """v moved into dom h* with Zᵀv = 0: entries move in proportion to their distance from the ends of the domain."""
     low, high = pieces.slopes()
@@ -120,9 +125,9 @@ def feasible_slopes(pieces: Separable, v: Array) -> Array | None:
         return v
     Z, unit = pieces.Z, float(np.abs(v).max(initial=0.0)) or 1.0
     for _ in range(ROUNDS):
-        residual = Z.T @ v
-        if np.all(np.abs(residual) <= ORTHOGONAL * (abs(Z).T @ np.abs(v))):
+        if is_orthogonal(pieces, v):
             return v
+        residual = Z.T @ v
         room = np.minimum(np.minimum(v - low, high - v), unit) ** 2
         normal = (Z.T @ (Z * room[:, None])).toarray()
         if not np.isfinite(normal).all():

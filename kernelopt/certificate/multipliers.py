@@ -6,7 +6,6 @@ Lengths come from VᵀQV: by a pass over the kernel's own values, from the facto
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from kernelopt.nodes import EUCLIDEAN, norm_from_gram
 STREAMED, CHEAP, FROM_FACTOR, SAMPLED = "streamed", "trace of what the factor leaves", "factor", "sampled"
 DUAL_KIND: dict[Any, Any] = {"nuc": 2, 2: "nuc"}
 SAMPLE = 400
+CONDITION = 1e-8  # smallest to largest squared column of a factor that arithmetic still knows well
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,13 +159,14 @@ def _sampled(link: PredictionLink, factor: Factor, V: Array, seed: int) -> Array
 
 
 def gram_of(link: PredictionLink, factor: Factor, V: Array, way: str) -> Array:
-    if way == FROM_FACTOR or isinstance(factor, ProjectedFactor) or factor.rank == 0 == len(link.rows):
+    """VᵀQV, no smaller than with exact kernel values: where it is not read off a factor of full rank, the rounding of
+    Q, about 4ε Σ vᵢ²Qᵢᵢ a column, is added."""
+    if way == FROM_FACTOR or not len(link.rows) or spans_everything(link, factor):
         return _from_factor(factor, V)
     if way == SAMPLED:
         return _sampled(link, factor, V, seed=0)
-    if way == CHEAP:
-        return _from_factor(factor, V) + (0.0 if spans_everything(link, factor) else _residual_bound(factor, V))
-    return link.rows.quadratic(V)
+    gram = _from_factor(factor, V) + _residual_bound(factor, V) if way == CHEAP else link.rows.quadratic(V)
+    return gram + 4 * np.finfo(float).eps * np.diag(np.clip(link.rows.diagonal(), 0.0, None) @ V**2)
 
 
 def is_free(reduction: Reduction, number: int) -> bool:
@@ -177,13 +178,13 @@ def is_free(reduction: Reduction, number: int) -> bool:
 
 
 def spans_everything(link: PredictionLink, factor: Factor) -> bool:
-    """Whether the factor's rank is that of Q: by counting, as many as rows or as features; or as many as arithmetic
-    can tell apart where there are finitely many features."""
+    """Whether the factor's rank is that of Q, as many as rows or as features, and not by rounding."""
     if isinstance(factor, ProjectedFactor):
         return not factor.is_restriction
-    p = link.rows.features
-    nothing_left = factor.residual <= 100 * float(np.finfo(float).eps)
-    return factor.rank in (len(link.rows), p) or (isfinite(p) and nothing_left)
+    if factor.rank not in (len(link.rows), link.rows.features):
+        return False
+    columns = np.einsum("ij,ij->j", factor.B, factor.B)
+    return not len(columns) or bool(columns.min() >= CONDITION * columns.max())
 
 
 def row_coefficients(reduction: Reduction, number: int) -> Array:

@@ -90,15 +90,20 @@ class Certificate:
 
     @property
     def relative_gap(self) -> float:
-        attained = self.lower if self.maximize else self.upper
-        unit = abs(attained) if self.at_zero is None else abs(self.at_zero - attained)
+        unit = self._unit()
         if not isfinite(self.absolute_gap) or unit == 0:
             return inf if self.absolute_gap == inf else np.nan
         return max(self.absolute_gap, 0.0) / unit
 
+    def _unit(self) -> float:
+        """|P₀ − P|, or |P| where θ = 0 is infeasible."""
+        attained = self.lower if self.maximize else self.upper
+        return abs(attained) if self.at_zero is None else abs(self.at_zero - attained)
+
     def closes(self, tol: float, abs_tol: float | None = None) -> bool:
-        """Whether the relative gap is ≤ tol, or the absolute one ≤ abs_tol (`floor` by default)."""
-        return self.relative_gap <= tol or self.absolute_gap <= (self.floor if abs_tol is None else abs_tol)
+        """Whether the relative gap is ≤ tol, or the absolute one ≤ abs_tol (`floor` by default), rounding included."""
+        gap = self.absolute_gap + self.rounding
+        return gap <= tol * self._unit() or gap <= (self.floor if abs_tol is None else abs_tol)
 
     def __str__(self) -> str:
         gap = f"relative gap {self.relative_gap:.1e}"

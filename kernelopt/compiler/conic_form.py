@@ -78,23 +78,39 @@ class ConicForm:
 
     @property
     def units(self) -> tuple[float, float]:
-        """(σ, κ): the unit of x, the largest right-hand side, and of the objective, max(σ‖c‖∞, σ²‖P‖∞) but for t."""
-        sigma = float(np.abs(self.b).max(initial=0.0)) or 1.0
+        """(σ, κ): the unit of x, a small right-hand side, and of the objective, max(σ|c|, σ²P) for small c, P.
+
+        Small is the first decile of what is not zero: bounds and penalties of any size besides do not count.
+        """
+        sigma = typical(np.delete(self.b, self._rows_of_t()), 0.1) or 1.0
         c, P = np.delete(self.c, self.t), np.delete(self.P, self.t)
-        kappa = max(sigma * float(np.abs(c).max(initial=0.0)), sigma**2 * float(P.max(initial=0.0)))
-        return sigma, kappa or 1.0
+        return sigma, max(sigma * typical(c, 0.1), sigma**2 * typical(P, 0.1)) or 1.0
+
+    def _rows_of_t(self) -> Ints:
+        """Rows in which some t stands."""
+        parts = [self.A.indices[self.A.indptr[j] : self.A.indptr[j + 1]] for j in self.t]
+        return np.unique(np.concatenate([np.arange(0), *parts])).astype(int)
 
     @property
     def data_unit(self) -> float:
-        """The largest right-hand side of rows without a norm of θ; 0 where all vanish."""
-        touched = np.zeros(len(self.b), dtype=bool)
-        for column in self.t:
-            touched[self.A.indices[self.A.indptr[column] : self.A.indptr[column + 1]]] = True
-        return float(np.abs(self.b[~touched]).max(initial=0.0))
+        """A small right-hand side of rows without a norm of θ; 0 where all vanish."""
+        return typical(np.delete(self.b, self._rows_of_t()), 0.1)
+
+
+def typical(values: Array, share: float = 0.5) -> float:
+    """The median size, or another quantile, of what is not zero; 0 where everything is."""
+    sizes = np.abs(values[values != 0])
+    return float(np.quantile(sizes, share, method="lower")) if len(sizes) else 0.0
 
 
 def conic_form(form: CanonicalForm) -> ConicForm:
     """Cone data of the outer problem, for the values that its parameters have now."""
+    if not form.outer.variables():
+        sign = -1.0 if isinstance(form.outer.objective, cp.Maximize) else 1.0
+        empty, offset = np.zeros(0), sign * float(form.outer.objective.value)
+        return ConicForm(
+            empty, empty, offset, sp.csc_array((0, 0)), empty, Cones(0, 0), (), np.arange(0), np.arange(0), sign
+        )
     data, chain, inverse = _data(form.outer)
     P = data.get("P")
     if P is not None and abs(P - sp.diags_array(P.diagonal())).sum() > 0:

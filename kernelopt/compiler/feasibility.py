@@ -63,7 +63,10 @@ def flat_recession(form: CanonicalForm, data: ConicForm, weights: Array) -> Ques
         return None
     links, d, s, constraints = _directions(form, data)
     falling = (weights / weights.max()) @ s[exponents]
-    outer = cp.Problem(cp.Minimize(falling), [*constraints, data.c @ d <= 0])
+    # However small, a penalty outweighs exponentials that die out: along such a direction no norm grows.
+    costly = data.t[data.c[data.t] > 0]
+    bounds = [d[costly] <= 0] if len(costly) else []
+    outer = cp.Problem(cp.Minimize(falling), [*constraints, data.c @ d <= 0, *bounds])
     return Question(replace(links, outer=outer), d)
 
 

@@ -194,7 +194,9 @@ def invert(reduction: Reduction, status: Status, from_kernel: bool = False) -> S
             gram = V.T @ V
         norm.t.save_value(np.asarray(norm_from_gram(gram, norm.kind)))
     outer = reduction.form.outer
-    return Solution(status, float(outer.objective.value), functions, duals, None)
+    with np.errstate(all="ignore"):  # outside of its domain f may be anything
+        value_of_f = float(outer.objective.value)
+    return Solution(status, value_of_f, functions, duals, None)
 
 
 def prediction_unit(form: CanonicalForm, data_unit: float = 0.0) -> float:
@@ -214,14 +216,30 @@ def violation(reduction: Reduction, data_unit: float = 0.0) -> float:
     unit = prediction_unit(form, data_unit)
     most = LARGE * data_unit if data_unit else np.inf
     lengths = {n.t.id for n in form.norms}
-    sizes = {v.id: float(np.abs(v.value).max(initial=0.0)) for v in form.outer.variables() if v.value is not None}
+    sizes = {
+        v.id: float(np.abs(_dense(v.value)).max(initial=0.0)) for v in form.outer.variables() if v.value is not None
+    }
     sizes = {i: size if i in lengths else min(size, most) for i, size in sizes.items()}
     for link in form.predictions:
         if link.u is not None and sizes.get(link.u.id, 0.0) < NEGLIGIBLE * unit:
             sizes[link.u.id] = unit
             length = unit / np.sqrt(reduction.factors[link.theta].scale)
             sizes |= {n.t.id: max(sizes[n.t.id], length) for n in form.norms if n.view.theta is link.theta}
-    return max((_violation(c, sizes) for c in form.outer.constraints), default=0.0)
+    return max([0.0, *map(_outside, form.y), *(_violation(c, sizes) for c in form.outer.constraints)])
+
+
+def _dense(value: Any) -> Array:
+    return np.asarray(value.toarray() if sp.issparse(value) else value)
+
+
+def _outside(variable: cp.Variable) -> float:
+    """By how much a variable's value departs from its attributes (nonneg, bounds, PSD …), relative to its size."""
+    if variable.value is None or sp.issparse(variable.value) or not any(variable.attributes.values()):
+        return 0.0
+    value = np.asarray(variable.value)
+    nearest = np.asarray(variable.project(value))
+    size = float(np.abs(value).max(initial=0.0))
+    return float(np.abs(nearest - value).max(initial=0.0)) / (size or 1.0)
 
 
 def residual(constraint: Any) -> Array:
@@ -248,7 +266,7 @@ def _violation(constraint: Any, sizes: Mapping[int, float]) -> float:
         return 0.0
     scale = 0.0
     for part in (a for a in constraint.args if not isinstance(a, list)):
-        scale = max(scale, float(np.abs(part.value).max(initial=0.0)))
+        scale = max(scale, float(np.abs(_dense(part.value)).max(initial=0.0)))
         if part.is_affine():
             slopes = {v.id: g if sp.issparse(g) else np.atleast_2d(g) for v, g in part.grad.items()}
             terms = sum(abs(g).sum(axis=0) * sizes.get(i, 0.0) for i, g in slopes.items())

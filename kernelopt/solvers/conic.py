@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from cvxpy.problems.problem import SolverStats as CvxpyStats
 from cvxpy.reductions.solution import Solution as CvxpySolution
 
+from kernelopt.compiler.conic_form import typical
 from kernelopt.errors import DCPError, ParameterError, SolverError
 from kernelopt.kernels.domains import Array
 from kernelopt.solution import Status
@@ -79,7 +80,7 @@ def solve(  # noqa: PLR0917
     """Solve a reduced problem; values and multipliers stay on its variables and constraints.
 
     All variables are measured in σ and the objective in κ: cones do not change, so that x = σx̃ and z = (κ/σ)z̃.
-    `units` are the sizes of x and z, as far as they are known; by default σ is the largest right-hand side and
+    `units` are the sizes of x and z, as far as they are known; by default σ is a typical right-hand side and
     κ = max(σ‖c‖∞, σ²‖P‖∞), without the variables that are `penalized`, whose weight may be of any size.
 
     Raises SolverError, DCPError or ParameterError with cvxpy's own words.
@@ -114,9 +115,11 @@ def solve(  # noqa: PLR0917
         raise SolverError(f"{solver} failed. Try another solver, or verbose=True for more.")
     solution.primal_vars = {i: sigma * x for i, x in solution.primal_vars.items()}
     solution.dual_vars = {i: _times(kappa / sigma, z) for i, z in solution.dual_vars.items()}
-    problem.unpack(solution)
+    with np.errstate(all="ignore"):  # the objective outside of its domain may be anything
+        problem.unpack(solution)
     has_point = solution.status in cp.settings.SOLUTION_PRESENT and all(
-        v.value is not None and np.isfinite(v.value).all() for v in problem.variables()
+        v.value is not None and np.isfinite(v.value.data if sp.issparse(v.value) else v.value).all()
+        for v in problem.variables()
     )
     status = STATUSES.get(solution.status, Status.USER_LIMIT)
     return Answer(status if has_point or not status.has_point else Status.USER_LIMIT, has_point, stats)
@@ -133,8 +136,8 @@ def _scaled(
     bounds = [
         name for name in ("b", "h", "G", "lower_bounds", "upper_bounds") if getattr(data.get(name), "ndim", 0) == 1
     ]
-    finite = [np.abs(data[name][np.isfinite(data[name])]).max(initial=0.0) for name in bounds]
-    sigma = units[0] if units else float(max(finite, default=0.0)) or 1.0
+    finite = np.concatenate([np.zeros(0), *(data[name][np.isfinite(data[name])] for name in bounds)])
+    sigma = units[0] if units else typical(finite) or 1.0
     linear = "q" if data.get("q") is not None else "c"
     P = data.get("P")
     kappa = sigma * units[1] if units else _objective_unit(data, sigma, linear, penalized)

@@ -1,0 +1,205 @@
+"""Cases in which a status or a bound was once wrong: each may end undecided, never wrong."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import kernelopt as ko
+from kernelopt.errors import KernelOptError, OptionError, ParameterError
+
+LINEAR, QUADRATIC = ko.kernels.Linear(), ko.kernels.Polynomial(degree=2)
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(10, 2))
+LABELS = np.sign(RNG.normal(size=10))
+
+
+def svm(bounds=lambda theta, b: [], scale=1.0):
+    theta, b = ko.Theta(LINEAR), cp.Variable()
+    loss = cp.sum(ko.losses.hinge(LABELS, theta(scale * X) + b))
+    return ko.Problem(cp.Minimize(loss + 0.1 * scale**2 * ko.sum_squares(theta)), bounds(theta, b))
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        lambda theta, b: [b <= 1e10, b >= -1e10],
+        lambda theta, b: [b <= 1e8],
+        lambda theta, b: [ko.norm(theta) <= 1e10],
+        lambda theta, b: [theta(X) <= 1e9],
+        lambda theta, b: [cp.Variable() >= 1e9],
+    ],
+)
+def test_a_large_bound_that_does_not_bind(bounds):
+    optimum = svm().solve()
+    problem = svm(bounds)
+    value = problem.solve()
+    if problem.status == "optimal":
+        assert value == pytest.approx(optimum, rel=1e-6)
+    if value is not None:
+        assert problem.certificate.lower - 1e-5 <= optimum <= problem.certificate.upper + 1e-5
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e-4, 1e6])
+def test_features_in_other_units(scale):
+    """max margin loss in a ball: 0.3/s for features × s."""
+    optimum = None
+    for s in (1.0, scale):
+        theta, b = ko.Theta(LINEAR), cp.Variable()
+        loss = cp.sum(cp.pos(1 - cp.multiply(LABELS, theta(s * X) + b)))
+        problem = ko.Problem(cp.Minimize(loss), [ko.norm(theta) <= 0.3 / s])
+        value = problem.solve()
+        optimum = value if optimum is None else optimum
+        assert problem.status == "optimal"
+        assert value == pytest.approx(optimum, rel=1e-6)
+
+
+@pytest.mark.parametrize("s", [1e-6, 1e-7, 1e-8])
+def test_features_of_unequal_size(s):
+    """θ = (0, 1/s) fits exactly, though Q hides the second feature below its rounding."""
+    z = RNG.normal(size=8)
+    points = np.c_[np.ones(8), s * z]
+    theta = ko.Theta(LINEAR)
+    for objective, highest in (
+        (cp.sum_squares(z - theta(points)), 0.0),
+        (cp.sum_squares(z - theta(points)) + 1e-4 * s**2 * ko.sum_squares(theta), 1.01e-4),
+    ):
+        problem = ko.Problem(cp.Minimize(objective))
+        value = problem.solve()
+        if problem.status == "optimal":
+            assert value <= highest + 1e-6
+        if problem.certificate.scope == "full kernel" and not problem.certificate.assumptions:
+            assert problem.certificate.lower <= highest + 1e-6
+    interpolation = ko.Problem(cp.Minimize(0), [theta(points) == z])
+    interpolation.solve()
+    assert interpolation.status != "infeasible"
+
+
+@pytest.mark.parametrize(
+    "atom", [lambda u: -cp.sum(cp.sqrt(u)), lambda u: cp.sum(cp.inv_pos(u)), lambda u: -cp.sum(cp.log(u))]
+)
+def test_without_a_minimizer(atom):
+    theta = ko.Theta(QUADRATIC)
+    problem = ko.Problem(cp.Minimize(atom(theta(X))))
+    problem.solve()
+    assert problem.status != "optimal"
+
+
+@pytest.mark.parametrize("lam", [1e-7, 1e-8])
+def test_a_small_penalty_bounds_a_slow_fall(lam):
+    """−√u + λ|θ| has the optimum −1/(4λ)."""
+    theta = ko.Theta(LINEAR)
+    problem = ko.Problem(cp.Minimize(-cp.sum(cp.sqrt(theta([[1.0]]))) + lam * ko.norm(theta)))
+    value = problem.solve()
+    assert problem.status != "unbounded"
+    if problem.status == "optimal":
+        assert value == pytest.approx(-1 / (4 * lam), rel=1e-5)
+
+
+def test_a_small_penalty_attains_separable_logistic():
+    theta = ko.Theta(LINEAR)
+    signs, points = np.array([-1.0, 1.0]), np.array([[-1.0], [1.0]])
+    problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.log_loss(signs, theta(points))) + 1e-9 * ko.norm(theta)))
+    problem.solve()
+    assert problem.status != "not_attained"
+
+
+def test_multipliers_are_checked_for_new_values_of_parameters():
+    theta, b, shifts = ko.Theta(LINEAR), cp.Variable(), cp.Parameter(10, value=np.ones(10))
+    loss = cp.sum(ko.losses.hinge(LABELS, theta(X) + cp.multiply(shifts, b)))
+    problem = ko.Problem(cp.Minimize(loss + 0.1 * ko.sum_squares(theta)))
+    problem.solve()
+    found = problem.certificate_at({shifts: 5 * LABELS})  # b = 0.2 fits exactly
+    assert found.lower <= 1e-9
+
+
+def test_bounds_that_cross_prove_nothing():
+    theta = ko.Theta(QUADRATIC)
+    problem = ko.Problem(cp.Minimize(-cp.sum(cp.log(theta(X))) + ko.sum_squares(theta)), [theta(X) <= 1e-9])
+    problem.solve()
+    assert problem.status != "optimal"
+    if problem.certificate is not None:
+        assert problem.certificate.lower <= problem.certificate.upper
+
+
+def test_a_restricted_answer_with_integers_is_not_optimal():
+    points = RNG.normal(size=(6, 3))
+    theta, b = ko.Theta(LINEAR), cp.Variable(boolean=True)
+    problem = ko.Problem(cp.Minimize(b + cp.norm1(theta(points) - points @ np.ones(3))))
+    problem.solve(max_rank=1)
+    assert problem.status == "optimal_inaccurate"
+
+
+def test_a_problem_of_constants():
+    assert ko.Problem(cp.Minimize(3)).solve() == 3
+
+
+def test_a_diagonal_variable():
+    theta, D = ko.Theta(LINEAR), cp.Variable((2, 2), diag=True)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(LABELS - theta(X)) + cp.sum_squares(D - 1) + ko.norm(theta)))
+    problem.solve()
+    assert problem.status == "optimal"
+
+
+# ---------------------------------------------------------------- clear errors, and nothing lost
+
+
+def test_errors_are_ours():
+    theta, b, lam = ko.Theta(LINEAR), cp.Variable(), cp.Parameter(nonneg=True, value=0.1, name="lam")
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(LABELS - theta(X) - b) + lam * ko.sum_squares(theta)))
+    problem.solve()
+    for value in (-1.0, np.nan, "x", [1, 2]):
+        with pytest.raises(ParameterError):
+            problem.certificate_at({lam: value})
+        assert lam.value == 0.1
+    for key in ("lam", None, cp.Parameter(value=1.0)):
+        with pytest.raises(ParameterError, match="parameters of this problem"):
+            problem.certificate_at({key: 1.0})
+    for options in ({"tol": 0}, {"tol": -1}):
+        with pytest.raises(OptionError, match="tol"):
+            problem.verify(**options)
+    for options in ({"certify": np.array([1, 2])}, {"abs_tol": True}, {"time_limit": True}):
+        with pytest.raises(OptionError):
+            problem.solve(**options)
+    b.value = None
+    for ask in (problem.verify, lambda: problem.certificate_at({})):
+        with pytest.raises(KernelOptError, match="Solve again"):
+            ask()
+    lam.value = None
+    with pytest.raises(ParameterError):
+        problem.verify()
+
+
+def test_a_failed_solve_changes_nothing():
+    problem = svm()
+    problem.solve()
+    before = str(problem.explain()), problem.value, problem.status
+    with pytest.raises(ko.errors.SolverError):
+        problem.solve(solver="CLARABEL", rank_tol=1e-2, nonsense=3)
+    assert (str(problem.explain()), problem.value, problem.status) == before
+    assert problem.verify().passed
+
+
+def test_an_audit_changes_nothing():
+    theta, b = ko.Theta(LINEAR), cp.Variable()
+    bound = b <= 0.1
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(LABELS - theta(X) - b) + ko.sum_squares(theta)), [bound])
+    problem.solve()
+    dual = float(bound.dual_value)
+    theta.value = ko.Function(LINEAR, X[:2] + 1, [1.0, 2.0])
+    problem.verify()
+    assert bound.dual_value == dual
+
+
+def test_reports_of_degenerate_problems():
+    theta = ko.Theta(LINEAR)
+    for objective in (ko.sum_squares(theta), cp.sum_squares(theta(X)) + ko.sum_squares(theta)):
+        problem = ko.Problem(cp.Minimize(objective))
+        problem.solve()
+        assert problem.status == "optimal"
+        assert problem.verify().passed, str(problem.verify())
+    slack = ko.Problem(cp.Minimize(cp.sum_squares(0.01 * LABELS - theta(X))), [ko.norm(theta) <= 1])
+    slack.solve()
+    assert slack.verify().passed, str(slack.verify())
+    unbounded = ko.Problem(cp.Minimize(cp.sum(theta(X))))
+    theta.value = ko.Function(LINEAR, X[:2], np.ones(2))
+    assert not unbounded.verify().passed
