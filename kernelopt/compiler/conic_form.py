@@ -9,6 +9,7 @@ The columns of x are those of the links' u and t, then the user's variables and 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import cvxpy as cp
@@ -31,8 +32,8 @@ class Cones:
     power: tuple[float, ...] = ()
     generalized_power: tuple[Any, ...] = ()
 
-    def slices(self) -> list[tuple[str, slice, Any]]:
-        """(kind, rows, order or exponent) of each cone; the zero and the nonnegative cone are one stretch each."""
+    @cached_property
+    def _slices(self) -> list[tuple[str, slice, Any]]:
         sizes: list[tuple[str, int, Any]] = [("zero", self.zero, None), ("nonneg", self.nonneg, None)]
         sizes += [("soc", n, n) for n in self.soc] + [("psd", n * (n + 1) // 2, n) for n in self.psd]
         sizes += [("exp", 3, None)] * self.exp + [("power", 3, a) for a in self.power]
@@ -41,6 +42,15 @@ class Cones:
         return [
             (kind, slice(int(i), int(i + n)), extra) for (kind, n, extra), i in zip(sizes, ends[:-1], strict=True) if n
         ]
+
+    def slices(self) -> list[tuple[str, slice, Any]]:
+        """(kind, rows, order or exponent) of each cone; the zero and the nonnegative cone are one stretch each."""
+        return self._slices
+
+    @cached_property
+    def first_exponential(self) -> int:
+        """The row at which exponential cones begin."""
+        return self.zero + self.nonneg + sum(self.soc) + sum(n * (n + 1) // 2 for n in self.psd)
 
 
 @dataclass(frozen=True, eq=False)

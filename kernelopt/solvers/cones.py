@@ -39,7 +39,7 @@ def into_dual(z: Array, cones: Cones, A: sp.csc_array) -> Array:
                 np.maximum(part[:-1], 0.0, out=part[:-1])
                 bound = float(np.prod((part[:-1] / a) ** a)) * (1 - ROOM)
                 part[-1] = np.clip(part[-1], -bound, bound)
-    first = sum(s.stop - s.start for k, s, _ in cones.slices() if k in ("zero", "nonneg", "soc", "psd"))
+    first = cones.first_exponential
     if cones.exp:
         rows = slice(first, first + 3 * cones.exp)
         z[rows] = _into_dual_exponential(z[rows].reshape(-1, 3), touched[rows].reshape(-1, 3)).ravel()
