@@ -117,7 +117,8 @@ class Problem:
             eigenvalues to zero, "flip" them to their absolute values, "shift" all of them; `explain()` reports ‖Q − Q̃‖.
         factorization : "cholesky" (pivoted; r kernel values a prediction) or "eigen" (V√Λ).
         certify : True for a bound with the full kernel matrix (a pass over the kernel where the factor restricts θ);
-            "estimate" for a sampled one; False for none. Only a certified answer is called "optimal".
+            "estimate" for a sampled one; False for none. Only a certified answer is called "optimal" (with integer
+            variables, which have no certificate, the solver's).
         memory_limit : bytes; by default 80 % of what is available.
         time_limit : seconds of the whole call, after which no new attempt is started and solvers that can are stopped;
             the best point and its gap are kept.
@@ -381,7 +382,7 @@ class Problem:
     @property
     def status(self) -> str | None:
         """ "optimal", "optimal_inaccurate", "not_attained", "infeasible", "unbounded" or "user_limit"; None before a
-        solve. Decided by the certificate, not by the solver: see `kernelopt.solution.Status`."""
+        solve. Decided by the certificate, not by the solver (but for integer variables); docs/design.md, Statuses."""
         return None if self._solution is None else self._solution.status
 
     @property

@@ -102,7 +102,8 @@ def _upper(reduction: Reduction, data: Outer, value: float) -> tuple[float, floa
     if at_zero is None:
         fixed = np.concatenate([np.zeros(sum(map(len, data.form.u))), t])
         at_zero = outer.value_at(data.form, fixed)
-    return data.form.sign * value + widened, widened, at_zero
+    known = at_zero is not None and isfinite(at_zero)
+    return data.form.sign * value + widened, widened, at_zero if known else None
 
 
 def _assembled(

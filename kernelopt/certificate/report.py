@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from math import inf, isfinite, log10
 
 import numpy as np
@@ -55,10 +56,10 @@ class Certificate:
         "estimate": not a bound (νᵀQν was sampled).
     ranks : tuple of (rank, number of distinct rows), one for each θ
     assumptions : tuple of str
-        What the lower bound takes for granted beside the statement (a radius, a box, a projected kernel matrix).
+        What the bounds take for granted beside the statement (a radius, a box, a projected kernel matrix).
     widened : float
-        By how much the upper bound was raised, to first order in the multipliers, for constraints that hold only
-        up to a small violation; included in `upper`.
+        By how much the upper bound was raised, twice the first order in the multipliers, for constraints that hold
+        only up to a small violation; included in `upper`.
     rounding : float
         Size of the rounding errors that the bounds do not cover.
     floor : float
@@ -110,10 +111,11 @@ class Certificate:
         if not isfinite(self.relative_gap) or (self.relative_gap > READABLE and self.absolute_gap <= self.floor):
             gap = f"absolute gap {self.absolute_gap:.1e}"
         ranks = ", ".join(f"rank {r} of {n}" for r, n in self.ranks)
-        parts = [f"optimum in [{self._digits(self.lower)}, {self._digits(self.upper)}]", gap, self.scope, ranks]
+        low, high = self._digits(self.lower, ROUND_FLOOR), self._digits(self.upper, ROUND_CEILING)
+        parts = [f"optimum in [{low}, {high}]", gap, self.scope, ranks]
         return ", ".join(p for p in [*parts, *self.assumptions] if p)
 
-    def _digits(self, bound: float) -> str:
+    def _digits(self, bound: float, outward: str) -> str:
         """A bound with as many digits as show the gap, rounded outward."""
         gap = self.absolute_gap
         if not isfinite(bound):
@@ -121,4 +123,4 @@ class Certificate:
         if not isfinite(gap) or gap <= 0 or bound == 0:
             return f"{bound:.10g}"
         digits = int(np.clip(2 - np.floor(log10(gap / abs(bound))), 2, 16))
-        return f"{bound:.{digits}g}"
+        return f"{float(Context(digits, outward).create_decimal(bound)):.{digits}g}"

@@ -162,6 +162,8 @@ def test_it_reads_as_one_sentence():
     words = str(problem.certificate)
     assert words.startswith("optimum in [")
     assert "\n" not in words
+    low, high = (float(number) for number in words[words.index("[") + 1 : words.index("]")].split(", "))
+    assert low <= problem.certificate.lower <= problem.certificate.upper <= high
     assert "relative gap" in words
     assert f"full kernel, rank {problem.certificate.ranks[0][0]} of 80" in words
     assert words in str(problem.explain()).replace("\n                 ", " ")
