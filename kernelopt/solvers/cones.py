@@ -16,8 +16,9 @@ ROOM = 1e-14  # relative room left at a boundary, so that rounding stays inside
 def into_dual(z: Array, cones: Cones, A: sp.csc_array) -> Array:
     """A point of K* close to z, exact in floating point.
 
-    Second-order and semidefinite cones raise their head or diagonal, power cones shrink their last entry, and
-    exponential cones raise the one of (v, w) that touches no column of A where there is one:
+    A holds the columns that z must keep balanced; entries whose rows are empty there move without harm. Second-order
+    cones raise their head, or shrink their tail where only the head matters, semidefinite cones raise their diagonal,
+    power cones shrink their last entry, and exponential cones raise v or w:
     −u e^{v/u} ≤ e·w  ⟺  v ≥ u(1 + ln(−w/u)) for u < 0.
     """
     z = z.copy()
@@ -28,7 +29,13 @@ def into_dual(z: Array, cones: Cones, A: sp.csc_array) -> Array:
             case "nonneg":
                 np.maximum(part, 0.0, out=part)
             case "soc":
-                part[0] = max(part[0], float(np.linalg.norm(part[1:])) * (1 + ROOM))
+                head, tail = rows.start, slice(rows.start + 1, rows.stop)
+                length = float(np.linalg.norm(part[1:]))
+                if touched[head] and not touched[tail].any():
+                    part[0] = max(part[0], 0.0)
+                    part[1:] *= min(1.0, part[0] / length * (1 - ROOM)) if length else 1.0
+                else:
+                    part[0] = max(part[0], length * (1 + ROOM))
             case "psd":
                 lowest = float(np.linalg.eigvalsh(matrix(part, extra))[0])
                 scale = float(np.abs(part).max(initial=0.0))

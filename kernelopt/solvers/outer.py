@@ -155,7 +155,7 @@ def repaired(form: ConicForm, x: Array, z: Array, vanishing: sp.csc_array | None
 
 def _without_residual(form: ConicForm, columns: sp.csc_array, target: Array, z: Array) -> tuple[Array, float]:
     """z ∈ K* with columnsᵀz = target after a few corrections, and the largest relative residual that is left."""
-    z = into_dual(z, form.cones, form.A)
+    z = into_dual(z, form.cones, columns)
     best, least = z, np.inf
     largest = abs(columns).max(axis=0).toarray().ravel() if columns.nnz else np.zeros(columns.shape[1])
     for _ in range(ROUNDS):
@@ -169,7 +169,7 @@ def _without_residual(form: ConicForm, columns: sp.csc_array, target: Array, z: 
         step = _correction(columns, _weights(z, form), residual)
         if not np.isfinite(step).all():
             break
-        z = into_dual(z - step, form.cones, form.A)
+        z = into_dual(z - step, form.cones, columns)
     return best, least
 
 
