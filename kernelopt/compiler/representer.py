@@ -25,7 +25,7 @@ from kernelopt.kernels.domains import Array, frozen
 from kernelopt.nodes import EUCLIDEAN, norm_from_gram
 from kernelopt.solution import FittedFunction, Solution, Status
 
-LARGE = 1e3  # predictions larger than this, relative to the data, don't make a violation small
+LARGE = 10.0  # predictions larger than this, relative to the data, don't make a violation small
 NEGLIGIBLE = 1e-6  # predictions smaller than this, relative to the data, are taken for zero when sizes are judged
 
 
@@ -260,18 +260,20 @@ def residual(constraint: Any) -> Array:
 
 
 def _violation(constraint: Any, sizes: Mapping[int, float]) -> float:
-    """Largest violation, relative to the numbers that the constraint is made of: |a|ᵀ|x| and what it adds up to."""
-    violation = float(np.max(residual(constraint), initial=0.0))
-    if violation == 0:
+    """Largest violation, relative to the numbers that an entry is made of: |a|ᵀ|x| and what both sides add up to."""
+    violation = np.ravel(residual(constraint), order="F")
+    if not violation.any():
         return 0.0
-    scale = 0.0
+    scale = np.zeros(1)
     for part in (a for a in constraint.args if not isinstance(a, list)):
-        scale = max(scale, float(np.abs(_dense(part.value)).max(initial=0.0)))
+        numbers = [np.abs(np.ravel(_dense(part.value), order="F"))]
         if part.is_affine():
             slopes = {v.id: g if sp.issparse(g) else np.atleast_2d(g) for v, g in part.grad.items()}
-            terms = sum(abs(g).sum(axis=0) * sizes.get(i, 0.0) for i, g in slopes.items())
-            scale = max(scale, float(np.max(terms, initial=0.0)))
-    return violation / (scale or 1.0)
+            numbers += [np.ravel(abs(g).sum(axis=0)) * sizes.get(i, 0.0) for i, g in slopes.items()]
+        for one in numbers:
+            entrywise = len(one) in (1, len(violation)) and len(scale) in (1, len(violation))
+            scale = np.maximum(scale, one if entrywise else one.max(initial=0.0))
+    return float(np.max(violation / np.where(scale > 0, scale, 1.0)))
 
 
 def _function(link: PredictionLink, factor: Factor, v: Array, dual: Function | None) -> FittedFunction:
