@@ -164,11 +164,8 @@ def _inside(s: Any, data: ConicForm, recession: bool = False) -> list[Any]:
 def _packed_psd(part: Any, n: int) -> Any:
     """The matrix of a packed upper triangle (by columns, off-diagonals times √2) is positive semidefinite."""
     columns, rows = np.tril_indices(n)
-    weight = np.where(rows == columns, 1.0, 1 / np.sqrt(2))
-    k = np.arange(len(rows))
-    entries = np.r_[rows + n * columns, columns + n * rows]
-    full = sp.csc_array((np.r_[weight, weight], (entries, np.r_[k, k])), shape=(n * n, len(k)))
-    full.data[:] = full.data
-    dense = full.toarray()
-    dense[(rows + n * columns)[rows == columns], k[rows == columns]] = 1.0
-    return cp.reshape(sp.csc_array(dense) @ part, (n, n), order="F") >> 0
+    k, off = np.arange(len(rows)), rows != columns
+    weight = np.where(off, 1 / np.sqrt(2), 1.0)
+    entries = np.r_[rows + n * columns, (columns + n * rows)[off]]
+    full = sp.csc_array((np.r_[weight, weight[off]], (entries, np.r_[k, k[off]])), shape=(n * n, len(k)))
+    return cp.reshape(full @ part, (n, n), order="F") >> 0

@@ -121,6 +121,19 @@ def test_bounds_that_cross_prove_nothing():
         assert problem.certificate.lower <= problem.certificate.upper
 
 
+def test_matrix_inequalities_that_cannot_hold():
+    """[[1, u], [u, 1]] ⪰ 0 says |u| ≤ 1."""
+    theta = ko.Theta(LINEAR)
+    u = theta([[1.0, 0.0]])[0]
+    matrix = cp.bmat([[1.0, u], [u, 1.0]]) >> 0
+    loose = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [matrix, u >= 0.9])
+    assert loose.solve() == pytest.approx(0.81, rel=1e-5)
+    assert loose.status == "optimal"
+    tight = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [matrix, u >= 1.5])
+    assert tight.solve() == np.inf
+    assert tight.status == "infeasible"
+
+
 def test_a_restricted_answer_with_integers_is_not_optimal():
     points = RNG.normal(size=(6, 3))
     theta, b = ko.Theta(LINEAR), cp.Variable(boolean=True)
