@@ -247,7 +247,7 @@ def test_duals_of_constraints(problem):
     kernel, columns = KERNELS["polynomial, 2 columns"]
     ours, explicit = agree(UNIQUE[problem](kernel, columns), columns, data(columns)[3])
     for a, b in zip(ours["duals"], explicit["duals"], strict=True):
-        assert np.abs(a - b).max() <= 1e-4 * max(1.0, np.abs(b).max())
+        assert np.abs(a - b).max() <= 1e-5 * max(1.0, np.abs(b).max())
 
 
 def test_duals_of_predictions():
