@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
-from math import inf
-from numbers import Integral, Real
 from time import perf_counter
 from typing import Any
 
@@ -19,29 +17,19 @@ from kernelopt.certificate import Certificate
 from kernelopt.compiler import explain, explicit, form, representer, rules, text
 from kernelopt.compiler.form import CanonicalForm
 from kernelopt.compiler.representer import Reduction
-from kernelopt.errors import DataError, KernelOptError, OptionError, ParameterError, SolverError
+from kernelopt.errors import DataError, KernelOptError, ParameterError, SolverError
 from kernelopt.expressions import FeatureMatrix, Theta
-from kernelopt.factorization import FLOOR, METHODS, Factor, Settings, factorize, memory
+from kernelopt.factorization import FLOOR, Factor, factorize, memory
 from kernelopt.losses import check_parameters
 from kernelopt.nodes import ThetaLeaf
+from kernelopt.options import FactorOptions, check_solver_options, factor_options, goal
 from kernelopt.solution import Attempt, Solution, SolverStats, Status
 from kernelopt.solvers import selection
 from kernelopt.solving import Goal, Outcome
 from kernelopt.verification import Report
 
-INDEFINITE = ("raise", "clip", "flip", "shift")
 COMPILED_BYTES = 160  # per entry of B, taken by cvxpy and its solvers (measured: 110 to 170)
-DEFAULT_RANK_TOL = 1e-8
 GROWTH = (1e-10, FLOOR)  # finer tolerances of the rank, where a certificate or a constraint asks for them
-
-
-@dataclass(frozen=True)
-class FactorOptions:
-    """How Q is factored; part of the key under which a reduction is kept."""
-
-    method: str
-    settings: Settings
-    memory_limit: float | None = field(compare=False)
 
 
 class Problem:
@@ -141,16 +129,16 @@ class Problem:
         OptionError
             For an option outside its range.
         """
-        options = _factor_options(tol, rank_tol, max_rank, factorization, memory_limit, indefinite)
-        goal = _goal(tol, abs_tol, certify, time_limit, solver_options, warm_start, verbose)
-        _check_solver_options(solver, solver_options)
+        options = factor_options(tol, rank_tol, max_rank, factorization, memory_limit, indefinite)
+        aim = goal(tol, abs_tol, certify, time_limit, solver_options, warm_start, verbose)
+        check_solver_options(solver, solver_options)
         self._require_parameter_values()
         # The rules are checked, and the tree is cut where θ enters: f(u, t, y) with u = Aθ, ‖θ‖ ≤ t.
         canonical = self.canonical_form()
         names = selection.candidates(self._probe, solver, alternatives=not solver_options)
         previous = self._reduction
         try:
-            outcome, attempts = self._pursue(canonical, options, names, goal, grows=rank_tol is None)
+            outcome, attempts = self._pursue(canonical, options, names, aim, grows=rank_tol is None)
         except BaseException:
             self._reduction = previous
             raise
@@ -332,7 +320,7 @@ class Problem:
         >>> problem.verify().passed
         True
         """
-        _factor_options(tol)
+        factor_options(tol)
         self._require_parameter_values()
         functions = {theta: theta.value for theta in self.thetas()}
         if any(f is None for f in functions.values()):
@@ -438,7 +426,7 @@ class Problem:
     def reduced_problem(self) -> cp.Problem:
         """The inner cp.Problem in v = √scale·w and y; factors Q with the default options if need be."""
         return (
-            self._reduction[1] if self._reduction else self._reduce(self.canonical_form(), _factor_options())
+            self._reduction[1] if self._reduction else self._reduce(self.canonical_form(), factor_options())
         ).problem
 
     def get_problem_data(self, solver: str, **options: Any) -> Any:
@@ -554,49 +542,6 @@ class Problem:
             sum(f.kernel_seconds for f in factors), sum(f.factor_seconds for f in factors),
             self._reduction[2] + (reduction.problem.compilation_time or 0.0), inner.extra_stats, attempts,
         )  # fmt: skip
-
-
-def _factor_options(  # noqa: PLR0917
-    tol: float = 1e-6, rank_tol: float | None = None, max_rank: int | None = None,
-    factorization: str = "cholesky", memory_limit: float | None = None, indefinite: str = "raise",
-) -> FactorOptions:  # fmt: skip
-    """Options checked and bundled. Raises OptionError."""
-    rank_tol = DEFAULT_RANK_TOL if rank_tol is None else rank_tol
-    for name, value in (("tol", tol), ("rank_tol", rank_tol)):
-        if not isinstance(value, Real) or not 0 < value < 1:
-            raise OptionError(f"Expected {name} to be a number between 0 and 1; got {value!r}.")
-    if max_rank is not None and (not isinstance(max_rank, Integral) or isinstance(max_rank, bool) or max_rank < 1):
-        raise OptionError(f"Expected max_rank to be an integer ≥ 1, or None; got {max_rank!r}.")
-    if factorization not in METHODS:
-        raise OptionError(f"Expected factorization to be one of {', '.join(METHODS)}; got {factorization!r}.")
-    if indefinite not in INDEFINITE:
-        raise OptionError(f"Expected indefinite to be one of {', '.join(INDEFINITE)}; got {indefinite!r}.")
-    return FactorOptions(factorization, Settings(rank_tol, max_rank, indefinite), memory_limit)
-
-
-def _goal(  # noqa: PLR0917
-    tol: float, abs_tol: float | None, certify: bool | str, time_limit: float | None,
-    options: dict[str, Any], warm_start: bool, verbose: bool,
-) -> Goal:  # fmt: skip
-    """What an answer must fulfil, checked. Raises OptionError."""
-    for name, value in (("abs_tol", abs_tol), ("time_limit", time_limit)):
-        if value is not None and (not isinstance(value, Real) or isinstance(value, bool) or not 0 < value < inf):
-            raise OptionError(f"Expected {name} to be a positive number, or None; got {value!r}.")
-    if not isinstance(certify, bool) and not (isinstance(certify, str) and certify == "estimate"):
-        raise OptionError(f'Expected certify to be True, "estimate" or False; got {certify!r}.')
-    deadline = inf if time_limit is None else perf_counter() + time_limit
-    return Goal(
-        tol, abs_tol, certify, deadline, {"warm_start": warm_start, "verbose": verbose, **options}, bool(options)
-    )
-
-
-def _check_solver_options(solver: str | None, options: Mapping[str, Any]) -> None:
-    """Raise OptionError for what cvxpy would take and a problem in θ can't."""
-    if solver is not None and not isinstance(solver, str):
-        raise OptionError(f"Expected solver to be a name, such as CLARABEL, or None; got {solver!r}.")
-    for name in ("gp", "qcp", "nlp"):
-        if options.get(name):
-            raise OptionError(f"Expected a convex problem by the DCP rules; {name}=True is not available here.")
 
 
 def _factorize(canonical: CanonicalForm, options: FactorOptions) -> dict[Theta, Factor]:

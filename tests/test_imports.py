@@ -11,6 +11,7 @@ import kernelopt
 ORDER = [
     ["estimators", "feature_space", "testing"],
     ["problem"],
+    ["options"],
     ["solving", "verification"],
     ["certificate"],
     ["solvers"],

@@ -1,0 +1,69 @@
+"""What solve() may be told: options checked and bundled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+from numbers import Integral, Real
+from time import perf_counter
+from typing import Any
+
+from kernelopt.errors import OptionError
+from kernelopt.factorization import METHODS, Settings
+from kernelopt.solving import Goal
+
+INDEFINITE = ("raise", "clip", "flip", "shift")
+DEFAULT_RANK_TOL = 1e-8
+
+
+@dataclass(frozen=True)
+class FactorOptions:
+    """How Q is factored; part of the key under which a reduction is kept."""
+
+    method: str
+    settings: Settings
+    memory_limit: float | None = field(compare=False)
+
+
+def factor_options(  # noqa: PLR0917
+    tol: float = 1e-6, rank_tol: float | None = None, max_rank: int | None = None,
+    factorization: str = "cholesky", memory_limit: float | None = None, indefinite: str = "raise",
+) -> FactorOptions:  # fmt: skip
+    """How Q is to be factored, checked. Raises OptionError."""
+    rank_tol = DEFAULT_RANK_TOL if rank_tol is None else rank_tol
+    for name, value in (("tol", tol), ("rank_tol", rank_tol)):
+        if not isinstance(value, Real) or not 0 < value < 1:
+            raise OptionError(f"Expected {name} to be a number between 0 and 1; got {value!r}.")
+    if max_rank is not None and (not isinstance(max_rank, Integral) or isinstance(max_rank, bool) or max_rank < 1):
+        raise OptionError(f"Expected max_rank to be an integer ≥ 1, or None; got {max_rank!r}.")
+    if factorization not in METHODS:
+        raise OptionError(f"Expected factorization to be one of {', '.join(METHODS)}; got {factorization!r}.")
+    if indefinite not in INDEFINITE:
+        raise OptionError(f"Expected indefinite to be one of {', '.join(INDEFINITE)}; got {indefinite!r}.")
+    return FactorOptions(factorization, Settings(rank_tol, max_rank, indefinite), memory_limit)
+
+
+def goal(  # noqa: PLR0917
+    tol: float, abs_tol: float | None, certify: bool | str, time_limit: float | None,
+    options: dict[str, Any], warm_start: bool, verbose: bool,
+) -> Goal:  # fmt: skip
+    """What an answer must fulfil, checked. Raises OptionError."""
+    for name, value in (("abs_tol", abs_tol), ("time_limit", time_limit)):
+        if value is not None and (not isinstance(value, Real) or isinstance(value, bool) or not 0 < value < inf):
+            raise OptionError(f"Expected {name} to be a positive number, or None; got {value!r}.")
+    if not isinstance(certify, bool) and not (isinstance(certify, str) and certify == "estimate"):
+        raise OptionError(f'Expected certify to be True, "estimate" or False; got {certify!r}.')
+    deadline = inf if time_limit is None else perf_counter() + time_limit
+    return Goal(
+        tol, abs_tol, certify, deadline, {"warm_start": warm_start, "verbose": verbose, **options}, bool(options)
+    )
+
+
+def check_solver_options(solver: str | None, options: Mapping[str, Any]) -> None:
+    """Raise OptionError for what cvxpy would take and a problem in θ can't."""
+    if solver is not None and not isinstance(solver, str):
+        raise OptionError(f"Expected solver to be a name, such as CLARABEL, or None; got {solver!r}.")
+    for name in ("gp", "qcp", "nlp"):
+        if options.get(name):
+            raise OptionError(f"Expected a convex problem by the DCP rules; {name}=True is not available here.")
