@@ -17,7 +17,7 @@ from itertools import combinations
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
-from scipy.special import xlogy
+from scipy.special import rel_entr
 
 from kernelopt.compiler.conic_form import ConicForm, conic_form
 from kernelopt.compiler.form import CanonicalForm
@@ -125,8 +125,8 @@ class Exponential:
         w = np.clip(w, 0.0, self.weight) if self.logistic else np.maximum(w, 0.0)
         if self.logistic:
             rest = self.weight - w
-            return np.asarray(xlogy(w, w / self.weight) + xlogy(rest, rest / self.weight) - w * self.shift)
-        return np.asarray(xlogy(w, w / self.weight) - w - w * self.shift)
+            return np.asarray(rel_entr(w, self.weight) + rel_entr(rest, self.weight) - w * self.shift)
+        return np.asarray(rel_entr(w, self.weight) - w - w * self.shift)
 
     def slopes(self) -> tuple[Array, Array]:
         end = self.linear + self.rate * self.weight if self.logistic else self.linear + np.inf * self.rate

@@ -84,3 +84,10 @@ def test_units_do_not_matter(unit):
     u, b.value = unit * RNG.normal(size=N), 0.0
     form.predictions[0].u.value, form.norms[0].t.value = u, 0.0
     assert found.value(u) == pytest.approx(form.outer.objective.value, rel=1e-10)
+
+
+def test_a_weight_of_next_to_nothing():
+    """h(s) = a eˢ has h*(w) = w(ln w − ln a − 1), for a of a weight that is zero but for rounding too."""
+    tiny = np.finfo(float).tiny
+    piece = Exponential(np.arange(1), np.array([tiny]), np.ones(1), np.zeros(1), np.zeros(1), logistic=False)
+    assert piece.conjugate(np.array([1e5])) == pytest.approx(1e5 * (np.log(1e5) - np.log(tiny) - 1))
