@@ -5,7 +5,7 @@ from dataclasses import replace
 import cvxpy as cp
 import numpy as np
 import pytest
-from fuzzing import LOSSES, PENALTIES, Case, Units, reference, verdict
+from fuzzing import LOSSES, PENALTIES, Case, Units, disagreement, reference, verdict
 from stating import InKernel
 
 import kernelopt as ko
@@ -21,9 +21,10 @@ def test_agrees_with_explicit_features(seed):
     assert disagreement is None, f"{Case(seed)}: {disagreement}"
 
 
-def stated(seed, units=None):
+def stated(seed, units):
     case = Case(seed)
-    said = case.build(InKernel(), units or case.units)
+    case.units = units
+    said = case.build(InKernel(), units)
     return case, ko.Problem(said.objective, said.constraints)
 
 
@@ -67,11 +68,14 @@ def test_a_bad_point_is_not_optimal(seed, monkeypatch):
 
 @pytest.mark.parametrize("seed", FAULTY)
 def test_wrong_multipliers_loosen_the_bound_and_never_break_it(seed, monkeypatch):
+    """Multipliers off by up to a half prove nothing about a point that is off by a hundredth."""
     case, problem = stated(seed, Units())
     ours, rng = conic.solve, np.random.default_rng(seed)
 
     def lies(inner, *args):
         answer = ours(inner, *args)
+        for v in inner.variables():
+            v.save_value(0.99 * v.value)
         for constraint in inner.constraints:
             for dual in constraint.dual_variables:
                 if dual.value is not None:
@@ -81,13 +85,9 @@ def test_wrong_multipliers_loosen_the_bound_and_never_break_it(seed, monkeypatch
     monkeypatch.setattr(conic, "solve", lies)
     problem.solve(solver="CLARABEL")
     monkeypatch.undo()
-    truth, _, high = reference(case)
-    found = problem.certificate
-    if found is None or truth != "optimal":
-        return
-    lower = -found.upper if case.negate else found.lower
-    assert lower <= high + 1e-8 * max(1.0, abs(high))
-    assert problem.status != "optimal" or found.closes(1e-6)
+    assert disagreement(case, problem, *reference(case)) is None
+    assert problem.status == "optimal_inaccurate"
+    assert problem.certificate.relative_gap > 1e-3
 
 
 @pytest.mark.parametrize("seed", FAULTY)
