@@ -1,5 +1,6 @@
 """What makes the bound a bound, and what it is good for."""
 
+import tracemalloc
 from dataclasses import replace
 
 import cvxpy as cp
@@ -15,6 +16,7 @@ from kernelopt.certificate.certify import solver_multipliers
 from kernelopt.certificate.multipliers import STREAMED, norm_multipliers
 from kernelopt.compiler.separable import outer_of
 from kernelopt.errors import KernelOptError, OptionError
+from kernelopt.rows import Rows
 from kernelopt.solvers import outer
 
 RNG = np.random.default_rng(0)
@@ -286,6 +288,18 @@ def test_rows_without_multiplier_are_skipped():
     assert seen == [(2, None)]
     W = RNG.normal(size=(80, 2))
     assert rows.quadratic(W, block=7) == pytest.approx(W.T @ Q @ W)
+
+
+@pytest.mark.parametrize(("n", "block"), [(2000, 64), (1000, 256)])
+def test_a_pass_over_the_kernel_takes_memory_for_a_few_blocks(n, block):
+    """O(n·k + block²), not n²."""
+    points, V = RNG.normal(size=(n, 3)), RNG.normal(size=(n, 2))
+    rows = Rows.of_points(KERNEL, points)
+    tracemalloc.start()
+    rows.quadratic(V, block)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak <= 8 * (2 * points.size + 2 * V.size + 4 * block**2)
 
 
 def test_a_projected_matrix_is_named():
