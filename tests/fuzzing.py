@@ -164,7 +164,7 @@ def reference(case):
 
 
 def verdict(case):
-    """(solver, status, disagreement or None) of one case."""
+    """(solver, status, truth, disagreement or None) of one case; the truth is `reference`'s word, "" if not asked."""
     said = case.build(InKernel(), case.units)
     problem = ko.Problem(said.objective, said.constraints)
     options = dict(case.options)
@@ -172,10 +172,10 @@ def verdict(case):
         problem.solve(**options)
     except ko.errors.SolverError as error:
         if "solver" in options and "Solvers that take it" in str(error):
-            return options["solver"], "refused", None
-        return options.get("solver", "default"), "error", f"{type(error).__name__}: {error}"
-    name, status = options.get("solver", "default"), str(problem.status)
-    return name, status, disagreement(case, problem, *reference(case))
+            return options["solver"], "refused", "", None
+        return options.get("solver", "default"), "error", "", f"{type(error).__name__}: {error}"
+    name, status, (truth, lowest, highest) = options.get("solver", "default"), str(problem.status), reference(case)
+    return name, status, truth, disagreement(case, problem, truth, lowest, highest)
 
 
 def disagreement(case, problem, truth, lowest, highest):
@@ -211,15 +211,16 @@ def _one(seed):
     try:
         return seed, *verdict(Case(seed)), time.perf_counter() - start
     except Exception as error:  # a bug is a disagreement too
-        return seed, "any", "crash", f"{type(error).__name__}: {error}", time.perf_counter() - start
+        return seed, "any", "crash", "", f"{type(error).__name__}: {error}", time.perf_counter() - start
 
 
 def main(count, first=0, jobs=2):
     """Print disagreements as they come, then counts by solver and status."""
-    counts, wrong = Counter(), Counter()
+    counts, wrong, known = Counter(), Counter(), Counter()
     with ProcessPoolExecutor(jobs) as pool:
-        for seed, solver, status, problem, seconds in pool.map(_one, range(first, first + count), chunksize=8):
+        for seed, solver, status, truth, problem, seconds in pool.map(_one, range(first, first + count), chunksize=8):
             counts[solver, status] += 1
+            known[truth] += 1
             if problem is not None:
                 wrong[solver, status] += 1
                 print(f"{Case(seed)}\n    {problem}", flush=True)
@@ -228,6 +229,10 @@ def main(count, first=0, jobs=2):
     print(f"\n{'solver':<10}{'status':<20}{'count':>8}{'disagreements':>15}")
     for (solver, status), number in sorted(counts.items()):
         print(f"{solver:<10}{status:<20}{number:>8}{wrong[solver, status]:>15}")
+    checked = {truth: number for truth, number in sorted(known.items()) if truth not in ("", "unknown")}
+    listed = ", ".join(f"{number} {truth}" for truth, number in checked.items())
+    print(f"with a reference on which two solvers agree: {sum(checked.values())} ({listed})")
+    print(f"without: {known['unknown']}; refused or failed: {known['']}")
     print(f"{sum(wrong.values())} disagreements in {count} problems")
     return 1 if wrong else 0
 
