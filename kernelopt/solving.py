@@ -131,6 +131,7 @@ class _Search:
         self.claims: set[str] = set()
         self.best: Any = None
         self.stats: Any = None
+        self.units: Units | None = None
         self.diagnosed: Status | None = None
         self.continuous = not reduction.problem.is_mixed_integer()
         self.certifies = self.continuous and goal.certify is not False
@@ -157,7 +158,7 @@ class _Search:
             if self._is_settled():
                 return
             if not self.goal.own_options and self.attempts[-1].claimed not in _NOTHING:
-                yield solver, tol * TIGHTER, self._units()
+                yield solver, tol * TIGHTER, self.units
                 if self._is_settled():
                     return
         if self.best is None and self.diagnosed is None and self.certifies:
@@ -170,7 +171,7 @@ class _Search:
         return self.diagnosed is not None or out_of_time
 
     def _units(self) -> Units | None:
-        """The sizes of the last answer's predictions and multipliers."""
+        """The sizes of the predictions and multipliers that a solver has left."""
         links = [link for link in self.reduction.form.predictions if link.u is not None]
         u = representer.prediction_unit(self.reduction.form, self.data_unit)
         constraints = [self.reduction.links[link.theta] for link in links]
@@ -188,6 +189,7 @@ class _Search:
         )  # fmt: skip
         self.stats = answer.stats
         gap = nan
+        self.units = self._units() if answer.has_point else None
         if answer.has_point:
             solution = representer.invert(self.reduction, answer.status)
             feasible = representer.violation(self.reduction, self.data_unit) <= FEASIBILITY

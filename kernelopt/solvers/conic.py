@@ -54,6 +54,7 @@ CONIC_SOLVERS = {
 }
 MODERATE = 1e2  # coefficients of a row up to this, or down to its inverse, are left alone
 TIGHTEST = 1e-12  # no solver is asked for more
+HUGE = 1e100
 
 # What a solver itself calls inaccurate without showing a point is no answer: user_limit.
 STATUSES = {
@@ -117,12 +118,15 @@ def solve(  # noqa: PLR0917
     solution.dual_vars = {i: _times(kappa / sigma, z) for i, z in solution.dual_vars.items()}
     with np.errstate(all="ignore"):  # the objective outside of its domain may be anything
         problem.unpack(solution)
-    has_point = solution.status in cp.settings.SOLUTION_PRESENT and all(
-        v.value is not None and np.isfinite(v.value.data if sp.issparse(v.value) else v.value).all()
-        for v in problem.variables()
-    )
+    has_point = solution.status in cp.settings.SOLUTION_PRESENT and all(map(_has_value, problem.variables()))
     status = STATUSES.get(solution.status, Status.USER_LIMIT)
     return Answer(status if has_point or not status.has_point else Status.USER_LIMIT, has_point, stats)
+
+
+def _has_value(variable: cp.Variable) -> bool:
+    """Whether a variable has finite values, of which squares can be taken: a solver that diverges may leave 1e240."""
+    value = variable.value.data if sp.issparse(variable.value) else variable.value
+    return value is not None and bool(np.all(np.abs(value) < HUGE))
 
 
 def _times(factor: float, value: Any) -> Any:
