@@ -174,15 +174,7 @@ class ThetaNorm(Atom):
         f = self.view.theta.value
         if f is None:
             return None
-        M, f0 = self.view.right, self.view.shift
-        gram = f.gram()
-        if M is not None:
-            M = M.reshape(len(M), -1)
-            gram = M.T @ gram @ M
-        if f0 is not None:
-            cross = f0.gram(f) if M is None else f0.gram(f) @ M
-            gram = gram - cross - cross.T + f0.gram()
-        return np.array(norm_from_gram(gram, self.kind))
+        return np.array(norm_from_gram(view_gram(self.view, f), self.kind))
 
     def numeric(self, values: Any) -> Any:
         return self._value_impl()
@@ -192,6 +184,16 @@ class ThetaNorm(Atom):
 
     def graph_implementation(self, *args: Any, **kwargs: Any) -> NoReturn:
         _refuse_plain_problem(self)
+
+
+def view_gram(view: Any, f: Function) -> Array:
+    """(θM − f₀)ᵀ(θM − f₀) for a function θ = f."""
+    M = np.eye(f.outputs or 1) if view.right is None else view.right.reshape(len(view.right), -1)
+    gram = M.T @ f.gram() @ M
+    if view.shift is None:
+        return gram
+    cross = view.shift.gram(f) @ M
+    return np.asarray(gram - cross - cross.T + view.shift.gram())
 
 
 def norm_from_gram(G: Array, kind: str | int) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 
 from kernelopt.certificate import Certificate, certify
 from kernelopt.certificate.certify import solver_multipliers
-from kernelopt.certificate.multipliers import DUAL_KIND, lengths_of, row_coefficients, summed
+from kernelopt.certificate.multipliers import lengths_of, row_coefficients
 from kernelopt.compiler import representer
 from kernelopt.compiler.explicit import ExplicitSource
 from kernelopt.compiler.form import CanonicalForm, PredictionLink
@@ -23,7 +23,7 @@ from kernelopt.factorization import CholeskyFactor, Factor
 from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.functions import Function
 from kernelopt.kernels.domains import Array, distinct
-from kernelopt.nodes import EUCLIDEAN, norm_from_gram
+from kernelopt.nodes import norm_from_gram, view_gram
 from kernelopt.solution import Solution
 from kernelopt.solvers import conic
 
@@ -260,12 +260,11 @@ def _shares_of_the_gap(reduction: Reduction, found: Certificate, unit: float) ->
 def _angle(reduction: Reduction) -> Iterator[Check]:
     """Aᵀν = μθ/‖θ‖ where ‖θ‖ is the only norm: the angle between Aᵀν and θ, in the factor."""
     for number, (link, nu) in enumerate(zip(reduction.form.predictions, solver_multipliers(reduction), strict=True)):
-        norms = [n for n in reduction.form.norms if n.view.theta is link.theta]
+        norms = list(reduction.form.norms_of(link.theta).values())
         factor, v = reduction.factors[link.theta], reduction.v[link.theta]
-        plain = len(norms) == 1 and norms[0].view.right is None and norms[0].view.shift is None
-        if not plain or norms[0].kind not in (EUCLIDEAN, "fro") or v is None or not np.any(v.value):
+        if len(norms) != 1 or not norms[0].is_plain or v is None or not np.any(v.value):
             continue
-        w, a = v.value.reshape(factor.rank, -1), factor.B.T @ summed(link, nu)
+        w, a = v.value.reshape(factor.rank, -1), factor.B.T @ link.summed(nu)
         size = float(np.linalg.norm(a) * np.linalg.norm(w))
         if size and float(norms[0].t.value) > 0:
             angle = float(np.linalg.norm(a / np.linalg.norm(a) - w / np.linalg.norm(w)))
@@ -400,15 +399,8 @@ def _place(link: PredictionLink, function: Function, reduction: Reduction) -> No
     if v is not None:
         flat = np.linalg.lstsq(factor.B, predicted.reshape(len(predicted), -1), rcond=None)[0]
         v.value = flat.reshape(v.shape)
-    for norm in reduction.form.norms:
-        if norm.view.theta is link.theta:
-            G = np.atleast_2d(function.gram())
-            M = np.eye(len(G)) if norm.view.right is None else norm.view.right.reshape(len(G), -1)
-            G = M.T @ G @ M
-            if norm.view.shift is not None:
-                cross = norm.view.shift.gram(function) @ M
-                G = G - cross - cross.T + norm.view.shift.gram()
-            norm.t.save_value(np.asarray(norm_from_gram(G, norm.kind)))
+    for norm in reduction.form.norms_of(link.theta).values():
+        norm.t.save_value(np.asarray(norm_from_gram(view_gram(norm.view, function), norm.kind)))
 
 
 def _fill_in_others(form: CanonicalForm) -> bool:
@@ -427,17 +419,15 @@ def _fill_in_others(form: CanonicalForm) -> bool:
 def _multipliers_from_coefficients(reduction: Reduction, data: Outer) -> bool:
     """Put ν = (μ/‖θ‖)α on the links, with μ = g′(‖θ‖); False where the functions don't show it."""
     for number, link in enumerate(reduction.form.predictions):
-        norms = [j for j, n in enumerate(reduction.form.norms) if n.view.theta is link.theta]
+        norms = reduction.form.norms_of(link.theta)
         constraint = reduction.links[link.theta]
         factor = reduction.factors[link.theta]
         if len(norms) != 1 or constraint is None or not len(factor.pivots):
             return False
-        norm = reduction.form.norms[norms[0]]
-        length = float(norm.t.value)
-        plain = norm.view.right is None and norm.view.shift is None and DUAL_KIND.get(norm.kind, "fro") == "fro"
-        column = data.form.t[norms[0]]
+        [(j, norm)] = norms.items()
+        length, column = float(norm.t.value), data.form.t[j]
         slope = float(data.form.c[column] + data.form.P[column] * length)
-        if not plain or length == 0 or slope <= 0:
+        if not norm.is_plain or length == 0 or slope <= 0:
             return False
         alpha = row_coefficients(reduction, number) * (slope / length)
         share = np.zeros(len(link.take))  # a repeated row's multiplier goes to its first place

@@ -17,7 +17,6 @@ from kernelopt.certificate.multipliers import (
     row_coefficients,
     spans_everything,
     split,
-    summed,
     theta_gram,
 )
 from kernelopt.certificate.report import Lower
@@ -44,8 +43,7 @@ def lower_bound(reduction: Reduction, form: ConicForm, nu: list[Array], mu: Arra
 
     None where no dual-feasible point was found.
     """
-    owners = [id(norm.view.theta) for norm in reduction.form.norms]
-    several = np.array([owners.count(theta) > 1 for theta in owners], dtype=bool)
+    several = np.array([len(reduction.form.norms_of(n.view.theta)) > 1 for n in reduction.form.norms], dtype=bool)
     if several.any():
         # How Aᵀν is shared among several norms of one θ is for the outer problem to say, with t all but fixed.
         firm = np.concatenate([np.zeros(sum(map(len, form.u)), dtype=bool), several])
@@ -94,7 +92,7 @@ class _Bound:
         # Where ν is all but zero on distinct rows it is made so: Aᵀν = 0 then holds for every kernel.
         links = self.reduction.form.predictions
         zero = [
-            bool(np.abs(summed(link, nu)).max(initial=0.0) <= CANCELS * terms)
+            bool(np.abs(link.summed(nu)).max(initial=0.0) <= CANCELS * terms)
             for link, nu, terms in zip(links, point.nu, point.nu_terms, strict=True)
         ]
         if any(zero):

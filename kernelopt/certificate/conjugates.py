@@ -69,7 +69,7 @@ def lower_bound(reduction: Reduction, form: ConicForm, pieces: Separable, nu: li
     links = reduction.form.predictions
     if penalties is None or any(is_free(reduction, i) for i in range(len(links))):
         return None
-    if any(sum(n.view.theta is link.theta for n in reduction.form.norms) != 1 for link in links):
+    if any(len(reduction.form.norms_of(link.theta)) != 1 for link in links):
         return None
     v = feasible_slopes(pieces, -np.concatenate([n.ravel(order="F") for n in nu]))
     if v is None:

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
-from kernelopt.compiler.form import NormLink, PredictionLink
-from kernelopt.compiler.representer import Reduction
+from kernelopt.compiler.form import PredictionLink
+from kernelopt.compiler.representer import Reduction, norm_gram
 from kernelopt.factorization import Factor
 from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.kernels.domains import Array
-from kernelopt.nodes import EUCLIDEAN, norm_from_gram
+from kernelopt.nodes import norm_from_gram
 
 STREAMED, CHEAP, FROM_FACTOR, SAMPLED = "streamed", "trace of what the factor leaves", "factor", "sampled"
 DUAL_KIND: dict[Any, Any] = {"nuc": 2, 2: "nuc"}
@@ -42,30 +42,16 @@ class Multipliers:
     free: bool
 
 
-def summed(link: PredictionLink, nu: Array) -> Array:
-    """ν added up over repeated rows, (n, K)."""
-    outputs = link.theta.outputs or 1
-    total = np.zeros((len(link.rows), outputs))
-    if link.u is not None:
-        np.add.at(total, link.take, nu.reshape(-1, outputs, order="F"))
-    return total
-
-
-def _right(norm: NormLink) -> Array:
-    outputs = norm.view.theta.outputs or 1
-    M = norm.view.right
-    return np.eye(outputs) if M is None else M.reshape(outputs, -1)
-
-
 def split(reduction: Reduction, number: int, nu: Array, mu: Array, coefficients: Array) -> Multipliers:
     """Split Aᵀν among the norms of θ: mⱼ = μⱼ·(a subgradient of norm j at θ̂) where there are several, and the rest in
     proportion to μⱼ²."""
     form = reduction.form
     link = form.predictions[number]
-    norms = [j for j, n in enumerate(form.norms) if n.view.theta is link.theta]
-    total = summed(link, nu)
+    factor = reduction.factors[link.theta]
+    norms = list(form.norms_of(link.theta))
+    total = link.summed(nu)
     shifts = [form.norms[j].function_rows for j in norms]
-    rights = [_right(form.norms[j]) for j in norms]
+    rights = [form.norms[j].right for j in norms]
     stacked = np.hstack(rights) if norms else np.zeros((total.shape[1], 0))
     free = is_free(reduction, number)
     pieces = []
@@ -74,10 +60,11 @@ def split(reduction: Reduction, number: int, nu: Array, mu: Array, coefficients:
         if len(norms) > 1 and form.norms[j].t.value > 0:
             piece += coefficients @ M
             piece[rows, np.arange(len(rows))] -= 1.0
-            piece = mu[j] * piece @ _slope(form.norms[j], M.T @ theta_gram(reduction, number) @ M)
+            piece = mu[j] * piece @ _slope(norm_gram(reduction, form.norms[j]), form.norms[j].kind)
         pieces.append(piece)
     if norms and not free:
         n = np.hstack(pieces)
+        n *= _fit(factor.B.T @ (n @ stacked.T), factor.B.T @ total)
         shares = (mu[norms] / (np.abs(mu[norms]).max() or 1.0)) ** 2
         weights = np.concatenate([np.full(M.shape[1], w) for w, M in zip(shares, rights, strict=True)])
         weights = weights if np.linalg.matrix_rank(stacked * weights) == len(stacked) else np.ones_like(weights)
@@ -101,13 +88,21 @@ def split(reduction: Reduction, number: int, nu: Array, mu: Array, coefficients:
     )
 
 
-def _slope(norm: NormLink, G: Array) -> Array:
-    """T with WT a subgradient of the norm at W, for WᵀW = G: I/‖W‖, (WᵀW)^(−½) (nuclear), v₁v₁ᵀ/σ₁ (spectral)."""
-    if norm.kind in (EUCLIDEAN, "fro"):
-        return np.eye(len(G)) / float(norm.t.value)
+def _fit(part: Array, whole: Array) -> float:
+    """The share s ∈ [0, 1] for which s·part is nearest to whole; 1 for nothing."""
+    square = float(np.sum(part**2))
+    return min(max(float(np.sum(part * whole)) / square, 0.0), 1.0) if square else 1.0
+
+
+def _slope(G: Array, kind: str | int) -> Array:
+    """T with WT a subgradient of a norm at W, for WᵀW = G: I/‖W‖, (WᵀW)^(−½) (nuclear), v₁v₁ᵀ/σ₁ (spectral); 0 at 0."""
+    if not G.any():
+        return np.zeros_like(G)
+    if kind not in ("nuc", 2):
+        return np.asarray(np.eye(len(G)) / np.sqrt(np.trace(G)))
     squares, V = np.linalg.eigh(G)
     kept = squares > 1e-12 * squares[-1]
-    if norm.kind == 2:
+    if kind == 2:
         kept &= np.arange(len(squares)) == len(squares) - 1
     return np.asarray(V[:, kept] / np.sqrt(squares[kept]) @ V[:, kept].T)
 
@@ -144,7 +139,7 @@ def _residual_bound(factor: Factor, V: Array) -> Array:
     return max(factor.residual, 0.0) * factor.scale * len(factor.B) * (V.T @ V)
 
 
-def _sampled(link: PredictionLink, factor: Factor, V: Array, seed: int) -> Array:
+def _sampled(link: PredictionLink, factor: Factor, V: Array) -> Array:
     """VᵀQV with Vᵀ(Q − BBᵀ)V estimated from rows drawn with p ∝ |V|√diag(Q − BBᵀ)."""
     rows = link.rows
     d = np.clip(rows.diagonal() / factor.scale - np.einsum("ij,ij->i", factor.B, factor.B), 0.0, None)
@@ -152,7 +147,7 @@ def _sampled(link: PredictionLink, factor: Factor, V: Array, seed: int) -> Array
     if weight.sum() == 0:
         return _from_factor(factor, V)
     p = weight / weight.sum()
-    drawn = np.sort(np.random.default_rng(seed).choice(len(p), size=SAMPLE, p=p))
+    drawn = np.sort(np.random.default_rng(0).choice(len(p), size=SAMPLE, p=p))
     scaled = V[drawn] / (SAMPLE * p[drawn])[:, None]
     E = rows.subset(drawn).gram() - factor.scale * factor.B[drawn] @ factor.B[drawn].T
     return _from_factor(factor, V) + scaled.T @ E @ scaled
@@ -164,7 +159,7 @@ def gram_of(link: PredictionLink, factor: Factor, V: Array, way: str) -> Array:
     if way == FROM_FACTOR or not len(link.rows) or spans_everything(link, factor):
         return _from_factor(factor, V)
     if way == SAMPLED:
-        return _sampled(link, factor, V, seed=0)
+        return _sampled(link, factor, V)
     gram = _from_factor(factor, V) + _residual_bound(factor, V) if way == CHEAP else link.rows.quadratic(V)
     return gram + 4 * np.finfo(float).eps * np.diag(np.clip(link.rows.diagonal(), 0.0, None) @ V**2)
 
@@ -172,9 +167,8 @@ def gram_of(link: PredictionLink, factor: Factor, V: Array, way: str) -> Array:
 def is_free(reduction: Reduction, number: int) -> bool:
     """Whether no norm binds some direction of θ."""
     link = reduction.form.predictions[number]
-    norms = [n for n in reduction.form.norms if n.view.theta is link.theta]
-    outputs = link.theta.outputs or 1
-    return not norms or bool(np.linalg.matrix_rank(np.hstack([_right(n) for n in norms])) < outputs)
+    rights = [norm.right for norm in reduction.form.norms_of(link.theta).values()]
+    return not rights or bool(np.linalg.matrix_rank(np.hstack(rights)) < len(rights[0]))
 
 
 def spans_everything(link: PredictionLink, factor: Factor) -> bool:
@@ -212,33 +206,20 @@ def norm_multipliers(reduction: Reduction, nu: list[Array]) -> Array:
     mu = np.zeros(len(reduction.form.norms))
     for number, link in enumerate(reduction.form.predictions):
         factor = reduction.factors[link.theta]
-        norms = [j for j, n in enumerate(reduction.form.norms) if n.view.theta is link.theta]
+        norms = reduction.form.norms_of(link.theta)
         if not norms or not factor.rank:
             continue
-        target = np.sqrt(factor.scale) * factor.B.T @ summed(link, nu[number])
-        if len(norms) == 1 and reduction.form.norms[norms[0]].view.right is None:
-            kind: Any = DUAL_KIND.get(reduction.form.norms[norms[0]].kind, "fro")
-            mu[norms[0]] = norm_from_gram(target.T @ target, kind)
+        target = np.sqrt(factor.scale) * factor.B.T @ link.summed(nu[number])
+        (first, norm), *others = norms.items()
+        if not others and norm.view.right is None:
+            mu[first] = norm_from_gram(target.T @ target, DUAL_KIND.get(norm.kind, "fro"))
             continue
         w = np.sqrt(factor.scale) * factor.B.T @ row_coefficients(reduction, number)
         gradients = []
-        for j in norms:
-            norm = reduction.form.norms[j]
-            M = _right(norm)
-            shifted = w @ M
+        for norm in norms.values():
+            shifted = w @ norm.right
             if len(norm.function_rows):
                 shifted = shifted - np.sqrt(factor.scale) * factor.B[norm.function_rows].T
-            gradients.append((_gradient(shifted, norm.kind) @ M.T).ravel())
-        mu[norms] = nnls(np.array(gradients).T, target.ravel())[0]
+            gradients.append((shifted @ _slope(norm_gram(reduction, norm), norm.kind) @ norm.right.T).ravel())
+        mu[list(norms)] = nnls(np.array(gradients).T, target.ravel())[0]
     return mu
-
-
-def _gradient(W: Array, kind: str | int) -> Array:
-    """A subgradient of a norm of W: W/‖W‖, UVᵀ for the nuclear norm, u₁v₁ᵀ for the spectral one."""
-    if not W.any():
-        return W
-    if kind not in ("nuc", 2):
-        return np.asarray(W / np.linalg.norm(W))
-    U, s, Vt = np.linalg.svd(W, full_matrices=False)
-    keep = slice(0, 1) if kind == 2 else s > 1e-9 * s[0]
-    return np.asarray(U[:, keep] @ Vt[keep])

@@ -21,8 +21,8 @@ from kernelopt.compiler.rules import Inspection
 from kernelopt.compiler.text import describe, names
 from kernelopt.expressions import Theta, ThetaExpression
 from kernelopt.kernels.derivatives import lifted, with_order
-from kernelopt.kernels.domains import Ints, distinct, stack
-from kernelopt.nodes import Prediction, ThetaNorm
+from kernelopt.kernels.domains import Array, Ints, distinct, stack
+from kernelopt.nodes import EUCLIDEAN, Prediction, ThetaNorm
 from kernelopt.rows import Rows
 
 
@@ -41,6 +41,14 @@ class PredictionLink:
     u: cp.Variable | None
     blocks: tuple[tuple[object, slice], ...]
 
+    def summed(self, nu: Array) -> Array:
+        """ν added up over repeated rows, (n, K), for ν of u's shape or flattened in Fortran order."""
+        outputs = self.theta.outputs or 1
+        total = np.zeros((len(self.rows), outputs))
+        if self.u is not None:
+            np.add.at(total, self.take, nu.reshape(-1, outputs, order="F"))
+        return total
+
 
 @dataclass(frozen=True, eq=False)
 class NormLink:
@@ -50,6 +58,17 @@ class NormLink:
     kind: str | int
     t: cp.Variable
     function_rows: Ints
+
+    @property
+    def right(self) -> Array:
+        """M, (K, outputs of θM); the identity where there is none."""
+        outputs, M = self.view.theta.outputs or 1, self.view.right
+        return np.eye(outputs) if M is None else M.reshape(outputs, -1)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is the Euclidean (Frobenius) norm of θ itself."""
+        return self.view.right is None and self.view.shift is None and self.kind in (EUCLIDEAN, "fro")
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +92,10 @@ class CanonicalForm:
         ours = {link.u.id for link in self.predictions if link.u is not None}
         ours |= {link.t.id for link in self.norms}
         return [v for v in self.outer.variables() if v.id not in ours]
+
+    def norms_of(self, theta: Theta) -> dict[int, NormLink]:
+        """The norms of one θ, by their place in `norms`."""
+        return {j: norm for j, norm in enumerate(self.norms) if norm.view.theta is theta}
 
     def __str__(self) -> str:
         named = names(link.theta for link in self.predictions)

@@ -22,7 +22,7 @@ from kernelopt.factorization import CholeskyFactor, Factor
 from kernelopt.functions import Function
 from kernelopt.kernels import Delta
 from kernelopt.kernels.domains import Array, frozen
-from kernelopt.nodes import EUCLIDEAN, norm_from_gram
+from kernelopt.nodes import norm_from_gram
 from kernelopt.solution import FittedFunction, Solution, Status
 
 LARGE = 10.0  # predictions larger than this, relative to the data, don't make a violation small
@@ -171,8 +171,8 @@ def invert(reduction: Reduction, status: Status, from_kernel: bool = False) -> S
         value = np.zeros((0,) if theta.outputs is None else (0, theta.outputs)) if v is None else v.value
         constraint = reduction.links[theta]
         nu = None if constraint is None else constraint.dual_value
-        norms = [n for n in reduction.form.norms if n.view.theta is theta]
-        dual = None if nu is None else _dual_function(link, factor, norms, value, nu)
+        norms = reduction.form.norms_of(theta).values()
+        dual = None if nu is None else _dual_function(link, factor, list(norms), value, nu)
         function = functions[theta] = _function(link, factor, value, dual)
         predictions = link.rows.predictions(function) if from_kernel else factor.B @ value
         if link.u is not None:
@@ -183,20 +183,21 @@ def invert(reduction: Reduction, status: Status, from_kernel: bool = False) -> S
             grams[theta] = (pairs + pairs.T) / 2
         duals[theta] = {} if nu is None else {name: nu[stretch] for name, stretch in link.blocks}
     for norm in reduction.form.norms:
-        theta = norm.view.theta
-        factor = reduction.factors[theta]
-        if from_kernel and norm.view.shift is None:
-            M = np.eye(len(grams[theta])) if norm.view.right is None else norm.view.right.reshape(len(grams[theta]), -1)
-            gram = M.T @ grams[theta] @ M
-        else:
-            V = _coordinates(norm, factor, reduction.v[theta]).value
-            V = V.reshape(len(V), -1) / np.sqrt(factor.scale)
-            gram = V.T @ V
+        afresh = from_kernel and norm.view.shift is None
+        gram = norm.right.T @ grams[norm.view.theta] @ norm.right if afresh else norm_gram(reduction, norm)
         norm.t.save_value(np.asarray(norm_from_gram(gram, norm.kind)))
     outer = reduction.form.outer
     with np.errstate(all="ignore"):  # outside of its domain f may be anything
         value_of_f = float(outer.objective.value)
     return Solution(status, value_of_f, functions, duals, None)
+
+
+def norm_gram(reduction: Reduction, norm: NormLink) -> Array:
+    """(θM − f₀)ᵀ(θM − f₀) for the present value of v."""
+    theta = norm.view.theta
+    V = _coordinates(norm, reduction.factors[theta], reduction.v[theta]).value
+    V = V.reshape(len(V), -1)
+    return np.asarray(V.T @ V / reduction.factors[theta].scale)
 
 
 def prediction_unit(form: CanonicalForm, data_unit: float = 0.0) -> float:
@@ -224,7 +225,7 @@ def violation(reduction: Reduction, data_unit: float = 0.0) -> float:
         if link.u is not None and sizes.get(link.u.id, 0.0) < NEGLIGIBLE * unit:
             sizes[link.u.id] = unit
             length = unit / np.sqrt(reduction.factors[link.theta].scale)
-            sizes |= {n.t.id: max(sizes[n.t.id], length) for n in form.norms if n.view.theta is link.theta}
+            sizes |= {n.t.id: max(sizes[n.t.id], length) for n in form.norms_of(link.theta).values()}
     return max([0.0, *map(_outside, form.y), *(_violation(c, sizes) for c in form.outer.constraints)])
 
 
@@ -295,11 +296,9 @@ def _dual_function(link: PredictionLink, factor: Factor, norms: list[NormLink], 
 
     None where there is no norm, or one of another kind (it is then not a multiple of Aᵀν).
     """
-    plain = all(n.view.right is None and n.view.shift is None and n.kind in (EUCLIDEAN, "fro") for n in norms)
-    summed = np.zeros((len(link.rows), *nu.shape[1:]))
-    np.add.at(summed, link.take, nu)
+    summed = link.summed(nu).reshape(len(link.rows), *nu.shape[1:])
     length = factor.scale * float(np.linalg.norm(factor.B.T @ summed))
-    if not norms or not plain or length == 0:
+    if not norms or not all(norm.is_plain for norm in norms) or length == 0:
         return None
     rows = np.arange(len(link.rows))
     return Function._of_rows(link.rows.kernel, *link.rows.expansion(rows, summed * np.linalg.norm(v) / length))

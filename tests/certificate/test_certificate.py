@@ -2,6 +2,7 @@
 
 import tracemalloc
 from dataclasses import replace
+from itertools import combinations
 
 import cvxpy as cp
 import numpy as np
@@ -66,6 +67,27 @@ def test_low_ranks_enclose_the_optimum_and_each_other(loss, penalty):
         assert found.ranks == ((rank, 80),)
         assert max(found.lower, exact.lower) <= min(found.upper, exact.upper) + slack
     assert found.relative_gap < 0.5
+
+
+OUTPUTS = np.c_[TARGETS, np.sin(X[:, 0]), X[:, 1] ** 2][:30]
+NEAR = ko.Function(KERNEL, X[:4] + 0.1, RNG.normal(size=(4, 3)))
+NORMS = {
+    "nuclear": lambda theta: ko.norm(theta, "nuc"),
+    "spectral": lambda theta: ko.norm(theta, 2),
+    "distance": lambda theta: ko.norm(theta - NEAR, "nuc"),
+    "squared": ko.sum_squares,
+    "columns": lambda theta: ko.norm(theta[:, 1:], "fro"),
+}
+
+
+@pytest.mark.parametrize("pair", list(combinations(NORMS, 2)), ids=" and ".join)
+def test_several_norms_of_one_matrix(pair):
+    """Aᵀν is shared out among the norms as their subgradients at θ say."""
+    theta = ko.Theta(KERNEL, outputs=3)
+    penalty = 0.7 * NORMS[pair[0]](theta) + 0.3 * NORMS[pair[1]](theta)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(OUTPUTS - theta(X[:30])) + penalty))
+    problem.solve()
+    assert problem.status == "optimal"
 
 
 @pytest.mark.parametrize("loss", LOSSES)
