@@ -311,7 +311,7 @@ class _Search:
         data, pieces = self.data.form, self.data.pieces
         if found.evidence is None or not data.cones.exp:
             return False
-        exponents = np.array([rows.start for kind, rows, _ in data.cones.slices() if kind == "exp"])
+        exponents = np.array([rows.start for kind, rows, _ in data.cones.slices if kind == "exp"])
         if found.evidence.point is not None:
             s = data.b - data.A @ found.evidence.point.x
             faded = bool(np.any(s[exponents] < FADED * np.maximum(s[exponents + 1], 0.0)))

@@ -33,7 +33,8 @@ class Cones:
     generalized_power: tuple[Any, ...] = ()
 
     @cached_property
-    def _slices(self) -> list[tuple[str, slice, Any]]:
+    def slices(self) -> list[tuple[str, slice, Any]]:
+        """(kind, rows, order or exponent) of each cone; the zero and the nonnegative cone are one stretch each."""
         sizes: list[tuple[str, int, Any]] = [("zero", self.zero, None), ("nonneg", self.nonneg, None)]
         sizes += [("soc", n, n) for n in self.soc] + [("psd", n * (n + 1) // 2, n) for n in self.psd]
         sizes += [("exp", 3, None)] * self.exp + [("power", 3, a) for a in self.power]
@@ -42,10 +43,6 @@ class Cones:
         return [
             (kind, slice(int(i), int(i + n)), extra) for (kind, n, extra), i in zip(sizes, ends[:-1], strict=True) if n
         ]
-
-    def slices(self) -> list[tuple[str, slice, Any]]:
-        """(kind, rows, order or exponent) of each cone; the zero and the nonnegative cone are one stretch each."""
-        return self._slices
 
     @cached_property
     def first_exponential(self) -> int:

@@ -58,7 +58,7 @@ def flat_recession(form: CanonicalForm, data: ConicForm, weights: Array) -> Ques
     falls along the direction without end and without reaching its infimum (separable logistic regression). None where
     the problem has no exponential cones.
     """
-    exponents = [rows.start for kind, rows, _ in data.cones.slices() if kind == "exp"]
+    exponents = [rows.start for kind, rows, _ in data.cones.slices if kind == "exp"]
     if not weights.any():
         return None
     links, d, s, constraints = _directions(form, data)
@@ -122,7 +122,7 @@ def _unit_rows(data: ConicForm) -> tuple[sp.csr_array, Array]:
     """A and b with rows of unit size in the zero and nonnegative cones, and cones of unit size elsewhere."""
     A = sp.csr_array(data.A)
     size = np.maximum(np.abs(A).max(axis=1).toarray().ravel() if A.nnz else np.zeros(len(data.b)), 0.0)
-    for kind, rows, _ in data.cones.slices():
+    for kind, rows, _ in data.cones.slices:
         if kind not in ("zero", "nonneg"):
             size[rows] = size[rows].max() if kind in ("soc", "psd") else 1.0
     size = 1 / np.where(size > 0, size, 1.0)
@@ -135,7 +135,7 @@ def _inside(s: Any, data: ConicForm, recession: bool = False) -> list[Any]:
     exponentials: list[int] = []
     flat: list[int] = []
     touched = np.diff(sp.csr_array(data.A).indptr) > 0
-    for kind, rows, extra in data.cones.slices():
+    for kind, rows, extra in data.cones.slices:
         part = s[rows]
         match kind:
             case "zero":

@@ -234,8 +234,8 @@ def _components(form: ConicForm, shared: Ints) -> Ints:
     pattern = sp.coo_array(form.A)
     keep = ~np.isin(pattern.col, shared)
     links = [(pattern.row[keep], pattern.col[keep] + m)]
-    exponential = [rows.start for kind, rows, _ in form.cones.slices() if kind == "exp"]
-    other = [rows for kind, rows, _ in form.cones.slices() if kind not in ("zero", "nonneg", "exp")]
+    exponential = [rows.start for kind, rows, _ in form.cones.slices if kind == "exp"]
+    other = [rows for kind, rows, _ in form.cones.slices if kind not in ("zero", "nonneg", "exp")]
     for start in (np.array(exponential, dtype=int),):
         links += [(start, start + 1), (start, start + 2)]
     links += [(np.arange(rows.start, rows.stop - 1), np.arange(rows.start + 1, rows.stop)) for rows in other]
@@ -246,7 +246,7 @@ def _components(form: ConicForm, shared: Ints) -> Ints:
 
 def _kinds(form: ConicForm) -> list[str]:
     kinds = [""] * len(form.b)
-    for kind, rows, _ in form.cones.slices():
+    for kind, rows, _ in form.cones.slices:
         kinds[rows] = [kind] * (rows.stop - rows.start)
     return kinds
 

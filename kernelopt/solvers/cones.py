@@ -23,7 +23,7 @@ def into_dual(z: Array, cones: Cones, A: sp.csc_array) -> Array:
     """
     z = z.copy()
     touched = np.diff(A.tocsr().indptr) > 0
-    for kind, rows, extra in cones.slices():
+    for kind, rows, extra in cones.slices:
         part = z[rows]
         match kind:
             case "nonneg":
@@ -72,7 +72,7 @@ def _into_dual_exponential(z: Array, touched: Array) -> Array:
 def violation(s: Array, cones: Cones) -> float:
     """The smallest shift along each cone's axis that brings s into K; 0 inside."""
     worst = 0.0
-    for kind, rows, extra in cones.slices():
+    for kind, rows, extra in cones.slices:
         part = s[rows]
         match kind:
             case "zero":

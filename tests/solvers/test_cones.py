@@ -13,7 +13,7 @@ SIZE = 2 + 3 + 4 + 6 + 6 + 3 + 4
 
 
 def inside_dual(z):
-    rows = {kind: part for kind, part, _ in CONES.slices()}
+    rows = {kind: part for kind, part, _ in CONES.slices}
     u, v, w = z[15:21].reshape(2, 3).T
     slack = [
         z[rows["nonneg"]].min(),
