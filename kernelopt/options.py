@@ -45,8 +45,8 @@ def factor_options(  # noqa: PLR0917
 
 
 def goal(  # noqa: PLR0917
-    tol: float, abs_tol: float | None, certify: bool | str, time_limit: float | None,
-    options: dict[str, Any], warm_start: bool, verbose: bool,
+    tol: float, abs_tol: float | None, certify: bool | str, time_limit: float | None, memory_limit: float | None,
+    options: dict[str, Any], warm_start: bool, verbose: bool, progress: bool,
 ) -> Goal:  # fmt: skip
     """What an answer must fulfil, checked. Raises OptionError."""
     for name, value in (("abs_tol", abs_tol), ("time_limit", time_limit)):
@@ -56,8 +56,9 @@ def goal(  # noqa: PLR0917
         raise OptionError(f'Expected certify to be True, "estimate" or False; got {certify!r}.')
     deadline = inf if time_limit is None else perf_counter() + time_limit
     return Goal(
-        tol, abs_tol, certify, deadline, {"warm_start": warm_start, "verbose": verbose, **options}, bool(options)
-    )
+        tol, abs_tol, certify, deadline, {"warm_start": warm_start, "verbose": verbose, **options}, bool(options),
+        memory_limit, progress,
+    )  # fmt: skip
 
 
 def check_solver_options(solver: str | None, options: Mapping[str, Any]) -> None:

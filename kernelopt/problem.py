@@ -17,18 +17,19 @@ from kernelopt.certificate import Certificate
 from kernelopt.compiler import explain, explicit, form, representer, rules, text
 from kernelopt.compiler.form import CanonicalForm
 from kernelopt.compiler.representer import Reduction
+from kernelopt.compiler.separable import Outer, outer_of
 from kernelopt.errors import DataError, KernelOptError, ParameterError, SolverError
 from kernelopt.expressions import FeatureMatrix, Theta
-from kernelopt.factorization import FLOOR, Factor, factorize, memory
+from kernelopt.factorization import FLOOR, Factor, factorize
 from kernelopt.losses import check_parameters
 from kernelopt.nodes import ThetaLeaf
 from kernelopt.options import FactorOptions, check_solver_options, factor_options, goal
 from kernelopt.solution import Attempt, Solution, SolverStats, Status
 from kernelopt.solvers import selection
+from kernelopt.solvers.own import Start
 from kernelopt.solving import Goal, Outcome
 from kernelopt.verification import Report
 
-COMPILED_BYTES = 160  # per entry of B, taken by cvxpy and its solvers (measured: 110 to 170)
 GROWTH = (1e-10, FLOOR)  # finer tolerances of the rank, where a certificate or a constraint asks for them
 
 
@@ -64,6 +65,7 @@ class Problem:
         self._form: CanonicalForm | None = None
         self._reduction: tuple[FactorOptions, Reduction, float] | None = None
         self._solution: Solution | None = None
+        self._left_off: Start | None = None
         self._source: explicit.ExplicitSource | None = None
 
     # ---------------------------------------------------------------- the pipeline
@@ -83,6 +85,7 @@ class Problem:
         time_limit: float | None = None,
         warm_start: bool = True,
         verbose: bool = False,
+        progress: bool = False,
         **solver_options: Any,
     ) -> float | None:
         """Solve the problem and return its optimal value, as cvxpy does.
@@ -91,8 +94,10 @@ class Problem:
 
         Parameters
         ----------
-        solver : name of an installed cvxpy solver, such as "CLARABEL", "OSQP", "ECOS" or "SCS"; by default
-            chosen from the problem's structure, see `solvers()`; should that one fall short, the next is tried.
+        solver : "NEWTON", "AUGMENTED_LAGRANGIAN" or "INTERIOR_POINT", which keep B dense and take problems that split
+            into functions of one number each, or the name of an installed cvxpy solver, such as "CLARABEL", "OSQP",
+            "ECOS" or "SCS"; by default chosen from the problem's structure, see `solvers()`; should that one fall
+            short, the next is tried.
         tol : largest certified relative gap, (upper − lower)/(P₀ − upper) with P₀ the optimum at θ = 0, that is called
             "optimal". The solver's own tolerances are set 100 times tighter; where its answer falls short, it is asked
             again with tighter ones and in other units. `solver_stats.attempts` lists all runs.
@@ -110,7 +115,10 @@ class Problem:
         memory_limit : bytes; by default 80 % of what is available.
         time_limit : seconds of the whole call, after which no new attempt is started and solvers that can are stopped;
             the best point and its gap are kept.
-        warm_start, verbose, **solver_options : passed on to cvxpy.
+        warm_start : start from the last answer, where the solver can.
+        verbose : print iterations.
+        progress : show a bar whose measure is the gap (our own solvers).
+        **solver_options : passed on to cvxpy's solvers.
 
         Raises
         ------
@@ -130,15 +138,16 @@ class Problem:
             For an option outside its range.
         """
         options = factor_options(tol, rank_tol, max_rank, factorization, memory_limit, indefinite)
-        aim = goal(tol, abs_tol, certify, time_limit, solver_options, warm_start, verbose)
+        aim = goal(tol, abs_tol, certify, time_limit, memory_limit, solver_options, warm_start, verbose, progress)
         check_solver_options(solver, solver_options)
         self._require_parameter_values()
         # The rules are checked, and the tree is cut where θ enters: f(u, t, y) with u = Aθ, ‖θ‖ ≤ t.
         canonical = self.canonical_form()
-        names = selection.candidates(self._probe, solver, alternatives=not solver_options)
+        outer = None if self.is_mixed_integer() else outer_of(canonical)
+        names = selection.candidates(self._probe, outer, solver, alternatives=not solver_options)
         previous = self._reduction
         try:
-            outcome, attempts = self._pursue(canonical, options, names, aim, grows=rank_tol is None)
+            outcome, attempts = self._pursue(canonical, outer, options, names, aim, grows=rank_tol is None)
         except BaseException:
             self._reduction = previous
             raise
@@ -147,23 +156,29 @@ class Problem:
         reduction = self._reduction[1]
         stats = self._stats(reduction, outcome.stats, attempts)
         self._unpack(replace(outcome.solution, solver_stats=stats), reduction)
+        self._left_off = outcome.left_off
+        if outcome.interrupted:
+            raise KeyboardInterrupt
         return self.value
 
-    def _pursue(
-        self, canonical: CanonicalForm, options: FactorOptions, names: list[str], goal: Goal, grows: bool
-    ) -> tuple[Outcome, tuple[Attempt, ...]]:
+    def _pursue(  # noqa: PLR0917
+        self, canonical: CanonicalForm, outer: Outer | None, options: FactorOptions, names: list[str],
+        goal: Goal, grows: bool,
+    ) -> tuple[Outcome, tuple[Attempt, ...]]:  # fmt: skip
         """Factor, reduce and solve, with finer factors where the certificate asks for them."""
         attempts: tuple[Attempt, ...] = ()
         best: tuple[Outcome, Any] | None = None
+        start = self._left_off if goal.options.get("warm_start") else None
         for attempt in self._attempts(options):
             # Q = BBᵀ, once for each kernel and rows; u = Bw and ‖θ‖ = ‖w‖ are substituted, and solved.
-            outcome = self._run(self._reduce(canonical, attempt), names, goal)
+            outcome = self._run(self._reduce(canonical, attempt), outer, names, goal, start)
+            start = outcome.left_off or start
             attempts += outcome.attempts
             if best is None or outcome.solution.value is not None:
                 best = outcome, self._reduction
             # The certificate decides. Only where θ restricted to the factor's span is at fault does the rank grow.
             may_grow = outcome.may_grow and (grows or outcome.solution.value is None)
-            if not may_grow or goal.seconds_left() <= 0:
+            if not may_grow or goal.seconds_left() <= 0 or outcome.interrupted:
                 break
         assert best is not None
         if best[0] is not outcome:
@@ -193,17 +208,18 @@ class Problem:
         """Factor and substitute; kept until the options change."""
         if self._reduction is None or self._reduction[0] != options:
             factors = _factorize(canonical, options)
-            entries = sum(f.B.size * (theta.outputs or 1) for theta, f in factors.items())
-            memory.require(COMPILED_BYTES * entries, "Compiling and solving the reduced problem", options.memory_limit)
             start = perf_counter()
             reduction = representer.reduce(canonical, factors)
             self._reduction = options, reduction, perf_counter() - start
         return self._reduction[1]
 
-    def _run(self, reduction: Reduction, names: list[str], goal: Goal) -> Outcome:
+    def _run(
+        self, reduction: Reduction, outer: Outer | None, names: list[str], goal: Goal, start: Start | None
+    ) -> Outcome:
         """Solve the reduced problem, with remedies; a failure says which solvers take it."""
+        rank = max((f.rank for f in reduction.factors.values()), default=0)
         try:
-            return solving.pursue(reduction, names, goal)
+            return solving.pursue(reduction, outer, selection.ordered(names, reduction.form, outer, rank), goal, start)
         except SolverError as error:
             raise SolverError(f"{error} Solvers that take it: {', '.join(self.solvers().applicable)}.") from error
 
@@ -429,13 +445,20 @@ class Problem:
             self._reduction[1] if self._reduction else self._reduce(self.canonical_form(), factor_options())
         ).problem
 
+    def _rank(self) -> int:
+        """The rank of the present factors; 0 before there are any."""
+        return max((f.rank for f in self._reduction[1].factors.values()), default=0) if self._reduction else 0
+
+    def _outer(self) -> Outer | None:
+        return None if self.is_mixed_integer() else outer_of(self.canonical_form())
+
     def get_problem_data(self, solver: str, **options: Any) -> Any:
         """The reduced problem's data as `solver` gets it; see `cp.Problem.get_problem_data`."""
         return self.reduced_problem.get_problem_data(solver, **options)
 
     def solvers(self) -> selection.SolverTable:
         """Each solver, or why it can't take this problem: a mapping of names to None or the reason."""
-        return selection.table(self._probe)
+        return selection.table(self._probe, self.canonical_form(), self._outer(), self._rank())
 
     def explain(self) -> explain.Explanation:
         """The reduction step by step, as far as it goes; never raises."""
@@ -448,8 +471,8 @@ class Problem:
                 return explain.Explanation(tuple(lines))
             lines += explain.rows(self.canonical_form(), named)
             lines += explain.factors(self._reduction[1], named) if self._reduction else explain.NOT_FACTORED
-            chosen = self.solver_stats.solver_name if self.solver_stats else selection.candidates(self._probe)[0]
-            lines += [("solver", chosen)]
+            chosen = self.solver_stats.solver_name if self.solver_stats else self.solvers().chosen
+            lines += [("solver", chosen or "none")]
             lines += explain.answer(self._solution, named) if self._solution else []
         except Exception as error:  # a user's kernel may raise anything, and explaining must not
             lines += [("stopped", line) for line in str(error).splitlines()[:1]]

@@ -18,12 +18,15 @@ from kernelopt import certificate as certificates
 from kernelopt.certificate import ESTIMATE, FULL, REDUCED, Certificate
 from kernelopt.compiler import feasibility, representer
 from kernelopt.compiler.feasibility import Question
+from kernelopt.compiler.pieces import Exponential
 from kernelopt.compiler.representer import Reduction
-from kernelopt.compiler.separable import Exponential, Separable, outer_of
-from kernelopt.errors import SolverError
+from kernelopt.compiler.separable import Outer, Separable, outer_of
+from kernelopt.errors import MemoryLimitError, SolverError
+from kernelopt.factorization import memory
 from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.solution import Attempt, Solution, Status
-from kernelopt.solvers import conic
+from kernelopt.solvers import conic, own
+from kernelopt.solvers.own import ENGINES, Start
 
 FEASIBILITY = 1e-6  # largest violation of a constraint, relative to its numbers, that still counts as met
 TIGHTER = 1e-3  # the second attempt's tolerance, in units of the first
@@ -33,6 +36,7 @@ RAY = 1e-6  # slope of a ray, relative to the largest coefficient and to a direc
 RAY_FEASIBILITY = 1e-7
 STEEP = 100.0  # a ray's slope must exceed this many square roots of its violation, which a quadratic cone can hide
 FLAT_FEASIBILITY = 1e-10  # for directions along which nothing may grow
+COMPILED_BYTES = 160  # per entry of B, taken by cvxpy and its solvers (measured: 110 to 170)
 CUT = 1e-7  # trace residual of a factor beyond which a mixed-integer answer is one for restricted θ
 FADED = -12.0  # an exponent below this may be on its way to −∞
 
@@ -49,6 +53,8 @@ class Goal:
     deadline: float = inf
     options: dict[str, Any] = field(default_factory=dict)
     own_options: bool = False
+    memory_limit: float | None = None
+    progress: bool = False
 
     @property
     def scope(self) -> str:
@@ -70,6 +76,8 @@ class Outcome:
     stats: Any
     may_grow: bool
     restore: Callable[[], None] = lambda: None
+    left_off: Start | None = None
+    interrupted: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +89,7 @@ class _Candidate:
     limited: bool
     values: tuple[tuple[Any, Any], ...]
     duals: tuple[tuple[Any, Any], ...]
-    stats: Any
+    answer: conic.Answer
 
     def restore(self) -> None:
         """Put the values back on the reduced problem."""
@@ -91,9 +99,14 @@ class _Candidate:
             dual.save_value(value)
 
 
-def pursue(reduction: Reduction, solvers: list[str], goal: Goal) -> Outcome:
-    """Solve with remedies, and say what the answer is worth. Raises SolverError when every solver breaks down."""
-    search = _Search(reduction, goal)
+def pursue(
+    reduction: Reduction, outer: Outer | None, solvers: list[str], goal: Goal, start: Start | None = None
+) -> Outcome:
+    """Solve with remedies, and say what the answer is worth; `outer` is None for mixed-integer problems.
+
+    Raises SolverError when every solver breaks down.
+    """
+    search = _Search(reduction, outer, goal, start)
     try:
         search.run(solvers)
     except SolverError:
@@ -125,27 +138,27 @@ def certify_elsewhere(reduction: Reduction, known: Certificate) -> Certificate:
 class _Search:
     """One reduced problem on its way to an answer."""
 
-    def __init__(self, reduction: Reduction, goal: Goal) -> None:
-        self.reduction, self.goal = reduction, goal
+    def __init__(self, reduction: Reduction, outer: Outer | None, goal: Goal, start: Start | None) -> None:
+        self.reduction, self.goal, self.start = reduction, goal, start
         self.attempts: list[Attempt] = []
         self.claims: set[str] = set()
         self.best: Any = None
         self.stats: Any = None
         self.units: Units | None = None
         self.diagnosed: Status | None = None
-        self.continuous = not reduction.problem.is_mixed_integer()
+        self.continuous = outer is not None
         self.certifies = self.continuous and goal.certify is not False
-        self.data: Any = outer_of(reduction.form) if self.certifies else None
+        self.data: Any = outer
         self.data_unit = self.data.form.data_unit if self.data is not None else 0.0
         self.sign = -1.0 if reduction.form.outer.objective.NAME == "maximize" else 1.0
 
     def run(self, solvers: list[str]) -> None:
         """Attempts in order, until one closes the gap or proves that there is nothing to find."""
-        failure: SolverError | None = None
+        failure: SolverError | MemoryLimitError | None = None
         for solver, tol, units in self._plans(solvers):
             try:
                 self._attempt(solver, tol, units)
-            except SolverError as error:
+            except (SolverError, MemoryLimitError) as error:
                 failure = error
                 self._log((solver, tol, units), "failed", nan, nan)
         if failure is not None and self.best is None and not self.claims:
@@ -157,7 +170,7 @@ class _Search:
             yield solver, tol, None
             if self._is_settled():
                 return
-            if not self.goal.own_options and self.attempts[-1].claimed not in _NOTHING:
+            if solver not in ENGINES and not self.goal.own_options and self.attempts[-1].claimed not in _NOTHING:
                 yield solver, tol * TIGHTER, self.units
                 if self._is_settled():
                     return
@@ -166,6 +179,8 @@ class _Search:
 
     def _is_settled(self) -> bool:
         out_of_time = bool(self.attempts) and self.goal.seconds_left() <= 0
+        if self.best is not None and self.best.answer.interrupted:
+            return True
         if self.best is not None and (self.best.closed or not self.certifies):
             return True
         return self.diagnosed is not None or out_of_time
@@ -183,10 +198,7 @@ class _Search:
         seconds = self.goal.seconds_left()
         if self.attempts and not isfinite(seconds):
             seconds = max(LEAST_PATIENCE, PATIENCE * (self.attempts[0].seconds or 0.0))
-        answer = conic.solve(
-            self.reduction.problem, solver, tol, self.goal.options, units,
-            seconds if isfinite(seconds) else None, [v for v in self.reduction.v.values() if v is not None],
-        )  # fmt: skip
+        answer = self._answer(solver, tol, units, seconds)
         self.stats = answer.stats
         gap = nan
         self.units = self._units() if answer.has_point else None
@@ -197,7 +209,8 @@ class _Search:
             if not self.certifies:
                 candidate = self._candidate(answer, 0.0 if feasible else inf, False)
             else:
-                found = certificates.certify(self.reduction, self.data, _attained(solution), REDUCED)
+                value = _attained(solution)
+                found = certificates.certify(self.reduction, self.data, value, REDUCED, slopes=answer.slopes)
                 gap = found.relative_gap
                 closed = found.closes(self.goal.tol, self.goal.abs_tol)
                 if self._is_receding(found):
@@ -214,6 +227,21 @@ class _Search:
             elif not self.continuous and not self.reduction.is_restriction:
                 self.diagnosed = answer.status  # a mixed-integer solver's word is all there is
 
+    def _answer(self, solver: str, tol: float, units: Units | None, seconds: float) -> conic.Answer:
+        """What a solver says; the point is on the reduction's variables."""
+        goal = self.goal
+        if solver in ENGINES:
+            if self.data is None:
+                raise SolverError(f"{solver} takes no integer variables.")
+            verbose, deadline = bool(goal.options.get("verbose")), perf_counter() + seconds
+            return own.solve(self.reduction, self.data, solver, tol, deadline, self.start, verbose, goal.progress)
+        entries = sum(f.B.size * (theta.outputs or 1) for theta, f in self.reduction.factors.items())
+        memory.require(COMPILED_BYTES * entries, "Compiling and solving the reduced problem", goal.memory_limit)
+        return conic.solve(
+            self.reduction.problem, solver, tol, goal.options, units,
+            seconds if isfinite(seconds) else None, [v for v in self.reduction.v.values() if v is not None],
+        )  # fmt: skip
+
     def _candidate(self, answer: conic.Answer, gap: float, closed: bool) -> _Candidate:
         problem = self.reduction.problem
         limited = answer.status == Status.USER_LIMIT
@@ -221,7 +249,7 @@ class _Search:
             gap, closed, limited,
             tuple((v, v.value) for v in problem.variables()),
             tuple((d, d.value) for c in problem.constraints for d in c.dual_variables),
-            answer.stats,
+            answer,
         )  # fmt: skip
 
     def _log(self, run: tuple[str, float, Units | None], claimed: str, gap: float, seconds: float) -> None:
@@ -243,7 +271,10 @@ class _Search:
             trusted = not self.continuous and not cut and self.attempts[-1].claimed == Status.OPTIMAL
             status = Status.OPTIMAL if trusted else Status.OPTIMAL_INACCURATE
             return self._outcome(replace(solution, status=Status.USER_LIMIT if self.best.limited else status), False)
-        found = certificates.certify(reduction, self.data, _attained(solution), goal.scope, goal.tol, goal.abs_tol)
+        scope = REDUCED if self.best.answer.interrupted else goal.scope
+        found = certificates.certify(
+            reduction, self.data, _attained(solution), scope, goal.tol, goal.abs_tol, self.best.answer.slopes
+        )
         solution = replace(solution, certificate=found)
         for theta, function in solution.functions.items():
             function._distance = found.distance.get(theta)
@@ -264,7 +295,16 @@ class _Search:
         return self._outcome(replace(solution, status=status), may_grow and status != Status.NOT_ATTAINED)
 
     def _outcome(self, solution: Solution, may_grow: bool) -> Outcome:
-        return Outcome(solution, tuple(self.attempts), self.best.stats, may_grow, self.best.restore)
+        answer = self.best.answer
+        return Outcome(
+            solution,
+            tuple(self.attempts),
+            answer.stats,
+            may_grow,
+            self.best.restore,
+            answer.left_off,
+            answer.interrupted,
+        )
 
     # ------------------------------------------------------------ claims that there is no answer
 
@@ -285,9 +325,13 @@ class _Search:
         steep = ray is not None and ray[0] > max(RAY, STEEP * np.sqrt(ray[1])) and ray[1] <= RAY_FEASIBILITY
         return Status.UNBOUNDED if steep else None
 
-    def _ask(self, question: Question, tol: float = 1e-8) -> tuple[Reduction, Solution] | None:
-        """The answer to a question about the problem, with the same factors; None where there is none to rely on."""
-        reduction = representer.reduce(question.form, self.reduction.factors)
+    def _ask(self, question: Question, tol: float = 1e-8, theta: bool = True) -> tuple[Reduction, Solution] | None:
+        """The answer to a question about the problem, with the same factors, or θ = 0; None where there is none to
+        rely on."""
+        factors = self.reduction.factors
+        if not theta:
+            factors = {name: replace(f, B=f.B[:, :0], pivots=f.pivots[:0]) for name, f in factors.items()}
+        reduction = representer.reduce(question.form, factors)
         seconds = self.goal.seconds_left()
         try:
             answer = conic.solve(
@@ -297,9 +341,9 @@ class _Search:
             return None
         return (reduction, representer.invert(reduction, answer.status)) if answer.has_point else None
 
-    def _fall(self, question: Question, tol: float) -> tuple[float, float] | None:
+    def _fall(self, question: Question, tol: float, theta: bool = True) -> tuple[float, float] | None:
         """By how much the question's objective falls along the direction found, and that direction's violation."""
-        asked = self._ask(question, tol)
+        asked = self._ask(question, tol, theta)
         if asked is None:
             return None
         # Rows are of unit size, and so is the box of directions.
@@ -308,8 +352,11 @@ class _Search:
 
     def _is_receding(self, found: Certificate) -> bool:
         """Whether f falls for ever along a direction without reaching its infimum: exponentials that die out."""
-        data, pieces = self.data.form, self.data.pieces
-        if found.evidence is None or not data.cones.exp:
+        data, pieces = self.data.form, self.data.pieces or self.data.split
+        penalized = bool(np.all((data.c[data.t] > 0) | (data.P[data.t] > 0))) and len(data.t) > 0
+        everywhere = all(self.reduction.form.norms_of(link.theta) for link in self.reduction.form.predictions)
+        only_y = penalized and everywhere  # θ can't recede where its length costs something
+        if found.evidence is None or not data.cones.exp or (only_y and not len(data.y)):
             return False
         exponents = np.array([rows.start for kind, rows, _ in data.cones.slices if kind == "exp"])
         if found.evidence.point is not None:
@@ -319,7 +366,7 @@ class _Search:
         else:
             faded, weights = _has_faded(self.reduction, pieces), np.ones(len(exponents))
         question = feasibility.flat_recession(self.reduction.form, data, weights) if faded else None
-        fall = None if question is None else self._fall(question, 1e-10)
+        fall = None if question is None else self._fall(question, 1e-10, theta=not only_y)
         return fall is not None and fall[0] > 1e-3 and fall[1] <= FLAT_FEASIBILITY
 
 
@@ -327,7 +374,7 @@ def _has_faded(reduction: Reduction, pieces: Separable) -> bool:
     """Whether some exponential or logistic piece is all but zero at the present point."""
     u = [np.ravel(link.u.value, order="F") for link in reduction.form.predictions if link.u is not None]
     y = [np.ravel(v.value, order="F") for v in reduction.form.y]
-    s = np.concatenate(u) + pieces.Z @ np.concatenate([np.zeros(0), *y])
+    s = pieces.arguments(np.concatenate(u), np.concatenate([np.zeros(0), *y]))
     exponentials = [piece for piece in pieces.pieces if isinstance(piece, Exponential)]
     return any(bool(np.any(p.rate * s[p.at] + p.shift < FADED)) for p in exponentials)
 

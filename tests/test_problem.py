@@ -9,7 +9,7 @@ import pytest
 import kernelopt as ko
 from kernelopt.errors import OptionError, ParameterError, SolverError
 from kernelopt.solution import Status
-from kernelopt.solvers import conic
+from kernelopt.solvers import conic, selection
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 2))
@@ -39,14 +39,16 @@ def by_hand(lam, weights=None, labels=y):
     return problem.solve("CLARABEL")
 
 
-@pytest.mark.parametrize("solver", ["CLARABEL", "OSQP", "ECOS", "SCS", "clarabel", None])
+@pytest.mark.parametrize(
+    "solver", ["CLARABEL", "OSQP", "ECOS", "SCS", "clarabel", "interior_point", "AUGMENTED_LAGRANGIAN", None]
+)
 def test_solvers_by_name(theta, solver):
     if solver == "ECOS" and "ECOS" not in cp.installed_solvers():
         pytest.skip("ECOS has no wheels for this Python")
     problem, b = svm(theta)
     value = problem.solve(solver)
     assert problem.status == "optimal"
-    assert problem.solver_stats.solver_name == (solver or "CLARABEL").upper()
+    assert problem.solver_stats.solver_name == (solver or "INTERIOR_POINT").upper()
     assert problem.solver_stats.solve_time > 0
     assert abs(value - by_hand(0.5)) < 1e-5 * value
     assert value == problem.value
@@ -69,17 +71,21 @@ def test_unknown_and_unfit_solvers(theta):
     problem, _ = svm(theta, constraints=[ko.norm(theta) <= 3])
     with pytest.raises(SolverError, match="NOSUCH"):
         problem.solve("NOSUCH")
-    with pytest.raises(SolverError, match=r"OSQP.* Solvers that take it: CLARABEL"):
+    with pytest.raises(SolverError, match=r"OSQP.* Solvers that take it: .*CLARABEL"):
         problem.solve("OSQP")
     table = problem.solvers()
     assert table["CLARABEL"] is None
     assert "quadratic programs only" in table["OSQP"]
     assert "OSQP" not in table.applicable
     assert "applies (default)" in str(table)
+    assert "differentiable" in table["NEWTON"]
+    with pytest.raises(SolverError, match=r"NEWTON needs a differentiable objective.* Solvers that take it: "):
+        problem.solve("NEWTON")
     assert svm(ko.Theta(KERNEL))[0].solvers()["OSQP"] is None
 
 
 def test_the_next_solver_is_tried_only_by_default(theta, monkeypatch):
+    monkeypatch.setattr(selection, "_preferred", lambda shape, rank: [])  # cvxpy\'s solvers alone
     problem, _ = svm(theta)
     ours = conic.solve
 
@@ -99,6 +105,7 @@ def test_the_next_solver_is_tried_only_by_default(theta, monkeypatch):
 
 def test_a_solver_that_lies_is_caught(theta, monkeypatch):
     """Constraints are re-evaluated at θ: a point that violates them is none."""
+    monkeypatch.setattr(selection, "_preferred", lambda shape, rank: [])  # cvxpy\'s solvers alone
     problem, _ = svm(theta, constraints=[theta(X) <= 0.1])
     ours = conic.solve
 
@@ -385,6 +392,7 @@ def test_one_theta_in_two_problems(theta):
 @pytest.mark.parametrize("claim", ["infeasible", "unbounded", "user_limit"])
 def test_a_claim_without_proof_is_not_believed(claim, theta, monkeypatch):
     """Every solver says that there is no answer; there is one."""
+    monkeypatch.setattr(selection, "_preferred", lambda shape, rank: [])  # cvxpy\'s solvers alone
     problem, b = svm(theta)
     ours = conic.solve
 
@@ -400,6 +408,7 @@ def test_a_claim_without_proof_is_not_believed(claim, theta, monkeypatch):
 
 
 def test_one_solver_makes_a_false_claim(theta, monkeypatch):
+    monkeypatch.setattr(selection, "_preferred", lambda shape, rank: [])  # cvxpy\'s solvers alone
     problem, b = svm(theta)
     ours = conic.solve
 

@@ -35,19 +35,20 @@ WAYS = {FULL: STREAMED, REDUCED: FROM_FACTOR, ESTIMATE: SAMPLED}
 
 def certify(  # noqa: PLR0917
     reduction: Reduction, data: Outer, value: float, scope: str = FULL,
-    tol: float = 0.0, abs_tol: float | None = None,
+    tol: float = 0.0, abs_tol: float | None = None, slopes: Array | None = None,
 ) -> Certificate:  # fmt: skip
     """The certificate of the point that stands on the reduction's variables, whose objective value is `value`.
 
     scope FULL pays a pass over the kernel unless the factor has full numerical rank and the trace of what it leaves
-    is enough to close the gap to `tol` or `abs_tol`; REDUCED reads the factor only; ESTIMATE samples.
+    is enough to close the gap to `tol` or `abs_tol`; REDUCED reads the factor only; ESTIMATE samples. `slopes` are
+    those of the functions of the finest cut, where the solver knows them.
     """
     start = perf_counter()
     nu = solver_multipliers(reduction)
     upper = _upper(reduction, data, value)
 
     def assembled(way: str, scope: str) -> Certificate:
-        bound = _lower(reduction, data, nu, way)
+        bound = _lower(reduction, data, nu, slopes, way)
         if bound is not None and scope != REDUCED and reduction.is_restriction and bound.assumes_radius:
             # No norm of θ: a span of lower rank says nothing about the whole of it.
             return assembled(FROM_FACTOR, REDUCED)
@@ -69,14 +70,10 @@ def certify_again(reduction: Reduction, data: Outer, value: float, known: Certif
     if lower is None:
         return None
     if lower.slopes is not None:
-        if data.pieces is None:
+        pieces = data.split if lower.finest else data.pieces
+        if pieces is None or not conjugates.is_admissible(pieces, lower):
             return None
-        low, high = data.pieces.slopes()
-        if len(low) != len(lower.slopes) or np.any(lower.slopes < low) or np.any(lower.slopes > high):
-            return None
-        if not conjugates.is_orthogonal(data.pieces, lower.slopes):
-            return None
-        bound = conjugates.evaluate(data.form, data.pieces, lower.slopes, lower.multipliers, lower.grams)
+        bound = conjugates.evaluate(data.form, pieces, lower.slopes, lower.multipliers, lower.grams)
     else:
         bound = conic.evaluate_again(reduction, data.form, lower)
     if bound is None:
@@ -85,11 +82,15 @@ def certify_again(reduction: Reduction, data: Outer, value: float, known: Certif
     return replace(found, seconds=perf_counter() - start)
 
 
-def _lower(reduction: Reduction, data: Outer, nu: list[Array], way: str) -> Lower | None:
+def _lower(reduction: Reduction, data: Outer, nu: list[Array], slopes: Array | None, way: str) -> Lower | None:
     """By conjugates where the outer problem is separable, else from its cone form."""
     bound = None
-    if data.pieces is not None:
-        bound = conjugates.lower_bound(reduction, data.form, data.pieces, nu, way)
+    if slopes is not None and data.split is not None:
+        bound = conjugates.lower_bound(reduction, data.form, data.split, slopes, way)
+        bound = None if bound is None else replace(bound, finest=True)
+    if bound is None and data.pieces is not None:
+        flat = -np.concatenate([n.ravel(order="F") for n in nu])
+        bound = conjugates.lower_bound(reduction, data.form, data.pieces, flat, way)
     return bound or conic.lower_bound(reduction, data.form, nu, norm_multipliers(reduction, nu), way)
 
 

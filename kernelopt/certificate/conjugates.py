@@ -1,13 +1,14 @@
 """The lower bound in closed form, where the outer problem is a sum of functions of one prediction each.
 
-With f = Σ hᵢ(uᵢ + (Zy)ᵢ) + Σⱼ gⱼ(tⱼ) and v = −ν,
+With f = Σ hᵢ(sᵢ) + cᵤᵀu + c_yᵀy + Σⱼ gⱼ(tⱼ), s = Eu + Fy, and slopes vᵢ ∈ dom h*ᵢ,
 
-    D = offset − Σ h*ᵢ(vᵢ) + Σⱼ min over t of (gⱼ(t) − ‖mⱼ‖t) − Σ⟨mⱼ, f₀ⱼ⟩,   if Zᵀv = 0 and vᵢ ∈ dom h*ᵢ.
+    D = offset − Σ h*ᵢ(vᵢ) + Σⱼ min over t of (gⱼ(t) − ‖mⱼ‖t) − Σ⟨mⱼ, f₀ⱼ⟩,   if Fᵀv + c_y = 0,
+
+where Σⱼ mⱼ = Aᵀν for ν = −(Eᵀv + cᵤ).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf, isfinite
 
 import numpy as np
@@ -17,61 +18,22 @@ from kernelopt.certificate.multipliers import Multipliers, functions_part, gram_
 from kernelopt.certificate.report import Lower
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.representer import Reduction
-from kernelopt.compiler.separable import Separable
+from kernelopt.compiler.separable import Separable, lengths_of_outer
 from kernelopt.kernels.domains import Array
 
 ROUNDS = 8
-ORTHOGONAL = 1e-14  # |Zᵀν| relative to |Z|ᵀ|ν| that counts as rounding
+ORTHOGONAL = 1e-14  # |Fᵀv + c_y| relative to |F|ᵀ|v| + |c_y| that counts as rounding
 
 
-@dataclass(frozen=True)
-class Lengths:
-    """g(t) = slope·t + ½curvature·t² on 0 ≤ t ≤ limit, for each norm."""
-
-    slope: Array
-    curvature: Array
-    limit: Array
-
-    def least(self, lengths: Array) -> Array:
-        """min over t of g(t) − length·t; −inf where there is none."""
-        excess = np.maximum(lengths - self.slope, 0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            t = np.minimum(np.where(excess > 0, excess / self.curvature, 0.0), self.limit)
-            values = np.where(excess > 0, t * (0.5 * self.curvature * t - excess), 0.0)
-        return np.where(np.isnan(values), -inf, values)
-
-
-def lengths_of_outer(form: ConicForm, pieces: Separable) -> Lengths | None:
-    """g, where the rows that are left say no more than 0 ≤ t ≤ R."""
-    limit = np.full(len(form.t), inf)
-    rows = form.A[pieces.rows] if len(pieces.rows) else None
-    if rows is not None:
-        coordinates = rows.tocoo()
-        for row, column, value in zip(coordinates.row, coordinates.col, coordinates.data, strict=True):
-            j = np.flatnonzero(form.t == column)
-            number = pieces.rows[row]
-            alone = np.count_nonzero(coordinates.row == row) == 1
-            if not len(j) or not alone or not form.cones.zero <= number < form.cones.zero + form.cones.nonneg:
-                return None
-            bound = form.b[number] / value
-            if value > 0:
-                limit[j[0]] = min(limit[j[0]], bound)
-            elif bound < 0 or form.b[number] < 0:
-                return None
-    if np.any(limit < 0):
-        return None
-    return Lengths(form.c[form.t], form.P[form.t], limit)
-
-
-def lower_bound(reduction: Reduction, form: ConicForm, pieces: Separable, nu: list[Array], way: str) -> Lower | None:
-    """The bound at ν, moved into the domain of h* and orthogonal to Z; None where this form does not apply."""
+def lower_bound(reduction: Reduction, form: ConicForm, pieces: Separable, slopes: Array, way: str) -> Lower | None:
+    """The bound at v, moved into the domain of h* and to Fᵀv + c_y = 0; None where this form does not apply."""
     penalties = lengths_of_outer(form, pieces)
     links = reduction.form.predictions
     if penalties is None or any(is_free(reduction, i) for i in range(len(links))):
         return None
     if any(len(reduction.form.norms_of(link.theta)) != 1 for link in links):
         return None
-    v = feasible_slopes(pieces, -np.concatenate([n.ravel(order="F") for n in nu]))
+    v = feasible_slopes(pieces, slopes)
     if v is None:
         return None
     multipliers = _split(reduction, pieces, v)
@@ -98,6 +60,8 @@ def evaluate(
         share = float(np.min(penalties.slope[unlimited] / lengths[unlimited]))
         if not 0 < share < 1 or np.any(share * v < low) or np.any(share * v > high):
             return None
+        if pieces.linear_u.any() or pieces.linear_y.any():
+            return None  # ν is no multiple of v
         while penalties.least(share * lengths).sum() == -inf:
             share = np.nextafter(share, 0.0)
     functions = sum(functions_part(m, gram) for m, gram in zip(multipliers, grams, strict=True))
@@ -107,52 +71,65 @@ def evaluate(
         return None
     terms = abs(conjugates) + float(np.abs(penalties.least(share * lengths)).sum()) + abs(share * functions)
     rounding = 8 * float(np.finfo(float).eps) * (terms + abs(form.offset) + float(np.abs(v).sum()) * form.units[0])
-    return Lower(value, (), rounding, terms, False, multipliers, grams, slopes=v)
+    nu = -(pieces.E.T @ v + pieces.linear_u)
+    return Lower(value, (), rounding, terms, False, multipliers, grams, slopes=v, nu=nu)
+
+
+def is_admissible(pieces: Separable, known: Lower) -> bool:
+    """Whether the slopes of a known bound are admissible for other values of parameters, with the same Aᵀν."""
+    low, high = pieces.slopes()
+    v = known.slopes
+    if v is None or len(v) != len(low) or np.any(v < low) or np.any(v > high) or not is_orthogonal(pieces, v):
+        return False
+    return known.nu is None or bool(np.array_equal(known.nu, -(pieces.E.T @ v + pieces.linear_u)))
 
 
 def is_orthogonal(pieces: Separable, v: Array) -> bool:
-    """Whether Zᵀv = 0 but for rounding."""
-    return bool(np.all(np.abs(pieces.Z.T @ v) <= ORTHOGONAL * (abs(pieces.Z).T @ np.abs(v))))
+    """Whether Fᵀv + c_y = 0 but for rounding."""
+    terms = abs(pieces.F).T @ np.abs(v) + np.abs(pieces.linear_y)
+    return bool(np.all(np.abs(pieces.F.T @ v + pieces.linear_y) <= ORTHOGONAL * terms))
 
 
 def feasible_slopes(pieces: Separable, v: Array) -> Array | None:
-    """v moved into dom h* with Zᵀv = 0: entries move in proportion to their distance from the ends of the domain."""
+    """v moved into dom h* with Fᵀv + c_y = 0: entries move in proportion to their distance from the domain's ends."""
     low, high = pieces.slopes()
     v = np.clip(v, low, high)
     if not np.isfinite(v).all():
         return None
-    if not pieces.Z.nnz:
+    if not len(pieces.y):
         return v
-    Z, unit = pieces.Z, float(np.abs(v).max(initial=0.0)) or 1.0
+    F, unit = pieces.F, float(np.abs(v).max(initial=0.0)) or 1.0
     for _ in range(ROUNDS):
         if is_orthogonal(pieces, v):
             return v
-        residual = Z.T @ v
+        residual = F.T @ v + pieces.linear_y
         room = np.minimum(np.minimum(v - low, high - v), unit) ** 2
-        normal = (Z.T @ (Z * room[:, None])).toarray()
+        normal = (F.T @ (F * room[:, None])).toarray()
         if not np.isfinite(normal).all():
             return None
-        v = np.clip(v - room * (Z @ np.linalg.lstsq(normal, residual, rcond=1e-14)[0]), low, high)
+        v = np.clip(v - room * (F @ np.linalg.lstsq(normal, residual, rcond=1e-14)[0]), low, high)
     return None
 
 
 def _split(reduction: Reduction, pieces: Separable, v: Array) -> tuple[Multipliers, ...]:
     """The multipliers of each θ; one norm each, so that nothing is to be shared out."""
-    found, at = [], 0
+    found, at, nu = [], 0, -(pieces.E.T @ v + pieces.linear_u)
     for number, link in enumerate(reduction.form.predictions):
         size = 0 if link.u is None else link.u.size
         coefficients = np.zeros((len(link.rows), link.theta.outputs or 1))
-        found.append(split(reduction, number, -v[at : at + size], np.zeros(len(reduction.form.norms)), coefficients))
+        found.append(split(reduction, number, nu[at : at + size], np.zeros(len(reduction.form.norms)), coefficients))
         at += size
     return tuple(found)
 
 
 def value_at_zero(form: ConicForm, pieces: Separable, t: Array) -> float | None:
-    """P₀ = min over y of Σ hᵢ((Zy)ᵢ), plus g; None where it takes more than a search along one y, or t > 0."""
-    if t.any() or pieces.Z.shape[1] > 1 or lengths_of_outer(form, pieces) is None:
+    """P₀ = min over y of Σ hᵢ((Fy)ᵢ) + c_yᵀy, plus g; None where it takes more than a search along one y, or t > 0."""
+    if t.any() or len(pieces.y) > 1 or lengths_of_outer(form, pieces) is None:
         return None
-    column = pieces.Z.toarray().ravel()
-    if not pieces.Z.nnz:
-        return form.offset + pieces.value(np.zeros(len(pieces.u)))
-    found = minimize_scalar(lambda y: pieces.value(column * y), method="brent")
+    column = pieces.F.toarray().ravel()
+    if not pieces.F.nnz:
+        return None if pieces.linear_y.any() else form.offset + pieces.value(np.zeros(pieces.E.shape[0]))
+    slope = float(pieces.linear_y[0])
+    with np.errstate(all="ignore"):  # f may be ∞
+        found = minimize_scalar(lambda y: pieces.value(column * y) + slope * y, method="brent")
     return form.offset + float(found.fun) if isfinite(found.fun) else None

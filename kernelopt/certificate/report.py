@@ -22,8 +22,9 @@ READABLE = 1e-3  # a larger relative gap says nothing where the absolute one has
 class Lower:
     """A lower bound, and what it rests on: enough to evaluate it again when only parameters change.
 
-    terms : sum of the absolute values of its terms; multipliers, grams : for each θ, and their VᵀQV; slopes : −ν, of a
-    bound by conjugates; point : of a bound by the cone form.
+    terms : sum of the absolute values of its terms; multipliers, grams : for each θ, and their VᵀQV; nu, slopes : ν
+    and v, of a bound by conjugates, for the `finest` cut or one function of each prediction; point : of a bound by the
+    cone form.
     """
 
     value: float
@@ -34,6 +35,8 @@ class Lower:
     multipliers: tuple[Multipliers, ...]
     grams: tuple[Array, ...]
     slopes: Array | None = None
+    nu: Array | None = None
+    finest: bool = False
     point: DualPoint | None = None
 
 
@@ -104,6 +107,8 @@ class Certificate:
     def closes(self, tol: float, abs_tol: float | None = None) -> bool:
         """Whether the relative gap is ≤ tol, or the absolute one ≤ abs_tol (`floor` by default), rounding included."""
         gap = self.absolute_gap + self.rounding
+        if not isfinite(gap):
+            return False
         return gap <= tol * self._unit() or gap <= (self.floor if abs_tol is None else abs_tol)
 
     def __str__(self) -> str:

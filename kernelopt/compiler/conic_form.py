@@ -8,8 +8,9 @@ The columns of x are those of the links' u and t, then the user's variables and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any
 
 import cvxpy as cp
@@ -62,9 +63,10 @@ class ConicForm:
     A, b : (m, n) sparse and (m,)
     cones : K
     u : for each prediction link, the columns of u in Fortran order
-    y : the columns of the user's own variables
+    variables : the columns of each of the user's own variables, none where one drops out; y : all of them
     t : for each norm link, its column
     sign : −1 where the stated problem is a Maximize, whose objective was negated
+    inverse : cvxpy's way back, (chain, data of its steps)
     """
 
     P: Array
@@ -74,9 +76,14 @@ class ConicForm:
     b: Array
     cones: Cones
     u: tuple[Ints, ...]
-    y: Ints
+    variables: tuple[Ints, ...]
     t: Ints
     sign: float
+    inverse: Any = field(default=None, repr=False)
+
+    @cached_property
+    def y(self) -> Ints:
+        return np.concatenate([np.arange(0), *self.variables]).astype(int)
 
     @property
     def linked(self) -> Ints:
@@ -115,9 +122,7 @@ def conic_form(form: CanonicalForm) -> ConicForm:
     if not form.outer.variables():
         sign = -1.0 if isinstance(form.outer.objective, cp.Maximize) else 1.0
         empty, offset = np.zeros(0), sign * float(form.outer.objective.value)
-        return ConicForm(
-            empty, empty, offset, sp.csc_array((0, 0)), empty, Cones(0, 0), (), np.arange(0), np.arange(0), sign
-        )
+        return ConicForm(empty, empty, offset, sp.csc_array((0, 0)), empty, Cones(0, 0), (), (), np.arange(0), sign)
     data, chain, inverse = _data(form.outer)
     P = data.get("P")
     if P is not None and abs(P - sp.diags_array(P.diagonal())).sum() > 0:
@@ -147,10 +152,19 @@ def conic_form(form: CanonicalForm) -> ConicForm:
             dims.zero, dims.nonneg, tuple(dims.soc), tuple(dims.psd), dims.exp, tuple(dims.p3d), tuple(dims.pnd)
         ),
         u=tuple(of(link.u) for link in form.predictions),
-        y=np.concatenate([np.arange(0), *(of(v, required=False) for v in form.y)]),
+        variables=tuple(of(v, required=False) for v in form.y),
         t=np.array([of(link.t)[0] for link in form.norms], dtype=int),
         sign=-1.0 if isinstance(form.outer.objective, cp.Maximize) else 1.0,
+        inverse=(chain, inverse),
     )
+
+
+def constraint_multipliers(form: ConicForm, z: Array) -> dict[int, Any]:
+    """Multipliers of the stated constraints, by id, for those of the cone data's rows."""
+    chain, inverse = form.inverse
+    x = np.zeros(len(form.c))
+    point = SimpleNamespace(x=x, z=z, s=z, obj_val=0.0, status="Solved", solve_time=0.0, iterations=0)
+    return dict(chain.invert(point, inverse).dual_vars)
 
 
 def _data(outer: cp.Problem, **options: Any) -> Any:

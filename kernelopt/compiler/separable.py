@@ -1,168 +1,79 @@
-"""Recognise an outer problem that is a sum of functions of one prediction each.
+"""Recognise an outer problem that is a sum of functions of one number each.
 
-    f(u, t, y) = Σᵢ hᵢ(sᵢ) + g(t) + rest,   s = u + Zy
+    f(u, t, y) = Σⱼ hⱼ(sⱼ) + linear terms + g(t),   s = Eu + Fy
 
-The cone data fall apart into pieces, each with one entry of u and a few auxiliary variables; minimizing these out
-leaves hᵢ: piecewise linear-quadratic where the piece has linear rows (hinge, absolute, ε-insensitive, pinball and Huber
-loss, squares, any maximum of affine and quadratic functions), or an exponential or logistic function. It is the
-structure that counts, not the words in which a loss was written.
+Cone data fall apart into pieces which share no auxiliary variable; minimizing these out leaves hⱼ: piecewise
+linear-quadratic where a piece has linear rows (hinge, absolute, ε-insensitive, pinball and Huber loss, squares, any
+maximum of affine and quadratic functions; a constraint is an h of 0 and ∞), or an exponential, logistic function,
+logarithm or entropy. It is the structure that counts, not the words in which a loss was written.
+
+There are two ways to cut. `by_prediction` makes one function of each prediction, E = I, so that the multipliers of
+u = Aθ are all that a bound needs. `separable` cuts as finely as it goes: constraints stand on their own, and may couple
+predictions; auxiliary variables that many pieces share count as the user's own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
+from math import inf
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
-from scipy.special import rel_entr
 
 from kernelopt.compiler.conic_form import ConicForm, conic_form
 from kernelopt.compiler.form import CanonicalForm
+from kernelopt.compiler.pieces import JOINT, SAME, Entropy, Exponential, Logarithm, Piece, Quadratic
 from kernelopt.kernels.domains import Array, Ints
 
 LARGEST = 8  # rows of a piece; larger ones are left to the cone solvers
-SAME = 1e-12  # relative difference that counts as none
-JOINT = 1e-9  # relative accuracy to which neighbouring pieces of one function must fit together
-
-
-@dataclass(frozen=True, eq=False)
-class Quadratic:
-    """hᵢ(s) = constantⱼ + slopeⱼ s + ½ curvatureⱼ s² for s in [leftⱼ, rightⱼ]; arrays (n, pieces), nan where unused."""
-
-    at: Ints
-    left: Array
-    right: Array
-    constant: Array
-    slope: Array
-    curvature: Array
-
-    def value(self, s: Array) -> Array:
-        """hᵢ(sᵢ); inf outside of the domain."""
-        s = s[:, None]
-        inside = (s >= self.left - SAME * np.abs(self.left)) & (s <= self.right + SAME * np.abs(self.right))
-        values = np.where(inside, self.constant + s * (self.slope + 0.5 * self.curvature * s), np.nan)
-        return np.nan_to_num(np.nanmin(np.where(inside, values, np.inf), axis=1), nan=np.inf, posinf=np.inf)
-
-    def derivative(self, s: Array) -> Array:
-        """An element of ∂hᵢ(sᵢ), from the right."""
-        s = s[:, None]
-        inside = (s >= self.left) & (s <= self.right)
-        slopes = np.where(inside, self.slope + self.curvature * s, -np.inf)
-        return np.asarray(np.max(slopes, axis=1))
-
-    def conjugate(self, v: Array) -> Array:
-        """h*ᵢ(v) = sup over s of vs − hᵢ(s), the largest over the pieces."""
-        v = v[:, None]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            best = np.where(self.curvature > 0, (v - self.slope) / self.curvature, np.inf * np.sign(v - self.slope))
-        flat = (self.curvature == 0) & (v == self.slope)
-        anywhere = np.where(np.isfinite(self.left), self.left, np.where(np.isfinite(self.right), self.right, 0.0))
-        s = np.where(flat, anywhere, np.clip(best, self.left, self.right))
-        with np.errstate(invalid="ignore"):
-            reached = v * s - self.constant - s * (self.slope + 0.5 * self.curvature * s)
-            reached = np.where(np.isinf(s), np.inf, reached)
-        return np.asarray(np.nanmax(np.where(np.isnan(self.slope), -np.inf, reached), axis=1))
-
-    def is_convex(self) -> bool:
-        """Whether the intervals join, values are continuous and slopes do not decrease, up to rounding."""
-        ends, starts = self.right[:, :-1], self.left[:, 1:]
-        joint = ~np.isnan(starts)
-        unit = np.maximum(np.abs(ends), np.abs(np.nan_to_num(self.left[:, :1], neginf=0.0)))
-
-        def at(j: slice, s: Array) -> tuple[Array, Array, Array]:
-            terms = self.constant[:, j], s * self.slope[:, j], 0.5 * s**2 * self.curvature[:, j]
-            size = np.abs(terms[0]) + np.abs(terms[1]) + np.abs(terms[2])
-            return terms[0] + terms[1] + terms[2], self.slope[:, j] + self.curvature[:, j] * s, size
-
-        with np.errstate(invalid="ignore"):
-            before, slope_before, size = at(slice(0, -1), ends)
-            after, slope_after, _ = at(slice(1, None), ends)
-            steepest = np.nanmax(np.abs(self.slope), axis=1, initial=0.0)[:, None]
-            steep = steepest + np.abs(self.curvature[:, 1:] * ends)
-            joins = np.abs(ends - starts) <= JOINT * unit
-            continuous = np.abs(after - before) <= JOINT * (size + steepest * unit)
-            increasing = slope_after - slope_before >= -JOINT * steep
-        return bool(np.all(joins | ~joint) and np.all(continuous | ~joint) and np.all(increasing | ~joint))
-
-    def slopes(self) -> tuple[Array, Array]:
-        """The interval of all subgradients, on which h* is finite."""
-        known = ~np.isnan(self.slope)
-        left_open = known & np.isneginf(self.left) & (self.curvature == 0)
-        right_open = known & np.isposinf(self.right) & (self.curvature == 0)
-        low = np.where(left_open.any(axis=1), np.max(np.where(left_open, self.slope, -np.inf), axis=1), -np.inf)
-        high = np.where(right_open.any(axis=1), np.min(np.where(right_open, self.slope, np.inf), axis=1), np.inf)
-        return low, high
-
-
-@dataclass(frozen=True, eq=False)
-class Exponential:
-    """hᵢ(s) = weight·e^q + linear·s, or weight·log(1 + e^q) + linear·s where `logistic`; q = rate·s + shift."""
-
-    at: Ints
-    weight: Array
-    rate: Array
-    shift: Array
-    linear: Array
-    logistic: bool
-
-    def value(self, s: Array) -> Array:
-        q = self.rate * s + self.shift
-        grown = np.logaddexp(0.0, q) if self.logistic else np.exp(np.minimum(q, 700.0))
-        return self.weight * grown + self.linear * s
-
-    def derivative(self, s: Array) -> Array:
-        q = self.rate * s + self.shift
-        grown = 0.5 * (1 + np.tanh(q / 2)) if self.logistic else np.exp(np.minimum(q, 700.0))
-        return self.weight * self.rate * grown + self.linear
-
-    def conjugate(self, v: Array) -> Array:
-        """With w = (v − linear)/rate:  w ln(w/weight) − w − w·shift; or, where `logistic`,
-        w ln(w/weight) + (weight − w) ln(1 − w/weight) − w·shift."""
-        w = (v - self.linear) / self.rate
-        w = np.clip(w, 0.0, self.weight) if self.logistic else np.maximum(w, 0.0)
-        if self.logistic:
-            rest = self.weight - w
-            return np.asarray(rel_entr(w, self.weight) + rel_entr(rest, self.weight) - w * self.shift)
-        return np.asarray(rel_entr(w, self.weight) - w - w * self.shift)
-
-    def slopes(self) -> tuple[Array, Array]:
-        end = self.linear + self.rate * self.weight if self.logistic else self.linear + np.inf * self.rate
-        return np.minimum(self.linear, end), np.maximum(self.linear, end)
+SHARED = 10  # rows in which an auxiliary variable may stand before it counts as one of the user's
 
 
 @dataclass(frozen=True, eq=False)
 class Separable:
-    """f = Σ over pieces of hᵢ(sᵢ), s = u + Zy, and the rows of the cone data that are left.
+    """Σ over pieces of hⱼ(sⱼ) + linear_uᵀu + linear_yᵀy with s = Eu + Fy, and the rows of the cone data that are left.
 
-    u : columns of all u; y : columns of the shared variables; Z : (len(u), len(y)) sparse; pieces : functions of s,
-    each with the entries `at` of u to which they belong; rows : left over, touching only y or t
+    u, y : columns of all u, and of the user's (and shared auxiliary) variables; E, F : sparse, (m, len(u)) and
+    (m, len(y)); pieces : functions, each with the entries `at` of s that are its arguments; rows : left over, touching
+    only t, or y where the cut is `by_prediction`; plain : for each hⱼ that is one linear row of the cone data, that
+    row, else −1.
     """
 
     u: Ints
     y: Ints
-    Z: sp.csr_array
-    pieces: tuple[Quadratic | Exponential, ...]
+    E: sp.csr_array
+    F: sp.csr_array
+    linear_u: Array
+    linear_y: Array
+    pieces: tuple[Piece, ...]
     rows: Ints
+    plain: Ints
+
+    def arguments(self, u: Array, y: Array) -> Array:
+        """s = Eu + Fy."""
+        return np.asarray(self.E @ u + self.F @ y)
 
     def value(self, s: Array) -> float:
+        """Σ hⱼ(sⱼ)."""
         return float(sum(np.sum(piece.value(s[piece.at])) for piece in self.pieces))
 
     def derivative(self, s: Array) -> Array:
-        found = np.zeros(len(self.u))
+        found = np.zeros(self.E.shape[0])
         for piece in self.pieces:
             found[piece.at] = piece.derivative(s[piece.at])
         return found
 
     def conjugate(self, v: Array) -> float:
-        """Σ h*ᵢ(vᵢ)."""
+        """Σ h*ⱼ(vⱼ)."""
         return float(sum(np.sum(piece.conjugate(v[piece.at])) for piece in self.pieces))
 
     def slopes(self) -> tuple[Array, Array]:
-        """The interval of subgradients of each hᵢ."""
-        low, high = np.zeros(len(self.u)), np.zeros(len(self.u))
+        """The interval of subgradients of each hⱼ."""
+        low, high = np.zeros(self.E.shape[0]), np.zeros(self.E.shape[0])
         for piece in self.pieces:
             low[piece.at], high[piece.at] = piece.slopes()
         return low, high
@@ -170,13 +81,44 @@ class Separable:
 
 @dataclass(frozen=True, eq=False)
 class Outer:
-    """The outer problem for the present values of parameters: cone data, and its pieces where it is separable."""
+    """The outer problem for the present values of parameters: cone data, and what it falls apart into."""
 
     form: ConicForm
-    pieces: Separable | None
+
+    @cached_property
+    def pieces(self) -> Separable | None:
+        """One function of each prediction, or None where it does not fall apart so."""
+        return by_prediction(self.form)
+
+    @cached_property
+    def split(self) -> Separable | None:
+        """The finest cut, or None where there is none."""
+        return separable(self.form)
 
 
-_Member = tuple[int, list[int], list[int]]  # an entry of u, the rows and the auxiliary columns of its piece
+@dataclass(frozen=True)
+class Lengths:
+    """g(t) = slope·t + ½curvature·t² on 0 ≤ t ≤ limit, for each norm."""
+
+    slope: Array
+    curvature: Array
+    limit: Array
+
+    def least(self, lengths: Array) -> Array:
+        """min over t of g(t) − length·t; −inf where there is none."""
+        excess = np.maximum(lengths - self.slope, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = np.minimum(np.where(excess > 0, excess / self.curvature, 0.0), self.limit)
+            values = np.where(excess > 0, t * (0.5 * self.curvature * t - excess), 0.0)
+        return np.where(np.isnan(values), -inf, values)
+
+
+@dataclass(frozen=True, eq=False)
+class _Components:
+    """What is connected by auxiliary columns, grouped by pattern: (rows (n, m), columns (n, k), kind of each row)."""
+
+    groups: list[tuple[Array, Array, tuple[str, ...]]]
+    bare: Ints  # rows without any such column
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,49 +137,176 @@ class _Batch:
 
 
 def outer_of(form: CanonicalForm) -> Outer:
-    """Cone data and pieces of a canonical form's outer problem."""
-    data = conic_form(form)
-    return Outer(data, separable(data))
+    """Cone data of a canonical form's outer problem, for the values that parameters have now."""
+    return Outer(conic_form(form))
+
+
+def by_prediction(form: ConicForm) -> Separable | None:
+    """One function of each prediction, E = I and s = u + Fy; None where the outer problem is not such a sum."""
+    u = _columns_of_u(form)
+    if not len(u):
+        return None
+    parts = _components(form, np.concatenate([form.y, form.t]).astype(int))
+    place = np.full(len(form.c), -1)
+    place[u] = np.arange(len(u))
+    Z, batches, used = sp.csr_array((len(u), len(form.y))), [], []
+    for rows, columns, kinds in parts.groups:
+        is_u = place[columns] >= 0
+        if np.any(is_u.sum(axis=1) != 1) or rows.shape[1] > LARGEST + 2:
+            return None
+        own = columns[is_u]
+        auxiliary = columns[~is_u].reshape(len(columns), -1)
+        stacked = _stacked(form, rows, auxiliary, kinds, np.concatenate([u, form.y]), own)
+        if stacked is None:
+            return None
+        batch, shared = stacked
+        spread = sp.csr_array((np.ones(len(own)), (place[own], np.arange(len(own)))), shape=(len(u), len(own)))
+        Z = Z + spread @ sp.csr_array(shared[:, len(u) :])
+        batches.append(_relabelled(batch, place[own], form.c[own], form.P[own]))
+        used.append(rows.ravel())
+    if form.P[form.y].any() or (form.P[u].any() and Z.nnz):
+        return None
+    pieces = [_piece(batch) for batch in batches]
+    if any(piece is None for piece in pieces):
+        return None
+    left = np.setdiff1d(np.arange(len(form.b)), np.concatenate([np.arange(0), *used]).astype(int))
+    linear_y = form.c[form.y] - Z.T @ form.c[u]
+    linear_y[np.abs(linear_y) <= SAME * np.abs(form.c).max(initial=0.0)] = 0.0
+    return Separable(
+        u, form.y, sp.csr_array(sp.eye_array(len(u))), sp.csr_array(Z), np.zeros(len(u)), linear_y,
+        tuple(p for p in pieces if p is not None), left, np.full(len(u), -1),
+    )  # fmt: skip
 
 
 def separable(form: ConicForm) -> Separable | None:
-    """The pieces of an outer problem, or None where it does not fall apart into functions of one prediction."""
-    u = np.concatenate(form.u).astype(int) if form.u else np.arange(0)
+    """The finest cut into functions of one number each; None where something is left that is none."""
+    u = _columns_of_u(form)
     if not len(u):
         return None
-    shared = np.concatenate([form.y, form.t]).astype(int)
-    labels = _components(form, shared)
-    kinds = _kinds(form)
-    A = sp.csr_array(form.A)
-    Z = sp.lil_array((len(u), len(form.y)))
-    batches, used = _batches(form, A, (u, shared, labels, kinds), Z)
-    if batches is None:
-        return None
-    Z = sp.csr_array(Z)
-    # What y costs by itself must be what u's linear terms say of s = u + Zy.
-    if np.abs(form.c[form.y] - Z.T @ form.c[u]).max(initial=0.0) > SAME * np.abs(form.c).max(initial=0.0):
-        return None
-    if form.P[form.y].any() or (form.P[u].any() and Z.nnz):
-        return None
-    pieces = []
-    for batch in batches:
-        piece = _quadratic(batch) if "exp" not in batch.kinds else _exponential(batch)
+    kinds = np.array(_kinds(form))
+    y = np.concatenate([form.y, _shared_auxiliaries(form, u)]).astype(int)
+    outer = np.concatenate([u, y])
+    parts = _components(form, np.concatenate([outer, form.t]))
+    pieces: list[Piece] = []
+    blocks: list[sp.csr_array] = []
+    plain: list[Array] = []
+    at = 0
+    for rows, columns, pattern in parts.groups:
+        if rows.shape[1] > LARGEST + 2 or columns.shape[1] > LARGEST or np.isin(columns, u).any():
+            return None
+        stacked = _stacked(form, rows, columns, pattern, outer, None)
+        if stacked is None:
+            return None
+        batch, shared = stacked
+        nothing = np.zeros(len(rows))
+        piece = _piece(_relabelled(batch, at + np.arange(len(rows)), nothing, nothing))
         if piece is None:
             return None
         pieces.append(piece)
-    return Separable(u, form.y, Z, tuple(pieces), np.flatnonzero(~used))
+        blocks.append(shared)
+        plain.append(np.full(len(rows), -1))
+        at += len(rows)
+    A = sp.csr_array(form.A)
+    on_t = np.zeros(len(form.c), dtype=bool)
+    on_t[form.t] = True
+    touches_t = np.asarray(A @ on_t.astype(float) != 0)
+    touches_t |= np.asarray(abs(A) @ on_t.astype(float) > 0)
+    own = parts.bare[~touches_t[parts.bare]]
+    if not np.isin(kinds[own], ("zero", "nonneg")).all():
+        return None
+    pieces.append(_rows_as_pieces(form, own, at + np.arange(len(own)), kinds[own] == "zero"))
+    blocks.append(sp.csr_array(A[own][:, outer]))
+    plain.append(own)
+    at += len(own)
+    squares = outer[form.P[outer] > 0]
+    pieces.append(_squares(form.P[squares], at + np.arange(len(squares))))
+    position = np.full(len(form.c), -1)
+    position[outer] = np.arange(len(outer))
+    picked = (np.ones(len(squares)), (np.arange(len(squares)), position[squares]))
+    blocks.append(sp.csr_array(picked, shape=(len(squares), len(outer))))
+    plain.append(np.full(len(squares), -1))
+    S = sp.csr_array(sp.vstack(blocks))
+    return Separable(
+        u, y, sp.csr_array(S[:, : len(u)]), sp.csr_array(S[:, len(u) :]), form.c[u], form.c[y],
+        tuple(p for p in pieces if len(p.at)), parts.bare[touches_t[parts.bare]], np.concatenate(plain).astype(int),
+    )  # fmt: skip
 
 
-def _components(form: ConicForm, shared: Ints) -> Ints:
-    """A label for each column, equal where rows (and cones) connect them without the shared columns."""
+def lengths_of_outer(form: ConicForm, pieces: Separable) -> Lengths | None:
+    """g, where the rows that are left say no more than 0 ≤ t ≤ R."""
+    limit = np.full(len(form.t), inf)
+    rows = form.A[pieces.rows] if len(pieces.rows) else None
+    if rows is not None:
+        coordinates = rows.tocoo()
+        for row, column, value in zip(coordinates.row, coordinates.col, coordinates.data, strict=True):
+            j = np.flatnonzero(form.t == column)
+            number = pieces.rows[row]
+            alone = np.count_nonzero(coordinates.row == row) == 1
+            if not len(j) or not alone or not form.cones.zero <= number < form.cones.zero + form.cones.nonneg:
+                return None
+            bound = form.b[number] / value
+            if value > 0:
+                limit[j[0]] = min(limit[j[0]], bound)
+            elif bound < 0 or form.b[number] < 0:
+                return None
+    if np.any(limit < 0):
+        return None
+    return Lengths(form.c[form.t], form.P[form.t], limit)
+
+
+def _columns_of_u(form: ConicForm) -> Ints:
+    return np.concatenate(form.u).astype(int) if form.u else np.arange(0)
+
+
+def _shared_auxiliaries(form: ConicForm, u: Ints) -> Ints:
+    """Auxiliary columns that stand in many rows: the largest of many numbers, say."""
+    degree = np.diff(form.A.indptr)
+    known = np.concatenate([u, form.y, form.t]).astype(int)
+    return np.setdiff1d(np.flatnonzero(degree > SHARED), known)
+
+
+def _components(form: ConicForm, shared: Ints) -> _Components:
+    """Rows and the other columns, grouped by what connects them."""
+    m, n = form.A.shape
+    labels = _labels(form, shared)
+    is_shared = np.zeros(n, dtype=bool)
+    is_shared[shared] = True
+    columns = np.flatnonzero(~is_shared)
+    label_of_columns = labels[m + columns]
+    touched = np.zeros(int(labels.max(initial=-1)) + 1, dtype=bool)
+    touched[label_of_columns] = True
+    in_component = touched[labels[:m]]
+    rows = np.flatnonzero(in_component)
+    codes = np.unique(_kinds(form), return_inverse=True) if m else (np.zeros(0, dtype=str), np.zeros(0, dtype=int))
+    row_order = rows[np.argsort(labels[rows], kind="stable")]
+    column_order = columns[np.argsort(label_of_columns, kind="stable")]
+    counts_r = np.bincount(labels[row_order], minlength=len(touched))[touched]
+    counts_c = np.bincount(labels[m + column_order], minlength=len(touched))[touched]
+    starts_r, starts_c = np.cumsum(counts_r) - counts_r, np.cumsum(counts_c) - counts_c
+    groups = []
+    for size in np.unique(np.column_stack([counts_r, counts_c]), axis=0) if len(counts_r) else []:
+        mr, mc = int(size[0]), int(size[1])
+        members = np.flatnonzero((counts_r == mr) & (counts_c == mc))
+        own_rows = row_order[starts_r[members][:, None] + np.arange(mr)]
+        own_columns = column_order[starts_c[members][:, None] + np.arange(mc)]
+        patterns, which = np.unique(codes[1][own_rows], axis=0, return_inverse=True)
+        for number, pattern in enumerate(patterns):
+            pick = which.ravel() == number
+            groups.append((own_rows[pick], own_columns[pick], tuple(str(codes[0][c]) for c in pattern)))
+    return _Components(groups, np.flatnonzero(~in_component))
+
+
+def _labels(form: ConicForm, shared: Ints) -> Ints:
+    """A label for each row and column, equal where rows (and cones) connect them without the shared columns."""
     m, n = form.A.shape
     pattern = sp.coo_array(form.A)
-    keep = ~np.isin(pattern.col, shared)
+    is_shared = np.zeros(n, dtype=bool)
+    is_shared[shared] = True
+    keep = ~is_shared[pattern.col] & (pattern.data != 0)
     links = [(pattern.row[keep], pattern.col[keep] + m)]
-    exponential = [rows.start for kind, rows, _ in form.cones.slices if kind == "exp"]
+    start = np.array([rows.start for kind, rows, _ in form.cones.slices if kind == "exp"], dtype=int)
+    links += [(start, start + 1), (start, start + 2)]
     other = [rows for kind, rows, _ in form.cones.slices if kind not in ("zero", "nonneg", "exp")]
-    for start in (np.array(exponential, dtype=int),):
-        links += [(start, start + 1), (start, start + 2)]
     links += [(np.arange(rows.start, rows.stop - 1), np.arange(rows.start + 1, rows.stop)) for rows in other]
     i, j = (np.concatenate(ends) for ends in zip(*links, strict=True))
     graph = sp.coo_array((np.ones(len(i)), (i, j)), shape=(m + n, m + n))
@@ -251,85 +320,87 @@ def _kinds(form: ConicForm) -> list[str]:
     return kinds
 
 
-def _batches(
-    form: ConicForm, A: sp.csr_array, parts: tuple[Ints, Ints, Ints, list[str]], Z: sp.lil_array
-) -> tuple[list[_Batch] | None, Array]:
-    """Group the pieces by pattern and fill Z; None where one holds several u, or y in other ways than s = u + Zy."""
-    u, shared, labels, kinds = parts
-    m, n = A.shape
-    place = np.full(n, -1)
-    place[u] = np.arange(len(u))
-    position = np.full(n, -1)
-    position[form.y] = np.arange(len(form.y))
-    is_shared = np.zeros(n, dtype=bool)
-    is_shared[shared] = True
-    rows_of: dict[int, list[int]] = {}
-    for row, label in enumerate(labels[:m]):
-        rows_of.setdefault(int(label), []).append(row)
-    auxiliaries: dict[int, list[int]] = {}
-    for column in np.flatnonzero((place < 0) & ~is_shared):
-        auxiliaries.setdefault(int(labels[m + column]), []).append(int(column))
-    used = np.zeros(m, dtype=bool)
-    groups: dict[tuple[int, tuple[str, ...]], list[_Member]] = {}
-    owners: dict[int, int] = {}
-    for entry, column in enumerate(u):
-        label = int(labels[m + column])
-        if label in owners:
-            return None, used
-        owners[label] = entry
-        rows, columns = rows_of.get(label, []), auxiliaries.get(label, [])
-        if len(rows) > LARGEST + 2 or len(columns) > LARGEST:
-            return None, used
-        key = (len(columns), tuple(kinds[r] for r in rows))
-        groups.setdefault(key, []).append((entry, rows, columns))
-        used[rows] = True
-    if any(label not in owners for label in auxiliaries):
-        return None, used
-    batches = []
-    for (k, row_kinds), members in groups.items():
-        stacked = _stacked(form, A, members, (k, row_kinds), (position, u))
-        if stacked is None:
-            return None, used
-        batch, z = stacked
-        Z[batch.at] = z
-        batches.append(batch)
-    return batches, used
+def _stacked(  # noqa: PLR0917
+    form: ConicForm, rows: Ints, columns: Ints, kinds: tuple[str, ...], outer: Ints, own: Ints | None
+) -> tuple[_Batch, sp.csr_array] | None:
+    """Pieces of one pattern, and s as combinations of the `outer` columns; None where more than one combination enters.
 
-
-def _stacked(
-    form: ConicForm, A: sp.csr_array, members: list[_Member], pattern: tuple[int, tuple[str, ...]],
-    places: tuple[Ints, Ints],
-) -> tuple[_Batch, Array] | None:  # fmt: skip
-    """A batch from its members, and their rows of Z; None where y does not enter through s = u + Zy."""
-    k, kinds = pattern
-    position, u = places
-    at = np.array([entry for entry, _, _ in members])
-    n, m = len(members), len(kinds)
-    columns = np.array([c for _, _, c in members], dtype=int).reshape(n, k)
-    rows = np.array([r for _, r, _ in members], dtype=int).reshape(n, m)
-    block = A[rows.ravel()] if m else sp.csr_array((0, A.shape[1]))
-    coordinates = sp.coo_array(block)
-    owner, local = coordinates.row // max(m, 1), coordinates.row % max(m, 1)
-    slot = np.full(A.shape[1], -1)
+    s has the coefficient 1 of the column `own`, or else of its largest entry in the first row that it enters.
+    """
+    (n, m), k = rows.shape, columns.shape[1]
+    A = sp.csr_array(form.A)[rows.ravel()] if m else sp.csr_array((0, len(form.c)))
+    entries = sp.coo_array(A)
+    piece, local = entries.row // max(m, 1), entries.row % max(m, 1)
+    slot = np.full(len(form.c), -1)
     slot[columns.ravel()] = np.tile(np.arange(k), n)
-    full, a, y = np.zeros((n, m, k)), np.zeros((n, m)), np.zeros((n, m, len(form.y)))
-    col = coordinates.col
-    in_x, in_y, in_u = slot[col] >= 0, position[col] >= 0, col == u[at[owner]]
-    if not (in_x | in_y | in_u).all():
+    inside = slot[entries.col] >= 0
+    X = np.zeros((n, m, k))
+    X[piece[inside], local[inside], slot[entries.col[inside]]] = entries.data[inside]
+    position = np.full(len(form.c), -1)
+    position[outer] = np.arange(len(outer))
+    rest = ~inside & (entries.data != 0)
+    if np.any(position[entries.col[rest]] < 0):
         return None  # t inside of a piece
-    full[owner[in_x], local[in_x], slot[col[in_x]]] = coordinates.data[in_x]
-    y[owner[in_y], local[in_y], position[col[in_y]]] = coordinates.data[in_y]
-    a[owner[in_u], local[in_u]] = coordinates.data[in_u]
-    largest = np.abs(a).argmax(axis=1) if m else np.zeros(n, dtype=int)
-    pivot = a[np.arange(n), largest] if m else np.zeros(n)
-    z = np.zeros((n, len(form.y)))
-    if m and len(form.y):
-        z = y[np.arange(n), largest] / np.where(pivot == 0, 1.0, pivot)[:, None]
-        if np.abs(y - a[:, :, None] * z[:, None, :]).max(initial=0.0) > SAME * np.abs(y).max(initial=0.0):
-            return None
-    b = form.b[rows] if m else np.zeros((n, 0))
-    data = _Batch(at, full, a, b, form.P[columns], form.c[columns], form.c[u[at]], form.P[u[at]], kinds)
-    return data, z
+    shape = (n * m, len(outer))
+    S = sp.csr_array((entries.data[rest], (entries.row[rest], position[entries.col[rest]])), shape=shape)
+    found = _one_combination(S, (n, m), None if own is None else position[own])
+    if found is None:
+        return None
+    a, combination = found
+    b = form.b[rows].reshape(n, m)
+    batch = _Batch(np.arange(n), X, a, b, form.P[columns], form.c[columns], np.zeros(n), np.zeros(n), kinds)
+    return batch, combination
+
+
+def _one_combination(S: sp.csr_array, shape: tuple[int, int], own: Ints | None) -> tuple[Array, sp.csr_array] | None:
+    """a and e with S[i·m + j] = a[i, j]·e[i] for all rows j of each piece i."""
+    n, m = shape
+    if m == 0 or S.nnz == 0:
+        if own is None:
+            return (np.zeros((n, m)), sp.csr_array((n, S.shape[1]))) if m else None
+        return np.zeros((n, m)), sp.csr_array((np.ones(n), (np.arange(n), own)), shape=(n, S.shape[1]))
+    largest = abs(S).max(axis=1).toarray().reshape(n, m)
+    first = largest.argmax(axis=1)
+    rows = np.arange(n) * m + first
+    E = sp.csr_array(S[rows])
+    if own is None:
+        pivot = np.zeros(n, dtype=int)
+        filled = np.diff(E.indptr) > 0
+        strongest = np.asarray(abs(E).argmax(axis=1)).ravel()
+        pivot[filled] = strongest[filled]
+    else:
+        pivot = own
+    size = np.asarray(E[np.arange(n), pivot]).ravel()
+    if np.any((size == 0) & (largest.max(axis=1) > 0)):
+        return None
+    E = sp.csr_array(sp.diags_array(1 / np.where(size == 0, 1.0, size)) @ E)
+    if own is not None:
+        E = sp.csr_array(E + sp.csr_array(((size == 0) * 1.0, (np.arange(n), pivot)), shape=E.shape))
+    owner = np.repeat(np.arange(n), m)
+    a = np.asarray(S[np.arange(n * m), pivot[owner]]).ravel()
+    rest = S - sp.diags_array(a) @ E[owner]
+    if abs(rest).max() > SAME * abs(S).max():
+        return None
+    return a.reshape(n, m), E
+
+
+def _relabelled(batch: _Batch, at: Ints, linear: Array, square: Array) -> _Batch:
+    return _Batch(at, batch.A, batch.a, batch.b, batch.P, batch.c, linear, square, batch.kinds)
+
+
+def _rows_as_pieces(form: ConicForm, rows: Ints, at: Ints, equal: Array) -> Quadratic:
+    """The constraint s ≤ b, or s = b, as a function of 0 and ∞."""
+    b, zero = form.b[rows][:, None], np.zeros((len(rows), 1))
+    return Quadratic(at, np.where(equal[:, None], b, -np.inf), b, zero, zero, zero)
+
+
+def _squares(P: Array, at: Ints) -> Quadratic:
+    zero, endless = np.zeros((len(P), 1)), np.full((len(P), 1), np.inf)
+    return Quadratic(at, -endless, endless, zero, zero, P[:, None])
+
+
+def _piece(batch: _Batch) -> Piece | None:
+    return _quadratic(batch) if "exp" not in batch.kinds else _exponential(batch)
 
 
 def _quadratic(batch: _Batch) -> Quadratic | None:
@@ -355,6 +426,8 @@ def _quadratic(batch: _Batch) -> Quadratic | None:
     left, right, constant, slope, curvature, first, last = (
         np.stack(parts, axis=1) for parts in zip(*found, strict=True)
     )
+    curvature = np.where(curvature <= SAME * np.abs(curvature).max(axis=1, initial=0.0)[:, None], 0.0, curvature)
+    curvature[np.abs(curvature) <= SAME * SAME] = 0.0  # in a piece's own units: rounding
     finite = np.abs(np.concatenate([left, right], axis=1))
     unit = np.max(np.where(np.isfinite(finite), finite, 0.0), axis=1)[:, None]
     empty = ~(right > left + SAME * unit)
@@ -463,45 +536,76 @@ def _interval(lines: Array) -> tuple[Array, Array]:
     return np.where(impossible, np.inf, left), np.where(impossible, -np.inf, right)
 
 
-def _exponential(batch: _Batch) -> Exponential | None:
-    """α·e^(βs + γ) from one exponential cone, α·log(1 + e^(βs + γ)) from two and a row e₁ + e₂ ≤ 1."""
-    n, _, k = batch.A.shape
+def _exponential(batch: _Batch) -> Piece | None:
+    """From exponential cones, y·e^(x/y) ≤ z, what is minimized over auxiliary variables:
+
+    one cone with y = 1: e^x, or −log z; with z = 1: y log y; two cones and a row z₁ + z₂ ≤ 1: log(1 + e^(βs + γ)).
+    """
     if batch.P.any() or batch.square.any():
         return None
-    logistic = batch.kinds == ("nonneg",) + ("exp",) * 6 and k == 3
-    if not logistic and not (batch.kinds == ("exp",) * 3 and k == 1):
+    k = batch.A.shape[2]
+    if batch.kinds == ("nonneg",) + ("exp",) * 6 and k == 3:
+        return _logistic(batch)
+    if batch.kinds == ("exp",) * 3 and k == 1:
+        return _single_cone(batch)
+    return None
+
+
+def _single_cone(batch: _Batch) -> Piece | None:
+    """One exponential cone with one auxiliary variable in one of its entries."""
+    X, a, b, c = batch.A[:, :, 0], batch.a, batch.b, batch.c[:, 0]
+    with_x = X != 0
+    if not (with_x == with_x[0]).all() or with_x[0].sum() != 1:
         return None
-    first = 1 if logistic else 0
-    starts = range(first, len(batch.kinds), 3)
-    for j in starts:  # y = 1, and the third entry is one auxiliary variable
+    place = int(np.flatnonzero(with_x[0])[0])
+    fixed = [~a[:, j].any() and bool(np.all(b[:, j] == 1)) for j in range(3)]
+    # Entry j of the cone is b − X·x − a·s; x has coefficient −X.
+    scale = -X[:, place]
+    if place == 2 and fixed[1] and np.all(scale > 0) and np.all(c >= 0):  # x = (e^q + shift terms)/scale
+        weight = c / scale
+        linear = batch.linear + weight * a[:, 2]
+        plain = not b[:, 2].any()
+        good = plain and bool(np.all(a[:, 0] != 0))
+        return Exponential(batch.at, _positive(weight), -a[:, 0], b[:, 0], linear, False) if good else None
+    # scale·x ≤ y·log(z/y) + (b − a·s)₀ turned around: the cost c·x with c/scale < 0 wants x large.
+    weight = -c / np.where(scale == 0, 1.0, scale)
+    if place != 0 or np.any(weight < 0) or b[:, 0].any():
+        return None
+    linear = batch.linear - weight * a[:, 0]
+    if fixed[1] and np.all(a[:, 2] != 0):
+        return Logarithm(batch.at, _positive(weight), -a[:, 2], b[:, 2], linear)
+    if fixed[2] and np.all(a[:, 1] != 0):
+        return Entropy(batch.at, _positive(weight), -a[:, 1], b[:, 1], linear)
+    return None
+
+
+def _positive(weight: Array) -> Array:
+    return np.where(weight > 0, weight, np.finfo(float).tiny)
+
+
+def _logistic(batch: _Batch) -> Exponential | None:
+    """α·log(1 + e^(βs + γ)) = min x·α with e^(−x) + e^(βs + γ − x) ≤ 1."""
+    n, _, k = batch.A.shape
+    for j in (1, 4):  # y = 1, and the third entry is one auxiliary variable
         constant = not batch.A[:, j + 1].any() and not batch.a[:, j + 1].any() and np.all(batch.b[:, j + 1] == 1)
         plain = not batch.a[:, j + 2].any() and not batch.b[:, j + 2].any()
         plain = plain and bool(np.all(np.sort(batch.A[:, j + 2], axis=1)[:, 0] == -1))
         if not constant or not plain or np.any(np.count_nonzero(batch.A[:, j + 2], axis=1) != 1):
             return None
-    if not logistic:
-        rate, shift, weight = -batch.a[:, 0], batch.b[:, 0], batch.c[:, 0]
-        good = not bool(batch.A[:, 0].any())
-    else:
-        epigraph = np.argmax(np.abs(batch.c), axis=1)
-        pick = np.arange(n)
-        weight = batch.c[pick, epigraph]
-        exponents = [[1, 4], [4, 1]]
-        moving = np.where(np.abs(batch.a[:, 1]) > 0, 0, 1)
-        mover = np.array([exponents[i][0] for i in moving])
-        still = np.array([exponents[i][1] for i in moving])
-        rate, shift = -batch.a[pick, mover], batch.b[pick, mover]
-        only = np.zeros((n, k))
-        only[pick, epigraph] = 1.0
-        sums = batch.A[:, 0]
-        good = bool(
-            np.array_equal(batch.A[pick, mover], only) and np.array_equal(batch.A[pick, still], only)
-            and not batch.a[pick, still].any() and not batch.b[pick, still].any() and not batch.a[:, 0].any()
-            and np.all(batch.b[:, 0] == 1) and np.array_equal(sums, 1.0 - only)
-            and np.count_nonzero(batch.c) == np.count_nonzero(weight)
-        )  # fmt: skip
+    epigraph = np.argmax(np.abs(batch.c), axis=1)
+    pick = np.arange(n)
+    weight = batch.c[pick, epigraph]
+    moving = np.abs(batch.a[:, 1]) > 0
+    mover, still = np.where(moving, 1, 4), np.where(moving, 4, 1)
+    rate, shift = -batch.a[pick, mover], batch.b[pick, mover]
+    only = np.zeros((n, k))
+    only[pick, epigraph] = 1.0
+    good = (
+        np.array_equal(batch.A[pick, mover], only) and np.array_equal(batch.A[pick, still], only)
+        and not batch.a[pick, still].any() and not batch.b[pick, still].any() and not batch.a[:, 0].any()
+        and bool(np.all(batch.b[:, 0] == 1)) and np.array_equal(batch.A[:, 0], 1.0 - only)
+        and np.count_nonzero(batch.c) == np.count_nonzero(weight)
+    )  # fmt: skip
     if not good or np.any(rate == 0) or np.any(weight < 0):
         return None
-    return Exponential(
-        batch.at, np.where(weight > 0, weight, np.finfo(float).tiny), rate, shift, batch.linear, logistic
-    )
+    return Exponential(batch.at, _positive(weight), rate, shift, batch.linear, True)

@@ -67,11 +67,18 @@ STATUSES = {
 
 @dataclass(frozen=True)
 class Answer:
-    """What a solver said, whether it left a point on the problem's variables, and its own statistics."""
+    """What a solver said, whether it left a point on the problem's variables, and its own statistics.
+
+    slopes : of the functions of the finest cut, where the solver knows them; left_off : where to start another time;
+    interrupted : by Ctrl-C
+    """
 
     status: Status
     has_point: bool
     stats: CvxpyStats
+    slopes: Array | None = None
+    left_off: Any = None
+    interrupted: bool = False
 
 
 def solve(  # noqa: PLR0917

@@ -1,4 +1,4 @@
-"""Which solver takes a problem, and why the others can't."""
+"""Which solver takes a problem, and why the others can't: one table, of cvxpy's solvers and our own."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from dataclasses import dataclass
 import cvxpy as cp
 import cvxpy.error
 
+from kernelopt.compiler.form import CanonicalForm
+from kernelopt.compiler.separable import Outer
 from kernelopt.errors import SolverError
+from kernelopt.solvers import own
+from kernelopt.solvers.assemble import Shape, shape_of
 from kernelopt.solvers.conic import CONIC_SOLVERS
+from kernelopt.solvers.own import ENGINES
 
 # Clarabel takes every continuous cone that cvxpy knows and reaches 1e-8, but breaks down at some degenerate
 # points (θ = 0 under an unsquared norm); ECOS and SCS stand by for these.
 CONTINUOUS = ("CLARABEL", "ECOS", "SCS")
+HIGH_RANK = 400  # from which the augmented Lagrangian's small systems beat the interior point's few large ones
 QUADRATIC = ("OSQP", "HIGHS", "PIQP", "DAQP", "QPALM", "PROXQP")
 MIXED_INTEGER = ("HIGHS", "GUROBI", "MOSEK", "CPLEX", "XPRESS", "COPT", "SCIP", "ECOS_BB")
 
@@ -46,18 +52,20 @@ class SolverTable(Mapping[str, "str | None"]):
         )
 
 
-def candidates(probe: cp.Problem, wanted: str | None = None, alternatives: bool = True) -> list[str]:
+def candidates(
+    probe: cp.Problem, outer: Outer | None, wanted: str | None = None, alternatives: bool = True
+) -> list[str]:
     """The solver to use, and those that stand by should it break down; only the wanted one, if one is.
 
-    `probe` is the reduced problem with a factor of two columns: the same cones, cheap to compile. Raises
-    SolverError where no installed solver takes the problem.
+    `probe` is the reduced problem with a factor of two columns: the same cones, cheap to compile; `outer` is None for
+    mixed-integer problems. Raises SolverError where no installed solver takes the problem.
     """
     if wanted is not None:
         return [wanted.upper()]
     installed = cp.installed_solvers()
-    if not probe.is_mixed_integer():
+    if outer is not None:
         names = [name for name in CONTINUOUS if name in installed]
-        return names if alternatives else names[:1]
+        return [*ENGINES, *names] if alternatives else names[:1]
     for name in MIXED_INTEGER:
         if name in installed and _reason(probe, name) is None:
             return [name]
@@ -67,10 +75,29 @@ def candidates(probe: cp.Problem, wanted: str | None = None, alternatives: bool 
     )
 
 
-def table(probe: cp.Problem) -> SolverTable:
-    """Ask cvxpy about each solver, installed or known to us."""
+def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, rank: int) -> list[str]:
+    """The candidates in the order in which they are tried, without our own where they don't apply or don't pay."""
+    if outer is None or len(names) == 1:
+        return names
+    return [*_preferred(shape_of(form, outer), rank), *(name for name in names if name not in ENGINES)]
+
+
+def _preferred(shape: Shape, rank: int) -> list[str]:
+    """Our own solvers for a shape, best first."""
+    if shape.lacks is not None:
+        return []
+    if not shape.kinked:
+        return ["NEWTON", "INTERIOR_POINT"]
+    if shape.hard or rank < HIGH_RANK:
+        return ["INTERIOR_POINT"]
+    return ["AUGMENTED_LAGRANGIAN", "INTERIOR_POINT"]
+
+
+def table(probe: cp.Problem, form: CanonicalForm, outer: Outer | None, rank: int) -> SolverTable:
+    """Ask our own, and cvxpy about each solver, installed or known to us."""
     installed = set(cp.installed_solvers())
-    reasons = {}
+    shape = Shape("takes no integer variables") if outer is None else shape_of(form, outer)
+    reasons = {name: own.lacks(name, shape) for name in ENGINES}
     for name in dict.fromkeys([*CONIC_SOLVERS, *sorted(installed)]):
         if name in installed:
             reasons[name] = _reason(probe, name)
@@ -78,7 +105,7 @@ def table(probe: cp.Problem) -> SolverTable:
             install = CONIC_SOLVERS[name].install if name in CONIC_SOLVERS else "see cvxpy"
             reasons[name] = f"not installed: {install}"
     try:
-        return SolverTable(reasons, candidates(probe)[0])
+        return SolverTable(reasons, ordered(candidates(probe, outer), form, outer, rank)[0])
     except SolverError:
         return SolverTable(reasons, None)
 

@@ -33,7 +33,7 @@ def test_before_and_after(theta):
     rank = problem._reduction[1].factors[theta].rank
     assert f"B 20 × {rank}" in after
     assert f"{rank + 1} variables (w_θ, b)" in after
-    assert "CLARABEL" in after
+    assert "INTERIOR_POINT" in after
     assert f"optimal, value {value:.7g}" in after
 
 

@@ -7,7 +7,8 @@ import pytest
 import kernelopt as ko
 from kernelopt import losses
 from kernelopt.compiler.conic_form import conic_form
-from kernelopt.compiler.separable import Exponential, Quadratic, separable
+from kernelopt.compiler.pieces import Exponential, Quadratic
+from kernelopt.compiler.separable import by_prediction
 
 RNG = np.random.default_rng(5)
 N = 25
@@ -36,7 +37,7 @@ def pieces_of(term, intercept=True, constraints=lambda f: []):
     f = theta(X) + b if intercept else theta(X)
     problem = ko.Problem(cp.Minimize(WEIGHTS @ term(f) + ko.sum_squares(theta)), constraints(f))
     form = problem.canonical_form()
-    return form, separable(conic_form(form)), b
+    return form, by_prediction(conic_form(form)), b
 
 
 @pytest.mark.parametrize("written", [0, 1], ids=["named", "written out"])
@@ -50,7 +51,7 @@ def test_values_slopes_and_conjugates(name, written):
     for _ in range(20):
         u, b.value = 2 * RNG.normal(size=N), RNG.normal()
         form.predictions[0].u.value, form.norms[0].t.value = u, 0.0
-        s = u + found.Z @ [float(b.value)]
+        s = u + found.F @ [float(b.value)]
         assert found.value(s) == pytest.approx(form.outer.objective.value, rel=1e-12)
         v = found.derivative(s)
         assert (v >= low - 1e-12).all() and (v <= high + 1e-12).all()
@@ -72,7 +73,7 @@ def test_what_does_not_fall_apart():
     assert pieces_of(TWINS["hinge"][0], constraints=lambda f: [cp.diff(f) >= 0])[1] is None
     theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
     shared = cp.sum_squares(Y - theta(X) - b) + cp.norm1(theta(X) + 2 * b)  # two different shifts of one prediction
-    assert separable(conic_form(ko.Problem(cp.Minimize(shared + ko.norm(theta))).canonical_form())) is None
+    assert by_prediction(conic_form(ko.Problem(cp.Minimize(shared + ko.norm(theta))).canonical_form())) is None
 
 
 @pytest.mark.parametrize("unit", [1e-8, 1e-3, 1e6])

@@ -1,0 +1,258 @@
+"""Convex functions of one number each, many at a time: what the outer problem falls apart into.
+
+Every class holds n functions hᵢ, and the places `at` which they take in the sum. All know their values, an element of
+the subdifferential, curvature, conjugate h*ᵢ(v) = sup over s of vs − hᵢ(s), and the interval on which h*ᵢ is finite.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import rel_entr, xlogy
+
+from kernelopt.kernels.domains import Array, Ints
+
+SAME = 1e-12  # relative difference that counts as none
+JOINT = 1e-9  # relative accuracy to which neighbouring pieces of one function must fit together
+STEEPEST = 700.0  # exponents are cut here, short of overflow
+
+
+class Kinks(NamedTuple):
+    """hᵢ(s) = value + slope·s + Σ over k with of[k] = i of  sup {a(s − anchorₖ) − ½ρₖa² : lowₖ ≤ a ≤ highₖ}.
+
+    A jump of the slope by J is a box [0, J] with ρ = 0; a stretch of curvature κ and length l is [0, κl] with ρ = 1/κ;
+    an end of the domain is a half-line with ρ = 0, an equality the whole line.
+    """
+
+    value: Array
+    slope: Array
+    of: Ints
+    anchor: Array
+    low: Array
+    high: Array
+    rho: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratic:
+    """hᵢ(s) = constantⱼ + slopeⱼ s + ½ curvatureⱼ s² for s in [leftⱼ, rightⱼ]; arrays (n, pieces), nan where unused."""
+
+    at: Ints
+    left: Array
+    right: Array
+    constant: Array
+    slope: Array
+    curvature: Array
+
+    def value(self, s: Array) -> Array:
+        """hᵢ(sᵢ); inf outside of the domain."""
+        s = s[:, None]
+        inside = (s >= self.left - SAME * np.abs(self.left)) & (s <= self.right + SAME * np.abs(self.right))
+        return np.asarray(
+            np.min(np.where(inside, self.constant + s * (self.slope + 0.5 * self.curvature * s), np.inf), axis=1)
+        )
+
+    def derivative(self, s: Array) -> Array:
+        """An element of ∂hᵢ(sᵢ), from the right."""
+        s = s[:, None]
+        inside = (s >= self.left) & (s <= self.right)
+        slopes = np.where(inside, self.slope + self.curvature * s, -np.inf)
+        return np.asarray(np.max(slopes, axis=1))
+
+    def conjugate(self, v: Array) -> Array:
+        """h*ᵢ(v) = sup over s of vs − hᵢ(s), the largest over the pieces."""
+        v = v[:, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            best = np.where(self.curvature > 0, (v - self.slope) / self.curvature, np.inf * np.sign(v - self.slope))
+        flat = (self.curvature == 0) & (v == self.slope)
+        anywhere = np.where(np.isfinite(self.left), self.left, np.where(np.isfinite(self.right), self.right, 0.0))
+        s = np.where(flat, anywhere, np.clip(best, self.left, self.right))
+        with np.errstate(invalid="ignore"):
+            reached = v * s - self.constant - s * (self.slope + 0.5 * self.curvature * s)
+            reached = np.where(np.isinf(s), np.inf, reached)
+        return np.asarray(np.nanmax(np.where(np.isnan(self.slope), -np.inf, reached), axis=1))
+
+    def second(self, s: Array) -> Array:
+        """The curvature at s, from the right."""
+        s = s[:, None]
+        inside = (s >= self.left) & (s < self.right)
+        return np.asarray(np.max(np.where(inside, self.curvature, 0.0), axis=1))
+
+    def kinks(self) -> Kinks:
+        """The functions as sums of a line and of one term for each jump and each curved stretch."""
+        n, m = self.slope.shape
+        last = (~np.isnan(self.slope)).sum(axis=1) - 1
+        rows = np.arange(n)
+        left, right, kappa, slope, constant = (
+            part[:, 0] for part in (self.left, self.right, self.curvature, self.slope, self.constant)
+        )
+        # The line: the tangent at the left end of what the first stretch adds to it.
+        whole = np.isneginf(left) & np.isposinf(right) & (kappa > 0)
+        point = left == right
+        with np.errstate(divide="ignore", invalid="ignore"):
+            start = np.where(np.isfinite(left), left, np.where(kappa > 0, right, 0.0))
+            start = np.where(whole, -slope / kappa, start)
+        tangent = np.where(point, 0.0, slope + kappa * start)
+        value = constant + start * (slope + 0.5 * kappa * start) - tangent * start
+        found: list[tuple[Array, ...]] = []
+
+        def add(mask: Array, anchor: Array, low: Array, high: Array, rho: Array) -> None:
+            parts = np.broadcast_arrays(anchor, low, high, rho)
+            found.append((rows[mask], *(np.asarray(p, dtype=float)[mask] for p in parts)))
+
+        zero, endless = np.zeros(n), np.full(n, np.inf)
+        add(np.isfinite(left), left, -endless, np.where(point, np.inf, 0.0), zero)  # a domain's left end, or a point
+        for j in range(m):
+            a, b, kappa = self.left[:, j], self.right[:, j], self.curvature[:, j]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                curved, rho = kappa > 0, 1 / kappa
+                reach = kappa * (b - a)
+                add(curved & np.isfinite(a), a, zero, reach, rho)
+                add(curved & ~np.isfinite(a) & np.isfinite(b), b, -endless, zero, rho)
+                add(curved & ~np.isfinite(a) & ~np.isfinite(b), -self.slope[:, j] / kappa, -endless, endless, rho)
+            if j + 1 < m:
+                jump = self.slope[:, j + 1] + self.curvature[:, j + 1] * b - self.slope[:, j] - kappa * b
+                add(np.nan_to_num(jump) > SAME * np.abs(self.slope[:, j]), b, zero, jump, zero)
+        ends = self.right[rows, last]
+        add(np.isfinite(ends) & ~point, ends, zero, endless, zero)
+        of, anchor, low, high, rho = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return Kinks(value, tangent, of, anchor, low, high, rho)
+
+    def is_convex(self) -> bool:
+        """Whether the intervals join, values are continuous and slopes do not decrease, up to rounding."""
+        ends, starts = self.right[:, :-1], self.left[:, 1:]
+        joint = ~np.isnan(starts)
+        unit = np.maximum(np.abs(ends), np.abs(np.nan_to_num(self.left[:, :1], neginf=0.0)))
+
+        def at(j: slice, s: Array) -> tuple[Array, Array, Array]:
+            terms = self.constant[:, j], s * self.slope[:, j], 0.5 * s**2 * self.curvature[:, j]
+            size = np.abs(terms[0]) + np.abs(terms[1]) + np.abs(terms[2])
+            return terms[0] + terms[1] + terms[2], self.slope[:, j] + self.curvature[:, j] * s, size
+
+        with np.errstate(invalid="ignore"):
+            before, slope_before, size = at(slice(0, -1), ends)
+            after, slope_after, _ = at(slice(1, None), ends)
+            steepest = np.nanmax(np.abs(self.slope), axis=1, initial=0.0)[:, None]
+            steep = steepest + np.abs(self.curvature[:, 1:] * ends)
+            joins = np.abs(ends - starts) <= JOINT * unit
+            continuous = np.abs(after - before) <= JOINT * (size + steepest * unit)
+            increasing = slope_after - slope_before >= -JOINT * steep
+        return bool(np.all(joins | ~joint) and np.all(continuous | ~joint) and np.all(increasing | ~joint))
+
+    def slopes(self) -> tuple[Array, Array]:
+        """The interval of all subgradients, on which h* is finite."""
+        known = ~np.isnan(self.slope)
+        left_open = known & np.isneginf(self.left) & (self.curvature == 0)
+        right_open = known & np.isposinf(self.right) & (self.curvature == 0)
+        low = np.where(left_open.any(axis=1), np.max(np.where(left_open, self.slope, -np.inf), axis=1), -np.inf)
+        high = np.where(right_open.any(axis=1), np.min(np.where(right_open, self.slope, np.inf), axis=1), np.inf)
+        return low, high
+
+
+@dataclass(frozen=True, eq=False)
+class Exponential:
+    """hᵢ(s) = weight·e^q + linear·s, or weight·log(1 + e^q) + linear·s where `logistic`; q = rate·s + shift."""
+
+    at: Ints
+    weight: Array
+    rate: Array
+    shift: Array
+    linear: Array
+    logistic: bool
+
+    def value(self, s: Array) -> Array:
+        q = self.rate * s + self.shift
+        grown = np.logaddexp(0.0, q) if self.logistic else np.exp(np.minimum(q, STEEPEST))
+        return self.weight * grown + self.linear * s
+
+    def derivative(self, s: Array) -> Array:
+        q = self.rate * s + self.shift
+        grown = 0.5 * (1 + np.tanh(q / 2)) if self.logistic else np.exp(np.minimum(q, STEEPEST))
+        return self.weight * self.rate * grown + self.linear
+
+    def second(self, s: Array) -> Array:
+        q = self.rate * s + self.shift
+        if self.logistic:
+            return self.weight * self.rate**2 * 0.25 / np.cosh(np.clip(q / 2, -350.0, 350.0)) ** 2
+        return self.weight * self.rate**2 * np.exp(np.minimum(q, STEEPEST))
+
+    def conjugate(self, v: Array) -> Array:
+        """With w = (v − linear)/rate:  w ln(w/weight) − w − w·shift; or, where `logistic`,
+        w ln(w/weight) + (weight − w) ln(1 − w/weight) − w·shift."""
+        w = (v - self.linear) / self.rate
+        w = np.clip(w, 0.0, self.weight) if self.logistic else np.maximum(w, 0.0)
+        if self.logistic:
+            rest = self.weight - w
+            return np.asarray(rel_entr(w, self.weight) + rel_entr(rest, self.weight) - w * self.shift)
+        return np.asarray(rel_entr(w, self.weight) - w - w * self.shift)
+
+    def slopes(self) -> tuple[Array, Array]:
+        end = self.linear + self.rate * self.weight if self.logistic else self.linear + np.inf * self.rate
+        return np.minimum(self.linear, end), np.maximum(self.linear, end)
+
+
+@dataclass(frozen=True, eq=False)
+class Logarithm:
+    """hᵢ(s) = −weight·log(rate·s + shift) + linear·s."""
+
+    at: Ints
+    weight: Array
+    rate: Array
+    shift: Array
+    linear: Array
+
+    def value(self, s: Array) -> Array:
+        q = self.rate * s + self.shift
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(q > 0, -self.weight * np.log(q) + self.linear * s, np.inf)
+
+    def derivative(self, s: Array) -> Array:
+        return -self.weight * self.rate / (self.rate * s + self.shift) + self.linear
+
+    def second(self, s: Array) -> Array:
+        return self.weight * (self.rate / (self.rate * s + self.shift)) ** 2
+
+    def conjugate(self, v: Array) -> Array:
+        """With w = (linear − v)/rate > 0:  weight·log(weight/w) − weight + w·shift."""
+        w = (self.linear - v) / self.rate
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(w > 0, self.weight * (np.log(self.weight / w) - 1) + w * self.shift, np.inf)
+
+    def slopes(self) -> tuple[Array, Array]:
+        rising = self.rate < 0
+        return np.where(rising, self.linear, -np.inf), np.where(rising, np.inf, self.linear)
+
+
+@dataclass(frozen=True, eq=False)
+class Entropy:
+    """hᵢ(s) = weight·q log q + linear·s, q = rate·s + shift ≥ 0."""
+
+    at: Ints
+    weight: Array
+    rate: Array
+    shift: Array
+    linear: Array
+
+    def value(self, s: Array) -> Array:
+        q = self.rate * s + self.shift
+        return np.where(q >= 0, self.weight * xlogy(q, np.maximum(q, 0.0)) + self.linear * s, np.inf)
+
+    def derivative(self, s: Array) -> Array:
+        return self.weight * self.rate * (1 + np.log(self.rate * s + self.shift)) + self.linear
+
+    def second(self, s: Array) -> Array:
+        return self.weight * self.rate**2 / (self.rate * s + self.shift)
+
+    def conjugate(self, v: Array) -> Array:
+        """With w = (v − linear)/rate:  weight·exp(w/weight − 1) − w·shift."""
+        w = (v - self.linear) / self.rate
+        return self.weight * np.exp(np.minimum(w / self.weight - 1, STEEPEST)) - w * self.shift
+
+    def slopes(self) -> tuple[Array, Array]:
+        return np.full(len(self.at), -np.inf), np.full(len(self.at), np.inf)
+
+
+Smooth = Exponential | Logarithm | Entropy
+Piece = Quadratic | Smooth

@@ -1,0 +1,161 @@
+"""From a reduction and its outer problem to structured data, and back to the user's variables and multipliers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from kernelopt.compiler.conic_form import ConicForm, constraint_multipliers
+from kernelopt.compiler.form import CanonicalForm, PredictionLink
+from kernelopt.compiler.pieces import Kinks, Quadratic
+from kernelopt.compiler.representer import Reduction
+from kernelopt.compiler.separable import Lengths, Outer, Separable, lengths_of_outer
+from kernelopt.kernels.domains import Array
+from kernelopt.nodes import EUCLIDEAN
+from kernelopt.solvers.structured import Structured
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What of an outer problem decides which of our solvers takes it; `lacks` says why none does.
+
+    smooth, kinked : whether there are smooth functions, and pieces whose slope jumps or whose domain ends;
+    squares : whether all functions are squares; hard : whether there are constraints; lengths : how ‖θ‖ is penalized;
+    odd : the norm that is not penalized by a multiple of its square alone, if there is one
+    """
+
+    lacks: str | None
+    smooth: bool = False
+    kinked: bool = False
+    squares: bool = False
+    hard: bool = False
+    lengths: Lengths | None = None
+    odd: int | None = None
+
+
+def shape_of(form: CanonicalForm, outer: Outer) -> Shape:
+    """Whether the outer problem splits as our solvers need it."""
+    split = outer.split
+    for variable, columns in zip(form.y, outer.form.variables, strict=True):
+        if len(columns) not in (0, variable.size):
+            return Shape(f"needs variables without a structure; {variable.name()} has one (diagonal, symmetric …)")
+    if split is None:
+        return Shape("needs an objective and constraints that split into functions of one number each (see the guide)")
+    lengths = lengths_of_outer(outer.form, split)
+    if lengths is None:
+        return Shape("needs ‖θ‖ in the objective, or bounded by a constant")
+    for norm in form.norms:
+        if norm.kind not in (EUCLIDEAN, "fro") or norm.view.right is not None or norm.view.shift is not None:
+            return Shape("needs ‖θ‖ itself (Frobenius, where θ is a matrix), not another norm or ‖θ − f₀‖")
+    for link in form.predictions:
+        own = [j for j, n in enumerate(form.norms) if n.view.theta is link.theta]
+        if len(own) != 1:
+            return Shape(f"needs one norm of each θ; there are {len(own)} of {link.theta.name}")
+        j = own[0]
+        if lengths.slope[j] == 0 and lengths.curvature[j] == 0 and np.isinf(lengths.limit[j]):
+            return Shape("needs a positive penalty of ‖θ‖, or a bound on it")
+    smooth = any(not isinstance(piece, Quadratic) for piece in split.pieces)
+    odd = np.flatnonzero((lengths.slope != 0) | np.isfinite(lengths.limit) | (lengths.curvature == 0))
+    if len(odd) > 1:
+        return Shape("needs multiples of ‖θ‖² for all θ but one; several norms are penalized otherwise")
+    kinks = [piece.kinks() for piece in split.pieces if isinstance(piece, Quadratic)]
+    kinked = any(bool(np.any(k.rho == 0)) for k in kinks)
+    hard = any(bool(np.any((k.rho == 0) & (np.isinf(k.low) | np.isinf(k.high)))) for k in kinks)
+    squares = not smooth and not kinked and all(bool(np.all(np.isinf(k.low) & np.isinf(k.high))) for k in kinks)
+    return Shape(None, smooth, kinked, squares, hard, lengths, int(odd[0]) if len(odd) else None)
+
+
+def structured(reduction: Reduction, outer: Outer, R: dict[int, float]) -> Structured:
+    """The problem with ½Rⱼ‖θⱼ‖² for each norm, R by the index of the norm."""
+    split = outer.split
+    assert split is not None
+    blocks, spreads, penalties = [], [], []
+    for link in reduction.form.predictions:
+        factor = reduction.factors[link.theta]
+        norm = next(j for j, n in enumerate(reduction.form.norms) if n.view.theta is link.theta)
+        for _ in range(link.theta.outputs or 1):
+            blocks.append(factor.B)
+            penalties.append(R[norm] / factor.scale)
+            spreads.append(_spread(link))
+    S = sp.csr_array(sp.block_diag(spreads, format="csr"))
+    kinks, slope, constant = _kinks(split)
+    return Structured(
+        blocks=tuple(blocks),
+        E=sp.csr_array(split.E @ S),
+        F=split.F.toarray(),
+        R=np.array(penalties),
+        linear_d=np.asarray(S.T @ split.linear_u),
+        linear_y=split.linear_y,
+        slope=slope,
+        of=kinks.of, anchor=kinks.anchor, low=kinks.low, high=kinks.high, rho=kinks.rho,
+        smooth=tuple(p for p in split.pieces if not isinstance(p, Quadratic)),
+        constant=outer.form.offset + constant,
+    )  # fmt: skip
+
+
+def _spread(link: PredictionLink) -> sp.csr_array:
+    """u = (spread)·(distinct predictions)."""
+    n = len(link.take) if link.u is not None else 0
+    return sp.csr_array((np.ones(n), (np.arange(n), link.take[:n])), shape=(n, len(link.rows)))
+
+
+def _kinks(split: Separable) -> tuple[Kinks, Array, float]:
+    """The kinks of all pieces, the slope of each s, and the constant that is left."""
+    slope, constant, found = np.zeros(split.E.shape[0]), 0.0, []
+    for piece in split.pieces:
+        if isinstance(piece, Quadratic):
+            kinks = piece.kinks()
+            slope[piece.at] = kinks.slope
+            constant += float(kinks.value.sum())
+            found.append(kinks._replace(of=piece.at[kinks.of]))
+    parts = [np.concatenate([np.zeros(0), *(k[i] for k in found)]) for i in range(2, 7)]
+    return Kinks(np.zeros(0), np.zeros(0), parts[0].astype(int), *parts[1:]), slope, constant
+
+
+def place(reduction: Reduction, form: ConicForm, split: Separable, x: Array, total: Array) -> None:
+    """Put v, y and the multipliers of u = Aθ and of the user's constraints where the reduction has them.
+
+    total : the slope of each function of s.
+    """
+    at = 0
+    for link in reduction.form.predictions:
+        v, factor = reduction.v[link.theta], reduction.factors[link.theta]
+        K = link.theta.outputs or 1
+        values = x[at : at + K * factor.rank].reshape(K, factor.rank).T
+        at += K * factor.rank
+        if v is not None:
+            v.save_value(values if link.theta.outputs is not None else values[:, 0])
+    y = dict(zip(split.y, x[at:], strict=True))
+    for variable, columns in zip(reduction.form.y, form.variables, strict=True):
+        known = np.array([y[c] for c in columns]) if len(columns) else np.zeros(variable.size)
+        variable.save_value(known.reshape(variable.shape, order="F"))
+    nu = -(split.E.T @ total + split.linear_u)
+    start = 0
+    for link in reduction.form.predictions:
+        if link.u is None:
+            continue
+        constraint = reduction.links[link.theta]
+        part = nu[start : start + link.u.size].reshape(link.u.shape, order="F")
+        start += link.u.size
+        assert constraint is not None
+        constraint.dual_variables[0].save_value(part)
+    _place_constraints(reduction, form, split, total)
+
+
+def _place_constraints(reduction: Reduction, form: ConicForm, split: Separable, total: Array) -> None:
+    """Multipliers of constraints that are linear rows as they stand; none for what auxiliary variables express."""
+    wanted = {c.id: c for c in reduction.form.outer.constraints}
+    if not wanted:
+        return
+    z = np.full(len(form.b), np.nan)
+    here = split.plain >= 0
+    z[split.plain[here]] = total[here]
+    found = constraint_multipliers(form, z)
+    for constraint in reduction.problem.constraints:
+        value = found.get(constraint.id) if constraint.id in wanted else None
+        if constraint.id in wanted:
+            known = value is not None and bool(np.isfinite(value).all())
+            for dual in constraint.dual_variables:
+                dual.save_value(np.asarray(value).reshape(dual.shape, order="F") if known else None)

@@ -1,0 +1,159 @@
+"""Semismooth Newton steps on an augmented Lagrangian, from coarse to fine restrictions of θ.
+
+With σ > 0 and multipliers a₀ of the kinks, minimize over x
+
+    ½xᵀRx + gᵀx + Σhᵢ(sᵢ) + Σⱼ sup {a(sⱼ − anchorⱼ) − ½ρⱼa² − (a − a₀ⱼ)²/2σ : lowⱼ ≤ a ≤ highⱼ},
+
+whose suprema, attained at a = clip((a₀ + σk)/(1 + σρ)), k = s − anchor, are the next multipliers (Rockafellar, 1976;
+Li, Sun and Toh, SIAM J. Optim. 2018). Where every ρ > 0 the objective is differentiable by itself: σ = ∞, and the
+method is Newton's. Only rows with a inside of its box have curvature, so that systems are small. The columns of B are
+nested: a solution for the first of them, padded with zeros, starts the next rank.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf, isfinite
+
+import numpy as np
+
+from kernelopt.kernels.domains import Array
+from kernelopt.solvers import semismooth
+from kernelopt.solvers.dual_point import Point, judged
+from kernelopt.solvers.semismooth import Function, Values
+from kernelopt.solvers.structured import Structured
+from kernelopt.solvers.watch import OutOfTimeError, Watch
+
+RANKS = (100, 300, 800)
+NEXT = 0.6  # a coarser rank is worth its while up to this share of the full one
+UPDATES = 100  # of the multipliers
+STEPS = 30  # Newton steps for each
+FLAT = 8  # updates that gain next to nothing, before giving up
+SYSTEMS = 400  # before giving up
+GROWTH, FAST = 4.0, 0.2  # σ grows where the gap does not fall to this share
+LARGEST = 1e6  # of the first σ
+SHARE = 0.1  # of the present gap to which inner problems are solved
+
+
+def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Point:
+    """The best point found; the watch says when it is good enough."""
+    return _coarse_to_fine(problem, watch, start, first_sigma(problem))
+
+
+def newton(problem: Structured, watch: Watch, start: Point | None = None) -> Point:
+    """The same for σ = ∞: every ρ must be positive."""
+    return _coarse_to_fine(problem, watch, start, inf)
+
+
+def _coarse_to_fine(problem: Structured, watch: Watch, start: Point | None, sigma: float) -> Point:
+    full = max(B.shape[1] for B in problem.blocks)
+    coarser = [k for k in RANKS if k < NEXT * full] if start is None else []
+    point = _started(problem.truncated(coarser[0]) if coarser else problem, start)
+    for rank in coarser:
+        part = problem.truncated(rank)
+        point = _at_rank(part, watch, point, sigma, coarse=True)
+        finer = next((k for k in coarser if k > rank), None)
+        onto = problem if finer is None else problem.truncated(finer)
+        point = replace(point, x=part.lifted(point.x, onto))
+    return _at_rank(problem, watch, point, sigma, coarse=False)
+
+
+def _started(problem: Structured, start: Point | None) -> Point:
+    if start is not None:
+        return start
+    s, a = np.zeros(problem.m), _middle(problem)
+    return Point(np.zeros(problem.size), s, a, problem.smooth_gradient(s), inf, 0.0, inf, inf)
+
+
+def _at_rank(problem: Structured, watch: Watch, start: Point, sigma: float, coarse: bool) -> Point:
+    """The method at one rank."""
+    x, a, rank = start.x, start.a, max(B.shape[1] for B in problem.blocks)
+    s = problem.products(x)
+    largest, flat, used = sigma * LARGEST, 0, 0
+    best = point = judged(problem, x, s, a, problem.smooth_gradient(s))
+    try:
+        while not watch(best, rank, coarse) and used < SYSTEMS and flat < FLAT:
+            here, steps = _minimized(problem, (x, s, a), sigma, SHARE * best.gap, watch)
+            used += steps
+            x, s = here.x, here.s
+            a = next_multipliers(problem, a, sigma, s)
+            before, point = point.gap, judged(problem, x, s, a, problem.smooth_gradient(s))
+            flat = 0 if point.merit < 0.9 * best.merit else flat + 1
+            best = point if point.merit < best.merit else best
+            watch.systems += steps
+            if steps == 0 or (not isfinite(sigma) and flat):
+                break
+            if isfinite(sigma) and not point.gap < FAST * before:
+                sigma = min(GROWTH * sigma, largest)
+    except (OutOfTimeError, KeyboardInterrupt) as stop:
+        if coarse:
+            raise
+        return replace(best, stopped=stop)
+    return best
+
+
+def _minimized(
+    problem: Structured, start: tuple[Array, Array, Array], sigma: float, goal: float, watch: Watch
+) -> tuple[semismooth.Iterate, int]:
+    """Newton steps until what the gradient takes from the dual value falls below the goal."""
+    x, s, a = start
+    function = smoothed(problem, a, sigma)
+    here = semismooth.begin(problem, function, x, s)
+    full = sigma if isfinite(sigma) else float(np.max(1 / problem.rho, initial=0.0))
+    for number in range(1, STEPS + 1):
+        found = semismooth.step(problem, function, here, full)
+        if found is None:
+            return here, number - 1
+        here = found
+        if _inexactness(problem, here.gradient) <= goal:
+            break
+        watch.check_time()
+    return here, number
+
+
+def first_sigma(problem: Structured) -> float:
+    """Typical multipliers over typical arguments."""
+    k = np.abs(problem.anchor)
+    unit = float(np.median(k[k > 0])) if np.any(k > 0) else 1.0
+    width = (problem.high - problem.low)[np.isfinite(problem.low) & np.isfinite(problem.high)]
+    curved = problem.rho > 0
+    if len(width):
+        return 0.5 * float(np.median(width)) / unit
+    return 0.5 * float(np.median(1 / problem.rho[curved])) if curved.any() else 0.5 * float(problem.R.max())
+
+
+def next_multipliers(problem: Structured, a: Array, sigma: float, s: Array) -> Array:
+    """clip((a + σk)/(1 + σρ)); clip(k/ρ) for σ = ∞."""
+    k = s[problem.of] - problem.anchor
+    moved = (a + sigma * k) / (1 + sigma * problem.rho) if isfinite(sigma) else k / problem.rho
+    return np.clip(moved, problem.low, problem.high)
+
+
+def smoothed(problem: Structured, a0: Array, sigma: float) -> Function:
+    """The sum of all smooth functions and of the suprema above, as a function of s."""
+    weight = sigma / (1 + sigma * problem.rho) if isfinite(sigma) else 1 / problem.rho
+    distance = 1 / (2 * sigma) if isfinite(sigma) else 0.0
+
+    def function(s: Array) -> Values:
+        k = s[problem.of] - problem.anchor
+        a = next_multipliers(problem, a0, sigma, s)
+        value = (
+            float(a @ k - 0.5 * problem.rho @ a**2) - distance * float((a - a0) @ (a - a0)) + problem.smooth_value(s)
+        )
+        inside = (a > problem.low) & (a < problem.high)
+        gradient = problem.of_kinks(a) + problem.smooth_gradient(s)
+        return Values(value, gradient, problem.of_kinks(np.where(inside, weight, 0.0)) + problem.smooth_curvature(s))
+
+    return function
+
+
+def _middle(problem: Structured) -> Array:
+    both = np.isfinite(problem.low) & np.isfinite(problem.high)
+    with np.errstate(invalid="ignore"):
+        return np.where(both, 0.5 * (problem.low + problem.high), np.clip(0.0, problem.low, problem.high))
+
+
+def _inexactness(problem: Structured, gradient: Array) -> float:
+    """½‖gradient_v‖²/R: what it takes from the dual value."""
+    v = gradient[: problem.ends[-1]]
+    return 0.5 * float(np.sum(v**2 / problem.penalty[: problem.ends[-1]]))

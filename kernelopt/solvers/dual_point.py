@@ -1,0 +1,96 @@
+"""A dual point of a structured problem, made feasible, and the gap that it proves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernelopt.kernels.domains import Array
+from kernelopt.solvers.structured import Structured
+
+ROUNDS = 6
+EXACT = 1e-15  # |Fᵀ(slopes) + g_y|, relative to its terms, that counts as none
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """x with s = Cx, kink multipliers a and slopes of the smooth functions, and what they are worth.
+
+    primal : value (of the reduced problem); gap : primal less dual value; unit : ½xᵀRx, which the improvement over
+    θ = 0 exceeds; violation : of constraints, in units of s; stopped : what ended the search before its time
+    """
+
+    x: Array
+    s: Array
+    a: Array
+    slopes: Array
+    gap: float
+    unit: float
+    violation: float
+    primal: float
+    stopped: BaseException | None = None
+
+    @property
+    def merit(self) -> float:
+        """What an iteration should make small."""
+        return abs(self.gap) if np.isfinite(self.gap) else np.inf
+
+    def total(self, problem: Structured) -> Array:
+        """The slope of each function of s, (m,)."""
+        return problem.slope + problem.of_kinks(self.a) + self.slopes
+
+
+def judged(problem: Structured, x: Array, s: Array, a: Array, slopes: Array) -> Point:
+    """The point with its gap, after a and slopes were moved to Fᵀ(slopes) + g_y = 0."""
+    combined = problem.adjoint(problem.of_kinks(a) + slopes) + problem.linear
+    end = problem.ends[-1]
+    if problem.q:
+        moved = _balanced(problem, a, slopes, combined[end:])
+        if moved is not None:
+            step = problem.of_kinks(moved[0] - a) + moved[1] - slopes
+            combined = combined + problem.adjoint(step)
+            a, slopes = moved
+    # An upper bound that counts a small violation of a constraint at the price of its multiplier.
+    k = s[problem.of] - problem.anchor
+    hard = problem.rho == 0
+    over = np.where(hard & np.isinf(problem.high), np.maximum(k, 0.0), 0.0)
+    under = np.where(hard & np.isinf(problem.low), np.maximum(-k, 0.0), 0.0)
+    violation = over + under
+    with np.errstate(invalid="ignore"):
+        kinks = np.where(violation > 0, 2 * np.abs(a) * violation, problem.kink_values(s))
+    primal = (
+        problem.constant
+        + problem.quadratic(x)
+        + float(problem.linear @ x)
+        + problem.smooth_value(s)
+        + float(kinks.sum())
+    )
+    dual = problem.dual_value(a, slopes, combined)
+    return Point(x, s, a, slopes, primal - dual, problem.quadratic(x), float(violation.max(initial=0.0)), primal)
+
+
+def _balanced(problem: Structured, a: Array, slopes: Array, residual: Array) -> tuple[Array, Array] | None:
+    """(a, slopes) with Fᵀ(of_kinks(a) + slopes) + g_y = 0, each moved in proportion to its squared distance from the
+    ends of its interval; None where that can't be done."""
+    at = np.concatenate([np.arange(0), *(h.at for h in problem.smooth)]).astype(int)
+    low, high = problem.low, problem.high
+    for h in problem.smooth:
+        ends = h.slopes()
+        low, high = np.concatenate([low, ends[0]]), np.concatenate([high, ends[1]])
+    z = np.concatenate([a, slopes[at]])
+    F = np.vstack([problem.F[problem.of], problem.F[at]])
+    unit = float(np.abs(z).max(initial=0.0)) or 1.0
+    fixed = problem.linear_y + problem.F.T @ problem.slope
+    for _ in range(ROUNDS):
+        if np.all(np.abs(residual) <= EXACT * (np.abs(F).T @ np.abs(z) + np.abs(fixed))):
+            break
+        room = np.minimum(np.minimum(z - low, high - z), unit) ** 2
+        normal = F.T @ (room[:, None] * F)
+        if not np.isfinite(normal).all() or not normal.any():
+            return None
+        z = np.clip(z - room * (F @ np.linalg.lstsq(normal, residual, rcond=1e-14)[0]), low, high)
+        residual = F.T @ z + fixed
+    moved = slopes.copy()
+    moved[at] = z[len(a) :]
+    return z[: len(a)], moved

@@ -1,0 +1,296 @@
+"""A primal-dual interior point method for structured problems, with B dense.
+
+For the kinks, with multipliers z of low ≤ a ≤ high:
+
+    k − ρa + z_low − z_high = 0,  z_low(a − low) = z_high(high − a) = μ,  k = s − anchor.
+
+Mehrotra's predictor and corrector (SIAM J. Optim. 1992) with Gondzio's further correctors (COAP 1996).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kernelopt.kernels.domains import Array
+from kernelopt.solvers.dual_point import Point, judged
+from kernelopt.solvers.structured import Structured
+from kernelopt.solvers.watch import OutOfTimeError, Watch
+
+MOST = 100  # iterations
+CORRECTORS = 2
+SHORT, STUCK, TINY = 0.1, 12, 1e-10  # so many steps below the first length, or one below the last, break it off
+LEAST_START = 1e-4  # of ½xᵀRx, the least gap from which a warm start begins
+FREE = 1e-10  # 1/weight of a row whose multiplier is free, in units of 1/R
+BACKTRACKS = 30
+
+
+@dataclass
+class _State:
+    """An iterate; below = a − low and above = high − a are kept apart, since a rounds them away. Where an end of the
+    box is infinite, its distance is 1 and z is 0."""
+
+    x: Array
+    s: Array
+    a: Array
+    below: Array
+    above: Array
+    z_low: Array
+    z_high: Array
+
+
+@dataclass(frozen=True)
+class _Residuals:
+    """Of stationarity in x, of s − ρa + z_low − z_high, and the complementarity μ."""
+
+    x: Array
+    d: Array
+    mu: float
+
+
+def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Point:
+    """The best iterate; the watch says when it is good enough. A warm start that leads nowhere is followed by a cold
+    one."""
+    point, enough = _Method(problem, start).run(watch)
+    if start is None or enough or point.stopped is not None:
+        return point
+    again, _ = _Method(problem, None).run(watch)
+    return again if _merit(again) < _merit(point) else point
+
+
+class _Method:
+    def __init__(self, problem: Structured, start: Point | None) -> None:
+        self.p = problem
+        self.has_low, self.has_high = np.isfinite(problem.low), np.isfinite(problem.high)
+        self.free = ~self.has_low & ~self.has_high
+        self.sides = max(int(self.has_low.sum() + self.has_high.sum()), 1)
+        self.state = self._start() if start is None else self._warm(start)
+        self.first_mu = self._mu(self.state) or 1.0
+
+    # ------------------------------------------------------------ starting points
+
+    def _start(self) -> _State:
+        """x = 0, a in the middle of its box, z from the residual shifted into the positive."""
+        p = self.p
+        x, s = np.zeros(p.size), np.zeros(p.m)
+        a = self._middle(s)
+        h = -(s[p.of] - p.anchor - p.rho * a)
+        shift = max(float(np.mean(np.abs(h))) if len(h) else 0.0, self._unit_of_s())
+        z_low = np.where(self.has_low, np.maximum(h, 0.0) + shift, 0.0)
+        z_high = np.where(self.has_high, np.maximum(-h, 0.0) + shift, 0.0)
+        return self._state(x, s, a, z_low, z_high)
+
+    def _middle(self, s: Array) -> Array:
+        p, unit = self.p, self._unit_of_a()
+        both = self.has_low & self.has_high
+        with np.errstate(invalid="ignore"):
+            a = np.where(both, 0.5 * (p.low + p.high), 0.0)
+        a = np.where(self.has_low & ~self.has_high, p.low + unit, a)
+        a = np.where(self.has_high & ~self.has_low, p.high - unit, a)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(self.free & (p.rho > 0), (s[p.of] - p.anchor) / p.rho, a)
+
+    def _unit_of_s(self) -> float:
+        sizes = np.abs(self.p.anchor)
+        return float(np.median(sizes[sizes > 0])) if np.any(sizes > 0) else 1.0
+
+    def _unit_of_a(self) -> float:
+        """Typical multipliers: widths of boxes, slopes of squares, or what a penalty of R on v implies."""
+        p, unit = self.p, self._unit_of_s()
+        both = self.has_low & self.has_high
+        found = (p.high - p.low)[both]
+        if not len(found):
+            found = (unit / p.rho[p.rho > 0]) if np.any(p.rho > 0) else p.R * unit
+        return float(np.median(found)) or 1.0
+
+    def _warm(self, start: Point) -> _State:
+        """x of a neighbouring problem, with a and z on the central path: k − ρa + μ/(a − low) − μ/(high − a) = 0."""
+        p = self.p
+        s = p.products(start.x)
+        k = s[p.of] - p.anchor
+        here = judged(p, start.x, s, np.clip(start.a, p.low, p.high), p.smooth_gradient(s))
+        mu = max(here.gap, LEAST_START * here.unit) / self.sides
+        a = _central(k, p.low, p.high, p.rho, mu)
+        a = np.where(self.free, start.a if len(start.a) == len(a) else 0.0, a)
+        with np.errstate(divide="ignore"):
+            z_low = np.where(self.has_low, mu / (a - p.low), 0.0)
+            z_high = np.where(self.has_high, mu / (p.high - a), 0.0)
+        return self._state(start.x.copy(), s, a, z_low, z_high)
+
+    def _state(self, x: Array, s: Array, a: Array, z_low: Array, z_high: Array) -> _State:
+        p = self.p
+        with np.errstate(invalid="ignore"):
+            below, above = np.where(self.has_low, a - p.low, 1.0), np.where(self.has_high, p.high - a, 1.0)
+        return _State(x, s, a, below, above, z_low, z_high)
+
+    # ------------------------------------------------------------ iterations
+
+    def run(self, watch: Watch) -> tuple[Point, bool]:
+        """The best iterate, and whether the watch was content."""
+        rank, best, short = max(B.shape[1] for B in self.p.blocks), self._judged(), 0
+        try:
+            for _ in range(MOST):
+                if watch(best, rank):
+                    return best, True
+                length = self._step()
+                watch.systems += 1
+                short = short + 1 if length < SHORT else 0
+                point = self._judged()
+                if not np.isfinite(point.x).all():
+                    break
+                if _merit(point) < _merit(best):
+                    best = point
+                elif length < TINY or short >= STUCK:
+                    break
+        except (OutOfTimeError, KeyboardInterrupt) as stop:
+            return replace(best, stopped=stop), False
+        return best, False
+
+    def _judged(self) -> Point:
+        st = self.state
+        slopes = self.p.smooth_gradient(st.s)
+        with np.errstate(all="ignore"):
+            return judged(self.p, st.x, st.s, st.a, slopes)
+
+    def _residuals(self) -> _Residuals:
+        p, st = self.p, self.state
+        x = p.penalty * st.x + p.linear + p.adjoint(p.of_kinks(st.a) + p.smooth_gradient(st.s))
+        d = st.s[p.of] - p.anchor - p.rho * st.a + st.z_low - st.z_high
+        return _Residuals(x, d, self._mu(st))
+
+    def _mu(self, st: _State) -> float:
+        return float(st.z_low @ st.below + st.z_high @ st.above) / self.sides
+
+    def _step(self) -> float:
+        """One step; returns its length."""
+        p, st = self.p, self.state
+        res = self._residuals()
+        below, above = st.below, st.above
+        exact = p.rho + st.z_low / below + st.z_high / above
+        inverse = np.where(exact > 0, exact, FREE / p.R.max())
+        D = 1 / inverse
+        weights = p.of_kinks(D) + p.smooth_curvature(st.s)
+        solve = p.system(weights)
+
+        def direction(target_low: Array, target_high: Array) -> tuple[Array, Array, Array, Array, Array]:
+            """Newton's step towards z_low(a − low) = target_low, z_high(high − a) = target_high."""
+            low = np.where(self.has_low, target_low / below - st.z_low, 0.0)
+            high = np.where(self.has_high, target_high / above - st.z_high, 0.0)
+            g = res.d + low - high
+            dx = solve(-res.x - p.adjoint(p.of_kinks(D * g)))
+            ds = p.products(dx)
+            da = D * (ds[p.of] + g)
+            for _ in range(2 if np.any(inverse > exact) else 0):  # what FREE added is taken out again
+                missing = ds[p.of] + g - exact * da
+                left = -res.x - p.penalty * dx - p.adjoint(p.of_kinks(da) + p.smooth_curvature(st.s) * ds)
+                more = solve(left - p.adjoint(p.of_kinks(D * missing)))
+                dx = dx + more
+                ds = p.products(dx)
+                da = da + D * (p.products(more)[p.of] + missing)
+            return (
+                dx,
+                ds,
+                da,
+                np.where(self.has_low, low - st.z_low / below * da, 0.0),
+                np.where(self.has_high, high + st.z_high / above * da, 0.0),
+            )
+
+        zero = np.zeros(len(st.a))
+        predicted = direction(zero, zero)
+        alpha = self._longest(predicted)
+        after = self._mu(_moved(st, predicted, alpha))
+        centring = min((after / res.mu) ** 3, 1.0) if res.mu > 0 else 0.0
+        target = centring * res.mu
+        second = predicted[2] * predicted[3], -predicted[2] * predicted[4]
+        low, high = target - second[0], target - second[1]
+        best = direction(low, high)
+        alpha = self._longest(best)
+        for _ in range(CORRECTORS):
+            if alpha >= 0.9:
+                break
+            trial = _moved(st, best, min(1.08 * alpha + 0.08, 1.0))
+            low = low + _correction(trial.z_low * trial.below, target, self.has_low)
+            high = high + _correction(trial.z_high * trial.above, target, self.has_high)
+            corrected = direction(low, high)
+            longer = self._longest(corrected)
+            if longer < alpha + 0.01:
+                break
+            best, alpha = corrected, longer
+        alpha = self._globalized(best, min(1.0, max(0.995, 1 - res.mu / self.first_mu) * alpha) if alpha < 1 else 1.0)
+        self.state = _moved(st, best, alpha)
+        return alpha
+
+    def _longest(self, step: tuple[Array, ...]) -> float:
+        """The longest step ≤ 1 that keeps a inside its box and z ≥ 0."""
+        st = self.state
+        _, _, da, dz_low, dz_high = step
+        ratios = [1.0]
+        for value, change, here in (
+            (st.below, da, self.has_low), (st.above, -da, self.has_high),
+            (st.z_low, dz_low, self.has_low), (st.z_high, dz_high, self.has_high),
+        ):  # fmt: skip
+            falling = here & (change < 0)
+            if falling.any():
+                ratios.append(float(np.min(-value[falling] / change[falling])))
+        return min(ratios)
+
+    def _globalized(self, step: tuple[Array, ...], alpha: float) -> float:
+        """A step along which stationarity does not suffer from the curvature of the smooth functions."""
+        p, st = self.p, self.state
+        if not p.smooth:
+            return alpha
+        before = p.penalty * st.x + p.linear + p.adjoint(p.of_kinks(st.a) + p.smooth_gradient(st.s))
+        size = float(np.linalg.norm(before))
+        slack = float(np.linalg.norm(p.adjoint(p.of_kinks(step[2])))) + float(np.linalg.norm(p.penalty * step[0]))
+        for _ in range(BACKTRACKS):
+            s = st.s + alpha * step[1]
+            if np.isfinite(p.smooth_value(s)):
+                with np.errstate(all="ignore"):
+                    after = p.penalty * (st.x + alpha * step[0]) + p.linear
+                    after = after + p.adjoint(p.of_kinks(st.a + alpha * step[2]) + p.smooth_gradient(s))
+                if np.linalg.norm(after) <= (1 - 0.01 * alpha) * size + 0.5 * alpha * size + 1e-12 * slack:
+                    return alpha
+            alpha *= 0.5
+        return alpha
+
+
+def _merit(point: Point) -> float:
+    return point.merit + point.violation
+
+
+def _moved(st: _State, step: tuple[Array, ...], alpha: float) -> _State:
+    dx, ds, da, dz_low, dz_high = step
+    return _State(
+        st.x + alpha * dx, st.s + alpha * ds, st.a + alpha * da,
+        np.where(st.z_low > 0, st.below + alpha * da, st.below),
+        np.where(st.z_high > 0, st.above - alpha * da, st.above),
+        st.z_low + alpha * dz_low, st.z_high + alpha * dz_high,
+    )  # fmt: skip
+
+
+def _correction(products: Array, target: float, here: Array) -> Array:
+    """Gondzio's: what brings products outside of [0.1, 10]·target back to its ends, limited from below."""
+    with np.errstate(invalid="ignore"):
+        change = np.clip(products, 0.1 * target, 10 * target) - products
+    return np.where(here, np.maximum(change, -10 * target), 0.0)
+
+
+def _central(k: Array, low: Array, high: Array, rho: Array, mu: float) -> Array:
+    """a in (low, high) with k − ρa + μ/(a − low) − μ/(high − a) = 0, by bisection on this decreasing function."""
+    has_low, has_high = np.isfinite(low), np.isfinite(high)
+    reach = np.abs(k) / np.where(rho > 0, rho, np.inf) + np.sqrt(mu)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        reach = (
+            reach
+            + np.where((rho == 0) & (k != 0), mu / np.abs(k), 0.0)
+            + np.abs(np.where(has_low, low, 0.0))
+            + np.abs(np.where(has_high, high, 0.0))
+            + 1.0
+        )
+        left, right = np.where(has_low, low, -reach), np.where(has_high, high, reach)
+        for _ in range(60):
+            a = 0.5 * (left + right)
+            f = k - rho * a + np.where(has_low, mu / (a - low), 0.0) - np.where(has_high, mu / (high - a), 0.0)
+            left, right = np.where(f > 0, a, left), np.where(f > 0, right, a)
+    return np.asarray(0.5 * (left + right))

@@ -1,0 +1,236 @@
+"""Our own solvers on a reduction: who takes what, and the answer on the user's variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import inf, isfinite, log
+from time import perf_counter
+
+import numpy as np
+from cvxpy.problems.problem import SolverStats as CvxpyStats
+from scipy.optimize import brentq
+
+from kernelopt.compiler.representer import Reduction
+from kernelopt.compiler.separable import Lengths, Outer
+from kernelopt.errors import SolverError
+from kernelopt.kernels.domains import Array
+from kernelopt.solution import Status
+from kernelopt.solvers import assemble, augmented_lagrangian, interior_point
+from kernelopt.solvers.assemble import Shape
+from kernelopt.solvers.conic import Answer
+from kernelopt.solvers.dual_point import Point
+from kernelopt.solvers.structured import Structured
+from kernelopt.solvers.watch import OutOfTimeError, Watch
+
+TIGHTER = 1e-2  # of the certified gap that is wanted
+EXACT = 1e-12  # gap for each strength of a norm that is no square: errors of ‖Aᵀν‖ count in first order there
+FLOOR = 1e-10  # absolute gap, in units of the objective, that is as good as none
+INFEASIBLE = 1e-5  # violation, in units of right-hand sides, from which a solver says that there is no answer
+WIDEST = 40.0  # how far log R is searched
+ROOT, NARROW = 1e-10, 1e-11  # relative accuracy of a norm's multiplier, and of that strength
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A solver of structured problems; `lacks` says why it can't take a problem, or None."""
+
+    run: Callable[[Structured, Watch, Point | None], Point]
+    lacks: Callable[[Shape], str | None]
+
+
+def _no_jumps(shape: Shape) -> str | None:
+    if shape.kinked:
+        return "needs a differentiable objective and no constraints; slopes jump here, or domains end"
+    return None
+
+
+ENGINES = {
+    "NEWTON": Engine(augmented_lagrangian.newton, _no_jumps),
+    "AUGMENTED_LAGRANGIAN": Engine(augmented_lagrangian.solve, lambda shape: None),
+    "INTERIOR_POINT": Engine(interior_point.solve, lambda shape: None),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Where an earlier answer left off: x in blocks of v and y, and kink multipliers."""
+
+    v: tuple[Array, ...]
+    y: Array
+    a: Array
+    R: float
+
+
+def lacks(name: str, shape: Shape) -> str | None:
+    """Why a solver of ours can't take a problem of this shape."""
+    return shape.lacks or ENGINES[name].lacks(shape)
+
+
+def solve(  # noqa: PLR0917
+    reduction: Reduction, outer: Outer, name: str, tol: float, deadline: float = inf,
+    start: Start | None = None, verbose: bool = False, progress: bool = False,
+) -> Answer:  # fmt: skip
+    """Solve a reduced problem by one of our own; values and multipliers stay on its variables and constraints.
+
+    Raises SolverError where the solver does not take the problem.
+    """
+    began = perf_counter()
+    shape = assemble.shape_of(reduction.form, outer)
+    reason = lacks(name, shape)
+    if reason is not None:
+        raise SolverError(f"{name} {reason}.")
+    sigma, kappa = outer.form.units
+    target, floor = (TIGHTER * tol, FLOOR * kappa) if shape.odd is None else (EXACT, EXACT * FLOOR * kappa)
+    watch = Watch(name, target, floor, sigma, deadline, verbose, progress)
+    engine = ENGINES[name]
+    try:
+        with np.errstate(all="ignore"):  # a step too far may overflow; it is taken back
+            point, problem, R = _solved(reduction, outer, shape, engine, watch, start)
+    except OutOfTimeError:
+        return Answer(Status.USER_LIMIT, False, _stats(name, began, watch))
+    finally:
+        watch.close()
+    if not np.isfinite(point.x).all() or not np.isfinite(point.total(problem)).all():
+        raise SolverError(f"{name} broke down. Try another solver, or verbose=True for more.")
+    if point.violation > INFEASIBLE * sigma and point.stopped is None:
+        return Answer(Status.INFEASIBLE, False, _stats(name, began, watch))
+    total = point.total(problem)
+    split = outer.split
+    assert split is not None
+    assemble.place(reduction, outer.form, split, point.x, total)
+    status = Status.OPTIMAL if point.stopped is None else Status.USER_LIMIT
+    ends = problem.ends
+    left_off = Start(tuple(point.x[a:b] for a, b in pairwise(ends)), point.x[ends[-1] :], point.a, R)
+    interrupted = isinstance(point.stopped, KeyboardInterrupt)
+    return Answer(status, True, _stats(name, began, watch), total, left_off, interrupted)
+
+
+def _stats(name: str, began: float, watch: Watch) -> CvxpyStats:
+    return CvxpyStats(name, solve_time=perf_counter() - began, num_iters=watch.systems)
+
+
+def _solved(  # noqa: PLR0917
+    reduction: Reduction, outer: Outer, shape: Shape, engine: Engine, watch: Watch, start: Start | None
+) -> tuple[Point, Structured, float]:
+    """The engine on the problem, with the strength of one norm that is no square searched for."""
+    lengths = shape.lengths
+    assert lengths is not None
+    fixed = {j: float(c) for j, c in enumerate(lengths.curvature)}
+    odd = shape.odd
+    if odd is None:
+        problem = assemble.structured(reduction, outer, fixed)
+        return engine.run(problem, watch, _point(problem, start)), problem, 0.0
+    return _Search(reduction, outer, engine, watch, fixed, odd, lengths).run(start)
+
+
+def _point(problem: Structured, start: Start | None) -> Point | None:
+    """An earlier answer as a starting point, padded with zeros; None where the shapes have changed."""
+    if start is None or len(start.v) != len(problem.blocks) or len(start.a) != len(problem.of):
+        return None
+    if len(start.y) != problem.q or any(len(v) > B.shape[1] for v, B in zip(start.v, problem.blocks, strict=True)):
+        return None
+    parts = [np.pad(v, (0, B.shape[1] - len(v))) for v, B in zip(start.v, problem.blocks, strict=True)]
+    x = np.concatenate([*parts, start.y])
+    a = np.clip(start.a, problem.low, problem.high)
+    s = problem.products(x)
+    return Point(x, s, a, problem.smooth_gradient(s), inf, problem.quadratic(x), inf, inf)
+
+
+class _Search:
+    """c‖θ‖ + ½P‖θ‖² with ‖θ‖ ≤ L is ½R‖θ‖² for one R: where R‖θ‖ = c + P‖θ‖, or where ‖θ‖ = L.
+
+    ‖θ‖ falls and R‖θ‖ grows with R, so that both are roots of an increasing function of log R.
+    """
+
+    def __init__(  # noqa: PLR0917
+        self, reduction: Reduction, outer: Outer, engine: Engine, watch: Watch,
+        fixed: dict[int, float], odd: int, lengths: Lengths,
+    ) -> None:  # fmt: skip
+        self.reduction, self.outer, self.engine, self.watch = reduction, outer, engine, watch
+        self.fixed, self.odd = fixed, odd
+        self.slope, self.curvature, self.limit = (
+            float(part[odd]) for part in (lengths.slope, lengths.curvature, lengths.limit)
+        )
+        theta = reduction.form.norms[odd].view.theta
+        self.scale = reduction.factors[theta].scale
+        outputs = [link.theta for link in reduction.form.predictions for _ in range(link.theta.outputs or 1)]
+        self.blocks = [k for k, owner in enumerate(outputs) if owner is theta]
+        self.point: Point | None = None
+        self.problem: Structured | None = None
+        self.at = 1.0
+        self.known: dict[float, float] = {}
+        self.small = FLOOR * outer.form.units[1]
+
+    def solve_at(self, R: float, start: Point | None) -> float:
+        """‖θ‖ for ½R‖θ‖²."""
+        self.problem = assemble.structured(self.reduction, self.outer, self.fixed | {self.odd: R})
+        self.point, self.at = self.engine.run(self.problem, self.watch, start), R
+        if self.point.stopped is not None:
+            raise _EndedError
+        ends = self.problem.ends
+        v = [self.point.x[ends[k] : ends[k + 1]] for k in self.blocks]
+        return float(np.sqrt(sum(float(part @ part) for part in v) / self.scale))
+
+    def excess(self, log_R: float) -> float:
+        """log of R‖θ‖ over what the penalty says, or of L over ‖θ‖, whichever binds; raises _FoundError at a root."""
+        if log_R not in self.known:
+            t = self.solve_at(float(np.exp(log_R)), self.point)
+            tiny = float(np.finfo(float).tiny)
+            wanted = self.slope + self.curvature * t
+            by_penalty = log_R + log(max(t, tiny)) - log(wanted) if wanted > 0 else inf
+            by_limit = log(self.limit / max(t, tiny)) if isfinite(self.limit) else inf
+            self.known[log_R] = min(by_penalty, by_limit)
+            if self.known[log_R] > 0 and wanted == 0 and np.exp(log_R) * t * self.limit <= self.small:
+                raise _EndedError  # the bound does not bind
+            if by_penalty < 0 and by_penalty <= by_limit and wanted * t <= self.small:
+                self._shortened(0.0)  # θ = 0 is optimal
+                raise _EndedError
+            if abs(self.known[log_R]) <= ROOT or self._is_infeasible():
+                raise _EndedError
+        return self.known[log_R]
+
+    def run(self, start: Start | None) -> tuple[Point, Structured, float]:
+        sigma, kappa = self.outer.form.units
+        length = sigma / np.sqrt(self.scale)
+        guess = self.curvature + self.slope / length + (kappa / self.limit**2 if isfinite(self.limit) else 0.0)
+        guess = start.R if start is not None and start.R > 0 else guess
+        with suppress(_EndedError):
+            self._bracketed(log(guess))
+        self._shortened(self.limit)
+        assert self.point is not None
+        assert self.problem is not None
+        return self.point, self.problem, self.at
+
+    def _bracketed(self, middle: float) -> None:
+        """Look for an interval with a root, then for the root."""
+        low = high = middle
+        value, width = self.excess(middle), 1.0
+        while value < 0 and high - middle < WIDEST:
+            low, high = high, high + width
+            value, width = self.excess(high), 2 * width
+        while value > 0 and high <= middle and middle - low < WIDEST:
+            high, low = low, low - width
+            value, width = self.excess(low), 2 * width
+        if self.known[low] * self.known[high] < 0:
+            brentq(self.excess, low, high, xtol=NARROW, rtol=1e-14)
+
+    def _is_infeasible(self) -> bool:
+        return self.point is not None and self.point.violation > INFEASIBLE * self.watch.unit
+
+    def _shortened(self, limit: float) -> None:
+        """‖θ‖ ≤ limit, to the last digit."""
+        assert self.point is not None
+        assert self.problem is not None
+        ends, x = self.problem.ends, self.point.x.copy()
+        length = np.sqrt(sum(float(np.sum(x[ends[k] : ends[k + 1]] ** 2)) for k in self.blocks) / self.scale)
+        if length > limit:
+            for k in self.blocks:
+                x[ends[k] : ends[k + 1]] *= limit / length
+            self.point = replace(self.point, x=x)
+
+
+class _EndedError(Exception):
+    """A root was found, there is none, or the engine was stopped: the present point stands."""

@@ -1,0 +1,86 @@
+"""Semismooth Newton steps for convex functions of s = Cx whose gradient is piecewise smooth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from kernelopt.kernels.domains import Array
+from kernelopt.solvers.structured import Structured
+
+ARMIJO = 1e-4
+TRIALS = 40
+LEAST_WEIGHT = 1e-3  # of what all rows would weigh, for y where few rows are curved
+
+
+class Values(NamedTuple):
+    """A function of s at one point: its value, gradient and curvature, entry by entry."""
+
+    value: float
+    gradient: Array
+    curvature: Array
+
+
+Function = Callable[[Array], Values]
+
+
+class Iterate(NamedTuple):
+    """x, s = Cx, the function's values there, the gradient in x, and Newton's decrement there: what a step promised."""
+
+    x: Array
+    s: Array
+    at: Values
+    gradient: Array
+    decrement: float
+
+
+def begin(problem: Structured, function: Function, x: Array, s: Array) -> Iterate:
+    at = function(s)
+    return Iterate(x, s, at, _gradient(problem, x, at), np.inf)
+
+
+def step(problem: Structured, function: Function, here: Iterate, full_weight: float) -> Iterate | None:
+    """One damped Newton step on ½xᵀRx + gᵀx + function(Cx); None where rounding leaves nothing to gain.
+
+    The objective never increases (Armijo's rule). `full_weight` is the curvature of a row that is curved.
+    """
+    ridge = _ridge(problem, here.at.curvature, full_weight)
+    dx = -problem.system(here.at.curvature, ridge)(here.gradient)
+    descent = float(here.gradient @ dx)
+    if not descent < 0:
+        return None
+    ds = problem.products(dx)
+    q1 = float((problem.penalty * here.x + problem.linear) @ dx)
+    q2 = float(problem.penalty @ dx**2)
+    t, low, high = 1.0, 0.0, np.inf
+    for _ in range(TRIALS):
+        s = here.s + t * ds
+        at = function(s)
+        rise = q1 * t + 0.5 * q2 * t**2 + at.value - here.at.value
+        slope = q1 + q2 * t + float(at.gradient @ ds) if np.isfinite(at.value) else np.inf
+        noise = 1e-15 * (abs(at.value) + abs(here.at.value)) if np.isfinite(at.value) else 0.0
+        if rise <= ARMIJO * t * descent + noise and abs(slope) <= 0.9 * abs(descent) + noise:
+            x = here.x + t * dx
+            return Iterate(x, s, at, _gradient(problem, x, at), -descent)
+        if slope < 0 and rise <= ARMIJO * t * descent + noise:
+            low = t
+            t = 2 * t if np.isinf(high) else 0.5 * (low + high)
+        else:
+            high = t
+            secant = t * descent / (descent - slope) if np.isfinite(slope) and low == 0 else 0.0
+            t = max(secant, 0.1 * t) if low == 0 else 0.5 * (low + high)
+    return None
+
+
+def _gradient(problem: Structured, x: Array, at: Values) -> Array:
+    return problem.penalty * x + problem.linear + problem.adjoint(at.gradient)
+
+
+def _ridge(problem: Structured, curvature: Array, full_weight: float) -> Array:
+    """What keeps steps of y moderate where few rows are curved."""
+    if not problem.q:
+        return np.zeros(0)
+    squares = problem.F**2
+    return np.maximum(LEAST_WEIGHT * full_weight * squares.sum(axis=0) - curvature @ squares, 0.0)

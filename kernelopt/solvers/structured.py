@@ -1,0 +1,330 @@
+"""A problem of separable pieces with B dense: the data that our own solvers share, and its linear algebra.
+
+    minimize  ½ Σₖ Rₖ‖vₖ‖² + gᵀx + Σᵢ hᵢ(sᵢ) + Σⱼ sup {aⱼ(s_of(j) − anchorⱼ) − ½ρⱼaⱼ² : lowⱼ ≤ aⱼ ≤ highⱼ}
+
+over x = (v₁ … v_K, y) with s = Cx = Σₖ EₖBₖvₖ + Fy: the hᵢ are smooth, the suprema ("kinks") piecewise
+linear-quadratic. The dual variables are the kinks' a and the slopes hᵢ′(sᵢ).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg as sl
+import scipy.sparse as sp
+
+from kernelopt.compiler.pieces import Smooth
+from kernelopt.kernels.domains import Array, Ints
+
+DENSE_ROW = 16  # entries of a row of E from which it is multiplied into B once and for all
+FEW = 0.7  # active rows, relative to unknowns, below which systems are solved in the rows
+JITTER = 1e-14  # of the largest diagonal entry, the first thing to add where a Cholesky factorization breaks down
+
+Solve = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, eq=False)
+class _Pair:
+    """How weights w enter EₖᵀWEₗ: its entries (rows, columns) are `map` @ w; diagonal where columns is None."""
+
+    rows: Ints
+    columns: Ints | None
+    map: sp.csr_array
+
+
+@dataclass(frozen=True, eq=False)
+class Structured:
+    """See the module.
+
+    blocks : Bₖ (nₖ, rₖ); E : (m, Σnₖ) sparse; F : (m, q); R : (K,); linear_d, linear_y : linear costs of d = (Bₖvₖ)
+    and y; slope : and of s; of, anchor, low, high, rho : kinks; smooth : hᵢ, with `at` in s; constant
+    """
+
+    blocks: tuple[Array, ...]
+    E: sp.csr_array
+    F: Array
+    R: Array
+    linear_d: Array
+    linear_y: Array
+    slope: Array
+    of: Ints
+    anchor: Array
+    low: Array
+    high: Array
+    rho: Array
+    smooth: tuple[Smooth, ...]
+    constant: float
+
+    # ------------------------------------------------------------ sizes
+
+    @cached_property
+    def ends(self) -> Ints:
+        """Where each vₖ ends in x."""
+        return np.cumsum([0, *(B.shape[1] for B in self.blocks)])
+
+    @cached_property
+    def _rows(self) -> Ints:
+        """Where each Bₖvₖ ends in d."""
+        return np.cumsum([0, *(len(B) for B in self.blocks)])
+
+    @property
+    def m(self) -> int:
+        return int(self.E.shape[0])
+
+    @property
+    def q(self) -> int:
+        return int(self.F.shape[1])
+
+    @property
+    def size(self) -> int:
+        return int(self.ends[-1]) + self.q
+
+    @cached_property
+    def penalty(self) -> Array:
+        """R for every entry of x; 0 for y."""
+        return np.concatenate(
+            [np.full(B.shape[1], R) for B, R in zip(self.blocks, self.R, strict=True)] + [np.zeros(self.q)]
+        )
+
+    def truncated(self, rank: int) -> Structured:
+        """The problem for the first columns of each B only: a coarser restriction of θ."""
+        return replace(self, blocks=tuple(B[:, :rank] for B in self.blocks))
+
+    def lifted(self, x: Array, onto: Structured) -> Array:
+        """x of a truncated problem as a point of the full one."""
+        found = np.zeros(onto.size)
+        for k, B in enumerate(self.blocks):
+            found[onto.ends[k] : onto.ends[k] + B.shape[1]] = x[self.ends[k] : self.ends[k + 1]]
+        found[onto.ends[-1] :] = x[self.ends[-1] :]
+        return found
+
+    # ------------------------------------------------------------ products
+
+    def products(self, x: Array) -> Array:
+        """s = Cx."""
+        d = [B @ x[a:b] for B, a, b in zip(self.blocks, self.ends[:-1], self.ends[1:], strict=True)]
+        return np.asarray(self.E @ np.concatenate(d) + self.F @ x[self.ends[-1] :])
+
+    def adjoint(self, g: Array) -> Array:
+        """Cᵀg."""
+        return self._back(self.E.T @ g, self.F.T @ g)
+
+    @cached_property
+    def linear(self) -> Array:
+        """g."""
+        return self._back(self.linear_d + self.E.T @ self.slope, self.linear_y + self.F.T @ self.slope)
+
+    def _back(self, d: Array, y: Array) -> Array:
+        parts = [B.T @ d[a:b] for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)]
+        return np.concatenate([*parts, y])
+
+    def of_kinks(self, values: Array) -> Array:
+        """Σ over the kinks of each sᵢ, (m,)."""
+        return np.bincount(self.of, values, minlength=self.m)
+
+    # ------------------------------------------------------------ values
+
+    def smooth_value(self, s: Array) -> float:
+        return float(sum(np.sum(h.value(s[h.at])) for h in self.smooth))
+
+    def smooth_gradient(self, s: Array) -> Array:
+        found = np.zeros(self.m)
+        for h in self.smooth:
+            found[h.at] = h.derivative(s[h.at])
+        return found
+
+    def smooth_curvature(self, s: Array) -> Array:
+        found = np.zeros(self.m)
+        for h in self.smooth:
+            found[h.at] = h.second(s[h.at])
+        return found
+
+    def kink_values(self, s: Array) -> Array:
+        """The supremum of each kink; inf where s is outside of a domain."""
+        k = s[self.of] - self.anchor
+        with np.errstate(divide="ignore", invalid="ignore"):
+            a = np.where(self.rho > 0, k / self.rho, np.copysign(np.inf, k))
+            a = np.clip(np.where((self.rho == 0) & (k == 0), 0.0, a), self.low, self.high)
+            return np.where(k == 0, 0.0, a * k) - np.where(self.rho > 0, 0.5 * self.rho * a**2, 0.0)
+
+    def quadratic(self, x: Array) -> float:
+        """½xᵀRx."""
+        return 0.5 * float(self.penalty @ x**2)
+
+    def value(self, x: Array, s: Array) -> float:
+        """The objective at x, with s = Cx."""
+        return (
+            self.constant
+            + self.quadratic(x)
+            + float(self.linear @ x)
+            + self.smooth_value(s)
+            + float(self.kink_values(s).sum())
+        )
+
+    def dual_value(self, a: Array, smooth_slopes: Array, combined: Array) -> float:
+        """The dual objective at kink multipliers a and slopes of the hᵢ, where `combined` = Cᵀ(their sum) + g:
+
+        −Σ(anchor·a + ½ρa²) − Σh*ᵢ − ½‖combined_v‖²/R; it takes combined_y = 0 for granted.
+        """
+        conjugates = sum(float(np.sum(h.conjugate(smooth_slopes[h.at]))) for h in self.smooth)
+        v = combined[: self.ends[-1]]
+        return (
+            self.constant - float(self.anchor @ a) - 0.5 * float(self.rho @ a**2) - conjugates
+            - 0.5 * float(np.sum(v**2 / self.penalty[: self.ends[-1]]))
+        )  # fmt: skip
+
+    # ------------------------------------------------------------ second order
+
+    @cached_property
+    def _long(self) -> Array:
+        """Which rows of E have so many entries that EᵀWE would be dense."""
+        return np.diff(self.E.indptr) > DENSE_ROW
+
+    @cached_property
+    def _long_rows(self) -> Array:
+        """These rows of EB, (few, Σrₖ)."""
+        E = sp.csr_array(self.E[np.flatnonzero(self._long)])
+        return np.hstack([E[:, a:b] @ B for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)])
+
+    @cached_property
+    def _pairs(self) -> dict[tuple[int, int], _Pair]:
+        """EₖᵀWEₗ for each pair of blocks that some row of E connects."""
+        short = sp.diags_array((~self._long).astype(float)) @ self.E
+        found = {}
+        parts = [sp.coo_array(short[:, a:b]) for a, b in zip(self._rows[:-1], self._rows[1:], strict=True)]
+        for k, left in enumerate(parts):
+            for other in range(k, len(parts)):
+                pair = _pair(left, parts[other], self.m)
+                if pair is not None:
+                    found[k, other] = pair
+        return found
+
+    def gram(self, weights: Array) -> Array:
+        """CᵀWC."""
+        p, ends = self.size, self.ends
+        H = np.zeros((p, p))
+        for (k, other), pair in self._pairs.items():
+            t = pair.map @ weights
+            H[ends[k] : ends[k + 1], ends[other] : ends[other + 1]] = _weighted(
+                self.blocks[k], self.blocks[other], pair, t
+            )
+            if k != other:
+                H[ends[other] : ends[other + 1], ends[k] : ends[k + 1]] = H[
+                    ends[k] : ends[k + 1], ends[other] : ends[other + 1]
+                ].T
+        if self._long.any():
+            rows = self._long_rows
+            H[: ends[-1], : ends[-1]] += rows.T @ (weights[self._long][:, None] * rows)
+        if self.q:
+            WF = weights[:, None] * self.F
+            H[: ends[-1], ends[-1] :] = np.column_stack([self._back(self.E.T @ f, np.zeros(0)) for f in WF.T])
+            H[ends[-1] :, : ends[-1]] = H[: ends[-1], ends[-1] :].T
+            H[ends[-1] :, ends[-1] :] = self.F.T @ WF
+        return H
+
+    def rows(self, chosen: Ints) -> Array:
+        """Some rows of EB, (len(chosen), Σrₖ)."""
+        if len(self.blocks) == 1 and np.all(np.diff(self.E.indptr)[chosen] == 1):
+            first = self.E.indptr[chosen]
+            return self.E.data[first][:, None] * self.blocks[0][self.E.indices[first]]
+        E = sp.csr_array(self.E[chosen])
+        return np.hstack([E[:, a:b] @ B for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)])
+
+    def system(self, weights: Array, ridge: Array | None = None) -> Solve:
+        """rhs ↦ (R + CᵀWC)⁻¹rhs, by a Cholesky factor of that matrix, or of one with a row for each positive weight.
+
+        `ridge` (q,) is added to the diagonal for y.
+        """
+        active = np.flatnonzero(weights > 0)
+        ridge = np.zeros(self.q) if ridge is None else ridge
+        if len(active) < FEW * self.size and np.all(self.R > 0):
+            return self._in_rows(active, weights[active], ridge)
+        H = self.gram(weights)
+        H[np.diag_indices_from(H)] += self.penalty + np.concatenate([np.zeros(self.ends[-1]), ridge])
+        factor = factored(H)
+        return lambda rhs: np.asarray(sl.cho_solve(factor, rhs, check_finite=False))
+
+    def _in_rows(self, active: Ints, weights: Array, ridge: Array) -> Solve:
+        """With z = W(Cx) on the active rows:
+
+        (W⁻¹ + GR⁻¹Gᵀ)z − Fy = GR⁻¹rhs_v,  Fᵀz + ridge·y = rhs_y,  Rv = rhs_v − Gᵀz.
+        """
+        end, G, F = self.ends[-1], self.rows(active), self.F[active]
+        R = self.penalty[:end]
+        if self.R.min() == self.R.max():
+            M = (G @ G.T) / self.R[0]
+        else:
+            scaled = G / np.sqrt(R)
+            M = scaled @ scaled.T
+        M[np.diag_indices_from(M)] += 1 / weights
+        factor = factored(M) if len(active) else None
+
+        def inverse(rhs: Array) -> Array:
+            return rhs if factor is None else np.asarray(sl.cho_solve(factor, rhs, check_finite=False))
+
+        MF = inverse(F)
+        small = F.T @ MF + np.diag(ridge)
+        if self.q:
+            small[np.diag_indices_from(small)] += JITTER * max(float(np.trace(small)), float(np.finfo(float).tiny))
+        border = sl.lu_factor(small, check_finite=False) if self.q and np.any(small) else None
+
+        def solve(rhs: Array) -> Array:
+            b = inverse(G @ (rhs[:end] / R))
+            y = np.zeros(self.q) if border is None else sl.lu_solve(border, rhs[end:] - F.T @ b, check_finite=False)
+            z = b + MF @ y
+            return np.concatenate([(rhs[:end] - G.T @ z) / R, y])
+
+        return solve
+
+
+def factored(H: Array) -> tuple[Array, bool]:
+    """The Cholesky factor of H (overwritten), for `cho_solve`; of H + 10^(2k − 14)·max(diag)·I where it breaks down."""
+    diagonal = H.diagonal().copy()
+    added, most = 0.0, float(diagonal.max(initial=0.0)) or 1.0
+    for k in range(8):
+        try:
+            return sl.cho_factor(H, lower=True, overwrite_a=k == 7, check_finite=False)
+        except np.linalg.LinAlgError:
+            added = JITTER * 100.0**k * most
+            H[np.diag_indices_from(H)] = diagonal + added
+    raise np.linalg.LinAlgError("The linear system is not positive definite, even with a large diagonal added.")
+
+
+def _pair(left: sp.coo_array, right: sp.coo_array, m: int) -> _Pair | None:
+    """Products of all entries of two blocks that stand in one row."""
+    a, b = sp.csr_array(left), sp.csr_array(right)
+    counts_a, counts_b = np.diff(a.indptr), np.diff(b.indptr)
+    number = counts_a * counts_b
+    total = int(number.sum())
+    if total == 0:
+        return None
+    row = np.repeat(np.arange(m), number)
+    within = np.arange(total) - np.repeat(np.cumsum(number) - number, number)
+    i = a.indptr[row] + within // counts_b[row]
+    j = b.indptr[row] + within % counts_b[row]
+    products = a.data[i] * b.data[j]
+    r, c = a.indices[i], b.indices[j]
+    if left.shape[1] == right.shape[1] and np.array_equal(r, c):
+        n = left.shape[1]
+        return _Pair(np.arange(n), None, sp.csr_array((products, (r, row)), shape=(n, m)))
+    entries, which = np.unique(r.astype(np.int64) * right.shape[1] + c, return_inverse=True)
+    table = sp.csr_array((products, (which, row)), shape=(len(entries), m))
+    return _Pair(entries // right.shape[1], entries % right.shape[1], table)
+
+
+def _weighted(left: Array, right: Array, pair: _Pair, t: Array) -> Array:
+    """leftᵀ T right, with T given by its entries."""
+    if pair.columns is not None:
+        T = sp.csr_array((t, (pair.rows, pair.columns)), shape=(len(left), len(right)))
+        return np.asarray(left.T @ (T @ right))
+    chosen = np.flatnonzero(t)
+    some = len(chosen) < 0.9 * len(t)
+    L = left[chosen] if some else left
+    w = t[chosen] if some else t
+    if left is right and np.all(w >= 0):
+        S = np.sqrt(w)[:, None] * L
+        return np.asarray(S.T @ S)
+    return np.asarray(L.T @ (w[:, None] * (right[chosen] if some else right)))

@@ -1,0 +1,278 @@
+"""Our own solvers: every applicable one gives the same answer, to what the certificate proves."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import kernelopt as ko
+from kernelopt import losses
+from kernelopt.errors import SolverError
+
+OWN = ("NEWTON", "AUGMENTED_LAGRANGIAN", "INTERIOR_POINT")
+KINKED = {
+    "hinge": (lambda y, f: losses.hinge(np.sign(y), f)),
+    "absolute": losses.absolute_error,
+    "pinball": (lambda y, f: losses.pinball(y, f, 0.3)),
+    "insensitive": (lambda y, f: losses.epsilon_insensitive(y, f, 0.1)),
+    "largest": (lambda y, f: cp.maximum(0.2 * (f - y), y - f, 2 * (f - y) - 1)),
+}
+SMOOTH = {
+    "squares": losses.squared_error,
+    "squared hinge": (lambda y, f: losses.squared_hinge(np.sign(y), f)),
+    "huber": (lambda y, f: losses.huber(y, f, 0.4)),
+    "logistic": (lambda y, f: losses.log_loss(np.sign(y), f)),
+    "poisson": (lambda y, f: losses.poisson(np.abs(y).round(), f)),
+    "logarithm": (lambda y, f: f - cp.log(f + 4)),
+    "entropy": (lambda y, f: -cp.entr(f + 4)),
+}
+
+
+def data(N, seed=0, columns=2):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N, columns))
+    return X, np.sin(2 * X[:, 0]) + X[:, -1] ** 2 - 1 + 0.3 * rng.standard_t(3, size=N)
+
+
+def stated(name, penalty="squared", *, intercept=True, N=70, seed=0, strength=0.1, extra=lambda f, theta, b: []):
+    X, y = data(N, seed)
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(name="b")
+    f = theta(X) + b if intercept else theta(X)
+    objective, constraints = cp.sum((KINKED | SMOOTH)[name](y, f)), extra(f, theta, b)
+    if penalty == "squared":
+        objective += strength * ko.sum_squares(theta)
+    elif penalty == "unsquared":
+        objective += 2 * ko.norm(theta)
+    else:
+        constraints.append(ko.norm(theta) <= 2)
+    return ko.Problem(cp.Minimize(objective), constraints), theta, b
+
+
+def agree(problem, reference, names):
+    """Assert that each solver attains the reference's optimum, and proves it."""
+    reference.solve(solver="CLARABEL", tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
+    for name in names:
+        problem.solve(solver=name)
+        found = problem.certificate
+        assert problem.status == "optimal", (name, found)
+        assert problem.solver_stats.solver_name == name
+        slack = 1e-6 * abs((found.at_zero or 0.0) - reference.value) + 1e-9
+        assert abs(problem.value - reference.value) <= slack, (name, problem.value, reference.value)
+        assert found.lower - slack <= reference.value <= found.upper + slack
+
+
+@pytest.mark.parametrize("penalty", ["squared", "unsquared", "ball"])
+@pytest.mark.parametrize("name", [*KINKED, *SMOOTH])
+def test_all_applicable_solvers_agree(name, penalty):
+    problem, _, _ = stated(name, penalty)
+    applicable = [n for n in OWN if problem.solvers()[n] is None]
+    kinked = name in KINKED
+    assert applicable == [n for n in OWN if not (kinked and n == "NEWTON")]
+    agree(problem, stated(name, penalty)[0], applicable)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_drawn_problems(seed):
+    rng = np.random.default_rng(seed)
+    name = str(rng.choice([*KINKED, *SMOOTH]))
+    penalty = str(rng.choice(["squared", "unsquared", "ball"]))
+    strength, intercept, n = 10 ** rng.uniform(-3, 1), bool(rng.random() < 0.5), int(rng.integers(3, 90))
+    X, y = data(n, seed)
+    X = X[rng.integers(n, size=n)] if rng.random() < 0.5 else X  # repeated rows
+    grid = rng.normal(size=(4, 2))
+
+    def build():
+        theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+        f = theta(X) + b if intercept else theta(X)
+        weights = 1.0 + np.arange(n) % 3
+        objective = weights @ (KINKED | SMOOTH)[name](y, f)
+        constraints = [cp.diff(theta(grid)) >= -0.3] if seed % 3 == 0 else []
+        constraints += [theta(grid) <= 1] if seed % 4 == 1 else []
+        if penalty == "ball":
+            constraints.append(ko.norm(theta) <= 2)
+        else:
+            objective += strength * (ko.sum_squares if penalty == "squared" else ko.norm)(theta)
+        return ko.Problem(cp.Minimize(objective), constraints)
+
+    problem = build()
+    names = [n for n in ("NEWTON", "INTERIOR_POINT") if problem.solvers()[n] is None]
+    agree(problem, build(), names)
+
+
+CONSTRAINTS = {
+    "margin": lambda f, theta, b: [f <= 1.5, f >= -2],
+    "equality": lambda f, theta, b: [f[0] == f[1], cp.sum(f) == 1],
+    "monotone": lambda f, theta, b: [cp.diff(theta(np.c_[np.linspace(-2, 2, 30), np.zeros(30)])) >= 0],
+    "on variables": lambda f, theta, b: [b <= 0.1, b + theta(np.zeros((1, 2))) >= -0.2],
+}
+
+
+@pytest.mark.parametrize("name", ["hinge", "pinball", "squares", "logistic"])
+@pytest.mark.parametrize("kind", CONSTRAINTS)
+def test_constraints_and_their_multipliers(kind, name):
+    problem, _, _ = stated(name, extra=CONSTRAINTS[kind])
+    reference, _, _ = stated(name, extra=CONSTRAINTS[kind])
+    agree(problem, reference, ["INTERIOR_POINT"])
+    problem.solve(tol=1e-8)
+    for ours, theirs in zip(problem.constraints, reference.constraints, strict=True):
+        size = max(1.0, float(np.abs(theirs.dual_value).max()))
+        assert ours.dual_value == pytest.approx(theirs.dual_value, abs=2e-3 * size)
+        assert np.shape(ours.dual_value) == np.shape(theirs.dual_value)
+
+
+def test_multipliers_of_predictions():
+    problem, theta, _ = stated("squared hinge")
+    X, y = data(70)
+    problem.solve()
+    s = problem.var_dict["b"].value + theta(X).value
+    slope = -2 * np.sign(y) * np.maximum(1 - np.sign(y) * s, 0)
+    assert theta(X).dual_value == pytest.approx(-slope, abs=1e-5)
+
+
+def test_several_thetas_outputs_and_parametric_variables():
+    X, y = data(60)
+    beta = cp.Variable(2)
+    kernel = ko.kernels.Gaussian(sigma=1.0)
+
+    def build():
+        first, second = ko.Theta(kernel), ko.Theta(ko.kernels.Laplacian(sigma=2.0))
+        f = first(X) + second(X) + X @ beta
+        objective = cp.sum(losses.pinball(y, f, 0.7)) + 0.1 * ko.sum_squares(first) + 0.3 * ko.sum_squares(second)
+        return ko.Problem(cp.Minimize(objective + 0.01 * cp.sum_squares(beta)))
+
+    agree(build(), build(), ["INTERIOR_POINT", "AUGMENTED_LAGRANGIAN"])
+
+    def quantiles():
+        theta, b = ko.Theta(kernel, outputs=3), cp.Variable(3)
+        F = theta(X) + np.ones((60, 1)) @ cp.reshape(b, (1, 3), order="F")
+        loss = cp.sum([cp.sum(losses.pinball(y, F[:, k], tau)) for k, tau in enumerate((0.2, 0.5, 0.8))])
+        crossing = [F[:, 1] >= F[:, 0], F[:, 2] >= F[:, 1]]
+        return ko.Problem(cp.Minimize(loss + 0.1 * ko.sum_squares(theta)), crossing)
+
+    agree(quantiles(), quantiles(), ["INTERIOR_POINT"])
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e8])
+@pytest.mark.parametrize("name", ["hinge", "squares", "pinball", "logistic"])
+def test_units(name, scale):
+    """Objective × scale, and kernel × 1/scale² with the penalty to match."""
+    X, y = data(50)
+    values = []
+    for s in (1.0, scale):
+        theta = ko.Theta(s**-2 * ko.kernels.Gaussian(sigma=1.0))
+        loss = cp.sum((KINKED | SMOOTH)[name](y, theta(X)))
+        problem = ko.Problem(cp.Minimize(s * (loss + 0.1 * s**-2 * ko.sum_squares(theta))))
+        problem.solve()
+        assert problem.status == "optimal"
+        assert problem.solver_stats.solver_name in OWN
+        values.append(problem.value / s)
+    assert values[1] == pytest.approx(values[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_degenerate_problems(name):
+    """One row; rank one; θ = 0 optimal; nothing to fit."""
+    kernel = ko.kernels.Gaussian(sigma=1.0)
+    for X, y in [
+        (np.zeros((1, 1)), np.ones(1)),
+        (np.zeros((6, 1)), np.arange(6.0)),
+        (np.arange(4.0)[:, None], np.zeros(4)),
+    ]:
+        theta, b = ko.Theta(kernel), cp.Variable()
+        problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X) - b) + ko.sum_squares(theta)))
+        problem.solve(solver=name)
+        assert problem.status == "optimal"
+        assert problem.value == pytest.approx(np.sum((y - y.mean()) ** 2) if len(set(X.ravel())) == 1 else 0, abs=1e-7)
+
+
+def test_theta_vanishes_under_a_heavy_norm():
+    X, y = data(40)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(cp.sum(losses.log_loss(np.sign(y), theta(X))) + 100 * ko.norm(theta)))
+    problem.solve()
+    assert problem.status == "optimal"
+    assert problem.value == pytest.approx(40 * np.log(2), rel=1e-6)
+
+
+def test_a_hard_margin_that_cannot_hold():
+    """Equal rows with opposite labels: a Farkas vector."""
+    X, labels = np.array([[0.0], [0.0], [1.0]]), np.array([1.0, -1.0, 1.0])
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [ko.margin(labels, theta(X)) >= 1])
+    problem.solve()
+    assert problem.status == "infeasible"
+
+
+def test_what_a_solver_lacks_is_named():
+    X, y = data(20)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    coupled = ko.Problem(cp.Minimize(cp.norm(y - theta(X)) + ko.sum_squares(theta)))
+    assert "split" in coupled.solvers()["INTERIOR_POINT"]
+    with pytest.raises(SolverError, match=r"INTERIOR_POINT needs .* split .*Solvers that take it: CLARABEL"):
+        coupled.solve(solver="INTERIOR_POINT")
+    assert coupled.solve() > 0
+    free = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X))))
+    assert "norm" in free.solvers()["NEWTON"]
+    integer = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X) - cp.Variable(integer=True)) + ko.sum_squares(theta)))
+    assert "integer" in integer.solvers()["NEWTON"]
+    with pytest.raises(SolverError, match="integer"):
+        integer.solve(solver="NEWTON")
+
+
+@pytest.mark.parametrize("solver", OWN)
+def test_a_limit_leaves_the_best_point(solver):
+    problem, _, _ = stated("logistic", N=300)
+    problem.solve(solver=solver, time_limit=1e-9, tol=1e-12)
+    assert problem.status == "user_limit"
+    if problem.value is not None:
+        assert problem.certificate.lower <= problem.value <= problem.certificate.upper
+
+
+def test_iterations_are_printed(capsys):
+    problem, _, _ = stated("hinge")
+    problem.solve(solver="INTERIOR_POINT", verbose=True)
+    printed = capsys.readouterr().out
+    assert "INTERIOR_POINT" in printed
+    assert "gap" in printed
+    assert len(printed.splitlines()) >= problem.solver_stats.num_iters
+    problem.solve(solver="AUGMENTED_LAGRANGIAN", progress=True)
+    assert "AUGMENTED_LAGRANGIAN" in capsys.readouterr().err
+
+
+def test_interrupted(monkeypatch):
+    """Ctrl-C is passed on; the best point stays, as at any limit."""
+    from kernelopt.solvers import interior_point  # noqa: PLC0415
+
+    steps = interior_point._Method._step
+    count = []
+
+    def interrupted(self):
+        count.append(1)
+        if len(count) == 5:
+            raise KeyboardInterrupt
+        return steps(self)
+
+    problem, theta, _ = stated("hinge")
+    monkeypatch.setattr(interior_point._Method, "_step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        problem.solve(solver="INTERIOR_POINT")
+    assert problem.status == "user_limit"
+    assert theta.value is not None
+    assert problem.certificate.lower <= problem.value <= problem.certificate.upper
+    monkeypatch.setattr(interior_point._Method, "_step", steps)
+    problem.solve(solver="INTERIOR_POINT")
+    assert problem.status == "optimal"
+
+
+def test_warm_starts():
+    X, y = data(150)
+    theta, b, lam = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(), cp.Parameter(nonneg=True, value=1.0)
+    loss = cp.sum(losses.hinge(np.sign(y), theta(X) + b))
+    problem = ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta)))
+    for solver in ("AUGMENTED_LAGRANGIAN", "INTERIOR_POINT"):
+        lam.value = 1.0
+        problem.solve(solver=solver, warm_start=False)
+        cold = problem.solver_stats.num_iters
+        lam.value = 0.99
+        problem.solve(solver=solver)
+        assert problem.status == "optimal"
+        assert problem.solver_stats.num_iters < cold
