@@ -19,7 +19,7 @@ from kernelopt.certificate import ESTIMATE, FULL, REDUCED, Certificate
 from kernelopt.compiler import feasibility, representer
 from kernelopt.compiler.feasibility import Question
 from kernelopt.compiler.representer import Reduction
-from kernelopt.compiler.separable import Exponential, Separable, outer_of
+from kernelopt.compiler.separable import Exponential, Outer, Separable, outer_of
 from kernelopt.errors import SolverError
 from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.solution import Attempt, Solution, Status
@@ -101,7 +101,7 @@ def pursue(reduction: Reduction, solvers: list[str], goal: Goal) -> Outcome:
             raise
     if search.best is not None:
         search.best.restore()
-        return search.judged()
+        return search.judged(search.best)
     status = search.diagnosed if search.diagnosed in _NOTHING else Status.USER_LIMIT
     assert status is not None
     value = {Status.INFEASIBLE: inf, Status.UNBOUNDED: -inf}.get(status)
@@ -129,13 +129,13 @@ class _Search:
         self.reduction, self.goal = reduction, goal
         self.attempts: list[Attempt] = []
         self.claims: set[str] = set()
-        self.best: Any = None
+        self.best: _Candidate | None = None
         self.stats: Any = None
         self.units: Units | None = None
         self.diagnosed: Status | None = None
         self.continuous = not reduction.problem.is_mixed_integer()
-        self.certifies = self.continuous and goal.certify is not False
-        self.data: Any = outer_of(reduction.form) if self.certifies else None
+        certifies = self.continuous and goal.certify is not False
+        self.data: Outer | None = outer_of(reduction.form) if certifies else None
         self.data_unit = self.data.form.data_unit if self.data is not None else 0.0
         self.sign = -1.0 if reduction.form.outer.objective.NAME == "maximize" else 1.0
 
@@ -161,12 +161,12 @@ class _Search:
                 yield solver, tol * TIGHTER, self.units
                 if self._is_settled():
                     return
-        if self.best is None and self.diagnosed is None and self.certifies:
-            self.diagnosed = self._diagnose()
+        if self.best is None and self.diagnosed is None and self.data is not None:
+            self.diagnosed = self._diagnose(self.data)
 
     def _is_settled(self) -> bool:
         out_of_time = bool(self.attempts) and self.goal.seconds_left() <= 0
-        if self.best is not None and (self.best.closed or not self.certifies):
+        if self.best is not None and (self.best.closed or self.data is None):
             return True
         return self.diagnosed is not None or out_of_time
 
@@ -194,13 +194,13 @@ class _Search:
             solution = representer.invert(self.reduction, answer.status)
             feasible = representer.violation(self.reduction, self.data_unit) <= FEASIBILITY
             feasible = feasible and isfinite(_attained(solution))
-            if not self.certifies:
+            if self.data is None:
                 candidate = self._candidate(answer, 0.0 if feasible else inf, False)
             else:
                 found = certificates.certify(self.reduction, self.data, _attained(solution), REDUCED)
                 gap = found.relative_gap
                 closed = found.closes(self.goal.tol, self.goal.abs_tol)
-                if self._is_receding(found):
+                if self._is_receding(found, self.data):
                     self.diagnosed = Status.NOT_ATTAINED
                 candidate = self._candidate(answer, found.absolute_gap, closed)
             if feasible and (self.best is None or candidate.gap < self.best.gap):
@@ -209,8 +209,8 @@ class _Search:
             self.claims.add(answer.status)
         self._log((solver, tol, units), str(answer.status), gap, perf_counter() - start)
         if answer.status in _NOTHING and self.diagnosed is None:
-            if self.certifies:
-                self.diagnosed = self._diagnose()
+            if self.data is not None:
+                self.diagnosed = self._diagnose(self.data)
             elif not self.continuous and not self.reduction.is_restriction:
                 self.diagnosed = answer.status  # a mixed-integer solver's word is all there is
 
@@ -231,26 +231,27 @@ class _Search:
 
     # ------------------------------------------------------------ what an answer is worth
 
-    def judged(self) -> Outcome:
+    def judged(self, best: _Candidate) -> Outcome:
         """The best point with its certificate, and the status that follows from it."""
         goal, reduction = self.goal, self.reduction
         projected = any(isinstance(f, ProjectedFactor) for f in reduction.factors.values())
         afresh = reduction.is_restriction and not projected and goal.certify is True and self.continuous
         solution = representer.invert(reduction, Status.OPTIMAL, from_kernel=afresh)
         feasible = representer.violation(reduction, self.data_unit) <= FEASIBILITY
-        if not self.certifies:
+        if self.data is None:
             cut = any(f.residual > CUT for f in reduction.factors.values())
             trusted = not self.continuous and not cut and self.attempts[-1].claimed == Status.OPTIMAL
             status = Status.OPTIMAL if trusted else Status.OPTIMAL_INACCURATE
-            return self._outcome(replace(solution, status=Status.USER_LIMIT if self.best.limited else status), False)
+            status = Status.USER_LIMIT if best.limited else status
+            return self._outcome(best, replace(solution, status=status), may_grow=False)
         found = certificates.certify(reduction, self.data, _attained(solution), goal.scope, goal.tol, goal.abs_tol)
         solution = replace(solution, certificate=found)
         for theta, function in solution.functions.items():
             function._distance = found.distance.get(theta)
         if not isfinite(found.absolute_gap) and self.diagnosed is None:
-            self.diagnosed = self._diagnose()
+            self.diagnosed = self._diagnose(self.data)
         if self.diagnosed == Status.UNBOUNDED:
-            return self._outcome(Solution(Status.UNBOUNDED, -self.sign * inf, {}, {}, None), may_grow=False)
+            return self._outcome(best, Solution(Status.UNBOUNDED, -self.sign * inf, {}, {}, None), may_grow=False)
         assumed = found.evidence is not None and len(found.evidence.assumptions) > 0
         closed = found.scope == FULL and not assumed and found.closes(goal.tol, goal.abs_tol)
         if self.diagnosed == Status.NOT_ATTAINED:
@@ -258,20 +259,19 @@ class _Search:
         elif closed and feasible:
             status = Status.OPTIMAL
         else:
-            limited = self.best.limited or goal.seconds_left() <= 0
+            limited = best.limited or goal.seconds_left() <= 0
             status = Status.USER_LIMIT if limited else Status.OPTIMAL_INACCURATE
-        may_grow = reduction.is_restriction and self.best.closed and not closed and goal.certify is True
-        return self._outcome(replace(solution, status=status), may_grow and status != Status.NOT_ATTAINED)
+        may_grow = reduction.is_restriction and best.closed and not closed and goal.certify is True
+        return self._outcome(best, replace(solution, status=status), may_grow and status != Status.NOT_ATTAINED)
 
-    def _outcome(self, solution: Solution, may_grow: bool) -> Outcome:
-        return Outcome(solution, tuple(self.attempts), self.best.stats, may_grow, self.best.restore)
+    def _outcome(self, best: _Candidate, solution: Solution, may_grow: bool) -> Outcome:
+        return Outcome(solution, tuple(self.attempts), best.stats, may_grow, best.restore)
 
     # ------------------------------------------------------------ claims that there is no answer
 
-    def _diagnose(self) -> Status | None:
+    def _diagnose(self, data: Outer) -> Status | None:
         """INFEASIBLE with a Farkas vector for the full kernel, UNBOUNDED with a ray, or None."""
-        data = self.data.form
-        first = feasibility.phase_one(self.reduction.form, data)
+        first = feasibility.phase_one(self.reduction.form, data.form)
         if first is not None:
             asked = self._ask(first)
             if asked is None:
@@ -281,7 +281,7 @@ class _Search:
                 found = certificates.certify(reduction, outer_of(reduction.form), _attained(violated), FULL)
                 proven = not found.assumptions and found.scope == FULL and found.lower > 100 * found.rounding > 0
                 return Status.INFEASIBLE if proven else None
-        ray = self._fall(feasibility.recession(self.reduction.form, data), 1e-8)
+        ray = self._fall(feasibility.recession(self.reduction.form, data.form), 1e-8)
         steep = ray is not None and ray[0] > max(RAY, STEEP * np.sqrt(ray[1])) and ray[1] <= RAY_FEASIBILITY
         return Status.UNBOUNDED if steep else None
 
@@ -306,9 +306,9 @@ class _Search:
         worst = max(float(np.max(representer.residual(c), initial=0.0)) for c in asked[0].form.outer.constraints)
         return -_attained(asked[1]), worst
 
-    def _is_receding(self, found: Certificate) -> bool:
+    def _is_receding(self, found: Certificate, outer: Outer) -> bool:
         """Whether f falls for ever along a direction without reaching its infimum: exponentials that die out."""
-        data, pieces = self.data.form, self.data.pieces
+        data, pieces = outer.form, outer.pieces
         if found.evidence is None or not data.cones.exp:
             return False
         exponents = np.array([rows.start for kind, rows, _ in data.cones.slices if kind == "exp"])
@@ -317,7 +317,8 @@ class _Search:
             faded = bool(np.any(s[exponents] < FADED * np.maximum(s[exponents + 1], 0.0)))
             weights = np.clip(found.evidence.point.z[exponents + 2], 0.0, None)
         else:
-            faded, weights = _has_faded(self.reduction, pieces), np.ones(len(exponents))
+            faded = pieces is not None and _has_faded(self.reduction, pieces)
+            weights = np.ones(len(exponents))
         question = feasibility.flat_recession(self.reduction.form, data, weights) if faded else None
         fall = None if question is None else self._fall(question, 1e-10)
         return fall is not None and fall[0] > 1e-3 and fall[1] <= FLAT_FEASIBILITY
