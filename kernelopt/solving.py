@@ -18,14 +18,13 @@ from kernelopt import certificate as certificates
 from kernelopt.certificate import ESTIMATE, FULL, REDUCED, Certificate
 from kernelopt.compiler import feasibility, representer
 from kernelopt.compiler.feasibility import Question
-from kernelopt.compiler.representer import Reduction
+from kernelopt.compiler.representer import FEASIBLE, Reduction
 from kernelopt.compiler.separable import Exponential, Outer, Separable, outer_of
 from kernelopt.errors import SolverError
 from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.solution import Attempt, Solution, Status
 from kernelopt.solvers import conic
 
-FEASIBILITY = 1e-6  # largest violation of a constraint, relative to its numbers, that still counts as met
 TIGHTER = 1e-3  # the second attempt's tolerance, in units of the first
 PATIENCE = 3.0  # seconds that a remedy may take in units of the first attempt, where no time limit is set
 LEAST_PATIENCE = 5.0  # seconds
@@ -114,7 +113,7 @@ def pursue(reduction: Reduction, solvers: list[str], goal: Goal) -> Outcome:
 def certify_elsewhere(reduction: Reduction, known: Certificate) -> Certificate:
     """A certificate for the values that parameters have now, from the θ and multipliers of an answer for others."""
     data = outer_of(reduction.form)
-    feasible = representer.violation(reduction, data.form.data_unit) <= FEASIBILITY
+    feasible = representer.violation(reduction, data.form.data_unit) <= FEASIBLE
     value = float(reduction.form.outer.objective.value) if feasible else inf * data.form.sign
     found = certificates.certify_again(reduction, data, value, known)
     if found is None or (not isfinite(found.absolute_gap) and feasible):
@@ -192,7 +191,7 @@ class _Search:
         self.units = self._units() if answer.has_point else None
         if answer.has_point:
             solution = representer.invert(self.reduction, answer.status)
-            feasible = representer.violation(self.reduction, self.data_unit) <= FEASIBILITY
+            feasible = representer.violation(self.reduction, self.data_unit) <= FEASIBLE
             feasible = feasible and isfinite(_attained(solution))
             if self.data is None:
                 candidate = self._candidate(answer, 0.0 if feasible else inf, False)
@@ -237,7 +236,7 @@ class _Search:
         projected = any(isinstance(f, ProjectedFactor) for f in reduction.factors.values())
         afresh = reduction.is_restriction and not projected and goal.certify is True and self.continuous
         solution = representer.invert(reduction, Status.OPTIMAL, from_kernel=afresh)
-        feasible = representer.violation(reduction, self.data_unit) <= FEASIBILITY
+        feasible = representer.violation(reduction, self.data_unit) <= FEASIBLE
         if self.data is None:
             cut = any(f.residual > CUT for f in reduction.factors.values())
             trusted = not self.continuous and not cut and self.attempts[-1].claimed == Status.OPTIMAL
