@@ -64,7 +64,8 @@ def split(reduction: Reduction, number: int, nu: Array, mu: Array, coefficients:
         pieces.append(piece)
     if norms and not free:
         n = np.hstack(pieces)
-        n *= _fit(factor.B.T @ (n @ stacked.T), factor.B.T @ total)
+        if len(norms) > 1:
+            n *= _fit(factor.B.T @ (n @ stacked.T), factor.B.T @ total)
         shares = (mu[norms] / (np.abs(mu[norms]).max() or 1.0)) ** 2
         weights = np.concatenate([np.full(M.shape[1], w) for w, M in zip(shares, rights, strict=True)])
         weights = weights if np.linalg.matrix_rank(stacked * weights) == len(stacked) else np.ones_like(weights)
