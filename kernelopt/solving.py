@@ -325,9 +325,8 @@ class _Search:
 
 def _has_faded(reduction: Reduction, pieces: Separable) -> bool:
     """Whether some exponential or logistic piece is all but zero at the present point."""
-    u = [np.ravel(link.u.value, order="F") for link in reduction.form.predictions if link.u is not None]
     y = [np.ravel(v.value, order="F") for v in reduction.form.y]
-    s = np.concatenate(u) + pieces.Z @ np.concatenate([np.zeros(0), *y])
+    s = reduction.form.u_values + pieces.Z @ np.concatenate([np.zeros(0), *y])
     exponentials = [piece for piece in pieces.pieces if isinstance(piece, Exponential)]
     return any(bool(np.any(p.rate * s[p.at] + p.shift < FADED)) for p in exponentials)
 

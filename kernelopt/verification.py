@@ -246,9 +246,7 @@ def _shares_of_the_gap(reduction: Reduction, found: Certificate, unit: float, to
     if lower is None or shifted or any(m.free for m in lower.multipliers) or not np.isfinite(found.absolute_gap):
         return
     nu = -lower.slopes if lower.slopes is not None else np.concatenate(lower.point.nu) if lower.point else np.zeros(0)
-    parts = [np.ravel(link.u.value, order="F") for link in form.predictions if link.u is not None]
-    u = np.concatenate([np.zeros(0), *parts])
-    in_theta = -float(nu @ u)
+    in_theta = -float(nu @ form.u_values)
     for m, gram in zip(lower.multipliers, lower.grams, strict=True):
         lengths = lengths_of(m, gram)
         in_theta += sum(float(form.norms[j].t.value) * length for j, length in zip(m.norms, lengths, strict=True))
