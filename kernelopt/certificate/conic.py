@@ -105,7 +105,7 @@ class _Bound:
         """
         blocks, columns = [], []
         for number, link in enumerate(self.reduction.form.predictions):
-            if link.u is None or not is_free(self.reduction, number):
+            if link.u is None or not is_free(self.reduction, self.form, number):
                 continue
             factor, outputs = self.factors[number], link.theta.outputs or 1
             n = len(link.rows)
