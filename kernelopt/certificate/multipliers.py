@@ -44,8 +44,8 @@ class Multipliers:
 
 
 def split(reduction: Reduction, number: int, nu: Array, mu: Array, coefficients: Array) -> Multipliers:
-    """Split Aᵀν among the norms of θ: mⱼ = μⱼ·(a subgradient of norm j at θ̂) where there are several, and the rest in
-    proportion to μⱼ²."""
+    """Split Aᵀν among the norms of θ. Where there are several, mⱼ = s·μⱼ·(a subgradient of norm j at θ̂) with the share
+    s ≤ 1 for which they come nearest to it; the rest goes in proportion to μⱼ²."""
     form = reduction.form
     link = form.predictions[number]
     factor = reduction.factors[link.theta]
