@@ -19,6 +19,7 @@ import kernelopt as ko
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.ticker import PercentFormatter
 
 SIGMA, C, RHO = 6.0, 3.0, 0.15
 NOISE = np.linspace(0.0, 2.0, 9)
@@ -62,23 +63,20 @@ def picture(path, accuracies, decisions, y):
     """Accuracy against noise, and the margins of the held-out rows."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
     styles = {
-        "SVC (scikit-learn)": ("0.55", "-", 5),
-        "declared SVM": ("tab:blue", "-", 1.5),
-        "robust": ("tab:red", "-", 1.5),
+        "SVC (scikit-learn)": {"color": "0.75", "linewidth": 6, "markersize": 9},
+        "declared SVM": {"color": "tab:blue", "linewidth": 1.5, "markersize": 4},
+        "robust": {"color": "tab:red", "linewidth": 1.5, "markersize": 4},
     }
     for name, accuracy in accuracies.items():
-        color, line, width = styles[name]
-        left.plot(NOISE, 100 * accuracy, line, color=color, linewidth=width, label=name)
-        margins = np.sort(y * decisions[name])
-        right.plot(margins, 100 * np.arange(1, len(y) + 1) / len(y), line, color=color, linewidth=width, label=name)
-    left.set(
-        xlabel="noise on the features, standard deviations", ylabel="held-out accuracy, %", title="Accuracy under noise"
-    )
-    right.axvline(0, color="0.8", linewidth=1, zorder=0)
-    right.set(xlabel="margin  $y_i f(x_i)$", ylabel="held-out rows with at most this margin, %", title="Margins")
-    left.legend(frameon=False)
-    right.legend(frameon=False)
-    for axes in (left, right):
+        left.plot(NOISE, 100 * accuracy, marker="o", label=name, **styles[name])
+        right.ecdf(y * decisions[name], **styles[name])
+    left.set(xlabel="noise on the features (standard deviations)", title="Held-out accuracy under noise")
+    left.xaxis.set_major_formatter("{x:g}")
+    right.axvline(0, color="0.4", linewidth=1, linestyle=":", zorder=0)
+    right.set(xlabel="margin  $y_i f(x_i)$, negative where wrong", title="Held-out rows with at most this margin")
+    left.legend(frameon=False, loc="lower left")
+    for axes, whole in ((left, 100), (right, 1)):
+        axes.yaxis.set_major_formatter(PercentFormatter(whole, decimals=0))
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
 

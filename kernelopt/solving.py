@@ -19,7 +19,7 @@ from kernelopt.certificate import ESTIMATE, FULL, REDUCED, Certificate
 from kernelopt.compiler import feasibility, representer
 from kernelopt.compiler.feasibility import Question
 from kernelopt.compiler.pieces import Exponential
-from kernelopt.compiler.representer import Reduction
+from kernelopt.compiler.representer import FEASIBLE, Reduction
 from kernelopt.compiler.separable import Outer, Separable, outer_of
 from kernelopt.errors import MemoryLimitError, SolverError
 from kernelopt.factorization import memory
@@ -28,7 +28,6 @@ from kernelopt.solution import Attempt, Solution, Status
 from kernelopt.solvers import conic, own
 from kernelopt.solvers.own import ENGINES, Start
 
-FEASIBILITY = 1e-6  # largest violation of a constraint, relative to its numbers, that still counts as met
 TIGHTER = 1e-3  # the second attempt's tolerance, in units of the first
 PATIENCE = 3.0  # seconds that a remedy may take in units of the first attempt, where no time limit is set
 LEAST_PATIENCE = 5.0  # seconds
@@ -114,7 +113,7 @@ def pursue(
             raise
     if search.best is not None:
         search.best.restore()
-        return search.judged()
+        return search.judged(search.best)
     status = search.diagnosed if search.diagnosed in _NOTHING else Status.USER_LIMIT
     assert status is not None
     value = {Status.INFEASIBLE: inf, Status.UNBOUNDED: -inf}.get(status)
@@ -127,7 +126,7 @@ def pursue(
 def certify_elsewhere(reduction: Reduction, known: Certificate) -> Certificate:
     """A certificate for the values that parameters have now, from the θ and multipliers of an answer for others."""
     data = outer_of(reduction.form)
-    feasible = representer.violation(reduction, data.form.data_unit) <= FEASIBILITY
+    feasible = representer.violation(reduction, data.form.data_unit) <= FEASIBLE
     value = float(reduction.form.outer.objective.value) if feasible else inf * data.form.sign
     found = certificates.certify_again(reduction, data, value, known)
     if found is None or (not isfinite(found.absolute_gap) and feasible):
@@ -142,13 +141,13 @@ class _Search:
         self.reduction, self.goal, self.start = reduction, goal, start
         self.attempts: list[Attempt] = []
         self.claims: set[str] = set()
-        self.best: Any = None
+        self.best: _Candidate | None = None
         self.stats: Any = None
         self.units: Units | None = None
         self.diagnosed: Status | None = None
         self.continuous = outer is not None
-        self.certifies = self.continuous and goal.certify is not False
-        self.data: Any = outer
+        self.outer = outer
+        self.data: Outer | None = outer if goal.certify is not False else None
         self.data_unit = self.data.form.data_unit if self.data is not None else 0.0
         self.sign = -1.0 if reduction.form.outer.objective.NAME == "maximize" else 1.0
 
@@ -174,14 +173,14 @@ class _Search:
                 yield solver, tol * TIGHTER, self.units
                 if self._is_settled():
                     return
-        if self.best is None and self.diagnosed is None and self.certifies:
-            self.diagnosed = self._diagnose()
+        if self.best is None and self.diagnosed is None and self.data is not None:
+            self.diagnosed = self._diagnose(self.data)
 
     def _is_settled(self) -> bool:
         out_of_time = bool(self.attempts) and self.goal.seconds_left() <= 0
         if self.best is not None and self.best.answer.interrupted:
             return True
-        if self.best is not None and (self.best.closed or not self.certifies):
+        if self.best is not None and (self.best.closed or self.data is None):
             return True
         return self.diagnosed is not None or out_of_time
 
@@ -204,16 +203,16 @@ class _Search:
         self.units = self._units() if answer.has_point else None
         if answer.has_point:
             solution = representer.invert(self.reduction, answer.status)
-            feasible = representer.violation(self.reduction, self.data_unit) <= FEASIBILITY
+            feasible = representer.violation(self.reduction, self.data_unit) <= FEASIBLE
             feasible = feasible and isfinite(_attained(solution))
-            if not self.certifies:
+            if self.data is None:
                 candidate = self._candidate(answer, 0.0 if feasible else inf, False)
             else:
                 value = _attained(solution)
                 found = certificates.certify(self.reduction, self.data, value, REDUCED, slopes=answer.slopes)
                 gap = found.relative_gap
                 closed = found.closes(self.goal.tol, self.goal.abs_tol)
-                if self._is_receding(found):
+                if self._is_receding(found, self.data):
                     self.diagnosed = Status.NOT_ATTAINED
                 candidate = self._candidate(answer, found.absolute_gap, closed)
             if feasible and (self.best is None or candidate.gap < self.best.gap):
@@ -222,8 +221,8 @@ class _Search:
             self.claims.add(answer.status)
         self._log((solver, tol, units), str(answer.status), gap, perf_counter() - start)
         if answer.status in _NOTHING and self.diagnosed is None:
-            if self.certifies:
-                self.diagnosed = self._diagnose()
+            if self.data is not None:
+                self.diagnosed = self._diagnose(self.data)
             elif not self.continuous and not self.reduction.is_restriction:
                 self.diagnosed = answer.status  # a mixed-integer solver's word is all there is
 
@@ -231,10 +230,10 @@ class _Search:
         """What a solver says; the point is on the reduction's variables."""
         goal = self.goal
         if solver in ENGINES:
-            if self.data is None:
+            if self.outer is None:
                 raise SolverError(f"{solver} takes no integer variables.")
             verbose, deadline = bool(goal.options.get("verbose")), perf_counter() + seconds
-            return own.solve(self.reduction, self.data, solver, tol, deadline, self.start, verbose, goal.progress)
+            return own.solve(self.reduction, self.outer, solver, tol, deadline, self.start, verbose, goal.progress)
         entries = sum(f.B.size * (theta.outputs or 1) for theta, f in self.reduction.factors.items())
         memory.require(COMPILED_BYTES * entries, "Compiling and solving the reduced problem", goal.memory_limit)
         return conic.solve(
@@ -259,29 +258,30 @@ class _Search:
 
     # ------------------------------------------------------------ what an answer is worth
 
-    def judged(self) -> Outcome:
+    def judged(self, best: _Candidate) -> Outcome:
         """The best point with its certificate, and the status that follows from it."""
         goal, reduction = self.goal, self.reduction
         projected = any(isinstance(f, ProjectedFactor) for f in reduction.factors.values())
         afresh = reduction.is_restriction and not projected and goal.certify is True and self.continuous
         solution = representer.invert(reduction, Status.OPTIMAL, from_kernel=afresh)
-        feasible = representer.violation(reduction, self.data_unit) <= FEASIBILITY
-        if not self.certifies:
+        feasible = representer.violation(reduction, self.data_unit) <= FEASIBLE
+        if self.data is None:
             cut = any(f.residual > CUT for f in reduction.factors.values())
             trusted = not self.continuous and not cut and self.attempts[-1].claimed == Status.OPTIMAL
             status = Status.OPTIMAL if trusted else Status.OPTIMAL_INACCURATE
-            return self._outcome(replace(solution, status=Status.USER_LIMIT if self.best.limited else status), False)
-        scope = REDUCED if self.best.answer.interrupted else goal.scope
+            status = Status.USER_LIMIT if best.limited else status
+            return self._outcome(best, replace(solution, status=status), may_grow=False)
+        scope = REDUCED if best.answer.interrupted else goal.scope
         found = certificates.certify(
-            reduction, self.data, _attained(solution), scope, goal.tol, goal.abs_tol, self.best.answer.slopes
+            reduction, self.data, _attained(solution), scope, goal.tol, goal.abs_tol, best.answer.slopes
         )
         solution = replace(solution, certificate=found)
         for theta, function in solution.functions.items():
             function._distance = found.distance.get(theta)
         if not isfinite(found.absolute_gap) and self.diagnosed is None:
-            self.diagnosed = self._diagnose()
+            self.diagnosed = self._diagnose(self.data)
         if self.diagnosed == Status.UNBOUNDED:
-            return self._outcome(Solution(Status.UNBOUNDED, -self.sign * inf, {}, {}, None), may_grow=False)
+            return self._outcome(best, Solution(Status.UNBOUNDED, -self.sign * inf, {}, {}, None), may_grow=False)
         assumed = found.evidence is not None and len(found.evidence.assumptions) > 0
         closed = found.scope == FULL and not assumed and found.closes(goal.tol, goal.abs_tol)
         if self.diagnosed == Status.NOT_ATTAINED:
@@ -289,29 +289,22 @@ class _Search:
         elif closed and feasible:
             status = Status.OPTIMAL
         else:
-            limited = self.best.limited or goal.seconds_left() <= 0
+            limited = best.limited or goal.seconds_left() <= 0
             status = Status.USER_LIMIT if limited else Status.OPTIMAL_INACCURATE
-        may_grow = reduction.is_restriction and self.best.closed and not closed and goal.certify is True
-        return self._outcome(replace(solution, status=status), may_grow and status != Status.NOT_ATTAINED)
+        may_grow = reduction.is_restriction and best.closed and not closed and goal.certify is True
+        return self._outcome(best, replace(solution, status=status), may_grow and status != Status.NOT_ATTAINED)
 
-    def _outcome(self, solution: Solution, may_grow: bool) -> Outcome:
-        answer = self.best.answer
+    def _outcome(self, best: _Candidate, solution: Solution, may_grow: bool) -> Outcome:
+        answer = best.answer
         return Outcome(
-            solution,
-            tuple(self.attempts),
-            answer.stats,
-            may_grow,
-            self.best.restore,
-            answer.left_off,
-            answer.interrupted,
+            solution, tuple(self.attempts), answer.stats, may_grow, best.restore, answer.left_off, answer.interrupted
         )
 
     # ------------------------------------------------------------ claims that there is no answer
 
-    def _diagnose(self) -> Status | None:
+    def _diagnose(self, data: Outer) -> Status | None:
         """INFEASIBLE with a Farkas vector for the full kernel, UNBOUNDED with a ray, or None."""
-        data = self.data.form
-        first = feasibility.phase_one(self.reduction.form, data)
+        first = feasibility.phase_one(self.reduction.form, data.form)
         if first is not None:
             asked = self._ask(first)
             if asked is None:
@@ -321,7 +314,7 @@ class _Search:
                 found = certificates.certify(reduction, outer_of(reduction.form), _attained(violated), FULL)
                 proven = not found.assumptions and found.scope == FULL and found.lower > 100 * found.rounding > 0
                 return Status.INFEASIBLE if proven else None
-        ray = self._fall(feasibility.recession(self.reduction.form, data), 1e-8)
+        ray = self._fall(feasibility.recession(self.reduction.form, data.form), 1e-8)
         steep = ray is not None and ray[0] > max(RAY, STEEP * np.sqrt(ray[1])) and ray[1] <= RAY_FEASIBILITY
         return Status.UNBOUNDED if steep else None
 
@@ -350,9 +343,9 @@ class _Search:
         worst = max(float(np.max(representer.residual(c), initial=0.0)) for c in asked[0].form.outer.constraints)
         return -_attained(asked[1]), worst
 
-    def _is_receding(self, found: Certificate) -> bool:
+    def _is_receding(self, found: Certificate, outer: Outer) -> bool:
         """Whether f falls for ever along a direction without reaching its infimum: exponentials that die out."""
-        data, pieces = self.data.form, self.data.pieces or self.data.split
+        data, pieces = outer.form, outer.split or outer.pieces
         penalized = bool(np.all((data.c[data.t] > 0) | (data.P[data.t] > 0))) and len(data.t) > 0
         everywhere = all(self.reduction.form.norms_of(link.theta) for link in self.reduction.form.predictions)
         only_y = penalized and everywhere  # θ can't recede where its length costs something
@@ -364,7 +357,8 @@ class _Search:
             faded = bool(np.any(s[exponents] < FADED * np.maximum(s[exponents + 1], 0.0)))
             weights = np.clip(found.evidence.point.z[exponents + 2], 0.0, None)
         else:
-            faded, weights = _has_faded(self.reduction, pieces), np.ones(len(exponents))
+            faded = pieces is not None and _has_faded(self.reduction, pieces)
+            weights = np.ones(len(exponents))
         question = feasibility.flat_recession(self.reduction.form, data, weights) if faded else None
         fall = None if question is None else self._fall(question, 1e-10, theta=not only_y)
         return fall is not None and fall[0] > 1e-3 and fall[1] <= FLAT_FEASIBILITY
@@ -372,9 +366,10 @@ class _Search:
 
 def _has_faded(reduction: Reduction, pieces: Separable) -> bool:
     """Whether some exponential or logistic piece is all but zero at the present point."""
-    u = [np.ravel(link.u.value, order="F") for link in reduction.form.predictions if link.u is not None]
-    y = [np.ravel(v.value, order="F") for v in reduction.form.y]
-    s = pieces.arguments(np.concatenate(u), np.concatenate([np.zeros(0), *y]))
+    y = np.concatenate([np.zeros(0), *(np.ravel(v.value, order="F") for v in reduction.form.y)])
+    if len(y) != len(pieces.y):
+        return True  # auxiliary variables among them: unknown
+    s = pieces.arguments(reduction.form.u_values, y)
     exponentials = [piece for piece in pieces.pieces if isinstance(piece, Exponential)]
     return any(bool(np.any(p.rate * s[p.at] + p.shift < FADED)) for p in exponentials)
 

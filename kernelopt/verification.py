@@ -10,11 +10,12 @@ import numpy as np
 
 from kernelopt.certificate import Certificate, certify
 from kernelopt.certificate.certify import solver_multipliers
+from kernelopt.certificate.conic import ABSOLUTE_FLOOR
 from kernelopt.certificate.multipliers import lengths_of, row_coefficients
 from kernelopt.compiler import representer
 from kernelopt.compiler.explicit import ExplicitSource
 from kernelopt.compiler.form import CanonicalForm, PredictionLink
-from kernelopt.compiler.representer import Reduction
+from kernelopt.compiler.representer import FEASIBLE, Reduction
 from kernelopt.compiler.separable import Outer, outer_of
 from kernelopt.compiler.text import names
 from kernelopt.errors import KernelOptError, SolverError
@@ -29,8 +30,6 @@ from kernelopt.solvers import conic
 
 LARGEST = 2000  # rows up to which N×N arrays are formed, and features up to which the explicit problem is solved
 FACTOR = 1e-7  # identities of the factor, relative to trace(Q)/N or to what is compared
-FEASIBLE = 1e-6
-STATIONARY = 1e-4  # KKT residuals: the square root of a gap of 1e-8, since gaps are of second order in them
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def verify(reduction: Reduction, solution: Solution, tol: float, source: Explici
         data = outer_of(reduction.form)
         value = _value(reduction)
         found = certify(reduction, data, value, tol=tol)
-        checks += [*_optimality_checks(reduction, data, found), _gap(found, tol)]
+        checks += [*_optimality_checks(reduction, data, found, tol), _gap(found, tol)]
         checks += _explicit_features(reduction, found, value, tol)
     if source is not None:
         checks.append(_explicit_original(source, _value(reduction), found, tol))
@@ -213,14 +212,14 @@ def _value(reduction: Reduction) -> float:
     return float(reduction.form.outer.objective.value)
 
 
-def _optimality_checks(reduction: Reduction, data: Outer, found: Certificate) -> Iterator[Check]:
-    """The KKT conditions in the original terms."""
+def _optimality_checks(reduction: Reduction, data: Outer, found: Certificate, tol: float) -> Iterator[Check]:
+    """The KKT conditions in the original terms, in units of which the gap may be `tol`."""
     form = reduction.form
     violation = representer.violation(reduction, data.form.data_unit)
     yield Check("primal feasibility", violation, FEASIBLE, "largest violation, relative to a constraint's terms")
     duals = {c.id: c for c in reduction.problem.constraints}
     unit = abs(_value(reduction) - found.at_zero) if found.at_zero is not None else abs(_value(reduction))
-    unit = max(unit, found.floor / STATIONARY)
+    unit = max(unit, found.floor / tol)
     yield Check("rounding", found.rounding / unit, None, "what arithmetic may add to the bounds, of P₀ − P")
     negative = slackness = largest = 0.0
     for constraint in form.outer.constraints:
@@ -233,47 +232,48 @@ def _optimality_checks(reduction: Reduction, data: Outer, found: Certificate) ->
         slackness += float(np.abs(dual * np.asarray(constraint.expr.value)).sum())
     if largest:
         yield Check("dual feasibility", negative / largest, FEASIBLE, "most negative multiplier, of the largest")
-        yield Check("complementarity", slackness / unit, STATIONARY, "Σ |multiplier × slack|, of P₀ − P")
-    yield from _angle(reduction)
-    yield from _shares_of_the_gap(reduction, found, unit)
+        # A solver's multipliers are as good as its own gap, which it measures in the objective's terms.
+        terms = max(unit, found.floor / ABSOLUTE_FLOOR)
+        yield Check("complementarity", slackness / terms, tol, "Σ |multiplier × slack|, of P₀ − P or terms of P")
+    yield from _angle(reduction, tol * unit)
+    yield from _shares_of_the_gap(reduction, found, unit, tol)
 
 
-def _shares_of_the_gap(reduction: Reduction, found: Certificate, unit: float) -> Iterator[Check]:
+def _shares_of_the_gap(reduction: Reduction, found: Certificate, unit: float, tol: float) -> Iterator[Check]:
     """Gap = [f + νᵀu − μt − its minimum over u, t, y] + [μ‖θ‖ − νᵀAθ]: both are ≥ 0, and 0 at stationary points."""
     lower, form = found.evidence, reduction.form
     shifted = any(norm.view.shift is not None for norm in form.norms)
     if lower is None or shifted or any(m.free for m in lower.multipliers) or not np.isfinite(found.absolute_gap):
         return
     nu = -lower.slopes if lower.slopes is not None else np.concatenate(lower.point.nu) if lower.point else np.zeros(0)
-    parts = [np.ravel(link.u.value, order="F") for link in form.predictions if link.u is not None]
-    u = np.concatenate([np.zeros(0), *parts])
-    in_theta = -float(nu @ u)
+    in_theta = -float(nu @ form.u_values)
     for m, gram in zip(lower.multipliers, lower.grams, strict=True):
         lengths = lengths_of(m, gram)
         in_theta += sum(float(form.norms[j].t.value) * length for j, length in zip(m.norms, lengths, strict=True))
     rest = found.absolute_gap - in_theta
-    yield Check("stationarity in θ", max(in_theta, 0.0) / unit, STATIONARY, "μ‖θ‖ − νᵀAθ, of P₀ − P")
+    yield Check("stationarity in θ", max(in_theta, 0.0) / unit, tol, "μ‖θ‖ − νᵀAθ, of P₀ − P")
     note = "f + νᵀu − μt above its minimum over u, t, y, of P₀ − P"
-    yield Check("stationarity in u, t, y", max(rest, 0.0) / unit, STATIONARY, note)
+    yield Check("stationarity in u, t, y", max(rest, 0.0) / unit, tol, note)
 
 
-def _angle(reduction: Reduction) -> Iterator[Check]:
-    """Aᵀν = μθ/‖θ‖ where ‖θ‖ is the only norm: the angle between Aᵀν and θ, in the factor."""
+def _angle(reduction: Reduction, gap: float) -> Iterator[Check]:
+    """Aᵀν = μθ/‖θ‖ where ‖θ‖ is the only norm: the angle between Aᵀν and θ, in the factor.
+
+    A gap of at most `gap` leaves μ‖θ‖ − νᵀAθ ≤ gap, with ‖Aᵀν‖ ≤ μ. For the unit vectors e of θ and a of Aᵀν,
+    ½‖a − e‖² = 1 − aᵀe ≤ (μ‖θ‖ − νᵀAθ)/(‖Aᵀν‖‖θ‖), so that ‖a − e‖ ≤ √(2·gap/(‖Aᵀν‖‖θ‖)). That is said of the
+    certificate's ν; the ν here is the solver's, which `dual_value` shows and which differs from it by small repairs.
+    """
     for number, (link, nu) in enumerate(zip(reduction.form.predictions, solver_multipliers(reduction), strict=True)):
         norms = list(reduction.form.norms_of(link.theta).values())
         factor, v = reduction.factors[link.theta], reduction.v[link.theta]
         if len(norms) != 1 or not norms[0].is_plain or v is None or not np.any(v.value):
             continue
         w, a = v.value.reshape(factor.rank, -1), factor.B.T @ link.summed(nu)
-        size = float(np.linalg.norm(a) * np.linalg.norm(w))
-        if size and float(norms[0].t.value) > 0:
+        length = np.sqrt(factor.scale) * float(np.linalg.norm(a)) * float(norms[0].t.value)
+        if length > 0:
             angle = float(np.linalg.norm(a / np.linalg.norm(a) - w / np.linalg.norm(w)))
-            yield Check(
-                f"Aᵀν ∥ θ{number + 1 if number else ''}",
-                angle,
-                None,
-                "distance of unit vectors; noise where nothing binds θ",
-            )
+            allowed = float(np.sqrt(2 * gap / length))
+            yield Check(f"Aᵀν ∥ θ{number + 1 if number else ''}", angle, allowed, "distance of unit vectors")
 
 
 def _gap(found: Certificate, tol: float) -> Check:

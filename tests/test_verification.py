@@ -88,16 +88,19 @@ def test_a_restriction_is_told_and_its_gap_fails():
 
 FAULTS = {
     "the factor": "Q = BBᵀ",
-    "the point": "duality gap",
+    "the point": "stationarity in u, t, y",
     "the multipliers": "duality gap",
+    "one multiplier": "Aᵀν ∥ θ",
+    "a bound's multiplier": "complementarity",
     "the fitted function": "predictions",
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_faults(fault):
-    problem, theta, _ = svm(kernel=ko.kernels.Polynomial(degree=2))
+    problem, theta, _ = svm(kernel=ko.kernels.Polynomial(degree=2), constraints=lambda theta: [theta(X) <= 3])
     problem.solve()
+    assert problem.verify().passed
     options, reduction, seconds = problem._reduction
     factor = reduction.factors[theta]
     if fault == "the factor":
@@ -109,6 +112,12 @@ def test_planted_faults(fault):
     elif fault == "the multipliers":
         dual = reduction.links[theta].dual_variables[0]
         dual.save_value(0.5 * dual.value)
+    elif fault == "one multiplier":
+        dual = reduction.links[theta].dual_variables[0]
+        dual.save_value(dual.value + 0.1 * (np.arange(60) == 3))
+    elif fault == "a bound's multiplier":
+        [bound] = (c for c in reduction.problem.constraints if c.id == problem.constraints[0].id)
+        bound.dual_variables[0].save_value(bound.dual_value + 1e-5)
     else:
         theta.value._coefficients = theta.value.coefficients * (1 + 1e-3)
     report = problem.verify()

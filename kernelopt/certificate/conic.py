@@ -22,7 +22,6 @@ from kernelopt.certificate.multipliers import (
 from kernelopt.certificate.report import Lower
 from kernelopt.compiler import representer
 from kernelopt.compiler.conic_form import ConicForm
-from kernelopt.compiler.form import PredictionLink
 from kernelopt.compiler.representer import Reduction
 from kernelopt.kernels.domains import Array
 from kernelopt.solvers import outer
@@ -74,7 +73,7 @@ class _Bound:
 
     def __init__(self, reduction: Reduction, form: ConicForm, way: str, firm: Array | None = None) -> None:
         self.reduction, self.form, self.way = reduction, form, way
-        self.near = np.concatenate([*(_flat(link) for link in reduction.form.predictions), norms_of_theta(reduction)])
+        self.near = np.concatenate([reduction.form.u_values, norms_of_theta(reduction)])
         self.units = _units(reduction, form)
         self.firm = firm
         self.factors = [reduction.factors[link.theta] for link in reduction.form.predictions]
@@ -106,7 +105,7 @@ class _Bound:
         """
         blocks, columns = [], []
         for number, link in enumerate(self.reduction.form.predictions):
-            if link.u is None or not is_free(self.reduction, number):
+            if link.u is None or not is_free(self.reduction, self.form, number):
                 continue
             factor, outputs = self.factors[number], link.theta.outputs or 1
             n = len(link.rows)
@@ -255,21 +254,11 @@ def evaluate_again(reduction: Reduction, form: ConicForm, known: Lower) -> Lower
     """D at a known dual point for other values of parameters; None where it is not dual feasible for them."""
     if known.point is None or form.A.shape != known.point.form.A.shape:
         return None
-    x, z = known.point.x.copy(), known.point.z
-    dual = form.c + form.A.T @ z
-    chosen = (form.P > 0) & ~np.isin(np.arange(len(x)), form.linked)
-    x[chosen] = -dual[chosen] / form.P[chosen]
-    stationarity = form.P * x + dual
-    stationarity[chosen] = 0.0
-    point = DualPoint(form, x, z, stationarity)
+    point = outer.dual_point(form, known.point.x, known.point.z)
     for nu, old in zip(point.nu, known.point.nu, strict=True):
         if np.abs(nu - old).max(initial=0.0) > ROUNDING * np.abs(old).max(initial=0.0):
             return None
-    return evaluate(reduction, point, known.grams, known.multipliers, x)
-
-
-def _flat(link: PredictionLink) -> Array:
-    return np.zeros(0) if link.u is None else np.ravel(link.u.value, order="F")
+    return evaluate(reduction, point, known.grams, known.multipliers, point.x)
 
 
 def norms_of_theta(reduction: Reduction) -> Array:
@@ -281,7 +270,7 @@ def _units(reduction: Reduction, form: ConicForm) -> Array:
     units = []
     sizes = {}
     for link in reduction.form.predictions:
-        u = _flat(link)
+        u = link.u_values
         size = float(np.abs(u).max(initial=0.0))
         size = size if size > TINY * form.units[0] else form.units[0]
         sizes[link.theta] = size / np.sqrt(reduction.factors[link.theta].scale)

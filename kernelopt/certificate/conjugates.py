@@ -29,7 +29,7 @@ def lower_bound(reduction: Reduction, form: ConicForm, pieces: Separable, slopes
     """The bound at v, moved into the domain of h* and to Fᵀv + c_y = 0; None where this form does not apply."""
     penalties = lengths_of_outer(form, pieces)
     links = reduction.form.predictions
-    if penalties is None or any(is_free(reduction, i) for i in range(len(links))):
+    if penalties is None or any(is_free(reduction, form, i) for i in range(len(links))):
         return None
     if any(len(reduction.form.norms_of(link.theta)) != 1 for link in links):
         return None

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
+from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.form import PredictionLink
 from kernelopt.compiler.representer import Reduction, norm_gram
 from kernelopt.factorization import Factor
@@ -31,7 +32,7 @@ class Multipliers:
     stack : [n₁ … n_J, E], (n, columns) over the distinct rows, E the unit columns of functions f₀
     widths : columns of each nⱼ; norms : indices j in the form; kinds : dual norms
     shifts : for each norm the columns of its f₀ in `stack`, or none
-    free : whether no norm binds some direction of θ, so that mⱼ do not add up to Aᵀν
+    free : whether no norm binds some output of θ that ν meets, so that mⱼ do not add up to Aᵀν
     """
 
     stack: Array
@@ -43,8 +44,8 @@ class Multipliers:
 
 
 def split(reduction: Reduction, number: int, nu: Array, mu: Array, coefficients: Array) -> Multipliers:
-    """Split Aᵀν among the norms of θ: mⱼ = μⱼ·(a subgradient of norm j at θ̂) where there are several, and the rest in
-    proportion to μⱼ²."""
+    """Split Aᵀν among the norms of θ. Where there are several, mⱼ = s·μⱼ·(a subgradient of norm j at θ̂) with the share
+    s ≤ 1 for which they come nearest to it; the rest goes in proportion to μⱼ²."""
     form = reduction.form
     link = form.predictions[number]
     factor = reduction.factors[link.theta]
@@ -53,7 +54,7 @@ def split(reduction: Reduction, number: int, nu: Array, mu: Array, coefficients:
     shifts = [form.norms[j].function_rows for j in norms]
     rights = [form.norms[j].right for j in norms]
     stacked = np.hstack(rights) if norms else np.zeros((total.shape[1], 0))
-    free = is_free(reduction, number)
+    free = not _bind(rights, np.asarray(total.any(axis=0)))
     pieces = []
     for j, M, rows in zip(norms, rights, shifts, strict=True):
         piece = np.zeros((len(total), M.shape[1]))
@@ -64,10 +65,12 @@ def split(reduction: Reduction, number: int, nu: Array, mu: Array, coefficients:
         pieces.append(piece)
     if norms and not free:
         n = np.hstack(pieces)
-        n *= _fit(factor.B.T @ (n @ stacked.T), factor.B.T @ total)
+        if len(norms) > 1:
+            n *= _fit(factor.B.T @ (n @ stacked.T), factor.B.T @ total)
         shares = (mu[norms] / (np.abs(mu[norms]).max() or 1.0)) ** 2
         weights = np.concatenate([np.full(M.shape[1], w) for w, M in zip(shares, rights, strict=True)])
-        weights = weights if np.linalg.matrix_rank(stacked * weights) == len(stacked) else np.ones_like(weights)
+        enough = np.linalg.matrix_rank(stacked * weights) == np.linalg.matrix_rank(stacked)
+        weights = weights if enough else np.ones_like(weights)
         n += (total - n @ stacked.T) @ np.linalg.pinv(stacked * weights @ stacked.T) @ (stacked * weights)
     else:
         n = total
@@ -164,11 +167,21 @@ def gram_of(link: PredictionLink, factor: Factor, V: Array, way: str) -> Array:
     return gram + 4 * np.finfo(float).eps * np.diag(np.clip(link.rows.diagonal(), 0.0, None) @ V**2)
 
 
-def is_free(reduction: Reduction, number: int) -> bool:
-    """Whether no norm binds some direction of θ."""
-    link = reduction.form.predictions[number]
+def is_free(reduction: Reduction, form: ConicForm, number: int) -> bool:
+    """Whether no norm binds some output of θ that the outer problem uses."""
+    link, columns = reduction.form.predictions[number], form.u[number]
+    used = (form.c[columns] != 0) | (form.P[columns] != 0) | (np.diff(form.A.indptr)[columns] > 0)
     rights = [norm.right for norm in reduction.form.norms_of(link.theta).values()]
-    return not rights or bool(np.linalg.matrix_rank(np.hstack(rights)) < len(rights[0]))
+    return not _bind(rights, np.asarray(used.reshape(-1, link.theta.outputs or 1, order="F").any(axis=0)))
+
+
+def _bind(rights: list[Array], used: Array) -> bool:
+    """Whether norms of θM₁, θM₂ … bind the used outputs of θ: their unit vectors are combinations of columns of Mⱼ."""
+    if not rights:
+        return False
+    stacked = np.hstack(rights)
+    units = np.eye(len(stacked))[:, used]
+    return bool(np.linalg.matrix_rank(np.hstack([stacked, units])) == np.linalg.matrix_rank(stacked))
 
 
 def spans_everything(link: PredictionLink, factor: Factor) -> bool:

@@ -41,6 +41,11 @@ class PredictionLink:
     u: cp.Variable | None
     blocks: tuple[tuple[object, slice], ...]
 
+    @property
+    def u_values(self) -> Array:
+        """The present predictions, flattened in Fortran order."""
+        return np.zeros(0) if self.u is None else np.ravel(self.u.value, order="F")
+
     def summed(self, nu: Array) -> Array:
         """ν added up over repeated rows, (n, K), for ν of u's shape or flattened in Fortran order."""
         outputs = self.theta.outputs or 1
@@ -92,6 +97,11 @@ class CanonicalForm:
         ours = {link.u.id for link in self.predictions if link.u is not None}
         ours |= {link.t.id for link in self.norms}
         return [v for v in self.outer.variables() if v.id not in ours]
+
+    @property
+    def u_values(self) -> Array:
+        """The present predictions of all links, each flattened in Fortran order."""
+        return np.concatenate([np.zeros(0), *(link.u_values for link in self.predictions)])
 
     def norms_of(self, theta: Theta) -> dict[int, NormLink]:
         """The norms of one θ, by their place in `norms`."""

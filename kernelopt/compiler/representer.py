@@ -25,6 +25,7 @@ from kernelopt.kernels.domains import Array, frozen
 from kernelopt.nodes import norm_from_gram
 from kernelopt.solution import FittedFunction, Solution, Status
 
+FEASIBLE = 1e-6  # largest violation of a constraint that still counts as met, see `violation`
 LARGE = 10.0  # predictions larger than this, relative to the data, don't make a violation small
 NEGLIGIBLE = 1e-6  # predictions smaller than this, relative to the data, are taken for zero when sizes are judged
 

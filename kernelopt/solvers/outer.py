@@ -144,6 +144,11 @@ def repaired(form: ConicForm, x: Array, z: Array, vanishing: sp.csc_array | None
         kept = np.where(np.abs(z) > SNAP * float(np.abs(z).max(initial=0.0)), z, 0.0)
         snapped, smaller = _without_residual(form, columns, target, kept)
         z = snapped if smaller < worst else z
+    return dual_point(form, x, z)
+
+
+def dual_point(form: ConicForm, x: Array, z: Array) -> DualPoint:
+    """(x, z) with x chosen for z, −(c + Aᵀz)/P, in columns with P > 0 that no link owns."""
     x = x.copy()
     dual = form.c + form.A.T @ z
     chosen = (form.P > 0) & ~np.isin(np.arange(len(x)), form.linked)

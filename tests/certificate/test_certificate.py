@@ -90,6 +90,31 @@ def test_several_norms_of_one_matrix(pair):
     assert problem.status == "optimal"
 
 
+@pytest.mark.parametrize("penalty", [lambda t: ko.sum_squares(t[:, 0]), lambda t: ko.norm(t[:, [2, 0]], "fro")])
+def test_outputs_that_are_not_used_need_no_norm(penalty):
+    """The problem is one in θ's first column; with a third one of no use, which ‖·‖ may bind, it is the same."""
+    theta, single = ko.Theta(KERNEL, outputs=3), ko.Theta(KERNEL)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(TARGETS - theta[:, 0](X)) + penalty(theta)))
+    known = ko.sum_squares(single) if problem.is_qp() else ko.norm(single)
+    optimum = ko.Problem(cp.Minimize(cp.sum_squares(TARGETS - single(X)) + known)).solve()
+    assert problem.solve(rank_tol=1e-4) == pytest.approx(optimum, rel=1e-2)
+    assert problem.certificate.scope == "full kernel"
+    assert problem.certificate.assumptions == ()
+    assert problem.certificate.lower <= optimum
+    assert problem.solve() == pytest.approx(optimum, rel=1e-6)
+    assert problem.status == "optimal"
+
+
+def test_an_output_without_a_norm_proves_nothing():
+    """A penalty on the difference of two outputs leaves their sum free."""
+    theta = ko.Theta(KERNEL, outputs=2)
+    penalty = ko.sum_squares(theta @ np.array([1.0, -1.0]))
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(OUTPUTS[:, :2] - theta(X[:30])) + penalty))
+    problem.solve(max_rank=10)
+    assert problem.status == "optimal_inaccurate"
+    assert problem.certificate.scope == "reduced problem"
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_both_ways_to_the_bound_agree(loss):
     """By conjugates, and from the cone form."""
