@@ -17,7 +17,8 @@ test: .venv/test
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n auto
 
-lint types format bench fuzz: .venv/test
+lint types format fuzz: .venv/test
+bench: .venv/bench
 lint:
 	$(BIN)/ruff check .
 types:
@@ -29,6 +30,7 @@ bench:
 	$(BIN)/python tests/benchmarks/overhead.py
 	$(BIN)/python tests/benchmarks/kernels.py
 	$(BIN)/python tests/benchmarks/certificate.py
+	$(BIN)/python tests/benchmarks/solvers.py
 fuzz:
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/fuzzing.py $(N)
 
@@ -44,6 +46,11 @@ fuzz:
 .venv/test: .venv/python pyproject.toml constraints.txt
 	$(PIP) --editable '.[test]'
 	touch $@ .venv/demo
+
+# Peers of the benchmarks, and their data.
+.venv/bench: .venv/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[bench]'
+	touch $@ .venv/test .venv/demo
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache build
