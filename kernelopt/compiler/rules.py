@@ -82,12 +82,11 @@ def require_representable(inspection: Inspection) -> None:
         raise RepresenterError(f"The representer theorem does not cover this problem:\n{listed}", inspection.violations)
 
 
-def require_dcp(inspection: Inspection) -> None:
-    """Raise DCPError naming the parts that are not convex."""
+def require_dcp(inspection: Inspection, hint: str = "") -> None:
+    """Raise DCPError naming the parts that are not convex; the hint is one more line."""
     if inspection.not_dcp:
-        raise DCPError(
-            "The problem does not follow the DCP rules:\n" + "\n".join(f"- {line}" for line in inspection.not_dcp)
-        )
+        lines = [*inspection.not_dcp, *([hint] if hint else [])]
+        raise DCPError("The problem does not follow the DCP rules:\n" + "\n".join(f"- {line}" for line in lines))
 
 
 class _Walk:
@@ -140,7 +139,7 @@ class _Walk:
             return inside
         below = []
         for i, argument in enumerate(node.args):
-            along = direction * _monotonicity(node, i)
+            along = direction * monotonicity(node, i)
             below.append(self.visit(argument, along, place, node if direction and not along else cause))
             if below[-1] and isinstance(node, (broadcast_to, Elementwise)):
                 self.check_shapes(argument, node, place)
@@ -181,7 +180,7 @@ class _Walk:
         self.refuse(name, place, rule, remedy)
 
 
-def _monotonicity(node: Any, i: int) -> int:
+def monotonicity(node: Any, i: int) -> int:
     """+1 nondecreasing, −1 nonincreasing, 0 unknown, by cvxpy's own rules."""
     return 1 if node.is_incr(i) else -1 if node.is_decr(i) else UNKNOWN
 
