@@ -197,6 +197,25 @@ def test_the_rank_grows_where_the_gap_asks_for_it():
     assert len(problem.solver_stats.attempts) == 1
 
 
+def test_the_value_is_that_of_the_function():
+    """Predictions of a small component are recomputed from the kernel: the factor's differ by its rounding."""
+    kernel = ko.kernels.Gaussian(sigma=3.0)
+    V = np.linalg.eigh(kernel(X))[1]
+    problem, theta = largest(kernel, constraints=lambda t: [V[:, -15:].T @ t(X) == 0])
+    problem.solve(rank_tol=1e-10)
+    assert problem.value == pytest.approx(np.linalg.norm(theta.value(X)), rel=1e-14)
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_a_violation_is_seen(monkeypatch, bound):
+    """Nothing is called optimal or unbounded at a point that violates a constraint."""
+    problem, _ = largest()
+    problem = problem if bound else ko.Problem(problem.objective)
+    monkeypatch.setattr("kernelopt.compiler.representer.violation", lambda reduction: 1e-3)
+    problem.solve()
+    assert problem.status == "optimal_inaccurate"
+
+
 def test_a_rank_that_is_too_low():
     problem, theta = largest()
     problem.solve(max_rank=5)

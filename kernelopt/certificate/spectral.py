@@ -98,14 +98,13 @@ def with_full_kernel(solved: Solved, left: float) -> float:
 
 
 def _of_whole_matrix(solved: Solved) -> float:
-    """λ_max(S)/scale, S = M(I − HGᵀ)Q(I − GHᵀ)Mᵀ formed, with the H that Q itself implies, QG(GᵀQG)⁺."""
+    """λ_max(S)/scale, S formed with the H that Q itself implies, QG(GᵀQG)⁺: S = M(Q − HGᵀQ)Mᵀ."""
     M, G = solved.numbers.M, solved.numbers.G.toarray()
     Q = solved.form.link.rows.gram() / solved.factor.scale
     size = np.sqrt(np.clip(np.einsum("ij,ij->j", G, Q @ G), 0.0, None))
     G = np.divide(G, size, out=np.zeros_like(G), where=size > 0)
-    H = Q @ G @ np.linalg.pinv(G.T @ Q @ G, rcond=NEGLIGIBLE, hermitian=True)  # every H yields a bound
-    Q -= H @ (G.T @ Q)
-    Q -= (Q @ G) @ H.T
+    # Where some of the eigenvalues of GᵀQG are left out, it is a bound all the same.
+    Q -= Q @ G @ np.linalg.pinv(G.T @ Q @ G, rcond=NEGLIGIBLE, hermitian=True) @ (G.T @ Q)
     S = M @ (M @ Q).T
     return spectral.eigenpairs((S + S.T) / 2, 1)[2]
 

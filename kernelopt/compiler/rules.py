@@ -139,7 +139,7 @@ class _Walk:
             return inside
         below = []
         for i, argument in enumerate(node.args):
-            along = direction * monotonicity(node, i)
+            along = direction * _monotonicity(node, i)
             below.append(self.visit(argument, along, place, node if direction and not along else cause))
             if below[-1] and isinstance(node, (broadcast_to, Elementwise)):
                 self.check_shapes(argument, node, place)
@@ -180,7 +180,7 @@ class _Walk:
         self.refuse(name, place, rule, remedy)
 
 
-def monotonicity(node: Any, i: int) -> int:
+def _monotonicity(node: Any, i: int) -> int:
     """+1 nondecreasing, −1 nonincreasing, 0 unknown, by cvxpy's own rules."""
     return 1 if node.is_incr(i) else -1 if node.is_decr(i) else UNKNOWN
 

@@ -3,9 +3,9 @@
     maximize    φ(‖Mu‖)                       φ convex and nondecreasing, as in ‖Mu‖, ‖Mu‖²/N, the variance of u
     subject to  u = Aθ,  ‖θ‖ ≤ R,  Gᵀu = 0
 
-It is looked for in the outer problem f(u, t): the objective is followed down through nondecreasing scalar atoms to one
-Euclidean norm; matrices are the gradients of affine expressions, and R is the root of a quadratic in t. So kernel
-principal component analysis may be written in any words (`cp.norm`, `cp.sum_squares`, `cp.var`, `cp.std`).
+It is looked for in the outer problem f(u, t): the objective is followed down through scalar atoms to one Euclidean
+norm, matrices are the gradients of affine expressions, and R is the root of a quadratic in t. So kernel principal
+component analysis may be written in any words (`cp.norm`, `cp.sum_squares`, `cp.var`, `cp.std`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cvxpy.atoms.quad_over_lin import quad_over_lin
 
 from kernelopt.compiler import rules
 from kernelopt.compiler.form import CanonicalForm, PredictionLink, rewrite
-from kernelopt.compiler.rules import COSTS, HELPS, Inspection, monotonicity
+from kernelopt.compiler.rules import Inspection
 from kernelopt.errors import DCPError
 from kernelopt.kernels.domains import Array
 from kernelopt.nodes import EUCLIDEAN
@@ -144,15 +144,17 @@ def find(form: CanonicalForm) -> SpectralForm | str:
 
 
 def _length(objective: Any) -> Any:
-    """The one atom ‖Mu‖ or ‖Mu‖²/c of which the objective is a function that rewards length; None if there is none."""
-    node, direction = objective.args[0], HELPS if isinstance(objective, cp.Maximize) else COSTS
+    """The one atom ‖Mu‖ or ‖Mu‖²/c of which the objective is a function; None if there is none.
+
+    Atoms above it are nondecreasing: else the composition with a convex function would not be convex by the DCP rules.
+    """
+    node = objective.args[0]
     while _argument(node) is None:
-        moving = [i for i, a in enumerate(node.args) if not a.is_constant()]
+        moving = [a for a in node.args if not a.is_constant()]
         if len(moving) != 1 or node.size != 1:
             return None
-        direction *= monotonicity(node, moving[0])
-        node = node.args[moving[0]]
-    return node if direction == HELPS else None
+        node = moving[0]
+    return node
 
 
 def _argument(node: Any) -> Any:
@@ -208,7 +210,7 @@ def _distinct(link: PredictionLink, slopes: Any) -> Any:
     """Slopes in u summed up over repeated rows: slopes in the distinct predictions; an array where dense."""
     N, n = len(link.take), len(link.rows)
     spread = sp.csc_array((np.ones(N), (np.arange(N), link.take)), shape=(N, n))
-    slopes = slopes if np.array_equal(link.take, np.arange(n)) else slopes @ spread
+    slopes = slopes @ spread
     return slopes.toarray() if slopes.nnz > DENSE * slopes.shape[0] * n else sp.csr_array(slopes)
 
 

@@ -79,17 +79,51 @@ def test_residuals_count_to_second_order(name):
     assert by_residual - largest <= 0.01 * (by_trace - largest)
 
 
-def test_what_is_left_bounds_its_matrix():
+@pytest.mark.parametrize("name", ["both", "few rows", "constraints"])
+def test_what_is_left_bounds_its_matrix(name):
     """δ ≥ λ_max(M′EM′ᵀ), at constraints that are far from eigenvectors too."""
-    for name in ("both", "few rows", "constraints"):
-        objective, constraints, M, G = FORMS[name]
-        found = solved(ROUGH, objective, constraints, 20)
+    objective, constraints, M, G = FORMS[name]
+    for kernel, rank in ((ROUGH, 20), (SMOOTH, 20)):
+        found = solved(kernel, objective, constraints, rank)
         B = found.factor.B
-        E = ROUGH(X) / found.factor.scale - B @ B.T
-        L = M @ (np.eye(N) - B @ found.side.pseudoinverse @ G.T)
-        assert np.linalg.eigvalsh(L @ E @ L.T)[-1] <= bounds.what_is_left(found)
-        tilt = np.linalg.norm(np.eye(N) - B @ found.side.pseudoinverse @ G.T, 2)
-        assert bounds._tilt(found) == pytest.approx(tilt, rel=1e-8)
+        E = kernel(X) / found.factor.scale - B @ B.T
+        L = np.eye(N) - B @ found.side.pseudoinverse @ G.T
+        assert np.linalg.eigvalsh(M @ L @ E @ L.T @ M.T)[-1] <= bounds.what_is_left(found)
+        assert bounds._tilt(found) == pytest.approx(np.linalg.norm(L, 2), rel=1e-6)
+        if name == "constraints":
+            expected = np.trace(E) * np.linalg.norm(L, 2) ** 2
+            assert bounds.what_is_left(found) == pytest.approx(expected, rel=1e-6)
+
+
+def test_many_equal_eigenvalues_do_not_loosen_the_bound():
+    """What the leading vectors leave has a norm far larger than its largest eigenvalue."""
+    found = solved(ko.kernels.Gaussian(sigma=0.05), cp.norm, lambda u: [], 57)
+    left = bounds.what_is_left(found)
+    assert bounds._of_residual(found, left) <= 1.001 * (found.top.bound + left)
+
+
+def test_a_point_that_is_feasible_only_nearly():
+    """Its length is reduced by what the violation may be worth, and scaled."""
+    found = solved(ROUGH, *FORMS["constraints"][:2], None)
+    u, t = found.form.link.u, found.form.form.norms[0].t
+    attained, feasible = bounds.lengths(found)
+    assert feasible == pytest.approx(attained, rel=1e-12)
+    before = u.value
+    u.value, t.value = 1.1 * before, 1.1
+    assert bounds.lengths(found) == pytest.approx((1.1 * attained, attained), rel=1e-12)
+    e = np.array([1e-3, -2e-3, 1e-3])
+    u.value, t.value = before + found.factor.B @ found.side.pseudoinverse @ e, 1.0
+    assert bounds.lengths(found)[1] <= attained
+    assert bounds.lengths(found)[0] - bounds.lengths(found)[1] == pytest.approx(np.linalg.norm(found.side.lift @ e))
+
+
+def test_bounds_that_cross_prove_nothing():
+    found = solved(ROUGH, *FORMS["plain"][:2], None)
+    wrong = found._replace(top=found.top._replace(bound=0.9 * found.top.bound))
+    certificate = bounds.certify(wrong, 1e-6, None, may_pass=False)
+    assert certificate.upper == np.inf
+    assert "differ" in str(certificate)
+    assert not certificate.closes(1e-6)
 
 
 def test_rows_of_mixed_kinds():

@@ -34,6 +34,13 @@ def test_constraints_of_any_size_that_depend_on_each_other():
     assert found.values[0] == pytest.approx(reference(C, K, 1)[0], rel=1e-12)
 
 
+def test_small_singular_values_beside_a_large_one_that_is_projected_away():
+    C = RNG.normal(size=(20, 6)) @ np.diag([1e10, 1, 1, 1, 1, 1]) @ np.linalg.qr(RNG.normal(size=(6, 6)))[0]
+    z = np.linalg.svd(C)[2][:1]
+    found = spectral.leading(spectral.constrained(C, z), 1)
+    assert np.abs(z @ found.vectors).max() < 1e-15
+
+
 def test_everything_is_constrained():
     found = spectral.leading(spectral.constrained(RNG.normal(size=(20, 3)), RNG.normal(size=(5, 3))), 2)
     assert found.bound < 1e-28
