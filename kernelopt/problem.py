@@ -474,7 +474,7 @@ class Problem:
     def solvers(self) -> selection.SolverTable:
         """Each solver, or why it can't take this problem: a mapping of names to None or the reason."""
         self.canonical_form()
-        return spectral.solver_table(self._spectral, lambda: self._probe)
+        return spectral.solver_table(self._spectral, lambda: selection.table(self._probe))
 
     def explain(self) -> explain.Explanation:
         """The reduction step by step, as far as it goes; never raises."""

@@ -28,7 +28,7 @@ from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.functions import Function
 from kernelopt.kernels.domains import Array
 from kernelopt.solution import Attempt, Solution, SolverStats, Status
-from kernelopt.solvers import selection, spectral
+from kernelopt.solvers import spectral
 from kernelopt.solvers.conic import CONIC_SOLVERS
 from kernelopt.solvers.selection import SolverTable
 from kernelopt.solvers.spectral import NAME
@@ -97,10 +97,10 @@ def require_cones(form: SpectralForm | None) -> None:
         raise SolverError(f"Expected a convex problem, which has cone data; this one is solved by {NAME}.")
 
 
-def solver_table(form: SpectralForm | None, probe: Callable[[], cp.Problem]) -> SolverTable:
+def solver_table(form: SpectralForm | None, of_others: Callable[[], SolverTable]) -> SolverTable:
     """The table of solvers with SPECTRAL in it, which takes the spectral form as others don't."""
     if form is None:
-        others = selection.table(probe())
+        others = of_others()
         return SolverTable({NAME: f"{_TAKES}; this problem is convex", **others.reasons}, others.chosen)
     names = dict.fromkeys([*CONIC_SOLVERS, *sorted(cp.installed_solvers())], _CONVEX)
     return SolverTable({NAME: None, **names}, NAME)
