@@ -251,16 +251,16 @@ def test_units_of_the_kernel(scale, objective):
     one, _ = largest(objective=objective)
     other, _ = largest(scale * KERNEL, objective=objective)
     power = 0.5 if objective is cp.norm else 1.0
-    assert other.solve() == pytest.approx(one.solve() * scale**power, rel=1e-9)
+    assert other.solve() == pytest.approx(one.solve() * scale**power, rel=1e-9, abs=0)
     assert (one.status, other.status) == ("optimal", "optimal")
-    assert other.certificate.relative_gap == pytest.approx(one.certificate.relative_gap, rel=1e-3)
+    assert other.certificate.relative_gap == pytest.approx(one.certificate.relative_gap, rel=1e-3, abs=0)
 
 
 @pytest.mark.parametrize("R", [1e-12, 1e12])
 def test_units_of_the_radius(R):
     problem, theta = largest(R=R)
-    assert problem.solve() == pytest.approx(R * np.sqrt(np.linalg.eigvalsh(Q)[-1]), rel=1e-9)
-    assert theta.value.norm == pytest.approx(R, rel=1e-12)
+    assert problem.solve() == pytest.approx(R * np.sqrt(np.linalg.eigvalsh(Q)[-1]), rel=1e-9, abs=0)
+    assert theta.value.norm == pytest.approx(R, rel=1e-12, abs=0)
     assert problem.status == "optimal"
 
 
