@@ -12,15 +12,16 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt import solving, verification
+from kernelopt import solving, spectral, verification
 from kernelopt.certificate import Certificate
-from kernelopt.compiler import explain, explicit, form, representer, rules, text
+from kernelopt.compiler import explain, explicit, form, representer, rules, spectral_form, text
 from kernelopt.compiler.form import CanonicalForm
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer, outer_of
+from kernelopt.compiler.spectral_form import SpectralForm
 from kernelopt.errors import DataError, KernelOptError, ParameterError, SolverError
 from kernelopt.expressions import FeatureMatrix, Theta
-from kernelopt.factorization import FLOOR, Factor, factorize
+from kernelopt.factorization import FLOOR, Factor, factorize, memory
 from kernelopt.losses import check_parameters
 from kernelopt.nodes import ThetaLeaf
 from kernelopt.options import FactorOptions, check_solver_options, factor_options, goal
@@ -38,6 +39,11 @@ class Problem:
 
     Takes what `cp.Problem` takes. Any cvxpy atom works on predictions; cvxpy variables and parameters mix in
     freely. Solving sets `theta.value`, the values of the variables, and the multipliers of the constraints.
+
+    Of problems that are not convex it takes the spectral form, kernel principal component analysis: maximize ‖Aθ‖, or a
+    nondecreasing function of it such as `cp.sum_squares`, `cp.var` or `cp.std` of predictions, subject to ‖θ‖ ≤ R and
+    homogeneous equalities of predictions. The first of the largest entries of Aθ is then positive; there are no
+    multipliers.
 
     Parameters
     ----------
@@ -63,6 +69,7 @@ class Problem:
         self._stated = cp.Problem(objective, list(constraints or []))
         self._inspection: rules.Inspection | None = None
         self._form: CanonicalForm | None = None
+        self._spectral: SpectralForm | None = None
         self._reduction: tuple[FactorOptions, Reduction, float] | None = None
         self._solution: Solution | None = None
         self._left_off: Start | None = None
@@ -97,7 +104,7 @@ class Problem:
         solver : "NEWTON", "AUGMENTED_LAGRANGIAN" or "INTERIOR_POINT", which keep B dense and take problems that split
             into functions of one number each, or the name of an installed cvxpy solver, such as "CLARABEL", "OSQP",
             "ECOS" or "SCS"; by default chosen from the problem's structure, see `solvers()`; should that one fall
-            short, the next is tried.
+            short, the next is tried. "SPECTRAL" takes the spectral form, and nothing else does.
         tol : largest certified relative gap, (upper − lower)/(P₀ − upper) with P₀ the optimum at θ = 0, that is called
             "optimal". The solver's own tolerances are set 100 times tighter; where its answer falls short, it is asked
             again with tighter ones and in other units. `solver_stats.attempts` lists all runs.
@@ -125,7 +132,7 @@ class Problem:
         RepresenterError
             When θ stands where the theorem does not cover it; all places are listed.
         DCPError
-            When the problem is not convex by the DCP rules.
+            When the problem is not convex by the DCP rules, nor of the spectral form.
         ParameterError
             When a cp.Parameter has no value.
         NotPSDError, KernelError
@@ -143,8 +150,8 @@ class Problem:
         self._require_parameter_values()
         # The rules are checked, and the tree is cut where θ enters: f(u, t, y) with u = Aθ, ‖θ‖ ≤ t.
         canonical = self.canonical_form()
-        outer = None if self.is_mixed_integer() else outer_of(canonical)
-        names = selection.candidates(self._probe, outer, solver, alternatives=not solver_options)
+        outer = self._outer()
+        names = self._solver_names(outer, solver, solver_options)
         previous = self._reduction
         try:
             outcome, attempts = self._pursue(canonical, outer, options, names, aim, grows=rank_tol is None)
@@ -200,14 +207,20 @@ class Problem:
         if self._form is None:
             found = self._inspect()
             rules.require_representable(found)
-            rules.require_dcp(found)
-            self._form = form.cut(self.objective, tuple(self.constraints), found)
+            if not spectral_form.is_candidate(self.objective):
+                rules.require_dcp(found)
+            canonical = form.cut(self.objective, tuple(self.constraints), found)
+            self._spectral = spectral_form.required(canonical, found) if found.not_dcp else None
+            self._form = canonical
         return self._form
 
     def _reduce(self, canonical: CanonicalForm, options: FactorOptions) -> Reduction:
         """Factor and substitute; kept until the options change."""
         if self._reduction is None or self._reduction[0] != options:
             factors = _factorize(canonical, options)
+            if self._spectral is not None:
+                entries = sum(f.B.size for f in factors.values())
+                memory.require(spectral.BYTES * entries, "Solving the reduced problem", options.memory_limit)
             start = perf_counter()
             reduction = representer.reduce(canonical, factors)
             self._reduction = options, reduction, perf_counter() - start
@@ -217,6 +230,8 @@ class Problem:
         self, reduction: Reduction, outer: Outer | None, names: list[str], goal: Goal, start: Start | None
     ) -> Outcome:
         """Solve the reduced problem, with remedies; a failure says which solvers take it."""
+        if self._spectral is not None:
+            return spectral.pursue(reduction, self._spectral, goal)
         rank = max((f.rank for f in reduction.factors.values()), default=0)
         try:
             return solving.pursue(reduction, outer, selection.ordered(names, reduction.form, outer, rank), goal, start)
@@ -284,6 +299,11 @@ class Problem:
         """
         if self._solution is None or self._solution.certificate is None or self._reduction is None:
             raise KernelOptError("Expected a solved problem with a certificate; call solve() first.")
+        if self._spectral is not None:
+            raise KernelOptError(
+                "Expected a convex problem, whose multipliers say something about other values of parameters; this one "
+                "is of the spectral form. Solve it again: the factor is kept."
+            )
         self._require_variable_values()
         for p in parameters:
             if not any(p is known for known in self.parameters()):
@@ -346,12 +366,17 @@ class Problem:
             assert self._solution is not None
             self._require_variable_values()
             representer.invert(self._reduction[1], Status.OPTIMAL)
+            if self._spectral is not None:
+                return spectral.verify(self._reduction[1], self._spectral, self._solution, tol)
             return verification.verify(self._reduction[1], self._solution, tol, self._source)
         given = {theta: f for theta, f in functions.items() if f is not None}
-        report = verification.audit(self.canonical_form(), given, tol, None)
+        canonical = self.canonical_form()
+        if self._spectral is not None:
+            return spectral.audit(self._spectral, given, self._own_certificate(), tol)
+        report = verification.audit(canonical, given, tol, None)
         if report.certificate is not None and np.isfinite(report.certificate.absolute_gap):
             return report
-        return verification.audit(self.canonical_form(), given, tol, self._own_certificate())
+        return verification.audit(canonical, given, tol, self._own_certificate())
 
     def _own_certificate(self) -> Certificate | None:
         """That of an answer of our own, found without touching what stands on θ and the variables."""
@@ -450,15 +475,22 @@ class Problem:
         return max((f.rank for f in self._reduction[1].factors.values()), default=0) if self._reduction else 0
 
     def _outer(self) -> Outer | None:
-        return None if self.is_mixed_integer() else outer_of(self.canonical_form())
+        """The outer problem's cone data and pieces; None where it has none to show."""
+        canonical = self.canonical_form()
+        return None if self.is_mixed_integer() or self._spectral is not None else outer_of(canonical)
 
     def get_problem_data(self, solver: str, **options: Any) -> Any:
         """The reduced problem's data as `solver` gets it; see `cp.Problem.get_problem_data`."""
+        self.canonical_form()
+        spectral.require_cones(self._spectral)
         return self.reduced_problem.get_problem_data(solver, **options)
 
     def solvers(self) -> selection.SolverTable:
         """Each solver, or why it can't take this problem: a mapping of names to None or the reason."""
-        return selection.table(self._probe, self.canonical_form(), self._outer(), self._rank())
+        form = self.canonical_form()
+        return spectral.solver_table(
+            self._spectral, lambda: selection.table(self._probe, form, self._outer(), self._rank())
+        )
 
     def explain(self) -> explain.Explanation:
         """The reduction step by step, as far as it goes; never raises."""
@@ -469,7 +501,9 @@ class Problem:
             lines += explain.rules(self._inspect())
             if self._inspect().violations:
                 return explain.Explanation(tuple(lines))
-            lines += explain.rows(self.canonical_form(), named)
+            canonical = self.canonical_form()
+            lines += [] if self._spectral is None else explain.SPECTRAL
+            lines += explain.rows(canonical, named)
             lines += explain.factors(self._reduction[1], named) if self._reduction else explain.NOT_FACTORED
             chosen = self.solver_stats.solver_name if self.solver_stats else self.solvers().chosen
             lines += [("solver", chosen or "none")]
@@ -543,6 +577,11 @@ class Problem:
         """The reduced problem with a factor of two columns: the same structure, cheap to look at."""
         canonical = self.canonical_form()
         return representer.reduce(canonical, representer.thin_factors(canonical)).problem
+
+    def _solver_names(self, outer: Outer | None, solver: str | None, options: Mapping[str, Any]) -> list[str]:
+        """Who is asked, in order. Raises SolverError where none is, or the one that is wanted does not fit."""
+        names = spectral.solver_names(self._spectral, solver, options)
+        return names or selection.candidates(self._probe, outer, solver, alternatives=not options)
 
     def _require_variable_values(self) -> None:
         for v in self.variables():

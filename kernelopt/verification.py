@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import cvxpy as cp
@@ -84,25 +84,19 @@ class Report:
 
 def verify(reduction: Reduction, solution: Solution, tol: float, source: ExplicitSource | None) -> Report:
     """Check the reduction, the point that stands on its variables, and the multipliers."""
-    named = names(link.theta for link in reduction.form.predictions)
-    checks: list[Check] = []
-    for link in reduction.form.predictions:
-        prefix = "" if len(reduction.form.predictions) == 1 else f"{named[link.theta]}: "
-        function = solution.functions[link.theta]
-        made = [*_factor_checks(link, reduction, function), *_null_space(link, reduction.factors[link.theta], function)]
-        checks += [Check(prefix + c.name, c.number, c.tolerance, c.note) for c in made]
+    checks = [*reduction_checks(reduction, solution.functions)]
     found = None
     if reduction.problem.is_mixed_integer():
         violation = representer.violation(reduction)
         checks.append(Check("primal feasibility", violation, FEASIBLE, "largest violation, of a constraint's terms"))
     else:
         data = outer_of(reduction.form)
-        value = _value(reduction)
+        value = attained(reduction)
         found = certify(reduction, data, value, tol=tol)
-        checks += [*_optimality_checks(reduction, data, found, tol), _gap(found, tol)]
+        checks += [*_optimality_checks(reduction, data, found, tol), gap(found, tol)]
         checks += _explicit_features(reduction, found, value, tol)
     if source is not None:
-        checks.append(_explicit_original(source, _value(reduction), found, tol))
+        checks.append(_explicit_original(source, attained(reduction), found, tol))
     return Report(tuple(checks), found)
 
 
@@ -112,12 +106,7 @@ def audit(form: CanonicalForm, functions: dict[Theta, Function], tol: float, low
     Multipliers are read off the coefficients, ν = (μ/‖θ‖)α for θ = Aᵀα, where the centers are rows of the problem and
     one norm binds θ; else `lower`, a certificate of an answer of our own, gives the lower bound.
     """
-    factors: dict[Theta, Factor] = {}
-    for link in form.predictions:
-        factors[link.theta] = _span(link, functions[link.theta])
-    reduction = representer.reduce(form, factors)
-    for link in form.predictions:
-        _place(link, functions[link.theta], reduction)
+    reduction = placed(form, functions)
     if not _fill_in_others(form):
         note = "no values of the problem's variables go with this θ"
         return Report((Check("constraints hold", np.inf, FEASIBLE, note),))
@@ -126,16 +115,29 @@ def audit(form: CanonicalForm, functions: dict[Theta, Function], tol: float, low
         return Report((Check("constraints hold", representer.violation(reduction), FEASIBLE, note),))
     data = outer_of(form)
     known = _multipliers_from_coefficients(reduction, data)
-    value, violation = _value(reduction), representer.violation(reduction, data.form.data_unit)
+    value, violation = attained(reduction), representer.violation(reduction, data.form.data_unit)
     checks = [Check("constraints hold", violation, FEASIBLE, "largest violation, relative to a constraint's terms")]
     found = certify(reduction, data, value) if known else None
     if found is None or not np.isfinite(found.absolute_gap):
-        found = _against(lower, value) if lower is not None else found
-    checks.append(_gap(found, tol) if found is not None else Check("duality gap", np.inf, tol, "no lower bound"))
+        found = against(lower, value) if lower is not None else found
+    checks.append(gap(found, tol) if found is not None else Check("duality gap", np.inf, tol, "no lower bound"))
     return Report(tuple(checks), found)
 
 
 # ---------------------------------------------------------------- the factor, and θ
+
+
+def reduction_checks(reduction: Reduction, functions: Mapping[Theta, Function]) -> Iterator[Check]:
+    """What a factor and a fitted θ fulfil, whatever the problem is."""
+    named = names(link.theta for link in reduction.form.predictions)
+    for link in reduction.form.predictions:
+        prefix = "" if len(reduction.form.predictions) == 1 else f"{named[link.theta]}: "
+        function = functions[link.theta]
+        for c in (
+            *_factor_checks(link, reduction, function),
+            *_null_space(link, reduction.factors[link.theta], function),
+        ):
+            yield Check(prefix + c.name, c.number, c.tolerance, c.note)
 
 
 def _factor_checks(link: PredictionLink, reduction: Reduction, function: Function) -> Iterator[Check]:
@@ -208,7 +210,8 @@ def _null_space(link: PredictionLink, factor: Factor, function: Function) -> Ite
 # ---------------------------------------------------------------- optimality
 
 
-def _value(reduction: Reduction) -> float:
+def attained(reduction: Reduction) -> float:
+    """The objective at the point that stands on the variables."""
     return float(reduction.form.outer.objective.value)
 
 
@@ -218,7 +221,7 @@ def _optimality_checks(reduction: Reduction, data: Outer, found: Certificate, to
     violation = representer.violation(reduction, data.form.data_unit)
     yield Check("primal feasibility", violation, FEASIBLE, "largest violation, relative to a constraint's terms")
     duals = {c.id: c for c in reduction.problem.constraints}
-    unit = abs(_value(reduction) - found.at_zero) if found.at_zero is not None else abs(_value(reduction))
+    unit = abs(attained(reduction) - found.at_zero) if found.at_zero is not None else abs(attained(reduction))
     unit = max(unit, found.floor / tol)
     yield Check("rounding", found.rounding / unit, None, "what arithmetic may add to the bounds, of P₀ − P")
     negative = slackness = largest = 0.0
@@ -276,7 +279,7 @@ def _angle(reduction: Reduction, gap: float) -> Iterator[Check]:
             yield Check(f"Aᵀν ∥ θ{number + 1 if number else ''}", angle, allowed, "distance of unit vectors")
 
 
-def _gap(found: Certificate, tol: float) -> Check:
+def gap(found: Certificate, tol: float) -> Check:
     if found.closes(tol) and not found.relative_gap <= tol:
         return Check("duality gap", found.absolute_gap, found.floor, f"absolute, {found.scope}")
     return Check("duality gap", found.relative_gap, tol, f"of P₀ − P, {found.scope}")
@@ -289,17 +292,11 @@ def _explicit_features(reduction: Reduction, found: Certificate, value: float, t
     """The original problem in θ ∈ Rᵖ, with A = [F(xᵢ)ᵀ], where p is finite and small."""
     factors: dict[Theta, Factor] = {}
     for link in reduction.form.predictions:
-        p = link.rows.features
-        if not len(link.rows) or p > LARGEST or len(link.rows) * p > LARGEST**2 or reduction.factors[link.theta].added:
-            return
-        try:
-            A = link.rows.kernel._features(link.rows.points)
-            if len(link.rows) > len(link.rows.points):
-                A = np.concatenate([A, link.rows.combinations.T @ link.rows.kernel._features(link.rows.centers)])
-        except (KernelOptError, NotImplementedError, AttributeError):
+        A = None if reduction.factors[link.theta].added else explicit_matrix(link)
+        if A is None:
             return
         scale = float(np.mean(np.sum(A**2, axis=1))) or 1.0
-        B = np.asarray(A) / np.sqrt(scale)
+        B = A / np.sqrt(scale)
         factors[link.theta] = CholeskyFactor(B, scale, np.arange(A.shape[1]), 0.0, 0.0, 0.0)
     values = _saved(reduction.form.outer.variables())
     explicit = representer.reduce(reduction.form, factors)
@@ -312,7 +309,21 @@ def _explicit_features(reduction: Reduction, found: Certificate, value: float, t
     finally:
         _restore(values)
     if np.isfinite(optimum):
-        yield _compared("θ ∈ Rᵖ solved", value, optimum, found, tol)
+        yield compared("θ ∈ Rᵖ solved", value, optimum, found, tol)
+
+
+def explicit_matrix(link: PredictionLink) -> Array | None:
+    """A = [F(xᵢ)ᵀ] where p is finite and small, else None."""
+    p = link.rows.features
+    if not len(link.rows) or p > LARGEST or len(link.rows) * p > LARGEST**2:
+        return None
+    try:
+        A = link.rows.kernel._features(link.rows.points)
+        if len(link.rows) > len(link.rows.points):
+            A = np.concatenate([A, link.rows.combinations.T @ link.rows.kernel._features(link.rows.centers)])
+    except (KernelOptError, NotImplementedError, AttributeError):
+        return None
+    return np.asarray(A)
 
 
 def _explicit_original(source: ExplicitSource, value: float, found: Certificate | None, tol: float) -> Check:
@@ -325,13 +336,13 @@ def _explicit_original(source: ExplicitSource, value: float, found: Certificate 
     finally:
         _restore(values)
         _restore(duals)
-    return _compared("explicit original", value, optimum, found, tol)
+    return compared("explicit original", value, optimum, found, tol)
 
 
-def _compared(name: str, value: float, optimum: float, found: Certificate | None, tol: float) -> Check:
+def compared(name: str, value: float, optimum: float, found: Certificate | None, tol: float) -> Check:
     unit = abs(optimum) or 1.0
     if found is not None and found.at_zero is not None:
-        unit = max(abs(found.at_zero - value), 10 * found.floor / tol)
+        unit = max(abs(found.at_zero - value), 10 * found.floor / tol) or 1.0
     return Check(name, abs(value - optimum) / unit, 10 * tol, f"its optimum is {optimum:.10g}; of P₀ − P")
 
 
@@ -345,6 +356,15 @@ def _restore(values: list[tuple[cp.Variable, Array | None]]) -> None:
 
 
 # ---------------------------------------------------------------- functions from elsewhere
+
+
+def placed(form: CanonicalForm, functions: Mapping[Theta, Function]) -> Reduction:
+    """The problem with every θ confined to the span of a given function, and that function on its variables."""
+    factors = {link.theta: _span(link, functions[link.theta]) for link in form.predictions}
+    reduction = representer.reduce(form, factors)
+    for link in form.predictions:
+        _place(link, functions[link.theta], reduction)
+    return reduction
 
 
 class _Span(CholeskyFactor):
@@ -438,6 +458,6 @@ def _multipliers_from_coefficients(reduction: Reduction, data: Outer) -> bool:
     return True
 
 
-def _against(lower: Certificate, value: float) -> Certificate:
+def against(lower: Certificate, value: float) -> Certificate:
     """A certificate of our own answer, with another one's value as the upper bound."""
     return replace(lower, lower=value) if lower.maximize else replace(lower, upper=value)

@@ -66,7 +66,8 @@ class Certificate:
     rounding : float
         Size of the rounding errors that the bounds do not cover.
     floor : float
-        1e-8 of the terms that the bounds are made of: a smaller gap has no meaning. What `abs_tol` is by default.
+        1e-8 of the terms that the bounds are made of (in the spectral form what 1e-12 of all eigenvalues makes in the
+        objective): a smaller gap has no meaning. What `abs_tol` is by default.
     at_zero : float or None
         P₀.
     distance : mapping of θ to a bound on ‖θ̂ − θ*‖

@@ -18,6 +18,7 @@ from kernelopt.solution import Solution
 LABEL, WIDTH = 13, 106  # columns
 Lines = list[tuple[str, str]]
 Names = Mapping[Theta, str]
+SPECTRAL = [("", "of the spectral form: maximize φ(‖MAθ‖), φ nondecreasing, subject to ‖θ‖ ≤ R and GᵀAθ = 0")]
 NOT_FACTORED = [("factor", "not yet: solve() factors Q")]
 
 

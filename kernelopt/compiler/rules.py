@@ -82,12 +82,11 @@ def require_representable(inspection: Inspection) -> None:
         raise RepresenterError(f"The representer theorem does not cover this problem:\n{listed}", inspection.violations)
 
 
-def require_dcp(inspection: Inspection) -> None:
-    """Raise DCPError naming the parts that are not convex."""
+def require_dcp(inspection: Inspection, hint: str = "") -> None:
+    """Raise DCPError naming the parts that are not convex; the hint is one more line."""
     if inspection.not_dcp:
-        raise DCPError(
-            "The problem does not follow the DCP rules:\n" + "\n".join(f"- {line}" for line in inspection.not_dcp)
-        )
+        lines = [*inspection.not_dcp, *([hint] if hint else [])]
+        raise DCPError("The problem does not follow the DCP rules:\n" + "\n".join(f"- {line}" for line in lines))
 
 
 class _Walk:

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from cvxpy.atoms.affine.index import index, special_index
 from cvxpy.atoms.elementwise.power import Power
+from cvxpy.atoms.pnorm import Pnorm
 from cvxpy.atoms.quad_over_lin import quad_over_lin
 from cvxpy.expressions.leaf import Leaf
 
@@ -64,6 +65,8 @@ class _Printer:
             return self.power(node)
         if isinstance(node, quad_over_lin) and isinstance(node.args[1], cp.Constant) and node.args[1].value == 1:
             return f"‖{self.text(node.args[0])}‖²"
+        if isinstance(node, Pnorm) and node.p == 2:
+            return f"‖{self.text(node.args[0])}‖"
         method = getattr(self, f"of_{name}", None)
         if method is not None:
             return str(method(node))
