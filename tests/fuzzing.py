@@ -17,6 +17,7 @@ from stating import InFeatures, InKernel, Statement, tight
 
 import kernelopt as ko
 from kernelopt import losses
+from kernelopt.solvers.own import ENGINES
 
 INSTALLED = cp.installed_solvers()
 # Loss, its degree of homogeneity in (y, f): f(sy, sf) = sᵖ f(y, f), and labels or not. Thresholds scale with s.
@@ -83,7 +84,9 @@ class Case:
         a = 10.0 ** rng.integers(-8, 9) if rng.random() < 0.5 else 1.0
         self.units = Units(s, c, a, float(rng.choice([0.0, -15.1, 1e6])) * a * s**self.degree)
         solver = str(rng.choice(["default", "CLARABEL", "ECOS", "SCS", "OSQP"], p=[0.6, 0.15, 0.1, 0.05, 0.1]))
-        self.options = {} if solver == "default" or solver not in INSTALLED else {"solver": solver}
+        if solver in ("ECOS", "OSQP"):  # our own by name, half of the time
+            solver = str(rng.choice([solver, *ENGINES]))
+        self.options = {} if solver == "default" or solver not in (*INSTALLED, *ENGINES) else {"solver": solver}
         if rng.random() < 0.2:
             self.options |= {"max_rank": int(rng.integers(1, 4))} if rng.random() < 0.5 else {"rank_tol": 1e-2}
             self.restricted = True

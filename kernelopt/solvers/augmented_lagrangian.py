@@ -13,6 +13,7 @@ nested: a solution for the first of them, padded with zeros, starts the next ran
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from math import inf, isfinite
 
 import numpy as np
@@ -29,7 +30,7 @@ NEXT = 0.6  # a coarser rank is worth its while up to this share of the full one
 UPDATES = 100  # of the multipliers
 STEPS = 30  # Newton steps for each
 FLAT = 8  # updates that gain next to nothing, before giving up
-SYSTEMS = 400  # before giving up
+BUDGET = 40.0  # systems with all rows active that the whole may cost: twice what an interior point needs
 GROWTH, FAST = 4.0, 0.2  # σ grows where the gap does not fall to this share
 LARGEST = 1e6  # of the first σ
 SHARE = 0.1  # of the present gap to which inner problems are solved
@@ -37,25 +38,28 @@ SHARE = 0.1  # of the present gap to which inner problems are solved
 
 def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Point:
     """The best point found; the watch says when it is good enough."""
-    return _coarse_to_fine(problem, watch, start, first_sigma(problem))
+    return _coarse_to_fine(problem, watch, start, first_sigma(problem), watch.flops + BUDGET * problem.cost(problem.m))
 
 
 def newton(problem: Structured, watch: Watch, start: Point | None = None) -> Point:
     """The same for σ = ∞: every ρ must be positive."""
-    return _coarse_to_fine(problem, watch, start, inf)
+    return _coarse_to_fine(problem, watch, start, inf, inf)
 
 
-def _coarse_to_fine(problem: Structured, watch: Watch, start: Point | None, sigma: float) -> Point:
+def _coarse_to_fine(problem: Structured, watch: Watch, start: Point | None, sigma: float, budget: float) -> Point:
     full = max(B.shape[1] for B in problem.blocks)
-    coarser = [k for k in RANKS if k < NEXT * full] if start is None else []
-    point = _started(problem.truncated(coarser[0]) if coarser else problem, start)
-    for rank in coarser:
-        part = problem.truncated(rank)
-        point = _at_rank(part, watch, point, sigma, coarse=True)
-        finer = next((k for k in coarser if k > rank), None)
-        onto = problem if finer is None else problem.truncated(finer)
-        point = replace(point, x=part.lifted(point.x, onto))
-    return _at_rank(problem, watch, point, sigma, coarse=False)
+    ranks = [k for k in RANKS if k < NEXT * full] if start is None else []
+    parts = [*(problem.truncated(k) for k in ranks), problem]
+    point = _started(parts[0], start)
+    for part, finer in pairwise(parts):
+        point = _at_rank(part, watch, point, sigma, budget, coarse=True)
+        x = part.lifted(point.x, finer)
+        if point.stopped is not None:
+            x = part.lifted(point.x, problem)
+            here = judged(problem, x, point.s, point.a, point.slopes)
+            return replace(here, stopped=point.stopped)
+        point = replace(point, x=x)
+    return _at_rank(problem, watch, point, sigma, budget, coarse=False)
 
 
 def _started(problem: Structured, start: Point | None) -> Point:
@@ -65,29 +69,27 @@ def _started(problem: Structured, start: Point | None) -> Point:
     return Point(np.zeros(problem.size), s, a, problem.smooth_gradient(s), inf, 0.0, inf, inf)
 
 
-def _at_rank(problem: Structured, watch: Watch, start: Point, sigma: float, coarse: bool) -> Point:
+def _at_rank(  # noqa: PLR0917
+    problem: Structured, watch: Watch, start: Point, sigma: float, budget: float, coarse: bool
+) -> Point:
     """The method at one rank."""
     x, a, rank = start.x, start.a, max(B.shape[1] for B in problem.blocks)
     s = problem.products(x)
-    largest, flat, used = sigma * LARGEST, 0, 0
+    largest, flat = sigma * LARGEST, 0
     best = point = judged(problem, x, s, a, problem.smooth_gradient(s))
     try:
-        while not watch(best, rank, coarse) and used < SYSTEMS and flat < FLAT:
+        while not watch(best, rank, coarse) and watch.flops < budget and flat < FLAT:
             here, steps = _minimized(problem, (x, s, a), sigma, SHARE * best.gap, watch)
-            used += steps
             x, s = here.x, here.s
             a = next_multipliers(problem, a, sigma, s)
             before, point = point.gap, judged(problem, x, s, a, problem.smooth_gradient(s))
             flat = 0 if point.merit < 0.9 * best.merit else flat + 1
             best = point if point.merit < best.merit else best
-            watch.systems += steps
             if steps == 0 or (not isfinite(sigma) and flat):
                 break
             if isfinite(sigma) and not point.gap < FAST * before:
                 sigma = min(GROWTH * sigma, largest)
     except (OutOfTimeError, KeyboardInterrupt) as stop:
-        if coarse:
-            raise
         return replace(best, stopped=stop)
     return best
 
@@ -104,6 +106,8 @@ def _minimized(
         found = semismooth.step(problem, function, here, full)
         if found is None:
             return here, number - 1
+        watch.flops += problem.cost(int(np.count_nonzero(here.at.curvature)))
+        watch.systems += 1
         here = found
         if _inexactness(problem, here.gradient) <= goal:
             break

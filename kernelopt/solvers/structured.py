@@ -21,6 +21,7 @@ from kernelopt.kernels.domains import Array, Ints
 
 DENSE_ROW = 16  # entries of a row of E from which it is multiplied into B once and for all
 FEW = 0.7  # active rows, relative to unknowns, below which systems are solved in the rows
+MEMORY_BOUND = 4  # how much longer a flop takes in a product with a vector
 JITTER = 1e-14  # of the largest diagonal entry, the first thing to add where a Cholesky factorization breaks down
 
 Solve = Callable[[Array], Array]
@@ -246,6 +247,13 @@ class Structured:
         H[np.diag_indices_from(H)] += self.penalty + np.concatenate([np.zeros(self.ends[-1]), ridge])
         factor = factored(H)
         return lambda rhs: np.asarray(sl.cho_solve(factor, rhs, check_finite=False))
+
+    def cost(self, active: int) -> float:
+        """Flops of a system with so many positive weights, and of the products with C that go with it."""
+        p, entries = self.size, sum(B.size for B in self.blocks)
+        small = active < FEW * p and bool(np.all(self.R > 0))
+        system = active**2 * p + active**3 / 3 if small else active * p**2 + p**3 / 3
+        return system + MEMORY_BOUND * 8 * entries
 
     def _in_rows(self, active: Ints, weights: Array, ridge: Array) -> Solve:
         """With z = W(Cx) on the active rows:

@@ -24,8 +24,8 @@ class Watch:
     """Judges points by their gap, and keeps the time.
 
     tol : relative to ½xᵀRx, which the improvement over θ = 0 exceeds; floor : absolute gap that is as good as none;
-    unit : of the arguments s, for violations; deadline : on `perf_counter`; systems : linear ones
-    solved so far
+    unit : of the arguments s, for violations; deadline : on `perf_counter`; systems, flops : linear
+    systems solved so far, and what they cost
     """
 
     solver: str
@@ -36,6 +36,7 @@ class Watch:
     verbose: bool = False
     bar: bool = False
     systems: int = 0
+    flops: float = 0.0
     started: float = field(default_factory=perf_counter)
     _shown: Any = None
     _first: float | None = None

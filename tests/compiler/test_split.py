@@ -1,0 +1,131 @@
+"""The finest cut into functions of one number each: values, slopes, conjugates and kinks against cvxpy's own."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import kernelopt as ko
+from kernelopt import losses
+from kernelopt.compiler.pieces import Entropy, Exponential, Logarithm, Quadratic
+from kernelopt.compiler.separable import outer_of
+
+RNG = np.random.default_rng(7)
+N = 20
+X = RNG.normal(size=(N, 2))
+Y = RNG.normal(size=N)
+LABELS = np.sign(Y)
+BETA = cp.Variable(2)
+
+# Objective and constraints in (f, b), and the kinds of functions that they fall apart into.
+CUT = {
+    "hinge": (lambda f, b: (cp.sum(losses.hinge(LABELS, f + b)), []), {Quadratic}),
+    "crossing": (lambda f, b: (cp.sum(losses.pinball(Y, f + b, 0.3)), [cp.diff(f) >= -1, b <= 2]), {Quadratic}),
+    "bounds without b": (lambda f, b: (cp.sum(losses.huber(Y, f + b, 0.3)), [f <= 1]), {Quadratic}),
+    "equality": (lambda f, b: (cp.sum(losses.epsilon_insensitive(Y, f, 0.3)), [f[0] == f[1]]), {Quadratic}),
+    "margin": (lambda f, b: (0 * b, [ko.margin(LABELS, f + b) >= 1]), {Quadratic}),
+    "logistic": (lambda f, b: (np.arange(N) @ losses.log_loss(LABELS, f + b), []), {Exponential}),
+    "poisson": (lambda f, b: (cp.sum(losses.poisson(np.abs(Y).round(), f + b)), []), {Exponential}),
+    "logarithm": (lambda f, b: (cp.sum(f - 2 * cp.log(3 * f + b + 10)), []), {Logarithm}),
+    "entropy": (lambda f, b: (-cp.sum(cp.entr(f + b + 10)) + b**2, []), {Entropy, Quadratic}),
+    "divergence": (lambda f, b: (cp.sum(cp.kl_div(f + b + 10, np.ones(N))), []), {Entropy}),
+    "divergence from": (lambda f, b: (cp.sum(cp.kl_div(np.ones(N), f + b + 10)), []), {Logarithm}),
+    "total variation": (lambda f, b: (cp.sum_squares(f - Y) + cp.norm1(cp.diff(f)), []), {Quadratic}),
+    "parametric part": (lambda f, b: (cp.sum_squares(f + X @ BETA - Y), []), {Quadratic}),
+    "two shifts": (lambda f, b: (cp.sum(cp.abs(f - Y)) + cp.sum_squares(f + 2 * b) + b, []), {Quadratic}),
+    "a bounded loss": (lambda f, b: (cp.sum_squares(f - Y), [cp.abs(f) <= 1]), {Quadratic}),
+    "mixed": (lambda f, b: (cp.sum(cp.exp(f)) + cp.norm1(f - Y), [cp.sum(f) == 1]), {Exponential, Quadratic}),
+}
+# What is not cut: several numbers meet in one nonlinear function.
+WHOLE = {
+    "norm": lambda f, b: (cp.norm(f - Y), []),
+    "ball of losses": lambda f, b: (cp.sum_squares(f - Y), [cp.norm1(f) <= 3]),
+    "log-sum-exp": lambda f, b: (cp.log_sum_exp(f), []),
+    "power": lambda f, b: (cp.sum(cp.power(cp.abs(f - Y), 1.5)), []),
+}
+
+
+def split_of(build):
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    objective, constraints = build(theta(X), b)
+    problem = ko.Problem(cp.Minimize(objective + ko.sum_squares(theta)), constraints)
+    outer = outer_of(problem.canonical_form())
+    return problem.canonical_form(), outer.form, outer.split
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_values_are_those_of_the_statement(name):
+    build, kinds = CUT[name]
+    form, data, split = split_of(build)
+    assert {type(piece) for piece in split.pieces} == kinds
+    finite = 0
+    for trial in range(40):
+        u = (0.05 if trial % 2 else 0.8) * RNG.normal(size=N)
+        form.predictions[0].u.value, form.norms[0].t.value = u, 0.0
+        for v in form.y:
+            v.value = 0.5 * RNG.normal(size=v.shape)
+        if name == "equality":
+            u[1] = u[0]
+        if name == "mixed":
+            u += (1 - u.sum()) / N
+        if name == "margin":
+            u += 3 * LABELS * (trial % 2)
+        form.predictions[0].u.value = u
+        y = np.concatenate([np.zeros(0), *(np.ravel(v.value) for v in form.y)])
+        s = split.arguments(u, y)
+        value = split.value(s) + split.linear_u @ u + split.linear_y @ y + data.offset
+        violated = any(np.max(c.violation()) > 1e-9 for c in form.outer.constraints)
+        finite += not violated
+        truth = np.inf if violated else float(form.outer.objective.value)
+        assert value == pytest.approx(truth, rel=1e-11, abs=1e-11)
+    assert finite
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_slopes_curvatures_and_conjugates(name):
+    split = split_of(CUT[name][0])[2]
+    for piece in split.pieces:
+        s = 0.3 * RNG.normal(size=len(piece.at))
+        inside = np.isfinite(piece.value(s))
+        if not inside.all():
+            continue
+        v, h = piece.derivative(s), 1e-6
+        low, high = piece.slopes()
+        assert np.all((v >= low - 1e-9) & (v <= high + 1e-9))
+        assert piece.conjugate(v) == pytest.approx(v * s - piece.value(s), rel=1e-8, abs=1e-9)
+        slope = (piece.value(s + h) - piece.value(s - h)) / (2 * h)
+        smooth = np.abs(piece.derivative(s + h) - piece.derivative(s - h)) < 1e-3
+        assert v[smooth] == pytest.approx(slope[smooth], rel=1e-4, abs=1e-5)
+        bend = (piece.derivative(s + h) - piece.derivative(s - h)) / (2 * h)
+        assert piece.second(s)[smooth] == pytest.approx(bend[smooth], rel=1e-3, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_kinks_add_up_to_the_functions(name):
+    for piece in split_of(CUT[name][0])[2].pieces:
+        if not isinstance(piece, Quadratic):
+            continue
+        kinks = piece.kinks()
+        for scale in (0.1, 1.0, 10.0):
+            s = scale * RNG.normal(size=len(piece.at))
+            k = s[kinks.of] - kinks.anchor
+            # The supremum over a is attained where ρa = k, or at an end.
+            with np.errstate(divide="ignore", invalid="ignore"):
+                a = np.where(kinks.rho > 0, k / kinks.rho, np.where(k > 0, np.inf, -np.inf))
+                a = np.clip(a, kinks.low, kinks.high)
+                best = np.where(k == 0, 0.0, a * k) - np.where(kinks.rho > 0, 0.5 * kinks.rho * a**2, 0.0)
+            total = kinks.value + kinks.slope * s + np.bincount(kinks.of, best, minlength=len(s))
+            assert total == pytest.approx(piece.value(s), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_what_does_not_fall_apart(name):
+    assert split_of(WHOLE[name])[2] is None
+
+
+def test_shared_auxiliary_variables_count_as_the_users():
+    form, _, split = split_of(lambda f, b: (cp.max(f - Y), []))
+    assert len(split.y) > sum(v.size for v in form.y)
+    u = RNG.normal(size=N)
+    largest = np.max(u - Y)
+    assert np.isfinite(split.value(split.arguments(u, np.full(len(split.y), largest + 1e-9))))
+    assert split.value(split.arguments(u, np.full(len(split.y), largest - 1e-6))) == np.inf
