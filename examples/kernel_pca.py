@@ -2,7 +2,7 @@
 
     python examples/kernel_pca.py
 
-maximize Var(Aθ) subject to ‖θ‖ ≤ 1 and orthogonality to what was found before, for breast_cancer; then, with one more
+maximize ‖Aθ‖²/N subject to ‖θ‖ ≤ 1 and orthogonality to what was found before, for breast_cancer; then, with one more
 equality, components whose means are the same for large and small tumours. Compares with scikit-learn's KernelPCA, and
 saves a picture.
 """
@@ -31,16 +31,19 @@ def load():
 
 
 def components(X, count, also=lambda u: []):
-    """The functions that vary most over the rows of X: maximize Var(Aθ), ‖θ‖ ≤ 1, one after the other.
+    """The functions that vary most over the rows of X, one after the other: maximize ‖Aθ‖²/N with ‖θ‖ ≤ 1.
 
-    Each is uncorrelated with those before; `also` makes more equalities of the centered predictions.
+    The kernel is centered, so that this is their variance. Each is uncorrelated with those before; `also` makes more
+    equalities of the centered predictions.
     """
     kernel = ko.kernels.Gaussian(sigma=SIGMA).centered(X)
     theta, A = ko.Theta(kernel), ko.FeatureMatrix(X, kernel)
     found, problems = [], []
     for _ in range(count):
         uncorrelated = [u @ (A @ theta) == 0 for u in found]
-        problem = ko.Problem(cp.Maximize(cp.var(A @ theta)), [ko.norm(theta) <= 1, *uncorrelated, *also(A @ theta)])
+        problem = ko.Problem(
+            cp.Maximize(cp.sum_squares(A @ theta) / len(X)), [ko.norm(theta) <= 1, *uncorrelated, *also(A @ theta)]
+        )
         problem.solve()
         problems.append(problem)
         found.append((A @ theta).value)
