@@ -82,7 +82,7 @@ def _at_rank(  # noqa: PLR0917
             here, steps = _minimized(problem, (x, s, a), sigma, SHARE * best.gap, watch)
             x, s = here.x, here.s
             a = next_multipliers(problem, a, sigma, s)
-            before, point = point.gap, judged(problem, x, s, a, problem.smooth_gradient(s))
+            before, point = point.gap, judged(problem, x, s, a, problem.smooth_gradient(s), here.gradient)
             flat = 0 if point.merit < 0.9 * best.merit else flat + 1
             best = point if point.merit < best.merit else best
             if steps == 0 or (not isfinite(sigma) and flat):

@@ -41,9 +41,17 @@ class Point:
         return problem.slope + problem.of_kinks(self.a) + self.slopes
 
 
-def judged(problem: Structured, x: Array, s: Array, a: Array, slopes: Array) -> Point:
-    """The point with its gap, after a and slopes were moved to Fᵀ(slopes) + g_y = 0."""
-    combined = problem.adjoint(problem.of_kinks(a) + slopes) + problem.linear
+def judged(  # noqa: PLR0917
+    problem: Structured, x: Array, s: Array, a: Array, slopes: Array, gradient: Array | None = None
+) -> Point:
+    """The point with its gap, after a and slopes were moved to Fᵀ(slopes) + g_y = 0.
+
+    `gradient` = Rx + g + Cᵀ(of_kinks(a) + slopes), where it is known.
+    """
+    if gradient is None:
+        combined = problem.adjoint(problem.of_kinks(a) + slopes) + problem.linear
+    else:
+        combined = gradient - problem.penalty * x
     end = problem.ends[-1]
     if problem.q:
         moved = _balanced(problem, a, slopes, combined[end:])

@@ -9,7 +9,7 @@ Mehrotra's predictor and corrector (SIAM J. Optim. 1992) with Gondzio's further 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -38,6 +38,7 @@ class _State:
     above: Array
     z_low: Array
     z_high: Array
+    gradient: Array = field(default_factory=lambda: np.zeros(0))
 
 
 @dataclass(frozen=True)
@@ -149,15 +150,15 @@ class _Method:
 
     def _judged(self) -> Point:
         st = self.state
-        slopes = self.p.smooth_gradient(st.s)
         with np.errstate(all="ignore"):
-            return judged(self.p, st.x, st.s, st.a, slopes)
+            slopes = self.p.smooth_gradient(st.s)
+            st.gradient = self.p.penalty * st.x + self.p.linear + self.p.adjoint(self.p.of_kinks(st.a) + slopes)
+            return judged(self.p, st.x, st.s, st.a, slopes, st.gradient)
 
     def _residuals(self) -> _Residuals:
         p, st = self.p, self.state
-        x = p.penalty * st.x + p.linear + p.adjoint(p.of_kinks(st.a) + p.smooth_gradient(st.s))
         d = st.s[p.of] - p.anchor - p.rho * st.a + st.z_low - st.z_high
-        return _Residuals(x, d, self._mu(st))
+        return _Residuals(st.gradient, d, self._mu(st))
 
     def _mu(self, st: _State) -> float:
         return float(st.z_low @ st.below + st.z_high @ st.above) / self.sides
@@ -240,8 +241,7 @@ class _Method:
         p, st = self.p, self.state
         if not p.smooth:
             return alpha
-        before = p.penalty * st.x + p.linear + p.adjoint(p.of_kinks(st.a) + p.smooth_gradient(st.s))
-        size = float(np.linalg.norm(before))
+        size = float(np.linalg.norm(st.gradient))
         slack = float(np.linalg.norm(p.adjoint(p.of_kinks(step[2])))) + float(np.linalg.norm(p.penalty * step[0]))
         for _ in range(BACKTRACKS):
             s = st.s + alpha * step[1]
