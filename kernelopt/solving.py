@@ -202,13 +202,12 @@ class _Search:
         gap = nan
         self.units = self._units() if answer.has_point else None
         if answer.has_point:
-            solution = representer.invert(self.reduction, answer.status)
+            value = representer.evaluate(self.reduction)
             feasible = representer.violation(self.reduction, self.data_unit) <= FEASIBLE
-            feasible = feasible and isfinite(_attained(solution))
+            feasible = feasible and isfinite(value)
             if self.data is None:
                 candidate = self._candidate(answer, 0.0 if feasible else inf, False)
             else:
-                value = _attained(solution)
                 found = certificates.certify(self.reduction, self.data, value, REDUCED, slopes=answer.slopes)
                 gap = found.relative_gap
                 closed = found.closes(self.goal.tol, self.goal.abs_tol)
@@ -310,15 +309,15 @@ class _Search:
             if asked is None:
                 return None
             reduction, violated = asked
-            if _attained(violated) > RAY_FEASIBILITY**2:
-                found = certificates.certify(reduction, outer_of(reduction.form), _attained(violated), FULL)
+            if violated > RAY_FEASIBILITY**2:
+                found = certificates.certify(reduction, outer_of(reduction.form), violated, FULL)
                 proven = not found.assumptions and found.scope == FULL and found.lower > 100 * found.rounding > 0
                 return Status.INFEASIBLE if proven else None
         ray = self._fall(feasibility.recession(self.reduction.form, data.form), 1e-8)
         steep = ray is not None and ray[0] > max(RAY, STEEP * np.sqrt(ray[1])) and ray[1] <= RAY_FEASIBILITY
         return Status.UNBOUNDED if steep else None
 
-    def _ask(self, question: Question, tol: float = 1e-8, theta: bool = True) -> tuple[Reduction, Solution] | None:
+    def _ask(self, question: Question, tol: float = 1e-8, theta: bool = True) -> tuple[Reduction, float] | None:
         """The answer to a question about the problem, with the same factors, or θ = 0; None where there is none to
         rely on."""
         factors = self.reduction.factors
@@ -332,7 +331,7 @@ class _Search:
             )
         except SolverError:
             return None
-        return (reduction, representer.invert(reduction, answer.status)) if answer.has_point else None
+        return (reduction, representer.evaluate(reduction)) if answer.has_point else None
 
     def _fall(self, question: Question, tol: float, theta: bool = True) -> tuple[float, float] | None:
         """By how much the question's objective falls along the direction found, and that direction's violation."""
@@ -341,7 +340,7 @@ class _Search:
             return None
         # Rows are of unit size, and so is the box of directions.
         worst = max(float(np.max(representer.residual(c), initial=0.0)) for c in asked[0].form.outer.constraints)
-        return -_attained(asked[1]), worst
+        return -asked[1], worst
 
     def _is_receding(self, found: Certificate, outer: Outer) -> bool:
         """Whether f falls for ever along a direction without reaching its infimum: exponentials that die out."""

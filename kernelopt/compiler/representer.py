@@ -174,23 +174,36 @@ def invert(reduction: Reduction, status: Status, from_kernel: bool = False) -> S
         nu = None if constraint is None else constraint.dual_value
         norms = reduction.form.norms_of(theta).values()
         dual = None if nu is None else _dual_function(link, factor, list(norms), value, nu)
-        function = functions[theta] = _function(link, factor, value, dual)
+        c = factor.coefficients(value) if factor.rank else np.zeros((len(factor.pivots), *value.shape[1:]))
+        function = functions[theta] = _function(link, factor, value, c, dual)
         predictions = link.rows.predictions(function) if from_kernel else factor.B @ value
         if link.u is not None:
             link.u.value = predictions[link.take]
         if from_kernel:
-            c = factor.coefficients(value) if factor.rank else np.zeros((len(factor.pivots), *value.shape[1:]))
             pairs = c.reshape(len(c), -1).T @ predictions[factor.pivots].reshape(len(c), -1)
             grams[theta] = (pairs + pairs.T) / 2
         duals[theta] = {} if nu is None else {name: nu[stretch] for name, stretch in link.blocks}
+    return Solution(status, _value_of_f(reduction, grams), functions, duals, None)
+
+
+def evaluate(reduction: Reduction) -> float:
+    """f at the predictions Bv and the norms for the present values of v, which are put on u and t."""
+    for link in reduction.form.predictions:
+        v = reduction.v[link.theta]
+        if link.u is not None:
+            factor = reduction.factors[link.theta]
+            link.u.value = (factor.B @ v.value)[link.take] if v is not None else np.zeros(link.u.shape)
+    return _value_of_f(reduction, {})
+
+
+def _value_of_f(reduction: Reduction, grams: Mapping[Theta, Array]) -> float:
+    """f at the present values of u and y, with the norms that follow from v, or from the θᵀθ that are known."""
     for norm in reduction.form.norms:
-        afresh = from_kernel and norm.view.shift is None
-        gram = norm.right.T @ grams[norm.view.theta] @ norm.right if afresh else norm_gram(reduction, norm)
+        known = norm.view.theta in grams and norm.view.shift is None
+        gram = norm.right.T @ grams[norm.view.theta] @ norm.right if known else norm_gram(reduction, norm)
         norm.t.save_value(np.asarray(norm_from_gram(gram, norm.kind)))
-    outer = reduction.form.outer
     with np.errstate(all="ignore"):  # outside of its domain f may be anything
-        value_of_f = float(outer.objective.value)
-    return Solution(status, value_of_f, functions, duals, None)
+        return float(reduction.form.outer.objective.value)
 
 
 def norm_gram(reduction: Reduction, norm: NormLink) -> Array:
@@ -278,8 +291,9 @@ def _violation(constraint: Any, sizes: Mapping[int, float]) -> float:
     return float(np.max(violation / np.where(scale > 0, scale, 1.0)))
 
 
-def _function(link: PredictionLink, factor: Factor, v: Array, dual: Function | None) -> FittedFunction:
-    coefficients = factor.coefficients(v) if factor.rank else np.zeros((len(factor.pivots), *v.shape[1:]))
+def _function(
+    link: PredictionLink, factor: Factor, v: Array, coefficients: Array, dual: Function | None
+) -> FittedFunction:
     centers, expanded = link.rows.expansion(factor.pivots, coefficients)
     on_points = factor.pivots[factor.pivots < len(link.rows.points)]
     kernel = link.rows.kernel + factor.added * Delta() if factor.added else link.rows.kernel
