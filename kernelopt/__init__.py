@@ -11,6 +11,7 @@ from kernelopt import errors, feature_space, kernels, losses, testing
 from kernelopt.expressions import FeatureMatrix, Theta, norm, sum_squares
 from kernelopt.functions import Function
 from kernelopt.losses import margin
+from kernelopt.paths import path
 from kernelopt.problem import Problem
 
 __version__ = version("kernelopt")
@@ -26,6 +27,7 @@ __all__ = [
     "losses",
     "margin",
     "norm",
+    "path",
     "sum_squares",
     "testing",
 ]

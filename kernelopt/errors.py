@@ -56,3 +56,7 @@ class MemoryLimitError(KernelOptError, MemoryError):
 
 class OptionError(KernelOptError, ValueError):
     """An option of `solve` outside its range."""
+
+
+class MissingPackageError(KernelOptError, ImportError):
+    """A package that kernelopt does not depend on, but what was called does."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from time import perf_counter
@@ -253,6 +253,35 @@ class Problem:
             function = solution.functions.get(self._source.theta)
             self._source.variable.save_value(None if function is None else self._source.theta_value(function))
 
+    def _keep(self) -> Callable[[], None]:
+        """A function that puts back what stands now on the problem, its parameters, θ, variables and multipliers.
+
+        A factor that is made after this, where there is none yet, stays.
+        """
+        solution, reduction, left_off = self._solution, self._reduction, self._left_off
+        inner = [] if reduction is None else [reduction[1].problem, reduction[1].form.outer]
+        constraints = [*self.constraints, *(c for problem in inner for c in problem.constraints)]
+        leaves: list[Any] = [
+            *self.variables(),
+            *self.parameters(),
+            *(v for problem in inner for v in problem.variables()),
+        ]
+        if self._source is not None:
+            constraints += self._source.problem.constraints
+            leaves.append(self._source.variable)
+        leaves += [dual for constraint in constraints for dual in constraint.dual_variables]
+        values = [(leaf, leaf.value) for leaf in leaves]
+        thetas = [(theta, theta.value, theta._duals) for theta in self.thetas()]
+
+        def restore() -> None:
+            self._solution, self._reduction, self._left_off = solution, reduction or self._reduction, left_off
+            for leaf, value in values:
+                leaf.save_value(value)
+            for theta, function, duals in thetas:
+                theta._set_solution(function, duals)
+
+        return restore
+
     # ---------------------------------------------------------------- proof
 
     @property
@@ -380,17 +409,11 @@ class Problem:
 
     def _own_certificate(self) -> Certificate | None:
         """That of an answer of our own, found without touching what stands on θ and the variables."""
-        twin = Problem(self.objective, self.constraints)
-        values = [(v, v.value) for v in self.variables()]
-        values += [(d, d.value) for c in self.constraints for d in c.dual_variables]
-        functions = [(theta, theta.value) for theta in self.thetas()]
+        twin, restore = Problem(self.objective, self.constraints), self._keep()
         try:
             twin.solve()
         finally:
-            for variable, value in values:
-                variable.save_value(value)
-            for theta, function in functions:
-                theta.value = function
+            restore()
         return twin.certificate
 
     # ---------------------------------------------------------------- what can be asked

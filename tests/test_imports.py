@@ -9,7 +9,8 @@ import pytest
 import kernelopt
 
 ORDER = [
-    ["estimators", "feature_space", "testing"],
+    ["estimators", "feature_space", "paths", "testing"],
+    ["path_table"],
     ["problem"],
     ["options", "spectral"],
     ["solving", "verification"],

@@ -56,6 +56,8 @@ def shape_of(form: CanonicalForm, outer: Outer) -> Shape:
         j = own[0]
         if lengths.slope[j] == 0 and lengths.curvature[j] == 0 and np.isinf(lengths.limit[j]):
             return Shape("needs a positive penalty of ‖θ‖, or a bound on it")
+        if lengths.limit[j] == 0:
+            return Shape("needs a positive bound on ‖θ‖; here it is 0")
     smooth = any(not isinstance(piece, Quadratic) for piece in split.pieces)
     odd = np.flatnonzero((lengths.slope != 0) | np.isfinite(lengths.limit) | (lengths.curvature == 0))
     if len(odd) > 1:

@@ -276,3 +276,15 @@ def test_warm_starts():
         problem.solve(solver=solver)
         assert problem.status == "optimal"
         assert problem.solver_stats.num_iters < cold
+
+
+def test_a_bound_of_zero():
+    """A parameter may take ‖θ‖ ≤ R there: θ = 0, by another solver."""
+    X, y = data(20)
+    theta, R = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Parameter(nonneg=True, value=0.0)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X))), [ko.norm(theta) <= R])
+    assert abs(problem.solve() - y @ y) < 1e-6 * (y @ y)
+    assert problem.status == "optimal"
+    assert theta.value.norm < 1e-6
+    with pytest.raises(SolverError, match="needs a positive bound"):
+        problem.solve(solver="NEWTON")

@@ -1,0 +1,282 @@
+"""The table that `ko.path` returns: a row for each value of the parameter, and its answer."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from functools import cached_property
+from html import escape
+from types import MappingProxyType
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+
+from kernelopt.certificate import Certificate
+from kernelopt.compiler.text import names
+from kernelopt.errors import KernelOptError, MissingPackageError, OptionError
+from kernelopt.expressions import Theta
+from kernelopt.functions import Function
+from kernelopt.kernels.domains import Array, frozen
+from kernelopt.problem import Problem
+
+EVALUATION = "evaluation"  # the column of an `evaluate` that returns one number
+DIGITS = 7
+FORMATS = {"gap": ".1e", "seconds": ".2g"}  # of columns; others get five digits, and bounds DIGITS
+DECADE = 10.0  # an axis of positive numbers that span more is logarithmic
+
+
+@dataclass(frozen=True, eq=False)
+class PathSolution:
+    """The answer for one value of the parameter; it stays when the problem moves on.
+
+    Attributes
+    ----------
+    parameter : float
+        The value for which it was solved.
+    objective : float
+        nan where there is no answer; inf or −inf where the problem is infeasible or unbounded.
+    status : str
+    certificate : Certificate or None
+    functions : mapping of each θ to its fitted function
+    variables : mapping of each cvxpy variable to its value
+    supports : mapping of each θ to its number of support vectors
+        Rows with |νᵢ| > 1e-8·max|ν|; nan where there are no multipliers.
+    evaluation : mapping of names to what `evaluate` returned
+    seconds : of the solve
+    """
+
+    parameter: float
+    objective: float
+    status: str
+    certificate: Certificate | None
+    functions: Mapping[Theta, Function]
+    variables: Mapping[cp.Variable, Array]
+    supports: Mapping[Theta, float]
+    evaluation: Mapping[str, float]
+    seconds: float
+    _restore: Callable[[], None] = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """Answers along the values of a parameter, a table with a row for each; made by `ko.path`.
+
+    `path[name]` is a column, a read-only numpy array. Columns are the parameter (by its name), "objective", "status",
+    "lower" and "upper" (which enclose the optimum) with their relative "gap", "norm" (‖θ‖, Frobenius for several
+    outputs), "support" (rows with |νᵢ| > 1e-8·max|ν|), "seconds", and what `evaluate` returned, by default called
+    "evaluation"; for several θ "norm_θ₁" and so on. A number that there is not is nan. It prints as a table.
+
+    Attributes
+    ----------
+    problem, parameter : what was solved for what
+    solutions : tuple of PathSolution
+        The answer of each row: fitted functions, values of variables, certificate.
+    gap : float or None
+        The relative gap to which neighbours were certified, if the spacing was chosen for one.
+    covered : tuple of intervals (low, high)
+        Where that holds: all that was asked for, or less where a time limit came first.
+    """
+
+    problem: Problem
+    parameter: cp.Parameter
+    solutions: tuple[PathSolution, ...]
+    gap: float | None = None
+    covered: tuple[tuple[float, float], ...] = ()
+
+    @cached_property
+    def columns(self) -> Mapping[str, Array]:
+        """The columns by name."""
+        solutions = self.solutions
+        bounds = self.certificates
+        table: dict[str, list[Any]] = {
+            self.parameter.name(): [s.parameter for s in solutions],
+            "objective": [s.objective for s in solutions],
+            "status": [s.status for s in solutions],
+            "lower": [np.nan if c is None else c.lower for c in bounds],
+            "upper": [np.nan if c is None else c.upper for c in bounds],
+            "gap": [np.nan if c is None else c.relative_gap for c in bounds],
+        }
+        for theta, suffix in _suffixes(self.problem).items():
+            functions = [s.functions.get(theta) for s in solutions]
+            table["norm" + suffix] = [np.nan if f is None else f.norm for f in functions]
+            table["support" + suffix] = [s.supports.get(theta, np.nan) for s in solutions]
+        table["seconds"] = [s.seconds for s in solutions]
+        for name in dict.fromkeys(name for s in solutions for name in s.evaluation):
+            table[name] = [s.evaluation.get(name, np.nan) for s in solutions]
+        return MappingProxyType({name: frozen(np.array(column)) for name, column in table.items()})
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self.columns:
+            raise OptionError(f"Expected one of the columns {', '.join(self.columns)}; got {name!r}.")
+        return self.columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of columns, as for a DataFrame."""
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self.solutions)
+
+    @property
+    def certificates(self) -> tuple[Certificate | None, ...]:
+        """The certificate of each row."""
+        return tuple(s.certificate for s in self.solutions)
+
+    def restore(self, row: int) -> None:
+        """Put the answer of a row on the problem, as if it had just been solved.
+
+        The parameter, θ, variables and multipliers get their values of that row, so that all expressions have; other
+        parameters those that they had when it was solved.
+
+        Examples
+        --------
+        >>> import cvxpy as cp, numpy as np, kernelopt as ko
+        >>> X, y = np.arange(6.0)[:, None], np.array([0.0, 1.0, 4.0, 9.0, 16.0, 25.0])
+        >>> theta, lam = ko.Theta(ko.kernels.Linear()), cp.Parameter(nonneg=True, name="lam")
+        >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)))
+        >>> path = ko.path(problem, lam, [1.0, 10.0, 100.0])
+        >>> path.restore(1)
+        >>> bool(problem.value == path["objective"][1])
+        True
+        """
+        self.solutions[row]._restore()
+
+    def at(self, value: float) -> tuple[PathSolution, Certificate]:
+        """The row that serves a value of the parameter best, and a certificate of its answer there.
+
+        The nearest rows on both sides are looked at; see `Problem.certificate_at`. Nothing is solved, and the problem
+        stays as it is.
+
+        Raises
+        ------
+        ParameterError
+            When the parameter does not take the value.
+        KernelOptError
+            When the nearest rows have no certificates.
+        """
+        known = sorted((s for s in self.solutions if s.certificate is not None), key=lambda s: s.parameter)
+        below = [s for s in known if s.parameter <= value][-1:]
+        above = [s for s in known if s.parameter > value][:1]
+        restore = self.problem._keep()
+        try:
+            found = []
+            for solution in below + above:
+                solution._restore()
+                found.append((solution, self.problem.certificate_at({self.parameter: value})))
+        finally:
+            restore()
+        if not found:
+            raise KernelOptError("Expected rows with certificates; there are none. Solve with certify=True.")
+        return min(found, key=lambda pair: pair[1].absolute_gap)
+
+    # ---------------------------------------------------------------- to look at
+
+    def to_pandas(self) -> Any:
+        """The table as a `pandas.DataFrame`."""
+        pandas = _optional("pandas", "to_pandas()")
+        return pandas.DataFrame(dict(self.columns))
+
+    def __str__(self) -> str:
+        cells = self._cells()
+        widths = {name: max(len(name), *map(len, column)) if column else len(name) for name, column in cells.items()}
+        lines = ["  ".join(name.rjust(widths[name]) for name in cells)]
+        lines += ["  ".join(column[i].rjust(widths[name]) for name, column in cells.items()) for i in range(len(self))]
+        return "\n".join([*lines, *self._captions()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        def row(tag: str, cells: Sequence[str]) -> str:
+            return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+        cells = self._cells()
+        body = "".join(row("td", [column[i] for column in cells.values()]) for i in range(len(self)))
+        captions = "".join(f"<p>{escape(caption)}</p>" for caption in self._captions())
+        return f"<table><thead>{row('th', list(cells))}</thead><tbody>{body}</tbody></table>{captions}"
+
+    def _cells(self) -> dict[str, list[str]]:
+        """The columns as text; bounds are rounded outward."""
+        outward = {"lower": Context(DIGITS, ROUND_FLOOR), "upper": Context(DIGITS, ROUND_CEILING)}
+
+        def text(name: str, number: Any) -> str:
+            if isinstance(number, (str, np.integer)):
+                return str(number)
+            if name in outward:
+                number = float(outward[name].create_decimal(float(number)))
+            exact = name in ("objective", *outward)
+            return format(float(number), f".{DIGITS}g" if exact else FORMATS.get(name, ".5g"))
+
+        return {name: [text(name, number) for number in column] for name, column in self.columns.items()}
+
+    def _captions(self) -> list[str]:
+        name = self.parameter.name()
+        return [f"each {name} in [{low:g}, {high:g}]: relative gap ≤ {self.gap:g}" for low, high in self.covered]
+
+    def plot(self, x: str | None = None, y: str | Sequence[str] | None = None, ax: Any = None) -> Any:
+        """Draw columns against each other with matplotlib, and return the Axes.
+
+        An axis whose numbers are positive and span more than a decade is logarithmic.
+
+        Parameters
+        ----------
+        x : name of a column; by default the parameter
+        y : name, or names, of columns; by default what `evaluate` returned, else the objective
+        ax : Axes to draw on; by default of a new figure
+
+        Examples
+        --------
+        path.plot(y="norm"); path.plot(x="norm", y="validation error")
+        """
+        evaluated = list(dict.fromkeys(name for s in self.solutions for name in s.evaluation))
+        x = self.parameter.name() if x is None else x
+        ys = [y] if isinstance(y, str) else list(y or evaluated or ["objective"])
+        if ax is None:
+            ax = _optional("matplotlib.pyplot", "plot()").subplots()[1]
+        for name in (x, *ys):
+            if self[name].dtype.kind not in "if":
+                raise OptionError(f"Expected columns of numbers; {name!r} is none.")
+        order = np.argsort(self[x], kind="stable")
+        for name in ys:
+            ax.plot(self[x][order], self[name][order], marker="o", markersize=4, label=name)
+        if _is_wide([self[x]]):
+            ax.set_xscale("log")
+        if _is_wide([self[name] for name in ys]):
+            ax.set_yscale("log")
+        ax.set_xlabel(x)
+        if len(ys) > 1:
+            ax.legend()
+        else:
+            ax.set_ylabel(ys[0])
+        return ax
+
+
+def own_columns(problem: Problem) -> list[str]:
+    """Names of the columns that every table of the problem has, besides the parameter's."""
+    of_thetas = [name + suffix for suffix in _suffixes(problem).values() for name in ("norm", "support")]
+    return ["objective", "status", "lower", "upper", "gap", *of_thetas, "seconds"]
+
+
+def _suffixes(problem: Problem) -> dict[Theta, str]:
+    """What tells the columns of several θ apart."""
+    named = names(problem.thetas())
+    return {theta: f"_{name}" if len(named) > 1 else "" for theta, name in named.items()}
+
+
+def _is_wide(columns: Sequence[Array]) -> bool:
+    """Whether numbers are positive and span more than a decade."""
+    numbers = np.concatenate(columns)
+    numbers = numbers[np.isfinite(numbers)]
+    return len(numbers) > 0 and numbers.min() > 0 and numbers.max() > DECADE * numbers.min()
+
+
+def _optional(module: str, caller: str) -> Any:
+    """A module of a package that kernelopt does not depend on. Raises MissingPackageError."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.split(".", maxsplit=1)[0]
+        raise MissingPackageError(f"{caller} needs {package}: pip install {package}.") from error
