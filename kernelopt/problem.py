@@ -73,6 +73,7 @@ class Problem:
         self._reduction: tuple[FactorOptions, Reduction, float] | None = None
         self._solution: Solution | None = None
         self._left_off: Start | None = None
+        self._last_outer: Outer | None = None
         self._source: explicit.ExplicitSource | None = None
 
     # ---------------------------------------------------------------- the pipeline
@@ -500,7 +501,10 @@ class Problem:
     def _outer(self) -> Outer | None:
         """The outer problem's cone data and pieces; None where it has none to show."""
         canonical = self.canonical_form()
-        return None if self.is_mixed_integer() or self._spectral is not None else outer_of(canonical)
+        if self.is_mixed_integer() or self._spectral is not None:
+            return None
+        self._last_outer = outer_of(canonical, self._last_outer)
+        return self._last_outer
 
     def get_problem_data(self, solver: str, **options: Any) -> Any:
         """The reduced problem's data as `solver` gets it; see `cp.Problem.get_problem_data`."""

@@ -98,8 +98,9 @@ def _upper(reduction: Reduction, data: Outer, value: float) -> tuple[float, floa
     """The upper bound, by how much it was widened, and P₀, all of the minimized problem."""
     widened, t = _widening(reduction), _norms_at_zero(reduction)
     at_zero = None
-    if data.pieces is not None:
-        at_zero = conjugates.value_at_zero(data.form, data.pieces, t)
+    pieces = data.split or data.pieces
+    if pieces is not None:
+        at_zero = conjugates.value_at_zero(data.form, pieces, t)
     if at_zero is None:
         fixed = np.concatenate([np.zeros(sum(map(len, data.form.u))), t])
         at_zero = outer.value_at(data.form, fixed)

@@ -136,9 +136,30 @@ class _Batch:
     kinds: tuple[str, ...]  # of each row
 
 
-def outer_of(form: CanonicalForm) -> Outer:
-    """Cone data of a canonical form's outer problem, for the values that parameters have now."""
-    return Outer(conic_form(form))
+def outer_of(form: CanonicalForm, known: Outer | None = None) -> Outer:
+    """Cone data of a canonical form's outer problem, for the values that parameters have now.
+
+    What an earlier one has been found to fall apart into is kept, where only penalties of ‖θ‖ have changed.
+    """
+    found = Outer(conic_form(form))
+    if known is not None and _same_but_for_t(found.form, known.form):
+        for cut in ("pieces", "split"):
+            if cut in known.__dict__:
+                found.__dict__[cut] = known.__dict__[cut]
+    return found
+
+
+def _same_but_for_t(one: ConicForm, other: ConicForm) -> bool:
+    """Whether all data agree but the costs of t."""
+    if one.A.shape != other.A.shape or one.cones != other.cones or one.A.nnz != other.A.nnz:
+        return False
+    rest = np.delete(np.arange(len(one.c)), one.t)
+    return (
+        np.array_equal(one.t, other.t) and np.array_equal(one.b, other.b)
+        and np.array_equal(one.c[rest], other.c[rest]) and np.array_equal(one.P[rest], other.P[rest])
+        and np.array_equal(one.A.indptr, other.A.indptr) and np.array_equal(one.A.indices, other.A.indices)
+        and np.array_equal(one.A.data, other.A.data)
+    )  # fmt: skip
 
 
 def by_prediction(form: ConicForm) -> Separable | None:
