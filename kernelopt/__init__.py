@@ -12,12 +12,14 @@ from kernelopt.expressions import FeatureMatrix, Theta, norm, sum_squares
 from kernelopt.functions import Function
 from kernelopt.losses import margin
 from kernelopt.problem import Problem
+from kernelopt.smooth import SmoothLoss
 
 __version__ = version("kernelopt")
 __all__ = [
     "FeatureMatrix",
     "Function",
     "Problem",
+    "SmoothLoss",
     "Theta",
     "__version__",
     "errors",

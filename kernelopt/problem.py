@@ -144,7 +144,7 @@ class Problem:
         # The rules are checked, and the tree is cut where θ enters: f(u, t, y) with u = Aθ, ‖θ‖ ≤ t.
         canonical = self.canonical_form()
         outer = None if self.is_mixed_integer() else outer_of(canonical)
-        names = selection.candidates(self._probe, outer, solver, alternatives=not solver_options)
+        names = selection.candidates(self._probe, canonical, outer, solver, alternatives=not solver_options)
         previous = self._reduction
         try:
             outcome, attempts = self._pursue(canonical, outer, options, names, aim, grows=rank_tol is None)
@@ -436,11 +436,14 @@ class Problem:
 
     def is_qp(self) -> bool:
         """Whether the reduced problem is a quadratic program, which OSQP takes."""
-        return bool(self._probe.is_qp())
+        return not self.canonical_form().smooth and bool(self._probe.is_qp())
 
     @property
     def reduced_problem(self) -> cp.Problem:
-        """The inner cp.Problem in v = √scale·w and y; factors Q with the default options if need be."""
+        """The inner cp.Problem in v = √scale·w and y; factors Q with the default options if need be.
+
+        It has a free variable h for the values of each `SmoothLoss`, which cvxpy knows nothing of.
+        """
         return (
             self._reduction[1] if self._reduction else self._reduce(self.canonical_form(), factor_options())
         ).problem

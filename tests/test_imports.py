@@ -20,6 +20,7 @@ ORDER = [
     ["factorization"],
     ["expressions", "losses", "rows"],
     ["nodes"],
+    ["smooth"],
     ["functions"],
     ["kernels"],
     ["errors"],
@@ -31,6 +32,7 @@ INSIDE = {
         ["representer"],
         ["feasibility", "separable"],
         ["conic_form", "pieces"],
+        ["inverse"],
         ["explicit", "form"],
         ["rules"],
         ["text"],
@@ -39,6 +41,7 @@ INSIDE = {
     "solvers": [
         ["selection"],
         ["own"],
+        ["domain"],
         ["augmented_lagrangian", "interior_point"],
         ["assemble", "conic", "outer", "semismooth", "watch"],
         ["cones", "dual_point"],

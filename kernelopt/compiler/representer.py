@@ -187,6 +187,8 @@ def invert(reduction: Reduction, status: Status, from_kernel: bool = False) -> S
         gram = norm.right.T @ grams[norm.view.theta] @ norm.right if afresh else norm_gram(reduction, norm)
         norm.t.save_value(np.asarray(norm_from_gram(gram, norm.kind)))
     outer = reduction.form.outer
+    for smooth in reduction.form.smooth:
+        smooth.place()
     with np.errstate(all="ignore"):  # outside of its domain f may be anything
         value_of_f = float(outer.objective.value)
     return Solution(status, value_of_f, functions, duals, None)

@@ -47,7 +47,7 @@ def newton(problem: Structured, watch: Watch, start: Point | None = None) -> Poi
 
 def _coarse_to_fine(problem: Structured, watch: Watch, start: Point | None, sigma: float) -> Point:
     full = max(B.shape[1] for B in problem.blocks)
-    coarser = [k for k in RANKS if k < NEXT * full] if start is None else []
+    coarser = [k for k in RANKS if k < NEXT * full] if start is None and problem.origin is None else []
     point = _started(problem.truncated(coarser[0]) if coarser else problem, start)
     for rank in coarser:
         part = problem.truncated(rank)
@@ -61,8 +61,9 @@ def _coarse_to_fine(problem: Structured, watch: Watch, start: Point | None, sigm
 def _started(problem: Structured, start: Point | None) -> Point:
     if start is not None:
         return start
-    s, a = np.zeros(problem.m), _middle(problem)
-    return Point(np.zeros(problem.size), s, a, problem.smooth_gradient(s), inf, 0.0, inf, inf)
+    x, a = problem.first, _middle(problem)
+    s = problem.products(x)
+    return Point(x, s, a, problem.smooth_gradient(s), inf, 0.0, inf, inf)
 
 
 def _at_rank(problem: Structured, watch: Watch, start: Point, sigma: float, coarse: bool) -> Point:
