@@ -13,12 +13,14 @@ from kernelopt.functions import Function
 from kernelopt.losses import margin
 from kernelopt.paths import path
 from kernelopt.problem import Problem
+from kernelopt.smooth import SmoothLoss
 
 __version__ = version("kernelopt")
 __all__ = [
     "FeatureMatrix",
     "Function",
     "Problem",
+    "SmoothLoss",
     "Theta",
     "__version__",
     "errors",

@@ -485,11 +485,14 @@ class Problem:
 
     def is_qp(self) -> bool:
         """Whether the reduced problem is a quadratic program, which OSQP takes."""
-        return bool(self._probe.is_qp())
+        return not self.canonical_form().smooth and bool(self._probe.is_qp())
 
     @property
     def reduced_problem(self) -> cp.Problem:
-        """The inner cp.Problem in v = √scale·w and y; factors Q with the default options if need be."""
+        """The inner cp.Problem in v = √scale·w and y; factors Q with the default options if need be.
+
+        It has a free variable h for the values of each `SmoothLoss`, which cvxpy knows nothing of.
+        """
         return (
             self._reduction[1] if self._reduction else self._reduce(self.canonical_form(), factor_options())
         ).problem
@@ -608,7 +611,9 @@ class Problem:
     def _solver_names(self, outer: Outer | None, solver: str | None, options: Mapping[str, Any]) -> list[str]:
         """Who is asked, in order. Raises SolverError where none is, or the one that is wanted does not fit."""
         names = spectral.solver_names(self._spectral, solver, options)
-        return names or selection.candidates(self._probe, outer, solver, alternatives=not options)
+        return names or selection.candidates(
+            self._probe, self.canonical_form(), outer, solver, alternatives=not options
+        )
 
     def _require_variable_values(self) -> None:
         for v in self.variables():

@@ -126,6 +126,8 @@ def pursue(
 def certify_elsewhere(reduction: Reduction, known: Certificate) -> Certificate:
     """A certificate for the values that parameters have now, from the θ and multipliers of an answer for others."""
     data = outer_of(reduction.form)
+    for smooth in reduction.form.smooth:
+        smooth.place()
     feasible = representer.violation(reduction, data.form.data_unit) <= FEASIBLE
     value = float(reduction.form.outer.objective.value) if feasible else inf * data.form.sign
     found = certificates.certify_again(reduction, data, value, known)
@@ -313,6 +315,8 @@ class _Search:
                 found = certificates.certify(reduction, outer_of(reduction.form), violated, FULL)
                 proven = not found.assumptions and found.scope == FULL and found.lower > 100 * found.rounding > 0
                 return Status.INFEASIBLE if proven else None
+        if data.form.smooth:
+            return None  # cones don't tell how a smooth loss grows along a ray
         ray = self._fall(feasibility.recession(self.reduction.form, data.form), 1e-8)
         steep = ray is not None and ray[0] > max(RAY, STEEP * np.sqrt(ray[1])) and ray[1] <= RAY_FEASIBILITY
         return Status.UNBOUNDED if steep else None
@@ -347,6 +351,8 @@ class _Search:
         data, pieces = outer.form, outer.split or outer.pieces
         penalized = bool(np.all((data.c[data.t] > 0) | (data.P[data.t] > 0))) and len(data.t) > 0
         everywhere = all(self.reduction.form.norms_of(link.theta) for link in self.reduction.form.predictions)
+        if data.smooth:
+            return False
         only_y = penalized and everywhere  # θ can't recede where its length costs something
         if found.evidence is None or not data.cones.exp or (only_y and not len(data.y)):
             return False

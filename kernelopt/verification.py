@@ -92,10 +92,11 @@ def verify(reduction: Reduction, solution: Solution, tol: float, source: Explici
     else:
         data = outer_of(reduction.form)
         value = attained(reduction)
-        found = certify(reduction, data, value, tol=tol)
+        slopes = _known_slopes(solution) if data.form.smooth else None  # else read off ν
+        found = certify(reduction, data, value, tol=tol, slopes=slopes)
         checks += [*_optimality_checks(reduction, data, found, tol), gap(found, tol)]
         checks += _explicit_features(reduction, found, value, tol)
-    if source is not None:
+    if source is not None and not reduction.form.smooth:
         checks.append(_explicit_original(source, attained(reduction), found, tol))
     return Report(tuple(checks), found)
 
@@ -109,6 +110,8 @@ def audit(form: CanonicalForm, functions: dict[Theta, Function], tol: float, low
     reduction = placed(form, functions)
     if not _fill_in_others(form):
         note = "no values of the problem's variables go with this θ"
+        if form.smooth:
+            note = "set the values of the problem's variables too, beside a SmoothLoss"
         return Report((Check("constraints hold", np.inf, FEASIBLE, note),))
     if reduction.problem.is_mixed_integer():
         note = "largest violation, relative to a constraint's terms; integers: no certificate"
@@ -248,7 +251,7 @@ def _shares_of_the_gap(reduction: Reduction, found: Certificate, unit: float, to
     shifted = any(norm.view.shift is not None for norm in form.norms)
     if lower is None or shifted or any(m.free for m in lower.multipliers) or not np.isfinite(found.absolute_gap):
         return
-    nu = -lower.slopes if lower.slopes is not None else np.concatenate(lower.point.nu) if lower.point else np.zeros(0)
+    nu = lower.nu if lower.nu is not None else np.concatenate(lower.point.nu) if lower.point else np.zeros(0)
     in_theta = -float(nu @ form.u_values)
     for m, gram in zip(lower.multipliers, lower.grams, strict=True):
         lengths = lengths_of(m, gram)
@@ -279,6 +282,12 @@ def _angle(reduction: Reduction, gap: float) -> Iterator[Check]:
             yield Check(f"Aᵀν ∥ θ{number + 1 if number else ''}", angle, allowed, "distance of unit vectors")
 
 
+def _known_slopes(solution: Solution) -> Array | None:
+    """Those of the finest cut, on which the solution's certificate rests."""
+    known = None if solution.certificate is None else solution.certificate.evidence
+    return known.slopes if known is not None and known.finest else None
+
+
 def gap(found: Certificate, tol: float) -> Check:
     if found.closes(tol) and not found.relative_gap <= tol:
         return Check("duality gap", found.absolute_gap, found.floor, f"absolute, {found.scope}")
@@ -291,6 +300,8 @@ def gap(found: Certificate, tol: float) -> Check:
 def _explicit_features(reduction: Reduction, found: Certificate, value: float, tol: float) -> Iterator[Check]:
     """The original problem in θ ∈ Rᵖ, with A = [F(xᵢ)ᵀ], where p is finite and small."""
     factors: dict[Theta, Factor] = {}
+    if reduction.form.smooth:
+        return  # cvxpy's solvers don't take them
     for link in reduction.form.predictions:
         A = None if reduction.factors[link.theta].added else explicit_matrix(link)
         if A is None:
@@ -426,7 +437,11 @@ def _place(link: PredictionLink, function: Function, reduction: Reduction) -> No
 def _fill_in_others(form: CanonicalForm) -> bool:
     """Where some of the user's variables have no value, the best ones for this θ; False where there are none."""
     if all(v.value is not None for v in form.y):
+        for smooth in form.smooth:
+            smooth.place()
         return True
+    if form.smooth:
+        return False
     linked = [link.u for link in form.predictions if link.u is not None] + [norm.t for norm in form.norms]
     fixed = {v: v.value for v in linked}
     problem = cp.Problem(form.outer.objective, [*form.outer.constraints, *(v == value for v, value in fixed.items())])

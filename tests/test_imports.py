@@ -21,6 +21,7 @@ ORDER = [
     ["factorization"],
     ["expressions", "losses", "rows"],
     ["nodes"],
+    ["smooth"],
     ["functions"],
     ["kernels"],
     ["errors"],
@@ -32,6 +33,7 @@ INSIDE = {
         ["representer"],
         ["feasibility", "separable"],
         ["conic_form", "pieces", "spectral_form"],
+        ["inverse"],
         ["explicit", "form"],
         ["rules"],
         ["text"],
@@ -40,6 +42,7 @@ INSIDE = {
     "solvers": [
         ["selection"],
         ["own"],
+        ["domain"],
         ["augmented_lagrangian", "interior_point"],
         ["assemble", "conic", "outer", "semismooth", "spectral", "watch"],
         ["cones", "dual_point"],

@@ -28,7 +28,7 @@ from kernelopt.expressions import Theta
 from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.kernels.domains import Array
 from kernelopt.nodes import EUCLIDEAN, norm_from_gram
-from kernelopt.solvers import outer
+from kernelopt.solvers import outer, own
 
 WAYS = {FULL: STREAMED, REDUCED: FROM_FACTOR, ESTIMATE: SAMPLED}
 
@@ -85,13 +85,26 @@ def certify_again(reduction: Reduction, data: Outer, value: float, known: Certif
 def _lower(reduction: Reduction, data: Outer, nu: list[Array], slopes: Array | None, way: str) -> Lower | None:
     """By conjugates where the outer problem is separable, else from its cone form."""
     bound = None
+    if slopes is None and data.form.smooth:
+        slopes = _slopes_here(reduction, data)
     if slopes is not None and data.split is not None:
         bound = conjugates.lower_bound(reduction, data.form, data.split, slopes, way)
         bound = None if bound is None else replace(bound, finest=True)
     if bound is None and data.pieces is not None:
         flat = -np.concatenate([n.ravel(order="F") for n in nu])
         bound = conjugates.lower_bound(reduction, data.form, data.pieces, flat, way)
+    if data.form.smooth:
+        return bound  # cones know nothing of smooth losses
     return bound or conic.lower_bound(reduction, data.form, nu, norm_multipliers(reduction, nu), way)
+
+
+def _slopes_here(reduction: Reduction, data: Outer) -> Array | None:
+    """A subgradient of each function of the finest cut, at the values that stand on the variables."""
+    split, y = data.split, [np.ravel(v.value, order="F") for v in reduction.form.y]
+    if split is None or not np.array_equal(split.y, data.form.y):
+        return None  # auxiliary variables have no values
+    u = [np.ravel(link.u.value, order="F") for link in reduction.form.predictions if link.u is not None]
+    return split.derivative(split.arguments(np.concatenate(u), np.concatenate([np.zeros(0), *y])))
 
 
 def _upper(reduction: Reduction, data: Outer, value: float) -> tuple[float, float, float | None]:
@@ -99,9 +112,11 @@ def _upper(reduction: Reduction, data: Outer, value: float) -> tuple[float, floa
     widened, t = _widening(reduction), _norms_at_zero(reduction)
     at_zero = None
     pieces = data.split or data.pieces
-    if pieces is not None:
+    if pieces is not None and not data.form.smooth:
         at_zero = conjugates.value_at_zero(data.form, pieces, t)
-    if at_zero is None:
+    if data.form.smooth:
+        at_zero = None if t.any() else own.value_at_zero(reduction, data)
+    elif at_zero is None:
         fixed = np.concatenate([np.zeros(sum(map(len, data.form.u))), t])
         at_zero = outer.value_at(data.form, fixed)
     known = at_zero is not None and isfinite(at_zero)

@@ -17,8 +17,9 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.compiler.form import CanonicalForm
-from kernelopt.kernels.domains import Array, Ints
+from kernelopt.compiler.form import CanonicalForm, SmoothLink
+from kernelopt.kernels.domains import Array, Ints, check_finite
+from kernelopt.smooth import SmoothLoss
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,24 @@ class Cones:
 
 
 @dataclass(frozen=True, eq=False)
+class SmoothColumns:
+    """h = ℓ(g, data), entry by entry, with the columns of g and h."""
+
+    loss: SmoothLoss
+    data: tuple[Array, ...]
+    g: Ints
+    h: Ints
+
+    def units(self) -> tuple[Array, Array]:
+        """|ℓ′/ℓ″| and ℓ′²/ℓ″ in the middle of the domain: the length of Newton's step, and what it gains."""
+        middle = np.full(len(self.g), self.loss.anywhere)
+        first, second = (self.loss.evaluate(name, middle, self.data) for name in ("gradient", "hessian"))
+        with np.errstate(all="ignore"):
+            length = np.where(second > 0, np.abs(first / second), 0.0)
+        return length, np.abs(first) * length
+
+
+@dataclass(frozen=True, eq=False)
 class ConicForm:
     """Cone data of the (minimized) outer problem.
 
@@ -65,6 +84,7 @@ class ConicForm:
     u : for each prediction link, the columns of u in Fortran order
     variables : the columns of each of the user's own variables, none where one drops out; y : all of them
     t : for each norm link, its column
+    smooth : for each smooth loss, the columns of its argument g and of its value h, which only c knows of
     sign : −1 where the stated problem is a Maximize, whose objective was negated
     inverse : cvxpy's way back, (chain, data of its steps)
     """
@@ -79,6 +99,7 @@ class ConicForm:
     variables: tuple[Ints, ...]
     t: Ints
     sign: float
+    smooth: tuple[SmoothColumns, ...] = ()
     inverse: Any = field(default=None, repr=False)
 
     @cached_property
@@ -90,15 +111,22 @@ class ConicForm:
         """The columns of all u and t."""
         return np.concatenate([*self.u, self.t]).astype(int)
 
-    @property
+    @cached_property
     def units(self) -> tuple[float, float]:
         """(σ, κ): the unit of x, a small right-hand side, and of the objective, max(σ|c|, σ²P) for small c, P.
 
-        Small is the first decile of what is not zero: bounds and penalties of any size besides do not count.
+        Small is the first decile of what is not zero: bounds and penalties of any size besides do not count. A smooth
+        loss has units of its own.
         """
-        sigma = typical(np.delete(self.b, self._rows_of_t()), 0.1) or 1.0
-        c, P = np.delete(self.c, self.t), np.delete(self.P, self.t)
-        return sigma, max(sigma * typical(c, 0.1), sigma**2 * typical(P, 0.1)) or 1.0
+        lengths, gains = [np.delete(self.b, self._rows_of_t())], [np.zeros(0)]
+        for smooth in self.smooth:
+            length, gain = smooth.units()
+            lengths, gains = [*lengths, length], [*gains, self.c[smooth.h] * gain]
+        sigma = typical(np.concatenate(lengths), 0.1) or 1.0
+        others = np.concatenate([self.t, *(smooth.h for smooth in self.smooth)]).astype(int)
+        c, P = np.delete(self.c, others), np.delete(self.P, others)
+        kappa = max(sigma * typical(c, 0.1), sigma**2 * typical(P, 0.1), typical(np.concatenate(gains), 0.1))
+        return sigma, kappa or 1.0
 
     def _rows_of_t(self) -> Ints:
         """Rows in which some t stands."""
@@ -155,8 +183,20 @@ def conic_form(form: CanonicalForm) -> ConicForm:
         variables=tuple(of(v, required=False) for v in form.y),
         t=np.array([of(link.t)[0] for link in form.norms], dtype=int),
         sign=-1.0 if isinstance(form.outer.objective, cp.Maximize) else 1.0,
+        smooth=tuple(_smooth_columns(link, of(link.g), of(link.h, required=False)) for link in form.smooth),
         inverse=(chain, inverse),
     )
+
+
+def _smooth_columns(link: SmoothLink, g: Ints, h: Ints) -> SmoothColumns:
+    """Checked again where its data may have changed. An h without columns drops out of the problem."""
+    known = link.term.data()
+    assert known is not None  # parameters have values by now
+    if link.term.parameters():
+        check_finite(np.concatenate([np.zeros(0), *known[1]]), f"the data of {link.term.loss.name}")
+        link.term.loss.check(*known)
+    size = len(h)
+    return SmoothColumns(link.term.loss, tuple(d[:size] for d in known[1]), g[:size], h)
 
 
 def constraint_multipliers(form: ConicForm, z: Array) -> dict[int, Any]:

@@ -9,7 +9,7 @@ merged.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -19,11 +19,13 @@ from cvxpy.atoms.elementwise.power import Power
 
 from kernelopt.compiler.rules import Inspection
 from kernelopt.compiler.text import describe, names
+from kernelopt.errors import DataError
 from kernelopt.expressions import Theta, ThetaExpression
 from kernelopt.kernels.derivatives import lifted, with_order
 from kernelopt.kernels.domains import Array, Ints, distinct, stack
 from kernelopt.nodes import EUCLIDEAN, Prediction, ThetaNorm
 from kernelopt.rows import Rows
+from kernelopt.smooth import SmoothTerm
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +79,22 @@ class NormLink:
 
 
 @dataclass(frozen=True, eq=False)
+class SmoothLink:
+    """h = ℓ(g, data) for a user's own loss; `equal` is the outer problem's constraint g == (an affine expression)."""
+
+    term: SmoothTerm
+    g: cp.Variable
+    h: cp.Variable
+    equal: cp.Constraint
+
+    def place(self) -> None:
+        """Set g to what it equals, and h to the loss there."""
+        self.g.save_value(np.asarray(self.equal.args[1].value, dtype=float))
+        values = [self.g.value, *(a.value for a in self.term.args[1:])]
+        self.h.save_value(self.term.numeric(values))
+
+
+@dataclass(frozen=True, eq=False)
 class CanonicalForm:
     """The outer problem f(u, t, y) and its links to θ.
 
@@ -85,17 +103,20 @@ class CanonicalForm:
     outer : cp.Problem in u, t ≥ 0 and y, an ordinary sparse problem
     predictions : one link u = Aθ for each θ
     norms : one link for each norm that occurs
+    smooth : one link h = ℓ(g) for each `SmoothLoss` that occurs, which the outer problem doesn't know
     """
 
     outer: cp.Problem
     predictions: tuple[PredictionLink, ...]
     norms: tuple[NormLink, ...]
+    smooth: tuple[SmoothLink, ...] = ()
 
     @property
     def y(self) -> list[cp.Variable]:
         """The user's own variables."""
         ours = {link.u.id for link in self.predictions if link.u is not None}
         ours |= {link.t.id for link in self.norms}
+        ours |= {v.id for link in self.smooth for v in (link.g, link.h)}
         return [v for v in self.outer.variables() if v.id not in ours]
 
     @property
@@ -118,6 +139,9 @@ class CanonicalForm:
         for norm in self.norms:
             node = ThetaNorm(norm.view.theta._leaf, norm.view, norm.kind)
             lines.append(f"    {describe(node, named=named)} ≤ {norm.t.name()}")
+        for smooth in self.smooth:
+            node = smooth.term.copy([smooth.g, *smooth.term.args[1:]])
+            lines.append(f"    {smooth.h.name()} = {describe(node)}")
         return "\n".join(lines)
 
 
@@ -138,8 +162,26 @@ def cut(objective: Any, constraints: tuple[Any, ...], found: Inspection) -> Cano
             norms[name] = NormLink(node.view, node.kind, t, shift_rows.get(name, np.arange(0)))
     for node in found.norms:
         replaced[id(node)] = norms[node.fingerprint()].t
-    outer = rewrite(cp.Problem(objective, list(constraints)), replaced)
-    return CanonicalForm(outer, tuple(predictions), tuple(norms.values()))
+    smooth = _smooth_links(found.smooth)
+    replaced |= {id(link.term): link.h for link in smooth}
+    outer = rewrite(cp.Problem(objective, [*constraints, *(link.equal for link in smooth)]), replaced)
+    equal = outer.constraints[len(constraints) :]
+    links = [replace(link, equal=constraint) for link, constraint in zip(smooth, equal, strict=True)]
+    return CanonicalForm(outer, tuple(predictions), tuple(norms.values()), tuple(links))
+
+
+def _smooth_links(terms: tuple[SmoothTerm, ...]) -> list[SmoothLink]:
+    """Variables for each loss and its argument; losses of constants stay what they are."""
+    links: list[SmoothLink] = []
+    for term in terms:
+        if term.args[0].is_constant():
+            if term.parameters():
+                raise DataError(f"Expected {describe(term)} to be a function of θ or variables; got parameters only.")
+            continue
+        number = len(links) + 1
+        g, h = cp.Variable(term.shape, name=f"g{number}"), cp.Variable(term.shape, name=f"h{number}")
+        links.append(SmoothLink(term, g, h, g == term.args[0]))
+    return links
 
 
 def _pieces(link: PredictionLink, nodes: list[Prediction]) -> dict[int, cp.Expression]:

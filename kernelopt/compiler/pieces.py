@@ -6,13 +6,16 @@ the subdifferential, curvature, conjugate h*ᵢ(v) = sup over s of vs − hᵢ(s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import rel_entr, xlogy
 
+from kernelopt.compiler.inverse import attained
 from kernelopt.kernels.domains import Array, Ints
+from kernelopt.smooth import SmoothLoss
 
 SAME = 1e-12  # relative difference that counts as none
 JOINT = 1e-9  # relative accuracy to which neighbouring pieces of one function must fit together
@@ -254,5 +257,62 @@ class Entropy:
         return np.full(len(self.at), -np.inf), np.full(len(self.at), np.inf)
 
 
-Smooth = Exponential | Logarithm | Entropy
+@dataclass(frozen=True, eq=False)
+class Custom:
+    """hᵢ(s) = weight·ℓ(rate·s + shift, data): a user's own loss."""
+
+    at: Ints
+    loss: SmoothLoss
+    data: tuple[Array, ...]
+    weight: Array
+    rate: Array
+    shift: Array
+    _last: list[Array] = field(default_factory=list, repr=False)  # where a derivative was asked for: a hint
+
+    def _argument(self, s: Array) -> Array:
+        return np.asarray(self.rate * s + self.shift)
+
+    def value(self, s: Array) -> Array:
+        return self.weight * self.loss.value(self._argument(s), self.data)
+
+    def derivative(self, s: Array) -> Array:
+        self._last[:] = [self._argument(s)]
+        return self.weight * self.rate * self.loss.gradient(self._last[0], self.data)
+
+    def second(self, s: Array) -> Array:
+        return self.weight * self.rate**2 * self.loss.hessian(self._argument(s), self.data)
+
+    def conjugate(self, v: Array) -> Array:
+        """weight·(ℓ*(z) − z·shift) with z = v/(weight·rate), and ℓ*(z) = zq − ℓ(q) where ℓ′(q) = z; no less than that
+        where q is known only nearly."""
+        fixed = self.rate == 0
+        z = v / np.where(fixed, 1.0, self.weight * self.rate)
+        constant = np.where(v == 0, -self.weight * self.loss.value(self.shift, self.data), np.inf)
+        if fixed.all():
+            return constant
+        hint = self._last[0] if self._last else np.full(len(z), self.loss.anywhere)
+        hint = np.where(self.loss.inside(hint), hint, self.loss.anywhere)
+        found = attained(
+            lambda q: self.loss.gradient(q, self.data), lambda q: self.loss.hessian(q, self.data),
+            z, hint, (self.loss.low, self.loss.high),
+        )  # fmt: skip
+        with np.errstate(invalid="ignore"):
+            reached = z * found.q - self.loss.value(found.q, self.data) + found.excess
+            conjugate = self.weight * (reached - z * self.shift)
+        return np.where(fixed, constant, np.where(np.isnan(conjugate), np.inf, conjugate))
+
+    def slopes(self) -> tuple[Array, Array]:
+        return self._slopes
+
+    @cached_property
+    def _slopes(self) -> tuple[Array, Array]:
+        """The slopes that were met on the way to both ends of the domain: the derivative increases."""
+        low, high = np.full(len(self.at), np.inf), np.full(len(self.at), -np.inf)
+        for q in self.loss.outwards():
+            slope = self.weight * self.rate * self.loss.gradient(np.full(len(self.at), q), self.data)
+            low, high = np.fmin(low, slope), np.fmax(high, slope)
+        return low, high
+
+
+Smooth = Exponential | Logarithm | Entropy | Custom
 Piece = Quadratic | Smooth

@@ -202,6 +202,8 @@ def _value_of_f(reduction: Reduction, grams: Mapping[Theta, Array]) -> float:
         known = norm.view.theta in grams and norm.view.shift is None
         gram = norm.right.T @ grams[norm.view.theta] @ norm.right if known else norm_gram(reduction, norm)
         norm.t.save_value(np.asarray(norm_from_gram(gram, norm.kind)))
+    for smooth in reduction.form.smooth:
+        smooth.place()
     with np.errstate(all="ignore"):  # outside of its domain f may be anything
         return float(reduction.form.outer.objective.value)
 

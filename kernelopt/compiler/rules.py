@@ -24,6 +24,7 @@ from cvxpy.expressions.leaf import Leaf
 from kernelopt.compiler.text import describe
 from kernelopt.errors import DataError, DCPError, RepresenterError
 from kernelopt.nodes import Prediction, ThetaLeaf, ThetaNorm
+from kernelopt.smooth import SmoothTerm
 
 # How a value acts on the minimized problem: raising it cannot help, cannot hurt, or either.
 COSTS, HELPS, UNKNOWN = 1, -1, 0
@@ -45,12 +46,13 @@ class Violation:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What the walk found: θ's predictions and norms in order of appearance, and violations."""
+    """What the walk found: θ's predictions and norms and smooth losses in order of appearance, and violations."""
 
     predictions: tuple[Prediction, ...]
     norms: tuple[ThetaNorm, ...]
     violations: tuple[Violation, ...]
     not_dcp: tuple[str, ...]
+    smooth: tuple[SmoothTerm, ...] = ()
 
 
 def inspect(objective: Any, constraints: tuple[Any, ...]) -> Inspection:
@@ -71,8 +73,9 @@ def inspect(objective: Any, constraints: tuple[Any, ...]) -> Inspection:
         if not constraint.is_dcp():
             walk.not_dcp.append(f"{place}, {describe(constraint)}, is not convex.")
     return Inspection(
-        tuple(walk.predictions), tuple(walk.norms), tuple(walk.violations), tuple(walk.not_dcp + walk.hints)
-    )
+        tuple(walk.predictions), tuple(walk.norms), tuple(walk.violations), tuple(walk.not_dcp + walk.hints),
+        tuple(walk.smooth),
+    )  # fmt: skip
 
 
 def require_representable(inspection: Inspection) -> None:
@@ -93,6 +96,7 @@ class _Walk:
     def __init__(self) -> None:
         self.predictions: list[Prediction] = []
         self.norms: list[ThetaNorm] = []
+        self.smooth: list[SmoothTerm] = []
         self.violations: list[Violation] = []
         self.not_dcp: list[str] = []
         self.hints: list[str] = []
@@ -115,12 +119,10 @@ class _Walk:
 
     def _visit(self, node: Any, direction: int, place: str, cause: Any) -> bool:
         if isinstance(node, Prediction):
-            if not any(node is p for p in self.predictions):
-                self.predictions.append(node)
+            _note(self.predictions, node)
             return True
         if isinstance(node, ThetaNorm):
-            if not any(node is n for n in self.norms):
-                self.norms.append(node)
+            _note(self.norms, node)
             if direction != COSTS:
                 self._refuse_norm(node, direction, place, cause)
             return True
@@ -137,6 +139,8 @@ class _Walk:
                 remedy = "write the expression out with cvxpy atoms of theta(X) and ko.norm(theta)"
                 self.refuse(f"{type(node).__name__}(…)", place, "θ stands inside atoms only", remedy)
             return inside
+        if isinstance(node, SmoothTerm):
+            _note(self.smooth, node)
         below = []
         for i, argument in enumerate(node.args):
             along = direction * _monotonicity(node, i)
@@ -178,6 +182,12 @@ class _Walk:
             else:
                 remedy = f"`{describe(cause)}` is not known to be nondecreasing in `{name}`; use an atom that is"
         self.refuse(name, place, rule, remedy)
+
+
+def _note(known: list[Any], node: Any) -> None:
+    """Append a node once."""
+    if not any(node is other for other in known):
+        known.append(node)
 
 
 def _monotonicity(node: Any, i: int) -> int:

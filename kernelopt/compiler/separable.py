@@ -26,7 +26,7 @@ from scipy.sparse.csgraph import connected_components
 
 from kernelopt.compiler.conic_form import ConicForm, conic_form
 from kernelopt.compiler.form import CanonicalForm
-from kernelopt.compiler.pieces import JOINT, SAME, Entropy, Exponential, Logarithm, Piece, Quadratic
+from kernelopt.compiler.pieces import JOINT, SAME, Custom, Entropy, Exponential, Logarithm, Piece, Quadratic
 from kernelopt.kernels.domains import Array, Ints
 
 LARGEST = 8  # rows of a piece; larger ones are left to the cone solvers
@@ -113,11 +113,14 @@ class Lengths:
         return np.where(np.isnan(values), -inf, values)
 
 
+Group = tuple[Array, Array, tuple[str, ...]]
+
+
 @dataclass(frozen=True, eq=False)
 class _Components:
     """What is connected by auxiliary columns, grouped by pattern: (rows (n, m), columns (n, k), kind of each row)."""
 
-    groups: list[tuple[Array, Array, tuple[str, ...]]]
+    groups: list[Group]
     bare: Ints  # rows without any such column
 
 
@@ -142,7 +145,7 @@ def outer_of(form: CanonicalForm, known: Outer | None = None) -> Outer:
     What an earlier one has been found to fall apart into is kept, where only penalties of ‖θ‖ have changed.
     """
     found = Outer(conic_form(form))
-    if known is not None and _same_but_for_t(found.form, known.form):
+    if known is not None and not found.form.smooth and _same_but_for_t(found.form, known.form):
         for cut in ("pieces", "split"):
             if cut in known.__dict__:
                 found.__dict__[cut] = known.__dict__[cut]
@@ -165,7 +168,7 @@ def _same_but_for_t(one: ConicForm, other: ConicForm) -> bool:
 def by_prediction(form: ConicForm) -> Separable | None:
     """One function of each prediction, E = I and s = u + Fy; None where the outer problem is not such a sum."""
     u = _columns_of_u(form)
-    if not len(u):
+    if not len(u) or form.smooth:
         return None
     parts = _components(form, np.concatenate([form.y, form.t]).astype(int))
     place = np.full(len(form.c), -1)
@@ -202,17 +205,18 @@ def by_prediction(form: ConicForm) -> Separable | None:
 def separable(form: ConicForm) -> Separable | None:
     """The finest cut into functions of one number each; None where something is left that is none."""
     u = _columns_of_u(form)
-    if not len(u):
+    if not len(u) or not only_summed(form):
         return None
     kinds = np.array(_kinds(form))
+    values = np.concatenate([np.arange(0), *(smooth.h for smooth in form.smooth)]).astype(int)
     y = np.concatenate([form.y, _shared_auxiliaries(form, u)]).astype(int)
     outer = np.concatenate([u, y])
-    parts = _components(form, np.concatenate([outer, form.t]))
+    parts = _components(form, np.concatenate([outer, form.t, values]))
     pieces: list[Piece] = []
     blocks: list[sp.csr_array] = []
     plain: list[Array] = []
     at = 0
-    for rows, columns, pattern in parts.groups:
+    for rows, columns, pattern, smooth in _by_loss(form, parts.groups):
         if rows.shape[1] > LARGEST + 2 or columns.shape[1] > LARGEST or np.isin(columns, u).any():
             return None
         stacked = _stacked(form, rows, columns, pattern, outer, None)
@@ -220,7 +224,8 @@ def separable(form: ConicForm) -> Separable | None:
             return None
         batch, shared = stacked
         nothing = np.zeros(len(rows))
-        piece = _piece(_relabelled(batch, at + np.arange(len(rows)), nothing, nothing))
+        batch = _relabelled(batch, at + np.arange(len(rows)), nothing, nothing)
+        piece = _piece(batch) if smooth is None else _custom(form, batch, columns[:, 0], smooth)
         if piece is None:
             return None
         pieces.append(piece)
@@ -251,6 +256,39 @@ def separable(form: ConicForm) -> Separable | None:
         u, y, sp.csr_array(S[:, : len(u)]), sp.csr_array(S[:, len(u) :]), form.c[u], form.c[y],
         tuple(p for p in pieces if len(p.at)), parts.bare[touches_t[parts.bare]], np.concatenate(plain).astype(int),
     )  # fmt: skip
+
+
+def only_summed(form: ConicForm) -> bool:
+    """Whether the values of smooth losses stand in the objective alone, with weights ≥ 0."""
+    degree = np.diff(form.A.indptr)
+    return all(
+        not degree[smooth.h].any() and not form.P[smooth.h].any() and bool(np.all(form.c[smooth.h] >= 0))
+        for smooth in form.smooth
+    )
+
+
+def _by_loss(form: ConicForm, groups: list[Group]) -> Iterator[tuple[Array, Array, tuple[str, ...], int | None]]:
+    """The groups, with arguments of each smooth loss apart, and its number; those without weight are no arguments."""
+    owner = np.full(len(form.c), -1)
+    for number, smooth in enumerate(form.smooth):
+        owner[smooth.g[form.c[smooth.h] > 0]] = number
+    for rows, columns, pattern in groups:
+        owners = owner[columns].max(axis=1, initial=-1)
+        for number in np.unique(owners):
+            pick = owners == number
+            yield rows[pick], columns[pick], pattern, None if number < 0 else int(number)
+
+
+def _custom(form: ConicForm, batch: _Batch, columns: Ints, number: int) -> Custom | None:
+    """From one row  A·g + a·s = b:  weight·ℓ(g)."""
+    if batch.kinds != ("zero",) or batch.A.shape[2] != 1:
+        return None
+    smooth = form.smooth[number]
+    order = np.argsort(smooth.g)
+    entry = order[np.searchsorted(smooth.g[order], columns)]
+    A = batch.A[:, 0, 0]
+    data, weight = tuple(d[entry] for d in smooth.data), form.c[smooth.h[entry]]
+    return Custom(batch.at, smooth.loss, data, weight, -batch.a[:, 0] / A, batch.b[:, 0] / A)
 
 
 def lengths_of_outer(form: ConicForm, pieces: Separable) -> Lengths | None:

@@ -17,6 +17,7 @@ from cvxpy.expressions.leaf import Leaf
 
 from kernelopt.expressions import Theta
 from kernelopt.nodes import Prediction, ThetaNorm
+from kernelopt.smooth import SmoothTerm
 
 LIMIT = 120  # characters
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
@@ -56,7 +57,7 @@ class _Printer:
             return _constant(node.value)
         if isinstance(node, Leaf) or not node.args:
             return str(node.name())
-        name = type(node).__name__
+        name = node.loss.name if isinstance(node, SmoothTerm) else type(node).__name__
         if name in TRANSPARENT:
             return self.text(node.args[0])
         if isinstance(node, (index, special_index)):

@@ -11,7 +11,7 @@ from kernelopt.compiler.conic_form import ConicForm, constraint_multipliers
 from kernelopt.compiler.form import CanonicalForm, PredictionLink
 from kernelopt.compiler.pieces import Kinks, Quadratic
 from kernelopt.compiler.representer import Reduction
-from kernelopt.compiler.separable import Lengths, Outer, Separable, lengths_of_outer
+from kernelopt.compiler.separable import Lengths, Outer, Separable, lengths_of_outer, only_summed
 from kernelopt.kernels.domains import Array
 from kernelopt.nodes import EUCLIDEAN
 from kernelopt.solvers.structured import Structured
@@ -41,6 +41,8 @@ def shape_of(form: CanonicalForm, outer: Outer) -> Shape:
     for variable, columns in zip(form.y, outer.form.variables, strict=True):
         if len(columns) not in (0, variable.size):
             return Shape(f"needs variables without a structure; {variable.name()} has one (diagonal, symmetric …)")
+    if not only_summed(outer.form):
+        return Shape("needs a SmoothLoss to be summed in the minimized objective, with weights ≥ 0")
     if split is None:
         return Shape("needs an objective and constraints that split into functions of one number each (see the guide)")
     lengths = lengths_of_outer(outer.form, split)

@@ -48,7 +48,7 @@ def newton(problem: Structured, watch: Watch, start: Point | None = None) -> Poi
 
 def _coarse_to_fine(problem: Structured, watch: Watch, start: Point | None, sigma: float, budget: float) -> Point:
     full = max(B.shape[1] for B in problem.blocks)
-    ranks = [k for k in RANKS if k < NEXT * full] if start is None else []
+    ranks = [k for k in RANKS if k < NEXT * full] if start is None and problem.origin is None else []
     parts = [*(problem.truncated(k) for k in ranks), problem]
     point = _started(parts[0], start)
     for part, finer in pairwise(parts):
@@ -65,8 +65,9 @@ def _coarse_to_fine(problem: Structured, watch: Watch, start: Point | None, sigm
 def _started(problem: Structured, start: Point | None) -> Point:
     if start is not None:
         return start
-    s, a = np.zeros(problem.m), _middle(problem)
-    return Point(np.zeros(problem.size), s, a, problem.smooth_gradient(s), inf, 0.0, inf, inf)
+    x, a = problem.first, _middle(problem)
+    s = problem.products(x)
+    return Point(x, s, a, problem.smooth_gradient(s), inf, 0.0, inf, inf)
 
 
 def _at_rank(  # noqa: PLR0917

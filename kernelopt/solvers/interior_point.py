@@ -72,9 +72,10 @@ class _Method:
     # ------------------------------------------------------------ starting points
 
     def _start(self) -> _State:
-        """x = 0, a in the middle of its box, z from the residual shifted into the positive."""
+        """x as the problem has it, a in the middle of its box, z from the residual shifted into the positive."""
         p = self.p
-        x, s = np.zeros(p.size), np.zeros(p.m)
+        x = p.first.copy()
+        s = p.products(x)
         a = self._middle(s)
         h = -(s[p.of] - p.anchor - p.rho * a)
         shift = max(float(np.mean(np.abs(h))) if len(h) else 0.0, self._unit_of_s())

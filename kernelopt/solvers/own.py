@@ -18,7 +18,7 @@ from kernelopt.compiler.separable import Lengths, Outer
 from kernelopt.errors import SolverError
 from kernelopt.kernels.domains import Array
 from kernelopt.solution import Status
-from kernelopt.solvers import assemble, augmented_lagrangian, interior_point
+from kernelopt.solvers import assemble, augmented_lagrangian, domain, interior_point
 from kernelopt.solvers.assemble import Shape
 from kernelopt.solvers.conic import Answer
 from kernelopt.solvers.dual_point import Point
@@ -119,9 +119,30 @@ def _solved(  # noqa: PLR0917
     fixed = {j: float(c) for j, c in enumerate(lengths.curvature)}
     odd = shape.odd
     if odd is None:
-        problem = assemble.structured(reduction, outer, fixed)
+        problem = domain.with_origin(assemble.structured(reduction, outer, fixed), watch)
         return engine.run(problem, watch, _point(problem, start)), problem, 0.0
     return _Search(reduction, outer, engine, watch, fixed, odd, lengths).run(start)
+
+
+def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
+    """P₀ of the minimized problem, the optimum over y at θ = 0; None where it is infeasible or not found."""
+    shape = assemble.shape_of(reduction.form, outer)
+    if shape.lacks is not None:
+        return None
+    ones = dict.fromkeys(range(len(reduction.form.norms)), 1.0)
+    problem = assemble.structured(reduction, outer, ones).truncated(0)
+    sigma, kappa = outer.form.units
+    watch = Watch("", 0.0, FLOOR * kappa, sigma)
+    if not problem.q:
+        return problem.value(np.zeros(0), np.zeros(problem.m))
+    try:
+        with np.errstate(all="ignore"):
+            problem = domain.with_origin(problem, watch)
+            solve = interior_point.solve if shape.kinked else augmented_lagrangian.newton
+            point = solve(problem, watch, None)
+    except SolverError:
+        return None
+    return point.primal if point.violation <= INFEASIBLE * sigma else None
 
 
 def _point(problem: Structured, start: Start | None) -> Point | None:
@@ -134,6 +155,8 @@ def _point(problem: Structured, start: Start | None) -> Point | None:
     x = np.concatenate([*parts, start.y])
     a = np.clip(start.a, problem.low, problem.high)
     s = problem.products(x)
+    if not isfinite(problem.smooth_value(s)):
+        return None
     return Point(x, s, a, problem.smooth_gradient(s), inf, problem.quadratic(x), inf, inf)
 
 
@@ -165,6 +188,7 @@ class _Search:
     def solve_at(self, R: float, start: Point | None) -> float:
         """‖θ‖ for ½R‖θ‖²."""
         self.problem = assemble.structured(self.reduction, self.outer, self.fixed | {self.odd: R})
+        self.problem = domain.with_origin(self.problem, self.watch) if start is None else self.problem
         self.point, self.at = self.engine.run(self.problem, self.watch, start), R
         if self.point.stopped is not None:
             raise _EndedError

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import cvxpy as cp
 import cvxpy.error
+from cvxpy.atoms.affine.add_expr import AddExpression
 
 from kernelopt.compiler.form import CanonicalForm
-from kernelopt.compiler.separable import Outer
+from kernelopt.compiler.separable import Outer, outer_of
+from kernelopt.compiler.text import describe
 from kernelopt.errors import SolverError
 from kernelopt.solvers import own
 from kernelopt.solvers.assemble import Shape, shape_of
@@ -21,6 +24,7 @@ from kernelopt.solvers.own import ENGINES
 CONTINUOUS = ("CLARABEL", "ECOS", "SCS")
 HIGH_RANK = 400  # from which the augmented Lagrangian's small systems beat the interior point's few large ones
 QUADRATIC = ("OSQP", "HIGHS", "PIQP", "DAQP", "QPALM", "PROXQP")
+NO_ATOM = "takes cvxpy's atoms only; a SmoothLoss is none"
 MIXED_INTEGER = ("HIGHS", "GUROBI", "MOSEK", "CPLEX", "XPRESS", "COPT", "SCIP", "ECOS_BB")
 
 
@@ -53,15 +57,22 @@ class SolverTable(Mapping[str, "str | None"]):
 
 
 def candidates(
-    probe: cp.Problem, outer: Outer | None, wanted: str | None = None, alternatives: bool = True
+    probe: cp.Problem, form: CanonicalForm, outer: Outer | None, wanted: str | None = None, alternatives: bool = True
 ) -> list[str]:
     """The solver to use, and those that stand by should it break down; only the wanted one, if one is.
 
     `probe` is the reduced problem with a factor of two columns: the same cones, cheap to compile; `outer` is None for
     mixed-integer problems. Raises SolverError where no installed solver takes the problem.
     """
+    if form.smooth:
+        _require_own(form, outer)
+        if wanted is not None and wanted.upper() not in ENGINES:
+            takes = [name for name in ENGINES if own.lacks(name, shape_of(form, outer)) is None] if outer else []
+            raise SolverError(f"{wanted.upper()} {NO_ATOM}. Solvers that take it: {', '.join(takes)}.")
     if wanted is not None:
         return [wanted.upper()]
+    if form.smooth:
+        return list(ENGINES)
     installed = cp.installed_solvers()
     if outer is not None:
         names = [name for name in CONTINUOUS if name in installed]
@@ -75,11 +86,50 @@ def candidates(
     )
 
 
+def _require_own(form: CanonicalForm, outer: Outer | None) -> None:
+    """Raise SolverError where a smooth loss stands beside something that our own solvers don't take."""
+    name = form.smooth[0].term.loss.name
+    if outer is None:
+        raise SolverError(f"Expected no integer variables beside {name}: no solver takes both.")
+    lacks = shape_of(form, outer).lacks
+    if lacks is not None:
+        beside = [part for part in _parts(form) if not _splits(form, part)] if outer.split is None else []
+        names = " and ".join([name, *(describe(part) for part in beside)])
+        raise SolverError(
+            f"No solver takes this problem, with {names}: one of ours, which alone take a SmoothLoss, {lacks}."
+        )
+
+
+def _parts(form: CanonicalForm) -> list[Any]:
+    """The summands of the objective, and the constraints, without those of smooth losses."""
+    expression, equal = form.outer.objective.args[0], {id(link.equal) for link in form.smooth}
+    summands = expression.args if isinstance(expression, AddExpression) else [expression]
+    return [*summands, *(c for c in form.outer.constraints if id(c) not in equal)]
+
+
+def _splits(form: CanonicalForm, part: Any) -> bool:
+    """Whether one part of the outer problem alone falls apart into functions of one number each."""
+    own = {v.id for v in part.variables()}
+    if own & {link.h.id for link in form.smooth}:
+        return True
+    links = tuple(link for link in form.predictions if link.u is not None and link.u.id in own)
+    norms = tuple(norm for norm in form.norms if norm.t.id in own)
+    if not links:
+        return True
+    objective = type(form.outer.objective)(part) if isinstance(part, cp.Expression) else cp.Minimize(0)
+    outer = cp.Problem(objective, [] if isinstance(part, cp.Expression) else [part])
+    return outer_of(CanonicalForm(outer, links, norms)).split is not None
+
+
 def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, rank: int) -> list[str]:
     """The candidates in the order in which they are tried, without our own where they don't apply or don't pay."""
     if outer is None or len(names) == 1:
         return names
-    return [*_preferred(shape_of(form, outer), rank), *(name for name in names if name not in ENGINES)]
+    shape = shape_of(form, outer)
+    preferred = _preferred(shape, rank)
+    if form.smooth:  # there is no solver but ours to fall back on
+        preferred += [name for name in ENGINES if name not in preferred and own.lacks(name, shape) is None]
+    return [*preferred, *(name for name in names if name not in ENGINES)]
 
 
 def _preferred(shape: Shape, rank: int) -> list[str]:
@@ -100,12 +150,12 @@ def table(probe: cp.Problem, form: CanonicalForm, outer: Outer | None, rank: int
     reasons = {name: own.lacks(name, shape) for name in ENGINES}
     for name in dict.fromkeys([*CONIC_SOLVERS, *sorted(installed)]):
         if name in installed:
-            reasons[name] = _reason(probe, name)
+            reasons[name] = NO_ATOM if form.smooth else _reason(probe, name)
         else:
             install = CONIC_SOLVERS[name].install if name in CONIC_SOLVERS else "see cvxpy"
             reasons[name] = f"not installed: {install}"
     try:
-        return SolverTable(reasons, ordered(candidates(probe, outer), form, outer, rank)[0])
+        return SolverTable(reasons, ordered(candidates(probe, form, outer), form, outer, rank)[0])
     except SolverError:
         return SolverTable(reasons, None)
 

@@ -41,7 +41,8 @@ class Structured:
     """See the module.
 
     blocks : Bₖ (nₖ, rₖ); E : (m, Σnₖ) sparse; F : (m, q); R : (K,); linear_d, linear_y : linear costs of d = (Bₖvₖ)
-    and y; slope : and of s; of, anchor, low, high, rho : kinks; smooth : hᵢ, with `at` in s; constant
+    and y; slope : and of s; of, anchor, low, high, rho : kinks; smooth : hᵢ, with `at` in s; constant; origin : an x at
+    which all hᵢ are finite, where x = 0 is none
     """
 
     blocks: tuple[Array, ...]
@@ -58,6 +59,7 @@ class Structured:
     rho: Array
     smooth: tuple[Smooth, ...]
     constant: float
+    origin: Array | None = None
 
     # ------------------------------------------------------------ sizes
 
@@ -90,9 +92,14 @@ class Structured:
             [np.full(B.shape[1], R) for B, R in zip(self.blocks, self.R, strict=True)] + [np.zeros(self.q)]
         )
 
+    @property
+    def first(self) -> Array:
+        """The x to start from."""
+        return np.zeros(self.size) if self.origin is None else self.origin
+
     def truncated(self, rank: int) -> Structured:
         """The problem for the first columns of each B only: a coarser restriction of θ."""
-        return replace(self, blocks=tuple(B[:, :rank] for B in self.blocks))
+        return replace(self, blocks=tuple(B[:, :rank] for B in self.blocks), origin=None)
 
     def lifted(self, x: Array, onto: Structured) -> Array:
         """x of a truncated problem as a point of the full one."""

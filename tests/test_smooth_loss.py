@@ -1,0 +1,452 @@
+"""A user's own smooth loss: as good as the built-in one, checked, and refused where it can't stand."""
+
+import cvxpy as cp
+import numpy as np
+import pandas as pd
+import pytest
+
+import kernelopt as ko
+from kernelopt import losses
+from kernelopt.compiler.inverse import attained
+from kernelopt.compiler.pieces import Custom
+from kernelopt.errors import DataError, DCPError, KernelOptError, OptionError, SolverError
+
+KERNEL = ko.kernels.Gaussian(sigma=1.0)
+RNG = np.random.default_rng(0)
+N = 50
+X = RNG.normal(size=(N, 2))
+Y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 - 1 + 0.3 * RNG.standard_t(3, size=N)
+LABELS, COUNTS, WEIGHTS = np.sign(Y), np.abs(Y).round(), RNG.uniform(0.5, 2, size=N)
+
+
+def logistic():
+    return ko.SmoothLoss(
+        lambda u, y: np.logaddexp(0, -y * u),
+        lambda u, y: -y / (1 + np.exp(y * u)),
+        lambda u, y: 1 / (2 + np.exp(u) + np.exp(-u)),
+    )
+
+
+def poisson():
+    return ko.SmoothLoss(lambda u, y: np.exp(u) - y * u, lambda u, y: np.exp(u) - y, lambda u, y: np.exp(u))
+
+
+def squared():
+    return ko.SmoothLoss(lambda u, y: (u - y) ** 2, lambda u, y: 2 * (u - y), lambda u, y: np.full_like(u, 2.0))
+
+
+def pseudo_huber():
+    return ko.SmoothLoss(
+        lambda u, y: np.sqrt(1 + (u - y) ** 2) - 1,
+        lambda u, y: (u - y) / np.sqrt(1 + (u - y) ** 2),
+        lambda u, y: (1 + (u - y) ** 2) ** -1.5,
+    )
+
+
+def of_cones(y, f):
+    """The pseudo-Huber function as second-order cones, one a row."""
+    return cp.hstack([cp.norm(cp.hstack([1, f[i] - y[i]])) - 1 for i in range(N)])
+
+
+TWINS = {
+    "logistic": (logistic, losses.log_loss, LABELS),
+    "poisson": (poisson, losses.poisson, COUNTS),
+    "squared": (squared, losses.squared_error, Y),
+    "pseudo-Huber": (pseudo_huber, of_cones, Y),
+}
+
+
+def both(name, state):
+    """The problem that `state` makes of a loss, with the user's own one and the built-in one, solved."""
+    made, built_in, y = TWINS[name]
+    own, reference = made(), None
+    problems = []
+    for loss in (lambda f: own(f, y), lambda f: built_in(y, f)):
+        problem = state(loss)
+        options = {}
+        if problems and name == "pseudo-Huber":
+            options = {"solver": "CLARABEL", "tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}
+        problem.solve(**options)
+        problems.append(problem)
+    problem, reference = problems
+    assert problem.status == "optimal"
+    assert problem.certificate.scope == "full kernel"
+    assert problem.certificate.assumptions == ()
+    assert problem.value == pytest.approx(reference.value, rel=1e-7, abs=1e-7)
+    assert problem.certificate.lower <= reference.value + 1e-7
+    return problem, reference
+
+
+@pytest.mark.parametrize("penalty", ["squared", "unsquared", "ball"])
+@pytest.mark.parametrize("name", TWINS)
+def test_equals_the_built_in_loss(name, penalty):
+    def state(loss):
+        theta, b = ko.Theta(KERNEL), cp.Variable()
+        objective, constraints = cp.sum(loss(theta(X) + b)), []
+        match penalty:
+            case "squared":
+                objective += 0.1 * ko.sum_squares(theta)
+            case "unsquared":
+                objective += 2 * ko.norm(theta)
+            case "ball":
+                constraints.append(ko.norm(theta) <= 2)
+        return ko.Problem(cp.Minimize(objective), constraints)
+
+    both(name, state)
+
+
+BESIDE = {
+    "weights": lambda loss, f, theta: (WEIGHTS @ loss, []),
+    "some weights of zero": lambda loss, f, theta: ((np.arange(N) % 3 > 0) @ loss, []),
+    "constraints": lambda loss, f, theta: (cp.sum(loss), [f <= 0.8, cp.sum(f) == 1, theta(np.zeros((1, 2))) <= 0.1]),
+    "nonsmooth": lambda loss, f, theta: (cp.sum(loss) + cp.norm1(f - 0.2), []),
+    "a part of it": lambda loss, f, theta: (cp.sum(loss[:20]) + 0.5 * cp.sum(loss[20:]), []),
+}
+
+
+@pytest.mark.parametrize("beside", BESIDE)
+@pytest.mark.parametrize("name", ["logistic", "squared"])
+def test_beside_other_terms(name, beside):
+    def state(loss):
+        theta, b = ko.Theta(KERNEL), cp.Variable()
+        f = theta(X) + b
+        objective, constraints = BESIDE[beside](loss(f), f, theta)
+        return ko.Problem(cp.Minimize(objective + 0.1 * ko.sum_squares(theta)), constraints)
+
+    problem, _ = both(name, state)
+    assert problem.verify().passed
+
+
+def test_repeated_rows_several_variables_and_maximize():
+    again = np.r_[np.arange(20), np.arange(20), np.arange(10)]
+    beta = cp.Variable(2)
+
+    def state(loss):
+        theta = ko.Theta(KERNEL)
+        f = theta(X[again]) + X @ beta
+        return ko.Problem(cp.Maximize(-cp.sum(loss(f)) - 0.1 * ko.sum_squares(theta)))
+
+    problem, reference = both("logistic", state)
+    assert problem.certificate.at_zero == pytest.approx(reference.certificate.at_zero, rel=1e-6)
+
+
+def test_several_outputs():
+    F, Z = RNG.normal(size=(N, 2)), np.column_stack([Y, -Y])
+    theta, reference = ko.Theta(KERNEL, outputs=2), ko.Theta(KERNEL, outputs=2)
+    problem = ko.Problem(cp.Minimize(cp.sum(squared()(theta(X), Z)) + ko.sum_squares(theta)))
+    other = ko.Problem(cp.Minimize(cp.sum_squares(reference(X) - Z) + ko.sum_squares(reference)))
+    assert problem.solve() == pytest.approx(other.solve(), rel=1e-7)
+    assert theta.value(F) == pytest.approx(reference.value(F), abs=1e-4)
+    assert theta(X).dual_value == pytest.approx(reference(X).dual_value, abs=1e-4)
+
+
+@pytest.mark.parametrize("solver", ["NEWTON", "INTERIOR_POINT", "AUGMENTED_LAGRANGIAN"])
+def test_every_solver_of_ours(solver):
+    theta, b = ko.Theta(KERNEL), cp.Variable()
+    problem = ko.Problem(cp.Minimize(cp.sum(poisson()(theta(X) + b, COUNTS)) + 0.1 * ko.sum_squares(theta)))
+    problem.solve(solver=solver)
+    assert problem.status == "optimal"
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_units(unit):
+    """y, predictions and √kernel × unit."""
+    theta = ko.Theta(unit**2 * KERNEL)
+    problem = ko.Problem(cp.Minimize(cp.sum(squared()(theta(X), unit * Y)) + 0.1 * unit**2 * ko.sum_squares(theta)))
+    problem.solve()
+    plain = ko.Theta(KERNEL)
+    reference = ko.Problem(cp.Minimize(cp.sum_squares(plain(X) - Y) + 0.1 * ko.sum_squares(plain))).solve()
+    assert problem.status == "optimal"
+    assert problem.value / unit**2 == pytest.approx(reference, rel=1e-6)
+
+
+# ---------------------------------------------------------------- data
+
+
+def test_kinds_of_data_and_numeric_values():
+    loss, u = squared(), cp.Constant([1.0, 2.0, 3.0])
+    for y in ([0, 1, 2], np.array([0, 1, 2], dtype=np.int8), pd.Series([0.0, 1.0, 2.0], index=[5, 6, 7])):
+        assert loss(u, y).value == pytest.approx([1, 1, 1])
+    assert loss(u, 1).value == pytest.approx([0, 1, 4])
+    table = cp.Constant(np.arange(6.0).reshape(2, 3))
+    assert loss(table, np.ones((2, 3))).value == pytest.approx((table.value - 1) ** 2)
+    theta = ko.Theta(KERNEL)
+    term = loss(theta(X) + 1, Y)
+    assert term.value is None
+    assert (term.is_convex(), term.is_concave(), term.shape) == (True, False, (N,))
+    theta.value = ko.Function(KERNEL, X[:1], np.ones(1))
+    assert term.value == pytest.approx((KERNEL(X, X[:1])[:, 0] + 1 - Y) ** 2)
+
+
+def test_parameters_are_solved_again_without_factoring():
+    theta, lam, y = ko.Theta(KERNEL), cp.Parameter(nonneg=True), cp.Parameter(N)
+    problem = ko.Problem(cp.Minimize(cp.sum(pseudo_huber()(theta(X), y)) + lam * ko.sum_squares(theta)))
+    with pytest.raises(KernelOptError, match="value"):
+        problem.solve()
+    values = {}
+    for lam.value, shift in ((1.0, 0.0), (0.1, 0.0), (0.1, 1.0)):
+        y.value = Y + shift
+        problem.solve()
+        assert problem.status == "optimal"
+        fresh = ko.Theta(KERNEL)
+        loss = cp.sum(pseudo_huber()(fresh(X), Y + shift))
+        reference = ko.Problem(cp.Minimize(loss + float(lam.value) * ko.sum_squares(fresh)))
+        assert problem.value == pytest.approx(reference.solve(), rel=1e-7)
+        values[float(lam.value), shift] = problem.value
+    ahead = problem.certificate_at({y: Y, lam: 0.1})
+    assert ahead.lower <= values[0.1, 0.0] <= ahead.upper
+    ahead = problem.certificate_at({lam: 1.0})
+    assert ahead.lower <= ahead.upper < np.inf
+
+
+def test_explained_and_told_by_solvers():
+    theta, b = ko.Theta(KERNEL), cp.Variable(name="b")
+
+    def my_loss(u, y):
+        return (u - y) ** 2
+
+    loss = ko.SmoothLoss(my_loss, lambda u, y: 2 * (u - y), lambda u, y: 2 + 0 * u)
+    problem = ko.Problem(cp.Minimize(cp.sum(loss(theta(X) + b, Y)) + ko.sum_squares(theta)))
+    table = problem.solvers()
+    assert table["CLARABEL"] == "takes cvxpy's atoms only; a SmoothLoss is none"
+    assert table["NEWTON"] is None and table.chosen == "NEWTON"
+    assert not problem.is_qp() and problem.is_dcp() and problem.is_dpp()
+    with pytest.raises(SolverError, match="CLARABEL takes cvxpy's atoms only.*Solvers that take it: NEWTON"):
+        problem.solve(solver="CLARABEL")
+    problem.solve()
+    told = str(problem.explain())
+    assert "Σ my_loss(A·θ + b, [50 data])" in told
+    assert "(w_θ, b)" in told and "stopped" not in told
+    assert "h1 = my_loss(g1, [50 data])" in str(problem.canonical_form())
+
+
+def test_from_a_problem_in_an_explicit_theta():
+    kernel = ko.kernels.Polynomial(degree=2)
+    Phi, t = cp.Constant(kernel.features(X)), cp.Variable(6)
+    explicit = cp.Problem(cp.Minimize(cp.sum(pseudo_huber()(Phi @ t, Y)) + 0.1 * cp.sum_squares(t)))
+    problem = ko.Problem.from_cvxpy(explicit, theta=t, features={Phi: ko.FeatureMatrix(X, kernel)})
+    problem.solve()
+    assert problem.status == "optimal"
+    assert explicit.objective.value == pytest.approx(problem.value, rel=1e-9)
+    assert problem.verify().passed
+
+
+def test_audit_of_a_function_from_elsewhere():
+    theta, b = ko.Theta(KERNEL), cp.Variable()
+    problem = ko.Problem(cp.Minimize(cp.sum(logistic()(theta(X) + b, LABELS)) + 0.1 * ko.sum_squares(theta)))
+    problem.solve(tol=1e-9)
+    good = ko.Function(KERNEL, theta.value.centers, theta.value.coefficients)
+    kept = b.value
+    theta.value = good
+    assert problem.verify().passed
+    theta.value = ko.Function(KERNEL, X[:5], np.ones(5))
+    b.value = kept
+    assert not problem.verify().passed
+
+
+# ---------------------------------------------------------------- domains
+
+
+def test_a_logarithm_and_its_domain():
+    """−log u and u on u > 0, from θ = 0 and without an intercept outside of the domain."""
+    barrier = ko.SmoothLoss(lambda u: u - np.log(u), lambda u: 1 - 1 / u, lambda u: u**-2.0, domain=(0, np.inf))
+    assert barrier(cp.Constant([-1.0, 0.0, 1.0])).value == pytest.approx([np.inf, np.inf, 1.0])
+    for intercept in (True, False):
+        for constraints in (lambda f: [], lambda f: [f <= 0.9]):
+            values = []
+            for loss in (barrier, lambda f: f - cp.log(f)):
+                theta, b = ko.Theta(KERNEL), cp.Variable()
+                f = theta(X[:20]) + b if intercept else theta(X[:20])
+                objective = cp.sum(loss(f)) + Y[:20] @ f + 0.5 * ko.sum_squares(theta)
+                problem = ko.Problem(cp.Minimize(objective), constraints(f))
+                values.append(problem.solve())
+                assert problem.status == "optimal"
+            assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+
+def test_a_bounded_domain():
+    """−log(1 − u²) on (−1, 1), pushed against its end."""
+    loss = ko.SmoothLoss(
+        lambda u: -np.log1p(-(u**2)), lambda u: 2 * u / (1 - u**2), lambda u: 2 * (1 + u**2) / (1 - u**2) ** 2,
+        domain=(-1, 1),
+    )  # fmt: skip
+    theta = ko.Theta(KERNEL)
+    pull = 1e3 * Y
+    problem = ko.Problem(cp.Minimize(cp.sum(loss(theta(X))) - pull @ theta(X) + 0.01 * ko.sum_squares(theta)))
+    problem.solve()
+    assert problem.status == "optimal"
+    assert np.abs(theta(X).value).max() < 1
+
+
+def test_no_point_in_the_domain():
+    loss = ko.SmoothLoss(lambda u: -np.log(u), lambda u: -1 / u, lambda u: u**-2.0, domain=(0, np.inf))
+    theta = ko.Theta(KERNEL)
+    f = theta(X[:1])
+    problem = ko.Problem(cp.Minimize(cp.sum(loss(f)) + cp.sum(loss(-1 - f)) + ko.sum_squares(theta)))
+    with pytest.raises(SolverError, match="inside of their domains"):
+        problem.solve()
+
+
+# ---------------------------------------------------------------- the conjugate, and what it proves
+
+
+def test_conjugates_bound_from_above():
+    """h*(v) ≥ vs − h(s) for every s, and equality where v is a slope of h; ∞ beyond the slopes."""
+    for made, y in ((logistic, LABELS), (poisson, COUNTS), (squared, Y), (pseudo_huber, Y)):
+        piece = Custom(np.arange(N), made(), (y,), WEIGHTS, np.where(Y > 0, 2.0, -0.5), 0.3 * Y)
+        low, high = piece.slopes()
+        for _ in range(10):
+            s = 3 * RNG.normal(size=N)
+            v = piece.derivative(s)
+            assert (low <= v).all() and (v <= high).all()
+            piece._last.clear()  # no hint
+            size = np.abs(v * s) + np.abs(piece.value(s))
+            assert np.abs(piece.conjugate(v) - (v * s - piece.value(s))).max() <= 1e-12 * size.max()
+            other = s + RNG.normal(size=N)
+            assert (piece.conjugate(v) >= v * other - piece.value(other) - 1e-12 * size).all()
+    beyond = Custom(np.arange(N), pseudo_huber(), (Y,), np.ones(N), np.ones(N), np.zeros(N))
+    assert np.isposinf(beyond.conjugate(np.full(N, 1.5))).all()
+
+
+def test_an_inverse_that_newton_alone_would_miss():
+    """q^(1/3) has no derivative at 0, and tanh none far out."""
+    for g, slope, z in (
+        (np.cbrt, lambda q: 1 / (3 * np.cbrt(np.maximum(np.abs(q), 1e-200)) ** 2), np.array([1e-3, -1.0, 5.0])),
+        (np.tanh, lambda q: np.cosh(q) ** -2.0, np.array([0.999999, -0.5, 1e-9])),
+    ):
+        found = attained(g, slope, z, np.full(3, 4.0), (-np.inf, np.inf))
+        assert g(found.q) == pytest.approx(z, rel=1e-12)
+        assert (found.excess <= 1e-12).all()
+    beyond = attained(np.tanh, lambda q: 1 - np.tanh(q) ** 2, np.array([1.1]), np.zeros(1), (-np.inf, np.inf))
+    assert np.isinf(beyond.excess)
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+def test_32_wrong_derivatives():
+    """A wrong gradient or Hessian is refused at the first call, with the worst point."""
+    value, gradient, hessian = (lambda u, y: (u - y) ** 2), (lambda u, y: 2 * (u - y)), (lambda u, y: 2 + 0 * u)
+    u = ko.Theta(KERNEL)(X)
+    ko.SmoothLoss(value, gradient, hessian)(u, Y)
+    with pytest.raises(DataError, match=r"gradient of .* derivative of its value; at u = .*, data \(.*\) it is .*"):
+        ko.SmoothLoss(value, lambda u, y: u - y, hessian)(u, Y)
+    with pytest.raises(DataError, match=r"hessian of .* derivative of its gradient; at u = .* it is 1, .* give 2\."):
+        ko.SmoothLoss(value, gradient, lambda u, y: 1 + 0 * u)(u, Y)
+    late = ko.SmoothLoss(value, lambda u, y: np.where(u > y + 1, u - y, 2 * (u - y)), hessian)
+    with pytest.raises(DataError, match="derivative"):
+        late(u, Y)
+    for unit in (1e-7, 1e7):
+        ko.SmoothLoss(value, gradient, hessian)(u, unit * Y)
+        with pytest.raises(DataError, match="derivative"):
+            ko.SmoothLoss(value, lambda u, y: 1.01 * 2 * (u - y), hessian)(u, unit * Y)
+    y = cp.Parameter(N)
+    theta = ko.Theta(KERNEL)
+    problem = ko.Problem(
+        cp.Minimize(cp.sum(ko.SmoothLoss(value, lambda u, y: u, hessian)(theta(X), y)) + ko.sum_squares(theta))
+    )
+    y.value = Y
+    with pytest.raises(DataError, match="derivative"):
+        problem.solve()
+
+
+def test_33_declared_convex():
+    """Refused at the call, or when a solve meets the point."""
+    sine = (np.sin, np.cos, lambda u: -np.sin(u))
+    u = ko.Theta(KERNEL)(X)
+    with pytest.raises(DataError, match=r"declared convex, to have a second derivative ≥ 0; got -.* at u = "):
+        ko.SmoothLoss(*sine)(u)
+    # Convex where it is looked at, and concave beyond u = 30.
+    fading = ko.SmoothLoss(
+        lambda u: np.where(u < 30, 0.5 * u**2, 450 + 30 * (u - 30) - 0.5 * (u - 30) ** 2),
+        lambda u: np.where(u < 30, u, 60 - u),
+        lambda u: np.where(u < 30, 1.0, -1.0),
+    )
+    theta = ko.Theta(KERNEL)
+    problem = ko.Problem(cp.Minimize(cp.sum(fading(theta(X))) - 100 * cp.sum(theta(X)) + 0.001 * ko.sum_squares(theta)))
+    with pytest.raises(DataError, match="declared convex"):
+        problem.solve()
+
+
+def test_wrong_shapes_and_numbers():
+    value, gradient, hessian = (lambda u, y: (u - y) ** 2), (lambda u, y: 2 * (u - y)), (lambda u, y: 2 + 0 * u)
+    loss, u = ko.SmoothLoss(value, gradient, hessian), ko.Theta(KERNEL)(X)
+    for y, match in ((Y[:5], "shape"), (Y[:, None], r"ravel"), (np.full(N, np.nan), "finite"), (["a"] * N, "real num")):
+        with pytest.raises(KernelOptError, match=match):
+            loss(u, y)
+    with pytest.raises(DataError, match="data"):
+        loss(u, cp.Variable(N))
+    with pytest.raises(DataError, match="an array of .* real numbers"):
+        ko.SmoothLoss(lambda u, y: np.sum((u - y) ** 2), gradient, hessian)(u, Y)
+    with pytest.raises(DataError, match="complex"):
+        ko.SmoothLoss(lambda u, y: (u - y) ** 2 + 0j, gradient, hessian)(u, Y)
+    with pytest.raises(DataError, match="NaN at u = -"):
+        ko.SmoothLoss(lambda u: -np.log(u), lambda u: -1 / u, lambda u: u**-2.0)(u)
+    with pytest.raises(OptionError, match="curvature"):
+        ko.SmoothLoss(value, gradient, hessian, curvature="concave")
+    for domain in ((1, 0), 3, (0, "a")):
+        with pytest.raises(OptionError, match="domain"):
+            ko.SmoothLoss(value, gradient, hessian, domain=domain)
+    with pytest.raises(OptionError, match="gradient"):
+        ko.SmoothLoss(value, 3.0, hessian)
+
+
+def test_where_it_cant_stand():
+    theta, b = ko.Theta(KERNEL), cp.Variable()
+    term = squared()(theta(X), Y)
+    with pytest.raises(DCPError, match="Write ko.Problem"):
+        cp.Problem(cp.Minimize(cp.sum(squared()(b + np.zeros(3), np.ones(3))))).solve()
+    with pytest.raises(DCPError):
+        ko.Problem(cp.Maximize(cp.sum(term) - ko.sum_squares(theta))).solve()
+    with pytest.raises(ko.errors.RepresenterError, match="norm"):
+        ko.Problem(cp.Minimize(cp.sum(squared()(cp.norm(theta(X)) + ko.norm(theta), 1.0)))).solve()
+    with pytest.raises(SolverError, match="summed in the minimized objective"):
+        ko.Problem(cp.Minimize(ko.sum_squares(theta)), [cp.sum(term) <= 3]).solve()
+    beside = ko.Problem(cp.Minimize(cp.sum(term) + cp.norm(theta(X)) + ko.sum_squares(theta)), [theta(X) <= 1])
+    with pytest.raises(SolverError, match="with SmoothLoss and ‖u‖"):
+        beside.solve()
+    z = cp.Variable(integer=True)
+    with pytest.raises(SolverError, match="integer variables beside"):
+        ko.Problem(cp.Minimize(cp.sum(squared()(theta(X) + z, Y)) + ko.sum_squares(theta))).solve()
+    with pytest.raises(SolverError, match="norm"):
+        ko.Problem(cp.Minimize(cp.sum(term))).solve()
+
+
+def test_infeasible_and_undecided():
+    theta = ko.Theta(KERNEL)
+    term = cp.sum(squared()(theta(X), Y)) + ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(term), [theta(X[:1]) >= 1, theta(X[:1]) <= 0])
+    problem.solve()
+    assert problem.status == "infeasible"
+    line = ko.SmoothLoss(lambda u: u, np.ones_like, np.zeros_like)
+    theta, b = ko.Theta(KERNEL), cp.Variable()
+    unbounded = ko.Problem(cp.Minimize(cp.sum(line(theta(X) + b)) + ko.sum_squares(theta)))
+    unbounded.solve()
+    assert unbounded.status in ("user_limit", "optimal_inaccurate")
+
+
+# ---------------------------------------------------------------- JAX
+
+
+def test_without_jax(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "jax", None)
+    with pytest.raises(ImportError, match="pip install jax"):
+        ko.SmoothLoss.from_jax(lambda u: u)
+
+
+def test_from_jax():
+    pytest.importorskip("jax")
+    import jax.numpy as jnp  # noqa: PLC0415
+
+    def my_logistic(u, y):
+        return jnp.logaddexp(0.0, -y * u)
+
+    loss = ko.SmoothLoss.from_jax(my_logistic)
+    assert "my_logistic" in repr(loss)
+    values = []
+    for term in (lambda f: loss(f, LABELS), lambda f: losses.log_loss(LABELS, f)):
+        theta, b = ko.Theta(KERNEL), cp.Variable()
+        problem = ko.Problem(cp.Minimize(cp.sum(term(theta(X) + b)) + 0.1 * ko.sum_squares(theta)))
+        values.append(problem.solve())
+        assert problem.status == "optimal"
+    assert values[0] == pytest.approx(values[1], rel=1e-7)
