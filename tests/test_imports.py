@@ -9,7 +9,7 @@ import pytest
 import kernelopt
 
 ORDER = [
-    ["estimators", "feature_space", "testing"],
+    ["estimators", "feature_space", "model_selection", "testing"],
     ["problem"],
     ["options"],
     ["solving", "verification"],
@@ -28,7 +28,7 @@ ORDER = [
 INSIDE = {
     "compiler": [
         ["explain"],
-        ["representer"],
+        ["representer", "squares"],
         ["feasibility", "separable"],
         ["conic_form", "pieces"],
         ["explicit", "form"],
@@ -39,7 +39,7 @@ INSIDE = {
     "solvers": [
         ["selection"],
         ["own"],
-        ["augmented_lagrangian", "interior_point"],
+        ["augmented_lagrangian", "interior_point", "least_squares"],
         ["assemble", "conic", "outer", "semismooth", "watch"],
         ["cones", "dual_point"],
         ["structured"],

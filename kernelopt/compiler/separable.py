@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from math import inf
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,6 +32,8 @@ from kernelopt.kernels.domains import Array, Ints
 
 LARGEST = 8  # rows of a piece; larger ones are left to the cone solvers
 SHARED = 10  # rows in which an auxiliary variable may stand before it counts as one of the user's
+
+_last: WeakKeyDictionary[CanonicalForm, Outer] = WeakKeyDictionary()  # sweeps over λ are cut once
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,19 +84,23 @@ class Separable:
 
 @dataclass(frozen=True, eq=False)
 class Outer:
-    """The outer problem for the present values of parameters: cone data, and what it falls apart into."""
+    """The outer problem for the present values of parameters: cone data, and what it falls apart into.
+
+    known : one that differs at most in what ‖θ‖ costs, and so falls apart in the same way
+    """
 
     form: ConicForm
+    known: Outer | None = None
 
     @cached_property
     def pieces(self) -> Separable | None:
         """One function of each prediction, or None where it does not fall apart so."""
-        return by_prediction(self.form)
+        return by_prediction(self.form) if self.known is None else self.known.pieces
 
     @cached_property
     def split(self) -> Separable | None:
         """The finest cut, or None where there is none."""
-        return separable(self.form)
+        return separable(self.form) if self.known is None else self.known.split
 
 
 @dataclass(frozen=True)
@@ -138,7 +145,20 @@ class _Batch:
 
 def outer_of(form: CanonicalForm) -> Outer:
     """Cone data of a canonical form's outer problem, for the values that parameters have now."""
-    return Outer(conic_form(form))
+    data, last = conic_form(form), _last.get(form)
+    known = None if last is None else last.known or last
+    _last[form] = Outer(data, known if known is not None and _differ_in_norms_only(known.form, data) else None)
+    return _last[form]
+
+
+def _differ_in_norms_only(a: ConicForm, b: ConicForm) -> bool:
+    """Whether all but c and P of the norms t are the same."""
+    alike = a.A.shape == b.A.shape and np.array_equal(a.t, b.t) and a.cones == b.cones
+    pairs = (
+        [(np.delete(getattr(a, name), a.t), np.delete(getattr(b, name), b.t)) for name in ("c", "P")] if alike else []
+    )
+    pairs += [(a.A.indptr, b.A.indptr), (a.A.indices, b.A.indices), (a.A.data, b.A.data), (a.b, b.b)]
+    return alike and all(np.array_equal(x, y) for x, y in pairs)
 
 
 def by_prediction(form: ConicForm) -> Separable | None:
@@ -171,7 +191,7 @@ def by_prediction(form: ConicForm) -> Separable | None:
         return None
     left = np.setdiff1d(np.arange(len(form.b)), np.concatenate([np.arange(0), *used]).astype(int))
     linear_y = form.c[form.y] - Z.T @ form.c[u]
-    linear_y[np.abs(linear_y) <= SAME * np.abs(form.c).max(initial=0.0)] = 0.0
+    linear_y[np.abs(linear_y) <= SAME * np.abs(np.delete(form.c, form.t)).max(initial=0.0)] = 0.0
     return Separable(
         u, form.y, sp.csr_array(sp.eye_array(len(u))), sp.csr_array(Z), np.zeros(len(u)), linear_y,
         tuple(p for p in pieces if p is not None), left, np.full(len(u), -1),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import cvxpy as cp
 import cvxpy.error
@@ -62,7 +63,7 @@ def candidates(
     """
     if wanted is not None:
         return [wanted.upper()]
-    installed = cp.installed_solvers()
+    installed = _installed()
     if outer is not None:
         names = [name for name in CONTINUOUS if name in installed]
         return [*ENGINES, *names] if alternatives else names[:1]
@@ -73,6 +74,12 @@ def candidates(
         "Expected an installed solver for this mixed-integer problem; found none. Install one, such as "
         f"{CONIC_SOLVERS['ECOS_BB'].install}."
     )
+
+
+@cache
+def _installed() -> tuple[str, ...]:
+    """cvxpy looks into the file system each time."""
+    return tuple(cp.installed_solvers())
 
 
 def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, rank: int) -> list[str]:
@@ -86,6 +93,8 @@ def _preferred(shape: Shape, rank: int) -> list[str]:
     """Our own solvers for a shape, best first."""
     if shape.lacks is not None:
         return []
+    if shape.squares:
+        return ["LEAST_SQUARES", "NEWTON", "INTERIOR_POINT"]
     if not shape.kinked:
         return ["NEWTON", "INTERIOR_POINT"]
     if shape.hard or rank < HIGH_RANK:
@@ -95,7 +104,7 @@ def _preferred(shape: Shape, rank: int) -> list[str]:
 
 def table(probe: cp.Problem, form: CanonicalForm, outer: Outer | None, rank: int) -> SolverTable:
     """Ask our own, and cvxpy about each solver, installed or known to us."""
-    installed = set(cp.installed_solvers())
+    installed = set(_installed())
     shape = Shape("takes no integer variables") if outer is None else shape_of(form, outer)
     reasons = {name: own.lacks(name, shape) for name in ENGINES}
     for name in dict.fromkeys([*CONIC_SOLVERS, *sorted(installed)]):
