@@ -11,6 +11,7 @@ from kernelopt import errors, feature_space, kernels, losses, testing
 from kernelopt.expressions import FeatureMatrix, Theta, norm, sum_squares
 from kernelopt.functions import Function
 from kernelopt.losses import margin
+from kernelopt.model_selection import leave_one_out
 from kernelopt.paths import path
 from kernelopt.problem import Problem
 from kernelopt.smooth import SmoothLoss
@@ -26,6 +27,7 @@ __all__ = [
     "errors",
     "feature_space",
     "kernels",
+    "leave_one_out",
     "losses",
     "margin",
     "norm",

@@ -10,7 +10,7 @@ import kernelopt
 
 ORDER = [
     ["estimators", "feature_space", "paths", "testing"],
-    ["path_table"],
+    ["model_selection", "path_table"],
     ["problem"],
     ["options", "spectral"],
     ["solving", "verification"],
@@ -30,7 +30,7 @@ ORDER = [
 INSIDE = {
     "compiler": [
         ["explain"],
-        ["representer"],
+        ["representer", "squares"],
         ["feasibility", "separable"],
         ["conic_form", "pieces", "spectral_form"],
         ["inverse"],
@@ -43,7 +43,7 @@ INSIDE = {
         ["selection"],
         ["own"],
         ["domain"],
-        ["augmented_lagrangian", "interior_point"],
+        ["augmented_lagrangian", "interior_point", "least_squares"],
         ["assemble", "conic", "outer", "semismooth", "spectral", "watch"],
         ["cones", "dual_point"],
         ["structured"],

@@ -81,19 +81,23 @@ class Separable:
 
 @dataclass(frozen=True, eq=False)
 class Outer:
-    """The outer problem for the present values of parameters: cone data, and what it falls apart into."""
+    """The outer problem for the present values of parameters: cone data, and what it falls apart into.
+
+    known : one that differs at most in what ‖θ‖ costs, and so falls apart in the same way
+    """
 
     form: ConicForm
+    known: Outer | None = None
 
     @cached_property
     def pieces(self) -> Separable | None:
         """One function of each prediction, or None where it does not fall apart so."""
-        return by_prediction(self.form)
+        return by_prediction(self.form) if self.known is None else self.known.pieces
 
     @cached_property
     def split(self) -> Separable | None:
         """The finest cut, or None where there is none."""
-        return separable(self.form)
+        return separable(self.form) if self.known is None else self.known.split
 
 
 @dataclass(frozen=True)
@@ -144,12 +148,10 @@ def outer_of(form: CanonicalForm, known: Outer | None = None) -> Outer:
 
     What an earlier one has been found to fall apart into is kept, where only penalties of ‖θ‖ have changed.
     """
-    found = Outer(conic_form(form))
-    if known is not None and not found.form.smooth and _same_but_for_t(found.form, known.form):
-        for cut in ("pieces", "split"):
-            if cut in known.__dict__:
-                found.__dict__[cut] = known.__dict__[cut]
-    return found
+    data = conic_form(form)
+    base = None if known is None else known.known or known
+    same = base is not None and not data.smooth and _same_but_for_t(data, base.form)
+    return Outer(data, base if same else None)
 
 
 def _same_but_for_t(one: ConicForm, other: ConicForm) -> bool:
@@ -195,7 +197,7 @@ def by_prediction(form: ConicForm) -> Separable | None:
         return None
     left = np.setdiff1d(np.arange(len(form.b)), np.concatenate([np.arange(0), *used]).astype(int))
     linear_y = form.c[form.y] - Z.T @ form.c[u]
-    linear_y[np.abs(linear_y) <= SAME * np.abs(form.c).max(initial=0.0)] = 0.0
+    linear_y[np.abs(linear_y) <= SAME * np.abs(np.delete(form.c, form.t)).max(initial=0.0)] = 0.0
     return Separable(
         u, form.y, sp.csr_array(sp.eye_array(len(u))), sp.csr_array(Z), np.zeros(len(u)), linear_y,
         tuple(p for p in pieces if p is not None), left, np.full(len(u), -1),

@@ -75,15 +75,14 @@ def structured(reduction: Reduction, outer: Outer, R: dict[int, float]) -> Struc
     """The problem with ½Rⱼ‖θⱼ‖² for each norm, R by the index of the norm."""
     split = outer.split
     assert split is not None
-    blocks, spreads, penalties = [], [], []
+    blocks, penalties = [], []
     for link in reduction.form.predictions:
         factor = reduction.factors[link.theta]
         norm = next(j for j, n in enumerate(reduction.form.norms) if n.view.theta is link.theta)
         for _ in range(link.theta.outputs or 1):
             blocks.append(factor.B)
             penalties.append(R[norm] / factor.scale)
-            spreads.append(_spread(link))
-    S = sp.csr_array(sp.block_diag(spreads, format="csr"))
+    S = spread(reduction.form)
     kinks, slope, constant = _kinks(split)
     return Structured(
         blocks=tuple(blocks),
@@ -99,8 +98,13 @@ def structured(reduction: Reduction, outer: Outer, R: dict[int, float]) -> Struc
     )  # fmt: skip
 
 
+def spread(form: CanonicalForm) -> sp.csr_array:
+    """All u = (spread)·(distinct predictions of all θ), each flattened in Fortran order."""
+    parts = [_spread(link) for link in form.predictions for _ in range(link.theta.outputs or 1)]
+    return sp.csr_array(sp.block_diag(parts, format="csr"))
+
+
 def _spread(link: PredictionLink) -> sp.csr_array:
-    """u = (spread)·(distinct predictions)."""
     n = len(link.take) if link.u is not None else 0
     return sp.csr_array((np.ones(n), (np.arange(n), link.take[:n])), shape=(n, len(link.rows)))
 

@@ -18,7 +18,8 @@ class Point:
     """x with s = Cx, kink multipliers a and slopes of the smooth functions, and what they are worth.
 
     primal : value (of the reduced problem); gap : primal less dual value; unit : ½xᵀRx, which the improvement over
-    θ = 0 exceeds; violation : of constraints, in units of s; stopped : what ended the search before its time
+    θ = 0 exceeds; violation : of constraints, in units of s; stopped : what ended the search before its time;
+    kept : what an engine wants to have again when it starts from this point
     """
 
     x: Array
@@ -30,6 +31,7 @@ class Point:
     violation: float
     primal: float
     stopped: BaseException | None = None
+    kept: object = None
 
     @property
     def merit(self) -> float:

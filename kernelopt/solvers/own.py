@@ -18,7 +18,7 @@ from kernelopt.compiler.separable import Lengths, Outer
 from kernelopt.errors import SolverError
 from kernelopt.kernels.domains import Array
 from kernelopt.solution import Status
-from kernelopt.solvers import assemble, augmented_lagrangian, domain, interior_point
+from kernelopt.solvers import assemble, augmented_lagrangian, domain, interior_point, least_squares
 from kernelopt.solvers.assemble import Shape
 from kernelopt.solvers.conic import Answer
 from kernelopt.solvers.dual_point import Point
@@ -47,7 +47,14 @@ def _no_jumps(shape: Shape) -> str | None:
     return None
 
 
+def _only_squares(shape: Shape) -> str | None:
+    if not shape.squares:
+        return "needs an objective of squares alone, and no constraints"
+    return None
+
+
 ENGINES = {
+    "LEAST_SQUARES": Engine(least_squares.solve, _only_squares),
     "NEWTON": Engine(augmented_lagrangian.newton, _no_jumps),
     "AUGMENTED_LAGRANGIAN": Engine(augmented_lagrangian.solve, lambda shape: None),
     "INTERIOR_POINT": Engine(interior_point.solve, lambda shape: None),
@@ -56,12 +63,13 @@ ENGINES = {
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """Where an earlier answer left off: x in blocks of v and y, and kink multipliers."""
+    """Where an earlier answer left off: x in blocks of v and y, kink multipliers, and what its engine keeps."""
 
     v: tuple[Array, ...]
     y: Array
     a: Array
     R: float
+    kept: object = None
 
 
 def lacks(name: str, shape: Shape) -> str | None:
@@ -101,7 +109,7 @@ def solve(  # noqa: PLR0917
     assemble.place(reduction, outer.form, split, point.x, total)
     status = Status.OPTIMAL if point.stopped is None else Status.USER_LIMIT
     ends = problem.ends
-    left_off = Start(tuple(point.x[a:b] for a, b in pairwise(ends)), point.x[ends[-1] :], point.a, R)
+    left_off = Start(tuple(point.x[a:b] for a, b in pairwise(ends)), point.x[ends[-1] :], point.a, R, point.kept)
     interrupted = isinstance(point.stopped, KeyboardInterrupt)
     return Answer(status, True, _stats(name, began, watch), total, left_off, interrupted)
 
@@ -157,7 +165,7 @@ def _point(problem: Structured, start: Start | None) -> Point | None:
     s = problem.products(x)
     if not isfinite(problem.smooth_value(s)):
         return None
-    return Point(x, s, a, problem.smooth_gradient(s), inf, problem.quadratic(x), inf, inf)
+    return Point(x, s, a, problem.smooth_gradient(s), inf, problem.quadratic(x), inf, inf, kept=start.kept)
 
 
 class _Search:
@@ -179,6 +187,7 @@ class _Search:
         self.scale = reduction.factors[theta].scale
         outputs = [link.theta for link in reduction.form.predictions for _ in range(link.theta.outputs or 1)]
         self.blocks = [k for k, owner in enumerate(outputs) if owner is theta]
+        self.first: Start | None = None
         self.point: Point | None = None
         self.problem: Structured | None = None
         self.at = 1.0
@@ -188,6 +197,8 @@ class _Search:
     def solve_at(self, R: float, start: Point | None) -> float:
         """‖θ‖ for ½R‖θ‖²."""
         self.problem = assemble.structured(self.reduction, self.outer, self.fixed | {self.odd: R})
+        if start is None and self.first is not None and self.first.kept is not None:
+            start = _point(self.problem, self.first)
         self.problem = domain.with_origin(self.problem, self.watch) if start is None else self.problem
         self.point, self.at = self.engine.run(self.problem, self.watch, start), R
         if self.point.stopped is not None:
@@ -215,6 +226,7 @@ class _Search:
         return self.known[log_R]
 
     def run(self, start: Start | None) -> tuple[Point, Structured, float]:
+        self.first = start
         sigma, kappa = self.outer.form.units
         length = sigma / np.sqrt(self.scale)
         guess = self.curvature + self.slope / length + (kappa / self.limit**2 if isfinite(self.limit) else 0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import cvxpy as cp
@@ -73,7 +74,7 @@ def candidates(
         return [wanted.upper()]
     if form.smooth:
         return list(ENGINES)
-    installed = cp.installed_solvers()
+    installed = _installed()
     if outer is not None:
         names = [name for name in CONTINUOUS if name in installed]
         return [*ENGINES, *names] if alternatives else names[:1]
@@ -121,6 +122,12 @@ def _splits(form: CanonicalForm, part: Any) -> bool:
     return outer_of(CanonicalForm(outer, links, norms)).split is not None
 
 
+@cache
+def _installed() -> tuple[str, ...]:
+    """cvxpy looks into the file system each time."""
+    return tuple(cp.installed_solvers())
+
+
 def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, rank: int) -> list[str]:
     """The candidates in the order in which they are tried, without our own where they don't apply or don't pay."""
     if outer is None or len(names) == 1:
@@ -136,6 +143,8 @@ def _preferred(shape: Shape, rank: int) -> list[str]:
     """Our own solvers for a shape, best first."""
     if shape.lacks is not None:
         return []
+    if shape.squares:
+        return ["LEAST_SQUARES", "NEWTON", "INTERIOR_POINT"]
     if not shape.kinked:
         return ["NEWTON", "INTERIOR_POINT"]
     if shape.hard or rank < HIGH_RANK:
@@ -145,7 +154,7 @@ def _preferred(shape: Shape, rank: int) -> list[str]:
 
 def table(probe: cp.Problem, form: CanonicalForm, outer: Outer | None, rank: int) -> SolverTable:
     """Ask our own, and cvxpy about each solver, installed or known to us."""
-    installed = set(cp.installed_solvers())
+    installed = set(_installed())
     shape = Shape("takes no integer variables") if outer is None else shape_of(form, outer)
     reasons = {name: own.lacks(name, shape) for name in ENGINES}
     for name in dict.fromkeys([*CONIC_SOLVERS, *sorted(installed)]):

@@ -113,8 +113,11 @@ class Structured:
 
     def products(self, x: Array) -> Array:
         """s = Cx."""
-        d = [B @ x[a:b] for B, a, b in zip(self.blocks, self.ends[:-1], self.ends[1:], strict=True)]
-        return np.asarray(self.E @ np.concatenate(d) + self.F @ x[self.ends[-1] :])
+        return np.asarray(self.E @ self.predictions(x) + self.F @ x[self.ends[-1] :])
+
+    def predictions(self, x: Array) -> Array:
+        """d = (Bₖvₖ)."""
+        return np.concatenate([B @ x[a:b] for B, a, b in zip(self.blocks, self.ends[:-1], self.ends[1:], strict=True)])
 
     def adjoint(self, g: Array) -> Array:
         """Cᵀg."""
@@ -242,7 +245,9 @@ class Structured:
         return np.hstack([E[:, a:b] @ B for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)])
 
     def system(self, weights: Array, ridge: Array | None = None) -> Solve:
-        """rhs ↦ (R + CᵀWC)⁻¹rhs, by a Cholesky factor of that matrix, or of one with a row for each positive weight.
+        """rhs ↦ (R + CᵀWC)⁻¹rhs, for one or a matrix of several.
+
+        By a Cholesky factor of that matrix, or of one with a row for each positive weight.
 
         `ridge` (q,) is added to the diagonal for y.
         """
@@ -287,10 +292,14 @@ class Structured:
         border = sl.lu_factor(small, check_finite=False) if self.q and np.any(small) else None
 
         def solve(rhs: Array) -> Array:
-            b = inverse(G @ (rhs[:end] / R))
-            y = np.zeros(self.q) if border is None else sl.lu_solve(border, rhs[end:] - F.T @ b, check_finite=False)
+            b = inverse(G @ (rhs[:end].T / R).T)
+            y = (
+                np.zeros((self.q, *rhs.shape[1:]))
+                if border is None
+                else sl.lu_solve(border, rhs[end:] - F.T @ b, check_finite=False)
+            )
             z = b + MF @ y
-            return np.concatenate([(rhs[:end] - G.T @ z) / R, y])
+            return np.concatenate([((rhs[:end] - G.T @ z).T / R).T, y])
 
         return solve
 

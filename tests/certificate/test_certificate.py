@@ -387,7 +387,7 @@ def test_remedies_are_listed():
     problem.solve()
     assert problem.status == "optimal"
     attempts = problem.solver_stats.attempts
-    assert attempts[0].solver == "NEWTON"
+    assert attempts[0].solver == "LEAST_SQUARES"
     assert attempts[-1].gap <= 1e-6 or problem.certificate.absolute_gap <= problem.certificate.floor
     assert all(a.seconds >= 0 for a in attempts)
 

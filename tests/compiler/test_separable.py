@@ -8,7 +8,7 @@ import kernelopt as ko
 from kernelopt import losses
 from kernelopt.compiler.conic_form import conic_form
 from kernelopt.compiler.pieces import Exponential, Quadratic
-from kernelopt.compiler.separable import by_prediction
+from kernelopt.compiler.separable import by_prediction, outer_of
 
 RNG = np.random.default_rng(5)
 N = 25
@@ -92,3 +92,20 @@ def test_a_weight_of_next_to_nothing():
     tiny = np.finfo(float).tiny
     piece = Exponential(np.arange(1), np.array([tiny]), np.ones(1), np.zeros(1), np.zeros(1), logistic=False)
     assert piece.conjugate(np.array([1e5])) == pytest.approx(1e5 * (np.log(1e5) - np.log(tiny) - 1))
+
+
+def test_sweeps_over_a_penalty_are_cut_once():
+    theta, lam, y = ko.Theta(ko.kernels.Gaussian(1.0)), cp.Parameter(nonneg=True, value=1.0), cp.Parameter(N, value=Y)
+    loss = cp.sum(losses.absolute_error(y, theta(X)))
+    form = ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta))).canonical_form()
+    first = outer_of(form)
+    lam.value = 3.0
+    second = outer_of(form, first)
+    for again in (second, outer_of(form, second)):
+        assert again.form.P[again.form.t] == 6.0
+        assert again.split is first.split
+        assert again.pieces is first.pieces
+    y.value = 2 * Y
+    other = outer_of(form, second)
+    assert other.split is not first.split
+    assert other.split.pieces[0].left[:, 1] == pytest.approx(2 * first.split.pieces[0].left[:, 1])

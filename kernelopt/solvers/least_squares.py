@@ -1,0 +1,276 @@
+"""Least squares with ridge penalties: one linear system, or one decomposition for every strength of the penalty.
+
+    minimize  ½ Σₖ Rₖ‖vₖ‖² + gᵀx + ½ Σⱼ (s_of(j) − anchorⱼ)²/ρⱼ,  s = Cx,  x = (v, y)
+
+is solved by (R + CᵀWC)x = Cᵀ(anchor/ρ) − g. While C stays, and R and W change by a factor each, one symmetric
+eigendecomposition serves all of them (`Spectrum`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import scipy.linalg as sl
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
+
+from kernelopt.kernels.domains import Array, Ints
+from kernelopt.solvers.dual_point import Point, judged
+from kernelopt.solvers.structured import FEW, Solve, Structured
+from kernelopt.solvers.watch import OutOfTimeError, Watch
+
+ROUNDS = 4  # of iterative refinement
+EIGEN = 20.0  # cost of an eigendecomposition in units of r³ flops of matrix products (measured: 10 to 25)
+SINGULAR = 1e-13  # eigenvalues of FᵀWF in units of its diagonal, below which a direction of y is taken to be free
+SAME = 1e-13  # relative difference of proportions that counts as none
+CHUNK = 1000  # rows whose leverages are computed at a time
+
+
+def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Point:
+    """The minimizer, refined until the gap is small enough or rounding ends it; `start` only brings what was kept."""
+    weights = curvature(problem)
+    kept = reusable(problem, weights, None if start is None else start.kept)
+    system = kept.system(problem, weights)
+    best: Point | None = None
+    x, s = np.zeros(problem.size), np.zeros(problem.m)
+    try:
+        for _ in range(ROUNDS):
+            x = _refined(problem, system, x, s)
+            s = problem.products(x)
+            point = judged(problem, x, s, _multipliers(problem, s), np.zeros(problem.m))
+            watch.systems += 1
+            flat = best is not None and not point.merit < 0.5 * best.merit
+            best = point if best is None or point.merit < best.merit else best
+            if flat or watch(best, max(B.shape[1] for B in problem.blocks)):
+                break
+    except (OutOfTimeError, KeyboardInterrupt) as stop:
+        if best is None:
+            raise
+        best = replace(best, stopped=stop)
+    assert best is not None
+    return replace(best, kept=kept)
+
+
+def curvature(problem: Structured) -> Array:
+    """W: Σ 1/ρ over the squares of each s, (m,)."""
+    return problem.of_kinks(1 / problem.rho)
+
+
+def minimizer(problem: Structured, weights: Array, kept: Kept) -> Array:
+    """The minimizing x."""
+    return _refined(problem, kept.system(problem, weights), np.zeros(problem.size), np.zeros(problem.m))
+
+
+def _refined(problem: Structured, system: Solve, x: Array, s: Array) -> Array:
+    """x − (R + CᵀWC)⁻¹·gradient, with s = Cx."""
+    slope = problem.of_kinks(_multipliers(problem, s))
+    return x - system(problem.penalty * x + problem.linear + problem.adjoint(slope))
+
+
+def _multipliers(problem: Structured, s: Array) -> Array:
+    """The slope of each square."""
+    return np.asarray((s[problem.of] - problem.anchor) / problem.rho)
+
+
+# ------------------------------------------------------------ one decomposition for all strengths
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Columns of v and y that no row connects with others, and the decomposition there.
+
+    roots : 1/√R; Y : YYᵀ = (FᵀWF)⁺; K = GᵀWFY with G = C_v/√R; values, vectors : of GᵀWG − KKᵀ = VΛVᵀ
+    """
+
+    v: Ints
+    y: Ints
+    roots: Array
+    Y: Array
+    K: Array
+    values: Array
+    vectors: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """(τR + ωCᵀWC)⁻¹ for all τ, ω > 0, in O(r²).
+
+    With y eliminated and z = √R·v, κ = τ/ω, for the right-hand side (b, c):
+
+    (κ + VΛVᵀ)z = (b/√R − KYᵀc)/ω,  y = Y(Yᵀc/ω − Kᵀz).
+    """
+
+    parts: tuple[_Part, ...]
+
+    def solve(self, tau: float, omega: float, rhs: Array) -> Array:
+        x = np.zeros_like(rhs)
+        for part in self.parts:
+            b, c = rhs[part.v] * part.roots / omega, part.Y.T @ rhs[part.y] / omega
+            z = part.vectors @ ((part.vectors.T @ (b - part.K @ c)) / (part.values + tau / omega))
+            x[part.v] = part.roots * z
+            x[part.y] = part.Y @ (c - part.K.T @ z)
+        return x
+
+
+@dataclass(frozen=True, eq=False)
+class _Row:
+    """Squares of the coordinates of some rows in the eigenvectors of one part, and ‖Yᵀf‖²."""
+
+    rows: Ints
+    squares: Array
+    free: Array
+    values: Array
+
+
+@dataclass(eq=False)
+class Kept:
+    """What the solves of one C have in common, for R and W up to a factor each.
+
+    work : flops spent so far on solves without the decomposition, which is made when they exceed its own.
+    """
+
+    problem: Structured
+    weights: Array
+    parts: list[tuple[Ints, Ints, int]]
+    work: float = 0.0
+    spectrum: Spectrum | None = None
+    _last: tuple[float, float, Solve] | None = None
+    _rows: tuple[sp.csr_array, sp.csr_array, list[_Row]] | None = field(default=None, repr=False)
+
+    def is_for(self, problem: Structured, weights: Array) -> bool:
+        """Whether C is the same, and R and W are the same up to a factor each."""
+        mine = self.problem
+        return (
+            len(mine.blocks) == len(problem.blocks)
+            and all(a is b for a, b in zip(mine.blocks, problem.blocks, strict=True))
+            and _same_sparse(mine.E, problem.E)
+            and np.array_equal(mine.F, problem.F)
+            and _in_proportion(mine.R, problem.R)
+            and _in_proportion(self.weights, weights)
+        )
+
+    def factors(self, problem: Structured, weights: Array) -> tuple[float, float]:
+        """τ and ω with R = τR₀ and W = ωW₀."""
+        omega = float(weights.max() / self.weights.max()) if self.weights.any() else 1.0
+        return float(problem.R.max() / self.problem.R.max()), omega
+
+    def system(self, problem: Structured, weights: Array) -> Solve:
+        """rhs ↦ (R + CᵀWC)⁻¹rhs."""
+        tau, omega = self.factors(problem, weights)
+        if self._pays():
+            spectrum = self.decomposed()
+            return lambda rhs: spectrum.solve(tau, omega, rhs)
+        if self._last is None or self._last[:2] != (tau, omega):
+            self._last = tau, omega, problem.system(weights)
+            self.work += sum(rows * len(v) ** 2 for v, _, rows in self.parts) + problem.size**3 / 3
+        return self._last[2]
+
+    def _pays(self) -> bool:
+        """Whether it is there, or more work than it takes was spent without it. Never where rows are few."""
+        if self.spectrum is not None:
+            return True
+        if np.count_nonzero(self.weights) <= FEW * self.problem.size:
+            return False
+        return self.work >= sum(rows * len(v) ** 2 + EIGEN * len(v) ** 3 for v, _, rows in self.parts)
+
+    def decomposed(self) -> Spectrum:
+        """The decomposition, made once."""
+        if self.spectrum is None:
+            H = self.problem.gram(self.weights)
+            self.spectrum = Spectrum(tuple(_part(H, v, y, self.problem.penalty[v]) for v, y, _ in self.parts))
+            self._last = None
+        return self.spectrum
+
+    def leverages(self, problem: Structured, weights: Array, E: sp.csr_array, F: sp.csr_array) -> Array:
+        """cᵢᵀ(R + CᵀWC)⁻¹cᵢ for the rows cᵢ of (EB, F); O(r) a row where they were asked for before."""
+        if not self._pays():
+            found = _direct_leverages(problem, self.system(problem, weights), E, F)
+            self.work += sum(2.0 * rows * len(v) ** 2 for v, _, rows in self.parts)
+            return found
+        tau, omega = self.factors(problem, weights)
+        if self._rows is None or not (_same_sparse(self._rows[0], E) and _same_sparse(self._rows[1], F)):
+            self._rows = E, F, [_row(self.problem, part, E, F) for part in self.decomposed().parts]
+        found = np.zeros(E.shape[0])
+        for row in self._rows[2]:
+            found[row.rows] += (row.squares @ (1 / (row.values + tau / omega)) + row.free) / omega
+        return found
+
+
+def reusable(problem: Structured, weights: Array, kept: object) -> Kept:
+    """What was kept, where it is for this problem; else a new one."""
+    if isinstance(kept, Kept) and kept.is_for(problem, weights):
+        return kept
+    return Kept(problem, weights, _parts(problem))
+
+
+def _parts(problem: Structured) -> list[tuple[Ints, Ints, int]]:
+    """Columns of v and of y (numbered in x) that no row connects with others, and their number of rows."""
+    K, m = len(problem.blocks), problem.m
+    sizes = [len(B) for B in problem.blocks]
+    owner = sp.csr_array((np.ones(sum(sizes)), (np.arange(sum(sizes)), np.repeat(np.arange(K), sizes))))
+    touches = sp.csr_array(sp.hstack([abs(problem.E) @ owner, sp.csr_array(np.abs(problem.F))]))
+    number, labels = connected_components(sp.block_array([[None, touches], [touches.T, None]]), directed=False)
+    of_rows, of_columns = labels[:m], labels[m:]
+    counts = np.bincount(of_rows, minlength=number)
+    ends, found = problem.ends, []
+    for label in np.unique(of_columns):
+        columns = np.flatnonzero(of_columns == label)
+        v = [np.arange(ends[k], ends[k + 1]) for k in columns[columns < K]]
+        y = columns[columns >= K] - K + ends[-1]
+        found.append((np.concatenate([np.arange(0), *v]), y, int(counts[label])))
+    return found
+
+
+def _part(H: Array, v: Ints, y: Ints, R: Array) -> _Part:
+    """The decomposition on some columns of H = CᵀWC."""
+    roots = 1 / np.sqrt(R)
+    unit = np.sqrt(H[y, y])
+    unit[unit == 0] = 1.0
+    sizes, U = sl.eigh(H[np.ix_(y, y)] / unit[:, None] / unit) if len(y) else (np.zeros(0), np.zeros((0, 0)))
+    bound = sizes > SINGULAR * max(len(y), 1)
+    Y = (U[:, bound] / np.sqrt(sizes[bound])) / unit[:, None]
+    K = roots[:, None] * (H[np.ix_(v, y)] @ Y)
+    M = roots[:, None] * H[np.ix_(v, v)] * roots - K @ K.T
+    values, vectors = sl.eigh(M, overwrite_a=True, check_finite=False, driver="evd")
+    return _Part(v, y, roots, Y, K, np.clip(values, 0.0, None), vectors)
+
+
+def _row(problem: Structured, part: _Part, E: sp.csr_array, F: sp.csr_array) -> _Row:
+    """Coordinates g of the rows that touch a part: g = (EB)/√R − FY Kᵀ, in its eigenvectors."""
+    end = problem.ends[-1]
+    blocks = [k for k, first in enumerate(problem.ends[:-1]) if first in part.v and problem.blocks[k].shape[1]]
+    starts = np.cumsum([0, *(len(B) for B in problem.blocks)])
+    pieces = [E[:, starts[k] : starts[k + 1]] for k in blocks]
+    f = sp.csr_array(F[:, part.y - end])
+    touched = np.sum([abs(p).sum(axis=1) for p in [*pieces, f]], axis=0) > 0
+    rows = np.flatnonzero(touched)
+    free = f[rows] @ part.Y
+    g = -free @ part.K.T
+    for k, piece in zip(blocks, pieces, strict=True):
+        columns = slice(*np.searchsorted(part.v, problem.ends[k : k + 2]))
+        g[:, columns] += (sp.csr_array(piece[rows]) @ problem.blocks[k]) * part.roots[columns]
+    return _Row(rows, (g @ part.vectors) ** 2, np.sum(free**2, axis=1), part.values)
+
+
+def _direct_leverages(problem: Structured, system: Solve, E: sp.csr_array, F: sp.csr_array) -> Array:
+    """The same with the solve of a system for each row, some at a time."""
+    found = np.zeros(E.shape[0])
+    starts = np.cumsum([0, *(len(B) for B in problem.blocks)])
+    for first in range(0, E.shape[0], CHUNK):
+        some = slice(first, first + CHUNK)
+        pieces = [E[some, a:b] @ B for B, a, b in zip(problem.blocks, starts[:-1], starts[1:], strict=True)]
+        rows = np.hstack([*pieces, F[some].toarray()])
+        found[some] = np.einsum("ij,ji->i", rows, system(rows.T))
+    return found
+
+
+def _in_proportion(a: Array, b: Array) -> bool:
+    """Whether one is a multiple of the other (both ≥ 0)."""
+    return bool(np.allclose(a * b.max(initial=0.0), b * a.max(initial=0.0), rtol=SAME, atol=0))
+
+
+def _same_sparse(a: sp.csr_array, b: sp.csr_array) -> bool:
+    return a.shape == b.shape and all(
+        np.array_equal(x, y) for x, y in ((a.indptr, b.indptr), (a.indices, b.indices), (a.data, b.data))
+    )
