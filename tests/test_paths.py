@@ -113,13 +113,13 @@ def test_support_vectors():
 
 
 def test_what_is_known_about_penalties_and_bounds():
-    values = np.geomspace(0.01, 10, 5)
+    values = np.geomspace(0.01, 10, 4)
     for state in (svm, unsquared):
         path = ko.path(*state(), values)
         assert np.all(np.diff(path["norm"]) < 1e-6)
         slopes = np.diff(path["objective"]) / np.diff(values)
         assert np.all(slopes > -1e-6) and np.all(np.diff(slopes) < 1e-6)  # increasing and concave in λ
-    path = ko.path(*ball(), np.linspace(0.5, 2, 4))
+    path = ko.path(*ball(), np.linspace(0.5, 2, 3))
     assert np.all(np.diff(path["objective"]) < 0) and np.all(np.diff(path["objective"], 2) > 0)  # convex in R
     assert np.abs(path["norm"] - path["R"]).max() < 1e-5
 
@@ -281,19 +281,19 @@ def test_a_time_limit_keeps_the_rows_so_far():
 def test_every_value_is_covered():
     """The optimum at any λ is enclosed by some row to the gap, and the row is that good."""
     problem, lam = ridge()
-    path = ko.path(problem, lam, between=(0.02, 2.0), gap=0.05)
-    assert path.covered == ((0.02, 2.0),) and path.gap == 0.05
+    path = ko.path(problem, lam, between=(0.02, 2.0), gap=0.1)
+    assert path.covered == ((0.02, 2.0),) and path.gap == 0.1
     assert path["lam"][[0, -1]].tolist() == [0.02, 2.0] and np.all(np.diff(path["lam"]) > 0)
-    assert len(path) < 12
-    assert "each lam in [0.02, 2]: relative gap ≤ 0.05" in str(path)
-    for value in np.geomspace(0.0201, 1.99, 20):
+    assert 4 < len(path) < 9
+    assert "each lam in [0.02, 2]: relative gap ≤ 0.1" in str(path)
+    for value in np.geomspace(0.0201, 1.99, 12):
         solution, certificate = path.at(value)
         exact = ridge_value(value)
-        assert certificate.relative_gap <= 0.05
+        assert certificate.relative_gap <= 0.1
         assert certificate.lower <= exact * (1 + 1e-9) and exact <= certificate.upper * (1 + 1e-9)
         (function,) = solution.functions.values()
         attained = np.sum((Y - function(X)) ** 2) + value * function.norm**2
-        assert attained - exact <= 0.05 * (Y @ Y - exact)
+        assert attained - exact <= 0.1 * (Y @ Y - exact)
         nearest = np.searchsorted(path["lam"], value)
         assert solution.parameter in path["lam"][[nearest - 1, nearest]]
     assert lam.value is None and problem.value is None
@@ -301,20 +301,20 @@ def test_every_value_is_covered():
 
 def test_steps_are_as_long_as_they_may_be():
     problem, lam = ridge()
-    path = ko.path(problem, lam, between=(0.05, 1.0), gap=0.04)
+    path = ko.path(problem, lam, between=(0.05, 1.0), gap=0.1)
     for row in range(2, len(path)):
         path.restore(row)
         next_value = path["lam"][row - 1]
-        assert problem.certificate_at({lam: next_value}).relative_gap <= 0.04
+        assert problem.certificate_at({lam: next_value}).relative_gap <= 0.1
         farther = path["lam"][row] * (next_value / path["lam"][row]) ** 1.2
-        assert problem.certificate_at({lam: farther}).relative_gap > 0.04
-    finer = ko.path(problem, lam, between=(0.05, 1.0))  # 1e-2 by default
+        assert problem.certificate_at({lam: farther}).relative_gap > 0.1
+    finer = ko.path(problem, lam, between=(0.05, 1.0), gap=0.025)
     assert 1.5 < (len(finer) - 1) / (len(path) - 1) < 2.5  # 1/√gap
 
 
 @pytest.mark.parametrize(
     ("state", "between", "gap"),
-    [(svm, (0.2, 5.0), 0.2), (ball, (0.5, 3.0), 0.3), (unsquared, (1.0, 50.0), 0.4), (ball, (0.0, 0.5), 0.5)],
+    [(svm, (0.2, 5.0), 0.2), (ball, (1.0, 3.0), 0.5), (unsquared, (5.0, 50.0), 0.6), (ball, (0.0, 0.1), 0.7)],
     ids=["svm", "ball", "norm", "ball from 0"],
 )
 def test_every_value_is_covered_against_solves(state, between, gap):
@@ -322,7 +322,7 @@ def test_every_value_is_covered_against_solves(state, between, gap):
     problem, parameter = state()
     path = ko.path(problem, parameter, between=between, gap=gap)
     assert path.covered == (between,)
-    assert len(path) > 3
+    assert len(path) > 2
     for value in RNG.uniform(*between, size=2):
         _, certificate = path.at(value)
         parameter.value = value
@@ -337,9 +337,9 @@ def test_each_value_is_solved_once(monkeypatch):
     solved = []
     ours = problem.solve
     monkeypatch.setattr(problem, "solve", lambda **options: (solved.append(float(R.value)), ours(**options)))
-    path = ko.path(problem, R, between=(0.5, 5.0), gap=0.3)
+    path = ko.path(problem, R, between=(1.0, 5.0), gap=0.7)
     assert sorted(solved) == path["R"].tolist()
-    assert solved[:2] == [0.5, 5.0] and np.all(np.diff(solved[2:]) > 0)
+    assert solved[:2] == [1.0, 5.0] and len(solved) > 3 and np.all(np.diff(solved[2:]) > 0)
 
 
 def test_a_maximize_and_a_parameter_without_a_sign():
