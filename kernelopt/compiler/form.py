@@ -114,6 +114,11 @@ class CanonicalForm:
         ours |= {v.id for link in self.smooth for v in (link.g, link.h)}
         return [v for v in self.outer.variables() if v.id not in ours]
 
+    @property
+    def is_convex(self) -> bool:
+        """Whether no loss is declared nonconvex."""
+        return all(link.term.loss.is_convex for link in self.smooth)
+
     def norms_of(self, theta: Theta) -> dict[int, NormLink]:
         """The norms of one θ, by their place in `norms`."""
         return {j: norm for j, norm in enumerate(self.norms) if norm.view.theta is theta}
