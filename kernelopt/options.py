@@ -9,6 +9,8 @@ from numbers import Integral, Real
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from kernelopt.errors import OptionError
 from kernelopt.factorization import METHODS, Settings
 from kernelopt.solving import Goal
@@ -46,7 +48,7 @@ def factor_options(  # noqa: PLR0917
 
 def goal(  # noqa: PLR0917
     tol: float, abs_tol: float | None, certify: bool | str, time_limit: float | None, memory_limit: float | None,
-    options: dict[str, Any], warm_start: bool, verbose: bool, progress: bool,
+    options: dict[str, Any], warm_start: bool, verbose: bool, progress: bool, n_init: int = 1, random_state: Any = None,
 ) -> Goal:  # fmt: skip
     """What an answer must fulfil, checked. Raises OptionError."""
     for name, value in (("abs_tol", abs_tol), ("time_limit", time_limit)):
@@ -54,10 +56,17 @@ def goal(  # noqa: PLR0917
             raise OptionError(f"Expected {name} to be a positive number, or None; got {value!r}.")
     if not isinstance(certify, bool) and not (isinstance(certify, str) and certify == "estimate"):
         raise OptionError(f'Expected certify to be True, "estimate" or False; got {certify!r}.')
+    if not isinstance(n_init, Integral) or isinstance(n_init, bool) or n_init < 1:
+        raise OptionError(f"Expected n_init to be an integer ≥ 1; got {n_init!r}.")
+    integer = isinstance(random_state, Integral) and not isinstance(random_state, bool) and random_state >= 0
+    if not integer and random_state is not None and not isinstance(random_state, np.random.Generator):
+        raise OptionError(
+            f"Expected random_state to be an integer ≥ 0, a numpy.random.Generator or None; got {random_state!r}."
+        )
     deadline = inf if time_limit is None else perf_counter() + time_limit
     return Goal(
         tol, abs_tol, certify, deadline, {"warm_start": warm_start, "verbose": verbose, **options}, bool(options),
-        memory_limit, progress,
+        memory_limit, progress, int(n_init), random_state,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt import solving, spectral, verification
+from kernelopt import local, solving, spectral, verification
 from kernelopt.certificate import Certificate
 from kernelopt.compiler import explain, explicit, form, representer, rules, spectral_form, text
 from kernelopt.compiler.form import CanonicalForm
@@ -94,6 +94,8 @@ class Problem:
         warm_start: bool = True,
         verbose: bool = False,
         progress: bool = False,
+        n_init: int = 1,
+        random_state: int | np.random.Generator | None = None,
         **solver_options: Any,
     ) -> float | None:
         """Solve the problem and return its optimal value, as cvxpy does.
@@ -125,7 +127,10 @@ class Problem:
             the best point and its gap are kept.
         warm_start : start from the last answer, where the solver can.
         verbose : print iterations.
-        progress : show a bar whose measure is the gap (our own solvers).
+        progress : show a bar whose measure is the gap (our own solvers), or the number of starts.
+        n_init : starting points for a problem with a nonconvex `SmoothLoss`; the best local optimum is kept. The first
+            is θ = 0, or with `warm_start` the value that `theta` has; others are random functions.
+        random_state : seed of these, or a generator.
         **solver_options : passed on to cvxpy's solvers.
 
         Raises
@@ -146,7 +151,19 @@ class Problem:
             For an option outside its range.
         """
         options = factor_options(tol, rank_tol, max_rank, factorization, memory_limit, indefinite)
-        aim = goal(tol, abs_tol, certify, time_limit, memory_limit, solver_options, warm_start, verbose, progress)
+        aim = goal(
+            tol,
+            abs_tol,
+            certify,
+            time_limit,
+            memory_limit,
+            solver_options,
+            warm_start,
+            verbose,
+            progress,
+            n_init,
+            random_state,
+        )
         check_solver_options(solver, solver_options)
         self._require_parameter_values()
         # The rules are checked, and the tree is cut where θ enters: f(u, t, y) with u = Aθ, ‖θ‖ ≤ t.
@@ -176,11 +193,11 @@ class Problem:
         """Factor, reduce and solve, with finer factors where the certificate asks for them."""
         attempts: tuple[Attempt, ...] = ()
         best: tuple[Outcome, Any] | None = None
-        start = self._left_off if goal.options.get("warm_start") else None
+        start = self._left_off if goal.options.get("warm_start") and canonical.is_convex else None
         for attempt in self._attempts(options):
             # Q = BBᵀ, once for each kernel and rows; u = Bw and ‖θ‖ = ‖w‖ are substituted, and solved.
             outcome = self._run(self._reduce(canonical, attempt), outer, names, goal, start)
-            start = outcome.left_off or start
+            start, goal = outcome.left_off or start, replace(goal, n_init=1)
             attempts += outcome.attempts
             if best is None or outcome.solution.value is not None:
                 best = outcome, self._reduction
@@ -234,8 +251,11 @@ class Problem:
         if self._spectral is not None:
             return spectral.pursue(reduction, self._spectral, goal)
         rank = max((f.rank for f in reduction.factors.values()), default=0)
+        ordered = selection.ordered(names, reduction.form, outer, rank)
         try:
-            return solving.pursue(reduction, outer, selection.ordered(names, reduction.form, outer, rank), goal, start)
+            if outer is not None and not reduction.form.is_convex:
+                return local.pursue(reduction, outer, ordered[0], goal, start)
+            return solving.pursue(reduction, outer, ordered, goal, start)
         except SolverError as error:
             raise SolverError(f"{error} Solvers that take it: {', '.join(self.solvers().applicable)}.") from error
 
@@ -359,6 +379,8 @@ class Problem:
         from the kernel, a component in the null space of A, the KKT conditions, the duality gap, and, where the kernel
         has few explicit features (or the problem came by `from_cvxpy`), the original problem in θ ∈ Rᵖ solved beside.
 
+        With a nonconvex `SmoothLoss`: the gradient and curvature conditions instead of the gap.
+
         After `theta.value = ko.Function(...)`: an audit of that function, with the values that the problem's variables
         have (or the best ones, where they have none).
 
@@ -404,6 +426,8 @@ class Problem:
         if self._spectral is not None:
             return spectral.audit(self._spectral, given, self._own_certificate(), tol)
         report = verification.audit(canonical, given, tol, None)
+        if not canonical.is_convex:
+            return report
         if report.certificate is not None and np.isfinite(report.certificate.absolute_gap):
             return report
         return verification.audit(canonical, given, tol, self._own_certificate())
@@ -434,8 +458,9 @@ class Problem:
 
     @property
     def status(self) -> str | None:
-        """ "optimal", "optimal_inaccurate", "not_attained", "infeasible", "unbounded" or "user_limit"; None before a
-        solve. Decided by the certificate, not by the solver (but for integer variables); docs/design.md, Statuses."""
+        """ "optimal", "optimal_inaccurate", "locally_optimal", "not_attained", "infeasible", "unbounded" or
+        "user_limit"; None before a solve. Decided by the certificate, not by the solver (but for integer variables);
+        docs/design.md, Statuses."""
         return None if self._solution is None else self._solution.status
 
     @property

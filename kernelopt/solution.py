@@ -21,6 +21,7 @@ class Status(StrEnum):
 
     OPTIMAL = "optimal"
     OPTIMAL_INACCURATE = "optimal_inaccurate"
+    LOCALLY_OPTIMAL = "locally_optimal"
     NOT_ATTAINED = "not_attained"
     INFEASIBLE = "infeasible"
     UNBOUNDED = "unbounded"
@@ -29,7 +30,7 @@ class Status(StrEnum):
     @property
     def has_point(self) -> bool:
         """Whether there is a θ to look at, if not for a limit."""
-        return self in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE, Status.NOT_ATTAINED)
+        return self in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE, Status.LOCALLY_OPTIMAL, Status.NOT_ATTAINED)
 
     @property
     def remedy(self) -> str:
@@ -41,6 +42,8 @@ _REMEDIES = {
     Status.OPTIMAL_INACCURATE: "The certified gap is larger than tol, or not for the full kernel: see "
     "problem.certificate. Lower rank_tol or raise max_rank, try another of problem.solvers(), bound ko.norm(theta) "
     "where it does not occur, or bring data and penalties to similar scales.",
+    Status.LOCALLY_OPTIMAL: "A loss is declared nonconvex: no θ nearby is better, and nothing is known about those far "
+    "away, so that there is no certificate. Try many starting points, solve(n_init=20, random_state=0).",
     Status.NOT_ATTAINED: "The optimum is finite, but no θ reaches it (as for logistic regression of separable data): "
     "penalize ko.norm(theta), or bound it.",
     Status.INFEASIBLE: "No θ meets the constraints: relax them, or add slack variables.",

@@ -54,6 +54,8 @@ class Goal:
     own_options: bool = False
     memory_limit: float | None = None
     progress: bool = False
+    n_init: int = 1
+    random_state: Any = None
 
     @property
     def scope(self) -> str:

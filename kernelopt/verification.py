@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import cvxpy as cp
 import numpy as np
 
+from kernelopt import local
 from kernelopt.certificate import Certificate, certify
 from kernelopt.certificate.certify import solver_multipliers
 from kernelopt.certificate.conic import ABSOLUTE_FLOOR
@@ -26,7 +27,9 @@ from kernelopt.functions import Function
 from kernelopt.kernels.domains import Array, distinct
 from kernelopt.nodes import norm_from_gram, view_gram
 from kernelopt.solution import Solution
-from kernelopt.solvers import conic
+from kernelopt.solvers import conic, own
+from kernelopt.solvers.assemble import shape_of
+from kernelopt.solvers.nonconvex import FLAT
 
 LARGEST = 2000  # rows up to which N×N arrays are formed, and features up to which the explicit problem is solved
 FACTOR = 1e-7  # identities of the factor, relative to trace(Q)/N or to what is compared
@@ -86,7 +89,9 @@ def verify(reduction: Reduction, solution: Solution, tol: float, source: Explici
     """Check the reduction, the point that stands on its variables, and the multipliers."""
     checks = [*reduction_checks(reduction, solution.functions)]
     found = None
-    if reduction.problem.is_mixed_integer():
+    if not reduction.form.is_convex:
+        checks += _local_checks(reduction, outer_of(reduction.form), tol)
+    elif reduction.problem.is_mixed_integer():
         violation = representer.violation(reduction)
         checks.append(Check("primal feasibility", violation, FEASIBLE, "largest violation, of a constraint's terms"))
     else:
@@ -117,6 +122,8 @@ def audit(form: CanonicalForm, functions: dict[Theta, Function], tol: float, low
         note = "largest violation, relative to a constraint's terms; integers: no certificate"
         return Report((Check("constraints hold", representer.violation(reduction), FEASIBLE, note),))
     data = outer_of(form)
+    if not form.is_convex:
+        return Report(tuple(_local_checks(reduction, data, tol)))
     known = _multipliers_from_coefficients(reduction, data)
     value, violation = attained(reduction), representer.violation(reduction, data.form.data_unit)
     checks = [Check("constraints hold", violation, FEASIBLE, "largest violation, relative to a constraint's terms")]
@@ -280,6 +287,17 @@ def _angle(reduction: Reduction, gap: float) -> Iterator[Check]:
             angle = float(np.linalg.norm(a / np.linalg.norm(a) - w / np.linalg.norm(w)))
             allowed = float(np.sqrt(2 * gap / length))
             yield Check(f"Aᵀν ∥ θ{number + 1 if number else ''}", angle, allowed, "distance of unit vectors")
+
+
+def _local_checks(reduction: Reduction, data: Outer, tol: float) -> Iterator[Check]:
+    """What holds at a local optimum of a nonconvex problem."""
+    lacks = own.lacks(own.LOCAL, shape_of(reduction.form, data))
+    if lacks is not None:
+        yield Check("gradient", np.inf, tol, f"not known: {own.LOCAL} {lacks}")
+        return
+    found = local.conditions(reduction, data)
+    yield Check("gradient", found.gradient, local.SHARE * float(np.sqrt(tol)), "‖Aᵀν − 2λθ‖ of its terms, full kernel")
+    yield Check("curvature", max(-found.curvature, 0.0), FLAT, "negative eigenvalue of the Hessian, of 2λ, in the span")
 
 
 def _known_slopes(solution: Solution) -> Array | None:

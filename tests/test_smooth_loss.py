@@ -4,6 +4,7 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import minimize
 
 import kernelopt as ko
 from kernelopt import losses
@@ -450,3 +451,169 @@ def test_from_jax():
         values.append(problem.solve())
         assert problem.status == "optimal"
     assert values[0] == pytest.approx(values[1], rel=1e-7)
+
+
+# ---------------------------------------------------------------- nonconvex losses
+
+
+def sigmoid():
+    """(tanh u − y)²."""
+
+    def hessian(u, y):
+        t = np.tanh(u)
+        return 2 * (1 - t**2) ** 2 - 4 * (t - y) * t * (1 - t**2)
+
+    return ko.SmoothLoss(
+        lambda u, y: (np.tanh(u) - y) ** 2, lambda u, y: 2 * (np.tanh(u) - y) * (1 - np.tanh(u) ** 2), hessian,
+        curvature="nonconvex",
+    )  # fmt: skip
+
+
+def wells():
+    """(u² − 1)²: minima at −1 and 1, a maximum at 0."""
+    return ko.SmoothLoss(
+        lambda u: (u**2 - 1) ** 2, lambda u: 4 * u * (u**2 - 1), lambda u: 12 * u**2 - 4, curvature="nonconvex"
+    )
+
+
+def sigmoid_problem(lam=0.02, extra=lambda theta, b: (0, [])):
+    theta, b = ko.Theta(KERNEL), cp.Variable(name="b")
+    objective, constraints = extra(theta, b)
+    term = cp.sum(sigmoid()(3 * theta(X) + b, LABELS))
+    return ko.Problem(cp.Minimize(term + lam * ko.sum_squares(theta) + objective), constraints), theta, b
+
+
+def test_local_optima_are_those_of_the_explicit_problem():
+    """minimize Σ (tanh(3(Qα)ᵢ + b) − yᵢ)² + λαᵀQα by scipy, from several starts."""
+    Q, lam = KERNEL(X), 0.02
+
+    def explicit(z):
+        u = Q @ z[:N]
+        t = np.tanh(3 * u + z[N])
+        slope = 2 * (t - LABELS) * (1 - t**2)
+        gradient = np.append(Q @ (3 * slope + 2 * lam * z[:N]), slope.sum())
+        return np.sum((t - LABELS) ** 2) + lam * z[:N] @ u, gradient
+
+    rng = np.random.default_rng(1)
+    options = {"maxiter": 20_000, "maxfun": 20_000, "ftol": 1e-15, "gtol": 1e-9}
+    starts = [np.zeros(N + 1), *(0.3 * rng.standard_normal((5, N + 1)))]
+    found = [minimize(explicit, z, jac=True, method="L-BFGS-B", options=options).fun for z in starts]
+    problem, theta, _ = sigmoid_problem(lam)
+    assert problem.solve(n_init=6, random_state=0) <= min(found) * (1 + 1e-6)
+    assert problem.status == "locally_optimal"
+    assert problem.certificate is None
+    assert problem.solver_stats.solver_name == "LEVENBERG_MARQUARDT"
+    assert len(problem.solver_stats.attempts) >= 6
+    report = problem.verify()
+    assert report.passed and report["gradient"].number < 1e-4 and report["curvature"].number < 1e-6
+    told = str(problem.explain())
+    assert "locally_optimal" in told and "no certificate" in told
+    with pytest.raises(KernelOptError, match="certificate"):
+        problem.certificate_at({})
+    good = ko.Function(KERNEL, theta.value.centers, theta.value.coefficients)
+    theta.value = good
+    assert problem.verify()["gradient"].passed
+    theta.value = ko.Function(KERNEL, theta.value.centers, 1.1 * good.coefficients)
+    assert problem.verify()["gradient"].passed is False
+    assert theta.value.norm == pytest.approx(1.1 * good.norm)
+
+
+def test_the_objective_never_increases(capsys):
+    problem, _, _ = sigmoid_problem(1e-3)
+    problem.solve(verbose=True, rank_tol=1e-8)
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    values = [float(row[2]) for row in rows if len(row) == 7 and row[0].isdigit()]
+    assert len(values) > 5
+    assert (np.diff(values) <= 1e-9 * np.abs(values[0])).all()
+
+
+def test_negative_curvature_leads_away_from_a_saddle():
+    """θ = 0 has no gradient."""
+    theta = ko.Theta(KERNEL)
+    problem = ko.Problem(cp.Minimize(cp.sum(wells()(theta(X))) + 0.01 * ko.sum_squares(theta)))
+    problem.solve()
+    assert problem.status == "locally_optimal"
+    assert problem.value < 0.5 * N
+    assert theta.value.norm > 0.1
+    report = problem.verify()
+    assert report["curvature"].passed
+    theta.value = ko.Function(KERNEL, theta.value.centers, 1e-9 * theta.value.coefficients)
+    audit = problem.verify()
+    assert audit["curvature"].passed is False
+
+
+def test_starts():
+    """theta.value is a start; random ones are reproducible and keep the best."""
+    theta = ko.Theta(KERNEL)
+    u = theta(np.zeros((1, 2)))
+    problem = ko.Problem(cp.Minimize(cp.sum(wells()(u)) - 0.3 * cp.sum(u) + 0.01 * ko.sum_squares(theta)))
+    for side in (1.0, -1.0):
+        theta.value = ko.Function(KERNEL, np.zeros((1, 2)), [0.8 * side])
+        problem.solve()
+        assert problem.status == "locally_optimal"
+        assert np.sign(u.value) == side  # the right well is deeper, but far
+    left = problem.value
+    values = [problem.solve(n_init=10, random_state=s) for s in (3, 3, np.random.default_rng(3))]
+    assert values[0] == values[1] == values[2] < left
+    theta.value = ko.Function(KERNEL, np.zeros((1, 2)), [-0.8])
+    assert problem.solve(warm_start=False) == pytest.approx(values[0], rel=1e-9)
+    outcomes = []
+    for _ in range(2):
+        other, function, _ = sigmoid_problem(1e-3)
+        other.solve(n_init=4, random_state=5)
+        outcomes.append((other.value, function.value.norm))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_nonconvex_beside_convex_smooth_terms():
+    def extra(theta, b):
+        return WEIGHTS @ ko.losses.log_loss(LABELS, theta(X)) + cp.sum(logistic()(theta(X), LABELS)) + 0.1 * b**2, []
+
+    problem, theta, b = sigmoid_problem(extra=extra)
+    problem.solve()
+    assert problem.status == "locally_optimal"
+    base = problem.value
+    for _ in range(5):  # no function nearby is better
+        centers = np.concatenate([theta.value.centers, X])
+        near = ko.Function(KERNEL, centers, np.append(theta.value.coefficients, 1e-3 * RNG.normal(size=N)))
+        f = near(X)
+        value = np.sum((np.tanh(3 * f + b.value) - LABELS) ** 2) + 0.02 * near.norm**2 + 0.1 * b.value**2
+        value += WEIGHTS @ np.logaddexp(0, -LABELS * f) + np.sum(np.logaddexp(0, -LABELS * f))
+        assert value > base
+
+
+def test_what_nonconvex_losses_dont_stand_beside():
+    cases = {
+        "no constraints": lambda theta, b: (0, [b <= 1]),
+        "differentiable": lambda theta, b: (cp.norm1(theta(X)), []),
+        "‖θ‖²": lambda theta, b: (ko.norm(theta), []),
+        "split": lambda theta, b: (cp.norm(theta(X)), []),
+    }
+    for match, extra in cases.items():
+        with pytest.raises(SolverError, match=match):
+            sigmoid_problem(extra=extra)[0].solve()
+    with pytest.raises(SolverError, match="penalty of ‖θ‖"):
+        sigmoid_problem(lam=0.0)[0].solve()
+    problem, theta, _ = sigmoid_problem()
+    assert problem.solvers().applicable == ["LEVENBERG_MARQUARDT"]
+    with pytest.raises(SolverError, match="declared nonconvex.*Solvers that take it: LEVENBERG_MARQUARDT"):
+        problem.solve(solver="NEWTON")
+    convex = ko.Problem(cp.Minimize(cp.sum(squared()(theta(X), Y)) + ko.sum_squares(theta)))
+    with pytest.raises(SolverError, match="declared nonconvex"):
+        convex.solve(solver="LEVENBERG_MARQUARDT")
+    for options in ({"n_init": 0}, {"n_init": 1.5}, {"random_state": "a"}, {"random_state": -1}):
+        with pytest.raises(OptionError, match=next(iter(options))):
+            problem.solve(**options)
+    with pytest.raises(DCPError):
+        ko.Problem(cp.Maximize(cp.sum(wells()(theta(X))) - ko.sum_squares(theta))).solve()
+
+
+def test_limits_of_local_searches():
+    problem, _, _ = sigmoid_problem()
+    problem.solve(time_limit=1e-9)
+    assert problem.status == "user_limit"
+    problem.solve(max_rank=3)
+    assert problem.status == "user_limit"
+    assert problem.verify()["gradient"].passed is False
+    problem.solve()
+    assert problem.status == "locally_optimal"

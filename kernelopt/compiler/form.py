@@ -124,6 +124,11 @@ class CanonicalForm:
         """The present predictions of all links, each flattened in Fortran order."""
         return np.concatenate([np.zeros(0), *(link.u_values for link in self.predictions)])
 
+    @property
+    def is_convex(self) -> bool:
+        """Whether no loss is declared nonconvex."""
+        return all(link.term.loss.is_convex for link in self.smooth)
+
     def norms_of(self, theta: Theta) -> dict[int, NormLink]:
         """The norms of one θ, by their place in `norms`."""
         return {j: norm for j, norm in enumerate(self.norms) if norm.view.theta is theta}

@@ -23,7 +23,8 @@ class Shape:
 
     smooth, kinked : whether there are smooth functions, and pieces whose slope jumps or whose domain ends;
     squares : whether all functions are squares; hard : whether there are constraints; lengths : how ‖θ‖ is penalized;
-    odd : the norm that is not penalized by a multiple of its square alone, if there is one
+    odd : the norm that is not penalized by a multiple of its square alone, if there is one; nonconvex : the name of a
+    loss that is declared so
     """
 
     lacks: str | None
@@ -33,6 +34,7 @@ class Shape:
     hard: bool = False
     lengths: Lengths | None = None
     odd: int | None = None
+    nonconvex: str | None = None
 
 
 def shape_of(form: CanonicalForm, outer: Outer) -> Shape:
@@ -68,7 +70,8 @@ def shape_of(form: CanonicalForm, outer: Outer) -> Shape:
     kinked = any(bool(np.any(k.rho == 0)) for k in kinks)
     hard = any(bool(np.any((k.rho == 0) & (np.isinf(k.low) | np.isinf(k.high)))) for k in kinks)
     squares = not smooth and not kinked and all(bool(np.all(np.isinf(k.low) & np.isinf(k.high))) for k in kinks)
-    return Shape(None, smooth, kinked, squares, hard, lengths, int(odd[0]) if len(odd) else None)
+    nonconvex = next((link.term.loss.name for link in form.smooth if not link.term.loss.is_convex), None)
+    return Shape(None, smooth, kinked, squares, hard, lengths, int(odd[0]) if len(odd) else None, nonconvex)
 
 
 def structured(reduction: Reduction, outer: Outer, R: dict[int, float]) -> Structured:
@@ -150,6 +153,19 @@ def place(reduction: Reduction, form: ConicForm, split: Separable, x: Array, tot
         assert constraint is not None
         constraint.dual_variables[0].save_value(part)
     _place_constraints(reduction, form, split, total)
+
+
+def point_on(reduction: Reduction, form: ConicForm, split: Separable) -> Array:
+    """x = (v, y) of the values that stand on the reduction's variables, where there are no shared auxiliaries."""
+    parts = [np.zeros(0)]
+    for link in reduction.form.predictions:
+        v, rank = reduction.v[link.theta], reduction.factors[link.theta].rank
+        value = np.zeros((rank, link.theta.outputs or 1)) if v is None else np.asarray(v.value)
+        parts.append(value.reshape(rank, -1).ravel(order="F"))
+    y = np.zeros(len(form.c))
+    for variable, columns in zip(reduction.form.y, form.variables, strict=True):
+        y[columns] = np.ravel(variable.value, order="F")[: len(columns)]
+    return np.concatenate([*parts, y[split.y]])
 
 
 def _place_constraints(reduction: Reduction, form: ConicForm, split: Separable, total: Array) -> None:

@@ -18,7 +18,7 @@ from kernelopt.compiler.separable import Lengths, Outer
 from kernelopt.errors import SolverError
 from kernelopt.kernels.domains import Array
 from kernelopt.solution import Status
-from kernelopt.solvers import assemble, augmented_lagrangian, domain, interior_point, least_squares
+from kernelopt.solvers import assemble, augmented_lagrangian, domain, interior_point, least_squares, nonconvex
 from kernelopt.solvers.assemble import Shape
 from kernelopt.solvers.conic import Answer
 from kernelopt.solvers.dual_point import Point
@@ -44,6 +44,20 @@ class Engine:
 def _no_jumps(shape: Shape) -> str | None:
     if shape.kinked:
         return "needs a differentiable objective and no constraints; slopes jump here, or domains end"
+    return _convex(shape)
+
+
+def _convex(shape: Shape) -> str | None:
+    return f"takes convex losses; {shape.nonconvex} is declared nonconvex" if shape.nonconvex else None
+
+
+def _local(shape: Shape) -> str | None:
+    if shape.nonconvex is None:
+        return "is for losses that are declared nonconvex"
+    if shape.odd is not None:
+        return "needs multiples of ‖θ‖² beside a nonconvex loss; a norm is penalized otherwise, or bounded"
+    if shape.kinked:
+        return "needs a differentiable objective and no constraints beside a nonconvex loss"
     return None
 
 
@@ -53,22 +67,24 @@ def _only_squares(shape: Shape) -> str | None:
     return None
 
 
+LOCAL = "LEVENBERG_MARQUARDT"
 ENGINES = {
     "LEAST_SQUARES": Engine(least_squares.solve, _only_squares),
     "NEWTON": Engine(augmented_lagrangian.newton, _no_jumps),
-    "AUGMENTED_LAGRANGIAN": Engine(augmented_lagrangian.solve, lambda shape: None),
-    "INTERIOR_POINT": Engine(interior_point.solve, lambda shape: None),
+    "AUGMENTED_LAGRANGIAN": Engine(augmented_lagrangian.solve, _convex),
+    "INTERIOR_POINT": Engine(interior_point.solve, _convex),
+    LOCAL: Engine(nonconvex.solve, _local),
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """Where an earlier answer left off: x in blocks of v and y, kink multipliers, and what its engine keeps."""
+    """Where an earlier answer left off: x in blocks of v and y, kink multipliers (None: any), what its engine keeps."""
 
     v: tuple[Array, ...]
     y: Array
-    a: Array
-    R: float
+    a: Array | None = None
+    R: float = 0.0
     kept: object = None
 
 
@@ -91,7 +107,8 @@ def solve(  # noqa: PLR0917
     if reason is not None:
         raise SolverError(f"{name} {reason}.")
     sigma, kappa = outer.form.units
-    target, floor = (TIGHTER * tol, FLOOR * kappa) if shape.odd is None else (EXACT, EXACT * FLOOR * kappa)
+    exact = shape.odd is not None or shape.nonconvex is not None
+    target, floor = (EXACT, EXACT * FLOOR * kappa) if exact else (TIGHTER * tol, FLOOR * kappa)
     watch = Watch(name, target, floor, sigma, deadline, verbose, progress)
     engine = ENGINES[name]
     try:
@@ -132,6 +149,16 @@ def _solved(  # noqa: PLR0917
     return _Search(reduction, outer, engine, watch, fixed, odd, lengths).run(start)
 
 
+def smallest_curvature(reduction: Reduction, outer: Outer) -> float:
+    """The smallest eigenvalue of the Hessian at the values that stand on the variables, in units of the penalty of θ;
+    for θ in the factor's span."""
+    shape, split = assemble.shape_of(reduction.form, outer), outer.split
+    assert shape.lengths is not None
+    assert split is not None
+    problem = assemble.structured(reduction, outer, {j: float(c) for j, c in enumerate(shape.lengths.curvature)})
+    return nonconvex.smallest_curvature(problem, assemble.point_on(reduction, outer.form, split))
+
+
 def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
     """P₀ of the minimized problem, the optimum over y at θ = 0; None where it is infeasible or not found."""
     shape = assemble.shape_of(reduction.form, outer)
@@ -155,13 +182,15 @@ def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
 
 def _point(problem: Structured, start: Start | None) -> Point | None:
     """An earlier answer as a starting point, padded with zeros; None where the shapes have changed."""
-    if start is None or len(start.v) != len(problem.blocks) or len(start.a) != len(problem.of):
+    if start is None or len(start.v) != len(problem.blocks):
+        return None
+    if start.a is not None and len(start.a) != len(problem.of):
         return None
     if len(start.y) != problem.q or any(len(v) > B.shape[1] for v, B in zip(start.v, problem.blocks, strict=True)):
         return None
     parts = [np.pad(v, (0, B.shape[1] - len(v))) for v, B in zip(start.v, problem.blocks, strict=True)]
     x = np.concatenate([*parts, start.y])
-    a = np.clip(start.a, problem.low, problem.high)
+    a = np.clip(np.zeros(len(problem.of)) if start.a is None else start.a, problem.low, problem.high)
     s = problem.products(x)
     if not isfinite(problem.smooth_value(s)):
         return None

@@ -92,7 +92,10 @@ def _require_own(form: CanonicalForm, outer: Outer | None) -> None:
     name = form.smooth[0].term.loss.name
     if outer is None:
         raise SolverError(f"Expected no integer variables beside {name}: no solver takes both.")
-    lacks = shape_of(form, outer).lacks
+    shape = shape_of(form, outer)
+    lacks, name = shape.lacks, shape.nonconvex or name
+    if shape.nonconvex is not None:
+        lacks = own.lacks(own.LOCAL, shape)
     if lacks is not None:
         beside = [part for part in _parts(form) if not _splits(form, part)] if outer.split is None else []
         names = " and ".join([name, *(describe(part) for part in beside)])
@@ -143,6 +146,8 @@ def _preferred(shape: Shape, rank: int) -> list[str]:
     """Our own solvers for a shape, best first."""
     if shape.lacks is not None:
         return []
+    if shape.nonconvex:
+        return [own.LOCAL]
     if shape.squares:
         return ["LEAST_SQUARES", "NEWTON", "INTERIOR_POINT"]
     if not shape.kinked:

@@ -1,0 +1,154 @@
+"""Levenberg and Marquardt's damped Newton steps on differentiable functions that need not be convex.
+
+With H the Hessian and D a fixed diagonal metric, steps solve (H + μD)dx = −gradient for the least μ from a ladder that
+makes the matrix positive definite and the step worth what it promised (Marquardt, 1963; Nocedal and Wright, 2006,
+chapters 4 and 10). Where the gradient vanishes and H has a negative eigenvalue, the step is along its eigenvector. The
+objective never increases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf, isfinite
+
+import numpy as np
+import scipy.linalg as sl
+
+from kernelopt.kernels.domains import Array
+from kernelopt.solvers import augmented_lagrangian
+from kernelopt.solvers.dual_point import Point
+from kernelopt.solvers.semismooth import Values
+from kernelopt.solvers.structured import Structured
+from kernelopt.solvers.watch import OutOfTimeError, Watch
+
+STEPS = 1000
+LEAST, LARGEST = 1e-6, 1e14  # of the damping μ, besides 0
+FACTOR = 4.0  # between rungs of its ladder
+GOOD, POOR = 0.75, 0.25  # shares of the promised decrease: μ falls from the first, and grows below the second
+FLAT = 1e-6  # an eigenvalue of H above −FLAT, in the metric D, is no way down
+HALVINGS = 40
+
+
+@dataclass(frozen=True)
+class _Here:
+    """x, s = Cx, the objective there, its derivatives in s, and its gradient in x."""
+
+    x: Array
+    s: Array
+    total: float
+    at: Values
+    gradient: Array
+
+
+def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Point:
+    """A point with next to no gradient and without negative curvature, or the best when something ends the search.
+
+    Its gap is what a step in the metric D promises, ½‖gradient‖² in D⁻¹; no bound.
+    """
+    rank = max(B.shape[1] for B in problem.blocks)
+    here = _evaluated(problem, problem.first if start is None else start.x)
+    metric, damping = _metric(problem, here.at), LEAST
+    H = _hessian(problem, here)
+    try:
+        for _ in range(STEPS):
+            moved = None
+            if not watch(_point(problem, here, metric), rank):
+                moved, damping = _damped(problem, here, H, metric, damping)
+                watch.systems += 1
+            if moved is None:
+                moved = _downwards(problem, here, H, metric)
+                if moved is None:
+                    break
+            here, H = moved, _hessian(problem, moved)
+    except (OutOfTimeError, KeyboardInterrupt) as stop:
+        return replace(_point(problem, here, metric), stopped=stop)
+    return _point(problem, here, metric)
+
+
+def smallest_curvature(problem: Structured, x: Array) -> float:
+    """The smallest eigenvalue of D^(−½) H D^(−½), with D the penalty of θ, and of y the sizes of curvatures; ∞ for
+    nothing."""
+    here = _evaluated(problem, x)
+    return _smallest(_hessian(problem, here), _metric(problem, here.at))[0]
+
+
+def _evaluated(problem: Structured, x: Array) -> _Here:
+    s = problem.products(x)
+    at = augmented_lagrangian.smoothed(problem, np.zeros(len(problem.of)), inf)(s)
+    total = problem.constant + problem.quadratic(x) + float(problem.linear @ x) + at.value
+    gradient = problem.penalty * x + problem.linear + problem.adjoint(at.gradient)
+    return _Here(x, s, total if isfinite(total) else inf, at, gradient)
+
+
+def _metric(problem: Structured, at: Values) -> Array:
+    """The diagonal of R, and for y of Fᵀ|curvature|F."""
+    D = problem.penalty.copy()
+    if problem.q:
+        sizes = np.abs(at.curvature) @ problem.F**2
+        D[problem.ends[-1] :] = np.maximum(sizes, LEAST * max(float(sizes.max()), float(problem.R.max())))
+    return D
+
+
+def _hessian(problem: Structured, here: _Here) -> Array:
+    H = problem.gram(here.at.curvature)
+    H[np.diag_indices_from(H)] += problem.penalty
+    return H
+
+
+def _point(problem: Structured, here: _Here, metric: Array) -> Point:
+    a = augmented_lagrangian.next_multipliers(problem, np.zeros(len(problem.of)), inf, here.s)
+    slopes = problem.smooth_gradient(here.s)
+    gap = 0.5 * float(np.sum(here.gradient**2 / metric))
+    return Point(here.x, here.s, a, slopes, gap, problem.quadratic(here.x), 0.0, here.total)
+
+
+def _damped(problem: Structured, here: _Here, H: Array, metric: Array, damping: float) -> tuple[_Here | None, float]:
+    """A step that lowers the objective, and the damping for the next one; None where rounding leaves nothing."""
+    while damping <= LARGEST:
+        damped = H.copy()
+        damped[np.diag_indices_from(H)] += damping * metric
+        try:
+            factor = sl.cho_factor(damped, lower=True, overwrite_a=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            damping = max(FACTOR * damping, LEAST)
+            continue
+        dx = -sl.cho_solve(factor, here.gradient, check_finite=False)
+        promised = -float(here.gradient @ dx + 0.5 * dx @ (H @ dx))
+        moved = _evaluated(problem, here.x + dx)
+        gained = here.total - moved.total
+        if gained > 0:
+            share = gained / promised if promised > 0 else 0.0
+            if share >= GOOD:
+                damping = damping / FACTOR if damping > LEAST else 0.0
+            elif share < POOR:
+                damping = max(FACTOR * damping, LEAST)
+            return moved, damping
+        damping = max(FACTOR * damping, LEAST)
+    return None, LEAST
+
+
+def _smallest(H: Array, metric: Array) -> tuple[float, Array]:
+    """The smallest eigenvalue of D^(−½)HD^(−½), and D^(−½) times its eigenvector."""
+    if not len(H):
+        return inf, np.zeros(0)
+    root = 1 / np.sqrt(metric)
+    values, vectors = sl.eigh(root[:, None] * H * root, subset_by_index=[0, 0], check_finite=False)
+    return float(values[0]), root * vectors[:, 0]
+
+
+def _downwards(problem: Structured, here: _Here, H: Array, metric: Array) -> _Here | None:
+    """The best point on the way along a direction of negative curvature; None where there is none."""
+    value, direction = _smallest(H, metric)
+    if value >= -FLAT:
+        return None
+    direction = direction if float(here.gradient @ direction) <= 0 else -direction
+    length = float(np.sqrt(np.sum(metric * here.x**2))) or 1.0
+    best = None
+    for _ in range(HALVINGS):
+        moved = _evaluated(problem, here.x + length * direction)
+        if moved.total < here.total and (best is None or moved.total < best.total):
+            best = moved
+        elif best is not None:
+            return best
+        length /= 2
+    return best
