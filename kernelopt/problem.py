@@ -19,9 +19,9 @@ from kernelopt.certificate import Certificate
 from kernelopt.compiler import explain, explicit, form, representer, rules, text
 from kernelopt.compiler.form import CanonicalForm
 from kernelopt.compiler.representer import Reduction
-from kernelopt.errors import DataError, KernelOptError, OptionError, ParameterError, SolverError
+from kernelopt.errors import DataError, KernelOptError, MemoryLimitError, OptionError, ParameterError, SolverError
 from kernelopt.expressions import FeatureMatrix, Theta
-from kernelopt.factorization import FLOOR, METHODS, Factor, Settings, factorize, memory
+from kernelopt.factorization import AUTO, FLOOR, METHODS, Factor, Settings, factorize, memory
 from kernelopt.losses import check_parameters
 from kernelopt.nodes import ThetaLeaf
 from kernelopt.solution import Attempt, Solution, SolverStats, Status
@@ -88,11 +88,12 @@ class Problem:
         abs_tol: float | None = None,
         rank_tol: float | None = None,
         max_rank: int | None = None,
-        factorization: str = "cholesky",
+        factorization: str | None = None,
         indefinite: str = "raise",
         certify: bool | str = True,
         memory_limit: float | None = None,
         time_limit: float | None = None,
+        random_state: int | None = None,
         warm_start: bool = True,
         verbose: bool = False,
         **solver_options: Any,
@@ -115,13 +116,18 @@ class Problem:
         max_rank : largest rank of the factor. A lower rank restricts θ; constraints still hold exactly.
         indefinite : "raise", or what to do with a kernel matrix that is not positive semidefinite: "clip" negative
             eigenvalues to zero, "flip" them to their absolute values, "shift" all of them; `explain()` reports ‖Q − Q̃‖.
-        factorization : "cholesky" (pivoted; r kernel values a prediction) or "eigen" (V√Λ).
+        factorization : "cholesky" (pivoted, of the N×N array) or "streamed" (pivoted, r columns in O(N r) memory), both
+            with r kernel values a prediction; "eigen" (V√Λ). By default the first up to 2000 rows, the second beyond;
+            where the kernel is not positive semidefinite by rule, the first as long as memory permits, since a streamed
+            factor sees only a part of Q.
         certify : True for a bound with the full kernel matrix (a pass over the kernel where the factor restricts θ);
             "estimate" for a sampled one; False for none. Only a certified answer is called "optimal" (with integer
             variables, which have no certificate, the solver's).
         memory_limit : bytes; by default 80 % of what is available.
         time_limit : seconds of the whole call, after which no new attempt is started and solvers that can are stopped;
             the best point and its gap are kept.
+        random_state : integer ≥ 0, the seed of the streamed factor's random candidates; by default 0, so that two runs
+            on the same data are identical.
         warm_start, verbose, **solver_options : passed on to cvxpy.
 
         Raises
@@ -141,7 +147,7 @@ class Problem:
         OptionError
             For an option outside its range.
         """
-        options = _factor_options(tol, rank_tol, max_rank, factorization, memory_limit, indefinite)
+        options = _factor_options(tol, rank_tol, max_rank, factorization, memory_limit, indefinite, random_state)
         goal = _goal(tol, abs_tol, certify, time_limit, solver_options, warm_start, verbose)
         _check_solver_options(solver, solver_options)
         self._require_parameter_values()
@@ -167,9 +173,16 @@ class Problem:
         """Factor, reduce and solve, with finer factors where the certificate asks for them."""
         attempts: tuple[Attempt, ...] = ()
         best: tuple[Outcome, Any] | None = None
+        coarser: Mapping[Theta, Factor] = {}
         for attempt in self._attempts(options):
             # Q = BBᵀ, once for each kernel and rows; u = Bw and ‖θ‖ = ‖w‖ are substituted, and solved.
-            outcome = self._run(self._reduce(canonical, attempt), names, goal)
+            try:
+                reduction = self._reduce(canonical, attempt, coarser)
+            except MemoryLimitError:
+                if best is None:
+                    raise
+                break
+            outcome, coarser = self._run(reduction, names, goal), reduction.factors
             attempts += outcome.attempts
             if best is None or outcome.solution.value is not None:
                 best = outcome, self._reduction
@@ -201,10 +214,12 @@ class Problem:
             self._form = form.cut(self.objective, tuple(self.constraints), found)
         return self._form
 
-    def _reduce(self, canonical: CanonicalForm, options: FactorOptions) -> Reduction:
-        """Factor and substitute; kept until the options change."""
+    def _reduce(
+        self, canonical: CanonicalForm, options: FactorOptions, coarser: Mapping[Theta, Factor] | None = None
+    ) -> Reduction:
+        """Factor, from coarser factors if there are, and substitute; kept until the options change."""
         if self._reduction is None or self._reduction[0] != options:
-            factors = _factorize(canonical, options)
+            factors = _factorize(canonical, options, coarser or {})
             entries = sum(f.B.size * (theta.outputs or 1) for theta, f in factors.items())
             memory.require(COMPILED_BYTES * entries, "Compiling and solving the reduced problem", options.memory_limit)
             start = perf_counter()
@@ -558,7 +573,8 @@ class Problem:
 
 def _factor_options(  # noqa: PLR0917
     tol: float = 1e-6, rank_tol: float | None = None, max_rank: int | None = None,
-    factorization: str = "cholesky", memory_limit: float | None = None, indefinite: str = "raise",
+    factorization: str | None = None, memory_limit: float | None = None, indefinite: str = "raise",
+    random_state: int | None = None,
 ) -> FactorOptions:  # fmt: skip
     """Options checked and bundled. Raises OptionError."""
     rank_tol = DEFAULT_RANK_TOL if rank_tol is None else rank_tol
@@ -567,11 +583,15 @@ def _factor_options(  # noqa: PLR0917
             raise OptionError(f"Expected {name} to be a number between 0 and 1; got {value!r}.")
     if max_rank is not None and (not isinstance(max_rank, Integral) or isinstance(max_rank, bool) or max_rank < 1):
         raise OptionError(f"Expected max_rank to be an integer ≥ 1, or None; got {max_rank!r}.")
-    if factorization not in METHODS:
-        raise OptionError(f"Expected factorization to be one of {', '.join(METHODS)}; got {factorization!r}.")
+    if factorization is not None and factorization not in METHODS:
+        raise OptionError(f"Expected factorization to be one of {', '.join(METHODS)}, or None; got {factorization!r}.")
+    seed = 0 if random_state is None else random_state
+    if not isinstance(seed, Integral) or isinstance(seed, bool) or seed < 0:
+        raise OptionError(f"Expected random_state to be an integer ≥ 0, or None; got {random_state!r}.")
     if indefinite not in INDEFINITE:
         raise OptionError(f"Expected indefinite to be one of {', '.join(INDEFINITE)}; got {indefinite!r}.")
-    return FactorOptions(factorization, Settings(rank_tol, max_rank, indefinite), memory_limit)
+    settings = Settings(rank_tol, max_rank, indefinite, int(seed))
+    return FactorOptions(factorization or AUTO, settings, memory_limit)
 
 
 def _goal(  # noqa: PLR0917
@@ -599,13 +619,17 @@ def _check_solver_options(solver: str | None, options: Mapping[str, Any]) -> Non
             raise OptionError(f"Expected a convex problem by the DCP rules; {name}=True is not available here.")
 
 
-def _factorize(canonical: CanonicalForm, options: FactorOptions) -> dict[Theta, Factor]:
+def _factorize(
+    canonical: CanonicalForm, options: FactorOptions, coarser: Mapping[Theta, Factor]
+) -> dict[Theta, Factor]:
     """One factor for each θ; θs that share kernel and rows share it."""
     made: dict[object, Factor] = {}
     factors = {}
     for link in canonical.predictions:
         name = link.rows.fingerprint()
         if name not in made:
-            made[name] = factorize(options.method, link.rows, options.settings, options.memory_limit)
+            made[name] = factorize(
+                options.method, link.rows, options.settings, options.memory_limit, coarser.get(link.theta)
+            )
         factors[link.theta] = made[name]
     return factors

@@ -36,7 +36,7 @@ INSIDE = {
     ],
     "certificate": [["certify"], ["conic", "conjugates"], ["report"], ["multipliers"]],
     "solvers": [["selection"], ["conic", "outer"], ["cones"]],
-    "factorization": [["dense"], ["base", "memory"]],
+    "factorization": [["streamed"], ["dense"], ["base", "memory"]],
     "kernels": [
         ["derivatives", "histogram", "transforms"],
         ["functions", "generalized", "polynomial", "precomputed", "stationary", "strings"],
