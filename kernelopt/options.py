@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kernelopt.errors import OptionError
-from kernelopt.factorization import METHODS, Settings
+from kernelopt.factorization import AUTO, METHODS, Settings
 from kernelopt.solving import Goal
 
 INDEFINITE = ("raise", "clip", "flip", "shift")
@@ -30,7 +30,8 @@ class FactorOptions:
 
 def factor_options(  # noqa: PLR0917
     tol: float = 1e-6, rank_tol: float | None = None, max_rank: int | None = None,
-    factorization: str = "cholesky", memory_limit: float | None = None, indefinite: str = "raise",
+    factorization: str | None = None, memory_limit: float | None = None, indefinite: str = "raise",
+    random_state: Any = None,
 ) -> FactorOptions:  # fmt: skip
     """How Q is to be factored, checked. Raises OptionError."""
     rank_tol = DEFAULT_RANK_TOL if rank_tol is None else rank_tol
@@ -39,11 +40,12 @@ def factor_options(  # noqa: PLR0917
             raise OptionError(f"Expected {name} to be a number between 0 and 1; got {value!r}.")
     if max_rank is not None and (not isinstance(max_rank, Integral) or isinstance(max_rank, bool) or max_rank < 1):
         raise OptionError(f"Expected max_rank to be an integer ≥ 1, or None; got {max_rank!r}.")
-    if factorization not in METHODS:
-        raise OptionError(f"Expected factorization to be one of {', '.join(METHODS)}; got {factorization!r}.")
+    if factorization is not None and factorization not in METHODS:
+        raise OptionError(f"Expected factorization to be one of {', '.join(METHODS)}, or None; got {factorization!r}.")
     if indefinite not in INDEFINITE:
         raise OptionError(f"Expected indefinite to be one of {', '.join(INDEFINITE)}; got {indefinite!r}.")
-    return FactorOptions(factorization, Settings(rank_tol, max_rank, indefinite), memory_limit)
+    seed = max(int(random_state), 0) if isinstance(random_state, Integral) else 0
+    return FactorOptions(factorization or AUTO, Settings(rank_tol, max_rank, indefinite, seed), memory_limit)
 
 
 def goal(  # noqa: PLR0917

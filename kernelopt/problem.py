@@ -19,7 +19,7 @@ from kernelopt.compiler.form import CanonicalForm
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer, outer_of
 from kernelopt.compiler.spectral_form import SpectralForm
-from kernelopt.errors import DataError, KernelOptError, ParameterError, SolverError
+from kernelopt.errors import DataError, KernelOptError, MemoryLimitError, ParameterError, SolverError
 from kernelopt.expressions import FeatureMatrix, Theta
 from kernelopt.factorization import FLOOR, Factor, factorize, memory
 from kernelopt.losses import check_parameters
@@ -86,7 +86,7 @@ class Problem:
         abs_tol: float | None = None,
         rank_tol: float | None = None,
         max_rank: int | None = None,
-        factorization: str = "cholesky",
+        factorization: str | None = None,
         indefinite: str = "raise",
         certify: bool | str = True,
         memory_limit: float | None = None,
@@ -118,7 +118,10 @@ class Problem:
         max_rank : largest rank of the factor. A lower rank restricts θ; constraints still hold exactly.
         indefinite : "raise", or what to do with a kernel matrix that is not positive semidefinite: "clip" negative
             eigenvalues to zero, "flip" them to their absolute values, "shift" all of them; `explain()` reports ‖Q − Q̃‖.
-        factorization : "cholesky" (pivoted; r kernel values a prediction) or "eigen" (V√Λ).
+        factorization : "cholesky" (pivoted, of the N×N array) or "streamed" (pivoted, r columns in O(N r) memory), both
+            with r kernel values a prediction; "eigen" (V√Λ). By default the first up to 2000 rows, the second beyond;
+            where the kernel is not positive semidefinite by rule, the first as long as memory permits, since a streamed
+            factor sees only a part of Q.
         certify : True for a bound with the full kernel matrix (a pass over the kernel where the factor restricts θ);
             "estimate" for a sampled one; False for none. Only a certified answer is called "optimal" (with integer
             variables, which have no certificate, the solver's).
@@ -130,7 +133,8 @@ class Problem:
         progress : show a bar whose measure is the gap (our own solvers), or the number of starts.
         n_init : starting points for a problem with a nonconvex `SmoothLoss`; the best local optimum is kept. The first
             is θ = 0, or with `warm_start` the value that `theta` has; others are random functions.
-        random_state : seed of these, or a generator.
+        random_state : seed of these, or a generator; an integer is also the seed of the streamed factor's random
+            candidates, by default 0, so that two runs on the same data are identical.
         **solver_options : passed on to cvxpy's solvers.
 
         Raises
@@ -150,7 +154,7 @@ class Problem:
         OptionError
             For an option outside its range.
         """
-        options = factor_options(tol, rank_tol, max_rank, factorization, memory_limit, indefinite)
+        options = factor_options(tol, rank_tol, max_rank, factorization, memory_limit, indefinite, random_state)
         aim = goal(
             tol,
             abs_tol,
@@ -194,9 +198,16 @@ class Problem:
         attempts: tuple[Attempt, ...] = ()
         best: tuple[Outcome, Any] | None = None
         start = self._left_off if goal.options.get("warm_start") and canonical.is_convex else None
+        coarser: Mapping[Theta, Factor] = {}
         for attempt in self._attempts(options):
             # Q = BBᵀ, once for each kernel and rows; u = Bw and ‖θ‖ = ‖w‖ are substituted, and solved.
-            outcome = self._run(self._reduce(canonical, attempt), outer, names, goal, start)
+            try:
+                reduction = self._reduce(canonical, attempt, coarser)
+            except MemoryLimitError:
+                if best is None:
+                    raise
+                break
+            outcome, coarser = self._run(reduction, outer, names, goal, start), reduction.factors
             start, goal = outcome.left_off or start, replace(goal, n_init=1)
             attempts += outcome.attempts
             if best is None or outcome.solution.value is not None:
@@ -232,10 +243,12 @@ class Problem:
             self._form = canonical
         return self._form
 
-    def _reduce(self, canonical: CanonicalForm, options: FactorOptions) -> Reduction:
-        """Factor and substitute; kept until the options change."""
+    def _reduce(
+        self, canonical: CanonicalForm, options: FactorOptions, coarser: Mapping[Theta, Factor] | None = None
+    ) -> Reduction:
+        """Factor, from coarser factors if there are, and substitute; kept until the options change."""
         if self._reduction is None or self._reduction[0] != options:
-            factors = _factorize(canonical, options)
+            factors = _factorize(canonical, options, coarser or {})
             if self._spectral is not None:
                 entries = sum(f.B.size for f in factors.values())
                 memory.require(spectral.BYTES * entries, "Solving the reduced problem", options.memory_limit)
@@ -663,13 +676,17 @@ class Problem:
         )  # fmt: skip
 
 
-def _factorize(canonical: CanonicalForm, options: FactorOptions) -> dict[Theta, Factor]:
+def _factorize(
+    canonical: CanonicalForm, options: FactorOptions, coarser: Mapping[Theta, Factor]
+) -> dict[Theta, Factor]:
     """One factor for each θ; θs that share kernel and rows share it."""
     made: dict[object, Factor] = {}
     factors = {}
     for link in canonical.predictions:
         name = link.rows.fingerprint()
         if name not in made:
-            made[name] = factorize(options.method, link.rows, options.settings, options.memory_limit)
+            made[name] = factorize(
+                options.method, link.rows, options.settings, options.memory_limit, coarser.get(link.theta)
+            )
         factors[link.theta] = made[name]
     return factors

@@ -7,6 +7,7 @@ their Gram matrix Q = AAᵀ.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from kernelopt.kernels.base import Kernel
 from kernelopt.kernels.derivatives import CODES, WithDerivatives, grouped, plain
 from kernelopt.kernels.domains import Array, Ints, key
 
-QUADRATIC_BLOCK = 2048  # rows of a block of Q in a streamed pass
+BLOCK = 2048  # rows of a block of Q in a streamed pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,13 +74,50 @@ class Rows:
             Q[n:, n:] = self.combinations.T @ kernel._matrix(self.centers, None) @ self.combinations
             Q[n:, :n] = self.combinations.T @ kernel._matrix(self.centers, self.points) if n else 0.0
             Q[:n, n:] = Q[n:, :n].T
+        everything = np.arange(len(self))
+        return self._finite(Q, everything, everything)
+
+    @np.errstate(over="ignore", invalid="ignore")  # an overflow is reported below, with its rows
+    def block(self, left: Ints, right: Ints) -> Array:
+        """Q[left][:, right] for row numbers in any order, (len(left), len(right)), without the rest of Q.
+
+        Raises KernelError for values that are not finite.
+        """
+        n, kernel = len(self.points), self.kernel
+        i, j = left < n, right < n
+        if i.all() and j.all():
+            return self._finite(kernel._matrix(self.points[left], self.points[right]), left, right)
+        Q = np.empty((len(left), len(right)))
+        if i.any() and j.any():
+            Q[np.ix_(i, j)] = kernel._matrix(self.points[left[i]], self.points[right[j]])
+        Q[:, ~j] = self._functions[np.ix_(left, right[~j] - n)]
+        Q[np.ix_(~i, j)] = self._functions[np.ix_(right[j], left[~i] - n)].T
+        return self._finite(Q, left, right)
+
+    @cached_property
+    def _functions(self) -> Array:
+        """The columns of Q that belong to functions, (n, functions): their values and inner products."""
+        values = [
+            self.kernel._matrix(X[i : i + BLOCK], self.centers) @ self.combinations
+            for X in (self.points, self.centers)
+            for i in range(0, len(X), BLOCK)
+        ]
+        stacked = np.concatenate(values)
+        columns = np.concatenate([stacked[: len(self.points)], self.combinations.T @ stacked[len(self.points) :]])
+        return self._finite(columns, np.arange(len(self)), np.arange(len(self.points), len(self)))
+
+    def _finite(self, Q: Array, left: Ints, right: Ints) -> Array:
+        """Q[left][:, right] if it is finite. Raises KernelError that names a pair of rows."""
         if not np.isfinite(Q).all():
             i, j = (int(v) for v in np.argwhere(~np.isfinite(Q))[0])
-            raise KernelError(
-                f"{kernel!r} returned {Q[i, j]} for rows {i} and {j} of the data. Rescale the data, or "
-                "choose parameters for which the kernel does not overflow."
-            )
+            raise self._not_finite(Q[i, j], left[i], right[j])
         return Q
+
+    def _not_finite(self, value: float, i: int, j: int) -> KernelError:
+        return KernelError(
+            f"{self.kernel!r} returned {value} for rows {i} and {j} of the data. Rescale the data, or choose "
+            "parameters for which the kernel does not overflow."
+        )
 
     @property
     def features(self) -> float:
@@ -89,13 +127,14 @@ class Rows:
         points = self.points[:, :-CODES] if isinstance(self.kernel, WithDerivatives) else self.points
         return plain(self.kernel)._n_features(points)
 
+    @np.errstate(over="ignore", invalid="ignore")  # an overflow is reported below, with its row
     def diagonal(self) -> Array:
-        """diag(Q), (n,)."""
+        """diag(Q), (n,). Raises KernelError for values that are not finite."""
         at_points = self.kernel._diagonal(self.points)
-        if len(self.points) == len(self):
-            return at_points
-        functions = self.combinations
-        return np.r_[at_points, np.sum(functions * (self.kernel._matrix(self.centers, None) @ functions), axis=0)]
+        d = at_points if len(at_points) == len(self) else np.r_[at_points, np.diag(self._functions[len(at_points) :])]
+        for i in np.flatnonzero(~np.isfinite(d))[:1]:
+            raise self._not_finite(d[i], i, i)
+        return d
 
     def subset(self, chosen: Ints) -> Rows:
         """Some of the rows, points only where they are points."""
@@ -108,7 +147,7 @@ class Rows:
             self.kernel, self.points[chosen[on_points]], self.centers, self.combinations[:, chosen[~on_points] - n]
         )
 
-    def quadratic(self, V: Array, block: int = QUADRATIC_BLOCK) -> Array:
+    def quadratic(self, V: Array, block: int = BLOCK) -> Array:
         """VᵀQV for V of shape (n, k), in O(n·k + block²) memory: a symmetric pass over blocks of kernel values.
 
         Rows of V that are zero are skipped, so that only support vectors cost. Raises KernelError for values that are

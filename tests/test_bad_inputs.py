@@ -272,10 +272,15 @@ def test_21_memory(theta):
     many = np.arange(400_000.0).reshape(-1, 2)
     problem = ridge(theta, many, np.zeros(200_000))
     with pytest.raises(MemoryLimitError, match=r"200000 distinct rows needs about \d+ GB.*memory_limit") as refusal:
-        problem.solve(memory_limit=2e9)
+        problem.solve(memory_limit=2e9, factorization="cholesky")
     assert isinstance(refusal.value, MemoryError)
+    with pytest.raises(
+        MemoryLimitError, match=r"200000 distinct rows and \d+ columns needs about \d+ MB.*memory_limit"
+    ):
+        problem.solve(memory_limit=1e8)
+    larger = ridge(ko.Theta(KERNEL), np.arange(4e6).reshape(-1, 2), np.zeros(2_000_000))
     with pytest.raises(MemoryLimitError, match="TB"):  # by default, what the machine has
-        ridge(ko.Theta(KERNEL), np.arange(4e6).reshape(-1, 2), np.zeros(2_000_000)).solve()
+        larger.solve(factorization="cholesky")
 
 
 def test_22_limits(theta):

@@ -51,7 +51,7 @@ INSIDE = {
         ["cones", "dual_point"],
         ["structured"],
     ],
-    "factorization": [["dense"], ["base", "memory"]],
+    "factorization": [["streamed"], ["dense"], ["base", "memory"]],
     "kernels": [
         ["derivatives", "histogram", "transforms"],
         ["functions", "generalized", "polynomial", "precomputed", "stationary", "strings"],

@@ -71,7 +71,8 @@ def factors(reduction: Reduction, named: Names) -> Lines:
         shared = ", shared" if id(factor) in told else ""
         told.add(id(factor))
         seconds = f"{factor.kernel_seconds + factor.factor_seconds:.2g} s"
-        text = f"{named[link.theta]}: Q = BBᵀ by {factor.method}, B {len(factor.B)} × {factor.rank}, "
+        why = f" ({factor.why})" if factor.why else ""
+        text = f"{named[link.theta]}: Q = BBᵀ by {factor.method}{why}, B {len(factor.B)} × {factor.rank}, "
         text += f"trace residual {factor.residual:.1e}{restricts}, {seconds}{shared}"
         lines.append(("" if lines else "factor", text))
     variables = [f"w_{named[link.theta]}" for link in reduction.form.predictions]

@@ -4,29 +4,56 @@ To add a factorization: a function (rows, settings, memory_limit) → Factor in 
 `METHODS`.
 """
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 
 from kernelopt.errors import NotPSDError
+from kernelopt.factorization import memory
 from kernelopt.factorization.base import FLOOR, Factor
-from kernelopt.factorization.dense import CholeskyFactor, Settings, eigenfactor, pivoted_cholesky, projected
+from kernelopt.factorization.dense import CholeskyFactor, Settings, eigenfactor, needed, pivoted_cholesky, projected
+from kernelopt.factorization.streamed import StreamedFactor, streamed_cholesky
 from kernelopt.rows import Rows
 
-METHODS = {"cholesky": pivoted_cholesky, "eigen": eigenfactor}
+METHODS = {"cholesky": pivoted_cholesky, "eigen": eigenfactor, "streamed": streamed_cholesky}
+AUTO = "auto"
+FEW = 2000  # rows up to which one N×N array is no slower than columns (measured: even at 1500 to 2000)
 
 
-def factorize(method: str, rows: Rows, settings: Settings, memory_limit: float | None = None) -> Factor:
-    """Q = scale·BBᵀ of a θ's rows by a method of the table; no rows have rank zero.
+def factorize(
+    method: str, rows: Rows, settings: Settings, memory_limit: float | None = None, start: Factor | None = None
+) -> Factor:
+    """Q = scale·BBᵀ of a θ's rows by a method of the table, or the one that suits them; no rows have rank zero.
 
-    An indefinite Q is refused, or projected where the settings ask for it.
+    A streamed factor goes on from `start`, one of the same rows. An indefinite Q is refused, or projected where the
+    settings ask for it.
     """
     if len(rows) == 0:
         return CholeskyFactor(np.zeros((0, 0)), 1.0, np.zeros(0, dtype=np.intp), 0.0, 0.0, 0.0)
+    method, why = suited(rows, memory_limit) if method == AUTO else (method, "")
     try:
-        return METHODS[method](rows, settings, memory_limit)
+        build = partial(streamed_cholesky, start=start) if method == "streamed" else METHODS[method]
+        return replace(build(rows, settings, memory_limit), why=why)
     except NotPSDError:
         if settings.indefinite == "raise":
             raise
         return projected(rows, settings, memory_limit)
 
 
-__all__ = ["FLOOR", "METHODS", "CholeskyFactor", "Factor", "Settings", "factorize"]
+def suited(rows: Rows, memory_limit: float | None) -> tuple[str, str]:
+    """The method for rows where none is asked for, and why.
+
+    Whether Q is positive semidefinite only the N×N array can tell for certain.
+    """
+    n = len(rows)
+    if n <= FEW:
+        return "cholesky", f"N ≤ {FEW}"
+    if rows.kernel.is_psd is True:
+        return "streamed", f"N > {FEW}"
+    if needed(n) <= memory.allowed_bytes(memory_limit):
+        return "cholesky", "κ may be indefinite"
+    return "streamed", "no memory for N × N"
+
+
+__all__ = ["AUTO", "FLOOR", "METHODS", "CholeskyFactor", "Factor", "Settings", "StreamedFactor", "factorize"]

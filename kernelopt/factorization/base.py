@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kernelopt.kernels.domains import Array, Ints
 
@@ -19,11 +19,12 @@ class Factor(ABC):
 
     Attributes
     ----------
-    B : (n, r)
+    B : (n, r), C-ordered
     scale : trace(Q)/n, 1 where that is zero
     pivots : rows whose span holds θ
     residual : trace(Q − scale·BBᵀ) / trace(Q)
     seconds : wall time of kernel evaluation, and of factorization
+    why : why the method was chosen, where none was asked for
     """
 
     B: Array
@@ -32,6 +33,7 @@ class Factor(ABC):
     residual: float
     kernel_seconds: float
     factor_seconds: float
+    why: str = field(default="", kw_only=True)
 
     method = ""
 

@@ -71,7 +71,7 @@ class ProjectedFactor(EigenFactor):
 class _Normalized(NamedTuple):
     Q: Array
     scale: float
-    row_scale: Array | None
+    row_scale: Array
     seconds: float
 
 
@@ -80,12 +80,13 @@ class Settings:
     """When to stop, and what to do with negative eigenvalues.
 
     rank_tol: stop at trace(Q − scale·BBᵀ) ≤ rank_tol·trace(Q); max_rank: or at this rank; indefinite: "raise", or the
-    projection "clip", "flip" or "shift".
+    projection "clip", "flip" or "shift"; seed: of the random candidates of a streamed factor.
     """
 
     rank_tol: float
     max_rank: int | None
     indefinite: str = "raise"
+    seed: int = 0
 
 
 def pivoted_cholesky(rows: Rows, settings: Settings, memory_limit: float | None = None) -> Factor:
@@ -103,17 +104,16 @@ def pivoted_cholesky(rows: Rows, settings: Settings, memory_limit: float | None 
     residuals = trace - np.cumsum(np.einsum("ij,ij->j", C[:, :rank], C[:, :rank]))
     enough = np.flatnonzero(residuals <= tol * trace)
     rank = min(rank, int(enough[0]) + 1 if enough.size else rank, settings.max_rank or rank)
-    B = np.empty((n, rank), order="F")
+    B = np.empty((n, rank))  # C-ordered: solvers gather rows
     B[order - 1] = C[:, :rank]
     del C, Q
-    residual = float(np.clip(diagonal - np.einsum("ij,ij->i", B, B), 0.0, None).sum())
+    left = np.clip(diagonal - np.einsum("ij,ij->i", B, B), 0.0, None)
     if rows.kernel.is_psd is not True:
-        _refuse_indefinite(rows, memory_limit)
-    if row_scale is not None:
+        refuse_indefinite(rows, memory_limit)
+    if rows.mixed:
         B *= row_scale[:, None]
     return CholeskyFactor(
-        B, scale, order[:rank] - 1, residual / trace if trace > 0 else 0.0,
-        kernel_seconds, perf_counter() - start,
+        B, scale, order[:rank] - 1, relative_trace(left, diagonal, row_scale), kernel_seconds, perf_counter() - start,
     )  # fmt: skip
 
 
@@ -121,18 +121,18 @@ def eigenfactor(rows: Rows, settings: Settings, memory_limit: float | None = Non
     """Q = scale·BBᵀ with B = V√Λ, in O(n³) flops; orthogonal columns, largest eigenvalues first."""
     Q, scale, row_scale, kernel_seconds = _normalized_gram(rows, memory_limit)
     start = perf_counter()
-    if row_scale is not None:  # eigenvalues belong to Q itself, not to its rescaled rows
+    if rows.mixed:  # eigenvalues belong to Q itself, not to its rescaled rows
         Q *= row_scale[:, None] * row_scale
     trace = float(np.trace(Q))
     eigenvalues, V = sl.eigh(Q, overwrite_a=True)
     eigenvalues, V = eigenvalues[::-1], V[:, ::-1]
-    if eigenvalues[-1] < -_tolerance(rows) * max(eigenvalues[0], 0.0):
+    if eigenvalues[-1] < -negligible(rows) * max(eigenvalues[0], 0.0):
         raise NotPSDError(_indefinite_message(rows, eigenvalues[-1] * scale, eigenvalues[0] * scale))
     tail = trace - np.cumsum(np.clip(eigenvalues, 0.0, None))
     enough = np.flatnonzero(tail <= max(settings.rank_tol, FLOOR) * trace)
     rank = int(enough[0]) + 1 if enough.size else len(eigenvalues)
     rank = min(rank, int((eigenvalues > FLOOR * trace / len(Q)).sum()), settings.max_rank or rank)
-    B = V[:, :rank] * np.sqrt(eigenvalues[:rank])
+    B = np.multiply(V[:, :rank], np.sqrt(eigenvalues[:rank]), order="C")
     residual = max(trace - float(eigenvalues[:rank].sum()), 0.0)
     return EigenFactor(
         B, scale, np.arange(len(Q)), residual / trace if trace > 0 else 0.0,
@@ -143,27 +143,42 @@ def eigenfactor(rows: Rows, settings: Settings, memory_limit: float | None = Non
 def _normalized_gram(rows: Rows, memory_limit: float | None) -> _Normalized:
     """Q of unit mean diagonal; rows of mixed kinds are brought to unit diagonal first."""
     n = len(rows)
-    # Q, and its factor.
-    memory.require(16.0 * n * n, f"Factoring the kernel matrix of {n} distinct rows", memory_limit)
+    memory.require(needed(n), f"Factoring the kernel matrix of {n} distinct rows", memory_limit)
     start = perf_counter()
     Q = rows.gram()
-    scale = float(np.trace(Q)) / n
-    scale = scale if scale > 0 and np.isfinite(1 / scale) else 1.0
+    scale, row_scale = units(rows, Q.diagonal())
     Q /= scale
-    row_scale = None
     if rows.mixed:
-        row_scale = np.sqrt(Q.diagonal().clip(0.0))
-        row_scale[row_scale == 0] = 1.0
         Q /= row_scale[:, None] * row_scale
     return _Normalized(Q, scale, row_scale, perf_counter() - start)
 
 
-def _tolerance(rows: Rows) -> float:
+def needed(n: int) -> float:
+    """Bytes of Q and its factor."""
+    return 16.0 * n * n
+
+
+def units(rows: Rows, diagonal: Array) -> tuple[float, Array]:
+    """The mean of diag(Q), 1 where that is no unit; and √diag(Q) in this unit where rows are of mixed kinds, else 1."""
+    mean = float(diagonal.mean())
+    scale = mean if mean > 0 and np.isfinite(1 / mean) else 1.0
+    row_scale = np.sqrt((diagonal / scale).clip(0.0)) if rows.mixed else np.ones(len(rows))
+    row_scale[row_scale == 0] = 1.0
+    return scale, row_scale
+
+
+def relative_trace(left: Array, diagonal: Array, row_scale: Array) -> float:
+    """trace(E)/trace(Q) from both diagonals, where rows were divided by `row_scale`."""
+    trace = float(diagonal @ row_scale**2)
+    return float(left @ row_scale**2) / trace if trace > 0 else 0.0
+
+
+def negligible(rows: Rows) -> float:
     """Relative size of negative eigenvalues that the precision of the input explains."""
     return max(INDEFINITE, 10 * rows.kernel.precision)
 
 
-def _refuse_indefinite(rows: Rows, memory_limit: float | None) -> None:
+def refuse_indefinite(rows: Rows, memory_limit: float | None) -> None:
     """Raise NotPSDError if λ_min(Q) < −tolerance·λ_max(Q).
 
     The trace of a factor can't see it: [[1,0,0],[0,0,1],[0,1,0]] leaves a zero trace at rank 1. A Cholesky factor of
@@ -171,7 +186,7 @@ def _refuse_indefinite(rows: Rows, memory_limit: float | None) -> None:
     are the eigenvalues computed.
     """
     Q, _, _, _ = _normalized_gram(rows, memory_limit)
-    tolerance = _tolerance(rows)
+    tolerance = negligible(rows)
     Q[np.diag_indices_from(Q)] += tolerance * max(float(Q.sum()) / len(Q), float(Q.diagonal().max()), 0.0)
     _, info = dpotrf(Q, lower=1, overwrite_a=1)
     if info == 0:
@@ -186,7 +201,7 @@ def projected(rows: Rows, settings: Settings, memory_limit: float | None = None)
     """The factor of Q̃, Q with its negative eigenvalues clipped to 0, flipped to |λ|, or all shifted by −λ_min."""
     Q, scale, row_scale, kernel_seconds = _normalized_gram(rows, memory_limit)
     start = perf_counter()
-    if row_scale is not None:
+    if rows.mixed:
         Q *= row_scale[:, None] * row_scale
     values, V = sl.eigh(Q, overwrite_a=True)
     shift = max(-float(values[0]), 0.0) if settings.indefinite == "shift" else 0.0
@@ -197,7 +212,7 @@ def projected(rows: Rows, settings: Settings, memory_limit: float | None = None)
     rank = min(int(enough[0]) + 1 if enough.size else len(values), settings.max_rank or len(values))
     kept = order[:rank][changed[order[:rank]] > FLOOR * total / len(values)]
     return ProjectedFactor(
-        B=V[:, kept] * np.sqrt(changed[kept]),
+        B=np.multiply(V[:, kept], np.sqrt(changed[kept]), order="C"),
         scale=scale,
         pivots=np.arange(len(values)),
         residual=max(total - float(changed[kept].sum()), 0.0) / (total or 1.0),

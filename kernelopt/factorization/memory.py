@@ -24,12 +24,17 @@ def available_bytes() -> int:
         return FALLBACK
 
 
-def require(needed: float, what: str, limit: float | None) -> None:
-    """Raise MemoryLimitError if `needed` bytes exceed the limit (default: 80 % of what is available)."""
-    allowed = SHARE * available_bytes() if limit is None else limit
+def allowed_bytes(limit: float | None) -> float:
+    """The limit; by default 80 % of what is available."""
+    return SHARE * available_bytes() if limit is None else limit
+
+
+def require(needed: float, what: str, limit: float | None, remedy: str = "Use fewer rows") -> None:
+    """Raise MemoryLimitError if `needed` bytes exceed the limit."""
+    allowed = allowed_bytes(limit)
     if needed > allowed:
         raise MemoryLimitError(
-            f"{what} needs about {human(needed)}, and the limit is {human(allowed)}. Use fewer rows, or set "
+            f"{what} needs about {human(needed)}, and the limit is {human(allowed)}. {remedy}, or set "
             f"solve(memory_limit=...) to more than {needed:.0f} bytes if the machine has them."
         )
 
