@@ -67,7 +67,7 @@ def leave_one_out(problem: Problem) -> Array:
     >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X) - b) + 1e-6 * ko.sum_squares(theta)))
     >>> _ = problem.solve()
     >>> ko.leave_one_out(problem).round(2)
-    array([ 7.  , -0.94, -3.73, -3.38, -0.94,  7.  ])
+    array([ 7.  , -0.95, -3.26, -3.26, -0.95,  7.  ])
     """
     if problem._solution is None or problem._reduction is None:
         raise KernelOptError("Expected a solved problem; call solve() first.")
