@@ -21,7 +21,7 @@ from kernelopt.solvers.structured import FEW, Solve, Structured
 from kernelopt.solvers.watch import OutOfTimeError, Watch
 
 ROUNDS = 4  # of iterative refinement
-EIGEN = 20.0  # cost of an eigendecomposition in units of r³ flops of matrix products (measured: 10 to 25)
+EIGEN = 15.0  # cost of an eigendecomposition in units of r³ flops of matrix products (measured: 10 to 16)
 SINGULAR = 1e-13  # eigenvalues of FᵀWF in units of its diagonal, below which a direction of y is taken to be free
 SAME = 1e-13  # relative difference of proportions that counts as none
 CHUNK = 1000  # rows whose leverages are computed at a time
