@@ -25,7 +25,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     ----------
     kernel : kernel, default Gaussian(sigma=1.0)
     rank_tol, max_rank : as in `Problem.solve`
-    method : "cholesky" or "eigen"
+    method : "cholesky", "streamed" or "eigen", as `factorization` in `Problem.solve`
 
     Attributes
     ----------
