@@ -83,6 +83,7 @@ class SmoothLoss:
         self._functions = {"value": value, "gradient": gradient, "hessian": hessian}
         self.curvature = curvature
         self.low, self.high = float(domain[0]), float(domain[1])
+        self._curvature = 0.0  # what is typical where derivatives were checked
         name = getattr(value, "__name__", "")
         self.name = name if name.isidentifier() and name != "value" else "SmoothLoss"
 
@@ -217,8 +218,7 @@ class SmoothLoss:
         return np.maximum(found, 0.0)
 
     def _require_convex(self, second: Array, u: Array, data: tuple[Array, ...]) -> None:
-        positive = second[np.isfinite(second) & (second > 0)]
-        negative = second < -NOISE * (float(np.median(positive)) if len(positive) else 0.0)
+        negative = second < -NOISE * max(_typical(second), self._curvature)
         if negative.any():
             worst = int(np.argmin(np.where(negative, second, 0.0)))
             raise DataError(
@@ -243,6 +243,7 @@ class SmoothLoss:
                 )
         if self.is_convex:
             self._require_convex(np.where(defined, second, 0.0), u, data)
+        self._curvature = max(self._curvature, _typical(second))
         self._compare("gradient", "value", (u, data, steps), gradient, defined)
         self._compare("hessian", "gradient", (u, data, steps), second, defined)
 
@@ -363,6 +364,12 @@ def _data(value: Any, shape: tuple[int, ...], what: str) -> cp.Expression:
             f"Expected {what} to have u's shape {shape}, or to be one number; got shape {expression.shape}.{hint}"
         )
     return expression
+
+
+def _typical(second: Array) -> float:
+    """The median of positive numbers; 0 where there are none."""
+    positive = second[np.isfinite(second) & (second > 0)]
+    return float(np.median(positive)) if len(positive) else 0.0
 
 
 def _point(u: Array, data: tuple[Array, ...], i: int) -> str:

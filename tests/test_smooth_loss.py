@@ -363,6 +363,15 @@ def test_33_declared_convex():
         lambda u: np.where(u < 30, u, 60 - u),
         lambda u: np.where(u < 30, 1.0, -1.0),
     )
+    # Rounding far out, where the second derivative is next to nothing, is no concavity.
+    careless = ko.SmoothLoss(
+        lambda u: np.sqrt(1 + u**2), lambda u: u / np.sqrt(1 + u**2),
+        lambda u: 1 / np.sqrt(1 + u**2) - u**2 / (1 + u**2) ** 1.5,
+    )  # fmt: skip
+    careless(ko.Theta(KERNEL)(X))
+    far = 10 ** np.linspace(5, 9, 200)
+    assert (careless.evaluate("hessian", far, ()) < 0).any()
+    assert (careless.hessian(far, ()) >= 0).all()
     theta = ko.Theta(KERNEL)
     problem = ko.Problem(cp.Minimize(cp.sum(fading(theta(X))) - 100 * cp.sum(theta(X)) + 0.001 * ko.sum_squares(theta)))
     with pytest.raises(DataError, match="declared convex"):
@@ -495,8 +504,8 @@ def test_local_optima_are_those_of_the_explicit_problem():
         return np.sum((t - LABELS) ** 2) + lam * z[:N] @ u, gradient
 
     rng = np.random.default_rng(1)
-    options = {"maxiter": 20_000, "maxfun": 20_000, "ftol": 1e-15, "gtol": 1e-9}
-    starts = [np.zeros(N + 1), *(0.3 * rng.standard_normal((5, N + 1)))]
+    options = {"maxiter": 3000, "maxfun": 5000, "ftol": 1e-15, "gtol": 1e-8}
+    starts = [np.zeros(N + 1), *(0.3 * rng.standard_normal((3, N + 1)))]
     found = [minimize(explicit, z, jac=True, method="L-BFGS-B", options=options).fun for z in starts]
     problem, theta, _ = sigmoid_problem(lam)
     assert problem.solve(n_init=6, random_state=0) <= min(found) * (1 + 1e-6)
@@ -617,3 +626,41 @@ def test_limits_of_local_searches():
     assert problem.verify()["gradient"].passed is False
     problem.solve()
     assert problem.status == "locally_optimal"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_drawn_robust_losses(seed):
+    """log(1 + (u − y)²) and 1 − exp(−(u − y)²/2), repeated rows, penalties of any size."""
+    rng = np.random.default_rng(seed)
+    cauchy = (
+        lambda u, y: np.log1p((u - y) ** 2),
+        lambda u, y: 2 * (u - y) / (1 + (u - y) ** 2),
+        lambda u, y: 2 * (1 - (u - y) ** 2) / (1 + (u - y) ** 2) ** 2,
+    )
+    welsch = (
+        lambda u, y: 1 - np.exp(-((u - y) ** 2) / 2),
+        lambda u, y: (u - y) * np.exp(-((u - y) ** 2) / 2),
+        lambda u, y: (1 - (u - y) ** 2) * np.exp(-((u - y) ** 2) / 2),
+    )
+    loss = ko.SmoothLoss(*(cauchy, welsch)[seed % 2], curvature="nonconvex")
+    rows = rng.integers(N, size=int(rng.integers(2, 2 * N)))
+    theta, b = ko.Theta(KERNEL), cp.Variable()
+    f = theta(X[rows]) + b if seed % 3 else theta(X[rows])
+    problem = ko.Problem(cp.Minimize(cp.sum(loss(f, Y[rows])) + 10 ** rng.uniform(-6, 2) * ko.sum_squares(theta)))
+    problem.solve(n_init=2, random_state=seed)
+    assert problem.status == "locally_optimal"
+    assert problem.verify().passed
+
+
+def test_a_small_norm_that_is_no_square_beside_constraints():
+    """The interior point takes full steps where stationarity is down to rounding."""
+    y = 0.3 * Y / np.abs(Y).max()
+    values = []
+    for loss in (lambda f: squared()(f, y), lambda f: losses.squared_error(y, f)):
+        theta = ko.Theta(KERNEL)
+        f = theta(X)
+        problem = ko.Problem(cp.Minimize(WEIGHTS @ loss(f) + 2e-5 * ko.norm(theta)), [f <= 0.2])
+        values.append(problem.solve())
+        assert problem.status == "optimal"
+        assert problem.solver_stats.num_iters < 200
+    assert values[0] == pytest.approx(values[1], rel=1e-6)

@@ -244,6 +244,8 @@ class _Method:
             return alpha
         size = float(np.linalg.norm(st.gradient))
         slack = float(np.linalg.norm(p.adjoint(p.of_kinks(step[2])))) + float(np.linalg.norm(p.penalty * step[0]))
+        # At a solution the terms of the gradient cancel, but for rounding.
+        slack += float(np.linalg.norm(p.adjoint(p.smooth_gradient(st.s))))
         for _ in range(BACKTRACKS):
             s = st.s + alpha * step[1]
             if np.isfinite(p.smooth_value(s)):
