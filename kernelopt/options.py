@@ -16,7 +16,7 @@ from kernelopt.factorization import AUTO, METHODS, Settings
 from kernelopt.solving import Goal
 
 INDEFINITE = ("raise", "clip", "flip", "shift")
-DEFAULT_RANK_TOL = 1e-8
+RANK_SHARE, LARGEST_RANK_TOL = 1e-2, 1e-4  # the default of rank_tol in units of tol, and its upper limit
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ def factor_options(  # noqa: PLR0917
     random_state: Any = None,
 ) -> FactorOptions:  # fmt: skip
     """How Q is to be factored, checked. Raises OptionError."""
-    rank_tol = DEFAULT_RANK_TOL if rank_tol is None else rank_tol
-    for name, value in (("tol", tol), ("rank_tol", rank_tol)):
+    for name, value in (("tol", tol), ("rank_tol", LARGEST_RANK_TOL if rank_tol is None else rank_tol)):
         if not isinstance(value, Real) or not 0 < value < 1:
             raise OptionError(f"Expected {name} to be a number between 0 and 1; got {value!r}.")
+    rank_tol = min(RANK_SHARE * tol, LARGEST_RANK_TOL) if rank_tol is None else rank_tol
     if max_rank is not None and (not isinstance(max_rank, Integral) or isinstance(max_rank, bool) or max_rank < 1):
         raise OptionError(f"Expected max_rank to be an integer ≥ 1, or None; got {max_rank!r}.")
     if factorization is not None and factorization not in METHODS:

@@ -31,7 +31,7 @@ from kernelopt.solvers.own import Start
 from kernelopt.solving import Goal, Outcome
 from kernelopt.verification import Report
 
-GROWTH = (1e-10, FLOOR)  # finer tolerances of the rank, where a certificate or a constraint asks for them
+GROWTH = (1e-8, 1e-10, FLOOR)  # finer tolerances of the rank, where a certificate or a constraint asks for them
 
 
 class Problem:
@@ -74,6 +74,7 @@ class Problem:
         self._solution: Solution | None = None
         self._left_off: Start | None = None
         self._last_outer: Outer | None = None
+        self._asked: FactorOptions | None = None
         self._source: explicit.ExplicitSource | None = None
 
     # ---------------------------------------------------------------- the pipeline
@@ -113,8 +114,9 @@ class Problem:
             again with tighter ones and in other units. `solver_stats.attempts` lists all runs.
         abs_tol : largest certified absolute gap that is called "optimal" too, in units of the objective; by default
             1e-8 of the terms that make it up (`certificate.floor`).
-        rank_tol : the factor stops at trace(Q − BBᵀ) ≤ rank_tol·trace(Q); at least 1e-13. By default 1e-8, and finer
-            where the certified gap needs it. Where θ so restricted can't meet the constraints, the rank always grows.
+        rank_tol : the factor stops at trace(Q − BBᵀ) ≤ rank_tol·trace(Q); at least 1e-13. By default tol/100 (at most
+            1e-4), and finer where the certified gap needs it. Where θ so restricted can't meet the constraints, it
+            always becomes finer.
         max_rank : largest rank of the factor. A lower rank restricts θ; constraints still hold exactly.
         indefinite : "raise", or what to do with a kernel matrix that is not positive semidefinite: "clip" negative
             eigenvalues to zero, "flip" them to their absolute values, "shift" all of them; `explain()` reports ‖Q − Q̃‖.
@@ -197,9 +199,10 @@ class Problem:
         """Factor, reduce and solve, with finer factors where the certificate asks for them."""
         attempts: tuple[Attempt, ...] = ()
         best: tuple[Outcome, Any] | None = None
+        plans, self._asked = self._attempts(options), options
         start = self._left_off if goal.options.get("warm_start") and canonical.is_convex else None
         coarser: Mapping[Theta, Factor] = {}
-        for attempt in self._attempts(options):
+        for attempt in plans:
             # Q = BBᵀ, once for each kernel and rows; u = Bw and ‖θ‖ = ‖w‖ are substituted, and solved.
             try:
                 reduction = self._reduce(canonical, attempt, coarser)
@@ -637,7 +640,7 @@ class Problem:
         if options.settings.max_rank is None and options.settings.rank_tol > FLOOR:
             finer = [t for t in GROWTH if t < options.settings.rank_tol]
             attempts += [replace(options, settings=replace(options.settings, rank_tol=t)) for t in finer]
-        known = self._reduction[0] if self._reduction else None
+        known = self._reduction[0] if self._reduction and self._asked == options else None
         return attempts[attempts.index(known) :] if known in attempts else attempts
 
     @cached_property
