@@ -47,21 +47,14 @@ def shape_of(form: CanonicalForm, outer: Outer) -> Shape:
         return Shape("needs a SmoothLoss to be summed in the minimized objective, with weights ≥ 0")
     if split is None:
         return Shape("needs an objective and constraints that split into functions of one number each (see the guide)")
+    if _hidden(form, outer.form, split):
+        return Shape("needs constraints that are linear, for their multipliers; bound f from both sides instead of |f|")
     lengths = lengths_of_outer(outer.form, split)
     if lengths is None:
         return Shape("needs ‖θ‖ in the objective, or bounded by a constant")
-    for norm in form.norms:
-        if norm.kind not in (EUCLIDEAN, "fro") or norm.view.right is not None or norm.view.shift is not None:
-            return Shape("needs ‖θ‖ itself (Frobenius, where θ is a matrix), not another norm or ‖θ − f₀‖")
-    for link in form.predictions:
-        own = [j for j, n in enumerate(form.norms) if n.view.theta is link.theta]
-        if len(own) != 1:
-            return Shape(f"needs one norm of each θ; there are {len(own)} of {link.theta.name}")
-        j = own[0]
-        if lengths.slope[j] == 0 and lengths.curvature[j] == 0 and np.isinf(lengths.limit[j]):
-            return Shape("needs a positive penalty of ‖θ‖, or a bound on it")
-        if lengths.limit[j] == 0:
-            return Shape("needs a positive bound on ‖θ‖; here it is 0")
+    lacks = _lacks_of_norms(form, lengths)
+    if lacks is not None:
+        return Shape(lacks)
     smooth = any(not isinstance(piece, Quadratic) for piece in split.pieces)
     odd = np.flatnonzero((lengths.slope != 0) | np.isfinite(lengths.limit) | (lengths.curvature == 0))
     if len(odd) > 1:
@@ -72,6 +65,23 @@ def shape_of(form: CanonicalForm, outer: Outer) -> Shape:
     squares = not smooth and not kinked and all(bool(np.all(np.isinf(k.low) & np.isinf(k.high))) for k in kinks)
     nonconvex = next((link.term.loss.name for link in form.smooth if not link.term.loss.is_convex), None)
     return Shape(None, smooth, kinked, squares, hard, lengths, int(odd[0]) if len(odd) else None, nonconvex)
+
+
+def _lacks_of_norms(form: CanonicalForm, lengths: Lengths) -> str | None:
+    """What is wrong with the norms of θ: our solvers know ‖θ‖ alone, once for each θ, and it must cost something."""
+    for norm in form.norms:
+        if norm.kind not in (EUCLIDEAN, "fro") or norm.view.right is not None or norm.view.shift is not None:
+            return "needs ‖θ‖ itself (Frobenius, where θ is a matrix), not another norm or ‖θ − f₀‖"
+    for link in form.predictions:
+        own = list(form.norms_of(link.theta))
+        if len(own) != 1:
+            return f"needs one norm of each θ; there are {len(own)} of {link.theta.name}"
+        j = own[0]
+        if lengths.slope[j] == 0 and lengths.curvature[j] == 0 and np.isinf(lengths.limit[j]):
+            return "needs a positive penalty of ‖θ‖, or a bound on it"
+        if lengths.limit[j] == 0:
+            return "needs a positive bound on ‖θ‖; here it is 0"
+    return None
 
 
 def structured(reduction: Reduction, outer: Outer, R: dict[int, float]) -> Structured:
@@ -125,10 +135,12 @@ def _kinks(split: Separable) -> tuple[Kinks, Array, float]:
     return Kinks(np.zeros(0), np.zeros(0), parts[0].astype(int), *parts[1:]), slope, constant
 
 
-def place(reduction: Reduction, form: ConicForm, split: Separable, x: Array, total: Array) -> None:
+def place(  # noqa: PLR0917
+    reduction: Reduction, form: ConicForm, split: Separable, x: Array, total: Array, of_norms: Array
+) -> None:
     """Put v, y and the multipliers of u = Aθ and of the user's constraints where the reduction has them.
 
-    total : the slope of each function of s.
+    total : the slope of each function of s; of_norms : the multiplier of the bound on each ‖θ‖.
     """
     at = 0
     for link in reduction.form.predictions:
@@ -152,7 +164,7 @@ def place(reduction: Reduction, form: ConicForm, split: Separable, x: Array, tot
         start += link.u.size
         assert constraint is not None
         constraint.dual_variables[0].save_value(part)
-    _place_constraints(reduction, form, split, total)
+    _place_constraints(reduction, form, split, total, of_norms)
 
 
 def point_on(reduction: Reduction, form: ConicForm, split: Separable) -> Array:
@@ -168,18 +180,44 @@ def point_on(reduction: Reduction, form: ConicForm, split: Separable) -> Array:
     return np.concatenate([*parts, y[split.y]])
 
 
-def _place_constraints(reduction: Reduction, form: ConicForm, split: Separable, total: Array) -> None:
-    """Multipliers of constraints that are linear rows as they stand; none for what auxiliary variables express."""
-    wanted = {c.id: c for c in reduction.form.outer.constraints}
+def _place_constraints(reduction: Reduction, form: ConicForm, split: Separable, total: Array, of_norms: Array) -> None:
+    """Multipliers of the stated constraints, all of which are linear rows as they stand."""
+    wanted = {c.id for c in reduction.form.outer.constraints}
     if not wanted:
         return
     z = np.full(len(form.b), np.nan)
     here = split.plain >= 0
     z[split.plain[here]] = total[here]
+    z[split.rows] = _of_bounds(form, split, of_norms)
     found = constraint_multipliers(form, z)
     for constraint in reduction.problem.constraints:
-        value = found.get(constraint.id) if constraint.id in wanted else None
-        if constraint.id in wanted:
-            known = value is not None and bool(np.isfinite(value).all())
+        if constraint.id in wanted and constraint.id in found:
             for dual in constraint.dual_variables:
-                dual.save_value(np.asarray(value).reshape(dual.shape, order="F") if known else None)
+                dual.save_value(np.asarray(found[constraint.id]).reshape(dual.shape, order="F"))
+
+
+def _of_bounds(form: ConicForm, split: Separable, of_norms: Array) -> Array:
+    """The multipliers of the rows a·t ≤ b, for those of the tightest bounds t ≤ b/a."""
+    rows = form.A[split.rows].tocoo()
+    z, bounds = np.zeros(len(split.rows)), np.full(len(split.rows), np.inf)
+    upper = rows.data > 0
+    bounds[rows.row[upper]] = form.b[split.rows[rows.row[upper]]] / rows.data[upper]
+    for column, multiplier in zip(form.t, of_norms, strict=True):
+        mine = np.flatnonzero(upper & (rows.col == column))
+        if len(mine):
+            tightest = mine[np.argmin(bounds[rows.row[mine]])]
+            z[rows.row[tightest]] = multiplier / rows.data[tightest]
+    return z
+
+
+def _hidden(form: CanonicalForm, data: ConicForm, split: Separable) -> bool:
+    """Whether some stated constraint is expressed by auxiliary variables, and so has no multiplier here."""
+    equal = {link.equal.id for link in form.smooth}
+    wanted = [c.id for c in form.outer.constraints if c.id not in equal]
+    if not wanted:
+        return False
+    z = np.full(len(data.b), np.nan)
+    z[split.plain[split.plain >= 0]] = 0.0
+    z[split.rows] = 0.0
+    found = constraint_multipliers(data, z)
+    return any(i in found and not np.isfinite(np.asarray(found[i], dtype=float)).all() for i in wanted)

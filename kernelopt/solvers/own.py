@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Lengths, Outer
 from kernelopt.errors import SolverError
-from kernelopt.kernels.domains import Array
+from kernelopt.kernels.domains import Array, Ints
 from kernelopt.solution import Status
 from kernelopt.solvers import assemble, augmented_lagrangian, domain, interior_point, least_squares, nonconvex
 from kernelopt.solvers.assemble import Shape
@@ -123,12 +123,35 @@ def solve(  # noqa: PLR0917
     total = point.total(problem)
     split = outer.split
     assert split is not None
-    assemble.place(reduction, outer.form, split, point.x, total)
+    assemble.place(reduction, outer.form, split, point.x, total, _of_norms(reduction, problem, shape, point, R))
     status = Status.OPTIMAL if point.stopped is None else Status.USER_LIMIT
     ends = problem.ends
     left_off = Start(tuple(point.x[a:b] for a, b in pairwise(ends)), point.x[ends[-1] :], point.a, R, point.kept)
     interrupted = isinstance(point.stopped, KeyboardInterrupt)
     return Answer(status, True, _stats(name, began, watch), total, left_off, interrupted)
+
+
+def _of_norms(reduction: Reduction, problem: Structured, shape: Shape, point: Point, R: float) -> Array:
+    """The multiplier of ‖θ‖ ≤ L for each norm: what R‖θ‖ has beyond the penalty's slope."""
+    found = np.zeros(len(reduction.form.norms))
+    lengths, odd = shape.lengths, shape.odd
+    if lengths is not None and odd is not None and isfinite(lengths.limit[odd]):
+        t = float(np.linalg.norm(point.x[_columns(reduction, problem, odd)]) / _root_scale(reduction, odd))
+        found[odd] = max(R * t - lengths.slope[odd] - lengths.curvature[odd] * t, 0.0)
+    return found
+
+
+def _columns(reduction: Reduction, problem: Structured, norm: int) -> Ints:
+    """The entries of x that make up the θ of a norm."""
+    theta, ends = reduction.form.norms[norm].view.theta, problem.ends
+    owners = [link.theta for link in reduction.form.predictions for _ in range(link.theta.outputs or 1)]
+    blocks = [np.arange(ends[k], ends[k + 1]) for k, owner in enumerate(owners) if owner is theta]
+    return np.concatenate([np.arange(0), *blocks])
+
+
+def _root_scale(reduction: Reduction, norm: int) -> float:
+    """‖v‖/‖θ‖ for the θ of a norm."""
+    return float(np.sqrt(reduction.factors[reduction.form.norms[norm].view.theta].scale))
 
 
 def _stats(name: str, began: float, watch: Watch) -> CvxpyStats:
@@ -212,10 +235,7 @@ class _Search:
         self.slope, self.curvature, self.limit = (
             float(part[odd]) for part in (lengths.slope, lengths.curvature, lengths.limit)
         )
-        theta = reduction.form.norms[odd].view.theta
-        self.scale = reduction.factors[theta].scale
-        outputs = [link.theta for link in reduction.form.predictions for _ in range(link.theta.outputs or 1)]
-        self.blocks = [k for k, owner in enumerate(outputs) if owner is theta]
+        self.root_scale = _root_scale(reduction, odd)
         self.first: Start | None = None
         self.point: Point | None = None
         self.problem: Structured | None = None
@@ -232,12 +252,11 @@ class _Search:
         self.point, self.at = self.engine.run(self.problem, self.watch, start), R
         if self.point.stopped is not None:
             raise _EndedError
-        ends = self.problem.ends
-        v = [self.point.x[ends[k] : ends[k + 1]] for k in self.blocks]
-        return float(np.sqrt(sum(float(part @ part) for part in v) / self.scale))
+        columns = _columns(self.reduction, self.problem, self.odd)
+        return float(np.linalg.norm(self.point.x[columns]) / self.root_scale)
 
     def excess(self, log_R: float) -> float:
-        """log of R‖θ‖ over what the penalty says, or of L over ‖θ‖, whichever binds; raises _FoundError at a root."""
+        """log of R‖θ‖ over what the penalty says, or of L over ‖θ‖, whichever binds; raises _EndedError at a root."""
         if log_R not in self.known:
             t = self.solve_at(float(np.exp(log_R)), self.point)
             tiny = float(np.finfo(float).tiny)
@@ -257,7 +276,7 @@ class _Search:
     def run(self, start: Start | None) -> tuple[Point, Structured, float]:
         self.first = start
         sigma, kappa = self.outer.form.units
-        length = sigma / np.sqrt(self.scale)
+        length = sigma / self.root_scale
         guess = self.curvature + self.slope / length + (kappa / self.limit**2 if isfinite(self.limit) else 0.0)
         guess = start.R if start is not None and start.R > 0 else guess
         with suppress(_EndedError):
@@ -287,11 +306,10 @@ class _Search:
         """‖θ‖ ≤ limit, to the last digit."""
         assert self.point is not None
         assert self.problem is not None
-        ends, x = self.problem.ends, self.point.x.copy()
-        length = np.sqrt(sum(float(np.sum(x[ends[k] : ends[k + 1]] ** 2)) for k in self.blocks) / self.scale)
+        columns, x = _columns(self.reduction, self.problem, self.odd), self.point.x.copy()
+        length = float(np.linalg.norm(x[columns])) / self.root_scale
         if length > limit:
-            for k in self.blocks:
-                x[ends[k] : ends[k + 1]] *= limit / length
+            x[columns] *= limit / length
             self.point = replace(self.point, x=x)
 
 

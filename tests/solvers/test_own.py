@@ -121,6 +121,31 @@ def test_constraints_and_their_multipliers(kind, name):
         assert np.shape(ours.dual_value) == np.shape(theirs.dual_value)
 
 
+@pytest.mark.parametrize("name", ["hinge", "squares", "logistic"])
+def test_multipliers_of_bounds_on_the_norm(name):
+    """The tightest of several bounds has it, in the units in which it was stated; one that does not bind has none."""
+    for bounds in (
+        lambda f, theta, b: [ko.norm(theta) <= 1],
+        lambda f, theta, b: [2 * ko.norm(theta) <= 2, ko.norm(theta) <= 50, f[:3] <= 0.5],
+        lambda f, theta, b: [ko.norm(theta) <= 1e3],
+    ):
+        problem, reference = (stated(name, extra=bounds)[0] for _ in range(2))
+        problem.solve()
+        assert problem.solver_stats.solver_name in OWN
+        reference.solve(solver="CLARABEL", tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
+        for ours, theirs in zip(problem.constraints, reference.constraints, strict=True):
+            assert ours.dual_value == pytest.approx(theirs.dual_value, rel=1e-3, abs=1e-3)
+
+
+def test_constraints_with_hidden_rows_keep_their_multipliers():
+    """|f| ≤ c is stated by auxiliary variables: it is left to solvers that know its multipliers."""
+    problem, _, _ = stated("squares", extra=lambda f, theta, b: [cp.abs(f) <= 0.5])
+    assert "linear" in problem.solvers()["INTERIOR_POINT"]
+    problem.solve()
+    assert problem.status == "optimal"
+    assert problem.constraints[0].dual_value.max() > 0.1
+
+
 def test_multipliers_of_predictions():
     problem, theta, _ = stated("squared hinge")
     X, y = data(70)
@@ -225,8 +250,7 @@ def test_a_limit_leaves_the_best_point(solver):
     problem, _, _ = stated("logistic", N=300)
     problem.solve(solver=solver, time_limit=1e-9, tol=1e-12)
     assert problem.status == "user_limit"
-    if problem.value is not None:
-        assert problem.certificate.lower <= problem.value <= problem.certificate.upper
+    assert problem.certificate.lower <= problem.value <= problem.certificate.upper
 
 
 def test_iterations_are_printed(capsys):
