@@ -266,8 +266,7 @@ class Problem:
         """Solve the reduced problem, with remedies; a failure says which solvers take it."""
         if self._spectral is not None:
             return spectral.pursue(reduction, self._spectral, goal)
-        rank = max((f.rank for f in reduction.factors.values()), default=0)
-        ordered = selection.ordered(names, reduction.form, outer, rank)
+        ordered = selection.ordered(names, reduction.form, outer, reduction.size)
         try:
             if outer is not None and not reduction.form.is_convex:
                 return local.pursue(reduction, outer, ordered[0], goal, start)
@@ -538,10 +537,6 @@ class Problem:
             self._reduction[1] if self._reduction else self._reduce(self.canonical_form(), factor_options())
         ).problem
 
-    def _rank(self) -> int:
-        """The rank of the present factors; 0 before there are any."""
-        return max((f.rank for f in self._reduction[1].factors.values()), default=0) if self._reduction else 0
-
     def _outer(self) -> Outer | None:
         """The outer problem's cone data and pieces; None where it has none to show."""
         canonical = self.canonical_form()
@@ -558,10 +553,8 @@ class Problem:
 
     def solvers(self) -> selection.SolverTable:
         """Each solver, or why it can't take this problem: a mapping of names to None or the reason."""
-        form = self.canonical_form()
-        return spectral.solver_table(
-            self._spectral, lambda: selection.table(self._probe, form, self._outer(), self._rank())
-        )
+        form, size = self.canonical_form(), self._reduction[1].size if self._reduction else 0
+        return spectral.solver_table(self._spectral, lambda: selection.table(self._probe, form, self._outer(), size))
 
     def explain(self) -> explain.Explanation:
         """The reduction step by step, as far as it goes; never raises."""

@@ -4,10 +4,11 @@ With σ > 0 and multipliers a₀ of the kinks, minimize over x
 
     ½xᵀRx + gᵀx + Σhᵢ(sᵢ) + Σⱼ sup {a(sⱼ − anchorⱼ) − ½ρⱼa² − (a − a₀ⱼ)²/2σ : lowⱼ ≤ a ≤ highⱼ},
 
-whose suprema, attained at a = clip((a₀ + σk)/(1 + σρ)), k = s − anchor, are the next multipliers (Rockafellar, 1976;
-Li, Sun and Toh, SIAM J. Optim. 2018). Where every ρ > 0 the objective is differentiable by itself: σ = ∞, and the
-method is Newton's. Only rows with a inside of its box have curvature, so that systems are small. The columns of B are
-nested: a solution for the first of them, padded with zeros, starts the next rank.
+with σⱼ in place of σ, in inverse proportion to how far sⱼ moves with aⱼ. The suprema, attained at
+a = clip((a₀ + σk)/(1 + σρ)) with k = s − anchor, give the next multipliers (Rockafellar, 1976; Li, Sun and Toh, SIAM J.
+Optim. 2018). Where every ρ > 0 the objective is differentiable by itself: σ = ∞, and the method is Newton's. Only rows
+with a inside of its box have curvature, so that systems are small. The columns of B are nested: a solution for the
+first of them, padded with zeros, starts the next rank.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ RANKS = (100, 300, 800)
 NEXT = 0.6  # a coarser rank is worth its while up to this share of the full one
 UPDATES = 100  # of the multipliers
 STEPS = 30  # Newton steps for each
-FLAT = 8  # updates that gain next to nothing, before giving up
+FLAT = 12  # updates that gain next to nothing, before giving up
 BUDGET = 40.0  # systems with all rows active that the whole may cost: twice what an interior point needs
+BACK = 0.02  # of the σ that the last restriction of θ, or the last problem, ended with
 GROWTH, FAST = 4.0, 0.2  # σ grows where the gap does not fall to this share
 LARGEST = 1e6  # of the first σ
 SHARE = 0.1  # of the present gap to which inner problems are solved
@@ -77,28 +79,32 @@ def _at_rank(  # noqa: PLR0917
     x, a, rank = start.x, start.a, max(B.shape[1] for B in problem.blocks)
     s = problem.products(x)
     largest, flat = sigma * LARGEST, 0
-    best = point = judged(problem, x, s, a, problem.smooth_gradient(s))
+    if isinstance(start.kept, float) and isfinite(sigma):
+        sigma = max(sigma, BACK * start.kept)
+    best = point = first = judged(problem, x, s, a, problem.smooth_gradient(s))
     try:
         while not watch(best, rank, coarse) and watch.flops < budget and flat < FLAT:
             here, steps = _minimized(problem, (x, s, a), sigma, SHARE * best.gap, watch)
             x, s = here.x, here.s
             a = next_multipliers(problem, a, sigma, s)
             before, point = point.gap, judged(problem, x, s, a, problem.smooth_gradient(s), here.gradient)
-            flat = 0 if point.merit < 0.9 * best.merit else flat + 1
-            best = point if point.merit < best.merit else best
+            flat = 0 if watch.merit(point) < 0.9 * watch.merit(best) else flat + 1
+            # A violation costs nothing yet where the multipliers are those that the search began with.
+            best = point if watch.merit(point) < watch.merit(best) or best is first else best
             if steps == 0 or (not isfinite(sigma) and flat):
                 break
             if isfinite(sigma) and not point.gap < FAST * before:
                 sigma = min(GROWTH * sigma, largest)
     except (OutOfTimeError, KeyboardInterrupt) as stop:
         return replace(best, stopped=stop)
-    return best
+    return replace(best, kept=sigma)
 
 
 def _minimized(
     problem: Structured, start: tuple[Array, Array, Array], sigma: float, goal: float, watch: Watch
 ) -> tuple[semismooth.Iterate, int]:
-    """Newton steps until what the gradient takes from the dual value falls below the goal."""
+    """Newton steps until what the gradient takes from the dual value falls below the goal, or below the same share of
+    what the multipliers' move costs, Σ(a − a₀)²/2σⱼ."""
     x, s, a = start
     function = smoothed(problem, a, sigma)
     here = semismooth.begin(problem, function, x, s)
@@ -110,14 +116,14 @@ def _minimized(
         watch.flops += problem.cost(int(np.count_nonzero(here.at.curvature)))
         watch.systems += 1
         here = found
-        if _inexactness(problem, here.gradient) <= goal:
+        if _inexactness(problem, here.gradient) <= max(goal, SHARE * here.at.moved):
             break
         watch.check_time()
     return here, number
 
 
 def first_sigma(problem: Structured) -> float:
-    """Typical multipliers over typical arguments."""
+    """Typical multipliers over typical arguments; see `Structured.steps`."""
     k = np.abs(problem.anchor)
     unit = float(np.median(k[k > 0])) if np.any(k > 0) else 1.0
     width = (problem.high - problem.low)[np.isfinite(problem.low) & np.isfinite(problem.high)]
@@ -130,24 +136,29 @@ def first_sigma(problem: Structured) -> float:
 def next_multipliers(problem: Structured, a: Array, sigma: float, s: Array) -> Array:
     """clip((a + σk)/(1 + σρ)); clip(k/ρ) for σ = ∞."""
     k = s[problem.of] - problem.anchor
-    moved = (a + sigma * k) / (1 + sigma * problem.rho) if isfinite(sigma) else k / problem.rho
+    if isfinite(sigma):
+        sigmas = sigma * problem.steps
+        moved = (a + sigmas * k) / (1 + sigmas * problem.rho)
+    else:
+        moved = k / problem.rho
     return np.clip(moved, problem.low, problem.high)
 
 
 def smoothed(problem: Structured, a0: Array, sigma: float) -> Function:
     """The sum of all smooth functions and of the suprema above, as a function of s."""
-    weight = sigma / (1 + sigma * problem.rho) if isfinite(sigma) else 1 / problem.rho
-    distance = 1 / (2 * sigma) if isfinite(sigma) else 0.0
+    sigmas = sigma * problem.steps if isfinite(sigma) else np.full(len(a0), inf)
+    weight = sigmas / (1 + sigmas * problem.rho) if isfinite(sigma) else 1 / problem.rho
+    distance = 1 / (2 * sigmas)
 
     def function(s: Array) -> Values:
         k = s[problem.of] - problem.anchor
         a = next_multipliers(problem, a0, sigma, s)
-        value = (
-            float(a @ k - 0.5 * problem.rho @ a**2) - distance * float((a - a0) @ (a - a0)) + problem.smooth_value(s)
-        )
+        moved = float(distance @ (a - a0) ** 2)
+        value = float(a @ k - 0.5 * problem.rho @ a**2) - moved + problem.smooth_value(s)
         inside = (a > problem.low) & (a < problem.high)
         gradient = problem.of_kinks(a) + problem.smooth_gradient(s)
-        return Values(value, gradient, problem.of_kinks(np.where(inside, weight, 0.0)) + problem.smooth_curvature(s))
+        curvature = problem.of_kinks(np.where(inside, weight, 0.0)) + problem.smooth_curvature(s)
+        return Values(value, gradient, curvature, moved)
 
     return function
 

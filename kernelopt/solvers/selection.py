@@ -23,7 +23,9 @@ from kernelopt.solvers.own import ENGINES
 # Clarabel takes every continuous cone that cvxpy knows and reaches 1e-8, but breaks down at some degenerate
 # points (θ = 0 under an unsquared norm); ECOS and SCS stand by for these.
 CONTINUOUS = ("CLARABEL", "ECOS", "SCS")
-HIGH_RANK = 400  # from which the augmented Lagrangian's small systems beat the interior point's few large ones
+# Variables of the reduced problem from which the augmented Lagrangian's small systems beat the interior point's few
+# large ones.
+LARGE = 400
 QUADRATIC = ("OSQP", "HIGHS", "PIQP", "DAQP", "QPALM", "PROXQP")
 NO_ATOM = "takes cvxpy's atoms only; a SmoothLoss is none"
 MIXED_INTEGER = ("HIGHS", "GUROBI", "MOSEK", "CPLEX", "XPRESS", "COPT", "SCIP", "ECOS_BB")
@@ -131,19 +133,19 @@ def _installed() -> tuple[str, ...]:
     return tuple(cp.installed_solvers())
 
 
-def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, rank: int) -> list[str]:
+def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, size: int) -> list[str]:
     """The candidates in the order in which they are tried, without our own where they don't apply or don't pay."""
     if outer is None or len(names) == 1:
         return names
     shape = shape_of(form, outer)
-    preferred = _preferred(shape, rank)
+    preferred = _preferred(shape, size)
     if form.smooth:  # there is no solver but ours to fall back on
         preferred += [name for name in ENGINES if name not in preferred and own.lacks(name, shape) is None]
     return [*preferred, *(name for name in names if name not in ENGINES)]
 
 
-def _preferred(shape: Shape, rank: int) -> list[str]:
-    """Our own solvers for a shape, best first."""
+def _preferred(shape: Shape, size: int) -> list[str]:
+    """Our own solvers for a shape with so many variables, best first."""
     if shape.lacks is not None:
         return []
     if shape.nonconvex:
@@ -152,12 +154,12 @@ def _preferred(shape: Shape, rank: int) -> list[str]:
         return ["LEAST_SQUARES", "NEWTON", "INTERIOR_POINT"]
     if not shape.kinked:
         return ["NEWTON", "INTERIOR_POINT"]
-    if shape.hard or rank < HIGH_RANK:
+    if size < LARGE:
         return ["INTERIOR_POINT"]
     return ["AUGMENTED_LAGRANGIAN", "INTERIOR_POINT"]
 
 
-def table(probe: cp.Problem, form: CanonicalForm, outer: Outer | None, rank: int) -> SolverTable:
+def table(probe: cp.Problem, form: CanonicalForm, outer: Outer | None, size: int) -> SolverTable:
     """Ask our own, and cvxpy about each solver, installed or known to us."""
     installed = set(_installed())
     shape = Shape("takes no integer variables") if outer is None else shape_of(form, outer)
@@ -169,7 +171,7 @@ def table(probe: cp.Problem, form: CanonicalForm, outer: Outer | None, rank: int
             install = CONIC_SOLVERS[name].install if name in CONIC_SOLVERS else "see cvxpy"
             reasons[name] = f"not installed: {install}"
     try:
-        return SolverTable(reasons, ordered(candidates(probe, form, outer), form, outer, rank)[0])
+        return SolverTable(reasons, ordered(candidates(probe, form, outer), form, outer, size)[0])
     except SolverError:
         return SolverTable(reasons, None)
 

@@ -16,11 +16,15 @@ LEAST_WEIGHT = 1e-3  # of what all rows would weigh, for y where few rows are cu
 
 
 class Values(NamedTuple):
-    """A function of s at one point: its value, gradient and curvature, entry by entry."""
+    """A function of s at one point: its value, gradient and curvature, entry by entry.
+
+    moved : what a proximal term takes from the value
+    """
 
     value: float
     gradient: Array
     curvature: Array
+    moved: float
 
 
 Function = Callable[[Array], Values]

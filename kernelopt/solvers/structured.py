@@ -20,6 +20,8 @@ from kernelopt.compiler.pieces import Smooth
 from kernelopt.kernels.domains import Array, Ints
 
 DENSE_ROW = 16  # entries of a row of E from which it is multiplied into B once and for all
+UNEQUAL = 1e8  # largest ratio of steps
+STRETCH = 512  # rows of EB that are formed at a time, where only their sizes are wanted
 FEW = 0.7  # active rows, relative to unknowns, below which systems are solved in the rows
 MEMORY_BOUND = 4  # how much longer a flop takes in a product with a vector
 JITTER = 1e-14  # of the largest diagonal entry, the first thing to add where a Cholesky factorization breaks down
@@ -235,6 +237,31 @@ class Structured:
             H[ends[-1] :, : ends[-1]] = H[: ends[-1], ends[-1] :].T
             H[ends[-1] :, ends[-1] :] = self.F.T @ WF
         return H
+
+    @cached_property
+    def row_squares(self) -> Array:
+        """diag(E B R⁻¹ BᵀEᵀ): how far s moves with the slopes of its functions, (m,)."""
+        found = np.zeros(self.m)
+        for B, R, a, b in zip(self.blocks, self.R, self._rows[:-1], self._rows[1:], strict=True):
+            E = sp.csr_array(self.E[:, a:b])
+            counts = np.diff(E.indptr)
+            single, several = np.flatnonzero(counts == 1), np.flatnonzero(counts > 1)
+            at = E.indptr[single]
+            found[single] += E.data[at] ** 2 * np.einsum("ij,ij->i", B, B)[E.indices[at]] / R
+            for chosen in np.array_split(several, 1 + len(several) // STRETCH):
+                found[chosen] += np.sum((E[chosen] @ B) ** 2, axis=1) / R
+        return found
+
+    @cached_property
+    def steps(self) -> Array:
+        """How far multipliers of kinks move beside each other, in inverse proportion to how far these move s; about 1
+        for a typical loss. A constraint on differences of neighbouring predictions, say, takes far larger ones."""
+        squares = self.row_squares[self.of]
+        losses = squares[np.isfinite(self.low) & np.isfinite(self.high)]
+        typical = float(np.median(losses if len(losses) else squares)) if len(squares) else 0.0
+        if typical == 0.0:
+            return np.ones(len(squares))
+        return np.clip(typical / np.maximum(squares, typical / UNEQUAL), 1 / UNEQUAL, UNEQUAL)
 
     def rows(self, chosen: Ints) -> Array:
         """Some rows of EB, (len(chosen), Σrₖ)."""

@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 from kernelopt.solvers.dual_point import Point
 
 FEASIBLE = 1e-9  # violation of constraints, in units of their right-hand sides, that counts as none
-COARSE = 1e-3  # relative gap to which coarser restrictions of θ are solved
+COARSE = 1e-3  # relative gap and violation to which coarser restrictions of θ are solved
 
 
 class OutOfTimeError(Exception):
@@ -44,11 +44,15 @@ class Watch:
     def __call__(self, point: Point, rank: int, coarse: bool = False) -> bool:
         """Whether the point is good enough; raises OutOfTimeError after the deadline."""
         self._show(point, rank)
-        tol = max(COARSE, self.tol) if coarse else self.tol
-        enough = point.gap <= max(tol * point.unit, self.floor) and point.violation <= FEASIBLE * self.unit
+        tol, feasible = (max(COARSE, self.tol), COARSE) if coarse else (self.tol, FEASIBLE)
+        enough = point.gap <= max(tol * point.unit, self.floor) and point.violation <= feasible * self.unit
         if not enough:
             self.check_time()
         return enough
+
+    def merit(self, point: Point) -> float:
+        """What an iteration should make small: the relative gap, and violations in units of right-hand sides."""
+        return point.merit / max(point.unit, self.floor) + point.violation / self.unit
 
     def check_time(self) -> None:
         """Raise OutOfTimeError after the deadline."""

@@ -96,8 +96,7 @@ def test_drawn_problems(seed):
         return ko.Problem(cp.Minimize(objective), constraints)
 
     problem = build()
-    names = [n for n in ("LEAST_SQUARES", "NEWTON", "INTERIOR_POINT") if problem.solvers()[n] is None]
-    agree(problem, build(), names)
+    agree(problem, build(), [n for n in OWN if problem.solvers()[n] is None])
 
 
 CONSTRAINTS = {
@@ -113,12 +112,34 @@ CONSTRAINTS = {
 def test_constraints_and_their_multipliers(kind, name):
     problem, _, _ = stated(name, extra=CONSTRAINTS[kind])
     reference, _, _ = stated(name, extra=CONSTRAINTS[kind])
-    agree(problem, reference, ["INTERIOR_POINT"])
+    agree(problem, reference, ["INTERIOR_POINT", "AUGMENTED_LAGRANGIAN"])
     problem.solve(tol=1e-8)
     for ours, theirs in zip(problem.constraints, reference.constraints, strict=True):
         size = max(1.0, float(np.abs(theirs.dual_value).max()))
         assert ours.dual_value == pytest.approx(theirs.dual_value, abs=2e-3 * size)
         assert np.shape(ours.dual_value) == np.shape(theirs.dual_value)
+
+
+def test_the_augmented_lagrangian_takes_many_constraints_of_another_size():
+    """Differences of neighbouring points on a fine grid are a hundredth of the predictions."""
+    grid = np.c_[np.linspace(-2, 2, 150), np.zeros(150)]
+    rising = lambda f, theta, b: [cp.diff(theta(grid)) >= 0]
+    problem, theta, _ = stated("absolute", N=300, extra=rising)
+    problem.solve(solver="AUGMENTED_LAGRANGIAN", verbose=False)
+    assert problem.status == "optimal"
+    assert problem.solver_stats.num_iters < 400
+    assert np.diff(theta.value(grid)).min() > -1e-6
+    reference, _, _ = stated("absolute", N=300, extra=rising)
+    assert problem.value == pytest.approx(reference.solve(solver="INTERIOR_POINT"), rel=1e-6)
+
+
+def test_a_hard_margin_by_the_augmented_lagrangian():
+    """Constraints alone: multipliers, and so the gap, are 0 where the search begins."""
+    X, y = data(120)
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=0.5)), cp.Variable()
+    problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [cp.multiply(np.sign(y), theta(X) + b) >= 1])
+    reference = ko.Problem(problem.objective, problem.constraints)
+    agree(problem, reference, ["INTERIOR_POINT", "AUGMENTED_LAGRANGIAN"])
 
 
 @pytest.mark.parametrize("name", ["hinge", "squares", "logistic"])
