@@ -21,7 +21,7 @@ from kernelopt.compiler.separable import Outer, outer_of
 from kernelopt.compiler.spectral_form import SpectralForm
 from kernelopt.errors import DataError, KernelOptError, MemoryLimitError, ParameterError, SolverError
 from kernelopt.expressions import FeatureMatrix, Theta
-from kernelopt.factorization import FLOOR, Factor, factorize, memory
+from kernelopt.factorization import FEW, FLOOR, Factor, factorize, memory
 from kernelopt.losses import check_parameters
 from kernelopt.nodes import ThetaLeaf
 from kernelopt.options import FactorOptions, check_solver_options, factor_options, goal
@@ -31,7 +31,9 @@ from kernelopt.solvers.own import Start
 from kernelopt.solving import Goal, Outcome
 from kernelopt.verification import Report
 
-GROWTH = (1e-8, 1e-10, FLOOR)  # finer tolerances of the rank, where a certificate or a constraint asks for them
+COARSER = 100.0  # the tolerance of the rank that a factor of many rows begins with, in units of the default
+FINER = 1e-2  # the next tolerance of the rank in units of the last, where no gap says how fine it must be
+FINEST_STEP, COARSEST_STEP, MARGIN = 1e-4, 0.1, 0.3  # where one does: in proportion to tol over gap, with a margin
 
 
 class Problem:
@@ -115,7 +117,7 @@ class Problem:
         abs_tol : largest certified absolute gap that is called "optimal" too, in units of the objective; by default
             1e-8 of the terms that make it up (`certificate.floor`).
         rank_tol : the factor stops at trace(Q − BBᵀ) ≤ rank_tol·trace(Q); at least 1e-13. By default tol/100 (at most
-            1e-4), and finer where the certified gap needs it. Where θ so restricted can't meet the constraints, it
+            1e-4; 100 times that beyond 2000 rows), and finer where the certified gap needs it. Where θ so restricted can't meet the constraints, it
             always becomes finer.
         max_rank : largest rank of the factor. A lower rank restricts θ; constraints still hold exactly.
         indefinite : "raise", or what to do with a kernel matrix that is not positive semidefinite: "clip" negative
@@ -199,10 +201,11 @@ class Problem:
         """Factor, reduce and solve, with finer factors where the certificate asks for them."""
         attempts: tuple[Attempt, ...] = ()
         best: tuple[Outcome, Any] | None = None
-        plans, self._asked = self._attempts(options), options
+        attempt: FactorOptions | None = self._first(canonical, options, grows)
+        self._asked = options
         start = self._left_off if goal.options.get("warm_start") and canonical.is_convex else None
         coarser: Mapping[Theta, Factor] = {}
-        for attempt in plans:
+        while attempt is not None:
             # Q = BBᵀ, once for each kernel and rows; u = Bw and ‖θ‖ = ‖w‖ are substituted, and solved.
             try:
                 reduction = self._reduce(canonical, attempt, coarser)
@@ -219,6 +222,7 @@ class Problem:
             may_grow = outcome.may_grow and (grows or outcome.solution.value is None)
             if not may_grow or goal.seconds_left() <= 0 or outcome.interrupted:
                 break
+            attempt = _finer(attempt, outcome.solution.certificate, goal.tol)
         assert best is not None
         if best[0] is not outcome:
             outcome, self._reduction = best
@@ -624,17 +628,16 @@ class Problem:
 
     # ---------------------------------------------------------------- small print
 
-    def _attempts(self, options: FactorOptions) -> list[FactorOptions]:
-        """The options, then finer ranks: where a restriction of θ is infeasible, the problem need not be.
+    def _first(self, canonical: CanonicalForm, options: FactorOptions, grows: bool) -> FactorOptions:
+        """How Q is factored first: as asked for, or as an earlier solve found necessary.
 
-        What an earlier solve had to widen is not tried again.
+        Where it may become finer, a factor of many rows starts coarse: its cost grows with the square of the rank.
         """
-        attempts = [options]
-        if options.settings.max_rank is None and options.settings.rank_tol > FLOOR:
-            finer = [t for t in GROWTH if t < options.settings.rank_tol]
-            attempts += [replace(options, settings=replace(options.settings, rank_tol=t)) for t in finer]
-        known = self._reduction[0] if self._reduction and self._asked == options else None
-        return attempts[attempts.index(known) :] if known in attempts else attempts
+        known = self._reduction[0] if self._reduction is not None and self._asked == options else None
+        if known is not None and known.settings.rank_tol <= options.settings.rank_tol * COARSER:
+            return known
+        many = grows and canonical.is_convex and any(len(link.rows) > FEW for link in canonical.predictions)
+        return _with_rank_tol(options, options.settings.rank_tol * COARSER) if many else options
 
     @cached_property
     def _probe(self) -> cp.Problem:
@@ -670,6 +673,20 @@ class Problem:
             sum(f.kernel_seconds for f in factors), sum(f.factor_seconds for f in factors),
             self._reduction[2] + (reduction.problem.compilation_time or 0.0), inner.extra_stats, attempts,
         )  # fmt: skip
+
+
+def _with_rank_tol(options: FactorOptions, rank_tol: float) -> FactorOptions:
+    return replace(options, settings=replace(options.settings, rank_tol=max(rank_tol, FLOOR)))
+
+
+def _finer(options: FactorOptions, known: Certificate | None, tol: float) -> FactorOptions | None:
+    """The next finer factor, None where there is none: what a restriction of θ costs goes with the trace it leaves."""
+    settings = options.settings
+    if settings.max_rank is not None or settings.rank_tol <= FLOOR:
+        return None
+    gap = np.inf if known is None else known.relative_gap
+    share = FINER if not np.isfinite(gap) else min(max(MARGIN * tol / gap, FINEST_STEP), COARSEST_STEP)
+    return _with_rank_tol(options, share * settings.rank_tol)
 
 
 def _factorize(

@@ -34,6 +34,7 @@ FLAT = 12  # updates that gain next to nothing, before giving up
 BUDGET = 40.0  # systems with all rows active that the whole may cost: twice what an interior point needs
 BACK = 0.02  # of the σ that the last restriction of θ, or the last problem, ended with
 GROWTH, FAST = 4.0, 0.2  # σ grows where the gap does not fall to this share
+SHRINK = 16.0  # where a problem for one σ is too hard
 LARGEST = 1e6  # of the first σ
 SHARE = 0.1  # of the present gap to which inner problems are solved
 
@@ -86,6 +87,9 @@ def _at_rank(  # noqa: PLR0917
         while not watch(best, rank, coarse) and watch.flops < budget and flat < FLAT:
             here, steps = _minimized(problem, (x, s, a), sigma, SHARE * best.gap, watch)
             x, s = here.x, here.s
+            if steps == STEPS and isfinite(sigma):
+                sigma, flat = sigma / SHRINK, flat + 1
+                continue
             a = next_multipliers(problem, a, sigma, s)
             before, point = point.gap, judged(problem, x, s, a, problem.smooth_gradient(s), here.gradient)
             flat = 0 if watch.merit(point) < 0.9 * watch.merit(best) else flat + 1

@@ -248,7 +248,8 @@ class Structured:
             single, several = np.flatnonzero(counts == 1), np.flatnonzero(counts > 1)
             at = E.indptr[single]
             found[single] += E.data[at] ** 2 * np.einsum("ij,ij->i", B, B)[E.indices[at]] / R
-            for chosen in np.array_split(several, 1 + len(several) // STRETCH):
+            for start in range(0, len(several), STRETCH):
+                chosen = several[start : start + STRETCH]
                 found[chosen] += np.sum((E[chosen] @ B) ** 2, axis=1) / R
         return found
 

@@ -438,6 +438,25 @@ def test_rank_grows_from_the_factor_that_is_there(monkeypatch):
     assert all(start > 0 for _, start in ranks[1:])
 
 
+def test_a_factor_of_many_rows_starts_coarse():
+    """And is no finer than the certified gap needs; an explicit tolerance is what it says."""
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(2100, 2))
+    y = np.sin(2 * points[:, 0]) + 0.1 * rng.normal(size=2100)
+    theta, lam = ko.Theta(GAUSSIAN), cp.Parameter(nonneg=True, value=100.0)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(points)) + lam * ko.sum_squares(theta)))
+    ranks = []
+    for lam.value in (100.0, 1e-3, 1e-3):
+        problem.solve(tol=1e-5)
+        assert problem.status == "optimal"
+        ranks.append([attempt.ranks[0] for attempt in problem.solver_stats.attempts])
+    assert len(ranks[0]) == 1
+    assert ranks[1][0] == ranks[0][0] < ranks[1][-1]
+    assert ranks[2] == ranks[1][-1:]
+    problem.solve(rank_tol=1e-2)
+    assert problem.solver_stats.attempts[0].ranks[0] < ranks[0][0]
+
+
 def test_seeds_of_a_problem():
     problem = problem_of(points=X[:250])
     options = {"factorization": "streamed", "rank_tol": 1e-3}
