@@ -116,9 +116,9 @@ class Problem:
             again with tighter ones and in other units. `solver_stats.attempts` lists all runs.
         abs_tol : largest certified absolute gap that is called "optimal" too, in units of the objective; by default
             1e-8 of the terms that make it up (`certificate.floor`).
-        rank_tol : the factor stops at trace(Q − BBᵀ) ≤ rank_tol·trace(Q); at least 1e-13. By default tol/100 (at most
-            1e-4; 100 times that beyond 2000 rows), and finer where the certified gap needs it. Where θ so restricted can't meet the constraints, it
-            always becomes finer.
+        rank_tol : the factor stops at trace(Q − BBᵀ) ≤ rank_tol·trace(Q); at least 1e-13. By default tol/100, at
+            most 1e-4 (100 times that beyond 2000 rows), and finer where the certified gap needs it. Where θ so
+            restricted can't meet the constraints, it always becomes finer.
         max_rank : largest rank of the factor. A lower rank restricts θ; constraints still hold exactly.
         indefinite : "raise", or what to do with a kernel matrix that is not positive semidefinite: "clip" negative
             eigenvalues to zero, "flip" them to their absolute values, "shift" all of them; `explain()` reports ‖Q − Q̃‖.

@@ -127,7 +127,8 @@ class _Row:
 class Kept:
     """What the solves of one C have in common, for R and W up to a factor each.
 
-    work : flops spent so far on solves without the decomposition, which is made when they exceed its own.
+    gram : CᵀWC, once a system was solved in the columns; work : flops spent so far on solves without the decomposition,
+    which is made when they exceed its own.
     """
 
     problem: Structured
@@ -135,6 +136,7 @@ class Kept:
     parts: list[tuple[Ints, Ints, int]]
     work: float = 0.0
     spectrum: Spectrum | None = None
+    gram: Array | None = field(default=None, repr=False)
     _last: tuple[float, float, Solve] | None = None
     _rows: tuple[sp.csr_array, sp.csr_array, list[_Row]] | None = field(default=None, repr=False)
 
@@ -162,32 +164,46 @@ class Kept:
             spectrum = self.decomposed()
             return lambda rhs: spectrum.solve(tau, omega, rhs)
         if self._last is None or self._last[:2] != (tau, omega):
-            self._last = tau, omega, problem.system(weights)
-            self.work += sum(rows * len(v) ** 2 for v, _, rows in self.parts) + problem.size**3 / 3
+            self._last = tau, omega, self._direct(problem, weights, omega)
+            self.work += problem.size**3  # a Cholesky factor takes a third of the flops, at a third of the speed
         return self._last[2]
+
+    def _direct(self, problem: Structured, weights: Array, omega: float) -> Solve:
+        if self._has_few_rows():
+            self.work += sum(rows * len(v) ** 2 for v, _, rows in self.parts)
+            return problem.system(weights)
+        return problem.in_columns(omega * self._gram())
+
+    def _gram(self) -> Array:
+        if self.gram is None:
+            self.gram = self.problem.gram(self.weights)
+        return self.gram
+
+    def _has_few_rows(self) -> bool:
+        return bool(np.count_nonzero(self.weights) <= FEW * self.problem.size)
 
     def _pays(self) -> bool:
         """Whether it is there, or more work than it takes was spent without it. Never where rows are few."""
         if self.spectrum is not None:
             return True
-        if np.count_nonzero(self.weights) <= FEW * self.problem.size:
+        if self._has_few_rows():
             return False
-        return self.work >= sum(rows * len(v) ** 2 + EIGEN * len(v) ** 3 for v, _, rows in self.parts)
+        return self.work >= sum(EIGEN * len(v) ** 3 for v, _, _ in self.parts)
 
     def decomposed(self) -> Spectrum:
         """The decomposition, made once."""
         if self.spectrum is None:
-            H = self.problem.gram(self.weights)
+            H = self._gram()
             self.spectrum = Spectrum(tuple(_part(H, v, y, self.problem.penalty[v]) for v, y, _ in self.parts))
-            self._last = None
+            self._last = self.gram = None
         return self.spectrum
 
     def leverages(self, problem: Structured, weights: Array, E: sp.csr_array, F: sp.csr_array) -> Array:
         """cᵢᵀ(R + CᵀWC)⁻¹cᵢ for the rows cᵢ of (EB, F); O(r) a row where they were asked for before."""
         if not self._pays():
-            found = _direct_leverages(problem, self.system(problem, weights), E, F)
-            self.work += sum(2.0 * rows * len(v) ** 2 for v, _, rows in self.parts)
-            return found
+            # Half of this is spent now: one who asks again is likely to go on.
+            self.work += sum(4.0 * rows * len(v) ** 2 for v, _, rows in self.parts)
+            return _direct_leverages(problem, self.system(problem, weights), E, F)
         tau, omega = self.factors(problem, weights)
         if self._rows is None or not (_same_sparse(self._rows[0], E) and _same_sparse(self._rows[1], F)):
             self._rows = E, F, [_row(self.problem, part, E, F) for part in self.decomposed().parts]

@@ -283,8 +283,13 @@ class Structured:
         ridge = np.zeros(self.q) if ridge is None else ridge
         if len(active) < FEW * self.size and np.all(self.R > 0):
             return self._in_rows(active, weights[active], ridge)
-        H = self.gram(weights)
-        H[np.diag_indices_from(H)] += self.penalty + np.concatenate([np.zeros(self.ends[-1]), ridge])
+        return self.in_columns(self.gram(weights), ridge)
+
+    def in_columns(self, H: Array, ridge: Array | None = None) -> Solve:
+        """The same from H = CᵀWC, which is overwritten."""
+        H[np.diag_indices_from(H)] += self.penalty
+        if ridge is not None:
+            H[np.arange(self.ends[-1], self.size), np.arange(self.ends[-1], self.size)] += ridge
         factor = factored(H)
         return lambda rhs: np.asarray(sl.cho_solve(factor, rhs, check_finite=False))
 
