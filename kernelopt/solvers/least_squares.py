@@ -201,9 +201,10 @@ class Kept:
     def leverages(self, problem: Structured, weights: Array, E: sp.csr_array, F: sp.csr_array) -> Array:
         """cᵢᵀ(R + CᵀWC)⁻¹cᵢ for the rows cᵢ of (EB, F); O(r) a row where they were asked for before."""
         if not self._pays():
-            # Half of this is spent now: one who asks again is likely to go on.
+            found = _direct_leverages(problem, self.system(problem, weights), E, F)
+            # Half of this was spent: one who asks again is likely to go on.
             self.work += sum(4.0 * rows * len(v) ** 2 for v, _, rows in self.parts)
-            return _direct_leverages(problem, self.system(problem, weights), E, F)
+            return found
         tau, omega = self.factors(problem, weights)
         if self._rows is None or not (_same_sparse(self._rows[0], E) and _same_sparse(self._rows[1], F)):
             self._rows = E, F, [_row(self.problem, part, E, F) for part in self.decomposed().parts]
