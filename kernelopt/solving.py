@@ -37,6 +37,7 @@ STEEP = 100.0  # a ray's slope must exceed this many square roots of its violati
 FLAT_FEASIBILITY = 1e-10  # for directions along which nothing may grow
 COMPILED_BYTES = 160  # per entry of B, taken by cvxpy and its solvers (measured: 110 to 170)
 CUT = 1e-7  # trace residual of a factor beyond which a mixed-integer answer is one for restricted θ
+GROWING = 1e-9  # growth along a direction, in units of its terms, that is no rounding
 FADED = -12.0  # an exponent below this may be on its way to −∞
 
 Units = tuple[float, float]
@@ -358,6 +359,8 @@ class _Search:
         only_y = penalized and everywhere  # θ can't recede where its length costs something
         if found.evidence is None or not data.cones.exp or (only_y and not len(data.y)):
             return False
+        if only_y and pieces is not None and _grows(pieces):
+            return False
         exponents = np.array([rows.start for kind, rows, _ in data.cones.slices if kind == "exp"])
         if found.evidence.point is not None:
             s = data.b - data.A @ found.evidence.point.x
@@ -369,6 +372,12 @@ class _Search:
         question = feasibility.flat_recession(self.reduction.form, data, weights) if faded else None
         fall = None if question is None else self._fall(question, 1e-10, theta=not only_y)
         return fall is not None and fall[0] > 1e-3 and fall[1] <= FLAT_FEASIBILITY
+
+
+def _grows(pieces: Separable) -> bool:
+    """Whether the sum grows along the one y that there is, both ways; False where that is not known."""
+    with np.errstate(invalid="ignore"):
+        return len(pieces.y) == 1 and all(pieces.growth(np.array([d])) > GROWING for d in (1.0, -1.0))
 
 
 def _has_faded(reduction: Reduction, pieces: Separable) -> bool:

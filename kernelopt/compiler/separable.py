@@ -71,6 +71,18 @@ class Separable:
         """Σ h*ⱼ(vⱼ)."""
         return float(sum(np.sum(piece.conjugate(v[piece.at])) for piece in self.pieces))
 
+    def growth(self, d: Array) -> float:
+        """How steeply the sum grows far out along y + τd, in units of its terms; 0 where rounding hides it.
+
+        hⱼ grows at its steepest slope in the direction of (Fd)ⱼ.
+        """
+        low, high = self.slopes()
+        s = np.asarray(self.F @ d)
+        terms = np.append(np.where(s > 0, high * s, np.where(s < 0, low * s, 0.0)), self.linear_y @ d)
+        if np.isinf(terms).any():
+            return inf if not np.isneginf(terms).any() else 0.0
+        return float(terms.sum() / (np.abs(terms).sum() or 1.0))
+
     def slopes(self) -> tuple[Array, Array]:
         """The interval of subgradients of each hⱼ."""
         low, high = np.zeros(self.E.shape[0]), np.zeros(self.E.shape[0])

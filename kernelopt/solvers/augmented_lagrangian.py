@@ -16,12 +16,14 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 from math import inf, isfinite
+from typing import NamedTuple
 
 import numpy as np
 
 from kernelopt.kernels.domains import Array
 from kernelopt.solvers import semismooth
 from kernelopt.solvers.dual_point import Point, judged
+from kernelopt.solvers.newton_systems import Known, Systems
 from kernelopt.solvers.semismooth import Function, Values
 from kernelopt.solvers.structured import Structured
 from kernelopt.solvers.watch import OutOfTimeError, Watch
@@ -39,6 +41,13 @@ LARGEST = 1e6  # of the first σ
 SHARE = 0.1  # of the present gap to which inner problems are solved
 
 
+class Kept(NamedTuple):
+    """What helps the next problem: the last σ, and a system that was factored."""
+
+    sigma: float = 0.0
+    known: Known | None = None
+
+
 def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Point:
     """The best point found; the watch says when it is good enough."""
     return _coarse_to_fine(problem, watch, start, first_sigma(problem), watch.flops + BUDGET * problem.cost(problem.m))
@@ -53,16 +62,20 @@ def _coarse_to_fine(problem: Structured, watch: Watch, start: Point | None, sigm
     full = max(B.shape[1] for B in problem.blocks)
     ranks = [k for k in RANKS if k < NEXT * full] if start is None and problem.origin is None else []
     parts = [*(problem.truncated(k) for k in ranks), problem]
-    point = _started(parts[0], start)
+    point, systems = _started(parts[0], start), Systems(parts[0], watch, _kept(start).known)
     for part, finer in pairwise(parts):
-        point = _at_rank(part, watch, point, sigma, budget, coarse=True)
+        point = _at_rank(part, systems, point, sigma, budget, coarse=True)
         x = part.lifted(point.x, finer)
         if point.stopped is not None:
             x = part.lifted(point.x, problem)
             here = judged(problem, x, point.s, point.a, point.slopes)
             return replace(here, stopped=point.stopped)
-        point = replace(point, x=x)
-    return _at_rank(problem, watch, point, sigma, budget, coarse=False)
+        point, systems = replace(point, x=x), Systems(finer, watch, systems.known)
+    return _at_rank(problem, systems, point, sigma, budget, coarse=False)
+
+
+def _kept(start: Point | None) -> Kept:
+    return start.kept if start is not None and isinstance(start.kept, Kept) else Kept()
 
 
 def _started(problem: Structured, start: Point | None) -> Point:
@@ -74,18 +87,18 @@ def _started(problem: Structured, start: Point | None) -> Point:
 
 
 def _at_rank(  # noqa: PLR0917
-    problem: Structured, watch: Watch, start: Point, sigma: float, budget: float, coarse: bool
+    problem: Structured, systems: Systems, start: Point, sigma: float, budget: float, coarse: bool
 ) -> Point:
     """The method at one rank."""
-    x, a, rank = start.x, start.a, max(B.shape[1] for B in problem.blocks)
+    watch, x, a, rank = systems.watch, start.x, start.a, max(B.shape[1] for B in problem.blocks)
     s = problem.products(x)
     largest, flat = sigma * LARGEST, 0
-    if isinstance(start.kept, float) and isfinite(sigma):
-        sigma = max(sigma, BACK * start.kept)
+    if isfinite(sigma):
+        sigma = max(sigma, BACK * _kept(start).sigma)
     best = point = first = judged(problem, x, s, a, problem.smooth_gradient(s))
     try:
         while not watch(best, rank, coarse) and watch.flops < budget and flat < FLAT:
-            here, steps = _minimized(problem, (x, s, a), sigma, SHARE * best.gap, watch)
+            here, steps = _minimized(problem, (x, s, a), sigma, SHARE * best.gap, systems)
             x, s = here.x, here.s
             if steps == STEPS and isfinite(sigma):
                 sigma, flat = sigma / SHRINK, flat + 1
@@ -101,11 +114,11 @@ def _at_rank(  # noqa: PLR0917
                 sigma = min(GROWTH * sigma, largest)
     except (OutOfTimeError, KeyboardInterrupt) as stop:
         return replace(best, stopped=stop)
-    return replace(best, kept=sigma)
+    return replace(best, kept=Kept(sigma, systems.known))
 
 
 def _minimized(
-    problem: Structured, start: tuple[Array, Array, Array], sigma: float, goal: float, watch: Watch
+    problem: Structured, start: tuple[Array, Array, Array], sigma: float, goal: float, systems: Systems
 ) -> tuple[semismooth.Iterate, int]:
     """Newton steps until what the gradient takes from the dual value falls below the goal, or below the same share of
     what the multipliers' move costs, Σ(a − a₀)²/2σⱼ."""
@@ -114,15 +127,13 @@ def _minimized(
     here = semismooth.begin(problem, function, x, s)
     full = sigma if isfinite(sigma) else float(np.max(1 / problem.rho, initial=0.0))
     for number in range(1, STEPS + 1):
-        found = semismooth.step(problem, function, here, full)
+        found = semismooth.step(problem, function, here, full, systems)
         if found is None:
             return here, number - 1
-        watch.flops += problem.cost(int(np.count_nonzero(here.at.curvature)))
-        watch.systems += 1
         here = found
         if _inexactness(problem, here.gradient) <= max(goal, SHARE * here.at.moved):
             break
-        watch.check_time()
+        systems.watch.check_time()
     return here, number
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelopt.kernels.domains import Array
+from kernelopt.solvers.newton_systems import Systems
 from kernelopt.solvers.structured import Structured
 
 ARMIJO = 1e-4
@@ -45,13 +46,15 @@ def begin(problem: Structured, function: Function, x: Array, s: Array) -> Iterat
     return Iterate(x, s, at, _gradient(problem, x, at), np.inf)
 
 
-def step(problem: Structured, function: Function, here: Iterate, full_weight: float) -> Iterate | None:
+def step(
+    problem: Structured, function: Function, here: Iterate, full_weight: float, systems: Systems
+) -> Iterate | None:
     """One damped Newton step on ½xᵀRx + gᵀx + function(Cx); None where rounding leaves nothing to gain.
 
     The objective never increases (Armijo's rule). `full_weight` is the curvature of a row that is curved.
     """
     ridge = _ridge(problem, here.at.curvature, full_weight)
-    dx = -problem.system(here.at.curvature, ridge)(here.gradient)
+    dx = -systems.solve(here.at.curvature, ridge, here.gradient)
     descent = float(here.gradient @ dx)
     if not descent < 0:
         return None

@@ -238,6 +238,15 @@ class Structured:
             H[ends[-1] :, ends[-1] :] = self.F.T @ WF
         return H
 
+    def gram_diagonal(self, weights: Array) -> Array:
+        """The diagonal of CᵀWC, without products of two entries of one row of E."""
+        squares = self.E.multiply(self.E).T @ weights
+        parts = [
+            np.einsum("ij,ij,i->j", B, B, squares[a:b])
+            for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)
+        ]
+        return np.concatenate([*parts, self.F.T**2 @ weights])
+
     @cached_property
     def row_squares(self) -> Array:
         """diag(E B R⁻¹ BᵀEᵀ): how far s moves with the slopes of its functions, (m,)."""
@@ -281,7 +290,7 @@ class Structured:
         """
         active = np.flatnonzero(weights > 0)
         ridge = np.zeros(self.q) if ridge is None else ridge
-        if len(active) < FEW * self.size and np.all(self.R > 0):
+        if self.is_small(len(active)):
             return self._in_rows(active, weights[active], ridge)
         return self.in_columns(self.gram(weights), ridge)
 
@@ -293,11 +302,14 @@ class Structured:
         factor = factored(H)
         return lambda rhs: np.asarray(sl.cho_solve(factor, rhs, check_finite=False))
 
+    def is_small(self, active: int) -> bool:
+        """Whether a system is solved in its active rows, rather than in all unknowns."""
+        return active < FEW * self.size and bool(np.all(self.R > 0))
+
     def cost(self, active: int) -> float:
         """Flops of a system with so many positive weights, and of the products with C that go with it."""
         p, entries = self.size, sum(B.size for B in self.blocks)
-        small = active < FEW * p and bool(np.all(self.R > 0))
-        system = active**2 * p + active**3 / 3 if small else active * p**2 + p**3 / 3
+        system = active**2 * p + active**3 / 3 if self.is_small(active) else active * p**2 + p**3 / 3
         return system + MEMORY_BOUND * 8 * entries
 
     def _in_rows(self, active: Ints, weights: Array, ridge: Array) -> Solve:

@@ -1,0 +1,101 @@
+"""Newton's systems one after the other: conjugate gradients where an earlier factor is near, else a new factor.
+
+(R + CᵀWC)x = b takes N r² flops to set up, and 4 N r for each iteration of conjugate gradients. Weights W change little
+from step to step, and what the first k columns of B leave is small beside R before k is large: the Cholesky factor of
+an earlier system, or of one for k columns, is a preconditioner M, with the diagonal of R + CᵀWC for the other columns.
+At most half of what the system itself would take is tried.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator, cg
+
+from kernelopt.kernels.domains import Array, Ints
+from kernelopt.solvers.structured import MEMORY_BOUND, Solve, Structured
+from kernelopt.solvers.watch import Watch
+
+ACCURACY = 1e-2  # of a step, relative to ‖b‖: the gap, which is quadratic in it, then falls by the square of that
+SHARE = 0.5  # of the work of the system itself that may be tried
+LEAST = 3  # iterations that are worth a trial
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """The inverse of a system in some of the unknowns: the first columns of each B, and y."""
+
+    widths: tuple[int, ...]
+    q: int
+    solve: Solve
+
+
+class Systems:
+    """Solves the systems of one problem.
+
+    known : the inverse that it knows, from a coarser restriction or an earlier problem at first
+    """
+
+    def __init__(self, problem: Structured, watch: Watch, known: Known | None = None) -> None:
+        self.problem, self.watch = problem, watch
+        self.known = known if known is None or _fits(known, problem) else None
+
+    def solve(self, weights: Array, ridge: Array, rhs: Array) -> Array:
+        """(R + ridge + CᵀWC)⁻¹rhs, exactly or to `ACCURACY`."""
+        problem, watch = self.problem, self.watch
+        active = int(np.count_nonzero(weights))
+        watch.systems += 1
+        if problem.is_small(active):
+            watch.flops += problem.cost(active)
+            return problem.system(weights, ridge)(rhs)
+        found = None if self.known is None else self._iterated(self.known, weights, ridge, rhs, active)
+        if found is None:
+            watch.flops += problem.cost(active)
+            self.known = Known(tuple(B.shape[1] for B in problem.blocks), problem.q, problem.system(weights, ridge))
+            found = self.known.solve(rhs)
+        return found
+
+    def _iterated(self, known: Known, weights: Array, ridge: Array, rhs: Array, active: int) -> Array | None:
+        """By conjugate gradients; None where they don't get there soon enough."""
+        problem = self.problem
+        products = MEMORY_BOUND * 4.0 * max(sum(B.size for B in problem.blocks), 1)
+        most = int(SHARE * problem.cost(active) / products)
+        if most < LEAST:
+            return None
+        diagonal = problem.penalty.copy()
+        diagonal[problem.ends[-1] :] += ridge
+        inner, iterations = _columns(problem, known.widths), [0]
+        outside = np.ones(problem.size)
+        if len(inner) < problem.size:
+            outside = diagonal + problem.gram_diagonal(weights)
+
+        def times(x: Array) -> Array:
+            return diagonal * x + problem.adjoint(weights * problem.products(x))
+
+        def preconditioned(x: Array) -> Array:
+            found = x / outside
+            found[inner] = known.solve(x[inner])
+            return found
+
+        shape = (problem.size, problem.size)
+        found, failed = cg(
+            LinearOperator(shape, matvec=times, dtype=float), rhs, rtol=ACCURACY, maxiter=most,
+            M=LinearOperator(shape, matvec=preconditioned, dtype=float),
+            callback=lambda _: iterations.append(1),
+        )  # fmt: skip
+        self.watch.flops += products * sum(iterations)
+        return None if failed or not np.isfinite(found).all() else np.asarray(found)
+
+
+def _fits(known: Known, problem: Structured) -> bool:
+    widths = [B.shape[1] for B in problem.blocks]
+    same = len(known.widths) == len(widths) and known.q == problem.q
+    return same and all(k <= width for k, width in zip(known.widths, widths, strict=True))
+
+
+def _columns(problem: Structured, widths: tuple[int, ...]) -> Ints:
+    """Where the first columns of each block, and y, stand in x."""
+    starts = problem.ends[:-1]
+    parts = [np.arange(start, start + width) for start, width in zip(starts, widths, strict=True)]
+    return np.concatenate([*parts, np.arange(problem.ends[-1], problem.size)])

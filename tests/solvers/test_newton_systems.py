@@ -1,0 +1,138 @@
+"""Newton steps: systems by conjugate gradients or factors, and line searches that never go up."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import kernelopt as ko
+from kernelopt import losses
+from kernelopt.solvers import assemble, augmented_lagrangian, newton_systems, semismooth
+from kernelopt.solvers.newton_systems import Systems
+from kernelopt.solvers.structured import Structured
+from kernelopt.solvers.watch import Watch
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(800, 2))
+y = np.sign(np.sin(2 * X[:, 0]) + X[:, 1] ** 2 - 1)
+
+
+def structured(loss=losses.log_loss, target=y, strength=1.0):
+    """The structured problem that an engine gets, with an intercept."""
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=0.3)), cp.Variable()
+    objective = cp.sum(loss(target, theta(X[: len(target)]) + b)) + strength * ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(objective))
+    problem.solve(certify=False)
+    return assemble.structured(problem._reduction[1], problem._outer(), {0: 2 * strength})
+
+
+@pytest.fixture(scope="module")
+def logistic():
+    return structured()
+
+
+def watch():
+    return Watch("", 1e-8, 0.0, 1.0)
+
+
+def weights(problem, seed=0):
+    return np.random.default_rng(seed).uniform(0.05, 0.25, size=problem.m)
+
+
+def test_iterations_agree_with_the_factor(logistic, monkeypatch):
+    rank = logistic.blocks[0].shape[1]
+    assert rank > 300
+    ridge, b = np.zeros(1), rng.normal(size=logistic.size)
+    exact = logistic.system(weights(logistic), ridge)(b)
+    coarse = Systems(logistic.truncated(300), watch())
+    coarse.solve(weights(logistic), ridge, b[: coarse.problem.size])
+    for known in (coarse.known, _near(logistic)):
+        systems = Systems(logistic, watch(), known)
+        monkeypatch.setattr(Structured, "system", _refuse)
+        found = systems.solve(weights(logistic), ridge, b)
+        monkeypatch.undo()
+        residual = logistic.penalty * found + logistic.adjoint(weights(logistic) * logistic.products(found)) - b
+        assert np.linalg.norm(residual) <= 1.01 * newton_systems.ACCURACY * np.linalg.norm(b)
+        assert found == pytest.approx(exact, abs=0.05 * np.abs(exact).max())
+        assert 0 < systems.watch.flops < logistic.cost(logistic.m)
+
+
+def _near(problem):
+    systems = Systems(problem, watch())
+    systems.solve(1.1 * weights(problem), np.zeros(1), np.ones(problem.size))
+    return systems.known
+
+
+def _refuse(*args):
+    raise AssertionError("a factor was made")
+
+
+def test_a_factor_is_made_where_iterations_lead_nowhere(logistic):
+    """What 5 columns leave out is not small beside R."""
+    ridge, b = np.zeros(1), rng.normal(size=logistic.size)
+    coarse = Systems(logistic.truncated(5), watch())
+    coarse.solve(100 * weights(logistic), ridge, b[: coarse.problem.size])
+    systems = Systems(logistic, watch(), coarse.known)
+    found = systems.solve(100 * weights(logistic), ridge, b)
+    assert found == pytest.approx(logistic.system(100 * weights(logistic), ridge)(b), rel=1e-9)
+    assert systems.known.widths == (logistic.blocks[0].shape[1],)
+
+
+def test_what_does_not_fit_is_not_used(logistic):
+    known = _near(logistic)
+    assert Systems(logistic.truncated(10), watch(), known).known is None
+    assert Systems(logistic, watch(), known).known is known
+
+
+def test_a_path_keeps_the_last_factor(monkeypatch):
+    """Neighbouring λ need none of their own."""
+    theta, lam = ko.Theta(ko.kernels.Gaussian(sigma=0.3)), cp.Parameter(nonneg=True, value=1.0)
+    problem = ko.Problem(cp.Minimize(cp.sum(losses.log_loss(y, theta(X))) + lam * ko.sum_squares(theta)))
+    problem.solve(solver="NEWTON")
+    monkeypatch.setattr(Structured, "in_columns", _refuse)
+    lam.value = 0.9
+    problem.solve(solver="NEWTON")
+    assert problem.status == "optimal"
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+def test_steps_never_go_up(scale):
+    """From far away, where whole steps of Newton's method overflow."""
+    counts = np.round(np.abs(3 * X[:60, 0]))
+    problem = structured(losses.poisson, counts, strength=1e-3)
+    x = scale * np.random.default_rng(1).normal(size=problem.size)
+    x[-1] = scale
+    a, systems = np.zeros(len(problem.of)), Systems(problem, watch())
+    function = augmented_lagrangian.smoothed(problem, a, np.inf)
+    here = semismooth.begin(problem, function, x, problem.products(x))
+    values = [problem.value(here.x, here.s)]
+    for _ in range(200):
+        with np.errstate(over="ignore"):
+            after = semismooth.step(problem, function, here, 1.0, systems)
+        if after is None:
+            break
+        here = after
+        values.append(problem.value(here.x, here.s))
+    assert np.all(np.diff(values) <= 1e-12 * np.abs(values[:-1]))
+    assert np.linalg.norm(here.gradient) <= 1e-6 * np.linalg.norm(problem.linear)
+
+
+def test_a_line_search_that_fails_moves_nothing(logistic):
+    """A gradient of the wrong sign promises a descent that no step keeps."""
+    x = np.zeros(logistic.size)
+    true = augmented_lagrangian.smoothed(logistic, np.zeros(0), np.inf)
+
+    def wrong(s):
+        at = true(s)
+        return at._replace(gradient=-at.gradient)
+
+    here = semismooth.begin(logistic, wrong, x, logistic.products(x))
+    assert semismooth.step(logistic, wrong, here, 1.0, Systems(logistic, watch())) is None
+
+
+def test_a_search_that_fails_is_not_called_optimal(monkeypatch):
+    monkeypatch.setattr(semismooth, "step", lambda *args: None)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=0.3))
+    problem = ko.Problem(cp.Minimize(cp.sum(losses.log_loss(y[:50], theta(X[:50]))) + ko.sum_squares(theta)))
+    problem.solve(solver="NEWTON")
+    assert problem.status == "optimal_inaccurate"
+    assert not problem.certificate.relative_gap < 1e-3
