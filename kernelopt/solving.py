@@ -18,7 +18,7 @@ from kernelopt import certificate as certificates
 from kernelopt.certificate import ESTIMATE, FULL, REDUCED, Certificate
 from kernelopt.compiler import feasibility, representer
 from kernelopt.compiler.feasibility import Question
-from kernelopt.compiler.pieces import Exponential
+from kernelopt.compiler.pieces import Exponential, LogSumExp
 from kernelopt.compiler.representer import FEASIBLE, Reduction
 from kernelopt.compiler.separable import Outer, Separable, outer_of
 from kernelopt.errors import MemoryLimitError, SolverError
@@ -377,6 +377,8 @@ class _Search:
 def _grows(pieces: Separable) -> bool:
     """Whether the sum grows along the one y that there is, both ways; False where that is not known."""
     with np.errstate(invalid="ignore"):
+        if any(isinstance(piece, LogSumExp) for piece in pieces.pieces):
+            return False
         return len(pieces.y) == 1 and all(pieces.growth(np.array([d])) > GROWING for d in (1.0, -1.0))
 
 

@@ -34,6 +34,7 @@ INSIDE = {
         ["explain"],
         ["representer", "squares"],
         ["feasibility", "separable"],
+        ["patterns"],
         ["conic_form", "pieces", "spectral_form"],
         ["inverse"],
         ["explicit", "form"],

@@ -15,7 +15,7 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
-from cvxpy.atoms.elementwise.power import Power
+from cvxpy.atoms.elementwise.power import Power, PowerApprox
 
 from kernelopt.compiler.rules import Inspection
 from kernelopt.compiler.text import describe, names
@@ -250,6 +250,8 @@ def rewrite(problem: cp.Problem, replaced: dict[int, Any], squares: dict[int, An
             return squares[id(node.args[0])]
         args = [visit(a) for a in node.args]
         unchanged = all(new is old for new, old in zip(args, node.args, strict=True))
+        if isinstance(node, PowerApprox) and not unchanged and node.p.value not in (0, 1, 2):
+            return Power(args[0], node.p.value)  # one power cone a number, where second-order cones approximate
         return node if unchanged else node.copy(args)
 
     objective = type(problem.objective)(visit(problem.objective.args[0]))

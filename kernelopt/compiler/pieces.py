@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import rel_entr, xlogy
+from scipy.special import logsumexp, rel_entr, softmax, xlogy
 
 from kernelopt.compiler.inverse import attained
 from kernelopt.kernels.domains import Array, Ints
@@ -19,6 +19,7 @@ from kernelopt.smooth import SmoothLoss
 
 SAME = 1e-12  # relative difference that counts as none
 JOINT = 1e-9  # relative accuracy to which neighbouring pieces of one function must fit together
+SIMPLEX = 1e-14  # Σₖ vₖ may differ from its value by so much, relatively
 STEEPEST = 700.0  # exponents are cut here, short of overflow
 
 
@@ -258,6 +259,127 @@ class Entropy:
 
 
 @dataclass(frozen=True, eq=False)
+class Power:
+    """hᵢ(s) = weight·|q|^p + linear·s for p > 1, or of max(q, 0) where `positive`; for p < 0 weight·q^p + linear·s on
+    q > 0; for 0 < p < 1 −weight·q^p + linear·s on q ≥ 0; with q = rate·s + shift."""
+
+    at: Ints
+    weight: Array
+    rate: Array
+    shift: Array
+    linear: Array
+    p: float
+    positive: bool
+
+    @property
+    def has_domain(self) -> bool:
+        """Whether h is infinite for q < 0."""
+        return self.p < 1
+
+    def _base(self, s: Array) -> tuple[Array, Array]:
+        """The number that is raised to a power, ≥ 0, and dq/d(that number)."""
+        q = self.rate * s + self.shift
+        if self.has_domain:
+            return np.maximum(q, 0.0), np.ones(len(q))
+        return (np.maximum(q, 0.0), (q > 0) * 1.0) if self.positive else (np.abs(q), np.sign(q))
+
+    @property
+    def _strength(self) -> Array:
+        return -self.weight if 0 < self.p < 1 else self.weight
+
+    def value(self, s: Array) -> Array:
+        base, _ = self._base(s)
+        with np.errstate(divide="ignore"):
+            found = self._strength * base**self.p + self.linear * s
+        return np.where(self.rate * s + self.shift < 0, np.inf, found) if self.has_domain else found
+
+    def derivative(self, s: Array) -> Array:
+        base, sign = self._base(s)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slope = np.where(sign == 0, 0.0, self.p * base ** (self.p - 1) * sign)
+        return self._strength * self.rate * slope + self.linear
+
+    def second(self, s: Array) -> Array:
+        """No larger than where |q|^p is rounding: for 1 < p < 2 there is no bound."""
+        base, _ = self._base(s)
+        least = SAME ** (1 / self.p) if 1 < self.p < 2 else 0.0
+        with np.errstate(divide="ignore"):
+            return self._strength * self.p * (self.p - 1) * self.rate**2 * np.maximum(base, least) ** (self.p - 2)
+
+    def conjugate(self, v: Array) -> Array:
+        """With w = (v − linear)/rate, q where the slope of ±weight·q^p is w:  wq ∓ weight·q^p − w·shift."""
+        w = (v - self.linear) / self.rate
+        z = w / (self._strength * self.p)
+        if self.has_domain or self.positive:
+            outside = z < 0
+        else:
+            z, outside = np.abs(z), np.zeros(len(z), dtype=bool)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            q = np.where(z > 0, np.abs(z) ** (1 / (self.p - 1)), 0.0 if self.p > 1 else np.inf)
+            size = w if (self.has_domain or self.positive) else np.abs(w)
+            found = size * q - self._strength * q**self.p - w * self.shift
+        if self.p < 0:
+            found = np.where(z == 0, -w * self.shift, found)
+        return np.where(outside | np.isnan(found), np.inf, found)
+
+    def slopes(self) -> tuple[Array, Array]:
+        low, high = np.full(len(self.at), -np.inf), np.full(len(self.at), np.inf)
+        if self.positive or self.has_domain:  # monotone in q
+            falls = (self.rate > 0) == self.has_domain
+            low, high = np.where(falls, low, self.linear), np.where(falls, self.linear, high)
+        return low, high
+
+
+@dataclass(frozen=True, eq=False)
+class LogSumExp:
+    """n functions of K numbers each, weightᵢ·log Σₖ exp(sₖᵢ + shiftₖᵢ), written as functions of these and of their
+    differences.
+
+    The Hessian weight·(diag(p) − ppᵀ), p = softmax(s + shift), is Σ over k < l of weight·pₖpₗ(eₖ − eₗ)(eₖ − eₗ)ᵀ: all
+    curvature belongs to differences, one number each, and all slopes to the sₖ.
+
+    at : ((K + K(K−1)/2)·n,), all s₁, all s₂ …, then all differences of the pairs (1, 2), (1, 3) …; shift : (K, n)
+    """
+
+    at: Ints
+    weight: Array
+    shift: Array
+
+    def scores(self, s: Array) -> Array:
+        """s + shift, (K, n)."""
+        return s[: self.shift.size].reshape(self.shift.shape) + self.shift
+
+    def _padded(self, of_scores: Array) -> Array:
+        return np.concatenate([of_scores.ravel(), np.zeros(len(self.at) - of_scores.size)])
+
+    def value(self, s: Array) -> Array:
+        return np.asarray(self.weight * logsumexp(self.scores(s), axis=0))
+
+    def derivative(self, s: Array) -> Array:
+        return self._padded(self.weight * softmax(self.scores(s), axis=0))
+
+    def second(self, s: Array) -> Array:
+        p = softmax(self.scores(s), axis=0)
+        k, other = pairs_of(len(p))
+        return np.concatenate([np.zeros(p.size), (self.weight * p[k] * p[other]).ravel()])
+
+    def conjugate(self, v: Array) -> Array:
+        """Σₖ vₖ log(vₖ/weight) − vₖ·shiftₖ on the simplex Σₖ vₖ = weight, v ≥ 0; ∞ outside, but for rounding."""
+        w = v[: self.shift.size].reshape(self.shift.shape)
+        outside = np.abs(w.sum(axis=0) - self.weight) > SIMPLEX * self.weight
+        found = np.sum(rel_entr(w, self.weight) - w * self.shift, axis=0)
+        return np.where(outside | (w < 0).any(axis=0), np.inf, found)
+
+    def slopes(self) -> tuple[Array, Array]:
+        return np.zeros(len(self.at)), self._padded(np.tile(self.weight, (len(self.shift), 1)))
+
+
+def pairs_of(classes: int) -> tuple[Ints, Ints]:
+    """k < l, in the order of `LogSumExp`."""
+    return np.triu_indices(classes, 1)
+
+
+@dataclass(frozen=True, eq=False)
 class Custom:
     """hᵢ(s) = weight·ℓ(rate·s + shift, data): a user's own loss."""
 
@@ -314,5 +436,5 @@ class Custom:
         return low, high
 
 
-Smooth = Exponential | Logarithm | Entropy | Custom
+Smooth = Exponential | Logarithm | Entropy | Power | LogSumExp | Custom
 Piece = Quadratic | Smooth

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from math import inf
 
 import numpy as np
@@ -26,10 +25,11 @@ from scipy.sparse.csgraph import connected_components
 
 from kernelopt.compiler.conic_form import ConicForm, conic_form
 from kernelopt.compiler.form import CanonicalForm
-from kernelopt.compiler.pieces import JOINT, SAME, Custom, Entropy, Exponential, Logarithm, Piece, Quadratic
+from kernelopt.compiler.patterns import LARGEST, Batch, piece_of
+from kernelopt.compiler.pieces import SAME, Custom, LogSumExp, Piece, Quadratic, pairs_of
 from kernelopt.kernels.domains import Array, Ints
 
-LARGEST = 8  # rows of a piece; larger ones are left to the cone solvers
+CLASSES = 12  # of a log-sum-exp, whose curvature takes a row for each pair
 SHARED = 10  # rows in which an auxiliary variable may stand before it counts as one of the user's
 
 
@@ -140,21 +140,6 @@ class _Components:
     bare: Ints  # rows without any such column
 
 
-@dataclass(frozen=True, eq=False)
-class _Batch:
-    """Pieces of one pattern: auxiliary columns x (k of them), rows, and their coefficients, stacked over n pieces."""
-
-    at: Ints
-    A: Array  # (n, m, k)
-    a: Array  # (n, m), of s
-    b: Array  # (n, m)
-    P: Array  # (n, k)
-    c: Array  # (n, k)
-    linear: Array  # (n,), of s
-    square: Array  # (n,), of s
-    kinds: tuple[str, ...]  # of each row
-
-
 def outer_of(form: CanonicalForm, known: Outer | None = None) -> Outer:
     """Cone data of a canonical form's outer problem, for the values that parameters have now.
 
@@ -204,7 +189,7 @@ def by_prediction(form: ConicForm) -> Separable | None:
         used.append(rows.ravel())
     if form.P[form.y].any() or (form.P[u].any() and Z.nnz):
         return None
-    pieces = [_piece(batch) for batch in batches]
+    pieces = [piece_of(batch) for batch in batches]
     if any(piece is None for piece in pieces):
         return None
     left = np.setdiff1d(np.arange(len(form.b)), np.concatenate([np.arange(0), *used]).astype(int))
@@ -231,15 +216,22 @@ def separable(form: ConicForm) -> Separable | None:
     plain: list[Array] = []
     at = 0
     for rows, columns, pattern, smooth in _by_loss(form, parts.groups):
-        if rows.shape[1] > LARGEST + 2 or columns.shape[1] > LARGEST or np.isin(columns, u).any():
+        if columns.shape[1] > LARGEST or np.isin(columns, u).any():
             return None
         stacked = _stacked(form, rows, columns, pattern, outer, None)
         if stacked is None:
-            return None
+            several = _log_sum_exp(form, rows, columns, pattern, outer, at)
+            if several is None:
+                return None
+            pieces.append(several[0])
+            blocks.append(several[1])
+            plain.append(np.full(len(several[0].at), -1))
+            at += len(several[0].at)
+            continue
         batch, shared = stacked
         nothing = np.zeros(len(rows))
         batch = _relabelled(batch, at + np.arange(len(rows)), nothing, nothing)
-        piece = _piece(batch) if smooth is None else _custom(form, batch, columns[:, 0], smooth)
+        piece = piece_of(batch) if smooth is None else _custom(form, batch, columns[:, 0], smooth)
         if piece is None:
             return None
         pieces.append(piece)
@@ -293,7 +285,7 @@ def _by_loss(form: ConicForm, groups: list[Group]) -> Iterator[tuple[Array, Arra
             yield rows[pick], columns[pick], pattern, None if number < 0 else int(number)
 
 
-def _custom(form: ConicForm, batch: _Batch, columns: Ints, number: int) -> Custom | None:
+def _custom(form: ConicForm, batch: Batch, columns: Ints, number: int) -> Custom | None:
     """From one row  A·g + a·s = b:  weight·ℓ(g)."""
     if batch.kinds != ("zero",) or batch.A.shape[2] != 1:
         return None
@@ -388,18 +380,36 @@ def _labels(form: ConicForm, shared: Ints) -> Ints:
 
 def _kinds(form: ConicForm) -> list[str]:
     kinds = [""] * len(form.b)
-    for kind, rows, _ in form.cones.slices:
-        kinds[rows] = [kind] * (rows.stop - rows.start)
+    for kind, rows, extra in form.cones.slices:
+        kinds[rows] = [kind if kind != "power" else f"power {extra!r}"] * (rows.stop - rows.start)
     return kinds
 
 
 def _stacked(  # noqa: PLR0917
     form: ConicForm, rows: Ints, columns: Ints, kinds: tuple[str, ...], outer: Ints, own: Ints | None
-) -> tuple[_Batch, sp.csr_array] | None:
+) -> tuple[Batch, sp.csr_array] | None:
     """Pieces of one pattern, and s as combinations of the `outer` columns; None where more than one combination enters.
 
     s has the coefficient 1 of the column `own`, or else of its largest entry in the first row that it enters.
     """
+    n, m = rows.shape
+    parts = _coefficients(form, rows, columns, outer)
+    if parts is None:
+        return None
+    X, S = parts
+    position = np.full(len(form.c), -1)
+    position[outer] = np.arange(len(outer))
+    found = _one_combination(S, (n, m), None if own is None else position[own])
+    if found is None:
+        return None
+    a, combination = found
+    b = form.b[rows].reshape(n, m)
+    batch = Batch(np.arange(n), X, a, b, form.P[columns], form.c[columns], np.zeros(n), np.zeros(n), kinds)
+    return batch, combination
+
+
+def _coefficients(form: ConicForm, rows: Ints, columns: Ints, outer: Ints) -> tuple[Array, sp.csr_array] | None:
+    """Those of the auxiliary columns, (n, m, k), and of the outer ones, (n·m, outer); None where others enter."""
     (n, m), k = rows.shape, columns.shape[1]
     A = sp.csr_array(form.A)[rows.ravel()] if m else sp.csr_array((0, len(form.c)))
     entries = sp.coo_array(A)
@@ -415,14 +425,43 @@ def _stacked(  # noqa: PLR0917
     if np.any(position[entries.col[rest]] < 0):
         return None  # t inside of a piece
     shape = (n * m, len(outer))
-    S = sp.csr_array((entries.data[rest], (entries.row[rest], position[entries.col[rest]])), shape=shape)
-    found = _one_combination(S, (n, m), None if own is None else position[own])
-    if found is None:
+    return X, sp.csr_array((entries.data[rest], (entries.row[rest], position[entries.col[rest]])), shape=shape)
+
+
+def _log_sum_exp(  # noqa: PLR0917
+    form: ConicForm, rows: Ints, columns: Ints, kinds: tuple[str, ...], outer: Ints, first: int
+) -> tuple[LogSumExp, sp.csr_array] | None:
+    """α·log Σₖ e^(xₖ) = min α·t with Σₖ zₖ ≤ 1, e^(xₖ − t) ≤ zₖ, and the rows of s for it, numbered from `first`."""
+    (n, m), K = rows.shape, columns.shape[1] - 1
+    if not 2 <= K <= CLASSES or kinds != ("nonneg", *["exp"] * (3 * K)):
         return None
-    a, combination = found
-    b = form.b[rows].reshape(n, m)
-    batch = _Batch(np.arange(n), X, a, b, form.P[columns], form.c[columns], np.zeros(n), np.zeros(n), kinds)
-    return batch, combination
+    parts = _coefficients(form, rows, columns, outer)
+    if parts is None or form.P[columns].any():
+        return None
+    X, S = parts
+    b, c, is_t = form.b[rows], form.c[columns], X[:, 1] == 1.0
+    exponents = 1 + 3 * np.arange(K)
+    if np.any(is_t.sum(axis=1) != 1):
+        return None
+    t = is_t.astype(float)
+    z = -X[:, exponents + 2]  # (n, K, K + 1): one entry each, each another column
+    inside = np.zeros(m, dtype=bool)
+    inside[exponents] = True
+    as_expected = (
+        np.array_equal(X[:, 0], 1 - t) and np.all(b[:, 0] == 1) and np.array_equal(c != 0, (c > 0) & is_t)
+        and np.array_equal(X[:, exponents], np.repeat(t[:, None], K, axis=1))
+        and not X[:, exponents + 1].any() and np.all(b[:, exponents + 1] == 1)
+        and np.array_equal(z.sum(axis=1), 1 - t) and np.isin(z, (0.0, 1.0)).all() and np.all(z.sum(axis=2) == 1)
+        and not b[:, exponents + 2].any()
+        and not np.diff(S.indptr).reshape(n, m)[:, ~inside].any()
+    )  # fmt: skip
+    if not as_expected:
+        return None
+    scores = [-S[np.arange(n) * m + row] for row in exponents]
+    k, other = pairs_of(K)
+    E = sp.csr_array(sp.vstack([*scores, *(scores[i] - scores[j] for i, j in zip(k, other, strict=True))]))
+    weight = np.maximum((c * t).sum(axis=1), np.finfo(float).tiny)
+    return LogSumExp(first + np.arange(E.shape[0]), weight, b[:, exponents].T), E
 
 
 def _one_combination(S: sp.csr_array, shape: tuple[int, int], own: Ints | None) -> tuple[Array, sp.csr_array] | None:
@@ -457,8 +496,8 @@ def _one_combination(S: sp.csr_array, shape: tuple[int, int], own: Ints | None) 
     return a.reshape(n, m), E
 
 
-def _relabelled(batch: _Batch, at: Ints, linear: Array, square: Array) -> _Batch:
-    return _Batch(at, batch.A, batch.a, batch.b, batch.P, batch.c, linear, square, batch.kinds)
+def _relabelled(batch: Batch, at: Ints, linear: Array, square: Array) -> Batch:
+    return Batch(at, batch.A, batch.a, batch.b, batch.P, batch.c, linear, square, batch.kinds)
 
 
 def _rows_as_pieces(form: ConicForm, rows: Ints, at: Ints, equal: Array) -> Quadratic:
@@ -470,215 +509,3 @@ def _rows_as_pieces(form: ConicForm, rows: Ints, at: Ints, equal: Array) -> Quad
 def _squares(P: Array, at: Ints) -> Quadratic:
     zero, endless = np.zeros((len(P), 1)), np.full((len(P), 1), np.inf)
     return Quadratic(at, -endless, endless, zero, zero, P[:, None])
-
-
-def _piece(batch: _Batch) -> Piece | None:
-    return _quadratic(batch) if "exp" not in batch.kinds else _exponential(batch)
-
-
-def _quadratic(batch: _Batch) -> Quadratic | None:
-    """Minimize x out of  ½xᵀPx + cᵀx + linear·s + ½square·s²  over  Ax + as + (slack) = b  for every s.
-
-    For each set W of active rows the optimal x and multipliers are affine in s, and optimal on the interval on which
-    multipliers and slacks are nonnegative; the intervals of all W cover the domain.
-    """
-    _, m, k = batch.A.shape
-    if any(kind not in ("zero", "nonneg") for kind in batch.kinds) or m > LARGEST:
-        return None
-    batch, width, height = _in_own_units(batch)
-    equal = [j for j, kind in enumerate(batch.kinds) if kind == "zero"]
-    found: list[tuple[Array, ...]] = []
-    for active in _active_sets(equal, [j for j in range(m) if j not in equal], k):
-        part = _on_active(batch, list(active), equal)
-        if part is not None:
-            if np.isnan(part[0]).any():
-                return None
-            found.append(part)
-    if not found:
-        return None
-    left, right, constant, slope, curvature, first, last = (
-        np.stack(parts, axis=1) for parts in zip(*found, strict=True)
-    )
-    curvature = np.where(curvature <= SAME * np.abs(curvature).max(axis=1, initial=0.0)[:, None], 0.0, curvature)
-    curvature[np.abs(curvature) <= SAME * SAME] = 0.0  # in a piece's own units: rounding
-    finite = np.abs(np.concatenate([left, right], axis=1))
-    unit = np.max(np.where(np.isfinite(finite), finite, 0.0), axis=1)[:, None]
-    empty = ~(right > left + SAME * unit)
-    # Two active sets may give one interval.
-    order = np.argsort(np.where(empty, np.inf, left), axis=1, kind="stable")
-    left, right, constant, slope, curvature, empty = (
-        np.take_along_axis(part, order, axis=1) for part in (left, right, constant, slope, curvature, empty)
-    )
-    again = np.zeros_like(empty)
-    with np.errstate(invalid="ignore"):
-        same = (left[:, 1:] == left[:, :-1]) | (np.abs(left[:, 1:] - left[:, :-1]) <= JOINT * unit)
-    again[:, 1:] = same & ~empty[:, 1:] & ~empty[:, :-1]
-    drop = empty | again
-    if (drop.all(axis=1)).any():
-        return None
-    # Back from a piece's own units of s and of h.
-    s, h = width[:, None], height[:, None]
-    parts = (left * s, right * s, constant * h, slope * (h / s), curvature * (h / s**2))
-    arrays = [np.where(drop, np.nan, part) for part in parts]
-    first, last = first * s, last * s
-    order = np.argsort(drop, axis=1, kind="stable")
-    arrays = [np.take_along_axis(part, order, axis=1)[:, : int((~drop).sum(axis=1).max())] for part in arrays]
-    piece = Quadratic(batch.at, arrays[0], arrays[1], arrays[2], arrays[3], arrays[4])
-    # Where some rows leave a feasible point, h must have been found.
-    feasible = first <= last
-    ends = np.min(np.where(feasible, first, np.inf), axis=1), np.max(np.where(feasible, last, -np.inf), axis=1)
-    whole = [
-        _same(a, b) for a, b in zip((np.nanmin(arrays[0], axis=1), np.nanmax(arrays[1], axis=1)), ends, strict=True)
-    ]
-    return piece if piece.is_convex() and all(whole) else None
-
-
-def _same(a: Array, b: Array) -> bool:
-    with np.errstate(invalid="ignore"):
-        return bool(np.all((a == b) | (np.abs(a - b) <= JOINT * np.abs(a))))
-
-
-def _in_own_units(batch: _Batch) -> tuple[_Batch, Array, Array]:
-    """A batch with right-hand sides, rows and costs of size 1, and the units of s and of h."""
-    rows = np.maximum(np.abs(batch.A).max(axis=2, initial=0.0), np.abs(batch.a))
-    rows = np.where(rows > 0, rows, 1.0)
-    b = batch.b / rows
-    width = np.abs(b).max(axis=1, initial=0.0)
-    width = np.where(width > 0, width, 1.0)
-    w = width[:, None]
-    P, c, linear, square = batch.P * w**2, batch.c * w, batch.linear * width, batch.square * width**2
-    costs = [np.abs(part).max(axis=1, initial=0.0) for part in (P, c)]
-    height = np.maximum.reduce([*costs, np.abs(linear), square])
-    height = np.where(height > 0, height, 1.0)
-    h = height[:, None]
-    scaled = _Batch(
-        batch.at, batch.A / rows[:, :, None], batch.a / rows, b / w, P / h, c / h, linear / height, square / height,
-        batch.kinds,
-    )  # fmt: skip
-    return scaled, width, height
-
-
-def _active_sets(equal: list[int], rest: list[int], k: int) -> Iterator[tuple[int, ...]]:
-    for size in range(min(len(rest), max(k - len(equal), 0)) + 1):
-        for chosen in combinations(rest, size):
-            yield (*equal, *chosen)
-
-
-def _on_active(batch: _Batch, active: list[int], equal: list[int]) -> tuple[Array, ...] | None:
-    """(left, right, constant, slope, curvature) of h where just these rows are active, and where they are feasible."""
-    n, m, k = batch.A.shape
-    w = len(active)
-    W = batch.A[:, active]
-    K = np.zeros((n, k + w, k + w))
-    K[:, np.arange(k), np.arange(k)] = batch.P
-    K[:, :k, k:], K[:, k:, :k] = np.swapaxes(W, 1, 2), W
-    if k + w and np.linalg.matrix_rank(K[0]) < k + w:
-        return None
-    fixed = np.concatenate([-batch.c, batch.b[:, active]], axis=1)
-    moving = np.concatenate([np.zeros((n, k)), -batch.a[:, active]], axis=1)
-    try:
-        solved = np.linalg.solve(K, np.stack([fixed, moving], axis=2)) if k + w else np.zeros((n, 0, 2))
-    except np.linalg.LinAlgError:
-        solved = np.full((n, k + w, 2), np.nan)
-    left_over = K @ solved - np.stack([fixed, moving], axis=2) if k + w else np.zeros((n, 0, 2))
-    if not np.all(np.abs(left_over) <= JOINT * (1 + np.abs(solved).max(axis=(1, 2), initial=0.0)[:, None, None])):
-        return tuple(np.full(n, np.nan) for _ in range(7))  # singular for some pieces of one pattern: not taken
-    x, z = solved[:, :k], solved[:, k:]
-    inactive = [j for j in range(m) if j not in active]
-    slack = np.stack([batch.b[:, inactive], -batch.a[:, inactive]], axis=2) - batch.A[:, inactive] @ x
-    held = [i for i, j in enumerate(active) if j not in equal]
-    # Both must be ≥ 0, as lines in s: [:, :, 0] + [:, :, 1]·s.
-    (left, right), (first, last) = _interval(z[:, held]), _interval(slack)
-    left, right = np.maximum(left, first), np.minimum(right, last)
-    constant = np.sum(batch.c * x[:, :, 0] + 0.5 * batch.P * x[:, :, 0] ** 2, axis=1)
-    slope = np.sum((batch.c + batch.P * x[:, :, 0]) * x[:, :, 1], axis=1) + batch.linear
-    curvature = np.sum(batch.P * x[:, :, 1] ** 2, axis=1) + batch.square
-    return left, right, constant, slope, curvature, first, last
-
-
-def _interval(lines: Array) -> tuple[Array, Array]:
-    """The s with lines[:, :, 0] + lines[:, :, 1]·s ≥ 0 for all of them, quantities of one unit."""
-    offset, rate = lines[:, :, 0], lines[:, :, 1]
-    size, steepest = (np.abs(part).max(axis=1, initial=0.0)[:, None] for part in (offset, rate))
-    flat = np.abs(rate) <= SAME * steepest
-    with np.errstate(divide="ignore", invalid="ignore"):
-        zero = -offset / rate
-    left = np.max(np.where(~flat & (rate > 0), zero, -np.inf), axis=1, initial=-np.inf)
-    right = np.min(np.where(~flat & (rate < 0), zero, np.inf), axis=1, initial=np.inf)
-    impossible = (flat & (offset < -SAME * size)).any(axis=1)
-    return np.where(impossible, np.inf, left), np.where(impossible, -np.inf, right)
-
-
-def _exponential(batch: _Batch) -> Piece | None:
-    """From exponential cones, y·e^(x/y) ≤ z, what is minimized over auxiliary variables:
-
-    one cone with y = 1: e^x, or −log z; with z = 1: y log y; two cones and a row z₁ + z₂ ≤ 1: log(1 + e^(βs + γ)).
-    """
-    if batch.P.any() or batch.square.any():
-        return None
-    k = batch.A.shape[2]
-    if batch.kinds == ("nonneg",) + ("exp",) * 6 and k == 3:
-        return _logistic(batch)
-    if batch.kinds == ("exp",) * 3 and k == 1:
-        return _single_cone(batch)
-    return None
-
-
-def _single_cone(batch: _Batch) -> Piece | None:
-    """One exponential cone with one auxiliary variable in one of its entries."""
-    X, a, b, c = batch.A[:, :, 0], batch.a, batch.b, batch.c[:, 0]
-    with_x = X != 0
-    if not (with_x == with_x[0]).all() or with_x[0].sum() != 1:
-        return None
-    place = int(np.flatnonzero(with_x[0])[0])
-    fixed = [~a[:, j].any() and bool(np.all(b[:, j] == 1)) for j in range(3)]
-    # Entry j of the cone is b − X·x − a·s; x has coefficient −X.
-    scale = -X[:, place]
-    if place == 2 and fixed[1] and np.all(scale > 0) and np.all(c >= 0):  # x = (e^q + shift terms)/scale
-        weight = c / scale
-        linear = batch.linear + weight * a[:, 2]
-        plain = not b[:, 2].any()
-        good = plain and bool(np.all(a[:, 0] != 0))
-        return Exponential(batch.at, _positive(weight), -a[:, 0], b[:, 0], linear, False) if good else None
-    # scale·x ≤ y·log(z/y) + (b − a·s)₀ turned around: the cost c·x with c/scale < 0 wants x large.
-    weight = -c / np.where(scale == 0, 1.0, scale)
-    if place != 0 or np.any(weight < 0) or b[:, 0].any():
-        return None
-    linear = batch.linear - weight * a[:, 0]
-    if fixed[1] and np.all(a[:, 2] != 0):
-        return Logarithm(batch.at, _positive(weight), -a[:, 2], b[:, 2], linear)
-    if fixed[2] and np.all(a[:, 1] != 0):
-        return Entropy(batch.at, _positive(weight), -a[:, 1], b[:, 1], linear)
-    return None
-
-
-def _positive(weight: Array) -> Array:
-    return np.where(weight > 0, weight, np.finfo(float).tiny)
-
-
-def _logistic(batch: _Batch) -> Exponential | None:
-    """α·log(1 + e^(βs + γ)) = min x·α with e^(−x) + e^(βs + γ − x) ≤ 1."""
-    n, _, k = batch.A.shape
-    for j in (1, 4):  # y = 1, and the third entry is one auxiliary variable
-        constant = not batch.A[:, j + 1].any() and not batch.a[:, j + 1].any() and np.all(batch.b[:, j + 1] == 1)
-        plain = not batch.a[:, j + 2].any() and not batch.b[:, j + 2].any()
-        plain = plain and bool(np.all(np.sort(batch.A[:, j + 2], axis=1)[:, 0] == -1))
-        if not constant or not plain or np.any(np.count_nonzero(batch.A[:, j + 2], axis=1) != 1):
-            return None
-    epigraph = np.argmax(np.abs(batch.c), axis=1)
-    pick = np.arange(n)
-    weight = batch.c[pick, epigraph]
-    moving = np.abs(batch.a[:, 1]) > 0
-    mover, still = np.where(moving, 1, 4), np.where(moving, 4, 1)
-    rate, shift = -batch.a[pick, mover], batch.b[pick, mover]
-    only = np.zeros((n, k))
-    only[pick, epigraph] = 1.0
-    good = (
-        np.array_equal(batch.A[pick, mover], only) and np.array_equal(batch.A[pick, still], only)
-        and not batch.a[pick, still].any() and not batch.b[pick, still].any() and not batch.a[:, 0].any()
-        and bool(np.all(batch.b[:, 0] == 1)) and np.array_equal(batch.A[:, 0], 1.0 - only)
-        and np.count_nonzero(batch.c) == np.count_nonzero(weight)
-    )  # fmt: skip
-    if not good or np.any(rate == 0) or np.any(weight < 0):
-        return None
-    return Exponential(batch.at, _positive(weight), rate, shift, batch.linear, True)

@@ -7,7 +7,7 @@ from math import inf, isfinite
 
 import numpy as np
 
-from kernelopt.compiler.pieces import Custom, Entropy, Exponential, Logarithm, Smooth
+from kernelopt.compiler.pieces import Custom, Entropy, Exponential, Logarithm, LogSumExp, Power, Smooth
 from kernelopt.errors import SolverError
 from kernelopt.kernels.domains import Array
 from kernelopt.solvers import augmented_lagrangian
@@ -25,7 +25,7 @@ def with_origin(problem: Structured, watch: Watch) -> Structured:
 
     Raises SolverError where no such point is found.
     """
-    if isfinite(problem.smooth_value(np.zeros(problem.m))):
+    if _is_inside(problem, np.zeros(problem.m)):
         return problem
     low, high = np.full(problem.m, -inf), np.full(problem.m, inf)
     for h in problem.smooth:
@@ -41,12 +41,17 @@ def with_origin(problem: Structured, watch: Watch) -> Structured:
     for stiffness in STIFF:
         trial = replace(nothing, rho=np.full(len(nothing.of), 1 / stiffness))
         x = augmented_lagrangian.newton(trial, replace(watch, verbose=False, bar=False, systems=0)).x
-        if isfinite(problem.smooth_value(problem.products(x))):
+        if _is_inside(problem, problem.products(x)):
             return replace(problem, origin=x)
     raise SolverError(
         "Found no θ for which the arguments of all losses are inside of their domains. Add an intercept, or state "
         "constraints that keep them there."
     )
+
+
+def _is_inside(problem: Structured, s: Array) -> bool:
+    """Whether values and slopes are finite."""
+    return isfinite(problem.smooth_value(s)) and bool(np.isfinite(problem.smooth_gradient(s)).all())
 
 
 def _interval(h: Smooth) -> tuple[Array, Array]:
@@ -56,7 +61,9 @@ def _interval(h: Smooth) -> tuple[Array, Array]:
             low, high = h.loss.low, h.loss.high
         case Logarithm() | Entropy():
             low, high = 0.0, inf
-        case Exponential():
+        case Power() if h.has_domain:
+            low, high = 0.0, inf
+        case Exponential() | Power() | LogSumExp():
             return np.full(len(h.at), -inf), np.full(len(h.at), inf)
     width = INSIDE * (high - low) if isfinite(low) and isfinite(high) else 1.0
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernelopt.compiler.pieces import LogSumExp
 from kernelopt.kernels.domains import Array
 from kernelopt.solvers.structured import Structured
 
 ROUNDS = 6
+STEPS, HALVINGS = 20, 6  # of Newton's method in y
 EXACT = 1e-15  # |Fᵀ(slopes) + g_y|, relative to its terms, that counts as none
 
 
@@ -55,6 +57,9 @@ def judged(  # noqa: PLR0917
     else:
         combined = gradient - problem.penalty * x
     end = problem.ends[-1]
+    if problem.q and problem.joint:
+        before, slopes = slopes, _at_best_y(problem, s, a, slopes)
+        combined = combined + problem.adjoint(slopes - before)
     if problem.q:
         moved = _balanced(problem, a, slopes, combined[end:])
         if moved is not None:
@@ -80,18 +85,41 @@ def judged(  # noqa: PLR0917
     return Point(x, s, a, slopes, primal - dual, problem.quadratic(x), float(violation.max(initial=0.0)), primal)
 
 
+def _at_best_y(problem: Structured, s: Array, a: Array, slopes: Array) -> Array:
+    """The slopes of the smooth functions at s + F·dy with Fᵀ(of_kinks(a) + slopes) + g_y = 0, or as near as it gets.
+
+    Slopes that depend on each other, as those of a log-sum-exp, can't be moved one by one.
+    """
+    fixed = problem.linear_y + problem.F.T @ (problem.slope + problem.of_kinks(a))
+    residual = fixed + problem.F.T @ slopes
+    for _ in range(STEPS):
+        curvature = problem.smooth_curvature(s)
+        dy = np.linalg.lstsq(problem.F.T @ (curvature[:, None] * problem.F), -residual, rcond=1e-12)[0]
+        for _ in range(HALVINGS):
+            trial = problem.smooth_gradient(s + problem.F @ dy)
+            after = fixed + problem.F.T @ trial
+            if np.linalg.norm(after) < np.linalg.norm(residual):
+                break
+            dy *= 0.5
+        else:
+            break
+        s, slopes, residual = s + problem.F @ dy, trial, after
+    return slopes
+
+
 def _balanced(problem: Structured, a: Array, slopes: Array, residual: Array) -> tuple[Array, Array] | None:
     """(a, slopes) with Fᵀ(of_kinks(a) + slopes) + g_y = 0, each moved in proportion to its squared distance from the
-    ends of its interval; None where that can't be done."""
-    at = np.concatenate([np.arange(0), *(h.at for h in problem.smooth)]).astype(int)
+    ends of its interval, but for slopes that depend on each other; None where that can't be done."""
+    alone = [h for h in problem.smooth if not isinstance(h, LogSumExp)]
+    at = np.concatenate([np.arange(0), *(h.at for h in alone)]).astype(int)
     low, high = problem.low, problem.high
-    for h in problem.smooth:
+    for h in alone:
         ends = h.slopes()
         low, high = np.concatenate([low, ends[0]]), np.concatenate([high, ends[1]])
     z = np.concatenate([a, slopes[at]])
     F = np.vstack([problem.F[problem.of], problem.F[at]])
     unit = float(np.abs(z).max(initial=0.0)) or 1.0
-    fixed = problem.linear_y + problem.F.T @ problem.slope
+    fixed = residual - F.T @ z
     for _ in range(ROUNDS):
         if np.all(np.abs(residual) <= EXACT * (np.abs(F).T @ np.abs(z) + np.abs(fixed))):
             break

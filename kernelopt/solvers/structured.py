@@ -16,7 +16,7 @@ import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
 
-from kernelopt.compiler.pieces import Smooth
+from kernelopt.compiler.pieces import LogSumExp, Smooth
 from kernelopt.kernels.domains import Array, Ints
 
 DENSE_ROW = 16  # entries of a row of E from which it is multiplied into B once and for all
@@ -139,6 +139,11 @@ class Structured:
         return np.bincount(self.of, values, minlength=self.m)
 
     # ------------------------------------------------------------ values
+
+    @property
+    def joint(self) -> bool:
+        """Whether some smooth functions are of several numbers."""
+        return any(isinstance(h, LogSumExp) for h in self.smooth)
 
     def smooth_value(self, s: Array) -> float:
         return float(sum(np.sum(h.value(s[h.at])) for h in self.smooth))

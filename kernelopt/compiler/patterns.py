@@ -1,0 +1,303 @@
+"""Recognise functions of one number in small blocks of cone data, many blocks of one pattern at a time.
+
+Rows  A x + a s + (slack) = b  in given cones, with costs ½xᵀPx + cᵀx + linear·s + ½square·s²: minimizing the auxiliary
+x out leaves h(s). To add a function: what its rows look like here, and a class in `pieces.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from kernelopt.compiler.pieces import JOINT, SAME, Entropy, Exponential, Logarithm, Piece, Power, Quadratic
+from kernelopt.kernels.domains import Array, Ints
+
+LARGEST = 8  # rows of a piece with linear rows only; larger ones are left to the cone solvers
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Pieces of one pattern: auxiliary columns x (k of them), rows, and their coefficients, stacked over n pieces."""
+
+    at: Ints
+    A: Array  # (n, m, k)
+    a: Array  # (n, m), of s
+    b: Array  # (n, m)
+    P: Array  # (n, k)
+    c: Array  # (n, k)
+    linear: Array  # (n,), of s
+    square: Array  # (n,), of s
+    kinds: tuple[str, ...]  # of each row
+
+
+def piece_of(batch: Batch) -> Piece | None:
+    """The function that a pattern stands for, or None."""
+    if "exp" in batch.kinds:
+        return _exponential(batch)
+    return _power(batch) if any(kind.startswith("power") for kind in batch.kinds) else _quadratic(batch)
+
+
+def _quadratic(batch: Batch) -> Quadratic | None:
+    """Minimize x out of  ½xᵀPx + cᵀx + linear·s + ½square·s²  over  Ax + as + (slack) = b  for every s.
+
+    For each set W of active rows the optimal x and multipliers are affine in s, and optimal on the interval on which
+    multipliers and slacks are nonnegative; the intervals of all W cover the domain.
+    """
+    _, m, k = batch.A.shape
+    if any(kind not in ("zero", "nonneg") for kind in batch.kinds) or m > LARGEST:
+        return None
+    batch, width, height = _in_own_units(batch)
+    equal = [j for j, kind in enumerate(batch.kinds) if kind == "zero"]
+    found: list[tuple[Array, ...]] = []
+    for active in _active_sets(equal, [j for j in range(m) if j not in equal], k):
+        part = _on_active(batch, list(active), equal)
+        if part is not None:
+            if np.isnan(part[0]).any():
+                return None
+            found.append(part)
+    if not found:
+        return None
+    left, right, constant, slope, curvature, first, last = (
+        np.stack(parts, axis=1) for parts in zip(*found, strict=True)
+    )
+    curvature = np.where(curvature <= SAME * np.abs(curvature).max(axis=1, initial=0.0)[:, None], 0.0, curvature)
+    curvature[np.abs(curvature) <= SAME * SAME] = 0.0  # in a piece's own units: rounding
+    finite = np.abs(np.concatenate([left, right], axis=1))
+    unit = np.max(np.where(np.isfinite(finite), finite, 0.0), axis=1)[:, None]
+    empty = ~(right > left + SAME * unit)
+    # Two active sets may give one interval.
+    order = np.argsort(np.where(empty, np.inf, left), axis=1, kind="stable")
+    left, right, constant, slope, curvature, empty = (
+        np.take_along_axis(part, order, axis=1) for part in (left, right, constant, slope, curvature, empty)
+    )
+    again = np.zeros_like(empty)
+    with np.errstate(invalid="ignore"):
+        same = (left[:, 1:] == left[:, :-1]) | (np.abs(left[:, 1:] - left[:, :-1]) <= JOINT * unit)
+    again[:, 1:] = same & ~empty[:, 1:] & ~empty[:, :-1]
+    drop = empty | again
+    if (drop.all(axis=1)).any():
+        return None
+    # Back from a piece's own units of s and of h.
+    s, h = width[:, None], height[:, None]
+    parts = (left * s, right * s, constant * h, slope * (h / s), curvature * (h / s**2))
+    arrays = [np.where(drop, np.nan, part) for part in parts]
+    first, last = first * s, last * s
+    order = np.argsort(drop, axis=1, kind="stable")
+    arrays = [np.take_along_axis(part, order, axis=1)[:, : int((~drop).sum(axis=1).max())] for part in arrays]
+    piece = Quadratic(batch.at, arrays[0], arrays[1], arrays[2], arrays[3], arrays[4])
+    # Where some rows leave a feasible point, h must have been found.
+    feasible = first <= last
+    ends = np.min(np.where(feasible, first, np.inf), axis=1), np.max(np.where(feasible, last, -np.inf), axis=1)
+    whole = [
+        _same(a, b) for a, b in zip((np.nanmin(arrays[0], axis=1), np.nanmax(arrays[1], axis=1)), ends, strict=True)
+    ]
+    return piece if piece.is_convex() and all(whole) else None
+
+
+def _same(a: Array, b: Array) -> bool:
+    with np.errstate(invalid="ignore"):
+        return bool(np.all((a == b) | (np.abs(a - b) <= JOINT * np.abs(a))))
+
+
+def _in_own_units(batch: Batch) -> tuple[Batch, Array, Array]:
+    """A batch with right-hand sides, rows and costs of size 1, and the units of s and of h."""
+    rows = np.maximum(np.abs(batch.A).max(axis=2, initial=0.0), np.abs(batch.a))
+    rows = np.where(rows > 0, rows, 1.0)
+    b = batch.b / rows
+    width = np.abs(b).max(axis=1, initial=0.0)
+    width = np.where(width > 0, width, 1.0)
+    w = width[:, None]
+    P, c, linear, square = batch.P * w**2, batch.c * w, batch.linear * width, batch.square * width**2
+    costs = [np.abs(part).max(axis=1, initial=0.0) for part in (P, c)]
+    height = np.maximum.reduce([*costs, np.abs(linear), square])
+    height = np.where(height > 0, height, 1.0)
+    h = height[:, None]
+    scaled = Batch(
+        batch.at, batch.A / rows[:, :, None], batch.a / rows, b / w, P / h, c / h, linear / height, square / height,
+        batch.kinds,
+    )  # fmt: skip
+    return scaled, width, height
+
+
+def _active_sets(equal: list[int], rest: list[int], k: int) -> Iterator[tuple[int, ...]]:
+    for size in range(min(len(rest), max(k - len(equal), 0)) + 1):
+        for chosen in combinations(rest, size):
+            yield (*equal, *chosen)
+
+
+def _on_active(batch: Batch, active: list[int], equal: list[int]) -> tuple[Array, ...] | None:
+    """(left, right, constant, slope, curvature) of h where just these rows are active, and where they are feasible."""
+    n, m, k = batch.A.shape
+    w = len(active)
+    W = batch.A[:, active]
+    K = np.zeros((n, k + w, k + w))
+    K[:, np.arange(k), np.arange(k)] = batch.P
+    K[:, :k, k:], K[:, k:, :k] = np.swapaxes(W, 1, 2), W
+    if k + w and np.linalg.matrix_rank(K[0]) < k + w:
+        return None
+    fixed = np.concatenate([-batch.c, batch.b[:, active]], axis=1)
+    moving = np.concatenate([np.zeros((n, k)), -batch.a[:, active]], axis=1)
+    try:
+        solved = np.linalg.solve(K, np.stack([fixed, moving], axis=2)) if k + w else np.zeros((n, 0, 2))
+    except np.linalg.LinAlgError:
+        solved = np.full((n, k + w, 2), np.nan)
+    left_over = K @ solved - np.stack([fixed, moving], axis=2) if k + w else np.zeros((n, 0, 2))
+    if not np.all(np.abs(left_over) <= JOINT * (1 + np.abs(solved).max(axis=(1, 2), initial=0.0)[:, None, None])):
+        return tuple(np.full(n, np.nan) for _ in range(7))  # singular for some pieces of one pattern: not taken
+    x, z = solved[:, :k], solved[:, k:]
+    inactive = [j for j in range(m) if j not in active]
+    slack = np.stack([batch.b[:, inactive], -batch.a[:, inactive]], axis=2) - batch.A[:, inactive] @ x
+    held = [i for i, j in enumerate(active) if j not in equal]
+    # Both must be ≥ 0, as lines in s: [:, :, 0] + [:, :, 1]·s.
+    (left, right), (first, last) = _interval(z[:, held]), _interval(slack)
+    left, right = np.maximum(left, first), np.minimum(right, last)
+    constant = np.sum(batch.c * x[:, :, 0] + 0.5 * batch.P * x[:, :, 0] ** 2, axis=1)
+    slope = np.sum((batch.c + batch.P * x[:, :, 0]) * x[:, :, 1], axis=1) + batch.linear
+    curvature = np.sum(batch.P * x[:, :, 1] ** 2, axis=1) + batch.square
+    return left, right, constant, slope, curvature, first, last
+
+
+def _interval(lines: Array) -> tuple[Array, Array]:
+    """The s with lines[:, :, 0] + lines[:, :, 1]·s ≥ 0 for all of them, quantities of one unit."""
+    offset, rate = lines[:, :, 0], lines[:, :, 1]
+    size, steepest = (np.abs(part).max(axis=1, initial=0.0)[:, None] for part in (offset, rate))
+    flat = np.abs(rate) <= SAME * steepest
+    with np.errstate(divide="ignore", invalid="ignore"):
+        zero = -offset / rate
+    left = np.max(np.where(~flat & (rate > 0), zero, -np.inf), axis=1, initial=-np.inf)
+    right = np.min(np.where(~flat & (rate < 0), zero, np.inf), axis=1, initial=np.inf)
+    impossible = (flat & (offset < -SAME * size)).any(axis=1)
+    return np.where(impossible, np.inf, left), np.where(impossible, -np.inf, right)
+
+
+def _exponential(batch: Batch) -> Piece | None:
+    """From exponential cones, y·e^(x/y) ≤ z, what is minimized over auxiliary variables:
+
+    one cone with y = 1: e^x, or −log z; with z = 1: y log y; two cones and a row z₁ + z₂ ≤ 1: log(1 + e^(βs + γ)).
+    """
+    if batch.P.any() or batch.square.any():
+        return None
+    k = batch.A.shape[2]
+    if batch.kinds == ("nonneg",) + ("exp",) * 6 and k == 3:
+        return _logistic(batch)
+    if batch.kinds == ("exp",) * 3 and k == 1:
+        return _single_cone(batch)
+    return None
+
+
+def _single_cone(batch: Batch) -> Piece | None:
+    """One exponential cone with one auxiliary variable in one of its entries."""
+    X, a, b, c = batch.A[:, :, 0], batch.a, batch.b, batch.c[:, 0]
+    with_x = X != 0
+    if not (with_x == with_x[0]).all() or with_x[0].sum() != 1:
+        return None
+    place = int(np.flatnonzero(with_x[0])[0])
+    fixed = [~a[:, j].any() and bool(np.all(b[:, j] == 1)) for j in range(3)]
+    # Entry j of the cone is b − X·x − a·s; x has coefficient −X.
+    scale = -X[:, place]
+    if place == 2 and fixed[1] and np.all(scale > 0) and np.all(c >= 0):  # x = (e^q + shift terms)/scale
+        weight = c / scale
+        linear = batch.linear + weight * a[:, 2]
+        plain = not b[:, 2].any()
+        good = plain and bool(np.all(a[:, 0] != 0))
+        return Exponential(batch.at, _positive(weight), -a[:, 0], b[:, 0], linear, False) if good else None
+    # scale·x ≤ y·log(z/y) + (b − a·s)₀ turned around: the cost c·x with c/scale < 0 wants x large.
+    weight = -c / np.where(scale == 0, 1.0, scale)
+    if place != 0 or np.any(weight < 0) or b[:, 0].any():
+        return None
+    linear = batch.linear - weight * a[:, 0]
+    if fixed[1] and np.all(a[:, 2] != 0):
+        return Logarithm(batch.at, _positive(weight), -a[:, 2], b[:, 2], linear)
+    if fixed[2] and np.all(a[:, 1] != 0):
+        return Entropy(batch.at, _positive(weight), -a[:, 1], b[:, 1], linear)
+    return None
+
+
+def _positive(weight: Array) -> Array:
+    return np.where(weight > 0, weight, np.finfo(float).tiny)
+
+
+def _logistic(batch: Batch) -> Exponential | None:
+    """α·log(1 + e^(βs + γ)) = min x·α with e^(−x) + e^(βs + γ − x) ≤ 1."""
+    n, _, k = batch.A.shape
+    for j in (1, 4):  # y = 1, and the third entry is one auxiliary variable
+        constant = not batch.A[:, j + 1].any() and not batch.a[:, j + 1].any() and np.all(batch.b[:, j + 1] == 1)
+        plain = not batch.a[:, j + 2].any() and not batch.b[:, j + 2].any()
+        plain = plain and bool(np.all(np.sort(batch.A[:, j + 2], axis=1)[:, 0] == -1))
+        if not constant or not plain or np.any(np.count_nonzero(batch.A[:, j + 2], axis=1) != 1):
+            return None
+    epigraph = np.argmax(np.abs(batch.c), axis=1)
+    pick = np.arange(n)
+    weight = batch.c[pick, epigraph]
+    moving = np.abs(batch.a[:, 1]) > 0
+    mover, still = np.where(moving, 1, 4), np.where(moving, 4, 1)
+    rate, shift = -batch.a[pick, mover], batch.b[pick, mover]
+    only = np.zeros((n, k))
+    only[pick, epigraph] = 1.0
+    good = (
+        np.array_equal(batch.A[pick, mover], only) and np.array_equal(batch.A[pick, still], only)
+        and not batch.a[pick, still].any() and not batch.b[pick, still].any() and not batch.a[:, 0].any()
+        and bool(np.all(batch.b[:, 0] == 1)) and np.array_equal(batch.A[:, 0], 1.0 - only)
+        and np.count_nonzero(batch.c) == np.count_nonzero(weight)
+    )  # fmt: skip
+    if not good or np.any(rate == 0) or np.any(weight < 0):
+        return None
+    return Exponential(batch.at, _positive(weight), rate, shift, batch.linear, True)
+
+
+def _power(batch: Batch) -> Power | None:
+    """From one power cone, xᵅ·y^(1−α) ≥ |z| (x, y ≥ 0), with the cost of an auxiliary t:
+
+    t for x, y = 1: |z|^(1/α); x given, y = 1, t for z: −xᵅ; x given, t for y, z = 1: x^(−α/(1−α)). In the first, z may
+    be another auxiliary variable, with rows that make it at least |q| or max(q, 0).
+    """
+    if batch.P.any() or batch.square.any() or batch.kinds.count(batch.kinds[-1]) != 3:
+        return None
+    cone = slice(len(batch.kinds) - 3, None)
+    X, a, b = batch.A[:, cone], batch.a[:, cone], batch.b[:, cone]
+    alpha = float(batch.kinds[-1].split()[1])
+    constant = [bool(not X[:, j].any() and not a[:, j].any() and np.all(b[:, j] == 1)) for j in range(3)]
+    costly = np.flatnonzero(batch.c.any(axis=0))
+    if len(costly) != 1:
+        return None
+    t = int(costly[0])
+    place = np.flatnonzero(X[:, :, t].any(axis=0))
+    if len(place) != 1 or np.any(X[:, place[0], t] >= 0) or a[:, place[0]].any() or b[:, place[0]].any():
+        return None
+    if np.count_nonzero(X[:, place[0]]) != len(X) or batch.A[:, : cone.start, t].any():
+        return None
+    weight = batch.c[:, t] / -X[:, place[0], t]
+    which = int(place[0]), constant.index(True) if any(constant) else -1
+    given = {(0, 1): 2, (2, 1): 0, (1, 2): 0}.get(which)
+    if given is None:
+        return None
+    p = {(0, 1): 1 / alpha, (2, 1): alpha, (1, 2): -alpha / (1 - alpha)}[which]
+    weight = -weight if which == (2, 1) else weight
+    if np.any(weight < 0):
+        return None
+    if len(batch.kinds) == 3 and batch.A.shape[2] == 1:
+        rate, shift, positive = -a[:, given], b[:, given], False
+    elif which == (0, 1) and batch.A.shape[2] == 2 and not a[:, 2].any() and not b[:, 2].any():
+        found = _at_least(batch, 1 - t, cone.start)
+        if found is None or np.any(X[:, 2, 1 - t] != -1):
+            return None
+        rate, shift, positive = found
+    else:
+        return None
+    return Power(batch.at, _positive(weight), rate, shift, batch.linear, p, positive)
+
+
+def _at_least(batch: Batch, x: int, rows: int) -> tuple[Array, Array, bool] | None:
+    """q = rate·s + shift where the first rows say x ≥ |q| (False) or x ≥ max(q, 0) (True), and nothing else."""
+    if any(kind != "nonneg" for kind in batch.kinds[:rows]) or np.any(batch.A[:, :rows, x] != -1):
+        return None
+    moving = np.flatnonzero(batch.a[:, :rows].any(axis=0) | batch.b[:, :rows].any(axis=0))
+    rate, shift = batch.a[:, moving], -batch.b[:, moving]
+    if len(moving) == 1 and rows > 1:
+        return rate[:, 0], shift[:, 0], True
+    if len(moving) == 2 and np.array_equal(rate[:, 0], -rate[:, 1]) and np.array_equal(shift[:, 0], -shift[:, 1]):
+        return rate[:, 0], shift[:, 0], False
+    return None
