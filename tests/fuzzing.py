@@ -32,6 +32,7 @@ LOSSES = {
     "squared hinge": (lambda y, f, s: losses.squared_hinge(y, f), 0, True),
     "logistic": (lambda y, f, s: losses.log_loss(y, f), 0, True),
     "exponential": (lambda y, f, s: cp.exp(-cp.multiply(y, f)), 0, True),
+    "power": (lambda y, f, s: cp.power(cp.abs(f - y), 1.5), 1.5, False),
     "poisson": (lambda y, f, s: losses.poisson(np.round(np.abs(2 * y)), f), 0, True),
 }
 PENALTIES = ["squared", "unsquared", "ball", "squared and ball", "none"]
@@ -229,9 +230,9 @@ def main(count, first=0, jobs=2):
                 print(f"{Case(seed)}\n    {problem}", flush=True)
             if seconds > 20:
                 print(f"seed {seed} took {seconds:.0f} s", flush=True)
-    print(f"\n{'solver':<10}{'status':<20}{'count':>8}{'disagreements':>15}")
+    print(f"\n{'solver':<22}{'status':<20}{'count':>8}{'disagreements':>15}")
     for (solver, status), number in sorted(counts.items()):
-        print(f"{solver:<10}{status:<20}{number:>8}{wrong[solver, status]:>15}")
+        print(f"{solver:<22}{status:<20}{number:>8}{wrong[solver, status]:>15}")
     checked = {truth: number for truth, number in sorted(known.items()) if truth not in ("", "unknown")}
     listed = ", ".join(f"{number} {truth}" for truth, number in checked.items())
     print(f"with a reference on which two solvers agree: {sum(checked.values())} ({listed})")
