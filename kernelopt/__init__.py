@@ -5,7 +5,9 @@
 θ may have infinitely many entries; it enters through predictions Aθ and its norm. See `Problem`.
 """
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import Any
 
 from kernelopt import errors, feature_space, kernels, losses, testing
 from kernelopt.expressions import FeatureMatrix, Theta, norm, sum_squares
@@ -13,6 +15,7 @@ from kernelopt.functions import Function
 from kernelopt.losses import margin
 from kernelopt.model_selection import leave_one_out
 from kernelopt.paths import path
+from kernelopt.predictors import Predictor
 from kernelopt.problem import Problem
 from kernelopt.smooth import SmoothLoss
 
@@ -20,11 +23,13 @@ __version__ = version("kernelopt")
 __all__ = [
     "FeatureMatrix",
     "Function",
+    "Predictor",
     "Problem",
     "SmoothLoss",
     "Theta",
     "__version__",
     "errors",
+    "estimators",
     "feature_space",
     "kernels",
     "leave_one_out",
@@ -35,3 +40,10 @@ __all__ = [
     "sum_squares",
     "testing",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`ko.estimators` is imported when it is first used: it needs scikit-learn, and the rest does not."""
+    if name == "estimators":
+        return import_module("kernelopt.estimators")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

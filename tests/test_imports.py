@@ -9,7 +9,8 @@ import pytest
 import kernelopt
 
 ORDER = [
-    ["estimators", "feature_space", "paths", "testing"],
+    ["estimators"],
+    ["feature_space", "paths", "predictors", "testing"],
     ["model_selection", "path_table"],
     ["problem"],
     ["options", "spectral"],
@@ -30,6 +31,12 @@ ORDER = [
 ]
 # Inside the packages: each file imports only from files further down its own list.
 INSIDE = {
+    "estimators": [
+        ["one_class", "pca", "perceptron", "regression", "stated"],
+        ["classification"],
+        ["model"],
+        ["feature_map", "kernels", "sample"],
+    ],
     "compiler": [
         ["explain"],
         ["representer", "squares"],

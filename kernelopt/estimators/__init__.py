@@ -1,0 +1,30 @@
+"""scikit-learn estimators, each stated as a `ko.Problem`; they need the extra `kernelopt[sklearn]`.
+
+`import kernelopt` does not import scikit-learn: `ko.estimators` does when it is first used.
+"""
+
+from kernelopt.errors import MissingPackageError
+
+try:
+    import sklearn  # noqa: F401
+except ImportError as error:
+    raise MissingPackageError("ko.estimators needs scikit-learn: pip install 'kernelopt[sklearn]'.") from error
+
+from kernelopt.estimators.classification import KernelClassifier
+from kernelopt.estimators.feature_map import FeatureMap
+from kernelopt.estimators.one_class import OneClass
+from kernelopt.estimators.pca import KernelPCA
+from kernelopt.estimators.perceptron import KernelPerceptron
+from kernelopt.estimators.regression import KernelQuantileRegressor, KernelRegressor
+from kernelopt.estimators.stated import from_problem
+
+__all__ = [
+    "FeatureMap",
+    "KernelClassifier",
+    "KernelPCA",
+    "KernelPerceptron",
+    "KernelQuantileRegressor",
+    "KernelRegressor",
+    "OneClass",
+    "from_problem",
+]

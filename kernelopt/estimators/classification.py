@@ -1,0 +1,199 @@
+"""Classification: any loss of the margin, one class against the rest, or a joint loss of several classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import cvxpy as cp
+import numpy as np
+from scipy.special import expit, softmax
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+
+from kernelopt import losses
+from kernelopt.errors import DataError
+from kernelopt.estimators.model import KernelModel, Loss, loss_terms, solved
+from kernelopt.estimators.sample import Sample, row_weights
+from kernelopt.expressions import Theta
+from kernelopt.kernels import Kernel
+from kernelopt.kernels.domains import Array
+from kernelopt.problem import Problem
+
+OF_MARGINS: dict[str, Loss] = {
+    "hinge": losses.hinge,
+    "squared_hinge": losses.squared_hinge,
+    "log_loss": losses.log_loss,
+    "squared_error": losses.squared_error,
+}
+JOINT: dict[str, Loss] = {"multinomial": losses.multinomial, "crammer_singer": losses.crammer_singer}
+
+
+def numbered_classes(y: Any, weights: Array) -> tuple[Array, Array]:
+    """The classes of rows of positive weight, and for each row the number of its class (−1 for a class without weight).
+
+    Raises ValueError for targets that are no classes, and for less than two classes.
+    """
+    check_classification_targets(y)
+    classes = np.unique(y[weights > 0])
+    if len(classes) < 2:
+        raise DataError(
+            f"Expected rows of at least two classes; got one class, {classes[0]!r}, with sample_weight > 0. There is "
+            "nothing to tell apart."
+        )
+    numbers = np.searchsorted(classes, y)
+    found = classes[np.minimum(numbers, len(classes) - 1)] == y
+    return classes, np.where(found, numbers, -1)
+
+
+def _gives_probabilities(estimator: Any) -> bool:
+    if isinstance(estimator.loss, str) and estimator.loss in ("log_loss", "multinomial"):
+        return True
+    raise AttributeError(
+        f"predict_proba needs loss='log_loss' or 'multinomial', which define probabilities; got {estimator.loss!r}. "
+        "Calibrate other losses: sklearn.calibration.CalibratedClassifierCV(estimator)."
+    )
+
+
+class KernelClassifier(ClassifierMixin, KernelModel):
+    """Classification with any loss: minimize Σᵢ wᵢ ℓ(yᵢ, f(xᵢ)) + α‖θ‖² over f(x) = θᵀF(x) + b, with yᵢ = ±1.
+
+    α multiplies ‖θ‖², and the loss is a sum, not a mean: `loss="hinge"` is scikit-learn's `SVC(C=1/(2*alpha))`.
+
+    With K > 2 classes, a loss of margins is fitted once for each class against the rest; the K problems share one
+    factor of the kernel matrix, and the class with the largest f_k wins. The joint losses "multinomial" and
+    "crammer_singer" state one problem in a p×K matrix θ: minimize Σᵢ wᵢ ℓ(yᵢ, F(xᵢ)) + α‖θ‖².
+
+    Parameters
+    ----------
+    loss : str or callable, default "hinge"
+        "hinge" max(0, 1 − yf), "squared_hinge", "log_loss" log(1 + exp(−yf)), "squared_error" (1 − yf)²; joint:
+        "multinomial" log Σₖ exp(f_k) − f_y, "crammer_singer" maxₖ(f_k + [k ≠ y]) − f_y. Or a `ko.SmoothLoss`, or a
+        function of (y, f), y an array of ±1, that returns one, or a cvxpy expression with an entry for each row.
+    alpha : float > 0
+        The multiple of ‖θ‖².
+    kernel, gamma, degree, coef0, fit_intercept, tol, solve_options : as in `KernelRegressor`
+
+    Attributes
+    ----------
+    classes_ : the K classes, those of rows of positive weight
+    function_ : the fitted θ, a `ko.Function` (with K outputs for K > 2); None for kernel="precomputed"
+    intercept_ : b, a number, or (K,) for K > 2
+    pivots_, coefficients_ : as in `KernelRegressor`
+    certificate_ : how close the answer is to the optimum; one for each class where each is fitted against the rest
+    n_features_in_, feature_names_in_ : as in scikit-learn
+
+    Notes
+    -----
+    `predict_proba` is there for "log_loss" (for K > 2 the K probabilities, scaled to sum to 1) and "multinomial". No
+    other loss defines probabilities: wrap the estimator in `sklearn.calibration.CalibratedClassifierCV`.
+    `fit(X, y, sample_weight=w)` takes weights w ≥ 0; 0 leaves a row out, and 2 counts it twice.
+
+    Raises
+    ------
+    ValueError
+        For parameters, data and weights that can't be used, and where there is only one class.
+
+    Examples
+    --------
+    >>> import numpy as np, kernelopt as ko
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(80, 2))
+    >>> y = np.where(X[:, 0] * X[:, 1] > 0, "same", "opposite")
+    >>> model = ko.estimators.KernelClassifier("log_loss", alpha=0.1).fit(X, y)
+    >>> model.predict([[1.0, 1.0], [1.0, -1.0]]).tolist()
+    ['same', 'opposite']
+    >>> model.predict_proba([[1.0, 1.0]]).shape, model.certificate_.relative_gap < 1e-6
+    ((1, 2), True)
+    """
+
+    def __init__(
+        self, loss: Any = "hinge", *, alpha: float = 1.0, kernel: Any = "rbf", gamma: Any = "scale", degree: int = 3,
+        coef0: float = 1.0, fit_intercept: bool = True, tol: float = 1e-6,
+        solve_options: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        self.loss = loss
+        self.alpha = alpha
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.solve_options = solve_options
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to points X (n, columns), or kernel values (n, n), and classes y (n,) of any kind."""
+        X, y = self._read(X, y)
+        self.classes_, numbers = numbered_classes(y, row_weights(sample_weight, len(X)))
+        sample, kernel, points = self._sample(X, numbers, sample_weight)
+        numbers = numbers[sample.rows]
+        if isinstance(self.loss, str) and self.loss in JOINT:
+            self._fit_jointly(kernel, points, numbers, sample)
+        elif len(self.classes_) == 2:
+            (self.certificate_,), function, self.intercept_ = self._fit_each(
+                kernel, points, [2.0 * numbers - 1], sample
+            )
+            self._keep(kernel, points, sample, function)
+        else:
+            labels = [np.where(numbers == k, 1.0, -1.0) for k in range(len(self.classes_))]
+            self.certificate_, functions, self.intercept_ = self._fit_each(kernel, points, labels, sample)
+            self._keep(kernel, points, sample, functions)
+        return self
+
+    def _fit_each(self, kernel: Kernel, points: Any, labels: list[Array], sample: Sample) -> tuple[list[Any], Any, Any]:
+        """A function for each array of labels ±1: certificates, functions and intercepts."""
+        theta, b = Theta(kernel), self._intercept(())
+        f = theta(points) if b is None else theta(points) + b
+        named = isinstance(self.loss, str)
+        y = cp.Parameter(len(labels[0])) if named and len(labels) > 1 else None
+        problem, found = None, []
+        for each in labels:
+            if y is not None:
+                y.value = each
+            if problem is None or y is None:
+                terms = loss_terms(self.loss, OF_MARGINS | JOINT, each if y is None else y, f)
+                problem = Problem(self._objective(terms, sample, theta))
+            certificate = solved(self, problem, tol=self.tol)
+            found.append((certificate, theta.value, 0.0 if b is None else float(b.value)))
+        certificates, functions, intercepts = zip(*found, strict=True)
+        return list(certificates), functions, intercepts[0] if len(labels) == 1 else np.array(intercepts)
+
+    def _fit_jointly(self, kernel: Kernel, points: Any, numbers: Array, sample: Sample) -> None:
+        """One p×K matrix θ for all classes; for two classes f = f₁ − f₀ is kept."""
+        assert isinstance(self.loss, str)
+        K = len(self.classes_)
+        theta, b = Theta(kernel, K), self._intercept(K)
+        F = theta(points) if b is None else theta(points) + b[None, :]
+        problem = Problem(self._objective(JOINT[self.loss](numbers, F), sample, theta))
+        self.certificate_ = solved(self, problem, tol=self.tol)
+        self._keep(kernel, points, sample, [theta.value])
+        self.intercept_ = np.zeros(K) if b is None else np.array(b.value)
+        if K == 2:
+            first = np.array([-1.0, 1.0])
+            self.coefficients_, self.intercept_ = self.coefficients_ @ first, float(self.intercept_ @ first)
+            self.function_ = None if self.function_ is None else self.function_.right(first)
+
+    def _intercept(self, shape: Any) -> Any:
+        return cp.Variable(shape, name="b") if self.fit_intercept else None
+
+    def decision_function(self, X: Any) -> Array:
+        """f at points X, (n,), positive for `classes_[1]`; for K > 2 classes f₁ … f_K, (n, K)."""
+        return self._theta_at(X) + self.intercept_
+
+    def predict(self, X: Any) -> Array:
+        """The class of each point, (n,)."""
+        f = self.decision_function(X)
+        return self.classes_[(f > 0).astype(int) if f.ndim == 1 else f.argmax(axis=1)]
+
+    @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Array:
+        """The probability of each class, (n, K); for the losses that define it, "log_loss" and "multinomial"."""
+        f = self.decision_function(X)
+        if f.ndim == 1:
+            return np.column_stack([expit(-f), expit(f)])
+        if self.loss == "multinomial":
+            return np.asarray(softmax(f, axis=1))
+        p = expit(f)
+        return p / p.sum(axis=1, keepdims=True)

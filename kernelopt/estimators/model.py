@@ -1,0 +1,177 @@
+"""What the estimators share: reading data, stating losses, solving, and keeping the answer without the problem."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from numbers import Real
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from kernelopt.certificate import Certificate
+from kernelopt.errors import DataError, DataTypeError, OptionError, SolverError
+from kernelopt.estimators.kernels import NamesKernel
+from kernelopt.estimators.sample import Sample, merged, row_weights
+from kernelopt.expressions import Theta, sum_squares
+from kernelopt.functions import Function
+from kernelopt.kernels import Kernel, Precomputed
+from kernelopt.kernels.domains import Array, Indices
+from kernelopt.problem import Problem
+from kernelopt.smooth import SmoothLoss
+from kernelopt.solution import Status
+
+Loss = Callable[[Any, Any], Any]
+FLOATS = [np.float64, np.float32]
+
+
+class KernelModel(NamesKernel):
+    """An estimator with one matrix θ, predictions θᵀF(x) + b, and a problem that was solved for them."""
+
+    tol: Any
+    solve_options: Any
+
+    # ---------------------------------------------------------------- data
+
+    def _read(self, X: Any, y: Any = "no_validation", *, reset: bool = True, **checks: Any) -> Any:
+        """X, or X and y, checked as scikit-learn does; points that are no numbers are the kernel's to check."""
+        if self._takes_matrices or self._is_precomputed:
+            return validate_data(self, X, y, reset=reset, dtype=FLOATS, **checks)
+        points = X if hasattr(X, "shape") else list(X)
+        validate_data(self, points, reset=reset, skip_check_array=True)
+        if isinstance(y, str):
+            return points
+        if y is None:
+            raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        check_consistent_length(points, y)
+        return points, np.asarray(y)
+
+    def _sample(self, X: Any, y: Array | None, sample_weight: Any) -> tuple[Sample, Kernel, Any]:
+        """The rows to fit, their kernel, and the points that it takes."""
+        sample = merged(X if self._takes_matrices else None, y, row_weights(sample_weight, len(X)))
+        return sample, *self._points(X, sample)
+
+    def _points(self, X: Any, sample: Sample) -> tuple[Kernel, Any]:
+        """The kernel, and rows of X as the points that it takes."""
+        if self._is_precomputed:
+            if X.shape[0] != X.shape[1]:
+                raise DataError(
+                    f"Expected a square kernel matrix for kernel={self.kernel!r}; got shape {X.shape}. Precomputed "
+                    "kernel values have a row and a column for each training point."
+                )
+            return Precomputed(X[np.ix_(sample.rows, sample.rows)]), np.arange(len(sample.rows))
+        points = take(X, sample.rows)
+        kernel = self._chosen_kernel(points, sample.weights)
+        if isinstance(kernel.domain, Indices):
+            raise DataTypeError(
+                f"Expected a kernel of points; got {kernel!r}, whose points are row numbers. Write "
+                'kernel="precomputed" and fit(Q, y).'
+            )
+        return kernel, points
+
+    # ---------------------------------------------------------------- the problem
+
+    def _objective(self, terms: Any, sample: Sample, theta: Theta) -> cp.Minimize:
+        """Σᵢ wᵢ ℓᵢ + α‖θ‖²."""
+        alpha = positive(self, "alpha")
+        return cp.Minimize(cp.sum(_scaled(terms, sample)) + alpha * sum_squares(theta))
+
+    # ---------------------------------------------------------------- the answer
+
+    def _keep(self, kernel: Kernel, points: Any, sample: Sample, functions: Sequence[Any]) -> None:
+        """Keep θ as coefficients of training rows, and as a function of points; several θs become its columns."""
+        pivots, coefficients, function = functions[0].pivots, functions[0].pivot_coefficients, functions[0]
+        if len(functions) > 1:
+            pivots, coefficients = side_by_side(functions)
+            function = None if self._is_precomputed else Function(kernel, take(points, pivots), coefficients)
+        self.pivots_ = sample.rows[pivots]
+        self.coefficients_ = np.array(coefficients)
+        self.function_ = None if self._is_precomputed else function
+
+    def _theta_at(self, X: Any) -> Array:
+        """θᵀF(xᵢ) at new points, or from their kernel values with the training points."""
+        check_is_fitted(self)
+        X = self._read(X, reset=False)
+        return X[:, self.pivots_] @ self.coefficients_ if self.function_ is None else self.function_(X)
+
+
+def take(points: Any, rows: Any) -> Any:
+    """Some of the points, of an array or a list."""
+    return points[rows] if hasattr(points, "shape") else [points[i] for i in rows]
+
+
+def solved(estimator: Any, problem: Problem, **defaults: Any) -> Certificate | None:
+    """Solve with the estimator's options, and return the certificate.
+
+    Raises SolverError where there is no θ, OptionError for options that are no dict; warns where θ isn't optimal.
+    """
+    options = estimator.solve_options
+    if not isinstance(options, (Mapping, type(None))):
+        raise OptionError(f"Expected solve_options to be a dict of options of Problem.solve; got {options!r}.")
+    problem.solve(**{**defaults, **(options or {})})
+    status = Status(str(problem.status))
+    if any(theta.value is None for theta in problem.thetas()):
+        raise SolverError(f"The problem of {type(estimator).__name__} is {status}. {status.remedy}")
+    if status not in (Status.OPTIMAL, Status.LOCALLY_OPTIMAL):
+        told = f"The fit of {type(estimator).__name__} is {status}. {status.remedy}"
+        warnings.warn(told, ConvergenceWarning, stacklevel=3)
+    return portable(problem.certificate)
+
+
+def portable(certificate: Certificate | None) -> Certificate | None:
+    """A certificate without the multipliers that it rests on, which hold on to the problem."""
+    return None if certificate is None else replace(certificate, evidence=None, distance={})
+
+
+def positive(estimator: Any, name: str) -> float:
+    """A parameter that is a number > 0. Raises OptionError."""
+    value = getattr(estimator, name)
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < float(value) < np.inf:
+        raise OptionError(f"Expected {name} to be a number > 0; got {value!r}.")
+    return float(value)
+
+
+def loss_terms(loss: Any, named: Mapping[str, Loss], y: Any, f: Any) -> Any:
+    """ℓ(yᵢ, fᵢ), an entry a row (and output); from a name, a `SmoothLoss`, or a function of (y, f) that returns either.
+
+    Raises OptionError for a name that is not known, DataError for a loss that is not elementwise.
+    """
+    if isinstance(loss, str):
+        if loss not in named:
+            raise OptionError(f"Expected loss to be one of {', '.join(named)}, or a function (y, f); got {loss!r}.")
+        return named[loss](y, f)
+    if not callable(loss):
+        raise OptionError(f"Expected loss to be one of {', '.join(named)}, or a function (y, f); got {loss!r}.")
+    terms = loss if isinstance(loss, SmoothLoss) else loss(y, f)
+    if isinstance(terms, SmoothLoss):
+        terms = terms(f, y)
+    if not isinstance(terms, cp.Expression) or terms.shape not in (f.shape, f.shape[:1]):
+        got = f"shape {terms.shape}" if isinstance(terms, cp.Expression) else type(terms).__name__
+        raise DataError(
+            f"Expected loss(y, f) to return a cvxpy expression with an entry for each row, shape {f.shape}; got {got}. "
+            "Leave the sum to the estimator, which weighs the rows."
+        )
+    return terms
+
+
+def _scaled(terms: Any, sample: Sample) -> Any:
+    weights = sample.weighted(terms)
+    return terms if weights is terms else cp.multiply(weights, terms)
+
+
+def side_by_side(functions: Sequence[Any]) -> tuple[Array, Array]:
+    """Pivots of several fitted functions, and their coefficients in columns, 0 where one does not stand on a pivot.
+
+    Where all are zero, row 0 is one, as a `Function` needs a center.
+    """
+    pivots = np.unique(np.concatenate([f.pivots for f in functions]))
+    pivots = pivots if len(pivots) else np.zeros(1, dtype=np.intp)
+    coefficients = np.zeros((len(pivots), len(functions)))
+    for k, f in enumerate(functions):
+        coefficients[np.searchsorted(pivots, f.pivots), k] = f.pivot_coefficients
+    return pivots, coefficients

@@ -1,0 +1,126 @@
+"""Kernel principal component analysis, by the spectral form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import cvxpy as cp
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.preprocessing import KernelCenterer
+from sklearn.utils.validation import check_is_fitted
+
+from kernelopt.errors import OptionError
+from kernelopt.estimators.model import KernelModel, side_by_side, solved, take
+from kernelopt.estimators.sample import every_row
+from kernelopt.expressions import FeatureMatrix, Theta, norm
+from kernelopt.functions import Function
+from kernelopt.kernels import Precomputed
+from kernelopt.kernels.base import is_integer
+from kernelopt.kernels.domains import Array
+from kernelopt.problem import Problem
+
+RANK_TOL = 1e-13  # components are compared digit by digit, so that the factor is as fine as there is
+
+
+class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelModel):
+    """Principal components: maximize ‖Aθₖ‖² with ‖θₖ‖ ≤ 1 and (Aθⱼ)ᵀAθₖ = 0 for j < k, one after the other.
+
+    Scores are θₖᵀF(x), with F centered over the training rows unless `center=False`; up to the sign those of
+    scikit-learn's `KernelPCA`. The first of the largest scores of a component is positive. Each component is one
+    decomposition: meant for the first few.
+
+    Parameters
+    ----------
+    n_components : int ≥ 1
+        At most the number of training rows.
+    kernel, gamma, degree, coef0 : as in `KernelRegressor`
+    center : bool
+        Whether the mean of F over the training rows is subtracted.
+    tol, solve_options : as in `KernelRegressor`
+
+    Attributes
+    ----------
+    eigenvalues_ : ‖Aθₖ‖², decreasing, the eigenvalues of the (centered) kernel matrix, (n_components,)
+    function_ : the components, a `ko.Function` with an output for each; None for kernel="precomputed"
+    pivots_, coefficients_ : as in `KernelRegressor`, of the centered kernel
+    certificate_ : for each component how close it is to the optimum
+    n_features_in_, feature_names_in_ : as in scikit-learn
+
+    Raises
+    ------
+    ValueError
+        For parameters and data that can't be used.
+
+    Examples
+    --------
+    >>> import numpy as np, kernelopt as ko
+    >>> X = np.random.default_rng(0).normal(size=(40, 3))
+    >>> model = ko.estimators.KernelPCA(n_components=2).fit(X)
+    >>> scores = model.transform(X)
+    >>> scores.shape, bool(np.allclose((scores**2).sum(axis=0), model.eigenvalues_))
+    ((40, 2), True)
+    >>> model.get_feature_names_out().tolist()
+    ['kernelpca0', 'kernelpca1']
+    """
+
+    def __init__(
+        self, n_components: int = 2, *, kernel: Any = "rbf", gamma: Any = "scale", degree: int = 3, coef0: float = 1.0,
+        center: bool = True, tol: float = 1e-6, solve_options: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.center = center
+        self.tol = tol
+        self.solve_options = solve_options
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit to points X (n, columns), or kernel values (n, n); y is ignored."""
+        if not is_integer(self.n_components) or self.n_components < 1:
+            raise OptionError(f"Expected n_components to be an integer ≥ 1; got {self.n_components!r}.")
+        X = self._read(X)
+        kernel, points = self._points(X, every_row(X))
+        if self._is_precomputed and self.center:
+            self._centerer = KernelCenterer().fit(X)
+            centered = self._centerer.transform(X)
+            kernel = Precomputed((centered + centered.T) / 2)
+        elif self.center:
+            kernel = kernel.centered(points)
+        theta = Theta(kernel)
+        components = self._deflated(FeatureMatrix(points, kernel), theta, min(self.n_components, len(X)))
+        self.certificate_, values, functions = (list(column) for column in zip(*components, strict=True))
+        self.eigenvalues_ = np.array(values)
+        self.pivots_, self.coefficients_ = side_by_side(functions)
+        self.function_ = None
+        if not self._is_precomputed:
+            self.function_ = Function(kernel, take(points, self.pivots_), self.coefficients_)
+        return self
+
+    def _deflated(self, A: FeatureMatrix, theta: Theta, count: int) -> list[tuple[Any, float, Any]]:
+        """(certificate, eigenvalue, θ) of the components; the rows of U are the scores of those before, or zero."""
+        U = cp.Parameter((count, len(A)), value=np.zeros((count, len(A))))
+        problem = Problem(cp.Maximize(cp.sum_squares(A @ theta)), [norm(theta) <= 1, U @ (A @ theta) == 0])
+        found = []
+        for k in range(count):
+            certificate = solved(self, problem, tol=self.tol, rank_tol=RANK_TOL)
+            found.append((certificate, float(np.asarray(problem.value)), theta.value))
+            rows = np.array(U.value)
+            rows[k] = (A @ theta).value
+            U.value = rows
+        return found
+
+    def transform(self, X: Any) -> Array:
+        """The scores θₖᵀF(x) of points X, or from their kernel values with the training points: (n, n_components)."""
+        check_is_fitted(self)
+        X = self._read(X, reset=False)
+        if self.function_ is not None:
+            return self.function_(X)
+        return (self._centerer.transform(X) if self.center else X)[:, self.pivots_] @ self.coefficients_
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.eigenvalues_)

@@ -1,0 +1,257 @@
+"""Regression: any loss, and several quantiles that do not cross."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from numbers import Real
+from typing import Any, Self
+
+import cvxpy as cp
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.metrics import d2_pinball_score
+
+from kernelopt import losses
+from kernelopt.errors import OptionError
+from kernelopt.estimators.model import KernelModel, Loss, loss_terms, solved
+from kernelopt.expressions import Theta
+from kernelopt.kernels.domains import Array
+from kernelopt.problem import Problem
+
+
+class _Regressor(RegressorMixin, KernelModel):
+    """Minimize Σᵢ wᵢ ℓ(yᵢ, f(xᵢ)) + α‖θ‖² over f(x) = θᵀF(x) + b."""
+
+    fit_intercept: Any
+
+    def _read_targets(self, X: Any, y: Any, **checks: Any) -> tuple[Any, Array]:
+        X, y = self._read(X, y, y_numeric=True, **checks)
+        return X, np.asarray(y, dtype=np.float64)
+
+    def _prediction(self, theta: Theta, points: Any) -> tuple[Any, Any]:
+        """(f at the points, b), with b a variable or None."""
+        outputs = theta.outputs
+        f = theta(points)
+        if not self.fit_intercept:
+            return f, None
+        b = cp.Variable(() if outputs is None else outputs, name="b")
+        return (f + b if outputs is None else f + b[None, :]), b
+
+    def _store(self, theta: Theta, b: Any, kernel: Any, points: Any, sample: Any) -> None:
+        self._keep(kernel, points, sample, [theta.value])
+        zero = 0.0 if theta.outputs is None else np.zeros(theta.outputs)
+        self.intercept_ = zero if b is None else (float(b.value) if b.ndim == 0 else np.array(b.value))
+
+
+class KernelRegressor(_Regressor):
+    """Regression with any loss: minimize Σᵢ wᵢ ℓ(yᵢ, f(xᵢ)) + α‖θ‖² over f(x) = θᵀF(x) + b.
+
+    α multiplies ‖θ‖², and the loss is a sum, not a mean. `loss="squared_error", fit_intercept=False` is
+    scikit-learn's `KernelRidge(alpha=alpha)`, `loss="epsilon_insensitive"` its `SVR(C=1/(2*alpha), epsilon=epsilon)`.
+
+    Parameters
+    ----------
+    loss : str or callable, default "squared_error"
+        "squared_error" (y − f)², "absolute_error" |y − f|, "huber" (`ko.losses.huber` with M = `delta`),
+        "epsilon_insensitive" max(0, |y − f| − ε), "quantile" (the pinball loss of level `quantile`), "poisson"
+        exp(f) − yf, for counts y ≥ 0, where predictions are exp(f). Or a `ko.SmoothLoss`, or a function of (y, f) that
+        returns one, or a cvxpy expression with an entry for each row.
+    alpha : float > 0
+        The multiple of ‖θ‖² (of the squared Frobenius norm where y has several columns).
+    kernel : kernel of `ko.kernels`, str or callable, default "rbf"
+        A name as in scikit-learn: "linear", "poly", "rbf", "laplacian", "sigmoid", "cosine", or "precomputed", where X
+        is the matrix of kernel values. A function is one of two points, and gives their kernel value.
+    gamma : "scale", "auto" or float > 0
+        γ of a kernel by name, as in `SVC`: exp(−γ‖x − y‖²), (γxᵀy + coef0)^degree. "scale" is 1/(columns·variance of
+        X), "auto" 1/columns.
+    degree : int
+        Degree of "poly".
+    coef0 : float
+        Constant in "poly" and "sigmoid".
+    fit_intercept : bool
+        Whether there is b, which is not penalized.
+    epsilon : float ≥ 0
+        ε of "epsilon_insensitive", in units of y.
+    delta : float > 0
+        M of "huber", in units of y.
+    quantile : float in (0, 1)
+        τ of "quantile".
+    tol : float
+        Largest certified gap, relative to the improvement over θ = 0, that is called optimal; see `Problem.solve`.
+    solve_options : dict, optional
+        Other options of `Problem.solve`, such as {"max_rank": 300} or {"indefinite": "clip"}.
+
+    Attributes
+    ----------
+    function_ : the fitted θ, a `ko.Function` of points; None for kernel="precomputed"
+    intercept_ : b, 0 without
+    pivots_, coefficients_ : θ = Σₛ cₛF(x_s): training rows s on which it stands, (m,), and c, (m,) or (m, outputs)
+    certificate_ : how close the answer is to the optimum, `problem.certificate`; None for a loss declared nonconvex
+    n_features_in_, feature_names_in_ : as in scikit-learn
+
+    Notes
+    -----
+    `fit(X, y, sample_weight=w)` takes weights w ≥ 0; 0 leaves a row out, and 2 counts it twice. y may have several
+    columns. Rows are sorted, and repeated ones merged, so that their order is of no consequence. Where the answer is not
+    optimal, `fit` warns (ConvergenceWarning), and says what to do.
+
+    Raises
+    ------
+    ValueError
+        For parameters, data and weights that can't be used (OptionError, DataError, NotPSDError).
+
+    Examples
+    --------
+    >>> import numpy as np, kernelopt as ko
+    >>> X = np.linspace(0, 6, 60)[:, None]
+    >>> y = np.sin(X[:, 0])
+    >>> y[::10] += 5  # outliers
+    >>> model = ko.estimators.KernelRegressor("absolute_error", alpha=0.1).fit(X, y)
+    >>> model.predict([[1.5], [4.5]]).round(1)
+    array([ 1., -1.])
+    >>> model.certificate_.relative_gap < 1e-6
+    True
+    """
+
+    def __init__(
+        self, loss: Any = "squared_error", *, alpha: float = 1.0, kernel: Any = "rbf", gamma: Any = "scale",
+        degree: int = 3, coef0: float = 1.0, fit_intercept: bool = True, epsilon: float = 0.1, delta: float = 1.0,
+        quantile: float = 0.5, tol: float = 1e-6, solve_options: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        self.loss = loss
+        self.alpha = alpha
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.fit_intercept = fit_intercept
+        self.epsilon = epsilon
+        self.delta = delta
+        self.quantile = quantile
+        self.tol = tol
+        self.solve_options = solve_options
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to points X (n, columns), or kernel values (n, n), and targets y (n,) or (n, outputs)."""
+        X, y = self._read_targets(X, y, multi_output=True)
+        sample, kernel, points = self._sample(X, y, sample_weight)
+        theta = Theta(kernel, None if y.ndim == 1 else y.shape[1])
+        f, b = self._prediction(theta, points)
+        terms = loss_terms(self.loss, self._named_losses(), y[sample.rows], f)
+        self.certificate_ = solved(self, Problem(self._objective(terms, sample, theta)), tol=self.tol)
+        self._store(theta, b, kernel, points, sample)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """f at points X, or from their kernel values with the training points: (n,) or (n, outputs)."""
+        f = self._theta_at(X) + self.intercept_
+        return np.exp(f) if isinstance(self.loss, str) and self.loss == "poisson" else f
+
+    def _named_losses(self) -> dict[str, Loss]:
+        return {
+            "squared_error": losses.squared_error,
+            "absolute_error": losses.absolute_error,
+            "huber": partial(losses.huber, M=self.delta),
+            "epsilon_insensitive": partial(losses.epsilon_insensitive, epsilon=self.epsilon),
+            "quantile": partial(losses.pinball, tau=self.quantile),
+            "poisson": losses.poisson,
+        }
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+class KernelQuantileRegressor(_Regressor):
+    """Quantiles: minimize Σₖ Σᵢ wᵢ ρ_τₖ(yᵢ − f_k(xᵢ)) + α‖θ‖², with f₁(xᵢ) ≤ f₂(xᵢ) ≤ … at the training rows.
+
+    ρ_τ(r) = max(τr, (τ − 1)r) is the pinball loss, and f_k(x) = θ_kᵀF(x) + b_k. All levels are fitted jointly, by one
+    convex problem.
+
+    Parameters
+    ----------
+    quantiles : float or sequence of floats in (0, 1), default 0.5
+        The levels τ₁ < τ₂ < …
+    non_crossing : bool
+        Whether the quantiles of several levels are constrained not to cross at the training rows of positive weight.
+    alpha : float > 0
+        The multiple of ‖θ‖², the squared Frobenius norm over all levels.
+    kernel, gamma, degree, coef0, fit_intercept, tol, solve_options : as in `KernelRegressor`
+
+    Attributes
+    ----------
+    function_, intercept_, pivots_, coefficients_, certificate_ : as in `KernelRegressor`
+
+    Raises
+    ------
+    ValueError
+        For levels that do not increase, or are not between 0 and 1, and as in `KernelRegressor`.
+
+    Examples
+    --------
+    >>> import numpy as np, kernelopt as ko
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 6, size=(80, 1))
+    >>> y = np.sin(X[:, 0]) + rng.normal(size=80)
+    >>> model = ko.estimators.KernelQuantileRegressor([0.1, 0.5, 0.9], alpha=0.1).fit(X, y)
+    >>> levels = model.predict(X)
+    >>> levels.shape, bool(np.diff(levels).min() > -1e-6)
+    ((80, 3), True)
+    """
+
+    def __init__(
+        self, quantiles: Any = 0.5, *, non_crossing: bool = True, alpha: float = 1.0, kernel: Any = "rbf",
+        gamma: Any = "scale", degree: int = 3, coef0: float = 1.0, fit_intercept: bool = True, tol: float = 1e-6,
+        solve_options: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        self.quantiles = quantiles
+        self.non_crossing = non_crossing
+        self.alpha = alpha
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.solve_options = solve_options
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to points X (n, columns), or kernel values (n, n), and targets y (n,)."""
+        levels = self._levels()
+        X, y = self._read_targets(X, y)
+        sample, kernel, points = self._sample(X, y, sample_weight)
+        theta = Theta(kernel, None if np.ndim(self.quantiles) == 0 else len(levels))
+        f, b = self._prediction(theta, points)
+        targets = y[sample.rows]
+        if theta.outputs is None:
+            terms, constraints = losses.pinball(targets, f, levels[0]), []
+        else:
+            terms = losses.pinball(np.tile(targets[:, None], len(levels)), f, levels)
+            constraints = [cp.diff(f, axis=1) >= 0] if self.non_crossing and len(levels) > 1 else []
+        self.certificate_ = solved(self, Problem(self._objective(terms, sample, theta), constraints), tol=self.tol)
+        self._store(theta, b, kernel, points, sample)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """The quantiles at points X: (n,) for one level, (n, levels) for a sequence of them."""
+        return self._theta_at(X) + self.intercept_
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The mean over levels of D² = 1 − pinball loss/pinball loss of the empirical quantile; 1 is best."""
+        predictions = self.predict(X).reshape(len(y), -1)
+        scores = [
+            d2_pinball_score(y, predictions[:, k], sample_weight=sample_weight, alpha=level)
+            for k, level in enumerate(self._levels())
+        ]
+        return float(np.mean(scores))
+
+    def _levels(self) -> list[float]:
+        levels = list(np.atleast_1d(np.asarray(self.quantiles, dtype=object)).ravel())
+        numbers = all(isinstance(t, Real) and 0 < float(t) < 1 for t in levels)
+        if np.ndim(self.quantiles) > 1 or not levels or not numbers or not all(np.diff([float(t) for t in levels]) > 0):
+            raise OptionError(
+                f"Expected quantiles to be a level between 0 and 1, or several that increase; got {self.quantiles!r}."
+            )
+        return [float(t) for t in levels]

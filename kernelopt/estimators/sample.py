@@ -1,0 +1,67 @@
+"""The rows that are fitted: weights checked, rows of weight 0 left out, rows that repeat merged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_array
+
+from kernelopt.errors import DataError
+from kernelopt.kernels.domains import Array, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Rows of what was given to fit, by number, and what each counts.
+
+    Where X is a matrix, they are sorted and distinct as pairs (x, y), so that a fit does not depend on the order of
+    rows, and a row of weight 2 is the same as two rows.
+    """
+
+    rows: Ints
+    weights: Array
+
+    def weighted(self, terms: Any) -> Any:
+        """Σᵢ wᵢ·termsᵢ, summed over outputs where there are several."""
+        if (self.weights == 1).all():
+            return terms
+        return np.broadcast_to(self.weights.reshape(-1, *(1,) * (terms.ndim - 1)), terms.shape)
+
+
+def row_weights(sample_weight: Any, n: int) -> Array:
+    """A number ≥ 0 for each of n rows, 1 by default. Raises ValueError for others, and where all are 0."""
+    if sample_weight is None:
+        return np.ones(n)
+    if isinstance(sample_weight, Real):
+        sample_weight = np.full(n, sample_weight)
+    weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    if weights.shape != (n,):
+        raise DataError(f"Expected sample_weight of shape ({n},), a number for each row; got shape {weights.shape}.")
+    if weights.min() < 0:
+        raise DataError(
+            f"Expected sample_weight ≥ 0; got {weights.min():g} at {int(weights.argmin())}. Weight 0 leaves a row out."
+        )
+    if weights.max() == 0:
+        raise DataError("Expected some sample_weight > 0; all weights are zero, which leaves no row to fit.")
+    return weights
+
+
+def merged(X: Array | None, y: Array | None, weights: Array) -> Sample:
+    """The distinct rows (xᵢ, yᵢ) of positive weight, sorted, with their weights added up.
+
+    X is None where rows are not merged: entries of a kernel matrix, or any objects.
+    """
+    kept = np.flatnonzero(weights > 0)
+    if X is None:
+        return Sample(kept, weights[kept])
+    pairs = X[kept] if y is None else np.column_stack([X[kept], y[kept]])
+    _, first, inverse = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
+    return Sample(kept[first], np.bincount(inverse.reshape(-1), weights[kept]))
+
+
+def every_row(X: Any) -> Sample:
+    """All rows as they are, each counted once."""
+    return Sample(np.arange(len(X)), np.ones(len(X)))

@@ -1,0 +1,206 @@
+"""An estimator of any problem that a function states."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from functools import lru_cache, reduce
+from typing import Any, Self, cast
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from kernelopt.errors import DataError, OptionError
+from kernelopt.estimators.classification import numbered_classes
+from kernelopt.estimators.kernels import ChoosesKernel
+from kernelopt.estimators.model import solved
+from kernelopt.kernels.domains import Array
+from kernelopt.predictors import Predictor
+from kernelopt.problem import Problem
+
+OWN = ("solve_options",)
+
+
+def from_problem(build: Callable[..., Any], kind: str = "regressor") -> type[Any]:
+    """A scikit-learn estimator class from a function that states a problem.
+
+    The parameters of the class are those arguments of `build` that have a default, so that `GridSearchCV` can choose
+    them, and `solve_options` (a dict for `Problem.solve`). Arguments without default, besides X and y, are data that
+    `fit` takes by name, with an entry for each row: `fit(X, y, group=group)`. Those with a default may be given to
+    `fit` too, such as sample_weight=None.
+
+    Parameters
+    ----------
+    build : function (X, y, **params) → (problem, f)
+        problem, a `ko.Problem`, is solved by `fit`. f has the predictions, an entry (or row) for each row of X: an
+        expression such as `theta(X) + b`, which is evaluated at new points by `ko.Predictor`; or a function of X that
+        returns such an expression. A function that says more than its expression at X (see `ko.Predictor`) is kept, and
+        called at new points; the fitted estimator can then not be pickled.
+    kind : "regressor" or "classifier"
+        A classifier gives `build` labels −1 and +1 for two classes, and 0 … K−1 for more, where f has shape (n, K);
+        `predict` returns the classes, `decision_function` f.
+
+    Returns
+    -------
+    class with `fit(X, y, **data)`, `predict`, `score`, and after a fit `certificate_`, `n_features_in_`, `classes_`
+        It pickles where `build` does, so define `build` with def at the top of a module. Works as a decorator too.
+
+    Raises
+    ------
+    OptionError
+        For something else than such a function, or another kind.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, kernelopt as ko
+    >>> def monotone(X, y, lam=1.0, sigma=1.0):
+    ...     theta, b = ko.Theta(ko.kernels.Gaussian(sigma=sigma)), cp.Variable()
+    ...     f = theta(X) + b
+    ...     rising = cp.diff(f[np.argsort(X[:, 0])]) >= 0
+    ...     return ko.Problem(cp.Minimize(cp.sum_squares(y - f) + lam * ko.sum_squares(theta)), [rising]), f
+    >>> Monotone = ko.estimators.from_problem(monotone)
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-3, 3, size=(60, 1))
+    >>> y = np.tanh(X[:, 0]) + 0.1 * rng.normal(size=60)
+    >>> search = GridSearchCV(Monotone(lam=0.1), {"sigma": [0.5, 1.0, 2.0]}, cv=3).fit(X, y)
+    >>> search.best_estimator_.predict([[2.0], [-2.0]]).round(1)
+    array([ 0.9, -1. ])
+    """
+    bases = {"regressor": _Regressor, "classifier": _Classifier}
+    if kind not in bases:
+        raise OptionError(f'Expected kind to be "regressor" or "classifier"; got {kind!r}.')
+    arguments = list(inspect.signature(build).parameters.values()) if callable(build) else []
+    if len(arguments) < 2 or any(a.kind in (a.VAR_POSITIONAL, a.VAR_KEYWORD, a.POSITIONAL_ONLY) for a in arguments):
+        raise OptionError(f"Expected a function build(X, y, ...) with arguments that have names; got {build!r}.")
+    if any(a.name in OWN for a in arguments):
+        raise OptionError(f"Expected arguments of build other than {', '.join(OWN)}, which the estimator has.")
+    return _made(build, kind, bases[kind])
+
+
+@lru_cache(maxsize=256)
+def _made(build: Callable[..., Any], kind: str, base: type[_Stated]) -> type[Any]:
+    """The class: its signature is what scikit-learn reads parameters from."""
+    defaults = {
+        a.name: a.default for a in list(inspect.signature(build).parameters.values())[2:] if a.default is not a.empty
+    } | dict.fromkeys(OWN)
+
+    def init(self: Any, **params: Any) -> None:
+        unknown = ", ".join(sorted(set(params) - set(defaults)))
+        if unknown:
+            raise TypeError(f"{type(self).__name__} has no parameter {unknown}; it has {', '.join(defaults)}.")
+        for name, value in (defaults | params).items():
+            setattr(self, name, value)
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    own = [inspect.Parameter(name, keyword, default=value) for name, value in defaults.items()]
+    first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    cast(Any, init).__signature__ = inspect.Signature([first, *own])
+    name = getattr(build, "__name__", type(build).__name__)
+    members = {
+        "__init__": init, "__doc__": build.__doc__, "__module__": getattr(build, "__module__", __name__),
+        "__qualname__": getattr(build, "__qualname__", name), "_build": staticmethod(build), "_kind": kind,
+    }  # fmt: skip
+    return type(name, (base,), members)
+
+
+def _blank(build: Callable[..., Any], kind: str) -> Any:
+    """An estimator to be filled with the state that was pickled."""
+    return object.__new__(from_problem(build, kind))
+
+
+class _Stated(ChoosesKernel):
+    """What the classes of `from_problem` share."""
+
+    _build: Callable[..., Any]
+    _kind: str
+    solve_options: Any
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """By way of `build`, unless the class itself is what its module has by that name (as a decorator makes it)."""
+        cls = type(self)
+        module = sys.modules.get(cls.__module__)
+        try:
+            is_named = reduce(getattr, cls.__qualname__.split("."), cast(Any, module)) is cls
+        except AttributeError:
+            is_named = False
+        if is_named:
+            return super().__reduce_ex__(protocol)
+        return _blank, (cls._build, cls._kind), self.__getstate__()
+
+    def _fit(self, X: Any, y: Array, data: dict[str, Any]) -> None:
+        """State the problem, solve it, and keep its predictor."""
+        names = list(inspect.signature(self._build).parameters)[2:]
+        params = {name: getattr(self, name) for name in names if hasattr(self, name)} | data
+        unknown, missing = sorted(set(params) - set(names)), sorted(set(names) - set(params))
+        if unknown or missing:
+            raise DataError(
+                f"Expected fit to get what {type(self).__name__} takes, {', '.join(names)}; "
+                + (f"got {', '.join(unknown)}." if unknown else f"missing: {', '.join(missing)}.")
+            )
+        check_consistent_length(X, y, *(v for v in data.values() if v is not None))
+        problem, f = _stated(self._build(X, y, **params))
+        self.certificate_ = solved(self, problem)
+        self._predictor = _predictor(f, X)
+
+    def _read(self, X: Any, y: Any = "no_validation", *, reset: bool = True, **checks: Any) -> Any:
+        return validate_data(self, X, y, reset=reset, dtype=np.float64, **checks)
+
+    def _at(self, X: Any) -> Array:
+        check_is_fitted(self)
+        return self._predictor(self._read(X, reset=False))
+
+
+class _Regressor(RegressorMixin, _Stated):
+    def fit(self, X: Any, y: Any, **data: Any) -> Self:
+        """State the problem for (X, y, **data) and solve it."""
+        X, y = self._read(X, y, y_numeric=True, multi_output=True)
+        self._fit(X, np.asarray(y, dtype=np.float64), data)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """f at new points, in the shape that it has: (n,) or (n, K)."""
+        return self._at(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+class _Classifier(ClassifierMixin, _Stated):
+    def fit(self, X: Any, y: Any, **data: Any) -> Self:
+        """State the problem for (X, labels, **data) and solve it."""
+        X, y = self._read(X, y)
+        self.classes_, numbers = numbered_classes(y, np.ones(len(X)))
+        self._fit(X, 2.0 * numbers - 1 if len(self.classes_) == 2 else numbers, data)
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """f at new points, (n,), positive for `classes_[1]`; for K > 2 classes (n, K)."""
+        return self._at(X)
+
+    def predict(self, X: Any) -> Array:
+        """The class of each point, (n,)."""
+        f = self.decision_function(X)
+        return self.classes_[(f > 0).astype(int) if f.ndim == 1 else f.argmax(axis=1)]
+
+
+def _stated(returned: Any) -> tuple[Problem, Any]:
+    """What `build` returned, if it is a problem and its predictions. Raises DataError."""
+    if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[0], Problem):
+        return returned
+    raise DataError(f"Expected build to return (problem, f), a ko.Problem and its predictions; got {returned!r}.")
+
+
+def _predictor(f: Any, X: Any) -> Callable[[Any], Array]:
+    """f as a function of new points: of numbers only where its tree says enough, else f itself."""
+    if not callable(f) or hasattr(f, "value"):
+        return Predictor(f, X)
+    try:
+        return Predictor(f(X), X)
+    except DataError:
+        return lambda X: np.asarray(f(X).value)
