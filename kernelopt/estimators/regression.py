@@ -93,7 +93,7 @@ class KernelRegressor(_Regressor):
     Notes
     -----
     `fit(X, y, sample_weight=w)` takes weights w ≥ 0; 0 leaves a row out, and 2 counts it twice. y may have several
-    columns. Rows are sorted, and repeated ones merged, so that their order is of no consequence. Where the answer is not
+    columns. Rows are sorted, and repeated ones merged, so that their order is of no consequence. Where the answer isn't
     optimal, `fit` warns (ConvergenceWarning), and says what to do.
 
     Raises

@@ -10,7 +10,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils import check_consistent_length
+from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelopt.errors import DataError, OptionError
@@ -158,17 +158,13 @@ class _Regressor(RegressorMixin, _Stated):
     def fit(self, X: Any, y: Any, **data: Any) -> Self:
         """State the problem for (X, y, **data) and solve it."""
         X, y = self._read(X, y, y_numeric=True, multi_output=True)
+        y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
         self._fit(X, np.asarray(y, dtype=np.float64), data)
         return self
 
     def predict(self, X: Any) -> Array:
         """f at new points, in the shape that it has: (n,) or (n, K)."""
         return self._at(X)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
 
 class _Classifier(ClassifierMixin, _Stated):
