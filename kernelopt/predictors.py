@@ -98,16 +98,16 @@ class Predictor:
         return self._node.at(X)
 
     def _check(self, expected: Array, X: Any) -> None:
-        """A part of the rows gives that part of the values."""
-        part = max(1, len(X) // 2)
+        """Some of the rows, in another order, give these values in that order."""
+        some = slice(None, None, -2)
         if isinstance(self._node, _Value):
             raise DataError("Expected predictions at the rows of X in the expression; found none. Write theta(X).")
         try:
-            got = self(X[:part])
+            got = self(X[some])
         except ValueError as error:
             raise DataError(f"{_ROW_WISE} {error}") from error
         size = np.abs(expected).max()
-        if got.shape != (part, *expected.shape[1:]) or np.abs(got - expected[:part]).max() > 1e-8 * (size + 1):
+        if got.shape != expected[some].shape or np.abs(got - expected[some]).max() > 1e-8 * (size + 1):
             raise DataError(_ROW_WISE)
 
 
@@ -127,7 +127,7 @@ def _frozen(expression: Any, X: Any) -> Any:
     if all(isinstance(arg, _Value) for arg in args):
         return _Value(np.asarray(expression.value))
     for i, arg in enumerate(args):
-        if isinstance(arg, _Value) and not (isinstance(expression, MulExpression) and i == 1):
+        if isinstance(arg, _Value) and not (type(expression) is MulExpression and i == 1):
             args[i] = _Value(_one_row(arg.value, len(X)))
     return _Atom(type(expression), tuple(expression.get_data() or ()), tuple(args))
 

@@ -1,0 +1,99 @@
+"""Expressions of predictions at other points."""
+
+import pickle
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import kernelopt as ko
+
+RNG = np.random.default_rng(0)
+X, Z = RNG.normal(size=(12, 2)), RNG.normal(size=(7, 2))
+GAUSSIAN = ko.kernels.Gaussian(sigma=1.0)
+
+
+def fitted(outputs=None, kernel=GAUSSIAN):
+    """A θ and variables with values."""
+    theta = ko.Theta(kernel, outputs)
+    shape = (5,) if outputs is None else (5, outputs)
+    theta.value = ko.Function(kernel, X[:5], RNG.normal(size=shape))
+    return theta
+
+
+def variable(*shape):
+    v = cp.Variable(shape)
+    v.value = RNG.normal(size=shape)
+    return v
+
+
+THETA, OTHER, MATRIX = fitted(), fitted(kernel=ko.kernels.Linear()), fitted(3)
+B, BETA, LEVELS = variable(), variable(2), variable(3)
+SCALE = cp.Parameter(value=2.5)
+M = RNG.normal(size=(3, 4))
+EXPRESSIONS = {
+    "predictions": lambda X: THETA(X),
+    "intercept": lambda X: THETA(X) + B,
+    "difference": lambda X: 3 - SCALE * (THETA(X) - B) / 2,
+    "sum": lambda X: THETA(X) + OTHER(X) + B,
+    "linear part": lambda X: THETA(X) + X @ BETA + B,
+    "several outputs": lambda X: MATRIX(X) + LEVELS[None, :],
+    "one output": lambda X: MATRIX(X)[:, 1] - B,
+    "combinations": lambda X: (MATRIX @ M)(X),
+    "combinations after": lambda X: (MATRIX(X) + LEVELS[None, :]) @ M,
+    "scaled outputs": lambda X: cp.multiply(MATRIX(X), LEVELS.value[None, :]),
+    "differences": lambda X: cp.diff(MATRIX(X), axis=1),
+    "sum of outputs": lambda X: cp.sum(MATRIX(X), axis=1) + B,
+    "largest": lambda X: cp.max(MATRIX(X), axis=1),
+    "positive part": lambda X: cp.maximum(THETA(X) + B, 0),
+    "of two": lambda X: cp.maximum(THETA(X), OTHER(X) + B),
+    "rate": lambda X: cp.exp(THETA(X) + B),
+    "beside fixed rows": lambda X: THETA(X) + cp.sum(THETA(Z)),
+    "shifted": lambda X: THETA(X) - ko.Function(GAUSSIAN, Z, np.ones(7)).inner(THETA),
+}
+
+
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_it_is_the_expression_at_other_points(name):
+    f = EXPRESSIONS[name]
+    predictor = ko.Predictor(f(X), X)
+    for points in (Z, X, Z[:1], RNG.normal(size=(30, 2))):
+        expected = f(points).value
+        assert predictor(points).shape == expected.shape
+        assert np.abs(predictor(points) - expected).max() < 1e-13
+    saved = pickle.dumps(predictor)
+    assert b"kernelopt.expressions" not in saved and np.array_equal(pickle.loads(saved)(Z), predictor(Z))
+
+
+def test_it_does_not_follow():
+    theta, b = fitted(), variable()
+    predictor = ko.Predictor(theta(X) + b, X)
+    before, b.value = predictor(Z), 100.0
+    theta.value = ko.Function(GAUSSIAN, X[:1], [1.0])
+    assert np.array_equal(predictor(Z), before)
+
+
+@pytest.mark.parametrize(
+    ("expression", "error", "message"),
+    [
+        (lambda: THETA(X) + np.arange(12), ko.errors.DataError, "i-th row of X alone"),
+        (lambda: cp.cumsum(THETA(X)), ko.errors.DataError, "i-th row of X alone"),
+        (lambda: THETA(X) - cp.sum(THETA(X)), ko.errors.DataError, "i-th row of X alone"),
+        (lambda: THETA(X)[::-1], ko.errors.DataError, "i-th row of X alone"),
+        (lambda: THETA(X[::-1]), ko.errors.DataError, "found none"),
+        (lambda: cp.sum(THETA(X)), ko.errors.DataError, "each of the 12 rows"),
+        (lambda: THETA(Z), ko.errors.DataError, "each of the 12 rows"),
+        (lambda: 3.0, ko.errors.DataError, "got float"),
+        (lambda: ko.Theta(GAUSSIAN)(X), ko.errors.KernelOptError, "solve the problem first"),
+    ],
+)
+def test_what_is_not_row_wise(expression, error, message):
+    with pytest.raises(error, match=message):
+        ko.Predictor(expression(), X)
+
+
+def test_points_of_any_kind():
+    words = ["ab", "ba", "aab"]
+    theta = ko.Theta(ko.kernels.Spectrum(1))
+    ko.Problem(cp.Minimize(cp.sum_squares(theta(words) - [1, 1, 2]) + ko.sum_squares(theta))).solve()
+    assert np.array_equal(ko.Predictor(theta(words), words)(["aaa"]), theta.value(["aaa"]))
