@@ -63,7 +63,7 @@ INSIDE = {
     ],
     "factorization": [["streamed"], ["dense"], ["base", "memory"]],
     "kernels": [
-        ["derivatives", "histogram", "transforms"],
+        ["cached", "derivatives", "histogram", "transforms"],
         ["functions", "generalized", "polynomial", "precomputed", "stationary", "strings"],
         ["algebra"],
         ["base"],

@@ -5,6 +5,7 @@ One file per family. To add a kernel: a frozen dataclass that derives from `Kern
 
 from kernelopt.kernels.algebra import Difference, Exponential, Power, Product, Scaled, Series, Sum
 from kernelopt.kernels.base import Derivation, Kernel
+from kernelopt.kernels.cached import Cached
 from kernelopt.kernels.functions import FromFunction, FromSklearn, as_kernel
 from kernelopt.kernels.generalized import GeneralizedGaussian
 from kernelopt.kernels.histogram import AdditiveChiSquared, Intersection
@@ -32,6 +33,7 @@ from kernelopt.kernels.transforms import ARD, Centered, Columns, Composed, Norma
 __all__ = [
     "ARD",
     "AdditiveChiSquared",
+    "Cached",
     "Centered",
     "Columns",
     "Composed",

@@ -279,6 +279,10 @@ class Kernel(ABC):
         """κ(x, y)/√(κ(x, x)κ(y, y)), zero where a diagonal is."""
         return COMPOSITIONS["normalized"](self)
 
+    def cached(self, X: Any) -> Kernel:
+        """κ(x, y) itself, looked up for rows of X in a matrix that is computed once."""
+        return COMPOSITIONS["cached"](self, X)
+
     def centered(self, X: Any) -> Kernel:
         """(F(x) − m)ᵀ(F(y) − m), with m the mean of F over the rows of X, as centered kernel PCA needs."""
         return COMPOSITIONS["centered"](self, X)

@@ -58,7 +58,7 @@ def stack(blocks: Sequence[Array]) -> Array:
 def key(rows: Array) -> object:
     """A hashable fingerprint: equal for equal rows in equal order (objects: the same, or equal and hashable)."""
     if rows.dtype == object:
-        return tuple(map(_identity, rows))
+        return tuple(identities(rows))
     return rows.shape, hashlib.blake2b(np.ascontiguousarray(rows).data, digest_size=16).digest()
 
 
@@ -77,6 +77,13 @@ def distinct(rows: Array) -> Distinct:
     rank = np.empty_like(order)
     rank[order] = np.arange(order.size)
     return Distinct(first[order], rank[inverse.reshape(-1)])
+
+
+def identities(rows: Array) -> list[object]:
+    """A hashable name for each row: equal for equal rows (objects: the same, or equal and hashable)."""
+    if rows.dtype == object:
+        return list(map(_identity, rows))
+    return [row.tobytes() for row in rows]
 
 
 def _identity(x: Any) -> object:

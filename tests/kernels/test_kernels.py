@@ -102,6 +102,7 @@ FORMULAS = {
         lambda x, y: (1 + x @ y) ** 2 / (1 + x @ x) / (1 + y @ y),
     ),
     "centered": (Linear().centered(X), lambda x, y: (x - X.mean(axis=0)) @ (y - X.mean(axis=0))),
+    "cached": (Polynomial(degree=2).cached(X[:5]), lambda x, y: (1 + x @ y) ** 2),
 }
 HISTOGRAM_FORMULAS = {
     "intersection": (ks.Intersection(), lambda x, y: np.minimum(x, y).sum()),
@@ -115,7 +116,7 @@ HISTOGRAM_FORMULAS = {
 }
 WITH_FEATURES = [
     "constant", "linear", "cosine", "polynomial", "homogeneous", "polynomial series", "explicit", "sum", "product",
-    "scaled", "power", "series", "weighted", "columns", "normalized", "centered",
+    "scaled", "power", "series", "weighted", "columns", "normalized", "centered", "cached",
 ]  # fmt: skip
 UNKNOWN = {"generalized l1", "generalized linf", "callable distance", "function", "function on lists", "difference"}
 
@@ -656,3 +657,29 @@ def test_objects_in_series_and_mappings():
     assert np.array_equal(common(sets), [[2, 1], [1, 1]])
     with pytest.raises(DataTypeError, match="list of objects; got dict"):
         common({1: 2})
+
+
+def test_cached_values_are_computed_once():
+    calls = []
+
+    def product(P, R):
+        calls.append((len(P), len(R)))
+        return np.array(P) @ np.array(R).T
+
+    kernel = ks.FromFunction(product, on_lists=True).cached(X)
+    assert np.allclose(kernel(X[3:6]), X[3:6] @ X[3:6].T) and np.allclose(
+        kernel(X[[0, 5]], X[[7]]), X[[0, 5]] @ X[[7]].T
+    )
+    assert calls == [(8, 8)]
+    assert np.allclose(kernel(Z, X), Z @ X.T) and len(calls) == 2
+    changed = Gaussian(sigma=1.0).cached(X).with_params(k1__sigma=2.0)
+    assert np.allclose(changed(X[:2], X[2:4]), Gaussian(sigma=2.0)(X[:2], X[2:4]))
+    assert changed == Gaussian(sigma=2.0).cached(X) != Gaussian(sigma=2.0).cached(Z)
+    filled = Gaussian(sigma=1.0).cached(X)
+    filled(X)
+    copy = pickle.loads(pickle.dumps(filled))
+    assert copy == filled and "_matrix_of_data" not in vars(copy) and np.array_equal(copy(X), filled(X))
+    words = ks.Spectrum(1).cached(["ab", "ba", "c"])
+    assert np.array_equal(words(["c", "ab"]), ks.Spectrum(1)(["c", "ab"]))
+    filled(X)[:] = 0.0  # a copy
+    assert np.array_equal(filled(X), copy(X))

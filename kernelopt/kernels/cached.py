@@ -1,0 +1,102 @@
+"""A kernel whose values between known points are computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from kernelopt.kernels.base import COMPOSITIONS, Kernel, Verdict, require_kernels
+from kernelopt.kernels.domains import Array, Domain, Ints, frozen, identities, key
+
+
+@dataclass(frozen=True, eq=False)
+class Cached(Kernel):
+    """κ(x, y), looked up where x and y are rows of a data set whose whole matrix is computed at the first use.
+
+    For many problems on parts of one data set: folds of a cross-validation, subsamples, grids over other parameters.
+    The matrix is kept as long as the kernel is, N² numbers, and not saved to files. Where a point is no row of the
+    data, values are computed.
+
+    Examples
+    --------
+    >>> import numpy as np, kernelopt as ko
+    >>> X = np.array([[0.0], [1.0], [3.0]])
+    >>> kernel = ko.kernels.Gaussian(sigma=1.0).cached(X)
+    >>> bool(np.allclose(kernel(X[1:], X[:1]), kernel.kernel(X[1:], X[:1])))
+    True
+    """
+
+    kernel: Kernel
+    data: Array
+
+    def __post_init__(self) -> None:
+        require_kernels(self.kernel)
+        object.__setattr__(self, "data", frozen(np.array(self.kernel.rows(self.data))))
+
+    @cached_property
+    def _matrix_of_data(self) -> Array:
+        return frozen(self.kernel._matrix(self.data, None))
+
+    @cached_property
+    def _numbers(self) -> dict[object, int]:
+        return {name: i for i, name in enumerate(identities(self.data))}
+
+    def _places(self, X: Array) -> Ints | None:
+        """The rows of the data that these points are, None where some are not."""
+        if X.dtype != self.data.dtype or X.shape[1:] != self.data.shape[1:]:
+            return None
+        found = [self._numbers.get(name, -1) for name in identities(X)]
+        return None if -1 in found else np.array(found, dtype=np.intp)
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        i = self._places(X)
+        j = i if Z is None else self._places(Z)
+        if i is None or j is None:
+            return self.kernel._matrix(X, Z)
+        return self._matrix_of_data[np.ix_(i, j)]
+
+    def _diagonal(self, X: Array) -> Array:
+        return self.kernel._diagonal(X)
+
+    @property
+    def domain(self) -> Domain:
+        return self.kernel.domain
+
+    def _verdict(self) -> Verdict:
+        return Verdict(self.kernel.is_psd, "the same values, kept")
+
+    @property
+    def is_stationary(self) -> bool:
+        return self.kernel.is_stationary
+
+    @property
+    def is_isotropic(self) -> bool:
+        return self.kernel.is_isotropic
+
+    def _n_features(self, X: Array) -> float:
+        return self.kernel._n_features(X)
+
+    def _features(self, X: Array) -> Array:
+        return self.kernel._features(X)
+
+    def _evaluator(self, centers: Array, coefficients: Array) -> Callable[[Array], Array] | None:
+        return self.kernel._evaluator(centers, coefficients)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"kernel": self.kernel, "data": self.data}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cached) and self.kernel == other.kernel and key(self.data) == key(other.data)
+
+    def __hash__(self) -> int:
+        return hash((self.kernel, key(self.data)))
+
+    def __repr__(self) -> str:
+        return f"({self.kernel!r}).cached({self.data.tolist() if len(self.data) < 6 else f'<{len(self.data)} points>'})"
+
+
+COMPOSITIONS["cached"] = Cached
