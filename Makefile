@@ -31,6 +31,7 @@ bench:
 	$(BIN)/python tests/benchmarks/kernels.py
 	$(BIN)/python tests/benchmarks/certificate.py
 	$(BIN)/python tests/benchmarks/factorization.py
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/benchmarks/estimators.py
 	$(BIN)/python tests/benchmarks/solvers.py
 fuzz:
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/fuzzing.py $(N)

@@ -147,3 +147,19 @@ def test_it_prints_markdown(capsys):
     assert len(lines) == 4 and len({len(line) for line in lines}) == 1
     assert len({line.count("|") for line in lines}) == 1
     assert "hard margin" in lines[2] and "KernelRidge" in lines[3]
+
+
+def test_estimators_beside_problems(capsys, monkeypatch):
+    """Both fit the same problem, and every search finds something."""
+    pytest.importorskip("sklearn")
+    import estimators  # noqa: PLC0415
+
+    monkeypatch.setattr(estimators, "ALPHAS", np.array([0.5]))
+    monkeypatch.setattr(estimators, "SIGMAS", np.array([5.0]))
+    estimators.main(["--quick"])
+    tables = capsys.readouterr().out
+    for row in estimators.overheads(80, 1):
+        assert row.ratio > 0 and row.difference < 1e-10 and row.name in tables
+    searches = estimators.searches(80, 2)
+    assert len(searches) == 4 and min(s.score for s in searches) > 0.85
+    assert max(s.score for s in searches) - min(s.score for s in searches) < 0.02  # α = 1/(2C)

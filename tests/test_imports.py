@@ -32,10 +32,10 @@ ORDER = [
 # Inside the packages: each file imports only from files further down its own list.
 INSIDE = {
     "estimators": [
-        ["one_class", "pca", "perceptron", "regression", "stated"],
+        ["feature_map", "one_class", "pca", "perceptron", "regression", "stated"],
         ["classification"],
         ["model"],
-        ["feature_map", "kernels", "sample"],
+        ["kernels", "sample"],
     ],
     "compiler": [
         ["explain"],

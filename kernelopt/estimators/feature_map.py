@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from kernelopt.estimators.kernels import ChoosesKernel
 from kernelopt.factorization import Settings, factorize
 from kernelopt.functions import Function
 from kernelopt.kernels import Gaussian, as_kernel
@@ -15,7 +16,7 @@ from kernelopt.kernels.domains import Array
 from kernelopt.rows import Rows
 
 
-class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChoosesKernel):
     """A finite feature map for any kernel: F(x) = B†k(x), with Q = BBᵀ on the training points.
 
     F(x)ᵀF(z) = κ(x, z) for training points up to the residual of the factor (at full rank exactly), and for others the
@@ -59,14 +60,6 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         coefficients = factor.coefficients(np.sqrt(factor.scale) * np.eye(factor.rank))
         self.map_ = Function._of_rows(kernel, rows.points[factor.pivots], coefficients)
         self.rank_ = factor.rank
-        return self
-
-    def set_params(self, **params: Any) -> Self:
-        """As in scikit-learn; `kernel__name` gives a kernel with that parameter changed (kernels are immutable)."""
-        inside = {name.removeprefix("kernel__"): v for name, v in params.items() if name.startswith("kernel__")}
-        super().set_params(**{name: v for name, v in params.items() if not name.startswith("kernel__")})
-        if inside:
-            self.kernel = as_kernel(self.kernel).with_params(**inside)
         return self
 
     @property

@@ -51,11 +51,9 @@ class NamesKernel(ChoosesKernel):
         return isinstance(self.kernel, str) and self.kernel == PRECOMPUTED
 
     @property
-    def _takes_matrices(self) -> bool:
-        """Whether X is a matrix of numbers, a point a row."""
-        if isinstance(self.kernel, str):
-            return self.kernel != PRECOMPUTED
-        return isinstance(as_kernel(self.kernel).domain, Vectors)
+    def _needs_matrix(self) -> bool:
+        """Whether X must be a matrix of numbers."""
+        return isinstance(self.kernel, str) or isinstance(as_kernel(self.kernel).domain, Vectors)
 
     def _chosen_kernel(self, X: Any, weights: Array) -> Kernel:
         """The kernel for the points X; raises OptionError for a name or parameter that is not known."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
+import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -40,10 +41,12 @@ class KernelModel(NamesKernel):
 
     def _read(self, X: Any, y: Any = "no_validation", *, reset: bool = True, **checks: Any) -> Any:
         """X, or X and y, checked as scikit-learn does; points that are no numbers are the kernel's to check."""
-        if self._takes_matrices or self._is_precomputed:
+        if self._needs_matrix or is_matrix(X):
             return validate_data(self, X, y, reset=reset, dtype=FLOATS, **checks)
-        points = X if hasattr(X, "shape") else list(X)
-        validate_data(self, points, reset=reset, skip_check_array=True)
+        points = list(X)
+        if reset:  # such points have no columns
+            for name in ("n_features_in_", "feature_names_in_"):
+                vars(self).pop(name, None)
         if isinstance(y, str):
             return points
         if y is None:
@@ -53,7 +56,7 @@ class KernelModel(NamesKernel):
 
     def _sample(self, X: Any, y: Array | None, sample_weight: Any) -> tuple[Sample, Kernel, Any]:
         """The rows to fit, their kernel, and the points that it takes."""
-        sample = merged(X if self._takes_matrices else None, y, row_weights(sample_weight, len(X)))
+        sample = merged(None if self._is_precomputed else X, y, row_weights(sample_weight, len(X)))
         return sample, *self._points(X, sample)
 
     def _points(self, X: Any, sample: Sample) -> tuple[Kernel, Any]:
@@ -100,9 +103,20 @@ class KernelModel(NamesKernel):
         return X[:, self.pivots_] @ self.coefficients_ if self.function_ is None else self.function_(X)
 
 
+def is_matrix(X: Any) -> bool:
+    """Whether X, of any type, has rows of numbers."""
+    if sp.issparse(X):
+        return True
+    try:
+        array = np.asarray(X)
+    except ValueError:  # rows of different lengths
+        return False
+    return array.ndim == 2 and array.dtype.kind in "fiub"
+
+
 def take(points: Any, rows: Any) -> Any:
     """Some of the points, of an array or a list."""
-    return points[rows] if hasattr(points, "shape") else [points[i] for i in rows]
+    return points[rows] if isinstance(points, np.ndarray) else [points[i] for i in rows]
 
 
 def solved(estimator: Any, problem: Problem, **defaults: Any) -> Certificate | None:

@@ -49,13 +49,13 @@ def row_weights(sample_weight: Any, n: int) -> Array:
     return weights
 
 
-def merged(X: Array | None, y: Array | None, weights: Array) -> Sample:
+def merged(X: Any, y: Array | None, weights: Array) -> Sample:
     """The distinct rows (xᵢ, yᵢ) of positive weight, sorted, with their weights added up.
 
-    X is None where rows are not merged: entries of a kernel matrix, or any objects.
+    Rows are merged where X is a matrix; it is None or a list where they are kernel values, or any objects.
     """
     kept = np.flatnonzero(weights > 0)
-    if X is None:
+    if not isinstance(X, np.ndarray):
         return Sample(kept, weights[kept])
     pairs = X[kept] if y is None else np.column_stack([X[kept], y[kept]])
     _, first, inverse = np.unique(pairs, axis=0, return_index=True, return_inverse=True)

@@ -187,12 +187,27 @@ def test_it_warns_where_the_answer_is_not_optimal():
         KernelRegressor(lambda y, f: f, alpha=1.0).fit(X, y)
 
 
+def test_a_function_of_two_points_takes_rows_of_any_table():
+    model = KernelRegressor(kernel=lambda a, b: float(a @ b), alpha=0.5)
+    expected = model.fit(X, y).predict(Z)
+    assert np.array_equal(model.fit(X.tolist(), y).predict(Z.tolist()), expected)
+    pd = pytest.importorskip("pandas")
+    assert np.array_equal(model.fit(pd.DataFrame(X), pd.Series(y)).predict(pd.DataFrame(Z)), expected)
+    weighted = model.fit(X, y, sample_weight=W).predict(Z)
+    assert np.array_equal(model.fit(np.repeat(X, W, axis=0), np.repeat(y, W)).predict(Z), weighted)
+
+
 def test_points_of_any_kind():
     words = ["aab", "abab", "bbb", "ba", "aaaa", "bab"]
     target = [w.count("a") for w in words]
     model = KernelRegressor(kernel=ko.kernels.Spectrum(1), alpha=1e-6).fit(words, target)
     assert np.abs(model.predict(["aaa", "b"]) - [3, 0]).max() < 1e-3
     assert model.function_.centers.dtype == object
+    series = pytest.importorskip("pandas").Series(words, index=list("uvwxyz"))
+    assert np.array_equal(model.fit(series, target).predict(series), model.fit(words, target).predict(words))
+    sets = [set(w) for w in words]
+    common = KernelRegressor(kernel=ko.kernels.FromFunction(lambda a, b: len(a & b), psd=True), alpha=0.1)
+    assert common.fit(sets, target, sample_weight=[1, 1, 0, 1, 1, 1]).predict([{"a"}, {"b"}]).shape == (2,)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         model.fit(words, target[:-1])
 
