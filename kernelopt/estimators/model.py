@@ -45,8 +45,8 @@ class KernelModel(NamesKernel):
             return validate_data(self, X, y, reset=reset, dtype=FLOATS, **checks)
         points = list(X)
         if reset:  # such points have no columns
-            for name in ("n_features_in_", "feature_names_in_"):
-                vars(self).pop(name, None)
+            for name in {"n_features_in_", "feature_names_in_"} & set(vars(self)):
+                delattr(self, name)
         if isinstance(y, str):
             return points
         if y is None:
