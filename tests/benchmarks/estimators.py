@@ -29,7 +29,7 @@ ALPHAS, SIGMAS = np.geomspace(0.01, 100, 5), np.geomspace(1, 100, 5)
 
 
 class Overhead(NamedTuple):
-    """Seconds of the bare problem, and of the estimator relative to it."""
+    """Seconds of the bare problem, of the estimator relative to it, and how far predictions are apart."""
 
     name: str
     bare: float
@@ -84,11 +84,8 @@ def overheads(N: int, runs: int) -> list[Overhead]:
             pairs.append((one, other))
             value = getattr(model, "decision_function", model.predict)(Z)
             apart = max(apart, float(np.abs(f(Z) - value).max()))
-        found.append(
-            Overhead(
-                name, median(a for a, _ in pairs), median(b for _, b in pairs) / median(a for a, _ in pairs), apart
-            )
-        )
+        one, other = (median(column) for column in zip(*pairs, strict=True))
+        found.append(Overhead(name, one, other / one, apart))
     return found
 
 
