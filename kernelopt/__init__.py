@@ -29,7 +29,6 @@ __all__ = [
     "Theta",
     "__version__",
     "errors",
-    "estimators",
     "feature_space",
     "kernels",
     "leave_one_out",

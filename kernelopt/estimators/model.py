@@ -43,16 +43,7 @@ class KernelModel(NamesKernel):
         """X, or X and y, checked as scikit-learn does; points that are no numbers are the kernel's to check."""
         if self._needs_matrix or is_matrix(X):
             return validate_data(self, X, y, reset=reset, dtype=FLOATS, **checks)
-        points = list(X)
-        if reset:  # such points have no columns
-            for name in {"n_features_in_", "feature_names_in_"} & set(vars(self)):
-                delattr(self, name)
-        if isinstance(y, str):
-            return points
-        if y is None:
-            raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        check_consistent_length(points, y)
-        return points, np.asarray(y)
+        return read_objects(self, X, y, reset)
 
     def _sample(self, X: Any, y: Array | None, sample_weight: Any) -> tuple[Sample, Kernel, Any]:
         """The rows to fit, their kernel, and the points that it takes."""
@@ -101,6 +92,20 @@ class KernelModel(NamesKernel):
         check_is_fitted(self)
         X = self._read(X, reset=False)
         return X[:, self.pivots_] @ self.coefficients_ if self.function_ is None else self.function_(X)
+
+
+def read_objects(estimator: Any, X: Any, y: Any, reset: bool) -> Any:
+    """A list of points of any kind, and y as an array; what is in the list is the kernel's to check."""
+    points = list(X)
+    if reset:  # such points have no columns
+        for name in {"n_features_in_", "feature_names_in_"} & set(vars(estimator)):
+            delattr(estimator, name)
+    if isinstance(y, str):
+        return points
+    if y is None:
+        raise DataError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.")
+    check_consistent_length(points, y)
+    return points, np.asarray(y)
 
 
 def is_matrix(X: Any) -> bool:

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from kernelopt.errors import DataError, OptionError
 from kernelopt.estimators.classification import numbered_classes
 from kernelopt.estimators.kernels import ChoosesKernel
-from kernelopt.estimators.model import solved
+from kernelopt.estimators.model import read_objects, solved
 from kernelopt.kernels.domains import Array
 from kernelopt.predictors import Predictor
 from kernelopt.problem import Problem
@@ -147,6 +147,8 @@ class _Stated(ChoosesKernel):
         self._predictor = _predictor(f, X)
 
     def _read(self, X: Any, y: Any = "no_validation", *, reset: bool = True, **checks: Any) -> Any:
+        if isinstance(X, list) and all(isinstance(x, (str, set, frozenset, dict)) for x in X):
+            return read_objects(self, X, y, reset)
         return validate_data(self, X, y, reset=reset, dtype=np.float64, **checks)
 
     def _at(self, X: Any) -> Array:
