@@ -16,7 +16,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelopt.certificate import Certificate
-from kernelopt.errors import DataError, DataTypeError, OptionError, SolverError
+from kernelopt.errors import DataError, DataTypeError, NotPSDError, OptionError, SolverError
 from kernelopt.estimators.kernels import NamesKernel
 from kernelopt.estimators.sample import Sample, merged, row_weights
 from kernelopt.expressions import Theta, sum_squares
@@ -109,14 +109,14 @@ def read_objects(estimator: Any, X: Any, y: Any, reset: bool) -> Any:
 
 
 def is_matrix(X: Any) -> bool:
-    """Whether X, of any type, has rows of numbers."""
+    """Whether X, of any type, has rows of numbers (complex ones too, which are then refused)."""
     if sp.issparse(X):
         return True
     try:
         array = np.asarray(X)
     except ValueError:  # rows of different lengths
         return False
-    return array.ndim == 2 and array.dtype.kind in "fiub"
+    return array.ndim == 2 and array.dtype.kind in "fiubc"
 
 
 def take(points: Any, rows: Any) -> Any:
@@ -132,7 +132,11 @@ def solved(estimator: Any, problem: Problem, **defaults: Any) -> Certificate | N
     options = estimator.solve_options
     if not isinstance(options, (Mapping, type(None))):
         raise OptionError(f"Expected solve_options to be a dict of options of Problem.solve; got {options!r}.")
-    problem.solve(**{**defaults, **(options or {})})
+    try:
+        problem.solve(**{**defaults, **(options or {})})
+    except NotPSDError as error:
+        error.add_note('An estimator passes options to solve: solve_options={"indefinite": "clip"}.')
+        raise
     status = Status(str(problem.status))
     if any(theta.value is None for theta in problem.thetas()):
         raise SolverError(f"The problem of {type(estimator).__name__} is {status}. {status.remedy}")

@@ -57,6 +57,10 @@ def merged(X: Any, y: Array | None, weights: Array) -> Sample:
     kept = np.flatnonzero(weights > 0)
     if not isinstance(X, np.ndarray):
         return Sample(kept, weights[kept])
+    column = X[kept, 0]
+    order = np.argsort(column)
+    if (np.diff(column[order]) > 0).all():  # the first column decides
+        return Sample(kept[order], weights[kept[order]])
     pairs = X[kept] if y is None else np.column_stack([X[kept], y[kept]])
     _, first, inverse = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
     return Sample(kept[first], np.bincount(inverse.reshape(-1), weights[kept]))

@@ -60,7 +60,8 @@ class Cached(Kernel):
         return self._matrix_of_data[np.ix_(i, j)]
 
     def _diagonal(self, X: Array) -> Array:
-        return self.kernel._diagonal(X)
+        i = self._places(X)
+        return self.kernel._diagonal(X) if i is None else self._matrix_of_data[i, i]
 
     @property
     def domain(self) -> Domain:

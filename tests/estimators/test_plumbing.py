@@ -69,6 +69,31 @@ def test_search_over_kernels_and_their_parameters():
     assert search.best_params_ == {"kernel": "linear"}
 
 
+def asymmetric(y, f):
+    return cp.maximum(2 * (y - f), f - y)
+
+
+def test_search_over_losses():
+    smooth = ko.SmoothLoss(lambda u, y: (u - y) ** 4, lambda u, y: 4 * (u - y) ** 3, lambda u, y: 12 * (u - y) ** 2)
+    search = GridSearchCV(es.KernelRegressor(), {"loss": ["huber", asymmetric, smooth]}, cv=2).fit(X, X[:, 0])
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert es.KernelRegressor(smooth).fit(X, X[:, 0]).loss is smooth
+
+
+def test_a_kernel_matrix_for_all_folds():
+    calls = []
+
+    def product(P, R):
+        calls.append((len(P), len(R)))
+        return P @ R.T
+
+    kernel = ko.kernels.FromFunction(product, on_lists=True).cached(X)
+    search = GridSearchCV(es.KernelRegressor(kernel=kernel), {"alpha": [0.1, 1.0, 10.0]}, cv=4).fit(X, X[:, 0])
+    assert calls == [(40, 40)]
+    plain = GridSearchCV(es.KernelRegressor(kernel="linear"), {"alpha": [0.1, 1.0, 10.0]}, cv=4).fit(X, X[:, 0])
+    assert np.abs(search.cv_results_["mean_test_score"] - plain.cv_results_["mean_test_score"]).max() < 1e-6
+
+
 def test_folds_of_a_kernel_matrix():
     """Rows and columns are cut, as the tag `pairwise` says."""
     Q = KERNEL(X)

@@ -73,8 +73,9 @@ def test_precomputed():
         model.fit(GAUSSIAN(X, Z), y)
     single = KernelRegressor(kernel="precomputed").fit(GAUSSIAN(X).astype(np.float32), y)
     assert single.predict(GAUSSIAN(Z, X)).shape == (20,)
-    with pytest.raises(ko.errors.NotPSDError):
+    with pytest.raises(ko.errors.NotPSDError) as error:
         model.fit(-GAUSSIAN(X), y)
+    assert "solve_options" in error.value.__notes__[0]
     clipped = KernelRegressor(kernel="precomputed", solve_options={"indefinite": "clip"}).fit(-GAUSSIAN(X), y)
     assert np.allclose(clipped.predict(GAUSSIAN(Z, X)), y.mean(), atol=1e-6)
 
@@ -131,6 +132,10 @@ def test_weights_repeat_and_leave_out_rows():
         again = KernelRegressor(loss).fit(repeated[order], targets[order])
         assert np.array_equal(weighted.predict(Z), again.predict(Z))
     assert np.array_equal(X[weighted.pivots_], weighted.function_.centers)
+    ties = X.round(0)  # where the first column does not tell rows apart
+    weighted = KernelRegressor().fit(ties, y, sample_weight=W).predict(Z)
+    repeated = np.repeat(ties, W, axis=0)
+    assert np.array_equal(weighted, KernelRegressor().fit(repeated[order], targets[order]).predict(Z))
     constant = KernelRegressor().fit(X, y, sample_weight=2.0).predict(Z)
     assert np.abs(constant - KernelRegressor(alpha=0.5).fit(X, y).predict(Z)).max() < 1e-6
 
@@ -193,6 +198,8 @@ def test_a_function_of_two_points_takes_rows_of_any_table():
     assert np.array_equal(model.fit(X.tolist(), y).predict(Z.tolist()), expected)
     pd = pytest.importorskip("pandas")
     assert np.array_equal(model.fit(pd.DataFrame(X), pd.Series(y)).predict(pd.DataFrame(Z)), expected)
+    with pytest.raises(ValueError, match="Complex data"):
+        model.fit(X * 1j, y)
     weighted = model.fit(X, y, sample_weight=W).predict(Z)
     assert np.array_equal(model.fit(np.repeat(X, W, axis=0), np.repeat(y, W)).predict(Z), weighted)
 
