@@ -73,7 +73,7 @@ class KernelModel(NamesKernel):
     def _objective(self, terms: Any, sample: Sample, theta: Theta) -> cp.Minimize:
         """Σᵢ wᵢ ℓᵢ + α‖θ‖²."""
         alpha = positive(self, "alpha")
-        return cp.Minimize(cp.sum(_scaled(terms, sample)) + alpha * sum_squares(theta))
+        return cp.Minimize(cp.sum(sample.weighted(terms)) + alpha * sum_squares(theta))
 
     # ---------------------------------------------------------------- the answer
 
@@ -180,11 +180,6 @@ def loss_terms(loss: Any, named: Mapping[str, Loss], y: Any, f: Any) -> Any:
             "Leave the sum to the estimator, which weighs the rows."
         )
     return terms
-
-
-def _scaled(terms: Any, sample: Sample) -> Any:
-    weights = sample.weighted(terms)
-    return terms if weights is terms else cp.multiply(weights, terms)
 
 
 def side_by_side(functions: Sequence[Any]) -> tuple[Array, Array]:

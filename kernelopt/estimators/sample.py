@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
+import cvxpy as cp
 import numpy as np
 from sklearn.utils import check_array
 
@@ -25,10 +26,11 @@ class Sample:
     weights: Array
 
     def weighted(self, terms: Any) -> Any:
-        """Σᵢ wᵢ·termsᵢ, summed over outputs where there are several."""
+        """wᵢ·termsᵢ, an expression of the shape of the terms, (n,) or (n, outputs)."""
         if (self.weights == 1).all():
             return terms
-        return np.broadcast_to(self.weights.reshape(-1, *(1,) * (terms.ndim - 1)), terms.shape)
+        weights = self.weights if terms.ndim == 1 else self.weights[:, None]
+        return cp.multiply(np.broadcast_to(weights, terms.shape), terms)
 
 
 def row_weights(sample_weight: Any, n: int) -> Array:

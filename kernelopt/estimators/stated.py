@@ -76,8 +76,9 @@ def from_problem(build: Callable[..., Any], kind: str = "regressor") -> type[Any
     arguments = list(inspect.signature(build).parameters.values()) if callable(build) else []
     if len(arguments) < 2 or any(a.kind in (a.VAR_POSITIONAL, a.VAR_KEYWORD, a.POSITIONAL_ONLY) for a in arguments):
         raise OptionError(f"Expected a function build(X, y, ...) with arguments that have names; got {build!r}.")
-    if any(a.name in OWN for a in arguments):
-        raise OptionError(f"Expected arguments of build other than {', '.join(OWN)}, which the estimator has.")
+    taken = [a.name for a in arguments[2:] if a.name in OWN or hasattr(bases[kind], a.name)]
+    if taken:
+        raise OptionError(f"Expected other names of build's arguments; an estimator has {', '.join(taken)} already.")
     return _made(build, kind, bases[kind])
 
 

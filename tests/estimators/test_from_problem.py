@@ -183,7 +183,9 @@ def test_statements_that_cannot_be_used(build, error, message):
         from_problem(build)().fit(X, y)
 
 
-@pytest.mark.parametrize("build", [3, lambda X: None, lambda X, *args: None, lambda X, y, solve_options: None])
+@pytest.mark.parametrize(
+    "build", [3, lambda X: None, lambda X, *args: None, lambda X, y, solve_options: None, lambda X, y, fit=1: None]
+)
 def test_what_is_no_statement(build):
     with pytest.raises(ko.errors.OptionError, match="build"):
         from_problem(build)
