@@ -21,7 +21,7 @@ from kernelopt.compiler.separable import Outer, outer_of
 from kernelopt.compiler.spectral_form import SpectralForm
 from kernelopt.errors import DataError, KernelOptError, MemoryLimitError, ParameterError, SolverError
 from kernelopt.expressions import FeatureMatrix, Theta
-from kernelopt.factorization import FEW, FLOOR, Factor, factorize, memory
+from kernelopt.factorization import FLOOR, Factor, factorize, memory
 from kernelopt.losses import check_parameters
 from kernelopt.nodes import ThetaLeaf
 from kernelopt.options import FactorOptions, check_solver_options, factor_options, goal
@@ -31,6 +31,7 @@ from kernelopt.solvers.own import Start
 from kernelopt.solving import Goal, Outcome
 from kernelopt.verification import Report
 
+MANY = 1000  # rows from which a factor starts coarse
 COARSER = 100.0  # the tolerance of the rank that a factor of many rows begins with, in units of the default
 FINER = 1e-2  # the next tolerance of the rank in units of the last, where no gap says how fine it must be
 FINEST_STEP, COARSEST_STEP, MARGIN = 1e-4, 0.1, 0.3  # where one does: in proportion to tol over gap, with a margin
@@ -117,7 +118,7 @@ class Problem:
         abs_tol : largest certified absolute gap that is called "optimal" too, in units of the objective; by default
             1e-8 of the terms that make it up (`certificate.floor`).
         rank_tol : the factor stops at trace(Q − BBᵀ) ≤ rank_tol·trace(Q); at least 1e-13. By default tol/100, at
-            most 1e-4 (100 times that beyond 2000 rows), and finer where the certified gap needs it. Where θ so
+            most 1e-4 (100 times that beyond 1000 rows), and finer where the certified gap needs it. Where θ so
             restricted can't meet the constraints, it always becomes finer.
         max_rank : largest rank of the factor. A lower rank restricts θ; constraints still hold exactly.
         indefinite : "raise", or what to do with a kernel matrix that is not positive semidefinite: "clip" negative
@@ -636,7 +637,7 @@ class Problem:
         known = self._reduction[0] if self._reduction is not None and self._asked == options else None
         if known is not None and known.settings.rank_tol <= options.settings.rank_tol * COARSER:
             return known
-        many = grows and canonical.is_convex and any(len(link.rows) > FEW for link in canonical.predictions)
+        many = grows and canonical.is_convex and any(len(link.rows) > MANY for link in canonical.predictions)
         return _with_rank_tol(options, options.settings.rank_tol * COARSER) if many else options
 
     @cached_property

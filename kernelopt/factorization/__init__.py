@@ -56,4 +56,4 @@ def suited(rows: Rows, memory_limit: float | None) -> tuple[str, str]:
     return "streamed", "no memory for N × N"
 
 
-__all__ = ["AUTO", "FEW", "FLOOR", "METHODS", "CholeskyFactor", "Factor", "Settings", "StreamedFactor", "factorize"]
+__all__ = ["AUTO", "FLOOR", "METHODS", "CholeskyFactor", "Factor", "Settings", "StreamedFactor", "factorize"]
