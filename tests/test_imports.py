@@ -42,6 +42,7 @@ INSIDE = {
         ["representer", "squares"],
         ["feasibility", "separable"],
         ["patterns"],
+        ["largest"],
         ["conic_form", "pieces", "spectral_form"],
         ["inverse"],
         ["explicit", "form"],

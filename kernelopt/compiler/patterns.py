@@ -12,6 +12,7 @@ from itertools import combinations
 
 import numpy as np
 
+from kernelopt.compiler.largest import SQUARE, largest
 from kernelopt.compiler.pieces import JOINT, SAME, Entropy, Exponential, Logarithm, Piece, Power, Quadratic
 from kernelopt.kernels.domains import Array, Ints
 
@@ -37,7 +38,11 @@ def piece_of(batch: Batch) -> Piece | None:
     """The function that a pattern stands for, or None."""
     if "exp" in batch.kinds:
         return _exponential(batch)
-    return _power(batch) if any(kind.startswith("power") for kind in batch.kinds) else _quadratic(batch)
+    if any(kind.startswith("power") for kind in batch.kinds):
+        return _power(batch)
+    if SQUARE in batch.kinds and not batch.P.any() and not batch.square.any():
+        return largest(batch.at, batch.kinds, (batch.A, batch.a, batch.b), batch.c, batch.linear)
+    return _quadratic(batch)
 
 
 def _quadratic(batch: Batch) -> Quadratic | None:

@@ -117,7 +117,8 @@ class Quadratic:
                 add(curved & ~np.isfinite(a) & np.isfinite(b), b, -endless, zero, rho)
                 add(curved & ~np.isfinite(a) & ~np.isfinite(b), -self.slope[:, j] / kappa, -endless, endless, rho)
             if j + 1 < m:
-                jump = self.slope[:, j + 1] + self.curvature[:, j + 1] * b - self.slope[:, j] - kappa * b
+                with np.errstate(invalid="ignore"):
+                    jump = self.slope[:, j + 1] + self.curvature[:, j + 1] * b - self.slope[:, j] - kappa * b
                 add(np.nan_to_num(jump) > SAME * np.abs(self.slope[:, j]), b, zero, jump, zero)
         ends = self.right[rows, last]
         add(np.isfinite(ends) & ~point, ends, zero, endless, zero)

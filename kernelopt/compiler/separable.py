@@ -381,7 +381,7 @@ def _labels(form: ConicForm, shared: Ints) -> Ints:
 def _kinds(form: ConicForm) -> list[str]:
     kinds = [""] * len(form.b)
     for kind, rows, extra in form.cones.slices:
-        kinds[rows] = [kind if kind != "power" else f"power {extra!r}"] * (rows.stop - rows.start)
+        kinds[rows] = [f"{kind} {extra!r}" if kind in ("power", "soc") else kind] * (rows.stop - rows.start)
     return kinds
 
 

@@ -41,6 +41,13 @@ CUT = {
     "root": (lambda f, b: (cp.sum(f - 2 * cp.sqrt(3 * f + b + 20)), []), {Power}),
     "reciprocal": (lambda f, b: (cp.sum(3 * cp.inv_pos(f + b + 10) + f), []), {Power}),
     "inverse power": (lambda f, b: (cp.sum(cp.power(f + 10, -2.5)), []), {Power}),
+    "square or line": (lambda f, b: (cp.sum(cp.maximum(cp.square(2 * f - Y), 3 * f + 1)), []), {Quadratic}),
+    "two squares": (
+        lambda f, b: (np.arange(N) @ cp.maximum(cp.square(f - Y), 0.5 * cp.square(f + 2) + f), []),
+        {Quadratic},
+    ),
+    "beyond a square": (lambda f, b: (cp.sum(cp.pos(cp.square(f + b) - 0.1)), []), {Quadratic}),
+    "absolute or square": (lambda f, b: (cp.sum(cp.maximum(cp.abs(f - Y), cp.square(f - Y))), []), {Quadratic}),
     "log-sum-exp": (
         lambda f, b: (
             3 * cp.log_sum_exp(cp.hstack([2 * f[0] + b, f[1] - 1, 0.3]))

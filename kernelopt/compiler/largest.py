@@ -1,0 +1,155 @@
+"""The largest of several convex quadratics in one number, as cvxpy states it: auxiliary variables, each at least some
+sums of others, of s, and of squares t ≥ q(s)².
+
+All of them are as small as they can be at an optimum. Each is then a largest of quadratics in s itself, and so is h.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import numpy as np
+
+from kernelopt.compiler.pieces import JOINT, SAME, Quadratic
+from kernelopt.kernels.domains import Array, Ints
+
+MOST = 8  # quadratics, of which all pairs are compared
+SQUARE = "soc 3"
+
+Polynomials = list[Array]  # (n, 3) each: constant, slope and half of the curvature
+
+
+def largest(
+    at: Ints, kinds: tuple[str, ...], rows: tuple[Array, Array, Array], c: Array, linear: Array
+) -> Quadratic | None:  # fmt: skip
+    """h(s) = min cᵀx + linear·s over `rows` Ax + as + (slack) = b of linear inequalities and squares.
+
+    A (n, m, k), a and b (n, m), c (n, k), linear (n,). None where this is no largest of quadratics.
+    """
+    A, a, b = rows
+    linear_rows = [j for j, kind in enumerate(kinds) if kind == "nonneg"]
+    squares = [j for j, kind in enumerate(kinds) if kind == SQUARE]
+    costly = np.flatnonzero(c.any(axis=0)).tolist()
+    if len(linear_rows) + len(squares) < len(kinds) or len(costly) != 1 or np.any(c < 0):
+        return None
+    known: dict[int, Polynomials] = {}
+    for j in squares[::3]:
+        found = _square(A[:, j : j + 3], a[:, j : j + 3], b[:, j : j + 3])
+        if found is None or found[0] in known:
+            return None
+        known[found[0]] = [found[1]]
+    below = _bounded(A[:, linear_rows])
+    if below is None or any(x in known for x in below.values()):
+        return None
+    while len(known) < A.shape[2]:
+        ready = [
+            x for x in set(below.values()) - set(known)
+            if all(_others(A, linear_rows[i], x) <= set(known) for i, y in below.items() if y == x)
+        ]  # fmt: skip
+        if not ready:
+            return None
+        for x in ready:
+            parts = [
+                _sums(A[:, row], a[:, row], b[:, row], x, known)
+                for row in (linear_rows[i] for i, y in below.items() if y == x)
+            ]
+            known[x] = [p for part in parts for p in part]
+            if len(known[x]) > MOST:
+                return None
+    x = costly[0]
+    return _envelope(at, np.stack(known[x], axis=1) * c[:, x][:, None, None], linear)
+
+
+def _square(A: Array, a: Array, b: Array) -> tuple[int, Array] | None:
+    """(t + 1)² ≥ (t − 1)² + r²: the auxiliary t and r²/4, where r depends on s alone."""
+    t = np.flatnonzero(A[:, 0].any(axis=0))
+    plain = (
+        len(t) == 1 and not A[:, 2].any() and not a[:, :2].any()
+        and bool(np.all(A[:, :2, t[0]] == -1)) and np.count_nonzero(A[:, :2]) == 2 * len(A)
+        and bool(np.all(b[:, 0] == 1)) and bool(np.all(b[:, 1] == -1))
+    )  # fmt: skip
+    if not plain:
+        return None
+    r, rate = b[:, 2], -a[:, 2]
+    return int(t[0]), np.stack([r**2, 2 * r * rate, rate**2], axis=1) / 4
+
+
+def _bounded(A: Array) -> dict[int, int] | None:
+    """The auxiliary variable that each row bounds from below: the only one with a negative coefficient."""
+    found = {}
+    for i in range(A.shape[1]):
+        negative, positive = (A[:, i] < 0), (A[:, i] > 0)
+        x = np.flatnonzero(negative.all(axis=0))
+        everywhere = np.array_equal(positive.any(axis=0), positive.all(axis=0))
+        if len(x) != 1 or np.count_nonzero(negative) != len(A) or not everywhere:
+            return None
+        found[i] = int(x[0])
+    return found
+
+
+def _others(A: Array, row: int, x: int) -> set[int]:
+    return set(np.flatnonzero(A[:, row].any(axis=0)).tolist()) - {x}
+
+
+def _sums(A: Array, a: Array, b: Array, x: int, known: dict[int, Polynomials]) -> Polynomials:
+    """What a row says that x is at least: (Σ A·(others) + as − b)/(−A_x), for each choice of the others' parts."""
+    unit = -A[:, x][:, None]
+    rest = np.stack([-b, a, np.zeros(len(b))], axis=1) / unit
+    others = [y for y in np.flatnonzero(A.any(axis=0)) if y != x]
+    choices = product(*([A[:, y][:, None] / unit * p for p in known[int(y)]] for y in others))
+    return [rest + sum(choice) for choice in choices]
+
+
+def _envelope(at: Ints, polynomials: Array, linear: Array) -> Quadratic | None:
+    """The largest of (n, K, 3) quadratics, plus linear·s."""
+    p = polynomials.copy()
+    p[:, :, 1] += linear[:, None]
+    pairs = [_roots(p[:, i] - p[:, j]) for i, j in combinations(range(p.shape[1]), 2)]
+    ends = _apart(np.sort(np.hstack([p[:, 0, :0], *pairs])))
+    which = _largest_between(p, ends)
+    ends = np.sort(np.where(which[:, 1:] == which[:, :-1], np.inf, ends))
+    which = _largest_between(p, ends)
+    n, open_end = len(p), np.full((len(p), 1), np.inf)
+    left, right = np.hstack([-open_end, ends]), np.hstack([ends, open_end])
+    parts = [p[np.arange(n)[:, None], which, d] for d in range(3)]
+    unused = np.isposinf(left)
+    arrays = [np.where(unused, np.nan, part) for part in (left, right, parts[0], parts[1], 2 * parts[2])]
+    used = int((~unused).sum(axis=1).max())
+    piece = Quadratic(at, *(part[:, :used] for part in arrays))
+    return piece if piece.is_convex() else None
+
+
+def _apart(ends: Array) -> Array:
+    """Sorted ends, without those that are no further than rounding from the one before."""
+    unit = np.max(np.where(np.isfinite(ends), np.abs(ends), 0.0), axis=1, initial=0.0)[:, None]
+    with np.errstate(invalid="ignore"):
+        again = np.diff(ends, axis=1) <= JOINT * unit
+    return np.sort(np.where(np.hstack([np.zeros((len(ends), 1), dtype=bool), again])[:, : ends.shape[1]], np.inf, ends))
+
+
+def _largest_between(p: Array, ends: Array) -> Ints:
+    """Which polynomial is the largest between neighbouring ends, (n, ends + 1)."""
+    finite = np.where(np.isfinite(ends), ends, np.nan)
+    if ends.shape[1]:
+        last = np.nanmax(np.hstack([finite, np.full((len(p), 1), -np.inf)]), axis=1)
+    else:
+        last = np.full(len(p), -np.inf)
+    last = np.where(np.isfinite(last), last, 0.0)[:, None]
+    unit = 1.0 + np.abs(last)
+    filled = np.where(np.isfinite(ends), ends, last + unit)
+    points = np.hstack([filled[:, :1] - unit if ends.shape[1] else last, filled, filled[:, -1:] + unit])
+    middle = 0.5 * (points[:, 1:] + points[:, :-1]) if ends.shape[1] else last
+    values = p[:, None, :, 0] + middle[:, :, None] * (p[:, None, :, 1] + middle[:, :, None] * p[:, None, :, 2])
+    return np.asarray(values.argmax(axis=2))
+
+
+def _roots(p: Array) -> Array:
+    """Where quadratics (n, 3) are zero, (n, 2); ∞ for what is none."""
+    c, b, a = p.T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        size = np.abs(a) > SAME * (np.abs(a) + np.abs(b) + np.abs(c))
+        root = np.sqrt(b**2 - 4 * a * c)
+        q = -0.5 * (b + np.where(b >= 0, root, -root))
+        first, second = np.where(size, q / a, -c / b), np.where(size, c / q, np.inf)
+    found = np.stack([first, second], axis=1)
+    return np.where(np.isfinite(found), found, np.inf)
