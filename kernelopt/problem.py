@@ -202,7 +202,9 @@ class Problem:
         """Factor, reduce and solve, with finer factors where the certificate asks for them."""
         attempts: tuple[Attempt, ...] = ()
         best: tuple[Outcome, Any] | None = None
-        attempt: FactorOptions | None = self._first(canonical, options, grows)
+        # Nobody would notice that a coarse factor is too coarse, where there is no certificate.
+        judged = grows and goal.certify is True and outer is not None and canonical.is_convex
+        attempt: FactorOptions | None = self._first(canonical, options, judged)
         self._asked = options
         start = self._left_off if goal.options.get("warm_start") and canonical.is_convex else None
         coarser: Mapping[Theta, Factor] = {}
@@ -629,16 +631,16 @@ class Problem:
 
     # ---------------------------------------------------------------- small print
 
-    def _first(self, canonical: CanonicalForm, options: FactorOptions, grows: bool) -> FactorOptions:
+    def _first(self, canonical: CanonicalForm, options: FactorOptions, judged: bool) -> FactorOptions:
         """How Q is factored first: as asked for, or as an earlier solve found necessary.
 
-        Where it may become finer, a factor of many rows starts coarse: its cost grows with the square of the rank.
+        Where a certificate is to judge it, a factor of many rows starts coarse: its cost grows with the square of the rank.
         """
         known = self._reduction[0] if self._reduction is not None and self._asked == options else None
         if known is not None and known.settings.rank_tol <= options.settings.rank_tol * COARSER:
             return known
-        many = grows and canonical.is_convex and any(len(link.rows) > MANY for link in canonical.predictions)
-        return _with_rank_tol(options, options.settings.rank_tol * COARSER) if many else options
+        many = any(len(link.rows) > MANY for link in canonical.predictions)
+        return _with_rank_tol(options, options.settings.rank_tol * COARSER) if many and judged else options
 
     @cached_property
     def _probe(self) -> cp.Problem:

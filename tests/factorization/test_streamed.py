@@ -455,6 +455,8 @@ def test_a_factor_of_many_rows_starts_coarse():
     assert ranks[2] == ranks[1][-1:]
     problem.solve(rank_tol=1e-2)
     assert problem.solver_stats.attempts[0].ranks[0] < ranks[0][0]
+    problem.solve(tol=1e-5, certify=False)
+    assert problem.solver_stats.attempts[0].ranks[0] > ranks[0][0]
 
 
 def test_seeds_of_a_problem():
