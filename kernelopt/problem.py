@@ -634,7 +634,7 @@ class Problem:
     def _first(self, canonical: CanonicalForm, options: FactorOptions, judged: bool) -> FactorOptions:
         """How Q is factored first: as asked for, or as an earlier solve found necessary.
 
-        Where a certificate is to judge it, a factor of many rows starts coarse: its cost grows with the square of the rank.
+        Where a certificate is to judge it, a factor of many rows starts coarse: costs grow with the square of the rank.
         """
         known = self._reduction[0] if self._reduction is not None and self._asked == options else None
         if known is not None and known.settings.rank_tol <= options.settings.rank_tol * COARSER:
