@@ -17,6 +17,7 @@ import numpy as np
 from kernelopt import certificate as certificates
 from kernelopt.certificate import ESTIMATE, FULL, REDUCED, Certificate
 from kernelopt.compiler import feasibility, representer
+from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.feasibility import Question
 from kernelopt.compiler.pieces import Exponential, LogSumExp
 from kernelopt.compiler.representer import FEASIBLE, Reduction
@@ -24,6 +25,7 @@ from kernelopt.compiler.separable import Outer, Separable, outer_of
 from kernelopt.errors import MemoryLimitError, SolverError
 from kernelopt.factorization import memory
 from kernelopt.factorization.dense import ProjectedFactor
+from kernelopt.kernels.domains import Array, Ints
 from kernelopt.solution import Attempt, Solution, Status
 from kernelopt.solvers import conic, own
 from kernelopt.solvers.own import ENGINES, Start
@@ -368,10 +370,19 @@ class _Search:
             weights = np.clip(found.evidence.point.z[exponents + 2], 0.0, None)
         else:
             faded = pieces is not None and _has_faded(self.reduction, pieces)
-            weights = np.ones(len(exponents))
+            weights = _that_cost(data, exponents)
         question = feasibility.flat_recession(self.reduction.form, data, weights) if faded else None
         fall = None if question is None else self._fall(question, 1e-10, theta=not only_y)
         return fall is not None and fall[0] > 1e-3 and fall[1] <= FLAT_FEASIBILITY
+
+
+def _that_cost(data: ConicForm, exponents: Ints) -> Array:
+    """1 for exponential cones with an auxiliary variable that costs something, else 0: a loss without weight may go
+    where it will."""
+    costs = (data.c != 0) | (data.P > 0)
+    costs[np.concatenate([data.linked, data.y])] = False
+    touched = (abs(data.A) @ costs.astype(float) > 0).astype(float)
+    return np.asarray(np.maximum.reduce([touched[exponents + j] for j in range(3)]))
 
 
 def _grows(pieces: Separable) -> bool:
@@ -389,7 +400,8 @@ def _has_faded(reduction: Reduction, pieces: Separable) -> bool:
         return True  # auxiliary variables among them: unknown
     s = pieces.arguments(reduction.form.u_values, y)
     exponentials = [piece for piece in pieces.pieces if isinstance(piece, Exponential)]
-    return any(bool(np.any(p.rate * s[p.at] + p.shift < FADED)) for p in exponentials)
+    weighs = [p.weight > np.finfo(float).tiny for p in exponentials]
+    return any(bool(np.any((p.rate * s[p.at] + p.shift)[w] < FADED)) for p, w in zip(exponentials, weighs, strict=True))
 
 
 def _attained(solution: Solution) -> float:

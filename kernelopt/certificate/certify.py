@@ -139,6 +139,7 @@ def _assembled(
         upper = inf
         assumptions.append("no upper bound: constraints hold too loosely")
     lower = min(lower, upper)
+    at_zero = None if at_zero is None or at_zero < lower else at_zero  # rounding hides it
     projected = tuple(f.method for f in reduction.factors.values() if isinstance(f, ProjectedFactor))
     low, high = (lower, upper) if form.sign > 0 else (-upper, -lower)
     return Certificate(

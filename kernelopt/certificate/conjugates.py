@@ -131,5 +131,8 @@ def value_at_zero(form: ConicForm, pieces: Separable, t: Array) -> float | None:
         return None if pieces.linear_y.any() else form.offset + pieces.value(np.zeros(pieces.E.shape[0]))
     slope = float(pieces.linear_y[0])
     with np.errstate(all="ignore"):  # f may be ∞
-        found = minimize_scalar(lambda y: pieces.value(column * y) + slope * y, method="brent")
+        try:
+            found = minimize_scalar(lambda y: pieces.value(column * y) + slope * y, method="brent")
+        except RuntimeError:  # no bracket: f is finite far from 0 only
+            return None
     return form.offset + float(found.fun) if isfinite(found.fun) else None

@@ -115,8 +115,8 @@ class ConicForm:
     def units(self) -> tuple[float, float]:
         """(σ, κ): the unit of x, a small right-hand side, and of the objective, max(σ|c|, σ²P) for small c, P.
 
-        Small is the first decile of what is not zero: bounds and penalties of any size besides do not count. A smooth
-        loss has units of its own.
+        Small is the first decile of what is not zero: bounds and penalties of any size besides do not count. For u it
+        is `data_unit`, and a smooth loss has units of its own.
         """
         lengths, gains = [np.delete(self.b, self._rows_of_t())], [np.zeros(0)]
         for smooth in self.smooth:
@@ -124,8 +124,10 @@ class ConicForm:
             lengths, gains = [*lengths, length], [*gains, self.c[smooth.h] * gain]
         sigma = typical(np.concatenate(lengths), 0.1) or 1.0
         others = np.concatenate([self.t, *(smooth.h for smooth in self.smooth)]).astype(int)
-        c, P = np.delete(self.c, others), np.delete(self.P, others)
-        kappa = max(sigma * typical(c, 0.1), sigma**2 * typical(P, 0.1), typical(np.concatenate(gains), 0.1))
+        unit = np.full(len(self.c), sigma)
+        unit[np.concatenate([np.arange(0), *self.u]).astype(int)] = self.data_unit or sigma
+        c, P = np.delete(self.c * unit, others), np.delete(self.P * unit**2, others)
+        kappa = max(typical(c, 0.1), typical(P, 0.1), typical(np.concatenate(gains), 0.1))
         return sigma, kappa or 1.0
 
     def _rows_of_t(self) -> Ints:
@@ -133,10 +135,20 @@ class ConicForm:
         parts = [self.A.indices[self.A.indptr[j] : self.A.indptr[j + 1]] for j in self.t]
         return np.unique(np.concatenate([np.arange(0), *parts])).astype(int)
 
-    @property
+    @cached_property
     def data_unit(self) -> float:
-        """A small right-hand side of rows without a norm of θ; 0 where all vanish."""
-        return typical(np.delete(self.b, self._rows_of_t()), 0.1)
+        """A small prediction that right-hand sides of rows without a norm of θ speak of, |b| over the coefficient of u,
+        or 1 over it in an exponent; 0 where there are none."""
+        u = np.zeros(len(self.c))
+        u[np.concatenate([np.arange(0), *self.u]).astype(int)] = 1.0
+        A = sp.csr_array(abs(self.A) @ sp.diags_array(u)) if len(u) else sp.csr_array(self.A)
+        size = A.max(axis=1).toarray().ravel() if A.nnz else np.zeros(len(self.b))
+        b = np.abs(self.b)
+        exponents = np.array([rows.start for kind, rows, _ in self.cones.slices if kind == "exp"], dtype=int)
+        b[exponents] = np.maximum(b[exponents], 1.0)
+        touched = size > 0
+        touched[self._rows_of_t()] = False
+        return typical(b[touched] / size[touched], 0.1)
 
 
 def typical(values: Array, share: float = 0.5) -> float:

@@ -7,7 +7,7 @@ x out leaves h(s). To add a function: what its rows look like here, and a class 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -54,7 +54,9 @@ def _quadratic(batch: Batch) -> Quadratic | None:
     _, m, k = batch.A.shape
     if any(kind not in ("zero", "nonneg") for kind in batch.kinds) or m > LARGEST:
         return None
+    batch, dead = _with_costs(batch)
     batch, width, height = _in_own_units(batch)
+    height = np.where(dead, 0.0, height)
     equal = [j for j, kind in enumerate(batch.kinds) if kind == "zero"]
     found: list[tuple[Array, ...]] = []
     for active in _active_sets(equal, [j for j in range(m) if j not in equal], k):
@@ -107,24 +109,41 @@ def _same(a: Array, b: Array) -> bool:
         return bool(np.all((a == b) | (np.abs(a - b) <= JOINT * np.abs(a))))
 
 
+def _with_costs(batch: Batch) -> tuple[Batch, Array]:
+    """Pieces that cost nothing get the costs of one that does, so that their x are determined too; which they are."""
+    costs = np.hstack([batch.P, batch.c])
+    dead = ~costs.any(axis=1) & (batch.linear == 0) & (batch.square == 0)
+    if dead.all() or not dead.any():
+        return batch, np.zeros(len(dead), dtype=bool)
+    live = int(np.flatnonzero(costs.any(axis=1))[0]) if costs.any() else 0
+    P, c = (np.where(dead[:, None], part[live], part) for part in (batch.P, batch.c))
+    return replace(batch, P=P, c=c), dead
+
+
 def _in_own_units(batch: Batch) -> tuple[Batch, Array, Array]:
-    """A batch with right-hand sides, rows and costs of size 1, and the units of s and of h."""
-    rows = np.maximum(np.abs(batch.A).max(axis=2, initial=0.0), np.abs(batch.a))
-    rows = np.where(rows > 0, rows, 1.0)
+    """A batch with right-hand sides, rows, columns and costs of size 1, and the units of s and of h."""
+    steepest = _or_one(np.abs(batch.a).max(axis=1, initial=0.0))
+    a = batch.a / steepest[:, None]
+    rows = _or_one(np.maximum(np.abs(batch.A).max(axis=2, initial=0.0), np.abs(a)))
     b = batch.b / rows
-    width = np.abs(b).max(axis=1, initial=0.0)
-    width = np.where(width > 0, width, 1.0)
-    w = width[:, None]
-    P, c, linear, square = batch.P * w**2, batch.c * w, batch.linear * width, batch.square * width**2
+    of_rows = _or_one(np.abs(b).max(axis=1, initial=0.0))
+    width, w = of_rows / steepest, of_rows[:, None]
+    A = batch.A / rows[:, :, None]
+    columns = _or_one(np.abs(A).max(axis=1, initial=0.0))  # x in units of its own, which costs are counted in
+    unit = w / columns
+    P, c, linear, square = batch.P * unit**2, batch.c * unit, batch.linear * width, batch.square * width**2
     costs = [np.abs(part).max(axis=1, initial=0.0) for part in (P, c)]
-    height = np.maximum.reduce([*costs, np.abs(linear), square])
-    height = np.where(height > 0, height, 1.0)
+    height = _or_one(np.maximum.reduce([*costs, np.abs(linear), square]))
     h = height[:, None]
     scaled = Batch(
-        batch.at, batch.A / rows[:, :, None], batch.a / rows, b / w, P / h, c / h, linear / height, square / height,
+        batch.at, A / columns[:, None, :], a / rows, b / w, P / h, c / h, linear / height, square / height,
         batch.kinds,
     )  # fmt: skip
     return scaled, width, height
+
+
+def _or_one(sizes: Array) -> Array:
+    return np.where(sizes > 0, sizes, 1.0)
 
 
 def _active_sets(equal: list[int], rest: list[int], k: int) -> Iterator[tuple[int, ...]]:
@@ -141,7 +160,7 @@ def _on_active(batch: Batch, active: list[int], equal: list[int]) -> tuple[Array
     K = np.zeros((n, k + w, k + w))
     K[:, np.arange(k), np.arange(k)] = batch.P
     K[:, :k, k:], K[:, k:, :k] = np.swapaxes(W, 1, 2), W
-    if k + w and np.linalg.matrix_rank(K[0]) < k + w:
+    if k + w and _is_singular(K):
         return None
     fixed = np.concatenate([-batch.c, batch.b[:, active]], axis=1)
     moving = np.concatenate([np.zeros((n, k)), -batch.a[:, active]], axis=1)
@@ -163,6 +182,13 @@ def _on_active(batch: Batch, active: list[int], equal: list[int]) -> tuple[Array
     slope = np.sum((batch.c + batch.P * x[:, :, 0]) * x[:, :, 1], axis=1) + batch.linear
     curvature = np.sum(batch.P * x[:, :, 1] ** 2, axis=1) + batch.square
     return left, right, constant, slope, curvature, first, last
+
+
+def _is_singular(K: Array) -> bool:
+    """Whether all of these matrices are singular. Where only some are, solving with them tells."""
+    if np.linalg.matrix_rank(K[0]) == K.shape[1]:
+        return False
+    return bool(np.all(K[0] == K)) or bool(np.all(np.linalg.matrix_rank(K) < K.shape[1]))
 
 
 def _interval(lines: Array) -> tuple[Array, Array]:
@@ -286,8 +312,8 @@ def _power(batch: Batch) -> Power | None:
     if len(batch.kinds) == 3 and batch.A.shape[2] == 1:
         rate, shift, positive = -a[:, given], b[:, given], False
     elif which == (0, 1) and batch.A.shape[2] == 2 and not a[:, 2].any() and not b[:, 2].any():
-        found = _at_least(batch, 1 - t, cone.start)
-        if found is None or np.any(X[:, 2, 1 - t] != -1):
+        found = _at_least(batch, 1 - t, cone.start, -X[:, 2, 1 - t])
+        if found is None or np.any(X[:, 2, 1 - t] >= 0):
             return None
         rate, shift, positive = found
     else:
@@ -295,12 +321,13 @@ def _power(batch: Batch) -> Power | None:
     return Power(batch.at, _positive(weight), rate, shift, batch.linear, p, positive)
 
 
-def _at_least(batch: Batch, x: int, rows: int) -> tuple[Array, Array, bool] | None:
-    """q = rate·s + shift where the first rows say x ≥ |q| (False) or x ≥ max(q, 0) (True), and nothing else."""
-    if any(kind != "nonneg" for kind in batch.kinds[:rows]) or np.any(batch.A[:, :rows, x] != -1):
+def _at_least(batch: Batch, x: int, rows: int, unit: Array) -> tuple[Array, Array, bool] | None:
+    """q = rate·s + shift where the first rows say unit·x ≥ |q| (False) or unit·x ≥ max(q, 0) (True), nothing else."""
+    if any(kind != "nonneg" for kind in batch.kinds[:rows]) or np.any(batch.A[:, :rows, x] >= 0):
         return None
     moving = np.flatnonzero(batch.a[:, :rows].any(axis=0) | batch.b[:, :rows].any(axis=0))
-    rate, shift = batch.a[:, moving], -batch.b[:, moving]
+    size = -unit[:, None] / batch.A[:, moving, x]
+    rate, shift = batch.a[:, moving] * size, -batch.b[:, moving] * size
     if len(moving) == 1 and rows > 1:
         return rate[:, 0], shift[:, 0], True
     if len(moving) == 2 and np.array_equal(rate[:, 0], -rate[:, 1]) and np.array_equal(shift[:, 0], -shift[:, 1]):

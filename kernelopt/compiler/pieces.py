@@ -290,13 +290,13 @@ class Power:
 
     def value(self, s: Array) -> Array:
         base, _ = self._base(s)
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore"):
             found = self._strength * base**self.p + self.linear * s
         return np.where(self.rate * s + self.shift < 0, np.inf, found) if self.has_domain else found
 
     def derivative(self, s: Array) -> Array:
         base, sign = self._base(s)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             slope = np.where(sign == 0, 0.0, self.p * base ** (self.p - 1) * sign)
         return self._strength * self.rate * slope + self.linear
 
@@ -304,7 +304,7 @@ class Power:
         """No larger than where |q|^p is rounding: for 1 < p < 2 there is no bound."""
         base, _ = self._base(s)
         least = SAME ** (1 / self.p) if 1 < self.p < 2 else 0.0
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore"):
             return self._strength * self.p * (self.p - 1) * self.rate**2 * np.maximum(base, least) ** (self.p - 2)
 
     def conjugate(self, v: Array) -> Array:
@@ -315,7 +315,7 @@ class Power:
             outside = z < 0
         else:
             z, outside = np.abs(z), np.zeros(len(z), dtype=bool)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             q = np.where(z > 0, np.abs(z) ** (1 / (self.p - 1)), 0.0 if self.p > 1 else np.inf)
             size = w if (self.has_domain or self.positive) else np.abs(w)
             found = size * q - self._strength * q**self.p - w * self.shift

@@ -29,7 +29,7 @@ from kernelopt.compiler.patterns import LARGEST, Batch, piece_of
 from kernelopt.compiler.pieces import SAME, Custom, LogSumExp, Piece, Quadratic, pairs_of
 from kernelopt.kernels.domains import Array, Ints
 
-CLASSES = 12  # of a log-sum-exp, whose curvature takes a row for each pair
+CLASSES = 10  # of a log-sum-exp, whose curvature takes a row for each pair
 SHARED = 10  # rows in which an auxiliary variable may stand before it counts as one of the user's
 
 
@@ -216,28 +216,17 @@ def separable(form: ConicForm) -> Separable | None:
     plain: list[Array] = []
     at = 0
     for rows, columns, pattern, smooth in _by_loss(form, parts.groups):
-        if columns.shape[1] > LARGEST or np.isin(columns, u).any():
+        if columns.shape[1] > max(LARGEST, CLASSES + 1) or np.isin(columns, u).any():
             return None
-        stacked = _stacked(form, rows, columns, pattern, outer, None)
-        if stacked is None:
-            several = _log_sum_exp(form, rows, columns, pattern, outer, at)
-            if several is None:
-                return None
-            pieces.append(several[0])
-            blocks.append(several[1])
-            plain.append(np.full(len(several[0].at), -1))
-            at += len(several[0].at)
-            continue
-        batch, shared = stacked
-        nothing = np.zeros(len(rows))
-        batch = _relabelled(batch, at + np.arange(len(rows)), nothing, nothing)
-        piece = piece_of(batch) if smooth is None else _custom(form, batch, columns[:, 0], smooth)
-        if piece is None:
+        found = _recognised(form, (rows, columns, pattern), outer, at, smooth)
+        if found is None and smooth is None:
+            found = _log_sum_exp(form, rows, columns, pattern, outer, at)
+        if found is None:
             return None
-        pieces.append(piece)
-        blocks.append(shared)
-        plain.append(np.full(len(rows), -1))
-        at += len(rows)
+        pieces.append(found[0])
+        blocks.append(found[1])
+        plain.append(np.full(len(found[0].at), -1))
+        at += len(found[0].at)
     A = sp.csr_array(form.A)
     on_t = np.zeros(len(form.c), dtype=bool)
     on_t[form.t] = True
@@ -262,6 +251,20 @@ def separable(form: ConicForm) -> Separable | None:
         u, y, sp.csr_array(S[:, : len(u)]), sp.csr_array(S[:, len(u) :]), form.c[u], form.c[y],
         tuple(p for p in pieces if len(p.at)), parts.bare[touches_t[parts.bare]], np.concatenate(plain).astype(int),
     )  # fmt: skip
+
+
+def _recognised(
+    form: ConicForm, group: Group, outer: Ints, first: int, smooth: int | None
+) -> tuple[Piece, sp.csr_array] | None:
+    """The function of one number that a group stands for, and its rows of s, numbered from `first`."""
+    rows, columns, pattern = group
+    stacked = _stacked(form, rows, columns, pattern, outer, None)
+    if stacked is None:
+        return None
+    nothing = np.zeros(len(rows))
+    batch = _relabelled(stacked[0], first + np.arange(len(rows)), nothing, nothing)
+    piece = piece_of(batch) if smooth is None else _custom(form, batch, columns[:, 0], smooth)
+    return None if piece is None else (piece, stacked[1])
 
 
 def only_summed(form: ConicForm) -> bool:

@@ -93,8 +93,10 @@ def _at_best_y(problem: Structured, s: Array, a: Array, slopes: Array) -> Array:
     fixed = problem.linear_y + problem.F.T @ (problem.slope + problem.of_kinks(a))
     residual = fixed + problem.F.T @ slopes
     for _ in range(STEPS):
-        curvature = problem.smooth_curvature(s)
-        dy = np.linalg.lstsq(problem.F.T @ (curvature[:, None] * problem.F), -residual, rcond=1e-12)[0]
+        H = problem.F.T @ (problem.smooth_curvature(s)[:, None] * problem.F)
+        if not np.isfinite(H).all() or not np.isfinite(residual).all():
+            break
+        dy = np.linalg.lstsq(H, -residual, rcond=1e-12)[0]
         for _ in range(HALVINGS):
             trial = problem.smooth_gradient(s + problem.F @ dy)
             after = fixed + problem.F.T @ trial

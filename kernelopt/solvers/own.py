@@ -109,7 +109,7 @@ def solve(  # noqa: PLR0917
     sigma, kappa = outer.form.units
     exact = shape.odd is not None or shape.nonconvex is not None
     target, floor = (EXACT, EXACT * FLOOR * kappa) if exact else (TIGHTER * tol, FLOOR * kappa)
-    watch = Watch(name, target, floor, sigma, deadline, verbose, progress)
+    watch = Watch(name, target, floor, outer.form.data_unit or sigma, deadline, verbose, progress)
     engine = ENGINES[name]
     try:
         with np.errstate(all="ignore"):  # a step too far may overflow; it is taken back
@@ -118,7 +118,7 @@ def solve(  # noqa: PLR0917
         watch.close()
     if not np.isfinite(point.x).all() or not np.isfinite(point.total(problem)).all():
         raise SolverError(f"{name} broke down. Try another solver, or verbose=True for more.")
-    if point.violation > INFEASIBLE * sigma and point.stopped is None:
+    if point.violation > INFEASIBLE * watch.unit and point.stopped is None:
         return Answer(Status.INFEASIBLE, False, _stats(name, began, watch))
     total = point.total(problem)
     split = outer.split

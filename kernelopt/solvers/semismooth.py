@@ -76,7 +76,7 @@ def step(
             t = 2 * t if np.isinf(high) else 0.5 * (low + high)
         else:
             high = t
-            secant = t * descent / (descent - slope) if np.isfinite(slope) and low == 0 else 0.0
+            secant = t * descent / (descent - slope) if np.isfinite(slope) and slope > descent and low == 0 else 0.0
             t = max(secant, 0.1 * t) if low == 0 else 0.5 * (low + high)
     return None
 
