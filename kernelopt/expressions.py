@@ -252,6 +252,13 @@ class Theta(ThetaExpression):
         self._value = function
         self._duals = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_used": list(self._used)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._used = WeakSet(state["_used"])
+
     def _set_solution(self, function: Function | None, duals: Mapping[object, Array]) -> None:
         self._value = function
         self._duals = duals

@@ -12,6 +12,7 @@ import cvxpy as cp
 import numpy as np
 from cvxpy.atoms.affine.affine_atom import AffAtom
 from cvxpy.atoms.atom import Atom
+from cvxpy.lin_ops.lin_utils import get_id
 
 from kernelopt.errors import DataError, DCPError
 from kernelopt.functions import Function
@@ -26,6 +27,10 @@ class ThetaLeaf(cp.Variable):
     def __init__(self, theta: Any, name: str) -> None:
         self.theta = theta
         super().__init__(name=name)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.id = get_id()
 
 
 class PredictionData:
@@ -184,6 +189,26 @@ class ThetaNorm(Atom):
 
     def graph_implementation(self, *args: Any, **kwargs: Any) -> NoReturn:
         _refuse_plain_problem(self)
+
+
+def renew_ids(problem: cp.Problem) -> None:
+    """Give leaves and constraints ids of their own, and drop what was derived from the old ones.
+
+    cvxpy tells leaves apart by numbers that are unique in one process only; a copy that comes from another one, or from
+    a file, would be taken for a variable that has the number here. For a problem of which nothing is compiled.
+    """
+    duals = (dual for constraint in problem.constraints for dual in constraint.dual_variables)
+    for node in [*problem.variables(), *problem.parameters(), *problem.constraints, *duals]:
+        node.id = get_id()
+    nodes: list[Any] = [problem]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, list):
+            nodes += node
+            continue
+        nodes += node.args
+        for name in [name for name in vars(node) if name.startswith("_lazy") or name.endswith("__cache__")]:
+            delattr(node, name)
 
 
 def view_gram(view: Any, f: Function) -> Array:

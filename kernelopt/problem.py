@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, wraps
+from threading import RLock
 from time import perf_counter
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import cvxpy as cp
 import numpy as np
@@ -23,7 +24,7 @@ from kernelopt.errors import DataError, KernelOptError, MemoryLimitError, Parame
 from kernelopt.expressions import FeatureMatrix, Theta
 from kernelopt.factorization import FLOOR, Factor, factorize, memory
 from kernelopt.losses import check_parameters
-from kernelopt.nodes import ThetaLeaf
+from kernelopt.nodes import ThetaLeaf, renew_ids
 from kernelopt.options import FactorOptions, check_solver_options, factor_options, goal
 from kernelopt.solution import Attempt, Solution, SolverStats, Status
 from kernelopt.solvers import selection
@@ -35,6 +36,20 @@ MANY = 1000  # rows from which a factor starts coarse
 COARSER = 100.0  # the tolerance of the rank that a factor of many rows begins with, in units of the default
 FINER = 1e-2  # the next tolerance of the rank in units of the last, where no gap says how fine it must be
 FINEST_STEP, COARSEST_STEP, MARGIN = 1e-4, 0.1, 0.3  # where one does: in proportion to tol over gap, with a margin
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _one_at_a_time(method: Callable[P, R]) -> Callable[P, R]:
+    """Threads that call such methods of one problem wait for each other: they share its factor, θ and variables."""
+
+    @wraps(method)
+    def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+        problem: Any = args[0]
+        with problem._lock:
+            return method(*args, **kwargs)
+
+    return locked
 
 
 class Problem:
@@ -69,19 +84,36 @@ class Problem:
     def __init__(self, objective: cp.Minimize | cp.Maximize, constraints: Sequence[Any] | None = None) -> None:
         if isinstance(constraints, cp.constraints.constraint.Constraint):
             raise DataError("Expected a list of constraints; got one constraint. Write [constraint].")
-        self._stated = cp.Problem(objective, list(constraints or []))
+        self._set(cp.Problem(objective, list(constraints or [])), None, None)
+
+    def _set(self, stated: cp.Problem, solution: Solution | None, source: explicit.ExplicitSource | None) -> None:
+        self._stated = stated
         self._inspection: rules.Inspection | None = None
         self._form: CanonicalForm | None = None
         self._spectral: SpectralForm | None = None
         self._reduction: tuple[FactorOptions, Reduction, float] | None = None
-        self._solution: Solution | None = None
+        self._solution = solution
         self._left_off: Start | None = None
         self._last_outer: Outer | None = None
         self._asked: FactorOptions | None = None
-        self._source: explicit.ExplicitSource | None = None
+        self._source = source
+        self._lock = RLock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What was stated, and the answer. What was compiled, solvers included, is made again when it is needed."""
+        solution = None if self._solution is None else self._solution.detached()
+        source = None if self._source is None else self._source.detached()
+        return {"stated": self._stated, "solution": solution, "source": source}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._set(**state)
+        renew_ids(self._stated)
+        if self._source is not None:
+            renew_ids(self._source.problem)
 
     # ---------------------------------------------------------------- the pipeline
 
+    @_one_at_a_time
     def solve(
         self,
         solver: str | None = None,
@@ -345,6 +377,7 @@ class Problem:
         """
         return None if self._solution is None else self._solution.certificate
 
+    @_one_at_a_time
     def certificate_at(self, parameters: Mapping[cp.Parameter, Any]) -> Certificate:
         """What the present θ and multipliers say about the problem for other values of its parameters.
 
@@ -394,6 +427,7 @@ class Problem:
             for parameter, value in old.items():
                 parameter.save_value(value)
 
+    @_one_at_a_time
     def verify(self, tol: float = 1e-6) -> Report:
         """Recompute everything in the terms of the stated problem; prints as a table, one number a line.
 
@@ -450,7 +484,7 @@ class Problem:
         report = verification.audit(canonical, given, tol, None)
         if not canonical.is_convex:
             return report
-        if report.certificate is not None and np.isfinite(report.certificate.absolute_gap):
+        if report.certificate is not None and report.certificate.closes(tol):
             return report
         return verification.audit(canonical, given, tol, self._own_certificate())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -181,3 +181,9 @@ class Solution:
     duals: Mapping[Theta, Mapping[object, Array]]
     solver_stats: Any
     certificate: Any = None
+
+    def detached(self) -> Solution:
+        """Without solvers' own objects, and what a certificate refers to of the compiled problem."""
+        stats = None if self.solver_stats is None else replace(self.solver_stats, extra_stats=None)
+        certificate = None if self.certificate is None else replace(self.certificate, evidence=None)
+        return replace(self, solver_stats=stats, certificate=certificate)

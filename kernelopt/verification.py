@@ -110,7 +110,7 @@ def audit(form: CanonicalForm, functions: dict[Theta, Function], tol: float, low
     """Check functions that were fitted elsewhere: predictions and norms from the kernel, feasibility, and the gap.
 
     Multipliers are read off the coefficients, ν = (μ/‖θ‖)α for θ = Aᵀα, where the centers are rows of the problem and
-    one norm binds θ; else `lower`, a certificate of an answer of our own, gives the lower bound.
+    one norm binds θ; where these show nothing, `lower`, a certificate of an answer of our own, gives the lower bound.
     """
     reduction = placed(form, functions)
     if not _fill_in_others(form):
@@ -128,8 +128,9 @@ def audit(form: CanonicalForm, functions: dict[Theta, Function], tol: float, low
     value, violation = attained(reduction), representer.violation(reduction, data.form.data_unit)
     checks = [Check("constraints hold", violation, FEASIBLE, "largest violation, relative to a constraint's terms")]
     found = certify(reduction, data, value) if known else None
-    if found is None or not np.isfinite(found.absolute_gap):
-        found = against(lower, value) if lower is not None else found
+    if lower is not None:
+        ours = against(lower, value)
+        found = ours if found is None or not found.absolute_gap <= ours.absolute_gap else found
     checks.append(gap(found, tol) if found is not None else Check("duality gap", np.inf, tol, "no lower bound"))
     return Report(tuple(checks), found)
 

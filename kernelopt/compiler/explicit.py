@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cvxpy as cp
@@ -45,6 +45,10 @@ class ExplicitSource:
     variable: cp.Variable
     theta: Theta
     features: tuple[tuple[Array, FeatureMatrix], ...]
+
+    def detached(self) -> ExplicitSource:
+        """Without what cvxpy and its solvers keep of an earlier solve."""
+        return replace(self, problem=cp.Problem(self.problem.objective, self.problem.constraints))
 
     def theta_value(self, f: Function) -> Array:
         """θ = Σₛ cₛ F(x_s) ∈ Rᵖ, with the rows of Φ that belong to the centers."""
