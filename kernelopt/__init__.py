@@ -15,6 +15,7 @@ from kernelopt.functions import Function
 from kernelopt.losses import margin
 from kernelopt.model_selection import leave_one_out
 from kernelopt.paths import path
+from kernelopt.persistence import load, save
 from kernelopt.predictors import Predictor
 from kernelopt.problem import Problem
 from kernelopt.smooth import SmoothLoss
@@ -32,10 +33,12 @@ __all__ = [
     "feature_space",
     "kernels",
     "leave_one_out",
+    "load",
     "losses",
     "margin",
     "norm",
     "path",
+    "save",
     "sum_squares",
     "testing",
 ]

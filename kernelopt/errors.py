@@ -58,5 +58,9 @@ class OptionError(KernelOptError, ValueError):
     """An option of `solve` outside its range."""
 
 
+class FormatError(KernelOptError, ValueError):
+    """A file that is not as `ko.save` writes it."""
+
+
 class MissingPackageError(KernelOptError, ImportError):
     """A package that kernelopt does not depend on, but what was called does."""

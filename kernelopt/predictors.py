@@ -93,6 +93,13 @@ class Predictor:
         self._node = _frozen(expression, X)
         self._check(np.asarray(expression.value), X)
 
+    @classmethod
+    def _of_node(cls, node: Any) -> Predictor:
+        """Without checks."""
+        self = cls.__new__(cls)
+        self._node = node
+        return self
+
     def __call__(self, X: Any) -> Array:
         """The values at new points, an entry (or row) for each."""
         return self._node.at(X)

@@ -131,7 +131,8 @@ class FittedFunction(Function):
         if self._dual is None:
             raise KernelOptError(
                 "Expected a problem whose only norm of θ is ko.norm(theta) or ko.sum_squares(theta), solved with "
-                "multipliers; here θ is not a multiple of Aᵀν. Use the function itself, which stands on its pivots."
+                "multipliers, and not loaded from a file; here θ is not a multiple of Aᵀν, or not known to be one. Use "
+                "the function itself, which stands on its pivots."
             )
         size = np.abs(self._dual.coefficients).reshape(len(self._dual.centers), -1).max(axis=1)
         support = size > threshold * size.max(initial=0.0)

@@ -9,7 +9,7 @@ import pytest
 import kernelopt
 
 ORDER = [
-    ["estimators"],
+    ["estimators", "persistence"],
     ["feature_space", "paths", "predictors", "testing"],
     ["model_selection", "path_table"],
     ["problem"],
@@ -37,6 +37,7 @@ INSIDE = {
         ["model"],
         ["kernels", "sample"],
     ],
+    "persistence": [["loading", "saving"], ["archive", "vocabulary"]],
     "compiler": [
         ["explain"],
         ["representer", "squares"],

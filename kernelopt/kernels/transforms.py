@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -246,13 +247,15 @@ class Centered(Kernel):
 
     kernel: Kernel
     data: Array
-    _mean: float = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         require_kernels(self.kernel)
         data = self.kernel.rows(self.data)
         object.__setattr__(self, "data", frozen(np.array(data)))
-        object.__setattr__(self, "_mean", float(self._means(self.data).mean()))
+
+    @cached_property
+    def _mean(self) -> float:
+        return float(self._means(self.data).mean())
 
     @property
     def domain(self) -> Domain:

@@ -1,0 +1,232 @@
+"""The container: a zip of one JSON document and numbered members, `0.npy` an array and `1.json` a list of strings.
+
+Members are stored without compression, so that reading takes no more memory than a file is long, and nothing is
+allocated before the sizes that the file claims were checked against each other and against a limit.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import secrets
+import struct
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernelopt.errors import FormatError
+from kernelopt.kernels.domains import Array
+
+DOCUMENT = "kernelopt.json"
+CHUNK = 2**20  # bytes read at a time
+LONGEST_READ = 2**22  # bytes: what the zip's directory may take
+JSON_WEIGHT = 32  # bytes of Python objects that a byte of JSON can become
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the same contents give the same bytes
+KINDS = "biufcU"  # of numpy's dtypes: numbers and strings
+LARGEST_ITEM = {"f": 8, "c": 16}  # bytes; longer ones differ between machines
+MESSAGE = 300  # characters of what was found that an error repeats
+HEADER = re.compile(
+    rb"\{'descr': '([<>|])([biufcU])([1-9]\d{0,8})', 'fortran_order': (True|False), 'shape': \(([\d, ]*)\), \} *\n"
+)
+NAME = re.compile(r"(0|[1-9]\d{0,8})\.(npy|json)")
+_BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, TypeError, ValueError, EOFError, LookupError, OSError,
+           OverflowError, struct.error)  # fmt: skip
+
+
+def shortened(text: object) -> str:
+    """What was found, short enough for a message."""
+    found = str(text)
+    return found if len(found) <= MESSAGE else found[: MESSAGE - 1] + "…"
+
+
+# ---------------------------------------------------------------- writing
+
+
+def write(path: Any, document: Any, members: Sequence[Array | list[str]]) -> None:
+    """Write a file whole or not at all: beside the old one, which it then replaces."""
+    target = Path(os.path.realpath(path))
+    beside = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    try:
+        with open(beside, "xb") as file:
+            with zipfile.ZipFile(file, "w") as archive:
+                _write_text(archive, DOCUMENT, document)
+                for number, member in enumerate(members):
+                    if isinstance(member, list):
+                        _write_text(archive, f"{number}.json", member)
+                        continue
+                    with archive.open(zipfile.ZipInfo(f"{number}.npy", EPOCH), "w", force_zip64=True) as out:
+                        np.lib.format.write_array(out, member, version=(1, 0), allow_pickle=False)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _write_text(archive: zipfile.ZipFile, name: str, content: Any) -> None:
+    archive.writestr(zipfile.ZipInfo(name, EPOCH), json.dumps(content, allow_nan=False, separators=(",", ":")))
+
+
+# ---------------------------------------------------------------- reading
+
+
+class _ShortReads(io.BufferedReader):
+    """A file that is read in pieces: who asks for a long one believed a number in the file."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        wanted = LONGEST_READ + 1 if size is None or size < 0 else size
+        content = super().read(min(wanted, LONGEST_READ + 1))
+        if len(content) > LONGEST_READ:
+            raise FormatError(f"Expected a directory of at most {LONGEST_READ} bytes; the file claims more.")
+        return content
+
+
+@contextmanager
+def _as_format_errors(what: str) -> Iterator[None]:
+    try:
+        yield
+    except FormatError:
+        raise
+    except _BROKEN as error:
+        raise FormatError(f"Expected {what}; got one that can't be read: {shortened(error)}.") from error
+
+
+class Archive:
+    """A file that was opened, with names and sizes of its members checked; each member is read once.
+
+    Raises FormatError wherever the file is not as expected, and OSError where there is no such file.
+    """
+
+    def __init__(self, path: Any, max_bytes: int) -> None:
+        self._limit = max_bytes
+        self._file = _ShortReads(io.FileIO(path))
+        try:
+            with _as_format_errors("a file of kernelopt, a zip"):
+                self._zip = zipfile.ZipFile(self._file)
+            self._sizes = self._checked(self._zip.infolist(), os.fstat(self._file.fileno()).st_size)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def _checked(self, infos: list[zipfile.ZipInfo], length: int) -> dict[str, int]:
+        sizes: dict[str, int] = {}
+        for info in infos:
+            name = info.filename
+            if name in sizes:
+                raise FormatError(f"Expected each member once; got {shortened(name)!r} twice.")
+            if name != DOCUMENT and not NAME.fullmatch(name):
+                raise FormatError(f"Expected members {DOCUMENT}, 0.npy, 1.json, …; got {shortened(repr(name))}.")
+            if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size or info.flag_bits & 1:
+                raise FormatError(f"Expected members stored as they are; {name} is compressed or encrypted.")
+            sizes[name] = info.file_size
+        if DOCUMENT not in sizes:
+            raise FormatError(f"Expected a file of kernelopt, with a member {DOCUMENT}; there is none.")
+        if sum(sizes.values()) > length:
+            raise FormatError(f"Expected members of at most {length} bytes, the file's length; it claims more.")
+        needed = sum(size * (JSON_WEIGHT if name.endswith("json") else 1) for name, size in sizes.items())
+        if needed > self._limit:
+            raise FormatError(
+                f"Expected contents of at most {self._limit} bytes in memory; these may take {needed}. If you trust "
+                f"the file, ko.load(path, max_bytes={needed})."
+            )
+        return sizes
+
+    def document(self) -> Any:
+        """What the JSON document says."""
+        return self._text(DOCUMENT)
+
+    def array(self, number: int) -> Array:
+        """An array, bit for bit as it was saved."""
+        name = f"{number}.npy"
+        size = self._taken(name)
+        with _as_format_errors(f"an array in {name}"), self._zip.open(name) as file:
+            kind, item, order, dtype, shape, start = _header(file.read(10), file, name)
+            if start + prod(shape) * item != size:
+                raise FormatError(
+                    f"Expected {start + prod(shape) * item} bytes in {name}, as its header says; got {size}."
+                )
+            content = np.empty(size - start, dtype=np.uint8)
+            view = content.data
+            for at in range(0, len(content), CHUNK):
+                view[at : at + CHUNK] = file.read(min(CHUNK, len(content) - at))
+            array = content.view(dtype).reshape(shape, order=order)
+            _check_items(content, kind, dtype, name)
+            return array
+
+    def strings(self, number: int) -> list[str]:
+        """A list of strings."""
+        name = f"{number}.json"
+        self._taken(name)
+        found = self._text(name)
+        if not isinstance(found, list) or not all(isinstance(s, str) for s in found):
+            raise FormatError(f"Expected a list of strings in {name}; got something else.")
+        return found
+
+    def require_all_read(self) -> None:
+        """Raise FormatError where there are members that nothing refers to."""
+        left = [name for name in self._sizes if name != DOCUMENT]
+        if left:
+            raise FormatError(f"Expected members that {DOCUMENT} refers to; got {left[0]}, to which it does not.")
+
+    def _taken(self, name: str) -> int:
+        if name not in self._sizes:
+            raise FormatError(f"Expected a member {shortened(name)}, referred to once; there is none, or it was used.")
+        return self._sizes.pop(name)
+
+    def _text(self, name: str) -> Any:
+        with _as_format_errors(f"JSON in {name}"):
+            with self._zip.open(name) as file:
+                content = b"".join(iter(lambda: file.read(CHUNK), b""))
+            return json.loads(content.decode(), object_pairs_hook=_object, parse_constant=_refuse_constant)
+
+
+def _header(start: bytes, file: Any, name: str) -> tuple[str, int, Any, np.dtype[Any], tuple[int, ...], int]:
+    """Kind, item size, order, dtype, shape, and where the data start: of numpy's format 1.0, word for word."""
+    length = int.from_bytes(start[8:], "little")
+    text = file.read(length) if start[:8] == b"\x93NUMPY\x01\x00" else b""
+    found = HEADER.fullmatch(text)
+    if found is None or len(text) != length:
+        raise FormatError(f"Expected a .npy header of numbers or strings in {name}; got {shortened(start + text)}.")
+    endian, kind, size = found[1].decode(), found[2].decode(), int(found[3])
+    dtype = np.dtype(f"{endian}{kind}{size}")
+    if size > LARGEST_ITEM.get(kind, size):
+        raise FormatError(f"Expected numbers that all machines have in {name}; got {dtype}.")
+    words = [word.strip() for word in found[5].decode().split(",")]
+    if any(not word for word in words[:-1]) or any(len(word) > 18 or not word.isdigit() for word in words if word):
+        raise FormatError(f"Expected a shape in the header of {name}; got {shortened(found[5])}.")
+    shape = tuple(int(word) for word in words if word)
+    return kind, dtype.itemsize, "F" if found[4] == b"True" else "C", dtype, shape, 10 + length
+
+
+def _check_items(content: Array, kind: str, dtype: np.dtype[Any], name: str) -> None:
+    """Raise FormatError for bytes that are no truth value, and for code points that are no character."""
+    if kind == "b" and content.max(initial=0) > 1:
+        raise FormatError(f"Expected truth values in {name}; got {content.max()}.")
+    if kind == "U":
+        points = content.view(np.dtype(np.uint32).newbyteorder(dtype.byteorder))
+        if points.max(initial=0) > 0x10FFFF:
+            raise FormatError(f"Expected characters in {name}; got the number {points.max()}.")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise FormatError("Expected each name once in a JSON object; got one twice.")
+    return found
+
+
+def _refuse_constant(name: str) -> Any:
+    raise FormatError(f"Expected finite numbers in JSON; got {name}.")

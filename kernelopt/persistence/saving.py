@@ -1,0 +1,256 @@
+"""Values to a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from importlib.metadata import version
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+
+from kernelopt.errors import DataError, DataTypeError, KernelError, KernelOptError
+from kernelopt.expressions import Theta
+from kernelopt.functions import Function
+from kernelopt.kernels import FromSklearn, Kernel, as_kernel
+from kernelopt.kernels.domains import Array, name_of
+from kernelopt.nodes import ThetaLeaf
+from kernelopt.persistence import archive
+from kernelopt.persistence.archive import KINDS, LARGEST_ITEM
+from kernelopt.persistence.vocabulary import ATOMS, DEPTH, FORMAT, KERNELS, SCHEMA, parameters, sklearn_kernels
+from kernelopt.predictors import Predictor, _Atom, _Points, _Value
+from kernelopt.solution import FittedFunction
+
+
+def save(path: Any, /, *, kernels: Mapping[str, Any] | None = None, **values: Any) -> None:
+    """Save fitted functions, arrays, values of cvxpy variables, and predictors, by name, in one file.
+
+    A zip of JSON and .npy that `ko.load` gives back bit for bit, predictions too. Nothing in it is code: a kernel of
+    the library stands there by its name and parameters; a function inside of a kernel, or a kernel of your own, by a
+    name, which `ko.load` looks up in what it is given. The file replaces an old one when it is complete, not before.
+
+    Parameters
+    ----------
+    path : str or path
+    kernels : {"name": kernel, class of kernels, or function}, optional
+        Names for kernels and functions of your own. Functions and classes that are defined at the top of a module need
+        none: they go by the name that they have there. A kernel that is named here is left out of the file, the
+        matrix of a `Precomputed` one, say.
+    **values : what is saved, by name
+        `ko.Theta` (its value) or `ko.Function`; `ko.Predictor`; cvxpy variables, parameters and expressions without θ
+        (their values); arrays of numbers or strings, and what numpy makes into one. Of a fitted function is kept what
+        it takes to predict, with norm, pivots and `optimality_bound`, not the training data; for the support vectors
+        save `theta.value.expanded()`.
+
+    Raises
+    ------
+    KernelError
+        For a function without a name, such as a lambda, and for a kernel that can't be told by its parameters.
+    KernelOptError, DataError, DataTypeError
+        For what has no value yet, and what is not of the kinds above: objects as points, other than strings.
+
+    Examples
+    --------
+    >>> import os, tempfile, cvxpy as cp, numpy as np, kernelopt as ko
+    >>> X, y = np.arange(6.0)[:, None], np.array([1.0, 3.0, 5.0, 7.0, 9.0, 11.0])
+    >>> theta, b = ko.Theta(ko.kernels.Gaussian(sigma=2.0)), cp.Variable()
+    >>> loss = cp.sum_squares(y - theta(X) - b)
+    >>> _ = ko.Problem(cp.Minimize(loss + 0.1 * ko.sum_squares(theta))).solve()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "model.ko")
+    ...     ko.save(path, theta=theta, b=b)
+    ...     model = ko.load(path)
+    >>> bool(np.array_equal(model["theta"](X) + model["b"], (theta(X) + b).value))
+    True
+    """
+    if not values:
+        raise DataError("Expected something to save, as in ko.save(path, theta=theta, b=b); got no values.")
+    encoder = _Encoder(dict(kernels or {}))
+    document = {
+        "format": FORMAT,
+        "schema": SCHEMA,
+        "kernelopt": version("kernelopt"),
+        "values": {name: encoder.value(name, value) for name, value in values.items()},
+    }
+    archive.write(path, document, encoder.members)
+
+
+class _Encoder:
+    """Values as JSON; arrays and strings become members, in order."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self.given = given
+        self.members: list[Array | list[str]] = []
+        self.depth = 0
+
+    def value(self, name: str, value: Any) -> Any:
+        if isinstance(value, Predictor):
+            return {"kind": "predictor", "node": self.node(value._node)}
+        if isinstance(value, Theta):
+            value = _required(value.value, name)
+        if isinstance(value, Function):
+            return self.function(value)
+        if isinstance(value, cp.Expression):
+            if any(isinstance(v, ThetaLeaf) for v in value.variables()):
+                raise DataError(
+                    f"Expected {name} to be a value; got an expression of θ. Save ko.Predictor({name}, X) to have "
+                    f"it at new points, {name}.value for its present value."
+                )
+            value = _required(value.value, name)
+        return self.array(value, name)
+
+    # ------------------------------------------------------------ arrays
+
+    def array(self, value: Any, what: str) -> dict[str, Any]:
+        array = np.asarray(value) if not isinstance(value, dict) else np.array(value, dtype=object)
+        kind, size = array.dtype.kind, array.dtype.itemsize
+        if kind not in KINDS or size > LARGEST_ITEM.get(kind, size):
+            raise DataTypeError(
+                f"Expected {what} to be a function, or an array of numbers or strings; got {type(value).__name__} "
+                f"of dtype {array.dtype}. Files hold no other objects."
+            )
+        return self.member("array", array)
+
+    def points(self, rows: Array) -> dict[str, Any]:
+        if rows.dtype != object:
+            return self.member("array", rows)
+        for i, x in enumerate(rows):
+            if type(x) is not str:
+                raise DataTypeError(
+                    f"Expected points that are numbers or strings; got {type(x).__name__} at {i}. Files hold no other "
+                    "objects: use a kernel of strings or numbers that stand for them, with kernel.compose(look_up)."
+                )
+        return self.member("strings", list(rows))
+
+    def member(self, kind: str, content: Array | list[str]) -> dict[str, Any]:
+        self.members.append(content)
+        return {"kind": kind, "member": len(self.members) - 1}
+
+    # ------------------------------------------------------------ functions
+
+    def function(self, f: Function) -> dict[str, Any]:
+        fit = None
+        if isinstance(f, FittedFunction):
+            fit = {
+                "products": self.array(f._products, "products"),
+                "pivots": self.array(f.pivots, "pivots"),
+                "pivot_coefficients": self.array(f.pivot_coefficients, "coefficients"),
+                "distance": None if f._distance is None else float(f._distance),
+            }
+        return {
+            "kind": "function",
+            "kernel": self.kernel(f._kernel),
+            "centers": self.points(f._centers),
+            "coefficients": self.array(f._coefficients, "coefficients"),
+            "fit": fit,
+        }
+
+    def node(self, node: Any) -> dict[str, Any]:
+        """A node of a predictor's tree."""
+        if isinstance(node, _Points):
+            return {"kind": "points", "function": None if node.function is None else self.function(node.function)}
+        if isinstance(node, _Value):
+            return {"kind": "value", "value": self.array(node.value, "a constant")}
+        assert isinstance(node, _Atom)
+        name = node.kind.__name__
+        if ATOMS.get(name) is not node.kind:
+            raise DataError(
+                f"Expected a predictor of the atoms that files know, {', '.join(sorted(ATOMS))}; got {name}. Save the "
+                "functions and variables, and write the expression once more where they are loaded."
+            )
+        with self:
+            arguments = [self.node(arg) for arg in node.args]
+        return {"kind": "atom", "name": name, "arguments": arguments, "data": [self.datum(d) for d in node.data]}
+
+    def datum(self, value: Any) -> Any:
+        """An argument of an atom that is not an expression: an axis, a power, an index."""
+        if isinstance(value, slice):
+            return {"kind": "slice", "ends": [self.datum(end) for end in (value.start, value.stop, value.step)]}
+        if isinstance(value, (list, tuple)):
+            return [self.datum(v) for v in value]
+        if isinstance(value, cp.Constant):
+            value = value.value
+        if isinstance(value, np.ndarray):
+            return value.tolist()
+        return value.item() if isinstance(value, np.generic) else value
+
+    # ------------------------------------------------------------ kernels
+
+    def kernel(self, kernel: Kernel) -> dict[str, Any]:
+        for name, given in self.given.items():
+            if not isinstance(given, type) and as_kernel(given) == kernel:
+                return {"kind": "given", "name": name}
+        kind = type(kernel)
+        known = [name for name, of_table in KERNELS.items() if of_table is kind]
+        if isinstance(kernel, FromSklearn):
+            return {"kind": "kernel", "name": known[0], "parameters": {"kernel": self.sklearn(kernel.kernel)}}
+        if not is_dataclass(kernel):
+            raise KernelError(f'{kernel!r} is no dataclass: name it, ko.save(…, kernels={{"name": kernel}}).')
+        with self:
+            own = {f: self.parameter(kernel, f, value) for f, value in parameters(kernel).items()}
+        if not known:
+            return {"kind": "given", "name": self.name(kind, kernel), "parameters": own}
+        return {"kind": "kernel", "name": known[0], "parameters": own}
+
+    def sklearn(self, kernel: Any) -> dict[str, Any]:
+        kinds = sklearn_kernels()
+        if type(kernel) not in kinds.values():
+            raise KernelError(f'Files know no {kernel!r}: name it, ko.save(…, kernels={{"name": kernel}}).')
+        own: dict[str, Any] = {}
+        with self:
+            for key, value in kernel.get_params(deep=False).items():
+                nested = type(value) in kinds.values()
+                own[key] = self.sklearn(value) if nested else self.parameter(kernel, key, value)
+        return {"kind": "sklearn", "name": type(kernel).__name__, "parameters": own}
+
+    def parameter(self, kernel: Any, name: str, value: Any) -> Any:
+        if isinstance(value, Kernel):
+            return self.kernel(value)
+        if isinstance(value, np.ndarray):
+            return self.points(value)
+        if isinstance(value, list):
+            return {"kind": "list", "items": [self.parameter(kernel, name, v) for v in value]}
+        if isinstance(value, tuple):
+            return [self.parameter(kernel, name, v) for v in value]
+        if callable(value):
+            return {"kind": "given", "name": self.name(value, kernel)}
+        if isinstance(value, np.float32):
+            return {"kind": "float32", "value": float(value)}
+        if isinstance(value, (np.float64, np.integer, np.bool_)):
+            value = value.item()
+        if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and np.isfinite(value)):
+            return value
+        raise KernelError(
+            f"Expected parameters of {kernel!r} that are finite numbers, strings, arrays, kernels or functions; got "
+            f"{name} = {value!r}."
+        )
+
+    def name(self, thing: Any, kernel: Any) -> str:
+        """The name of a function or class: given, or that which it has in its module."""
+        for name, given in self.given.items():
+            if given is thing:
+                return name
+        name, path = name_of(thing), getattr(thing, "__qualname__", getattr(thing, "__name__", f"<{thing}>"))
+        if "<" in path or "." in path:
+            raise KernelError(
+                f"{kernel!r} holds {path}, which has no name of its own, and files hold no code. Name it here and when "
+                'loading, ko.save(…, kernels={"name": function}), or define it with def at the top of a module.'
+            )
+        if self.given.setdefault(name, thing) is not thing:
+            raise KernelError(f"Two things are called {name}: name one of them, ko.save(…, kernels={{…}}).")
+        return name
+
+    def __enter__(self) -> None:
+        self.depth += 1
+        if self.depth > DEPTH:
+            raise KernelError(f"Expected kernels and expressions at most {DEPTH} deep; got deeper ones.")
+
+    def __exit__(self, *_: object) -> None:
+        self.depth -= 1
+
+
+def _required(value: Any, name: str) -> Any:
+    if value is None:
+        raise KernelOptError(f"Expected a value of {name}; got none. Solve the problem first.")
+    return value

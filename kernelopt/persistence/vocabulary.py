@@ -1,0 +1,65 @@
+"""What a file may name: kernels and atoms of tables, never classes or functions by where they are defined."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+from cvxpy.atoms.affine.add_expr import AddExpression
+from cvxpy.atoms.affine.binary_operators import DivExpression, MulExpression
+from cvxpy.atoms.affine.hstack import Hstack
+from cvxpy.atoms.affine.index import index, special_index
+from cvxpy.atoms.affine.unary_operators import NegExpression
+from cvxpy.atoms.affine.vstack import Vstack
+from cvxpy.atoms.elementwise.power import PowerApprox
+from cvxpy.atoms.pnorm import Pnorm, PnormApprox
+
+from kernelopt import kernels
+from kernelopt.errors import MissingPackageError
+from kernelopt.kernels import Kernel
+from kernelopt.kernels.derivatives import WithDerivatives
+
+FORMAT, SCHEMA = "kernelopt", 1
+DEPTH = 100  # of kernels in kernels, and of expressions in expressions
+
+# Files hold these names: who renames a class keeps its old name here.
+KERNELS: dict[str, type[Kernel]] = {
+    name: value
+    for name, value in [*vars(kernels).items(), ("WithDerivatives", WithDerivatives)]
+    if isinstance(value, type) and issubclass(value, Kernel) and value is not Kernel
+}
+ATOMS: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        AddExpression, DivExpression, MulExpression, NegExpression, PowerApprox, Pnorm, PnormApprox, index,
+        special_index, Hstack, Vstack, cp.abs, cp.cumsum, cp.entr, cp.exp, cp.huber, cp.log, cp.log1p,
+        cp.log_sum_exp, cp.logistic, cp.max, cp.maximum, cp.min, cp.minimum, cp.multiply, cp.norm1, cp.norm_inf,
+        cp.quad_over_lin, cp.Sum, cp.transpose,
+    )
+}  # fmt: skip
+SKLEARN = (
+    "RBF", "Matern", "RationalQuadratic", "ExpSineSquared", "DotProduct", "ConstantKernel", "PairwiseKernel", "Sum",
+    "Product", "Exponentiation",
+)  # fmt: skip
+
+
+@cache
+def sklearn_kernels() -> dict[str, type]:
+    """scikit-learn's kernels by name. Raises MissingPackageError without scikit-learn."""
+    try:
+        module = import_module("sklearn.gaussian_process.kernels")
+    except ImportError as error:
+        raise MissingPackageError("The file holds a kernel of scikit-learn: pip install scikit-learn.") from error
+    return {name: getattr(module, name) for name in SKLEARN}
+
+
+def parameters(kernel: Kernel) -> dict[str, Any]:
+    """What a kernel was made from, by name."""
+    own = {f.name: getattr(kernel, f.name) for f in fields(kernel) if f.init}  # type: ignore[arg-type]
+    if isinstance(kernel, kernels.Precomputed) and kernel.precision > np.finfo(np.float64).eps:
+        own["Q"] = kernel.Q.astype(np.float32)  # as it was given, and as the tolerances go by
+    return own
