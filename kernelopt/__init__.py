@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
-from kernelopt import errors, feature_space, kernels, losses, testing
+from kernelopt import errors, feature_space, kernels, losses, plots, testing
 from kernelopt.expressions import FeatureMatrix, Theta, norm, sum_squares
 from kernelopt.functions import Function
 from kernelopt.losses import margin
@@ -38,6 +38,7 @@ __all__ = [
     "margin",
     "norm",
     "path",
+    "plots",
     "save",
     "sum_squares",
     "testing",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
@@ -16,10 +15,12 @@ import numpy as np
 
 from kernelopt.certificate import Certificate
 from kernelopt.compiler.text import names
-from kernelopt.errors import KernelOptError, MissingPackageError, OptionError
+from kernelopt.drawing import MARKERS, STYLES, axes, color
+from kernelopt.errors import KernelOptError, OptionError
 from kernelopt.expressions import Theta
 from kernelopt.functions import Function
 from kernelopt.kernels.domains import Array, frozen
+from kernelopt.optional import optional
 from kernelopt.problem import Problem
 
 EVALUATION = "evaluation"  # the column of an `evaluate` that returns one number
@@ -177,7 +178,7 @@ class Path:
 
     def to_pandas(self) -> Any:
         """The table as a `pandas.DataFrame`."""
-        pandas = _optional("pandas", "to_pandas()")
+        pandas = optional("pandas", "to_pandas()")
         return pandas.DataFrame(dict(self.columns))
 
     def __str__(self) -> str:
@@ -234,14 +235,14 @@ class Path:
         evaluated = list(dict.fromkeys(name for s in self.solutions for name in s.evaluation))
         x = self.parameter.name() if x is None else x
         ys = [y] if isinstance(y, str) else list(y or evaluated or ["objective"])
-        if ax is None:
-            ax = _optional("matplotlib.pyplot", "plot()").subplots()[1]
         for name in (x, *ys):
             if self[name].dtype.kind not in "if":
                 raise OptionError(f"Expected columns of numbers; {name!r} is none.")
+        ax = axes(ax, "plot()")
         order = np.argsort(self[x], kind="stable")
-        for name in ys:
-            ax.plot(self[x][order], self[name][order], marker="o", markersize=4, label=name)
+        for k, name in enumerate(ys):
+            look = {"linestyle": STYLES[k % len(STYLES)], "marker": MARKERS[k % len(MARKERS)], "color": color(ax, k)}
+            ax.plot(self[x][order], self[name][order], **look, markersize=4, label=name)
         if _is_wide([self[x]]):
             ax.set_xscale("log")
         if _is_wide([self[name] for name in ys]):
@@ -271,12 +272,3 @@ def _is_wide(columns: Sequence[Array]) -> bool:
     numbers = np.concatenate(columns)
     numbers = numbers[np.isfinite(numbers)]
     return len(numbers) > 0 and numbers.min() > 0 and numbers.max() > DECADE * numbers.min()
-
-
-def _optional(module: str, caller: str) -> Any:
-    """A module of a package that kernelopt does not depend on. Raises MissingPackageError."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        package = module.split(".", maxsplit=1)[0]
-        raise MissingPackageError(f"{caller} needs {package}: pip install {package}.") from error

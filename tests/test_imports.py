@@ -9,7 +9,7 @@ import pytest
 import kernelopt
 
 ORDER = [
-    ["estimators", "persistence"],
+    ["estimators", "persistence", "plots"],
     ["feature_space", "paths", "predictors", "testing"],
     ["model_selection", "path_table"],
     ["problem"],
@@ -26,7 +26,8 @@ ORDER = [
     ["nodes"],
     ["smooth"],
     ["functions"],
-    ["kernels"],
+    ["drawing", "kernels"],
+    ["optional"],
     ["errors"],
 ]
 # Inside the packages: each file imports only from files further down its own list.

@@ -480,7 +480,7 @@ def test_pandas(table, monkeypatch):
     with pytest.raises(MissingPackageError, match="to_pandas.. needs pandas: pip install pandas"):
         table.to_pandas()
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match="pip install matplotlib"):
+    with pytest.raises(ImportError, match=r"pip install 'kernelopt\[plot\]'"):
         table.plot()
 
 

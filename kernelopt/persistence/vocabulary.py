@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import cvxpy as cp
@@ -19,9 +18,9 @@ from cvxpy.atoms.elementwise.power import PowerApprox
 from cvxpy.atoms.pnorm import Pnorm, PnormApprox
 
 from kernelopt import kernels
-from kernelopt.errors import MissingPackageError
 from kernelopt.kernels import Kernel
 from kernelopt.kernels.derivatives import WithDerivatives
+from kernelopt.optional import optional
 
 FORMAT, SCHEMA = "kernelopt", 1
 DEPTH = 100  # of kernels in kernels, and of expressions in expressions
@@ -50,10 +49,7 @@ SKLEARN = (
 @cache
 def sklearn_kernels() -> dict[str, type]:
     """scikit-learn's kernels by name. Raises MissingPackageError without scikit-learn."""
-    try:
-        module = import_module("sklearn.gaussian_process.kernels")
-    except ImportError as error:
-        raise MissingPackageError("The file holds a kernel of scikit-learn: pip install scikit-learn.") from error
+    module = optional("sklearn.gaussian_process.kernels", "A kernel of scikit-learn in a file")
     return {name: getattr(module, name) for name in SKLEARN}
 
 

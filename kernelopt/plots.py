@@ -1,0 +1,390 @@
+"""Pictures with matplotlib: a fit, decision regions, the spectrum of Q, the kernel matrix, a path.
+
+Each function draws on `ax`, or on the axes of a new figure, and returns the axes; nothing else of matplotlib's state is
+touched. Classes differ in colour and marker, curves in colour and line style, for print and for those who see fewer
+colours (palette: Okabe and Ito 2008; cividis: Nuñez, Anderton and Renslow 2018). What is drawn in black on a light
+background is drawn in white on a dark one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+from cvxpy.atoms.affine.add_expr import AddExpression
+
+from kernelopt.compiler.text import names
+from kernelopt.drawing import MARKERS, STYLES, axes, color, ink
+from kernelopt.errors import DataError, KernelOptError
+from kernelopt.expressions import FeatureMatrix
+from kernelopt.functions import Function
+from kernelopt.kernels.domains import Array, real_array
+from kernelopt.nodes import Prediction, ThetaLeaf
+from kernelopt.path_table import Path
+from kernelopt.problem import Problem
+from kernelopt.solution import FittedFunction
+
+FINE, COARSE = 400, 200  # points of a curve, and on each side of a map
+LARGEST = 2000  # rows of a kernel matrix that is formed
+SUPPORT = 1e-8  # of the largest multiplier, beyond which a row is a support vector
+
+
+def fit(f: Callable[[Any], Any], X: Any, y: Any = None, *, ax: Any = None) -> Any:
+    """Draw a function of one column over the range of the data, with the data, and how far it may be from optimal.
+
+    Where f is θ, or θ plus something else, the band is ±√(κ(x, x)·gap/λ), in which θᵀF(x) of an exact optimum lies
+    (`theta.value.optimality_bound`): about optimization alone, no confidence interval. It is left out where there is no
+    such bound.
+
+    Parameters
+    ----------
+    f : function of points: `theta`, `theta.value`, `lambda X: theta(X) + b`, a `ko.Predictor`
+        Several outputs are several curves.
+    X : points (n, 1)
+    y : observations (n,), optional
+    ax : matplotlib Axes to draw on; by default of a new figure
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    DataError
+        For points of more than one column.
+    KernelOptError
+        Before a solve.
+    MissingPackageError
+        Without matplotlib.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import numpy as np, kernelopt as ko
+    >>> f = ko.Function(ko.kernels.Gaussian(sigma=1.0), [[0.0], [2.0]], [1.0, -1.0])
+    >>> ax = ko.plots.fit(f, [[0.0], [2.0]], [0.9, -0.9])
+    >>> len(ax.lines[-1].get_xdata())
+    400
+    """
+    points = _points(X, 1)
+    observed = None if y is None else real_array(y, "y")
+    if observed is not None and observed.shape != (len(points),):
+        raise DataError(f"Expected y of shape ({len(points)},), a number a point; got {observed.shape}.")
+    x = np.linspace(points.min(), points.max(), FINE)
+    values = _values(f, x[:, None])
+    bound = _bound(f, x[:, None])
+    ax = axes(ax, "ko.plots.fit()")
+    if observed is not None:
+        ax.plot(points[:, 0], observed, "o", color=ink(ax), alpha=0.45, markersize=4, linewidth=0, label="data")
+    curves = values.reshape(FINE, -1).T
+    for k, curve in enumerate(curves):
+        label = "fit" if len(curves) == 1 else f"output {k}"
+        if bound is not None:
+            told = "optimality bound of θ" if k == 0 else None
+            ax.fill_between(x, curve - bound, curve + bound, color=color(ax, k), alpha=0.3, linewidth=0, label=told)
+        ax.plot(x, curve, STYLES[k % len(STYLES)], color=color(ax, k), linewidth=2, label=label)
+    ax.set_xlabel("x")
+    ax.legend()
+    return ax
+
+
+def decision_regions(f: Callable[[Any], Any], X: Any, labels: Any, *, ax: Any = None) -> Any:
+    """Draw where a classifier of points in the plane decides for which class, with margins and support vectors.
+
+    For two classes f is one number a point, positive for the larger label: f = 0 is drawn as a line, the margins f = ±1
+    dashed. For K classes it is K numbers, of which the largest decides. Where f is an expression of predictions, points
+    with a multiplier |νᵢ| > 1e-8·max|ν|, the support vectors, are circled.
+
+    Parameters
+    ----------
+    f : function of points, such as `lambda X: theta(X) + b`, a `ko.Predictor`, or an estimator's `decision_function`
+    X : points (n, 2)
+    labels : (n,), the class of each
+    ax : matplotlib Axes to draw on; by default of a new figure
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    DataError
+        For points that are not in the plane, or labels that do not fit them or f.
+    KernelOptError
+        Before a solve.
+    MissingPackageError
+        Without matplotlib.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import kernelopt as ko
+    >>> f = ko.Function(ko.kernels.Gaussian(sigma=1.0), [[0.0, 0.0], [2.0, 2.0]], [1.0, -1.0])
+    >>> ax = ko.plots.decision_regions(f, [[0.0, 0.0], [2.0, 2.0]], [1, -1])
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['-1', '1']
+    """
+    points = _points(X, 2)
+    classes, numbers = np.unique(np.asarray(labels), return_inverse=True)
+    if np.shape(labels) != (len(points),):
+        raise DataError(f"Expected a label for each of {len(points)} points; got shape {np.shape(labels)}.")
+    low, high = points.min(axis=0), points.max(axis=0)
+    margin = 0.08 * np.where(high > low, high - low, 1.0)
+    a, b = (np.linspace(low[j] - margin[j], high[j] + margin[j], COARSE) for j in (0, 1))
+    values = _values(f, np.stack(np.meshgrid(a, b), axis=-1).reshape(-1, 2))
+    heights = _heights(values)
+    if not 2 <= len(classes) <= len(heights):
+        raise DataError(f"Expected labels of 2 to {len(heights)} classes, as f tells apart; got {len(classes)}.")
+    ax = axes(ax, "ko.plots.decision_regions()")
+    for k, height in enumerate(heights):
+        if height.max() > 0:
+            ax.contourf(a, b, height, levels=[0, height.max()], colors=[color(ax, k)], alpha=0.2)
+    if values.ndim == 1:
+        style = {"linestyles": ["--", "-", "--"], "linewidths": [1.0, 1.5, 1.0]}
+        ax.contour(a, b, heights[1], levels=[-1, 0, 1], colors=[ink(ax)], **style)
+    else:
+        for height in heights:
+            ax.contour(a, b, height, levels=[0], colors=[ink(ax)], linewidths=[1.5])
+    for k, name in enumerate(classes):
+        at, style = points[numbers == k], {"marker": MARKERS[k % len(MARKERS)], "linewidths": 0.5}
+        ax.scatter(at[:, 0], at[:, 1], s=24, color=color(ax, k), edgecolors=ink(ax), **style, label=name)
+    support = _support(f, points)
+    if support.any():
+        at = points[support]
+        circle = {"s": 90, "facecolors": "none", "edgecolors": ink(ax), "linewidths": 1.0}
+        ax.scatter(at[:, 0], at[:, 1], **circle, label="support vectors")
+    ax.set_xlabel("x₁")
+    ax.set_ylabel("x₂")
+    ax.legend()
+    return ax
+
+
+def spectrum(A: Any, *, ax: Any = None) -> Any:
+    """Draw the eigenvalues of Q = AAᵀ, and where the factor cuts them.
+
+    For a problem that was solved, what of Q the factor Q ≈ BBᵀ keeps is drawn beside (eigenvalues of BBᵀ), with a line
+    at its rank. Up to 2000 rows Q is formed for it; beyond, only BBᵀ is drawn. Negative eigenvalues are drawn by their
+    size, hollow.
+
+    Parameters
+    ----------
+    A : `ko.Problem` that was solved, or `ko.FeatureMatrix`
+    ax : matplotlib Axes to draw on; by default of a new figure
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    DataError
+        For something else, and for a feature matrix of more than 2000 rows.
+    KernelOptError
+        For a problem before its solve.
+    MissingPackageError
+        Without matplotlib.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import numpy as np, kernelopt as ko
+    >>> A = ko.FeatureMatrix(np.arange(5.0)[:, None], ko.kernels.Polynomial(degree=2))
+    >>> len(ko.plots.spectrum(A).lines[0].get_xdata())  # of five rows, three eigenvalues that are not rounding
+    3
+    """
+    if isinstance(A, FeatureMatrix):
+        exact = np.linalg.eigvalsh(_gram(A))[::-1]
+        ax = axes(ax, "ko.plots.spectrum()")
+        _eigenvalues(ax, exact, color(ax, 0), "o", "eigenvalues of Q")
+    elif isinstance(A, Problem):
+        ax = _problem_spectrum(A, ax)
+    else:
+        raise DataError(f"Expected a ko.Problem or a ko.FeatureMatrix; got {type(A).__name__}.")
+    ax.set_yscale("log")
+    ax.set_xlabel("number")
+    ax.set_ylabel("eigenvalue")
+    ax.legend()
+    return ax
+
+
+def gram(A: Any, *, order: Any = None, ax: Any = None) -> Any:
+    """Draw the kernel matrix Q = AAᵀ as an image with a colour bar.
+
+    Matrices with negative entries get colours that diverge from zero.
+
+    Parameters
+    ----------
+    A : `ko.FeatureMatrix`, or a square array
+    order : (N,), optional
+        Rows and columns are sorted by it, by labels for instance, so that classes stand out as blocks.
+    ax : matplotlib Axes to draw on; by default of a new figure
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    DataError
+        For more than 2000 rows, a matrix that is not square, or an order of another length.
+    MissingPackageError
+        Without matplotlib.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import kernelopt as ko
+    >>> ax = ko.plots.gram(ko.FeatureMatrix([[0.0], [5.0], [0.1]], ko.kernels.Gaussian(sigma=1.0)), order=[0, 1, 0])
+    >>> ax.images[0].get_array().round(2)[0].tolist()
+    [1.0, 1.0, 0.0]
+    """
+    Q = _gram(A) if isinstance(A, FeatureMatrix) else real_array(A, "Q")
+    if Q.ndim != 2 or Q.shape[0] != Q.shape[1] or not Q.size:
+        raise DataError(f"Expected a ko.FeatureMatrix, or a square array; got shape {Q.shape}.")
+    if order is not None:
+        if np.shape(order) != (len(Q),):
+            raise DataError(f"Expected an order of shape ({len(Q)},); got {np.shape(order)}.")
+        rows = np.argsort(np.asarray(order), kind="stable")
+        Q = Q[np.ix_(rows, rows)]
+    ax = axes(ax, "ko.plots.gram()")
+    size = float(np.abs(Q).max())
+    signed = Q.min() < -1e-12 * size
+    limits = {"vmin": -size, "vmax": size} if signed else {"vmin": 0.0, "vmax": size}
+    image = ax.imshow(Q, cmap="PuOr" if signed else "cividis", interpolation="nearest", **limits)
+    ax.figure.colorbar(image, ax=ax, label="κ(xᵢ, xⱼ)")
+    ax.set_xlabel("j")
+    ax.set_ylabel("i")
+    return ax
+
+
+def path(table: Path, x: str | None = None, y: Any = None, *, ax: Any = None) -> Any:
+    """Draw columns of a path against each other: `table.plot(x, y, ax)`.
+
+    Examples
+    --------
+    ko.plots.path(ko.path(problem, lam, values), y=["lower", "upper"])
+    """
+    if not isinstance(table, Path):
+        raise DataError(f"Expected what ko.path returned; got {type(table).__name__}.")
+    return table.plot(x, y, ax)
+
+
+# ---------------------------------------------------------------- what they share
+
+
+def _points(X: Any, columns: int) -> Array:
+    points = real_array(X, "X")
+    if points.ndim != 2 or points.shape[1] != columns or not len(points):
+        raise DataError(f"Expected points with {columns} column{'s' if columns > 1 else ''}; got shape {points.shape}.")
+    return points
+
+
+def _values(f: Callable[[Any], Any], X: Array) -> Array:
+    """f at points, (n,) or (n, K)."""
+    values = f(X)
+    if isinstance(values, cp.Expression):
+        values = values.value
+    if values is None:
+        raise KernelOptError("Expected a function with values; solve the problem first.")
+    found = real_array(values, "the values of f")
+    if found.ndim not in (1, 2) or len(found) != len(X):
+        raise DataError(f"Expected f to give a number (or a row of numbers) a point; got shape {found.shape}.")
+    return found
+
+
+def _heights(values: Array) -> list[Array]:
+    """By how much f decides for each class, on the map's grid: positive where it does."""
+    columns = np.stack([-values, values], axis=1) if values.ndim == 1 else values
+    heights = []
+    for k in range(columns.shape[1]):
+        others = np.delete(columns, k, axis=1).max(axis=1) if values.ndim == 2 else 0.0
+        heights.append((columns[:, k] - others).reshape(COARSE, COARSE))
+    return heights
+
+
+def _bound(f: Callable[[Any], Any], X: Array) -> Array | None:
+    """How far θᵀF(x) may be from that of an optimum, where f is θ plus something without θ, and where it is known."""
+    function: Function | None = f if isinstance(f, Function) else None
+    if function is None:
+        node = _prediction(f(X))
+        function = None if node is None else node.data.theta.value
+    if not isinstance(function, FittedFunction):
+        return None
+    try:
+        return function.optimality_bound(X)
+    except KernelOptError:
+        return None
+
+
+def _prediction(expression: Any) -> Prediction | None:
+    """The prediction of an expression θ(X) + (what has no θ)."""
+    if not isinstance(expression, AddExpression):
+        return expression if isinstance(expression, Prediction) else None
+    with_theta = [arg for arg in expression.args if any(isinstance(v, ThetaLeaf) for v in arg.variables())]
+    return _prediction(with_theta[0]) if len(with_theta) == 1 else None
+
+
+def _predictions(expression: Any) -> Iterator[Prediction]:
+    if isinstance(expression, Prediction):
+        yield expression
+    for arg in getattr(expression, "args", []):
+        yield from _predictions(arg)
+
+
+def _support(f: Callable[[Any], Any], X: Array) -> Array:
+    """Which of the points have a multiplier in some prediction of f(X)."""
+    found = np.zeros(len(X), dtype=bool)
+    for node in _predictions(f(X)):
+        nu = node.dual_value
+        if nu is not None and len(nu) == len(X):
+            size = np.abs(nu).reshape(len(X), -1).max(axis=1)
+            found |= size > SUPPORT * size.max()
+    return found
+
+
+def _gram(A: FeatureMatrix) -> Array:
+    if A.function is not None or A.order:
+        raise DataError("Expected rows at points; got those of a function, or of a derivative.")
+    if len(A) > LARGEST:
+        step = -(-len(A) // LARGEST)
+        raise DataError(f"Expected at most {LARGEST} rows to draw; got {len(A)}. Draw some of them, A[::{step}].")
+    return A.kernel(A.X)
+
+
+def _problem_spectrum(problem: Problem, ax: Any) -> Any:
+    if problem._reduction is None:
+        raise KernelOptError("Expected a problem that was solved; call solve() first.")
+    reduction = problem._reduction[1]
+    ax = axes(ax, "ko.plots.spectrum()")
+    named = names(link.theta for link in reduction.form.predictions)
+    for k, link in enumerate(reduction.form.predictions):
+        factor = reduction.factors[link.theta]
+        of = "" if len(named) == 1 else f" of {named[link.theta]}"
+        if len(link.rows) <= LARGEST:
+            exact = np.linalg.eigvalsh(link.rows.gram())[::-1]
+            _eigenvalues(ax, exact, color(ax, k), "o", f"Q{of}, {len(link.rows)} rows")
+        kept = np.linalg.svd(np.sqrt(factor.scale) * factor.B, compute_uv=False) ** 2
+        cut = f"BBᵀ{of}, rank {factor.rank}, trace residual {factor.residual:.0e}"
+        _eigenvalues(ax, kept, ink(ax), "x", cut)
+        ax.axvline(factor.rank + 0.5, color=color(ax, k), linestyle="--", linewidth=1)
+    return ax
+
+
+def _eigenvalues(ax: Any, values: Array, shade: str, marker: str, label: str) -> None:
+    """Eigenvalues beyond rounding, by their number; hollow where they are negative."""
+    if not len(values):
+        return
+    visible = np.abs(values) > len(values) * np.finfo(np.float64).eps * np.abs(values).max()
+    number = np.arange(1, len(values) + 1)
+    style = {"color": shade, "linewidth": 0, "marker": marker, "markersize": 4}
+    positive, negative = visible & (values > 0), visible & (values < 0)
+    ax.plot(number[positive], values[positive], **style, label=label)
+    if negative.any():
+        hollow = style | {"markerfacecolor": "none"}
+        ax.plot(number[negative], -values[negative], **hollow, label="negative, by size")
