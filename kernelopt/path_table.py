@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from functools import cached_property
-from html import escape
 from types import MappingProxyType
 from typing import Any
 
@@ -19,6 +18,7 @@ from kernelopt.drawing import MARKERS, STYLES, axes, color
 from kernelopt.errors import KernelOptError, OptionError
 from kernelopt.expressions import Theta
 from kernelopt.functions import Function
+from kernelopt.html import table
 from kernelopt.kernels.domains import Array, frozen
 from kernelopt.optional import optional
 from kernelopt.problem import Problem
@@ -191,13 +191,8 @@ class Path:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        def row(tag: str, cells: Sequence[str]) -> str:
-            return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
         cells = self._cells()
-        body = "".join(row("td", [column[i] for column in cells.values()]) for i in range(len(self)))
-        captions = "".join(f"<p>{escape(caption)}</p>" for caption in self._captions())
-        return f"<table><thead>{row('th', list(cells))}</thead><tbody>{body}</tbody></table>{captions}"
+        return table(list(zip(*cells.values(), strict=True)), list(cells), self._captions())
 
     def _cells(self) -> dict[str, list[str]]:
         """The columns as text; bounds are rounded outward."""

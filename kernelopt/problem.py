@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from kernelopt import local, solving, spectral, verification
 from kernelopt.certificate import Certificate
-from kernelopt.compiler import explain, explicit, form, representer, rules, spectral_form, text
+from kernelopt.compiler import explain, explicit, form, latex, representer, rules, spectral_form, text
 from kernelopt.compiler.form import CanonicalForm
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer, outer_of
@@ -659,6 +659,9 @@ class Problem:
         return "\n".join(
             ("    subject to  " if i == 1 else " " * 16 if i else "") + line for i, line in enumerate(lines)
         )
+
+    def _repr_latex_(self) -> str:
+        return latex.problem(self.objective, self.constraints, text.names(self.thetas()))
 
     def __repr__(self) -> str:
         return f"Problem({self.objective!r}, {self.constraints!r})"

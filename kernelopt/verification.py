@@ -24,6 +24,7 @@ from kernelopt.expressions import Theta
 from kernelopt.factorization import CholeskyFactor, Factor
 from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.functions import Function
+from kernelopt.html import table
 from kernelopt.kernels.domains import Array, distinct
 from kernelopt.nodes import norm_from_gram, view_gram
 from kernelopt.solution import Solution
@@ -72,17 +73,27 @@ class Report:
 
     def __str__(self) -> str:
         width = max(len(check.name) for check in self.checks)
-        verdicts = {True: "pass", False: "FAIL", None: ""}
-        lines = []
-        for check in self.checks:
-            limit = "" if check.tolerance is None else f"≤ {check.tolerance:.0e}"
-            line = f"{check.name:<{width}}  {check.number:>9.2e}  {limit:<7}  {verdicts[check.passed]:<4}  {check.note}"
-            lines.append(line.rstrip())
-        if self.certificate is not None:
-            lines.append(str(self.certificate))
-        return "\n".join(lines)
+        lines = [
+            f"{name:<{width}}  {number:>9}  {limit:<7}  {verdict:<4}  {note}".rstrip()
+            for name, number, limit, verdict, note in self._cells()
+        ]
+        return "\n".join([*lines, *self._captions()])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return table(self._cells(), ("check", "number", "limit", "", ""), self._captions(), left=True)
+
+    def _cells(self) -> list[tuple[str, str, str, str, str]]:
+        verdicts = {True: "pass", False: "FAIL", None: ""}
+        limits = ["" if c.tolerance is None else f"≤ {c.tolerance:.0e}" for c in self.checks]
+        return [
+            (c.name, f"{c.number:.2e}", limit, verdicts[c.passed], c.note)
+            for c, limit in zip(self.checks, limits, strict=True)
+        ]
+
+    def _captions(self) -> list[str]:
+        return [] if self.certificate is None else [str(self.certificate)]
 
 
 def verify(reduction: Reduction, solution: Solution, tol: float, source: ExplicitSource | None) -> Report:

@@ -27,7 +27,7 @@ ORDER = [
     ["smooth"],
     ["functions"],
     ["drawing", "kernels"],
-    ["optional"],
+    ["html", "optional"],
     ["errors"],
 ]
 # Inside the packages: each file imports only from files further down its own list.
@@ -48,7 +48,7 @@ INSIDE = {
         ["conic_form", "pieces", "spectral_form"],
         ["inverse"],
         ["explicit", "form"],
-        ["rules"],
+        ["latex", "rules"],
         ["text"],
     ],
     "certificate": [["certify", "spectral"], ["conic", "conjugates"], ["report"], ["multipliers"]],

@@ -11,6 +11,7 @@ import numpy as np
 
 from kernelopt.certificate.multipliers import Multipliers
 from kernelopt.expressions import Theta
+from kernelopt.html import table
 from kernelopt.kernels.domains import Array
 from kernelopt.solvers.outer import DualPoint
 
@@ -120,6 +121,18 @@ class Certificate:
         low, high = self._digits(self.lower, ROUND_FLOOR), self._digits(self.upper, ROUND_CEILING)
         parts = [f"optimum in [{low}, {high}]", gap, self.scope, ranks]
         return ", ".join(p for p in [*parts, *self.assumptions] if p)
+
+    def _repr_html_(self) -> str:
+        low, high = self._digits(self.lower, ROUND_FLOOR), self._digits(self.upper, ROUND_CEILING)
+        rows = [
+            ("optimum in", f"[{low}, {high}]"),
+            ("relative gap", f"{self.relative_gap:.1e}"),
+            ("absolute gap", f"{self.absolute_gap:.1e}"),
+            ("scope", self.scope),
+            *(("rank", f"{rank} of {n}") for rank, n in self.ranks),
+            *(("assumed", assumption) for assumption in self.assumptions),
+        ]
+        return table(rows, left=True)
 
     def _digits(self, bound: float, outward: str) -> str:
         """A bound with as many digits as show the gap, rounded outward."""

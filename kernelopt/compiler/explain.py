@@ -13,6 +13,7 @@ from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.rules import Inspection
 from kernelopt.compiler.text import describe
 from kernelopt.expressions import Theta
+from kernelopt.html import table
 from kernelopt.solution import Solution
 
 LABEL, WIDTH = 13, 106  # columns
@@ -32,6 +33,9 @@ class Explanation:
         return "\n".join(f"{label:<{LABEL}}{text}".rstrip() for label, text in self.lines)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return table(self.lines, left=True)
 
 
 def stated(objective: Any, constraints: Iterable[Any], named: Names) -> Lines:

@@ -21,7 +21,7 @@ from kernelopt.smooth import SmoothTerm
 
 LIMIT = 120  # characters
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
-POWERS = {2.0: "²", 3.0: "³"}
+POWERS = {"2": "²", "3": "³"}
 # cvxpy's names of nodes that only change a shape.
 TRANSPARENT = {"Promote", "broadcast_to"}
 
@@ -39,55 +39,87 @@ def names(thetas: Iterable[Theta]) -> dict[Theta, str]:
 
 def describe(node: Any, limit: int | None = LIMIT, named: Mapping[Theta, str] | None = None) -> str:
     """A problem, constraint or expression in one line, shortened to `limit` characters."""
-    text = _Printer(named or {}).text(node)
+    text = Printer(named or {}).text(node)
     return text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
 
 
-class _Printer:
+class Printer:
+    """Expressions in one line of Unicode; `latex` derives the same in LaTeX."""
+
     def __init__(self, named: Mapping[Theta, str]) -> None:
         self.named = named
 
     def text(self, node: Any) -> str:
         if isinstance(node, Prediction):
-            return f"A·{self.named.get(node.data.theta, node.data.theta.name)}"
+            return self.prediction(self.named.get(node.data.theta, node.data.theta.name))
         if isinstance(node, ThetaNorm):
             theta = node.view.theta
-            return node.name().replace(theta.name, self.named.get(theta, theta.name), 1)
+            return self.theta_norm(node.name().replace(theta.name, self.named.get(theta, theta.name), 1))
         if isinstance(node, cp.Constant):
-            return _constant(node.value)
+            return self.constant(constant(node.value))
         if isinstance(node, Leaf) or not node.args:
-            return str(node.name())
+            return self.name(str(node.name()))
         name = node.loss.name if isinstance(node, SmoothTerm) else type(node).__name__
         if name in TRANSPARENT:
             return self.text(node.args[0])
         if isinstance(node, (index, special_index)):
-            return self.wrapped(node.args[0]) + node.name().removeprefix(node.args[0].name())
+            return self.indexed(self.wrapped(node.args[0]), node.name().removeprefix(node.args[0].name()))
         if isinstance(node, Power):
             return self.power(node)
         if isinstance(node, quad_over_lin) and isinstance(node.args[1], cp.Constant) and node.args[1].value == 1:
-            return f"‖{self.text(node.args[0])}‖²"
+            return self.raised(self.norm(self.text(node.args[0])), "2")
         if isinstance(node, Pnorm) and node.p == 2:
-            return f"‖{self.text(node.args[0])}‖"
+            return self.norm(self.text(node.args[0]))
         method = getattr(self, f"of_{name}", None)
         if method is not None:
             return str(method(node))
-        parts = [self.text(a) if not isinstance(a, list) else "[…]" for a in node.args]
-        return f"{name}({', '.join(parts)})"
+        return self.call(name, [self.text(a) if not isinstance(a, list) else "[…]" for a in node.args])
 
     def wrapped(self, node: Any) -> str:
         """In brackets if it is more than a name."""
-        return self.text(node) if isinstance(node, Leaf) else f"({self.text(node)})"
+        return self.text(node) if isinstance(node, Leaf) else self.brackets(self.text(node))
 
     def factor(self, node: Any) -> str:
         """In brackets if it is a sum."""
         text = self.text(node)
-        return f"({text})" if type(node).__name__ == "AddExpression" else text
+        return self.brackets(text) if type(node).__name__ == "AddExpression" else text
 
     def power(self, node: Any) -> str:
-        inner, p = self.text(node.args[0]), node.p.value
-        power = f"^{node.p.name()}" if p is None else POWERS.get(float(p), f"^{float(p):g}")
-        norm = inner.startswith("‖") and inner.count("‖") == 2
-        return f"{inner}{power}" if norm or inner.isalnum() else f"({inner}){power}"
+        base, p = node.args[0], node.p.value
+        inner = self.text(base)
+        plain = isinstance(base, (ThetaNorm, Leaf)) or (isinstance(base, Pnorm) and base.p == 2)
+        return self.raised(inner if plain else self.brackets(inner), node.p.name() if p is None else f"{float(p):g}")
+
+    # ------------------------------------------------------------ how things are written
+
+    def prediction(self, theta: str) -> str:
+        return f"A·{theta}"
+
+    def theta_norm(self, text: str) -> str:
+        return text
+
+    def constant(self, text: str) -> str:
+        return text
+
+    def name(self, name: str) -> str:
+        return name
+
+    def indexed(self, text: str, index: str) -> str:
+        return text + index
+
+    def norm(self, text: str) -> str:
+        return f"‖{text}‖"
+
+    def raised(self, text: str, power: str) -> str:
+        return text + POWERS.get(power, f"^{power}")
+
+    def brackets(self, text: str) -> str:
+        return f"({text})"
+
+    def call(self, name: str, parts: list[str]) -> str:
+        return f"{name}({', '.join(parts)})"
+
+    # ------------------------------------------------------------ cvxpy's nodes by name
 
     def of_AddExpression(self, node: Any) -> str:
         parts = [self.text(a) for a in node.args]
@@ -98,7 +130,7 @@ class _Printer:
 
     def of_multiply(self, node: Any) -> str:
         left, right = node.args
-        if isinstance(left, cp.Constant) and _constant(left.value) == "−1":
+        if isinstance(left, cp.Constant) and constant(left.value) == "−1":
             return f"−{self.factor(right)}"
         return f"{self.factor(left)}·{self.factor(right)}"
 
@@ -136,7 +168,8 @@ class _Printer:
         return f"maximize  {self.text(node.args[0])}"
 
 
-def _constant(value: Any) -> str:
+def constant(value: Any) -> str:
+    """A number, if all entries are it; else the shape."""
     if not sp.issparse(value):
         value = np.asarray(value)
     if not sp.issparse(value) and value.size and (value == value.flat[0]).all():

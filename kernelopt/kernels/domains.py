@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from numbers import Real
 from typing import Any, NamedTuple, Protocol
 
@@ -244,10 +245,16 @@ def real_array(X: Any, what: str) -> NDArray[np.float64]:
         X = X.astype(np.float64)  # pandas hands out objects for columns of mixed numeric types
     if X.dtype.kind not in "fiub":
         raise DataTypeError(
-            f"Expected {what} to be real numbers; got dtype {X.dtype}. Encode strings and "
-            "categories as numbers first, split complex numbers into real and imaginary columns."
+            f"Expected {what} to be real numbers; got dtype {X.dtype}{_first_other(X)}. Encode strings and categories "
+            "as numbers and fill what is missing first, split complex numbers into real and imaginary columns."
         )
     return X.astype(np.float64, copy=False)
+
+
+def _first_other(X: Array) -> str:
+    """The first entry that is no number, for a message."""
+    others = (v for v in X.ravel() if not isinstance(v, (Real, np.bool_))) if X.dtype == object else ()
+    return "".join(f" with {v!r:.40} ({type(v).__name__})" for v in islice(others, 1))
 
 
 def check_finite(X: Array, what: str) -> None:

@@ -1,0 +1,23 @@
+"""Tables for notebooks; all text is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+LEFT = ' style="text-align:left;white-space:pre-wrap"'
+
+
+def table(
+    rows: Iterable[Sequence[str]], head: Sequence[str] = (), captions: Iterable[str] = (), left: bool = False
+) -> str:
+    """A table of texts, with paragraphs below; `left`: aligned to the left, blanks kept, first column as a heading."""
+    body = "".join(_row(["th" if left and j == 0 else "td" for j in range(len(row))], row, left) for row in rows)
+    top = f"<thead>{_row(['th'] * len(head), head, left)}</thead>" if head else ""
+    return f"<table>{top}<tbody>{body}</tbody></table>" + "".join(f"<p>{escape(caption)}</p>" for caption in captions)
+
+
+def _row(tags: Sequence[str], cells: Sequence[str], left: bool) -> str:
+    style = LEFT if left else ""
+    joined = "".join(f"<{tag}{style}>{escape(cell)}</{tag}>" for tag, cell in zip(tags, cells, strict=True))
+    return f"<tr>{joined}</tr>"
