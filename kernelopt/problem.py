@@ -270,6 +270,7 @@ class Problem:
             self._inspection = rules.inspect(self.objective, tuple(self.constraints))
         return self._inspection
 
+    @_one_at_a_time
     def canonical_form(self) -> CanonicalForm:
         """The problem cut where θ enters: the outer problem f(u, t, y), and the links u = Aθ, ‖θ‖ ≤ t.
 
@@ -549,6 +550,7 @@ class Problem:
     def param_dict(self) -> dict[str, cp.Parameter]:
         return {p.name(): p for p in self.parameters()}
 
+    @_one_at_a_time
     def is_dcp(self, dpp: bool = False) -> bool:
         """Whether the problem is convex by the DCP rules (with `dpp`, for every value of its parameters)."""
         return bool(self._stated.is_dcp(dpp))
@@ -557,6 +559,7 @@ class Problem:
         """Whether re-solving after a change of a parameter skips compilation."""
         return self.is_dcp(dpp=True)
 
+    @_one_at_a_time
     def is_representable(self) -> bool:
         """Whether the representer theorem applies; `explain()` says why not."""
         return not self._inspect().violations
@@ -564,11 +567,13 @@ class Problem:
     def is_mixed_integer(self) -> bool:
         return bool(self._stated.is_mixed_integer())
 
+    @_one_at_a_time
     def is_qp(self) -> bool:
         """Whether the reduced problem is a quadratic program, which OSQP takes."""
         return not self.canonical_form().smooth and bool(self._probe.is_qp())
 
     @property
+    @_one_at_a_time
     def reduced_problem(self) -> cp.Problem:
         """The inner cp.Problem in v = √scale·w and y; factors Q with the default options if need be.
 
@@ -586,17 +591,20 @@ class Problem:
         self._last_outer = outer_of(canonical, self._last_outer)
         return self._last_outer
 
+    @_one_at_a_time
     def get_problem_data(self, solver: str, **options: Any) -> Any:
         """The reduced problem's data as `solver` gets it; see `cp.Problem.get_problem_data`."""
         self.canonical_form()
         spectral.require_cones(self._spectral)
         return self.reduced_problem.get_problem_data(solver, **options)
 
+    @_one_at_a_time
     def solvers(self) -> selection.SolverTable:
         """Each solver, or why it can't take this problem: a mapping of names to None or the reason."""
         form, size = self.canonical_form(), self._reduction[1].size if self._reduction else 0
         return spectral.solver_table(self._spectral, lambda: selection.table(self._probe, form, self._outer(), size))
 
+    @_one_at_a_time
     def explain(self) -> explain.Explanation:
         """The reduction step by step, as far as it goes; never raises."""
         lines: explain.Lines = []
@@ -653,6 +661,7 @@ class Problem:
         kernel_problem._source = source
         return kernel_problem
 
+    @_one_at_a_time
     def __str__(self) -> str:
         named = text.names(self.thetas())
         lines = [text.describe(self.objective, named=named), *(text.describe(c, named=named) for c in self.constraints)]
@@ -660,6 +669,7 @@ class Problem:
             ("    subject to  " if i == 1 else " " * 16 if i else "") + line for i, line in enumerate(lines)
         )
 
+    @_one_at_a_time
     def _repr_latex_(self) -> str:
         return latex.problem(self.objective, self.constraints, text.names(self.thetas()))
 

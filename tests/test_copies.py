@@ -1,11 +1,13 @@
 """Problems copied, pickled, and shared by threads."""
 
 import copy
+import io
 import pickle
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import cvxpy as cp
+import joblib
 import numpy as np
 import pytest
 from sklearn.datasets import make_moons
@@ -14,7 +16,16 @@ import kernelopt as ko
 
 X = np.linspace(0, 6, 40)[:, None]
 Y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=40)
-COPIES = {"pickle": lambda p: pickle.loads(pickle.dumps(p)), "deepcopy": copy.deepcopy}
+
+
+def by_joblib(problem):
+    file = io.BytesIO()
+    joblib.dump(problem, file)
+    file.seek(0)
+    return joblib.load(file)
+
+
+COPIES = {"pickle": lambda p: pickle.loads(pickle.dumps(p)), "deepcopy": copy.deepcopy, "joblib": by_joblib}
 SOLVERS = (None, "CLARABEL", "OSQP", "SCS", *(["ECOS"] if "ECOS" in cp.installed_solvers() else []))
 
 
@@ -84,7 +95,7 @@ def test_what_stands_beside_it_stays_beside_it(how):
     problem = stated()
     f = problem.thetas()[0](X[:3]) + problem.var_dict["b"]
     problem.solve()
-    twin, g = COPIES[how]((problem, f)) if how == "deepcopy" else pickle.loads(pickle.dumps((problem, f)))
+    twin, g = COPIES[how]((problem, f))
     assert np.array_equal(g.value, f.value)
     twin.param_dict["lam"].value = 5.0
     twin.solve()
@@ -104,7 +115,6 @@ def test_from_cvxpy(how):
 
 @pytest.mark.parametrize("how", COPIES)
 def test_estimators_that_hold_one(how):
-    pytest.importorskip("sklearn")
     P, labels = make_moons(60, noise=0.2, random_state=0)
     model = ko.estimators.KernelClassifier("hinge", kernel=ko.kernels.Gaussian(sigma=0.5)).fit(P, labels)
     assert np.array_equal(COPIES[how](model).decision_function(P), model.decision_function(P))
@@ -128,10 +138,14 @@ def test_threads_that_solve_one_problem(solver):
     sys.setswitchinterval(1e-5)
     try:
         with ThreadPoolExecutor(8) as pool:
+            looks = [problem.explain, problem.canonical_form, problem.solvers, lambda: problem.reduced_problem]
+            looking = [pool.submit(look) for look in 2 * looks]
             values = list(pool.map(lambda _: problem.solve(solver=solver), range(16)))
+            forms = {future.result() for future in looking[1::4]}
             checks = list(pool.map(lambda f: f(), [problem.verify, problem.explain] * 4))
     finally:
         sys.setswitchinterval(pause)
     assert np.allclose(values, expected, rtol=1e-6)
-    assert all(report.passed for report in checks[::2])
+    assert all(report.passed for report in checks[::2]) and forms == {problem.canonical_form()}
+    assert "stopped" not in str([future.result() for future in looking[::4]])
     assert problem.status == "optimal"

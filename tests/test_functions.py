@@ -1,5 +1,6 @@
 """Functions of the kernel's space."""
 
+import copy
 import pickle
 
 import numpy as np
@@ -52,7 +53,9 @@ def test_immutable():
     with pytest.raises(AttributeError):
         f.norm = 1.0
     assert c.flags.writeable
-    assert np.array_equal(pickle.loads(pickle.dumps(f))(X), f(X))
+    again = pickle.loads(pickle.dumps(f))
+    assert np.array_equal(again(X), f(X)) and not again.centers.flags.writeable
+    assert not again.coefficients.flags.writeable and copy.deepcopy(f) is f is copy.copy(f)
 
 
 def test_from_gram():

@@ -565,6 +565,22 @@ def test_sizes_are_capped(path):
             ko.load(path, max_bytes=wrong)
 
 
+def test_json_takes_no_more_than_it_is_counted(path):
+    ko.save(path, f=ko.Function(ks.Spectrum(n=2), WORDS, np.ones(4)))
+    contents = members(path)
+    (name,) = (name for name in contents if name[0].isdigit() and name.endswith(".json"))
+    for item in ('{"":0}', "[]", "{}", '"ab"', "1.5"):
+        forge(path, contents | {name: f"[{','.join([item] * 50_000)}]"})
+        size = 50_000 * (len(item) + 1)
+        tracemalloc.start()
+        try:
+            with pytest.raises(FormatError):
+                ko.load(path)
+            assert tracemalloc.get_traced_memory()[1] < archive.JSON_WEIGHT * size
+        finally:
+            tracemalloc.stop()
+
+
 def test_a_directory_without_end(path):
     """A zip of a million empty members is not listed."""
     directory = b"".join(

@@ -27,7 +27,7 @@ from kernelopt.kernels.domains import Array
 DOCUMENT = "kernelopt.json"
 CHUNK = 2**20  # bytes read at a time
 LONGEST_READ = 2**22  # bytes: what the zip's directory may take
-JSON_WEIGHT = 32  # bytes of Python objects that a byte of JSON can become
+JSON_WEIGHT = 40  # bytes of Python objects that a byte of JSON can become
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the same contents give the same bytes
 KINDS = "biufcU"  # of numpy's dtypes: numbers and strings
 LARGEST_ITEM = {"f": 8, "c": 16}  # bytes; longer ones differ between machines
