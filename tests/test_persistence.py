@@ -409,7 +409,8 @@ EDITS = [
     (set_in("values", "theta", "centers", "member", to=-1), "number of a member"),
     (set_in("values", "theta", "centers", "member", to="0"), "number of a member"),
     (set_in("values", "theta", "coefficients", "member", to=3), "referred to once"),
-    (set_in("values", "theta", "fit", "distance", to=-1), "distance ≥ 0"),
+    (set_in("values", "theta", "fit", "distance", to=-1.0), "distance ≥ 0"),
+    (set_in("values", "theta", "fit", "distance", to=float("inf")), "finite numbers in JSON; got Infinity"),
     (set_in("values", "theta", "fit", to=None), "to which it does not"),
     (set_in("values", "theta", to={"kind": "function"}), "of kind 'function' with"),
     (set_in("values", "f", "node", "name", to="eval"), "an atom, one of"),
@@ -444,13 +445,19 @@ def nested(depth):
 
 
 def test_deep_json(model):
+    contents = members(model)
     edited(model, set_in("values", "theta", "kernel", to=nested(200)))
     with pytest.raises(FormatError, match="at most 100 deep"):
         ko.load(model)
-    contents = members(model)
     forge(model, contents | {"kernelopt.json": "[" * 100_000})
     with pytest.raises(FormatError, match="can't be read"):
         ko.load(model)
+    for depth in (100, 500, 800, 950, 990):
+        whole = contents["kernelopt.json"].replace(b'"sigma":1.5', b'"sigma":' + b"[" * depth + b"]" * depth)
+        assert whole != contents["kernelopt.json"]
+        forge(model, contents | {"kernelopt.json": whole})
+        with pytest.raises(FormatError):
+            ko.load(model)
     deep = GAUSSIAN
     for _ in range(101):
         deep = deep.normalized()

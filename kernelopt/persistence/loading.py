@@ -57,9 +57,10 @@ def load(path: Any, /, *, kernels: Mapping[str, Any] | None = None, max_bytes: i
     if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
         raise OptionError(f"Expected max_bytes to be an integer ≥ 1; got {max_bytes!r}.")
     with Archive(path, max_bytes) as file, np.errstate(all="ignore"):
-        document = file.document()
-        decoder = _Decoder(file, dict(kernels or {}))
-        values = decoder.values(document)
+        try:
+            values = _Decoder(file, dict(kernels or {})).values(file.document())
+        except RecursionError as error:
+            raise FormatError("Expected JSON that is not deep; got too many brackets in brackets.") from error
         file.require_all_read()
     return values
 
@@ -142,8 +143,8 @@ class _Decoder:
             or at_pivots.shape != (len(pivots), *coefficients.shape[1:])
         ):
             raise FormatError(f"Expected a row of coefficients a pivot; got {at_pivots.shape} for {pivots.shape}.")
-        if distance is not None and not (type(distance) in (int, float) and distance >= 0):
-            raise FormatError(f"Expected a distance ≥ 0; got {shortened(distance)}.")
+        if distance is not None and not (type(distance) is float and 0 <= distance < np.inf):
+            raise FormatError(f"Expected a distance ≥ 0 and finite; got {shortened(distance)}.")
         f = FittedFunction(
             kernel, centers, coefficients,
             products=frozen(products), pivots=frozen(pivots), pivot_coefficients=frozen(at_pivots), dual=None,
