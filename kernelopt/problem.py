@@ -99,6 +99,7 @@ class Problem:
         self._source = source
         self._lock = RLock()
 
+    @_one_at_a_time
     def __getstate__(self) -> dict[str, Any]:
         """What was stated, and the answer. What was compiled, solvers included, is made again when it is needed."""
         solution = None if self._solution is None else self._solution.detached()

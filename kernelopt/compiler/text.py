@@ -87,7 +87,7 @@ class Printer:
     def power(self, node: Any) -> str:
         base, p = node.args[0], node.p.value
         inner = self.text(base)
-        plain = isinstance(base, (ThetaNorm, Leaf)) or (isinstance(base, Pnorm) and base.p == 2)
+        plain = isinstance(base, (ThetaNorm, cp.Variable, cp.Parameter)) or (isinstance(base, Pnorm) and base.p == 2)
         return self.raised(inner if plain else self.brackets(inner), node.p.name() if p is None else f"{float(p):g}")
 
     # ------------------------------------------------------------ how things are written

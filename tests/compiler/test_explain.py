@@ -60,6 +60,9 @@ def test_status_carries_its_remedy(theta):
 
 def test_descriptions(theta):
     assert describe(ko.norm(theta) <= 3) == "‖θ‖ ≤ 3"
+    lam = cp.Parameter(name="lam_1", nonneg=True)
+    assert describe(cp.square(lam) + cp.norm(theta(X)) ** 2 + cp.sum(theta(X)) ** 3) == "lam_1² + ‖A·θ‖² + (Σ A·θ)³"
+    assert describe(cp.power(cp.Constant(-2), 3)) == "(−2)³"
     assert describe(theta(X) == 0) == "A·θ = 0"
     matrix = ko.Theta(ko.kernels.Linear(), outputs=2, name="Θ")
     assert describe(ko.norm(matrix, "nuc") ** 2) == "‖Θ‖_nuc²"
