@@ -138,7 +138,7 @@ class ConicForm:
     @cached_property
     def data_unit(self) -> float:
         """A small prediction that right-hand sides of rows without a norm of θ speak of, |b| over the coefficient of u,
-        or 1 over it in an exponent; 0 where there are none."""
+        or 1 over it in an exponent; a small |b| of other rows where there are none, 0 where all vanish."""
         u = np.zeros(len(self.c))
         u[np.concatenate([np.arange(0), *self.u]).astype(int)] = 1.0
         A = sp.csr_array(abs(self.A) @ sp.diags_array(u)) if len(u) else sp.csr_array(self.A)
@@ -146,9 +146,10 @@ class ConicForm:
         b = np.abs(self.b)
         exponents = np.array([rows.start for kind, rows, _ in self.cones.slices if kind == "exp"], dtype=int)
         b[exponents] = np.maximum(b[exponents], 1.0)
-        touched = size > 0
-        touched[self._rows_of_t()] = False
-        return typical(b[touched] / size[touched], 0.1)
+        without_t = np.ones(len(b), dtype=bool)
+        without_t[self._rows_of_t()] = False
+        touched = without_t & (size > 0)
+        return typical(b[touched] / size[touched], 0.1) or typical(self.b[without_t], 0.1)
 
 
 def typical(values: Array, share: float = 0.5) -> float:
