@@ -12,6 +12,7 @@ from typing import Any
 from kernelopt import errors, feature_space, kernels, losses, testing
 from kernelopt.expressions import FeatureMatrix, Theta, norm, sum_squares
 from kernelopt.functions import Function
+from kernelopt.left_out import approximate_leave_one_out
 from kernelopt.losses import margin
 from kernelopt.model_selection import leave_one_out
 from kernelopt.paths import path
@@ -28,6 +29,7 @@ __all__ = [
     "SmoothLoss",
     "Theta",
     "__version__",
+    "approximate_leave_one_out",
     "errors",
     "feature_space",
     "kernels",

@@ -11,7 +11,7 @@ import kernelopt
 ORDER = [
     ["estimators"],
     ["feature_space", "paths", "predictors", "testing"],
-    ["model_selection", "path_table"],
+    ["left_out", "model_selection", "path_table"],
     ["problem"],
     ["options", "spectral"],
     ["verification"],
@@ -55,7 +55,7 @@ INSIDE = {
         ["domain"],
         ["nonconvex"],
         ["augmented_lagrangian", "interior_point", "least_squares"],
-        ["assemble", "conic", "outer", "semismooth", "spectral"],
+        ["assemble", "conic", "local_model", "outer", "semismooth", "spectral"],
         ["newton_systems"],
         ["watch"],
         ["cones", "dual_point"],

@@ -354,10 +354,11 @@ def _components(form: ConicForm, shared: Ints) -> _Components:
         members = np.flatnonzero((counts_r == mr) & (counts_c == mc))
         own_rows = row_order[starts_r[members][:, None] + np.arange(mr)]
         own_columns = column_order[starts_c[members][:, None] + np.arange(mc)]
-        patterns, which = np.unique(codes[1][own_rows], axis=0, return_inverse=True)
+        curved = form.P[own_columns] != 0  # a square of weight 0 is another function than the squares beside it
+        patterns, which = np.unique(np.hstack([codes[1][own_rows], curved]), axis=0, return_inverse=True)
         for number, pattern in enumerate(patterns):
             pick = which.ravel() == number
-            groups.append((own_rows[pick], own_columns[pick], tuple(str(codes[0][c]) for c in pattern)))
+            groups.append((own_rows[pick], own_columns[pick], tuple(str(codes[0][c]) for c in pattern[:mr])))
     return _Components(groups, np.flatnonzero(~in_component))
 
 
