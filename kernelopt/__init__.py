@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import Any
 
 from kernelopt import errors, feature_space, kernels, losses, testing
+from kernelopt.cross_validation import cross_validate
 from kernelopt.expressions import FeatureMatrix, Theta, norm, sum_squares
 from kernelopt.functions import Function
 from kernelopt.left_out import approximate_leave_one_out
@@ -30,6 +31,7 @@ __all__ = [
     "Theta",
     "__version__",
     "approximate_leave_one_out",
+    "cross_validate",
     "errors",
     "feature_space",
     "kernels",

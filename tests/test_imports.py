@@ -10,8 +10,10 @@ import kernelopt
 
 ORDER = [
     ["estimators"],
+    ["cross_validation"],
     ["feature_space", "paths", "predictors", "testing"],
     ["left_out", "model_selection", "path_table"],
+    ["table"],
     ["problem"],
     ["options", "spectral"],
     ["verification"],
