@@ -269,7 +269,7 @@ def _stated_loss(problem: Problem, weights: cp.Parameter, on_test: Array) -> flo
         weights.value = on_train
     if abs(both - test - train + none) > ADDITIVE * max(abs(none), abs(test), abs(train), abs(both)):
         raise KernelOptError(
-            "Expected an objective that is affine in the weights, for the stated loss of rows left out. Write w @ loss, "
-            "or give a loss: loss=lambda problem, test: …."
+            "Expected an objective that is affine in the weights, for the stated loss of rows left out. Write w @ "
+            "loss, or give a loss: loss=lambda problem, test: …."
         )
     return (test - none) / float(on_test.sum())

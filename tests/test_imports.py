@@ -10,7 +10,7 @@ import kernelopt
 
 ORDER = [
     ["estimators"],
-    ["cross_validation"],
+    ["cross_validation", "kernel_selection"],
     ["feature_space", "paths", "predictors", "testing"],
     ["left_out", "model_selection", "path_table"],
     ["table"],
