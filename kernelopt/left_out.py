@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import cvxpy as cp
@@ -24,7 +25,7 @@ from kernelopt.solvers.structured import Structured
 EXACT = 1e-9  # relative residual of a linear system that has a solution
 
 
-def approximate_leave_one_out(problem: Problem, f: cp.Expression) -> Array:
+def approximate_leave_one_out(problem: Problem, f: cp.Expression, *, refit: bool = False) -> Array:
     """About what f would be in each row, had that row's terms of the objective been left out of the fit: f₋ᵢ(xᵢ).
 
     For any loss that our own solvers take, smooth or with kinks. No fit is repeated: each row is taken out of the
@@ -37,7 +38,8 @@ def approximate_leave_one_out(problem: Problem, f: cp.Expression) -> Array:
     stand at a kink stay there while another row is left out: H is the Hessian on {Δ : cⱼᵀΔ = 0 for these j}, ℓ′ᵢ the
     row's multiplier, and 1/mᵢ the i-th diagonal entry of the inverse of (CH⁻¹Cᵀ) on them. (Rad and Maleki, J. R. Stat.
     Soc. B 82, 2020; Wang, Zhou, Lu, Maleki and Mirrokni, ICML 2018.) For squares it is exact. Otherwise the error is of
-    second order in what one row does to the fit; with kinks, rows whose multipliers leave their intervals count too.
+    second order in what one row does to the fit. With kinks it is small only where few rows reach another kink when one
+    is left out: look at averages, and where λ is so small that most rows are fitted exactly, use `refit`.
 
     Left out with row i are the terms of the objective that depend on predictions of row i alone, with their weights.
     Constraints stay, and so do terms that couple rows, such as penalties of slopes. Rows that repeat a point are left
@@ -51,6 +53,8 @@ def approximate_leave_one_out(problem: Problem, f: cp.Expression) -> Array:
     f : expression (N,) or (N, K)
         Affine in predictions at points of the problem and in its variables, such as `theta(X) + b`. A row of a matrix
         is left out as a whole: all terms that depend on its K entries alone.
+    refit : whether to fit again without each row whose loss pulls at the fit (in the factor's span, starting from the
+        answer with all rows): exact, for a few steps of our own solvers a row.
 
     Returns
     -------
@@ -96,7 +100,10 @@ def approximate_leave_one_out(problem: Problem, f: cp.Expression) -> Array:
     places = assemble.places_of_y(form, outer.form, outer.split)
     C = _dense_rows(structured, sp.csr_array(E @ assemble.spread(form)), sp.csr_array(F @ places))
     fitted = C @ point.x + constant
-    return (fitted + terms.moves(E, F @ places, C, len(f.value))).reshape(f.shape, order="F")
+    moves = terms.moves(E, F @ places, C, len(f.value))
+    if refit:
+        moves = terms.refitted(moves, outer, E, F @ places, C, len(f.value))
+    return (fitted + moves).reshape(f.shape, order="F")
 
 
 def _require_model(form: CanonicalForm, outer: Outer | None) -> None:
@@ -185,7 +192,7 @@ class _Terms:
     """The terms of the objective, the row that each belongs to, and the model around the optimum."""
 
     def __init__(self, split: Separable, owners: Ints, point: Point, problem: Structured) -> None:
-        self.split, self.owners, self.problem = split, owners, problem
+        self.split, self.owners, self.problem, self.point = split, owners, problem, point
         self.weights, at_kink = weights_and_kinks(problem, point)
         self.slopes = point.total(problem)
         kinks = np.flatnonzero(at_kink)
@@ -216,6 +223,40 @@ class _Terms:
             inverse = self.model.without(here, curvature, at_kink[at_kink >= 0])
             found[entries] = inverse[number:] @ (slopes + linear)
         return found
+
+    def refitted(  # noqa: PLR0917
+        self, moves: Array, outer: Outer, E: sp.csr_array, F: sp.csr_array, C: Array, N: int
+    ) -> Array:
+        """The same by fits without each row that has terms with a slope, or curvature; others as they are.
+
+        Raises KernelOptError where the terms of a row can't be replaced by a constant.
+        """
+        found = moves.copy()
+        for i in range(N):
+            terms, entries = np.flatnonzero(self.owners == i), np.arange(i, E.shape[0], N)
+            linear = self._linear(terms, E[entries], F[entries])[: len(terms)]
+            if np.any(self.slopes[terms] + linear) and not np.isnan(moves[entries]).any():
+                without = self._without(terms, linear)
+                start = replace(self.point, a=np.clip(self.point.a, without.low, without.high), kept=None)
+                x = own.optimum_near(without, outer, start).x
+                found[entries] = C[entries] @ (x - self.point.x)
+        return found
+
+    def _without(self, terms: Ints, linear: Array) -> Structured:
+        """The problem with the arguments of some terms set to 0, their linear costs and kinks taken out."""
+        problem, kept = self.problem, np.ones(self.problem.m)
+        kept[terms] = 0.0
+        out = kept[problem.of] == 0
+        slopes = np.zeros(problem.m)
+        slopes[terms] = linear
+        if not np.isfinite(problem.smooth_value(kept * self.point.s)):
+            raise KernelOptError("Expected losses that are finite at 0, to leave them out of a fit; use refit=False.")
+        return replace(
+            problem,
+            E=sp.csr_array(sp.diags_array(kept) @ problem.E), F=kept[:, None] * problem.F, slope=kept * problem.slope,
+            linear_d=problem.linear_d - problem.E.T @ slopes, linear_y=problem.linear_y - problem.F.T @ slopes,
+            low=np.where(out, 0.0, problem.low), high=np.where(out, 0.0, problem.high),
+        )  # fmt: skip
 
     def _linear(self, own_terms: Ints, E: sp.csr_array, F: sp.csr_array) -> Array:
         """The row's linear terms, linear_uᵀu on its own u, as slopes along its arguments and along the entries of f.

@@ -147,6 +147,46 @@ def test_hinge_on_150_rows():
     assert losses[0] == pytest.approx(losses[1], rel=0.03)
 
 
+@pytest.mark.parametrize("name", ["poisson", "squared hinge", "user's", "hinge", "pinball"])
+def test_refits(name):
+    """Exact, even where most rows are fitted exactly and the model extrapolates far."""
+    loss, lam = (SMOOTH | {k: (v, 0) for k, v in KINKED.items()})[name][0], 1e-2
+    problem, f, w = stated(loss, lam)
+    problem.solve(tol=1e-9)
+    found, rough = (ko.approximate_leave_one_out(problem, f, refit=r) for r in (True, False))
+    chosen = np.arange(0, 60, 4)
+    exact = refits(problem, f, w, chosen)
+    assert found[chosen] == pytest.approx(exact, abs=1e-3)
+    assert np.abs(found[chosen] - exact).max() <= 0.2 * np.abs(rough[chosen] - exact).max()
+
+
+def test_refits_beside_constraints_and_of_several_outputs():
+    bounded = {"constraints": lambda f: [f <= 1.2, f[0] + f[1] == 0.3], "penalty": lambda f: cp.sum_squares(cp.diff(f))}
+    problem, f, w = stated(SMOOTH["user's"][0], 0.5, **bounded)
+    problem.solve(tol=1e-9)
+    chosen = np.arange(0, 60, 6)
+    found = ko.approximate_leave_one_out(problem, f, refit=True)[chosen]
+    assert found == pytest.approx(refits(problem, f, w, chosen), abs=1e-4)
+    theta, w = ko.Theta(KERNEL, outputs=3), cp.Parameter(60, nonneg=True, value=WEIGHTS)
+    F = theta(X)
+    loss = w @ ko.losses.multinomial(np.digitize(TARGETS, [0.0, 1.5]), F)
+    problem = ko.Problem(cp.Minimize(loss + 0.05 * ko.sum_squares(theta)))
+    problem.solve(tol=1e-9)
+    found = ko.approximate_leave_one_out(problem, F, refit=True)[chosen]
+    assert found == pytest.approx(refits(problem, F, w, chosen), abs=1e-3)
+
+
+def test_a_loss_without_a_value_at_zero():
+    theta = ko.Theta(KERNEL)
+    f = theta(X[:10])
+    problem = ko.Problem(cp.Minimize(cp.sum(f) - cp.sum(cp.log(f)) + ko.sum_squares(theta)))
+    problem.solve()
+    found = ko.approximate_leave_one_out(problem, f)
+    assert np.all(np.isfinite(found) & (np.abs(found - f.value) > 1e-3))
+    with pytest.raises(KernelOptError, match="refit=False"):
+        ko.approximate_leave_one_out(problem, f, refit=True)
+
+
 def test_two_rows_at_one_kink():
     """Of two equal rows at a kink, one holds the prediction when the other is left out."""
     points, targets = np.array([[0.0], [0.0], [3.0]]), np.array([0.5, 0.5, 9.0])

@@ -180,16 +180,27 @@ def optimum(reduction: Reduction, outer: Outer, start: Start | None) -> tuple[Po
     no engine gets there.
     """
     shape = assemble.shape_of(reduction.form, outer)
+    assert shape.lengths is not None
+    fixed = {j: float(c) for j, c in enumerate(shape.lengths.curvature)}
+    problem = assemble.structured(reduction, outer, fixed)
     sigma, kappa = outer.form.units
-    names = ("AUGMENTED_LAGRANGIAN", "INTERIOR_POINT") if shape.kinked else ("NEWTON", "INTERIOR_POINT")
-    for name in names:
+    with np.errstate(all="ignore"):
+        problem = domain.with_origin(problem, Watch("", EXACT, EXACT * FLOOR * kappa, sigma))
+    return optimum_near(problem, outer, _point(problem, start)), problem
+
+
+def optimum_near(problem: Structured, outer: Outer, start: Point | None) -> Point:
+    """The same of a structured problem, from a point nearby."""
+    sigma, kappa = outer.form.units
+    kinked = bool(np.any(problem.rho == 0))
+    for name in ("AUGMENTED_LAGRANGIAN" if kinked else "NEWTON", "INTERIOR_POINT"):
         watch = Watch(name, EXACT, EXACT * FLOOR * kappa, sigma)
         with suppress(SolverError), np.errstate(all="ignore"):
-            point, problem, _ = _solved(reduction, outer, shape, ENGINES[name], watch, start)
+            point = ENGINES[name].run(problem, watch, start)
             if point.stopped is not None:
                 raise point.stopped
-            if point.gap <= max(NEARLY * point.unit, FLOOR * kappa) and point.violation <= NEARLY * sigma:
-                return point, problem
+            if point.gap <= max(NEARLY * point.unit, NEARLY * kappa) and point.violation <= NEARLY * sigma:
+                return point
     raise SolverError("No optimum was found to the accuracy that is needed. Scale data and penalties alike.")
 
 
