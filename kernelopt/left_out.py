@@ -237,7 +237,7 @@ class _Terms:
             linear = self._linear(terms, E[entries], F[entries])[: len(terms)]
             if np.any(self.slopes[terms] + linear) and not np.isnan(moves[entries]).any():
                 without = self._without(terms, linear)
-                start = replace(self.point, a=np.clip(self.point.a, without.low, without.high), kept=None)
+                start = replace(self.point, a=self.point.a[~np.isin(self.problem.of, terms)], kept=None)
                 x = own.optimum_near(without, outer, start).x
                 found[entries] = C[entries] @ (x - self.point.x)
         return found
@@ -246,7 +246,7 @@ class _Terms:
         """The problem with the arguments of some terms set to 0, their linear costs and kinks taken out."""
         problem, kept = self.problem, np.ones(self.problem.m)
         kept[terms] = 0.0
-        out = kept[problem.of] == 0
+        stay = kept[problem.of] == 1
         slopes = np.zeros(problem.m)
         slopes[terms] = linear
         if not np.isfinite(problem.smooth_value(kept * self.point.s)):
@@ -255,7 +255,8 @@ class _Terms:
             problem,
             E=sp.csr_array(sp.diags_array(kept) @ problem.E), F=kept[:, None] * problem.F, slope=kept * problem.slope,
             linear_d=problem.linear_d - problem.E.T @ slopes, linear_y=problem.linear_y - problem.F.T @ slopes,
-            low=np.where(out, 0.0, problem.low), high=np.where(out, 0.0, problem.high),
+            of=problem.of[stay], anchor=problem.anchor[stay], low=problem.low[stay], high=problem.high[stay],
+            rho=problem.rho[stay],
         )  # fmt: skip
 
     def _linear(self, own_terms: Ints, E: sp.csr_array, F: sp.csr_array) -> Array:
