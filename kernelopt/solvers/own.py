@@ -27,7 +27,7 @@ from kernelopt.solvers.watch import Watch
 
 TIGHTER = 1e-2  # of the certified gap that is wanted
 EXACT = 1e-12  # gap for each strength of a norm that is no square: errors of ‖Aᵀν‖ count in first order there
-NEARLY = 1e-7  # the gap and violation up to which such an optimum is one
+NEARLY = 1e-6  # the gap and violation up to which such an optimum is one
 FLOOR = 1e-10  # absolute gap, in units of the objective, that is as good as none
 INFEASIBLE = 1e-5  # violation, in units of right-hand sides, from which a solver says that there is no answer
 WIDEST = 40.0  # how far log R is searched
