@@ -10,8 +10,16 @@ from importlib.metadata import version
 from typing import Any
 
 from kernelopt import errors, feature_space, kernels, losses, plots, testing
+from kernelopt.cross_validation import cross_validate
 from kernelopt.expressions import FeatureMatrix, Theta, norm, sum_squares
 from kernelopt.functions import Function
+from kernelopt.kernel_selection import (
+    aligned_kernel,
+    kernel_alignment,
+    log_marginal_likelihood,
+    maximize_likelihood,
+)
+from kernelopt.left_out import approximate_leave_one_out
 from kernelopt.losses import margin
 from kernelopt.model_selection import leave_one_out
 from kernelopt.paths import path
@@ -29,13 +37,19 @@ __all__ = [
     "SmoothLoss",
     "Theta",
     "__version__",
+    "aligned_kernel",
+    "approximate_leave_one_out",
+    "cross_validate",
     "errors",
     "feature_space",
+    "kernel_alignment",
     "kernels",
     "leave_one_out",
     "load",
+    "log_marginal_likelihood",
     "losses",
     "margin",
+    "maximize_likelihood",
     "norm",
     "path",
     "plots",

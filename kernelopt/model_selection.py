@@ -8,11 +8,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.form import CanonicalForm
 from kernelopt.compiler.squares import Squares, squares
 from kernelopt.errors import KernelOptError
-from kernelopt.kernels.domains import Array, Ints
+from kernelopt.kernels.domains import Array
 from kernelopt.problem import Problem
 from kernelopt.solvers import assemble, least_squares
 from kernelopt.solvers.structured import Structured
@@ -93,7 +92,7 @@ def leave_one_out(problem: Problem) -> Array:
     if start is not None:
         problem._left_off = replace(start, kept=kept)
     x = least_squares.minimizer(structured, curvature, kept)
-    e, E, F = _residuals(form, terms, structured, x, _places(form, outer.form, split.y))
+    e, E, F = _residuals(form, terms, structured, x, assemble.places_of_y(form, outer.form, split))
     w = np.concatenate([term.weights for term in terms])
     h = 2 * w * kept.leverages(structured, curvature, E, F)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -113,10 +112,3 @@ def _residuals(
     moved_u = S @ structured.predictions(x) - np.concatenate(u)
     moved_y = places @ x[structured.ends[-1] :] - np.concatenate([np.zeros(0), *y])
     return e + E @ moved_u + F @ moved_y, sp.csr_array(E @ S), sp.csr_array(F @ places)
-
-
-def _places(form: CanonicalForm, data: ConicForm, y: Ints) -> sp.csr_array:
-    """(the user's variables) = (places)·(y of the structured problem), columns `y` of the cone data."""
-    columns = [c if len(c) else np.full(v.size, -1) for v, c in zip(form.y, data.variables, strict=True)]
-    rows, found = np.nonzero(np.concatenate([np.arange(0), *columns])[:, None] == y)
-    return sp.csr_array((np.ones(len(rows)), (rows, found)), shape=(sum(v.size for v in form.y), len(y)))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -14,19 +13,14 @@ import numpy as np
 
 from kernelopt.certificate import Certificate
 from kernelopt.compiler.text import names
-from kernelopt.drawing import MARKERS, STYLES, axes, color
-from kernelopt.errors import KernelOptError, OptionError
+from kernelopt.errors import KernelOptError
 from kernelopt.expressions import Theta
 from kernelopt.functions import Function
-from kernelopt.html import table
 from kernelopt.kernels.domains import Array, frozen
-from kernelopt.optional import optional
 from kernelopt.problem import Problem
+from kernelopt.table import Table
 
 EVALUATION = "evaluation"  # the column of an `evaluate` that returns one number
-DIGITS = 7
-FORMATS = {"gap": ".1e", "seconds": ".2g"}  # of columns; others get five digits, and bounds DIGITS
-DECADE = 10.0  # an axis of positive numbers that span more is logarithmic
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +55,8 @@ class PathSolution:
     _restore: Callable[[], None] = field(repr=False)
 
 
-@dataclass(frozen=True, eq=False)
-class Path:
+@dataclass(frozen=True, eq=False, repr=False)
+class Path(Table):
     """Answers along the values of a parameter, a table with a row for each; made by `ko.path`.
 
     `path[name]` is a column, a read-only numpy array. Columns are the parameter (by its name), "objective", "status",
@@ -108,15 +102,6 @@ class Path:
         for name in dict.fromkeys(name for s in solutions for name in s.evaluation):
             table[name] = [s.evaluation.get(name, np.nan) for s in solutions]
         return MappingProxyType({name: frozen(np.array(column)) for name, column in table.items()})
-
-    def __getitem__(self, name: str) -> Array:
-        if name not in self.columns:
-            raise OptionError(f"Expected one of the columns {', '.join(self.columns)}; got {name!r}.")
-        return self.columns[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """Names of columns, as for a DataFrame."""
-        return iter(self.columns)
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -176,38 +161,6 @@ class Path:
 
     # ---------------------------------------------------------------- to look at
 
-    def to_pandas(self) -> Any:
-        """The table as a `pandas.DataFrame`."""
-        pandas = optional("pandas", "to_pandas()")
-        return pandas.DataFrame(dict(self.columns))
-
-    def __str__(self) -> str:
-        cells = self._cells()
-        widths = {name: max(len(name), *map(len, column)) if column else len(name) for name, column in cells.items()}
-        lines = ["  ".join(name.rjust(widths[name]) for name in cells)]
-        lines += ["  ".join(column[i].rjust(widths[name]) for name, column in cells.items()) for i in range(len(self))]
-        return "\n".join([*lines, *self._captions()])
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        cells = self._cells()
-        return table(list(zip(*cells.values(), strict=True)), list(cells), self._captions())
-
-    def _cells(self) -> dict[str, list[str]]:
-        """The columns as text; bounds are rounded outward."""
-        outward = {"lower": Context(DIGITS, ROUND_FLOOR), "upper": Context(DIGITS, ROUND_CEILING)}
-
-        def text(name: str, number: Any) -> str:
-            if isinstance(number, (str, np.integer)):
-                return str(number)
-            if name in outward:
-                number = float(outward[name].create_decimal(float(number)))
-            exact = name in ("objective", *outward)
-            return format(float(number), f".{DIGITS}g" if exact else FORMATS.get(name, ".5g"))
-
-        return {name: [text(name, number) for number in column] for name, column in self.columns.items()}
-
     def _captions(self) -> list[str]:
         name = self.parameter.name()
         return [f"each {name} in [{low:g}, {high:g}]: relative gap ≤ {self.gap:g}" for low, high in self.covered]
@@ -230,24 +183,7 @@ class Path:
         evaluated = list(dict.fromkeys(name for s in self.solutions for name in s.evaluation))
         x = self.parameter.name() if x is None else x
         ys = [y] if isinstance(y, str) else list(y or evaluated or ["objective"])
-        for name in (x, *ys):
-            if self[name].dtype.kind not in "if":
-                raise OptionError(f"Expected columns of numbers; {name!r} is none.")
-        ax = axes(ax, "plot()")
-        order = np.argsort(self[x], kind="stable")
-        for k, name in enumerate(ys):
-            look = {"linestyle": STYLES[k % len(STYLES)], "marker": MARKERS[k % len(MARKERS)], "color": color(ax, k)}
-            ax.plot(self[x][order], self[name][order], **look, markersize=4, label=name)
-        if _is_wide([self[x]]):
-            ax.set_xscale("log")
-        if _is_wide([self[name] for name in ys]):
-            ax.set_yscale("log")
-        ax.set_xlabel(x)
-        if len(ys) > 1:
-            ax.legend()
-        else:
-            ax.set_ylabel(ys[0])
-        return ax
+        return self._drawn(x, ys, ax)
 
 
 def own_columns(problem: Problem) -> list[str]:
@@ -260,10 +196,3 @@ def _suffixes(problem: Problem) -> dict[Theta, str]:
     """What tells the columns of several θ apart."""
     named = names(problem.thetas())
     return {theta: f"_{name}" if len(named) > 1 else "" for theta, name in named.items()}
-
-
-def _is_wide(columns: Sequence[Array]) -> bool:
-    """Whether numbers are positive and span more than a decade."""
-    numbers = np.concatenate(columns)
-    numbers = numbers[np.isfinite(numbers)]
-    return len(numbers) > 0 and numbers.min() > 0 and numbers.max() > DECADE * numbers.min()

@@ -10,8 +10,10 @@ import kernelopt
 
 ORDER = [
     ["estimators", "persistence", "plots"],
+    ["cross_validation", "kernel_selection"],
     ["feature_space", "paths", "predictors", "testing"],
-    ["model_selection", "path_table"],
+    ["left_out", "model_selection", "path_table"],
+    ["table"],
     ["problem"],
     ["options", "spectral"],
     ["verification"],
@@ -58,7 +60,7 @@ INSIDE = {
         ["domain"],
         ["nonconvex"],
         ["augmented_lagrangian", "interior_point", "least_squares"],
-        ["assemble", "conic", "outer", "semismooth", "spectral"],
+        ["assemble", "conic", "local_model", "outer", "semismooth", "spectral"],
         ["newton_systems"],
         ["watch"],
         ["cones", "dual_point"],

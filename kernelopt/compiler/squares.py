@@ -54,8 +54,8 @@ def squares(form: CanonicalForm, known: tuple[Squares, ...] = ()) -> tuple[Squar
             parameters = tuple((p, np.copy(p.value)) for p in term.parameters())
             for node, w in zip(nodes, _weights(term, nodes), strict=True):
                 e = node.args[0]
-                E = _coefficients(e, [link.u for link in form.predictions if link.u is not None])
-                found.append(Squares(e, sign * w, E, _coefficients(e, form.y), parameters))
+                E = coefficients(e, [link.u for link in form.predictions if link.u is not None])
+                found.append(Squares(e, sign * w, E, coefficients(e, form.y), parameters))
     return tuple(found)
 
 
@@ -89,7 +89,7 @@ def _weights(term: Any, nodes: list[Any]) -> list[Array]:
     return [np.ravel(_dense(slopes[p])) for p in stand_ins]
 
 
-def _coefficients(e: Any, variables: list[cp.Variable]) -> sp.csr_array:
+def coefficients(e: Any, variables: list[cp.Variable]) -> sp.csr_array:
     """∂e/∂(variables), (size of e, size of all variables)."""
     slopes = {v.id: g for v, g in e.grad.items()}
     blocks = [

@@ -122,6 +122,14 @@ def _spread(link: PredictionLink) -> sp.csr_array:
     return sp.csr_array((np.ones(n), (np.arange(n), link.take[:n])), shape=(n, len(link.rows)))
 
 
+def places_of_y(form: CanonicalForm, data: ConicForm, split: Separable) -> sp.csr_array:
+    """(the user's variables) = (places)·(y of the structured problem)."""
+    columns = [c if len(c) else np.full(v.size, -1) for v, c in zip(form.y, data.variables, strict=True)]
+    rows, found = np.nonzero(np.concatenate([np.arange(0), *columns])[:, None] == split.y)
+    size = (sum(v.size for v in form.y), len(split.y))
+    return sp.csr_array((np.ones(len(rows)), (rows, found)), shape=size)
+
+
 def _kinks(split: Separable) -> tuple[Kinks, Array, float]:
     """The kinks of all pieces, the slope of each s, and the constant that is left."""
     slope, constant, found = np.zeros(split.E.shape[0]), 0.0, []

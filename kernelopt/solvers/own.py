@@ -27,6 +27,7 @@ from kernelopt.solvers.watch import Watch
 
 TIGHTER = 1e-2  # of the certified gap that is wanted
 EXACT = 1e-12  # gap for each strength of a norm that is no square: errors of ‖Aᵀν‖ count in first order there
+NEARLY = 1e-6  # the gap and violation up to which such an optimum is one
 FLOOR = 1e-10  # absolute gap, in units of the objective, that is as good as none
 INFEASIBLE = 1e-5  # violation, in units of right-hand sides, from which a solver says that there is no answer
 WIDEST = 40.0  # how far log R is searched
@@ -170,6 +171,37 @@ def _solved(  # noqa: PLR0917
         problem = domain.with_origin(assemble.structured(reduction, outer, fixed), watch)
         return engine.run(problem, watch, _point(problem, start)), problem, 0.0
     return _Search(reduction, outer, engine, watch, fixed, odd, lengths).run(start)
+
+
+def optimum(reduction: Reduction, outer: Outer, start: Start | None) -> tuple[Point, Structured]:
+    """The optimum for the values that parameters have now, to a gap of `EXACT`; nothing is put in place.
+
+    For convex problems of the `shape_of` that our engines take, with multiples of ‖θ‖² only. Raises SolverError where
+    no engine gets there.
+    """
+    shape = assemble.shape_of(reduction.form, outer)
+    assert shape.lengths is not None
+    fixed = {j: float(c) for j, c in enumerate(shape.lengths.curvature)}
+    problem = assemble.structured(reduction, outer, fixed)
+    sigma, kappa = outer.form.units
+    with np.errstate(all="ignore"):
+        problem = domain.with_origin(problem, Watch("", EXACT, EXACT * FLOOR * kappa, sigma))
+    return optimum_near(problem, outer, _point(problem, start)), problem
+
+
+def optimum_near(problem: Structured, outer: Outer, start: Point | None) -> Point:
+    """The same of a structured problem, from a point nearby."""
+    sigma, kappa = outer.form.units
+    kinked = bool(np.any(problem.rho == 0))
+    for name in ("AUGMENTED_LAGRANGIAN" if kinked else "NEWTON", "INTERIOR_POINT"):
+        watch = Watch(name, EXACT, EXACT * FLOOR * kappa, sigma)
+        with suppress(SolverError), np.errstate(all="ignore"):
+            point = ENGINES[name].run(problem, watch, start)
+            if point.stopped is not None:
+                raise point.stopped
+            if point.gap <= max(NEARLY * point.unit, NEARLY * kappa) and point.violation <= NEARLY * sigma:
+                return point
+    raise SolverError("No optimum was found to the accuracy that is needed. Scale data and penalties alike.")
 
 
 def smallest_curvature(reduction: Reduction, outer: Outer) -> float:

@@ -1,0 +1,214 @@
+"""Cross-validation against fits of the rows alone, and scikit-learn's."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
+
+import kernelopt as ko
+from kernelopt.errors import DataError, KernelOptError, OptionError, ParameterError
+
+N = 40
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(N, 2))
+Y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.3 * RANDOM.normal(size=N)
+LABELS = np.where(Y > 1, 1.0, -1.0)
+KERNEL = ko.kernels.Gaussian(sigma=1.0)
+VALUES = [0.1, 10.0, 1.0]
+
+
+def stated(loss, sense=cp.Minimize):
+    theta, b = ko.Theta(KERNEL), cp.Variable()
+    w, lam = cp.Parameter(N, nonneg=True, name="w"), cp.Parameter(nonneg=True, name="lam")
+    f = theta(X) + b
+    objective = w @ loss(f) + lam * ko.sum_squares(theta)
+    problem = ko.Problem(sense(objective if sense is cp.Minimize else -objective))
+    return problem, w, lam, f
+
+
+def ridge():
+    theta, w, lam = ko.Theta(KERNEL), cp.Parameter(N, nonneg=True), cp.Parameter(nonneg=True, name="lam")
+    return ko.Problem(cp.Minimize(w @ cp.square(Y - theta(X)) + lam * ko.sum_squares(theta))), w, lam, theta(X)
+
+
+def test_against_scikit_learn():
+    problem, w, lam, _ = ridge()
+    folds = KFold(4, shuffle=True, random_state=0)
+    table = ko.cross_validate(problem, w, lam, VALUES, cv=folds)
+    search = GridSearchCV(
+        KernelRidge(kernel="rbf", gamma=0.5), {"alpha": VALUES}, scoring="neg_mean_squared_error", cv=folds
+    ).fit(X, Y)
+    assert table["lam"].tolist() == VALUES
+    assert table["mean"] == pytest.approx(-search.cv_results_["mean_test_score"], rel=1e-4)
+    assert table["std"] == pytest.approx(search.cv_results_["std_test_score"], rel=1e-3)
+    for k in range(4):
+        assert table[f"fold {k + 1}"] == pytest.approx(-search.cv_results_[f"split{k}_test_score"], rel=1e-3)
+    assert table.best == search.best_params_["alpha"]
+    assert table["gap"].max() <= 1e-6
+    assert np.all(table["seconds"] > 0)
+
+
+@pytest.mark.parametrize("sense", [cp.Minimize, cp.Maximize])
+@pytest.mark.parametrize("loss", [ko.losses.hinge, ko.losses.squared_hinge, ko.losses.log_loss])
+def test_against_problems_without_the_rows(loss, sense):
+    """Weights of rows count in the fit and in the loss."""
+    problem, w, lam, _ = stated(lambda f: loss(LABELS, f), sense)
+    weights = np.linspace(0.5, 2, N)
+    weights[3] = 0.0
+    w.value = weights
+    table = ko.cross_validate(problem, w, lam, VALUES, cv=3, random_state=1, tol=1e-8)
+    for k, (train, test) in enumerate(table.folds):
+        for row, value in enumerate(VALUES):
+            theta, b = ko.Theta(KERNEL), cp.Variable()
+            fit = weights[train] @ loss(LABELS[train], theta(X[train]) + b) + value * ko.sum_squares(theta)
+            ko.Problem(cp.Minimize(fit)).solve(tol=1e-8)
+            left_out = loss(LABELS[test], theta.value(X[test]) + b.value).value
+            expected = weights[test] @ left_out / weights[test].sum()
+            assert table.losses[row, k] == pytest.approx(expected, rel=1e-3)
+
+
+def test_one_factor_serves_all():
+    problem, w, lam, _ = stated(lambda f: ko.losses.hinge(LABELS, f))
+    w.value, lam.value = np.ones(N), 1.0
+    problem.solve()
+    (factor,) = problem._reduction[1].factors.values()
+    table = ko.cross_validate(problem, w, lam, VALUES, cv=3)
+    assert list(problem._reduction[1].factors.values()) == [factor]
+    for k in range(3):
+        table.paths[k].restore(0)
+        assert list(problem._reduction[1].factors.values()) == [factor]
+        assert problem.solver_stats.factor_time == factor.factor_seconds
+
+
+def test_a_loss_of_ones_own():
+    problem, w, lam, f = stated(lambda f: ko.losses.hinge(LABELS, f))
+    seen = []
+
+    def errors(solved, test):
+        assert solved is problem
+        assert np.all(w.value[test] == 0)
+        seen.append(test)
+        return np.mean(LABELS[test] * f.value[test] <= 0)
+
+    table = ko.cross_validate(problem, w, lam, VALUES, cv=4, loss=errors)
+    assert len(seen) == 12
+    assert np.isin(np.round(table.losses * 10), np.arange(11)).all()
+    assert np.array_equal(np.sort(np.concatenate([test for _, test in table.folds])), np.arange(N))
+    table.paths[2].restore(1)
+    assert lam.value == 10.0
+    assert np.array_equal(np.flatnonzero(w.value), table.folds[2][0])
+    assert errors(problem, table.folds[2][1]) == table["fold 3"][1]
+
+
+def test_everything_is_as_before():
+    problem, w, lam, f = stated(lambda f: ko.losses.hinge(LABELS, f))
+    w.value, lam.value = np.full(N, 0.5), 3.0
+    value = problem.solve()
+    fitted = f.value
+    ko.cross_validate(problem, w, lam, VALUES)
+
+    def fails(problem, test):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        ko.cross_validate(problem, w, lam, VALUES, loss=fails)
+    assert np.array_equal(w.value, np.full(N, 0.5))
+    assert (lam.value, problem.value) == (3.0, value)
+    assert np.array_equal(f.value, fitted)
+    fresh, w, lam, _ = stated(lambda f: ko.losses.hinge(LABELS, f))
+    ko.cross_validate(fresh, w, lam, [1.0], cv=2)
+    assert w.value is None and lam.value is None and fresh.value is None
+
+
+def test_folds():
+    problem, w, lam, _ = ridge()
+
+    def folds(cv, **options):
+        return ko.cross_validate(problem, w, lam, [1.0], cv=cv, loss=lambda problem, test: 0.0, **options).folds
+
+    seven = folds(7)
+    assert sorted(len(test) for _, test in seven) == [5, 5, 6, 6, 6, 6, 6]
+    assert all(np.array_equal(np.union1d(*fold), np.arange(N)) for fold in seven)
+    assert any(np.any(np.diff(test) != 1) for _, test in seven)
+    again, other = folds(7), folds(7, random_state=1)
+    assert all(np.array_equal(a[1], b[1]) for a, b in zip(seven, again, strict=True))
+    assert not all(np.array_equal(a[1], b[1]) for a, b in zip(seven, other, strict=True))
+    stratified = list(StratifiedKFold(3).split(X, LABELS))
+    assert all(np.array_equal(a[1], b[1]) for a, b in zip(folds(stratified), stratified, strict=True))
+    ((train, test),) = folds([(np.arange(N) < 30, [-1, -2])])
+    assert (train.tolist(), test.tolist()) == (list(range(30)), [38, 39])
+
+
+def test_a_fold_without_an_answer():
+    theta, w, radius = ko.Theta(KERNEL), cp.Parameter(N, nonneg=True), cp.Parameter(nonneg=True, name="R")
+    constraints = [ko.norm(theta) <= radius, theta(X)[0] >= 1]
+    problem = ko.Problem(cp.Minimize(w @ cp.square(Y - theta(X))), constraints)
+    table = ko.cross_validate(problem, w, radius, [0.1, 2.0, 3.0], cv=2)
+    assert np.isnan(table["mean"]).tolist() == [True, False, False]
+    assert table.best in (2.0, 3.0)
+    with pytest.raises(KernelOptError, match="an answer in every fold"):
+        _ = ko.cross_validate(problem, w, radius, [0.1], cv=2).best
+
+
+def test_the_best_of_equals_is_the_strongest():
+    problem, w, lam, _ = ridge()
+    table = ko.cross_validate(problem, w, lam, VALUES, cv=2, loss=lambda problem, test: 1.0)
+    assert table.best == 10.0
+
+
+def test_how_it_looks():
+    problem, w, lam, _ = ridge()
+    table = ko.cross_validate(problem, w, lam, VALUES, cv=2)
+    assert list(table) == ["lam", "mean", "std", "fold 1", "fold 2", "gap", "seconds"]
+    assert len(table) == len(str(table).splitlines()) - 1 == 3
+    assert table.to_pandas()["mean"].tolist() == table["mean"].tolist()
+    axes = table.plot()
+    (line,) = axes.get_lines()
+    assert np.array_equal(line.get_ydata(), table["mean"][[0, 2, 1]])
+    assert axes.get_xscale() == "log" and axes.get_ylabel() == "mean"
+    assert len(axes.collections) == 1
+
+
+def test_time():
+    problem, w, lam, _ = ridge()
+    with pytest.raises(KernelOptError, match="Raise time_limit"):
+        ko.cross_validate(problem, w, lam, VALUES, time_limit=1e-9)
+
+
+def test_what_it_refuses():
+    problem, w, lam, f = ridge()
+
+    def run(weights=w, cv=3, loss=None):
+        return ko.cross_validate(problem, weights, lam, [1.0], cv=cv, loss=loss)
+
+    for wrong in (cp.Parameter(N), np.ones(N), lam):
+        with pytest.raises(ParameterError, match="weights to be a parameter"):
+            run(weights=wrong)
+    for cv, error, message in (
+        (1, OptionError, "from 2 to 40 folds"),
+        (41, OptionError, "from 2 to 40 folds"),
+        ("five", OptionError, "a splitter"),
+        ([1, 2], OptionError, "a splitter"),
+        ([], DataError, "both sides"),
+        ([([0, 1], [])], DataError, "numbers of rows"),
+        ([([0, 1], [1, 2])], DataError, "some are on both sides"),
+        ([([0, 1], [40])], DataError, "numbers of rows below 40"),
+        ([([0.5], [1])], DataError, "numbers of rows"),
+    ):
+        with pytest.raises(error, match=message):
+            run(cv=cv)
+    with pytest.raises(OptionError, match="function of"):
+        run(loss="mse")
+    with pytest.raises(OptionError, match="return a number"):
+        run(loss=lambda problem, test: f.value[test])
+
+
+def test_weights_that_do_not_enter_in_proportion():
+    theta, w, lam = ko.Theta(KERNEL), cp.Parameter(N, nonneg=True), cp.Parameter(nonneg=True, name="lam")
+    residuals = cp.multiply(w, Y - theta(X))
+    problem = ko.Problem(
+        cp.Minimize(cp.square(cp.sum(residuals) - 1) + cp.sum_squares(residuals) + lam * ko.sum_squares(theta))
+    )
+    with pytest.raises(KernelOptError, match="affine in the weights"):
+        ko.cross_validate(problem, w, lam, [1.0], cv=2)
