@@ -5,7 +5,8 @@
 Cone data fall apart into pieces which share no auxiliary variable; minimizing these out leaves hⱼ: piecewise
 linear-quadratic where a piece has linear rows (hinge, absolute, ε-insensitive, pinball and Huber loss, squares, any
 maximum of affine and quadratic functions; a constraint is an h of 0 and ∞), or an exponential, logistic function,
-logarithm or entropy. It is the structure that counts, not the words in which a loss was written.
+logarithm, entropy or power; or log-sum-exp of a few numbers. Losses need no names: what counts is the rows and cones
+that cvxpy makes of them.
 
 There are two ways to cut. `by_prediction` makes one function of each prediction, E = I, so that the multipliers of
 u = Aθ are all that a bound needs. `separable` cuts as finely as it goes: constraints stand on their own, and may couple
