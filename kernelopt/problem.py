@@ -97,6 +97,7 @@ class Problem:
         self._last_outer: Outer | None = None
         self._asked: FactorOptions | None = None
         self._source = source
+        self._solved_for: dict[int, Any] = {}
         self._lock = RLock()
 
     @_one_at_a_time
@@ -224,6 +225,7 @@ class Problem:
         reduction = self._reduction[1]
         stats = self._stats(reduction, outcome.stats, attempts)
         self._unpack(replace(outcome.solution, solver_stats=stats), reduction)
+        self._solved_for = {p.id: _copied(p.value) for p in self.parameters()}
         self._left_off = outcome.left_off
         if outcome.interrupted:
             raise KeyboardInterrupt
@@ -471,7 +473,10 @@ class Problem:
         self._require_parameter_values()
         functions = {theta: theta.value for theta in self.thetas()}
         if any(f is None for f in functions.values()):
-            raise KernelOptError("Expected a value of every θ; call solve(), or set theta.value to a ko.Function.")
+            known = "" if self.status is None else f" The last solve ended as {self.status}."
+            raise KernelOptError(
+                f"Expected a value of every θ; call solve(), or set theta.value to a ko.Function.{known}"
+            )
         solved = self._solution.functions if self._solution is not None else {}
         if self._reduction is not None and solved and all(functions[t] is solved.get(t) for t in functions):
             assert self._solution is not None
@@ -623,6 +628,8 @@ class Problem:
             chosen = self.solver_stats.solver_name if self.solver_stats else self.solvers().chosen
             lines += [("solver", chosen or "none")]
             lines += explain.answer(self._solution, named) if self._solution else []
+            changed = [] if self._solution is None else self._changed_since()
+            lines += [("", f"{', '.join(changed)} changed since: solve again")] if changed else []
         except Exception as error:  # a user's kernel may raise anything, and explaining must not
             lines += [("stopped", line) for line in str(error).splitlines()[:1]]
         return explain.Explanation(tuple(lines))
@@ -704,6 +711,13 @@ class Problem:
             self._probe, self.canonical_form(), outer, solver, alternatives=not options
         )
 
+    def _changed_since(self) -> list[str]:
+        """Names of parameters whose values are no longer those that the answer is for."""
+        return [
+            p.name() for p in self.parameters()
+            if p.id in self._solved_for and not np.array_equal(_copied(p.value), self._solved_for[p.id])
+        ]  # fmt: skip
+
     def _require_variable_values(self) -> None:
         for v in self.variables():
             if v.value is None:
@@ -725,6 +739,10 @@ class Problem:
             sum(f.kernel_seconds for f in factors), sum(f.factor_seconds for f in factors),
             self._reduction[2] + (reduction.problem.compilation_time or 0.0), inner.extra_stats, attempts,
         )  # fmt: skip
+
+
+def _copied(value: Any) -> Any:
+    return None if value is None else np.array(value.toarray() if sp.issparse(value) else value)
 
 
 def _with_rank_tol(options: FactorOptions, rank_tol: float) -> FactorOptions:

@@ -19,7 +19,7 @@ from kernelopt.compiler.form import CanonicalForm, PredictionLink
 from kernelopt.compiler.representer import FEASIBLE, Reduction
 from kernelopt.compiler.separable import Outer, outer_of
 from kernelopt.compiler.text import names
-from kernelopt.errors import KernelOptError, SolverError
+from kernelopt.errors import KernelOptError, OptionError, SolverError
 from kernelopt.expressions import Theta
 from kernelopt.factorization import CholeskyFactor, Factor
 from kernelopt.factorization.dense import ProjectedFactor
@@ -69,7 +69,10 @@ class Report:
         return all(check.passed is not False for check in self.checks)
 
     def __getitem__(self, name: str) -> Check:
-        return next(check for check in self.checks if check.name.startswith(name))
+        for check in self.checks:
+            if check.name.startswith(name):
+                return check
+        raise OptionError(f"Expected one of the checks {', '.join(c.name for c in self.checks)}; got {name!r}.")
 
     def __str__(self) -> str:
         width = max(len(check.name) for check in self.checks)

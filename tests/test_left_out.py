@@ -259,6 +259,23 @@ def test_rows_of_a_matrix_leave_as_a_whole():
     assert np.abs(found[chosen] - exact).mean() <= 0.05 * np.abs(fitted[chosen] - exact).mean()
 
 
+def test_intercepts_that_only_differ_in_a_shift():
+    """Softmax does not know the sum of the intercepts: probabilities are those with the sum 0."""
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(50, 2))
+    classes = np.digitize(points[:, 0] + 0.3 * rng.normal(size=50), [-0.5, 0.5])
+    found = []
+    for fixed in (False, True):
+        theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=3), cp.Variable(3)
+        F = theta(points) + b[None, :]
+        loss = cp.sum(ko.losses.multinomial(classes, F)) + 0.3 * ko.sum_squares(theta)
+        problem = ko.Problem(cp.Minimize(loss), [cp.sum(b) == 0] if fixed else [])
+        problem.solve()
+        left_out = ko.approximate_leave_one_out(problem, F)
+        found.append(left_out - left_out.mean(axis=1, keepdims=True))
+    assert found[0] == pytest.approx(found[1], abs=1e-5)
+
+
 def test_quantiles_together():
     """Kinks of several outputs in one row, coupled by constraints that they do not cross."""
     theta, b, w = ko.Theta(KERNEL, outputs=2), cp.Variable((1, 2)), cp.Parameter(60, nonneg=True, value=WEIGHTS)

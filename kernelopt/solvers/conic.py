@@ -116,7 +116,8 @@ def solve(  # noqa: PLR0917
     except (TypeError, ValueError) as error:
         given = sorted(set(options) - {"verbose", "warm_start"})
         raise SolverError(
-            f"{solver} did not take the options {', '.join(given) or 'that it was given'}: {error}"
+            f"{solver} did not take the options {', '.join(given) or 'that it was given'}, which solve() itself does "
+            f"not know: {error}"
         ) from error
     stats = CvxpyStats.from_dict(solution.attr, solver)
     if solution.status in cp.settings.ERROR:

@@ -26,16 +26,14 @@ EMPTY = 1e-12  # curvature along a prediction, relative to its own size, up to w
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Some rows C of C in the model: L with LLᵀ = CPCᵀ; held = CY; size : ‖C‖ in the model's units; free : whether they
-    move without limit."""
+    """Some rows C of C in the model: L with LLᵀ = CPCᵀ; held = CY; size : ‖C‖ in the model's units."""
 
     L: Array
     held: Array
     size: Array
-    free: Array
 
     def __getitem__(self, chosen: Ints) -> Rows:
-        return Rows(self.L[chosen], self.held[chosen], self.size[chosen], self.free[chosen])
+        return Rows(self.L[chosen], self.held[chosen], self.size[chosen])
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,15 +41,14 @@ class LocalModel:
     """The model's inverse P = ZZᵀ on {Δ : GΔ = 0}, and its answer to a change of GΔ.
 
     unit : of every entry of x, so that R = 1; kinks : rows of s in G; Z : orthonormal basis of {Δ : GΔ = 0} that
-    diagonalizes H, scaled by 1/√λ; free : the same for directions without curvature; Y : Δ of least ½ΔᵀHΔ with
-    GΔ = 1 for each row of G; stiffness : Γ = YᵀHY; spanned : I − (projector on the range of G), nonzero where
-    rows of G depend on each other
+    diagonalizes H, scaled by 1/√λ, without directions that have no curvature, along which nothing moves; Y : Δ of
+    least ½ΔᵀHΔ with GΔ = 1 for each row of G; stiffness : Γ = YᵀHY; spanned : I − (projector on the range of G),
+    nonzero where rows of G depend on each other
     """
 
     unit: Array
     kinks: Ints
     Z: Array
-    free: Array
     Y: Array
     stiffness: Array
     spanned: Array
@@ -60,8 +57,7 @@ class LocalModel:
         """What the model knows of some rows of C, all at a time."""
         C = rows * self.unit
         size = np.linalg.norm(C, axis=1)
-        free = np.linalg.norm(C @ self.free, axis=1) > SPANNED * size
-        return Rows(C @ self.Z, C @ self.Y, size, free)
+        return Rows(C @ self.Z, C @ self.Y, size)
 
     def without(self, rows: Rows, curvature: Array, at_kink: Ints) -> Array:
         """CP₋Cᵀ for the rows C, (J, J), with P₋ the inverse once their own terms are left out: those at the rows
@@ -73,7 +69,7 @@ class LocalModel:
         if len(at_kink):
             M += self._released(rows, at_kink)
         left = np.eye(len(M)) - curvature[:, None] * M
-        if rows.free.any() or not np.isfinite(M).all() or np.linalg.svd(left, compute_uv=False)[-1] <= EMPTY:
+        if not np.isfinite(M).all() or np.linalg.svd(left, compute_uv=False)[-1] <= EMPTY:
             return np.full_like(M, np.nan)
         return np.asarray(M @ np.linalg.inv(left))
 
@@ -116,7 +112,7 @@ def local_model(problem: Structured, weights: Array, kinks: Ints) -> LocalModel:
     lifted = (Vt[:rank].T / sigma[:rank]) @ U[:, :rank].T
     Y = lifted - Z @ (Z.T @ (H @ lifted))
     spanned = np.eye(len(G)) - U[:, :rank] @ U[:, :rank].T
-    return LocalModel(unit, kinks, Z, null @ vectors[:, flat], Y, Y.T @ H @ Y, spanned)
+    return LocalModel(unit, kinks, Z, Y, Y.T @ H @ Y, spanned)
 
 
 def rows_of(problem: Structured, chosen: Ints) -> Array:

@@ -110,3 +110,14 @@ def test_long_objectives_are_wrapped_not_cut(theta):
     told = str(ko.Problem(cp.Minimize(objective)).explain())
     assert "7·‖θ‖" in told
     assert max(map(len, told.splitlines())) < 130
+
+
+def test_an_answer_for_other_parameters_is_named():
+    theta, lam = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Parameter(nonneg=True, name="lam", value=0.3)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - 1.0) + lam * ko.sum_squares(theta)))
+    problem.solve()
+    assert "changed since" not in str(problem.explain())
+    lam.value = 3.0
+    assert "lam changed since: solve again" in str(problem.explain())
+    problem.solve()
+    assert "changed since" not in str(problem.explain())
