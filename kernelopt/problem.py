@@ -13,7 +13,7 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt import local, solving, spectral, verification
+from kernelopt import local, ranks, solving, spectral, verification
 from kernelopt.certificate import Certificate
 from kernelopt.compiler import explain, explicit, form, latex, representer, rules, spectral_form, text
 from kernelopt.compiler.form import CanonicalForm
@@ -22,7 +22,7 @@ from kernelopt.compiler.separable import Outer, outer_of
 from kernelopt.compiler.spectral_form import SpectralForm
 from kernelopt.errors import DataError, KernelOptError, MemoryLimitError, ParameterError, SolverError
 from kernelopt.expressions import FeatureMatrix, Theta
-from kernelopt.factorization import FLOOR, Factor, factorize, memory
+from kernelopt.factorization import Factor, factorize, memory
 from kernelopt.losses import check_parameters
 from kernelopt.nodes import ThetaLeaf, renew_ids
 from kernelopt.options import FactorOptions, check_solver_options, factor_options, goal
@@ -32,10 +32,6 @@ from kernelopt.solvers.own import Start
 from kernelopt.solving import Goal, Outcome
 from kernelopt.verification import Report
 
-MANY = 1000  # rows from which a factor starts coarse
-COARSER = 100.0  # the tolerance of the rank that a factor of many rows begins with, in units of the default
-FINER = 1e-2  # the next tolerance of the rank in units of the last, where no gap says how fine it must be
-FINEST_STEP, COARSEST_STEP, MARGIN = 1e-4, 0.1, 0.3  # where one does: in proportion to tol over gap, with a margin
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -214,11 +210,11 @@ class Problem:
         canonical = self.canonical_form()
         outer = self._outer()
         names = self._solver_names(outer, solver, solver_options)
-        previous = self._reduction
+        previous = self._reduction, self._asked
         try:
             outcome, attempts = self._pursue(canonical, outer, options, names, aim, grows=rank_tol is None)
         except BaseException:
-            self._reduction = previous
+            self._reduction, self._asked = previous
             raise
         # θ as a function, values and multipliers go to the user's objects.
         assert self._reduction is not None
@@ -261,7 +257,7 @@ class Problem:
             may_grow = outcome.may_grow and (grows or outcome.solution.value is None)
             if not may_grow or goal.seconds_left() <= 0 or outcome.interrupted:
                 break
-            attempt = _finer(attempt, outcome.solution.certificate, goal.tol)
+            attempt = ranks.finer(attempt, outcome.solution.certificate, goal.tol)
         assert best is not None
         if best[0] is not outcome:
             outcome, self._reduction = best
@@ -339,6 +335,7 @@ class Problem:
         A factor that is made after this, where there is none yet, stays.
         """
         solution, reduction, left_off = self._solution, self._reduction, self._left_off
+        solved_for = self._solved_for
         inner = [] if reduction is None else [reduction[1].problem, reduction[1].form.outer]
         constraints = [*self.constraints, *(c for problem in inner for c in problem.constraints)]
         leaves: list[Any] = [
@@ -355,6 +352,7 @@ class Problem:
 
         def restore() -> None:
             self._solution, self._reduction, self._left_off = solution, reduction or self._reduction, left_off
+            self._solved_for = solved_for
             for leaf, value in values:
                 leaf.save_value(value)
             for theta, function, duals in thetas:
@@ -688,15 +686,13 @@ class Problem:
     # ---------------------------------------------------------------- small print
 
     def _first(self, canonical: CanonicalForm, options: FactorOptions, judged: bool) -> FactorOptions:
-        """How Q is factored first: as asked for, or as an earlier solve found necessary.
-
-        Where a certificate is to judge it, a factor of many rows starts coarse: costs grow with the square of the rank.
-        """
+        """How Q is factored first: as asked for, or coarser where a certificate judges it, or as fine as an earlier
+        solve found necessary."""
+        most = max((len(link.rows) for link in canonical.predictions), default=0)
+        first = ranks.first(options, most) if judged else options
         known = self._reduction[0] if self._reduction is not None and self._asked == options else None
-        if known is not None and known.settings.rank_tol <= options.settings.rank_tol * COARSER:
-            return known
-        many = any(len(link.rows) > MANY for link in canonical.predictions)
-        return _with_rank_tol(options, options.settings.rank_tol * COARSER) if many and judged else options
+        fine_enough = known is not None and known.settings.rank_tol <= first.settings.rank_tol
+        return known if known is not None and fine_enough else first
 
     @cached_property
     def _probe(self) -> cp.Problem:
@@ -743,20 +739,6 @@ class Problem:
 
 def _copied(value: Any) -> Any:
     return None if value is None else np.array(value.toarray() if sp.issparse(value) else value)
-
-
-def _with_rank_tol(options: FactorOptions, rank_tol: float) -> FactorOptions:
-    return replace(options, settings=replace(options.settings, rank_tol=max(rank_tol, FLOOR)))
-
-
-def _finer(options: FactorOptions, known: Certificate | None, tol: float) -> FactorOptions | None:
-    """The next finer factor, None where there is none: what a restriction of θ costs goes with the trace it leaves."""
-    settings = options.settings
-    if settings.max_rank is not None or settings.rank_tol <= FLOOR:
-        return None
-    gap = np.inf if known is None else known.relative_gap
-    share = FINER if not np.isfinite(gap) else min(max(MARGIN * tol / gap, FINEST_STEP), COARSEST_STEP)
-    return _with_rank_tol(options, share * settings.rank_tol)
 
 
 def _factorize(

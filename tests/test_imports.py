@@ -15,6 +15,7 @@ ORDER = [
     ["left_out", "model_selection", "path_table"],
     ["table"],
     ["problem"],
+    ["ranks"],
     ["options", "spectral"],
     ["verification"],
     ["local"],

@@ -117,6 +117,8 @@ def test_an_answer_for_other_parameters_is_named():
     problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - 1.0) + lam * ko.sum_squares(theta)))
     problem.solve()
     assert "changed since" not in str(problem.explain())
+    ko.path(problem, lam, [0.1, 1.0])  # puts everything back
+    assert "changed since" not in str(problem.explain())
     lam.value = 3.0
     assert "lam changed since: solve again" in str(problem.explain())
     problem.solve()

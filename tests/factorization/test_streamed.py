@@ -455,8 +455,26 @@ def test_a_factor_of_many_rows_starts_coarse():
     assert ranks[2] == ranks[1][-1:]
     problem.solve(rank_tol=1e-2)
     assert problem.solver_stats.attempts[0].ranks[0] < ranks[0][0]
-    problem.solve(tol=1e-5, certify=False)
+    lam.value = 100.0
+    problem = ko.Problem(problem.objective)
+    problem.solve(tol=1e-5)
+    problem.solve(tol=1e-5, certify=False)  # nothing would judge a coarse one
     assert problem.solver_stats.attempts[0].ranks[0] > ranks[0][0]
+
+
+def test_a_factor_that_failed_is_not_taken_for_what_was_asked(monkeypatch):
+    problem = problem_of(points=X[:250])
+    options = {"factorization": "streamed", "rank_tol": 1e-3}
+    problem.solve(**options)
+    ours = ko.problem.factorize
+    monkeypatch.setattr("kernelopt.problem.factorize", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        problem.solve(**options, random_state=1)
+    monkeypatch.setattr("kernelopt.problem.factorize", ours)
+    problem.solve(**options, random_state=1)
+    twin = problem_of(points=X[:250])
+    twin.solve(**options, random_state=1)
+    assert np.array_equal(problem.thetas()[0].value.pivots, twin.thetas()[0].value.pivots)
 
 
 def test_seeds_of_a_problem():

@@ -59,8 +59,10 @@ def agree(problem, reference, names):
         found = problem.certificate
         assert problem.status == "optimal", (name, found)
         assert problem.solver_stats.solver_name == name
-        slack = 1e-6 * abs((found.at_zero or 0.0) - reference.value) + max(1e-9, found.floor)
-        assert abs(problem.value - reference.value) <= slack, (name, problem.value, reference.value)
+        slack = 1e-6 * abs((found.at_zero or 0.0) - reference.value) + 1e-9
+        # Where θ = 0 is all but optimal, it is the absolute gap that is proved.
+        near = max(slack, found.absolute_gap + 1e-9)
+        assert abs(problem.value - reference.value) <= near, (name, problem.value, reference.value)
         assert found.lower - slack <= reference.value <= found.upper + slack
 
 
