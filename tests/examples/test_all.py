@@ -1,0 +1,24 @@
+"""Every example has a test of what it finds, a title, and a picture."""
+
+import ast
+import re
+
+import pytest
+from running import EXAMPLES
+
+NAMES = sorted(str(path.relative_to(EXAMPLES).with_suffix("")) for path in EXAMPLES.glob("*/*.py"))
+TESTS = "".join(path.read_text() for path in (EXAMPLES.parent / "tests" / "examples").glob("test_*.py"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_has_test(name):
+    assert f'example("{name}")' in TESTS
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_form(name):
+    source = (EXAMPLES / f"{name}.py").read_text()
+    title, underline = ast.get_docstring(ast.parse(source)).splitlines()[:2]
+    assert re.fullmatch("=+", underline) and len(underline) == len(title)
+    assert "\n# %%\n" in source
+    assert "plt.show()" in source or "savefig" in source

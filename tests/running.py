@@ -1,0 +1,24 @@
+"""Run an example as a reader would, and look at what it leaves behind."""
+
+import functools
+import runpy
+import warnings
+from pathlib import Path
+
+import matplotlib as mpl
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+@functools.cache
+def example(name):
+    """The variables of `examples/name.py` after it ran, with its figures under "figures"."""
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt  # noqa: PLC0415
+
+    with mpl.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "FigureCanvasAgg is non-interactive", UserWarning)  # plt.show()
+        names = runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    names["figures"] = [plt.figure(number) for number in plt.get_fignums()]
+    plt.close("all")
+    return names
