@@ -58,7 +58,7 @@ def dual(Q, y):
     alpha = cp.Variable(len(y))
     YQY = cp.psd_wrap(Q * np.outer(y, y))
     plain = cp.Problem(cp.Maximize(cp.sum(alpha) - 0.5 * cp.quad_form(alpha, YQY)), [alpha >= 0, y @ alpha == 0])
-    plain.solve(solver="CLARABEL", tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+    plain.solve(solver="CLARABEL", tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
     return plain.value, alpha.value
 
 
