@@ -36,7 +36,7 @@ def load():
 def support_vector_machine(X, y):
     """minimize  Σᵢ max(0, 1 − yᵢ(Aθ + b)ᵢ) + ‖θ‖²/(2C): what SVC solves."""
     theta, b = ko.Theta(ko.kernels.Gaussian(sigma=SIGMA)), cp.Variable(name="b")
-    f = lambda X: theta(X) + b  # noqa: E731
+    f = lambda X: theta(X) + b
     loss = cp.sum(ko.losses.hinge(y, f(X)))
     return ko.Problem(cp.Minimize(loss + ko.sum_squares(theta) / (2 * C))), f
 
@@ -47,7 +47,7 @@ def robust_machine(X, y):
     The worst move costs ρ‖θ‖ of margin: minimize  Σᵢ max(0, 1 − yᵢ(Aθ + b)ᵢ + ρ‖θ‖) + ‖θ‖²/(2C).
     """
     theta, b = ko.Theta(ko.kernels.Gaussian(sigma=SIGMA)), cp.Variable(name="b")
-    f = lambda X: theta(X) + b  # noqa: E731
+    f = lambda X: theta(X) + b
     loss = cp.sum(cp.pos(1 - ko.margin(y, f(X)) + RHO * ko.norm(theta)))
     return ko.Problem(cp.Minimize(loss + ko.sum_squares(theta) / (2 * C))), f
 
