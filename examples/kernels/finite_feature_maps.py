@@ -79,8 +79,8 @@ print("in θ ∈ R⁹ ", found["ramps"][2].round(3))
 
 # %%
 # A problem that was written for an explicit θ needs not be written again. ``from_cvxpy`` is told which constant is the
-# feature matrix, checks that the theorem covers every use of θ, and solves the kernel problem in its place. The value of
-# the old variable is set, too.
+# feature matrix, checks that the theorem covers every use of θ, and solves the kernel problem in its place. The value
+# of the old variable is set, too.
 
 Phi, t = cp.Constant(ramps(X)), cp.Variable(9, name="t")
 written = cp.Problem(cp.Minimize(cp.norm1(y - Phi @ t) + lam * cp.sum_squares(t)), [Phi[:5] @ t >= 2.6])
@@ -93,7 +93,8 @@ print(f"with a constraint: {translated.value:.7f} and {written.value:.7f}; θ di
       f"{np.abs(by_kernel - t.value).max():.0e}")  # fmt: skip
 
 # %%
-# What the theorem does not cover is refused: with a bound on one entry, θ need not be a combination of the F(xᵢ) any more.
+# What the theorem does not cover is refused: with a bound on one entry, θ need not be a combination of the F(xᵢ) any
+# more.
 
 bounded = cp.Problem(written.objective, [t[3] <= 0])
 try:

@@ -4,6 +4,8 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from running import example
+from sklearn.linear_model import Ridge
+from sklearn.preprocessing import PolynomialFeatures
 
 import kernelopt as ko
 from kernelopt.errors import RepresenterError
@@ -33,3 +35,21 @@ def test_translation_of_finite_feature_maps():
     np.testing.assert_allclose(names["by_kernel"], names["t"].value, atol=1e-5)
     with pytest.raises(RepresenterError, match=r"t\[3\]"):
         ko.Problem.from_cvxpy(names["bounded"], theta=names["t"], features={names["Phi"]: names["A"]})
+
+
+def test_degree_two_expansion():
+    names = example("kernels/degree_two_expansion")
+    X, labels, train, test, p, N = (names[name] for name in ("X", "labels", "train", "test", "p", "N"))
+    i, j = np.triu_indices(65)
+    ones = np.hstack([np.ones((len(X), 1)), X])
+    F = ones[:, i] * ones[:, j] * np.where(i == j, 1, np.sqrt(2))
+    np.testing.assert_allclose(F @ F.T, (1 + X @ X.T) ** 2, rtol=1e-12)
+    assert (N, p) == (90, F.shape[1]) == (90, 66 * 65 // 2)
+    for degree, counts in names["counts"].items():
+        assert counts == [PolynomialFeatures(degree).fit(np.ones((1, d))).n_output_features_ for d in (2, 10, 64, 784)]
+    ridge = Ridge(alpha=0.1, fit_intercept=False, solver="svd").fit(F[train], labels[train])
+    np.testing.assert_allclose(names["scores"], ridge.predict(F[test]), atol=1e-9)
+    assert names["right"] == np.mean((ridge.predict(F[test]) > 0) == (labels[test] > 0)) > 0.9
+    assert names["monomials"](names["x"], names["z"]).item() == 1 + 3 - 2 + 9 + 4 - 6
+    assert names["rank"] == 15
+    assert names["theta_4"].value.norm ** 2 == pytest.approx(0.5, abs=1e-4)
