@@ -53,3 +53,31 @@ def test_degree_two_expansion():
     assert names["monomials"](names["x"], names["z"]).item() == 1 + 3 - 2 + 9 + 4 - 6
     assert names["rank"] == 15
     assert names["theta_4"].value.norm ** 2 == pytest.approx(0.5, abs=1e-4)
+
+
+def widest(lifted, labels):
+    """θ and b of the widest margin, by cvxpy alone."""
+    theta, b = cp.Variable(2), cp.Variable()
+    constraints = [cp.multiply(labels, lifted @ theta + b) >= 1]
+    cp.Problem(cp.Minimize(cp.sum_squares(theta)), constraints).solve(solver="CLARABEL")
+    return [*theta.value, b.value]
+
+
+def test_lifting():
+    names = example("kernels/lifting")
+    # On the parabola −1 at 0.6 and 3, +1 at 1.1: f(x) = −1 + k(x − 0.6)(3 − x).
+    k = 2 / ((1.1 - 0.6) * (3 - 1.1))
+    entries, b, *_ = names["found"]["parabola"]
+    np.testing.assert_allclose([*entries, b], [3.6 * k, -k, -1 - 1.8 * k], rtol=1e-6)
+    half = np.sqrt(1.2**2 - 1 / k)
+    np.testing.assert_allclose(names["ends"], [1.8 - half, 1.8 + half], rtol=1e-6)
+    X, labels = names["X"], names["X_labels"]
+    r, phi = np.linalg.norm(X, axis=1), np.angle(X @ [1, 1j])
+    for name, lifted in (("squares", X**2), ("polar", np.column_stack([r, phi]))):
+        entries, b, *_ = names["found"][name]
+        np.testing.assert_allclose([*entries, b], widest(lifted, labels), rtol=1e-4, atol=1e-5)
+    # Every boundary is between the disk and its surroundings.
+    for radii in (names["axes_of_ellipse"], names["ends_of_spiral"]):
+        assert r[labels > 0].max() < min(radii) and max(radii) < r[labels < 0].min()
+    for points, y in ((names["x"], names["x_labels"]), (X, labels)):
+        assert names["separate"](ko.kernels.Linear(), points, y)[0].status == "infeasible"
