@@ -6,9 +6,10 @@ import pytest
 from running import example
 from sklearn.linear_model import Ridge
 from sklearn.preprocessing import PolynomialFeatures
+from sklearn.svm import SVC
 
 import kernelopt as ko
-from kernelopt.errors import RepresenterError
+from kernelopt.errors import NotPSDError, RepresenterError
 
 
 def test_finite_feature_maps():
@@ -81,3 +82,36 @@ def test_lifting():
         assert r[labels > 0].max() < min(radii) and max(radii) < r[labels < 0].min()
     for points, y in ((names["x"], names["x_labels"]), (X, labels)):
         assert names["separate"](ko.kernels.Linear(), points, y)[0].status == "infeasible"
+
+
+def test_indefinite_kernel():
+    names = example("kernels/indefinite_kernel")
+    X, train, y, lam = (names[name] for name in ("X", "train", "y", "lam"))
+    Q = np.tanh(0.1 * X[train] @ X[train].T)
+    values, V = np.linalg.eigh(Q)
+    assert values[0] < -10
+    changed = {"clip": values.clip(0), "flip": np.abs(values), "shift": values - values[0]}
+    for way, (value, in_terms_of_q, *_) in names["answers"].items():
+        # SVC takes Q̃, and its dual objective is the optimum.
+        changed_matrix = (V * changed[way]) @ V.T
+        svc = SVC(kernel="precomputed", C=1 / (2 * lam), tol=1e-8).fit(changed_matrix, y)
+        c = np.zeros(len(y))
+        c[svc.support_] = svc.dual_coef_[0]
+        assert value == pytest.approx(np.abs(c).sum() - c @ changed_matrix @ c / 2, rel=1e-6)
+        # Clipped, c has nothing in the directions that were changed.
+        assert (in_terms_of_q == pytest.approx(value, rel=1e-6)) == (way == "clip")
+    held_out = {way: answer[3] for way, answer in names["answers"].items()}
+    assert held_out["clip"] > held_out["shift"] > max(found[4] for found in names["sklearn"])
+
+
+def test_an_indefinite_problem_has_no_optimum():
+    names = example("kernels/indefinite_kernel")
+    down = names["V"][:, 0]
+    assert names["objective"](1000 * down, 0.0) < -1e6
+    assert np.ptp([dual for _, _, dual, *_ in names["sklearn"]]) > 1
+    assert all(c @ names["Q"] @ c < 0 for c, *_ in names["sklearn"])
+    gap, clipped = names["audit"]["duality gap"], names["audit"].certificate
+    assert not gap.passed and clipped.relative_gap > 0.1
+    assert clipped.lower <= names["answers"]["clip"][0] * (1 + 1e-9)
+    with pytest.raises(NotPSDError):
+        names["problem"].verify()
