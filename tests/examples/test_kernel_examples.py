@@ -115,3 +115,46 @@ def test_an_indefinite_problem_has_no_optimum():
     assert clipped.lower <= names["answers"]["clip"][0] * (1 + 1e-9)
     with pytest.raises(NotPSDError):
         names["problem"].verify()
+
+
+def test_kernel_choice():
+    names = example("kernels/kernel_choice")
+    X, y, kernels = (names[name] for name in ("X", "y", "kernels"))
+    centering = np.eye(len(y)) - 1 / len(y)
+    for name, kernel in kernels.items():
+        Q = kernel(X)
+        Qc, yc = centering @ Q @ centering, centering @ y
+        cosine = yc @ Qc @ yc / (np.linalg.norm(Qc) * (yc @ yc))
+        assert names["alignment"][name] == pytest.approx(cosine, rel=1e-10)
+        # The smallest ball by its dual: maximize αᵀdiag(Q) − αᵀQα over the simplex.
+        values, V = np.linalg.eigh(Q)
+        alpha = cp.Variable(len(y), nonneg=True)
+        spread = cp.sum_squares((V * np.sqrt(values.clip(0))).T @ alpha)
+        dual = cp.Problem(cp.Maximize(alpha @ np.diag(Q) - spread), [cp.sum(alpha) == 1])
+        assert names["radii"][name] ** 2 == pytest.approx(dual.solve(solver="CLARABEL"), rel=1e-5)
+        for found, matrix in (
+            (names["margins"][name], Q),
+            (names["normalized"][name], Q / np.sqrt(np.outer(Q.diagonal(), Q.diagonal()))),
+        ):
+            if name == "linear":
+                assert found == 0
+                continue
+            svc = SVC(kernel="precomputed", C=1e9, tol=1e-6).fit(matrix, y)
+            c = svc.dual_coef_[0]
+            squared_norm = 2 * np.abs(c).sum() - c @ matrix[np.ix_(svc.support_, svc.support_)] @ c  # by the dual
+            assert found == pytest.approx(squared_norm**-0.5, rel=1e-6)
+
+
+def test_scaled_kernels_of_kernel_choice():
+    names = example("kernels/kernel_choice")
+    for found in names["scaled"].values():
+        margins = [margin for margin, _ in found]
+        np.testing.assert_allclose(margins / np.sqrt(names["factors"]), margins[0], rtol=1e-6)
+        for _, scores in found[1:]:
+            np.testing.assert_allclose(scores, found[0][1], atol=1e-5)
+    errors, chosen = names["errors"], names["chosen"]
+    assert chosen["margin"] == "quintic" and chosen["alignment"] == "Gauss 3"
+    best = min(errors, key=lambda name: errors[name][1])
+    assert {best} == {chosen[criterion] for criterion in ("normalized margin", "margin/R", "cross-validation")}
+    assert sorted(names["relative"], key=names["relative"].get)[-2] == "Gauss 0.05"
+    assert errors["Gauss 0.05"][1] > 2 * errors["quintic"][1]
