@@ -16,6 +16,7 @@ from tqdm.auto import tqdm
 
 from kernelopt.errors import DataError, KernelOptError, OptionError, ParameterError
 from kernelopt.kernels.domains import Array, Ints, frozen
+from kernelopt.options import spelling
 from kernelopt.path_table import EVALUATION, Path
 from kernelopt.paths import path
 from kernelopt.problem import Problem
@@ -179,9 +180,10 @@ def cross_validate(
             weights.value = _on(train, base)
             judge = loss or (lambda problem, rows: _stated_loss(problem, weights, _on(rows, base)))
             left = None if not isfinite(deadline) else max(deadline - perf_counter(), 1e-3)
-            found.append(
-                path(problem, parameter, values, evaluate=_number(judge, test), time_limit=left, **solve_options)
-            )
+            with spelling(cross_validate, solve_options):
+                found.append(
+                    path(problem, parameter, values, evaluate=_number(judge, test), time_limit=left, **solve_options)
+                )
             if perf_counter() > deadline:
                 raise KernelOptError(f"Expected to end within {time_limit:g} seconds; {len(found)} of {len(folds)} "
                                      "folds were begun. Raise time_limit, or take fewer values or folds.")  # fmt: skip

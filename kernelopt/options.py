@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from inspect import signature
 from math import inf
 from numbers import Integral, Real
 from time import perf_counter
@@ -11,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from kernelopt.errors import OptionError
+from kernelopt.errors import OptionError, SolverError
 from kernelopt.factorization import AUTO, METHODS, Settings
 from kernelopt.solving import Goal
 
 INDEFINITE = ("raise", "clip", "flip", "shift")
+SIMILAR = 0.65  # of difflib's ratio: timelimit is time_limit, but max_iter is not max_rank
 RANK_SHARE, LARGEST_RANK_TOL = 1e-2, 1e-4  # the default of rank_tol in units of tol, and its upper limit
 
 
@@ -79,3 +84,25 @@ def check_solver_options(solver: str | None, options: Mapping[str, Any]) -> None
     for name in ("gp", "qcp", "nlp"):
         if options.get(name):
             raise OptionError(f"Expected a convex problem by the DCP rules; {name}=True is not available here.")
+
+
+@contextmanager
+def spelling(function: Callable[..., Any], options: Iterable[str]) -> Iterator[None]:
+    """To an error about options that a function passed on, add which keywords of its own they may be meant to be."""
+    try:
+        yield
+    except (OptionError, SolverError) as error:
+        known = [p.name for p in signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
+        said = "\n".join(getattr(error, "__notes__", []))
+        for name in options:
+            named = re.search(rf"\b{re.escape(name)}\b", str(error))
+            meant = _similar(name, known) if named and f"no option {name}." not in said else []
+            if meant:
+                error.add_note(f"{function.__name__}() has no option {name}. Did you mean {' or '.join(meant)}?")
+        raise
+
+
+def _similar(name: str, known: list[str]) -> list[str]:
+    """The known name that differs by a few letters, and those that go on where the name ends, or end before it does."""
+    begun = [k for k in known if k.startswith(name) or name.startswith(k)]
+    return list(dict.fromkeys([*get_close_matches(name, known, n=1, cutoff=SIMILAR), *begun]))

@@ -17,6 +17,7 @@ from kernelopt.certificate import FULL, Certificate
 from kernelopt.errors import DataError, KernelOptError, OptionError, ParameterError
 from kernelopt.expressions import Theta
 from kernelopt.kernels.domains import check_finite, frozen, real_array
+from kernelopt.options import spelling
 from kernelopt.path_table import EVALUATION, Path, PathSolution, own_columns
 from kernelopt.problem import Problem
 
@@ -144,7 +145,8 @@ def path(
                     rows[value]._restore()
                     continue
                 parameter.value = value
-                found = rows[value] = _solve(problem, value, evaluate, deadline, solve_options)
+                with spelling(path, solve_options):
+                    found = rows[value] = _solve(problem, value, evaluate, deadline, solve_options)
                 bar.set_postfix({"gap": "?" if found.certificate is None else f"{found.certificate.relative_gap:.1e}"})
                 bar.update()
         return table()

@@ -25,7 +25,7 @@ from kernelopt.expressions import FeatureMatrix, Theta
 from kernelopt.factorization import Factor, factorize, memory
 from kernelopt.losses import check_parameters
 from kernelopt.nodes import ThetaLeaf, renew_ids
-from kernelopt.options import FactorOptions, check_solver_options, factor_options, goal
+from kernelopt.options import FactorOptions, check_solver_options, factor_options, goal, spelling
 from kernelopt.solution import Attempt, Solution, SolverStats, Status
 from kernelopt.solvers import selection
 from kernelopt.solvers.own import Start
@@ -171,7 +171,7 @@ class Problem:
             is θ = 0, or with `warm_start` the value that `theta` has; others are random functions.
         random_state : seed of these, or a generator; an integer is also the seed of the streamed factor's random
             candidates, by default 0, so that two runs on the same data are identical.
-        **solver_options : passed on to cvxpy's solvers.
+        **solver_options : passed on to cvxpy's solvers, one of which is then chosen; our own have none.
 
         Raises
         ------
@@ -209,10 +209,11 @@ class Problem:
         # The rules are checked, and the tree is cut where θ enters: f(u, t, y) with u = Aθ, ‖θ‖ ≤ t.
         canonical = self.canonical_form()
         outer = self._outer()
-        names = self._solver_names(outer, solver, solver_options)
         previous = self._reduction, self._asked
         try:
-            outcome, attempts = self._pursue(canonical, outer, options, names, aim, grows=rank_tol is None)
+            with spelling(Problem.solve, solver_options):
+                names = self._solver_names(outer, solver, solver_options)
+                outcome, attempts = self._pursue(canonical, outer, options, names, aim, grows=rank_tol is None)
         except BaseException:
             self._reduction, self._asked = previous
             raise
@@ -703,9 +704,10 @@ class Problem:
     def _solver_names(self, outer: Outer | None, solver: str | None, options: Mapping[str, Any]) -> list[str]:
         """Who is asked, in order. Raises SolverError where none is, or the one that is wanted does not fit."""
         names = spectral.solver_names(self._spectral, solver, options)
-        return names or selection.candidates(
-            self._probe, self.canonical_form(), outer, solver, alternatives=not options
-        )
+        if names is None:
+            names = selection.candidates(self._probe, self.canonical_form(), outer, solver, alternatives=not options)
+            selection.require_options(names, options)
+        return names
 
     def _changed_since(self) -> list[str]:
         """Names of parameters whose values are no longer those that the answer is for."""

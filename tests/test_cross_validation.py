@@ -7,7 +7,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
 
 import kernelopt as ko
-from kernelopt.errors import DataError, KernelOptError, OptionError, ParameterError
+from kernelopt.errors import DataError, KernelOptError, OptionError, ParameterError, SolverError
 
 N = 40
 RANDOM = np.random.default_rng(0)
@@ -30,6 +30,22 @@ def stated(loss, sense=cp.Minimize):
 def ridge():
     theta, w, lam = ko.Theta(KERNEL), cp.Parameter(N, nonneg=True), cp.Parameter(nonneg=True, name="lam")
     return ko.Problem(cp.Minimize(w @ cp.square(Y - theta(X)) + lam * ko.sum_squares(theta))), w, lam, theta(X)
+
+
+@pytest.mark.parametrize(
+    ("option", "note"),
+    [
+        ("tolerance", "solve() has no option tolerance. Did you mean tol?"),
+        ("timelimit", "solve() has no option timelimit. Did you mean time_limit?"),
+        ("losses", "cross_validate() has no option losses. Did you mean loss?"),
+        ("evaluation", "path() has no option evaluation. Did you mean evaluate?"),
+    ],
+)
+def test_a_mistyped_option(option, note):
+    problem, w, lam, _ = ridge()
+    with pytest.raises(SolverError, match=option) as refusal:
+        ko.cross_validate(problem, w, lam, VALUES, **{option: 1})
+    assert refusal.value.__notes__ == [note]
 
 
 def test_against_scikit_learn():

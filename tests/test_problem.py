@@ -374,6 +374,28 @@ def test_options_that_a_solver_refuses(theta):
         svm(theta)[0].solve("SCS", eps_abs=-1)
 
 
+@pytest.mark.parametrize(
+    ("options", "note"),
+    [
+        ({"tolerance": 1e-8}, "solve() has no option tolerance. Did you mean tol?"),
+        ({"timelimit": 5}, "solve() has no option timelimit. Did you mean time_limit?"),
+        ({"solver": "OSQP", "rank_tolerance": 5}, "solve() has no option rank_tolerance. Did you mean rank_tol?"),
+        ({"solver": "SCS", "max_iter": 5}, None),
+        ({"solver": "SCS", "nothing_like_it": 5}, None),
+    ],
+)
+def test_a_mistyped_option(theta, options, note):
+    with pytest.raises(SolverError) as refusal:
+        svm(theta)[0].solve(**options)
+    assert getattr(refusal.value, "__notes__", []) == ([] if note is None else [note])
+
+
+def test_our_own_solvers_have_no_options(theta):
+    with pytest.raises(OptionError, match="INTERIOR_POINT has none; got tolerance") as refusal:
+        svm(theta)[0].solve("interior_point", tolerance=1e-8)
+    assert refusal.value.__notes__ == ["solve() has no option tolerance. Did you mean tol?"]
+
+
 def test_one_constraint_is_not_a_list(theta):
     with pytest.raises(ko.errors.DataError, match=r"\[constraint\]"):
         ko.Problem(cp.Minimize(ko.norm(theta)), theta(X) >= 1)

@@ -31,9 +31,19 @@ class ChoosesKernel(BaseEstimator):
     kernel: Any
 
     def set_params(self, **params: Any) -> Self:
-        """As in scikit-learn; `kernel__name` gives a kernel with that parameter changed (kernels are immutable)."""
+        """As in scikit-learn; `kernel__name` gives a kernel with that parameter changed (kernels are immutable).
+
+        Raises OptionError where the kernel has a name only, as its parameters are those of the estimator then.
+        """
         inside = {name.removeprefix("kernel__"): v for name, v in params.items() if name.startswith("kernel__")}
         super().set_params(**{name: v for name, v in params.items() if not name.startswith("kernel__")})
+        if inside and isinstance(self.kernel, str):
+            known = self.kernel in NAMED
+            instead = f" Pass kernel=ko.kernels.{NAMED[self.kernel](0.5, 3, 1.0)!r}." if known else ""
+            raise OptionError(
+                f"Expected a kernel of ko.kernels, of which to set {', '.join(inside)}; got kernel={self.kernel!r}, "
+                f"a name, to which gamma, degree and coef0 belong.{instead}"
+            )
         if inside:
             self.kernel = as_kernel(self.kernel).with_params(**inside)
         return self

@@ -54,9 +54,9 @@ class KernelRegressor(_Regressor):
     ----------
     loss : str or callable, default "squared_error"
         "squared_error" (y − f)², "absolute_error" |y − f|, "huber" (`ko.losses.huber` with M = `delta`),
-        "epsilon_insensitive" max(0, |y − f| − ε), "quantile" (the pinball loss of level `quantile`), "poisson"
-        exp(f) − yf, for counts y ≥ 0, where predictions are exp(f). Or a `ko.SmoothLoss`, or a function of (y, f) that
-        returns one, or a cvxpy expression with an entry for each row.
+        "epsilon_insensitive" max(0, |y − f| − ε), "quantile" or "pinball" (`ko.losses.pinball` of level `quantile`),
+        "poisson" exp(f) − yf, for counts y ≥ 0, where predictions are exp(f). Or a `ko.SmoothLoss`, or a function of
+        (y, f) that returns one, or a cvxpy expression with an entry for each row.
     alpha : float > 0
         The multiple of ‖θ‖² (of the squared Frobenius norm where y has several columns).
     kernel : kernel of `ko.kernels`, str or callable, default "rbf"
@@ -76,7 +76,7 @@ class KernelRegressor(_Regressor):
     delta : float > 0
         M of "huber", in units of y.
     quantile : float in (0, 1)
-        τ of "quantile".
+        τ of "quantile", which is "pinball".
     tol : float
         Largest certified gap, relative to the improvement over θ = 0, that is called optimal; see `Problem.solve`.
     solve_options : dict, optional
@@ -155,6 +155,7 @@ class KernelRegressor(_Regressor):
             "huber": partial(losses.huber, M=self.delta),
             "epsilon_insensitive": partial(losses.epsilon_insensitive, epsilon=self.epsilon),
             "quantile": partial(losses.pinball, tau=self.quantile),
+            "pinball": partial(losses.pinball, tau=self.quantile),
             "poisson": losses.poisson,
         }
 

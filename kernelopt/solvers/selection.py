@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -14,7 +14,7 @@ from cvxpy.atoms.affine.add_expr import AddExpression
 from kernelopt.compiler.form import CanonicalForm
 from kernelopt.compiler.separable import Outer, outer_of
 from kernelopt.compiler.text import describe
-from kernelopt.errors import SolverError
+from kernelopt.errors import OptionError, SolverError
 from kernelopt.solvers import own
 from kernelopt.solvers.assemble import Shape, shape_of
 from kernelopt.solvers.conic import CONIC_SOLVERS
@@ -87,6 +87,12 @@ def candidates(
         "Expected an installed solver for this mixed-integer problem; found none. Install one, such as "
         f"{CONIC_SOLVERS['ECOS_BB'].install}."
     )
+
+
+def require_options(names: Sequence[str], options: Mapping[str, object]) -> None:
+    """Raise OptionError for options of a solver of ours, of which there are none."""
+    if options and names[0] in ENGINES:
+        raise OptionError(f"Expected no solver options, as {names[0]} has none; got {', '.join(options)}.")
 
 
 def _require_own(form: CanonicalForm, outer: Outer | None) -> None:

@@ -69,6 +69,21 @@ def test_search_over_kernels_and_their_parameters():
     assert search.best_params_ == {"kernel": "linear"}
 
 
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("rbf", r"kernel=ko\.kernels\.Gaussian\(sigma=1\.0\)"),
+        ("poly", r"Polynomial\(degree=3"),
+        ("precomputed", "a name"),
+    ],
+)
+def test_a_kernel_by_name_has_no_parameters_of_its_own(name, instead):
+    model = es.KernelRegressor(kernel=name)
+    with pytest.raises(ko.errors.OptionError, match=f"sigma; got kernel='{name}'.*{instead}"):
+        model.set_params(kernel__sigma=2.0)
+    assert model.set_params(kernel=ko.kernels.Gaussian(sigma=1.0), kernel__sigma=2.0).kernel.sigma == 2.0
+
+
 def asymmetric(y, f):
     return cp.maximum(2 * (y - f), f - y)
 

@@ -88,6 +88,7 @@ def test_precomputed():
         ("huber", lambda f: cp.huber(y - f, 0.5)),
         ("epsilon_insensitive", lambda f: cp.pos(cp.abs(y - f) - 0.2)),
         ("quantile", lambda f: cp.maximum(0.7 * (y - f), -0.3 * (y - f))),
+        ("pinball", lambda f: cp.maximum(0.7 * (y - f), -0.3 * (y - f))),
         (lambda y, f: cp.square(cp.pos(y - f)) + cp.abs(y - f), lambda f: cp.square(cp.pos(y - f)) + cp.abs(y - f)),
     ],
 )
