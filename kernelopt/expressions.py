@@ -14,7 +14,7 @@ from kernelopt.functions import Function
 from kernelopt.kernels import Kernel, as_kernel
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.derivatives import derivative_diagonal, modulus, require_smooth
-from kernelopt.kernels.domains import Array, check_finite, frozen, key, real_array
+from kernelopt.kernels.domains import Array, Names, check_finite, check_order, column_names, frozen, key, real_array
 from kernelopt.nodes import EUCLIDEAN, Prediction, PredictionData, ThetaLeaf, ThetaNorm
 
 MATRIX_NORMS = {"fro": "Frobenius", "nuc": "nuclear", 2: "spectral"}
@@ -263,8 +263,14 @@ class Theta(ThetaExpression):
         self._value = function
         self._duals = duals
 
+    def _names(self) -> Names:
+        """Columns of the data frames that θ has been used with, in their order."""
+        known = [A._names for A in self._used] + [None if self._value is None else self._value._names]
+        return next((names for names in known if names is not None), None)
+
     def _check_columns(self, A: FeatureMatrix) -> None:
-        """All rows of one θ have equally many columns; uses that are gone no longer count."""
+        """All rows of one θ have equally many columns, in one order; uses that are gone no longer count."""
+        check_order(A._names, self._names())
         columns = self._kernel.domain.columns(A.X)
         known = [self._kernel.domain.columns(other.X) for other in self._used]
         known += [] if self._value is None else [self._kernel.domain.columns(self._value.centers)]
@@ -328,18 +334,21 @@ class FeatureMatrix:
                 f"{type(kernel).__name__}.{swapped}"
             )
         kernel = as_kernel(kernel)
-        self._set(kernel.rows(X), kernel, None, ())
+        self._set(kernel.rows(X), kernel, None, (), column_names(X))
 
-    def _set(self, X: Array, kernel: Kernel, function: Function | None, order: Order) -> None:
+    def _set(self, X: Array, kernel: Kernel, function: Function | None, order: Order, names: Names = None) -> None:
         self._X = X
+        self._names = names
         self._kernel = kernel
         self._function = function
         self._order = order
 
     @classmethod
-    def _of_rows(cls, X: Array, kernel: Kernel, function: Function | None = None, order: Order = ()) -> FeatureMatrix:
+    def _of_rows(
+        cls, X: Array, kernel: Kernel, function: Function | None = None, order: Order = (), names: Names = None
+    ) -> FeatureMatrix:
         self = cls.__new__(cls)
-        self._set(X, kernel, function, order)
+        self._set(X, kernel, function, order, names)
         return self
 
     @property
@@ -374,7 +383,7 @@ class FeatureMatrix:
                 f"Expected a column from 0 to {columns - 1}, or a pair of them; got {feature!r} of {self!r}."
             )
         require_smooth(self._kernel, len(order))
-        return self._of_rows(self._X, self._kernel, None, tuple(int(j) for j in order))
+        return self._of_rows(self._X, self._kernel, None, tuple(int(j) for j in order), self._names)
 
     def modulus(self, radius: float) -> Array:
         """η with ‖∂F(x) − ∂F(xᵢ)‖ ≤ η for all x within `radius` of xᵢ, shape (N,).
@@ -442,7 +451,7 @@ class FeatureMatrix:
             raise DataError(f"Expected rows of A from 0 to {len(self._X) - 1}; got A[{_show_index(rows)}].") from error
         if chosen.ndim != 1 or chosen.size == 0:
             raise DataError(f"Expected A[rows] to choose at least one row; got A[{_show_index(rows)}].")
-        return self._of_rows(frozen(self._X[chosen]), self._kernel, None, self._order)
+        return self._of_rows(frozen(self._X[chosen]), self._kernel, None, self._order, self._names)
 
     def __matmul__(self, theta: Any) -> cp.Expression:
         """Aθ, the predictions at the rows."""

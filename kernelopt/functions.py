@@ -11,7 +11,7 @@ from kernelopt.errors import DataError, KernelError, RepresenterError
 from kernelopt.kernels import Kernel, as_kernel
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.derivatives import CODES, lifted, on_jets, plain, with_order
-from kernelopt.kernels.domains import Array, Indices, check_finite, frozen, real_array
+from kernelopt.kernels.domains import Array, Indices, Names, check_finite, check_order, column_names, frozen, real_array
 
 BLOCK_BYTES = 2**25  # kernel values evaluated at a time
 
@@ -43,6 +43,9 @@ class Function:
     0.7869
     """
 
+    # Columns of the data frame that the centers came from.
+    _names: Names = None
+
     def __init__(self, kernel: Kernel, centers: Any, coefficients: Any) -> None:
         kernel = as_kernel(kernel)
         rows = kernel.rows(centers)
@@ -54,6 +57,7 @@ class Function:
             )
         check_finite(c, "the coefficients")
         self._set(kernel, rows, np.array(c))
+        self._names = column_names(centers)
 
     @classmethod
     def _of_rows(cls, kernel: Kernel, centers: Array, coefficients: Array) -> Function:
@@ -104,7 +108,11 @@ class Function:
         return float(np.sqrt(max(self.inner(self), 0.0)))
 
     def __call__(self, X: Any) -> Array:
-        """f(xᵢ), shape (len(X),) or (len(X), K); kernel values are evaluated in blocks."""
+        """f(xᵢ), shape (len(X),) or (len(X), K); kernel values are evaluated in blocks.
+
+        Raises DataError for a data frame with the columns of the one that f was fitted to in another order.
+        """
+        check_order(column_names(X), self._names)
         return self._evaluate(self._kernel.rows(X))
 
     @np.errstate(over="ignore", invalid="ignore")  # an overflow is reported below, with its point
@@ -193,7 +201,12 @@ class Function:
 
     def right(self, M: Array) -> Function:
         """The function θM, for a matrix θ of several outputs."""
-        return Function._of_rows(self._kernel, self._centers, self._coefficients @ M)
+        return Function._of_rows(self._kernel, self._centers, self._coefficients @ M)._named(self._names)
+
+    def _named(self, names: Names) -> Self:
+        """The same function, of columns with these names; for functions that nobody else has yet."""
+        self._names = names
+        return self
 
     def check_same_space(self, other: Any, operation: str) -> None:
         """Raise RepresenterError unless `other` has this kernel and as many outputs."""

@@ -319,7 +319,9 @@ class Problem:
         """Put the answer on the user's own objects."""
         self._solution = solution
         for link in reduction.form.predictions:
-            link.theta._set_solution(solution.functions.get(link.theta), solution.duals.get(link.theta, {}))
+            function = solution.functions.get(link.theta)
+            named = None if function is None else function._named(link.theta._names())
+            link.theta._set_solution(named, solution.duals.get(link.theta, {}))
         solved = {c.id: c for c in reduction.problem.constraints}
         theirs = [] if self._source is None else self._source.problem.constraints
         for constraint in [*self.constraints, *theirs]:

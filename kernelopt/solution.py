@@ -136,7 +136,8 @@ class FittedFunction(Function):
             )
         size = np.abs(self._dual.coefficients).reshape(len(self._dual.centers), -1).max(axis=1)
         support = size > threshold * size.max(initial=0.0)
-        return Function._of_rows(self._dual._kernel, self._dual._centers[support], self._dual.coefficients[support])
+        centers, coefficients = self._dual._centers[support], self._dual.coefficients[support]
+        return Function._of_rows(self._dual._kernel, centers, coefficients)._named(self._names)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,8 @@
 """Data frames and series where arrays are expected."""
 
+import copy
+import pickle
+
 import cvxpy as cp
 import numpy as np
 import pandas as pd
@@ -124,3 +127,31 @@ def test_files_hold_frames_as_arrays(frame, series, tmp_path):
     ko.save(tmp_path / "a", X=frame(X), y=series(Y), words=series(["a", "bc"]).to_numpy().astype(str))
     found = ko.load(tmp_path / "a")
     assert np.array_equal(found["X"], X) and np.array_equal(found["y"], Y) and list(found["words"]) == ["a", "bc"]
+
+
+def test_columns_in_another_order_are_refused(frame):
+    """By θ, by the fitted function, and by what is made of either."""
+    here, there = frame(X), frame(NEW)[["b", "a"]]
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    f = theta(here) + 1.0
+    ko.Problem(cp.Minimize(cp.sum_squares(f - Y) + ko.sum_squares(theta))).solve()
+    words = r"columns in the order of the data before, \['a', 'b'\]; got \['b', 'a'\]"
+    fitted = theta.value
+    calls = [theta, fitted, fitted.expanded(), pickle.loads(pickle.dumps(fitted)), copy.deepcopy(theta)]
+    calls += [ko.Predictor(f, here), ko.Function(theta.kernel, here, Y)]
+    calls += [
+        lambda A: ko.FeatureMatrix(A, theta.kernel) @ theta,
+        lambda A: ko.FeatureMatrix(A, theta.kernel)[:2] @ theta,
+    ]
+    for call in calls:
+        with pytest.raises(DataError, match=words):
+            call(there)
+    assert np.array_equal(theta(there[["a", "b"]]).value, fitted(NEW))
+    assert np.array_equal(fitted(there.to_numpy()), fitted(NEW[:, ::-1]))  # an array says nothing of columns
+
+
+def test_columns_of_other_names_are_taken():
+    theta = ko.Theta(ko.kernels.Linear())
+    theta.value = ko.Function(theta.kernel, pd.DataFrame(X, columns=["b", "c"]), Y)
+    for columns in (["a", "b"], [1, 0], ["b", "b"]):
+        assert np.array_equal(theta(pd.DataFrame(NEW, columns=columns)).value, theta.value(NEW))

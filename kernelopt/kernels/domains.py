@@ -7,7 +7,7 @@ points). Everything above works on canonical rows and never asks what a point is
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from numbers import Real
 from typing import Any, NamedTuple, Protocol
@@ -20,6 +20,7 @@ from kernelopt.errors import DataError, DataTypeError, KernelError
 
 Array = NDArray[Any]
 Ints = NDArray[np.intp]
+Names = tuple[str, ...] | None
 
 
 class Distinct(NamedTuple):
@@ -255,6 +256,22 @@ def _first_other(X: Array) -> str:
     """The first entry that is no number, for a message."""
     others = (v for v in X.ravel() if not isinstance(v, (Real, np.bool_))) if X.dtype == object else ()
     return "".join(f" with {v!r:.40} ({type(v).__name__})" for v in islice(others, 1))
+
+
+def column_names(X: Any) -> Names:
+    """Names of the columns of a data frame, of pandas or polars; None where they are not all strings."""
+    columns = getattr(X, "columns", None)
+    names = tuple(columns) if isinstance(columns, Iterable) else ()
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def check_order(found: Names, names: Names) -> None:
+    """Raise DataError for the names that are known in another order, as columns are told apart by their place alone."""
+    if found is not None and names is not None and found != names and sorted(found) == sorted(names):
+        raise DataError(
+            f"Expected columns in the order of the data before, {list(names)}; got {list(found)}. Write "
+            f"X[{list(names)}], or X.to_numpy() if this order is meant."
+        )
 
 
 def check_finite(X: Array, what: str) -> None:
