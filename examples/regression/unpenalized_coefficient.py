@@ -101,8 +101,8 @@ print(f"β = {beta.value.round(6)}, from the system {beta_system.round(6)}")
 print(f"‖θ‖ = {theta.value.norm:.2f} with a free constant, {theta_z.value.norm:.2f} with a free line")
 
 # %%
-# Right of the data nothing is known but what is not penalized: the Gaussian features fade, and the fits return to 0, to
-# b, and to the line.
+# Right of the data the Gaussian features fade, and the fits return to their constants, of which the penalized one is
+# drawn to 0, or to the line.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
 left.plot(grid[inside], moved[inside] - 20, color="tab:blue", label="free constant b")
