@@ -22,9 +22,9 @@ import kernelopt as ko
 plt.rc("axes.spines", top=False, right=False)
 
 # %%
-# Visits to doctors of the RAND health insurance experiment, 2000 of its 20 190 rows. Insurance plan and health go into a
-# linear part with an intercept; the number of chronic diseases and the logarithm of the coinsurance rate into a smooth one.
-# Everyone was observed for a year; we pretend to have lost track of some, with that share of their visits.
+# Visits to doctors of the RAND health insurance experiment, 2000 of its 20 190 rows. Insurance plan and health go into
+# a linear part with an intercept; the number of chronic diseases and the logarithm of the coinsurance rate into a
+# smooth one. Everyone was observed for a year; we pretend to have lost track of some, with that share of their visits.
 
 rng = np.random.default_rng(0)
 data = randhie.load_pandas().data.sample(2000, random_state=0)

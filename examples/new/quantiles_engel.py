@@ -75,8 +75,8 @@ for name, n, margin in (("8 points", 8, False), ("60 points", 60, False), ("60 i
     )
 
 # %%
-# With 8 points quantiles fall and cross in between, with 60 they still do, a little. With margins all slopes and distances
-# are positive, and this is proven for every income of the range, not only for the 10 000.
+# With 8 points quantiles fall and cross in between, with 60 they still do, a little. With margins all slopes and
+# distances are positive, and this is proven for every income of the range, not only for the 10 000.
 #
 # What the proof costs is known too. Grid constraints relax the constraints everywhere, margins tighten them. So the
 # optimum with constraints everywhere lies between these two values:

@@ -64,3 +64,76 @@ def test_poisson_exposure():
     glm = sm.GLM(y, Z, family=sm.families.Poisson(), offset=np.log(exposure)).fit(tol=1e-12)
     np.testing.assert_allclose(names["glm"], glm.params, atol=1e-6)
     assert np.abs(names["semi"] - glm.params).max() > 0.1
+
+
+def test_multiple_kernels():
+    names = example("new/multiple_kernels")
+    X, y, lam, values = names["X"], names["y"], 15.0, names["values"]
+    # Plain cvxpy with explicit features of each column's kernel.
+    Phi = [features(gaussian(X[:, [k]], X[:, [k]], 0.7)) for k in range(6)]
+    W, b = [cp.Variable(P.shape[1]) for P in Phi], cp.Variable()
+    misfit = cp.sum_squares(y - b - sum(P @ w for P, w in zip(Phi, W, strict=True)))
+    cp.Problem(cp.Minimize(misfit + lam * sum(cp.norm(w) for w in W))).solve(solver="CLARABEL")
+    expected = [np.linalg.norm(w.value) for w in W]
+    np.testing.assert_allclose([n.value for n in names["norms"]], expected, atol=1e-4)
+    np.testing.assert_allclose(names["lengths"][:2], lam, rtol=1e-6)
+    assert max(names["lengths"][2:]) < 0.9 * lam and max(expected[2:]) < 1e-5
+    # λ_max: no kernel from there on, the first one just below.
+    total = sum(names["path"][f"‖θ{k + 1}‖"] for k in range(6))
+    assert np.all(total[values > names["lam_max"]] < 1e-6) and np.all(total[values < 0.95 * names["lam_max"]] > 1e-3)
+
+
+def test_crammer_singer():
+    names = example("new/crammer_singer")
+    X, y = names["X"], names["y"]
+    np.testing.assert_allclose(names["weights"].value(X), names["theirs"], atol=1e-6)  # LinearSVC
+    # Gaussian scores in plain cvxpy, with the loss written as one slack a row.
+    Phi = features(gaussian(X, X, 1.0))
+    W, c, slack = cp.Variable((Phi.shape[1], 3)), cp.Variable(3), cp.Variable(len(y), nonneg=True)
+    F = Phi @ W + c[None, :]
+    right = cp.sum(cp.multiply(np.eye(3)[y], F), axis=1)
+    leads = [right - F[:, k] >= 1 - slack - 2 * (y == k) for k in range(3)]
+    stated = cp.Problem(cp.Minimize(cp.sum(slack) + 0.5 * cp.sum_squares(W)), leads)
+    assert names["problem"].value == pytest.approx(stated.solve(solver="CLARABEL"), rel=1e-6)
+    np.testing.assert_allclose(names["nu"].sum(axis=1), 0, atol=1e-8)
+    errors, pairs = names["errors"], names["classifiers"].values()
+    (joint, rest), (joint_gaussian, rest_gaussian) = ((errors(F(X).value), errors(G(X))) for F, G in pairs)
+    assert joint < rest and joint_gaussian == rest_gaussian
+
+
+def test_ranking():
+    names = example("new/ranking")
+    X, lam, better, worse, quality = (names[name] for name in ("X", "lam", "better", "worse", "quality"))
+    Phi = features(gaussian(X, X, 1.0))
+    D = Phi[better] - Phi[worse]  # one row for each pair
+    w = cp.Variable(Phi.shape[1])
+    stated = cp.Problem(cp.Minimize(cp.sum(cp.pos(1 - D @ w)) / 400 + lam.value * cp.sum_squares(w)))
+    assert names["problem"].value == pytest.approx(stated.solve(solver="CLARABEL"), rel=1e-6)
+    np.testing.assert_allclose(names["f"].value, Phi @ w.value, atol=1e-3)
+    np.testing.assert_allclose(names["nu"].sum(), 0, atol=1e-10)
+    # τ by counting.
+    test = names["test"]
+    score, truth = names["theta"].value(test), quality(test)
+    i, j = np.triu_indices(500, 1)
+    agree = np.sign(score[i] - score[j]) * np.sign(truth[i] - truth[j])
+    assert names["tau"](test) == pytest.approx(agree.mean(), abs=1e-12) and agree.mean() > 0.8
+
+
+def test_multi_task():
+    names = example("new/multi_task")
+    x, Y, seen = names["x"], names["Y"], names["seen"]
+    Phi = features(gaussian(x[:, None], x[:, None], 0.7))
+    for value in (1.0, 10.0):
+        W = cp.Variable((Phi.shape[1], 10))
+        stated = cp.Minimize(cp.sum_squares(cp.multiply(seen, Y - Phi @ W)) + value * cp.normNuc(W))
+        cp.Problem(stated).solve(solver="CLARABEL")
+        sigma = np.linalg.svd(W.value, compute_uv=False)
+        [found] = [s for lam, s in names["spectra"].items() if np.isclose(lam, value)]
+        np.testing.assert_allclose(found, sigma[:10], atol=1e-3 * sigma[0])
+    ranks = list(names["ranks"].values())
+    assert np.all(np.diff(ranks) <= 0) and ranks[-1] == 2
+    assert min(names["errors"].values()) < 0.7 * names["by_itself"]["evaluation"].min()
+    # The closed form: singular values of the orthonormal design are thresholded.
+    U, s, Vt = np.linalg.svd(names["design"].T @ names["targets"], full_matrices=False)
+    expected = names["design"] @ (U * np.maximum(s - 0.5, 0)) @ Vt
+    np.testing.assert_allclose(names["weights"].value(names["design"]), expected, atol=1e-5)
