@@ -277,20 +277,30 @@ def residual(constraint: Any) -> Array:
 
 
 def _violation(constraint: Any, sizes: Mapping[int, float]) -> float:
-    """Largest violation, relative to the numbers that an entry is made of: |a|ᵀ|x| and what both sides add up to."""
+    """Largest violation, relative to the numbers that an entry is made of: |a|ᵀ|x| and what both sides add up to.
+
+    a is the gradient: rounding of x in |aᵀx| ≤ 0 is small beside |a|ᵀ|x|, not beside |aᵀx|.
+    """
     violation = np.ravel(residual(constraint), order="F")
     if not violation.any():
         return 0.0
     scale = np.zeros(1)
     for part in (a for a in constraint.args if not isinstance(a, list)):
         numbers = [np.abs(np.ravel(_dense(part.value), order="F"))]
-        if part.is_affine():
-            slopes = {v.id: g if sp.issparse(g) else np.atleast_2d(g) for v, g in part.grad.items()}
-            numbers += [np.ravel(abs(g).sum(axis=0)) * sizes.get(i, 0.0) for i, g in slopes.items()]
+        numbers += [np.ravel(abs(g).sum(axis=0)) * sizes.get(i, 0.0) for i, g in _gradient(part).items()]
         for one in numbers:
             entrywise = len(one) in (1, len(violation)) and len(scale) in (1, len(violation))
             scale = np.maximum(scale, one if entrywise else one.max(initial=0.0))
     return float(np.max(violation / np.where(scale > 0, scale, 1.0)))
+
+
+def _gradient(part: cp.Expression) -> dict[int, Any]:
+    """The gradient by variables, (entries of the variable, entries of `part`), where cvxpy has one at their values."""
+    try:
+        found = part.grad
+    except NotImplementedError:
+        return {}
+    return {v.id: g if sp.issparse(g) else np.atleast_2d(g) for v, g in found.items() if g is not None}
 
 
 def _function(

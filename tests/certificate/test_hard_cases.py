@@ -156,6 +156,19 @@ def test_a_diagonal_variable():
 # ---------------------------------------------------------------- clear errors, and nothing lost
 
 
+@pytest.mark.parametrize("size", [cp.abs, cp.square, lambda d: cp.norm(cp.vstack([d, d]))])
+def test_zero_as_a_bound_of_what_rounds(size):
+    """What a function of predictions that cancel may depart from zero is measured by their size, not by its own."""
+    theta, b = ko.Theta(QUADRATIC), cp.Variable()
+    f = theta(X) + b
+    difference = (cp.sum(f[:4]) / 4 - cp.sum(f[4:]) / 6) * 100
+    objective = cp.Minimize(cp.sum(ko.losses.log_loss(LABELS, f)) + 0.1 * ko.sum_squares(theta))
+    expected = ko.Problem(objective, [difference == 0]).solve()
+    problem = ko.Problem(objective, [size(difference) <= 0])
+    assert problem.solve() == pytest.approx(expected, rel=1e-5)
+    assert abs(difference.value) < 1e-6 * 200 * np.abs(f.value).max()  # of the sum of |coefficient|·|f|
+
+
 def test_errors_are_ours():
     theta, b, lam = ko.Theta(LINEAR), cp.Variable(), cp.Parameter(nonneg=True, value=0.1, name="lam")
     problem = ko.Problem(cp.Minimize(cp.sum_squares(LABELS - theta(X) - b) + lam * ko.sum_squares(theta)))

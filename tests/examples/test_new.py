@@ -137,3 +137,27 @@ def test_multi_task():
     U, s, Vt = np.linalg.svd(names["design"].T @ names["targets"], full_matrices=False)
     expected = names["design"] @ (U * np.maximum(s - 0.5, 0)) @ Vt
     np.testing.assert_allclose(names["weights"].value(names["design"]), expected, atol=1e-5)
+
+
+def test_fairness():
+    names = example("new/fairness")
+    X, y, group, path = names["X"], names["y"], names["group"], names["path"]
+    Phi = features(gaussian(X, X, 1.5))
+    w, b, t = cp.Variable(Phi.shape[1]), cp.Variable(), cp.Parameter(nonneg=True)
+    f = Phi @ w + b
+    bound = cp.abs(cp.sum(f[group]) / group.sum() - cp.sum(f[~group]) / (~group).sum()) <= t
+    stated = cp.Problem(cp.Minimize(cp.sum(cp.logistic(-cp.multiply(y, f))) + 0.5 * cp.sum_squares(w)), [bound])
+    for i in (0, 4):
+        t.value = path["t"][i]
+        assert path["objective"][i] == pytest.approx(stated.solve(solver="CLARABEL"), rel=1e-6)
+    assert path["mu"][4] == pytest.approx(bound.dual_value, rel=1e-4)
+    assert np.all(path["difference"] <= path["t"] + 1e-6)
+    # The envelope theorem, by a small step of t.
+    i, step = 4, 1e-3
+    ends = []
+    for t.value in (path["t"][i] - step, path["t"][i] + step):
+        ends.append(stated.solve(solver="CLARABEL"))
+    assert (ends[0] - ends[1]) / (2 * step) == pytest.approx(path["mu"][i], rel=1e-3)
+    mu, slopes = names["mu"], names["slopes"]
+    assert np.all((mu[1:] <= slopes + 1e-6) & (slopes <= mu[:-1] + 1e-6)) and np.all(np.diff(mu) < 1e-6)
+    assert path["errors"].min() < path["errors"][-1] < path["errors"][0]
