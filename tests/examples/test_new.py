@@ -161,3 +161,20 @@ def test_fairness():
     mu, slopes = names["mu"], names["slopes"]
     assert np.all((mu[1:] <= slopes + 1e-6) & (slopes <= mu[:-1] + 1e-6)) and np.all(np.diff(mu) < 1e-6)
     assert path["errors"].min() < path["errors"][-1] < path["errors"][0]
+
+
+def test_invented_loss():
+    names = example("new/invented_loss")
+    X, y, grid, f = names["X"], names["y"], names["grid"], names["cautious"]
+    assert names["problem"].status == names["same"].status == "optimal"
+    assert names["problem"].value == pytest.approx(names["same"].value, rel=1e-8) and names["apart"] < 1e-3
+    assert f.max() == pytest.approx(7, abs=1e-6)
+    # Plain cvxpy, in explicit features of the data and the grid.
+    Phi = features(gaussian(np.vstack([X, grid]), np.vstack([X, grid]), 0.7))
+    w, c = cp.Variable(Phi.shape[1]), cp.Variable()
+    r = Phi[: len(X)] @ w + c - y
+    terms = cp.hstack([np.log(5) + r, -5 * r])
+    both = cp.log_sum_exp(cp.reshape(terms, (len(y), 2), order="F"), axis=1) - np.log(6)
+    stated = cp.Problem(cp.Minimize(cp.sum(both) + 0.5 * cp.sum_squares(w)), [Phi[len(X) :] @ w + c <= 7])
+    assert names["problem"].value == pytest.approx(stated.solve(solver="CLARABEL"), rel=1e-6)
+    np.testing.assert_allclose(f, Phi[len(X) :] @ w.value + c.value, atol=1e-3)
