@@ -95,7 +95,7 @@ def _lower(reduction: Reduction, data: Outer, nu: list[Array], slopes: Array | N
         bound = conjugates.lower_bound(reduction, data.form, data.pieces, flat, way)
     if data.form.smooth:
         return bound  # cones know nothing of smooth losses
-    return bound or conic.lower_bound(reduction, data.form, nu, norm_multipliers(reduction, nu), way)
+    return bound or conic.lower_bound(reduction, data.form, nu, norm_multipliers(reduction, data.form, nu), way)
 
 
 def _slopes_here(reduction: Reduction, data: Outer) -> Array | None:

@@ -214,9 +214,14 @@ def theta_gram(reduction: Reduction, number: int) -> Array:
     return np.asarray(V.T @ V / factor.scale)
 
 
-def norm_multipliers(reduction: Reduction, nu: list[Array]) -> Array:
-    """μ with Aᵀν = Σ μⱼ·∂‖θMⱼ − f₀‖: the dual norm of Aᵀν for one norm, nonnegative least squares for several."""
+def norm_multipliers(reduction: Reduction, form: ConicForm, nu: list[Array]) -> Array:
+    """μ with Aᵀν = Σ μⱼ·∂‖θMⱼ − f₀‖: the dual norm of Aᵀν for one norm, nonnegative least squares for several.
+
+    Where tⱼ stands in the objective alone, as cⱼtⱼ + ½Pⱼtⱼ², μⱼ is its slope. Least squares alone would not know how to
+    tell ‖θ‖ from norms of all columns of θ, whose gradients add up to its own.
+    """
     mu = np.zeros(len(reduction.form.norms))
+    alone = np.diff(form.A.indptr)[form.t] <= 1  # in no row but t ≥ 0
     for number, link in enumerate(reduction.form.predictions):
         factor = reduction.factors[link.theta]
         norms = reduction.form.norms_of(link.theta)
@@ -234,5 +239,10 @@ def norm_multipliers(reduction: Reduction, nu: list[Array]) -> Array:
             if len(norm.function_rows):
                 shifted = shifted - np.sqrt(factor.scale) * factor.B[norm.function_rows].T
             gradients.append((shifted @ _slope(norm_gram(reduction, norm), norm.kind) @ norm.right.T).ravel())
-        mu[list(norms)] = nnls(np.array(gradients).T, target.ravel())[0]
+        columns, numbers = np.array(gradients).T, np.array(list(norms))
+        priced, rest = numbers[alone[numbers]], ~alone[numbers]
+        t = np.array([float(reduction.form.norms[j].t.value) for j in priced])
+        mu[priced] = form.c[form.t[priced]] + form.P[form.t[priced]] * t
+        if rest.any():
+            mu[numbers[rest]] = nnls(columns[:, rest], target.ravel() - columns[:, ~rest] @ mu[priced])[0]
     return mu

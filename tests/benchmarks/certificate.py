@@ -59,7 +59,7 @@ def cost(problem, repeats):
     reduction = problem._reduction[1]
     link, nu = reduction.form.predictions[0], solver_multipliers(reduction)
     data = outer_of(reduction.form)
-    mu, total = norm_multipliers(reduction, nu), link.summed(nu[0])
+    mu, total = norm_multipliers(reduction, data.form, nu), link.summed(nu[0])
     bound = conic._Bound(reduction, data.form, STREAMED)
     linear = np.concatenate([nu[0], -mu])
     return (

@@ -126,7 +126,7 @@ def test_both_ways_to_the_bound_agree(loss):
     closed = certify(reduction, data, value)
     assert closed.evidence.slopes is not None
     nu = solver_multipliers(reduction)
-    general = conic.lower_bound(reduction, data.form, nu, norm_multipliers(reduction, nu), STREAMED)
+    general = conic.lower_bound(reduction, data.form, nu, norm_multipliers(reduction, data.form, nu), STREAMED)
     assert general.point is not None
     assert general.value == pytest.approx(closed.lower, rel=1e-6)
 
@@ -170,7 +170,7 @@ def test_the_outer_problem_may_be_solved_badly(monkeypatch):
     bounds = []
     for tolerance in (1e-1, 1e-2, 1e-4):
         monkeypatch.setattr(outer, "TOLERANCE", tolerance)
-        found = conic.lower_bound(reduction, form, nu, norm_multipliers(reduction, nu), STREAMED)
+        found = conic.lower_bound(reduction, form, nu, norm_multipliers(reduction, form, nu), STREAMED)
         assert found is not None
         assert found.assumptions == ()
         assert found.value <= optimum + 1e-9
@@ -186,7 +186,7 @@ def test_multipliers_of_free_variables_are_exact(loss):
     reduction = problem._reduction[1]
     data = outer_of(reduction.form)
     nu = [n + 1e-4 * np.random.default_rng(1).normal(size=n.shape) for n in solver_multipliers(reduction)]
-    found = conic.lower_bound(reduction, data.form, nu, norm_multipliers(reduction, nu), STREAMED)
+    found = conic.lower_bound(reduction, data.form, nu, norm_multipliers(reduction, data.form, nu), STREAMED)
     assert abs(found.point.nu[0].sum()) <= 1e-12 * np.abs(found.point.nu[0]).sum()
     inner = np.setdiff1d(np.arange(len(data.form.c)), data.form.linked)
     assert np.abs(found.point.stationarity[inner]).max() <= 1e-12

@@ -169,6 +169,21 @@ def test_zero_as_a_bound_of_what_rounds(size):
     assert abs(difference.value) < 1e-6 * 200 * np.abs(f.value).max()  # of the sum of |coefficient|·|f|
 
 
+def test_norms_of_columns_beside_the_whole():
+    """The gradients of ‖θ₁‖, ‖θ₂‖ … add up to that of ‖θ‖: which share of ν is whose, ν alone doesn't say."""
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(-2, 2, size=40))[:, None]
+    theta, c = ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=3), cp.Variable(3)
+    slopes = ko.FeatureMatrix(np.linspace(-2, 2, 30)[:, None], theta.kernel).derivative(0)
+    rising = [0.1 * ko.norm(theta[:, k]) <= slopes @ theta[:, k] for k in range(3)]
+    y = np.repeat(np.sin(1.5 * x) + x / 2 + 0.5 * rng.normal(size=x.shape), 3, axis=1)
+    loss = cp.sum(ko.losses.pinball(y, theta(x) + c[None, :], [0.2, 0.5, 0.8]))
+    problem = ko.Problem(cp.Minimize(loss + 0.1 * ko.sum_squares(theta)), rising)
+    problem.solve("CLARABEL", tol=1e-7)
+    assert problem.status == "optimal" and problem.certificate.relative_gap < 1e-7
+    assert len(problem.solver_stats.attempts) == 1
+
+
 def test_errors_are_ours():
     theta, b, lam = ko.Theta(LINEAR), cp.Variable(), cp.Parameter(nonneg=True, value=0.1, name="lam")
     problem = ko.Problem(cp.Minimize(cp.sum_squares(LABELS - theta(X) - b) + lam * ko.sum_squares(theta)))
