@@ -51,6 +51,7 @@ def look(_):
 
 t.value = 100.0
 problem.solve()
+print(problem.explain())
 free = abs(difference.value)
 print(f"without a constraint the means differ by {free:.3f}, and {np.mean(y * f.value < 0):.1%} are misjudged")
 path = ko.path(problem, t, np.linspace(0, 1.2 * free, 13), evaluate=look, tol=1e-9)

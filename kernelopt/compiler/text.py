@@ -20,6 +20,7 @@ from kernelopt.nodes import Prediction, ThetaNorm
 from kernelopt.smooth import SmoothTerm
 
 LIMIT = 120  # characters
+LONGEST_INDEX = 24  # characters, of masks and lists of rows that are shown
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 POWERS = {"2": "²", "3": "³"}
 # cvxpy's names of nodes that only change a shape.
@@ -63,7 +64,7 @@ class Printer:
         if name in TRANSPARENT:
             return self.text(node.args[0])
         if isinstance(node, (index, special_index)):
-            return self.indexed(self.wrapped(node.args[0]), node.name().removeprefix(node.args[0].name()))
+            return self.indexed(self.wrapped(node.args[0]), chosen(node))
         if isinstance(node, Power):
             return self.power(node)
         if isinstance(node, quad_over_lin) and isinstance(node.args[1], cp.Constant) and node.args[1].value == 1:
@@ -166,6 +167,12 @@ class Printer:
 
     def of_Maximize(self, node: Any) -> str:
         return f"maximize  {self.text(node.args[0])}"
+
+
+def chosen(node: Any) -> str:
+    """[index]; for a long mask or list, how many entries it chooses."""
+    shown = str(node.name().removeprefix(node.args[0].name()))
+    return shown if len(shown) <= LONGEST_INDEX else f"[{node.size} of {node.args[0].size}]"
 
 
 def constant(value: Any) -> str:

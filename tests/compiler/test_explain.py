@@ -64,6 +64,8 @@ def test_descriptions(theta):
     assert describe(cp.square(lam) + cp.norm(theta(X)) ** 2 + cp.sum(theta(X)) ** 3) == "lam_1² + ‖A·θ‖² + (Σ A·θ)³"
     assert describe(cp.power(cp.Constant(-2), 3)) == "(−2)³"
     assert describe(theta(X) == 0) == "A·θ = 0"
+    assert describe(theta(X)[[0, 2]] == 0) == "(A·θ)[0, 2] = 0"
+    assert describe(theta(X)[np.arange(len(X)) % 2 == 0] == 0) == f"(A·θ)[{(len(X) + 1) // 2} of {len(X)}] = 0"
     matrix = ko.Theta(ko.kernels.Linear(), outputs=2, name="Θ")
     assert describe(ko.norm(matrix, "nuc") ** 2) == "‖Θ‖_nuc²"
     assert len(describe(cp.Minimize(sum(theta(X[:i]) @ y[:i] for i in range(2, 20))))) == 120
