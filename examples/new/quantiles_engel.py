@@ -38,7 +38,7 @@ X, Y = x[:, None], np.repeat(y[:, None], 5, axis=1)
 # %%
 # One statement for all that follows: n intervals of radius r cover the incomes, and the constraints stand at their
 # centres. θ is a p×5 matrix; :math:`\theta M` with :math:`M = (-1, 1, 0, 0, 0)^\top` is the difference of the first two
-# quantiles. With ``margin=False`` η is zero.
+# quantiles. Without a margin η is zero.
 
 levels = [0.1, 0.3, 0.5, 0.7, 0.9]
 lam, kernel = 0.01, ko.kernels.Gaussian(sigma=1.0)
@@ -50,10 +50,12 @@ def quantiles(n, margin):
     radius = (edges[1] - edges[0]) / 2
     G = ko.FeatureMatrix((edges[:-1] + radius)[:, None], kernel)
     slopes = G.derivative(0)
-    eta_slope, eta = (slopes.modulus(radius)[0], G.modulus(radius)[0]) if margin else (0, 0)
-    rising = [eta_slope * ko.norm(theta[:, k]) <= slopes @ theta[:, k] for k in range(5)]
-    differences = np.diff(np.eye(5))  # the columns M
-    ordered = [eta * ko.norm(theta @ M) <= G @ (theta @ M) + M @ c for M in differences.T]
+    if margin:
+        eta_slope, eta = slopes.modulus(radius)[0], G.modulus(radius)[0]
+        rising = [eta_slope * ko.norm(theta[:, k]) <= slopes @ theta[:, k] for k in range(5)]
+        ordered = [eta * ko.norm(theta @ M) <= G @ (theta @ M) + M @ c for M in np.diff(np.eye(5)).T]
+    else:
+        rising, ordered = [slopes @ theta >= 0], [cp.diff(G @ theta + c[None, :], axis=1) >= 0]
     loss = cp.sum(ko.losses.pinball(Y, theta(X) + c[None, :], levels))
     return ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta)), rising + ordered)
 
