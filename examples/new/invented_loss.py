@@ -3,8 +3,8 @@ A loss invented on this page
 ============================
 
 Stock is ordered by a forecast u of the demand y. Too little is five times as bad as too much; and small errors count
-quadratically, large ones only in proportion. No library has such a loss to call, so here it is, with slopes a = 1 and
-−b = −5 far out:
+quadratically, large ones only in proportion. Such a loss has to be written down first, with slopes a = 1 and −b = −5
+far out:
 
 .. math:: \ell(u, y) = \log\frac{b\,e^{a(u - y)} + a\,e^{-b(u - y)}}{a + b}
 

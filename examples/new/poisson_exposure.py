@@ -8,8 +8,8 @@ covariates z as in a generalized linear model, on others by a function of which 
 .. math:: \text{minimize} \quad \sum_i \exp(f_i) - y_i f_i + \lambda\|\theta\|^2, \qquad
    f_i = \log e_i + z_i^\top\beta + \theta^\top F(x_i).
 
-Kernel libraries have no Poisson loss, generalized linear models no kernel, and an exposure and a parametric part are
-one more line here: f is an affine expression of Aθ, of variables and of data.
+scikit-learn's kernel methods have no Poisson loss, and its Poisson regression has no kernel. Here the loss is a word,
+and exposure and parametric part are in the affine expression f of Aθ, of variables and of data.
 """
 
 import cvxpy as cp
