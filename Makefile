@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 # How many problems `make fuzz` draws.
 N ?= 10000
 
-.PHONY: demo test lint types format bench fuzz clean
+.PHONY: demo test docs lint types format bench fuzz clean
 
 demo: .venv/demo
 	$(BIN)/python examples/quickstart.py
@@ -16,6 +16,10 @@ test: .venv/test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n auto
+
+docs: .venv/docs
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
 
 lint types format fuzz: .venv/test
 bench: .venv/bench
@@ -49,10 +53,14 @@ fuzz:
 	$(PIP) --editable '.[test]'
 	touch $@ .venv/demo
 
+.venv/docs: .venv/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[docs]'
+	touch $@ .venv/demo
+
 # Peers of the benchmarks, and their data.
 .venv/bench: .venv/python pyproject.toml constraints.txt
 	$(PIP) --editable '.[bench]'
 	touch $@ .venv/test .venv/demo
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache build
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache build docs/_build docs/api docs/gallery docs/backreferences

@@ -525,7 +525,7 @@ class Problem:
     def status(self) -> str | None:
         """ "optimal", "optimal_inaccurate", "locally_optimal", "not_attained", "infeasible", "unbounded" or
         "user_limit"; None before a solve. Decided by the certificate, not by the solver (but for integer variables);
-        docs/design.md, Statuses."""
+        docs/certificates.md, Statuses."""
         return None if self._solution is None else self._solution.status
 
     @property

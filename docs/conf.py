@@ -1,0 +1,112 @@
+"""Sphinx builds the pages: `make docs`, with warnings as errors."""
+
+import os
+import re
+import warnings
+from datetime import date
+
+import kernelopt
+
+project = "kernelopt"
+author = "The kernelopt authors"
+copyright = f"{date.today().year}, {author}"  # noqa: A001
+release = kernelopt.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinx-mathjax-offline",  # formulas without another server
+    "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build"]
+templates_path = ["_templates"]
+default_role = "code"
+
+myst_enable_extensions = ["dollarmath", "attrs_inline"]
+myst_heading_anchors = 3
+mathjax3_config = {"tex": {"inlineMath": [["\\(", "\\)"]], "displayMath": [["\\[", "\\]"]]}}
+
+autosummary_generate = True
+autodoc_typehints = "none"  # the sections of a docstring say what is meant
+toc_object_entries_show_parents = "hide"
+autodoc_member_order = "bysource"
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True
+
+html_theme = "pydata_sphinx_theme"
+html_title = "kernelopt"
+html_static_path = ["_static"]
+html_css_files = ["kernelopt.css"]
+html_theme_options = {
+    "navbar_align": "left",
+    "navbar_end": ["theme-switcher"],
+    "header_links_before_dropdown": 5,
+    "show_toc_level": 2,
+    "secondary_sidebar_items": ["page-toc", "sg_download_links"],
+    "pygments_light_style": "friendly",
+    "pygments_dark_style": "monokai",
+    "footer_start": ["copyright"],
+    "footer_end": ["last-updated"],
+}
+html_sidebars = {"changelog": []}
+html_show_sourcelink = False
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+warnings.filterwarnings("ignore", "FigureCanvasAgg is non-interactive", UserWarning)
+
+SECTIONS = ("regression", "classification", "unsupervised", "kernels", "new")
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"\.py$",
+    "subsection_order": [f"../examples/{name}" for name in SECTIONS],
+    "within_subsection_order": "FileNameSortKey",
+    "image_scrapers": ("matplotlib",),
+    "remove_config_comments": True,
+    "show_memory": False,
+    "min_reported_time": 1,
+    "download_all_examples": False,
+    "abort_on_example_error": True,
+    "plot_gallery": "True",
+    "doc_module": ("kernelopt",),
+    "backreferences_dir": "backreferences",
+    "inspect_global_variables": False,
+    "capture_repr": (),
+}
+
+
+def escaped(line):
+    """What means something to reStructuredText, outside of code: |x| is an absolute value here, and f* an optimum."""
+    if line.lstrip().startswith((">>>", "...")):
+        return line
+    parts = re.split("(`+[^`]*`+)", line)
+    parts[::2] = [re.sub(r"([|*]|(?<=\w)_(?!\w))", r"\\\1", part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def with_descriptions(lines):
+    """`name : what it is, over several lines` has no type: the colon starts the description."""
+    found, section = [], ""
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+        section = line if set(after) == {"-"} else section
+        entry = re.fullmatch(r"(\S[^:]*) : (.*)", line) if section in ("Parameters", "Attributes") else None
+        typed = after.startswith(" ") and after.lstrip()[0].isupper()
+        found += [entry[1], "    " + entry[2]] if entry and not typed else [line]
+    return found
+
+
+def readable(app, what, name, *described):
+    """Docstrings are written to be read as they are; here they become reStructuredText."""
+    lines = described[-1]
+    lines[:] = [escaped(line) for line in with_descriptions(lines)]
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", readable, priority=400)  # before napoleon
