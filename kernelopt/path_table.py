@@ -73,6 +73,16 @@ class Path(Table):
         The relative gap to which neighbours were certified, if the spacing was chosen for one.
     covered : tuple of intervals (low, high)
         Where that holds: all that was asked for, or less where a time limit came first.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, kernelopt as ko
+    >>> X, y = np.arange(6.0)[:, None], np.array([1.0, 3.0, 5.0, 7.0, 9.0, 11.0])
+    >>> theta, lam = ko.Theta(ko.kernels.Polynomial(degree=1)), cp.Parameter(nonneg=True, name="lam")
+    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)))
+    >>> path = ko.path(problem, lam, [10.0, 1.0, 0.1])
+    >>> path["norm"].round(2), path.solutions[0].status
+    (array([1.88, 2.18, 2.23]), 'optimal')
     """
 
     problem: Problem

@@ -268,7 +268,15 @@ def path(table: Path, x: str | None = None, y: Any = None, *, ax: Any = None) ->
 
     Examples
     --------
-    ko.plots.path(ko.path(problem, lam, values), y=["lower", "upper"])
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import cvxpy as cp, numpy as np, kernelopt as ko
+    >>> X, y = np.arange(6.0)[:, None], np.array([1.0, 3.0, 5.0, 7.0, 9.0, 11.0])
+    >>> theta, lam = ko.Theta(ko.kernels.Polynomial(degree=1)), cp.Parameter(nonneg=True, name="lam")
+    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)))
+    >>> axes = ko.plots.path(ko.path(problem, lam, [10.0, 1.0, 0.1]), y=["lower", "upper"])
+    >>> axes.get_xlabel()
+    'lam'
     """
     if not isinstance(table, Path):
         raise DataError(f"Expected what ko.path returned; got {type(table).__name__}.")

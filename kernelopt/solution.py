@@ -57,6 +57,17 @@ class FittedFunction(Function):
     """θ after a solve, a function on the pivot rows of the data.
 
     Immutable, callable, with everything that a `Function` has.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, kernelopt as ko
+    >>> X, y = np.arange(6.0)[:, None], np.array([1.0, 3.0, 5.0, 7.0, 9.0, 11.0])
+    >>> theta = ko.Theta(ko.kernels.Polynomial(degree=1))
+    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + 1e-3 * ko.sum_squares(theta)))
+    >>> _ = problem.solve()
+    >>> f = theta.value
+    >>> f([[10.0]]).round(1), len(f.pivots), round(f.norm, 2)
+    (array([21.]), 2, 2.24)
     """
 
     def __init__(
@@ -160,7 +171,18 @@ class Attempt:
 
 @dataclass(frozen=True)
 class SolverStats:
-    """Who solved, how long it took (seconds), in how many iterations; `attempts` lists all runs of solvers."""
+    """Who solved, how long it took (seconds), in how many iterations; `attempts` lists all runs of solvers.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, kernelopt as ko
+    >>> X, y = np.arange(6.0)[:, None], np.array([1.0, 3.0, 5.0, 7.0, 9.0, 11.0])
+    >>> theta = ko.Theta(ko.kernels.Polynomial(degree=1))
+    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + 1e-3 * ko.sum_squares(theta)))
+    >>> _ = problem.solve()
+    >>> problem.solver_stats.solver_name, len(problem.solver_stats.attempts)
+    ('LEAST_SQUARES', 1)
+    """
 
     solver_name: str
     solve_time: float | None

@@ -74,6 +74,17 @@ class Certificate:
     distance : mapping of θ to a bound on ‖θ̂ − θ*‖
         √(absolute_gap/λ) where the objective holds λ‖θ‖²; only for scope "full kernel".
     seconds : wall time that the certificate took
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, kernelopt as ko
+    >>> X, y = np.arange(6.0)[:, None], np.array([1.0, 3.0, 5.0, 7.0, 9.0, 11.0])
+    >>> theta = ko.Theta(ko.kernels.Polynomial(degree=1))
+    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + 1e-3 * ko.sum_squares(theta)))
+    >>> _ = problem.solve()
+    >>> certificate = problem.certificate
+    >>> certificate.lower <= problem.value <= certificate.upper, certificate.relative_gap < 1e-6, certificate.scope
+    (True, True, 'full kernel')
     """
 
     lower: float

@@ -104,6 +104,17 @@ class CanonicalForm:
     predictions : one link u = Aθ for each θ
     norms : one link for each norm that occurs
     smooth : one link h = ℓ(g) for each `SmoothLoss` that occurs, which the outer problem doesn't know
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, kernelopt as ko
+    >>> X, y = np.arange(6.0)[:, None], np.array([1.0, 3.0, 5.0, 7.0, 9.0, 11.0])
+    >>> theta = ko.Theta(ko.kernels.Polynomial(degree=1))
+    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + 1e-3 * ko.sum_squares(theta)))
+    >>> _ = problem.solve()
+    >>> form = problem.canonical_form()
+    >>> [variable.shape for variable in form.outer.variables()], len(form.predictions), len(form.norms)
+    ([(6,), ()], 1, 1)
     """
 
     outer: cp.Problem

@@ -86,7 +86,15 @@ class _Composite(_Inherits):
 
 @dataclass(frozen=True)
 class Sum(_Composite):
-    """κ(x, y) = Σₖ κₖ(x, y), with F(x) = (F₁(x), …, F_K(x))."""
+    """κ(x, y) = Σₖ κₖ(x, y), with F(x) = (F₁(x), …, F_K(x)).
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> kernel = ko.kernels.Linear() + ko.kernels.Constant(1.0)
+    >>> kernel([[1.0]], [[3.0]])
+    array([[4.]])
+    """
 
     def _verdict(self) -> Verdict:
         return all_psd(self.terms, "sum of positive semidefinite kernels")
@@ -129,7 +137,15 @@ class Sum(_Composite):
 
 @dataclass(frozen=True)
 class Product(_Composite):
-    """κ(x, y) = Πₖ κₖ(x, y), with F(x) = F₁(x) ⊗ … ⊗ F_K(x)."""
+    """κ(x, y) = Πₖ κₖ(x, y), with F(x) = F₁(x) ⊗ … ⊗ F_K(x).
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> kernel = ko.kernels.Linear() * ko.kernels.Linear()
+    >>> kernel([[1.0]], [[3.0]])
+    array([[9.]])
+    """
 
     def _verdict(self) -> Verdict:
         return all_psd(self.terms, "product of positive semidefinite kernels (Schur 1911)")
@@ -166,7 +182,15 @@ class Product(_Composite):
 
 @dataclass(frozen=True)
 class Scaled(_Inherits):
-    """κ(x, y) = c·κ₀(x, y) with c ≥ 0, and F(x) = √c·F₀(x)."""
+    """κ(x, y) = c·κ₀(x, y) with c ≥ 0, and F(x) = √c·F₀(x).
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> kernel = 2.0 * ko.kernels.Linear()
+    >>> kernel, kernel([[1.0]], [[3.0]])
+    (2.0 * Linear(), array([[6.]]))
+    """
 
     factor: float
     kernel: Kernel
@@ -215,7 +239,15 @@ class Scaled(_Inherits):
 
 @dataclass(frozen=True)
 class Difference(_Inherits):
-    """κ(x, y) = κ₁(x, y) − κ₂(x, y): positive semidefinite or not, decided for each data set."""
+    """κ(x, y) = κ₁(x, y) − κ₂(x, y): positive semidefinite or not, decided for each data set.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> kernel = ko.kernels.Linear() - ko.kernels.Constant(1.0)
+    >>> kernel([[1.0]], [[3.0]]), kernel.is_psd
+    (array([[2.]]), None)
+    """
 
     first: Kernel
     second: Kernel
@@ -244,7 +276,15 @@ class Difference(_Inherits):
 
 @dataclass(frozen=True)
 class Power(_Inherits):
-    """κ(x, y) = κ₀(x, y)ⁿ for an integer n ≥ 1, with F(x) = F₀(x) ⊗ … ⊗ F₀(x)."""
+    """κ(x, y) = κ₀(x, y)ⁿ for an integer n ≥ 1, with F(x) = F₀(x) ⊗ … ⊗ F₀(x).
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> kernel = ko.kernels.Linear() ** 3
+    >>> kernel([[1.0]], [[3.0]])
+    array([[27.]])
+    """
 
     kernel: Kernel
     exponent: int
@@ -281,7 +321,15 @@ class Power(_Inherits):
 
 @dataclass(frozen=True)
 class Series(_Inherits):
-    """κ(x, y) = Σₙ cₙ κ₀(x, y)ⁿ with coefficients c₀, c₁, … ≥ 0, with F = (√c₀, √c₁F₀, √c₂F₀⊗F₀, …)."""
+    """κ(x, y) = Σₙ cₙ κ₀(x, y)ⁿ with coefficients c₀, c₁, … ≥ 0, with F = (√c₀, √c₁F₀, √c₂F₀⊗F₀, …).
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> kernel = ko.kernels.Linear().series([1.0, 0.0, 0.5])
+    >>> kernel([[1.0]], [[2.0]])
+    array([[3.]])
+    """
 
     kernel: Kernel
     coefficients: tuple[float, ...]
@@ -320,7 +368,15 @@ class Series(_Inherits):
 
 @dataclass(frozen=True)
 class Exponential(_Inherits):
-    """κ(x, y) = exp(κ₀(x, y)), a series with coefficients 1/n!."""
+    """κ(x, y) = exp(κ₀(x, y)), a series with coefficients 1/n!.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> kernel = ko.kernels.Linear().exp()
+    >>> kernel([[1.0]], [[0.0]])
+    array([[1.]])
+    """
 
     kernel: Kernel
 

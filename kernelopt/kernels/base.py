@@ -31,7 +31,15 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True)
 class Derivation:
-    """How a kernel's definiteness follows from its parts; prints as a tree."""
+    """How a kernel's definiteness follows from its parts; prints as a tree.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> print((2.0 * ko.kernels.Linear()).explain())
+    2.0 * Linear()  positive semidefinite: nonnegative multiple
+    └ Linear()      positive semidefinite: F(x) = x
+    """
 
     lines: tuple[tuple[str, str], ...]
 

@@ -156,6 +156,13 @@ def as_kernel(value: Any) -> Kernel:
     """A kernel as it is; a kernel object of scikit-learn, or a function of pairs, wrapped.
 
     Raises KernelError for anything else.
+
+    Examples
+    --------
+    >>> import numpy as np, kernelopt as ko
+    >>> kernel = ko.kernels.as_kernel(lambda x, z: float(x @ z) ** 2)
+    >>> kernel(np.array([[1.0]]), np.array([[3.0]]))
+    array([[9.]])
     """
     if isinstance(value, Kernel):
         return value

@@ -54,7 +54,15 @@ class _OfWeights(Kernel):
 
 @dataclass(frozen=True)
 class Weighted(_OfWeights):
-    """κ(x, y) = f(x)κ₀(x, y)f(y), with F(x) = f(x)F₀(x)."""
+    """κ(x, y) = f(x)κ₀(x, y)f(y), with F(x) = f(x)F₀(x).
+
+    Examples
+    --------
+    >>> import numpy as np, kernelopt as ko
+    >>> kernel = ko.kernels.Linear().weighted(lambda X: X[:, 0])
+    >>> kernel(np.array([[1.0]]), np.array([[3.0]]))
+    array([[9.]])
+    """
 
     kernel: Kernel
     weight: Callable[[Any], Any]
@@ -114,7 +122,15 @@ class _OfPoints(Kernel):
 
 @dataclass(frozen=True)
 class Composed(_OfPoints):
-    """κ(x, y) = κ₀(g(x), g(y)), with F(x) = F₀(g(x)). Points may be anything that g takes."""
+    """κ(x, y) = κ₀(g(x), g(y)), with F(x) = F₀(g(x)). Points may be anything that g takes.
+
+    Examples
+    --------
+    >>> import numpy as np, kernelopt as ko
+    >>> kernel = ko.kernels.Linear().compose(lambda X: X**2)
+    >>> kernel(np.array([[1.0]]), np.array([[3.0]]))
+    array([[9.]])
+    """
 
     kernel: Kernel
     map: Callable[[Any], Any]
@@ -144,7 +160,15 @@ class Composed(_OfPoints):
 
 @dataclass(frozen=True)
 class Columns(_OfPoints):
-    """κ(x, y) = κ₀(x_J, y_J) for chosen columns J."""
+    """κ(x, y) = κ₀(x_J, y_J) for chosen columns J.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> kernel = ko.kernels.Linear().on([1])
+    >>> kernel([[1.0, 2.0]], [[3.0, 4.0]])
+    array([[8.]])
+    """
 
     kernel: Kernel
     columns: tuple[int, ...]
@@ -177,7 +201,15 @@ class Columns(_OfPoints):
 
 @dataclass(frozen=True)
 class ARD(_OfPoints):
-    """κ(x, y) = κ₀(x/ℓ, y/ℓ) with a length scale ℓⱼ > 0 for each column."""
+    """κ(x, y) = κ₀(x/ℓ, y/ℓ) with a length scale ℓⱼ > 0 for each column.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> kernel = ko.kernels.Linear().ard([1.0, 2.0])
+    >>> kernel([[1.0, 2.0]], [[3.0, 4.0]])
+    array([[5.]])
+    """
 
     kernel: Kernel
     scales: tuple[float, ...]
@@ -207,7 +239,15 @@ class ARD(_OfPoints):
 
 @dataclass(frozen=True)
 class Normalized(_OfWeights):
-    """κ(x, y) = κ₀(x, y)/√(κ₀(x, x)κ₀(y, y)), with F(x) = F₀(x)/‖F₀(x)‖; zero where F₀(x) = 0."""
+    """κ(x, y) = κ₀(x, y)/√(κ₀(x, x)κ₀(y, y)), with F(x) = F₀(x)/‖F₀(x)‖; zero where F₀(x) = 0.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> kernel = ko.kernels.Polynomial(degree=2).normalized()
+    >>> kernel.diag([[1.0], [5.0]])
+    array([1., 1.])
+    """
 
     kernel: Kernel
 
@@ -243,6 +283,14 @@ class Centered(Kernel):
     """κ(x, y) = (F₀(x) − m)ᵀ(F₀(y) − m), m the mean of F₀ over a data set.
 
     = κ₀(x, y) − κ̄(x) − κ̄(y) + mean κ̄, with κ̄(x) the mean of κ₀(x, xᵢ).
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> kernel = ko.kernels.Linear().centered([[0.0], [2.0]])
+    >>> kernel([[0.0], [2.0]])
+    array([[ 1., -1.],
+           [-1.,  1.]])
     """
 
     kernel: Kernel

@@ -52,7 +52,13 @@ def load(path: Any, /, *, kernels: Mapping[str, Any] | None = None, max_bytes: i
 
     Examples
     --------
-    See `ko.save`.
+    >>> import os, tempfile, numpy as np, kernelopt as ko
+    >>> f = ko.Function(ko.kernels.Gaussian(sigma=1.0), np.array([[0.0], [1.0]]), np.array([1.0, -1.0]))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ko.save(os.path.join(folder, "model.ko"), f=f, scale=np.array([2.0]))
+    ...     model = ko.load(os.path.join(folder, "model.ko"))
+    >>> sorted(model), bool(np.array_equal(model["f"]([[0.5]]), f([[0.5]])))
+    (['f', 'scale'], True)
     """
     if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
         raise OptionError(f"Expected max_bytes to be an integer ≥ 1; got {max_bytes!r}.")
