@@ -31,8 +31,8 @@ X = np.sort(rng.uniform(0, 6, size=(40, 1)), axis=0)
 y = np.sin(2 * X[:, 0]) + 0.3 * X[:, 0] + 0.2 * rng.normal(size=40)
 
 # %%
-# The first problem. |y − Aθ| + ρ‖θ‖ is convex and nonnegative, and so is its square. Shifts of x by up to 0.1 move F(x)
-# by at most ρ = ``A.modulus(0.1)``, so that the answer is safe against these as well.
+# The first problem. Absolute residuals plus ρ‖θ‖ are convex and nonnegative, and so are their squares. Shifts of x by
+# up to 0.1 move F(x) by at most ρ = ``A.modulus(0.1)``, so that the answer is safe against these as well.
 
 kernel, rho = ko.kernels.Gaussian(sigma=0.7), cp.Parameter(nonneg=True, name="rho")
 theta, A = ko.Theta(kernel), ko.FeatureMatrix(X, kernel)

@@ -6,7 +6,7 @@ import re
 import pytest
 from running import EXAMPLES
 
-NAMES = sorted(str(path.relative_to(EXAMPLES).with_suffix("")) for path in EXAMPLES.glob("*/*.py"))
+NAMES = sorted(str(path.relative_to(EXAMPLES).with_suffix("")) for path in EXAMPLES.rglob("*.py"))
 TESTS = "".join(path.read_text() for path in (EXAMPLES.parent / "tests" / "examples").glob("test_*.py"))
 
 
