@@ -21,22 +21,29 @@ from kernelopt.solving import Goal
 
 INDEFINITE = ("raise", "clip", "flip", "shift")
 SIMILAR = 0.65  # of difflib's ratio: timelimit is time_limit, but max_iter is not max_rank
+EXPANDED = "expanded"
+MODELS = (EXPANDED, "compact")
 RANK_SHARE, LARGEST_RANK_TOL = 1e-2, 1e-4  # the default of rank_tol in units of tol, and its upper limit
 
 
 @dataclass(frozen=True)
 class FactorOptions:
-    """How Q is factored; part of the key under which a reduction is kept."""
+    """How Q is factored; part of the key under which a reduction is kept.
+
+    functions : whether a streamed factor may grow by functions Aᵀν; growth : how often it has grown
+    """
 
     method: str
     settings: Settings
     memory_limit: float | None = field(compare=False)
+    functions: bool = True
+    growth: int = 0
 
 
 def factor_options(  # noqa: PLR0917
     tol: float = 1e-6, rank_tol: float | None = None, max_rank: int | None = None,
     factorization: str | None = None, memory_limit: float | None = None, indefinite: str = "raise",
-    random_state: Any = None,
+    random_state: Any = None, model: str = EXPANDED,
 ) -> FactorOptions:  # fmt: skip
     """How Q is to be factored, checked. Raises OptionError."""
     for name, value in (("tol", tol), ("rank_tol", LARGEST_RANK_TOL if rank_tol is None else rank_tol)):
@@ -47,10 +54,13 @@ def factor_options(  # noqa: PLR0917
         raise OptionError(f"Expected max_rank to be an integer ≥ 1, or None; got {max_rank!r}.")
     if factorization is not None and factorization not in METHODS:
         raise OptionError(f"Expected factorization to be one of {', '.join(METHODS)}, or None; got {factorization!r}.")
+    if model not in MODELS:
+        raise OptionError(f"Expected model to be one of {', '.join(MODELS)}; got {model!r}.")
     if indefinite not in INDEFINITE:
         raise OptionError(f"Expected indefinite to be one of {', '.join(INDEFINITE)}; got {indefinite!r}.")
     seed = max(int(random_state), 0) if isinstance(random_state, Integral) else 0
-    return FactorOptions(factorization or AUTO, Settings(rank_tol, max_rank, indefinite, seed), memory_limit)
+    settings = Settings(rank_tol, max_rank, indefinite, seed)
+    return FactorOptions(factorization or AUTO, settings, memory_limit, model == EXPANDED)
 
 
 def goal(  # noqa: PLR0917

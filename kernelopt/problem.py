@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, wraps
+from math import nan
 from threading import RLock
 from time import perf_counter
 from typing import Any, ParamSpec, TypeVar
@@ -22,12 +23,13 @@ from kernelopt.compiler.separable import Outer, outer_of
 from kernelopt.compiler.spectral_form import SpectralForm
 from kernelopt.errors import DataError, KernelOptError, MemoryLimitError, ParameterError, SolverError
 from kernelopt.expressions import FeatureMatrix, Theta
-from kernelopt.factorization import Factor, factorize, memory
+from kernelopt.factorization import Factor, Guide, StreamedFactor, factorize, grow, memory
+from kernelopt.history import History, Round
 from kernelopt.losses import check_parameters
 from kernelopt.nodes import ThetaLeaf, renew_ids
 from kernelopt.options import FactorOptions, check_solver_options, factor_options, goal, spelling
 from kernelopt.solution import Attempt, Solution, SolverStats, Status
-from kernelopt.solvers import selection
+from kernelopt.solvers import own, selection
 from kernelopt.solvers.own import Start
 from kernelopt.solving import Goal, Outcome
 from kernelopt.verification import Report
@@ -121,6 +123,7 @@ class Problem:
         rank_tol: float | None = None,
         max_rank: int | None = None,
         factorization: str | None = None,
+        model: str = "expanded",
         indefinite: str = "raise",
         certify: bool | str = True,
         memory_limit: float | None = None,
@@ -158,6 +161,8 @@ class Problem:
             with r kernel values a prediction; "eigen" (V√Λ). By default the first up to 2000 rows, the second beyond;
             where the kernel is not positive semidefinite by rule, the first as long as memory permits, since a streamed
             factor sees only a part of Q.
+        model : where a streamed factor grows, "expanded" lets it grow by functions Aᵀν besides pivots: θ may then stand
+            on all rows, and a prediction take as many kernel values. "compact" keeps it on the pivots.
         certify : True for a bound with the full kernel matrix (a pass over the kernel where the factor restricts θ);
             "estimate" for a sampled one; False for none. Only a certified answer is called "optimal" (with integer
             variables, which have no certificate, the solver's).
@@ -190,7 +195,9 @@ class Problem:
         OptionError
             For an option outside its range.
         """
-        options = factor_options(tol, rank_tol, max_rank, factorization, memory_limit, indefinite, random_state)
+        options = factor_options(
+            tol, rank_tol, max_rank, factorization, memory_limit, indefinite, random_state, model
+        )  # fmt: skip
         aim = goal(
             tol,
             abs_tol,
@@ -213,14 +220,14 @@ class Problem:
         try:
             with spelling(Problem.solve, solver_options):
                 names = self._solver_names(outer, solver, solver_options)
-                outcome, attempts = self._pursue(canonical, outer, options, names, aim, grows=rank_tol is None)
+                outcome, attempts, rounds = self._pursue(canonical, outer, options, names, aim, grows=rank_tol is None)
         except BaseException:
             self._reduction, self._asked = previous
             raise
         # θ as a function, values and multipliers go to the user's objects.
         assert self._reduction is not None
         reduction = self._reduction[1]
-        stats = self._stats(reduction, outcome.stats, attempts)
+        stats = replace(self._stats(reduction, outcome.stats, attempts), rounds=rounds)
         self._unpack(replace(outcome.solution, solver_stats=stats), reduction)
         self._solved_for = {p.id: _copied(p.value) for p in self.parameters()}
         self._left_off = outcome.left_off
@@ -231,39 +238,49 @@ class Problem:
     def _pursue(  # noqa: PLR0917
         self, canonical: CanonicalForm, outer: Outer | None, options: FactorOptions, names: list[str],
         goal: Goal, grows: bool,
-    ) -> tuple[Outcome, tuple[Attempt, ...]]:  # fmt: skip
+    ) -> tuple[Outcome, tuple[Attempt, ...], tuple[Round, ...]]:  # fmt: skip
         """Factor, reduce and solve, with finer factors where the certificate asks for them."""
+        begin = perf_counter()
         attempts: tuple[Attempt, ...] = ()
         best: tuple[Outcome, Any] | None = None
         # Nobody would notice that a coarse factor is too coarse, where there is no certificate.
         judged = grows and goal.certify is True and outer is not None and canonical.is_convex
-        attempt: FactorOptions | None = self._first(canonical, options, judged)
+        step, factors = self._first(canonical, options, judged)
         self._asked = options
         start = self._left_off if goal.options.get("warm_start") and canonical.is_convex else None
-        coarser: Mapping[Theta, Factor] = {}
-        while attempt is not None:
+        rounds: list[Round] = []
+        while step is not None:
             # Q = BBᵀ, once for each kernel and rows; u = Bw and ‖θ‖ = ‖w‖ are substituted, and solved.
             try:
-                reduction = self._reduce(canonical, attempt, coarser)
+                reduction = self._reduce(canonical, step, factors)
             except MemoryLimitError:
                 if best is None:
                     raise
                 break
-            outcome, coarser = self._run(reduction, outer, names, goal, start), reduction.factors
+            if step.guides and best is not None and _ranks(reduction.factors) == _ranks(factors):
+                step = ranks.finer(step.options, options, best[0].solution.certificate, goal.tol)
+                continue
+            start, factors = own.carried(start, canonical, factors, reduction.factors), reduction.factors
+            outcome = self._run(
+                reduction, outer, names, replace(goal, aim=step.aim, products=options.functions and grows), start
+            )
             start, goal = outcome.left_off or start, replace(goal, n_init=1)
             attempts += outcome.attempts
+            rounds.append(_round(factors, outcome.solution.certificate, perf_counter() - begin))
             if best is None or outcome.solution.value is not None:
                 best = outcome, self._reduction
             # The certificate decides. Only where θ restricted to the factor's span is at fault does the rank grow.
             may_grow = outcome.may_grow and (grows or outcome.solution.value is None)
             if not may_grow or goal.seconds_left() <= 0 or outcome.interrupted:
                 break
-            attempt = ranks.finer(attempt, outcome.solution.certificate, goal.tol)
+            if outcome.solution.certificate is not None:
+                goal = replace(goal, known=outcome.solution.certificate.evidence)
+            step = ranks.following(options, step.options, factors, outcome, rounds, goal.tol)
         assert best is not None
         if best[0] is not outcome:
             outcome, self._reduction = best
             outcome.restore()
-        return outcome, attempts
+        return outcome, attempts, tuple(rounds)
 
     def _inspect(self) -> rules.Inspection:
         """Walk the tree: what is used, and whether the theorem and DCP allow it."""
@@ -288,11 +305,12 @@ class Problem:
         return self._form
 
     def _reduce(
-        self, canonical: CanonicalForm, options: FactorOptions, coarser: Mapping[Theta, Factor] | None = None
+        self, canonical: CanonicalForm, step: ranks.Step, coarser: Mapping[Theta, Factor] | None = None
     ) -> Reduction:
         """Factor, from coarser factors if there are, and substitute; kept until the options change."""
+        options = step.options
         if self._reduction is None or self._reduction[0] != options:
-            factors = _factorize(canonical, options, coarser or {})
+            factors = _factorize(canonical, step, coarser or {})
             if self._spectral is not None:
                 entries = sum(f.B.size for f in factors.values())
                 memory.require(spectral.BYTES * entries, "Solving the reduced problem", options.memory_limit)
@@ -532,6 +550,11 @@ class Problem:
     def solver_stats(self) -> SolverStats | None:
         return None if self._solution is None else self._solution.solver_stats
 
+    @property
+    def history(self) -> History:
+        """The factors of the last solve, from coarse to fine, and what was certified with each: prints, and plots."""
+        return History(() if self.solver_stats is None else self.solver_stats.rounds)
+
     def variables(self) -> list[cp.Variable]:
         """The user's own cvxpy variables (θ is not one)."""
         return [v for v in self._stated.variables() if not isinstance(v, ThetaLeaf)]
@@ -588,7 +611,7 @@ class Problem:
         It has a free variable h for the values of each `SmoothLoss`, which cvxpy knows nothing of.
         """
         return (
-            self._reduction[1] if self._reduction else self._reduce(self.canonical_form(), factor_options())
+            self._reduction[1] if self._reduction else self._reduce(self.canonical_form(), ranks.Step(factor_options()))
         ).problem
 
     def _outer(self) -> Outer | None:
@@ -688,14 +711,22 @@ class Problem:
 
     # ---------------------------------------------------------------- small print
 
-    def _first(self, canonical: CanonicalForm, options: FactorOptions, judged: bool) -> FactorOptions:
-        """How Q is factored first: as asked for, or coarser where a certificate judges it, or as fine as an earlier
-        solve found necessary."""
+    def _first(
+        self, canonical: CanonicalForm, options: FactorOptions, judged: bool
+    ) -> tuple[ranks.Step | None, Mapping[Theta, Factor]]:
+        """How Q is factored first, and from which factors: as asked for, or coarser where a certificate judges it, or
+        as fine as an earlier solve found necessary."""
         most = max((len(link.rows) for link in canonical.predictions), default=0)
         first = ranks.first(options, most) if judged else options
-        known = self._reduction[0] if self._reduction is not None and self._asked == options else None
-        fine_enough = known is not None and known.settings.rank_tol <= first.settings.rank_tol
-        return known if known is not None and fine_enough else first
+        if self._reduction is None or self._asked is None:
+            return ranks.Step(first), {}
+        known, factors = self._reduction[0], self._reduction[1].factors
+        if replace(self._asked, functions=options.functions) != options:
+            return ranks.Step(first), {}
+        if known.growth and known.functions != options.functions:  # the same pivots, with functions or without
+            return ranks.Step(replace(known, functions=options.functions, growth=known.growth + 1)), factors
+        fine_enough = known.settings.rank_tol <= first.settings.rank_tol
+        return ranks.Step(known if fine_enough else first), {}
 
     @cached_property
     def _probe(self) -> cp.Problem:
@@ -745,17 +776,33 @@ def _copied(value: Any) -> Any:
     return None if value is None else np.array(value.toarray() if sp.issparse(value) else value)
 
 
-def _factorize(
-    canonical: CanonicalForm, options: FactorOptions, coarser: Mapping[Theta, Factor]
-) -> dict[Theta, Factor]:
+def _factorize(canonical: CanonicalForm, step: ranks.Step, coarser: Mapping[Theta, Factor]) -> dict[Theta, Factor]:
     """One factor for each θ; θs that share kernel and rows share it."""
+    options = step.options
     made: dict[object, Factor] = {}
-    factors = {}
+    factors: dict[Theta, Factor] = {}
+    guides: dict[object, Guide] = {}
+    names = {link.theta: link.rows.fingerprint() for link in canonical.predictions}
+    for theta, guide in step.guides.items():
+        guides[names[theta]] = guides[names[theta]].beside(guide) if names[theta] in guides else guide
     for link in canonical.predictions:
-        name = link.rows.fingerprint()
-        if name not in made:
-            made[name] = factorize(
-                options.method, link.rows, options.settings, options.memory_limit, coarser.get(link.theta)
-            )
+        name, known = names[link.theta], coarser.get(link.theta)
+        if name not in made and options.growth and isinstance(known, StreamedFactor):
+            made[name] = grow(
+                link.rows, known, guides.get(name), step.columns, options.functions, options.settings,
+                options.memory_limit,
+            )  # fmt: skip
+        elif name not in made:
+            made[name] = factorize(options.method, link.rows, options.settings, options.memory_limit, known)
         factors[link.theta] = made[name]
     return factors
+
+
+def _round(factors: Mapping[Theta, Factor], found: Certificate | None, seconds: float) -> Round:
+    kept = {id(f): f for f in factors.values()}.values()
+    bounds = (nan, nan, nan) if found is None else (found.lower, found.upper, found.relative_gap)
+    return Round(sum(f.rank for f in kept), sum(len(f.pivots) for f in kept), *bounds, seconds)
+
+
+def _ranks(factors: Mapping[Theta, Factor]) -> list[int]:
+    return [factor.rank for factor in factors.values()]

@@ -1,33 +1,95 @@
-"""How fine a factor is at first, and how fine the next: what the certificate asks for, and no more."""
+"""How fine a factor is at first, and how it grows: what the certificate asks for, and no more."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from math import inf, isfinite
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf, isfinite, log
 
 from kernelopt.certificate import Certificate
-from kernelopt.factorization import FLOOR
+from kernelopt.expressions import Theta
+from kernelopt.factorization import FEW, FLOOR, Factor, Guide, StreamedFactor
+from kernelopt.history import Round
 from kernelopt.options import FactorOptions
+from kernelopt.solving import Outcome
 
 MANY = 1000  # rows from which a factor starts coarse
 COARSER = 100.0  # the tolerance of the rank that a factor of many rows begins with, in units of the default
 FINER = 1e-2  # the next tolerance of the rank in units of the last, where no gap says how fine it must be
 FINEST_STEP, COARSEST_STEP, MARGIN = 1e-4, 0.1, 0.3  # where one does: in proportion to tol over gap, with a margin
+FIRST, LEAST = 3.5, 100  # columns that a streamed factor begins with: 3.5√N, at least 100
+MORE = 0.5  # pivots that are added where nothing is known of what they bring, in units of those that there are
+LEAST_SHARE, MOST_SHARE = 0.2, 1.0  # where something is, no fewer and no more
+AHEAD = 1.1  # and a little more than expected, so that another round is not needed
+FAST = 2.5  # a gap that shrinks by this factor and more needs no new pivots beside new functions
+LOOSE, SHARE = 0.1, 2.0  # the gap to which the first small problem is solved; later ones, in units of the last gap
+
+
+@dataclass(frozen=True)
+class Step:
+    """The next factors: by `options` where they are made again; a streamed one gets `columns` more, by its guide."""
+
+    options: FactorOptions
+    columns: int = 0
+    guides: Mapping[Theta, Guide] = field(default_factory=dict)
+    aim: float = 0.0
 
 
 def first(options: FactorOptions, rows: int) -> FactorOptions:
     """The options, coarser where there are many rows: a solve costs the square of the rank."""
-    return _with_tolerance(options, options.settings.rank_tol * COARSER) if rows > MANY else options
+    if rows > MANY:
+        options = _with_tolerance(options, options.settings.rank_tol * COARSER)
+    if rows > FEW:
+        most = max(int(FIRST * rows**0.5), LEAST)
+        most = min(options.settings.max_rank or most, most)
+        options = replace(options, settings=replace(options.settings, max_rank=most))
+    return options
 
 
-def finer(options: FactorOptions, known: Certificate | None, tol: float) -> FactorOptions | None:
-    """The next finer factor, None where there is none: what a restriction of θ costs goes with the trace it leaves."""
-    settings = options.settings
-    if settings.max_rank is not None or settings.rank_tol <= FLOOR:
+def following(  # noqa: PLR0917
+    asked: FactorOptions, last: FactorOptions, factors: Mapping[Theta, Factor], outcome: Outcome,
+    rounds: Sequence[Round], tol: float,
+) -> Step | None:  # fmt: skip
+    """The next step after an outcome, that of the last of `rounds`; None where a limit is reached."""
+    known = outcome.solution.certificate
+    again = finer(last, asked, known, tol)
+    streamed = [f for f in factors.values() if isinstance(f, StreamedFactor)]
+    if not streamed or not outcome.guides:
+        return again
+    most = asked.settings.max_rank or inf
+    rank, gap = max(f.rank for f in streamed), rounds[-1].gap
+    gap = gap if isfinite(gap) else inf
+    if rank >= most:
+        return None
+    aim = max(tol, min(SHARE * gap, LOOSE))
+    options = last if again is None else again.options
+    settings = replace(options.settings, max_rank=asked.settings.max_rank)
+    options = replace(options, settings=settings, growth=last.growth + 1)
+    if outcome.inexact:
+        return Step(replace(last, growth=last.growth + 1), 0, {}, aim)
+    expands = options.functions and all(guide.products is not None for guide in outcome.guides.values())
+    shrinks = expands and isfinite(gap) and (len(rounds) == 1 or rounds[-2].gap > FAST * gap)
+    columns = 0 if shrinks else _more(rank, rounds, tol)
+    return Step(options, int(min(columns, most - rank)), outcome.guides, aim)
+
+
+def _more(rank: int, rounds: Sequence[Round], tol: float) -> int:
+    """Pivots to add: where the logarithm of the gap, which falls about as the rank grows, will have reached tol."""
+    least, most = max(int(LEAST_SHARE * rank), LEAST // 4), int(MOST_SHARE * rank)
+    if len(rounds) < 2 or rounds[-1].rank <= rounds[-2].rank or not 0 < rounds[-1].gap < rounds[-2].gap < inf:
+        return int(MORE * rank)
+    slope = log(rounds[-2].gap / rounds[-1].gap) / (rounds[-1].rank - rounds[-2].rank)
+    return int(min(max(AHEAD * log(max(rounds[-1].gap / tol, 1.0)) / slope, least), most))
+
+
+def finer(last: FactorOptions, asked: FactorOptions, known: Certificate | None, tol: float) -> Step | None:
+    """The next finer factor by its trace, None where there is none: what a restriction costs goes with the trace."""
+    if asked.settings.max_rank is not None or last.settings.rank_tol <= FLOOR:
         return None
     gap = inf if known is None else known.relative_gap
     share = min(max(MARGIN * tol / gap, FINEST_STEP), COARSEST_STEP) if isfinite(gap) and gap > 0 else FINER
-    return _with_tolerance(options, share * settings.rank_tol)
+    settings = replace(last.settings, max_rank=None)
+    return Step(_with_tolerance(replace(last, settings=settings), share * settings.rank_tol))
 
 
 def _with_tolerance(options: FactorOptions, rank_tol: float) -> FactorOptions:

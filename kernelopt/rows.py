@@ -168,6 +168,34 @@ class Rows:
             raise KernelError(f"{self.kernel!r} returned NaN or inf, or overflowed, on the rows of the data.")
         return (total + total.T) / 2
 
+    def product(self, V: Array, block: int = BLOCK) -> Array:
+        """QV for V of shape (n, k), in O(n·k + block²) memory: a pass over half of the kernel values, by symmetry, or
+        over the columns of rows with V ≠ 0 where these are less than half.
+
+        Raises KernelError for values that are not finite.
+        """
+        support = np.flatnonzero(np.any(V != 0, axis=1))
+        if 2 * len(support) < len(self):
+            return self.combined(support, V[support])
+        points, W = self.expansion(np.arange(len(self)), V)
+        found = np.zeros_like(W)
+        for i in range(0, len(points), block):
+            rows = slice(i, i + block)
+            found[rows] += self.kernel._matrix(points[rows], None) @ W[rows]
+            for j in range(0, i, block):
+                columns = slice(j, j + block)
+                part = self.kernel._matrix(points[rows], points[columns])
+                found[rows] += part @ W[columns]
+                found[columns] += part.T @ W[rows]
+        if not np.isfinite(found).all():
+            raise KernelError(f"{self.kernel!r} returned NaN or inf, or overflowed, on the rows of the data.")
+        n = len(self.points)
+        return found if n == len(self) else np.concatenate([found[:n], self.combinations.T @ found[n:]])
+
+    def combined(self, chosen: Ints, coefficients: Array) -> Array:
+        """Aθ on the distinct rows for θ = Σₛ coefficients[s]·(row chosen[s]), (n,) or (n, K)."""
+        return self.predictions(Function._of_rows(self.kernel, *self.expansion(chosen, coefficients)))
+
     def predictions(self, function: Function) -> Array:
         """Aθ on the distinct rows for a function θ on this kernel, evaluated block by block: (n,) or (n, K)."""
         at_points = function._evaluate(self.points)

@@ -12,6 +12,7 @@ import numpy as np
 from kernelopt.errors import KernelOptError
 from kernelopt.expressions import Theta
 from kernelopt.functions import Function
+from kernelopt.history import Round
 from kernelopt.kernels.base import Kernel
 from kernelopt.kernels.domains import Array, Ints
 
@@ -171,7 +172,8 @@ class Attempt:
 
 @dataclass(frozen=True)
 class SolverStats:
-    """Who solved, how long it took (seconds), in how many iterations; `attempts` lists all runs of solvers.
+    """Who solved, how long it took (seconds), in how many iterations; `attempts` lists all runs of solvers,
+    `rounds` all factors.
 
     Examples
     --------
@@ -193,6 +195,7 @@ class SolverStats:
     compile_time: float
     extra_stats: Any = None
     attempts: tuple[Attempt, ...] = ()
+    rounds: tuple[Round, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ claim that there is no answer is believed only with a Farkas vector or a ray.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, nan
 from time import perf_counter
@@ -16,6 +16,7 @@ import numpy as np
 
 from kernelopt import certificate as certificates
 from kernelopt.certificate import ESTIMATE, FULL, REDUCED, Certificate
+from kernelopt.certificate.report import Lower
 from kernelopt.compiler import feasibility, representer
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.feasibility import Question
@@ -23,7 +24,8 @@ from kernelopt.compiler.pieces import Exponential, LogSumExp
 from kernelopt.compiler.representer import FEASIBLE, Reduction
 from kernelopt.compiler.separable import Outer, Separable, outer_of
 from kernelopt.errors import MemoryLimitError, SolverError
-from kernelopt.factorization import memory
+from kernelopt.expressions import Theta
+from kernelopt.factorization import Guide, StreamedFactor, memory
 from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.kernels.domains import Array, Ints
 from kernelopt.solution import Attempt, Solution, Status
@@ -40,6 +42,7 @@ FLAT_FEASIBILITY = 1e-10  # for directions along which nothing may grow
 COMPILED_BYTES = 160  # per entry of B, taken by cvxpy and its solvers (measured: 110 to 170)
 CUT = 1e-7  # trace residual of a factor beyond which a mixed-integer answer is one for restricted θ
 GROWING = 1e-9  # growth along a direction, in units of its terms, that is no rounding
+INEXACT = 0.5  # share of the certified gap that the reduced problem has already, from which its solver is to blame
 FADED = -12.0  # an exponent below this may be on its way to −∞
 
 Units = tuple[float, float]
@@ -47,7 +50,10 @@ Units = tuple[float, float]
 
 @dataclass(frozen=True)
 class Goal:
-    """What the caller wants: accuracy, kind of certificate, limits, and the solver's own options."""
+    """What the caller wants: accuracy, kind of certificate, limits, and the solver's own options.
+
+    `known` is the best lower bound so far; `products`: that a certificate's pass over the kernel should give Qν.
+    """
 
     tol: float
     abs_tol: float | None = None
@@ -59,6 +65,14 @@ class Goal:
     progress: bool = False
     n_init: int = 1
     random_state: Any = None
+    aim: float = 0.0
+    known: Lower | None = None
+    products: bool = False
+
+    @property
+    def solver_tol(self) -> float:
+        """The gap of the reduced problem that is good enough: `tol`, or more where the factor is still coarse."""
+        return max(self.tol, self.aim)
 
     @property
     def scope(self) -> str:
@@ -72,7 +86,8 @@ class Goal:
 class Outcome:
     """A solution with its attempts, and whether a factor of higher rank might do better.
 
-    `restore` puts its values back on the variables, after another attempt has used them.
+    `restore` puts its values back on the variables, after another attempt has used them. `guides` say how a factor
+    should grow; the answer is `inexact` where the solver is to blame for most of the gap.
     """
 
     solution: Solution
@@ -82,6 +97,8 @@ class Outcome:
     restore: Callable[[], None] = lambda: None
     left_off: Start | None = None
     interrupted: bool = False
+    guides: Mapping[Theta, Guide] = field(default_factory=dict)
+    inexact: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +142,8 @@ def pursue(
     if value is not None and search.sign < 0:
         value = -value
     grows = status == Status.USER_LIMIT and reduction.is_restriction
-    return Outcome(Solution(status, value, {}, {}, None), tuple(search.attempts), search.stats, grows)
+    solution = Solution(status, value, {}, {}, None)
+    return Outcome(solution, tuple(search.attempts), search.stats, grows, guides=search.guides if grows else {})
 
 
 def certify_elsewhere(reduction: Reduction, known: Certificate) -> Certificate:
@@ -152,6 +170,7 @@ class _Search:
         self.stats: Any = None
         self.units: Units | None = None
         self.diagnosed: Status | None = None
+        self.guides: dict[Theta, Guide] = {}
         self.continuous = outer is not None
         self.outer = outer
         self.data: Outer | None = outer if goal.certify is not False else None
@@ -171,7 +190,7 @@ class _Search:
             raise failure
 
     def _plans(self, solvers: list[str]) -> Iterator[tuple[str, float, Units | None]]:
-        tol = self.goal.tol
+        tol = self.goal.solver_tol
         for solver in solvers:
             yield solver, tol, None
             if self._is_settled():
@@ -180,7 +199,7 @@ class _Search:
                 yield solver, tol * TIGHTER, self.units
                 if self._is_settled():
                     return
-        if self.best is None and self.diagnosed is None and self.data is not None:
+        if self.best is None and not self._is_settled() and self.data is not None:
             self.diagnosed = self._diagnose(self.data)
 
     def _is_settled(self) -> bool:
@@ -189,7 +208,7 @@ class _Search:
             return True
         if self.best is not None and (self.best.closed or self.data is None):
             return True
-        return self.diagnosed is not None or out_of_time
+        return self.diagnosed is not None or bool(self.guides) or out_of_time
 
     def _units(self) -> Units | None:
         """The sizes of the predictions and multipliers that a solver has left."""
@@ -217,7 +236,7 @@ class _Search:
             else:
                 found = certificates.certify(self.reduction, self.data, value, REDUCED, slopes=answer.slopes)
                 gap = found.relative_gap
-                closed = found.closes(self.goal.tol, self.goal.abs_tol)
+                closed = found.closes(self.goal.solver_tol, self.goal.abs_tol)
                 if self._is_receding(found, self.data):
                     self.diagnosed = Status.NOT_ATTAINED
                 candidate = self._candidate(answer, found.absolute_gap, closed)
@@ -279,9 +298,10 @@ class _Search:
             return self._outcome(best, replace(solution, status=status), may_grow=False)
         scope = REDUCED if best.answer.interrupted else goal.scope
         found = certificates.certify(
-            reduction, self.data, _attained(solution), scope, goal.tol, goal.abs_tol, best.answer.slopes
-        )
-        solution = replace(solution, certificate=found)
+            reduction, self.data, _attained(solution), scope, goal.tol, goal.abs_tol, best.answer.slopes, goal.known,
+            products=goal.products and any(isinstance(f, StreamedFactor) for f in reduction.factors.values()),
+        )  # fmt: skip
+        solution = replace(solution, certificate=replace(found, latest=None))
         for theta, function in solution.functions.items():
             function._distance = found.distance.get(theta)
         if not isfinite(found.absolute_gap) and self.diagnosed is None:
@@ -297,8 +317,10 @@ class _Search:
         else:
             limited = best.limited or goal.seconds_left() <= 0
             status = Status.USER_LIMIT if limited else Status.OPTIMAL_INACCURATE
-        may_grow = reduction.is_restriction and best.closed and not closed and goal.certify is True
-        return self._outcome(best, replace(solution, status=status), may_grow and status != Status.NOT_ATTAINED)
+        inexact = best.gap > INEXACT * found.absolute_gap and goal.solver_tol > goal.tol
+        may_grow = (reduction.is_restriction or inexact) and best.closed and not closed and goal.certify is True
+        outcome = self._outcome(best, replace(solution, status=status), may_grow and status != Status.NOT_ATTAINED)
+        return replace(outcome, guides=_guides(reduction, found.latest), inexact=inexact)
 
     def _outcome(self, best: _Candidate, solution: Solution, may_grow: bool) -> Outcome:
         answer = best.answer
@@ -319,6 +341,8 @@ class _Search:
             if violated > RAY_FEASIBILITY**2:
                 found = certificates.certify(reduction, outer_of(reduction.form), violated, FULL)
                 proven = not found.assumptions and found.scope == FULL and found.lower > 100 * found.rounding > 0
+                if not proven and self.reduction.is_restriction:  # rows that would help most to meet the constraints
+                    self.guides = _guides(reduction, found.latest)
                 return Status.INFEASIBLE if proven else None
         if data.form.smooth:
             return None  # cones don't tell how a smooth loss grows along a ray
@@ -374,6 +398,18 @@ class _Search:
         question = feasibility.flat_recession(self.reduction.form, data, weights) if faded else None
         fall = None if question is None else self._fall(question, 1e-10, theta=not only_y)
         return fall is not None and fall[0] > 1e-3 and fall[1] <= FLAT_FEASIBILITY
+
+
+def _guides(reduction: Reduction, latest: Lower | None) -> dict[Theta, Guide]:
+    """ν of each θ with rows, and Qν where the certificate's pass gave it."""
+    found: dict[Theta, Guide] = {}
+    if latest is None or not latest.multipliers:
+        return found
+    products = latest.products or (None,) * len(latest.multipliers)
+    for link, m, product in zip(reduction.form.predictions, latest.multipliers, products, strict=True):
+        width = sum(m.widths)
+        found[link.theta] = Guide(m.stack[:, :width], None if product is None else product[:, :width])
+    return found
 
 
 def _that_cost(data: ConicForm, exponents: Ints) -> Array:

@@ -18,7 +18,7 @@ import numpy as np
 
 from kernelopt.certificate import conic, conjugates
 from kernelopt.certificate.conic import ABSOLUTE_FLOOR
-from kernelopt.certificate.multipliers import CHEAP, FROM_FACTOR, SAMPLED, STREAMED, norm_multipliers
+from kernelopt.certificate.multipliers import CHEAP, FROM_FACTOR, PRODUCTS, SAMPLED, STREAMED, norm_multipliers
 from kernelopt.certificate.report import ESTIMATE, FULL, REDUCED, Certificate, Lower
 from kernelopt.compiler import representer
 from kernelopt.compiler.conic_form import ConicForm
@@ -35,13 +35,15 @@ WAYS = {FULL: STREAMED, REDUCED: FROM_FACTOR, ESTIMATE: SAMPLED}
 
 def certify(  # noqa: PLR0917
     reduction: Reduction, data: Outer, value: float, scope: str = FULL,
-    tol: float = 0.0, abs_tol: float | None = None, slopes: Array | None = None,
+    tol: float = 0.0, abs_tol: float | None = None, slopes: Array | None = None, known: Lower | None = None,
+    products: bool = False,
 ) -> Certificate:  # fmt: skip
     """The certificate of the point that stands on the reduction's variables, whose objective value is `value`.
 
     scope FULL pays a pass over the kernel unless the factor has full numerical rank and the trace of what it leaves
     is enough to close the gap to `tol` or `abs_tol`; REDUCED reads the factor only; ESTIMATE samples. `slopes` are
-    those of the functions of the finest cut, where the solver knows them.
+    those of the functions of the finest cut, where the solver knows them. A `known` bound of the same problem with the
+    full kernel stands where it is the better one. With `products` the pass over the kernel gives Qν too.
     """
     start = perf_counter()
     nu = solver_multipliers(reduction)
@@ -52,13 +54,17 @@ def certify(  # noqa: PLR0917
         if bound is not None and scope != REDUCED and reduction.is_restriction and bound.assumes_radius:
             # No norm of θ: a span of lower rank says nothing about the whole of it.
             return assembled(FROM_FACTOR, REDUCED)
-        return replace(_assembled(reduction, data, bound, upper, scope), seconds=perf_counter() - start)
+        best = bound
+        if known is not None and scope == FULL and not known.assumptions:
+            best = known if bound is None or bound.assumptions or known.value > bound.value else bound
+        found = _assembled(reduction, data, best, upper, scope)
+        return replace(found, latest=bound, seconds=perf_counter() - start)
 
     if scope == FULL and not reduction.is_restriction:
         found = assembled(CHEAP, FULL)
         if found.closes(tol, abs_tol):
             return found
-    return assembled(WAYS[scope], scope)
+    return assembled(PRODUCTS if products and scope == FULL else WAYS[scope], scope)
 
 
 def certify_again(reduction: Reduction, data: Outer, value: float, known: Certificate) -> Certificate | None:

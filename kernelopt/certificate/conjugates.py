@@ -9,12 +9,13 @@ where Σⱼ mⱼ = Aᵀν for ν = −(Eᵀv + cᵤ).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf, isfinite
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from kernelopt.certificate.multipliers import Multipliers, functions_part, gram_of, is_free, lengths_of, split
+from kernelopt.certificate.multipliers import Multipliers, functions_part, gram_and_product, is_free, lengths_of, split
 from kernelopt.certificate.report import Lower
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.representer import Reduction
@@ -37,10 +38,12 @@ def lower_bound(reduction: Reduction, form: ConicForm, pieces: Separable, slopes
     if v is None:
         return None
     multipliers = _split(reduction, pieces, v)
-    grams = tuple(
-        gram_of(link, reduction.factors[link.theta], m.stack, way) for link, m in zip(links, multipliers, strict=True)
-    )
-    return evaluate(form, pieces, v, multipliers, grams)
+    passes = [
+        gram_and_product(link, reduction.factors[link.theta], m.stack, way)
+        for link, m in zip(links, multipliers, strict=True)
+    ]
+    found = evaluate(form, pieces, v, multipliers, tuple(gram for gram, _ in passes))
+    return None if found is None else replace(found, products=tuple(product for _, product in passes))
 
 
 def evaluate(

@@ -20,6 +20,7 @@ from kernelopt.kernels.domains import Array
 from kernelopt.nodes import norm_from_gram
 
 STREAMED, CHEAP, FROM_FACTOR, SAMPLED = "streamed", "trace of what the factor leaves", "factor", "sampled"
+PRODUCTS = "streamed, with Qν"
 DUAL_KIND: dict[Any, Any] = {"nuc": 2, 2: "nuc"}
 SAMPLE = 400
 CONDITION = 1e-8  # smallest to largest squared column of a factor that arithmetic still knows well
@@ -159,12 +160,25 @@ def _sampled(link: PredictionLink, factor: Factor, V: Array) -> Array:
 def gram_of(link: PredictionLink, factor: Factor, V: Array, way: str) -> Array:
     """VᵀQV, no smaller than with exact kernel values: where it is not read off a factor of full rank, the rounding of
     Q, about 4ε Σ vᵢ²Qᵢᵢ a column, is added."""
+    return gram_and_product(link, factor, V, way)[0]
+
+
+def gram_and_product(link: PredictionLink, factor: Factor, V: Array, way: str) -> tuple[Array, Array | None]:
+    """VᵀQV as `gram_of` has it, and QV where the way is to compute it."""
     if way == FROM_FACTOR or not len(link.rows) or spans_everything(link, factor):
-        return _from_factor(factor, V)
+        return _from_factor(factor, V), None
     if way == SAMPLED:
-        return _sampled(link, factor, V)
-    gram = _from_factor(factor, V) + _residual_bound(factor, V) if way == CHEAP else link.rows.quadratic(V)
-    return gram + 4 * np.finfo(float).eps * np.diag(np.clip(link.rows.diagonal(), 0.0, None) @ V**2)
+        return _sampled(link, factor, V), None
+    product = None
+    if way == CHEAP:
+        gram = _from_factor(factor, V) + _residual_bound(factor, V)
+    elif way == PRODUCTS:
+        product = link.rows.product(V)
+        gram = V.T @ product
+        gram = (gram + gram.T) / 2
+    else:
+        gram = link.rows.quadratic(V)
+    return gram + 4 * np.finfo(float).eps * np.diag(np.clip(link.rows.diagonal(), 0.0, None) @ V**2), product
 
 
 def is_free(reduction: Reduction, form: ConicForm, number: int) -> bool:

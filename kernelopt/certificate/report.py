@@ -25,7 +25,7 @@ class Lower:
 
     terms : sum of the absolute values of its terms; multipliers, grams : for each θ, and their VᵀQV; nu, slopes : ν
     and v, of a bound by conjugates, for the `finest` cut or one function of each prediction; point : of a bound by the
-    cone form.
+    cone form; products : for each θ QV, where a pass gave it.
     """
 
     value: float
@@ -39,6 +39,7 @@ class Lower:
     nu: Array | None = None
     finest: bool = False
     point: DualPoint | None = None
+    products: tuple[Array | None, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +101,7 @@ class Certificate:
     seconds: float
     distance: Mapping[Theta, float] = field(default_factory=dict)
     evidence: Lower | None = field(default=None, repr=False)
+    latest: Lower | None = field(default=None, repr=False)
 
     @property
     def absolute_gap(self) -> float:

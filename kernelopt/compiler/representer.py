@@ -175,8 +175,9 @@ def invert(reduction: Reduction, status: Status, from_kernel: bool = False) -> S
         norms = reduction.form.norms_of(theta).values()
         dual = None if nu is None else _dual_function(link, factor, list(norms), value, nu)
         c = factor.coefficients(value) if factor.rank else np.zeros((len(factor.pivots), *value.shape[1:]))
-        function = functions[theta] = _function(link, factor, value, c, dual)
-        predictions = link.rows.predictions(function) if from_kernel else factor.B @ value
+        functions[theta] = _function(link, factor, value, c, dual)
+        afresh = from_kernel and factor.rank > 0
+        predictions = factor.predictions(link.rows, value) if afresh else factor.B @ value
         if link.u is not None:
             link.u.value = predictions[link.take]
         if from_kernel:

@@ -13,6 +13,7 @@ from kernelopt.errors import NotPSDError
 from kernelopt.factorization import memory
 from kernelopt.factorization.base import FLOOR, Factor
 from kernelopt.factorization.dense import CholeskyFactor, Settings, eigenfactor, needed, pivoted_cholesky, projected
+from kernelopt.factorization.growing import Guide, at_pivots, carried, grow
 from kernelopt.factorization.streamed import StreamedFactor, streamed_cholesky
 from kernelopt.rows import Rows
 
@@ -56,4 +57,18 @@ def suited(rows: Rows, memory_limit: float | None) -> tuple[str, str]:
     return "streamed", "no memory for N × N"
 
 
-__all__ = ["AUTO", "FLOOR", "METHODS", "CholeskyFactor", "Factor", "Settings", "StreamedFactor", "factorize"]
+__all__ = [
+    "AUTO",
+    "FEW",
+    "FLOOR",
+    "METHODS",
+    "CholeskyFactor",
+    "Factor",
+    "Guide",
+    "Settings",
+    "StreamedFactor",
+    "at_pivots",
+    "carried",
+    "factorize",
+    "grow",
+]

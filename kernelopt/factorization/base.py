@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 from kernelopt.kernels.domains import Array, Ints
+from kernelopt.rows import Rows
 
 FLOOR = 1e-13  # smallest meaningful trace residual, relative to trace(Q)
 
@@ -54,3 +55,7 @@ class Factor(ABC):
     @abstractmethod
     def coefficients(self, v: Array) -> Array:
         """c with θ = Σₛ cₛ·(row pivots[s]) = Cᵀw, for v = √scale·w of shape (r,) or (r, K)."""
+
+    def predictions(self, rows: Rows, v: Array) -> Array:
+        """Aθ on all rows, computed afresh from kernel values."""
+        return rows.combined(self.pivots, self.coefficients(v))

@@ -35,6 +35,7 @@ CANDIDATES = 4  # for each column that is taken
 STRETCH = 4096  # rows of B that are computed at a time
 SAMPLE = 512  # rows on which a kernel that is not positive semidefinite by rule is tried first
 ROOM = 2**26  # bytes of B at first
+LEAST = 1e-8  # of Qᵢᵢ: less of Eᵢᵢ is no reason for a pivot that a certificate asks for
 NOISE = 10.0  # in units of the kernel's precision and of Qᵢᵢ: a smaller Eᵢᵢ is rounding
 
 
@@ -66,20 +67,27 @@ def streamed_cholesky(
     if known is None and rows.kernel.is_psd is not True:
         drawn = np.random.default_rng(settings.seed).permutation(len(rows))[:SAMPLE]
         refuse_indefinite(rows.subset(np.sort(drawn)), memory_limit)
-    work = _Elimination(rows, settings, memory_limit, known)
+    work = Elimination(rows, settings, memory_limit, known)
     rng = np.random.default_rng([settings.seed, work.rank])
     while work.rank < work.most and work.left > work.goal and work.advance(rng):
         pass
     return work.factor(perf_counter() - begin)
 
 
-class _Elimination:
+class Elimination:
     """Pivots, their columns and what they leave, while they grow. Rows stand in an order with the pivots first.
 
     B and d = diag(E) belong to Q of unit mean diagonal, or of unit diagonal where rows are of mixed kinds.
     """
 
-    def __init__(self, rows: Rows, settings: Settings, limit: float | None, known: StreamedFactor | None) -> None:
+    def __init__(
+        self,
+        rows: Rows,
+        settings: Settings,
+        limit: float | None,
+        known: StreamedFactor | None,
+        count: int | None = None,
+    ) -> None:
         n, start = len(rows), perf_counter()
         diagonal = rows.diagonal()
         self.kernel_seconds = perf_counter() - start
@@ -93,9 +101,11 @@ class _Elimination:
         self.trace = float(self.d.sum())
         self.goal = max(settings.rank_tol, FLOOR) * self.trace
         self.most = min(n, settings.max_rank or n)
+        self.wanted: int | None = None
         if known is not None:
+            self.wanted = None if count is None else known.rank + count
             self.B, self.d, self.rank = known.B, known.residual_diagonal / self.row_scale**2, known.rank
-            self._make_room(self.rank + 1)
+            self._make_room(self.wanted or self.rank + 1)
             self.B[:, : self.rank] /= self.row_scale[:, None]
             self._bring_forward(known.pivots, 0)
 
@@ -127,6 +137,32 @@ class _Elimination:
         self._require_nonnegative()
         if self.left <= self.goal:
             self._trim(k)
+        return True
+
+    def advance_towards(self, nu: Array, count: int, rng: np.random.Generator) -> bool:
+        """Pivots that take most from νᵀEν: candidates are drawn with p ∝ νᵢ²Eᵢᵢ. False where none is left."""
+        k, multipliers = self.rank, nu[self.order] * self.row_scale[self.order, None]
+        least = np.maximum(LEAST * self.diagonal[self.order], self.noise[self.order])
+        weights = np.where(self.d > least, self.d * np.sum(multipliers**2, axis=1), 0.0)
+        eligible = int(np.count_nonzero(weights))
+        if not eligible:
+            return False
+        drawn = rng.choice(len(weights), min(eligible, CANDIDATES * count), replace=False, p=weights / weights.sum())
+        candidates, support = np.sort(drawn), np.flatnonzero(multipliers.any(axis=1))
+        h = -self.B[candidates, :k] @ (self.B[:, :k].T @ multipliers)
+        for i in range(0, len(support), STRETCH):
+            part = support[i : i + STRETCH]
+            h += self._kernel(candidates, part) @ multipliers[part]
+        E, B = self._kernel(candidates, candidates), self.B[candidates, :k]
+        E -= B @ B.T
+        np.fill_diagonal(E, self.d[candidates])
+        if not self.by_rule:
+            self._require_psd(E, candidates)
+        best, L = best_towards(E, h, count, least[candidates])
+        self._make_room(k + len(best))
+        self._bring_forward(candidates[best], k)
+        self._append(L)
+        self._require_nonnegative()
         return True
 
     def _kernel(self, left: Ints, right: Ints) -> Array:
@@ -181,6 +217,7 @@ class _Elimination:
         held = 0 if self.limit is None else 8.0 * n * old
         affordable = (memory.allowed_bytes(self.limit) - held) / (8 * n)
         likely = max(min(1.1 * self._expected_rank(), 8 * old), 1.25 * old, ROOM / (8 * n))
+        likely = likely if self.wanted is None else self.wanted
         width = max(int(min(likely, self.most, affordable)), needed)
         what = f"A factor of {n} distinct rows and {width} columns"
         memory.require(held + 8.0 * n * width, what, self.limit, "Set max_rank or a larger rank_tol, use fewer rows")
@@ -252,6 +289,27 @@ def best_of(E: Array, count: int, least: Array) -> tuple[Ints, Array]:
         j = chosen[k] = np.where(d > least, taken, -1.0).argmax()
         c = C[k] = (E[j] - C[:k, j] @ C[:k]) / np.sqrt(d[j])
         squares += c * (c * (c @ c) - 2 * (dsymv(1.0, E.T, c) - (C[:k] @ c) @ C[:k]))
+        d -= c * c
+        d[j] = 0.0
+        k += 1
+    return chosen[:k], np.tril(C[:k, chosen[:k]].T)
+
+
+def best_towards(E: Array, h: Array, count: int, least: Array) -> tuple[Ints, Array]:
+    """Rows of a residual matrix, one by one those that take most from νᵀEν, and L with E_SS = LLᵀ for these rows S.
+
+    Next is the j with the largest ‖hⱼ‖²/Eⱼⱼ among those with Eⱼⱼ > leastⱼ, for h = Eν (n, K); then E ← E − ccᵀ and
+    h ← h − c·hⱼ/√Eⱼⱼ with c = E_{·j}/√Eⱼⱼ.
+    """
+    d, h = E.diagonal().copy(), h.copy()
+    C, chosen = np.empty((count, len(E))), np.empty(count, dtype=np.intp)
+    k = 0
+    while k < count and (d > least).any():
+        gain = np.divide(np.einsum("ij,ij->i", h, h), d, out=np.full(len(d), -1.0), where=d > least)
+        j = chosen[k] = gain.argmax()
+        root = np.sqrt(d[j])
+        c = C[k] = (E[j] - C[:k, j] @ C[:k]) / root
+        h -= np.outer(c, h[j] / root)
         d -= c * c
         d[j] = 0.0
         k += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -13,9 +13,14 @@ import numpy as np
 from cvxpy.problems.problem import SolverStats as CvxpyStats
 from scipy.optimize import brentq
 
+from kernelopt import factorization
+from kernelopt.compiler.form import CanonicalForm
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Lengths, Outer
 from kernelopt.errors import SolverError
+from kernelopt.expressions import Theta
+from kernelopt.factorization import Factor
+from kernelopt.factorization.growing import ExpandedFactor
 from kernelopt.kernels.domains import Array, Ints
 from kernelopt.solution import Status
 from kernelopt.solvers import assemble, augmented_lagrangian, domain, interior_point, least_squares, nonconvex
@@ -233,6 +238,26 @@ def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
     except SolverError:
         return None
     return point.primal if point.violation <= INFEASIBLE * sigma else None
+
+
+def carried(
+    start: Start | None, form: CanonicalForm, old: Mapping[Theta, Factor], new: Mapping[Theta, Factor]
+) -> Start | None:
+    """A start in the coordinates of new factors, where columns did not only come to stand behind the old ones."""
+    owners = [link.theta for link in form.predictions for _ in range(link.theta.outputs or 1)]
+    moved = {theta for theta in old if theta in new and old[theta] is not new[theta] and not _nested(old[theta])}
+    if start is None or not moved or len(owners) != len(start.v):
+        return start
+    v = [
+        factorization.carried(old[theta], new[theta], block) if theta in moved else block
+        for theta, block in zip(owners, start.v, strict=True)
+    ]
+    return replace(start, v=tuple(v), kept=None)
+
+
+def _nested(factor: Factor) -> bool:
+    """Whether a finer factor has these columns first."""
+    return not isinstance(factor, ExpandedFactor)
 
 
 def _point(problem: Structured, start: Start | None) -> Point | None:

@@ -11,7 +11,7 @@ import pytest
 import kernelopt as ko
 from kernelopt.certificate.multipliers import spans_everything
 from kernelopt.errors import KernelError, MemoryLimitError, NotPSDError, OptionError
-from kernelopt.factorization import METHODS, Settings, factorize, streamed, suited
+from kernelopt.factorization import METHODS, Settings, at_pivots, factorize, growing, streamed, suited
 from kernelopt.rows import Rows
 
 RNG = np.random.default_rng(0)
@@ -420,22 +420,23 @@ def test_distance_to_a_function_by_the_streamed_factor():
 
 def test_rank_grows_from_the_factor_that_is_there(monkeypatch):
     """Interpolation: the first rank is infeasible or too coarse, and its pivots stay."""
-    ranks, ours = [], streamed.streamed_cholesky
-    monkeypatch.setattr(
-        "kernelopt.factorization.streamed_cholesky",
-        lambda rows, settings, limit=None, start=None: (
-            ranks.append((settings.rank_tol, getattr(start, "rank", 0))) or ours(rows, settings, limit, start)
-        ),
-    )
+    grown, ours = [], growing.grow
+
+    def recorded(rows, known, *others):
+        grown.append((at_pivots(known), at_pivots(ours(rows, known, *others))))
+        return ours(rows, known, *others)
+
+    monkeypatch.setattr("kernelopt.problem.grow", recorded)
     theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
     points = np.linspace(0, 6, 60)[:, None]
     problem = ko.Problem(cp.Minimize(ko.norm(theta)), [theta(points[::4]) == np.sin(3 * points[::4, 0])])
     dense = problem.solve()
     value = problem.solve(factorization="streamed")
     assert value == pytest.approx(dense, rel=1e-5)
-    assert [tol for tol, _ in ranks] == [1e-8, 1e-10, 1e-13][: len(ranks)]
-    assert len(ranks) > 1
-    assert all(start > 0 for _, start in ranks[1:])
+    assert grown
+    for known, finer in grown:
+        assert np.array_equal(finer.pivots[: known.rank], known.pivots)
+        np.testing.assert_allclose(finer.B[:, : known.rank], known.B, atol=1e-14)
 
 
 def test_a_factor_of_many_rows_starts_coarse():
@@ -495,13 +496,6 @@ def test_seeds_of_a_problem():
 
 
 def test_a_limit_of_memory_keeps_the_answer_of_a_coarser_factor(monkeypatch):
-    ours = streamed.streamed_cholesky
-
-    def limited(rows, settings, limit=None, start=None):
-        if settings.rank_tol < 1e-8:
-            raise MemoryLimitError("too large")
-        return ours(rows, settings, limit, start)
-
     def refused(*args, **options):
         raise MemoryLimitError("too large")
 
@@ -512,7 +506,7 @@ def test_a_limit_of_memory_keeps_the_answer_of_a_coarser_factor(monkeypatch):
     assert len({attempt.ranks for attempt in problem.solver_stats.attempts}) > 1
     assert problem.status == "optimal"
     problem = ko.Problem(problem.objective)
-    monkeypatch.setattr("kernelopt.factorization.streamed_cholesky", limited)
+    monkeypatch.setattr("kernelopt.problem.grow", refused)
     coarse = problem.solve(factorization="streamed")
     assert problem.status == "optimal_inaccurate"
     assert value < coarse

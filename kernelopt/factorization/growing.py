@@ -1,0 +1,168 @@
+"""A factor that grows by what a certificate says of it: pivots where the multipliers ν miss most, and functions Aᵀν.
+
+With E = Q − BBᵀ, the gap that a restriction of θ leaves is about νᵀEν/(4λ) for a penalty λ‖θ‖². A new column takes from
+it what its Cholesky factor takes from E:
+
+- pivots: of candidates drawn with probability ∝ νᵢ²Eᵢᵢ, one by one the j with the largest hⱼ²/Eⱼⱼ for h = Eν, where h
+  and E are deflated after each;
+- the function Aᵀν = Σᵢ νᵢF(xᵢ) itself, whose column is g/√(νᵀg) with g = Eν = Qν − B(Bᵀν). It takes all of νᵀEν, and
+  θ + s·Aᵀν for every s is then among the restricted: no pivot does that where many rows have a multiplier. It needs
+  Qν, which a pass over the kernel gave, and makes θ a combination of all rows with νᵢ ≠ 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+import numpy as np
+import scipy.linalg as sl
+
+from kernelopt.factorization.base import Factor
+from kernelopt.factorization.dense import Settings, relative_trace
+from kernelopt.factorization.streamed import Elimination, StreamedFactor
+from kernelopt.kernels.domains import Array
+from kernelopt.rows import Rows
+
+CHUNK = 256  # pivots between two draws of candidates
+NOTHING = 1e-12  # of νᵀQν: less of νᵀEν is rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Guide:
+    """What a certificate says: ν (n, K) on the distinct rows, and Qν where a pass over the kernel gave it."""
+
+    nu: Array
+    products: Array | None = None
+
+    def beside(self, other: Guide) -> Guide:
+        """Both, for θs that share rows and kernel."""
+        known = self.products is not None and other.products is not None
+        products = np.hstack([self.products, other.products]) if known else None  # type: ignore[list-item]
+        return Guide(np.hstack([self.nu, other.nu]), products)
+
+
+@dataclass(frozen=True, eq=False)
+class ExpandedFactor(StreamedFactor):
+    """[B_S, T]: the columns of pivots S, then those of functions φₖ = Aᵀνₖ, as far as S does not span them.
+
+    pivots are S, followed by the other rows with some νₖᵢ ≠ 0.
+
+    Attributes
+    ----------
+    spanning : number of pivots S
+    combinations : (n, k), the νₖ
+    products : (n, k), Qνₖ from the kernel
+    """
+
+    spanning: int
+    combinations: Array
+    products: Array
+
+    method = "streamed Cholesky and functions"
+
+    def parts(self, v: Array) -> tuple[Array, Array]:
+        """θ = Σₛ cₛF(x_s) + Σₖ aₖφₖ: c and a.
+
+        F(x_S) has the coordinates B_S = [L, 0], φₖ those of νₖᵀB = [G, H]: Hᵀa = v_T and Lᵀc = v_S − Gᵀa, over scale.
+        """
+        S, p = self.pivots[: self.spanning], self.spanning
+        G = self.combinations.T @ self.B
+        a = sl.solve_triangular(G[:, p:], v[p:], trans="T", lower=True) / self.scale
+        right = v[:p] / self.scale - G[:, :p].T @ a
+        return sl.solve_triangular(self.B[S, :p], right, trans="T", lower=True), a
+
+    def coefficients(self, v: Array) -> Array:
+        c, a = self.parts(v)
+        spread: Array = self.combinations[self.pivots] @ a
+        spread[: self.spanning] += c
+        return spread
+
+    def predictions(self, rows: Rows, v: Array) -> Array:
+        """r kernel values a row for the pivots, and Qνₖ as it is known."""
+        c, a = self.parts(v)
+        return rows.combined(self.pivots[: self.spanning], c) + self.products @ a
+
+    def of_pivots(self) -> StreamedFactor:
+        """The factor without functions."""
+        T = self.B[:, self.spanning :]
+        left = self.residual_diagonal + np.einsum("ij,ij->i", T, T)
+        B = np.ascontiguousarray(self.B[:, : self.spanning])
+        total = self.residual + float(np.sum(T**2)) / (len(T) or 1)
+        return StreamedFactor(
+            B, self.scale, self.pivots[: self.spanning], total, self.kernel_seconds, self.factor_seconds, left,
+            why=self.why,
+        )  # fmt: skip
+
+
+def at_pivots(factor: StreamedFactor) -> StreamedFactor:
+    """A streamed factor without functions."""
+    return factor.of_pivots() if isinstance(factor, ExpandedFactor) else factor
+
+
+def grow(  # noqa: PLR0917
+    rows: Rows, known: StreamedFactor, guide: Guide | None, count: int, functions: bool, settings: Settings,
+    memory_limit: float | None = None,
+) -> Factor:  # fmt: skip
+    """A streamed factor with `count` more pivots, and with Aᵀν among its functions where Qν is known and wanted."""
+    begin = perf_counter()
+    if guide is None:
+        return known if functions else at_pivots(known)
+    factor, unit = at_pivots(known), np.linalg.norm(guide.nu, axis=0)
+    nu = guide.nu[:, unit > 0] / unit[unit > 0]
+    if count and nu.size:
+        factor = _with_pivots(rows, factor, nu, count, settings, memory_limit)
+    if not functions:
+        return replace(factor, why=known.why)
+    V, QV = (known.combinations, known.products) if isinstance(known, ExpandedFactor) else (nu[:, :0], nu[:, :0])
+    if guide.products is not None:
+        V, QV = np.hstack([V, nu]), np.hstack([QV, guide.products[:, unit > 0] / unit[unit > 0]])
+    most = (settings.max_rank or len(rows)) - factor.rank
+    return replace(_with_functions(factor, V, QV, most, begin), why=known.why)
+
+
+def _with_pivots(  # noqa: PLR0917
+    rows: Rows, factor: StreamedFactor, nu: Array, count: int, settings: Settings, memory_limit: float | None
+) -> StreamedFactor:
+    begin = perf_counter()
+    end = min(factor.rank + count, settings.max_rank or len(rows), len(rows))
+    if end <= factor.rank:
+        return factor
+    work = Elimination(rows, settings, memory_limit, factor, end - factor.rank)
+    rng = np.random.default_rng([settings.seed, work.rank])
+    while work.rank < end and work.advance_towards(nu, min(CHUNK, end - work.rank), rng):
+        pass
+    return work.factor(perf_counter() - begin)
+
+
+def _with_functions(factor: StreamedFactor, V: Array, QV: Array, most: int, begin: float) -> StreamedFactor:
+    """Columns t = Eν/√(νᵀEν) for one ν after the other; those of which nothing is left are dropped."""
+    B = factor.B
+    columns: list[Array] = []
+    kept: list[int] = []
+    left = QV / factor.scale - B @ (B.T @ V)
+    for j in range(V.shape[1]):
+        t = left[:, j] - sum((c * (c @ V[:, j]) for c in columns), np.zeros(len(B)))
+        square = float(V[:, j] @ t)
+        if len(columns) < most and square > NOTHING * float(V[:, j] @ QV[:, j]) / factor.scale:
+            columns.append(t / np.sqrt(square))
+            kept.append(j)
+    if not kept:
+        return factor
+    T = np.column_stack(columns)
+    d = np.clip(factor.residual_diagonal - np.einsum("ij,ij->i", T, T), 0.0, None)
+    others = np.setdiff1d(np.flatnonzero(V[:, kept].any(axis=1)), factor.pivots)
+    share = relative_trace(d, factor.residual_diagonal, np.ones(len(d))) if factor.residual_diagonal.any() else 0.0
+    return ExpandedFactor(
+        B=np.hstack([B, T]), scale=factor.scale, pivots=np.concatenate([factor.pivots, others]),
+        residual=factor.residual * share, kernel_seconds=factor.kernel_seconds,
+        factor_seconds=perf_counter() - begin, residual_diagonal=d, spanning=factor.rank,
+        combinations=V[:, kept], products=QV[:, kept],
+    )  # fmt: skip
+
+
+def carried(old: Factor, new: Factor, v: Array) -> Array:
+    """The coordinates in a new factor of the θ that has v in the old one: scale·B_newᵀc, for θ = Aᵀc."""
+    c = old.coefficients(v)
+    found: Array = new.scale * new.B[old.pivots].T @ c
+    return found

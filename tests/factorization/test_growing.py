@@ -1,0 +1,227 @@
+"""Factors that grow by what the certificate says, against explicit kernel matrices."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import kernelopt as ko
+from kernelopt.errors import MemoryLimitError, OptionError
+from kernelopt.factorization import Guide, Settings, at_pivots, carried, grow
+from kernelopt.factorization.growing import ExpandedFactor
+from kernelopt.factorization.streamed import streamed_cholesky
+from kernelopt.functions import Function
+from kernelopt.kernels.derivatives import lifted, with_order
+from kernelopt.rows import Rows
+
+N, KERNEL = 300, ko.kernels.Gaussian(sigma=1.0)
+SETTINGS = Settings(1e-8, None)
+
+
+def points(n=N, d=3, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+def values():
+    rows = Rows.of_points(KERNEL, points())
+    return rows, KERNEL(points())
+
+
+def values_and_slopes():
+    """Rows of mixed units: values, derivatives, and a function."""
+    X, kernel = points(100, 2), lifted(KERNEL)
+    f = Function(KERNEL, X[:4], np.array([3.0, -1.0, 2.0, 5.0]))
+    rows = Rows.of_points(kernel, np.concatenate([with_order(X, ()), with_order(X[:50], (0,))]))
+    rows = rows.with_functions([f._lifted()])
+    return rows, np.array(rows.gram())
+
+
+def coarse(rows, rank=30):
+    return streamed_cholesky(rows, Settings(1e-8, rank))
+
+
+def left(factor, Q):
+    return Q / factor.scale - factor.B @ factor.B.T
+
+
+def multipliers(n, columns=2, zeros=0, seed=1):
+    nu = np.random.default_rng(seed).normal(size=(n, columns))
+    nu[:zeros] = 0.0
+    return nu
+
+
+CASES = pytest.mark.parametrize("rows_and_gram", [values, values_and_slopes], ids=["values", "mixed"])
+
+
+@CASES
+@pytest.mark.parametrize("zeros", [0, 90])
+def test_product(rows_and_gram, zeros):
+    rows, Q = rows_and_gram()
+    V = multipliers(len(rows), zeros=zeros)
+    np.testing.assert_allclose(rows.product(V, block=64), Q @ V, rtol=1e-12, atol=1e-12 * np.abs(Q).max())
+
+
+@CASES
+def test_pivots_take_what_the_multipliers_miss(rows_and_gram):
+    rows, Q = rows_and_gram()
+    known, nu = coarse(rows), multipliers(len(rows), zeros=40)
+    grown = grow(rows, known, Guide(nu), 20, False, SETTINGS)
+    E = left(grown, Q)
+    assert grown.rank == known.rank + 20
+    assert np.array_equal(grown.pivots[: known.rank], known.pivots)
+    np.testing.assert_allclose(grown.B[:, : known.rank], known.B, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(np.diag(E), grown.residual_diagonal, atol=1e-12 * np.diag(Q).max() / grown.scale)
+    assert grown.residual == pytest.approx(np.trace(E) / (np.trace(Q) / grown.scale), rel=1e-8)
+    assert np.linalg.eigvalsh(E)[0] > -1e-11 * np.abs(Q / grown.scale).max()
+    by_trace = streamed_cholesky(rows, Settings(1e-13, known.rank + 20), start=known)
+    assert np.trace(nu.T @ E @ nu) < np.trace(nu.T @ left(by_trace, Q) @ nu)
+
+
+@CASES
+def test_functions_take_all_of_it(rows_and_gram):
+    rows, Q = rows_and_gram()
+    known, nu = coarse(rows), multipliers(len(rows), zeros=40)
+    grown = grow(rows, known, Guide(nu, Q @ nu), 0, True, SETTINGS)
+    assert isinstance(grown, ExpandedFactor) and grown.rank == known.rank + 2
+    E = left(grown, Q)
+    assert np.abs(nu.T @ E @ nu).max() < 1e-11 * np.abs(nu.T @ Q @ nu / grown.scale).max()
+    np.testing.assert_allclose(np.diag(E), grown.residual_diagonal, atol=1e-11 * np.diag(Q).max() / grown.scale)
+    # A real θ: its coefficients on the rows give the same predictions and length as Bv and ‖v‖.
+    v = np.random.default_rng(2).normal(size=(grown.rank, 2))
+    c = np.zeros((len(rows), 2))
+    np.add.at(c, grown.pivots, grown.coefficients(v))
+    np.testing.assert_allclose(Q @ c, grown.B @ v, rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(c.T @ Q @ c * grown.scale, v.T @ v, rtol=1e-7)
+    np.testing.assert_allclose(grown.predictions(rows, v), grown.B @ v, rtol=1e-7, atol=1e-7)
+    # It grows on, and the same θ has coordinates in what it has become.
+    other = multipliers(len(rows), columns=1, seed=3)
+    finer = grow(rows, grown, Guide(other, Q @ other), 15, True, SETTINGS)
+    assert finer.rank == grown.rank + 16
+    moved = carried(grown, finer, v)
+    np.testing.assert_allclose(finer.B @ moved, grown.B @ v, rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(moved.T @ moved, v.T @ v, rtol=1e-7)
+    assert np.array_equal(at_pivots(finer).pivots[: known.rank], known.pivots)
+    assert at_pivots(finer).rank == known.rank + 15
+
+
+def test_what_is_spanned_already_adds_nothing():
+    rows, Q = values()
+    nu = multipliers(N)
+    once = grow(rows, coarse(rows), Guide(nu, Q @ nu), 0, True, SETTINGS)
+    again = grow(rows, once, Guide(3.0 * nu, 3.0 * Q @ nu), 0, True, SETTINGS)
+    assert again.rank == once.rank
+    assert grow(rows, once, Guide(0.0 * nu), 10, True, SETTINGS).rank == once.rank
+
+
+def test_memory_is_asked_for_first():
+    rows, _ = values()
+    with pytest.raises(MemoryLimitError, match="50 columns"):
+        grow(rows, coarse(rows), Guide(multipliers(N)), 20, False, SETTINGS, memory_limit=1000.0)
+
+
+# ------------------------------------------------------------ in a solve
+
+
+def data(n=2500, d=5):
+    X = points(n, d)
+    y = np.where(np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.3 * points(n, 1, seed=4)[:, 0] > 1, 1.0, -1.0)
+    return X, y
+
+
+def objective(loss, norm=ko.sum_squares, n=2500):
+    X, y = data(n)
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=2.0)), cp.Variable()
+    return theta, cp.Minimize(cp.sum(loss(y, theta(X) + b)) + 0.5 * norm(theta)), theta(X) + b
+
+
+@pytest.mark.parametrize("loss", [ko.losses.log_loss, ko.losses.hinge, ko.losses.squared_error])
+def test_both_models(loss):
+    """Each is optimal by a certificate of its own, and near the optimum of the whole kernel matrix."""
+    theta, goal, f = objective(loss)
+    whole = ko.Problem(goal).solve(factorization="cholesky", tol=1e-8)
+    expanded, compact = ko.Problem(goal), ko.Problem(goal)
+    for problem, model in ((expanded, "expanded"), (compact, "compact")):
+        problem.solve(tol=1e-4, model=model)
+        assert problem.status == "optimal"
+        certificate = problem.certificate
+        assert certificate.scope == "full kernel" and certificate.relative_gap <= 1e-4
+        assert certificate.lower - 1e-6 * whole <= whole <= certificate.upper
+        direct = float(np.sum(loss(data()[1], f.value).value)) + 0.5 * theta.value.norm**2
+        assert problem.value == pytest.approx(direct, rel=1e-9)
+        assert np.all(np.diff(problem.history["lower"]) >= 0)
+    assert expanded.history["rank"][-1] < compact.history["rank"][-1]
+    assert compact.history["rows"][-1] == compact.history["rank"][-1] == len(theta.value.pivots)
+    rank = at_pivots(expanded._reduction[1].factors[theta]).rank
+    expanded.solve(tol=1e-4, model="compact")  # from the same pivots
+    assert expanded.history["rank"][0] == rank
+
+
+def test_several_thetas_and_constraints():
+    X, y = data()
+    first, second = ko.Theta(ko.kernels.Gaussian(sigma=2.0)), ko.Theta(ko.kernels.Matern(nu=1.5, sigma=4.0))
+    u = first(X) + second(X)
+    goal = cp.Minimize(cp.sum(ko.losses.huber(y, u, 0.5)) + 3 * ko.sum_squares(first) + ko.sum_squares(second))
+    problem = ko.Problem(goal, [u[:50] >= -0.5])
+    problem.solve(tol=1e-3)
+    assert problem.status == "optimal" and len(problem.history) > 1
+    assert u[:50].value.min() >= -0.5 - 1e-5
+    whole = ko.Problem(goal, [u[:50] >= -0.5]).solve(factorization="cholesky", tol=1e-6)
+    assert problem.certificate.lower <= whole * (1 + 1e-6)
+    assert whole <= problem.certificate.upper * (1 + 1e-6)
+
+
+def test_an_unsquared_norm():
+    theta, goal, _ = objective(lambda y, f: ko.losses.huber(y, f, 0.5), lambda theta: 60 * ko.norm(theta), n=2050)
+    problem = ko.Problem(goal)
+    problem.solve(tol=1e-2)
+    assert problem.status == "optimal" and len(problem.history) > 1
+    X, _ = data(2050)
+    nu = theta(X).dual_value
+    assert np.sqrt(nu @ theta.kernel(X) @ nu) == pytest.approx(30, rel=1e-2)  # ‖Aᵀν‖ = λ at an optimum with θ ≠ 0
+
+
+def test_several_outputs():
+    X, _ = data()
+    classes = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0.5)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=2.0), outputs=3)
+    problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.multinomial(classes, theta(X))) + ko.sum_squares(theta)))
+    problem.solve(tol=1e-3)
+    assert problem.status == "optimal" and np.mean(theta(X).value.argmax(axis=1) == classes) > 0.9
+
+
+def test_an_infeasible_restriction_grows():
+    X = np.random.default_rng(0).uniform(0, 10, size=(2200, 2))
+    y = np.sin(X[:, 0]) * np.cos(2 * X[:, 1])
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=0.8))
+    f = theta(X)
+    problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [f[:300] <= y[:300] + 0.02, f[:300] >= y[:300] - 0.02])
+    problem.solve(tol=1e-3)
+    assert problem.status == "optimal"
+    assert np.abs(f.value[:300] - y[:300]).max() <= 0.02 + 1e-6
+
+
+def test_a_limit_ends_it():
+    _, goal, _ = objective(ko.losses.hinge)
+    problem = ko.Problem(goal)
+    problem.solve(max_rank=150, model="compact")
+    assert problem.status == "optimal_inaccurate"
+    assert problem.history["rank"][-1] == 150
+    assert 1e-6 < problem.certificate.relative_gap < 0.5
+
+
+def test_history_is_a_table():
+    _, goal, _ = objective(ko.losses.log_loss)
+    problem = ko.Problem(goal)
+    assert len(problem.history) == 0
+    problem.solve(tol=1e-5)
+    table = problem.history
+    assert list(table) == ["rank", "rows", "lower", "upper", "gap", "seconds"]
+    assert table["gap"][-1] == problem.certificate.relative_gap and np.all(np.diff(table["seconds"]) > 0)
+    assert str(table).splitlines()[0].split() == list(table)
+    axes = table.plot()
+    assert axes.get_xlabel() == "rank" and axes.get_ylabel() == "gap"
+
+
+def test_models_have_names():
+    _, goal, _ = objective(ko.losses.log_loss)
+    with pytest.raises(OptionError, match="expanded, compact; got 'small'"):
+        ko.Problem(goal).solve(model="small")
