@@ -54,7 +54,8 @@ problem, decide = one_class(gaussian)
 print(problem.explain())
 
 # %%
-# scikit-learn's ``OneClassSVM`` minimizes νN times as much in θ and ρ that are νN times as large.
+# scikit-learn's ``OneClassSVM`` minimizes ½‖θ‖² − νNρ + Σ max(0, ρ − θᵀF(xᵢ)): (νN)² times as much, at θ and ρ that are
+# νN times as large.
 
 peer = OneClassSVM(nu=nu, gamma=1 / (2 * 0.8**2), tol=1e-10).fit(X)
 apart = np.abs(nu * N * decide(grid) - peer.decision_function(grid)).max()

@@ -44,12 +44,13 @@ def test_quantiles_engel():
     names = example("new/quantiles_engel")
     x, y, fits = names["x"], names["y"], names["fits"]
     assert [fit["status"] for fit in fits.values()] == ["optimal"] * 3
-    assert fits["8 points"]["value"] == pytest.approx(explicit_quantiles(x, y, 8, False), rel=1e-6)
-    assert fits["60 intervals"]["value"] == pytest.approx(explicit_quantiles(x, y, 60, True), rel=1e-6)
+    assert fits["8 points"]["certificate"].upper == pytest.approx(explicit_quantiles(x, y, 8, False), rel=1e-6)
+    assert names["below"] == pytest.approx(explicit_quantiles(x, y, 60, False), rel=1e-6)
+    assert names["above"] == pytest.approx(explicit_quantiles(x, y, 60, True), rel=1e-6)
     assert fits["8 points"]["slope"].min() < -0.1 and np.diff(fits["8 points"]["curves"], axis=1).min() < -1e-2
     assert fits["60 points"]["slope"].min() < -1e-3 and np.diff(fits["60 points"]["curves"], axis=1).min() < -1e-3
     assert fits["60 intervals"]["slope"].min() > 0 and np.diff(fits["60 intervals"]["curves"], axis=1).min() > 0
-    assert fits["8 points"]["value"] < names["below"] < names["above"]
+    assert fits["8 points"]["certificate"].upper < names["below"] < names["above"]
 
 
 def test_poisson_exposure():

@@ -60,6 +60,9 @@ def test_one_class():
     X, grid, N, nu, C = names["X"], names["grid"], names["N"], names["nu"], names["C"]
     peer = OneClassSVM(nu=nu, gamma=1 / (2 * 0.8**2), tol=1e-10).fit(X)
     np.testing.assert_allclose(nu * N * names["decide"](grid), peer.decision_function(grid), atol=1e-6)
+    rows, alpha = peer.support_vectors_, peer.dual_coef_[0]
+    minimized = -0.5 * alpha @ np.exp(-cdist(rows, rows, "sqeuclidean") / (2 * 0.8**2)) @ alpha
+    assert minimized == pytest.approx((nu * N) ** 2 * names["problem"].value, rel=1e-6)
     assert names["outside"] <= nu <= names["on_or_outside"] and names["outside"] > 0
     np.testing.assert_allclose(names["excess"](grid), -2 * names["decide"](grid), atol=1e-8)
 
