@@ -16,13 +16,17 @@ from typing import Any
 import numpy as np
 
 from kernelopt.errors import OptionError, SolverError
-from kernelopt.factorization import AUTO, METHODS, Settings
+from kernelopt.factorization import AUTO, METHODS, Layout, Settings
+from kernelopt.factorization.cluster import OnDask, is_client
+from kernelopt.factorization.tall import Here
 from kernelopt.solving import Goal
 
 INDEFINITE = ("raise", "clip", "flip", "shift")
 SIMILAR = 0.65  # of difflib's ratio: timelimit is time_limit, but max_iter is not max_rank
 EXPANDED = "expanded"
 MODELS = (EXPANDED, "compact")
+ROWS, FEWEST = 65536, 1024  # of a block of B, at most and at least
+BLOCKS = 4  # blocks for each thread of a cluster
 RANK_SHARE, LARGEST_RANK_TOL = 1e-2, 1e-4  # the default of rank_tol in units of tol, and its upper limit
 
 
@@ -30,7 +34,8 @@ RANK_SHARE, LARGEST_RANK_TOL = 1e-2, 1e-4  # the default of rank_tol in units of
 class FactorOptions:
     """How Q is factored; part of the key under which a reduction is kept.
 
-    functions : whether a streamed factor may grow by functions Aᵀν; growth : how often it has grown
+    functions : whether a streamed factor may grow by functions Aᵀν; growth : how often it has grown;
+    layout : where the blocks of B are, None where it is one array
     """
 
     method: str
@@ -38,6 +43,7 @@ class FactorOptions:
     memory_limit: float | None = field(compare=False)
     functions: bool = True
     growth: int = 0
+    layout: Layout | None = None
 
 
 def factor_options(  # noqa: PLR0917
@@ -61,6 +67,19 @@ def factor_options(  # noqa: PLR0917
     seed = max(int(random_state), 0) if isinstance(random_state, Integral) else 0
     settings = Settings(rank_tol, max_rank, indefinite, seed)
     return FactorOptions(factorization or AUTO, settings, memory_limit, model == EXPANDED)
+
+
+def layout(backend: Any, dtype: Any, rows: int) -> Layout | None:
+    """Where B is, checked: None for one array here, in double precision. Raises OptionError."""
+    if dtype not in (None, "float32", "float64", np.float32, np.float64):
+        raise OptionError(f"Expected dtype to be float32 or float64, or None; got {dtype!r}.")
+    precision = np.dtype(dtype or np.float64).type
+    if backend is None:
+        return None if precision is np.float64 else Layout(Here(), ROWS, precision)
+    if not is_client(backend):
+        raise OptionError(f"Expected backend to be a dask.distributed.Client, or None; got {backend!r}.")
+    threads = max(sum(backend.nthreads().values()), 1)
+    return Layout(OnDask(backend), int(min(max(-(-rows // (BLOCKS * threads)), FEWEST), ROWS)), precision)
 
 
 def goal(  # noqa: PLR0917

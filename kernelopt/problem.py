@@ -23,11 +23,11 @@ from kernelopt.compiler.separable import Outer, outer_of
 from kernelopt.compiler.spectral_form import SpectralForm
 from kernelopt.errors import DataError, KernelOptError, MemoryLimitError, ParameterError, SolverError
 from kernelopt.expressions import FeatureMatrix, Theta
-from kernelopt.factorization import Factor, Guide, StreamedFactor, factorize, grow, memory
+from kernelopt.factorization import Factor, Guide, factorize, grow, memory
 from kernelopt.history import History, Round
 from kernelopt.losses import check_parameters
 from kernelopt.nodes import ThetaLeaf, renew_ids
-from kernelopt.options import FactorOptions, check_solver_options, factor_options, goal, spelling
+from kernelopt.options import FactorOptions, check_solver_options, factor_options, goal, layout, spelling
 from kernelopt.solution import Attempt, Solution, SolverStats, Status
 from kernelopt.solvers import own, selection
 from kernelopt.solvers.own import Start
@@ -128,6 +128,8 @@ class Problem:
         certify: bool | str = True,
         memory_limit: float | None = None,
         time_limit: float | None = None,
+        backend: Any = None,
+        dtype: Any = None,
         warm_start: bool = True,
         verbose: bool = False,
         progress: bool = False,
@@ -169,6 +171,10 @@ class Problem:
         memory_limit : bytes; by default 80 % of what is available.
         time_limit : seconds of the whole call, after which no new attempt is started and solvers that can are stopped;
             the best point and its gap are kept.
+        backend : a `dask.distributed.Client` on whose workers B, passes over the kernel and predictions at the rows are;
+            by default this process.
+        dtype : "float32" stores B in single precision, in half the memory; sums are in double precision, and bounds and
+            values are computed from the kernel in double precision.
         warm_start : start from the last answer, where the solver can.
         verbose : print iterations.
         progress : show a bar whose measure is the gap (our own solvers), or the number of starts.
@@ -198,6 +204,7 @@ class Problem:
         options = factor_options(
             tol, rank_tol, max_rank, factorization, memory_limit, indefinite, random_state, model
         )  # fmt: skip
+        options = replace(options, layout=layout(backend, dtype, self._most_rows()))
         aim = goal(
             tol,
             abs_tol,
@@ -716,8 +723,7 @@ class Problem:
     ) -> tuple[ranks.Step | None, Mapping[Theta, Factor]]:
         """How Q is factored first, and from which factors: as asked for, or coarser where a certificate judges it, or
         as fine as an earlier solve found necessary."""
-        most = max((len(link.rows) for link in canonical.predictions), default=0)
-        first = ranks.first(options, most) if judged else options
+        first = ranks.first(options, self._most_rows()) if judged else options
         if self._reduction is None or self._asked is None:
             return ranks.Step(first), {}
         known, factors = self._reduction[0], self._reduction[1].factors
@@ -727,6 +733,9 @@ class Problem:
             return ranks.Step(replace(known, functions=options.functions, growth=known.growth + 1)), factors
         fine_enough = known.settings.rank_tol <= first.settings.rank_tol
         return ranks.Step(known if fine_enough else first), {}
+
+    def _most_rows(self) -> int:
+        return max((len(link.rows) for link in self.canonical_form().predictions), default=0)
 
     @cached_property
     def _probe(self) -> cp.Problem:
@@ -787,13 +796,15 @@ def _factorize(canonical: CanonicalForm, step: ranks.Step, coarser: Mapping[Thet
         guides[names[theta]] = guides[names[theta]].beside(guide) if names[theta] in guides else guide
     for link in canonical.predictions:
         name, known = names[link.theta], coarser.get(link.theta)
-        if name not in made and options.growth and isinstance(known, StreamedFactor):
+        if name not in made and options.growth and known is not None and known.grows:
             made[name] = grow(
                 link.rows, known, guides.get(name), step.columns, options.functions, options.settings,
                 options.memory_limit,
             )  # fmt: skip
         elif name not in made:
-            made[name] = factorize(options.method, link.rows, options.settings, options.memory_limit, known)
+            made[name] = factorize(
+                options.method, link.rows, options.settings, options.memory_limit, known, options.layout
+            )
         factors[link.theta] = made[name]
     return factors
 

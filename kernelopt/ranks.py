@@ -8,7 +8,7 @@ from math import inf, isfinite, log
 
 from kernelopt.certificate import Certificate
 from kernelopt.expressions import Theta
-from kernelopt.factorization import FEW, FLOOR, Factor, Guide, StreamedFactor
+from kernelopt.factorization import FEW, FLOOR, Factor, Guide
 from kernelopt.history import Round
 from kernelopt.options import FactorOptions
 from kernelopt.solving import Outcome
@@ -39,7 +39,7 @@ def first(options: FactorOptions, rows: int) -> FactorOptions:
     """The options, coarser where there are many rows: a solve costs the square of the rank."""
     if rows > MANY:
         options = _with_tolerance(options, options.settings.rank_tol * COARSER)
-    if rows > FEW:
+    if rows > FEW or options.layout is not None:
         most = max(int(FIRST * rows**0.5), LEAST)
         most = min(options.settings.max_rank or most, most)
         options = replace(options, settings=replace(options.settings, max_rank=most))
@@ -53,7 +53,7 @@ def following(  # noqa: PLR0917
     """The next step after an outcome, that of the last of `rounds`; None where a limit is reached."""
     known = outcome.solution.certificate
     again = finer(last, asked, known, tol)
-    streamed = [f for f in factors.values() if isinstance(f, StreamedFactor)]
+    streamed = [f for f in factors.values() if f.grows]
     if not streamed or not outcome.guides:
         return again
     most = asked.settings.max_rank or inf

@@ -25,7 +25,7 @@ from kernelopt.compiler.representer import FEASIBLE, Reduction
 from kernelopt.compiler.separable import Outer, Separable, outer_of
 from kernelopt.errors import MemoryLimitError, SolverError
 from kernelopt.expressions import Theta
-from kernelopt.factorization import Guide, StreamedFactor, memory
+from kernelopt.factorization import Guide, memory
 from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.kernels.domains import Array, Ints
 from kernelopt.solution import Attempt, Solution, Status
@@ -299,7 +299,7 @@ class _Search:
         scope = REDUCED if best.answer.interrupted else goal.scope
         found = certificates.certify(
             reduction, self.data, _attained(solution), scope, goal.tol, goal.abs_tol, best.answer.slopes, goal.known,
-            products=goal.products and any(isinstance(f, StreamedFactor) for f in reduction.factors.values()),
+            products=goal.products and any(f.grows for f in reduction.factors.values()),
         )  # fmt: skip
         solution = replace(solution, certificate=replace(found, latest=None))
         for theta, function in solution.functions.items():

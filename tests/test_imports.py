@@ -46,6 +46,7 @@ INSIDE = {
     "compiler": [
         ["explain"],
         ["representer", "squares"],
+        ["products"],
         ["feasibility", "separable"],
         ["patterns"],
         ["largest"],
@@ -68,7 +69,7 @@ INSIDE = {
         ["cones", "dual_point"],
         ["structured"],
     ],
-    "factorization": [["growing"], ["streamed"], ["dense"], ["base", "memory"]],
+    "factorization": [["growing"], ["blocked"], ["streamed"], ["dense"], ["base", "memory"], ["cluster"], ["tall"]],
     "kernels": [
         ["cached", "derivatives", "histogram", "transforms"],
         ["functions", "generalized", "polynomial", "precomputed", "stationary", "strings"],

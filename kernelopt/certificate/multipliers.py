@@ -14,7 +14,7 @@ from scipy.optimize import nnls
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.form import PredictionLink
 from kernelopt.compiler.representer import Reduction, norm_gram
-from kernelopt.factorization import Factor
+from kernelopt.factorization import Factor, tall
 from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.kernels.domains import Array
 from kernelopt.nodes import norm_from_gram
@@ -146,7 +146,7 @@ def _residual_bound(factor: Factor, V: Array) -> Array:
 def _sampled(link: PredictionLink, factor: Factor, V: Array) -> Array:
     """VᵀQV with Vᵀ(Q − BBᵀ)V estimated from rows drawn with p ∝ |V|√diag(Q − BBᵀ)."""
     rows = link.rows
-    d = np.clip(rows.diagonal() / factor.scale - np.einsum("ij,ij->i", factor.B, factor.B), 0.0, None)
+    d = np.clip(rows.diagonal() / factor.scale - tall.row_squares(factor.B), 0.0, None)
     weight = np.linalg.norm(V, axis=1) * np.sqrt(d)
     if weight.sum() == 0:
         return _from_factor(factor, V)
@@ -173,11 +173,11 @@ def gram_and_product(link: PredictionLink, factor: Factor, V: Array, way: str) -
     if way == CHEAP:
         gram = _from_factor(factor, V) + _residual_bound(factor, V)
     elif way == PRODUCTS:
-        product = link.rows.product(V)
+        product = factor.product(link.rows, V)
         gram = V.T @ product
         gram = (gram + gram.T) / 2
     else:
-        gram = link.rows.quadratic(V)
+        gram = factor.quadratic(link.rows, V)
     return gram + 4 * np.finfo(float).eps * np.diag(np.clip(link.rows.diagonal(), 0.0, None) @ V**2), product
 
 
@@ -204,7 +204,7 @@ def spans_everything(link: PredictionLink, factor: Factor) -> bool:
         return not factor.is_restriction
     if factor.rank not in (len(link.rows), link.rows.features):
         return False
-    columns = np.einsum("ij,ij->j", factor.B, factor.B)
+    columns = tall.column_squares(factor.B)
     return not len(columns) or bool(columns.min() >= CONDITION * columns.max())
 
 

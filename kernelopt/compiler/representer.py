@@ -17,8 +17,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.compiler.form import CanonicalForm, NormLink, PredictionLink, rewrite
+from kernelopt.compiler.products import BlockProduct
 from kernelopt.expressions import Theta
 from kernelopt.factorization import CholeskyFactor, Factor
+from kernelopt.factorization.tall import BlockMatrix
 from kernelopt.functions import Function
 from kernelopt.kernels import Delta
 from kernelopt.kernels.domains import Array, frozen
@@ -91,12 +93,19 @@ def _prediction_link(
         return zero, [zero]
     n = link.u.shape[0]
     if np.array_equal(link.take, np.arange(n)):
-        direct = link.u == cp.Constant(factor.B[:n]) @ v
+        direct = link.u == _times(factor, n, v)
         return direct, [direct]
     last = int(link.take.max()) + 1
     d = cp.Variable((last, *link.u.shape[1:]), name=f"d_{link.theta.name}")
     spread = link.u == d[link.take]
-    return spread, [spread, d == cp.Constant(factor.B[:last]) @ v]
+    return spread, [spread, d == _times(factor, last, v)]
+
+
+def _times(factor: Factor, rows: int, v: cp.Variable) -> cp.Expression:
+    """The first rows of Bv."""
+    if isinstance(factor.B, BlockMatrix):
+        return BlockProduct.of(factor.B, rows, v)
+    return cp.Constant(factor.B[:rows]) @ v
 
 
 def _coordinates(norm: NormLink, factor: Factor, v: cp.Variable | None) -> Any:

@@ -9,11 +9,12 @@ from functools import partial
 
 import numpy as np
 
-from kernelopt.errors import NotPSDError
+from kernelopt.errors import KernelError, NotPSDError
 from kernelopt.factorization import memory
 from kernelopt.factorization.base import FLOOR, Factor
+from kernelopt.factorization.blocked import Layout, blocked_cholesky
 from kernelopt.factorization.dense import CholeskyFactor, Settings, eigenfactor, needed, pivoted_cholesky, projected
-from kernelopt.factorization.growing import Guide, at_pivots, carried, grow
+from kernelopt.factorization.growing import Guide, carried, grow
 from kernelopt.factorization.streamed import StreamedFactor, streamed_cholesky
 from kernelopt.rows import Rows
 
@@ -22,16 +23,24 @@ AUTO = "auto"
 FEW = 2000  # rows up to which one N×N array is no slower than columns (measured: even at 1500 to 2000)
 
 
-def factorize(
-    method: str, rows: Rows, settings: Settings, memory_limit: float | None = None, start: Factor | None = None
-) -> Factor:
+def factorize(  # noqa: PLR0917
+    method: str, rows: Rows, settings: Settings, memory_limit: float | None = None, start: Factor | None = None,
+    layout: Layout | None = None,
+) -> Factor:  # fmt: skip
     """Q = scale·BBᵀ of a θ's rows by a method of the table, or the one that suits them; no rows have rank zero.
 
-    A streamed factor goes on from `start`, one of the same rows. An indefinite Q is refused, or projected where the
-    settings ask for it.
+    A streamed factor goes on from `start`, one of the same rows; with a layout, B is in blocks. An indefinite Q is
+    refused, or projected where the settings ask for it.
     """
     if len(rows) == 0:
         return CholeskyFactor(np.zeros((0, 0)), 1.0, np.zeros(0, dtype=np.intp), 0.0, 0.0, 0.0)
+    if layout is not None:
+        if len(rows.points) < len(rows) or rows.mixed:
+            raise KernelError(
+                "Expected predictions at points, where B is in blocks (backend, dtype); got rows of other kinds, "
+                "derivatives or inner products with functions. Leave out backend and dtype."
+            )
+        return blocked_cholesky(rows, settings, memory_limit, layout, start)
     method, why = suited(rows, memory_limit) if method == AUTO else (method, "")
     try:
         build = partial(streamed_cholesky, start=start) if method == "streamed" else METHODS[method]
@@ -65,9 +74,9 @@ __all__ = [
     "CholeskyFactor",
     "Factor",
     "Guide",
+    "Layout",
     "Settings",
     "StreamedFactor",
-    "at_pivots",
     "carried",
     "factorize",
     "grow",

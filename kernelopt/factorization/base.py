@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import Any
 
 from kernelopt.kernels.domains import Array, Ints
 from kernelopt.rows import Rows
@@ -20,7 +21,7 @@ class Factor(ABC):
 
     Attributes
     ----------
-    B : (n, r), C-ordered
+    B : (n, r), C-ordered; or a `BlockMatrix`
     scale : trace(Q)/n, 1 where that is zero
     pivots : rows whose span holds θ
     residual : trace(Q − scale·BBᵀ) / trace(Q)
@@ -28,7 +29,7 @@ class Factor(ABC):
     why : why the method was chosen, where none was asked for
     """
 
-    B: Array
+    B: Any
     scale: float
     pivots: Ints
     residual: float
@@ -37,6 +38,7 @@ class Factor(ABC):
     why: str = field(default="", kw_only=True)
 
     method = ""
+    grows = False  # by what a certificate says
 
     @property
     def rank(self) -> int:
@@ -52,6 +54,11 @@ class Factor(ABC):
         """Whether θ is confined to less than the row space of A."""
         return self.residual > 10 * FLOOR
 
+    @property
+    def of_pivots(self) -> Factor:
+        """The factor without functions."""
+        return self
+
     @abstractmethod
     def coefficients(self, v: Array) -> Array:
         """c with θ = Σₛ cₛ·(row pivots[s]) = Cᵀw, for v = √scale·w of shape (r,) or (r, K)."""
@@ -59,3 +66,11 @@ class Factor(ABC):
     def predictions(self, rows: Rows, v: Array) -> Array:
         """Aθ on all rows, computed afresh from kernel values."""
         return rows.combined(self.pivots, self.coefficients(v))
+
+    def product(self, rows: Rows, V: Array) -> Array:
+        """QV by a pass over the kernel's own values."""
+        return rows.product(V)
+
+    def quadratic(self, rows: Rows, V: Array) -> Array:
+        """VᵀQV by a pass over the kernel's own values."""
+        return rows.quadratic(V)

@@ -18,8 +18,10 @@ from time import perf_counter
 import numpy as np
 import scipy.linalg as sl
 
+from kernelopt.factorization import tall
 from kernelopt.factorization.base import Factor
-from kernelopt.factorization.dense import Settings, relative_trace
+from kernelopt.factorization.blocked import BlockFactor, grown
+from kernelopt.factorization.dense import Settings
 from kernelopt.factorization.streamed import Elimination, StreamedFactor
 from kernelopt.kernels.domains import Array
 from kernelopt.rows import Rows
@@ -43,80 +45,83 @@ class Guide:
 
 
 @dataclass(frozen=True, eq=False)
-class ExpandedFactor(StreamedFactor):
+class ExpandedFactor(Factor):
     """[B_S, T]: the columns of pivots S, then those of functions φₖ = Aᵀνₖ, as far as S does not span them.
 
     pivots are S, followed by the other rows with some νₖᵢ ≠ 0.
 
     Attributes
     ----------
-    spanning : number of pivots S
+    base : the factor of the pivots
+    T : (n, k)
     combinations : (n, k), the νₖ
-    products : (n, k), Qνₖ from the kernel
+    functions : (n, k), Qνₖ from the kernel
     """
 
-    spanning: int
+    base: Factor
+    T: Array
     combinations: Array
-    products: Array
+    functions: Array
 
-    method = "streamed Cholesky and functions"
+    grows = True
+
+    @property
+    def method(self) -> str:  # type: ignore[override]
+        return f"{self.base.method}, with {self.T.shape[1]} functions Aᵀν"
+
+    @property
+    def of_pivots(self) -> Factor:
+        return self.base
 
     def parts(self, v: Array) -> tuple[Array, Array]:
-        """θ = Σₛ cₛF(x_s) + Σₖ aₖφₖ: c and a.
+        """θ = Cᵀw_S + Σₖ aₖφₖ: v_S, and a.
 
-        F(x_S) has the coordinates B_S = [L, 0], φₖ those of νₖᵀB = [G, H]: Hᵀa = v_T and Lᵀc = v_S − Gᵀa, over scale.
+        φₖ has the coordinates νₖᵀB = [G, H], so that Hᵀa = v_T/scale, and v_S − scale·Gᵀa is left to the pivots.
         """
-        S, p = self.pivots[: self.spanning], self.spanning
-        G = self.combinations.T @ self.B
+        p = self.base.rank
+        G = (self.B.T @ self.combinations).T
         a = sl.solve_triangular(G[:, p:], v[p:], trans="T", lower=True) / self.scale
-        right = v[:p] / self.scale - G[:, :p].T @ a
-        return sl.solve_triangular(self.B[S, :p], right, trans="T", lower=True), a
+        return v[:p] - self.scale * (G[:, :p].T @ a), a
 
     def coefficients(self, v: Array) -> Array:
-        c, a = self.parts(v)
+        rest, a = self.parts(v)
         spread: Array = self.combinations[self.pivots] @ a
-        spread[: self.spanning] += c
+        spread[: len(self.base.pivots)] += self.base.coefficients(rest)
         return spread
 
     def predictions(self, rows: Rows, v: Array) -> Array:
         """r kernel values a row for the pivots, and Qνₖ as it is known."""
-        c, a = self.parts(v)
-        return rows.combined(self.pivots[: self.spanning], c) + self.products @ a
+        rest, a = self.parts(v)
+        return self.base.predictions(rows, rest) + self.functions @ a
 
-    def of_pivots(self) -> StreamedFactor:
-        """The factor without functions."""
-        T = self.B[:, self.spanning :]
-        left = self.residual_diagonal + np.einsum("ij,ij->i", T, T)
-        B = np.ascontiguousarray(self.B[:, : self.spanning])
-        total = self.residual + float(np.sum(T**2)) / (len(T) or 1)
-        return StreamedFactor(
-            B, self.scale, self.pivots[: self.spanning], total, self.kernel_seconds, self.factor_seconds, left,
-            why=self.why,
-        )  # fmt: skip
+    def product(self, rows: Rows, V: Array) -> Array:
+        return self.base.product(rows, V)
 
-
-def at_pivots(factor: StreamedFactor) -> StreamedFactor:
-    """A streamed factor without functions."""
-    return factor.of_pivots() if isinstance(factor, ExpandedFactor) else factor
+    def quadratic(self, rows: Rows, V: Array) -> Array:
+        return self.base.quadratic(rows, V)
 
 
 def grow(  # noqa: PLR0917
-    rows: Rows, known: StreamedFactor, guide: Guide | None, count: int, functions: bool, settings: Settings,
+    rows: Rows, known: Factor, guide: Guide | None, count: int, functions: bool, settings: Settings,
     memory_limit: float | None = None,
 ) -> Factor:  # fmt: skip
-    """A streamed factor with `count` more pivots, and with Aᵀν among its functions where Qν is known and wanted."""
+    """A factor with `count` more pivots, and with Aᵀν among its functions where Qν is known and wanted."""
     begin = perf_counter()
     if guide is None:
-        return known if functions else at_pivots(known)
-    factor, unit = at_pivots(known), np.linalg.norm(guide.nu, axis=0)
+        return known if functions else known.of_pivots
+    factor, unit = known.of_pivots, np.linalg.norm(guide.nu, axis=0)
     nu = guide.nu[:, unit > 0] / unit[unit > 0]
-    if count and nu.size:
+    products = None if guide.products is None else guide.products[:, unit > 0] / unit[unit > 0]
+    count = min(count, (settings.max_rank or len(rows)) - factor.rank)
+    if count > 0 and nu.size and isinstance(factor, StreamedFactor):
         factor = _with_pivots(rows, factor, nu, count, settings, memory_limit)
+    elif count > 0 and nu.size and isinstance(factor, BlockFactor):
+        factor = grown(rows, factor, nu, products, count, settings, memory_limit)
     if not functions:
         return replace(factor, why=known.why)
-    V, QV = (known.combinations, known.products) if isinstance(known, ExpandedFactor) else (nu[:, :0], nu[:, :0])
-    if guide.products is not None:
-        V, QV = np.hstack([V, nu]), np.hstack([QV, guide.products[:, unit > 0] / unit[unit > 0]])
+    V, QV = (known.combinations, known.functions) if isinstance(known, ExpandedFactor) else (nu[:, :0], nu[:, :0])
+    if products is not None:
+        V, QV = np.hstack([V, nu]), np.hstack([QV, products])
     most = (settings.max_rank or len(rows)) - factor.rank
     return replace(_with_functions(factor, V, QV, most, begin), why=known.why)
 
@@ -125,17 +130,15 @@ def _with_pivots(  # noqa: PLR0917
     rows: Rows, factor: StreamedFactor, nu: Array, count: int, settings: Settings, memory_limit: float | None
 ) -> StreamedFactor:
     begin = perf_counter()
-    end = min(factor.rank + count, settings.max_rank or len(rows), len(rows))
-    if end <= factor.rank:
-        return factor
-    work = Elimination(rows, settings, memory_limit, factor, end - factor.rank)
+    work = Elimination(rows, settings, memory_limit, factor, count)
     rng = np.random.default_rng([settings.seed, work.rank])
+    end = min(work.rank + count, work.most)
     while work.rank < end and work.advance_towards(nu, min(CHUNK, end - work.rank), rng):
         pass
     return work.factor(perf_counter() - begin)
 
 
-def _with_functions(factor: StreamedFactor, V: Array, QV: Array, most: int, begin: float) -> StreamedFactor:
+def _with_functions(factor: Factor, V: Array, QV: Array, most: int, begin: float) -> Factor:
     """Columns t = Eν/√(νᵀEν) for one ν after the other; those of which nothing is left are dropped."""
     B = factor.B
     columns: list[Array] = []
@@ -150,14 +153,11 @@ def _with_functions(factor: StreamedFactor, V: Array, QV: Array, most: int, begi
     if not kept:
         return factor
     T = np.column_stack(columns)
-    d = np.clip(factor.residual_diagonal - np.einsum("ij,ij->i", T, T), 0.0, None)
     others = np.setdiff1d(np.flatnonzero(V[:, kept].any(axis=1)), factor.pivots)
-    share = relative_trace(d, factor.residual_diagonal, np.ones(len(d))) if factor.residual_diagonal.any() else 0.0
     return ExpandedFactor(
-        B=np.hstack([B, T]), scale=factor.scale, pivots=np.concatenate([factor.pivots, others]),
-        residual=factor.residual * share, kernel_seconds=factor.kernel_seconds,
-        factor_seconds=perf_counter() - begin, residual_diagonal=d, spanning=factor.rank,
-        combinations=V[:, kept], products=QV[:, kept],
+        B=tall.beside(B, T), scale=factor.scale, pivots=np.concatenate([factor.pivots, others]),
+        residual=max(factor.residual - float(np.sum(T**2)) / len(T), 0.0), kernel_seconds=factor.kernel_seconds,
+        factor_seconds=perf_counter() - begin, base=factor, T=T, combinations=V[:, kept], functions=QV[:, kept],
     )  # fmt: skip
 
 

@@ -51,6 +51,7 @@ class StreamedFactor(CholeskyFactor):
     residual_diagonal: Array
 
     method = "streamed Cholesky"
+    grows = True
 
 
 def streamed_cholesky(

@@ -17,6 +17,9 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 
 from kernelopt.compiler.pieces import LogSumExp, Smooth
+from kernelopt.errors import SolverError
+from kernelopt.factorization import tall
+from kernelopt.factorization.tall import BlockMatrix
 from kernelopt.kernels.domains import Array, Ints
 
 DENSE_ROW = 16  # entries of a row of E from which it is multiplied into B once and for all
@@ -205,7 +208,12 @@ class Structured:
     def _long_rows(self) -> Array:
         """These rows of EB, (few, Σrₖ)."""
         E = sp.csr_array(self.E[np.flatnonzero(self._long)])
-        return np.hstack([E[:, a:b] @ B for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)])
+        return np.hstack(
+            [
+                tall.combined(sp.csr_array(E[:, a:b]), B)
+                for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)
+            ]
+        )
 
     @cached_property
     def _pairs(self) -> dict[tuple[int, int], _Pair]:
@@ -247,7 +255,7 @@ class Structured:
         """The diagonal of CᵀWC, without products of two entries of one row of E."""
         squares = self.E.multiply(self.E).T @ weights
         parts = [
-            np.einsum("ij,ij,i->j", B, B, squares[a:b])
+            tall.column_squares(B, squares[a:b])
             for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)
         ]
         return np.concatenate([*parts, self.F.T**2 @ weights])
@@ -261,10 +269,10 @@ class Structured:
             counts = np.diff(E.indptr)
             single, several = np.flatnonzero(counts == 1), np.flatnonzero(counts > 1)
             at = E.indptr[single]
-            found[single] += E.data[at] ** 2 * np.einsum("ij,ij->i", B, B)[E.indices[at]] / R
+            found[single] += E.data[at] ** 2 * tall.row_squares(B)[E.indices[at]] / R
             for start in range(0, len(several), STRETCH):
                 chosen = several[start : start + STRETCH]
-                found[chosen] += np.sum((E[chosen] @ B) ** 2, axis=1) / R
+                found[chosen] += np.sum(tall.combined(sp.csr_array(E[chosen]), B) ** 2, axis=1) / R
         return found
 
     @cached_property
@@ -284,7 +292,12 @@ class Structured:
             first = self.E.indptr[chosen]
             return self.E.data[first][:, None] * self.blocks[0][self.E.indices[first]]
         E = sp.csr_array(self.E[chosen])
-        return np.hstack([E[:, a:b] @ B for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)])
+        return np.hstack(
+            [
+                tall.combined(sp.csr_array(E[:, a:b]), B)
+                for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)
+            ]
+        )
 
     def system(self, weights: Array, ridge: Array | None = None) -> Solve:
         """rhs ↦ (R + CᵀWC)⁻¹rhs, for one or a matrix of several.
@@ -391,6 +404,13 @@ def _pair(left: sp.coo_array, right: sp.coo_array, m: int) -> _Pair | None:
 
 def _weighted(left: Array, right: Array, pair: _Pair, t: Array) -> Array:
     """leftᵀ T right, with T given by its entries."""
+    if isinstance(left, BlockMatrix) and left.is_same(right) and pair.columns is None:
+        return left.gram(t)
+    if isinstance(left, BlockMatrix) or isinstance(right, BlockMatrix):
+        raise SolverError(
+            "Expected terms and constraints of one prediction each where B is not one array in double precision; these "
+            "connect predictions of different rows, or of several θs. Leave out backend and dtype."
+        )
     if pair.columns is not None:
         T = sp.csr_array((t, (pair.rows, pair.columns)), shape=(len(left), len(right)))
         return np.asarray(left.T @ (T @ right))

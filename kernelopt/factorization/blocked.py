@@ -1,0 +1,311 @@
+"""Streamed Cholesky with B in blocks of rows: in single precision, or on the workers of a cluster.
+
+Pivots are chosen here, as `streamed` and `growing` choose them, from diag(Q − BBᵀ) and a few rows of B; columns are
+made where the blocks are, by tasks that know their points, the pivots and L alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import scipy.linalg as sl
+
+from kernelopt.factorization import memory
+from kernelopt.factorization.base import FLOOR, Factor
+from kernelopt.factorization.dense import CholeskyFactor, Settings, refuse_indefinite, relative_trace, units
+from kernelopt.factorization.streamed import BLOCK, CANDIDATES, LEAST, NOISE, ROUNDS, SAMPLE, best_of, best_towards
+from kernelopt.factorization.tall import BlockMatrix, Executor
+from kernelopt.functions import Function
+from kernelopt.kernels.base import Kernel
+from kernelopt.kernels.domains import Array, Ints
+from kernelopt.rows import Rows
+
+TILE = 2048  # rows and columns of kernel values that stand in memory at a time
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where blocks are and what they hold.
+
+    executor : who works on them; rows : rows of a block; dtype : of B's entries
+    """
+
+    executor: Executor
+    rows: int
+    dtype: Any = np.float64
+
+
+@dataclass(frozen=True, eq=False)
+class BlockFactor(CholeskyFactor):
+    """B = K_XS L⁻ᵀ in blocks, with L in double precision; `points` are the blocks of X, where B's are.
+
+    Attributes
+    ----------
+    L : (r, r) lower triangular, K_SS = scale·LLᵀ
+    residual_diagonal : (n,), diag(Q)/scale − diag(BBᵀ)
+    points : blocks of points; kernel : κ
+    layout : where blocks are
+    """
+
+    L: Array
+    residual_diagonal: Array
+    points: tuple[Any, ...]
+    kernel: Kernel
+    layout: Layout
+
+    method = "streamed Cholesky, B in blocks"
+    grows = True
+
+    def coefficients(self, v: Array) -> Array:
+        c: Array = sl.solve_triangular(self.L, v, trans="T", lower=True) / self.scale
+        return c
+
+    def predictions(self, rows: Rows, v: Array) -> Array:
+        centers, c = rows.expansion(self.pivots, self.coefficients(v))
+        arguments = [(self.kernel, centers, c)] * len(self.points)
+        return np.concatenate(self.layout.executor.each(_values, self.points, arguments))
+
+    def product(self, rows: Rows, V: Array) -> Array:
+        """QV, a task for each pair of blocks i ≥ j."""
+        parts = self._pairs(_tile_product, V)
+        found = np.zeros((len(rows), V.shape[1]))
+        for (i, j), (left, right) in parts:
+            found[i] += left
+            if right is not None:
+                found[j] += right
+        return found
+
+    def quadratic(self, rows: Rows, V: Array) -> Array:
+        total = np.zeros((V.shape[1], V.shape[1]))
+        for (i, j), (left, right) in self._pairs(_tile_product, V):
+            total += V[i].T @ left + (0.0 if right is None else V[j].T @ right)
+        return (total + total.T) / 2
+
+    def _pairs(self, function: Any, V: Array) -> list[Any]:
+        stretches = [slice(a, b) for a, b in pairwise(self.B.starts)]
+        pairs = [(i, j) for i in range(len(stretches)) for j in range(i + 1)]
+        pairs = [(i, j) for i, j in pairs if V[stretches[i]].any() or V[stretches[j]].any()]
+        arguments = [
+            (self.points[j] if i != j else None, self.kernel, V[stretches[i]], V[stretches[j]]) for i, j in pairs
+        ]
+        found = self.layout.executor.each(function, [self.points[i] for i, _ in pairs], arguments)
+        return [((stretches[i], stretches[j]), part) for (i, j), part in zip(pairs, found, strict=True)]
+
+
+def blocked_cholesky(
+    rows: Rows, settings: Settings, memory_limit: float | None, layout: Layout, start: Factor | None = None
+) -> BlockFactor:
+    """Q = scale·BBᵀ as `streamed_cholesky` makes it, with B in blocks."""
+    begin = perf_counter()
+    work = _Elimination(rows, settings, memory_limit, layout, start if isinstance(start, BlockFactor) else None)
+    rng = np.random.default_rng([settings.seed, work.rank])
+    while work.rank < work.most and work.left > work.goal and work.advance(rng):
+        pass
+    return work.factor(perf_counter() - begin)
+
+
+def grown(  # noqa: PLR0917
+    rows: Rows, known: BlockFactor, nu: Array, products: Array | None, count: int, settings: Settings,
+    memory_limit: float | None,
+) -> BlockFactor:  # fmt: skip
+    """`count` more pivots that take most from νᵀEν."""
+    begin = perf_counter()
+    work = _Elimination(rows, settings, memory_limit, known.layout, known)
+    rng = np.random.default_rng([settings.seed, work.rank])
+    end = min(work.rank + count, work.most)
+    while work.rank < end and work.advance_towards(nu, products, min(BLOCK, end - work.rank), rng):
+        pass
+    return work.factor(perf_counter() - begin)
+
+
+class _Elimination:
+    """Pivots, columns in blocks, and diag(E)."""
+
+    def __init__(
+        self, rows: Rows, settings: Settings, limit: float | None, layout: Layout, known: BlockFactor | None
+    ) -> None:
+        n = len(rows)
+        self.rows, self.layout, self.limit = rows, layout, limit
+        diagonal = rows.diagonal()
+        self.scale, _ = units(rows, diagonal)
+        self.diagonal = diagonal / self.scale
+        self.noise = NOISE * max(rows.kernel.precision, float(np.finfo(layout.dtype).eps)) * self.diagonal
+        self.trace = float(self.diagonal.sum())
+        self.goal, self.most = max(settings.rank_tol, FLOOR) * self.trace, min(n, settings.max_rank or n)
+        if known is None:
+            if rows.kernel.is_psd is not True:
+                drawn = np.random.default_rng(settings.seed).permutation(n)[:SAMPLE]
+                refuse_indefinite(rows.subset(np.sort(drawn)), limit)
+            starts = np.append(np.arange(0, n, layout.rows), n)
+            parts = [rows.points[a:b] for a, b in pairwise(starts)]
+            self.points = tuple(layout.executor.keep(_itself, parts, [()] * len(parts)))
+            empty = layout.executor.keep(_empty, self.points, [(layout.dtype,)] * len(parts))
+            self.B = BlockMatrix(tuple(empty), starts, 0, layout.executor)
+            self.d, self.pivots = self.diagonal.copy(), np.zeros(0, dtype=np.intp)
+            self.L: Array = np.zeros((0, 0))
+        else:
+            self.points, self.B = known.points, known.B
+            self.d, self.pivots, self.L = known.residual_diagonal.copy(), known.pivots, known.L
+
+    @property
+    def rank(self) -> int:
+        return len(self.pivots)
+
+    @property
+    def left(self) -> float:
+        return float(self.d.sum())
+
+    def advance(self, rng: np.random.Generator) -> bool:
+        n = len(self.d)
+        least = np.maximum(self.goal / n, self.noise)
+        weights = np.where(self.d > least, self.d, 0.0)
+        count = min(max(n // ROUNDS, 16), BLOCK, self.most - self.rank)
+        drawn = self._drawn(weights, count, rng)
+        if drawn is None:
+            return False
+        best, L = best_of(self._residual(drawn), count, least[drawn])
+        self._append(drawn[best], L)
+        return True
+
+    def advance_towards(self, nu: Array, products: Array | None, count: int, rng: np.random.Generator) -> bool:
+        least = np.maximum(LEAST * self.diagonal, self.noise)
+        weights = np.where(self.d > least, self.d * np.sum(nu**2, axis=1), 0.0)
+        drawn = self._drawn(weights, count, rng)
+        if drawn is None:
+            return False
+        support = np.flatnonzero(nu.any(axis=1))
+        if products is not None:
+            h = products[drawn] / self.scale
+        else:
+            h = np.zeros((len(drawn), nu.shape[1]))
+            for i in range(0, len(support), TILE):
+                some = support[i : i + TILE]
+                h += self.rows.block(drawn, some) @ nu[some] / self.scale
+        h -= self.B[drawn] @ (self.B.T @ nu)
+        best, L = best_towards(self._residual(drawn), h, count, least[drawn])
+        self._append(drawn[best], L)
+        return True
+
+    def _drawn(self, weights: Array, count: int, rng: np.random.Generator) -> Ints | None:
+        eligible = int(np.count_nonzero(weights))
+        if not eligible or count < 1:
+            return None
+        size = min(eligible, CANDIDATES * count)
+        return np.sort(rng.choice(len(weights), size, replace=False, p=weights / weights.sum()))
+
+    def _residual(self, drawn: Ints) -> Array:
+        E, B = self.rows.block(drawn, drawn) / self.scale, self.B[drawn]
+        E -= B @ B.T
+        np.fill_diagonal(E, self.d[drawn])
+        return E
+
+    def _append(self, chosen: Ints, L: Array) -> None:
+        """The columns E_{·S}L⁻ᵀ, made where the blocks are."""
+        k, n = self.rank, len(self.d)
+        needed = float(n) * (k + len(chosen)) * np.dtype(self.layout.dtype).itemsize
+        remedy = "Set max_rank or a larger rank_tol, use fewer rows"
+        memory.require(needed, f"A factor of {n} distinct rows and {k + len(chosen)} columns", self.limit, remedy)
+        here = self._on_pivots(chosen)
+        job = (self.rows.kernel, self.rows.points[chosen], here, L, self.scale, k)
+        executor, blocks = self.layout.executor, self.B.blocks
+        finer = executor.keep(_with_columns, blocks, [(X, *job) for X in self.points])
+        self.B = replace(self.B, blocks=tuple(finer), width=k + len(chosen))
+        squares = executor.each(_last_squares, finer, [(k, k + len(chosen))] * len(finer))
+        self.d = np.clip(self.d - np.concatenate(squares), 0.0, None)
+        self.pivots = np.concatenate([self.pivots, chosen])
+        self.L = np.block([[self.L, np.zeros((k, len(chosen)))], [here, L]])
+        self.d[self.pivots] = 0.0
+
+    def _on_pivots(self, chosen: Ints) -> Array:
+        """Rows of B that are pivots from now on, in double precision: K_{chosen,S}L⁻ᵀ."""
+        if self.layout.dtype == np.float64 or not self.rank:
+            return np.asarray(self.B[chosen])
+        K = self.rows.block(self.pivots, chosen) / self.scale
+        return np.asarray(sl.solve_triangular(self.L, K, lower=True, check_finite=False).T)
+
+    def _rounded(self) -> None:
+        """B anew from kernel values and L in double precision, so that it is off by its own rounding and no more."""
+        points = self.rows.points[self.pivots]
+        self.L = np.asarray(np.linalg.cholesky(self.rows.block(self.pivots, self.pivots) / self.scale))
+        job, executor = (self.rows.kernel, points, self.L, self.scale), self.layout.executor
+        blocks = executor.keep(_from_kernel, self.B.blocks, [(X, *job) for X in self.points])
+        self.B = replace(self.B, blocks=tuple(blocks))
+        self.d = np.clip(self.diagonal - self.B.row_squares(), 0.0, None)
+        self.d[self.pivots] = 0.0
+
+    def factor(self, seconds: float) -> BlockFactor:
+        if self.layout.dtype != np.float64 and self.rank:
+            self._rounded()
+        return BlockFactor(
+            B=self.B, scale=self.scale, pivots=self.pivots,
+            residual=relative_trace(self.d, self.diagonal, np.ones(len(self.d))),
+            kernel_seconds=0.0, factor_seconds=seconds, L=self.L, residual_diagonal=self.d,
+            points=self.points, kernel=self.rows.kernel, layout=self.layout,
+        )  # fmt: skip
+
+
+# ------------------------------------------------------------ tasks
+
+
+def _itself(X: Array) -> Array:
+    return X
+
+
+def _empty(X: Array, dtype: Any) -> Array:
+    return np.empty((len(X), 0), dtype=dtype)
+
+
+def _with_columns(  # noqa: PLR0917
+    B: Array, X: Array, kernel: Kernel, pivots: Array, here: Array, L: Array, scale: float, k: int
+) -> Array:
+    """[B, (K_XS/scale − BB_Sᵀ)L⁻ᵀ], some rows at a time."""
+    found = np.empty((len(B), k + len(L)), dtype=B.dtype)
+    found[:, :k] = B[:, :k]
+    for i in range(0, len(B), TILE):
+        E = kernel._matrix(X[i : i + TILE], pivots) / scale
+        E -= B[i : i + TILE, :k].astype(float, copy=False) @ here.T
+        found[i : i + TILE, k:] = sl.solve_triangular(L, E.T, lower=True, check_finite=False).T
+    return found
+
+
+def _from_kernel(B: Array, X: Array, kernel: Kernel, pivots: Array, L: Array, scale: float) -> Array:  # noqa: PLR0917
+    """K_XS L⁻ᵀ/scale in the precision of B."""
+    found = np.empty((len(B), len(L)), dtype=B.dtype)
+    for i in range(0, len(B), TILE):
+        K = kernel._matrix(X[i : i + TILE], pivots) / scale
+        found[i : i + TILE] = sl.solve_triangular(L, K.T, lower=True, check_finite=False).T
+    return found
+
+
+def _last_squares(B: Array, first: int, end: int) -> Array:
+    part = B[:, first:end].astype(float, copy=False)
+    return np.einsum("ij,ij->i", part, part)
+
+
+def _values(X: Array, kernel: Kernel, centers: Array, coefficients: Array) -> Array:
+    return Function._of_rows(kernel, centers, coefficients)._evaluate(X)
+
+
+def _tile_product(X: Array, Z: Array | None, kernel: Kernel, V: Array, W: Array) -> tuple[Array, Array | None]:
+    """κ(X, Z)W and κ(Z, X)V from the same kernel values; for Z None, κ(X, X)V."""
+    left, right = np.zeros_like(V), None if Z is None else np.zeros_like(W)
+    for i in range(0, len(X), TILE):
+        rows = slice(i, i + TILE)
+        if Z is None:
+            left[rows] += kernel._matrix(X[rows], None) @ V[rows]
+        for j in range(0, i if Z is None else len(Z), TILE):
+            columns = slice(j, j + TILE)
+            other = X if Z is None else Z
+            if not (V[rows].any() or W[columns].any()):
+                continue
+            part = kernel._matrix(X[rows], other[columns])
+            left[rows] += part @ W[columns]
+            if right is None:
+                left[columns] += part.T @ V[rows]
+            else:
+                right[columns] += part.T @ V[rows]
+    return left, right

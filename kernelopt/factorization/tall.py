@@ -1,0 +1,241 @@
+"""B as blocks of rows, for factors that are not one array: in single precision, or on the workers of a cluster.
+
+A `BlockMatrix` is used as an array is where solvers meet B: products with vectors, Gram matrices, some of its rows, its
+first columns. Whatever its blocks hold, sums are in double precision. The functions of this module take both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from kernelopt.kernels.domains import Array, Ints
+
+WIDE = 2048  # rows of a block that are converted to double precision at a time
+
+
+Work = Callable[..., Any]
+Arguments = tuple[Any, ...]
+
+
+class Executor(Protocol):
+    """Who works on blocks: this process, or a cluster."""
+
+    def each(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> list[Any]:
+        """function(block, *arguments) of each block, brought here."""
+
+    def keep(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> list[Any]:
+        """The same as new blocks, left where they are."""
+
+    def total(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> Any:
+        """The sum of what `each` gives."""
+
+
+@dataclass(frozen=True)
+class Here:
+    """This process, one block after the other."""
+
+    def each(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> list[Any]:
+        return [function(block, *a) for block, a in zip(blocks, arguments, strict=True)]
+
+    keep = each
+
+    def total(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> Any:
+        total = None
+        for block, a in zip(blocks, arguments, strict=True):
+            part = function(block, *a)
+            total = part if total is None else total + part
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class BlockMatrix:
+    """Blocks of rows of a tall matrix, of which the first `width` columns count.
+
+    Attributes
+    ----------
+    blocks : arrays, or what the executor knows them by
+    starts : where each begins, and the number of rows
+    width : columns
+    executor : who works on them
+    """
+
+    blocks: tuple[Any, ...]
+    starts: Ints
+    width: int
+    executor: Executor
+
+    __array_ufunc__ = None  # numpy leaves products to us
+    ndim = 2
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return int(self.starts[-1]), self.width
+
+    @property
+    def size(self) -> int:
+        return self.shape[0] * self.width
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def is_same(self, other: object) -> bool:
+        """Whether another matrix has the very same blocks and columns."""
+        return isinstance(other, BlockMatrix) and self.blocks is other.blocks and self.width == other.width
+
+    def _split(self, values: Array) -> list[Array]:
+        return [values[a:b] for a, b in pairwise(self.starts)]
+
+    def __matmul__(self, v: Array) -> Array:
+        found = self.executor.each(_times, self.blocks, [(np.asarray(v),)] * len(self.blocks))
+        return np.concatenate(found)
+
+    @property
+    def T(self) -> _Transposed:
+        return _Transposed(self)
+
+    def __getitem__(self, at: Any) -> Any:
+        """The first columns as B[:, :k]; or some rows, as an array in double precision."""
+        if isinstance(at, tuple):
+            rows, columns = at
+            if isinstance(rows, slice) and rows == slice(None) and isinstance(columns, slice) and not columns.start:
+                return replace(self, width=min(self.width, self.width if columns.stop is None else columns.stop))
+            return self[rows][:, columns]
+        rows = np.arange(len(self))[at] if isinstance(at, slice) else np.asarray(at)
+        if rows.dtype == bool:
+            rows = np.flatnonzero(rows)
+        owner = np.searchsorted(self.starts, rows, side="right") - 1
+        used = np.unique(owner)
+        wanted = [(rows[owner == k] - self.starts[k], self.width) for k in used]
+        parts = self.executor.each(_rows, [self.blocks[k] for k in used], wanted)
+        found = np.empty((len(rows), self.width))
+        for k, part in zip(used, parts, strict=True):
+            found[owner == k] = part
+        return found
+
+    def gram(self, weights: Array) -> Array:
+        """BᵀDB."""
+        arguments = [(w, self.width) for w in self._split(weights)]
+        return np.asarray(self.executor.total(_gram, self.blocks, arguments))
+
+    def row_squares(self) -> Array:
+        return np.concatenate(self.executor.each(_row_squares, self.blocks, [(self.width,)] * len(self.blocks)))
+
+    def column_squares(self, weights: Array) -> Array:
+        arguments = [(w, self.width) for w in self._split(weights)]
+        return np.asarray(self.executor.total(_column_squares, self.blocks, arguments))
+
+    def adjoint(self, d: Array) -> Array:
+        """Bᵀd."""
+        arguments = [(part, self.width) for part in self._split(d)]
+        return np.asarray(self.executor.total(_adjoint, self.blocks, arguments))
+
+    def with_columns(self, T: Array) -> BlockMatrix:
+        """[B, T] for a T that is here."""
+        arguments = [(part, self.width) for part in self._split(T)]
+        blocks = self.executor.keep(_beside, self.blocks, arguments)
+        return replace(self, blocks=tuple(blocks), width=self.width + T.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class _Transposed:
+    of: BlockMatrix
+    __array_ufunc__ = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.of.shape[::-1]
+
+    def __matmul__(self, d: Array) -> Array:
+        return self.of.adjoint(np.asarray(d))
+
+
+# ------------------------------------------------------------ what is done to one block, there
+
+
+def _stretches(B: Array, width: int) -> list[Array]:
+    """A block's first columns in double precision, some rows at a time; views where they are that already."""
+    step = len(B) or 1 if B.dtype == float else WIDE
+    return [B[i : i + step, :width].astype(float, copy=False) for i in range(0, len(B), step)]
+
+
+def _times(B: Array, v: Array) -> Array:
+    return np.concatenate([part @ v for part in _stretches(B, len(v))] or [np.zeros((0, *v.shape[1:]))])
+
+
+def _rows(B: Array, chosen: Ints, width: int) -> Array:
+    return B[chosen, :width].astype(float)
+
+
+def _gram(B: Array, weights: Array, width: int) -> Array:
+    found, i = np.zeros((width, width)), 0
+    for part in _stretches(B, width):
+        w = weights[i : i + len(part)]
+        i += len(part)
+        chosen = np.flatnonzero(w)
+        some = len(chosen) < 0.9 * len(w)
+        L, w = (part[chosen], w[chosen]) if some else (part, w)
+        if np.all(w >= 0):
+            S = np.sqrt(w)[:, None] * L
+            found += S.T @ S
+        else:
+            found += L.T @ (w[:, None] * L)
+    return found
+
+
+def _row_squares(B: Array, width: int) -> Array:
+    return np.concatenate([np.einsum("ij,ij->i", part, part) for part in _stretches(B, width)] or [np.zeros(0)])
+
+
+def _column_squares(B: Array, weights: Array, width: int) -> Array:
+    found, i = np.zeros(width), 0
+    for part in _stretches(B, width):
+        found += np.einsum("ij,ij,i->j", part, part, weights[i : i + len(part)])
+        i += len(part)
+    return found
+
+
+def _adjoint(B: Array, d: Array, width: int) -> Array:
+    found, i = np.zeros((width, *d.shape[1:])), 0
+    for part in _stretches(B, width):
+        found += part.T @ d[i : i + len(part)]
+        i += len(part)
+    return found
+
+
+def _beside(B: Array, T: Array, width: int) -> Array:
+    return np.hstack([B[:, :width], T.astype(B.dtype)])
+
+
+# ------------------------------------------------------------ for arrays and blocks alike
+
+
+def row_squares(B: Any) -> Array:
+    """‖bᵢ‖² of each row."""
+    return B.row_squares() if isinstance(B, BlockMatrix) else np.einsum("ij,ij->i", B, B)
+
+
+def column_squares(B: Any, weights: Array | None = None) -> Array:
+    """Σᵢ wᵢBᵢⱼ² of each column."""
+    if isinstance(B, BlockMatrix):
+        return B.column_squares(np.ones(len(B)) if weights is None else weights)
+    return np.einsum("ij,ij->j", B, B) if weights is None else np.einsum("ij,ij,i->j", B, B, weights)
+
+
+def combined(E: sp.csr_array, B: Any) -> Array:
+    """EB for a sparse E of few rows."""
+    if not isinstance(B, BlockMatrix):
+        return np.asarray(E @ B)
+    used, places = np.unique(E.indices, return_inverse=True)
+    few = sp.csr_array((E.data, places, E.indptr), shape=(E.shape[0], len(used)))
+    return np.asarray(few @ B[used])
+
+
+def beside(B: Any, T: Array) -> Any:
+    """[B, T]."""
+    return B.with_columns(T) if isinstance(B, BlockMatrix) else np.hstack([B, T])
