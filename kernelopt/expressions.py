@@ -15,6 +15,7 @@ from kernelopt.kernels import Kernel, as_kernel
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.derivatives import derivative_diagonal, modulus, require_smooth
 from kernelopt.kernels.domains import Array, Names, check_finite, check_order, column_names, frozen, key, real_array
+from kernelopt.kernels.sources import is_dask
 from kernelopt.nodes import EUCLIDEAN, Prediction, PredictionData, ThetaLeaf, ThetaNorm
 
 MATRIX_NORMS = {"fro": "Frobenius", "nuc": "nuclear", 2: "spectral"}
@@ -335,8 +336,10 @@ class FeatureMatrix:
             )
         kernel = as_kernel(kernel)
         self._set(kernel.rows(X), kernel, None, (), column_names(X))
+        self._from_dask = is_dask(X)
 
     def _set(self, X: Array, kernel: Kernel, function: Function | None, order: Order, names: Names = None) -> None:
+        self._from_dask = False
         self._X = X
         self._names = names
         self._kernel = kernel

@@ -12,6 +12,8 @@ from kernelopt.kernels import Kernel, as_kernel
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.derivatives import CODES, lifted, on_jets, plain, with_order
 from kernelopt.kernels.domains import Array, Indices, Names, check_finite, check_order, column_names, frozen, real_array
+from kernelopt.kernels.sources import is_dask
+from kernelopt.threads import in_threads
 
 BLOCK_BYTES = 2**25  # kernel values evaluated at a time
 
@@ -108,12 +110,24 @@ class Function:
         return float(np.sqrt(max(self.inner(self), 0.0)))
 
     def __call__(self, X: Any) -> Array:
-        """f(xᵢ), shape (len(X),) or (len(X), K); kernel values are evaluated in blocks.
+        """f(xᵢ), shape (len(X),) or (len(X), K); kernel values are evaluated in blocks, by as many threads as BLAS has.
+
+        For a Dask array X it is a Dask array, computed where its blocks are.
 
         Raises DataError for a data frame with the columns of the one that f was fitted to in another order.
         """
         check_order(column_names(X), self._names)
+        if is_dask(X):
+            return self._lazily(X)
         return self._evaluate(self._kernel.rows(X))
+
+    def _lazily(self, X: Any) -> Any:
+        """The values at the rows of a Dask array, as a Dask array."""
+        plainly = Function._of_rows(self._kernel, self._centers, np.array(self._coefficients))
+        X, K = X.rechunk({1: -1}), self.outputs
+        if K is None:
+            return X.map_blocks(plainly, dtype=float, drop_axis=1, meta=np.empty(0))
+        return X.map_blocks(plainly, dtype=float, chunks=(X.chunks[0], (K,)), meta=np.empty((0, K)))
 
     @np.errstate(over="ignore", invalid="ignore")  # an overflow is reported below, with its point
     def _evaluate(self, X: Array) -> Array:
@@ -127,13 +141,16 @@ class Function:
             values = fast(X)
         else:
             step = max(1, BLOCK_BYTES // (8 * len(Z)))
-            blocks = [kernel._matrix(X[i : i + step], Z) @ self._coefficients for i in range(0, len(X), step)]
-            values = np.concatenate(blocks)
+            values = np.concatenate(in_threads(self._block, [X[i : i + step] for i in range(0, len(X), step)]))
         if not np.isfinite(values).all():
             raise KernelError(
                 f"{kernel!r} returned NaN or inf at new point {int(np.argwhere(~np.isfinite(values))[0][0])}."
             )
         return values
+
+    @np.errstate(over="ignore", invalid="ignore")  # of the thread that it runs in
+    def _block(self, X: Array) -> Array:
+        return np.asarray(self._kernel._matrix(X, self._centers) @ self._coefficients)
 
     def _fast(self) -> Callable[[Array], Array] | None:
         """The kernel's own way to evaluate a sum over centers, made at the first call."""

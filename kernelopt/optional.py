@@ -7,7 +7,7 @@ from typing import Any
 
 from kernelopt.errors import MissingPackageError
 
-EXTRAS = {"matplotlib": "'kernelopt[plot]'", "sklearn": "'kernelopt[sklearn]'"}
+EXTRAS = {"distributed": "'kernelopt[dask]'", "matplotlib": "'kernelopt[plot]'", "sklearn": "'kernelopt[sklearn]'"}
 
 
 def optional(module: str, caller: str) -> Any:

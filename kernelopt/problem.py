@@ -23,7 +23,8 @@ from kernelopt.compiler.separable import Outer, outer_of
 from kernelopt.compiler.spectral_form import SpectralForm
 from kernelopt.errors import DataError, KernelOptError, MemoryLimitError, ParameterError, SolverError
 from kernelopt.expressions import FeatureMatrix, Theta
-from kernelopt.factorization import Factor, Guide, factorize, grow, memory
+from kernelopt.factorization import Factor, Guide, Layout, factorize, grow, memory
+from kernelopt.factorization.cluster import client_in_use
 from kernelopt.history import History, Round
 from kernelopt.losses import check_parameters
 from kernelopt.nodes import ThetaLeaf, renew_ids
@@ -171,8 +172,8 @@ class Problem:
         memory_limit : bytes; by default 80 % of what is available.
         time_limit : seconds of the whole call, after which no new attempt is started and solvers that can are stopped;
             the best point and its gap are kept.
-        backend : a `dask.distributed.Client` on whose workers B, passes over the kernel and predictions at the rows are;
-            by default this process.
+        backend : a `dask.distributed.Client`, on whose workers B and passes over the kernel are; by default the one in
+            use where X is a Dask array, else this process.
         dtype : "float32" stores B in single precision, in half the memory; sums are in double precision, and bounds and
             values are computed from the kernel in double precision.
         warm_start : start from the last answer, where the solver can.
@@ -204,7 +205,7 @@ class Problem:
         options = factor_options(
             tol, rank_tol, max_rank, factorization, memory_limit, indefinite, random_state, model
         )  # fmt: skip
-        options = replace(options, layout=layout(backend, dtype, self._most_rows()))
+        options = replace(options, layout=self._layout(backend, dtype))
         aim = goal(
             tol,
             abs_tol,
@@ -733,6 +734,14 @@ class Problem:
             return ranks.Step(replace(known, functions=options.functions, growth=known.growth + 1)), factors
         fine_enough = known.settings.rank_tol <= first.settings.rank_tol
         return ranks.Step(known if fine_enough else first), {}
+
+    def _layout(self, backend: Any, dtype: Any) -> Layout | None:
+        """Where B is: on the cluster that Dask arrays are computed on, unless the caller says otherwise."""
+        if backend is None and any(p.data.A._from_dask for p in self._inspect().predictions):
+            backend = client_in_use()
+        if backend is None and dtype is None:
+            return None
+        return layout(backend, dtype, self._most_rows())
 
     def _most_rows(self) -> int:
         return max((len(link.rows) for link in self.canonical_form().predictions), default=0)

@@ -31,7 +31,7 @@ ORDER = [
     ["history"],
     ["table"],
     ["drawing", "kernels"],
-    ["html", "optional"],
+    ["html", "optional", "threads"],
     ["errors"],
 ]
 # Inside the packages: each file imports only from files further down its own list.
@@ -77,6 +77,7 @@ INSIDE = {
         ["base"],
         ["chain", "tiles"],
         ["domains"],
+        ["sources"],
     ],
 }
 ROOT = Path(kernelopt.__file__).parent

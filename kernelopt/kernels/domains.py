@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelopt.errors import DataError, DataTypeError, KernelError
+from kernelopt.kernels.sources import gathered
 
 Array = NDArray[Any]
 Ints = NDArray[np.intp]
@@ -109,7 +110,7 @@ class Vectors:
     name = "vectors"
 
     def rows(self, X: Any, owner: str) -> Array:
-        X = real_array(X, f"the data given to {owner}")
+        X = real_array(gathered(X, owner), f"the data given to {owner}")
         if X.ndim != 2:
             raise DataError(
                 f"{owner} expects a matrix with one point a row, of shape (n_points, n_columns); got "

@@ -1,0 +1,263 @@
+"""B in blocks, in single precision and on a Dask cluster, against B as one array."""
+
+import os
+import signal
+import threading
+import time
+
+import cvxpy as cp
+import dask.array as da
+import numpy as np
+import pytest
+import scipy.linalg as sl
+import scipy.sparse as sp
+from distributed import Client, LocalCluster
+
+import kernelopt as ko
+from kernelopt.errors import DataError, KernelError, MemoryLimitError, OptionError, SolverError
+from kernelopt.factorization import Guide, Layout, Settings, grow, tall
+from kernelopt.factorization.blocked import BlockFactor, blocked_cholesky
+from kernelopt.factorization.cluster import OnDask
+from kernelopt.factorization.dense import CholeskyFactor
+from kernelopt.factorization.tall import BlockMatrix, Here
+from kernelopt.rows import Rows
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Dask's own: ports in use, slow starts
+KERNEL = ko.kernels.Gaussian(sigma=1.5)
+RNG = np.random.default_rng
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        Client(cluster) as found,
+    ):
+        yield found
+
+
+def points(n=1500, d=3, seed=0):
+    return RNG(seed).normal(size=(n, d))
+
+
+def block_matrix(dtype):
+    B = RNG(0).normal(size=(100, 7)).astype(dtype)
+    starts = np.array([0, 30, 31, 100])
+    return B.astype(float), BlockMatrix((B[:30], B[30:31], B[31:]), starts, 7, Here())
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_block_matrix_is_a_matrix(dtype):
+    B, blocks = block_matrix(dtype)
+    v, d, w = RNG(1).normal(size=(7, 2)), RNG(2).normal(size=(100, 3)), RNG(3).normal(size=100)
+    close = {"rtol": 1e-13, "atol": 1e-13}
+    np.testing.assert_allclose(blocks @ v, B @ v, **close)
+    np.testing.assert_allclose(blocks.T @ d, B.T @ d, **close)
+    np.testing.assert_allclose(blocks.gram(w), B.T @ (w[:, None] * B), **close)
+    np.testing.assert_allclose(
+        blocks.gram(np.abs(w) * (w > 0.5)), B.T @ ((np.abs(w) * (w > 0.5))[:, None] * B), **close
+    )
+    np.testing.assert_allclose(tall.row_squares(blocks), tall.row_squares(B), **close)
+    np.testing.assert_allclose(tall.column_squares(blocks, w), tall.column_squares(B, w), **close)
+    E = sp.csr_array(sp.random_array((4, 100), density=0.1, rng=0))
+    np.testing.assert_allclose(tall.combined(E, blocks), E @ B, **close)
+    assert blocks.shape == B.shape and len(blocks) == 100 and blocks.size == 700
+    chosen = np.array([99, 0, 30, 31, 0])
+    np.testing.assert_array_equal(blocks[chosen], B[chosen])
+    np.testing.assert_array_equal(blocks[:40], B[:40])
+    np.testing.assert_allclose(blocks[:, :3] @ v[:3], B[:, :3] @ v[:3], **close)
+    T = RNG(4).normal(size=(100, 2))
+    np.testing.assert_allclose(blocks[:, :3].with_columns(T)[np.arange(100)], np.hstack([B[:, :3], T.astype(dtype)]))
+
+
+def factor_of(X, layout, rank=60):
+    rows = Rows.of_points(KERNEL, X)
+    return rows, blocked_cholesky(rows, Settings(1e-8, rank), None, layout)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-11), (np.float32, 1e-6)])
+def test_factor(dtype, tolerance):
+    X = points()
+    rows, factor = factor_of(X, Layout(Here(), 400, dtype))
+    Q, B = KERNEL(X), factor.B[np.arange(len(X))]
+    L = np.linalg.cholesky(Q[np.ix_(factor.pivots, factor.pivots)])
+    np.testing.assert_allclose(B, sl.solve_triangular(L, Q[factor.pivots], lower=True).T, atol=tolerance)
+    np.testing.assert_allclose(factor.residual_diagonal, np.diag(Q) - np.sum(B**2, axis=1), atol=10 * tolerance)
+    v = RNG(1).normal(size=(factor.rank, 2))
+    exact = Q[:, factor.pivots] @ factor.coefficients(v)
+    np.testing.assert_allclose(factor.predictions(rows, v), exact, atol=1e-11)  # from the kernel, whatever B holds
+    np.testing.assert_allclose(factor.B @ v, exact, atol=100 * tolerance)
+    V = RNG(2).normal(size=(len(X), 2))
+    V[:500] = 0.0
+    np.testing.assert_allclose(factor.product(rows, V), Q @ V, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(factor.quadratic(rows, V), V.T @ Q @ V, rtol=1e-10)
+
+
+def test_it_grows():
+    X = points()
+    rows, factor = factor_of(X, Layout(Here(), 400))
+    Q, nu = KERNEL(X), RNG(3).normal(size=(len(X), 1))
+    for products in (None, Q @ nu):
+        finer = grow(rows, factor, Guide(nu, products), 30, products is not None, Settings(1e-8, None))
+        pivots = finer.of_pivots
+        assert isinstance(pivots, BlockFactor) and np.array_equal(pivots.pivots[:60], factor.pivots)
+        assert finer.rank == 90 + (products is not None)
+        B = finer.B[np.arange(len(X))]
+        before = float(np.squeeze(nu.T @ Q @ nu - np.sum((factor.B.T @ nu) ** 2)))
+        after = float(np.squeeze(nu.T @ Q @ nu - np.sum((B.T @ nu) ** 2)))
+        assert after < (1e-9 if products is not None else 0.9) * before
+
+
+def stated(loss=ko.losses.log_loss, n=1500):
+    X = points(n)
+    y = np.where(np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.3 * RNG(5).normal(size=n) > 1, 1.0, -1.0)
+    theta, b = ko.Theta(KERNEL), cp.Variable()
+    return theta, ko.Problem(cp.Minimize(cp.sum(loss(y, theta(X) + b)) + 0.5 * ko.sum_squares(theta))), X
+
+
+@pytest.mark.parametrize("loss", [ko.losses.log_loss, ko.losses.hinge, ko.losses.squared_error])
+def test_single_precision(loss):
+    """The bounds hold for the problem in double precision."""
+    theta, problem, _ = stated(loss)
+    whole = problem.solve(factorization="cholesky", tol=1e-8)
+    problem.solve(dtype="float32", tol=1e-4)
+    factor = problem._reduction[1].factors[theta].of_pivots
+    assert factor.B.blocks[0].dtype == np.float32
+    assert problem.status == "optimal" and problem.certificate.relative_gap <= 1e-4
+    assert problem.certificate.lower - 1e-7 * whole <= whole <= problem.certificate.upper + 1e-7 * whole
+    assert problem.value == pytest.approx(whole, rel=1e-3)
+
+
+def in_memory(factor, X):
+    """The factor of the same pivots as one array."""
+    Q = KERNEL(X, X[factor.pivots])
+    L = np.linalg.cholesky(Q[factor.pivots])
+    B = sl.solve_triangular(L, Q.T, lower=True).T
+    return CholeskyFactor(np.ascontiguousarray(B), 1.0, factor.pivots, factor.residual, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("loss", [ko.losses.log_loss, ko.losses.hinge, ko.losses.squared_error])
+def test_on_a_cluster(client, loss, monkeypatch):
+    """For the same pivots, the same objective as in memory."""
+    theta, problem, X = stated(loss)
+    value = problem.solve(backend=client, max_rank=80, model="compact", tol=1e-9)
+    factor = problem._reduction[1].factors[theta]
+    assert isinstance(factor, BlockFactor) and len(factor.B.blocks) > 1
+    certificate = problem.certificate
+    here = ko.Problem(problem.objective)
+    monkeypatch.setattr("kernelopt.problem.factorize", lambda *arguments: in_memory(factor, X))
+    assert here.solve(rank_tol=1e-3, tol=1e-9) == pytest.approx(value, rel=1e-10)
+    assert certificate.lower == pytest.approx(here.certificate.lower, rel=1e-6)
+    np.testing.assert_allclose(theta.value(X[:5]), theta(X[:5]).value)
+
+
+def test_a_dask_array_brings_its_cluster(client):
+    X = points(3000)
+    y = np.sin(X[:, 0])
+    theta = ko.Theta(KERNEL)
+    chunked = da.from_array(X, chunks=(700, 2))
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(chunked)) + 0.1 * ko.sum_squares(theta)))
+    problem.solve(tol=1e-4)
+    factor = problem._reduction[1].factors[theta].of_pivots
+    assert problem.status == "optimal" and factor.layout.executor == OnDask(client)
+    lazy = theta.value(chunked)
+    assert isinstance(lazy, da.Array) and lazy.shape == (3000,)
+    np.testing.assert_allclose(lazy.compute(), theta.value(X), atol=1e-12)
+    wide = ko.Function(KERNEL, X[:3], RNG(0).normal(size=(3, 2)))
+    np.testing.assert_allclose(wide(chunked).compute(), wide(X))
+
+
+def test_a_worker_is_killed():
+    """In the middle of a solve: blocks that were lost are made again, and the objective is the same."""
+    _, problem, _ = stated(n=6000)
+    expected = ko.Problem(problem.objective).solve(tol=1e-8)
+    killed = []
+
+    def kill(victim):
+        os.kill(victim, signal.SIGKILL)
+        killed.append(time.perf_counter())
+
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        victim = next(iter(client.run(os.getpid).values()))
+        threading.Timer(0.7, kill, (victim,)).start()
+        value = problem.solve(backend=client, tol=1e-8)
+        ended = time.perf_counter()
+        assert victim not in client.run(os.getpid).values()
+    assert killed and killed[0] < ended
+    assert problem.status == "optimal"
+    assert value == pytest.approx(expected, rel=1e-7)
+
+
+# ------------------------------------------------------------ what is refused
+
+
+def test_rows_that_are_no_points():
+    X = points(50)
+    theta = ko.Theta(KERNEL)
+    slope = ko.FeatureMatrix(X, KERNEL).derivative(0)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(slope @ theta) + ko.sum_squares(theta)), [theta(X) >= 0])
+    with pytest.raises(KernelError, match="derivatives or inner products"):
+        problem.solve(dtype="float32")
+
+
+def test_solvers_that_need_one_array():
+    X = points(200)
+    theta = ko.Theta(KERNEL)
+    problem = ko.Problem(cp.Minimize(cp.norm(theta(X) - 1) + ko.sum_squares(theta)))
+    with pytest.raises(SolverError, match="kernelopt's own solvers"):
+        problem.solve(dtype="float32")
+    assert problem.solve() > 0
+    ordered = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - 1) + ko.sum_squares(theta)), [cp.diff(theta(X)) >= 0])
+    with pytest.raises(SolverError, match="connect predictions"):
+        ordered.solve(dtype="float32", solver="INTERIOR_POINT")
+
+
+def test_options():
+    _, problem, _ = stated(n=50)
+    with pytest.raises(OptionError, match="dtype to be float32 or float64"):
+        problem.solve(dtype="float16")
+    with pytest.raises(OptionError, match=r"dask\.distributed\.Client"):
+        problem.solve(backend="threads")
+    with pytest.raises(MemoryLimitError, match="columns"):
+        problem.solve(dtype="float32", memory_limit=100.0)
+
+
+# ------------------------------------------------------------ where data come from
+
+
+def test_blocks_of_rows_and_tables():
+    import pyarrow as pa  # noqa: PLC0415
+
+    X = points(10, 2)
+    expected = ko.FeatureMatrix(X, KERNEL).X
+    for data in (iter([X[:4], X[4:]]), da.from_array(X, chunks=3), pa.table({"a": X[:, 0], "b": X[:, 1]})):
+        assert np.array_equal(ko.FeatureMatrix(data, KERNEL).X, expected)
+
+
+def test_a_memmap_is_read_once(tmp_path):
+    X = np.memmap(tmp_path / "x", dtype=np.float32, mode="w+", shape=(30, 2))
+    X[:] = points(30, 2)
+    A = ko.FeatureMatrix(X, KERNEL)
+    kept = A.X.copy()
+    X[:] = 0.0  # a change between passes does not reach the problem
+    assert np.array_equal(A.X, kept) and A.X.dtype == np.float64
+
+
+def broken(error=None):
+    yield points(4, 2)
+    if error is not None:
+        raise error
+    yield points(4, 3)
+
+
+def test_blocks_that_do_not_fit():
+    with pytest.raises(DataError, match=r"\(rows, 2\), as the first.*\(4, 3\) for block 1"):
+        ko.FeatureMatrix(broken(), KERNEL)
+    with pytest.raises(OSError, match="disk") as caught:
+        ko.FeatureMatrix(broken(OSError("disk")), KERNEL)
+    assert "block 1 of the data" in caught.value.__notes__[0]
+    with pytest.raises(DataError, match="at least one block"):
+        ko.FeatureMatrix(iter([]), KERNEL)
