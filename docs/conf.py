@@ -66,6 +66,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"\.py$",
+    "ignore_pattern": "large_scale",  # takes minutes
     "subsection_order": [f"../examples/{name}" for name in SECTIONS],
     "within_subsection_order": "FileNameSortKey",
     "image_scrapers": ("matplotlib",),

@@ -6,7 +6,7 @@ first columns. Whatever its blocks hold, sums are in double precision. The funct
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from kernelopt.kernels.domains import Array, Ints
 
-WIDE = 2048  # rows of a block that are converted to double precision at a time
+CACHED = 2**20  # bytes of a block that are converted to double precision at a time
 
 
 Work = Callable[..., Any]
@@ -158,14 +158,24 @@ class _Transposed:
 # ------------------------------------------------------------ what is done to one block, there
 
 
-def _stretches(B: Array, width: int) -> list[Array]:
-    """A block's first columns in double precision, some rows at a time; views where they are that already."""
-    step = len(B) or 1 if B.dtype == float else WIDE
-    return [B[i : i + step, :width].astype(float, copy=False) for i in range(0, len(B), step)]
+def _stretches(B: Array, width: int) -> Iterator[Array]:
+    """A block's first columns in double precision, some rows at a time; all of them where they are that already.
+
+    What is yielded is overwritten by the next.
+    """
+    if B.dtype == np.float64 or not B.size:
+        yield B[:, :width]
+        return
+    step = max(CACHED // (8 * width), 1) if width else len(B)
+    room = np.empty((min(step, len(B)), width))
+    for i in range(0, len(B), step):
+        part = room[: min(step, len(B) - i)]
+        np.copyto(part, B[i : i + step, :width])
+        yield part
 
 
 def _times(B: Array, v: Array) -> Array:
-    return np.concatenate([part @ v for part in _stretches(B, len(v))] or [np.zeros((0, *v.shape[1:]))])
+    return np.concatenate([part @ v for part in _stretches(B, len(v))])
 
 
 def _rows(B: Array, chosen: Ints, width: int) -> Array:
@@ -189,7 +199,7 @@ def _gram(B: Array, weights: Array, width: int) -> Array:
 
 
 def _row_squares(B: Array, width: int) -> Array:
-    return np.concatenate([np.einsum("ij,ij->i", part, part) for part in _stretches(B, width)] or [np.zeros(0)])
+    return np.concatenate([np.einsum("ij,ij->i", part, part) for part in _stretches(B, width)])
 
 
 def _column_squares(B: Array, weights: Array, width: int) -> Array:

@@ -7,6 +7,7 @@ import pytest
 from running import EXAMPLES
 
 NAMES = sorted(str(path.relative_to(EXAMPLES).with_suffix("")) for path in EXAMPLES.rglob("*.py"))
+NAMES.remove("large_scale")  # a script for the command line, with a test of its own
 TESTS = "".join(path.read_text() for path in (EXAMPLES.parent / "tests" / "examples").glob("test_*.py"))
 
 
