@@ -17,10 +17,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.compiler.form import CanonicalForm, NormLink, PredictionLink, rewrite
-from kernelopt.compiler.products import BlockProduct
+from kernelopt.compiler.products import product
 from kernelopt.expressions import Theta
 from kernelopt.factorization import CholeskyFactor, Factor
-from kernelopt.factorization.tall import BlockMatrix
 from kernelopt.functions import Function
 from kernelopt.kernels import Delta
 from kernelopt.kernels.domains import Array, frozen
@@ -93,19 +92,12 @@ def _prediction_link(
         return zero, [zero]
     n = link.u.shape[0]
     if np.array_equal(link.take, np.arange(n)):
-        direct = link.u == _times(factor, n, v)
+        direct = link.u == product(factor.B, n, v)
         return direct, [direct]
     last = int(link.take.max()) + 1
     d = cp.Variable((last, *link.u.shape[1:]), name=f"d_{link.theta.name}")
     spread = link.u == d[link.take]
-    return spread, [spread, d == _times(factor, last, v)]
-
-
-def _times(factor: Factor, rows: int, v: cp.Variable) -> cp.Expression:
-    """The first rows of Bv."""
-    if isinstance(factor.B, BlockMatrix):
-        return BlockProduct.of(factor.B, rows, v)
-    return cp.Constant(factor.B[:rows]) @ v
+    return spread, [spread, d == product(factor.B, last, v)]
 
 
 def _coordinates(norm: NormLink, factor: Factor, v: cp.Variable | None) -> Any:

@@ -25,6 +25,7 @@ from kernelopt.kernels.domains import Array, Ints
 DENSE_ROW = 16  # entries of a row of E from which it is multiplied into B once and for all
 UNEQUAL = 1e8  # largest ratio of steps
 STRETCH = 512  # rows of EB that are formed at a time, where only their sizes are wanted
+LARGE = 8192  # rows of B that are scaled at a time, at least
 FEW = 0.7  # active rows, relative to unknowns, below which systems are solved in the rows
 MEMORY_BOUND = 4  # how much longer a flop takes in a product with a vector
 JITTER = 1e-14  # of the largest diagonal entry, the first thing to add where a Cholesky factorization breaks down
@@ -419,6 +420,14 @@ def _weighted(left: Array, right: Array, pair: _Pair, t: Array) -> Array:
     L = left[chosen] if some else left
     w = t[chosen] if some else t
     if left is right and np.all(w >= 0):
-        S = np.sqrt(w)[:, None] * L
-        return np.asarray(S.T @ S)
+        return _symmetric(L, w)
     return np.asarray(L.T @ (w[:, None] * (right[chosen] if some else right)))
+
+
+def _symmetric(B: Array, w: Array) -> Array:
+    """BᵀWB, without a copy of all of B."""
+    step, found = max(LARGE, 4 * B.shape[1]), np.zeros((B.shape[1], B.shape[1]))
+    for i in range(0, len(B), step):
+        S = np.sqrt(w[i : i + step])[:, None] * B[i : i + step]
+        found += S.T @ S
+    return found
