@@ -37,6 +37,7 @@ bench:
 	$(BIN)/python tests/benchmarks/factorization.py
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/benchmarks/estimators.py
 	$(BIN)/python tests/benchmarks/solvers.py
+	$(BIN)/python tests/benchmarks/scaling.py
 fuzz:
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/fuzzing.py $(N)
 

@@ -275,7 +275,7 @@ def test_21_memory(theta):
         problem.solve(memory_limit=2e9, factorization="cholesky")
     assert isinstance(refusal.value, MemoryError)
     with pytest.raises(
-        MemoryLimitError, match=r"200000 distinct rows and \d+ columns needs about \d+ MB.*memory_limit"
+        MemoryLimitError, match=r"200000 distinct rows and \d+ columns needs about [0-9.]+ GB.*memory_limit"
     ):
         problem.solve(memory_limit=1e8)
     larger = ridge(ko.Theta(KERNEL), np.arange(4e6).reshape(-1, 2), np.zeros(2_000_000))

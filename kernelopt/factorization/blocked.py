@@ -18,7 +18,7 @@ from kernelopt.factorization import memory
 from kernelopt.factorization.base import FLOOR, Factor
 from kernelopt.factorization.dense import CholeskyFactor, Settings, refuse_indefinite, relative_trace, units
 from kernelopt.factorization.streamed import BLOCK, CANDIDATES, LEAST, NOISE, ROUNDS, SAMPLE, best_of, best_towards
-from kernelopt.factorization.tall import BlockMatrix, Executor
+from kernelopt.factorization.tall import BlockMatrix, Executor, Here
 from kernelopt.functions import Function
 from kernelopt.kernels.base import Kernel
 from kernelopt.kernels.domains import Array, Ints
@@ -205,10 +205,8 @@ class _Elimination:
 
     def _append(self, chosen: Ints, L: Array) -> None:
         """The columns E_{·S}L⁻ᵀ, made where the blocks are."""
-        k, n = self.rank, len(self.d)
-        needed = float(n) * (k + len(chosen)) * np.dtype(self.layout.dtype).itemsize
-        remedy = "Set max_rank or a larger rank_tol, use fewer rows"
-        memory.require(needed, f"A factor of {n} distinct rows and {k + len(chosen)} columns", self.limit, remedy)
+        k = self.rank
+        self._require_memory(k + len(chosen))
         here = self._on_pivots(chosen)
         job = (self.rows.kernel, self.rows.points[chosen], here, L, self.scale, k)
         executor, blocks = self.layout.executor, self.B.blocks
@@ -219,6 +217,16 @@ class _Elimination:
         self.pivots = np.concatenate([self.pivots, chosen])
         self.L = np.block([[self.L, np.zeros((k, len(chosen)))], [here, L]])
         self.d[self.pivots] = 0.0
+
+    def _require_memory(self, columns: int) -> None:
+        """Of this process; workers of a cluster look after their own."""
+        if not isinstance(self.layout.executor, Here):
+            return
+        n, entry = len(self.d), np.dtype(self.layout.dtype).itemsize
+        most = self.most if self.most < n else columns
+        what = f"A solve with a factor of {n} distinct rows and {most} columns"
+        remedy, whole = "Set max_rank or a larger rank_tol, use fewer rows", memory.of_solve(n, most, entry)
+        memory.require(float(entry) * n * columns, what, self.limit, remedy, whole)
 
     def _on_pivots(self, chosen: Ints) -> Array:
         """Rows of B that are pivots from now on, in double precision: K_{chosen,S}L⁻ᵀ."""

@@ -18,7 +18,7 @@ from time import perf_counter
 import numpy as np
 import scipy.linalg as sl
 
-from kernelopt.factorization import tall
+from kernelopt.factorization import memory, tall
 from kernelopt.factorization.base import Factor
 from kernelopt.factorization.blocked import BlockFactor, grown
 from kernelopt.factorization.dense import Settings
@@ -123,6 +123,9 @@ def grow(  # noqa: PLR0917
     if products is not None:
         V, QV = np.hstack([V, nu]), np.hstack([QV, products])
     most = (settings.max_rank or len(rows)) - factor.rank
+    if isinstance(factor.B, np.ndarray):
+        what, remedy = f"A factor of {len(rows)} rows and {factor.rank + V.shape[1]} columns", "Set max_rank"
+        memory.require(8.0 * len(rows) * (factor.rank + V.shape[1]), what, memory_limit, remedy)
     return replace(_with_functions(factor, V, QV, most, begin), why=known.why)
 
 

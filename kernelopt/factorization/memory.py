@@ -9,6 +9,7 @@ from kernelopt.errors import MemoryLimitError
 
 SHARE = 0.8  # of the available memory, unless the caller sets a limit
 FALLBACK = 4 * 2**30
+VECTORS, TEMPORARY = 50, 2**25  # of N, and bytes that do not depend on it, beside B
 
 
 def available_bytes() -> int:
@@ -29,14 +30,26 @@ def allowed_bytes(limit: float | None) -> float:
     return SHARE * available_bytes() if limit is None else limit
 
 
-def require(needed: float, what: str, limit: float | None, remedy: str = "Use fewer rows") -> None:
-    """Raise MemoryLimitError if `needed` bytes exceed the limit."""
+def require(
+    needed: float, what: str, limit: float | None, remedy: str = "Use fewer rows", whole: float | None = None
+) -> None:
+    """Raise MemoryLimitError if `needed` bytes exceed the limit; it tells of the `whole` that is likely to follow."""
     allowed = allowed_bytes(limit)
     if needed > allowed:
+        told = needed if whole is None else max(whole, needed)
         raise MemoryLimitError(
-            f"{what} needs about {human(needed)}, and the limit is {human(allowed)}. {remedy}, or set "
-            f"solve(memory_limit=...) to more than {needed:.0f} bytes if the machine has them."
+            f"{what} needs about {human(told)}, and the limit is {human(allowed)}. {remedy}, or set "
+            f"solve(memory_limit=...) to more than {told:.0f} bytes if the machine has them."
         )
+
+
+def of_solve(rows: int, rank: int, entry: int = 8) -> float:
+    """Bytes that a solve with a factor of so many rows and columns takes at its peak, measured for N from 2e4 to 1e5.
+
+    B, a part of it once more while it grows, vectors of the solver, and blocks of kernel values.
+    """
+    again = 1.6 if entry == 8 else 2.0  # blocks are made anew as a whole
+    return again * entry * rows * rank + VECTORS * 8 * rows + TEMPORARY
 
 
 def human(size: float) -> str:

@@ -220,8 +220,10 @@ class Elimination:
         likely = max(min(1.1 * self._expected_rank(), 8 * old), 1.25 * old, ROOM / (8 * n))
         likely = likely if self.wanted is None else self.wanted
         width = max(int(min(likely, self.most, affordable)), needed)
-        what = f"A factor of {n} distinct rows and {width} columns"
-        memory.require(held + 8.0 * n * width, what, self.limit, "Set max_rank or a larger rank_tol, use fewer rows")
+        most = max(self.most if self.most < n and self.wanted is None else 0, width)
+        what = f"A solve with a factor of {n} distinct rows and {most} columns"
+        remedy, whole = "Set max_rank or a larger rank_tol, use fewer rows", memory.of_solve(n, most)
+        memory.require(held + 8.0 * n * width, what, self.limit, remedy, whole)
         wider = np.empty((n, width))
         wider[:, : self.rank] = self.B[:, : self.rank]
         self.B = wider

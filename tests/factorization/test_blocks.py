@@ -1,9 +1,11 @@
 """B in blocks, in single precision and on a Dask cluster, against B as one array."""
 
 import os
+import re
 import signal
 import threading
 import time
+import tracemalloc
 
 import cvxpy as cp
 import dask.array as da
@@ -223,6 +225,25 @@ def test_options():
         problem.solve(backend="threads")
     with pytest.raises(MemoryLimitError, match="columns"):
         problem.solve(dtype="float32", memory_limit=100.0)
+
+
+@pytest.mark.parametrize("options", [{}, {"dtype": "float32"}], ids=["double", "single"])
+def test_memory_is_told_before_it_is_taken(options):
+    """Within a factor of 1.5 of what is then measured."""
+    X = points(30_000, 4)
+    theta = ko.Theta(KERNEL)
+    problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(np.sign(X[:, 0]), theta(X))) + ko.sum_squares(theta)))
+    options = {"factorization": "streamed", "rank_tol": 1e-12, "max_rank": 250, **options}
+    with pytest.raises(MemoryLimitError, match="250 columns") as caught:
+        problem.solve(memory_limit=1e6, **options)
+    told = float(re.search(r"more than (\d+) bytes", str(caught.value))[1])
+    tracemalloc.start()
+    try:
+        problem.solve(certify=False, **options)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert told / 1.5 <= peak <= 1.5 * told
 
 
 # ------------------------------------------------------------ where data come from
