@@ -266,7 +266,7 @@ class Problem:
                     raise
                 break
             if step.guides and best is not None and _ranks(reduction.factors) == _ranks(factors):
-                step = ranks.finer(step.options, options, best[0].solution.certificate, goal.tol)
+                step = ranks.instead(step, options, factors, best[0].solution.certificate, goal.tol)
                 continue
             start, factors = own.carried(start, canonical, factors, reduction.factors), reduction.factors
             outcome = self._run(
@@ -811,8 +811,9 @@ def _factorize(canonical: CanonicalForm, step: ranks.Step, coarser: Mapping[Thet
                 options.memory_limit,
             )  # fmt: skip
         elif name not in made:
+            start = None if known is None else known.of_pivots
             made[name] = factorize(
-                options.method, link.rows, options.settings, options.memory_limit, known, options.layout
+                options.method, link.rows, options.settings, options.memory_limit, start, options.layout
             )
         factors[link.theta] = made[name]
     return factors

@@ -73,6 +73,18 @@ def following(  # noqa: PLR0917
     return Step(options, int(min(columns, most - rank)), outcome.guides, aim)
 
 
+def instead(
+    step: Step, asked: FactorOptions, factors: Mapping[Theta, Factor], known: Certificate | None, tol: float
+) -> Step | None:
+    """What follows a step that changed no factor: pivots where it was functions alone, else a smaller trace."""
+    rank = max(f.rank for f in factors.values())
+    room = int(min(MORE * rank, (asked.settings.max_rank or inf) - rank))
+    if step.columns == 0 and room > 0:
+        return replace(step, options=replace(step.options, growth=step.options.growth + 1), columns=room)
+    again = finer(step.options, asked, known, tol)
+    return None if again is None else replace(again, options=replace(again.options, growth=0))
+
+
 def _more(rank: int, rounds: Sequence[Round], tol: float) -> int:
     """Pivots to add: where the logarithm of the gap, which falls about as the rank grows, will have reached tol."""
     least, most = max(int(LEAST_SHARE * rank), LEAST // 4), int(MOST_SHARE * rank)

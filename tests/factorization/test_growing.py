@@ -6,7 +6,7 @@ import pytest
 
 import kernelopt as ko
 from kernelopt.errors import MemoryLimitError, OptionError
-from kernelopt.factorization import Guide, Settings, carried, grow
+from kernelopt.factorization import Guide, Settings, carried, grow, growing
 from kernelopt.factorization.growing import ExpandedFactor
 from kernelopt.factorization.streamed import streamed_cholesky
 from kernelopt.functions import Function
@@ -224,3 +224,22 @@ def test_models_have_names():
     _, goal, _ = objective(ko.losses.log_loss)
     with pytest.raises(OptionError, match="expanded, compact; got 'small'"):
         ko.Problem(goal).solve(model="small")
+
+
+def test_where_functions_say_nothing_new_pivots_are_added(monkeypatch):
+    """And where pivots don't either, a smaller trace is asked for."""
+    asked, ours = [], growing.grow
+
+    def deaf(rows, known, guide, count, *others):
+        asked.append(count)
+        return known if count == 0 else ours(rows, known, guide, count, *others)
+
+    monkeypatch.setattr("kernelopt.problem.grow", deaf)
+    _, goal, _ = objective(ko.losses.log_loss)
+    problem = ko.Problem(goal)
+    problem.solve(tol=1e-4)
+    assert problem.status == "optimal" and asked[0] == 0 and asked[1] > 0
+    monkeypatch.setattr("kernelopt.problem.grow", lambda rows, known, *others: known)
+    problem = ko.Problem(goal)
+    problem.solve(tol=1e-3)
+    assert problem.status == "optimal" and len(problem.history) > 1
