@@ -133,17 +133,14 @@ def pursue(
     except SolverError:
         if search.best is None and not search.claims:
             raise
-    if search.best is not None:
+    if search.best is not None and search.diagnosed != Status.INFEASIBLE:
         search.best.restore()
         return search.judged(search.best)
     status = search.diagnosed if search.diagnosed in _NOTHING else Status.USER_LIMIT
     assert status is not None
-    value = {Status.INFEASIBLE: inf, Status.UNBOUNDED: -inf}.get(status)
-    if value is not None and search.sign < 0:
-        value = -value
     grows = status == Status.USER_LIMIT and reduction.is_restriction
-    solution = Solution(status, value, {}, {}, None)
-    return Outcome(solution, tuple(search.attempts), search.stats, grows, guides=search.guides if grows else {})
+    solution, guides = search.without_answer(status), search.guides if grows else {}
+    return Outcome(solution, tuple(search.attempts), search.stats, grows, guides=guides)
 
 
 def certify_elsewhere(reduction: Reduction, known: Certificate) -> Certificate:
@@ -171,10 +168,11 @@ class _Search:
         self.units: Units | None = None
         self.diagnosed: Status | None = None
         self.guides: dict[Theta, Guide] = {}
+        self.questioned = False
         self.continuous = outer is not None
         self.outer = outer
         self.data: Outer | None = outer if goal.certify is not False else None
-        self.data_unit = self.data.form.data_unit if self.data is not None else 0.0
+        self.data_unit = outer.form.data_unit if outer is not None else 0.0
         self.sign = -1.0 if reduction.form.outer.objective.NAME == "maximize" else 1.0
 
     def run(self, solvers: list[str]) -> None:
@@ -199,8 +197,8 @@ class _Search:
                 yield solver, tol * TIGHTER, self.units
                 if self._is_settled():
                     return
-        if self.best is None and not self._is_settled() and self.data is not None:
-            self.diagnosed = self._diagnose(self.data)
+        if self.best is None and not self._is_settled():
+            self._question()
 
     def _is_settled(self) -> bool:
         out_of_time = bool(self.attempts) and self.goal.seconds_left() <= 0
@@ -245,10 +243,9 @@ class _Search:
         elif answer.status in (Status.INFEASIBLE, Status.UNBOUNDED):
             self.claims.add(answer.status)
         self._log((solver, tol, units), str(answer.status), gap, perf_counter() - start)
-        if answer.status in _NOTHING and self.diagnosed is None:
-            if self.data is not None:
-                self.diagnosed = self._diagnose(self.data)
-            elif not self.continuous and not self.reduction.is_restriction:
+        if answer.status in _NOTHING:
+            self._question()
+            if not self.continuous and not self.reduction.is_restriction:
                 self.diagnosed = answer.status  # a mixed-integer solver's word is all there is
 
     def _answer(self, solver: str, tol: float, units: Units | None, seconds: float) -> conic.Answer:
@@ -304,10 +301,10 @@ class _Search:
         solution = replace(solution, certificate=replace(found, latest=None))
         for theta, function in solution.functions.items():
             function._distance = found.distance.get(theta)
-        if not isfinite(found.absolute_gap) and self.diagnosed is None:
-            self.diagnosed = self._diagnose(self.data)
-        if self.diagnosed == Status.UNBOUNDED:
-            return self._outcome(best, Solution(Status.UNBOUNDED, -self.sign * inf, {}, {}, None), may_grow=False)
+        if not isfinite(found.absolute_gap):
+            self._question()
+        if self.diagnosed in _NOTHING:
+            return self._outcome(best, self.without_answer(self.diagnosed), may_grow=False)
         assumed = found.evidence is not None and len(found.evidence.assumptions) > 0
         closed = found.scope == FULL and not assumed and found.closes(goal.tol, goal.abs_tol)
         if self.diagnosed == Status.NOT_ATTAINED:
@@ -330,25 +327,44 @@ class _Search:
 
     # ------------------------------------------------------------ claims that there is no answer
 
+    def without_answer(self, status: Status) -> Solution:
+        """A solution without a point, whose value is that of a problem without one."""
+        values = {Status.INFEASIBLE: self.sign * inf, Status.UNBOUNDED: -self.sign * inf}
+        return Solution(status, values.get(status), {}, {}, None)
+
+    def _question(self) -> None:
+        """Find out, once, whether there is a point at all, and a least value."""
+        if self.data is not None and self.diagnosed is None and not self.questioned:
+            self.questioned = True
+            self.diagnosed = self._diagnose(self.data)
+
     def _diagnose(self, data: Outer) -> Status | None:
         """INFEASIBLE with a Farkas vector for the full kernel, UNBOUNDED with a ray, or None."""
-        first = feasibility.phase_one(self.reduction.form, data.form)
-        if first is not None:
-            asked = self._ask(first)
-            if asked is None:
-                return None
-            reduction, violated = asked
-            if violated > RAY_FEASIBILITY**2:
-                found = certificates.certify(reduction, outer_of(reduction.form), violated, FULL)
-                proven = not found.assumptions and found.scope == FULL and found.lower > 100 * found.rounding > 0
-                if not proven and self.reduction.is_restriction:  # rows that would help most to meet the constraints
-                    self.guides = _guides(reduction, found.latest)
-                return Status.INFEASIBLE if proven else None
-        if data.form.smooth:
+        # Rows that contradict each other are asked about first: that takes no kernel, and no rank can hide it.
+        violated, proven = self._least_violation(feasibility.phase_one_of_rows(self.reduction.form, data.form))
+        if not proven:
+            violated, proven = self._least_violation(feasibility.phase_one(self.reduction.form, data.form))
+        if proven:
+            return Status.INFEASIBLE
+        if data.form.smooth or not violated <= RAY_FEASIBILITY**2:
             return None  # cones don't tell how a smooth loss grows along a ray
         ray = self._fall(feasibility.recession(self.reduction.form, data.form), 1e-8)
         steep = ray is not None and ray[0] > max(RAY, STEEP * np.sqrt(ray[1])) and ray[1] <= RAY_FEASIBILITY
         return Status.UNBOUNDED if steep else None
+
+    def _least_violation(self, question: Question | None) -> tuple[float, bool]:
+        """The square of the least violation, nan where it is not found, and whether it is proven to be positive."""
+        asked = None if question is None else self._ask(question)
+        if asked is None:
+            return 0.0 if question is None else nan, False
+        reduction, violated = asked
+        if violated <= RAY_FEASIBILITY**2:
+            return violated, False
+        found = certificates.certify(reduction, outer_of(reduction.form), violated, FULL)
+        proven = not found.assumptions and found.scope == FULL and found.lower > 100 * found.rounding > 0
+        if not proven and self.reduction.is_restriction:  # rows that would help most to meet the constraints
+            self.guides = _guides(reduction, found.latest)
+        return violated, proven
 
     def _ask(self, question: Question, tol: float = 1e-8, theta: bool = True) -> tuple[Reduction, float] | None:
         """The answer to a question about the problem, with the same factors, or θ = 0; None where there is none to

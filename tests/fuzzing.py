@@ -190,7 +190,11 @@ def disagreement(case, problem, truth, lowest, highest):
     if truth != "optimal":
         if (truth == "unbounded" and status == "infeasible") or (truth == "infeasible" and status == "unbounded"):
             return f"{status}, but {truth}"
-        return f"{status} at {problem.value}, but {truth}" if status == "optimal" else None
+        if status == "optimal":
+            return f"{status} at {problem.value}, but {truth}"
+        sure = found is not None and found.scope == "full kernel" and not found.assumptions
+        reached = found.absolute_gap if sure else np.inf
+        return f"{status} with the enclosure {found}, but {truth}" if np.isfinite(reached) else None
     if status in ("infeasible", "unbounded"):
         return f"{status}, but the optimum is {case.value(lowest, case.units)}"
     if found is None:

@@ -30,6 +30,7 @@ from kernelopt.kernels.domains import Array
 from kernelopt.nodes import EUCLIDEAN, norm_from_gram
 from kernelopt.solvers import outer, own
 
+LOOSE = 0.1  # a widening beyond this share of the value is no first order
 WAYS = {FULL: STREAMED, REDUCED: FROM_FACTOR, ESTIMATE: SAMPLED}
 
 
@@ -140,10 +141,11 @@ def _assembled(
     terms = 0.0 if bound is None else bound.terms
     floor = ABSOLUTE_FLOOR * max(terms, form.units[1])
     assumptions = [] if bound is None else list(bound.assumptions)
-    if lower > upper + rounding + floor:
-        # The lower bound is the one that does not rest on constraints holding only nearly.
+    attained = abs(upper - widened - form.offset)
+    if lower > upper + rounding + floor or widened > LOOSE * max(attained, form.units[1]):
+        # The lower bound is the one that does not rest on constraints holding only nearly, to first order.
         upper = inf
-        assumptions.append("no upper bound: constraints hold too loosely")
+        assumptions.append(f"no {'upper' if form.sign > 0 else 'lower'} bound: constraints hold too loosely")
     lower = min(lower, upper)
     at_zero = None if at_zero is None or at_zero < lower else at_zero  # rounding hides it
     projected = tuple(f.method for f in reduction.factors.values() if isinstance(f, ProjectedFactor))

@@ -37,11 +37,39 @@ def phase_one(form: CanonicalForm, data: ConicForm) -> Question | None:
         return None
     bounded = _bounded(data)
     links, x, ordered = _copies(form, data, bounded)
+    return Question(replace(links, outer=_least_violation(data, x, ordered)), x)
+
+
+def phase_one_of_rows(form: CanonicalForm, data: ConicForm) -> Question | None:
+    """The same without the links: predictions and norms may be anything, if equal rows have equal predictions.
+
+    A positive lower bound proves that constraints contradict each other whatever the kernel is. No kernel value enters,
+    and so no rank and no rounding of Q.
+    """
+    if not len(data.b):
+        return None
+    spread = _equal_rows(form, data)
+    x = spread @ cp.Variable(spread.shape[1])
+    return Question(CanonicalForm(_least_violation(data, x, []), (), ()), x)
+
+
+def _least_violation(data: ConicForm, x: Any, ordered: list[Any]) -> cp.Problem:
     A, b = _unit_rows(data)
     b = b / (data.data_unit or 1.0)
     p = cp.Variable(len(b))
-    constraints = [*ordered, *_inside(b + p - A @ x, data)]
-    return Question(replace(links, outer=cp.Problem(cp.Minimize(cp.sum_squares(p)), constraints)), x)
+    return cp.Problem(cp.Minimize(cp.sum_squares(p)), [*ordered, *_inside(b + p - A @ x, data)])
+
+
+def _equal_rows(form: CanonicalForm, data: ConicForm) -> sp.csr_array:
+    """(n, distinct): each column of x is one of its own, but for the entries of u at equal rows, which share one."""
+    shared = np.arange(len(data.c))
+    for link, columns in zip(form.predictions, data.u, strict=True):
+        if link.u is not None:
+            of_outputs = columns.reshape(-1, link.theta.outputs or 1, order="F")
+            _, first, which = np.unique(link.take, return_index=True, return_inverse=True)
+            shared[of_outputs] = of_outputs[first][which]
+    kept, at = np.unique(shared, return_inverse=True)
+    return sp.csr_array((np.ones(len(shared)), (np.arange(len(shared)), at)), shape=(len(shared), len(kept)))
 
 
 def recession(form: CanonicalForm, data: ConicForm) -> Question:

@@ -232,19 +232,20 @@ def violation(reduction: Reduction, data_unit: float = 0.0) -> float:
     make a violation small.
     """
     form = reduction.form
-    unit = prediction_unit(form, data_unit)
     most = LARGE * data_unit if data_unit else np.inf
+    unit = min(prediction_unit(form, data_unit), most)
     lengths = {n.t.id for n in form.norms}
-    sizes = {
+    known = {
         v.id: float(np.abs(_dense(v.value)).max(initial=0.0)) for v in form.outer.variables() if v.value is not None
     }
-    sizes = {i: size if i in lengths else min(size, most) for i, size in sizes.items()}
+    sizes = {i: size if i in lengths else min(size, most) for i, size in known.items()}
+    shares = {i: sizes[i] / size for i, size in known.items() if size > 0}
     for link in form.predictions:
         if link.u is not None and sizes.get(link.u.id, 0.0) < NEGLIGIBLE * unit:
             sizes[link.u.id] = unit
             length = unit / np.sqrt(reduction.factors[link.theta].scale)
             sizes |= {n.t.id: max(sizes[n.t.id], length) for n in form.norms_of(link.theta).values()}
-    return max([0.0, *map(_outside, form.y), *(_violation(c, sizes) for c in form.outer.constraints)])
+    return max([0.0, *map(_outside, form.y), *(_violation(c, sizes, shares) for c in form.outer.constraints)])
 
 
 def _dense(value: Any) -> Array:
@@ -278,17 +279,20 @@ def residual(constraint: Any) -> Array:
     return np.abs(np.asarray(constraint.residual, dtype=float))
 
 
-def _violation(constraint: Any, sizes: Mapping[int, float]) -> float:
+def _violation(constraint: Any, sizes: Mapping[int, float], shares: Mapping[int, float]) -> float:
     """Largest violation, relative to the numbers that an entry is made of: |a|ᵀ|x| and what both sides add up to.
 
-    a is the gradient: rounding of x in |aᵀx| ≤ 0 is small beside |a|ᵀ|x|, not beside |aᵀx|.
+    a is the gradient: rounding of x in |aᵀx| ≤ 0 is small beside |a|ᵀ|x|, not beside |aᵀx|. Of |x| the `sizes` count,
+    and of what a side adds up to as large a share as of its variables: a point that is huge beside the data is not
+    feasible for being huge.
     """
     violation = np.ravel(residual(constraint), order="F")
     if not violation.any():
         return 0.0
     scale = np.zeros(1)
     for part in (a for a in constraint.args if not isinstance(a, list)):
-        numbers = [np.abs(np.ravel(_dense(part.value), order="F"))]
+        share = min((shares.get(v.id, 1.0) for v in part.variables()), default=1.0)
+        numbers = [share * np.abs(np.ravel(_dense(part.value), order="F"))]
         numbers += [np.ravel(abs(g).sum(axis=0)) * sizes.get(i, 0.0) for i, g in _gradient(part).items()]
         for one in numbers:
             entrywise = len(one) in (1, len(violation)) and len(scale) in (1, len(violation))
