@@ -339,7 +339,9 @@ class Problem:
                 return local.pursue(reduction, outer, ordered[0], goal, start)
             return solving.pursue(reduction, outer, ordered, goal, start)
         except SolverError as error:
-            raise SolverError(f"{error} Solvers that take it: {', '.join(self.solvers().applicable)}.") from error
+            raise SolverError(
+                f"{error} Solvers that take the problem: {', '.join(self.solvers().applicable)}."
+            ) from error
 
     def _unpack(self, solution: Solution, reduction: Reduction) -> None:
         """Put the answer on the user's own objects."""
@@ -648,7 +650,7 @@ class Problem:
         """The reduction step by step, as far as it goes; never raises."""
         lines: explain.Lines = []
         try:
-            named = text.names(self.thetas())
+            named = self._notation()
             lines += explain.stated(self.objective, self.constraints, named) + explain.parameters(self.parameters())
             lines += explain.rules(self._inspect())
             if self._inspect().violations:
@@ -704,7 +706,7 @@ class Problem:
 
     @_one_at_a_time
     def __str__(self) -> str:
-        named = text.names(self.thetas())
+        named = self._notation()
         lines = [text.describe(self.objective, named=named), *(text.describe(c, named=named) for c in self.constraints)]
         return "\n".join(
             ("    subject to  " if i == 1 else " " * 16 if i else "") + line for i, line in enumerate(lines)
@@ -712,12 +714,15 @@ class Problem:
 
     @_one_at_a_time
     def _repr_latex_(self) -> str:
-        return latex.problem(self.objective, self.constraints, text.names(self.thetas()))
+        return latex.problem(self.objective, self.constraints, self._notation())
 
     def __repr__(self) -> str:
         return f"Problem({self.objective!r}, {self.constraints!r})"
 
     # ---------------------------------------------------------------- small print
+
+    def _notation(self) -> text.Notation:
+        return text.notation(self.thetas(), [self.objective, *self.constraints])
 
     def _first(
         self, canonical: CanonicalForm, options: FactorOptions, judged: bool

@@ -10,6 +10,7 @@ from matplotlib.mathtext import MathTextParser
 
 import kernelopt as ko
 from kernelopt.compiler import latex
+from kernelopt.compiler.text import Notation
 
 X = np.linspace(0, 6, 30)[:, None]
 Y = np.sin(X[:, 0])
@@ -60,7 +61,7 @@ FORMULAS = {
 
 @pytest.mark.parametrize("expected", FORMULAS)
 def test_formulas(expected):
-    shown = latex._formula(FORMULAS[expected], {})
+    shown = latex._formula(FORMULAS[expected], Notation())
     assert shown == expected
     is_math(shown)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isinf
 from textwrap import wrap
@@ -11,14 +11,13 @@ from typing import Any
 from kernelopt.compiler.form import CanonicalForm, PredictionLink
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.rules import Inspection
-from kernelopt.compiler.text import describe
-from kernelopt.expressions import Theta
+from kernelopt.compiler.text import Notation, describe
 from kernelopt.html import table
 from kernelopt.solution import Solution
 
 LABEL, WIDTH = 13, 106  # columns
+MATRICES = 6  # whose rows are told
 Lines = list[tuple[str, str]]
-Names = Mapping[Theta, str]
 SPECTRAL = [("", "of the spectral form: maximize φ(‖MAθ‖), φ nondecreasing, subject to ‖θ‖ ≤ R and GᵀAθ = 0")]
 NOT_FACTORED = [("factor", "not yet: solve() factors Q")]
 
@@ -38,7 +37,7 @@ class Explanation:
         return table(self.lines, left=True)
 
 
-def stated(objective: Any, constraints: Iterable[Any], named: Names) -> Lines:
+def stated(objective: Any, constraints: Iterable[Any], named: Notation) -> Lines:
     lines = _wrapped("stated", describe(objective, None, named))
     for number, constraint in enumerate(constraints):
         lines += _wrapped("" if number else "  subject to", describe(constraint, None, named))
@@ -62,11 +61,11 @@ def rules(found: Inspection) -> Lines:
     return lines + [("", f"not convex: {line}") for line in found.not_dcp]
 
 
-def rows(form: CanonicalForm, named: Names) -> Lines:
+def rows(form: CanonicalForm, named: Notation) -> Lines:
     return [("" if i else "rows", _rows(link, named)) for i, link in enumerate(form.predictions)]
 
 
-def factors(reduction: Reduction, named: Names) -> Lines:
+def factors(reduction: Reduction, named: Notation) -> Lines:
     lines: Lines = []
     told: set[int] = set()
     for link in reduction.form.predictions:
@@ -76,21 +75,21 @@ def factors(reduction: Reduction, named: Names) -> Lines:
         told.add(id(factor))
         seconds = f"{factor.kernel_seconds + factor.factor_seconds:.2g} s"
         why = f" ({factor.why})" if factor.why else ""
-        text = f"{named[link.theta]}: Q = BBᵀ by {factor.method}{why}, B {len(factor.B)} × {factor.rank}, "
+        text = f"{named.theta(link.theta)}: Q = BBᵀ by {factor.method}{why}, B {len(factor.B)} × {factor.rank}, "
         text += f"trace residual {factor.residual:.1e}{restricts}, {seconds}{shared}"
         lines.append(("" if lines else "factor", text))
-    variables = [f"w_{named[link.theta]}" for link in reduction.form.predictions]
+    variables = [f"w_{named.theta(link.theta)}" for link in reduction.form.predictions]
     variables += [y.name() for y in reduction.form.y]
     constraints = _count(len(reduction.problem.constraints), "constraint")
     return [*lines, ("reduced", f"{reduction.size} variables ({', '.join(variables)}), {constraints}")]
 
 
-def answer(solution: Solution, named: Names) -> Lines:
+def answer(solution: Solution, named: Notation) -> Lines:
     value = "" if solution.value is None else f", value {solution.value:.7g}"
     lines = [("answer", f"{solution.status}{value}")]
     for theta, f in solution.functions.items():
         kind = "" if theta.outputs is None else "_fro"
-        lines.append(("", f"‖{named[theta]}‖{kind} = {f.norm:.6g} on {len(f.pivots)} pivots"))
+        lines.append(("", f"‖{named.theta(theta)}‖{kind} = {f.norm:.6g} on {len(f.pivots)} pivots"))
     if solution.certificate is not None:
         lines += _wrapped("certificate", str(solution.certificate))
     return lines + ([("", solution.status.remedy)] if solution.status.remedy else [])
@@ -110,12 +109,22 @@ def _places(number: int) -> str:
     return _count(number, "place")
 
 
-def _rows(link: PredictionLink, named: Names) -> str:
-    name = named[link.theta]
+def _rows(link: PredictionLink, named: Notation) -> str:
+    name = named.theta(link.theta)
     if link.u is None:
         return f"{name}: no predictions"
     n = link.u.shape[0]
     p = link.rows.features
     merged = "" if len(link.rows) == n else f", {len(link.rows)} distinct"
     features = "∞" if isinf(p) else f"{p:.0f}"
-    return f"{name}: N = {n} rows{merged}, p = {features} features, {link.theta.kernel!r}"
+    return f"{name}: N = {n} rows{_matrices(link, named)}{merged}, p = {features} features, {link.theta.kernel!r}"
+
+
+def _matrices(link: PredictionLink, named: Notation) -> str:
+    """How many rows are whose, where θ has several feature matrices."""
+    if len(link.blocks) == 1:
+        return ""
+    told = [f"{named.matrix(link.theta, key)}: {rows.stop - rows.start}" for key, rows in link.blocks]
+    if len(told) > MATRICES:
+        told[MATRICES - 1 : -1] = ["…"]
+    return f" ({', '.join(told)})"

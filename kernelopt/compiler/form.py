@@ -18,7 +18,7 @@ import numpy as np
 from cvxpy.atoms.elementwise.power import Power, PowerApprox
 
 from kernelopt.compiler.rules import Inspection
-from kernelopt.compiler.text import describe, names
+from kernelopt.compiler.text import Notation, describe, names
 from kernelopt.errors import DataError
 from kernelopt.expressions import Theta, ThetaExpression
 from kernelopt.kernels.derivatives import lifted, with_order
@@ -145,13 +145,13 @@ class CanonicalForm:
         return {j: norm for j, norm in enumerate(self.norms) if norm.view.theta is theta}
 
     def __str__(self) -> str:
-        named = names(link.theta for link in self.predictions)
+        named = Notation(names(link.theta for link in self.predictions))
         lines = [describe(self.outer.objective)]
         lines += [f"    {describe(c)}" for c in self.outer.constraints]
         for link in self.predictions:
             if link.u is not None:
                 sizes = f"{link.u.shape[0]} rows, {len(link.rows)} distinct"
-                lines.append(f"    {link.u.name()} = A·{named[link.theta]}, {sizes}")
+                lines.append(f"    {link.u.name()} = A·{named.theta(link.theta)}, {sizes}")
         for norm in self.norms:
             node = ThetaNorm(norm.view.theta._leaf, norm.view, norm.kind)
             lines.append(f"    {describe(node, named=named)} ≤ {norm.t.name()}")

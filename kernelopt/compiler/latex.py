@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import cvxpy as cp
 
-from kernelopt.compiler.text import TRANSPARENT, Printer, constant, describe
-from kernelopt.expressions import Theta
+from kernelopt.compiler.text import TRANSPARENT, Notation, Printer, constant, describe
 
 LONGEST = 1000  # characters of one formula; what is longer is told in words
 MOST = 20  # constraints
 SPECIAL = {
     "\\": r"\backslash ", "{": r"\{", "}": r"\}", "_": r"\_", "^": r"\wedge ", "#": r"\#", "$": r"\$", "%": r"\%",
     "&": r"\&", "~": r"\sim ", "<": r"\lt ", ">": r"\gt ", "−": "-", "×": r"\times ", "·": r"\cdot ", "…": r"\ldots ",
-    "‖": r"\|", "Σ": r"\Sigma ",
+    "‖": r"\|", "Σ": r"\Sigma ", "′": "'", "″": "''",
 }  # fmt: skip
 GREEK = {
     "alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu", "nu", "xi",
@@ -28,7 +27,7 @@ SUBSCRIPT = re.compile("[₀-₉]+")
 DIGITS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 
 
-def problem(objective: Any, constraints: Sequence[Any], named: Mapping[Theta, str]) -> str:
+def problem(objective: Any, constraints: Sequence[Any], named: Notation) -> str:
     """An aligned display of the objective and the first constraints."""
     goal = "minimize" if isinstance(objective, cp.Minimize) else "maximize"
     lines = [rf"\text{{{goal}}}\quad & {_formula(objective.args[0], named)}"]
@@ -39,7 +38,7 @@ def problem(objective: Any, constraints: Sequence[Any], named: Mapping[Theta, st
     return r"$$\begin{aligned}" + "\n" + " \\\\\n".join(lines) + "\n" + r"\end{aligned}$$"
 
 
-def _formula(node: Any, named: Mapping[Theta, str]) -> str:
+def _formula(node: Any, named: Notation) -> str:
     text = _Latex(named).text(node)
     return text if len(text) <= LONGEST else escaped(describe(node, named=named), spaces=True)
 
@@ -69,8 +68,8 @@ def _is_number(node: Any) -> bool:
 
 
 class _Latex(Printer):
-    def prediction(self, theta: str) -> str:
-        return f"A{self.name(theta)}"
+    def prediction(self, matrix: str, theta: str) -> str:
+        return f"{escaped(matrix)}{self.name(theta)}"
 
     def theta_norm(self, text: str) -> str:
         inner, _, kind = text.removeprefix("‖").rpartition("‖")

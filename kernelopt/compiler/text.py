@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import cvxpy as cp
@@ -25,37 +26,74 @@ SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 POWERS = {"2": "²", "3": "³"}
 # cvxpy's names of nodes that only change a shape.
 TRANSPARENT = {"Promote", "broadcast_to"}
+MATRICES = ("A", "A′", "A″")  # of values and derivatives
+
+
+@dataclass(frozen=True)
+class Notation:
+    """What θs are called, and the feature matrices of each, by their fingerprints."""
+
+    thetas: Mapping[Theta, str] = field(default_factory=dict)
+    matrices: Mapping[tuple[Theta, object], str] = field(default_factory=dict)
+
+    def theta(self, theta: Theta) -> str:
+        return self.thetas.get(theta, theta.name)
+
+    def matrix(self, theta: Theta, fingerprint: object) -> str:
+        return self.matrices.get((theta, fingerprint), MATRICES[0])
+
+
+def notation(thetas: Iterable[Theta], statements: Iterable[Any]) -> Notation:
+    """Names for the θs of a problem, and for the feature matrices of each in order of appearance: A, or A₁, A₂ … where
+    there are several; A′ and A″ are derivatives."""
+    found = {(p.data.theta, p.data.fingerprint): p.data.A for s in statements for p in _predictions(s)}
+    kinds = [(theta, MATRICES[len(A.order)]) for (theta, _), A in found.items()]
+    return Notation(names(thetas), dict(zip(found, _numbered(kinds, [kind for _, kind in kinds]), strict=True)))
+
+
+def _predictions(node: Any) -> Iterator[Prediction]:
+    if isinstance(node, Prediction):
+        yield node
+    else:
+        for part in node if isinstance(node, list) else node.args:
+            yield from _predictions(part)
+
+
+def _numbered(things: list[Any], called: list[str]) -> list[str]:
+    """What things are called, with a subscript where equal things occur more than once."""
+    count, seen, found = Counter(things), Counter[Any](), []
+    for thing, name in zip(things, called, strict=True):
+        seen[thing] += 1
+        found.append(name + (str(seen[thing]).translate(SUBSCRIPTS) if count[thing] > 1 else ""))
+    return found
 
 
 def names(thetas: Iterable[Theta]) -> dict[Theta, str]:
     """A name for each θ, numbered where several have the same: θ₁, θ₂."""
     thetas = list(thetas)
-    count, seen, result = Counter(t.name for t in thetas), Counter[str](), {}
-    for theta in thetas:
-        seen[theta.name] += 1
-        number = str(seen[theta.name]).translate(SUBSCRIPTS) if count[theta.name] > 1 else ""
-        result[theta] = theta.name + number
-    return result
+    called = [theta.name for theta in thetas]
+    return dict(zip(thetas, _numbered(called, called), strict=True))
 
 
-def describe(node: Any, limit: int | None = LIMIT, named: Mapping[Theta, str] | None = None) -> str:
+def describe(node: Any, limit: int | None = LIMIT, named: Notation | None = None) -> str:
     """A problem, constraint or expression in one line, shortened to `limit` characters."""
-    text = Printer(named or {}).text(node)
+    text = Printer(named or Notation()).text(node)
     return text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
 
 
 class Printer:
     """Expressions in one line of Unicode; `latex` derives the same in LaTeX."""
 
-    def __init__(self, named: Mapping[Theta, str]) -> None:
+    def __init__(self, named: Notation) -> None:
         self.named = named
 
     def text(self, node: Any) -> str:
         if isinstance(node, Prediction):
-            return self.prediction(self.named.get(node.data.theta, node.data.theta.name))
+            theta, matrix = node.data.theta, self.named.matrix(node.data.theta, node.data.fingerprint)
+            return self.prediction(matrix, self.named.theta(theta))
         if isinstance(node, ThetaNorm):
             theta = node.view.theta
-            return self.theta_norm(node.name().replace(theta.name, self.named.get(theta, theta.name), 1))
+            return self.theta_norm(node.name().replace(theta.name, self.named.theta(theta), 1))
         if isinstance(node, cp.Constant):
             return self.constant(constant(node.value))
         if isinstance(node, Leaf) or not node.args:
@@ -93,8 +131,8 @@ class Printer:
 
     # ------------------------------------------------------------ how things are written
 
-    def prediction(self, theta: str) -> str:
-        return f"A·{theta}"
+    def prediction(self, matrix: str, theta: str) -> str:
+        return f"{matrix}·{theta}"
 
     def theta_norm(self, text: str) -> str:
         return text

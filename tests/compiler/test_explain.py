@@ -125,3 +125,29 @@ def test_an_answer_for_other_parameters_is_named():
     assert "lam changed since: solve again" in str(problem.explain())
     problem.solve()
     assert "changed since" not in str(problem.explain())
+
+
+def test_feature_matrices_are_told_apart(theta):
+    A, grid = ko.FeatureMatrix(X, theta.kernel), ko.FeatureMatrix(X[:7] + 0.1, theta.kernel)
+    loss = cp.sum_squares(y - theta(X)) + ko.sum_squares(theta)
+    slopes = [A.derivative(0) @ theta <= 3, A.derivative(1) @ theta <= 3, A.derivative((0, 1)) @ theta <= 9]
+    problem = ko.Problem(cp.Minimize(loss), [theta(X[:5]) <= 2, grid @ theta <= 1, A @ theta >= -4, *slopes])
+    told = [line.strip() for line in str(problem.explain()).splitlines()]
+    assert "stated       minimize  ‖[20 data] − A₁·θ‖² + ‖θ‖²" in told
+    assert "subject to A₂·θ ≤ 2" in told
+    for constraint in ("A₃·θ ≤ 1", "A₁·θ ≥ −4", "A′₁·θ ≤ 3", "A′₂·θ ≤ 3", "A″·θ ≤ 9"):
+        assert constraint in told and constraint in str(problem)
+    assert any("N = 92 rows (A₁: 20, A₂: 5, A₃: 7, A′₁: 20, A′₂: 20, A″: 20), 87 distinct" in line for line in told)
+    assert r"A'_{2}\theta \leq 3" in problem._repr_latex_() and r"A_{3}\theta \leq 1" in problem._repr_latex_()
+    assert "A₁" not in str(ko.Problem(cp.Minimize(loss), [theta(X)[:5] <= 2]).explain())  # one matrix
+
+
+def test_feature_matrices_are_numbered_for_each_theta(theta):
+    other = ko.Theta(ko.kernels.Linear(), name="φ")
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X) - other(X))), [other(X[:3]) + theta(X[:3]) >= 0])
+    assert str(problem) == "minimize  ‖[20 data] − A₁·θ − A₁·φ‖²\n    subject to  A₂·φ + A₂·θ ≥ 0"
+
+
+def test_many_feature_matrices_are_not_all_counted(theta):
+    problem = ko.Problem(cp.Minimize(sum(cp.norm(theta(X[: i + 2])) for i in range(10))))
+    assert "N = 65 rows (A₁: 2, A₂: 3, A₃: 4, A₄: 5, A₅: 6, …, A₁₀: 11), 11 distinct" in str(problem.explain())
