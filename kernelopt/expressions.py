@@ -164,6 +164,13 @@ class ThetaExpression:
         _refuse(f"`{self!r} ** {other!r}`")
 
     @property
+    def predict(self) -> NoReturn:
+        raise AttributeError(
+            f"{type(self).__name__} has no attribute 'predict'. Predictions at points X are theta(X).value, or "
+            "theta.value(X)."
+        )
+
+    @property
     def T(self) -> NoReturn:
         _refuse(f"`{self!r}.T`")
 

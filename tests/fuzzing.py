@@ -175,7 +175,7 @@ def verdict(case):
     try:
         problem.solve(**options)
     except ko.errors.SolverError as error:
-        if "solver" in options and "Solvers that take it" in str(error):
+        if "solver" in options and "Solvers that take the problem" in str(error):
             return options["solver"], "refused", "", None
         return options.get("solver", "default"), "error", "", f"{type(error).__name__}: {error}"
     name, status, (truth, lowest, highest) = options.get("solver", "default"), str(problem.status), reference(case)

@@ -153,6 +153,12 @@ def test_refused_at_the_line_that_wrote_it(name, theta):
         REFUSED[name](theta)
 
 
+def test_predictions_are_no_method_as_in_scikit_learn(theta):
+    with pytest.raises(AttributeError, match=r"theta\(X\)\.value, or theta\.value\(X\)"):
+        theta.predict(X)
+    assert not hasattr(theta, "predict")
+
+
 def test_refusal_of_cvxpy_norms_says_what_to_write(theta):
     with pytest.raises(RepresenterError, match=re.escape("ko.norm(theta)")):
         cp.norm(theta)

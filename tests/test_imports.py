@@ -31,7 +31,7 @@ ORDER = [
     ["history"],
     ["table"],
     ["drawing", "kernels"],
-    ["html", "optional", "threads"],
+    ["html", "keywords", "optional", "threads"],
     ["errors"],
 ]
 # Inside the packages: each file imports only from files further down its own list.

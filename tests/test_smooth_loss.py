@@ -212,7 +212,7 @@ def test_explained_and_told_by_solvers():
     assert table["CLARABEL"] == "takes cvxpy's atoms only; a SmoothLoss is none"
     assert table["NEWTON"] is None and table.chosen == "NEWTON"
     assert not problem.is_qp() and problem.is_dcp() and problem.is_dpp()
-    with pytest.raises(SolverError, match="CLARABEL takes cvxpy's atoms only.*Solvers that take it: NEWTON"):
+    with pytest.raises(SolverError, match="CLARABEL takes cvxpy's atoms only.*Solvers that take the problem: NEWTON"):
         problem.solve(solver="CLARABEL")
     problem.solve()
     told = str(problem.explain())
@@ -605,7 +605,7 @@ def test_what_nonconvex_losses_dont_stand_beside():
         sigmoid_problem(lam=0.0)[0].solve()
     problem, theta, _ = sigmoid_problem()
     assert problem.solvers().applicable == ["LEVENBERG_MARQUARDT"]
-    with pytest.raises(SolverError, match="declared nonconvex.*Solvers that take it: LEVENBERG_MARQUARDT"):
+    with pytest.raises(SolverError, match="declared nonconvex.*Solvers that take the problem: LEVENBERG_MARQUARDT"):
         problem.solve(solver="NEWTON")
     convex = ko.Problem(cp.Minimize(cp.sum(squared()(theta(X), Y)) + ko.sum_squares(theta)))
     with pytest.raises(SolverError, match="declared nonconvex"):

@@ -23,6 +23,7 @@ from kernelopt.expressions import Theta, sum_squares
 from kernelopt.functions import Function
 from kernelopt.kernels import Kernel, Precomputed
 from kernelopt.kernels.domains import Array, Indices
+from kernelopt.keywords import Hinting
 from kernelopt.problem import Problem
 from kernelopt.smooth import SmoothLoss
 from kernelopt.solution import Status
@@ -31,7 +32,7 @@ Loss = Callable[[Any, Any], Any]
 FLOATS = [np.float64, np.float32]
 
 
-class KernelModel(NamesKernel):
+class KernelModel(NamesKernel, metaclass=Hinting):
     """An estimator with one matrix θ, predictions θᵀF(x) + b, and a problem that was solved for them."""
 
     tol: Any

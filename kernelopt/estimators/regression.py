@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from numbers import Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import cvxpy as cp
 import numpy as np
@@ -114,6 +114,8 @@ class KernelRegressor(_Regressor):
     True
     """
 
+    _elsewhere: ClassVar[Mapping[str, str]] = {"tau": "quantile", "M": "delta"}  # in ko.losses
+
     def __init__(
         self, loss: Any = "squared_error", *, alpha: float = 1.0, kernel: Any = "rbf", gamma: Any = "scale",
         degree: int = 3, coef0: float = 1.0, fit_intercept: bool = True, epsilon: float = 0.1, delta: float = 1.0,
@@ -201,6 +203,8 @@ class KernelQuantileRegressor(_Regressor):
     >>> levels.shape, bool(np.diff(levels).min() > -1e-6)
     ((80, 3), True)
     """
+
+    _elsewhere: ClassVar[Mapping[str, str]] = {"tau": "quantiles", "quantile": "quantiles"}
 
     def __init__(
         self, quantiles: Any = 0.5, *, non_crossing: bool = True, alpha: float = 1.0, kernel: Any = "rbf",

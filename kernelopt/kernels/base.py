@@ -6,7 +6,7 @@ A subclass is a frozen dataclass that states its formula in `_matrix` and `_diag
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from math import inf
@@ -18,6 +18,7 @@ import numpy as np
 from kernelopt.errors import KernelError
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import VECTORS, Array, Domain
+from kernelopt.keywords import Hinting
 
 WORDS = {True: "positive semidefinite", False: "indefinite", None: "unknown"}
 
@@ -54,7 +55,7 @@ class Derivation:
 COMPOSITIONS: dict[str, Callable[..., Kernel]] = {}
 
 
-class Kernel(ABC):
+class Kernel(metaclass=Hinting):
     """A kernel κ(x, y) = F(x)ᵀF(y), compared by structure, composed with `+`, `*`, `c *`, `**` and `-`.
 
     Examples

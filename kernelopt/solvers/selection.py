@@ -71,7 +71,7 @@ def candidates(
         _require_own(form, outer)
         if wanted is not None and wanted.upper() not in ENGINES:
             takes = [name for name in ENGINES if own.lacks(name, shape_of(form, outer)) is None] if outer else []
-            raise SolverError(f"{wanted.upper()} {NO_ATOM}. Solvers that take it: {', '.join(takes)}.")
+            raise SolverError(f"{wanted.upper()} {NO_ATOM}. Solvers that take the problem: {', '.join(takes)}.")
     if wanted is not None:
         return [wanted.upper()]
     if form.smooth:

@@ -183,6 +183,21 @@ def test_parameters_that_cannot_be_used(params, message):
         KernelRegressor(**params).fit(X, y)
 
 
+@pytest.mark.parametrize(
+    ("build", "instead"),
+    [
+        (lambda: KernelRegressor("pinball", tau=0.9), "quantile=0.9"),
+        (lambda: KernelRegressor("huber", M=0.5), "delta=0.5"),
+        (lambda: KernelQuantileRegressor(quantile=0.9), "quantiles=0.9"),
+        (lambda: KernelQuantileRegressor(tau=[0.1, 0.9]), "quantiles=[0.1, 0.9]"),
+    ],
+)
+def test_parameters_that_have_another_name_here(build, instead):
+    with pytest.raises(TypeError, match="unexpected keyword argument") as refusal:
+        build()
+    assert refusal.value.__notes__ == [f"Write {instead}."]
+
+
 def test_it_warns_where_the_answer_is_not_optimal():
     from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415
 

@@ -1,6 +1,7 @@
 """Kernels: formulas, feature maps, composition, values."""
 
 import copy
+import inspect
 import pickle
 from math import inf
 
@@ -683,3 +684,30 @@ def test_cached_values_are_computed_once():
     assert np.array_equal(words(["c", "ab"]), ks.Spectrum(1)(["c", "ab"]))
     filled(X)[:] = 0.0  # a copy
     assert np.array_equal(filled(X), copy(X))
+
+
+@pytest.mark.parametrize(
+    ("build", "instead"),
+    [
+        (lambda: Gaussian(gamma=1.0), "Gaussian.from_gamma(1.0)"),
+        (lambda: Gaussian(beta=4.0), "Gaussian.from_beta(4.0)"),
+        (lambda: ks.Laplacian(gamma=2.0), "Laplacian.from_gamma(2.0)"),
+        (lambda: ks.RationalQuadratic(alpha=2.0, gamma=0.5), "RationalQuadratic.from_gamma(alpha=2.0, gamma=0.5)"),
+        (lambda: ks.Matern(nu=1.5, beta=0.5), "Matern.from_beta(nu=1.5, beta=0.5)"),
+        (lambda: Polynomial(3, gamma=0.5), "Polynomial.from_gamma(3, gamma=0.5)"),
+        (lambda: ks.GeneralizedGaussian("l1", gamma=0.5), "GeneralizedGaussian.from_gamma('l1', gamma=0.5)"),
+    ],
+)
+def test_other_parameters_by_name(build, instead):
+    """Python's error says that there is no such parameter; the note is a call that works."""
+    with pytest.raises(TypeError, match="unexpected keyword argument") as refusal:
+        build()
+    assert refusal.value.__notes__ == [f"Write {instead}."]
+    assert isinstance(eval(instead, vars(ks)), ks.Kernel)
+
+
+def test_parameters_that_are_unknown_everywhere():
+    with pytest.raises(TypeError, match="width") as refusal:
+        Gaussian(width=1.0)
+    assert not hasattr(refusal.value, "__notes__")
+    assert list(inspect.signature(Gaussian).parameters) == ["sigma"]

@@ -1,0 +1,44 @@
+"""Keywords that a class does not take, and what to write instead."""
+
+from __future__ import annotations
+
+from abc import ABCMeta
+from collections.abc import Mapping
+from inspect import Signature, signature
+from typing import Any
+
+
+class Hinting(ABCMeta):
+    """The type of classes that answer a keyword which is known elsewhere with what to write instead.
+
+    That is a keyword of theirs, by the class's `_elsewhere`, or its classmethod `from_keyword`. Python's own TypeError
+    stays as it is, with the hint as a note.
+    """
+
+    _elsewhere: Mapping[str, str] = {}
+
+    def __call__(cls, *args: Any, **named: Any) -> Any:
+        try:
+            return super().__call__(*args, **named)
+        except TypeError as error:
+            unknown = [name for name in named if f"unexpected keyword argument {name!r}" in str(error)]
+            for hint in filter(None, (cls._instead(name, args, named) for name in unknown)):
+                error.add_note(hint)
+            raise
+
+    @property
+    def __signature__(cls) -> Signature:
+        """That of `__init__`, which the call above would hide."""
+        own = signature(cls.__init__)  # type: ignore[misc]
+        return own.replace(parameters=list(own.parameters.values())[1:])
+
+    def _instead(cls, name: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> str | None:
+        """What to write instead of the keyword."""
+        if name in cls._elsewhere:
+            return f"Write {cls._elsewhere[name]}={named[name]!r}."
+        way = getattr(cls, f"from_{name}", None)
+        if way is None:
+            return None
+        alone = len(named) == 1 and not args and next(iter(signature(way).parameters)) == name
+        given = [repr(named[name])] if alone else [*map(repr, args), *(f"{k}={v!r}" for k, v in named.items())]
+        return f"Write {cls.__name__}.from_{name}({', '.join(given)})."
