@@ -18,6 +18,7 @@ test: .venv/test
 	$(BIN)/python -m pytest -n auto
 
 docs: .venv/docs
+	rm -rf docs/api  # pages of names that are gone would be warnings
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
 

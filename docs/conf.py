@@ -33,9 +33,12 @@ autosummary_generate = True
 autodoc_typehints = "none"  # the sections of a docstring say what is meant
 toc_object_entries_show_parents = "hide"
 autodoc_member_order = "bysource"
+autodoc_inherit_docstrings = False
 napoleon_google_docstring = False
+napoleon_use_param = False  # `offset, scale : float` stays one entry
 napoleon_use_rtype = False
-napoleon_use_ivar = True
+napoleon_attr_annotations = False
+napoleon_custom_sections = [("Attributes", "params_style")]
 
 html_theme = "pydata_sphinx_theme"
 html_title = "kernelopt"
@@ -46,14 +49,18 @@ html_theme_options = {
     "navbar_end": ["theme-switcher"],
     "header_links_before_dropdown": 5,
     "show_toc_level": 2,
-    "secondary_sidebar_items": ["page-toc", "sg_download_links"],
-    "pygments_light_style": "friendly",
-    "pygments_dark_style": "monokai",
+    "secondary_sidebar_items": {
+        "**": ["page-toc", "sg_download_links"],
+        "kernels": [],  # wide tables
+        "benchmarks": [],
+    },
+    "pygments_dark_style": "a11y-dark",
     "footer_start": ["copyright"],
-    "footer_end": ["last-updated"],
+    "footer_end": [],
 }
-html_sidebars = {"changelog": []}
+html_sidebars = {"**": ["sidebar-nav-bs"]}
 html_show_sourcelink = False
+html_use_index = html_domain_indices = False
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
@@ -72,7 +79,9 @@ sphinx_gallery_conf = {
     "image_scrapers": ("matplotlib",),
     "remove_config_comments": True,
     "show_memory": False,
+    "show_signature": False,
     "min_reported_time": 1,
+    "write_computation_times": False,
     "download_all_examples": False,
     "abort_on_example_error": True,
     "plot_gallery": "True",
@@ -85,28 +94,29 @@ sphinx_gallery_conf = {
 
 def escaped(line):
     """What means something to reStructuredText, outside of code: |x| is an absolute value here, and f* an optimum."""
-    if line.lstrip().startswith((">>>", "...")):
-        return line
     parts = re.split("(`+[^`]*`+)", line)
     parts[::2] = [re.sub(r"([|*]|(?<=\w)_(?!\w))", r"\\\1", part) for part in parts[::2]]
     return "".join(parts)
 
 
 def with_descriptions(lines):
-    """`name : what it is, over several lines` has no type: the colon starts the description."""
+    """`name : what it is` has no type: the colon starts the description, which goes on if the line was full."""
     found, section = [], ""
     for line, after in zip(lines, [*lines[1:], ""], strict=True):
         section = line if set(after) == {"-"} else section
         entry = re.fullmatch(r"(\S[^:]*) : (.*)", line) if section in ("Parameters", "Attributes") else None
-        typed = after.startswith(" ") and after.lstrip()[0].isupper()
+        typed = after.startswith(" ") and (after.lstrip()[0].isupper() or len(line) < 95)
         found += [entry[1], "    " + entry[2]] if entry and not typed else [line]
     return found
 
 
 def readable(app, what, name, *described):
     """Docstrings are written to be read as they are; here they become reStructuredText."""
-    lines = described[-1]
-    lines[:] = [escaped(line) for line in with_descriptions(lines)]
+    found, code = [], False
+    for line in with_descriptions(described[-1]):
+        code = bool(line.strip()) and (code or line.lstrip().startswith(">>>"))
+        found.append(line if code else escaped(line))
+    described[-1][:] = found
 
 
 def setup(app):
