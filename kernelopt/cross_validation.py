@@ -151,7 +151,9 @@ def cross_validate(
     KernelOptError
         Without `loss`, where the objective is not affine in the weights; when the time is up before all is solved.
 
-    Besides those of `Problem.solve`.
+    Notes
+    -----
+    Errors of `Problem.solve` are raised too.
 
     Examples
     --------

@@ -367,7 +367,7 @@ class FeatureMatrix:
         return self._order
 
     def derivative(self, feature: int | tuple[int, int]) -> FeatureMatrix:
-        """The rows ∂F(xᵢ)/∂x_j for a column j, or ∂²F(xᵢ)/∂x_j∂x_k for (j, k).
+        """The rows ∂F(xᵢ)/∂xⱼ for a column j, or ∂²F(xᵢ)/∂xⱼ∂xₖ for (j, k).
 
         `A.derivative(0) @ theta` is the slope of the fit along column 0: it can be observed, constrained, and mixed
         with values in one problem.

@@ -28,7 +28,7 @@ NUMBER = 8  # bytes
 def kernel_alignment(kernel: Any, X: Any, y: Any) -> float:
     """How well a kernel fits targets, before any fit: the centered alignment of its matrix with yyᵀ,
 
-        ⟨Q_c, y_c y_cᵀ⟩ / (‖Q_c‖·‖y_c y_cᵀ‖),   Q_c = HQH, y_c = Hy, H = I − 11ᵀ/N,
+        ⟨Q̃, ỹỹᵀ⟩ / (‖Q̃‖·‖ỹỹᵀ‖),   Q̃ = HQH, ỹ = Hy, H = I − 11ᵀ/N,
 
     in [0, 1] for positive semidefinite kernels; the larger, the better (Cortes, Mohri and Rostamizadeh, JMLR 13, 2012).
     It does not see the scale of the kernel nor of y. O(N²), and no problem is solved.
@@ -230,7 +230,9 @@ def maximize_likelihood(  # noqa: PLR0917
     OptionError
         For bounds that are none.
 
-    Besides those of `log_marginal_likelihood`.
+    Notes
+    -----
+    Errors of `log_marginal_likelihood` are raised too.
 
     Examples
     --------

@@ -168,7 +168,7 @@ def poisson(y: Any, f: Any) -> cp.Expression:
 
 
 def multinomial(y: Any, F: Any) -> cp.Expression:
-    """log Σₖ exp(F_ik) − F_{i,yᵢ}, for classes y in 0 … K−1 and predictions F of shape (N, K).
+    """log Σₖ exp(F[i, k]) − F[i, yᵢ], for classes y in 0 … K−1 and predictions F of shape (N, K).
 
     Examples
     --------
@@ -181,7 +181,7 @@ def multinomial(y: Any, F: Any) -> cp.Expression:
 
 
 def crammer_singer(y: Any, F: Any) -> cp.Expression:
-    """maxₖ (F_ik + [k ≠ yᵢ]) − F_{i,yᵢ}, for classes y in 0 … K−1 and predictions F of shape (N, K).
+    """maxₖ (F[i, k] + [k ≠ yᵢ]) − F[i, yᵢ], for classes y in 0 … K−1 and predictions F of shape (N, K).
 
     Crammer and Singer, JMLR 2, 2001.
 

@@ -90,8 +90,10 @@ def path(
     KernelOptError
         With `between`, where neighbouring answers can't be certified to `gap`, or where there are none.
 
-    Besides those of `Problem.solve`. Whatever is raised after the first row, Ctrl-C included, has the rows so far in
-    its attribute `path`.
+    Notes
+    -----
+    Errors of `Problem.solve` are raised too. Whatever is raised after the first row, Ctrl-C included, has the rows so
+    far in its attribute `path`.
 
     Examples
     --------

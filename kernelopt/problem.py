@@ -538,26 +538,31 @@ class Problem:
 
     @property
     def objective(self) -> cp.Minimize | cp.Maximize:
+        """As stated."""
         return self._stated.objective
 
     @property
     def constraints(self) -> list[Any]:
+        """As stated."""
         return list(self._stated.constraints)
 
     @property
     def value(self) -> float | None:
-        """The optimal value of the last solve: f at the predictions and norms of the fitted θ; None before."""
+        """The optimal value of the last solve, f at the predictions and norms of the fitted θ; None before."""
         return None if self._solution is None else self._solution.value
 
     @property
     def status(self) -> str | None:
-        """ "optimal", "optimal_inaccurate", "locally_optimal", "not_attained", "infeasible", "unbounded" or
-        "user_limit"; None before a solve. Decided by the certificate, not by the solver (but for integer variables);
-        docs/certificates.md, Statuses."""
+        """The `solution.Status` of the last solve, None before.
+
+        "optimal", "optimal_inaccurate", "locally_optimal", "not_attained", "infeasible", "unbounded" or "user_limit";
+        decided by the certificate, not by the solver (but for integer variables).
+        """
         return None if self._solution is None else self._solution.status
 
     @property
     def solver_stats(self) -> SolverStats | None:
+        """Who solved it, in what time, and what was tried; None before a solve."""
         return None if self._solution is None else self._solution.solver_stats
 
     @property
@@ -575,6 +580,7 @@ class Problem:
         return [v.theta for v in leaves]
 
     def parameters(self) -> list[cp.Parameter]:
+        """The problem's cvxpy parameters."""
         return list(self._stated.parameters())
 
     def constants(self) -> list[cp.Constant]:

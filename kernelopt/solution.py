@@ -18,7 +18,10 @@ from kernelopt.kernels.domains import Array, Ints
 
 
 class Status(StrEnum):
-    """The outcome of a solve; each member carries what it means and what to do."""
+    """The outcome of a solve, a string.
+
+    "optimal", "optimal_inaccurate", "locally_optimal", "not_attained", "infeasible", "unbounded" or "user_limit".
+    """
 
     OPTIMAL = "optimal"
     OPTIMAL_INACCURATE = "optimal_inaccurate"
@@ -35,6 +38,7 @@ class Status(StrEnum):
 
     @property
     def remedy(self) -> str:
+        """What it means, and what to do; empty for "optimal"."""
         return _REMEDIES[self]
 
 
@@ -98,7 +102,7 @@ class FittedFunction(Function):
 
     @property
     def pivot_coefficients(self) -> Array:
-        """The coefficient of each pivot: θ = Σₛ cₛ F(x_s), besides functions f₀ of the problem."""
+        """The coefficient of each pivot, cₛ in θ = Σₛ cₛF(xₛ) (besides functions f₀ of the problem)."""
         return self._pivot_coefficients
 
     def optimality_bound(self, X: Any) -> Array:

@@ -51,7 +51,7 @@ class ExplicitSource:
         return replace(self, problem=cp.Problem(self.problem.objective, self.problem.constraints))
 
     def theta_value(self, f: Function) -> Array:
-        """θ = Σₛ cₛ F(x_s) ∈ Rᵖ, with the rows of Φ that belong to the centers."""
+        """θ = Σₛ cₛF(xₛ) ∈ Rᵖ, with the rows of Φ that belong to the centers."""
         if len(f.centers) == 0:
             return np.zeros(self.variable.shape)
         row_of = {}

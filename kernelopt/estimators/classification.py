@@ -62,14 +62,14 @@ class KernelClassifier(ClassifierMixin, KernelModel):
     α multiplies ‖θ‖², and the loss is a sum, not a mean: `loss="hinge"` is scikit-learn's `SVC(C=1/(2*alpha))`.
 
     With K > 2 classes, a loss of margins is fitted once for each class against the rest; the K problems share one
-    factor of the kernel matrix, and the class with the largest f_k wins. The joint losses "multinomial" and
+    factor of the kernel matrix, and the class with the largest fₖ wins. The joint losses "multinomial" and
     "crammer_singer" state one problem in a p×K matrix θ: minimize Σᵢ wᵢ ℓ(yᵢ, F(xᵢ)) + α‖θ‖².
 
     Parameters
     ----------
     loss : str or callable, default "hinge"
         "hinge" max(0, 1 − yf), "squared_hinge", "log_loss" log(1 + exp(−yf)), "squared_error" (1 − yf)²; joint:
-        "multinomial" log Σₖ exp(f_k) − f_y, "crammer_singer" maxₖ(f_k + [k ≠ y]) − f_y. Or a `ko.SmoothLoss`, or a
+        "multinomial" log Σₖ exp(fₖ) − f[y], "crammer_singer" maxₖ(fₖ + [k ≠ y]) − f[y]. Or a `ko.SmoothLoss`, or a
         function of (y, f), y an array of ±1, that returns one, or a cvxpy expression with an entry for each row.
     alpha : float > 0
         The multiple of ‖θ‖².
@@ -179,7 +179,7 @@ class KernelClassifier(ClassifierMixin, KernelModel):
         return cp.Variable(shape, name="b") if self.fit_intercept else None
 
     def decision_function(self, X: Any) -> Array:
-        """f at points X, (n,), positive for `classes_[1]`; for K > 2 classes f₁ … f_K, (n, K)."""
+        """f at points X, (n,), positive for `classes_[1]`; for K > 2 classes a column for each, (n, K)."""
         return self._theta_at(X) + self.intercept_
 
     def predict(self, X: Any) -> Array:

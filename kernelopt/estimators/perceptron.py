@@ -103,7 +103,7 @@ class KernelPerceptron(ClassifierMixin, KernelModel):
         return self
 
     def decision_function(self, X: Any) -> Array:
-        """f at points X, (n,), positive for `classes_[1]`; for K > 2 classes f₁ … f_K, (n, K)."""
+        """f at points X, (n,), positive for `classes_[1]`; for K > 2 classes a column for each, (n, K)."""
         return self._theta_at(X) + self.intercept_
 
     def predict(self, X: Any) -> Array:

@@ -86,7 +86,7 @@ class KernelRegressor(_Regressor):
     ----------
     function_ : the fitted θ, a `ko.Function` of points; None for kernel="precomputed"
     intercept_ : b, 0 without
-    pivots_, coefficients_ : θ = Σₛ cₛF(x_s): training rows s on which it stands, (m,), and c, (m,) or (m, outputs)
+    pivots_, coefficients_ : θ = Σₛ cₛF(xₛ): training rows s on which it stands, (m,), and c, (m,) or (m, outputs)
     certificate_ : how close the answer is to the optimum, `problem.certificate`; None for a loss declared nonconvex
     n_features_in_, feature_names_in_ : as in scikit-learn
 
@@ -168,9 +168,9 @@ class KernelRegressor(_Regressor):
 
 
 class KernelQuantileRegressor(_Regressor):
-    """Quantiles: minimize Σₖ Σᵢ wᵢ ρ_τₖ(yᵢ − f_k(xᵢ)) + α‖θ‖², with f₁(xᵢ) ≤ f₂(xᵢ) ≤ … at the training rows.
+    """Quantiles: minimize Σₖ Σᵢ wᵢρ(yᵢ − fₖ(xᵢ), τₖ) + α‖θ‖², with f₁(xᵢ) ≤ f₂(xᵢ) ≤ … at the training rows.
 
-    ρ_τ(r) = max(τr, (τ − 1)r) is the pinball loss, and f_k(x) = θ_kᵀF(x) + b_k. All levels are fitted jointly, by one
+    ρ(r, τ) = max(τr, (τ − 1)r) is the pinball loss, and fₖ(x) = θₖᵀF(x) + bₖ. All levels are fitted jointly, by one
     convex problem.
 
     Parameters

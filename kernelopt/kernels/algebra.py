@@ -86,7 +86,7 @@ class _Composite(_Inherits):
 
 @dataclass(frozen=True)
 class Sum(_Composite):
-    """κ(x, y) = Σₖ κₖ(x, y), with F(x) = (F₁(x), …, F_K(x)).
+    """κ(x, y) = Σₖ κₖ(x, y), with F(x) = (F₁(x), F₂(x), …).
 
     Examples
     --------
@@ -137,7 +137,7 @@ class Sum(_Composite):
 
 @dataclass(frozen=True)
 class Product(_Composite):
-    """κ(x, y) = Πₖ κₖ(x, y), with F(x) = F₁(x) ⊗ … ⊗ F_K(x).
+    """κ(x, y) = Πₖ κₖ(x, y), with F(x) = F₁(x) ⊗ F₂(x) ⊗ ….
 
     Examples
     --------

@@ -145,7 +145,7 @@ class Kernel(metaclass=Hinting):
 
     @property
     def is_psd(self) -> bool | None:
-        """True: positive semidefinite by rule. None: unknown, decided for each data set. False: indefinite."""
+        """True where positive semidefinite by rule, False where indefinite, None where each data set decides."""
         return self._verdict().psd
 
     def explain(self) -> Derivation:

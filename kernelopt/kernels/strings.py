@@ -24,7 +24,7 @@ def _require_count(value: object, name: str) -> None:
 
 @dataclass(frozen=True)
 class Spectrum(_OfStrings):
-    """κ(s, t) = Σ_w #(w in s)·#(w in t) over all strings w of n characters (Leslie, Eskin and Noble 2002).
+    """κ(s, t) = Σ #(w in s)·#(w in t) over all strings w of n characters (Leslie, Eskin and Noble 2002).
 
     Examples
     --------

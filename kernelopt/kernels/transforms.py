@@ -160,7 +160,7 @@ class Composed(_OfPoints):
 
 @dataclass(frozen=True)
 class Columns(_OfPoints):
-    """κ(x, y) = κ₀(x_J, y_J) for chosen columns J.
+    """κ(x, y) = κ₀(x[J], y[J]) for chosen columns J.
 
     Examples
     --------
