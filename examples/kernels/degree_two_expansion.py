@@ -43,8 +43,10 @@ print("without √2:", monomials(x, z).item())
 # The count grows as dᵏ/k!.
 
 dimensions = (2, 10, 64, 784)
-counts = {k: [ko.FeatureMatrix(np.ones((1, d)), ko.kernels.Polynomial(degree=k)).shape[1] for d in dimensions]
-          for k in (2, 3, 4)}  # fmt: skip
+counts = {
+    k: [ko.FeatureMatrix(np.ones((1, d)), ko.kernels.Polynomial(degree=k)).shape[1] for d in dimensions]
+    for k in (2, 3, 4)
+}
 print("     d" + "".join(f"  degree {k:<8d}" for k in counts))
 for i, d in enumerate(dimensions):
     print(f"{d:6d}" + "".join(f"  {count[i]:<15,d}" for count in counts.values()))

@@ -89,8 +89,10 @@ translated = ko.Problem.from_cvxpy(written, theta=t, features={Phi: A})
 translated.solve(tol=1e-8)
 by_kernel = t.value
 written.solve(solver="CLARABEL")
-print(f"with a constraint: {translated.value:.7f} and {written.value:.7f}; θ differ by "
-      f"{np.abs(by_kernel - t.value).max():.0e}")  # fmt: skip
+print(
+    f"with a constraint: {translated.value:.7f} and {written.value:.7f}; θ differ by "
+    f"{np.abs(by_kernel - t.value).max():.0e}"
+)
 
 # %%
 # What the theorem does not cover is refused: with a bound on one entry, θ need not be a combination of the F(xᵢ) any

@@ -86,8 +86,10 @@ for way, values in changed.items():
     by_changed = np.mean((f.value > 0) == (y > 0))
     answers[way] = problem.value, objective(c, b.value), *accuracies(c, b.value)
     value, in_terms_of_q, right, held_out = answers[way]
-    print(f"{way:<6}  {distance:9.3f}  {value:9.4f}  {problem.certificate.relative_gap:13.0e}  {in_terms_of_q:13.4f}  "
-          f"{right:.3f}    ({by_changed:.3f})  {held_out:8.3f}")  # fmt: skip
+    print(
+        f"{way:<6}  {distance:9.3f}  {value:9.4f}  {problem.certificate.relative_gap:13.0e}  {in_terms_of_q:13.4f}  "
+        f"{right:.3f}    ({by_changed:.3f})  {held_out:8.3f}"
+    )
 
 # %%
 # The shift costs most. It adds to κ a multiple of [x = z], which lets the machine learn each training row by
@@ -106,8 +108,10 @@ for _ in range(4):
     c[order[svc.support_]] = svc.dual_coef_[0]
     dual = np.abs(c).sum() - c @ Q @ c / 2
     sklearn.append((c, svc.intercept_[0], dual, *accuracies(c, svc.intercept_[0])))
-    print(f"SVC: fit_status_ {svc.fit_status_}, dual objective {dual:.4f}, cᵀQc = {c @ Q @ c:.2f}, "
-          f"training {sklearn[-1][3]:.3f}, held out {sklearn[-1][4]:.3f}")  # fmt: skip
+    print(
+        f"SVC: fit_status_ {svc.fit_status_}, dual objective {dual:.4f}, cᵀQc = {c @ Q @ c:.2f}, "
+        f"training {sklearn[-1][3]:.3f}, held out {sklearn[-1][4]:.3f}"
+    )
 
 # %%
 # What is such an answer worth? For Q the question has no answer, and ``verify`` says so. For the nearest matrix

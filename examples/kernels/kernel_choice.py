@@ -97,8 +97,10 @@ def radius(kernel):
 normalized = {name: widest(kernel.normalized())[0] for name, kernel in kernels.items()}
 radii = {name: radius(kernel) for name, kernel in kernels.items()}
 relative = {name: margins[name] / radii[name] for name in kernels}
-print(f"margin/R of the quintic: {relative['quintic']:.6f}, "
-      f"times 100: {widest(100 * kernels['quintic'])[0] / radius(100 * kernels['quintic']):.6f}")  # fmt: skip
+print(
+    f"margin/R of the quintic: {relative['quintic']:.6f}, "
+    f"times 100: {widest(100 * kernels['quintic'])[0] / radius(100 * kernels['quintic']):.6f}"
+)
 
 # %%
 # All of it. Alignment sees only how far Q is from the matrix yyᵀ, and likes the widest Gaussian, which on these points
@@ -109,8 +111,10 @@ print(f"margin/R of the quintic: {relative['quintic']:.6f}, "
 print("              alignment  cross-val.  new points   margin  normalized  margin/R")
 for name in kernels:
     left_out, new = errors[name]
-    print(f"{name:<12}  {alignment[name]:9.3f}  {left_out:10.3f}  {new:10.3f}  {margins[name]:7.4f}  "
-          f"{normalized[name]:10.4f}  {relative[name]:8.4f}")  # fmt: skip
+    print(
+        f"{name:<12}  {alignment[name]:9.3f}  {left_out:10.3f}  {new:10.3f}  {margins[name]:7.4f}  "
+        f"{normalized[name]:10.4f}  {relative[name]:8.4f}"
+    )
 chosen = {
     "alignment": max(alignment, key=alignment.get),
     "cross-validation": min(errors, key=lambda name: errors[name][0]),

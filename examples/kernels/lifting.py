@@ -69,8 +69,10 @@ for name, (F, points, labels) in cases.items():
     entries = F(f.centers).T @ f.coefficients
     found[name] = entries, b.value, theta, b
     support = np.abs(theta(points).dual_value) > 1e-6 * np.abs(theta(points).dual_value).max()
-    print(f"{name:>8}: {problem.status}, θ = ({entries[0]:.4f}, {entries[1]:.4f}), b = {b.value:.4f}, "
-          f"margin {1 / f.norm:.4f}, {support.sum()} support vectors")  # fmt: skip
+    print(
+        f"{name:>8}: {problem.status}, θ = ({entries[0]:.4f}, {entries[1]:.4f}), b = {b.value:.4f}, "
+        f"margin {1 / f.norm:.4f}, {support.sum()} support vectors"
+    )
 
 # %%
 # Back on the line, θ₁x + θ₂x² + b = 0 has two roots: the ends of the interval that was found.

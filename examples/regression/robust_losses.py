@@ -45,15 +45,22 @@ def fit(loss):
     theta, b = ko.Theta(kernel), cp.Variable()
     problem = ko.Problem(cp.Minimize(cp.sum(loss(y, theta(X) + b)) + lam * ko.sum_squares(theta)))
     value = problem.solve(tol=1e-8)
-    return {"value": value, "at": theta.value(X) + b.value, "grid": theta.value(grid) + b.value,
-            "nu": theta(X).dual_value, "gap": problem.certificate.relative_gap}  # fmt: skip
+    return {
+        "value": value,
+        "at": theta.value(X) + b.value,
+        "grid": theta.value(grid) + b.value,
+        "nu": theta(X).dual_value,
+        "gap": problem.certificate.relative_gap,
+    }
 
 
 fits = {name: fit(loss) for name, loss in losses.items()}
 for name, found in fits.items():
     error = np.abs(found["grid"] - truth(grid)).max()
-    print(f"{name:>8}: certified gap {found['gap']:.0e}, largest error of the curve {error:.2f}, "
-          f"largest pull {np.abs(found['nu']).max():.2f}")  # fmt: skip
+    print(
+        f"{name:>8}: certified gap {found['gap']:.0e}, largest error of the curve {error:.2f}, "
+        f"largest pull {np.abs(found['nu']).max():.2f}"
+    )
 
 # %%
 # Rows strictly inside of the tube do not pull at all: the fit would be the same without them. Rows outside pull with 1.
@@ -86,8 +93,12 @@ for ax in axes.flat[:3]:
     ax.plot(X[good], y[good], "o", color="0.55", markersize=3)
     ax.plot(X[wrong], y[wrong], "x", color="black", markersize=5)
     ax.set(xlabel="x", ylabel="y", ylim=(-0.8, 8.8))
-styles = {"squares": ("-", "s", "tab:red"), "absolute": ("-", "o", "tab:blue"), "huber": ("--", "^", "tab:orange"),
-          "tube": (":", "D", "black")}  # fmt: skip
+styles = {
+    "squares": ("-", "s", "tab:red"),
+    "absolute": ("-", "o", "tab:blue"),
+    "huber": ("--", "^", "tab:orange"),
+    "tube": (":", "D", "black"),
+}
 for name, (style, marker, color) in styles.items():
     axes[0, 0].plot(grid, fits[name]["grid"], style, color=color, label=name)
     axes[1, 1].plot(y - fits[name]["at"], fits[name]["nu"], marker, color=color, markersize=4, label=name)
