@@ -19,6 +19,7 @@ def without_seconds(text):
     return re.sub(r"[0-9.e-]+ s\b", "… s", text).strip()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # sockets of Dask's that close late
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.stem)
 def test_page(page, capsys):
     text = page.read_text()
