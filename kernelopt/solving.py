@@ -403,7 +403,7 @@ class _Search:
             return False
         if only_y and pieces is not None and _grows(pieces):
             return False
-        exponents = np.array([rows.start for kind, rows, _ in data.cones.slices if kind == "exp"])
+        exponents = data.cones.exponentials
         if found.evidence.point is not None:
             s = data.b - data.A @ found.evidence.point.x
             faded = bool(np.any(s[exponents] < FADED * np.maximum(s[exponents + 1], 0.0)))

@@ -36,10 +36,10 @@ class Cones:
 
     @cached_property
     def slices(self) -> list[tuple[str, slice, Any]]:
-        """(kind, rows, order or exponent) of each cone; the zero and the nonnegative cone are one stretch each."""
+        """(kind, rows, order or exponent) of each cone; one stretch each for zero, nonnegative and exponential ones."""
         sizes: list[tuple[str, int, Any]] = [("zero", self.zero, None), ("nonneg", self.nonneg, None)]
         sizes += [("soc", n, n) for n in self.soc] + [("psd", n * (n + 1) // 2, n) for n in self.psd]
-        sizes += [("exp", 3, None)] * self.exp + [("power", 3, a) for a in self.power]
+        sizes += [("exp", 3 * self.exp, None)] + [("power", 3, a) for a in self.power]
         sizes += [("generalized_power", len(a) + 1, a) for a in self.generalized_power]
         ends = np.cumsum([0, *(n for _, n, _ in sizes)])
         return [
@@ -47,9 +47,17 @@ class Cones:
         ]
 
     @cached_property
-    def first_exponential(self) -> int:
-        """The row at which exponential cones begin."""
-        return self.zero + self.nonneg + sum(self.soc) + sum(n * (n + 1) // 2 for n in self.psd)
+    def exponentials(self) -> Ints:
+        """The first row of each exponential cone."""
+        first = self.zero + self.nonneg + sum(self.soc) + sum(n * (n + 1) // 2 for n in self.psd)
+        return first + 3 * np.arange(self.exp)
+
+    @cached_property
+    def kinds(self) -> tuple[Array, Ints]:
+        """Names of the kinds of rows, orders and exponents included, and for each row which one it is."""
+        named = [f"{kind} {extra!r}" if kind in ("power", "soc") else kind for kind, _, extra in self.slices]
+        names, which = np.unique(np.array(named, dtype=str), return_inverse=True)
+        return names, np.repeat(which, [rows.stop - rows.start for _, rows, _ in self.slices])
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +152,7 @@ class ConicForm:
         A = sp.csr_array(abs(self.A) @ sp.diags_array(u)) if len(u) else sp.csr_array(self.A)
         size = A.max(axis=1).toarray().ravel() if A.nnz else np.zeros(len(self.b))
         b = np.abs(self.b)
-        exponents = np.array([rows.start for kind, rows, _ in self.cones.slices if kind == "exp"], dtype=int)
+        exponents = self.cones.exponentials
         b[exponents] = np.maximum(b[exponents], 1.0)
         without_t = np.ones(len(b), dtype=bool)
         without_t[self._rows_of_t()] = False

@@ -86,11 +86,10 @@ def flat_recession(form: CanonicalForm, data: ConicForm, weights: Array) -> Ques
     falls along the direction without end and without reaching its infimum (separable logistic regression). None where
     the problem has no exponential cones.
     """
-    exponents = [rows.start for kind, rows, _ in data.cones.slices if kind == "exp"]
     if not weights.any():
         return None
     links, d, s, constraints = _directions(form, data)
-    falling = (weights / weights.max()) @ s[exponents]
+    falling = (weights / weights.max()) @ s[data.cones.exponentials]
     # However small, a penalty outweighs exponentials that die out: along such a direction no norm grows.
     costly = data.t[data.c[data.t] > 0]
     bounds = [d[costly] <= 0] if len(costly) else []
@@ -160,8 +159,6 @@ def _unit_rows(data: ConicForm) -> tuple[sp.csr_array, Array]:
 def _inside(s: Any, data: ConicForm, recession: bool = False) -> list[Any]:
     """s ∈ K as cvxpy constraints; for directions, {(x, 0, z): x ≤ 0 ≤ z} of exponential cones whose y is constant."""
     constraints: list[Any] = []
-    exponentials: list[int] = []
-    flat: list[int] = []
     touched = np.diff(sp.csr_array(data.A).indptr) > 0
     for kind, rows, extra in data.cones.slices:
         part = s[rows]
@@ -175,17 +172,15 @@ def _inside(s: Any, data: ConicForm, recession: bool = False) -> list[Any]:
             case "psd":
                 constraints.append(_packed_psd(part, extra))
             case "exp":
-                (flat if recession and not touched[rows.start + 1] else exponentials).append(rows.start)
+                first = data.cones.exponentials
+                flat = first[~touched[first + 1]] if recession else first[:0]
+                curved = np.setdiff1d(first, flat)
+                constraints += [s[flat] <= 0, s[flat + 2] >= 0] if len(flat) else []
+                constraints += [cp.ExpCone(s[curved], s[curved + 1], s[curved + 2])] if len(curved) else []
             case "power":
                 constraints.append(cp.PowCone3D(part[0], part[1], part[2], extra))
             case _:
                 constraints.append(cp.PowConeND(part[:-1], part[-1], np.asarray(extra)))
-    if flat:
-        start = np.array(flat)
-        constraints += [s[start] <= 0, s[start + 2] >= 0]
-    if exponentials:
-        start = np.array(exponentials)
-        constraints.append(cp.ExpCone(s[start], s[start + 1], s[start + 2]))
     return constraints
 
 

@@ -207,7 +207,6 @@ def separable(form: ConicForm) -> Separable | None:
     u = _columns_of_u(form)
     if not len(u) or not only_summed(form):
         return None
-    kinds = np.array(_kinds(form))
     values = np.concatenate([np.arange(0), *(smooth.h for smooth in form.smooth)]).astype(int)
     y = np.concatenate([form.y, _shared_auxiliaries(form, u)]).astype(int)
     outer = np.concatenate([u, y])
@@ -234,9 +233,9 @@ def separable(form: ConicForm) -> Separable | None:
     touches_t = np.asarray(A @ on_t.astype(float) != 0)
     touches_t |= np.asarray(abs(A) @ on_t.astype(float) > 0)
     own = parts.bare[~touches_t[parts.bare]]
-    if not np.isin(kinds[own], ("zero", "nonneg")).all():
+    if not np.all(own < form.cones.zero + form.cones.nonneg):
         return None
-    pieces.append(_rows_as_pieces(form, own, at + np.arange(len(own)), kinds[own] == "zero"))
+    pieces.append(_rows_as_pieces(form, own, at + np.arange(len(own)), own < form.cones.zero))
     blocks.append(sp.csr_array(A[own][:, outer]))
     plain.append(own)
     at += len(own)
@@ -346,23 +345,32 @@ def _components(form: ConicForm, shared: Ints) -> _Components:
     touched[label_of_columns] = True
     in_component = touched[labels[:m]]
     rows = np.flatnonzero(in_component)
-    codes = np.unique(_kinds(form), return_inverse=True) if m else (np.zeros(0, dtype=str), np.zeros(0, dtype=int))
+    names, kinds = form.cones.kinds
     row_order = rows[np.argsort(labels[rows], kind="stable")]
     column_order = columns[np.argsort(label_of_columns, kind="stable")]
     counts_r = np.bincount(labels[row_order], minlength=len(touched))[touched]
     counts_c = np.bincount(labels[m + column_order], minlength=len(touched))[touched]
     starts_r, starts_c = np.cumsum(counts_r) - counts_r, np.cumsum(counts_c) - counts_c
     groups = []
-    for size in np.unique(np.column_stack([counts_r, counts_c]), axis=0) if len(counts_r) else []:
-        mr, mc = int(size[0]), int(size[1])
-        members = np.flatnonzero((counts_r == mr) & (counts_c == mc))
+    sizes = counts_r * (n + 1) + counts_c
+    for size in np.unique(sizes):
+        mr, mc = divmod(int(size), n + 1)
+        members = np.flatnonzero(sizes == size)
         own_rows = row_order[starts_r[members][:, None] + np.arange(mr)]
         own_columns = column_order[starts_c[members][:, None] + np.arange(mc)]
-        patterns, which = np.unique(codes[1][own_rows], axis=0, return_inverse=True)
-        for number, pattern in enumerate(patterns):
-            pick = which.ravel() == number
-            groups.append((own_rows[pick], own_columns[pick], tuple(str(codes[0][c]) for c in pattern)))
+        for pick, pattern in _alike(kinds[own_rows]):
+            groups.append((own_rows[pick], own_columns[pick], tuple(str(names[c]) for c in pattern)))
     return _Components(groups, np.flatnonzero(~in_component))
+
+
+def _alike(table: Array) -> Iterator[tuple[Array, Array]]:
+    """Which rows of a table are equal, and to what."""
+    if np.all(table == table[:1]):
+        yield np.ones(len(table), dtype=bool), table[0]
+        return
+    patterns, which = np.unique(table, axis=0, return_inverse=True)
+    for number, pattern in enumerate(patterns):
+        yield which.ravel() == number, pattern
 
 
 def _labels(form: ConicForm, shared: Ints) -> Ints:
@@ -373,20 +381,13 @@ def _labels(form: ConicForm, shared: Ints) -> Ints:
     is_shared[shared] = True
     keep = ~is_shared[pattern.col] & (pattern.data != 0)
     links = [(pattern.row[keep], pattern.col[keep] + m)]
-    start = np.array([rows.start for kind, rows, _ in form.cones.slices if kind == "exp"], dtype=int)
+    start = form.cones.exponentials
     links += [(start, start + 1), (start, start + 2)]
     other = [rows for kind, rows, _ in form.cones.slices if kind not in ("zero", "nonneg", "exp")]
     links += [(np.arange(rows.start, rows.stop - 1), np.arange(rows.start + 1, rows.stop)) for rows in other]
     i, j = (np.concatenate(ends) for ends in zip(*links, strict=True))
     graph = sp.coo_array((np.ones(len(i)), (i, j)), shape=(m + n, m + n))
     return np.asarray(connected_components(graph, directed=False)[1])
-
-
-def _kinds(form: ConicForm) -> list[str]:
-    kinds = [""] * len(form.b)
-    for kind, rows, extra in form.cones.slices:
-        kinds[rows] = [f"{kind} {extra!r}" if kind in ("power", "soc") else kind] * (rows.stop - rows.start)
-    return kinds
 
 
 def _stacked(  # noqa: PLR0917
@@ -479,13 +480,7 @@ def _one_combination(S: sp.csr_array, shape: tuple[int, int], own: Ints | None) 
     first = largest.argmax(axis=1)
     rows = np.arange(n) * m + first
     E = sp.csr_array(S[rows])
-    if own is None:
-        pivot = np.zeros(n, dtype=int)
-        filled = np.diff(E.indptr) > 0
-        strongest = np.asarray(abs(E).argmax(axis=1)).ravel()
-        pivot[filled] = strongest[filled]
-    else:
-        pivot = own
+    pivot = _strongest(E) if own is None else own
     size = np.asarray(E[np.arange(n), pivot]).ravel()
     if np.any((size == 0) & (largest.max(axis=1) > 0)):
         return None
@@ -498,6 +493,19 @@ def _one_combination(S: sp.csr_array, shape: tuple[int, int], own: Ints | None) 
     if abs(rest).max() > SAME * abs(S).max():
         return None
     return a.reshape(n, m), E
+
+
+def _strongest(E: sp.csr_array) -> Ints:
+    """The column of each row's largest entry, the first of several; 0 for empty rows."""
+    E.sort_indices()
+    sizes, counts = np.abs(E.data), np.diff(E.indptr)
+    row, filled = np.repeat(np.arange(len(counts)), counts), np.flatnonzero(counts)
+    largest = np.zeros(len(counts))
+    largest[filled] = np.maximum.reduceat(sizes, E.indptr[filled]) if len(filled) else 0.0
+    hits = np.flatnonzero(sizes == largest[row])[::-1]
+    found = np.zeros(len(counts), dtype=int)
+    found[row[hits]] = E.indices[hits]  # of several, the first is written last
+    return found
 
 
 def _relabelled(batch: Batch, at: Ints, linear: Array, square: Array) -> Batch:

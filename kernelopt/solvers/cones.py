@@ -46,10 +46,8 @@ def into_dual(z: Array, cones: Cones, A: sp.csc_array) -> Array:
                 np.maximum(part[:-1], 0.0, out=part[:-1])
                 bound = float(np.prod((part[:-1] / a) ** a)) * (1 - ROOM)
                 part[-1] = np.clip(part[-1], -bound, bound)
-    first = cones.first_exponential
-    if cones.exp:
-        rows = slice(first, first + 3 * cones.exp)
-        z[rows] = _into_dual_exponential(z[rows].reshape(-1, 3), touched[rows].reshape(-1, 3)).ravel()
+            case "exp":
+                z[rows] = _into_dual_exponential(part.reshape(-1, 3), touched[rows].reshape(-1, 3)).ravel()
     return z
 
 
@@ -84,13 +82,18 @@ def violation(s: Array, cones: Cones) -> float:
             case "psd":
                 outside = -float(np.linalg.eigvalsh(matrix(part, extra))[0])
             case "exp":
-                x, y, t = part
-                outside = max(-t, -y, x if y <= 0 else float(y * np.exp(min(x / y, 700.0)) - t))
+                outside = _outside_exponential(*part.reshape(-1, 3).T)
             case _:
                 a = np.array([extra, 1 - extra]) if kind == "power" else np.asarray(extra)
                 outside = max(float(-part[:-1].min()), abs(part[-1]) - float(np.prod(part[:-1].clip(0.0) ** a)))
         worst = max(worst, outside)
     return worst
+
+
+def _outside_exponential(x: Array, y: Array, t: Array) -> float:
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        beyond = np.where(y > 0, y * np.exp(np.minimum(x / y, 700.0)) - t, x)
+    return float(np.maximum.reduce([-t, -y, beyond]).max())
 
 
 def matrix(packed: Array, n: int) -> Array:

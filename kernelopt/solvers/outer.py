@@ -198,11 +198,11 @@ def _weights(z: Array, form: ConicForm) -> Array:
     unit = float(np.abs(z).max(initial=0.0)) or 1.0
     relative = np.minimum(np.abs(z) / unit, 1.0)
     weights = np.full(len(z), 1e-6)
-    cones = form.cones
-    linear, first = cones.zero + cones.nonneg, cones.first_exponential
-    weights[: cones.zero] = 1.0
-    for rows in (slice(cones.zero, linear), slice(first, first + 3 * cones.exp)):
-        weights[rows] = relative[rows] ** 2
+    for kind, rows, _ in form.cones.slices:
+        if kind == "zero":
+            weights[rows] = 1.0
+        elif kind in ("nonneg", "exp"):
+            weights[rows] = relative[rows] ** 2
     return weights
 
 
