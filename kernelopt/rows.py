@@ -17,7 +17,7 @@ from kernelopt.kernels.base import Kernel
 from kernelopt.kernels.derivatives import CODES, WithDerivatives, grouped, plain
 from kernelopt.kernels.domains import Array, Ints, key
 
-BLOCK = 2048  # rows of a block of Q in a streamed pass
+BLOCK = 1024  # rows of a block of Q in a streamed pass
 
 
 @dataclass(frozen=True, eq=False)

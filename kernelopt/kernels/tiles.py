@@ -23,8 +23,10 @@ def column_sums(X: Array, Z: Array | None, term: Callable[[Array, Array, Array],
     """Σⱼ term(xⱼ, zⱼ), column by column in tiles that fit into the cache; `term` may use the buffer it gets."""
     right = X if Z is None else Z
 
-    def tile(i: slice, j: slice) -> Array:
-        total, buffer = (np.zeros((i.stop - i.start, j.stop - j.start)) for _ in range(2))
+    room = np.empty(min(192, len(X)) * min(192, len(right)))
+
+    def tile(i: slice, j: slice, total: Array) -> Array:
+        total[...], buffer = 0.0, room[: total.size].reshape(total.shape)
         for a, b in zip(X[i].T, right[j].T, strict=True):
             total += term(a[:, None], b, buffer)
         return total
@@ -53,10 +55,10 @@ def radial(X: Array, Z: Array | None, scale: float, profile: Callable[[Array], A
     R = np.column_stack([right, np.ones(len(z)), z])
     far = 0.5 * FAR**2
 
-    def tile(i: slice, j: slice) -> Array:
+    def tile(i: slice, j: slice, D: Array) -> Array:
         if direct:
             return profile(0.5 * cdist(left[i], right[j], "sqeuclidean"))
-        D = L[i] @ R[j].T
+        np.matmul(L[i], R[j].T, out=D)
         np.maximum(D, 0.0, out=D)
         far_x, far_z = x[i] > far, z[j] > far
         if far_x.any():
@@ -70,14 +72,19 @@ def radial(X: Array, Z: Array | None, scale: float, profile: Callable[[Array], A
     return tiled(len(x), None if Z is None else len(z), tile)
 
 
-def tiled(n: int, m: int | None, tile: Callable[[slice, slice], Array], size: int = 384) -> Array:
-    """An n×m matrix from its tiles; where m is None a symmetric one, from the tiles on and below the diagonal."""
+def tiled(n: int, m: int | None, tile: Callable[[slice, slice, Array], Array], size: int = 384) -> Array:
+    """An n×m matrix from its tiles; where m is None a symmetric one, from the tiles on and below the diagonal.
+
+    `tile` may use the array that it gets: memory that is new for each tile takes longer than the values in it.
+    """
     K = np.empty((n, n if m is None else m))
+    room = np.empty(min(size, n) * min(size, K.shape[1]))
     for a in range(0, n, size):
         i = slice(a, min(a + size, n))
         for b in range(0, a + 1 if m is None else m, size):
             j = slice(b, min(b + size, K.shape[1]))
-            K[i, j] = tile(i, j)
+            shape = i.stop - i.start, j.stop - j.start
+            K[i, j] = tile(i, j, room[: shape[0] * shape[1]].reshape(shape))
             if m is None and a != b:
                 K[j, i] = K[i, j].T
     return K
