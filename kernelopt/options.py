@@ -26,7 +26,6 @@ SIMILAR = 0.65  # of difflib's ratio: timelimit is time_limit, but max_iter is n
 EXPANDED = "expanded"
 MODELS = (EXPANDED, "compact")
 ROWS, FEWEST = 65536, 1024  # of a block of B, at most and at least
-BLOCKS = 4  # blocks for each thread of a cluster
 RANK_SHARE, LARGEST_RANK_TOL = 1e-2, 1e-4  # the default of rank_tol in units of tol, and its upper limit
 
 
@@ -78,8 +77,9 @@ def layout(backend: Any, dtype: Any, rows: int) -> Layout | None:
         return None if precision is np.float64 else Layout(Here(), ROWS, precision)
     if not is_client(backend):
         raise OptionError(f"Expected backend to be a dask.distributed.Client, or None; got {backend!r}.")
-    threads = max(sum(backend.nthreads().values()), 1)
-    return Layout(OnDask(backend), int(min(max(-(-rows // (BLOCKS * threads)), FEWEST), ROWS)), precision)
+    executor = OnDask.of(backend)
+    blocks = executor.threads * -(-rows // (executor.threads * ROWS))  # as many for each thread
+    return Layout(executor, max(-(-rows // blocks), FEWEST), precision)
 
 
 def goal(  # noqa: PLR0917

@@ -6,10 +6,11 @@ made where the blocks are, by tasks that know their points, the pivots and L alo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg as sl
@@ -18,13 +19,14 @@ from kernelopt.factorization import memory
 from kernelopt.factorization.base import FLOOR, Factor
 from kernelopt.factorization.dense import CholeskyFactor, Settings, refuse_indefinite, relative_trace, units
 from kernelopt.factorization.streamed import BLOCK, CANDIDATES, LEAST, NOISE, ROUNDS, SAMPLE, best_of, best_towards
-from kernelopt.factorization.tall import BlockMatrix, Executor, Here
+from kernelopt.factorization.tall import Block, BlockMatrix, Executor, Here
 from kernelopt.functions import Function
 from kernelopt.kernels.base import Kernel
 from kernelopt.kernels.domains import Array, Ints
 from kernelopt.rows import Rows
 
-TILE = 2048  # rows and columns of kernel values that stand in memory at a time
+TILE = 1024  # rows and columns of kernel values that stand in memory at a time
+PANELS = 8  # tasks of a pass over the kernel, for each thread at least
 
 
 @dataclass(frozen=True)
@@ -65,35 +67,59 @@ class BlockFactor(CholeskyFactor):
         return c
 
     def predictions(self, rows: Rows, v: Array) -> Array:
-        centers, c = rows.expansion(self.pivots, self.coefficients(v))
-        arguments = [(self.kernel, centers, c)] * len(self.points)
-        return np.concatenate(self.layout.executor.each(_values, self.points, arguments))
+        return self._at_rows(*rows.expansion(self.pivots, self.coefficients(v)))
 
     def product(self, rows: Rows, V: Array) -> Array:
-        """QV, a task for each pair of blocks i ≥ j."""
-        parts = self._pairs(_tile_product, V)
-        found = np.zeros((len(rows), V.shape[1]))
-        for (i, j), (left, right) in parts:
-            found[i] += left
-            if right is not None:
-                found[j] += right
+        """QV: tasks for pairs of blocks, and sums for each block."""
+        support = np.flatnonzero(V.any(axis=1))
+        if 2 * len(support) < len(rows):
+            return self._at_rows(*rows.expansion(support, V[support]))
+        executor, found = self.layout.executor, np.zeros((len(rows), V.shape[1]))
+        panels = self._panels(V)
+        parts = executor.keep(_panel_product, [p.block for p in panels], [p.arguments for p in panels])
+        mine: list[list[tuple[Any, int, int]]] = [[] for _ in self.points]
+        for panel, part in zip(panels, parts, strict=True):
+            mine[panel.i].append((part, 0, panel.arguments[-2]))
+            mine[panel.j].append((part, 1, 0))
+        sizes, sums = np.diff(self.B.starts), []
+        for summands, size in zip(mine, sizes, strict=True):
+            sums.append((int(size), [c[1:] for c in summands], *(c[0] for c in summands[1:])))
+        totals = executor.each(_sum_of_sides, [summands[0][0] for summands in mine], sums)
+        np.concatenate(totals, out=found)
         return found
 
     def quadratic(self, rows: Rows, V: Array) -> Array:
-        total = np.zeros((V.shape[1], V.shape[1]))
-        for (i, j), (left, right) in self._pairs(_tile_product, V):
-            total += V[i].T @ left + (0.0 if right is None else V[j].T @ right)
-        return (total + total.T) / 2
+        """VᵀQV: tasks for pairs of blocks, and one sum."""
+        panels = self._panels(V)
+        total = self.layout.executor.total(
+            _panel_quadratic, [p.block for p in panels], [p.arguments for p in panels]
+        )  # fmt: skip
+        return np.asarray(total + total.T) / 2
 
-    def _pairs(self, function: Any, V: Array) -> list[Any]:
-        stretches = [slice(a, b) for a, b in pairwise(self.B.starts)]
-        pairs = [(i, j) for i in range(len(stretches)) for j in range(i + 1)]
-        pairs = [(i, j) for i, j in pairs if V[stretches[i]].any() or V[stretches[j]].any()]
-        arguments = [
-            (self.points[j] if i != j else None, self.kernel, V[stretches[i]], V[stretches[j]]) for i, j in pairs
-        ]
-        found = self.layout.executor.each(function, [self.points[i] for i, _ in pairs], arguments)
-        return [((stretches[i], stretches[j]), part) for (i, j), part in zip(pairs, found, strict=True)]
+    def _at_rows(self, centers: Array, coefficients: Array) -> Array:
+        arguments = [(self.kernel, centers, coefficients)] * len(self.points)
+        return np.concatenate(self.layout.executor.each(_values, self.points, arguments))
+
+    def _panels(self, V: Array) -> list[_Panel]:
+        """Pairs of blocks i ≥ j, some rows of i at a time, so that there are several for each thread."""
+        parts, count = [V[a:b] for a, b in pairwise(self.B.starts)], len(self.points)
+        pieces = -(-PANELS * self.layout.executor.threads // (count * (count + 1) // 2))
+        found = []
+        for i, j in np.column_stack(np.tril_indices(count)).tolist():
+            cuts = np.unique(np.linspace(0, len(parts[i]), pieces + 1).astype(int))
+            other = (None, None) if i == j else (self.points[j], parts[j])
+            for a, b in pairwise(cuts.tolist()):
+                found.append(_Panel(self.points[i], (other[0], self.kernel, parts[i], other[1], a, b), i, j))
+        return found
+
+
+class _Panel(NamedTuple):
+    """Rows a to b of block i of the kernel matrix, in block column j."""
+
+    block: Any
+    arguments: tuple[Any, ...]
+    i: int
+    j: int
 
 
 def blocked_cholesky(
@@ -142,7 +168,7 @@ class _Elimination:
                 refuse_indefinite(rows.subset(np.sort(drawn)), limit)
             starts = np.append(np.arange(0, n, layout.rows), n)
             parts = [rows.points[a:b] for a, b in pairwise(starts)]
-            self.points = tuple(layout.executor.keep(_itself, parts, [()] * len(parts)))
+            self.points = tuple(layout.executor.send(parts))
             empty = layout.executor.keep(_empty, self.points, [(layout.dtype,)] * len(parts))
             self.B = BlockMatrix(tuple(empty), starts, 0, layout.executor)
             self.d, self.pivots = self.diagonal.copy(), np.zeros(0, dtype=np.intp)
@@ -212,7 +238,7 @@ class _Elimination:
         executor, blocks = self.layout.executor, self.B.blocks
         finer = executor.keep(_with_columns, blocks, [(X, *job) for X in self.points])
         self.B = replace(self.B, blocks=tuple(finer), width=k + len(chosen))
-        squares = executor.each(_last_squares, finer, [(k, k + len(chosen))] * len(finer))
+        squares = executor.each(_last_squares, finer, [()] * len(finer))
         self.d = np.clip(self.d - np.concatenate(squares), 0.0, None)
         self.pivots = np.concatenate([self.pivots, chosen])
         self.L = np.block([[self.L, np.zeros((k, len(chosen)))], [here, L]])
@@ -248,6 +274,7 @@ class _Elimination:
     def factor(self, seconds: float) -> BlockFactor:
         if self.layout.dtype != np.float64 and self.rank:
             self._rounded()
+        self.B = self.B.joined()
         return BlockFactor(
             B=self.B, scale=self.scale, pivots=self.pivots,
             residual=relative_trace(self.d, self.diagonal, np.ones(len(self.d))),
@@ -259,38 +286,37 @@ class _Elimination:
 # ------------------------------------------------------------ tasks
 
 
-def _itself(X: Array) -> Array:
-    return X
-
-
 def _empty(X: Array, dtype: Any) -> Array:
     return np.empty((len(X), 0), dtype=dtype)
 
 
 def _with_columns(  # noqa: PLR0917
-    B: Array, X: Array, kernel: Kernel, pivots: Array, here: Array, L: Array, scale: float, k: int
-) -> Array:
-    """[B, (K_XS/scale − BB_Sᵀ)L⁻ᵀ], some rows at a time."""
-    found = np.empty((len(B), k + len(L)), dtype=B.dtype)
-    found[:, :k] = B[:, :k]
-    for i in range(0, len(B), TILE):
-        E = kernel._matrix(X[i : i + TILE], pivots) / scale
-        E -= B[i : i + TILE, :k].astype(float, copy=False) @ here.T
-        found[i : i + TILE, k:] = sl.solve_triangular(L, E.T, lower=True, check_finite=False).T
-    return found
+    B: Block, X: Array, kernel: Kernel, pivots: Array, here: Array, L: Array, scale: float, k: int
+) -> Block:
+    """(K_XS/scale − BB_Sᵀ)L⁻ᵀ behind the columns of B, some rows at a time; B itself is not copied."""
+    parts = B if isinstance(B, tuple) else (B[:, :k],)
+    n = len(parts[0])
+    found = np.empty((n, len(L)), dtype=parts[0].dtype)
+    for i in range(0, n, TILE):
+        E, at = kernel._matrix(X[i : i + TILE], pivots) / scale, 0
+        for part in parts:
+            E -= part[i : i + TILE].astype(float, copy=False) @ here[:, at : at + part.shape[1]].T
+            at += part.shape[1]
+        found[i : i + TILE] = sl.solve_triangular(L, E.T, lower=True, check_finite=False).T
+    return (*parts, found) if k else (found,)
 
 
-def _from_kernel(B: Array, X: Array, kernel: Kernel, pivots: Array, L: Array, scale: float) -> Array:  # noqa: PLR0917
+def _from_kernel(B: Block, X: Array, kernel: Kernel, pivots: Array, L: Array, scale: float) -> Array:  # noqa: PLR0917
     """K_XS L⁻ᵀ/scale in the precision of B."""
-    found = np.empty((len(B), len(L)), dtype=B.dtype)
-    for i in range(0, len(B), TILE):
+    found = np.empty((len(X), len(L)), dtype=B[0].dtype)
+    for i in range(0, len(X), TILE):
         K = kernel._matrix(X[i : i + TILE], pivots) / scale
         found[i : i + TILE] = sl.solve_triangular(L, K.T, lower=True, check_finite=False).T
     return found
 
 
-def _last_squares(B: Array, first: int, end: int) -> Array:
-    part = B[:, first:end].astype(float, copy=False)
+def _last_squares(B: tuple[Array, ...]) -> Array:
+    part = B[-1].astype(float, copy=False)
     return np.einsum("ij,ij->i", part, part)
 
 
@@ -298,22 +324,64 @@ def _values(X: Array, kernel: Kernel, centers: Array, coefficients: Array) -> Ar
     return Function._of_rows(kernel, centers, coefficients)._evaluate(X)
 
 
-def _tile_product(X: Array, Z: Array | None, kernel: Kernel, V: Array, W: Array) -> tuple[Array, Array | None]:
-    """κ(X, Z)W and κ(Z, X)V from the same kernel values; for Z None, κ(X, X)V."""
-    left, right = np.zeros_like(V), None if Z is None else np.zeros_like(W)
-    for i in range(0, len(X), TILE):
-        rows = slice(i, i + TILE)
-        if Z is None:
-            left[rows] += kernel._matrix(X[rows], None) @ V[rows]
-        for j in range(0, i if Z is None else len(Z), TILE):
-            columns = slice(j, j + TILE)
-            other = X if Z is None else Z
-            if not (V[rows].any() or W[columns].any()):
-                continue
-            part = kernel._matrix(X[rows], other[columns])
-            left[rows] += part @ W[columns]
-            if right is None:
-                left[columns] += part.T @ V[rows]
-            else:
-                right[columns] += part.T @ V[rows]
+def _tiles(n: int, a: int, b: int) -> Iterator[tuple[slice, slice]]:
+    """Tiles of rows a to b and n columns; for n = 0, of those below the diagonal."""
+    for i in range(a, b, TILE):
+        end = n or i
+        for j in range(0, end, TILE):
+            yield slice(i, min(i + TILE, b)), slice(j, min(j + TILE, end))
+
+
+def _diagonal_tiles(a: int, b: int) -> Iterator[slice]:
+    for i in range(a, b, TILE):
+        yield slice(i, min(i + TILE, b))
+
+
+def _panel_product(  # noqa: PLR0917
+    X: Array, Z: Array | None, kernel: Kernel, V: Array, W: Array | None, a: int, b: int
+) -> tuple[Array, Array]:
+    """κ(X, Z)W for rows a to b of X, and κ(Z, X)V from the same kernel values; for Z None, of κ(X, X) the part on and
+    below the diagonal, and below it."""
+    other, U = (X, V) if Z is None or W is None else (Z, W)
+    left, right = np.zeros((b - a, V.shape[1])), np.zeros_like(U)
+    for rows in _diagonal_tiles(a, b) if Z is None else ():
+        left[rows.start - a : rows.stop - a] = kernel._matrix(X[rows], None) @ V[rows]
+    for rows, columns in _tiles(0 if Z is None else len(Z), a, b):
+        K = kernel._matrix(X[rows], other[columns])
+        left[rows.start - a : rows.stop - a] += K @ U[columns]
+        right[columns] += K.T @ V[rows]
     return left, right
+
+
+def _sum_of_sides(
+    part: tuple[Array, Array], n: int, places: list[tuple[int, int]], *others: tuple[Array, Array]
+) -> Array:
+    """The n rows that parts add up to; each place is a side of a part, and its first row."""
+    total = np.zeros((n, part[0].shape[1]))
+    for pair, (side, first) in zip((part, *others), places, strict=True):
+        total[first : first + len(pair[side])] += pair[side]
+    return total
+
+
+def _panel_quadratic(  # noqa: PLR0917
+    X: Array, Z: Array | None, kernel: Kernel, V: Array, W: Array | None, a: int, b: int
+) -> Array:
+    """What a panel and its mirror image add to VᵀQV; rows without multipliers cost nothing."""
+    chosen = np.flatnonzero(V.any(axis=1))
+    a, b = np.searchsorted(chosen, (a, b))
+    X, V = X[chosen], V[chosen]
+    other, U = (X, V) if Z is None or W is None else _filled(Z, W)
+    total = np.zeros((V.shape[1], V.shape[1]))
+    if not len(other):
+        return total
+    for rows, columns in _tiles(0 if Z is None else len(other), a, b):
+        part = V[rows].T @ (kernel._matrix(X[rows], other[columns]) @ U[columns])
+        total += part + part.T
+    for rows in _diagonal_tiles(a, b) if Z is None else ():
+        total += V[rows].T @ kernel._matrix(X[rows], None) @ V[rows]
+    return total
+
+
+def _filled(Z: Array, W: Array) -> tuple[Array, Array]:
+    chosen = np.flatnonzero(W.any(axis=1))
+    return Z[chosen], W[chosen]

@@ -4,25 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernelopt.factorization.tall import Arguments, Work
 from kernelopt.optional import optional
 
 GROUP = 8  # parts that are summed by one task
+LATENCY = 6e8  # multiplications that a thread could do while a pass over all blocks is on its way (20 ms)
+
+
+class Placed(NamedTuple):
+    """A block on the cluster: its future, and the worker where tasks on it run as long as that worker lives."""
+
+    future: Any
+    home: str | None = None
 
 
 @dataclass(frozen=True)
 class OnDask:
-    """The workers of a `dask.distributed.Client`; blocks are futures."""
+    """The workers of a `dask.distributed.Client`.
+
+    client : the client; homes : the address of a worker for each thread of the cluster
+    """
 
     client: Any
+    homes: tuple[str, ...]
 
-    def _submitted(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> list[Any]:
-        return [self.client.submit(function, b, *a, pure=False) for b, a in zip(blocks, arguments, strict=True)]
+    @staticmethod
+    def of(client: Any) -> OnDask:
+        known = client.nthreads()
+        return OnDask(client, tuple(address for address in sorted(known) for _ in range(known[address])))
 
-    def keep(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> list[Any]:
-        return self._submitted(function, blocks, arguments)
+    @property
+    def threads(self) -> int:
+        return max(len(self.homes), 1)
+
+    @property
+    def latency(self) -> float:
+        return LATENCY * self.threads
+
+    def send(self, blocks: Sequence[Any]) -> list[Placed]:
+        return [Placed(self.client.submit(_itself, block, pure=False)) for block in blocks]
+
+    def keep(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> list[Placed]:
+        """Blocks that have no home yet find one each: a block that moves takes longer than any task on it."""
+        homes = [b.home or self._home(k) for k, b in enumerate(blocks)]
+        settled = [Placed(b.future, home) for b, home in zip(blocks, homes, strict=True)]
+        found = self._submitted(function, settled, arguments)
+        return [Placed(future, home) for future, home in zip(found, homes, strict=True)]
 
     def each(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> list[Any]:
         return list(self.client.gather(self._submitted(function, blocks, arguments)))
@@ -34,6 +63,17 @@ class OnDask:
             groups = [parts[i : i + GROUP] for i in range(0, len(parts), GROUP)]
             parts = [self.client.submit(_sum, group, pure=False) for group in groups]
         return parts[0].result()
+
+    def _home(self, number: int) -> str | None:
+        return self.homes[number % len(self.homes)] if self.homes else None
+
+    def _submitted(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> list[Any]:
+        found = []
+        for block, rest in zip(blocks, arguments, strict=True):
+            at = {} if block.home is None else {"workers": [block.home], "allow_other_workers": True}
+            known = [a.future if isinstance(a, Placed) else a for a in rest]
+            found.append(self.client.submit(function, block.future, *known, pure=False, **at))
+        return found
 
 
 def is_client(value: Any) -> bool:
@@ -48,6 +88,10 @@ def client_in_use() -> Any:
         return distributed.get_client()
     except ValueError:
         return None
+
+
+def _itself(block: Any) -> Any:
+    return block
 
 
 def _sum(parts: list[Any]) -> Any:

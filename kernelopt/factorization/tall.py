@@ -16,15 +16,27 @@ import scipy.sparse as sp
 
 from kernelopt.kernels.domains import Array, Ints
 
-CACHED = 2**20  # bytes of a block that are converted to double precision at a time
+CACHED = 2**21  # bytes of a block that are worked on at a time
 
 
+Block = Array | tuple[Array, ...]
 Work = Callable[..., Any]
 Arguments = tuple[Any, ...]
 
 
 class Executor(Protocol):
     """Who works on blocks: this process, or a cluster."""
+
+    @property
+    def threads(self) -> int:
+        """How many tasks are worked on at a time."""
+
+    @property
+    def latency(self) -> float:
+        """What a pass over all blocks takes besides the work itself, in multiplications of all threads."""
+
+    def send(self, blocks: Sequence[Any]) -> list[Any]:
+        """Blocks that are here, to where they are worked on."""
 
     def each(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> list[Any]:
         """function(block, *arguments) of each block, brought here."""
@@ -39,6 +51,12 @@ class Executor(Protocol):
 @dataclass(frozen=True)
 class Here:
     """This process, one block after the other."""
+
+    threads = 1
+    latency = 0.0
+
+    def send(self, blocks: Sequence[Any]) -> list[Any]:
+        return list(blocks)
 
     def each(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> list[Any]:
         return [function(block, *a) for block, a in zip(blocks, arguments, strict=True)]
@@ -59,7 +77,7 @@ class BlockMatrix:
 
     Attributes
     ----------
-    blocks : arrays, or what the executor knows them by
+    blocks : arrays, or tuples of arrays side by side while a factor grows; or what the executor knows them by
     starts : where each begins, and the number of rows
     width : columns
     executor : who works on them
@@ -118,9 +136,10 @@ class BlockMatrix:
             found[owner == k] = part
         return found
 
-    def gram(self, weights: Array) -> Array:
-        """BᵀDB."""
-        arguments = [(w, self.width) for w in self._split(weights)]
+    def gram(self, weights: Array, D: Array | None = None) -> Array:
+        """BᵀWB, or [BᵀWB, BᵀD] in one pass."""
+        D = np.zeros((len(self), 0)) if D is None else D
+        arguments = [(w, d, self.width) for w, d in zip(self._split(weights), self._split(D), strict=True)]
         return np.asarray(self.executor.total(_gram, self.blocks, arguments))
 
     def row_squares(self) -> Array:
@@ -134,6 +153,10 @@ class BlockMatrix:
         """Bᵀd."""
         arguments = [(part, self.width) for part in self._split(d)]
         return np.asarray(self.executor.total(_adjoint, self.blocks, arguments))
+
+    def joined(self) -> BlockMatrix:
+        """The same with one array for each block."""
+        return replace(self, blocks=tuple(self.executor.keep(_joined, self.blocks, [()] * len(self.blocks))))
 
     def with_columns(self, T: Array) -> BlockMatrix:
         """[B, T] for a T that is here."""
@@ -158,51 +181,65 @@ class _Transposed:
 # ------------------------------------------------------------ what is done to one block, there
 
 
-def _stretches(B: Array, width: int) -> Iterator[Array]:
-    """A block's first columns in double precision, some rows at a time; all of them where they are that already.
+def _stretches(B: Block, width: int) -> Iterator[Array]:
+    """A block's first columns in double precision, some rows at a time.
 
     What is yielded is overwritten by the next.
     """
-    if B.dtype == np.float64 or not B.size:
-        yield B[:, :width]
+    parts = B if isinstance(B, tuple) else (B,)
+    n = len(parts[0])
+    step = max(CACHED // (8 * width), 1) if width else max(n, 1)
+    if len(parts) == 1 and parts[0].dtype == np.float64:
+        for i in range(0, n, step):
+            yield parts[0][i : i + step, :width]
         return
-    step = max(CACHED // (8 * width), 1) if width else len(B)
-    room = np.empty((min(step, len(B)), width))
-    for i in range(0, len(B), step):
-        part = room[: min(step, len(B) - i)]
-        np.copyto(part, B[i : i + step, :width])
-        yield part
+    room = np.empty((min(step, n), width))
+    for i in range(0, n, step):
+        rows, at = room[: min(step, n - i)], 0
+        for part in parts:
+            np.copyto(rows[:, at : at + part.shape[1]], part[i : i + step, : width - at])
+            at += part.shape[1]
+        yield rows
 
 
-def _times(B: Array, v: Array) -> Array:
+def _times(B: Block, v: Array) -> Array:
     return np.concatenate([part @ v for part in _stretches(B, len(v))])
 
 
-def _rows(B: Array, chosen: Ints, width: int) -> Array:
-    return B[chosen, :width].astype(float)
+def _rows(B: Block, chosen: Ints, width: int) -> Array:
+    parts = B if isinstance(B, tuple) else (B,)
+    return np.hstack([part[chosen] for part in parts])[:, :width].astype(float)
 
 
-def _gram(B: Array, weights: Array, width: int) -> Array:
-    found, i = np.zeros((width, width)), 0
+def _joined(B: Block) -> Array:
+    return np.hstack(B) if isinstance(B, tuple) else B
+
+
+def _gram(B: Block, weights: Array, D: Array, width: int) -> Array:
+    whole, i = np.zeros((width, width + D.shape[1])), 0
+    found, room = whole[:, :width], np.empty(max(CACHED // 8, width))
     for part in _stretches(B, width):
         w = weights[i : i + len(part)]
+        whole[:, width:] += part.T @ D[i : i + len(part)]
         i += len(part)
         chosen = np.flatnonzero(w)
         some = len(chosen) < 0.9 * len(w)
         L, w = (part[chosen], w[chosen]) if some else (part, w)
+        S = room[: L.size].reshape(L.shape)
         if np.all(w >= 0):
-            S = np.sqrt(w)[:, None] * L
+            np.multiply(np.sqrt(w)[:, None], L, out=S)
             found += S.T @ S
         else:
-            found += L.T @ (w[:, None] * L)
-    return found
+            np.multiply(w[:, None], L, out=S)
+            found += L.T @ S
+    return whole
 
 
-def _row_squares(B: Array, width: int) -> Array:
+def _row_squares(B: Block, width: int) -> Array:
     return np.concatenate([np.einsum("ij,ij->i", part, part) for part in _stretches(B, width)])
 
 
-def _column_squares(B: Array, weights: Array, width: int) -> Array:
+def _column_squares(B: Block, weights: Array, width: int) -> Array:
     found, i = np.zeros(width), 0
     for part in _stretches(B, width):
         found += np.einsum("ij,ij,i->j", part, part, weights[i : i + len(part)])
@@ -210,7 +247,7 @@ def _column_squares(B: Array, weights: Array, width: int) -> Array:
     return found
 
 
-def _adjoint(B: Array, d: Array, width: int) -> Array:
+def _adjoint(B: Block, d: Array, width: int) -> Array:
     found, i = np.zeros((width, *d.shape[1:])), 0
     for part in _stretches(B, width):
         found += part.T @ d[i : i + len(part)]
@@ -249,3 +286,8 @@ def combined(E: sp.csr_array, B: Any) -> Array:
 def beside(B: Any, T: Array) -> Any:
     """[B, T]."""
     return B.with_columns(T) if isinstance(B, BlockMatrix) else np.hstack([B, T])
+
+
+def latency(B: Any) -> float:
+    """What a product with B takes besides its flops, in flops."""
+    return float(B.executor.latency) if isinstance(B, BlockMatrix) else 0.0

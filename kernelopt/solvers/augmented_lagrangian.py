@@ -96,9 +96,11 @@ def _at_rank(  # noqa: PLR0917
     if isfinite(sigma):
         sigma = max(sigma, BACK * _kept(start).sigma)
     best = point = first = judged(problem, x, s, a, problem.smooth_gradient(s))
+    here: semismooth.Iterate | None = None
     try:
         while not watch(best, rank, coarse) and watch.flops < budget and flat < FLAT:
-            here, steps = _minimized(problem, (x, s, a), sigma, SHARE * best.gap, systems)
+            known = None if isfinite(sigma) else here  # without multipliers, the function stays the same
+            here, steps = _minimized(problem, (x, s, a), sigma, SHARE * best.gap, systems, known)
             x, s = here.x, here.s
             if steps == STEPS and isfinite(sigma):
                 sigma, flat = sigma / SHRINK, flat + 1
@@ -117,14 +119,15 @@ def _at_rank(  # noqa: PLR0917
     return replace(best, kept=Kept(sigma, systems.known))
 
 
-def _minimized(
-    problem: Structured, start: tuple[Array, Array, Array], sigma: float, goal: float, systems: Systems
-) -> tuple[semismooth.Iterate, int]:
+def _minimized(  # noqa: PLR0917
+    problem: Structured, start: tuple[Array, Array, Array], sigma: float, goal: float, systems: Systems,
+    known: semismooth.Iterate | None,
+) -> tuple[semismooth.Iterate, int]:  # fmt: skip
     """Newton steps until what the gradient takes from the dual value falls below the goal, or below the same share of
     what the multipliers' move costs, Σ(a − a₀)²/2σⱼ."""
     x, s, a = start
     function = smoothed(problem, a, sigma)
-    here = semismooth.begin(problem, function, x, s)
+    here = known or semismooth.begin(problem, function, x, s)
     full = sigma if isfinite(sigma) else float(np.max(1 / problem.rho, initial=0.0))
     for number in range(1, STEPS + 1):
         found = semismooth.step(problem, function, here, full, systems)

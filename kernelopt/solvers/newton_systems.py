@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
 
 from kernelopt.kernels.domains import Array, Ints
-from kernelopt.solvers.structured import MEMORY_BOUND, Solve, Structured
+from kernelopt.solvers.structured import Solve, Structured
 from kernelopt.solvers.watch import Watch
 
 ACCURACY = 1e-2  # of a step, relative to ‖b‖: the gap, which is quadratic in it, then falls by the square of that
@@ -59,7 +59,7 @@ class Systems:
     def _iterated(self, known: Known, weights: Array, ridge: Array, rhs: Array, active: int) -> Array | None:
         """By conjugate gradients; None where they don't get there soon enough."""
         problem = self.problem
-        products = MEMORY_BOUND * 4.0 * max(sum(B.size for B in problem.blocks), 1)
+        products = 2 * problem.product_cost
         most = int(SHARE * problem.cost(active) / products)
         if most < LEAST:
             return None

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import scipy.linalg as sl
@@ -231,25 +232,26 @@ class Structured:
 
     def gram(self, weights: Array) -> Array:
         """CᵀWC."""
-        p, ends = self.size, self.ends
-        H = np.zeros((p, p))
+        p, v = self.size, [slice(a, b) for a, b in pairwise(self.ends)]
+        H, y = np.zeros((p, p)), slice(self.ends[-1], p)
+        WF = weights[:, None] * self.F
+        D = np.asarray(self.E.T @ WF)
+        for k, (B, rows) in enumerate(zip(self.blocks, map(slice, self._rows[:-1], self._rows[1:]), strict=True)):
+            pair = self._pairs.get((k, k))
+            if pair is None:
+                H[v[k], y] = B.T @ D[rows]
+            else:
+                found = _with_border(B, pair, pair.map @ weights, D[rows])
+                H[v[k], v[k]], H[v[k], y] = found[:, : B.shape[1]], found[:, B.shape[1] :]
         for (k, other), pair in self._pairs.items():
-            t = pair.map @ weights
-            H[ends[k] : ends[k + 1], ends[other] : ends[other + 1]] = _weighted(
-                self.blocks[k], self.blocks[other], pair, t
-            )
             if k != other:
-                H[ends[other] : ends[other + 1], ends[k] : ends[k + 1]] = H[
-                    ends[k] : ends[k + 1], ends[other] : ends[other + 1]
-                ].T
+                H[v[k], v[other]] = _weighted(self.blocks[k], self.blocks[other], pair, pair.map @ weights)
+                H[v[other], v[k]] = H[v[k], v[other]].T
         if self._long.any():
-            rows = self._long_rows
-            H[: ends[-1], : ends[-1]] += rows.T @ (weights[self._long][:, None] * rows)
-        if self.q:
-            WF = weights[:, None] * self.F
-            H[: ends[-1], ends[-1] :] = np.column_stack([self._back(self.E.T @ f, np.zeros(0)) for f in WF.T])
-            H[ends[-1] :, : ends[-1]] = H[: ends[-1], ends[-1] :].T
-            H[ends[-1] :, ends[-1] :] = self.F.T @ WF
+            long = self._long_rows
+            H[: y.start, : y.start] += long.T @ (weights[self._long][:, None] * long)
+        H[y, : y.start] = H[: y.start, y].T
+        H[y, y] = self.F.T @ WF
         return H
 
     def gram_diagonal(self, weights: Array) -> Array:
@@ -327,9 +329,15 @@ class Structured:
 
     def cost(self, active: int) -> float:
         """Flops of a system with so many positive weights, and of the products with C that go with it."""
-        p, entries = self.size, sum(B.size for B in self.blocks)
+        p = self.size
         system = active**2 * p + active**3 / 3 if self.is_small(active) else active * p**2 + p**3 / 3
-        return system + MEMORY_BOUND * 8 * entries
+        return system + 4 * self.product_cost
+
+    @cached_property
+    def product_cost(self) -> float:
+        """Flops of a product with C or Cᵀ."""
+        entries = max(sum(B.size for B in self.blocks), 1)
+        return MEMORY_BOUND * 2.0 * entries + sum(tall.latency(B) for B in self.blocks)
 
     def _in_rows(self, active: Ints, weights: Array, ridge: Array) -> Solve:
         """With z = W(Cx) on the active rows:
@@ -403,10 +411,15 @@ def _pair(left: sp.coo_array, right: sp.coo_array, m: int) -> _Pair | None:
     return _Pair(entries // right.shape[1], entries % right.shape[1], table)
 
 
+def _with_border(B: Array, pair: _Pair, t: Array, D: Array) -> Array:
+    """[BᵀTB, BᵀD], with T given by its entries."""
+    if isinstance(B, BlockMatrix) and pair.columns is None:
+        return B.gram(t, D)
+    return np.hstack([_weighted(B, B, pair, t), B.T @ D])
+
+
 def _weighted(left: Array, right: Array, pair: _Pair, t: Array) -> Array:
     """leftᵀ T right, with T given by its entries."""
-    if isinstance(left, BlockMatrix) and left.is_same(right) and pair.columns is None:
-        return left.gram(t)
     if isinstance(left, BlockMatrix) or isinstance(right, BlockMatrix):
         raise SolverError(
             "Expected terms and constraints of one prediction each where B is not one array in double precision; these "

@@ -161,7 +161,7 @@ def test_a_dask_array_brings_its_cluster(client):
     problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(chunked)) + 0.1 * ko.sum_squares(theta)))
     problem.solve(tol=1e-4)
     factor = problem._reduction[1].factors[theta].of_pivots
-    assert problem.status == "optimal" and factor.layout.executor == OnDask(client)
+    assert problem.status == "optimal" and factor.layout.executor == OnDask.of(client)
     lazy = theta.value(chunked)
     assert isinstance(lazy, da.Array) and lazy.shape == (3000,)
     np.testing.assert_allclose(lazy.compute(), theta.value(X), atol=1e-12)
