@@ -5,34 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, wraps
-from math import nan
 from threading import RLock
-from time import perf_counter
 from typing import Any, ParamSpec, TypeVar
 
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt import local, ranks, solving, spectral, verification
+from kernelopt import growth, ranks, solving, spectral, verification
 from kernelopt.certificate import Certificate
 from kernelopt.compiler import explain, explicit, form, latex, representer, rules, spectral_form, text
 from kernelopt.compiler.form import CanonicalForm
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer, outer_of
 from kernelopt.compiler.spectral_form import SpectralForm
-from kernelopt.errors import DataError, KernelOptError, MemoryLimitError, ParameterError, SolverError
+from kernelopt.errors import DataError, KernelOptError, ParameterError, SolverError
 from kernelopt.expressions import FeatureMatrix, Theta
-from kernelopt.factorization import Factor, Guide, Layout, factorize, grow, memory
+from kernelopt.factorization import Layout
 from kernelopt.factorization.cluster import client_in_use
-from kernelopt.history import History, Round
+from kernelopt.growth import Kept, Pursued
+from kernelopt.history import History
 from kernelopt.losses import check_parameters
 from kernelopt.nodes import ThetaLeaf, renew_ids
 from kernelopt.options import FactorOptions, check_solver_options, factor_options, goal, layout, spelling
-from kernelopt.solution import Attempt, Solution, SolverStats, Status
-from kernelopt.solvers import own, selection
+from kernelopt.solution import Solution, SolverStats, Status
+from kernelopt.solvers import selection
 from kernelopt.solvers.own import Start
-from kernelopt.solving import Goal, Outcome
 from kernelopt.verification import Report
 
 P = ParamSpec("P")
@@ -90,7 +88,7 @@ class Problem:
         self._inspection: rules.Inspection | None = None
         self._form: CanonicalForm | None = None
         self._spectral: SpectralForm | None = None
-        self._reduction: tuple[FactorOptions, Reduction, float] | None = None
+        self._reduction: Kept | None = None
         self._solution = solution
         self._left_off: Start | None = None
         self._last_outer: Outer | None = None
@@ -224,71 +222,26 @@ class Problem:
         # The rules are checked, and the tree is cut where θ enters: f(u, t, y) with u = Aθ, ‖θ‖ ≤ t.
         canonical = self.canonical_form()
         outer = self._outer()
-        previous = self._reduction, self._asked
-        try:
-            with spelling(Problem.solve, solver_options):
-                names = self._solver_names(outer, solver, solver_options)
-                outcome, attempts, rounds = self._pursue(canonical, outer, options, names, aim, grows=rank_tol is None)
-        except BaseException:
-            self._reduction, self._asked = previous
-            raise
+        stated = growth.Stated(canonical, outer, self._spectral)
+        start = self._left_off if warm_start and canonical.is_convex else None
+        # Q is factored, u = Bw and ‖θ‖ = ‖w‖ are substituted, the small problem is solved, and the answer certified.
+        with spelling(Problem.solve, solver_options):
+            names = self._solver_names(outer, solver, solver_options)
+            try:
+                found = growth.pursue(
+                    stated, options, names, aim, rank_tol is None, start, self._reduction, self._asked
+                )
+            except SolverError as error:
+                others = ", ".join(self.solvers().applicable)
+                raise SolverError(f"{error} Solvers that take the problem: {others}.") from error
         # θ as a function, values and multipliers go to the user's objects.
-        assert self._reduction is not None
-        reduction = self._reduction[1]
-        stats = replace(self._stats(reduction, outcome.stats, attempts), rounds=rounds)
-        self._unpack(replace(outcome.solution, solver_stats=stats), reduction)
+        self._reduction, self._asked, outcome = found.kept, options, found.outcome
+        self._unpack(replace(outcome.solution, solver_stats=_stats(found)), found.kept.reduction)
         self._solved_for = {p.id: _copied(p.value) for p in self.parameters()}
         self._left_off = outcome.left_off
         if outcome.interrupted:
             raise KeyboardInterrupt
         return self.value
-
-    def _pursue(  # noqa: PLR0917
-        self, canonical: CanonicalForm, outer: Outer | None, options: FactorOptions, names: list[str],
-        goal: Goal, grows: bool,
-    ) -> tuple[Outcome, tuple[Attempt, ...], tuple[Round, ...]]:  # fmt: skip
-        """Factor, reduce and solve, with finer factors where the certificate asks for them."""
-        begin = perf_counter()
-        attempts: tuple[Attempt, ...] = ()
-        best: tuple[Outcome, Any] | None = None
-        # Nobody would notice that a coarse factor is too coarse, where there is no certificate.
-        judged = grows and goal.certify is True and outer is not None and canonical.is_convex
-        step, factors = self._first(canonical, options, judged)
-        self._asked = options
-        start = self._left_off if goal.options.get("warm_start") and canonical.is_convex else None
-        rounds: list[Round] = []
-        while step is not None:
-            # Q = BBᵀ, once for each kernel and rows; u = Bw and ‖θ‖ = ‖w‖ are substituted, and solved.
-            try:
-                reduction = self._reduce(canonical, step, factors)
-            except MemoryLimitError:
-                if best is None:
-                    raise
-                break
-            if step.guides and best is not None and _ranks(reduction.factors) == _ranks(factors):
-                step = ranks.instead(step, options, factors, best[0].solution.certificate, goal.tol)
-                continue
-            start, factors = own.carried(start, canonical, factors, reduction.factors), reduction.factors
-            outcome = self._run(
-                reduction, outer, names, replace(goal, aim=step.aim, products=options.functions and grows), start
-            )
-            start, goal = outcome.left_off or start, replace(goal, n_init=1)
-            attempts += outcome.attempts
-            rounds.append(_round(factors, outcome.solution.certificate, perf_counter() - begin))
-            if best is None or outcome.solution.value is not None:
-                best = outcome, self._reduction
-            # The certificate decides. Only where θ restricted to the factor's span is at fault does the rank grow.
-            may_grow = outcome.may_grow and (grows or outcome.solution.value is None)
-            if not may_grow or goal.seconds_left() <= 0 or outcome.interrupted:
-                break
-            if outcome.solution.certificate is not None:
-                goal = replace(goal, known=outcome.solution.certificate.evidence)
-            step = ranks.following(options, step.options, factors, outcome, rounds, goal.tol)
-        assert best is not None
-        if best[0] is not outcome:
-            outcome, self._reduction = best
-            outcome.restore()
-        return outcome, attempts, tuple(rounds)
 
     def _inspect(self) -> rules.Inspection:
         """Walk the tree: what is used, and whether the theorem and DCP allow it."""
@@ -311,37 +264,6 @@ class Problem:
             self._spectral = spectral_form.required(canonical, found) if found.not_dcp else None
             self._form = canonical
         return self._form
-
-    def _reduce(
-        self, canonical: CanonicalForm, step: ranks.Step, coarser: Mapping[Theta, Factor] | None = None
-    ) -> Reduction:
-        """Factor, from coarser factors if there are, and substitute; kept until the options change."""
-        options = step.options
-        if self._reduction is None or self._reduction[0] != options:
-            factors = _factorize(canonical, step, coarser or {})
-            if self._spectral is not None:
-                entries = sum(f.B.size for f in factors.values())
-                memory.require(spectral.BYTES * entries, "Solving the reduced problem", options.memory_limit)
-            start = perf_counter()
-            reduction = representer.reduce(canonical, factors)
-            self._reduction = options, reduction, perf_counter() - start
-        return self._reduction[1]
-
-    def _run(
-        self, reduction: Reduction, outer: Outer | None, names: list[str], goal: Goal, start: Start | None
-    ) -> Outcome:
-        """Solve the reduced problem, with remedies; a failure says which solvers take it."""
-        if self._spectral is not None:
-            return spectral.pursue(reduction, self._spectral, goal)
-        ordered = selection.ordered(names, reduction.form, outer, reduction.size)
-        try:
-            if outer is not None and not reduction.form.is_convex:
-                return local.pursue(reduction, outer, ordered[0], goal, start)
-            return solving.pursue(reduction, outer, ordered, goal, start)
-        except SolverError as error:
-            raise SolverError(
-                f"{error} Solvers that take the problem: {', '.join(self.solvers().applicable)}."
-            ) from error
 
     def _unpack(self, solution: Solution, reduction: Reduction) -> None:
         """Put the answer on the user's own objects."""
@@ -626,9 +548,10 @@ class Problem:
 
         It has a free variable h for the values of each `SmoothLoss`, which cvxpy knows nothing of.
         """
-        return (
-            self._reduction[1] if self._reduction else self._reduce(self.canonical_form(), ranks.Step(factor_options()))
-        ).problem
+        if self._reduction is None:
+            stated = growth.Stated(self.canonical_form(), None, self._spectral)
+            self._reduction = growth.reduced(stated, ranks.Step(factor_options()), {})
+        return self._reduction[1].problem
 
     def _outer(self) -> Outer | None:
         """The outer problem's cone data and pieces; None where it has none to show."""
@@ -730,22 +653,6 @@ class Problem:
     def _notation(self) -> text.Notation:
         return text.notation(self.thetas(), [self.objective, *self.constraints])
 
-    def _first(
-        self, canonical: CanonicalForm, options: FactorOptions, judged: bool
-    ) -> tuple[ranks.Step | None, Mapping[Theta, Factor]]:
-        """How Q is factored first, and from which factors: as asked for, or coarser where a certificate judges it, or
-        as fine as an earlier solve found necessary."""
-        first = ranks.first(options, self._most_rows()) if judged else options
-        if self._reduction is None or self._asked is None:
-            return ranks.Step(first), {}
-        known, factors = self._reduction[0], self._reduction[1].factors
-        if replace(self._asked, functions=options.functions) != options:
-            return ranks.Step(first), {}
-        if known.growth and known.functions != options.functions:  # the same pivots, with functions or without
-            return ranks.Step(replace(known, functions=options.functions, growth=known.growth + 1)), factors
-        fine_enough = known.settings.rank_tol <= first.settings.rank_tol
-        return ranks.Step(known if fine_enough else first), {}
-
     def _layout(self, backend: Any, dtype: Any) -> Layout | None:
         """Where B is: on the cluster that Dask arrays are computed on, unless the caller says otherwise."""
         if backend is None and any(p.data.A._from_dask for p in self._inspect().predictions):
@@ -791,50 +698,17 @@ class Problem:
                 raise ParameterError(f"Expected finite values of the parameter {p.name()}; got NaN or infinity.")
         check_parameters(self.parameters())
 
-    def _stats(self, reduction: Reduction, inner: Any, attempts: tuple[Attempt, ...]) -> SolverStats:
-        assert self._reduction is not None
-        factors = {id(f): f for f in reduction.factors.values()}.values()
-        return SolverStats(
-            inner.solver_name, inner.solve_time, inner.setup_time, inner.num_iters,
-            sum(f.kernel_seconds for f in factors), sum(f.factor_seconds for f in factors),
-            self._reduction[2] + (reduction.problem.compilation_time or 0.0), inner.extra_stats, attempts,
-        )  # fmt: skip
+
+def _stats(found: Pursued) -> SolverStats:
+    inner, reduction = found.outcome.stats, found.kept.reduction
+    factors = {id(f): f for f in reduction.factors.values()}.values()
+    return SolverStats(
+        inner.solver_name, inner.solve_time, inner.setup_time, inner.num_iters,
+        sum(f.kernel_seconds for f in factors), sum(f.factor_seconds for f in factors),
+        found.kept.seconds + (reduction.problem.compilation_time or 0.0), inner.extra_stats, found.attempts,
+        rounds=found.rounds,
+    )  # fmt: skip
 
 
 def _copied(value: Any) -> Any:
     return None if value is None else np.array(value.toarray() if sp.issparse(value) else value)
-
-
-def _factorize(canonical: CanonicalForm, step: ranks.Step, coarser: Mapping[Theta, Factor]) -> dict[Theta, Factor]:
-    """One factor for each θ; θs that share kernel and rows share it."""
-    options = step.options
-    made: dict[object, Factor] = {}
-    factors: dict[Theta, Factor] = {}
-    guides: dict[object, Guide] = {}
-    names = {link.theta: link.rows.fingerprint() for link in canonical.predictions}
-    for theta, guide in step.guides.items():
-        guides[names[theta]] = guides[names[theta]].beside(guide) if names[theta] in guides else guide
-    for link in canonical.predictions:
-        name, known = names[link.theta], coarser.get(link.theta)
-        if name not in made and options.growth and known is not None and known.grows:
-            made[name] = grow(
-                link.rows, known, guides.get(name), step.columns, options.functions, options.settings,
-                options.memory_limit,
-            )  # fmt: skip
-        elif name not in made:
-            start = None if known is None else known.of_pivots
-            made[name] = factorize(
-                options.method, link.rows, options.settings, options.memory_limit, start, options.layout
-            )
-        factors[link.theta] = made[name]
-    return factors
-
-
-def _round(factors: Mapping[Theta, Factor], found: Certificate | None, seconds: float) -> Round:
-    kept = {id(f): f for f in factors.values()}.values()
-    bounds = (nan, nan, nan) if found is None else (found.lower, found.upper, found.relative_gap)
-    return Round(sum(f.rank for f in kept), sum(len(f.pivots) for f in kept), *bounds, seconds)
-
-
-def _ranks(factors: Mapping[Theta, Factor]) -> list[int]:
-    return [factor.rank for factor in factors.values()]

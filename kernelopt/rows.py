@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from kernelopt import clock
 from kernelopt.errors import KernelError
 from kernelopt.functions import Function
 from kernelopt.kernels.base import Kernel
@@ -157,6 +158,8 @@ class Rows:
         points, W = self.expansion(support, V[support])
         total = np.zeros((V.shape[1], V.shape[1]))
         for i in range(0, len(points), block):
+            if i:
+                clock.check()
             rows = slice(i, i + block)
             diagonal = self.kernel._matrix(points[rows], None)
             total += W[rows].T @ diagonal @ W[rows]
@@ -180,6 +183,8 @@ class Rows:
         points, W = self.expansion(np.arange(len(self)), V)
         found = np.zeros_like(W)
         for i in range(0, len(points), block):
+            if i:
+                clock.check()
             rows = slice(i, i + block)
             found[rows] += self.kernel._matrix(points[rows], None) @ W[rows]
             for j in range(0, i, block):

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from kernelopt import certificate as certificates
+from kernelopt import clock
 from kernelopt.certificate import ESTIMATE, FULL, REDUCED, Certificate
 from kernelopt.certificate.report import Lower
 from kernelopt.compiler import feasibility, representer
@@ -293,11 +294,7 @@ class _Search:
             status = Status.OPTIMAL if trusted else Status.OPTIMAL_INACCURATE
             status = Status.USER_LIMIT if best.limited else status
             return self._outcome(best, replace(solution, status=status), may_grow=False)
-        scope = REDUCED if best.answer.interrupted else goal.scope
-        found = certificates.certify(
-            reduction, self.data, _attained(solution), scope, goal.tol, goal.abs_tol, best.answer.slopes, goal.known,
-            products=goal.products and any(f.grows for f in reduction.factors.values()),
-        )  # fmt: skip
+        found, interrupted = self._certified(best.answer, self.data, _attained(solution))
         solution = replace(solution, certificate=replace(found, latest=None))
         for theta, function in solution.functions.items():
             function._distance = found.distance.get(theta)
@@ -317,7 +314,25 @@ class _Search:
         inexact = best.gap > INEXACT * found.absolute_gap and goal.solver_tol > goal.tol
         may_grow = (reduction.is_restriction or inexact) and best.closed and not closed and goal.certify is True
         outcome = self._outcome(best, replace(solution, status=status), may_grow and status != Status.NOT_ATTAINED)
-        return replace(outcome, guides=_guides(reduction, found.latest), inexact=inexact)
+        guides = _guides(reduction, found.latest)
+        return replace(outcome, guides=guides, inexact=inexact, interrupted=outcome.interrupted or interrupted)
+
+    def _certified(self, answer: conic.Answer, data: Outer, value: float) -> tuple[Certificate, bool]:
+        """The certificate, and whether it was interrupted: then it is what can be said without a pass over the kernel,
+        as where time is over."""
+        goal, reduction, interrupted = self.goal, self.reduction, answer.interrupted
+        if not interrupted:
+            try:
+                with clock.limited(goal.deadline):
+                    found = certificates.certify(
+                        reduction, data, value, goal.scope, goal.tol, goal.abs_tol, answer.slopes, goal.known,
+                        products=goal.products and any(f.grows for f in reduction.factors.values()),
+                    )  # fmt: skip
+                return found, False
+            except (KeyboardInterrupt, clock.OutOfTimeError) as stop:
+                interrupted = isinstance(stop, KeyboardInterrupt)
+        known = goal.known if goal.certify is True else None
+        return certificates.certify_without_pass(reduction, data, value, answer.slopes, known), interrupted
 
     def _outcome(self, best: _Candidate, solution: Solution, may_grow: bool) -> Outcome:
         answer = best.answer

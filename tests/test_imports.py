@@ -14,6 +14,7 @@ ORDER = [
     ["feature_space", "paths", "predictors", "testing"],
     ["left_out", "model_selection", "path_table"],
     ["problem"],
+    ["growth"],
     ["ranks"],
     ["options", "spectral"],
     ["verification"],
@@ -31,7 +32,7 @@ ORDER = [
     ["history"],
     ["table"],
     ["drawing", "kernels"],
-    ["html", "keywords", "optional", "threads"],
+    ["clock", "html", "keywords", "optional", "progress", "threads"],
     ["errors"],
 ]
 # Inside the packages: each file imports only from files further down its own list.

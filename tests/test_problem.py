@@ -130,7 +130,7 @@ def test_parameters_resolve_without_refactoring(theta, monkeypatch):
     assert problem.is_dpp()
     problem.solve()
     reduction, inner = problem._reduction[1], problem.reduced_problem
-    monkeypatch.setattr("kernelopt.problem.factorize", lambda *a: 1 / 0)
+    monkeypatch.setattr("kernelopt.growth.factorize", lambda *a: 1 / 0)
     for lam.value, weights.value in ((0.1, np.ones(60)), (0.1, np.r_[np.zeros(20), np.ones(40)])):
         assert problem.solve() == problem.value
         assert problem.status == "optimal"
@@ -346,7 +346,7 @@ def test_a_widened_factor_is_kept(theta, monkeypatch):
     exact = ko.Problem(cp.Minimize(ko.sum_squares(narrow)), [narrow(X) == y + shift])
     exact.solve(rank_tol=1e-2)
     calls = []
-    monkeypatch.setattr("kernelopt.problem.factorize", lambda *a: calls.append(a))
+    monkeypatch.setattr("kernelopt.growth.factorize", lambda *a: calls.append(a))
     shift.value = 0.5
     exact.solve(rank_tol=1e-2)
     assert not calls

@@ -68,6 +68,15 @@ def certify(  # noqa: PLR0917
     return assembled(PRODUCTS if products and scope == FULL else WAYS[scope], scope)
 
 
+def certify_without_pass(
+    reduction: Reduction, data: Outer, value: float, slopes: Array | None = None, known: Lower | None = None
+) -> Certificate:
+    """What can be said at once: a `known` bound with the full kernel, where there is one, else what the factor says."""
+    if known is None or known.assumptions:
+        return certify(reduction, data, value, REDUCED, slopes=slopes)
+    return _assembled(reduction, data, known, _upper(reduction, data, value), FULL)
+
+
 def certify_again(reduction: Reduction, data: Outer, value: float, known: Certificate) -> Certificate | None:
     """A certificate for other values of parameters, from the multipliers of a known one: no pass over the kernel.
 

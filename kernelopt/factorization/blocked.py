@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.linalg as sl
 
+from kernelopt import clock
 from kernelopt.factorization import memory
 from kernelopt.factorization.base import FLOOR, Factor
 from kernelopt.factorization.dense import CholeskyFactor, Settings, refuse_indefinite, relative_trace, units
@@ -231,6 +232,7 @@ class _Elimination:
 
     def _append(self, chosen: Ints, L: Array) -> None:
         """The columns E_{·S}L⁻ᵀ, made where the blocks are."""
+        clock.check()
         k = self.rank
         self._require_memory(k + len(chosen))
         here = self._on_pivots(chosen)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, NamedTuple
 
+from kernelopt import clock
 from kernelopt.factorization.tall import Arguments, Work
 from kernelopt.optional import optional
 
@@ -54,7 +56,7 @@ class OnDask:
         return [Placed(future, home) for future, home in zip(found, homes, strict=True)]
 
     def each(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> list[Any]:
-        return list(self.client.gather(self._submitted(function, blocks, arguments)))
+        return self._gathered(self._submitted(function, blocks, arguments))
 
     def total(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> Any:
         """By a tree of sums, so that one result comes here."""
@@ -62,7 +64,21 @@ class OnDask:
         while len(parts) > 1:
             groups = [parts[i : i + GROUP] for i in range(0, len(parts), GROUP)]
             parts = [self.client.submit(_sum, group, pure=False) for group in groups]
-        return parts[0].result()
+        return self._gathered(parts)[0]
+
+    def _gathered(self, futures: list[Any]) -> list[Any]:
+        """Results, brought here; what is no longer wanted is not worked on."""
+        left = clock.seconds_left()
+        try:
+            if isfinite(left):
+                optional("distributed", "solve(backend=...)").wait(futures, timeout=max(left, 0.0))
+            return list(self.client.gather(futures))
+        except TimeoutError as error:
+            self.client.cancel(futures)
+            raise clock.OutOfTimeError from error
+        except KeyboardInterrupt:
+            self.client.cancel(futures)
+            raise
 
     def _home(self, number: int) -> str | None:
         return self.homes[number % len(self.homes)] if self.homes else None

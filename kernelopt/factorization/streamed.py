@@ -23,6 +23,7 @@ import numpy as np
 from scipy.linalg.blas import dsymv, dtrsm
 from scipy.linalg.lapack import dpotrf
 
+from kernelopt import clock
 from kernelopt.factorization import memory
 from kernelopt.factorization.base import FLOOR, Factor
 from kernelopt.factorization.dense import CholeskyFactor, Settings, negligible, refuse_indefinite, relative_trace, units
@@ -117,6 +118,7 @@ class Elimination:
 
     def advance(self, rng: np.random.Generator) -> bool:
         """One round: candidates, the best of them, their columns. False where all that is left is rounding."""
+        clock.check()
         n, k = len(self.d), self.rank
         least = np.maximum(self.goal / n, self.noise[self.order])
         weights = np.where(self.d > least, self.d, 0.0)
@@ -142,6 +144,7 @@ class Elimination:
 
     def advance_towards(self, nu: Array, count: int, rng: np.random.Generator) -> bool:
         """Pivots that take most from νᵀEν: candidates are drawn with p ∝ νᵢ²Eᵢᵢ. False where none is left."""
+        clock.check()
         k, multipliers = self.rank, nu[self.order] * self.row_scale[self.order, None]
         least = np.maximum(LEAST * self.diagonal[self.order], self.noise[self.order])
         weights = np.where(self.d > least, self.d * np.sum(multipliers**2, axis=1), 0.0)

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import inf, log10
+from math import inf
 from time import perf_counter
-from typing import Any
 
-from tqdm.auto import tqdm
-
+from kernelopt.clock import OutOfTimeError
+from kernelopt.progress import GapBar
 from kernelopt.solvers.dual_point import Point
 
 FEASIBLE = 1e-9  # violation of constraints, in units of their right-hand sides, that counts as none
 COARSE = 1e-3  # relative gap and violation to which coarser restrictions of θ are solved
-
-
-class OutOfTimeError(Exception):
-    """The time limit was reached; engines keep their best point."""
 
 
 @dataclass(eq=False)
@@ -38,8 +33,8 @@ class Watch:
     systems: int = 0
     flops: float = 0.0
     started: float = field(default_factory=perf_counter)
-    _shown: Any = None
-    _first: float | None = None
+    _headed: bool = False
+    _bar: GapBar | None = None
 
     def __call__(self, point: Point, rank: int, coarse: bool = False) -> bool:
         """Whether the point is good enough; raises OutOfTimeError after the deadline."""
@@ -61,26 +56,19 @@ class Watch:
 
     def _show(self, point: Point, rank: int) -> None:
         if self.verbose:
-            if self._shown is None:
+            if not self._headed:
                 print(f"{self.solver}\n systems   rank       primal           gap   rel. gap  violation   seconds")
-                self._shown = True
+                self._headed = True
             relative = point.gap / point.unit if point.unit > 0 else inf
             seconds = perf_counter() - self.started
             print(
                 f"{self.systems:>8}{rank:>7}{point.primal:>16.8e}{point.gap:>11.2e}{relative:>11.2e}"
                 f"{point.violation:>11.1e}{seconds:>9.2f}s"
             )
-        if self.bar and 0 < point.gap < inf:
-            goal = max(self.tol * point.unit, self.floor)
-            if self._shown is None or isinstance(self._shown, bool):
-                self._first = max(point.gap, goal)
-                total = max(log10(self._first / goal), 1e-9) if goal > 0 else 1.0
-                self._shown = tqdm(total=total, desc=self.solver, bar_format="{desc}: {bar} {postfix} {elapsed}")
-            assert self._first is not None
-            self._shown.n = max(min(log10(self._first / max(point.gap, goal)), self._shown.total), self._shown.n)
-            self._shown.set_postfix_str(f"gap {point.gap:.1e}", refresh=True)
+        self._bar = self._bar or GapBar(self.solver, self.bar)
+        self._bar.show(point.gap, max(self.tol * point.unit, self.floor))
 
     def close(self) -> None:
         """End the bar."""
-        if self.bar and isinstance(self._shown, tqdm):
-            self._shown.close()
+        if self._bar is not None:
+            self._bar.close()

@@ -147,7 +147,7 @@ def test_on_a_cluster(client, loss, monkeypatch):
     assert isinstance(factor, BlockFactor) and len(factor.B.blocks) > 1
     certificate = problem.certificate
     here = ko.Problem(problem.objective)
-    monkeypatch.setattr("kernelopt.problem.factorize", lambda *arguments: in_memory(factor, X))
+    monkeypatch.setattr("kernelopt.growth.factorize", lambda *arguments: in_memory(factor, X))
     assert here.solve(rank_tol=1e-3, tol=1e-9) == pytest.approx(value, rel=1e-10)
     assert certificate.lower == pytest.approx(here.certificate.lower, rel=1e-6)
     np.testing.assert_allclose(theta.value(X[:5]), theta(X[:5]).value)

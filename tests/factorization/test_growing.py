@@ -234,12 +234,12 @@ def test_where_functions_say_nothing_new_pivots_are_added(monkeypatch):
         asked.append(count)
         return known if count == 0 else ours(rows, known, guide, count, *others)
 
-    monkeypatch.setattr("kernelopt.problem.grow", deaf)
+    monkeypatch.setattr("kernelopt.growth.grow", deaf)
     _, goal, _ = objective(ko.losses.log_loss)
     problem = ko.Problem(goal)
     problem.solve(tol=1e-4)
     assert problem.status == "optimal" and asked[0] == 0 and asked[1] > 0
-    monkeypatch.setattr("kernelopt.problem.grow", lambda rows, known, *others: known)
+    monkeypatch.setattr("kernelopt.growth.grow", lambda rows, known, *others: known)
     problem = ko.Problem(goal)
     problem.solve(tol=1e-3)
     assert problem.status == "optimal" and len(problem.history) > 1

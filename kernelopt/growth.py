@@ -1,0 +1,237 @@
+"""Factor, reduce, solve and certify, with finer factors until the certificate closes or a limit is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import inf, isfinite, nan
+from time import perf_counter
+from typing import NamedTuple
+
+from kernelopt import clock, local, ranks, solving, spectral
+from kernelopt.certificate import FULL, Certificate
+from kernelopt.compiler import representer
+from kernelopt.compiler.form import CanonicalForm
+from kernelopt.compiler.representer import Reduction
+from kernelopt.compiler.separable import Outer
+from kernelopt.compiler.spectral_form import SpectralForm
+from kernelopt.errors import MemoryLimitError
+from kernelopt.expressions import Theta
+from kernelopt.factorization import Factor, Guide, factorize, grow, memory
+from kernelopt.history import Round
+from kernelopt.options import FactorOptions
+from kernelopt.progress import GapBar
+from kernelopt.solution import Attempt, Status
+from kernelopt.solvers import own, selection
+from kernelopt.solvers.own import Start
+from kernelopt.solving import Goal, Outcome
+
+
+@dataclass(frozen=True, eq=False)
+class Stated:
+    """A problem that was cut.
+
+    outer : None with integer variables; spectral : where it is of the spectral form, which is not convex
+    """
+
+    form: CanonicalForm
+    outer: Outer | None
+    spectral: SpectralForm | None
+
+    @property
+    def rows(self) -> int:
+        return max((len(link.rows) for link in self.form.predictions), default=0)
+
+
+class Kept(NamedTuple):
+    """A reduction, for the next solve: the options that its factors were made by, and the seconds of substituting."""
+
+    options: FactorOptions
+    reduction: Reduction
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Pursued:
+    """The best answer, all attempts and factors on the way, and the answer's reduction."""
+
+    outcome: Outcome
+    attempts: tuple[Attempt, ...]
+    rounds: tuple[Round, ...]
+    kept: Kept
+
+
+def pursue(  # noqa: PLR0917
+    stated: Stated, options: FactorOptions, names: list[str], goal: Goal, grows: bool,
+    start: Start | None, kept: Kept | None, asked: FactorOptions | None,
+) -> Pursued:  # fmt: skip
+    """Solve with a coarse factor, and with finer ones while the certificate asks for them.
+
+    grows : whether nobody said how fine; start, kept, asked : what the last solve left, and the options that it had
+    """
+    search = _Search(stated, goal, options.functions and grows, kept)
+    # Nobody would notice that a coarse factor is too coarse, where there is no certificate.
+    judged = grows and goal.certify is True and stated.outer is not None and stated.form.is_convex
+    step, factors = _first(stated, options, judged, kept, asked)
+    bar = GapBar("certified gap", goal.progress and judged, leave=True)
+    try:
+        while step is not None:
+            reduction = search.reduced(step, factors)
+            if reduction is None:
+                break
+            if step.guides and search.best is not None and _ranks(reduction.factors) == _ranks(factors):
+                step = ranks.instead(step, options, factors, search.best.solution.certificate, goal.tol)
+                continue
+            start, factors = own.carried(start, stated.form, factors, reduction.factors), reduction.factors
+            outcome = search.run(names, step.aim, start)
+            start = outcome.left_off or start
+            bar.show(search.rounds[-1].gap, goal.tol, f", rank {search.rounds[-1].rank}")
+            # The certificate decides. Only where θ restricted to the factor's span is at fault does the rank grow.
+            may_grow = outcome.may_grow and (grows or outcome.solution.value is None)
+            if not may_grow or goal.seconds_left() <= 0 or outcome.interrupted:
+                break
+            step = ranks.following(options, step.options, factors, outcome, search.rounds, goal.tol)
+    finally:
+        bar.close()
+    return search.found()
+
+
+class _Search:
+    """Factors and answers so far, and the best of them."""
+
+    def __init__(self, stated: Stated, goal: Goal, functions: bool, kept: Kept | None) -> None:
+        self.stated, self.goal, self.functions, self.kept = stated, goal, functions, kept
+        self.begin = perf_counter()
+        self.best: Outcome | None = None
+        self.of_best = self.last = kept
+        self.attempts: tuple[Attempt, ...] = ()
+        self.rounds: list[Round] = []
+        self.latest: Outcome | None = None
+        self.interrupted = False
+
+    def reduced(self, step: ranks.Step, coarser: Mapping[Theta, Factor]) -> Reduction | None:
+        """Q = BBᵀ, once for each kernel and rows, from coarser factors if there are; u = Bw and ‖θ‖ = ‖w‖ are
+        substituted. None where a limit was reached, and there is an answer already."""
+        try:
+            with clock.limited(inf if self.best is None else self.goal.deadline):
+                if self.last is None or self.last.options != step.options:
+                    self.last = reduced(self.stated, step, coarser)
+        except (MemoryLimitError, clock.OutOfTimeError, KeyboardInterrupt) as stop:
+            if self.best is None:
+                raise
+            self.interrupted = isinstance(stop, KeyboardInterrupt)
+            return None
+        return self.last.reduction
+
+    def run(self, names: list[str], aim: float, start: Start | None) -> Outcome:
+        """The answer with the last factors, with remedies."""
+        assert self.last is not None
+        stated, reduction = self.stated, self.last.reduction
+        known = None if self.latest is None else self.latest.solution.certificate
+        goal = replace(
+            self.goal, aim=aim, products=self.functions, known=None if known is None else known.evidence,
+            n_init=self.goal.n_init if self.latest is None else 1,
+        )  # fmt: skip
+        if stated.spectral is not None:
+            outcome = spectral.pursue(reduction, stated.spectral, goal)
+        else:
+            ordered = selection.ordered(names, reduction.form, stated.outer, reduction.size)
+            if stated.outer is not None and not reduction.form.is_convex:
+                outcome = local.pursue(reduction, stated.outer, ordered[0], goal, start)
+            else:
+                outcome = solving.pursue(reduction, stated.outer, ordered, goal, start)
+        self.attempts += outcome.attempts
+        found = outcome.solution.certificate
+        self.rounds.append(_round(reduction.factors, found, perf_counter() - self.begin))
+        if self.best is None or _is_better(outcome, self.best):
+            self.best, self.of_best = outcome, self.last
+        self.latest = outcome
+        return outcome
+
+    def found(self) -> Pursued:
+        """The best answer, with its values on the variables."""
+        assert self.best is not None
+        assert self.of_best is not None
+        outcome = self.best
+        if outcome is not self.latest:
+            outcome.restore()
+        if outcome.solution.status == Status.OPTIMAL_INACCURATE and self.goal.seconds_left() <= 0:
+            outcome = replace(outcome, solution=replace(outcome.solution, status=Status.USER_LIMIT))
+        interrupted = self.interrupted or (self.latest is not None and self.latest.interrupted)
+        return Pursued(
+            replace(outcome, interrupted=interrupted), self.attempts, tuple(self.rounds), self.of_best
+        )  # fmt: skip
+
+
+def _is_better(new: Outcome, old: Outcome) -> bool:
+    """Whether an answer takes the place of an earlier one, for a coarser restriction of θ: where it was stopped, only
+    with the smaller gap."""
+    if new.solution.value is None or old.solution.value is None:
+        return new.solution.value is not None
+    if not new.interrupted and new.solution.status != Status.USER_LIMIT:
+        return True
+    a, b = new.solution.certificate, old.solution.certificate
+    if a is None or b is None or not isfinite(b.absolute_gap):
+        return True
+    return a.scope == FULL and a.absolute_gap <= b.absolute_gap
+
+
+def _first(
+    stated: Stated, options: FactorOptions, judged: bool, kept: Kept | None, asked: FactorOptions | None
+) -> tuple[ranks.Step | None, Mapping[Theta, Factor]]:
+    """How Q is factored first, and from which factors: as asked for, or coarser where a certificate judges it, or
+    as fine as an earlier solve found necessary."""
+    first = ranks.first(options, stated.rows) if judged else options
+    if kept is None or asked is None or replace(asked, functions=options.functions) != options:
+        return ranks.Step(first), {}
+    known, factors = kept.options, kept.reduction.factors
+    if known.growth and known.functions != options.functions:  # the same pivots, with functions or without
+        return ranks.Step(replace(known, functions=options.functions, growth=known.growth + 1)), factors
+    fine_enough = known.settings.rank_tol <= first.settings.rank_tol
+    return ranks.Step(known if fine_enough else first), {}
+
+
+def reduced(stated: Stated, step: ranks.Step, coarser: Mapping[Theta, Factor]) -> Kept:
+    """Factored, from coarser factors where there are, and substituted."""
+    factors = _factorize(stated.form, step, coarser)
+    if stated.spectral is not None:
+        entries = sum(f.B.size for f in factors.values())
+        memory.require(spectral.BYTES * entries, "Solving the reduced problem", step.options.memory_limit)
+    start = perf_counter()
+    reduction = representer.reduce(stated.form, factors)
+    return Kept(step.options, reduction, perf_counter() - start)
+
+
+def _factorize(form: CanonicalForm, step: ranks.Step, coarser: Mapping[Theta, Factor]) -> dict[Theta, Factor]:
+    """One factor for each θ; θs that share kernel and rows share it."""
+    options = step.options
+    made: dict[object, Factor] = {}
+    factors: dict[Theta, Factor] = {}
+    guides: dict[object, Guide] = {}
+    names = {link.theta: link.rows.fingerprint() for link in form.predictions}
+    for theta, guide in step.guides.items():
+        guides[names[theta]] = guides[names[theta]].beside(guide) if names[theta] in guides else guide
+    for link in form.predictions:
+        name, known = names[link.theta], coarser.get(link.theta)
+        if name not in made and options.growth and known is not None and known.grows:
+            made[name] = grow(
+                link.rows, known, guides.get(name), step.columns, options.functions, options.settings,
+                options.memory_limit,
+            )  # fmt: skip
+        elif name not in made:
+            start = None if known is None else known.of_pivots
+            made[name] = factorize(
+                options.method, link.rows, options.settings, options.memory_limit, start, options.layout
+            )
+        factors[link.theta] = made[name]
+    return factors
+
+
+def _round(factors: Mapping[Theta, Factor], found: Certificate | None, seconds: float) -> Round:
+    kept = {id(f): f for f in factors.values()}.values()
+    bounds = (nan, nan, nan) if found is None else (found.lower, found.upper, found.relative_gap)
+    return Round(sum(f.rank for f in kept), sum(len(f.pivots) for f in kept), *bounds, seconds)
+
+
+def _ranks(factors: Mapping[Theta, Factor]) -> list[int]:
+    return [factor.rank for factor in factors.values()]
