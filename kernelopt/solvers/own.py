@@ -248,10 +248,11 @@ def carried(
     moved = {theta for theta in old if theta in new and old[theta] is not new[theta] and not _nested(old[theta])}
     if start is None or not moved or len(owners) != len(start.v):
         return start
-    v = [
-        factorization.carried(old[theta], new[theta], block) if theta in moved else block
-        for theta, block in zip(owners, start.v, strict=True)
-    ]
+    v = list(start.v)
+    for k, theta in enumerate(owners):
+        if theta in moved:  # a start from before its first functions lacks these columns
+            known = np.pad(v[k], (0, old[theta].rank - len(v[k])))
+            v[k] = factorization.carried(old[theta], new[theta], known)
     return replace(start, v=tuple(v), kept=None)
 
 

@@ -1,0 +1,189 @@
+"""What is kept where a solve with a growing factor is stopped: by Ctrl-C, by a time limit, in memory and in blocks."""
+
+import signal
+import threading
+import time
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+
+import kernelopt as ko
+from kernelopt import clock
+from kernelopt.certificate import FULL, REDUCED
+from kernelopt.errors import MemoryLimitError
+from kernelopt.factorization.blocked import BlockFactor
+from kernelopt.rows import Rows
+from kernelopt.solving import Goal
+
+KERNEL = ko.kernels.Gaussian(sigma=2.0)
+TOL = 1e-6
+
+
+def stated(n=3000):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 6))
+    y = np.where(np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.3 * rng.normal(size=n) > 1, 1.0, -1.0)
+    theta, b = ko.Theta(KERNEL), cp.Variable()
+    loss = cp.sum(ko.losses.log_loss(y, theta(X) + b))
+    return theta, ko.Problem(cp.Minimize(loss + 0.5 * ko.sum_squares(theta)))
+
+
+@pytest.fixture(scope="module")
+def optimum():
+    _, problem = stated()
+    problem.solve(tol=TOL)
+    assert problem.status == "optimal" and len(problem.history) > 1
+    return problem.certificate
+
+
+def stopped_at(monkeypatch, target, name, number, error):
+    """The `number`-th call raises, and so do all later ones; where time is over, it stays so."""
+    calls, ours = [], getattr(target, name)
+
+    def counted(*arguments, **options):
+        calls.append(1)
+        if len(calls) >= number:
+            if error is clock.OutOfTimeError:
+                monkeypatch.setattr(Goal, "seconds_left", lambda _: -1.0)
+            raise error
+        return ours(*arguments, **options)
+
+    monkeypatch.setattr(target, name, counted)
+
+
+def require_best_point(theta, problem, optimum, scope, most=0.2):
+    found = problem.certificate
+    assert found.scope == scope
+    assert found.lower - found.rounding <= problem.value <= found.upper + found.rounding
+    assert problem.value >= optimum.lower - 1e-6 * optimum.upper
+    assert found.relative_gap < most
+    assert theta.value(np.zeros((2, 6))).shape == (2,)
+    if scope == FULL:
+        assert found.lower <= optimum.upper
+
+
+LAYOUTS = pytest.mark.parametrize("options", [{}, {"dtype": "float32"}], ids=["array", "blocks"])
+
+
+@LAYOUTS
+@pytest.mark.parametrize("error", [KeyboardInterrupt, clock.OutOfTimeError])
+def test_while_a_factor_grows(monkeypatch, optimum, error, options):
+    theta, problem = stated()
+    stopped_at(monkeypatch, ko.growth, "grow", 1, error)
+    if error is KeyboardInterrupt:
+        with pytest.raises(KeyboardInterrupt):
+            problem.solve(tol=TOL, **options)
+    else:
+        problem.solve(tol=TOL, **options)
+        assert problem.status == "user_limit"
+    require_best_point(theta, problem, optimum, FULL)
+    assert len(problem.history) == 1
+    monkeypatch.undo()
+    problem.solve(tol=1e-4, **options)
+    assert problem.status == "optimal"
+
+
+@LAYOUTS
+@pytest.mark.parametrize("error", [KeyboardInterrupt, clock.OutOfTimeError])
+@pytest.mark.parametrize("number", [1, 2])
+def test_in_a_pass_over_the_kernel(monkeypatch, optimum, error, options, number):
+    """The first time only the reduced problem's gap is known; later the lower bound of the first pass stands."""
+    theta, problem = stated()
+    stopped_at(monkeypatch, BlockFactor if options else Rows, "product", number, error)
+    if error is KeyboardInterrupt:
+        with pytest.raises(KeyboardInterrupt):
+            problem.solve(tol=TOL, **options)
+    else:
+        problem.solve(tol=TOL, **options)
+        assert problem.status == "user_limit"
+    require_best_point(theta, problem, optimum, REDUCED if number == 1 else FULL)
+
+
+def test_before_there_is_a_point(monkeypatch):
+    theta, problem = stated()
+    problem.solve(tol=1e-2)
+    before = problem.value, problem.certificate, theta.value
+    stopped_at(monkeypatch, ko.growth, "factorize", 1, KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        problem.solve(tol=1e-2, rank_tol=1e-3)
+    assert (problem.value, problem.certificate, theta.value) == before
+
+
+@LAYOUTS
+def test_a_time_limit_is_looked_at_inside(monkeypatch, optimum, options):
+    """Of factorizations and passes over the kernel, between blocks of rows."""
+    theta, problem = stated()
+    ours = clock.check
+
+    def slow():
+        time.sleep(0.2)
+        ours()
+
+    monkeypatch.setattr(clock, "check", slow)
+    problem.solve(tol=1e-9, time_limit=0.5, **options)
+    assert problem.status == "user_limit"
+    require_best_point(theta, problem, optimum, problem.certificate.scope, most=np.inf)
+
+
+def test_a_memory_limit_keeps_the_coarser_answer(monkeypatch, optimum):
+    theta, problem = stated()
+    stopped_at(monkeypatch, ko.growth, "grow", 1, MemoryLimitError("no room"))
+    problem.solve(tol=TOL)
+    assert problem.status == "optimal_inaccurate"
+    require_best_point(theta, problem, optimum, FULL)
+
+
+def test_a_worse_point_is_not_taken(monkeypatch, optimum):
+    """A solver that is stopped at once, with a finer factor."""
+    theta, problem = stated()
+    problem.solve(tol=1e-1)
+    first = problem.value
+    ours, runs = ko.solving.own.solve, []
+
+    def short(*arguments):
+        runs.append(1)
+        if len(runs) > 1:
+            arguments = (*arguments[:4], 0.0, None, *arguments[6:])  # the deadline, and where to start
+        return ours(*arguments)
+
+    theta, problem = stated()
+    monkeypatch.setattr(ko.solving.own, "solve", short)
+    problem.solve(tol=TOL)
+    assert len(runs) > 1
+    assert problem.value <= first * (1 + 1e-6)
+    require_best_point(theta, problem, optimum, FULL)
+
+
+def test_the_bar_shows_the_certified_gap(capsys):
+    _, problem = stated()
+    problem.solve(tol=TOL, progress=True)
+    printed = capsys.readouterr().err
+    assert "certified gap" in printed and "rank " in printed and "NEWTON" in printed
+    _, problem = stated()
+    problem.solve(tol=1e-2)
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_on_a_cluster(optimum):
+    """What is under way is cancelled, and the workers can be asked again."""
+    theta, problem = stated(12_000)
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        problem.solve(tol=1e-1, backend=client)
+        begin = time.perf_counter()
+        problem.solve(tol=1e-9, time_limit=1.0, backend=client)
+        assert problem.status == "user_limit" and problem.certificate.relative_gap < 1
+        assert time.perf_counter() - begin < 30
+        timer = threading.Timer(1.0, signal.raise_signal, (signal.SIGINT,))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            problem.solve(tol=1e-9, backend=client)
+        timer.join()
+        problem.solve(tol=1e-2, backend=client)
+        assert problem.status == "optimal"
+    assert theta.value(np.zeros((1, 6))).shape == (1,)
