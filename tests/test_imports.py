@@ -70,7 +70,7 @@ INSIDE = {
         ["cones", "dual_point"],
         ["structured"],
     ],
-    "factorization": [["growing"], ["blocked"], ["streamed"], ["dense"], ["base", "memory"], ["cluster"], ["tall"]],
+    "factorization": [["growing"], ["blocked"], ["streamed"], ["dense"], ["base"], ["cluster"], ["tall"], ["memory"]],
     "kernels": [
         ["cached", "derivatives", "histogram", "transforms"],
         ["functions", "generalized", "polynomial", "precomputed", "stationary", "strings"],

@@ -20,7 +20,7 @@ from kernelopt.factorization import memory
 from kernelopt.factorization.base import FLOOR, Factor
 from kernelopt.factorization.dense import CholeskyFactor, Settings, refuse_indefinite, relative_trace, units
 from kernelopt.factorization.streamed import BLOCK, CANDIDATES, LEAST, NOISE, ROUNDS, SAMPLE, best_of, best_towards
-from kernelopt.factorization.tall import Block, BlockMatrix, Executor, Here
+from kernelopt.factorization.tall import Block, BlockMatrix, Executor
 from kernelopt.functions import Function
 from kernelopt.kernels.base import Kernel
 from kernelopt.kernels.domains import Array, Ints
@@ -247,14 +247,12 @@ class _Elimination:
         self.d[self.pivots] = 0.0
 
     def _require_memory(self, columns: int) -> None:
-        """Of this process; workers of a cluster look after their own."""
-        if not isinstance(self.layout.executor, Here):
-            return
+        """Of this process, or of all workers."""
         n, entry = len(self.d), np.dtype(self.layout.dtype).itemsize
         most = self.most if self.most < n else columns
         what = f"A solve with a factor of {n} distinct rows and {most} columns"
         remedy, whole = "Set max_rank or a larger rank_tol, use fewer rows", memory.of_solve(n, most, entry)
-        memory.require(float(entry) * n * columns, what, self.limit, remedy, whole)
+        memory.require(float(entry) * n * columns, what, self.layout.executor.allowed_bytes(self.limit), remedy, whole)
 
     def _on_pivots(self, chosen: Ints) -> Array:
         """Rows of B that are pivots from now on, in double precision: K_{chosen,S}L⁻ᵀ."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, NamedTuple
 
 from kernelopt import clock
+from kernelopt.factorization import memory
 from kernelopt.factorization.tall import Arguments, Work
 from kernelopt.optional import optional
 
@@ -26,16 +27,20 @@ class Placed(NamedTuple):
 class OnDask:
     """The workers of a `dask.distributed.Client`.
 
-    client : the client; homes : the address of a worker for each thread of the cluster
+    client : the client; homes : the address of a worker for each thread of the cluster; memory : bytes of all workers,
+    inf where one has no limit
     """
 
     client: Any
     homes: tuple[str, ...]
+    memory: float = inf
 
     @staticmethod
     def of(client: Any) -> OnDask:
-        known = client.nthreads()
-        return OnDask(client, tuple(address for address in sorted(known) for _ in range(known[address])))
+        known = client.scheduler_info(n_workers=-1)["workers"]
+        homes = tuple(address for address in sorted(known) for _ in range(known[address]["nthreads"]))
+        limits = [worker["memory_limit"] or inf for worker in known.values()]
+        return OnDask(client, homes, float(sum(limits)) if limits else inf)  # workers may be on their way
 
     @property
     def threads(self) -> int:
@@ -44,6 +49,9 @@ class OnDask:
     @property
     def latency(self) -> float:
         return LATENCY * self.threads
+
+    def allowed_bytes(self, limit: float | None) -> float:
+        return memory.SHARE * self.memory if limit is None else limit
 
     def send(self, blocks: Sequence[Any]) -> list[Placed]:
         return [Placed(self.client.submit(_itself, block, pure=False)) for block in blocks]

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
+from kernelopt.factorization import memory
 from kernelopt.kernels.domains import Array, Ints
 
 CACHED = 2**21  # bytes of a block that are worked on at a time
@@ -35,6 +36,9 @@ class Executor(Protocol):
     def latency(self) -> float:
         """What a pass over all blocks takes besides the work itself, in multiplications of all threads."""
 
+    def allowed_bytes(self, limit: float | None) -> float:
+        """What B may take: the limit, or by default a share of what there is."""
+
     def send(self, blocks: Sequence[Any]) -> list[Any]:
         """Blocks that are here, to where they are worked on."""
 
@@ -54,6 +58,9 @@ class Here:
 
     threads = 1
     latency = 0.0
+
+    def allowed_bytes(self, limit: float | None) -> float:
+        return memory.allowed_bytes(limit)
 
     def send(self, blocks: Sequence[Any]) -> list[Any]:
         return list(blocks)

@@ -227,6 +227,18 @@ def test_options():
         problem.solve(dtype="float32", memory_limit=100.0)
 
 
+def test_memory_of_workers(client):
+    """B may take 80 % of what all of them have, or what the caller says."""
+    executor = OnDask.of(client)
+    limits = [worker["memory_limit"] for worker in client.scheduler_info()["workers"].values()]
+    assert executor.memory == sum(limits) and len(executor.homes) == 2
+    rows, B = Rows.of_points(KERNEL, points()), 8 * 1500 * 60
+    for memory, limit in ((B, None), (1e12, B - 1)):
+        with pytest.raises(MemoryLimitError, match="1500 distinct rows and 60 columns"):
+            blocked_cholesky(rows, Settings(1e-8, 60), limit, Layout(OnDask(client, executor.homes, memory), 750))
+    assert OnDask(client, ()).allowed_bytes(None) == np.inf
+
+
 @pytest.mark.parametrize("options", [{}, {"dtype": "float32"}], ids=["double", "single"])
 def test_memory_is_told_before_it_is_taken(options):
     """Within a factor of 1.5 of what is then measured."""
