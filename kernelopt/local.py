@@ -14,6 +14,7 @@ from tqdm.auto import tqdm
 from kernelopt.compiler import representer
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer
+from kernelopt.factorization import tall
 from kernelopt.kernels.domains import Array
 from kernelopt.solution import Attempt, Solution, Status
 from kernelopt.solvers import own
@@ -153,7 +154,7 @@ class _Search:
                 return None
             f = f if f._kernel == link.rows.kernel else f._lifted()
             predictions = link.rows.predictions(f).reshape(len(B), -1)
-            v += list(np.linalg.lstsq(B, predictions, rcond=None)[0].T)
+            v += list(tall.least_squares(B, predictions).T)
         return Start(tuple(v), self._y())
 
     def _drawn(self) -> Start:

@@ -19,6 +19,7 @@ from kernelopt.compiler.text import names
 from kernelopt.drawing import MARKERS, STYLES, axes, color, ink
 from kernelopt.errors import DataError, KernelOptError
 from kernelopt.expressions import FeatureMatrix
+from kernelopt.factorization import tall
 from kernelopt.functions import Function
 from kernelopt.kernels.domains import Array, real_array
 from kernelopt.nodes import Prediction, ThetaLeaf
@@ -377,7 +378,7 @@ def _problem_spectrum(problem: Problem, ax: Any) -> Any:
         if len(link.rows) <= LARGEST:
             exact = np.linalg.eigvalsh(link.rows.gram())[::-1]
             _eigenvalues(ax, exact, color(ax, k), "o", f"Q{of}, {len(link.rows)} rows")
-        kept = np.linalg.svd(np.sqrt(factor.scale) * factor.B, compute_uv=False) ** 2
+        kept = factor.scale * tall.spectrum(factor.B)
         cut = f"BBᵀ{of}, rank {factor.rank}, trace residual {factor.residual:.0e}"
         _eigenvalues(ax, kept, ink(ax), "x", cut)
         ax.axvline(factor.rank + 0.5, color=color(ax, k), linestyle="--", linewidth=1)

@@ -203,7 +203,6 @@ class Problem:
         options = factor_options(
             tol, rank_tol, max_rank, factorization, memory_limit, indefinite, random_state, model
         )  # fmt: skip
-        options = replace(options, layout=self._layout(backend, dtype))
         aim = goal(
             tol,
             abs_tol,
@@ -227,6 +226,8 @@ class Problem:
         # Q is factored, u = Bw and ‖θ‖ = ‖w‖ are substituted, the small problem is solved, and the answer certified.
         with spelling(Problem.solve, solver_options):
             names = self._solver_names(outer, solver, solver_options)
+            options = replace(options, layout=self._layout(outer, backend, dtype))
+            names = names if options.layout is None else selection.in_blocks(names, canonical, outer)
             try:
                 found = growth.pursue(
                     stated, options, names, aim, rank_tol is None, start, self._reduction, self._asked
@@ -653,13 +654,22 @@ class Problem:
     def _notation(self) -> text.Notation:
         return text.notation(self.thetas(), [self.objective, *self.constraints])
 
-    def _layout(self, backend: Any, dtype: Any) -> Layout | None:
-        """Where B is: on the cluster that Dask arrays are computed on, unless the caller says otherwise."""
-        if backend is None and any(p.data.A._from_dask for p in self._inspect().predictions):
-            backend = client_in_use()
-        if backend is None and dtype is None:
-            return None
-        return layout(backend, dtype, self._most_rows())
+    def _layout(self, outer: Outer | None, backend: Any, dtype: Any) -> Layout | None:
+        """Where B is, None for one array here: on the cluster that Dask arrays are computed on, where that can be,
+        unless the caller says otherwise."""
+        canonical = self.canonical_form()
+        found = layout(backend, dtype, self._most_rows())
+        if found is not None:
+            if self._spectral is not None:
+                raise SolverError(
+                    "Expected B as one array in double precision for a problem of the spectral form; got a backend or "
+                    "a dtype. Leave them out."
+                )
+        elif backend is None and any(p.data.A._from_dask for p in self._inspect().predictions):
+            points = all(link.rows.are_points for link in canonical.predictions)
+            if points and self._spectral is None and selection.lacks_for_blocks(canonical, outer) is None:
+                found = layout(client_in_use(), dtype, self._most_rows())
+        return found
 
     def _most_rows(self) -> int:
         return max((len(link.rows) for link in self.canonical_form().predictions), default=0)

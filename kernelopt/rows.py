@@ -59,6 +59,11 @@ class Rows:
             return True
         return isinstance(self.kernel, WithDerivatives) and len(self) > 0 and len(grouped(self.points)) > 1
 
+    @property
+    def are_points(self) -> bool:
+        """Whether all rows are values at points, of one kind."""
+        return len(self.points) == len(self) and not self.mixed
+
     def fingerprint(self) -> object:
         """Equal for equal rows of an equal kernel."""
         return self.kernel, key(self.points), key(self.centers), key(self.combinations)

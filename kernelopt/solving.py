@@ -285,7 +285,8 @@ class _Search:
         """The best point with its certificate, and the status that follows from it."""
         goal, reduction = self.goal, self.reduction
         projected = any(isinstance(f, ProjectedFactor) for f in reduction.factors.values())
-        afresh = reduction.is_restriction and not projected and goal.certify is True and self.continuous
+        read_off = all(f.is_exact for f in reduction.factors.values()) and not reduction.is_restriction
+        afresh = not read_off and not projected and goal.certify is True and self.continuous
         solution = representer.invert(reduction, Status.OPTIMAL, from_kernel=afresh)
         feasible = representer.violation(reduction, self.data_unit) <= FEASIBLE
         if self.data is None:

@@ -21,11 +21,11 @@ from kernelopt.compiler.separable import Outer, outer_of
 from kernelopt.compiler.text import names
 from kernelopt.errors import KernelOptError, OptionError, SolverError
 from kernelopt.expressions import Theta
-from kernelopt.factorization import CholeskyFactor, Factor
+from kernelopt.factorization import CholeskyFactor, Factor, tall
 from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.functions import Function
 from kernelopt.html import table
-from kernelopt.kernels.domains import Array, distinct
+from kernelopt.kernels.domains import Array, Ints, distinct
 from kernelopt.nodes import norm_from_gram, view_gram
 from kernelopt.solution import Solution
 from kernelopt.solvers import conic, own
@@ -33,6 +33,8 @@ from kernelopt.solvers.assemble import shape_of
 from kernelopt.solvers.nonconvex import FLAT
 
 LARGEST = 2000  # rows up to which N×N arrays are formed, and features up to which the explicit problem is solved
+SINGLE = 1e-4  # what is tolerated of a factor in single precision
+COLUMNS = 100  # of C that are looked at where there are more rows
 FACTOR = 1e-7  # identities of the factor, relative to trace(Q)/N or to what is compared
 
 
@@ -179,34 +181,38 @@ def reduction_checks(reduction: Reduction, functions: Mapping[Theta, Function]) 
 def _factor_checks(link: PredictionLink, reduction: Reduction, function: Function) -> Iterator[Check]:
     """Q = BBᵀ, CCᵀ = I and ACᵀ = B from the kernel's own values, and θ's predictions and norm against v."""
     factor, v = reduction.factors[link.theta], reduction.v[link.theta]
-    n, r = len(link.rows), factor.rank
+    n, r, most = len(link.rows), factor.rank, FACTOR if factor.is_exact else SINGLE
     if not n or v is None:
         return
     if isinstance(factor, ProjectedFactor):
         yield Check("Q = BBᵀ", factor.distance, None, f"of ‖Q‖: {factor.method}")
     else:
-        rows = np.arange(n) if n <= LARGEST else np.sort(np.random.default_rng(0).choice(n, LARGEST, replace=False))
+        rows = _some(n)
         E = link.rows.subset(rows).gram() / factor.scale - factor.B[rows] @ factor.B[rows].T
         if factor.is_restriction:
             note = f"trace(Q − BBᵀ)/trace(Q): θ is restricted to rank {r} of {n}"
             yield Check("Q = BBᵀ", factor.residual, None, note)
             off = -min(float(np.linalg.eigvalsh(E)[0]), 0.0)
-            yield Check("Q − BBᵀ ⪰ 0", off, FACTOR, "largest negative eigenvalue, of trace(Q)/N")
+            yield Check("Q − BBᵀ ⪰ 0", off, most, "largest negative eigenvalue, of trace(Q)/N")
         else:
-            yield Check("Q = BBᵀ", float(np.abs(E).max()), FACTOR, "largest entry of Q − BBᵀ, of trace(Q)/N")
-        C = factor.coefficients(np.eye(r)) * np.sqrt(factor.scale)
+            yield Check("Q = BBᵀ", float(np.abs(E).max()), most, "largest entry of Q − BBᵀ, of trace(Q)/N")
+        columns = np.arange(r) if n <= LARGEST else _some(r, COLUMNS)
+        C = factor.coefficients(np.eye(r)[:, columns]) * np.sqrt(factor.scale)
         basis = Function._of_rows(link.rows.kernel, *link.rows.expansion(factor.pivots, C))
-        at_rows = link.rows.predictions(basis)
-        gram = C.T @ at_rows[factor.pivots]
+        at_rows = link.rows.subset(rows).predictions(basis)
+        spread = np.zeros((n, len(columns)))
+        spread[factor.pivots] = C
+        gram = factor.quadratic(link.rows, spread)
         unit = np.sqrt(factor.scale)
         # C = L⁻¹A_S: what rounding leaves of the inverse is judged, not the cancellation in the smallest pivots.
-        loss = float(np.linalg.norm(gram - np.eye(r)) / np.sqrt(r))
+        loss = float(np.linalg.norm(gram - np.eye(len(columns))) / np.sqrt(len(columns)))
         yield Check("CCᵀ = I", loss, np.sqrt(FACTOR), "root mean square of CCᵀ − I, by rows")
-        yield Check("A = BC", float(np.abs(at_rows / unit - factor.B).max()), np.sqrt(FACTOR), "ACᵀ against B")
+        off = float(np.abs(at_rows / unit - factor.B[rows][:, columns]).max())
+        yield Check("A = BC", off, np.sqrt(FACTOR), "ACᵀ against B")
     predicted = link.rows.predictions(function)
     reduced = factor.B @ v.value
     size = float(np.abs(reduced).max(initial=0.0)) or 1.0
-    yield Check("predictions", float(np.abs(predicted - reduced).max()) / size, FACTOR, "from the kernel against Bw")
+    yield Check("predictions", float(np.abs(predicted - reduced).max()) / size, most, "from the kernel against Bw")
     if not isinstance(factor, ProjectedFactor):
         c = row_coefficients(reduction, list(reduction.form.predictions).index(link))
         square = float(np.sum(c * predicted.reshape(n, -1)))
@@ -465,6 +471,11 @@ def _matched(link: PredictionLink, function: Function) -> Array | None:
     return np.asarray(at) if np.all(at < len(link.rows.points)) else None
 
 
+def _some(n: int, most: int = LARGEST) -> Ints:
+    """All of n numbers, or some that are drawn where these are too many."""
+    return np.arange(n) if n <= most else np.sort(np.random.default_rng(0).choice(n, most, replace=False))
+
+
 def _place(link: PredictionLink, function: Function, reduction: Reduction) -> None:
     """Set v, u and t to those of the function."""
     factor, v = reduction.factors[link.theta], reduction.v[link.theta]
@@ -472,7 +483,7 @@ def _place(link: PredictionLink, function: Function, reduction: Reduction) -> No
     if link.u is not None:
         link.u.value = predicted[link.take]
     if v is not None:
-        flat = np.linalg.lstsq(factor.B, predicted.reshape(len(predicted), -1), rcond=None)[0]
+        flat = tall.least_squares(factor.B, predicted.reshape(len(predicted), -1))
         v.value = flat.reshape(v.shape)
     for norm in reduction.form.norms_of(link.theta).values():
         norm.t.save_value(np.asarray(norm_from_gram(view_gram(norm.view, function), norm.kind)))

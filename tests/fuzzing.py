@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import cvxpy as cp
@@ -91,6 +92,12 @@ class Case:
         if rng.random() < 0.2:
             self.options |= {"max_rank": int(rng.integers(1, 4))} if rng.random() < 0.5 else {"rank_tol": 1e-2}
             self.restricted = True
+        # Factors that begin with a column or two and grow, as those of many rows do; B as one array or in blocks.
+        self.grows = not self.restricted and rng.random() < 0.3
+        if self.grows:
+            self.options |= {"factorization": "streamed", "model": str(rng.choice(["expanded", "compact"]))}
+            if rng.random() < 0.3:
+                self.options["dtype"] = "float32"
 
     def build(self, language, units):
         """The statement in given units; its optimum is `value(v, units)` for the optimum v in units of 1."""
@@ -167,16 +174,31 @@ def reference(case):
     return certain[0] if certain else "unknown", np.nan, np.nan
 
 
+@contextmanager
+def few_columns():
+    """Factors start with a column or two, however few the rows."""
+    small = {"MANY": 0, "FEW": 0, "FIRST": 0.5, "LEAST": 1}
+    known = {name: getattr(ko.ranks, name) for name in small}
+    try:
+        for name, value in small.items():
+            setattr(ko.ranks, name, value)
+        yield
+    finally:
+        for name, value in known.items():
+            setattr(ko.ranks, name, value)
+
+
 def verdict(case):
     """(solver, status, truth, disagreement or None) of one case; the truth is `reference`'s word, "" if not asked."""
     said = case.build(InKernel(), case.units)
     problem = ko.Problem(said.objective, said.constraints)
     options = dict(case.options)
     try:
-        problem.solve(**options)
+        with few_columns() if case.grows else nullcontext():
+            problem.solve(**options)
     except ko.errors.SolverError as error:
-        if "solver" in options and "Solvers that take the problem" in str(error):
-            return options["solver"], "refused", "", None
+        if ("solver" in options and "Solvers that take" in str(error)) or "Leave out backend and dtype" in str(error):
+            return options.get("solver", "default"), "refused", "", None
         return options.get("solver", "default"), "error", "", f"{type(error).__name__}: {error}"
     name, status, (truth, lowest, highest) = options.get("solver", "default"), str(problem.status), reference(case)
     return name, status, truth, disagreement(case, problem, truth, lowest, highest)

@@ -21,6 +21,14 @@ def test_agrees_with_explicit_features(seed):
     assert problem is None, f"{Case(seed)}: {problem}"
 
 
+@pytest.mark.parametrize("seed", [211, 717, 962, 1801, 2802])
+def test_factors_that_grow(seed):
+    """Rank 1, rank N in single precision, a norm that is no square: each once gave a wrong bound or an error."""
+    assert Case(seed).grows
+    *_, problem = verdict(Case(seed))
+    assert problem is None, f"{Case(seed)}: {problem}"
+
+
 def test_most_references_are_known():
     """Two solvers agree on the explicit problem: else nothing would be compared."""
     known = [reference(Case(seed))[0] != "unknown" for seed in range(20)]

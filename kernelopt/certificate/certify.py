@@ -61,7 +61,8 @@ def certify(  # noqa: PLR0917
         found = _assembled(reduction, data, best, upper, scope)
         return replace(found, latest=bound, seconds=perf_counter() - start)
 
-    if scope == FULL and not reduction.is_restriction:
+    exact = all(factor.is_exact for factor in reduction.factors.values())
+    if scope == FULL and exact and not reduction.is_restriction:
         found = assembled(CHEAP, FULL)
         if found.closes(tol, abs_tol):
             return found

@@ -23,6 +23,7 @@ from kernelopt.certificate.report import Lower
 from kernelopt.compiler import representer
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.representer import Reduction
+from kernelopt.factorization import tall
 from kernelopt.kernels.domains import Array
 from kernelopt.solvers import outer
 from kernelopt.solvers.outer import DualPoint
@@ -113,7 +114,7 @@ class _Bound:
                 (np.ones(len(link.take)), (np.arange(len(link.take)), link.take)), shape=(len(link.take), n)
             )
             if factor.rank < n and not on_rows[number]:
-                spread = sp.csc_array(spread @ sp.csc_array(factor.B))
+                spread = sp.csc_array(spread @ sp.csc_array(tall.whole(factor.B)))
             columns.append(self.form.u[number])
             blocks.append(sp.kron(sp.eye_array(outputs), spread, format="csc"))
         if not blocks:

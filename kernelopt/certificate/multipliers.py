@@ -165,7 +165,7 @@ def gram_of(link: PredictionLink, factor: Factor, V: Array, way: str) -> Array:
 
 def gram_and_product(link: PredictionLink, factor: Factor, V: Array, way: str) -> tuple[Array, Array | None]:
     """VᵀQV as `gram_of` has it, and QV where the way is to compute it."""
-    if way == FROM_FACTOR or not len(link.rows) or spans_everything(link, factor):
+    if way == FROM_FACTOR or not len(link.rows) or (spans_everything(link, factor) and factor.is_exact):
         return _from_factor(factor, V), None
     if way == SAMPLED:
         return _sampled(link, factor, V), None
@@ -241,12 +241,12 @@ def norm_multipliers(reduction: Reduction, form: ConicForm, nu: list[Array]) -> 
         norms = reduction.form.norms_of(link.theta)
         if not norms or not factor.rank:
             continue
-        target = np.sqrt(factor.scale) * factor.B.T @ link.summed(nu[number])
+        target = np.sqrt(factor.scale) * (factor.B.T @ link.summed(nu[number]))
         (first, norm), *others = norms.items()
         if not others and norm.view.right is None:
             mu[first] = norm_from_gram(target.T @ target, DUAL_KIND.get(norm.kind, "fro"))
             continue
-        w = np.sqrt(factor.scale) * factor.B.T @ row_coefficients(reduction, number)
+        w = np.sqrt(factor.scale) * (factor.B.T @ row_coefficients(reduction, number))
         gradients = []
         for norm in norms.values():
             shifted = w @ norm.right

@@ -35,7 +35,7 @@ def factorize(  # noqa: PLR0917
     if len(rows) == 0:
         return CholeskyFactor(np.zeros((0, 0)), 1.0, np.zeros(0, dtype=np.intp), 0.0, 0.0, 0.0)
     if layout is not None:
-        if len(rows.points) < len(rows) or rows.mixed:
+        if not rows.are_points:
             raise KernelError(
                 "Expected predictions at points, where B is in blocks (backend, dtype); got rows of other kinds, "
                 "derivatives or inner products with functions. Leave out backend and dtype."

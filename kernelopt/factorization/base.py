@@ -39,6 +39,7 @@ class Factor(ABC):
 
     method = ""
     grows = False  # by what a certificate says
+    is_exact = True  # but for rounding in double precision: numbers of Q can be read off
 
     @property
     def rank(self) -> int:

@@ -63,6 +63,10 @@ class BlockFactor(CholeskyFactor):
     method = "streamed Cholesky, B in blocks"
     grows = True
 
+    @property
+    def is_exact(self) -> bool:  # type: ignore[override]
+        return self.layout.dtype == np.float64
+
     def coefficients(self, v: Array) -> Array:
         c: Array = sl.solve_triangular(self.L, v, trans="T", lower=True) / self.scale
         return c

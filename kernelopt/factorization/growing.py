@@ -70,6 +70,10 @@ class ExpandedFactor(Factor):
         return f"{self.base.method}, with {self.T.shape[1]} functions Aᵀν"
 
     @property
+    def is_exact(self) -> bool:  # type: ignore[override]
+        return self.base.is_exact
+
+    @property
     def of_pivots(self) -> Factor:
         return self.base
 

@@ -241,7 +241,7 @@ class Elimination:
             return k
         squares = np.einsum("ij,ij->", self.B[:, half:k], self.B[:, half:k])
         before, now = log(self.trace / (self.left + squares)), log(self.trace / self.left)
-        if now < 1 or not 0 < before < now:
+        if half == 0 or now < 1 or not 0 < before < now:
             return 2 * k
         return float(k * (log(self.trace / self.goal) / now) ** (log(k / half) / log(now / before)))
 

@@ -18,6 +18,7 @@ from kernelopt.factorization import memory
 from kernelopt.kernels.domains import Array, Ints
 
 CACHED = 2**21  # bytes of a block that are worked on at a time
+FEW = 4096  # rows of B that may come here
 
 
 Block = Array | tuple[Array, ...]
@@ -286,8 +287,12 @@ def combined(E: sp.csr_array, B: Any) -> Array:
     if not isinstance(B, BlockMatrix):
         return np.asarray(E @ B)
     used, places = np.unique(E.indices, return_inverse=True)
-    few = sp.csr_array((E.data, places, E.indptr), shape=(E.shape[0], len(used)))
-    return np.asarray(few @ B[used])
+    if len(used) <= FEW:
+        few = sp.csr_array((E.data, places, E.indptr), shape=(E.shape[0], len(used)))
+        return np.asarray(few @ B[used])
+    step = max(CACHED // (8 * len(B)), 1)  # rows of E that are made dense at a time
+    parts = [B.T @ sp.csr_array(E[i : i + step]).toarray().T for i in range(0, E.shape[0], step)]
+    return np.hstack([np.zeros((B.width, 0)), *parts]).T
 
 
 def beside(B: Any, T: Array) -> Any:
@@ -298,3 +303,22 @@ def beside(B: Any, T: Array) -> Any:
 def latency(B: Any) -> float:
     """What a product with B takes besides its flops, in flops."""
     return float(B.executor.latency) if isinstance(B, BlockMatrix) else 0.0
+
+
+def whole(B: Any) -> Array:
+    """B as one array, here."""
+    return B[np.arange(len(B))] if isinstance(B, BlockMatrix) else np.asarray(B)
+
+
+def least_squares(B: Any, target: Array) -> Array:
+    """The v with the smallest ‖Bv − target‖; of blocks by the normal equations."""
+    if isinstance(B, BlockMatrix):
+        B, target = B.gram(np.ones(len(B))), B.T @ target
+    return np.asarray(np.linalg.lstsq(B, target, rcond=None)[0])
+
+
+def spectrum(B: Any) -> Array:
+    """The eigenvalues of BᵀB that are not 0 for want of columns, from large to small."""
+    if isinstance(B, BlockMatrix):
+        return np.asarray(np.linalg.eigvalsh(B.gram(np.ones(len(B))))[::-1])
+    return np.asarray(np.linalg.svd(B, compute_uv=False) ** 2)

@@ -9,6 +9,7 @@ from typing import Any
 
 import cvxpy as cp
 import cvxpy.error
+import numpy as np
 from cvxpy.atoms.affine.add_expr import AddExpression
 
 from kernelopt.compiler.form import CanonicalForm
@@ -19,6 +20,7 @@ from kernelopt.solvers import own
 from kernelopt.solvers.assemble import Shape, shape_of
 from kernelopt.solvers.conic import CONIC_SOLVERS
 from kernelopt.solvers.own import ENGINES
+from kernelopt.solvers.structured import DENSE_ROW
 
 # Clarabel takes every continuous cone that cvxpy knows and reaches 1e-8, but breaks down at some degenerate
 # points (θ = 0 under an unsquared norm); ECOS and SCS stand by for these.
@@ -93,6 +95,33 @@ def require_options(names: Sequence[str], options: Mapping[str, object]) -> None
     """Raise OptionError for options of a solver of ours, of which there are none."""
     if options and names[0] in ENGINES:
         raise OptionError(f"Expected no solver options, as {names[0]} has none; got {', '.join(options)}.")
+
+
+def in_blocks(names: Sequence[str], form: CanonicalForm, outer: Outer | None) -> list[str]:
+    """Those of the candidates that take B in blocks: our own. Raises SolverError where none takes the problem."""
+    lacks = lacks_for_blocks(form, outer)
+    kept = [name for name in names if name in ENGINES]
+    if lacks is None and kept:
+        return kept
+    reason = f"one of ours {lacks}" if lacks is not None else f"{', '.join(names)} can't"
+    raise SolverError(
+        "Expected a problem for kernelopt's own solvers, which alone take B in blocks (backend, dtype), with one "
+        f"prediction in each term and constraint; {reason}. Leave out backend and dtype."
+    )
+
+
+def lacks_for_blocks(form: CanonicalForm, outer: Outer | None) -> str | None:
+    """Why none of our own solvers takes the problem with B in blocks, or None."""
+    shape = Shape("takes no integer variables") if outer is None else shape_of(form, outer)
+    reasons = [own.lacks(name, shape) for name in ENGINES]
+    if None not in reasons:
+        return shape.lacks or reasons[-1]
+    assert outer is not None
+    assert outer.split is not None
+    connected = np.diff(outer.split.E.indptr)
+    if np.any((connected > 1) & (connected <= DENSE_ROW)):
+        return "would need terms and constraints that connect predictions"
+    return None
 
 
 def _require_own(form: CanonicalForm, outer: Outer | None) -> None:

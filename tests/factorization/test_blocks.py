@@ -217,6 +217,44 @@ def test_solvers_that_need_one_array():
         ordered.solve(dtype="float32", solver="INTERIOR_POINT")
 
 
+def test_a_problem_of_the_spectral_form():
+    theta = ko.Theta(KERNEL)
+    problem = ko.Problem(cp.Maximize(cp.sum_squares(theta(points(60)))), [ko.norm(theta) <= 1])
+    with pytest.raises(SolverError, match="spectral form; got a backend or a dtype"):
+        problem.solve(dtype="float32")
+    assert problem.solve(dtype="float64") > 0
+
+
+def test_dask_arrays_where_blocks_cannot_be(client):
+    """B is then one array here: nobody asked for a cluster."""
+    theta, X = ko.Theta(KERNEL), da.from_array(points(300), chunks=100)
+    problem = ko.Problem(cp.Minimize(cp.norm(theta(X) - 1) + ko.sum_squares(theta)))
+    assert problem.solve() > 0
+    assert isinstance(problem._reduction[1].factors[theta].B, np.ndarray)
+    with pytest.raises(SolverError, match="B in blocks"):
+        problem.solve(backend=client)
+
+
+def test_sums_over_all_rows():
+    """A constraint with all predictions in it, on blocks."""
+    theta, X = ko.Theta(KERNEL), points(5000)
+    y = np.sin(X[:, 0])
+    goal = cp.Minimize(cp.sum_squares(theta(X) - y) + ko.sum_squares(theta))
+    problem = ko.Problem(goal, [cp.sum(theta(X)) == 100.0])
+    value = problem.solve(dtype="float32", tol=1e-5)
+    assert problem.status == "optimal"
+    assert theta(X).value.sum() == pytest.approx(100.0)
+    assert ko.Problem(goal, problem.constraints).solve(tol=1e-6) == pytest.approx(value, rel=1e-4)
+
+
+@pytest.mark.parametrize("model", ["expanded", "compact"])
+def test_verified(model):
+    _, problem, _ = stated(ko.losses.squared_error, 2600)
+    problem.solve(dtype="float32", model=model, tol=1e-4)
+    report = problem.verify(1e-4)
+    assert report.passed, report
+
+
 def test_options():
     _, problem, _ = stated(n=50)
     with pytest.raises(OptionError, match="dtype to be float32 or float64"):
