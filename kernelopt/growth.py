@@ -72,18 +72,20 @@ def pursue(  # noqa: PLR0917
     search = _Search(stated, goal, options.functions and grows, kept)
     # Nobody would notice that a coarse factor is too coarse, where there is no certificate.
     judged = grows and goal.certify is True and stated.outer is not None and stated.form.is_convex
-    step, factors = _first(stated, options, judged, kept, asked)
+    step, factors = _first(stated, options, judged, grows, kept, asked)
     bar = GapBar("certified gap", goal.progress and judged, leave=True)
     try:
         while step is not None:
             reduction = search.reduced(step, factors)
             if reduction is None:
                 break
-            if step.guides and search.best is not None and _ranks(reduction.factors) == _ranks(factors):
+            if search.best is not None and step.grows and _ranks(reduction.factors) == _ranks(factors):
                 step = ranks.instead(step, options, factors, search.best.solution.certificate, goal.tol)
                 continue
             start, factors = own.carried(start, stated.form, factors, reduction.factors), reduction.factors
             outcome = search.run(names, step.aim, start)
+            if outcome is None:
+                break
             start = outcome.left_off or start
             bar.show(search.rounds[-1].gap, goal.tol, f", rank {search.rounds[-1].rank}")
             # The certificate decides. Only where θ restricted to the factor's span is at fault does the rank grow.
@@ -123,8 +125,17 @@ class _Search:
             return None
         return self.last.reduction
 
-    def run(self, names: list[str], aim: float, start: Start | None) -> Outcome:
-        """The answer with the last factors, with remedies."""
+    def run(self, names: list[str], aim: float, start: Start | None) -> Outcome | None:
+        """The answer with the last factors; None where it was interrupted, and there is an earlier one."""
+        try:
+            return self._answer(names, aim, start)
+        except KeyboardInterrupt:
+            if self.best is None:
+                raise
+            self.interrupted, self.latest = True, None
+            return None
+
+    def _answer(self, names: list[str], aim: float, start: Start | None) -> Outcome:
         assert self.last is not None
         stated, reduction = self.stated, self.last.reduction
         known = None if self.latest is None else self.latest.solution.certificate
@@ -176,18 +187,21 @@ def _is_better(new: Outcome, old: Outcome) -> bool:
     return a.scope == FULL and a.absolute_gap <= b.absolute_gap
 
 
-def _first(
-    stated: Stated, options: FactorOptions, judged: bool, kept: Kept | None, asked: FactorOptions | None
+def _first(  # noqa: PLR0917
+    stated: Stated, options: FactorOptions, judged: bool, grows: bool, kept: Kept | None, asked: FactorOptions | None
 ) -> tuple[ranks.Step | None, Mapping[Theta, Factor]]:
     """How Q is factored first, and from which factors: as asked for, or coarser where a certificate judges it, or
     as fine as an earlier solve found necessary."""
     first = ranks.first(options, stated.rows) if judged else options
-    if kept is None or asked is None or replace(asked, functions=options.functions) != options:
+    if kept is None or asked is None:
+        return ranks.Step(first), {}
+    tolerance = options.settings.rank_tol if grows else asked.settings.rank_tol  # which certificates may replace
+    if replace(asked, functions=options.functions, settings=replace(asked.settings, rank_tol=tolerance)) != options:
         return ranks.Step(first), {}
     known, factors = kept.options, kept.reduction.factors
     if known.growth and known.functions != options.functions:  # the same pivots, with functions or without
         return ranks.Step(replace(known, functions=options.functions, growth=known.growth + 1)), factors
-    fine_enough = known.settings.rank_tol <= first.settings.rank_tol
+    fine_enough = (known.growth > 0 and grows) or known.settings.rank_tol <= first.settings.rank_tol
     return ranks.Step(known if fine_enough else first), {}
 
 

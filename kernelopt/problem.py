@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, wraps
 from threading import RLock
@@ -224,7 +225,7 @@ class Problem:
         stated = growth.Stated(canonical, outer, self._spectral)
         start = self._left_off if warm_start and canonical.is_convex else None
         # Q is factored, u = Bw and ‖θ‖ = ‖w‖ are substituted, the small problem is solved, and the answer certified.
-        with spelling(Problem.solve, solver_options):
+        with spelling(Problem.solve, solver_options), self._unchanged_by_errors():
             names = self._solver_names(outer, solver, solver_options)
             options = replace(options, layout=self._layout(outer, backend, dtype))
             names = names if options.layout is None else selection.in_blocks(names, canonical, outer)
@@ -243,6 +244,15 @@ class Problem:
         if outcome.interrupted:
             raise KeyboardInterrupt
         return self.value
+
+    @contextmanager
+    def _unchanged_by_errors(self) -> Iterator[None]:
+        restore = self._keep()
+        try:
+            yield
+        except BaseException:
+            restore()
+            raise
 
     def _inspect(self) -> rules.Inspection:
         """Walk the tree: what is used, and whether the theorem and DCP allow it."""

@@ -34,6 +34,11 @@ class Step:
     guides: Mapping[Theta, Guide] = field(default_factory=dict)
     aim: float = 0.0
 
+    @property
+    def grows(self) -> bool:
+        """Whether more columns are expected, rather than a more exact answer with the same ones."""
+        return bool(self.guides) or not self.aim
+
 
 def first(options: FactorOptions, rows: int) -> FactorOptions:
     """The options, coarser where there are many rows: a solve costs the square of the rank."""
@@ -52,7 +57,7 @@ def following(  # noqa: PLR0917
 ) -> Step | None:  # fmt: skip
     """The next step after an outcome, that of the last of `rounds`; None where a limit is reached."""
     known = outcome.solution.certificate
-    again = finer(last, asked, known, tol)
+    again = finer(last, asked, factors, known, tol)
     streamed = [f for f in factors.values() if f.grows]
     if not streamed or not outcome.guides:
         return again
@@ -79,28 +84,37 @@ def instead(
     """What follows a step that changed no factor: pivots where it was functions alone, else a smaller trace."""
     rank = max(f.rank for f in factors.values())
     room = int(min(MORE * rank, (asked.settings.max_rank or inf) - rank))
-    if step.columns == 0 and room > 0:
+    if step.guides and step.columns == 0 and room > 0:
         return replace(step, options=replace(step.options, growth=step.options.growth + 1), columns=room)
-    again = finer(step.options, asked, known, tol)
+    again = finer(step.options, asked, factors, known, tol)
+    settings = step.options.settings
+    coarse = any(f.residual > settings.rank_tol for f in factors.values())
+    if again is None and step.guides and coarse and room > 0:
+        again = Step(step.options)  # what multipliers did not ask for
     return None if again is None else replace(again, options=replace(again.options, growth=0))
 
 
 def _more(rank: int, rounds: Sequence[Round], tol: float) -> int:
     """Pivots to add: where the logarithm of the gap, which falls about as the rank grows, will have reached tol."""
     least, most = max(int(LEAST_SHARE * rank), LEAST // 4), int(MOST_SHARE * rank)
+    if not isfinite(rounds[-1].gap):
+        return most  # θ can't meet the constraints yet
     if len(rounds) < 2 or rounds[-1].rank <= rounds[-2].rank or not 0 < rounds[-1].gap < rounds[-2].gap < inf:
         return int(MORE * rank)
     slope = log(rounds[-2].gap / rounds[-1].gap) / (rounds[-1].rank - rounds[-2].rank)
     return int(min(max(AHEAD * log(max(rounds[-1].gap / tol, 1.0)) / slope, least), most))
 
 
-def finer(last: FactorOptions, asked: FactorOptions, known: Certificate | None, tol: float) -> Step | None:
+def finer(
+    last: FactorOptions, asked: FactorOptions, factors: Mapping[Theta, Factor], known: Certificate | None, tol: float
+) -> Step | None:
     """The next finer factor by its trace, None where there is none: what a restriction costs goes with the trace."""
-    if asked.settings.max_rank is not None or last.settings.rank_tol <= FLOOR:
+    most = asked.settings.max_rank
+    if last.settings.rank_tol <= FLOOR or (most is not None and all(f.rank >= most for f in factors.values())):
         return None
     gap = inf if known is None else known.relative_gap
     share = min(max(MARGIN * tol / gap, FINEST_STEP), COARSEST_STEP) if isfinite(gap) and gap > 0 else FINER
-    settings = replace(last.settings, max_rank=None)
+    settings = replace(last.settings, max_rank=most)
     return Step(_with_tolerance(replace(last, settings=settings), share * settings.rank_tol))
 
 

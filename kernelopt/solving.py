@@ -287,7 +287,11 @@ class _Search:
         projected = any(isinstance(f, ProjectedFactor) for f in reduction.factors.values())
         read_off = all(f.is_exact for f in reduction.factors.values()) and not reduction.is_restriction
         afresh = not read_off and not projected and goal.certify is True and self.continuous
-        solution = representer.invert(reduction, Status.OPTIMAL, from_kernel=afresh)
+        stopped = best.answer.interrupted
+        try:
+            solution = representer.invert(reduction, Status.OPTIMAL, from_kernel=afresh)
+        except KeyboardInterrupt:
+            solution, stopped = representer.invert(reduction, Status.OPTIMAL, from_kernel=False), True
         feasible = representer.violation(reduction, self.data_unit) <= FEASIBLE
         if self.data is None:
             cut = any(f.residual > CUT for f in reduction.factors.values())
@@ -295,7 +299,7 @@ class _Search:
             status = Status.OPTIMAL if trusted else Status.OPTIMAL_INACCURATE
             status = Status.USER_LIMIT if best.limited else status
             return self._outcome(best, replace(solution, status=status), may_grow=False)
-        found, interrupted = self._certified(best.answer, self.data, _attained(solution))
+        found, stopped = self._certified(best.answer, self.data, _attained(solution), stopped)
         solution = replace(solution, certificate=replace(found, latest=None))
         for theta, function in solution.functions.items():
             function._distance = found.distance.get(theta)
@@ -316,12 +320,14 @@ class _Search:
         may_grow = (reduction.is_restriction or inexact) and best.closed and not closed and goal.certify is True
         outcome = self._outcome(best, replace(solution, status=status), may_grow and status != Status.NOT_ATTAINED)
         guides = _guides(reduction, found.latest)
-        return replace(outcome, guides=guides, inexact=inexact, interrupted=outcome.interrupted or interrupted)
+        return replace(outcome, guides=guides, inexact=inexact, interrupted=stopped)
 
-    def _certified(self, answer: conic.Answer, data: Outer, value: float) -> tuple[Certificate, bool]:
+    def _certified(
+        self, answer: conic.Answer, data: Outer, value: float, interrupted: bool
+    ) -> tuple[Certificate, bool]:
         """The certificate, and whether it was interrupted: then it is what can be said without a pass over the kernel,
         as where time is over."""
-        goal, reduction, interrupted = self.goal, self.reduction, answer.interrupted
+        goal, reduction = self.goal, self.reduction
         if not interrupted:
             try:
                 with clock.limited(goal.deadline):
@@ -358,6 +364,8 @@ class _Search:
         """INFEASIBLE with a Farkas vector for the full kernel, UNBOUNDED with a ray, or None."""
         # Rows that contradict each other are asked about first: that takes no kernel, and no rank can hide it.
         violated, proven = self._least_violation(feasibility.phase_one_of_rows(self.reduction.form, data.form))
+        if not proven and self._may_be_feasible_beyond(data):
+            return None
         if not proven:
             violated, proven = self._least_violation(feasibility.phase_one(self.reduction.form, data.form))
         if proven:
@@ -367,6 +375,21 @@ class _Search:
         ray = self._fall(feasibility.recession(self.reduction.form, data.form), 1e-8)
         steep = ray is not None and ray[0] > max(RAY, STEEP * np.sqrt(ray[1])) and ray[1] <= RAY_FEASIBILITY
         return Status.UNBOUNDED if steep else None
+
+    def _may_be_feasible_beyond(self, data: Outer) -> bool:
+        """Whether no violation of this restricted θ proves anything; the guides are then the multipliers that a solver
+        of ours gave up with."""
+        form = self.reduction.form
+        claimed = self.attempts and self.attempts[-1].solver in ENGINES and Status.INFEASIBLE in self.claims
+        if not claimed or not self.reduction.is_restriction or feasibility.limits_lengths(form, data.form):
+            return False
+        nu = certificates.solver_multipliers(self.reduction)
+        if not all(np.isfinite(part).all() for part in nu) or not any(part.any() for part in nu):
+            return False
+        for link, part in zip(form.predictions, nu, strict=True):
+            if link.u is not None:
+                self.guides[link.theta] = Guide(link.summed(part).reshape(len(link.rows), -1))
+        return True
 
     def _least_violation(self, question: Question | None) -> tuple[float, bool]:
         """The square of the least violation, nan where it is not found, and whether it is proven to be positive."""
@@ -388,13 +411,15 @@ class _Search:
         factors = self.reduction.factors
         if not theta:
             factors = {name: replace(f, B=f.B[:, :0], pivots=f.pivots[:0]) for name, f in factors.items()}
-        reduction = representer.reduce(question.form, factors)
         seconds = self.goal.seconds_left()
         try:
+            rows = {link.theta: link.rows for link in self.reduction.form.predictions}
+            whole = {name: f.in_one_array(rows[name]) for name, f in factors.items() if f.rank}
+            reduction = representer.reduce(question.form, {**factors, **whole})
             answer = conic.solve(
                 reduction.problem, "CLARABEL", tol, {}, None, max(seconds, 1.0) if isfinite(seconds) else None
             )
-        except SolverError:
+        except (SolverError, MemoryLimitError):
             return None
         return (reduction, representer.evaluate(reduction)) if answer.has_point else None
 

@@ -114,6 +114,12 @@ def _bounded(data: ConicForm) -> Array:
     return np.asarray(np.diff(data.A.indptr)[data.t] > 1)
 
 
+def limits_lengths(form: CanonicalForm, data: ConicForm) -> bool:
+    """Whether every θ has a norm that something bounds: else a restricted θ proves nothing about a longer one."""
+    bounded = _bounded(data)
+    return all(any(bounded[j] for j in form.norms_of(link.theta)) for link in form.predictions)
+
+
 def _copies(form: CanonicalForm, data: ConicForm, bounded: Array) -> tuple[CanonicalForm, Any, list[Any]]:
     """The links with variables of their own, x put together from them, and ‖θ‖ ≤ t as constraints."""
     n = len(data.c)

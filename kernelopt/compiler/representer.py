@@ -182,7 +182,8 @@ def invert(reduction: Reduction, status: Status, from_kernel: bool = False) -> S
         if link.u is not None:
             link.u.value = predictions[link.take]
         if from_kernel:
-            pairs = c.reshape(len(c), -1).T @ predictions[factor.pivots].reshape(len(c), -1)
+            outputs = theta.outputs or 1
+            pairs = c.reshape(-1, outputs).T @ predictions[factor.pivots].reshape(-1, outputs)
             grams[theta] = (pairs + pairs.T) / 2
         duals[theta] = {} if nu is None else {name: nu[stretch] for name, stretch in link.blocks}
     return Solution(status, _value_of_f(reduction, grams), functions, duals, None)

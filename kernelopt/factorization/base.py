@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
+from kernelopt.factorization.tall import Room
 from kernelopt.kernels.domains import Array, Ints
 from kernelopt.rows import Rows
 
@@ -27,6 +28,7 @@ class Factor(ABC):
     residual : trace(Q − scale·BBᵀ) / trace(Q)
     seconds : wall time of kernel evaluation, and of factorization
     why : why the method was chosen, where none was asked for
+    room : memory behind the columns of B, for more of them
     """
 
     B: Any
@@ -36,6 +38,7 @@ class Factor(ABC):
     kernel_seconds: float
     factor_seconds: float
     why: str = field(default="", kw_only=True)
+    room: Room | None = field(default=None, kw_only=True, repr=False)
 
     method = ""
     grows = False  # by what a certificate says
@@ -58,6 +61,10 @@ class Factor(ABC):
     @property
     def of_pivots(self) -> Factor:
         """The factor without functions."""
+        return self
+
+    def in_one_array(self, rows: Rows) -> Factor:
+        """A factor of the same pivots with B as an array in double precision."""
         return self
 
     @abstractmethod

@@ -14,11 +14,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg as sl
+from scipy.linalg.lapack import dpotrf
 
 from kernelopt import clock
 from kernelopt.factorization import memory
 from kernelopt.factorization.base import FLOOR, Factor
-from kernelopt.factorization.dense import CholeskyFactor, Settings, refuse_indefinite, relative_trace, units
+from kernelopt.factorization.dense import (
+    CholeskyFactor,
+    Settings,
+    negligible,
+    refuse_indefinite,
+    relative_trace,
+    units,
+)
 from kernelopt.factorization.streamed import BLOCK, CANDIDATES, LEAST, NOISE, ROUNDS, SAMPLE, best_of, best_towards
 from kernelopt.factorization.tall import Block, BlockMatrix, Executor
 from kernelopt.functions import Function
@@ -51,7 +59,7 @@ class BlockFactor(CholeskyFactor):
     L : (r, r) lower triangular, K_SS = scale·LLᵀ
     residual_diagonal : (n,), diag(Q)/scale − diag(BBᵀ)
     points : blocks of points; kernel : κ
-    layout : where blocks are
+    layout : where blocks are; spans : whether the rank is the number of rows or features
     """
 
     L: Array
@@ -59,6 +67,7 @@ class BlockFactor(CholeskyFactor):
     points: tuple[Any, ...]
     kernel: Kernel
     layout: Layout
+    spans: bool
 
     method = "streamed Cholesky, B in blocks"
     grows = True
@@ -66,6 +75,18 @@ class BlockFactor(CholeskyFactor):
     @property
     def is_exact(self) -> bool:  # type: ignore[override]
         return self.layout.dtype == np.float64
+
+    @property
+    def is_restriction(self) -> bool:
+        """What single precision leaves of the trace is none."""
+        return super().is_restriction and (self.is_exact or not self.spans)
+
+    def in_one_array(self, rows: Rows) -> Factor:
+        """B in double precision, from kernel values. Raises MemoryLimitError."""
+        memory.require(8.0 * len(rows) * self.rank, f"B of {len(rows)} rows as one array", None)
+        K = rows.block(self.pivots, np.arange(len(rows))) / self.scale
+        B = np.ascontiguousarray(sl.solve_triangular(self.L, K, lower=True, overwrite_b=True, check_finite=False).T)
+        return CholeskyFactor(B, self.scale, self.pivots, self.residual, 0.0, 0.0)
 
     def coefficients(self, v: Array) -> Array:
         c: Array = sl.solve_triangular(self.L, v, trans="T", lower=True) / self.scale
@@ -164,7 +185,8 @@ class _Elimination:
         diagonal = rows.diagonal()
         self.scale, _ = units(rows, diagonal)
         self.diagonal = diagonal / self.scale
-        self.noise = NOISE * max(rows.kernel.precision, float(np.finfo(layout.dtype).eps)) * self.diagonal
+        precision = max(rows.kernel.precision, float(np.finfo(layout.dtype).eps))
+        self.noise, self.negligible = NOISE * precision * self.diagonal, max(negligible(rows), NOISE * precision)
         self.trace = float(self.diagonal.sum())
         self.goal, self.most = max(settings.rank_tol, FLOOR) * self.trace, min(n, settings.max_rank or n)
         if known is None:
@@ -232,7 +254,15 @@ class _Elimination:
         E, B = self.rows.block(drawn, drawn) / self.scale, self.B[drawn]
         E -= B @ B.T
         np.fill_diagonal(E, self.d[drawn])
+        if self.rows.kernel.is_psd is not True:
+            _, info = dpotrf(E + self.negligible * np.eye(len(E)), lower=1, overwrite_a=1)
+            if info > 0:
+                self._refuse_indefinite(drawn)
         return E
+
+    def _refuse_indefinite(self, suspects: Ints) -> None:
+        """Raise NotPSDError if Q is indefinite on the pivots and these rows, and not by rounding."""
+        refuse_indefinite(self.rows.subset(np.union1d(self.pivots, suspects)), self.limit)
 
     def _append(self, chosen: Ints, L: Array) -> None:
         """The columns E_{·S}L⁻ᵀ, made where the blocks are."""
@@ -245,7 +275,10 @@ class _Elimination:
         finer = executor.keep(_with_columns, blocks, [(X, *job) for X in self.points])
         self.B = replace(self.B, blocks=tuple(finer), width=k + len(chosen))
         squares = executor.each(_last_squares, finer, [()] * len(finer))
-        self.d = np.clip(self.d - np.concatenate(squares), 0.0, None)
+        self.d = self.d - np.concatenate(squares)
+        if self.d.min() < -self.negligible:
+            self._refuse_indefinite(np.array([self.d.argmin()]))
+        np.clip(self.d, 0.0, None, out=self.d)
         self.pivots = np.concatenate([self.pivots, chosen])
         self.L = np.block([[self.L, np.zeros((k, len(chosen)))], [here, L]])
         self.d[self.pivots] = 0.0
@@ -284,6 +317,7 @@ class _Elimination:
             residual=relative_trace(self.d, self.diagonal, np.ones(len(self.d))),
             kernel_seconds=0.0, factor_seconds=seconds, L=self.L, residual_diagonal=self.d,
             points=self.points, kernel=self.rows.kernel, layout=self.layout,
+            spans=self.rank in (len(self.d), self.rows.features),
         )  # fmt: skip
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import inf, isfinite
+from operator import add
 from typing import Any, NamedTuple
 
 from kernelopt import clock
+from kernelopt.errors import SolverError
 from kernelopt.factorization import memory
 from kernelopt.factorization.tall import Arguments, Work
 from kernelopt.optional import optional
@@ -92,6 +95,8 @@ class OnDask:
         return self.homes[number % len(self.homes)] if self.homes else None
 
     def _submitted(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> list[Any]:
+        if self.client.status != "running":
+            raise SolverError("Expected the client that holds B to be open; got one that is closed. Solve again.")
         found = []
         for block, rest in zip(blocks, arguments, strict=True):
             at = {} if block.home is None else {"workers": [block.home], "allow_other_workers": True}
@@ -119,7 +124,4 @@ def _itself(block: Any) -> Any:
 
 
 def _sum(parts: list[Any]) -> Any:
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
+    return reduce(add, parts)

@@ -18,7 +18,7 @@ from time import perf_counter
 import numpy as np
 import scipy.linalg as sl
 
-from kernelopt.factorization import memory, tall
+from kernelopt.factorization import tall
 from kernelopt.factorization.base import Factor
 from kernelopt.factorization.blocked import BlockFactor, grown
 from kernelopt.factorization.dense import Settings
@@ -127,10 +127,9 @@ def grow(  # noqa: PLR0917
     if products is not None:
         V, QV = np.hstack([V, nu]), np.hstack([QV, products])
     most = (settings.max_rank or len(rows)) - factor.rank
-    if isinstance(factor.B, np.ndarray):
-        what, remedy = f"A factor of {len(rows)} rows and {factor.rank + V.shape[1]} columns", "Set max_rank"
-        memory.require(8.0 * len(rows) * (factor.rank + V.shape[1]), what, memory_limit, remedy)
-    return replace(_with_functions(factor, V, QV, most, begin), why=known.why)
+    start = known if isinstance(known, ExpandedFactor) and known.base is factor else None
+    found = _with_functions(factor, start, V, QV, most, memory_limit)
+    return replace(found, why=known.why, factor_seconds=perf_counter() - begin)
 
 
 def _with_pivots(  # noqa: PLR0917
@@ -145,31 +144,39 @@ def _with_pivots(  # noqa: PLR0917
     return work.factor(perf_counter() - begin)
 
 
-def _with_functions(factor: Factor, V: Array, QV: Array, most: int, begin: float) -> Factor:
-    """Columns t = Eν/√(νᵀEν) for one ν after the other; those of which nothing is left are dropped."""
-    B = factor.B
-    columns: list[Array] = []
-    kept: list[int] = []
-    left = QV / factor.scale - B @ (B.T @ V)
-    for j in range(V.shape[1]):
-        t = left[:, j] - sum((c * (c @ V[:, j]) for c in columns), np.zeros(len(B)))
+def _with_functions(  # noqa: PLR0917
+    factor: Factor, start: ExpandedFactor | None, V: Array, QV: Array, most: int, memory_limit: float | None
+) -> Factor:
+    """Columns t = Eν/√(νᵀEν) for one ν after the other, those of `start` as they are; where nothing is left, none."""
+    B, held = factor.B, factor if start is None else start
+    columns = [] if start is None else list(start.T.T)
+    known = len(columns)
+    kept = list(range(known))
+    left = QV[:, known:] / factor.scale - B @ (B.T @ V[:, known:])
+    for j in range(known, V.shape[1]):
+        t = left[:, j - known] - sum((c * (c @ V[:, j]) for c in columns), np.zeros(len(B)))
         square = float(V[:, j] @ t)
         if len(columns) < most and square > NOTHING * float(V[:, j] @ QV[:, j]) / factor.scale:
             columns.append(t / np.sqrt(square))
             kept.append(j)
-    if not kept:
-        return factor
+    if len(kept) == known:
+        return held
     T = np.column_stack(columns)
     others = np.setdiff1d(np.flatnonzero(V[:, kept].any(axis=1)), factor.pivots)
+    wider, room = tall.beside(held.B, T[:, known:], held.room, memory_limit)
+    if room is not None:  # pivots and functions share memory from now on
+        factor = replace(factor, B=room.array[:, : factor.rank])
     return ExpandedFactor(
-        B=tall.beside(B, T), scale=factor.scale, pivots=np.concatenate([factor.pivots, others]),
+        B=wider, scale=factor.scale, pivots=np.concatenate([factor.pivots, others]),
         residual=max(factor.residual - float(np.sum(T**2)) / len(T), 0.0), kernel_seconds=factor.kernel_seconds,
-        factor_seconds=perf_counter() - begin, base=factor, T=T, combinations=V[:, kept], functions=QV[:, kept],
+        factor_seconds=0.0, base=factor, T=T, combinations=V[:, kept], functions=QV[:, kept], room=room,
     )  # fmt: skip
 
 
 def carried(old: Factor, new: Factor, v: Array) -> Array:
     """The coordinates in a new factor of the θ that has v in the old one: scale·B_newᵀc, for θ = Aᵀc."""
     c = old.coefficients(v)
-    found: Array = new.scale * new.B[old.pivots].T @ c
+    spread = np.zeros((len(new.B), *c.shape[1:]))
+    spread[old.pivots] = c
+    found: Array = new.scale * (new.B.T @ spread)
     return found

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import pairwise
+from operator import add
 from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
+from kernelopt import clock
 from kernelopt.factorization import memory
 from kernelopt.kernels.domains import Array, Ints
 
 CACHED = 2**21  # bytes of a block that are worked on at a time
 FEW = 4096  # rows of B that may come here
+SPARE = 8  # columns that an array has room for behind those that it begins with
 
 
 Block = Array | tuple[Array, ...]
@@ -67,16 +71,19 @@ class Here:
         return list(blocks)
 
     def each(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> list[Any]:
-        return [function(block, *a) for block, a in zip(blocks, arguments, strict=True)]
+        return list(self._results(function, blocks, arguments))
 
     keep = each
 
     def total(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> Any:
-        total = None
-        for block, a in zip(blocks, arguments, strict=True):
-            part = function(block, *a)
-            total = part if total is None else total + part
-        return total
+        return reduce(add, self._results(function, blocks, arguments))
+
+    @staticmethod
+    def _results(function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> Iterator[Any]:
+        for k, (block, rest) in enumerate(zip(blocks, arguments, strict=True)):
+            if k:
+                clock.check()
+            yield function(block, *rest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,10 +116,6 @@ class BlockMatrix:
 
     def __len__(self) -> int:
         return int(self.starts[-1])
-
-    def is_same(self, other: object) -> bool:
-        """Whether another matrix has the very same blocks and columns."""
-        return isinstance(other, BlockMatrix) and self.blocks is other.blocks and self.width == other.width
 
     def _split(self, values: Array) -> list[Array]:
         return [values[a:b] for a, b in pairwise(self.starts)]
@@ -149,6 +152,12 @@ class BlockMatrix:
         D = np.zeros((len(self), 0)) if D is None else D
         arguments = [(w, d, self.width) for w, d in zip(self._split(weights), self._split(D), strict=True)]
         return np.asarray(self.executor.total(_gram, self.blocks, arguments))
+
+    def cross(self, other: BlockMatrix, weights: Array) -> Array:
+        """BᵀWC for another matrix C in the same blocks of rows."""
+        parts = zip(other.blocks, self._split(weights), strict=True)
+        arguments = [(right, w, self.width, other.width) for right, w in parts]
+        return np.asarray(self.executor.total(_cross, self.blocks, arguments))
 
     def row_squares(self) -> Array:
         return np.concatenate(self.executor.each(_row_squares, self.blocks, [(self.width,)] * len(self.blocks)))
@@ -189,14 +198,15 @@ class _Transposed:
 # ------------------------------------------------------------ what is done to one block, there
 
 
-def _stretches(B: Block, width: int) -> Iterator[Array]:
-    """A block's first columns in double precision, some rows at a time.
+def _stretches(B: Block, width: int, most: int = 0) -> Iterator[Array]:
+    """A block's first columns in double precision, some rows at a time, as for `most` columns.
 
     What is yielded is overwritten by the next.
     """
     parts = B if isinstance(B, tuple) else (B,)
     n = len(parts[0])
-    step = max(CACHED // (8 * width), 1) if width else max(n, 1)
+    widest = max(width, most)
+    step = max(CACHED // (8 * widest), 1) if widest else max(n, 1)
     if len(parts) == 1 and parts[0].dtype == np.float64:
         for i in range(0, n, step):
             yield parts[0][i : i + step, :width]
@@ -243,6 +253,15 @@ def _gram(B: Block, weights: Array, D: Array, width: int) -> Array:
     return whole
 
 
+def _cross(B: Block, C: Block, weights: Array, width: int, other: int) -> Array:
+    found, i = np.zeros((width, other)), 0
+    most = max(width, other)
+    for left, right in zip(_stretches(B, width, most), _stretches(C, other, most), strict=True):
+        found += left.T @ (weights[i : i + len(left), None] * right)
+        i += len(left)
+    return found
+
+
 def _row_squares(B: Block, width: int) -> Array:
     return np.concatenate([np.einsum("ij,ij->i", part, part) for part in _stretches(B, width)])
 
@@ -263,8 +282,9 @@ def _adjoint(B: Block, d: Array, width: int) -> Array:
     return found
 
 
-def _beside(B: Array, T: Array, width: int) -> Array:
-    return np.hstack([B[:, :width], T.astype(B.dtype)])
+def _beside(B: Block, T: Array, width: int) -> Block:
+    parts = B if isinstance(B, tuple) else (B[:, :width],)
+    return (*parts, T.astype(parts[0].dtype))
 
 
 # ------------------------------------------------------------ for arrays and blocks alike
@@ -295,9 +315,36 @@ def combined(E: sp.csr_array, B: Any) -> Array:
     return np.hstack([np.zeros((B.width, 0)), *parts]).T
 
 
-def beside(B: Any, T: Array) -> Any:
-    """[B, T]."""
-    return B.with_columns(T) if isinstance(B, BlockMatrix) else np.hstack([B, T])
+@dataclass(eq=False)
+class Room:
+    """An array whose first columns are somebody's B; whoever comes first may take those behind them."""
+
+    array: Array
+    used: int
+
+    def take(self, B: Array, T: Array) -> Array | None:
+        """[B, T] without a copy of B; None where B does not end where the room begins, or T does not fit."""
+        end = B.shape[1] + T.shape[1]
+        if B.shape[1] != self.used or end > self.array.shape[1] or len(B) != len(self.array):
+            return None
+        self.array[:, self.used : end] = T
+        self.used = end
+        return self.array[:, :end]
+
+
+def beside(B: Any, T: Array, room: Room | None, limit: float | None) -> tuple[Any, Room | None]:
+    """[B, T], and the room behind it. Raises MemoryLimitError where B must be copied and the limit forbids it."""
+    if isinstance(B, BlockMatrix):
+        return B.with_columns(T), None
+    found = None if room is None else room.take(B, T)
+    if found is None:
+        n, old, width = len(B), B.shape[1], B.shape[1] + T.shape[1] + SPARE
+        held = 0.0 if limit is None else 8.0 * n * old
+        memory.require(held + 8.0 * n * width, f"A factor of {n} rows and {width} columns", limit, "Set max_rank")
+        room = Room(np.empty((n, width)), old)
+        room.array[:, :old] = B
+        found = room.take(B, T)
+    return found, room
 
 
 def latency(B: Any) -> float:

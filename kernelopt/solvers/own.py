@@ -31,7 +31,8 @@ from kernelopt.solvers.structured import Structured
 from kernelopt.solvers.watch import Watch
 
 TIGHTER = 1e-2  # of the certified gap that is wanted
-EXACT = 1e-12  # gap for each strength of a norm that is no square: errors of ‖Aᵀν‖ count in first order there
+EXACT = 1e-12  # least gap for each strength of a norm that is no square, tol² before: errors of ‖Aᵀν‖ count in first
+# order there
 NEARLY = 1e-6  # the gap and violation up to which such an optimum is one
 FLOOR = 1e-10  # absolute gap, in units of the objective, that is as good as none
 INFEASIBLE = 1e-5  # violation, in units of right-hand sides, from which a solver says that there is no answer
@@ -114,7 +115,8 @@ def solve(  # noqa: PLR0917
         raise SolverError(f"{name} {reason}.")
     sigma, kappa = outer.form.units
     exact = shape.odd is not None or shape.nonconvex is not None
-    target, floor = (EXACT, EXACT * FLOOR * kappa) if exact else (TIGHTER * tol, FLOOR * kappa)
+    wanted = EXACT if shape.nonconvex is not None else max(EXACT, tol**2)
+    target, floor = (wanted, EXACT * FLOOR * kappa) if exact else (TIGHTER * tol, FLOOR * kappa)
     watch = Watch(name, target, floor, outer.form.data_unit or sigma, deadline, verbose, progress)
     engine = ENGINES[name]
     try:
@@ -124,12 +126,12 @@ def solve(  # noqa: PLR0917
         watch.close()
     if not np.isfinite(point.x).all() or not np.isfinite(point.total(problem)).all():
         raise SolverError(f"{name} broke down. Try another solver, or verbose=True for more.")
-    if point.violation > INFEASIBLE * watch.unit and point.stopped is None:
-        return Answer(Status.INFEASIBLE, False, _stats(name, began, watch))
     total = point.total(problem)
     split = outer.split
     assert split is not None
     assemble.place(reduction, outer.form, split, point.x, total, _of_norms(reduction, problem, shape, point, R))
+    if point.violation > INFEASIBLE * watch.unit and point.stopped is None:
+        return Answer(Status.INFEASIBLE, False, _stats(name, began, watch))  # the multipliers say where it is violated
     status = Status.OPTIMAL if point.stopped is None else Status.USER_LIMIT
     ends = problem.ends
     left_off = Start(tuple(point.x[a:b] for a, b in pairwise(ends)), point.x[ends[-1] :], point.a, R, point.kept)

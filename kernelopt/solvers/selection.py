@@ -10,6 +10,7 @@ from typing import Any
 import cvxpy as cp
 import cvxpy.error
 import numpy as np
+import scipy.sparse as sp
 from cvxpy.atoms.affine.add_expr import AddExpression
 
 from kernelopt.compiler.form import CanonicalForm
@@ -17,7 +18,7 @@ from kernelopt.compiler.separable import Outer, outer_of
 from kernelopt.compiler.text import describe
 from kernelopt.errors import OptionError, SolverError
 from kernelopt.solvers import own
-from kernelopt.solvers.assemble import Shape, shape_of
+from kernelopt.solvers.assemble import Shape, shape_of, spread
 from kernelopt.solvers.conic import CONIC_SOLVERS
 from kernelopt.solvers.own import ENGINES
 from kernelopt.solvers.structured import DENSE_ROW
@@ -118,9 +119,13 @@ def lacks_for_blocks(form: CanonicalForm, outer: Outer | None) -> str | None:
         return shape.lacks or reasons[-1]
     assert outer is not None
     assert outer.split is not None
-    connected = np.diff(outer.split.E.indptr)
-    if np.any((connected > 1) & (connected <= DENSE_ROW)):
-        return "would need terms and constraints that connect predictions"
+    row_of = np.concatenate([np.arange(len(k.rows)) for k in form.predictions for _ in range(k.theta.outputs or 1)])
+    E = sp.coo_array(outer.split.E @ spread(form))
+    short = np.diff(outer.split.E.indptr) <= DENSE_ROW
+    first = np.full(E.shape[0], -1)
+    first[E.row] = row_of[E.col]
+    if np.any(short[E.row] & (row_of[E.col] != first[E.row])):
+        return "would need terms and constraints that connect predictions of different rows"
     return None
 
 

@@ -420,6 +420,8 @@ def _with_border(B: Array, pair: _Pair, t: Array, D: Array) -> Array:
 
 def _weighted(left: Array, right: Array, pair: _Pair, t: Array) -> Array:
     """leftᵀ T right, with T given by its entries."""
+    if isinstance(left, BlockMatrix) and isinstance(right, BlockMatrix) and pair.columns is None:
+        return left.cross(right, t)
     if isinstance(left, BlockMatrix) or isinstance(right, BlockMatrix):
         raise SolverError(
             "Expected terms and constraints of one prediction each where B is not one array in double precision; these "
