@@ -303,7 +303,7 @@ class _Search:
         solution = replace(solution, certificate=replace(found, latest=None))
         for theta, function in solution.functions.items():
             function._distance = found.distance.get(theta)
-        if not isfinite(found.absolute_gap):
+        if not isfinite(found.absolute_gap) or not (best.closed or found.relative_gap < 1):
             self._question()
         if self.diagnosed in _NOTHING:
             return self._outcome(best, self.without_answer(self.diagnosed), may_grow=False)

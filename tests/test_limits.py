@@ -127,6 +127,58 @@ def test_a_time_limit_is_looked_at_inside(monkeypatch, optimum, options):
     require_best_point(theta, problem, optimum, problem.certificate.scope, most=np.inf)
 
 
+@pytest.mark.parametrize("model", ["expanded", "compact"])
+def test_ctrl_c_at_any_time(monkeypatch, model):
+    """After the first answer the best one stays; before, everything is as it was."""
+    for name, value in {"MANY": 0, "FEW": 0, "FIRST": 0.5, "LEAST": 1}.items():
+        monkeypatch.setattr(ko.ranks, name, value)
+    ours, calls = ko.kernels.Gaussian._matrix, []
+
+    def counted(kernel, X, Z):
+        calls.append(1)
+        if len(calls) == last:
+            raise KeyboardInterrupt
+        return ours(kernel, X, Z)
+
+    monkeypatch.setattr(ko.kernels.Gaussian, "_matrix", counted)
+    kept = last = 0
+    while True:
+        last += 1
+        calls.clear()
+        theta, problem = stated(120)
+        try:
+            problem.solve(tol=1e-4, model=model)
+            break
+        except KeyboardInterrupt:
+            there = problem.value is not None
+            assert there == (theta.value is not None) == all(v.value is not None for v in problem.variables())
+            assert there or kept == 0  # once there is an answer, it is never lost again
+            kept += there
+            if there:
+                assert problem.objective.value == pytest.approx(problem.value)
+    assert kept >= 3
+    assert problem.status == "optimal"
+
+
+def test_what_fails_later_changes_nothing(monkeypatch):
+    theta, problem = stated()
+    problem.solve(tol=1e-2)
+    before = problem.value, problem.certificate, theta.value, [v.value for v in problem.variables()]
+    ours, calls = Rows.product, []
+
+    def broken(*arguments):
+        calls.append(1)
+        if len(calls) > 1:
+            raise RuntimeError("broken")
+        return ours(*arguments)
+
+    monkeypatch.setattr(Rows, "product", broken)
+    with pytest.raises(RuntimeError, match="broken"):
+        problem.solve(tol=1e-9)
+    assert (problem.value, problem.certificate, theta.value, [v.value for v in problem.variables()]) == before
+    assert problem.objective.value == pytest.approx(problem.value)
+
+
 def test_a_memory_limit_keeps_the_coarser_answer(monkeypatch, optimum):
     theta, problem = stated()
     stopped_at(monkeypatch, ko.growth, "grow", 1, MemoryLimitError("no room"))
@@ -179,6 +231,7 @@ def test_on_a_cluster(monkeypatch):
         problem.solve(tol=1e-9, time_limit=1.0, backend=client)
         assert problem.status == "user_limit" and problem.certificate.relative_gap < 1
         assert time.perf_counter() - begin < 30
+        theta, problem = stated(12_000)
         ours, passes = BlockFactor.product, []
 
         def product(*arguments):

@@ -277,7 +277,7 @@ class _Elimination:
         squares = executor.each(_last_squares, finer, [()] * len(finer))
         self.d = self.d - np.concatenate(squares)
         if self.d.min() < -self.negligible:
-            self._refuse_indefinite(np.array([self.d.argmin()]))
+            self._refuse_indefinite(np.append(chosen, self.d.argmin()))
         np.clip(self.d, 0.0, None, out=self.d)
         self.pivots = np.concatenate([self.pivots, chosen])
         self.L = np.block([[self.L, np.zeros((k, len(chosen)))], [here, L]])

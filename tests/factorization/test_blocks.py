@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from distributed import Client, LocalCluster
 
 import kernelopt as ko
-from kernelopt.errors import DataError, KernelError, MemoryLimitError, OptionError, SolverError
+from kernelopt.errors import DataError, KernelError, MemoryLimitError, NotPSDError, OptionError, SolverError
 from kernelopt.factorization import Guide, Layout, Settings, grow, tall
 from kernelopt.factorization.blocked import BlockFactor, blocked_cholesky
 from kernelopt.factorization.cluster import OnDask
@@ -253,6 +253,86 @@ def test_verified(model):
     problem.solve(dtype="float32", model=model, tol=1e-4)
     report = problem.verify(1e-4)
     assert report.passed, report
+
+
+LAYOUTS = pytest.mark.parametrize("options", [{}, {"dtype": "float32"}], ids=["array", "blocks"])
+
+
+@LAYOUTS
+def test_problems_without_an_answer(options):
+    """Proven by questions about the problem, for which B comes here."""
+    X, signs = points(300), np.sign(RNG(1).normal(size=300))
+    linear, theta, b = ko.Theta(ko.kernels.Linear()), ko.Theta(KERNEL), cp.Variable()
+    margins = ko.Problem(cp.Minimize(ko.sum_squares(linear)), [cp.multiply(signs, linear(X)) >= 1])
+    fit = cp.sum_squares(theta(X) - X[:, 0])
+    short = ko.Problem(cp.Minimize(fit), [ko.norm(theta) <= 1, theta(X[:5]) >= 2])
+    hinges = cp.sum(ko.losses.hinge(signs, theta(X)))
+    endless = ko.Problem(cp.Minimize(hinges + ko.sum_squares(theta) + 1e4 * b))
+    for problem, status in ((margins, "infeasible"), (short, "infeasible"), (endless, "unbounded")):
+        problem.solve(**options)
+        assert problem.status == status
+
+
+@LAYOUTS
+def test_a_hard_margin_that_takes_all_columns(monkeypatch, options):
+    """Infeasible for few columns, which is never the answer: they grow until it is met."""
+    monkeypatch.setattr(ko.ranks, "FEW", 0)
+    X, signs = points(500, 4), np.sign(RNG(1).normal(size=500))
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [cp.multiply(signs, theta(X)) >= 1])
+    problem.solve(tol=1e-2, factorization="streamed", **options)
+    assert not np.isfinite(problem.history.rounds[0].gap)
+    assert len(problem.history) > 2
+    assert problem.status == "optimal"
+    assert (signs * theta.value(X)).min() >= 1 - 1e-6
+
+
+@LAYOUTS
+def test_sums_of_two(options):
+    X = points(2100)
+    y = np.where(X[:, 0] + np.sin(3 * X[:, 1]) > 0, 1.0, -1.0)
+    smooth, linear = ko.Theta(KERNEL), ko.Theta(ko.kernels.Linear())
+    loss = cp.sum(ko.losses.log_loss(y, smooth(X) + linear(X)))
+    problem = ko.Problem(cp.Minimize(loss + ko.sum_squares(smooth) + ko.sum_squares(linear)))
+    value = problem.solve(tol=1e-5, **options)
+    assert problem.status == "optimal"
+    assert problem.solve(factorization="cholesky", tol=1e-8) == pytest.approx(value, rel=1e-4)
+
+
+def test_a_kernel_matrix_of_zeros():
+    theta, y = ko.Theta(ko.kernels.Linear()), np.sign(RNG(0).normal(size=60))
+    problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(y, theta(np.zeros((60, 2))))) + ko.sum_squares(theta)))
+    assert problem.solve(dtype="float32") == pytest.approx(60.0)
+    assert problem.status == "optimal"
+
+
+def test_an_indefinite_kernel_is_refused():
+    """By rows that the sample did not have."""
+    X = np.concatenate([np.ones((3000, 1)), np.full((1, 1), 5.0)])
+    odd = ko.kernels.FromFunction(lambda A, Z: 1.0 + (np.ravel(A)[:, None] != np.ravel(Z)), on_lists=True)
+    with pytest.raises(NotPSDError):
+        blocked_cholesky(Rows.of_points(odd, odd.rows(X)), Settings(1e-8, None), None, Layout(Here(), 1000))
+
+
+def test_two_runs_are_identical(client):
+    found = []
+    for options in ({"dtype": "float32"}, {"backend": client}) * 2:
+        theta, problem, X = stated()
+        found.append((problem.solve(tol=1e-4, **options), *theta.value(X[:9])))
+    assert found[0] == found[2]
+    np.testing.assert_allclose(found[1], found[3], rtol=1e-12)
+
+
+def test_a_closed_client():
+    _, problem, _ = stated()
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        problem.solve(tol=1e-2, backend=client)
+    with pytest.raises(SolverError, match="client that holds B to be open"):
+        problem.verify()
+    assert problem.solve(tol=1e-2) > 0
 
 
 def test_options():
