@@ -118,7 +118,9 @@ def grow(  # noqa: PLR0917
     products = None if guide.products is None else guide.products[:, unit > 0] / unit[unit > 0]
     count = min(count, (settings.max_rank or len(rows)) - factor.rank)
     if count > 0 and nu.size and isinstance(factor, StreamedFactor):
-        factor = _with_pivots(rows, factor, nu, count, settings, memory_limit)
+        combined = known.combinations.shape[1] if isinstance(known, ExpandedFactor) else 0
+        spare = combined + tall.SPARE if functions else 0
+        factor = _with_pivots(rows, factor, nu, count, settings, memory_limit, spare)
     elif count > 0 and nu.size and isinstance(factor, BlockFactor):
         factor = grown(rows, factor, nu, products, count, settings, memory_limit)
     if not functions:
@@ -133,10 +135,16 @@ def grow(  # noqa: PLR0917
 
 
 def _with_pivots(  # noqa: PLR0917
-    rows: Rows, factor: StreamedFactor, nu: Array, count: int, settings: Settings, memory_limit: float | None
+    rows: Rows,
+    factor: StreamedFactor,
+    nu: Array,
+    count: int,
+    settings: Settings,
+    memory_limit: float | None,
+    spare: int,
 ) -> StreamedFactor:
     begin = perf_counter()
-    work = Elimination(rows, settings, memory_limit, factor, count)
+    work = Elimination(rows, settings, memory_limit, factor, count, spare)
     rng = np.random.default_rng([settings.seed, work.rank])
     end = min(work.rank + count, work.most)
     while work.rank < end and work.advance_towards(nu, min(CHUNK, end - work.rank), rng):

@@ -27,6 +27,7 @@ from kernelopt import clock
 from kernelopt.factorization import memory
 from kernelopt.factorization.base import FLOOR, Factor
 from kernelopt.factorization.dense import CholeskyFactor, Settings, negligible, refuse_indefinite, relative_trace, units
+from kernelopt.factorization.tall import Room
 from kernelopt.kernels.domains import Array, Ints
 from kernelopt.rows import Rows
 
@@ -82,18 +83,16 @@ class Elimination:
     B and d = diag(E) belong to Q of unit mean diagonal, or of unit diagonal where rows are of mixed kinds.
     """
 
-    def __init__(
-        self,
-        rows: Rows,
-        settings: Settings,
-        limit: float | None,
-        known: StreamedFactor | None,
-        count: int | None = None,
-    ) -> None:
+    def __init__(  # noqa: PLR0917
+        self, rows: Rows, settings: Settings, limit: float | None, known: StreamedFactor | None,
+        count: int | None = None, spare: int = 0,
+    ) -> None:  # fmt: skip
+        """`count` columns are to be added, and `spare` more may be by others."""
         n, start = len(rows), perf_counter()
         diagonal = rows.diagonal()
         self.kernel_seconds = perf_counter() - start
         self.rows, self.mixed, self.limit = rows, rows.mixed, limit
+        self.spare = spare
         self.order, self.rank, self.B = np.arange(n), 0, np.empty((n, 0))
         self.by_rule, self.negligible = rows.kernel.is_psd is True, negligible(rows)
         self.scale, self.row_scale = units(rows, diagonal)
@@ -105,7 +104,7 @@ class Elimination:
         self.most = min(n, settings.max_rank or n)
         self.wanted: int | None = None
         if known is not None:
-            self.wanted = None if count is None else known.rank + count
+            self.wanted = None if count is None else known.rank + count + spare
             self.B, self.d, self.rank = known.B, known.residual_diagonal / self.row_scale**2, known.rank
             self._make_room(self.wanted or self.rank + 1)
             self.B[:, : self.rank] /= self.row_scale[:, None]
@@ -269,14 +268,17 @@ class Elimination:
         moved = np.flatnonzero(self.order != np.arange(len(self.order)))
         for columns in (slice(j, min(j + BLOCK, self.rank)) for j in range(0, self.rank, BLOCK)):
             self.B[self.order[moved], columns] = self.B[moved, columns]
-        shrink(self.B, self.rank)
+        width = min(self.rank + self.spare, self.B.shape[1])
+        shrink(self.B, width)
+        B = self.B[:, : self.rank] if self.spare else self.B
         if self.mixed:
-            self.B *= self.row_scale[:, None]
+            B *= self.row_scale[:, None]
         return StreamedFactor(
-            B=self.B, scale=self.scale, pivots=self.order[: self.rank].copy(),
+            B=B, scale=self.scale, pivots=self.order[: self.rank].copy(),
             residual=relative_trace(self.d, self.diagonal, self.row_scale),
             kernel_seconds=self.kernel_seconds, factor_seconds=seconds - self.kernel_seconds,
             residual_diagonal=self.d * self.row_scale**2,
+            room=Room(self.B, self.rank) if self.spare else None,
         )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from kernelopt.kernels.domains import Array, Ints
 DENSE_ROW = 16  # entries of a row of E from which it is multiplied into B once and for all
 UNEQUAL = 1e8  # largest ratio of steps
 STRETCH = 512  # rows of EB that are formed at a time, where only their sizes are wanted
-LARGE = 8192  # rows of B that are scaled at a time, at least
+SCALED = 2**22  # bytes of B that are scaled at a time, at least
 FEW = 0.7  # active rows, relative to unknowns, below which systems are solved in the rows
 MEMORY_BOUND = 4  # how much longer a flop takes in a product with a vector
 JITTER = 1e-14  # of the largest diagonal entry, the first thing to add where a Cholesky factorization breaks down
@@ -441,8 +441,10 @@ def _weighted(left: Array, right: Array, pair: _Pair, t: Array) -> Array:
 
 def _symmetric(B: Array, w: Array) -> Array:
     """BᵀWB, without a copy of all of B."""
-    step, found = max(LARGE, 4 * B.shape[1]), np.zeros((B.shape[1], B.shape[1]))
+    r, roots = B.shape[1], np.sqrt(w)[:, None]
+    step, found = max(SCALED // (8 * max(r, 1)), r, 1), np.zeros((r, r))
+    room = np.empty((min(step, len(B)), r))
     for i in range(0, len(B), step):
-        S = np.sqrt(w[i : i + step])[:, None] * B[i : i + step]
+        S = np.multiply(roots[i : i + step], B[i : i + step], out=room[: min(step, len(B) - i)])
         found += S.T @ S
     return found
