@@ -1,5 +1,6 @@
 """What is kept where a solve with a growing factor is stopped: by Ctrl-C, by a time limit, in memory and in blocks."""
 
+import os
 import signal
 import threading
 import time
@@ -236,7 +237,7 @@ def test_on_a_cluster(monkeypatch):
 
         def product(*arguments):
             passes.append(1)
-            threading.Timer(0.05, signal.raise_signal, (signal.SIGINT,)).start()
+            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
             return ours(*arguments)
 
         monkeypatch.setattr(BlockFactor, "product", product)
