@@ -168,16 +168,17 @@ class Problem:
         certify : True for a bound with the full kernel matrix (a pass over the kernel where the factor restricts θ);
             "estimate" for a sampled one; False for none. Only a certified answer is called "optimal" (with integer
             variables, which have no certificate, the solver's).
-        memory_limit : bytes; by default 80 % of what is available.
-        time_limit : seconds of the whole call, after which no new attempt is started and solvers that can are stopped;
-            the best point and its gap are kept.
+        memory_limit : bytes; by default 80 % of what is available, or of what the workers of a cluster have.
+        time_limit : seconds of the whole call, after which no new attempt is started, and solvers that can, growing
+            factors and passes over the kernel are stopped; the best point is kept, with what is known of its gap. The
+            first factor is always made.
         backend : a `dask.distributed.Client`, on whose workers B and passes over the kernel are; by default the one in
-            use where X is a Dask array, else this process.
+            use where X is a Dask array and our own solvers take the problem, else this process.
         dtype : "float32" stores B in single precision, in half the memory; sums are in double precision, and bounds and
             values are computed from the kernel in double precision.
         warm_start : start from the last answer, where the solver can.
         verbose : print iterations.
-        progress : show a bar whose measure is the gap (our own solvers), or the number of starts.
+        progress : show a bar whose measure is the certified gap, one for the gap of our own solvers, or for starts.
         n_init : starting points for a problem with a nonconvex `SmoothLoss`; the best local optimum is kept. The first
             is θ = 0, or with `warm_start` the value that `theta` has; others are random functions.
         random_state : seed of these, or a generator; an integer is also the seed of the streamed factor's random
