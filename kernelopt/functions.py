@@ -15,7 +15,7 @@ from kernelopt.kernels.domains import Array, Indices, Names, check_finite, check
 from kernelopt.kernels.sources import is_dask
 from kernelopt.threads import in_threads
 
-BLOCK_BYTES = 2**25  # kernel values evaluated at a time
+BLOCK_BYTES, FEWEST = 2**23, 128  # kernel values evaluated at a time, of so many points at least
 
 
 class Function:
@@ -140,7 +140,7 @@ class Function:
         if fast is not None:
             values = fast(X)
         else:
-            step = max(1, BLOCK_BYTES // (8 * len(Z)))
+            step = max(FEWEST, BLOCK_BYTES // (8 * len(Z)))
             values = np.concatenate(in_threads(self._block, [X[i : i + step] for i in range(0, len(X), step)]))
         if not np.isfinite(values).all():
             raise KernelError(

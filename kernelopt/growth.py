@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
@@ -25,6 +26,8 @@ from kernelopt.solution import Attempt, Status
 from kernelopt.solvers import own, selection
 from kernelopt.solvers.own import Start
 from kernelopt.solving import Goal, Outcome
+
+LARGE = 2**22  # entries of B that are not left to the garbage collector
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +158,9 @@ class _Search:
         found = outcome.solution.certificate
         self.rounds.append(_round(reduction.factors, found, perf_counter() - self.begin))
         if self.best is None or _is_better(outcome, self.best):
-            self.best, self.of_best = outcome, self.last
+            before, self.best, self.of_best = self.best, outcome, self.last
+            if before is not None and sum(f.B.size for f in reduction.factors.values()) > LARGE:
+                gc.collect()  # cvxpy's problems are cycles, which hold the B of the last round
         self.latest = outcome
         return outcome
 

@@ -9,7 +9,7 @@ from kernelopt.errors import MemoryLimitError
 
 SHARE = 0.8  # of the available memory, unless the caller sets a limit
 FALLBACK = 4 * 2**30
-VECTORS, TEMPORARY = 50, 2**23  # of N, and bytes that do not depend on it, beside B
+VECTORS, TEMPORARY = 50, 2**24  # of N, and bytes that do not depend on it, beside B
 
 
 def available_bytes() -> int:

@@ -17,7 +17,7 @@ from distributed import Client, LocalCluster
 
 import kernelopt as ko
 from kernelopt.errors import DataError, KernelError, MemoryLimitError, NotPSDError, OptionError, SolverError
-from kernelopt.factorization import Guide, Layout, Settings, grow, tall
+from kernelopt.factorization import Guide, Layout, Settings, grow, memory, tall
 from kernelopt.factorization.blocked import BlockFactor, blocked_cholesky
 from kernelopt.factorization.cluster import OnDask
 from kernelopt.factorization.dense import CholeskyFactor
@@ -351,9 +351,9 @@ def test_memory_of_workers(client):
     limits = [worker["memory_limit"] for worker in client.scheduler_info()["workers"].values()]
     assert executor.memory == sum(limits) and len(executor.homes) == 2
     rows, B = Rows.of_points(KERNEL, points()), 8 * 1500 * 60
-    for memory, limit in ((B, None), (1e12, B - 1)):
+    for size, limit in ((B, None), (1e12, B - 1)):
         with pytest.raises(MemoryLimitError, match="1500 distinct rows and 60 columns"):
-            blocked_cholesky(rows, Settings(1e-8, 60), limit, Layout(OnDask(client, executor.homes, memory), 750))
+            blocked_cholesky(rows, Settings(1e-8, 60), limit, Layout(OnDask(client, executor.homes, size), 750))
     assert OnDask(client, ()).allowed_bytes(None) == np.inf
 
 
@@ -374,6 +374,23 @@ def test_memory_is_told_before_it_is_taken(options):
     finally:
         tracemalloc.stop()
     assert told / 1.5 <= peak <= 1.5 * told
+
+
+@pytest.mark.parametrize("options", [{}, {"model": "compact"}, {"dtype": "float32"}], ids=["both", "pivots", "single"])
+def test_memory_of_growth(options):
+    """Rounds give back what the ones before held."""
+    X = points(12_000)
+    y, theta = np.sin(2 * X[:, 0]) + X[:, 1] ** 2, ko.Theta(ko.kernels.Gaussian(sigma=0.7))
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + 0.1 * ko.sum_squares(theta)))
+    tracemalloc.start()
+    try:
+        problem.solve(tol=1e-5, **options)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert problem.status == "optimal" and len(problem.history) > 1
+    rank = problem._reduction[1].factors[theta].rank
+    assert peak <= 1.5 * memory.of_solve(len(X), rank, 4 if "dtype" in options else 8)
 
 
 # ------------------------------------------------------------ where data come from
