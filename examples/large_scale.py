@@ -49,7 +49,7 @@ def main():
         if options.dask:
             from distributed import Client, LocalCluster  # noqa: PLC0415
 
-            cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+            cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
             backend = stack.enter_context(Client(stack.enter_context(cluster)))
         begin = time.perf_counter()
         problem.solve(tol=options.tol, dtype="float32", backend=backend)

