@@ -219,7 +219,16 @@ def test_the_bar_shows_the_certified_gap(capsys):
     assert not capsys.readouterr().err
 
 
+@pytest.fixture
+def interrupts():
+    """Ctrl-C is KeyboardInterrupt, whatever handler a solver has left behind."""
+    known = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, known if known is not None else signal.default_int_handler)
+
+
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("interrupts")
 def test_on_a_cluster(monkeypatch):
     """What is under way is cancelled, and the workers can be asked again."""
     theta, problem = stated(12_000)
