@@ -20,6 +20,7 @@ from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import VECTORS, Array, Domain
 from kernelopt.keywords import Hinting
 
+ROUNDING = 1e-10  # asymmetry of a function that is explained by rounding, in units of √(κ(x, x)κ(z, z))
 WORDS = {True: "positive semidefinite", False: "indefinite", None: "unknown"}
 
 
@@ -328,6 +329,24 @@ def require_positive(kernel: Kernel, *names: str) -> None:
     for name in names:
         value = getattr(kernel, name)
         require(is_number(value) and value > 0, name, "a number > 0", value)
+
+
+def symmetric(K: Array, owner: Kernel, precision: float = 0.0) -> Array:
+    """½(K + Kᵀ), where both are one matrix but for rounding.
+
+    |κ(x, z) − κ(z, x)| ≤ tol·max(√|κ(x, x)κ(z, z)|, |κ(x, z)|, |κ(z, x)|), with tol = 1e-10, or 100 units of the
+    values' precision where that is coarser. Raises KernelError naming the worst pair.
+    """
+    root = np.sqrt(np.abs(K.diagonal()))
+    size = np.maximum(np.outer(root, root), np.maximum(np.abs(K), np.abs(K.T)))
+    excess = np.abs(K - K.T) - max(ROUNDING, 100 * precision) * size
+    if excess.max(initial=0.0) > 0:
+        i, j = sorted(int(v) for v in np.unravel_index(np.argmax(excess), K.shape))
+        raise KernelError(
+            f"Expected {owner!r} to be symmetric; for points {i} and {j} it gives {K[i, j]:.10g} and {K[j, i]:.10g} in "
+            "either order. Write a function that does not depend on the order of its arguments."
+        )
+    return np.asarray((K + K.T) / 2)
 
 
 def nonnegative_numbers(values: Any, name: str) -> tuple[float, ...]:

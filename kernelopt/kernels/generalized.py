@@ -11,7 +11,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from kernelopt.errors import DataError, KernelError
-from kernelopt.kernels.base import Kernel, Verdict, require, require_positive, require_positive_value
+from kernelopt.kernels.base import Kernel, Verdict, require, require_positive, require_positive_value, symmetric
 from kernelopt.kernels.domains import (
     ANYTHING,
     HISTOGRAMS,
@@ -108,7 +108,8 @@ class GeneralizedGaussian(Kernel):
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         K = self._squared(X, Z)
         K /= self.beta
-        return exp_minus(K)
+        K = exp_minus(K)
+        return symmetric(K, self) if callable(self.distance) and Z is None else K
 
     def _squared(self, X: Array, Z: Array | None) -> Array:
         """D(xᵢ, zⱼ)²."""

@@ -5,6 +5,7 @@ import inspect
 import pickle
 from math import inf
 
+import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -711,3 +712,68 @@ def test_parameters_that_are_unknown_everywhere():
         Gaussian(width=1.0)
     assert not hasattr(refusal.value, "__notes__")
     assert list(inspect.signature(Gaussian).parameters) == ["sigma"]
+
+
+S3 = np.diag([1.0, 2.0, 3.0])
+SKEW = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.5], [0.0, 0.0, 1.0]])
+ROUNDED = {
+    "pairs": lambda a, b: float(a @ S3 @ b),
+    "single precision": lambda a, b: np.float32(a) @ np.float32(S3) @ np.float32(b),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_a_function_that_is_symmetric_up_to_rounding(name):
+    points = np.random.default_rng(20261120).normal(size=(20, 3))
+    kernel = ks.FromFunction(ROUNDED[name])
+    values = np.array([[float(ROUNDED[name](a, b)) for a in points] for b in points])
+    assert (values != values.T).any()  # or there is nothing to test
+    K = kernel(points)
+    assert (K == K.T).all()
+    assert np.abs(K - points @ S3 @ points.T).max() < (1e-14 if name == "pairs" else 1e-5)
+
+
+def test_a_matrix_that_is_symmetric_up_to_rounding():
+    points = np.random.default_rng(20261120).normal(size=(20, 3))
+    kernel = ks.FromFunction(lambda A, B: A @ S3 @ B.T, on_lists=True)
+    assert (points @ S3 @ points.T != (points @ S3 @ points.T).T).any()
+    assert (kernel(points) == kernel(points).T).all()
+    distance = ks.GeneralizedGaussian(lambda A, B: np.sqrt(np.abs(A[:, :1] - B[:, 0])) * (1 + 1e-13 * A[:, :1]))
+    assert (distance(points) == distance(points).T).all()
+
+
+ASYMMETRIC = {
+    "pairs": (lambda a, b: float(a @ np.triu(np.ones((3, 3))) @ b), False, list(np.eye(3))),
+    "late in the data": (lambda a, b: float(a @ b) + 1e-3 * (a[0] > 90) * b[0], False, np.arange(1.0, 101.0)[:, None]),
+    "strings": (lambda a, b: float(len(a + b) + a.count("x")), False, ["ab", "xy", "z"]),
+    "sets": (lambda a, b: float(len(a - b) + len(a & b)), False, [{1, 2}, {2}, set()]),
+    "a matrix": (lambda A, B: np.add.outer([len(a) for a in A], [2.0 * len(b) for b in B]), True, ["a", "bcd", "ef"]),
+    "a small part of it": (
+        lambda A, B: A @ SKEW @ B.T,
+        True,
+        np.array([[1e10, 0, 0], [0, 1e-10, 0], [0, 1e-10, 1e-10]]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ASYMMETRIC)
+def test_functions_that_are_not_symmetric(name):
+    function, on_lists, points = ASYMMETRIC[name]
+    kernel = ks.FromFunction(function, on_lists=on_lists)
+    with pytest.raises(KernelError, match="symmetric"):
+        kernel(points)
+    theta = ko.Theta(kernel)
+    with pytest.raises(KernelError, match="symmetric"):
+        ko.Problem(cp.Minimize(cp.sum_squares(theta(points) - 1) + ko.sum_squares(theta))).solve()
+
+
+def test_distances_and_sums_that_are_not_symmetric():
+    with pytest.raises(KernelError, match="symmetric"):
+        ks.GeneralizedGaussian(lambda A, B: np.abs(A[:, :1] - 0.5 * B[:, 0]))(np.arange(3.0)[:, None])
+    with pytest.raises(KernelError, match="symmetric"):
+        (2 * ks.FromFunction(lambda a, b: float(a[0])) + Linear())(np.arange(3.0)[:, None])
+
+
+def test_numbers_that_no_float_holds():
+    with pytest.raises(KernelError, match="below 1e308"):
+        ks.FromFunction(lambda a, b: 10**400)(["a", "b"])
