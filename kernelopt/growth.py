@@ -198,6 +198,8 @@ def _first(  # noqa: PLR0917
     """How Q is factored first, and from which factors: as asked for, or coarser where a certificate judges it, or
     as fine as an earlier solve found necessary."""
     first = ranks.first(options, stated.rows) if judged else options
+    if grows and stated.outer is None and stated.spectral is None:
+        first = ranks.finest(options)  # with integers no certificate asks for more
     if kept is None or asked is None:
         return ranks.Step(first), {}
     tolerance = options.settings.rank_tol if grows else asked.settings.rank_tol  # which certificates may replace

@@ -51,6 +51,11 @@ def first(options: FactorOptions, rows: int) -> FactorOptions:
     return options
 
 
+def finest(options: FactorOptions) -> FactorOptions:
+    """The options at full numerical rank."""
+    return _with_tolerance(options, FLOOR)
+
+
 def following(  # noqa: PLR0917
     asked: FactorOptions, last: FactorOptions, factors: Mapping[Theta, Factor], outcome: Outcome,
     rounds: Sequence[Round], tol: float,

@@ -41,7 +41,6 @@ RAY_FEASIBILITY = 1e-7
 STEEP = 100.0  # a ray's slope must exceed this many square roots of its violation, which a quadratic cone can hide
 FLAT_FEASIBILITY = 1e-10  # for directions along which nothing may grow
 COMPILED_BYTES = 160  # per entry of B, taken by cvxpy and its solvers (measured: 110 to 170)
-CUT = 1e-7  # trace residual of a factor beyond which a mixed-integer answer is one for restricted θ
 GROWING = 1e-9  # growth along a direction, in units of its terms, that is no rounding
 INEXACT = 0.5  # share of the certified gap that the reduced problem has already, from which its solver is to blame
 FADED = -12.0  # an exponent below this may be on its way to −∞
@@ -227,6 +226,8 @@ class _Search:
         gap = nan
         self.units = self._units() if answer.has_point else None
         if answer.has_point:
+            if not self.continuous:
+                representer.round_integers(self.reduction, self.data_unit)
             value = representer.evaluate(self.reduction)
             feasible = representer.violation(self.reduction, self.data_unit) <= FEASIBLE
             feasible = feasible and isfinite(value)
@@ -246,7 +247,8 @@ class _Search:
         self._log((solver, tol, units), str(answer.status), gap, perf_counter() - start)
         if answer.status in _NOTHING:
             self._question()
-            if not self.continuous and not self.reduction.is_restriction:
+            proven = answer.status == Status.UNBOUNDED or not representer.may_lack(self.reduction, for_a_point=True)
+            if not self.continuous and proven:
                 self.diagnosed = answer.status  # a mixed-integer solver's word is all there is
 
     def _answer(self, solver: str, tol: float, units: Units | None, seconds: float) -> conic.Answer:
@@ -294,8 +296,8 @@ class _Search:
             solution, stopped = representer.invert(reduction, Status.OPTIMAL, from_kernel=False), True
         feasible = representer.violation(reduction, self.data_unit) <= FEASIBLE
         if self.data is None:
-            cut = any(f.residual > CUT for f in reduction.factors.values())
-            trusted = not self.continuous and not cut and self.attempts[-1].claimed == Status.OPTIMAL
+            trusted = not self.continuous and feasible and self.attempts[-1].claimed == Status.OPTIMAL
+            trusted = trusted and representer.has_integers(reduction) and not representer.may_lack(reduction)
             status = Status.OPTIMAL if trusted else Status.OPTIMAL_INACCURATE
             status = Status.USER_LIMIT if best.limited else status
             return self._outcome(best, replace(solution, status=status), may_grow=False)

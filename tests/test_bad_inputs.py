@@ -9,6 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 import kernelopt as ko
+from kernelopt.compiler import representer
+from kernelopt.compiler.representer import has_integers, round_integers
 from kernelopt.errors import (
     DataError,
     DataTypeError,
@@ -386,7 +388,10 @@ def test_38_integers_in_y(theta):
     assert theta(X).dual_value is None
 
 
-@pytest.mark.skipif("ECOS_BB" not in cp.installed_solvers(), reason="ECOS has no wheels for this Python")
+ECOS_BB = pytest.mark.skipif("ECOS_BB" not in cp.installed_solvers(), reason="ECOS has no wheels for this Python")
+
+
+@ECOS_BB
 def test_38_integers_and_a_norm(theta):
     k = cp.Variable(integer=True)
     problem = ko.Problem(
@@ -402,6 +407,104 @@ def test_38_integers_and_a_norm(theta):
         for j in range(4)
     )
     assert problem.value == pytest.approx(best, rel=1e-5)
+
+
+FOUR, OF_FOUR = np.arange(4.0)[:, None], np.array([1.0, -1.0, 2.0, 0.5])
+
+
+@ECOS_BB
+def test_41_a_boolean_that_is_zero():
+    """A solver's −8e-12 is 0; the value is that of the problem without the boolean."""
+    theta, z, plain = ko.Theta(KERNEL), cp.Variable(boolean=True), ko.Theta(KERNEL)
+    losses = [cp.sum(cp.abs(t(FOUR) - OF_FOUR)) + 0.3 * ko.sum_squares(t) for t in (theta, plain)]
+    problem = ko.Problem(cp.Minimize(losses[0] + z))
+    assert problem.solve() == pytest.approx(ko.Problem(cp.Minimize(losses[1])).solve(), rel=1e-6)
+    assert problem.status == "optimal"
+    assert z.value == 0.0
+
+
+@ECOS_BB
+def test_41_some_entries_are_boolean():
+    theta, Z = ko.Theta(KERNEL), cp.Variable((2, 2), boolean=[(0, 1), (0, 1)])
+    problem = ko.Problem(
+        cp.Minimize(
+            cp.sum_squares(theta(FOUR) - cp.vec(Z, order="F"))
+            + cp.sum_squares(theta(FOUR) - OF_FOUR)
+            + ko.sum_squares(theta)
+        )
+    )
+    problem.solve()
+    assert problem.status == "optimal"
+    best = np.inf
+    for diagonal in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        fixed, others = ko.Theta(KERNEL), cp.Variable(2)
+        W = cp.hstack([diagonal[0], others, diagonal[1]])
+        loss = cp.sum_squares(fixed(FOUR) - W) + cp.sum_squares(fixed(FOUR) - OF_FOUR)
+        best = min(best, ko.Problem(cp.Minimize(loss + ko.sum_squares(fixed))).solve())
+    assert problem.value == pytest.approx(best, rel=1e-6)
+
+
+def test_41_theta_restricted_beside_integers():
+    x, targets = np.linspace(0, 6, 30)[:, None], np.random.default_rng(0).normal(size=30)
+    values = []
+    for options in ({"max_rank": 10}, {"rank_tol": 1e-8}, {}):
+        theta, z = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(boolean=True)
+        problem = ko.Problem(cp.Minimize(cp.norm1(targets - theta(x))), [theta(x[:1]) <= 100 * z])
+        values.append(problem.solve(**options))
+        assert problem.status == "optimal_inaccurate"  # all fits exactly, with a norm that no double can use
+    assert values[0] > values[1] > values[2]
+    spread, z = ko.Theta(ko.kernels.Gaussian(sigma=0.1)), cp.Variable(boolean=True)
+    problem = ko.Problem(cp.Minimize(cp.norm1(targets - spread(x))), [spread(x[:1]) <= 100 * z])
+    assert problem.solve() < 1e-6
+    assert problem.status == "optimal"
+    problem.solve(max_rank=29)
+    assert problem.status == "optimal_inaccurate"
+
+
+def test_41_features_that_are_all_there():
+    """Two columns that say the same: rank 2 of 3 features is all that there is."""
+    x = np.linspace(0, 6, 30)
+    theta, z = ko.Theta(ko.kernels.Linear()), cp.Variable(boolean=True)
+    A = np.column_stack([x, np.ones(30), x])
+    problem = ko.Problem(cp.Minimize(cp.norm1(np.sin(x) - theta(A))), [theta(A[:1]) <= 10 * z - 5])
+    problem.solve()
+    assert problem.status == "optimal"
+
+
+def test_41_infeasible_with_a_restricted_theta_is_no_proof():
+    """Integers or not, 30 equalities need 30 columns of B."""
+    x, targets = np.linspace(0, 6, 30)[:, None], np.random.default_rng(0).normal(size=30)
+    theta, z = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(boolean=True)
+    problem = ko.Problem(cp.Minimize(z), [theta(x) == targets])
+    problem.solve()
+    assert problem.status == "user_limit"
+    none = ko.Problem(cp.Minimize(z), [z >= 0.2, z <= 0.8, ko.Theta(ko.kernels.Gaussian(sigma=0.1))(x) == targets])
+    none.solve()
+    assert none.status == "infeasible"
+
+
+def test_41_rounding_that_would_break_a_constraint_is_not_done():
+    """A solver's 1e-7 for a boolean opens 1e4 of a bound."""
+    theta, z = ko.Theta(KERNEL), cp.Variable(boolean=True)
+    problem = ko.Problem(cp.Minimize(z), [theta(FOUR[:1]) <= 1e11 * z, theta(FOUR[:1]) == 1])
+    problem.solve()
+    reduction = problem._reduction[1]
+    z.save_value(np.array(1e-7))
+    round_integers(reduction)
+    assert z.value == 1e-7
+    assert not has_integers(reduction)
+    z.save_value(np.array(1 - 1e-7))
+    round_integers(reduction)
+    assert z.value == 1.0
+    assert has_integers(reduction)
+
+
+def test_41_an_answer_without_integers_is_not_optimal(monkeypatch):
+    theta, z = ko.Theta(ko.kernels.Linear()), cp.Variable(boolean=True)
+    monkeypatch.setattr(representer, "rounded", lambda variable, value: np.array(np.asarray(value) - 1e-9))
+    problem = ko.Problem(cp.Minimize(z + cp.norm1(theta(FOUR) - OF_FOUR)))
+    problem.solve()
+    assert problem.status == "optimal_inaccurate"
 
 
 def test_extreme_units(theta):

@@ -55,7 +55,7 @@ INSIDE = {
         ["inverse"],
         ["explicit", "form"],
         ["latex", "rules"],
-        ["text"],
+        ["attributes", "text"],
     ],
     "certificate": [["certify", "spectral"], ["conic", "conjugates"], ["report"], ["multipliers"]],
     "solvers": [
