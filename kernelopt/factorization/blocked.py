@@ -20,14 +20,16 @@ from kernelopt import clock
 from kernelopt.factorization import memory
 from kernelopt.factorization.base import FLOOR, Factor
 from kernelopt.factorization.dense import (
+    SAMPLE,
     CholeskyFactor,
     Settings,
     negligible,
+    refuse_declared,
     refuse_indefinite,
     relative_trace,
     units,
 )
-from kernelopt.factorization.streamed import BLOCK, CANDIDATES, LEAST, NOISE, ROUNDS, SAMPLE, best_of, best_towards
+from kernelopt.factorization.streamed import BLOCK, CANDIDATES, LEAST, NOISE, ROUNDS, best_of, best_towards
 from kernelopt.factorization.tall import Block, BlockMatrix, Executor
 from kernelopt.functions import Function
 from kernelopt.kernels.base import Kernel
@@ -193,6 +195,7 @@ class _Elimination:
             if rows.kernel.is_psd is not True:
                 drawn = np.random.default_rng(settings.seed).permutation(n)[:SAMPLE]
                 refuse_indefinite(rows.subset(np.sort(drawn)), limit)
+            refuse_declared(rows)
             starts = np.append(np.arange(0, n, layout.rows), n)
             parts = [rows.points[a:b] for a, b in pairwise(starts)]
             self.points = tuple(layout.executor.send(parts))

@@ -20,6 +20,8 @@ from kernelopt.factorization.base import FLOOR, Factor
 from kernelopt.kernels.domains import Array
 from kernelopt.rows import Rows
 
+SAMPLE = 512  # rows on which a kernel whose definiteness is only declared, or unknown, is tried first
+DECLARED = 1e-6  # of the largest eigenvalue: a negative one beyond this contradicts a declaration, single precision too
 INDEFINITE = 1e-10  # of the largest eigenvalue: beyond this a negative eigenvalue is not rounding
 
 
@@ -95,6 +97,7 @@ def pivoted_cholesky(rows: Rows, settings: Settings, memory_limit: float | None 
     start = perf_counter()
     n, trace = len(Q), float(np.trace(Q))
     diagonal = Q.diagonal().copy()
+    refuse_declared(rows, Q, scale)
     tol = max(settings.rank_tol, FLOOR)
     # dpstrf stops by the largest residual diagonal, which bounds the trace by n times as much.
     C, order, rank, _ = dpstrf(Q, tol=tol * trace / n, lower=1, overwrite_a=1)
@@ -197,6 +200,18 @@ def refuse_indefinite(rows: Rows, memory_limit: float | None) -> None:
         raise NotPSDError(_indefinite_message(rows, eigenvalues[0] * scale, eigenvalues[-1] * scale))
 
 
+def refuse_declared(rows: Rows, Q: Array | None = None, scale: float = 1.0) -> None:
+    """Raise NotPSDError where the kernel is declared positive semidefinite, and a principal minor of scale·Q, of up to
+    `SAMPLE` rows, shows that it is not."""
+    if not rows.kernel.declarations():
+        return
+    drawn = np.sort(np.random.default_rng(0).permutation(len(rows))[:SAMPLE])
+    minor = rows.subset(drawn).gram() if Q is None else Q[np.ix_(drawn, drawn)]
+    eigenvalues = sl.eigvalsh(minor, overwrite_a=True)
+    if eigenvalues[0] < -DECLARED * max(eigenvalues[-1], 0.0):
+        raise NotPSDError(_indefinite_message(rows, eigenvalues[0] * scale, eigenvalues[-1] * scale))
+
+
 def projected(rows: Rows, settings: Settings, memory_limit: float | None = None) -> Factor:
     """The factor of Q̃, Q with its negative eigenvalues clipped to 0, flipped to |λ|, or all shifted by −λ_min."""
     Q, scale, row_scale, kernel_seconds = _normalized_gram(rows, memory_limit)
@@ -226,9 +241,11 @@ def projected(rows: Rows, settings: Settings, memory_limit: float | None = None)
 
 
 def _indefinite_message(rows: Rows, smallest: float, largest: float) -> str:
+    sentences = "; ".join(rows.kernel.declarations())
+    declared = f" (stated was: {sentences})" if sentences else ""
     return (
         f"Expected a positive semidefinite kernel matrix; that of {rows.kernel!r} on {len(rows)} rows has the "
-        f"eigenvalue {smallest:.3g} beside its largest, {largest:.3g}. The representer theorem needs inner products: "
-        'use another kernel, or let the matrix be changed by solve(indefinite="clip"), "flip" or "shift" (negative '
-        "eigenvalues to zero, to their absolute values, or all eigenvalues raised)."
+        f"eigenvalue {smallest:.3g} beside its largest, {largest:.3g}{declared}. The representer theorem needs inner "
+        'products: use another kernel, or let the matrix be changed by solve(indefinite="clip"), "flip" or "shift" '
+        "(negative eigenvalues to zero, to their absolute values, or all eigenvalues raised)."
     )

@@ -149,6 +149,32 @@ class Kernel(metaclass=Hinting):
         """True where positive semidefinite by rule, False where indefinite, None where each data set decides."""
         return self._verdict().psd
 
+    def declarations(self) -> tuple[str, ...]:
+        """What somebody declared of the kernel, and nothing here proves: a sentence each.
+
+        Definiteness that a user states of a function or of a class of their own; () where all follows by rule, or is
+        checked on the data.
+
+        Examples
+        --------
+        >>> import kernelopt as ko
+        >>> common = ko.kernels.FromFunction(lambda a, b: len(a & b), psd=True)
+        >>> (2.0 * common + ko.kernels.Constant(1.0)).declarations()
+        ('FromFunction(<lambda>, psd=True) is positive semidefinite, as declared',)
+        >>> ko.kernels.Gaussian(sigma=1.0).declarations()
+        ()
+        """
+        if self.is_psd is not True:
+            return ()  # the kernel matrix of each data set is looked at
+        inherited = [sentence for part in self.parts for sentence in part.declarations()]
+        return tuple(dict.fromkeys([*self._declared(), *inherited]))
+
+    def _declared(self) -> tuple[str, ...]:
+        """The kernel's own, without those of its parts: of a class from elsewhere, that it is what its rule says."""
+        if type(self).__module__.split(".")[0] == __name__.split(".")[0]:
+            return ()
+        return (f"{self!r} is positive semidefinite, as its class states",)
+
     def explain(self) -> Derivation:
         """Why the kernel is, or may not be, positive semidefinite; a line for each part."""
         return Derivation(tuple(self._derivation("", "")))
@@ -187,6 +213,11 @@ class Kernel(metaclass=Hinting):
     def rows(self, X: Any) -> Array:
         """`X` checked and turned into this kernel's canonical rows."""
         return self.domain.rows(X, repr(self))
+
+    def _check_points(self, X: Array) -> None:
+        """Raise KernelError where the canonical rows of a problem are not what was declared of them."""
+        for part in self.parts:
+            part._check_points(X)
 
     def __sklearn_clone__(self) -> Self:
         """scikit-learn's clone of an immutable value is that value."""

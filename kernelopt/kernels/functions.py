@@ -28,7 +28,8 @@ class FromFunction(Kernel):
         or a matrix of numbers, whose rows are then the points.
     on_lists : bool
     psd : bool or None
-        True, if you know it to be positive semidefinite; by default it is decided for each data set.
+        True, if you know it to be positive semidefinite; by default it is decided for each data set. A declaration
+        that up to 512 rows of the data contradict is refused; see `declarations()`.
 
     Raises
     ------
@@ -62,6 +63,9 @@ class FromFunction(Kernel):
         if self.psd is None:
             return Verdict(None, "a function: decided for each data set")
         return Verdict(self.psd, "a function declared to be so")
+
+    def _declared(self) -> tuple[str, ...]:
+        return (f"{self!r} is positive semidefinite, as declared",) if self.psd else ()
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         other = X if Z is None else Z

@@ -23,8 +23,8 @@ class Intersection(Kernel):
     Parameters
     ----------
     maximum : int, optional
-        Declares entries to be integers from 0 to `maximum`; then F is the unary coding F(x)_jk = [xⱼ ≥ k], of
-        length d·maximum.
+        Declares entries to be integers from 0 to `maximum`, which is checked on a problem's points; then F is the
+        unary coding F(x)_jk = [xⱼ ≥ k], of length d·maximum.
 
     Examples
     --------
@@ -65,13 +65,24 @@ class Intersection(Kernel):
         return X.sum(axis=1)
 
     def _n_features(self, X: Array) -> float:
+        self._check_points(X)
         return super()._n_features(X) if self.maximum is None else X.shape[1] * self.maximum
+
+    def _check_points(self, X: Array) -> None:
+        if self.maximum is None:
+            return
+        wrong = (np.round(X) != X) | np.greater(X, self.maximum)
+        if wrong.any():
+            i, j = (int(v) for v in np.argwhere(wrong)[0])
+            raise KernelError(
+                f"Expected integer entries from 0 to {self.maximum}, as {self!r} declares; got {X[i, j]:g} at "
+                f"({i}, {j}). Leave out maximum, or round and clip the data."
+            )
 
     def _features(self, X: Array) -> Array:
         if self.maximum is None:
             raise KernelError("Expected Intersection(maximum=m) for features: unary coding needs integers from 0 to m.")
-        if (np.round(X) != X).any() or X.max() > self.maximum:
-            raise KernelError(f"Expected integer entries from 0 to {self.maximum}; got values up to {X.max():g}.")
+        self._check_points(X)
         return (X[:, :, None] >= np.arange(1, self.maximum + 1)).astype(np.float64).reshape(len(X), -1)
 
     def _evaluator(self, centers: Array, coefficients: Array) -> Callable[[Array], Array] | None:

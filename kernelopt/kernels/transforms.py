@@ -96,6 +96,9 @@ class _OfPoints(Kernel):
     def _point(self, X: Array) -> Array:
         raise NotImplementedError
 
+    def _check_points(self, X: Array) -> None:
+        self.kernel._check_points(self._point(X))
+
     @property
     def domain(self) -> Domain:
         return self.kernel.domain

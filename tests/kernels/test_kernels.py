@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 import kernelopt as ko
-from kernelopt.errors import DataError, DataTypeError, KernelError
+from kernelopt.errors import DataError, DataTypeError, KernelError, NotPSDError
 from kernelopt.testing import check_kernel
 
 RNG = np.random.default_rng(0)
@@ -480,6 +480,92 @@ def test_unary_coding():
     for wrong in (counts + 0.5, counts + 6):
         with pytest.raises(KernelError, match="integer entries from 0 to 5"):
             kernel.features(wrong)
+
+
+DECLARED_COUNTS = {
+    "alone": lambda k: k,
+    "in a sum": lambda k: k + Gaussian(sigma=1.0),
+    "in a product": lambda k: Gaussian(sigma=1.0) * (2 * k),
+    "normalized": lambda k: k.normalized(),
+    "weighted": lambda k: k.weighted(lambda X: 1 + X[:, 0]),
+    "on columns": lambda k: k.on([0, 1]),
+    "scaled": lambda k: k.ard([1.0, 1.0, 10.0]),
+    "composed": lambda k: k.compose(lambda X: X[:, :2]),
+    "cached": lambda k: k.cached(np.arange(6.0).reshape(2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", DECLARED_COUNTS)
+def test_declared_counts_are_checked_where_a_problem_uses_them(name):
+    points = np.array([[1.0, 2.0, 20.0], [3.0, 0.0, 10.0], [1.0, 5.0, 0.0]])
+    kernel = DECLARED_COUNTS[name](ks.Intersection(maximum=50 if name != "scaled" else 5))
+    theta = ko.Theta(kernel)
+    ko.Problem(cp.Minimize(cp.sum_squares(theta(points) - 1) + ko.sum_squares(theta))).solve()
+    assert theta.value is not None
+    for number in (points[1, 1] + 0.25, 60.0):
+        wrong = points.copy()
+        wrong[1, 1] = number
+        with pytest.raises(KernelError, match=rf"integer entries from 0 to .*got {number:g} at \(1, 1\)"):
+            ko.Problem(cp.Minimize(cp.sum_squares(theta(wrong) - 1) + ko.sum_squares(theta))).solve()
+
+
+def test_what_is_declared_is_named():
+    common = ks.FromFunction(lambda a, b: float(len(set(a) & set(b))), psd=True)
+    sentence = "FromFunction(<lambda>, psd=True) is positive semidefinite, as declared"
+    for kernel in (
+        common,
+        2 * common + ks.Constant(1.0),
+        common * common,
+        common**2,
+        common.normalized(),
+        common.exp(),
+        common.centered(["a", "bc"]),
+        common.cached(["a", "bc"]),
+        common.weighted(len),
+        common.compose(list),
+        common.series([1.0, 2.0]),
+    ):
+        assert kernel.declarations() == (sentence,)
+    for kernel in (
+        Gaussian(sigma=1.0),
+        Gaussian(sigma=1.0).ard([1.0]),
+        ks.Intersection(maximum=3),
+        ks.Precomputed(np.eye(2)),
+        ks.FromFunction(len),
+        ks.FromFunction(len, psd=False),
+        ks.Explicit(len),
+        common - common,
+        common + ks.FromFunction(len),
+    ):
+        assert kernel.declarations() == ()
+
+    class Mine(Linear):
+        def __repr__(self):
+            return "Mine()"
+
+    assert (Mine() + Linear()).declarations() == ("Mine() is positive semidefinite, as its class states",)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"factorization": "streamed"}, {"factorization": "eigen"}, {"dtype": "float32"}]
+)
+def test_a_declaration_that_data_contradict(options):
+    kernel = ks.FromFunction(lambda a, b: float(a @ b) - 2.0, psd=True)
+    points = np.random.default_rng(0).normal(size=(20, 3))
+    theta = ko.Theta(kernel)
+    problem = ko.Problem(cp.Minimize(cp.sum(cp.abs(theta(points) - 1)) + ko.sum_squares(theta)))
+    with pytest.raises(NotPSDError):
+        problem.solve(**options)
+    if not options:
+        with pytest.raises(NotPSDError, match=r"stated was: FromFunction.*as declared\)"):
+            problem.solve()
+
+
+def test_feature_maps_that_are_none():
+    with pytest.raises(KernelError, match="depend on that point alone"):
+        ks.Explicit(lambda X: X - X.mean(axis=0))(X)
+    with pytest.raises(KernelError, match="one number of features; got 8 for 8 points and 3 for 3"):
+        ks.Explicit(lambda X: np.eye(len(X)))(X, X[:3])
 
 
 def test_geometric_needs_the_unit_ball():
