@@ -26,6 +26,7 @@ from kernelopt.factorization import Layout
 from kernelopt.factorization.cluster import client_in_use
 from kernelopt.growth import Kept, Pursued
 from kernelopt.history import History
+from kernelopt.kernels.sources import refuse_masked
 from kernelopt.losses import check_parameters
 from kernelopt.nodes import ThetaLeaf, renew_ids
 from kernelopt.options import FactorOptions, check_solver_options, factor_options, goal, layout, spelling
@@ -385,6 +386,7 @@ class Problem:
         reduction = self._reduction[1]
         try:
             for parameter, value in parameters.items():
+                refuse_masked(value, f"the value of {parameter.name()}")
                 try:
                     parameter.value = value
                 except (ValueError, TypeError) as error:

@@ -409,6 +409,66 @@ def test_38_integers_and_a_norm(theta):
     assert problem.value == pytest.approx(best, rel=1e-5)
 
 
+MASKED = np.ma.masked_array(np.arange(20.0), np.arange(20) == 7)
+TABLE = np.ma.masked_array(X, np.arange(40).reshape(20, 2) == 7)
+lam = cp.Parameter(nonneg=True, value=1.0)
+OF_MASKED = {
+    "points": lambda t: t(TABLE),
+    "blocks": lambda t: t(iter([X, TABLE])),
+    "rows of a list": lambda t: t(list(TABLE)),
+    "objects": lambda t: ko.Theta(ko.kernels.FromFunction(lambda a, b: 1.0))(np.ma.masked_array([1, 2], [True, False])),
+    "row numbers": lambda t: ko.Theta(ko.kernels.Precomputed(np.eye(2)))(np.ma.masked_array([0, 1], [True, False])),
+    "a kernel matrix": lambda t: ko.kernels.Precomputed(np.ma.masked_array(np.eye(2), np.eye(2))),
+    "targets": lambda t: cp.sum_squares(MASKED - t(X)),
+    "targets on the right": lambda t: cp.sum_squares(t(X) - MASKED),
+    "targets added": lambda t: t(X) + MASKED,
+    "targets of a loss": lambda t: ko.losses.squared_error(MASKED, t(X)),
+    "levels of a loss": lambda t: ko.losses.pinball(
+        X, ko.Theta(KERNEL, outputs=2)(X), np.ma.masked_array([0.1, 0.9], [0, 1])
+    ),
+    "weights": lambda t: MASKED @ t(X),
+    "a bound": lambda t: t(X) <= MASKED,
+    "a lower bound": lambda t: t(X) >= MASKED,
+    "an equality": lambda t: t(X) == MASKED,
+    "a divisor": lambda t: t(X) / MASKED,
+    "a penalty": lambda t: np.ma.masked_array(2.0, True) * ko.norm(t),
+    "coefficients": lambda t: ko.Function(KERNEL, X, MASKED),
+    "kernel values": lambda t: ko.Function(KERNEL, X[:2], [1.0, 2.0]).from_gram(TABLE),
+    "new points": lambda t: ko.Function(KERNEL, X[:2], [1.0, 2.0])(TABLE),
+    "values of a path": lambda t: ko.path(ridge(t, lam=lam), lam, np.ma.masked_array([1.0, 0.1], [False, True])),
+    "data of an alignment": lambda t: ko.kernel_alignment(KERNEL, X, MASKED),
+    "a feature map": lambda t: ko.kernels.Explicit(lambda points: np.ma.masked_array(points, points > 0))(X),
+}
+
+
+@pytest.mark.parametrize("name", OF_MASKED)
+def test_39_masked_arrays(name, theta):
+    with pytest.raises(DataError, match="Expected .*mask.*; got a masked array.*Drop the rows"):
+        OF_MASKED[name](theta)
+
+
+def test_39_masked_values_elsewhere(theta):
+    estimators = pytest.importorskip("kernelopt.estimators")
+    model = estimators.KernelRegressor()
+    for X_, y_, weights in ((TABLE, y, None), (X, MASKED, None), (X, y, MASKED)):
+        with pytest.raises(DataError, match="masked"):
+            model.fit(X_, y_, sample_weight=weights)
+    with pytest.raises(DataError, match="masked"):
+        model.fit(X, y).predict(TABLE)
+    problem = ridge(theta, lam=lam)
+    problem.solve()
+    with pytest.raises(DataError, match="masked"):
+        problem.certificate_at({lam: np.ma.masked_array(2.0, True)})
+
+
+def test_39_a_mask_that_hides_nothing(theta):
+    """As files of measurements are read."""
+    whole = np.ma.masked_array(X, np.zeros((20, 2)))
+    assert theta(whole).shape == (20,)
+    assert np.array_equal(KERNEL(whole), KERNEL(X))
+    assert ko.losses.squared_error(np.ma.masked_array(y), theta(X)).shape == (20,)
+
+
 FOUR, OF_FOUR = np.arange(4.0)[:, None], np.array([1.0, -1.0, 2.0, 0.5])
 
 
