@@ -18,6 +18,8 @@ from kernelopt.kernels.base import Kernel
 from kernelopt.kernels.derivatives import CODES, WithDerivatives, grouped, plain
 from kernelopt.kernels.domains import Array, Ints, key
 
+SMALLEST = 1e-290  # smaller kernel values, or products with them, are denormal numbers
+SMALL = 1e-50  # points of this size and less may have kernel values that vanish
 BLOCK = 1024  # rows of a block of Q in a streamed pass
 
 
@@ -141,6 +143,19 @@ class Rows:
         for i in np.flatnonzero(~np.isfinite(d))[:1]:
             raise self._not_finite(d[i], i, i)
         return d
+
+    def require_digits(self, mean: float) -> None:
+        """Raise KernelError where the mean of diag(Q) is so small that kernel values have lost digits, or all of them:
+        it is zero, and that of the points in other units is not."""
+        vanished = 0 < mean < SMALLEST
+        if mean == 0 and self.are_points and self.points.dtype.kind == "f":
+            size = float(np.abs(self.points).max())
+            vanished = 0 < size < SMALL and bool(np.any(plain(self.kernel)._diagonal(self.points / size) > 0))
+        if vanished:
+            raise KernelError(
+                f"Expected values of {self.kernel!r} that doubles hold with all digits; got {mean:.3g} for κ(x, x) on "
+                "average. Change the units of the data, or multiply the kernel by a constant."
+            )
 
     def subset(self, chosen: Ints) -> Rows:
         """Some of the rows, points only where they are points."""

@@ -15,6 +15,7 @@ from kernelopt.errors import (
     DataError,
     DataTypeError,
     DCPError,
+    KernelError,
     KernelOptError,
     MemoryLimitError,
     NotPSDError,
@@ -565,6 +566,106 @@ def test_41_an_answer_without_integers_is_not_optimal(monkeypatch):
     problem = ko.Problem(cp.Minimize(z + cp.norm1(theta(FOUR) - OF_FOUR)))
     problem.solve()
     assert problem.status == "optimal_inaccurate"
+
+
+def in_units(name, theta, s):
+    """(y, objective) × s in one way or another, and the optimum in units of its own at s = 1."""
+    losses = {
+        "ridge": cp.sum_squares(y - theta(X)) + 0.1 * ko.sum_squares(theta),
+        "hinge": cp.sum(ko.losses.hinge(labels, theta(X))) + 0.1 * ko.sum_squares(theta),
+        "logistic": cp.sum(ko.losses.log_loss(labels, theta(X))) + 0.1 * ko.sum_squares(theta),
+        "a norm": cp.norm(y - theta(X)) + 0.1 * ko.norm(theta),
+        "targets": cp.sum_squares(s * y - theta(X)) + 0.1 * ko.sum_squares(theta),
+    }
+    return ko.Problem(cp.Minimize(losses[name] if name == "targets" else s * losses[name]))
+
+
+@pytest.mark.parametrize("s", [1e-320, 1e-300, 1e-180, 1e-160, 1e160, 1e300])
+@pytest.mark.parametrize("name", ["ridge", "hinge", "logistic", "a norm", "targets"])
+def test_44_numbers_whose_squares_no_double_holds(name, s, theta):
+    with pytest.raises(DataError, match="between 1e-150 and 1e\\+150.*got .*Change units"):
+        in_units(name, theta, s).solve()
+
+
+@pytest.mark.parametrize("s", [1e-140, 1e-100, 1e100, 1e140])
+@pytest.mark.parametrize("name", ["ridge", "hinge", "logistic", "targets"])
+def test_44_numbers_whose_squares_are_held(name, s, theta):
+    problem, unit = in_units(name, theta, s), in_units(name, ko.Theta(KERNEL), 1.0)
+    assert problem.solve() / (s * s if name == "targets" else s) == pytest.approx(unit.solve(), rel=1e-5)
+    assert problem.status == "optimal"
+
+
+def test_44_single_numbers_of_any_size(theta):
+    """Targets, weights and bounds that vanish or are as good as infinite change nothing for the others."""
+    weights = np.where(np.arange(20) == 3, 1e-200, 1.0)
+    losses, u = cp.multiply(weights, cp.abs(theta(X) - weights)), theta(X)
+    for constraints in ([u <= 1e200], [ko.norm(theta) <= 1e100], []):
+        problem = ko.Problem(
+            cp.Minimize(cp.sum(losses) + 1e-200 * cp.abs(u[0]) + 0.1 * ko.sum_squares(theta)), constraints
+        )
+        problem.solve()
+        assert problem.status == "optimal"
+
+
+def test_44_rows_and_bounds(theta):
+    for constraint in (1e200 * theta(X) <= 1e200, 1e-200 * theta(X) <= 1e-200, ko.norm(theta) <= 1e200):
+        with pytest.raises(DataError, match="Change units"):
+            ko.Problem(cp.Minimize(cp.sum(cp.abs(y - theta(X))) + ko.sum_squares(theta)), [constraint]).solve()
+
+
+@pytest.mark.parametrize("s", [1e-310, 1e-250, 1e-180, 1e-160, 1e160, 1e300])
+@pytest.mark.parametrize("method", ["cholesky", "streamed", "eigen"])
+def test_44_kernel_values_without_digits(s, method):
+    for kernel in (
+        ko.kernels.Linear(),
+        2 * ko.kernels.Polynomial(degree=2, offset=0.0),
+        ko.kernels.Linear().normalized(),
+    ):
+        with pytest.raises(KernelError, match="digits.*Change the units|Rescale the data"):
+            ridge(ko.Theta(kernel), s * X).solve(factorization=method)
+
+
+def test_44_kernels_of_points_of_any_size(theta):
+    angle = ko.kernels.Cosine()(X)
+    for s in (1e-300, 1e-200, 1e200, 1e300):
+        assert ko.kernels.Cosine()(s * X) == pytest.approx(angle, rel=1e-12)
+        for kernel in (ko.kernels.Gaussian, ko.kernels.Laplacian, ko.kernels.RationalQuadratic):
+            tiny = ko.Theta(kernel(sigma=s))
+            assert ridge(tiny, s * X).solve() == pytest.approx(ridge(ko.Theta(kernel(sigma=1.0))).solve(), rel=1e-6)
+    assert ko.Theta(0 * ko.kernels.Linear())(1e-200 * X).shape == (20,)
+    assert ridge(ko.Theta(0 * ko.kernels.Linear()), 1e-200 * X).solve() == pytest.approx(y @ y)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_44_derivatives_at_extreme_scales():
+    for s in (1e-200, 1e200):
+        for kernel in (
+            ko.kernels.Gaussian(sigma=s),
+            ko.kernels.Periodic(period=1.0, sigma=s),
+            ko.kernels.Periodic(period=s),
+        ):
+            slopes = ko.FeatureMatrix(X, kernel).derivative(0)
+            assert slopes.diag().shape == (20,)
+            assert slopes.modulus(1.0).shape == (20,)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1e-200))
+    slopes = ko.FeatureMatrix(X, theta.kernel).derivative(0) @ theta
+    with pytest.raises(KernelError, match="Rescale"):
+        ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - y) + ko.sum_squares(theta)), [slopes <= 1]).solve()
+
+
+def test_44_columns_of_far_units():
+    """1e8 and 1e-8 together: a bound that holds, and with a scale for each column the optimum."""
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(40, 3))
+    targets = Z @ [1.0, 2.0, 3.0] + 0.1 * rng.normal(size=40)
+    A, F = Z * [1e8, 1e-8, 1.0], np.vstack([Z, np.sqrt(1e-3) * np.diag([1e-8, 1e8, 1.0])])
+    for scales, G in (([1.0, 1.0, 1.0], F), ([1e8, 1e-8, 1.0], np.vstack([Z, np.sqrt(1e-3) * np.eye(3)]))):
+        problem = ridge(ko.Theta(ko.kernels.Linear().ard(scales)), A, targets, 1e-3)
+        problem.solve()
+        best = np.linalg.lstsq(G, np.append(targets, np.zeros(3)), rcond=None)[1][0]
+        assert problem.certificate.lower <= best * (1 + 1e-9)
+        assert problem.certificate.upper >= best * (1 - 1e-9)
+        assert (problem.status == "optimal") == (scales[0] != 1.0)
 
 
 def test_extreme_units(theta):

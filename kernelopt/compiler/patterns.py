@@ -89,7 +89,7 @@ def _quadratic(batch: Batch) -> Quadratic | None:
         return None
     # Back from a piece's own units of s and of h.
     s, h = width[:, None], height[:, None]
-    parts = (left * s, right * s, constant * h, slope * (h / s), curvature * (h / s**2))
+    parts = (left * s, right * s, constant * h, slope * (h / s), curvature * (h / s) / s)
     arrays = [np.where(drop, np.nan, part) for part in parts]
     first, last = first * s, last * s
     order = np.argsort(drop, axis=1, kind="stable")
@@ -131,7 +131,7 @@ def _in_own_units(batch: Batch) -> tuple[Batch, Array, Array]:
     A = batch.A / rows[:, :, None]
     columns = _or_one(np.abs(A).max(axis=1, initial=0.0))  # x in units of its own, which costs are counted in
     unit = w / columns
-    P, c, linear, square = batch.P * unit**2, batch.c * unit, batch.linear * width, batch.square * width**2
+    P, c, linear, square = batch.P * unit * unit, batch.c * unit, batch.linear * width, batch.square * width * width
     costs = [np.abs(part).max(axis=1, initial=0.0) for part in (P, c)]
     height = _or_one(np.maximum.reduce([*costs, np.abs(linear), square]))
     h = height[:, None]

@@ -24,7 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from kernelopt.compiler.conic_form import ConicForm, conic_form
+from kernelopt.compiler.conic_form import ConicForm, conic_form, require_units
 from kernelopt.compiler.form import CanonicalForm
 from kernelopt.compiler.patterns import LARGEST, Batch, piece_of
 from kernelopt.compiler.pieces import SAME, Custom, LogSumExp, Piece, Quadratic, pairs_of
@@ -144,9 +144,11 @@ class _Components:
 def outer_of(form: CanonicalForm, known: Outer | None = None) -> Outer:
     """Cone data of a canonical form's outer problem, for the values that parameters have now.
 
-    What an earlier one has been found to fall apart into is kept, where only penalties of ‖θ‖ have changed.
+    What an earlier one has been found to fall apart into is kept, where only penalties of ‖θ‖ have changed. Raises
+    DataError for numbers so large or small that computing with them is no use.
     """
     data = conic_form(form)
+    require_units(data)
     base = None if known is None else known.known or known
     same = base is not None and not data.smooth and _same_but_for_t(data, base.form)
     return Outer(data, base if same else None)

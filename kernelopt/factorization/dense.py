@@ -162,9 +162,10 @@ def needed(n: int) -> float:
 
 
 def units(rows: Rows, diagonal: Array) -> tuple[float, Array]:
-    """The mean of diag(Q), 1 where that is no unit; and √diag(Q) in this unit where rows are of mixed kinds, else 1."""
+    """The mean of diag(Q), 1 where that is zero; and √diag(Q) in this unit where rows are of mixed kinds, else 1."""
     mean = float(diagonal.mean())
-    scale = mean if mean > 0 and np.isfinite(1 / mean) else 1.0
+    rows.require_digits(mean)
+    scale = mean if mean > 0 else 1.0
     row_scale = np.sqrt((diagonal / scale).clip(0.0)) if rows.mixed else np.ones(len(rows))
     row_scale[row_scale == 0] = 1.0
     return scale, row_scale

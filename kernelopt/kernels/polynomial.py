@@ -188,6 +188,8 @@ class Cosine(Kernel):
         return X.shape[1]
 
     def _features(self, X: Array) -> Array:
+        largest = np.abs(X).max(axis=1, keepdims=True)  # whose square may be no double
+        X = np.divide(X, largest, out=np.zeros_like(X), where=largest > 0)
         length = np.linalg.norm(X, axis=1, keepdims=True)
         return np.divide(X, length, out=np.zeros_like(X), where=length > 0)
 

@@ -51,9 +51,9 @@ class _Isotropic(_Stationary):
             sign = 1.0 if sum(not step.left for step in block) % 2 == 0 else -1.0
             if len(block) == 1:
                 j = block[0].column
-                return (sign / self.sigma**2) * (X[:, j, None] - Z[:, j])
+                return sign * ((X[:, j, None] - Z[:, j]) / self.sigma) / self.sigma
             same = len(block) == 2 and block[0].column == block[1].column
-            return sign / self.sigma**2 if same else 0.0
+            return sign / self.sigma / self.sigma if same else 0.0
 
         taken = steps(dx, dz)
         return chain(self._outer(half_squared_distances(X, Z, self.sigma), len(taken)), inner, taken)
@@ -105,8 +105,8 @@ class Gaussian(_Isotropic):
             return None
         s = radius / self.sigma if not order else min(radius / self.sigma, sqrt(3))
         if not order:
-            return sqrt(-2 * np.expm1(-(s**2) / 2))
-        return sqrt(2 * (1 - (1 - s**2) * np.exp(-(s**2) / 2))) / self.sigma
+            return sqrt(-2 * np.expm1(-s * s / 2))
+        return sqrt(2 * (1 - (1 - s * s) * np.exp(-s * s / 2))) / self.sigma
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         return radial(X, Z, self.sigma, exp_minus)
@@ -292,7 +292,8 @@ class Periodic(_Stationary):
                 return 0.0
             sign = 1.0 if sum(not step.left for step in block) % 2 == 0 else -1.0
             w = 2 * np.pi / self.period
-            return -sign * w**m * np.cos(w * (X[:, j, None] - Z[:, j]) + m * np.pi / 2) / self.sigma**2
+            slope = np.cos(w * (X[:, j, None] - Z[:, j]) + m * np.pi / 2) / self.sigma / self.sigma
+            return -sign * np.power(w, m) * slope
 
         taken, K = steps(dx, dz), self._matrix(X, Z)
         return chain([K if k % 2 == 0 else -K for k in range(len(taken) + 1)], inner, taken)

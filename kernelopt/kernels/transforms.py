@@ -23,6 +23,8 @@ from kernelopt.kernels.base import (
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import ANYTHING, Array, Domain, frozen, key, name_of, real_array, refuse_pickling
 
+SMALLEST = 1e-290  # smaller kernel values are, or become, denormal numbers
+
 
 class _OfWeights(Kernel):
     """f(x)κ₀(x, y)f(y), with `_weights` the f."""
@@ -272,6 +274,11 @@ class Normalized(_OfWeights):
         d = self.kernel._diagonal(X)
         if (d < 0).any():
             raise KernelError(f"Expected κ(x, x) ≥ 0 to normalize {self.kernel!r}; got {d.min():.3g}.")
+        if 0 < d.max(initial=0.0) < SMALLEST:
+            raise KernelError(
+                f"Expected κ(x, x) that doubles hold with all digits, to normalize {self.kernel!r}; got at most "
+                f"{d.max():.3g}. Change the units of the data, or multiply the kernel by a constant."
+            )
         return np.divide(1.0, np.sqrt(d), out=np.zeros_like(d), where=d > 0)
 
     def _diagonal(self, X: Array) -> Array:
