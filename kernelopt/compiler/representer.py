@@ -319,7 +319,8 @@ def round_integers(reduction: Reduction, data_unit: float = 0.0) -> None:
 
 def has_integers(reduction: Reduction) -> bool:
     """Whether boolean and integer entries are integers, not only nearly."""
-    return all(np.array_equal(rounded(y, dense(y.value)), dense(y.value)) for y in reduction.form.y)
+    chosen = [y for y in reduction.form.y if integral(y).any()]
+    return all(np.array_equal(rounded(y, dense(y.value)), dense(y.value)) for y in chosen)
 
 
 def residual(constraint: Any) -> Array:
