@@ -18,6 +18,7 @@ import scipy.sparse as sp
 
 from kernelopt.compiler.form import CanonicalForm, NormLink, PredictionLink, rewrite
 from kernelopt.compiler.products import product
+from kernelopt.compiler.separable import lengths_of_outer, outer_of
 from kernelopt.expressions import Theta
 from kernelopt.factorization import CholeskyFactor, Factor
 from kernelopt.functions import Function
@@ -208,7 +209,28 @@ def _value_of_f(reduction: Reduction, grams: Mapping[Theta, Array]) -> float:
     for smooth in reduction.form.smooth:
         smooth.place()
     with np.errstate(all="ignore"):  # outside of its domain f may be anything
-        return float(reduction.form.outer.objective.value)
+        value = float(reduction.form.outer.objective.value)
+    return _value_of_pieces(reduction.form) if np.isnan(value) else value
+
+
+def _value_of_pieces(form: CanonicalForm) -> float:
+    """f where 0·∞ made it nan, as a function of weight 0 that overflows does: the sum of the functions that f falls
+    apart into; nan where it does not."""
+    outer = outer_of(form)
+    split, data = outer.split, outer.form
+    lengths = None if split is None else lengths_of_outer(data, split)
+    if split is None or lengths is None or len(split.y) != len(data.y):
+        return float("nan")
+    u = np.concatenate([np.ravel(link.u.value, order="F") for link in form.predictions if link.u is not None])
+    y = np.zeros(len(data.c))
+    for variable, columns in zip(form.y, data.variables, strict=True):
+        y[columns] = np.ravel(_dense(variable.value), order="F")[: len(columns)]
+    t = np.array([float(norm.t.value) for norm in form.norms])
+    with np.errstate(all="ignore"):
+        pieces = split.value(split.arguments(u, y[split.y]))
+    linear = float(split.linear_u @ u + split.linear_y @ y[split.y])
+    of_norms = float(lengths.slope @ t + 0.5 * lengths.curvature @ t**2)
+    return data.sign * (data.offset + pieces + linear + of_norms)
 
 
 def norm_gram(reduction: Reduction, norm: NormLink) -> Array:

@@ -26,11 +26,12 @@ from scipy.sparse.csgraph import connected_components
 
 from kernelopt.compiler.conic_form import ConicForm, conic_form
 from kernelopt.compiler.form import CanonicalForm
-from kernelopt.compiler.patterns import LARGEST, Batch, piece_of
-from kernelopt.compiler.pieces import SAME, Custom, LogSumExp, Piece, Quadratic, pairs_of
+from kernelopt.compiler.patterns import LARGEST, Batch, pieces_of
+from kernelopt.compiler.pieces import Custom, LogSumExp, Piece, Quadratic, pairs_of, without_weight
 from kernelopt.kernels.domains import Array, Ints
 
 CLASSES = 10  # of a log-sum-exp, whose curvature takes a row for each pair
+ROUNDING = 16 * np.finfo(float).eps  # what cvxpy's products leave of an entry's own terms
 SHARED = 10  # rows in which an auxiliary variable may stand before it counts as one of the user's
 
 
@@ -190,15 +191,19 @@ def by_prediction(form: ConicForm) -> Separable | None:
         used.append(rows.ravel())
     if form.P[form.y].any() or (form.P[u].any() and Z.nnz):
         return None
-    pieces = [piece_of(batch) for batch in batches]
-    if any(piece is None for piece in pieces):
-        return None
+    pieces: list[Piece] = []
+    for batch in batches:
+        known = pieces_of(batch)
+        if known is None:
+            return None
+        pieces += known
     left = np.setdiff1d(np.arange(len(form.b)), np.concatenate([np.arange(0), *used]).astype(int))
     linear_y = form.c[form.y] - Z.T @ form.c[u]
-    linear_y[np.abs(linear_y) <= SAME * np.abs(np.delete(form.c, form.t)).max(initial=0.0)] = 0.0
+    terms = np.abs(form.c[form.y]) + abs(Z).T @ np.abs(form.c[u])
+    linear_y[np.abs(linear_y) <= ROUNDING * (1 + Z.count_nonzero(axis=0)) * terms] = 0.0
     return Separable(
         u, form.y, sp.csr_array(sp.eye_array(len(u))), sp.csr_array(Z), np.zeros(len(u)), linear_y,
-        tuple(p for p in pieces if p is not None), left, np.full(len(u), -1),
+        tuple(pieces), left, np.full(len(u), -1),
     )  # fmt: skip
 
 
@@ -223,10 +228,10 @@ def separable(form: ConicForm) -> Separable | None:
             found = _log_sum_exp(form, rows, columns, pattern, outer, at)
         if found is None:
             return None
-        pieces.append(found[0])
+        pieces += found[0]
         blocks.append(found[1])
-        plain.append(np.full(len(found[0].at), -1))
-        at += len(found[0].at)
+        plain.append(np.full(found[1].shape[0], -1))
+        at += found[1].shape[0]
     A = sp.csr_array(form.A)
     on_t = np.zeros(len(form.c), dtype=bool)
     on_t[form.t] = True
@@ -255,16 +260,20 @@ def separable(form: ConicForm) -> Separable | None:
 
 def _recognised(
     form: ConicForm, group: Group, outer: Ints, first: int, smooth: int | None
-) -> tuple[Piece, sp.csr_array] | None:
-    """The function of one number that a group stands for, and its rows of s, numbered from `first`."""
+) -> tuple[tuple[Piece, ...], sp.csr_array] | None:
+    """The functions of one number that a group stands for, and their rows of s, numbered from `first`."""
     rows, columns, pattern = group
     stacked = _stacked(form, rows, columns, pattern, outer, None)
     if stacked is None:
         return None
     nothing = np.zeros(len(rows))
     batch = _relabelled(stacked[0], first + np.arange(len(rows)), nothing, nothing)
-    piece = piece_of(batch) if smooth is None else _custom(form, batch, columns[:, 0], smooth)
-    return None if piece is None else (piece, stacked[1])
+    if smooth is None:
+        pieces = pieces_of(batch)
+    else:
+        custom = _custom(form, batch, columns[:, 0], smooth)
+        pieces = None if custom is None else (custom,)
+    return None if pieces is None else (pieces, stacked[1])
 
 
 def only_summed(form: ConicForm) -> bool:
@@ -435,7 +444,7 @@ def _coefficients(form: ConicForm, rows: Ints, columns: Ints, outer: Ints) -> tu
 
 def _log_sum_exp(  # noqa: PLR0917
     form: ConicForm, rows: Ints, columns: Ints, kinds: tuple[str, ...], outer: Ints, first: int
-) -> tuple[LogSumExp, sp.csr_array] | None:
+) -> tuple[tuple[Piece, ...], sp.csr_array] | None:
     """α·log Σₖ e^(xₖ) = min α·t with Σₖ zₖ ≤ 1, e^(xₖ − t) ≤ zₖ, and the rows of s for it, numbered from `first`."""
     (n, m), K = rows.shape, columns.shape[1] - 1
     if not 2 <= K <= CLASSES or kinds != ("nonneg", *["exp"] * (3 * K)):
@@ -465,12 +474,12 @@ def _log_sum_exp(  # noqa: PLR0917
     scores = [-S[np.arange(n) * m + row] for row in exponents]
     k, other = pairs_of(K)
     E = sp.csr_array(sp.vstack([*scores, *(scores[i] - scores[j] for i, j in zip(k, other, strict=True))]))
-    weight = np.maximum((c * t).sum(axis=1), np.finfo(float).tiny)
-    return LogSumExp(first + np.arange(E.shape[0]), weight, b[:, exponents].T), E
+    found = without_weight(LogSumExp(first + np.arange(E.shape[0]), (c * t).sum(axis=1), b[:, exponents].T))
+    return None if found is None else (found, E)
 
 
 def _one_combination(S: sp.csr_array, shape: tuple[int, int], own: Ints | None) -> tuple[Array, sp.csr_array] | None:
-    """a and e with S[i·m + j] = a[i, j]·e[i] for all rows j of each piece i."""
+    """a and e with S[i·m + j] = a[i, j]·e[i] for all rows j of each piece i, but for rounding of each entry."""
     n, m = shape
     if m == 0 or S.nnz == 0:
         if own is None:
@@ -484,13 +493,13 @@ def _one_combination(S: sp.csr_array, shape: tuple[int, int], own: Ints | None) 
     size = np.asarray(E[np.arange(n), pivot]).ravel()
     if np.any((size == 0) & (largest.max(axis=1) > 0)):
         return None
-    E = sp.csr_array(sp.diags_array(1 / np.where(size == 0, 1.0, size)) @ E)
+    E.data /= np.repeat(np.where(size == 0, 1.0, size), np.diff(E.indptr))
     if own is not None:
         E = sp.csr_array(E + sp.csr_array(((size == 0) * 1.0, (np.arange(n), pivot)), shape=E.shape))
     owner = np.repeat(np.arange(n), m)
     a = np.asarray(S[np.arange(n * m), pivot[owner]]).ravel()
-    rest = S - sp.diags_array(a) @ E[owner]
-    if abs(rest).max() > SAME * abs(S).max():
+    product = sp.diags_array(a) @ E[owner]
+    if (abs(S - product) > ROUNDING * (abs(S) + abs(product))).nnz:
         return None
     return a.reshape(n, m), E
 
