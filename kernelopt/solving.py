@@ -30,16 +30,15 @@ from kernelopt.factorization import Guide, memory
 from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.kernels.domains import Array, Ints
 from kernelopt.solution import Attempt, Solution, Status
-from kernelopt.solvers import conic, own
+from kernelopt.solvers import conic, own, rays
 from kernelopt.solvers.own import ENGINES, Start
 
 TIGHTER = 1e-3  # the second attempt's tolerance, in units of the first
 PATIENCE = 3.0  # seconds that a remedy may take in units of the first attempt, where no time limit is set
 LEAST_PATIENCE = 5.0  # seconds
-RAY = 1e-6  # slope of a ray, relative to the largest coefficient and to a direction of unit size
 RAY_FEASIBILITY = 1e-7
-STEEP = 100.0  # a ray's slope must exceed this many square roots of its violation, which a quadratic cone can hide
-FLAT_FEASIBILITY = 1e-10  # for directions along which nothing may grow
+DIRECTION = 1e-10  # to which directions are found
+FALL = 1e-3  # of exponents along a direction of unit size, weighted by what the exponentials cost
 COMPILED_BYTES = 160  # per entry of B, taken by cvxpy and its solvers (measured: 110 to 170)
 CUT = 1e-7  # trace residual of a factor beyond which a mixed-integer answer is one for restricted θ
 GROWING = 1e-9  # growth along a direction, in units of its terms, that is no rounding
@@ -372,8 +371,12 @@ class _Search:
             return Status.INFEASIBLE
         if data.form.smooth or not violated <= RAY_FEASIBILITY**2:
             return None  # cones don't tell how a smooth loss grows along a ray
-        ray = self._fall(feasibility.recession(self.reduction.form, data.form), 1e-8)
-        steep = ray is not None and ray[0] > max(RAY, STEEP * np.sqrt(ray[1])) and ray[1] <= RAY_FEASIBILITY
+        question = feasibility.recession(self.reduction.form, data.form)
+        asked = self._ask(question, DIRECTION)
+        if asked is None:
+            return None
+        prices = question.prices({c.id: c.dual_value for c in asked[0].problem.constraints})
+        steep = any(ray.falls(prices) for ray in rays.rays(question, asked[0], data.form))
         return Status.UNBOUNDED if steep else None
 
     def _may_be_feasible_beyond(self, data: Outer) -> bool:
@@ -423,15 +426,6 @@ class _Search:
             return None
         return (reduction, representer.evaluate(reduction)) if answer.has_point else None
 
-    def _fall(self, question: Question, tol: float, theta: bool = True) -> tuple[float, float] | None:
-        """By how much the question's objective falls along the direction found, and that direction's violation."""
-        asked = self._ask(question, tol, theta)
-        if asked is None:
-            return None
-        # Rows are of unit size, and so is the box of directions.
-        worst = max(float(np.max(representer.residual(c), initial=0.0)) for c in asked[0].form.outer.constraints)
-        return -asked[1], worst
-
     def _is_receding(self, found: Certificate, outer: Outer) -> bool:
         """Whether f falls for ever along a direction without reaching its infimum: exponentials that die out."""
         data, pieces = outer.form, outer.split or outer.pieces
@@ -453,8 +447,14 @@ class _Search:
             faded = pieces is not None and _has_faded(self.reduction, pieces)
             weights = _that_cost(data, exponents)
         question = feasibility.flat_recession(self.reduction.form, data, weights) if faded else None
-        fall = None if question is None else self._fall(question, 1e-10, theta=not only_y)
-        return fall is not None and fall[0] > 1e-3 and fall[1] <= FLAT_FEASIBILITY
+        asked = None if question is None else self._ask(question, DIRECTION, theta=not only_y)
+        if question is None or asked is None or -asked[1] <= FALL:
+            return False
+        share = weights / weights.max()
+        return any(
+            ray.is_flat and -float(share @ ray.s[exponents]) > FALL
+            for ray in rays.rays(question, asked[0], data, flat=True)
+        )
 
 
 def _guides(reduction: Reduction, latest: Lower | None) -> dict[Theta, Guide]:
@@ -493,8 +493,7 @@ def _has_faded(reduction: Reduction, pieces: Separable) -> bool:
         return True  # auxiliary variables among them: unknown
     s = pieces.arguments(reduction.form.u_values, y)
     exponentials = [piece for piece in pieces.pieces if isinstance(piece, Exponential)]
-    weighs = [p.weight > np.finfo(float).tiny for p in exponentials]
-    return any(bool(np.any((p.rate * s[p.at] + p.shift)[w] < FADED)) for p, w in zip(exponentials, weighs, strict=True))
+    return any(bool(np.any(p.rate * s[p.at] + p.shift < FADED)) for p in exponentials)
 
 
 def _attained(solution: Solution) -> float:

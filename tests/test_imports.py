@@ -64,7 +64,7 @@ INSIDE = {
         ["domain"],
         ["nonconvex"],
         ["augmented_lagrangian", "interior_point", "least_squares"],
-        ["assemble", "conic", "local_model", "outer", "semismooth", "spectral"],
+        ["assemble", "conic", "local_model", "outer", "rays", "semismooth", "spectral"],
         ["newton_systems"],
         ["watch"],
         ["cones", "dual_point"],
