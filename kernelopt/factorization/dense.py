@@ -80,13 +80,15 @@ class Settings:
     """When to stop, and what to do with negative eigenvalues.
 
     rank_tol: stop at trace(Q − scale·BBᵀ) ≤ rank_tol·trace(Q); max_rank: or at this rank; indefinite: "raise", or the
-    projection "clip", "flip" or "shift"; seed: of the random candidates of a streamed factor.
+    projection "clip", "flip" or "shift"; seed: of the random candidates of a streamed factor; finest: stop where no
+    pivot can be told from rounding, whatever the trace.
     """
 
     rank_tol: float
     max_rank: int | None
     indefinite: str = "raise"
     seed: int = 0
+    finest: bool = False
 
 
 def pivoted_cholesky(rows: Rows, settings: Settings, memory_limit: float | None = None) -> Factor:
@@ -96,13 +98,13 @@ def pivoted_cholesky(rows: Rows, settings: Settings, memory_limit: float | None 
     n, trace = len(Q), float(np.trace(Q))
     diagonal = Q.diagonal().copy()
     tol = max(settings.rank_tol, FLOOR)
-    # dpstrf stops by the largest residual diagonal, which bounds the trace by n times as much.
-    C, order, rank, _ = dpstrf(Q, tol=tol * trace / n, lower=1, overwrite_a=1)
+    # dpstrf stops by the largest residual diagonal, which bounds the trace by n times as much; below 0, by rounding.
+    C, order, rank, _ = dpstrf(Q, tol=-1.0 if settings.finest else tol * trace / n, lower=1, overwrite_a=1)
     rank = 0 if trace <= 0 else int(rank)
     for j in range(rank):
         C[:j, j] = 0.0  # dpstrf leaves Q above its factor
     residuals = trace - np.cumsum(np.einsum("ij,ij->j", C[:, :rank], C[:, :rank]))
-    enough = np.flatnonzero(residuals <= tol * trace)
+    enough = np.flatnonzero(residuals <= (-np.inf if settings.finest else tol * trace))
     rank = min(rank, int(enough[0]) + 1 if enough.size else rank, settings.max_rank or rank)
     B = np.empty((n, rank))  # C-ordered: solvers gather rows
     B[order - 1] = C[:, :rank]
