@@ -123,8 +123,8 @@ class ConicForm:
     def units(self) -> tuple[float, float]:
         """(σ, κ): the unit of x, a small right-hand side, and of the objective, max(σ|c|, σ²P) for small c, P.
 
-        Small is the first decile of what is not zero: bounds and penalties of any size besides do not count. For u it
-        is `data_unit`, and a smooth loss has units of its own.
+        Small is the first decile of what is not zero: bounds and penalties of any size besides do not count, unless
+        penalties of t are all that the objective has. For u it is `data_unit`, and a smooth loss has units of its own.
         """
         lengths, gains = [np.delete(self.b, self._rows_of_t())], [np.zeros(0)]
         for smooth in self.smooth:
@@ -136,7 +136,9 @@ class ConicForm:
         unit[np.concatenate([np.arange(0), *self.u]).astype(int)] = self.data_unit or sigma
         c, P = np.delete(self.c * unit, others), np.delete(self.P * unit**2, others)
         kappa = max(typical(c, 0.1), typical(P, 0.1), typical(np.concatenate(gains), 0.1))
-        return sigma, kappa or 1.0
+        return sigma, kappa or max(
+            typical(unit[self.t] * self.c[self.t]), typical(unit[self.t] ** 2 * self.P[self.t])
+        ) or 1.0
 
     def _rows_of_t(self) -> Ints:
         """Rows in which some t stands."""

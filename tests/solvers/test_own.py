@@ -381,3 +381,16 @@ def test_a_bound_of_zero():
     assert theta.value.norm < 1e-6
     with pytest.raises(SolverError, match="needs a positive bound"):
         problem.solve(solver="NEWTON")
+
+
+@pytest.mark.parametrize("weight", [1e-10, 1e-4, 1e6])
+def test_a_penalty_that_is_all_of_the_objective(weight):
+    """Its size is the unit of the objective: λ‖θ‖² with u ≥ 1 has one solution for all λ."""
+    values = []
+    for strength in (1.0, weight):
+        theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+        u = theta(np.arange(4.0)[:, None])
+        problem = ko.Problem(cp.Minimize(strength * ko.sum_squares(theta)), [u[:3] >= 1, u[3] + b == 1, b <= 0.5])
+        values.append(problem.solve() / strength)
+        assert problem.status == "optimal"
+    assert values[1] == pytest.approx(values[0], rel=1e-6)
