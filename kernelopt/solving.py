@@ -186,6 +186,8 @@ class _Search:
                 self._log((solver, tol, units), "failed", nan, nan)
         if failure is not None and self.best is None and not self.claims:
             raise failure
+        if self.best is not None and self.diagnosed is None and self._may_be_unbounded() and self._has_ray():
+            self.diagnosed = Status.UNBOUNDED
 
     def _plans(self, solvers: list[str]) -> Iterator[tuple[str, float, Units | None]]:
         tol = self.goal.solver_tol
@@ -371,13 +373,29 @@ class _Search:
             return Status.INFEASIBLE
         if data.form.smooth or not violated <= RAY_FEASIBILITY**2:
             return None  # cones don't tell how a smooth loss grows along a ray
-        question = feasibility.recession(self.reduction.form, data.form)
+        return Status.UNBOUNDED if self._has_ray() else None
+
+    def _may_be_unbounded(self) -> bool:
+        """Whether θ may be as long as it likes at no cost, and what an answer was found for falls along some lines: a
+        solver may stop anywhere on a slow fall."""
+        outer, form = self.data, self.reduction.form
+        if outer is None or outer.form.smooth or not feasibility.has_free_theta(form, outer.form):
+            return False
+        split = outer.split
+        if split is None or split.linear_u.any() or split.linear_y.any():
+            return True
+        low, high = split.slopes()
+        return bool(np.any(low > 0) or np.any(high < 0))
+
+    def _has_ray(self) -> bool:
+        """Whether a ray is found along which the objective falls for ever."""
+        assert self.data is not None
+        question = feasibility.recession(self.reduction.form, self.data.form)
         asked = self._ask(question, DIRECTION)
         if asked is None:
-            return None
+            return False
         prices = question.prices({c.id: c.dual_value for c in asked[0].problem.constraints})
-        steep = any(ray.falls(prices) for ray in rays.rays(question, asked[0], data.form))
-        return Status.UNBOUNDED if steep else None
+        return any(ray.falls(prices) for ray in rays.rays(question, asked[0], self.data.form))
 
     def _may_be_feasible_beyond(self, data: Outer) -> bool:
         """Whether no violation of this restricted θ proves anything; the guides are then the multipliers that a solver

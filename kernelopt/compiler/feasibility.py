@@ -167,6 +167,13 @@ def limits_lengths(form: CanonicalForm, data: ConicForm) -> bool:
     return all(any(bounded[j] for j in form.norms_of(link.theta)) for link in form.predictions)
 
 
+def has_free_theta(form: CanonicalForm, data: ConicForm) -> bool:
+    """Whether some θ has no norm that costs something, or that something bounds."""
+    felt = _bounded(data) | (data.c[data.t] != 0) | (data.P[data.t] != 0)
+    links = (link for link in form.predictions if link.u is not None)
+    return any(not any(felt[j] for j in form.norms_of(link.theta)) for link in links)
+
+
 def _copies(form: CanonicalForm, data: ConicForm, bounded: Array) -> tuple[CanonicalForm, Any, list[Any]]:
     """The links with variables of their own, x put together from them, and ‖θ‖ ≤ t as constraints."""
     n = len(data.c)

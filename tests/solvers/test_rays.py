@@ -76,3 +76,19 @@ def test_a_small_penalty_outweighs_what_fades(weight):
     free = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta) + weight * cp.abs(b - c)))
     free.solve()
     assert free.status == "not_attained"
+
+
+def test_a_slow_fall_is_unbounded():
+    """The kernel matrix is positive definite, so that u₀ → −∞ moves no other prediction."""
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    u, lam = theta(X), cp.Parameter(nonneg=True, value=0.0)
+    fall = 1e-8 * u[0] + cp.abs(u[1] - 1) + cp.abs(u[2] - 1)
+    for objective in (fall, fall + lam * ko.sum_squares(theta)):
+        problem = ko.Problem(cp.Minimize(objective))
+        assert problem.solve() == -np.inf
+        assert problem.status == "unbounded"
+    lam.value = 1e-9
+    assert np.isfinite(problem.solve())
+    bounded = ko.Problem(cp.Minimize(fall), [u[0] >= -5])
+    bounded.solve()
+    assert bounded.status != "unbounded"
