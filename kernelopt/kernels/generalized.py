@@ -24,7 +24,7 @@ from kernelopt.kernels.domains import (
     real_array,
     refuse_pickling,
 )
-from kernelopt.kernels.tiles import TINY, column_sums, exp_minus, half_squared_distances
+from kernelopt.kernels.tiles import TINY, column_sums, exp_minus, radial
 
 DISTANCES = {
     "l1": ("cityblock", None, "the squared ℓ1 distance is not of negative type: decided for each data set"),
@@ -106,9 +106,23 @@ class GeneralizedGaussian(Kernel):
         return Verdict(*DISTANCES[self.distance][1:])
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
+        scale = sqrt(self.beta) * sqrt(0.5)
+        if self.distance == "l2":
+            return radial(X, Z, scale, exp_minus)
+        if self.distance == "hellinger":
+            return radial(np.sqrt(X), None if Z is None else np.sqrt(Z), scale, exp_minus)
+        if self.distance == "mahalanobis":
+            return radial(*self._rotated(X, Z), scale, exp_minus)
         K = self._squared(X, Z)
         K /= self.beta
         return exp_minus(K)
+
+    def _rotated(self, X: Array, Z: Array | None) -> tuple[Array, Array | None]:
+        """(X − c)L and (Z − c)L with S = LLᵀ and c the median: points far from 0 keep their differences."""
+        if X.shape[1] != len(self.S):
+            raise DataError(f"Expected points with {len(self.S)} columns, as S has; got shape {X.shape}.")
+        L, centre = np.linalg.cholesky(self.S), np.median(X if Z is None else Z, axis=0)
+        return (X - centre) @ L, None if Z is None else (Z - centre) @ L
 
     def _squared(self, X: Array, Z: Array | None) -> Array:
         """D(xᵢ, zⱼ)²."""
@@ -122,16 +136,6 @@ class GeneralizedGaussian(Kernel):
             return D**2
         if self.distance == "chi2":
             return column_sums(X, Z, chi_squared)
-        root = sqrt(0.5)
-        if self.distance == "l2":
-            return half_squared_distances(X, Z, root)
-        if self.distance == "hellinger":
-            return half_squared_distances(np.sqrt(X), None if Z is None else np.sqrt(Z), root)
-        if self.distance == "mahalanobis":
-            if X.shape[1] != len(self.S):
-                raise DataError(f"Expected points with {len(self.S)} columns, as S has; got shape {X.shape}.")
-            L = np.linalg.cholesky(self.S)
-            return half_squared_distances(X @ L, None if Z is None else Z @ L, root)
         D = cdist(X, other, str(DISTANCES[self.distance][0]))
         return np.square(D, out=D)
 

@@ -41,6 +41,7 @@ class _Isotropic(_Stationary):
     """κ(x, y) = g(ρ) with ρ = ‖x − y‖²/(2σ²): ∂ρ/∂xⱼ = (xⱼ − yⱼ)/σ² = −∂ρ/∂yⱼ, ∂²ρ = ±[i = j]/σ², and no others."""
 
     is_isotropic = True
+    _direct = False  # whether ρ is computed with an error relative to it
 
     def _outer(self, rho: Array, count: int) -> list[Array]:
         """g(ρ), g′(ρ), …"""
@@ -56,7 +57,8 @@ class _Isotropic(_Stationary):
             return sign / self.sigma**2 if same else 0.0
 
         taken = steps(dx, dz)
-        return chain(self._outer(half_squared_distances(X, Z, self.sigma), len(taken)), inner, taken)
+        rho = half_squared_distances(X, Z, self.sigma, self._direct)
+        return chain(self._outer(rho, len(taken)), inner, taken)
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,8 @@ class Matern(_Isotropic):
     nu: float
     sigma: float
 
+    _direct = True  # the root of a small ρ would magnify the error of a matrix product
+
     def __post_init__(self) -> None:
         require(is_number(self.nu) and self.nu in (0.5, 1.5, 2.5), "nu", "0.5, 1.5 or 2.5", self.nu)
         require_positive(self, "sigma")
@@ -200,8 +204,7 @@ class Matern(_Isotropic):
         return [(1 + s + s**2 / 3) * e, -5 / 3 * (1 + s) * e, 25 / 3 * e][: count + 1]
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
-        # The root of a small ρ would pass on the error of a product.
-        return radial(X, Z, self.sigma, self._profile, direct=True)
+        return radial(X, Z, self.sigma, self._profile, direct=self._direct)
 
     def _profile(self, rho: Array) -> Array:
         s = np.sqrt(4 * self.nu * rho)
@@ -241,15 +244,22 @@ class RationalQuadratic(_Isotropic):
         return 3
 
     def _outer(self, rho: Array, count: int) -> list[Array]:
-        base, values = 1 + rho / self.alpha, []
+        logarithm, values = np.log1p(rho / self.alpha), []
         factor = 1.0
         for k in range(count + 1):
-            values.append(factor * base ** (-self.alpha - k))
+            values.append(factor * np.exp((-self.alpha - k) * logarithm))
             factor *= -(self.alpha + k) / self.alpha
         return values
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
-        return radial(X, Z, self.sigma, lambda rho: (1 + rho / self.alpha) ** -self.alpha)
+        return radial(X, Z, self.sigma, self._profile)
+
+    def _profile(self, rho: Array) -> Array:
+        """exp(−α·log(1 + ρ/α)), in place; 1 + ρ/α would lose ρ where α is large."""
+        rho /= self.alpha
+        np.log1p(rho, out=rho)
+        rho *= self.alpha
+        return exp_minus(rho)
 
 
 @dataclass(frozen=True)
@@ -292,8 +302,9 @@ class Periodic(_Stationary):
                 return 0.0
             sign = 1.0 if sum(not step.left for step in block) % 2 == 0 else -1.0
             w = 2 * np.pi / self.period
-            return -sign * w**m * np.cos(w * (X[:, j, None] - Z[:, j]) + m * np.pi / 2) / self.sigma**2
+            return -sign * w**m * np.cos(w * (P[:, j, None] - R[:, j]) + m * np.pi / 2) / self.sigma**2
 
+        P, R = np.remainder(X, self.period), np.remainder(Z, self.period)
         taken, K = steps(dx, dz), self._matrix(X, Z)
         return chain([K if k % 2 == 0 else -K for k in range(len(taken) + 1)], inner, taken)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import frexp
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -10,7 +11,7 @@ from scipy.spatial.distance import cdist
 from kernelopt.kernels.domains import Array
 
 TINY = 1e-300
-FAR = 300.0  # scales from the median; beyond, an error of 1e-16·FAR² ≈ 1e-11 would be passed
+FAR = 300.0  # scales from the median; beyond, the error of the product, 1e-16·FAR² ≈ 1e-11, would be larger
 
 
 def exp_minus(D: Array) -> Array:
@@ -34,17 +35,18 @@ def column_sums(X: Array, Z: Array | None, term: Callable[[Array, Array, Array],
     return tiled(len(X), None if Z is None else len(Z), tile, size=192)
 
 
-def half_squared_distances(X: Array, Z: Array | None, scale: float) -> Array:
+def half_squared_distances(X: Array, Z: Array | None, scale: float, direct: bool = False) -> Array:
     """‖xᵢ − zⱼ‖²/(2·scale²)."""
-    return radial(X, Z, scale, lambda rho: rho)
+    return radial(X, Z, scale, lambda rho: rho, direct)
 
 
 def radial(X: Array, Z: Array | None, scale: float, profile: Callable[[Array], Array], direct: bool = False) -> Array:
     """g(‖xᵢ − zⱼ‖²/(2·scale²)), with g applied in place to tiles that fit into the cache.
 
     ½‖x‖² + ½‖z‖² − xᵀz is one matrix product of (−x, ½‖x‖², 1) and (z, 1, ½‖z‖²). It cancels to an error of about
-    1e-16·(‖x‖² + ‖z‖²); points are therefore taken from their median, and those that are still more than `FAR` scales
-    away, or with `direct` all, are computed directly.
+    1e-16·(‖x‖² + ‖z‖²); points are therefore taken from their median. Distances of points that are still more than
+    `FAR` scales away, or with `direct` of all, are sums of (xⱼ − zⱼ)² of the points as they are, with an error
+    relative to the distance. `half_square_error` bounds the errors.
     """
     centre = np.median(X if Z is None else Z, axis=0)
     left = (X - centre) / scale
@@ -54,17 +56,21 @@ def radial(X: Array, Z: Array | None, scale: float, profile: Callable[[Array], A
     L = np.column_stack([-left, x, np.ones(len(x))])
     R = np.column_stack([right, np.ones(len(z)), z])
     far = 0.5 * FAR**2
+    other, unit = X if Z is None else Z, 2.0 ** (frexp(scale)[1] - 1)  # division by a power of 2 is exact
+
+    def distances(A: Array, B: Array) -> Array:
+        return 0.5 * (unit / scale) ** 2 * cdist(A / unit, B / unit, "sqeuclidean")
 
     def tile(i: slice, j: slice, D: Array) -> Array:
         if direct:
-            return profile(0.5 * cdist(left[i], right[j], "sqeuclidean"))
+            return profile(distances(X[i], other[j]))
         np.matmul(L[i], R[j].T, out=D)
         np.maximum(D, 0.0, out=D)
         far_x, far_z = x[i] > far, z[j] > far
         if far_x.any():
-            D[far_x] = 0.5 * cdist(left[i][far_x], right[j], "sqeuclidean")
+            D[far_x] = distances(X[i][far_x], other[j])
         if far_z.any():
-            D[:, far_z] = 0.5 * cdist(left[i], right[j][far_z], "sqeuclidean")
+            D[:, far_z] = distances(X[i], other[j][far_z])
         if Z is None and i == j:
             np.fill_diagonal(D, 0.0)
         return profile(D)

@@ -225,13 +225,22 @@ class ARD(_OfPoints):
         return self.kernel._smoothness
 
     def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
-        inner = self.kernel._derivative(self._point(X), dx, self._point(Z), dz)
+        centre = self._centre(Z)
+        inner = self.kernel._derivative(self._point(X, centre), dx, self._point(Z, centre), dz)
         return inner / float(np.prod([self.scales[j] for j in dx + dz]))
 
-    def _point(self, X: Array) -> Array:
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        centre = self._centre(X if Z is None else Z)
+        return self.kernel._matrix(self._point(X, centre), None if Z is None else self._point(Z, centre))
+
+    def _centre(self, X: Array) -> Array:
+        """A point that may be taken off all others, so that quotients of points far from 0 keep their differences."""
+        return np.median(X, axis=0) if self.kernel.is_stationary and X.ndim == 2 else np.zeros(X.shape[1:])
+
+    def _point(self, X: Array, centre: Array | float = 0.0) -> Array:
         if X.ndim != 2 or len(self.scales) != X.shape[1]:
             raise KernelError(f"Expected points with {len(self.scales)} columns, one a scale; got shape {X.shape}.")
-        return X / np.array(self.scales)
+        return (X - centre) / np.array(self.scales)
 
     def __repr__(self) -> str:
         return f"({self.kernel!r}).ard({list(self.scales)!r})"

@@ -130,6 +130,63 @@ def agrees(kernel, formula, X, Z):
     check_kernel(kernel, X, Z)
 
 
+DYADIC = np.round(X * 2**10) / 2**10  # their differences, and sums with 2³⁰, are exact
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Gaussian(sigma=1.5), ks.Matern(nu=0.5, sigma=1.5), ks.RationalQuadratic(sigma=1.5),
+        ks.GeneralizedGaussian("l2", beta=2.0), ks.Periodic(period=2.0), ks.Laplacian(sigma=1.5),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_points_far_from_the_others_keep_their_differences(kernel):
+    clusters = np.vstack([DYADIC, Z, DYADIC[:3] + 2**30])
+    assert np.allclose(kernel(clusters)[-3:, -3:], kernel(DYADIC[:3]), rtol=1e-13)
+    assert np.allclose(kernel(clusters, clusters)[-3:, -3:], kernel(DYADIC[:3]), rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        ks.GeneralizedGaussian("mahalanobis", 2.0, S), Gaussian(sigma=1.0).ard([1.0, 3.0, 0.7]),
+        ks.Matern(nu=1.5, sigma=1.0).ard([1.0, 3.0, 0.7]),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_common_offset_changes_nothing(kernel):
+    assert np.allclose(kernel(DYADIC + 2**30), kernel(DYADIC), rtol=1e-13)
+    assert np.allclose(kernel(DYADIC + 2**30, DYADIC[:4] + 2**30), kernel(DYADIC, DYADIC[:4]), rtol=1e-13)
+
+
+def test_generalized_gaussian_of_small_beta():
+    """The product of matrices is taken in units of √β, in which points far apart are seen as such."""
+    kernel = ks.GeneralizedGaussian("l2", beta=1e-12)
+    P = DYADIC + 1e-7 * np.arange(8)[:, None]
+    near = np.array([[1e-7, 0.0, 0.0]])
+    assert np.allclose(kernel(np.vstack([P, P + near]))[:8, 8:].diagonal(), np.exp(-0.01), rtol=1e-8)
+
+
+def test_rational_quadratic_of_large_alpha_is_gaussian():
+    kernel, limit = ks.RationalQuadratic(sigma=1.5, alpha=1e15), Gaussian(sigma=1.5)
+    assert np.allclose(kernel(X), limit(X), rtol=1e-12)
+    assert np.allclose(kernel._derivative(X, (0,), Z, (1,)), limit._derivative(X, (0,), Z, (1,)), atol=1e-12)
+
+
+def test_derivatives_of_a_matern_kernel_at_one_point():
+    """√ρ would magnify the rounding error of ρ near 0."""
+    points = 10 * np.random.default_rng(0).normal(size=(50, 5))
+    slopes = ks.Matern(nu=1.5, sigma=1.0)._derivative(points, (0,), points, (0,))
+    assert np.allclose(slopes.diagonal(), 3.0, rtol=1e-14, atol=0)
+
+
+def test_derivatives_of_a_periodic_kernel_many_periods_away():
+    kernel = ks.Periodic(period=2.0)
+    there = kernel._derivative(DYADIC, (0,), DYADIC[:3] + 2**40, (0,))
+    assert np.allclose(there, kernel._derivative(DYADIC, (0,), DYADIC[:3], (0,)), atol=1e-13)
+
+
 @pytest.mark.parametrize("name", HISTOGRAM_FORMULAS)
 def test_histogram_formula(name):
     agrees(*HISTOGRAM_FORMULAS[name], H, G)
