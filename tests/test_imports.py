@@ -77,6 +77,7 @@ INSIDE = {
         ["algebra"],
         ["base"],
         ["chain", "tiles"],
+        ["rounding"],
         ["domains"],
         ["sources"],
     ],

@@ -122,6 +122,21 @@ class BlockFactor(CholeskyFactor):
         )  # fmt: skip
         return np.asarray(total + total.T) / 2
 
+    def product_error(self, rows: Rows, V: Array) -> Array:
+        """Of sums over a tile, the tiles of a panel, and the panels of a block; or over all rows with V ≠ 0."""
+        few = 2 * int(np.count_nonzero(V.any(axis=1))) < len(rows)
+        return rows.product_error(V, additions=None if few else TILE + self._summands(V) + 8)
+
+    def quadratic_error(self, rows: Rows, V: Array) -> Array:
+        """Of two sums over a tile, the tiles of a panel, and all panels."""
+        return rows.quadratic_error(V, additions=2 * TILE + self._summands(V) + 8)
+
+    def _summands(self, V: Array) -> int:
+        """The most tiles of a panel, and the number of panels."""
+        panels, largest = self._panels(V), int(np.diff(self.B.starts).max())
+        tall = max(p.arguments[-1] - p.arguments[-2] for p in panels)
+        return -(-tall // TILE) * (-(-largest // TILE) + 1) + len(panels)
+
     def _at_rows(self, centers: Array, coefficients: Array) -> Array:
         arguments = [(self.kernel, centers, coefficients)] * len(self.points)
         return np.concatenate(self.layout.executor.each(_values, self.points, arguments))

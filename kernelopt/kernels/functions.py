@@ -13,6 +13,7 @@ import numpy as np
 from kernelopt.errors import KernelError
 from kernelopt.kernels.base import COMPOSITIONS, Kernel, Verdict, require
 from kernelopt.kernels.domains import ANYTHING, VECTORS, Array, Domain, name_of, real_array, refuse_pickling
+from kernelopt.kernels.rounding import Inexact
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,10 @@ class FromFunction(Kernel):
             return np.array([self._matrix(X[i : i + 1], None)[0, 0] for i in range(len(X))])
         return np.array([self._value(x, x) for x in X])
 
+    def _rounding(self, at: Inexact) -> float:
+        """0: values are taken as the function gives them."""
+        return 0.0
+
     def __getstate__(self) -> dict[str, Any]:
         return refuse_pickling(self, self.function)
 
@@ -144,6 +149,10 @@ class FromSklearn(Kernel):
 
     def _diagonal(self, X: Array) -> Array:
         return np.asarray(self.kernel.diag(X), dtype=np.float64)
+
+    def _rounding(self, at: Inexact) -> float:
+        """0: values are taken as the other library gives them."""
+        return 0.0
 
     def __hash__(self) -> int:
         return hash(repr(self.kernel))

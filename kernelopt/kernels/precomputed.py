@@ -21,6 +21,7 @@ from kernelopt.kernels.domains import (
     real_array,
     refuse_pickling,
 )
+from kernelopt.kernels.rounding import Inexact, gamma, underflow
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,6 +90,10 @@ class Precomputed(Kernel):
     def _diagonal(self, X: Array) -> Array:
         return self.Q[X, X]
 
+    def _rounding(self, at: Inexact) -> float:
+        """0: the values are the data."""
+        return 0.0
+
     def _n_features(self, X: Array) -> float:
         return len(self.Q)
 
@@ -151,6 +156,11 @@ class Explicit(Kernel):
     def _diagonal(self, X: Array) -> Array:
         F = self._features(X)
         return np.einsum("ij,ij->i", F, F)
+
+    def _rounding(self, at: Inexact) -> float:
+        """γ_p for p features, which are taken as the map gives them."""
+        F, size = self._features(at.points), self._diagonal(at.points)
+        return gamma(F.shape[1]) + underflow(size, (F != 0).any(axis=1), F.shape[1])
 
     def _n_features(self, X: Array) -> float:
         return self._features(X[:1]).shape[1]

@@ -9,9 +9,10 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from kernelopt.kernels.domains import Array
+from kernelopt.kernels.rounding import gamma, spread
 
 TINY = 1e-300
-FAR = 300.0  # scales from the median; beyond, the error of the product, 1e-16·FAR² ≈ 1e-11, would be larger
+FAR = 100.0  # scales from the median; beyond, the error of the product, 1e-16·FAR² ≈ 1e-12, would be larger
 
 
 def exp_minus(D: Array) -> Array:
@@ -38,6 +39,22 @@ def column_sums(X: Array, Z: Array | None, term: Callable[[Array, Array, Array],
 def half_squared_distances(X: Array, Z: Array | None, scale: float, direct: bool = False) -> Array:
     """‖xᵢ − zⱼ‖²/(2·scale²)."""
     return radial(X, Z, scale, lambda rho: rho, direct)
+
+
+def half_square_error(X: Array, scale: float) -> float:
+    """A bound on the error of ‖x − z‖²/(2·scale²) as `radial` computes it: γ₃d₊₂₀·max‖x − c‖²/scale², at most `FAR`².
+
+    l = (x − c)/scale and r are off by γ₂|l| and γ₂|r|, ½‖l‖² and ½‖r‖² by γ_d of themselves, and the product of d + 2
+    terms by γ_{d+2}·½(‖l‖ + ‖r‖)². The median of some of the points, c, is in the box that holds them all.
+    Beyond `FAR` the error is `direct_error`, relative to the distance.
+    """
+    squared = float(np.sum((spread(X) / scale) ** 2, axis=1).max())
+    return gamma(3 * X.shape[1] + 20) * min(squared, FAR**2)
+
+
+def direct_error(X: Array) -> float:
+    """The error of ‖x − z‖²/(2·scale²) relative to it, where it is a sum of (xⱼ − zⱼ)²."""
+    return gamma(X.shape[1] + 10)
 
 
 def radial(X: Array, Z: Array | None, scale: float, profile: Callable[[Array], Array], direct: bool = False) -> Array:
