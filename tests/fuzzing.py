@@ -336,7 +336,7 @@ class Outcome:
 def refused(error, options):
     """Whether an error says that this solver doesn't take the problem, or that numbers are out of range."""
     said = str(error)
-    by_name = "solver" in options and ("Solvers that take" in said or "solver" in said)
+    by_name = "solver" in options and "Solvers that take" in said
     return by_name or "Leave out backend and dtype" in said or "units" in said
 
 
@@ -367,7 +367,7 @@ def small(family, seed):
     except UnsupportedError:
         known = "unknown"
     else:
-        known = "optimal" if truth.known else "unknown"
+        known = truth.word
         if wrong is None:
             wrong = "; ".join(check(problem, truth=truth, statement=read, choices=stated.choices)) or None
     return Outcome(family, seed, shown, name, status, known, stated.restricted, wrong)

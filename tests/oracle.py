@@ -76,12 +76,23 @@ class Enclosure:
         return self.upper - self.lower
 
     @property
-    def known(self):
-        """Whether the bounds agree to 15 digits; to 20 of the data's size, where the optimum is 0."""
+    def closed(self):
+        """Whether the bounds agree to 15 digits."""
         if not (self.lower.is_finite() and self.upper.is_finite()):
             return False
-        size = max(abs(self.upper), abs(self.lower))
-        return self.gap <= size * Decimal("1e-15") or self.gap <= self.unit * Decimal("1e-20")
+        return self.gap <= max(abs(self.upper), abs(self.lower)) * Decimal("1e-15")
+
+    @property
+    def known(self):
+        """Whether they do, or to 20 digits of the data's size where the optimum is 0; it may not be attained."""
+        return self.closed or self.gap <= self.unit * Decimal("1e-20")
+
+    @property
+    def word(self):
+        """ "optimal", "infimum" (0, and approached by ever larger numbers) or "unknown"."""
+        if self.closed or (self.known and self.size < REACHED):
+            return "optimal"
+        return "infimum" if self.known else "unknown"
 
 
 def value(problem, place=None, precision=DIGITS):
@@ -211,7 +222,7 @@ def _answer_is_wrong(problem, statement, truth, tol, choices):
         yield f"infeasible, but {float(feasible)!r} is attained"
     if status == "unbounded" and bounded.is_finite():
         yield f"unbounded, but {float(bounded)!r} is a bound"
-    if status == "not_attained" and truth.known and truth.size < REACHED:
+    if status == "not_attained" and truth.closed and truth.size < REACHED:
         yield f"not_attained, but {float(feasible)!r} is, with numbers up to {float(truth.size):.1g}"
     if status != "optimal":
         return

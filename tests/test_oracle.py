@@ -234,7 +234,9 @@ def test_quantile_without_theta():
     """Σ pinball(y − b) at b = 2, the median of 1, 2, 4: ½(1 + 0 + 2); a kernel of zeros leaves b alone."""
     theta, b = ko.Theta(Linear()), cp.Variable()
     loss = cp.sum(losses.pinball([1.0, 2.0, 4.0], theta(np.zeros((3, 1))) + b, tau=0.5))
-    assert_equal(optimum(ko.Problem(cp.Minimize(loss + ko.sum_squares(theta)))), Decimal("1.5"))
+    found = optimum(ko.Problem(cp.Minimize(loss + ko.sum_squares(theta))))
+    assert_equal(found, Decimal("1.5"))
+    assert found.word == "optimal"
 
 
 @pytest.mark.parametrize("goal", [cp.Minimize, cp.Maximize])
@@ -292,7 +294,15 @@ def test_where_there_is_no_optimum(goal):
     u = theta([[1.0]])
     constraints = [u <= 1, u >= 2] if goal == "infeasible" else []
     found = optimum(ko.Problem(cp.Minimize(cp.sum(u)), constraints))
-    assert not found.known
+    assert found.word == "unknown"
+
+
+def test_an_optimum_that_is_not_attained():
+    """log(1 + e⁻ᵘ) without a norm: 0 in the limit."""
+    theta = ko.Theta(Linear())
+    found = optimum(ko.Problem(cp.Minimize(cp.sum(losses.log_loss([1], theta([[1.0]]))))))
+    assert found.known
+    assert found.word == "infimum"
 
 
 # ---------------------------------------------------------------- values of a given θ
