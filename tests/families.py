@@ -368,14 +368,14 @@ def derivative_rows(rng):
 def collocation(rng):
     """A differential equation at 5 to 40 points, as equalities: f″ + f = 0 or f′ = −f."""
     p = draw(rng, kernel=ko.kernels.Gaussian(sigma=1.0), penalties=("squared", "squared and ball"), most=4)
-    count = int(rng.integers(5, 16)) if rng.random() < 0.97 else int(rng.integers(16, 41))
+    count = int(rng.integers(5, 13)) if rng.random() < 0.97 else int(rng.integers(13, 41))
     p.X = rng.uniform(0, 6, size=(len(p.X), 1))
     p.y, p.intercept, p.penalty = np.sin(p.X[:, 0] + 0.3), False, "squared"
     C = ko.FeatureMatrix(np.linspace(0, 2 * np.pi, count)[:, None], p.theta.kernel)
     order = (0, 0) if rng.random() < 0.7 else 0
     equation = C.derivative(order) @ p.theta + C @ p.theta
     penalty, _ = p.penalized(1e-3)
-    precision = 57 if count < 16 else 114
+    precision = 57 if count < 13 else 114
     note = f"{count} points, order {order}"
     return stated(p, p.weights @ p.losses() + penalty, [equation == 0], note, precision=precision)
 

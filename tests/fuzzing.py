@@ -307,7 +307,7 @@ class MatrixCase(Case):
 
 # "twin" is the name of the problems in an explicit θ that stood here first.
 CASES = {"twin": Case, "huge units": HugeCase, "growth": GrowingCase, "matrix norms": MatrixCase}
-MIX = ["twin"] * 8 + [*list(CASES)[1:], *FAMILIES]
+MIX = ["twin"] * 12 + [*list(CASES)[1:], *FAMILIES]
 
 
 # ---------------------------------------------------------------- small problems against the oracle

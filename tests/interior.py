@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, getcontext
 from math import log1p
 from typing import Any
 
@@ -341,7 +341,7 @@ class Method:
     # ---- steps
 
     def factor(self, mu):
-        """The KKT matrix, eliminated, and M of every block. Singular directions get 1e-60 of their diagonal."""
+        """The KKT matrix, eliminated, and M of every block. Flat directions get 10^(−0.7 digits) of their diagonal."""
         n, m = self.n, len(self.f)
         K = np.full((n + m, n + m), ZERO, dtype=object)
         scalings = []
@@ -352,7 +352,7 @@ class Method:
                 K[np.ix_(b.columns, b.columns)] += b.cone.product(b, M)
         K[n:, :n] = self.E
         K[:n, n:] = self.E.T
-        tiny = Decimal("1e-60")
+        tiny = ONE.scaleb(-7 * getcontext().prec // 10)
         for i in range(n):
             K[i, i] += tiny * (K[i, i] + 1)
         for i in range(m):
@@ -422,7 +422,7 @@ class Method:
             sigma, share = ONE, ZERO
         target = max(sigma * mu, PACE * self.missed() / self.first)
         dx, dy, ds, dz = self.direction(K, scalings, target, share)
-        step = self.longest(ds, dz, Decimal("0.95") if affine < Decimal("0.99") else Decimal("0.999"))
+        step = self.longest(ds, dz, Decimal("0.97") if affine < Decimal("0.99") else Decimal("0.999"))
         while step > SHORTEST and not self.central(step, ds, dz):
             step *= Decimal("0.7")
         if step <= SHORTEST:
@@ -447,7 +447,7 @@ class Method:
     def finished(self, accuracy):
         gap = self.mu() * self.degree
         scale = abs(self.c @ self.x) if self.n else ZERO
-        return gap <= accuracy * max(scale, Decimal("1e-20")) and self.missed() <= Decimal("1e-30")
+        return gap <= accuracy * max(scale, Decimal("1e-20")) and self.missed() <= accuracy * Decimal("1e-6")
 
     def point(self, data, count):
         """In the units of the data."""

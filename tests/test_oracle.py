@@ -282,6 +282,17 @@ def test_far_scales():
         assert_equal(optimum(problem), small * (1 - small))
 
 
+def test_a_direction_that_changes_nothing():
+    """The log-sum-exp of two predictions less their mean does not see an intercept: log 2 at θ = 0."""
+    theta, b = ko.Theta(Linear()), cp.Variable()
+    f = theta([[1.0], [2.0]]) + b
+    objective = cp.log_sum_exp(f) - cp.sum(f) / 2 + 5 * ko.sum_squares(theta)
+    with digits():
+        truth = Decimal(2).ln()
+    for precision in (57, 76):
+        assert_equal(optimum(ko.Problem(cp.Minimize(objective)), precision=precision), truth)
+
+
 def test_theta_at_zero():
     theta, b = ko.Theta(Gaussian(sigma=1.0)), cp.Variable()
     problem = ko.Problem(cp.Minimize(cp.sum_squares(Y - theta(X) - b) + ko.sum_squares(theta)))
