@@ -136,26 +136,49 @@ def stated(parts, objective, constraints, note="", goal=cp.Minimize, **others):
 
 
 def far_apart(rng):
-    """Numbers of one problem up to 16 orders apart: weights, a penalty, rows, columns of cones."""
+    """Numbers of one problem up to 16 orders apart: weights, a penalty, rows, coefficients in atoms and cones."""
     p = draw(rng)
     size = float(10.0 ** (rng.integers(6, 17) * rng.choice([-1, 1])))
-    kind = str(rng.choice(["one weight", "all weights", "inside", "row", "slope of b", "strength"]))
-    weights, extra, constraints, strength = p.weights.copy(), 0.0, [], p.strength
-    terms = p.losses()
+    kinds = [
+        "one weight",
+        "all weights",
+        "inside",
+        "alone",
+        "row",
+        "slope",
+        "strength",
+        "cone",
+        "prices",
+        "interpolation",
+    ]
+    kind = str(rng.choice(kinds))
+    f, b, weights, strength = p.f, p.b, p.weights.copy(), p.strength
+    extra: Any = 0.0
+    constraints: list = []
     if kind == "one weight":
         weights[0] *= size
     if kind == "all weights":
         weights = weights * size
-    if kind == "inside":
-        extra = cp.abs(size * p.f[0]) / size
-    if kind == "row":
-        constraints = [size * p.f[0] <= 0.3 * size, cp.abs(p.f[-1]) <= 1]
-    if kind == "slope of b":
-        extra = size * p.b + cp.abs(p.b) * 2 * size if p.intercept else size * p.f[0] + 2 * size * cp.abs(p.f[0] - 0.5)
     if kind == "strength":
         strength = strength * size
+    if kind == "inside":
+        extra = cp.abs(size * f[0]) / size
+    if kind == "alone":  # the only use of its row
+        weights[0] = 0.0
+        extra = cp.abs(size * f[0] - 0.3 * size) / size + cp.maximum(f[-1], -f[-1] - 1)
+    if kind == "row":
+        constraints = [size * f[0] <= 0.3 * size, cp.abs(f[-1]) <= 1]
+    if kind == "slope":
+        extra = size * b + cp.abs(b) * 2 * size if p.intercept else size * f[0] + 2 * size * cp.abs(f[0] - 0.5)
+    if kind == "cone":
+        constraints = [cp.norm(cp.hstack([size * b, f[0]])) <= 1]
+        extra = -b
+    if kind == "prices":  # variables of their own in tiny and in large terms
+        extra = size * cp.abs(b - 1) + 0.5 * min(size, 1.0) * b
+    if kind == "interpolation":  # an exact penalty
+        extra = abs(size) * cp.norm1(f - p.y)
     penalty, more = p.penalized(strength)
-    return stated(p, weights @ terms + extra + penalty, constraints + more, f"{kind} × {size:.0e}")
+    return stated(p, weights @ p.losses() + extra + penalty, constraints + more, f"{kind} × {size:.0e}")
 
 
 def zeros(rng):

@@ -185,8 +185,11 @@ def _pairs(data, point):
 
 
 def _lower(data, objective, point):
-    """cᵀx ≥ −hᵀz − fᵀy + (c − Gᵀz − Eᵀy)ᵀx for z ∈ K*; the residual, 0 up to rounding, is charged at 10⁶ |x|."""
-    residual = dict(objective.terms)
+    """cᵀx ≥ −hᵀz − fᵀy + (c − Gᵀz − Eᵀy)ᵀx for z ∈ K*, −∞ where the residual is more than rounding.
+
+    A residual of rounding, 1e-30 of its terms or of the largest cost, is charged at 10⁶ times the largest number of x.
+    """
+    residual, sizes = dict(objective.terms), {j: abs(a) for j, a in objective.terms.items()}
     bound = objective.constant
     for (name, entries), z in _pairs(data, point):
         if name != "zero" and not CONES[name].dual_inside(z):
@@ -195,6 +198,10 @@ def _lower(data, objective, point):
             bound -= multiplier * entry.constant
             for j, a in entry.terms.items():
                 residual[j] = residual.get(j, ZERO) - multiplier * a
+                sizes[j] = sizes.get(j, ZERO) + abs(multiplier * a)
+    cost = max((abs(a) for a in objective.terms.values()), default=ZERO)
+    if any(abs(r) > EXACT * (sizes[j] + cost) for j, r in residual.items()):
+        return Decimal("-Infinity")
     largest = max((abs(x) for x in point.x), default=ZERO)
     return bound - sum((abs(r) for r in residual.values()), ZERO) * largest * 10**6
 

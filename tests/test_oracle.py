@@ -306,6 +306,10 @@ def test_where_there_is_no_optimum(goal):
     constraints = [u <= 1, u >= 2] if goal == "infeasible" else []
     found = optimum(ko.Problem(cp.Minimize(cp.sum(u)), constraints))
     assert found.word == "unknown"
+    if goal == "unbounded":
+        assert found.lower == Decimal("-Infinity")
+    else:
+        assert found.upper == Decimal("Infinity")
 
 
 def test_an_optimum_that_is_not_attained():
