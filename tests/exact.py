@@ -256,6 +256,10 @@ class Products:
     def __call__(self, first, second):
         return sum((a * b * self._of(x, z) for a, x in first.terms for b, z in second.terms), ZERO)
 
+    def size(self, first, second):
+        """The sizes of the terms of an inner product, added up."""
+        return sum((abs(a * b * self._of(x, z)) for a, x in first.terms for b, z in second.terms), ZERO)
+
     def _of(self, x, z):
         if (x, z) not in self.known:
             self.known[x, z] = self.known[z, x] = _entry(self.kernel, x, z)
@@ -670,8 +674,10 @@ class Walk:
         return np.asarray(ATOMS[name](self.kind, node, *(self(a) for a in node.args)), dtype=object)
 
     def terms(self, node):
-        """The sizes of the terms that an expression adds up, entry by entry: |a| + |b| for a − b."""
+        """The sizes of the terms that each entry adds up: |a| + |b| for a − b, Σ|cᵢκ(zᵢ, x)| for θ(x)."""
         name = type(node).__name__
+        if isinstance(node, Prediction):
+            return self.place.prediction_terms(node)
         if name == "NegExpression":
             return self.terms(node.args[0])
         if name in LINEAR:
@@ -741,6 +747,13 @@ class Found:
         theta = node.data.theta
         rows, columns = Functional.rows_of(node.data.A), Functional.of(theta.value)
         return self._products(theta).gram(rows, columns).reshape(node.shape)
+
+    def prediction_terms(self, node):
+        theta = node.data.theta
+        products = self._products(theta)
+        rows, columns = Functional.rows_of(node.data.A), Functional.of(theta.value)
+        sizes = [[products.size(a, b) for b in columns] for a in rows]
+        return np.array(sizes, dtype=object).reshape(node.shape)
 
     def norm(self, node, kind):
         theta, M = node.view.theta, node.view.right
@@ -846,6 +859,9 @@ class At:
     def prediction(self, node):
         return self._values(self.unknowns.prediction(node))
 
+    def prediction_terms(self, node):
+        return _each(lambda e: size_at(e, self.x), self.unknowns.prediction(node))
+
     def norm(self, node, kind):
         theta, view = node.view.theta, node.view
         W = self._values(self.unknowns.w[id(theta)])
@@ -860,6 +876,13 @@ def value_at(entry, x):
     if not isinstance(entry, Affine):
         return entry
     return entry.constant + sum((a * x[j] for j, a in entry.terms.items()), ZERO)
+
+
+def size_at(entry, x):
+    """The sizes of the terms of an affine entry, added up."""
+    if not isinstance(entry, Affine):
+        return abs(entry)
+    return abs(entry.constant) + sum((abs(a * x[j]) for j, a in entry.terms.items()), ZERO)
 
 
 def nodes_of(problem):

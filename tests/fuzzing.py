@@ -262,6 +262,8 @@ class HugeCase(Case):
                 (self.degree - 2, 1, 1),
                 (self.degree - 1, 0.5, 1),
                 (1, -0.5, 0),
+                (self.degree, 1, 1),
+                (self.degree, 0.5, 1),
             ]
             if np.abs(np.array(products) @ logs).max() < 280:
                 break

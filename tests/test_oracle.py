@@ -345,6 +345,15 @@ def test_norms_of_a_matrix(kind, truth):
     assert found.violations == (0,)
 
 
+def test_a_violation_is_relative_to_the_terms_of_a_prediction():
+    """0.5·1 − 0.25·2 − 2⁻⁴⁰ < 0 has terms of about 1, though nothing else stands in the row."""
+    theta = ko.Theta(Linear())
+    theta.value = ko.Function(Linear(), [[1.0], [2.0], [2.0**-40]], [0.5, -0.25, -1.0])
+    found = value(ko.Problem(cp.Minimize(ko.norm(theta)), [theta([[1.0]]) >= 0]))
+    assert found.violations == (Decimal(2) ** -40,)
+    assert float(found.relative[0]) == pytest.approx(2.0**-40, rel=1e-9)
+
+
 def test_value_with_derivatives():
     theta = ko.Theta(Polynomial(degree=2, offset=0.0))
     theta.value = ko.Function(theta.kernel, [[1.0]], [2.0])  # f(x) = 2x²
