@@ -8,6 +8,7 @@ counts by family, by solver and by status. `fuzzing.py 1 SEED --families NAME` d
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 import zlib
@@ -308,6 +309,7 @@ class MatrixCase(Case):
 
 
 # "twin" is the name of the problems in an explicit θ that stood here first.
+LONGEST = 180  # seconds of one problem
 CASES = {"twin": Case, "huge units": HugeCase, "growth": GrowingCase, "matrix norms": MatrixCase}
 MIX = ["twin"] * 12 + [*list(CASES)[1:], *FAMILIES]
 
@@ -382,11 +384,31 @@ def case(family, seed):
     return Outcome(family, seed, f"{family}, {drawn}", name, status, truth, drawn.restricted, wrong)
 
 
+@contextmanager
+def at_most(seconds):
+    """Raise TimeoutError after that time, where the system has alarms."""
+
+    def stop(*_):
+        raise TimeoutError(f"no end after {seconds} s")
+
+    if not hasattr(signal, "SIGALRM"):
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def _one(drawn):
     family, seed = drawn
     start = time.perf_counter()
     try:
-        outcome = (case if family in CASES else small)(family, seed)
+        with at_most(LONGEST):
+            outcome = (case if family in CASES else small)(family, seed)
     except Exception as error:  # a bug is a disagreement too
         said = f"{type(error).__name__}: {error}"
         outcome = Outcome(family, seed, f"{family}, seed {seed}", "any", "crash", "", False, said)

@@ -1,8 +1,10 @@
 """Random problems against explicit θ and the oracle, and planted faults, each of which must be caught."""
 
+import time
 from dataclasses import replace
 
 import cvxpy as cp
+import fuzzing
 import numpy as np
 import pytest
 from families import FAMILIES
@@ -62,6 +64,14 @@ def test_families_with_a_twin(family):
 
 def test_every_family_is_drawn():
     assert set(MIX) == {*CASES, *FAMILIES}
+
+
+def test_a_problem_without_end_is_a_disagreement(monkeypatch):
+    monkeypatch.setattr(fuzzing, "LONGEST", 1)
+    monkeypatch.setattr(fuzzing, "small", lambda family, seed: time.sleep(30))
+    outcome = fuzzing._one(("zeros", 0))
+    assert outcome.status == "crash"
+    assert "no end after 1 s" in outcome.problem
 
 
 def test_counts_by_family():
