@@ -16,6 +16,7 @@ from tqdm.auto import tqdm
 
 from kernelopt.errors import DataError, KernelOptError, OptionError, ParameterError
 from kernelopt.kernels.domains import Array, Ints, frozen
+from kernelopt.kernels.sources import refuse_masked
 from kernelopt.options import spelling
 from kernelopt.path_table import EVALUATION, Path
 from kernelopt.paths import path
@@ -239,6 +240,7 @@ def _folds(cv: Any, base: Array, random_state: Any) -> tuple[tuple[Ints, Ints], 
 
 def _rows(rows: Any, N: int) -> Ints:
     """Numbers of rows from numbers or a mask."""
+    refuse_masked(rows, "the rows of a fold")
     array = np.asarray(rows)
     if array.dtype == bool and array.shape == (N,):
         return np.flatnonzero(array)

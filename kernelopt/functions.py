@@ -132,7 +132,7 @@ class Function:
     @np.errstate(over="ignore", invalid="ignore")  # an overflow is reported below, with its point
     def _evaluate(self, X: Array) -> Array:
         kernel, Z = self._kernel, self._centers
-        if len(Z) == 0:
+        if len(Z) == 0 or len(X) == 0:
             return np.zeros((len(X), *self._coefficients.shape[1:]))
         if kernel.domain.columns(X) != kernel.domain.columns(Z):
             raise DataError(f"Expected points with {kernel.domain.columns(Z)} columns; got {kernel.domain.columns(X)}.")

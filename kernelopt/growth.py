@@ -27,6 +27,7 @@ from kernelopt.solvers import own, selection
 from kernelopt.solvers.own import Start
 from kernelopt.solving import Goal, Outcome
 
+BLAME = 10.0  # a gap by so much larger than that of the reduced problem is that of the restriction
 LARGE = 2**22  # entries of B that are not left to the garbage collector
 
 
@@ -92,10 +93,17 @@ def pursue(  # noqa: PLR0917
             start = outcome.left_off or start
             bar.show(search.rounds[-1].gap, goal.tol, f", rank {search.rounds[-1].rank}")
             # The certificate decides. Only where θ restricted to the factor's span is at fault does the rank grow.
-            may_grow = outcome.may_grow and (grows or outcome.solution.value is None)
-            if not may_grow or goal.seconds_left() <= 0 or outcome.interrupted:
+            may_grow = (outcome.may_grow or _is_too_coarse(outcome, reduction)) and (
+                grows or outcome.solution.value is None
+            )
+            if goal.seconds_left() <= 0 or outcome.interrupted:
                 break
-            step = ranks.following(options, step.options, factors, outcome, search.rounds, goal.tol)
+            last, step = step, None
+            if may_grow:
+                step = ranks.following(options, last.options, factors, outcome, search.rounds, goal.tol)
+            if step is None and judged:
+                step = ranks.finest(options, last.options, factors, outcome, goal.tol)
+            step = None if step is None else ranks.progressing(step, search.rounds, goal.tol)
     finally:
         bar.close()
     return search.found()
@@ -179,17 +187,33 @@ class _Search:
         )  # fmt: skip
 
 
+def _is_too_coarse(outcome: Outcome, reduction: Reduction) -> bool:
+    """Whether the restriction of θ is to blame for the gap, though no solver closed that of the reduced problem."""
+    known = outcome.solution.certificate
+    if known is None or outcome.solution.status != Status.OPTIMAL_INACCURATE or not reduction.is_restriction:
+        return False
+    reduced = min((a.gap for a in outcome.attempts if isfinite(a.gap)), default=inf)
+    return known.scope == FULL and known.relative_gap > BLAME * reduced
+
+
 def _is_better(new: Outcome, old: Outcome) -> bool:
-    """Whether an answer takes the place of an earlier one, for a coarser restriction of θ: where it was stopped, only
-    with the smaller gap."""
-    if new.solution.value is None or old.solution.value is None:
-        return new.solution.value is not None
-    if not new.interrupted and new.solution.status != Status.USER_LIMIT:
+    """Whether an answer takes the place of an earlier one, for a coarser restriction of θ: with a smaller certified
+    gap, or as good a value where both gaps are the same."""
+    one, other = new.solution, old.solution
+    if one.value is None or other.value is None:
+        return one.value is not None
+    if one.certificate is None or other.certificate is None or one.status == Status.OPTIMAL:
         return True
-    a, b = new.solution.certificate, old.solution.certificate
-    if a is None or b is None or not isfinite(b.absolute_gap):
-        return True
-    return a.scope == FULL and a.absolute_gap <= b.absolute_gap
+    gap, known = _certified_gap(one.certificate), _certified_gap(other.certificate)
+    if gap != known:
+        return gap < known
+    sign = -1.0 if other.certificate.maximize else 1.0
+    return sign * one.value <= sign * other.value
+
+
+def _certified_gap(found: Certificate) -> float:
+    """The gap to the optimum with the full kernel matrix, ∞ where nothing is known of it."""
+    return found.absolute_gap if found.scope == FULL and isfinite(found.absolute_gap) else inf
 
 
 def _first(  # noqa: PLR0917
@@ -198,6 +222,8 @@ def _first(  # noqa: PLR0917
     """How Q is factored first, and from which factors: as asked for, or coarser where a certificate judges it, or
     as fine as an earlier solve found necessary."""
     first = ranks.first(options, stated.rows) if judged else options
+    if grows and stated.outer is None and stated.spectral is None:
+        first = ranks.full(options)  # with integers no certificate asks for more
     if kept is None or asked is None:
         return ranks.Step(first), {}
     tolerance = options.settings.rank_tol if grows else asked.settings.rank_tol  # which certificates may replace

@@ -17,6 +17,7 @@ from cvxpy.lin_ops.lin_utils import get_id
 from kernelopt.errors import DataError, DCPError
 from kernelopt.functions import Function
 from kernelopt.kernels.domains import Array, key
+from kernelopt.kernels.sources import refuse_masked
 
 EUCLIDEAN = "2-norm"
 
@@ -42,7 +43,19 @@ class PredictionData:
         self.fingerprint = A.fingerprint()
 
 
-class Prediction(AffAtom):
+class _Unmasked:
+    """Refuses a masked array on the left, which numpy.ma would take apart."""
+
+    @property
+    def _data(self) -> NoReturn:
+        """What numpy.ma asks of the right side of `y - theta(X)`."""
+        raise DataError(
+            "Expected an array without a mask beside predictions and norms; got a masked array. Drop the rows that are "
+            "masked, or write y.filled(value) for what should stand there; y.data where nothing is masked."
+        )
+
+
+class Prediction(_Unmasked, AffAtom):
     """Aθ as a cvxpy atom, shape (N,) or (N, K)."""
 
     # A pandas Series on the left hands its operators to us, instead of building a Series of expressions.
@@ -112,16 +125,42 @@ class Prediction(AffAtom):
         return other
 
     def __add__(self, other: Any) -> Any:
-        return _before_pandas(super().__add__(other))
+        return _before_pandas(super().__add__(_unmasked(other)))
 
     def __radd__(self, other: Any) -> Any:
-        return _before_pandas(super().__radd__(other))
+        return _before_pandas(super().__radd__(_unmasked(other)))
 
     def __sub__(self, other: Any) -> Any:
-        return _before_pandas(super().__sub__(other))
+        return _before_pandas(super().__sub__(_unmasked(other)))
 
     def __rsub__(self, other: Any) -> Any:
-        return _before_pandas(super().__rsub__(other))
+        return _before_pandas(super().__rsub__(_unmasked(other)))
+
+    def __matmul__(self, other: Any) -> Any:
+        return super().__matmul__(_unmasked(other))
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return super().__rmatmul__(_unmasked(other))
+
+    def __truediv__(self, other: Any) -> Any:
+        return super().__truediv__(_unmasked(other))
+
+    def __le__(self, other: Any) -> Any:
+        return super().__le__(_unmasked(other))
+
+    def __ge__(self, other: Any) -> Any:
+        return super().__ge__(_unmasked(other))
+
+    def __eq__(self, other: object) -> Any:
+        return super().__eq__(_unmasked(other))
+
+    __hash__ = AffAtom.__hash__
+
+
+def _unmasked(other: Any) -> Any:
+    """Refuse masked entries, which cvxpy takes for data; in atoms of its own they are beyond our sight."""
+    refuse_masked(other, "what stands beside predictions")
+    return other
 
 
 def _before_pandas(expression: Any) -> Any:
@@ -131,7 +170,7 @@ def _before_pandas(expression: Any) -> Any:
     return expression
 
 
-class ThetaNorm(Atom):
+class ThetaNorm(_Unmasked, Atom):
     """‖θM − f₀‖ as a cvxpy atom: convex, nonnegative, of no monotonicity in θ."""
 
     def __init__(self, leaf: cp.Variable, view: Any, kind: str | int) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from kernelopt.certificate import FULL, Certificate
+from kernelopt.compiler.attributes import dense
 from kernelopt.errors import DataError, KernelOptError, OptionError, ParameterError
 from kernelopt.expressions import Theta
 from kernelopt.kernels.domains import check_finite, frozen, real_array
@@ -175,7 +176,9 @@ def _solve(
         status=str(problem.status),
         certificate=problem.certificate,
         functions=MappingProxyType(functions),
-        variables=MappingProxyType({v: frozen(np.array(v.value)) for v in problem.variables() if v.value is not None}),
+        variables=MappingProxyType(
+            {v: frozen(np.array(dense(v.value))) for v in problem.variables() if v.value is not None}
+        ),
         supports=MappingProxyType({theta: _support(theta) for theta in functions}),
         evaluation=MappingProxyType(_evaluation(problem, evaluate) if evaluate is not None and functions else {}),
         seconds=seconds,
@@ -279,7 +282,7 @@ class _Spacing:
 
     def _is_covered(self, found: Certificate) -> bool:
         """Whether a certificate proves a gap that is small enough, relatively or in units of the objective's terms."""
-        proven = found.scope == FULL and found.evidence is not None and not found.evidence.assumptions
+        proven = found.scope == FULL and found.evidence is not None and not found.assumptions
         return proven and found.closes(self.gap, self._absolute(found))
 
     def _used(self, found: Certificate) -> float:

@@ -26,6 +26,7 @@ from kernelopt.factorization import Layout
 from kernelopt.factorization.cluster import client_in_use
 from kernelopt.growth import Kept, Pursued
 from kernelopt.history import History
+from kernelopt.kernels.sources import refuse_masked
 from kernelopt.losses import check_parameters
 from kernelopt.nodes import ThetaLeaf, renew_ids
 from kernelopt.options import FactorOptions, check_solver_options, factor_options, goal, layout, spelling
@@ -151,8 +152,8 @@ class Problem:
         tol : largest certified relative gap, (upper − lower)/(P₀ − upper) with P₀ the optimum at θ = 0, that is called
             "optimal". The solver's own tolerances are set 100 times tighter; where its answer falls short, it is asked
             again with tighter ones and in other units. `solver_stats.attempts` lists all runs.
-        abs_tol : largest certified absolute gap that is called "optimal" too, in units of the objective; by default
-            1e-8 of the terms that make it up (`certificate.floor`).
+        abs_tol : largest certified absolute gap that is called "optimal" too, in units of the objective: what counts
+            as 0 where the optimum is 0. None by default.
         rank_tol : the factor stops at trace(Q − BBᵀ) ≤ rank_tol·trace(Q); at least 1e-13. By default tol/100, at
             most 1e-4 (100 times that beyond 1000 rows), and finer where the certified gap needs it. Where θ so
             restricted can't meet the constraints, it always becomes finer.
@@ -385,6 +386,7 @@ class Problem:
         reduction = self._reduction[1]
         try:
             for parameter, value in parameters.items():
+                refuse_masked(value, f"the value of {parameter.name()}")
                 try:
                     parameter.value = value
                 except (ValueError, TypeError) as error:

@@ -8,9 +8,10 @@ from math import inf, isfinite, log
 
 from kernelopt.certificate import Certificate
 from kernelopt.expressions import Theta
-from kernelopt.factorization import FEW, FLOOR, Factor, Guide
+from kernelopt.factorization import FEW, FLOOR, CholeskyFactor, Factor, Guide
 from kernelopt.history import Round
 from kernelopt.options import FactorOptions
+from kernelopt.solution import Status
 from kernelopt.solving import Outcome
 
 MANY = 1000  # rows from which a factor starts coarse
@@ -22,6 +23,7 @@ MORE = 0.5  # pivots that are added where nothing is known of what they bring, i
 LEAST_SHARE, MOST_SHARE = 0.2, 1.0  # where something is, no fewer and no more
 AHEAD = 1.1  # and a little more than expected, so that another round is not needed
 FAST = 2.5  # a gap that shrinks by this factor and more needs no new pivots beside new functions
+GAIN = 0.9  # of the gap: less is no progress
 LOOSE, SHARE = 0.1, 2.0  # the gap to which the first small problem is solved; later ones, in units of the last gap
 
 
@@ -49,6 +51,11 @@ def first(options: FactorOptions, rows: int) -> FactorOptions:
         most = min(options.settings.max_rank or most, most)
         options = replace(options, settings=replace(options.settings, max_rank=most))
     return options
+
+
+def full(options: FactorOptions) -> FactorOptions:
+    """The options at full numerical rank."""
+    return _with_tolerance(options, FLOOR)
 
 
 def following(  # noqa: PLR0917
@@ -116,6 +123,29 @@ def finer(
     share = min(max(MARGIN * tol / gap, FINEST_STEP), COARSEST_STEP) if isfinite(gap) and gap > 0 else FINER
     settings = replace(last.settings, max_rank=most)
     return Step(_with_tolerance(replace(last, settings=settings), share * settings.rank_tol))
+
+
+def finest(
+    asked: FactorOptions, last: FactorOptions, factors: Mapping[Theta, Factor], outcome: Outcome, tol: float
+) -> Step | None:
+    """All pivots that arithmetic can tell apart, once, where the trace says that nothing is left and the certificate
+    that something is: a penalty of 1e-10·trace(Q)/N feels what is 1e-13 of the trace."""
+    known = outcome.solution.certificate
+    if last.settings.finest or asked.settings.max_rank is not None or known is None or known.assumptions:
+        return None
+    solved = any(attempt.gap <= tol for attempt in outcome.attempts)
+    if outcome.solution.status != Status.OPTIMAL_INACCURATE or not solved or not isfinite(known.relative_gap):
+        return None
+    if not any(isinstance(f, CholeskyFactor) and f.rank < len(f.B) for f in factors.values()):
+        return None
+    return Step(replace(last, growth=0, settings=replace(last.settings, rank_tol=FLOOR, finest=True)))
+
+
+def progressing(step: Step, rounds: Sequence[Round], tol: float) -> Step | None:
+    """The step, more exact where the last one with the same factors gained nothing; None where it was exact."""
+    if step.grows or len(rounds) < 2 or rounds[-1].rank != rounds[-2].rank or rounds[-1].gap < GAIN * rounds[-2].gap:
+        return step
+    return replace(step, aim=tol) if step.aim > tol else None
 
 
 def _with_tolerance(options: FactorOptions, rank_tol: float) -> FactorOptions:

@@ -17,7 +17,10 @@ from kernelopt.functions import Function
 from kernelopt.kernels.base import Kernel
 from kernelopt.kernels.derivatives import CODES, WithDerivatives, grouped, plain
 from kernelopt.kernels.domains import Array, Ints, key
+from kernelopt.kernels.rounding import UNIT, Inexact, compounded, gamma, relative_to, repeated
 
+SMALLEST = 1e-290  # smaller kernel values, or products with them, are denormal numbers
+SMALL = 1e-50  # points of this size and less may have kernel values that vanish
 BLOCK = 1024  # rows of a block of Q in a streamed pass
 
 
@@ -142,6 +145,19 @@ class Rows:
             raise self._not_finite(d[i], i, i)
         return d
 
+    def require_digits(self, mean: float) -> None:
+        """Raise KernelError where the mean of diag(Q) is so small that kernel values have lost digits, or all of them:
+        it is zero, and that of the points in other units is not."""
+        vanished = 0 < mean < SMALLEST
+        if mean == 0 and self.are_points and self.points.dtype.kind == "f":
+            size = float(np.abs(self.points).max())
+            vanished = 0 < size < SMALL and bool(np.any(plain(self.kernel)._diagonal(self.points / size) > 0))
+        if vanished:
+            raise KernelError(
+                f"Expected values of {self.kernel!r} that doubles hold with all digits; got {mean:.3g} for κ(x, x) on "
+                "average. Change the units of the data, or multiply the kernel by a constant."
+            )
+
     def subset(self, chosen: Ints) -> Rows:
         """Some of the rows, points only where they are points."""
         n = len(self.points)
@@ -166,12 +182,12 @@ class Rows:
             if i:
                 clock.check()
             rows = slice(i, i + block)
-            diagonal = self.kernel._matrix(points[rows], None)
-            total += W[rows].T @ diagonal @ W[rows]
+            of_rows = W[rows].T @ self.kernel._matrix(points[rows], None) @ W[rows]
             for j in range(0, i, block):
                 columns = slice(j, j + block)
                 part = W[rows].T @ (self.kernel._matrix(points[rows], points[columns]) @ W[columns])
-                total += part + part.T
+                of_rows += part + part.T
+            total += of_rows  # sums of sums round less
         if not np.isfinite(total).all():
             raise KernelError(f"{self.kernel!r} returned NaN or inf, or overflowed, on the rows of the data.")
         return (total + total.T) / 2
@@ -202,6 +218,81 @@ class Rows:
         n = len(self.points)
         return found if n == len(self) else np.concatenate([found[:n], self.combinations.T @ found[n:]])
 
+    def rounding(self) -> float:
+        """r with |Q̂ᵢⱼ − Qᵢⱼ| ≤ r√(QᵢᵢQⱼⱼ), a bound a priori as `Kernel.rounding`.
+
+        A function Σₘ cₘF(zₘ) has the size (Σₘ |cₘ|√s(zₘ))², of which cancellation may leave little, or
+        rounding alone: then r is inf.
+        """
+        r, size = self._rounding
+        bound = relative_to(self.diagonal(), size, r) if len(self) else 0.0
+        return bound if bound >= 0 else np.inf
+
+    @cached_property
+    @np.errstate(over="ignore", invalid="ignore")
+    def _rounding(self) -> tuple[float, Array]:
+        """r and sᵢ with |Q̂ᵢⱼ − Qᵢⱼ| ≤ r√(sᵢsⱼ), and sᵢ ≥ Qᵢᵢ up to a factor 1 + r."""
+        everything = self.points if not len(self.centers) else np.concatenate([self.points, self.centers])
+        if not len(everything):
+            return 0.0, np.zeros(len(self))
+        r, size = self.kernel._rounding(Inexact(everything)), self.kernel._size(self.points)
+        if len(self.points) < len(self):
+            lengths = np.abs(self.combinations).T @ np.sqrt(self.kernel._size(self.centers))
+            size, r = np.concatenate([size, lengths**2]), compounded(r, gamma(2 * len(self.centers) + 4))
+        return (r if r >= 0 else np.inf), size
+
+    def lengths(self) -> Array:
+        """‖row i‖ = √Qᵢᵢ, no less, with the errors of kernel values: (n,)."""
+        r, size = self._rounding
+        found = np.sqrt(np.clip(size, 0.0, None))
+        return np.where(found > 0, np.where(np.isfinite(r), found * (1 + min(r, 1e300) + 8 * UNIT), np.inf), 0.0)
+
+    def quadratic_error(self, V: Array, additions: int | None = None) -> Array:
+        """E with |T̂ − VᵀQV| ≤ E entrywise for T̂ = `quadratic(V)`, (k, k).
+
+        E = ((1 + r)(1 + γₘ) − 1)SSᵀ with r and sizes s of the rows, S = Σᵢ √sᵢ|Vᵢ|, and m `additions`, one after the
+        other: by default two inner products over a block, and the sums over blocks.
+        """
+        support = np.flatnonzero(np.any(V != 0, axis=1))
+        count = len(support) + len(self.centers)
+        m = 2 * min(count, BLOCK) + 2 * -(-count // BLOCK) + 8 if additions is None else additions
+        relative, S = self._relative(m, V)
+        return _times(relative, np.outer(S, S))
+
+    def product_error(self, V: Array, additions: int | None = None) -> Array:
+        """E with |P̂ − QV| ≤ E entrywise for P̂ = `product(V)`, (n, k): ((1 + r)(1 + γₘ) − 1)√sᵢ·S.
+
+        As in `quadratic_error`; m is by default the number of rows with V ≠ 0 where less than half are, else those of
+        a block and the number of blocks.
+        """
+        support, centers = np.flatnonzero(np.any(V != 0, axis=1)), len(self.centers)
+        count, few = len(support) + centers, 2 * len(support) < len(self)
+        m = count if few else min(count, BLOCK) + -(-(len(self.points) + centers) // BLOCK)
+        relative, S = self._relative(m + centers + 8 if additions is None else additions, V)
+        E = _times(relative, np.outer(np.sqrt(self._rounding[1]), S))
+        return E + self._error_of_prefix_sums(V, count) if few and self._sums_fast else E
+
+    def _error_of_prefix_sums(self, V: Array, count: int) -> Array:
+        """γ₂ₘ₊₁₂·2s(x)Σₘ|cₘ|, where a kernel evaluates Σₘ cₘκ(zₘ, x) from prefix sums of `count` numbers."""
+        mass = np.concatenate([np.ones(len(self.points)), np.abs(self.combinations).sum(axis=0)])
+        at_centers = self.kernel._size(self.centers) if len(self.centers) else np.zeros(0)
+        sizes = np.concatenate([self.kernel._size(self.points), np.abs(self.combinations).T @ at_centers])
+        return _times(gamma(2 * count + 12), np.outer(2 * sizes, mass @ np.abs(V)))
+
+    def _relative(self, additions: int, V: Array) -> tuple[float, Array]:
+        """(1 + r)(1 + γₘ) − 1 and S = Σᵢ √sᵢ|Vᵢ|, raised by their own rounding."""
+        r, size = self._rounding
+        functions = len(self) - len(self.points)
+        own = repeated(compounded(r, gamma(len(self) + 4)), 2)
+        relative = compounded(r, gamma(additions + functions))
+        return relative * (1 + own), np.sqrt(size) @ np.abs(V)
+
+    @property
+    def _sums_fast(self) -> bool:
+        """Whether sums over centers are evaluated in the kernel's own way, and not from kernel values."""
+        some = self.points[:1] if len(self.points) else self.centers[:1]
+        return len(some) > 0 and self.kernel._evaluator(some, np.ones(1)) is not None
+
     def combined(self, chosen: Ints, coefficients: Array) -> Array:
         """Aθ on the distinct rows for θ = Σₛ coefficients[s]·(row chosen[s]), (n,) or (n, K)."""
         return self.predictions(Function._of_rows(self.kernel, *self.expansion(chosen, coefficients)))
@@ -224,3 +315,8 @@ class Rows:
             np.concatenate([self.points[chosen[on_points]], self.centers]),
             np.concatenate([coefficients[on_points], combined]),
         )
+
+
+def _times(error: float, sizes: Array) -> Array:
+    """error·sizes, where ∞·0 is 0."""
+    return np.multiply(error, sizes, out=np.zeros_like(sizes), where=sizes > 0)

@@ -18,7 +18,7 @@ from kernelopt import certificate as certificates
 from kernelopt import clock
 from kernelopt.certificate import ESTIMATE, FULL, REDUCED, Certificate
 from kernelopt.certificate.report import Lower
-from kernelopt.compiler import feasibility, representer
+from kernelopt.compiler import feasibility, projection, representer
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.feasibility import Question
 from kernelopt.compiler.pieces import Exponential, LogSumExp
@@ -30,19 +30,21 @@ from kernelopt.factorization import Guide, memory
 from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.kernels.domains import Array, Ints
 from kernelopt.solution import Attempt, Solution, Status
-from kernelopt.solvers import conic, own
+from kernelopt.solvers import conic, own, rays
 from kernelopt.solvers.own import ENGINES, Start
 
 TIGHTER = 1e-3  # the second attempt's tolerance, in units of the first
 PATIENCE = 3.0  # seconds that a remedy may take in units of the first attempt, where no time limit is set
 LEAST_PATIENCE = 5.0  # seconds
-RAY = 1e-6  # slope of a ray, relative to the largest coefficient and to a direction of unit size
 RAY_FEASIBILITY = 1e-7
-STEEP = 100.0  # a ray's slope must exceed this many square roots of its violation, which a quadratic cone can hide
-FLAT_FEASIBILITY = 1e-10  # for directions along which nothing may grow
+DIRECTION = 1e-10  # to which directions are found
+FALL = 1e-3  # of exponents along a direction of unit size, weighted by what the exponentials cost
 COMPILED_BYTES = 160  # per entry of B, taken by cvxpy and its solvers (measured: 110 to 170)
-CUT = 1e-7  # trace residual of a factor beyond which a mixed-integer answer is one for restricted θ
 GROWING = 1e-9  # growth along a direction, in units of its terms, that is no rounding
+STEPS = (2.0, 8.0, 32.0, 128.0, 512.0, 2048.0)  # violations by which all of a point is scaled into its constraints
+LAST_DIGITS = 1e-14  # of the objective's terms
+ROUNDING = 1e-12  # a violation relative to a constraint's terms that is none
+MOVES, NEAR = 4, 1e-3  # steps into the constraints, and how far the value may move, relatively
 INEXACT = 0.5  # share of the certified gap that the reduced problem has already, from which its solver is to blame
 FADED = -12.0  # an exponent below this may be on its way to −∞
 
@@ -187,6 +189,8 @@ class _Search:
                 self._log((solver, tol, units), "failed", nan, nan)
         if failure is not None and self.best is None and not self.claims:
             raise failure
+        if self.best is not None and self.diagnosed is None and self._may_be_unbounded() and self._has_ray():
+            self.diagnosed = Status.UNBOUNDED
 
     def _plans(self, solvers: list[str]) -> Iterator[tuple[str, float, Units | None]]:
         tol = self.goal.solver_tol
@@ -227,15 +231,20 @@ class _Search:
         gap = nan
         self.units = self._units() if answer.has_point else None
         if answer.has_point:
+            if not self.continuous:
+                representer.round_integers(self.reduction, self.data_unit)
             value = representer.evaluate(self.reduction)
             feasible = representer.violation(self.reduction, self.data_unit) <= FEASIBLE
             feasible = feasible and isfinite(value)
             if self.data is None:
                 candidate = self._candidate(answer, 0.0 if feasible else inf, False)
             else:
-                found = certificates.certify(self.reduction, self.data, value, REDUCED, slopes=answer.slopes)
+                found = certificates.certify(
+                    self.reduction, self.data, value, REDUCED, slopes=answer.slopes, check=False
+                )
                 gap = found.relative_gap
                 closed = found.closes(self.goal.solver_tol, self.goal.abs_tol)
+                closed = closed or found.absolute_gap <= LAST_DIGITS * found.terms  # no solver has more of them
                 if self._is_receding(found, self.data):
                     self.diagnosed = Status.NOT_ATTAINED
                 candidate = self._candidate(answer, found.absolute_gap, closed)
@@ -246,7 +255,8 @@ class _Search:
         self._log((solver, tol, units), str(answer.status), gap, perf_counter() - start)
         if answer.status in _NOTHING:
             self._question()
-            if not self.continuous and not self.reduction.is_restriction:
+            proven = answer.status == Status.UNBOUNDED or not representer.may_lack(self.reduction, for_a_point=True)
+            if not self.continuous and proven:
                 self.diagnosed = answer.status  # a mixed-integer solver's word is all there is
 
     def _answer(self, solver: str, tol: float, units: Units | None, seconds: float) -> conic.Answer:
@@ -289,17 +299,22 @@ class _Search:
         afresh = not read_off and not projected and goal.certify is True and self.continuous
         stopped = best.answer.interrupted
         try:
-            solution = representer.invert(reduction, Status.OPTIMAL, from_kernel=afresh)
+            solution, feasible = self._inverted(afresh)
         except KeyboardInterrupt:
             solution, stopped = representer.invert(reduction, Status.OPTIMAL, from_kernel=False), True
-        feasible = representer.violation(reduction, self.data_unit) <= FEASIBLE
+            feasible = representer.violation(reduction, self.data_unit) <= FEASIBLE
+        best = replace(best, values=tuple((v, v.value) for v, _ in best.values))
         if self.data is None:
-            cut = any(f.residual > CUT for f in reduction.factors.values())
-            trusted = not self.continuous and not cut and self.attempts[-1].claimed == Status.OPTIMAL
+            trusted = not self.continuous and feasible and self.attempts[-1].claimed == Status.OPTIMAL
+            trusted = trusted and representer.has_integers(reduction) and not representer.may_lack(reduction)
             status = Status.OPTIMAL if trusted else Status.OPTIMAL_INACCURATE
             status = Status.USER_LIMIT if best.limited else status
             return self._outcome(best, replace(solution, status=status), may_grow=False)
         found, stopped = self._certified(best.answer, self.data, _attained(solution), stopped)
+        if self._zero_is_better(found, solution):
+            solution = representer.invert(reduction, Status.OPTIMAL, from_kernel=False)
+            best = replace(best, values=tuple((v, v.value) for v, _ in best.values))
+            found, stopped = self._certified(best.answer, self.data, _attained(solution), stopped)
         solution = replace(solution, certificate=replace(found, latest=None))
         for theta, function in solution.functions.items():
             function._distance = found.distance.get(theta)
@@ -307,11 +322,10 @@ class _Search:
             self._question()
         if self.diagnosed in _NOTHING:
             return self._outcome(best, self.without_answer(self.diagnosed), may_grow=False)
-        assumed = found.evidence is not None and len(found.evidence.assumptions) > 0
-        closed = found.scope == FULL and not assumed and found.closes(goal.tol, goal.abs_tol)
+        closed = found.scope == FULL and not found.assumptions and found.closes(goal.tol, goal.abs_tol)
         if self.diagnosed == Status.NOT_ATTAINED:
             status = Status.NOT_ATTAINED
-        elif closed and feasible:
+        elif closed and feasible and found.is_feasible:
             status = Status.OPTIMAL
         else:
             limited = best.limited or goal.seconds_left() <= 0
@@ -321,6 +335,74 @@ class _Search:
         outcome = self._outcome(best, replace(solution, status=status), may_grow and status != Status.NOT_ATTAINED)
         guides = _guides(reduction, found.latest)
         return replace(outcome, guides=guides, inexact=inexact, interrupted=stopped)
+
+    def _inverted(self, afresh: bool) -> tuple[Solution, bool]:
+        """The solution at v, moved into constraints that it meets only nearly, and whether it is feasible."""
+        reduction, data = self.reduction, self.data
+        solution = representer.invert(reduction, Status.OPTIMAL, from_kernel=afresh)
+        violation = representer.violation(reduction, self.data_unit)
+        for _ in range(MOVES):
+            if data is None or not 0 < violation <= FEASIBLE:
+                break
+            before = [(v, v.value) for v in reduction.problem.variables()]
+            if not projection.moved(reduction, data.form):
+                break
+            nearer = representer.invert(reduction, Status.OPTIMAL, from_kernel=afresh)
+            left = representer.violation(reduction, self.data_unit)
+            if not left < violation or not self._is_as_good(nearer, solution):
+                for variable, value in before:
+                    variable.save_value(value)
+                solution = representer.invert(reduction, Status.OPTIMAL, from_kernel=afresh)
+                break
+            solution, violation = nearer, left
+        if data is not None and ROUNDING < violation <= FEASIBLE and not self._is_rounding(data):
+            return self._scaled(solution, violation, afresh)
+        return solution, violation <= FEASIBLE
+
+    def _is_rounding(self, data: Outer) -> bool:
+        """Whether only linear rows are violated, and by no more than rounding."""
+        constraints = self.reduction.form.outer.constraints
+        violated = [c for c in constraints if representer.residual(c).any()]
+        linear = all(part.is_affine() for c in violated for part in c.args if not isinstance(part, list))
+        return linear and projection.is_met(self.reduction, data.form)
+
+    def _scaled(self, solution: Solution, violation: float, afresh: bool) -> tuple[Solution, bool]:
+        """θ and y a little longer or shorter where that meets the constraints, as it does margins and bounds."""
+        reduction = self.reduction
+        ours = [v for v in (*reduction.v.values(), *reduction.form.y) if v is not None]
+        before = [(v, v.value) for v in ours]
+        for step in (s * n * violation for n in STEPS for s in (1.0, -1.0)):
+            for variable, value in before:
+                variable.save_value((1 + step) * value)
+            nearer = representer.invert(reduction, Status.OPTIMAL, from_kernel=afresh)
+            if representer.violation(reduction, self.data_unit) == 0 and self._is_as_good(nearer, solution):
+                return nearer, True
+        for variable, value in before:
+            variable.save_value(value)
+        return representer.invert(reduction, Status.OPTIMAL, from_kernel=afresh), True
+
+    def _zero_is_better(self, found: Certificate, solution: Solution) -> bool:
+        """Whether θ = 0 beats the answer, with the same y: it is then in place."""
+        value, zero = _attained(solution), found.at_zero
+        if zero is None or self.sign * (zero - value) > 0 or found.closes(self.goal.tol, self.goal.abs_tol):
+            return False
+        before = [(v, v.value) for v in self.reduction.problem.variables()]
+        for v in self.reduction.v.values():
+            if v is not None:
+                v.save_value(np.zeros(v.shape))
+        there = representer.evaluate(self.reduction)
+        if self.sign * (there - value) < 0 and representer.violation(self.reduction, self.data_unit) == 0:
+            return True
+        for variable, known in before:
+            variable.save_value(known)
+        representer.invert(self.reduction, Status.OPTIMAL, from_kernel=False)
+        return False
+
+    def _is_as_good(self, new: Solution, old: Solution) -> bool:
+        """Whether a point that was moved into the constraints has a value nearby."""
+        assert self.data is not None
+        size = abs(_attained(old) - self.data.form.offset) + self.data.form.units[1]
+        return isfinite(_attained(new)) and abs(_attained(new) - _attained(old)) <= NEAR * size
 
     def _certified(
         self, answer: conic.Answer, data: Outer, value: float, interrupted: bool
@@ -372,9 +454,29 @@ class _Search:
             return Status.INFEASIBLE
         if data.form.smooth or not violated <= RAY_FEASIBILITY**2:
             return None  # cones don't tell how a smooth loss grows along a ray
-        ray = self._fall(feasibility.recession(self.reduction.form, data.form), 1e-8)
-        steep = ray is not None and ray[0] > max(RAY, STEEP * np.sqrt(ray[1])) and ray[1] <= RAY_FEASIBILITY
-        return Status.UNBOUNDED if steep else None
+        return Status.UNBOUNDED if self._has_ray() else None
+
+    def _may_be_unbounded(self) -> bool:
+        """Whether θ may be as long as it likes at no cost, and what an answer was found for falls along some lines: a
+        solver may stop anywhere on a slow fall."""
+        outer, form = self.data, self.reduction.form
+        if outer is None or outer.form.smooth or not feasibility.has_free_theta(form, outer.form):
+            return False
+        split = outer.split
+        if split is None or split.linear_u.any() or split.linear_y.any():
+            return True
+        low, high = split.slopes()
+        return bool(np.any(low > 0) or np.any(high < 0))
+
+    def _has_ray(self) -> bool:
+        """Whether a ray is found along which the objective falls for ever."""
+        assert self.data is not None
+        question = feasibility.recession(self.reduction.form, self.data.form)
+        asked = self._ask(question, DIRECTION)
+        if asked is None:
+            return False
+        prices = question.prices({c.id: c.dual_value for c in asked[0].problem.constraints})
+        return any(ray.falls(prices) for ray in rays.rays(question, asked[0], self.data.form))
 
     def _may_be_feasible_beyond(self, data: Outer) -> bool:
         """Whether no violation of this restricted θ proves anything; the guides are then the multipliers that a solver
@@ -423,15 +525,6 @@ class _Search:
             return None
         return (reduction, representer.evaluate(reduction)) if answer.has_point else None
 
-    def _fall(self, question: Question, tol: float, theta: bool = True) -> tuple[float, float] | None:
-        """By how much the question's objective falls along the direction found, and that direction's violation."""
-        asked = self._ask(question, tol, theta)
-        if asked is None:
-            return None
-        # Rows are of unit size, and so is the box of directions.
-        worst = max(float(np.max(representer.residual(c), initial=0.0)) for c in asked[0].form.outer.constraints)
-        return -asked[1], worst
-
     def _is_receding(self, found: Certificate, outer: Outer) -> bool:
         """Whether f falls for ever along a direction without reaching its infimum: exponentials that die out."""
         data, pieces = outer.form, outer.split or outer.pieces
@@ -453,8 +546,14 @@ class _Search:
             faded = pieces is not None and _has_faded(self.reduction, pieces)
             weights = _that_cost(data, exponents)
         question = feasibility.flat_recession(self.reduction.form, data, weights) if faded else None
-        fall = None if question is None else self._fall(question, 1e-10, theta=not only_y)
-        return fall is not None and fall[0] > 1e-3 and fall[1] <= FLAT_FEASIBILITY
+        asked = None if question is None else self._ask(question, DIRECTION, theta=not only_y)
+        if question is None or asked is None or -asked[1] <= FALL:
+            return False
+        share = weights / weights.max()
+        return any(
+            ray.is_flat and -float(share @ ray.s[exponents]) > FALL
+            for ray in rays.rays(question, asked[0], data, flat=True)
+        )
 
 
 def _guides(reduction: Reduction, latest: Lower | None) -> dict[Theta, Guide]:
@@ -493,8 +592,7 @@ def _has_faded(reduction: Reduction, pieces: Separable) -> bool:
         return True  # auxiliary variables among them: unknown
     s = pieces.arguments(reduction.form.u_values, y)
     exponentials = [piece for piece in pieces.pieces if isinstance(piece, Exponential)]
-    weighs = [p.weight > np.finfo(float).tiny for p in exponentials]
-    return any(bool(np.any((p.rate * s[p.at] + p.shift)[w] < FADED)) for p, w in zip(exponentials, weighs, strict=True))
+    return any(bool(np.any(p.rate * s[p.at] + p.shift < FADED)) for p in exponentials)
 
 
 def _attained(solution: Solution) -> float:

@@ -11,7 +11,6 @@ import numpy as np
 from kernelopt import local
 from kernelopt.certificate import Certificate, certify
 from kernelopt.certificate.certify import solver_multipliers
-from kernelopt.certificate.conic import ABSOLUTE_FLOOR
 from kernelopt.certificate.multipliers import lengths_of, row_coefficients
 from kernelopt.compiler import representer
 from kernelopt.compiler.explicit import ExplicitSource
@@ -263,9 +262,8 @@ def _optimality_checks(reduction: Reduction, data: Outer, found: Certificate, to
     violation = representer.violation(reduction, data.form.data_unit)
     yield Check("primal feasibility", violation, FEASIBLE, "largest violation, relative to a constraint's terms")
     duals = {c.id: c for c in reduction.problem.constraints}
-    unit = abs(attained(reduction) - found.at_zero) if found.at_zero is not None else abs(attained(reduction))
-    unit = max(unit, found.floor / tol)
-    yield Check("rounding", found.rounding / unit, None, "what arithmetic may add to the bounds, of P₀ − P")
+    unit = max(found.unit, found.floor / tol) or found.terms or 1.0
+    yield Check("rounding", found.rounding / unit, None, "the bounds' allowance for arithmetic, of P₀ − P")
     negative = slackness = largest = 0.0
     for constraint in form.outer.constraints:
         solved = duals.get(constraint.id)
@@ -278,7 +276,7 @@ def _optimality_checks(reduction: Reduction, data: Outer, found: Certificate, to
     if largest:
         yield Check("dual feasibility", negative / largest, FEASIBLE, "most negative multiplier, of the largest")
         # A solver's multipliers are as good as its own gap, which it measures in the objective's terms.
-        terms = max(unit, found.floor / ABSOLUTE_FLOOR)
+        terms = max(unit, found.terms)
         yield Check("complementarity", slackness / terms, tol, "Σ |multiplier × slack|, of P₀ − P or terms of P")
     yield from _angle(reduction, tol * unit)
     yield from _shares_of_the_gap(reduction, found, unit, tol)

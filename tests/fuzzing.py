@@ -1,19 +1,26 @@
-"""Seeded random problems in random units, each with its twin in an explicit θ and in units of about 1.
+"""Seeded random problems of many families, each with a reference that does not come from kernelopt.
 
-`python tests/fuzzing.py 10000` draws as many and prints counts by solver and status, and every disagreement.
+Problems of `Case` have a twin in an explicit θ and in units of about 1; those of `families.py` are small and are
+enclosed in 57 digits by `oracle.py`. `python tests/fuzzing.py 10000` draws as many and prints every disagreement, then
+counts by family, by solver and by status. `fuzzing.py 1 SEED --families NAME` draws one problem again.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
+import zlib
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import cvxpy as cp
 import numpy as np
+from exact import InfeasibleError, UnsupportedError
+from families import FAMILIES
+from oracle import SLACK, check, optimum
 from stating import InFeatures, InKernel, Statement, tight
 
 import kernelopt as ko
@@ -236,34 +243,202 @@ def disagreement(case, problem, truth, lowest, highest):
     return None
 
 
-def _one(seed):
+# ---------------------------------------------------------------- families of cases with a twin
+
+
+class HugeCase(Case):
+    """Units from 1e-150 to 1e150."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.options, self.restricted, self.grows = {}, False, False
+        while True:
+            s = 10.0 ** self.rng.integers(-150, 151) if self.degree else 1.0
+            c, a = 10.0 ** self.rng.integers(-150, 151, size=2)
+            logs = np.log10([s, c, a])
+            products = [
+                (0, 0, 1),
+                (self.degree, 0, 1),
+                (self.degree - 2, 1, 1),
+                (self.degree - 1, 0.5, 1),
+                (1, -0.5, 0),
+                (self.degree, 1, 1),
+                (self.degree, 0.5, 1),
+            ]
+            if np.abs(np.array(products) @ logs).max() < 280:
+                break
+        self.units = Units(float(s), float(c), float(a), 0.0)
+
+
+class GrowingCase(Case):
+    """Factors that begin with a column or two, in double and in single precision."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.restricted, self.grows = False, True
+        solver = {k: v for k, v in self.options.items() if k == "solver"}
+        self.options = solver | {"factorization": "streamed", "model": str(self.rng.choice(["expanded", "compact"]))}
+        if self.rng.random() < 0.3:
+            self.options["dtype"] = "float32"
+
+
+class MatrixCase(Case):
+    """Two outputs, with the Frobenius, nuclear or spectral norm."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.units, self.options, self.restricted, self.grows = Units(), {}, False, False
+        self.norm_kind = ["fro", "nuc", 2][self.rng.integers(3)]
+        self.in_constraint = bool(self.rng.random() < 0.4)
+        self.mixture = self.rng.normal(size=2)
+        self.kind = self.penalty = f"norm {self.norm_kind}"
+
+    def build(self, language, units):
+        theta = language.theta(self.kernel, outputs=2)
+        f = theta(self.X) @ self.mixture
+        objective = self.weights @ LOSSES[self.loss][0](self.y, f, 1.0) + 0.1 * cp.sum(cp.abs(theta(self.X)[:, 0]))
+        norm, constraints = language.norm(theta, self.norm_kind), []
+        if self.in_constraint:
+            constraints = [norm <= 1.5]
+        else:
+            objective = objective + self.strength * norm
+        if self.bound:
+            constraints.append(theta(self.grid)[:, 0] <= 0.3)
+        return Statement(cp.Maximize(-objective) if self.negate else cp.Minimize(objective), constraints, [theta])
+
+
+# "twin" is the name of the problems in an explicit θ that stood here first.
+CASES = {"twin": Case, "huge units": HugeCase, "growth": GrowingCase, "matrix norms": MatrixCase}
+MIX = ["twin"] * 12 + [*list(CASES)[1:], *FAMILIES]
+
+
+# ---------------------------------------------------------------- small problems against the oracle
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One problem: truth is "optimal" where a reference is known, "" where the solver refused."""
+
+    family: str
+    seed: int
+    shown: str
+    solver: str
+    status: str
+    truth: str
+    restricted: bool
+    problem: str | None
+    seconds: float = 0.0
+
+    @property
+    def undecided(self):
+        """An optimum is known, no rank limit was asked for, and it ended neither so nor refused by name."""
+        return self.truth == "optimal" and not self.restricted and self.status not in ("optimal", "refused")
+
+
+def refused(error, options):
+    """Whether an error says that this solver doesn't take the problem, or that numbers are out of range."""
+    said = str(error)
+    by_name = "solver" in options and "Solvers that take" in said
+    return by_name or "Leave out backend and dtype" in said or "units" in said
+
+
+def small(family, seed):
+    """The `Outcome` of a problem of `families.py`."""
+    stated = FAMILIES[family](np.random.default_rng([zlib.crc32(family.encode()), seed]))
+    problem, options = stated.problem, stated.options
+    name, shown = options.get("solver", "default"), f"{family}, seed {seed}: {stated.shown}"
+    if stated.before is not None:
+        stated.before(problem)
+    status, wrong, truth = "error", None, None
+    try:
+        with few_columns() if "dtype" in options else nullcontext():
+            problem.solve(**options)
+        status = str(problem.status)
+    except ko.errors.KernelOptError as error:
+        if refused(error, options):
+            return Outcome(family, seed, shown, name, "refused", "", stated.restricted, None)
+        wrong = f"{type(error).__name__}: {error}"
+    if stated.bind is not None and problem.value is not None:
+        stated.bind()
+    try:
+        read = stated.statement or problem
+        truth = optimum(read, choices=stated.choices, accuracy="1e-18", precision=stated.precision)
+    except InfeasibleError:
+        known = "infeasible"
+        wrong = wrong or (f"{status}, but infeasible" if status in ("optimal", "unbounded", "not_attained") else None)
+    except UnsupportedError:
+        known = "unknown"
+    else:
+        known = truth.word
+        if wrong is None:
+            wrong = "; ".join(check(problem, truth=truth, statement=read, choices=stated.choices)) or None
+    return Outcome(family, seed, shown, name, status, known, stated.restricted, wrong)
+
+
+def case(family, seed):
+    """The `Outcome` of a problem with a twin."""
+    drawn = CASES[family](seed)
+    name, status, truth, wrong = verdict(drawn)
+    return Outcome(family, seed, f"{family}, {drawn}", name, status, truth, drawn.restricted, wrong)
+
+
+def _one(drawn):
+    family, seed = drawn
     start = time.perf_counter()
     try:
-        return seed, *verdict(Case(seed)), time.perf_counter() - start
+        outcome = (case if family in CASES else small)(family, seed)
     except Exception as error:  # a bug is a disagreement too
-        return seed, "any", "crash", "", f"{type(error).__name__}: {error}", time.perf_counter() - start
+        said = f"{type(error).__name__}: {error}"
+        outcome = Outcome(family, seed, f"{family}, seed {seed}", "any", "crash", "", False, said)
+    return replace(outcome, seconds=time.perf_counter() - start)
 
 
-def main(count, first=0, jobs=2):
-    """Print disagreements as they come, then counts by solver and status."""
-    counts, wrong, known = Counter(), Counter(), Counter()
+# ---------------------------------------------------------------- counts
+
+
+def by_family(outcomes):
+    """A line for each family."""
+    lines = [
+        f"{'family':<18}{'problems':>9}{'known':>7}{'optimal':>9}{'undecided':>11}{'share':>8}{'refused':>9}"
+        f"{'disagreements':>15}{'s each':>8}"
+    ]
+    names = list(dict.fromkeys(o.family for o in outcomes))
+    for name in [*sorted(names, key=list(dict.fromkeys(MIX)).index), "all"]:
+        own = [o for o in outcomes if name in (o.family, "all")]
+        judged = [o for o in own if o.truth == "optimal" and not o.restricted]
+        undecided = sum(o.undecided for o in own)
+        lines.append(
+            f"{name:<18}{len(own):>9}{sum(o.truth not in ('', 'unknown') for o in own):>7}"
+            f"{sum(o.status == 'optimal' for o in own):>9}{undecided:>11}{undecided / max(len(judged), 1):>8.1%}"
+            f"{sum(o.status == 'refused' for o in own):>9}{sum(o.problem is not None for o in own):>15}"
+            f"{np.mean([o.seconds for o in own]):>8.2f}"
+        )
+    return lines
+
+
+def by_solver(outcomes):
+    """A line for each solver and status."""
+    counts = Counter((o.solver, o.status) for o in outcomes)
+    wrong = Counter((o.solver, o.status) for o in outcomes if o.problem is not None)
+    lines = [f"{'solver':<22}{'status':<20}{'count':>8}{'disagreements':>15}"]
+    return lines + [f"{s:<22}{t:<20}{number:>8}{wrong[s, t]:>15}" for (s, t), number in sorted(counts.items())]
+
+
+def main(count, first=0, families=None, jobs=2):
+    """Print disagreements as they come, then counts by family and by solver and status."""
+    mix = families or MIX
+    drawn = [(mix[number % len(mix)], number) for number in range(first, first + count)]
+    outcomes = []
     with ProcessPoolExecutor(jobs) as pool:
-        for seed, solver, status, truth, problem, seconds in pool.map(_one, range(first, first + count), chunksize=8):
-            counts[solver, status] += 1
-            known[truth] += 1
-            if problem is not None:
-                wrong[solver, status] += 1
-                print(f"{Case(seed)}\n    {problem}", flush=True)
-            if seconds > 20:
-                print(f"seed {seed} took {seconds:.0f} s", flush=True)
-    print(f"\n{'solver':<22}{'status':<20}{'count':>8}{'disagreements':>15}")
-    for (solver, status), number in sorted(counts.items()):
-        print(f"{solver:<22}{status:<20}{number:>8}{wrong[solver, status]:>15}")
-    checked = {truth: number for truth, number in sorted(known.items()) if truth not in ("", "unknown")}
-    listed = ", ".join(f"{number} {truth}" for truth, number in checked.items())
-    print(f"with a reference on which two solvers agree: {sum(checked.values())} ({listed})")
-    print(f"without: {known['unknown']}; refused or failed: {known['']}")
-    print(f"{sum(wrong.values())} disagreements in {count} problems")
+        for outcome in pool.map(_one, drawn, chunksize=8):
+            outcomes.append(outcome)
+            if outcome.problem is not None:
+                print(f"{outcome.shown}\n    {outcome.status}: {outcome.problem}", flush=True)
+            if outcome.seconds > 20:
+                print(f"{outcome.family}, seed {outcome.seed} took {outcome.seconds:.0f} s", flush=True)
+    wrong = sum(o.problem is not None for o in outcomes)
+    print("", *by_family(outcomes), "", *by_solver(outcomes), sep="\n")
+    print(f"{wrong} disagreements in {count} problems (rounding of {SLACK} of the terms allowed to bounds)")
     return 1 if wrong else 0
 
 
@@ -271,4 +446,10 @@ if __name__ == "__main__":
     import warnings
 
     warnings.simplefilter("ignore")
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 100, int(sys.argv[2]) if len(sys.argv) > 2 else 0))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int, nargs="?", default=100)
+    parser.add_argument("first", type=int, nargs="?", default=0, help="the first seed")
+    parser.add_argument("--families", default="", help=f"some of these, by commas: {', '.join(dict.fromkeys(MIX))}")
+    parser.add_argument("--jobs", type=int, default=2)
+    told = parser.parse_args()
+    sys.exit(main(told.count, told.first, [name.strip() for name in told.families.split(",") if name], told.jobs))

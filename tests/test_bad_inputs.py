@@ -9,10 +9,13 @@ import pytest
 import scipy.sparse as sp
 
 import kernelopt as ko
+from kernelopt.compiler import representer
+from kernelopt.compiler.representer import has_integers, round_integers
 from kernelopt.errors import (
     DataError,
     DataTypeError,
     DCPError,
+    KernelError,
     KernelOptError,
     MemoryLimitError,
     NotPSDError,
@@ -386,7 +389,10 @@ def test_38_integers_in_y(theta):
     assert theta(X).dual_value is None
 
 
-@pytest.mark.skipif("ECOS_BB" not in cp.installed_solvers(), reason="ECOS has no wheels for this Python")
+ECOS_BB = pytest.mark.skipif("ECOS_BB" not in cp.installed_solvers(), reason="ECOS has no wheels for this Python")
+
+
+@ECOS_BB
 def test_38_integers_and_a_norm(theta):
     k = cp.Variable(integer=True)
     problem = ko.Problem(
@@ -402,6 +408,265 @@ def test_38_integers_and_a_norm(theta):
         for j in range(4)
     )
     assert problem.value == pytest.approx(best, rel=1e-5)
+
+
+MASKED = np.ma.masked_array(np.arange(20.0), np.arange(20) == 7)
+TABLE = np.ma.masked_array(X, np.arange(40).reshape(20, 2) == 7)
+lam = cp.Parameter(nonneg=True, value=1.0)
+OF_MASKED = {
+    "points": lambda t: t(TABLE),
+    "blocks": lambda t: t(iter([X, TABLE])),
+    "rows of a list": lambda t: t(list(TABLE)),
+    "objects": lambda t: ko.Theta(ko.kernels.FromFunction(lambda a, b: 1.0))(np.ma.masked_array([1, 2], [True, False])),
+    "row numbers": lambda t: ko.Theta(ko.kernels.Precomputed(np.eye(2)))(np.ma.masked_array([0, 1], [True, False])),
+    "a kernel matrix": lambda t: ko.kernels.Precomputed(np.ma.masked_array(np.eye(2), np.eye(2))),
+    "targets": lambda t: cp.sum_squares(MASKED - t(X)),
+    "targets on the right": lambda t: cp.sum_squares(t(X) - MASKED),
+    "targets added": lambda t: t(X) + MASKED,
+    "targets of a loss": lambda t: ko.losses.squared_error(MASKED, t(X)),
+    "levels of a loss": lambda t: ko.losses.pinball(
+        X, ko.Theta(KERNEL, outputs=2)(X), np.ma.masked_array([0.1, 0.9], [0, 1])
+    ),
+    "weights": lambda t: MASKED @ t(X),
+    "a bound": lambda t: t(X) <= MASKED,
+    "a lower bound": lambda t: t(X) >= MASKED,
+    "an equality": lambda t: t(X) == MASKED,
+    "a divisor": lambda t: t(X) / MASKED,
+    "a penalty": lambda t: np.ma.masked_array(2.0, True) * ko.norm(t),
+    "coefficients": lambda t: ko.Function(KERNEL, X, MASKED),
+    "kernel values": lambda t: ko.Function(KERNEL, X[:2], [1.0, 2.0]).from_gram(TABLE),
+    "new points": lambda t: ko.Function(KERNEL, X[:2], [1.0, 2.0])(TABLE),
+    "values of a path": lambda t: ko.path(ridge(t, lam=lam), lam, np.ma.masked_array([1.0, 0.1], [False, True])),
+    "data of an alignment": lambda t: ko.kernel_alignment(KERNEL, X, MASKED),
+    "a feature map": lambda t: ko.kernels.Explicit(lambda points: np.ma.masked_array(points, points > 0))(X),
+}
+
+
+@pytest.mark.parametrize("name", OF_MASKED)
+def test_39_masked_arrays(name, theta):
+    with pytest.raises(DataError, match="Expected .*mask.*; got a masked array.*Drop the rows"):
+        OF_MASKED[name](theta)
+
+
+def test_39_masked_values_elsewhere(theta):
+    estimators = pytest.importorskip("kernelopt.estimators")
+    model = estimators.KernelRegressor()
+    for X_, y_, weights in ((TABLE, y, None), (X, MASKED, None), (X, y, MASKED)):
+        with pytest.raises(DataError, match="masked"):
+            model.fit(X_, y_, sample_weight=weights)
+    with pytest.raises(DataError, match="masked"):
+        model.fit(X, y).predict(TABLE)
+    problem = ridge(theta, lam=lam)
+    problem.solve()
+    with pytest.raises(DataError, match="masked"):
+        problem.certificate_at({lam: np.ma.masked_array(2.0, True)})
+
+
+def test_39_a_mask_that_hides_nothing(theta):
+    """As files of measurements are read."""
+    whole = np.ma.masked_array(X, np.zeros((20, 2)))
+    assert theta(whole).shape == (20,)
+    assert np.array_equal(KERNEL(whole), KERNEL(X))
+    assert ko.losses.squared_error(np.ma.masked_array(y), theta(X)).shape == (20,)
+
+
+FOUR, OF_FOUR = np.arange(4.0)[:, None], np.array([1.0, -1.0, 2.0, 0.5])
+
+
+@ECOS_BB
+def test_41_a_boolean_that_is_zero():
+    """A solver's −8e-12 is 0; the value is that of the problem without the boolean."""
+    theta, z, plain = ko.Theta(KERNEL), cp.Variable(boolean=True), ko.Theta(KERNEL)
+    losses = [cp.sum(cp.abs(t(FOUR) - OF_FOUR)) + 0.3 * ko.sum_squares(t) for t in (theta, plain)]
+    problem = ko.Problem(cp.Minimize(losses[0] + z))
+    assert problem.solve() == pytest.approx(ko.Problem(cp.Minimize(losses[1])).solve(), rel=1e-6)
+    assert problem.status == "optimal"
+    assert z.value == 0.0
+
+
+@ECOS_BB
+def test_41_some_entries_are_boolean():
+    theta, Z = ko.Theta(KERNEL), cp.Variable((2, 2), boolean=[(0, 1), (0, 1)])
+    problem = ko.Problem(
+        cp.Minimize(
+            cp.sum_squares(theta(FOUR) - cp.vec(Z, order="F"))
+            + cp.sum_squares(theta(FOUR) - OF_FOUR)
+            + ko.sum_squares(theta)
+        )
+    )
+    problem.solve()
+    assert problem.status == "optimal"
+    best = np.inf
+    for diagonal in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        fixed, others = ko.Theta(KERNEL), cp.Variable(2)
+        W = cp.hstack([diagonal[0], others, diagonal[1]])
+        loss = cp.sum_squares(fixed(FOUR) - W) + cp.sum_squares(fixed(FOUR) - OF_FOUR)
+        best = min(best, ko.Problem(cp.Minimize(loss + ko.sum_squares(fixed))).solve())
+    assert problem.value == pytest.approx(best, rel=1e-6)
+
+
+def test_41_theta_restricted_beside_integers():
+    x, targets = np.linspace(0, 6, 30)[:, None], np.random.default_rng(0).normal(size=30)
+    values = []
+    for options in ({"max_rank": 10}, {"rank_tol": 1e-8}, {}):
+        theta, z = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(boolean=True)
+        problem = ko.Problem(cp.Minimize(cp.norm1(targets - theta(x))), [theta(x[:1]) <= 100 * z])
+        values.append(problem.solve(**options))
+        assert problem.status == "optimal_inaccurate"  # all fits exactly, with a norm that no double can use
+    assert values[0] > values[1] > values[2]
+    spread, z = ko.Theta(ko.kernels.Gaussian(sigma=0.1)), cp.Variable(boolean=True)
+    problem = ko.Problem(cp.Minimize(cp.norm1(targets - spread(x))), [spread(x[:1]) <= 100 * z])
+    assert problem.solve() < 1e-6
+    assert problem.status == "optimal"
+    problem.solve(max_rank=29)
+    assert problem.status == "optimal_inaccurate"
+
+
+def test_41_features_that_are_all_there():
+    """Two columns that say the same: rank 2 of 3 features is all that there is."""
+    x = np.linspace(0, 6, 30)
+    theta, z = ko.Theta(ko.kernels.Linear()), cp.Variable(boolean=True)
+    A = np.column_stack([x, np.ones(30), x])
+    problem = ko.Problem(cp.Minimize(cp.norm1(np.sin(x) - theta(A))), [theta(A[:1]) <= 10 * z - 5])
+    problem.solve()
+    assert problem.status == "optimal"
+
+
+def test_41_infeasible_with_a_restricted_theta_is_no_proof():
+    """Integers or not, 30 equalities need 30 columns of B."""
+    x, targets = np.linspace(0, 6, 30)[:, None], np.random.default_rng(0).normal(size=30)
+    theta, z = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(boolean=True)
+    problem = ko.Problem(cp.Minimize(z), [theta(x) == targets])
+    problem.solve()
+    assert problem.status == "user_limit"
+    none = ko.Problem(cp.Minimize(z), [z >= 0.2, z <= 0.8, ko.Theta(ko.kernels.Gaussian(sigma=0.1))(x) == targets])
+    none.solve()
+    assert none.status == "infeasible"
+
+
+def test_41_rounding_that_would_break_a_constraint_is_not_done():
+    """A solver's 1e-7 for a boolean opens 1e4 of a bound."""
+    theta, z = ko.Theta(KERNEL), cp.Variable(boolean=True)
+    problem = ko.Problem(cp.Minimize(z), [theta(FOUR[:1]) <= 1e11 * z, theta(FOUR[:1]) == 1])
+    problem.solve()
+    reduction = problem._reduction[1]
+    z.save_value(np.array(1e-7))
+    round_integers(reduction)
+    assert z.value == 1e-7
+    assert not has_integers(reduction)
+    z.save_value(np.array(1 - 1e-7))
+    round_integers(reduction)
+    assert z.value == 1.0
+    assert has_integers(reduction)
+
+
+def test_41_an_answer_without_integers_is_not_optimal(monkeypatch):
+    theta, z = ko.Theta(ko.kernels.Linear()), cp.Variable(boolean=True)
+    monkeypatch.setattr(representer, "rounded", lambda variable, value: np.array(np.asarray(value) - 1e-9))
+    problem = ko.Problem(cp.Minimize(z + cp.norm1(theta(FOUR) - OF_FOUR)))
+    problem.solve()
+    assert problem.status == "optimal_inaccurate"
+
+
+def in_units(name, theta, s):
+    """(y, objective) × s in one way or another, and the optimum in units of its own at s = 1."""
+    losses = {
+        "ridge": cp.sum_squares(y - theta(X)) + 0.1 * ko.sum_squares(theta),
+        "hinge": cp.sum(ko.losses.hinge(labels, theta(X))) + 0.1 * ko.sum_squares(theta),
+        "logistic": cp.sum(ko.losses.log_loss(labels, theta(X))) + 0.1 * ko.sum_squares(theta),
+        "a norm": cp.norm(y - theta(X)) + 0.1 * ko.norm(theta),
+        "targets": cp.sum_squares(s * y - theta(X)) + 0.1 * ko.sum_squares(theta),
+    }
+    return ko.Problem(cp.Minimize(losses[name] if name == "targets" else s * losses[name]))
+
+
+@pytest.mark.parametrize("s", [1e-320, 1e-300, 1e-180, 1e-160, 1e160, 1e300])
+@pytest.mark.parametrize("name", ["ridge", "hinge", "logistic", "a norm", "targets"])
+def test_44_numbers_whose_squares_no_double_holds(name, s, theta):
+    with pytest.raises(DataError, match="between 1e-150 and 1e\\+150.*got .*Change units"):
+        in_units(name, theta, s).solve()
+
+
+@pytest.mark.parametrize("s", [1e-140, 1e-100, 1e100, 1e140])
+@pytest.mark.parametrize("name", ["ridge", "hinge", "logistic", "targets"])
+def test_44_numbers_whose_squares_are_held(name, s, theta):
+    problem, unit = in_units(name, theta, s), in_units(name, ko.Theta(KERNEL), 1.0)
+    assert problem.solve() / (s * s if name == "targets" else s) == pytest.approx(unit.solve(), rel=1e-5)
+    assert problem.status == "optimal"
+
+
+def test_44_single_numbers_of_any_size(theta):
+    """Targets, weights and bounds that vanish or are as good as infinite change nothing for the others."""
+    weights = np.where(np.arange(20) == 3, 1e-200, 1.0)
+    losses, u = cp.multiply(weights, cp.abs(theta(X) - weights)), theta(X)
+    for constraints in ([u <= 1e200], [ko.norm(theta) <= 1e100], []):
+        problem = ko.Problem(
+            cp.Minimize(cp.sum(losses) + 1e-200 * cp.abs(u[0]) + 0.1 * ko.sum_squares(theta)), constraints
+        )
+        problem.solve()
+        assert problem.status in ("optimal", "optimal_inaccurate")
+        assert problem.certificate.lower <= problem.value <= problem.certificate.upper
+
+
+def test_44_rows_and_bounds(theta):
+    for constraint in (1e200 * theta(X) <= 1e200, 1e-200 * theta(X) <= 1e-200, ko.norm(theta) <= 1e200):
+        with pytest.raises(DataError, match="Change units"):
+            ko.Problem(cp.Minimize(cp.sum(cp.abs(y - theta(X))) + ko.sum_squares(theta)), [constraint]).solve()
+
+
+@pytest.mark.parametrize("s", [1e-310, 1e-250, 1e-180, 1e-160, 1e160, 1e300])
+@pytest.mark.parametrize("method", ["cholesky", "streamed", "eigen"])
+def test_44_kernel_values_without_digits(s, method):
+    for kernel in (
+        ko.kernels.Linear(),
+        2 * ko.kernels.Polynomial(degree=2, offset=0.0),
+        ko.kernels.Linear().normalized(),
+    ):
+        with pytest.raises(KernelError, match="digits.*Change the units|Rescale the data"):
+            ridge(ko.Theta(kernel), s * X).solve(factorization=method)
+
+
+def test_44_kernels_of_points_of_any_size(theta):
+    angle = ko.kernels.Cosine()(X)
+    for s in (1e-300, 1e-200, 1e200, 1e300):
+        assert ko.kernels.Cosine()(s * X) == pytest.approx(angle, rel=1e-12)
+        for kernel in (ko.kernels.Gaussian, ko.kernels.Laplacian, ko.kernels.RationalQuadratic):
+            tiny = ko.Theta(kernel(sigma=s))
+            assert ridge(tiny, s * X).solve() == pytest.approx(ridge(ko.Theta(kernel(sigma=1.0))).solve(), rel=1e-6)
+    assert ko.Theta(0 * ko.kernels.Linear())(1e-200 * X).shape == (20,)
+    assert ridge(ko.Theta(0 * ko.kernels.Linear()), 1e-200 * X).solve() == pytest.approx(y @ y)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_44_derivatives_at_extreme_scales():
+    for s in (1e-200, 1e200):
+        for kernel in (
+            ko.kernels.Gaussian(sigma=s),
+            ko.kernels.Periodic(period=1.0, sigma=s),
+            ko.kernels.Periodic(period=s),
+        ):
+            slopes = ko.FeatureMatrix(X, kernel).derivative(0)
+            assert slopes.diag().shape == (20,)
+            assert slopes.modulus(1.0).shape == (20,)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1e-200))
+    slopes = ko.FeatureMatrix(X, theta.kernel).derivative(0) @ theta
+    with pytest.raises(KernelError, match="Rescale"):
+        ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - y) + ko.sum_squares(theta)), [slopes <= 1]).solve()
+
+
+def test_44_columns_of_far_units():
+    """1e8 and 1e-8 together: a bound that holds, and with a scale for each column the optimum."""
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(40, 3))
+    targets = Z @ [1.0, 2.0, 3.0] + 0.1 * rng.normal(size=40)
+    A, F = Z * [1e8, 1e-8, 1.0], np.vstack([Z, np.sqrt(1e-3) * np.diag([1e-8, 1e8, 1.0])])
+    for scales, G in (([1.0, 1.0, 1.0], F), ([1e8, 1e-8, 1.0], np.vstack([Z, np.sqrt(1e-3) * np.eye(3)]))):
+        problem = ridge(ko.Theta(ko.kernels.Linear().ard(scales)), A, targets, 1e-3)
+        problem.solve()
+        best = np.linalg.lstsq(G, np.append(targets, np.zeros(3)), rcond=None)[1][0]
+        assert problem.certificate.lower <= best * (1 + 1e-9)
+        assert problem.certificate.upper >= best * (1 - 1e-9)
+        assert (problem.status == "optimal") == (scales[0] != 1.0)
 
 
 def test_extreme_units(theta):

@@ -56,7 +56,7 @@ def require_best_point(theta, problem, optimum, scope, most=0.2):
     assert found.scope == scope
     assert found.lower - found.rounding <= problem.value <= found.upper + found.rounding
     assert optimum is None or problem.value >= optimum.lower - 1e-6 * optimum.upper
-    assert found.relative_gap < most
+    assert found.relative_gap <= most
     assert theta.value(np.zeros((2, 6))).shape == (2,)
     if scope == FULL:
         assert found.lower <= optimum.upper

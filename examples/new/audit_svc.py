@@ -70,7 +70,7 @@ for limit, certificate in zip(limits, by_limit, strict=True):
 # Who is right is settled by an answer of our own. It lies in every one of these intervals.
 
 optimum = problem.solve(tol=1e-9)
-inside = [c.lower - c.rounding <= optimum <= c.upper + c.rounding for c in [*by_tolerance, *by_limit]]
+inside = [c.lower <= optimum <= c.upper for c in [*by_tolerance, *by_limit]]
 print(f"optimum {optimum:.6f}, in all {len(inside)} intervals: {all(inside)}")
 
 # %%

@@ -10,17 +10,20 @@ up to rounding; νᵀQν comes from a pass over the kernel's own values, not fro
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from math import inf, isfinite
 from time import perf_counter
 
 import numpy as np
 
-from kernelopt.certificate import conic, conjugates
-from kernelopt.certificate.conic import ABSOLUTE_FLOOR
-from kernelopt.certificate.multipliers import CHEAP, FROM_FACTOR, PRODUCTS, SAMPLED, STREAMED, norm_multipliers
+from kernelopt.certificate import checker, conic, conjugates
+from kernelopt.certificate.gram import CHEAP, FIRST_LOOK, FROM_FACTOR, PRODUCTS, SAMPLED, STREAMED, Gram, as_computed
+from kernelopt.certificate.handover import checked
+from kernelopt.certificate.multipliers import norm_multipliers, row_coefficients
 from kernelopt.certificate.report import ESTIMATE, FULL, REDUCED, Certificate, Lower
-from kernelopt.compiler import representer
+from kernelopt.compiler import projection, representer
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer
@@ -30,6 +33,10 @@ from kernelopt.kernels.domains import Array
 from kernelopt.nodes import EUCLIDEAN, norm_from_gram
 from kernelopt.solvers import outer, own
 
+ZERO = 1e-8  # of the terms of the objective: what θ can gain, where that is less, is nothing
+MET = 1e-12  # violations up to this, relative to a constraint's terms, are rounding
+SPARES = (1e-11, 1e-9, 1e-7)
+FEW, CLOSE = 1000, 1e-3  # rows up to which, and gaps from which, errors of kernel values are told apart from others
 LOOSE = 0.1  # a widening beyond this share of the value is no first order
 WAYS = {FULL: STREAMED, REDUCED: FROM_FACTOR, ESTIMATE: SAMPLED}
 
@@ -37,28 +44,33 @@ WAYS = {FULL: STREAMED, REDUCED: FROM_FACTOR, ESTIMATE: SAMPLED}
 def certify(  # noqa: PLR0917
     reduction: Reduction, data: Outer, value: float, scope: str = FULL,
     tol: float = 0.0, abs_tol: float | None = None, slopes: Array | None = None, known: Lower | None = None,
-    products: bool = False,
+    products: bool = False, check: bool = True,
 ) -> Certificate:  # fmt: skip
     """The certificate of the point that stands on the reduction's variables, whose objective value is `value`.
 
     scope FULL pays a pass over the kernel unless the factor has full numerical rank and the trace of what it leaves
     is enough to close the gap to `tol` or `abs_tol`; REDUCED reads the factor only; ESTIMATE samples. `slopes` are
     those of the functions of the finest cut, where the solver knows them. A `known` bound of the same problem with the
-    full kernel stands where it is the better one. With `products` the pass over the kernel gives Qν too.
+    full kernel stands where it is the better one. With `products` the pass over the kernel gives Qν too. Without
+    `check` the lower bound is what was found, for a first look.
     """
     start = perf_counter()
     nu = solver_multipliers(reduction)
     upper = _upper(reduction, data, value)
 
     def assembled(way: str, scope: str) -> Certificate:
-        bound = _lower(reduction, data, nu, slopes, way)
-        if bound is not None and scope != REDUCED and reduction.is_restriction and bound.assumes_radius:
-            # No norm of θ: a span of lower rank says nothing about the whole of it.
-            return assembled(FROM_FACTOR, REDUCED)
+        bound = (
+            _lower(reduction, data, nu, slopes, way, scope == REDUCED)
+            if check
+            else _found(reduction, data, nu, slopes, way)
+        )
         best = bound
         if known is not None and scope == FULL and not known.assumptions:
             best = known if bound is None or bound.assumptions or known.value > bound.value else bound
-        found = _assembled(reduction, data, best, upper, scope)
+        found = _assembled(reduction, data, best, upper, scope, check)
+        if bound is not None and scope != REDUCED and reduction.is_restriction and bound.assumes_radius:
+            # No norm of θ: a span of lower rank says little about the whole of it.
+            return found if found.closes(tol, abs_tol) else assembled(FROM_FACTOR, REDUCED)
         return replace(found, latest=bound, seconds=perf_counter() - start)
 
     exact = all(factor.is_exact for factor in reduction.factors.values())
@@ -66,7 +78,31 @@ def certify(  # noqa: PLR0917
         found = assembled(CHEAP, FULL)
         if found.closes(tol, abs_tol):
             return found
-    return assembled(PRODUCTS if products and scope == FULL else WAYS[scope], scope)
+    way = WAYS[scope] if check else FIRST_LOOK
+    found = assembled(PRODUCTS if products and scope == FULL else way, scope)
+    if scope == FULL and check and found.scope == FULL and not found.closes(tol, abs_tol) and found.latest is not None:
+        of_computed = _for_computed_kernel(reduction, data, found.latest, partial(_assembled, reduction, data), upper)
+        if of_computed is not None and of_computed.closes(tol, abs_tol):
+            return replace(of_computed, latest=found.latest, seconds=perf_counter() - start)
+    return found
+
+
+def _for_computed_kernel(
+    reduction: Reduction, data: Outer, bound: Lower, assembled: Callable[..., Certificate], upper: Attained
+) -> Certificate | None:
+    """The certificate for the kernel matrix as it was computed, where the errors of its entries are what is missing."""
+    links = reduction.form.predictions
+    if bound.assumptions or any(len(link.rows) > FEW for link in links) or not bound.grams:
+        return None
+    without = tuple(replace(gram, error=np.zeros_like(gram.error)) for gram in bound.grams)
+    trial = assembled(_proven(reduction, data, replace(bound, grams=without), False), upper, FULL)
+    if not trial.closes(CLOSE):
+        return None
+    grams: tuple[Gram, ...] = tuple(
+        as_computed(link, m.stack) for link, m in zip(links, bound.multipliers, strict=True)
+    )  # fmt: skip
+    found = assembled(_proven(reduction, data, replace(bound, grams=grams), False), upper, FULL)
+    return replace(found, rests_on=(*found.rests_on, "for the kernel matrix as computed"))
 
 
 def certify_without_pass(
@@ -91,15 +127,43 @@ def certify_again(reduction: Reduction, data: Outer, value: float, known: Certif
         if pieces is None or not conjugates.is_admissible(pieces, lower):
             return None
         bound = conjugates.evaluate(data.form, pieces, lower.slopes, lower.multipliers, lower.grams)
+        bound = None if bound is None else replace(bound, finest=lower.finest)
     else:
         bound = conic.evaluate_again(reduction, data.form, lower)
+    bound = None if bound is None else _proven(reduction, data, bound, known.scope == REDUCED)
     if bound is None:
         return None
     found = _assembled(reduction, data, bound, _upper(reduction, data, value), known.scope)
     return replace(found, seconds=perf_counter() - start)
 
 
-def _lower(reduction: Reduction, data: Outer, nu: list[Array], slopes: Array | None, way: str) -> Lower | None:
+def _lower(  # noqa: PLR0917
+    reduction: Reduction, data: Outer, nu: list[Array], slopes: Array | None, way: str, span: bool
+) -> Lower | None:
+    """What was found, as far as the checker proves it; by way of the cone form where that is more."""
+    found = _found(reduction, data, nu, slopes, way)
+    bound = None if found is None else _proven(reduction, data, found, span)
+    for spare in SPARES if not data.form.smooth else ():  # more room between ‖Aᵀν‖ and what its norm costs
+        if bound is None or (isfinite(bound.value) and not bound.assumptions) or bound.assumes_radius:
+            break
+        again = conic.lower_bound(reduction, data.form, nu, norm_multipliers(reduction, data.form, nu), way, spare)
+        proven = None if again is None else _proven(reduction, data, again, span)
+        if proven is not None and (not isfinite(bound.value) or not proven.assumptions):
+            bound = proven
+    return bound
+
+
+def _proven(reduction: Reduction, data: Outer, found: Lower, span: bool) -> Lower:
+    """A bound with the value that the checker proves."""
+    proven, assumptions = checked(reduction, data, found, span)
+    return replace(
+        found, value=proven.value, assumptions=assumptions, rounding=proven.rounding, terms=proven.terms,
+        assumes_radius=found.assumes_radius or "θ" in proven.missing,
+        missing=proven.missing,
+    )  # fmt: skip
+
+
+def _found(reduction: Reduction, data: Outer, nu: list[Array], slopes: Array | None, way: str) -> Lower | None:
     """By conjugates where the outer problem is separable, else from its cone form."""
     bound = None
     if slopes is None and data.form.smooth:
@@ -124,50 +188,114 @@ def _slopes_here(reduction: Reduction, data: Outer) -> Array | None:
     return split.derivative(split.arguments(np.concatenate(u), np.concatenate([np.zeros(0), *y])))
 
 
-def _upper(reduction: Reduction, data: Outer, value: float) -> tuple[float, float, float | None]:
-    """The upper bound, by how much it was widened, and P₀, all of the minimized problem."""
-    widened, t = _widening(reduction), _norms_at_zero(reduction)
-    at_zero = None
+@dataclass(frozen=True)
+class Attained:
+    """What a point says, all of the minimized problem: an upper bound, what of it was added for constraints that hold
+    only nearly and for rounding, the sum T of the sizes of its terms, the optimum P₀ at θ = 0, and by how much it
+    violates a constraint, in the constraint's units, and whether that is rounding."""
+
+    upper: float
+    widened: float
+    rounding: float
+    terms: float
+    at_zero: float | None
+    violation: float
+    is_feasible: bool
+
+
+def _upper(reduction: Reduction, data: Outer, value: float) -> Attained:
+    form, signed = data.form, data.form.sign * value
+    terms, widened, kernel = _terms(reduction, form, signed), _widening(reduction), _of_predictions(reduction, form)
+    upper = checker.upper(signed + widened, terms, form.offset, kernel) if terms or kernel else signed + widened
+    constraints = reduction.form.outer.constraints
+    residuals = [representer.residual(c) for c in constraints]
+    relative = representer.violation(reduction, form.data_unit)
+    violated = [c for c, r in zip(constraints, residuals, strict=True) if r.any()]
+    linear = all(part.is_affine() for c in violated for part in c.args if not isinstance(part, list))
+    return Attained(
+        upper=upper, widened=widened, rounding=upper - signed - widened if isfinite(upper) else 0.0, terms=terms,
+        at_zero=_at_zero(reduction, data),
+        violation=max((float(np.max(r, initial=0.0)) for r in residuals), default=0.0),
+        is_feasible=relative <= MET or (linear and projection.is_met(reduction, form)),
+    )  # fmt: skip
+
+
+def _at_zero(reduction: Reduction, data: Outer) -> float | None:
+    """P₀; None where θ = 0 is infeasible, or that is not known."""
+    t = _norms_at_zero(reduction)
     pieces = data.split or data.pieces
-    if pieces is not None and not data.form.smooth:
-        at_zero = conjugates.value_at_zero(data.form, pieces, t)
     if data.form.smooth:
-        at_zero = None if t.any() else own.value_at_zero(reduction, data)
-    elif at_zero is None:
-        fixed = np.concatenate([np.zeros(sum(map(len, data.form.u))), t])
-        at_zero = outer.value_at(data.form, fixed)
-    known = at_zero is not None and isfinite(at_zero)
-    return data.form.sign * value + widened, widened, at_zero if known else None
+        found = None if t.any() else own.value_at_zero(reduction, data)
+    else:
+        found = None if pieces is None else conjugates.value_at_zero(data.form, pieces, t)
+        if found is None:
+            found = outer.value_at(data.form, np.concatenate([np.zeros(sum(map(len, data.form.u))), t]))
+    return found if found is not None and isfinite(found) else None
 
 
-def _assembled(
-    reduction: Reduction, data: Outer, bound: Lower | None, numbers: tuple[float, float, float | None], scope: str
+def _terms(reduction: Reduction, form: ConicForm, value: float) -> float:
+    """T = Σ |cⱼxⱼ| + ½Pⱼxⱼ² over predictions, norms and the user's variables, and |what is left of the objective|."""
+    x = projection.point_of(reduction, form)
+    if x is None or not isfinite(value):
+        return abs(value - form.offset)
+    linear, square = form.c * x, 0.5 * form.P * x**2
+    rest = value - form.offset - float(linear.sum() + square.sum())
+    return float(np.abs(linear).sum() + square.sum() + abs(rest))
+
+
+def _of_predictions(reduction: Reduction, form: ConicForm) -> float:
+    """What errors of kernel values in predictions and norms of a restricted θ may add, in the first order of ν and μ:
+
+    |Aθ̂ − Aθ| ≤ κ√Qᵢᵢ·S and |‖θ̂‖² − ‖θ‖²| ≤ κS² for S = Σ |cₛ|√Qₛₛ. At full rank predictions are those of the factor.
+    """
+    if not reduction.is_restriction:
+        return 0.0
+    total = 0.0
+    for number, (link, nu) in enumerate(zip(reduction.form.predictions, solver_multipliers(reduction), strict=True)):
+        sizes, relative = link.rows.lengths(), link.rows.rounding()
+        S = float(sizes @ np.abs(row_coefficients(reduction, number)).sum(axis=1))
+        total += 2 * relative * S * float(sizes @ np.abs(link.summed(nu)).sum(axis=1))
+        for j, norm in reduction.form.norms_of(link.theta).items():
+            t = float(norm.t.value)
+            slope = form.c[form.t[j]] + form.P[form.t[j]] * t
+            total += abs(slope) * min(relative * S**2 / t if t > 0 else inf, float(np.sqrt(relative)) * S)
+    return total
+
+
+def _assembled(  # noqa: PLR0917
+    reduction: Reduction, data: Outer, bound: Lower | None, found: Attained, scope: str, check: bool = True
 ) -> Certificate:
     """Bounds put together, in the stated problem's sense."""
-    form, (upper, widened, at_zero) = data.form, numbers
+    form, upper = data.form, found.upper
     ranks = tuple((reduction.factors[link.theta].rank, len(link.rows)) for link in reduction.form.predictions)
     lower = -inf if bound is None or not isfinite(bound.value) else bound.value
-    rounding = (0.0 if bound is None else bound.rounding) + 8 * float(np.finfo(float).eps) * abs(upper)
-    terms = 0.0 if bound is None else bound.terms
-    floor = ABSOLUTE_FLOOR * max(terms, form.units[1])
+    rounding = (0.0 if bound is None or not isfinite(bound.rounding) else bound.rounding) + found.rounding
     assumptions = [] if bound is None else list(bound.assumptions)
-    attained = abs(upper - widened - form.offset)
-    if lower > upper + rounding + floor or widened > LOOSE * max(attained, form.units[1]):
+    attained = abs(form.sign * form.offset - (upper - found.widened))
+    loose = found.widened > LOOSE * max(attained, found.terms)
+    if loose or lower > upper + (0.0 if check else 1e-8 * found.terms):
         # The lower bound is the one that does not rest on constraints holding only nearly, to first order.
+        lower = min(lower, upper)
         upper = inf
         assumptions.append(f"no {'upper' if form.sign > 0 else 'lower'} bound: constraints hold too loosely")
     lower = min(lower, upper)
-    at_zero = None if at_zero is None or at_zero < lower else at_zero  # rounding hides it
-    projected = tuple(f.method for f in reduction.factors.values() if isinstance(f, ProjectedFactor))
+    at_zero = None if found.at_zero is None else max(found.at_zero, lower)
+    floor = ZERO * found.terms if at_zero is not None and at_zero - lower <= ZERO * found.terms else 0.0
     low, high = (lower, upper) if form.sign > 0 else (-upper, -lower)
     return Certificate(
-        lower=low, upper=high, scope=scope, ranks=ranks,
-        assumptions=(*assumptions, *(f"kernel matrix projected: {m}" for m in projected)),
-        widened=widened, rounding=rounding, floor=floor,
+        lower=low, upper=high, scope=scope, ranks=ranks, assumptions=tuple(assumptions),
+        rests_on=_rests_on(reduction, found), widened=found.widened, rounding=rounding, floor=floor, terms=found.terms,
+        violation=found.violation, is_feasible=found.is_feasible,
         at_zero=None if at_zero is None else form.sign * at_zero, maximize=form.sign < 0,
-        seconds=0.0, evidence=bound,
-        distance=_distances(reduction, form, upper - lower + rounding) if scope == FULL else {},
+        seconds=0.0, evidence=bound, distance=_distances(reduction, form, upper - lower) if scope == FULL else {},
     )  # fmt: skip
+
+
+def _rests_on(reduction: Reduction, found: Attained) -> tuple[str, ...]:
+    """What the bounds rest on beside the statement, and is told."""
+    projected = [f.method for f in reduction.factors.values() if isinstance(f, ProjectedFactor)]
+    met = [f"constraints met to {found.violation:.1e}"] if not found.is_feasible else []
+    return (*met, *(f"kernel matrix projected: {method}" for method in projected))
 
 
 def _distances(reduction: Reduction, form: ConicForm, gap: float) -> dict[Theta, float]:

@@ -7,15 +7,13 @@ from dataclasses import replace
 import numpy as np
 import scipy.sparse as sp
 
+from kernelopt.certificate.gram import FROM_FACTOR, Gram, gram_of, spans_everything
 from kernelopt.certificate.multipliers import (
-    FROM_FACTOR,
     Multipliers,
     functions_part,
-    gram_of,
     is_free,
     lengths_of,
     row_coefficients,
-    spans_everything,
     split,
     theta_gram,
 )
@@ -35,10 +33,13 @@ ROUNDING = 1e-12  # a residual of this size relative to the terms of the bound i
 SAFE = ((0.5, 1.0, 0.0), (1.0, 2.0, 0.0), (1.0, 1.0, 1e-3), (1.0, 1.0, 1.0), (0.9, 1.0, 0.0), (0.99, 1.0, 0.0))
 TINY = 1e-6  # predictions smaller than this, relative to the data, are taken for zero when units are chosen
 RANK_ROUNDING = 1e-6  # ‖Aᵀν‖ relative to ‖ν‖√trace(Q): the square root of what arithmetic leaves of νᵀQν = 0
+SPARE = 1e-11  # room between ‖Aᵀν‖ and μ for the rounding that the checker counts
 CANCELS = 1e-5  # sums of ν over repeated rows below this share of ν are taken for a solver's inaccuracy
 
 
-def lower_bound(reduction: Reduction, form: ConicForm, nu: list[Array], mu: Array, way: str) -> Lower | None:
+def lower_bound(  # noqa: PLR0917
+    reduction: Reduction, form: ConicForm, nu: list[Array], mu: Array, way: str, spare: float = SPARE
+) -> Lower | None:
     """The best bound that (ν, μ) gives, for the full kernel matrix or, with `way` FROM_FACTOR, for that of the factor.
 
     None where no dual-feasible point was found.
@@ -47,9 +48,9 @@ def lower_bound(reduction: Reduction, form: ConicForm, nu: list[Array], mu: Arra
     if several.any():
         # How Aᵀν is shared among several norms of one θ is for the outer problem to say, with t all but fixed.
         firm = np.concatenate([np.zeros(sum(map(len, form.u)), dtype=bool), several])
-        bounds = [_best(_Bound(reduction, form, way, where), nu, mu) for where in (firm, None)]
+        bounds = [_best(_Bound(reduction, form, way, where, spare), nu, mu) for where in (firm, None)]
         return max((b for b in bounds if b is not None), key=lambda b: b.value, default=None)
-    return _best(_Bound(reduction, form, way), nu, mu)
+    return _best(_Bound(reduction, form, way, None, spare), nu, mu)
 
 
 def _best(bound: _Bound, nu: list[Array], mu: Array) -> Lower | None:
@@ -72,11 +73,13 @@ def _best(bound: _Bound, nu: list[Array], mu: Array) -> Lower | None:
 class _Bound:
     """The steps of `lower_bound`, which share what is known about the solution."""
 
-    def __init__(self, reduction: Reduction, form: ConicForm, way: str, firm: Array | None = None) -> None:
+    def __init__(
+        self, reduction: Reduction, form: ConicForm, way: str, firm: Array | None = None, spare: float = SPARE
+    ) -> None:
         self.reduction, self.form, self.way = reduction, form, way
         self.near = np.concatenate([reduction.form.u_values, norms_of_theta(reduction)])
         self.units = _units(reduction, form)
-        self.firm = firm
+        self.firm, self.spare = firm, spare
         self.factors = [reduction.factors[link.theta] for link in reduction.form.predictions]
         self.coefficients = [row_coefficients(reduction, i) for i in range(len(self.factors))]
         self.x = np.zeros(len(form.c))
@@ -123,9 +126,11 @@ class _Bound:
         return sp.csc_array(selected @ sp.block_diag(blocks, format="csc"))
 
     def multipliers(self, point: DualPoint) -> list[Multipliers]:
-        return [split(self.reduction, i, nu, point.mu, self.coefficients[i]) for i, nu in enumerate(point.nu)]
+        return [
+            split(self.reduction, self.form, i, nu, point.mu, self.coefficients[i]) for i, nu in enumerate(point.nu)
+        ]
 
-    def grams(self, multipliers: list[Multipliers]) -> list[Array]:
+    def grams(self, multipliers: list[Multipliers]) -> list[Gram]:
         return [
             gram_of(link, factor, m.stack, self.way)
             for link, factor, m in zip(self.reduction.form.predictions, self.factors, multipliers, strict=True)
@@ -146,9 +151,9 @@ class _Bound:
             gram_of(link, factor, m.stack, FROM_FACTOR)
             for link, factor, m in zip(self.reduction.form.predictions, self.factors, multipliers, strict=True)
         ]
-        return _admissible(self.form, point, grams, multipliers)
+        return _admissible(self.form, point, grams, multipliers, self.spare)
 
-    def evaluated(self, point: DualPoint, grams: list[Array], multipliers: list[Multipliers]) -> Lower | None:
+    def evaluated(self, point: DualPoint, grams: list[Gram], multipliers: list[Multipliers]) -> Lower | None:
         """D at a point, with t's part of it chosen where its penalty is strongly convex."""
         return evaluate(self.reduction, point, tuple(grams), tuple(multipliers), self.x)
 
@@ -159,19 +164,19 @@ class _Bound:
         both = [replace(a, stack=np.hstack([a.stack, b.stack])) for a, b in zip(first, second, strict=True)]
         grams = self.grams(both)
 
-        def at(share: float) -> tuple[DualPoint, list[Array], list[Multipliers]]:
+        def at(share: float) -> tuple[DualPoint, list[Gram], list[Multipliers]]:
             mixed, mixed_grams = [], []
             for a, b, G, k in zip(first, second, grams, widths, strict=True):
                 T = np.vstack([share * np.eye(k), (1 - share) * np.eye(k)])
                 start = sum(a.widths)
                 T[start:k, start:], T[k + start :, start:] = np.eye(k - start), 0.0  # functions f₀ stay
                 mixed.append(replace(a, stack=share * a.stack + (1 - share) * b.stack))
-                mixed_grams.append(T.T @ G @ T)
+                mixed_grams.append(G.mixed(T))
             return point.blend(safe, share), mixed_grams, mixed
 
         def allowed(share: float) -> bool:
             candidate, mixed_grams, mixed = at(share)
-            return _admissible(self.form, candidate, mixed_grams, mixed)
+            return _admissible(self.form, candidate, mixed_grams, mixed, self.spare)
 
         if allowed(1.0):
             share = 1.0
@@ -186,17 +191,19 @@ class _Bound:
         return self.evaluated(*at(share))
 
 
-def _admissible(form: ConicForm, point: DualPoint, grams: list[Array], multipliers: list[Multipliers]) -> bool:
+def _admissible(
+    form: ConicForm, point: DualPoint, grams: list[Gram], multipliers: list[Multipliers], spare: float
+) -> bool:
     """Whether ‖mⱼ‖ ≤ μⱼ wherever μⱼ can't be chosen."""
     for m, gram in zip(multipliers, grams, strict=True):
         for j, length in zip(m.norms, lengths_of(m, gram), strict=False):
-            if form.P[form.t[j]] == 0 and length > point.mu[j]:
+            if form.P[form.t[j]] == 0 and length * (1 + spare) > point.mu[j]:
                 return False
     return True
 
 
 def evaluate(
-    reduction: Reduction, point: DualPoint, grams: tuple[Array, ...], multipliers: tuple[Multipliers, ...], x_hat: Array
+    reduction: Reduction, point: DualPoint, grams: tuple[Gram, ...], multipliers: tuple[Multipliers, ...], x_hat: Array
 ) -> Lower | None:
     """D at a dual point: the outer problem's part, less Σ⟨mⱼ, f₀ⱼ⟩, less what assumptions charge.
 
@@ -205,6 +212,7 @@ def evaluate(
     """
     form, x, assumes_radius = point.form, point.x.copy(), False
     assumptions: list[str] = []
+    radii = np.full(len(multipliers), np.inf)
     charge = rounding = theta_part = 0.0
     for number, (m, gram) in enumerate(zip(multipliers, grams, strict=True)):
         lengths = lengths_of(m, gram)
@@ -213,6 +221,7 @@ def evaluate(
             typical = representer.prediction_unit(reduction.form, form.units[0])
             typical /= float(np.sqrt(reduction.factors[link.theta].scale))
             size = max(float(np.sqrt(np.trace(theta_gram(reduction, number)))), typical)
+            radii[number] = FAR * size
             terms_of_nu = point.nu_terms[number]
             vanishes = np.abs(m.stack).max(initial=0.0) <= ROUNDING * terms_of_nu
             most = terms_of_nu * len(m.stack) * float(np.sqrt(reduction.factors[link.theta].scale))
@@ -247,7 +256,16 @@ def evaluate(
     rounding += 8 * np.finfo(float).eps * (terms + abs(form.offset))
     value = outer.value(form, x, point.z) - theta_part - charge
     return Lower(
-        value, tuple(assumptions), rounding, terms, assumes_radius, multipliers, grams, point=replace(point, x=x)
+        value,
+        tuple(assumptions),
+        rounding,
+        terms,
+        assumes_radius,
+        multipliers,
+        grams,
+        point=replace(point, x=x),
+        box=FAR * np.maximum(np.abs(x_hat), form.units[0]),
+        radii=tuple(radii.tolist()),
     )
 
 

@@ -15,7 +15,8 @@ from math import inf, isfinite
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from kernelopt.certificate.multipliers import Multipliers, functions_part, gram_and_product, is_free, lengths_of, split
+from kernelopt.certificate.gram import Gram, gram_of
+from kernelopt.certificate.multipliers import Multipliers, functions_part, is_free, lengths_of, split
 from kernelopt.certificate.report import Lower
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.representer import Reduction
@@ -37,17 +38,16 @@ def lower_bound(reduction: Reduction, form: ConicForm, pieces: Separable, slopes
     v = feasible_slopes(pieces, slopes)
     if v is None:
         return None
-    multipliers = _split(reduction, pieces, v)
-    passes = [
-        gram_and_product(link, reduction.factors[link.theta], m.stack, way)
-        for link, m in zip(links, multipliers, strict=True)
+    multipliers = _split(reduction, form, pieces, v)
+    grams = [
+        gram_of(link, reduction.factors[link.theta], m.stack, way) for link, m in zip(links, multipliers, strict=True)
     ]
-    found = evaluate(form, pieces, v, multipliers, tuple(gram for gram, _ in passes))
-    return None if found is None else replace(found, products=tuple(product for _, product in passes))
+    found = evaluate(form, pieces, v, multipliers, tuple(grams))
+    return None if found is None else replace(found, products=tuple(gram.product for gram in grams))
 
 
 def evaluate(
-    form: ConicForm, pieces: Separable, v: Array, multipliers: tuple[Multipliers, ...], grams: tuple[Array, ...]
+    form: ConicForm, pieces: Separable, v: Array, multipliers: tuple[Multipliers, ...], grams: tuple[Gram, ...]
 ) -> Lower | None:
     """D at slopes v; where a penalty grows more slowly than ‖m‖, at as large a share of v as it allows."""
     penalties = lengths_of_outer(form, pieces)
@@ -114,13 +114,14 @@ def feasible_slopes(pieces: Separable, v: Array) -> Array | None:
     return None
 
 
-def _split(reduction: Reduction, pieces: Separable, v: Array) -> tuple[Multipliers, ...]:
+def _split(reduction: Reduction, form: ConicForm, pieces: Separable, v: Array) -> tuple[Multipliers, ...]:
     """The multipliers of each θ; one norm each, so that nothing is to be shared out."""
     found, at, nu = [], 0, -(pieces.E.T @ v + pieces.linear_u)
     for number, link in enumerate(reduction.form.predictions):
         size = 0 if link.u is None else link.u.size
         coefficients = np.zeros((len(link.rows), link.theta.outputs or 1))
-        found.append(split(reduction, number, nu[at : at + size], np.zeros(len(reduction.form.norms)), coefficients))
+        zero = np.zeros(len(reduction.form.norms))
+        found.append(split(reduction, form, number, nu[at : at + size], zero, coefficients))
         at += size
     return tuple(found)
 

@@ -1,6 +1,6 @@
 """How θ leaves the Lagrangian: Aᵀν split among the norms of θ, and the lengths of the parts.
 
-Lengths come from VᵀQV: by a pass over the kernel's own values, from the factor, or by sampling.
+Lengths come from VᵀQV, which `gram.py` has.
 """
 
 from __future__ import annotations
@@ -11,19 +11,14 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
+from kernelopt.certificate.gram import Gram
 from kernelopt.compiler.conic_form import ConicForm
-from kernelopt.compiler.form import PredictionLink
 from kernelopt.compiler.representer import Reduction, norm_gram
-from kernelopt.factorization import Factor, tall
-from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.kernels.domains import Array
 from kernelopt.nodes import norm_from_gram
 
-STREAMED, CHEAP, FROM_FACTOR, SAMPLED = "streamed", "trace of what the factor leaves", "factor", "sampled"
-PRODUCTS = "streamed, with Qν"
+SPARE = 1e-9  # what the checker adds to sums of singular values, about
 DUAL_KIND: dict[Any, Any] = {"nuc": 2, 2: "nuc"}
-SAMPLE = 400
-CONDITION = 1e-8  # smallest to largest squared column of a factor that arithmetic still knows well
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +39,15 @@ class Multipliers:
     free: bool
 
 
-def split(reduction: Reduction, number: int, nu: Array, mu: Array, coefficients: Array) -> Multipliers:
+def split(  # noqa: PLR0917
+    reduction: Reduction, conic: ConicForm, number: int, nu: Array, mu: Array, coefficients: Array
+) -> Multipliers:
     """Split Aᵀν among the norms of θ. Where there are several, mⱼ = s·μⱼ·(a subgradient of norm j at θ̂) with the share
     s ≤ 1 for which they come nearest to it; the rest goes in proportion to μⱼ²."""
     form = reduction.form
     link = form.predictions[number]
     factor = reduction.factors[link.theta]
-    norms = list(form.norms_of(link.theta))
+    norms = costly_norms(reduction, conic, number)
     total = link.summed(nu)
     shifts = [form.norms[j].function_rows for j in norms]
     rights = [form.norms[j].right for j in norms]
@@ -111,82 +108,42 @@ def _slope(G: Array, kind: str | int) -> Array:
     return np.asarray(V[:, kept] / np.sqrt(squares[kept]) @ V[:, kept].T)
 
 
-def lengths_of(m: Multipliers, gram: Array) -> Array:
-    """The dual norm of each mⱼ, from the Gram matrix of the stack."""
+def lengths_of(m: Multipliers, found: Gram) -> Array:
+    """The dual norm of each mⱼ, or more, from the Gram matrix of the stack."""
     ends = np.cumsum([0, *m.widths])
     kinds = m.kinds or ("fro",)
-    return np.array(
-        [norm_from_gram(gram[a:b, a:b], kind) for a, b, kind in zip(ends[:-1], ends[1:], kinds, strict=True)]
-    )
+    return np.array([
+        norm_from_gram(found.most(slice(a, b), kind), kind) * (1 + SPARE * (kind == "nuc"))
+        for a, b, kind in zip(ends[:-1], ends[1:], kinds, strict=True)
+    ])  # fmt: skip
 
 
-def functions_part(m: Multipliers, gram: Array) -> float:
+def functions_part(m: Multipliers, gram: Gram) -> float:
     """Σⱼ⟨mⱼ, f₀ⱼ⟩."""
     if m.free:
         return 0.0
     ends = np.cumsum([0, *m.widths])
     return sum(
-        float(np.trace(gram[a:b, place]))
+        float(np.trace(gram.value[a:b, place]))
         for a, b, place in zip(ends[:-1], ends[1:], m.shifts, strict=True)
         if place.stop > place.start
     )
-
-
-def _from_factor(factor: Factor, V: Array) -> Array:
-    """VᵀBBᵀV·scale."""
-    C = factor.B.T @ V
-    return factor.scale * (C.T @ C)
-
-
-def _residual_bound(factor: Factor, V: Array) -> Array:
-    """tr(Q − BBᵀ)·VᵀV ⪰ Vᵀ(Q − BBᵀ)V, without a pass over Q."""
-    return max(factor.residual, 0.0) * factor.scale * len(factor.B) * (V.T @ V)
-
-
-def _sampled(link: PredictionLink, factor: Factor, V: Array) -> Array:
-    """VᵀQV with Vᵀ(Q − BBᵀ)V estimated from rows drawn with p ∝ |V|√diag(Q − BBᵀ)."""
-    rows = link.rows
-    d = np.clip(rows.diagonal() / factor.scale - tall.row_squares(factor.B), 0.0, None)
-    weight = np.linalg.norm(V, axis=1) * np.sqrt(d)
-    if weight.sum() == 0:
-        return _from_factor(factor, V)
-    p = weight / weight.sum()
-    drawn = np.sort(np.random.default_rng(0).choice(len(p), size=SAMPLE, p=p))
-    scaled = V[drawn] / (SAMPLE * p[drawn])[:, None]
-    E = rows.subset(drawn).gram() - factor.scale * factor.B[drawn] @ factor.B[drawn].T
-    return _from_factor(factor, V) + scaled.T @ E @ scaled
-
-
-def gram_of(link: PredictionLink, factor: Factor, V: Array, way: str) -> Array:
-    """VᵀQV, no smaller than with exact kernel values: where it is not read off a factor of full rank, the rounding of
-    Q, about 4ε Σ vᵢ²Qᵢᵢ a column, is added."""
-    return gram_and_product(link, factor, V, way)[0]
-
-
-def gram_and_product(link: PredictionLink, factor: Factor, V: Array, way: str) -> tuple[Array, Array | None]:
-    """VᵀQV as `gram_of` has it, and QV where the way is to compute it."""
-    if way == FROM_FACTOR or not len(link.rows) or (spans_everything(link, factor) and factor.is_exact):
-        return _from_factor(factor, V), None
-    if way == SAMPLED:
-        return _sampled(link, factor, V), None
-    product = None
-    if way == CHEAP:
-        gram = _from_factor(factor, V) + _residual_bound(factor, V)
-    elif way == PRODUCTS:
-        product = factor.product(link.rows, V)
-        gram = V.T @ product
-        gram = (gram + gram.T) / 2
-    else:
-        gram = factor.quadratic(link.rows, V)
-    return gram + 4 * np.finfo(float).eps * np.diag(np.clip(link.rows.diagonal(), 0.0, None) @ V**2), product
 
 
 def is_free(reduction: Reduction, form: ConicForm, number: int) -> bool:
     """Whether no norm binds some output of θ that the outer problem uses."""
     link, columns = reduction.form.predictions[number], form.u[number]
     used = (form.c[columns] != 0) | (form.P[columns] != 0) | (np.diff(form.A.indptr)[columns] > 0)
-    rights = [norm.right for norm in reduction.form.norms_of(link.theta).values()]
+    rights = [reduction.form.norms[j].right for j in costly_norms(reduction, form, number)]
     return not _bind(rights, np.asarray(used.reshape(-1, link.theta.outputs or 1, order="F").any(axis=0)))
+
+
+def costly_norms(reduction: Reduction, form: ConicForm, number: int) -> list[int]:
+    """The norms of a θ that cost something, or stand in a constraint: λ = 0 is as if the term were left out."""
+    theta = reduction.form.predictions[number].theta
+    counts = np.diff(form.A.indptr)[form.t]
+    costs = (form.c[form.t] != 0) | (form.P[form.t] != 0) | (counts > 1)
+    return [j for j in reduction.form.norms_of(theta) if costs[j]]
 
 
 def _bind(rights: list[Array], used: Array) -> bool:
@@ -196,16 +153,6 @@ def _bind(rights: list[Array], used: Array) -> bool:
     stacked = np.hstack(rights)
     units = np.eye(len(stacked))[:, used]
     return bool(np.linalg.matrix_rank(np.hstack([stacked, units])) == np.linalg.matrix_rank(stacked))
-
-
-def spans_everything(link: PredictionLink, factor: Factor) -> bool:
-    """Whether the factor's rank is that of Q, as many as rows or as features, and not by rounding."""
-    if isinstance(factor, ProjectedFactor):
-        return not factor.is_restriction
-    if factor.rank not in (len(link.rows), link.rows.features):
-        return False
-    columns = tall.column_squares(factor.B)
-    return not len(columns) or bool(columns.min() >= CONDITION * columns.max())
 
 
 def row_coefficients(reduction: Reduction, number: int) -> Array:

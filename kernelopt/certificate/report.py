@@ -9,6 +9,7 @@ from math import inf, isfinite, log10
 
 import numpy as np
 
+from kernelopt.certificate.gram import Gram
 from kernelopt.certificate.multipliers import Multipliers
 from kernelopt.expressions import Theta
 from kernelopt.html import table
@@ -16,6 +17,7 @@ from kernelopt.kernels.domains import Array
 from kernelopt.solvers.outer import DualPoint
 
 FULL, REDUCED, ESTIMATE = "full kernel", "reduced problem", "estimate"
+CAP = 1e4  # P₀ − P counts up to so many T: beyond, a gap may be larger than all terms at the answer
 READABLE = 1e-3  # a larger relative gap says nothing where the absolute one has no meaning (θ = 0 is optimal)
 
 
@@ -25,7 +27,8 @@ class Lower:
 
     terms : sum of the absolute values of its terms; multipliers, grams : for each θ, and their VᵀQV; nu, slopes : ν
     and v, of a bound by conjugates, for the `finest` cut or one function of each prediction; point : of a bound by the
-    cone form; products : for each θ QV, where a pass gave it.
+    cone form; products : for each θ QV, where a pass gave it; box, radii : sizes of variables and of each ‖θ‖ that may
+    be assumed where nothing else bounds what a residual costs; missing : why there is no bound.
     """
 
     value: float
@@ -34,12 +37,15 @@ class Lower:
     terms: float
     assumes_radius: bool
     multipliers: tuple[Multipliers, ...]
-    grams: tuple[Array, ...]
+    grams: tuple[Gram, ...]
     slopes: Array | None = None
     nu: Array | None = None
     finest: bool = False
     point: DualPoint | None = None
     products: tuple[Array | None, ...] = ()
+    box: Array | None = None
+    radii: tuple[float, ...] = ()
+    missing: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,27 +55,36 @@ class Certificate:
     Attributes
     ----------
     lower, upper : float
-        The optimum lies between them, up to `rounding`. For a Maximize too.
+        The optimum lies between them, rounding included. For a Maximize too.
     absolute_gap : float
         upper − lower.
     relative_gap : float
         (upper − lower)/(P₀ − upper), with P₀ the optimum at θ = 0 (for a Maximize: (upper − lower)/(lower − P₀)); the
-        denominator is |upper| where θ = 0 is infeasible. 1e-3 says that 99.9 % of the attainable improvement over
-        θ = 0 was attained. Constants added to the objective do not change it; nan where θ = 0 is optimal.
+        denominator is |upper| where θ = 0 is infeasible, and 10⁴T at most (there T), T the `terms`. 1e-3 says that
+        99.9 % of the attainable improvement over θ = 0 was attained. Constants added to the objective do not change it.
     scope : str
         "full kernel": for every θ of the stated problem; "reduced problem": for θ in the span of the factor only;
         "estimate": not a bound (νᵀQν was sampled).
     ranks : tuple of (rank, number of distinct rows), one for each θ
     assumptions : tuple of str
-        What the bounds take for granted beside the statement (a radius, a box, a projected kernel matrix).
+        What the bounds take for granted beside the statement, such as a radius. With any, no answer is optimal.
+    rests_on : tuple of str
+        What else the bounds rest on: declarations of the user's, a projected kernel matrix, constraints that hold to
+        rounding.
+    violation : float
+        The largest amount by which the answer violates a constraint, in the constraint's own units.
+    is_feasible : bool
+        Whether the answer meets all constraints to rounding: 1e-12 of their terms. Else it is not optimal.
     widened : float
-        By how much the upper bound was raised, twice the first order in the multipliers, for constraints that hold
-        only up to a small violation; included in `upper`.
+        By how much the upper bound was raised for constraints that hold only up to a small violation, twice the first
+        order in the multipliers; included in `upper`.
     rounding : float
-        Size of the rounding errors that the bounds do not cover.
+        How much of the gap is an allowance for rounding and for the errors of kernel values.
+    terms : float
+        T, the sum of the absolute values of the terms of the objective at the answer.
     floor : float
-        1e-8 of the terms that the bounds are made of (in the spectral form what 1e-12 of all eigenvalues makes in the
-        objective): a smaller gap has no meaning. What `abs_tol` is by default.
+        A gap up to it closes: 1e-8·T where θ = 0 is proven to be optimal up to as much, else 0; in the spectral form
+        what 1e-12 of all eigenvalues makes in the objective.
     at_zero : float or None
         P₀.
     distance : mapping of θ to a bound on ‖θ̂ − θ*‖
@@ -99,6 +114,10 @@ class Certificate:
     at_zero: float | None
     maximize: bool
     seconds: float
+    terms: float = inf
+    violation: float = 0.0
+    is_feasible: bool = True
+    rests_on: tuple[str, ...] = ()
     distance: Mapping[Theta, float] = field(default_factory=dict)
     evidence: Lower | None = field(default=None, repr=False)
     latest: Lower | None = field(default=None, repr=False)
@@ -109,22 +128,32 @@ class Certificate:
 
     @property
     def relative_gap(self) -> float:
-        unit = self._unit()
+        unit = self.unit
         if not isfinite(self.absolute_gap) or unit == 0:
-            return inf if self.absolute_gap == inf else np.nan
+            return inf if self.absolute_gap > 0 else 0.0
         return max(self.absolute_gap, 0.0) / unit
 
-    def _unit(self) -> float:
-        """|P₀ − P|, or |P| where θ = 0 is infeasible."""
+    @property
+    def unit(self) -> float:
+        """P₀ − P, 10⁴T at most; or |P|, T at most, where θ = 0 is infeasible."""
         attained = self.lower if self.maximize else self.upper
-        return abs(attained) if self.at_zero is None else abs(self.at_zero - attained)
+        if self.at_zero is None:
+            return min(abs(attained), self.terms)
+        improvement = attained - self.at_zero if self.maximize else self.at_zero - attained
+        return min(max(improvement, 0.0), CAP * self.terms)
+
+    @property
+    def _last_digit(self) -> float:
+        """2⁻⁵⁰(P₀ − P): what no double tells apart of the way from θ = 0 to an optimum next to 0."""
+        attained = self.lower if self.maximize else self.upper
+        return 0.0 if self.at_zero is None else 2.0**-50 * abs(self.at_zero - attained)
 
     def closes(self, tol: float, abs_tol: float | None = None) -> bool:
-        """Whether the relative gap is ≤ tol, or the absolute one ≤ abs_tol (`floor` by default), rounding included."""
-        gap = self.absolute_gap + self.rounding
+        """Whether the gap is ≤ tol relatively, ≤ `floor`, or ≤ abs_tol absolutely."""
+        gap = self.absolute_gap
         if not isfinite(gap):
             return False
-        return gap <= tol * self._unit() or gap <= (self.floor if abs_tol is None else abs_tol)
+        return gap <= max(tol * self.unit, self.floor, self._last_digit, 0.0 if abs_tol is None else abs_tol)
 
     def __str__(self) -> str:
         gap = f"relative gap {self.relative_gap:.1e}"
@@ -133,7 +162,7 @@ class Certificate:
         ranks = ", ".join(f"rank {r} of {n}" for r, n in self.ranks)
         low, high = self._digits(self.lower, ROUND_FLOOR), self._digits(self.upper, ROUND_CEILING)
         parts = [f"optimum in [{low}, {high}]", gap, self.scope, ranks]
-        return ", ".join(p for p in [*parts, *self.assumptions] if p)
+        return ", ".join(p for p in [*parts, *self.assumptions, *self.rests_on] if p)
 
     def _repr_html_(self) -> str:
         low, high = self._digits(self.lower, ROUND_FLOOR), self._digits(self.upper, ROUND_CEILING)
@@ -144,6 +173,7 @@ class Certificate:
             ("scope", self.scope),
             *(("rank", f"{rank} of {n}") for rank, n in self.ranks),
             *(("assumed", assumption) for assumption in self.assumptions),
+            *(("rests on", told) for told in self.rests_on),
         ]
         return table(rows, left=True)
 

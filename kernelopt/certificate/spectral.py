@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelopt.certificate.multipliers import spans_everything
+from kernelopt.certificate.gram import spans_everything
 from kernelopt.certificate.report import FULL, Certificate
 from kernelopt.compiler.form import PredictionLink
 from kernelopt.compiler.spectral_form import Numbers, SpectralForm
@@ -153,10 +153,11 @@ def _assembled(solved: Solved, largest: float, start: float) -> Certificate:
         if abs(reached - most) > rounding + floor:
             assumptions.append("no bound: predictions from the kernel and from the factor differ")
         most = reached if abs(reached - most) <= rounding + floor else form.sign * inf
+    most += form.sign * rounding if isfinite(most) else 0.0
     return Certificate(
         lower=min(reached, most), upper=max(reached, most), scope=FULL, ranks=((factor.rank, len(form.link.rows)),),
-        assumptions=tuple(assumptions), widened=abs(value(attained) - reached), rounding=rounding, floor=floor,
-        at_zero=at_zero, maximize=form.sign > 0, seconds=perf_counter() - start,
+        assumptions=(), rests_on=tuple(assumptions), widened=abs(value(attained) - reached), rounding=rounding,
+        floor=floor, at_zero=at_zero, maximize=form.sign > 0, seconds=perf_counter() - start,
     )  # fmt: skip
 
 

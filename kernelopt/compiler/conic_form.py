@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,8 +19,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.compiler.form import CanonicalForm, SmoothLink
+from kernelopt.errors import DataError
 from kernelopt.kernels.domains import Array, Ints, check_finite
 from kernelopt.smooth import SmoothLoss
+
+SMALLEST, LARGEST = 1e-150, 1e150  # numbers whose squares are doubles with all digits
 
 
 @dataclass(frozen=True)
@@ -123,8 +127,8 @@ class ConicForm:
     def units(self) -> tuple[float, float]:
         """(σ, κ): the unit of x, a small right-hand side, and of the objective, max(σ|c|, σ²P) for small c, P.
 
-        Small is the first decile of what is not zero: bounds and penalties of any size besides do not count. For u it
-        is `data_unit`, and a smooth loss has units of its own.
+        Small is the first decile of what is not zero: bounds and penalties of any size besides do not count, unless
+        penalties of t are all that the objective has. For u it is `data_unit`, and a smooth loss has units of its own.
         """
         lengths, gains = [np.delete(self.b, self._rows_of_t())], [np.zeros(0)]
         for smooth in self.smooth:
@@ -136,7 +140,9 @@ class ConicForm:
         unit[np.concatenate([np.arange(0), *self.u]).astype(int)] = self.data_unit or sigma
         c, P = np.delete(self.c * unit, others), np.delete(self.P * unit**2, others)
         kappa = max(typical(c, 0.1), typical(P, 0.1), typical(np.concatenate(gains), 0.1))
-        return sigma, kappa or 1.0
+        return sigma, kappa or max(
+            typical(unit[self.t] * self.c[self.t]), typical(unit[self.t] ** 2 * self.P[self.t])
+        ) or 1.0
 
     def _rows_of_t(self) -> Ints:
         """Rows in which some t stands."""
@@ -164,6 +170,33 @@ def typical(values: Array, share: float = 0.5) -> float:
     """The median size, or another quantile, of what is not zero; 0 where everything is."""
     sizes = np.abs(values[values != 0])
     return float(np.quantile(sizes, share, method="lower")) if len(sizes) else 0.0
+
+
+def require_units(form: ConicForm) -> None:
+    """Raise DataError where squares of the numbers that make up the problem over- or underflow: those of the objective,
+    all targets together, a linear row as a whole, or a bound of a norm. A single target or bound may be of any size.
+    """
+    rows = abs(form.A).max(axis=1).toarray().ravel() if form.A.nnz else np.zeros(len(form.b))
+    whole = np.maximum(rows, np.abs(form.b))[: form.cones.zero + form.cones.nonneg]
+    targets, bounds = np.abs(form.b[form.b != 0]), np.abs(form.b[form._rows_of_t()])
+    objective = np.abs(np.append(form.c, form.P))
+    for what, small, large in (
+        ("coefficients of the objective", objective.max(initial=0.0), objective.max(initial=0.0)),
+        ("targets and bounds", targets.max(initial=0.0), targets.min(initial=inf) if len(targets) else 0.0),
+        ("coefficients of a constraint or of an atom", _least(whole), rows.max(initial=0.0)),
+        ("bounds of ‖θ‖", 1.0, bounds.max(initial=0.0)),
+    ):
+        if 0 < small < SMALLEST or large > LARGEST:
+            raise DataError(
+                f"Expected {what} between {SMALLEST:g} and {LARGEST:g}, so that a double holds their squares; got "
+                f"{large if large > LARGEST else small:.3g}. Change units: multiply the objective, the constraint, or "
+                "data and targets by a constant."
+            )
+
+
+def _least(values: Array) -> float:
+    """The smallest number that is not zero, 0 where there is none."""
+    return float(values[values > 0].min(initial=inf)) if np.any(values > 0) else 0.0
 
 
 def conic_form(form: CanonicalForm) -> ConicForm:

@@ -6,7 +6,8 @@ reduced, solved and certified like any other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import cvxpy as cp
@@ -14,16 +15,38 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.compiler.conic_form import ConicForm
-from kernelopt.compiler.form import CanonicalForm
-from kernelopt.kernels.domains import Array
+from kernelopt.compiler.form import CanonicalForm, NormLink
+from kernelopt.expressions import ThetaExpression
+from kernelopt.kernels.domains import Array, Ints
 
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A canonical form about another one, and its columns x as expressions of the new form's variables."""
+    """A canonical form about another one, and its columns x as expressions of the new form's variables.
+
+    norms : what each t of the other one bounds, for a direction; sizes : by which its rows were multiplied, powers of
+    2; unit : the same for the objective; cones : the constraints that stand for its rows, by id
+    """
 
     form: CanonicalForm
     x: Any
+    norms: tuple[NormLink, ...] = ()
+    sizes: Array = field(default_factory=lambda: np.zeros(0))
+    unit: float = 1.0
+    cones: tuple[tuple[int, Ints], ...] = ()
+
+    def prices(self, duals: Mapping[int, Any]) -> Array:
+        """|multipliers| of the other one's rows, from those of constraints by id; ∞ where one is not known."""
+        found = np.zeros(len(self.sizes))
+        for name, rows in self.cones:
+            known = duals.get(name)
+            parts = known if isinstance(known, list) else [known]
+            if any(part is None for part in parts):
+                found[rows] = np.inf
+                continue
+            values = np.abs(np.concatenate([np.ravel(np.asarray(part, dtype=float)) for part in parts]))
+            found[rows] = values if len(values) == len(rows) else values.max(initial=0.0)
+        return found * self.sizes / self.unit
 
 
 def phase_one(form: CanonicalForm, data: ConicForm) -> Question | None:
@@ -54,10 +77,11 @@ def phase_one_of_rows(form: CanonicalForm, data: ConicForm) -> Question | None:
 
 
 def _least_violation(data: ConicForm, x: Any, ordered: list[Any]) -> cp.Problem:
-    A, b = _unit_rows(data)
-    b = b / (data.data_unit or 1.0)
+    size = _sizes(data)
+    A, b = sp.csr_array(sp.diags_array(size) @ data.A), data.b * size * power_of_2(1 / (data.data_unit or 1.0))
     p = cp.Variable(len(b))
-    return cp.Problem(cp.Minimize(cp.sum_squares(p)), [*ordered, *_inside(b + p - A @ x, data)])
+    inside = [constraint for constraint, _ in _inside(b + p - A @ x, data)]
+    return cp.Problem(cp.Minimize(cp.sum_squares(p)), [*ordered, *inside])
 
 
 def _equal_rows(form: CanonicalForm, data: ConicForm) -> sp.csr_array:
@@ -74,9 +98,9 @@ def _equal_rows(form: CanonicalForm, data: ConicForm) -> sp.csr_array:
 
 def recession(form: CanonicalForm, data: ConicForm) -> Question:
     """minimize cᵀd over directions −Ad ∈ K, Pd = 0, |d| ≤ 1, and the links: negative where f falls along a ray."""
-    links, d, _, constraints = _directions(form, data)
-    c = data.c / (float(np.abs(data.c).max(initial=0.0)) or 1.0)
-    return Question(replace(links, outer=cp.Problem(cp.Minimize(c @ d), constraints)), d)
+    found = _directions(form, data)
+    unit = power_of_2(1 / (float(np.abs(data.c).max(initial=0.0)) or 1.0))
+    return found.question(cp.Problem(cp.Minimize((unit * data.c) @ found.d), found.constraints), unit)
 
 
 def flat_recession(form: CanonicalForm, data: ConicForm, weights: Array) -> Question | None:
@@ -88,25 +112,48 @@ def flat_recession(form: CanonicalForm, data: ConicForm, weights: Array) -> Ques
     """
     if not weights.any():
         return None
-    links, d, s, constraints = _directions(form, data)
-    falling = (weights / weights.max()) @ s[data.cones.exponentials]
+    found = _directions(form, data)
+    falling = (weights / weights.max()) @ found.s[data.cones.exponentials]
     # However small, a penalty outweighs exponentials that die out: along such a direction no norm grows.
     costly = data.t[data.c[data.t] > 0]
-    bounds = [d[costly] <= 0] if len(costly) else []
-    outer = cp.Problem(cp.Minimize(falling), [*constraints, data.c @ d <= 0, *bounds])
-    return Question(replace(links, outer=outer), d)
+    bounds = [found.d[costly] <= 0] if len(costly) else []
+    unit = power_of_2(1 / (float(np.abs(data.c).max(initial=0.0)) or 1.0))
+    outer = cp.Problem(cp.Minimize(falling), [*found.constraints, (unit * data.c) @ found.d <= 0, *bounds])
+    return found.question(outer, 1.0)
 
 
-def _directions(form: CanonicalForm, data: ConicForm) -> tuple[CanonicalForm, Any, Any, list[Any]]:
-    """Links, d, s = −Ad, and the constraints s ∈ K, Pd = 0, |d| ≤ 1 (but for t, which nothing lets grow by itself)."""
-    links, d, ordered = _copies(form, data, np.ones(len(data.t), dtype=bool))
-    A, b = _unit_rows(data)
-    s = np.zeros(len(b)) - A @ d
-    boxed = np.setdiff1d(np.arange(len(data.c)), data.t)
-    constraints = [*ordered, *_inside(s, data, recession=True), cp.abs(d[boxed]) <= 1]
+@dataclass(frozen=True, eq=False)
+class _Directions:
+    """Links, d, s = −Ad in rows of unit size, and the constraints s ∈ K, Pd = 0, |d| ≤ 1 (but for t, which nothing lets
+    grow by itself)."""
+
+    links: CanonicalForm
+    norms: tuple[NormLink, ...]
+    d: Any
+    s: Any
+    constraints: list[Any]
+    sizes: Array
+    cones: tuple[tuple[int, Ints], ...]
+
+    def question(self, outer: cp.Problem, unit: float) -> Question:
+        return Question(replace(self.links, outer=outer), self.d, self.norms, self.sizes, unit, self.cones)
+
+
+def _directions(form: CanonicalForm, data: ConicForm) -> _Directions:
+    # Along a direction ‖θ − f₀‖ grows as ‖θ‖ does.
+    norms = tuple(
+        replace(norm, view=ThetaExpression(norm.view.theta, norm.view.right, None), function_rows=np.arange(0))
+        for norm in form.norms
+    )
+    links, d, ordered = _copies(replace(form, norms=norms), data, np.ones(len(data.t), dtype=bool))
+    sizes = _sizes(data)
+    s = -(sp.csr_array(sp.diags_array(sizes) @ data.A) @ d)
+    boxed, inside = np.setdiff1d(np.arange(len(data.c)), data.t), _inside(s, data, recession=True)
+    constraints = [*ordered, *(constraint for constraint, _ in inside), cp.abs(d[boxed]) <= 1]
     if np.any(data.P > 0):
         constraints.append(d[np.flatnonzero(data.P > 0)] == 0)
-    return links, d, s, constraints
+    cones = tuple((constraint.id, rows) for constraint, rows in inside)
+    return _Directions(links, norms, d, s, constraints, sizes, cones)
 
 
 def _bounded(data: ConicForm) -> Array:
@@ -118,6 +165,13 @@ def limits_lengths(form: CanonicalForm, data: ConicForm) -> bool:
     """Whether every θ has a norm that something bounds: else a restricted θ proves nothing about a longer one."""
     bounded = _bounded(data)
     return all(any(bounded[j] for j in form.norms_of(link.theta)) for link in form.predictions)
+
+
+def has_free_theta(form: CanonicalForm, data: ConicForm) -> bool:
+    """Whether some θ has no norm that costs something, or that something bounds."""
+    felt = _bounded(data) | (data.c[data.t] != 0) | (data.P[data.t] != 0)
+    links = (link for link in form.predictions if link.u is not None)
+    return any(not any(felt[j] for j in form.norms_of(link.theta)) for link in links)
 
 
 def _copies(form: CanonicalForm, data: ConicForm, bounded: Array) -> tuple[CanonicalForm, Any, list[Any]]:
@@ -151,42 +205,51 @@ def _place(columns: Array, n: int) -> Any:
     return sp.csc_array((np.ones(len(columns)), (columns, np.arange(len(columns)))), shape=(n, len(columns)))
 
 
-def _unit_rows(data: ConicForm) -> tuple[sp.csr_array, Array]:
-    """A and b with rows of unit size in the zero and nonnegative cones, and cones of unit size elsewhere."""
+def _sizes(data: ConicForm) -> Array:
+    """What brings rows of the zero and nonnegative cones, and whole cones elsewhere, to about unit size: powers of 2,
+    which round nothing."""
     A = sp.csr_array(data.A)
-    size = np.maximum(np.abs(A).max(axis=1).toarray().ravel() if A.nnz else np.zeros(len(data.b)), 0.0)
+    size = np.abs(A).max(axis=1).toarray().ravel() if A.nnz else np.zeros(len(data.b))
     for kind, rows, _ in data.cones.slices:
         if kind not in ("zero", "nonneg"):
             size[rows] = size[rows].max() if kind in ("soc", "psd") else 1.0
-    size = 1 / np.where(size > 0, size, 1.0)
-    return sp.csr_array(sp.diags_array(size) @ A), data.b * size
+    return np.asarray(power_of_2(1 / np.where(size > 0, size, 1.0)))
 
 
-def _inside(s: Any, data: ConicForm, recession: bool = False) -> list[Any]:
-    """s ∈ K as cvxpy constraints; for directions, {(x, 0, z): x ≤ 0 ≤ z} of exponential cones whose y is constant."""
-    constraints: list[Any] = []
+def power_of_2(size: Any) -> Any:
+    """The power of 2 next to a positive number, from below."""
+    return np.ldexp(1.0, np.frexp(size)[1] - 1)
+
+
+def _inside(s: Any, data: ConicForm, recession: bool = False) -> list[tuple[Any, Ints]]:
+    """s ∈ K as cvxpy constraints, and the rows of each; for directions, {(x, 0, z): x ≤ 0 ≤ z} of exponential cones
+    whose y is constant."""
+    constraints: list[tuple[Any, Ints]] = []
     touched = np.diff(sp.csr_array(data.A).indptr) > 0
     for kind, rows, extra in data.cones.slices:
-        part = s[rows]
+        part, at = s[rows], np.arange(rows.start, rows.stop)
         match kind:
             case "zero":
-                constraints.append(part == 0)
+                constraints.append((part == 0, at))
             case "nonneg":
-                constraints.append(part >= 0)
+                constraints.append((part >= 0, at))
             case "soc":
-                constraints.append(cp.SOC(part[0], part[1:]))
+                constraints.append((cp.SOC(part[0], part[1:]), at))
             case "psd":
-                constraints.append(_packed_psd(part, extra))
+                constraints.append((_packed_psd(part, extra), at))
             case "exp":
                 first = data.cones.exponentials
                 flat = first[~touched[first + 1]] if recession else first[:0]
                 curved = np.setdiff1d(first, flat)
-                constraints += [s[flat] <= 0, s[flat + 2] >= 0] if len(flat) else []
-                constraints += [cp.ExpCone(s[curved], s[curved + 1], s[curved + 2])] if len(curved) else []
+                if len(flat):
+                    constraints += [(s[flat] <= 0, flat), (s[flat + 2] >= 0, flat + 2)]
+                if len(curved):
+                    cone = cp.ExpCone(s[curved], s[curved + 1], s[curved + 2])
+                    constraints.append((cone, np.concatenate([curved, curved + 1, curved + 2])))
             case "power":
-                constraints.append(cp.PowCone3D(part[0], part[1], part[2], extra))
+                constraints.append((cp.PowCone3D(part[0], part[1], part[2], extra), at))
             case _:
-                constraints.append(cp.PowConeND(part[:-1], part[-1], np.asarray(extra)))
+                constraints.append((cp.PowConeND(part[:-1], part[-1], np.asarray(extra)), at))
     return constraints
 
 

@@ -223,6 +223,8 @@ def _stack(
     at_points = {k: A.X for k, A in blocks.items() if A.function is None}
     functions = {k: A.function for k, A in blocks.items() if A.function is not None} | shifts
     kernel = theta.kernel
+    for X in at_points.values():
+        kernel._check_points(X)
     if any(A.order for A in blocks.values()) or any(f._kernel != kernel for f in functions.values()):
         kernel = lifted(kernel)  # values and derivatives stand together
         at_points = {k: with_order(X, blocks[k].order) for k, X in at_points.items()}

@@ -10,9 +10,10 @@ from itertools import combinations, product
 
 import numpy as np
 
-from kernelopt.compiler.pieces import JOINT, SAME, Quadratic
+from kernelopt.compiler.pieces import Quadratic
 from kernelopt.kernels.domains import Array, Ints
 
+EPS = 8 * np.finfo(float).eps  # what rounding leaves of a coefficient's own terms
 MOST = 8  # quadratics, of which all pairs are compared
 SQUARE = "soc 3"
 
@@ -104,8 +105,9 @@ def _envelope(at: Ints, polynomials: Array, linear: Array) -> Quadratic | None:
     """The largest of (n, K, 3) quadratics, plus linear·s."""
     p = polynomials.copy()
     p[:, :, 1] += linear[:, None]
-    pairs = [_roots(p[:, i] - p[:, j]) for i, j in combinations(range(p.shape[1]), 2)]
-    ends = _apart(np.sort(np.hstack([p[:, 0, :0], *pairs])))
+    pairs = [_roots(p[:, i], p[:, j]) for i, j in combinations(range(p.shape[1]), 2)]
+    found = [np.hstack([p[:, 0, :0], *(pair[k] for pair in pairs)]) for k in range(2)]
+    ends = _apart(found[0], found[1])
     which = _largest_between(p, ends)
     ends = np.sort(np.where(which[:, 1:] == which[:, :-1], np.inf, ends))
     which = _largest_between(p, ends)
@@ -119,11 +121,12 @@ def _envelope(at: Ints, polynomials: Array, linear: Array) -> Quadratic | None:
     return piece if piece.is_convex() else None
 
 
-def _apart(ends: Array) -> Array:
-    """Sorted ends, without those that are no further than rounding from the one before."""
-    unit = np.max(np.where(np.isfinite(ends), np.abs(ends), 0.0), axis=1, initial=0.0)[:, None]
+def _apart(ends: Array, errors: Array) -> Array:
+    """The ends in their order, without those that are no further than rounding from the one before."""
+    order = np.argsort(ends, axis=1)
+    ends, errors = np.take_along_axis(ends, order, axis=1), np.take_along_axis(errors, order, axis=1)
     with np.errstate(invalid="ignore"):
-        again = np.diff(ends, axis=1) <= JOINT * unit
+        again = np.diff(ends, axis=1) <= errors[:, 1:] + errors[:, :-1]
     return np.sort(np.where(np.hstack([np.zeros((len(ends), 1), dtype=bool), again])[:, : ends.shape[1]], np.inf, ends))
 
 
@@ -143,13 +146,21 @@ def _largest_between(p: Array, ends: Array) -> Ints:
     return np.asarray(values.argmax(axis=2))
 
 
-def _roots(p: Array) -> Array:
-    """Where quadratics (n, 3) are zero, (n, 2); ∞ for what is none."""
-    c, b, a = p.T
-    with np.errstate(divide="ignore", invalid="ignore"):
-        size = np.abs(a) > SAME * (np.abs(a) + np.abs(b) + np.abs(c))
+def _roots(one: Array, other: Array) -> tuple[Array, Array]:
+    """Where two quadratics (n, 3) are equal, (n, 2), ∞ for what is no root, and the errors of these numbers.
+
+    Coefficients that are equal but for rounding are equal. An error ε of the value moves a root by ε/|slope|, and by
+    no more than √(ε/|curvature|).
+    """
+    p, size = one - other, np.abs(one) + np.abs(other)
+    c, b, a = np.where(np.abs(p) <= EPS * size, 0.0, p).T
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         root = np.sqrt(b**2 - 4 * a * c)
         q = -0.5 * (b + np.where(b >= 0, root, -root))
-        first, second = np.where(size, q / a, -c / b), np.where(size, c / q, np.inf)
-    found = np.stack([first, second], axis=1)
-    return np.where(np.isfinite(found), found, np.inf)
+        found = np.stack([q / a, c / q], axis=1)
+        found = np.where(np.isfinite(found), found, np.inf)
+        powers = np.stack([np.ones_like(found), np.abs(found), found**2], axis=2)
+        noise = EPS * np.sum(size[:, None, :] * powers, axis=2)
+        slope, bend = np.abs(2 * a[:, None] * found + b[:, None]), np.abs(a)[:, None]
+        errors = np.fmin(noise / slope, np.sqrt(noise / bend))
+    return found, np.where(np.isfinite(errors), errors, 0.0)

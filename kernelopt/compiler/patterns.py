@@ -7,16 +7,18 @@ x out leaves h(s). To add a function: what its rows look like here, and a class 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import combinations
 
 import numpy as np
 
 from kernelopt.compiler.largest import SQUARE, largest
-from kernelopt.compiler.pieces import JOINT, SAME, Entropy, Exponential, Logarithm, Piece, Power, Quadratic
+from kernelopt.compiler.pieces import Entropy, Exponential, Logarithm, Piece, Power, Quadratic, without_weight
 from kernelopt.kernels.domains import Array, Ints
 
 LARGEST = 8  # rows of a piece with linear rows only; larger ones are left to the cone solvers
+EPS = 4 * np.finfo(float).eps  # what a few operations leave of their terms
+ILL_CONDITIONED = 1e8  # entries of |K⁻¹||K| beyond which rounding decides what counts as 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,22 +36,63 @@ class Batch:
     kinds: tuple[str, ...]  # of each row
 
 
-def piece_of(batch: Batch) -> Piece | None:
-    """The function that a pattern stands for, or None."""
+def pieces_of(batch: Batch) -> tuple[Piece, ...] | None:
+    """The functions that a pattern stands for, or None; those of weight 0 are apart from others."""
     if "exp" in batch.kinds:
-        return _exponential(batch)
+        return without_weight(_exponential(batch))
     if any(kind.startswith("power") for kind in batch.kinds):
-        return _power(batch)
+        return without_weight(_power(batch))
     if SQUARE in batch.kinds and not batch.P.any() and not batch.square.any():
-        return largest(batch.at, batch.kinds, (batch.A, batch.a, batch.b), batch.c, batch.linear)
-    return _quadratic(batch)
+        found: Piece | None = largest(batch.at, batch.kinds, (batch.A, batch.a, batch.b), batch.c, batch.linear)
+    else:
+        found = _quadratic(batch)
+    return None if found is None else (found,)
+
+
+@dataclass(frozen=True, eq=False)
+class _Lines:
+    """Numbers that are affine in s, [:, :, 0] + [:, :, 1]·s, and what rounding may have made of both."""
+
+    value: Array
+    error: Array
+
+    def plus(self, other: _Lines) -> _Lines:
+        value = self.value + other.value
+        return _Lines(value, self.error + other.error + EPS * np.abs(value)).without_rounding()
+
+    def times(self, A: Array) -> _Lines:
+        """A·(these), with A (n, i, j)."""
+        size = np.abs(A)
+        terms = A.shape[2] * EPS * (size @ np.abs(self.value))
+        return _Lines(A @ self.value, size @ self.error + terms)
+
+    def without_rounding(self) -> _Lines:
+        """0 for what rounding alone may have made of 0."""
+        return _Lines(np.where(np.abs(self.value) <= self.error, 0.0, self.value), self.error)
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """h on the intervals [left, right] on which one set of rows is active, arrays (n,); first, last : where these rows
+    leave a feasible point; left_error, right_error : of the ends."""
+
+    left: Array
+    right: Array
+    constant: Array
+    slope: Array
+    curvature: Array
+    first: Array
+    last: Array
+    left_error: Array
+    right_error: Array
 
 
 def _quadratic(batch: Batch) -> Quadratic | None:
     """Minimize x out of  ½xᵀPx + cᵀx + linear·s + ½square·s²  over  Ax + as + (slack) = b  for every s.
 
     For each set W of active rows the optimal x and multipliers are affine in s, and optimal on the interval on which
-    multipliers and slacks are nonnegative; the intervals of all W cover the domain.
+    multipliers and slacks are nonnegative; the intervals of all W cover the domain. Numbers count as 0 where rounding
+    of the very terms that they are made of explains them.
     """
     _, m, k = batch.A.shape
     if any(kind not in ("zero", "nonneg") for kind in batch.kinds) or m > LARGEST:
@@ -58,82 +101,91 @@ def _quadratic(batch: Batch) -> Quadratic | None:
     batch, width, height = _in_own_units(batch)
     height = np.where(dead, 0.0, height)
     equal = [j for j, kind in enumerate(batch.kinds) if kind == "zero"]
-    found: list[tuple[Array, ...]] = []
+    found: list[_Part] = []
     for active in _active_sets(equal, [j for j in range(m) if j not in equal], k):
         part = _on_active(batch, list(active), equal)
         if part is not None:
-            if np.isnan(part[0]).any():
+            if np.isnan(part.left).any():
                 return None
             found.append(part)
-    if not found:
+    arrays = _joined(found) if found else None
+    if arrays is None:
         return None
-    left, right, constant, slope, curvature, first, last = (
-        np.stack(parts, axis=1) for parts in zip(*found, strict=True)
+    s, h = width[:, None], height[:, None]  # back from a piece's own units
+    left, right, constant, slope, curvature = arrays
+    piece = Quadratic(batch.at, left * s, right * s, constant * h, slope * (h / s), curvature * (h / s) / s)
+    return piece if piece.is_convex() else None
+
+
+def _joined(found: list[_Part]) -> tuple[Array, ...] | None:
+    """left, right, constant, slope and curvature on the intervals of the parts in their order, nan where unused; None
+    where they leave a gap, or do not cover what is feasible."""
+    left, right, constant, slope, curvature, first, last, left_error, right_error = (
+        np.stack([getattr(part, f.name) for part in found], axis=1) for f in fields(_Part)
     )
-    curvature = np.where(curvature <= SAME * np.abs(curvature).max(axis=1, initial=0.0)[:, None], 0.0, curvature)
-    curvature[np.abs(curvature) <= SAME * SAME] = 0.0  # in a piece's own units: rounding
-    finite = np.abs(np.concatenate([left, right], axis=1))
-    unit = np.max(np.where(np.isfinite(finite), finite, 0.0), axis=1)[:, None]
-    empty = ~(right > left + SAME * unit)
-    # Two active sets may give one interval.
+    with np.errstate(invalid="ignore"):
+        empty = ~(right - left > left_error + right_error)
     order = np.argsort(np.where(empty, np.inf, left), axis=1, kind="stable")
-    left, right, constant, slope, curvature, empty = (
-        np.take_along_axis(part, order, axis=1) for part in (left, right, constant, slope, curvature, empty)
+    table = (left, right, constant, slope, curvature, left_error, right_error, empty)
+    left, right, constant, slope, curvature, left_error, right_error, empty = (
+        np.take_along_axis(part, order, axis=1) for part in table
     )
-    again = np.zeros_like(empty)
-    with np.errstate(invalid="ignore"):
-        same = (left[:, 1:] == left[:, :-1]) | (np.abs(left[:, 1:] - left[:, :-1]) <= JOINT * unit)
-    again[:, 1:] = same & ~empty[:, 1:] & ~empty[:, :-1]
+    again = np.zeros_like(empty)  # two active sets may give one interval
+    again[:, 1:] = _close(left[:, 1:], left[:, :-1], left_error[:, 1:] + left_error[:, :-1]) & ~empty[:, 1:]
     drop = empty | again
-    if (drop.all(axis=1)).any():
+    if drop.all(axis=1).any():
         return None
-    # Back from a piece's own units of s and of h.
-    s, h = width[:, None], height[:, None]
-    parts = (left * s, right * s, constant * h, slope * (h / s), curvature * (h / s**2))
-    arrays = [np.where(drop, np.nan, part) for part in parts]
-    first, last = first * s, last * s
-    order = np.argsort(drop, axis=1, kind="stable")
-    arrays = [np.take_along_axis(part, order, axis=1)[:, : int((~drop).sum(axis=1).max())] for part in arrays]
-    piece = Quadratic(batch.at, arrays[0], arrays[1], arrays[2], arrays[3], arrays[4])
-    # Where some rows leave a feasible point, h must have been found.
-    feasible = first <= last
-    ends = np.min(np.where(feasible, first, np.inf), axis=1), np.max(np.where(feasible, last, -np.inf), axis=1)
-    whole = [
-        _same(a, b) for a, b in zip((np.nanmin(arrays[0], axis=1), np.nanmax(arrays[1], axis=1)), ends, strict=True)
-    ]
-    return piece if piece.is_convex() and all(whole) else None
+    order = np.argsort(drop, axis=1, kind="stable")[:, : int((~drop).sum(axis=1).max())]
+    known = [np.where(drop, np.nan, part) for part in (left, right, constant, slope, curvature)]
+    arrays = [np.take_along_axis(part, order, axis=1) for part in (*known, left_error, right_error)]
+    left, right, errors = arrays[0], arrays[1], arrays[5:]
+    joint = ~np.isnan(left[:, 1:])
+    if not np.all(_close(left[:, 1:], right[:, :-1], errors[0][:, 1:] + errors[1][:, :-1]) | ~joint):
+        return None
+    left[:, 1:] = np.where(joint, right[:, :-1], np.nan)
+    feasible, end = first <= last, (~np.isnan(left)).sum(axis=1, keepdims=True) - 1
+    begin = np.min(np.where(feasible, first, np.inf), axis=1)
+    stop = np.max(np.where(feasible, last, -np.inf), axis=1)
+    whole = _close(left[:, 0], begin, 2 * errors[0][:, 0]) & _close(
+        np.take_along_axis(right, end, axis=1)[:, 0], stop, 2 * np.take_along_axis(errors[1], end, axis=1)[:, 0]
+    )
+    return tuple(arrays[:5]) if whole.all() else None
 
 
-def _same(a: Array, b: Array) -> bool:
+def _close(a: Array, b: Array, error: Array) -> Array:
     with np.errstate(invalid="ignore"):
-        return bool(np.all((a == b) | (np.abs(a - b) <= JOINT * np.abs(a))))
+        return np.asarray((a == b) | (np.abs(a - b) <= error))
 
 
 def _with_costs(batch: Batch) -> tuple[Batch, Array]:
-    """Pieces that cost nothing get the costs of one that does, so that their x are determined too; which they are."""
+    """Pieces that cost nothing get the costs of one that does, or ½x², so that their x are determined too; which they
+    are."""
     costs = np.hstack([batch.P, batch.c])
     dead = ~costs.any(axis=1) & (batch.linear == 0) & (batch.square == 0)
-    if dead.all() or not dead.any():
-        return batch, np.zeros(len(dead), dtype=bool)
-    live = int(np.flatnonzero(costs.any(axis=1))[0]) if costs.any() else 0
+    if not dead.any():
+        return batch, dead
+    if not costs.any():
+        return (replace(batch, P=np.ones_like(batch.P)), dead) if dead.all() else (batch, np.zeros_like(dead))
+    live = int(np.flatnonzero(costs.any(axis=1))[0])
     P, c = (np.where(dead[:, None], part[live], part) for part in (batch.P, batch.c))
     return replace(batch, P=P, c=c), dead
 
 
 def _in_own_units(batch: Batch) -> tuple[Batch, Array, Array]:
-    """A batch with right-hand sides, rows, columns and costs of size 1, and the units of s and of h."""
-    steepest = _or_one(np.abs(batch.a).max(axis=1, initial=0.0))
+    """A batch with right-hand sides, rows, columns and costs of size about 1, and the units of s and of h: powers of 2,
+    so that nothing is rounded."""
+    steepest = _unit(np.abs(batch.a).max(axis=1, initial=0.0))
     a = batch.a / steepest[:, None]
-    rows = _or_one(np.maximum(np.abs(batch.A).max(axis=2, initial=0.0), np.abs(a)))
+    rows = _unit(np.maximum(np.abs(batch.A).max(axis=2, initial=0.0), np.abs(a)))
     b = batch.b / rows
-    of_rows = _or_one(np.abs(b).max(axis=1, initial=0.0))
+    of_rows = _unit(np.abs(b).max(axis=1, initial=0.0))
     width, w = of_rows / steepest, of_rows[:, None]
     A = batch.A / rows[:, :, None]
-    columns = _or_one(np.abs(A).max(axis=1, initial=0.0))  # x in units of its own, which costs are counted in
+    columns = _unit(np.abs(A).max(axis=1, initial=0.0))  # x in units of its own, which costs are counted in
     unit = w / columns
-    P, c, linear, square = batch.P * unit**2, batch.c * unit, batch.linear * width, batch.square * width**2
+    P, c, linear, square = batch.P * unit * unit, batch.c * unit, batch.linear * width, batch.square * width * width
     costs = [np.abs(part).max(axis=1, initial=0.0) for part in (P, c)]
-    height = _or_one(np.maximum.reduce([*costs, np.abs(linear), square]))
+    height = _unit(np.maximum.reduce([*costs, np.abs(linear), square]))
     h = height[:, None]
     scaled = Batch(
         batch.at, A / columns[:, None, :], a / rows, b / w, P / h, c / h, linear / height, square / height,
@@ -142,8 +194,9 @@ def _in_own_units(batch: Batch) -> tuple[Batch, Array, Array]:
     return scaled, width, height
 
 
-def _or_one(sizes: Array) -> Array:
-    return np.where(sizes > 0, sizes, 1.0)
+def _unit(sizes: Array) -> Array:
+    """The power of 2 below each size; 1 for 0."""
+    return np.where(sizes > 0, np.ldexp(1.0, np.frexp(sizes)[1] - 1), 1.0)
 
 
 def _active_sets(equal: list[int], rest: list[int], k: int) -> Iterator[tuple[int, ...]]:
@@ -152,8 +205,8 @@ def _active_sets(equal: list[int], rest: list[int], k: int) -> Iterator[tuple[in
             yield (*equal, *chosen)
 
 
-def _on_active(batch: Batch, active: list[int], equal: list[int]) -> tuple[Array, ...] | None:
-    """(left, right, constant, slope, curvature) of h where just these rows are active, and where they are feasible."""
+def _on_active(batch: Batch, active: list[int], equal: list[int]) -> _Part | None:
+    """h where just these rows are active; None where they do not determine x."""
     n, m, k = batch.A.shape
     w = len(active)
     W = batch.A[:, active]
@@ -164,24 +217,44 @@ def _on_active(batch: Batch, active: list[int], equal: list[int]) -> tuple[Array
         return None
     fixed = np.concatenate([-batch.c, batch.b[:, active]], axis=1)
     moving = np.concatenate([np.zeros((n, k)), -batch.a[:, active]], axis=1)
-    try:
-        solved = np.linalg.solve(K, np.stack([fixed, moving], axis=2)) if k + w else np.zeros((n, 0, 2))
-    except np.linalg.LinAlgError:
-        solved = np.full((n, k + w, 2), np.nan)
-    left_over = K @ solved - np.stack([fixed, moving], axis=2) if k + w else np.zeros((n, 0, 2))
-    if not np.all(np.abs(left_over) <= JOINT * (1 + np.abs(solved).max(axis=(1, 2), initial=0.0)[:, None, None])):
-        return tuple(np.full(n, np.nan) for _ in range(7))  # singular for some pieces of one pattern: not taken
-    x, z = solved[:, :k], solved[:, k:]
+    solved = _solved(K, np.stack([fixed, moving], axis=2))
+    if solved is None:
+        return _Part(*(np.full(n, np.nan) for _ in fields(_Part)))  # singular for some pieces of one pattern: not taken
+    x, z = _Lines(solved.value[:, :k], solved.error[:, :k]), _Lines(solved.value[:, k:], solved.error[:, k:])
     inactive = [j for j in range(m) if j not in active]
-    slack = np.stack([batch.b[:, inactive], -batch.a[:, inactive]], axis=2) - batch.A[:, inactive] @ x
+    given = np.stack([batch.b[:, inactive], -batch.a[:, inactive]], axis=2)
+    slack = _Lines(given, np.zeros_like(given)).plus(x.times(-batch.A[:, inactive]))
     held = [i for i, j in enumerate(active) if j not in equal]
     # Both must be ≥ 0, as lines in s: [:, :, 0] + [:, :, 1]·s.
-    (left, right), (first, last) = _interval(z[:, held]), _interval(slack)
+    left, right, left_error, right_error = _interval(_Lines(z.value[:, held], z.error[:, held]))
+    first, last, first_error, last_error = _interval(slack)
+    left_error = np.where(left > first, left_error, np.where(left < first, first_error, left_error + first_error))
+    right_error = np.where(right < last, right_error, np.where(right > last, last_error, right_error + last_error))
+    at, rate = x.value[:, :, 0], x.value[:, :, 1]
+    constant = np.sum(batch.c * at + 0.5 * batch.P * at**2, axis=1)
+    slope = np.sum((batch.c + batch.P * at) * rate, axis=1) + batch.linear
+    curvature = np.sum(batch.P * rate**2, axis=1) + batch.square
     left, right = np.maximum(left, first), np.minimum(right, last)
-    constant = np.sum(batch.c * x[:, :, 0] + 0.5 * batch.P * x[:, :, 0] ** 2, axis=1)
-    slope = np.sum((batch.c + batch.P * x[:, :, 0]) * x[:, :, 1], axis=1) + batch.linear
-    curvature = np.sum(batch.P * x[:, :, 1] ** 2, axis=1) + batch.square
-    return left, right, constant, slope, curvature, first, last
+    return _Part(left, right, constant, slope, curvature, first, last, left_error, right_error)
+
+
+def _solved(K: Array, rhs: Array) -> _Lines | None:
+    """K⁻¹rhs with its error, |K⁻¹|(|rhs − Kx| + ε(|K||x| + |rhs|)); None where some K are all but singular."""
+    n, size, _ = K.shape
+    if not size:
+        return _Lines(np.zeros((n, 0, 2)), np.zeros((n, 0, 2)))
+    K = K[:1] if np.all(K[0] == K) else K
+    try:
+        inverse = np.linalg.inv(K)
+    except np.linalg.LinAlgError:
+        return None
+    sizes, of_inverse = np.abs(K), np.abs(inverse)
+    if not np.all(of_inverse @ sizes < ILL_CONDITIONED):
+        return None
+    x = inverse @ rhs
+    x += inverse @ (rhs - K @ x)
+    error = of_inverse @ (np.abs(rhs - K @ x) + size * EPS * (sizes @ np.abs(x) + np.abs(rhs)))
+    return _Lines(x, error).without_rounding()
 
 
 def _is_singular(K: Array) -> bool:
@@ -191,17 +264,23 @@ def _is_singular(K: Array) -> bool:
     return bool(np.all(K[0] == K)) or bool(np.all(np.linalg.matrix_rank(K) < K.shape[1]))
 
 
-def _interval(lines: Array) -> tuple[Array, Array]:
-    """The s with lines[:, :, 0] + lines[:, :, 1]·s ≥ 0 for all of them, quantities of one unit."""
-    offset, rate = lines[:, :, 0], lines[:, :, 1]
-    size, steepest = (np.abs(part).max(axis=1, initial=0.0)[:, None] for part in (offset, rate))
-    flat = np.abs(rate) <= SAME * steepest
+def _interval(lines: _Lines) -> tuple[Array, Array, Array, Array]:
+    """The s with lines ≥ 0 for all of them, and the errors of both ends."""
+    offset, rate = lines.value[:, :, 0], lines.value[:, :, 1]
+    n = len(offset)
+    if not offset.shape[1]:
+        return np.full(n, -np.inf), np.full(n, np.inf), np.zeros(n), np.zeros(n)
     with np.errstate(divide="ignore", invalid="ignore"):
         zero = -offset / rate
-    left = np.max(np.where(~flat & (rate > 0), zero, -np.inf), axis=1, initial=-np.inf)
-    right = np.min(np.where(~flat & (rate < 0), zero, np.inf), axis=1, initial=np.inf)
-    impossible = (flat & (offset < -SAME * size)).any(axis=1)
-    return np.where(impossible, np.inf, left), np.where(impossible, -np.inf, right)
+        errors = (lines.error[:, :, 0] + np.abs(zero) * lines.error[:, :, 1]) / np.abs(rate) + EPS * np.abs(zero)
+    lower, upper = np.where(rate > 0, zero, -np.inf), np.where(rate < 0, zero, np.inf)
+    ends = lower.argmax(axis=1)[:, None], upper.argmin(axis=1)[:, None]
+    left, right = (np.take_along_axis(part, i, axis=1)[:, 0] for part, i in zip((lower, upper), ends, strict=True))
+    errors = np.where(rate == 0, 0.0, errors)
+    left_error, right_error = (np.take_along_axis(errors, i, axis=1)[:, 0] for i in ends)
+    impossible = ((rate == 0) & (offset < 0)).any(axis=1)
+    left, right = np.where(impossible, np.inf, left), np.where(impossible, -np.inf, right)
+    return left, right, np.where(np.isinf(left), 0.0, left_error), np.where(np.isinf(right), 0.0, right_error)
 
 
 def _exponential(batch: Batch) -> Piece | None:
@@ -234,21 +313,17 @@ def _single_cone(batch: Batch) -> Piece | None:
         linear = batch.linear + weight * a[:, 2]
         plain = not b[:, 2].any()
         good = plain and bool(np.all(a[:, 0] != 0))
-        return Exponential(batch.at, _positive(weight), -a[:, 0], b[:, 0], linear, False) if good else None
+        return Exponential(batch.at, weight, -a[:, 0], b[:, 0], linear, False) if good else None
     # scale·x ≤ y·log(z/y) + (b − a·s)₀ turned around: the cost c·x with c/scale < 0 wants x large.
     weight = -c / np.where(scale == 0, 1.0, scale)
     if place != 0 or np.any(weight < 0) or b[:, 0].any():
         return None
     linear = batch.linear - weight * a[:, 0]
     if fixed[1] and np.all(a[:, 2] != 0):
-        return Logarithm(batch.at, _positive(weight), -a[:, 2], b[:, 2], linear)
+        return Logarithm(batch.at, weight, -a[:, 2], b[:, 2], linear)
     if fixed[2] and np.all(a[:, 1] != 0):
-        return Entropy(batch.at, _positive(weight), -a[:, 1], b[:, 1], linear)
+        return Entropy(batch.at, weight, -a[:, 1], b[:, 1], linear)
     return None
-
-
-def _positive(weight: Array) -> Array:
-    return np.where(weight > 0, weight, np.finfo(float).tiny)
 
 
 def _logistic(batch: Batch) -> Exponential | None:
@@ -260,7 +335,7 @@ def _logistic(batch: Batch) -> Exponential | None:
         plain = plain and bool(np.all(np.sort(batch.A[:, j + 2], axis=1)[:, 0] == -1))
         if not constant or not plain or np.any(np.count_nonzero(batch.A[:, j + 2], axis=1) != 1):
             return None
-    epigraph = np.argmax(np.abs(batch.c), axis=1)
+    epigraph = np.argmax(batch.A[:, 1] != 0, axis=1)  # x in e^(βs + γ − x): its cost may be 0
     pick = np.arange(n)
     weight = batch.c[pick, epigraph]
     moving = np.abs(batch.a[:, 1]) > 0
@@ -276,7 +351,7 @@ def _logistic(batch: Batch) -> Exponential | None:
     )  # fmt: skip
     if not good or np.any(rate == 0) or np.any(weight < 0):
         return None
-    return Exponential(batch.at, _positive(weight), rate, shift, batch.linear, True)
+    return Exponential(batch.at, weight, rate, shift, batch.linear, True)
 
 
 def _power(batch: Batch) -> Power | None:
@@ -287,14 +362,19 @@ def _power(batch: Batch) -> Power | None:
     """
     if batch.P.any() or batch.square.any() or batch.kinds.count(batch.kinds[-1]) != 3:
         return None
+    costly = np.flatnonzero(batch.c.any(axis=0))
+    if len(costly) > 1:
+        return None
+    found = (_power_at(batch, int(t)) for t in (costly if len(costly) else range(batch.A.shape[2])))
+    return next((piece for piece in found if piece is not None), None)
+
+
+def _power_at(batch: Batch, t: int) -> Power | None:
+    """The same for the auxiliary variable t."""
     cone = slice(len(batch.kinds) - 3, None)
     X, a, b = batch.A[:, cone], batch.a[:, cone], batch.b[:, cone]
     alpha = float(batch.kinds[-1].split()[1])
     constant = [bool(not X[:, j].any() and not a[:, j].any() and np.all(b[:, j] == 1)) for j in range(3)]
-    costly = np.flatnonzero(batch.c.any(axis=0))
-    if len(costly) != 1:
-        return None
-    t = int(costly[0])
     place = np.flatnonzero(X[:, :, t].any(axis=0))
     if len(place) != 1 or np.any(X[:, place[0], t] >= 0) or a[:, place[0]].any() or b[:, place[0]].any():
         return None
@@ -318,7 +398,7 @@ def _power(batch: Batch) -> Power | None:
         rate, shift, positive = found
     else:
         return None
-    return Power(batch.at, _positive(weight), rate, shift, batch.linear, p, positive)
+    return Power(batch.at, weight, rate, shift, batch.linear, p, positive)
 
 
 def _at_least(batch: Batch, x: int, rows: int, unit: Array) -> tuple[Array, Array, bool] | None:

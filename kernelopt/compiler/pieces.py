@@ -6,7 +6,7 @@ the subdifferential, curvature, conjugate h*ᵢ(v) = sup over s of vs − hᵢ(s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -19,7 +19,9 @@ from kernelopt.smooth import SmoothLoss
 
 SAME = 1e-12  # relative difference that counts as none
 JOINT = 1e-9  # relative accuracy to which neighbouring pieces of one function must fit together
+JUMP = 64 * np.finfo(float).eps  # a jump of a slope, relative to the terms on both sides, that rounding explains
 SIMPLEX = 1e-14  # Σₖ vₖ may differ from its value by so much, relatively
+INSIDE = 1e-9  # how far slopes of a user's loss stay from the steepest ones, relatively
 STEEPEST = 700.0  # exponents are cut here, short of overflow
 
 
@@ -118,31 +120,33 @@ class Quadratic:
                 add(curved & ~np.isfinite(a) & ~np.isfinite(b), -self.slope[:, j] / kappa, -endless, endless, rho)
             if j + 1 < m:
                 with np.errstate(invalid="ignore"):
-                    jump = self.slope[:, j + 1] + self.curvature[:, j + 1] * b - self.slope[:, j] - kappa * b
-                add(np.nan_to_num(jump) > SAME * np.abs(self.slope[:, j]), b, zero, jump, zero)
+                    terms = np.stack(
+                        [self.slope[:, j + 1], self.curvature[:, j + 1] * b, -self.slope[:, j], -kappa * b]
+                    )
+                    jump, rounding = terms.sum(axis=0), JUMP * np.abs(terms).sum(axis=0)
+                add(np.nan_to_num(jump) > np.nan_to_num(rounding), b, zero, jump, zero)
         ends = self.right[rows, last]
         add(np.isfinite(ends) & ~point, ends, zero, endless, zero)
         of, anchor, low, high, rho = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return Kinks(value, tangent, of, anchor, low, high, rho)
 
     def is_convex(self) -> bool:
-        """Whether the intervals join, values are continuous and slopes do not decrease, up to rounding."""
+        """Whether the intervals join, values are continuous and slopes do not decrease, up to rounding of the numbers
+        at each joint."""
         ends, starts = self.right[:, :-1], self.left[:, 1:]
         joint = ~np.isnan(starts)
-        unit = np.maximum(np.abs(ends), np.abs(np.nan_to_num(self.left[:, :1], neginf=0.0)))
 
-        def at(j: slice, s: Array) -> tuple[Array, Array, Array]:
-            terms = self.constant[:, j], s * self.slope[:, j], 0.5 * s**2 * self.curvature[:, j]
-            size = np.abs(terms[0]) + np.abs(terms[1]) + np.abs(terms[2])
-            return terms[0] + terms[1] + terms[2], self.slope[:, j] + self.curvature[:, j] * s, size
+        def at(j: slice, s: Array) -> tuple[Array, Array, Array, Array]:
+            terms = np.stack([self.constant[:, j], s * self.slope[:, j], 0.5 * s**2 * self.curvature[:, j]])
+            slopes = np.stack([self.slope[:, j], s * self.curvature[:, j]])
+            return terms.sum(axis=0), np.abs(terms).sum(axis=0), slopes.sum(axis=0), np.abs(slopes).sum(axis=0)
 
         with np.errstate(invalid="ignore"):
-            before, slope_before, size = at(slice(0, -1), ends)
-            after, slope_after, _ = at(slice(1, None), ends)
-            steepest = np.nanmax(np.abs(self.slope), axis=1, initial=0.0)[:, None]
-            steep = steepest + np.abs(self.curvature[:, 1:] * ends)
-            joins = np.abs(ends - starts) <= JOINT * unit
-            continuous = np.abs(after - before) <= JOINT * (size + steepest * unit)
+            before, size_before, slope_before, steep_before = at(slice(0, -1), ends)
+            after, size_after, slope_after, steep_after = at(slice(1, None), ends)
+            steep = steep_before + steep_after
+            joins = np.abs(ends - starts) <= JOINT * np.abs(ends)
+            continuous = np.abs(after - before) <= JOINT * (size_before + size_after)
             increasing = slope_after - slope_before >= -JOINT * steep
         return bool(np.all(joins | ~joint) and np.all(continuous | ~joint) and np.all(increasing | ~joint))
 
@@ -434,8 +438,45 @@ class Custom:
         for q in self.loss.outwards():
             slope = self.weight * self.rate * self.loss.gradient(np.full(len(self.at), q), self.data)
             low, high = np.fmin(low, slope), np.fmax(high, slope)
-        return low, high
+        # Next to the ends there is a point at which the slope is larger, and one at which it is smaller.
+        least = np.fmin(np.where(low != 0, np.abs(low), np.inf), np.where(high != 0, np.abs(high), np.inf))
+        least = np.where(np.isfinite(least) & (high > low), least, 0.0)
+        inside = [
+            INSIDE * np.where(np.isfinite(end) & (high > low), np.maximum(np.abs(end), least), 0.0)
+            for end in (low, high)
+        ]
+        return low + inside[0], high - inside[1]
 
 
 Smooth = Exponential | Logarithm | Entropy | Power | LogSumExp | Custom
 Piece = Quadratic | Smooth
+
+
+def without_weight(piece: Piece | None) -> tuple[Piece, ...] | None:
+    """The functions of positive weight, and those of weight 0 as what is left of them: a line on the domain."""
+    if piece is None or isinstance(piece, (Quadratic, Custom)) or np.all(piece.weight > 0):
+        return None if piece is None else (piece,)
+    keep = piece.weight > 0
+    rest = _without_curve(piece, ~keep)
+    if not keep.any():
+        return (rest,)
+    at = piece.at.reshape(-1, len(keep))[:, keep].ravel()
+    return (replace(piece, at=at, **{name: getattr(piece, name)[..., keep] for name in _ENTRIES[type(piece)]}), rest)
+
+
+def _without_curve(piece: Smooth, chosen: Array) -> Quadratic:
+    """The line and the domain of some functions: q = rate·s + shift ≥ 0, or all numbers."""
+    at = piece.at.reshape(-1, len(chosen))[:, chosen].ravel()
+    zero, endless = np.zeros(len(at)), np.full(len(at), np.inf)
+    linear = zero if isinstance(piece, (LogSumExp, Custom)) else piece.linear[chosen]
+    left, right = -endless, endless
+    if isinstance(piece, (Logarithm, Entropy)) or (isinstance(piece, Power) and piece.has_domain):
+        end, rate = -piece.shift[chosen] / piece.rate[chosen], piece.rate[chosen]
+        left, right = np.where(rate > 0, end, left), np.where(rate < 0, end, right)
+    return Quadratic(at, *(part[:, None] for part in (left, right, zero, linear, zero)))
+
+
+_ENTRIES: dict[type, tuple[str, ...]] = {
+    LogSumExp: ("weight", "shift"),
+    **dict.fromkeys((Exponential, Logarithm, Entropy, Power), ("weight", "rate", "shift", "linear")),
+}

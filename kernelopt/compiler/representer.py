@@ -16,18 +16,22 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
+from kernelopt.compiler.attributes import dense, integral, nearest, rounded
 from kernelopt.compiler.form import CanonicalForm, NormLink, PredictionLink, rewrite
 from kernelopt.compiler.products import product
+from kernelopt.compiler.separable import lengths_of_outer, outer_of
 from kernelopt.expressions import Theta
 from kernelopt.factorization import CholeskyFactor, Factor
 from kernelopt.functions import Function
 from kernelopt.kernels import Delta
+from kernelopt.kernels.derivatives import plain
 from kernelopt.kernels.domains import Array, frozen
 from kernelopt.nodes import norm_from_gram
 from kernelopt.solution import FittedFunction, Solution, Status
 
 FEASIBLE = 1e-6  # largest violation of a constraint that still counts as met, see `violation`
 LARGE = 10.0  # predictions larger than this, relative to the data, don't make a violation small
+MOST_FEATURES = 2000  # whose rank is computed
 NEGLIGIBLE = 1e-6  # predictions smaller than this, relative to the data, are taken for zero when sizes are judged
 
 
@@ -50,6 +54,47 @@ class Reduction:
     def is_restriction(self) -> bool:
         """Whether some θ is confined to less than the row space of its A."""
         return any(f.is_restriction for f in self.factors.values())
+
+
+def may_lack(reduction: Reduction, for_a_point: bool = False) -> bool:
+    """Whether some θ, confined to its factor's span, may lack what the stated problem asks for.
+
+    Where ‖θ‖ is bounded, or costs something at the values that variables have now, what a factor at full numerical
+    rank leaves is rounding. Otherwise no numerical rank proves that: predictions may ask for a θ of any length.
+    `for_a_point` asks whether it may lack what constraints need, for which no cost matters.
+    """
+    links = reduction.form.predictions
+    lacking = [link.theta for link in links if not _spans(link, reduction.factors[link.theta])]
+    limited = [t for t in lacking if _is_bounded(reduction.form, t) or (not for_a_point and _costs(reduction.form, t))]
+    return reduction.is_restriction or len(limited) < len(lacking)
+
+
+def _spans(link: PredictionLink, factor: Factor) -> bool:
+    """Whether the factor has one column a row, or one for each of finitely many features, as far as these differ."""
+    rows = link.rows
+    if factor.rank >= min(len(rows), rows.features):
+        return True
+    if not rows.are_points or plain(rows.kernel) is not rows.kernel or rows.features > MOST_FEATURES:
+        return False
+    return factor.rank >= int(np.linalg.matrix_rank(rows.kernel._features(rows.points)))
+
+
+def _is_bounded(form: CanonicalForm, theta: Theta) -> bool:
+    """Whether a norm of θ stands in a constraint."""
+    bounded = {v.id for constraint in form.outer.constraints for v in constraint.variables()}
+    return any(norm.t.id in bounded for norm in form.norms_of(theta).values())
+
+
+def _costs(form: CanonicalForm, theta: Theta) -> bool:
+    """Whether the objective changes where a norm of θ alone grows."""
+    for norm in form.norms_of(theta).values():
+        now, length = form.outer.objective.value, norm.t.value
+        norm.t.save_value(np.asarray(length) + 1.0)
+        longer = form.outer.objective.value
+        norm.t.save_value(length)
+        if longer != now:
+            return True
+    return False
 
 
 def reduce(form: CanonicalForm, factors: Mapping[Theta, Factor]) -> Reduction:
@@ -208,7 +253,28 @@ def _value_of_f(reduction: Reduction, grams: Mapping[Theta, Array]) -> float:
     for smooth in reduction.form.smooth:
         smooth.place()
     with np.errstate(all="ignore"):  # outside of its domain f may be anything
-        return float(reduction.form.outer.objective.value)
+        value = float(reduction.form.outer.objective.value)
+    return _value_of_pieces(reduction.form) if np.isnan(value) else value
+
+
+def _value_of_pieces(form: CanonicalForm) -> float:
+    """f where 0·∞ made it nan, as a function of weight 0 that overflows does: the sum of the functions that f falls
+    apart into; nan where it does not."""
+    outer = outer_of(form)
+    split, data = outer.split, outer.form
+    lengths = None if split is None else lengths_of_outer(data, split)
+    if split is None or lengths is None or len(split.y) != len(data.y):
+        return float("nan")
+    u = np.concatenate([np.ravel(link.u.value, order="F") for link in form.predictions if link.u is not None])
+    y = np.zeros(len(data.c))
+    for variable, columns in zip(form.y, data.variables, strict=True):
+        y[columns] = np.ravel(dense(variable.value), order="F")[: len(columns)]
+    t = np.array([float(norm.t.value) for norm in form.norms])
+    with np.errstate(all="ignore"):
+        pieces = split.value(split.arguments(u, y[split.y]))
+    linear = float(split.linear_u @ u + split.linear_y @ y[split.y])
+    of_norms = float(lengths.slope @ t + 0.5 * lengths.curvature @ t**2)
+    return data.sign * (data.offset + pieces + linear + of_norms)
 
 
 def norm_gram(reduction: Reduction, norm: NormLink) -> Array:
@@ -237,7 +303,7 @@ def violation(reduction: Reduction, data_unit: float = 0.0) -> float:
     unit = min(prediction_unit(form, data_unit), most)
     lengths = {n.t.id for n in form.norms}
     known = {
-        v.id: float(np.abs(_dense(v.value)).max(initial=0.0)) for v in form.outer.variables() if v.value is not None
+        v.id: float(np.abs(dense(v.value)).max(initial=0.0)) for v in form.outer.variables() if v.value is not None
     }
     sizes = {i: size if i in lengths else min(size, most) for i, size in known.items()}
     shares = {i: sizes[i] / size for i, size in known.items() if size > 0}
@@ -249,23 +315,39 @@ def violation(reduction: Reduction, data_unit: float = 0.0) -> float:
     return max([0.0, *map(_outside, form.y), *(_violation(c, sizes, shares) for c in form.outer.constraints)])
 
 
-def _dense(value: Any) -> Array:
-    return np.asarray(value.toarray() if sp.issparse(value) else value)
-
-
 def _outside(variable: cp.Variable) -> float:
-    """By how much a variable's value departs from its attributes (nonneg, bounds, PSD …), relative to its size."""
-    if variable.value is None or sp.issparse(variable.value) or not any(variable.attributes.values()):
+    """By how much a variable's value departs from its attributes (nonneg, bounds, PSD …), relative to its size; from
+    integers by how much it does."""
+    if variable.value is None or not any(variable.attributes.values()) or variable.is_complex():
         return 0.0
-    value = np.asarray(variable.value)
-    nearest = np.asarray(variable.project(value))
-    size = float(np.abs(value).max(initial=0.0))
-    return float(np.abs(nearest - value).max(initial=0.0)) / (size or 1.0)
+    value = dense(variable.value)
+    fraction = float(np.abs(rounded(variable, value) - value).max(initial=0.0))
+    inside = nearest(variable, value)
+    off = float(np.abs(np.where(integral(variable), value, inside) - value).max(initial=0.0))
+    return max(fraction, off / (float(np.abs(value).max(initial=0.0)) or 1.0))
+
+
+def round_integers(reduction: Reduction, data_unit: float = 0.0) -> None:
+    """Put boolean and integer entries, which solvers meet to a tolerance, at integers, where constraints allow it."""
+    chosen = [y for y in reduction.form.y if y.value is not None and integral(y).any()]
+    before = [y.value for y in chosen]
+    feasible = violation(reduction, data_unit) <= FEASIBLE
+    for y in chosen:
+        y.save_value(rounded(y, dense(y.value)))
+    if feasible and violation(reduction, data_unit) > FEASIBLE:
+        for y, value in zip(chosen, before, strict=True):
+            y.save_value(value)
+
+
+def has_integers(reduction: Reduction) -> bool:
+    """Whether boolean and integer entries are integers, not only nearly."""
+    chosen = [y for y in reduction.form.y if integral(y).any()]
+    return all(np.array_equal(rounded(y, dense(y.value)), dense(y.value)) for y in chosen)
 
 
 def residual(constraint: Any) -> Array:
     """By how much a constraint is violated, entry by entry; cvxpy would solve a projection for exponential cones."""
-    args = [np.asarray(a.value, dtype=float) for a in constraint.args if not isinstance(a, list)]
+    args = [dense(a.value).astype(float) for a in constraint.args if not isinstance(a, list)]
     match constraint:
         case cp.constraints.ExpCone():
             x, y, z = args
@@ -292,8 +374,10 @@ def _violation(constraint: Any, sizes: Mapping[int, float], shares: Mapping[int,
         return 0.0
     scale = np.zeros(1)
     for part in (a for a in constraint.args if not isinstance(a, list)):
+        if part.value is None:
+            continue  # a variable that dropped out of the problem
         share = min((shares.get(v.id, 1.0) for v in part.variables()), default=1.0)
-        numbers = [share * np.abs(np.ravel(_dense(part.value), order="F"))]
+        numbers = [share * np.abs(np.ravel(dense(part.value), order="F"))]
         numbers += [np.ravel(abs(g).sum(axis=0)) * sizes.get(i, 0.0) for i, g in _gradient(part).items()]
         for one in numbers:
             entrywise = len(one) in (1, len(violation)) and len(scale) in (1, len(violation))

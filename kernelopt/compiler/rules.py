@@ -60,11 +60,12 @@ def inspect(objective: Any, constraints: tuple[Any, ...]) -> Inspection:
 
     Raises DataError for constants that are NaN or infinite.
     """
-    walk = _Walk()
+    walk, refused = _Walk(), []
     minimized = isinstance(objective, cp.Minimize)
     walk.visit(objective.args[0], COSTS if minimized else HELPS, "the objective")
     if not objective.is_dcp():
         walk.not_dcp.append(_not_dcp(objective.args[0], "convex" if minimized else "concave", "the objective"))
+        refused.append("the objective")
     for number, constraint in enumerate(constraints, start=1):
         place = f"constraint {number}"
         for argument, direction in zip(_arguments(constraint), _directions(constraint), strict=True):
@@ -72,8 +73,11 @@ def inspect(objective: Any, constraints: tuple[Any, ...]) -> Inspection:
                 walk.check_shapes(argument, constraint, place)
         if not constraint.is_dcp():
             walk.not_dcp.append(f"{place}, {describe(constraint)}, is not convex.")
+            refused.append(place)
+    # A hint explains a verdict of DCP's; it is none.
+    hints = [hint for place, hint in dict.fromkeys(walk.hints) if place in refused]
     return Inspection(
-        tuple(walk.predictions), tuple(walk.norms), tuple(walk.violations), tuple(walk.not_dcp + walk.hints),
+        tuple(walk.predictions), tuple(walk.norms), tuple(walk.violations), tuple(walk.not_dcp + hints),
         tuple(walk.smooth),
     )  # fmt: skip
 
@@ -99,7 +103,7 @@ class _Walk:
         self.smooth: list[SmoothTerm] = []
         self.violations: list[Violation] = []
         self.not_dcp: list[str] = []
-        self.hints: list[str] = []
+        self.hints: list[tuple[str, str]] = []  # place and hint
         self._depends: dict[tuple[int, int, str], bool] = {}
 
     def visit(self, node: Any, direction: int, place: str, cause: Any = None) -> bool:
@@ -148,7 +152,7 @@ class _Walk:
             if below[-1] and isinstance(node, (broadcast_to, Elementwise)):
                 self.check_shapes(argument, node, place)
         if isinstance(node, (cp.multiply, MulExpression)):
-            self.hints += _negative_weights(node, below, place)
+            self.hints += [(place, hint) for hint in _weights_of_wrong_sign(node, below, direction, place)]
         return any(below)
 
     def check_shapes(self, argument: Any, node: Any, place: str) -> None:
@@ -223,19 +227,21 @@ def _check_constant(leaf: Any, place: str) -> None:
         )
 
 
-def _negative_weights(node: Any, below: list[bool], place: str) -> list[str]:
-    """A hint for `w @ loss` with a negative weight."""
+def _weights_of_wrong_sign(node: Any, below: list[bool], direction: int, place: str) -> list[str]:
+    """A hint for `w @ loss` where the direction asks for the other sign of w."""
     if len(below) != 2 or sum(below) != 1:
         return []
     weights, loss = (node.args[1], node.args[0]) if below[0] else (node.args[0], node.args[1])
-    if not isinstance(weights, cp.Constant) or loss.is_affine() or weights.is_nonneg():
+    if not isinstance(weights, cp.Constant) or loss.is_convex() == loss.is_concave():
         return []
+    sign = (direction or COSTS) * (1.0 if loss.is_convex() else -1.0)
     w = weights.value.data if sp.issparse(weights.value) else np.ravel(weights.value)
-    if w.min() >= 0 or (w.max() <= 0 and not loss.is_convex()):
+    if not (sign * w < 0).any():
         return []
-    first = int(np.argmax(w < 0))
+    first = int(np.argmax(sign * w < 0))
+    got, wanted = ("negative", "≥ 0") if sign > 0 else ("positive", "≤ 0")
     return [
-        f"In {place} the weights of {describe(loss)} are negative, {w[first]:g} first at {first}; they must be ≥ 0."
+        f"In {place} the weights of {describe(loss)} are {got}, {w[first]:g} first at {first}; they must be {wanted}."
     ]
 
 

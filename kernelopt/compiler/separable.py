@@ -19,19 +19,43 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from kernelopt.compiler.conic_form import ConicForm, conic_form
+from kernelopt.compiler.conic_form import ConicForm, conic_form, require_units
 from kernelopt.compiler.form import CanonicalForm
-from kernelopt.compiler.patterns import LARGEST, Batch, piece_of
-from kernelopt.compiler.pieces import SAME, Custom, LogSumExp, Piece, Quadratic, pairs_of
+from kernelopt.compiler.patterns import LARGEST, Batch, pieces_of
+from kernelopt.compiler.pieces import Custom, LogSumExp, Piece, Quadratic, pairs_of, without_weight
 from kernelopt.kernels.domains import Array, Ints
 
 CLASSES = 10  # of a log-sum-exp, whose curvature takes a row for each pair
+ROUNDING = 16 * np.finfo(float).eps  # what cvxpy's products leave of an entry's own terms
 SHARED = 10  # rows in which an auxiliary variable may stand before it counts as one of the user's
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Where functions were found in the cone data: rows (n, m), auxiliary columns (n, k), and their `batch`.
+
+    A log-sum-exp has no batch. Single rows and squares of outer columns have one row or column each.
+    """
+
+    rows: Ints
+    columns: Ints
+    batch: Batch | None = None
+
+    @classmethod
+    def of(cls, piece: Piece, rows: Ints, columns: Ints, batch: Batch | None, first: int = 0) -> Source:
+        """That of some of the functions of a group: a batch, or one log-sum-exp for each of the rows (n, m)."""
+        if batch is None:
+            chosen = np.unique((piece.at - first) % len(rows))
+            return cls(rows[chosen], columns[chosen])
+        chosen = np.flatnonzero(np.isin(batch.at, piece.at))
+        parts = {name: getattr(batch, name)[chosen] for name in ("at", "A", "a", "b", "P", "c", "linear", "square")}
+        return cls(rows[chosen], columns[chosen], Batch(**parts, kinds=batch.kinds))
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +65,7 @@ class Separable:
     u, y : columns of all u, and of the user's (and shared auxiliary) variables; E, F : sparse, (m, len(u)) and
     (m, len(y)); pieces : functions, each with the entries `at` of s that are its arguments; rows : left over, touching
     only t, or y where the cut is `by_prediction`; plain : for each hⱼ that is one linear row of the cone data, that
-    row, else −1.
+    row, else −1; sources : for each piece, where it was found.
     """
 
     u: Ints
@@ -53,6 +77,7 @@ class Separable:
     pieces: tuple[Piece, ...]
     rows: Ints
     plain: Ints
+    sources: tuple[Source, ...] = ()
 
     def arguments(self, u: Array, y: Array) -> Array:
         """s = Eu + Fy."""
@@ -144,9 +169,11 @@ class _Components:
 def outer_of(form: CanonicalForm, known: Outer | None = None) -> Outer:
     """Cone data of a canonical form's outer problem, for the values that parameters have now.
 
-    What an earlier one has been found to fall apart into is kept, where only penalties of ‖θ‖ have changed.
+    What an earlier one has been found to fall apart into is kept, where only penalties of ‖θ‖ have changed. Raises
+    DataError for numbers so large or small that computing with them is no use.
     """
     data = conic_form(form)
+    require_units(data)
     base = None if known is None else known.known or known
     same = base is not None and not data.smooth and _same_but_for_t(data, base.form)
     return Outer(data, base if same else None)
@@ -174,6 +201,7 @@ def by_prediction(form: ConicForm) -> Separable | None:
     place = np.full(len(form.c), -1)
     place[u] = np.arange(len(u))
     Z, batches, used = sp.csr_array((len(u), len(form.y))), [], []
+    found: list[tuple[Array, Array]] = []
     for rows, columns, kinds in parts.groups:
         is_u = place[columns] >= 0
         if np.any(is_u.sum(axis=1) != 1) or rows.shape[1] > LARGEST + 2:
@@ -187,18 +215,25 @@ def by_prediction(form: ConicForm) -> Separable | None:
         spread = sp.csr_array((np.ones(len(own)), (place[own], np.arange(len(own)))), shape=(len(u), len(own)))
         Z = Z + spread @ sp.csr_array(shared[:, len(u) :])
         batches.append(_relabelled(batch, place[own], form.c[own], form.P[own]))
+        found.append((rows, auxiliary))
         used.append(rows.ravel())
     if form.P[form.y].any() or (form.P[u].any() and Z.nnz):
         return None
-    pieces = [piece_of(batch) for batch in batches]
-    if any(piece is None for piece in pieces):
-        return None
+    pieces: list[Piece] = []
+    sources: list[Source] = []
+    for batch, (rows, auxiliary) in zip(batches, found, strict=True):
+        known = pieces_of(batch)
+        if known is None:
+            return None
+        pieces += known
+        sources += [Source.of(piece, rows, auxiliary, batch) for piece in known]
     left = np.setdiff1d(np.arange(len(form.b)), np.concatenate([np.arange(0), *used]).astype(int))
     linear_y = form.c[form.y] - Z.T @ form.c[u]
-    linear_y[np.abs(linear_y) <= SAME * np.abs(np.delete(form.c, form.t)).max(initial=0.0)] = 0.0
+    terms = np.abs(form.c[form.y]) + abs(Z).T @ np.abs(form.c[u])
+    linear_y[np.abs(linear_y) <= ROUNDING * (1 + Z.count_nonzero(axis=0)) * terms] = 0.0
     return Separable(
         u, form.y, sp.csr_array(sp.eye_array(len(u))), sp.csr_array(Z), np.zeros(len(u)), linear_y,
-        tuple(p for p in pieces if p is not None), left, np.full(len(u), -1),
+        tuple(pieces), left, np.full(len(u), -1), tuple(sources),
     )  # fmt: skip
 
 
@@ -214,19 +249,21 @@ def separable(form: ConicForm) -> Separable | None:
     pieces: list[Piece] = []
     blocks: list[sp.csr_array] = []
     plain: list[Array] = []
+    sources: list[Source] = []
     at = 0
     for rows, columns, pattern, smooth in _by_loss(form, parts.groups):
         if columns.shape[1] > max(LARGEST, CLASSES + 1) or np.isin(columns, u).any():
             return None
-        found = _recognised(form, (rows, columns, pattern), outer, at, smooth)
+        found: tuple[Any, ...] | None = _recognised(form, (rows, columns, pattern), outer, at, smooth)
         if found is None and smooth is None:
             found = _log_sum_exp(form, rows, columns, pattern, outer, at)
         if found is None:
             return None
-        pieces.append(found[0])
+        pieces += found[0]
         blocks.append(found[1])
-        plain.append(np.full(len(found[0].at), -1))
-        at += len(found[0].at)
+        sources += [Source.of(piece, rows, columns, found[2], at) for piece in found[0]]
+        plain.append(np.full(found[1].shape[0], -1))
+        at += found[1].shape[0]
     A = sp.csr_array(form.A)
     on_t = np.zeros(len(form.c), dtype=bool)
     on_t[form.t] = True
@@ -237,6 +274,7 @@ def separable(form: ConicForm) -> Separable | None:
         return None
     pieces.append(_rows_as_pieces(form, own, at + np.arange(len(own)), own < form.cones.zero))
     blocks.append(sp.csr_array(A[own][:, outer]))
+    sources.append(Source(own[:, None], own[:, None][:, :0]))
     plain.append(own)
     at += len(own)
     squares = outer[form.P[outer] > 0]
@@ -245,26 +283,32 @@ def separable(form: ConicForm) -> Separable | None:
     position[outer] = np.arange(len(outer))
     picked = (np.ones(len(squares)), (np.arange(len(squares)), position[squares]))
     blocks.append(sp.csr_array(picked, shape=(len(squares), len(outer))))
+    sources.append(Source(squares[:, None][:, :0], squares[:, None]))
     plain.append(np.full(len(squares), -1))
     S = sp.csr_array(sp.vstack(blocks))
     return Separable(
         u, y, sp.csr_array(S[:, : len(u)]), sp.csr_array(S[:, len(u) :]), form.c[u], form.c[y],
         tuple(p for p in pieces if len(p.at)), parts.bare[touches_t[parts.bare]], np.concatenate(plain).astype(int),
+        tuple(source for source, p in zip(sources, pieces, strict=True) if len(p.at)),
     )  # fmt: skip
 
 
 def _recognised(
     form: ConicForm, group: Group, outer: Ints, first: int, smooth: int | None
-) -> tuple[Piece, sp.csr_array] | None:
-    """The function of one number that a group stands for, and its rows of s, numbered from `first`."""
+) -> tuple[tuple[Piece, ...], sp.csr_array, Batch] | None:
+    """The functions of one number that a group stands for, their rows of s, numbered from `first`, and coefficients."""
     rows, columns, pattern = group
     stacked = _stacked(form, rows, columns, pattern, outer, None)
     if stacked is None:
         return None
     nothing = np.zeros(len(rows))
     batch = _relabelled(stacked[0], first + np.arange(len(rows)), nothing, nothing)
-    piece = piece_of(batch) if smooth is None else _custom(form, batch, columns[:, 0], smooth)
-    return None if piece is None else (piece, stacked[1])
+    if smooth is None:
+        pieces = pieces_of(batch)
+    else:
+        custom = _custom(form, batch, columns[:, 0], smooth)
+        pieces = None if custom is None else (custom,)
+    return None if pieces is None else (pieces, stacked[1], batch)
 
 
 def only_summed(form: ConicForm) -> bool:
@@ -435,7 +479,7 @@ def _coefficients(form: ConicForm, rows: Ints, columns: Ints, outer: Ints) -> tu
 
 def _log_sum_exp(  # noqa: PLR0917
     form: ConicForm, rows: Ints, columns: Ints, kinds: tuple[str, ...], outer: Ints, first: int
-) -> tuple[LogSumExp, sp.csr_array] | None:
+) -> tuple[tuple[Piece, ...], sp.csr_array, None] | None:
     """α·log Σₖ e^(xₖ) = min α·t with Σₖ zₖ ≤ 1, e^(xₖ − t) ≤ zₖ, and the rows of s for it, numbered from `first`."""
     (n, m), K = rows.shape, columns.shape[1] - 1
     if not 2 <= K <= CLASSES or kinds != ("nonneg", *["exp"] * (3 * K)):
@@ -465,12 +509,12 @@ def _log_sum_exp(  # noqa: PLR0917
     scores = [-S[np.arange(n) * m + row] for row in exponents]
     k, other = pairs_of(K)
     E = sp.csr_array(sp.vstack([*scores, *(scores[i] - scores[j] for i, j in zip(k, other, strict=True))]))
-    weight = np.maximum((c * t).sum(axis=1), np.finfo(float).tiny)
-    return LogSumExp(first + np.arange(E.shape[0]), weight, b[:, exponents].T), E
+    found = without_weight(LogSumExp(first + np.arange(E.shape[0]), (c * t).sum(axis=1), b[:, exponents].T))
+    return None if found is None else (found, E, None)
 
 
 def _one_combination(S: sp.csr_array, shape: tuple[int, int], own: Ints | None) -> tuple[Array, sp.csr_array] | None:
-    """a and e with S[i·m + j] = a[i, j]·e[i] for all rows j of each piece i."""
+    """a and e with S[i·m + j] = a[i, j]·e[i] for all rows j of each piece i, but for rounding of each entry."""
     n, m = shape
     if m == 0 or S.nnz == 0:
         if own is None:
@@ -484,13 +528,13 @@ def _one_combination(S: sp.csr_array, shape: tuple[int, int], own: Ints | None) 
     size = np.asarray(E[np.arange(n), pivot]).ravel()
     if np.any((size == 0) & (largest.max(axis=1) > 0)):
         return None
-    E = sp.csr_array(sp.diags_array(1 / np.where(size == 0, 1.0, size)) @ E)
+    E.data /= np.repeat(np.where(size == 0, 1.0, size), np.diff(E.indptr))
     if own is not None:
         E = sp.csr_array(E + sp.csr_array(((size == 0) * 1.0, (np.arange(n), pivot)), shape=E.shape))
     owner = np.repeat(np.arange(n), m)
     a = np.asarray(S[np.arange(n * m), pivot[owner]]).ravel()
-    rest = S - sp.diags_array(a) @ E[owner]
-    if abs(rest).max() > SAME * abs(S).max():
+    product = sp.diags_array(a) @ E[owner]
+    if (abs(S - product) > ROUNDING * (abs(S) + abs(product))).nnz:
         return None
     return a.reshape(n, m), E
 

@@ -13,6 +13,7 @@ from kernelopt.factorization import Settings, factorize
 from kernelopt.functions import Function
 from kernelopt.kernels import Gaussian, as_kernel
 from kernelopt.kernels.domains import Array
+from kernelopt.kernels.sources import refuse_masked
 from kernelopt.rows import Rows
 
 
@@ -54,6 +55,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChoosesKerne
     def fit(self, X: Any, y: Any = None) -> Self:
         """Factor the kernel matrix of X."""
         kernel = Gaussian(1.0) if self.kernel is None else as_kernel(self.kernel)
+        refuse_masked(X, "X")
         X = validate_data(self, X, dtype=np.float64)
         rows = Rows.of_points(kernel, kernel.rows(X))
         factor = factorize(self.method, rows, Settings(self.rank_tol, self.max_rank))
@@ -69,4 +71,5 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChoosesKerne
     def transform(self, X: Any) -> Array:
         """F(xᵢ)ᵀ in rows, shape (len(X), r)."""
         check_is_fitted(self)
+        refuse_masked(X, "X")
         return self.map_(validate_data(self, X, dtype=np.float64, reset=False))

@@ -23,6 +23,7 @@ from kernelopt.expressions import Theta, sum_squares
 from kernelopt.functions import Function
 from kernelopt.kernels import Kernel, Precomputed
 from kernelopt.kernels.domains import Array, Indices
+from kernelopt.kernels.sources import refuse_masked
 from kernelopt.keywords import Hinting
 from kernelopt.problem import Problem
 from kernelopt.smooth import SmoothLoss
@@ -42,6 +43,8 @@ class KernelModel(NamesKernel, metaclass=Hinting):
 
     def _read(self, X: Any, y: Any = "no_validation", *, reset: bool = True, **checks: Any) -> Any:
         """X, or X and y, checked as scikit-learn does; points that are no numbers are the kernel's to check."""
+        refuse_masked(X, "X")
+        refuse_masked(y, "y")
         if self._needs_matrix or is_matrix(X):
             return validate_data(self, X, y, reset=reset, dtype=FLOATS, **checks)
         return read_objects(self, X, y, reset)

@@ -12,6 +12,7 @@ from sklearn.utils import check_array
 
 from kernelopt.errors import DataError
 from kernelopt.kernels.domains import Array, Ints
+from kernelopt.kernels.sources import refuse_masked
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +40,7 @@ def row_weights(sample_weight: Any, n: int) -> Array:
         return np.ones(n)
     if isinstance(sample_weight, Real):
         sample_weight = np.full(n, sample_weight)
+    refuse_masked(sample_weight, "sample_weight")
     weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
     if weights.shape != (n,):
         raise DataError(f"Expected sample_weight of shape ({n},), a number for each row; got shape {weights.shape}.")

@@ -18,6 +18,7 @@ from kernelopt.estimators.classification import numbered_classes
 from kernelopt.estimators.kernels import ChoosesKernel
 from kernelopt.estimators.model import read_objects, solved
 from kernelopt.kernels.domains import Array
+from kernelopt.kernels.sources import refuse_masked
 from kernelopt.predictors import Predictor
 from kernelopt.problem import Problem
 
@@ -142,12 +143,16 @@ class _Stated(ChoosesKernel):
                 f"Expected fit to get what {type(self).__name__} takes, {', '.join(names)}; "
                 + (f"got {', '.join(unknown)}." if unknown else f"missing: {', '.join(missing)}.")
             )
+        for name, value in data.items():
+            refuse_masked(value, name)
         check_consistent_length(X, y, *(v for v in data.values() if v is not None))
         problem, f = _stated(self._build(X, y, **params))
         self.certificate_ = solved(self, problem)
         self._predictor = _predictor(f, X)
 
     def _read(self, X: Any, y: Any = "no_validation", *, reset: bool = True, **checks: Any) -> Any:
+        refuse_masked(X, "X")
+        refuse_masked(y, "y")
         if isinstance(X, list) and all(isinstance(x, (str, set, frozenset, dict)) for x in X):
             return read_objects(self, X, y, reset)
         return validate_data(self, X, y, reset=reset, dtype=np.float64, **checks)

@@ -82,3 +82,11 @@ class Factor(ABC):
     def quadratic(self, rows: Rows, V: Array) -> Array:
         """VᵀQV by a pass over the kernel's own values."""
         return rows.quadratic(V)
+
+    def product_error(self, rows: Rows, V: Array) -> Array:
+        """A bound on the rounding error of `product`, (n, k)."""
+        return rows.product_error(V)
+
+    def quadratic_error(self, rows: Rows, V: Array) -> Array:
+        """A bound on the rounding error of `quadratic`, (k, k)."""
+        return rows.quadratic_error(V)

@@ -20,14 +20,16 @@ from kernelopt import clock
 from kernelopt.factorization import memory
 from kernelopt.factorization.base import FLOOR, Factor
 from kernelopt.factorization.dense import (
+    SAMPLE,
     CholeskyFactor,
     Settings,
     negligible,
+    refuse_declared,
     refuse_indefinite,
     relative_trace,
     units,
 )
-from kernelopt.factorization.streamed import BLOCK, CANDIDATES, LEAST, NOISE, ROUNDS, SAMPLE, best_of, best_towards
+from kernelopt.factorization.streamed import BLOCK, CANDIDATES, LEAST, NOISE, ROUNDS, best_of, best_towards
 from kernelopt.factorization.tall import Block, BlockMatrix, Executor
 from kernelopt.functions import Function
 from kernelopt.kernels.base import Kernel
@@ -122,6 +124,21 @@ class BlockFactor(CholeskyFactor):
         )  # fmt: skip
         return np.asarray(total + total.T) / 2
 
+    def product_error(self, rows: Rows, V: Array) -> Array:
+        """Of sums over a tile, the tiles of a panel, and the panels of a block; or over all rows with V ≠ 0."""
+        few = 2 * int(np.count_nonzero(V.any(axis=1))) < len(rows)
+        return rows.product_error(V, additions=None if few else TILE + self._summands(V) + 8)
+
+    def quadratic_error(self, rows: Rows, V: Array) -> Array:
+        """Of two sums over a tile, the tiles of a panel, and all panels."""
+        return rows.quadratic_error(V, additions=2 * TILE + self._summands(V) + 8)
+
+    def _summands(self, V: Array) -> int:
+        """The most tiles of a panel, and the number of panels."""
+        panels, largest = self._panels(V), int(np.diff(self.B.starts).max())
+        tall = max(p.arguments[-1] - p.arguments[-2] for p in panels)
+        return -(-tall // TILE) * (-(-largest // TILE) + 1) + len(panels)
+
     def _at_rows(self, centers: Array, coefficients: Array) -> Array:
         arguments = [(self.kernel, centers, coefficients)] * len(self.points)
         return np.concatenate(self.layout.executor.each(_values, self.points, arguments))
@@ -193,6 +210,7 @@ class _Elimination:
             if rows.kernel.is_psd is not True:
                 drawn = np.random.default_rng(settings.seed).permutation(n)[:SAMPLE]
                 refuse_indefinite(rows.subset(np.sort(drawn)), limit)
+            refuse_declared(rows)
             starts = np.append(np.arange(0, n, layout.rows), n)
             parts = [rows.points[a:b] for a, b in pairwise(starts)]
             self.points = tuple(layout.executor.send(parts))

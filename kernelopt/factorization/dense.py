@@ -20,6 +20,8 @@ from kernelopt.factorization.base import FLOOR, Factor
 from kernelopt.kernels.domains import Array
 from kernelopt.rows import Rows
 
+SAMPLE = 512  # rows on which a kernel whose definiteness is only declared, or unknown, is tried first
+DECLARED = 1e-6  # of the largest eigenvalue: a negative one beyond this contradicts a declaration, single precision too
 INDEFINITE = 1e-10  # of the largest eigenvalue: beyond this a negative eigenvalue is not rounding
 
 
@@ -80,13 +82,15 @@ class Settings:
     """When to stop, and what to do with negative eigenvalues.
 
     rank_tol: stop at trace(Q − scale·BBᵀ) ≤ rank_tol·trace(Q); max_rank: or at this rank; indefinite: "raise", or the
-    projection "clip", "flip" or "shift"; seed: of the random candidates of a streamed factor.
+    projection "clip", "flip" or "shift"; seed: of the random candidates of a streamed factor; finest: stop where no
+    pivot can be told from rounding, whatever the trace.
     """
 
     rank_tol: float
     max_rank: int | None
     indefinite: str = "raise"
     seed: int = 0
+    finest: bool = False
 
 
 def pivoted_cholesky(rows: Rows, settings: Settings, memory_limit: float | None = None) -> Factor:
@@ -95,14 +99,15 @@ def pivoted_cholesky(rows: Rows, settings: Settings, memory_limit: float | None 
     start = perf_counter()
     n, trace = len(Q), float(np.trace(Q))
     diagonal = Q.diagonal().copy()
+    refuse_declared(rows, Q, scale)
     tol = max(settings.rank_tol, FLOOR)
-    # dpstrf stops by the largest residual diagonal, which bounds the trace by n times as much.
-    C, order, rank, _ = dpstrf(Q, tol=tol * trace / n, lower=1, overwrite_a=1)
+    # dpstrf stops by the largest residual diagonal, which bounds the trace by n times as much; below 0, by rounding.
+    C, order, rank, _ = dpstrf(Q, tol=-1.0 if settings.finest else tol * trace / n, lower=1, overwrite_a=1)
     rank = 0 if trace <= 0 else int(rank)
     for j in range(rank):
         C[:j, j] = 0.0  # dpstrf leaves Q above its factor
     residuals = trace - np.cumsum(np.einsum("ij,ij->j", C[:, :rank], C[:, :rank]))
-    enough = np.flatnonzero(residuals <= tol * trace)
+    enough = np.flatnonzero(residuals <= (-np.inf if settings.finest else tol * trace))
     rank = min(rank, int(enough[0]) + 1 if enough.size else rank, settings.max_rank or rank)
     B = np.empty((n, rank))  # C-ordered: solvers gather rows
     B[order - 1] = C[:, :rank]
@@ -159,9 +164,10 @@ def needed(n: int) -> float:
 
 
 def units(rows: Rows, diagonal: Array) -> tuple[float, Array]:
-    """The mean of diag(Q), 1 where that is no unit; and √diag(Q) in this unit where rows are of mixed kinds, else 1."""
+    """The mean of diag(Q), 1 where that is zero; and √diag(Q) in this unit where rows are of mixed kinds, else 1."""
     mean = float(diagonal.mean())
-    scale = mean if mean > 0 and np.isfinite(1 / mean) else 1.0
+    rows.require_digits(mean)
+    scale = mean if mean > 0 else 1.0
     row_scale = np.sqrt((diagonal / scale).clip(0.0)) if rows.mixed else np.ones(len(rows))
     row_scale[row_scale == 0] = 1.0
     return scale, row_scale
@@ -197,6 +203,18 @@ def refuse_indefinite(rows: Rows, memory_limit: float | None) -> None:
         raise NotPSDError(_indefinite_message(rows, eigenvalues[0] * scale, eigenvalues[-1] * scale))
 
 
+def refuse_declared(rows: Rows, Q: Array | None = None, scale: float = 1.0) -> None:
+    """Raise NotPSDError where the kernel is declared positive semidefinite, and a principal minor of scale·Q, of up to
+    `SAMPLE` rows, shows that it is not."""
+    if not rows.kernel.declarations():
+        return
+    drawn = np.sort(np.random.default_rng(0).permutation(len(rows))[:SAMPLE])
+    minor = rows.subset(drawn).gram() if Q is None else Q[np.ix_(drawn, drawn)]
+    eigenvalues = sl.eigvalsh(minor, overwrite_a=True)
+    if eigenvalues[0] < -DECLARED * max(eigenvalues[-1], 0.0):
+        raise NotPSDError(_indefinite_message(rows, eigenvalues[0] * scale, eigenvalues[-1] * scale))
+
+
 def projected(rows: Rows, settings: Settings, memory_limit: float | None = None) -> Factor:
     """The factor of Q̃, Q with its negative eigenvalues clipped to 0, flipped to |λ|, or all shifted by −λ_min."""
     Q, scale, row_scale, kernel_seconds = _normalized_gram(rows, memory_limit)
@@ -226,9 +244,11 @@ def projected(rows: Rows, settings: Settings, memory_limit: float | None = None)
 
 
 def _indefinite_message(rows: Rows, smallest: float, largest: float) -> str:
+    sentences = "; ".join(rows.kernel.declarations())
+    declared = f" (stated was: {sentences})" if sentences else ""
     return (
         f"Expected a positive semidefinite kernel matrix; that of {rows.kernel!r} on {len(rows)} rows has the "
-        f"eigenvalue {smallest:.3g} beside its largest, {largest:.3g}. The representer theorem needs inner products: "
-        'use another kernel, or let the matrix be changed by solve(indefinite="clip"), "flip" or "shift" (negative '
-        "eigenvalues to zero, to their absolute values, or all eigenvalues raised)."
+        f"eigenvalue {smallest:.3g} beside its largest, {largest:.3g}{declared}. The representer theorem needs inner "
+        'products: use another kernel, or let the matrix be changed by solve(indefinite="clip"), "flip" or "shift" '
+        "(negative eigenvalues to zero, to their absolute values, or all eigenvalues raised)."
     )

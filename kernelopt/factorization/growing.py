@@ -104,6 +104,12 @@ class ExpandedFactor(Factor):
     def quadratic(self, rows: Rows, V: Array) -> Array:
         return self.base.quadratic(rows, V)
 
+    def product_error(self, rows: Rows, V: Array) -> Array:
+        return self.base.product_error(rows, V)
+
+    def quadratic_error(self, rows: Rows, V: Array) -> Array:
+        return self.base.quadratic_error(rows, V)
+
 
 def grow(  # noqa: PLR0917
     rows: Rows, known: Factor, guide: Guide | None, count: int, functions: bool, settings: Settings,

@@ -26,7 +26,16 @@ from scipy.linalg.lapack import dpotrf
 from kernelopt import clock
 from kernelopt.factorization import memory
 from kernelopt.factorization.base import FLOOR, Factor
-from kernelopt.factorization.dense import CholeskyFactor, Settings, negligible, refuse_indefinite, relative_trace, units
+from kernelopt.factorization.dense import (
+    SAMPLE,
+    CholeskyFactor,
+    Settings,
+    negligible,
+    refuse_declared,
+    refuse_indefinite,
+    relative_trace,
+    units,
+)
 from kernelopt.factorization.tall import Room
 from kernelopt.kernels.domains import Array, Ints
 from kernelopt.rows import Rows
@@ -35,7 +44,6 @@ BLOCK = 96  # columns a round; fewer for few rows
 ROUNDS = 32  # at least so many for full rank, so that the E_CC cost little beside the columns
 CANDIDATES = 4  # for each column that is taken
 STRETCH = 4096  # rows of B that are computed at a time
-SAMPLE = 512  # rows on which a kernel that is not positive semidefinite by rule is tried first
 ROOM = 2**26  # bytes of B at first
 LEAST = 1e-8  # of Qᵢᵢ: less of Eᵢᵢ is no reason for a pivot that a certificate asks for
 NOISE = 10.0  # in units of the kernel's precision and of Qᵢᵢ: a smaller Eᵢᵢ is rounding
@@ -70,6 +78,8 @@ def streamed_cholesky(
     if known is None and rows.kernel.is_psd is not True:
         drawn = np.random.default_rng(settings.seed).permutation(len(rows))[:SAMPLE]
         refuse_indefinite(rows.subset(np.sort(drawn)), memory_limit)
+    elif known is None:
+        refuse_declared(rows)
     work = Elimination(rows, settings, memory_limit, known)
     rng = np.random.default_rng([settings.seed, work.rank])
     while work.rank < work.most and work.left > work.goal and work.advance(rng):

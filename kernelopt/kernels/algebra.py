@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product as cartesian
-from math import inf, prod, sqrt
+from math import inf, perm, prod, sqrt
 from typing import Any, Self
 
 import numpy as np
@@ -22,8 +22,9 @@ from kernelopt.kernels.base import (
     require,
     require_kernels,
 )
-from kernelopt.kernels.chain import Order, Step, chain, orders, steps
+from kernelopt.kernels.chain import Order, Step, chain, orders, partitions, steps
 from kernelopt.kernels.domains import Array, Domain, join
+from kernelopt.kernels.rounding import CHAIN, FUNCTION, Inexact, compounded, exponential, gamma, repeated, underflow
 
 
 def all_psd(parts: tuple[Kernel, ...], rule: str) -> Verdict:
@@ -111,6 +112,13 @@ class Sum(_Composite):
     def _diagonal(self, X: Array) -> Array:
         return np.sum([term._diagonal(X) for term in self.terms], axis=0)
 
+    def _rounding(self, at: Inexact) -> float:
+        """(1 + max rₖ)(1 + γ) − 1, as Σ√(sₖ(x)sₖ(z)) ≤ √(Σsₖ(x)·Σsₖ(z))."""
+        return compounded(max(term._rounding(at) for term in self.terms), gamma(len(self.terms)))
+
+    def _size(self, X: Array, order: Order = ()) -> Array:
+        return np.sum([term._size(X, order) for term in self.terms], axis=0)
+
     def _n_features(self, X: Array) -> float:
         return sum(term._n_features(X) for term in self.terms)
 
@@ -170,6 +178,25 @@ class Product(_Composite):
     def _diagonal(self, X: Array) -> Array:
         return np.prod([term._diagonal(X) for term in self.terms], axis=0)
 
+    def _rounding(self, at: Inexact) -> float:
+        """Π(1 + rₖ)·(1 + γ) − 1, for all ways to give derivatives to factors."""
+        count = len(self.terms)
+        sizes = np.array([term._size(at.points) for term in self.terms])
+        lost = underflow(np.prod(sizes, axis=0), sizes.min(axis=0) > 0, 2 * count)
+        operations = gamma(2 * count + (count ** (2 * at.order) if at.order else 0))
+        return compounded(*(term._rounding(at) for term in self.terms), operations) + lost
+
+    def _size(self, X: Array, order: Order = ()) -> Array:
+        """(Σ Πₖ √sₖ)² over all ways to give the derivatives in x to factors."""
+        if not order:
+            return np.prod([term._size(X) for term in self.terms], axis=0)
+        total = np.zeros(len(X))
+        for owners in cartesian(range(len(self.terms)), repeat=len(order)):
+            given = [tuple(j for j, o in zip(order, owners, strict=True) if o == k) for k in range(len(self.terms))]
+            sizes = [term._size(X, part) for term, part in zip(self.terms, given, strict=True)]
+            total += np.prod(np.sqrt(sizes), axis=0)
+        return total**2
+
     def _n_features(self, X: Array) -> float:
         return prod(term._n_features(X) for term in self.terms)
 
@@ -224,6 +251,15 @@ class Scaled(_Inherits):
     def _diagonal(self, X: Array) -> Array:
         return self.factor * self.kernel._diagonal(X)
 
+    def _rounding(self, at: Inexact) -> float:
+        """(1 + r)(1 + u) − 1."""
+        inner = self.kernel._size(at.points)
+        lost = underflow(self.factor * inner, inner > 0) if self.factor else 0.0
+        return compounded(self.kernel._rounding(at), gamma(2)) + lost
+
+    def _size(self, X: Array, order: Order = ()) -> Array:
+        return self.factor * self.kernel._size(X, order)
+
     def _n_features(self, X: Array) -> float:
         return self.kernel._n_features(X)
 
@@ -270,6 +306,13 @@ class Difference(_Inherits):
     def _diagonal(self, X: Array) -> Array:
         return self.first._diagonal(X) - self.second._diagonal(X)
 
+    def _rounding(self, at: Inexact) -> float:
+        """Of the sum of both, whose size s₁ + s₂ cancellation leaves."""
+        return compounded(max(self.first._rounding(at), self.second._rounding(at)), gamma(2))
+
+    def _size(self, X: Array, order: Order = ()) -> Array:
+        return self.first._size(X, order) + self.second._size(X, order)
+
     def __repr__(self) -> str:
         return f"{self.first!r} - {bracketed(self.second)}"
 
@@ -308,6 +351,15 @@ class Power(_Inherits):
 
     def _diagonal(self, X: Array) -> Array:
         return self.kernel._diagonal(X) ** self.exponent
+
+    def _rounding(self, at: Inexact) -> float:
+        """(1 + r)ⁿ(1 + 8u) − 1."""
+        n, inner = self.exponent, self.kernel._size(at.points)
+        chained = gamma(2 * n + CHAIN) if at.order else 0.0
+        return compounded(repeated(self.kernel._rounding(at), n), FUNCTION, chained) + underflow(inner**n, inner > 0)
+
+    def _size(self, X: Array, order: Order = ()) -> Array:
+        return size_of_series(self.kernel, (*([0.0] * self.exponent), 1.0), X, order)
 
     def _n_features(self, X: Array) -> float:
         return self.kernel._n_features(X) ** self.exponent
@@ -349,6 +401,17 @@ class Series(_Inherits):
 
     def _diagonal(self, X: Array) -> Array:
         return horner(self.kernel._diagonal(X), self.coefficients)
+
+    def _rounding(self, at: Inexact) -> float:
+        """(1 + r)ᵐ(1 + γ₂ₘ) − 1 for degree m, by Horner's rule."""
+        m = len(self.coefficients) - 1
+        alive = np.logical_and(self.kernel._size(at.points) > 0, any(self.coefficients))
+        lost = underflow(self._size(at.points), alive, 2 * m + 1)
+        evaluation = gamma(2 * m + (CHAIN if at.order else 0))
+        return compounded(repeated(self.kernel._rounding(at), m), evaluation) + lost
+
+    def _size(self, X: Array, order: Order = ()) -> Array:
+        return size_of_series(self.kernel, self.coefficients, X, order)
 
     def _n_features(self, X: Array) -> float:
         p = self.kernel._n_features(X)
@@ -396,11 +459,47 @@ class Exponential(_Inherits):
     def _diagonal(self, X: Array) -> Array:
         return np.exp(self.kernel._diagonal(X))
 
+    def _rounding(self, at: Inexact) -> float:
+        """e^{r·s}(1 + 8u) − 1, s the largest size of κ₀, and (1 + r) for each factor of a derivative."""
+        r = self.kernel._rounding(at)
+        exponent = exponential(r * float(self.kernel._size(at.points).max()))
+        return compounded(exponent, repeated(r, 2 * at.order), FUNCTION, gamma(CHAIN if at.order else 1))
+
+    def _size(self, X: Array, order: Order = ()) -> Array:
+        """Σₙ (∂mⁿ)²/n! with the lengths m of F₀ and of its derivatives, t = m²: e^t, e^t(1 + t)mᵢ², and at most
+        2e^t((1 + t)mᵢⱼ² + (t² + 4t + 2)mᵢ²mⱼ²).
+        """
+        t = self.kernel._size(X)
+        if not order:
+            return np.exp(t)
+        single = [self.kernel._size(X, (j,)) for j in order]
+        if len(order) == 1:
+            return np.exp(t) * (1 + t) * single[0]
+        both = self.kernel._size(X, order)
+        return 2 * np.exp(t) * ((1 + t) * both + (t**2 + 4 * t + 2) * single[0] * single[1])
+
     def _n_features(self, X: Array) -> float:
         return inf
 
     def __repr__(self) -> str:
         return f"({self.kernel!r}).exp()"
+
+
+def size_of_series(kernel: Kernel, coefficients: tuple[float, ...], X: Array, order: Order) -> Array:
+    """Σₙ cₙ(∂mⁿ)², ∂mⁿ = Σ over partitions π of n(n − 1)⋯(n − |π| + 1)·m^{n − |π|}·Π_B m_B, with m_B = ‖∂_B F₀‖.
+
+    It bounds the terms of ∂ₓ∂_z Σₙ cₙκⁿ by Leibniz' rule, in absolute value.
+    """
+    if not order:
+        return horner(kernel._size(X), coefficients)
+    length = np.sqrt(kernel._size(X))
+    blocks = [[np.sqrt(kernel._size(X, orders(B)[0])) for B in split] for split in partitions(steps(order, ()))]
+    total = np.zeros(len(X))
+    for n, c in enumerate(coefficients):
+        if c:
+            terms = [perm(n, len(b)) * length ** (n - len(b)) * np.prod(b, axis=0) for b in blocks if len(b) <= n]
+            total += c * np.sum(terms, axis=0) ** 2
+    return total
 
 
 def rowwise_kronecker(F: Array, G: Array) -> Array:

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from kernelopt.kernels.base import COMPOSITIONS, Kernel, Verdict, require_kernels
+from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import Array, Domain, Ints, frozen, identities, key
+from kernelopt.kernels.rounding import Inexact
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +64,16 @@ class Cached(Kernel):
     def _diagonal(self, X: Array) -> Array:
         i = self._places(X)
         return self.kernel._diagonal(X) if i is None else self._matrix_of_data[i, i]
+
+    def _rounding(self, at: Inexact) -> float:
+        """Of κ, as computed among all points of the data."""
+        alike = at.points.dtype == self.data.dtype and at.points.shape[1:] == self.data.shape[1:]
+        return self.kernel._rounding(at.beside(self.data) if alike else at)
+
+    def _size(self, X: Array, order: Order = ()) -> Array:
+        if not order and self._places(X) is not None and self.kernel.is_psd is not False:
+            return np.abs(self._diagonal(X))
+        return self.kernel._size(X, order)
 
     @property
     def domain(self) -> Domain:

@@ -15,6 +15,7 @@ from kernelopt.errors import KernelError
 from kernelopt.kernels.base import Kernel, Verdict
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import Array, Domain, Ints, Vectors, frozen
+from kernelopt.kernels.rounding import Inexact
 
 CODES = 2  # columns that hold the order
 
@@ -77,6 +78,17 @@ class WithDerivatives(Kernel):
         for order, i in grouped(X):
             d[i] = derivative_diagonal(self.kernel, self._points(X)[i], order)
         return d
+
+    def _rounding(self, at: Inexact) -> float:
+        """Of the kernel and its derivatives up to the highest order that occurs."""
+        order = max(len(order) for order, _ in grouped(at.points))
+        return self.kernel._rounding(Inexact(self._points(at.points), order=order))
+
+    def _size(self, X: Array, order: Order = ()) -> Array:
+        s = np.empty(len(X))
+        for order_of_group, i in grouped(X):
+            s[i] = self.kernel._size(self._points(X)[i], order_of_group)
+        return s
 
     def __repr__(self) -> str:
         return repr(self.kernel)

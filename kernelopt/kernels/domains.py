@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelopt.errors import DataError, DataTypeError, KernelError
-from kernelopt.kernels.sources import gathered
+from kernelopt.kernels.sources import gathered, refuse_masked
 
 Array = NDArray[Any]
 Ints = NDArray[np.intp]
@@ -136,6 +136,7 @@ class Indices:
         self.size = size
 
     def rows(self, X: Any, owner: str) -> Array:
+        refuse_masked(X, f"the data given to {owner}")
         X = np.asarray(X)
         if X.ndim != 1 or X.dtype.kind not in "iu":
             raise DataTypeError(
@@ -183,6 +184,7 @@ class Anything:
         objects = isinstance(X, np.ndarray) and X.dtype == object
         if sp.issparse(X) or (getattr(X, "ndim", 0) == 2 and not objects):
             return VECTORS.rows(X, owner)
+        refuse_masked(X, f"the data given to {owner}")
         X = X.tolist() if hasattr(X, "tolist") else X  # arrays and pandas Series of objects
         if isinstance(X, (str, bytes, Mapping)) or not hasattr(X, "__len__") or not hasattr(X, "__getitem__"):
             raise DataTypeError(f"{owner} expects a list of objects; got {type(X).__name__}. Write [x] for one object.")
@@ -235,8 +237,9 @@ def refuse_pickling(owner: Any, function: Any) -> dict[str, Any]:
 def real_array(X: Any, what: str) -> NDArray[np.float64]:
     """`X` (array, list, pandas, sparse, memmap; any real dtype) as float64, never modified.
 
-    Raises DataTypeError for complex numbers, strings and other objects.
+    Raises DataTypeError for complex numbers, strings and other objects, DataError for masked entries.
     """
+    refuse_masked(X, what)
     if sp.issparse(X):
         X = X.toarray()
     try:

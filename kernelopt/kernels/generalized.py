@@ -11,7 +11,8 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from kernelopt.errors import DataError, KernelError
-from kernelopt.kernels.base import Kernel, Verdict, require, require_positive, require_positive_value
+from kernelopt.kernels.base import Kernel, Verdict, require, require_positive, require_positive_value, symmetric
+from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import (
     ANYTHING,
     HISTOGRAMS,
@@ -24,7 +25,8 @@ from kernelopt.kernels.domains import (
     real_array,
     refuse_pickling,
 )
-from kernelopt.kernels.tiles import TINY, column_sums, exp_minus, half_squared_distances
+from kernelopt.kernels.rounding import FUNCTION, UNIT, Inexact, gamma, growth, spread
+from kernelopt.kernels.tiles import TINY, column_sums, exp_minus, half_square_error, radial
 
 DISTANCES = {
     "l1": ("cityblock", None, "the squared ℓ1 distance is not of negative type: decided for each data set"),
@@ -106,9 +108,24 @@ class GeneralizedGaussian(Kernel):
         return Verdict(*DISTANCES[self.distance][1:])
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
+        scale = sqrt(self.beta) * sqrt(0.5)
+        if self.distance == "l2":
+            return radial(X, Z, scale, exp_minus)
+        if self.distance == "hellinger":
+            return radial(np.sqrt(X), None if Z is None else np.sqrt(Z), scale, exp_minus)
+        if self.distance == "mahalanobis":
+            return radial(*self._rotated(X, Z), scale, exp_minus)
         K = self._squared(X, Z)
         K /= self.beta
-        return exp_minus(K)
+        K = exp_minus(K)
+        return symmetric(K, self) if callable(self.distance) and Z is None else K
+
+    def _rotated(self, X: Array, Z: Array | None) -> tuple[Array, Array | None]:
+        """(X − c)L and (Z − c)L with S = LLᵀ and c the median: points far from 0 keep their differences."""
+        if X.shape[1] != len(self.S):
+            raise DataError(f"Expected points with {len(self.S)} columns, as S has; got shape {X.shape}.")
+        L, centre = np.linalg.cholesky(self.S), np.median(X if Z is None else Z, axis=0)
+        return (X - centre) @ L, None if Z is None else (Z - centre) @ L
 
     def _squared(self, X: Array, Z: Array | None) -> Array:
         """D(xᵢ, zⱼ)²."""
@@ -122,16 +139,6 @@ class GeneralizedGaussian(Kernel):
             return D**2
         if self.distance == "chi2":
             return column_sums(X, Z, chi_squared)
-        root = sqrt(0.5)
-        if self.distance == "l2":
-            return half_squared_distances(X, Z, root)
-        if self.distance == "hellinger":
-            return half_squared_distances(np.sqrt(X), None if Z is None else np.sqrt(Z), root)
-        if self.distance == "mahalanobis":
-            if X.shape[1] != len(self.S):
-                raise DataError(f"Expected points with {len(self.S)} columns, as S has; got shape {X.shape}.")
-            L = np.linalg.cholesky(self.S)
-            return half_squared_distances(X @ L, None if Z is None else Z @ L, root)
         D = cdist(X, other, str(DISTANCES[self.distance][0]))
         return np.square(D, out=D)
 
@@ -139,6 +146,46 @@ class GeneralizedGaussian(Kernel):
         if callable(self.distance):
             return np.concatenate([np.diag(self._matrix(X[i : i + 1], None)) for i in range(len(X))])
         return np.ones(len(X))
+
+    def _size(self, X: Array, order: Order = ()) -> Array:
+        return np.ones(len(X))
+
+    def _rounding(self, at: Inexact) -> float:
+        """8u of exp, γ_{2d+20} of D²/β where terms do not cancel, as D²e^{−D²} < 1, and what `_exponent_error` adds."""
+        if callable(self.distance):
+            return gamma(8) + FUNCTION
+        return min(gamma(2 * at.points.shape[1] + 20) + FUNCTION + self._exponent_error(at), 1.0)
+
+    def _exponent_error(self, at: Inexact) -> float:
+        """Errors of D²/β and of D/√β that are not relative to them, for t = D/√β with |d e^{−t²}/dt| < 1."""
+        root, X = sqrt(self.beta), at.points
+        if self.distance in ("l1", "linf"):
+            return at.shift(1) / root
+        if self.distance == "chi2":
+            lost = X.shape[1] * 2.0**-510  # (a − b)² < 2⁻¹⁰²² underflows; |∂/∂a (a − b)²/(a + b)| ≤ 3
+            return (lost + 3 * at.shift(1)) / self.beta
+        scale = root * sqrt(0.5)
+        if self.distance == "l2":
+            return growth(half_square_error(X, scale)) + at.shift() / scale
+        if self.distance == "hellinger":
+            Y = np.sqrt(X)
+            off = UNIT * Y
+            if at.error is not None:
+                off = off + np.divide(at.error, Y, out=np.sqrt(at.error), where=Y > 0)
+            return growth(half_square_error(Y, scale)) + Inexact(Y, off).shift() / scale
+        return self._mahalanobis_error(at, scale)
+
+    def _mahalanobis_error(self, at: Inexact, scale: float) -> float:
+        """LLᵀ = S up to γ_{d+1}|L||L|ᵀ, by which D² changes by γ_{d+1}(‖L‖‖L⁻¹‖)² of itself at most.
+
+        (x − c)L is off by γ_{d+2}|x − c||L|.
+        """
+        X, d = at.points, at.points.shape[1]
+        L, (Y, _) = np.linalg.cholesky(self.S), self._rotated(X, None)
+        off = gamma(d + 4) * spread(X) + (0.0 if at.error is None else at.error)
+        condition = float(np.linalg.norm(L) * np.linalg.norm(np.linalg.inv(L))) * 1.01
+        shifted = Inexact(Y, off @ np.abs(L)).shift() / scale
+        return growth(half_square_error(Y, scale)) + shifted + gamma(d + 2) * condition**2
 
     def _name(self) -> object:
         return self.distance, self.beta, None if self.S is None else key(self.S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 from scipy.spatial.distance import cdist, pdist, squareform
@@ -11,6 +12,7 @@ from scipy.spatial.distance import cdist, pdist, squareform
 from kernelopt.errors import KernelError
 from kernelopt.kernels.base import Kernel, Verdict, is_integer, require
 from kernelopt.kernels.domains import HISTOGRAMS, Array, Domain
+from kernelopt.kernels.rounding import LEAST, Inexact, compounded, gamma, underflow
 from kernelopt.kernels.tiles import TINY, column_sums
 
 ALIKE = 100.0  # ratio of the largest ‖x‖₁ to the smallest
@@ -23,8 +25,8 @@ class Intersection(Kernel):
     Parameters
     ----------
     maximum : int, optional
-        Declares entries to be integers from 0 to `maximum`; then F is the unary coding F(x)_jk = [xⱼ ≥ k], of
-        length d·maximum.
+        Declares entries to be integers from 0 to `maximum`, which is checked on a problem's points; then F is the
+        unary coding F(x)_jk = [xⱼ ≥ k], of length d·maximum.
 
     Examples
     --------
@@ -64,14 +66,32 @@ class Intersection(Kernel):
     def _diagonal(self, X: Array) -> Array:
         return X.sum(axis=1)
 
+    def _rounding(self, at: Inexact) -> float:
+        """γ₂d₊₈·½(‖x‖₁ + ‖z‖₁)/√(‖x‖₁‖z‖₁) = γ₂d₊₈·½(√ρ + 1/√ρ) for the largest ratio ρ of lengths, at most `ALIKE`."""
+        sizes = at.points.sum(axis=1)
+        unlike = min(float(sizes.max() / sizes.min()), ALIKE) if sizes.min() > 0 else ALIKE
+        cancelled = gamma(2 * at.points.shape[1] + 8) * (sqrt(unlike) + 1 / sqrt(unlike)) / 2
+        return compounded(cancelled, at.relative_entries())
+
     def _n_features(self, X: Array) -> float:
+        self._check_points(X)
         return super()._n_features(X) if self.maximum is None else X.shape[1] * self.maximum
+
+    def _check_points(self, X: Array) -> None:
+        if self.maximum is None:
+            return
+        wrong = (np.round(X) != X) | np.greater(X, self.maximum)
+        if wrong.any():
+            i, j = (int(v) for v in np.argwhere(wrong)[0])
+            raise KernelError(
+                f"Expected integer entries from 0 to {self.maximum}, as {self!r} declares; got {X[i, j]:g} at "
+                f"({i}, {j}). Leave out maximum, or round and clip the data."
+            )
 
     def _features(self, X: Array) -> Array:
         if self.maximum is None:
             raise KernelError("Expected Intersection(maximum=m) for features: unary coding needs integers from 0 to m.")
-        if (np.round(X) != X).any() or X.max() > self.maximum:
-            raise KernelError(f"Expected integer entries from 0 to {self.maximum}; got values up to {X.max():g}.")
+        self._check_points(X)
         return (X[:, :, None] >= np.arange(1, self.maximum + 1)).astype(np.float64).reshape(len(X), -1)
 
     def _evaluator(self, centers: Array, coefficients: Array) -> Callable[[Array], Array] | None:
@@ -129,9 +149,16 @@ class AdditiveChiSquared(Kernel):
     def _diagonal(self, X: Array) -> Array:
         return X.sum(axis=1)
 
+    def _rounding(self, at: Inexact) -> float:
+        """γ_{d+4}, as nothing cancels, and `TINY` in each denominator."""
+        sizes, d = at.points.sum(axis=1), at.points.shape[1]
+        lost = underflow(sizes, sizes > 0, 2 * d * TINY / LEAST)
+        return compounded(gamma(d + 8), at.relative_entries()) + lost
+
 
 def _harmonic(a: Array, b: Array, buffer: Array) -> Array:
-    """2ab/(a + b), 0 where both are."""
-    np.multiply(a, 2 * b, out=buffer)
-    buffer /= a + (b + TINY)
+    """a·2b/(a + b), 0 where both are; ab might overflow or underflow."""
+    np.add(a, b + TINY, out=buffer)
+    np.divide(2 * b, buffer, out=buffer)
+    buffer *= a
     return buffer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
-from math import comb, factorial, perm, prod
+from math import comb, factorial, inf, perm, prod
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +23,16 @@ from kernelopt.kernels.base import (
 )
 from kernelopt.kernels.chain import Order, Step, chain, steps
 from kernelopt.kernels.domains import ANYTHING, Array, Domain, distinct
+from kernelopt.kernels.rounding import (
+    CHAIN,
+    FUNCTION,
+    Inexact,
+    compounded,
+    gamma,
+    repeated,
+    sum_of_squares_error,
+    underflow,
+)
 
 
 def inner_products(X: Array, Z: Array | None) -> Array:
@@ -35,8 +45,34 @@ def squared_lengths(X: Array) -> Array:
     return np.einsum("ij,ij->i", X, X)
 
 
+def inner_product_error(at: Inexact, floor: float = 0.0) -> float:
+    """ε with |x̂ᵀz − xᵀz| ≤ ε(floor + ‖x‖‖z‖)."""
+    return sum_of_squares_error(at.points, at.relative(), squared_lengths(at.points), floor)
+
+
 class _OfInnerProduct(Kernel):
-    """κ(x, y) = g(s) with s = xᵀy: ∂s/∂xⱼ = yⱼ, ∂²s/∂xᵢ∂yⱼ = [i = j], and no others."""
+    """κ(x, y) = g(s) with s = xᵀy: ∂s/∂xⱼ = yⱼ, ∂²s/∂xᵢ∂yⱼ = [i = j], and no others; g(s) = Σₙ cₙsⁿ with cₙ ≥ 0."""
+
+    def _powers(self) -> Sequence[float]:
+        """c₀, c₁, …, c_m."""
+        raise NotImplementedError
+
+    def _rounding(self, at: Inexact) -> float:
+        """(1 + ε)ᵐ(1 + γ₂ₘ) − 1 for degree m by Horner's rule, as |s| ≤ ‖x‖‖z‖ and g(‖x‖‖z‖) ≤ √(g(‖x‖²)g(‖z‖²))."""
+        m = len(self._powers()) - 1
+        return self._of_degree(m, inner_product_error(at), gamma(2 * m), at)
+
+    def _of_degree(self, m: int, inner: float, evaluation: float, at: Inexact) -> float:
+        chained = gamma(CHAIN + 2 * m) if at.order else 0.0
+        lost = underflow(self._size(at.points), (at.points != 0).any(axis=1), 2 * m + 1)
+        return compounded(repeated(inner, m), evaluation, chained) + lost
+
+    def _size(self, X: Array, order: Order = ()) -> Array:
+        """Σₙ cₙ(n(n − 1)⋯)²‖x‖^{2(n − k)} for k derivatives: those of every factor of (xᵀy)ⁿ, in absolute value."""
+        k, c = len(order), self._powers()
+        if not k:
+            return self._diagonal(X)
+        return horner(squared_lengths(X), tuple(c[n] * float(perm(n, k)) ** 2 for n in range(k, len(c))) or (0.0,))
 
     @property
     def _smoothness(self) -> int:
@@ -97,6 +133,9 @@ class Constant(Kernel):
     def _diagonal(self, X: Array) -> Array:
         return np.full(len(X), float(self.value))
 
+    def _rounding(self, at: Inexact) -> float:
+        return 0.0
+
     def _n_features(self, X: Array) -> float:
         return 1
 
@@ -133,6 +172,10 @@ class Delta(Kernel):
     def _diagonal(self, X: Array) -> Array:
         return np.ones(len(X))
 
+    def _rounding(self, at: Inexact) -> float:
+        """Points that were rounded may have become equal."""
+        return 0.0 if at.error is None else 1.0
+
 
 @dataclass(frozen=True)
 class Linear(_OfInnerProduct):
@@ -147,6 +190,13 @@ class Linear(_OfInnerProduct):
 
     def _verdict(self) -> Verdict:
         return Verdict(True, "F(x) = x")
+
+    def _powers(self) -> Sequence[float]:
+        return (0.0, 1.0)
+
+    def _rounding(self, at: Inexact) -> float:
+        """γ_d."""
+        return self._of_degree(1, inner_product_error(at), 0.0, at)
 
     def _outer(self, s: Array, count: int) -> list[Array]:
         return polynomial_derivatives(s, (0.0, 1.0), count)
@@ -188,8 +238,14 @@ class Cosine(Kernel):
         return X.shape[1]
 
     def _features(self, X: Array) -> Array:
+        # A power of 2 out of each row, so that squares neither overflow nor underflow.
+        X = np.ldexp(X, -np.frexp(np.abs(X).max(axis=1, keepdims=True))[1])
         length = np.linalg.norm(X, axis=1, keepdims=True)
         return np.divide(X, length, out=np.zeros_like(X), where=length > 0)
+
+    def _rounding(self, at: Inexact) -> float:
+        """γ_d, and of both lengths; a point that is off by η‖x‖ has a direction that is off by 2η."""
+        return compounded(gamma(2 * at.points.shape[1] + 10), 5 * at.relative())
 
 
 @dataclass(frozen=True)
@@ -237,6 +293,15 @@ class Polynomial(_OfInnerProduct):
 
     def _verdict(self) -> Verdict:
         return Verdict(True, "monomials weighted by multinomial coefficients")
+
+    def _powers(self) -> Sequence[float]:
+        n = self.degree
+        return [comb(n, k) * float(self.offset) ** (n - k) * float(self.scale) ** k for k in range(n + 1)]
+
+    def _rounding(self, at: Inexact) -> float:
+        """(1 + ε)ᵐ(1 + 8u) − 1, ε = γ_{d+2} relative to offset + scale·‖x‖‖z‖."""
+        inner = compounded(inner_product_error(at, self.offset / self.scale), gamma(3))
+        return self._of_degree(self.degree, inner, FUNCTION, at)
 
     def _outer(self, s: Array, count: int) -> list[Array]:
         base, n = self.offset + self.scale * s, self.degree
@@ -293,6 +358,9 @@ class PolynomialSeries(_OfInnerProduct):
     def _outer(self, s: Array, count: int) -> list[Array]:
         return polynomial_derivatives(s, tuple(self.coefficients), count)
 
+    def _powers(self) -> Sequence[float]:
+        return self.coefficients
+
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         return horner(inner_products(X, Z), tuple(self.coefficients))
 
@@ -344,6 +412,22 @@ class Geometric(_OfInnerProduct):
     def _diagonal(self, X: Array) -> Array:
         return self._sum(squared_lengths(X))
 
+    def _rounding(self, at: Inexact) -> float:
+        """With a = max‖x‖²: 1 − xᵀz is off by εa of at least 1 − a, and its powers up to 5 by as many times that."""
+        a = float(squared_lengths(at.points).max()) * (1 + gamma(at.points.shape[1] + 2))
+        off = compounded(inner_product_error(at, 1.0), gamma(2)) * (1 + a)
+        if not off < 1 - a:
+            return inf
+        factors = compounded(repeated(at.relative(), 2 * at.order), gamma(CHAIN if at.order else 2))
+        return compounded(repeated(off / (1 - a - off), 2 * at.order + 1), factors)
+
+    def _size(self, X: Array, order: Order = ()) -> Array:
+        """Σₙ (n(n − 1)⋯)²tⁿ⁻ᵏ, t = ‖x‖²: 1/(1 − t), (1 + t)/(1 − t)³ and 4(1 + 4t + t²)/(1 − t)⁵ for k = 0, 1, 2."""
+        t = squared_lengths(X)
+        if not order:
+            return self._diagonal(X)
+        return (1 + t) / (1 - t) ** 3 if len(order) == 1 else 4 * (1 + 4 * t + t**2) / (1 - t) ** 5
+
 
 @dataclass(frozen=True)
 class Sigmoid(Kernel):
@@ -374,3 +458,12 @@ class Sigmoid(Kernel):
 
     def _diagonal(self, X: Array) -> Array:
         return np.tanh(self.scale * squared_lengths(X) + self.offset)
+
+    def _rounding(self, at: Inexact) -> float:
+        """tanh is no steeper than 1: the error of its argument, scale·ε‖x‖‖z‖ and roundings, and its own."""
+        a = self.scale * float(squared_lengths(at.points).max())
+        argument = compounded(inner_product_error(at, 1 / self.scale), gamma(4))
+        return min(argument * (1 + a + abs(self.offset)) + FUNCTION, 2.0)
+
+    def _size(self, X: Array, order: Order = ()) -> Array:
+        return np.ones(len(X))

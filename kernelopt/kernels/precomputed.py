@@ -21,6 +21,9 @@ from kernelopt.kernels.domains import (
     real_array,
     refuse_pickling,
 )
+from kernelopt.kernels.rounding import Inexact, gamma, underflow
+
+POINTWISE = 1e-5  # by which the features of a point may differ from those of the point alone, in units of their length
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,6 +92,10 @@ class Precomputed(Kernel):
     def _diagonal(self, X: Array) -> Array:
         return self.Q[X, X]
 
+    def _rounding(self, at: Inexact) -> float:
+        """0: the values are the data."""
+        return 0.0
+
     def _n_features(self, X: Array) -> float:
         return len(self.Q)
 
@@ -146,11 +153,34 @@ class Explicit(Kernel):
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         F = self._features(X)
-        return F @ (F if Z is None else self._features(Z)).T
+        G = F if Z is None else self._features(Z)
+        if F.shape[1] != G.shape[1]:
+            raise KernelError(
+                f"Expected the feature map of {self!r} to give one number of features; got {F.shape[1]} for "
+                f"{len(F)} points and {G.shape[1]} for {len(G)}. Fit what it depends on beforehand, to all data."
+            )
+        if Z is None and len(X) > 1:
+            self._require_pointwise(X, F)
+        return F @ G.T
+
+    def _require_pointwise(self, X: Array, F: Array) -> None:
+        """The last point alone has the features that it has among others."""
+        alone = self._features(X[-1:])[0]
+        if alone.shape != F[-1].shape or np.linalg.norm(alone - F[-1]) > POINTWISE * np.linalg.norm(F[-1]):
+            raise KernelError(
+                f"Expected the features of a point to depend on that point alone; the feature map of {self!r} gives "
+                f"others for point {len(X) - 1} where it is given alone. Fit what it depends on, means or categories, "
+                "beforehand."
+            )
 
     def _diagonal(self, X: Array) -> Array:
         F = self._features(X)
         return np.einsum("ij,ij->i", F, F)
+
+    def _rounding(self, at: Inexact) -> float:
+        """γ_p for p features, which are taken as the map gives them."""
+        F, size = self._features(at.points), self._diagonal(at.points)
+        return gamma(F.shape[1]) + underflow(size, (F != 0).any(axis=1), F.shape[1])
 
     def _n_features(self, X: Array) -> float:
         return self._features(X[:1]).shape[1]

@@ -15,6 +15,20 @@ def is_dask(X: Any) -> bool:
     return hasattr(X, "__dask_graph__") and hasattr(X, "map_blocks")
 
 
+def refuse_masked(X: Any, what: str) -> None:
+    """Raise DataError for masked entries: numpy would use the values behind the mask as data."""
+    parts = X if isinstance(X, (list, tuple)) else [X]
+    for number, part in enumerate(parts):
+        if isinstance(part, np.ma.MaskedArray) and np.ma.getmaskarray(part).any():
+            mask = np.ma.getmaskarray(part)
+            first = [int(i) for i in np.argwhere(mask)[0]] if mask.ndim else []
+            place = ", ".join(map(str, [number, *first] if parts is X else first)) or "its only entry"
+            raise DataError(
+                f"Expected {what} without masked entries; got a masked array with {int(mask.sum())} of {mask.size} "
+                f"masked, first at {place}. Drop the rows, or write X.filled(value) for what should stand there."
+            )
+
+
 def gathered(X: Any, owner: str) -> Any:
     """One array of what comes in blocks; anything else as it is.
 
@@ -32,7 +46,9 @@ def _stacked(blocks: Iterator[Any], owner: str) -> Any:
     found: list[Any] = []
     while True:
         try:
-            block = np.asarray(next(blocks))
+            given = next(blocks)
+            refuse_masked(given, f"block {len(found)} of the data given to {owner}")
+            block = np.asarray(given)
         except StopIteration:
             break
         except Exception as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
+from math import e, exp, inf, isfinite, log1p, pi, prod, sqrt
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +12,8 @@ from scipy.spatial.distance import cdist, pdist, squareform
 from kernelopt.kernels.base import Kernel, Verdict, is_number, require, require_positive, require_positive_value
 from kernelopt.kernels.chain import Order, Step, chain, steps
 from kernelopt.kernels.domains import Array
-from kernelopt.kernels.tiles import exp_minus, half_squared_distances, radial
+from kernelopt.kernels.rounding import CHAIN, FUNCTION, PARTITIONS, UNIT, Inexact, gamma, growth, spread
+from kernelopt.kernels.tiles import direct_error, exp_minus, half_square_error, half_squared_distances, radial
 
 
 class _Stationary(Kernel):
@@ -41,6 +42,7 @@ class _Isotropic(_Stationary):
     """κ(x, y) = g(ρ) with ρ = ‖x − y‖²/(2σ²): ∂ρ/∂xⱼ = (xⱼ − yⱼ)/σ² = −∂ρ/∂yⱼ, ∂²ρ = ±[i = j]/σ², and no others."""
 
     is_isotropic = True
+    _direct = False  # whether ρ is computed with an error relative to it
 
     def _outer(self, rho: Array, count: int) -> list[Array]:
         """g(ρ), g′(ρ), …"""
@@ -51,12 +53,47 @@ class _Isotropic(_Stationary):
             sign = 1.0 if sum(not step.left for step in block) % 2 == 0 else -1.0
             if len(block) == 1:
                 j = block[0].column
-                return (sign / self.sigma**2) * (X[:, j, None] - Z[:, j])
+                return sign * ((X[:, j, None] - Z[:, j]) / self.sigma) / self.sigma
             same = len(block) == 2 and block[0].column == block[1].column
-            return sign / self.sigma**2 if same else 0.0
+            return sign / self.sigma / self.sigma if same else 0.0
 
         taken = steps(dx, dz)
-        return chain(self._outer(half_squared_distances(X, Z, self.sigma), len(taken)), inner, taken)
+        rho = half_squared_distances(X, Z, self.sigma, self._direct)
+        return chain(self._outer(rho, len(taken)), inner, taken)
+
+    def _peak(self, k: int, p: float) -> float:
+        """supₜ |g⁽ᵏ⁾(t²/2)|tᵖ, with t = ‖x − y‖/σ."""
+        raise NotImplementedError
+
+    def _evaluation(self, k: int, p: int) -> float:
+        """The error of g⁽ᵏ⁾(ρ)tᵖ for a ρ without error."""
+        return FUNCTION * self._peak(k, p)
+
+    def _rounding(self, at: Inexact) -> float:
+        """Σ over partitions of the errors of g⁽ᵏ⁾(ρ)Π(dⱼ/σ), at most |g⁽ᵏ⁾|tᵖ: k blocks, p = 2k − m of them single.
+
+        E is the error of ρ near the median, γρ the error beyond, s the shift of t where points are inexact:
+        E·|g⁽ᵏ⁺¹⁾|tᵖ + γ|g⁽ᵏ⁺¹⁾|tᵖ⁺² + s(|g⁽ᵏ⁺¹⁾|tᵖ⁺¹ + p|g⁽ᵏ⁾|tᵖ⁻¹) + 8u|g⁽ᵏ⁾|tᵖ, each at its peak; for values of a
+        Gaussian kernel E + γ + s + 8u. In units of σ sizes are at least 1, 1 and g″(0) for no, one and two of the m
+        derivatives. The error of a value is at most 1.
+        """
+        near, apart = half_square_error(at.points, self.sigma), direct_error(at.points)
+        shift = at.shift() / self.sigma
+        chained = gamma(CHAIN if at.order else 4)
+
+        def error(k: int, p: int) -> float:
+            steeper = self._peak(k + 2, 0) / self._peak(k + 1, 0)  # |g⁽ᵏ⁺²⁾/g⁽ᵏ⁺¹⁾| at most
+            moved = growth(steeper * near) / steeper * self._peak(k + 1, p) + apart * self._peak(k + 1, p + 2)
+            shifted = shift * (self._peak(k + 1, p + 1) + (p * self._peak(k, p - 1) if p else 0.0))
+            return moved + shifted + chained * self._peak(k, p) + self._evaluation(k, p)
+
+        def total(m: int) -> float:
+            return PARTITIONS[m] * max(error(k, 2 * k - m) for k in range((m + 1) // 2, m + 1))
+
+        if not at.order:
+            return min(total(0), 1.0)
+        lengths = [1.0, 1.0, sqrt(self._peak(2, 0))][: at.order + 1]
+        return max(total(a + b) / (lengths[a] * lengths[b]) for a in range(len(lengths)) for b in range(len(lengths)))
 
 
 @dataclass(frozen=True)
@@ -105,11 +142,19 @@ class Gaussian(_Isotropic):
             return None
         s = radius / self.sigma if not order else min(radius / self.sigma, sqrt(3))
         if not order:
-            return sqrt(-2 * np.expm1(-(s**2) / 2))
-        return sqrt(2 * (1 - (1 - s**2) * np.exp(-(s**2) / 2))) / self.sigma
+            return sqrt(-2 * np.expm1(-s * s / 2))
+        return sqrt(2 * (1 - (1 - s * s) * np.exp(-s * s / 2))) / self.sigma
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         return radial(X, Z, self.sigma, exp_minus)
+
+    def _peak(self, k: int, p: float) -> float:
+        return gaussian_peak(p)
+
+
+def gaussian_peak(p: float) -> float:
+    """supₜ tᵖe^{−t²/2} = (p/e)^{p/2}."""
+    return float((p / e) ** (p / 2)) if p else 1.0
 
 
 @dataclass(frozen=True)
@@ -157,6 +202,10 @@ class Laplacian(_Stationary):
         K /= self.sigma
         return exp_minus(K)
 
+    def _rounding(self, at: Inexact) -> float:
+        """s = ‖x − z‖₁/σ is off by γ_{d+1}s, and by that of the points: s·e⁻ˢ < 1."""
+        return min(gamma(at.points.shape[1] + 4) + at.shift(1) / self.sigma + FUNCTION, 1.0)
+
 
 @dataclass(frozen=True)
 class Matern(_Isotropic):
@@ -179,6 +228,8 @@ class Matern(_Isotropic):
     nu: float
     sigma: float
 
+    _direct = True  # the root of a small ρ would magnify the error of a matrix product
+
     def __post_init__(self) -> None:
         require(is_number(self.nu) and self.nu in (0.5, 1.5, 2.5), "nu", "0.5, 1.5 or 2.5", self.nu)
         require_positive(self, "sigma")
@@ -192,7 +243,7 @@ class Matern(_Isotropic):
 
     def _outer(self, rho: Array, count: int) -> list[Array]:
         """g, g′ = −3e⁻ˢ (ν = 3/2) or −(5/3)(1 + s)e⁻ˢ (5/2), g″ = (9/s)e⁻ˢ or (25/3)e⁻ˢ, with s = √(4νρ)."""
-        s = np.sqrt(4 * self.nu * rho)
+        s = self._lengths(rho)
         e = np.exp(-s)
         if self.nu == 1.5:
             # At s = 0 g″ meets factors that vanish like s².
@@ -200,15 +251,29 @@ class Matern(_Isotropic):
         return [(1 + s + s**2 / 3) * e, -5 / 3 * (1 + s) * e, 25 / 3 * e][: count + 1]
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
-        # The root of a small ρ would pass on the error of a product.
-        return radial(X, Z, self.sigma, self._profile, direct=True)
+        return radial(X, Z, self.sigma, self._profile, direct=self._direct)
+
+    def _lengths(self, rho: Array) -> Array:
+        """s = √(4νρ), at most 800: e⁻⁸⁰⁰ is 0, also times a polynomial, where ρ overflowed."""
+        s = np.sqrt(4 * self.nu * rho)
+        return np.minimum(s, 800.0, out=s)
 
     def _profile(self, rho: Array) -> Array:
-        s = np.sqrt(4 * self.nu * rho)
+        s = self._lengths(rho)
         K = exp_minus(s.copy())
         if self.nu == 0.5:
             return K
         return K * (1 + s) if self.nu == 1.5 else K * (s * (s / 3 + 1) + 1)
+
+    def _rounding(self, at: Inexact) -> float:
+        """s is off by γ_{d/2+8}s, with s·|g′(s)| < 1, and p(s) by γ₅.
+
+        In units of σ, entries of derivatives relative to their sizes are less than 8, and less steep than 8.
+        """
+        shift = at.shift() / self.sigma
+        if at.order:
+            return 8 * (gamma(at.points.shape[1] + CHAIN) + FUNCTION + shift)
+        return min(gamma(at.points.shape[1] + 20) + FUNCTION + shift, 1.0)
 
 
 @dataclass(frozen=True)
@@ -241,15 +306,39 @@ class RationalQuadratic(_Isotropic):
         return 3
 
     def _outer(self, rho: Array, count: int) -> list[Array]:
-        base, values = 1 + rho / self.alpha, []
+        logarithm, values = np.log1p(rho / self.alpha), []
         factor = 1.0
         for k in range(count + 1):
-            values.append(factor * base ** (-self.alpha - k))
+            values.append(factor * np.exp((-self.alpha - k) * logarithm))
             factor *= -(self.alpha + k) / self.alpha
         return values
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
-        return radial(X, Z, self.sigma, lambda rho: (1 + rho / self.alpha) ** -self.alpha)
+        return radial(X, Z, self.sigma, self._profile)
+
+    def _profile(self, rho: Array) -> Array:
+        """exp(−α·log(1 + ρ/α)), in place; 1 + ρ/α would lose ρ where α is large."""
+        rho /= self.alpha
+        np.log1p(rho, out=rho)
+        rho *= self.alpha
+        return exp_minus(rho)
+
+    def _rounding(self, at: Inexact) -> float:
+        """As of other kernels of ρ; where ρ overflows κ decays so slowly that 0 may be wrong."""
+        with np.errstate(over="ignore"):
+            largest = float(np.sum((spread(at.points) / self.sigma) ** 2))
+        return super()._rounding(at) if isfinite(largest) else inf
+
+    def _peak(self, k: int, p: float, share: float = 1.0) -> float:
+        """|g⁽ᵏ⁾| = Π_{i<k}(1 + i/α)(1 + v)^{−a}, a = share·(α + k), t = √(2αv): largest at v = (p/2)/(a − p/2)."""
+        a, half = share * (self.alpha + k), p / 2
+        v = half / (a - half)
+        powers = (2 * self.alpha * v) ** half * exp(-a * log1p(v))
+        return float(prod(1 + i / self.alpha for i in range(k)) * powers)
+
+    def _evaluation(self, k: int, p: int) -> float:
+        """exp(−s), s = (α + k)·log(1 + ρ/α), is off by that of s too, (8u + γ₄)s, with s·e^{−s/2} ≤ 2/e."""
+        return FUNCTION * self._peak(k, p) + (FUNCTION + gamma(6)) * self._peak(k, p, share=0.5)
 
 
 @dataclass(frozen=True)
@@ -292,14 +381,30 @@ class Periodic(_Stationary):
                 return 0.0
             sign = 1.0 if sum(not step.left for step in block) % 2 == 0 else -1.0
             w = 2 * np.pi / self.period
-            return -sign * w**m * np.cos(w * (X[:, j, None] - Z[:, j]) + m * np.pi / 2) / self.sigma**2
+            slope = np.cos(w * (P[:, j, None] - R[:, j]) + m * np.pi / 2) / self.sigma / self.sigma
+            return -sign * np.power(w, m) * slope
 
+        P, R = np.remainder(X, self.period), np.remainder(Z, self.period)
         taken, K = steps(dx, dz), self._matrix(X, Z)
         return chain([K if k % 2 == 0 else -K for k in range(len(taken) + 1)], inner, taken)
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         # 2 sin²(πd/p) = ½‖(cos, sin)(2πx/p) − (cos, sin)(2πy/p)‖²
         return radial(self._circle(X), None if Z is None else self._circle(Z), self.sigma, exp_minus)
+
+    def _rounding(self, at: Inexact) -> float:
+        """Of a Gaussian kernel of points on circles, with coordinates off by η = 40u: angles by 4u·2π, cos by 8u.
+
+        A derivative is e^{−φ} times sines; in units of period and σ each is at most √(2φ), and off by 2η/σ.
+        """
+        circle, order, d = self._circle(at.points), 2 * at.order, at.points.shape[1]
+        eta = 40 * UNIT + pi / self.period * at.shift()
+        shift = 2 * eta * sqrt(2 * d) / self.sigma
+        exponent = growth(half_square_error(circle, self.sigma)) + direct_error(circle) + FUNCTION
+        if not order:
+            return min(exponent + shift, 1.0)
+        sines = order * (2 * eta + FUNCTION) * max(1.0, 1 / self.sigma)
+        return PARTITIONS[order] * (exponent + shift + sines + gamma(CHAIN)) * gaussian_peak(order + 2)
 
     def _circle(self, X: Array) -> Array:
         angle = (2 * np.pi / self.period) * np.remainder(X, self.period)

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from kernelopt.kernels.base import Kernel, Verdict, is_integer, require
 from kernelopt.kernels.domains import STRINGS, Array, Domain
+from kernelopt.kernels.rounding import FUNCTION, Inexact, gamma
 
 
 class _OfStrings(Kernel):
@@ -65,6 +66,10 @@ class Spectrum(_OfStrings):
         A = self._counts(X, {})
         return np.asarray(A.multiply(A).sum(axis=1), dtype=np.float64).ravel()
 
+    def _rounding(self, at: Inexact) -> float:
+        """0 for integers below 2⁵³; else γ of the number of substrings."""
+        return 0.0 if self._diagonal(at.points).max() < 2**53 else gamma(max(map(len, at.points)))
+
 
 @dataclass(frozen=True)
 class PositionMatch(_OfStrings):
@@ -94,6 +99,10 @@ class PositionMatch(_OfStrings):
 
     def _diagonal(self, X: Array) -> Array:
         return np.array([float(len(s)) for s in X]) ** self.power
+
+    def _rounding(self, at: Inexact) -> float:
+        """Of the power of an integer."""
+        return FUNCTION if self.power > 1 else 0.0
 
 
 def _characters(strings: Array) -> Array:

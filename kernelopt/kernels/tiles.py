@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import frexp
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
 from kernelopt.kernels.domains import Array
+from kernelopt.kernels.rounding import gamma, spread
 
 TINY = 1e-300
-FAR = 300.0  # scales from the median; beyond, an error of 1e-16·FAR² ≈ 1e-11 would be passed
+FAR = 100.0  # scales from the median; beyond, the error of the product, 1e-16·FAR² ≈ 1e-12, would be larger
 
 
 def exp_minus(D: Array) -> Array:
@@ -34,17 +36,34 @@ def column_sums(X: Array, Z: Array | None, term: Callable[[Array, Array, Array],
     return tiled(len(X), None if Z is None else len(Z), tile, size=192)
 
 
-def half_squared_distances(X: Array, Z: Array | None, scale: float) -> Array:
+def half_squared_distances(X: Array, Z: Array | None, scale: float, direct: bool = False) -> Array:
     """‖xᵢ − zⱼ‖²/(2·scale²)."""
-    return radial(X, Z, scale, lambda rho: rho)
+    return radial(X, Z, scale, lambda rho: rho, direct)
+
+
+def half_square_error(X: Array, scale: float) -> float:
+    """A bound on the error of ‖x − z‖²/(2·scale²) as `radial` computes it: γ₃d₊₂₀·max‖x − c‖²/scale², at most `FAR`².
+
+    l = (x − c)/scale and r are off by γ₂|l| and γ₂|r|, ½‖l‖² and ½‖r‖² by γ_d of themselves, and the product of d + 2
+    terms by γ_{d+2}·½(‖l‖ + ‖r‖)². The median of some of the points, c, is in the box that holds them all.
+    Beyond `FAR` the error is `direct_error`, relative to the distance.
+    """
+    squared = float(np.sum((spread(X) / scale) ** 2, axis=1).max())
+    return gamma(3 * X.shape[1] + 20) * min(squared, FAR**2)
+
+
+def direct_error(X: Array) -> float:
+    """The error of ‖x − z‖²/(2·scale²) relative to it, where it is a sum of (xⱼ − zⱼ)²."""
+    return gamma(X.shape[1] + 10)
 
 
 def radial(X: Array, Z: Array | None, scale: float, profile: Callable[[Array], Array], direct: bool = False) -> Array:
     """g(‖xᵢ − zⱼ‖²/(2·scale²)), with g applied in place to tiles that fit into the cache.
 
     ½‖x‖² + ½‖z‖² − xᵀz is one matrix product of (−x, ½‖x‖², 1) and (z, 1, ½‖z‖²). It cancels to an error of about
-    1e-16·(‖x‖² + ‖z‖²); points are therefore taken from their median, and those that are still more than `FAR` scales
-    away, or with `direct` all, are computed directly.
+    1e-16·(‖x‖² + ‖z‖²); points are therefore taken from their median. Distances of points that are still more than
+    `FAR` scales away, or with `direct` of all, are sums of (xⱼ − zⱼ)² of the points as they are, with an error
+    relative to the distance. `half_square_error` bounds the errors.
     """
     centre = np.median(X if Z is None else Z, axis=0)
     left = (X - centre) / scale
@@ -54,17 +73,21 @@ def radial(X: Array, Z: Array | None, scale: float, profile: Callable[[Array], A
     L = np.column_stack([-left, x, np.ones(len(x))])
     R = np.column_stack([right, np.ones(len(z)), z])
     far = 0.5 * FAR**2
+    other, unit = X if Z is None else Z, 2.0 ** (frexp(scale)[1] - 1)  # division by a power of 2 is exact
+
+    def distances(A: Array, B: Array) -> Array:
+        return 0.5 * (unit / scale) ** 2 * cdist(A / unit, B / unit, "sqeuclidean")
 
     def tile(i: slice, j: slice, D: Array) -> Array:
         if direct:
-            return profile(0.5 * cdist(left[i], right[j], "sqeuclidean"))
+            return profile(distances(X[i], other[j]))
         np.matmul(L[i], R[j].T, out=D)
         np.maximum(D, 0.0, out=D)
         far_x, far_z = x[i] > far, z[j] > far
         if far_x.any():
-            D[far_x] = 0.5 * cdist(left[i][far_x], right[j], "sqeuclidean")
+            D[far_x] = distances(X[i][far_x], other[j])
         if far_z.any():
-            D[:, far_z] = 0.5 * cdist(left[i], right[j][far_z], "sqeuclidean")
+            D[:, far_z] = distances(X[i], other[j][far_z])
         if Z is None and i == j:
             np.fill_diagonal(D, 0.0)
         return profile(D)

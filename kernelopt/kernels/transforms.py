@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,19 @@ from kernelopt.kernels.base import (
 )
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import ANYTHING, Array, Domain, frozen, key, name_of, real_array, refuse_pickling
+from kernelopt.kernels.rounding import (
+    LEAST,
+    UNIT,
+    Inexact,
+    compounded,
+    gamma,
+    largest_ratio,
+    repeated,
+    spread,
+    underflow,
+)
+
+SMALLEST = 1e-290  # smaller kernel values are, or become, denormal numbers
 
 
 class _OfWeights(Kernel):
@@ -44,6 +58,15 @@ class _OfWeights(Kernel):
 
     def _diagonal(self, X: Array) -> Array:
         return self._weights(X) ** 2 * self.kernel._diagonal(X)
+
+    def _rounding(self, at: Inexact) -> float:
+        """(1 + r)(1 + γ₂) − 1 for weights without error."""
+        f, inner = self._weights(at.points), self.kernel._size(at.points)
+        lost = underflow(f**2 * inner, (f != 0) & (inner > 0), 2)
+        return compounded(self.kernel._rounding(at), gamma(4)) + lost
+
+    def _size(self, X: Array, order: Order = ()) -> Array:
+        return self._weights(X) ** 2 * self.kernel._size(X)
 
     def _n_features(self, X: Array) -> float:
         return self.kernel._n_features(X)
@@ -96,6 +119,9 @@ class _OfPoints(Kernel):
     def _point(self, X: Array) -> Array:
         raise NotImplementedError
 
+    def _check_points(self, X: Array) -> None:
+        self.kernel._check_points(self._point(X))
+
     @property
     def domain(self) -> Domain:
         return self.kernel.domain
@@ -112,6 +138,13 @@ class _OfPoints(Kernel):
 
     def _diagonal(self, X: Array) -> Array:
         return self.kernel._diagonal(self._point(X))
+
+    def _rounding(self, at: Inexact) -> float:
+        """Of κ₀ at the points that the map gives."""
+        return self.kernel._rounding(Inexact(self._point(at.points)))
+
+    def _size(self, X: Array, order: Order = ()) -> Array:
+        return self.kernel._size(self._point(X))
 
     def _n_features(self, X: Array) -> float:
         return self.kernel._n_features(self._point(X))
@@ -190,6 +223,15 @@ class Columns(_OfPoints):
         left, right = (tuple(self.columns.index(j) for j in order) for order in (dx, dz))
         return self.kernel._derivative(self._point(X), left, self._point(Z), right)
 
+    def _rounding(self, at: Inexact) -> float:
+        error = None if at.error is None else self._point(at.error)
+        return self.kernel._rounding(at._replace(points=self._point(at.points), error=error))
+
+    def _size(self, X: Array, order: Order = ()) -> Array:
+        if not set(order) <= set(self.columns):
+            return np.zeros(len(X))
+        return self.kernel._size(self._point(X), tuple(self.columns.index(j) for j in order))
+
     def _point(self, X: Array) -> Array:
         if X.ndim != 2 or max(self.columns) >= X.shape[1]:
             raise KernelError(f"Expected points with a column {max(self.columns)}; got shape {X.shape}.")
@@ -225,13 +267,34 @@ class ARD(_OfPoints):
         return self.kernel._smoothness
 
     def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
-        inner = self.kernel._derivative(self._point(X), dx, self._point(Z), dz)
+        centre = self._centre(Z)
+        inner = self.kernel._derivative(self._point(X, centre), dx, self._point(Z, centre), dz)
         return inner / float(np.prod([self.scales[j] for j in dx + dz]))
 
-    def _point(self, X: Array) -> Array:
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        centre = self._centre(X if Z is None else Z)
+        return self.kernel._matrix(self._point(X, centre), None if Z is None else self._point(Z, centre))
+
+    def _rounding(self, at: Inexact) -> float:
+        """Of κ₀ at points that are off by u|x|/ℓ, and by γ₂|x − c|/ℓ where they are centred."""
+        X, scales = at.points, np.array(self.scales)
+        points = self._point(X, self._centre(X))
+        rounded = gamma(3) * spread(X) if self.kernel.is_stationary else UNIT * np.abs(X)
+        error = (rounded + (0.0 if at.error is None else at.error)) / scales + LEAST * (X != 0)
+        return compounded(self.kernel._rounding(at._replace(points=points, error=error)), gamma(8))
+
+    def _size(self, X: Array, order: Order = ()) -> Array:
+        product = float(np.prod([self.scales[j] for j in order]))
+        return self.kernel._size(self._point(X, self._centre(X)), order) / product**2
+
+    def _centre(self, X: Array) -> Array:
+        """A point that may be taken off all others, so that quotients of points far from 0 keep their differences."""
+        return np.median(X, axis=0) if self.kernel.is_stationary and X.ndim == 2 else np.zeros(X.shape[1:])
+
+    def _point(self, X: Array, centre: Array | float = 0.0) -> Array:
         if X.ndim != 2 or len(self.scales) != X.shape[1]:
             raise KernelError(f"Expected points with {len(self.scales)} columns, one a scale; got shape {X.shape}.")
-        return X / np.array(self.scales)
+        return (X - centre) / np.array(self.scales)
 
     def __repr__(self) -> str:
         return f"({self.kernel!r}).ard({list(self.scales)!r})"
@@ -269,10 +332,22 @@ class Normalized(_OfWeights):
         d = self.kernel._diagonal(X)
         if (d < 0).any():
             raise KernelError(f"Expected κ(x, x) ≥ 0 to normalize {self.kernel!r}; got {d.min():.3g}.")
+        if 0 < d.max(initial=0.0) < SMALLEST:
+            raise KernelError(
+                f"Expected κ(x, x) that doubles hold with all digits, to normalize {self.kernel!r}; got at most "
+                f"{d.max():.3g}. Change the units of the data, or multiply the kernel by a constant."
+            )
         return np.divide(1.0, np.sqrt(d), out=np.zeros_like(d), where=d > 0)
 
     def _diagonal(self, X: Array) -> Array:
         return (self.kernel._diagonal(X) > 0).astype(np.float64)
+
+    def _rounding(self, at: Inexact) -> float:
+        """(1 + r)(1 + γ)/(1 − ρ) − 1 with κ₀(x, x) off by ρ of itself, ρ = r·max s₀/κ₀(x, x)."""
+        r, d = self.kernel._rounding(at), np.abs(self.kernel._diagonal(at.points))
+        size = self.kernel._size(at.points)
+        off = r * largest_ratio(size, d)
+        return compounded(r, off / (1 - off), repeated(gamma(2), 4)) if off < 1 else inf
 
     def __repr__(self) -> str:
         return f"({self.kernel!r}).normalized()"
@@ -324,6 +399,14 @@ class Centered(Kernel):
 
     def _diagonal(self, X: Array) -> Array:
         return self.kernel._diagonal(X) - 2 * self._means(X) + self._mean
+
+    def _rounding(self, at: Inexact) -> float:
+        """(1 + r)(1 + γ₂ₘ₊₈) − 1 for m points in the mean, relative to the sizes of κ₀ that cancellation leaves."""
+        return compounded(self.kernel._rounding(at.beside(self.data)), gamma(2 * len(self.data) + 8))
+
+    def _size(self, X: Array, order: Order = ()) -> Array:
+        """(√s₀ + mean √s₀)²."""
+        return (np.sqrt(self.kernel._size(X)) + np.sqrt(self.kernel._size(self.data)).mean()) ** 2
 
     def _n_features(self, X: Array) -> float:
         return self.kernel._n_features(X)

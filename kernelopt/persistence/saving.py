@@ -10,6 +10,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
+from kernelopt.compiler.attributes import dense
 from kernelopt.errors import DataError, DataTypeError, KernelError, KernelOptError
 from kernelopt.expressions import Theta
 from kernelopt.functions import Function
@@ -97,7 +98,7 @@ class _Encoder:
                     f"Expected {name} to be a value; got an expression of θ. Save ko.Predictor({name}, X) to have "
                     f"it at new points, {name}.value for its present value."
                 )
-            value = _required(value.value, name)
+            value = dense(_required(value.value, name))
         return self.array(value, name)
 
     # ------------------------------------------------------------ arrays

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from cvxpy.problems.problem import SolverStats as CvxpyStats
 from cvxpy.reductions.solution import Solution as CvxpySolution
 
+from kernelopt.compiler import attributes
 from kernelopt.compiler.conic_form import typical
 from kernelopt.errors import DCPError, ParameterError, SolverError
 from kernelopt.kernels.domains import Array
@@ -126,6 +127,8 @@ def solve(  # noqa: PLR0917
     solution.dual_vars = {i: _times(kappa / sigma, z) for i, z in solution.dual_vars.items()}
     with np.errstate(all="ignore"):  # the objective outside of its domain may be anything
         problem.unpack(solution)
+    for variable in problem.variables():
+        _place_inside(variable)
     has_point = solution.status in cp.settings.SOLUTION_PRESENT and all(map(_has_value, problem.variables()))
     status = STATUSES.get(solution.status, Status.USER_LIMIT)
     return Answer(status if has_point or not status.has_point else Status.USER_LIMIT, has_point, stats)
@@ -135,6 +138,14 @@ def _has_value(variable: cp.Variable) -> bool:
     """Whether a variable has finite values, of which squares can be taken: a solver that diverges may leave 1e240."""
     value = variable.value.data if sp.issparse(variable.value) else variable.value
     return value is not None and bool(np.all(np.abs(value) < HUGE))
+
+
+def _place_inside(variable: cp.Variable) -> None:
+    """Put a variable's value where its attributes want it: a solver returns −1e-12 for a number ≥ 0."""
+    if variable.value is None or variable.is_complex() or not any(variable.attributes.values()):
+        return
+    value = attributes.nearest(variable, attributes.dense(variable.value))
+    variable.save_value(sp.diags_array(np.diagonal(value)) if variable.attributes["diag"] else value)
 
 
 def _times(factor: float, value: Any) -> Any:

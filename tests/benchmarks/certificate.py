@@ -51,7 +51,8 @@ def cost(problem, repeats):
 
     from kernelopt.certificate import certify, conic
     from kernelopt.certificate.certify import solver_multipliers
-    from kernelopt.certificate.multipliers import STREAMED, norm_multipliers
+    from kernelopt.certificate.gram import STREAMED
+    from kernelopt.certificate.multipliers import norm_multipliers
     from kernelopt.compiler.separable import Outer, outer_of
     from kernelopt.solvers import outer
 

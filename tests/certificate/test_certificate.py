@@ -14,7 +14,8 @@ import kernelopt as ko
 from kernelopt import losses
 from kernelopt.certificate import certify, conic
 from kernelopt.certificate.certify import solver_multipliers
-from kernelopt.certificate.multipliers import STREAMED, norm_multipliers
+from kernelopt.certificate.gram import STREAMED
+from kernelopt.certificate.multipliers import norm_multipliers
 from kernelopt.compiler.separable import outer_of
 from kernelopt.errors import KernelOptError, OptionError
 from kernelopt.rows import Rows

@@ -6,6 +6,8 @@ import pytest
 from stating import TIGHT
 
 import kernelopt as ko
+from kernelopt.compiler.attributes import dense, integral, nearest, rounded
+from kernelopt.compiler.representer import residual
 from kernelopt.errors import KernelOptError
 from kernelopt.factorization import METHODS
 
@@ -174,3 +176,72 @@ def test_precomputed_round_trip():
     x = RNG.normal(size=(4, 2))
     assert np.allclose(theta.value.from_gram(GAUSSIAN(x, X)), plain.value(x), atol=1e-7)
     assert np.allclose(theta(np.arange(30)).value, plain.value(X), atol=1e-7)
+
+
+SPARSE = pytest.mark.filterwarnings("ignore:.*sparse CVXPY expression:RuntimeWarning")  # cvxpy's own
+ATTRIBUTES = {
+    "diag": {"diag": True},
+    "diag, nonneg": {"diag": True, "nonneg": True},
+    "diag, bounds": {"diag": True, "bounds": [-0.5, 0.5]},
+    "symmetric": {"symmetric": True},
+    "symmetric, bounds": {"symmetric": True, "bounds": [-0.5, 0.5]},
+    "PSD": {"PSD": True},
+    "NSD": {"NSD": True},
+    "nonneg": {"nonneg": True},
+    "nonpos": {"nonpos": True},
+    "bounds": {"bounds": [np.array([[-0.2, -1.0], [0.0, 0.1]]), 1.0]},
+    "bounded by a parameter": {"bounds": [-0.1, cp.Parameter(value=0.4)]},
+    "sparsity": {"sparsity": [np.array([0, 1]), np.array([1, 1])]},
+}
+FOUR, OF_FOUR = np.arange(4.0)[:, None], np.array([1.0, -1.0, 2.0, 0.5])
+
+
+def with_attributes(u, square, V):
+    losses = cp.sum_squares(u - cp.vec(V, order="F")) + cp.sum_squares(u - OF_FOUR)
+    return cp.Minimize(losses + square + 0.1 * cp.sum(cp.abs(V))), [V >= -1, cp.trace(V) <= 0.5, cp.sum(V) >= -2]
+
+
+@SPARSE
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_attributes_of_variables_beside_constraints(name):
+    theta, v = ko.Theta(GAUSSIAN), cp.Variable(4)
+    V, W = (cp.Variable((2, 2), **ATTRIBUTES[name]) for _ in range(2))
+    problem = ko.Problem(*with_attributes(theta(FOUR), ko.sum_squares(theta), V))
+    explicit = cp.Problem(*with_attributes(np.linalg.cholesky(GAUSSIAN(FOUR)) @ v, cp.sum_squares(v), W))
+    problem.solve()
+    explicit.solve(solver="CLARABEL", **TIGHT)
+    assert problem.status == "optimal"
+    assert problem.value == pytest.approx(explicit.value, rel=1e-6)
+    assert type(V.value) is type(W.value)
+    assert dense(V.value) == pytest.approx(dense(W.value), abs=1e-4)
+    for ours, theirs in zip(problem.constraints, explicit.constraints, strict=True):
+        assert dense(ours.dual_value) == pytest.approx(dense(theirs.dual_value), abs=1e-3)
+        assert (dense(residual(ours)) <= 1e-8).all()
+    assert problem.verify().passed
+    assert problem.certificate_at({}).upper == pytest.approx(problem.value)
+
+
+@pytest.mark.parametrize("name", ["PSD", "NSD"])
+def test_a_variable_that_vanishes_is_within_its_attributes(name):
+    """−7e-15 alone, where ≥ 0 is asked, was a violation of its own size."""
+    theta, V = ko.Theta(GAUSSIAN), cp.Variable((2, 2), **ATTRIBUTES[name])
+    loss, sign = cp.sum(cp.abs(theta(FOUR) - OF_FOUR)), -1 if name == "NSD" else 1
+    problem = ko.Problem(cp.Minimize(loss + 0.3 * ko.sum_squares(theta) + sign * cp.trace(V)))
+    problem.solve(solver="SCS")
+    assert problem.status == "optimal"
+    assert problem.value == pytest.approx(3.323905797, rel=1e-6)
+    assert np.abs(V.value).max() < 1e-6
+
+
+def test_nearest_values():
+    both = cp.Variable((2, 2), nonneg=True, bounds=[-1, 0.5])
+    assert (nearest(both, np.array([[-1e-12, 0.3], [0.7, 0.5]])) == [[0.0, 0.3], [0.5, 0.5]]).all()
+    assert nearest(cp.Variable((2, 2), PSD=True), np.diag([1.0, -1e-9])) == pytest.approx(
+        np.diag([1.0, 0.0]), abs=1e-16
+    )
+    assert (nearest(cp.Variable((2, 2), diag=True), np.ones((2, 2))) == np.eye(2)).all()
+    some = cp.Variable((2, 2), boolean=[(0, 1), (0, 1)])  # coordinates, an array for each axis
+    assert (integral(some) == np.eye(2)).all()
+    assert (rounded(some, np.array([[0.9, 0.4], [7.0, -3.0]])) == [[1.0, 0.4], [7.0, 0.0]]).all()
+    assert rounded(cp.Variable(integer=True, bounds=[-0.5, 2]), np.array(-0.9)) == 0.0
+    assert not integral(cp.Variable(3)).any()

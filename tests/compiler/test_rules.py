@@ -129,6 +129,46 @@ def test_negative_weights_are_named(theta):
         ko.Problem(cp.Minimize(cp.sum(cp.multiply(w, ko.losses.hinge(y, theta(X)))))).solve()
 
 
+NEGATIVE_MULTIPLES = {
+    "maximized": lambda u: (cp.Maximize(-0.5 * cp.sum_squares(y - u)), []),
+    "maximized, weighted": lambda u: (cp.Maximize(-np.arange(1.0, 13.0) @ cp.abs(y - u)), []),
+    "maximized, nested": lambda u: (cp.Maximize(-2 * cp.exp(3 * cp.sum(cp.abs(y - u)) - 5)), []),
+    "of a negative multiple": lambda u: (cp.Minimize(-(-1 * cp.sum_squares(y - u))), []),
+    "of a concave function": lambda u: (cp.Minimize(-3 * cp.sum(cp.minimum(y - u, u - y))), []),
+    "bounded below": lambda u: (cp.Minimize(cp.sum_squares(y - u)), [-2 * cp.abs(u[0]) >= -0.1]),
+    "bounded below, entry by entry": lambda u: (
+        cp.Minimize(cp.sum_squares(y - u)),
+        [cp.multiply(-np.ones(12), cp.square(u)) >= -0.1],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NEGATIVE_MULTIPLES)
+def test_negative_multiples_are_what_dcp_says(name, theta):
+    objective, constraints = NEGATIVE_MULTIPLES[name](theta(X))
+    sign = 1 if isinstance(objective, cp.Minimize) else -1
+    problem = ko.Problem(objective + type(objective)(sign * ko.sum_squares(theta)), constraints)
+    problem.solve()
+    v = cp.Variable(12)
+    u = np.linalg.cholesky(theta.kernel(X)) @ v
+    objective, constraints = NEGATIVE_MULTIPLES[name](u)
+    explicit = cp.Problem(objective + type(objective)(sign * cp.sum_squares(v)), constraints)
+    explicit.solve(solver="CLARABEL")
+    assert problem.status == "optimal"
+    assert abs(problem.value - explicit.value) <= 1e-6 * abs(explicit.value)
+
+
+def test_hints_speak_of_what_dcp_refuses(theta):
+    u = theta(X)
+    right, wrong = -2 * cp.sum_squares(u), -2 * cp.sum(cp.abs(u))
+    with pytest.raises(DCPError) as caught:
+        ko.Problem(cp.Maximize(right), [wrong <= 1]).solve()
+    assert "constraint 1 the weights" in str(caught.value)
+    assert "In the objective" not in str(caught.value)
+    with pytest.raises(DCPError, match=r"weights .* positive, 3 first at 0; they must be ≤ 0"):
+        ko.Problem(cp.Maximize(3 * cp.sum_squares(u - y))).solve()
+
+
 def test_constants_must_be_finite(theta):
     w = np.ones(12)
     w[4] = np.nan

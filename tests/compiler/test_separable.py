@@ -109,3 +109,40 @@ def test_sweeps_over_a_penalty_are_cut_once():
     other = outer_of(form, second)
     assert other.split is not first.split
     assert other.split.pieces[0].left[:, 1] == pytest.approx(2 * first.split.pieces[0].left[:, 1])
+
+
+def separated(objective, constraints=lambda u: []):
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    u = theta(X[:3])
+    form = ko.Problem(cp.Minimize(objective(u) + ko.sum_squares(theta)), constraints(u)).canonical_form()
+    return outer_of(form)
+
+
+def test_small_curvature_beside_a_large_one():
+    pieces = separated(lambda u: cp.sum(1e-14 * cp.square(u) + cp.square(cp.pos(u)))).pieces
+    assert pieces.pieces[0].curvature[0] == pytest.approx([2e-14, 2 + 2e-14], rel=1e-12, abs=0)
+
+
+def test_small_cost_beside_a_large_one():
+    b = cp.Variable()
+    pieces = separated(lambda u: 1e14 * cp.norm1(u + b) + b).pieces
+    assert pieces.linear_y.tolist() == [1.0]
+
+
+def test_kinks_beside_a_far_bound():
+    """Huber's knots at ±1 are two, with a bound at −1e13 too."""
+    pieces = separated(lambda u: cp.sum(cp.huber(u, 1.0)), lambda u: [u >= -1e13]).pieces
+    assert pieces.pieces[0].right[0, :2] == pytest.approx([-1.0, 1.0])
+
+
+def test_knots_close_together():
+    pieces = separated(lambda u: cp.sum(cp.maximum(0, u, 2 * u - 1e-10))).split
+    assert pieces.pieces[0].right[0, :2] == pytest.approx([0.0, 1e-10])
+    squares = separated(lambda u: cp.sum(cp.maximum(cp.square(u), 1e-11 * u, 1e9 * (u - 2)))).split
+    assert squares.pieces[0].right[0, :2] == pytest.approx([0.0, 1e-11], abs=1e-20)
+
+
+def test_rows_of_other_arguments_are_no_multiples():
+    """max(u₀, u₁) has the rows of |S·u₂|, and is no function of one number however large S is."""
+    for S in (1.0, 1e12):
+        assert separated(lambda u, S=S: cp.maximum(u[0], u[1]) + cp.abs(S * u[2]) / S).split is None

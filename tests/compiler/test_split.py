@@ -16,14 +16,15 @@ Y = RNG.normal(size=N)
 LABELS = np.sign(Y)
 BETA = cp.Variable(2)
 
-# Objective and constraints in (f, b), and the kinds of functions that they fall apart into.
+# Objective and constraints in (f, b), and the kinds of functions that they fall apart into; a weight of 0
+# leaves a line.
 CUT = {
     "hinge": (lambda f, b: (cp.sum(losses.hinge(LABELS, f + b)), []), {Quadratic}),
     "crossing": (lambda f, b: (cp.sum(losses.pinball(Y, f + b, 0.3)), [cp.diff(f) >= -1, b <= 2]), {Quadratic}),
     "bounds without b": (lambda f, b: (cp.sum(losses.huber(Y, f + b, 0.3)), [f <= 1]), {Quadratic}),
     "equality": (lambda f, b: (cp.sum(losses.epsilon_insensitive(Y, f, 0.3)), [f[0] == f[1]]), {Quadratic}),
     "margin": (lambda f, b: (0 * b, [ko.margin(LABELS, f + b) >= 1]), {Quadratic}),
-    "logistic": (lambda f, b: (np.arange(N) @ losses.log_loss(LABELS, f + b), []), {Exponential}),
+    "logistic": (lambda f, b: (np.arange(N) @ losses.log_loss(LABELS, f + b), []), {Exponential, Quadratic}),
     "poisson": (lambda f, b: (cp.sum(losses.poisson(np.abs(Y).round(), f + b)), []), {Exponential}),
     "logarithm": (lambda f, b: (cp.sum(f - 2 * cp.log(3 * f + b + 10)), []), {Logarithm}),
     "entropy": (lambda f, b: (-cp.sum(cp.entr(f + b + 10)) + b**2, []), {Entropy, Quadratic}),
@@ -34,7 +35,7 @@ CUT = {
     "two shifts": (lambda f, b: (cp.sum(cp.abs(f - Y)) + cp.sum_squares(f + 2 * b) + b, []), {Quadratic}),
     "a bounded loss": (lambda f, b: (cp.sum_squares(f - Y), [cp.abs(f) <= 1]), {Quadratic}),
     "|q|^1.5": (lambda f, b: (cp.sum(cp.power(cp.abs(2 * f + b - Y), 1.5)), []), {Power}),
-    "|q|^3": (lambda f, b: (np.arange(N) @ cp.power(cp.abs(Y - f), 3) + cp.sum(f), []), {Power}),
+    "|q|^3": (lambda f, b: (np.arange(N) @ cp.power(cp.abs(Y - f), 3) + cp.sum(f), []), {Power, Quadratic}),
     "positive part, cubed": (lambda f, b: (cp.sum(cp.power(cp.pos(1 - 3 * f - b), 3)), []), {Power}),
     "fourth power": (lambda f, b: (cp.sum(cp.power(f - Y, 4)), []), {Power}),
     "cube": (lambda f, b: (cp.sum(cp.power(f + 10, 3)) + b**2, []), {Power, Quadratic}),

@@ -1,17 +1,24 @@
 """Factors that grow by what the certificate says, against explicit kernel matrices."""
 
+from types import SimpleNamespace
+
 import cvxpy as cp
 import numpy as np
 import pytest
 
 import kernelopt as ko
+from kernelopt import growth, ranks
+from kernelopt.certificate import FULL, REDUCED
 from kernelopt.errors import MemoryLimitError, OptionError
 from kernelopt.factorization import Guide, Settings, carried, grow, growing
 from kernelopt.factorization.growing import ExpandedFactor
 from kernelopt.factorization.streamed import streamed_cholesky
 from kernelopt.functions import Function
+from kernelopt.history import Round
 from kernelopt.kernels.derivatives import lifted, with_order
+from kernelopt.options import factor_options
 from kernelopt.rows import Rows
+from kernelopt.solution import Status
 
 N, KERNEL = 300, ko.kernels.Gaussian(sigma=1.0)
 SETTINGS = Settings(1e-8, None)
@@ -243,3 +250,60 @@ def test_where_functions_say_nothing_new_pivots_are_added(monkeypatch):
     problem = ko.Problem(goal)
     problem.solve(tol=1e-3)
     assert problem.status == "optimal" and len(problem.history) > 1
+
+
+@pytest.mark.parametrize(("rows", "features", "sigma"), [(80, 3, 5.0), (100, 4, 8.0)])
+def test_a_penalty_below_the_trace_that_counts_as_none(rows, features, sigma):
+    """minimize ‖y − Qa‖² + λaᵀQa at λ = 1e-10: λyᵀ(Q + λI)⁻¹y, which feels 1e-13 of the trace."""
+    rng, lam = np.random.default_rng(0), 1e-10
+    X = rng.normal(size=(rows, features))
+    y = np.sin(X[:, 0]) + X[:, 1] ** 2 + 0.3 * rng.normal(size=rows)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=sigma))
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)))
+    problem.solve()
+    optimum = lam * y @ np.linalg.solve(theta.kernel(X) + lam * np.eye(rows), y)
+    # What is certified goes with the errors of kernel values over λ.
+    assert problem.status == "optimal" or problem.certificate.relative_gap < 1e-2
+    assert problem.certificate.lower <= optimum * (1 + 1e-6)  # which numpy's solve knows no better
+    assert problem.value == pytest.approx(optimum, rel=2e-5)
+
+
+def test_a_restriction_is_refined_though_no_solver_closed_its_gap():
+    """f″ = −f at 20 points: θ of rank 21 meets it at a value of 4.5, and its multipliers of 7e5 let no gap close."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 2 * np.pi, size=12)[:, None]
+    y = np.sin(x[:, 0] + 0.3) + 0.05 * rng.normal(size=12)
+    theta = ko.Theta(KERNEL)
+    C = ko.FeatureMatrix(np.linspace(0, 2 * np.pi, 20)[:, None], KERNEL)
+    equation = C.derivative((0, 0)) @ theta + C @ theta
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(x)) + 1e-3 * ko.sum_squares(theta)), [equation == 0])
+    problem.solve()
+    assert problem.status == "optimal"
+    assert problem.value == pytest.approx(0.0328907, rel=1e-4)
+
+
+def answer(gap, value=1.0, status=Status.OPTIMAL_INACCURATE, scope=FULL):
+    known = SimpleNamespace(scope=scope, absolute_gap=gap, maximize=False)
+    return SimpleNamespace(solution=SimpleNamespace(status=status, value=value, certificate=known), interrupted=False)
+
+
+def test_the_best_answer_has_the_smallest_certified_gap():
+    better = growth._is_better
+    assert better(answer(1e-6), answer(4e5))
+    assert not better(answer(4e5), answer(1e-6))
+    assert not better(answer(1e-6, scope=REDUCED), answer(1e-3))
+    assert better(answer(np.inf, 1.0), answer(np.inf, 2.0))
+    assert not better(answer(np.inf, 2.0), answer(np.inf, 1.0))
+    assert better(answer(4e5, status=Status.OPTIMAL), answer(1e-6))
+    assert not better(answer(np.inf, None), answer(np.inf))
+
+
+def test_steps_that_gain_nothing_end():
+    """The same factors to the same accuracy would give the same answer."""
+    options = factor_options()
+    rounds = [Round(30, 30, 0.0, 1.0, gap, 1.0) for gap in (1e-3, 1e-3)]
+    again = ranks.Step(options, aim=1e-2)
+    assert ranks.progressing(again, rounds, 1e-6).aim == 1e-6
+    assert ranks.progressing(ranks.Step(options, aim=1e-6), rounds, 1e-6) is None
+    assert ranks.progressing(again, [rounds[0], Round(30, 30, 0.0, 1.0, 1e-4, 1.0)], 1e-6) is again
+    assert ranks.progressing(ranks.Step(options), rounds, 1e-6).aim == 0.0  # finer factors

@@ -5,12 +5,13 @@ import inspect
 import pickle
 from math import inf
 
+import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import kernelopt as ko
-from kernelopt.errors import DataError, DataTypeError, KernelError
+from kernelopt.errors import DataError, DataTypeError, KernelError, NotPSDError
 from kernelopt.testing import check_kernel
 
 RNG = np.random.default_rng(0)
@@ -128,6 +129,63 @@ def agrees(kernel, formula, X, Z):
     K = kernel(X)
     assert np.allclose(K, [[formula(x, y) for y in X] for x in X], rtol=1e-12, atol=1e-13)
     check_kernel(kernel, X, Z)
+
+
+DYADIC = np.round(X * 2**10) / 2**10  # their differences, and sums with 2³⁰, are exact
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Gaussian(sigma=1.5), ks.Matern(nu=0.5, sigma=1.5), ks.RationalQuadratic(sigma=1.5),
+        ks.GeneralizedGaussian("l2", beta=2.0), ks.Periodic(period=2.0), ks.Laplacian(sigma=1.5),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_points_far_from_the_others_keep_their_differences(kernel):
+    clusters = np.vstack([DYADIC, Z, DYADIC[:3] + 2**30])
+    assert np.allclose(kernel(clusters)[-3:, -3:], kernel(DYADIC[:3]), rtol=1e-13)
+    assert np.allclose(kernel(clusters, clusters)[-3:, -3:], kernel(DYADIC[:3]), rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        ks.GeneralizedGaussian("mahalanobis", 2.0, S), Gaussian(sigma=1.0).ard([1.0, 3.0, 0.7]),
+        ks.Matern(nu=1.5, sigma=1.0).ard([1.0, 3.0, 0.7]),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_common_offset_changes_nothing(kernel):
+    assert np.allclose(kernel(DYADIC + 2**30), kernel(DYADIC), rtol=1e-13)
+    assert np.allclose(kernel(DYADIC + 2**30, DYADIC[:4] + 2**30), kernel(DYADIC, DYADIC[:4]), rtol=1e-13)
+
+
+def test_generalized_gaussian_of_small_beta():
+    """The product of matrices is taken in units of √β, in which points far apart are seen as such."""
+    kernel = ks.GeneralizedGaussian("l2", beta=1e-12)
+    P = DYADIC + 1e-7 * np.arange(8)[:, None]
+    near = np.array([[1e-7, 0.0, 0.0]])
+    assert np.allclose(kernel(np.vstack([P, P + near]))[:8, 8:].diagonal(), np.exp(-0.01), rtol=1e-8)
+
+
+def test_rational_quadratic_of_large_alpha_is_gaussian():
+    kernel, limit = ks.RationalQuadratic(sigma=1.5, alpha=1e15), Gaussian(sigma=1.5)
+    assert np.allclose(kernel(X), limit(X), rtol=1e-12)
+    assert np.allclose(kernel._derivative(X, (0,), Z, (1,)), limit._derivative(X, (0,), Z, (1,)), atol=1e-12)
+
+
+def test_derivatives_of_a_matern_kernel_at_one_point():
+    """√ρ would magnify the rounding error of ρ near 0."""
+    points = 10 * np.random.default_rng(0).normal(size=(50, 5))
+    slopes = ks.Matern(nu=1.5, sigma=1.0)._derivative(points, (0,), points, (0,))
+    assert np.allclose(slopes.diagonal(), 3.0, rtol=1e-14, atol=0)
+
+
+def test_derivatives_of_a_periodic_kernel_many_periods_away():
+    kernel = ks.Periodic(period=2.0)
+    there = kernel._derivative(DYADIC, (0,), DYADIC[:3] + 2**40, (0,))
+    assert np.allclose(there, kernel._derivative(DYADIC, (0,), DYADIC[:3], (0,)), atol=1e-13)
 
 
 @pytest.mark.parametrize("name", HISTOGRAM_FORMULAS)
@@ -481,6 +539,92 @@ def test_unary_coding():
             kernel.features(wrong)
 
 
+DECLARED_COUNTS = {
+    "alone": lambda k: k,
+    "in a sum": lambda k: k + Gaussian(sigma=1.0),
+    "in a product": lambda k: Gaussian(sigma=1.0) * (2 * k),
+    "normalized": lambda k: k.normalized(),
+    "weighted": lambda k: k.weighted(lambda X: 1 + X[:, 0]),
+    "on columns": lambda k: k.on([0, 1]),
+    "scaled": lambda k: k.ard([1.0, 1.0, 10.0]),
+    "composed": lambda k: k.compose(lambda X: X[:, :2]),
+    "cached": lambda k: k.cached(np.arange(6.0).reshape(2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", DECLARED_COUNTS)
+def test_declared_counts_are_checked_where_a_problem_uses_them(name):
+    points = np.array([[1.0, 2.0, 20.0], [3.0, 0.0, 10.0], [1.0, 5.0, 0.0]])
+    kernel = DECLARED_COUNTS[name](ks.Intersection(maximum=50 if name != "scaled" else 5))
+    theta = ko.Theta(kernel)
+    ko.Problem(cp.Minimize(cp.sum_squares(theta(points) - 1) + ko.sum_squares(theta))).solve()
+    assert theta.value is not None
+    for number in (points[1, 1] + 0.25, 60.0):
+        wrong = points.copy()
+        wrong[1, 1] = number
+        with pytest.raises(KernelError, match=rf"integer entries from 0 to .*got {number:g} at \(1, 1\)"):
+            ko.Problem(cp.Minimize(cp.sum_squares(theta(wrong) - 1) + ko.sum_squares(theta))).solve()
+
+
+def test_what_is_declared_is_named():
+    common = ks.FromFunction(lambda a, b: float(len(set(a) & set(b))), psd=True)
+    sentence = "FromFunction(<lambda>, psd=True) is positive semidefinite, as declared"
+    for kernel in (
+        common,
+        2 * common + ks.Constant(1.0),
+        common * common,
+        common**2,
+        common.normalized(),
+        common.exp(),
+        common.centered(["a", "bc"]),
+        common.cached(["a", "bc"]),
+        common.weighted(len),
+        common.compose(list),
+        common.series([1.0, 2.0]),
+    ):
+        assert kernel.declarations() == (sentence,)
+    for kernel in (
+        Gaussian(sigma=1.0),
+        Gaussian(sigma=1.0).ard([1.0]),
+        ks.Intersection(maximum=3),
+        ks.Precomputed(np.eye(2)),
+        ks.FromFunction(len),
+        ks.FromFunction(len, psd=False),
+        ks.Explicit(len),
+        common - common,
+        common + ks.FromFunction(len),
+    ):
+        assert kernel.declarations() == ()
+
+    class Mine(Linear):
+        def __repr__(self):
+            return "Mine()"
+
+    assert (Mine() + Linear()).declarations() == ("Mine() is positive semidefinite, as its class states",)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"factorization": "streamed"}, {"factorization": "eigen"}, {"dtype": "float32"}]
+)
+def test_a_declaration_that_data_contradict(options):
+    kernel = ks.FromFunction(lambda a, b: float(a @ b) - 2.0, psd=True)
+    points = np.random.default_rng(0).normal(size=(20, 3))
+    theta = ko.Theta(kernel)
+    problem = ko.Problem(cp.Minimize(cp.sum(cp.abs(theta(points) - 1)) + ko.sum_squares(theta)))
+    with pytest.raises(NotPSDError):
+        problem.solve(**options)
+    if not options:
+        with pytest.raises(NotPSDError, match=r"stated was: FromFunction.*as declared\)"):
+            problem.solve()
+
+
+def test_feature_maps_that_are_none():
+    with pytest.raises(KernelError, match="depend on that point alone"):
+        ks.Explicit(lambda X: X - X.mean(axis=0))(X)
+    with pytest.raises(KernelError, match="one number of features; got 8 for 8 points and 3 for 3"):
+        ks.Explicit(lambda X: np.eye(len(X)))(X, X[:3])
+
+
 def test_geometric_needs_the_unit_ball():
     with pytest.raises(KernelError, match="unit ball"):
         ks.Geometric()(10 * X)
@@ -711,3 +855,68 @@ def test_parameters_that_are_unknown_everywhere():
         Gaussian(width=1.0)
     assert not hasattr(refusal.value, "__notes__")
     assert list(inspect.signature(Gaussian).parameters) == ["sigma"]
+
+
+S3 = np.diag([1.0, 2.0, 3.0])
+SKEW = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.5], [0.0, 0.0, 1.0]])
+ROUNDED = {
+    "pairs": lambda a, b: float(a @ S3 @ b),
+    "single precision": lambda a, b: np.float32(a) @ np.float32(S3) @ np.float32(b),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_a_function_that_is_symmetric_up_to_rounding(name):
+    points = np.random.default_rng(20261120).normal(size=(20, 3))
+    kernel = ks.FromFunction(ROUNDED[name])
+    values = np.array([[float(ROUNDED[name](a, b)) for a in points] for b in points])
+    assert (values != values.T).any()  # or there is nothing to test
+    K = kernel(points)
+    assert (K == K.T).all()
+    assert np.abs(K - points @ S3 @ points.T).max() < (1e-14 if name == "pairs" else 1e-5)
+
+
+def test_a_matrix_that_is_symmetric_up_to_rounding():
+    points = np.random.default_rng(20261120).normal(size=(20, 3))
+    kernel = ks.FromFunction(lambda A, B: A @ S3 @ B.T, on_lists=True)
+    assert (points @ S3 @ points.T != (points @ S3 @ points.T).T).any()
+    assert (kernel(points) == kernel(points).T).all()
+    distance = ks.GeneralizedGaussian(lambda A, B: np.sqrt(np.abs(A[:, :1] - B[:, 0])) * (1 + 1e-13 * A[:, :1]))
+    assert (distance(points) == distance(points).T).all()
+
+
+ASYMMETRIC = {
+    "pairs": (lambda a, b: float(a @ np.triu(np.ones((3, 3))) @ b), False, list(np.eye(3))),
+    "late in the data": (lambda a, b: float(a @ b) + 1e-3 * (a[0] > 90) * b[0], False, np.arange(1.0, 101.0)[:, None]),
+    "strings": (lambda a, b: float(len(a + b) + a.count("x")), False, ["ab", "xy", "z"]),
+    "sets": (lambda a, b: float(len(a - b) + len(a & b)), False, [{1, 2}, {2}, set()]),
+    "a matrix": (lambda A, B: np.add.outer([len(a) for a in A], [2.0 * len(b) for b in B]), True, ["a", "bcd", "ef"]),
+    "a small part of it": (
+        lambda A, B: A @ SKEW @ B.T,
+        True,
+        np.array([[1e10, 0, 0], [0, 1e-10, 0], [0, 1e-10, 1e-10]]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ASYMMETRIC)
+def test_functions_that_are_not_symmetric(name):
+    function, on_lists, points = ASYMMETRIC[name]
+    kernel = ks.FromFunction(function, on_lists=on_lists)
+    with pytest.raises(KernelError, match="symmetric"):
+        kernel(points)
+    theta = ko.Theta(kernel)
+    with pytest.raises(KernelError, match="symmetric"):
+        ko.Problem(cp.Minimize(cp.sum_squares(theta(points) - 1) + ko.sum_squares(theta))).solve()
+
+
+def test_distances_and_sums_that_are_not_symmetric():
+    with pytest.raises(KernelError, match="symmetric"):
+        ks.GeneralizedGaussian(lambda A, B: np.abs(A[:, :1] - 0.5 * B[:, 0]))(np.arange(3.0)[:, None])
+    with pytest.raises(KernelError, match="symmetric"):
+        (2 * ks.FromFunction(lambda a, b: float(a[0])) + Linear())(np.arange(3.0)[:, None])
+
+
+def test_numbers_that_no_float_holds():
+    with pytest.raises(KernelError, match="below 1e308"):
+        ks.FromFunction(lambda a, b: 10**400)(["a", "b"])

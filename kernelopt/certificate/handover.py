@@ -1,0 +1,365 @@
+"""From what was found to what is proven: a dual point of the raw cone data, with all that the checker asks for.
+
+A bound of `conjugates` (slopes) or `conic` (a repaired point) becomes z, tangents, rows along which it may be moved,
+and Gram matrices from the kernel with their errors. Whatever is missing here makes the bound weaker, never wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import isfinite
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import block_diag
+
+from kernelopt.certificate import checker, dual_rows, pivots
+from kernelopt.certificate.checker import Bound, Dual, Link, Loss, Norm, Program
+from kernelopt.certificate.gram import CHEAP, FROM_FACTOR, STREAMED, Gram, features_of, gram_of
+from kernelopt.certificate.multipliers import DUAL_KIND, Multipliers, lengths_of
+from kernelopt.certificate.report import Lower
+from kernelopt.compiler.conic_form import ConicForm
+from kernelopt.compiler.form import PredictionLink
+from kernelopt.compiler.representer import Reduction
+from kernelopt.compiler.separable import Outer
+from kernelopt.factorization import Factor
+from kernelopt.kernels.domains import Array
+from kernelopt.smooth import SmoothLoss
+
+SPARES = (1e-11, 1e-9, 1e-7)  # room between ‖Aᵀν‖ and what its norm costs, where ν can be shortened
+SPARE = 1e-11  # by how much μ is larger than ‖Aᵀν‖, relatively, where it can be chosen
+
+SNAPS = (0.0, 1e-11, 1e-8, 1e-6)  # multipliers below this share of the largest may be none
+ROUNDS = 12
+MOST = 5000  # rows up to which no multipliers are worth a try
+NEARBY = 1e-10  # slopes of a smooth loss on both sides of a multiplier, relatively
+DOUBLINGS = 60
+
+
+def checked(reduction: Reduction, data: Outer, found: Lower, span: bool) -> tuple[Bound, tuple[str, ...]]:
+    """The bound that the checker proves from what was found, and what was assumed for it.
+
+    With `span` θ is confined to the factor's span.
+    """
+    best: tuple[Bound, tuple[str, ...]] = (checker.nothing("no dual point"), ())
+    for spare in SPARES:
+        best = _with_room_for_norms(reduction, data, found, span, spare)
+        if found.slopes is None or isfinite(best[0].value) or "exceeds" not in best[0].missing:
+            break
+    return best
+
+
+def _with_room_for_norms(
+    reduction: Reduction, data: Outer, found: Lower, span: bool, spare: float
+) -> tuple[Bound, tuple[str, ...]]:
+    """The bound where ν is shortened until ‖Aᵀν‖ is `spare` below what its norm costs, relatively."""
+    form = data.form
+    share = _share(data, found, spare)
+    links = links_of(reduction, form, found, share, span)
+    point = _point(reduction, data, found, links, share)
+    if point is None:
+        return checker.nothing("no multipliers of the cone data are known"), ()
+    z, tangent, arguments = point
+    if not np.isfinite(z).all():
+        return checker.nothing("the dual point is not finite"), ()
+    program, nothing = program_of(form, arguments), pivots.none(len(z))
+    best = checker.nothing("no dual point")
+    for share_of_largest in SNAPS:
+        for exactly in (False, True):
+            dual = Dual(_snapped(form, z, share_of_largest), tangent, nothing.radius, nothing.pivots)
+            best = checker.lower(program, links, _with_norms(program, links, _moved(program, links, dual, exactly)))
+            if isfinite(best.value):
+                return max(best, _without_multipliers(program, links, dual), key=lambda bound: bound.value), ()
+        if found.point is None:
+            break
+    if found.box is None:
+        return best, ()
+    dual = Dual(z, tangent, nothing.radius, nothing.pivots)
+    program, links, dual, assumptions = _with_assumptions(program, links, dual, found.box, found.radii)
+    bound = checker.lower(program, links, _with_norms(program, links, _moved(program, links, dual, False)))
+    return bound, assumptions
+
+
+def _without_multipliers(program: Program, links: list[Link], dual: Dual) -> Bound:
+    """The bound of z = 0 and ν = 0, exact where θ = 0 and zeros attain it."""
+    if len(program.b) > MOST or program.losses:
+        return checker.nothing("not asked")
+    none = pivots.none(len(program.b))
+    empty = [
+        link._replace(V=np.zeros_like(link.V), gram=np.zeros_like(link.gram), error=np.zeros_like(link.error))
+        for link in links
+    ]
+    return checker.lower(program, empty, Dual(none.radius, np.zeros_like(dual.tangent), none.radius, none.pivots))
+
+
+def _with_assumptions(
+    program: Program, links: list[Link], dual: Dual, box: Array, radii: tuple[float, ...]
+) -> tuple[Program, list[Link], Dual, tuple[str, ...]]:
+    """A constraint for each assumption: ‖θ‖ ≤ R where no norm binds θ, |xⱼ| ≤ Xⱼ where a column does not vanish."""
+    (m, n), assumptions = program.A.shape, []
+    rows: list[int] = []
+    values: list[float] = []
+    columns: list[int] = []
+    b: list[float] = []
+    z: list[float] = []
+    extended = []
+    count = 0
+    for link, radius in zip(links, radii, strict=True):
+        if link.norms or not link.columns.size or not isfinite(radius):
+            extended.append(link)
+            continue
+        K = link.columns.shape[1]
+        norm = Norm(n + count, "fro", np.eye(K), slice(0, K), slice(K, K))
+        extended.append(link._replace(norms=[norm], features=None))
+        rows, values, columns, b = [*rows, m + len(b)], [*values, 1.0], [*columns, n + count], [*b, radius]
+        length = checker.dual_norm(link.gram[:K, :K], link.error[:K, :K], "fro")
+        z.append(length * (1 + 1e-6) + 1e-9 * float(np.abs(dual.z).max(initial=0.0)))
+        assumptions.append(f"for ‖θ‖ ≤ {radius:.3g}")
+        count += 1
+    free = checker.free_columns(program, links, dual)
+    found, _ = checker.sums(free, dual.z)
+    unit = 1e-13 * float(np.abs(dual.z).max(initial=0.0))
+    alone = np.flatnonzero((free.owners < 0) & (found != 0))
+    for k in alone:
+        j = int(free.columns[k])
+        for sign in (1.0, -1.0):
+            rows, values, columns, b = [*rows, m + len(b)], [*values, sign], [*columns, j], [*b, float(box[j])]
+            z.append(max(-sign * float(found[k]), 0.0) + unit)
+    assumptions += ["for variables up to 1000 times their size"] if len(alone) else []
+    more = sp.csc_array((values, (rows, columns)), shape=(m + len(b), n + count))
+    wide = sp.csc_array((program.A.data, program.A.indices, np.append(program.A.indptr, [program.A.nnz] * count)),
+                        shape=(m, n + count))  # fmt: skip
+    A = sp.csc_array(sp.vstack([wide, sp.csr_array(more)[m:]]))
+    program = program._replace(
+        P=np.append(program.P, np.zeros(count)), c=np.append(program.c, np.zeros(count)), A=A,
+        b=np.append(program.b, b), cones=[*program.cones, ("nonneg", slice(m, m + len(b)), None)],
+        t=np.append(program.t, n + np.arange(count)).astype(int),
+    )  # fmt: skip
+    dual = replace(
+        dual, z=np.append(dual.z, z), tangent=np.append(dual.tangent, np.zeros(count)),
+        radius=np.append(dual.radius, np.zeros(len(b))),
+    )  # fmt: skip
+    return program, extended, dual, tuple(assumptions)
+
+
+def _moved(program: Program, links: list[Link], dual: Dual, exactly: bool) -> Dual:
+    """The dual point with rows along which it can be moved, and how far, so that all free columns vanish.
+
+    Or, exactly, moved there on a grid, where sums are exact: columns vanish that depend on each other.
+    """
+    free = checker.free_columns(program, links, dual)
+    left = checker.residuals(free, dual)
+    S = checker.as_matrix(free, len(dual.z), len(left))
+    everywhere = np.full(len(left), float(left.max(initial=0.0)))
+    moves = pivots.moves(S, everywhere if exactly else left, dual.z, list(program.cones))
+    if exactly:
+        z = pivots.on_grid(dual.z)
+        for _ in range(ROUNDS):
+            z, still = pivots.corrected(S, z, checker.sums(free, z)[0], moves)
+            if still:
+                break
+        dual = replace(dual, z=z)
+        left = checker.residuals(free, dual)
+        moves = pivots.moves(S, left, z, list(program.cones))
+    z = _with_room(program, dual.z, moves.radius)
+    return replace(dual, z=z, radius=moves.radius, pivots=moves.pivots, blocks=moves.blocks)
+
+
+def _with_norms(program: Program, links: list[Link], dual: Dual) -> Dual:
+    """Multipliers of rows a·t ≤ b raised to what ‖Aᵀν‖ takes."""
+    g, e = checker.stationarity(program, dual)
+    e = e + abs(program.A).T @ dual.radius
+    A, z = sp.csr_array(program.A), dual.z.copy()
+    inside = np.zeros(len(z), dtype=bool)
+    for kind, rows, _ in program.cones:
+        inside[rows] = kind == "nonneg"
+    for link in links:
+        for norm, length, _ in (checker.lengths(link, g, e) or []) if link.norms else []:
+            j, short = norm.column, length - float(g[norm.column] - e[norm.column])
+            part = program.A[:, [j]]
+            rows = part.indices[(part.data > 0) & inside[part.indices] & (np.diff(A.indptr)[part.indices] == 1)]
+            if program.P[j] == 0 and short > -SPARE * length and len(rows):
+                a = np.asarray(A[rows, np.full(len(rows), j)]).ravel()
+                tightest = int(np.argmin(program.b[rows] / a))
+                z[rows[tightest]] += (max(short, 0.0) + 1e-13 * length) / a[tightest] * (1 + 1e-12)
+    return replace(dual, z=z)
+
+
+def _with_room(program: Program, z: Array, radius: Array) -> Array:
+    """Dual exponential cones that hold the whole box around z: v is raised, where nothing else depends on it."""
+    starts = [np.arange(rows.start, rows.stop, 3) for kind, rows, _ in program.cones if kind == "exp"]
+    if not starts:
+        return z
+    first = np.concatenate(starts)
+    first = first[np.diff(sp.csr_array(program.A).indptr)[first + 1] == 0]
+    z = z.copy()
+    least = checker.largest_phi(z[first], z[first + 2], radius[first], radius[first + 2])
+    z[first + 1] = np.where(z[first + 1] < least, least + 1e-14 * np.abs(least), z[first + 1])
+    return z
+
+
+def _snapped(form: ConicForm, z: Array, share: float) -> Array:
+    """Multipliers of inequalities, and of whole cones, that are small beside the largest are taken for zero."""
+    least, z = share * float(np.abs(z).max(initial=0.0)), z.copy()
+    for kind, rows, _ in form.cones.slices if share else []:
+        if kind in ("zero", "nonneg"):
+            z[rows] = np.where(np.abs(z[rows]) < least, 0.0, z[rows])
+        elif kind in ("soc", "psd", "power", "generalized_power") and np.abs(z[rows]).max(initial=0.0) < least:
+            z[rows] = 0.0
+        elif kind == "exp":
+            small = np.abs(z[rows]).reshape(-1, 3).max(axis=1) < least
+            z[rows] = np.where(np.repeat(small, 3), 0.0, z[rows])
+    return z
+
+
+def _share(data: Outer, found: Lower, spare: float) -> float:
+    """The share of ν for which ‖Aᵀν‖ is no more than what its norm costs, where that can't be chosen."""
+    share = 1.0
+    if found.slopes is None:
+        return share
+    form = data.form
+    for m, gram in zip(found.multipliers, found.grams, strict=True):
+        for j, length in zip(m.norms, lengths_of(m, gram), strict=True):
+            t = form.t[j]
+            bounded = np.any(form.A[:, [t]].data > 0)
+            if form.P[t] == 0 and not bounded and length * (1 + spare) > form.c[t]:
+                share = min(share, float(form.c[t] / length) * (1 - 2 * spare))
+    return share
+
+
+def program_of(form: ConicForm, arguments: list[Array]) -> Program:
+    """The cone data as the checker takes them, smooth losses linearized at their arguments."""
+    losses = []
+    for smooth, q in zip(form.smooth, arguments, strict=True):
+        counts = form.c[smooth.h] > 0
+        weight, data = form.c[smooth.h][counts], tuple(d[counts] for d in smooth.data)
+        points = np.stack(_around(smooth.loss, q[counts], data))
+        value = np.stack([weight * smooth.loss.value(point, data) for point in points])
+        slope = np.stack([weight * smooth.loss.gradient(point, data) for point in points])
+        losses.append(Loss(smooth.g[counts], smooth.h[counts], points, value, slope))
+    return Program(form.P, form.c, form.offset, form.A, form.b, form.cones.slices, form.t, losses)
+
+
+def _around(loss: SmoothLoss, q: Array, data: tuple[Array, ...]) -> list[Array]:
+    """Points below and above q at which the slope differs by a little more than rounding, inside of the domain."""
+    slope = loss.gradient(q, data)
+    wanted = NEARBY * (np.abs(slope) + float(np.median(np.abs(slope))) if len(q) else 0.0) + float(np.finfo(float).tiny)
+    found = []
+    for sign, end in ((-1.0, loss.low), (1.0, loss.high)):
+        curvature = loss.hessian(q, data)
+        with np.errstate(divide="ignore", over="ignore"):
+            step = np.clip(wanted / curvature, 1e-12 * np.maximum(np.abs(q), 1e-3), 1e6 * np.maximum(np.abs(q), 1.0))
+        for _ in range(DOUBLINGS):
+            point = q + sign * step
+            point = np.where(sign * (point - end) >= 0, 0.5 * (q + end), point)
+            short = sign * (loss.gradient(point, data) - slope) < 0.5 * wanted
+            if not short.any():
+                break
+            step = np.where(short, 2 * step, step)
+        found.append(point)
+    return found
+
+
+def links_of(reduction: Reduction, form: ConicForm, found: Lower, share: float, span: bool) -> list[Link]:
+    """The links of each θ, with the vectors that Aᵀν was split into and their Gram matrix."""
+    made = []
+    for number, (m, gram) in enumerate(zip(found.multipliers, found.grams, strict=True)):
+        link, columns = reduction.form.predictions[number], form.u[number]
+        outputs = link.theta.outputs or 1
+        norms, at = [], 0
+        if not m.free:
+            for j, width, f in zip(m.norms, m.widths, m.shifts, strict=True):
+                norm = reduction.form.norms[j]
+                dual = DUAL_KIND.get(norm.kind, "fro")
+                norms.append(Norm(int(form.t[j]), dual, norm.right, slice(at, at + width), f))
+                at += width
+        T = np.diag(_shares(m, share))
+        factor = reduction.factors[link.theta]
+        known = gram.mixed(T) if share != 1 else gram
+        V, at_V, norms = _turned(link, factor, m.stack @ T, known, norms, span)
+        made.append(Link(
+            columns=columns.reshape(-1, outputs, order="F"), take=link.take[: len(columns) // outputs],
+            sizes=at_V.sizes, norms=norms, V=V, gram=at_V.value, error=at_V.error,
+            features=None if norms else _features(reduction, number, span),
+        ))  # fmt: skip
+    return made
+
+
+def _shares(m: Multipliers, share: float) -> Array:
+    """The share for multipliers, 1 for functions."""
+    found = np.ones(m.stack.shape[1])
+    found[: sum(m.widths)] = share
+    return found
+
+
+def _turned(  # noqa: PLR0917
+    link: PredictionLink, factor: Factor, V: Array, gram: Gram, norms: list[Norm], span: bool
+) -> tuple[Array, Gram, list[Norm]]:
+    """V with nT in place of n, T the right singular vectors of Aᵀn, where a sum of singular values is its length.
+
+    Columns without a length are then small, and so are the errors of their Gram matrix.
+    """
+    if not any(norm.dual == "nuc" and norm.f.stop == norm.f.start for norm in norms):
+        return V, gram, norms
+    turned, blocks = [], []
+    for norm in norms:
+        straight = norm.dual != "nuc" or norm.f.stop > norm.f.start
+        G = gram.value[norm.n, norm.n]
+        T = np.eye(len(G)) if straight else np.linalg.eigh((G + G.T) / 2)[1]
+        turned.append(norm if straight else norm._replace(T=T))
+        blocks.append(T)
+    V = V @ block_diag(*blocks, np.eye(V.shape[1] - sum(map(len, blocks))))
+    way = FROM_FACTOR if span else CHEAP if factor.is_exact and not factor.is_restriction else STREAMED
+    return V, gram_of(link, factor, V, way), turned
+
+
+def _features(reduction: Reduction, number: int, span: bool) -> Array | None:
+    """φ(x) for each row where they are few, B where θ is confined to the factor's span."""
+    link = reduction.form.predictions[number]
+    factor = reduction.factors[link.theta]
+    if span and factor.is_restriction:
+        return np.asarray(factor.in_one_array(link.rows).B)
+    F = features_of(link, factor)
+    if F is None:
+        return None
+    largest = F[np.abs(F).argmax(axis=0), np.arange(F.shape[1])]
+    F = F[:, largest != 0] / largest[largest != 0]  # any multiple spans the same
+    _, first = np.unique(np.round(F, 13), axis=1, return_index=True)
+    return np.asarray(F[:, np.sort(first)])
+
+
+def _point(
+    reduction: Reduction, data: Outer, found: Lower, links: list[Link], share: float
+) -> tuple[Array, Array, list[Array]] | None:
+    """(z, tangents, arguments of smooth losses)."""
+    form = data.form
+    if found.point is not None:
+        tangent = np.zeros(len(form.c))
+        u = np.concatenate([np.arange(0), *form.u]).astype(int)
+        tangent[u] = form.P[u] * found.point.x[u]
+        return np.array(found.point.z), tangent, []
+    split = data.split if found.finest else data.pieces
+    if split is None or found.slopes is None:
+        return None
+    made = dual_rows.of_slopes(form, split, share * found.slopes)
+    if made is None:
+        return None
+    z = made[0]
+    _bound_norms(form, split.rows, links, z)
+    return z, made[1], made[2]
+
+
+def _bound_norms(form: ConicForm, rows: Array, links: list[Link], z: Array) -> None:
+    """Multipliers of rows a·t ≤ b: what ‖Aᵀν‖ has beyond the slope of t at the bound."""
+    part = sp.coo_array(form.A[rows])
+    for link in links:
+        for norm in link.norms:
+            length = checker.dual_norm(link.gram[norm.n, norm.n], link.error[norm.n, norm.n], norm.dual)
+            mine = np.flatnonzero((part.col == norm.column) & (part.data > 0))
+            if not len(mine):
+                continue
+            limits = form.b[rows[part.row[mine]]] / part.data[mine]
+            k = mine[np.argmin(limits)]
+            excess = length * (1 + SPARE) - form.c[norm.column] - form.P[norm.column] * limits.min()
+            if excess > 0:
+                z[rows[part.row[k]]] = excess / part.data[k] * (1 + SPARE)

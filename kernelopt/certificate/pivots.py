@@ -1,0 +1,230 @@
+"""Rows along which a dual point can be moved so that all free columns vanish exactly, and how far.
+
+With residuals r = c_J + A_Jᵀz, some Δ on a square part of A_J, one pivot row a column, solves A_Jᵀ(z + Δ) = −c_J. The
+rows that are chosen have room in the dual cone. Nothing is proven here: the checker proves that such a Δ exists.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import qr
+from scipy.sparse.csgraph import connected_components, min_weight_full_bipartite_matching
+
+from kernelopt.kernels.domains import Array, Ints
+
+WIDE = 12  # entries of a column from which its row is chosen by what others leave
+MOST = 400  # such columns
+ROUNDS = 60
+SMALL = 1e-13  # multipliers below this, of the largest, have no room
+SLIGHT = 1e-6  # how far entries in curved cones move, relatively
+TURNS, STEPS = 12, 6
+FEW = 1000  # columns that are matched to rows all at once where a greedy choice fails
+SPARE = 1e-4  # by how much a radius is larger than it must be
+
+Cones = list[tuple[str, slice, object]]
+
+
+class Moves(NamedTuple):
+    """Pivots (rows, columns), blocks (rows, columns, Z), and the radius of each row."""
+
+    pivots: tuple[Ints, Ints]
+    blocks: list[tuple[Ints, Ints, Array]]
+    radius: Array
+
+
+def none(m: int) -> Moves:
+    return Moves((np.arange(0), np.arange(0)), [], np.zeros(m))
+
+
+@np.errstate(all="ignore")  # a radius that is no number is refused
+def moves(S: sp.csc_array, left: Array, z: Array, cones: Cones) -> Moves:
+    """Pivots and radii for columns S with residuals |left|."""
+    m, count = S.shape
+    if not left.any():
+        return none(m)
+    room = room_of(z, cones)
+    rows, columns = _chosen(S, room, left)
+    if not len(rows):
+        return none(m)
+    # Only columns that are met by a move need a pivot.
+    row_of = np.full(count, -1)
+    row_of[columns] = rows
+    singles, blocks = _blocks(S, rows, columns)
+    single_rows, single_columns = row_of[singles], singles
+    size = np.abs(_entries(S, single_rows, single_columns))
+    prepared = []
+    for some in blocks:
+        M = S[:, some][row_of[some]].T.toarray()
+        try:
+            prepared.append((row_of[some], some, np.linalg.inv(M), M))
+        except np.linalg.LinAlgError:
+            return none(m)
+    radius, absolute = np.zeros(m), abs(S).T.tocsr()
+    for _ in range(ROUNDS):
+        load = absolute @ radius + left
+        new = np.zeros(m)
+        new[single_rows] = (load[single_columns] - size * radius[single_rows]).clip(0.0) / size
+        for some, others, Z, M in prepared:
+            outside = (load[others] - np.abs(M) @ radius[some]).clip(0.0)
+            off = np.abs(np.eye(len(M)) - Z @ M) + 1e-15 * len(M) * np.abs(Z) @ np.abs(M)
+            new[some] = np.abs(Z) @ (outside + 1e-14 * load[others]) + off @ radius[some]
+            if outside.any():
+                new[some] += 1e-3 * new[some].max()
+        new *= 1 + SPARE
+        settled = bool(np.all(new <= radius))
+        radius = np.maximum(new, radius)
+        if settled or not np.isfinite(radius).all():
+            break
+    used = [(a, b, Z) for a, b, Z, _ in prepared if radius[a].any()]
+    busy = radius[single_rows] > 0
+    return Moves((single_rows[busy], single_columns[busy]), used, radius)
+
+
+def _entries(S: sp.csc_array, rows: Ints, columns: Ints) -> Array:
+    return np.asarray(S[rows, columns], dtype=float).ravel() if len(rows) else np.zeros(0)
+
+
+def on_grid(z: Array) -> Array:
+    """z rounded to multiples of 2⁻⁴⁶ of its largest entry."""
+    return np.asarray(np.round(z / _unit(z)) * _unit(z))
+
+
+def _unit(z: Array) -> float:
+    return float(2.0 ** (np.frexp(float(np.abs(z).max(initial=0.0)) or 1.0)[1] - 46))
+
+
+def corrected(S: sp.csc_array, z: Array, left: Array, moves: Moves) -> tuple[Array, bool]:
+    """z with the residual of each pivot's column taken out along its row, and whether none was left."""
+    z, (rows, columns) = z.copy(), moves.pivots
+    unit = _unit(z)
+    z[rows] -= left[columns] / _entries(S, rows, columns)
+    for some, others, Z in moves.blocks:
+        z[some] = np.round((z[some] - Z @ left[others]) / unit) * unit
+    return z, not left.any()
+
+
+def room_of(z: Array, cones: Cones) -> Array:
+    """How far each entry of z may move inside of the dual cone, about."""
+    unit = float(np.abs(z).max(initial=0.0)) or 1.0
+    room = np.zeros(len(z))
+    for kind, rows, _ in cones:
+        part = z[rows]
+        if kind == "zero":
+            room[rows] = unit
+        elif kind == "nonneg":
+            room[rows] = np.where(part > SMALL * unit, part, 0.0)
+        elif kind == "soc":
+            room[rows] = max(float(part[0] - np.linalg.norm(part[1:])), 0.0) / 2
+        else:
+            room[rows] = SLIGHT * np.abs(part)
+    return room
+
+
+def _chosen(S: sp.csc_array, room: Array, left: Array) -> tuple[Ints, Ints]:
+    """A row with room for each column, no row twice: for narrow columns the one with most, and for wide ones by QR."""
+    degree = np.diff(S.indptr)
+    wide = np.flatnonzero(degree > WIDE)
+    narrow = np.flatnonzero((degree <= WIDE) & (degree > 0))
+    rows = _greedy(S, room, narrow)
+    kept = rows >= 0
+    narrow, rows = narrow[kept], rows[kept]
+    if not len(wide) or len(wide) > MOST:
+        return rows, narrow
+    free = np.setdiff1d(np.flatnonzero(room > 0), rows)
+    if len(free) < len(wide):
+        return rows, narrow
+    left_over, able = _schur(S, room, rows, narrow, wide, free)
+    weighted = left_over * able[:, None]
+    size = np.abs(weighted).max(axis=0)
+    if not np.all(size > 0):
+        keep = size > 0  # what nothing moves
+        wide, weighted, size = wide[keep], weighted[:, keep], size[keep]
+    if not len(wide):
+        return rows, narrow
+    _, R, order = qr((weighted / size).T, mode="economic", pivoting=True)
+    enough = int(np.sum(np.abs(np.diag(R)) > 1e-12 * abs(R[0, 0])))
+    if enough < len(wide):
+        # Columns that depend on others: a maximal set of independent ones.
+        _, _, which = qr(weighted / size, mode="economic", pivoting=True)
+        wide = np.sort(wide[which[:enough]])
+    return np.concatenate([rows, free[order[:enough]]]), np.concatenate([narrow, wide])
+
+
+def _greedy(S: sp.csc_array, room: Array, columns: Ints) -> Ints:
+    """For each of these columns the row of largest |entry|·room that nobody has taken, −1 where there is none.
+
+    Of several columns that want one row the one with fewest others gets it. What is left over is matched.
+    """
+    part = sp.csc_array(S[:, columns])
+    score = np.abs(part.data) * room[part.indices]
+    owner = np.repeat(np.arange(len(columns)), np.diff(part.indptr))
+    rows, taken = np.full(len(columns), -1), np.zeros(len(room), dtype=bool)
+    for _ in range(TURNS):
+        able = (score > 0) & ~taken[part.indices] & (rows[owner] < 0)
+        if not able.any():
+            break
+        entries = np.flatnonzero(able)
+        choices = np.bincount(owner[entries], minlength=len(columns))
+        order = entries[np.lexsort((-score[entries], owner[entries]))]
+        best = order[np.append(True, np.diff(owner[order]) > 0)]
+        best = best[np.lexsort((choices[owner[best]], part.indices[best]))]
+        first = best[np.append(True, np.diff(part.indices[best]) > 0)]
+        rows[owner[first]] = part.indices[first]
+        taken[part.indices[first]] = True
+    stuck = (rows < 0) & (np.bincount(owner[score > 0], minlength=len(columns)) > 0)
+    return _matched(part, score, owner, len(room)) if stuck.any() and len(columns) <= FEW else rows
+
+
+def _matched(part: sp.csc_array, score: Array, owner: Ints, m: int) -> Ints:
+    """The matching of columns to rows with the largest product of scores; columns without one get a dummy row: −1."""
+    count = part.shape[1]
+    good = score > 0
+    top = float(score.max(initial=1.0))
+    cost = 1.0 + np.log(top) - np.log(score[good])
+    dummy = 1.0 + float(cost.max(initial=0.0)) * (count + 1)
+    rows = np.concatenate([owner[good], np.arange(count)])
+    columns = np.concatenate([part.indices[good], m + np.arange(count)])
+    graph = sp.csr_array((np.concatenate([cost, np.full(count, dummy)]), (rows, columns)), shape=(count, m + count))
+    matched, to = min_weight_full_bipartite_matching(graph)
+    found = np.full(count, -1)
+    found[matched] = np.where(to < m, to, -1)
+    return found
+
+
+def _schur(  # noqa: PLR0917
+    S: sp.csc_array, room: Array, rows: Ints, narrow: Ints, wide: Ints, free: Ints
+) -> tuple[Array, Array]:
+    """What moving each free row by 1 does to wide columns when narrow ones are held by their pivots, and how far it can
+    be moved by the room of all rows that move."""
+    whole = sp.csr_array(S)
+    here = sp.csr_array(whole[free])
+    if not len(narrow):
+        return here[:, wide].toarray(), room[free]
+    inner = sp.csc_array(whole[rows][:, narrow])
+    # T = (here)·(inner)⁻¹, where the rows of narrow columns lead back to no column, after a few steps.
+    over = sp.diags_array(1 / inner.diagonal())
+    others = sp.csc_array(inner - sp.diags_array(inner.diagonal()))
+    others.eliminate_zeros()
+    start = sp.csr_array(here[:, narrow] @ over)
+    T = start
+    for _ in range(STEPS if others.nnz else 0):
+        T = sp.csr_array(start - T @ others @ over)
+    able = room[free].copy()
+    entries = sp.coo_array(T)
+    with np.errstate(divide="ignore"):
+        limit = room[rows[entries.col]] / np.abs(entries.data)
+    np.minimum.at(able, entries.row, limit)
+    return here[:, wide].toarray() - T @ whole[rows][:, wide].toarray(), able
+
+
+def _blocks(S: sp.csc_array, rows: Ints, columns: Ints) -> tuple[Ints, list[Ints]]:
+    """Columns whose pivot rows don't lead back to them, and the others in strongly connected blocks."""
+    part = sp.csr_array(S[:, columns])[rows]
+    _, labels = connected_components(part, directed=True, connection="strong")
+    counts = np.bincount(labels)
+    alone = counts[labels] == 1
+    groups = [columns[labels == label] for label in np.flatnonzero(counts > 1)]
+    return columns[alone], groups

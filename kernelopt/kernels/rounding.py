@@ -1,0 +1,114 @@
+"""Bounds on rounding errors, known before anything is computed: u = 2⁻⁵³, γₙ = nu/(1 − nu) (Higham 2002, chapter 3).
+
+A kernel states r with |κ̂(x, z) − κ(x, z)| ≤ r√(s(x)s(z)): κ̂ is the computed value, κ that of the formula for the same
+numbers, and s the size of κ, κ(x, x) where it is positive semidefinite. Sums may be taken in any order, as BLAS does.
+Counts of operations are rounded up, which covers the rounding of the bounds themselves.
+"""
+
+from __future__ import annotations
+
+from math import exp, expm1, inf, log1p
+from typing import NamedTuple
+
+import numpy as np
+
+from kernelopt.kernels.domains import Array
+
+UNIT = 2.0**-53
+FUNCTION = 8 * UNIT  # of exp, log1p, pow, tanh, sin and cos: four units in the last place
+LEAST = 2.0**-1022  # what an operation that underflows may lose
+CHAIN = 60  # operations of a derivative by the chain rule, besides those of its factors: 15 partitions, 4 blocks
+PARTITIONS = (1, 1, 2, 5, 15)  # ways to split so many derivatives into blocks
+
+
+class Inexact(NamedTuple):
+    """Points that a kernel is evaluated at.
+
+    points : canonical rows; error : bounds on the errors of their entries, None for 0; order : the highest order of a
+    derivative in x, and in z
+    """
+
+    points: Array
+    error: Array | None = None
+    order: int = 0
+
+    def beside(self, others: Array) -> Inexact:
+        """These points, and others that are exact."""
+        error = None if self.error is None else np.concatenate([self.error, np.zeros(others.shape)])
+        return self._replace(points=np.concatenate([self.points, others]), error=error)
+
+    def shift(self, norm: float = 2) -> float:
+        """2·maxᵢ‖eᵢ‖: by how much a difference of two points may be off."""
+        return 0.0 if self.error is None else 2 * float(np.linalg.norm(self.error, norm, axis=1).max())
+
+    def relative(self) -> float:
+        """maxᵢ ‖eᵢ‖/‖xᵢ‖."""
+        if self.error is None:
+            return 0.0
+        return largest_ratio(np.linalg.norm(self.error, axis=1), np.linalg.norm(self.points, axis=1))
+
+    def relative_entries(self) -> float:
+        """maxᵢⱼ eᵢⱼ/|xᵢⱼ|."""
+        return 0.0 if self.error is None else largest_ratio(self.error, np.abs(self.points))
+
+
+def gamma(n: float) -> float:
+    """γₙ = nu/(1 − nu), ∞ from nu = 1 on."""
+    return n * UNIT / (1 - n * UNIT) if n * UNIT < 1 else inf
+
+
+def compounded(*errors: float) -> float:
+    """(1 + e₁)(1 + e₂)⋯ − 1."""
+    return exponential(sum(log1p(e) for e in errors))
+
+
+def repeated(error: float, times: float) -> float:
+    """(1 + e)ⁿ − 1."""
+    return exponential(times * log1p(error)) if times else 0.0
+
+
+def exponential(error: float) -> float:
+    """eᵉ − 1: the relative error of an exponential, from the absolute one of its exponent."""
+    return expm1(error) if error < 700 else inf
+
+
+def growth(error: float) -> float:
+    """e·eᵉ, by which |g(ρ + e) − g(ρ)| ≤ e·eᵉ|g′(ρ)| where |g″| ≤ |g′|."""
+    return error * exp(error) if error < 700 else inf
+
+
+def largest_ratio(numerator: Array, denominator: Array) -> float:
+    """The largest of aᵢ/bᵢ, where 0/0 is 0."""
+    used = numerator > 0
+    with np.errstate(divide="ignore", over="ignore"):
+        return float((numerator[used] / denominator[used]).max()) if used.any() else 0.0
+
+
+def spread(X: Array) -> Array:
+    """The largest |xᵢⱼ − cⱼ| for any c in the box that holds the points, (n, d)."""
+    low, high = X.min(axis=0), X.max(axis=0)
+    return np.maximum(X - low, high - X)
+
+
+def underflow(size: Array, alive: Array, operations: float = 1) -> float:
+    """n·2⁻¹⁰²²/min sᵢ over the rows that are not exactly 0; ∞ where one of them underflowed."""
+    return largest_ratio(np.full(int(alive.sum()), operations * LEAST), size[alive])
+
+
+def sum_of_squares_error(X: Array, error: float, squares: Array, floor: float = 0.0) -> float:
+    """ε with |x̂ᵀz − xᵀz| ≤ ε(f + ‖x‖‖z‖): γ_d, underflow, and (1 + η)² for points that are off by η‖x‖."""
+    d = X.shape[1]
+    return compounded(gamma(d), error, error) + underflow(floor + squares, (X != 0).any(axis=1), d)
+
+
+def relative_to(diagonal: Array, size: Array, error: float) -> float:
+    """A bound relative to √(qᵢqⱼ) from one relative to √(sᵢsⱼ), for q and s that are off by r·s themselves:
+    r·max sᵢ(1 + r)/(|qᵢ| − r·sᵢ).
+    """
+    used = size > 0
+    if not error < inf:
+        return inf
+    if error == 0 or not used.any():
+        return 0.0
+    left = np.abs(diagonal[used]) - error * size[used]
+    return error * (1 + error) * largest_ratio(size[used], left) if left.min() > 0 else inf
