@@ -203,8 +203,8 @@ def verdict(case):
     try:
         with few_columns() if case.grows else nullcontext():
             problem.solve(**options)
-    except ko.errors.SolverError as error:
-        if ("solver" in options and "Solvers that take" in str(error)) or "Leave out backend and dtype" in str(error):
+    except ko.errors.KernelOptError as error:
+        if refused(error, options):
             return options.get("solver", "default"), "refused", "", None
         return options.get("solver", "default"), "error", "", f"{type(error).__name__}: {error}"
     name, status, (truth, lowest, highest) = options.get("solver", "default"), str(problem.status), reference(case)
@@ -424,8 +424,8 @@ def by_solver(outcomes):
     return lines + [f"{s:<22}{t:<20}{number:>8}{wrong[s, t]:>15}" for (s, t), number in sorted(counts.items())]
 
 
-def main(count, first=0, families=None, jobs=2):
-    """Print disagreements as they come, then counts by family and by solver and status."""
+def main(count, first=0, families=None, jobs=2, undecided=False):
+    """Print disagreements (and what is undecided) as they come, then counts by family and by solver and status."""
     mix = families or MIX
     drawn = [(mix[number % len(mix)], number) for number in range(first, first + count)]
     outcomes = []
@@ -434,6 +434,8 @@ def main(count, first=0, families=None, jobs=2):
             outcomes.append(outcome)
             if outcome.problem is not None:
                 print(f"{outcome.shown}\n    {outcome.status}: {outcome.problem}", flush=True)
+            elif undecided and outcome.undecided:
+                print(f"{outcome.shown}\n    undecided: {outcome.status} by {outcome.solver}", flush=True)
             if outcome.seconds > 20:
                 print(f"{outcome.family}, seed {outcome.seed} took {outcome.seconds:.0f} s", flush=True)
     wrong = sum(o.problem is not None for o in outcomes)
@@ -451,5 +453,7 @@ if __name__ == "__main__":
     parser.add_argument("first", type=int, nargs="?", default=0, help="the first seed")
     parser.add_argument("--families", default="", help=f"some of these, by commas: {', '.join(dict.fromkeys(MIX))}")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--undecided", action="store_true", help="print problems that end undecided, too")
     told = parser.parse_args()
-    sys.exit(main(told.count, told.first, [name.strip() for name in told.families.split(",") if name], told.jobs))
+    names = [name.strip() for name in told.families.split(",") if name]
+    sys.exit(main(told.count, told.first, names, told.jobs, told.undecided))

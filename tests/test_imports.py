@@ -65,6 +65,7 @@ INSIDE = {
         ["multipliers"],
         ["gram"],
         ["checker"],
+        ["claim"],
     ],
     "solvers": [
         ["selection"],

@@ -9,7 +9,7 @@ is proven with rounding inside, or the bound is −∞ and says why. docs/certif
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from math import frexp, fsum, inf, isfinite, ldexp, nextafter, sqrt
 from typing import Any, NamedTuple
@@ -17,169 +17,43 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-Array = np.ndarray[Any, Any]
+from kernelopt.certificate.claim import Array, Bound, Dual, Link, Loss, Norm, Program, nothing
 
 U = 2.0**-53  # unit roundoff of double precision
 TINY = 2.0**-1000  # more than what underflow takes from any sum here, after scaling
 ULPS = 16 * U  # what numpy's exp, log and powers, and values of a user's loss, are trusted to
-ROOM = 1e-6  # inequalities between radii hold with so much to spare, far above their own rounding
-
-
-class Loss(NamedTuple):
-    """wₖℓₖ at two points each, the slopes there on both sides of the multipliers: columns of g and of h = ℓ(g); points,
-    values and slopes of w·ℓ, (2, n)."""
-
-    g: Array
-    h: Array
-    at: Array
-    value: Array
-    slope: Array
-
-
-class Program(NamedTuple):
-    """The cone data; `cones` as (kind, rows, order or exponents), linked columns t, and convex losses."""
-
-    P: Array
-    c: Array
-    offset: float
-    A: sp.csc_array
-    b: Array
-    cones: Sequence[tuple[str, slice, Any]]
-    t: Array
-    losses: Sequence[Loss] = ()
-
-
-class Norm(NamedTuple):
-    """‖θM − f‖ ≤ t: the column of t, the dual norm ("fro", "nuc" or 2), M (K, k), and the columns of n and f in V.
-
-    m = (Aᵀn)Tᵀ for T (k, columns of n), the identity where there is none: fewer columns, where m has a low rank.
-    """
-
-    column: int
-    dual: str | int
-    M: Array
-    n: slice
-    f: slice
-    T: Array | None = None
-
-    @property
-    def right(self) -> Array:
-        """MT, for which Aᵀν = Σ (Aᵀn)(MT)ᵀ."""
-        return self.M if self.T is None else self.M @ self.T
-
-    @property
-    def factor(self) -> float:
-        """‖T‖₂ ≥ ‖(Aᵀn)Tᵀ‖*/‖Aᵀn‖*."""
-        if self.T is None:
-            return 1.0
-        E = np.abs(self.T.T @ self.T - np.eye(self.T.shape[1])) + gamma(len(self.T) + 2)
-        return sqrt(1 + float(np.linalg.norm(E))) * (1 + 8 * U)
-
-
-class Link(NamedTuple):
-    """One θ: u[i, k] = (row take[i] of A)·θₖ.
-
-    columns : (len(take), K), of u; sizes : ≥ √Qᵢᵢ of each row; norms : none where nothing binds θ
-    V, gram, error : vectors over the rows, V = [n₁ … n_J, f₁ … f_J], and VᵀQV, off by at most `error` entry by entry
-    features : (rows, p) where κ(x, z) = Σₖ φₖ(x)φₖ(z), known to `features_error` relatively
-    """
-
-    columns: Array
-    take: Array
-    sizes: Array
-    norms: Sequence[Norm]
-    V: Array
-    gram: Array
-    error: Array
-    features: Array | None = None
-    features_error: float = 0.0
-
-
-@dataclass(frozen=True, eq=False)
-class Dual:
-    """A dual point.
-
-    z : in K*; tangent : slope of ½Px² at the point where it is linearized, for columns of u; radius : |z* − z|, where
-    z* makes all free columns vanish, moved along `pivots` (rows, free columns) and `blocks` (rows, free columns and
-    Z ≈ M⁻¹)
-    """
-
-    z: Array
-    tangent: Array
-    radius: Array
-    pivots: tuple[Array, Array]
-    blocks: Sequence[tuple[Array, Array, Array]] = ()
-
-
-class Bound(NamedTuple):
-    """value ≤ the optimum; rounding : what was taken from it; terms : size of its parts; missing : why it is −∞."""
-
-    value: float
-    rounding: float
-    terms: float
-    missing: str = ""
-
-
-def nothing(why: str) -> Bound:
-    return Bound(-inf, inf, inf, why)
-
-
-class Free(NamedTuple):
-    """Columns that must vanish: entries of column j at starts[j]:starts[j + 1], its cost as a last row, and its error.
-
-    columns : of x, −1 where it is a row or feature of a θ without a norm; owners : the number of that θ, else −1
-    """
-
-    rows: Array
-    values: Array
-    starts: Array
-    error: Array
-    columns: Array
-    owners: Array
+ROOM = 1e-6  # sums that bound errors hold with so much to spare, far above their own rounding
 
 
 def lower(program: Program, links: Sequence[Link], dual: Dual) -> Bound:
-    """The bound D(z*) − (what rounding, kernel values and assumptions may cost)."""
-    if not all(np.isfinite(part).all() for part in (dual.z, dual.tangent, dual.radius)):
-        return nothing("the dual point is not finite")
-    scaled = _scaled(program, links, dual)
+    """The bound D(z*) − (what rounding and kernel values may cost), for a point z* within the radius of z."""
+    why = ill_posed(program, links, dual)
+    scaled = None if why else in_one_unit(program, links, dual)
     if scaled is None:
-        return nothing("numbers too far apart to be scaled exactly: change units")
-    program, links, dual, k2 = scaled
+        return nothing(why or "numbers too far apart to be scaled exactly: change units")
+    program, links, dual, k = scaled
     if not in_dual_cone(dual.z, dual.radius, program.cones):
         return nothing("the dual point is not in the dual cone")
-    g, e = stationarity(program, dual)
     free = free_columns(program, links, dual)
     left = residuals(free, dual)
     exists = vanishes(free, left, dual)
     rho = dual.radius if exists else np.zeros(len(dual.z))
-    e = e + abs(program.A).T @ rho * (1 + ROOM)
-    # The terms of D, and what each may be off by; all costs are ≥ 0.
-    owned, tangents = _owned(program, links), np.flatnonzero(dual.tangent)
-    if not np.all(owned[tangents] & (program.P[tangents] > 0)) or dual.tangent[program.t].any():
-        return nothing("a tangent stands where nothing is curved")
-    hi, lo = two_product(program.b, dual.z)
-    linear = dual.tangent[tangents] ** 2 / (2 * program.P[tangents])  # the least of ½Px² − (tangent)x
-    inner = ~owned & (program.P > 0)
-    squares, largest = g[inner] ** 2 / (2 * program.P[inner]), (np.abs(g) + e)[inner] ** 2 / (2 * program.P[inner])
-    values = [*(-hi).tolist(), *(-lo).tolist(), *(-linear).tolist(), *(-squares).tolist()]
-    costs = [float(np.abs(program.b) @ rho) * (1 + ROOM), 8 * U * float(linear.sum())]
-    costs += (largest * (1 + 8 * U) - squares).clip(0.0).tolist()
-    parts = [_of_loss(program, loss, -g[loss.g], e[loss.g]) for loss in program.losses]
+    g, e = stationarity(program, dual, rho)
+    parts = [_of_rows(program, dual, rho), _of_columns(program, links, dual, g, e)]
+    parts += [_of_loss(program, loss, -g[loss.g], e[loss.g]) for loss in program.losses]
     parts += [
-        _of_theta(program, link, g, e, exists or not left[free.owners == k].any()) for k, link in enumerate(links)
+        _of_theta(program, link, g, e, exists or not left[free.owners == i].any()) for i, link in enumerate(links)
     ]
-    missing = [part.missing for part in parts if part.missing]
     if not exists and left[free.owners < 0].any():
-        missing.append(f"column {free.columns[int(np.argmax(left * (free.owners < 0)))]} does not vanish")
-    if missing:
-        return nothing(missing[0])
+        return nothing(f"column {free.columns[np.argmax(left * (free.owners < 0))]} does not vanish")
     for part in parts:
-        values, costs = values + part.values, costs + part.costs
-    total, cost = fsum(values), fsum(costs) * (1 + 4 * U) + TINY * any(values)
-    value = ldexp(total - cost, k2)
-    value = nextafter(nextafter(value, -inf) + program.offset, -inf) if value else program.offset
-    return Bound(value if isfinite(value) else -inf, ldexp(cost, k2), ldexp(fsum(map(abs, values)), k2))
+        if part.missing:
+            return nothing(part.missing)
+    values, costs = [v for part in parts for v in part.values], [v for part in parts for v in part.costs]
+    # fsum rounds once, and so does each addition after it.
+    value = nextafter(fsum([*values, *(-(1 + 4 * U) * np.array(costs)).tolist(), -TINY * any(values)]), -inf)
+    value = nextafter(nextafter(ldexp(value, k), -inf) + program.offset, -inf) if any(values) else program.offset
+    return Bound(value if isfinite(value) else -inf, ldexp(fsum(costs), k), ldexp(fsum(map(abs, values)), k))
 
 
 def upper(value: float, terms: float, offset: float, kernel: float) -> float:
@@ -187,48 +61,50 @@ def upper(value: float, terms: float, offset: float, kernel: float) -> float:
     return nextafter(value + 24 * U * (terms + abs(offset)) + kernel, inf)
 
 
-# ---------------------------------------------------------------- units
+def ill_posed(program: Program, links: Sequence[Link], dual: Dual) -> str:
+    """Why parts of the claim do not fit together, or nothing."""
+    if not all(np.isfinite(part).all() for part in (dual.z, dual.tangent, dual.radius)):
+        return "the dual point is not finite"
+    rows = np.concatenate([np.arange(0), *(np.arange(len(program.b))[rows] for _, rows, _ in program.cones)])
+    if not np.array_equal(rows, np.arange(len(dual.z))) or dual.radius.min(initial=0) < 0:
+        return "rows without a cone, or a negative radius"
+    owned = np.concatenate([_owned(links), *(np.concatenate([loss.g, loss.h]) for loss in program.losses)])
+    if len(np.unique(owned)) < len(owned) or program.P.min(initial=0) < 0:
+        return "columns with two owners, or curved downwards"
+    return ""
 
 
-def _scaled(program: Program, links: Sequence[Link], dual: Dual) -> tuple[Program, list[Link], Dual, int] | None:
-    """The objective and its multipliers over one power of two 2ᵏ, exactly; None where that loses digits."""
-    largest = max(
-        float(np.abs(part).max(initial=0.0))
-        for part in (program.c, program.P, *(loss.slope for loss in program.losses))
-    )
-    k = frexp(largest)[1] if largest > 0 and isfinite(largest) else 0
-    ok = isfinite(largest)
-
-    def over(values: Array, power: int = 1) -> Array:
-        nonlocal ok
-        found = np.ldexp(values, -k * power)
-        ok = ok and (power > 1 or bool(np.array_equal(np.ldexp(found, k * power), values)))
-        return np.asarray(found)
-
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        losses = [loss._replace(value=over(loss.value), slope=over(loss.slope)) for loss in program.losses]
-        program = program._replace(P=over(program.P), c=over(program.c), losses=losses)
-        # What is lost of a Gram matrix by underflow is less than TINY.
-        links = [
-            link._replace(
-                V=np.hstack([over(link.V[:, : _width(link)]), link.V[:, _width(link) :]]),
-                gram=_rescaled(link.gram, link, k), error=_rescaled(link.error, link, k) + TINY * (link.error > 0),
-            )
-            for link in links
-        ]  # fmt: skip
-        dual = replace(dual, z=over(dual.z), tangent=over(dual.tangent), radius=np.ldexp(dual.radius, -k))
-    dual = replace(dual, radius=np.where(dual.radius > 0, dual.radius + TINY, 0.0))
-    return (program, links, dual, k) if ok else None
+def _owned(links: Sequence[Link]) -> Array:
+    """The columns of u and t."""
+    t = [norm.column for link in links for norm in link.norms]
+    return np.concatenate([t, *(link.columns.ravel() for link in links)]).astype(int)
 
 
-def _width(link: Link) -> int:
-    return max((norm.n.stop for norm in link.norms), default=link.V.shape[1])
+def in_one_unit(program: Program, links: Sequence[Link], dual: Dual) -> tuple[Program, list[Link], Dual, int] | None:
+    """The objective and its multipliers over one power of two 2ᵏ, exactly; None where that loses digits.
 
-
-def _rescaled(G: Array, link: Link, k: int) -> Array:
-    """A Gram matrix of V, whose first columns are multipliers and whose others are functions."""
-    power = np.arange(len(G)) < _width(link)
-    return np.asarray(np.ldexp(np.ldexp(G, -k * power[:, None]), -k * power[None, :]))
+    A Gram matrix of [n …, f …] loses less than TINY, which its error is raised by; and so does the radius.
+    """
+    parts = [program.P, program.c, *(loss.slope for loss in program.losses)]
+    largest = max(float(np.abs(part).max(initial=0.0)) for part in parts)
+    k = frexp(largest)[1]
+    parts += [dual.z, dual.tangent, *(loss.value for loss in program.losses)]
+    new = []
+    with np.errstate(all="ignore"):
+        for link in links:
+            power = np.full(link.V.shape[1], k)
+            power[max((norm.n.stop for norm in link.norms), default=len(power)) :] = 0
+            V, both = np.ldexp(link.V, -power), -(power[:, None] + power)
+            gram, some = np.ldexp(link.gram, both), (link.gram != 0) | (link.error > 0)
+            new.append(link._replace(V=V, gram=gram, error=np.ldexp(link.error, both) + TINY * some))
+            if not np.array_equal(np.ldexp(V, power), link.V):
+                return None
+        if not isfinite(largest) or any(not np.array_equal(np.ldexp(np.ldexp(x, -k), k), x) for x in parts):
+            return None
+        losses = [one._replace(value=np.ldexp(one.value, -k), slope=np.ldexp(one.slope, -k)) for one in program.losses]
+        program = program._replace(P=np.ldexp(program.P, -k), c=np.ldexp(program.c, -k), losses=losses)
+        radius = np.where(dual.radius > 0, np.ldexp(dual.radius, -k) + TINY, 0.0)
+        return program, new, replace(dual, z=np.ldexp(dual.z, -k), tangent=np.ldexp(dual.tangent, -k), radius=radius), k
 
 
 # ---------------------------------------------------------------- arithmetic
@@ -240,82 +116,78 @@ def gamma(n: Any) -> Any:
 
 
 def two_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """(hi, lo) with ab = hi + lo exactly, but for underflow (Dekker 1971)."""
-    hi = a * b
-    a1, b1 = _upper_half(a), _upper_half(b)
-    a2, b2 = a - a1, b - b1
+    """(hi, lo) with ab = hi + lo exactly, but for underflow (Dekker 1971; upper 26 bits by Veltkamp)."""
+    c, d = (2.0**27 + 1) * a, (2.0**27 + 1) * b
+    a1, b1 = c - (c - a), d - (d - b)
+    hi, a2, b2 = a * b, a - a1, b - b1
     return hi, a2 * b2 - (((hi - a1 * b1) - a2 * b1) - a1 * b2)
 
 
-def _upper_half(a: Array) -> Array:
-    """The upper 26 bits (Veltkamp)."""
-    c = (2.0**27 + 1) * a
-    return np.asarray(c - (c - a))
-
-
-def stationarity(program: Program, dual: Dual) -> tuple[Array, Array]:
-    """c + tangent + Aᵀz of each column, and by how much it may be off."""
+def stationarity(program: Program, dual: Dual, rho: Array) -> tuple[Array, Array]:
+    """c + tangent + Aᵀz of each column, and by how much it may be off at a point within rho of z."""
     terms = np.abs(program.c) + np.abs(dual.tangent) + abs(program.A).T @ np.abs(dual.z)
     error = np.where(terms > 0, gamma(np.diff(program.A.indptr) + 5) * terms + TINY, 0.0)
-    return program.c + dual.tangent + program.A.T @ dual.z, error
+    return program.c + dual.tangent + program.A.T @ dual.z, error + abs(program.A).T @ rho * (1 + ROOM)
 
 
 # ---------------------------------------------------------------- columns that must vanish
 
 
-def _owned(program: Program, links: Sequence[Link]) -> Array:
-    """Which columns are u and t of links."""
-    owned = np.zeros(len(program.c), dtype=bool)
-    owned[np.concatenate([program.t, *(link.columns.ravel() for link in links)]).astype(int)] = True
-    return owned
+class Free(NamedTuple):
+    """Columns that must vanish: entries of column j at starts[j]:starts[j + 1], with a cost as row m.
+
+    columns : of x, −1 where it is a row or feature of a θ without a norm; owners : the number of that θ, else −1
+    """
+
+    rows: Array
+    values: Array
+    starts: Array
+    columns: Array
+    owners: Array
+
+    def matrix(self, m: int, values: Array | None = None) -> sp.csc_array:
+        """[A_J; c_J], or other values in its place, entries of a row added up."""
+        values = self.values if values is None else values
+        W = sp.csc_array((values, self.rows, self.starts), shape=(m + 1, len(self.owners)))
+        W.sum_duplicates()
+        return W
 
 
 def free_columns(program: Program, links: Sequence[Link], dual: Dual) -> Free:
     """Columns of x without curvature that no link owns; for θ without a norm those of its rows or features."""
-    costly = _owned(program, links) | (program.P > 0)
-    for loss in program.losses:
-        costly[loss.h] = costly[loss.g] = True
-    alone = np.flatnonzero(~costly)
-    m, costs = len(program.b), np.vstack([program.c, dual.tangent])
-    whole = sp.csc_array(sp.vstack([program.A, sp.csc_array(costs)]))
-    parts = [(whole[:, alone], np.arange(len(alone) + 1), np.zeros(len(alone)), alone, np.full(len(alone), -1))]
+    costly = program.P > 0
+    costly[np.concatenate([_owned(links), *(np.append(loss.g, loss.h) for loss in program.losses)]).astype(int)] = True
+    alone, m = np.flatnonzero(~costly), len(program.b)
+    whole = sp.csc_array(sp.vstack([program.A, sp.csc_array(np.vstack([program.c, dual.tangent]))]))
+    part = whole[:, alone]
+    parts = [(part.indices, part.data, np.diff(part.indptr), alone, np.full(len(alone), -1))]
     for number, link in enumerate(links):
-        if not link.norms and link.columns.size:
-            parts += _of_free_theta(whole, link, number, np.concatenate([np.abs(dual.z), [1.0, 1.0]]))
-    at = np.cumsum([0, *(part.nnz for part, *_ in parts)])
-    starts = [first + part.indptr[ends[1:]] for first, (part, ends, *_) in zip(at[:-1], parts, strict=True)]
-    return Free(
-        # A tangent is one more entry of cost, with z = 1.
-        rows=np.minimum(np.concatenate([part.indices for part, *_ in parts]), m),
-        values=np.concatenate([part.data for part, *_ in parts]),
-        starts=np.concatenate([[0], *starts]),
-        error=np.concatenate([part[2] for part in parts]),
-        columns=np.concatenate([part[3] for part in parts]),
-        owners=np.concatenate([part[4] for part in parts]),
-    )  # fmt: skip
+        for columns in link.columns.T if not link.norms else ():
+            rows, values, counts = _of_free_theta(whole[:, columns], link)
+            parts.append((rows, values, counts, np.full(len(counts), -1), np.full(len(counts), number)))
+    rows, values, counts, owner_columns, owners = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return Free(np.minimum(rows, m), values, np.cumsum([0, *counts]), owner_columns, owners)
 
 
-def _of_free_theta(whole: sp.csc_array, link: Link, number: int, weight: Array) -> list[tuple[Any, ...]]:
-    """Aᵀν of a θ that no norm binds: ν summed over equal rows, or times the features where these are few."""
-    parts: list[tuple[Any, ...]] = []
-    order = np.argsort(link.take, kind="stable")
-    for columns in link.columns[order].T:
-        part, ends, error = whole[:, columns], np.searchsorted(link.take[order], np.arange(len(link.sizes) + 1)), None
-        if link.features is not None:
-            W = link.features[link.take[order]]
-            size = np.asarray(weight @ (abs(part) @ np.abs(W)))
-            error = (gamma(len(W) + 2) + link.features_error) * size * (1 + ROOM)
-            part, ends = sp.csc_array(part @ W), np.arange(W.shape[1] + 1)
-        count = len(ends) - 1
-        none = np.full(count, -1)
-        parts.append((part, ends, np.zeros(count) if error is None else error, none, none + 1 + number))
-    return parts
+def _of_free_theta(part: sp.csc_array, link: Link) -> tuple[Array, Array, Array]:
+    """Entries of the columns of Aᵀν, ν summed over equal rows, or times features as exact products: rows, values, and
+    how many of each column."""
+    if link.features is None:
+        order = np.argsort(link.take, kind="stable")
+        counts = np.bincount(link.take[order], weights=np.diff(part.indptr)[order], minlength=len(link.sizes))
+        part = part[:, order]
+        return part.indices, part.data, counts.astype(int)
+    at = link.take[np.repeat(np.arange(part.shape[1]), np.diff(part.indptr))]
+    hi, lo = two_product(np.broadcast_to(part.data, (link.features.shape[1], len(at))), link.features[at].T)
+    hi = np.where((np.abs(hi) <= TINY) & (part.data != 0) & (link.features[at].T != 0), np.nan, hi)
+    both, rows = np.hstack([hi, lo]), np.tile(part.indices, (len(hi), 2))
+    return rows[both != 0], both[both != 0], np.count_nonzero(both, axis=1)
 
 
 def residuals(free: Free, dual: Dual) -> Array:
     """|c + Aᵀz| of the free columns, no less."""
     found, under = sums(free, dual.z)
-    return np.abs(found) * (1 + 2 * U) + free.error + TINY * under
+    return np.abs(found) * (1 + 2 * U) + TINY * under
 
 
 def sums(free: Free, z: Array) -> tuple[Array, Array]:
@@ -324,72 +196,36 @@ def sums(free: Free, z: Array) -> tuple[Array, Array]:
     hi, lo = two_product(free.values, weight)
     both = np.column_stack([hi, lo]).ravel().tolist()
     found = np.array([fsum(both[2 * a : 2 * b]) for a, b in pairwise(free.starts.tolist())])
-    small = (np.abs(hi) <= TINY) & (free.values != 0) & (weight != 0)
-    return found, np.add.reduceat(np.append(small, False), free.starts[:-1]) * (np.diff(free.starts) > 0)
-
-
-def as_matrix(free: Free, m: int, count: int, values: Array | None = None) -> sp.csc_array:
-    """A_J, without costs."""
-    S = sp.csc_array((free.values if values is None else values, free.rows, free.starts), shape=(m + 1, count))[:m]
-    S.sum_duplicates()
-    return sp.csc_array(S)
+    small = np.append((np.abs(hi) <= TINY) & (free.values != 0) & (weight != 0), False)
+    return found, np.add.reduceat(small, free.starts[:-1]) * (np.diff(free.starts) > 0)
 
 
 def vanishes(free: Free, left: Array, dual: Dual) -> bool:
     """Whether some z* with |z* − z| ≤ radius makes all free columns vanish.
 
-    Δ = z* − z solves A_Jᵀ Δ = −r on the pivot rows. For a pivot (i, j) that is Δᵢ = −(rⱼ + Σ of the other rows)/Aᵢⱼ,
-    and for a block Δ_B = Δ_B − Z(r + A_BᵀΔ): a continuous map, which takes the box |Δ| ≤ radius into itself if
+    Δ = z* − z moves rows R only, and solves r + MΔ = 0, M = A_RCᵀ, for as many columns C. With Z ≈ M⁻¹ the map
+    Δ ↦ Δ − Z(r + MΔ) is continuous, and takes the box |Δ| ≤ radius into itself if
 
-        radius |Aᵢⱼ| ≥ |rⱼ| + Σ_{i' ≠ i} |Aᵢ'ⱼ| radiusᵢ',   radius_B > |Z|(|r| + …) + |I − ZM| radius_B.
+        radius_R > |Z||r_C| + |I − ZM| radius_R.
 
     By Brouwer's theorem it has a fixed point there; Z is regular since |I − ZM| has a spectral radius below 1. A column
     that equals another one, cost included, vanishes with it.
     """
-    m, count, rho = len(dual.z), len(left), dual.radius
-    S, sizes = as_matrix(free, m, count), as_matrix(free, m, count, np.abs(free.values))
-    load = sizes.T @ rho + left
-    rows, columns = dual.pivots
-    moved = np.concatenate([rows, *(block[0] for block in dual.blocks)]).astype(int)
-    met = np.concatenate([columns, *(block[1] for block in dual.blocks)]).astype(int)
-    once = len(np.unique(moved)) == len(moved) and len(np.unique(met)) == len(met)
-    finite = np.isfinite(load).all() and all(np.isfinite(block[2]).all() for block in dual.blocks)
-    if not finite or not once or np.delete(rho, moved).any() or not _equal_others(free, m, met, load):
+    rho, R, C, Z = dual.radius, dual.rows, dual.columns, dual.inverse
+    m, (some, others), entries = len(rho), dual.equal, np.diff(free.starts)
+    W, size = free.matrix(m), free.matrix(m, np.abs(free.values))  # an entry is off by γ·size
+    rest = np.ones(len(left), dtype=bool)
+    rest[C] = rest[some] = False
+    if np.delete(rho, R).any() or Z.shape != (len(R), len(C)) or (size[:m].T @ rho + left)[rest].any():
         return False
-    own = _entries(sizes, rows, columns) * rho[rows]
-    pull = np.abs(_entries(S, rows, columns)) * rho[rows] - gamma(8) * own
-    if np.any(pull < (load[columns] - own).clip(0.0) * (1 + ROOM) + 8 * U * load[columns]):
+    if len(set(R.tolist())) < len(R) or len(set(C.tolist())) < len(C) or not np.isin(others, C).all():
         return False
-    for some, others, Z in dual.blocks:
-        M, size = S[:, others][some].T.toarray(), sizes[:, others][some].T.toarray()
-        outside = (load[others] - size @ rho[some]).clip(0.0) + gamma(len(M) + 8) * load[others]
-        off = np.abs(np.eye(len(M)) - Z @ M) + gamma(len(M) + 8) * (np.abs(Z) @ size + np.eye(len(M)))
-        if not np.all(rho[some] > (np.abs(Z) @ outside + off @ rho[some]) * (1 + ROOM)):
-            return False
-    return True
-
-
-def _entries(S: sp.csc_array, rows: Array, columns: Array) -> Array:
-    return np.asarray(S[rows, columns], dtype=float).ravel() if len(rows) else np.zeros(0)
-
-
-def _equal_others(free: Free, m: int, met: Array, load: Array) -> bool:
-    """Whether columns without a pivot are met by no move and have no residual, or equal one with a pivot."""
-    rest = np.ones(len(load), dtype=bool)
-    rest[met] = False
-    rest = np.flatnonzero(rest & (load > 0))
-    if not len(rest):
-        return True
-    whole = sp.csc_array((free.values, free.rows, free.starts), shape=(m + 1, len(load)))
-    whole.sum_duplicates()
-
-    def key(j: int) -> tuple[bytes, bytes]:
-        part = slice(whole.indptr[j], whole.indptr[j + 1])
-        return whole.indices[part].tobytes(), whole.data[part].tobytes()
-
-    counts = np.diff(whole.indptr)
-    known = {key(j) for j in met[np.isin(counts[met], counts[rest])].tolist()}
-    return all(key(j) in known for j in rest.tolist())
+    single = entries == np.diff(W.indptr)
+    if (W[:, some] != W[:, others]).nnz or not single[some].all() or not single[others].all():
+        return False
+    E, Z = sp.eye_array(len(R)) - Z @ W[R][:, C].T, abs(Z)
+    off = gamma(entries.max(initial=0) + len(R) + 8) * (Z @ (size[R][:, C].T @ rho[R]) + rho[R])
+    return bool(np.all(rho[R] > (Z @ left[C] + abs(E) @ rho[R] + off) * (1 + ROOM)))
 
 
 # ---------------------------------------------------------------- cones
@@ -455,31 +291,51 @@ _INSIDE = {
 }
 
 
-# ---------------------------------------------------------------- losses and θ
+# ---------------------------------------------------------------- terms of D
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """Terms of D, what they may be off by, and what is missing."""
 
-    values: list[float]
-    costs: list[float]
+    values: Sequence[float] = ()
+    costs: Sequence[float] = ()
     missing: str = ""
 
 
-def _of_loss(program: Program, loss: Loss, v: Array, off: Array) -> _Part:
+def _of_rows(program: Program, dual: Dual, rho: Array) -> Part:
+    """−bᵀz, as exact products."""
+    hi, lo = two_product(program.b, dual.z)
+    return Part([*(-hi).tolist(), *(-lo).tolist()], [float(np.abs(program.b) @ rho) * (1 + ROOM)])
+
+
+def _of_columns(program: Program, links: Sequence[Link], dual: Dual, g: Array, e: Array) -> Part:
+    """The least of ½Px² + gx, −g²/2P; for columns of u that of ½Px² − px for their tangents p, −p²/2P."""
+    owned = np.zeros(len(g), dtype=bool)
+    owned[np.concatenate([np.arange(0), *(link.columns.ravel() for link in links)])] = True
+    tangents = np.flatnonzero(dual.tangent)
+    if not np.all(owned[tangents] & (program.P[tangents] > 0)):
+        return Part(missing="a tangent stands where nothing is curved")
+    owned[_owned(links)] = True
+    alone = ~owned & (program.P > 0)
+    P = 2 * np.concatenate([program.P[tangents], program.P[alone]])
+    slope = np.concatenate([dual.tangent[tangents], g[alone]])
+    most = np.abs(slope) + np.concatenate([np.zeros(len(tangents)), e[alone]])
+    values = slope**2 / P
+    return Part((-values).tolist(), (most**2 / P * (1 + 8 * U) - values).clip(0.0).tolist())
+
+
+def _of_loss(program: Program, loss: Loss, v: Array, off: Array) -> Part:
     """The least of wℓ(g) − vg: tangents C + Lg of wℓ on both sides, L₋ ≤ v ≤ L₊, give (1 − λ)C₋ + λC₊ with slope v."""
     low, high = loss.slope
     slack = ULPS * (np.abs(low) + np.abs(high))
-    summed = (
-        np.all(program.c[loss.h] > 0) and not np.diff(program.A.indptr)[loss.h].any() and not program.P[loss.h].any()
-    )
-    if not summed or not np.all((low + slack <= v - off) & (v + off <= high - slack)):
-        return _Part([], [], "the slopes of a loss are not known well enough")
+    alone = not program.P[np.append(loss.g, loss.h)].any() and not np.diff(program.A.indptr)[loss.h].any()
+    if not alone or not np.all((program.c[loss.h] > 0) & (low + slack <= v - off) & (v + off <= high - slack)):
+        return Part(missing="the slopes of a loss are not known well enough")
     C = loss.value - loss.slope * loss.at
     rate = (C[1] - C[0]) / (high - low)
     error = ULPS * (np.abs(loss.value) + np.abs(loss.slope * loss.at)).sum(axis=0)
     costs = (np.abs(rate) + error / (high - low)) * (off + 4 * slack) + 2 * error
-    return _Part((C[0] + (v - low) * rate).tolist(), costs.tolist())
+    return Part((C[0] + (v - low) * rate).tolist(), costs.tolist())
 
 
 def dual_norm(G: Array, error: Array, kind: str | int) -> float:
@@ -496,6 +352,14 @@ def dual_norm(G: Array, error: Array, kind: str | int) -> float:
     return float(found) * (1 + gamma(len(G) + 4))
 
 
+def turned(norm: Norm) -> tuple[Array, float]:
+    """MT, for which Aᵀν = Σ (Aᵀn)(MT)ᵀ, and a bound of ‖T‖₂ = ‖TᵀT‖₂^½, by which ‖(Aᵀn)Tᵀ‖* exceeds ‖Aᵀn‖*."""
+    if norm.T is None:
+        return norm.M, 1.0
+    E = np.abs(norm.T.T @ norm.T - np.eye(norm.T.shape[1])) + gamma(len(norm.T) + 2)
+    return norm.M @ norm.T, sqrt(1 + float(np.linalg.norm(E))) * (1 + 8 * U)
+
+
 class Length(NamedTuple):
     """‖m‖* ≤ value for a norm's part of Aᵀν, of which `share` stands for what the nⱼ leave of ν."""
 
@@ -507,72 +371,56 @@ class Length(NamedTuple):
 def lengths(link: Link, g: Array, e: Array) -> list[Length] | None:
     """‖mⱼ‖* for Aᵀν = Σ mⱼMⱼᵀ, mⱼ = AᵀnⱼTⱼᵀ, ν = −g_u; None where the norms do not bind all outputs.
 
-    What nⱼ leave of ν, R = ν − Σ nⱼ(MⱼTⱼ)ᵀ, is shared out by R = Σ (RSⱼ)Mⱼᵀ and counted by ‖AᵀR‖ ≤ Σᵢ √Qᵢᵢ‖Rᵢ‖.
+    What nⱼ leave of ν, R = ν − Σ nⱼ(MⱼTⱼ)ᵀ, is shared out by R = Σ (RS'ⱼ)Mⱼᵀ for S' = (SMᵀ)⁻¹S, and counted by
+    ‖AᵀR‖ ≤ Σᵢ √Qᵢᵢ‖Rᵢ‖ and ‖S'‖ ≤ ‖S‖/(1 − ‖I − SMᵀ‖).
     """
-    n, K = len(link.sizes), link.columns.shape[1]
-    nu, off = np.zeros((n, K)), np.zeros((n, K))
+    nu, off = np.zeros((len(link.sizes), link.columns.shape[1])), np.zeros((len(link.sizes), link.columns.shape[1]))
     np.add.at(nu, link.take, -g[link.columns])
-    np.add.at(off, link.take, np.where((g[link.columns] == 0) & (e[link.columns] <= TINY), 0.0, e[link.columns]))
-    most = int(np.bincount(link.take, minlength=1).max()) if len(link.take) else 1
-    off = off * (1 + gamma(most)) + gamma(most) * np.abs(nu)
-    M, rights = np.hstack([norm.M for norm in link.norms]), np.hstack([norm.right for norm in link.norms])
-    N = np.hstack([link.V[:, norm.n] for norm in link.norms])
-    sizes = np.hstack([np.abs(norm.M) if norm.T is None else np.abs(norm.M) @ np.abs(norm.T) for norm in link.norms])
+    np.add.at(off, link.take, e[link.columns])
+    most = int(np.bincount(link.take, minlength=1).max())
+    off = off * (1 + ROOM) + gamma(most) * np.abs(nu)
+    M, N = np.hstack([norm.M for norm in link.norms]), np.hstack([link.V[:, norm.n] for norm in link.norms])
+    rights = np.hstack([turned(norm)[0] for norm in link.norms])
+    sizes = np.hstack([np.abs(n.M) if n.T is None else np.abs(n.M) @ np.abs(n.T) for n in link.norms])
     R = np.abs(nu - N @ rights.T) + off + gamma(M.size + 4) * (np.abs(N) @ sizes.T)
-    R = np.where(R <= TINY, 0.0, R)
-    extra = float(link.sizes @ np.linalg.norm(R, axis=1)) * (1 + gamma(n + K + 4))
-    found = [max(float(np.trace(link.gram[norm.n, norm.n])), 0.0) for norm in link.norms]
-    heavy = np.sqrt(np.array(found) / (max(found) or 1.0)).clip(1e-3)  # what is left goes to the longest parts
-    weights = np.concatenate([np.full(one.M.shape[1], w) for one, w in zip(link.norms, heavy, strict=True)])
-    S, eta = _inverse(M, weights, np.asarray(R.any(axis=0)))
+    extra = float(link.sizes @ np.linalg.norm(R, axis=1)) * (1 + gamma(R.size + 4))
+    used, S = R.any(axis=0), link.shares
+    if (np.abs(S[used]) @ np.abs(M[~used]).T).any():
+        used[:] = True
+    E = np.abs(np.eye(len(M)) - S @ M.T) + gamma(M.size + 4) * (np.abs(S) @ np.abs(M).T + np.eye(len(M)))
+    eta = float(np.linalg.norm(E[np.ix_(used, used)])) if used.any() else 0.0
     if not eta < 0.1:
         return None
-    parts, at = [], 0
-    for norm in link.norms:
-        share = extra * float(np.linalg.norm(S[:, at : at + norm.M.shape[1]])) / (1 - eta) * (1 + ROOM * (extra > 0))
-        at += norm.M.shape[1]
-        length = dual_norm(link.gram[norm.n, norm.n], link.error[norm.n, norm.n], norm.dual) * norm.factor
-        parts.append(Length(norm, (length + share) * (1 + 4 * U), share))
-    return parts
+    found, ends = [], np.cumsum([0, *(norm.M.shape[1] for norm in link.norms)])
+    for norm, part in zip(link.norms, map(slice, ends[:-1], ends[1:]), strict=True):
+        share = extra * float(np.linalg.norm(S[used, part])) / (1 - eta) * (1 + ROOM)
+        length = dual_norm(link.gram[norm.n, norm.n], link.error[norm.n, norm.n], norm.dual) * turned(norm)[1]
+        found.append(Length(norm, (length + share) * (1 + 4 * U), share))
+    return found
 
 
-def _of_theta(program: Program, link: Link, g: Array, e: Array, vanished: bool) -> _Part:
+def _of_theta(program: Program, link: Link, g: Array, e: Array, vanished: bool) -> Part:
     """⟨g_u, Aθ⟩ = −⟨Aᵀν, θ⟩ ≥ −Σ ‖mⱼ‖*tⱼ − Σ ⟨mⱼ, fⱼ⟩, and the least of ½Pt² + (g_t − ‖m‖*)t over t ≥ 0."""
     if not link.norms:
         empty = vanished or not link.columns.size
-        return _Part([], [], "" if empty else "Aᵀν does not vanish, and no norm binds θ")
+        return Part(missing="" if empty else "Aᵀν does not vanish, and no norm binds θ")
     found = lengths(link, g, e)
     if found is None:
-        return _Part([], [], "no norm binds some output of θ")
+        return Part(missing="no norm binds some output of θ")
     values, costs = [], []
     for norm, length, share in found:
         if norm.f.stop > norm.f.start:
             if norm.T is not None:
-                return _Part([], [], "a function beside a turned multiplier")
+                return Part(missing="a function beside a turned multiplier")
             values += (-np.diag(link.gram[norm.n, norm.f])).tolist()
             size = dual_norm(link.gram[norm.f, norm.f], link.error[norm.f, norm.f], "fro")
             costs += [*np.diag(link.error[norm.n, norm.f]).tolist(), share * size * (1 + 4 * U)]
         P, slope = float(program.P[norm.column]), float(g[norm.column] - e[norm.column])
         excess = length - slope + 4 * U * (length + abs(slope))
         if excess > 0 and P == 0:
-            return _Part([], [], "‖Aᵀν‖ exceeds what its norm costs")
+            return Part(missing="‖Aᵀν‖ exceeds what its norm costs")
         if excess > 0:
-            plain = max(length - g[norm.column], 0.0)
-            values.append(-(plain**2) / (2 * P))
-            costs.append(max(excess**2 * (1 + 8 * U) - plain**2, 0.0) / (2 * P) + 8 * U * plain**2 / (2 * P))
-    return _Part(values, costs)
-
-
-def _inverse(M: Array, weights: Array, used: Array) -> tuple[Array, float]:
-    """S = (MW²Mᵀ)⁻¹MW² with SMᵀ = I on the outputs that are used, and ‖I − SMᵀ‖ there; ∞ where there is none."""
-    G = (M * weights**2) @ M.T
-    d = np.diag(G)
-    alone = not (G - np.diag(d)).any()
-    try:
-        S = M * weights**2 / np.where(d > 0, d, 1.0)[:, None] if alone else np.linalg.solve(G, M * weights**2)
-    except np.linalg.LinAlgError:
-        return M, inf
-    E = np.eye(len(M)) - S @ M.T
-    if alone:
-        E, S = E[np.ix_(used, used)], S[used]
-    return S, float(np.linalg.norm(E)) + gamma(M.size + 4) * float(np.linalg.norm(S) * np.linalg.norm(M))
+            plain = max(length - g[norm.column], 0.0) ** 2 / (2 * P)
+            values.append(-plain)
+            costs.append(max(excess**2 * (1 + 8 * U) / (2 * P) - plain, 0.0) + 8 * U * plain)
+    return Part(values, costs)

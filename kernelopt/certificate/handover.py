@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from scipy.linalg import block_diag
 
 from kernelopt.certificate import checker, dual_rows, pivots
-from kernelopt.certificate.checker import Bound, Dual, Link, Loss, Norm, Program
+from kernelopt.certificate.claim import Bound, Dual, Link, Loss, Norm, Program, nothing, still
 from kernelopt.certificate.gram import CHEAP, FROM_FACTOR, STREAMED, Gram, features_of, gram_of
 from kernelopt.certificate.multipliers import DUAL_KIND, Multipliers, lengths_of
 from kernelopt.certificate.report import Lower
@@ -34,6 +34,7 @@ ROUNDS = 12
 MOST = 5000  # rows up to which no multipliers are worth a try
 NEARBY = 1e-10  # slopes of a smooth loss on both sides of a multiplier, relatively
 DOUBLINGS = 60
+LEAST = 1e-3  # weight of a short part of Aᵀν
 
 
 def checked(reduction: Reduction, data: Outer, found: Lower, span: bool) -> tuple[Bound, tuple[str, ...]]:
@@ -41,7 +42,7 @@ def checked(reduction: Reduction, data: Outer, found: Lower, span: bool) -> tupl
 
     With `span` θ is confined to the factor's span.
     """
-    best: tuple[Bound, tuple[str, ...]] = (checker.nothing("no dual point"), ())
+    best: tuple[Bound, tuple[str, ...]] = (nothing("no dual point"), ())
     for spare in SPARES:
         best = _with_room_for_norms(reduction, data, found, span, spare)
         if found.slopes is None or isfinite(best[0].value) or "exceeds" not in best[0].missing:
@@ -58,15 +59,15 @@ def _with_room_for_norms(
     links = links_of(reduction, form, found, share, span)
     point = _point(reduction, data, found, links, share)
     if point is None:
-        return checker.nothing("no multipliers of the cone data are known"), ()
+        return nothing("no multipliers of the cone data are known"), ()
     z, tangent, arguments = point
     if not np.isfinite(z).all():
-        return checker.nothing("the dual point is not finite"), ()
-    program, nothing = program_of(form, arguments), pivots.none(len(z))
-    best = checker.nothing("no dual point")
+        return nothing("the dual point is not finite"), ()
+    program = program_of(form, arguments)
+    best = nothing("no dual point")
     for share_of_largest in SNAPS:
         for exactly in (False, True):
-            dual = Dual(_snapped(form, z, share_of_largest), tangent, nothing.radius, nothing.pivots)
+            dual = still(_snapped(form, z, share_of_largest), tangent)
             best = checker.lower(program, links, _with_norms(program, links, _moved(program, links, dual, exactly)))
             if isfinite(best.value):
                 return max(best, _without_multipliers(program, links, dual), key=lambda bound: bound.value), ()
@@ -74,7 +75,7 @@ def _with_room_for_norms(
             break
     if found.box is None:
         return best, ()
-    dual = Dual(z, tangent, nothing.radius, nothing.pivots)
+    dual = still(z, tangent)
     program, links, dual, assumptions = _with_assumptions(program, links, dual, found.box, found.radii)
     bound = checker.lower(program, links, _with_norms(program, links, _moved(program, links, dual, False)))
     return bound, assumptions
@@ -83,13 +84,12 @@ def _with_room_for_norms(
 def _without_multipliers(program: Program, links: list[Link], dual: Dual) -> Bound:
     """The bound of z = 0 and ν = 0, exact where θ = 0 and zeros attain it."""
     if len(program.b) > MOST or program.losses:
-        return checker.nothing("not asked")
-    none = pivots.none(len(program.b))
+        return nothing("not asked")
     empty = [
         link._replace(V=np.zeros_like(link.V), gram=np.zeros_like(link.gram), error=np.zeros_like(link.error))
         for link in links
     ]
-    return checker.lower(program, empty, Dual(none.radius, np.zeros_like(dual.tangent), none.radius, none.pivots))
+    return checker.lower(program, empty, still(np.zeros(len(program.b)), np.zeros_like(dual.tangent)))
 
 
 def _with_assumptions(
@@ -110,7 +110,7 @@ def _with_assumptions(
             continue
         K = link.columns.shape[1]
         norm = Norm(n + count, "fro", np.eye(K), slice(0, K), slice(K, K))
-        extended.append(link._replace(norms=[norm], features=None))
+        extended.append(link._replace(norms=[norm], shares=np.eye(K), features=None))
         rows, values, columns, b = [*rows, m + len(b)], [*values, 1.0], [*columns, n + count], [*b, radius]
         length = checker.dual_norm(link.gram[:K, :K], link.error[:K, :K], "fro")
         z.append(length * (1 + 1e-6) + 1e-9 * float(np.abs(dual.z).max(initial=0.0)))
@@ -133,7 +133,6 @@ def _with_assumptions(
     program = program._replace(
         P=np.append(program.P, np.zeros(count)), c=np.append(program.c, np.zeros(count)), A=A,
         b=np.append(program.b, b), cones=[*program.cones, ("nonneg", slice(m, m + len(b)), None)],
-        t=np.append(program.t, n + np.arange(count)).astype(int),
     )  # fmt: skip
     dual = replace(
         dual, z=np.append(dual.z, z), tangent=np.append(dual.tangent, np.zeros(count)),
@@ -149,26 +148,25 @@ def _moved(program: Program, links: list[Link], dual: Dual, exactly: bool) -> Du
     """
     free = checker.free_columns(program, links, dual)
     left = checker.residuals(free, dual)
-    S = checker.as_matrix(free, len(dual.z), len(left))
+    W = free.matrix(len(dual.z))
     everywhere = np.full(len(left), float(left.max(initial=0.0)))
-    moves = pivots.moves(S, everywhere if exactly else left, dual.z, list(program.cones))
+    moves = pivots.moves(W, everywhere if exactly else left, dual.z, list(program.cones))
     if exactly:
         z = pivots.on_grid(dual.z)
         for _ in range(ROUNDS):
-            z, still = pivots.corrected(S, z, checker.sums(free, z)[0], moves)
+            z, still = pivots.corrected(z, checker.sums(free, z)[0], moves)
             if still:
                 break
         dual = replace(dual, z=z)
         left = checker.residuals(free, dual)
-        moves = pivots.moves(S, left, z, list(program.cones))
+        moves = pivots.moves(W, left, z, list(program.cones))
     z = _with_room(program, dual.z, moves.radius)
-    return replace(dual, z=z, radius=moves.radius, pivots=moves.pivots, blocks=moves.blocks)
+    return replace(dual, z=z, **moves._asdict())
 
 
 def _with_norms(program: Program, links: list[Link], dual: Dual) -> Dual:
     """Multipliers of rows a·t ≤ b raised to what ‖Aᵀν‖ takes."""
-    g, e = checker.stationarity(program, dual)
-    e = e + abs(program.A).T @ dual.radius
+    g, e = checker.stationarity(program, dual, dual.radius)
     A, z = sp.csr_array(program.A), dual.z.copy()
     inside = np.zeros(len(z), dtype=bool)
     for kind, rows, _ in program.cones:
@@ -237,7 +235,7 @@ def program_of(form: ConicForm, arguments: list[Array]) -> Program:
         value = np.stack([weight * smooth.loss.value(point, data) for point in points])
         slope = np.stack([weight * smooth.loss.gradient(point, data) for point in points])
         losses.append(Loss(smooth.g[counts], smooth.h[counts], points, value, slope))
-    return Program(form.P, form.c, form.offset, form.A, form.b, form.cones.slices, form.t, losses)
+    return Program(form.P, form.c, form.offset, form.A, form.b, form.cones.slices, losses)
 
 
 def _around(loss: SmoothLoss, q: Array, data: tuple[Array, ...]) -> list[Array]:
@@ -280,9 +278,26 @@ def links_of(reduction: Reduction, form: ConicForm, found: Lower, share: float, 
         made.append(Link(
             columns=columns.reshape(-1, outputs, order="F"), take=link.take[: len(columns) // outputs],
             sizes=at_V.sizes, norms=norms, V=V, gram=at_V.value, error=at_V.error,
+            shares=_shared_out(norms, at_V.value) if norms else np.zeros((outputs, 0)),
             features=None if norms else _features(reduction, number, span),
         ))  # fmt: skip
     return made
+
+
+def _shared_out(norms: list[Norm], gram: Array) -> Array:
+    """S = (MW²Mᵀ)⁻¹MW², by which what is left of Aᵀν goes to the longest parts most of all; S without use is 0."""
+    found = [max(float(np.trace(gram[norm.n, norm.n])), 0.0) for norm in norms]
+    heavy = np.sqrt(np.array(found) / (max(found) or 1.0)).clip(LEAST)
+    M = np.hstack([norm.M for norm in norms])
+    MW = M * np.concatenate([np.full(one.M.shape[1], w) for one, w in zip(norms, heavy, strict=True)]) ** 2
+    G = MW @ M.T
+    d = np.diag(G)
+    if not (G - np.diag(d)).any():
+        return np.asarray(MW / np.where(d > 0, d, 1.0)[:, None])
+    try:
+        return np.linalg.solve(G, MW)
+    except np.linalg.LinAlgError:
+        return np.zeros_like(M)
 
 
 def _shares(m: Multipliers, share: float) -> Array:

@@ -23,25 +23,31 @@ SLIGHT = 1e-6  # how far entries in curved cones move, relatively
 TURNS, STEPS = 12, 6
 FEW = 1000  # columns that are matched to rows all at once where a greedy choice fails
 SPARE = 1e-4  # by how much a radius is larger than it must be
+ROUNDING = 2e-16
 
 Cones = list[tuple[str, slice, object]]
 
 
 class Moves(NamedTuple):
-    """Pivots (rows, columns), blocks (rows, columns, Z), and the radius of each row."""
+    """Rows and columns, Z ≈ M⁻¹ for M the transposed part of S in these, the radius of each row, and pairs of columns
+    that are equal, the second one moved."""
 
-    pivots: tuple[Ints, Ints]
-    blocks: list[tuple[Ints, Ints, Array]]
+    rows: Ints
+    columns: Ints
+    inverse: sp.csr_array
     radius: Array
+    equal: tuple[Ints, Ints]
 
 
 def none(m: int) -> Moves:
-    return Moves((np.arange(0), np.arange(0)), [], np.zeros(m))
+    nothing = np.arange(0)
+    return Moves(nothing, nothing, sp.csr_array((0, 0)), np.zeros(m), (nothing, nothing))
 
 
 @np.errstate(all="ignore")  # a radius that is no number is refused
-def moves(S: sp.csc_array, left: Array, z: Array, cones: Cones) -> Moves:
-    """Pivots and radii for columns S with residuals |left|."""
+def moves(W: sp.csc_array, left: Array, z: Array, cones: Cones) -> Moves:
+    """Moves and radii for columns W, their cost as a last row, with residuals |left|."""
+    S = sp.csc_array(W[:-1])
     m, count = S.shape
     if not left.any():
         return none(m)
@@ -49,42 +55,59 @@ def moves(S: sp.csc_array, left: Array, z: Array, cones: Cones) -> Moves:
     rows, columns = _chosen(S, room, left)
     if not len(rows):
         return none(m)
-    # Only columns that are met by a move need a pivot.
     row_of = np.full(count, -1)
     row_of[columns] = rows
     singles, blocks = _blocks(S, rows, columns)
-    single_rows, single_columns = row_of[singles], singles
-    size = np.abs(_entries(S, single_rows, single_columns))
-    prepared = []
-    for some in blocks:
-        M = S[:, some][row_of[some]].T.toarray()
-        try:
-            prepared.append((row_of[some], some, np.linalg.inv(M), M))
-        except np.linalg.LinAlgError:
-            return none(m)
-    radius, absolute = np.zeros(m), abs(S).T.tocsr()
+    columns = np.concatenate([singles, *blocks])
+    rows = row_of[columns]
+    M = sp.csr_array(S[:, columns][rows].T)
+    try:
+        inverse = _inverse(M, [len(block) for block in blocks])
+    except np.linalg.LinAlgError:
+        return none(m)
+    radius, Z, one = np.zeros(m), abs(inverse), sp.eye_array(len(rows))
+    # What moving a row leaves in other columns, and rounding.
+    off = abs(one - inverse @ M) + ROUNDING * (len(rows) + 20) * (Z @ abs(M) + one)
+    group = np.repeat(np.arange(len(singles) + len(blocks)), [1] * len(singles) + [len(block) for block in blocks])
     for _ in range(ROUNDS):
-        load = absolute @ radius + left
-        new = np.zeros(m)
-        new[single_rows] = (load[single_columns] - size * radius[single_rows]).clip(0.0) / size
-        for some, others, Z, M in prepared:
-            outside = (load[others] - np.abs(M) @ radius[some]).clip(0.0)
-            off = np.abs(np.eye(len(M)) - Z @ M) + 1e-15 * len(M) * np.abs(Z) @ np.abs(M)
-            new[some] = np.abs(Z) @ (outside + 1e-14 * load[others]) + off @ radius[some]
-            if outside.any():
-                new[some] += 1e-3 * new[some].max()
-        new *= 1 + SPARE
-        settled = bool(np.all(new <= radius))
-        radius = np.maximum(new, radius)
+        new = (Z @ left[columns] + off @ radius[rows]) * (1 + SPARE)
+        largest = np.zeros(len(singles) + len(blocks))
+        np.maximum.at(largest, group, new)
+        new = np.maximum(new, SLIGHT * largest[group])  # all rows of a block move
+        settled = bool(np.all(new <= radius[rows]))
+        radius[rows] = np.maximum(new, radius[rows])
         if settled or not np.isfinite(radius).all():
             break
-    used = [(a, b, Z) for a, b, Z, _ in prepared if radius[a].any()]
-    busy = radius[single_rows] > 0
-    return Moves((single_rows[busy], single_columns[busy]), used, radius)
+    busy = radius[rows] > 0
+    rows, columns, inverse = rows[busy], columns[busy], sp.csr_array(inverse[busy][:, busy])
+    return Moves(rows, columns, inverse, radius, _equal(W, columns, abs(S).T @ radius + left))
 
 
-def _entries(S: sp.csc_array, rows: Ints, columns: Ints) -> Array:
-    return np.asarray(S[rows, columns], dtype=float).ravel() if len(rows) else np.zeros(0)
+def _inverse(M: sp.csr_array, blocks: list[int]) -> sp.csr_array:
+    """The inverses of single entries, and of blocks at the end."""
+    alone, at = M.shape[0] - sum(blocks), M.shape[0] - sum(blocks)
+    parts = [sp.diags_array(1 / M.diagonal()[:alone])] if alone else []
+    for size in blocks:
+        parts.append(np.linalg.inv(M[at : at + size, at : at + size].toarray()))
+        at += size
+    return sp.csr_array(sp.block_diag(parts))
+
+
+def _equal(W: sp.csc_array, moved: Ints, load: Array) -> tuple[Ints, Ints]:
+    """Columns with a load that nothing moves, and those that are equal to them and moved."""
+    rest = load > 0
+    rest[moved] = False
+
+    def key(j: int) -> tuple[bytes, bytes]:
+        part = slice(W.indptr[j], W.indptr[j + 1])
+        return W.indices[part].tobytes(), W.data[part].tobytes()
+
+    alone = np.flatnonzero(rest)
+    counts = np.diff(W.indptr)
+    known = {key(j): j for j in moved[np.isin(counts[moved], counts[alone])].tolist()} if len(alone) else {}
+    pairs = [(j, known[key(j)]) for j in alone.tolist() if key(j) in known]
+    some, others = np.array(pairs, dtype=int).reshape(-1, 2).T
+    return some, others
 
 
 def on_grid(z: Array) -> Array:
@@ -96,13 +119,12 @@ def _unit(z: Array) -> float:
     return float(2.0 ** (np.frexp(float(np.abs(z).max(initial=0.0)) or 1.0)[1] - 46))
 
 
-def corrected(S: sp.csc_array, z: Array, left: Array, moves: Moves) -> tuple[Array, bool]:
-    """z with the residual of each pivot's column taken out along its row, and whether none was left."""
-    z, (rows, columns) = z.copy(), moves.pivots
-    unit = _unit(z)
-    z[rows] -= left[columns] / _entries(S, rows, columns)
-    for some, others, Z in moves.blocks:
-        z[some] = np.round((z[some] - Z @ left[others]) / unit) * unit
+def corrected(z: Array, left: Array, moves: Moves) -> tuple[Array, bool]:
+    """z with the residuals of columns taken out along their rows, and whether none was left."""
+    z, unit = z.copy(), _unit(z)
+    found = z[moves.rows] - moves.inverse @ left[moves.columns]
+    in_block = np.diff(moves.inverse.indptr) > 1
+    z[moves.rows] = np.where(in_block, np.round(found / unit) * unit, found)
     return z, not left.any()
 
 

@@ -8,9 +8,8 @@ import pytest
 import scipy.sparse as sp
 
 from kernelopt.certificate import checker
-from kernelopt.certificate.checker import Dual, Link, Loss, Norm, Program
+from kernelopt.certificate.claim import Link, Loss, Norm, Program, still
 
-NONE = np.zeros(0, dtype=int)
 RNG = np.random.default_rng(0)
 
 
@@ -27,7 +26,7 @@ def hinge(n=4, strength=0.25, intercept=False, kernel=None):
     P, c = np.zeros(A.shape[1]), np.zeros(A.shape[1])
     P[n], c[n + 1 : 2 * n + 1] = 2 * strength, 1.0
     b = np.concatenate([np.full(n, -1.0), np.zeros(n + 1)])
-    program = Program(P, c, 0.0, sp.csc_array(A), b, [("nonneg", slice(0, 2 * n + 1), None)], np.array([n]))
+    program = Program(P, c, 0.0, sp.csc_array(A), b, [("nonneg", slice(0, 2 * n + 1), None)])
     return program, y, np.eye(n) if kernel is None else kernel
 
 
@@ -36,13 +35,19 @@ def link(nu, Q, t, error=0.0):
     n = len(nu)
     norm = Norm(t, "fro", np.eye(1), slice(0, 1), slice(1, 1))
     gram = V.T @ Q @ V
-    return Link(np.arange(n)[:, None], np.arange(n), np.sqrt(np.diag(Q)), [norm], V, gram, np.full((1, 1), error))
+    return Link(
+        np.arange(n)[:, None], np.arange(n), np.sqrt(np.diag(Q)), [norm], V, gram, np.full((1, 1), error), np.eye(1)
+    )
 
 
 def point(program, y, a, intercept=False):
     """z for multipliers a ∈ [0, 1] of the margins."""
     z = np.concatenate([a, 1 - a, [0.0]])
-    return Dual(z, np.zeros(len(program.c)), np.zeros(len(z)), (NONE, NONE)), y * a
+    return still(z, np.zeros(len(program.c))), y * a
+
+
+def moved_along(dual, radius, rows, columns, inverse):
+    return replace(dual, radius=radius, rows=np.array(rows), columns=np.array(columns), inverse=sp.csr_array(inverse))
 
 
 def exact(y, a, Q, strength):
@@ -109,12 +114,12 @@ def test_a_point_nearby_exists_where_pivots_say_so():
     radius = np.zeros(9)
     # b (the third free column group: x are 0 … 3, b is 4) along margin 3, and x₃ along its own row.
     radius[3], radius[7] = 2e-12, 4e-12
-    moved = replace(dual, radius=radius, pivots=(np.array([3, 7]), np.array([4, 3])))
+    moved = moved_along(dual, radius, [3, 7], [4, 3], np.diag([-1.0, -1.0]))
     found = checker.lower(program, [link(nu, Q, 4)], moved)
     assert 1 - 1e-10 < found.value <= 1
     for wrong in (0.4, 0.0):  # too small a radius proves nothing
         assert checker.lower(program, [link(nu, Q, 4)], replace(moved, radius=wrong * radius)).value == -np.inf
-    twice = replace(moved, pivots=(np.array([3, 3]), np.array([4, 3])))
+    twice = replace(moved, rows=np.array([3, 3]))
     assert checker.lower(program, [link(nu, Q, 4)], twice).value == -np.inf
     elsewhere = np.full(9, 1e-12)
     assert checker.lower(program, [link(nu, Q, 4)], replace(moved, radius=elsewhere)).value == -np.inf
@@ -124,26 +129,27 @@ def test_blocks_need_an_inverse():
     """Two columns that meet in both rows: M = [1 1; 1 −1]."""
     A = sp.csc_array(np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 0.0]]))
     program = Program(
-        np.zeros(2), np.array([-2.0, 0.0]), 0.0, A, np.array([1.0, 1.0, 0.0]), [("nonneg", slice(0, 3), None)], NONE
+        np.zeros(2), np.array([-2.0, 0.0]), 0.0, A, np.array([1.0, 1.0, 0.0]), [("nonneg", slice(0, 3), None)]
     )
     z = np.array([1.0, 1.0 + 1e-13, 0.0])  # maximize 2x₁ over x₁ ± x₂ ≤ 1: the optimum is −2
     radius = np.array([2e-13, 2e-13, 0.0])
-    block = (np.array([0, 1]), np.array([0, 1]), np.linalg.inv(np.array([[1.0, 1.0], [1.0, -1.0]])))
-    dual = Dual(z, np.zeros(2), radius, (NONE, NONE), [block])
+    Z = np.linalg.inv(np.array([[1.0, 1.0], [1.0, -1.0]]))
+    dual = moved_along(still(z, np.zeros(2)), radius, [0, 1], [0, 1], Z)
     found = checker.lower(program, [], dual)
     assert -2 - 1e-11 < found.value <= -2
-    wrong = (block[0], block[1], np.eye(2))
-    assert checker.lower(program, [], replace(dual, blocks=[wrong])).value == -np.inf
+    assert checker.lower(program, [], replace(dual, inverse=sp.csr_array(np.eye(2)))).value == -np.inf
     assert checker.lower(program, [], replace(dual, radius=0.1 * radius)).value == -np.inf
-    assert checker.lower(program, [], replace(dual, blocks=[])).value == -np.inf
+    assert checker.lower(program, [], still(z, np.zeros(2))).value == -np.inf
 
 
 def test_equal_columns_vanish_together():
     A = sp.csc_array(np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
-    program = Program(
-        np.zeros(3), np.array([-1.0, -1.0, 0.0]), 0.0, A, np.ones(2), [("nonneg", slice(0, 2), None)], NONE
+    program = Program(np.zeros(3), np.array([-1.0, -1.0, 0.0]), 0.0, A, np.ones(2), [("nonneg", slice(0, 2), None)])
+    dual = moved_along(
+        still(np.array([1.0 + 1e-14, 0.0]), np.zeros(3)), np.array([2e-14, 0.0]), [0], [0], np.ones((1, 1))
     )
-    dual = Dual(np.array([1.0 + 1e-14, 0.0]), np.zeros(3), np.array([2e-14, 0.0]), (np.array([0]), np.array([0])))
+    assert checker.lower(program, [], dual).value == -np.inf
+    dual = replace(dual, equal=(np.array([1]), np.array([0])))
     found = checker.lower(program, [], dual)
     assert -1 - 1e-12 < found.value <= -1
     other = program._replace(c=np.array([-1.0, -1.0 - 1e-15, 0.0]))  # which another cost makes unbounded
@@ -214,10 +220,12 @@ def test_no_norm_needs_rows_that_vanish():
     zero, nu = point(program, y, np.zeros(4))
     assert checker.lower(program, [link(nu, Q, 4)._replace(norms=[])], zero).value == 0
     features = free._replace(features=np.array([[1.0], [1.0], [1.0], [1.0]]))  # Σν = 0 is all that it takes
-    assert checker.lower(program, [features], dual).value == -np.inf  # and a way to make up for rounding
+    assert checker.lower(program, [features], dual).value == pytest.approx(2.0, rel=1e-12)
+    off, nu = point(program, y, np.array([0.5, 0.5, 0.5, 0.5 + 1e-14]))
+    assert checker.lower(program, [features], off).value == -np.inf  # and a way to make up for rounding
     radius = np.zeros(9)
     radius[3], radius[7] = 1e-13, 2e-13
-    moved = replace(dual, radius=radius, pivots=(np.array([3, 7]), np.array([4, 3])))
+    moved = moved_along(off, radius, [3, 7], [4, 3], np.diag([-1.0, -1.0]))
     assert checker.lower(program, [features], moved).value == pytest.approx(2.0, rel=1e-12)
     skewed = free._replace(features=np.array([[1.0], [1.0], [1.0], [2.0]]))
     assert checker.lower(program, [skewed], moved).value == -np.inf
@@ -267,12 +275,12 @@ def smooth(v, below, above):
     """minimize ℓ(g) − v·g with ℓ = g²/2 + …, as a loss of g with tangents at two points."""
     program = Program(
         np.zeros(3), np.array([0.0, 1.0, 0.0]), 0.0, sp.csc_array(np.array([[1.0, 0.0, -1.0], [0.0, 0.0, 1.0]])),
-        np.array([0.0, 0.0]), [("zero", slice(0, 2), None)], NONE,
+        np.array([0.0, 0.0]), [("zero", slice(0, 2), None)],
     )  # fmt: skip
     at = np.array([[below], [above]])
     loss = Loss(np.array([0]), np.array([1]), at, 0.5 * at**2, at.copy())
     z = np.array([-v, -v])
-    return program._replace(losses=[loss]), Dual(z, np.zeros(3), np.zeros(2), (NONE, NONE))
+    return program._replace(losses=[loss]), still(z, np.zeros(3))
 
 
 def test_a_loss_between_two_tangents():
@@ -293,11 +301,11 @@ def test_tangents_of_curved_predictions():
     """minimize ½·2·u² − 2u + t²: u = (2 − ν)/2 …; a tangent stands only where P is positive."""
     program = Program(
         np.array([2.0, 2.0]), np.array([-2.0, 0.0]), 0.0, sp.csc_array(np.array([[0.0, -1.0]])), np.zeros(1),
-        [("nonneg", slice(0, 1), None)], np.array([1]),
+        [("nonneg", slice(0, 1), None)],
     )  # fmt: skip
     # u = ½: 2u = 1, ν = 2 − 1 = 1, ‖θ‖ = ν/2: the value is ¼ − 1 + ¼ = −½.
     V = np.array([1.0])
-    dual = Dual(np.zeros(1), np.array([1.0, 0.0]), np.zeros(1), (NONE, NONE))
+    dual = still(np.zeros(1), np.array([1.0, 0.0]))
     found = checker.lower(program, [link(V, np.ones((1, 1)), 1)], dual)
     assert found.value <= -0.5
     assert found.value == pytest.approx(-0.5, abs=1e-12)
