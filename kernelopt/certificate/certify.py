@@ -65,7 +65,7 @@ def certify(  # noqa: PLR0917
             else _found(reduction, data, nu, slopes, way)
         )
         best = bound
-        if known is not None and scope == FULL and not known.assumptions:
+        if known is not None and scope == FULL and not known.assumptions and not known.confined:
             best = known if bound is None or bound.assumptions or known.value > bound.value else bound
         found = _assembled(reduction, data, best, upper, scope, check)
         if bound is not None and scope != REDUCED and reduction.is_restriction and bound.assumes_radius:
@@ -109,7 +109,7 @@ def certify_without_pass(
     reduction: Reduction, data: Outer, value: float, slopes: Array | None = None, known: Lower | None = None
 ) -> Certificate:
     """What can be said at once: a `known` bound with the full kernel, where there is one, else what the factor says."""
-    if known is None or known.assumptions:
+    if known is None or known.assumptions or known.confined:
         return certify(reduction, data, value, REDUCED, slopes=slopes)
     return _assembled(reduction, data, known, _upper(reduction, data, value), FULL)
 
@@ -159,7 +159,7 @@ def _proven(reduction: Reduction, data: Outer, found: Lower, span: bool) -> Lowe
     return replace(
         found, value=proven.value, assumptions=assumptions, rounding=proven.rounding, terms=proven.terms,
         assumes_radius=found.assumes_radius or "θ" in proven.missing,
-        missing=proven.missing,
+        missing=proven.missing, confined=span and reduction.is_restriction,
     )  # fmt: skip
 
 

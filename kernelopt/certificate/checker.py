@@ -208,24 +208,39 @@ def vanishes(free: Free, left: Array, dual: Dual) -> bool:
 
         radius_R > |Z||r_C| + |I − ZM| radius_R.
 
-    By Brouwer's theorem it has a fixed point there; Z is regular since |I − ZM| has a spectral radius below 1. A column
-    that equals another one, cost included, vanishes with it.
+    By Brouwer's theorem it has a fixed point there; Z is regular since |I − ZM| has a spectral radius below 1. Columns
+    that are combinations of columns that vanish, costs included, vanish with them.
     """
     rho, R, C, Z = dual.radius, dual.rows, dual.columns, dual.inverse
-    m, (some, others), entries = len(rho), dual.equal, np.diff(free.starts)
+    m, entries, rest = len(rho), np.diff(free.starts), np.ones(len(left), dtype=bool)
     W, size = free.matrix(m), free.matrix(m, np.abs(free.values))  # an entry is off by γ·size
-    rest = np.ones(len(left), dtype=bool)
-    rest[C] = rest[some] = False
+    rest[C] = rest[dual.others] = False
     if np.delete(rho, R).any() or Z.shape != (len(R), len(C)) or (size[:m].T @ rho + left)[rest].any():
         return False
-    if len(set(R.tolist())) < len(R) or len(set(C.tolist())) < len(C) or not np.isin(others, C).all():
+    if len(set(R.tolist())) < len(R) or len(set(C.tolist())) < len(C):
         return False
-    single = entries == np.diff(W.indptr)
-    if (W[:, some] != W[:, others]).nnz or not single[some].all() or not single[others].all():
+    if len(dual.others) and not _combined(free, dual):
         return False
     E, Z = sp.eye_array(len(R)) - Z @ W[R][:, C].T, abs(Z)
     off = gamma(entries.max(initial=0) + len(R) + 8) * (Z @ (size[R][:, C].T @ rho[R]) + rho[R])
     return bool(np.all(rho[R] > (Z @ left[C] + abs(E) @ rho[R] + off) * (1 + ROOM)))
+
+
+def _combined(free: Free, dual: Dual) -> bool:
+    """Whether A_others = A_J·weights exactly, costs included, in rows where z* can differ from 0, with none of `others`
+    on the right."""
+    counts = np.append((dual.z != 0) | (dual.radius > 0), True)
+    W = sp.csc_array((free.values, free.rows, free.starts), shape=(len(counts), len(free.owners)))
+    T, those = sp.coo_array(dual.weights), sp.coo_array(W[:, dual.others])
+    if T.shape != (W.shape[1], len(dual.others)) or np.isin(T.row, dual.others).any():
+        return False
+    terms = W[:, T.row]
+    hi, lo = two_product(terms.data, np.repeat(T.data, np.diff(terms.indptr)))
+    rows, owners = np.concatenate([those.row, terms.indices, terms.indices]), np.repeat(T.col, np.diff(terms.indptr))
+    place = rows + len(counts) * np.concatenate([those.col, owners, owners])
+    values, order = np.concatenate([those.data, -hi, -lo]) * counts[rows], np.argsort(place, kind="stable")
+    starts = np.append(np.flatnonzero(np.diff(place[order], prepend=-1)), len(order))
+    return not sums(Free(np.zeros(len(order), dtype=int), values[order], starts, starts, starts), np.ones(1))[0].any()
 
 
 # ---------------------------------------------------------------- cones

@@ -78,7 +78,8 @@ class Dual:
 
     tangent : slope of ½Px² at the point where it is linearized, for columns of u
     radius : how far each zᵢ moves; rows, columns : that move, and the free columns that vanish so
-    inverse : Z ≈ M⁻¹ for M the transposed part of A in these; equal : pairs of free columns that are equal
+    inverse : Z ≈ M⁻¹ for M the transposed part of A in these
+    others, weights : free columns that are sums of further ones, and with what weights, (free columns, others)
     """
 
     z: Array
@@ -87,13 +88,14 @@ class Dual:
     rows: Array
     columns: Array
     inverse: sp.csr_array
-    equal: tuple[Array, Array]
+    others: Array
+    weights: sp.csc_array
 
 
 def still(z: Array, tangent: Array) -> Dual:
     """A dual point that nothing moves."""
     none = np.arange(0)
-    return Dual(z, tangent, np.zeros(len(z)), none, none, sp.csr_array((0, 0)), (none, none))
+    return Dual(z, tangent, np.zeros(len(z)), none, none, sp.csr_array((0, 0)), none, sp.csc_array((0, 0)))
 
 
 class Bound(NamedTuple):

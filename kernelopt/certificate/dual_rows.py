@@ -47,7 +47,7 @@ def of_slopes(form: ConicForm, split: Separable, v: Array) -> tuple[Array, Array
             elif source.rows.shape[1]:
                 z[source.rows[:, 0]] = slopes  # a row of its own
             else:
-                tangent[source.columns[:, 0]] = slopes
+                tangent[source.columns[:, 0]] = np.where(np.isin(source.columns[:, 0], split.u), slopes, 0.0)
         else:
             found = _multipliers(piece, source.batch, slopes)
             if found is None:

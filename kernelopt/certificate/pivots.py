@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import qr
+from scipy.linalg import lstsq, qr
 from scipy.sparse.csgraph import connected_components, min_weight_full_bipartite_matching
 
 from kernelopt.kernels.domains import Array, Ints
@@ -24,35 +24,66 @@ TURNS, STEPS = 12, 6
 FEW = 1000  # columns that are matched to rows all at once where a greedy choice fails
 SPARE = 1e-4  # by how much a radius is larger than it must be
 ROUNDING = 2e-16
+DEPENDENT = 1e-11  # a column's part outside of the others', which is none
+MANY = 20  # columns that may be combinations of others
+DENSE = 4_000_000  # entries of a matrix in which such combinations are looked for
+NEAR = 1e-6  # of an integer, which a weight is then taken for
 
 Cones = list[tuple[str, slice, object]]
 
 
 class Moves(NamedTuple):
-    """Rows and columns, Z ≈ M⁻¹ for M the transposed part of S in these, the radius of each row, and pairs of columns
-    that are equal, the second one moved."""
+    """Rows and columns, Z ≈ M⁻¹ for M the transposed part of S in these, the radius of each row, and other columns that
+    are combinations of them."""
 
     rows: Ints
     columns: Ints
     inverse: sp.csr_array
     radius: Array
-    equal: tuple[Ints, Ints]
+    others: Ints
+    weights: sp.csc_array
 
 
 def none(m: int) -> Moves:
     nothing = np.arange(0)
-    return Moves(nothing, nothing, sp.csr_array((0, 0)), np.zeros(m), (nothing, nothing))
+    return Moves(nothing, nothing, sp.csr_array((0, 0)), np.zeros(m), nothing, sp.csc_array((0, 0)))
 
 
 @np.errstate(all="ignore")  # a radius that is no number is refused
 def moves(W: sp.csc_array, left: Array, z: Array, cones: Cones) -> Moves:
     """Moves and radii for columns W, their cost as a last row, with residuals |left|."""
     S = sp.csc_array(W[:-1])
-    m, count = S.shape
     if not left.any():
-        return none(m)
+        return none(len(z))
     room = room_of(z, cones)
-    rows, columns = _chosen(S, room, left)
+    found = _moves(W, S, left, room, np.arange(S.shape[1]))
+    if _is_hopeless(S, left, room, found) and S.shape[1] <= FEW:
+        independent = _independent(S, room)
+        if len(independent) < S.shape[1]:
+            return _moves(W, S, left, room, independent)
+    return found
+
+
+def _is_hopeless(S: sp.csc_array, left: Array, room: Array, found: Moves) -> bool:
+    unmoved = left + abs(S).T @ found.radius > 0
+    unmoved[np.concatenate([found.columns, found.others])] = False
+    return bool(unmoved.any()) or not np.all(found.radius <= room)
+
+
+def _independent(S: sp.csc_array, room: Array) -> Ints:
+    """Columns, in rows with room, that no others make up."""
+    dense = S[room > 0].toarray()
+    size = np.linalg.norm(dense, axis=0)
+    R, order = qr(dense / np.where(size > 0, size, 1.0), mode="r", pivoting=True)
+    rank = int(np.sum(np.abs(np.diag(R)) > DEPENDENT * abs(R[0, 0]))) if R.size else 0
+    return np.sort(order[:rank])
+
+
+def _moves(W: sp.csc_array, S: sp.csc_array, left: Array, room: Array, among: Ints) -> Moves:
+    """Moves of some of the columns, and what they make of the others."""
+    m, count = S.shape
+    rows, columns = _chosen(sp.csc_array(S[:, among]), room, left)
+    columns = among[columns]
     if not len(rows):
         return none(m)
     row_of = np.full(count, -1)
@@ -78,9 +109,10 @@ def moves(W: sp.csc_array, left: Array, z: Array, cones: Cones) -> Moves:
         radius[rows] = np.maximum(new, radius[rows])
         if settled or not np.isfinite(radius).all():
             break
-    busy = radius[rows] > 0
-    rows, columns, inverse = rows[busy], columns[busy], sp.csr_array(inverse[busy][:, busy])
-    return Moves(rows, columns, inverse, radius, _equal(W, columns, abs(S).T @ radius + left))
+    busy = np.flatnonzero(radius[rows] > 0)
+    kept = columns[busy], sp.csr_array(inverse[busy][:, busy])
+    load = abs(S).T @ radius + left
+    return Moves(rows[busy], *kept, radius, *_combinations(W, columns[busy], load, room))
 
 
 def _inverse(M: sp.csr_array, blocks: list[int]) -> sp.csr_array:
@@ -93,21 +125,29 @@ def _inverse(M: sp.csr_array, blocks: list[int]) -> sp.csr_array:
     return sp.csr_array(sp.block_diag(parts))
 
 
-def _equal(W: sp.csc_array, moved: Ints, load: Array) -> tuple[Ints, Ints]:
-    """Columns with a load that nothing moves, and those that are equal to them and moved."""
+def _combinations(W: sp.csc_array, moved: Ints, load: Array, room: Array) -> tuple[Ints, sp.csc_array]:
+    """Columns with a load that nothing moves, and the weights of others that they are sums of: entries of a least
+    squares solution, rounded."""
     rest = load > 0
     rest[moved] = False
+    others, basis, counted = np.flatnonzero(rest), np.flatnonzero(~rest), np.append(room > 0, True)
+    if not 0 < len(others) <= MANY:
+        return np.arange(0), sp.csc_array((len(load), 0))
+    weights, A = np.zeros((len(load), len(others))), sp.csr_array(W[:, basis])[counted]
+    equal = {_key(W, j): j for j in basis[np.isin(np.diff(W.indptr)[basis], np.diff(W.indptr)[others])].tolist()}
+    for k, j in enumerate(others.tolist()):
+        if _key(W, j) in equal:
+            weights[equal[_key(W, j)], k] = 1.0
+        elif A.shape[0] * A.shape[1] <= DENSE:
+            found = lstsq(A.toarray(), W[:, [j]].toarray().ravel()[counted], check_finite=False)[0]
+            near = np.round(found)
+            weights[basis, k] = np.where(np.abs(found - near) < NEAR, near, found)
+    return others, sp.csc_array(weights)
 
-    def key(j: int) -> tuple[bytes, bytes]:
-        part = slice(W.indptr[j], W.indptr[j + 1])
-        return W.indices[part].tobytes(), W.data[part].tobytes()
 
-    alone = np.flatnonzero(rest)
-    counts = np.diff(W.indptr)
-    known = {key(j): j for j in moved[np.isin(counts[moved], counts[alone])].tolist()} if len(alone) else {}
-    pairs = [(j, known[key(j)]) for j in alone.tolist() if key(j) in known]
-    some, others = np.array(pairs, dtype=int).reshape(-1, 2).T
-    return some, others
+def _key(W: sp.csc_array, j: int) -> tuple[bytes, bytes]:
+    part = slice(W.indptr[j], W.indptr[j + 1])
+    return W.indices[part].tobytes(), W.data[part].tobytes()
 
 
 def on_grid(z: Array) -> Array:

@@ -18,6 +18,7 @@ from kernelopt.solvers.outer import DualPoint
 
 FULL, REDUCED, ESTIMATE = "full kernel", "reduced problem", "estimate"
 CAP = 1e4  # P₀ − P counts up to so many T: beyond, a gap may be larger than all terms at the answer
+LAST_DIGITS = 2.0**-44
 READABLE = 1e-3  # a larger relative gap says nothing where the absolute one has no meaning (θ = 0 is optimal)
 
 
@@ -28,7 +29,8 @@ class Lower:
     terms : sum of the absolute values of its terms; multipliers, grams : for each θ, and their VᵀQV; nu, slopes : ν
     and v, of a bound by conjugates, for the `finest` cut or one function of each prediction; point : of a bound by the
     cone form; products : for each θ QV, where a pass gave it; box, radii : sizes of variables and of each ‖θ‖ that may
-    be assumed where nothing else bounds what a residual costs; missing : why there is no bound.
+    be assumed where nothing else bounds what a residual costs; missing : why there is no bound; confined : whether it
+    holds for θ in the factor's span only.
     """
 
     value: float
@@ -46,6 +48,7 @@ class Lower:
     box: Array | None = None
     radii: tuple[float, ...] = ()
     missing: str = ""
+    confined: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,9 +147,9 @@ class Certificate:
 
     @property
     def _last_digit(self) -> float:
-        """2⁻⁵⁰(P₀ − P): what no double tells apart of the way from θ = 0 to an optimum next to 0."""
+        """2⁻⁴⁴(P₀ − P): what doubles hardly tell apart of the way from θ = 0 to an optimum next to 0."""
         attained = self.lower if self.maximize else self.upper
-        return 0.0 if self.at_zero is None else 2.0**-50 * abs(self.at_zero - attained)
+        return 0.0 if self.at_zero is None else LAST_DIGITS * abs(self.at_zero - attained)
 
     def closes(self, tol: float, abs_tol: float | None = None) -> bool:
         """Whether the gap is ≤ tol relatively, ≤ `floor`, or ≤ abs_tol absolutely."""

@@ -149,7 +149,7 @@ def test_equal_columns_vanish_together():
         still(np.array([1.0 + 1e-14, 0.0]), np.zeros(3)), np.array([2e-14, 0.0]), [0], [0], np.ones((1, 1))
     )
     assert checker.lower(program, [], dual).value == -np.inf
-    dual = replace(dual, equal=(np.array([1]), np.array([0])))
+    dual = replace(dual, others=np.array([1]), weights=sp.csc_array(np.array([[1.0], [0.0], [0.0]])))
     found = checker.lower(program, [], dual)
     assert -1 - 1e-12 < found.value <= -1
     other = program._replace(c=np.array([-1.0, -1.0 - 1e-15, 0.0]))  # which another cost makes unbounded
