@@ -331,8 +331,9 @@ class Outcome:
 
     @property
     def undecided(self):
-        """An optimum is known, no rank limit was asked for, and it ended neither so nor refused by name."""
-        return self.truth == "optimal" and not self.restricted and self.status not in ("optimal", "refused")
+        """An optimum is known, no rank limit was asked for, and it ended without a verdict, not refused by name."""
+        decided = ("optimal", "not_attained", "refused")
+        return self.truth == "optimal" and not self.restricted and self.status not in decided
 
 
 def refused(error, options):
