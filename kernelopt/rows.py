@@ -12,12 +12,13 @@ from functools import cached_property
 import numpy as np
 
 from kernelopt import clock
+from kernelopt.arithmetic import UNIT, gamma
 from kernelopt.errors import KernelError
 from kernelopt.functions import Function
 from kernelopt.kernels.base import Kernel
 from kernelopt.kernels.derivatives import CODES, WithDerivatives, grouped, plain
 from kernelopt.kernels.domains import Array, Ints, key
-from kernelopt.kernels.rounding import UNIT, Inexact, compounded, gamma, relative_to, repeated
+from kernelopt.kernels.rounding import Inexact, compounded, relative_to, repeated
 
 SMALLEST = 1e-290  # smaller kernel values, or products with them, are denormal numbers
 SMALL = 1e-50  # points of this size and less may have kernel values that vanish

@@ -315,6 +315,8 @@ class _Search:
             solution = representer.invert(reduction, Status.OPTIMAL, from_kernel=False)
             best = replace(best, values=tuple((v, v.value) for v, _ in best.values))
             found, stopped = self._certified(best.answer, self.data, _attained(solution), stopped)
+        if certificates.AS_COMPUTED in found.rests_on:  # predictions are now exact sums
+            solution = representer.invert(reduction, Status.OPTIMAL, exactly=True)
         solution = replace(solution, certificate=replace(found, latest=None))
         for theta, function in solution.functions.items():
             function._distance = found.distance.get(theta)

@@ -32,7 +32,7 @@ ORDER = [
     ["history"],
     ["table"],
     ["drawing", "kernels"],
-    ["clock", "html", "keywords", "optional", "progress", "threads"],
+    ["arithmetic", "clock", "html", "keywords", "optional", "progress", "threads"],
     ["errors"],
 ]
 # Inside the packages: each file imports only from files further down its own list.

@@ -10,9 +10,7 @@ up to rounding; νᵀQν comes from a pass over the kernel's own values, not fro
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from math import inf, isfinite
 from time import perf_counter
 
@@ -20,7 +18,7 @@ import numpy as np
 
 from kernelopt.certificate import checker, conic, conjugates
 from kernelopt.certificate.gram import CHEAP, FIRST_LOOK, FROM_FACTOR, PRODUCTS, SAMPLED, STREAMED, Gram, as_computed
-from kernelopt.certificate.handover import checked
+from kernelopt.certificate.handover import checked, free_features
 from kernelopt.certificate.multipliers import norm_multipliers, row_coefficients
 from kernelopt.certificate.report import ESTIMATE, FULL, REDUCED, Certificate, Lower
 from kernelopt.compiler import projection, representer
@@ -31,6 +29,7 @@ from kernelopt.expressions import Theta
 from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.kernels.domains import Array
 from kernelopt.nodes import EUCLIDEAN, norm_from_gram
+from kernelopt.solution import Status
 from kernelopt.solvers import outer, own
 
 ZERO = 1e-8  # of the terms of the objective: what θ can gain, where that is less, is nothing
@@ -38,6 +37,7 @@ MET = 1e-12  # violations up to this, relative to a constraint's terms, are roun
 SPARES = (1e-11, 1e-9, 1e-7)
 FEW, CLOSE = 1000, 1e-3  # rows up to which, and gaps from which, errors of kernel values are told apart from others
 LOOSE = 0.1  # a widening beyond this share of the value is no first order
+AS_COMPUTED = "for the kernel matrix as computed"
 WAYS = {FULL: STREAMED, REDUCED: FROM_FACTOR, ESTIMATE: SAMPLED}
 
 
@@ -80,29 +80,38 @@ def certify(  # noqa: PLR0917
             return found
     way = WAYS[scope] if check else FIRST_LOOK
     found = assembled(PRODUCTS if products and scope == FULL else way, scope)
-    if scope == FULL and check and found.scope == FULL and not found.closes(tol, abs_tol) and found.latest is not None:
-        of_computed = _for_computed_kernel(reduction, data, found.latest, partial(_assembled, reduction, data), upper)
-        if of_computed is not None and of_computed.closes(tol, abs_tol):
+    open_ = scope == FULL and check and found.scope == FULL and not found.closes(tol, abs_tol)
+    if open_ and found.latest is not None and _rounding_decides(reduction, data, found.latest, upper):
+        of_computed = _for_computed_kernel(reduction, data, found.latest)
+        if of_computed.closes(tol, abs_tol):
             return replace(of_computed, latest=found.latest, seconds=perf_counter() - start)
+        representer.invert(reduction, Status.OPTIMAL, from_kernel=reduction.is_restriction)
     return found
 
 
-def _for_computed_kernel(
-    reduction: Reduction, data: Outer, bound: Lower, assembled: Callable[..., Certificate], upper: Attained
-) -> Certificate | None:
-    """The certificate for the kernel matrix as it was computed, where the errors of its entries are what is missing."""
-    links = reduction.form.predictions
-    if bound.assumptions or any(len(link.rows) > FEW for link in links) or not bound.grams:
-        return None
+def _rounding_decides(reduction: Reduction, data: Outer, bound: Lower, attained: Attained) -> bool:
+    """Whether the errors of kernel values are what is missing: without them the bound is near the value."""
+    few = all(len(link.rows) <= FEW for link in reduction.form.predictions)
+    if bound.assumptions or not few or not bound.grams or not isfinite(attained.upper) or not attained.is_feasible:
+        return False
     without = tuple(replace(gram, error=np.zeros_like(gram.error)) for gram in bound.grams)
-    trial = assembled(_proven(reduction, data, replace(bound, grams=without), False), upper, FULL)
-    if not trial.closes(CLOSE):
-        return None
+    trial = _proven(reduction, data, replace(bound, grams=without), False)
+    unit = _assembled(reduction, data, None, attained, FULL).unit
+    return abs(attained.upper - trial.value) <= CLOSE * unit
+
+
+def _for_computed_kernel(reduction: Reduction, data: Outer, bound: Lower) -> Certificate:
+    """The certificate for the kernel matrix as it was computed: VᵀQV, predictions and norms are exact sums, which are
+    put on the reduction's variables."""
+    links = reduction.form.predictions
     grams: tuple[Gram, ...] = tuple(
         as_computed(link, m.stack) for link, m in zip(links, bound.multipliers, strict=True)
     )  # fmt: skip
-    found = assembled(_proven(reduction, data, replace(bound, grams=grams), False), upper, FULL)
-    return replace(found, rests_on=(*found.rests_on, "for the kernel matrix as computed"))
+    value = representer.invert(reduction, Status.OPTIMAL, exactly=True).value
+    proven = _proven(reduction, data, replace(bound, grams=grams), False)
+    upper = _upper(reduction, data, inf if value is None else value, exactly=True)
+    found = _assembled(reduction, data, proven, upper, FULL)
+    return replace(found, rests_on=(*found.rests_on, AS_COMPUTED))
 
 
 def certify_without_pass(
@@ -190,10 +199,11 @@ def _slopes_here(reduction: Reduction, data: Outer) -> Array | None:
 
 @dataclass(frozen=True)
 class Attained:
-    """What a point says, all of the minimized problem: an upper bound, what of it was added for constraints that hold
-    only nearly and for rounding, the sum T of the sizes of its terms, the optimum P₀ at θ = 0, and by how much it
-    violates a constraint, in the constraint's units, and whether that is rounding."""
+    """What a point says, all of the minimized problem: its value, an upper bound, what of it was added for constraints
+    that hold only nearly and for rounding, the sum T of the sizes of its terms, the optimum P₀ at θ = 0, and by how
+    much it violates a constraint, in the constraint's units, and whether that is rounding."""
 
+    value: float
     upper: float
     widened: float
     rounding: float
@@ -203,9 +213,10 @@ class Attained:
     is_feasible: bool
 
 
-def _upper(reduction: Reduction, data: Outer, value: float) -> Attained:
+def _upper(reduction: Reduction, data: Outer, value: float, exactly: bool = False) -> Attained:
     form, signed = data.form, data.form.sign * value
-    terms, widened, kernel = _terms(reduction, form, signed), _widening(reduction), _of_predictions(reduction, form)
+    terms, widened = _terms(reduction, form, signed), _widening(reduction)
+    kernel = 0.0 if exactly else _of_predictions(reduction, form)
     upper = checker.upper(signed + widened, terms, form.offset, kernel) if terms or kernel else signed + widened
     constraints = reduction.form.outer.constraints
     residuals = [representer.residual(c) for c in constraints]
@@ -213,7 +224,8 @@ def _upper(reduction: Reduction, data: Outer, value: float) -> Attained:
     violated = [c for c, r in zip(constraints, residuals, strict=True) if r.any()]
     linear = all(part.is_affine() for c in violated for part in c.args if not isinstance(part, list))
     return Attained(
-        upper=upper, widened=widened, rounding=upper - signed - widened if isfinite(upper) else 0.0, terms=terms,
+        value=signed, upper=upper, widened=widened, terms=terms,
+        rounding=upper - signed - widened if isfinite(upper) else 0.0,
         at_zero=_at_zero(reduction, data),
         violation=max((float(np.max(r, initial=0.0)) for r in residuals), default=0.0),
         is_feasible=relative <= MET or (linear and projection.is_met(reduction, form)),
@@ -278,24 +290,29 @@ def _assembled(  # noqa: PLR0917
         lower = min(lower, upper)
         upper = inf
         assumptions.append(f"no {'upper' if form.sign > 0 else 'lower'} bound: constraints hold too loosely")
-    lower = min(lower, upper)
+    lower = min(lower, upper, found.value)
     at_zero = None if found.at_zero is None else max(found.at_zero, lower)
     floor = ZERO * found.terms if at_zero is not None and at_zero - lower <= ZERO * found.terms else 0.0
     low, high = (lower, upper) if form.sign > 0 else (-upper, -lower)
     return Certificate(
         lower=low, upper=high, scope=scope, ranks=ranks, assumptions=tuple(assumptions),
-        rests_on=_rests_on(reduction, found), widened=found.widened, rounding=rounding, floor=floor, terms=found.terms,
-        violation=found.violation, is_feasible=found.is_feasible,
+        rests_on=_rests_on(reduction, data, found), widened=found.widened, rounding=rounding, floor=floor,
+        terms=found.terms,        violation=found.violation, is_feasible=found.is_feasible,
         at_zero=None if at_zero is None else form.sign * at_zero, maximize=form.sign < 0,
         seconds=0.0, evidence=bound, distance=_distances(reduction, form, upper - lower) if scope == FULL else {},
     )  # fmt: skip
 
 
-def _rests_on(reduction: Reduction, found: Attained) -> tuple[str, ...]:
+def _rests_on(reduction: Reduction, data: Outer, found: Attained) -> tuple[str, ...]:
     """What the bounds rest on beside the statement, and is told."""
-    projected = [f.method for f in reduction.factors.values() if isinstance(f, ProjectedFactor)]
-    met = [f"constraints met to {found.violation:.1e}"] if not found.is_feasible else []
-    return (*met, *(f"kernel matrix projected: {method}" for method in projected))
+    links, factors = reduction.form.predictions, reduction.factors
+    told = [f"constraints met to {found.violation:.1e}"] if not found.is_feasible else []
+    told += [f"kernel matrix projected: {f.method}" for f in factors.values() if isinstance(f, ProjectedFactor)]
+    told += [sentence for link in links for sentence in link.theta.kernel.declarations()]
+    told += [f"{smooth.loss.name} is convex, as declared" for smooth in data.form.smooth]
+    free = [link for link in links if not reduction.form.norms_of(link.theta)]
+    rounded = any(not free_features(link, factors[link.theta])[1] for link in free)
+    return tuple(dict.fromkeys(told + ["for features as computed"] * rounded))
 
 
 def _distances(reduction: Reduction, form: ConicForm, gap: float) -> dict[Theta, float]:

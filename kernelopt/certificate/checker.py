@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from kernelopt.arithmetic import UNIT as U
+from kernelopt.arithmetic import gamma, two_product
 from kernelopt.certificate.claim import Array, Bound, Dual, Link, Loss, Norm, Program, nothing
 
-U = 2.0**-53  # unit roundoff of double precision
 TINY = 2.0**-1000  # more than what underflow takes from any sum here, after scaling
 ULPS = 16 * U  # what numpy's exp, log and powers, and values of a user's loss, are trusted to
 ROOM = 1e-6  # sums that bound errors hold with so much to spare, far above their own rounding
@@ -107,20 +108,7 @@ def in_one_unit(program: Program, links: Sequence[Link], dual: Dual) -> tuple[Pr
         return program, new, replace(dual, z=np.ldexp(dual.z, -k), tangent=np.ldexp(dual.tangent, -k), radius=radius), k
 
 
-# ---------------------------------------------------------------- arithmetic
-
-
-def gamma(n: Any) -> Any:
-    """n·u/(1 − n·u): the relative error of a sum of n products, in any order (Higham 2002, section 3.1)."""
-    return n * U / (1 - n * U)
-
-
-def two_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """(hi, lo) with ab = hi + lo exactly, but for underflow (Dekker 1971; upper 26 bits by Veltkamp)."""
-    c, d = (2.0**27 + 1) * a, (2.0**27 + 1) * b
-    a1, b1 = c - (c - a), d - (d - b)
-    hi, a2, b2 = a * b, a - a1, b - b1
-    return hi, a2 * b2 - (((hi - a1 * b1) - a2 * b1) - a1 * b2)
+# ---------------------------------------------------------------- columns that must vanish
 
 
 def stationarity(program: Program, dual: Dual, rho: Array) -> tuple[Array, Array]:
@@ -128,9 +116,6 @@ def stationarity(program: Program, dual: Dual, rho: Array) -> tuple[Array, Array
     terms = np.abs(program.c) + np.abs(dual.tangent) + abs(program.A).T @ np.abs(dual.z)
     error = np.where(terms > 0, gamma(np.diff(program.A.indptr) + 5) * terms + TINY, 0.0)
     return program.c + dual.tangent + program.A.T @ dual.z, error + abs(program.A).T @ rho * (1 + ROOM)
-
-
-# ---------------------------------------------------------------- columns that must vanish
 
 
 class Free(NamedTuple):

@@ -7,11 +7,10 @@ of kernel values (relative to √(QᵢᵢQⱼⱼ)) and of sums counts (rounding 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import fsum
 
 import numpy as np
 
-from kernelopt.certificate.checker import U, gamma, two_product
+from kernelopt.arithmetic import UNIT, exact_product, gamma
 from kernelopt.compiler.form import PredictionLink
 from kernelopt.errors import KernelError
 from kernelopt.factorization import Factor, tall
@@ -24,7 +23,7 @@ PRODUCTS = "streamed, with Qν"
 FIRST_LOOK = "factor, rounding left out"
 SAMPLE = 400
 MOST = 500  # features from which a bound is computed without the kernel
-FEATURE = 64 * U  # of a feature, relatively
+FEATURE = 64 * UNIT  # of a feature, relatively
 CONDITION = 1e-8  # smallest to largest squared column of a factor that arithmetic still knows well
 UNDERFLOW = 2.0**-1000  # more than underflow takes from sums of squares
 
@@ -82,17 +81,11 @@ def as_computed(link: PredictionLink, V: Array) -> Gram:
     """VᵀQV for the floats that Q was computed as, whatever they should be: entries of QV are sums of exact products,
     rounded once, and so are those of VᵀQV."""
     Q, sizes = link.rows.gram(), link.rows.lengths()
-    QV = np.array([[_exactly(row, v) for v in V.T] for row in Q])
-    value = np.array([[_exactly(v, q) for q in QV.T] for v in V.T])
-    error = 2 * U * np.abs(V).T @ np.abs(QV) + 2 * U * np.abs(value)
+    QV = exact_product(Q, V)
+    value = exact_product(V.T, QV)
+    error = 2 * UNIT * np.abs(V).T @ np.abs(QV) + 2 * UNIT * np.abs(value)
     error = np.maximum(error, error.T) * (1 + 1e-12)
     return Gram((value + value.T) / 2, error + UNDERFLOW * (error > 0), sizes)
-
-
-def _exactly(a: Array, b: Array) -> float:
-    """aᵀb, rounded once."""
-    hi, lo = two_product(a, b)
-    return fsum([*hi.tolist(), *lo.tolist()])
 
 
 def features_of(link: PredictionLink, factor: Factor) -> Array | None:

@@ -23,6 +23,7 @@ from kernelopt.compiler.form import PredictionLink
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer
 from kernelopt.factorization import Factor
+from kernelopt.kernels import Explicit, Linear
 from kernelopt.kernels.domains import Array
 from kernelopt.smooth import SmoothLoss
 
@@ -34,6 +35,7 @@ ROUNDS = 12
 MOST = 5000  # rows up to which no multipliers are worth a try
 NEARBY = 1e-10  # slopes of a smooth loss on both sides of a multiplier, relatively
 DOUBLINGS = 60
+EXACT = (Linear, Explicit)  # kernels whose features are given, not computed
 LEAST = 1e-3  # weight of a short part of Aᵀν
 
 
@@ -334,13 +336,20 @@ def _features(reduction: Reduction, number: int, span: bool) -> Array | None:
     factor = reduction.factors[link.theta]
     if span and factor.is_restriction:
         return np.asarray(factor.in_one_array(link.rows).B)
+    return free_features(link, factor)[0]
+
+
+def free_features(link: PredictionLink, factor: Factor) -> tuple[Array | None, bool]:
+    """φ(x) for each row where they are few, each divided by a power of two, and whether they are exact: no rounded
+    formulas, and no two that agree to 13 digits, of which one is taken."""
     F = features_of(link, factor)
     if F is None:
-        return None
+        return None, True
     largest = F[np.abs(F).argmax(axis=0), np.arange(F.shape[1])]
-    F = F[:, largest != 0] / largest[largest != 0]  # any multiple spans the same
-    _, first = np.unique(np.round(F, 13), axis=1, return_index=True)
-    return np.asarray(F[:, np.sort(first)])
+    F, largest = F[:, largest != 0], largest[largest != 0]
+    _, first = np.unique(np.round(F / largest, 13), axis=1, return_index=True)
+    exact = len(first) == F.shape[1] and isinstance(link.rows.kernel, EXACT)
+    return np.ldexp(F, 1 - np.frexp(largest)[1])[:, np.sort(first)], exact
 
 
 def _point(

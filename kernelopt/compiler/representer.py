@@ -16,6 +16,7 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
+from kernelopt.arithmetic import exact_product
 from kernelopt.compiler.attributes import dense, integral, nearest, rounded
 from kernelopt.compiler.form import CanonicalForm, NormLink, PredictionLink, rewrite
 from kernelopt.compiler.products import product
@@ -205,10 +206,11 @@ def _shifted(V: Any, norm: NormLink, factor: Factor) -> Any:
     return cp.vstack([V - centre, -R]) if keep.any() else V - centre
 
 
-def invert(reduction: Reduction, status: Status, from_kernel: bool = False) -> Solution:
+def invert(reduction: Reduction, status: Status, from_kernel: bool = False, exactly: bool = False) -> Solution:
     """From v back to θ, a function on the pivots, with f evaluated at the predictions and norm of that very θ.
 
-    These are Bv and ‖v‖/√scale, or with `from_kernel` computed afresh from kernel values, r a row.
+    These are Bv and ‖v‖/√scale, or with `from_kernel` computed afresh from kernel values, r a row; `exactly` as sums
+    that are rounded once, for the kernel matrix as it was computed.
     """
     functions: dict[Theta, FittedFunction] = {}
     duals: dict[Theta, dict[object, Array]] = {}
@@ -222,11 +224,15 @@ def invert(reduction: Reduction, status: Status, from_kernel: bool = False) -> S
         dual = None if nu is None else _dual_function(link, factor, list(norms), value, nu)
         c = factor.coefficients(value) if factor.rank else np.zeros((len(factor.pivots), *value.shape[1:]))
         functions[theta] = _function(link, factor, value, c, dual)
-        afresh = from_kernel and factor.rank > 0
-        predictions = factor.predictions(link.rows, value) if afresh else factor.B @ value
+        afresh = (from_kernel or exactly) and factor.rank > 0
+        if afresh and exactly:
+            Q, flat = link.rows.gram()[:, factor.pivots], c.reshape(len(c), -1)
+            predictions = exact_product(Q, flat).reshape(-1, *c.shape[1:])
+        else:
+            predictions = factor.predictions(link.rows, value) if afresh else factor.B @ value
         if link.u is not None:
             link.u.value = predictions[link.take]
-        if from_kernel:
+        if from_kernel or exactly:
             outputs = theta.outputs or 1
             pairs = c.reshape(-1, outputs).T @ predictions[factor.pivots].reshape(-1, outputs)
             grams[theta] = (pairs + pairs.T) / 2

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from kernelopt.arithmetic import gamma
 from kernelopt.errors import KernelError
 from kernelopt.kernels.base import (
     COMPOSITIONS,
@@ -24,7 +25,7 @@ from kernelopt.kernels.base import (
 )
 from kernelopt.kernels.chain import Order, Step, chain, orders, partitions, steps
 from kernelopt.kernels.domains import Array, Domain, join
-from kernelopt.kernels.rounding import CHAIN, FUNCTION, Inexact, compounded, exponential, gamma, repeated, underflow
+from kernelopt.kernels.rounding import CHAIN, FUNCTION, Inexact, compounded, exponential, repeated, underflow
 
 
 def all_psd(parts: tuple[Kernel, ...], rule: str) -> Verdict:

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from kernelopt.arithmetic import UNIT, gamma
 from kernelopt.errors import DataError, KernelError
 from kernelopt.kernels.base import Kernel, Verdict, require, require_positive, require_positive_value, symmetric
 from kernelopt.kernels.chain import Order
@@ -25,7 +26,7 @@ from kernelopt.kernels.domains import (
     real_array,
     refuse_pickling,
 )
-from kernelopt.kernels.rounding import FUNCTION, UNIT, Inexact, gamma, growth, spread
+from kernelopt.kernels.rounding import FUNCTION, Inexact, growth, spread
 from kernelopt.kernels.tiles import TINY, column_sums, exp_minus, half_square_error, radial
 
 DISTANCES = {

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from kernelopt.arithmetic import gamma
 from kernelopt.errors import KernelError
 from kernelopt.kernels.algebra import horner, polynomial_derivatives
 from kernelopt.kernels.base import (
@@ -23,16 +24,7 @@ from kernelopt.kernels.base import (
 )
 from kernelopt.kernels.chain import Order, Step, chain, steps
 from kernelopt.kernels.domains import ANYTHING, Array, Domain, distinct
-from kernelopt.kernels.rounding import (
-    CHAIN,
-    FUNCTION,
-    Inexact,
-    compounded,
-    gamma,
-    repeated,
-    sum_of_squares_error,
-    underflow,
-)
+from kernelopt.kernels.rounding import CHAIN, FUNCTION, Inexact, compounded, repeated, sum_of_squares_error, underflow
 
 
 def inner_products(X: Array, Z: Array | None) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelopt.arithmetic import gamma
 from kernelopt.errors import DataError, KernelError
 from kernelopt.kernels.base import Kernel, Verdict, require
 from kernelopt.kernels.domains import (
@@ -21,7 +22,7 @@ from kernelopt.kernels.domains import (
     real_array,
     refuse_pickling,
 )
-from kernelopt.kernels.rounding import Inexact, gamma, underflow
+from kernelopt.kernels.rounding import Inexact, underflow
 
 POINTWISE = 1e-5  # by which the features of a point may differ from those of the point alone, in units of their length
 

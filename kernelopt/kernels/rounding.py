@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kernelopt.arithmetic import UNIT, gamma
 from kernelopt.kernels.domains import Array
 
-UNIT = 2.0**-53
 FUNCTION = 8 * UNIT  # of exp, log1p, pow, tanh, sin and cos: four units in the last place
 LEAST = 2.0**-1022  # what an operation that underflows may lose
 CHAIN = 60  # operations of a derivative by the chain rule, besides those of its factors: 15 partitions, 4 blocks
@@ -50,11 +50,6 @@ class Inexact(NamedTuple):
     def relative_entries(self) -> float:
         """maxᵢⱼ eᵢⱼ/|xᵢⱼ|."""
         return 0.0 if self.error is None else largest_ratio(self.error, np.abs(self.points))
-
-
-def gamma(n: float) -> float:
-    """γₙ = nu/(1 − nu), ∞ from nu = 1 on."""
-    return n * UNIT / (1 - n * UNIT) if n * UNIT < 1 else inf
 
 
 def compounded(*errors: float) -> float:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from kernelopt.arithmetic import gamma
 from kernelopt.kernels.base import Kernel, Verdict, is_integer, require
 from kernelopt.kernels.domains import STRINGS, Array, Domain
-from kernelopt.kernels.rounding import FUNCTION, Inexact, gamma
+from kernelopt.kernels.rounding import FUNCTION, Inexact
 
 
 class _OfStrings(Kernel):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelopt.arithmetic import UNIT, gamma
 from kernelopt.errors import KernelError
 from kernelopt.kernels.algebra import all_psd
 from kernelopt.kernels.base import (
@@ -23,17 +24,7 @@ from kernelopt.kernels.base import (
 )
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import ANYTHING, Array, Domain, frozen, key, name_of, real_array, refuse_pickling
-from kernelopt.kernels.rounding import (
-    LEAST,
-    UNIT,
-    Inexact,
-    compounded,
-    gamma,
-    largest_ratio,
-    repeated,
-    spread,
-    underflow,
-)
+from kernelopt.kernels.rounding import LEAST, Inexact, compounded, largest_ratio, repeated, spread, underflow
 
 SMALLEST = 1e-290  # smaller kernel values are, or become, denormal numbers
 
