@@ -15,6 +15,7 @@ from math import inf, isfinite
 from time import perf_counter
 
 import numpy as np
+import scipy.sparse as sp
 
 from kernelopt.certificate import checker, conic, conjugates
 from kernelopt.certificate.gram import CHEAP, FIRST_LOOK, FROM_FACTOR, PRODUCTS, SAMPLED, STREAMED, Gram, as_computed
@@ -217,7 +218,8 @@ def _upper(reduction: Reduction, data: Outer, value: float, exactly: bool = Fals
     form, signed = data.form, data.form.sign * value
     terms, widened = _terms(reduction, form, signed), _widening(reduction)
     kernel = 0.0 if exactly else _of_predictions(reduction, form)
-    upper = checker.upper(signed + widened, terms, form.offset, kernel) if terms or kernel else signed + widened
+    sizes = terms + _inside(reduction, form)
+    upper = checker.upper(signed + widened, sizes, form.offset, kernel) if sizes or kernel else signed + widened
     constraints = reduction.form.outer.constraints
     residuals = [representer.residual(c) for c in constraints]
     relative = representer.violation(reduction, form.data_unit)
@@ -253,6 +255,24 @@ def _terms(reduction: Reduction, form: ConicForm, value: float) -> float:
     linear, square = form.c * x, 0.5 * form.P * x**2
     rest = value - form.offset - float(linear.sum() + square.sum())
     return float(np.abs(linear).sum() + square.sum() + abs(rest))
+
+
+def _inside(reduction: Reduction, form: ConicForm) -> float:
+    """Σ |cⱼ|·(|b| + |A||x|)ᵢ/|Aᵢⱼ| over auxiliary columns and the largest of their linear rows: the sizes of what
+    piecewise linear losses take differences of."""
+    x = projection.point_of(reduction, form)
+    if x is None:
+        return 0.0
+    linear = form.cones.zero + form.cones.nonneg
+    size = np.abs(form.b[:linear]) + abs(sp.csr_array(form.A)[:linear]) @ np.abs(x)
+    ours = np.concatenate([form.t, form.y, *form.u, *(np.append(s.g, s.h) for s in form.smooth)]).astype(int)
+    cost = np.abs(form.c)
+    cost[ours] = 0.0
+    part = sp.coo_array(form.A[:, cost > 0])
+    known = part.row < linear
+    largest = np.zeros(part.shape[1])
+    np.maximum.at(largest, part.col[known], size[part.row[known]] / np.abs(part.data[known]))
+    return float(cost[cost > 0] @ largest)
 
 
 def _of_predictions(reduction: Reduction, form: ConicForm) -> float:
