@@ -40,20 +40,19 @@ def lower(program: Program, links: Sequence[Link], dual: Dual) -> Bound:
     exists = vanishes(free, left, dual)
     rho = dual.radius if exists else np.zeros(len(dual.z))
     g, e = stationarity(program, dual, rho)
-    parts = [_of_rows(program, dual, rho), _of_columns(program, links, dual, g, e)]
+    parts = [_of_point(program, links, dual, rho, g, e)]
     parts += [_of_loss(program, loss, -g[loss.g], e[loss.g]) for loss in program.losses]
-    parts += [
-        _of_theta(program, link, g, e, exists or not left[free.owners == i].any()) for i, link in enumerate(links)
-    ]
+    vanished = [exists or not left[free.owners == i].any() for i in range(len(links))]
+    parts += [_of_theta(program, link, g, e, gone) for link, gone in zip(links, vanished, strict=True)]
     if not exists and left[free.owners < 0].any():
         return nothing(f"column {free.columns[np.argmax(left * (free.owners < 0))]} does not vanish")
-    for part in parts:
-        if part.missing:
-            return nothing(part.missing)
+    if any(part.missing for part in parts):
+        return nothing(max(part.missing for part in parts))
     values, costs = [v for part in parts for v in part.values], [v for part in parts for v in part.costs]
     # fsum rounds once, and so does each addition after it.
     value = nextafter(fsum([*values, *(-(1 + 4 * U) * np.array(costs)).tolist(), -TINY * any(values)]), -inf)
-    value = nextafter(nextafter(ldexp(value, k), -inf) + program.offset, -inf) if any(values) else program.offset
+    given = any(values) or any(costs)
+    value = nextafter(nextafter(ldexp(value, k), -inf) + program.offset, -inf) if given else program.offset
     return Bound(value if isfinite(value) else -inf, ldexp(fsum(costs), k), ldexp(fsum(map(abs, values)), k))
 
 
@@ -106,9 +105,6 @@ def in_one_unit(program: Program, links: Sequence[Link], dual: Dual) -> tuple[Pr
         program = program._replace(P=np.ldexp(program.P, -k), c=np.ldexp(program.c, -k), losses=losses)
         radius = np.where(dual.radius > 0, np.ldexp(dual.radius, -k) + TINY, 0.0)
         return program, new, replace(dual, z=np.ldexp(dual.z, -k), tangent=np.ldexp(dual.tangent, -k), radius=radius), k
-
-
-# ---------------------------------------------------------------- columns that must vanish
 
 
 def stationarity(program: Program, dual: Dual, rho: Array) -> tuple[Array, Array]:
@@ -228,9 +224,6 @@ def _combined(free: Free, dual: Dual) -> bool:
     return not sums(Free(np.zeros(len(order), dtype=int), values[order], starts, starts, starts), np.ones(1))[0].any()
 
 
-# ---------------------------------------------------------------- cones
-
-
 def in_dual_cone(z: Array, radius: Array, cones: Sequence[tuple[str, slice, Any]]) -> bool:
     """Whether all of [z − radius, z + radius] is in K*, the dual cone."""
     return all(_INSIDE[kind](z[rows], radius[rows], extra) for kind, rows, extra in cones)
@@ -244,8 +237,6 @@ def _second_order(z: Array, r: Array, _: Any) -> bool:
 
 def _semidefinite(z: Array, r: Array, n: int) -> bool:
     """λ_min(Z) ≥ ‖r‖ + rounding; Z is packed as an upper triangle by columns, off-diagonal entries times √2."""
-    if not (z.any() or r.any()):
-        return True
     columns, rows = np.tril_indices(n)
     Z = np.zeros((n, n))
     Z[rows, columns] = z / np.where(rows == columns, 1.0, np.sqrt(2.0))
@@ -291,9 +282,6 @@ _INSIDE = {
 }
 
 
-# ---------------------------------------------------------------- terms of D
-
-
 class Part(NamedTuple):
     """Terms of D, what they may be off by, and what is missing."""
 
@@ -302,14 +290,9 @@ class Part(NamedTuple):
     missing: str = ""
 
 
-def _of_rows(program: Program, dual: Dual, rho: Array) -> Part:
-    """−bᵀz, as exact products."""
+def _of_point(program: Program, links: Sequence[Link], dual: Dual, rho: Array, g: Array, e: Array) -> Part:  # noqa: PLR0917
+    """−bᵀz; the least of ½Px² + gx, −g²/2P; and for columns of u that of ½Px² − px for their tangents p, −p²/2P."""
     hi, lo = two_product(program.b, dual.z)
-    return Part([*(-hi).tolist(), *(-lo).tolist()], [float(np.abs(program.b) @ rho) * (1 + ROOM)])
-
-
-def _of_columns(program: Program, links: Sequence[Link], dual: Dual, g: Array, e: Array) -> Part:
-    """The least of ½Px² + gx, −g²/2P; for columns of u that of ½Px² − px for their tangents p, −p²/2P."""
     owned = np.zeros(len(g), dtype=bool)
     owned[np.concatenate([np.arange(0), *(link.columns.ravel() for link in links)])] = True
     tangents = np.flatnonzero(dual.tangent)
@@ -320,8 +303,9 @@ def _of_columns(program: Program, links: Sequence[Link], dual: Dual, g: Array, e
     P = 2 * np.concatenate([program.P[tangents], program.P[alone]])
     slope = np.concatenate([dual.tangent[tangents], g[alone]])
     most = np.abs(slope) + np.concatenate([np.zeros(len(tangents)), e[alone]])
-    values = slope**2 / P
-    return Part((-values).tolist(), (most**2 / P * (1 + 8 * U) - values).clip(0.0).tolist())
+    squares = slope**2 / P
+    costs = [float(np.abs(program.b) @ rho) * (1 + ROOM), *(most**2 / P * (1 + 8 * U) - squares).clip(0.0).tolist()]
+    return Part((-np.concatenate([hi, lo, squares])).tolist(), costs)
 
 
 def _of_loss(program: Program, loss: Loss, v: Array, off: Array) -> Part:
@@ -348,8 +332,7 @@ def dual_norm(G: Array, error: Array, kind: str | int) -> float:
     off = float(np.linalg.norm(error)) + gamma(16 * len(G) + 16) * float(np.linalg.norm(G))
     singular = np.sqrt(np.clip(np.linalg.eigvalsh((G + G.T) / 2), 0.0, None) + off)
     columns = np.sqrt(np.clip(np.diag(G) + np.diag(error), 0.0, None)).sum()
-    found = min(singular.sum(), columns) if kind == "nuc" else singular.max(initial=0.0)
-    return float(found) * (1 + gamma(len(G) + 4))
+    return float(min(singular.sum(), columns) if kind == "nuc" else singular.max(initial=0.0)) * (1 + gamma(len(G) + 4))
 
 
 def turned(norm: Norm) -> tuple[Array, float]:
@@ -360,16 +343,9 @@ def turned(norm: Norm) -> tuple[Array, float]:
     return norm.M @ norm.T, sqrt(1 + float(np.linalg.norm(E))) * (1 + 8 * U)
 
 
-class Length(NamedTuple):
-    """‖m‖* ≤ value for a norm's part of Aᵀν, of which `share` stands for what the nⱼ leave of ν."""
-
-    norm: Norm
-    value: float
-    share: float
-
-
-def lengths(link: Link, g: Array, e: Array) -> list[Length] | None:
-    """‖mⱼ‖* for Aᵀν = Σ mⱼMⱼᵀ, mⱼ = AᵀnⱼTⱼᵀ, ν = −g_u; None where the norms do not bind all outputs.
+def lengths(link: Link, g: Array, e: Array) -> list[tuple[Norm, float, float]] | None:
+    """Norms, ‖mⱼ‖* for Aᵀν = Σ mⱼMⱼᵀ, mⱼ = AᵀnⱼTⱼᵀ, ν = −g_u, no less, and how much of it stands for what nⱼ leave of
+    ν; None where the norms do not bind all outputs.
 
     What nⱼ leave of ν, R = ν − Σ nⱼ(MⱼTⱼ)ᵀ, is shared out by R = Σ (RS'ⱼ)Mⱼᵀ for S' = (SMᵀ)⁻¹S, and counted by
     ‖AᵀR‖ ≤ Σᵢ √Qᵢᵢ‖Rᵢ‖ and ‖S'‖ ≤ ‖S‖/(1 − ‖I − SMᵀ‖).
@@ -377,8 +353,7 @@ def lengths(link: Link, g: Array, e: Array) -> list[Length] | None:
     nu, off = np.zeros((len(link.sizes), link.columns.shape[1])), np.zeros((len(link.sizes), link.columns.shape[1]))
     np.add.at(nu, link.take, -g[link.columns])
     np.add.at(off, link.take, e[link.columns])
-    most = int(np.bincount(link.take, minlength=1).max())
-    off = off * (1 + ROOM) + gamma(most) * np.abs(nu)
+    off = off * (1 + ROOM) + gamma(np.bincount(link.take, minlength=1).max()) * np.abs(nu)
     M, N = np.hstack([norm.M for norm in link.norms]), np.hstack([link.V[:, norm.n] for norm in link.norms])
     rights = np.hstack([turned(norm)[0] for norm in link.norms])
     sizes = np.hstack([np.abs(n.M) if n.T is None else np.abs(n.M) @ np.abs(n.T) for n in link.norms])
@@ -395,15 +370,14 @@ def lengths(link: Link, g: Array, e: Array) -> list[Length] | None:
     for norm, part in zip(link.norms, map(slice, ends[:-1], ends[1:]), strict=True):
         share = extra * float(np.linalg.norm(S[used, part])) / (1 - eta) * (1 + ROOM)
         length = dual_norm(link.gram[norm.n, norm.n], link.error[norm.n, norm.n], norm.dual) * turned(norm)[1]
-        found.append(Length(norm, (length + share) * (1 + 4 * U), share))
+        found.append((norm, (length + share) * (1 + 4 * U), share))
     return found
 
 
 def _of_theta(program: Program, link: Link, g: Array, e: Array, vanished: bool) -> Part:
     """⟨g_u, Aθ⟩ = −⟨Aᵀν, θ⟩ ≥ −Σ ‖mⱼ‖*tⱼ − Σ ⟨mⱼ, fⱼ⟩, and the least of ½Pt² + (g_t − ‖m‖*)t over t ≥ 0."""
     if not link.norms:
-        empty = vanished or not link.columns.size
-        return Part(missing="" if empty else "Aᵀν does not vanish, and no norm binds θ")
+        return Part(missing="" if vanished or not link.columns.size else "Aᵀν does not vanish, and no norm binds θ")
     found = lengths(link, g, e)
     if found is None:
         return Part(missing="no norm binds some output of θ")
