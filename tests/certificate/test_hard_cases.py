@@ -3,6 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from sklearn.kernel_ridge import KernelRidge
 
 import kernelopt as ko
 from kernelopt.errors import KernelOptError, OptionError, ParameterError
@@ -244,3 +245,71 @@ def test_reports_of_degenerate_problems():
     unbounded = ko.Problem(cp.Minimize(cp.sum(theta(X))))
     theta.value = ko.Function(LINEAR, X[:2], np.ones(2))
     assert not unbounded.verify().passed
+
+
+def test_predictions_without_a_norm_at_full_rank_with_an_intercept():
+    """ν vanishes in each row, so that Σν does: the intercept's column is the sum of the rows'."""
+    rng = np.random.default_rng(0)
+    points, y = rng.normal(size=(6, 2)), rng.normal(size=6)
+    points[5] = points[0]
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=0.3)), cp.Variable()
+    problem = ko.Problem(cp.Minimize(cp.sum(cp.abs(theta(points) + b - y))))
+    assert problem.solve() == pytest.approx(abs(y[5] - y[0]), rel=1e-6)
+    assert problem.status == "optimal"
+    assert problem.certificate.assumptions == ()
+
+
+def test_a_square_of_a_variable_beside_a_smooth_loss():
+    rng = np.random.default_rng(1)
+    points, y = rng.normal(size=(6, 2)), rng.normal(size=6)
+    square = ko.SmoothLoss(lambda u, y: (u - y) ** 2, lambda u, y: 2 * (u - y), lambda u, y: 2.0 + 0 * u)
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    fit, parts = square(theta(points) + b, y), []
+    for loss in (cp.sum(fit), cp.sum_squares(theta(points) + b - y)):
+        problem = ko.Problem(cp.Minimize(loss + cp.sum(cp.abs(theta(points))) + b**2 + 0.1 * ko.norm(theta)))
+        parts.append(problem.solve())
+        assert problem.status == "optimal"
+    assert parts[0] == pytest.approx(parts[1], rel=1e-6)
+
+
+def test_ridge_whose_predictions_only_exact_sums_know():
+    """λ = 1e-10: Bv is no prediction of the computed kernel matrix to the digits that count."""
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(120, 3))
+    y = 100 * rng.normal(size=120)
+    kernel = ko.kernels.Gaussian(sigma=3.0)
+    theta = ko.Theta(kernel)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(points) - y) + 1e-10 * ko.sum_squares(theta)))
+    value = problem.solve()
+    found = problem.certificate
+    assert found.lower <= value <= found.upper
+    assert problem.status == "optimal"
+    Q = kernel(points, points)
+    c = KernelRidge(alpha=1e-10, kernel="precomputed").fit(Q, y).dual_coef_
+    with np.errstate(all="ignore"):
+        reached = float(np.sum((Q @ c - y) ** 2) + 1e-10 * c @ Q @ c)
+    assert value <= reached * (1 + 1e-6)
+
+
+def test_what_a_certificate_rests_on():
+    points, y = RNG.normal(size=(6, 2)), RNG.normal(size=6)
+    declared = ko.kernels.FromFunction(lambda a, b: float(a @ b + 1), psd=True)
+    square = ko.SmoothLoss(lambda u, y: (u - y) ** 2, lambda u, y: 2 * (u - y), lambda u, y: 2.0 + 0 * u)
+    for kernel, loss, told in (
+        (declared, lambda u: cp.sum_squares(u - y), "positive semidefinite, as declared"),
+        (QUADRATIC, lambda u: cp.sum(square(u, y)), "is convex, as declared"),
+    ):
+        theta = ko.Theta(kernel)
+        problem = ko.Problem(cp.Minimize(loss(theta(points)) + ko.sum_squares(theta)))
+        problem.solve()
+        assert problem.status == "optimal"
+        assert any(told in sentence for sentence in problem.certificate.rests_on)
+        assert told in str(problem.certificate)
+    theta = ko.Theta(QUADRATIC)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(RNG.normal(size=(20, 2))) - RNG.normal(size=20))))
+    problem.solve()
+    assert "for features as computed" in problem.certificate.rests_on
+    theta = ko.Theta(LINEAR)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - LABELS)))
+    problem.solve()
+    assert problem.status == "optimal" and problem.certificate.rests_on == ()
