@@ -202,7 +202,7 @@ def _slopes_here(reduction: Reduction, data: Outer) -> Array | None:
 class Attained:
     """What a point says, all of the minimized problem: its value, an upper bound, what of it was added for constraints
     that hold only nearly and for rounding, the sum T of the sizes of its terms, the optimum P₀ at θ = 0, and by how
-    much it violates a constraint, in the constraint's units, and whether that is rounding."""
+    much it violates each constraint, in the constraint's units, and whether that is rounding."""
 
     value: float
     upper: float
@@ -210,7 +210,7 @@ class Attained:
     rounding: float
     terms: float
     at_zero: float | None
-    violation: float
+    violations: tuple[float, ...]
     is_feasible: bool
 
 
@@ -229,7 +229,7 @@ def _upper(reduction: Reduction, data: Outer, value: float, exactly: bool = Fals
         value=signed, upper=upper, widened=widened, terms=terms,
         rounding=upper - signed - widened if isfinite(upper) else 0.0,
         at_zero=_at_zero(reduction, data),
-        violation=max((float(np.max(r, initial=0.0)) for r in residuals), default=0.0),
+        violations=tuple(float(np.max(r, initial=0.0)) for r in residuals[: len(residuals) - len(form.smooth)]),
         is_feasible=relative <= MET or (linear and projection.is_met(reduction, form)),
     )  # fmt: skip
 
@@ -317,7 +317,7 @@ def _assembled(  # noqa: PLR0917
     return Certificate(
         lower=low, upper=high, scope=scope, ranks=ranks, assumptions=tuple(assumptions),
         rests_on=_rests_on(reduction, data, found), widened=found.widened, rounding=rounding, floor=floor,
-        terms=found.terms,        violation=found.violation, is_feasible=found.is_feasible,
+        terms=found.terms, violations=found.violations, is_feasible=found.is_feasible,
         at_zero=None if at_zero is None else form.sign * at_zero, maximize=form.sign < 0,
         seconds=0.0, evidence=bound, distance=_distances(reduction, form, upper - lower) if scope == FULL else {},
     )  # fmt: skip
@@ -326,7 +326,7 @@ def _assembled(  # noqa: PLR0917
 def _rests_on(reduction: Reduction, data: Outer, found: Attained) -> tuple[str, ...]:
     """What the bounds rest on beside the statement, and is told."""
     links, factors = reduction.form.predictions, reduction.factors
-    told = [f"constraints met to {found.violation:.1e}"] if not found.is_feasible else []
+    told = [f"constraints met to {max(found.violations, default=0.0):.1e}"] if not found.is_feasible else []
     told += [f"kernel matrix projected: {f.method}" for f in factors.values() if isinstance(f, ProjectedFactor)]
     told += [sentence for link in links for sentence in link.theta.kernel.declarations()]
     told += [f"{smooth.loss.name} is convex, as declared" for smooth in data.form.smooth]

@@ -198,7 +198,7 @@ def vanishes(free: Free, left: Array, dual: Dual) -> bool:
     rest[C] = rest[dual.others] = False
     if np.delete(rho, R).any() or Z.shape != (len(R), len(C)) or (size[:m].T @ rho + left)[rest].any():
         return False
-    if len(set(R.tolist())) < len(R) or len(set(C.tolist())) < len(C):
+    if len(set(R.tolist())) < len(R) or len(set(C.tolist())) < len(C) or len(R) != len(C):
         return False
     if len(dual.others) and not _combined(free, dual):
         return False
@@ -217,6 +217,7 @@ def _combined(free: Free, dual: Dual) -> bool:
         return False
     terms = W[:, T.row]
     hi, lo = two_product(terms.data, np.repeat(T.data, np.diff(terms.indptr)))
+    hi[np.abs(hi) <= TINY] = np.nan  # an underflow proves nothing
     rows, owners = np.concatenate([those.row, terms.indices, terms.indices]), np.repeat(T.col, np.diff(terms.indptr))
     place = rows + len(counts) * np.concatenate([those.col, owners, owners])
     values, order = np.concatenate([those.data, -hi, -lo]) * counts[rows], np.argsort(place, kind="stable")
@@ -267,8 +268,7 @@ def _power(z: Array, r: Array, a: Any) -> bool:
     a = np.array([a, 1 - a]) if np.ndim(a) == 0 else np.asarray(a)
     if np.any(z[:-1] < r[:-1]):
         return False
-    least = abs(z[-1]) + r[-1]
-    return bool(least == 0 or np.prod(((z[:-1] - r[:-1]) / a) ** a) * (1 - ULPS * (len(z) + 2)) >= least)
+    return bool(np.prod(((z[:-1] - r[:-1]) / a) ** a) * (1 - ULPS * (len(z) + 2)) >= abs(z[-1]) + r[-1])
 
 
 _INSIDE = {

@@ -74,8 +74,9 @@ class Certificate:
     rests_on : tuple of str
         What else the bounds rest on: declarations of the user's, a projected kernel matrix, constraints that hold to
         rounding.
-    violation : float
-        The largest amount by which the answer violates a constraint, in the constraint's own units.
+    violations : tuple of float
+        For each constraint of the problem, in their order, the largest amount by which the answer violates it, in its
+        own units; `violation` is the largest of these.
     is_feasible : bool
         Whether the answer meets all constraints to rounding: 1e-12 of their terms. Else it is not optimal.
     widened : float
@@ -118,7 +119,7 @@ class Certificate:
     maximize: bool
     seconds: float
     terms: float = inf
-    violation: float = 0.0
+    violations: tuple[float, ...] = ()
     is_feasible: bool = True
     rests_on: tuple[str, ...] = ()
     distance: Mapping[Theta, float] = field(default_factory=dict)
@@ -128,6 +129,10 @@ class Certificate:
     @property
     def absolute_gap(self) -> float:
         return self.upper - self.lower
+
+    @property
+    def violation(self) -> float:
+        return max(self.violations, default=0.0)
 
     @property
     def relative_gap(self) -> float:

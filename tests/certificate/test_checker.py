@@ -142,6 +142,14 @@ def test_blocks_need_an_inverse():
     assert checker.lower(program, [], still(z, np.zeros(2))).value == -np.inf
 
 
+def test_one_row_moves_one_column():
+    """minimize 0 over x₁, x₂ with a row x₁ + x₂ ≤ 1: z = 1e-14 leaves both columns, and they are moved as one only."""
+    A = sp.csc_array(np.array([[1.0, 0.5]]))
+    program = Program(np.zeros(2), np.array([-1.0, -0.5 + 1e-15]), 0.0, A, np.ones(1), [("nonneg", slice(0, 1), None)])
+    dual = moved_along(still(np.ones(1) + 1e-15, np.zeros(2)), np.array([1e-13]), [0], [0, 1], np.array([[0.5, 1.0]]))
+    assert checker.lower(program, [], dual).value == -np.inf  # the dual is infeasible, and the problem unbounded
+
+
 def test_equal_columns_vanish_together():
     A = sp.csc_array(np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
     program = Program(np.zeros(3), np.array([-1.0, -1.0, 0.0]), 0.0, A, np.ones(2), [("nonneg", slice(0, 2), None)])

@@ -313,3 +313,17 @@ def test_what_a_certificate_rests_on():
     problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - LABELS)))
     problem.solve()
     assert problem.status == "optimal" and problem.certificate.rests_on == ()
+
+
+def test_violations_of_each_constraint():
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    f = theta(X) + b
+    problem = ko.Problem(
+        cp.Minimize(cp.sum_squares(f - LABELS) + ko.sum_squares(theta)), [b >= 1, cp.norm(theta(X[:3])) <= 0.1, b <= 3]
+    )
+    problem.solve(solver="SCS")
+    found = problem.certificate
+    assert len(found.violations) == 3
+    assert found.violation == max(found.violations)
+    assert found.violations == pytest.approx([float(np.max(c.violation())) for c in problem.constraints], abs=1e-12)
+    assert found.is_feasible or problem.status != "optimal"
