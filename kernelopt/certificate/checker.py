@@ -46,9 +46,9 @@ def lower(program: Program, links: Sequence[Link], dual: Dual) -> Bound:
     parts += [_of_theta(program, link, g, e, gone) for link, gone in zip(links, vanished, strict=True)]
     if not exists and left[free.owners < 0].any():
         return nothing(f"column {free.columns[np.argmax(left * (free.owners < 0))]} does not vanish")
-    if any(part.missing for part in parts):
-        return nothing(max(part.missing for part in parts))
     values, costs = [v for part in parts for v in part.values], [v for part in parts for v in part.costs]
+    if any(part.missing for part in parts) or not np.isfinite(values + costs).all():
+        return nothing(max(part.missing for part in parts) or "numbers are too large: change units")
     # fsum rounds once, and so does each addition after it.
     value = nextafter(fsum([*values, *(-(1 + 4 * U) * np.array(costs)).tolist(), -TINY * any(values)]), -inf)
     given = any(values) or any(costs)
