@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from scipy.linalg import block_diag
 
 from kernelopt.certificate import checker, dual_rows, pivots
+from kernelopt.certificate.balance import balanced
 from kernelopt.certificate.claim import Bound, Dual, Link, Loss, Norm, Program, nothing, still
 from kernelopt.certificate.gram import CHEAP, FROM_FACTOR, STREAMED, Gram, features_of, gram_of
 from kernelopt.certificate.multipliers import DUAL_KIND, Multipliers, lengths_of
@@ -63,7 +64,7 @@ def _with_room_for_norms(
     z, tangent, arguments = point
     if not np.isfinite(z).all():
         return nothing("the dual point is not finite"), ()
-    program = program_of(form, arguments)
+    program, links, z = balanced(program_of(form, arguments), links, z)
     best = nothing("no dual point")
     for share_of_largest in SNAPS:
         for exactly in (False, True):

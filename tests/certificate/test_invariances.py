@@ -94,3 +94,19 @@ def test_a_rotated_feature_map(loss):
     other, phi, _ = solved(loss, kernel=ko.kernels.Polynomial(degree=2), points=X @ R)
     assert other.value == pytest.approx(one.value, rel=1e-6)
     assert np.abs(phi.value(X @ R) - theta.value(X)).max() < 2e-3
+
+
+@pytest.mark.parametrize("scale", [1e-120, 1e140])
+@pytest.mark.parametrize("power", [1, 2])
+def test_a_bound_of_the_norm_in_far_other_units(scale, power):
+    """‖Aᵀν‖ is then 1e70 times ν, and the multiplier of the bound too."""
+    theta, b = ko.Theta(scale * ko.kernels.Polynomial(degree=2)), cp.Variable()
+    loss = cp.sum(cp.power(losses.hinge(LABELS, theta(X) + b), power))
+    problem = ko.Problem(cp.Minimize(loss), [ko.norm(theta) <= 1.5 / scale**0.5])
+    problem.solve()
+    assert problem.status == "optimal", problem.certificate
+
+
+def test_multipliers_whose_squares_times_the_kernel_are_hardly_doubles():
+    """νᵀQν is 1e-296 there: it is computed for multipliers of size 1."""
+    solved("logistic", kernel=1e-144 * KERNEL, lam=1e-145, factor=1e-76)
