@@ -55,7 +55,7 @@ def moves(W: sp.csc_array, left: Array, z: Array, cones: Cones) -> Moves:
     S = sp.csc_array(W[:-1])
     if not left.any():
         return none(len(z))
-    room = room_of(z, cones)
+    room = room_of(z, cones, _unit_of(S, z))
     found = _moves(W, S, left, room, np.arange(S.shape[1]))
     if _is_hopeless(S, left, room, found) and S.shape[1] <= FEW:
         independent = _independent(S, room)
@@ -168,9 +168,15 @@ def corrected(z: Array, left: Array, moves: Moves) -> tuple[Array, bool]:
     return z, not left.any()
 
 
-def room_of(z: Array, cones: Cones) -> Array:
+def _unit_of(S: sp.csc_array, z: Array) -> float:
+    """The largest multiplier of a row that some column meets: those of constants have the objective's unit."""
+    met = np.zeros(len(z), dtype=bool)
+    met[S.indices] = True
+    return float(np.abs(z[met]).max(initial=0.0)) or 1.0
+
+
+def room_of(z: Array, cones: Cones, unit: float) -> Array:
     """How far each entry of z may move inside of the dual cone, about."""
-    unit = float(np.abs(z).max(initial=0.0)) or 1.0
     room = np.zeros(len(z))
     for kind, rows, _ in cones:
         part = z[rows]
