@@ -56,11 +56,14 @@ def moves(W: sp.csc_array, left: Array, z: Array, cones: Cones) -> Moves:
     if not left.any():
         return none(len(z))
     room = room_of(z, cones, _unit_of(S, z))
-    found = _moves(W, S, left, room, np.arange(S.shape[1]))
-    if _is_hopeless(S, left, room, found) and S.shape[1] <= FEW:
-        independent = _independent(S, room)
-        if len(independent) < S.shape[1]:
-            return _moves(W, S, left, room, independent)
+    found = _moves(W, S, left, room, np.arange(S.shape[1]), WIDE)
+    if not _is_hopeless(S, left, room, found) or S.shape[1] > FEW:
+        return found
+    # Rows that were chosen one by one may be dependent: then all of them are chosen together.
+    for width in (WIDE, 0):
+        again = _moves(W, S, left, room, _independent(S, room), width)
+        if not _is_hopeless(S, left, room, again):
+            return again
     return found
 
 
@@ -79,10 +82,12 @@ def _independent(S: sp.csc_array, room: Array) -> Ints:
     return np.sort(order[:rank])
 
 
-def _moves(W: sp.csc_array, S: sp.csc_array, left: Array, room: Array, among: Ints) -> Moves:
+def _moves(  # noqa: PLR0917
+    W: sp.csc_array, S: sp.csc_array, left: Array, room: Array, among: Ints, width: int
+) -> Moves:
     """Moves of some of the columns, and what they make of the others."""
     m, count = S.shape
-    rows, columns = _chosen(sp.csc_array(S[:, among]), room, left)
+    rows, columns = _chosen(sp.csc_array(S[:, among]), room, width)
     columns = among[columns]
     if not len(rows):
         return none(m)
@@ -191,11 +196,11 @@ def room_of(z: Array, cones: Cones, unit: float) -> Array:
     return room
 
 
-def _chosen(S: sp.csc_array, room: Array, left: Array) -> tuple[Ints, Ints]:
-    """A row with room for each column, no row twice: for narrow columns the one with most, and for wide ones by QR."""
+def _chosen(S: sp.csc_array, room: Array, width: int) -> tuple[Ints, Ints]:
+    """A row with room for each column, no row twice: for columns up to a width the one with most, by QR for others."""
     degree = np.diff(S.indptr)
-    wide = np.flatnonzero(degree > WIDE)
-    narrow = np.flatnonzero((degree <= WIDE) & (degree > 0))
+    wide = np.flatnonzero(degree > width)
+    narrow = np.flatnonzero((degree <= width) & (degree > 0))
     rows = _greedy(S, room, narrow)
     kept = rows >= 0
     narrow, rows = narrow[kept], rows[kept]
