@@ -61,7 +61,7 @@ INSIDE = {
     "certificate": [
         ["certify", "spectral"],
         ["conic", "conjugates", "handover"],
-        ["dual_rows", "pivots", "report"],
+        ["balance", "dual_rows", "pivots", "report"],
         ["multipliers"],
         ["gram"],
         ["checker"],

@@ -60,6 +60,8 @@ def evaluate(
     share = 1.0
     if not isfinite(penalties.least(lengths).sum()):
         unlimited = (penalties.curvature == 0) & np.isinf(penalties.limit)
+        if not unlimited.any() or not np.isfinite(lengths).all():
+            return None  # a length is beyond what a double holds
         share = float(np.min(penalties.slope[unlimited] / lengths[unlimited]))
         if not 0 < share < 1 or np.any(share * v < low) or np.any(share * v > high):
             return None

@@ -16,7 +16,7 @@ from kernelopt.errors import KernelError
 from kernelopt.factorization import Factor, tall
 from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.kernels.derivatives import on_jets
-from kernelopt.kernels.domains import Array
+from kernelopt.kernels.domains import Array, Ints
 
 STREAMED, CHEAP, FROM_FACTOR, SAMPLED = "streamed", "trace of what the factor leaves", "factor", "sampled"
 PRODUCTS = "streamed, with Qν"
@@ -26,6 +26,7 @@ MOST = 500  # features from which a bound is computed without the kernel
 FEATURE = 64 * UNIT  # of a feature, relatively
 CONDITION = 1e-8  # smallest to largest squared column of a factor that arithmetic still knows well
 UNDERFLOW = 2.0**-1000  # more than underflow takes from sums of squares
+SMALLEST = 2.0**-1022  # and from one number
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,9 +48,34 @@ class Gram:
         size = np.abs(T)
         return Gram(T.T @ self.value @ T, (size.T @ self.error @ size) * (1 + 1e-12), self.sizes)
 
+    @np.errstate(over="ignore")  # lengths that are ∞ are no bound
+    def times(self, power: Ints) -> Gram:
+        """That of V with columns times powers of two; what underflows goes to the error."""
+        both = power[:, None] + power
+        value, error = np.ldexp(self.value, both), np.ldexp(self.error, both)
+        under = (np.ldexp(value, -both) != self.value) | (np.ldexp(error, -both) != self.error)
+        product = None if self.product is None else np.ldexp(self.product, power)
+        return Gram(value, error + SMALLEST * under, self.sizes, product)
+
 
 def gram_of(link: PredictionLink, factor: Factor, V: Array, way: str) -> Gram:
-    """VᵀQV by one of the ways above; from the factor without a pass where its rank is that of Q."""
+    """VᵀQV by one of the ways above; from the factor without a pass where its rank is that of Q.
+
+    It is computed for V with columns of size 1: squares of multipliers may be too small for a double.
+    """
+    scaled, power = _of_size_one(V)
+    return _gram_of(link, factor, scaled, way).times(power)
+
+
+def _of_size_one(V: Array) -> tuple[Array, Ints]:
+    """Columns over powers of two that bring them to size 1, and these; V itself where that would round anything."""
+    power = np.asarray(np.frexp(np.abs(V).max(axis=0, initial=0.0))[1])
+    scaled = np.ldexp(V, -power)
+    return (scaled, power) if np.array_equal(np.ldexp(scaled, power), V) else (V, np.zeros_like(power))
+
+
+def _gram_of(link: PredictionLink, factor: Factor, V: Array, way: str) -> Gram:
+    """The same of V as it is."""
     n, rows = len(link.rows), link.rows
     sizes = rows.lengths()
     if isinstance(factor, ProjectedFactor) and n:
@@ -81,11 +107,12 @@ def as_computed(link: PredictionLink, V: Array) -> Gram:
     """VᵀQV for the floats that Q was computed as, whatever they should be: entries of QV are sums of exact products,
     rounded once, and so are those of VᵀQV."""
     Q, sizes = link.rows.gram(), link.rows.lengths()
+    V, power = _of_size_one(V)
     QV = exact_product(Q, V)
     value = exact_product(V.T, QV)
     error = 2 * UNIT * np.abs(V).T @ np.abs(QV) + 2 * UNIT * np.abs(value)
     error = np.maximum(error, error.T) * (1 + 1e-12)
-    return Gram((value + value.T) / 2, error + UNDERFLOW * (error > 0), sizes)
+    return Gram((value + value.T) / 2, error + UNDERFLOW * (error > 0), sizes).times(power)
 
 
 def features_of(link: PredictionLink, factor: Factor) -> Array | None:

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from scipy.linalg import block_diag
 
 from kernelopt.certificate import checker, dual_rows, pivots
+from kernelopt.certificate.balance import balanced
 from kernelopt.certificate.claim import Bound, Dual, Link, Loss, Norm, Program, nothing, still
 from kernelopt.certificate.gram import CHEAP, FROM_FACTOR, STREAMED, Gram, features_of, gram_of
 from kernelopt.certificate.multipliers import DUAL_KIND, Multipliers, lengths_of
@@ -31,6 +32,7 @@ SPARES = (1e-11, 1e-9, 1e-7)  # room between ‖Aᵀν‖ and what its norm cost
 SPARE = 1e-11  # by how much μ is larger than ‖Aᵀν‖, relatively, where it can be chosen
 
 SNAPS = (0.0, 1e-11, 1e-8, 1e-6)  # multipliers below this share of the largest may be none
+COSTLY = 1e-9  # of the terms of a bound: what moving a dual point costs, from which it is moved on a grid too
 ROUNDS = 12
 MOST = 5000  # rows up to which no multipliers are worth a try
 NEARBY = 1e-10  # slopes of a smooth loss on both sides of a multiplier, relatively
@@ -65,14 +67,17 @@ def _with_room_for_norms(
     z, tangent, arguments = point
     if not np.isfinite(z).all():
         return nothing("the dual point is not finite"), ()
-    program = program_of(form, arguments)
+    program, links, z = balanced(program_of(form, arguments), links, z)
     best = nothing("no dual point")
     for share_of_largest in SNAPS:
+        dual = still(_snapped(form, z, share_of_largest), tangent)
         for exactly in (False, True):
-            dual = still(_snapped(form, z, share_of_largest), tangent)
-            best = checker.lower(program, links, _with_norms(program, links, _moved(program, links, dual, exactly)))
-            if isfinite(best.value):
-                return max(best, _without_multipliers(program, links, dual), key=lambda bound: bound.value), ()
+            bound = checker.lower(program, links, _with_norms(program, links, _moved(program, links, dual, exactly)))
+            best = bound if bound.value >= best.value else best
+            if isfinite(best.value) and best.rounding <= COSTLY * best.terms:
+                break
+        if isfinite(best.value):
+            return max(best, _without_multipliers(program, links, dual), key=lambda one: one.value), ()
         if found.point is None:
             break
     if found.box is None:
@@ -186,16 +191,37 @@ def _with_norms(program: Program, links: list[Link], dual: Dual) -> Dual:
 
 
 def _with_room(program: Program, z: Array, radius: Array) -> Array:
-    """Dual exponential cones that hold the whole box around z: v is raised, where nothing else depends on it."""
+    """Dual exponential and power cones that just hold the whole box around z: an entry whose row is a constant is
+    raised as far as it must be, and lowered as far as it may be, which is what it costs."""
+    constant, z = (np.diff(sp.csr_array(program.A).indptr) == 0) & (radius == 0), z.copy()
     starts = [np.arange(rows.start, rows.stop, 3) for kind, rows, _ in program.cones if kind == "exp"]
-    if not starts:
-        return z
-    first = np.concatenate(starts)
-    first = first[np.diff(sp.csr_array(program.A).indptr)[first + 1] == 0]
-    z = z.copy()
-    least = checker.largest_phi(z[first], z[first + 2], radius[first], radius[first + 2])
-    z[first + 1] = np.where(z[first + 1] < least, least + 1e-14 * np.abs(least), z[first + 1])
+    if starts:
+        first = np.concatenate(starts)
+        first = first[constant[first + 1]]
+        least = checker.largest_phi(z[first], z[first + 2], radius[first], radius[first + 2])
+        _change(program, z, first + 1, least + 1e-14 * np.abs(least))
+    powers = [(rows.start, float(a)) for kind, rows, a in program.cones if kind == "power"]
+    for k in (0, 1) if powers else ():
+        first, alpha = np.array([start for start, _ in powers]), np.array([a for _, a in powers])
+        here = constant[first + k]
+        first, alpha = first[here], alpha[here]
+        _change(program, z, first + k, _least_of_power(z, radius, first, k, alpha if k else 1 - alpha))
     return z
+
+
+def _change(program: Program, z: Array, at: Array, least: Array) -> None:
+    """Put entries where they belong; what is no number stays, and what costs nothing is raised only."""
+    wanted = np.isfinite(least) & ((z[at] < least) | (program.b[at] > 0))
+    z[at[wanted]] = least[wanted]
+
+
+@np.errstate(all="ignore")
+def _least_of_power(z: Array, radius: Array, first: Array, k: int, a: Array) -> Array:
+    """The least v, entry k, with (u/a)ᵃ(v/(1 − a))¹⁻ᵃ ≥ |w| on the box, and a little more; nan where there is none."""
+    other, last = first + 1 - k, first + 2
+    u, w = (z[other] - radius[other]) / a, np.abs(z[last]) + radius[last]
+    least = (1 - a) * (w / u**a) ** (1 / (1 - a)) * (1 + 1e-13 / (1 - a))
+    return np.where(u > 0, least, np.where(w == 0, 0.0, np.nan))
 
 
 def _snapped(form: ConicForm, z: Array, share: float) -> Array:
@@ -340,8 +366,8 @@ def _features(reduction: Reduction, number: int, span: bool) -> Array | None:
 
 
 def free_features(link: PredictionLink, factor: Factor) -> tuple[Array | None, bool]:
-    """φ(x) for each row where they are few, each divided by a power of two, and whether they are exact: no rounded
-    formulas, and no two that agree to 13 digits, of which one is taken."""
+    """φ(x) for each row where they are few, each divided by a power of two, a constant by itself, and whether they are
+    exact: no rounded formulas, and no two that agree to 13 digits, of which one is taken."""
     F = features_of(link, factor)
     if F is None:
         return None, True
@@ -349,7 +375,8 @@ def free_features(link: PredictionLink, factor: Factor) -> tuple[Array | None, b
     F, largest = F[:, largest != 0], largest[largest != 0]
     _, first = np.unique(np.round(F / largest, 13), axis=1, return_index=True)
     exact = len(first) == F.shape[1] and isinstance(link.rows.kernel, EXACT)
-    return np.ldexp(F, 1 - np.frexp(largest)[1])[:, np.sort(first)], exact
+    F = np.where((F == F[:1]).all(axis=0), 1.0, np.ldexp(F, 1 - np.frexp(largest)[1]))
+    return F[:, np.sort(first)], exact
 
 
 def _point(

@@ -55,12 +55,15 @@ def moves(W: sp.csc_array, left: Array, z: Array, cones: Cones) -> Moves:
     S = sp.csc_array(W[:-1])
     if not left.any():
         return none(len(z))
-    room = room_of(z, cones)
-    found = _moves(W, S, left, room, np.arange(S.shape[1]))
-    if _is_hopeless(S, left, room, found) and S.shape[1] <= FEW:
-        independent = _independent(S, room)
-        if len(independent) < S.shape[1]:
-            return _moves(W, S, left, room, independent)
+    room = room_of(z, cones, _unit_of(S, z))
+    found = _moves(W, S, left, room, np.arange(S.shape[1]), WIDE)
+    if not _is_hopeless(S, left, room, found) or S.shape[1] > FEW:
+        return found
+    # Rows that were chosen one by one may be dependent: then all of them are chosen together.
+    for width in (WIDE, 0):
+        again = _moves(W, S, left, room, _independent(S, room), width)
+        if not _is_hopeless(S, left, room, again):
+            return again
     return found
 
 
@@ -79,10 +82,12 @@ def _independent(S: sp.csc_array, room: Array) -> Ints:
     return np.sort(order[:rank])
 
 
-def _moves(W: sp.csc_array, S: sp.csc_array, left: Array, room: Array, among: Ints) -> Moves:
+def _moves(  # noqa: PLR0917
+    W: sp.csc_array, S: sp.csc_array, left: Array, room: Array, among: Ints, width: int
+) -> Moves:
     """Moves of some of the columns, and what they make of the others."""
     m, count = S.shape
-    rows, columns = _chosen(sp.csc_array(S[:, among]), room, left)
+    rows, columns = _chosen(sp.csc_array(S[:, among]), room, width)
     columns = among[columns]
     if not len(rows):
         return none(m)
@@ -168,9 +173,15 @@ def corrected(z: Array, left: Array, moves: Moves) -> tuple[Array, bool]:
     return z, not left.any()
 
 
-def room_of(z: Array, cones: Cones) -> Array:
+def _unit_of(S: sp.csc_array, z: Array) -> float:
+    """The largest multiplier of a row that some column meets: those of constants have the objective's unit."""
+    met = np.zeros(len(z), dtype=bool)
+    met[S.indices] = True
+    return float(np.abs(z[met]).max(initial=0.0)) or 1.0
+
+
+def room_of(z: Array, cones: Cones, unit: float) -> Array:
     """How far each entry of z may move inside of the dual cone, about."""
-    unit = float(np.abs(z).max(initial=0.0)) or 1.0
     room = np.zeros(len(z))
     for kind, rows, _ in cones:
         part = z[rows]
@@ -185,11 +196,11 @@ def room_of(z: Array, cones: Cones) -> Array:
     return room
 
 
-def _chosen(S: sp.csc_array, room: Array, left: Array) -> tuple[Ints, Ints]:
-    """A row with room for each column, no row twice: for narrow columns the one with most, and for wide ones by QR."""
+def _chosen(S: sp.csc_array, room: Array, width: int) -> tuple[Ints, Ints]:
+    """A row with room for each column, no row twice: for columns up to a width the one with most, by QR for others."""
     degree = np.diff(S.indptr)
-    wide = np.flatnonzero(degree > WIDE)
-    narrow = np.flatnonzero((degree <= WIDE) & (degree > 0))
+    wide = np.flatnonzero(degree > width)
+    narrow = np.flatnonzero((degree <= width) & (degree > 0))
     rows = _greedy(S, room, narrow)
     kept = rows >= 0
     narrow, rows = narrow[kept], rows[kept]

@@ -307,7 +307,9 @@ class Power:
     def second(self, s: Array) -> Array:
         """No larger than where |q|^p is rounding: for 1 < p < 2 there is no bound."""
         base, _ = self._base(s)
-        least = SAME ** (1 / self.p) if 1 < self.p < 2 else 0.0
+        sizes = np.abs(self.shift[self.shift != 0])
+        unit = float(np.median(sizes)) if len(sizes) else float(base.max(initial=0.0)) or 1.0
+        least = unit * SAME ** (1 / self.p) if 1 < self.p < 2 else 0.0
         with np.errstate(divide="ignore", over="ignore"):
             return self._strength * self.p * (self.p - 1) * self.rate**2 * np.maximum(base, least) ** (self.p - 2)
 

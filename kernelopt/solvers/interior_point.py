@@ -25,6 +25,7 @@ SHORT, STUCK, TINY = 0.1, 12, 1e-10  # so many steps below the first length, or 
 LEAST_START = 1e-4  # of ½xᵀRx, the least gap from which a warm start begins
 FREE = 1e-10  # 1/weight of a row whose multiplier is free, in units of 1/R
 BACKTRACKS = 30
+FAR = 10.0  # a multiplier of a warm start, in units of the last one or of typical ones, at most
 
 
 @dataclass
@@ -54,11 +55,12 @@ class _Residuals:
 def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Point:
     """The best iterate; the watch says when it is good enough. A warm start that leads nowhere is followed by a cold
     one."""
-    point, enough = _Method(problem, start).run(watch)
+    method = _Method(problem, start)
+    point, enough = method.run(watch)
     if start is None or enough or point.stopped is not None:
         return point
     again, _ = _Method(problem, None).run(watch)
-    return again if _merit(again) < _merit(point) else point
+    return again if method.merit(again) < method.merit(point) else point
 
 
 class _Method:
@@ -114,8 +116,9 @@ class _Method:
         k = s[p.of] - p.anchor
         here = judged(p, start.x, s, np.clip(start.a, p.low, p.high), p.smooth_gradient(s))
         mu = max(here.gap, LEAST_START * here.unit) / self.sides
-        a = _central(k, p.low, p.high, p.rho, mu)
-        a = np.where(self.free, start.a if len(start.a) == len(a) else 0.0, a)
+        known = start.a if len(start.a) == len(k) else np.zeros(len(k))
+        a = _central(k, p.low, p.high, p.rho, mu, FAR * np.maximum(np.abs(known), self._unit_of_a()))
+        a = np.where(self.free, known, a)
         with np.errstate(divide="ignore"):
             z_low = np.where(self.has_low, mu / (a - p.low), 0.0)
             z_high = np.where(self.has_high, mu / (p.high - a), 0.0)
@@ -142,13 +145,17 @@ class _Method:
                 point = self._judged()
                 if not np.isfinite(point.x).all():
                     break
-                if _merit(point) < _merit(best):
+                if self.merit(point) < self.merit(best):
                     best = point
                 elif length < TINY or short >= STUCK:
                     break
         except (OutOfTimeError, KeyboardInterrupt) as stop:
             return replace(best, stopped=stop), False
         return best, False
+
+    def merit(self, point: Point) -> float:
+        """The gap, and violations times typical multipliers, which have its units."""
+        return point.merit + self._unit_of_a() * point.violation
 
     def _judged(self) -> Point:
         st = self.state
@@ -259,10 +266,6 @@ class _Method:
         return alpha
 
 
-def _merit(point: Point) -> float:
-    return point.merit + point.violation
-
-
 def _moved(st: _State, step: tuple[Array, ...], alpha: float) -> _State:
     dx, ds, da, dz_low, dz_high = step
     return _State(
@@ -280,18 +283,13 @@ def _correction(products: Array, target: float, here: Array) -> Array:
     return np.where(here, np.maximum(change, -10 * target), 0.0)
 
 
-def _central(k: Array, low: Array, high: Array, rho: Array, mu: float) -> Array:
-    """a in (low, high) with k − ρa + μ/(a − low) − μ/(high − a) = 0, by bisection on this decreasing function."""
+def _central(k: Array, low: Array, high: Array, rho: Array, mu: float, most: Array) -> Array:  # noqa: PLR0917
+    """a in (low, high) with k − ρa + μ/(a − low) − μ/(high − a) = 0, by bisection on this decreasing function; where
+    one end is infinite, about `most` from the other at most, as where k is all but 0 it would be at 1/0."""
     has_low, has_high = np.isfinite(low), np.isfinite(high)
-    reach = np.abs(k) / np.where(rho > 0, rho, np.inf) + np.sqrt(mu)
     with np.errstate(divide="ignore", invalid="ignore"):
-        reach = (
-            reach
-            + np.where((rho == 0) & (k != 0), mu / np.abs(k), 0.0)
-            + np.abs(np.where(has_low, low, 0.0))
-            + np.abs(np.where(has_high, high, 0.0))
-            + 1.0
-        )
+        reach = np.where(rho > 0, np.abs(k) / rho + np.sqrt(mu / rho), 0.0) + most
+        reach = reach + np.abs(np.where(has_low, low, 0.0)) + np.abs(np.where(has_high, high, 0.0))
         left, right = np.where(has_low, low, -reach), np.where(has_high, high, reach)
         for _ in range(60):
             a = 0.5 * (left + right)

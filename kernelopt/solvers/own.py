@@ -337,8 +337,14 @@ class _Search:
         self.first = start
         sigma, kappa = self.outer.form.units
         length = sigma / self.root_scale
-        guess = self.curvature + self.slope / length + (kappa / self.limit**2 if isfinite(self.limit) else 0.0)
+        guess = (
+            self.curvature + self.slope / length + (kappa / self.limit / self.limit if isfinite(self.limit) else 0.0)
+        )
         guess = start.R if start is not None and start.R > 0 else guess
+        if not 0 < guess < inf:
+            raise SolverError(
+                "‖θ‖² is beyond what a double holds. Change units: multiply data and targets by a constant."
+            )
         with suppress(_EndedError):
             self._bracketed(log(guess))
         self._shortened(self.limit)
@@ -354,10 +360,17 @@ class _Search:
             low, high = high, high + width
             value, width = self.excess(high), 2 * width
         while value > 0 and high <= middle and middle - low < WIDEST:
-            high, low = low, low - width
+            high, low = low, max(low - width, self._least(low))
             value, width = self.excess(low), 2 * width
         if self.known[low] * self.known[high] < 0:
             brentq(self.excess, low, high, xtol=NARROW, rtol=1e-14)
+
+    def _least(self, log_R: float) -> float:
+        """log of the R at which a bound that does not bind costs nothing; −∞ beyond it, and with a penalty."""
+        if self.slope > 0 or self.curvature > 0 or not isfinite(self.limit):
+            return -inf
+        least = log(self.small) - 2 * log(self.limit)
+        return least if least < log_R else -inf
 
     def _is_infeasible(self) -> bool:
         return self.point is not None and self.point.violation > INFEASIBLE * self.watch.unit

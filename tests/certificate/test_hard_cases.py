@@ -327,3 +327,20 @@ def test_violations_of_each_constraint():
     assert found.violation == max(found.violations)
     assert found.violations == pytest.approx([float(np.max(c.violation())) for c in problem.constraints], abs=1e-12)
     assert found.is_feasible or problem.status != "optimal"
+
+
+@pytest.mark.parametrize(("loss", "seed"), [("hinge", 3), ("hinge", 11), ("poisson", 4), ("poisson", 10)])
+def test_no_norm_of_theta_and_rows_that_must_be_chosen_together(loss, seed):
+    """Few features and repeated rows: rows chosen for one column after another leave others without any."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, size=(10, 1 if seed % 2 else 3))[rng.integers(10, size=10)]
+    labels = np.where(rng.normal(size=10) > 0, 1.0, -1.0)
+    weights = rng.uniform(0, 2, size=10) * (rng.random(10) > 0.1)
+    counts = np.round(np.abs(2 * rng.normal(size=10)))
+    kernel = ko.kernels.Polynomial(degree=2, offset=0.4) if loss == "hinge" else ko.kernels.Linear()
+    theta, b = ko.Theta(kernel), cp.Variable()
+    f = theta(X) + b if seed % 3 else theta(X)
+    fit = ko.losses.hinge(labels, f) if loss == "hinge" else ko.losses.poisson(counts, f)
+    problem = ko.Problem(cp.Minimize(weights @ fit))
+    problem.solve(solver="CLARABEL")
+    assert problem.status == "optimal", problem.certificate

@@ -94,3 +94,34 @@ def test_a_rotated_feature_map(loss):
     other, phi, _ = solved(loss, kernel=ko.kernels.Polynomial(degree=2), points=X @ R)
     assert other.value == pytest.approx(one.value, rel=1e-6)
     assert np.abs(phi.value(X @ R) - theta.value(X)).max() < 2e-3
+
+
+@pytest.mark.parametrize("scale", [1e-120, 1e140])
+@pytest.mark.parametrize("power", [1, 2])
+def test_a_bound_of_the_norm_in_far_other_units(scale, power):
+    """‖Aᵀν‖ is then 1e70 times ν, and the multiplier of the bound too."""
+    theta, b = ko.Theta(scale * ko.kernels.Polynomial(degree=2)), cp.Variable()
+    loss = cp.sum(cp.power(losses.hinge(LABELS, theta(X) + b), power))
+    problem = ko.Problem(cp.Minimize(loss), [ko.norm(theta) <= 1.5 / scale**0.5])
+    problem.solve()
+    assert problem.status == "optimal", problem.certificate
+
+
+def test_multipliers_whose_squares_times_the_kernel_are_hardly_doubles():
+    """νᵀQν is 1e-296 there: it is computed for multipliers of size 1."""
+    solved("logistic", kernel=1e-144 * KERNEL, lam=1e-145, factor=1e-76)
+
+
+@pytest.mark.parametrize(
+    ("scale", "penalty"),
+    [(1e-8, "squared"), (1e-5, "squared"), (1e-5, "none"), (1.0, "squared"), (1.0, "none"), (1e5, "squared")],
+)
+def test_powers_of_residuals_in_any_units(scale, penalty):
+    """The multiplier of the 1 in |q|^1.5 ≤ t is as small as the cone lets it be: it costs √scale of the others."""
+    theta, b = ko.Theta(ko.kernels.Polynomial(degree=2)), cp.Variable()
+    loss = cp.sum(cp.power(cp.abs(theta(X) + b - scale * TARGETS), 1.5))
+    if penalty == "squared":
+        loss = loss + 0.1 * scale**-0.5 * ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(loss))
+    problem.solve()
+    assert problem.status == "optimal", problem.certificate

@@ -395,3 +395,20 @@ def test_a_penalty_that_is_all_of_the_objective(weight):
         values.append(problem.solve() / strength)
         assert problem.status == "optimal"
     assert values[1] == pytest.approx(values[0], rel=1e-6)
+
+
+@pytest.mark.parametrize(("objective", "targets", "kernel"), [(1e-92, 1e130, 1e100), (1e-60, 1e100, 1e-50), (1, 1, 1)])
+@pytest.mark.parametrize("penalty", ["squared", "ball"])
+def test_violations_and_gaps_have_other_units(objective, targets, kernel, penalty):
+    """Which iterate of the interior point method is best depends on neither unit."""
+    X, y = data(12)
+    theta, b = ko.Theta(kernel * ko.kernels.Polynomial(degree=2)), cp.Variable()
+    loss = objective * cp.sum(cp.abs(targets * y - theta(X) - b))
+    constraints = [theta(X[:3]) <= 0.3 * targets, cp.sum(theta(X[:4])) == 0]
+    if penalty == "squared":
+        loss = loss + 0.1 * objective * kernel / targets * ko.sum_squares(theta)
+    else:
+        constraints.append(ko.norm(theta) <= 1.5 * targets / kernel**0.5)
+    problem = ko.Problem(cp.Minimize(loss), constraints)
+    problem.solve(solver="INTERIOR_POINT")
+    assert problem.status == "optimal"
