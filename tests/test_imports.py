@@ -54,6 +54,7 @@ INSIDE = {
         ["largest"],
         ["conic_form", "pieces", "spectral_form"],
         ["inverse"],
+        ["integers"],
         ["explicit", "form"],
         ["latex", "rules"],
         ["attributes", "text"],
