@@ -62,6 +62,7 @@ INSIDE = {
     "certificate": [
         ["certify", "spectral"],
         ["conic", "conjugates", "handover"],
+        ["joint"],
         ["dual_rows", "pivots", "report"],
         ["multipliers"],
         ["gram"],

@@ -6,6 +6,7 @@ and Gram matrices from the kernel with their errors. Whatever is missing here ma
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import isfinite
 
@@ -34,24 +35,27 @@ ROUNDS = 12
 MOST = 5000  # rows up to which no multipliers are worth a try
 NEARBY = 1e-10  # slopes of a smooth loss on both sides of a multiplier, relatively
 DOUBLINGS = 60
+FEW = 1000  # rows up to which a better bound than the first is looked for
 LEAST = 1e-3  # weight of a short part of Aᵀν
 
 
-def checked(reduction: Reduction, data: Outer, found: Lower, span: bool) -> tuple[Bound, tuple[str, ...]]:
+def checked(
+    reduction: Reduction, data: Outer, found: Lower, span: bool, enough: Callable[[float], bool] = isfinite
+) -> tuple[Bound, tuple[str, ...]]:
     """The bound that the checker proves from what was found, and what was assumed for it.
 
-    With `span` θ is confined to the factor's span.
+    With `span` θ is confined to the factor's span. Of small problems more is tried until a bound is `enough`.
     """
     best: tuple[Bound, tuple[str, ...]] = (nothing("no dual point"), ())
     for spare in SPARES:
-        best = _with_room_for_norms(reduction, data, found, span, spare)
+        best = _with_room_for_norms(reduction, data, found, span, spare, enough)
         if found.slopes is None or isfinite(best[0].value) or "exceeds" not in best[0].missing:
             break
     return best
 
 
-def _with_room_for_norms(
-    reduction: Reduction, data: Outer, found: Lower, span: bool, spare: float
+def _with_room_for_norms(  # noqa: PLR0917
+    reduction: Reduction, data: Outer, found: Lower, span: bool, spare: float, enough: Callable[[float], bool]
 ) -> tuple[Bound, tuple[str, ...]]:
     """The bound where ν is shortened until ‖Aᵀν‖ is `spare` below what its norm costs, relatively."""
     form = data.form
@@ -68,11 +72,18 @@ def _with_room_for_norms(
     for share_of_largest in SNAPS:
         for exactly in (False, True):
             dual = still(_snapped(form, z, share_of_largest), tangent)
-            best = checker.lower(program, links, _with_norms(program, links, _moved(program, links, dual, exactly)))
-            if isfinite(best.value):
-                return max(best, _without_multipliers(program, links, dual), key=lambda bound: bound.value), ()
+            bound = checker.lower(program, links, _with_norms(program, links, _moved(program, links, dual, exactly)))
+            if isfinite(bound.value) and not isfinite(best.value):
+                best = max(bound, _without_multipliers(program, links, dual), key=_by_value)
+            best = bound if bound.value > best.value or not isfinite(best.value) else best
+            if isfinite(best.value) and (enough(best.value) or len(z) > FEW):
+                return best, ()
         if found.point is None:
             break
+    if found.point is not None and len(z) <= FEW:
+        best = max(best, _of_nothing(program, links, still(_snapped(form, z, SNAPS[-1]), 0 * tangent)), key=_by_value)
+    if isfinite(best.value):
+        return best, ()
     if found.box is None:
         return best, ()
     dual = still(z, tangent)
@@ -85,11 +96,25 @@ def _without_multipliers(program: Program, links: list[Link], dual: Dual) -> Bou
     """The bound of z = 0 and ν = 0, exact where θ = 0 and zeros attain it."""
     if len(program.b) > MOST or program.losses:
         return nothing("not asked")
-    empty = [
+    return checker.lower(program, _empty(links), still(np.zeros(len(program.b)), np.zeros_like(dual.tangent)))
+
+
+def _of_nothing(program: Program, links: list[Link], dual: Dual) -> Bound:
+    """The bound of a dual point that is moved to ν = 0, as if no norm bound θ: what θ is asked for costs nothing."""
+    free = [link._replace(norms=[], shares=np.zeros((len(link.shares), 0)), features=None) for link in _empty(links)]
+    return max((checker.lower(program, free, _moved(program, free, dual, exactly))
+                for exactly in (False, True)), key=_by_value)  # fmt: skip
+
+
+def _empty(links: list[Link]) -> list[Link]:
+    return [
         link._replace(V=np.zeros_like(link.V), gram=np.zeros_like(link.gram), error=np.zeros_like(link.error))
         for link in links
     ]
-    return checker.lower(program, empty, still(np.zeros(len(program.b)), np.zeros_like(dual.tangent)))
+
+
+def _by_value(bound: Bound) -> float:
+    return bound.value
 
 
 def _with_assumptions(
