@@ -314,6 +314,9 @@ def _shared_out(norms: list[Norm], gram: Array) -> Array:
     found = [max(float(np.trace(gram[norm.n, norm.n])), 0.0) for norm in norms]
     heavy = np.sqrt(np.array(found) / (max(found) or 1.0)).clip(LEAST)
     M = np.hstack([norm.M for norm in norms])
+    parts = np.hstack([norm.M * (length > 0) for norm, length in zip(norms, found, strict=True)])
+    if np.linalg.matrix_rank(parts) == len(M):
+        heavy = np.where(np.array(found) > 0, heavy, 0.0)  # a norm without a part gets no share
     MW = M * np.concatenate([np.full(one.M.shape[1], w) for one, w in zip(norms, heavy, strict=True)]) ** 2
     G = MW @ M.T
     d = np.diag(G)

@@ -2,6 +2,7 @@
 
 import cvxpy as cp
 import numpy as np
+import pytest
 
 import kernelopt as ko
 from kernelopt.certificate import joint
@@ -11,10 +12,11 @@ RNG = np.random.default_rng(0)
 X, Y = RNG.uniform(-1, 1, size=(4, 1)), RNG.normal(size=4)
 
 
-def test_a_maximum_of_norms():
-    """How Aᵀν is shared among ‖θ‖ and 2‖θ − f₀‖ follows from their maximum alone."""
+@pytest.mark.parametrize("coefficients", [[1.2, -0.9], [0.1, 0.1]])
+def test_a_maximum_of_norms(coefficients):
+    """How Aᵀν is shared among ‖θ‖ and 2‖θ − f₀‖ follows from their maximum alone; a norm below it has no share."""
     theta = ko.Theta(GAUSSIAN)
-    f0 = ko.Function(GAUSSIAN, X[:2] + 0.1, [1.2, -0.9])
+    f0 = ko.Function(GAUSSIAN, X[:2] + 0.1, coefficients)
     most = cp.maximum(ko.norm(theta), 2 * ko.norm(theta - f0))
     problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(np.sign(Y), theta(X))) + most))
     problem.solve()
