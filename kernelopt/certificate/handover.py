@@ -12,6 +12,7 @@ from math import isfinite
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
 from kernelopt.certificate import checker, dual_rows, pivots
@@ -230,9 +231,16 @@ def _snapped(form: ConicForm, z: Array, share: float) -> Array:
         elif kind in ("soc", "psd", "power", "generalized_power") and np.abs(z[rows]).max(initial=0.0) < least:
             z[rows] = 0.0
         elif kind == "exp":
-            small = np.abs(z[rows]).reshape(-1, 3).max(axis=1) < least
-            z[rows] = np.where(np.repeat(small, 3), 0.0, z[rows])
+            z[rows] = _snapped_exponentials(z[rows], np.diff(sp.csr_array(form.A).indptr)[rows] > 0, least)
     return z
+
+
+def _snapped_exponentials(z: Array, touched: NDArray[np.bool_], least: float) -> Array:
+    """Cones whose u and w are taken for zero; v follows from these, however large, unless it is needed elsewhere."""
+    u, v, w = z.reshape(-1, 3).T
+    small = np.maximum(np.abs(u), np.abs(w)) < least
+    v = np.where(small, np.where(touched.reshape(-1, 3)[:, 1], np.maximum(v, 0.0), 0.0), v)
+    return np.stack([np.where(small, 0.0, u), v, np.where(small, 0.0, w)], axis=1).ravel()
 
 
 def _share(data: Outer, found: Lower, spare: float) -> float:

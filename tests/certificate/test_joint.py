@@ -42,3 +42,16 @@ def test_large_problems_are_left_to_what_knows_nu(monkeypatch):
     assert problem.status == "optimal"
     form = problem.canonical_form()
     assert joint.solved(problem._reduction[1], problem._outer().form, np.ones(len(form.predictions) + 4), 0.0) is None
+
+
+@pytest.mark.parametrize("seed", [2, 4])
+def test_exponentials_without_weight(seed):
+    """u and w of a cone that costs nothing are none, and its v is what remains of a division by them."""
+    rng = np.random.default_rng(seed)
+    theta, points = ko.Theta(LINEAR + 0.5 * ko.kernels.Polynomial(degree=2), outputs=2), rng.uniform(-1, 1, size=(8, 1))
+    weights, labels = np.where(np.arange(8) == 3, 0.0, rng.uniform(0, 2, size=8)), np.sign(rng.normal(size=8))
+    f = theta(points) @ rng.normal(size=2)
+    loss = weights @ cp.exp(-cp.multiply(labels, f)) + 0.1 * cp.sum(cp.abs(theta(points)[:, 0]))
+    problem = ko.Problem(cp.Minimize(loss + 0.3 * ko.norm(theta, "nuc")))
+    problem.solve()
+    assert problem.status == "optimal"
