@@ -45,8 +45,9 @@ class Status(StrEnum):
 _REMEDIES = {
     Status.OPTIMAL: "",
     Status.OPTIMAL_INACCURATE: "The certified gap is larger than tol, or not for the full kernel: see "
-    "problem.certificate. Lower rank_tol or raise max_rank, try another of problem.solvers(), bound ko.norm(theta) "
-    "where it does not occur, or bring data and penalties to similar scales.",
+    "problem.certificate; with integers, a constraint may hold too loosely: see problem.verify(). Lower rank_tol or "
+    "raise max_rank, try another of problem.solvers(), bound ko.norm(theta) where it does not occur, or bring data and "
+    "penalties to similar scales.",
     Status.LOCALLY_OPTIMAL: "A loss is declared nonconvex: no θ nearby is better, and nothing is known about those far "
     "away, so that there is no certificate. Try many starting points, solve(n_init=20, random_state=0).",
     Status.NOT_ATTAINED: "The optimum is finite, but no θ reaches it (as for logistic regression of separable data): "

@@ -18,19 +18,19 @@ from kernelopt import certificate as certificates
 from kernelopt import clock
 from kernelopt.certificate import ESTIMATE, FULL, REDUCED, Certificate
 from kernelopt.certificate.report import Lower
-from kernelopt.compiler import feasibility, projection, representer
+from kernelopt.compiler import feasibility, integers, projection, representer
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.feasibility import Question
 from kernelopt.compiler.pieces import Exponential, LogSumExp
 from kernelopt.compiler.representer import FEASIBLE, Reduction
 from kernelopt.compiler.separable import Outer, Separable, outer_of
-from kernelopt.errors import MemoryLimitError, SolverError
+from kernelopt.errors import DataError, MemoryLimitError, SolverError
 from kernelopt.expressions import Theta
 from kernelopt.factorization import Guide, memory
 from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.kernels.domains import Array, Ints
 from kernelopt.solution import Attempt, Solution, Status
-from kernelopt.solvers import conic, own, rays
+from kernelopt.solvers import conic, own, rays, selection
 from kernelopt.solvers.own import ENGINES, Start
 
 TIGHTER = 1e-3  # the second attempt's tolerance, in units of the first
@@ -172,6 +172,7 @@ class _Search:
         self.diagnosed: Status | None = None
         self.guides: dict[Theta, Guide] = {}
         self.questioned = False
+        self.fixed: tuple[Reduction, Outer, tuple[Attempt, ...]] | None = None
         self.continuous = outer is not None
         self.outer = outer
         self.data: Outer | None = outer if goal.certify is not False else None
@@ -232,7 +233,7 @@ class _Search:
         self.units = self._units() if answer.has_point else None
         if answer.has_point:
             if not self.continuous:
-                representer.round_integers(self.reduction, self.data_unit)
+                self._settle_integers()
             value = representer.evaluate(self.reduction)
             feasible = representer.violation(self.reduction, self.data_unit) <= FEASIBLE
             feasible = feasible and isfinite(value)
@@ -253,11 +254,41 @@ class _Search:
         elif answer.status in (Status.INFEASIBLE, Status.UNBOUNDED):
             self.claims.add(answer.status)
         self._log((solver, tol, units), str(answer.status), gap, perf_counter() - start)
+        self.attempts += self.fixed[2] if self.fixed is not None else ()
         if answer.status in _NOTHING:
             self._question()
             proven = answer.status == Status.UNBOUNDED or not representer.may_lack(self.reduction, for_a_point=True)
             if not self.continuous and proven:
                 self.diagnosed = answer.status  # a mixed-integer solver's word is all there is
+
+    def _settle_integers(self) -> None:
+        """Fix integers at their rounded values, and solve the rest as the convex problem that it is, with all that is
+        done to meet constraints; round only, where that leads nowhere."""
+        before = [(v, v.value) for v in self.reduction.problem.variables()]
+        self.fixed, fixed = None, integers.fixed(self.reduction.form)
+        goal = replace(
+            self.goal, certify=self.goal.certify or ESTIMATE, options={}, own_options=False, known=None,
+            progress=False, products=False,
+        )  # fmt: skip
+        try:
+            outer = outer_of(fixed.form)
+            rest = representer.reduce(fixed.form, self.reduction.factors)
+            names = selection.candidates(rest.problem, fixed.form, outer)
+            outcome = pursue(rest, outer, selection.ordered(names, fixed.form, outer, rest.size), goal)
+        except (SolverError, DataError, MemoryLimitError):
+            outcome = None
+        if outcome is not None and outcome.solution.value is not None and isfinite(outcome.solution.value):
+            outcome.restore()
+            for theta, v in rest.v.items():
+                known = self.reduction.v[theta]
+                if v is not None and known is not None:
+                    known.save_value(v.value)
+            fixed.save()
+            self.fixed = rest, outer, outcome.attempts
+            return
+        for variable, value in before:
+            variable.save_value(value)
+        representer.round_integers(self.reduction, self.data_unit)
 
     def _answer(self, solver: str, tol: float, units: Units | None, seconds: float) -> conic.Answer:
         """What a solver says; the point is on the reduction's variables."""
@@ -305,8 +336,9 @@ class _Search:
             feasible = representer.violation(reduction, self.data_unit) <= FEASIBLE
         best = replace(best, values=tuple((v, v.value) for v, _ in best.values))
         if self.data is None:
-            trusted = not self.continuous and feasible and self.attempts[-1].claimed == Status.OPTIMAL
+            trusted = not self.continuous and feasible and best.answer.status == Status.OPTIMAL
             trusted = trusted and representer.has_integers(reduction) and not representer.may_lack(reduction)
+            trusted = trusted and self._meets_the_rest()
             status = Status.OPTIMAL if trusted else Status.OPTIMAL_INACCURATE
             status = Status.USER_LIMIT if best.limited else status
             return self._outcome(best, replace(solution, status=status), may_grow=False)
@@ -357,16 +389,17 @@ class _Search:
                 solution = representer.invert(reduction, Status.OPTIMAL, from_kernel=afresh)
                 break
             solution, violation = nearer, left
-        if data is not None and ROUNDING < violation <= FEASIBLE and not self._is_rounding(data):
+        if data is not None and ROUNDING < violation <= FEASIBLE and not _is_rounding(self.reduction, data):
             return self._scaled(solution, violation, afresh)
         return solution, violation <= FEASIBLE
 
-    def _is_rounding(self, data: Outer) -> bool:
-        """Whether only linear rows are violated, and by no more than rounding."""
-        constraints = self.reduction.form.outer.constraints
-        violated = [c for c in constraints if representer.residual(c).any()]
-        linear = all(part.is_affine() for c in violated for part in c.args if not isinstance(part, list))
-        return linear and projection.is_met(self.reduction, data.form)
+    def _meets_the_rest(self) -> bool:
+        """Whether constraints hold to rounding, with integers fixed."""
+        if self.fixed is None:
+            return False
+        reduction, outer, _ = self.fixed
+        representer.evaluate(reduction)
+        return representer.violation(reduction, outer.form.data_unit) <= ROUNDING or _is_rounding(reduction, outer)
 
     def _scaled(self, solution: Solution, violation: float, afresh: bool) -> tuple[Solution, bool]:
         """θ and y a little longer or shorter where that meets the constraints, as it does margins and bounds."""
@@ -556,6 +589,13 @@ class _Search:
             ray.is_flat and -float(share @ ray.s[exponents]) > FALL
             for ray in rays.rays(question, asked[0], data, flat=True)
         )
+
+
+def _is_rounding(reduction: Reduction, data: Outer) -> bool:
+    """Whether only linear rows are violated, and by no more than rounding."""
+    violated = [c for c in reduction.form.outer.constraints if representer.residual(c).any()]
+    linear = all(part.is_affine() for c in violated for part in c.args if not isinstance(part, list))
+    return linear and projection.is_met(reduction, data.form)
 
 
 def _guides(reduction: Reduction, latest: Lower | None) -> dict[Theta, Guide]:

@@ -104,10 +104,15 @@ def value(problem, place=None, precision=DIGITS):
         for constraint in problem.constraints:
             misses = [outside(name, row) for name, row in constraint_rows(walk, constraint)]
             worst = max(misses, default=ZERO)
-            sizes = [max((abs(t) for t in walk.terms(a).ravel()), default=ZERO) for a in constraint.args]
+            sizes = [max((abs(t) for t in _terms(walk, a).ravel()), default=ZERO) for a in constraint.args]
             violations.append(worst)
             relative.append(worst / max(sizes) if worst else ZERO)
         return Value(objective, terms, tuple(violations), tuple(relative))
+
+
+def _terms(walk, side):
+    """The sizes of what a side of a constraint adds up: of |a| that of a, which rounding of a is relative to."""
+    return walk.terms(side.args[0] if type(side).__name__ == "abs" else side)
 
 
 def optimum(problem, *, choices=None, at_zero=False, accuracy="1e-24", precision=DIGITS):

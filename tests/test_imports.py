@@ -54,6 +54,7 @@ INSIDE = {
         ["largest"],
         ["conic_form", "pieces", "spectral_form"],
         ["inverse"],
+        ["integers"],
         ["explicit", "form"],
         ["latex", "rules"],
         ["attributes", "text"],
@@ -61,6 +62,7 @@ INSIDE = {
     "certificate": [
         ["certify", "spectral"],
         ["conic", "conjugates", "handover"],
+        ["joint"],
         ["balance", "dual_rows", "pivots", "report"],
         ["multipliers"],
         ["gram"],

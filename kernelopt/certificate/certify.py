@@ -10,6 +10,7 @@ up to rounding; νᵀQν comes from a pass over the kernel's own values, not fro
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from time import perf_counter
@@ -36,6 +37,7 @@ from kernelopt.solvers import outer, own
 ZERO = 1e-8  # of the terms of the objective: what θ can gain, where that is less, is nothing
 MET = 1e-12  # violations up to this, relative to a constraint's terms, are rounding
 SPARES = (1e-11, 1e-9, 1e-7)
+ROOMS = (1e-9, 1e-7, 1e-5)  # between ‖Aᵀν‖ and what its norm costs, where a cone solver finds all multipliers at once
 FEW, CLOSE = 1000, 1e-3  # rows up to which, and gaps from which, errors of kernel values are told apart from others
 LOOSE = 0.1  # a widening beyond this share of the value is no first order
 AS_COMPUTED = "for the kernel matrix as computed"
@@ -59,9 +61,12 @@ def certify(  # noqa: PLR0917
     nu = solver_multipliers(reduction)
     upper = _upper(reduction, data, value)
 
+    def enough(bound: Lower) -> bool:
+        return _assembled(reduction, data, bound, upper, FULL).closes(tol or ZERO, abs_tol)
+
     def assembled(way: str, scope: str) -> Certificate:
         bound = (
-            _lower(reduction, data, nu, slopes, way, scope == REDUCED)
+            _lower(reduction, data, nu, slopes, way, scope == REDUCED, enough)
             if check
             else _found(reduction, data, nu, slopes, way)
         )
@@ -148,11 +153,12 @@ def certify_again(reduction: Reduction, data: Outer, value: float, known: Certif
 
 
 def _lower(  # noqa: PLR0917
-    reduction: Reduction, data: Outer, nu: list[Array], slopes: Array | None, way: str, span: bool
-) -> Lower | None:
+    reduction: Reduction, data: Outer, nu: list[Array], slopes: Array | None, way: str, span: bool,
+    enough: Callable[[Lower], bool],
+) -> Lower | None:  # fmt: skip
     """What was found, as far as the checker proves it; by way of the cone form where that is more."""
     found = _found(reduction, data, nu, slopes, way)
-    bound = None if found is None else _proven(reduction, data, found, span)
+    bound = None if found is None else _proven(reduction, data, found, span, enough)
     for spare in SPARES if not data.form.smooth else ():  # more room between ‖Aᵀν‖ and what its norm costs
         if bound is None or (isfinite(bound.value) and not bound.assumptions) or bound.assumes_radius:
             break
@@ -160,12 +166,29 @@ def _lower(  # noqa: PLR0917
         proven = None if again is None else _proven(reduction, data, again, span)
         if proven is not None and (not isfinite(bound.value) or not proven.assumptions):
             bound = proven
+    if data.form.smooth or (reduction.is_restriction and bound is not None and isfinite(bound.value)):
+        return bound
+    for room in ROOMS:
+        if bound is not None and not bound.assumptions and enough(bound):
+            break
+        again = conic.joint_bound(reduction, data.form, way, room)
+        proven = None if again is None else _proven(reduction, data, again, span, enough)
+        if proven is not None and (bound is None or _rank(proven) > _rank(bound)):
+            bound = proven
     return bound
 
 
-def _proven(reduction: Reduction, data: Outer, found: Lower, span: bool) -> Lower:
+def _rank(bound: Lower) -> tuple[bool, float]:
+    """Bounds without assumptions come first, then larger ones."""
+    return isfinite(bound.value) and not bound.assumptions, bound.value
+
+
+def _proven(
+    reduction: Reduction, data: Outer, found: Lower, span: bool, enough: Callable[[Lower], bool] | None = None
+) -> Lower:
     """A bound with the value that the checker proves."""
-    proven, assumptions = checked(reduction, data, found, span)
+    ends = isfinite if enough is None else lambda value: enough(replace(found, value=value))
+    proven, assumptions = checked(reduction, data, found, span, ends)
     return replace(
         found, value=proven.value, assumptions=assumptions, rounding=proven.rounding, terms=proven.terms,
         assumes_radius=found.assumes_radius or "θ" in proven.missing,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
 
+from kernelopt.certificate import joint
 from kernelopt.certificate.gram import FROM_FACTOR, Gram, gram_of, spans_everything
 from kernelopt.certificate.multipliers import (
     Multipliers,
@@ -21,6 +23,7 @@ from kernelopt.certificate.report import Lower
 from kernelopt.compiler import representer
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.representer import Reduction
+from kernelopt.errors import MemoryLimitError
 from kernelopt.factorization import tall
 from kernelopt.kernels.domains import Array
 from kernelopt.solvers import outer
@@ -51,6 +54,20 @@ def lower_bound(  # noqa: PLR0917
         bounds = [_best(_Bound(reduction, form, way, where, spare), nu, mu) for where in (firm, None)]
         return max((b for b in bounds if b is not None), key=lambda b: b.value, default=None)
     return _best(_Bound(reduction, form, way, None, spare), nu, mu)
+
+
+def joint_bound(reduction: Reduction, form: ConicForm, way: str, room: float) -> Lower | None:
+    """The bound of multipliers of all rows at once, ‖mⱼ‖ `room` below what its norm costs; None where there is none."""
+    bound = _Bound(reduction, form, way)
+    try:
+        found = joint.solved(reduction, form, bound.units, room)
+    except (ArithmeticError, ValueError, RuntimeError, MemoryLimitError):
+        return None
+    point = None if found is None else bound.repaired(found.x, found.z)
+    if found is None or point is None:
+        return None
+    multipliers = bound.multipliers(point, found.pieces)
+    return evaluate(reduction, point, tuple(bound.grams(multipliers)), tuple(multipliers), bound.x, strict=False)
 
 
 def _best(bound: _Bound, nu: list[Array], mu: Array) -> Lower | None:
@@ -88,9 +105,14 @@ class _Bound:
         """A dual-feasible point near (ν, μ)."""
         linear = np.concatenate([*(n.ravel(order="F") for n in nu), -mu])
         try:
-            self.x, z = outer.solve(self.form, linear, self.near, self.units, self.firm)
+            x, z = outer.solve(self.form, linear, self.near, self.units, self.firm)
         except (ArithmeticError, ValueError, RuntimeError):
             return None
+        return self.repaired(x, z)
+
+    def repaired(self, x: Array, z: Array) -> DualPoint | None:
+        """(x, z) made dual feasible."""
+        self.x = x
         point = outer.repaired(self.form, self.x, z, self._must_vanish([False] * len(self.factors)))
         # Where ν is all but zero on distinct rows it is made so: Aᵀν = 0 then holds for every kernel.
         links = self.reduction.form.predictions
@@ -125,9 +147,10 @@ class _Bound:
         selected = sp.csc_array(sp.eye_array(len(self.form.c), format="csc")[:, np.concatenate(columns)])
         return sp.csc_array(selected @ sp.block_diag(blocks, format="csc"))
 
-    def multipliers(self, point: DualPoint) -> list[Multipliers]:
+    def multipliers(self, point: DualPoint, known: Mapping[int, Array] | None = None) -> list[Multipliers]:
         return [
-            split(self.reduction, self.form, i, nu, point.mu, self.coefficients[i]) for i, nu in enumerate(point.nu)
+            split(self.reduction, self.form, i, nu, point.mu, self.coefficients[i], known)
+            for i, nu in enumerate(point.nu)
         ]
 
     def grams(self, multipliers: list[Multipliers]) -> list[Gram]:
@@ -202,13 +225,15 @@ def _admissible(
     return True
 
 
-def evaluate(
-    reduction: Reduction, point: DualPoint, grams: tuple[Gram, ...], multipliers: tuple[Multipliers, ...], x_hat: Array
-) -> Lower | None:
+def evaluate(  # noqa: PLR0917
+    reduction: Reduction, point: DualPoint, grams: tuple[Gram, ...], multipliers: tuple[Multipliers, ...], x_hat: Array,
+    strict: bool = True,
+) -> Lower | None:  # fmt: skip
     """D at a dual point: the outer problem's part, less Σ⟨mⱼ, f₀ⱼ⟩, less what assumptions charge.
 
     Where t enters as ½P t², μ = ‖m‖ is reached by t = (‖m‖ − (c + Aᵀz)_t)/P. Where no norm binds θ, Aᵀν must vanish;
-    what is left of it is charged to a radius for ‖θ‖. None where some ‖mⱼ‖ exceeds a μⱼ that can't be chosen.
+    what is left of it is charged to a radius for ‖θ‖. None where some ‖mⱼ‖ exceeds a μⱼ that can't be chosen,
+    unless that is left to the checker (not `strict`).
     """
     form, x, assumes_radius = point.form, point.x.copy(), False
     assumptions: list[str] = []
@@ -241,7 +266,7 @@ def evaluate(
             if form.P[column] > 0:
                 rest = point.stationarity[column] - form.P[column] * point.x[column]
                 x[column] = max(0.0, float((length - rest) / form.P[column]))
-            elif length > point.mu[j]:
+            elif strict and length > point.mu[j]:
                 return None
     inner = np.ones(len(form.c), dtype=bool)
     inner[form.linked] = False

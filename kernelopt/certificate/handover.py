@@ -6,11 +6,13 @@ and Gram matrices from the kernel with their errors. Whatever is missing here ma
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import isfinite
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
 from kernelopt.certificate import checker, dual_rows, pivots
@@ -38,24 +40,27 @@ MOST = 5000  # rows up to which no multipliers are worth a try
 NEARBY = 1e-10  # slopes of a smooth loss on both sides of a multiplier, relatively
 DOUBLINGS = 60
 EXACT = (Linear, Explicit)  # kernels whose features are given, not computed
+FEW = 1000  # rows up to which a better bound than the first is looked for
 LEAST = 1e-3  # weight of a short part of Aᵀν
 
 
-def checked(reduction: Reduction, data: Outer, found: Lower, span: bool) -> tuple[Bound, tuple[str, ...]]:
+def checked(
+    reduction: Reduction, data: Outer, found: Lower, span: bool, enough: Callable[[float], bool] = isfinite
+) -> tuple[Bound, tuple[str, ...]]:
     """The bound that the checker proves from what was found, and what was assumed for it.
 
-    With `span` θ is confined to the factor's span.
+    With `span` θ is confined to the factor's span. Of small problems more is tried until a bound is `enough`.
     """
     best: tuple[Bound, tuple[str, ...]] = (nothing("no dual point"), ())
     for spare in SPARES:
-        best = _with_room_for_norms(reduction, data, found, span, spare)
+        best = _with_room_for_norms(reduction, data, found, span, spare, enough)
         if found.slopes is None or isfinite(best[0].value) or "exceeds" not in best[0].missing:
             break
     return best
 
 
-def _with_room_for_norms(
-    reduction: Reduction, data: Outer, found: Lower, span: bool, spare: float
+def _with_room_for_norms(  # noqa: PLR0917
+    reduction: Reduction, data: Outer, found: Lower, span: bool, spare: float, enough: Callable[[float], bool]
 ) -> tuple[Bound, tuple[str, ...]]:
     """The bound where ν is shortened until ‖Aᵀν‖ is `spare` below what its norm costs, relatively."""
     form = data.form
@@ -73,13 +78,20 @@ def _with_room_for_norms(
         dual = still(_snapped(form, z, share_of_largest), tangent)
         for exactly in (False, True):
             bound = checker.lower(program, links, _with_norms(program, links, _moved(program, links, dual, exactly)))
-            best = bound if bound.value >= best.value else best
-            if isfinite(best.value) and best.rounding <= COSTLY * best.terms:
-                break
-        if isfinite(best.value):
-            return max(best, _without_multipliers(program, links, dual), key=lambda one: one.value), ()
+            if isfinite(bound.value) and not isfinite(best.value):
+                best = max(bound, _without_multipliers(program, links, dual), key=_by_value)
+            best = bound if bound.value > best.value or not isfinite(best.value) else best
+            settled = len(z) > FEW and best.rounding <= COSTLY * best.terms
+            if isfinite(best.value) and (enough(best.value) or settled):
+                return best, ()
+        if isfinite(best.value) and len(z) > FEW:
+            return best, ()
         if found.point is None:
             break
+    if found.point is not None and len(z) <= FEW:
+        best = max(best, _of_nothing(program, links, still(_snapped(form, z, SNAPS[-1]), 0 * tangent)), key=_by_value)
+    if isfinite(best.value):
+        return best, ()
     if found.box is None:
         return best, ()
     dual = still(z, tangent)
@@ -92,11 +104,25 @@ def _without_multipliers(program: Program, links: list[Link], dual: Dual) -> Bou
     """The bound of z = 0 and ν = 0, exact where θ = 0 and zeros attain it."""
     if len(program.b) > MOST or program.losses:
         return nothing("not asked")
-    empty = [
+    return checker.lower(program, _empty(links), still(np.zeros(len(program.b)), np.zeros_like(dual.tangent)))
+
+
+def _of_nothing(program: Program, links: list[Link], dual: Dual) -> Bound:
+    """The bound of a dual point that is moved to ν = 0, as if no norm bound θ: what θ is asked for costs nothing."""
+    free = [link._replace(norms=[], shares=np.zeros((len(link.shares), 0)), features=None) for link in _empty(links)]
+    return max((checker.lower(program, free, _moved(program, free, dual, exactly))
+                for exactly in (False, True)), key=_by_value)  # fmt: skip
+
+
+def _empty(links: list[Link]) -> list[Link]:
+    return [
         link._replace(V=np.zeros_like(link.V), gram=np.zeros_like(link.gram), error=np.zeros_like(link.error))
         for link in links
     ]
-    return checker.lower(program, empty, still(np.zeros(len(program.b)), np.zeros_like(dual.tangent)))
+
+
+def _by_value(bound: Bound) -> float:
+    return bound.value
 
 
 def _with_assumptions(
@@ -233,9 +259,16 @@ def _snapped(form: ConicForm, z: Array, share: float) -> Array:
         elif kind in ("soc", "psd", "power", "generalized_power") and np.abs(z[rows]).max(initial=0.0) < least:
             z[rows] = 0.0
         elif kind == "exp":
-            small = np.abs(z[rows]).reshape(-1, 3).max(axis=1) < least
-            z[rows] = np.where(np.repeat(small, 3), 0.0, z[rows])
+            z[rows] = _snapped_exponentials(z[rows], np.diff(sp.csr_array(form.A).indptr)[rows] > 0, least)
     return z
+
+
+def _snapped_exponentials(z: Array, touched: NDArray[np.bool_], least: float) -> Array:
+    """Cones whose u and w are taken for zero; v follows from these, however large, unless it is needed elsewhere."""
+    u, v, w = z.reshape(-1, 3).T
+    small = np.maximum(np.abs(u), np.abs(w)) < least
+    v = np.where(small, np.where(touched.reshape(-1, 3)[:, 1], np.maximum(v, 0.0), 0.0), v)
+    return np.stack([np.where(small, 0.0, u), v, np.where(small, 0.0, w)], axis=1).ravel()
 
 
 def _share(data: Outer, found: Lower, spare: float) -> float:
@@ -317,6 +350,9 @@ def _shared_out(norms: list[Norm], gram: Array) -> Array:
     found = [max(float(np.trace(gram[norm.n, norm.n])), 0.0) for norm in norms]
     heavy = np.sqrt(np.array(found) / (max(found) or 1.0)).clip(LEAST)
     M = np.hstack([norm.M for norm in norms])
+    parts = np.hstack([norm.M * (length > 0) for norm, length in zip(norms, found, strict=True)])
+    if np.linalg.matrix_rank(parts) == len(M):
+        heavy = np.where(np.array(found) > 0, heavy, 0.0)  # a norm without a part gets no share
     MW = M * np.concatenate([np.full(one.M.shape[1], w) for one, w in zip(norms, heavy, strict=True)]) ** 2
     G = MW @ M.T
     d = np.diag(G)
@@ -375,7 +411,7 @@ def free_features(link: PredictionLink, factor: Factor) -> tuple[Array | None, b
     F, largest = F[:, largest != 0], largest[largest != 0]
     _, first = np.unique(np.round(F / largest, 13), axis=1, return_index=True)
     exact = len(first) == F.shape[1] and isinstance(link.rows.kernel, EXACT)
-    F = np.where((F == F[:1]).all(axis=0), 1.0, np.ldexp(F, 1 - np.frexp(largest)[1]))
+    F = np.where((F[:1] == F).all(axis=0), 1.0, np.ldexp(F, 1 - np.frexp(largest)[1]))
     return F[:, np.sort(first)], exact
 
 

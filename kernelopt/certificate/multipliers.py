@@ -5,6 +5,7 @@ Lengths come from VᵀQV, which `gram.py` has.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from kernelopt.kernels.domains import Array
 from kernelopt.nodes import norm_from_gram
 
 SPARE = 1e-9  # what the checker adds to sums of singular values, about
+NONE = 1e-9  # μⱼ of a norm that plays no part, relative to those of others
 DUAL_KIND: dict[Any, Any] = {"nuc": 2, 2: "nuc"}
 
 
@@ -40,10 +42,11 @@ class Multipliers:
 
 
 def split(  # noqa: PLR0917
-    reduction: Reduction, conic: ConicForm, number: int, nu: Array, mu: Array, coefficients: Array
-) -> Multipliers:
-    """Split Aᵀν among the norms of θ. Where there are several, mⱼ = s·μⱼ·(a subgradient of norm j at θ̂) with the share
-    s ≤ 1 for which they come nearest to it; the rest goes in proportion to μⱼ²."""
+    reduction: Reduction, conic: ConicForm, number: int, nu: Array, mu: Array, coefficients: Array,
+    known: Mapping[int, Array] | None = None,
+) -> Multipliers:  # fmt: skip
+    """Split Aᵀν among the norms of θ. Of several the nⱼ are `known`, or mⱼ = s·μⱼ·(a subgradient of norm j
+    at θ̂) with the share s ≤ 1 for which they come nearest to it; the rest goes in proportion to μⱼ²."""
     form = reduction.form
     link = form.predictions[number]
     factor = reduction.factors[link.theta]
@@ -56,16 +59,19 @@ def split(  # noqa: PLR0917
     pieces = []
     for j, M, rows in zip(norms, rights, shifts, strict=True):
         piece = np.zeros((len(total), M.shape[1]))
-        if len(norms) > 1 and form.norms[j].t.value > 0:
+        if known is not None:
+            piece += known[j] * (mu[j] > NONE * np.abs(mu[norms]).max())
+        elif len(norms) > 1 and form.norms[j].t.value > 0:
             piece += coefficients @ M
             piece[rows, np.arange(len(rows))] -= 1.0
             piece = mu[j] * piece @ _slope(norm_gram(reduction, form.norms[j]), form.norms[j].kind)
         pieces.append(piece)
     if norms and not free:
         n = np.hstack(pieces)
-        if len(norms) > 1:
+        if len(norms) > 1 and known is None:
             n *= _fit(factor.B.T @ (n @ stacked.T), factor.B.T @ total)
         shares = (mu[norms] / (np.abs(mu[norms]).max() or 1.0)) ** 2
+        shares[shares < NONE**2] = 0.0
         weights = np.concatenate([np.full(M.shape[1], w) for w, M in zip(shares, rights, strict=True)])
         enough = np.linalg.matrix_rank(stacked * weights) == np.linalg.matrix_rank(stacked)
         weights = weights if enough else np.ones_like(weights)

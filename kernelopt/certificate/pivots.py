@@ -53,7 +53,7 @@ def none(m: int) -> Moves:
 def moves(W: sp.csc_array, left: Array, z: Array, cones: Cones) -> Moves:
     """Moves and radii for columns W, their cost as a last row, with residuals |left|."""
     S = sp.csc_array(W[:-1])
-    if not left.any():
+    if not left.any() or not np.isfinite(W.data).all():  # products that underflow are no numbers
         return none(len(z))
     room = room_of(z, cones, _unit_of(S, z))
     found = _moves(W, S, left, room, np.arange(S.shape[1]), WIDE)

@@ -10,16 +10,18 @@ W the squares of the sizes of y. Inequalities are left with a few ulps of room; 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.representer import Reduction
 from kernelopt.factorization import tall
-from kernelopt.kernels.domains import Array, Ints
+from kernelopt.kernels.domains import Array
 from kernelopt.nodes import EUCLIDEAN
 
 MOST = 1500  # rows that are moved into at once
@@ -31,12 +33,11 @@ def moved(reduction: Reduction, form: ConicForm) -> bool:
     """Move v and y on the reduction's variables; False where nothing was to be done, or it can't be."""
     scaled = _shortened(reduction, form)
     x = point_of(reduction, form)
-    rows = _linear_rows(form)
-    if x is None or not len(rows):
+    A, b, equal = _linear_rows(form)
+    if x is None or not len(b):
         return scaled
-    A = sp.csr_array(form.A)[rows]
-    s, equal = form.b[rows] - A @ x, rows < form.cones.zero
-    room = np.where(equal, 0.0, ROOM * _terms(reduction, form, A, form.b[rows], x))
+    s = b - A @ x
+    room = np.where(equal, 0.0, ROOM * _terms(reduction, form, A, b, x))
     wrong = np.where(equal, s != 0, s < 0)
     if not wrong.any():
         return scaled
@@ -86,12 +87,11 @@ def _terms(reduction: Reduction, form: ConicForm, A: sp.csr_array, b: Array, x: 
 
 def is_met(reduction: Reduction, form: ConicForm) -> bool:
     """Whether linear rows hold to rounding: to `ROOM` of what they are sums of."""
-    x, rows = point_of(reduction, form), _linear_rows(form)
+    x, (A, b, equal) = point_of(reduction, form), _linear_rows(form)
     if x is None:
         return False
-    A, b = sp.csr_array(form.A)[rows], form.b[rows]
     s, most = b - A @ x, ROOM * _terms(reduction, form, A, b, x)
-    return bool(np.all(np.where(rows < form.cones.zero, np.abs(s), -s) <= most))
+    return bool(np.all(np.where(equal, np.abs(s), -s) <= most))
 
 
 def point_of(reduction: Reduction, form: ConicForm) -> Array | None:
@@ -109,14 +109,66 @@ def point_of(reduction: Reduction, form: ConicForm) -> Array | None:
     return x
 
 
-def _linear_rows(form: ConicForm) -> Ints:
-    """Equalities and inequalities of predictions and the user's variables alone."""
+def _linear_rows(form: ConicForm) -> tuple[sp.csr_array, Array, NDArray[np.bool_]]:
+    """(A, b, which are equalities) of the rows of predictions and the user's variables alone, and of those that follow
+    from others without their auxiliary variables: u ≤ s, −u ≤ s, s ≤ b say u ≤ b and −u ≤ b."""
     ours = np.zeros(len(form.c), dtype=bool)
     ours[np.concatenate([form.y, *form.u]).astype(int)] = True
-    A = sp.csr_array(form.A)
+    A, zero = sp.csr_array(form.A), form.cones.zero
     others = abs(A) @ (~ours).astype(float)
-    linear = np.arange(len(form.b)) < form.cones.zero + form.cones.nonneg
-    return np.flatnonzero(linear & (others == 0) & (np.diff(A.indptr) > 0))
+    linear = np.arange(len(form.b)) < zero + form.cones.nonneg
+    rows = np.flatnonzero(linear & (others == 0) & (np.diff(A.indptr) > 0))
+    more, b = _without_auxiliaries(form, ours)
+    A, b = sp.csr_array(sp.vstack([A[rows], more])), np.concatenate([form.b[rows], b])
+    return A, b, np.append(rows < zero, np.zeros(more.shape[0], dtype=bool)) | _opposite(A, b)
+
+
+def _opposite(A: sp.csr_array, b: Array) -> NDArray[np.bool_]:
+    """Which inequalities make an equality with another: u ≤ b and −u ≤ −b."""
+    A.sort_indices()
+    ends = list(pairwise(A.indptr.tolist()))
+    keys = [
+        (A.indices[i:k].tobytes(), (A.data[i:k] + 0.0).tobytes(), c) for (i, k), c in zip(ends, b + 0.0, strict=True)
+    ]
+    known = set(keys)
+    return np.array([
+        (at, (0.0 - A.data[i:k]).tobytes(), 0.0 - c) in known
+        for (i, k), (at, _, c) in zip(ends, keys, strict=True)
+    ], dtype=bool)  # fmt: skip
+
+
+def _without_auxiliaries(form: ConicForm, ours: NDArray[np.bool_]) -> tuple[sp.csr_array, Array]:
+    """Inequalities after auxiliary variables are eliminated (Fourier and Motzkin), where that adds no rows."""
+    n, rows = len(form.c), slice(form.cones.zero, form.cones.zero + form.cones.nonneg)
+    A = sp.csc_array(form.A)
+    inside = A[rows]
+    alone = ~ours & (np.diff(A.indptr) == np.diff(inside.indptr))  # in no other cone
+    alone[form.linked] = False
+    both = (inside.maximum(0).sum(axis=0) > 0) & (inside.minimum(0).sum(axis=0) < 0)
+    columns = np.flatnonzero(alone & both)
+    touched = np.flatnonzero(abs(inside[:, columns]).sum(axis=1) > 0)
+    if not 0 < len(touched) <= MOST:
+        return sp.csr_array((0, n)), np.zeros(0)
+    R = sp.csr_array(sp.hstack([inside, form.b[rows, None]], format="csr")[touched])
+    for j in columns:
+        R = _eliminated(R, int(j))
+    left, b = sp.csr_array(R[:, :n]), R[:, [n]].toarray().ravel()
+    chosen = (abs(left) @ (~ours).astype(float) == 0) & (np.diff(left.indptr) > 0)
+    return sp.csr_array(left[chosen]), b[chosen]
+
+
+def _eliminated(R: sp.csr_array, j: int) -> sp.csr_array:
+    """Rows of inequalities without column j: each in which it is > 0 is added to each in which it is < 0."""
+    a = R[:, [j]].toarray().ravel()
+    above, below = np.flatnonzero(a > 0), np.flatnonzero(a < 0)
+    if len(above) * len(below) > len(above) + len(below):
+        return R
+    i, k = np.repeat(above, len(below)), np.tile(below, len(above))
+    larger = np.maximum(a[i], -a[k])  # weights of 1 where both are equal leave numbers as they are
+    sums = sp.coo_array(sp.diags_array(-a[k] / larger) @ R[i] + sp.diags_array(a[i] / larger) @ R[k])
+    kept = (sums.col != j) & (sums.data != 0)
+    sums = sp.coo_array((sums.data[kept], (sums.row[kept], sums.col[kept])), shape=sums.shape)
+    return sp.csr_array(sp.vstack([R[np.flatnonzero(a == 0)], sums], format="csr"))
 
 
 def _through_factors(reduction: Reduction, form: ConicForm, A: sp.csc_array) -> Iterable[tuple[Any, int, Array]]:

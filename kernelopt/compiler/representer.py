@@ -192,18 +192,25 @@ def _spectral_norm(V: Any) -> tuple[cp.Expression, list[cp.Constraint]]:
 
 def _shifted(V: Any, norm: NormLink, factor: Factor) -> Any:
     """[VM − b₀; −R], in the units of v."""
+    centre, R = centre_and_rest(norm, factor)
+    if not factor.rank:
+        centre = np.zeros((1, centre.shape[1]))
+    if V.ndim == 1:
+        return cp.hstack([V - centre[:, 0], -R[:, 0]]) if len(R) else V - centre[:, 0]
+    return cp.vstack([V - centre, -R]) if len(R) else V - centre
+
+
+def centre_and_rest(norm: NormLink, factor: Factor) -> tuple[Array, Array]:
+    """b₀ and R in the units of v."""
     f0 = norm.view.shift
     assert f0 is not None
     b0 = factor.B[norm.function_rows].T  # (r, K): √scale·b₀ in the units of v is scale·B-row
-    centre = factor.scale * b0 if factor.rank else np.zeros((1, len(norm.function_rows)))
+    centre = factor.scale * b0
     gram = f0.gram()
     rest = factor.scale * gram - centre.T @ centre
     eigenvalues, U = np.linalg.eigh((rest + rest.T) / 2)
     keep = eigenvalues > 1e-14 * factor.scale * max(np.trace(gram), 0.0)
-    R = np.sqrt(eigenvalues[keep])[:, None] * U[:, keep].T
-    if V.ndim == 1:
-        return cp.hstack([V - centre[:, 0], -R[:, 0]]) if keep.any() else V - centre[:, 0]
-    return cp.vstack([V - centre, -R]) if keep.any() else V - centre
+    return centre, np.sqrt(eigenvalues[keep])[:, None] * U[:, keep].T
 
 
 def invert(reduction: Reduction, status: Status, from_kernel: bool = False, exactly: bool = False) -> Solution:

@@ -102,12 +102,12 @@ def solve(form: ConicForm, linear: Array, near: Array, units: Array, firm: Array
     weight = PROXIMAL if firm is None else np.where(firm, FIRM, PROXIMAL)
     P[L] += weight
     q[L] -= weight * near / units
-    solution = _clarabel(P, q, sp.csc_array(form.A @ sp.diags_array(unit / sigma)), form.b / sigma, form.cones)
+    solution = answered(P, q, sp.csc_array(form.A @ sp.diags_array(unit / sigma)), form.b / sigma, form.cones)
     return unit * np.nan_to_num(np.array(solution.x)), np.nan_to_num(np.array(solution.z)) * kappa / sigma
 
 
-def _clarabel(P: Array, q: Array, A: sp.csc_array, b: Array, cones: Cones) -> Any:
-    """Clarabel's answer on scaled data, whatever it is."""
+def answered(P: Array, q: Array, A: sp.csc_array, b: Array, cones: Cones) -> Any:
+    """Clarabel's answer on scaled data with diagonal P, whatever it is."""
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = TOLERANCE
@@ -217,7 +217,7 @@ def value_at(form: ConicForm, linked: Array) -> float | None:
     sigma = float(np.abs(b).max(initial=0.0)) or 1.0
     c, P = form.c[free], form.P[free]
     kappa = max(sigma * float(np.abs(c).max(initial=0.0)), sigma**2 * float(P.max(initial=0.0))) or 1.0
-    solution = _clarabel(sigma**2 * P / kappa, sigma * c / kappa, sp.csc_array(form.A[:, free]), b / sigma, form.cones)
+    solution = answered(sigma**2 * P / kappa, sigma * c / kappa, sp.csc_array(form.A[:, free]), b / sigma, form.cones)
     if str(solution.status) not in ("Solved", "AlmostSolved"):
         return None
     return constant + kappa * float(solution.obj_val_dual)

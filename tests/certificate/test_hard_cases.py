@@ -344,3 +344,12 @@ def test_no_norm_of_theta_and_rows_that_must_be_chosen_together(loss, seed):
     problem = ko.Problem(cp.Minimize(weights @ fit))
     problem.solve(solver="CLARABEL")
     assert problem.status == "optimal", problem.certificate
+
+
+def test_features_whose_products_underflow_are_no_crash():
+    """In the span of 29 of 30 bumps, B has entries of 1e-157 and less."""
+    x, theta = np.linspace(0, 6, 30)[:, None], ko.Theta(ko.kernels.Gaussian(sigma=0.1))
+    loss = cp.norm1(np.sin(9 * x[:, 0]) - theta(x))
+    problem = ko.Problem(cp.Minimize(loss), [theta(x[:1]) <= 0])
+    problem.solve(max_rank=29)
+    assert problem.status == "optimal_inaccurate"

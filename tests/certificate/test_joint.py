@@ -1,0 +1,57 @@
+"""Bounds from multipliers of all rows at once, and from ν = 0."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import kernelopt as ko
+from kernelopt.certificate import joint
+
+GAUSSIAN, LINEAR = ko.kernels.Gaussian(sigma=0.25), ko.kernels.Linear()
+RNG = np.random.default_rng(0)
+X, Y = RNG.uniform(-1, 1, size=(4, 1)), RNG.normal(size=4)
+
+
+@pytest.mark.parametrize("coefficients", [[1.2, -0.9], [0.1, 0.1]])
+def test_a_maximum_of_norms(coefficients):
+    """How Aᵀν is shared among ‖θ‖ and 2‖θ − f₀‖ follows from their maximum alone; a norm below it has no share."""
+    theta = ko.Theta(GAUSSIAN)
+    f0 = ko.Function(GAUSSIAN, X[:2] + 0.1, coefficients)
+    most = cp.maximum(ko.norm(theta), 2 * ko.norm(theta - f0))
+    problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(np.sign(Y), theta(X))) + most))
+    problem.solve()
+    assert problem.status == "optimal"
+    assert problem.certificate.relative_gap < 1e-6
+
+
+def test_nothing_is_gained_by_any_theta():
+    """Two θ that fit: the optimum is 0, and so is the bound."""
+    theta, other = ko.Theta(LINEAR), ko.Theta(GAUSSIAN)
+    loss = cp.sum(ko.losses.squared_hinge(np.sign(Y), theta(X) + other(X)))
+    problem = ko.Problem(cp.Minimize(loss), [ko.norm(theta) <= 3, ko.norm(other) <= 3])
+    assert problem.solve() == 0
+    assert problem.status == "optimal"
+    assert problem.certificate.lower == 0
+
+
+def test_large_problems_are_left_to_what_knows_nu(monkeypatch):
+    monkeypatch.setattr(joint, "MOST", 0)
+    theta = ko.Theta(GAUSSIAN)
+    problem = ko.Problem(cp.Minimize(cp.norm1(Y - theta(X)) + ko.norm(theta)))
+    problem.solve()
+    assert problem.status == "optimal"
+    form = problem.canonical_form()
+    assert joint.solved(problem._reduction[1], problem._outer().form, np.ones(len(form.predictions) + 4), 0.0) is None
+
+
+@pytest.mark.parametrize("seed", [2, 4])
+def test_exponentials_without_weight(seed):
+    """u and w of a cone that costs nothing are none, and its v is what remains of a division by them."""
+    rng = np.random.default_rng(seed)
+    theta, points = ko.Theta(LINEAR + 0.5 * ko.kernels.Polynomial(degree=2), outputs=2), rng.uniform(-1, 1, size=(8, 1))
+    weights, labels = np.where(np.arange(8) == 3, 0.0, rng.uniform(0, 2, size=8)), np.sign(rng.normal(size=8))
+    f = theta(points) @ rng.normal(size=2)
+    loss = weights @ cp.exp(-cp.multiply(labels, f)) + 0.1 * cp.sum(cp.abs(theta(points)[:, 0]))
+    problem = ko.Problem(cp.Minimize(loss + 0.3 * ko.norm(theta, "nuc")))
+    problem.solve()
+    assert problem.status == "optimal"

@@ -1,0 +1,81 @@
+"""Integers are fixed where a mixed-integer solver put them, and the rest is solved as a convex problem."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import kernelopt as ko
+from kernelopt.compiler import projection
+from kernelopt.compiler.integers import fixed
+from kernelopt.compiler.separable import outer_of
+
+pytestmark = pytest.mark.skipif("ECOS_BB" not in cp.installed_solvers(), reason="ECOS has no wheels for this Python")
+X, Y = np.array([[0.1], [0.7], [1.4], [2.0]]), np.array([0.8, -0.3, 0.5, 1.0])
+GAUSSIAN = ko.kernels.Gaussian(sigma=1.0)
+
+
+def switched(norm, z, price):
+    theta = ko.Theta(GAUSSIAN)
+    loss = cp.sum(ko.losses.huber(Y, theta(X), 0.4))
+    return theta, ko.Problem(cp.Minimize(loss + price * z), [norm(theta) <= 1.5, cp.abs(theta(X)[0]) <= 3 * z])
+
+
+@pytest.mark.parametrize("price", [0.39, 1e-3])
+def test_a_switch_that_is_off_is_off(price):
+    """|u| ≤ 3z with z = 0 holds to rounding, not only to a solver's 1e-8."""
+    z = cp.Variable(boolean=True)
+    theta, problem = switched(ko.norm, z, price)
+    problem.solve()
+    assert problem.status == "optimal"
+    values = []
+    for number in (0.0, 1.0):
+        _, plain = switched(ko.norm, number, price)
+        values.append(plain.solve())
+    assert problem.value == pytest.approx(min(values), rel=1e-6)
+    assert z.value == np.argmin(values)
+    assert abs(theta.value(X)[0]) <= 3 * z.value + 1e-12
+
+
+def test_what_can_not_be_met_to_rounding_is_not_optimal(monkeypatch):
+    monkeypatch.setattr(projection, "moved", lambda reduction, form: False)
+    problem = switched(ko.norm, cp.Variable(boolean=True), 0.39)[1]
+    problem.solve()
+    assert problem.status == "optimal_inaccurate"
+    assert problem.verify()["primal feasibility"].number > 1e-12
+
+
+def test_entries_that_are_no_integers_stay_variables():
+    theta, Z = ko.Theta(GAUSSIAN), cp.Variable(3, integer=[(0, 2)], nonneg=True)
+    loss = cp.sum_squares(theta(X[:3]) + Z - Y[:3]) + cp.sum_squares(Z)
+    form = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta))).canonical_form()
+    Z.value = np.array([0.9, 0.4, 2.2])
+    left = fixed(form)
+    assert not left.form.outer.is_mixed_integer()
+    ((_, value, rest),) = left.values
+    np.testing.assert_array_equal(value, [1.0, 0.4, 2.0])
+    rest.value = np.array([7.0, 0.3, 7.0])
+    left.save()
+    np.testing.assert_array_equal(Z.value, [1.0, 0.3, 2.0])
+
+
+def test_rows_without_their_auxiliary_variables():
+    """|u| ≤ b and max(u, v) ≤ b are rows of u and v; a sum of many |u| would be too many."""
+    theta = ko.Theta(GAUSSIAN)
+    u = theta(X)
+    for constraint, rows in [
+        (cp.abs(u[0]) <= 0.2, 2),
+        (cp.maximum(u[0], u[1], 2 * u[2]) <= 0.2, 3),
+        (cp.norm1(u) <= 0.2, 0),
+    ]:
+        data = outer_of(ko.Problem(cp.Minimize(ko.sum_squares(theta)), [constraint]).canonical_form()).form
+        A, b, equal = projection._linear_rows(data)
+        assert A.shape[0] == rows
+        assert not equal.any()
+        assert np.all(b == 0.2)
+        assert not A[:, np.setdiff1d(np.arange(A.shape[1]), data.linked)].nnz
+
+
+def test_rows_that_make_an_equality_are_one():
+    theta = ko.Theta(GAUSSIAN)
+    data = outer_of(ko.Problem(cp.Minimize(ko.sum_squares(theta)), [cp.abs(theta(X)[0]) <= 0]).canonical_form()).form
+    assert projection._linear_rows(data)[2].all()
