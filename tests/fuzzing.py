@@ -400,18 +400,20 @@ def _one(drawn):
 def by_family(outcomes):
     """A line for each family."""
     lines = [
-        f"{'family':<18}{'problems':>9}{'known':>7}{'optimal':>9}{'undecided':>11}{'share':>8}{'refused':>9}"
-        f"{'disagreements':>15}{'s each':>8}"
+        f"{'family':<18}{'problems':>9}{'known':>7}{'optimal':>9}{'undecided':>11}{'share':>8}"
+        f"{'no solver named':>17}{'refused':>9}{'disagreements':>15}{'s each':>8}"
     ]
     names = list(dict.fromkeys(o.family for o in outcomes))
     for name in [*sorted(names, key=list(dict.fromkeys(MIX)).index), "all"]:
         own = [o for o in outcomes if name in (o.family, "all")]
         judged = [o for o in own if o.truth == "optimal" and not o.restricted]
         undecided = sum(o.undecided for o in own)
+        default = [o for o in judged if o.solver == "default"]
+        of_default = sum(o.undecided for o in default) / max(len(default), 1)
         lines.append(
             f"{name:<18}{len(own):>9}{sum(o.truth not in ('', 'unknown') for o in own):>7}"
             f"{sum(o.status == 'optimal' for o in own):>9}{undecided:>11}{undecided / max(len(judged), 1):>8.1%}"
-            f"{sum(o.status == 'refused' for o in own):>9}{sum(o.problem is not None for o in own):>15}"
+            f"{of_default:>17.1%}{sum(o.status == 'refused' for o in own):>9}{sum(o.problem is not None for o in own):>15}"
             f"{np.mean([o.seconds for o in own]):>8.2f}"
         )
     return lines

@@ -78,7 +78,7 @@ def test_counts_by_family():
     ]
     assert [o.undecided for o in outcomes] == [False, True, True, False, False, False]
     _, line, total = by_family(outcomes)
-    assert line.split() == ["zeros", "6", "4", "1", "2", "66.7%", "1", "1", "0.00"]
+    assert line.split() == ["zeros", "6", "4", "1", "2", "66.7%", "66.7%", "1", "1", "0.00"]
     assert total.split()[1:] == line.split()[1:]
 
 
