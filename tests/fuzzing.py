@@ -413,8 +413,8 @@ def by_family(outcomes):
         lines.append(
             f"{name:<18}{len(own):>9}{sum(o.truth not in ('', 'unknown') for o in own):>7}"
             f"{sum(o.status == 'optimal' for o in own):>9}{undecided:>11}{undecided / max(len(judged), 1):>8.1%}"
-            f"{of_default:>17.1%}{sum(o.status == 'refused' for o in own):>9}{sum(o.problem is not None for o in own):>15}"
-            f"{np.mean([o.seconds for o in own]):>8.2f}"
+            f"{of_default:>17.1%}{sum(o.status == 'refused' for o in own):>9}"
+            f"{sum(o.problem is not None for o in own):>15}{np.mean([o.seconds for o in own]):>8.2f}"
         )
     return lines
 
