@@ -124,7 +124,9 @@ def verify(reduction: Reduction, solution: Solution, tol: float, source: Explici
         data = outer_of(reduction.form)
         value = attained(reduction)
         slopes = _known_slopes(solution) if data.form.smooth else None  # else read off ν
-        found = certify(reduction, data, value, tol=tol, slopes=slopes)
+        known = None if solution.certificate is None else solution.certificate.evidence
+        search = known is not None and known.sought  # else it is the solver's multipliers that are judged
+        found = certify(reduction, data, value, tol=tol, slopes=slopes, search=search)
         checks += [*_optimality_checks(reduction, data, found, tol), gap(found, tol)]
         checks += _explicit_features(reduction, found, value, tol)
     if source is not None and not reduction.form.smooth:

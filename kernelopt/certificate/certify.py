@@ -19,6 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.certificate import checker, conic, conjugates
+from kernelopt.certificate.claim import Bound
 from kernelopt.certificate.gram import CHEAP, FIRST_LOOK, FROM_FACTOR, PRODUCTS, SAMPLED, STREAMED, Gram, as_computed
 from kernelopt.certificate.handover import checked, free_features
 from kernelopt.certificate.multipliers import norm_multipliers, row_coefficients
@@ -40,6 +41,7 @@ SPARES = (1e-11, 1e-9, 1e-7)
 ROOMS = (1e-9, 1e-7, 1e-5)  # between ‖Aᵀν‖ and what its norm costs, where a cone solver finds all multipliers at once
 FEW, CLOSE = 1000, 1e-3  # rows up to which, and gaps from which, errors of kernel values are told apart from others
 LOOSE = 0.1  # a widening beyond this share of the value is no first order
+MOSTLY = 4.0  # a gap up to so many times what rounding costs is not closed by other multipliers
 AS_COMPUTED = "for the kernel matrix as computed"
 WAYS = {FULL: STREAMED, REDUCED: FROM_FACTOR, ESTIMATE: SAMPLED}
 
@@ -47,7 +49,7 @@ WAYS = {FULL: STREAMED, REDUCED: FROM_FACTOR, ESTIMATE: SAMPLED}
 def certify(  # noqa: PLR0917
     reduction: Reduction, data: Outer, value: float, scope: str = FULL,
     tol: float = 0.0, abs_tol: float | None = None, slopes: Array | None = None, known: Lower | None = None,
-    products: bool = False, check: bool = True,
+    products: bool = False, check: bool = True, search: bool = True,
 ) -> Certificate:  # fmt: skip
     """The certificate of the point that stands on the reduction's variables, whose objective value is `value`.
 
@@ -55,14 +57,16 @@ def certify(  # noqa: PLR0917
     is enough to close the gap to `tol` or `abs_tol`; REDUCED reads the factor only; ESTIMATE samples. `slopes` are
     those of the functions of the finest cut, where the solver knows them. A `known` bound of the same problem with the
     full kernel stands where it is the better one. With `products` the pass over the kernel gives Qν too. Without
-    `check` the lower bound is what was found, for a first look.
+    `check` the lower bound is what was found, for a first look. Without `search` it is that of the multipliers at hand,
+    and no better ones are looked for.
     """
     start = perf_counter()
     nu = solver_multipliers(reduction)
     upper = _upper(reduction, data, value)
 
     def enough(bound: Lower) -> bool:
-        return _assembled(reduction, data, bound, upper, FULL).closes(tol or ZERO, abs_tol)
+        closed = _assembled(reduction, data, bound, upper, FULL).closes(tol or ZERO, abs_tol)
+        return not search or closed or upper.upper - bound.value <= MOSTLY * (bound.rounding + upper.rounding)
 
     def assembled(way: str, scope: str) -> Certificate:
         bound = (
@@ -174,7 +178,7 @@ def _lower(  # noqa: PLR0917
         again = conic.joint_bound(reduction, data.form, way, room)
         proven = None if again is None else _proven(reduction, data, again, span, enough)
         if proven is not None and (bound is None or _rank(proven) > _rank(bound)):
-            bound = proven
+            bound = replace(proven, sought=True)
     return bound
 
 
@@ -187,7 +191,10 @@ def _proven(
     reduction: Reduction, data: Outer, found: Lower, span: bool, enough: Callable[[Lower], bool] | None = None
 ) -> Lower:
     """A bound with the value that the checker proves."""
-    ends = isfinite if enough is None else lambda value: enough(replace(found, value=value))
+
+    def ends(bound: Bound) -> bool:
+        return enough is None or enough(replace(found, value=bound.value, rounding=bound.rounding))
+
     proven, assumptions = checked(reduction, data, found, span, ends)
     return replace(
         found, value=proven.value, assumptions=assumptions, rounding=proven.rounding, terms=proven.terms,

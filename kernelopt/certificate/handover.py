@@ -33,6 +33,7 @@ from kernelopt.smooth import SmoothLoss
 SPARES = (1e-11, 1e-9, 1e-7)  # room between ‖Aᵀν‖ and what its norm costs, where ν can be shortened
 SPARE = 1e-11  # by how much μ is larger than ‖Aᵀν‖, relatively, where it can be chosen
 
+SLIGHT = 1e-3  # multipliers of predictions beside others that may be 0
 SNAPS = (0.0, 1e-11, 1e-8, 1e-6)  # multipliers below this share of the largest may be none
 COSTLY = 1e-9  # of the terms of a bound: what moving a dual point costs, from which it is moved on a grid too
 ROUNDS = 12
@@ -45,7 +46,7 @@ LEAST = 1e-3  # weight of a short part of Aᵀν
 
 
 def checked(
-    reduction: Reduction, data: Outer, found: Lower, span: bool, enough: Callable[[float], bool] = isfinite
+    reduction: Reduction, data: Outer, found: Lower, span: bool, enough: Callable[[Bound], bool]
 ) -> tuple[Bound, tuple[str, ...]]:
     """The bound that the checker proves from what was found, and what was assumed for it.
 
@@ -60,7 +61,7 @@ def checked(
 
 
 def _with_room_for_norms(  # noqa: PLR0917
-    reduction: Reduction, data: Outer, found: Lower, span: bool, spare: float, enough: Callable[[float], bool]
+    reduction: Reduction, data: Outer, found: Lower, span: bool, spare: float, enough: Callable[[Bound], bool]
 ) -> tuple[Bound, tuple[str, ...]]:
     """The bound where ν is shortened until ‖Aᵀν‖ is `spare` below what its norm costs, relatively."""
     form = data.form
@@ -82,14 +83,15 @@ def _with_room_for_norms(  # noqa: PLR0917
                 best = max(bound, _without_multipliers(program, links, dual), key=_by_value)
             best = bound if bound.value > best.value or not isfinite(best.value) else best
             settled = len(z) > FEW and best.rounding <= COSTLY * best.terms
-            if isfinite(best.value) and (enough(best.value) or settled):
+            if isfinite(best.value) and (enough(best) or settled):
                 return best, ()
         if isfinite(best.value) and len(z) > FEW:
             return best, ()
         if found.point is None:
             break
-    if found.point is not None and len(z) <= FEW:
-        best = max(best, _of_nothing(program, links, still(_snapped(form, z, SNAPS[-1]), 0 * tangent)), key=_by_value)
+    none = still(_snapped(form, z, SNAPS[-1]), 0 * tangent)
+    if found.point is not None and len(z) <= FEW and _is_nearly_free(program, links, none):
+        best = max(best, _of_nothing(program, links, none), key=_by_value)
     if isfinite(best.value):
         return best, ()
     if found.box is None:
@@ -105,6 +107,13 @@ def _without_multipliers(program: Program, links: list[Link], dual: Dual) -> Bou
     if len(program.b) > MOST or program.losses:
         return nothing("not asked")
     return checker.lower(program, _empty(links), still(np.zeros(len(program.b)), np.zeros_like(dual.tangent)))
+
+
+def _is_nearly_free(program: Program, links: list[Link], dual: Dual) -> bool:
+    """Whether multipliers of predictions are small beside those of rows."""
+    u = np.concatenate([np.arange(0), *(link.columns.ravel() for link in links)]).astype(int)
+    nu = program.c[u] + program.A[:, u].T @ dual.z
+    return float(np.abs(nu).max(initial=0.0)) <= SLIGHT * float(np.abs(dual.z).max(initial=0.0))
 
 
 def _of_nothing(program: Program, links: list[Link], dual: Dual) -> Bound:

@@ -30,7 +30,7 @@ class Lower:
     and v, of a bound by conjugates, for the `finest` cut or one function of each prediction; point : of a bound by the
     cone form; products : for each θ QV, where a pass gave it; box, radii : sizes of variables and of each ‖θ‖ that may
     be assumed where nothing else bounds what a residual costs; missing : why there is no bound; confined : whether it
-    holds for θ in the factor's span only.
+    holds for θ in the factor's span only; sought : whether its multipliers are not those of the solver.
     """
 
     value: float
@@ -49,6 +49,7 @@ class Lower:
     radii: tuple[float, ...] = ()
     missing: str = ""
     confined: bool = False
+    sought: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -241,7 +241,7 @@ class Kernel(metaclass=Hinting):
         >>> ko.kernels.Gaussian(sigma=1.0).rounding([[0.0], [1.0]]) < 1e-14
         True
         """
-        return self._relative_rounding(self.rows(X))
+        return float(self._relative_rounding(self.rows(X)))
 
     @np.errstate(over="ignore", invalid="ignore")  # a bound that overflows is no bound
     def _relative_rounding(self, X: Array) -> float:
