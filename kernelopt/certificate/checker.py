@@ -95,7 +95,7 @@ def in_one_unit(program: Program, links: Sequence[Link], dual: Dual) -> tuple[Pr
     with np.errstate(all="ignore"):
         for link in links:
             power = np.full(link.V.shape[1], k)
-            power[max((norm.n.stop for norm in link.norms), default=len(power)) :] = 0
+            power[max((norm.n.stop for norm in link.norms), default=0) :] = 0
             V, both = np.ldexp(link.V, -power), -(power[:, None] + power)
             gram, some = np.ldexp(link.gram, both), (link.gram != 0) | (link.error > 0)
             new.append(link._replace(V=V, gram=gram, error=np.ldexp(link.error, both) + TINY * some))
@@ -363,7 +363,7 @@ def lengths(link: Link, g: Array, e: Array) -> list[tuple[Norm, float, float]] |
     if ((S[used] != 0) @ (M[~used].T != 0)).any():
         used[:] = True
     E = np.abs(np.eye(len(M)) - S @ M.T) + gamma(M.size + 4) * (np.abs(S) @ np.abs(M).T + np.eye(len(M)))
-    eta = float(np.linalg.norm(E[np.ix_(used, used)])) if used.any() else 0.0
+    eta = float(np.linalg.norm(E[used]))
     if not eta < 0.1:
         return None
     found, ends = [], np.cumsum([0, *(norm.M.shape[1] for norm in link.norms)])

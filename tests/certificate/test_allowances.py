@@ -322,6 +322,9 @@ def test_dual_norms_of_little():
     assert checker.dual_norm(-np.eye(2), one, "fro") == 0.0
     assert checker.dual_norm(negative, one, 2) == pytest.approx(2.0, rel=1e-13)
     assert checker.dual_norm(negative, one, "nuc") == pytest.approx(2.0, rel=1e-6)
+    quarter, sure = np.full((2, 2), 0.25), np.zeros((2, 2))  # of rank one, shorter than its columns together
+    assert checker.dual_norm(quarter, sure, "nuc") == pytest.approx(sqrt(0.5), rel=1e-6)
+    assert checker.dual_norm(np.diag([0.25, 0.0]), 9.0 - 9.0 * np.eye(2), "nuc") == pytest.approx(0.5, rel=1e-14)
     for kind in ("fro", 2, "nuc"):  # squares of errors underflow
         assert checker.dual_norm(np.zeros((1, 1)), np.full((1, 1), 1e-300), kind) >= 1e-150
 
@@ -398,6 +401,10 @@ def test_outputs_that_nothing_is_left_of():
     (_, length, share), *none = checker.lengths(link, g, e)
     assert not none and 0 < share < 1e-14 and length == pytest.approx(sqrt(1.25), rel=1e-14)
     assert checker.lengths(link, g - [0, 1e-300, 0, 0, 0], e) is None  # which the norm does not bind
+    unmet = link._replace(
+        columns=np.zeros((0, 2), dtype=int), take=np.zeros(0, dtype=int), V=0 * link.V, gram=0 * link.gram
+    )
+    assert checker.lengths(unmet, g, e)[0][1:] == (0.0, 0.0)
     mixed = link._replace(norms=[first._replace(M=np.array([[1.0], [1e-3]]))], V=link.V * 0)
     assert checker.lengths(mixed, g * [1, 0, 1, 0, 1], e) is None
     nothing_left = link._replace(V=0 * link.V, gram=0 * link.gram, error=0 * link.error)
@@ -447,6 +454,16 @@ def test_terms_of_norms(coarse):
     assert negative.costs[-1] == near(excess**2 / 4 * (1 + 8 * u) - plain * (1 - 8 * u) + TINY)
     enough = of_theta(stated, link, np.array([-1.0, -2.0, 4.0]), e)
     assert enough.missing == "" and len(enough.values) == 2 and len(enough.costs) == 3
+
+
+def test_several_norms_with_functions():
+    norms = [Norm(1 + j, "fro", np.eye(1), slice(j, j + 1), slice(2 + j, 3 + j)) for j in range(2)]
+    gram = np.array([[1.0, 0.0, 5.0, 0.0], [0.0, 1.0, 0.0, 7.0], [5.0, 0.0, 1.0, 0.0], [0.0, 7.0, 0.0, 1.0]])
+    link = linked([[0]], norms, [[1.0, 1.0, 0.0, 0.0]], gram, gram / 2**20, shares=np.array([[0.5, 0.5]]))
+    stated = program(np.zeros(3), np.zeros(3), np.zeros((1, 3)), [0.0])
+    part = of_theta(stated, link, np.array([-2.0, 9.0, 9.0]), np.zeros(3))
+    assert list(part.values) == [-5.0, -7.0]
+    assert list(part.costs) == pytest.approx([5 / 2**20, 0.0, 7 / 2**20, 0.0], abs=1e-13)
 
 
 def test_what_a_norm_may_cost(coarse):

@@ -126,11 +126,11 @@ def test_residuals_are_sums_rounded_once():
 def test_residuals_that_underflow():
     z = np.array([2.0**-480, 0.0])
     free = free_of(
-        [[(0, 2.0**-480)], [], [(0, 2.0**-479)], [(1, 2.0**-700)], [(0, 0.0)], [(0, 2.0**-700), (0, 2.0**-700)]], 2
+        [[(0, 2.0**-480)], [], [(0, 2.0**-479)], [(1, 2.0**-700)], [(0, 0.0)], [], [(0, 2.0**-700), (0, 2.0**-700)]], 2
     )
-    left = checker.residuals(free, still(z, np.zeros(6)))
+    left = checker.residuals(free, still(z, np.zeros(7)))
     assert left.tolist() == [
-        2.0**-960 * (1 + 2.0**-40 + 2.0**-52), 0.0, 2.0**-959 * (1 + 2.0**-52), 0.0, 0.0, 2.0**-999
+        2.0**-960 * (1 + 2.0**-40 + 2.0**-52), 0.0, 2.0**-959 * (1 + 2.0**-52), 0.0, 0.0, 0.0, 2.0**-999
     ]  # fmt: skip
 
 
@@ -160,6 +160,11 @@ def test_the_smallest_radius(coarse, scale):
     off = gamma(2 + 1 + 8) * (scale + 1)
     right = scale / 2 * left[0] + (abs(1 - scale) + off) * least
     assert least == near(right * (1 + ROOM))
+
+
+def test_no_move_proves_nothing():
+    free, dual = single()
+    assert not checker.vanishes(free, np.array([1.0, 0.0]), moved(dual, [0.0, 0.0], [0], [0], [[0.0]]))
 
 
 def test_entries_of_a_row_are_added_up():
@@ -195,6 +200,8 @@ def test_a_block_of_two(coarse):
     )  # a row without a column
     assert not checker.vanishes(free, left, replace(good, columns=np.array([1, 0])))
     small = [[(1, 1.0), (0, 1e-30)], *[[(i, A[i, j]) for i in range(3) if A[i, j]] for j in (1, 2)]]
+    met = free_of([[(1, 1.0), (0, 1.0)], *small[1:]], 3)
+    assert not checker.vanishes(met, np.array([1.0, 0.25, 0.5]), good)  # nor here, where its row moves
     tiny = replace(good, radius=np.array([2.0**-1000, 0.0, 2.0**-1000]))
     accurate = replace(tiny, inverse=sp.csr_array(np.linalg.inv(M)))
     assert checker.vanishes(free, 0 * left, accurate)
@@ -230,16 +237,16 @@ def combination(third, weights, z=(1.0, 1.0, 0.0), c3=-4.0):
 def test_combinations_of_columns():
     """The third is the sum of both, costs included, in rows where z can differ from 0."""
     weights = [[1.0], [1.0], [0.0]]
-    assert combination((1.0, 3.0, 0.0), weights, c3=-4.0)
-    assert combination((1.0, 3.0, 7.0), weights, c3=-4.0)  # z stays 0 in the last row
-    assert not combination((1.0, 3.0, 7.0), weights, c3=-4.0, z=(1.0, 1.0, 0.5))
-    assert not combination((1.0, 3.0, 7.0), weights, c3=-4.0, z=(1.0, 1.0, 1.0))
+    assert combination((1.0, 3.0, 0.0), weights)
+    assert combination((1.0, 3.0, 7.0), weights)  # z stays 0 in the last row
+    assert not combination((1.0, 3.0, 7.0), weights, z=(1.0, 1.0, 0.5))
+    assert not combination((1.0, 3.0, 7.0), weights, z=(1.0, 1.0, 1.0))
     assert not combination((1.0, 3.0, 0.0), weights, c3=-4.0 - 2.0**-50)  # another cost
-    assert not combination((1.0, 3.0 + 2.0**-50, 0.0), weights, c3=-4.0)
-    assert not combination((1.0, 3.0, 0.0), [[0.0], [1.0], [1.0]], c3=-4.0)  # of itself
-    assert not combination((1.0, 3.0, 0.0), [[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]], c3=-4.0)
-    assert not combination((1.0, 3.0, 0.0), [[1.0], [1.0]], c3=-4.0)
-    assert not combination((1.0, 3.0, 0.0), [[1.0], [np.nan], [0.0]], c3=-4.0)
+    assert not combination((1.0, 3.0 + 2.0**-50, 0.0), weights)
+    assert not combination((1.0, 3.0, 0.0), [[0.0], [0.0], [1.0]])  # of itself
+    assert not combination((1.0, 3.0, 0.0), [[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
+    assert not combination((1.0, 3.0, 0.0), [[1.0], [1.0]])
+    assert not combination((1.0, 3.0, 0.0), [[1.0], [np.nan], [0.0]])
 
 
 def test_rows_count_where_they_can_move():
@@ -293,6 +300,17 @@ def test_combinations_of_several():
     assert not checker.vanishes(empty, left, dual)
 
 
+def test_combinations_that_lack_something():
+    """An other column with an entry that nothing makes up, in the first, a middle and the last row."""
+    none = [[0.0], [0.0]]
+    for entries, expected in (([], True), ([(0, 1.0)], False), ([(1, 1.0)], False), ([(2, 1.0)], False)):
+        dual = moved(still(np.ones(2), np.zeros(2)), [0.0, 0.0], (), (), None, [1], none)
+        assert checker.vanishes(free_of([[], entries], 2), np.array([0.0, 1e-9]), dual) == expected
+    one = [[(0, 1.0)], [(0, 1.0)], [(2, 5.0)]]
+    dual = moved(still(np.ones(2), np.zeros(3)), [0.0, 0.0], (), (), None, [1, 2], [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
+    assert not checker.vanishes(free_of(one, 2), np.zeros(3), dual)
+
+
 def test_weights_whose_products_underflow():
     """A weight of 1e-300 on 1e-300 is not nothing."""
     one = [[(0, 1e-300), (1, -1e-300)], []]
@@ -319,6 +337,8 @@ def refused(stated, links, dual):
 
 def test_a_bound_is_rounded_down_three_times():
     stated, links, dual = claim()
+    roomy = replace(dual, radius=np.array([0.25]))  # which nothing is charged for where z needs no move
+    assert checker.lower(stated, links, roomy) == checker.lower(stated, links, dual)
     found = checker.lower(stated, links, dual)
     assert found.value == 1 - 3 * 2.0**-53
     assert found[1:] == (0.0, 1.0, "")
@@ -402,6 +422,7 @@ def test_multipliers_fit_their_norms():
         (slice(3, 5), None, True),
         (slice(3, 4), None, False),
         (slice(3, 5), np.eye(2), False),
+        (slice(3, 4), np.eye(2), False),
         (slice(5, 5), np.eye(2), True),
         (slice(5, 5), np.ones((2, 1)), False),
     ):
@@ -420,6 +441,7 @@ def test_what_is_missing_is_said():
     sloped = stated._replace(c=np.array([1.0, 0.0, 1.0, 0.0]))
     assert refused(sloped, [free], dual) == "Aᵀν does not vanish, and no norm binds θ"
     assert np.isfinite(checker.lower(stated, [free], dual).value)
+    assert refused(sloped, [free], replace(dual, z=np.array([0.5]))) == "column 0 does not vanish"
     # of two θ only the second must vanish where a norm binds the first
     bound = link._replace(
         columns=np.array([[1]]), take=np.array([0]), sizes=np.ones(1), V=np.array([[-1.0]]), gram=np.eye(1)
@@ -463,6 +485,8 @@ def test_units_are_exact_powers_of_two(coarse):
     largest = stated._replace(losses=[pieces()._replace(slope=np.full((2, 2), -16.0))])
     assert checker.in_one_unit(largest, [link], dual)[3] == 5
     assert checker.in_one_unit(largest._replace(P=np.array([0.0, 64.0, 0, 0])), [link], dual)[3] == 7
+    bare = checker.in_one_unit(stated, [link._replace(norms=[])], dual)[1][0]
+    assert np.array_equal(bare.V, link.V) and np.array_equal(bare.gram, link.gram)
     nothing = program([0.0], [0.0], [[0.0]], [0.0])
     assert checker.in_one_unit(nothing, [], still(np.zeros(1), np.zeros(1)))[3] == 0
 
@@ -487,6 +511,21 @@ def test_numbers_that_lose_digits_are_refused():
         (big._replace(losses=[one._replace(value=np.ones((2, 1)), slope=np.full((2, 1), lost))]), [], fine),
     ):
         assert refused(*bad) == why
+
+
+def test_numbers_that_overflow_are_refused():
+    stated, links, dual = claim()
+    small = stated._replace(P=np.zeros(4), c=np.array([2.0**-1000, 0.0, 0.0, 0.0]))
+    assert refused(small, links, replace(dual, z=np.array([2.0**100]))).startswith("numbers too far apart")
+
+
+def test_claims_about_nothing():
+    """No row, and no column either."""
+    rowless = program([2.0], [-1.0], np.zeros((0, 1)), [])
+    found = checker.lower(rowless, [], still(np.zeros(0), np.zeros(1)))
+    assert found.value <= -0.25 and found.value == pytest.approx(-0.25, rel=1e-14)
+    empty = program([], [], np.zeros((0, 0)), [])._replace(offset=3.0)
+    assert checker.lower(empty, [], still(np.zeros(0), np.zeros(0))).value == 3.0
 
 
 def test_the_upper_bound_counts_what_it_was_summed_from():
