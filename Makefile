@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 # How many problems `make fuzz` draws.
 N ?= 10000
 
-.PHONY: demo test docs lint types format bench fuzz clean
+.PHONY: demo test docs lint types format bench fuzz mutants clean
 
 demo: .venv/demo
 	$(BIN)/python examples/quickstart.py
@@ -42,6 +42,11 @@ bench:
 fuzz:
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/fuzzing.py $(N)
 
+# Mutations of the checker and of its arithmetic that no test notices; see tests/certificate/equivalents.md.
+mutants: .venv/mutants
+	OPENBLAS_NUM_THREADS=1 $(BIN)/mutmut run
+	$(BIN)/mutmut results
+
 .venv/python: Makefile
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "kernelopt needs Python 3.11 or newer; set PYTHON=..."'
 	$(PYTHON) -m venv .venv
@@ -64,5 +69,9 @@ fuzz:
 	$(PIP) --editable '.[bench]'
 	touch $@ .venv/test .venv/demo
 
+.venv/mutants: .venv/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[mutants]'
+	touch $@ .venv/test .venv/demo
+
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache build docs/_build docs/api docs/gallery docs/backreferences
+	rm -rf .venv mutants .mypy_cache .ruff_cache .pytest_cache build docs/_build docs/api docs/gallery docs/backreferences

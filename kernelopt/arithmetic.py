@@ -10,6 +10,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 UNIT = 2.0**-53  # unit roundoff of double precision
+FINE = 2.0**-960  # products up to it may have digits below the smallest double, 2⁻¹⁰⁷⁴
 
 
 def gamma(n: Any) -> Any:
@@ -24,6 +25,17 @@ def two_product(a: Array, b: Array) -> tuple[Array, Array]:
     a1, b1 = c - (c - a), d - (d - b)
     hi, a2, b2 = a * b, a - a1, b - b1
     return hi, a2 * b2 - (((hi - a1 * b1) - a2 * b1) - a1 * b2)
+
+
+def checked_product(a: Array, b: Array) -> tuple[Array, Array, Array]:
+    """(hi, lo) with ab = hi + lo, and where underflow may keep that from being exact."""
+    hi, lo = two_product(a, b)
+    return hi, lo, (np.abs(hi) <= FINE) & (a != 0) & (b != 0)
+
+
+def euclidean(x: Array) -> float:
+    """‖x‖, entries of any shape, where no square underflows."""
+    return float(np.hypot.reduce(np.ravel(x)))
 
 
 def exact_product(A: Array, B: Array) -> Array:

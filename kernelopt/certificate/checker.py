@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.arithmetic import UNIT as U
-from kernelopt.arithmetic import gamma, two_product
+from kernelopt.arithmetic import checked_product, euclidean, gamma, two_product
 from kernelopt.certificate.claim import Array, Bound, Dual, Link, Loss, Norm, Program, nothing
 
 TINY = 2.0**-1000  # more than what underflow takes from any sum here, after scaling
@@ -68,10 +68,12 @@ def ill_posed(program: Program, links: Sequence[Link], dual: Dual) -> str:
     rows = np.concatenate([np.arange(0), *(np.arange(len(program.b))[rows] for _, rows, _ in program.cones)])
     if not np.array_equal(rows, np.arange(len(dual.z))) or dual.radius.min(initial=0) < 0:
         return "rows without a cone, or a negative radius"
-    owned = np.concatenate([_owned(links), *(np.concatenate([loss.g, loss.h]) for loss in program.losses)])
-    if len(np.unique(owned)) < len(owned) or program.P.min(initial=0) < 0:
+    owned = np.concatenate([_owned(links), *(np.append(loss.g, loss.h) for loss in program.losses)]).astype(int)
+    if len(np.unique(np.arange(len(program.c))[owned])) < len(owned) or program.P.min(initial=0) < 0:
         return "columns with two owners, or curved downwards"
-    return ""
+    norms = [(norm, turned(norm)[0].shape[1], link.gram[norm.n, norm.f].shape) for link in links for norm in link.norms]
+    fit = all(shape in {(k, 0), (k, k if norm.T is None else 0)} for norm, k, shape in norms)
+    return "" if fit else "multipliers that do not fit their norm, or a function beside a turned one"
 
 
 def _owned(links: Sequence[Link]) -> Array:
@@ -93,7 +95,7 @@ def in_one_unit(program: Program, links: Sequence[Link], dual: Dual) -> tuple[Pr
     with np.errstate(all="ignore"):
         for link in links:
             power = np.full(link.V.shape[1], k)
-            power[max((norm.n.stop for norm in link.norms), default=len(power)) :] = 0
+            power[max((norm.n.stop for norm in link.norms), default=0) :] = 0
             V, both = np.ldexp(link.V, -power), -(power[:, None] + power)
             gram, some = np.ldexp(link.gram, both), (link.gram != 0) | (link.error > 0)
             new.append(link._replace(V=V, gram=gram, error=np.ldexp(link.error, both) + TINY * some))
@@ -109,9 +111,10 @@ def in_one_unit(program: Program, links: Sequence[Link], dual: Dual) -> tuple[Pr
 
 def stationarity(program: Program, dual: Dual, rho: Array) -> tuple[Array, Array]:
     """c + tangent + Aᵀz of each column, and by how much it may be off at a point within rho of z."""
-    terms = np.abs(program.c) + np.abs(dual.tangent) + abs(program.A).T @ np.abs(dual.z)
-    error = np.where(terms > 0, gamma(np.diff(program.A.indptr) + 5) * terms + TINY, 0.0)
-    return program.c + dual.tangent + program.A.T @ dual.z, error + abs(program.A).T @ rho * (1 + ROOM)
+    costs, A = np.abs(program.c) + np.abs(dual.tangent), abs(program.A).T
+    terms, some = costs + A @ np.abs(dual.z), costs + A @ ((dual.z != 0) | (rho > 0)) > 0
+    error = np.where(some, gamma(np.diff(program.A.indptr) + 5) * terms + TINY, 0.0)
+    return program.c + dual.tangent + program.A.T @ dual.z, error + A @ rho * (1 + ROOM)
 
 
 class Free(NamedTuple):
@@ -129,7 +132,7 @@ class Free(NamedTuple):
     def matrix(self, m: int, values: Array | None = None) -> sp.csc_array:
         """[A_J; c_J], or other values in its place, entries of a row added up."""
         values = self.values if values is None else values
-        W = sp.csc_array((values, self.rows, self.starts), shape=(m + 1, len(self.owners)))
+        W = sp.csc_array((values, self.rows, self.starts), shape=(m + 1, len(self.owners)), copy=True)
         W.sum_duplicates()
         return W
 
@@ -154,14 +157,12 @@ def _of_free_theta(part: sp.csc_array, link: Link) -> tuple[Array, Array, Array]
     """Entries of the columns of Aᵀν, ν summed over equal rows, or times features as exact products: rows, values, and
     how many of each column."""
     if link.features is None:
-        order = np.argsort(link.take, kind="stable")
-        counts = np.bincount(link.take[order], weights=np.diff(part.indptr)[order], minlength=len(link.sizes))
-        part = part[:, order]
+        counts = np.bincount(link.take, weights=np.diff(part.indptr), minlength=len(link.sizes))
+        part = part[:, np.argsort(link.take)]
         return part.indices, part.data, counts.astype(int)
     at = link.take[np.repeat(np.arange(part.shape[1]), np.diff(part.indptr))]
-    hi, lo = two_product(np.broadcast_to(part.data, (link.features.shape[1], len(at))), link.features[at].T)
-    hi = np.where((np.abs(hi) <= TINY) & (part.data != 0) & (link.features[at].T != 0), np.nan, hi)
-    both, rows = np.hstack([hi, lo]), np.tile(part.indices, (len(hi), 2))
+    hi, lo, inexact = checked_product(part.data, link.features[at].T)
+    both, rows = np.hstack([np.where(inexact, np.nan, hi), lo]), np.tile(part.indices, (len(hi), 2))
     return rows[both != 0], both[both != 0], np.count_nonzero(both, axis=1)
 
 
@@ -174,11 +175,10 @@ def residuals(free: Free, dual: Dual) -> Array:
 def sums(free: Free, z: Array) -> tuple[Array, Array]:
     """c + Aᵀz of the free columns: sums of exact products, rounded once, so that 0 is 0; and where these underflow."""
     weight = np.append(z, 1.0)[free.rows]
-    hi, lo = two_product(free.values, weight)
+    hi, lo, inexact = checked_product(free.values, weight)
     both = np.column_stack([hi, lo]).ravel().tolist()
     found = np.array([fsum(both[2 * a : 2 * b]) for a, b in pairwise(free.starts.tolist())])
-    small = np.append((np.abs(hi) <= TINY) & (free.values != 0) & (weight != 0), False)
-    return found, np.add.reduceat(small, free.starts[:-1]) * (np.diff(free.starts) > 0)
+    return found, np.add.reduceat(np.append(inexact, False), free.starts[:-1]) * (np.diff(free.starts) > 0)
 
 
 def vanishes(free: Free, left: Array, dual: Dual) -> bool:
@@ -196,15 +196,13 @@ def vanishes(free: Free, left: Array, dual: Dual) -> bool:
     m, entries, rest = len(rho), np.diff(free.starts), np.ones(len(left), dtype=bool)
     W, size = free.matrix(m), free.matrix(m, np.abs(free.values))  # an entry is off by γ·size
     rest[C] = rest[dual.others] = False
-    if np.delete(rho, R).any() or Z.shape != (len(R), len(C)) or (size[:m].T @ rho + left)[rest].any():
-        return False
-    if len(set(R.tolist())) < len(R) or len(set(C.tolist())) < len(C) or len(R) != len(C):
-        return False
-    if len(dual.others) and not _combined(free, dual):
+    if {len(R), len(C), *Z.shape} != {len(R)} or np.append(R, C).min(initial=0) < 0 or np.delete(rho, R).any():
         return False
     E, Z = sp.eye_array(len(R)) - Z @ W[R][:, C].T, abs(Z)
     off = gamma(entries.max(initial=0) + len(R) + 8) * (Z @ (size[R][:, C].T @ rho[R]) + rho[R])
-    return bool(np.all(rho[R] > (Z @ left[C] + abs(E) @ rho[R] + off) * (1 + ROOM)))
+    within = np.all(rho[R] > (Z @ left[C] + abs(E) @ rho[R] + off) * (1 + ROOM))
+    within &= not (size[:m].T @ (rho > 0) + left)[rest].any()
+    return bool(within and (not len(dual.others) or _combined(free, dual)))
 
 
 def _combined(free: Free, dual: Dual) -> bool:
@@ -216,11 +214,10 @@ def _combined(free: Free, dual: Dual) -> bool:
     if T.shape != (W.shape[1], len(dual.others)) or np.isin(T.row, dual.others).any():
         return False
     terms = W[:, T.row]
-    hi, lo = two_product(terms.data, np.repeat(T.data, np.diff(terms.indptr)))
-    hi[np.abs(hi) <= TINY] = np.nan  # an underflow proves nothing
+    hi, lo, inexact = checked_product(terms.data, np.repeat(T.data, np.diff(terms.indptr)))
     rows, owners = np.concatenate([those.row, terms.indices, terms.indices]), np.repeat(T.col, np.diff(terms.indptr))
     place = rows + len(counts) * np.concatenate([those.col, owners, owners])
-    values, order = np.concatenate([those.data, -hi, -lo]) * counts[rows], np.argsort(place, kind="stable")
+    values, order = np.concatenate([those.data, np.where(inexact, np.nan, -hi), -lo]) * counts[rows], np.argsort(place)
     starts = np.append(np.flatnonzero(np.diff(place[order], prepend=-1)), len(order))
     return not sums(Free(np.zeros(len(order), dtype=int), values[order], starts, starts, starts), np.ones(1))[0].any()
 
@@ -232,17 +229,18 @@ def in_dual_cone(z: Array, radius: Array, cones: Sequence[tuple[str, slice, Any]
 
 def _second_order(z: Array, r: Array, _: Any) -> bool:
     """z₀ − r₀ ≥ ‖|z̄| + r̄‖."""
-    size = float(np.abs(z).max()) or 1.0
-    return bool((z[0] - r[0]) / size >= float(np.linalg.norm((np.abs(z[1:]) + r[1:]) / size)) * (1 + gamma(len(z) + 8)))
+    tail = np.abs(z[1:]) + r[1:]
+    size = float(tail.max(initial=0.0)) or 1.0
+    return float(z[0] - r[0]) / size >= float(np.linalg.norm(tail / size)) * (1 + gamma(len(z) + 8))
 
 
 def _semidefinite(z: Array, r: Array, n: int) -> bool:
     """λ_min(Z) ≥ ‖r‖ + rounding; Z is packed as an upper triangle by columns, off-diagonal entries times √2."""
-    columns, rows = np.tril_indices(n)
+    i, j = np.tril_indices(n)
     Z = np.zeros((n, n))
-    Z[rows, columns] = z / np.where(rows == columns, 1.0, np.sqrt(2.0))
-    lowest = float(np.linalg.eigvalsh(Z + np.triu(Z, 1).T)[0])
-    return lowest >= (float(np.linalg.norm(r)) + gamma(16 * n + 16) * float(np.linalg.norm(z))) * (1 + ROOM)
+    Z[i, j] = z / np.where(i == j, 1.0, np.sqrt(2.0))
+    lowest = float(np.linalg.eigvalsh(Z)[0])  # of the lower triangle
+    return lowest >= (euclidean(r) + gamma(16 * n + 16) * euclidean(z)) * (1 + ROOM) + TINY * bool(z.any())
 
 
 def _exponential(z: Array, r: Array, _: Any) -> bool:
@@ -252,23 +250,24 @@ def _exponential(z: Array, r: Array, _: Any) -> bool:
 
 
 def largest_phi(u: Array, w: Array, ru: Array, rw: Array) -> Array:
-    """The largest φ on boxes around (u, w): φ is convex, so that it is at a corner; ∞ where w can be negative."""
-    worst = np.full(len(u), -inf)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    """The largest φ on boxes around (u, w): φ falls in w and is convex in u; ∞ where w can be negative."""
+    worst, q = np.full(len(u), -inf), w - rw
+    with np.errstate(all="ignore"):
         for p in (-u - ru, -u + ru):
-            for q in (w - rw, w + rw):
-                logarithm = np.log(q / p)
-                phi = np.where(p > 0, -p * (1 + logarithm) + 2 * ULPS * p * (2 + np.abs(logarithm)), 0.0)
-                worst = np.maximum(worst, np.where(q >= 0, phi, inf))
+            logarithm = np.log(np.where(q > TINY * p, q / p, 0.0))  # a smaller ratio may have lost digits
+            phi = np.where(p > 0, -p * (1 + logarithm) + 2 * ULPS * p * (2 + np.abs(logarithm)) + TINY, 0.0)
+            worst = np.maximum(worst, np.where(q >= 0, phi, inf))
     return worst + 4 * U * np.abs(worst)
 
 
 def _power(z: Array, r: Array, a: Any) -> bool:
-    """Π ((zᵢ − rᵢ)/aᵢ)^aᵢ ≥ |w| + r_w, w the last entry."""
+    """Σ aᵢ ln((zᵢ − rᵢ)/aᵢ) ≥ ln(|w| + r_w), w the last entry."""
     a = np.array([a, 1 - a]) if np.ndim(a) == 0 else np.asarray(a)
-    if np.any(z[:-1] < r[:-1]):
-        return False
-    return bool(np.prod(((z[:-1] - r[:-1]) / a) ** a) * (1 - ULPS * (len(z) + 2)) >= abs(z[-1]) + r[-1])
+    inside, least = z[:-1] - r[:-1], abs(z[-1]) + r[-1]
+    if least == 0 or inside.min() <= 0:
+        return bool(least == 0 and inside.min() >= 0)
+    logarithms, least = np.log(inside / a), float(np.log(least))
+    return fsum(a * logarithms) >= least + 2 * ULPS * (fsum(a * np.abs(logarithms)) + abs(least) + 1)
 
 
 _INSIDE = {
@@ -303,8 +302,9 @@ def _of_point(program: Program, links: Sequence[Link], dual: Dual, rho: Array, g
     P = 2 * np.concatenate([program.P[tangents], program.P[alone]])
     slope = np.concatenate([dual.tangent[tangents], g[alone]])
     most = np.abs(slope) + np.concatenate([np.zeros(len(tangents)), e[alone]])
-    squares = slope**2 / P
-    costs = [float(np.abs(program.b) @ rho) * (1 + ROOM), *(most**2 / P * (1 + 8 * U) - squares).clip(0.0).tolist()]
+    squares = slope / P * slope
+    lost = most / P * most * (1 + 8 * U) - squares + TINY * (most > 0)
+    costs = [float(np.abs(program.b) @ rho) * (1 + ROOM), *lost.tolist()]
     return Part((-np.concatenate([hi, lo, squares])).tolist(), costs)
 
 
@@ -329,7 +329,7 @@ def dual_norm(G: Array, error: Array, kind: str | int) -> float:
     """
     if kind == "fro":
         return sqrt(max(fsum(np.diag(G)) + fsum(np.diag(error)), 0.0)) * (1 + 4 * U)
-    off = float(np.linalg.norm(error)) + gamma(16 * len(G) + 16) * float(np.linalg.norm(G))
+    off = (euclidean(error) + gamma(16 * len(G) + 16) * euclidean(G)) * (1 + ROOM)
     singular = np.sqrt(np.clip(np.linalg.eigvalsh((G + G.T) / 2), 0.0, None) + off)
     columns = np.sqrt(np.clip(np.diag(G) + np.diag(error), 0.0, None)).sum()
     return float(min(singular.sum(), columns) if kind == "nuc" else singular.max(initial=0.0)) * (1 + gamma(len(G) + 4))
@@ -339,8 +339,9 @@ def turned(norm: Norm) -> tuple[Array, float]:
     """MT, for which Aᵀν = Σ (Aᵀn)(MT)ᵀ, and a bound of ‖T‖₂ = ‖TᵀT‖₂^½, by which ‖(Aᵀn)Tᵀ‖* exceeds ‖Aᵀn‖*."""
     if norm.T is None:
         return norm.M, 1.0
-    E = np.abs(norm.T.T @ norm.T - np.eye(norm.T.shape[1])) + gamma(len(norm.T) + 2)
-    return norm.M @ norm.T, sqrt(1 + float(np.linalg.norm(E))) * (1 + 8 * U)
+    T, size, one = norm.T, np.abs(norm.T), np.eye(norm.T.shape[1])
+    E = np.abs(T.T @ T - one) + gamma(len(T) + 2) * (size.T @ size + one)
+    return norm.M @ T, sqrt(1 + float(np.linalg.norm(E)) * (1 + ROOM)) * (1 + 4 * U)
 
 
 def lengths(link: Link, g: Array, e: Array) -> list[tuple[Norm, float, float]] | None:
@@ -350,20 +351,20 @@ def lengths(link: Link, g: Array, e: Array) -> list[tuple[Norm, float, float]] |
     What nⱼ leave of ν, R = ν − Σ nⱼ(MⱼTⱼ)ᵀ, is shared out by R = Σ (RS'ⱼ)Mⱼᵀ for S' = (SMᵀ)⁻¹S, and counted by
     ‖AᵀR‖ ≤ Σᵢ √Qᵢᵢ‖Rᵢ‖ and ‖S'‖ ≤ ‖S‖/(1 − ‖I − SMᵀ‖).
     """
-    nu, off = np.zeros((len(link.sizes), link.columns.shape[1])), np.zeros((len(link.sizes), link.columns.shape[1]))
+    nu, off = np.zeros((2, len(link.sizes), link.columns.shape[1]))
+    most = gamma(np.bincount(link.take, minlength=1).max())
     np.add.at(nu, link.take, -g[link.columns])
-    np.add.at(off, link.take, e[link.columns])
-    off = off * (1 + ROOM) + gamma(np.bincount(link.take, minlength=1).max()) * np.abs(nu)
+    np.add.at(off, link.take, e[link.columns] + most * np.abs(g[link.columns]))
     M, N = np.hstack([norm.M for norm in link.norms]), np.hstack([link.V[:, norm.n] for norm in link.norms])
     rights = np.hstack([turned(norm)[0] for norm in link.norms])
     sizes = np.hstack([np.abs(n.M) if n.T is None else np.abs(n.M) @ np.abs(n.T) for n in link.norms])
-    R = np.abs(nu - N @ rights.T) + off + gamma(M.size + 4) * (np.abs(N) @ sizes.T)
-    extra = float(link.sizes @ np.linalg.norm(R, axis=1)) * (1 + gamma(R.size + 4))
+    R = np.abs(nu - N @ rights.T) + off * (1 + ROOM) + gamma(M.size + N.shape[1] + 4) * (np.abs(N) @ sizes.T)
+    extra = float(link.sizes @ np.hypot.reduce(R, axis=1)) + TINY * bool(R.any())
     used, S = R.any(axis=0), link.shares
-    if (np.abs(S[used]) @ np.abs(M[~used]).T).any():
+    if ((S[used] != 0) @ (M[~used].T != 0)).any():
         used[:] = True
     E = np.abs(np.eye(len(M)) - S @ M.T) + gamma(M.size + 4) * (np.abs(S) @ np.abs(M).T + np.eye(len(M)))
-    eta = float(np.linalg.norm(E[np.ix_(used, used)])) if used.any() else 0.0
+    eta = float(np.linalg.norm(E[used]))
     if not eta < 0.1:
         return None
     found, ends = [], np.cumsum([0, *(norm.M.shape[1] for norm in link.norms)])
@@ -384,17 +385,16 @@ def _of_theta(program: Program, link: Link, g: Array, e: Array, vanished: bool) 
     values, costs = [], []
     for norm, length, share in found:
         if norm.f.stop > norm.f.start:
-            if norm.T is not None:
-                return Part(missing="a function beside a turned multiplier")
             values += (-np.diag(link.gram[norm.n, norm.f])).tolist()
             size = dual_norm(link.gram[norm.f, norm.f], link.error[norm.f, norm.f], "fro")
             costs += [*np.diag(link.error[norm.n, norm.f]).tolist(), share * size * (1 + 4 * U)]
         P, slope = float(program.P[norm.column]), float(g[norm.column] - e[norm.column])
         excess = length - slope + 4 * U * (length + abs(slope))
-        if excess > 0 and P == 0:
+        if not excess <= 0 and P == 0:
             return Part(missing="‖Aᵀν‖ exceeds what its norm costs")
-        if excess > 0:
-            plain = max(length - g[norm.column], 0.0) ** 2 / (2 * P)
+        if not excess <= 0:
+            short = max(length - g[norm.column], 0.0)
+            plain = short / (2 * P) * short
             values.append(-plain)
-            costs.append(max(excess**2 * (1 + 8 * U) / (2 * P) - plain, 0.0) + 8 * U * plain)
+            costs.append(excess / (2 * P) * excess * (1 + 8 * U) - plain * (1 - 8 * U) + TINY)
     return Part(values, costs)

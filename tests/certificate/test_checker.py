@@ -77,11 +77,11 @@ def test_perturbed_points_never_prove_more_than_the_optimum():
     """Σ max(0, 1 − yu) + ¼‖θ‖² with Q = I: each margin is 1 at a cost of ¼."""
     program, y, Q = hinge()
     optimum = 1.0
-    proven = 0
-    for _ in range(3000):
+    proven, moves = 0, [0.0, 1e-16, -1e-16, 1e-9]
+    for _ in range(600):
         a = np.clip(0.5 + 0.3 * RNG.normal(size=4), 0, 1)
         dual, nu = point(program, y, a)
-        z = dual.z + RNG.choice([0.0, 1e-16, -1e-16, 1e-9], size=len(dual.z)) * RNG.normal(size=len(dual.z))
+        z = dual.z + RNG.choice(moves, p=[0.85, 0.05, 0.05, 0.05], size=len(dual.z)) * RNG.normal(size=len(dual.z))
         found = checker.lower(program, [link(nu, Q, 4, 1e-15)], replace(dual, z=z))
         assert found.value <= optimum
         proven += np.isfinite(found.value)

@@ -1,0 +1,73 @@
+"""Small claims for the checker, and an arithmetic so coarse that its allowances for rounding can be seen."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from kernelopt import arithmetic
+from kernelopt.certificate import checker
+from kernelopt.certificate.claim import Link, Loss, Norm, Program
+
+u, ULPS, ROOM, TINY = 2.0**-20, 2.0**-14, 2.0**-8, 2.0**-30
+
+
+def make_coarse(monkeypatch):
+    """Rounding to 20 bits, as far as allowances know."""
+    monkeypatch.setattr(arithmetic, "UNIT", u)
+    for name, value in (("U", u), ("ULPS", ULPS), ("ROOM", ROOM), ("TINY", TINY)):
+        monkeypatch.setattr(checker, name, value)
+
+
+def gamma(n):
+    return n * u / (1 - n * u)
+
+
+def near(value):
+    return pytest.approx(value, rel=1e-10, abs=1e-14)
+
+
+def smallest(accepts, low, high):
+    """The least number that is accepted, all larger ones being so."""
+    assert not accepts(low) and accepts(high)
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (low, middle) if accepts(middle) else (middle, high)
+    return high
+
+
+def program(P, c, A, b, losses=()):
+    A = sp.csc_array(np.atleast_2d(np.array(A, dtype=float)))
+    P, c, b = (np.array(x, dtype=float) for x in (P, c, b))
+    return Program(P, c, 0.0, A, b, [("zero", slice(0, len(b)), None)], losses)
+
+
+def pieces():
+    """Two losses, their slopes −1 … 3 and 0.5 … 1."""
+    at = np.array([[2.0, -4.0], [3.0, 8.0]])
+    return Loss(
+        np.array([0, 1]), np.array([2, 3]), at, np.array([[5.0, 1.0], [6.0, 9.0]]), np.array([[-1.0, 0.5], [3.0, 1.0]])
+    )
+
+
+def linked(columns, norms=(), V=None, gram=None, error=None, shares=None, take=None, sizes=None, features=None):  # noqa: PLR0917
+    columns = np.array(columns)
+    n = len(columns)
+    take, sizes = np.arange(n) if take is None else np.array(take), np.ones(n) if sizes is None else np.array(sizes)
+    V = np.zeros((len(sizes), 0)) if V is None else np.array(V, dtype=float)
+    gram = np.zeros((V.shape[1], V.shape[1])) if gram is None else np.array(gram, dtype=float)
+    error = np.zeros_like(gram) if error is None else np.array(error, dtype=float)
+    return Link(columns, take, sizes, list(norms), V, gram, error, shares, features)
+
+
+def two_norms(T=None, f=slice(3, 3)):
+    """Three rows, the first met twice; two outputs; ‖θ(1, 2)‖ and ‖θ‖, which has its own share of each."""
+    norms = [
+        Norm(6, "fro", np.array([[1.0], [2.0]]), slice(0, 1), slice(3, 3)),
+        Norm(7, "fro", np.eye(2), slice(1, 3 if T is None else 1 + T.shape[1]), f, T),
+    ]
+    V = np.array([[1.0, -0.5, 0.25], [0.5, 1.0, -2.0]])
+    gram = np.diag([4.0, 9.0, 16.0])
+    shares = np.array([[0.125, 0.875, -0.25], [0.0, 0.0625, 0.9375]])
+    return linked(
+        [[0, 1], [2, 3], [4, 5]], norms, V, gram, np.full((3, 3), 0.5), shares, take=[0, 1, 0], sizes=[2.0, 3.0]
+    )
