@@ -252,7 +252,7 @@ def _power(batch: Batch, v: Array) -> Array | None:
             z[:, first:] = np.stack([u, _second(u, held, alpha), held], axis=1)
         else:  # t ≥ q^(−α/(1−α))
             u = slope / a[:, 0]
-            room = 16 * ROOM * (4 + np.abs(np.log(u)) + np.abs(np.log(held)))
+            room = 16 * ROOM * (60 + np.abs(np.log(u)) + np.abs(np.log(held)))
             w = -((u / alpha) ** alpha) * (held / (1 - alpha)) ** (1 - alpha) * (1 - room)
             z[:, first:] = np.stack([u, held, w], axis=1)
     return z
@@ -270,6 +270,6 @@ def _last(batch: Batch, slope: Array, z: Array, first: int, t: int) -> Array:
 
 def _second(u: Array, w: Array, alpha: float) -> Array:
     """The least v with (u/α)^α (v/(1 − α))^(1 − α) ≥ |w|, and a little more."""
-    room = 16 * ROOM * (4 + np.abs(np.log(u)) + np.abs(np.log(np.where(w == 0, 1.0, np.abs(w)))))
+    room = 16 * ROOM * (60 + np.abs(np.log(u)) + np.abs(np.log(np.where(w == 0, 1.0, np.abs(w)))))
     found = (1 - alpha) * (np.abs(w) / (u / alpha) ** alpha) ** (1 / (1 - alpha)) * (1 + room / (1 - alpha))
     return np.where(w == 0, 0.0, found)

@@ -255,7 +255,7 @@ def _least_of_power(z: Array, radius: Array, first: Array, k: int, a: Array) -> 
     """The least v, entry k, with (u/a)ᵃ(v/(1 − a))¹⁻ᵃ ≥ |w| on the box, and a little more; nan where there is none."""
     other, last = first + 1 - k, first + 2
     u, w = (z[other] - radius[other]) / a, np.abs(z[last]) + radius[last]
-    room = 1e-14 * (4 + np.abs(np.log(u)) + np.abs(np.log(np.where(w > 0, w, 1.0))))
+    room = 1e-14 * (60 + np.abs(np.log(u)) + np.abs(np.log(np.where(w > 0, w, 1.0))))
     least = (1 - a) * (w / u**a) ** (1 / (1 - a)) * (1 + room / (1 - a))
     return np.where(u > 0, least, np.where(w == 0, 0.0, np.nan))
 
