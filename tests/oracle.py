@@ -37,6 +37,7 @@ from interior import CONES, solve
 VALUE = Decimal("1e-12")  # rounding that a value may have, relative to the terms of the objective; bounds have none
 # Violation of a constraint that an "optimal" answer may have without a word, relative to the terms of its row.
 VIOLATION = Decimal("1e-9")
+SMALL = Decimal(100)  # where e⁻ˢ has digits left beside 1: a value there is no limit at infinity
 REACHED = Decimal(10**4)  # an optimum with smaller numbers than that is attained
 EXACT = Decimal("1e-30")  # relative: what the arithmetic here leaves
 
@@ -243,7 +244,7 @@ def _answer_is_wrong(problem, statement, truth, tol, choices):
         yield f"infeasible, but {float(feasible)!r} is attained"
     if status == "unbounded" and bounded.is_finite():
         yield f"unbounded, but {float(bounded)!r} is a bound"
-    if status == "not_attained" and truth.closed and truth.size < REACHED:
+    if status == "not_attained" and truth.closed and truth.size < SMALL:
         yield f"not_attained, but {float(feasible)!r} is, with numbers up to {float(truth.size):.1g}"
     if status != "optimal":
         return

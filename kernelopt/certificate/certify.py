@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from time import perf_counter
+from weakref import WeakKeyDictionary
 
 import numpy as np
-import scipy.sparse as sp
 
 from kernelopt.certificate import checker, conic, conjugates
 from kernelopt.certificate.claim import Bound
@@ -43,6 +43,7 @@ FEW, CLOSE = 1000, 1e-3  # rows up to which, and gaps from which, errors of kern
 LOOSE = 0.1  # a widening beyond this share of the value is no first order
 MOSTLY = 4.0  # a gap up to so many times what rounding costs is not closed by other multipliers
 AS_COMPUTED = "for the kernel matrix as computed"
+_KNOWN_AT_ZERO: WeakKeyDictionary[Outer, float | None] = WeakKeyDictionary()
 WAYS = {FULL: STREAMED, REDUCED: FROM_FACTOR, ESTIMATE: SAMPLED}
 
 
@@ -245,10 +246,10 @@ class Attained:
 
 
 def _upper(reduction: Reduction, data: Outer, value: float, exactly: bool = False) -> Attained:
-    form, signed = data.form, data.form.sign * value
-    terms, widened = _terms(reduction, form, signed), _widening(reduction)
+    form, signed, x = data.form, data.form.sign * value, projection.point_of(reduction, data.form)
+    terms, widened = _terms(form, x, signed), _widening(reduction)
     kernel = 0.0 if exactly else _of_predictions(reduction, form)
-    sizes = terms + _inside(reduction, form)
+    sizes = terms + _inside(form, x)
     upper = checker.upper(signed + widened, sizes, form.offset, kernel) if sizes or kernel else signed + widened
     constraints = reduction.form.outer.constraints
     residuals = [representer.residual(c) for c in constraints]
@@ -265,7 +266,13 @@ def _upper(reduction: Reduction, data: Outer, value: float, exactly: bool = Fals
 
 
 def _at_zero(reduction: Reduction, data: Outer) -> float | None:
-    """P₀; None where θ = 0 is infeasible, or that is not known."""
+    """P₀; None where θ = 0 is infeasible, or that is not known. It is found once for the same data."""
+    if data not in _KNOWN_AT_ZERO:
+        _KNOWN_AT_ZERO[data] = _found_at_zero(reduction, data)
+    return _KNOWN_AT_ZERO[data]
+
+
+def _found_at_zero(reduction: Reduction, data: Outer) -> float | None:
     t = _norms_at_zero(reduction)
     pieces = data.split or data.pieces
     if data.form.smooth:
@@ -277,9 +284,8 @@ def _at_zero(reduction: Reduction, data: Outer) -> float | None:
     return found if found is not None and isfinite(found) else None
 
 
-def _terms(reduction: Reduction, form: ConicForm, value: float) -> float:
+def _terms(form: ConicForm, x: Array | None, value: float) -> float:
     """T = Σ |cⱼxⱼ| + ½Pⱼxⱼ² over predictions, norms and the user's variables, and |what is left of the objective|."""
-    x = projection.point_of(reduction, form)
     if x is None or not isfinite(value):
         return abs(value - form.offset)
     linear, square = form.c * x, 0.5 * form.P * x**2
@@ -287,22 +293,19 @@ def _terms(reduction: Reduction, form: ConicForm, value: float) -> float:
     return float(np.abs(linear).sum() + square.sum() + abs(rest))
 
 
-def _inside(reduction: Reduction, form: ConicForm) -> float:
+def _inside(form: ConicForm, x: Array | None) -> float:
     """Σ |cⱼ|·(|b| + |A||x|)ᵢ/|Aᵢⱼ| over auxiliary columns and the largest of their linear rows: the sizes of what
     piecewise linear losses take differences of."""
-    x = projection.point_of(reduction, form)
     if x is None:
         return 0.0
-    linear = form.cones.zero + form.cones.nonneg
-    size = np.abs(form.b[:linear]) + abs(sp.csr_array(form.A)[:linear]) @ np.abs(x)
+    rows, columns, values = form.A.indices, form.owners, np.abs(form.A.data)
+    size = np.abs(form.b) + np.bincount(rows, values * np.abs(x)[columns], len(form.b))
     ours = np.concatenate([form.t, form.y, *form.u, *(np.append(s.g, s.h) for s in form.smooth)]).astype(int)
-    cost = np.abs(form.c)
+    cost, largest = np.abs(form.c), np.zeros(len(form.c))
     cost[ours] = 0.0
-    part = sp.coo_array(form.A[:, cost > 0])
-    known = part.row < linear
-    largest = np.zeros(part.shape[1])
-    np.maximum.at(largest, part.col[known], size[part.row[known]] / np.abs(part.data[known]))
-    return float(cost[cost > 0] @ largest)
+    known = (cost[columns] > 0) & (rows < form.cones.zero + form.cones.nonneg) & (values > 0)
+    np.maximum.at(largest, columns[known], size[rows[known]] / values[known])
+    return float(cost @ largest)
 
 
 def _of_predictions(reduction: Reduction, form: ConicForm) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from math import frexp, fsum, inf, isfinite, ldexp, nextafter, sqrt
+from math import frexp, fsum, inf, isfinite, nextafter, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ ULPS = 16 * U  # what numpy's exp, log and powers, and values of a user's loss, 
 ROOM = 1e-6  # sums that bound errors hold with so much to spare, far above their own rounding
 
 
+@np.errstate(all="ignore")  # what is no number proves nothing
 def lower(program: Program, links: Sequence[Link], dual: Dual) -> Bound:
     """The bound D(z*) − (what rounding and kernel values may cost), for a point z* within the radius of z."""
     why = ill_posed(program, links, dual)
@@ -47,13 +48,13 @@ def lower(program: Program, links: Sequence[Link], dual: Dual) -> Bound:
     if not exists and left[free.owners < 0].any():
         return nothing(f"column {free.columns[np.argmax(left * (free.owners < 0))]} does not vanish")
     values, costs = [v for part in parts for v in part.values], [v for part in parts for v in part.costs]
-    if any(part.missing for part in parts) or not np.isfinite(values + costs).all():
+    if any(part.missing for part in parts) or not 2 * np.abs(values + costs).sum() < inf:
         return nothing(max(part.missing for part in parts) or "numbers are too large: change units")
     # fsum rounds once, and so does each addition after it.
     value = nextafter(fsum([*values, *(-(1 + 4 * U) * np.array(costs)).tolist(), -TINY * any(values)]), -inf)
-    given = any(values) or any(costs)
-    value = nextafter(nextafter(ldexp(value, k), -inf) + program.offset, -inf) if given else program.offset
-    return Bound(value if isfinite(value) else -inf, ldexp(fsum(costs), k), ldexp(fsum(map(abs, values)), k))
+    value, cost, size = np.ldexp([value, fsum(costs), fsum(map(abs, values))], k).tolist()
+    value = nextafter(nextafter(value, -inf) + program.offset, -inf) if any(values + costs) else program.offset
+    return Bound(value if isfinite(value) else -inf, cost, size)
 
 
 def upper(value: float, terms: float, offset: float, kernel: float) -> float:
@@ -92,21 +93,19 @@ def in_one_unit(program: Program, links: Sequence[Link], dual: Dual) -> tuple[Pr
     k = frexp(largest)[1]
     parts += [dual.z, dual.tangent, *(loss.value for loss in program.losses)]
     new = []
-    with np.errstate(all="ignore"):
-        for link in links:
-            power = np.full(link.V.shape[1], k)
-            power[max((norm.n.stop for norm in link.norms), default=0) :] = 0
-            V, both = np.ldexp(link.V, -power), -(power[:, None] + power)
-            gram, some = np.ldexp(link.gram, both), (link.gram != 0) | (link.error > 0)
-            new.append(link._replace(V=V, gram=gram, error=np.ldexp(link.error, both) + TINY * some))
-            if not np.array_equal(np.ldexp(V, power), link.V):
-                return None
-        if not isfinite(largest) or any(not np.array_equal(np.ldexp(np.ldexp(x, -k), k), x) for x in parts):
+    for link in links:
+        power = np.where(np.arange(link.V.shape[1]) < max((norm.n.stop for norm in link.norms), default=0), k, 0)
+        V, both = np.ldexp(link.V, -power), -(power[:, None] + power)
+        gram, some = np.ldexp(link.gram, both), (link.gram != 0) | (link.error > 0)
+        new.append(link._replace(V=V, gram=gram, error=np.ldexp(link.error, both) + TINY * some))
+        if not np.array_equal(np.ldexp(V, power), link.V):
             return None
-        losses = [one._replace(value=np.ldexp(one.value, -k), slope=np.ldexp(one.slope, -k)) for one in program.losses]
-        program = program._replace(P=np.ldexp(program.P, -k), c=np.ldexp(program.c, -k), losses=losses)
-        radius = np.where(dual.radius > 0, np.ldexp(dual.radius, -k) + TINY, 0.0)
-        return program, new, replace(dual, z=np.ldexp(dual.z, -k), tangent=np.ldexp(dual.tangent, -k), radius=radius), k
+    if not isfinite(largest) or any(not np.array_equal(np.ldexp(np.ldexp(x, -k), k), x) for x in parts):
+        return None
+    losses = [one._replace(value=np.ldexp(one.value, -k), slope=np.ldexp(one.slope, -k)) for one in program.losses]
+    program = program._replace(P=np.ldexp(program.P, -k), c=np.ldexp(program.c, -k), losses=losses)
+    radius = np.where(dual.radius > 0, np.ldexp(dual.radius, -k) + TINY, 0.0)
+    return program, new, replace(dual, z=np.ldexp(dual.z, -k), tangent=np.ldexp(dual.tangent, -k), radius=radius), k
 
 
 def stationarity(program: Program, dual: Dual, rho: Array) -> tuple[Array, Array]:
@@ -129,9 +128,8 @@ class Free(NamedTuple):
     columns: Array
     owners: Array
 
-    def matrix(self, m: int, values: Array | None = None) -> sp.csc_array:
+    def matrix(self, m: int, values: Array) -> sp.csc_array:
         """[A_J; c_J], or other values in its place, entries of a row added up."""
-        values = self.values if values is None else values
         W = sp.csc_array((values, self.rows, self.starts), shape=(m + 1, len(self.owners)), copy=True)
         W.sum_duplicates()
         return W
@@ -142,7 +140,11 @@ def free_columns(program: Program, links: Sequence[Link], dual: Dual) -> Free:
     costly = program.P > 0
     costly[np.concatenate([_owned(links), *(np.append(loss.g, loss.h) for loss in program.losses)]).astype(int)] = True
     alone, m = np.flatnonzero(~costly), len(program.b)
-    whole = sp.csc_array(sp.vstack([program.A, sp.csc_array(np.vstack([program.c, dual.tangent]))]))
+    A, costs = program.A, np.column_stack([program.c, dual.tangent])
+    counts, ends = np.count_nonzero(costs, axis=1), A.indptr[1:]
+    at, ends = np.repeat(ends, counts), np.append(0, ends + np.cumsum(counts))
+    entries = np.insert(A.data, at, costs[costs != 0]), np.insert(A.indices, at, m), ends
+    whole = sp.csc_array(entries, shape=(m + 1, len(program.c)))
     part = whole[:, alone]
     parts = [(part.indices, part.data, np.diff(part.indptr), alone, np.full(len(alone), -1))]
     for number, link in enumerate(links):
@@ -150,7 +152,7 @@ def free_columns(program: Program, links: Sequence[Link], dual: Dual) -> Free:
             rows, values, counts = _of_free_theta(whole[:, columns], link)
             parts.append((rows, values, counts, np.full(len(counts), -1), np.full(len(counts), number)))
     rows, values, counts, owner_columns, owners = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return Free(np.minimum(rows, m), values, np.cumsum([0, *counts]), owner_columns, owners)
+    return Free(rows, values, np.cumsum([0, *counts]), owner_columns, owners)
 
 
 def _of_free_theta(part: sp.csc_array, link: Link) -> tuple[Array, Array, Array]:
@@ -194,12 +196,12 @@ def vanishes(free: Free, left: Array, dual: Dual) -> bool:
     """
     rho, R, C, Z = dual.radius, dual.rows, dual.columns, dual.inverse
     m, entries, rest = len(rho), np.diff(free.starts), np.ones(len(left), dtype=bool)
-    W, size = free.matrix(m), free.matrix(m, np.abs(free.values))  # an entry is off by γ·size
+    W, size = free.matrix(m, free.values), free.matrix(m, np.abs(free.values))  # an entry is off by γ·size
     rest[C] = rest[dual.others] = False
     if {len(R), len(C), *Z.shape} != {len(R)} or np.append(R, C).min(initial=0) < 0 or np.delete(rho, R).any():
         return False
-    E, Z = sp.eye_array(len(R)) - Z @ W[R][:, C].T, abs(Z)
-    off = gamma(entries.max(initial=0) + len(R) + 8) * (Z @ (size[R][:, C].T @ rho[R]) + rho[R])
+    E, Z = sp.eye_array(len(R), format="csr") - Z @ W[:, C][R].T, abs(Z)
+    off = gamma(entries.max(initial=0) + len(R) + 8) * (Z @ (size[:, C][R].T @ rho[R]) + rho[R])
     within = np.all(rho[R] > (Z @ left[C] + abs(E) @ rho[R] + off) * (1 + ROOM))
     within &= not (size[:m].T @ (rho > 0) + left)[rest].any()
     return bool(within and (not len(dual.others) or _combined(free, dual)))
@@ -236,8 +238,7 @@ def _second_order(z: Array, r: Array, _: Any) -> bool:
 
 def _semidefinite(z: Array, r: Array, n: int) -> bool:
     """λ_min(Z) ≥ ‖r‖ + rounding; Z is packed as an upper triangle by columns, off-diagonal entries times √2."""
-    i, j = np.tril_indices(n)
-    Z = np.zeros((n, n))
+    (i, j), Z = np.tril_indices(n), np.zeros((n, n))
     Z[i, j] = z / np.where(i == j, 1.0, np.sqrt(2.0))
     lowest = float(np.linalg.eigvalsh(Z)[0])  # of the lower triangle
     return lowest >= (euclidean(r) + gamma(16 * n + 16) * euclidean(z)) * (1 + ROOM) + TINY * bool(z.any())
@@ -316,8 +317,7 @@ def _of_loss(program: Program, loss: Loss, v: Array, off: Array) -> Part:
     if not alone or not np.all((program.c[loss.h] > 0) & (low + slack <= v - off) & (v + off <= high - slack)):
         return Part(missing="the slopes of a loss are not known well enough")
     C = loss.value - loss.slope * loss.at
-    rate = (C[1] - C[0]) / (high - low)
-    error = ULPS * (np.abs(loss.value) + np.abs(loss.slope * loss.at)).sum(axis=0)
+    rate, error = (C[1] - C[0]) / (high - low), ULPS * (np.abs(loss.value) + np.abs(loss.slope * loss.at)).sum(axis=0)
     costs = (np.abs(rate) + error / (high - low)) * (off + 4 * slack) + 2 * error
     return Part((C[0] + (v - low) * rate).tolist(), costs.tolist())
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import isfinite
+from math import inf, isfinite
 
 import numpy as np
 import scipy.sparse as sp
@@ -79,7 +79,7 @@ def _with_room_for_norms(  # noqa: PLR0917
         dual = still(_snapped(form, z, share_of_largest), tangent)
         for exactly in (False, True):
             bound = checker.lower(program, links, _with_norms(program, links, _moved(program, links, dual, exactly)))
-            if isfinite(bound.value) and not isfinite(best.value):
+            if not isfinite(best.value) and -inf < bound.value < program.offset:
                 best = max(bound, _without_multipliers(program, links, dual), key=_by_value)
             best = bound if bound.value > best.value or not isfinite(best.value) else best
             settled = len(z) > FEW and best.rounding <= COSTLY * best.terms
@@ -103,7 +103,7 @@ def _with_room_for_norms(  # noqa: PLR0917
 
 
 def _without_multipliers(program: Program, links: list[Link], dual: Dual) -> Bound:
-    """The bound of z = 0 and ν = 0, exact where θ = 0 and zeros attain it."""
+    """The bound of z = 0 and ν = 0, no more than the offset, exact where θ = 0 and zeros attain it."""
     if len(program.b) > MOST or program.losses:
         return nothing("not asked")
     return checker.lower(program, _empty(links), still(np.zeros(len(program.b)), np.zeros_like(dual.tangent)))
@@ -190,7 +190,7 @@ def _moved(program: Program, links: list[Link], dual: Dual, exactly: bool) -> Du
     """
     free = checker.free_columns(program, links, dual)
     left = checker.residuals(free, dual)
-    W = free.matrix(len(dual.z))
+    W = free.matrix(len(dual.z), free.values)
     everywhere = np.full(len(left), float(left.max(initial=0.0)))
     moves = pivots.moves(W, everywhere if exactly else left, dual.z, list(program.cones))
     if exactly:
@@ -208,6 +208,8 @@ def _moved(program: Program, links: list[Link], dual: Dual, exactly: bool) -> Du
 
 def _with_norms(program: Program, links: list[Link], dual: Dual) -> Dual:
     """Multipliers of rows a·t ≤ b raised to what ‖Aᵀν‖ takes."""
+    if all(program.P[norm.column] > 0 for link in links for norm in link.norms):
+        return dual
     g, e = checker.stationarity(program, dual, dual.radius)
     A, z = sp.csr_array(program.A), dual.z.copy()
     inside = np.zeros(len(z), dtype=bool)
@@ -228,7 +230,9 @@ def _with_norms(program: Program, links: list[Link], dual: Dual) -> Dual:
 def _with_room(program: Program, z: Array, radius: Array) -> Array:
     """Dual exponential and power cones that just hold the whole box around z: an entry whose row is a constant is
     raised as far as it must be, and lowered as far as it may be, which is what it costs."""
-    constant, z = (np.diff(sp.csr_array(program.A).indptr) == 0) & (radius == 0), z.copy()
+    if not any(kind in ("exp", "power") for kind, _, _ in program.cones):
+        return z
+    constant, z = (np.bincount(program.A.indices, minlength=len(z)) == 0) & (radius == 0), z.copy()
     starts = [np.arange(rows.start, rows.stop, 3) for kind, rows, _ in program.cones if kind == "exp"]
     if starts:
         first = np.concatenate(starts)
@@ -269,7 +273,7 @@ def _snapped(form: ConicForm, z: Array, share: float) -> Array:
         elif kind in ("soc", "psd", "power", "generalized_power") and np.abs(z[rows]).max(initial=0.0) < least:
             z[rows] = 0.0
         elif kind == "exp":
-            z[rows] = _snapped_exponentials(z[rows], np.diff(sp.csr_array(form.A).indptr)[rows] > 0, least)
+            z[rows] = _snapped_exponentials(z[rows], np.diff(form.by_rows.indptr)[rows] > 0, least)
     return z
 
 
@@ -290,7 +294,7 @@ def _share(data: Outer, found: Lower, spare: float) -> float:
     for m, gram in zip(found.multipliers, found.grams, strict=True):
         for j, length in zip(m.norms, lengths_of(m, gram), strict=True):
             t = form.t[j]
-            bounded = np.any(form.A[:, [t]].data > 0)
+            bounded = np.any(form.A.data[form.A.indptr[t] : form.A.indptr[t + 1]] > 0)
             if form.P[t] == 0 and not bounded and length * (1 + spare) > form.c[t]:
                 share = min(share, float(form.c[t] / length) * (1 - 2 * spare))
     return share
@@ -448,7 +452,7 @@ def _point(
 
 def _bound_norms(form: ConicForm, rows: Array, links: list[Link], z: Array) -> None:
     """Multipliers of rows a·t ≤ b: what ‖Aᵀν‖ has beyond the slope of t at the bound."""
-    part = sp.coo_array(form.A[rows])
+    part = sp.coo_array(form.by_rows[rows])
     for link in links:
         for norm in link.norms:
             length = checker.dual_norm(link.gram[norm.n, norm.n], link.error[norm.n, norm.n], norm.dual)

@@ -101,12 +101,13 @@ def _moves(  # noqa: PLR0917
         inverse = _inverse(M, [len(block) for block in blocks])
     except np.linalg.LinAlgError:
         return none(m)
-    radius, Z, one = np.zeros(m), abs(inverse), sp.eye_array(len(rows))
-    # What moving a row leaves in other columns, and rounding.
-    off = abs(one - inverse @ M) + ROUNDING * (len(rows) + 20) * (Z @ abs(M) + one)
+    radius, Z, size = np.zeros(m), abs(inverse), abs(M)
+    off = abs(inverse @ M - sp.eye_array(len(rows), format="csr"))  # what moving a row leaves in other columns
     group = np.repeat(np.arange(len(singles) + len(blocks)), [1] * len(singles) + [len(block) for block in blocks])
     for _ in range(ROUNDS):
-        new = (Z @ left[columns] + off @ radius[rows]) * (1 + SPARE)
+        rho = radius[rows]
+        rounding = ROUNDING * (len(rows) + 20) * (Z @ (size @ rho) + rho)
+        new = (Z @ left[columns] + off @ rho + rounding) * (1 + SPARE)
         largest = np.zeros(len(singles) + len(blocks))
         np.maximum.at(largest, group, new)
         new = np.maximum(new, SLIGHT * largest[group])  # all rows of a block move
@@ -273,24 +274,29 @@ def _schur(  # noqa: PLR0917
     """What moving each free row by 1 does to wide columns when narrow ones are held by their pivots, and how far it can
     be moved by the room of all rows that move."""
     whole = sp.csr_array(S)
-    here = sp.csr_array(whole[free])
+    here = whole[free]
     if not len(narrow):
         return here[:, wide].toarray(), room[free]
-    inner = sp.csc_array(whole[rows][:, narrow])
     # T = (here)·(inner)⁻¹, where the rows of narrow columns lead back to no column, after a few steps.
-    over = sp.diags_array(1 / inner.diagonal())
-    others = sp.csc_array(inner - sp.diags_array(inner.diagonal()))
-    others.eliminate_zeros()
-    start = sp.csr_array(here[:, narrow] @ over)
-    T = start
-    for _ in range(STEPS if others.nnz else 0):
-        T = sp.csr_array(start - T @ others @ over)
+    pivot_rows = whole[rows]
+    inner, T = pivot_rows[:, narrow], here[:, narrow]
+    pivot = inner.diagonal()
+    T.data /= pivot[T.indices]
+    inner.data /= pivot[inner.indices]
+    inner.data[inner.indices == np.repeat(np.arange(len(rows)), np.diff(inner.indptr))] = 0.0
+    inner.eliminate_zeros()
+    step = T
+    for _ in range(STEPS if inner.nnz else 0):
+        step = step @ inner
+        if not step.nnz:
+            break
+        step.data *= -1.0
+        T = T + step
     able = room[free].copy()
-    entries = sp.coo_array(T)
     with np.errstate(divide="ignore"):
-        limit = room[rows[entries.col]] / np.abs(entries.data)
-    np.minimum.at(able, entries.row, limit)
-    return here[:, wide].toarray() - T @ whole[rows][:, wide].toarray(), able
+        limit = room[rows[T.indices]] / np.abs(T.data)
+    np.minimum.at(able, np.repeat(np.arange(len(free)), np.diff(T.indptr)), limit)
+    return here[:, wide].toarray() - T @ pivot_rows[:, wide].toarray(), able
 
 
 def _blocks(S: sp.csc_array, rows: Ints, columns: Ints) -> tuple[Ints, list[Ints]]:

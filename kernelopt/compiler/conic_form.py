@@ -118,6 +118,15 @@ class ConicForm:
     def y(self) -> Ints:
         return np.concatenate([np.arange(0), *self.variables]).astype(int)
 
+    @cached_property
+    def by_rows(self) -> sp.csr_array:
+        return sp.csr_array(self.A)
+
+    @cached_property
+    def owners(self) -> Ints:
+        """The column of each entry of A."""
+        return np.repeat(np.arange(len(self.c)), np.diff(self.A.indptr))
+
     @property
     def linked(self) -> Ints:
         """The columns of all u and t."""
@@ -155,9 +164,8 @@ class ConicForm:
         or 1 over it in an exponent; a small |b| of other rows where there are none, 0 where all vanish."""
         u = np.zeros(len(self.c))
         u[np.concatenate([np.arange(0), *self.u]).astype(int)] = 1.0
-        A = sp.csr_array(abs(self.A) @ sp.diags_array(u)) if len(u) else sp.csr_array(self.A)
-        size = A.max(axis=1).toarray().ravel() if A.nnz else np.zeros(len(self.b))
-        b = np.abs(self.b)
+        b, size = np.abs(self.b), np.zeros(len(self.b))
+        np.maximum.at(size, self.A.indices, np.abs(self.A.data) * u[self.owners])
         exponents = self.cones.exponentials
         b[exponents] = np.maximum(b[exponents], 1.0)
         without_t = np.ones(len(b), dtype=bool)
@@ -176,7 +184,8 @@ def require_units(form: ConicForm) -> None:
     """Raise DataError where squares of the numbers that make up the problem over- or underflow: those of the objective,
     all targets together, a linear row as a whole, or a bound of a norm. A single target or bound may be of any size.
     """
-    rows = abs(form.A).max(axis=1).toarray().ravel() if form.A.nnz else np.zeros(len(form.b))
+    rows = np.zeros(len(form.b))
+    np.maximum.at(rows, form.A.indices, np.abs(form.A.data))
     whole = np.maximum(rows, np.abs(form.b))[: form.cones.zero + form.cones.nonneg]
     targets, bounds = np.abs(form.b[form.b != 0]), np.abs(form.b[form._rows_of_t()])
     objective = np.abs(np.append(form.c, form.P))
@@ -207,7 +216,7 @@ def conic_form(form: CanonicalForm) -> ConicForm:
         return ConicForm(empty, empty, offset, sp.csc_array((0, 0)), empty, Cones(0, 0), (), (), np.arange(0), sign)
     data, chain, inverse = _data(form.outer)
     P = data.get("P")
-    if P is not None and abs(P - sp.diags_array(P.diagonal())).sum() > 0:
+    if P is not None and np.count_nonzero(P.data) > np.count_nonzero(P.diagonal()):
         data, chain, inverse = _data(form.outer, use_quad_obj=False)
         P = data.get("P")
     names: dict[int, int] = {}

@@ -114,7 +114,7 @@ def _linear_rows(form: ConicForm) -> tuple[sp.csr_array, Array, NDArray[np.bool_
     from others without their auxiliary variables: u ≤ s, −u ≤ s, s ≤ b say u ≤ b and −u ≤ b."""
     ours = np.zeros(len(form.c), dtype=bool)
     ours[np.concatenate([form.y, *form.u]).astype(int)] = True
-    A, zero = sp.csr_array(form.A), form.cones.zero
+    A, zero = form.by_rows, form.cones.zero
     others = abs(A) @ (~ours).astype(float)
     linear = np.arange(len(form.b)) < zero + form.cones.nonneg
     rows = np.flatnonzero(linear & (others == 0) & (np.diff(A.indptr) > 0))
@@ -190,7 +190,7 @@ def _shortened(reduction: Reduction, form: ConicForm) -> bool:
     for norm, column in zip(reduction.form.norms, form.t, strict=True):
         part = sp.csc_array(form.A[:, [column]])
         rows, values = part.indices, part.data
-        alone = np.diff(sp.csr_array(form.A).indptr)[rows] == 1
+        alone = np.diff(form.by_rows.indptr)[rows] == 1
         bounds = form.b[rows[alone & (values > 0)]] / values[alone & (values > 0)]
         t, v = float(norm.t.value), reduction.v[norm.view.theta]
         plain = norm.view.shift is None and (norm.view.right is None or norm.kind in (EUCLIDEAN, "fro"))

@@ -264,7 +264,7 @@ def separable(form: ConicForm) -> Separable | None:
         sources += [Source.of(piece, rows, columns, found[2], at) for piece in found[0]]
         plain.append(np.full(found[1].shape[0], -1))
         at += found[1].shape[0]
-    A = sp.csr_array(form.A)
+    A = form.by_rows
     on_t = np.zeros(len(form.c), dtype=bool)
     on_t[form.t] = True
     touches_t = np.asarray(A @ on_t.astype(float) != 0)
@@ -346,21 +346,19 @@ def _custom(form: ConicForm, batch: Batch, columns: Ints, number: int) -> Custom
 
 def lengths_of_outer(form: ConicForm, pieces: Separable) -> Lengths | None:
     """g, where the rows that are left say no more than 0 ≤ t ≤ R."""
-    limit = np.full(len(form.t), inf)
-    rows = form.A[pieces.rows] if len(pieces.rows) else None
-    if rows is not None:
-        coordinates = rows.tocoo()
-        for row, column, value in zip(coordinates.row, coordinates.col, coordinates.data, strict=True):
-            j = np.flatnonzero(form.t == column)
-            number = pieces.rows[row]
-            alone = np.count_nonzero(coordinates.row == row) == 1
-            if not len(j) or not alone or not form.cones.zero <= number < form.cones.zero + form.cones.nonneg:
-                return None
-            bound = form.b[number] / value
-            if value > 0:
-                limit[j[0]] = min(limit[j[0]], bound)
-            elif bound < 0 or form.b[number] < 0:
-                return None
+    limit, A = np.full(len(form.t), inf), form.by_rows
+    for number in pieces.rows.tolist():
+        at = slice(A.indptr[number], A.indptr[number + 1])
+        j, values = np.flatnonzero(np.isin(form.t, A.indices[at])), A.data[at]
+        if not len(values):
+            continue
+        if len(values) > 1 or not len(j) or not form.cones.zero <= number < form.cones.zero + form.cones.nonneg:
+            return None
+        bound = form.b[number] / values[0]
+        if values[0] > 0:
+            limit[j[0]] = min(limit[j[0]], bound)
+        elif bound < 0 or form.b[number] < 0:
+            return None
     if np.any(limit < 0):
         return None
     return Lengths(form.c[form.t], form.P[form.t], limit)
@@ -460,7 +458,7 @@ def _stacked(  # noqa: PLR0917
 def _coefficients(form: ConicForm, rows: Ints, columns: Ints, outer: Ints) -> tuple[Array, sp.csr_array] | None:
     """Those of the auxiliary columns, (n, m, k), and of the outer ones, (n·m, outer); None where others enter."""
     (n, m), k = rows.shape, columns.shape[1]
-    A = sp.csr_array(form.A)[rows.ravel()] if m else sp.csr_array((0, len(form.c)))
+    A = form.by_rows[rows.ravel()] if m else sp.csr_array((0, len(form.c)))
     entries = sp.coo_array(A)
     piece, local = entries.row // max(m, 1), entries.row % max(m, 1)
     slot = np.full(len(form.c), -1)

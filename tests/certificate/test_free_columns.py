@@ -167,10 +167,19 @@ def test_no_move_proves_nothing():
     assert not checker.vanishes(free, np.array([1.0, 0.0]), moved(dual, [0.0, 0.0], [0], [0], [[0.0]]))
 
 
+def test_rows_and_columns_are_counted_from_the_first():
+    """Row −1 would be that of costs, which no multiplier moves."""
+    free, dual = free_of([[(0, 2.0), (1, 2.0**-10 - 2.0)]], 1), still(np.ones(1), np.zeros(1))
+    left = checker.residuals(free, dual)
+    assert checker.vanishes(free, left, moved(dual, [1.0], [0], [0], [[0.5]]))
+    assert not checker.vanishes(free, left, moved(dual, [1.0], [-1], [0], [[1 / (2.0**-10 - 2.0)]]))
+    assert not checker.vanishes(free, left, moved(dual, [1.0], [0], [-1], [[0.5]]))
+
+
 def test_entries_of_a_row_are_added_up():
     free = free_of([[(0, 1.0), (0, 2.0**-60), (0, 2.0), (1, 4.0)], [(1, 5.0), (1, -5.0), (0, 6.0)]], 2)
     before = [part.copy() for part in free]
-    assert np.array_equal(free.matrix(2).toarray(), [[3.0, 6.0], [4.0, 0.0], [0.0, 0.0]])
+    assert np.array_equal(free.matrix(2, free.values).toarray(), [[3.0, 6.0], [4.0, 0.0], [0.0, 0.0]])
     assert np.array_equal(free.matrix(2, np.abs(free.values)).toarray(), [[3.0, 6.0], [4.0, 10.0], [0.0, 0.0]])
     assert all(np.array_equal(now, then) for now, then in zip(free, before, strict=True))  # which leaves them alone
 
@@ -517,6 +526,11 @@ def test_numbers_that_overflow_are_refused():
     stated, links, dual = claim()
     small = stated._replace(P=np.zeros(4), c=np.array([2.0**-1000, 0.0, 0.0, 0.0]))
     assert refused(small, links, replace(dual, z=np.array([2.0**100]))).startswith("numbers too far apart")
+    for m, entry, target in ((1, 1.0, 2.0**1000), (8, 2.0**-36, 2.0**992)):  # a product; a sum of terms that fit
+        A = sp.csc_array(np.hstack([np.full((m, 1), entry), np.zeros((m, 3))]))
+        large = stated._replace(A=A, b=np.full(m, -target), cones=[("zero", slice(0, m), None)])
+        beyond = replace(dual, z=np.full(m, -1 / entry / m), radius=np.zeros(m))
+        assert refused(large, links, beyond) == "numbers are too large: change units"
 
 
 def test_claims_about_nothing():
