@@ -422,11 +422,12 @@ class _Search:
         if zero is None or self.sign * (zero - value) > 0 or found.closes(self.goal.tol, self.goal.abs_tol):
             return False
         before = [(v, v.value) for v in self.reduction.problem.variables()]
+        most = max(representer.violation(self.reduction, self.data_unit), ROUNDING)
         for v in self.reduction.v.values():
             if v is not None:
                 v.save_value(np.zeros(v.shape))
         there = representer.evaluate(self.reduction)
-        if self.sign * (there - value) < 0 and representer.violation(self.reduction, self.data_unit) == 0:
+        if self.sign * (there - value) < 0 and representer.violation(self.reduction, self.data_unit) <= most:
             return True
         for variable, known in before:
             variable.save_value(known)
@@ -436,7 +437,8 @@ class _Search:
     def _is_as_good(self, new: Solution, old: Solution) -> bool:
         """Whether a point that was moved into the constraints has a value nearby."""
         assert self.data is not None
-        size = abs(_attained(old) - self.data.form.offset) + self.data.form.units[1]
+        bare = self.sign * (_attained(old) - self.reduction.form.constant)
+        size = abs(bare - self.data.form.offset) + self.data.form.units[1]
         return isfinite(_attained(new)) and abs(_attained(new) - _attained(old)) <= NEAR * size
 
     def _certified(

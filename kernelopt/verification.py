@@ -530,4 +530,5 @@ def _multipliers_from_coefficients(reduction: Reduction, data: Outer) -> bool:
 
 def against(lower: Certificate, value: float) -> Certificate:
     """A certificate of our own answer, with another one's value as the upper bound."""
-    return replace(lower, lower=value) if lower.maximize else replace(lower, upper=value)
+    bare = replace(lower, bare=None)
+    return replace(bare, lower=value) if lower.maximize else replace(bare, upper=value)

@@ -18,12 +18,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from kernelopt.arithmetic import gamma
 from kernelopt.certificate import checker, conic, conjugates
 from kernelopt.certificate.claim import Bound
 from kernelopt.certificate.gram import CHEAP, FIRST_LOOK, FROM_FACTOR, PRODUCTS, SAMPLED, STREAMED, Gram, as_computed
 from kernelopt.certificate.handover import checked, free_features
 from kernelopt.certificate.multipliers import norm_multipliers, row_coefficients
-from kernelopt.certificate.report import ESTIMATE, FULL, REDUCED, Certificate, Lower
+from kernelopt.certificate.report import ESTIMATE, FULL, LAST_DIGITS, REDUCED, Certificate, Lower
 from kernelopt.compiler import projection, representer
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.representer import Reduction
@@ -63,7 +64,7 @@ def certify(  # noqa: PLR0917
     """
     start = perf_counter()
     nu = solver_multipliers(reduction)
-    upper = _upper(reduction, data, value)
+    upper = _upper(reduction, data, value, exactly=not check)
 
     def enough(bound: Lower) -> bool:
         closed = _assembled(reduction, data, bound, upper, FULL).closes(tol or ZERO, abs_tol)
@@ -107,8 +108,8 @@ def _rounding_decides(reduction: Reduction, data: Outer, bound: Lower, attained:
         return False
     without = tuple(replace(gram, error=np.zeros_like(gram.error)) for gram in bound.grams)
     trial = _proven(reduction, data, replace(bound, grams=without), False)
-    unit = _assembled(reduction, data, None, attained, FULL).unit
-    return abs(attained.upper - trial.value) <= CLOSE * unit
+    plain = replace(attained, upper=attained.value + attained.widened, rounding=0.0)
+    return abs(plain.upper - trial.value) <= CLOSE * _assembled(reduction, data, None, plain, FULL).unit
 
 
 def _for_computed_kernel(reduction: Reduction, data: Outer, bound: Lower) -> Certificate:
@@ -231,11 +232,14 @@ def _slopes_here(reduction: Reduction, data: Outer) -> Array | None:
 
 @dataclass(frozen=True)
 class Attained:
-    """What a point says, all of the minimized problem: its value, an upper bound, what of it was added for constraints
-    that hold only nearly and for rounding, the sum T of the sizes of its terms, the optimum P₀ at θ = 0, and by how
-    much it violates each constraint, in the constraint's units, and whether that is rounding."""
+    """What a point says: its value as stated, and, all of the minimized problem without constants, its value, the sizes
+    of what that is a sum and difference of, an upper bound, what of it was added for constraints that hold only nearly
+    and for rounding, the sum T of the sizes of its terms, the optimum P₀ at θ = 0, and by how much it violates each
+    constraint, in the constraint's units, and whether that is rounding."""
 
+    stated: float
     value: float
+    sizes: float
     upper: float
     widened: float
     rounding: float
@@ -246,10 +250,12 @@ class Attained:
 
 
 def _upper(reduction: Reduction, data: Outer, value: float, exactly: bool = False) -> Attained:
-    form, signed, x = data.form, data.form.sign * value, projection.point_of(reduction, data.form)
+    form, canonical, x = data.form, reduction.form, projection.point_of(reduction, data.form)
+    without = canonical.bare is not canonical.outer and isfinite(value)
+    signed = form.sign * (float(canonical.bare.objective.value) if without else value)
     terms, widened = _terms(form, x, signed), _widening(reduction)
     kernel = 0.0 if exactly else _of_predictions(reduction, form)
-    sizes = terms + _inside(form, x)
+    sizes = terms + _inside(reduction, form, x, terms)
     upper = checker.upper(signed + widened, sizes, form.offset, kernel) if sizes or kernel else signed + widened
     constraints = reduction.form.outer.constraints
     residuals = [representer.residual(c) for c in constraints]
@@ -257,7 +263,7 @@ def _upper(reduction: Reduction, data: Outer, value: float, exactly: bool = Fals
     violated = [c for c, r in zip(constraints, residuals, strict=True) if r.any()]
     linear = all(part.is_affine() for c in violated for part in c.args if not isinstance(part, list))
     return Attained(
-        value=signed, upper=upper, widened=widened, terms=terms,
+        stated=value, value=signed, sizes=sizes, upper=upper, widened=widened, terms=terms,
         rounding=upper - signed - widened if isfinite(upper) else 0.0,
         at_zero=_at_zero(reduction, data),
         violations=tuple(float(np.max(r, initial=0.0)) for r in residuals[: len(residuals) - len(form.smooth)]),
@@ -293,31 +299,39 @@ def _terms(form: ConicForm, x: Array | None, value: float) -> float:
     return float(np.abs(linear).sum() + square.sum() + abs(rest))
 
 
-def _inside(form: ConicForm, x: Array | None) -> float:
-    """Σ |cⱼ|·(|b| + |A||x|)ᵢ/|Aᵢⱼ| over auxiliary columns and the largest of their linear rows: the sizes of what
-    piecewise linear losses take differences of."""
+def _inside(reduction: Reduction, form: ConicForm, x: Array | None, terms: float) -> float:
+    """Σ |cⱼ|sⱼ + √(2T·Σ Pⱼsⱼ²) over auxiliary columns, and Σ |w ℓ′(g)|s over arguments g of smooth losses, for
+    s = (|b| + |A||x|)ᵢ/|Aᵢⱼ| in the largest of their linear rows: the sizes of what losses take differences of."""
     if x is None:
         return 0.0
     rows, columns, values = form.A.indices, form.owners, np.abs(form.A.data)
     size = np.abs(form.b) + np.bincount(rows, values * np.abs(x)[columns], len(form.b))
-    ours = np.concatenate([form.t, form.y, *form.u, *(np.append(s.g, s.h) for s in form.smooth)]).astype(int)
-    cost, largest = np.abs(form.c), np.zeros(len(form.c))
-    cost[ours] = 0.0
-    known = (cost[columns] > 0) & (rows < form.cones.zero + form.cones.nonneg) & (values > 0)
+    ours = np.concatenate([form.t, form.y, *form.u, *(s.h for s in form.smooth)]).astype(int)
+    cost, curvature, largest = np.abs(form.c), form.P.copy(), np.zeros(len(form.c))
+    cost[ours] = curvature[ours] = 0.0
+    for smooth, link in zip(form.smooth, reduction.form.smooth, strict=True):
+        g = np.ravel(link.g.value, order="F")[: len(smooth.g)]
+        cost[smooth.g] = np.abs(form.c[smooth.h] * smooth.loss.gradient(g, smooth.data))
+    known = (cost + curvature)[columns] > 0
+    known &= (rows < form.cones.zero + form.cones.nonneg) & (values > 0)
     np.maximum.at(largest, columns[known], size[rows[known]] / values[known])
-    return float(cost @ largest)
+    return float(cost @ largest) + float(np.sqrt(2 * terms * (curvature @ largest**2)))
 
 
 def _of_predictions(reduction: Reduction, form: ConicForm) -> float:
-    """What errors of kernel values in predictions and norms of a restricted θ may add, in the first order of ν and μ:
+    """What errors of kernel values, and of the factor, in predictions and norms of θ = Aᵀc may add, in the first order
+    of ν and μ:
 
-    |Aθ̂ − Aθ| ≤ κ√Qᵢᵢ·S and |‖θ̂‖² − ‖θ‖²| ≤ κS² for S = Σ |cₛ|√Qₛₛ. At full rank predictions are those of the factor.
+    |Aθ̂ − Aθ| ≤ κ√Qᵢᵢ·S and |‖θ̂‖² − ‖θ‖²| ≤ κS² for S = Σ |cₛ|√Qₛₛ. The factor is off by γ(r + 1)√(QᵢᵢQⱼⱼ) (Higham
+    2002, 10.3), and nothing is known of one that is projected.
     """
-    if not reduction.is_restriction:
-        return 0.0
     total = 0.0
     for number, (link, nu) in enumerate(zip(reduction.form.predictions, solver_multipliers(reduction), strict=True)):
+        factor = reduction.factors[link.theta]
+        if isinstance(factor, ProjectedFactor):
+            continue
         sizes, relative = link.rows.lengths(), link.rows.rounding()
+        relative += 0.0 if reduction.is_restriction else gamma(factor.rank + 1)
         S = float(sizes @ np.abs(row_coefficients(reduction, number)).sum(axis=1))
         total += 2 * relative * S * float(sizes @ np.abs(link.summed(nu)).sum(axis=1))
         for j, norm in reduction.form.norms_of(link.theta).items():
@@ -346,14 +360,17 @@ def _assembled(  # noqa: PLR0917
     lower = min(lower, upper, found.value)
     at_zero = None if found.at_zero is None else max(found.at_zero, lower)
     floor = ZERO * found.terms if at_zero is not None and at_zero - lower <= ZERO * found.terms else 0.0
+    if found.terms <= LAST_DIGITS * found.sizes:  # an optimum of 0, as far as doubles tell
+        floor = max(floor, LAST_DIGITS * found.sizes)
     low, high = (lower, upper) if form.sign > 0 else (-upper, -lower)
-    return Certificate(
+    bare = Certificate(
         lower=low, upper=high, scope=scope, ranks=ranks, assumptions=tuple(assumptions),
         rests_on=_rests_on(reduction, data, found), widened=found.widened, rounding=rounding, floor=floor,
         terms=found.terms, violations=found.violations, is_feasible=found.is_feasible,
         at_zero=None if at_zero is None else form.sign * at_zero, maximize=form.sign < 0,
         seconds=0.0, evidence=bound, distance=_distances(reduction, form, upper - lower) if scope == FULL else {},
     )  # fmt: skip
+    return bare.shifted(reduction.form.constant, found.stated)
 
 
 def _rests_on(reduction: Reduction, data: Outer, found: Attained) -> tuple[str, ...]:

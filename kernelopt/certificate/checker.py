@@ -291,7 +291,7 @@ class Part(NamedTuple):
 
 
 def _of_point(program: Program, links: Sequence[Link], dual: Dual, rho: Array, g: Array, e: Array) -> Part:  # noqa: PLR0917
-    """−bᵀz; the least of ½Px² + gx, −g²/2P; and for columns of u that of ½Px² − px for their tangents p, −p²/2P."""
+    """−bᵀz, b off by 2u; the least of ½Px² + gx, −g²/2P; for columns of u that of ½Px² − px, tangents p, −p²/2P."""
     hi, lo = two_product(program.b, dual.z)
     owned = np.zeros(len(g), dtype=bool)
     owned[np.concatenate([np.arange(0), *(link.columns.ravel() for link in links)])] = True
@@ -305,7 +305,7 @@ def _of_point(program: Program, links: Sequence[Link], dual: Dual, rho: Array, g
     most = np.abs(slope) + np.concatenate([np.zeros(len(tangents)), e[alone]])
     squares = slope / P * slope
     lost = most / P * most * (1 + 8 * U) - squares + TINY * (most > 0)
-    costs = [float(np.abs(program.b) @ rho) * (1 + ROOM), *lost.tolist()]
+    costs = [float(np.abs(program.b) @ (rho + 2 * U * np.abs(dual.z))) * (1 + ROOM), *lost.tolist()]
     return Part((-np.concatenate([hi, lo, squares])).tolist(), costs)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
-from math import inf, isfinite, log10
+from math import inf, isfinite, log10, nextafter
 
 import numpy as np
 
@@ -61,7 +61,7 @@ class Certificate:
     lower, upper : float
         The optimum lies between them, rounding included. For a Maximize too.
     absolute_gap : float
-        upper − lower.
+        upper − lower, as long as constants of the objective are not added, which round both.
     relative_gap : float
         (upper − lower)/(P₀ − upper), with P₀ the optimum at θ = 0 (for a Maximize: (upper − lower)/(lower − P₀)); the
         denominator is |upper| where θ = 0 is infeasible, and 10⁴T at most (there T), T the `terms`. 1e-3 says that
@@ -88,8 +88,9 @@ class Certificate:
     terms : float
         T, the sum of the absolute values of the terms of the objective at the answer.
     floor : float
-        A gap up to it closes: 1e-8·T where θ = 0 is proven to be optimal up to as much, else 0; in the spectral form
-        what 1e-12 of all eigenvalues makes in the objective.
+        A gap up to it closes: 1e-8·T where θ = 0 is proven to be optimal up to as much; 2⁻⁴⁴ of the sizes of what losses
+        take differences of, where T is no more than that; else 0. In the spectral form what 1e-12 of all eigenvalues
+        makes in the objective.
     at_zero : float or None
         P₀.
     distance : mapping of θ to a bound on ‖θ̂ − θ*‖
@@ -126,10 +127,12 @@ class Certificate:
     distance: Mapping[Theta, float] = field(default_factory=dict)
     evidence: Lower | None = field(default=None, repr=False)
     latest: Lower | None = field(default=None, repr=False)
+    bare: Certificate | None = field(default=None, repr=False)  # before constants of the objective were added
 
     @property
     def absolute_gap(self) -> float:
-        return self.upper - self.lower
+        found = self.bare or self
+        return found.upper - found.lower
 
     @property
     def violation(self) -> float:
@@ -145,17 +148,35 @@ class Certificate:
     @property
     def unit(self) -> float:
         """P₀ − P, 10⁴T at most; or |P|, T at most, where θ = 0 is infeasible."""
-        attained = self.lower if self.maximize else self.upper
-        if self.at_zero is None:
+        attained, at_zero = self._improvement
+        if at_zero is None:
             return min(abs(attained), self.terms)
-        improvement = attained - self.at_zero if self.maximize else self.at_zero - attained
-        return min(max(improvement, 0.0), CAP * self.terms)
+        return min(max(at_zero - attained, 0.0), CAP * self.terms)
+
+    @property
+    def _improvement(self) -> tuple[float, float | None]:
+        """P and P₀ of the minimized problem, without constants."""
+        found, sign = self.bare or self, -1.0 if self.maximize else 1.0
+        attained = sign * (found.lower if self.maximize else found.upper)
+        return attained, None if found.at_zero is None else sign * found.at_zero
 
     @property
     def _last_digit(self) -> float:
         """2⁻⁴⁴(P₀ − P): what doubles hardly tell apart of the way from θ = 0 to an optimum next to 0."""
-        attained = self.lower if self.maximize else self.upper
-        return 0.0 if self.at_zero is None else LAST_DIGITS * abs(self.at_zero - attained)
+        attained, at_zero = self._improvement
+        return 0.0 if at_zero is None else LAST_DIGITS * abs(at_zero - attained)
+
+    def shifted(self, constant: float, value: float) -> Certificate:
+        """That of the objective plus a constant, off by its rounding, whose value at the answer is given; gaps stay
+        those from before."""
+        if constant == 0:
+            return self
+        low = nextafter(self.lower + nextafter(constant, -inf), -inf)
+        high = nextafter(self.upper + nextafter(constant, inf), inf)
+        at_zero = None if self.at_zero is None else self.at_zero + constant
+        if isfinite(value):
+            low, high = min(low, value), max(high, value)
+        return replace(self, lower=low, upper=high, at_zero=at_zero, bare=self)
 
     def closes(self, tol: float, abs_tol: float | None = None) -> bool:
         """Whether the gap is ≤ tol relatively, ≤ `floor`, or ≤ abs_tol absolutely."""

@@ -90,7 +90,7 @@ class ConicForm:
     ----------
     P : diagonal of the quadratic form, (n,)
     c : (n,)
-    offset : constant of the objective
+    offset : what atoms add to the objective; its constants are left out
     A, b : (m, n) sparse and (m,)
     cones : K
     u : for each prediction link, the columns of u in Fortran order
@@ -209,15 +209,15 @@ def _least(values: Array) -> float:
 
 
 def conic_form(form: CanonicalForm) -> ConicForm:
-    """Cone data of the outer problem, for the values that its parameters have now."""
+    """Cone data of the outer problem without constants of the objective, for the values that parameters have now."""
     if not form.outer.variables():
         sign = -1.0 if isinstance(form.outer.objective, cp.Maximize) else 1.0
-        empty, offset = np.zeros(0), sign * float(form.outer.objective.value)
+        empty, offset = np.zeros(0), sign * float(form.bare.objective.value)
         return ConicForm(empty, empty, offset, sp.csc_array((0, 0)), empty, Cones(0, 0), (), (), np.arange(0), sign)
-    data, chain, inverse = _data(form.outer)
+    data, chain, inverse = _data(form.bare)
     P = data.get("P")
     if P is not None and np.count_nonzero(P.data) > np.count_nonzero(P.diagonal()):
-        data, chain, inverse = _data(form.outer, use_quad_obj=False)
+        data, chain, inverse = _data(form.bare, use_quad_obj=False)
         P = data.get("P")
     names: dict[int, int] = {}
     for reduction in chain.reductions:

@@ -10,11 +10,15 @@ merged.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
+from math import fsum
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
+from cvxpy.atoms.affine.add_expr import AddExpression
+from cvxpy.atoms.affine.unary_operators import NegExpression
 from cvxpy.atoms.elementwise.power import Power, PowerApprox
 
 from kernelopt.compiler.rules import Inspection
@@ -122,6 +126,24 @@ class CanonicalForm:
     norms: tuple[NormLink, ...]
     smooth: tuple[SmoothLink, ...] = ()
 
+    @cached_property
+    def _apart(self) -> tuple[cp.Problem, list[cp.Expression]]:
+        rest, constants = _without_constants(self.outer.objective.args[0])
+        if not constants:
+            return self.outer, []
+        objective = type(self.outer.objective)(cp.Constant(0.0) if rest is None else rest)
+        return cp.Problem(objective, self.outer.constraints), constants
+
+    @property
+    def bare(self) -> cp.Problem:
+        """The outer problem without constants of its objective, which would cost digits."""
+        return self._apart[0]
+
+    @property
+    def constant(self) -> float:
+        """The sum of these constants, for the values that parameters have now."""
+        return fsum(float(c.value) for c in self._apart[1])
+
     @property
     def y(self) -> list[cp.Variable]:
         """The user's own variables."""
@@ -184,6 +206,20 @@ def cut(objective: Any, constraints: tuple[Any, ...], found: Inspection) -> Cano
     equal = outer.constraints[len(constraints) :]
     links = [replace(link, equal=constraint) for link, constraint in zip(smooth, equal, strict=True)]
     return CanonicalForm(outer, tuple(predictions), tuple(norms.values()), tuple(links))
+
+
+def _without_constants(node: cp.Expression) -> tuple[cp.Expression | None, list[cp.Expression]]:
+    """A sum without its constant terms, and these."""
+    if node.is_constant():
+        return None, [node]
+    if isinstance(node, NegExpression):
+        rest, constants = _without_constants(node.args[0])
+        return (node, []) if not constants else (None if rest is None else -rest, [-c for c in constants])
+    if not isinstance(node, AddExpression) or any(a.size != 1 for a in node.args):
+        return node, []
+    parts = [_without_constants(a) for a in node.args]
+    constants = [c for _, several in parts for c in several]
+    return (AddExpression([rest for rest, _ in parts if rest is not None]), constants) if constants else (node, [])
 
 
 def _smooth_links(terms: tuple[SmoothTerm, ...]) -> list[SmoothLink]:

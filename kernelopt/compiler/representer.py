@@ -287,7 +287,7 @@ def _value_of_pieces(form: CanonicalForm) -> float:
         pieces = split.value(split.arguments(u, y[split.y]))
     linear = float(split.linear_u @ u + split.linear_y @ y[split.y])
     of_norms = float(lengths.slope @ t + 0.5 * lengths.curvature @ t**2)
-    return data.sign * (data.offset + pieces + linear + of_norms)
+    return data.sign * (data.offset + pieces + linear + of_norms) + form.constant
 
 
 def norm_gram(reduction: Reduction, norm: NormLink) -> Array:

@@ -317,9 +317,12 @@ class _Elimination:
         return np.asarray(sl.solve_triangular(self.L, K, lower=True, check_finite=False).T)
 
     def _rounded(self) -> None:
-        """B anew from kernel values and L in double precision, so that it is off by its own rounding and no more."""
+        """B anew from kernel values and L in double precision, off by its own rounding and no more; without pivots that
+        are independent in single precision only."""
+        L, failed = sl.lapack.dpotrf(self.rows.block(self.pivots, self.pivots) / self.scale, lower=1, clean=1)
+        rank = failed - 1 if failed > 0 else len(L)
+        self.pivots, self.L = self.pivots[:rank], np.asarray(L[:rank, :rank])
         points = self.rows.points[self.pivots]
-        self.L = np.asarray(np.linalg.cholesky(self.rows.block(self.pivots, self.pivots) / self.scale))
         job, executor = (self.rows.kernel, points, self.L, self.scale), self.layout.executor
         blocks = executor.keep(_from_kernel, self.B.blocks, [(X, *job) for X in self.points])
         self.B = replace(self.B, blocks=tuple(blocks))

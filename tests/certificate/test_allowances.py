@@ -231,7 +231,8 @@ def test_terms_of_columns(coarse):
     exact = -sum(Fraction(x) * Fraction(y) for x, y in zip(b, z, strict=True)) - Fraction(9, 4) - 4 - 16
     assert sum(map(Fraction, part.values)) == exact
     curved = [2.25 * 8 * u + TINY, 2.125**2 * (1 + 8 * u) - 4 + TINY, 4.25**2 * (1 + 8 * u) - 16 + TINY]
-    assert list(part.costs) == near([((1 + 2.0**-30) * 0.5 + 0.5) * (1 + ROOM), *curved])
+    moved_b = (1 + 2.0**-30) * (0.5 + 2 * u * z[0]) + 2 * (0.25 + 2 * u * 3)
+    assert list(part.costs) == near([moved_b * (1 + ROOM), *curved])
     alone = checker._of_point(stated, [link], still(z, np.zeros(5)), rho, 0 * g, 0 * e)
     assert list(alone.costs)[1:] == [0.0, 0.0]
     for column in (1, 2, 4):

@@ -1,0 +1,85 @@
+"""Constants of the objective cost no digits, and optima of 0 are proven as far as doubles tell."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import kernelopt as ko
+
+X = np.linspace(0, 1, 12)[:, None]
+Y = np.sin(5 * X[:, 0])
+KERNEL = ko.kernels.Gaussian(sigma=0.4)
+
+
+def stated(constant=0.0, goal=cp.Minimize, unit=1e-6):
+    theta, b = ko.Theta(KERNEL), cp.Variable()
+    objective = unit * (cp.sum(cp.abs(theta(X) + b - Y)) + 0.1 * ko.sum_squares(theta))
+    objective = objective if constant is None else objective + constant
+    return ko.Problem(goal(objective if goal is cp.Minimize else -objective))
+
+
+@pytest.mark.parametrize("goal", [cp.Minimize, cp.Maximize])
+@pytest.mark.parametrize("constant", [1e6, -1e6, cp.Parameter(value=1e6)])
+def test_constants_change_no_gap(goal, constant):
+    """1e6 beside 1e-6: doubles have no digits left of the optimum itself, and the gap is known all the same."""
+    plain, problem = stated(None, goal), stated(constant, goal)
+    plain.solve()
+    value = problem.solve()
+    sign = 1 if goal is cp.Minimize else -1
+    number = sign * float(getattr(constant, "value", constant))
+    found, bare = problem.certificate, plain.certificate
+    assert problem.status == "optimal"
+    assert found.lower <= value <= found.upper
+    assert value == pytest.approx(plain.value + number, rel=1e-15)
+    assert found.at_zero == pytest.approx(bare.at_zero + number, rel=1e-15)
+    assert found.absolute_gap == pytest.approx(bare.absolute_gap, rel=0.5) and found.absolute_gap < 1e-11
+    assert found.unit == pytest.approx(bare.unit, rel=1e-6)
+    assert found.upper - found.lower < 1e-8
+    assert problem.verify().passed
+
+
+def test_constants_within_sums_and_with_other_values():
+    theta, p = ko.Theta(KERNEL), cp.Parameter(value=2.0)
+    loss = cp.sum_squares(theta(X) - Y)
+    problem = ko.Problem(cp.Minimize(3.0 + (loss + 2 * p - 5.0) + (ko.sum_squares(theta) + 1.0)))
+    first = problem.solve()
+    assert problem.canonical_form().constant == 3.0
+    p.value = 1e9
+    assert problem.solve() - first == pytest.approx(2e9 - 4, rel=1e-15)
+    assert problem.certificate.relative_gap < 1e-6
+    assert problem.reduced_problem.solve() == pytest.approx(problem.value, rel=1e-12)
+
+
+def test_objectives_that_are_constants():
+    theta = ko.Theta(KERNEL)
+    problem = ko.Problem(cp.Minimize(7.0), [theta(X) >= Y, ko.norm(theta) <= 10])
+    assert problem.solve() == 7.0 and problem.status == "optimal"
+    assert problem.certificate.lower <= 7.0 <= problem.certificate.upper
+
+
+def test_constants_of_other_values_of_parameters():
+    """certificate_at adds the constant that belongs to the values it is asked for."""
+    p, theta = cp.Parameter(value=1.0), ko.Theta(KERNEL)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - Y) + ko.sum_squares(theta) + p))
+    value = problem.solve()
+    found = problem.certificate_at({p: 11.0})
+    assert found.lower <= value + 10 <= found.upper and found.relative_gap < 1e-6
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1.0, 1e30])
+def test_an_optimum_of_0(unit):
+    """No hinge is active: rounding of 1 − y(u + b) is all that is left, in any unit of the objective."""
+    labels = np.where(np.arange(12) > 5, 1.0, -1.0)
+    theta, b = ko.Theta(KERNEL), cp.Variable()
+    problem = ko.Problem(cp.Minimize(unit * cp.sum(ko.losses.hinge(labels, theta(X) + b))), [ko.norm(theta) <= 100])
+    problem.solve()
+    assert problem.status == "optimal"
+    assert problem.certificate.lower <= 0 <= problem.certificate.upper <= 1e-11 * unit
+
+
+def test_terms_that_are_not_0():
+    """A small penalty is no rounding: among interpolants it decides."""
+    theta = ko.Theta(KERNEL)
+    problem = ko.Problem(cp.Minimize(cp.sum(cp.abs(theta(X[::4]) - Y[::4])) + 1e-11 * ko.sum_squares(theta)))
+    problem.solve()
+    assert problem.certificate.floor == 0.0 and problem.certificate.upper < 1e-8
