@@ -43,6 +43,7 @@ COMPILED_BYTES = 160  # per entry of B, taken by cvxpy and its solvers (measured
 GROWING = 1e-9  # growth along a direction, in units of its terms, that is no rounding
 STEPS = (2.0, 8.0, 32.0, 128.0, 512.0, 2048.0)  # violations by which all of a point is scaled into its constraints
 LAST_DIGITS = 1e-14  # of the objective's terms
+FINE = 1e-10  # a solver's tolerance for y beside θ = 0
 ROUNDING = 1e-12  # a violation relative to a constraint's terms that is none
 MOVES, NEAR = 4, 1e-3  # steps into the constraints, and how far the value may move, relatively
 INEXACT = 0.5  # share of the certified gap that the reduced problem has already, from which its solver is to blame
@@ -417,18 +418,21 @@ class _Search:
         return representer.invert(reduction, Status.OPTIMAL, from_kernel=afresh), True
 
     def _zero_is_better(self, found: Certificate, solution: Solution) -> bool:
-        """Whether θ = 0 beats the answer, with the same y: it is then in place."""
-        value, zero = _attained(solution), found.at_zero
+        """Whether θ = 0 beats the answer, with the best y that is known: it is then in place."""
+        value, zero, form = _attained(solution), found.at_zero, self.reduction.form
         if zero is None or self.sign * (zero - value) > 0 or found.closes(self.goal.tol, self.goal.abs_tol):
             return False
         before = [(v, v.value) for v in self.reduction.problem.variables()]
         most = max(representer.violation(self.reduction, self.data_unit), ROUNDING)
-        for v in self.reduction.v.values():
-            if v is not None:
-                v.save_value(np.zeros(v.shape))
-        there = representer.evaluate(self.reduction)
-        if self.sign * (there - value) < 0 and representer.violation(self.reduction, self.data_unit) <= most:
-            return True
+        nothing = [(v, np.zeros(v.shape)) for v in self.reduction.v.values() if v is not None]
+        for best in (True, False):
+            for variable, known in (*before, *nothing):
+                variable.save_value(known)
+            there = representer.evaluate(self.reduction)
+            if best and form.y and not form.smooth and conic.fill_in(form, FINE):
+                there = representer.evaluate(self.reduction)
+            if self.sign * (there - value) < 0 and representer.violation(self.reduction, self.data_unit) <= most:
+                return True
         for variable, known in before:
             variable.save_value(known)
         representer.invert(self.reduction, Status.OPTIMAL, from_kernel=False)

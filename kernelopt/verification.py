@@ -497,13 +497,7 @@ def _fill_in_others(form: CanonicalForm) -> bool:
         return True
     if form.smooth:
         return False
-    linked = [link.u for link in form.predictions if link.u is not None] + [norm.t for norm in form.norms]
-    fixed = {v: v.value for v in linked}
-    problem = cp.Problem(form.outer.objective, [*form.outer.constraints, *(v == value for v, value in fixed.items())])
-    answer = conic.solve(problem, "CLARABEL", 1e-8, {})
-    for v, value in fixed.items():
-        v.save_value(value)
-    return answer.has_point
+    return conic.fill_in(form, 1e-8)
 
 
 def _multipliers_from_coefficients(reduction: Reduction, data: Outer) -> bool:

@@ -37,7 +37,7 @@ from interior import CONES, solve
 VALUE = Decimal("1e-12")  # rounding that a value may have, relative to the terms of the objective; bounds have none
 # Violation of a constraint that an "optimal" answer may have without a word, relative to the terms of its row.
 VIOLATION = Decimal("1e-9")
-SMALL = Decimal(100)  # where e⁻ˢ has digits left beside 1: a value there is no limit at infinity
+SMALL = Decimal(40)  # e⁻⁴⁰ is above 1e-20, so that a value that is known there is no limit at infinity
 REACHED = Decimal(10**4)  # an optimum with smaller numbers than that is attained
 EXACT = Decimal("1e-30")  # relative: what the arithmetic here leaves
 
@@ -61,6 +61,7 @@ class Enclosure:
 
     terms, variables, size : of the point that attains the end: the terms of its objective added up, the values of the
     user's variables by id, and the largest unknown of the cone program. unit : the size of the objective's data.
+    exponential : whether some cone is exponential, so that an infimum is approached faster than any power.
     """
 
     lower: Decimal
@@ -70,6 +71,7 @@ class Enclosure:
     variables: dict[int, Any]
     size: Decimal
     unit: Decimal
+    exponential: bool = False
 
     @property
     def gap(self):
@@ -90,7 +92,7 @@ class Enclosure:
     @property
     def word(self):
         """ "optimal", "infimum" (0, and approached by ever larger numbers) or "unknown"."""
-        if self.closed or (self.known and self.size < REACHED):
+        if self.closed or (self.known and self.size < (SMALL if self.exponential else REACHED)):
             return "optimal"
         return "infimum" if self.known else "unknown"
 
@@ -173,7 +175,8 @@ def _continuous(problem, fixed, at_zero, accuracy, precision):
     variables = {i: At(unknowns, point.x)._values(entries) for i, entries in unknowns.variables.items()}
     low, high = (lower, upper) if sign > 0 else (-upper, -lower)
     size = max((abs(e) for e in point.x), default=ZERO)
-    return Enclosure(low, high, attained.terms, point.iterations, variables, size, point.unit)
+    exponential = any(name == "exp" for name, _ in data.cones)
+    return Enclosure(low, high, attained.terms, point.iterations, variables, size, point.unit, exponential)
 
 
 def _at_one_point(problem, unknowns, precision):

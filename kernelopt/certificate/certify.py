@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from kernelopt.arithmetic import gamma
+from kernelopt.arithmetic import euclidean, gamma
 from kernelopt.certificate import checker, conic, conjugates
 from kernelopt.certificate.claim import Bound
 from kernelopt.certificate.gram import CHEAP, FIRST_LOOK, FROM_FACTOR, PRODUCTS, SAMPLED, STREAMED, Gram, as_computed
@@ -233,13 +233,14 @@ def _slopes_here(reduction: Reduction, data: Outer) -> Array | None:
 @dataclass(frozen=True)
 class Attained:
     """What a point says: its value as stated, and, all of the minimized problem without constants, its value, the sizes
-    of what that is a sum and difference of, an upper bound, what of it was added for constraints that hold only nearly
-    and for rounding, the sum T of the sizes of its terms, the optimum P₀ at θ = 0, and by how much it violates each
-    constraint, in the constraint's units, and whether that is rounding."""
+    of what that is a sum and difference of, the sizes of terms that are no losses, an upper bound, what of it was added
+    for constraints that hold only nearly and for rounding, the sum T of the sizes of its terms, the optimum P₀ at
+    θ = 0, and by how much it violates each constraint, in the constraint's units, and whether that is rounding."""
 
     stated: float
     value: float
     sizes: float
+    plain: float
     upper: float
     widened: float
     rounding: float
@@ -253,21 +254,22 @@ def _upper(reduction: Reduction, data: Outer, value: float, exactly: bool = Fals
     form, canonical, x = data.form, reduction.form, projection.point_of(reduction, data.form)
     without = canonical.bare is not canonical.outer and isfinite(value)
     signed = form.sign * (float(canonical.bare.objective.value) if without else value)
-    terms, widened = _terms(form, x, signed), _widening(reduction)
-    kernel = 0.0 if exactly else _of_predictions(reduction, form)
+    (terms, plain), widened = _terms(form, x, signed), _widening(reduction)
+    exact = not (form.c.any() or form.P.any())  # whatever the point is, if it is one
+    widened, kernel = (0.0, 0.0) if exact else (widened, 0.0 if exactly else _of_predictions(reduction, form))
     sizes = terms + _inside(reduction, form, x, terms)
     upper = checker.upper(signed + widened, sizes, form.offset, kernel) if sizes or kernel else signed + widened
     constraints = reduction.form.outer.constraints
     residuals = [representer.residual(c) for c in constraints]
-    relative = representer.violation(reduction, form.data_unit)
+    relative, sums = representer.violation(reduction, form.data_unit), _sums(reduction) if exactly else None
     violated = [c for c, r in zip(constraints, residuals, strict=True) if r.any()]
     linear = all(part.is_affine() for c in violated for part in c.args if not isinstance(part, list))
     return Attained(
-        stated=value, value=signed, sizes=sizes, upper=upper, widened=widened, terms=terms,
+        stated=value, value=signed, sizes=sizes, plain=plain, upper=upper, widened=widened, terms=terms,
         rounding=upper - signed - widened if isfinite(upper) else 0.0,
         at_zero=_at_zero(reduction, data),
         violations=tuple(float(np.max(r, initial=0.0)) for r in residuals[: len(residuals) - len(form.smooth)]),
-        is_feasible=relative <= MET or (linear and projection.is_met(reduction, form)),
+        is_feasible=relative <= MET or (linear and projection.is_met(reduction, form, sums)),
     )  # fmt: skip
 
 
@@ -290,13 +292,14 @@ def _found_at_zero(reduction: Reduction, data: Outer) -> float | None:
     return found if found is not None and isfinite(found) else None
 
 
-def _terms(form: ConicForm, x: Array | None, value: float) -> float:
-    """T = Σ |cⱼxⱼ| + ½Pⱼxⱼ² over predictions, norms and the user's variables, and |what is left of the objective|."""
+def _terms(form: ConicForm, x: Array | None, value: float) -> tuple[float, float]:
+    """T = Σ |cⱼxⱼ| + ½Pⱼxⱼ² over predictions, norms and the user's variables, and |what is left of the objective|; and
+    the first of these alone."""
     if x is None or not isfinite(value):
-        return abs(value - form.offset)
+        return abs(value - form.offset), abs(value - form.offset)
     linear, square = form.c * x, 0.5 * form.P * x**2
-    rest = value - form.offset - float(linear.sum() + square.sum())
-    return float(np.abs(linear).sum() + square.sum() + abs(rest))
+    plain, rest = float(np.abs(linear).sum() + square.sum()), value - form.offset - float(linear.sum() + square.sum())
+    return plain + abs(rest), plain
 
 
 def _inside(reduction: Reduction, form: ConicForm, x: Array | None, terms: float) -> float:
@@ -315,7 +318,18 @@ def _inside(reduction: Reduction, form: ConicForm, x: Array | None, terms: float
     known = (cost + curvature)[columns] > 0
     known &= (rows < form.cones.zero + form.cones.nonneg) & (values > 0)
     np.maximum.at(largest, columns[known], size[rows[known]] / values[known])
-    return float(cost @ largest) + float(np.sqrt(2 * terms * (curvature @ largest**2)))
+    return float(cost @ largest) + float(np.sqrt(2 * terms)) * euclidean(np.sqrt(curvature) * largest)
+
+
+def _sums(reduction: Reduction) -> Array:
+    """Σ |cₛ|√(QᵢᵢQₛₛ), the sizes of what each prediction is a sum of: rounding of c moves it by so many u."""
+    found = [np.zeros(0)]
+    for number, link in enumerate(reduction.form.predictions):
+        if link.u is not None:
+            sizes = link.rows.lengths()
+            of_outputs = sizes @ np.abs(row_coefficients(reduction, number))
+            found.append(np.outer(sizes[link.take], of_outputs).ravel(order="F"))
+    return np.concatenate(found)
 
 
 def _of_predictions(reduction: Reduction, form: ConicForm) -> float:
@@ -328,7 +342,7 @@ def _of_predictions(reduction: Reduction, form: ConicForm) -> float:
     total = 0.0
     for number, (link, nu) in enumerate(zip(reduction.form.predictions, solver_multipliers(reduction), strict=True)):
         factor = reduction.factors[link.theta]
-        if isinstance(factor, ProjectedFactor):
+        if isinstance(factor, ProjectedFactor) or not factor.rank:
             continue
         sizes, relative = link.rows.lengths(), link.rows.rounding()
         relative += 0.0 if reduction.is_restriction else gamma(factor.rank + 1)
@@ -351,7 +365,7 @@ def _assembled(  # noqa: PLR0917
     rounding = (0.0 if bound is None or not isfinite(bound.rounding) else bound.rounding) + found.rounding
     assumptions = [] if bound is None else list(bound.assumptions)
     attained = abs(form.sign * form.offset - (upper - found.widened))
-    loose = found.widened > LOOSE * max(attained, found.terms)
+    loose = found.widened > LOOSE * max(attained, found.terms, LAST_DIGITS * found.sizes)
     if loose or lower > upper + (0.0 if check else 1e-8 * found.terms):
         # The lower bound is the one that does not rest on constraints holding only nearly, to first order.
         lower = min(lower, upper)
@@ -360,8 +374,8 @@ def _assembled(  # noqa: PLR0917
     lower = min(lower, upper, found.value)
     at_zero = None if found.at_zero is None else max(found.at_zero, lower)
     floor = ZERO * found.terms if at_zero is not None and at_zero - lower <= ZERO * found.terms else 0.0
-    if found.terms <= LAST_DIGITS * found.sizes:  # an optimum of 0, as far as doubles tell
-        floor = max(floor, LAST_DIGITS * found.sizes)
+    if found.terms <= LAST_DIGITS * found.sizes and found.plain <= ZERO * (upper - lower):
+        floor = max(floor, LAST_DIGITS * found.sizes)  # an optimum of 0, as far as doubles tell
     low, high = (lower, upper) if form.sign > 0 else (-upper, -lower)
     bare = Certificate(
         lower=low, upper=high, scope=scope, ranks=ranks, assumptions=tuple(assumptions),

@@ -85,12 +85,16 @@ def _terms(reduction: Reduction, form: ConicForm, A: sp.csr_array, b: Array, x: 
     return np.asarray(np.abs(b) + abs(A) @ sizes)
 
 
-def is_met(reduction: Reduction, form: ConicForm) -> bool:
-    """Whether linear rows hold to rounding: to `ROOM` of what they are sums of."""
+def is_met(reduction: Reduction, form: ConicForm, sums: Array | None = None) -> bool:
+    """Whether linear rows hold to rounding: to `ROOM` of what they are sums of, predictions of |B||v| or, for each
+    column of u, of given `sums`."""
     x, (A, b, equal) = point_of(reduction, form), _linear_rows(form)
     if x is None:
         return False
-    s, most = b - A @ x, ROOM * _terms(reduction, form, A, b, x)
+    terms = _terms(reduction, form, A, b, x)
+    if sums is not None:
+        terms = terms + abs(A[:, np.concatenate(form.u).astype(int)]) @ sums
+    s, most = b - A @ x, ROOM * terms
     return bool(np.all(np.where(equal, np.abs(s), -s) <= most))
 
 

@@ -15,6 +15,7 @@ from cvxpy.reductions.solution import Solution as CvxpySolution
 
 from kernelopt.compiler import attributes
 from kernelopt.compiler.conic_form import typical
+from kernelopt.compiler.form import CanonicalForm
 from kernelopt.errors import DCPError, ParameterError, SolverError
 from kernelopt.kernels.domains import Array
 from kernelopt.solution import Status
@@ -222,3 +223,14 @@ def _with_a_point(solution: CvxpySolution, raw: Any, chain: Any, inverse: Any) -
     solution = chain.invert(_ClarabelPoint(raw, status="AlmostSolved"), inverse)
     solution.status = cp.USER_LIMIT if limit else cp.OPTIMAL_INACCURATE
     return solution
+
+
+def fill_in(form: CanonicalForm, tol: float) -> bool:
+    """Put the best values of the user's variables beside the u and t that stand there; False where there are none."""
+    linked = [link.u for link in form.predictions if link.u is not None] + [norm.t for norm in form.norms]
+    fixed = {v: v.value for v in linked}
+    problem = cp.Problem(form.bare.objective, [*form.bare.constraints, *(v == value for v, value in fixed.items())])
+    answer = solve(problem, "CLARABEL", tol, {})
+    for v, value in fixed.items():
+        v.save_value(value)
+    return answer.has_point

@@ -83,3 +83,16 @@ def test_terms_that_are_not_0():
     problem = ko.Problem(cp.Minimize(cp.sum(cp.abs(theta(X[::4]) - Y[::4])) + 1e-11 * ko.sum_squares(theta)))
     problem.solve()
     assert problem.certificate.floor == 0.0 and problem.certificate.upper < 1e-8
+
+
+def test_a_loss_that_hides_the_rest():
+    """Losses of weight 1e13 are rounding, and what b gains beside them is not."""
+    rng = np.random.default_rng(0)
+    points, y = rng.normal(size=(6, 2)), rng.normal(size=6)
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    loss = 1e13 * cp.sum(cp.abs(theta(points) + b - y))
+    problem = ko.Problem(cp.Minimize(loss + b + 1e-3 * ko.sum_squares(theta)))
+    problem.solve(solver="CLARABEL")
+    found = problem.certificate
+    assert found.lower <= -104.147 <= found.upper
+    assert problem.status != "optimal" or problem.value == pytest.approx(-104.147, rel=1e-3)
