@@ -43,6 +43,7 @@ COMPILED_BYTES = 160  # per entry of B, taken by cvxpy and its solvers (measured
 GROWING = 1e-9  # growth along a direction, in units of its terms, that is no rounding
 STEPS = (2.0, 8.0, 32.0, 128.0, 512.0, 2048.0)  # violations by which all of a point is scaled into its constraints
 LAST_DIGITS = 1e-14  # of the objective's terms
+SHARE = 1e-2  # of a value near 0 that is left where an optimum of 0 is found
 FINE = 1e-10  # a solver's tolerance for y beside θ = 0
 ROUNDING = 1e-12  # a violation relative to a constraint's terms that is none
 MOVES, NEAR = 4, 1e-3  # steps into the constraints, and how far the value may move, relatively
@@ -190,7 +191,7 @@ class _Search:
                 failure = error
                 self._log((solver, tol, units), "failed", nan, nan)
         if failure is not None and self.best is None and not self.claims:
-            raise failure
+            raise failure if len(solvers) == 1 or isinstance(failure, MemoryLimitError) else _broken(solvers, failure)
         if self.best is not None and self.diagnosed is None and self._may_be_unbounded() and self._has_ray():
             self.diagnosed = Status.UNBOUNDED
 
@@ -344,10 +345,10 @@ class _Search:
             status = Status.USER_LIMIT if best.limited else status
             return self._outcome(best, replace(solution, status=status), may_grow=False)
         found, stopped = self._certified(best.answer, self.data, _attained(solution), stopped)
-        if self._zero_is_better(found, solution):
+        if self._zero_is_better(found, solution) or self._is_nearly_zero(found, solution):
             solution = representer.invert(reduction, Status.OPTIMAL, from_kernel=False)
             best = replace(best, values=tuple((v, v.value) for v, _ in best.values))
-            found, stopped = self._certified(best.answer, self.data, _attained(solution), stopped)
+            found, stopped = self._certified(best.answer, self.data, _attained(solution), stopped, found.evidence)
         if certificates.AS_COMPUTED in found.rests_on:  # predictions are now exact sums
             solution = representer.invert(reduction, Status.OPTIMAL, exactly=True)
         solution = replace(solution, certificate=replace(found, latest=None))
@@ -438,6 +439,26 @@ class _Search:
         representer.invert(self.reduction, Status.OPTIMAL, from_kernel=False)
         return False
 
+    def _is_nearly_zero(self, found: Certificate, solution: Solution) -> bool:
+        """Whether losses and penalties are 0 but for rounding near a point where a solver came close: they then are."""
+        assert self.data is not None
+        reduction, value = self.reduction, self.sign * (_attained(solution) - self.reduction.form.constant)
+        zero = found.absolute_gap <= self.goal.tol * abs(_attained(solution) - (found.at_zero or 0.0))
+        if found.closes(self.goal.tol, self.goal.abs_tol) or not zero or not isfinite(found.absolute_gap):
+            return False
+        before = [(v, v.value) for v in reduction.problem.variables()]
+        most = max(representer.violation(reduction, self.data_unit), ROUNDING)
+        for _ in range(MOVES):
+            if not projection.towards_zero(reduction, self.data.form):
+                break
+            there = self.sign * (representer.evaluate(reduction) - reduction.form.constant)
+            if abs(there) < SHARE * value and representer.violation(reduction, self.data_unit) <= most:
+                return True
+        for variable, known in before:
+            variable.save_value(known)
+        representer.invert(reduction, Status.OPTIMAL, from_kernel=False)
+        return False
+
     def _is_as_good(self, new: Solution, old: Solution) -> bool:
         """Whether a point that was moved into the constraints has a value nearby."""
         assert self.data is not None
@@ -446,22 +467,23 @@ class _Search:
         return isfinite(_attained(new)) and abs(_attained(new) - _attained(old)) <= NEAR * size
 
     def _certified(
-        self, answer: conic.Answer, data: Outer, value: float, interrupted: bool
+        self, answer: conic.Answer, data: Outer, value: float, interrupted: bool, known: Lower | None = None
     ) -> tuple[Certificate, bool]:
         """The certificate, and whether it was interrupted: then it is what can be said without a pass over the kernel,
-        as where time is over."""
+        as where time is over. A `known` lower bound counts beside that of the multipliers."""
         goal, reduction = self.goal, self.reduction
+        known = known or goal.known
         if not interrupted:
             try:
                 with clock.limited(goal.deadline):
                     found = certificates.certify(
-                        reduction, data, value, goal.scope, goal.tol, goal.abs_tol, answer.slopes, goal.known,
+                        reduction, data, value, goal.scope, goal.tol, goal.abs_tol, answer.slopes, known,
                         products=goal.products and any(f.grows for f in reduction.factors.values()),
                     )  # fmt: skip
                 return found, False
             except (KeyboardInterrupt, clock.OutOfTimeError) as stop:
                 interrupted = isinstance(stop, KeyboardInterrupt)
-        known = goal.known if goal.certify is True else None
+        known = known if goal.certify is True else None
         return certificates.certify_without_pass(reduction, data, value, answer.slopes, known), interrupted
 
     def _outcome(self, best: _Candidate, solution: Solution, may_grow: bool) -> Outcome:
@@ -641,6 +663,13 @@ def _has_faded(reduction: Reduction, pieces: Separable) -> bool:
     s = pieces.arguments(reduction.form.u_values, y)
     exponentials = [piece for piece in pieces.pieces if isinstance(piece, Exponential)]
     return any(bool(np.any(p.rate * s[p.at] + p.shift < FADED)) for p in exponentials)
+
+
+def _broken(solvers: list[str], last: SolverError) -> SolverError:
+    return SolverError(
+        f"No solver found a point; {', '.join(solvers)} were tried. Change units, so that data, targets and the "
+        f"objective have sizes of about 1, or see what a solver says with verbose=True. The last one: {last}"
+    )
 
 
 def _attained(solution: Solution) -> float:

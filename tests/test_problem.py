@@ -102,6 +102,13 @@ def test_the_next_solver_is_tried_only_by_default(theta, monkeypatch):
     with pytest.raises(SolverError, match="breaks down"):
         problem.solve("CLARABEL")
 
+    def all_break_down(inner, solver, *args):
+        raise SolverError(f"{solver} breaks down")
+
+    monkeypatch.setattr(conic, "solve", all_break_down)
+    with pytest.raises(SolverError, match="CLARABEL, .*SCS were tried. Change units, .* The last one: SCS breaks down"):
+        problem.solve()
+
 
 def test_a_solver_that_lies_is_caught(theta, monkeypatch):
     """Constraints are re-evaluated at θ: a point that violates them is none."""

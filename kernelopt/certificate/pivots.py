@@ -18,7 +18,7 @@ from kernelopt.kernels.domains import Array, Ints
 WIDE = 12  # entries of a column from which its row is chosen by what others leave
 MOST = 400  # such columns
 ROUNDS = 60
-SMALL = 1e-13  # multipliers below this, of the largest, have no room
+SMALL = 1e-25  # multipliers below this, of the largest, have no room
 SLIGHT = 1e-6  # how far entries in curved cones move, relatively
 TURNS, STEPS = 12, 6
 FEW = 1000  # columns that are matched to rows all at once where a greedy choice fails

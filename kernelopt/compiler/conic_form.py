@@ -8,7 +8,7 @@ The columns of x are those of the links' u and t, then the user's variables and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 from types import SimpleNamespace
@@ -23,6 +23,8 @@ from kernelopt.errors import DataError
 from kernelopt.kernels.domains import Array, Ints, check_finite
 from kernelopt.smooth import SmoothLoss
 
+DEPTH = 8  # steps from u, t and y to auxiliary variables that are followed
+MODERATE = 10  # coefficients of a row between 2⁻¹⁰ and 2¹⁰ stay as they are
 SMALLEST, LARGEST = 1e-150, 1e150  # numbers whose squares are doubles with all digits
 
 
@@ -98,6 +100,7 @@ class ConicForm:
     t : for each norm link, its column
     smooth : for each smooth loss, the columns of its argument g and of its value h, which only c knows of
     sign : −1 where the stated problem is a Maximize, whose objective was negated
+    divided : e for each row that was divided by 2ᵉ, since its coefficients are far from 1
     inverse : cvxpy's way back, (chain, data of its steps)
     """
 
@@ -112,6 +115,7 @@ class ConicForm:
     t: Ints
     sign: float
     smooth: tuple[SmoothColumns, ...] = ()
+    divided: Ints | int = 0
     inverse: Any = field(default=None, repr=False)
 
     @cached_property
@@ -184,10 +188,11 @@ def require_units(form: ConicForm) -> None:
     """Raise DataError where squares of the numbers that make up the problem over- or underflow: those of the objective,
     all targets together, a linear row as a whole, or a bound of a norm. A single target or bound may be of any size.
     """
-    rows = np.zeros(len(form.b))
+    rows, b = np.zeros(len(form.b)), np.ldexp(form.b, form.divided)
     np.maximum.at(rows, form.A.indices, np.abs(form.A.data))
-    whole = np.maximum(rows, np.abs(form.b))[: form.cones.zero + form.cones.nonneg]
-    targets, bounds = np.abs(form.b[form.b != 0]), np.abs(form.b[form._rows_of_t()])
+    rows = np.ldexp(rows, form.divided)
+    whole = np.maximum(rows, np.abs(b))[: form.cones.zero + form.cones.nonneg]
+    targets, bounds = np.abs(b[b != 0]), np.abs(b[form._rows_of_t()])
     objective = np.abs(np.append(form.c, form.P))
     for what, small, large in (
         ("coefficients of the objective", objective.max(initial=0.0), objective.max(initial=0.0)),
@@ -233,7 +238,7 @@ def conic_form(form: CanonicalForm) -> ConicForm:
         return np.arange(first, first + sizes.get(names.get(variable.id, variable.id), variable.size))
 
     dims, n = data["dims"], len(data["c"])
-    return ConicForm(
+    found = ConicForm(
         P=np.zeros(n) if P is None else P.diagonal(),
         c=np.asarray(data["c"], dtype=float),
         offset=float(np.ravel(inverse[-1][cp.settings.OFFSET])[0]),
@@ -249,6 +254,50 @@ def conic_form(form: CanonicalForm) -> ConicForm:
         smooth=tuple(_smooth_columns(link, of(link.g), of(link.h, required=False)) for link in form.smooth),
         inverse=(chain, inverse),
     )
+    return _divided(found)
+
+
+def _divided(form: ConicForm) -> ConicForm:
+    """The same with linear rows over powers of two that bring their largest coefficient of u, t or y to about 1, and
+    auxiliary columns over such that do so for theirs, and so on; only where it is far from 1, and rounds nothing.
+
+    What stands in other cones stays as it is.
+    """
+    A, linear = form.A, np.arange(len(form.b)) < form.cones.zero + form.cones.nonneg
+    rows, columns, sizes = A.indices, form.owners, np.abs(A.data)
+    if np.all(np.abs(np.frexp(sizes)[1]) <= MODERATE):
+        return form
+    known_rows, known = ~linear, np.zeros(len(form.c), dtype=bool)
+    known[np.concatenate([form.linked, form.y, *(np.append(s.g, s.h) for s in form.smooth)]).astype(int)] = True
+    known[columns[~linear[rows]]] = True
+    of_rows, of_columns = np.zeros(len(form.b), dtype=int), np.zeros(len(form.c), dtype=int)
+    for _ in range(DEPTH):
+        new = ~known_rows & (np.bincount(rows, known[columns], len(form.b)) > 0)
+        of_rows[new] = _exponents(rows, np.ldexp(sizes * known[columns], -of_columns[columns]), len(form.b))[new]
+        known_rows |= new
+        more = ~known & (np.bincount(columns, known_rows[rows], len(form.c)) > 0)
+        of_columns[more] = _exponents(columns, np.ldexp(sizes * known_rows[rows], -of_rows[rows]), len(form.c))[more]
+        known |= more
+        if not (new.any() or more.any()):
+            break
+    if not (of_rows.any() or of_columns.any()):
+        return form
+    of_entries = of_rows[rows] + of_columns[columns]
+    parts = ((A.data, of_entries), (form.b, of_rows), (form.c, of_columns), (form.P, 2 * of_columns))
+    if any((np.ldexp(np.ldexp(part, -e), e) != part).any() for part, e in parts):
+        return form
+    data, right, c, P = (np.ldexp(part, -e) for part, e in parts)
+    A = sp.csc_array((data, rows, A.indptr), shape=A.shape)
+    return replace(form, P=P, c=c, A=A, b=right, divided=of_rows)
+
+
+@np.errstate(over="ignore")
+def _exponents(which: Ints, sizes: Array, count: int) -> Ints:
+    """e with 2ᵉ next to the largest of some sizes, for each of so many rows or columns; 0 where that is moderate."""
+    largest = np.zeros(count)
+    np.maximum.at(largest, which, sizes)
+    found = np.frexp(largest)[1].astype(int)
+    return np.where((np.abs(found) <= MODERATE) | ~np.isfinite(largest), 0, found)
 
 
 def _smooth_columns(link: SmoothLink, g: Ints, h: Ints) -> SmoothColumns:
@@ -265,7 +314,7 @@ def _smooth_columns(link: SmoothLink, g: Ints, h: Ints) -> SmoothColumns:
 def constraint_multipliers(form: ConicForm, z: Array) -> dict[int, Any]:
     """Multipliers of the stated constraints, by id, for those of the cone data's rows."""
     chain, inverse = form.inverse
-    x = np.zeros(len(form.c))
+    x, z = np.zeros(len(form.c)), np.ldexp(z, -np.asarray(form.divided))
     point = SimpleNamespace(x=x, z=z, s=z, obj_val=0.0, status="Solved", solve_time=0.0, iterations=0)
     return dict(chain.invert(point, inverse).dual_vars)
 

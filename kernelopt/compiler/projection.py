@@ -10,6 +10,7 @@ W the squares of the sizes of y. Inequalities are left with a few ulps of room; 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +19,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kernelopt.compiler import representer
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.representer import Reduction
 from kernelopt.factorization import tall
@@ -26,18 +28,23 @@ from kernelopt.nodes import EUCLIDEAN
 
 MOST = 1500  # rows that are moved into at once
 ROOM = 1e-13  # of an inequality, relative to the terms of its row
+NEARLY = 1e-4  # slacks up to this share of a row's terms are 0 where an optimum of 0 is looked for
 RANK = 1e-13  # of a row's part outside of the others', which is none
 
 
-def moved(reduction: Reduction, form: ConicForm) -> bool:
-    """Move v and y on the reduction's variables; False where nothing was to be done, or it can't be."""
+def moved(reduction: Reduction, form: ConicForm, active: float = 0.0) -> bool:
+    """Move v and y on the reduction's variables; False where nothing was to be done, or it can't be.
+
+    Inequalities whose slack is at most an `active` share of their terms are met as equalities.
+    """
     scaled = _shortened(reduction, form)
     x = point_of(reduction, form)
     A, b, equal = _linear_rows(form)
     if x is None or not len(b):
         return scaled
-    s = b - A @ x
-    room = np.where(equal, 0.0, ROOM * _terms(reduction, form, A, b, x))
+    s, terms = b - A @ x, _terms(reduction, form, A, b, x)
+    equal |= np.abs(s) <= active * terms
+    room = np.where(equal, 0.0, ROOM * terms)
     wrong = np.where(equal, s != 0, s < 0)
     if not wrong.any():
         return scaled
@@ -53,8 +60,9 @@ def moved(reduction: Reduction, form: ConicForm) -> bool:
     Ay = A[:, y].toarray()
     M = sum((G @ G.T for _, _, G in parts), (Ay * weight) @ Ay.T)
     d = np.sqrt(np.diag(M))
-    if not np.all(np.isfinite(d)) or not np.all(d > 0):
+    if not np.all(np.isfinite(d)) or np.any((d == 0) & (r != 0)):
         return scaled
+    d = np.where(d > 0, d, 1.0)
     found = scipy.linalg.lstsq(M / d[:, None] / d, r / d, cond=RANK, check_finite=False)[0] / d
     if not np.isfinite(found).all():
         return scaled
@@ -71,6 +79,24 @@ def moved(reduction: Reduction, form: ConicForm) -> bool:
         if len(columns) == variable.size:
             variable.save_value(x[columns].reshape(variable.shape, order="F"))
     return True
+
+
+def towards_zero(reduction: Reduction, form: ConicForm) -> bool:
+    """Move to where every loss and penalty would be 0, as nearly as one step gets: each θ that costs anything is 0, and
+    auxiliary variables that do count as 0 in the rows that the others are moved into. False where that can't be."""
+    costly = (form.c != 0) | (form.P > 0)
+    if costly[form.y].any() or costly[np.concatenate([np.arange(0), *form.u]).astype(int)].any() or form.smooth:
+        return False
+    for norm, column in zip(reduction.form.norms, form.t, strict=True):
+        v = reduction.v[norm.view.theta]
+        if costly[column] and v is not None:
+            if norm.view.shift is not None:
+                return False
+            v.save_value(np.zeros(v.shape))
+    representer.evaluate(reduction)
+    A = sp.csc_array((form.A.data * ~costly[form.owners], form.A.indices, form.A.indptr), shape=form.A.shape)
+    A.eliminate_zeros()
+    return moved(reduction, replace(form, A=A), NEARLY)
 
 
 def _terms(reduction: Reduction, form: ConicForm, A: sp.csr_array, b: Array, x: Array) -> Array:
@@ -179,7 +205,7 @@ def _through_factors(reduction: Reduction, form: ConicForm, A: sp.csc_array) -> 
     """A_uB for each θ and output, with the variable v that it belongs to."""
     for link, columns in zip(reduction.form.predictions, form.u, strict=True):
         v, factor = reduction.v[link.theta], reduction.factors[link.theta]
-        if link.u is None or v is None:
+        if link.u is None or v is None or not np.any(v.value):
             continue
         for k, some in enumerate(columns.reshape(-1, link.theta.outputs or 1, order="F").T):
             part = sp.csc_array(A[:, some])

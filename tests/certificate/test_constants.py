@@ -96,3 +96,17 @@ def test_a_loss_that_hides_the_rest():
     found = problem.certificate
     assert found.lower <= -104.147 <= found.upper
     assert problem.status != "optimal" or problem.value == pytest.approx(-104.147, rel=1e-3)
+
+
+def test_an_optimum_of_0_that_solvers_come_near():
+    """Losses and the penalty vanish where a solver of its own accord stops at 1e-10: the point is moved there."""
+    rng = np.random.default_rng(3)
+    points, y = rng.normal(size=(2, 2)), np.array([0.2, 1.7])
+    first, second = ko.Theta(ko.kernels.Gaussian(sigma=0.3)), ko.Theta(ko.kernels.Gaussian(sigma=0.4))
+    b = cp.Variable()
+    loss = cp.sum(ko.losses.pinball(y, first(points) + b + second(points), 0.3))
+    problem = ko.Problem(cp.Minimize(loss + 0.02 * ko.norm(second)), [ko.norm(first) <= 1.5])
+    problem.solve()
+    assert problem.status == "optimal"
+    assert problem.value < 1e-13 and not second.value(points).any()
+    assert problem.certificate.upper < 1e-12

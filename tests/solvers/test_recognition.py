@@ -37,7 +37,7 @@ def test_predictions_in_other_units(loss, s):
     """ℓ(f/s) + λ‖θ‖²/s² is one problem for all s."""
     reference = solved(loss, solver="CLARABEL", tol=1e-8)
     problem = solved(lambda f: loss(f / s), 0.3 / s**2)
-    # Squares inside of a maximum are certified by way of a cone solve, which feels units of 1e-8.
+    # Squares inside of a maximum stand in second-order cones, whose rows keep their units.
     assert problem.status == "optimal" or (s == 1e-8 and problem.certificate.relative_gap < 1e-3)
     assert problem.value == pytest.approx(reference.value, rel=1e-5)
     assert problem.certificate.lower <= reference.value * (1 + 1e-7)

@@ -1,0 +1,77 @@
+"""Cone data in powers of two: rows and auxiliary variables in other units are measured in those of u."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import kernelopt as ko
+from kernelopt.compiler.conic_form import MODERATE, conic_form, constraint_multipliers
+
+X = np.linspace(0, 1, 4)[:, None]
+Y = np.array([0.3, -1.0, 2.0, 0.7])
+KERNEL = ko.kernels.Gaussian(sigma=0.5)
+
+
+def form_of(objective, constraints=()):
+    return conic_form(ko.Problem(cp.Minimize(objective), list(constraints)).canonical_form())
+
+
+def piecewise(s):
+    """Both are one problem: pos and abs of (f − y)/s, times s."""
+    theta = ko.Theta(KERNEL)
+    f = theta(X)
+    loss = s * cp.sum(cp.pos(cp.abs((f - Y) / s) - 0.1 / s))
+    return loss + ko.sum_squares(theta), [f[0] / s <= 0.2 / s]
+
+
+@pytest.mark.parametrize("power", [-60, -30, 30, 60])
+def test_units_of_rows_and_auxiliary_variables(power):
+    """With a power of two for s the numbers are the same, bit by bit; only divisors of auxiliary columns can differ."""
+    plain, other = form_of(*piecewise(1.0)), form_of(*piecewise(2.0**power))
+    assert not plain.divided and np.any(other.divided)
+    assert np.array_equal(plain.A.indices, other.A.indices)
+    for one, two in ((plain.A.data, other.A.data), (plain.b, other.b), (plain.c, other.c), (plain.P, other.P)):
+        with np.errstate(all="ignore"):
+            ratio = np.abs(np.where(one == two, 1.0, two / one))
+        assert np.all((ratio > 2.0**-12) & (ratio < 2.0**12))
+    moderate = np.abs(np.frexp(np.abs(other.A.data[other.A.data != 0]))[1]) <= MODERATE + 2
+    assert moderate.all()
+
+
+def test_ordinary_numbers_stay_as_they_are():
+    form = form_of(*piecewise(2.0**5))
+    assert form.divided == 0
+
+
+def test_multipliers_are_those_of_the_stated_rows():
+    """A row that is divided by 2ᵉ has a multiplier 2ᵉ times as large, which cvxpy's row gets back."""
+    found = []
+    for s in (1.0, 2.0**40):
+        theta = ko.Theta(KERNEL)
+        bound = s * theta(X)[0] <= -0.5 * s
+        problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - Y) + ko.sum_squares(theta)), [bound])
+        problem.solve()
+        assert problem.status == "optimal"
+        found.append(float(bound.dual_value) * s)
+    assert found[0] > 0.1 and found[1] == pytest.approx(found[0], rel=1e-6)
+
+
+def test_the_way_back_knows_the_divisors():
+    theta = ko.Theta(KERNEL)
+    bound = 2.0**40 * theta(X)[0] <= 1.0
+    form = form_of(ko.sum_squares(theta), [bound])
+    row = int(np.flatnonzero(form.divided)[0])
+    z = np.zeros(len(form.b))
+    z[row] = 2.0**41
+    multiplier = constraint_multipliers(form, z)[bound.id]
+    assert form.divided[row] == 41 and np.ravel(multiplier).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("s", [1e-15, 1e-8, 1e8, 1e15])
+def test_a_row_in_other_units_is_certified(s):
+    theta = ko.Theta(KERNEL)
+    f = theta(X)
+    loss = cp.sum(ko.losses.hinge(np.sign(Y), f)) + cp.abs(s * f[1]) / s
+    problem = ko.Problem(cp.Minimize(loss + 0.1 * ko.norm(theta)), [s * f[0] <= 0.3 * s])
+    problem.solve()
+    assert problem.status == "optimal"
