@@ -94,7 +94,8 @@ def towards_zero(reduction: Reduction, form: ConicForm) -> bool:
                 return False
             v.save_value(np.zeros(v.shape))
     representer.evaluate(reduction)
-    A = sp.csc_array((form.A.data * ~costly[form.owners], form.A.indices, form.A.indptr), shape=form.A.shape)
+    A = sp.csc_array(form.A, copy=True)
+    A.data *= ~costly[form.owners]
     A.eliminate_zeros()
     return moved(reduction, replace(form, A=A), NEARLY)
 
