@@ -325,7 +325,7 @@ class _Elimination:
         points = self.rows.points[self.pivots]
         job, executor = (self.rows.kernel, points, self.L, self.scale), self.layout.executor
         blocks = executor.keep(_from_kernel, self.B.blocks, [(X, *job) for X in self.points])
-        self.B = replace(self.B, blocks=tuple(blocks))
+        self.B = replace(self.B, blocks=tuple(blocks), width=rank)
         self.d = np.clip(self.diagonal - self.B.row_squares(), 0.0, None)
         self.d[self.pivots] = 0.0
 

@@ -130,6 +130,19 @@ def test_single_precision(loss):
     assert problem.value == pytest.approx(whole, rel=1e-3)
 
 
+def test_pivots_that_are_independent_in_single_precision_only(monkeypatch):
+    """Those from the first on at which the factorization in double precision fails are left out."""
+    ours = sl.lapack.dpotrf
+    monkeypatch.setattr(sl.lapack, "dpotrf", lambda K, **options: (ours(K, **options)[0], len(K)))
+    theta, problem, X = stated(ko.losses.squared_error)
+    problem.solve(dtype="float32", tol=1e-3)
+    factor = problem._reduction[1].factors[theta].of_pivots
+    assert factor.rank == len(factor.pivots) == factor.B.shape[1] == len(factor.L) > 10
+    L = np.linalg.cholesky(KERNEL(X[factor.pivots]) / factor.scale)
+    assert np.allclose(factor.L, L, atol=1e-10)
+    assert problem.certificate.lower <= problem.value <= problem.certificate.upper
+
+
 def in_memory(factor, X):
     """The factor of the same pivots as one array."""
     Q = KERNEL(X, X[factor.pivots])
