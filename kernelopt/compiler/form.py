@@ -142,7 +142,7 @@ class CanonicalForm:
     @property
     def constant(self) -> float:
         """The sum of these constants, for the values that parameters have now."""
-        return fsum(float(c.value) for c in self._apart[1])
+        return fsum(np.asarray(c.value).item() for c in self._apart[1])
 
     @property
     def y(self) -> list[cp.Variable]:
