@@ -198,6 +198,10 @@ class _Search:
     def _plans(self, solvers: list[str]) -> Iterator[tuple[str, float, Units | None]]:
         tol = self.goal.solver_tol
         for solver in solvers:
+            known = conic.CONIC_SOLVERS.get(solver, conic.ConicSolver(""))
+            gap = min((a.gap for a in self.attempts if isfinite(a.gap)), default=inf)
+            if self.best is not None and gap <= known.finest:
+                continue
             yield solver, tol, None
             if self._is_settled():
                 return

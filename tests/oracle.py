@@ -35,6 +35,7 @@ from exact import (
 from interior import CONES, solve
 
 VALUE = Decimal("1e-12")  # rounding that a value may have, relative to the terms of the objective; bounds have none
+ZERO_OF = Decimal("1e-20")  # of the data's size: what a value of 0 may be, powers of rounding errors
 # Violation of a constraint that an "optimal" answer may have without a word, relative to the terms of its row.
 VIOLATION = Decimal("1e-9")
 SMALL = Decimal(40)  # e⁻⁴⁰ is above 1e-20, so that a value that is known there is no limit at infinity
@@ -87,7 +88,7 @@ class Enclosure:
     @property
     def known(self):
         """Whether they do, or to 20 digits of the data's size where the optimum is 0; it may not be attained."""
-        return self.closed or self.gap <= self.unit * Decimal("1e-20")
+        return self.closed or self.gap <= self.unit * ZERO_OF
 
     @property
     def word(self):
@@ -251,7 +252,7 @@ def _answer_is_wrong(problem, statement, truth, tol, choices):
         yield f"not_attained, but {float(feasible)!r} is, with numbers up to {float(truth.size):.1g}"
     if status != "optimal":
         return
-    found, slack = problem.certificate, VALUE * truth.terms
+    found, slack = problem.certificate, VALUE * truth.terms + ZERO_OF * truth.unit
     reached = Decimal(float(problem.value))
     allowed = tol * _improvement(statement, truth, choices) + slack
     if found is None:  # integers: the solver's word, relative to the value

@@ -110,6 +110,16 @@ def test_the_next_solver_is_tried_only_by_default(theta, monkeypatch):
         problem.solve()
 
 
+def test_a_method_of_first_order_is_not_asked_for_last_digits(theta):
+    problem, _ = svm(theta)
+    problem.solve(tol=1e-15)
+    asked = [attempt.solver for attempt in problem.solver_stats.attempts]
+    assert problem.solver_stats.attempts[0].gap < 1e-8 and asked[0] == "INTERIOR_POINT"
+    assert "CLARABEL" in asked and "SCS" not in asked
+    problem.solve("SCS", tol=1e-15)
+    assert problem.solver_stats.solver_name == "SCS"
+
+
 def test_a_solver_that_lies_is_caught(theta, monkeypatch):
     """Constraints are re-evaluated at θ: a point that violates them is none."""
     monkeypatch.setattr(selection, "_preferred", lambda shape, rank: [])  # cvxpy\'s solvers alone

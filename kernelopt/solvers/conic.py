@@ -22,11 +22,15 @@ from kernelopt.solution import Status
 
 
 class ConicSolver(NamedTuple):
-    """How a cvxpy solver takes our tolerance and a time limit, and how to get it."""
+    """How a cvxpy solver takes our tolerance and a time limit, and how to get it.
+
+    finest : relative gap up to which it does not improve an answer, as a method of first order
+    """
 
     install: str
     options: Callable[[float], dict[str, Any]] = lambda tol: {}
     time_limit: str | None = None
+    finest: float = 0.0
 
 
 def _clarabel(tol: float) -> dict[str, Any]:
@@ -50,7 +54,7 @@ CONIC_SOLVERS = {
     "CLARABEL": ConicSolver("comes with cvxpy", _clarabel, "time_limit"),
     "OSQP": ConicSolver("comes with kernelopt", _osqp, "time_limit"),
     "ECOS": ConicSolver("pip install ecos (Python < 3.13)", _ecos),
-    "SCS": ConicSolver("comes with cvxpy", _scs, "time_limit_secs"),
+    "SCS": ConicSolver("comes with cvxpy", _scs, "time_limit_secs", 1e-7),
     "HIGHS": ConicSolver("comes with cvxpy", time_limit="time_limit"),
     "ECOS_BB": ConicSolver("pip install ecos (Python < 3.13)"),
 }
