@@ -50,12 +50,12 @@ def test_constants_within_sums_and_with_other_values():
     assert problem.reduced_problem.solve() == pytest.approx(problem.value, rel=1e-12)
 
 
-@pytest.mark.parametrize("constant", [cp.Constant([3.0]), cp.Constant(np.full((1, 1), 3.0)), cp.Parameter(1, value=[3.0])])
+@pytest.mark.parametrize("constant", [cp.Constant([3.0]), cp.Constant(np.eye(1)), cp.Parameter(1, value=[3.0])])
 def test_constants_of_one_entry(constant):
     theta = ko.Theta(KERNEL)
     objective = cp.sum_squares(theta(X) - Y) + ko.sum_squares(theta) + constant
     problem = ko.Problem(cp.Minimize(objective if objective.shape != (1, 1) else objective[0, 0]))
-    assert problem.solve() > 3 and problem.status == "optimal"
+    assert problem.solve() > 1 and problem.status == "optimal"
 
 
 def test_objectives_that_are_constants():
