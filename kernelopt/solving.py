@@ -424,8 +424,9 @@ class _Search:
 
     def _zero_is_better(self, found: Certificate, solution: Solution) -> bool:
         """Whether θ = 0 beats the answer, with the best y that is known: it is then in place."""
-        value, zero, form = _attained(solution), found.at_zero, self.reduction.form
-        if zero is None or self.sign * (zero - value) > 0 or found.closes(self.goal.tol, self.goal.abs_tol):
+        form, zero = self.reduction.form, (found.bare or found).at_zero
+        value = self._bare(_attained(solution))
+        if zero is None or self.sign * zero > value or found.closes(self.goal.tol, self.goal.abs_tol):
             return False
         before = [(v, v.value) for v in self.reduction.problem.variables()]
         most = max(representer.violation(self.reduction, self.data_unit), ROUNDING)
@@ -433,21 +434,26 @@ class _Search:
         for best in (True, False):
             for variable, known in (*before, *nothing):
                 variable.save_value(known)
-            there = representer.evaluate(self.reduction)
+            there = self._bare(representer.evaluate(self.reduction))
             if best and form.y and not form.smooth and conic.fill_in(form, FINE):
-                there = representer.evaluate(self.reduction)
-            if self.sign * (there - value) < 0 and representer.violation(self.reduction, self.data_unit) <= most:
+                there = self._bare(representer.evaluate(self.reduction))
+            if there < value and representer.violation(self.reduction, self.data_unit) <= most:
                 return True
         for variable, known in before:
             variable.save_value(known)
         representer.invert(self.reduction, Status.OPTIMAL, from_kernel=False)
         return False
 
+    def _bare(self, value: float) -> float:
+        """The minimized objective without constants at the point that stands on the variables, where it has `value`."""
+        bare = self.reduction.form.bare
+        return self.sign * (value if bare is self.reduction.form.outer else float(bare.objective.value))
+
     def _is_nearly_zero(self, found: Certificate, solution: Solution) -> bool:
         """Whether losses and penalties are 0 but for rounding near a point where a solver came close: they then are."""
         assert self.data is not None
-        reduction, value = self.reduction, self.sign * (_attained(solution) - self.reduction.form.constant)
-        zero = found.absolute_gap <= self.goal.tol * abs(_attained(solution) - (found.at_zero or 0.0))
+        reduction, value, bare = self.reduction, self._bare(_attained(solution)), found.bare or found
+        zero = found.absolute_gap <= self.goal.tol * abs(value - self.sign * (bare.at_zero or 0.0))
         if found.closes(self.goal.tol, self.goal.abs_tol) or not zero or not isfinite(found.absolute_gap):
             return False
         before = [(v, v.value) for v in reduction.problem.variables()]
@@ -455,7 +461,7 @@ class _Search:
         for _ in range(MOVES):
             if not projection.towards_zero(reduction, self.data.form):
                 break
-            there = self.sign * (representer.evaluate(reduction) - reduction.form.constant)
+            there = self._bare(representer.evaluate(reduction))
             if abs(there) < SHARE * value and representer.violation(reduction, self.data_unit) <= most:
                 return True
         for variable, known in before:
@@ -466,8 +472,8 @@ class _Search:
     def _is_as_good(self, new: Solution, old: Solution) -> bool:
         """Whether a point that was moved into the constraints has a value nearby."""
         assert self.data is not None
-        bare = self.sign * (_attained(old) - self.reduction.form.constant)
-        size = abs(bare - self.data.form.offset) + self.data.form.units[1]
+        known = self.sign * (_attained(old) - self.reduction.form.constant)
+        size = abs(known - self.data.form.offset) + self.data.form.units[1]
         return isfinite(_attained(new)) and abs(_attained(new) - _attained(old)) <= NEAR * size
 
     def _certified(

@@ -61,7 +61,7 @@ INSIDE = {
     ],
     "certificate": [
         ["certify", "spectral"],
-        ["conic", "conjugates", "handover"],
+        ["conic", "conjugates", "handover", "sizes"],
         ["joint"],
         ["balance", "dual_rows", "pivots", "report"],
         ["multipliers"],

@@ -18,13 +18,14 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from kernelopt.arithmetic import euclidean, gamma
+from kernelopt.arithmetic import gamma
 from kernelopt.certificate import checker, conic, conjugates
+from kernelopt.certificate import sizes as sizes_of
 from kernelopt.certificate.claim import Bound
 from kernelopt.certificate.gram import CHEAP, FIRST_LOOK, FROM_FACTOR, PRODUCTS, SAMPLED, STREAMED, Gram, as_computed
 from kernelopt.certificate.handover import checked, free_features
 from kernelopt.certificate.multipliers import norm_multipliers, row_coefficients
-from kernelopt.certificate.report import ESTIMATE, FULL, LAST_DIGITS, REDUCED, Certificate, Lower
+from kernelopt.certificate.report import ESTIMATE, FULL, REDUCED, Certificate, Lower
 from kernelopt.compiler import projection, representer
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.representer import Reduction
@@ -41,6 +42,8 @@ MET = 1e-12  # violations up to this, relative to a constraint's terms, are roun
 SPARES = (1e-11, 1e-9, 1e-7)
 ROOMS = (1e-9, 1e-7, 1e-5)  # between ‖Aᵀν‖ and what its norm costs, where a cone solver finds all multipliers at once
 FEW, CLOSE = 1000, 1e-3  # rows up to which, and gaps from which, errors of kernel values are told apart from others
+SHORT = 1 / 3  # of the allowance for sums of all losses: differences inside of one take a product and two sums
+NOTHING = 2.0**-46  # of the sizes that a value was summed from: five times the allowance for its rounding
 LOOSE = 0.1  # a widening beyond this share of the value is no first order
 MOSTLY = 4.0  # a gap up to so many times what rounding costs is not closed by other multipliers
 AS_COMPUTED = "for the kernel matrix as computed"
@@ -257,7 +260,7 @@ def _upper(reduction: Reduction, data: Outer, value: float, exactly: bool = Fals
     (terms, plain), widened = _terms(form, x, signed), _widening(reduction)
     exact = not (form.c.any() or form.P.any())  # whatever the point is, if it is one
     widened, kernel = (0.0, 0.0) if exact else (widened, 0.0 if exactly else _of_predictions(reduction, form))
-    sizes = terms + _inside(reduction, form, x, terms)
+    sizes = terms + SHORT * _inside(reduction, form, x, terms)
     upper = checker.upper(signed + widened, sizes, form.offset, kernel) if sizes or kernel else signed + widened
     constraints = reduction.form.outer.constraints
     residuals = [representer.residual(c) for c in constraints]
@@ -303,22 +306,14 @@ def _terms(form: ConicForm, x: Array | None, value: float) -> tuple[float, float
 
 
 def _inside(reduction: Reduction, form: ConicForm, x: Array | None, terms: float) -> float:
-    """Σ |cⱼ|sⱼ + √(2T·Σ Pⱼsⱼ²) over auxiliary columns, and Σ |w ℓ′(g)|s over arguments g of smooth losses, for
-    s = (|b| + |A||x|)ᵢ/|Aᵢⱼ| in the largest of their linear rows: the sizes of what losses take differences of."""
-    if x is None:
+    """The sizes of what losses take differences of."""
+    if x is None or not isfinite(terms):
         return 0.0
-    rows, columns, values = form.A.indices, form.owners, np.abs(form.A.data)
-    size = np.abs(form.b) + np.bincount(rows, values * np.abs(x)[columns], len(form.b))
-    ours = np.concatenate([form.t, form.y, *form.u, *(s.h for s in form.smooth)]).astype(int)
-    cost, curvature, largest = np.abs(form.c), form.P.copy(), np.zeros(len(form.c))
-    cost[ours] = curvature[ours] = 0.0
+    slopes = np.zeros(len(form.c))
     for smooth, link in zip(form.smooth, reduction.form.smooth, strict=True):
         g = np.ravel(link.g.value, order="F")[: len(smooth.g)]
-        cost[smooth.g] = np.abs(form.c[smooth.h] * smooth.loss.gradient(g, smooth.data))
-    known = (cost + curvature)[columns] > 0
-    known &= (rows < form.cones.zero + form.cones.nonneg) & (values > 0)
-    np.maximum.at(largest, columns[known], size[rows[known]] / values[known])
-    return float(cost @ largest) + float(np.sqrt(2 * terms)) * euclidean(np.sqrt(curvature) * largest)
+        slopes[smooth.g] = np.abs(form.c[smooth.h] * smooth.loss.gradient(g, smooth.data))
+    return sizes_of.inside(form, x, slopes, terms)
 
 
 def _sums(reduction: Reduction) -> Array:
@@ -365,7 +360,7 @@ def _assembled(  # noqa: PLR0917
     rounding = (0.0 if bound is None or not isfinite(bound.rounding) else bound.rounding) + found.rounding
     assumptions = [] if bound is None else list(bound.assumptions)
     attained = abs(form.sign * form.offset - (upper - found.widened))
-    loose = found.widened > LOOSE * max(attained, found.terms, LAST_DIGITS * found.sizes)
+    loose = found.widened > LOOSE * max(attained, found.terms, NOTHING * found.sizes)
     if loose or lower > upper + (0.0 if check else 1e-8 * found.terms):
         # The lower bound is the one that does not rest on constraints holding only nearly, to first order.
         lower = min(lower, upper)
@@ -374,8 +369,8 @@ def _assembled(  # noqa: PLR0917
     lower = min(lower, upper, found.value)
     at_zero = None if found.at_zero is None else max(found.at_zero, lower)
     floor = ZERO * found.terms if at_zero is not None and at_zero - lower <= ZERO * found.terms else 0.0
-    if found.terms <= LAST_DIGITS * found.sizes and found.plain <= ZERO * (upper - lower):
-        floor = max(floor, LAST_DIGITS * found.sizes)  # an optimum of 0, as far as doubles tell
+    if found.terms <= NOTHING * found.sizes and found.plain <= ZERO * (upper - lower):
+        floor = max(floor, NOTHING * found.sizes)  # an optimum of 0, as far as doubles tell
     low, high = (lower, upper) if form.sign > 0 else (-upper, -lower)
     bare = Certificate(
         lower=low, upper=high, scope=scope, ranks=ranks, assumptions=tuple(assumptions),

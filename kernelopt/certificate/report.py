@@ -142,7 +142,7 @@ class Certificate:
     def relative_gap(self) -> float:
         unit = self.unit
         if not isfinite(self.absolute_gap) or unit == 0:
-            return inf if self.absolute_gap > 0 else 0.0
+            return 0.0 if self.absolute_gap <= 0 else inf
         return max(self.absolute_gap, 0.0) / unit
 
     @property

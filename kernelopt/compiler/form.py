@@ -21,6 +21,7 @@ from cvxpy.atoms.affine.add_expr import AddExpression
 from cvxpy.atoms.affine.unary_operators import NegExpression
 from cvxpy.atoms.elementwise.power import Power, PowerApprox
 
+from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.rules import Inspection
 from kernelopt.compiler.text import Notation, describe, names
 from kernelopt.errors import DataError
@@ -142,7 +143,10 @@ class CanonicalForm:
     @property
     def constant(self) -> float:
         """The sum of these constants, for the values that parameters have now."""
-        return fsum(np.asarray(c.value).item() for c in self._apart[1])
+        try:
+            return fsum(np.asarray(dense(c.value)).item() for c in self._apart[1])
+        except OverflowError as error:
+            raise DataError("Expected constants of the objective whose sum is a double; got a larger one.") from error
 
     @property
     def y(self) -> list[cp.Variable]:

@@ -230,11 +230,18 @@ def _with_a_point(solution: CvxpySolution, raw: Any, chain: Any, inverse: Any) -
 
 
 def fill_in(form: CanonicalForm, tol: float) -> bool:
-    """Put the best values of the user's variables beside the u and t that stand there; False where there are none."""
+    """Put the best values of the user's variables beside the u and t that stand there; False where there are none.
+
+    Multipliers of constraints stay what they are.
+    """
     linked = [link.u for link in form.predictions if link.u is not None] + [norm.t for norm in form.norms]
     fixed = {v: v.value for v in linked}
     problem = cp.Problem(form.bare.objective, [*form.bare.constraints, *(v == value for v, value in fixed.items())])
-    answer = solve(problem, "CLARABEL", tol, {})
-    for v, value in fixed.items():
-        v.save_value(value)
-    return answer.has_point
+    duals = [(d, d.value) for c in form.bare.constraints for d in c.dual_variables]
+    try:
+        return solve(problem, "CLARABEL", tol, {}).has_point
+    except SolverError:
+        return False
+    finally:
+        for variable, value in (*fixed.items(), *duals):
+            variable.save_value(value)

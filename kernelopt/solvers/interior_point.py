@@ -210,7 +210,7 @@ class _Method:
         predicted = direction(zero, zero)
         alpha = self._longest(predicted)
         after = self._mu(_moved(st, predicted, alpha))
-        centring = min((after / res.mu) ** 3, 1.0) if res.mu > 0 else 0.0
+        centring = min(after / res.mu, 1.0) ** 3 if res.mu > 0 else 0.0
         target = centring * res.mu
         second = predicted[2] * predicted[3], -predicted[2] * predicted[4]
         low, high = target - second[0], target - second[1]

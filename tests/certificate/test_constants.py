@@ -1,10 +1,13 @@
 """Constants of the objective cost no digits, and optima of 0 are proven as far as doubles tell."""
 
+from fractions import Fraction
+
 import cvxpy as cp
 import numpy as np
 import pytest
 
 import kernelopt as ko
+from kernelopt.errors import DataError
 
 X = np.linspace(0, 1, 12)[:, None]
 Y = np.sin(5 * X[:, 0])
@@ -118,3 +121,71 @@ def test_an_optimum_of_0_that_solvers_come_near():
     assert problem.status == "optimal"
     assert problem.value < 1e-13 and not second.value(points).any()
     assert problem.certificate.upper < 1e-12
+
+
+# What the value is summed from
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rounding_inside_of_nested_losses(seed):
+    """θ = 0 is optimal, and the optimum over b is known exactly: y − ab has 1e4 times the digits of |y − ab| − ε."""
+    rng, e = np.random.default_rng(seed), 1e-3
+    points, a = rng.normal(size=(9, 1)), rng.uniform(0.5, 2, 9)
+    y = a * 1e4 * (1 + 1e-6 * rng.normal(size=9))
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    loss = cp.sum(cp.pos(cp.abs(y - theta(points) - cp.multiply(a, b)) - e))
+    problem = ko.Problem(cp.Minimize(loss + 1e4 * ko.norm(theta)))
+    problem.solve()
+
+    def value(t):
+        return sum(max(abs(Fraction(p) - Fraction(q) * t) - Fraction(e), 0) for p, q in zip(y, a, strict=True))
+
+    kinks = [(Fraction(p) + s * Fraction(e)) / Fraction(q) for p, q in zip(y, a, strict=True) for s in (-1, 1)]
+    best = min(map(value, kinks))
+    assert problem.certificate.lower <= best <= problem.certificate.upper
+
+
+def test_a_loss_that_is_far_from_its_kink_owes_nothing():
+    y = 1e-3 * np.sin(3 * X[:, 0])
+    theta = ko.Theta(KERNEL)
+    far = cp.pos(theta([[10.0]])[0] - 1e12)
+    problem = ko.Problem(cp.Minimize(cp.sum(cp.abs(y - theta(X))) + far), [ko.norm(theta) <= 1e-3])
+    problem.solve(max_rank=1)
+    assert problem.certificate.rounding < 1e-12 and problem.certificate.floor < 1e-12
+    assert problem.status == "optimal_inaccurate" or problem.certificate.relative_gap < 1e-6
+
+
+def test_no_upper_bound_where_the_answer_is_infeasible():
+    bound, theta = cp.Parameter(value=1.0), ko.Theta(KERNEL)
+    objective = cp.sum(cp.abs(Y - theta(X))) + ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(objective), [theta(X) <= bound])
+    problem.solve()
+    found = problem.certificate_at({bound: 0.2})
+    assert found.upper == np.inf and found.relative_gap == np.inf and np.isfinite(found.lower)
+
+
+def test_multipliers_survive_the_search_beside_theta_0():
+    points = np.random.default_rng(1).normal(size=(8, 2))
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    floor = b >= 0.3
+    loss = cp.sum_squares(0.3 - theta(points) - b) + 1e-3 * ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(loss), [b <= 5, floor])
+    problem.solve()
+    assert problem.status == "optimal" and abs(float(floor.dual_value)) < 1e-8
+
+
+@pytest.mark.parametrize("constant", [0.0, 1.0, 1e6])
+def test_constants_hide_no_better_answer(constant):
+    points = np.random.default_rng(1).normal(size=(20, 2))
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    loss = cp.sum_squares(0.3 - theta(points) - b) + ko.norm(theta) + constant
+    problem = ko.Problem(cp.Minimize(loss), [b <= 0.3])
+    problem.solve()
+    assert problem.status == "optimal" and problem.certificate.absolute_gap < 1e-28
+
+
+def test_constants_whose_sum_is_no_double():
+    theta = ko.Theta(KERNEL)
+    objective = ko.sum_squares(theta) + cp.Constant(1e308) + cp.Constant(1e308)
+    with pytest.raises(DataError, match="whose sum is a double"):
+        ko.Problem(cp.Minimize(objective), [theta(X) >= 1]).solve()
