@@ -67,7 +67,7 @@ def certify(  # noqa: PLR0917
     """
     start = perf_counter()
     nu = solver_multipliers(reduction)
-    upper = _upper(reduction, data, value, exactly=not check)
+    upper = _upper(reduction, data, value, exactly=not check, look=not check)
 
     def enough(bound: Lower) -> bool:
         closed = _assembled(reduction, data, bound, upper, FULL).closes(tol or ZERO, abs_tol)
@@ -253,14 +253,15 @@ class Attained:
     is_feasible: bool
 
 
-def _upper(reduction: Reduction, data: Outer, value: float, exactly: bool = False) -> Attained:
+def _upper(reduction: Reduction, data: Outer, value: float, exactly: bool = False, look: bool = False) -> Attained:
+    """What the point that stands on the variables says; at a first `look` rounding inside of losses is left out."""
     form, canonical, x = data.form, reduction.form, projection.point_of(reduction, data.form)
     without = canonical.bare is not canonical.outer and isfinite(value)
     signed = form.sign * (float(canonical.bare.objective.value) if without else value)
     (terms, plain), widened = _terms(form, x, signed), _widening(reduction)
     exact = not (form.c.any() or form.P.any())  # whatever the point is, if it is one
     widened, kernel = (0.0, 0.0) if exact else (widened, 0.0 if exactly else _of_predictions(reduction, form))
-    sizes = terms + SHORT * _inside(reduction, form, x, terms)
+    sizes = terms + (0.0 if look else SHORT * _inside(reduction, form, x, terms))
     upper = checker.upper(signed + widened, sizes, form.offset, kernel) if sizes or kernel else signed + widened
     constraints = reduction.form.outer.constraints
     residuals = [representer.residual(c) for c in constraints]
