@@ -88,7 +88,7 @@ class Certificate:
     terms : float
         T, the sum of the absolute values of the terms of the objective at the answer.
     floor : float
-        A gap up to it closes: 1e-8·T where θ = 0 is proven to be optimal up to as much; 2⁻⁴⁴ of the sizes of what
+        A gap up to it closes: 1e-8·T where θ = 0 is proven to be optimal up to as much; 2⁻⁴⁶ of the sizes of what
         losses take differences of, where T is no more than that and nothing but losses counts; else 0. In the spectral
         form what 1e-12 of all eigenvalues makes in the objective.
     at_zero : float or None
