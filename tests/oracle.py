@@ -258,7 +258,7 @@ def _answer_is_wrong(problem, statement, truth, tol, choices):
     if found is None:  # integers: the solver's word, relative to the value
         allowed = max(allowed, tol * truth.terms)
     elif "as computed" in str(found):  # of another kernel matrix
-        allowed = max(allowed, Decimal(float(found.unit)) * Decimal("1e-4"))
+        allowed = max(allowed, Decimal(float(found.unit)) * Decimal("1e-4"), Decimal(float(found.floor)))
     else:
         allowed = max(allowed, Decimal(float(found.absolute_gap)))  # which closes by another rule, and is told
     excess = max(reached - truth.upper, truth.lower - reached)
