@@ -30,7 +30,7 @@ def inside(form: ConicForm, x: Array, slopes_of_g: Array, terms: float) -> float
     of_g = [np.arange(0), *(smooth.g for smooth in form.smooth)]
     s[np.concatenate(of_g).astype(int)] = _arguments(form, x, np.concatenate(of_g).astype(int))
     plain = float((cost + slopes_of_g) @ s) + float(np.sqrt(2 * terms)) * euclidean(np.sqrt(curvature) * s)
-    return plain + _of_curved_cones(form, x, s, ours, terms, float(cost.max(initial=0.0)))
+    return plain + _of_curved_cones(form, x, s, ours, terms, cost)
 
 
 def _arguments(form: ConicForm, x: Array, g: Ints) -> Array:
@@ -92,7 +92,7 @@ def _idle(form: ConicForm, x: Array, ours: Array) -> Array:
 
 
 def _of_curved_cones(  # noqa: PLR0917
-    form: ConicForm, x: Array, s: Array, ours: Array, terms: float, cost: float
+    form: ConicForm, x: Array, s: Array, ours: Array, terms: float, cost: Array
 ) -> float:
     """T·max s over rows of exponential cones, since e to the r + δ is eʳ(1 + δ); cδ/v for logarithms of v > 0; and for
     powers Σ c·p|r|ᵖ⁻¹s ≤ p(Σ c|r|ᵖ)^(1−1/p)·(Σ csᵖ)^(1/p), by Hölder's inequality, with T ≥ Σ c|r|ᵖ."""
@@ -108,8 +108,11 @@ def _of_curved_cones(  # noqa: PLR0917
         else:
             found += terms * float(total[at].max(initial=0.0))
     for a, size in of_powers.items():
-        found += terms ** (1 - a) * (cost * size) ** a / a
-    third = form.cones.exponentials + 2
-    third = third[np.bincount(rows, ~ours[columns], len(form.b))[third] == 0]
-    v = np.abs(form.b - np.bincount(rows, data * x[columns], len(form.b)))[third]
-    return found + cost * float((total[third][v > 0] / v[v > 0]).sum())
+        found += terms ** (1 - a) * (float(cost.max(initial=0.0)) * size) ** a / a
+    weight = np.zeros(len(form.b))
+    np.maximum.at(weight, rows, cost[columns])
+    first = form.cones.exponentials
+    first = first[(np.bincount(rows, ~ours[columns], len(form.b))[first + 2] == 0) & (weight[first] > 0)]
+    v = np.abs(form.b - np.bincount(rows, data * x[columns], len(form.b)))[first + 2]
+    ratio = np.divide(total[first + 2], v, out=np.zeros(len(v)), where=v > 0)
+    return found + float(weight[first] @ ratio)
