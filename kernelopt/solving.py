@@ -461,8 +461,10 @@ class _Search:
         for _ in range(MOVES):
             if not projection.towards_zero(reduction, self.data.form):
                 break
-            there = self._bare(representer.evaluate(reduction))
-            if abs(there) < SHARE * value and representer.violation(reduction, self.data_unit) <= most:
+            representer.evaluate(reduction)
+            near = representer.violation(reduction, self.data_unit) <= most
+            solution = representer.invert(reduction, Status.OPTIMAL, from_kernel=True)  # what θ says
+            if near and abs(self._bare(_attained(solution))) < SHARE * value:
                 return True
         for variable, known in before:
             variable.save_value(known)

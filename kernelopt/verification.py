@@ -275,7 +275,7 @@ def _optimality_checks(reduction: Reduction, data: Outer, found: Certificate, to
         largest = max(largest, float(np.abs(dual).max(initial=0.0)))
         negative = max(negative, -float(dual.min(initial=0.0)))
         slackness += float(np.abs(dual * np.asarray(constraint.expr.value)).sum())
-    if largest and (data.form.c.any() or data.form.P.any()):
+    if largest and not data.form.is_constant:
         yield Check("dual feasibility", negative / largest, FEASIBLE, "most negative multiplier, of the largest")
         # A solver's multipliers are as good as its own gap, which it measures in the objective's terms.
         terms = max(unit, found.terms)

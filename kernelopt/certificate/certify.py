@@ -42,7 +42,7 @@ MET = 1e-12  # violations up to this, relative to a constraint's terms, are roun
 SPARES = (1e-11, 1e-9, 1e-7)
 ROOMS = (1e-9, 1e-7, 1e-5)  # between ‖Aᵀν‖ and what its norm costs, where a cone solver finds all multipliers at once
 FEW, CLOSE = 1000, 1e-3  # rows up to which, and gaps from which, errors of kernel values are told apart from others
-SHORT = 1 / 3  # of the allowance for sums of all losses: differences inside of one take a product and two sums
+ROUNDINGS = 24  # that the checker allows for each term
 NOTHING = 2.0**-46  # of the sizes that a value was summed from: five times the allowance for its rounding
 LOOSE = 0.1  # a widening beyond this share of the value is no first order
 MOSTLY = 4.0  # a gap up to so many times what rounding costs is not closed by other multipliers
@@ -211,6 +211,8 @@ def _proven(
 def _found(reduction: Reduction, data: Outer, nu: list[Array], slopes: Array | None, way: str) -> Lower | None:
     """By conjugates where the outer problem is separable, else from its cone form."""
     bound = None
+    if data.form.is_constant:
+        return conic.without_multipliers(reduction, data.form, way)
     if slopes is None and data.form.smooth:
         slopes = _slopes_here(reduction, data)
     if slopes is not None and data.split is not None:
@@ -259,13 +261,13 @@ def _upper(reduction: Reduction, data: Outer, value: float, exactly: bool = Fals
     without = canonical.bare is not canonical.outer and isfinite(value)
     signed = form.sign * (float(canonical.bare.objective.value) if without else value)
     (terms, plain), widened = _terms(form, x, signed), _widening(reduction)
-    exact = not (form.c.any() or form.P.any())  # whatever the point is, if it is one
-    widened, kernel = (0.0, 0.0) if exact else (widened, 0.0 if exactly else _of_predictions(reduction, form))
-    sizes = terms + (0.0 if look else SHORT * _inside(reduction, form, x, terms))
+    kernel = 0.0 if exactly else _of_predictions(reduction, form)
+    widened, kernel = (0.0, 0.0) if form.is_constant else (widened, kernel)
+    sizes = terms + (0.0 if look else _inside(reduction, form, x, terms) / ROUNDINGS)
     upper = checker.upper(signed + widened, sizes, form.offset, kernel) if sizes or kernel else signed + widened
     constraints = reduction.form.outer.constraints
     residuals = [representer.residual(c) for c in constraints]
-    relative, sums = representer.violation(reduction, form.data_unit), _sums(reduction) if exactly else None
+    relative = representer.violation(reduction, form.data_unit)
     violated = [c for c, r in zip(constraints, residuals, strict=True) if r.any()]
     linear = all(part.is_affine() for c in violated for part in c.args if not isinstance(part, list))
     return Attained(
@@ -273,7 +275,8 @@ def _upper(reduction: Reduction, data: Outer, value: float, exactly: bool = Fals
         rounding=upper - signed - widened if isfinite(upper) else 0.0,
         at_zero=_at_zero(reduction, data),
         violations=tuple(float(np.max(r, initial=0.0)) for r in residuals[: len(residuals) - len(form.smooth)]),
-        is_feasible=relative <= MET or (linear and projection.is_met(reduction, form, sums)),
+        is_feasible=relative <= MET
+        or (linear and projection.is_met(reduction, form, _sums(reduction) if exactly else None)),
     )  # fmt: skip
 
 
@@ -307,7 +310,7 @@ def _terms(form: ConicForm, x: Array | None, value: float) -> tuple[float, float
 
 
 def _inside(reduction: Reduction, form: ConicForm, x: Array | None, terms: float) -> float:
-    """The sizes of what losses take differences of."""
+    """Rounding inside of losses, in u."""
     if x is None or not isfinite(terms):
         return 0.0
     slopes = np.zeros(len(form.c))

@@ -70,6 +70,14 @@ def joint_bound(reduction: Reduction, form: ConicForm, way: str, room: float) ->
     return evaluate(reduction, point, tuple(bound.grams(multipliers)), tuple(multipliers), bound.x, strict=False)
 
 
+def without_multipliers(reduction: Reduction, form: ConicForm, way: str) -> Lower | None:
+    """The bound of multipliers 0, which is the objective where that is constant."""
+    bound = _Bound(reduction, form, way)
+    point = outer.dual_point(form, np.zeros(len(form.c)), np.zeros(len(form.b)))
+    multipliers = bound.multipliers(point)
+    return bound.evaluated(point, bound.grams(multipliers), multipliers)
+
+
 def _best(bound: _Bound, nu: list[Array], mu: Array) -> Lower | None:
     """The bound at a point near (ν, μ), stepped back as far as it takes to be dual feasible."""
     point = bound.point(nu, mu)

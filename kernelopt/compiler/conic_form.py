@@ -137,6 +137,19 @@ class ConicForm:
         return np.concatenate([*self.u, self.t]).astype(int)
 
     @cached_property
+    def stated(self) -> Array:
+        """Which columns are those of u, t, the user's variables and of smooth losses: not cvxpy's auxiliaries."""
+        found = np.zeros(len(self.c), dtype=bool)
+        smooth = [np.append(loss.g, loss.h) for loss in self.smooth]
+        found[np.concatenate([self.linked, self.y, *smooth]).astype(int)] = True
+        return found
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether every point has the same objective: a problem of feasibility."""
+        return not (self.c.any() or self.P.any())
+
+    @cached_property
     def units(self) -> tuple[float, float]:
         """(σ, κ): the unit of x, a small right-hand side, and of the objective, max(σ|c|, σ²P) for small c, P.
 
@@ -267,8 +280,7 @@ def _divided(form: ConicForm) -> ConicForm:
     rows, columns, sizes = A.indices, form.owners, np.abs(A.data)
     if np.all(np.abs(np.frexp(sizes)[1]) <= MODERATE):
         return form
-    known_rows, known = ~linear, np.zeros(len(form.c), dtype=bool)
-    known[np.concatenate([form.linked, form.y, *(np.append(s.g, s.h) for s in form.smooth)]).astype(int)] = True
+    known_rows, known = ~linear, form.stated.copy()
     known[columns[~linear[rows]]] = True
     of_rows, of_columns = np.zeros(len(form.b), dtype=int), np.zeros(len(form.c), dtype=int)
     for _ in range(DEPTH):

@@ -9,7 +9,7 @@ W the squares of the sizes of y. Inequalities are left with a few ulps of room; 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from kernelopt.compiler import representer
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.representer import Reduction
+from kernelopt.expressions import Theta
 from kernelopt.factorization import tall
 from kernelopt.kernels.domains import Array
 from kernelopt.nodes import EUCLIDEAN
@@ -32,10 +33,10 @@ NEARLY = 1e-4  # slacks up to this share of a row's terms are 0 where an optimum
 RANK = 1e-13  # of a row's part outside of the others', which is none
 
 
-def moved(reduction: Reduction, form: ConicForm, active: float = 0.0) -> bool:
+def moved(reduction: Reduction, form: ConicForm, active: float = 0.0, held: Sequence[Theta] = ()) -> bool:
     """Move v and y on the reduction's variables; False where nothing was to be done, or it can't be.
 
-    Inequalities whose slack is at most an `active` share of their terms are met as equalities.
+    Inequalities whose slack is at most an `active` share of their terms are met as equalities. A `held` θ stays.
     """
     scaled = _shortened(reduction, form)
     x = point_of(reduction, form)
@@ -53,7 +54,7 @@ def moved(reduction: Reduction, form: ConicForm, active: float = 0.0) -> bool:
         return scaled
     r = s[chosen] - 2 * room[chosen]
     A = sp.csc_array(A[chosen])
-    parts = list(_through_factors(reduction, form, A))
+    parts = [part for theta, *part in _through_factors(reduction, form, A) if not any(theta is h for h in held)]
     y = form.y
     size = np.abs(x[y])
     weight = np.maximum(size, float(size.max(initial=0.0)) or form.data_unit or 1.0) ** 2
@@ -87,17 +88,19 @@ def towards_zero(reduction: Reduction, form: ConicForm) -> bool:
     costly = (form.c != 0) | (form.P > 0)
     if costly[form.y].any() or costly[np.concatenate([np.arange(0), *form.u]).astype(int)].any() or form.smooth:
         return False
+    held = []
     for norm, column in zip(reduction.form.norms, form.t, strict=True):
         v = reduction.v[norm.view.theta]
         if costly[column] and v is not None:
             if norm.view.shift is not None:
                 return False
+            held.append(norm.view.theta)
             v.save_value(np.zeros(v.shape))
     representer.evaluate(reduction)
     A = sp.csc_array(form.A, copy=True)
     A.data *= ~costly[form.owners]
     A.eliminate_zeros()
-    return moved(reduction, replace(form, A=A), NEARLY)
+    return moved(reduction, replace(form, A=A), NEARLY, held)
 
 
 def _terms(reduction: Reduction, form: ConicForm, A: sp.csr_array, b: Array, x: Array) -> Array:
@@ -120,7 +123,7 @@ def is_met(reduction: Reduction, form: ConicForm, sums: Array | None = None) -> 
         return False
     terms = _terms(reduction, form, A, b, x)
     if sums is not None:
-        terms = terms + abs(A[:, np.concatenate(form.u).astype(int)]) @ sums
+        terms = terms + abs(A[:, np.concatenate([np.arange(0), *form.u]).astype(int)]) @ sums
     s, most = b - A @ x, ROOM * terms
     return bool(np.all(np.where(equal, np.abs(s), -s) <= most))
 
@@ -202,17 +205,17 @@ def _eliminated(R: sp.csr_array, j: int) -> sp.csr_array:
     return sp.csr_array(sp.vstack([R[np.flatnonzero(a == 0)], sums], format="csr"))
 
 
-def _through_factors(reduction: Reduction, form: ConicForm, A: sp.csc_array) -> Iterable[tuple[Any, int, Array]]:
+def _through_factors(reduction: Reduction, form: ConicForm, A: sp.csc_array) -> Iterable[tuple[Theta, Any, int, Array]]:
     """A_uB for each θ and output, with the variable v that it belongs to."""
     for link, columns in zip(reduction.form.predictions, form.u, strict=True):
         v, factor = reduction.v[link.theta], reduction.factors[link.theta]
-        if link.u is None or v is None or not np.any(v.value):
+        if link.u is None or v is None:
             continue
         for k, some in enumerate(columns.reshape(-1, link.theta.outputs or 1, order="F").T):
             part = sp.csc_array(A[:, some])
             used = np.flatnonzero(np.diff(part.indptr))
             if len(used):
-                yield v, k, np.asarray(part[:, used] @ np.asarray(factor.B[link.take[used]], dtype=float))
+                yield link.theta, v, k, np.asarray(part[:, used] @ np.asarray(factor.B[link.take[used]], dtype=float))
 
 
 def _shortened(reduction: Reduction, form: ConicForm) -> bool:

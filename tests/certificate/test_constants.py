@@ -189,3 +189,27 @@ def test_constants_whose_sum_is_no_double():
     objective = ko.sum_squares(theta) + cp.Constant(1e308) + cp.Constant(1e308)
     with pytest.raises(DataError, match="whose sum is a double"):
         ko.Problem(cp.Minimize(objective), [theta(X) >= 1]).solve()
+
+
+@pytest.mark.parametrize("goal", [cp.Minimize(4.0), cp.Maximize(cp.Constant(-2.0))])
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        lambda theta: [theta(X) >= 1],
+        lambda theta: [theta(X) >= 1, ko.norm(theta) <= 30],
+        lambda theta: [ko.sum_squares(theta) <= 1],
+        lambda theta: [],
+    ],
+)
+def test_problems_of_feasibility_have_no_gap(goal, bounds):
+    problem = ko.Problem(goal, bounds(ko.Theta(KERNEL)))
+    assert problem.solve() == goal.value and problem.status == "optimal"
+    assert problem.certificate.absolute_gap < 1e-14
+    assert problem.verify().passed and len(problem.solver_stats.attempts) == 1
+
+
+def test_constraints_nearly_met_by_no_prediction_at_all():
+    theta, b = ko.Theta(KERNEL), cp.Variable(2)
+    problem = ko.Problem(cp.Minimize(ko.sum_squares(theta) + cp.sum(b)), [b >= [1 / 3, 1e-9], b[0] + b[1] == 7 / 3])
+    problem.solve()
+    assert problem.status == "optimal" and problem.value == pytest.approx(7 / 3, rel=1e-12)
