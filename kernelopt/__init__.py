@@ -5,28 +5,29 @@
 θ may have infinitely many entries; it enters through predictions Aθ and its norm. See `Problem`.
 """
 
+import sys
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
 from kernelopt import errors, feature_space, kernels, losses, plots, testing
-from kernelopt.cross_validation import cross_validate
-from kernelopt.expressions import FeatureMatrix, Theta, norm, sum_squares
-from kernelopt.functions import Function
-from kernelopt.kernel_selection import (
+from kernelopt.language.expressions import FeatureMatrix, Theta, norm, sum_squares
+from kernelopt.language.functions import Function
+from kernelopt.language.predictors import Predictor
+from kernelopt.language.smooth import SmoothLoss
+from kernelopt.losses import margin
+from kernelopt.model_selection.closed_form import leave_one_out
+from kernelopt.model_selection.cross_validation import cross_validate
+from kernelopt.model_selection.kernel_selection import (
     aligned_kernel,
     kernel_alignment,
     log_marginal_likelihood,
     maximize_likelihood,
 )
-from kernelopt.left_out import approximate_leave_one_out
-from kernelopt.losses import margin
-from kernelopt.model_selection import leave_one_out
-from kernelopt.paths import path
+from kernelopt.model_selection.leave_one_out import approximate_leave_one_out
+from kernelopt.model_selection.paths import path
 from kernelopt.persistence import load, save
-from kernelopt.predictors import Predictor
 from kernelopt.problem import Problem
-from kernelopt.smooth import SmoothLoss
 
 __version__ = version("kernelopt")
 __all__ = [
@@ -57,6 +58,16 @@ __all__ = [
     "sum_squares",
     "testing",
 ]
+
+
+# Modules that earlier pages named.
+for _old, _new in {
+    "history": "results.history",
+    "paths": "model_selection.paths",
+    "solution": "results.solution",
+    "verification": "driver.verification",
+}.items():
+    sys.modules[f"{__name__}.{_old}"] = import_module(f"{__name__}.{_new}")
 
 
 def __getattr__(name: str) -> Any:

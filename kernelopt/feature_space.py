@@ -9,10 +9,11 @@ import scipy.linalg as sl
 
 from kernelopt.errors import DataError
 from kernelopt.factorization import Settings, factorize
-from kernelopt.functions import BLOCK_BYTES, Function
 from kernelopt.kernels import as_kernel
-from kernelopt.kernels.domains import Array, Ints, check_finite, real_array
-from kernelopt.rows import Rows
+from kernelopt.kernels.domains import check_finite, real_array
+from kernelopt.language.functions import BLOCK_BYTES, Function
+from kernelopt.language.rows import Rows
+from kernelopt.support.types import Array, Ints
 
 PSD_TOLERANCE = 1e-10
 

@@ -15,17 +15,18 @@ import cvxpy as cp
 import numpy as np
 from cvxpy.atoms.affine.add_expr import AddExpression
 
-from kernelopt.compiler.text import names
-from kernelopt.drawing import MARKERS, STYLES, axes, color, ink
 from kernelopt.errors import DataError, KernelOptError
-from kernelopt.expressions import FeatureMatrix
 from kernelopt.factorization import tall
-from kernelopt.functions import Function
-from kernelopt.kernels.domains import Array, real_array
-from kernelopt.nodes import Prediction, ThetaLeaf
-from kernelopt.path_table import Path
+from kernelopt.kernels.domains import real_array
+from kernelopt.language.expressions import FeatureMatrix
+from kernelopt.language.functions import Function
+from kernelopt.language.nodes import Prediction, ThetaLeaf
+from kernelopt.language.text import names
+from kernelopt.model_selection.path_table import Path
 from kernelopt.problem import Problem
-from kernelopt.solution import FittedFunction
+from kernelopt.results.solution import FittedFunction
+from kernelopt.support.drawing import MARKERS, STYLES, axes, color, ink
+from kernelopt.support.types import Array
 
 FINE, COARSE = 400, 200  # points of a curve, and on each side of a map
 LARGEST = 2000  # rows of a kernel matrix that is formed

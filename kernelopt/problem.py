@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from threading import RLock
 from typing import Any, ParamSpec, TypeVar
 
@@ -13,27 +13,29 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt import growth, ranks, solving, spectral, verification
 from kernelopt.certificate import Certificate
-from kernelopt.compiler import explain, explicit, form, latex, representer, rules, spectral_form, text
-from kernelopt.compiler.form import CanonicalForm
+from kernelopt.compiler import canonical_form, explain, explicit, representer, rules
+from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer, outer_of
-from kernelopt.compiler.spectral_form import SpectralForm
+from kernelopt.driver import attempts, local_optima, ranks, refine, verification
+from kernelopt.driver.options import FactorOptions, check_solver_options, factor_options, goal, layout, spelling
+from kernelopt.driver.refine import Kept, Pursued
+from kernelopt.driver.verification import Report
 from kernelopt.errors import DataError, KernelOptError, ParameterError, SolverError
-from kernelopt.expressions import FeatureMatrix, Theta
 from kernelopt.factorization import Layout
 from kernelopt.factorization.cluster import client_in_use
-from kernelopt.growth import Kept, Pursued
-from kernelopt.history import History
 from kernelopt.kernels.sources import refuse_masked
+from kernelopt.language import latex, text
+from kernelopt.language.expressions import FeatureMatrix, Theta
+from kernelopt.language.nodes import ThetaLeaf, renew_ids
 from kernelopt.losses import check_parameters
-from kernelopt.nodes import ThetaLeaf, renew_ids
-from kernelopt.options import FactorOptions, check_solver_options, factor_options, goal, layout, spelling
-from kernelopt.solution import Solution, SolverStats, Status
-from kernelopt.solvers import selection
-from kernelopt.solvers.own import Start
-from kernelopt.verification import Report
+from kernelopt.results.history import History
+from kernelopt.results.solution import Solution, SolverStats, Status
+from kernelopt.solvers import choice
+from kernelopt.solvers.engines import Start
+from kernelopt.spectral import spectral_form, spectral_problems
+from kernelopt.spectral.spectral_form import SpectralForm
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -224,17 +226,15 @@ class Problem:
         # The rules are checked, and the tree is cut where θ enters: f(u, t, y) with u = Aθ, ‖θ‖ ≤ t.
         canonical = self.canonical_form()
         outer = self._outer()
-        stated = growth.Stated(canonical, outer, self._spectral)
         start = self._left_off if warm_start and canonical.is_convex else None
         # Q is factored, u = Bw and ‖θ‖ = ‖w‖ are substituted, the small problem is solved, and the answer certified.
         with spelling(Problem.solve, solver_options), self._unchanged_by_errors():
             names = self._solver_names(outer, solver, solver_options)
             options = replace(options, layout=self._layout(outer, backend, dtype))
-            names = names if options.layout is None else selection.in_blocks(names, canonical, outer)
+            names = names if options.layout is None else choice.in_blocks(names, canonical, outer)
+            stated = refine.Stated(canonical, outer, self._strategy(outer, names))
             try:
-                found = growth.pursue(
-                    stated, options, names, aim, rank_tol is None, start, self._reduction, self._asked
-                )
+                found = refine.pursue(stated, options, aim, rank_tol is None, start, self._reduction, self._asked)
             except SolverError as error:
                 others = ", ".join(self.solvers().applicable)
                 raise SolverError(f"{error} Solvers that take the problem: {others}.") from error
@@ -273,7 +273,7 @@ class Problem:
             rules.require_representable(found)
             if not spectral_form.is_candidate(self.objective):
                 rules.require_dcp(found)
-            canonical = form.cut(self.objective, tuple(self.constraints), found)
+            canonical = canonical_form.cut(self.objective, tuple(self.constraints), found)
             self._spectral = spectral_form.required(canonical, found) if found.not_dcp else None
             self._form = canonical
         return self._form
@@ -392,7 +392,7 @@ class Problem:
                 except (ValueError, TypeError) as error:
                     raise ParameterError(f"Expected a value that fits {parameter.name()}; got {value!r}.") from error
             self._require_parameter_values()
-            return solving.certify_elsewhere(reduction, self._solution.certificate)
+            return attempts.certify_elsewhere(reduction, self._solution.certificate)
         finally:
             for parameter, value in old.items():
                 parameter.save_value(value)
@@ -448,12 +448,12 @@ class Problem:
             self._require_variable_values()
             representer.invert(self._reduction[1], Status.OPTIMAL)
             if self._spectral is not None:
-                return spectral.verify(self._reduction[1], self._spectral, self._solution, tol)
+                return spectral_problems.verify(self._reduction[1], self._spectral, self._solution, tol)
             return verification.verify(self._reduction[1], self._solution, tol, self._source)
         given = {theta: f for theta, f in functions.items() if f is not None}
         canonical = self.canonical_form()
         if self._spectral is not None:
-            return spectral.audit(self._spectral, given, self._own_certificate(), tol)
+            return spectral_problems.audit(self._spectral, given, self._own_certificate(), tol)
         report = verification.audit(canonical, given, tol, None)
         if not canonical.is_convex:
             return report
@@ -563,8 +563,7 @@ class Problem:
         It has a free variable h for the values of each `SmoothLoss`, which cvxpy knows nothing of.
         """
         if self._reduction is None:
-            stated = growth.Stated(self.canonical_form(), None, self._spectral)
-            self._reduction = growth.reduced(stated, ranks.Step(factor_options()), {})
+            self._reduction = refine.reduced(self.canonical_form(), ranks.Step(factor_options()), {})
         return self._reduction[1].problem
 
     def _outer(self) -> Outer | None:
@@ -579,14 +578,16 @@ class Problem:
     def get_problem_data(self, solver: str, **options: Any) -> Any:
         """The reduced problem's data as `solver` gets it; see `cp.Problem.get_problem_data`."""
         self.canonical_form()
-        spectral.require_cones(self._spectral)
+        spectral_problems.require_cones(self._spectral)
         return self.reduced_problem.get_problem_data(solver, **options)
 
     @_one_at_a_time
-    def solvers(self) -> selection.SolverTable:
+    def solvers(self) -> choice.SolverTable:
         """Each solver, or why it can't take this problem: a mapping of names to None or the reason."""
         form, size = self.canonical_form(), self._reduction[1].size if self._reduction else 0
-        return spectral.solver_table(self._spectral, lambda: selection.table(self._probe, form, self._outer(), size))
+        return spectral_problems.solver_table(
+            self._spectral, lambda: choice.table(self._probe, form, self._outer(), size)
+        )
 
     @_one_at_a_time
     def explain(self) -> explain.Explanation:
@@ -680,7 +681,7 @@ class Problem:
                 )
         elif backend is None and any(p.data.A._from_dask for p in self._inspect().predictions):
             points = all(link.rows.are_points for link in canonical.predictions)
-            if points and self._spectral is None and selection.lacks_for_blocks(canonical, outer) is None:
+            if points and self._spectral is None and choice.lacks_for_blocks(canonical, outer) is None:
                 found = layout(client_in_use(), dtype, self._most_rows())
         return found
 
@@ -695,11 +696,20 @@ class Problem:
 
     def _solver_names(self, outer: Outer | None, solver: str | None, options: Mapping[str, Any]) -> list[str]:
         """Who is asked, in order. Raises SolverError where none is, or the one that is wanted does not fit."""
-        names = spectral.solver_names(self._spectral, solver, options)
+        names = spectral_problems.solver_names(self._spectral, solver, options)
         if names is None:
-            names = selection.candidates(self._probe, self.canonical_form(), outer, solver, alternatives=not options)
-            selection.require_options(names, options)
+            names = choice.candidates(self._probe, self.canonical_form(), outer, solver, alternatives=not options)
+            choice.require_options(names, options)
         return names
+
+    def _strategy(self, outer: Outer | None, names: list[str]) -> refine.Strategy:
+        """How reductions of this kind of problem are solved."""
+        spectral = self._spectral
+        if spectral is not None:
+            return lambda reduction, goal, start: spectral_problems.pursue(reduction, spectral, goal)
+        if outer is not None and not self.canonical_form().is_convex:
+            return partial(local_optima.pursue, outer, names)
+        return partial(attempts.pursue, outer, names)
 
     def _changed_since(self) -> list[str]:
         """Names of parameters whose values are no longer those that the answer is for."""

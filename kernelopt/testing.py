@@ -10,7 +10,7 @@ from kernelopt.errors import KernelError
 from kernelopt.kernels import Kernel, as_kernel
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.derivatives import derivative
-from kernelopt.kernels.domains import Array
+from kernelopt.support.types import Array
 
 TOLERANCE = 1e-10
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from kernelopt import arithmetic
 from kernelopt.certificate import checker
 from kernelopt.certificate.claim import Link, Loss, Norm, Program
+from kernelopt.support import arithmetic
 
 u, ULPS, ROOM, TINY = 2.0**-20, 2.0**-14, 2.0**-8, 2.0**-30
 

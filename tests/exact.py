@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 import kernelopt as ko
 from kernelopt.kernels.derivatives import CODES, on_jets
-from kernelopt.nodes import Prediction, ThetaNorm
+from kernelopt.language.nodes import Prediction, ThetaNorm
 
 DIGITS = 76  # four words of libmpdec
 ZERO, ONE = Decimal(0), Decimal(1)

@@ -25,7 +25,7 @@ from stating import InFeatures, InKernel, Statement, tight
 
 import kernelopt as ko
 from kernelopt import losses
-from kernelopt.solvers.own import ENGINES
+from kernelopt.solvers.engines import ENGINES
 
 INSTALLED = cp.installed_solvers()
 # Loss, its degree of homogeneity in (y, f): f(sy, sf) = sᵖ f(y, f), and labels or not. Thresholds scale with s.
@@ -185,14 +185,14 @@ def reference(case):
 def few_columns():
     """Factors start with a column or two, however few the rows."""
     small = {"MANY": 0, "FEW": 0, "FIRST": 0.5, "LEAST": 1}
-    known = {name: getattr(ko.ranks, name) for name in small}
+    known = {name: getattr(ko.driver.ranks, name) for name in small}
     try:
         for name, value in small.items():
-            setattr(ko.ranks, name, value)
+            setattr(ko.driver.ranks, name, value)
         yield
     finally:
         for name, value in known.items():
-            setattr(ko.ranks, name, value)
+            setattr(ko.driver.ranks, name, value)
 
 
 def verdict(case):

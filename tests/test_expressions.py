@@ -10,7 +10,7 @@ import pytest
 
 import kernelopt as ko
 from kernelopt.errors import DataError, DCPError, KernelError, RepresenterError
-from kernelopt.nodes import norm_from_gram
+from kernelopt.language.nodes import norm_from_gram
 
 X = np.array([[0.0, 1.0], [1.0, 0.5], [-1.0, 2.0]])
 KERNEL = ko.kernels.Polynomial(degree=2)

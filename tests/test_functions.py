@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import kernelopt as ko
-from kernelopt import functions
 from kernelopt.errors import DataError, KernelError, RepresenterError
+from kernelopt.language import functions
 
 RNG = np.random.default_rng(0)
 Z, X = RNG.normal(size=(6, 2)), RNG.normal(size=(50, 2))

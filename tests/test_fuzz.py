@@ -25,8 +25,8 @@ from stating import InKernel
 
 import kernelopt as ko
 from kernelopt.certificate import joint
-from kernelopt.solution import Status
-from kernelopt.solvers import conic
+from kernelopt.results.solution import Status
+from kernelopt.solvers import cvxpy_solvers
 
 pytestmark = pytest.mark.filterwarnings("ignore:Solution may be inaccurate", "ignore:.*converge.*")
 
@@ -118,7 +118,7 @@ def test_faults_are_planted_in_every_kind_of_problem():
 def test_a_bad_point_is_not_optimal(seed, monkeypatch):
     """A solver that returns a point away from the optimum, and calls it optimal."""
     case, problem = stated(seed, Units())
-    ours = conic.solve
+    ours = cvxpy_solvers.solve
 
     def lies(inner, *args):
         answer = ours(inner, *args)
@@ -126,7 +126,7 @@ def test_a_bad_point_is_not_optimal(seed, monkeypatch):
             v.save_value(1.5 * v.value + 0.1)
         return replace(answer, status=Status.OPTIMAL)
 
-    monkeypatch.setattr(conic, "solve", lies)
+    monkeypatch.setattr(cvxpy_solvers, "solve", lies)
     problem.solve()
     truth, low, high = reference(case)
     if problem.status == "optimal" and truth == "optimal":  # only where the point happens to be one
@@ -145,7 +145,7 @@ def test_wrong_multipliers_loosen_the_bound_and_never_break_it(seed, others, mon
     """Multipliers off by up to a half prove nothing about a point that is off by a hundredth; where others are looked
     for, the bound holds still, and "optimal" is true."""
     case, problem = stated(seed, Units())
-    ours, rng = conic.solve, np.random.default_rng(seed)
+    ours, rng = cvxpy_solvers.solve, np.random.default_rng(seed)
 
     def lies(inner, *args):
         answer = ours(inner, *args)
@@ -157,7 +157,7 @@ def test_wrong_multipliers_loosen_the_bound_and_never_break_it(seed, others, mon
                     dual.save_value(dual.value * rng.uniform(0.5, 1.5, size=dual.shape))
         return answer
 
-    monkeypatch.setattr(conic, "solve", lies)
+    monkeypatch.setattr(cvxpy_solvers, "solve", lies)
     if not others:
         monkeypatch.setattr(joint, "solved", lambda *_: None)
     problem.solve(solver="CLARABEL")

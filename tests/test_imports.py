@@ -9,88 +9,89 @@ import pytest
 import kernelopt
 
 ORDER = [
-    ["estimators", "persistence", "plots"],
-    ["cross_validation", "kernel_selection"],
-    ["feature_space", "paths", "predictors", "testing"],
-    ["left_out", "model_selection", "path_table"],
+    ["plots"],
+    ["estimators", "model_selection"],
     ["problem"],
-    ["growth"],
-    ["ranks"],
-    ["options", "spectral"],
-    ["verification"],
-    ["local"],
-    ["solving"],
+    ["spectral"],
+    ["driver"],
     ["certificate"],
-    ["solvers"],
-    ["compiler"],
-    ["solution"],
-    ["factorization"],
-    ["expressions", "losses", "rows"],
-    ["nodes"],
-    ["smooth"],
-    ["functions"],
-    ["history"],
-    ["table"],
-    ["drawing", "kernels"],
-    ["arithmetic", "clock", "html", "keywords", "optional", "progress", "threads"],
+    ["persistence", "solvers"],
+    ["compiler", "feature_space"],
+    ["factorization", "results"],
+    ["language", "losses", "testing"],
+    ["kernels"],
+    ["support"],
     ["errors"],
 ]
+# What users import. All else has a room.
+TOP = {"errors", "feature_space", "losses", "plots", "problem", "testing"}
 # Inside the packages: each file imports only from files further down its own list.
 INSIDE = {
+    "certificate": [
+        ["certify"],
+        ["cone_bounds", "conjugates", "handover"],
+        ["report"],
+        ["balance", "checker", "multipliers"],
+        ["claim", "dual_rows", "gram", "joint", "pivots", "sizes"],
+    ],
+    "compiler": [
+        ["explain", "projection"],
+        ["representer"],
+        ["separable"],
+        ["feasibility", "patterns"],
+        ["conic_form", "integers", "largest"],
+        ["canonical_form", "explicit", "pieces"],
+        ["attributes", "inverse", "products", "rules"],
+    ],
+    "driver": [["refine"], ["ranks", "verification"], ["local_optima", "options"], ["attempts"]],
     "estimators": [
-        ["feature_map", "one_class", "pca", "perceptron", "regression", "stated"],
-        ["classification"],
-        ["model"],
-        ["kernels", "sample"],
+        ["perceptron", "stated"],
+        ["classification", "one_class", "pca", "regression"],
+        ["feature_map", "model"],
+        ["kernel_names", "sample"],
+    ],
+    "factorization": [["growing"], ["blocked"], ["streamed"], ["dense"], ["factor", "cluster"], ["tall"], ["memory"]],
+    "kernels": [
+        ["polynomial", "transforms"],
+        [
+            "algebra",
+            "cached",
+            "callables",
+            "derivatives",
+            "generalized",
+            "histogram",
+            "precomputed",
+            "stationary",
+            "strings",
+        ],
+        ["kernel"],
+        ["domains", "tiles"],
+        ["chain", "rounding", "sources"],
+    ],
+    "language": [["latex"], ["text"], ["expressions", "predictors"], ["nodes", "rows"], ["functions", "smooth"]],
+    "model_selection": [
+        ["cross_validation"],
+        ["closed_form", "leave_one_out", "paths"],
+        ["kernel_selection", "path_table", "quadratic_model", "squares"],
     ],
     "persistence": [["loading", "saving"], ["archive", "vocabulary"]],
-    "compiler": [
-        ["explain"],
-        ["projection", "squares"],
-        ["representer"],
-        ["products"],
-        ["feasibility", "separable"],
-        ["patterns"],
-        ["largest"],
-        ["conic_form", "pieces", "spectral_form"],
-        ["inverse"],
-        ["integers"],
-        ["explicit", "form"],
-        ["latex", "rules"],
-        ["attributes", "text"],
-    ],
-    "certificate": [
-        ["certify", "spectral"],
-        ["conic", "conjugates", "handover", "sizes"],
-        ["joint"],
-        ["balance", "dual_rows", "pivots", "report"],
-        ["multipliers"],
-        ["gram"],
-        ["checker"],
-        ["claim"],
-    ],
+    "results": [["solution"], ["history"]],
     "solvers": [
-        ["selection"],
-        ["own"],
-        ["domain"],
-        ["nonconvex"],
-        ["augmented_lagrangian", "interior_point", "least_squares"],
-        ["assemble", "conic", "local_model", "outer", "rays", "semismooth", "spectral"],
-        ["newton_systems"],
+        ["choice"],
+        ["engines"],
+        ["first_point", "nonconvex"],
+        ["augmented_lagrangian"],
+        ["semismooth"],
+        ["interior_point", "least_squares", "newton_systems"],
         ["watch"],
-        ["cones", "dual_point"],
-        ["structured"],
+        ["assemble", "dual_point", "outer_dual", "rays"],
+        ["cones", "cvxpy_solvers", "structured"],
     ],
-    "factorization": [["growing"], ["blocked"], ["streamed"], ["dense"], ["base"], ["cluster"], ["tall"], ["memory"]],
-    "kernels": [
-        ["cached", "derivatives", "histogram", "transforms"],
-        ["functions", "generalized", "polynomial", "precomputed", "stationary", "strings"],
-        ["algebra"],
-        ["base"],
-        ["chain", "tiles"],
-        ["rounding"],
-        ["domains"],
-        ["sources"],
+    "spectral": [["spectral_problems"], ["enclosure"], ["eigenvalues", "spectral_form"]],
+    "support": [
+        ["table"],
+        ["drawing"],
+        ["arithmetic", "clock", "html", "keywords", "optional", "progress", "threads", "types"],
     ],
 }
 ROOT = Path(kernelopt.__file__).parent
@@ -128,13 +129,27 @@ def test_imports_point_down(path):
 def test_every_module_has_a_place():
     rooms = {p.relative_to(ROOT).with_suffix("").parts for p in FILES}
     assert {r[0] for r in rooms} == set(LEVEL)
+    assert {r[0] for r in rooms if len(r) == 1} == TOP
     for package, levels in INSIDE.items():
         assert {r[1] for r in rooms if r[0] == package} == {n for names in levels for n in names}
 
 
 def test_the_order_is_used():
     """The list above isn't vacuous: neighbours do import each other."""
-    for upper, lower in pairwise(["problem", "compiler", "expressions", "functions", "kernels", "errors"]):
+    for upper, lower in pairwise(
+        [
+            "problem",
+            "driver",
+            "certificate",
+            "solvers",
+            "compiler",
+            "factorization",
+            "language",
+            "kernels",
+            "support",
+            "errors",
+        ]
+    ):
         files = [p for p in FILES if p.relative_to(ROOT).parts[0].removesuffix(".py") == upper]
         assert any(f"kernelopt.{lower}" in name for p in files for name in imported(p)), (upper, lower)
 
@@ -144,3 +159,19 @@ def test_import_has_no_side_effects_on_cvxpy():
     from cvxpy.reductions.dcp2cone.canonicalizers import CANON_METHODS  # noqa: PLC0415
 
     assert not [atom for atom in CANON_METHODS if atom.__module__.startswith("kernelopt")]
+
+
+def test_names_of_modules_are_told_apart():
+    names = [p.stem for p in FILES]
+    assert len(names) == len(set(names))
+
+
+def test_documented_paths_keep_working():
+    from kernelopt.history import History  # noqa: PLC0415
+    from kernelopt.paths import Path as Answers  # noqa: PLC0415
+    from kernelopt.solution import Status  # noqa: PLC0415
+    from kernelopt.verification import Report  # noqa: PLC0415
+
+    from kernelopt.results import History as Same  # noqa: PLC0415
+
+    assert History is Same and Status.OPTIMAL == "optimal" and Answers and Report

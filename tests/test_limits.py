@@ -8,12 +8,12 @@ import pytest
 from distributed import Client, LocalCluster
 
 import kernelopt as ko
-from kernelopt import clock
 from kernelopt.certificate import FULL, REDUCED
+from kernelopt.driver.attempts import Goal
 from kernelopt.errors import MemoryLimitError
 from kernelopt.factorization.blocked import BlockFactor
-from kernelopt.rows import Rows
-from kernelopt.solving import Goal
+from kernelopt.language.rows import Rows
+from kernelopt.support import clock
 
 KERNEL = ko.kernels.Gaussian(sigma=2.0)
 TOL = 1e-6
@@ -69,7 +69,7 @@ LAYOUTS = pytest.mark.parametrize("options", [{}, {"dtype": "float32"}], ids=["a
 @pytest.mark.parametrize("error", [KeyboardInterrupt, clock.OutOfTimeError])
 def test_while_a_factor_grows(monkeypatch, optimum, error, options):
     theta, problem = stated()
-    stopped_at(monkeypatch, ko.growth, "grow", 1, error)
+    stopped_at(monkeypatch, ko.driver.refine, "grow", 1, error)
     if error is KeyboardInterrupt:
         with pytest.raises(KeyboardInterrupt):
             problem.solve(tol=TOL, **options)
@@ -103,7 +103,7 @@ def test_before_there_is_a_point(monkeypatch):
     theta, problem = stated()
     problem.solve(tol=1e-2)
     before = problem.value, problem.certificate, theta.value
-    stopped_at(monkeypatch, ko.growth, "factorize", 1, KeyboardInterrupt)
+    stopped_at(monkeypatch, ko.driver.refine, "factorize", 1, KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
         problem.solve(tol=1e-2, rank_tol=1e-3)
     assert (problem.value, problem.certificate, theta.value) == before
@@ -129,7 +129,7 @@ def test_a_time_limit_is_looked_at_inside(monkeypatch, optimum, options):
 def test_ctrl_c_at_any_time(monkeypatch, model):
     """After the first answer the best one stays; before, everything is as it was."""
     for name, value in {"MANY": 0, "FEW": 0, "FIRST": 0.5, "LEAST": 1}.items():
-        monkeypatch.setattr(ko.ranks, name, value)
+        monkeypatch.setattr(ko.driver.ranks, name, value)
     ours, calls = ko.kernels.Gaussian._matrix, []
 
     def counted(kernel, X, Z):
@@ -179,7 +179,7 @@ def test_what_fails_later_changes_nothing(monkeypatch):
 
 def test_a_memory_limit_keeps_the_coarser_answer(monkeypatch, optimum):
     theta, problem = stated()
-    stopped_at(monkeypatch, ko.growth, "grow", 1, MemoryLimitError("no room"))
+    stopped_at(monkeypatch, ko.driver.refine, "grow", 1, MemoryLimitError("no room"))
     problem.solve(tol=TOL)
     assert problem.status == "optimal_inaccurate"
     require_best_point(theta, problem, optimum, FULL)
@@ -190,7 +190,7 @@ def test_a_worse_point_is_not_taken(monkeypatch, optimum):
     theta, problem = stated()
     problem.solve(tol=1e-1)
     first = problem.value
-    ours, runs = ko.solving.own.solve, []
+    ours, runs = ko.driver.attempts.engines.solve, []
 
     def short(*arguments):
         runs.append(1)
@@ -199,7 +199,7 @@ def test_a_worse_point_is_not_taken(monkeypatch, optimum):
         return ours(*arguments)
 
     theta, problem = stated()
-    monkeypatch.setattr(ko.solving.own, "solve", short)
+    monkeypatch.setattr(ko.driver.attempts.engines, "solve", short)
     problem.solve(tol=TOL)
     assert len(runs) > 1
     assert problem.value <= first * (1 + 1e-6)

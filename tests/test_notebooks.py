@@ -9,8 +9,8 @@ import pytest
 from matplotlib.mathtext import MathTextParser
 
 import kernelopt as ko
-from kernelopt.compiler import latex
-from kernelopt.compiler.text import Notation
+from kernelopt.language import latex
+from kernelopt.language.text import Notation
 
 X = np.linspace(0, 6, 30)[:, None]
 Y = np.sin(X[:, 0])

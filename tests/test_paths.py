@@ -184,7 +184,7 @@ def test_the_problem_stands_as_it_stood(monkeypatch):
     ko.path(problem, lam, VALUES)
     assert (lam.value, theta.value, b.value, problem.value, problem.status) == (None,) * 5
     assert theta(X).dual_value is None
-    monkeypatch.setattr("kernelopt.growth.factorize", lambda *a: 1 / 0)
+    monkeypatch.setattr("kernelopt.driver.refine.factorize", lambda *a: 1 / 0)
     lam.value = 0.7
     problem.solve()  # the factor was kept
     before = problem.value, theta.value, b.value, theta(X).dual_value, problem.certificate, problem.solver_stats

@@ -16,8 +16,8 @@ from sklearn.gaussian_process import kernels as gp
 import kernelopt as ko
 from kernelopt.errors import DataError, DataTypeError, FormatError, KernelError, KernelOptError, OptionError
 from kernelopt.kernels import Kernel
-from kernelopt.kernels.base import Verdict
 from kernelopt.kernels.derivatives import WithDerivatives
+from kernelopt.kernels.kernel import Verdict
 from kernelopt.persistence import archive
 from kernelopt.persistence.vocabulary import KERNELS
 

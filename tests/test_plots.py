@@ -10,8 +10,9 @@ import pytest
 from sklearn.datasets import make_blobs, make_moons
 
 import kernelopt as ko
-from kernelopt import drawing, optional, plots
+from kernelopt import plots
 from kernelopt.errors import DataError, KernelOptError, MissingPackageError
+from kernelopt.support import drawing, optional
 
 mpl.use("agg")
 from matplotlib import pyplot as plt

@@ -62,7 +62,7 @@ def test_it_is_the_expression_at_other_points(name):
         assert predictor(points).shape == expected.shape
         assert np.abs(predictor(points) - expected).max() < 1e-13
     saved = pickle.dumps(predictor)
-    assert b"kernelopt.expressions" not in saved and np.array_equal(pickle.loads(saved)(Z), predictor(Z))
+    assert b"kernelopt.language.expressions" not in saved and np.array_equal(pickle.loads(saved)(Z), predictor(Z))
 
 
 def test_it_does_not_follow():

@@ -8,8 +8,8 @@ import pytest
 
 import kernelopt as ko
 from kernelopt.errors import OptionError, ParameterError, SolverError
-from kernelopt.solution import Status
-from kernelopt.solvers import conic, selection
+from kernelopt.results.solution import Status
+from kernelopt.solvers import choice, cvxpy_solvers
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 2))
@@ -85,16 +85,16 @@ def test_unknown_and_unfit_solvers(theta):
 
 
 def test_the_next_solver_is_tried_only_by_default(theta, monkeypatch):
-    monkeypatch.setattr(selection, "_preferred", lambda shape, rank: [])  # cvxpy\'s solvers alone
+    monkeypatch.setattr(choice, "_preferred", lambda shape, rank: [])  # cvxpy\'s solvers alone
     problem, _ = svm(theta)
-    ours = conic.solve
+    ours = cvxpy_solvers.solve
 
     def breaks_down(inner, solver, *args):
         if solver == "CLARABEL":
             raise SolverError("breaks down")
         return ours(inner, solver, *args)
 
-    monkeypatch.setattr(conic, "solve", breaks_down)
+    monkeypatch.setattr(cvxpy_solvers, "solve", breaks_down)
     problem.solve()
     assert problem.status == "optimal"
     assert problem.solver_stats.solver_name in ("ECOS", "SCS")
@@ -105,7 +105,7 @@ def test_the_next_solver_is_tried_only_by_default(theta, monkeypatch):
     def all_break_down(inner, solver, *args):
         raise SolverError(f"{solver} breaks down")
 
-    monkeypatch.setattr(conic, "solve", all_break_down)
+    monkeypatch.setattr(cvxpy_solvers, "solve", all_break_down)
     with pytest.raises(SolverError, match="CLARABEL, .*SCS were tried. Change units, .* The last one: SCS breaks down"):
         problem.solve()
 
@@ -122,9 +122,9 @@ def test_a_method_of_first_order_is_not_asked_for_last_digits(theta):
 
 def test_a_solver_that_lies_is_caught(theta, monkeypatch):
     """Constraints are re-evaluated at θ: a point that violates them is none."""
-    monkeypatch.setattr(selection, "_preferred", lambda shape, rank: [])  # cvxpy\'s solvers alone
+    monkeypatch.setattr(choice, "_preferred", lambda shape, rank: [])  # cvxpy\'s solvers alone
     problem, _ = svm(theta, constraints=[theta(X) <= 0.1])
-    ours = conic.solve
+    ours = cvxpy_solvers.solve
 
     def lies(inner, *args):
         answer = ours(inner, *args)
@@ -132,7 +132,7 @@ def test_a_solver_that_lies_is_caught(theta, monkeypatch):
             v.value = v.value + 1.0
         return answer
 
-    monkeypatch.setattr(conic, "solve", lies)
+    monkeypatch.setattr(cvxpy_solvers, "solve", lies)
     assert problem.solve() is None
     assert problem.status == "user_limit"
 
@@ -147,7 +147,7 @@ def test_parameters_resolve_without_refactoring(theta, monkeypatch):
     assert problem.is_dpp()
     problem.solve()
     reduction, inner = problem._reduction[1], problem.reduced_problem
-    monkeypatch.setattr("kernelopt.growth.factorize", lambda *a: 1 / 0)
+    monkeypatch.setattr("kernelopt.driver.refine.factorize", lambda *a: 1 / 0)
     for lam.value, weights.value in ((0.1, np.ones(60)), (0.1, np.r_[np.zeros(20), np.ones(40)])):
         assert problem.solve() == problem.value
         assert problem.status == "optimal"
@@ -364,7 +364,7 @@ def test_a_widened_factor_is_kept(theta, monkeypatch):
     exact = ko.Problem(cp.Minimize(ko.sum_squares(narrow)), [narrow(X) == y + shift])
     exact.solve(rank_tol=1e-2)
     calls = []
-    monkeypatch.setattr("kernelopt.growth.factorize", lambda *a: calls.append(a))
+    monkeypatch.setattr("kernelopt.driver.refine.factorize", lambda *a: calls.append(a))
     shift.value = 0.5
     exact.solve(rank_tol=1e-2)
     assert not calls
@@ -432,32 +432,32 @@ def test_one_theta_in_two_problems(theta):
 @pytest.mark.parametrize("claim", ["infeasible", "unbounded", "user_limit"])
 def test_a_claim_without_proof_is_not_believed(claim, theta, monkeypatch):
     """Every solver says that there is no answer; there is one."""
-    monkeypatch.setattr(selection, "_preferred", lambda shape, rank: [])  # cvxpy\'s solvers alone
+    monkeypatch.setattr(choice, "_preferred", lambda shape, rank: [])  # cvxpy\'s solvers alone
     problem, b = svm(theta)
-    ours = conic.solve
+    ours = cvxpy_solvers.solve
 
     def claims(asked, *args):
         answer = ours(asked, *args)
         stated = any(v is b for v in asked.variables())
         return replace(answer, status=Status(claim), has_point=False) if stated else answer
 
-    monkeypatch.setattr(conic, "solve", claims)
+    monkeypatch.setattr(cvxpy_solvers, "solve", claims)
     assert problem.solve() is None
     assert problem.status == "user_limit"
     assert {a.claimed for a in problem.solver_stats.attempts} == {claim}
 
 
 def test_one_solver_makes_a_false_claim(theta, monkeypatch):
-    monkeypatch.setattr(selection, "_preferred", lambda shape, rank: [])  # cvxpy\'s solvers alone
+    monkeypatch.setattr(choice, "_preferred", lambda shape, rank: [])  # cvxpy\'s solvers alone
     problem, b = svm(theta)
-    ours = conic.solve
+    ours = cvxpy_solvers.solve
 
     def claims(asked, solver, *args):
         answer = ours(asked, solver, *args)
         lies = any(v is b for v in asked.variables()) and solver == "CLARABEL"
         return replace(answer, status=Status.INFEASIBLE, has_point=False) if lies else answer
 
-    monkeypatch.setattr(conic, "solve", claims)
+    monkeypatch.setattr(cvxpy_solvers, "solve", claims)
     problem.solve()
     assert problem.status == "optimal"
     assert problem.solver_stats.solver_name in ("ECOS", "SCS")

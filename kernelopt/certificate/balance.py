@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.certificate.claim import Array, Link, Program
-from kernelopt.kernels.domains import Ints
+from kernelopt.support.types import Ints
 
 SMALLEST = 2.0**-1022  # more than underflow takes
 

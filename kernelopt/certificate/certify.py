@@ -18,8 +18,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from kernelopt.arithmetic import gamma
-from kernelopt.certificate import checker, conic, conjugates
+from kernelopt.certificate import checker, cone_bounds, conjugates
 from kernelopt.certificate import sizes as sizes_of
 from kernelopt.certificate.claim import Bound
 from kernelopt.certificate.gram import CHEAP, FIRST_LOOK, FROM_FACTOR, PRODUCTS, SAMPLED, STREAMED, Gram, as_computed
@@ -30,12 +29,13 @@ from kernelopt.compiler import projection, representer
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer
-from kernelopt.expressions import Theta
 from kernelopt.factorization.dense import ProjectedFactor
-from kernelopt.kernels.domains import Array
-from kernelopt.nodes import EUCLIDEAN, norm_from_gram
-from kernelopt.solution import Status
-from kernelopt.solvers import outer, own
+from kernelopt.language.expressions import Theta
+from kernelopt.language.nodes import EUCLIDEAN, norm_from_gram
+from kernelopt.results.solution import Status
+from kernelopt.solvers import engines, outer_dual
+from kernelopt.support.arithmetic import gamma
+from kernelopt.support.types import Array
 
 ZERO = 1e-8  # of the terms of the objective: what θ can gain, where that is less, is nothing
 MET = 1e-12  # violations up to this, relative to a constraint's terms, are rounding
@@ -153,7 +153,7 @@ def certify_again(reduction: Reduction, data: Outer, value: float, known: Certif
         bound = conjugates.evaluate(data.form, pieces, lower.slopes, lower.multipliers, lower.grams)
         bound = None if bound is None else replace(bound, finest=lower.finest)
     else:
-        bound = conic.evaluate_again(reduction, data.form, lower)
+        bound = cone_bounds.evaluate_again(reduction, data.form, lower)
     bound = None if bound is None else _proven(reduction, data, bound, known.scope == REDUCED)
     if bound is None:
         return None
@@ -171,7 +171,9 @@ def _lower(  # noqa: PLR0917
     for spare in SPARES if not data.form.smooth else ():  # more room between ‖Aᵀν‖ and what its norm costs
         if bound is None or (isfinite(bound.value) and not bound.assumptions) or bound.assumes_radius:
             break
-        again = conic.lower_bound(reduction, data.form, nu, norm_multipliers(reduction, data.form, nu), way, spare)
+        again = cone_bounds.lower_bound(
+            reduction, data.form, nu, norm_multipliers(reduction, data.form, nu), way, spare
+        )
         proven = None if again is None else _proven(reduction, data, again, span)
         if proven is not None and (not isfinite(bound.value) or not proven.assumptions):
             bound = proven
@@ -180,7 +182,7 @@ def _lower(  # noqa: PLR0917
     for room in ROOMS:
         if bound is not None and not bound.assumptions and enough(bound):
             break
-        again = conic.joint_bound(reduction, data.form, way, room)
+        again = cone_bounds.joint_bound(reduction, data.form, way, room)
         proven = None if again is None else _proven(reduction, data, again, span, enough)
         if proven is not None and (bound is None or _rank(proven) > _rank(bound)):
             bound = replace(proven, sought=True)
@@ -212,7 +214,7 @@ def _found(reduction: Reduction, data: Outer, nu: list[Array], slopes: Array | N
     """By conjugates where the outer problem is separable, else from its cone form."""
     bound = None
     if data.form.is_constant:
-        return conic.without_multipliers(reduction, data.form, way)
+        return cone_bounds.without_multipliers(reduction, data.form, way)
     if slopes is None and data.form.smooth:
         slopes = _slopes_here(reduction, data)
     if slopes is not None and data.split is not None:
@@ -223,7 +225,7 @@ def _found(reduction: Reduction, data: Outer, nu: list[Array], slopes: Array | N
         bound = conjugates.lower_bound(reduction, data.form, data.pieces, flat, way)
     if data.form.smooth:
         return bound  # cones know nothing of smooth losses
-    return bound or conic.lower_bound(reduction, data.form, nu, norm_multipliers(reduction, data.form, nu), way)
+    return bound or cone_bounds.lower_bound(reduction, data.form, nu, norm_multipliers(reduction, data.form, nu), way)
 
 
 def _slopes_here(reduction: Reduction, data: Outer) -> Array | None:
@@ -291,11 +293,11 @@ def _found_at_zero(reduction: Reduction, data: Outer) -> float | None:
     t = _norms_at_zero(reduction)
     pieces = data.split or data.pieces
     if data.form.smooth:
-        found = None if t.any() else own.value_at_zero(reduction, data)
+        found = None if t.any() else engines.value_at_zero(reduction, data)
     else:
         found = None if pieces is None else conjugates.value_at_zero(data.form, pieces, t)
         if found is None:
-            found = outer.value_at(data.form, np.concatenate([np.zeros(sum(map(len, data.form.u))), t]))
+            found = outer_dual.value_at(data.form, np.concatenate([np.zeros(sum(map(len, data.form.u))), t]))
     return found if found is not None and isfinite(found) else None
 
 

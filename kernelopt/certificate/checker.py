@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.arithmetic import UNIT as U
-from kernelopt.arithmetic import checked_product, euclidean, gamma, two_product
 from kernelopt.certificate.claim import Array, Bound, Dual, Link, Loss, Norm, Program, nothing
+from kernelopt.support.arithmetic import UNIT as U
+from kernelopt.support.arithmetic import checked_product, euclidean, gamma, two_product
 
 TINY = 2.0**-1000  # more than what underflow takes from any sum here, after scaling
 ULPS = 16 * U  # what numpy's exp, log and powers, and values of a user's loss, are trusted to

@@ -21,7 +21,7 @@ from kernelopt.certificate.report import Lower
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Separable, lengths_of_outer
-from kernelopt.kernels.domains import Array
+from kernelopt.support.types import Array
 
 ROUNDS = 8
 ORTHOGONAL = 1e-14  # |Fᵀv + c_y| relative to |F|ᵀ|v| + |c_y| that counts as rounding

@@ -18,7 +18,7 @@ from kernelopt.compiler.inverse import attained
 from kernelopt.compiler.patterns import Batch
 from kernelopt.compiler.pieces import Custom, Entropy, Exponential, Logarithm, LogSumExp, Power, Quadratic
 from kernelopt.compiler.separable import Separable, Source
-from kernelopt.kernels.domains import Array
+from kernelopt.support.types import Array
 
 ROOM = 1e-15  # relative room that exponential cones get inside
 SLIGHT = 1e-9  # multipliers and slacks below −SLIGHT of their batch are no solution

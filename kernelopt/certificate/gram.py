@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelopt.arithmetic import UNIT, exact_product, gamma
-from kernelopt.compiler.form import PredictionLink
+from kernelopt.compiler.canonical_form import PredictionLink
 from kernelopt.errors import KernelError
 from kernelopt.factorization import Factor, tall
 from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.kernels.derivatives import on_jets
-from kernelopt.kernels.domains import Array, Ints
+from kernelopt.support.arithmetic import UNIT, exact_product, gamma
+from kernelopt.support.types import Array, Ints
 
 STREAMED, CHEAP, FROM_FACTOR, SAMPLED = "streamed", "trace of what the factor leaves", "factor", "sampled"
 PRODUCTS = "streamed, with Qν"

@@ -21,14 +21,14 @@ from kernelopt.certificate.claim import Bound, Dual, Link, Loss, Norm, Program, 
 from kernelopt.certificate.gram import CHEAP, FROM_FACTOR, STREAMED, Gram, features_of, gram_of
 from kernelopt.certificate.multipliers import DUAL_KIND, Multipliers, lengths_of
 from kernelopt.certificate.report import Lower
+from kernelopt.compiler.canonical_form import PredictionLink
 from kernelopt.compiler.conic_form import ConicForm
-from kernelopt.compiler.form import PredictionLink
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer
 from kernelopt.factorization import Factor
 from kernelopt.kernels import Explicit, Linear
-from kernelopt.kernels.domains import Array
-from kernelopt.smooth import SmoothLoss
+from kernelopt.language.smooth import SmoothLoss
+from kernelopt.support.types import Array
 
 SPARES = (1e-11, 1e-9, 1e-7)  # room between ‖Aᵀν‖ and what its norm costs, where ν can be shortened
 SPARE = 1e-11  # by how much μ is larger than ‖Aᵀν‖, relatively, where it can be chosen

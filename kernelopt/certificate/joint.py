@@ -12,13 +12,13 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from kernelopt.compiler.canonical_form import PredictionLink
 from kernelopt.compiler.conic_form import Cones, ConicForm
-from kernelopt.compiler.form import PredictionLink
 from kernelopt.compiler.representer import Reduction, centre_and_rest
 from kernelopt.factorization import Factor, tall
-from kernelopt.kernels.domains import Array
-from kernelopt.nodes import EUCLIDEAN
-from kernelopt.solvers import outer
+from kernelopt.language.nodes import EUCLIDEAN
+from kernelopt.solvers import outer_dual
+from kernelopt.support.types import Array
 
 MOST = 3000  # columns of x and entries of v
 
@@ -66,7 +66,7 @@ def _answered(form: ConicForm, A: sp.csc_array, b: Array, cones: Cones, unit: Ar
     P, c = np.append(form.P, np.zeros(more)), np.append(form.c, np.zeros(more))
     kappa = float(max((unit * np.abs(c)).max(initial=0.0), np.delete(unit**2 * P, form.t).max(initial=0.0))) or 1.0
     scaled = sp.csc_array(A @ sp.diags_array(unit / sigma))
-    solution = outer.answered(unit**2 * P / kappa, unit * c / kappa, scaled, b / sigma, cones)
+    solution = outer_dual.answered(unit**2 * P / kappa, unit * c / kappa, scaled, b / sigma, cones)
     return unit * np.nan_to_num(np.array(solution.x)), np.nan_to_num(np.array(solution.z)) * kappa / sigma
 
 

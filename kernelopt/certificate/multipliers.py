@@ -15,8 +15,8 @@ from scipy.optimize import nnls
 from kernelopt.certificate.gram import Gram
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.representer import Reduction, norm_gram
-from kernelopt.kernels.domains import Array
-from kernelopt.nodes import norm_from_gram
+from kernelopt.language.nodes import norm_from_gram
+from kernelopt.support.types import Array
 
 SPARE = 1e-9  # what the checker adds to sums of singular values, about
 NONE = 1e-9  # μⱼ of a norm that plays no part, relative to those of others

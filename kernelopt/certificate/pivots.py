@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from scipy.linalg import lstsq, qr
 from scipy.sparse.csgraph import connected_components, min_weight_full_bipartite_matching
 
-from kernelopt.kernels.domains import Array, Ints
+from kernelopt.support.types import Array, Ints
 
 WIDE = 12  # entries of a column from which its row is chosen by what others leave
 MOST = 400  # such columns

@@ -11,10 +11,10 @@ import numpy as np
 
 from kernelopt.certificate.gram import Gram
 from kernelopt.certificate.multipliers import Multipliers
-from kernelopt.expressions import Theta
-from kernelopt.html import table
-from kernelopt.kernels.domains import Array
-from kernelopt.solvers.outer import DualPoint
+from kernelopt.language.expressions import Theta
+from kernelopt.solvers.outer_dual import DualPoint
+from kernelopt.support.html import table
+from kernelopt.support.types import Array
 
 FULL, REDUCED, ESTIMATE = "full kernel", "reduced problem", "estimate"
 CAP = 1e4  # P₀ − P counts up to so many T: beyond, a gap may be larger than all terms at the answer

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelopt.arithmetic import UNIT, euclidean
 from kernelopt.compiler.conic_form import ConicForm
-from kernelopt.kernels.domains import Array, Ints
+from kernelopt.support.arithmetic import UNIT, euclidean
+from kernelopt.support.types import Array, Ints
 
 DEPTH = 12  # auxiliary columns that stand behind each other
 MORE = 4  # roundings of a row beside those of its entries

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelopt.kernels.domains import Array
+from kernelopt.support.types import Array
 
 
 def dense(value: Any) -> Array:

@@ -18,10 +18,11 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.compiler.form import CanonicalForm, SmoothLink
+from kernelopt.compiler.canonical_form import CanonicalForm, SmoothLink
 from kernelopt.errors import DataError
-from kernelopt.kernels.domains import Array, Ints, check_finite
-from kernelopt.smooth import SmoothLoss
+from kernelopt.kernels.domains import check_finite
+from kernelopt.language.smooth import SmoothLoss
+from kernelopt.support.types import Array, Ints
 
 DEPTH = 8  # steps from u, t and y to auxiliary variables that are followed
 MODERATE = 10  # coefficients of a row between 2⁻¹⁰ and 2¹⁰ stay as they are

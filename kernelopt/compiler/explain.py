@@ -8,12 +8,12 @@ from math import isinf
 from textwrap import wrap
 from typing import Any
 
-from kernelopt.compiler.form import CanonicalForm, PredictionLink
+from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.rules import Inspection
-from kernelopt.compiler.text import Notation, describe
-from kernelopt.html import table
-from kernelopt.solution import Solution
+from kernelopt.language.text import Notation, describe
+from kernelopt.results.solution import Solution
+from kernelopt.support.html import table
 
 LABEL, WIDTH = 13, 106  # columns
 MATRICES = 6  # whose rows are told

@@ -24,11 +24,12 @@ from cvxpy.atoms.sigma_max import sigma_max
 from cvxpy.expressions.leaf import Leaf
 
 from kernelopt.compiler.rules import Inspection, Violation, require_representable
-from kernelopt.compiler.text import describe
 from kernelopt.errors import DataError, RepresenterError
-from kernelopt.expressions import FeatureMatrix, Theta, ThetaExpression, norm, sum_squares
-from kernelopt.functions import BLOCK_BYTES, Function
-from kernelopt.kernels.domains import Array, real_array
+from kernelopt.kernels.domains import real_array
+from kernelopt.language.expressions import FeatureMatrix, Theta, ThetaExpression, norm, sum_squares
+from kernelopt.language.functions import BLOCK_BYTES, Function
+from kernelopt.language.text import describe
+from kernelopt.support.types import Array
 
 AGREEMENT = 1e-8  # of |κ(xᵢ, xⱼ) − (ΦΦᵀ)ᵢⱼ|, relative to ‖Φᵢ‖·‖Φⱼ‖
 COVERED = "θ may enter only as Φ @ theta, with the rows of a given feature matrix Φ, and in Euclidean norms"

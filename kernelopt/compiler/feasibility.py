@@ -14,10 +14,10 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
+from kernelopt.compiler.canonical_form import CanonicalForm, NormLink
 from kernelopt.compiler.conic_form import ConicForm
-from kernelopt.compiler.form import CanonicalForm, NormLink
-from kernelopt.expressions import ThetaExpression
-from kernelopt.kernels.domains import Array, Ints
+from kernelopt.language.expressions import ThetaExpression
+from kernelopt.support.types import Array, Ints
 
 
 @dataclass(frozen=True, eq=False)

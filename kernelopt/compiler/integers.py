@@ -8,8 +8,8 @@ import cvxpy as cp
 import numpy as np
 
 from kernelopt.compiler.attributes import dense, integral, rounded
-from kernelopt.compiler.form import CanonicalForm, rewrite
-from kernelopt.kernels.domains import Array
+from kernelopt.compiler.canonical_form import CanonicalForm, rewrite
+from kernelopt.support.types import Array
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelopt.kernels.domains import Array
+from kernelopt.support.types import Array
 
 STEPS = 120
 ULPS = 4 * float(np.finfo(float).eps)

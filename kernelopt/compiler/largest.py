@@ -11,7 +11,7 @@ from itertools import combinations, product
 import numpy as np
 
 from kernelopt.compiler.pieces import Quadratic
-from kernelopt.kernels.domains import Array, Ints
+from kernelopt.support.types import Array, Ints
 
 EPS = 8 * np.finfo(float).eps  # what rounding leaves of a coefficient's own terms
 MOST = 8  # quadratics, of which all pairs are compared

@@ -14,7 +14,7 @@ import numpy as np
 
 from kernelopt.compiler.largest import SQUARE, largest
 from kernelopt.compiler.pieces import Entropy, Exponential, Logarithm, Piece, Power, Quadratic, without_weight
-from kernelopt.kernels.domains import Array, Ints
+from kernelopt.support.types import Array, Ints
 
 LARGEST = 8  # rows of a piece with linear rows only; larger ones are left to the cone solvers
 EPS = 4 * np.finfo(float).eps  # what a few operations leave of their terms

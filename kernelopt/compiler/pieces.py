@@ -14,8 +14,8 @@ import numpy as np
 from scipy.special import logsumexp, rel_entr, softmax, xlogy
 
 from kernelopt.compiler.inverse import attained
-from kernelopt.kernels.domains import Array, Ints
-from kernelopt.smooth import SmoothLoss
+from kernelopt.language.smooth import SmoothLoss
+from kernelopt.support.types import Array, Ints
 
 SAME = 1e-12  # relative difference that counts as none
 JOINT = 1e-9  # relative accuracy to which neighbouring pieces of one function must fit together

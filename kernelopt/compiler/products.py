@@ -11,7 +11,7 @@ from cvxpy.atoms.affine.affine_atom import AffAtom
 
 from kernelopt.errors import SolverError
 from kernelopt.factorization.tall import BlockMatrix
-from kernelopt.kernels.domains import Array
+from kernelopt.support.types import Array
 
 LARGE = 2**20  # entries of B from which it is shared
 

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from kernelopt.compiler import representer
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.representer import Reduction
-from kernelopt.expressions import Theta
 from kernelopt.factorization import tall
-from kernelopt.kernels.domains import Array
-from kernelopt.nodes import EUCLIDEAN
+from kernelopt.language.expressions import Theta
+from kernelopt.language.nodes import EUCLIDEAN
+from kernelopt.support.types import Array
 
 MOST = 1500  # rows that are moved into at once
 ROOM = 1e-13  # of an inequality, relative to the terms of its row

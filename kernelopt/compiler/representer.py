@@ -16,19 +16,20 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.arithmetic import exact_product
 from kernelopt.compiler.attributes import dense, integral, nearest, rounded
-from kernelopt.compiler.form import CanonicalForm, NormLink, PredictionLink, rewrite
+from kernelopt.compiler.canonical_form import CanonicalForm, NormLink, PredictionLink, rewrite
 from kernelopt.compiler.products import product
 from kernelopt.compiler.separable import lengths_of_outer, outer_of
-from kernelopt.expressions import Theta
 from kernelopt.factorization import CholeskyFactor, Factor
-from kernelopt.functions import Function
 from kernelopt.kernels import Delta
 from kernelopt.kernels.derivatives import plain
-from kernelopt.kernels.domains import Array, frozen
-from kernelopt.nodes import norm_from_gram
-from kernelopt.solution import FittedFunction, Solution, Status
+from kernelopt.kernels.domains import frozen
+from kernelopt.language.expressions import Theta
+from kernelopt.language.functions import Function
+from kernelopt.language.nodes import norm_from_gram
+from kernelopt.results.solution import FittedFunction, Solution, Status
+from kernelopt.support.arithmetic import exact_product
+from kernelopt.support.types import Array
 
 FEASIBLE = 1e-6  # largest violation of a constraint that still counts as met, see `violation`
 LARGE = 10.0  # predictions larger than this, relative to the data, don't make a violation small

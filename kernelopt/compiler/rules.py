@@ -21,10 +21,10 @@ from cvxpy.atoms.atom import Atom
 from cvxpy.atoms.elementwise.elementwise import Elementwise
 from cvxpy.expressions.leaf import Leaf
 
-from kernelopt.compiler.text import describe
 from kernelopt.errors import DataError, DCPError, RepresenterError
-from kernelopt.nodes import Prediction, ThetaLeaf, ThetaNorm
-from kernelopt.smooth import SmoothTerm
+from kernelopt.language.nodes import Prediction, ThetaLeaf, ThetaNorm
+from kernelopt.language.smooth import SmoothTerm
+from kernelopt.language.text import describe
 
 # How a value acts on the minimized problem: raising it cannot help, cannot hurt, or either.
 COSTS, HELPS, UNKNOWN = 1, -1, 0

@@ -25,11 +25,11 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
+from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.conic_form import ConicForm, conic_form, require_units
-from kernelopt.compiler.form import CanonicalForm
 from kernelopt.compiler.patterns import LARGEST, Batch, pieces_of
 from kernelopt.compiler.pieces import Custom, LogSumExp, Piece, Quadratic, pairs_of, without_weight
-from kernelopt.kernels.domains import Array, Ints
+from kernelopt.support.types import Array, Ints
 
 CLASSES = 10  # of a log-sum-exp, whose curvature takes a row for each pair
 ROUNDING = 16 * np.finfo(float).eps  # what cvxpy's products leave of an entry's own terms

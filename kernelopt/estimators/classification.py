@@ -16,10 +16,10 @@ from kernelopt import losses
 from kernelopt.errors import DataError
 from kernelopt.estimators.model import KernelModel, Loss, loss_terms, solved
 from kernelopt.estimators.sample import Sample, row_weights
-from kernelopt.expressions import Theta
 from kernelopt.kernels import Kernel
-from kernelopt.kernels.domains import Array
+from kernelopt.language.expressions import Theta
 from kernelopt.problem import Problem
+from kernelopt.support.types import Array
 
 OF_MARGINS: dict[str, Loss] = {
     "hinge": losses.hinge,

@@ -8,13 +8,13 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from kernelopt.estimators.kernels import ChoosesKernel
+from kernelopt.estimators.kernel_names import ChoosesKernel
 from kernelopt.factorization import Settings, factorize
-from kernelopt.functions import Function
 from kernelopt.kernels import Gaussian, as_kernel
-from kernelopt.kernels.domains import Array
 from kernelopt.kernels.sources import refuse_masked
-from kernelopt.rows import Rows
+from kernelopt.language.functions import Function
+from kernelopt.language.rows import Rows
+from kernelopt.support.types import Array
 
 
 class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChoosesKernel):

@@ -17,17 +17,18 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelopt.certificate import Certificate
 from kernelopt.errors import DataError, DataTypeError, NotPSDError, OptionError, SolverError
-from kernelopt.estimators.kernels import NamesKernel
+from kernelopt.estimators.kernel_names import NamesKernel
 from kernelopt.estimators.sample import Sample, merged, row_weights
-from kernelopt.expressions import Theta, sum_squares
-from kernelopt.functions import Function
 from kernelopt.kernels import Kernel, Precomputed
-from kernelopt.kernels.domains import Array, Indices
+from kernelopt.kernels.domains import Indices
 from kernelopt.kernels.sources import refuse_masked
-from kernelopt.keywords import Hinting
+from kernelopt.language.expressions import Theta, sum_squares
+from kernelopt.language.functions import Function
+from kernelopt.language.smooth import SmoothLoss
 from kernelopt.problem import Problem
-from kernelopt.smooth import SmoothLoss
-from kernelopt.solution import Status
+from kernelopt.results.solution import Status
+from kernelopt.support.keywords import Hinting
+from kernelopt.support.types import Array
 
 Loss = Callable[[Any, Any], Any]
 FLOATS = [np.float64, np.float32]

@@ -12,9 +12,9 @@ from sklearn.base import OutlierMixin
 
 from kernelopt.errors import OptionError
 from kernelopt.estimators.model import KernelModel, solved
-from kernelopt.expressions import Theta, sum_squares
-from kernelopt.kernels.domains import Array
+from kernelopt.language.expressions import Theta, sum_squares
 from kernelopt.problem import Problem
+from kernelopt.support.types import Array
 
 
 class OneClass(OutlierMixin, KernelModel):

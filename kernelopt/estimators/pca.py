@@ -14,12 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 from kernelopt.errors import OptionError
 from kernelopt.estimators.model import KernelModel, side_by_side, solved, take
 from kernelopt.estimators.sample import every_row
-from kernelopt.expressions import FeatureMatrix, Theta, norm
-from kernelopt.functions import Function
 from kernelopt.kernels import Precomputed
-from kernelopt.kernels.base import is_integer
-from kernelopt.kernels.domains import Array
+from kernelopt.kernels.kernel import is_integer
+from kernelopt.language.expressions import FeatureMatrix, Theta, norm
+from kernelopt.language.functions import Function
 from kernelopt.problem import Problem
+from kernelopt.support.types import Array
 
 RANK_TOL = 1e-13  # components are compared digit by digit, so that the factor is as fine as there is
 

@@ -13,9 +13,9 @@ from kernelopt.errors import OptionError
 from kernelopt.estimators.classification import numbered_classes
 from kernelopt.estimators.model import KernelModel, positive, take
 from kernelopt.estimators.sample import every_row
-from kernelopt.functions import Function
-from kernelopt.kernels.base import is_integer
-from kernelopt.kernels.domains import Array, Ints
+from kernelopt.kernels.kernel import is_integer
+from kernelopt.language.functions import Function
+from kernelopt.support.types import Array, Ints
 
 
 class KernelPerceptron(ClassifierMixin, KernelModel):

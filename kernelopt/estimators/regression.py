@@ -15,9 +15,9 @@ from sklearn.metrics import d2_pinball_score
 from kernelopt import losses
 from kernelopt.errors import OptionError
 from kernelopt.estimators.model import KernelModel, Loss, loss_terms, solved
-from kernelopt.expressions import Theta
-from kernelopt.kernels.domains import Array
+from kernelopt.language.expressions import Theta
 from kernelopt.problem import Problem
+from kernelopt.support.types import Array
 
 
 class _Regressor(RegressorMixin, KernelModel):

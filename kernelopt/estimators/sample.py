@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.utils import check_array
 
 from kernelopt.errors import DataError
-from kernelopt.kernels.domains import Array, Ints
 from kernelopt.kernels.sources import refuse_masked
+from kernelopt.support.types import Array, Ints
 
 
 @dataclass(frozen=True, eq=False)

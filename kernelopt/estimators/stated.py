@@ -15,12 +15,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelopt.errors import DataError, OptionError
 from kernelopt.estimators.classification import numbered_classes
-from kernelopt.estimators.kernels import ChoosesKernel
+from kernelopt.estimators.kernel_names import ChoosesKernel
 from kernelopt.estimators.model import read_objects, solved
-from kernelopt.kernels.domains import Array
 from kernelopt.kernels.sources import refuse_masked
-from kernelopt.predictors import Predictor
+from kernelopt.language.predictors import Predictor
 from kernelopt.problem import Problem
+from kernelopt.support.types import Array
 
 OWN = ("solve_options",)
 

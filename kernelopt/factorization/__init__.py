@@ -11,12 +11,12 @@ import numpy as np
 
 from kernelopt.errors import KernelError, NotPSDError
 from kernelopt.factorization import memory
-from kernelopt.factorization.base import FLOOR, Factor
 from kernelopt.factorization.blocked import Layout, blocked_cholesky
 from kernelopt.factorization.dense import CholeskyFactor, Settings, eigenfactor, needed, pivoted_cholesky, projected
+from kernelopt.factorization.factor import FLOOR, Factor
 from kernelopt.factorization.growing import Guide, carried, grow
 from kernelopt.factorization.streamed import StreamedFactor, streamed_cholesky
-from kernelopt.rows import Rows
+from kernelopt.language.rows import Rows
 
 METHODS = {"cholesky": pivoted_cholesky, "eigen": eigenfactor, "streamed": streamed_cholesky}
 AUTO = "auto"

@@ -16,9 +16,7 @@ import numpy as np
 import scipy.linalg as sl
 from scipy.linalg.lapack import dpotrf
 
-from kernelopt import clock
 from kernelopt.factorization import memory
-from kernelopt.factorization.base import FLOOR, Factor
 from kernelopt.factorization.dense import (
     SAMPLE,
     CholeskyFactor,
@@ -29,12 +27,14 @@ from kernelopt.factorization.dense import (
     relative_trace,
     units,
 )
+from kernelopt.factorization.factor import FLOOR, Factor
 from kernelopt.factorization.streamed import BLOCK, CANDIDATES, LEAST, NOISE, ROUNDS, best_of, best_towards
 from kernelopt.factorization.tall import Block, BlockMatrix, Executor
-from kernelopt.functions import Function
-from kernelopt.kernels.base import Kernel
-from kernelopt.kernels.domains import Array, Ints
-from kernelopt.rows import Rows
+from kernelopt.kernels.kernel import Kernel
+from kernelopt.language.functions import Function
+from kernelopt.language.rows import Rows
+from kernelopt.support import clock
+from kernelopt.support.types import Array, Ints
 
 TILE = 1024  # rows and columns of kernel values that stand in memory at a time
 PANELS = 8  # tasks of a pass over the kernel, for each thread at least

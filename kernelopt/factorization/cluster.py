@@ -9,11 +9,11 @@ from math import inf, isfinite
 from operator import add
 from typing import Any, NamedTuple
 
-from kernelopt import clock
 from kernelopt.errors import SolverError
 from kernelopt.factorization import memory
 from kernelopt.factorization.tall import Arguments, Work
-from kernelopt.optional import optional
+from kernelopt.support import clock
+from kernelopt.support.optional import optional
 
 GROUP = 8  # parts that are summed by one task
 LATENCY = 6e8  # multiplications that a thread could do while a pass over all blocks is on its way (20 ms)

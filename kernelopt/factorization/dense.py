@@ -16,9 +16,9 @@ from scipy.linalg.lapack import dpotrf, dpstrf
 
 from kernelopt.errors import NotPSDError
 from kernelopt.factorization import memory
-from kernelopt.factorization.base import FLOOR, Factor
-from kernelopt.kernels.domains import Array
-from kernelopt.rows import Rows
+from kernelopt.factorization.factor import FLOOR, Factor
+from kernelopt.language.rows import Rows
+from kernelopt.support.types import Array
 
 SAMPLE = 512  # rows on which a kernel whose definiteness is only declared, or unknown, is tried first
 DECLARED = 1e-6  # of the largest eigenvalue: a negative one beyond this contradicts a declaration, single precision too

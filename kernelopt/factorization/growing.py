@@ -19,12 +19,12 @@ import numpy as np
 import scipy.linalg as sl
 
 from kernelopt.factorization import tall
-from kernelopt.factorization.base import Factor
 from kernelopt.factorization.blocked import BlockFactor, grown
 from kernelopt.factorization.dense import Settings
+from kernelopt.factorization.factor import Factor
 from kernelopt.factorization.streamed import Elimination, StreamedFactor
-from kernelopt.kernels.domains import Array
-from kernelopt.rows import Rows
+from kernelopt.language.rows import Rows
+from kernelopt.support.types import Array
 
 CHUNK = 256  # pivots between two draws of candidates
 NOTHING = 1e-12  # of νᵀQν: less of νᵀEν is rounding

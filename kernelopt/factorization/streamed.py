@@ -23,9 +23,7 @@ import numpy as np
 from scipy.linalg.blas import dsymv, dtrsm
 from scipy.linalg.lapack import dpotrf
 
-from kernelopt import clock
 from kernelopt.factorization import memory
-from kernelopt.factorization.base import FLOOR, Factor
 from kernelopt.factorization.dense import (
     SAMPLE,
     CholeskyFactor,
@@ -36,9 +34,11 @@ from kernelopt.factorization.dense import (
     relative_trace,
     units,
 )
+from kernelopt.factorization.factor import FLOOR, Factor
 from kernelopt.factorization.tall import Room
-from kernelopt.kernels.domains import Array, Ints
-from kernelopt.rows import Rows
+from kernelopt.language.rows import Rows
+from kernelopt.support import clock
+from kernelopt.support.types import Array, Ints
 
 BLOCK = 96  # columns a round; fewer for few rows
 ROUNDS = 32  # at least so many for full rank, so that the E_CC cost little beside the columns

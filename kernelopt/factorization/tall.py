@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt import clock
 from kernelopt.factorization import memory
-from kernelopt.kernels.domains import Array, Ints
+from kernelopt.support import clock
+from kernelopt.support.types import Array, Ints
 
 CACHED = 2**21  # bytes of a block that are worked on at a time
 FEW = 4096  # rows of B that may come here

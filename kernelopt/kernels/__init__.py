@@ -4,11 +4,11 @@ One file per family. To add a kernel: a frozen dataclass that derives from `Kern
 """
 
 from kernelopt.kernels.algebra import Difference, Exponential, Power, Product, Scaled, Series, Sum
-from kernelopt.kernels.base import Derivation, Kernel
 from kernelopt.kernels.cached import Cached
-from kernelopt.kernels.functions import FromFunction, FromSklearn, as_kernel
+from kernelopt.kernels.callables import FromFunction, FromSklearn, as_kernel
 from kernelopt.kernels.generalized import GeneralizedGaussian
 from kernelopt.kernels.histogram import AdditiveChiSquared, Intersection
+from kernelopt.kernels.kernel import Derivation, Kernel
 from kernelopt.kernels.polynomial import (
     Constant,
     Cosine,

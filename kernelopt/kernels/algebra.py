@@ -11,9 +11,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from kernelopt.arithmetic import gamma
 from kernelopt.errors import KernelError
-from kernelopt.kernels.base import (
+from kernelopt.kernels.chain import Order, Step, chain, orders, partitions, steps
+from kernelopt.kernels.domains import Domain, join
+from kernelopt.kernels.kernel import (
     COMPOSITIONS,
     Kernel,
     Verdict,
@@ -23,9 +24,9 @@ from kernelopt.kernels.base import (
     require,
     require_kernels,
 )
-from kernelopt.kernels.chain import Order, Step, chain, orders, partitions, steps
-from kernelopt.kernels.domains import Array, Domain, join
 from kernelopt.kernels.rounding import CHAIN, FUNCTION, Inexact, compounded, exponential, repeated, underflow
+from kernelopt.support.arithmetic import gamma
+from kernelopt.support.types import Array
 
 
 def all_psd(parts: tuple[Kernel, ...], rule: str) -> Verdict:

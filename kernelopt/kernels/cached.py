@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from kernelopt.kernels.base import COMPOSITIONS, Kernel, Verdict, require_kernels
 from kernelopt.kernels.chain import Order
-from kernelopt.kernels.domains import Array, Domain, Ints, frozen, identities, key
+from kernelopt.kernels.domains import Domain, frozen, identities, key
+from kernelopt.kernels.kernel import COMPOSITIONS, Kernel, Verdict, require_kernels
 from kernelopt.kernels.rounding import Inexact
+from kernelopt.support.types import Array, Ints
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from kernelopt.kernels.domains import Array
+from kernelopt.support.types import Array
 
 Order = tuple[int, ...]  # the columns that are differentiated by: () the value, (j,) ∂/∂xⱼ, (i, j) ∂²/∂xᵢ∂xⱼ
 

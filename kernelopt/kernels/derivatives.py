@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from kernelopt.errors import KernelError
-from kernelopt.kernels.base import Kernel, Verdict
 from kernelopt.kernels.chain import Order
-from kernelopt.kernels.domains import Array, Domain, Ints, Vectors, frozen
+from kernelopt.kernels.domains import Domain, Vectors, frozen
+from kernelopt.kernels.kernel import Kernel, Verdict
 from kernelopt.kernels.rounding import Inexact
+from kernelopt.support.types import Array, Ints
 
 CODES = 2  # columns that hold the order
 

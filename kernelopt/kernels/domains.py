@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from kernelopt.errors import DataError, DataTypeError, KernelError
 from kernelopt.kernels.sources import gathered, refuse_masked
+from kernelopt.support.types import Array, Ints
 
-Array = NDArray[Any]
-Ints = NDArray[np.intp]
 Names = tuple[str, ...] | None
 
 

@@ -10,15 +10,12 @@ from typing import Any, Self
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from kernelopt.arithmetic import UNIT, gamma
 from kernelopt.errors import DataError, KernelError
-from kernelopt.kernels.base import Kernel, Verdict, require, require_positive, require_positive_value, symmetric
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import (
     ANYTHING,
     HISTOGRAMS,
     VECTORS,
-    Array,
     Domain,
     frozen,
     key,
@@ -26,8 +23,11 @@ from kernelopt.kernels.domains import (
     real_array,
     refuse_pickling,
 )
+from kernelopt.kernels.kernel import Kernel, Verdict, require, require_positive, require_positive_value, symmetric
 from kernelopt.kernels.rounding import FUNCTION, Inexact, growth, spread
 from kernelopt.kernels.tiles import TINY, column_sums, exp_minus, half_square_error, radial
+from kernelopt.support.arithmetic import UNIT, gamma
+from kernelopt.support.types import Array
 
 DISTANCES = {
     "l1": ("cityblock", None, "the squared ℓ1 distance is not of negative type: decided for each data set"),

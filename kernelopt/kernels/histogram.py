@@ -9,12 +9,13 @@ from math import sqrt
 import numpy as np
 from scipy.spatial.distance import cdist, pdist, squareform
 
-from kernelopt.arithmetic import gamma
 from kernelopt.errors import KernelError
-from kernelopt.kernels.base import Kernel, Verdict, is_integer, require
-from kernelopt.kernels.domains import HISTOGRAMS, Array, Domain
+from kernelopt.kernels.domains import HISTOGRAMS, Domain
+from kernelopt.kernels.kernel import Kernel, Verdict, is_integer, require
 from kernelopt.kernels.rounding import LEAST, Inexact, compounded, underflow
 from kernelopt.kernels.tiles import TINY, column_sums
+from kernelopt.support.arithmetic import gamma
+from kernelopt.support.types import Array
 
 ALIKE = 100.0  # ratio of the largest ‖x‖₁ to the smallest
 

@@ -10,10 +10,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from kernelopt.arithmetic import gamma
 from kernelopt.errors import KernelError
 from kernelopt.kernels.algebra import horner, polynomial_derivatives
-from kernelopt.kernels.base import (
+from kernelopt.kernels.chain import Order, Step, chain, steps
+from kernelopt.kernels.domains import ANYTHING, Domain, distinct
+from kernelopt.kernels.kernel import (
     Kernel,
     Verdict,
     is_integer,
@@ -22,9 +23,9 @@ from kernelopt.kernels.base import (
     require,
     require_positive,
 )
-from kernelopt.kernels.chain import Order, Step, chain, steps
-from kernelopt.kernels.domains import ANYTHING, Array, Domain, distinct
 from kernelopt.kernels.rounding import CHAIN, FUNCTION, Inexact, compounded, repeated, sum_of_squares_error, underflow
+from kernelopt.support.arithmetic import gamma
+from kernelopt.support.types import Array
 
 
 def inner_products(X: Array, Z: Array | None) -> Array:

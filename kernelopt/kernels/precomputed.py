@@ -8,21 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from kernelopt.arithmetic import gamma
 from kernelopt.errors import DataError, KernelError
-from kernelopt.kernels.base import Kernel, Verdict, require
-from kernelopt.kernels.domains import (
-    Array,
-    Domain,
-    Indices,
-    check_finite,
-    frozen,
-    key,
-    name_of,
-    real_array,
-    refuse_pickling,
-)
+from kernelopt.kernels.domains import Domain, Indices, check_finite, frozen, key, name_of, real_array, refuse_pickling
+from kernelopt.kernels.kernel import Kernel, Verdict, require
 from kernelopt.kernels.rounding import Inexact, underflow
+from kernelopt.support.arithmetic import gamma
+from kernelopt.support.types import Array
 
 POINTWISE = 1e-5  # by which the features of a point may differ from those of the point alone, in units of their length
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelopt.arithmetic import UNIT, gamma
-from kernelopt.kernels.domains import Array
+from kernelopt.support.arithmetic import UNIT, gamma
+from kernelopt.support.types import Array
 
 FUNCTION = 8 * UNIT  # of exp, log1p, pow, tanh, sin and cos: four units in the last place
 LEAST = 2.0**-1022  # what an operation that underflows may lose

@@ -9,12 +9,12 @@ from typing import Any, Self
 import numpy as np
 from scipy.spatial.distance import cdist, pdist, squareform
 
-from kernelopt.arithmetic import UNIT, gamma
-from kernelopt.kernels.base import Kernel, Verdict, is_number, require, require_positive, require_positive_value
 from kernelopt.kernels.chain import Order, Step, chain, steps
-from kernelopt.kernels.domains import Array
+from kernelopt.kernels.kernel import Kernel, Verdict, is_number, require, require_positive, require_positive_value
 from kernelopt.kernels.rounding import CHAIN, FUNCTION, PARTITIONS, Inexact, growth, spread
 from kernelopt.kernels.tiles import direct_error, exp_minus, half_square_error, half_squared_distances, radial
+from kernelopt.support.arithmetic import UNIT, gamma
+from kernelopt.support.types import Array
 
 
 class _Stationary(Kernel):

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.arithmetic import gamma
-from kernelopt.kernels.base import Kernel, Verdict, is_integer, require
-from kernelopt.kernels.domains import STRINGS, Array, Domain
+from kernelopt.kernels.domains import STRINGS, Domain
+from kernelopt.kernels.kernel import Kernel, Verdict, is_integer, require
 from kernelopt.kernels.rounding import FUNCTION, Inexact
+from kernelopt.support.arithmetic import gamma
+from kernelopt.support.types import Array
 
 
 class _OfStrings(Kernel):

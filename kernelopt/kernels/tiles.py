@@ -8,9 +8,9 @@ from math import frexp
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from kernelopt.arithmetic import gamma
-from kernelopt.kernels.domains import Array
 from kernelopt.kernels.rounding import spread
+from kernelopt.support.arithmetic import gamma
+from kernelopt.support.types import Array
 
 TINY = 1e-300
 FAR = 100.0  # scales from the median; beyond, the error of the product, 1e-16·FAR² ≈ 1e-12, would be larger

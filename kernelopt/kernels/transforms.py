@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from kernelopt.arithmetic import UNIT, gamma
 from kernelopt.errors import KernelError
 from kernelopt.kernels.algebra import all_psd
-from kernelopt.kernels.base import (
+from kernelopt.kernels.chain import Order
+from kernelopt.kernels.domains import ANYTHING, Domain, frozen, key, name_of, real_array, refuse_pickling
+from kernelopt.kernels.kernel import (
     COMPOSITIONS,
     Kernel,
     Verdict,
@@ -22,9 +23,9 @@ from kernelopt.kernels.base import (
     require,
     require_kernels,
 )
-from kernelopt.kernels.chain import Order
-from kernelopt.kernels.domains import ANYTHING, Array, Domain, frozen, key, name_of, real_array, refuse_pickling
 from kernelopt.kernels.rounding import LEAST, Inexact, compounded, largest_ratio, repeated, spread, underflow
+from kernelopt.support.arithmetic import UNIT, gamma
+from kernelopt.support.types import Array
 
 SMALLEST = 1e-290  # smaller kernel values are, or become, denormal numbers
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from kernelopt.errors import FormatError
-from kernelopt.kernels.domains import Array
+from kernelopt.support.types import Array
 
 DOCUMENT = "kernelopt.json"
 CHUNK = 2**20  # bytes read at a time

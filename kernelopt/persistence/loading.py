@@ -11,14 +11,15 @@ import numpy as np
 from cvxpy.atoms.affine.add_expr import AddExpression
 
 from kernelopt.errors import FormatError, KernelOptError, OptionError
-from kernelopt.functions import Function
 from kernelopt.kernels import Kernel, as_kernel
 from kernelopt.kernels.derivatives import CODES, WithDerivatives, on_jets, require_smooth
-from kernelopt.kernels.domains import VECTORS, Array, check_finite, frozen, real_array
+from kernelopt.kernels.domains import VECTORS, check_finite, frozen, real_array
+from kernelopt.language.functions import Function
+from kernelopt.language.predictors import Predictor, _Atom, _Points, _Value
 from kernelopt.persistence.archive import Archive, shortened
 from kernelopt.persistence.vocabulary import ATOMS, DEPTH, FORMAT, KERNELS, SCHEMA, sklearn_kernels
-from kernelopt.predictors import Predictor, _Atom, _Points, _Value
-from kernelopt.solution import FittedFunction
+from kernelopt.results.solution import FittedFunction
+from kernelopt.support.types import Array
 
 MAX_BYTES = 2**30
 

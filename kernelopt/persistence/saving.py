@@ -12,16 +12,17 @@ import numpy as np
 
 from kernelopt.compiler.attributes import dense
 from kernelopt.errors import DataError, DataTypeError, KernelError, KernelOptError
-from kernelopt.expressions import Theta
-from kernelopt.functions import Function
 from kernelopt.kernels import FromSklearn, Kernel, as_kernel
-from kernelopt.kernels.domains import Array, name_of
-from kernelopt.nodes import ThetaLeaf
+from kernelopt.kernels.domains import name_of
+from kernelopt.language.expressions import Theta
+from kernelopt.language.functions import Function
+from kernelopt.language.nodes import ThetaLeaf
+from kernelopt.language.predictors import Predictor, _Atom, _Points, _Value
 from kernelopt.persistence import archive
 from kernelopt.persistence.archive import KINDS, LARGEST_ITEM
 from kernelopt.persistence.vocabulary import ATOMS, DEPTH, FORMAT, KERNELS, SCHEMA, parameters, sklearn_kernels
-from kernelopt.predictors import Predictor, _Atom, _Points, _Value
-from kernelopt.solution import FittedFunction
+from kernelopt.results.solution import FittedFunction
+from kernelopt.support.types import Array
 
 
 def save(path: Any, /, *, kernels: Mapping[str, Any] | None = None, **values: Any) -> None:

@@ -20,7 +20,7 @@ from cvxpy.atoms.pnorm import Pnorm, PnormApprox
 from kernelopt import kernels
 from kernelopt.kernels import Kernel
 from kernelopt.kernels.derivatives import WithDerivatives
-from kernelopt.optional import optional
+from kernelopt.support.optional import optional
 
 FORMAT, SCHEMA = "kernelopt", 1
 DEPTH = 100  # of kernels in kernels, and of expressions in expressions

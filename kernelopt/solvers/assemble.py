@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink
 from kernelopt.compiler.conic_form import ConicForm, constraint_multipliers
-from kernelopt.compiler.form import CanonicalForm, PredictionLink
 from kernelopt.compiler.pieces import Kinks, Quadratic
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Lengths, Outer, Separable, lengths_of_outer, only_summed
-from kernelopt.kernels.domains import Array
-from kernelopt.nodes import EUCLIDEAN
+from kernelopt.language.nodes import EUCLIDEAN
 from kernelopt.solvers.structured import Structured
+from kernelopt.support.types import Array
 
 
 @dataclass(frozen=True)

@@ -20,14 +20,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelopt.clock import OutOfTimeError
-from kernelopt.kernels.domains import Array
 from kernelopt.solvers import semismooth
 from kernelopt.solvers.dual_point import Point, judged
 from kernelopt.solvers.newton_systems import Known, Systems
 from kernelopt.solvers.semismooth import Function, Values
 from kernelopt.solvers.structured import Structured
 from kernelopt.solvers.watch import Watch
+from kernelopt.support.clock import OutOfTimeError
+from kernelopt.support.types import Array
 
 RANKS = (100, 300, 800)
 NEXT = 0.6  # a coarser rank is worth its while up to this share of the full one

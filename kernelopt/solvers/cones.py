@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.compiler.conic_form import Cones
-from kernelopt.kernels.domains import Array
+from kernelopt.support.types import Array
 
 ROOM = 1e-14  # relative room left at a boundary, so that rounding stays inside
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelopt.compiler.pieces import LogSumExp
-from kernelopt.kernels.domains import Array
 from kernelopt.solvers.structured import Structured
+from kernelopt.support.types import Array
 
 ROUNDS = 6
 STEPS, HALVINGS = 20, 6  # of Newton's method in y

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from kernelopt.clock import OutOfTimeError
-from kernelopt.kernels.domains import Array
 from kernelopt.solvers.dual_point import Point, judged
 from kernelopt.solvers.structured import Structured
 from kernelopt.solvers.watch import Watch
+from kernelopt.support.clock import OutOfTimeError
+from kernelopt.support.types import Array
 
 MOST = 100  # iterations
 CORRECTORS = 2

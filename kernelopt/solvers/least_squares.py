@@ -15,11 +15,11 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from kernelopt.clock import OutOfTimeError
-from kernelopt.kernels.domains import Array, Ints
 from kernelopt.solvers.dual_point import Point, judged
 from kernelopt.solvers.structured import FEW, Solve, Structured
 from kernelopt.solvers.watch import Watch
+from kernelopt.support.clock import OutOfTimeError
+from kernelopt.support.types import Array, Ints
 
 ROUNDS = 4  # of iterative refinement
 EIGEN = 15.0  # cost of an eigendecomposition in units of r³ flops of matrix products (measured: 10 to 16)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
 
-from kernelopt.kernels.domains import Array, Ints
 from kernelopt.solvers.structured import Solve, Structured
 from kernelopt.solvers.watch import Watch
+from kernelopt.support.types import Array, Ints
 
 ACCURACY = 1e-2  # of a step, relative to ‖b‖: the gap, which is quadratic in it, then falls by the square of that
 SHARE = 0.5  # of the work of the system itself that may be tried

@@ -14,13 +14,13 @@ from math import inf, isfinite
 import numpy as np
 import scipy.linalg as sl
 
-from kernelopt.clock import OutOfTimeError
-from kernelopt.kernels.domains import Array
 from kernelopt.solvers import augmented_lagrangian
 from kernelopt.solvers.dual_point import Point
 from kernelopt.solvers.semismooth import Values
 from kernelopt.solvers.structured import Structured
 from kernelopt.solvers.watch import Watch
+from kernelopt.support.clock import OutOfTimeError
+from kernelopt.support.types import Array
 
 STEPS = 1000
 LEAST, LARGEST = 1e-6, 1e14  # of the damping μ, besides 0

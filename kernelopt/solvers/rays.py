@@ -19,9 +19,9 @@ from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.feasibility import Question
 from kernelopt.compiler.representer import Reduction
 from kernelopt.factorization import tall
-from kernelopt.kernels.domains import Array, Ints
-from kernelopt.nodes import norm_from_gram
+from kernelopt.language.nodes import norm_from_gram
 from kernelopt.solvers.cones import matrix
+from kernelopt.support.types import Array, Ints
 
 EPS = 2 * np.finfo(float).eps
 STEEP = 100.0  # of the square root of a violation, which a curved cone can hide

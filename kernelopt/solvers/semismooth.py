@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelopt.kernels.domains import Array
 from kernelopt.solvers.newton_systems import Systems
 from kernelopt.solvers.structured import Structured
+from kernelopt.support.types import Array
 
 ARMIJO = 1e-4
 TRIALS = 40

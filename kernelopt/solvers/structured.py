@@ -21,7 +21,7 @@ from kernelopt.compiler.pieces import LogSumExp, Smooth
 from kernelopt.errors import SolverError
 from kernelopt.factorization import tall
 from kernelopt.factorization.tall import BlockMatrix
-from kernelopt.kernels.domains import Array, Ints
+from kernelopt.support.types import Array, Ints
 
 DENSE_ROW = 16  # entries of a row of E from which it is multiplied into B once and for all
 UNEQUAL = 1e8  # largest ratio of steps

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from math import inf
 from time import perf_counter
 
-from kernelopt.clock import OutOfTimeError
-from kernelopt.progress import GapBar
 from kernelopt.solvers.dual_point import Point
+from kernelopt.support.clock import OutOfTimeError
+from kernelopt.support.progress import GapBar
 
 FEASIBLE = 1e-9  # violation of constraints, in units of their right-hand sides, that counts as none
 COARSE = 1e-3  # relative gap and violation to which coarser restrictions of θ are solved

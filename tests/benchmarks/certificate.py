@@ -49,25 +49,25 @@ def cost(problem, repeats):
     """Seconds of (closed form, kernel pass, any outer problem, one outer solve)."""
     import numpy as np
 
-    from kernelopt.certificate import certify, conic
+    from kernelopt.certificate import certify, cone_bounds
     from kernelopt.certificate.certify import solver_multipliers
     from kernelopt.certificate.gram import STREAMED
     from kernelopt.certificate.multipliers import norm_multipliers
     from kernelopt.compiler.separable import Outer, outer_of
-    from kernelopt.solvers import outer
+    from kernelopt.solvers import outer_dual
 
     value = problem.solve(max_rank=60, tol=1e-3)
     reduction = problem._reduction[1]
     link, nu = reduction.form.predictions[0], solver_multipliers(reduction)
     data = outer_of(reduction.form)
     mu, total = norm_multipliers(reduction, data.form, nu), link.summed(nu[0])
-    bound = conic._Bound(reduction, data.form, STREAMED)
+    bound = cone_bounds._Bound(reduction, data.form, STREAMED)
     linear = np.concatenate([nu[0], -mu])
     return (
         seconds(lambda: certify(reduction, outer_of(reduction.form), value), repeats),
         seconds(lambda: link.rows.quadratic(total), repeats),
         seconds(lambda: certify(reduction, Outer(data.form, None), value), repeats),
-        seconds(lambda: outer.solve(data.form, linear, bound.near, bound.units), repeats),
+        seconds(lambda: outer_dual.solve(data.form, linear, bound.near, bound.units), repeats),
     )
 
 

@@ -17,7 +17,7 @@ import threadpoolctl
 
 import kernelopt as ko
 from kernelopt.factorization import METHODS, Settings
-from kernelopt.rows import Rows
+from kernelopt.language.rows import Rows
 
 RNG = np.random.default_rng(0)
 D, BLOCK = 4, 96

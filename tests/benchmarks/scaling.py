@@ -30,7 +30,7 @@ from sklearn.linear_model import Ridge
 from sklearn.svm import SVC
 
 import kernelopt as ko
-from kernelopt.solvers import own
+from kernelopt.solvers import engines
 
 LAM = 0.5
 KEEP_MEMORY = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")  # which workers otherwise give back at once
@@ -177,7 +177,7 @@ def growth(sizes: tuple[int, ...], r: int) -> None:
 def factorization(N: int, r: int) -> None:
     from kernelopt.factorization import Settings
     from kernelopt.factorization.streamed import streamed_cholesky
-    from kernelopt.rows import Rows
+    from kernelopt.language.rows import Rows
 
     X, _ = points(N, 10)
     kernel = kernel_for(10)
@@ -233,7 +233,7 @@ def on_dask(N: int, r: int, certify: bool) -> None:
 
 def _warm() -> None:
     """Imports of a worker."""
-    assert own.ENGINES
+    assert engines.ENGINES
 
 
 CASES: list[Callable[[bool], None]] = [

@@ -8,9 +8,9 @@ import pytest
 import scipy.sparse as sp
 from coarse import ROOM, TINY, ULPS, gamma, linked, make_coarse, near, pieces, program, smallest, two_norms, u
 
-from kernelopt import arithmetic
 from kernelopt.certificate import checker
 from kernelopt.certificate.claim import Norm, still
+from kernelopt.support import arithmetic
 
 
 @pytest.fixture

@@ -12,14 +12,14 @@ from scipy.special import huber
 
 import kernelopt as ko
 from kernelopt import losses
-from kernelopt.certificate import certify, conic
+from kernelopt.certificate import certify, cone_bounds
 from kernelopt.certificate.certify import solver_multipliers
 from kernelopt.certificate.gram import STREAMED
 from kernelopt.certificate.multipliers import norm_multipliers
 from kernelopt.compiler.separable import outer_of
 from kernelopt.errors import KernelOptError, OptionError
-from kernelopt.rows import Rows
-from kernelopt.solvers import outer
+from kernelopt.language.rows import Rows
+from kernelopt.solvers import outer_dual
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(80, 3))
@@ -127,7 +127,7 @@ def test_both_ways_to_the_bound_agree(loss):
     closed = certify(reduction, data, value)
     assert closed.evidence.slopes is not None
     nu = solver_multipliers(reduction)
-    general = conic.lower_bound(reduction, data.form, nu, norm_multipliers(reduction, data.form, nu), STREAMED)
+    general = cone_bounds.lower_bound(reduction, data.form, nu, norm_multipliers(reduction, data.form, nu), STREAMED)
     assert general.point is not None
     assert general.value == pytest.approx(closed.lower, rel=1e-6)
 
@@ -170,8 +170,8 @@ def test_the_outer_problem_may_be_solved_badly(monkeypatch):
     nu = solver_multipliers(reduction)
     bounds = []
     for tolerance in (1e-1, 1e-2, 1e-4):
-        monkeypatch.setattr(outer, "TOLERANCE", tolerance)
-        found = conic.lower_bound(reduction, form, nu, norm_multipliers(reduction, form, nu), STREAMED)
+        monkeypatch.setattr(outer_dual, "TOLERANCE", tolerance)
+        found = cone_bounds.lower_bound(reduction, form, nu, norm_multipliers(reduction, form, nu), STREAMED)
         assert found is not None
         assert found.assumptions == ()
         assert found.value <= optimum + 1e-9
@@ -187,7 +187,7 @@ def test_multipliers_of_free_variables_are_exact(loss):
     reduction = problem._reduction[1]
     data = outer_of(reduction.form)
     nu = [n + 1e-4 * np.random.default_rng(1).normal(size=n.shape) for n in solver_multipliers(reduction)]
-    found = conic.lower_bound(reduction, data.form, nu, norm_multipliers(reduction, data.form, nu), STREAMED)
+    found = cone_bounds.lower_bound(reduction, data.form, nu, norm_multipliers(reduction, data.form, nu), STREAMED)
     assert abs(found.point.nu[0].sum()) <= 1e-12 * np.abs(found.point.nu[0]).sum()
     inner = np.setdiff1d(np.arange(len(data.form.c)), data.form.linked)
     assert np.abs(found.point.stationarity[inner]).max() <= 1e-12
@@ -312,7 +312,7 @@ def test_an_estimate_is_called_one():
 def test_no_second_pass_at_full_rank(monkeypatch):
     """Where the factor leaves nothing, νᵀQν is read off it."""
     problem, _, _ = fit("hinge", kernel=ko.kernels.Polynomial(degree=2))
-    monkeypatch.setattr("kernelopt.rows.Rows.quadratic", lambda *a: 1 / 0)
+    monkeypatch.setattr("kernelopt.language.rows.Rows.quadratic", lambda *a: 1 / 0)
     problem.solve()
     assert problem.status == "optimal"
     assert problem.certificate.scope == "full kernel"

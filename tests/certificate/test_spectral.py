@@ -6,9 +6,9 @@ import pytest
 import scipy.linalg as sl
 
 import kernelopt as ko
-from kernelopt.certificate import spectral as bounds
 from kernelopt.kernels.derivatives import lifted, with_order
-from kernelopt.spectral import _decomposed
+from kernelopt.spectral import enclosure as bounds
+from kernelopt.spectral.spectral_problems import _decomposed
 
 N = 60
 RNG = np.random.default_rng(0)

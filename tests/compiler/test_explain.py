@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import kernelopt as ko
-from kernelopt.compiler.text import describe
+from kernelopt.language.text import describe
 
 X = np.random.default_rng(0).normal(size=(20, 2))
 y = np.where(X[:, 0] > 0, 1.0, -1.0)

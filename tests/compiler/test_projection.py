@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 import kernelopt as ko
-from kernelopt import growth, ranks
 from kernelopt.compiler import projection, representer
 from kernelopt.compiler.separable import outer_of
-from kernelopt.options import factor_options
+from kernelopt.driver import ranks, refine
+from kernelopt.driver.options import factor_options
 
 X = np.linspace(0, 1, 5)[:, None]
 Y = np.sin(5 * X[:, 0])
@@ -18,7 +18,7 @@ FIRST, SECOND = ko.kernels.Gaussian(sigma=0.4), ko.kernels.Gaussian(sigma=0.3)
 def reduced(problem):
     """The reduction and the cone data, with every variable at 0."""
     form = problem.canonical_form()
-    reduction = growth.reduced(growth.Stated(form, None, None), ranks.Step(factor_options()), {}).reduction
+    reduction = refine.reduced(form, ranks.Step(factor_options()), {}).reduction
     for variable in reduction.problem.variables():
         variable.save_value(np.zeros(variable.shape))
     representer.evaluate(reduction)

@@ -6,9 +6,10 @@ import pytest
 import scipy.sparse as sp
 
 import kernelopt as ko
-from kernelopt.compiler import form, rules, spectral_form
-from kernelopt.compiler.spectral_form import SpectralForm
+from kernelopt.compiler import canonical_form, rules
 from kernelopt.errors import DCPError
+from kernelopt.spectral import spectral_form
+from kernelopt.spectral.spectral_form import SpectralForm
 
 N = 5
 RNG = np.random.default_rng(0)
@@ -19,7 +20,7 @@ MEAN = np.eye(N) - 1 / N
 
 def found(objective, constraints=()):
     inspection = rules.inspect(objective, tuple(constraints))
-    return spectral_form.find(form.cut(objective, tuple(constraints), inspection))
+    return spectral_form.find(canonical_form.cut(objective, tuple(constraints), inspection))
 
 
 def dense(matrix):

@@ -22,7 +22,7 @@ from kernelopt.factorization.blocked import BlockFactor, blocked_cholesky
 from kernelopt.factorization.cluster import OnDask
 from kernelopt.factorization.dense import CholeskyFactor
 from kernelopt.factorization.tall import BlockMatrix, Here
-from kernelopt.rows import Rows
+from kernelopt.language.rows import Rows
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Dask's own: ports in use, slow starts
 KERNEL = ko.kernels.Gaussian(sigma=1.5)
@@ -160,7 +160,7 @@ def test_on_a_cluster(client, loss, monkeypatch):
     assert isinstance(factor, BlockFactor) and len(factor.B.blocks) > 1
     certificate = problem.certificate
     here = ko.Problem(problem.objective)
-    monkeypatch.setattr("kernelopt.growth.factorize", lambda *arguments: in_memory(factor, X))
+    monkeypatch.setattr("kernelopt.driver.refine.factorize", lambda *arguments: in_memory(factor, X))
     assert here.solve(rank_tol=1e-3, tol=1e-9) == pytest.approx(value, rel=1e-10)
     assert certificate.lower == pytest.approx(here.certificate.lower, rel=1e-6)
     np.testing.assert_allclose(theta.value(X[:5]), theta(X[:5]).value)
@@ -289,7 +289,7 @@ def test_problems_without_an_answer(options):
 @LAYOUTS
 def test_a_hard_margin_that_takes_all_columns(monkeypatch, options):
     """Infeasible for few columns, which is never the answer: they grow until it is met."""
-    monkeypatch.setattr(ko.ranks, "FEW", 0)
+    monkeypatch.setattr(ko.driver.ranks, "FEW", 0)
     X, signs = points(500, 4), np.sign(RNG(1).normal(size=500))
     theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
     problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [cp.multiply(signs, theta(X)) >= 1])

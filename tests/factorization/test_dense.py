@@ -10,7 +10,7 @@ import kernelopt as ko
 from kernelopt.errors import KernelError, MemoryLimitError, NotPSDError
 from kernelopt.factorization import METHODS, Settings
 from kernelopt.factorization.memory import available_bytes, human
-from kernelopt.rows import Rows
+from kernelopt.language.rows import Rows
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 2))

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 
 import kernelopt as ko
-from kernelopt import growth, ranks
 from kernelopt.certificate import FULL, REDUCED
+from kernelopt.driver import ranks, refine
+from kernelopt.driver.options import factor_options
 from kernelopt.errors import MemoryLimitError, OptionError
 from kernelopt.factorization import Guide, Settings, carried, grow, growing
 from kernelopt.factorization.growing import ExpandedFactor
 from kernelopt.factorization.streamed import streamed_cholesky
-from kernelopt.functions import Function
-from kernelopt.history import Round
 from kernelopt.kernels.derivatives import lifted, with_order
-from kernelopt.options import factor_options
-from kernelopt.rows import Rows
-from kernelopt.solution import Status
+from kernelopt.language.functions import Function
+from kernelopt.language.rows import Rows
+from kernelopt.results.history import Round
+from kernelopt.results.solution import Status
 
 N, KERNEL = 300, ko.kernels.Gaussian(sigma=1.0)
 SETTINGS = Settings(1e-8, None)
@@ -241,12 +241,12 @@ def test_where_functions_say_nothing_new_pivots_are_added(monkeypatch):
         asked.append(count)
         return known if count == 0 else ours(rows, known, guide, count, *others)
 
-    monkeypatch.setattr("kernelopt.growth.grow", deaf)
+    monkeypatch.setattr("kernelopt.driver.refine.grow", deaf)
     _, goal, _ = objective(ko.losses.log_loss)
     problem = ko.Problem(goal)
     problem.solve(tol=1e-4)
     assert problem.status == "optimal" and asked[0] == 0 and asked[1] > 0
-    monkeypatch.setattr("kernelopt.growth.grow", lambda rows, known, *others: known)
+    monkeypatch.setattr("kernelopt.driver.refine.grow", lambda rows, known, *others: known)
     problem = ko.Problem(goal)
     problem.solve(tol=1e-3)
     assert problem.status == "optimal" and len(problem.history) > 1
@@ -288,7 +288,7 @@ def answer(gap, value=1.0, status=Status.OPTIMAL_INACCURATE, scope=FULL):
 
 
 def test_the_best_answer_has_the_smallest_certified_gap():
-    better = growth._is_better
+    better = refine._is_better
     assert better(answer(1e-6), answer(4e5))
     assert not better(answer(4e5), answer(1e-6))
     assert not better(answer(1e-6, scope=REDUCED), answer(1e-3))

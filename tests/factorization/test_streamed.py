@@ -12,7 +12,7 @@ import kernelopt as ko
 from kernelopt.certificate.gram import spans_everything
 from kernelopt.errors import KernelError, MemoryLimitError, NotPSDError, OptionError
 from kernelopt.factorization import METHODS, Settings, factorize, growing, streamed, suited
-from kernelopt.rows import Rows
+from kernelopt.language.rows import Rows
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(700, 3))
@@ -426,7 +426,7 @@ def test_rank_grows_from_the_factor_that_is_there(monkeypatch):
         grown.append((known.of_pivots, ours(rows, known, *others).of_pivots))
         return ours(rows, known, *others)
 
-    monkeypatch.setattr("kernelopt.growth.grow", recorded)
+    monkeypatch.setattr("kernelopt.driver.refine.grow", recorded)
     theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
     points = np.linspace(0, 6, 60)[:, None]
     problem = ko.Problem(cp.Minimize(ko.norm(theta)), [theta(points[::4]) == np.sin(3 * points[::4, 0])])
@@ -467,11 +467,11 @@ def test_a_factor_that_failed_is_not_taken_for_what_was_asked(monkeypatch):
     problem = problem_of(points=X[:250])
     options = {"factorization": "streamed", "rank_tol": 1e-3}
     problem.solve(**options)
-    ours = ko.growth.factorize
-    monkeypatch.setattr("kernelopt.growth.factorize", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+    ours = ko.driver.refine.factorize
+    monkeypatch.setattr("kernelopt.driver.refine.factorize", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         problem.solve(**options, random_state=1)
-    monkeypatch.setattr("kernelopt.growth.factorize", ours)
+    monkeypatch.setattr("kernelopt.driver.refine.factorize", ours)
     problem.solve(**options, random_state=1)
     twin = problem_of(points=X[:250])
     twin.solve(**options, random_state=1)
@@ -506,7 +506,7 @@ def test_a_limit_of_memory_keeps_the_answer_of_a_coarser_factor(monkeypatch):
     assert len({attempt.ranks for attempt in problem.solver_stats.attempts}) > 1
     assert problem.status == "optimal"
     problem = ko.Problem(problem.objective)
-    monkeypatch.setattr("kernelopt.growth.grow", refused)
+    monkeypatch.setattr("kernelopt.driver.refine.grow", refused)
     coarse = problem.solve(factorization="streamed")
     assert problem.status == "optimal_inaccurate"
     assert value < coarse

@@ -12,10 +12,10 @@ from kernelopt.errors import KernelOptError
 from kernelopt.factorization import Layout, Settings
 from kernelopt.factorization.blocked import blocked_cholesky
 from kernelopt.factorization.tall import Here
-from kernelopt.functions import Function
-from kernelopt.kernels.base import Kernel
 from kernelopt.kernels.derivatives import lifted, with_order
-from kernelopt.rows import Rows
+from kernelopt.kernels.kernel import Kernel
+from kernelopt.language.functions import Function
+from kernelopt.language.rows import Rows
 
 ks = ko.kernels
 RNG = np.random.default_rng(0)

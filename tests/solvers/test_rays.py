@@ -7,7 +7,7 @@ import pytest
 import kernelopt as ko
 from kernelopt.compiler import feasibility
 from kernelopt.compiler.conic_form import conic_form
-from kernelopt.functions import Function
+from kernelopt.language.functions import Function
 from kernelopt.solvers.rays import judged
 
 X = np.arange(4.0)[:, None]

@@ -1,0 +1,312 @@
+"""The canonical form: the tree is cut where θ enters it.
+
+    minimize    f(u₁ … u_K, t₁ … t_J, y)              the outer problem: it knows nothing of kernels
+    subject to  u_k = A_k θ_k,  ‖θ_k(j) M − f₀‖ ≤ t_j  the links
+
+Rows at which one θ is evaluated anywhere in the problem are stacked into its A; exactly repeated rows are
+merged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from math import fsum
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+from cvxpy.atoms.affine.add_expr import AddExpression
+from cvxpy.atoms.affine.unary_operators import NegExpression
+from cvxpy.atoms.elementwise.power import Power, PowerApprox
+
+from kernelopt.compiler.attributes import dense
+from kernelopt.compiler.rules import Inspection
+from kernelopt.errors import DataError
+from kernelopt.kernels.derivatives import lifted, with_order
+from kernelopt.kernels.domains import distinct, stack
+from kernelopt.language.expressions import Theta, ThetaExpression
+from kernelopt.language.nodes import EUCLIDEAN, Prediction, ThetaNorm
+from kernelopt.language.rows import Rows
+from kernelopt.language.smooth import SmoothTerm
+from kernelopt.language.text import Notation, describe, names
+from kernelopt.support.types import Array, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionLink:
+    """u = Aθ, with A the distinct `rows` and u[i] = (Aθ)[take[i]].
+
+    `blocks` names the stretch of u that each feature matrix of the problem occupies; `origin` is the row of
+    the stacked data at which each distinct row was first met.
+    """
+
+    theta: Theta
+    rows: Rows
+    take: Ints
+    origin: Ints
+    u: cp.Variable | None
+    blocks: tuple[tuple[object, slice], ...]
+
+    @property
+    def u_values(self) -> Array:
+        """The present predictions, flattened in Fortran order."""
+        return np.zeros(0) if self.u is None else np.ravel(self.u.value, order="F")
+
+    def summed(self, nu: Array) -> Array:
+        """ν added up over repeated rows, (n, K), for ν of u's shape or flattened in Fortran order."""
+        outputs = self.theta.outputs or 1
+        total = np.zeros((len(self.rows), outputs))
+        if self.u is not None:
+            np.add.at(total, self.take, nu.reshape(-1, outputs, order="F"))
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class NormLink:
+    """‖θM − f₀‖ ≤ t. `function_rows` are the rows of A that stand for f₀."""
+
+    view: ThetaExpression
+    kind: str | int
+    t: cp.Variable
+    function_rows: Ints
+
+    @property
+    def right(self) -> Array:
+        """M, (K, outputs of θM); the identity where there is none."""
+        outputs, M = self.view.theta.outputs or 1, self.view.right
+        return np.eye(outputs) if M is None else M.reshape(outputs, -1)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is the Euclidean (Frobenius) norm of θ itself."""
+        return self.view.right is None and self.view.shift is None and self.kind in (EUCLIDEAN, "fro")
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothLink:
+    """h = ℓ(g, data) for a user's own loss; `equal` is the outer problem's constraint g == (an affine expression)."""
+
+    term: SmoothTerm
+    g: cp.Variable
+    h: cp.Variable
+    equal: cp.Constraint
+
+    def place(self) -> None:
+        """Set g to what it equals, and h to the loss there."""
+        self.g.save_value(np.asarray(self.equal.args[1].value, dtype=float))
+        values = [self.g.value, *(a.value for a in self.term.args[1:])]
+        self.h.save_value(self.term.numeric(values))
+
+
+@dataclass(frozen=True, eq=False)
+class CanonicalForm:
+    """The outer problem f(u, t, y) and its links to θ.
+
+    Attributes
+    ----------
+    outer : cp.Problem in u, t ≥ 0 and y, an ordinary sparse problem
+    predictions : one link u = Aθ for each θ
+    norms : one link for each norm that occurs
+    smooth : one link h = ℓ(g) for each `SmoothLoss` that occurs, which the outer problem doesn't know
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, kernelopt as ko
+    >>> X, y = np.arange(6.0)[:, None], np.array([1.0, 3.0, 5.0, 7.0, 9.0, 11.0])
+    >>> theta = ko.Theta(ko.kernels.Polynomial(degree=1))
+    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + 1e-3 * ko.sum_squares(theta)))
+    >>> _ = problem.solve()
+    >>> form = problem.canonical_form()
+    >>> [variable.shape for variable in form.outer.variables()], len(form.predictions), len(form.norms)
+    ([(6,), ()], 1, 1)
+    """
+
+    outer: cp.Problem
+    predictions: tuple[PredictionLink, ...]
+    norms: tuple[NormLink, ...]
+    smooth: tuple[SmoothLink, ...] = ()
+
+    @cached_property
+    def _apart(self) -> tuple[cp.Problem, list[cp.Expression]]:
+        rest, constants = _without_constants(self.outer.objective.args[0])
+        if not constants:
+            return self.outer, []
+        objective = type(self.outer.objective)(cp.Constant(0.0) if rest is None else rest)
+        return cp.Problem(objective, self.outer.constraints), constants
+
+    @property
+    def bare(self) -> cp.Problem:
+        """The outer problem without constants of its objective, which would cost digits."""
+        return self._apart[0]
+
+    @property
+    def constant(self) -> float:
+        """The sum of these constants, for the values that parameters have now."""
+        try:
+            return fsum(np.asarray(dense(c.value)).item() for c in self._apart[1])
+        except OverflowError as error:
+            raise DataError("Expected constants of the objective whose sum is a double; got a larger one.") from error
+
+    @property
+    def y(self) -> list[cp.Variable]:
+        """The user's own variables."""
+        ours = {link.u.id for link in self.predictions if link.u is not None}
+        ours |= {link.t.id for link in self.norms}
+        ours |= {v.id for link in self.smooth for v in (link.g, link.h)}
+        return [v for v in self.outer.variables() if v.id not in ours]
+
+    @property
+    def u_values(self) -> Array:
+        """The present predictions of all links, each flattened in Fortran order."""
+        return np.concatenate([np.zeros(0), *(link.u_values for link in self.predictions)])
+
+    @property
+    def is_convex(self) -> bool:
+        """Whether no loss is declared nonconvex."""
+        return all(link.term.loss.is_convex for link in self.smooth)
+
+    def norms_of(self, theta: Theta) -> dict[int, NormLink]:
+        """The norms of one θ, by their place in `norms`."""
+        return {j: norm for j, norm in enumerate(self.norms) if norm.view.theta is theta}
+
+    def __str__(self) -> str:
+        named = Notation(names(link.theta for link in self.predictions))
+        lines = [describe(self.outer.objective)]
+        lines += [f"    {describe(c)}" for c in self.outer.constraints]
+        for link in self.predictions:
+            if link.u is not None:
+                sizes = f"{link.u.shape[0]} rows, {len(link.rows)} distinct"
+                lines.append(f"    {link.u.name()} = A·{named.theta(link.theta)}, {sizes}")
+        for norm in self.norms:
+            node = ThetaNorm(norm.view.theta._leaf, norm.view, norm.kind)
+            lines.append(f"    {describe(node, named=named)} ≤ {norm.t.name()}")
+        for smooth in self.smooth:
+            node = smooth.term.copy([smooth.g, *smooth.term.args[1:]])
+            lines.append(f"    {smooth.h.name()} = {describe(node)}")
+        return "\n".join(lines)
+
+
+def cut(objective: Any, constraints: tuple[Any, ...], found: Inspection) -> CanonicalForm:
+    """Replace predictions by u and norms by t."""
+    replaced: dict[int, cp.Expression] = {}
+    predictions: list[PredictionLink] = []
+    norms: dict[object, NormLink] = {}
+    thetas = list(dict.fromkeys([p.data.theta for p in found.predictions] + [n.view.theta for n in found.norms]))
+    for number, theta in enumerate(thetas, start=1):
+        nodes = [p for p in found.predictions if p.data.theta is theta]
+        own_norms = {n.fingerprint(): n for n in found.norms if n.view.theta is theta}
+        link, shift_rows = _stack(theta, nodes, list(own_norms.values()), f"u{number}" if len(thetas) > 1 else "u")
+        predictions.append(link)
+        replaced.update(_pieces(link, nodes))
+        for name, node in own_norms.items():
+            t = cp.Variable(nonneg=True, name=f"t{len(norms) + 1}")
+            norms[name] = NormLink(node.view, node.kind, t, shift_rows.get(name, np.arange(0)))
+    for node in found.norms:
+        replaced[id(node)] = norms[node.fingerprint()].t
+    smooth = _smooth_links(found.smooth)
+    replaced |= {id(link.term): link.h for link in smooth}
+    outer = rewrite(cp.Problem(objective, [*constraints, *(link.equal for link in smooth)]), replaced)
+    equal = outer.constraints[len(constraints) :]
+    links = [replace(link, equal=constraint) for link, constraint in zip(smooth, equal, strict=True)]
+    return CanonicalForm(outer, tuple(predictions), tuple(norms.values()), tuple(links))
+
+
+def _without_constants(node: cp.Expression) -> tuple[cp.Expression | None, list[cp.Expression]]:
+    """A sum without its constant terms, and these."""
+    if node.is_constant():
+        return None, [node]
+    if isinstance(node, NegExpression):
+        rest, constants = _without_constants(node.args[0])
+        return (node, []) if not constants else (None if rest is None else -rest, [-c for c in constants])
+    if not isinstance(node, AddExpression) or any(a.size != 1 for a in node.args):
+        return node, []
+    parts = [_without_constants(a) for a in node.args]
+    constants = [c for _, several in parts for c in several]
+    return (AddExpression([rest for rest, _ in parts if rest is not None]), constants) if constants else (node, [])
+
+
+def _smooth_links(terms: tuple[SmoothTerm, ...]) -> list[SmoothLink]:
+    """Variables for each loss and its argument; losses of constants stay what they are."""
+    links: list[SmoothLink] = []
+    for term in terms:
+        if term.args[0].is_constant():
+            if term.parameters():
+                raise DataError(f"Expected {describe(term)} to be a function of θ or variables; got parameters only.")
+            continue
+        number = len(links) + 1
+        g, h = cp.Variable(term.shape, name=f"g{number}"), cp.Variable(term.shape, name=f"h{number}")
+        links.append(SmoothLink(term, g, h, g == term.args[0]))
+    return links
+
+
+def _pieces(link: PredictionLink, nodes: list[Prediction]) -> dict[int, cp.Expression]:
+    """Each prediction as u, or a stretch of it."""
+    stretches = dict(link.blocks)
+    pieces = {}
+    for node in nodes:
+        assert link.u is not None
+        stretch = stretches[node.data.fingerprint]
+        pieces[id(node)] = link.u if len(link.blocks) == 1 else link.u[stretch]
+    return pieces
+
+
+def _stack(
+    theta: Theta, nodes: list[Prediction], norms: list[ThetaNorm], name: str
+) -> tuple[PredictionLink, dict[object, Ints]]:
+    """The rows of one θ: the distinct points of its predictions, then functions f₀.
+
+    u holds the predictions at points, then the f₀ᵀθ; the f₀ of norms are rows of A, but not of u.
+    """
+    blocks = {p.data.fingerprint: p.data.A for p in nodes}
+    shifts = {n.fingerprint(): n.view.shift for n in norms if n.view.shift is not None}
+    at_points = {k: A.X for k, A in blocks.items() if A.function is None}
+    functions = {k: A.function for k, A in blocks.items() if A.function is not None} | shifts
+    kernel = theta.kernel
+    for X in at_points.values():
+        kernel._check_points(X)
+    if any(A.order for A in blocks.values()) or any(f._kernel != kernel for f in functions.values()):
+        kernel = lifted(kernel)  # values and derivatives stand together
+        at_points = {k: with_order(X, blocks[k].order) for k, X in at_points.items()}
+        functions = {k: f._lifted() for k, f in functions.items()}
+    points = stack(list(at_points.values()) or [f._centers[:0] for f in functions.values()] or [np.zeros((0, 1))])
+    first, inverse = distinct(points)
+    rows = Rows.of_points(kernel, points[first]).with_functions(list(functions.values()))
+    ends = len(first) + np.cumsum([0, *(f.outputs or 1 for f in functions.values())])
+    numbers = {k: np.arange(a, b) for k, (a, b) in zip(functions, pairwise(ends), strict=True)}
+
+    in_u = [*at_points, *(k for k in numbers if k not in shifts)]
+    starts = np.cumsum([0, *(len(blocks[k]) for k in in_u)])
+    stretches = tuple((k, slice(int(a), int(b))) for k, (a, b) in zip(in_u, pairwise(starts), strict=True))
+    take = np.concatenate([inverse, *(numbers[k] for k in in_u if k in numbers)])
+    shape = (len(take),) if theta.outputs is None else (len(take), theta.outputs)
+    u = cp.Variable(shape, name=name) if len(take) else None
+    return PredictionLink(theta, rows, take, first, u, stretches), {k: numbers[k] for k in shifts}
+
+
+def rewrite(problem: cp.Problem, replaced: dict[int, Any], squares: dict[int, Any] | None = None) -> cp.Problem:
+    """Copy a problem with nodes replaced by id; `squares` holds replacements of a node's square.
+
+    What holds no replaced node stays the same object: constraints keep their ids, leaves are shared.
+    """
+    done = dict(replaced)
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, list):
+            return [visit(a) for a in node]
+        if id(node) not in done:
+            done[id(node)] = rebuild(node)
+        return done[id(node)]
+
+    def rebuild(node: Any) -> Any:
+        if squares and isinstance(node, Power) and id(node.args[0]) in squares and node.p.value == 2:
+            return squares[id(node.args[0])]
+        args = [visit(a) for a in node.args]
+        unchanged = all(new is old for new, old in zip(args, node.args, strict=True))
+        if isinstance(node, PowerApprox) and not unchanged and node.p.value not in (0, 1, 2):
+            return Power(args[0], node.p.value)  # one power cone a number, where second-order cones approximate
+        return node if unchanged else node.copy(args)
+
+    objective = type(problem.objective)(visit(problem.objective.args[0]))
+    return cp.Problem(objective, [visit(c) for c in problem.constraints])

@@ -1,0 +1,182 @@
+"""Problems with a nonconvex loss: many starts, the best kept, and what holds at a local optimum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import nan
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from kernelopt.compiler import representer
+from kernelopt.compiler.representer import Reduction
+from kernelopt.compiler.separable import Outer
+from kernelopt.driver.attempts import Goal, Outcome
+from kernelopt.factorization import tall
+from kernelopt.results.solution import Attempt, Solution, Status
+from kernelopt.solvers import choice, engines
+from kernelopt.solvers.cvxpy_solvers import Answer
+from kernelopt.solvers.engines import Start
+from kernelopt.solvers.nonconvex import FLAT
+from kernelopt.support.types import Array
+
+SHARE = 0.1  # ‖gradient‖ that is none, relative to its terms, in units of √tol: gaps are of second order in it
+SPREAD = 10.0  # random starts have predictions from 1/SPREAD to SPREAD times their unit
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What holds at a local optimum: gradient, relative to its terms, for the full kernel; and the smallest eigenvalue
+    of the Hessian in units of the penalty of θ, for θ in the factor's span."""
+
+    gradient: float
+    curvature: float
+
+    def hold(self, tol: float) -> bool:
+        return self.gradient <= SHARE * float(np.sqrt(tol)) and self.curvature >= -FLAT
+
+
+def conditions(reduction: Reduction, outer: Outer) -> Conditions:
+    """Of the values that stand on the reduction's variables: ‖Aᵀν − Pθ‖ for each θ, |Fᵀv + c| for y, and curvature."""
+    split, form = outer.split, reduction.form
+    assert split is not None
+    u = [np.ravel(link.u.value, order="F") for link in form.predictions if link.u is not None]
+    y = [np.ravel(v.value, order="F") for v in form.y]
+    v = split.derivative(split.arguments(np.concatenate(u), np.concatenate([np.zeros(0), *y])))
+    nu, at, worst = -(split.E.T @ v + split.linear_u), 0, 0.0
+    for link in form.predictions:
+        if link.u is None:
+            continue
+        total = link.summed(nu[at : at + link.u.size])
+        at += link.u.size
+        predictions = np.zeros_like(total)
+        predictions[link.take] = np.reshape(link.u.value, (len(link.take), -1))
+        j = next(iter(form.norms_of(link.theta)))
+        strength, length = float(outer.form.P[outer.form.t[j]]), float(form.norms[j].t.value)
+        square, own_square = float(np.trace(link.rows.quadratic(total))), (strength * length) ** 2
+        left = square - 2 * strength * float(np.sum(total * predictions)) + own_square
+        terms = max(square, own_square, float(link.rows.diagonal() @ np.sum(total**2, axis=1)))
+        worst = max(worst, float(np.sqrt(max(left, 0.0) / terms)) if terms else 0.0)
+    terms_y = abs(split.F).T @ np.abs(v) + np.abs(split.linear_y)
+    on_y = np.abs(split.F.T @ v + split.linear_y) / np.where(terms_y > 0, terms_y, 1.0)
+    worst = max(worst, float(on_y.max(initial=0.0)))
+    return Conditions(worst, engines.smallest_curvature(reduction, outer))
+
+
+def pursue(outer: Outer, names: list[str], reduction: Reduction, goal: Goal, start: Start | None) -> Outcome:
+    """The best of `goal.n_init` local optima. The first start is the given one, or that of `theta.value`, or zero.
+
+    Raises SolverError where the solver does not take the problem.
+    """
+    solver = choice.ordered(names, reduction.form, outer, reduction.size)[0]
+    search = _Search(reduction, outer, solver, goal)
+    starts = search.starts(start)
+    for where in tqdm(starts, solver, goal.n_init, disable=not goal.progress):
+        if not search.attempt(where):
+            break
+    return search.judged()
+
+
+class _Search:
+    """Starts, what became of them, and the best point."""
+
+    def __init__(self, reduction: Reduction, outer: Outer, solver: str, goal: Goal) -> None:
+        self.reduction, self.outer, self.solver, self.goal = reduction, outer, solver, goal
+        self.sign = outer.form.sign
+        self.attempts: list[Attempt] = []
+        self.best: tuple[float, Answer, list[tuple[Any, Any]]] | None = None
+        self.last: Answer | None = None
+        self.random = np.random.default_rng(goal.random_state)
+
+    def starts(self, first: Start | None) -> Iterator[Start | None]:
+        yield first or (self._present() if self.goal.options.get("warm_start") else None)
+        for _ in range(self.goal.n_init - 1):
+            yield self._drawn()
+
+    def attempt(self, start: Start | None) -> bool:
+        """Run the solver once; whether to go on."""
+        goal, began = self.goal, perf_counter()
+        verbose = bool(goal.options.get("verbose"))
+        answer = self.last = engines.solve(
+            self.reduction, self.outer, self.solver, goal.tol, goal.deadline, start, verbose
+        )
+        value = nan
+        if answer.has_point:
+            solution = representer.invert(self.reduction, Status.LOCALLY_OPTIMAL)
+            assert solution.value is not None
+            value = self.sign * solution.value
+            if self.best is None or value < self.best[0]:
+                self.best = value, answer, self._values()
+        ranks = tuple(f.rank for f in self.reduction.factors.values())
+        claimed = "locally_optimal" if answer.status == Status.OPTIMAL else str(answer.status)
+        self.attempts.append(Attempt(self.solver, goal.tol, None, ranks, claimed, nan, perf_counter() - began))
+        return not answer.interrupted and goal.seconds_left() > 0
+
+    def judged(self) -> Outcome:
+        """The best point, and whether it is locally optimal; a θ restricted too much asks for a finer factor."""
+        assert self.last is not None
+        if self.best is None:
+            return Outcome(
+                Solution(Status.USER_LIMIT, None, {}, {}, None), tuple(self.attempts), self.last.stats, False
+            )
+        _, answer, values = self.best
+
+        def restore() -> None:
+            for leaf, value in values:
+                leaf.save_value(value)
+
+        restore()
+        solution = representer.invert(self.reduction, Status.LOCALLY_OPTIMAL)
+        found = conditions(self.reduction, self.outer)
+        status = Status.LOCALLY_OPTIMAL if found.hold(self.goal.tol) else Status.USER_LIMIT
+        if self.last.interrupted:
+            status = Status.USER_LIMIT
+        solution = Solution(status, solution.value, solution.functions, solution.duals, None)
+        may_grow = self.reduction.is_restriction and status != Status.LOCALLY_OPTIMAL
+        may_grow = may_grow and answer.status == Status.OPTIMAL
+        return Outcome(
+            solution, tuple(self.attempts), answer.stats, may_grow, restore, answer.left_off, self.last.interrupted
+        )
+
+    def _values(self) -> list[tuple[Any, Any]]:
+        problem = self.reduction.problem
+        duals = [d for c in problem.constraints for d in c.dual_variables]
+        return [(leaf, leaf.value) for leaf in [*problem.variables(), *duals]]
+
+    # ------------------------------------------------------------ starts
+
+    def _present(self) -> Start | None:
+        """θ and y as the user, or an earlier solve, has set them; None where some θ has no value."""
+        v: list[Array] = []
+        for link in self.reduction.form.predictions:
+            f, B = link.theta.value, self.reduction.factors[link.theta].B
+            if f is None:
+                return None
+            f = f if f._kernel == link.rows.kernel else f._lifted()
+            predictions = link.rows.predictions(f).reshape(len(B), -1)
+            v += list(tall.least_squares(B, predictions).T)
+        return Start(tuple(v), self._y())
+
+    def _drawn(self) -> Start:
+        """Random functions, Bv with v standard normal, times the size of data and of the best answer's predictions."""
+        unit = self.outer.form.units[0]
+        if self.best is not None:
+            unit = max(unit, representer.prediction_unit(self.reduction.form))
+        unit *= SPREAD ** self.random.uniform(-1, 1)
+        v: list[Array] = []
+        for link in self.reduction.form.predictions:
+            rank = self.reduction.factors[link.theta].rank
+            v += list(unit * self.random.standard_normal((link.theta.outputs or 1, rank)))
+        return Start(tuple(v), self._y())
+
+    def _y(self) -> Array:
+        split, form = self.outer.split, self.outer.form
+        assert split is not None
+        y = np.zeros(len(form.c))
+        for variable, columns in zip(self.reduction.form.y, form.variables, strict=True):
+            if variable.value is not None:
+                y[columns] = np.ravel(variable.value, order="F")[: len(columns)]
+        return y[split.y]

@@ -1,0 +1,137 @@
+"""What solve() may be told: options checked and bundled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from inspect import signature
+from math import inf
+from numbers import Integral, Real
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from kernelopt.driver.attempts import Goal
+from kernelopt.errors import OptionError, SolverError
+from kernelopt.factorization import AUTO, METHODS, Layout, Settings
+from kernelopt.factorization.cluster import OnDask, is_client
+from kernelopt.factorization.tall import Here
+
+INDEFINITE = ("raise", "clip", "flip", "shift")
+SIMILAR = 0.65  # of difflib's ratio: timelimit is time_limit, but max_iter is not max_rank
+EXPANDED = "expanded"
+MODELS = (EXPANDED, "compact")
+ROWS, FEWEST = 65536, 1024  # of a block of B, at most and at least
+RANK_SHARE, LARGEST_RANK_TOL = 1e-2, 1e-4  # the default of rank_tol in units of tol, and its upper limit
+
+
+@dataclass(frozen=True)
+class FactorOptions:
+    """How Q is factored; part of the key under which a reduction is kept.
+
+    functions : whether a streamed factor may grow by functions Aᵀν; growth : how often it has grown;
+    layout : where the blocks of B are, None where it is one array
+    """
+
+    method: str
+    settings: Settings
+    memory_limit: float | None = field(compare=False)
+    functions: bool = True
+    growth: int = 0
+    layout: Layout | None = None
+
+
+def factor_options(  # noqa: PLR0917
+    tol: float = 1e-6, rank_tol: float | None = None, max_rank: int | None = None,
+    factorization: str | None = None, memory_limit: float | None = None, indefinite: str = "raise",
+    random_state: Any = None, model: str = EXPANDED,
+) -> FactorOptions:  # fmt: skip
+    """How Q is to be factored, checked. Raises OptionError."""
+    for name, value in (("tol", tol), ("rank_tol", LARGEST_RANK_TOL if rank_tol is None else rank_tol)):
+        if not isinstance(value, Real) or not 0 < value < 1:
+            raise OptionError(f"Expected {name} to be a number between 0 and 1; got {value!r}.")
+    rank_tol = min(RANK_SHARE * tol, LARGEST_RANK_TOL) if rank_tol is None else rank_tol
+    if max_rank is not None and (not isinstance(max_rank, Integral) or isinstance(max_rank, bool) or max_rank < 1):
+        raise OptionError(f"Expected max_rank to be an integer ≥ 1, or None; got {max_rank!r}.")
+    if factorization is not None and factorization not in METHODS:
+        raise OptionError(f"Expected factorization to be one of {', '.join(METHODS)}, or None; got {factorization!r}.")
+    if model not in MODELS:
+        raise OptionError(f"Expected model to be one of {', '.join(MODELS)}; got {model!r}.")
+    if indefinite not in INDEFINITE:
+        raise OptionError(f"Expected indefinite to be one of {', '.join(INDEFINITE)}; got {indefinite!r}.")
+    seed = max(int(random_state), 0) if isinstance(random_state, Integral) else 0
+    settings = Settings(rank_tol, max_rank, indefinite, seed)
+    return FactorOptions(factorization or AUTO, settings, memory_limit, model == EXPANDED)
+
+
+def layout(backend: Any, dtype: Any, rows: int) -> Layout | None:
+    """Where B is, checked: None for one array here, in double precision. Raises OptionError."""
+    if dtype not in (None, "float32", "float64", np.float32, np.float64):
+        raise OptionError(f"Expected dtype to be float32 or float64, or None; got {dtype!r}.")
+    precision = np.dtype(dtype or np.float64).type
+    if backend is None:
+        return None if precision is np.float64 else Layout(Here(), ROWS, precision)
+    if not is_client(backend):
+        raise OptionError(f"Expected backend to be a dask.distributed.Client, or None; got {backend!r}.")
+    executor = OnDask.of(backend)
+    blocks = executor.threads * -(-rows // (executor.threads * ROWS))  # as many for each thread
+    return Layout(executor, max(-(-rows // blocks), FEWEST), precision)
+
+
+def goal(  # noqa: PLR0917
+    tol: float, abs_tol: float | None, certify: bool | str, time_limit: float | None, memory_limit: float | None,
+    options: dict[str, Any], warm_start: bool, verbose: bool, progress: bool, n_init: int = 1, random_state: Any = None,
+) -> Goal:  # fmt: skip
+    """What an answer must fulfil, checked. Raises OptionError."""
+    for name, value in (("abs_tol", abs_tol), ("time_limit", time_limit)):
+        if value is not None and (not isinstance(value, Real) or isinstance(value, bool) or not 0 < value < inf):
+            raise OptionError(f"Expected {name} to be a positive number, or None; got {value!r}.")
+    if not isinstance(certify, bool) and not (isinstance(certify, str) and certify == "estimate"):
+        raise OptionError(f'Expected certify to be True, "estimate" or False; got {certify!r}.')
+    if not isinstance(n_init, Integral) or isinstance(n_init, bool) or n_init < 1:
+        raise OptionError(f"Expected n_init to be an integer ≥ 1; got {n_init!r}.")
+    integer = isinstance(random_state, Integral) and not isinstance(random_state, bool) and random_state >= 0
+    if not integer and random_state is not None and not isinstance(random_state, np.random.Generator):
+        raise OptionError(
+            f"Expected random_state to be an integer ≥ 0, a numpy.random.Generator or None; got {random_state!r}."
+        )
+    deadline = inf if time_limit is None else perf_counter() + time_limit
+    return Goal(
+        tol, abs_tol, certify, deadline, {"warm_start": warm_start, "verbose": verbose, **options}, bool(options),
+        memory_limit, progress, int(n_init), random_state,
+    )  # fmt: skip
+
+
+def check_solver_options(solver: str | None, options: Mapping[str, Any]) -> None:
+    """Raise OptionError for what cvxpy would take and a problem in θ can't."""
+    if solver is not None and not isinstance(solver, str):
+        raise OptionError(f"Expected solver to be a name, such as CLARABEL, or None; got {solver!r}.")
+    for name in ("gp", "qcp", "nlp"):
+        if options.get(name):
+            raise OptionError(f"Expected a convex problem by the DCP rules; {name}=True is not available here.")
+
+
+@contextmanager
+def spelling(function: Callable[..., Any], options: Iterable[str]) -> Iterator[None]:
+    """To an error about options that a function passed on, add which keywords of its own they may be meant to be."""
+    try:
+        yield
+    except (OptionError, SolverError) as error:
+        known = [p.name for p in signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
+        said = "\n".join(getattr(error, "__notes__", []))
+        for name in options:
+            named = re.search(rf"\b{re.escape(name)}\b", str(error))
+            meant = _similar(name, known) if named and f"no option {name}." not in said else []
+            if meant:
+                error.add_note(f"{function.__name__}() has no option {name}. Did you mean {' or '.join(meant)}?")
+        raise
+
+
+def _similar(name: str, known: list[str]) -> list[str]:
+    """The known name that differs by a few letters, and those that go on where the name ends, or end before it does."""
+    begun = [k for k in known if k.startswith(name) or name.startswith(k)]
+    return list(dict.fromkeys([*get_close_matches(name, known, n=1, cutoff=SIMILAR), *begun]))

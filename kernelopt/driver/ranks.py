@@ -1,0 +1,152 @@
+"""How fine a factor is at first, and how it grows: what the certificate asks for, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf, isfinite, log
+
+from kernelopt.certificate import Certificate
+from kernelopt.driver.attempts import Outcome
+from kernelopt.driver.options import FactorOptions
+from kernelopt.factorization import FEW, FLOOR, CholeskyFactor, Factor, Guide
+from kernelopt.language.expressions import Theta
+from kernelopt.results.history import Round
+from kernelopt.results.solution import Status
+
+MANY = 1000  # rows from which a factor starts coarse
+COARSER = 100.0  # the tolerance of the rank that a factor of many rows begins with, in units of the default
+FINER = 1e-2  # the next tolerance of the rank in units of the last, where no gap says how fine it must be
+FINEST_STEP, COARSEST_STEP, MARGIN = 1e-4, 0.1, 0.3  # where one does: in proportion to tol over gap, with a margin
+FIRST, LEAST = 3.5, 100  # columns that a streamed factor begins with: 3.5√N, at least 100
+MORE = 0.5  # pivots that are added where nothing is known of what they bring, in units of those that there are
+LEAST_SHARE, MOST_SHARE = 0.2, 1.0  # where something is, no fewer and no more
+AHEAD = 1.1  # and a little more than expected, so that another round is not needed
+FAST = 2.5  # a gap that shrinks by this factor and more needs no new pivots beside new functions
+GAIN = 0.9  # of the gap: less is no progress
+LOOSE, SHARE = 0.1, 2.0  # the gap to which the first small problem is solved; later ones, in units of the last gap
+
+
+@dataclass(frozen=True)
+class Step:
+    """The next factors: by `options` where they are made again; a streamed one gets `columns` more, by its guide."""
+
+    options: FactorOptions
+    columns: int = 0
+    guides: Mapping[Theta, Guide] = field(default_factory=dict)
+    aim: float = 0.0
+
+    @property
+    def grows(self) -> bool:
+        """Whether more columns are expected, rather than a more exact answer with the same ones."""
+        return bool(self.guides) or not self.aim
+
+
+def first(options: FactorOptions, rows: int) -> FactorOptions:
+    """The options, coarser where there are many rows: a solve costs the square of the rank."""
+    if rows > MANY:
+        options = _with_tolerance(options, options.settings.rank_tol * COARSER)
+    if rows > FEW or options.layout is not None:
+        most = max(int(FIRST * rows**0.5), LEAST)
+        most = min(options.settings.max_rank or most, most)
+        options = replace(options, settings=replace(options.settings, max_rank=most))
+    return options
+
+
+def full(options: FactorOptions) -> FactorOptions:
+    """The options at full numerical rank."""
+    return _with_tolerance(options, FLOOR)
+
+
+def following(  # noqa: PLR0917
+    asked: FactorOptions, last: FactorOptions, factors: Mapping[Theta, Factor], outcome: Outcome,
+    rounds: Sequence[Round], tol: float,
+) -> Step | None:  # fmt: skip
+    """The next step after an outcome, that of the last of `rounds`; None where a limit is reached."""
+    known = outcome.solution.certificate
+    again = finer(last, asked, factors, known, tol)
+    streamed = [f for f in factors.values() if f.grows]
+    if not streamed or not outcome.guides:
+        return again
+    most = asked.settings.max_rank or inf
+    rank, gap = max(f.rank for f in streamed), rounds[-1].gap
+    gap = gap if isfinite(gap) else inf
+    if rank >= most:
+        return None
+    aim = max(tol, min(SHARE * gap, LOOSE))
+    options = last if again is None else again.options
+    settings = replace(options.settings, max_rank=asked.settings.max_rank)
+    options = replace(options, settings=settings, growth=last.growth + 1)
+    if outcome.inexact:
+        return Step(replace(last, growth=last.growth + 1), 0, {}, aim)
+    expands = options.functions and all(guide.products is not None for guide in outcome.guides.values())
+    shrinks = expands and isfinite(gap) and (len(rounds) == 1 or rounds[-2].gap > FAST * gap)
+    columns = 0 if shrinks else _more(rank, rounds, tol)
+    return Step(options, int(min(columns, most - rank)), outcome.guides, aim)
+
+
+def instead(
+    step: Step, asked: FactorOptions, factors: Mapping[Theta, Factor], known: Certificate | None, tol: float
+) -> Step | None:
+    """What follows a step that changed no factor: pivots where it was functions alone, else a smaller trace."""
+    rank = max(f.rank for f in factors.values())
+    room = int(min(MORE * rank, (asked.settings.max_rank or inf) - rank))
+    if step.guides and step.columns == 0 and room > 0:
+        return replace(step, options=replace(step.options, growth=step.options.growth + 1), columns=room)
+    again = finer(step.options, asked, factors, known, tol)
+    settings = step.options.settings
+    coarse = any(f.residual > settings.rank_tol for f in factors.values())
+    if again is None and step.guides and coarse and room > 0:
+        again = Step(step.options)  # what multipliers did not ask for
+    return None if again is None else replace(again, options=replace(again.options, growth=0))
+
+
+def _more(rank: int, rounds: Sequence[Round], tol: float) -> int:
+    """Pivots to add: where the logarithm of the gap, which falls about as the rank grows, will have reached tol."""
+    least, most = max(int(LEAST_SHARE * rank), LEAST // 4), int(MOST_SHARE * rank)
+    if not isfinite(rounds[-1].gap):
+        return most  # θ can't meet the constraints yet
+    if len(rounds) < 2 or rounds[-1].rank <= rounds[-2].rank or not 0 < rounds[-1].gap < rounds[-2].gap < inf:
+        return int(MORE * rank)
+    slope = log(rounds[-2].gap / rounds[-1].gap) / (rounds[-1].rank - rounds[-2].rank)
+    return int(min(max(AHEAD * log(max(rounds[-1].gap / tol, 1.0)) / slope, least), most))
+
+
+def finer(
+    last: FactorOptions, asked: FactorOptions, factors: Mapping[Theta, Factor], known: Certificate | None, tol: float
+) -> Step | None:
+    """The next finer factor by its trace, None where there is none: what a restriction costs goes with the trace."""
+    most = asked.settings.max_rank
+    if last.settings.rank_tol <= FLOOR or (most is not None and all(f.rank >= most for f in factors.values())):
+        return None
+    gap = inf if known is None else known.relative_gap
+    share = min(max(MARGIN * tol / gap, FINEST_STEP), COARSEST_STEP) if isfinite(gap) and gap > 0 else FINER
+    settings = replace(last.settings, max_rank=most)
+    return Step(_with_tolerance(replace(last, settings=settings), share * settings.rank_tol))
+
+
+def finest(
+    asked: FactorOptions, last: FactorOptions, factors: Mapping[Theta, Factor], outcome: Outcome, tol: float
+) -> Step | None:
+    """All pivots that arithmetic can tell apart, once, where the trace says that nothing is left and the certificate
+    that something is: a penalty of 1e-10·trace(Q)/N feels what is 1e-13 of the trace."""
+    known = outcome.solution.certificate
+    if last.settings.finest or asked.settings.max_rank is not None or known is None or known.assumptions:
+        return None
+    solved = any(attempt.gap <= tol for attempt in outcome.attempts)
+    if outcome.solution.status != Status.OPTIMAL_INACCURATE or not solved or not isfinite(known.relative_gap):
+        return None
+    if not any(isinstance(f, CholeskyFactor) and f.rank < len(f.B) for f in factors.values()):
+        return None
+    return Step(replace(last, growth=0, settings=replace(last.settings, rank_tol=FLOOR, finest=True)))
+
+
+def progressing(step: Step, rounds: Sequence[Round], tol: float) -> Step | None:
+    """The step, more exact where the last one with the same factors gained nothing; None where it was exact."""
+    if step.grows or len(rounds) < 2 or rounds[-1].rank != rounds[-2].rank or rounds[-1].gap < GAIN * rounds[-2].gap:
+        return step
+    return replace(step, aim=tol) if step.aim > tol else None
+
+
+def _with_tolerance(options: FactorOptions, rank_tol: float) -> FactorOptions:
+    return replace(options, settings=replace(options.settings, rank_tol=max(rank_tol, FLOOR)))

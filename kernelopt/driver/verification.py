@@ -1,0 +1,531 @@
+"""Recompute everything about an answer in the terms of the stated problem, and say how well it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import cvxpy as cp
+import numpy as np
+
+from kernelopt.certificate import Certificate, certify
+from kernelopt.certificate.certify import solver_multipliers
+from kernelopt.certificate.multipliers import lengths_of, row_coefficients
+from kernelopt.compiler import representer
+from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink
+from kernelopt.compiler.explicit import ExplicitSource
+from kernelopt.compiler.representer import FEASIBLE, Reduction
+from kernelopt.compiler.separable import Outer, outer_of
+from kernelopt.driver import local_optima
+from kernelopt.errors import KernelOptError, OptionError, SolverError
+from kernelopt.factorization import CholeskyFactor, Factor, tall
+from kernelopt.factorization.dense import ProjectedFactor
+from kernelopt.kernels.domains import distinct
+from kernelopt.language.expressions import Theta
+from kernelopt.language.functions import Function
+from kernelopt.language.nodes import norm_from_gram, view_gram
+from kernelopt.language.text import names
+from kernelopt.results.solution import Solution
+from kernelopt.solvers import cvxpy_solvers, engines
+from kernelopt.solvers.assemble import shape_of
+from kernelopt.solvers.nonconvex import FLAT
+from kernelopt.support.html import table
+from kernelopt.support.types import Array, Ints
+
+LARGEST = 2000  # rows up to which N×N arrays are formed, and features up to which the explicit problem is solved
+SINGLE = 1e-4  # what is tolerated of a factor in single precision
+COLUMNS = 100  # of C that are looked at where there are more rows
+FACTOR = 1e-7  # identities of the factor, relative to trace(Q)/N or to what is compared
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of a report: a number, its tolerance (None: told, not judged), and what it is relative to."""
+
+    name: str
+    number: float
+    tolerance: float | None
+    note: str = ""
+
+    @property
+    def passed(self) -> bool | None:
+        return None if self.tolerance is None else bool(self.number <= self.tolerance)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `problem.verify()` found; prints as a table.
+
+    Attributes
+    ----------
+    checks : tuple of Check
+    certificate : Certificate of the point that was looked at, or None
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, kernelopt as ko
+    >>> X, y = np.arange(6.0)[:, None], np.array([1.0, 3.0, 5.0, 7.0, 9.0, 11.0])
+    >>> theta = ko.Theta(ko.kernels.Polynomial(degree=1))
+    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + 1e-3 * ko.sum_squares(theta)))
+    >>> _ = problem.solve()
+    >>> report = problem.verify()
+    >>> report.passed, report["duality gap"].passed
+    (True, True)
+    """
+
+    checks: tuple[Check, ...]
+    certificate: Certificate | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether no check failed."""
+        return all(check.passed is not False for check in self.checks)
+
+    def __getitem__(self, name: str) -> Check:
+        for check in self.checks:
+            if check.name.startswith(name):
+                return check
+        raise OptionError(f"Expected one of the checks {', '.join(c.name for c in self.checks)}; got {name!r}.")
+
+    def __str__(self) -> str:
+        width = max(len(check.name) for check in self.checks)
+        lines = [
+            f"{name:<{width}}  {number:>9}  {limit:<7}  {verdict:<4}  {note}".rstrip()
+            for name, number, limit, verdict, note in self._cells()
+        ]
+        return "\n".join([*lines, *self._captions()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return table(self._cells(), ("check", "number", "limit", "", ""), self._captions(), left=True)
+
+    def _cells(self) -> list[tuple[str, str, str, str, str]]:
+        verdicts = {True: "pass", False: "FAIL", None: ""}
+        limits = ["" if c.tolerance is None else f"≤ {c.tolerance:.0e}" for c in self.checks]
+        return [
+            (c.name, f"{c.number:.2e}", limit, verdicts[c.passed], c.note)
+            for c, limit in zip(self.checks, limits, strict=True)
+        ]
+
+    def _captions(self) -> list[str]:
+        return [] if self.certificate is None else [str(self.certificate)]
+
+
+def verify(reduction: Reduction, solution: Solution, tol: float, source: ExplicitSource | None) -> Report:
+    """Check the reduction, the point that stands on its variables, and the multipliers."""
+    checks = [*reduction_checks(reduction, solution.functions)]
+    found = None
+    if not reduction.form.is_convex:
+        checks += _local_checks(reduction, outer_of(reduction.form), tol)
+    elif reduction.problem.is_mixed_integer():
+        violation = representer.violation(reduction)
+        checks.append(Check("primal feasibility", violation, FEASIBLE, "largest violation, of a constraint's terms"))
+    else:
+        data = outer_of(reduction.form)
+        value = attained(reduction)
+        slopes = _known_slopes(solution) if data.form.smooth else None  # else read off ν
+        known = None if solution.certificate is None else solution.certificate.evidence
+        search = known is not None and known.sought  # else it is the solver's multipliers that are judged
+        found = certify(reduction, data, value, tol=tol, slopes=slopes, search=search)
+        checks += [*_optimality_checks(reduction, data, found, tol), gap(found, tol)]
+        checks += _explicit_features(reduction, found, value, tol)
+    if source is not None and not reduction.form.smooth:
+        checks.append(_explicit_original(source, attained(reduction), found, tol))
+    return Report(tuple(checks), found)
+
+
+def audit(form: CanonicalForm, functions: dict[Theta, Function], tol: float, lower: Certificate | None) -> Report:
+    """Check functions that were fitted elsewhere: predictions and norms from the kernel, feasibility, and the gap.
+
+    Multipliers are read off the coefficients, ν = (μ/‖θ‖)α for θ = Aᵀα, where the centers are rows of the problem and
+    one norm binds θ; where these show nothing, `lower`, a certificate of an answer of our own, gives the lower bound.
+    """
+    reduction = placed(form, functions)
+    if not _fill_in_others(form):
+        note = "no values of the problem's variables go with this θ"
+        if form.smooth:
+            note = "set the values of the problem's variables too, beside a SmoothLoss"
+        return Report((Check("constraints hold", np.inf, FEASIBLE, note),))
+    if reduction.problem.is_mixed_integer():
+        note = "largest violation, relative to a constraint's terms; integers: no certificate"
+        return Report((Check("constraints hold", representer.violation(reduction), FEASIBLE, note),))
+    data = outer_of(form)
+    if not form.is_convex:
+        return Report(tuple(_local_checks(reduction, data, tol)))
+    known = _multipliers_from_coefficients(reduction, data)
+    value, violation = attained(reduction), representer.violation(reduction, data.form.data_unit)
+    checks = [Check("constraints hold", violation, FEASIBLE, "largest violation, relative to a constraint's terms")]
+    found = certify(reduction, data, value) if known else None
+    if lower is not None:
+        ours = against(lower, value)
+        found = ours if found is None or not found.absolute_gap <= ours.absolute_gap else found
+    checks.append(gap(found, tol) if found is not None else Check("duality gap", np.inf, tol, "no lower bound"))
+    return Report(tuple(checks), found)
+
+
+# ---------------------------------------------------------------- the factor, and θ
+
+
+def reduction_checks(reduction: Reduction, functions: Mapping[Theta, Function]) -> Iterator[Check]:
+    """What a factor and a fitted θ fulfil, whatever the problem is."""
+    named = names(link.theta for link in reduction.form.predictions)
+    for link in reduction.form.predictions:
+        prefix = "" if len(reduction.form.predictions) == 1 else f"{named[link.theta]}: "
+        function = functions[link.theta]
+        for c in (
+            *_factor_checks(link, reduction, function),
+            *_null_space(link, reduction.factors[link.theta], function),
+        ):
+            yield Check(prefix + c.name, c.number, c.tolerance, c.note)
+
+
+def _factor_checks(link: PredictionLink, reduction: Reduction, function: Function) -> Iterator[Check]:
+    """Q = BBᵀ, CCᵀ = I and ACᵀ = B from the kernel's own values, and θ's predictions and norm against v."""
+    factor, v = reduction.factors[link.theta], reduction.v[link.theta]
+    n, r, most = len(link.rows), factor.rank, FACTOR if factor.is_exact else SINGLE
+    if not n or v is None:
+        return
+    if isinstance(factor, ProjectedFactor):
+        yield Check("Q = BBᵀ", factor.distance, None, f"of ‖Q‖: {factor.method}")
+    else:
+        rows = _some(n)
+        E = link.rows.subset(rows).gram() / factor.scale - factor.B[rows] @ factor.B[rows].T
+        if factor.is_restriction:
+            note = f"trace(Q − BBᵀ)/trace(Q): θ is restricted to rank {r} of {n}"
+            yield Check("Q = BBᵀ", factor.residual, None, note)
+            off = -min(float(np.linalg.eigvalsh(E)[0]), 0.0)
+            yield Check("Q − BBᵀ ⪰ 0", off, most, "largest negative eigenvalue, of trace(Q)/N")
+        else:
+            yield Check("Q = BBᵀ", float(np.abs(E).max()), most, "largest entry of Q − BBᵀ, of trace(Q)/N")
+        columns = np.arange(r) if n <= LARGEST else _some(r, COLUMNS)
+        C = factor.coefficients(np.eye(r)[:, columns]) * np.sqrt(factor.scale)
+        basis = Function._of_rows(link.rows.kernel, *link.rows.expansion(factor.pivots, C))
+        at_rows = link.rows.subset(rows).predictions(basis)
+        spread = np.zeros((n, len(columns)))
+        spread[factor.pivots] = C
+        gram = factor.quadratic(link.rows, spread)
+        unit = np.sqrt(factor.scale)
+        # C = L⁻¹A_S: what rounding leaves of the inverse is judged, not the cancellation in the smallest pivots.
+        loss = float(np.linalg.norm(gram - np.eye(len(columns))) / np.sqrt(len(columns)))
+        yield Check("CCᵀ = I", loss, np.sqrt(FACTOR), "root mean square of CCᵀ − I, by rows")
+        off = float(np.abs(at_rows / unit - factor.B[rows][:, columns]).max())
+        yield Check("A = BC", off, np.sqrt(FACTOR), "ACᵀ against B")
+    predicted = link.rows.predictions(function)
+    reduced = factor.B @ v.value
+    size = float(np.abs(reduced).max(initial=0.0)) or 1.0
+    yield Check("predictions", float(np.abs(predicted - reduced).max()) / size, most, "from the kernel against Bw")
+    if not isinstance(factor, ProjectedFactor):
+        c = row_coefficients(reduction, list(reduction.form.predictions).index(link))
+        square = float(np.sum(c * predicted.reshape(n, -1)))
+        norm = function.norm
+        yield Check("‖θ‖ = ‖w‖", abs(np.sqrt(max(square, 0.0)) - norm) / (norm or 1.0), FACTOR, "from the kernel")
+
+
+def _null_space(link: PredictionLink, factor: Factor, function: Function) -> Iterator[Check]:
+    """Add to θ a function φ with Aφ = 0: predictions stay, ‖θ + φ‖² = ‖θ‖² + ‖φ‖².
+
+    φ is κ(z, ·) less its projection on the rows, for a z between two of them.
+    """
+    points, n = link.rows.points, len(link.rows)
+    vectors = isinstance(points, np.ndarray) and points.dtype == float and points.ndim == 2
+    if not vectors or n > LARGEST or n < 2 or len(points) < n or link.rows.mixed or factor.added:
+        return
+    z = (0.6 * points[0] + 0.4 * points[-1])[None]
+    try:
+        to_rows = link.rows.kernel._matrix(points, z)
+        Q = link.rows.gram()
+        coefficients = np.linalg.lstsq(Q, to_rows, rcond=1e-13)[0]
+        phi = Function._of_rows(
+            link.rows.kernel, np.concatenate([z, points]), np.concatenate([[1.0], -coefficients[:, 0]])
+        )
+        length, left = phi.inner(phi), float(np.abs(link.rows.predictions(phi)).max())
+        cross = float(np.abs(phi.gram(function)).max())
+    except (KernelOptError, ValueError, TypeError):
+        return
+    unit = float(link.rows.kernel._diagonal(z)[0])
+    if length <= np.sqrt(FACTOR) * unit:
+        return  # the rows span everything near them
+    yield Check("Aφ = 0 leaves Aθ", left / np.sqrt(unit * length), np.sqrt(FACTOR), "φ orthogonal to all rows")
+    raised = abs(cross) / (function.norm * np.sqrt(length) or 1.0)
+    yield Check("Aφ = 0 raises ‖θ‖", raised, np.sqrt(FACTOR), f"cosine of θ and φ; ‖φ‖² = {length:.2g}")
+
+
+# ---------------------------------------------------------------- optimality
+
+
+def attained(reduction: Reduction) -> float:
+    """The objective at the point that stands on the variables."""
+    return float(reduction.form.outer.objective.value)
+
+
+def _optimality_checks(reduction: Reduction, data: Outer, found: Certificate, tol: float) -> Iterator[Check]:
+    """The KKT conditions in the original terms, in units of which the gap may be `tol`."""
+    form = reduction.form
+    violation = representer.violation(reduction, data.form.data_unit)
+    yield Check("primal feasibility", violation, FEASIBLE, "largest violation, relative to a constraint's terms")
+    duals = {c.id: c for c in reduction.problem.constraints}
+    unit = max(found.unit, found.floor / tol) or found.terms or 1.0
+    yield Check("rounding", found.rounding / unit, None, "the bounds' allowance for arithmetic, of P₀ − P")
+    negative = slackness = largest = 0.0
+    for constraint in form.outer.constraints:
+        solved = duals.get(constraint.id)
+        if not isinstance(constraint, cp.constraints.Inequality) or solved is None or solved.dual_value is None:
+            continue
+        dual = np.asarray(solved.dual_value, dtype=float)
+        largest = max(largest, float(np.abs(dual).max(initial=0.0)))
+        negative = max(negative, -float(dual.min(initial=0.0)))
+        slackness += float(np.abs(dual * np.asarray(constraint.expr.value)).sum())
+    if largest and not data.form.is_constant:
+        yield Check("dual feasibility", negative / largest, FEASIBLE, "most negative multiplier, of the largest")
+        # A solver's multipliers are as good as its own gap, which it measures in the objective's terms.
+        terms = max(unit, found.terms)
+        yield Check("complementarity", slackness / terms, tol, "Σ |multiplier × slack|, of P₀ − P or terms of P")
+    yield from _angle(reduction, tol * unit)
+    yield from _shares_of_the_gap(reduction, found, unit, tol)
+
+
+def _shares_of_the_gap(reduction: Reduction, found: Certificate, unit: float, tol: float) -> Iterator[Check]:
+    """Gap = [f + νᵀu − μt − its minimum over u, t, y] + [μ‖θ‖ − νᵀAθ]: both are ≥ 0, and 0 at stationary points."""
+    lower, form = found.evidence, reduction.form
+    shifted = any(norm.view.shift is not None for norm in form.norms)
+    if lower is None or shifted or any(m.free for m in lower.multipliers) or not np.isfinite(found.absolute_gap):
+        return
+    nu = lower.nu if lower.nu is not None else np.concatenate(lower.point.nu) if lower.point else np.zeros(0)
+    in_theta = -float(nu @ form.u_values)
+    for m, gram in zip(lower.multipliers, lower.grams, strict=True):
+        lengths = lengths_of(m, gram)
+        in_theta += sum(float(form.norms[j].t.value) * length for j, length in zip(m.norms, lengths, strict=True))
+    rest = found.absolute_gap - in_theta
+    yield Check("stationarity in θ", max(in_theta, 0.0) / unit, tol, "μ‖θ‖ − νᵀAθ, of P₀ − P")
+    note = "f + νᵀu − μt above its minimum over u, t, y, of P₀ − P"
+    yield Check("stationarity in u, t, y", max(rest, 0.0) / unit, tol, note)
+
+
+def _angle(reduction: Reduction, gap: float) -> Iterator[Check]:
+    """Aᵀν = μθ/‖θ‖ where ‖θ‖ is the only norm: the angle between Aᵀν and θ, in the factor.
+
+    A gap of at most `gap` leaves μ‖θ‖ − νᵀAθ ≤ gap, with ‖Aᵀν‖ ≤ μ. For the unit vectors e of θ and a of Aᵀν,
+    ½‖a − e‖² = 1 − aᵀe ≤ (μ‖θ‖ − νᵀAθ)/(‖Aᵀν‖‖θ‖), so that ‖a − e‖ ≤ √(2·gap/(‖Aᵀν‖‖θ‖)). That is said of the
+    certificate's ν; the ν here is the solver's, which `dual_value` shows and which differs from it by small repairs.
+    """
+    for number, (link, nu) in enumerate(zip(reduction.form.predictions, solver_multipliers(reduction), strict=True)):
+        norms = list(reduction.form.norms_of(link.theta).values())
+        factor, v = reduction.factors[link.theta], reduction.v[link.theta]
+        if len(norms) != 1 or not norms[0].is_plain or v is None or not np.any(v.value):
+            continue
+        w, a = v.value.reshape(factor.rank, -1), factor.B.T @ link.summed(nu)
+        length = np.sqrt(factor.scale) * float(np.linalg.norm(a)) * float(norms[0].t.value)
+        if length > 0:
+            angle = float(np.linalg.norm(a / np.linalg.norm(a) - w / np.linalg.norm(w)))
+            allowed = float(np.sqrt(2 * gap / length))
+            yield Check(f"Aᵀν ∥ θ{number + 1 if number else ''}", angle, allowed, "distance of unit vectors")
+
+
+def _local_checks(reduction: Reduction, data: Outer, tol: float) -> Iterator[Check]:
+    """What holds at a local optimum of a nonconvex problem."""
+    lacks = engines.lacks(engines.LOCAL, shape_of(reduction.form, data))
+    if lacks is not None:
+        yield Check("gradient", np.inf, tol, f"not known: {engines.LOCAL} {lacks}")
+        return
+    found = local_optima.conditions(reduction, data)
+    yield Check(
+        "gradient", found.gradient, local_optima.SHARE * float(np.sqrt(tol)), "‖Aᵀν − 2λθ‖ of its terms, full kernel"
+    )
+    yield Check("curvature", max(-found.curvature, 0.0), FLAT, "negative eigenvalue of the Hessian, of 2λ, in the span")
+
+
+def _known_slopes(solution: Solution) -> Array | None:
+    """Those of the finest cut, on which the solution's certificate rests."""
+    known = None if solution.certificate is None else solution.certificate.evidence
+    return known.slopes if known is not None and known.finest else None
+
+
+def gap(found: Certificate, tol: float) -> Check:
+    if found.closes(tol) and not found.relative_gap <= tol:
+        return Check("duality gap", found.absolute_gap, found.floor, f"absolute, {found.scope}")
+    return Check("duality gap", found.relative_gap, tol, f"of P₀ − P, {found.scope}")
+
+
+# ---------------------------------------------------------------- explicit features
+
+
+def _explicit_features(reduction: Reduction, found: Certificate, value: float, tol: float) -> Iterator[Check]:
+    """The original problem in θ ∈ Rᵖ, with A = [F(xᵢ)ᵀ], where p is finite and small."""
+    factors: dict[Theta, Factor] = {}
+    if reduction.form.smooth:
+        return  # cvxpy's solvers don't take them
+    for link in reduction.form.predictions:
+        A = None if reduction.factors[link.theta].added else explicit_matrix(link)
+        if A is None:
+            return
+        scale = float(np.mean(np.sum(A**2, axis=1))) or 1.0
+        B = A / np.sqrt(scale)
+        factors[link.theta] = CholeskyFactor(B, scale, np.arange(A.shape[1]), 0.0, 0.0, 0.0)
+    values = _saved(reduction.form.outer.variables())
+    explicit = representer.reduce(reduction.form, factors)
+    try:
+        penalized = [v for v in explicit.v.values() if v is not None]
+        answer = cvxpy_solvers.solve(explicit.problem, "CLARABEL", 1e-2 * tol, {}, None, None, penalized)
+        optimum = float(explicit.problem.objective.value) if answer.has_point else np.nan
+    except SolverError:
+        optimum = np.nan
+    finally:
+        _restore(values)
+    if np.isfinite(optimum):
+        yield compared("θ ∈ Rᵖ solved", value, optimum, found, tol)
+
+
+def explicit_matrix(link: PredictionLink) -> Array | None:
+    """A = [F(xᵢ)ᵀ] where p is finite and small, else None."""
+    p = link.rows.features
+    if not len(link.rows) or p > LARGEST or len(link.rows) * p > LARGEST**2:
+        return None
+    try:
+        A = link.rows.kernel._features(link.rows.points)
+        if len(link.rows) > len(link.rows.points):
+            A = np.concatenate([A, link.rows.combinations.T @ link.rows.kernel._features(link.rows.centers)])
+    except (KernelOptError, NotImplementedError, AttributeError):
+        return None
+    return np.asarray(A)
+
+
+def _explicit_original(source: ExplicitSource, value: float, found: Certificate | None, tol: float) -> Check:
+    """The cvxpy problem that a kernel problem was made from."""
+    values = _saved([*source.problem.variables()])
+    duals = _saved([d for c in source.problem.constraints for d in c.dual_variables])
+    try:
+        cvxpy_solvers.solve(source.problem, "CLARABEL", 1e-2 * tol, {})
+        optimum = float(source.problem.objective.value)
+    finally:
+        _restore(values)
+        _restore(duals)
+    return compared("explicit original", value, optimum, found, tol)
+
+
+def compared(name: str, value: float, optimum: float, found: Certificate | None, tol: float) -> Check:
+    unit = abs(optimum) or 1.0
+    if found is not None and found.at_zero is not None:
+        unit = max(abs(found.at_zero - value), 10 * found.floor / tol) or 1.0
+    return Check(name, abs(value - optimum) / unit, 10 * tol, f"its optimum is {optimum:.10g}; of P₀ − P")
+
+
+def _saved(variables: list[cp.Variable]) -> list[tuple[cp.Variable, Array | None]]:
+    return [(v, v.value) for v in variables]
+
+
+def _restore(values: list[tuple[cp.Variable, Array | None]]) -> None:
+    for variable, value in values:
+        variable.save_value(value)
+
+
+# ---------------------------------------------------------------- functions from elsewhere
+
+
+def placed(form: CanonicalForm, functions: Mapping[Theta, Function]) -> Reduction:
+    """The problem with every θ confined to the span of a given function, and that function on its variables."""
+    factors = {link.theta: _span(link, functions[link.theta]) for link in form.predictions}
+    reduction = representer.reduce(form, factors)
+    for link in form.predictions:
+        _place(link, functions[link.theta], reduction)
+    return reduction
+
+
+class _Span(CholeskyFactor):
+    """θ confined to given functions: B = ACᵀ/√scale with C their orthonormal basis."""
+
+    method = "a given function"
+
+    def __init__(self, B: Array, scale: float, pivots: Array, basis: Array) -> None:
+        super().__init__(B, scale, pivots, 1.0, 0.0, 0.0)
+        object.__setattr__(self, "basis", basis)
+
+    def coefficients(self, v: Array) -> Array:
+        basis: Array = self.basis  # type: ignore[attr-defined]
+        return np.asarray(basis @ v / np.sqrt(self.scale))
+
+
+def _span(link: PredictionLink, function: Function) -> Factor:
+    """The factor of the span of a function's outputs."""
+    gram = np.atleast_2d(function.gram())
+    values, V = np.linalg.eigh((gram + gram.T) / 2)
+    keep = values > 1e-14 * max(float(values[-1]), 0.0)
+    T = V[:, keep] / np.sqrt(values[keep])  # orthonormal combinations of outputs
+    predicted = link.rows.predictions(_on_rows_kernel(link, function)).reshape(len(link.rows), -1)
+    diagonal = link.rows.diagonal()
+    scale = float(diagonal.mean()) if len(diagonal) and diagonal.mean() > 0 else 1.0
+    matched = _matched(link, function)
+    c = function.coefficients.reshape(len(function.coefficients), -1)
+    pivots, basis = (np.arange(0), np.zeros((0, T.shape[1]))) if matched is None else (matched, c @ T)
+    return _Span(predicted @ T / np.sqrt(scale), scale, pivots, basis)
+
+
+def _on_rows_kernel(link: PredictionLink, function: Function) -> Function:
+    return function if function._kernel == link.rows.kernel else function._lifted()
+
+
+def _matched(link: PredictionLink, function: Function) -> Array | None:
+    """The row of the problem at which each center stands, or None."""
+    if function._kernel != link.rows.kernel or not len(function._centers):
+        return None
+    rows = np.concatenate([link.rows.points, function._centers])
+    first, inverse = distinct(rows)
+    at = first[inverse[len(link.rows.points) :]]
+    return np.asarray(at) if np.all(at < len(link.rows.points)) else None
+
+
+def _some(n: int, most: int = LARGEST) -> Ints:
+    """All of n numbers, or some that are drawn where these are too many."""
+    return np.arange(n) if n <= most else np.sort(np.random.default_rng(0).choice(n, most, replace=False))
+
+
+def _place(link: PredictionLink, function: Function, reduction: Reduction) -> None:
+    """Set v, u and t to those of the function."""
+    factor, v = reduction.factors[link.theta], reduction.v[link.theta]
+    predicted = link.rows.predictions(_on_rows_kernel(link, function))
+    if link.u is not None:
+        link.u.value = predicted[link.take]
+    if v is not None:
+        flat = tall.least_squares(factor.B, predicted.reshape(len(predicted), -1))
+        v.value = flat.reshape(v.shape)
+    for norm in reduction.form.norms_of(link.theta).values():
+        norm.t.save_value(np.asarray(norm_from_gram(view_gram(norm.view, function), norm.kind)))
+
+
+def _fill_in_others(form: CanonicalForm) -> bool:
+    """Where some of the user's variables have no value, the best ones for this θ; False where there are none."""
+    if all(v.value is not None for v in form.y):
+        for smooth in form.smooth:
+            smooth.place()
+        return True
+    if form.smooth:
+        return False
+    return cvxpy_solvers.fill_in(form, 1e-8)
+
+
+def _multipliers_from_coefficients(reduction: Reduction, data: Outer) -> bool:
+    """Put ν = (μ/‖θ‖)α on the links, with μ = g′(‖θ‖); False where the functions don't show it."""
+    for number, link in enumerate(reduction.form.predictions):
+        norms = reduction.form.norms_of(link.theta)
+        constraint = reduction.links[link.theta]
+        factor = reduction.factors[link.theta]
+        if len(norms) != 1 or constraint is None or not len(factor.pivots):
+            return False
+        [(j, norm)] = norms.items()
+        length, column = float(norm.t.value), data.form.t[j]
+        slope = float(data.form.c[column] + data.form.P[column] * length)
+        if not norm.is_plain or length == 0 or slope <= 0:
+            return False
+        alpha = row_coefficients(reduction, number) * (slope / length)
+        share = np.zeros(len(link.take))  # a repeated row's multiplier goes to its first place
+        _, first = np.unique(link.take, return_index=True)
+        share[first] = 1.0
+        nu = alpha[link.take] * share[:, None]
+        constraint.dual_variables[0].save_value(nu.reshape(link.u.shape) if link.u is not None else nu)
+    return True
+
+
+def against(lower: Certificate, value: float) -> Certificate:
+    """A certificate of our own answer, with another one's value as the upper bound."""
+    bare = replace(lower, bare=None)
+    return replace(bare, lower=value) if lower.maximize else replace(bare, upper=value)

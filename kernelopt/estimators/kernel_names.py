@@ -1,0 +1,96 @@
+"""Which kernel an estimator has: one of ours, a function, or a name and parameters as in scikit-learn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from kernelopt.errors import OptionError
+from kernelopt.kernels import Cosine, Gaussian, Kernel, Laplacian, Linear, Polynomial, Sigmoid, as_kernel
+from kernelopt.kernels.domains import Vectors
+from kernelopt.support.types import Array
+
+PRECOMPUTED = "precomputed"
+NAMED: dict[str, Callable[[float, int, float], Kernel]] = {
+    "linear": lambda gamma, degree, coef0: Linear(),
+    "poly": lambda gamma, degree, coef0: Polynomial(degree=degree, scale=gamma, offset=coef0),
+    "polynomial": lambda gamma, degree, coef0: Polynomial(degree=degree, scale=gamma, offset=coef0),
+    "rbf": lambda gamma, degree, coef0: Gaussian(sigma=(2 * gamma) ** -0.5),
+    "laplacian": lambda gamma, degree, coef0: Laplacian(sigma=1 / gamma),
+    "sigmoid": lambda gamma, degree, coef0: Sigmoid(scale=gamma, offset=coef0),
+    "cosine": lambda gamma, degree, coef0: Cosine(),
+}
+
+
+class ChoosesKernel(BaseEstimator):
+    """An estimator with a parameter `kernel`, whose own parameters are set as `kernel__name`."""
+
+    kernel: Any
+
+    def set_params(self, **params: Any) -> Self:
+        """As in scikit-learn; `kernel__name` gives a kernel with that parameter changed (kernels are immutable).
+
+        Raises OptionError where the kernel has a name only, as its parameters are those of the estimator then.
+        """
+        inside = {name.removeprefix("kernel__"): v for name, v in params.items() if name.startswith("kernel__")}
+        super().set_params(**{name: v for name, v in params.items() if not name.startswith("kernel__")})
+        if inside and isinstance(self.kernel, str):
+            known = self.kernel in NAMED
+            instead = f" Pass kernel=ko.kernels.{NAMED[self.kernel](0.5, 3, 1.0)!r}." if known else ""
+            raise OptionError(
+                f"Expected a kernel of ko.kernels, of which to set {', '.join(inside)}; got kernel={self.kernel!r}, "
+                f"a name, to which gamma, degree and coef0 belong.{instead}"
+            )
+        if inside:
+            self.kernel = as_kernel(self.kernel).with_params(**inside)
+        return self
+
+
+class NamesKernel(ChoosesKernel):
+    """An estimator whose `kernel` may be a name, with `gamma`, `degree` and `coef0`, or "precomputed"."""
+
+    gamma: Any
+    degree: Any
+    coef0: Any
+
+    @property
+    def _is_precomputed(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == PRECOMPUTED
+
+    @property
+    def _needs_matrix(self) -> bool:
+        """Whether X must be a matrix of numbers."""
+        return isinstance(self.kernel, str) or isinstance(as_kernel(self.kernel).domain, Vectors)
+
+    def _chosen_kernel(self, X: Any, weights: Array) -> Kernel:
+        """The kernel for the points X; raises OptionError for a name or parameter that is not known."""
+        if not isinstance(self.kernel, str):
+            return as_kernel(self.kernel)
+        if self.kernel not in NAMED:
+            raise OptionError(
+                f"Expected kernel to be one of {', '.join(NAMED)}, {PRECOMPUTED}, or a kernel of ko.kernels; got "
+                f"{self.kernel!r}."
+            )
+        return NAMED[self.kernel](self._gamma(X, weights), self.degree, self.coef0)
+
+    def _gamma(self, X: Array, weights: Array) -> float:
+        """1/(columns·variance of all entries), each with the weight of its row, for "scale"; 1/columns for "auto"."""
+        columns = X.shape[1]
+        if isinstance(self.gamma, str) and self.gamma == "auto":
+            return 1 / columns
+        if isinstance(self.gamma, str) and self.gamma == "scale":
+            shares = np.broadcast_to((weights / weights.sum() / columns)[:, None], X.shape)
+            variance = float(np.sum(shares * (X - np.sum(shares * X)) ** 2))
+            return 1 / (columns * variance) if variance > 0 else 1.0
+        if not isinstance(self.gamma, Real) or not 0 < float(self.gamma) < np.inf:
+            raise OptionError(f'Expected gamma to be "scale", "auto" or a number > 0; got {self.gamma!r}.')
+        return float(self.gamma)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self._is_precomputed
+        return tags

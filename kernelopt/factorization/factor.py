@@ -1,0 +1,92 @@
+"""The factor Q = BBᵀ of a kernel matrix, as the rest of the package sees it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernelopt.factorization.tall import Room
+from kernelopt.language.rows import Rows
+from kernelopt.support.types import Array, Ints
+
+FLOOR = 1e-13  # smallest meaningful trace residual, relative to trace(Q)
+
+
+@dataclass(frozen=True, eq=False)
+class Factor(ABC):
+    """Q ≈ scale·BBᵀ with B of full column rank, and θ confined to the span of the pivot rows.
+
+    θ = Cᵀw with CCᵀ = I, so that u = Aθ = √scale·Bw and ‖θ‖ = ‖w‖ are exact for a real θ: low rank restricts
+    θ, it does not approximate Q. The solvers see v = √scale·w, with u = Bv and ‖θ‖ = ‖v‖/√scale.
+
+    Attributes
+    ----------
+    B : (n, r), C-ordered; or a `BlockMatrix`
+    scale : trace(Q)/n, 1 where that is zero
+    pivots : rows whose span holds θ
+    residual : trace(Q − scale·BBᵀ) / trace(Q)
+    seconds : wall time of kernel evaluation, and of factorization
+    why : why the method was chosen, where none was asked for
+    room : memory behind the columns of B, for more of them
+    """
+
+    B: Any
+    scale: float
+    pivots: Ints
+    residual: float
+    kernel_seconds: float
+    factor_seconds: float
+    why: str = field(default="", kw_only=True)
+    room: Room | None = field(default=None, kw_only=True, repr=False)
+
+    method = ""
+    grows = False  # by what a certificate says
+    is_exact = True  # but for rounding in double precision: numbers of Q can be read off
+
+    @property
+    def rank(self) -> int:
+        return int(self.B.shape[1])
+
+    @property
+    def added(self) -> float:
+        """s, where Q is the matrix of κ(x, y) + s·[x = y] instead of κ."""
+        return float(getattr(self, "shift", 0.0))
+
+    @property
+    def is_restriction(self) -> bool:
+        """Whether θ is confined to less than the row space of A."""
+        return self.residual > 10 * FLOOR
+
+    @property
+    def of_pivots(self) -> Factor:
+        """The factor without functions."""
+        return self
+
+    def in_one_array(self, rows: Rows) -> Factor:
+        """A factor of the same pivots with B as an array in double precision."""
+        return self
+
+    @abstractmethod
+    def coefficients(self, v: Array) -> Array:
+        """c with θ = Σₛ cₛ·(row pivots[s]) = Cᵀw, for v = √scale·w of shape (r,) or (r, K)."""
+
+    def predictions(self, rows: Rows, v: Array) -> Array:
+        """Aθ on all rows, computed afresh from kernel values."""
+        return rows.combined(self.pivots, self.coefficients(v))
+
+    def product(self, rows: Rows, V: Array) -> Array:
+        """QV by a pass over the kernel's own values."""
+        return rows.product(V)
+
+    def quadratic(self, rows: Rows, V: Array) -> Array:
+        """VᵀQV by a pass over the kernel's own values."""
+        return rows.quadratic(V)
+
+    def product_error(self, rows: Rows, V: Array) -> Array:
+        """A bound on the rounding error of `product`, (n, k)."""
+        return rows.product_error(V)
+
+    def quadratic_error(self, rows: Rows, V: Array) -> Array:
+        """A bound on the rounding error of `quadratic`, (k, k)."""
+        return rows.quadratic_error(V)

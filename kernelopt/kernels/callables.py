@@ -1,0 +1,208 @@
+"""Kernels given by a function, and those of other libraries."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from kernelopt.errors import KernelError
+from kernelopt.kernels.domains import ANYTHING, VECTORS, Domain, name_of, real_array, refuse_pickling
+from kernelopt.kernels.kernel import COMPOSITIONS, Kernel, Verdict, require, symmetric
+from kernelopt.kernels.rounding import Inexact
+from kernelopt.support.types import Array
+
+BOTH_ORDERS = 32  # points of which each pair is evaluated in both orders; later ones with three others
+
+
+@dataclass(frozen=True)
+class FromFunction(Kernel):
+    """κ(x, y) from a callable, on pairs of any objects or on lists of them.
+
+    Parameters
+    ----------
+    function : callable
+        function(x, y) → number, or with `on_lists` function(list, list) → matrix. Data may be lists of any objects,
+        or a matrix of numbers, whose rows are then the points.
+    on_lists : bool
+    psd : bool or None
+        True, if you know it to be positive semidefinite; by default it is decided for each data set. A declaration
+        that up to 512 rows of the data contradict is refused; see `declarations()`.
+
+    Raises
+    ------
+    KernelError
+        When the callable returns something else than finite numbers of the right shape, or is not symmetric: beyond
+        32 points, for some pairs of each point. Differences of 1e-10·√(κ(x, x)κ(y, y)) are rounding.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> common = ko.kernels.FromFunction(lambda a, b: len(a & b), psd=True)
+    >>> common([{1, 2, 3}, {2, 3}, {5}])
+    array([[3., 2., 0.],
+           [2., 2., 0.],
+           [0., 0., 1.]])
+    """
+
+    function: Callable[[Any, Any], Any]
+    on_lists: bool = False
+    psd: bool | None = None
+
+    def __post_init__(self) -> None:
+        require(callable(self.function), "function", "a callable", self.function)
+        require(self.psd in (None, True, False), "psd", "True, False or None", self.psd)
+
+    @property
+    def domain(self) -> Domain:
+        return ANYTHING
+
+    def _verdict(self) -> Verdict:
+        if self.psd is None:
+            return Verdict(None, "a function: decided for each data set")
+        return Verdict(self.psd, "a function declared to be so")
+
+    def _declared(self) -> tuple[str, ...]:
+        return (f"{self!r} is positive semidefinite, as declared",) if self.psd else ()
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        other = X if Z is None else Z
+        values, precision = self._on_lists(X, other) if self.on_lists else self._on_pairs(X, Z)
+        K = np.array(real_array(values, f"the values of {self!r}"))
+        if K.shape != (len(X), len(other)):
+            raise KernelError(f"Expected {self!r} to give a matrix {(len(X), len(other))}; got shape {K.shape}.")
+        if not np.isfinite(K).all():
+            i, j = (int(v) for v in np.argwhere(~np.isfinite(K))[0])
+            raise KernelError(f"Expected {self!r} to give finite numbers; got {K[i, j]} for points {i} and {j}.")
+        return symmetric(K, self, precision) if Z is None else K
+
+    def _on_lists(self, X: Array, Z: Array) -> tuple[Array, float]:
+        """The matrix that the function gives, and its precision."""
+        K = np.asarray(self.function(*(list(P) if P.dtype == object else P for P in (X, Z))))
+        return K, _precision({K.dtype.type})
+
+    def _on_pairs(self, X: Array, Z: Array | None) -> tuple[Array, float]:
+        """The matrix, and the precision of its values: where Z is None each pair once, some in both orders."""
+        K, types = np.empty((len(X), len(X if Z is None else Z))), set[type]()
+        for i, x in enumerate(X):
+            row = [self._value(x, z) for z in (X[: i + 1] if Z is None else Z)]
+            types.update(map(type, row))
+            K[i, : len(row)] = row
+            if Z is None:
+                K[:i, i] = row[:i]
+                for j in range(i) if i < BOTH_ORDERS else (0, i // 2, i - 1):
+                    K[j, i] = self._value(X[j], x)
+        return K, _precision(types)
+
+    def _value(self, x: Any, y: Any) -> Any:
+        value = self.function(x, y)
+        if not isinstance(value, (Real, np.bool_)):
+            raise KernelError(f"Expected {self!r} to give a number for a pair; got {type(value).__name__}.")
+        try:
+            float(value)
+        except OverflowError as error:
+            raise KernelError(
+                f"Expected {self!r} to give numbers below 1e308; got a larger integer. Rescale the function."
+            ) from error
+        return value
+
+    def _diagonal(self, X: Array) -> Array:
+        if self.on_lists:
+            return np.array([self._matrix(X[i : i + 1], None)[0, 0] for i in range(len(X))])
+        return np.array([float(self._value(x, x)) for x in X])
+
+    def _rounding(self, at: Inexact) -> float:
+        """0: values are taken as the function gives them."""
+        return 0.0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return refuse_pickling(self, self.function)
+
+    def __repr__(self) -> str:
+        options = (", on_lists=True" if self.on_lists else "") + ("" if self.psd is None else f", psd={self.psd}")
+        return f"FromFunction({name_of(self.function)}{options})"
+
+
+@dataclass(frozen=True)
+class FromSklearn(Kernel):
+    """κ(x, y) of a kernel object of `sklearn.gaussian_process.kernels`.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> from sklearn.gaussian_process.kernels import RBF
+    >>> ko.Theta(RBF(length_scale=2.0)).kernel
+    FromSklearn(RBF(length_scale=2))
+    """
+
+    kernel: Any
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kernel", copy.deepcopy(self.kernel))  # theirs can be changed
+        parts = [self.kernel, *self.kernel.get_params().values()]
+        if any(type(part).__name__ == "WhiteKernel" for part in parts):
+            raise KernelError(
+                "Expected a kernel whose value depends on its points alone; WhiteKernel differs between κ(X) and "
+                "κ(X, X). Write the other part + noise_level * ko.kernels.Delta()."
+            )
+
+    @property
+    def domain(self) -> Domain:
+        return VECTORS
+
+    @property
+    def is_stationary(self) -> bool:
+        return bool(self.kernel.is_stationary())
+
+    def _verdict(self) -> Verdict:
+        return Verdict(None, "a kernel of another library: decided for each data set")
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        K = np.array(self.kernel(X, Z), dtype=np.float64)
+        return symmetric(K, self) if Z is None and np.isfinite(K).all() else K
+
+    def _diagonal(self, X: Array) -> Array:
+        return np.asarray(self.kernel.diag(X), dtype=np.float64)
+
+    def _rounding(self, at: Inexact) -> float:
+        """0: values are taken as the other library gives them."""
+        return 0.0
+
+    def __hash__(self) -> int:
+        return hash(repr(self.kernel))
+
+    def __repr__(self) -> str:
+        return f"FromSklearn({self.kernel!r})"
+
+
+def _precision(types: Iterable[type]) -> float:
+    """The coarsest relative precision of values of these types; Python's own are of double precision."""
+    return max((float(np.finfo(t).eps) for t in types if issubclass(t, np.floating)), default=0.0)
+
+
+def as_kernel(value: Any) -> Kernel:
+    """A kernel as it is; a kernel object of scikit-learn, or a function of pairs, wrapped.
+
+    Raises KernelError for anything else.
+
+    Examples
+    --------
+    >>> import numpy as np, kernelopt as ko
+    >>> kernel = ko.kernels.as_kernel(lambda x, z: float(x @ z) ** 2)
+    >>> kernel(np.array([[1.0]]), np.array([[3.0]]))
+    array([[9.]])
+    """
+    if isinstance(value, Kernel):
+        return value
+    if hasattr(value, "is_stationary") and hasattr(value, "diag") and callable(value):
+        return FromSklearn(value)
+    if callable(value) and not isinstance(value, type):
+        return FromFunction(value)
+    raise KernelError(f"Expected a kernel, such as ko.kernels.Gaussian(sigma=1.0); got {value!r}.")
+
+
+COMPOSITIONS["as"] = as_kernel

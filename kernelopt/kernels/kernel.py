@@ -1,0 +1,441 @@
+"""The kernel: a symmetric function κ(x, y) = F(x)ᵀF(y), as an immutable value.
+
+A subclass is a frozen dataclass that states its formula in `_matrix` and `_diagonal`, and its definiteness in
+`_verdict`; the checks, the operators and the public calls live here. See `docs/contributing.md` for the checklist.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from math import inf
+from numbers import Real
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from kernelopt.errors import KernelError
+from kernelopt.kernels.chain import Order
+from kernelopt.kernels.domains import VECTORS, Domain
+from kernelopt.kernels.rounding import Inexact, relative_to
+from kernelopt.support.keywords import Hinting
+from kernelopt.support.types import Array
+
+ROUNDING = 1e-10  # asymmetry of a function that is explained by rounding, in units of √(κ(x, x)κ(z, z))
+WORDS = {True: "positive semidefinite", False: "indefinite", None: "unknown"}
+
+
+class Verdict(NamedTuple):
+    """Positive semidefinite by rule (True), known to be indefinite (False), or unknown (None); and why."""
+
+    psd: bool | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """How a kernel's definiteness follows from its parts; prints as a tree.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> print((2.0 * ko.kernels.Linear()).explain())
+    2.0 * Linear()  positive semidefinite: nonnegative multiple
+    └ Linear()      positive semidefinite: F(x) = x
+    """
+
+    lines: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        width = max(len(name) for name, _ in self.lines)
+        return "\n".join(f"{name:<{width}}  {verdict}" for name, verdict in self.lines)
+
+    __repr__ = __str__
+
+
+# What the operators and methods build; `algebra` and `transforms`, which derive from Kernel, fill it in.
+COMPOSITIONS: dict[str, Callable[..., Kernel]] = {}
+
+
+class Kernel(metaclass=Hinting):
+    """A kernel κ(x, y) = F(x)ᵀF(y), compared by structure, composed with `+`, `*`, `c *`, `**` and `-`.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> kernel = 2.0 * ko.kernels.Gaussian(sigma=1.5) + ko.kernels.Linear()
+    >>> kernel([[0.0], [1.0]]).round(4)
+    array([[2.    , 1.6015],
+           [1.6015, 3.    ]])
+    >>> kernel.is_psd
+    True
+    >>> print(kernel.explain())
+    2.0 * Gaussian(sigma=1.5) + Linear()  positive semidefinite: sum of positive semidefinite kernels
+    ├ 2.0 * Gaussian(sigma=1.5)           positive semidefinite: nonnegative multiple
+    │ └ Gaussian(sigma=1.5)               positive semidefinite: exp(−‖x−y‖²/2σ²) (Schoenberg 1938)
+    └ Linear()                            positive semidefinite: F(x) = x
+    """
+
+    # numpy hands `scalar * kernel` to us instead of building an array of kernels.
+    __array_ufunc__ = None
+
+    # ---------------------------------------------------------------- what a subclass states
+
+    @property
+    def domain(self) -> Domain:
+        """What the kernel takes as points."""
+        return VECTORS
+
+    @abstractmethod
+    def _verdict(self) -> Verdict:
+        """Definiteness by rule, and the rule."""
+
+    @property
+    def is_stationary(self) -> bool:
+        """Whether κ(x, y) depends on x − y alone, by rule."""
+        return False
+
+    @property
+    def is_isotropic(self) -> bool:
+        """Whether κ(x, y) depends on ‖x − y‖₂ alone, by rule."""
+        return False
+
+    @property
+    def precision(self) -> float:
+        """Relative precision of the kernel's values; larger than float64's where its data came in float32."""
+        return max((part.precision for part in self.parts), default=float(np.finfo(np.float64).eps))
+
+    @abstractmethod
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        """κ(xᵢ, zⱼ) for canonical rows, as a new array; `Z is None` means Z = X, symmetric."""
+
+    @abstractmethod
+    def _diagonal(self, X: Array) -> Array:
+        """κ(xᵢ, xᵢ) for canonical rows."""
+
+    def _n_features(self, X: Array) -> float:
+        """p, the length of F(x) for the points `X`; `math.inf` where F has infinitely many entries, or is unknown."""
+        return inf
+
+    def _features(self, X: Array) -> Array:
+        raise KernelError(f"{self!r} has no finite feature map that is known; see is_psd and explain() for what is.")
+
+    def _evaluator(self, centers: Array, coefficients: Array) -> Callable[[Array], Array] | None:
+        """A faster way to evaluate Σᵢ cᵢ κ(zᵢ, x) at many x than through kernel values, where there is one."""
+        return None
+
+    @property
+    def _smoothness(self) -> int:
+        """The order of derivative that F has, and that is implemented; 0 for none."""
+        return 0
+
+    def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
+        """∂ₓ∂_zκ(xᵢ, zⱼ) by the columns dx of x and dz of z; what broadcasts to (len(X), len(Z))."""
+        raise NotImplementedError
+
+    def _modulus(self, order: Order, radius: float) -> float | None:
+        """sup ‖∂F(x) − ∂F(z)‖ over ‖x − z‖ ≤ radius in closed form, where there is one."""
+        return None
+
+    def _rounding(self, at: Inexact) -> float:
+        """r with |κ̂ − κ| ≤ r√(s(x)s(z)) at all pairs of points, for derivatives up to at.order in x and in z.
+
+        0 where values are taken as they are computed, as of a kernel that states none.
+        """
+        return 0.0
+
+    def _size(self, X: Array, order: Order = ()) -> Array:
+        """s(xᵢ) with |∂κ(x, z)| ≤ √(s(x)s(z)): ‖∂F(xᵢ)‖² by default, (n,)."""
+        if not order:
+            return np.abs(self._diagonal(X))
+        blocks = [X[i : i + 64] for i in range(0, len(X), 64)]
+        values = [np.broadcast_to(self._derivative(P, order, P, order), (len(P), len(P))) for P in blocks]
+        return np.abs(np.concatenate([np.diag(K) for K in values]))
+
+    # ---------------------------------------------------------------- what can be asked
+
+    @property
+    def parts(self) -> tuple[Kernel, ...]:
+        """The kernels that this one is made of."""
+        values = (getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
+        return tuple(k for v in values for k in (v if isinstance(v, tuple) else (v,)) if isinstance(k, Kernel))
+
+    @property
+    def is_psd(self) -> bool | None:
+        """True where positive semidefinite by rule, False where indefinite, None where each data set decides."""
+        return self._verdict().psd
+
+    def declarations(self) -> tuple[str, ...]:
+        """What somebody declared of the kernel, and nothing here proves: a sentence each.
+
+        Definiteness that a user states of a function or of a class of their own; () where all follows by rule, or is
+        checked on the data.
+
+        Examples
+        --------
+        >>> import kernelopt as ko
+        >>> common = ko.kernels.FromFunction(lambda a, b: len(a & b), psd=True)
+        >>> (2.0 * common + ko.kernels.Constant(1.0)).declarations()
+        ('FromFunction(<lambda>, psd=True) is positive semidefinite, as declared',)
+        >>> ko.kernels.Gaussian(sigma=1.0).declarations()
+        ()
+        """
+        if self.is_psd is not True:
+            return ()  # the kernel matrix of each data set is looked at
+        inherited = [sentence for part in self.parts for sentence in part.declarations()]
+        return tuple(dict.fromkeys([*self._declared(), *inherited]))
+
+    def _declared(self) -> tuple[str, ...]:
+        """The kernel's own, without those of its parts: of a class from elsewhere, that it is what its rule says."""
+        if type(self).__module__.split(".")[0] == __name__.split(".")[0]:
+            return ()
+        return (f"{self!r} is positive semidefinite, as its class states",)
+
+    def explain(self) -> Derivation:
+        """Why the kernel is, or may not be, positive semidefinite; a line for each part."""
+        return Derivation(tuple(self._derivation("", "")))
+
+    def _derivation(self, first: str, rest: str) -> Iterator[tuple[str, str]]:
+        verdict = self._verdict()
+        yield first + repr(self), f"{WORDS[verdict.psd]}: {verdict.reason}"
+        for i, part in enumerate(self.parts):
+            last = i == len(self.parts) - 1
+            yield from part._derivation(rest + ("└ " if last else "├ "), rest + ("  " if last else "│ "))
+
+    def __call__(self, X: Any, Z: Any = None) -> Array:
+        """The kernel matrix κ(xᵢ, zⱼ), shape (len(X), len(Z)); Z defaults to X."""
+        rows = self.rows(X)
+        if Z is None:
+            return self._matrix(rows, None)
+        other = self.rows(Z)
+        if self.domain.columns(rows) != self.domain.columns(other):
+            raise KernelError(
+                f"{self!r} expects points of one kind with equally many columns; got shapes {rows.shape} and "
+                f"{other.shape}."
+            )
+        return self._matrix(rows, other)
+
+    def diag(self, X: Any) -> Array:
+        """κ(xᵢ, xᵢ), shape (len(X),), without the full matrix."""
+        return self._diagonal(self.rows(X))
+
+    def rounding(self, X: Any) -> float:
+        """r with |κ̂(xᵢ, xⱼ) − κ(xᵢ, xⱼ)| ≤ r·√(κ(xᵢ, xᵢ)κ(xⱼ, xⱼ)) for all rows xᵢ, xⱼ of X, a bound a priori.
+
+        κ̂ is what is computed in double precision, in whatever blocks of rows; κ is the formula for the same numbers
+        (points and parameters). With u = 2⁻⁵³ and γₙ = nu/(1 − nu), sums may be taken in any order, and exp, log and
+        pow are right to 4 units in the last place (Higham 2002, chapter 3). For a Gaussian kernel in d columns
+        r ≈ (3d + 20)u·max‖x − c‖²/σ² + (d + 22)u, because ‖x − z‖² is a matrix product that cancels; c is the worst
+        point in the box of the points. It takes O(N·d) operations.
+
+        What users give is taken as computed: functions, maps, weights, distances, precomputed matrices, kernels of
+        other libraries, and kernels of your own without `_rounding` add no error. For a kernel that is not positive
+        semidefinite, |κ(xᵢ, xᵢ)| stands in the bound. The bound is inf where a diagonal entry is rounding alone or
+        underflows.
+
+        Examples
+        --------
+        >>> import kernelopt as ko
+        >>> ko.kernels.Linear().rounding([[1.0, 2.0], [3.0, 4.0]]) / 2**-53  # γ₂
+        2.00...
+        >>> ko.kernels.Gaussian(sigma=1.0).rounding([[0.0], [1.0]]) < 1e-14
+        True
+        """
+        return float(self._relative_rounding(self.rows(X)))
+
+    @np.errstate(over="ignore", invalid="ignore")  # a bound that overflows is no bound
+    def _relative_rounding(self, X: Array) -> float:
+        """`rounding` for canonical rows."""
+        if not len(X):
+            return 0.0
+        bound = relative_to(self._diagonal(X), self._size(X), self._rounding(Inexact(X)))
+        return bound if bound >= 0 else inf
+
+    def features(self, X: Any) -> Array:
+        """The feature matrix with rows F(xᵢ)ᵀ, shape (len(X), p), where p is finite.
+
+        Raises KernelError where the kernel has no finite feature map.
+        """
+        return self._features(self.rows(X))
+
+    def rows(self, X: Any) -> Array:
+        """`X` checked and turned into this kernel's canonical rows."""
+        return self.domain.rows(X, repr(self))
+
+    def _check_points(self, X: Array) -> None:
+        """Raise KernelError where the canonical rows of a problem are not what was declared of them."""
+        for part in self.parts:
+            part._check_points(X)
+
+    def __sklearn_clone__(self) -> Self:
+        """scikit-learn's clone of an immutable value is that value."""
+        return self
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name; with `deep` those of the part `k1` as `k1__name`, counted from 1.
+
+        Examples
+        --------
+        >>> import kernelopt as ko
+        >>> kernel = ko.kernels.Gaussian(sigma=1.0) + ko.kernels.Polynomial(degree=2)
+        >>> kernel.get_params()
+        {'k1__sigma': 1.0, 'k2__degree': 2, 'k2__offset': 1.0, 'k2__scale': 1.0}
+        >>> kernel.with_params(k1__sigma=3.0)
+        Gaussian(sigma=3.0) + Polynomial(degree=2, offset=1.0, scale=1.0)
+        """
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
+        params = {name: v for name, v in own.items() if not isinstance(v, (Kernel, tuple)) or not _has_kernel(v)}
+        for number, part in enumerate(self.parts if deep else (), start=1):
+            params |= {f"k{number}__{name}": value for name, value in part.get_params().items()}
+        return params
+
+    def with_params(self, **params: Any) -> Self:
+        """A kernel with some parameters changed, named as in `get_params()`. Raises KernelError for other names."""
+        unknown = sorted(set(params) - set(self.get_params()))
+        if unknown:
+            raise KernelError(f"{self!r} has no parameter {', '.join(unknown)}; it has {', '.join(self.get_params())}.")
+        nested: dict[int, dict[str, Any]] = {}
+        own = {}
+        for name, value in params.items():
+            head, _, tail = name.partition("__")
+            if tail:
+                nested.setdefault(int(head[1:]) - 1, {})[tail] = value
+            else:
+                own[name] = value
+        parts = iter([part.with_params(**nested.get(i, {})) for i, part in enumerate(self.parts)])
+        for f in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, f.name)
+            if f.init and isinstance(value, Kernel):
+                own[f.name] = next(parts)
+            elif f.init and _has_kernel(value):
+                own[f.name] = tuple(next(parts) for _ in value)
+        return replace(self, **own)  # type: ignore[type-var]
+
+    # ---------------------------------------------------------------- composition
+
+    def __add__(self, other: Any) -> Kernel:
+        return COMPOSITIONS["+"](self, COMPOSITIONS["as"](other)) if callable(other) else NotImplemented
+
+    def __sub__(self, other: Any) -> Kernel:
+        """κ₁ − κ₂, positive semidefinite or not: decided for each data set."""
+        return COMPOSITIONS["-"](self, COMPOSITIONS["as"](other)) if callable(other) else NotImplemented
+
+    def __mul__(self, other: Any) -> Kernel:
+        if isinstance(other, Real):
+            return COMPOSITIONS["c *"](other, self)
+        return COMPOSITIONS["*"](self, COMPOSITIONS["as"](other)) if callable(other) else NotImplemented
+
+    __rmul__ = __mul__
+
+    def __radd__(self, other: Any) -> Kernel:
+        return COMPOSITIONS["+"](COMPOSITIONS["as"](other), self) if callable(other) else NotImplemented
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self  # immutable
+
+    def __pow__(self, exponent: int) -> Kernel:
+        """κⁿ for an integer n ≥ 1."""
+        return COMPOSITIONS["**"](self, exponent)
+
+    def series(self, coefficients: Sequence[float]) -> Kernel:
+        """q(κ) = Σₙ cₙ κⁿ with coefficients c₀, c₁, … ≥ 0."""
+        return COMPOSITIONS["series"](self, coefficients)
+
+    def exp(self) -> Kernel:
+        """exp(κ(x, y))."""
+        return COMPOSITIONS["exp"](self)
+
+    def weighted(self, weight: Callable[[Any], Any]) -> Kernel:
+        """f(x)κ(x, y)f(y), with f(X) a number for each point."""
+        return COMPOSITIONS["weighted"](self, weight)
+
+    def compose(self, map: Callable[[Any], Any]) -> Kernel:  # noqa: A002
+        """κ(g(x), g(y)), with g(X) a point for each point."""
+        return COMPOSITIONS["compose"](self, map)
+
+    def on(self, columns: Sequence[int]) -> Kernel:
+        """κ on the chosen columns of X."""
+        return COMPOSITIONS["on"](self, columns)
+
+    def ard(self, scales: Sequence[float]) -> Kernel:
+        """κ(x/ℓ, y/ℓ) with a length scale ℓⱼ > 0 for each column (automatic relevance determination)."""
+        return COMPOSITIONS["ard"](self, scales)
+
+    def normalized(self) -> Kernel:
+        """κ(x, y)/√(κ(x, x)κ(y, y)), zero where a diagonal is."""
+        return COMPOSITIONS["normalized"](self)
+
+    def cached(self, X: Any) -> Kernel:
+        """κ(x, y) itself, looked up for rows of X in a matrix that is computed once."""
+        return COMPOSITIONS["cached"](self, X)
+
+    def centered(self, X: Any) -> Kernel:
+        """(F(x) − m)ᵀ(F(y) − m), with m the mean of F over the rows of X, as centered kernel PCA needs."""
+        return COMPOSITIONS["centered"](self, X)
+
+
+def _has_kernel(value: Any) -> bool:
+    return isinstance(value, Kernel) or (isinstance(value, tuple) and any(isinstance(v, Kernel) for v in value))
+
+
+def require(condition: bool, name: str, expected: str, got: object) -> None:
+    """Raise KernelError unless a kernel's parameter is as expected."""
+    if not condition:
+        raise KernelError(f"Expected {name} to be {expected}; got {got!r}.")
+
+
+def require_kernels(*values: object) -> None:
+    """Raise KernelError unless all are kernels."""
+    for value in values:
+        require(isinstance(value, Kernel), "a part", "a kernel", value)
+
+
+def is_integer(value: object) -> bool:
+    """An integer (bool excluded)."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> bool:
+    """A finite real number (bool excluded)."""
+    return isinstance(value, Real) and not isinstance(value, bool) and bool(np.isfinite(float(value)))
+
+
+def require_positive(kernel: Kernel, *names: str) -> None:
+    """Raise KernelError unless the named parameters are numbers > 0."""
+    for name in names:
+        value = getattr(kernel, name)
+        require(is_number(value) and value > 0, name, "a number > 0", value)
+
+
+def symmetric(K: Array, owner: Kernel, precision: float = 0.0) -> Array:
+    """½(K + Kᵀ), where both are one matrix but for rounding.
+
+    |κ(x, z) − κ(z, x)| ≤ tol·max(√|κ(x, x)κ(z, z)|, |κ(x, z)|, |κ(z, x)|), with tol = 1e-10, or 100 units of the
+    values' precision where that is coarser. Raises KernelError naming the worst pair.
+    """
+    root = np.sqrt(np.abs(K.diagonal()))
+    size = np.maximum(np.outer(root, root), np.maximum(np.abs(K), np.abs(K.T)))
+    excess = np.abs(K - K.T) - max(ROUNDING, 100 * precision) * size
+    if excess.max(initial=0.0) > 0:
+        i, j = sorted(int(v) for v in np.unravel_index(np.argmax(excess), K.shape))
+        raise KernelError(
+            f"Expected {owner!r} to be symmetric; for points {i} and {j} it gives {K[i, j]:.10g} and {K[j, i]:.10g} in "
+            "either order. Write a function that does not depend on the order of its arguments."
+        )
+    return np.asarray((K + K.T) / 2)
+
+
+def nonnegative_numbers(values: Any, name: str) -> tuple[float, ...]:
+    """A sequence of numbers ≥ 0 as a tuple. Raises KernelError."""
+    numbers = tuple(values) if isinstance(values, (Sequence, np.ndarray)) and not isinstance(values, str) else ()
+    require(bool(numbers) and all(is_number(v) and v >= 0 for v in numbers), name, "numbers ≥ 0", values)
+    return tuple(float(v) for v in numbers)
+
+
+def require_positive_value(value: float, name: str) -> None:
+    """Raise KernelError unless a constructor's number is positive."""
+    require(is_number(value) and value > 0, name, "a number > 0", value)

@@ -1,0 +1,1 @@
+"""The words of the language: θ, data matrices, norms, rows, a user's own loss, and how they are printed."""

@@ -1,0 +1,557 @@
+"""The words of the language: θ, A, and norms of θ. They build cvxpy expressions from the atoms in `nodes`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+from weakref import WeakSet
+
+import cvxpy as cp
+import numpy as np
+
+from kernelopt.errors import DataError, KernelError, RepresenterError
+from kernelopt.kernels import Kernel, as_kernel
+from kernelopt.kernels.chain import Order
+from kernelopt.kernels.derivatives import derivative_diagonal, modulus, require_smooth
+from kernelopt.kernels.domains import Names, check_finite, check_order, column_names, frozen, key, real_array
+from kernelopt.kernels.sources import is_dask
+from kernelopt.language.functions import Function
+from kernelopt.language.nodes import EUCLIDEAN, Prediction, PredictionData, ThetaLeaf, ThetaNorm
+from kernelopt.support.types import Array
+
+MATRIX_NORMS = {"fro": "Frobenius", "nuc": "nuclear", 2: "spectral"}
+HOW_TO_USE = (
+    "θ may enter a problem only through its predictions and its norm. Write theta(X) or A @ theta for "
+    "predictions, ko.norm(theta) or ko.sum_squares(theta) for the norm, theta[:, k] or theta @ M for "
+    "combinations of outputs, ko.norm(theta - f0) for the distance to a fitted function."
+)
+
+
+def _refuse(what: str) -> NoReturn:
+    raise RepresenterError(f"The representer theorem does not cover {what}. {HOW_TO_USE}")
+
+
+class ThetaExpression:
+    """An affine image θM − f₀ of a parameter: `Theta` itself, `theta[:, k]`, `theta @ M`, `theta - f0`."""
+
+    def __init__(self, theta: Theta | None, right: Array | None, shift: Function | None) -> None:
+        self._theta = theta
+        self._right = right
+        self._shift = shift
+
+    @property
+    def theta(self) -> Theta:
+        """The parameter itself."""
+        assert self._theta is not None
+        return self._theta
+
+    @property
+    def right(self) -> Array | None:
+        """M, or None for the identity."""
+        return self._right
+
+    @property
+    def shift(self) -> Function | None:
+        """f₀, or None for zero."""
+        return self._shift
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.theta.kernel
+
+    @property
+    def outputs(self) -> int | None:
+        """K, or None where predictions are a vector."""
+        if self._right is None:
+            return self.theta._outputs
+        return None if self._right.ndim == 1 else int(self._right.shape[1])
+
+    def __call__(self, X: Any) -> cp.Expression:
+        """The predictions at the rows of X, shape (len(X),) or (len(X), K), as a cvxpy expression."""
+        if isinstance(X, FeatureMatrix):
+            return X @ self
+        return FeatureMatrix(X, self.kernel) @ self
+
+    def _predict(self, A: FeatureMatrix) -> cp.Expression:
+        prediction: cp.Expression = Prediction(self.theta._leaf, PredictionData(self.theta, A))
+        if self._right is not None:
+            prediction = prediction @ self._right
+        if self._shift is None:
+            return prediction
+        return prediction - (self._shift._at(A.X, A.order) if A.function is None else A.function.gram(self._shift))
+
+    def inner(self, f0: Function) -> cp.Expression:
+        """f₀ᵀθ for a fitted function f₀ (Frobenius where there are several outputs), affine in θ."""
+        f0.check_same_space(self, "inner")
+        rows = self._predict(FeatureMatrix._of_function(f0))
+        return rows[0] if self.outputs is None else cp.trace(rows)
+
+    def _map(self, M: Array, label: str) -> ThetaView:
+        right = M if self._right is None else self._right @ M
+        shift = None if self._shift is None else self._shift.right(M)
+        return ThetaView(self.theta, right, shift, f"{self!r}{label}")
+
+    def __matmul__(self, M: Any) -> ThetaView:
+        """θM: combinations of the outputs, (p×K)(K×m)."""
+        if self.outputs is None:
+            _refuse(f"`{self!r} @ M`, as θ has one output")
+        if isinstance(M, cp.Expression):
+            if not isinstance(M, cp.Constant):
+                _refuse(f"`{self!r} @ M` with a cvxpy variable or parameter M; write theta(X) @ M instead")
+            M = M.value
+        M = np.array(real_array(M, "M in theta @ M"))
+        check_finite(M, "M in theta @ M")
+        if M.ndim not in (1, 2) or M.shape[0] != self.outputs:
+            raise DataError(f"Expected M in theta @ M to have {self.outputs} rows, one an output; got shape {M.shape}.")
+        return self._map(M, " M")
+
+    def __getitem__(self, index: Any) -> ThetaView:
+        """θ[:, k]: chosen outputs."""
+        shown = f"[{_show_index(index)}]"
+        whole = isinstance(index, tuple) and len(index) == 2 and isinstance(index[0], slice) and index[0] == slice(None)
+        if self.outputs is None or not whole:
+            _refuse(f"single entries of θ, `theta{shown}`")
+        try:
+            chosen = np.arange(self.outputs)[index[1]]
+        except (IndexError, TypeError) as error:
+            raise DataError(f"theta has {self.outputs} outputs; got theta{shown}.") from error
+        if chosen.ndim > 1 or chosen.size == 0:
+            raise DataError(f"Expected theta[:, k] with one output k or a list of them; got theta{shown}.")
+        return self._map(np.eye(self.outputs)[:, chosen], shown)
+
+    def __sub__(self, f0: Any) -> ThetaView:
+        """θ − f₀ for a fitted function f₀ of the same kernel."""
+        if not isinstance(f0, Function):
+            _refuse(f"`{self!r} - {type(f0).__name__}`, unless that is a fitted function")
+        f0.check_same_space(self, "theta - f0")
+        if self._shift is not None:
+            _refuse("two functions subtracted from θ, one after the other; put their centers into one ko.Function")
+        return ThetaView(self.theta, self._right, f0, f"({self!r} − f₀)")
+
+    # Everything else that one can do with a vector is refused at the line that does it.
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        _refuse(f"{self!r} used as an array, as in cp.norm(theta) or cp.sum_squares(theta)")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> NoReturn:
+        matrix = " for a matrix M that is not a ko.FeatureMatrix" if ufunc is np.matmul else ""
+        _refuse(f"np.{ufunc.__name__} of {self!r}{matrix}")
+
+    def __array_function__(self, function: Any, *args: Any) -> NoReturn:
+        _refuse(f"np.{function.__name__} of {self!r}")
+
+    def __iter__(self) -> NoReturn:
+        _refuse(f"iteration over {self!r}")
+
+    def __len__(self) -> int:
+        _refuse(f"the length of {self!r}")
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __rmatmul__(self, M: Any) -> NoReturn:
+        _refuse(f"`M @ {self!r}` for a matrix M that is not a ko.FeatureMatrix")
+
+    def __rsub__(self, other: Any) -> NoReturn:
+        _refuse(f"`{type(other).__name__} - {self!r}`; write theta - f0")
+
+    def __neg__(self) -> NoReturn:
+        _refuse(f"`-{self!r}`")
+
+    def __abs__(self) -> NoReturn:
+        _refuse(f"`abs({self!r})`")
+
+    def __pow__(self, other: Any) -> NoReturn:
+        _refuse(f"`{self!r} ** {other!r}`")
+
+    @property
+    def predict(self) -> NoReturn:
+        raise AttributeError(
+            f"{type(self).__name__} has no attribute 'predict'. Predictions at points X are theta(X).value, or "
+            "theta.value(X)."
+        )
+
+    @property
+    def T(self) -> NoReturn:
+        _refuse(f"`{self!r}.T`")
+
+
+def _refuse_operator(symbol: str) -> Any:
+    def method(self: ThetaExpression, other: Any) -> NoReturn:
+        what = repr(other) if np.isscalar(other) else type(other).__name__
+        _refuse(f"`{self!r} {symbol} {what}`")
+
+    return method
+
+
+for _name, _symbol in {
+    "add": "+", "radd": "+", "mul": "*", "rmul": "*", "truediv": "/", "rtruediv": "/",
+    "le": "<=", "ge": ">=", "lt": "<", "gt": ">", "eq": "==", "ne": "!=",
+}.items():  # fmt: skip
+    setattr(ThetaExpression, f"__{_name}__", _refuse_operator(_symbol))
+# Comparisons build constraints, so identity is all that is left for dictionaries.
+ThetaExpression.__hash__ = object.__hash__  # type: ignore[method-assign]
+
+
+class Theta(ThetaExpression):
+    """The parameter vector θ of a kernel's feature space; never formed.
+
+    `theta(X)` are its predictions θᵀF(xᵢ), an affine cvxpy expression.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        κ(x, y) = F(x)ᵀF(y).
+    outputs : int, optional
+        K, for a p×K matrix θ with predictions (N, K).
+    name : str, optional
+        How it is printed.
+
+    Raises
+    ------
+    KernelError
+        When `kernel` is not a kernel, or `outputs` not a positive integer.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    >>> theta([[0.0], [1.0]]).shape
+    (2,)
+    >>> ko.norm(theta).curvature
+    'CONVEX'
+    """
+
+    def __init__(self, kernel: Kernel, outputs: int | None = None, name: str = "θ") -> None:
+        kernel = as_kernel(kernel)
+        if outputs is not None and (not isinstance(outputs, (int, np.integer)) or outputs < 1):
+            raise KernelError(f"Expected outputs to be an integer ≥ 1, or None; got {outputs!r}.")
+        super().__init__(None, None, None)
+        self._kernel = kernel
+        self._outputs = None if outputs is None else int(outputs)
+        self._name = name
+        self._leaf = ThetaLeaf(self, name)
+        self._used: WeakSet[FeatureMatrix] = WeakSet()
+        self._value: Function | None = None
+        self._duals: Mapping[object, Array] = {}
+
+    @property
+    def theta(self) -> Theta:
+        return self
+
+    @property
+    def kernel(self) -> Kernel:
+        return self._kernel
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def value(self) -> Function | None:
+        """The fitted function, or None before a solve. It can be set to a `ko.Function`."""
+        return self._value
+
+    @value.setter
+    def value(self, function: Function | None) -> None:
+        if function is not None:
+            if not isinstance(function, Function):
+                raise DataError(f"Expected theta.value to be a ko.Function; got {type(function).__name__}.")
+            function.check_same_space(self, "theta.value")
+        self._value = function
+        self._duals = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_used": list(self._used)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._used = WeakSet(state["_used"])
+
+    def _set_solution(self, function: Function | None, duals: Mapping[object, Array]) -> None:
+        self._value = function
+        self._duals = duals
+
+    def _names(self) -> Names:
+        """Columns of the data frames that θ has been used with, in their order."""
+        known = [A._names for A in self._used] + [None if self._value is None else self._value._names]
+        return next((names for names in known if names is not None), None)
+
+    def _check_columns(self, A: FeatureMatrix) -> None:
+        """All rows of one θ have equally many columns, in one order; uses that are gone no longer count."""
+        check_order(A._names, self._names())
+        columns = self._kernel.domain.columns(A.X)
+        known = [self._kernel.domain.columns(other.X) for other in self._used]
+        known += [] if self._value is None else [self._kernel.domain.columns(self._value.centers)]
+        if columns is not None and known and known[0] != columns:
+            raise DataError(
+                f"{self!r} has been used with points of {known[0]} columns; got points of {columns} columns, shape "
+                f"{A.X.shape}."
+            )
+        self._used.add(A)
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+class ThetaView(ThetaExpression):
+    """θM − f₀; made by `theta[:, k]`, `theta @ M` and `theta - f0`."""
+
+    def __init__(self, theta: Theta, right: Array | None, shift: Function | None, label: str) -> None:
+        super().__init__(theta, right, shift)
+        self._label = label
+
+    def __repr__(self) -> str:
+        return self._label
+
+
+class FeatureMatrix:
+    """The N×p data matrix A with rows F(xᵢ)ᵀ; never formed.
+
+    Parameters
+    ----------
+    X : array
+        N points, as the kernel takes them: for vector kernels a matrix (N, n_columns), list, pandas frame
+        or sparse matrix, computed in float64 and copied.
+    kernel : Kernel
+
+    Raises
+    ------
+    DataError, DataTypeError
+        For data of the wrong shape or type, without rows, or not finite.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> A = ko.FeatureMatrix([[0.0, 1.0], [1.0, 0.0]], ko.kernels.Polynomial(degree=3))
+    >>> A.shape
+    (2, 10)
+    >>> A.diag()
+    array([8., 8.])
+    >>> theta = ko.Theta(ko.kernels.Polynomial(degree=3))
+    >>> (A @ theta).shape
+    (2,)
+    """
+
+    __array_ufunc__ = None
+
+    def __init__(self, X: Any, kernel: Kernel) -> None:
+        if isinstance(X, Kernel) or not (isinstance(kernel, Kernel) or callable(kernel)):
+            swapped = " The data come first." if isinstance(X, Kernel) else ""
+            raise KernelError(
+                f"Expected FeatureMatrix(X, kernel) with data and a kernel; got {type(X).__name__} and "
+                f"{type(kernel).__name__}.{swapped}"
+            )
+        kernel = as_kernel(kernel)
+        self._set(kernel.rows(X), kernel, None, (), column_names(X))
+        self._from_dask = is_dask(X)
+
+    def _set(self, X: Array, kernel: Kernel, function: Function | None, order: Order, names: Names = None) -> None:
+        self._from_dask = False
+        self._X = X
+        self._names = names
+        self._kernel = kernel
+        self._function = function
+        self._order = order
+
+    @classmethod
+    def _of_rows(
+        cls, X: Array, kernel: Kernel, function: Function | None = None, order: Order = (), names: Names = None
+    ) -> FeatureMatrix:
+        self = cls.__new__(cls)
+        self._set(X, kernel, function, order, names)
+        return self
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The columns of X by which the rows are differentiated; () for values."""
+        return self._order
+
+    def derivative(self, feature: int | tuple[int, int]) -> FeatureMatrix:
+        """The rows ∂F(xᵢ)/∂xⱼ for a column j, or ∂²F(xᵢ)/∂xⱼ∂xₖ for (j, k).
+
+        `A.derivative(0) @ theta` is the slope of the fit along column 0: it can be observed, constrained, and mixed
+        with values in one problem.
+
+        Raises
+        ------
+        KernelError
+            When the kernel is not smooth enough.
+        DataError
+            For a column that X doesn't have, or rows that are derivatives or functions already.
+
+        Examples
+        --------
+        >>> import kernelopt as ko
+        >>> A = ko.FeatureMatrix([[0.0], [1.0]], ko.kernels.Gaussian(sigma=0.5))
+        >>> A.derivative(0).diag()
+        array([4., 4.])
+        """
+        order = tuple(sorted(feature)) if isinstance(feature, tuple) else (feature,)
+        columns = 0 if self._function is not None or self._order else self._kernel.domain.columns(self._X) or 0
+        if len(order) not in (1, 2) or not all(isinstance(j, (int, np.integer)) and 0 <= j < columns for j in order):
+            raise DataError(
+                f"Expected a column from 0 to {columns - 1}, or a pair of them; got {feature!r} of {self!r}."
+            )
+        require_smooth(self._kernel, len(order))
+        return self._of_rows(self._X, self._kernel, None, tuple(int(j) for j in order), self._names)
+
+    def modulus(self, radius: float) -> Array:
+        """η with ‖∂F(x) − ∂F(xᵢ)‖ ≤ η for all x within `radius` of xᵢ, shape (N,).
+
+        Then |(∂F(x) − ∂F(xᵢ))ᵀθ| ≤ η‖θ‖, so that η‖θ‖ ≤ (A′θ)ᵢ keeps the slope nonnegative in the whole ball, not at
+        its centre alone (Aubin-Frankowski and Szabó, NeurIPS 2020). Exact for values and first derivatives of a
+        Gaussian kernel, a bound for other stationary kernels.
+
+        Raises
+        ------
+        KernelError
+            When the kernel is not stationary, or not smooth enough.
+
+        Examples
+        --------
+        >>> import kernelopt as ko
+        >>> A = ko.FeatureMatrix([[0.0], [1.0]], ko.kernels.Gaussian(sigma=1.0))
+        >>> A.derivative(0).modulus(0.1).round(4)
+        array([0.1728, 0.1728])
+        """
+        if not radius >= 0:
+            raise DataError(f"Expected a radius ≥ 0; got {radius!r}.")
+        if self._function is not None:
+            raise DataError("Expected rows at points; a function has no ball around it.")
+        return modulus(self._kernel, self._X, self._order, float(radius))
+
+    @classmethod
+    def _of_function(cls, f0: Function) -> FeatureMatrix:
+        """The one row f₀ᵀ (or K rows)."""
+        return cls._of_rows(f0.centers[:0], f0.kernel, f0)
+
+    @property
+    def X(self) -> Array:
+        """The points, read-only."""
+        return self._X
+
+    @property
+    def kernel(self) -> Kernel:
+        return self._kernel
+
+    @property
+    def function(self) -> Function | None:
+        """f₀ where the rows are a function's, None where they are points."""
+        return self._function
+
+    @property
+    def shape(self) -> tuple[int, float]:
+        """(N, p), with p = `math.inf` where the feature space has infinite dimension."""
+        return len(self), self._kernel._n_features(self._X)
+
+    def __len__(self) -> int:
+        if self._function is not None:
+            return self._function.outputs or 1
+        return len(self._X)
+
+    def diag(self) -> Array:
+        """κ(xᵢ, xᵢ) = ‖F(xᵢ)‖², shape (N,)."""
+        return derivative_diagonal(self._kernel, self._X, self._order)
+
+    def __getitem__(self, rows: Any) -> FeatureMatrix:
+        """A[rows]: the chosen rows, by slice, mask or indices."""
+        try:
+            chosen = np.arange(len(self._X))[rows]
+        except IndexError as error:
+            raise DataError(f"Expected rows of A from 0 to {len(self._X) - 1}; got A[{_show_index(rows)}].") from error
+        if chosen.ndim != 1 or chosen.size == 0:
+            raise DataError(f"Expected A[rows] to choose at least one row; got A[{_show_index(rows)}].")
+        return self._of_rows(frozen(self._X[chosen]), self._kernel, None, self._order, self._names)
+
+    def __matmul__(self, theta: Any) -> cp.Expression:
+        """Aθ, the predictions at the rows."""
+        if not isinstance(theta, ThetaExpression):
+            raise RepresenterError(f"Expected A @ theta with a ko.Theta; got {type(theta).__name__}.")
+        if theta.kernel != self._kernel:
+            raise RepresenterError(
+                f"Expected A and theta of one kernel; got A of {self._kernel!r} and theta of "
+                f"{theta.kernel!r}. Build A with theta.kernel, or declare one Theta for each kernel."
+            )
+        theta.theta._check_columns(self)
+        return theta._predict(self)
+
+    def fingerprint(self) -> object:
+        """Equal for equal rows in equal order."""
+        f = self._function
+        return key(self._X), self._order, None if f is None else (key(f._centers), key(f.coefficients))
+
+    def __repr__(self) -> str:
+        order = f", derivative {self._order}" if self._order else ""
+        return f"FeatureMatrix({len(self)} rows, {self._kernel!r}{order})"
+
+
+def norm(theta: Any, kind: str | int | None = None) -> cp.Expression:
+    """‖θ‖, or ‖θM − f₀‖ for `theta @ M`, `theta[:, k]`, `theta - f0`: a convex cvxpy expression.
+
+    Parameters
+    ----------
+    theta : Theta or an expression of it
+    kind : optional
+        For a p×K matrix θ: "fro" √Σσᵢ², "nuc" Σσᵢ or 2 max σᵢ, with σᵢ the singular values of θ. These
+        are orthogonally invariant, so that the representer theorem holds (Argyriou, Micchelli and Pontil,
+        JMLR 10, 2009). Must be given for a matrix θ; not needed for a vector θ.
+
+    Raises
+    ------
+    RepresenterError
+        For a norm that is not orthogonally invariant, an unnamed norm of a matrix θ, or something else
+        than θ.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=3)
+    >>> ko.norm(theta, "nuc"), ko.norm(theta[:, 0])
+    (Expression(CONVEX, NONNEGATIVE, ()), Expression(CONVEX, NONNEGATIVE, ()))
+    """
+    if not isinstance(theta, ThetaExpression):
+        raise RepresenterError(
+            f"Expected ko.norm of a ko.Theta; got {type(theta).__name__}. For a norm of predictions write "
+            "cp.norm(theta(X))."
+        )
+    names = ", ".join(f"{k!r} ({v})" for k, v in MATRIX_NORMS.items())
+    if theta.outputs is None:
+        if kind not in (None, 2, "fro"):
+            raise RepresenterError(
+                f"The representer theorem covers the Euclidean norm of θ; got the norm {kind!r}. Write ko.norm(theta)."
+            )
+        return ThetaNorm(theta.theta._leaf, theta, EUCLIDEAN)
+    if kind is None:
+        raise RepresenterError(
+            f"A matrix θ (outputs={theta.outputs}) has several norms; name one of {names}, as in "
+            'ko.norm(theta, "fro"), or write ko.sum_squares(theta).'
+        )
+    if not isinstance(kind, (str, int)) or kind not in MATRIX_NORMS:
+        raise RepresenterError(
+            f"The representer theorem covers the orthogonally invariant norms {names}; got {kind!r}."
+        )
+    return ThetaNorm(theta.theta._leaf, theta, kind)
+
+
+def sum_squares(theta: Any) -> cp.Expression:
+    """‖θ‖², for a matrix θ the squared Frobenius norm.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> ko.sum_squares(ko.Theta(ko.kernels.Linear())).is_convex()
+    True
+    """
+    matrix = isinstance(theta, ThetaExpression) and theta.outputs is not None
+    return cp.square(norm(theta, "fro" if matrix else None))
+
+
+def _show_index(index: Any) -> str:
+    def one(i: Any) -> str:
+        if not isinstance(i, slice):
+            return str(i)
+        ends = ["" if end is None else str(end) for end in (i.start, i.stop)]
+        return ":".join(ends) + ("" if i.step is None else f":{i.step}")
+
+    return ", ".join(map(one, index)) if isinstance(index, tuple) else one(index)

@@ -1,0 +1,240 @@
+"""A function of the kernel's space, f = Σᵢ cᵢ κ(zᵢ, ·): centers and coefficients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+
+from kernelopt.errors import DataError, KernelError, RepresenterError
+from kernelopt.kernels import Kernel, as_kernel
+from kernelopt.kernels.chain import Order
+from kernelopt.kernels.derivatives import CODES, lifted, on_jets, plain, with_order
+from kernelopt.kernels.domains import Indices, Names, check_finite, check_order, column_names, frozen, real_array
+from kernelopt.kernels.sources import is_dask
+from kernelopt.support.threads import in_threads
+from kernelopt.support.types import Array
+
+BLOCK_BYTES, FEWEST = 2**23, 128  # kernel values evaluated at a time, of so many points at least
+
+
+class Function:
+    """f(x) = Σᵢ cᵢ κ(zᵢ, x), the parameter vector θ = Σᵢ cᵢ F(zᵢ) seen as a function.
+
+    Immutable. With a coefficient matrix (m, K) it has K outputs and is a p×K matrix θ.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    centers : array
+        The m points zᵢ, as the kernel takes them.
+    coefficients : array (m,) or (m, K)
+
+    Raises
+    ------
+    DataError
+        When the numbers of centers and coefficients differ, or entries are not finite.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> f = ko.Function(ko.kernels.Gaussian(sigma=1.0), [[0.0], [1.0]], [1.0, -1.0])
+    >>> f([[0.0], [0.5]]).round(4)
+    array([0.3935, 0.    ])
+    >>> round(f.norm**2, 4)
+    0.7869
+    """
+
+    # Columns of the data frame that the centers came from.
+    _names: Names = None
+
+    def __init__(self, kernel: Kernel, centers: Any, coefficients: Any) -> None:
+        kernel = as_kernel(kernel)
+        rows = kernel.rows(centers)
+        c = real_array(coefficients, "the coefficients")
+        if c.ndim not in (1, 2) or len(c) != len(rows):
+            raise DataError(
+                f"Expected one coefficient (or one row of coefficients) a center, shape ({len(rows)},) or "
+                f"({len(rows)}, K); got shape {c.shape}."
+            )
+        check_finite(c, "the coefficients")
+        self._set(kernel, rows, np.array(c))
+        self._names = column_names(centers)
+
+    @classmethod
+    def _of_rows(cls, kernel: Kernel, centers: Array, coefficients: Array) -> Function:
+        """Without checks, for canonical rows."""
+        f = Function.__new__(Function)
+        f._set(kernel, centers, coefficients)
+        return f
+
+    def _set(self, kernel: Kernel, centers: Array, coefficients: Array) -> None:
+        self._kernel = kernel
+        self._centers = centers
+        self._coefficients = frozen(coefficients)
+
+    @property
+    def kernel(self) -> Kernel:
+        return plain(self._kernel)
+
+    @property
+    def centers(self) -> Array:
+        """The points zᵢ; where the function was fitted to derivatives too, the points at which they were taken."""
+        return self._centers[:, :-CODES] if on_jets(self._kernel) else self._centers
+
+    def _lifted(self) -> Function:
+        """The same function, on values and derivatives."""
+        if on_jets(self._kernel):
+            return self
+        return Function._of_rows(lifted(self._kernel), with_order(self._centers, ()), np.array(self._coefficients))
+
+    def _at(self, X: Array, order: Order) -> Array:
+        """The function or a derivative of it, at canonical points."""
+        if not order and not on_jets(self._kernel):
+            return self._evaluate(X)
+        return self._lifted()._evaluate(with_order(X, order))
+
+    @property
+    def coefficients(self) -> Array:
+        """c, shape (m,) or (m, K)."""
+        return self._coefficients
+
+    @property
+    def outputs(self) -> int | None:
+        """K, or None for a function with values in R."""
+        return None if self._coefficients.ndim == 1 else int(self._coefficients.shape[1])
+
+    @property
+    def norm(self) -> float:
+        """‖θ‖ = √(Σᵢⱼ cᵢcⱼ κ(zᵢ, zⱼ)), the Frobenius norm where there are several outputs."""
+        return float(np.sqrt(max(self.inner(self), 0.0)))
+
+    def __call__(self, X: Any) -> Array:
+        """f(xᵢ), shape (len(X),) or (len(X), K); kernel values are evaluated in blocks, by as many threads as BLAS has.
+
+        For a Dask array X it is a Dask array, computed where its blocks are.
+
+        Raises DataError for a data frame with the columns of the one that f was fitted to in another order.
+        """
+        check_order(column_names(X), self._names)
+        if is_dask(X):
+            return self._lazily(X)
+        return self._evaluate(self._kernel.rows(X))
+
+    def _lazily(self, X: Any) -> Any:
+        """The values at the rows of a Dask array, as a Dask array."""
+        plainly = Function._of_rows(self._kernel, self._centers, np.array(self._coefficients))
+        X, K = X.rechunk({1: -1}), self.outputs
+        if K is None:
+            return X.map_blocks(plainly, dtype=float, drop_axis=1, meta=np.empty(0))
+        return X.map_blocks(plainly, dtype=float, chunks=(X.chunks[0], (K,)), meta=np.empty((0, K)))
+
+    @np.errstate(over="ignore", invalid="ignore")  # an overflow is reported below, with its point
+    def _evaluate(self, X: Array) -> Array:
+        kernel, Z = self._kernel, self._centers
+        if len(Z) == 0 or len(X) == 0:
+            return np.zeros((len(X), *self._coefficients.shape[1:]))
+        if kernel.domain.columns(X) != kernel.domain.columns(Z):
+            raise DataError(f"Expected points with {kernel.domain.columns(Z)} columns; got {kernel.domain.columns(X)}.")
+        fast = self._fast()
+        if fast is not None:
+            values = fast(X)
+        else:
+            step = max(FEWEST, BLOCK_BYTES // (8 * len(Z)))
+            values = np.concatenate(in_threads(self._block, [X[i : i + step] for i in range(0, len(X), step)]))
+        if not np.isfinite(values).all():
+            raise KernelError(
+                f"{kernel!r} returned NaN or inf at new point {int(np.argwhere(~np.isfinite(values))[0][0])}."
+            )
+        return values
+
+    @np.errstate(over="ignore", invalid="ignore")  # of the thread that it runs in
+    def _block(self, X: Array) -> Array:
+        return np.asarray(self._kernel._matrix(X, self._centers) @ self._coefficients)
+
+    def _fast(self) -> Callable[[Array], Array] | None:
+        """The kernel's own way to evaluate a sum over centers, made at the first call."""
+        if not hasattr(self, "_evaluate_fast"):
+            self._evaluate_fast = self._kernel._evaluator(self._centers, self._coefficients)
+        return self._evaluate_fast
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_evaluate_fast"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        frozen(self._centers), frozen(self._coefficients)
+
+    def __copy__(self) -> Self:
+        return self  # immutable
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
+
+    def inner(self, other: Any) -> Any:
+        """⟨f, g⟩ = Σᵢⱼ cᵢ dⱼ κ(zᵢ, z′ⱼ) for a function g; for a `Theta`, the expression f₀ᵀθ.
+
+        The Frobenius inner product where there are several outputs.
+        """
+        if not isinstance(other, Function):
+            return other.inner(self)
+        self.check_same_space(other, "inner")
+        return float(np.trace(np.atleast_2d(self.gram(other))))
+
+    def gram(self, other: Function | None = None) -> Array:
+        """The K×K matrix fᵀg of inner products of outputs, with g = f by default."""
+        f, g = self, self if other is None else other
+        if f._kernel != g._kernel:
+            f, g = f._lifted(), g._lifted()
+        values = g._evaluate(f._centers)
+        c = f._coefficients
+        return c.reshape(len(c), -1).T @ values.reshape(len(values), -1)
+
+    def from_gram(self, K: Any) -> Array:
+        """f at new points, from their kernel values with the old ones.
+
+        Parameters
+        ----------
+        K : array (n_new, n_old)
+            κ(new point, old point). For a `Precomputed` kernel the columns are all rows of its
+            matrix Q, as in scikit-learn; for every other kernel they are `centers`.
+
+        Examples
+        --------
+        >>> import numpy as np, kernelopt as ko
+        >>> f = ko.Function(ko.kernels.Precomputed(np.eye(3)), [2], [5.0])
+        >>> f.from_gram([[0.1, 0.2, 0.3]])
+        array([1.5])
+        """
+        values = real_array(K, "the kernel values")
+        domain = self._kernel.domain
+        whole = isinstance(domain, Indices)
+        expected = domain.size if isinstance(domain, Indices) else len(self._centers)
+        if values.ndim != 2 or values.shape[1] != expected:
+            columns = "row of the precomputed matrix" if whole else "center"
+            raise DataError(f"Expected one column a {columns}, shape (n_new, {expected}); got shape {values.shape}.")
+        check_finite(values, "the kernel values")
+        return (values[:, self._centers] if whole else values) @ self._coefficients
+
+    def right(self, M: Array) -> Function:
+        """The function θM, for a matrix θ of several outputs."""
+        return Function._of_rows(self._kernel, self._centers, self._coefficients @ M)._named(self._names)
+
+    def _named(self, names: Names) -> Self:
+        """The same function, of columns with these names; for functions that nobody else has yet."""
+        self._names = names
+        return self
+
+    def check_same_space(self, other: Any, operation: str) -> None:
+        """Raise RepresenterError unless `other` has this kernel and as many outputs."""
+        if other.kernel != self.kernel or other.outputs != self.outputs:
+            raise RepresenterError(
+                f"{operation} expects functions of one kernel with equally many outputs; got "
+                f"{self.kernel!r} with outputs={self.outputs} and {other.kernel!r} with "
+                f"outputs={other.outputs}."
+            )
+
+    def __repr__(self) -> str:
+        outputs = "" if self.outputs is None else f", outputs={self.outputs}"
+        return f"Function({self._kernel!r}, {len(self._centers)} centers{outputs})"

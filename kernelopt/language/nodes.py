@@ -1,0 +1,276 @@
+"""Predictions Aθ and norms ‖θ‖ as atoms of ordinary cvxpy trees.
+
+A prediction is an affine atom and a norm a convex atom over a hidden scalar leaf that stands for θ. cvxpy's
+curvature and sign rules work on them unchanged; only `kernelopt.Problem` knows how to compile them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import cvxpy as cp
+import numpy as np
+from cvxpy.atoms.affine.affine_atom import AffAtom
+from cvxpy.atoms.atom import Atom
+from cvxpy.lin_ops.lin_utils import get_id
+
+from kernelopt.errors import DataError, DCPError
+from kernelopt.kernels.domains import key
+from kernelopt.kernels.sources import refuse_masked
+from kernelopt.language.functions import Function
+from kernelopt.support.types import Array
+
+EUCLIDEAN = "2-norm"
+
+
+class ThetaLeaf(cp.Variable):
+    """Stands for θ in cvxpy's trees."""
+
+    def __init__(self, theta: Any, name: str) -> None:
+        self.theta = theta
+        super().__init__(name=name)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.id = get_id()
+
+
+class PredictionData:
+    """What a prediction node needs besides θ's leaf; prints as nothing in cvxpy's names."""
+
+    def __init__(self, theta: Any, A: Any) -> None:
+        self.theta = theta
+        self.A = A
+        self.fingerprint = A.fingerprint()
+
+
+class _Unmasked:
+    """Refuses a masked array on the left, which numpy.ma would take apart."""
+
+    @property
+    def _data(self) -> NoReturn:
+        """What numpy.ma asks of the right side of `y - theta(X)`."""
+        raise DataError(
+            "Expected an array without a mask beside predictions and norms; got a masked array. Drop the rows that are "
+            "masked, or write y.filled(value) for what should stand there; y.data where nothing is masked."
+        )
+
+
+class Prediction(_Unmasked, AffAtom):
+    """Aθ as a cvxpy atom, shape (N,) or (N, K)."""
+
+    # A pandas Series on the left hands its operators to us, instead of building a Series of expressions.
+    __pandas_priority__ = 5000
+
+    def __init__(self, leaf: cp.Variable, data: PredictionData) -> None:
+        self.data = data
+        self._cache: tuple[Function, Array] | None = None
+        super().__init__(leaf)
+
+    def get_data(self) -> list[PredictionData]:
+        return [self.data]
+
+    def shape_from_args(self) -> tuple[int, ...]:
+        n, outputs = len(self.data.A), self.data.theta.outputs
+        return (n,) if outputs is None else (n, outputs)
+
+    def sign_from_args(self) -> tuple[bool, bool]:
+        return False, False
+
+    def name(self) -> str:
+        return f"A·{self.data.theta.name}"
+
+    def _value_impl(self) -> Array | None:
+        f, A = self.data.theta.value, self.data.A
+        if f is None:
+            return None
+        if self._cache is None or self._cache[0] is not f:
+            value = f._at(A.X, A.order) if A.function is None else self._products(A.function, f)
+            self._cache = f, value
+        return self._cache[1]
+
+    def _products(self, f0: Function, f: Function) -> Array:
+        gram = f0.gram(f)
+        return gram[:, 0] if f.outputs is None else gram
+
+    def numeric(self, values: Any) -> Array | None:
+        return self._value_impl()
+
+    @property
+    def dual_value(self) -> Array | None:
+        """ν, the multiplier of u = Aθ in f(u, …) + νᵀ(u − Aθ), a value a row; None before a solve.
+
+        Its nonzeros are the support vectors: −ν is a subgradient of the (minimized) outer problem in u.
+        """
+        return self.data.theta._duals.get(self.data.fingerprint)
+
+    def _grad(self, values: Any) -> list[Any]:
+        return [None]
+
+    def graph_implementation(self, *args: Any, **kwargs: Any) -> NoReturn:
+        _refuse_plain_problem(self)
+
+    def __mul__(self, other: Any) -> Any:
+        return super().__mul__(self._no_matrix_product(other))
+
+    def __rmul__(self, other: Any) -> Any:
+        return super().__rmul__(self._no_matrix_product(other))
+
+    def _no_matrix_product(self, other: Any) -> Any:
+        """Refuse `y * theta(X)`: in cvxpy it is the matrix product, one number."""
+        if np.ndim(other) or (isinstance(other, cp.Expression) and not other.is_scalar()):
+            raise DataError(
+                "Expected a number to multiply predictions by; `*` with an array is the matrix product in cvxpy. Write "
+                "cp.multiply(y, theta(X)), or ko.margin(y, theta(X)) for labels, or y @ theta(X) if a sum is meant."
+            )
+        return other
+
+    def __add__(self, other: Any) -> Any:
+        return _before_pandas(super().__add__(_unmasked(other)))
+
+    def __radd__(self, other: Any) -> Any:
+        return _before_pandas(super().__radd__(_unmasked(other)))
+
+    def __sub__(self, other: Any) -> Any:
+        return _before_pandas(super().__sub__(_unmasked(other)))
+
+    def __rsub__(self, other: Any) -> Any:
+        return _before_pandas(super().__rsub__(_unmasked(other)))
+
+    def __matmul__(self, other: Any) -> Any:
+        return super().__matmul__(_unmasked(other))
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return super().__rmatmul__(_unmasked(other))
+
+    def __truediv__(self, other: Any) -> Any:
+        return super().__truediv__(_unmasked(other))
+
+    def __le__(self, other: Any) -> Any:
+        return super().__le__(_unmasked(other))
+
+    def __ge__(self, other: Any) -> Any:
+        return super().__ge__(_unmasked(other))
+
+    def __eq__(self, other: object) -> Any:
+        return super().__eq__(_unmasked(other))
+
+    __hash__ = AffAtom.__hash__
+
+
+def _unmasked(other: Any) -> Any:
+    """Refuse masked entries, which cvxpy takes for data; in atoms of its own they are beyond our sight."""
+    refuse_masked(other, "what stands beside predictions")
+    return other
+
+
+def _before_pandas(expression: Any) -> Any:
+    """Let `series - (theta(X) + b)` be cvxpy's, as `__pandas_priority__` on Prediction does."""
+    if expression is not NotImplemented:
+        expression.__pandas_priority__ = Prediction.__pandas_priority__
+    return expression
+
+
+class ThetaNorm(_Unmasked, Atom):
+    """‖θM − f₀‖ as a cvxpy atom: convex, nonnegative, of no monotonicity in θ."""
+
+    def __init__(self, leaf: cp.Variable, view: Any, kind: str | int) -> None:
+        self.view = view
+        self.kind = kind
+        super().__init__(leaf)
+
+    def get_data(self) -> list[Any]:
+        return [self.view, self.kind]
+
+    def fingerprint(self) -> object:
+        """Equal for norms that are equal for every θ."""
+        right, shift = self.view.right, self.view.shift
+        return (
+            self.view.theta,
+            None if right is None else key(right),
+            None if shift is None else (key(shift._centers), key(shift.coefficients)),
+            self.kind,
+        )
+
+    def shape_from_args(self) -> tuple[int, ...]:
+        return ()
+
+    def sign_from_args(self) -> tuple[bool, bool]:
+        return True, False
+
+    def is_atom_convex(self) -> bool:
+        return True
+
+    def is_atom_concave(self) -> bool:
+        return False
+
+    def is_incr(self, idx: int) -> bool:
+        return False
+
+    def is_decr(self, idx: int) -> bool:
+        return False
+
+    def name(self) -> str:
+        kind = "" if self.kind == EUCLIDEAN else f"_{self.kind}"
+        view = repr(self.view)
+        return f"‖{view[1:-1] if view.startswith('(') and view.endswith(')') else view}‖{kind}"
+
+    def _value_impl(self) -> Any:
+        f = self.view.theta.value
+        if f is None:
+            return None
+        return np.array(norm_from_gram(view_gram(self.view, f), self.kind))
+
+    def numeric(self, values: Any) -> Any:
+        return self._value_impl()
+
+    def _grad(self, values: Any) -> list[Any]:
+        return [None]
+
+    def graph_implementation(self, *args: Any, **kwargs: Any) -> NoReturn:
+        _refuse_plain_problem(self)
+
+
+def renew_ids(problem: cp.Problem) -> None:
+    """Give leaves and constraints ids of their own, and drop what was derived from the old ones.
+
+    cvxpy tells leaves apart by numbers that are unique in one process only; a copy that comes from another one, or from
+    a file, would be taken for a variable that has the number here. For a problem of which nothing is compiled.
+    """
+    duals = (dual for constraint in problem.constraints for dual in constraint.dual_variables)
+    for node in [*problem.variables(), *problem.parameters(), *problem.constraints, *duals]:
+        node.id = get_id()
+    nodes: list[Any] = [problem]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, list):
+            nodes += node
+            continue
+        nodes += node.args
+        for name in [name for name in vars(node) if name.startswith("_lazy") or name.endswith("__cache__")]:
+            delattr(node, name)
+
+
+def view_gram(view: Any, f: Function) -> Array:
+    """(θM − f₀)ᵀ(θM − f₀) for a function θ = f."""
+    M = np.eye(f.outputs or 1) if view.right is None else view.right.reshape(len(view.right), -1)
+    gram = M.T @ f.gram() @ M
+    if view.shift is None:
+        return gram
+    cross = view.shift.gram(f) @ M
+    return np.asarray(gram - cross - cross.T + view.shift.gram())
+
+
+def norm_from_gram(G: Array, kind: str | int) -> float:
+    """A norm of θ from G = θᵀθ: with σᵢ² its eigenvalues, √Σσᵢ² ("fro"), Σσᵢ ("nuc") or max σᵢ (2)."""
+    singular = np.sqrt(np.clip(np.linalg.eigvalsh((G + G.T) / 2), 0.0, None))
+    if kind == "nuc":
+        return float(singular.sum())
+    return float(singular.max() if kind == 2 else np.linalg.norm(singular))
+
+
+def _refuse_plain_problem(atom: Atom) -> NoReturn:
+    raise DCPError(
+        f"{atom.name()} is a node of kernelopt, which cp.Problem cannot compile. Write ko.Problem(objective, "
+        "constraints) instead of cp.Problem(objective, constraints)."
+    )

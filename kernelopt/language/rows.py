@@ -1,0 +1,324 @@
+"""The rows of a data matrix A: linear functionals of θ, of which the kernel knows all inner products.
+
+A row is a point, θ ↦ F(x)ᵀθ, or a fitted function, θ ↦ f₀ᵀθ. The rest of the compiler sees only
+their Gram matrix Q = AAᵀ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from kernelopt.errors import KernelError
+from kernelopt.kernels.derivatives import CODES, WithDerivatives, grouped, plain
+from kernelopt.kernels.domains import key
+from kernelopt.kernels.kernel import Kernel
+from kernelopt.kernels.rounding import Inexact, compounded, relative_to, repeated
+from kernelopt.language.functions import Function
+from kernelopt.support import clock
+from kernelopt.support.arithmetic import UNIT, gamma
+from kernelopt.support.types import Array, Ints
+
+SMALLEST = 1e-290  # smaller kernel values, or products with them, are denormal numbers
+SMALL = 1e-50  # points of this size and less may have kernel values that vanish
+BLOCK = 1024  # rows of a block of Q in a streamed pass
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Distinct points, followed by functions given on shared centers.
+
+    Row i is F(points[i])ᵀ for i < len(points), and Σₘ combinations[m, i − len(points)] F(centers[m])ᵀ after.
+    """
+
+    kernel: Kernel
+    points: Array
+    centers: Array
+    combinations: Array
+
+    @classmethod
+    def of_points(cls, kernel: Kernel, points: Array) -> Rows:
+        return cls(kernel, points, points[:0], np.zeros((0, 0)))
+
+    def with_functions(self, functions: list[Function]) -> Rows:
+        """These rows, and one more for each output of each function."""
+        if not functions:
+            return self
+        blocks = [f.coefficients.reshape(len(f._centers), -1) for f in functions]
+        combinations = np.zeros((sum(map(len, blocks)), sum(b.shape[1] for b in blocks)))
+        i = j = 0
+        for block in blocks:
+            combinations[i : i + block.shape[0], j : j + block.shape[1]] = block
+            i, j = i + block.shape[0], j + block.shape[1]
+        return Rows(self.kernel, self.points, np.concatenate([f._centers for f in functions]), combinations)
+
+    def __len__(self) -> int:
+        return len(self.points) + self.combinations.shape[1]
+
+    @property
+    def mixed(self) -> bool:
+        """Whether rows of different kinds, and hence of different units, stand together."""
+        if 0 < len(self.points) < len(self):
+            return True
+        return isinstance(self.kernel, WithDerivatives) and len(self) > 0 and len(grouped(self.points)) > 1
+
+    @property
+    def are_points(self) -> bool:
+        """Whether all rows are values at points, of one kind."""
+        return len(self.points) == len(self) and not self.mixed
+
+    def fingerprint(self) -> object:
+        """Equal for equal rows of an equal kernel."""
+        return self.kernel, key(self.points), key(self.centers), key(self.combinations)
+
+    @np.errstate(over="ignore", invalid="ignore")  # an overflow is reported below, with its rows
+    def gram(self) -> Array:
+        """Q = AAᵀ, a new Fortran-ordered array."""
+        n, kernel = len(self.points), self.kernel
+        if n == len(self):
+            Q = np.asfortranarray(kernel._matrix(self.points, None).T)
+        else:
+            Q = np.empty((len(self), len(self)), order="F")
+            Q[:n, :n] = kernel._matrix(self.points, None) if n else 0.0
+            Q[n:, n:] = self.combinations.T @ kernel._matrix(self.centers, None) @ self.combinations
+            Q[n:, :n] = self.combinations.T @ kernel._matrix(self.centers, self.points) if n else 0.0
+            Q[:n, n:] = Q[n:, :n].T
+        everything = np.arange(len(self))
+        return self._finite(Q, everything, everything)
+
+    @np.errstate(over="ignore", invalid="ignore")  # an overflow is reported below, with its rows
+    def block(self, left: Ints, right: Ints) -> Array:
+        """Q[left][:, right] for row numbers in any order, (len(left), len(right)), without the rest of Q.
+
+        Raises KernelError for values that are not finite.
+        """
+        n, kernel = len(self.points), self.kernel
+        i, j = left < n, right < n
+        if i.all() and j.all():
+            return self._finite(kernel._matrix(self.points[left], self.points[right]), left, right)
+        Q = np.empty((len(left), len(right)))
+        if i.any() and j.any():
+            Q[np.ix_(i, j)] = kernel._matrix(self.points[left[i]], self.points[right[j]])
+        Q[:, ~j] = self._functions[np.ix_(left, right[~j] - n)]
+        Q[np.ix_(~i, j)] = self._functions[np.ix_(right[j], left[~i] - n)].T
+        return self._finite(Q, left, right)
+
+    @cached_property
+    def _functions(self) -> Array:
+        """The columns of Q that belong to functions, (n, functions): their values and inner products."""
+        values = [
+            self.kernel._matrix(X[i : i + BLOCK], self.centers) @ self.combinations
+            for X in (self.points, self.centers)
+            for i in range(0, len(X), BLOCK)
+        ]
+        stacked = np.concatenate(values)
+        columns = np.concatenate([stacked[: len(self.points)], self.combinations.T @ stacked[len(self.points) :]])
+        return self._finite(columns, np.arange(len(self)), np.arange(len(self.points), len(self)))
+
+    def _finite(self, Q: Array, left: Ints, right: Ints) -> Array:
+        """Q[left][:, right] if it is finite. Raises KernelError that names a pair of rows."""
+        if not np.isfinite(Q).all():
+            i, j = (int(v) for v in np.argwhere(~np.isfinite(Q))[0])
+            raise self._not_finite(Q[i, j], left[i], right[j])
+        return Q
+
+    def _not_finite(self, value: float, i: int, j: int) -> KernelError:
+        return KernelError(
+            f"{self.kernel!r} returned {value} for rows {i} and {j} of the data. Rescale the data, or choose "
+            "parameters for which the kernel does not overflow."
+        )
+
+    @property
+    def features(self) -> float:
+        """p, the number of features; inf where there are infinitely many."""
+        if not len(self.points):
+            return np.inf
+        points = self.points[:, :-CODES] if isinstance(self.kernel, WithDerivatives) else self.points
+        return plain(self.kernel)._n_features(points)
+
+    @np.errstate(over="ignore", invalid="ignore")  # an overflow is reported below, with its row
+    def diagonal(self) -> Array:
+        """diag(Q), (n,). Raises KernelError for values that are not finite."""
+        at_points = self.kernel._diagonal(self.points)
+        d = at_points if len(at_points) == len(self) else np.r_[at_points, np.diag(self._functions[len(at_points) :])]
+        for i in np.flatnonzero(~np.isfinite(d))[:1]:
+            raise self._not_finite(d[i], i, i)
+        return d
+
+    def require_digits(self, mean: float) -> None:
+        """Raise KernelError where the mean of diag(Q) is so small that kernel values have lost digits, or all of them:
+        it is zero, and that of the points in other units is not."""
+        vanished = 0 < mean < SMALLEST
+        if mean == 0 and self.are_points and self.points.dtype.kind == "f":
+            size = float(np.abs(self.points).max())
+            vanished = 0 < size < SMALL and bool(np.any(plain(self.kernel)._diagonal(self.points / size) > 0))
+        if vanished:
+            raise KernelError(
+                f"Expected values of {self.kernel!r} that doubles hold with all digits; got {mean:.3g} for κ(x, x) on "
+                "average. Change the units of the data, or multiply the kernel by a constant."
+            )
+
+    def subset(self, chosen: Ints) -> Rows:
+        """Some of the rows, points only where they are points."""
+        n = len(self.points)
+        on_points = chosen < n
+        if not on_points.all():
+            order = np.argsort(~on_points, kind="stable")
+            assert np.array_equal(order, np.arange(len(chosen))), "functions come after points"
+        return Rows(
+            self.kernel, self.points[chosen[on_points]], self.centers, self.combinations[:, chosen[~on_points] - n]
+        )
+
+    def quadratic(self, V: Array, block: int = BLOCK) -> Array:
+        """VᵀQV for V of shape (n, k), in O(n·k + block²) memory: a symmetric pass over blocks of kernel values.
+
+        Rows of V that are zero are skipped, so that only support vectors cost. Raises KernelError for values that are
+        not finite.
+        """
+        support = np.flatnonzero(np.any(V != 0, axis=1))
+        points, W = self.expansion(support, V[support])
+        total = np.zeros((V.shape[1], V.shape[1]))
+        for i in range(0, len(points), block):
+            if i:
+                clock.check()
+            rows = slice(i, i + block)
+            of_rows = W[rows].T @ self.kernel._matrix(points[rows], None) @ W[rows]
+            for j in range(0, i, block):
+                columns = slice(j, j + block)
+                part = W[rows].T @ (self.kernel._matrix(points[rows], points[columns]) @ W[columns])
+                of_rows += part + part.T
+            total += of_rows  # sums of sums round less
+        if not np.isfinite(total).all():
+            raise KernelError(f"{self.kernel!r} returned NaN or inf, or overflowed, on the rows of the data.")
+        return (total + total.T) / 2
+
+    def product(self, V: Array, block: int = BLOCK) -> Array:
+        """QV for V of shape (n, k), in O(n·k + block²) memory: a pass over half of the kernel values, by symmetry, or
+        over the columns of rows with V ≠ 0 where these are less than half.
+
+        Raises KernelError for values that are not finite.
+        """
+        support = np.flatnonzero(np.any(V != 0, axis=1))
+        if 2 * len(support) < len(self):
+            return self.combined(support, V[support])
+        points, W = self.expansion(np.arange(len(self)), V)
+        found = np.zeros_like(W)
+        for i in range(0, len(points), block):
+            if i:
+                clock.check()
+            rows = slice(i, i + block)
+            found[rows] += self.kernel._matrix(points[rows], None) @ W[rows]
+            for j in range(0, i, block):
+                columns = slice(j, j + block)
+                part = self.kernel._matrix(points[rows], points[columns])
+                found[rows] += part @ W[columns]
+                found[columns] += part.T @ W[rows]
+        if not np.isfinite(found).all():
+            raise KernelError(f"{self.kernel!r} returned NaN or inf, or overflowed, on the rows of the data.")
+        n = len(self.points)
+        return found if n == len(self) else np.concatenate([found[:n], self.combinations.T @ found[n:]])
+
+    def rounding(self) -> float:
+        """r with |Q̂ᵢⱼ − Qᵢⱼ| ≤ r√(QᵢᵢQⱼⱼ), a bound a priori as `Kernel.rounding`.
+
+        A function Σₘ cₘF(zₘ) has the size (Σₘ |cₘ|√s(zₘ))², of which cancellation may leave little, or
+        rounding alone: then r is inf.
+        """
+        r, size = self._rounding
+        bound = relative_to(self.diagonal(), size, r) if len(self) else 0.0
+        return bound if bound >= 0 else np.inf
+
+    @cached_property
+    @np.errstate(over="ignore", invalid="ignore")
+    def _rounding(self) -> tuple[float, Array]:
+        """r and sᵢ with |Q̂ᵢⱼ − Qᵢⱼ| ≤ r√(sᵢsⱼ), and sᵢ ≥ Qᵢᵢ up to a factor 1 + r."""
+        everything = self.points if not len(self.centers) else np.concatenate([self.points, self.centers])
+        if not len(everything):
+            return 0.0, np.zeros(len(self))
+        r, size = self.kernel._rounding(Inexact(everything)), self.kernel._size(self.points)
+        if len(self.points) < len(self):
+            lengths = np.abs(self.combinations).T @ np.sqrt(self.kernel._size(self.centers))
+            size, r = np.concatenate([size, lengths**2]), compounded(r, gamma(2 * len(self.centers) + 4))
+        return (r if r >= 0 else np.inf), size
+
+    def lengths(self) -> Array:
+        """‖row i‖ = √Qᵢᵢ, no less, with the errors of kernel values: (n,)."""
+        r, size = self._rounding
+        found = np.sqrt(np.clip(size, 0.0, None))
+        return np.where(found > 0, np.where(np.isfinite(r), found * (1 + min(r, 1e300) + 8 * UNIT), np.inf), 0.0)
+
+    def quadratic_error(self, V: Array, additions: int | None = None) -> Array:
+        """E with |T̂ − VᵀQV| ≤ E entrywise for T̂ = `quadratic(V)`, (k, k).
+
+        E = ((1 + r)(1 + γₘ) − 1)SSᵀ with r and sizes s of the rows, S = Σᵢ √sᵢ|Vᵢ|, and m `additions`, one after the
+        other: by default two inner products over a block, and the sums over blocks.
+        """
+        support = np.flatnonzero(np.any(V != 0, axis=1))
+        count = len(support) + len(self.centers)
+        m = 2 * min(count, BLOCK) + 2 * -(-count // BLOCK) + 8 if additions is None else additions
+        relative, S = self._relative(m, V)
+        return _times(relative, np.outer(S, S))
+
+    def product_error(self, V: Array, additions: int | None = None) -> Array:
+        """E with |P̂ − QV| ≤ E entrywise for P̂ = `product(V)`, (n, k): ((1 + r)(1 + γₘ) − 1)√sᵢ·S.
+
+        As in `quadratic_error`; m is by default the number of rows with V ≠ 0 where less than half are, else those of
+        a block and the number of blocks.
+        """
+        support, centers = np.flatnonzero(np.any(V != 0, axis=1)), len(self.centers)
+        count, few = len(support) + centers, 2 * len(support) < len(self)
+        m = count if few else min(count, BLOCK) + -(-(len(self.points) + centers) // BLOCK)
+        relative, S = self._relative(m + centers + 8 if additions is None else additions, V)
+        E = _times(relative, np.outer(np.sqrt(self._rounding[1]), S))
+        return E + self._error_of_prefix_sums(V, count) if few and self._sums_fast else E
+
+    def _error_of_prefix_sums(self, V: Array, count: int) -> Array:
+        """γ₂ₘ₊₁₂·2s(x)Σₘ|cₘ|, where a kernel evaluates Σₘ cₘκ(zₘ, x) from prefix sums of `count` numbers."""
+        mass = np.concatenate([np.ones(len(self.points)), np.abs(self.combinations).sum(axis=0)])
+        at_centers = self.kernel._size(self.centers) if len(self.centers) else np.zeros(0)
+        sizes = np.concatenate([self.kernel._size(self.points), np.abs(self.combinations).T @ at_centers])
+        return _times(gamma(2 * count + 12), np.outer(2 * sizes, mass @ np.abs(V)))
+
+    def _relative(self, additions: int, V: Array) -> tuple[float, Array]:
+        """(1 + r)(1 + γₘ) − 1 and S = Σᵢ √sᵢ|Vᵢ|, raised by their own rounding."""
+        r, size = self._rounding
+        functions = len(self) - len(self.points)
+        own = repeated(compounded(r, gamma(len(self) + 4)), 2)
+        relative = compounded(r, gamma(additions + functions))
+        return relative * (1 + own), np.sqrt(size) @ np.abs(V)
+
+    @property
+    def _sums_fast(self) -> bool:
+        """Whether sums over centers are evaluated in the kernel's own way, and not from kernel values."""
+        some = self.points[:1] if len(self.points) else self.centers[:1]
+        return len(some) > 0 and self.kernel._evaluator(some, np.ones(1)) is not None
+
+    def combined(self, chosen: Ints, coefficients: Array) -> Array:
+        """Aθ on the distinct rows for θ = Σₛ coefficients[s]·(row chosen[s]), (n,) or (n, K)."""
+        return self.predictions(Function._of_rows(self.kernel, *self.expansion(chosen, coefficients)))
+
+    def predictions(self, function: Function) -> Array:
+        """Aθ on the distinct rows for a function θ on this kernel, evaluated block by block: (n,) or (n, K)."""
+        at_points = function._evaluate(self.points)
+        if len(self.points) == len(self):
+            return at_points
+        return np.concatenate([at_points, self.combinations.T @ function._evaluate(self.centers)])
+
+    def expansion(self, chosen: Ints, coefficients: Array) -> tuple[Array, Array]:
+        """Σₛ coefficients[s]·(row chosen[s]) as centers and their coefficients."""
+        n = len(self.points)
+        on_points = chosen < n
+        if on_points.all():
+            return self.points[chosen], coefficients
+        combined = self.combinations[:, chosen[~on_points] - n] @ coefficients[~on_points]
+        return (
+            np.concatenate([self.points[chosen[on_points]], self.centers]),
+            np.concatenate([coefficients[on_points], combined]),
+        )
+
+
+def _times(error: float, sizes: Array) -> Array:
+    """error·sizes, where ∞·0 is 0."""
+    return np.multiply(error, sizes, out=np.zeros_like(sizes), where=sizes > 0)

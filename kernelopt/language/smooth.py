@@ -1,0 +1,378 @@
+"""A user's own smooth loss: value, gradient and Hessian as functions of (u, *data), one number a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf, isfinite
+from numbers import Real
+from typing import Any, NoReturn
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+from cvxpy.atoms.elementwise.elementwise import Elementwise
+
+from kernelopt.errors import DataError, DCPError, OptionError
+from kernelopt.kernels.domains import check_finite, real_array
+from kernelopt.support.types import Array
+
+CURVATURES = ("convex", "nonconvex")
+ROWS = 40  # at which derivatives are checked
+OFFSETS = np.array([-3.0, -1.1, -0.3, 0.0, 0.07, 0.6, 1.9])  # from 0 and from each number of the data, in their units
+FRACTIONS = np.array([0.03, 0.2, 0.45, 0.7, 0.97])  # of a bounded domain
+ACCURACY = 1e-5  # relative, of differences
+STEP = float(np.finfo(float).eps) ** (1 / 3)
+NOISE = 1e-9  # a negative second derivative below this, relative to typical ones, is rounding
+
+Function = Callable[..., Any]
+
+
+class SmoothLoss:
+    """ℓ(u, *data), a twice differentiable function of one number u, elementwise on arrays.
+
+    Called with an affine expression of predictions it is an ordinary cvxpy expression of the same shape, that stands in
+    the minimized objective of a `ko.Problem`: summed by `cp.sum`, weighed by `w @ loss(...)`.
+
+    Parameters
+    ----------
+    value, gradient, hessian : callables (u, *data) → array
+        ℓ, ∂ℓ/∂u and ∂²ℓ/∂u², where u and all data are float arrays of one shape, one entry a row.
+    curvature : "convex" or "nonconvex"
+        A convex loss is solved to a certified optimum, beside constraints and nonsmooth terms. A nonconvex one is
+        solved to a point that is locally optimal, and stands beside smooth losses and squared norms only.
+    domain : (low, high)
+        The open interval of u on which ℓ is defined; outside it is ∞.
+
+    Raises
+    ------
+    OptionError
+        For a curvature or a domain that is none.
+    DataError
+        When called: data of another shape than u, or NaN; functions that return another shape, NaN, or a derivative
+        that differences contradict; a negative second derivative of a loss that is declared convex.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, kernelopt as ko
+    >>> def value(u, y):
+    ...     return np.sqrt(1 + (u - y) ** 2) - 1
+    >>> def gradient(u, y):
+    ...     return (u - y) / np.sqrt(1 + (u - y) ** 2)
+    >>> def hessian(u, y):
+    ...     return (1 + (u - y) ** 2) ** -1.5
+    >>> loss = ko.SmoothLoss(value, gradient, hessian)
+    >>> X, y = np.arange(7.0)[:, None], np.array([0.0, 1.0, 4.0, 99.0, 16.0, 25.0, 36.0])
+    >>> theta = ko.Theta(ko.kernels.Polynomial(degree=2))
+    >>> problem = ko.Problem(cp.Minimize(cp.sum(loss(theta(X), y)) + 1e-6 * ko.sum_squares(theta)))
+    >>> _ = problem.solve()
+    >>> print(problem.status, abs(theta.value([[3.0]])[0] - 9) < 1)
+    optimal True
+    """
+
+    def __init__(
+        self, value: Function, gradient: Function, hessian: Function,
+        curvature: str = "convex", domain: tuple[float, float] = (-inf, inf),
+    ) -> None:  # fmt: skip
+        for name, function in (("value", value), ("gradient", gradient), ("hessian", hessian)):
+            if not callable(function):
+                raise OptionError(f"Expected {name} to be a function of (u, *data); got {function!r}.")
+        if curvature not in CURVATURES:
+            raise OptionError(f'Expected curvature to be "convex" or "nonconvex"; got {curvature!r}.')
+        numbers = isinstance(domain, (tuple, list)) and len(domain) == 2 and all(isinstance(x, Real) for x in domain)
+        if not numbers or not domain[0] < domain[1]:
+            raise OptionError(f"Expected domain to be an interval (low, high) with low < high; got {domain!r}.")
+        self._functions = {"value": value, "gradient": gradient, "hessian": hessian}
+        self.curvature = curvature
+        self.low, self.high = float(domain[0]), float(domain[1])
+        self._curvature = 0.0  # what is typical where derivatives were checked
+        name = getattr(value, "__name__", "")
+        self.name = name if name.isidentifier() and name != "value" else "SmoothLoss"
+
+    @classmethod
+    def from_jax(
+        cls, function: Function, curvature: str = "convex", domain: tuple[float, float] = (-inf, inf)
+    ) -> SmoothLoss:
+        """The loss of one scalar function (u, *data) that JAX can differentiate, in float64.
+
+        Parameters
+        ----------
+        function : callable of numbers → a number, written with jax.numpy
+        curvature, domain : as above
+
+        Raises
+        ------
+        ImportError
+            Where JAX is not installed.
+
+        Examples
+        --------
+        >>> import kernelopt as ko
+        >>> def squared(u, y):
+        ...     return (u - y) ** 2
+        >>> loss = ko.SmoothLoss.from_jax(squared)  # doctest: +SKIP
+        """
+        try:
+            import jax  # noqa: PLC0415
+        except ImportError as error:
+            raise ImportError(
+                "ko.SmoothLoss.from_jax differentiates with JAX, which is not installed: pip install jax. Or write "
+                "ko.SmoothLoss(value, gradient, hessian)."
+            ) from error
+        float64: Any = getattr(jax, "enable_x64", None)
+        if float64 is None:  # before 0.8
+            from jax.experimental import enable_x64  # noqa: PLC0415
+
+            float64 = enable_x64
+        first = jax.grad(function)
+
+        def in_float64(f: Function) -> Function:
+            compiled = jax.jit(jax.vmap(f))
+
+            def evaluated(*arrays: Array) -> Array:
+                with float64(True):
+                    return np.asarray(compiled(*arrays), dtype=float)
+
+            return evaluated
+
+        value, gradient, hessian = (in_float64(f) for f in (function, first, jax.grad(first)))
+        loss = cls(value, gradient, hessian, curvature, domain)
+        loss.name = getattr(function, "__name__", "SmoothLoss")
+        return loss
+
+    @property
+    def is_convex(self) -> bool:
+        return self.curvature == "convex"
+
+    def __call__(self, u: Any, *data: Any) -> SmoothTerm:
+        """ℓ(u, *data) as a cvxpy expression of u's shape.
+
+        Parameters
+        ----------
+        u : affine cvxpy expression
+        *data : arrays, lists, pandas objects or cp.Parameters, of u's shape or single numbers
+        """
+        u = cp.Expression.cast_to_const(u)
+        term = SmoothTerm(u, *(_data(d, u.shape, f"argument {i} of {self.name}") for i, d in enumerate(data, 1)), self)
+        known = term.data()
+        if known is not None:
+            self.check(*known)
+        return term
+
+    def __repr__(self) -> str:
+        return f"SmoothLoss({self.name}, {self.curvature})"
+
+    # ---------------------------------------------------------------- values
+
+    @property
+    def anywhere(self) -> float:
+        """A point of the domain: 0 if it is one."""
+        if self.low < 0 < self.high:
+            return 0.0
+        if isfinite(self.low) and isfinite(self.high):
+            return 0.5 * (self.low + self.high)
+        return self.low + 1 if isfinite(self.low) else self.high - 1
+
+    def outwards(self) -> Array:
+        """Points from the middle of the domain to both of its ends, in steps that grow, or shrink, by a factor of 4."""
+        middle, powers = self.anywhere, 4.0 ** np.arange(-5, 26)
+        to_low = middle - powers if np.isinf(self.low) else self.low + (middle - self.low) / (1 + powers)
+        to_high = middle + powers if np.isinf(self.high) else self.high - (self.high - middle) / (1 + powers)
+        points = np.concatenate([to_low, to_high])
+        return points[self.inside(points)]
+
+    def inside(self, u: Array) -> Array:
+        return np.asarray((u > self.low) & (u < self.high))
+
+    def evaluate(self, which: str, u: Array, data: tuple[Array, ...]) -> Array:
+        """ "value", "gradient" or "hessian" at arrays (n,); entries outside of the domain are of no meaning.
+
+        Raises DataError for what is no array of n real numbers.
+        """
+        u = np.where(self.inside(u), u, self.anywhere)
+        with np.errstate(all="ignore"):
+            found = np.asarray(self._functions[which](u, *data))
+        if found.shape != u.shape or found.dtype.kind not in "fiub":
+            raise DataError(
+                f"Expected the {which} of {self.name} to be an array of {len(u)} real numbers, one for each entry of "
+                f"u; got dtype {found.dtype} of shape {found.shape}. Write it elementwise, with numpy functions."
+            )
+        return found.astype(float, copy=False)
+
+    def value(self, u: Array, data: tuple[Array, ...]) -> Array:
+        """ℓ(u), ∞ outside of the domain and where it overflows."""
+        found = self.evaluate("value", u, data)
+        return np.where(self.inside(u) & ~np.isnan(found), found, inf)
+
+    def gradient(self, u: Array, data: tuple[Array, ...]) -> Array:
+        return self.evaluate("gradient", u, data)
+
+    def hessian(self, u: Array, data: tuple[Array, ...]) -> Array:
+        """ℓ″(u); for a convex loss ≥ 0, with rounding cut off.
+
+        Raises DataError where a loss that is declared convex is not.
+        """
+        found = self.evaluate("hessian", u, data)
+        if not self.is_convex:
+            return found
+        found = np.where(self.inside(u), found, 0.0)
+        self._require_convex(found, u, data)
+        return np.maximum(found, 0.0)
+
+    def _require_convex(self, second: Array, u: Array, data: tuple[Array, ...]) -> None:
+        negative = second < -NOISE * max(_typical(second), self._curvature)
+        if negative.any():
+            worst = int(np.argmin(np.where(negative, second, 0.0)))
+            raise DataError(
+                f"Expected {self.name}, declared convex, to have a second derivative ≥ 0; got {second[worst]:.6g} at "
+                f'{_point(u, data, worst)}. Correct the Hessian, or declare curvature="nonconvex".'
+            )
+
+    # ---------------------------------------------------------------- the check
+
+    def check(self, u: Array, data: tuple[Array, ...]) -> None:
+        """Compare derivatives with central differences around the data. Raises DataError naming the worst point."""
+        u, data, steps = self._sample(u, data)
+        value, gradient, second = (self.evaluate(name, u, data) for name in ("value", "gradient", "hessian"))
+        defined = ~np.isinf(value)  # beyond, it overflows
+        for name, numbers in (("value", value), ("gradient", gradient), ("hessian", second)):
+            bad = np.isnan(numbers) & defined
+            if bad.any():
+                raise DataError(
+                    f"Expected the {name} of {self.name} to be a number inside of its domain ({self.low:g}, "
+                    f"{self.high:g}); got NaN at {_point(u, data, int(np.argmax(bad)))}. State the domain, or write "
+                    "the function so that it does not overflow."
+                )
+        if self.is_convex:
+            self._require_convex(np.where(defined, second, 0.0), u, data)
+        self._curvature = max(self._curvature, _typical(second))
+        self._compare("gradient", "value", (u, data, steps), gradient, defined)
+        self._compare("hessian", "gradient", (u, data, steps), second, defined)
+
+    def _sample(self, u: Array, data: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...], Array]:
+        """Points u inside of the domain around 0 and each number of the data, in units of 1 and of the data."""
+        rows = np.unique(np.linspace(0, len(u) - 1, min(ROWS, len(u))).astype(int))
+        units = {1.0, *(float(np.median(np.abs(d[d != 0]))) for d in data if np.any(d))}
+        chosen = [d[rows] for d in data]
+        known = u[rows] if np.isfinite(u[rows]).all() else np.zeros(len(rows))
+        points, widths = [], []
+        for centre in (np.zeros(len(rows)), known, *chosen):
+            for unit in units:
+                for offset in OFFSETS:
+                    points.append(centre + unit * offset)
+                    widths.append(np.full(len(rows), unit))
+        if isfinite(self.low) and isfinite(self.high):
+            points += [np.full(len(rows), self.low + share * (self.high - self.low)) for share in FRACTIONS]
+            widths += [np.full(len(rows), self.high - self.low)] * len(FRACTIONS)
+        times = len(points)
+        at, width = np.concatenate(points), np.concatenate(widths)
+        for end, sign in ((self.low, 1.0), (self.high, -1.0)):  # mirrored into a half-line
+            beyond = sign * (at - end) <= 0
+            at = np.where(beyond, end + sign * np.maximum(np.abs(at - end), 0.01 * width), at) if isfinite(end) else at
+        steps = STEP * np.maximum(np.abs(at), width)
+        keep = self.inside(at - 10 * steps) & self.inside(at + 10 * steps)
+        return at[keep], tuple(np.tile(d, times)[keep] for d in chosen), steps[keep]
+
+    def _compare(
+        self, name: str, of: str, sample: tuple[Array, tuple[Array, ...], Array], got: Array, defined: Array
+    ) -> None:
+        """Central differences with two steps tell the derivative, and how well they know it."""
+        u, data, steps = sample
+        size, differences = np.zeros(len(u)), []
+        for step in (steps, steps / 2):
+            above, below = (self.evaluate(of, u + sign * step, data) for sign in (1, -1))
+            size = np.maximum(size, np.maximum(np.abs(above), np.abs(below)))
+            with np.errstate(invalid="ignore"):
+                differences.append((above - below) / (2 * step))
+        coarse, expected = differences
+        with np.errstate(invalid="ignore"):
+            unsure = 10 * np.abs(coarse - expected) + 50 * np.finfo(float).eps * size / steps
+            allowed = ACCURACY * np.maximum(np.abs(got), np.abs(expected)) + unsure
+            error = np.abs(got - expected) / np.where(allowed > 0, allowed, np.finfo(float).tiny)
+        error = np.where(defined & np.isfinite(error), error, 0.0)
+        if error.max(initial=0.0) > 1:
+            worst = int(np.argmax(error))
+            raise DataError(
+                f"Expected the {name} of {self.name} to be the derivative of its {of}; at {_point(u, data, worst)} it "
+                f"is {got[worst]:.6g}, where central differences give {expected[worst]:.6g}."
+            )
+
+
+class SmoothTerm(Elementwise):
+    """ℓ(u, *data) as a cvxpy atom: convex by declaration, of no monotonicity."""
+
+    def __init__(self, *arguments: Any) -> None:
+        *args, self.loss = arguments
+        super().__init__(*args)
+
+    def get_data(self) -> list[Any]:
+        return [self.loss]
+
+    def data(self) -> tuple[Array, tuple[Array, ...]] | None:
+        """(u, data) as arrays (n,) in Fortran order, nan for u where it has no value; None where data has none yet."""
+        known = [a.value for a in self.args[1:]]
+        if any(d is None for d in known):
+            return None
+        u = self.args[0].value
+        flat = np.full(self.size, np.nan) if u is None else np.ravel(u, order="F").astype(float)
+        return flat, tuple(np.broadcast_to(np.ravel(d, order="F"), (self.size,)).astype(float) for d in known)
+
+    def sign_from_args(self) -> tuple[bool, bool]:
+        return False, False
+
+    def is_atom_convex(self) -> bool:
+        return True
+
+    def is_atom_concave(self) -> bool:
+        return False
+
+    def is_incr(self, idx: int) -> bool:
+        return False
+
+    def is_decr(self, idx: int) -> bool:
+        return False
+
+    def name(self) -> str:
+        return f"{self.loss.name}({', '.join(a.name() for a in self.args)})"
+
+    def numeric(self, values: Any) -> Array:
+        u, *data = (np.broadcast_to(np.asarray(v, dtype=float), self.shape).ravel(order="F") for v in values)
+        return self.loss.value(u, tuple(data)).reshape(self.shape, order="F")
+
+    def _grad(self, values: Any) -> list[Any]:
+        u, *data = (np.broadcast_to(np.asarray(v, dtype=float), self.shape).ravel(order="F") for v in values)
+        return [sp.diags_array(self.loss.gradient(u, tuple(data))).tocsc(), *(None for _ in data)]
+
+    def graph_implementation(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise DCPError(
+            f"{self.loss.name}(…) is a ko.SmoothLoss, which cp.Problem cannot compile. Write ko.Problem(objective, "
+            "constraints) instead of cp.Problem(objective, constraints)."
+        )
+
+
+def _data(value: Any, shape: tuple[int, ...], what: str) -> cp.Expression:
+    """Data of u's shape, or a single number, as a constant or parameter."""
+    if isinstance(value, cp.Expression):
+        if not value.is_constant():
+            raise DataError(f"Expected {what} to be data, an array or a cp.Parameter; got an expression.")
+        expression = value
+    else:
+        array = real_array(value, what)
+        check_finite(array, what)
+        expression = cp.Constant(array)
+    if expression.shape not in (shape, ()):
+        hint = " Write y.ravel()." if expression.size == int(np.prod(shape)) else ""
+        raise DataError(
+            f"Expected {what} to have u's shape {shape}, or to be one number; got shape {expression.shape}.{hint}"
+        )
+    return expression
+
+
+def _typical(second: Array) -> float:
+    """The median of positive numbers; 0 where there are none."""
+    positive = second[np.isfinite(second) & (second > 0)]
+    return float(np.median(positive)) if len(positive) else 0.0
+
+
+def _point(u: Array, data: tuple[Array, ...], i: int) -> str:
+    told = f"u = {u[i]:.6g}"
+    return told + (f", data ({', '.join(f'{d[i]:.6g}' for d in data)})" if data else "")

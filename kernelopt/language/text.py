@@ -1,0 +1,222 @@
+"""Expressions for people: cvxpy's trees in the notation of the lectures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+from cvxpy.atoms.affine.index import index, special_index
+from cvxpy.atoms.elementwise.power import Power
+from cvxpy.atoms.pnorm import Pnorm
+from cvxpy.atoms.quad_over_lin import quad_over_lin
+from cvxpy.expressions.leaf import Leaf
+
+from kernelopt.language.expressions import Theta
+from kernelopt.language.nodes import Prediction, ThetaNorm
+from kernelopt.language.smooth import SmoothTerm
+
+LIMIT = 120  # characters
+LONGEST_INDEX = 24  # characters, of masks and lists of rows that are shown
+SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+POWERS = {"2": "²", "3": "³"}
+# cvxpy's names of nodes that only change a shape.
+TRANSPARENT = {"Promote", "broadcast_to"}
+MATRICES = ("A", "A′", "A″")  # of values and derivatives
+
+
+@dataclass(frozen=True)
+class Notation:
+    """What θs are called, and the feature matrices of each, by their fingerprints."""
+
+    thetas: Mapping[Theta, str] = field(default_factory=dict)
+    matrices: Mapping[tuple[Theta, object], str] = field(default_factory=dict)
+
+    def theta(self, theta: Theta) -> str:
+        return self.thetas.get(theta, theta.name)
+
+    def matrix(self, theta: Theta, fingerprint: object) -> str:
+        return self.matrices.get((theta, fingerprint), MATRICES[0])
+
+
+def notation(thetas: Iterable[Theta], statements: Iterable[Any]) -> Notation:
+    """Names for the θs of a problem, and for the feature matrices of each in order of appearance: A, or A₁, A₂ … where
+    there are several; A′ and A″ are derivatives."""
+    found = {(p.data.theta, p.data.fingerprint): p.data.A for s in statements for p in _predictions(s)}
+    kinds = [(theta, MATRICES[len(A.order)]) for (theta, _), A in found.items()]
+    return Notation(names(thetas), dict(zip(found, _numbered(kinds, [kind for _, kind in kinds]), strict=True)))
+
+
+def _predictions(node: Any) -> Iterator[Prediction]:
+    if isinstance(node, Prediction):
+        yield node
+    else:
+        for part in node if isinstance(node, list) else node.args:
+            yield from _predictions(part)
+
+
+def _numbered(things: list[Any], called: list[str]) -> list[str]:
+    """What things are called, with a subscript where equal things occur more than once."""
+    count, seen, found = Counter(things), Counter[Any](), []
+    for thing, name in zip(things, called, strict=True):
+        seen[thing] += 1
+        found.append(name + (str(seen[thing]).translate(SUBSCRIPTS) if count[thing] > 1 else ""))
+    return found
+
+
+def names(thetas: Iterable[Theta]) -> dict[Theta, str]:
+    """A name for each θ, numbered where several have the same: θ₁, θ₂."""
+    thetas = list(thetas)
+    called = [theta.name for theta in thetas]
+    return dict(zip(thetas, _numbered(called, called), strict=True))
+
+
+def describe(node: Any, limit: int | None = LIMIT, named: Notation | None = None) -> str:
+    """A problem, constraint or expression in one line, shortened to `limit` characters."""
+    text = Printer(named or Notation()).text(node)
+    return text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
+
+
+class Printer:
+    """Expressions in one line of Unicode; `latex` derives the same in LaTeX."""
+
+    def __init__(self, named: Notation) -> None:
+        self.named = named
+
+    def text(self, node: Any) -> str:
+        if isinstance(node, Prediction):
+            theta, matrix = node.data.theta, self.named.matrix(node.data.theta, node.data.fingerprint)
+            return self.prediction(matrix, self.named.theta(theta))
+        if isinstance(node, ThetaNorm):
+            theta = node.view.theta
+            return self.theta_norm(node.name().replace(theta.name, self.named.theta(theta), 1))
+        if isinstance(node, cp.Constant):
+            return self.constant(constant(node.value))
+        if isinstance(node, Leaf) or not node.args:
+            return self.name(str(node.name()))
+        name = node.loss.name if isinstance(node, SmoothTerm) else type(node).__name__
+        if name in TRANSPARENT:
+            return self.text(node.args[0])
+        if isinstance(node, (index, special_index)):
+            return self.indexed(self.wrapped(node.args[0]), chosen(node))
+        if isinstance(node, Power):
+            return self.power(node)
+        if isinstance(node, quad_over_lin) and isinstance(node.args[1], cp.Constant) and node.args[1].value == 1:
+            return self.raised(self.norm(self.text(node.args[0])), "2")
+        if isinstance(node, Pnorm) and node.p == 2:
+            return self.norm(self.text(node.args[0]))
+        method = getattr(self, f"of_{name}", None)
+        if method is not None:
+            return str(method(node))
+        return self.call(name, [self.text(a) if not isinstance(a, list) else "[…]" for a in node.args])
+
+    def wrapped(self, node: Any) -> str:
+        """In brackets if it is more than a name."""
+        return self.text(node) if isinstance(node, Leaf) else self.brackets(self.text(node))
+
+    def factor(self, node: Any) -> str:
+        """In brackets if it is a sum."""
+        text = self.text(node)
+        return self.brackets(text) if type(node).__name__ == "AddExpression" else text
+
+    def power(self, node: Any) -> str:
+        base, p = node.args[0], node.p.value
+        inner = self.text(base)
+        plain = isinstance(base, (ThetaNorm, cp.Variable, cp.Parameter)) or (isinstance(base, Pnorm) and base.p == 2)
+        return self.raised(inner if plain else self.brackets(inner), node.p.name() if p is None else f"{float(p):g}")
+
+    # ------------------------------------------------------------ how things are written
+
+    def prediction(self, matrix: str, theta: str) -> str:
+        return f"{matrix}·{theta}"
+
+    def theta_norm(self, text: str) -> str:
+        return text
+
+    def constant(self, text: str) -> str:
+        return text
+
+    def name(self, name: str) -> str:
+        return name
+
+    def indexed(self, text: str, index: str) -> str:
+        return text + index
+
+    def norm(self, text: str) -> str:
+        return f"‖{text}‖"
+
+    def raised(self, text: str, power: str) -> str:
+        return text + POWERS.get(power, f"^{power}")
+
+    def brackets(self, text: str) -> str:
+        return f"({text})"
+
+    def call(self, name: str, parts: list[str]) -> str:
+        return f"{name}({', '.join(parts)})"
+
+    # ------------------------------------------------------------ cvxpy's nodes by name
+
+    def of_AddExpression(self, node: Any) -> str:
+        parts = [self.text(a) for a in node.args]
+        return parts[0] + "".join(f" − {p[1:]}" if p.startswith("−") else f" + {p}" for p in parts[1:])
+
+    def of_NegExpression(self, node: Any) -> str:
+        return f"−{self.factor(node.args[0])}"
+
+    def of_multiply(self, node: Any) -> str:
+        left, right = node.args
+        if isinstance(left, cp.Constant) and constant(left.value) == "−1":
+            return f"−{self.factor(right)}"
+        return f"{self.factor(left)}·{self.factor(right)}"
+
+    def of_MulExpression(self, node: Any) -> str:
+        left, right = node.args
+        if left.size > 1 and right.size > 1:
+            return f"{self.factor(left)} @ {self.factor(right)}"
+        return self.of_multiply(node)
+
+    def of_DivExpression(self, node: Any) -> str:
+        return f"{self.factor(node.args[0])} / {self.factor(node.args[1])}"
+
+    def of_Sum(self, node: Any) -> str:
+        return f"Σ{'' if node.axis is None else f'_{node.axis}'} {self.factor(node.args[0])}"
+
+    def of_maximum(self, node: Any) -> str:
+        return f"max({', '.join(self.text(a) for a in reversed(node.args))})"
+
+    def of_abs(self, node: Any) -> str:
+        return f"|{self.text(node.args[0])}|"
+
+    def of_Inequality(self, node: Any) -> str:
+        left, right = node.args
+        if left.is_constant() and not right.is_constant():
+            return f"{self.text(right)} ≥ {self.text(left)}"
+        return f"{self.text(left)} ≤ {self.text(right)}"
+
+    def of_Equality(self, node: Any) -> str:
+        return f"{self.text(node.args[0])} = {self.text(node.args[1])}"
+
+    def of_Minimize(self, node: Any) -> str:
+        return f"minimize  {self.text(node.args[0])}"
+
+    def of_Maximize(self, node: Any) -> str:
+        return f"maximize  {self.text(node.args[0])}"
+
+
+def chosen(node: Any) -> str:
+    """[index]; for a long mask or list, how many entries it chooses."""
+    shown = str(node.name().removeprefix(node.args[0].name()))
+    return shown if len(shown) <= LONGEST_INDEX else f"[{node.size} of {node.args[0].size}]"
+
+
+def constant(value: Any) -> str:
+    """A number, if all entries are it; else the shape."""
+    if not sp.issparse(value):
+        value = np.asarray(value)
+    if not sp.issparse(value) and value.size and (value == value.flat[0]).all():
+        return f"{value.flat[0]:g}".replace("-", "−", 1) if value.flat[0] < 0 else f"{value.flat[0]:g}"
+    return "[" + "×".join(map(str, value.shape)) + " data]"

@@ -1,0 +1,114 @@
+"""How well a fit predicts data that it has not seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import scipy.sparse as sp
+
+from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.errors import KernelOptError
+from kernelopt.model_selection.squares import Squares, squares
+from kernelopt.problem import Problem
+from kernelopt.solvers import assemble, least_squares
+from kernelopt.solvers.structured import Structured
+from kernelopt.support.types import Array
+
+EMPTY = 1e-12  # 1 − hᵢ up to which nothing but row i determines its prediction
+
+_known: WeakKeyDictionary[Problem, tuple[Squares, ...]] = WeakKeyDictionary()
+
+
+def leave_one_out(problem: Problem) -> Array:
+    """What each residual of a least squares problem would be, had its own square been left out of the fit.
+
+    For `cp.sum_squares(y - f(X))` these are yᵢ − f₋ᵢ(xᵢ), with f₋ᵢ fitted to all rows but the i-th. No fit is repeated:
+
+        e₋ᵢ = eᵢ/(1 − hᵢ),   hᵢ = 2wᵢ cᵢᵀH⁻¹cᵢ,
+
+    where wᵢeᵢ² is the term of the objective, cᵢ the gradient of eᵢ in (v, y) and H the objective's Hessian, so that
+    weights, intercepts and other variables of the problem count as they should. Rows that repeat a point are left out
+    one at a time. The mean of e₋ᵢ² (with the weights of the loss) is the leave-one-out estimate of the loss.
+
+    Parameters have the values that they have now: after a change of λ or of y there is no need to solve again. After
+    the first few calls with one kernel, rows and weights, each takes O(Nr) for a problem of N rows and rank r, besides
+    what cvxpy needs to evaluate the objective.
+
+    Where θ is restricted to a factor of lower rank (`rank_tol`, `max_rank`), f₋ᵢ is the best fit in the same span: the
+    pivots that all rows chose are kept.
+
+    Parameters
+    ----------
+    problem : Problem
+        Solved, with an objective of squares and λ‖θ‖² for each θ, and without constraints.
+
+    Returns
+    -------
+    array of the shape of the squared expression, (N,) or (N, K), in its units and with its sign:
+        `cp.sum_squares(cp.multiply(np.sqrt(w), y - f(X)))` gives √wᵢ(yᵢ − f₋ᵢ(xᵢ)), and `w @ cp.square(y - f(X))`
+        gives yᵢ − f₋ᵢ(xᵢ). Every entry is left out alone. Where the objective has several squared expressions with
+        predictions, their entries follow one another in the order in which they stand there, shape (number of all,),
+        matrices column by column. nan where hᵢ = 1: without its row, that prediction is not determined.
+
+    Raises
+    ------
+    KernelOptError
+        Before a solve, and where the problem is not one of squares with λ‖θ‖².
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, kernelopt as ko
+    >>> X, y = np.arange(6.0)[:, None], np.array([0.0, 1.0, 4.0, 9.0, 16.0, 25.0])
+    >>> theta, b = ko.Theta(ko.kernels.Linear()), cp.Variable()
+    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X) - b) + 1e-6 * ko.sum_squares(theta)))
+    >>> _ = problem.solve()
+    >>> ko.leave_one_out(problem).round(2)
+    array([ 7.  , -0.95, -3.26, -3.26, -0.95,  7.  ])
+    """
+    if problem._solution is None or problem._reduction is None:
+        raise KernelOptError("Expected a solved problem; call solve() first.")
+    form, reduction = problem.canonical_form(), problem._reduction[1]
+    problem._require_parameter_values()
+    problem._require_variable_values()
+    outer = problem._outer()
+    shape = None if outer is None else assemble.shape_of(form, outer)
+    if outer is None or shape is None or shape.lacks is not None or not shape.squares or shape.odd is not None:
+        raise KernelOptError(
+            "Expected an objective of squares and λ·ko.sum_squares(theta) for each θ, and no constraints: residuals of "
+            "other problems have no closed form when a row is left out. Fit again without each row, or by folds."
+        )
+    split, lengths = outer.split, shape.lengths
+    assert split is not None
+    assert lengths is not None
+    terms = _known[problem] = squares(form, _known.get(problem, ()))
+    if not terms:
+        raise KernelOptError("Expected squares of predictions in the objective; there are none.")
+    structured = assemble.structured(reduction, outer, dict(enumerate(lengths.curvature.tolist())))
+    curvature = least_squares.curvature(structured)
+    start = problem._left_off
+    kept = least_squares.reusable(structured, curvature, None if start is None else start.kept)
+    if start is not None:
+        problem._left_off = replace(start, kept=kept)
+    x = least_squares.minimizer(structured, curvature, kept)
+    e, E, F = _residuals(form, terms, structured, x, assemble.places_of_y(form, outer.form, split))
+    w = np.concatenate([term.weights for term in terms])
+    h = 2 * w * kept.leverages(structured, curvature, E, F)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        left_out = np.where(1 - h > EMPTY, e / (1 - h), np.nan)
+    return left_out.reshape(terms[0].expression.shape, order="F") if len(terms) == 1 else left_out
+
+
+def _residuals(
+    form: CanonicalForm, terms: tuple[Squares, ...], structured: Structured, x: Array, places: sp.csr_array
+) -> tuple[Array, sp.csr_array, sp.csr_array]:
+    """e at x, and its coefficients in the distinct predictions and in the problem's y."""
+    S = assemble.spread(form)
+    E, F = (sp.csr_array(sp.vstack(parts)) for parts in ([t.E for t in terms], [t.F for t in terms]))
+    e = np.concatenate([np.ravel(t.expression.value, order="F") for t in terms])
+    u = [np.ravel(link.u.value, order="F") for link in form.predictions if link.u is not None]
+    y = [np.ravel(variable.value, order="F") for variable in form.y]
+    moved_u = S @ structured.predictions(x) - np.concatenate(u)
+    moved_y = places @ x[structured.ends[-1] :] - np.concatenate([np.zeros(0), *y])
+    return e + E @ moved_u + F @ moved_y, sp.csr_array(E @ S), sp.csr_array(F @ places)

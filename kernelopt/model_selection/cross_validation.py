@@ -1,0 +1,284 @@
+"""Cross-validation of a stated problem: folds are weights of rows, so that one factor serves all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf, isfinite
+from time import perf_counter
+from types import MappingProxyType
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+from tqdm.auto import tqdm
+
+from kernelopt.driver.options import spelling
+from kernelopt.errors import DataError, KernelOptError, OptionError, ParameterError
+from kernelopt.kernels.domains import frozen
+from kernelopt.kernels.sources import refuse_masked
+from kernelopt.model_selection.path_table import EVALUATION, Path
+from kernelopt.model_selection.paths import path
+from kernelopt.problem import Problem
+from kernelopt.support.table import Table
+from kernelopt.support.types import Array, Ints
+
+ADDITIVE = 1e-9  # relative difference of an objective from the sum of its rows' shares that is rounding
+
+Loss = Callable[[Problem, Ints], float]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CrossValidation(Table):
+    """Losses of rows that were left out, for the values of a parameter; made by `ko.cross_validate`.
+
+    `table[name]` is a column, a read-only numpy array. Columns are the parameter (by its name), "mean" and "std" of the
+    loss over the folds (std as numpy has it, without correction), "fold 1" … the loss of each fold, "gap", the largest
+    certified relative gap of the folds' fits (nan where one has none), and "seconds". It prints as a table.
+
+    Attributes
+    ----------
+    parameter : cp.Parameter
+    folds : tuple of (train, test), the rows of each fold
+    paths : tuple of Path, one a fold
+        Fitted functions, statuses and certificates; `paths[k].restore(i)` puts a fit on the problem, with the weights
+        of its fold.
+    """
+
+    parameter: cp.Parameter
+    folds: tuple[tuple[Ints, Ints], ...]
+    paths: tuple[Path, ...]
+
+    @cached_property
+    def losses(self) -> Array:
+        """The loss of each value (rows) in each fold (columns); nan where a fit has no answer."""
+        missing = MappingProxyType({EVALUATION: np.nan})
+        columns = [[(s.evaluation or missing)[EVALUATION] for s in p.solutions] for p in self.paths]
+        return frozen(np.array(columns).T)
+
+    @cached_property
+    def columns(self) -> Mapping[str, Array]:
+        """The columns by name."""
+        certificates = [[c.relative_gap if c else np.nan for c in p.certificates] for p in self.paths]
+        table = {
+            self.parameter.name(): self.paths[0][self.parameter.name()],
+            "mean": self.losses.mean(axis=1),
+            "std": self.losses.std(axis=1),
+            **{f"fold {k}": column for k, column in enumerate(self.losses.T, start=1)},
+            "gap": np.max(certificates, axis=0),
+            "seconds": np.sum([p["seconds"] for p in self.paths], axis=0),
+        }
+        return MappingProxyType({name: frozen(np.array(column)) for name, column in table.items()})
+
+    @property
+    def best(self) -> float:
+        """The value of the smallest mean loss; the largest of several.
+
+        Raises KernelOptError where every value lacks an answer in some fold.
+        """
+        means, values = self["mean"], self[self.parameter.name()]
+        if np.isnan(means).all():
+            raise KernelOptError("Expected a value with an answer in every fold; there is none. See the folds' paths.")
+        return float(np.max(values[means == np.nanmin(means)]))
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the mean loss, with its standard deviation over the folds, by matplotlib; return the Axes."""
+        return self._drawn(self.parameter.name(), ["mean"], ax, self["std"])
+
+
+def cross_validate(
+    problem: Problem,
+    weights: cp.Parameter,
+    parameter: cp.Parameter,
+    values: Any,
+    *,
+    cv: Any = 5,
+    loss: Loss | None = None,
+    random_state: int | np.random.Generator | None = 0,
+    time_limit: float | None = None,
+    progress: bool = False,
+    **solve_options: Any,
+) -> CrossValidation:
+    """Fit without each fold of rows, for each value of a parameter, and judge the fits by the rows left out.
+
+    The problem has the weights of its rows in a parameter, as in `w @ ko.losses.hinge(y, f(X))`: a fold is left out by
+    weights 0. So the kernel matrix is factored once, for all rows, folds and values; in each fold the values are solved
+    as by `ko.path`, each from the last answer. Constraints hold in all fits, also those on rows left out, and so do
+    the domains of losses, as of a logarithm.
+
+    The loss of the left-out rows is the stated one: what they would add to the (minimized) objective,
+
+        (F(w on the fold, 0 elsewhere) − F(0)) / Σ (w on the fold),
+
+    F the objective at the fit, as a function of the weights. Penalties of θ cancel.
+
+    Afterwards, whatever ends it, the problem stands as it stood before; only the factor is kept.
+
+    Parameters
+    ----------
+    problem : Problem
+    weights : cp.Parameter (N,)
+        Of the rows; `cp.Parameter(N, nonneg=True)`. The values that it has are those of rows that take part; 1 where it
+        has none. The objective is affine in it.
+    parameter : cp.Parameter
+        A scalar one of the problem's, such as λ.
+    values : array (n,)
+    cv : int, splitter, or iterable of (train, test)
+        A number of folds, of equal size up to 1, drawn at random; an object with `split(rows)`, as scikit-learn's
+        `KFold` is; or pairs of arrays of rows, such as `list(StratifiedKFold(5).split(X, y))`. Rows in neither have
+        weight 0.
+    loss : function (problem, test) → float
+        Called when the problem stands solved on a fold, with the numbers of the rows left out; smaller is better. By
+        default the stated loss. It has to be given where the objective has variables of a row beside θ, as slacks do:
+        those of rows with weight 0 are not determined.
+    random_state : seed, or generator, of the folds where `cv` is a number
+    time_limit : seconds of the whole call
+    progress : whether to show a bar, a step a fold
+    **solve_options : passed on to `Problem.solve`
+
+    Returns
+    -------
+    CrossValidation
+        A table with a row for each value; `.best` is the value of the smallest mean.
+
+    Raises
+    ------
+    ParameterError
+        When `weights` or `parameter` is not of the problem, or of another shape.
+    DataError
+        For folds that are no rows, or leave no row on a side; values that are not finite numbers.
+    OptionError
+        For `cv` or `loss` of another kind, and a loss that returns no number.
+    KernelOptError
+        Without `loss`, where the objective is not affine in the weights; when the time is up before all is solved.
+
+    Notes
+    -----
+    Errors of `Problem.solve` are raised too.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, kernelopt as ko
+    >>> X = np.linspace(0, 6, 60)[:, None]
+    >>> y = np.sin(X[:, 0]) + 0.3 * np.random.default_rng(0).standard_t(2, size=60)
+    >>> theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    >>> w, lam = cp.Parameter(60, nonneg=True, name="w"), cp.Parameter(nonneg=True, name="lam")
+    >>> errors = ko.losses.absolute_error(y, theta(X) + b)
+    >>> problem = ko.Problem(cp.Minimize(w @ errors + lam * ko.sum_squares(theta)))
+    >>> table = ko.cross_validate(problem, w, lam, [0.01, 0.1, 1.0, 10.0], cv=5)
+    >>> table["mean"].round(2)
+    array([0.53, 0.52, 0.52, 0.68])
+    >>> w.value, lam.value = np.ones(60), table.best
+    >>> problem.solve() > 0
+    True
+    """
+    base = _base_weights(problem, weights)
+    if loss is not None and not callable(loss):
+        raise OptionError(f"Expected loss to be a function of (problem, test rows); got {loss!r}.")
+    folds = _folds(cv, base, random_state)
+    deadline = inf if time_limit is None else perf_counter() + time_limit
+    restore, found = problem._keep(), []
+    try:
+        for train, test in tqdm(folds, "folds", disable=not progress):
+            weights.value = _on(train, base)
+            judge = loss or (lambda problem, rows: _stated_loss(problem, weights, _on(rows, base)))
+            left = None if not isfinite(deadline) else max(deadline - perf_counter(), 1e-3)
+            with spelling(cross_validate, solve_options):
+                found.append(
+                    path(problem, parameter, values, evaluate=_number(judge, test), time_limit=left, **solve_options)
+                )
+            if perf_counter() > deadline:
+                raise KernelOptError(f"Expected to end within {time_limit:g} seconds; {len(found)} of {len(folds)} "
+                                     "folds were begun. Raise time_limit, or take fewer values or folds.")  # fmt: skip
+    finally:
+        restore()
+    return CrossValidation(parameter, folds, tuple(found))
+
+
+def _base_weights(problem: Problem, weights: Any) -> Array:
+    """The weights of all rows. Raises ParameterError where they are no parameter of the problem."""
+    known = isinstance(weights, cp.Parameter) and any(weights is p for p in problem.parameters())
+    if not known or weights.ndim != 1:
+        stands = "" if known or not isinstance(weights, cp.Parameter) else ", which does not stand in the problem"
+        raise ParameterError(
+            "Expected weights to be a parameter of the problem, w = cp.Parameter(N, nonneg=True) with w @ (losses of "
+            f"the rows) in the objective; got {weights!r}{stands}."
+        )
+    return np.ones(weights.size) if weights.value is None else np.array(weights.value, dtype=float)
+
+
+def _on(rows: Ints, base: Array) -> Array:
+    """The weights on some rows, 0 elsewhere."""
+    found = np.zeros_like(base)
+    found[rows] = base[rows]
+    return found
+
+
+def _folds(cv: Any, base: Array, random_state: Any) -> tuple[tuple[Ints, Ints], ...]:
+    """(train, test) of each fold. Raises OptionError, or DataError for what are no rows."""
+    N = len(base)
+    if isinstance(cv, int | np.integer):
+        if not 2 <= cv <= N:
+            raise OptionError(f"Expected from 2 to {N} folds for {N} rows; got {cv}.")
+        order = np.random.default_rng(random_state).permutation(N)
+        tests = [np.sort(part) for part in np.array_split(order, int(cv))]
+        return tuple((np.setdiff1d(np.arange(N), test), test) for test in tests)
+    try:
+        pairs = [(train, test) for train, test in (cv.split(np.zeros((N, 1))) if hasattr(cv, "split") else cv)]
+    except (TypeError, ValueError) as error:
+        raise OptionError(
+            f"Expected cv to be a number, a splitter that needs no y, or pairs (train, test) of rows such as "
+            f"list(splitter.split(X, y)); got {cv!r}: {error}"
+        ) from error
+    found = tuple((_rows(train, N), _rows(test, N)) for train, test in pairs)
+    if not found or any(base[part].sum() <= 0 for fold in found for part in fold):
+        raise DataError("Expected folds with rows of positive weight on both sides.")
+    if any(np.intersect1d(*fold).size for fold in found):
+        raise DataError("Expected folds whose rows are left out of the fit; some are on both sides.")
+    return found
+
+
+def _rows(rows: Any, N: int) -> Ints:
+    """Numbers of rows from numbers or a mask."""
+    refuse_masked(rows, "the rows of a fold")
+    array = np.asarray(rows)
+    if array.dtype == bool and array.shape == (N,):
+        return np.flatnonzero(array)
+    if array.ndim != 1 or array.dtype.kind not in "iu" or np.any((array < -N) | (array >= N)):
+        raise DataError(f"Expected numbers of rows below {N}; got {rows!r}.")
+    return np.unique(array % N)
+
+
+def _number(loss: Loss, test: Ints) -> Callable[[Problem], float]:
+    def evaluate(problem: Problem) -> float:
+        found = loss(problem, test)
+        if np.ndim(found) != 0:
+            raise OptionError(f"Expected loss to return a number; got {found!r}.")
+        return float(found)
+
+    return evaluate
+
+
+def _stated_loss(problem: Problem, weights: cp.Parameter, on_test: Array) -> float:
+    """(F(w on the test rows) − F(0)) / Σ w.
+
+    Raises KernelOptError where F is not affine in the weights.
+    """
+    on_train = weights.value
+    sign = -1.0 if isinstance(problem.objective, cp.Maximize) else 1.0
+
+    def at(w: Array) -> float:
+        weights.value = w
+        return sign * float(problem.objective.value)
+
+    try:
+        none, test, train, both = (at(w) for w in (0 * on_test, on_test, on_train, on_test + on_train))
+    finally:
+        weights.value = on_train
+    if abs(both - test - train + none) > ADDITIVE * max(abs(none), abs(test), abs(train), abs(both)):
+        raise KernelOptError(
+            "Expected an objective that is affine in the weights, for the stated loss of rows left out. Write w @ "
+            "loss, or give a loss: loss=lambda problem, test: …."
+        )
+    return (test - none) / float(on_test.sum())

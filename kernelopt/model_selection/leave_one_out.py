@@ -1,0 +1,286 @@
+"""What a fit would predict for each row, had it not seen that row: any loss, without fitting again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from kernelopt.compiler.canonical_form import CanonicalForm, rewrite
+from kernelopt.compiler.pieces import LogSumExp
+from kernelopt.compiler.separable import Outer, Separable
+from kernelopt.errors import DataError, KernelOptError
+from kernelopt.language.nodes import Prediction
+from kernelopt.model_selection.quadratic_model import LocalModel, local_model, rows_of, weights_and_kinks
+from kernelopt.model_selection.squares import coefficients
+from kernelopt.problem import Problem
+from kernelopt.solvers import assemble, engines
+from kernelopt.solvers.dual_point import Point
+from kernelopt.solvers.structured import Structured
+from kernelopt.support.types import Array, Ints
+
+EXACT = 1e-9  # relative residual of a linear system that has a solution
+
+
+def approximate_leave_one_out(problem: Problem, f: cp.Expression, *, refit: bool = False) -> Array:
+    """About what f would be in each row, had that row's terms of the objective been left out of the fit: f₋ᵢ(xᵢ).
+
+    For any loss that our own solvers take, smooth or with kinks. No fit is repeated: each row is taken out of the
+    quadratic model around the optimum,
+
+        f₋ᵢ ≈ fᵢ + mᵢℓ′ᵢ,   mᵢ = cᵢᵀH₋ᵢ⁻¹cᵢ = hᵢ/(1 − hᵢℓ″ᵢ),   hᵢ = cᵢᵀH⁻¹cᵢ,
+
+    one step of Newton's method, with cᵢ the gradient of fᵢ in (v, y) and H the objective's Hessian. Where a loss has
+    kinks, as hinge, pinball or ε-insensitive loss, rows on a smooth stretch have its curvature there (0), and rows that
+    stand at a kink stay there while another row is left out: H is the Hessian on {Δ : cⱼᵀΔ = 0 for these j}, ℓ′ᵢ the
+    row's multiplier, and 1/mᵢ the i-th diagonal entry of the inverse of (CH⁻¹Cᵀ) on them. (Rad and Maleki, J. R. Stat.
+    Soc. B 82, 2020; Wang, Zhou, Lu, Maleki and Mirrokni, ICML 2018.) For squares it is exact. Otherwise the error is of
+    second order in what one row does to the fit. With kinks it is small only where few rows reach another kink when one
+    is left out: look at averages, and where λ is so small that most rows are fitted exactly, use `refit`.
+
+    Left out with row i are the terms of the objective that depend on predictions of row i alone, with their weights.
+    Constraints stay, and so do terms that couple rows, such as penalties of slopes. Rows that repeat a point are left
+    out one at a time. Parameters have the values that they have now: after a change there is no need to solve again.
+    Where θ is restricted to a factor of lower rank, f₋ᵢ is in the same span: the pivots that all rows chose are kept.
+
+    Parameters
+    ----------
+    problem : Problem
+        Solved and convex, with λ‖θ‖² for each θ.
+    f : expression (N,) or (N, K)
+        Affine in predictions at points of the problem and in its variables, such as `theta(X) + b`. A row of a matrix
+        is left out as a whole: all terms that depend on its K entries alone.
+    refit : whether to fit again without each row whose loss pulls at the fit (in the factor's span, starting from the
+        answer with all rows): exact, for a few steps of our own solvers a row.
+
+    Returns
+    -------
+    array of the shape of f, in its units
+        Where nothing is left out with a row, f itself. nan where without its terms the row is not determined.
+
+    Raises
+    ------
+    KernelOptError
+        Before a solve, and for problems that have no such model: what does not split into functions of one number each,
+        norms of θ other than λ‖θ‖², nonconvex losses.
+    DataError
+        Where f is no such expression, or no term of the objective belongs to one row of f.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, kernelopt as ko
+    >>> X = np.linspace(-2, 2, 40)[:, None]
+    >>> y = np.sign(X[:, 0] + 0.5 * np.sin(9 * X[:, 0]))
+    >>> theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    >>> f = theta(X) + b
+    >>> problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(y, f)) + 0.5 * ko.sum_squares(theta)))
+    >>> _ = problem.solve()
+    >>> left_out = ko.approximate_leave_one_out(problem, f)
+    >>> (
+    ...     float(np.mean(np.maximum(0, 1 - y * left_out)).round(2)),
+    ...     float(np.mean(np.maximum(0, 1 - y * f.value)).round(2)),
+    ... )
+    (0.15, 0.11)
+    """
+    if problem._solution is None or problem._reduction is None:
+        raise KernelOptError("Expected a solved problem; call solve() first.")
+    problem._require_parameter_values()
+    problem._require_variable_values()
+    form, reduction = problem.canonical_form(), problem._reduction[1]
+    outer = problem._outer()
+    _require_model(form, outer)
+    assert outer is not None
+    assert outer.split is not None
+    E, F, constant = _rows_of_f(form, f)
+    point, structured = engines.optimum(reduction, outer, problem._left_off)
+    terms = _Terms(outer.split, _owners(outer.split, E, f), point, structured)
+    places = assemble.places_of_y(form, outer.form, outer.split)
+    C = _dense_rows(structured, sp.csr_array(E @ assemble.spread(form)), sp.csr_array(F @ places))
+    fitted = C @ point.x + constant
+    moves = terms.moves(E, F @ places, C, len(f.value))
+    if refit:
+        moves = terms.refitted(moves, outer, E, F @ places, C, len(f.value))
+    return (fitted + moves).reshape(f.shape, order="F")
+
+
+def _require_model(form: CanonicalForm, outer: Outer | None) -> None:
+    """Raise KernelOptError where there is no quadratic model."""
+    lacks: str | None = "is of a kind that has none (integers, or the spectral form)"
+    if outer is not None:
+        shape = assemble.shape_of(form, outer)
+        lacks = shape.lacks
+        if lacks is None and shape.odd is not None:
+            lacks = "needs λ·ko.sum_squares(theta) for each θ, and no other use of its norm"
+        if lacks is None and shape.nonconvex is not None:
+            lacks = f"needs convex losses; {shape.nonconvex} is declared nonconvex"
+    if lacks is not None:
+        raise KernelOptError(f"Expected a problem with a quadratic model around its optimum; this one {lacks}. "
+                             "Fit again without each row, or by folds: ko.cross_validate.")  # fmt: skip
+
+
+def _rows_of_f(form: CanonicalForm, f: Any) -> tuple[sp.csr_array, sp.csr_array, Array]:
+    """f = Eu + Fy + constant, entries in Fortran order. Raises DataError where it is no such expression."""
+    if not isinstance(f, cp.Expression) or not f.is_affine() or f.ndim not in (1, 2):
+        raise DataError(f"Expected an affine expression of predictions, of shape (N,) or (N, K); got {f!r}.")
+    replaced: dict[int, cp.Expression] = {}
+    links = {link.theta: link for link in form.predictions}
+    for node in _predictions(f):
+        link = links.get(node.data.theta)
+        stretch = None if link is None else dict(link.blocks).get(node.data.fingerprint)
+        if link is None or link.u is None or stretch is None:
+            raise DataError(f"Expected predictions that stand in the problem; {node.name()} does not.")
+        replaced[id(node)] = link.u[stretch]
+    ours = {v.id for v in form.y}
+    cut = rewrite(cp.Problem(cp.Minimize(cp.sum(f))), replaced).objective.args[0].args[0]
+    u = [link.u for link in form.predictions if link.u is not None]
+    foreign = [v.name() for v in cut.variables() if v.id not in ours | {known.id for known in u}]
+    if foreign:
+        raise DataError(f"Expected variables of the problem; {foreign[0]} is none.")
+    E, F = coefficients(cut, u), coefficients(cut, form.y)
+    values = [np.ravel(v.value, order="F") for v in (*u, *form.y)]
+    linear = sp.csr_array(sp.hstack([E, F])) @ np.concatenate(values)
+    return E, F, np.ravel(cut.value, order="F") - linear
+
+
+def _predictions(node: Any) -> list[Prediction]:
+    """Nodes Aθ of a tree."""
+    if isinstance(node, Prediction):
+        return [node]
+    return [found for arg in node.args for found in _predictions(arg)]
+
+
+def _owners(split: Separable, E: sp.csr_array, f: cp.Expression) -> Ints:
+    """The row of f whose predictions alone each argument s depends on, −1 where there is none, (m,).
+
+    Raises DataError where rows of f share predictions or have none, or where no row has a term of its own.
+    """
+    N = f.shape[0]
+    entries = E.tocoo()
+    entries.sum_duplicates()
+    used = entries.data != 0
+    pairs = np.unique(np.column_stack([entries.col[used], entries.row[used] % N]), axis=0)
+    if len(np.unique(pairs[:, 0])) < len(pairs) or len(np.unique(pairs[:, 1])) < N:
+        raise DataError("Expected rows of f with predictions of their own; some have none, or share them.")
+    owner_of_u = np.full(E.shape[1], -1)
+    owner_of_u[pairs[:, 0]] = pairs[:, 1]
+    s = split.E.tocoo()
+    low, high = np.full(split.E.shape[0], N), np.full(split.E.shape[0], -1)
+    np.minimum.at(low, s.row[s.data != 0], owner_of_u[s.col[s.data != 0]])
+    np.maximum.at(high, s.row[s.data != 0], owner_of_u[s.col[s.data != 0]])
+    owners = np.where((low == high) & (split.plain < 0), high, -1)
+    for piece in split.pieces:
+        if isinstance(piece, LogSumExp):
+            at = piece.at.reshape(-1, len(piece.weight))
+            apart = np.any(owners[at] != owners[at[0]], axis=0)
+            owners[at[:, apart]] = -1
+    if np.all(owners < 0) and not np.any(split.linear_u[pairs[:, 0]]):
+        raise DataError("Expected terms that depend on one row of f each; there are none to leave out.")
+    return owners
+
+
+def _dense_rows(problem: Structured, E: sp.csr_array, F: sp.csr_array) -> Array:
+    """(EB, F) for other rows E, in distinct predictions, and F than the problem's own."""
+    ends = np.cumsum([0, *(len(B) for B in problem.blocks)])
+    parts = [E[:, a:b] @ B for a, b, B in zip(ends[:-1], ends[1:], problem.blocks, strict=True)]
+    return np.hstack([*parts, F.toarray()])
+
+
+class _Terms:
+    """The terms of the objective, the row that each belongs to, and the model around the optimum."""
+
+    def __init__(self, split: Separable, owners: Ints, point: Point, problem: Structured) -> None:
+        self.split, self.owners, self.problem, self.point = split, owners, problem, point
+        self.weights, at_kink = weights_and_kinks(problem, point)
+        self.slopes = point.total(problem)
+        kinks = np.flatnonzero(at_kink)
+        self.model: LocalModel = local_model(problem, self.weights, kinks)
+        self.number = np.full(problem.m, -1)
+        self.number[kinks] = np.arange(len(kinks))
+
+    def moves(self, E: sp.csr_array, F: sp.csr_array, C: Array, N: int) -> Array:
+        """f₋ᵢ(xᵢ) − fᵢ(xᵢ) for each entry of f = Eu + Fy + …, whose gradients in (v, y) are the rows of C.
+
+        With the row's own slopes g, along its arguments s:  (∂f/∂x) H₋ᵢ⁻¹ (∂s/∂x)ᵀ g.
+        """
+        found = np.zeros(E.shape[0])
+        own = np.flatnonzero(self.owners >= 0)
+        own = own[np.argsort(self.owners[own], kind="stable")]
+        bounds = np.searchsorted(self.owners[own], np.arange(N + 1))
+        rows = self.model.moved_by(np.vstack([rows_of(self.problem, own), C]))
+        for i in range(N):
+            places, entries = np.arange(bounds[i], bounds[i + 1]), np.arange(i, E.shape[0], N)
+            terms, number = own[places], len(places)
+            linear = self._linear(terms, E[entries], F[entries])
+            if not number and not linear.any():
+                continue
+            beside = np.zeros(len(entries))
+            slopes, curvature = (np.concatenate([part[terms], beside]) for part in (self.slopes, self.weights))
+            at_kink = self.number[terms]
+            here = rows[np.concatenate([places, len(own) + entries])]
+            inverse = self.model.without(here, curvature, at_kink[at_kink >= 0])
+            found[entries] = inverse[number:] @ (slopes + linear)
+        return found
+
+    def refitted(  # noqa: PLR0917
+        self, moves: Array, outer: Outer, E: sp.csr_array, F: sp.csr_array, C: Array, N: int
+    ) -> Array:
+        """The same by fits without each row that has terms with a slope, or curvature; others as they are.
+
+        Raises KernelOptError where the terms of a row can't be replaced by a constant.
+        """
+        found = moves.copy()
+        for i in range(N):
+            terms, entries = np.flatnonzero(self.owners == i), np.arange(i, E.shape[0], N)
+            linear = self._linear(terms, E[entries], F[entries])[: len(terms)]
+            if np.any(self.slopes[terms] + linear) and not np.isnan(moves[entries]).any():
+                without = self._without(terms, linear)
+                start = replace(self.point, a=self.point.a[~np.isin(self.problem.of, terms)], kept=None)
+                x = engines.optimum_near(without, outer, start).x
+                found[entries] = C[entries] @ (x - self.point.x)
+        return found
+
+    def _without(self, terms: Ints, linear: Array) -> Structured:
+        """The problem with the arguments of some terms set to 0, their linear costs and kinks taken out."""
+        problem, kept = self.problem, np.ones(self.problem.m)
+        kept[terms] = 0.0
+        stay = kept[problem.of] == 1
+        slopes = np.zeros(problem.m)
+        slopes[terms] = linear
+        if not np.isfinite(problem.smooth_value(kept * self.point.s)):
+            raise KernelOptError("Expected losses that are finite at 0, to leave them out of a fit; use refit=False.")
+        return replace(
+            problem,
+            E=sp.csr_array(sp.diags_array(kept) @ problem.E), F=kept[:, None] * problem.F, slope=kept * problem.slope,
+            linear_d=problem.linear_d - problem.E.T @ slopes, linear_y=problem.linear_y - problem.F.T @ slopes,
+            of=problem.of[stay], anchor=problem.anchor[stay], low=problem.low[stay], high=problem.high[stay],
+            rho=problem.rho[stay],
+        )  # fmt: skip
+
+    def _linear(self, own_terms: Ints, E: sp.csr_array, F: sp.csr_array) -> Array:
+        """The row's linear terms, linear_uᵀu on its own u, as slopes along its arguments and along the entries of f.
+
+        Where the row has other terms, it is these whose arguments say which variables y go along.
+        Raises KernelOptError where they do not say it.
+        """
+        found = np.zeros(len(own_terms) + E.shape[0])
+        if not self.split.linear_u.any():
+            return found
+        columns = np.unique(E.indices)
+        wanted = self.split.linear_u[columns]
+        if not wanted.any():
+            return found
+        along = self.split.E[own_terms] if len(own_terms) else E
+        beside = self.split.F[own_terms] if len(own_terms) else F
+        e, with_y = along[:, columns].toarray(), sp.hstack([along[:, columns], beside]).toarray()
+        slopes = np.linalg.lstsq(e.T, wanted, rcond=None)[0]
+        off = np.linalg.norm(e.T @ slopes - wanted) > EXACT * np.linalg.norm(wanted)
+        if off or np.linalg.matrix_rank(with_y) > np.linalg.matrix_rank(e):
+            raise KernelOptError(
+                "Expected linear terms of a row in the same expressions as its other terms: which share of the linear "
+                "costs of other variables is left out with the row can't be told."
+            )
+        found[: len(slopes)] = slopes
+        return found

@@ -1,0 +1,131 @@
+"""The quadratic model of a structured problem around its optimum, and how that moves when terms are taken out.
+
+    minimize over Δ  ½ΔᵀHΔ + (what is taken out)   subject to  GΔ = 0
+
+H = R + CᵀWC has the curvature of all functions where they are smooth; G has the rows of C that stand at a kink, with a
+multiplier inside of its interval, so that s stays where it is while other terms change a little.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg as sl
+
+from kernelopt.solvers.dual_point import Point
+from kernelopt.solvers.structured import Structured
+from kernelopt.support.types import Array, Ints
+
+INSIDE = 1e-6  # of its interval, or of the largest slope: a multiplier as near to an end is at that end
+SAME = 1e-10  # relative size of a singular value that counts as 0
+FLAT = 1e-12  # of the largest curvature, that counts as none
+SPANNED = 1e-8  # distance from the span of other rows that counts as none
+EMPTY = 1e-12  # curvature along a prediction, relative to its own size, up to which nothing else determines it
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Some rows C of C in the model: L with LLᵀ = CPCᵀ; held = CY; size : ‖C‖ in the model's units."""
+
+    L: Array
+    held: Array
+    size: Array
+
+    def __getitem__(self, chosen: Ints) -> Rows:
+        return Rows(self.L[chosen], self.held[chosen], self.size[chosen])
+
+
+@dataclass(frozen=True, eq=False)
+class LocalModel:
+    """The model's inverse P = ZZᵀ on {Δ : GΔ = 0}, and its answer to a change of GΔ.
+
+    unit : of every entry of x, so that R = 1; kinks : rows of s in G; Z : orthonormal basis of {Δ : GΔ = 0} that
+    diagonalizes H, scaled by 1/√λ, without directions that have no curvature, along which nothing moves; Y : Δ of
+    least ½ΔᵀHΔ with GΔ = 1 for each row of G; stiffness : Γ = YᵀHY; spanned : I − (projector on the range of G),
+    nonzero where rows of G depend on each other
+    """
+
+    unit: Array
+    kinks: Ints
+    Z: Array
+    Y: Array
+    stiffness: Array
+    spanned: Array
+
+    def moved_by(self, rows: Array) -> Rows:
+        """What the model knows of some rows of C, all at a time."""
+        C = rows * self.unit
+        size = np.linalg.norm(C, axis=1)
+        return Rows(C @ self.Z, C @ self.Y, size)
+
+    def without(self, rows: Rows, curvature: Array, at_kink: Ints) -> Array:
+        """CP₋Cᵀ for the rows C, (J, J), with P₋ the inverse once their own terms are left out: those at the rows
+        `at_kink` of G, and `curvature` (J,) of each. nan where P₋ is unbounded along one of them.
+
+            P′ = P + YΓ⁻¹Yᵀ (for these rows of G),  M = CP′Cᵀ,  CP₋Cᵀ = M(I − WM)⁻¹
+        """
+        M = rows.L @ rows.L.T
+        if len(at_kink):
+            M += self._released(rows, at_kink)
+        left = np.eye(len(M)) - curvature[:, None] * M
+        if not np.isfinite(M).all() or np.linalg.svd(left, compute_uv=False)[-1] <= EMPTY:
+            return np.full_like(M, np.nan)
+        return np.asarray(M @ np.linalg.inv(left))
+
+    def _released(self, rows: Rows, at_kink: Ints) -> Array:
+        """CYΓ⁻¹YᵀCᵀ; directions of these rows that others span stay where they are, as if Γ were infinite there."""
+        here = np.ix_(at_kink, at_kink)
+        held, basis = np.linalg.eigh(self.spanned[here])
+        loose = basis[:, held <= SPANNED]
+        moved, stiffness = rows.held[:, at_kink] @ loose, loose.T @ self.stiffness[here] @ loose
+        if loose.shape[1] and np.linalg.eigvalsh(stiffness)[0] * float(rows.size.max()) ** 2 <= SPANNED:
+            return np.full((len(moved), len(moved)), np.nan)
+        return np.asarray(moved @ np.linalg.solve(stiffness, moved.T))
+
+
+def weights_and_kinks(problem: Structured, point: Point) -> tuple[Array, Array]:
+    """The curvature of each s at an optimum, (m,), and which stand at a kink, (m,) bool."""
+    a, low, high = point.a, problem.low, problem.high
+    unit = float(np.abs(np.concatenate([a, point.slopes])).max(initial=0.0))
+    width = np.where(np.isfinite(high - low), high - low, unit)
+    inside = np.minimum(a - low, high - a) > INSIDE * width
+    with np.errstate(divide="ignore"):
+        curved = np.where(inside & (problem.rho > 0), 1 / problem.rho, 0.0)
+    at_kink = problem.of_kinks((inside & (problem.rho == 0)).astype(float)) > 0
+    return problem.smooth_curvature(point.s) + problem.of_kinks(curved), at_kink
+
+
+def local_model(problem: Structured, weights: Array, kinks: Ints) -> LocalModel:
+    """The model for given curvatures and kinks."""
+    unit = _units(problem)
+    H = problem.gram(weights)
+    H[np.diag_indices_from(H)] += problem.penalty
+    H *= unit[:, None] * unit
+    G = rows_of(problem, kinks) * unit
+    U, sigma, Vt = np.linalg.svd(G) if len(G) else (np.zeros((0, 0)), np.zeros(0), np.eye(len(H)))
+    rank = int(np.count_nonzero(sigma > SAME * sigma.max(initial=0.0)))
+    null = Vt[rank:].T
+    values, vectors = sl.eigh(null.T @ H @ null) if null.shape[1] else (np.zeros(0), np.zeros((0, 0)))
+    flat = values <= FLAT * max(float(H.diagonal().max(initial=0.0)), 1.0)
+    Z = null @ (vectors[:, ~flat] / np.sqrt(values[~flat]))
+    lifted = (Vt[:rank].T / sigma[:rank]) @ U[:, :rank].T
+    Y = lifted - Z @ (Z.T @ (H @ lifted))
+    spanned = np.eye(len(G)) - U[:, :rank] @ U[:, :rank].T
+    return LocalModel(unit, kinks, Z, Y, Y.T @ H @ Y, spanned)
+
+
+def rows_of(problem: Structured, chosen: Ints) -> Array:
+    """Some rows of C = (EB, F), (len(chosen), size)."""
+    return np.hstack([problem.rows(chosen), problem.F[chosen]])
+
+
+def _units(problem: Structured) -> Array:
+    """1/√R for v; for y what moves predictions as far as a v of that size."""
+    end = problem.ends[-1]
+    unit = np.ones(problem.size)
+    unit[:end] = 1 / np.sqrt(problem.penalty[:end])
+    largest = np.abs(problem.F).max(axis=0, initial=0.0)
+    reach = float(np.sqrt(problem.row_squares.max(initial=0.0))) or 1.0
+    unit[end:] = np.where(largest > 0, reach / np.where(largest > 0, largest, 1.0), 1.0)
+    return unit

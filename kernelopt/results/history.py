@@ -1,0 +1,64 @@
+"""How factors grew until the certified gap closed: a table with a row for each factor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import nan
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from kernelopt.kernels.domains import frozen
+from kernelopt.support.table import Table
+from kernelopt.support.types import Array
+
+
+@dataclass(frozen=True)
+class Round:
+    """One factor, and what was certified with it.
+
+    rank : columns of B, of all θs; rows : rows of A that θ is a combination of; lower, upper : enclose the optimum,
+    with their relative gap; seconds : since solve() was called
+    """
+
+    rank: int
+    rows: int
+    lower: float
+    upper: float
+    gap: float
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class History(Table):
+    """The factors of the last solve, from coarse to fine, and what was certified with each; prints as a table.
+
+    Columns are "rank" (columns of B), "rows" (rows of A that θ is a combination of: a prediction takes so many kernel
+    values), "lower" and "upper", which enclose the optimum (nan without a certificate), their relative "gap", and
+    "seconds" since `solve()` was called.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, kernelopt as ko
+    >>> X = np.random.default_rng(0).normal(size=(3000, 3))
+    >>> theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    >>> fit = cp.sum_squares(theta(X) - np.sin(X[:, 0]))
+    >>> problem = ko.Problem(cp.Minimize(fit + 0.1 * ko.sum_squares(theta)))
+    >>> _ = problem.solve(tol=1e-4)
+    >>> print(problem.history.to_pandas()[["rank", "gap"]].round(4))
+       rank     gap
+    0   191  0.0001
+    """
+
+    rounds: tuple[Round, ...]
+
+    @property
+    def columns(self) -> Mapping[str, Array]:
+        names = ("rank", "rows", "lower", "upper", "gap", "seconds")
+        return MappingProxyType({n: frozen(np.array([getattr(r, n, nan) for r in self.rounds])) for n in names})
+
+    def plot(self, x: str = "rank", y: str = "gap", ax: Any = None) -> Any:
+        """Draw columns against each other with matplotlib, by default the gap against the rank; returns the Axes."""
+        return self._drawn(x, [y] if isinstance(y, str) else list(y), ax)

@@ -1,0 +1,221 @@
+"""What a solve returns: a status with its remedy, and θ as a fitted function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from kernelopt.errors import KernelOptError
+from kernelopt.kernels.kernel import Kernel
+from kernelopt.language.expressions import Theta
+from kernelopt.language.functions import Function
+from kernelopt.results.history import Round
+from kernelopt.support.types import Array, Ints
+
+
+class Status(StrEnum):
+    """The outcome of a solve, a string.
+
+    "optimal", "optimal_inaccurate", "locally_optimal", "not_attained", "infeasible", "unbounded" or "user_limit".
+    """
+
+    OPTIMAL = "optimal"
+    OPTIMAL_INACCURATE = "optimal_inaccurate"
+    LOCALLY_OPTIMAL = "locally_optimal"
+    NOT_ATTAINED = "not_attained"
+    INFEASIBLE = "infeasible"
+    UNBOUNDED = "unbounded"
+    USER_LIMIT = "user_limit"
+
+    @property
+    def has_point(self) -> bool:
+        """Whether there is a θ to look at, if not for a limit."""
+        return self in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE, Status.LOCALLY_OPTIMAL, Status.NOT_ATTAINED)
+
+    @property
+    def remedy(self) -> str:
+        """What it means, and what to do; empty for "optimal"."""
+        return _REMEDIES[self]
+
+
+_REMEDIES = {
+    Status.OPTIMAL: "",
+    Status.OPTIMAL_INACCURATE: "The certified gap is larger than tol, or not for the full kernel: see "
+    "problem.certificate; with integers, a constraint may hold too loosely: see problem.verify(). Lower rank_tol or "
+    "raise max_rank, try another of problem.solvers(), bound ko.norm(theta) where it does not occur, or bring data and "
+    "penalties to similar scales.",
+    Status.LOCALLY_OPTIMAL: "A loss is declared nonconvex: no θ nearby is better, and nothing is known about those far "
+    "away, so that there is no certificate. Try many starting points, solve(n_init=20, random_state=0).",
+    Status.NOT_ATTAINED: "The optimum is finite, but no θ reaches it (as for logistic regression of separable data): "
+    "penalize ko.norm(theta), or bound it.",
+    Status.INFEASIBLE: "No θ meets the constraints: relax them, or add slack variables.",
+    Status.UNBOUNDED: "The objective has no lower bound: penalize ko.norm(theta), or bound it.",
+    Status.USER_LIMIT: "A limit was reached before an answer that can be vouched for: raise time_limit or the solver's "
+    "limits; where θ was restricted to a low rank, lower rank_tol or raise max_rank.",
+}
+
+
+class FittedFunction(Function):
+    """θ after a solve, a function on the pivot rows of the data.
+
+    Immutable, callable, with everything that a `Function` has.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, kernelopt as ko
+    >>> X, y = np.arange(6.0)[:, None], np.array([1.0, 3.0, 5.0, 7.0, 9.0, 11.0])
+    >>> theta = ko.Theta(ko.kernels.Polynomial(degree=1))
+    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + 1e-3 * ko.sum_squares(theta)))
+    >>> _ = problem.solve()
+    >>> f = theta.value
+    >>> f([[10.0]]).round(1), len(f.pivots), round(f.norm, 2)
+    (array([21.]), 2, 2.24)
+    """
+
+    def __init__(
+        self, kernel: Kernel, centers: Array, coefficients: Array, *,
+        products: Array, pivots: Ints, pivot_coefficients: Array, dual: Function | None,
+    ) -> None:  # fmt: skip
+        self._set(kernel, centers, coefficients)
+        self._products = products
+        self._pivots = pivots
+        self._pivot_coefficients = pivot_coefficients
+        self._dual = dual
+        self._distance: float | None = None
+
+    @property
+    def norm(self) -> float:
+        """‖θ‖ = ‖w‖ (Frobenius where there are several outputs)."""
+        return float(np.sqrt(np.trace(self._products)))
+
+    def gram(self, other: Function | None = None) -> Array:
+        """θᵀθ = wᵀw as the solve had it; or θᵀg for another function g."""
+        return self._products if other is None or other is self else super().gram(other)
+
+    @property
+    def pivots(self) -> Ints:
+        """Rows of the stacked data (feature matrices in order of appearance) on which θ stands."""
+        return self._pivots
+
+    @property
+    def pivot_coefficients(self) -> Array:
+        """The coefficient of each pivot, cₛ in θ = Σₛ cₛF(xₛ) (besides functions f₀ of the problem)."""
+        return self._pivot_coefficients
+
+    def optimality_bound(self, X: Any) -> Array:
+        """A bound on |f̂(x) − f*(x)|, f̂ this function and f* that of an exact optimum: √κ(x, x)·√(absolute gap/λ).
+
+        It is about optimization alone, no confidence interval; and about θᵀF(x), without intercepts. Shape (len(X),),
+        for every output alike.
+
+        Raises
+        ------
+        KernelOptError
+            Where the objective holds no λ‖θ‖², or there is no certificate for the full kernel.
+
+        Examples
+        --------
+        >>> import cvxpy as cp, numpy as np, kernelopt as ko
+        >>> X, y = np.arange(6.0)[:, None], np.array([0.0, 1.0, 4.0, 9.0, 16.0, 25.0])
+        >>> theta = ko.Theta(ko.kernels.Gaussian(sigma=2.0))
+        >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + 0.1 * ko.sum_squares(theta)))
+        >>> _ = problem.solve()
+        >>> bool(theta.value.optimality_bound([[2.5]])[0] < 1e-2)
+        True
+        """
+        if self._distance is None:
+            raise KernelOptError(
+                "Expected a problem with λ·ko.sum_squares(theta) in its objective, solved with a certificate for the "
+                "full kernel; without strong convexity, or a bound on the gap, θ may be far from the optimum's."
+            )
+        return np.sqrt(np.clip(self.kernel.diag(X), 0.0, None)) * self._distance
+
+    def expanded(self, threshold: float = 1e-8) -> Function:
+        """The function that the multipliers imply, θ = (‖θ‖/‖Aᵀν‖)·Aᵀν, on the support vectors.
+
+        It equals this function at an exact optimum, and stands on the rows with |νᵢ| > threshold·max|ν|.
+
+        Raises
+        ------
+        KernelOptError
+            Where θ is not a multiple of Aᵀν (no norm of θ, or another one than ‖θ‖), or the solver gave no
+            multipliers.
+        """
+        if self._dual is None:
+            raise KernelOptError(
+                "Expected a problem whose only norm of θ is ko.norm(theta) or ko.sum_squares(theta), solved with "
+                "multipliers, and not loaded from a file; here θ is not a multiple of Aᵀν, or not known to be one. Use "
+                "the function itself, which stands on its pivots."
+            )
+        size = np.abs(self._dual.coefficients).reshape(len(self._dual.centers), -1).max(axis=1)
+        support = size > threshold * size.max(initial=0.0)
+        centers, coefficients = self._dual._centers[support], self._dual.coefficients[support]
+        return Function._of_rows(self._dual._kernel, centers, coefficients)._named(self._names)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One run of a solver on the way to an answer.
+
+    solver, its relative tolerance `tol`, the `units` in which variables and multipliers were measured (None: those of
+    the data), rank of the factors, what the solver `claimed`, the relative gap that its answer had for the reduced
+    problem (nan without a point or a bound), and seconds.
+    """
+
+    solver: str
+    tol: float
+    units: tuple[float, float] | None
+    ranks: tuple[int, ...]
+    claimed: str
+    gap: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class SolverStats:
+    """Who solved, how long it took (seconds), in how many iterations; `attempts` lists all runs of solvers,
+    `rounds` all factors.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, kernelopt as ko
+    >>> X, y = np.arange(6.0)[:, None], np.array([1.0, 3.0, 5.0, 7.0, 9.0, 11.0])
+    >>> theta = ko.Theta(ko.kernels.Polynomial(degree=1))
+    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + 1e-3 * ko.sum_squares(theta)))
+    >>> _ = problem.solve()
+    >>> problem.solver_stats.solver_name, len(problem.solver_stats.attempts)
+    ('LEAST_SQUARES', 1)
+    """
+
+    solver_name: str
+    solve_time: float | None
+    setup_time: float | None
+    num_iters: int | None
+    kernel_time: float
+    factor_time: float
+    compile_time: float
+    extra_stats: Any = None
+    attempts: tuple[Attempt, ...] = ()
+    rounds: tuple[Round, ...] = ()
+
+
+@dataclass(frozen=True)
+class Solution:
+    """An answer: values by θ, multipliers by θ and feature matrix, and what it is worth."""
+
+    status: Status
+    value: float | None
+    functions: Mapping[Theta, FittedFunction]
+    duals: Mapping[Theta, Mapping[object, Array]]
+    solver_stats: Any
+    certificate: Any = None
+
+    def detached(self) -> Solution:
+        """Without solvers' own objects, and what a certificate refers to of the compiled problem."""
+        stats = None if self.solver_stats is None else replace(self.solver_stats, extra_stats=None)
+        certificate = None if self.certificate is None else replace(self.certificate, evidence=None)
+        return replace(self, solver_stats=stats, certificate=certificate)

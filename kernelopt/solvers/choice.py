@@ -1,0 +1,230 @@
+"""Which solver takes a problem, and why the others can't: one table, of cvxpy's solvers and our own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import cvxpy as cp
+import cvxpy.error
+import numpy as np
+import scipy.sparse as sp
+from cvxpy.atoms.affine.add_expr import AddExpression
+
+from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.separable import Outer, outer_of
+from kernelopt.errors import OptionError, SolverError
+from kernelopt.language.text import describe
+from kernelopt.solvers import engines
+from kernelopt.solvers.assemble import Shape, shape_of, spread
+from kernelopt.solvers.cvxpy_solvers import CONIC_SOLVERS
+from kernelopt.solvers.engines import ENGINES
+from kernelopt.solvers.structured import DENSE_ROW
+
+# Clarabel takes every continuous cone that cvxpy knows and reaches 1e-8, but breaks down at some degenerate
+# points (θ = 0 under an unsquared norm); ECOS and SCS stand by for these.
+CONTINUOUS = ("CLARABEL", "ECOS", "SCS")
+# Variables of the reduced problem from which the augmented Lagrangian's small systems beat the interior point's few
+# large ones.
+LARGE = 400
+QUADRATIC = ("OSQP", "HIGHS", "PIQP", "DAQP", "QPALM", "PROXQP")
+NO_ATOM = "takes cvxpy's atoms only; a SmoothLoss is none"
+MIXED_INTEGER = ("HIGHS", "GUROBI", "MOSEK", "CPLEX", "XPRESS", "COPT", "SCIP", "ECOS_BB")
+
+
+@dataclass(frozen=True)
+class SolverTable(Mapping[str, "str | None"]):
+    """Solver name → None where it applies, else the reason why it doesn't; prints as a table."""
+
+    reasons: Mapping[str, str | None]
+    chosen: str | None
+
+    def __getitem__(self, name: str) -> str | None:
+        return self.reasons[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.reasons)
+
+    def __len__(self) -> int:
+        return len(self.reasons)
+
+    @property
+    def applicable(self) -> list[str]:
+        return [name for name, reason in self.reasons.items() if reason is None]
+
+    def __str__(self) -> str:
+        width = max(map(len, self.reasons))
+        return "\n".join(
+            f"{name:<{width}}  " + (reason or ("applies (default)" if name == self.chosen else "applies"))
+            for name, reason in self.reasons.items()
+        )
+
+
+def candidates(
+    probe: cp.Problem, form: CanonicalForm, outer: Outer | None, wanted: str | None = None, alternatives: bool = True
+) -> list[str]:
+    """The solver to use, and those that stand by should it break down; only the wanted one, if one is.
+
+    `probe` is the reduced problem with a factor of two columns: the same cones, cheap to compile; `outer` is None for
+    mixed-integer problems. Raises SolverError where no installed solver takes the problem.
+    """
+    if form.smooth:
+        _require_own(form, outer)
+        if wanted is not None and wanted.upper() not in ENGINES:
+            takes = [name for name in ENGINES if engines.lacks(name, shape_of(form, outer)) is None] if outer else []
+            raise SolverError(f"{wanted.upper()} {NO_ATOM}. Solvers that take the problem: {', '.join(takes)}.")
+    if wanted is not None:
+        return [wanted.upper()]
+    if form.smooth:
+        return list(ENGINES)
+    installed = _installed()
+    if outer is not None:
+        names = [name for name in CONTINUOUS if name in installed]
+        return [*ENGINES, *names] if alternatives else names[:1]
+    for name in MIXED_INTEGER:
+        if name in installed and _reason(probe, name) is None:
+            return [name]
+    raise SolverError(
+        "Expected an installed solver for this mixed-integer problem; found none. Install one, such as "
+        f"{CONIC_SOLVERS['ECOS_BB'].install}."
+    )
+
+
+def require_options(names: Sequence[str], options: Mapping[str, object]) -> None:
+    """Raise OptionError for options of a solver of ours, of which there are none."""
+    if options and names[0] in ENGINES:
+        raise OptionError(f"Expected no solver options, as {names[0]} has none; got {', '.join(options)}.")
+
+
+def in_blocks(names: Sequence[str], form: CanonicalForm, outer: Outer | None) -> list[str]:
+    """Those of the candidates that take B in blocks: our own. Raises SolverError where none takes the problem."""
+    lacks = lacks_for_blocks(form, outer)
+    kept = [name for name in names if name in ENGINES]
+    if lacks is None and kept:
+        return kept
+    reason = f"one of ours {lacks}" if lacks is not None else f"{', '.join(names)} can't"
+    raise SolverError(
+        "Expected a problem for kernelopt's own solvers, which alone take B in blocks (backend, dtype), with one "
+        f"prediction in each term and constraint; {reason}. Leave out backend and dtype."
+    )
+
+
+def lacks_for_blocks(form: CanonicalForm, outer: Outer | None) -> str | None:
+    """Why none of our own solvers takes the problem with B in blocks, or None."""
+    shape = Shape("takes no integer variables") if outer is None else shape_of(form, outer)
+    reasons = [engines.lacks(name, shape) for name in ENGINES]
+    if None not in reasons:
+        return shape.lacks or reasons[-1]
+    assert outer is not None
+    assert outer.split is not None
+    row_of = np.concatenate([np.arange(len(k.rows)) for k in form.predictions for _ in range(k.theta.outputs or 1)])
+    E = sp.coo_array(outer.split.E @ spread(form))
+    short = np.diff(outer.split.E.indptr) <= DENSE_ROW
+    first = np.full(E.shape[0], -1)
+    first[E.row] = row_of[E.col]
+    if np.any(short[E.row] & (row_of[E.col] != first[E.row])):
+        return "would need terms and constraints that connect predictions of different rows"
+    return None
+
+
+def _require_own(form: CanonicalForm, outer: Outer | None) -> None:
+    """Raise SolverError where a smooth loss stands beside something that our own solvers don't take."""
+    name = form.smooth[0].term.loss.name
+    if outer is None:
+        raise SolverError(f"Expected no integer variables beside {name}: no solver takes both.")
+    shape = shape_of(form, outer)
+    lacks, name = shape.lacks, shape.nonconvex or name
+    if shape.nonconvex is not None:
+        lacks = engines.lacks(engines.LOCAL, shape)
+    if lacks is not None:
+        beside = [part for part in _parts(form) if not _splits(form, part)] if outer.split is None else []
+        names = " and ".join([name, *(describe(part) for part in beside)])
+        raise SolverError(
+            f"No solver takes this problem, with {names}: one of ours, which alone take a SmoothLoss, {lacks}."
+        )
+
+
+def _parts(form: CanonicalForm) -> list[Any]:
+    """The summands of the objective, and the constraints, without those of smooth losses."""
+    expression, equal = form.outer.objective.args[0], {id(link.equal) for link in form.smooth}
+    summands = expression.args if isinstance(expression, AddExpression) else [expression]
+    return [*summands, *(c for c in form.outer.constraints if id(c) not in equal)]
+
+
+def _splits(form: CanonicalForm, part: Any) -> bool:
+    """Whether one part of the outer problem alone falls apart into functions of one number each."""
+    own = {v.id for v in part.variables()}
+    if own & {link.h.id for link in form.smooth}:
+        return True
+    links = tuple(link for link in form.predictions if link.u is not None and link.u.id in own)
+    norms = tuple(norm for norm in form.norms if norm.t.id in own)
+    if not links:
+        return True
+    objective = type(form.outer.objective)(part) if isinstance(part, cp.Expression) else cp.Minimize(0)
+    outer = cp.Problem(objective, [] if isinstance(part, cp.Expression) else [part])
+    return outer_of(CanonicalForm(outer, links, norms)).split is not None
+
+
+@cache
+def _installed() -> tuple[str, ...]:
+    """cvxpy looks into the file system each time."""
+    return tuple(cp.installed_solvers())
+
+
+def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, size: int) -> list[str]:
+    """The candidates in the order in which they are tried, without our own where they don't apply or don't pay."""
+    if outer is None or len(names) == 1:
+        return names
+    shape = shape_of(form, outer)
+    preferred = _preferred(shape, size)
+    if form.smooth:  # there is no solver but ours to fall back on
+        preferred += [name for name in ENGINES if name not in preferred and engines.lacks(name, shape) is None]
+    return [*preferred, *(name for name in names if name not in ENGINES)]
+
+
+def _preferred(shape: Shape, size: int) -> list[str]:
+    """Our own solvers for a shape with so many variables, best first."""
+    if shape.lacks is not None:
+        return []
+    if shape.nonconvex:
+        return [engines.LOCAL]
+    if shape.squares:
+        return ["LEAST_SQUARES", "NEWTON", "INTERIOR_POINT"]
+    if not shape.kinked:
+        return ["NEWTON", "INTERIOR_POINT"]
+    if size < LARGE:
+        return ["INTERIOR_POINT"]
+    return ["AUGMENTED_LAGRANGIAN", "INTERIOR_POINT"]
+
+
+def table(probe: cp.Problem, form: CanonicalForm, outer: Outer | None, size: int) -> SolverTable:
+    """Ask our own, and cvxpy about each solver, installed or known to us."""
+    installed = set(_installed())
+    shape = Shape("takes no integer variables") if outer is None else shape_of(form, outer)
+    reasons = {name: engines.lacks(name, shape) for name in ENGINES}
+    for name in dict.fromkeys([*CONIC_SOLVERS, *sorted(installed)]):
+        if name in installed:
+            reasons[name] = NO_ATOM if form.smooth else _reason(probe, name)
+        else:
+            install = CONIC_SOLVERS[name].install if name in CONIC_SOLVERS else "see cvxpy"
+            reasons[name] = f"not installed: {install}"
+    try:
+        return SolverTable(reasons, ordered(candidates(probe, form, outer), form, outer, size)[0])
+    except SolverError:
+        return SolverTable(reasons, None)
+
+
+def _reason(probe: cp.Problem, name: str) -> str | None:
+    try:
+        probe.get_problem_data(name)
+    except (cvxpy.error.SolverError, ValueError) as error:
+        if name in QUADRATIC and not probe.is_qp():
+            return "takes linear and quadratic programs only; this problem has other cones"
+        if probe.is_mixed_integer():
+            return "takes no mixed-integer problem of this kind"
+        if "cannot solve" in str(error):
+            return "does not take all cones of this problem"
+        return " ".join(str(error).split())
+    return None

@@ -1,0 +1,247 @@
+"""cvxpy's solvers on the reduced problem, in units in which its data is about 1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import cvxpy as cp
+import cvxpy.error
+import numpy as np
+import scipy.sparse as sp
+from cvxpy.problems.problem import SolverStats as CvxpyStats
+from cvxpy.reductions.solution import Solution as CvxpySolution
+
+from kernelopt.compiler import attributes
+from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.conic_form import typical
+from kernelopt.errors import DCPError, ParameterError, SolverError
+from kernelopt.results.solution import Status
+from kernelopt.support.types import Array
+
+
+class ConicSolver(NamedTuple):
+    """How a cvxpy solver takes our tolerance and a time limit, and how to get it.
+
+    finest : relative gap up to which it does not improve an answer, as a method of first order
+    """
+
+    install: str
+    options: Callable[[float], dict[str, Any]] = lambda tol: {}
+    time_limit: str | None = None
+    finest: float = 0.0
+
+
+def _clarabel(tol: float) -> dict[str, Any]:
+    return {"tol_gap_abs": tol, "tol_gap_rel": tol, "tol_feas": tol}
+
+
+def _osqp(tol: float) -> dict[str, Any]:
+    return {"eps_abs": tol, "eps_rel": tol, "max_iter": 100_000}
+
+
+def _ecos(tol: float) -> dict[str, Any]:
+    return {"abstol": tol, "reltol": tol, "feastol": tol}
+
+
+def _scs(tol: float) -> dict[str, Any]:
+    return {"eps_abs": tol, "eps_rel": tol, "max_iters": 100_000}
+
+
+# The solvers that are tested here; every other one that cvxpy has installed works by name, with its own defaults.
+CONIC_SOLVERS = {
+    "CLARABEL": ConicSolver("comes with cvxpy", _clarabel, "time_limit"),
+    "OSQP": ConicSolver("comes with kernelopt", _osqp, "time_limit"),
+    "ECOS": ConicSolver("pip install ecos (Python < 3.13)", _ecos),
+    "SCS": ConicSolver("comes with cvxpy", _scs, "time_limit_secs", 1e-7),
+    "HIGHS": ConicSolver("comes with cvxpy", time_limit="time_limit"),
+    "ECOS_BB": ConicSolver("pip install ecos (Python < 3.13)"),
+}
+MODERATE = 1e2  # coefficients of a row up to this, or down to its inverse, are left alone
+TIGHTEST = 1e-12  # no solver is asked for more
+HUGE = 1e100
+
+# What a solver itself calls inaccurate without showing a point is no answer: user_limit.
+STATUSES = {
+    cp.OPTIMAL: Status.OPTIMAL,
+    cp.OPTIMAL_INACCURATE: Status.OPTIMAL_INACCURATE,
+    cp.INFEASIBLE: Status.INFEASIBLE,
+    cp.UNBOUNDED: Status.UNBOUNDED,
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a solver said, whether it left a point on the problem's variables, and its own statistics.
+
+    slopes : of the functions of the finest cut, where the solver knows them; left_off : where to start another time;
+    interrupted : by Ctrl-C
+    """
+
+    status: Status
+    has_point: bool
+    stats: CvxpyStats
+    slopes: Array | None = None
+    left_off: Any = None
+    interrupted: bool = False
+
+
+def solve(  # noqa: PLR0917
+    problem: cp.Problem, solver: str, tol: float, options: Mapping[str, Any],
+    units: tuple[float, float] | None = None, seconds: float | None = None, penalized: Sequence[cp.Variable] = (),
+) -> Answer:  # fmt: skip
+    """Solve a reduced problem; values and multipliers stay on its variables and constraints.
+
+    All variables are measured in σ and the objective in κ: cones do not change, so that x = σx̃ and z = (κ/σ)z̃.
+    `units` are the sizes of x and z, as far as they are known; by default σ is a typical right-hand side and
+    κ = max(σ‖c‖∞, σ²‖P‖∞), without the variables that are `penalized`, whose weight may be of any size.
+
+    Raises SolverError, DCPError or ParameterError with cvxpy's own words.
+    """
+    known = CONIC_SOLVERS.get(solver, ConicSolver(""))
+    ours = known.options(max(1e-2 * tol, TIGHTEST))
+    if seconds is not None and known.time_limit:
+        ours[known.time_limit] = max(seconds, 1e-3)
+    ours |= {k: v for k, v in options.items() if k not in ("warm_start", "verbose")}
+    try:
+        # The SciPy backend compiles every atom, and a dense B as fast as the others.
+        data, chain, inverse = problem.get_problem_data(solver, canon_backend=cp.SCIPY_CANON_BACKEND, solver_opts=ours)
+        plain = problem.is_mixed_integer() or not isinstance(data, dict)  # a problem of constants is its own data
+        sigma, kappa = (1.0, 1.0) if plain else _scaled(data, units, penalized)
+        rows = _equilibrated(data) if solver == "CLARABEL" and not plain else None
+        raw = chain.solve_via_data(problem, data, options.get("warm_start", True), options.get("verbose", False), ours)
+        raw = raw if rows is None else _ClarabelPoint(raw, rows)
+        solution = _with_a_point(chain.invert(raw, inverse), raw, chain, inverse)
+    except cvxpy.error.ParameterError as error:
+        raise ParameterError(str(error)) from error
+    except cvxpy.error.DCPError as error:
+        raise DCPError(str(error)) from error
+    except cvxpy.error.SolverError as error:
+        raise SolverError(f"{solver}: {error}") from error
+    except (TypeError, ValueError) as error:
+        given = sorted(set(options) - {"verbose", "warm_start"})
+        raise SolverError(
+            f"{solver} did not take the options {', '.join(given) or 'that it was given'}, which solve() itself does "
+            f"not know: {error}"
+        ) from error
+    stats = CvxpyStats.from_dict(solution.attr, solver)
+    if solution.status in cp.settings.ERROR:
+        raise SolverError(f"{solver} failed. Try another solver, or verbose=True for more.")
+    solution.primal_vars = {i: sigma * x for i, x in solution.primal_vars.items()}
+    solution.dual_vars = {i: _times(kappa / sigma, z) for i, z in solution.dual_vars.items()}
+    with np.errstate(all="ignore"):  # the objective outside of its domain may be anything
+        problem.unpack(solution)
+    for variable in problem.variables():
+        _place_inside(variable)
+    has_point = solution.status in cp.settings.SOLUTION_PRESENT and all(map(_has_value, problem.variables()))
+    status = STATUSES.get(solution.status, Status.USER_LIMIT)
+    return Answer(status if has_point or not status.has_point else Status.USER_LIMIT, has_point, stats)
+
+
+def _has_value(variable: cp.Variable) -> bool:
+    """Whether a variable has finite values, of which squares can be taken: a solver that diverges may leave 1e240."""
+    value = variable.value.data if sp.issparse(variable.value) else variable.value
+    return value is not None and bool(np.all(np.abs(value) < HUGE))
+
+
+def _place_inside(variable: cp.Variable) -> None:
+    """Put a variable's value where its attributes want it: a solver returns −1e-12 for a number ≥ 0."""
+    if variable.value is None or variable.is_complex() or not any(variable.attributes.values()):
+        return
+    value = attributes.nearest(variable, attributes.dense(variable.value))
+    variable.save_value(sp.diags_array(np.diagonal(value)) if variable.attributes["diag"] else value)
+
+
+def _times(factor: float, value: Any) -> Any:
+    return [_times(factor, v) for v in value] if isinstance(value, list) else factor * value
+
+
+def _scaled(
+    data: dict[str, Any], units: tuple[float, float] | None, penalized: Sequence[cp.Variable]
+) -> tuple[float, float]:
+    """Rewrite the solver's data in units of x and of the objective, and return them."""
+    bounds = [
+        name for name in ("b", "h", "G", "lower_bounds", "upper_bounds") if getattr(data.get(name), "ndim", 0) == 1
+    ]
+    finite = np.concatenate([np.zeros(0), *(data[name][np.isfinite(data[name])] for name in bounds)])
+    sigma = units[0] if units else typical(finite) or 1.0
+    linear = "q" if data.get("q") is not None else "c"
+    P = data.get("P")
+    kappa = sigma * units[1] if units else _objective_unit(data, sigma, linear, penalized)
+    for name in bounds:
+        data[name] = data[name] / sigma
+    data[linear] = data[linear] * (sigma / kappa)
+    if P is not None:
+        data["P"] = P * (sigma**2 / kappa)
+    return sigma, kappa
+
+
+def _objective_unit(data: dict[str, Any], sigma: float, linear: str, penalized: Sequence[cp.Variable]) -> float:
+    """max(σ‖c‖∞, σ²‖P‖∞) without penalized variables; with them where nothing else is left."""
+    diagonal = np.zeros(len(data[linear])) if data.get("P") is None else np.abs(data["P"].diagonal())
+    others = np.ones(len(diagonal), dtype=bool)
+    for variable in penalized:
+        start = data["param_prob"].var_id_to_col.get(variable.id)
+        if start is not None:
+            others[start : start + variable.size] = False
+    linear_unit = sigma * float(np.abs(data[linear]).max(initial=0.0))
+    kappa = max(linear_unit, sigma**2 * float(diagonal[others].max(initial=0.0)))
+    return kappa or sigma**2 * float(diagonal.max(initial=0.0)) or 1.0
+
+
+def _equilibrated(data: dict[str, Any]) -> Array:
+    """Bring rows of the zero and nonnegative cones whose coefficients are far from 1 to unit size; return the factors.
+
+    A bound on ‖θ‖ may be a row of any size, and solvers measure feasibility in absolute terms.
+    """
+    A, factors = sp.csr_array(data["A"]), np.ones(len(data["b"]))
+    linear = data["dims"].zero + data["dims"].nonneg
+    largest = abs(A[:linear]).max(axis=1).toarray().ravel() if linear and A.nnz else np.zeros(linear)
+    odd = (largest > 0) & ((largest < 1 / MODERATE) | (largest > MODERATE))
+    factors[:linear][odd] = 1 / largest[odd]
+    if odd.any():
+        data["A"], data["b"] = sp.csc_array(sp.diags_array(factors) @ A), factors * data["b"]
+    return factors
+
+
+class _ClarabelPoint:
+    """Clarabel's answer in the units of the rows that it was asked about, or the point at which it gave up.
+
+    Whether that is any good is not for Clarabel to say.
+    """
+
+    def __init__(self, raw: Any, rows: Array | None = None, status: str | None = None) -> None:
+        self.x, self.s, self.obj_val = raw.x, raw.s, raw.obj_val
+        self.z = raw.z if rows is None else rows * np.asarray(raw.z)
+        self.status = status or str(raw.status)
+        self.solve_time, self.iterations = raw.solve_time, raw.iterations
+
+
+def _with_a_point(solution: CvxpySolution, raw: Any, chain: Any, inverse: Any) -> CvxpySolution:
+    """The solution; where Clarabel stopped at a limit or broke down, with the point at which it did."""
+    stopped = solution.status in (*cp.settings.ERROR, cp.USER_LIMIT) and not solution.primal_vars
+    if not stopped or chain.solver.name() != "CLARABEL" or not len(raw.x) or not np.isfinite(raw.x).all():
+        return solution
+    limit = solution.status == cp.USER_LIMIT
+    solution = chain.invert(_ClarabelPoint(raw, status="AlmostSolved"), inverse)
+    solution.status = cp.USER_LIMIT if limit else cp.OPTIMAL_INACCURATE
+    return solution
+
+
+def fill_in(form: CanonicalForm, tol: float) -> bool:
+    """Put the best values of the user's variables beside the u and t that stand there; False where there are none.
+
+    Multipliers of constraints stay what they are.
+    """
+    linked = [link.u for link in form.predictions if link.u is not None] + [norm.t for norm in form.norms]
+    fixed = {v: v.value for v in linked}
+    problem = cp.Problem(form.bare.objective, [*form.bare.constraints, *(v == value for v, value in fixed.items())])
+    duals = [(d, d.value) for c in form.bare.constraints for d in c.dual_variables]
+    try:
+        return solve(problem, "CLARABEL", tol, {}).has_point
+    except SolverError:
+        return False
+    finally:
+        for variable, value in (*fixed.items(), *duals):
+            variable.save_value(value)

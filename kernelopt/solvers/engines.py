@@ -1,0 +1,390 @@
+"""Our own solvers on a reduction: who takes what, and the answer on the user's variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import inf, isfinite, log
+from time import perf_counter
+
+import numpy as np
+from cvxpy.problems.problem import SolverStats as CvxpyStats
+from scipy.optimize import brentq
+
+from kernelopt import factorization
+from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.representer import Reduction
+from kernelopt.compiler.separable import Lengths, Outer
+from kernelopt.errors import SolverError
+from kernelopt.factorization import Factor
+from kernelopt.factorization.growing import ExpandedFactor
+from kernelopt.language.expressions import Theta
+from kernelopt.results.solution import Status
+from kernelopt.solvers import assemble, augmented_lagrangian, first_point, interior_point, least_squares, nonconvex
+from kernelopt.solvers.assemble import Shape
+from kernelopt.solvers.cvxpy_solvers import Answer
+from kernelopt.solvers.dual_point import Point
+from kernelopt.solvers.structured import Structured
+from kernelopt.solvers.watch import Watch
+from kernelopt.support.types import Array, Ints
+
+TIGHTER = 1e-2  # of the certified gap that is wanted
+EXACT = 1e-12  # least gap for each strength of a norm that is no square, tol² before: errors of ‖Aᵀν‖ count in first
+# order there
+NEARLY = 1e-6  # the gap and violation up to which such an optimum is one
+FLOOR = 1e-10  # absolute gap, in units of the objective, that is as good as none
+INFEASIBLE = 1e-5  # violation, in units of right-hand sides, from which a solver says that there is no answer
+WIDEST = 40.0  # how far log R is searched
+ROOT, NARROW = 1e-10, 1e-11  # relative accuracy of a norm's multiplier, and of that strength
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A solver of structured problems; `lacks` says why it can't take a problem, or None."""
+
+    run: Callable[[Structured, Watch, Point | None], Point]
+    lacks: Callable[[Shape], str | None]
+
+
+def _no_jumps(shape: Shape) -> str | None:
+    if shape.kinked:
+        return "needs a differentiable objective and no constraints; slopes jump here, or domains end"
+    return _convex(shape)
+
+
+def _convex(shape: Shape) -> str | None:
+    return f"takes convex losses; {shape.nonconvex} is declared nonconvex" if shape.nonconvex else None
+
+
+def _local(shape: Shape) -> str | None:
+    if shape.nonconvex is None:
+        return "is for losses that are declared nonconvex"
+    if shape.odd is not None:
+        return "needs multiples of ‖θ‖² beside a nonconvex loss; a norm is penalized otherwise, or bounded"
+    if shape.kinked:
+        return "needs a differentiable objective and no constraints beside a nonconvex loss"
+    return None
+
+
+def _only_squares(shape: Shape) -> str | None:
+    if not shape.squares:
+        return "needs an objective of squares alone, and no constraints"
+    return None
+
+
+LOCAL = "LEVENBERG_MARQUARDT"
+ENGINES = {
+    "LEAST_SQUARES": Engine(least_squares.solve, _only_squares),
+    "NEWTON": Engine(augmented_lagrangian.newton, _no_jumps),
+    "AUGMENTED_LAGRANGIAN": Engine(augmented_lagrangian.solve, _convex),
+    "INTERIOR_POINT": Engine(interior_point.solve, _convex),
+    LOCAL: Engine(nonconvex.solve, _local),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Where an earlier answer left off: x in blocks of v and y, kink multipliers (None: any), what its engine keeps."""
+
+    v: tuple[Array, ...]
+    y: Array
+    a: Array | None = None
+    R: float = 0.0
+    kept: object = None
+
+
+def lacks(name: str, shape: Shape) -> str | None:
+    """Why a solver of ours can't take a problem of this shape."""
+    return shape.lacks or ENGINES[name].lacks(shape)
+
+
+def solve(  # noqa: PLR0917
+    reduction: Reduction, outer: Outer, name: str, tol: float, deadline: float = inf,
+    start: Start | None = None, verbose: bool = False, progress: bool = False,
+) -> Answer:  # fmt: skip
+    """Solve a reduced problem by one of our own; values and multipliers stay on its variables and constraints.
+
+    Raises SolverError where the solver does not take the problem.
+    """
+    began = perf_counter()
+    shape = assemble.shape_of(reduction.form, outer)
+    reason = lacks(name, shape)
+    if reason is not None:
+        raise SolverError(f"{name} {reason}.")
+    sigma, kappa = outer.form.units
+    exact = shape.odd is not None or shape.nonconvex is not None
+    wanted = EXACT if shape.nonconvex is not None else max(EXACT, tol**2)
+    target, floor = (wanted, EXACT * FLOOR * kappa) if exact else (TIGHTER * tol, FLOOR * kappa)
+    watch = Watch(name, target, floor, outer.form.data_unit or sigma, deadline, verbose, progress)
+    engine = ENGINES[name]
+    try:
+        with np.errstate(all="ignore"):  # a step too far may overflow; it is taken back
+            point, problem, R = _solved(reduction, outer, shape, engine, watch, start)
+    finally:
+        watch.close()
+    if not np.isfinite(point.x).all() or not np.isfinite(point.total(problem)).all():
+        raise SolverError(f"{name} broke down. Try another solver, or verbose=True for more.")
+    total = point.total(problem)
+    split = outer.split
+    assert split is not None
+    assemble.place(reduction, outer.form, split, point.x, total, _of_norms(reduction, problem, shape, point, R))
+    if point.violation > INFEASIBLE * watch.unit and point.stopped is None:
+        return Answer(Status.INFEASIBLE, False, _stats(name, began, watch))  # the multipliers say where it is violated
+    status = Status.OPTIMAL if point.stopped is None else Status.USER_LIMIT
+    ends = problem.ends
+    left_off = Start(tuple(point.x[a:b] for a, b in pairwise(ends)), point.x[ends[-1] :], point.a, R, point.kept)
+    interrupted = isinstance(point.stopped, KeyboardInterrupt)
+    return Answer(status, True, _stats(name, began, watch), total, left_off, interrupted)
+
+
+def _of_norms(reduction: Reduction, problem: Structured, shape: Shape, point: Point, R: float) -> Array:
+    """The multiplier of ‖θ‖ ≤ L for each norm: what R‖θ‖ has beyond the penalty's slope."""
+    found = np.zeros(len(reduction.form.norms))
+    lengths, odd = shape.lengths, shape.odd
+    if lengths is not None and odd is not None and isfinite(lengths.limit[odd]):
+        t = float(np.linalg.norm(point.x[_columns(reduction, problem, odd)]) / _root_scale(reduction, odd))
+        found[odd] = max(R * t - lengths.slope[odd] - lengths.curvature[odd] * t, 0.0)
+    return found
+
+
+def _columns(reduction: Reduction, problem: Structured, norm: int) -> Ints:
+    """The entries of x that make up the θ of a norm."""
+    theta, ends = reduction.form.norms[norm].view.theta, problem.ends
+    owners = [link.theta for link in reduction.form.predictions for _ in range(link.theta.outputs or 1)]
+    blocks = [np.arange(ends[k], ends[k + 1]) for k, owner in enumerate(owners) if owner is theta]
+    return np.concatenate([np.arange(0), *blocks])
+
+
+def _root_scale(reduction: Reduction, norm: int) -> float:
+    """‖v‖/‖θ‖ for the θ of a norm."""
+    return float(np.sqrt(reduction.factors[reduction.form.norms[norm].view.theta].scale))
+
+
+def _stats(name: str, began: float, watch: Watch) -> CvxpyStats:
+    return CvxpyStats(name, solve_time=perf_counter() - began, num_iters=watch.systems)
+
+
+def _solved(  # noqa: PLR0917
+    reduction: Reduction, outer: Outer, shape: Shape, engine: Engine, watch: Watch, start: Start | None
+) -> tuple[Point, Structured, float]:
+    """The engine on the problem, with the strength of one norm that is no square searched for."""
+    lengths = shape.lengths
+    assert lengths is not None
+    fixed = {j: float(c) for j, c in enumerate(lengths.curvature)}
+    odd = shape.odd
+    if odd is None:
+        problem = first_point.with_origin(assemble.structured(reduction, outer, fixed), watch)
+        return engine.run(problem, watch, _point(problem, start)), problem, 0.0
+    return _Search(reduction, outer, engine, watch, fixed, odd, lengths).run(start)
+
+
+def optimum(reduction: Reduction, outer: Outer, start: Start | None) -> tuple[Point, Structured]:
+    """The optimum for the values that parameters have now, to a gap of `EXACT`; nothing is put in place.
+
+    For convex problems of the `shape_of` that our engines take, with multiples of ‖θ‖² only. Raises SolverError where
+    no engine gets there.
+    """
+    shape = assemble.shape_of(reduction.form, outer)
+    assert shape.lengths is not None
+    fixed = {j: float(c) for j, c in enumerate(shape.lengths.curvature)}
+    problem = assemble.structured(reduction, outer, fixed)
+    sigma, kappa = outer.form.units
+    with np.errstate(all="ignore"):
+        problem = first_point.with_origin(problem, Watch("", EXACT, EXACT * FLOOR * kappa, sigma))
+    return optimum_near(problem, outer, _point(problem, start)), problem
+
+
+def optimum_near(problem: Structured, outer: Outer, start: Point | None) -> Point:
+    """The same of a structured problem, from a point nearby."""
+    sigma, kappa = outer.form.units
+    kinked = bool(np.any(problem.rho == 0))
+    for name in ("AUGMENTED_LAGRANGIAN" if kinked else "NEWTON", "INTERIOR_POINT"):
+        watch = Watch(name, EXACT, EXACT * FLOOR * kappa, sigma)
+        with suppress(SolverError), np.errstate(all="ignore"):
+            point = ENGINES[name].run(problem, watch, start)
+            if point.stopped is not None:
+                raise point.stopped
+            if point.gap <= max(NEARLY * point.unit, NEARLY * kappa) and point.violation <= NEARLY * sigma:
+                return point
+    raise SolverError("No optimum was found to the accuracy that is needed. Scale data and penalties alike.")
+
+
+def smallest_curvature(reduction: Reduction, outer: Outer) -> float:
+    """The smallest eigenvalue of the Hessian at the values that stand on the variables, in units of the penalty of θ;
+    for θ in the factor's span."""
+    shape, split = assemble.shape_of(reduction.form, outer), outer.split
+    assert shape.lengths is not None
+    assert split is not None
+    problem = assemble.structured(reduction, outer, {j: float(c) for j, c in enumerate(shape.lengths.curvature)})
+    return nonconvex.smallest_curvature(problem, assemble.point_on(reduction, outer.form, split))
+
+
+def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
+    """P₀ of the minimized problem, the optimum over y at θ = 0; None where it is infeasible or not found."""
+    shape = assemble.shape_of(reduction.form, outer)
+    if shape.lacks is not None:
+        return None
+    ones = dict.fromkeys(range(len(reduction.form.norms)), 1.0)
+    problem = assemble.structured(reduction, outer, ones).truncated(0)
+    sigma, kappa = outer.form.units
+    watch = Watch("", 0.0, FLOOR * kappa, sigma)
+    if not problem.q:
+        return problem.value(np.zeros(0), np.zeros(problem.m))
+    try:
+        with np.errstate(all="ignore"):
+            problem = first_point.with_origin(problem, watch)
+            solve = interior_point.solve if shape.kinked else augmented_lagrangian.newton
+            point = solve(problem, watch, None)
+    except SolverError:
+        return None
+    return point.primal if point.violation <= INFEASIBLE * sigma else None
+
+
+def carried(
+    start: Start | None, form: CanonicalForm, old: Mapping[Theta, Factor], new: Mapping[Theta, Factor]
+) -> Start | None:
+    """A start in the coordinates of new factors, where columns did not only come to stand behind the old ones."""
+    owners = [link.theta for link in form.predictions for _ in range(link.theta.outputs or 1)]
+    moved = {theta for theta in old if theta in new and old[theta] is not new[theta] and not _nested(old[theta])}
+    if start is None or not moved or len(owners) != len(start.v):
+        return start
+    v = list(start.v)
+    for k, theta in enumerate(owners):
+        if theta in moved:  # a start from before its first functions lacks these columns
+            known = np.pad(v[k], (0, old[theta].rank - len(v[k])))
+            v[k] = factorization.carried(old[theta], new[theta], known)
+    return replace(start, v=tuple(v), kept=None)
+
+
+def _nested(factor: Factor) -> bool:
+    """Whether a finer factor has these columns first."""
+    return not isinstance(factor, ExpandedFactor)
+
+
+def _point(problem: Structured, start: Start | None) -> Point | None:
+    """An earlier answer as a starting point, padded with zeros; None where the shapes have changed."""
+    if start is None or len(start.v) != len(problem.blocks):
+        return None
+    if start.a is not None and len(start.a) != len(problem.of):
+        return None
+    if len(start.y) != problem.q or any(len(v) > B.shape[1] for v, B in zip(start.v, problem.blocks, strict=True)):
+        return None
+    parts = [np.pad(v, (0, B.shape[1] - len(v))) for v, B in zip(start.v, problem.blocks, strict=True)]
+    x = np.concatenate([*parts, start.y])
+    a = np.clip(np.zeros(len(problem.of)) if start.a is None else start.a, problem.low, problem.high)
+    s = problem.products(x)
+    if not isfinite(problem.smooth_value(s)):
+        return None
+    return Point(x, s, a, problem.smooth_gradient(s), inf, problem.quadratic(x), inf, inf, kept=start.kept)
+
+
+class _Search:
+    """c‖θ‖ + ½P‖θ‖² with ‖θ‖ ≤ L is ½R‖θ‖² for one R: where R‖θ‖ = c + P‖θ‖, or where ‖θ‖ = L.
+
+    ‖θ‖ falls and R‖θ‖ grows with R, so that both are roots of an increasing function of log R.
+    """
+
+    def __init__(  # noqa: PLR0917
+        self, reduction: Reduction, outer: Outer, engine: Engine, watch: Watch,
+        fixed: dict[int, float], odd: int, lengths: Lengths,
+    ) -> None:  # fmt: skip
+        self.reduction, self.outer, self.engine, self.watch = reduction, outer, engine, watch
+        self.fixed, self.odd = fixed, odd
+        self.slope, self.curvature, self.limit = (
+            float(part[odd]) for part in (lengths.slope, lengths.curvature, lengths.limit)
+        )
+        self.root_scale = _root_scale(reduction, odd)
+        self.first: Start | None = None
+        self.point: Point | None = None
+        self.problem: Structured | None = None
+        self.at = 1.0
+        self.known: dict[float, float] = {}
+        self.small = FLOOR * outer.form.units[1]
+
+    def solve_at(self, R: float, start: Point | None) -> float:
+        """‖θ‖ for ½R‖θ‖²."""
+        self.problem = assemble.structured(self.reduction, self.outer, self.fixed | {self.odd: R})
+        if start is None and self.first is not None and self.first.kept is not None:
+            start = _point(self.problem, self.first)
+        self.problem = first_point.with_origin(self.problem, self.watch) if start is None else self.problem
+        self.point, self.at = self.engine.run(self.problem, self.watch, start), R
+        if self.point.stopped is not None:
+            raise _EndedError
+        columns = _columns(self.reduction, self.problem, self.odd)
+        return float(np.linalg.norm(self.point.x[columns]) / self.root_scale)
+
+    def excess(self, log_R: float) -> float:
+        """log of R‖θ‖ over what the penalty says, or of L over ‖θ‖, whichever binds; raises _EndedError at a root."""
+        if log_R not in self.known:
+            t = self.solve_at(float(np.exp(log_R)), self.point)
+            tiny = float(np.finfo(float).tiny)
+            wanted = self.slope + self.curvature * t
+            by_penalty = log_R + log(max(t, tiny)) - log(wanted) if wanted > 0 else inf
+            by_limit = log(self.limit / max(t, tiny)) if isfinite(self.limit) else inf
+            self.known[log_R] = min(by_penalty, by_limit)
+            if self.known[log_R] > 0 and wanted == 0 and np.exp(log_R) * t * self.limit <= self.small:
+                raise _EndedError  # the bound does not bind
+            if by_penalty < 0 and by_penalty <= by_limit and wanted * t <= self.small:
+                self._shortened(0.0)  # θ = 0 is optimal
+                raise _EndedError
+            if abs(self.known[log_R]) <= ROOT or self._is_infeasible():
+                raise _EndedError
+        return self.known[log_R]
+
+    def run(self, start: Start | None) -> tuple[Point, Structured, float]:
+        self.first = start
+        sigma, kappa = self.outer.form.units
+        length = sigma / self.root_scale
+        guess = (
+            self.curvature + self.slope / length + (kappa / self.limit / self.limit if isfinite(self.limit) else 0.0)
+        )
+        guess = start.R if start is not None and start.R > 0 else guess
+        if not 0 < guess < inf:
+            raise SolverError(
+                "‖θ‖² is beyond what a double holds. Change units: multiply data and targets by a constant."
+            )
+        with suppress(_EndedError):
+            self._bracketed(log(guess))
+        self._shortened(self.limit)
+        assert self.point is not None
+        assert self.problem is not None
+        return self.point, self.problem, self.at
+
+    def _bracketed(self, middle: float) -> None:
+        """Look for an interval with a root, then for the root."""
+        low = high = middle
+        value, width = self.excess(middle), 1.0
+        while value < 0 and high - middle < WIDEST:
+            low, high = high, high + width
+            value, width = self.excess(high), 2 * width
+        while value > 0 and high <= middle and middle - low < WIDEST:
+            high, low = low, max(low - width, self._least(low))
+            value, width = self.excess(low), 2 * width
+        if self.known[low] * self.known[high] < 0:
+            brentq(self.excess, low, high, xtol=NARROW, rtol=1e-14)
+
+    def _least(self, log_R: float) -> float:
+        """log of the R at which a bound that does not bind costs nothing; −∞ beyond it, and with a penalty."""
+        if self.slope > 0 or self.curvature > 0 or not isfinite(self.limit):
+            return -inf
+        least = log(self.small) - 2 * log(self.limit)
+        return least if least < log_R else -inf
+
+    def _is_infeasible(self) -> bool:
+        return self.point is not None and self.point.violation > INFEASIBLE * self.watch.unit
+
+    def _shortened(self, limit: float) -> None:
+        """‖θ‖ ≤ limit, to the last digit."""
+        assert self.point is not None
+        assert self.problem is not None
+        columns, x = _columns(self.reduction, self.problem, self.odd), self.point.x.copy()
+        length = float(np.linalg.norm(x[columns])) / self.root_scale
+        if length > limit:
+            x[columns] *= limit / length
+            self.point = replace(self.point, x=x)
+
+
+class _EndedError(Exception):
+    """A root was found, there is none, or the engine was stopped: the present point stands."""

@@ -1,0 +1,72 @@
+"""A first point: where the smooth functions are finite."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf, isfinite
+
+import numpy as np
+
+from kernelopt.compiler.pieces import Custom, Entropy, Exponential, Logarithm, LogSumExp, Power, Smooth
+from kernelopt.errors import SolverError
+from kernelopt.solvers import augmented_lagrangian
+from kernelopt.solvers.structured import Structured
+from kernelopt.solvers.watch import Watch
+from kernelopt.support.types import Array
+
+INSIDE = 0.25  # of a bounded domain, kept from its ends
+STIFF = 10.0 ** np.arange(2, 13, 2)  # penalties of distances, in units of that of θ
+
+
+def with_origin(problem: Structured, watch: Watch) -> Structured:
+    """The problem, with a point to start from where s = 0 is outside of some domain.
+
+    It minimizes ½‖v‖² + ½W·dist²(s, slightly less than the domain), with W growing until s is inside.
+
+    Raises SolverError where no such point is found.
+    """
+    if _is_inside(problem, np.zeros(problem.m)):
+        return problem
+    low, high = np.full(problem.m, -inf), np.full(problem.m, inf)
+    for h in problem.smooth:
+        low[h.at], high[h.at] = _interval(h)
+    below, above = np.flatnonzero(np.isfinite(low)), np.flatnonzero(np.isfinite(high))
+    size = np.concatenate([np.zeros(len(below)), np.full(len(above), inf)])
+    nothing = replace(
+        problem, R=np.ones(len(problem.R)), smooth=(), constant=0.0,
+        linear_d=np.zeros_like(problem.linear_d), linear_y=np.zeros_like(problem.linear_y), slope=np.zeros(problem.m),
+        of=np.concatenate([below, above]), anchor=np.concatenate([low[below], high[above]]),
+        low=np.where(size == 0, -inf, 0.0), high=size,
+    )  # fmt: skip
+    for stiffness in STIFF:
+        trial = replace(nothing, rho=np.full(len(nothing.of), 1 / stiffness))
+        x = augmented_lagrangian.newton(trial, replace(watch, verbose=False, bar=False, systems=0)).x
+        if _is_inside(problem, problem.products(x)):
+            return replace(problem, origin=x)
+    raise SolverError(
+        "Found no θ for which the arguments of all losses are inside of their domains. Add an intercept, or state "
+        "constraints that keep them there."
+    )
+
+
+def _is_inside(problem: Structured, s: Array) -> bool:
+    """Whether values and slopes are finite."""
+    return isfinite(problem.smooth_value(s)) and bool(np.isfinite(problem.smooth_gradient(s)).all())
+
+
+def _interval(h: Smooth) -> tuple[Array, Array]:
+    """An interval of s well inside of the domain."""
+    match h:
+        case Custom():
+            low, high = h.loss.low, h.loss.high
+        case Logarithm() | Entropy():
+            low, high = 0.0, inf
+        case Power() if h.has_domain:
+            low, high = 0.0, inf
+        case Exponential() | Power() | LogSumExp():
+            return np.full(len(h.at), -inf), np.full(len(h.at), inf)
+    width = INSIDE * (high - low) if isfinite(low) and isfinite(high) else 1.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ends = (low + width - h.shift) / h.rate, (high - width - h.shift) / h.rate
+    fixed = h.rate == 0
+    return np.where(fixed, -inf, np.minimum(*ends)), np.where(fixed, inf, np.maximum(*ends))

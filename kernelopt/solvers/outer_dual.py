@@ -1,0 +1,223 @@
+"""The dual side of the outer problem: a sparse solve without B, and an exactly dual-feasible point.
+
+For the minimized outer problem in cone form, any z ∈ K* and any x give, by weak duality,
+
+    D = offset − ½xᵀPx − bᵀz   ≤   inf over (u, t, y) of  f(u, t, y) + νᵀu − μᵀt,
+
+where ν = −(Px + c + Aᵀz)_u and μ = (Px + c + Aᵀz)_t, if Px + c + Aᵀz vanishes on every other column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import clarabel
+import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.linalg as spl
+from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import dims_to_solver_cones
+
+from kernelopt.compiler.conic_form import Cones, ConicForm
+from kernelopt.solvers.cones import into_dual, violation
+from kernelopt.support.types import Array
+
+PROXIMAL = 1e-6  # weight of ½‖(u, t) − (û, t̂)‖² in their units: it keeps the outer problem bounded
+FIRM = 1e2  # the same where a column is all but fixed
+TOLERANCE = 1e-11
+ROUNDS = 8
+EXACT = 1e-15  # relative residual that is left alone
+SNAP = 1e-8  # multipliers below this, relative to the largest, may be taken for zero
+
+
+@dataclass(frozen=True, eq=False)
+class DualPoint:
+    """A point of the dual side.
+
+    x : (n,), used where P is not zero; z : (m,), in K*; stationarity : Px + c + Aᵀz, (n,)
+    """
+
+    form: ConicForm
+    x: Array
+    z: Array
+    stationarity: Array
+
+    @property
+    def nu(self) -> list[Array]:
+        """−(Px + c + Aᵀz) on the columns of each u, in Fortran order."""
+        return [-self.stationarity[columns] for columns in self.form.u]
+
+    @property
+    def nu_terms(self) -> list[float]:
+        """The largest sum of absolute values that an entry of each ν is made of."""
+        terms = self.form.P * np.abs(self.x) + np.abs(self.form.c) + abs(self.form.A).T @ np.abs(self.z)
+        return [float(terms[columns].max(initial=0.0)) for columns in self.form.u]
+
+    @property
+    def mu(self) -> Array:
+        return self.stationarity[self.form.t]
+
+    @property
+    def value(self) -> float:
+        return value(self.form, self.x, self.z)
+
+    def blend(self, other: DualPoint, share: float) -> DualPoint:
+        """(1 − share)·other + share·self, as dual feasible as both."""
+        rest = 1 - share
+        return DualPoint(
+            self.form,
+            rest * other.x + share * self.x,
+            rest * other.z + share * self.z,
+            rest * other.stationarity + share * self.stationarity,
+        )
+
+
+def value(form: ConicForm, x: Array, z: Array) -> float:
+    """offset − ½xᵀPx − bᵀz."""
+    return form.offset - float(0.5 * x @ (form.P * x)) - float(form.b @ z)
+
+
+def magnitude(form: ConicForm, x: Array, z: Array) -> float:
+    """Σ of the absolute values of the terms of `value`, but for the offset."""
+    return float(0.5 * x @ (form.P * x)) + float(np.abs(form.b) @ np.abs(z))
+
+
+def solve(form: ConicForm, linear: Array, near: Array, units: Array, firm: Array | None = None) -> tuple[Array, Array]:
+    """(x, z) of  min ½xᵀPx + cᵀx + linearᵀx_L + ½ρ‖x_L − near‖²  over the outer problem's constraints.
+
+    L are the linked columns, u and t, measured in `units`; the rest is measured in σ, and the objective in κ. ρ is
+    small, but for columns that are `firm`: these hardly move, and their multipliers are found whatever `linear` says.
+    The answer need not be accurate: `repaired` makes it dual feasible.
+    """
+    L, sigma = form.linked, form.units[0]
+    unit = np.full(len(form.c), sigma)
+    unit[L] = units
+    c = form.c.copy()
+    c[L] += linear
+    quadratic = np.delete(unit**2 * form.P, form.t)  # a penalty of t may have any weight
+    kappa = max(float(np.abs(unit * c).max(initial=0.0)), float(quadratic.max(initial=0.0)))
+    kappa = kappa or float((unit**2 * form.P).max(initial=0.0)) or 1.0
+    P = unit**2 * form.P / kappa
+    q = unit * c / kappa
+    weight = PROXIMAL if firm is None else np.where(firm, FIRM, PROXIMAL)
+    P[L] += weight
+    q[L] -= weight * near / units
+    solution = answered(P, q, sp.csc_array(form.A @ sp.diags_array(unit / sigma)), form.b / sigma, form.cones)
+    return unit * np.nan_to_num(np.array(solution.x)), np.nan_to_num(np.array(solution.z)) * kappa / sigma
+
+
+def answered(P: Array, q: Array, A: sp.csc_array, b: Array, cones: Cones) -> Any:
+    """Clarabel's answer on scaled data with diagonal P, whatever it is."""
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = TOLERANCE
+    settings.max_threads = 1
+    quadratic = sp.csc_array(sp.diags_array(P))
+    return clarabel.DefaultSolver(quadratic, q, A, b, dims_to_solver_cones(_Dims(cones)), settings).solve()
+
+
+class _Dims:
+    """The names by which cvxpy's interface knows cones."""
+
+    def __init__(self, cones: Cones) -> None:
+        self.zero, self.nonneg, self.soc, self.psd = cones.zero, cones.nonneg, cones.soc, cones.psd
+        self.exp, self.p3d, self.pnd = cones.exp, cones.power, cones.generalized_power
+
+
+def repaired(form: ConicForm, x: Array, z: Array, vanishing: sp.csc_array | None = None) -> DualPoint:
+    """The point (x, z) moved to exact dual feasibility.
+
+    Where P_jj > 0, x_j is chosen; the residual on the remaining columns J (and on combinations of columns that must
+    be `vanishing` besides, (n, k)) is moved out by z := z − WA_J(A_JᵀWA_J)⁻¹r, with weights W that leave the entries
+    at a cone's boundary where they are.
+    """
+    free = form.P == 0
+    free[form.linked] = False
+    columns = form.A[:, np.flatnonzero(free)]
+    target = -form.c[free]
+    if vanishing is not None:
+        columns = sp.csc_array(sp.hstack([columns, form.A @ vanishing]))
+        target = np.r_[target, -(vanishing.T @ (form.c + form.P * x))]
+    z, worst = _without_residual(form, columns, target, z)
+    if worst > EXACT:
+        # Entries that should be zero move too little to cancel what they leave: without them.
+        kept = np.where(np.abs(z) > SNAP * float(np.abs(z).max(initial=0.0)), z, 0.0)
+        snapped, smaller = _without_residual(form, columns, target, kept)
+        z = snapped if smaller < worst else z
+    return dual_point(form, x, z)
+
+
+def dual_point(form: ConicForm, x: Array, z: Array) -> DualPoint:
+    """(x, z) with x chosen for z, −(c + Aᵀz)/P, in columns with P > 0 that no link owns."""
+    x = x.copy()
+    dual = form.c + form.A.T @ z
+    chosen = (form.P > 0) & ~np.isin(np.arange(len(x)), form.linked)
+    x[chosen] = -dual[chosen] / form.P[chosen]
+    stationarity = form.P * x + dual
+    stationarity[chosen] = 0.0
+    return DualPoint(form, x, z, stationarity)
+
+
+def _without_residual(form: ConicForm, columns: sp.csc_array, target: Array, z: Array) -> tuple[Array, float]:
+    """z ∈ K* with columnsᵀz = target after a few corrections, and the largest relative residual that is left."""
+    z = into_dual(z, form.cones, columns)
+    best, least = z, np.inf
+    largest = abs(columns).max(axis=0).toarray().ravel() if columns.nnz else np.zeros(columns.shape[1])
+    for _ in range(ROUNDS):
+        residual = columns.T @ z - target
+        size = np.abs(target) + largest * float(np.abs(z).max(initial=0.0))
+        worst = float((np.abs(residual) / np.where(size > 0, size, 1.0)).max(initial=0.0))
+        if worst < least:
+            best, least = z, worst
+        if worst < EXACT:
+            break
+        step = _correction(columns, _weights(z, form), residual)
+        if not np.isfinite(step).all():
+            break
+        z = into_dual(z - step, form.cones, columns)
+    return best, least
+
+
+def _correction(columns: sp.csc_array, weights: Array, residual: Array) -> Array:
+    """W A_J (A_JᵀWA_J)⁻¹ r, with columns scaled to unit diagonal and a regularization of rounding size."""
+    weighted = sp.csc_array(sp.diags_array(weights) @ columns)
+    normal = sp.csc_array(columns.T @ weighted)
+    diagonal = normal.diagonal()
+    scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    normal = sp.csc_array(sp.diags_array(scale) @ normal @ sp.diags_array(scale)) + 1e-12 * sp.eye_array(len(scale))
+    try:
+        solved = spl.splu(sp.csc_array(normal)).solve(scale * residual)
+    except RuntimeError:
+        return np.full(len(weights), np.nan)
+    step: Array = weighted @ (scale * solved)
+    return step
+
+
+def _weights(z: Array, form: ConicForm) -> Array:
+    """How readily an entry of z moves: freely on equalities, in proportion on nonnegative rows, else hardly."""
+    unit = float(np.abs(z).max(initial=0.0)) or 1.0
+    relative = np.minimum(np.abs(z) / unit, 1.0)
+    weights = np.full(len(z), 1e-6)
+    for kind, rows, _ in form.cones.slices:
+        if kind == "zero":
+            weights[rows] = 1.0
+        elif kind in ("nonneg", "exp"):
+            weights[rows] = relative[rows] ** 2
+    return weights
+
+
+def value_at(form: ConicForm, linked: Array) -> float | None:
+    """The optimum over y and auxiliary variables where u and t are given, from its dual side; None if infeasible."""
+    free = np.ones(len(form.c), dtype=bool)
+    free[form.linked] = False
+    L, b = form.linked, form.b - form.A[:, form.linked] @ linked
+    constant = form.offset + float(form.c[L] @ linked + 0.5 * linked @ (form.P[L] * linked))
+    if not free.any():
+        return constant if violation(b, form.cones) <= 1e-9 * max(1.0, float(np.abs(b).max(initial=0.0))) else None
+    sigma = float(np.abs(b).max(initial=0.0)) or 1.0
+    c, P = form.c[free], form.P[free]
+    kappa = max(sigma * float(np.abs(c).max(initial=0.0)), sigma**2 * float(P.max(initial=0.0))) or 1.0
+    solution = answered(sigma**2 * P / kappa, sigma * c / kappa, sp.csc_array(form.A[:, free]), b / sigma, form.cones)
+    if str(solution.status) not in ("Solved", "AlmostSolved"):
+        return None
+    return constant + kappa * float(solution.obj_val_dual)

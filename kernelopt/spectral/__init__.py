@@ -1,0 +1,1 @@
+"""Kernel principal components: the one problem without convexity that eigenvalues solve exactly."""

@@ -1,0 +1,235 @@
+"""The spectral form, the one problem without convexity that eigenvalues solve exactly.
+
+    maximize    φ(‖Mu‖)                       φ convex and nondecreasing, as in ‖Mu‖, ‖Mu‖²/N, the variance of u
+    subject to  u = Aθ,  ‖θ‖ ≤ R,  Gᵀu = 0
+
+It is looked for in the outer problem f(u, t): the objective is followed down through scalar atoms to one Euclidean
+norm, matrices are the gradients of affine expressions, and R is the root of a quadratic in t. So kernel principal
+component analysis may be written in any words (`cp.norm`, `cp.sum_squares`, `cp.var`, `cp.std`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+from cvxpy.atoms.affine.sum import Sum
+from cvxpy.atoms.elementwise.power import Power
+from cvxpy.atoms.norm1 import norm1
+from cvxpy.atoms.pnorm import Pnorm
+from cvxpy.atoms.quad_over_lin import quad_over_lin
+
+from kernelopt.compiler import rules
+from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink, rewrite
+from kernelopt.compiler.rules import Inspection
+from kernelopt.errors import DCPError
+from kernelopt.language.nodes import EUCLIDEAN
+from kernelopt.support.types import Array
+
+DENSE = 0.1  # share of nonzeros from which a matrix is kept as an array
+WORDS = (
+    "Of problems that are not convex, the spectral form is taken: maximize cp.norm(A @ theta), or a nondecreasing "
+    "function of it, subject to ko.norm(theta) <= R and u @ (A @ theta) == 0."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """The form's data for the values that parameters have now, on the distinct rows of A.
+
+    M : (m, n), an array where it is dense; G : (n, g) sparse; radius : R, negative where no θ is feasible, inf without
+    a bound.
+    """
+
+    M: Any
+    G: Any
+    radius: float
+
+
+@dataclass(frozen=True, eq=False)
+class SpectralForm:
+    """maximize φ(‖Mu‖) subject to u = Aθ, ‖θ‖ ≤ R, Gᵀu = 0, with φ(‖Mu‖) the objective of `form.outer`.
+
+    node : the atom ‖Mu‖ or ‖Mu‖²/c; argument : Mu; bounds, equalities : the constraints ‖θ‖ ≤ R and Gᵀu = 0
+    """
+
+    form: CanonicalForm
+    node: cp.Expression
+    argument: cp.Expression
+    bounds: tuple[cp.Expression, ...]
+    equalities: tuple[cp.Expression, ...]
+
+    @property
+    def link(self) -> PredictionLink:
+        return self.form.predictions[0]
+
+    @property
+    def sign(self) -> int:
+        """1 where φ is maximized, −1 where −φ is minimized."""
+        return 1 if isinstance(self.form.outer.objective, cp.Maximize) else -1
+
+    def numbers(self) -> Numbers:
+        """M, G and R for the values that parameters have now. Raises DCPError where one of them adds a constant."""
+        constant = _constant([self.argument, *self.equalities])
+        if constant:
+            raise DCPError(f"{WORDS} Here {constant:.3g} is added to predictions by a parameter.")
+        n = len(self.link.rows)
+        G = [_distinct(self.link, _slopes(e, self.link.u)).T for e in self.equalities]
+        radius = min((_root(b, norm.t) for norm in self.form.norms for b in self.bounds), default=np.inf)
+        M = _distinct(self.link, _slopes(self.argument, self.link.u)) if self.argument.parameters() else self._M
+        return Numbers(M, sp.hstack([sp.csc_array((n, 0)), *G], format="csc"), radius)
+
+    @cached_property
+    def _M(self) -> Any:
+        return _distinct(self.link, _slopes(self.argument, self.link.u))
+
+    def objective_at(self, length: float) -> float:
+        """φ(length)."""
+        squared = not isinstance(self.node, (Pnorm, norm1, cp.abs))
+        value = length**2 if squared else length
+        if isinstance(self.node, quad_over_lin):
+            value /= float(np.ravel(self.node.args[1].value)[0])
+        place = cp.Variable(self.node.shape, nonneg=True)
+        place.save_value(np.full(self.node.shape, value))
+        return float(rewrite(cp.Problem(self.form.outer.objective), {id(self.node): place}).objective.value)
+
+
+def is_candidate(objective: Any) -> bool:
+    """Whether a convex function is maximized, or a concave one minimized."""
+    inner = objective.args[0]
+    return not objective.is_dcp() and bool(inner.is_convex() or inner.is_concave())
+
+
+def required(form: CanonicalForm, found: Inspection) -> SpectralForm:
+    """The form. Raises DCPError saying what the problem lacks of it."""
+    spectral = find(form)
+    if isinstance(spectral, str):
+        rules.require_dcp(found, f"{WORDS} Here {spectral}.")
+    assert isinstance(spectral, SpectralForm)
+    return spectral
+
+
+def find(form: CanonicalForm) -> SpectralForm | str:
+    """The form, or what the problem lacks of it."""
+    if len(form.predictions) != 1 or form.predictions[0].theta.outputs is not None:
+        return "there are several θ" if len(form.predictions) != 1 else "θ is a matrix (outputs=K)"
+    if form.y:
+        return f"there is a variable besides θ, {form.y[0].name()}"
+    if any(n.view.right is not None or n.view.shift is not None or n.kind != EUCLIDEAN for n in form.norms):
+        return "a norm is not that of θ itself"
+    node = _length(form.outer.objective)
+    if node is None:
+        return "the objective is not a nondecreasing function of one Euclidean norm of predictions"
+    u, t = form.predictions[0].u, [norm.t for norm in form.norms]
+    bounds, equalities = [], []
+    for number, constraint in enumerate(form.outer.constraints, start=1):
+        names = {v.id for v in constraint.variables()}
+        if isinstance(constraint, cp.constraints.Equality) and u is not None and names == {u.id}:
+            equalities.append(constraint.expr)
+        elif isinstance(constraint, cp.constraints.Inequality) and names and names == {v.id for v in t}:
+            if not constraint.expr.is_quadratic():
+                return f"constraint {number} bounds ‖θ‖ in a roundabout way; write ko.norm(theta) <= R"
+            bounds.append(constraint.expr)
+        else:
+            return f"constraint {number} is neither a bound on ‖θ‖ nor an equality of predictions"
+    argument = _argument(node)
+    constant = _constant([e for e in (argument, *equalities) if not e.parameters()])
+    if constant:
+        return f"{constant:.3g} is added to predictions"
+    return SpectralForm(form, node, argument, tuple(bounds), tuple(equalities))
+
+
+def _length(objective: Any) -> Any:
+    """The one atom ‖Mu‖ or ‖Mu‖²/c of which the objective is a function; None if there is none.
+
+    Atoms above it are nondecreasing: else the composition with a convex function would not be convex by the DCP rules.
+    """
+    node = objective.args[0]
+    while _argument(node) is None:
+        moving = [a for a in node.args if not a.is_constant()]
+        if len(moving) != 1 or node.size != 1:
+            return None
+        node = moving[0]
+    return node
+
+
+def _argument(node: Any) -> Any:
+    """Mu where the node is ‖Mu‖ or ‖Mu‖²/c, else None."""
+    if node.size != 1:
+        return None
+    match node:
+        case Pnorm() if node.p == 2:
+            inner = node.args[0]
+        case norm1() | cp.abs() if node.args[0].size == 1:
+            inner = node.args[0]
+        case quad_over_lin() if node.args[1].is_constant():
+            inner = node.args[0]
+        case Power() if node.p.value == 2:
+            inner = node.args[0]
+        case Sum() if isinstance(node.args[0], Power) and node.args[0].p.value == 2:
+            inner = node.args[0].args[0]
+        case _:
+            return None
+    return inner if inner.is_affine() and len(inner.variables()) == 1 else None
+
+
+def _constant(expressions: list[Any]) -> float:
+    """The first number that affine expressions have at u = 0; 0 where there is none."""
+    for expression in expressions:
+        values = [(v, v.value) for v in expression.variables()]
+        try:
+            for v, _ in values:
+                v.save_value(np.zeros(v.shape))
+            constant = np.asarray(expression.value)
+        finally:
+            for v, value in values:
+                v.save_value(value)
+        if constant.any():
+            return float(constant[constant != 0].flat[0])
+    return 0.0
+
+
+def _slopes(expression: Any, variable: Any) -> Any:
+    """The matrix of an affine expression, (size of the expression, size of the variable); at a point, of any other."""
+    values = [(v, v.value) for v in expression.variables()]
+    try:
+        for v, value in values:
+            v.save_value(np.zeros(v.shape) if value is None else value)
+        slopes = expression.grad[variable]
+    finally:
+        for v, value in values:
+            v.save_value(value)
+    return slopes.T if sp.issparse(slopes) else sp.csc_array(np.atleast_2d(slopes))
+
+
+def _distinct(link: PredictionLink, slopes: Any) -> Any:
+    """Slopes in u summed up over repeated rows: slopes in the distinct predictions; an array where dense."""
+    N, n = len(link.take), len(link.rows)
+    spread = sp.csc_array((np.ones(N), (np.arange(N), link.take)), shape=(N, n))
+    slopes = slopes @ spread
+    return slopes.toarray() if slopes.nnz > DENSE * slopes.shape[0] * n else sp.csr_array(slopes)
+
+
+def _root(bound: Any, t: cp.Variable) -> float:
+    """The largest t ≥ 0 with at² + bt + c ≤ 0, for a and b ≥ 0; negative where there is none, inf where all do."""
+    old = t.value
+    try:
+        t.save_value(np.asarray(0.0))
+        c, b = _entries(bound.value), _entries(_slopes(bound, t))
+        t.save_value(np.asarray(1.0))
+        a = (_entries(_slopes(bound, t)) - b) / 2
+    finally:
+        t.save_value(old)
+    if (c > 0).any():
+        return -1.0
+    slope = b + np.hypot(b, 2 * np.sqrt(np.clip(a, 0.0, None)) * np.sqrt(-c))
+    free = np.where((a > 0) | (b > 0), 0.0, np.inf)
+    return float(np.min(np.divide(-2 * c, slope, out=free, where=slope > 0)))
+
+
+def _entries(value: Any) -> Array:
+    return np.ravel(value.toarray() if sp.issparse(value) else value).astype(float)

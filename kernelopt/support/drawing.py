@@ -1,0 +1,38 @@
+"""What pictures share: axes, and colours that print and that everyone tells apart, on light and dark backgrounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernelopt.support.optional import optional
+
+# Okabe and Ito 2008; the order is that of contrast with the background.
+ON_LIGHT = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+ON_DARK = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#D55E00")
+STYLES = ("-", "--", "-.", ":")
+MARKERS = ("o", "s", "D", "^", "v", "P")
+
+
+def axes(ax: Any, caller: str) -> Any:
+    """The given axes, or those of a new figure."""
+    return optional("matplotlib.pyplot", caller).subplots()[1] if ax is None else ax
+
+
+def is_dark(ax: Any) -> bool:
+    """Whether the axes' background is."""
+    to_rgba = optional("matplotlib.colors", "drawing").to_rgba
+    red, green, blue, alpha = to_rgba(ax.get_facecolor())
+    if alpha == 0:
+        red, green, blue, _ = to_rgba(ax.figure.get_facecolor())
+    return bool(0.299 * red + 0.587 * green + 0.114 * blue < 0.5)
+
+
+def ink(ax: Any) -> str:
+    """Black on a light background, white on a dark one."""
+    return "#EEEEEE" if is_dark(ax) else "#111111"
+
+
+def color(ax: Any, number: int) -> str:
+    """The colour of the curve or class with this number."""
+    palette = ON_DARK if is_dark(ax) else ON_LIGHT
+    return palette[number % len(palette)]

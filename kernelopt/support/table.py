@@ -1,0 +1,112 @@
+"""A table of columns by name, with what one does to look at it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from typing import Any
+
+import numpy as np
+
+from kernelopt.errors import OptionError
+from kernelopt.support.drawing import MARKERS, STYLES, axes, color
+from kernelopt.support.html import table
+from kernelopt.support.optional import optional
+from kernelopt.support.types import Array
+
+DIGITS = 7
+FORMATS = {"gap": ".1e", "seconds": ".2g"}  # of columns; others get five digits, and bounds DIGITS
+DECADE = 10.0  # an axis of positive numbers that span more is logarithmic
+
+
+class Table(ABC):
+    """Columns of equal length; `table[name]` is one, a read-only numpy array. Prints as a table."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> Mapping[str, Array]:
+        """The columns by name."""
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self.columns:
+            raise OptionError(f"Expected one of the columns {', '.join(self.columns)}; got {name!r}.")
+        return self.columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of columns, as for a DataFrame."""
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(next(iter(self.columns.values())))
+
+    def to_pandas(self) -> Any:
+        """The table as a `pandas.DataFrame`."""
+        pandas = optional("pandas", "to_pandas()")
+        return pandas.DataFrame(dict(self.columns))
+
+    def __str__(self) -> str:
+        cells = self._cells()
+        widths = {name: max(len(name), *map(len, column)) if column else len(name) for name, column in cells.items()}
+        lines = ["  ".join(name.rjust(widths[name]) for name in cells)]
+        lines += ["  ".join(column[i].rjust(widths[name]) for name, column in cells.items()) for i in range(len(self))]
+        return "\n".join([*lines, *self._captions()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        cells = self._cells()
+        return table(list(zip(*cells.values(), strict=True)), list(cells), self._captions())
+
+    def _cells(self) -> dict[str, list[str]]:
+        """The columns as text; bounds are rounded outward."""
+        outward = {"lower": Context(DIGITS, ROUND_FLOOR), "upper": Context(DIGITS, ROUND_CEILING)}
+
+        def text(name: str, number: Any) -> str:
+            if isinstance(number, (str, np.integer)):
+                return str(number)
+            if name in outward:
+                number = float(outward[name].create_decimal(float(number)))
+            exact = name in ("objective", *outward)
+            return format(float(number), f".{DIGITS}g" if exact else FORMATS.get(name, ".5g"))
+
+        return {name: [text(name, number) for number in column] for name, column in self.columns.items()}
+
+    def _captions(self) -> list[str]:
+        """Lines below the table."""
+        return []
+
+    def _drawn(self, x: str, ys: Sequence[str], ax: Any, errors: Array | None = None) -> Any:
+        """Columns `ys` against the column `x`, with error bars if there are errors; on `ax` or a new figure's Axes.
+
+        Raises OptionError for columns that hold no numbers.
+        """
+        for name in (x, *ys):
+            if self[name].dtype.kind not in "if":
+                raise OptionError(f"Expected columns of numbers; {name!r} is none.")
+        ax = axes(ax, "plot()")
+        order = np.argsort(self[x], kind="stable")
+        for k, name in enumerate(ys):
+            look = {"linestyle": STYLES[k % len(STYLES)], "marker": MARKERS[k % len(MARKERS)], "color": color(ax, k)}
+            ax.plot(self[x][order], self[name][order], **look, markersize=4, label=name)
+            if errors is not None:
+                bars = {"fmt": "none", "ecolor": color(ax, k), "label": "_nolegend_"}
+                ax.errorbar(self[x][order], self[name][order], errors[order], **bars)
+        if _is_wide([self[x]]):
+            ax.set_xscale("log")
+        if _is_wide([self[name] for name in ys]):
+            ax.set_yscale("log")
+        ax.set_xlabel(x)
+        if len(ys) > 1:
+            ax.legend()
+        else:
+            ax.set_ylabel(ys[0])
+        return ax
+
+
+def _is_wide(columns: Sequence[Array]) -> bool:
+    """Whether numbers are positive and span more than a decade."""
+    numbers = np.concatenate(columns)
+    numbers = numbers[np.isfinite(numbers)]
+    return len(numbers) > 0 and numbers.min() > 0 and numbers.max() > DECADE * numbers.min()
