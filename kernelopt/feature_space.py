@@ -108,7 +108,9 @@ def alignment(Q1: Any, Q2: Any, centered: bool = False) -> float:
 
 
 def target_alignment(Q: Any, y: Any, centered: bool = False) -> float:
-    """The alignment of Q with yyᵀ: how well the kernel fits the labels, before any fit.
+    """The alignment of Q with yyᵀ, or with YYᵀ for y of shape (N, K): how well the kernel fits targets, before any fit.
+
+    No N×N matrix yyᵀ is made.
 
     Examples
     --------
@@ -116,11 +118,14 @@ def target_alignment(Q: Any, y: Any, centered: bool = False) -> float:
     >>> round(ko.feature_space.target_alignment([[1.0, -1.0], [-1.0, 1.0]], [1, -1]), 12)
     1.0
     """
-    y = real_array(y, "y")
-    check_finite(y, "y")
-    if y.ndim != 1:
-        raise DataError(f"Expected y to be 1-d; got shape {y.shape}.")
-    return alignment(Q, np.outer(y, y), centered)
+    Q, Y = center(Q) if centered else _square(Q), real_array(y, "y")
+    check_finite(Y, "y")
+    if Y.ndim not in (1, 2) or len(Y) != len(Q):
+        raise DataError(f"Expected y of shape ({len(Q)},) or ({len(Q)}, K); got shape {Y.shape}.")
+    Y = Y.reshape(len(Y), -1)
+    Y = Y - Y.mean(axis=0) if centered else Y
+    lengths = np.linalg.norm(Q) * np.linalg.norm(Y.T @ Y)
+    return float(np.sum(Y * (Q @ Y)) / lengths) if lengths > 0 else 0.0
 
 
 class SVD(NamedTuple):

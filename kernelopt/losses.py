@@ -32,6 +32,8 @@ __all__ = [
     "squared_hinge",
 ]
 
+CHECKED = "_checked"  # the attribute of a node with the parameters that are labels or counts in it
+
 
 def margin(y: Any, f: Any) -> cp.Expression:
     """yᵢfᵢ, for labels y of −1 and +1.
@@ -43,8 +45,7 @@ def margin(y: Any, f: Any) -> cp.Expression:
     array([ 3., -2.])
     """
     y, f = _pair(y, f)
-    _check_labels(y)
-    return cp.multiply(y, f)
+    return _checked(cp.multiply(y, f), y, "labels")
 
 
 def hinge(y: Any, f: Any) -> cp.Expression:
@@ -163,8 +164,7 @@ def poisson(y: Any, f: Any) -> cp.Expression:
     array([1.    , 0.7183])
     """
     y, f = _pair(y, f)
-    _check_counts(y)
-    return cp.exp(f) - cp.multiply(y, f)
+    return cp.exp(f) - _checked(cp.multiply(y, f), y, "counts")
 
 
 def multinomial(y: Any, F: Any) -> cp.Expression:
@@ -218,20 +218,23 @@ def _residual(y: Any, f: Any) -> cp.Expression:
     return y - f
 
 
-# Parameters that are used as labels or counts, by id: what to check before each solve.
-_CHECKS: dict[int, Callable[[cp.Expression], None]] = {}
+def check_parameters(nodes: Iterable[Any]) -> None:
+    """Check the values that labels and counts of losses have by now. Raises DataError."""
+    for node in nodes:
+        for parameter, role in getattr(node, CHECKED, ()):
+            CHECKS[role](parameter)
 
 
-def check_parameters(parameters: Iterable[cp.Parameter]) -> None:
-    """Check the values that labels and counts have by now. Raises DataError."""
-    for parameter in parameters:
-        _CHECKS.get(parameter.id, lambda _: None)(parameter)
+def _checked(node: cp.Expression, y: cp.Expression, role: str) -> cp.Expression:
+    """The node, with y checked; where y is a Parameter the node says so, and it is checked before each solve again."""
+    CHECKS[role](y)
+    if isinstance(y, cp.Parameter):
+        setattr(node, CHECKED, ((y, role),))
+    return node
 
 
 def _check_labels(y: cp.Expression) -> None:
-    """−1 and +1 only; for a Parameter, again before each solve."""
-    if isinstance(y, cp.Parameter):
-        _CHECKS[y.id] = _check_labels
+    """−1 and +1 only."""
     if y.value is not None and not np.isin(y.value, (-1.0, 1.0)).all():
         seen = ", ".join(f"{v:g}" for v in np.unique(y.value)[:4])
         raise DataError(
@@ -241,11 +244,12 @@ def _check_labels(y: cp.Expression) -> None:
 
 
 def _check_counts(y: cp.Expression) -> None:
-    """y ≥ 0; for a Parameter, again before each solve."""
-    if isinstance(y, cp.Parameter):
-        _CHECKS[y.id] = _check_counts
+    """y ≥ 0."""
     if y.value is not None and np.min(y.value) < 0:
         raise DataError(f"Expected counts y ≥ 0; got {float(np.min(y.value)):g} at {int(np.argmin(y.value))}.")
+
+
+CHECKS: dict[str, Callable[[cp.Expression], None]] = {"labels": _check_labels, "counts": _check_counts}
 
 
 def _check_number(value: Any, name: str, expected: str, valid: Any, shape: tuple[int, ...] = ()) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
-from cvxpy.atoms.affine.add_expr import AddExpression
 
 from kernelopt.errors import DataError, KernelOptError
 from kernelopt.factorization import tall
@@ -25,6 +24,7 @@ from kernelopt.language.text import names
 from kernelopt.model_selection.path_table import Path
 from kernelopt.problem import Problem
 from kernelopt.results.solution import FittedFunction
+from kernelopt.support.cvxpy_parts import AddExpression
 from kernelopt.support.drawing import MARKERS, STYLES, axes, color, ink
 from kernelopt.support.types import Array
 
@@ -368,9 +368,9 @@ def _gram(A: FeatureMatrix) -> Array:
 
 
 def _problem_spectrum(problem: Problem, ax: Any) -> Any:
-    if problem._reduction is None:
+    if problem._factored is None:
         raise KernelOptError("Expected a problem that was solved; call solve() first.")
-    reduction = problem._reduction[1]
+    reduction = problem._factored.reduction
     ax = axes(ax, "ko.plots.spectrum()")
     named = names(link.theta for link in reduction.form.predictions)
     for k, link in enumerate(reduction.form.predictions):

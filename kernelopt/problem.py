@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial, wraps
 from threading import RLock
@@ -16,11 +15,12 @@ import scipy.sparse as sp
 from kernelopt.certificate import Certificate
 from kernelopt.compiler import canonical_form, explain, explicit, representer, rules
 from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer, outer_of
 from kernelopt.driver import attempts, local_optima, ranks, refine, verification
 from kernelopt.driver.options import FactorOptions, check_solver_options, factor_options, goal, layout, spelling
-from kernelopt.driver.refine import Kept, Pursued
+from kernelopt.driver.refine import Factored, Pursued
 from kernelopt.driver.verification import Report
 from kernelopt.errors import DataError, KernelOptError, ParameterError, SolverError
 from kernelopt.factorization import Layout
@@ -31,7 +31,7 @@ from kernelopt.language.expressions import FeatureMatrix, Theta
 from kernelopt.language.nodes import ThetaLeaf, renew_ids
 from kernelopt.losses import check_parameters
 from kernelopt.results.history import History
-from kernelopt.results.solution import Solution, SolverStats, Status
+from kernelopt.results.solution import Solution, SolverStats
 from kernelopt.solvers import choice
 from kernelopt.solvers.engines import Start
 from kernelopt.spectral import spectral_form, spectral_problems
@@ -91,8 +91,11 @@ class Problem:
         self._stated = stated
         self._inspection: rules.Inspection | None = None
         self._form: CanonicalForm | None = None
+        self._apart: CanonicalForm | None = None
+        self._point: Iterate | None = None
+        self._shown: tuple[Reduction, cp.Problem] | None = None
         self._spectral: SpectralForm | None = None
-        self._reduction: Kept | None = None
+        self._factored: Factored | None = None
         self._solution = solution
         self._left_off: Start | None = None
         self._last_outer: Outer | None = None
@@ -224,37 +227,28 @@ class Problem:
         check_solver_options(solver, solver_options)
         self._require_parameter_values()
         # The rules are checked, and the tree is cut where θ enters: f(u, t, y) with u = Aθ, ‖θ‖ ≤ t.
-        canonical = self.canonical_form()
+        canonical = self._private_form()
         outer = self._outer()
         start = self._left_off if warm_start and canonical.is_convex else None
         # Q is factored, u = Bw and ‖θ‖ = ‖w‖ are substituted, the small problem is solved, and the answer certified.
-        with spelling(Problem.solve, solver_options), self._unchanged_by_errors():
+        with spelling(Problem.solve, solver_options):
             names = self._solver_names(outer, solver, solver_options)
             options = replace(options, layout=self._layout(outer, backend, dtype))
             names = names if options.layout is None else choice.in_blocks(names, canonical, outer)
             stated = refine.Stated(canonical, outer, self._strategy(outer, names))
             try:
-                found = refine.pursue(stated, options, aim, rank_tol is None, start, self._reduction, self._asked)
+                found = refine.pursue(stated, options, aim, rank_tol is None, start, self._factored, self._asked)
             except SolverError as error:
                 others = ", ".join(self.solvers().applicable)
                 raise SolverError(f"{error} Solvers that take the problem: {others}.") from error
-        # θ as a function, values and multipliers go to the user's objects.
-        self._reduction, self._asked, outcome = found.kept, options, found.outcome
-        self._unpack(replace(outcome.solution, solver_stats=_stats(found)), found.kept.reduction)
+        # θ as a function, values and multipliers go to the user's objects: nothing was written to them before.
+        self._factored, self._asked, outcome = found.kept, options, found.outcome
+        self._unpack(replace(outcome.solution, solver_stats=_stats(found)), outcome.point)
         self._solved_for = {p.id: _copied(p.value) for p in self.parameters()}
         self._left_off = outcome.left_off
         if outcome.interrupted:
             raise KeyboardInterrupt
         return self.value
-
-    @contextmanager
-    def _unchanged_by_errors(self) -> Iterator[None]:
-        restore = self._keep()
-        try:
-            yield
-        except BaseException:
-            restore()
-            raise
 
     def _inspect(self) -> rules.Inspection:
         """Walk the tree: what is used, and whether the theorem and DCP allow it."""
@@ -278,19 +272,28 @@ class Problem:
             self._form = canonical
         return self._form
 
-    def _unpack(self, solution: Solution, reduction: Reduction) -> None:
+    def _private_form(self) -> CanonicalForm:
+        """The canonical form in variables of its own in place of the user's."""
+        if self._apart is None:
+            self._apart = canonical_form.apart(self.canonical_form())
+        return self._apart
+
+    def _unpack(self, solution: Solution, point: Iterate | None) -> None:
         """Put the answer on the user's own objects."""
-        self._solution = solution
-        for link in reduction.form.predictions:
+        form, found = self._private_form(), solution.value is not None and np.isfinite(solution.value)
+        self._solution, self._point = solution, point if found else None
+        values = (None,) * len(form.y) if self._point is None else self._point.y
+        for variable, value in zip(form.y, values, strict=True):
+            form.users[variable.id].save_value(value)
+        for link in form.predictions:
             function = solution.functions.get(link.theta)
             named = None if function is None else function._named(link.theta._names())
             link.theta._set_solution(named, solution.duals.get(link.theta, {}))
-        solved = {c.id: c for c in reduction.problem.constraints}
         theirs = [] if self._source is None else self._source.problem.constraints
         for constraint in [*self.constraints, *theirs]:
-            if constraint.id in solved:
-                for ours, inner in zip(constraint.dual_variables, solved[constraint.id].dual_variables, strict=True):
-                    ours.save_value(inner.value)
+            duals = () if point is None else point.duals.get(constraint.id, ())
+            for place, value in zip(constraint.dual_variables, duals or (None,) * len(constraint.args), strict=False):
+                place.save_value(value)
         if self._source is not None:
             function = solution.functions.get(self._source.theta)
             self._source.variable.save_value(None if function is None else self._source.theta_value(function))
@@ -300,15 +303,9 @@ class Problem:
 
         A factor that is made after this, where there is none yet, stays.
         """
-        solution, reduction, left_off = self._solution, self._reduction, self._left_off
-        solved_for = self._solved_for
-        inner = [] if reduction is None else [reduction[1].problem, reduction[1].form.outer]
-        constraints = [*self.constraints, *(c for problem in inner for c in problem.constraints)]
-        leaves: list[Any] = [
-            *self.variables(),
-            *self.parameters(),
-            *(v for problem in inner for v in problem.variables()),
-        ]
+        solution, point, reduction = self._solution, self._point, self._factored
+        left_off, solved_for = self._left_off, self._solved_for
+        constraints, leaves = self.constraints, [*self.variables(), *self.parameters()]
         if self._source is not None:
             constraints += self._source.problem.constraints
             leaves.append(self._source.variable)
@@ -317,14 +314,19 @@ class Problem:
         thetas = [(theta, theta.value, theta._duals) for theta in self.thetas()]
 
         def restore() -> None:
-            self._solution, self._reduction, self._left_off = solution, reduction or self._reduction, left_off
-            self._solved_for = solved_for
+            self._solution, self._point, self._factored = solution, point, reduction or self._factored
+            self._left_off, self._solved_for = left_off, solved_for
             for leaf, value in values:
                 leaf.save_value(value)
             for theta, function, duals in thetas:
                 theta._set_solution(function, duals)
 
         return restore
+
+    def _present_point(self) -> Iterate:
+        """The answer, with what stands on the user's variables now."""
+        assert self._point is not None
+        return replace(self._point, y=self._private_form().users_values())
 
     # ---------------------------------------------------------------- proof
 
@@ -371,7 +373,7 @@ class Problem:
         >>> bool(elsewhere.lower <= problem.solve() <= elsewhere.upper)
         True
         """
-        if self._solution is None or self._solution.certificate is None or self._reduction is None:
+        if self._solution is None or self._solution.certificate is None or self._factored is None:
             raise KernelOptError("Expected a solved problem with a certificate; call solve() first.")
         if self._spectral is not None:
             raise KernelOptError(
@@ -383,7 +385,7 @@ class Problem:
             if not any(p is known for known in self.parameters()):
                 raise ParameterError(f"Expected parameters of this problem; got {p!r}.")
         old = {p: p.value for p in parameters}
-        reduction = self._reduction[1]
+        reduction, point = self._factored.reduction, self._present_point()
         try:
             for parameter, value in parameters.items():
                 refuse_masked(value, f"the value of {parameter.name()}")
@@ -392,7 +394,9 @@ class Problem:
                 except (ValueError, TypeError) as error:
                     raise ParameterError(f"Expected a value that fits {parameter.name()}; got {value!r}.") from error
             self._require_parameter_values()
-            return attempts.certify_elsewhere(reduction, self._solution.certificate)
+            outer = self._outer()
+            assert outer is not None  # integers have no certificate
+            return attempts.certify_elsewhere(reduction, outer, point, self._solution.certificate)
         finally:
             for parameter, value in old.items():
                 parameter.save_value(value)
@@ -443,23 +447,24 @@ class Problem:
                 f"Expected a value of every θ; call solve(), or set theta.value to a ko.Function.{known}"
             )
         solved = self._solution.functions if self._solution is not None else {}
-        if self._reduction is not None and solved and all(functions[t] is solved.get(t) for t in functions):
+        if self._factored is not None and solved and all(functions[t] is solved.get(t) for t in functions):
             assert self._solution is not None
             self._require_variable_values()
-            representer.invert(self._reduction[1], Status.OPTIMAL)
+            reduction, point = self._factored.reduction, self._present_point()
             if self._spectral is not None:
-                return spectral_problems.verify(self._reduction[1], self._spectral, self._solution, tol)
-            return verification.verify(self._reduction[1], self._solution, tol, self._source)
+                return spectral_problems.verify(reduction, self._spectral, point, self._solution, tol)
+            return verification.verify(reduction, self._outer(), point, self._solution, tol, self._source)
         given = {theta: f for theta, f in functions.items() if f is not None}
-        canonical = self.canonical_form()
+        canonical = self._private_form()
         if self._spectral is not None:
             return spectral_problems.audit(self._spectral, given, self._own_certificate(), tol)
-        report = verification.audit(canonical, given, tol, None)
+        outer = self._outer()
+        report = verification.audit(canonical, outer, given, tol, None)
         if not canonical.is_convex:
             return report
         if report.certificate is not None and report.certificate.closes(tol):
             return report
-        return verification.audit(canonical, given, tol, self._own_certificate())
+        return verification.audit(canonical, outer, given, tol, self._own_certificate())
 
     def _own_certificate(self) -> Certificate | None:
         """That of an answer of our own, found without touching what stands on θ and the variables."""
@@ -562,13 +567,16 @@ class Problem:
 
         It has a free variable h for the values of each `SmoothLoss`, which cvxpy knows nothing of.
         """
-        if self._reduction is None:
-            self._reduction = refine.reduced(self.canonical_form(), ranks.Step(factor_options()), {})
-        return self._reduction[1].problem
+        if self._factored is None:
+            self._factored = refine.reduced(self._private_form(), ranks.Step(factor_options()), {})
+        reduction = self._factored.reduction
+        if self._shown is None or self._shown[0] is not reduction:
+            self._shown = reduction, representer.substitute(self.canonical_form(), reduction.factors).problem
+        return self._shown[1]
 
     def _outer(self) -> Outer | None:
         """The outer problem's cone data and pieces; None where it has none to show."""
-        canonical = self.canonical_form()
+        canonical = self._private_form()
         if self.is_mixed_integer() or self._spectral is not None:
             return None
         self._last_outer = outer_of(canonical, self._last_outer)
@@ -584,7 +592,7 @@ class Problem:
     @_one_at_a_time
     def solvers(self) -> choice.SolverTable:
         """Each solver, or why it can't take this problem: a mapping of names to None or the reason."""
-        form, size = self.canonical_form(), self._reduction[1].size if self._reduction else 0
+        form, size = self._private_form(), self._factored.reduction.size if self._factored else 0
         return spectral_problems.solver_table(
             self._spectral, lambda: choice.table(self._probe, form, self._outer(), size)
         )
@@ -602,7 +610,7 @@ class Problem:
             canonical = self.canonical_form()
             lines += [] if self._spectral is None else explain.SPECTRAL
             lines += explain.rows(canonical, named)
-            lines += explain.factors(self._reduction[1], named) if self._reduction else explain.NOT_FACTORED
+            lines += explain.factors(self._factored.reduction, named) if self._factored else explain.NOT_FACTORED
             chosen = self.solver_stats.solver_name if self.solver_stats else self.solvers().chosen
             lines += [("solver", chosen or "none")]
             lines += explain.answer(self._solution, named) if self._solution else []
@@ -691,14 +699,14 @@ class Problem:
     @cached_property
     def _probe(self) -> cp.Problem:
         """The reduced problem with a factor of two columns: the same structure, cheap to look at."""
-        canonical = self.canonical_form()
-        return representer.reduce(canonical, representer.thin_factors(canonical)).problem
+        canonical = self._private_form()
+        return representer.substitute(canonical, representer.thin_factors(canonical)).problem
 
     def _solver_names(self, outer: Outer | None, solver: str | None, options: Mapping[str, Any]) -> list[str]:
         """Who is asked, in order. Raises SolverError where none is, or the one that is wanted does not fit."""
         names = spectral_problems.solver_names(self._spectral, solver, options)
         if names is None:
-            names = choice.candidates(self._probe, self.canonical_form(), outer, solver, alternatives=not options)
+            names = choice.candidates(self._probe, self._private_form(), outer, solver, alternatives=not options)
             choice.require_options(names, options)
         return names
 
@@ -729,7 +737,7 @@ class Problem:
                 raise ParameterError(f"Expected a value for the parameter {p.name()}; got none. Set {p.name()}.value.")
             if not np.isfinite(p.value.data if sp.issparse(p.value) else p.value).all():
                 raise ParameterError(f"Expected finite values of the parameter {p.name()}; got NaN or infinity.")
-        check_parameters(self.parameters())
+        check_parameters(self._inspect().checked)
 
 
 def _stats(found: Pursued) -> SolverStats:
@@ -738,7 +746,7 @@ def _stats(found: Pursued) -> SolverStats:
     return SolverStats(
         inner.solver_name, inner.solve_time, inner.setup_time, inner.num_iters,
         sum(f.kernel_seconds for f in factors), sum(f.factor_seconds for f in factors),
-        found.kept.seconds + (reduction.problem.compilation_time or 0.0), inner.extra_stats, found.attempts,
+        found.kept.seconds + reduction.compile_seconds, inner.extra_stats, found.attempts,
         rounds=found.rounds,
     )  # fmt: skip
 

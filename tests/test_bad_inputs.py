@@ -1,16 +1,18 @@
 """Bad inputs and degenerate cases, numbered."""
 
 import re
+from dataclasses import replace
 
 import cvxpy as cp
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from inside import point_of, reduction_of
 
 import kernelopt as ko
 from kernelopt.compiler import representer
-from kernelopt.compiler.representer import has_integers, round_integers
+from kernelopt.compiler.representer import has_integers, with_integers
 from kernelopt.errors import (
     DataError,
     DataTypeError,
@@ -549,15 +551,13 @@ def test_41_rounding_that_would_break_a_constraint_is_not_done():
     theta, z = ko.Theta(KERNEL), cp.Variable(boolean=True)
     problem = ko.Problem(cp.Minimize(z), [theta(FOUR[:1]) <= 1e11 * z, theta(FOUR[:1]) == 1])
     problem.solve()
-    reduction = problem._reduction[1]
-    z.save_value(np.array(1e-7))
-    round_integers(reduction)
-    assert z.value == 1e-7
-    assert not has_integers(reduction)
-    z.save_value(np.array(1 - 1e-7))
-    round_integers(reduction)
-    assert z.value == 1.0
-    assert has_integers(reduction)
+    reduction, point = reduction_of(problem), point_of(problem)
+    near = with_integers(reduction, replace(point, y=(np.array(1e-7),)))
+    assert near.y[0] == 1e-7
+    assert not has_integers(reduction.form, near)
+    near = with_integers(reduction, replace(point, y=(np.array(1 - 1e-7),)))
+    assert near.y[0] == 1.0
+    assert has_integers(reduction.form, near)
 
 
 def test_41_an_answer_without_integers_is_not_optimal(monkeypatch):

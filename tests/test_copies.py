@@ -149,3 +149,18 @@ def test_threads_that_solve_one_problem(solver):
     assert all(report.passed for report in checks[::2]) and forms == {problem.canonical_form()}
     assert "stopped" not in str([future.result() for future in looking[::4]])
     assert problem.status == "optimal"
+
+
+@pytest.mark.parametrize("how", COPIES)
+@pytest.mark.parametrize(("loss", "good", "bad"), [(ko.losses.hinge, 1.0, 0.0), (ko.losses.poisson, 2.0, -1.0)])
+def test_copies_check_labels_and_counts(how, loss, good, bad):
+    """Labels in a Parameter may change from solve to solve."""
+    theta, y = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Parameter(len(X), value=np.full(len(X), good))
+    problem = ko.Problem(cp.Minimize(cp.sum(loss(y, theta(X))) + ko.sum_squares(theta)))
+    copied = COPIES[how](problem)
+    for one in (problem, copied):
+        (labels,) = one.parameters()
+        one.solve()
+        labels.value = np.full(len(X), bad)
+        with pytest.raises(ko.errors.DataError, match="Expected (labels|counts)"):
+            one.solve()

@@ -3,6 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from inside import reduction_of
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
 
@@ -88,12 +89,12 @@ def test_one_factor_serves_all():
     problem, w, lam, _ = stated(lambda f: ko.losses.hinge(LABELS, f))
     w.value, lam.value = np.ones(N), 1.0
     problem.solve()
-    (factor,) = problem._reduction[1].factors.values()
+    (factor,) = reduction_of(problem).factors.values()
     table = ko.cross_validate(problem, w, lam, VALUES, cv=3)
-    assert list(problem._reduction[1].factors.values()) == [factor]
+    assert list(reduction_of(problem).factors.values()) == [factor]
     for k in range(3):
         table.paths[k].restore(0)
-        assert list(problem._reduction[1].factors.values()) == [factor]
+        assert list(reduction_of(problem).factors.values()) == [factor]
         assert problem.solver_stats.factor_time == factor.factor_seconds
 
 

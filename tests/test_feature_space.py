@@ -48,8 +48,10 @@ def test_alignment():
     assert fs.alignment(np.zeros((2, 2)), np.eye(2)) == 0
     with pytest.raises(DataError, match="same rows"):
         fs.alignment(Q, np.eye(3))
-    with pytest.raises(DataError, match="1-d"):
-        fs.target_alignment(P, y[:, None])
+    assert fs.target_alignment(P, y[:, None]) == fs.target_alignment(P, y)
+    for wrong in (y[:, None, None], y[1:]):
+        with pytest.raises(DataError, match="Expected y of shape"):
+            fs.target_alignment(P, wrong)
 
 
 def test_svd():

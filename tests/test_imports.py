@@ -38,10 +38,10 @@ INSIDE = {
         ["explain", "projection"],
         ["representer"],
         ["separable"],
-        ["feasibility", "patterns"],
-        ["conic_form", "integers", "largest"],
+        ["feasibility", "integers", "patterns"],
+        ["conic_form", "iterate", "largest"],
         ["canonical_form", "explicit", "pieces"],
-        ["attributes", "inverse", "products", "rules"],
+        ["attributes", "inverse", "rules"],
     ],
     "driver": [["refine"], ["ranks", "verification"], ["local_optima", "options"], ["attempts"]],
     "estimators": [
@@ -90,7 +90,7 @@ INSIDE = {
     "spectral": [["spectral_problems"], ["enclosure"], ["eigenvalues", "spectral_form"]],
     "support": [
         ["table"],
-        ["drawing"],
+        ["cvxpy_parts", "drawing"],
         ["arithmetic", "clock", "html", "keywords", "optional", "progress", "threads", "types"],
     ],
 }

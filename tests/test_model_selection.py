@@ -3,6 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from inside import reduction_of
 
 import kernelopt as ko
 from kernelopt.errors import KernelOptError
@@ -31,7 +32,7 @@ def refits(G, F, y, w, lam, *, ridge=0.0):
 
 def coordinates(problem, theta, X):
     """G with GGᵀ = Q restricted to the factor's span."""
-    factor = problem._reduction[1].factors[theta]
+    factor = reduction_of(problem).factors[theta]
     take = problem.canonical_form().predictions[0].take
     return np.sqrt(factor.scale) * factor.B[take]
 

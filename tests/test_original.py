@@ -3,6 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from inside import reduction_of
 from stating import TIGHT, Statement, agree
 
 import kernelopt as ko
@@ -298,7 +299,7 @@ def test_push_through(name):
     assert np.abs(theta.value(X_new) - primal).max() < 1e-8
     assert abs(theta.value.norm - dual.norm) < 1e-8 * dual.norm
     # In the factor, with v = √scale·w and BᵀB in place of AᵀA:
-    factor = problem._reduction[1].factors[theta]
+    factor = reduction_of(problem).factors[theta]
     B = np.sqrt(factor.scale) * factor.B
     w = np.linalg.solve(B.T @ B + lam * np.eye(factor.rank), B.T @ y)
     alpha = np.linalg.solve(B @ B.T + lam * np.eye(N), y)

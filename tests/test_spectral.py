@@ -6,6 +6,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.linalg as sl
+from inside import reduction_of
 from sklearn.decomposition import KernelPCA
 
 import kernelopt as ko
@@ -117,7 +118,7 @@ def test_several_components_from_one_factor():
         values.append(problem.solve(**TIGHT))
         rows[k] = theta(X).value
         U.value = rows
-        factors.add(id(problem._reduction[1]))
+        factors.add(id(reduction_of(problem)))
     assert np.allclose(np.square(values), np.linalg.eigvalsh(Q)[:-4:-1], rtol=1e-9)
     assert len(factors) == 1
     U.value, R.value = np.zeros((3, N)), 2.0

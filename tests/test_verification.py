@@ -101,23 +101,20 @@ def test_planted_faults(fault):
     problem, theta, _ = svm(kernel=ko.kernels.Polynomial(degree=2), constraints=lambda theta: [theta(X) <= 3])
     problem.solve()
     assert problem.verify().passed
-    options, reduction, seconds = problem._reduction
+    reduction, point = problem._factored.reduction, problem._point
+    (v,), (nu,), [(name, (bound,))] = point.v, point.nu, point.duals.items()
     factor = reduction.factors[theta]
     if fault == "the factor":
         wrong = replace(factor, B=factor.B * (1 + 1e-3))
-        problem._reduction = options, replace(reduction, factors={theta: wrong}), seconds
+        problem._factored = problem._factored._replace(reduction=replace(reduction, factors={theta: wrong}))
     elif fault == "the point":
-        v = reduction.v[theta]
-        v.save_value(1.1 * v.value)
+        problem._point = replace(point, v=(1.1 * v,))
     elif fault == "the multipliers":
-        dual = reduction.links[theta].dual_variables[0]
-        dual.save_value(0.5 * dual.value)
+        problem._point = replace(point, nu=(0.5 * nu,))
     elif fault == "one multiplier":
-        dual = reduction.links[theta].dual_variables[0]
-        dual.save_value(dual.value + 0.1 * (np.arange(60) == 3))
+        problem._point = replace(point, nu=(nu + 0.1 * (np.arange(60) == 3),))
     elif fault == "a bound's multiplier":
-        [bound] = (c for c in reduction.problem.constraints if c.id == problem.constraints[0].id)
-        bound.dual_variables[0].save_value(bound.dual_value + 1e-5)
+        problem._point = replace(point, duals={name: (bound + 1e-5,)})
     else:
         theta.value._coefficients = theta.value.coefficients * (1 + 1e-3)
     report = problem.verify()

@@ -1,6 +1,16 @@
 """Certificates: enclosures of the optimum of the stated problem."""
 
-from kernelopt.certificate.certify import AS_COMPUTED, certify, certify_again, certify_without_pass, solver_multipliers
+from kernelopt.certificate.certify import (
+    AS_COMPUTED,
+    Certified,
+    Request,
+    certified,
+    certify,
+    certify_again,
+    certify_without_pass,
+    errors_of_predictions,
+    first_look,
+)
 from kernelopt.certificate.report import ESTIMATE, FULL, REDUCED, Certificate
 
 __all__ = [
@@ -9,8 +19,12 @@ __all__ = [
     "FULL",
     "REDUCED",
     "Certificate",
+    "Certified",
+    "Request",
+    "certified",
     "certify",
     "certify_again",
     "certify_without_pass",
-    "solver_multipliers",
+    "errors_of_predictions",
+    "first_look",
 ]

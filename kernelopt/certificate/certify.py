@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from time import perf_counter
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -26,15 +27,15 @@ from kernelopt.certificate.handover import checked, free_features
 from kernelopt.certificate.multipliers import norm_multipliers, row_coefficients
 from kernelopt.certificate.report import ESTIMATE, FULL, REDUCED, Certificate, Lower
 from kernelopt.compiler import projection, representer
+from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.conic_form import ConicForm
+from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer
-from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.language.expressions import Theta
 from kernelopt.language.nodes import EUCLIDEAN, norm_from_gram
-from kernelopt.results.solution import Status
 from kernelopt.solvers import engines, outer_dual
-from kernelopt.support.arithmetic import gamma
+from kernelopt.support.arithmetic import UNIT, gamma
 from kernelopt.support.types import Array
 
 ZERO = 1e-8  # of the terms of the objective: what θ can gain, where that is less, is nothing
@@ -51,57 +52,88 @@ _KNOWN_AT_ZERO: WeakKeyDictionary[Outer, float | None] = WeakKeyDictionary()
 WAYS = {FULL: STREAMED, REDUCED: FROM_FACTOR, ESTIMATE: SAMPLED}
 
 
-def certify(  # noqa: PLR0917
-    reduction: Reduction, data: Outer, value: float, scope: str = FULL,
-    tol: float = 0.0, abs_tol: float | None = None, slopes: Array | None = None, known: Lower | None = None,
-    products: bool = False, check: bool = True, search: bool = True,
-) -> Certificate:  # fmt: skip
-    """The certificate of the point that stands on the reduction's variables, whose objective value is `value`.
+@dataclass(frozen=True)
+class Request:
+    """What a certificate is to close, and what it may cost.
 
-    scope FULL pays a pass over the kernel unless the factor has full numerical rank and the trace of what it leaves
-    is enough to close the gap to `tol` or `abs_tol`; REDUCED reads the factor only; ESTIMATE samples. `slopes` are
-    those of the functions of the finest cut, where the solver knows them. A `known` bound of the same problem with the
-    full kernel stands where it is the better one. With `products` the pass over the kernel gives Qν too. Without
-    `check` the lower bound is what was found, for a first look. Without `search` it is that of the multipliers at hand,
-    and no better ones are looked for.
+    scope : FULL pays a pass over the kernel unless the factor has full numerical rank and the trace of what it leaves
+        is enough; REDUCED reads the factor only; ESTIMATE samples
+    tol, abs_tol : the gap that is enough, 0 and None where there is none
+    slopes : those of the functions of the finest cut, where the solver knows them
+    known : a bound of the same problem with the full kernel, which stands where it is the better one
+    products : whether the pass over the kernel gives Qν too
+    search : whether better multipliers than those at hand are looked for
     """
-    start = perf_counter()
-    nu = solver_multipliers(reduction)
-    upper = _upper(reduction, data, value, exactly=not check, look=not check)
+
+    scope: str = FULL
+    tol: float = 0.0
+    abs_tol: float | None = None
+    slopes: Array | None = None
+    known: Lower | None = None
+    products: bool = False
+    search: bool = True
+
+
+class Certified(NamedTuple):
+    """A certificate, and the bound of the multipliers at hand, which it may not rest on."""
+
+    certificate: Certificate
+    own: Lower | None
+
+
+def first_look(reduction: Reduction, data: Outer, point: Iterate, slopes: Array | None = None) -> Certificate:
+    """What the factor says of a point that was evaluated, found and not proven."""
+    upper = _upper(reduction, data, point, exactly=True, look=True)
+    bound = _found(reduction, data, point, point.multipliers(), slopes, FIRST_LOOK)
+    return _assembled(reduction, data, bound, upper, REDUCED, check=False)
+
+
+def certify(reduction: Reduction, data: Outer, point: Iterate, request: Request | None = None) -> Certificate:
+    """The certificate of a point that was evaluated."""
+    return certified(reduction, data, point, request or Request()).certificate
+
+
+def certified(reduction: Reduction, data: Outer, point: Iterate, request: Request) -> Certified:
+    """The certificate of a point that was evaluated, and what its own multipliers say."""
+    start, scope = perf_counter(), request.scope
+    upper = _upper(reduction, data, point)
+    exact = all(factor.is_exact for factor in reduction.factors.values())
+    ways = [CHEAP] if scope == FULL and exact and not reduction.is_restriction else []
+    for way in [*ways, PRODUCTS if request.products and scope == FULL else WAYS[scope]]:
+        found = _by_way(reduction, data, point, request, upper, way)
+        if found.certificate.closes(request.tol, request.abs_tol):
+            break
+    certificate, own = found
+    is_open = certificate.scope == FULL and not certificate.closes(request.tol, request.abs_tol)
+    if scope == FULL and is_open and own is not None and _rounding_decides(reduction, data, own, upper):
+        of_computed = _for_computed_kernel(reduction, data, point, own)
+        if of_computed.closes(request.tol, request.abs_tol):
+            certificate = of_computed
+    return Certified(replace(certificate, seconds=perf_counter() - start), own)
+
+
+def _by_way(  # noqa: PLR0917
+    reduction: Reduction, data: Outer, point: Iterate, request: Request, upper: Attained, way: str
+) -> Certified:
+    """The certificate with νᵀQν found in a given way."""
+    tol, abs_tol, known = request.tol, request.abs_tol, request.known
+    scope = REDUCED if way == FROM_FACTOR else request.scope
 
     def enough(bound: Lower) -> bool:
         closed = _assembled(reduction, data, bound, upper, FULL).closes(tol or ZERO, abs_tol)
-        return not search or closed or upper.upper - bound.value <= MOSTLY * (bound.rounding + upper.rounding)
+        nearly = upper.upper - bound.value <= MOSTLY * (bound.rounding + upper.rounding)
+        return not request.search or closed or nearly
 
-    def assembled(way: str, scope: str) -> Certificate:
-        bound = (
-            _lower(reduction, data, nu, slopes, way, scope == REDUCED, enough)
-            if check
-            else _found(reduction, data, nu, slopes, way)
-        )
-        best = bound
-        if known is not None and scope == FULL and not known.assumptions and not known.confined:
-            best = known if bound is None or bound.assumptions or known.value > bound.value else bound
-        found = _assembled(reduction, data, best, upper, scope, check)
-        if bound is not None and scope != REDUCED and reduction.is_restriction and bound.assumes_radius:
-            # No norm of θ: a span of lower rank says little about the whole of it.
-            return found if found.closes(tol, abs_tol) else assembled(FROM_FACTOR, REDUCED)
-        return replace(found, latest=bound, seconds=perf_counter() - start)
-
-    exact = all(factor.is_exact for factor in reduction.factors.values())
-    if scope == FULL and exact and not reduction.is_restriction:
-        found = assembled(CHEAP, FULL)
-        if found.closes(tol, abs_tol):
-            return found
-    way = WAYS[scope] if check else FIRST_LOOK
-    found = assembled(PRODUCTS if products and scope == FULL else way, scope)
-    open_ = scope == FULL and check and found.scope == FULL and not found.closes(tol, abs_tol)
-    if open_ and found.latest is not None and _rounding_decides(reduction, data, found.latest, upper):
-        of_computed = _for_computed_kernel(reduction, data, found.latest)
-        if of_computed.closes(tol, abs_tol):
-            return replace(of_computed, latest=found.latest, seconds=perf_counter() - start)
-        representer.invert(reduction, Status.OPTIMAL, from_kernel=reduction.is_restriction)
-    return found
+    own = _lower(reduction, data, point, request.slopes, way, enough)
+    best = own
+    if known is not None and scope == FULL and not known.assumptions and not known.confined:
+        best = known if own is None or own.assumptions or known.value > own.value else own
+    found = _assembled(reduction, data, best, upper, scope)
+    without_norm = own is not None and own.assumes_radius and reduction.is_restriction
+    if scope != REDUCED and without_norm and not found.closes(tol, abs_tol):
+        # No norm of θ: a span of lower rank says little about the whole of it.
+        return _by_way(reduction, data, point, request, upper, FROM_FACTOR)
+    return Certified(found, own)
 
 
 def _rounding_decides(reduction: Reduction, data: Outer, bound: Lower, attained: Attained) -> bool:
@@ -115,33 +147,33 @@ def _rounding_decides(reduction: Reduction, data: Outer, bound: Lower, attained:
     return abs(plain.upper - trial.value) <= CLOSE * _assembled(reduction, data, None, plain, FULL).unit
 
 
-def _for_computed_kernel(reduction: Reduction, data: Outer, bound: Lower) -> Certificate:
-    """The certificate for the kernel matrix as it was computed: VᵀQV, predictions and norms are exact sums, which are
-    put on the reduction's variables."""
+def _for_computed_kernel(reduction: Reduction, data: Outer, point: Iterate, bound: Lower) -> Certificate:
+    """The certificate for the kernel matrix as it was computed: VᵀQV, predictions and norms are exact sums."""
     links = reduction.form.predictions
     grams: tuple[Gram, ...] = tuple(
         as_computed(link, m.stack) for link, m in zip(links, bound.multipliers, strict=True)
     )  # fmt: skip
-    value = representer.invert(reduction, Status.OPTIMAL, exactly=True).value
+    _, exact = representer.invert(reduction, point, exactly=True)
     proven = _proven(reduction, data, replace(bound, grams=grams), False)
-    upper = _upper(reduction, data, inf if value is None else value, exactly=True)
+    upper = _upper(reduction, data, exact, exactly=True)
     found = _assembled(reduction, data, proven, upper, FULL)
     return replace(found, rests_on=(*found.rests_on, AS_COMPUTED))
 
 
 def certify_without_pass(
-    reduction: Reduction, data: Outer, value: float, slopes: Array | None = None, known: Lower | None = None
+    reduction: Reduction, data: Outer, point: Iterate, slopes: Array | None = None, known: Lower | None = None
 ) -> Certificate:
     """What can be said at once: a `known` bound with the full kernel, where there is one, else what the factor says."""
     if known is None or known.assumptions or known.confined:
-        return certify(reduction, data, value, REDUCED, slopes=slopes)
-    return _assembled(reduction, data, known, _upper(reduction, data, value), FULL)
+        return certify(reduction, data, point, Request(REDUCED, slopes=slopes))
+    return _assembled(reduction, data, known, _upper(reduction, data, point), FULL)
 
 
-def certify_again(reduction: Reduction, data: Outer, value: float, known: Certificate) -> Certificate | None:
+def certify_again(reduction: Reduction, data: Outer, point: Iterate, known: Certificate) -> Certificate | None:
     """A certificate for other values of parameters, from the multipliers of a known one: no pass over the kernel.
 
-    `data` and `value` are those of the outer problem for the new values. None where the multipliers no longer apply.
+    `data` is that of the outer problem, and the point was evaluated, for the new values. None where the multipliers no
+    longer apply.
     """
     start, lower = perf_counter(), known.evidence
     if lower is None:
@@ -153,27 +185,26 @@ def certify_again(reduction: Reduction, data: Outer, value: float, known: Certif
         bound = conjugates.evaluate(data.form, pieces, lower.slopes, lower.multipliers, lower.grams)
         bound = None if bound is None else replace(bound, finest=lower.finest)
     else:
-        bound = cone_bounds.evaluate_again(reduction, data.form, lower)
+        bound = cone_bounds.evaluate_again(reduction, data.form, point, lower)
     bound = None if bound is None else _proven(reduction, data, bound, known.scope == REDUCED)
     if bound is None:
         return None
-    found = _assembled(reduction, data, bound, _upper(reduction, data, value), known.scope)
+    found = _assembled(reduction, data, bound, _upper(reduction, data, point), known.scope)
     return replace(found, seconds=perf_counter() - start)
 
 
 def _lower(  # noqa: PLR0917
-    reduction: Reduction, data: Outer, nu: list[Array], slopes: Array | None, way: str, span: bool,
-    enough: Callable[[Lower], bool],
-) -> Lower | None:  # fmt: skip
+    reduction: Reduction, data: Outer, point: Iterate, slopes: Array | None, way: str, enough: Callable[[Lower], bool]
+) -> Lower | None:
     """What was found, as far as the checker proves it; by way of the cone form where that is more."""
-    found = _found(reduction, data, nu, slopes, way)
+    nu, span = point.multipliers(), way == FROM_FACTOR
+    found = _found(reduction, data, point, nu, slopes, way)
     bound = None if found is None else _proven(reduction, data, found, span, enough)
     for spare in SPARES if not data.form.smooth else ():  # more room between ‖Aᵀν‖ and what its norm costs
         if bound is None or (isfinite(bound.value) and not bound.assumptions) or bound.assumes_radius:
             break
-        again = cone_bounds.lower_bound(
-            reduction, data.form, nu, norm_multipliers(reduction, data.form, nu), way, spare
-        )
+        mu = norm_multipliers(reduction, data.form, point, nu)
+        again = cone_bounds.lower_bound(reduction, data.form, point, nu, mu, way, spare)
         proven = None if again is None else _proven(reduction, data, again, span)
         if proven is not None and (not isfinite(bound.value) or not proven.assumptions):
             bound = proven
@@ -182,7 +213,7 @@ def _lower(  # noqa: PLR0917
     for room in ROOMS:
         if bound is not None and not bound.assumptions and enough(bound):
             break
-        again = cone_bounds.joint_bound(reduction, data.form, way, room)
+        again = cone_bounds.joint_bound(reduction, data.form, point, way, room)
         proven = None if again is None else _proven(reduction, data, again, span, enough)
         if proven is not None and (bound is None or _rank(proven) > _rank(bound)):
             bound = replace(proven, sought=True)
@@ -210,31 +241,33 @@ def _proven(
     )  # fmt: skip
 
 
-def _found(reduction: Reduction, data: Outer, nu: list[Array], slopes: Array | None, way: str) -> Lower | None:
+def _found(  # noqa: PLR0917
+    reduction: Reduction, data: Outer, point: Iterate, nu: list[Array], slopes: Array | None, way: str
+) -> Lower | None:
     """By conjugates where the outer problem is separable, else from its cone form."""
     bound = None
     if data.form.is_constant:
-        return cone_bounds.without_multipliers(reduction, data.form, way)
+        return cone_bounds.without_multipliers(reduction, data.form, point, way)
     if slopes is None and data.form.smooth:
-        slopes = _slopes_here(reduction, data)
+        slopes = _slopes_here(data, point)
     if slopes is not None and data.split is not None:
-        bound = conjugates.lower_bound(reduction, data.form, data.split, slopes, way)
+        bound = conjugates.lower_bound(reduction, data.form, point, data.split, slopes, way)
         bound = None if bound is None else replace(bound, finest=True)
     if bound is None and data.pieces is not None:
         flat = -np.concatenate([n.ravel(order="F") for n in nu])
-        bound = conjugates.lower_bound(reduction, data.form, data.pieces, flat, way)
-    if data.form.smooth:
+        bound = conjugates.lower_bound(reduction, data.form, point, data.pieces, flat, way)
+    if bound is not None or data.form.smooth:
         return bound  # cones know nothing of smooth losses
-    return bound or cone_bounds.lower_bound(reduction, data.form, nu, norm_multipliers(reduction, data.form, nu), way)
+    mu = norm_multipliers(reduction, data.form, point, nu)
+    return cone_bounds.lower_bound(reduction, data.form, point, nu, mu, way)
 
 
-def _slopes_here(reduction: Reduction, data: Outer) -> Array | None:
-    """A subgradient of each function of the finest cut, at the values that stand on the variables."""
-    split, y = data.split, [np.ravel(v.value, order="F") for v in reduction.form.y]
+def _slopes_here(data: Outer, point: Iterate) -> Array | None:
+    """A subgradient of each function of the finest cut at the point."""
+    split = data.split
     if split is None or not np.array_equal(split.y, data.form.y):
         return None  # auxiliary variables have no values
-    u = [np.ravel(link.u.value, order="F") for link in reduction.form.predictions if link.u is not None]
-    return split.derivative(split.arguments(np.concatenate(u), np.concatenate([np.zeros(0), *y])))
+    return split.derivative(split.arguments(point.u_flat, point.y_flat))
 
 
 @dataclass(frozen=True)
@@ -257,28 +290,28 @@ class Attained:
     is_feasible: bool
 
 
-def _upper(reduction: Reduction, data: Outer, value: float, exactly: bool = False, look: bool = False) -> Attained:
-    """What the point that stands on the variables says; at a first `look` rounding inside of losses is left out."""
-    form, canonical, x = data.form, reduction.form, projection.point_of(reduction, data.form)
-    without = canonical.bare is not canonical.outer and isfinite(value)
-    signed = form.sign * (float(canonical.bare.objective.value) if without else value)
-    (terms, plain), widened = _terms(form, x, signed), _widening(reduction)
-    kernel = 0.0 if exactly else _of_predictions(reduction, form)
+def _upper(reduction: Reduction, data: Outer, point: Iterate, exactly: bool = False, look: bool = False) -> Attained:
+    """What a point says; at a first `look` rounding inside of losses is left out."""
+    form, canonical, x = data.form, reduction.form, projection.columns_of(data.form, point)
+    signed = form.sign * representer.bare_value(canonical, point)
+    residuals = representer.residuals(canonical, point)
+    (terms, plain), widened = _terms(form, x, signed), _widening(canonical, point, residuals)
+    within = 0.0 if look else _inside(canonical, form, x, terms, np.zeros(len(form.c)))
+    kernel = 0.0 if exactly else _of_norms(reduction, form, point)
+    kernel += 0.0 if exactly else _of_predictions(reduction, form, point, x, terms, within)
     widened, kernel = (0.0, 0.0) if form.is_constant else (widened, kernel)
-    sizes = terms + (0.0 if look else _inside(reduction, form, x, terms) / ROUNDINGS)
+    sizes = terms + within / ROUNDINGS
     upper = checker.upper(signed + widened, sizes, form.offset, kernel) if sizes or kernel else signed + widened
-    constraints = reduction.form.outer.constraints
-    residuals = [representer.residual(c) for c in constraints]
-    relative = representer.violation(reduction, form.data_unit)
+    constraints, relative = canonical.outer.constraints, representer.violation(reduction, point, form.data_unit)
     violated = [c for c, r in zip(constraints, residuals, strict=True) if r.any()]
     linear = all(part.is_affine() for c in violated for part in c.args if not isinstance(part, list))
     return Attained(
-        stated=value, value=signed, sizes=sizes, plain=plain, upper=upper, widened=widened, terms=terms,
+        stated=point.value, value=signed, sizes=sizes, plain=plain, upper=upper, widened=widened, terms=terms,
         rounding=upper - signed - widened if isfinite(upper) else 0.0,
         at_zero=_at_zero(reduction, data),
         violations=tuple(float(np.max(r, initial=0.0)) for r in residuals[: len(residuals) - len(form.smooth)]),
         is_feasible=relative <= MET
-        or (linear and projection.is_met(reduction, form, _sums(reduction) if exactly else None)),
+        or (linear and projection.is_met(reduction, form, point, _sums(reduction, point) if exactly else None)),
     )  # fmt: skip
 
 
@@ -311,46 +344,77 @@ def _terms(form: ConicForm, x: Array | None, value: float) -> tuple[float, float
     return plain + abs(rest), plain
 
 
-def _inside(reduction: Reduction, form: ConicForm, x: Array | None, terms: float) -> float:
-    """Rounding inside of losses, in u."""
+def _inside(canonical: CanonicalForm, form: ConicForm, x: Array | None, terms: float, known: Array) -> float:
+    """Rounding inside of losses, in u, for predictions that are off by what is `known`."""
     if x is None or not isfinite(terms):
         return 0.0
     slopes = np.zeros(len(form.c))
-    for smooth, link in zip(form.smooth, reduction.form.smooth, strict=True):
+    for smooth, link in zip(form.smooth, canonical.smooth, strict=True):
         g = np.ravel(link.g.value, order="F")[: len(smooth.g)]
         slopes[smooth.g] = np.abs(form.c[smooth.h] * smooth.loss.gradient(g, smooth.data))
-    return sizes_of.inside(form, x, slopes, terms)
+    return sizes_of.inside(form, x, slopes, terms, known)
 
 
-def _sums(reduction: Reduction) -> Array:
+def _sums(reduction: Reduction, point: Iterate) -> Array:
     """Σ |cₛ|√(QᵢᵢQₛₛ), the sizes of what each prediction is a sum of: rounding of c moves it by so many u."""
     found = [np.zeros(0)]
     for number, link in enumerate(reduction.form.predictions):
         if link.u is not None:
             sizes = link.rows.lengths()
-            of_outputs = sizes @ np.abs(row_coefficients(reduction, number))
+            of_outputs = sizes @ np.abs(row_coefficients(reduction, point, number))
             found.append(np.outer(sizes[link.take], of_outputs).ravel(order="F"))
     return np.concatenate(found)
 
 
-def _of_predictions(reduction: Reduction, form: ConicForm) -> float:
-    """What errors of kernel values, and of the factor, in predictions and norms of θ = Aᵀc may add, in the first order
-    of ν and μ:
+def errors_of_predictions(reduction: Reduction, point: Iterate) -> list[Array]:
+    """|Aθ̂ − Aθ| ≤ κ√Qᵢᵢ·S for each θ = Aᵀc, with S = Σ |cₛ|√Qₛₛ: what errors κ of kernel values, and of the factor, may
+    add to each prediction. The factor is off by γ(r + 1)√(QᵢᵢQⱼⱼ) (Higham 2002, 10.3); nothing is known of one that is
+    projected, which counts as exact."""
+    found = []
+    for number, link in enumerate(reduction.form.predictions):
+        relative, S = _relative_error(reduction, number), _size_of_theta(reduction, point, number)
+        sizes = relative * S * link.rows.lengths()[link.take]
+        found.append(np.tile(sizes, link.theta.outputs or 1))
+    return found
 
-    |Aθ̂ − Aθ| ≤ κ√Qᵢᵢ·S and |‖θ̂‖² − ‖θ‖²| ≤ κS² for S = Σ |cₛ|√Qₛₛ. The factor is off by γ(r + 1)√(QᵢᵢQⱼⱼ) (Higham
-    2002, 10.3), and nothing is known of one that is projected.
-    """
+
+def _relative_error(reduction: Reduction, number: int) -> float:
+    """κ of the kernel and the factor, relative to √(QᵢᵢQⱼⱼ)."""
+    link = reduction.form.predictions[number]
+    factor = reduction.factors[link.theta]
+    if factor.is_projected or not factor.rank:
+        return 0.0
+    return link.rows.rounding() + (0.0 if reduction.is_restriction else gamma(factor.rank + 1))
+
+
+def _size_of_theta(reduction: Reduction, point: Iterate, number: int) -> float:
+    """S = Σ |cₛ|√Qₛₛ over all outputs."""
+    sizes = reduction.form.predictions[number].rows.lengths()
+    return float(sizes @ np.abs(row_coefficients(reduction, point, number)).sum(axis=1))
+
+
+def _of_predictions(  # noqa: PLR0917
+    reduction: Reduction, form: ConicForm, point: Iterate, x: Array | None, terms: float, within: float
+) -> float:
+    """What errors of predictions may add to the losses: their slopes on both sides count, not multipliers, which say
+    nothing of a kink that is only nearly met. Where variables have a structure, the first order of ν, twice."""
+    errors = errors_of_predictions(reduction, point)
+    if x is None or not isfinite(terms):
+        nu = [np.abs(np.ravel(one, order="F")) for one in point.multipliers()]
+        return 2 * sum(float(e @ n) for e, n in zip(errors, nu, strict=True))
+    known = np.zeros(len(form.c))
+    for columns, e in zip(form.u, errors, strict=True):
+        known[columns] = e / UNIT
+    return UNIT * max(_inside(reduction.form, form, x, terms, known) - within, 0.0)
+
+
+def _of_norms(reduction: Reduction, form: ConicForm, point: Iterate) -> float:
+    """The same for norms: |‖θ̂‖² − ‖θ‖²| ≤ κS²."""
     total = 0.0
-    for number, (link, nu) in enumerate(zip(reduction.form.predictions, solver_multipliers(reduction), strict=True)):
-        factor = reduction.factors[link.theta]
-        if isinstance(factor, ProjectedFactor) or not factor.rank:
-            continue
-        sizes, relative = link.rows.lengths(), link.rows.rounding()
-        relative += 0.0 if reduction.is_restriction else gamma(factor.rank + 1)
-        S = float(sizes @ np.abs(row_coefficients(reduction, number)).sum(axis=1))
-        total += 2 * relative * S * float(sizes @ np.abs(link.summed(nu)).sum(axis=1))
-        for j, norm in reduction.form.norms_of(link.theta).items():
-            t = float(norm.t.value)
+    for number, link in enumerate(reduction.form.predictions):
+        relative, S = _relative_error(reduction, number), _size_of_theta(reduction, point, number)
+        for j in reduction.form.norms_of(link.theta) if relative else ():
+            t = float(point.t[j])
             slope = form.c[form.t[j]] + form.P[form.t[j]] * t
             total += abs(slope) * min(relative * S**2 / t if t > 0 else inf, float(np.sqrt(relative)) * S)
     return total
@@ -392,7 +456,7 @@ def _rests_on(reduction: Reduction, data: Outer, found: Attained) -> tuple[str, 
     """What the bounds rest on beside the statement, and is told."""
     links, factors = reduction.form.predictions, reduction.factors
     told = [f"constraints met to {max(found.violations, default=0.0):.1e}"] if not found.is_feasible else []
-    told += [f"kernel matrix projected: {f.method}" for f in factors.values() if isinstance(f, ProjectedFactor)]
+    told += [f"kernel matrix projected: {f.method}" for f in factors.values() if f.is_projected]
     told += [sentence for link in links for sentence in link.theta.kernel.declarations()]
     told += [f"{smooth.loss.name} is convex, as declared" for smooth in data.form.smooth]
     free = [link for link in links if not reduction.form.norms_of(link.theta)]
@@ -410,17 +474,6 @@ def _distances(reduction: Reduction, form: ConicForm, gap: float) -> dict[Theta,
     return found
 
 
-def solver_multipliers(reduction: Reduction) -> list[Array]:
-    """ν of each link as the solver left it; zero where it left none."""
-    found = []
-    for link in reduction.form.predictions:
-        constraint = reduction.links[link.theta]
-        nu = None if constraint is None else constraint.dual_value
-        shape = () if link.u is None else link.u.shape
-        found.append(np.zeros(shape if link.u is not None else (0,)) if nu is None else np.asarray(nu, dtype=float))
-    return found
-
-
 def _norms_at_zero(reduction: Reduction) -> Array:
     """‖f₀‖ for each norm: its value at θ = 0."""
     return np.array([
@@ -428,17 +481,14 @@ def _norms_at_zero(reduction: Reduction) -> Array:
     ])  # fmt: skip
 
 
-def _widening(reduction: Reduction) -> float:
+def _widening(canonical: CanonicalForm, point: Iterate, residuals: list[Array]) -> float:
     """Σ|multiplier|·|residual| over the constraints of the outer problem: the first-order cost of meeting them."""
-    duals = {c.id: c.dual_value for c in reduction.problem.constraints}
     total = 0.0  # twice the first order, since multipliers are known only nearly
-    for constraint in reduction.form.outer.constraints:
-        residual, dual = representer.residual(constraint), duals.get(constraint.id)
-        if not residual.any() or dual is None:
+    for constraint, residual in zip(canonical.outer.constraints, residuals, strict=True):
+        known = [d for d in point.duals.get(constraint.id, ()) if d is not None]
+        if not residual.any() or not known:
             continue
-        sizes = [
-            np.abs(np.asarray(d, dtype=float)) for d in (dual if isinstance(dual, list) else [dual]) if d is not None
-        ]
+        sizes = [np.abs(np.asarray(d, dtype=float)) for d in known]
         if len(sizes) == 1 and sizes[0].shape == residual.shape:
             total += 2 * float((sizes[0] * residual).sum())
         else:  # cones: ‖z‖₁ bounds what a shift of all entries by the residual can cost

@@ -20,8 +20,8 @@ from kernelopt.certificate.multipliers import (
     theta_gram,
 )
 from kernelopt.certificate.report import Lower
-from kernelopt.compiler import representer
 from kernelopt.compiler.conic_form import ConicForm
+from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.errors import MemoryLimitError
 from kernelopt.factorization import tall
@@ -41,24 +41,24 @@ CANCELS = 1e-5  # sums of ν over repeated rows below this share of ν are taken
 
 
 def lower_bound(  # noqa: PLR0917
-    reduction: Reduction, form: ConicForm, nu: list[Array], mu: Array, way: str, spare: float = SPARE
+    reduction: Reduction, form: ConicForm, near: Iterate, nu: list[Array], mu: Array, way: str, spare: float = SPARE
 ) -> Lower | None:
     """The best bound that (ν, μ) gives, for the full kernel matrix or, with `way` FROM_FACTOR, for that of the factor.
 
-    None where no dual-feasible point was found.
+    `near` is the answer that it is for. None where no dual-feasible point was found.
     """
     several = np.array([len(reduction.form.norms_of(n.view.theta)) > 1 for n in reduction.form.norms], dtype=bool)
     if several.any():
         # How Aᵀν is shared among several norms of one θ is for the outer problem to say, with t all but fixed.
         firm = np.concatenate([np.zeros(sum(map(len, form.u)), dtype=bool), several])
-        bounds = [_best(_Bound(reduction, form, way, where, spare), nu, mu) for where in (firm, None)]
+        bounds = [_best(_Bound(reduction, form, near, way, where, spare), nu, mu) for where in (firm, None)]
         return max((b for b in bounds if b is not None), key=lambda b: b.value, default=None)
-    return _best(_Bound(reduction, form, way, None, spare), nu, mu)
+    return _best(_Bound(reduction, form, near, way, None, spare), nu, mu)
 
 
-def joint_bound(reduction: Reduction, form: ConicForm, way: str, room: float) -> Lower | None:
+def joint_bound(reduction: Reduction, form: ConicForm, near: Iterate, way: str, room: float) -> Lower | None:
     """The bound of multipliers of all rows at once, ‖mⱼ‖ `room` below what its norm costs; None where there is none."""
-    bound = _Bound(reduction, form, way)
+    bound = _Bound(reduction, form, near, way)
     try:
         found = joint.solved(reduction, form, bound.units, room)
     except (ArithmeticError, ValueError, RuntimeError, MemoryLimitError):
@@ -67,12 +67,12 @@ def joint_bound(reduction: Reduction, form: ConicForm, way: str, room: float) ->
     if found is None or point is None:
         return None
     multipliers = bound.multipliers(point, found.pieces)
-    return evaluate(reduction, point, tuple(bound.grams(multipliers)), tuple(multipliers), bound.x, strict=False)
+    return evaluate(reduction, near, point, tuple(bound.grams(multipliers)), tuple(multipliers), bound.x, strict=False)
 
 
-def without_multipliers(reduction: Reduction, form: ConicForm, way: str) -> Lower | None:
+def without_multipliers(reduction: Reduction, form: ConicForm, near: Iterate, way: str) -> Lower | None:
     """The bound of multipliers 0, which is the objective where that is constant."""
-    bound = _Bound(reduction, form, way)
+    bound = _Bound(reduction, form, near, way)
     point = outer_dual.dual_point(form, np.zeros(len(form.c)), np.zeros(len(form.b)))
     multipliers = bound.multipliers(point)
     return bound.evaluated(point, bound.grams(multipliers), multipliers)
@@ -98,22 +98,23 @@ def _best(bound: _Bound, nu: list[Array], mu: Array) -> Lower | None:
 class _Bound:
     """The steps of `lower_bound`, which share what is known about the solution."""
 
-    def __init__(
-        self, reduction: Reduction, form: ConicForm, way: str, firm: Array | None = None, spare: float = SPARE
-    ) -> None:
-        self.reduction, self.form, self.way = reduction, form, way
-        self.near = np.concatenate([reduction.form.u_values, norms_of_theta(reduction)])
-        self.units = _units(reduction, form)
+    def __init__(  # noqa: PLR0917
+        self, reduction: Reduction, form: ConicForm, near: Iterate, way: str, firm: Array | None = None,
+        spare: float = SPARE,
+    ) -> None:  # fmt: skip
+        self.reduction, self.form, self.near, self.way = reduction, form, near, way
+        self.units = _units(reduction, form, near)
         self.firm, self.spare = firm, spare
         self.factors = [reduction.factors[link.theta] for link in reduction.form.predictions]
-        self.coefficients = [row_coefficients(reduction, i) for i in range(len(self.factors))]
+        self.coefficients = [row_coefficients(reduction, near, i) for i in range(len(self.factors))]
         self.x = np.zeros(len(form.c))
 
     def point(self, nu: list[Array], mu: Array) -> DualPoint | None:
         """A dual-feasible point near (ν, μ)."""
         linear = np.concatenate([*(n.ravel(order="F") for n in nu), -mu])
         try:
-            x, z = outer_dual.solve(self.form, linear, self.near, self.units, self.firm)
+            here = np.concatenate([self.near.u_flat, self.near.t])
+            x, z = outer_dual.solve(self.form, linear, here, self.units, self.firm)
         except (ArithmeticError, ValueError, RuntimeError):
             return None
         return self.repaired(x, z)
@@ -157,7 +158,7 @@ class _Bound:
 
     def multipliers(self, point: DualPoint, known: Mapping[int, Array] | None = None) -> list[Multipliers]:
         return [
-            split(self.reduction, self.form, i, nu, point.mu, self.coefficients[i], known)
+            split(self.reduction, self.form, self.near, i, nu, point.mu, self.coefficients[i], known)
             for i, nu in enumerate(point.nu)
         ]
 
@@ -186,7 +187,7 @@ class _Bound:
 
     def evaluated(self, point: DualPoint, grams: list[Gram], multipliers: list[Multipliers]) -> Lower | None:
         """D at a point, with t's part of it chosen where its penalty is strongly convex."""
-        return evaluate(self.reduction, point, tuple(grams), tuple(multipliers), self.x)
+        return evaluate(self.reduction, self.near, point, tuple(grams), tuple(multipliers), self.x)
 
     def blended(self, point: DualPoint, safe: DualPoint) -> Lower | None:
         """The best of D(blend) over blends of two points with ‖mⱼ‖ ≤ μⱼ, from one pass over the kernel."""
@@ -234,8 +235,8 @@ def _admissible(
 
 
 def evaluate(  # noqa: PLR0917
-    reduction: Reduction, point: DualPoint, grams: tuple[Gram, ...], multipliers: tuple[Multipliers, ...], x_hat: Array,
-    strict: bool = True,
+    reduction: Reduction, near: Iterate, point: DualPoint, grams: tuple[Gram, ...],
+    multipliers: tuple[Multipliers, ...], x_hat: Array, strict: bool = True,
 ) -> Lower | None:  # fmt: skip
     """D at a dual point: the outer problem's part, less Σ⟨mⱼ, f₀ⱼ⟩, less what assumptions charge.
 
@@ -251,9 +252,9 @@ def evaluate(  # noqa: PLR0917
         lengths = lengths_of(m, gram)
         if m.free:
             link = reduction.form.predictions[number]
-            typical = representer.prediction_unit(reduction.form, form.units[0])
+            typical = near.prediction_unit(form.units[0])
             typical /= float(np.sqrt(reduction.factors[link.theta].scale))
-            size = max(float(np.sqrt(np.trace(theta_gram(reduction, number)))), typical)
+            size = max(float(np.sqrt(np.trace(theta_gram(reduction, near, number)))), typical)
             radii[number] = FAR * size
             terms_of_nu = point.nu_terms[number]
             vanishes = np.abs(m.stack).max(initial=0.0) <= ROUNDING * terms_of_nu
@@ -302,7 +303,7 @@ def evaluate(  # noqa: PLR0917
     )
 
 
-def evaluate_again(reduction: Reduction, form: ConicForm, known: Lower) -> Lower | None:
+def evaluate_again(reduction: Reduction, form: ConicForm, near: Iterate, known: Lower) -> Lower | None:
     """D at a known dual point for other values of parameters; None where it is not dual feasible for them."""
     if known.point is None or form.A.shape != known.point.form.A.shape:
         return None
@@ -310,22 +311,17 @@ def evaluate_again(reduction: Reduction, form: ConicForm, known: Lower) -> Lower
     for nu, old in zip(point.nu, known.point.nu, strict=True):
         if np.abs(nu - old).max(initial=0.0) > ROUNDING * np.abs(old).max(initial=0.0):
             return None
-    return evaluate(reduction, point, known.grams, known.multipliers, point.x)
+    return evaluate(reduction, near, point, known.grams, known.multipliers, point.x)
 
 
-def norms_of_theta(reduction: Reduction) -> Array:
-    return np.array([float(norm.t.value) for norm in reduction.form.norms])
-
-
-def _units(reduction: Reduction, form: ConicForm) -> Array:
+def _units(reduction: Reduction, form: ConicForm, near: Iterate) -> Array:
     """The sizes of u and t at the solution; where it is zero, those of the right-hand side and of ‖θ‖ for such u."""
     units = []
     sizes = {}
-    for link in reduction.form.predictions:
-        u = link.u_values
+    for link, u in zip(reduction.form.predictions, near.u, strict=True):
         size = float(np.abs(u).max(initial=0.0))
         size = size if size > TINY * form.units[0] else form.units[0]
         sizes[link.theta] = size / np.sqrt(reduction.factors[link.theta].scale)
-        units.append(np.full(len(u), size))
-    lengths = [max(float(n.t.value), sizes[n.view.theta]) for n in reduction.form.norms]
+        units.append(np.full(u.size, size))
+    lengths = [max(t, sizes[n.view.theta]) for n, t in zip(reduction.form.norms, near.t, strict=True)]
     return np.concatenate([*units, lengths])

@@ -19,6 +19,7 @@ from kernelopt.certificate.gram import Gram, gram_of
 from kernelopt.certificate.multipliers import Multipliers, functions_part, is_free, lengths_of, split
 from kernelopt.certificate.report import Lower
 from kernelopt.compiler.conic_form import ConicForm
+from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Separable, lengths_of_outer
 from kernelopt.support.types import Array
@@ -27,7 +28,9 @@ ROUNDS = 8
 ORTHOGONAL = 1e-14  # |Fᵀv + c_y| relative to |F|ᵀ|v| + |c_y| that counts as rounding
 
 
-def lower_bound(reduction: Reduction, form: ConicForm, pieces: Separable, slopes: Array, way: str) -> Lower | None:
+def lower_bound(  # noqa: PLR0917
+    reduction: Reduction, form: ConicForm, point: Iterate, pieces: Separable, slopes: Array, way: str
+) -> Lower | None:
     """The bound at v, moved into the domain of h* and to Fᵀv + c_y = 0; None where this form does not apply."""
     penalties = lengths_of_outer(form, pieces)
     links = reduction.form.predictions
@@ -38,7 +41,7 @@ def lower_bound(reduction: Reduction, form: ConicForm, pieces: Separable, slopes
     v = feasible_slopes(pieces, slopes)
     if v is None:
         return None
-    multipliers = _split(reduction, form, pieces, v)
+    multipliers = _split(reduction, form, point, pieces, v)
     grams = [
         gram_of(link, reduction.factors[link.theta], m.stack, way) for link, m in zip(links, multipliers, strict=True)
     ]
@@ -116,14 +119,16 @@ def feasible_slopes(pieces: Separable, v: Array) -> Array | None:
     return None
 
 
-def _split(reduction: Reduction, form: ConicForm, pieces: Separable, v: Array) -> tuple[Multipliers, ...]:
+def _split(
+    reduction: Reduction, form: ConicForm, point: Iterate, pieces: Separable, v: Array
+) -> tuple[Multipliers, ...]:
     """The multipliers of each θ; one norm each, so that nothing is to be shared out."""
     found, at, nu = [], 0, -(pieces.E.T @ v + pieces.linear_u)
     for number, link in enumerate(reduction.form.predictions):
         size = 0 if link.u is None else link.u.size
         coefficients = np.zeros((len(link.rows), link.theta.outputs or 1))
         zero = np.zeros(len(reduction.form.norms))
-        found.append(split(reduction, form, number, nu[at : at + size], zero, coefficients))
+        found.append(split(reduction, form, point, number, nu[at : at + size], zero, coefficients))
         at += size
     return tuple(found)
 

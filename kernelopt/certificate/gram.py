@@ -13,7 +13,6 @@ import numpy as np
 from kernelopt.compiler.canonical_form import PredictionLink
 from kernelopt.errors import KernelError
 from kernelopt.factorization import Factor, tall
-from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.kernels.derivatives import on_jets
 from kernelopt.support.arithmetic import UNIT, exact_product, gamma
 from kernelopt.support.types import Array, Ints
@@ -78,7 +77,7 @@ def _gram_of(link: PredictionLink, factor: Factor, V: Array, way: str) -> Gram:
     """The same of V as it is."""
     n, rows = len(link.rows), link.rows
     sizes = rows.lengths()
-    if isinstance(factor, ProjectedFactor) and n:
+    if factor.is_projected and n:
         sizes = np.sqrt(factor.scale * tall.row_squares(factor.B)) * (1 + gamma(factor.rank + 4))
     S = (sizes @ np.abs(V)) * (1 + gamma(n + 2))
     tiny = UNDERFLOW * np.outer(S > 0, S > 0)
@@ -91,7 +90,7 @@ def _gram_of(link: PredictionLink, factor: Factor, V: Array, way: str) -> Gram:
         return Gram(_from_factor(factor, V), np.zeros_like(tiny), sizes)
     exact = spans_everything(link, factor) and factor.is_exact
     if way in (FROM_FACTOR, CHEAP) or not n or exact:
-        alone = way == FROM_FACTOR or isinstance(factor, ProjectedFactor)  # the factor is what θ is about
+        alone = way == FROM_FACTOR or factor.is_projected  # the factor is what θ is about
         left = 0.0 if alone else max(factor.residual, 0.0)
         relative = gamma(2 * n + 2 * factor.rank + 16) + (0.0 if alone else rows.rounding())
         return Gram(_from_factor(factor, V), relative * np.outer(S, S) + _left(factor, V, left) + tiny, sizes)
@@ -118,7 +117,7 @@ def as_computed(link: PredictionLink, V: Array) -> Gram:
 def features_of(link: PredictionLink, factor: Factor) -> Array | None:
     """φ(x) for each row, where they are few and their inner products are the kernel."""
     rows = link.rows
-    if not rows.are_points or factor.added or isinstance(factor, ProjectedFactor) or on_jets(rows.kernel):
+    if not rows.are_points or factor.added or factor.is_projected or on_jets(rows.kernel):
         return None
     if rows.features > min(len(rows), MOST):
         return None
@@ -165,7 +164,7 @@ def _sampled(link: PredictionLink, factor: Factor, V: Array) -> Array:
 
 def spans_everything(link: PredictionLink, factor: Factor) -> bool:
     """Whether the factor's rank is that of Q, as many as rows or as features, and not by rounding."""
-    if isinstance(factor, ProjectedFactor):
+    if factor.is_projected:
         return not factor.is_restriction
     if factor.rank not in (len(link.rows), link.rows.features):
         return False

@@ -14,6 +14,7 @@ from scipy.optimize import nnls
 
 from kernelopt.certificate.gram import Gram
 from kernelopt.compiler.conic_form import ConicForm
+from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction, norm_gram
 from kernelopt.language.nodes import norm_from_gram
 from kernelopt.support.types import Array
@@ -42,7 +43,7 @@ class Multipliers:
 
 
 def split(  # noqa: PLR0917
-    reduction: Reduction, conic: ConicForm, number: int, nu: Array, mu: Array, coefficients: Array,
+    reduction: Reduction, conic: ConicForm, point: Iterate, number: int, nu: Array, mu: Array, coefficients: Array,
     known: Mapping[int, Array] | None = None,
 ) -> Multipliers:  # fmt: skip
     """Split Aᵀν among the norms of θ. Of several the nⱼ are `known`, or mⱼ = s·μⱼ·(a subgradient of norm j
@@ -61,10 +62,10 @@ def split(  # noqa: PLR0917
         piece = np.zeros((len(total), M.shape[1]))
         if known is not None:
             piece += known[j] * (mu[j] > NONE * np.abs(mu[norms]).max())
-        elif len(norms) > 1 and form.norms[j].t.value > 0:
+        elif len(norms) > 1 and point.t[j] > 0:
             piece += coefficients @ M
             piece[rows, np.arange(len(rows))] -= 1.0
-            piece = mu[j] * piece @ _slope(norm_gram(reduction, form.norms[j]), form.norms[j].kind)
+            piece = mu[j] * piece @ _slope(norm_gram(reduction, point, form.norms[j]), form.norms[j].kind)
         pieces.append(piece)
     if norms and not free:
         n = np.hstack(pieces)
@@ -161,27 +162,24 @@ def _bind(rights: list[Array], used: Array) -> bool:
     return bool(np.linalg.matrix_rank(np.hstack([stacked, units])) == np.linalg.matrix_rank(stacked))
 
 
-def row_coefficients(reduction: Reduction, number: int) -> Array:
+def row_coefficients(reduction: Reduction, point: Iterate, number: int) -> Array:
     """θ̂ as combination of all rows, (n, K)."""
     link = reduction.form.predictions[number]
-    factor, v = reduction.factors[link.theta], reduction.v[link.theta]
-    outputs = link.theta.outputs or 1
+    factor, outputs = reduction.factors[link.theta], link.theta.outputs or 1
     c = np.zeros((len(link.rows), outputs))
-    if v is not None and v.value is not None:
-        np.add.at(c, factor.pivots, factor.coefficients(v.value).reshape(-1, outputs))
+    if factor.rank:
+        np.add.at(c, factor.pivots, factor.coefficients(point.v[number]).reshape(-1, outputs))
     return c
 
 
-def theta_gram(reduction: Reduction, number: int) -> Array:
-    link = reduction.form.predictions[number]
-    factor, v = reduction.factors[link.theta], reduction.v[link.theta]
-    if v is None or v.value is None:
-        return np.zeros((1, 1))
-    V = v.value.reshape(factor.rank, -1)
+def theta_gram(reduction: Reduction, point: Iterate, number: int) -> Array:
+    """θᵀθ."""
+    factor = reduction.factors[reduction.form.predictions[number].theta]
+    V = point.v[number].reshape(factor.rank, -1) if factor.rank else np.zeros((1, 1))
     return np.asarray(V.T @ V / factor.scale)
 
 
-def norm_multipliers(reduction: Reduction, form: ConicForm, nu: list[Array]) -> Array:
+def norm_multipliers(reduction: Reduction, form: ConicForm, point: Iterate, nu: list[Array]) -> Array:
     """μ with Aᵀν = Σ μⱼ·∂‖θMⱼ − f₀‖: the dual norm of Aᵀν for one norm, nonnegative least squares for several.
 
     Where tⱼ stands in the objective alone, as cⱼtⱼ + ½Pⱼtⱼ², μⱼ is its slope. Least squares alone would not know how to
@@ -199,17 +197,16 @@ def norm_multipliers(reduction: Reduction, form: ConicForm, nu: list[Array]) -> 
         if not others and norm.view.right is None:
             mu[first] = norm_from_gram(target.T @ target, DUAL_KIND.get(norm.kind, "fro"))
             continue
-        w = np.sqrt(factor.scale) * (factor.B.T @ row_coefficients(reduction, number))
+        w = np.sqrt(factor.scale) * (factor.B.T @ row_coefficients(reduction, point, number))
         gradients = []
         for norm in norms.values():
             shifted = w @ norm.right
             if len(norm.function_rows):
                 shifted = shifted - np.sqrt(factor.scale) * factor.B[norm.function_rows].T
-            gradients.append((shifted @ _slope(norm_gram(reduction, norm), norm.kind) @ norm.right.T).ravel())
+            gradients.append((shifted @ _slope(norm_gram(reduction, point, norm), norm.kind) @ norm.right.T).ravel())
         columns, numbers = np.array(gradients).T, np.array(list(norms))
         priced, rest = numbers[alone[numbers]], ~alone[numbers]
-        t = np.array([float(reduction.form.norms[j].t.value) for j in priced])
-        mu[priced] = form.c[form.t[priced]] + form.P[form.t[priced]] * t
+        mu[priced] = form.c[form.t[priced]] + form.P[form.t[priced]] * point.t[priced]
         if rest.any():
             mu[numbers[rest]] = nnls(columns[:, rest], target.ravel() - columns[:, ~rest] @ mu[priced])[0]
     return mu

@@ -126,7 +126,6 @@ class Certificate:
     rests_on: tuple[str, ...] = ()
     distance: Mapping[Theta, float] = field(default_factory=dict)
     evidence: Lower | None = field(default=None, repr=False)
-    latest: Lower | None = field(default=None, repr=False)
     bare: Certificate | None = field(default=None, repr=False)  # before constants of the objective were added
 
     @property

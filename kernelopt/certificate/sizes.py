@@ -20,30 +20,31 @@ CURVED = ("exp", "power", "generalized_power")
 SLACK = 2.0**-44  # of a row's size: a row that holds by more than that is not at its kink
 
 
-def inside(form: ConicForm, x: Array, slopes_of_g: Array, terms: float) -> float:
+def inside(form: ConicForm, x: Array, slopes_of_g: Array, terms: float, known: Array) -> float:
     """In u: Σ |cⱼ|eⱼ + √(2T·Σ Pⱼeⱼ²) + ½u·Σ Pⱼeⱼ² over auxiliary columns and arguments of smooth losses, the largest
     eⱼ = eᵢ/|Aᵢⱼ| of whose rows, cones counted as one row; and what exponentials, powers and logarithms make of e.
 
     x : the point on columns of u, t and the user's variables, 0 elsewhere; slopes_of_g : |w ℓ′(g)| on arguments g
+    known : e of the columns of u, whose sums and squares in the objective itself count too
     """
     ours = form.stated.copy()
     for smooth in form.smooth:
         ours[smooth.g] = False
-    s, e = _propagated(form, x, ours)
-    cost, curvature = np.where(ours, 0.0, np.abs(form.c)), np.where(ours, 0.0, form.P)
+    s, e = _propagated(form, x, ours, known)
+    cost, curvature = np.abs(form.c), form.P
     of_squares = euclidean(np.sqrt(curvature) * e)
     plain = float((cost + slopes_of_g) @ e) + float(np.sqrt(2 * terms)) * of_squares + 0.5 * UNIT * of_squares**2
     return plain + _of_curved_cones(form, x, s, e, ours, terms, cost)
 
 
-def _propagated(form: ConicForm, x: Array, ours: Array) -> tuple[Array, Array]:
-    """s and e: |x| and 0 on our columns, and for auxiliary ones what their rows are sums of and off by, from our
-    columns onwards."""
+def _propagated(form: ConicForm, x: Array, ours: Array, known: Array) -> tuple[Array, Array]:
+    """s and e: |x| and what is known on our columns, and for auxiliary ones what their rows are sums of and off by,
+    from our columns onwards."""
     rows, columns, values = form.A.indices, form.owners, np.abs(form.A.data)
     block, curved = _blocks(form)
     several = (np.bincount(block[rows], minlength=len(form.b))[block[rows]] > 1) & ~curved[rows]
-    counted = several & (values > 0) & ~_idle(form, x, ours)[rows]
-    s, e, unknown = np.where(ours, np.abs(x), 0.0), np.zeros(len(x)), ~ours
+    counted = several & (values > 0) & ~_idle(form, x, ours, known)[rows]
+    s, e, unknown = np.where(ours, np.abs(x), 0.0), known.copy(), ~ours
     together = np.bincount(block, minlength=len(form.b))
     together = np.where(together > 1, together + MORE, 0)  # roundings of a norm
     for _ in range(DEPTH):
@@ -84,7 +85,7 @@ def _blocks(form: ConicForm) -> tuple[Ints, Array]:
     return block, curved
 
 
-def _idle(form: ConicForm, x: Array, ours: Array) -> Array:
+def _idle(form: ConicForm, x: Array, ours: Array, known: Array) -> Array:
     """Rows s ≥ r of a column with s ≥ 0 where r < 0, not by rounding: s owes nothing to them."""
     rows, columns, data = form.A.indices, form.owners, form.A.data
     inside = np.zeros(len(form.b), dtype=bool)
@@ -95,7 +96,8 @@ def _idle(form: ConicForm, x: Array, ours: Array) -> Array:
     bounded = np.bincount(rows, ~ours[columns] & nonneg[columns] & (data < 0), len(form.b)) > 0
     size = np.abs(form.b) + np.bincount(rows, np.abs(data * x[columns]), len(form.b))
     slack = form.b - np.bincount(rows, data * x[columns], len(form.b))
-    return np.asarray(inside & (auxiliary == 1) & bounded & (slack > SLACK * size))
+    off = UNIT * np.bincount(rows, np.abs(data * known[columns]), len(form.b))
+    return np.asarray(inside & (auxiliary == 1) & bounded & (slack > SLACK * size + off))
 
 
 def _of_curved_cones(  # noqa: PLR0917

@@ -9,7 +9,8 @@ merged.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from math import fsum
@@ -17,9 +18,6 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
-from cvxpy.atoms.affine.add_expr import AddExpression
-from cvxpy.atoms.affine.unary_operators import NegExpression
-from cvxpy.atoms.elementwise.power import Power, PowerApprox
 
 from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.rules import Inspection
@@ -31,6 +29,7 @@ from kernelopt.language.nodes import EUCLIDEAN, Prediction, ThetaNorm
 from kernelopt.language.rows import Rows
 from kernelopt.language.smooth import SmoothTerm
 from kernelopt.language.text import Notation, describe, names
+from kernelopt.support.cvxpy_parts import AddExpression, NegExpression, Power, PowerApprox
 from kernelopt.support.types import Array, Ints
 
 
@@ -48,11 +47,6 @@ class PredictionLink:
     origin: Ints
     u: cp.Variable | None
     blocks: tuple[tuple[object, slice], ...]
-
-    @property
-    def u_values(self) -> Array:
-        """The present predictions, flattened in Fortran order."""
-        return np.zeros(0) if self.u is None else np.ravel(self.u.value, order="F")
 
     def summed(self, nu: Array) -> Array:
         """ν added up over repeated rows, (n, K), for ν of u's shape or flattened in Fortran order."""
@@ -110,6 +104,7 @@ class CanonicalForm:
     predictions : one link u = Aθ for each θ
     norms : one link for each norm that occurs
     smooth : one link h = ℓ(g) for each `SmoothLoss` that occurs, which the outer problem doesn't know
+    users : where y stand for the user's variables, these by the ids of those
 
     Examples
     --------
@@ -127,6 +122,7 @@ class CanonicalForm:
     predictions: tuple[PredictionLink, ...]
     norms: tuple[NormLink, ...]
     smooth: tuple[SmoothLink, ...] = ()
+    users: Mapping[int, cp.Variable] = field(default_factory=dict)
 
     @cached_property
     def _apart(self) -> tuple[cp.Problem, list[cp.Expression]]:
@@ -151,16 +147,15 @@ class CanonicalForm:
 
     @property
     def y(self) -> list[cp.Variable]:
-        """The user's own variables."""
+        """The user's own variables, or those that stand for them."""
         ours = {link.u.id for link in self.predictions if link.u is not None}
         ours |= {link.t.id for link in self.norms}
         ours |= {v.id for link in self.smooth for v in (link.g, link.h)}
         return [v for v in self.outer.variables() if v.id not in ours]
 
-    @property
-    def u_values(self) -> Array:
-        """The present predictions of all links, each flattened in Fortran order."""
-        return np.concatenate([np.zeros(0), *(link.u_values for link in self.predictions)])
+    def users_values(self) -> tuple[Any, ...]:
+        """What stands on the user's variables, for each y."""
+        return tuple(self.users.get(variable.id, variable).value for variable in self.y)
 
     @property
     def is_convex(self) -> bool:
@@ -211,6 +206,30 @@ def cut(objective: Any, constraints: tuple[Any, ...], found: Inspection) -> Cano
     equal = outer.constraints[len(constraints) :]
     links = [replace(link, equal=constraint) for link, constraint in zip(smooth, equal, strict=True)]
     return CanonicalForm(outer, tuple(predictions), tuple(norms.values()), tuple(links))
+
+
+def apart(form: CanonicalForm) -> CanonicalForm:
+    """The same form in variables of its own in place of the user's, so that nothing of theirs changes while one solves.
+
+    They have the same names, attributes and values; constraints keep their ids.
+    """
+    users = form.y
+    twins = {id(v): twin(v) for v in users}
+    outer = rewrite(form.outer, twins)
+    places = {c.id: k for k, c in enumerate(form.outer.constraints)}
+    links = tuple(replace(link, equal=outer.constraints[places[link.equal.id]]) for link in form.smooth)
+    return replace(form, outer=outer, smooth=links, users={twins[id(v)].id: v for v in users})
+
+
+def with_twins(problem: cp.Problem) -> cp.Problem:
+    """A copy in other variables, which can be solved without a change to the user's."""
+    return rewrite(problem, {id(v): twin(v) for v in problem.variables()})
+
+
+def twin(variable: cp.Variable) -> cp.Variable:
+    """A variable of the same shape, name and attributes."""
+    attributes = {k: value for k, value in variable.attributes.items() if value is not None and value is not False}
+    return cp.Variable(variable.shape, name=variable.name(), **attributes)
 
 
 def _without_constants(node: cp.Expression) -> tuple[cp.Expression | None, list[cp.Expression]]:

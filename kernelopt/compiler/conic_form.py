@@ -8,20 +8,22 @@ The columns of x are those of the links' u and t, then the user's variables and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
-from types import SimpleNamespace
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
+from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.canonical_form import CanonicalForm, SmoothLink
 from kernelopt.errors import DataError
 from kernelopt.kernels.domains import check_finite
 from kernelopt.language.smooth import SmoothLoss
+from kernelopt.support.cvxpy_parts import cone_data
 from kernelopt.support.types import Array, Ints
 
 DEPTH = 8  # steps from u, t and y to auxiliary variables that are followed
@@ -102,7 +104,7 @@ class ConicForm:
     smooth : for each smooth loss, the columns of its argument g and of its value h, which only c knows of
     sign : −1 where the stated problem is a Maximize, whose objective was negated
     divided : e for each row that was divided by 2ᵉ, since its coefficients are far from 1
-    inverse : cvxpy's way back, (chain, data of its steps)
+    inverse : multipliers of the stated constraints by id, for those of the rows
     """
 
     P: Array
@@ -136,6 +138,14 @@ class ConicForm:
     def linked(self) -> Ints:
         """The columns of all u and t."""
         return np.concatenate([*self.u, self.t]).astype(int)
+
+    def columns_of_y(self, y: Sequence[Any]) -> Array:
+        """x with the values of the user's variables, 0 elsewhere."""
+        x = np.zeros(len(self.c))
+        for value, columns in zip(y, self.variables, strict=True):
+            if len(columns) and value is not None:
+                x[columns] = np.ravel(dense(value), order="F")[: len(columns)]
+        return x
 
     @cached_property
     def stated(self) -> Array:
@@ -233,40 +243,23 @@ def conic_form(form: CanonicalForm) -> ConicForm:
         sign = -1.0 if isinstance(form.outer.objective, cp.Maximize) else 1.0
         empty, offset = np.zeros(0), sign * float(form.bare.objective.value)
         return ConicForm(empty, empty, offset, sp.csc_array((0, 0)), empty, Cones(0, 0), (), (), np.arange(0), sign)
-    data, chain, inverse = _data(form.bare)
-    P = data.get("P")
-    if P is not None and np.count_nonzero(P.data) > np.count_nonzero(P.diagonal()):
-        data, chain, inverse = _data(form.bare, use_quad_obj=False)
-        P = data.get("P")
-    names: dict[int, int] = {}
-    for reduction in chain.reductions:
-        names |= {old: new[0] for old, new in getattr(reduction, "var_id_map", {}).items()}
-    columns = data["param_prob"].var_id_to_col
-    sizes = {v.id: v.size for v in data["param_prob"].variables}
-
-    def of(variable: cp.Variable | None, required: bool = True) -> Ints:
-        first = None if variable is None else columns.get(names.get(variable.id, variable.id))
-        if variable is None or (first is None and not required):
-            return np.arange(0)
-        assert first is not None  # every u and t stands in the outer problem
-        return np.arange(first, first + sizes.get(names.get(variable.id, variable.id), variable.size))
-
-    dims, n = data["dims"], len(data["c"])
+    data = cone_data(form.bare)
+    dims, P, of = data.dims, data.P, data.columns
     found = ConicForm(
-        P=np.zeros(n) if P is None else P.diagonal(),
-        c=np.asarray(data["c"], dtype=float),
-        offset=float(np.ravel(inverse[-1][cp.settings.OFFSET])[0]),
-        A=sp.csc_array(data["A"]),
-        b=np.asarray(data["b"], dtype=float),
+        P=np.zeros(len(data.c)) if P is None else P.diagonal(),
+        c=data.c,
+        offset=data.offset,
+        A=sp.csc_array(data.A),
+        b=data.b,
         cones=Cones(
             dims.zero, dims.nonneg, tuple(dims.soc), tuple(dims.psd), dims.exp, tuple(dims.p3d), tuple(dims.pnd)
         ),
-        u=tuple(of(link.u) for link in form.predictions),
-        variables=tuple(of(v, required=False) for v in form.y),
+        u=tuple(np.arange(0) if link.u is None else of(link.u) for link in form.predictions),
+        variables=tuple(map(of, form.y)),
         t=np.array([of(link.t)[0] for link in form.norms], dtype=int),
         sign=-1.0 if isinstance(form.outer.objective, cp.Maximize) else 1.0,
-        smooth=tuple(_smooth_columns(link, of(link.g), of(link.h, required=False)) for link in form.smooth),
-        inverse=(chain, inverse),
+        smooth=tuple(_smooth_columns(link, of(link.g), of(link.h)) for link in form.smooth),
+        inverse=data.multipliers,
     )
     return _divided(found)
 
@@ -326,11 +319,4 @@ def _smooth_columns(link: SmoothLink, g: Ints, h: Ints) -> SmoothColumns:
 
 def constraint_multipliers(form: ConicForm, z: Array) -> dict[int, Any]:
     """Multipliers of the stated constraints, by id, for those of the cone data's rows."""
-    chain, inverse = form.inverse
-    x, z = np.zeros(len(form.c)), np.ldexp(z, -np.asarray(form.divided))
-    point = SimpleNamespace(x=x, z=z, s=z, obj_val=0.0, status="Solved", solve_time=0.0, iterations=0)
-    return dict(chain.invert(point, inverse).dual_vars)
-
-
-def _data(outer: cp.Problem, **options: Any) -> Any:
-    return outer.get_problem_data("CLARABEL", canon_backend=cp.SCIPY_CANON_BACKEND, solver_opts=options)
+    return dict(form.inverse(np.ldexp(z, -np.asarray(form.divided))))

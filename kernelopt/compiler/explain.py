@@ -8,6 +8,7 @@ from math import isinf
 from textwrap import wrap
 from typing import Any
 
+from kernelopt.compiler import representer
 from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.rules import Inspection
@@ -80,7 +81,7 @@ def factors(reduction: Reduction, named: Notation) -> Lines:
         lines.append(("" if lines else "factor", text))
     variables = [f"w_{named.theta(link.theta)}" for link in reduction.form.predictions]
     variables += [y.name() for y in reduction.form.y]
-    constraints = _count(len(reduction.problem.constraints), "constraint")
+    constraints = _count(representer.count_constraints(reduction), "constraint")
     return [*lines, ("reduced", f"{reduction.size} variables ({', '.join(variables)}), {constraints}")]
 
 

@@ -11,17 +11,6 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
-from cvxpy.atoms.affine.binary_operators import MulExpression
-from cvxpy.atoms.affine.index import index as slice_index
-from cvxpy.atoms.affine.index import special_index
-from cvxpy.atoms.affine.reshape import reshape
-from cvxpy.atoms.atom import Atom
-from cvxpy.atoms.elementwise.power import Power
-from cvxpy.atoms.norm_nuc import normNuc
-from cvxpy.atoms.pnorm import Pnorm
-from cvxpy.atoms.quad_over_lin import quad_over_lin
-from cvxpy.atoms.sigma_max import sigma_max
-from cvxpy.expressions.leaf import Leaf
 
 from kernelopt.compiler.rules import Inspection, Violation, require_representable
 from kernelopt.errors import DataError, RepresenterError
@@ -29,6 +18,19 @@ from kernelopt.kernels.domains import real_array
 from kernelopt.language.expressions import FeatureMatrix, Theta, ThetaExpression, norm, sum_squares
 from kernelopt.language.functions import BLOCK_BYTES, Function
 from kernelopt.language.text import describe
+from kernelopt.support.cvxpy_parts import (
+    Atom,
+    Leaf,
+    MulExpression,
+    Pnorm,
+    Power,
+    normNuc,
+    quad_over_lin,
+    reshape,
+    sigma_max,
+    special_index,
+)
+from kernelopt.support.cvxpy_parts import index as slice_index
 from kernelopt.support.types import Array
 
 AGREEMENT = 1e-8  # of |κ(xᵢ, xⱼ) − (ΦΦᵀ)ᵢⱼ|, relative to ‖Φᵢ‖·‖Φⱼ‖

@@ -35,12 +35,11 @@ class Question:
     unit: float = 1.0
     cones: tuple[tuple[int, Ints], ...] = ()
 
-    def prices(self, duals: Mapping[int, Any]) -> Array:
+    def prices(self, duals: Mapping[int, tuple[Any, ...]]) -> Array:
         """|multipliers| of the other one's rows, from those of constraints by id; ∞ where one is not known."""
         found = np.zeros(len(self.sizes))
         for name, rows in self.cones:
-            known = duals.get(name)
-            parts = known if isinstance(known, list) else [known]
+            parts = duals.get(name, (None,))
             if any(part is None for part in parts):
                 found[rows] = np.inf
                 continue

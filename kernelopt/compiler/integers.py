@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
 
 from kernelopt.compiler.attributes import dense, integral, rounded
 from kernelopt.compiler.canonical_form import CanonicalForm, rewrite
+from kernelopt.compiler.iterate import Iterate
 from kernelopt.support.types import Array
 
 
@@ -18,22 +20,31 @@ class Fixed:
     variable that stands for its other entries, if any."""
 
     form: CanonicalForm
+    y: tuple[cp.Variable, ...]
     values: tuple[tuple[cp.Variable, Array, cp.Variable | None], ...]
 
-    def save(self) -> None:
-        """Put the integers, and what other entries were found to be, on the variables that were replaced."""
-        for y, value, rest in self.values:
-            y.save_value(value if rest is None else np.where(integral(y), value, dense(rest.value)))
+    def whole(self, point: Iterate) -> tuple[Any, ...]:
+        """Values of y: the integers, and what all other entries are at a point of this form."""
+        known = {v.id: value for v, value in zip(self.form.y, point.y, strict=True)}
+        settled = {y.id: (value, rest) for y, value, rest in self.values}
+        found = []
+        for y in self.y:
+            value, rest = settled.get(y.id, (None, None))
+            if value is None:
+                found.append(known[y.id])
+            else:
+                found.append(value if rest is None else np.where(integral(y), value, dense(known[rest.id])))
+        return tuple(found)
 
 
-def fixed(form: CanonicalForm) -> Fixed:
-    """Integers fixed at their present values, rounded."""
+def fixed(form: CanonicalForm, point: Iterate) -> Fixed:
+    """Integers fixed at their values at a point, rounded."""
     values, replaced, pinned = [], {}, []
-    for y in form.y:
+    for y, known in zip(form.y, point.y, strict=True):
         whole = integral(y)
         if not whole.any():
             continue
-        value, rest = rounded(y, dense(y.value)), None
+        value, rest = rounded(y, dense(known)), None
         if whole.all():
             replaced[id(y)] = cp.Constant(value)
         else:
@@ -43,4 +54,4 @@ def fixed(form: CanonicalForm) -> Fixed:
         values.append((y, value, rest))
     outer = rewrite(form.outer, replaced)
     outer = cp.Problem(outer.objective, [*outer.constraints, *pinned])
-    return Fixed(replace(form, outer=outer), tuple(values))
+    return Fixed(replace(form, outer=outer), tuple(form.y), tuple(values))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from math import nan
 
 import numpy as np
 import scipy.linalg
@@ -20,7 +20,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelopt.compiler import representer
+from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.conic_form import ConicForm
+from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.factorization import tall
 from kernelopt.language.expressions import Theta
@@ -33,17 +35,19 @@ NEARLY = 1e-4  # slacks up to this share of a row's terms are 0 where an optimum
 RANK = 1e-13  # of a row's part outside of the others', which is none
 
 
-def moved(reduction: Reduction, form: ConicForm, active: float = 0.0, held: Sequence[Theta] = ()) -> bool:
-    """Move v and y on the reduction's variables; False where nothing was to be done, or it can't be.
+def moved(
+    reduction: Reduction, form: ConicForm, point: Iterate, active: float = 0.0, held: Sequence[Theta] = ()
+) -> Iterate | None:
+    """The point with v and y moved, to be evaluated; None where nothing was to be done, or it can't be.
 
     Inequalities whose slack is at most an `active` share of their terms are met as equalities. A `held` θ stays.
     """
-    scaled = _shortened(reduction, form)
-    x = point_of(reduction, form)
+    scaled = _shortened(reduction, form, point)
+    x = columns_of(form, point)
     A, b, equal = _linear_rows(form)
     if x is None or not len(b):
         return scaled
-    s, terms = b - A @ x, _terms(reduction, form, A, b, x)
+    s, terms = b - A @ x, _terms(reduction, form, point, A, b, x)
     equal |= np.abs(s) <= active * terms
     room = np.where(equal, 0.0, ROOM * terms)
     wrong = np.where(equal, s != 0, s < 0)
@@ -54,7 +58,11 @@ def moved(reduction: Reduction, form: ConicForm, active: float = 0.0, held: Sequ
         return scaled
     r = s[chosen] - 2 * room[chosen]
     A = sp.csc_array(A[chosen])
-    parts = [part for theta, *part in _through_factors(reduction, form, A) if not any(theta is h for h in held)]
+    parts = [
+        (number, k, G)
+        for number, k, G in _through_factors(reduction, form, A)
+        if not any(reduction.form.predictions[number].theta is h for h in held)
+    ]
     y = form.y
     size = np.abs(x[y])
     weight = np.maximum(size, float(size.max(initial=0.0)) or form.data_unit or 1.0) ** 2
@@ -67,79 +75,76 @@ def moved(reduction: Reduction, form: ConicForm, active: float = 0.0, held: Sequ
     found = scipy.linalg.lstsq(M / d[:, None] / d, r / d, cond=RANK, check_finite=False)[0] / d
     if not np.isfinite(found).all():
         return scaled
-    for v, k, G in parts:
-        value = np.array(v.value)
-        step = G.T @ found
-        if value.ndim == 1:
-            value += step
+    v = [np.array(one) for one in (scaled or point).v]
+    for number, k, G in parts:
+        if v[number].ndim == 1:
+            v[number] += G.T @ found
         else:
-            value[:, k] += step
-        v.save_value(value)
+            v[number][:, k] += G.T @ found
     x[y] += weight * (Ay.T @ found)
-    for variable, columns in zip(reduction.form.y, form.variables, strict=True):
-        if len(columns) == variable.size:
-            variable.save_value(x[columns].reshape(variable.shape, order="F"))
-    return True
+    values = tuple(
+        x[columns].reshape(variable.shape, order="F") if len(columns) == variable.size else value
+        for variable, columns, value in zip(reduction.form.y, form.variables, point.y, strict=True)
+    )
+    return replace(point, v=tuple(v), y=values, value=nan)
 
 
-def towards_zero(reduction: Reduction, form: ConicForm) -> bool:
-    """Move to where every loss and penalty would be 0, as nearly as one step gets: each θ that costs anything is 0, and
-    auxiliary variables that do count as 0 in the rows that the others are moved into. False where that can't be."""
+def towards_zero(reduction: Reduction, form: ConicForm, point: Iterate) -> Iterate | None:
+    """A point where every loss and penalty would be 0, as nearly as one step gets: each θ that costs anything is 0, and
+    auxiliary variables that do count as 0 in the rows that the others are moved into. None where that can't be."""
     costly = (form.c != 0) | (form.P > 0)
     if costly[form.y].any() or costly[np.concatenate([np.arange(0), *form.u]).astype(int)].any() or form.smooth:
-        return False
-    held = []
-    for norm, column in zip(reduction.form.norms, form.t, strict=True):
-        v = reduction.v[norm.view.theta]
-        if costly[column] and v is not None:
-            if norm.view.shift is not None:
-                return False
-            held.append(norm.view.theta)
-            v.save_value(np.zeros(v.shape))
-    representer.evaluate(reduction)
+        return None
+    norms = [n for n, column in zip(reduction.form.norms, form.t, strict=True) if costly[column]]
+    if any(norm.view.shift is not None for norm in norms):
+        return None
+    held = [norm.view.theta for norm in norms]
+    v = tuple(
+        np.zeros_like(one) if any(link.theta is h for h in held) else one
+        for link, one in zip(reduction.form.predictions, point.v, strict=True)
+    )
+    there = representer.evaluate(reduction, replace(point, v=v))
     A = sp.csc_array(form.A, copy=True)
     A.data *= ~costly[form.owners]
     A.eliminate_zeros()
-    return moved(reduction, replace(form, A=A), NEARLY, held)
+    return moved(reduction, replace(form, A=A), there, NEARLY, held)
 
 
-def _terms(reduction: Reduction, form: ConicForm, A: sp.csr_array, b: Array, x: Array) -> Array:
+def _terms(  # noqa: PLR0917
+    reduction: Reduction, form: ConicForm, point: Iterate, A: sp.csr_array, b: Array, x: Array
+) -> Array:
     """|b| + |A||x| of rows, and for predictions what they are sums of, |B||v|."""
     sizes = np.abs(x)
-    for link, columns in zip(reduction.form.predictions, form.u, strict=True):
-        v, factor = reduction.v[link.theta], reduction.factors[link.theta]
-        if link.u is not None and v is not None:
-            value = np.abs(np.asarray(v.value)).reshape(factor.rank, -1)
+    for link, v, columns in zip(reduction.form.predictions, point.v, form.u, strict=True):
+        factor = reduction.factors[link.theta]
+        if link.u is not None and factor.rank:
+            value = np.abs(v).reshape(factor.rank, -1)
             lengths = np.sqrt(tall.row_squares(factor.B))[link.take][:, None] * np.linalg.norm(value, axis=0)
             sizes[columns] = np.maximum(sizes[columns], lengths.ravel(order="F"))
     return np.asarray(np.abs(b) + abs(A) @ sizes)
 
 
-def is_met(reduction: Reduction, form: ConicForm, sums: Array | None = None) -> bool:
+def is_met(reduction: Reduction, form: ConicForm, point: Iterate, sums: Array | None = None) -> bool:
     """Whether linear rows hold to rounding: to `ROOM` of what they are sums of, predictions of |B||v| or, for each
     column of u, of given `sums`."""
-    x, (A, b, equal) = point_of(reduction, form), _linear_rows(form)
+    x, (A, b, equal) = columns_of(form, point), _linear_rows(form)
     if x is None:
         return False
-    terms = _terms(reduction, form, A, b, x)
+    terms = _terms(reduction, form, point, A, b, x)
     if sums is not None:
         terms = terms + abs(A[:, np.concatenate([np.arange(0), *form.u]).astype(int)]) @ sums
     s, most = b - A @ x, ROOM * terms
     return bool(np.all(np.where(equal, np.abs(s), -s) <= most))
 
 
-def point_of(reduction: Reduction, form: ConicForm) -> Array | None:
+def columns_of(form: ConicForm, point: Iterate) -> Array | None:
     """x on the columns of u, t and the user's variables, 0 elsewhere; None where a variable has a structure."""
-    x = np.zeros(len(form.c))
-    for link, columns in zip(reduction.form.predictions, form.u, strict=True):
-        x[columns] = link.u_values
-    for norm, column in zip(reduction.form.norms, form.t, strict=True):
-        x[column] = float(norm.t.value)
-    for variable, columns in zip(reduction.form.y, form.variables, strict=True):
-        if len(columns) not in (0, variable.size):
-            return None
-        if len(columns):
-            x[columns] = np.ravel(variable.value, order="F")
+    if any(len(columns) not in (0, dense(y).size) for y, columns in zip(point.y, form.variables, strict=True)):
+        return None
+    x = form.columns_of_y(point.y)
+    for u, columns in zip(point.u, form.u, strict=True):
+        x[columns] = np.ravel(u, order="F")
+    x[form.t] = point.t
     return x
 
 
@@ -205,30 +210,31 @@ def _eliminated(R: sp.csr_array, j: int) -> sp.csr_array:
     return sp.csr_array(sp.vstack([R[np.flatnonzero(a == 0)], sums], format="csr"))
 
 
-def _through_factors(reduction: Reduction, form: ConicForm, A: sp.csc_array) -> Iterable[tuple[Theta, Any, int, Array]]:
-    """A_uB for each θ and output, with the variable v that it belongs to."""
-    for link, columns in zip(reduction.form.predictions, form.u, strict=True):
-        v, factor = reduction.v[link.theta], reduction.factors[link.theta]
-        if link.u is None or v is None:
+def _through_factors(reduction: Reduction, form: ConicForm, A: sp.csc_array) -> Iterable[tuple[int, int, Array]]:
+    """A_uB for each θ and output, by their numbers."""
+    for number, (link, columns) in enumerate(zip(reduction.form.predictions, form.u, strict=True)):
+        factor = reduction.factors[link.theta]
+        if link.u is None or not factor.rank:
             continue
         for k, some in enumerate(columns.reshape(-1, link.theta.outputs or 1, order="F").T):
             part = sp.csc_array(A[:, some])
             used = np.flatnonzero(np.diff(part.indptr))
             if len(used):
-                yield link.theta, v, k, np.asarray(part[:, used] @ np.asarray(factor.B[link.take[used]], dtype=float))
+                yield number, k, np.asarray(part[:, used] @ np.asarray(factor.B[link.take[used]], dtype=float))
 
 
-def _shortened(reduction: Reduction, form: ConicForm) -> bool:
-    """Scale v where ‖θ‖ is longer than a row a·t ≤ b allows, for norms of θ itself."""
-    done = False
-    for norm, column in zip(reduction.form.norms, form.t, strict=True):
+def _shortened(reduction: Reduction, form: ConicForm, point: Iterate) -> Iterate | None:
+    """The point with v scaled where ‖θ‖ is longer than a row a·t ≤ b allows, for norms of θ itself."""
+    v, done = list(point.v), False
+    places = {link.theta: number for number, link in enumerate(reduction.form.predictions)}
+    for norm, column, t in zip(reduction.form.norms, form.t, point.t, strict=True):
         part = sp.csc_array(form.A[:, [column]])
         rows, values = part.indices, part.data
         alone = np.diff(form.by_rows.indptr)[rows] == 1
         bounds = form.b[rows[alone & (values > 0)]] / values[alone & (values > 0)]
-        t, v = float(norm.t.value), reduction.v[norm.view.theta]
+        number = places[norm.view.theta]
         plain = norm.view.shift is None and (norm.view.right is None or norm.kind in (EUCLIDEAN, "fro"))
-        if len(bounds) and plain and v is not None and t > bounds.min() >= 0:
-            v.save_value(np.asarray(v.value) * (bounds.min() / t) * (1 - 8 * np.finfo(float).eps))
+        if len(bounds) and plain and v[number].size and t > bounds.min() >= 0:
+            v[number] = v[number] * (bounds.min() / t) * (1 - 8 * np.finfo(float).eps)
             done = True
-    return done
+    return replace(point, v=tuple(v), value=nan) if done else None

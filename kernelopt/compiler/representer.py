@@ -9,7 +9,8 @@ Gram matrix of the rest.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import cvxpy as cp
@@ -18,8 +19,9 @@ import scipy.sparse as sp
 
 from kernelopt.compiler.attributes import dense, integral, nearest, rounded
 from kernelopt.compiler.canonical_form import CanonicalForm, NormLink, PredictionLink, rewrite
-from kernelopt.compiler.products import product
+from kernelopt.compiler.iterate import NEGLIGIBLE, Iterate, place
 from kernelopt.compiler.separable import lengths_of_outer, outer_of
+from kernelopt.errors import SolverError
 from kernelopt.factorization import CholeskyFactor, Factor
 from kernelopt.kernels import Delta
 from kernelopt.kernels.derivatives import plain
@@ -34,40 +36,65 @@ from kernelopt.support.types import Array
 FEASIBLE = 1e-6  # largest violation of a constraint that still counts as met, see `violation`
 LARGE = 10.0  # predictions larger than this, relative to the data, don't make a violation small
 MOST_FEATURES = 2000  # whose rank is computed
-NEGLIGIBLE = 1e-6  # predictions smaller than this, relative to the data, are taken for zero when sizes are judged
+
+
+@dataclass(frozen=True, eq=False)
+class Substituted:
+    """The reduced problem in v and y as cvxpy's solvers take it, its v and the constraints u = Bv by θ."""
+
+    problem: cp.Problem
+    v: Mapping[Theta, cp.Variable | None]
+    links: Mapping[Theta, cp.Constraint | None]
 
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """The reduced problem in (v, y), and what is needed to come back."""
+    """A form with a factor Q = BBᵀ for each θ: the problem in v and y."""
 
-    problem: cp.Problem
     form: CanonicalForm
     factors: Mapping[Theta, Factor]
-    v: Mapping[Theta, cp.Variable | None]
-    links: Mapping[Theta, cp.Constraint | None]
+
+    @cached_property
+    def inner(self) -> Substituted:
+        """For cvxpy's solvers, which alone need it."""
+        return substitute(self.form, self.factors)
 
     @property
     def size(self) -> int:
         """Number of variables that the reduced problem is about: v and y."""
-        return sum(v.size for v in self.v.values() if v is not None) + sum(y.size for y in self.form.y)
+        of_v = sum(self.factors[link.theta].rank * (link.theta.outputs or 1) for link in self.form.predictions)
+        return of_v + sum(y.size for y in self.form.y)
 
     @property
     def is_restriction(self) -> bool:
         """Whether some θ is confined to less than the row space of its A."""
         return any(f.is_restriction for f in self.factors.values())
 
+    @property
+    def compile_seconds(self) -> float:
+        """What cvxpy took to compile the reduced problem, 0 where it had none to compile."""
+        inner = self.__dict__.get("inner")
+        return 0.0 if inner is None else inner.problem.compilation_time or 0.0
 
-def may_lack(reduction: Reduction, for_a_point: bool = False) -> bool:
+    def shape_of_v(self, link: PredictionLink) -> tuple[int, ...]:
+        rank, outputs = self.factors[link.theta].rank, link.theta.outputs
+        return (rank,) if outputs is None else (rank, outputs)
+
+    def at_zero(self, y: tuple[Any, ...]) -> Iterate:
+        """θ = 0 beside given y, not evaluated yet."""
+        return Iterate(tuple(np.zeros(self.shape_of_v(link)) for link in self.form.predictions), y)
+
+
+def may_lack(reduction: Reduction, point: Iterate | None = None) -> bool:
     """Whether some θ, confined to its factor's span, may lack what the stated problem asks for.
 
-    Where ‖θ‖ is bounded, or costs something at the values that variables have now, what a factor at full numerical
-    rank leaves is rounding. Otherwise no numerical rank proves that: predictions may ask for a θ of any length.
-    `for_a_point` asks whether it may lack what constraints need, for which no cost matters.
+    Where ‖θ‖ is bounded, or costs something at a given point, what a factor at full numerical rank leaves is rounding.
+    Otherwise no numerical rank proves that: predictions may ask for a θ of any length. Without a point it is asked
+    whether θ may lack what constraints need, for which no cost matters.
     """
     links = reduction.form.predictions
     lacking = [link.theta for link in links if not _spans(link, reduction.factors[link.theta])]
-    limited = [t for t in lacking if _is_bounded(reduction.form, t) or (not for_a_point and _costs(reduction.form, t))]
+    limited = [t for t in lacking if _is_bounded(reduction.form, t) or _costs(reduction.form, t, point)]
     return reduction.is_restriction or len(limited) < len(lacking)
 
 
@@ -87,19 +114,19 @@ def _is_bounded(form: CanonicalForm, theta: Theta) -> bool:
     return any(norm.t.id in bounded for norm in form.norms_of(theta).values())
 
 
-def _costs(form: CanonicalForm, theta: Theta) -> bool:
+def _costs(form: CanonicalForm, theta: Theta, point: Iterate | None) -> bool:
     """Whether the objective changes where a norm of θ alone grows."""
-    for norm in form.norms_of(theta).values():
-        now, length = form.outer.objective.value, norm.t.value
-        norm.t.save_value(np.asarray(length) + 1.0)
-        longer = form.outer.objective.value
-        norm.t.save_value(length)
-        if longer != now:
+    if point is None:
+        return False
+    for j in form.norms_of(theta):
+        longer = np.array(point.t)
+        longer[j] += 1.0
+        if valued(form, replace(point, t=longer)).value != valued(form, point).value:
             return True
     return False
 
 
-def reduce(form: CanonicalForm, factors: Mapping[Theta, Factor]) -> Reduction:
+def substitute(form: CanonicalForm, factors: Mapping[Theta, Factor]) -> Substituted:
     """Substitute u = Bv, one constraint a link, and every norm by that of v."""
     v: dict[Theta, cp.Variable | None] = {}
     links: dict[Theta, cp.Constraint | None] = {}
@@ -116,8 +143,14 @@ def reduce(form: CanonicalForm, factors: Mapping[Theta, Factor]) -> Reduction:
         replaced[id(norm.t)], squares[id(norm.t)], auxiliary = _norm_of_v(norm, factors[theta], v[theta])
         extra += auxiliary
     outer = rewrite(form.outer, replaced, squares)
-    problem = cp.Problem(outer.objective, [*outer.constraints, *extra])
-    return Reduction(problem, form, factors, v, links)
+    return Substituted(cp.Problem(outer.objective, [*outer.constraints, *extra]), v, links)
+
+
+def count_constraints(reduction: Reduction) -> int:
+    """Of the problem that cvxpy's solvers take; where B is in blocks, of one that is like it."""
+    thin = thin_factors(reduction.form)
+    factors = {t: f if isinstance(f.B, np.ndarray) else thin[t] for t, f in reduction.factors.items()}
+    return len(substitute(reduction.form, factors).problem.constraints)
 
 
 def thin_factors(form: CanonicalForm) -> dict[Theta, Factor]:
@@ -139,12 +172,22 @@ def _prediction_link(
         return zero, [zero]
     n = link.u.shape[0]
     if np.array_equal(link.take, np.arange(n)):
-        direct = link.u == product(factor.B, n, v)
+        direct = link.u == _product(factor.B, n, v)
         return direct, [direct]
     last = int(link.take.max()) + 1
     d = cp.Variable((last, *link.u.shape[1:]), name=f"d_{link.theta.name}")
     spread = link.u == d[link.take]
-    return spread, [spread, d == product(factor.B, last, v)]
+    return spread, [spread, d == _product(factor.B, last, v)]
+
+
+def _product(B: Any, rows: int, v: cp.Variable) -> cp.Expression:
+    """The first rows of Bv."""
+    if not isinstance(B, np.ndarray):
+        raise SolverError(
+            "Expected one of kernelopt's own solvers where B is not one array in double precision; cvxpy's compile "
+            "all of it. problem.solvers() says why they don't take this problem. Leave out backend and dtype."
+        )
+    return cp.Constant(B[:rows]) @ v
 
 
 def _coordinates(norm: NormLink, factor: Factor, v: cp.Variable | None) -> Any:
@@ -214,8 +257,10 @@ def centre_and_rest(norm: NormLink, factor: Factor) -> tuple[Array, Array]:
     return centre, np.sqrt(eigenvalues[keep])[:, None] * U[:, keep].T
 
 
-def invert(reduction: Reduction, status: Status, from_kernel: bool = False, exactly: bool = False) -> Solution:
-    """From v back to θ, a function on the pivots, with f evaluated at the predictions and norm of that very θ.
+def invert(
+    reduction: Reduction, point: Iterate, from_kernel: bool = False, exactly: bool = False
+) -> tuple[Solution, Iterate]:
+    """From v back to θ, a function on the pivots, and the point with f evaluated at the predictions and norm of that θ.
 
     These are Bv and ‖v‖/√scale, or with `from_kernel` computed afresh from kernel values, r a row; `exactly` as sums
     that are rounded once, for the kernel matrix as it was computed.
@@ -223,11 +268,9 @@ def invert(reduction: Reduction, status: Status, from_kernel: bool = False, exac
     functions: dict[Theta, FittedFunction] = {}
     duals: dict[Theta, dict[object, Array]] = {}
     grams: dict[Theta, Array] = {}
-    for link in reduction.form.predictions:
-        theta, factor, v = link.theta, reduction.factors[link.theta], reduction.v[link.theta]
-        value = np.zeros((0,) if theta.outputs is None else (0, theta.outputs)) if v is None else v.value
-        constraint = reduction.links[theta]
-        nu = None if constraint is None else constraint.dual_value
+    u = []
+    for link, value, nu in zip(reduction.form.predictions, point.v, point.nu, strict=True):
+        theta, factor = link.theta, reduction.factors[link.theta]
         norms = reduction.form.norms_of(theta).values()
         dual = None if nu is None else _dual_function(link, factor, list(norms), value, nu)
         c = factor.coefficients(value) if factor.rank else np.zeros((len(factor.pivots), *value.shape[1:]))
@@ -238,40 +281,57 @@ def invert(reduction: Reduction, status: Status, from_kernel: bool = False, exac
             predictions = exact_product(Q, flat).reshape(-1, *c.shape[1:])
         else:
             predictions = factor.predictions(link.rows, value) if afresh else factor.B @ value
-        if link.u is not None:
-            link.u.value = predictions[link.take]
+        u.append(_taken(link, predictions))
         if from_kernel or exactly:
             outputs = theta.outputs or 1
             pairs = c.reshape(-1, outputs).T @ predictions[factor.pivots].reshape(-1, outputs)
             grams[theta] = (pairs + pairs.T) / 2
         duals[theta] = {} if nu is None else {name: nu[stretch] for name, stretch in link.blocks}
-    return Solution(status, _value_of_f(reduction, grams), functions, duals, None)
+    found = valued(reduction.form, replace(point, u=tuple(u), t=_norms(reduction, point, grams)))
+    return Solution(Status.OPTIMAL, found.value, functions, duals, None), found
 
 
-def evaluate(reduction: Reduction) -> float:
-    """f at the predictions Bv and the norms for the present values of v, which are put on u and t."""
-    for link in reduction.form.predictions:
-        v = reduction.v[link.theta]
-        if link.u is not None:
-            factor = reduction.factors[link.theta]
-            link.u.value = (factor.B @ v.value)[link.take] if v is not None else np.zeros(link.u.shape)
-    return _value_of_f(reduction, {})
+def evaluate(reduction: Reduction, point: Iterate) -> Iterate:
+    """The point with the predictions Bv, the norms of v, and f there."""
+    u = tuple(
+        _taken(link, reduction.factors[link.theta].B @ v)
+        for link, v in zip(reduction.form.predictions, point.v, strict=True)
+    )
+    return valued(reduction.form, replace(point, u=u, t=_norms(reduction, point, {})))
 
 
-def _value_of_f(reduction: Reduction, grams: Mapping[Theta, Array]) -> float:
-    """f at the present values of u and y, with the norms that follow from v, or from the θᵀθ that are known."""
+def valued(form: CanonicalForm, point: Iterate) -> Iterate:
+    """The point with the value of f for the values that parameters have now."""
+    place(form, point)
+    with np.errstate(all="ignore"):  # outside of its domain f may be anything
+        value = float(form.outer.objective.value)
+    return replace(point, value=_value_of_pieces(form, point) if np.isnan(value) else value)
+
+
+def bare_value(form: CanonicalForm, point: Iterate) -> float:
+    """f without constants of the objective."""
+    if form.bare is form.outer or not np.isfinite(point.value):
+        return point.value
+    place(form, point)
+    return float(form.bare.objective.value)
+
+
+def _taken(link: PredictionLink, predictions: Array) -> Array:
+    """Predictions of distinct rows as those of the problem's."""
+    return np.asarray(predictions[link.take], dtype=float)
+
+
+def _norms(reduction: Reduction, point: Iterate, grams: Mapping[Theta, Array]) -> Array:
+    """The norms that follow from v, or from the θᵀθ that are known."""
+    found = []
     for norm in reduction.form.norms:
         known = norm.view.theta in grams and norm.view.shift is None
-        gram = norm.right.T @ grams[norm.view.theta] @ norm.right if known else norm_gram(reduction, norm)
-        norm.t.save_value(np.asarray(norm_from_gram(gram, norm.kind)))
-    for smooth in reduction.form.smooth:
-        smooth.place()
-    with np.errstate(all="ignore"):  # outside of its domain f may be anything
-        value = float(reduction.form.outer.objective.value)
-    return _value_of_pieces(reduction.form) if np.isnan(value) else value
+        gram = norm.right.T @ grams[norm.view.theta] @ norm.right if known else norm_gram(reduction, point, norm)
+        found.append(norm_from_gram(gram, norm.kind))
+    return np.array(found, dtype=float)
 
 
-def _value_of_pieces(form: CanonicalForm) -> float:
+def _value_of_pieces(form: CanonicalForm, point: Iterate) -> float:
     """f where 0·∞ made it nan, as a function of weight 0 that overflows does: the sum of the functions that f falls
     apart into; nan where it does not."""
     outer = outer_of(form)
@@ -279,42 +339,37 @@ def _value_of_pieces(form: CanonicalForm) -> float:
     lengths = None if split is None else lengths_of_outer(data, split)
     if split is None or lengths is None or len(split.y) != len(data.y):
         return float("nan")
-    u = np.concatenate([np.ravel(link.u.value, order="F") for link in form.predictions if link.u is not None])
-    y = np.zeros(len(data.c))
-    for variable, columns in zip(form.y, data.variables, strict=True):
-        y[columns] = np.ravel(dense(variable.value), order="F")[: len(columns)]
-    t = np.array([float(norm.t.value) for norm in form.norms])
+    y = data.columns_of_y(point.y)[split.y]
+    u, t = point.u_flat, point.t
     with np.errstate(all="ignore"):
-        pieces = split.value(split.arguments(u, y[split.y]))
-    linear = float(split.linear_u @ u + split.linear_y @ y[split.y])
+        pieces = split.value(split.arguments(u, y))
+    linear = float(split.linear_u @ u + split.linear_y @ y)
     of_norms = float(lengths.slope @ t + 0.5 * lengths.curvature @ t**2)
     return data.sign * (data.offset + pieces + linear + of_norms) + form.constant
 
 
-def norm_gram(reduction: Reduction, norm: NormLink) -> Array:
-    """(θM − f₀)ᵀ(θM − f₀) for the present value of v."""
+def norm_gram(reduction: Reduction, point: Iterate, norm: NormLink) -> Array:
+    """(θM − f₀)ᵀ(θM − f₀)."""
     theta = norm.view.theta
-    V = _coordinates(norm, reduction.factors[theta], reduction.v[theta]).value
-    V = V.reshape(len(V), -1)
-    return np.asarray(V.T @ V / reduction.factors[theta].scale)
+    (v,) = (v for link, v in zip(reduction.form.predictions, point.v, strict=True) if link.theta is theta)
+    factor = reduction.factors[theta]
+    V = np.reshape(v, (factor.rank, theta.outputs or 1)) @ norm.right
+    if norm.view.shift is not None:
+        centre, R = centre_and_rest(norm, factor)
+        V = np.vstack([V - centre, -R])
+    return np.asarray(V.T @ V / factor.scale)
 
 
-def prediction_unit(form: CanonicalForm, data_unit: float = 0.0) -> float:
-    """The size of predictions, or of the data where predictions are all but zero."""
-    values = [link.u.value for link in form.predictions if link.u is not None]
-    size = max((float(np.abs(v).max(initial=0.0)) for v in values if v is not None), default=0.0)
-    return size if size > NEGLIGIBLE * data_unit else data_unit
-
-
-def violation(reduction: Reduction, data_unit: float = 0.0) -> float:
-    """Largest violation of a constraint of the outer problem at its variables' values, relative to its own numbers.
+def violation(reduction: Reduction, point: Iterate, data_unit: float = 0.0) -> float:
+    """Largest violation of a constraint of the outer problem, relative to its own numbers.
 
     Where predictions are zero, the size that would go with such data stands in for them; huge terms that cancel don't
     make a violation small.
     """
     form = reduction.form
+    place(form, point)
     most = LARGE * data_unit if data_unit else np.inf
-    unit = min(prediction_unit(form, data_unit), most)
+    unit = min(point.prediction_unit(data_unit), most)
     lengths = {n.t.id for n in form.norms}
     known = {
         v.id: float(np.abs(dense(v.value)).max(initial=0.0)) for v in form.outer.variables() if v.value is not None
@@ -326,41 +381,48 @@ def violation(reduction: Reduction, data_unit: float = 0.0) -> float:
             sizes[link.u.id] = unit
             length = unit / np.sqrt(reduction.factors[link.theta].scale)
             sizes |= {n.t.id: max(sizes[n.t.id], length) for n in form.norms_of(link.theta).values()}
-    return max([0.0, *map(_outside, form.y), *(_violation(c, sizes, shares) for c in form.outer.constraints)])
+    outside = [_outside(variable, value) for variable, value in zip(form.y, point.y, strict=True)]
+    return max([0.0, *outside, *(_violation(c, sizes, shares) for c in form.outer.constraints)])
 
 
-def _outside(variable: cp.Variable) -> float:
+def _outside(variable: cp.Variable, given: Any) -> float:
     """By how much a variable's value departs from its attributes (nonneg, bounds, PSD …), relative to its size; from
     integers by how much it does."""
-    if variable.value is None or not any(variable.attributes.values()) or variable.is_complex():
+    if given is None or not any(variable.attributes.values()) or variable.is_complex():
         return 0.0
-    value = dense(variable.value)
+    value = dense(given)
     fraction = float(np.abs(rounded(variable, value) - value).max(initial=0.0))
     inside = nearest(variable, value)
     off = float(np.abs(np.where(integral(variable), value, inside) - value).max(initial=0.0))
     return max(fraction, off / (float(np.abs(value).max(initial=0.0)) or 1.0))
 
 
-def round_integers(reduction: Reduction, data_unit: float = 0.0) -> None:
-    """Put boolean and integer entries, which solvers meet to a tolerance, at integers, where constraints allow it."""
-    chosen = [y for y in reduction.form.y if y.value is not None and integral(y).any()]
-    before = [y.value for y in chosen]
-    feasible = violation(reduction, data_unit) <= FEASIBLE
-    for y in chosen:
-        y.save_value(rounded(y, dense(y.value)))
-    if feasible and violation(reduction, data_unit) > FEASIBLE:
-        for y, value in zip(chosen, before, strict=True):
-            y.save_value(value)
+def with_integers(reduction: Reduction, point: Iterate, data_unit: float = 0.0) -> Iterate:
+    """Boolean and integer entries, which solvers meet to a tolerance, at integers, where constraints allow it."""
+    y = tuple(
+        rounded(variable, dense(value)) if value is not None and integral(variable).any() else value
+        for variable, value in zip(reduction.form.y, point.y, strict=True)
+    )
+    feasible = violation(reduction, point, data_unit) <= FEASIBLE
+    whole = evaluate(reduction, replace(point, y=y))
+    return point if feasible and violation(reduction, whole, data_unit) > FEASIBLE else whole
 
 
-def has_integers(reduction: Reduction) -> bool:
+def has_integers(form: CanonicalForm, point: Iterate) -> bool:
     """Whether boolean and integer entries are integers, not only nearly."""
-    chosen = [y for y in reduction.form.y if integral(y).any()]
-    return all(np.array_equal(rounded(y, dense(y.value)), dense(y.value)) for y in chosen)
+    chosen = [(v, dense(value)) for v, value in zip(form.y, point.y, strict=True) if integral(v).any()]
+    return all(np.array_equal(rounded(v, value), value) for v, value in chosen)
 
 
-def residual(constraint: Any) -> Array:
-    """By how much a constraint is violated, entry by entry; cvxpy would solve a projection for exponential cones."""
+def residuals(form: CanonicalForm, point: Iterate) -> list[Array]:
+    """By how much each constraint of the outer problem is violated, entry by entry."""
+    place(form, point)
+    return [_residual(c) for c in form.outer.constraints]
+
+
+def _residual(constraint: Any) -> Array:
+    """By how much a constraint is violated where its variables stand; cvxpy would solve a projection for exponential
+    cones."""
     args = [dense(a.value).astype(float) for a in constraint.args if not isinstance(a, list)]
     match constraint:
         case cp.constraints.ExpCone():
@@ -383,7 +445,7 @@ def _violation(constraint: Any, sizes: Mapping[int, float], shares: Mapping[int,
     and of what a side adds up to as large a share as of its variables: a point that is huge beside the data is not
     feasible for being huge.
     """
-    violation = np.ravel(residual(constraint), order="F")
+    violation = np.ravel(_residual(constraint), order="F")
     if not violation.any():
         return 0.0
     scale = np.zeros(1)

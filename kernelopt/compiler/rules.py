@@ -15,16 +15,13 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
-from cvxpy.atoms.affine.binary_operators import MulExpression
-from cvxpy.atoms.affine.broadcast_to import broadcast_to
-from cvxpy.atoms.atom import Atom
-from cvxpy.atoms.elementwise.elementwise import Elementwise
-from cvxpy.expressions.leaf import Leaf
 
 from kernelopt.errors import DataError, DCPError, RepresenterError
 from kernelopt.language.nodes import Prediction, ThetaLeaf, ThetaNorm
 from kernelopt.language.smooth import SmoothTerm
 from kernelopt.language.text import describe
+from kernelopt.losses import CHECKED
+from kernelopt.support.cvxpy_parts import Atom, Elementwise, Leaf, MulExpression, broadcast_to
 
 # How a value acts on the minimized problem: raising it cannot help, cannot hurt, or either.
 COSTS, HELPS, UNKNOWN = 1, -1, 0
@@ -46,13 +43,17 @@ class Violation:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What the walk found: θ's predictions and norms and smooth losses in order of appearance, and violations."""
+    """What the walk found: θ's predictions and norms and smooth losses in order of appearance, and violations.
+
+    checked : nodes in which a Parameter stands for labels or counts
+    """
 
     predictions: tuple[Prediction, ...]
     norms: tuple[ThetaNorm, ...]
     violations: tuple[Violation, ...]
     not_dcp: tuple[str, ...]
     smooth: tuple[SmoothTerm, ...] = ()
+    checked: tuple[Any, ...] = ()
 
 
 def inspect(objective: Any, constraints: tuple[Any, ...]) -> Inspection:
@@ -78,7 +79,7 @@ def inspect(objective: Any, constraints: tuple[Any, ...]) -> Inspection:
     hints = [hint for place, hint in dict.fromkeys(walk.hints) if place in refused]
     return Inspection(
         tuple(walk.predictions), tuple(walk.norms), tuple(walk.violations), tuple(walk.not_dcp + hints),
-        tuple(walk.smooth),
+        tuple(walk.smooth), tuple(walk.checked),
     )  # fmt: skip
 
 
@@ -101,6 +102,7 @@ class _Walk:
         self.predictions: list[Prediction] = []
         self.norms: list[ThetaNorm] = []
         self.smooth: list[SmoothTerm] = []
+        self.checked: list[Any] = []
         self.violations: list[Violation] = []
         self.not_dcp: list[str] = []
         self.hints: list[tuple[str, str]] = []  # place and hint
@@ -145,6 +147,8 @@ class _Walk:
             return inside
         if isinstance(node, SmoothTerm):
             _note(self.smooth, node)
+        if hasattr(node, CHECKED):
+            _note(self.checked, node)
         below = []
         for i, argument in enumerate(node.args):
             along = direction * _monotonicity(node, i)

@@ -6,7 +6,7 @@ claim that there is no answer is believed only with a Farkas vector or a ray.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, nan
 from time import perf_counter
@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 
 from kernelopt import certificate as certificates
-from kernelopt.certificate import ESTIMATE, FULL, REDUCED, Certificate
+from kernelopt.certificate import ESTIMATE, FULL, Certificate, Certified, Request
 from kernelopt.certificate.report import Lower
 from kernelopt.compiler import feasibility, integers, projection, representer
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.feasibility import Question
+from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.pieces import Exponential, LogSumExp
 from kernelopt.compiler.representer import FEASIBLE, Reduction
 from kernelopt.compiler.separable import Outer, Separable, outer_of
 from kernelopt.errors import DataError, MemoryLimitError, SolverError
 from kernelopt.factorization import Guide, memory
-from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.language.expressions import Theta
 from kernelopt.results.solution import Attempt, Solution, Status
 from kernelopt.solvers import choice, cvxpy_solvers, engines, rays
@@ -48,6 +48,7 @@ FINE = 1e-10  # a solver's tolerance for y beside θ = 0
 ROUNDING = 1e-12  # a violation relative to a constraint's terms that is none
 MOVES, NEAR = 4, 1e-3  # steps into the constraints, and how far the value may move, relatively
 INEXACT = 0.5  # share of the certified gap that the reduced problem has already, from which its solver is to blame
+APART = 1e-9  # errors of predictions, relative to their size, that are more than what solvers leave
 FADED = -12.0  # an exponent below this may be on its way to −∞
 
 Units = tuple[float, float]
@@ -91,15 +92,15 @@ class Goal:
 class Outcome:
     """A solution with its attempts, and whether a factor of higher rank might do better.
 
-    `restore` puts its values back on the variables, after another attempt has used them. `guides` say how a factor
-    should grow; the answer is `inexact` where the solver is to blame for most of the gap.
+    point : what the solution stands on, None where there is no answer; left_off : where to start another time;
+    guides : how a factor should grow; inexact : whether the solver is to blame for most of the gap
     """
 
     solution: Solution
     attempts: tuple[Attempt, ...]
     stats: Any
     may_grow: bool
-    restore: Callable[[], None] = lambda: None
+    point: Iterate | None = None
     left_off: Start | None = None
     interrupted: bool = False
     guides: Mapping[Theta, Guide] = field(default_factory=dict)
@@ -108,21 +109,13 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class _Candidate:
-    """A feasible point, the values that make it up, and what is known about it."""
+    """A feasible point, and what is known about it."""
 
     gap: float
     closed: bool
     limited: bool
-    values: tuple[tuple[Any, Any], ...]
-    duals: tuple[tuple[Any, Any], ...]
+    point: Iterate
     answer: cvxpy_solvers.Answer
-
-    def restore(self) -> None:
-        """Put the values back on the reduced problem."""
-        for variable, value in self.values:
-            variable.save_value(value)
-        for dual, value in self.duals:
-            dual.save_value(value)
 
 
 def pursue(
@@ -140,7 +133,6 @@ def pursue(
         if search.best is None and not search.claims:
             raise
     if search.best is not None and search.diagnosed != Status.INFEASIBLE:
-        search.best.restore()
         return search.judged(search.best)
     status = search.diagnosed if search.diagnosed in _NOTHING else Status.USER_LIMIT
     assert status is not None
@@ -149,16 +141,13 @@ def pursue(
     return Outcome(solution, tuple(search.attempts), search.stats, grows, guides=guides)
 
 
-def certify_elsewhere(reduction: Reduction, known: Certificate) -> Certificate:
+def certify_elsewhere(reduction: Reduction, data: Outer, point: Iterate, known: Certificate) -> Certificate:
     """A certificate for the values that parameters have now, from the θ and multipliers of an answer for others."""
-    data = outer_of(reduction.form)
-    for smooth in reduction.form.smooth:
-        smooth.place()
-    feasible = representer.violation(reduction, data.form.data_unit) <= FEASIBLE
-    value = float(reduction.form.outer.objective.value) if feasible else inf * data.form.sign
-    found = certificates.certify_again(reduction, data, value, known)
+    feasible = representer.violation(reduction, point, data.form.data_unit) <= FEASIBLE
+    here = representer.valued(reduction.form, point) if feasible else replace(point, value=inf * data.form.sign)
+    found = certificates.certify_again(reduction, data, here, known)
     if found is None or (not isfinite(found.absolute_gap) and feasible):
-        found = certificates.certify(reduction, data, value, known.scope)
+        found = certificates.certify(reduction, data, here, Request(known.scope))
     return found
 
 
@@ -175,7 +164,8 @@ class _Search:
         self.diagnosed: Status | None = None
         self.guides: dict[Theta, Guide] = {}
         self.questioned = False
-        self.fixed: tuple[Reduction, Outer, tuple[Attempt, ...]] | None = None
+        self.fixed: tuple[Reduction, Outer, Iterate, tuple[Attempt, ...]] | None = None
+        self.claimed: Iterate | None = None
         self.continuous = outer is not None
         self.outer = outer
         self.data: Outer | None = outer if goal.certify is not False else None
@@ -221,12 +211,9 @@ class _Search:
             return True
         return self.diagnosed is not None or bool(self.guides) or out_of_time
 
-    def _units(self) -> Units | None:
-        """The sizes of the predictions and multipliers that a solver has left."""
-        links = [link for link in self.reduction.form.predictions if link.u is not None]
-        u = representer.prediction_unit(self.reduction.form, self.data_unit)
-        constraints = [self.reduction.links[link.theta] for link in links]
-        nu = _size([c.dual_value for c in constraints if c is not None])
+    def _units(self, point: Iterate) -> Units | None:
+        """The sizes of the predictions and multipliers of a point."""
+        u, nu = point.prediction_unit(self.data_unit), _size(list(point.nu))
         return (u, nu) if u > 0 and nu > 0 else None
 
     def _attempt(self, solver: str, tol: float, units: Units | None) -> None:
@@ -236,69 +223,62 @@ class _Search:
             seconds = max(LEAST_PATIENCE, PATIENCE * (self.attempts[0].seconds or 0.0))
         answer = self._answer(solver, tol, units, seconds)
         self.stats = answer.stats
-        gap = nan
-        self.units = self._units() if answer.has_point else None
+        gap, self.units, point = nan, None, answer.point
         if answer.has_point:
+            assert point is not None
+            point = representer.evaluate(self.reduction, point)
+            self.units = self._units(point)
             if not self.continuous:
-                self._settle_integers()
-            value = representer.evaluate(self.reduction)
-            feasible = representer.violation(self.reduction, self.data_unit) <= FEASIBLE
-            feasible = feasible and isfinite(value)
+                point = self._with_integers(point)
+            feasible = representer.violation(self.reduction, point, self.data_unit) <= FEASIBLE
+            feasible = feasible and isfinite(point.value)
             if self.data is None:
-                candidate = self._candidate(answer, 0.0 if feasible else inf, False)
+                candidate = self._candidate(answer, point, 0.0 if feasible else inf, False)
             else:
-                found = certificates.certify(
-                    self.reduction, self.data, value, REDUCED, slopes=answer.slopes, check=False
-                )
+                found = certificates.first_look(self.reduction, self.data, point, answer.slopes)
                 gap = found.relative_gap
                 closed = found.closes(self.goal.solver_tol, self.goal.abs_tol)
                 closed = closed or found.absolute_gap <= LAST_DIGITS * found.terms  # no solver has more of them
-                if self._is_receding(found, self.data):
+                if self._is_receding(point, found, self.data):
                     self.diagnosed = Status.NOT_ATTAINED
-                candidate = self._candidate(answer, found.absolute_gap, closed)
+                candidate = self._candidate(answer, point, found.absolute_gap, closed)
             if feasible and (self.best is None or candidate.gap < self.best.gap):
                 self.best = candidate
         elif answer.status in (Status.INFEASIBLE, Status.UNBOUNDED):
             self.claims.add(answer.status)
+            self.claimed = point
         self._log((solver, tol, units), str(answer.status), gap, perf_counter() - start)
-        self.attempts += self.fixed[2] if self.fixed is not None else ()
+        self.attempts += self.fixed[3] if self.fixed is not None else ()
         if answer.status in _NOTHING:
             self._question()
-            proven = answer.status == Status.UNBOUNDED or not representer.may_lack(self.reduction, for_a_point=True)
+            proven = answer.status == Status.UNBOUNDED or not representer.may_lack(self.reduction)
             if not self.continuous and proven:
                 self.diagnosed = answer.status  # a mixed-integer solver's word is all there is
 
-    def _settle_integers(self) -> None:
-        """Fix integers at their rounded values, and solve the rest as the convex problem that it is, with all that is
-        done to meet constraints; round only, where that leads nowhere."""
-        before = [(v, v.value) for v in self.reduction.problem.variables()]
-        self.fixed, fixed = None, integers.fixed(self.reduction.form)
+    def _with_integers(self, point: Iterate) -> Iterate:
+        """Integers at their rounded values, and the rest solved as the convex problem that it is, with all that is done
+        to meet constraints; rounded only, where that leads nowhere."""
+        self.fixed, fixed = None, integers.fixed(self.reduction.form, point)
         goal = replace(
             self.goal, certify=self.goal.certify or ESTIMATE, options={}, own_options=False, known=None,
             progress=False, products=False,
         )  # fmt: skip
         try:
             outer = outer_of(fixed.form)
-            rest = representer.reduce(fixed.form, self.reduction.factors)
-            names = choice.candidates(rest.problem, fixed.form, outer)
+            rest = Reduction(fixed.form, self.reduction.factors)
+            names = choice.candidates(rest.inner.problem, fixed.form, outer)
             outcome = pursue(outer, names, rest, goal)
         except (SolverError, DataError, MemoryLimitError):
             outcome = None
-        if outcome is not None and outcome.solution.value is not None and isfinite(outcome.solution.value):
-            outcome.restore()
-            for theta, v in rest.v.items():
-                known = self.reduction.v[theta]
-                if v is not None and known is not None:
-                    known.save_value(v.value)
-            fixed.save()
-            self.fixed = rest, outer, outcome.attempts
-            return
-        for variable, value in before:
-            variable.save_value(value)
-        representer.round_integers(self.reduction, self.data_unit)
+        known = None if outcome is None else outcome.solution.value
+        if outcome is not None and outcome.point is not None and known is not None and isfinite(known):
+            self.fixed = rest, outer, outcome.point, outcome.attempts
+            found = replace(point, v=outcome.point.v, y=fixed.whole(outcome.point))
+            return representer.evaluate(self.reduction, found)
+        return representer.with_integers(self.reduction, point, self.data_unit)
 
     def _answer(self, solver: str, tol: float, units: Units | None, seconds: float) -> cvxpy_solvers.Answer:
-        """What a solver says; the point is on the reduction's variables."""
+        """What a solver says."""
         goal = self.goal
         if solver in ENGINES:
             if self.outer is None:
@@ -307,20 +287,12 @@ class _Search:
             return engines.solve(self.reduction, self.outer, solver, tol, deadline, self.start, verbose, goal.progress)
         entries = sum(f.B.size * (theta.outputs or 1) for theta, f in self.reduction.factors.items())
         memory.require(COMPILED_BYTES * entries, "Compiling and solving the reduced problem", goal.memory_limit)
-        return cvxpy_solvers.solve(
-            self.reduction.problem, solver, tol, goal.options, units,
-            seconds if isfinite(seconds) else None, [v for v in self.reduction.v.values() if v is not None],
-        )  # fmt: skip
+        return cvxpy_solvers.solve_reduction(
+            self.reduction, solver, tol, goal.options, units, seconds if isfinite(seconds) else None
+        )
 
-    def _candidate(self, answer: cvxpy_solvers.Answer, gap: float, closed: bool) -> _Candidate:
-        problem = self.reduction.problem
-        limited = answer.status == Status.USER_LIMIT
-        return _Candidate(
-            gap, closed, limited,
-            tuple((v, v.value) for v in problem.variables()),
-            tuple((d, d.value) for c in problem.constraints for d in c.dual_variables),
-            answer,
-        )  # fmt: skip
+    def _candidate(self, answer: cvxpy_solvers.Answer, point: Iterate, gap: float, closed: bool) -> _Candidate:
+        return _Candidate(gap, closed, answer.status == Status.USER_LIMIT, point, answer)
 
     def _log(self, run: tuple[str, float, Units | None], claimed: str, gap: float, seconds: float) -> None:
         solver, tol, units = run
@@ -331,34 +303,54 @@ class _Search:
 
     def judged(self, best: _Candidate) -> Outcome:
         """The best point with its certificate, and the status that follows from it."""
-        goal, reduction = self.goal, self.reduction
-        projected = any(isinstance(f, ProjectedFactor) for f in reduction.factors.values())
-        read_off = all(f.is_exact for f in reduction.factors.values()) and not reduction.is_restriction
-        afresh = not read_off and not projected and goal.certify is True and self.continuous
-        stopped = best.answer.interrupted
+        reduction, stopped = self.reduction, best.answer.interrupted
         try:
-            solution, feasible = self._inverted(afresh)
+            afresh = self._is_recomputed(best.point)
+            solution, point, feasible = self._inverted(best.point, afresh)
         except KeyboardInterrupt:
-            solution, stopped = representer.invert(reduction, Status.OPTIMAL, from_kernel=False), True
-            feasible = representer.violation(reduction, self.data_unit) <= FEASIBLE
-        best = replace(best, values=tuple((v, v.value) for v, _ in best.values))
+            (solution, point), stopped = representer.invert(reduction, best.point), True
+            feasible = representer.violation(reduction, point, self.data_unit) <= FEASIBLE
         if self.data is None:
-            trusted = not self.continuous and feasible and best.answer.status == Status.OPTIMAL
-            trusted = trusted and representer.has_integers(reduction) and not representer.may_lack(reduction)
-            trusted = trusted and self._meets_the_rest()
-            status = Status.OPTIMAL if trusted else Status.OPTIMAL_INACCURATE
-            status = Status.USER_LIMIT if best.limited else status
-            return self._outcome(best, replace(solution, status=status), may_grow=False)
-        found, stopped = self._certified(best.answer, self.data, _attained(solution), stopped)
-        if self._zero_is_better(found, solution) or self._is_nearly_zero(found, solution):
-            solution = representer.invert(reduction, Status.OPTIMAL, from_kernel=False)
-            best = replace(best, values=tuple((v, v.value) for v, _ in best.values))
-            found, stopped = self._certified(best.answer, self.data, _attained(solution), stopped, found.evidence)
-        if certificates.AS_COMPUTED in found.rests_on:  # predictions are now exact sums
-            solution = representer.invert(reduction, Status.OPTIMAL, exactly=True)
-        solution = replace(solution, certificate=replace(found, latest=None))
+            status = self._status_without_certificate(best, point, feasible)
+            return self._outcome(replace(best, point=point), replace(solution, status=status), may_grow=False)
+        found, stopped = self._certified(best.answer, self.data, point, stopped)
+        better = self._zero_is_better(found.certificate, point) or self._is_nearly_zero(found.certificate, point)
+        if better is not None:
+            solution, point = representer.invert(reduction, better, from_kernel=self._is_recomputed(better))
+            found, stopped = self._certified(best.answer, self.data, point, stopped, found.certificate.evidence)
+        if certificates.AS_COMPUTED in found.certificate.rests_on:  # predictions are exact sums
+            solution, point = representer.invert(reduction, point, exactly=True)
         for theta, function in solution.functions.items():
-            function._distance = found.distance.get(theta)
+            function._distance = found.certificate.distance.get(theta)
+        solution = replace(solution, certificate=found.certificate)
+        outcome = self._with_status(replace(best, point=point), solution, found.certificate, feasible)
+        guides = _guides(reduction, found.own) if outcome.solution.certificate is not None else {}
+        return replace(outcome, guides=guides, interrupted=stopped)
+
+    def _is_recomputed(self, point: Iterate) -> bool:
+        """Whether predictions and norms are computed afresh from kernel values: those of the factor differ where
+        it restricts θ, and where coefficients are so large that rounding tells them apart."""
+        factors = self.reduction.factors.values()
+        if any(f.is_projected for f in factors) or self.goal.certify is not True or not self.continuous:
+            return False
+        if self.reduction.is_restriction or not all(f.is_exact for f in factors):
+            return True
+        errors = certificates.errors_of_predictions(self.reduction, point)
+        largest = max((float(e.max(initial=0.0)) for e in errors), default=0.0)
+        return largest > APART * point.prediction_unit(self.data_unit)
+
+    def _status_without_certificate(self, best: _Candidate, point: Iterate, feasible: bool) -> Status:
+        """Of an answer with integers, which rests on a solver's word, or of one that no certificate was asked for."""
+        trusted = not self.continuous and feasible and best.answer.status == Status.OPTIMAL
+        trusted = trusted and representer.has_integers(self.reduction.form, point)
+        trusted = trusted and not representer.may_lack(self.reduction, point) and self._meets_the_rest()
+        if best.limited:
+            return Status.USER_LIMIT
+        return Status.OPTIMAL if trusted else Status.OPTIMAL_INACCURATE
+
+    def _with_status(self, best: _Candidate, solution: Solution, found: Certificate, feasible: bool) -> Outcome:
+        """What the certificate says of a solution, and whether a finer factor may do better."""
+        goal = self.goal
         if not isfinite(found.absolute_gap) or not (best.closed or found.relative_gap < 1):
             self._question()
         if self.diagnosed in _NOTHING:
@@ -372,137 +364,118 @@ class _Search:
             limited = best.limited or goal.seconds_left() <= 0
             status = Status.USER_LIMIT if limited else Status.OPTIMAL_INACCURATE
         inexact = best.gap > INEXACT * found.absolute_gap and goal.solver_tol > goal.tol
-        may_grow = (reduction.is_restriction or inexact) and best.closed and not closed and goal.certify is True
-        outcome = self._outcome(best, replace(solution, status=status), may_grow and status != Status.NOT_ATTAINED)
-        guides = _guides(reduction, found.latest)
-        return replace(outcome, guides=guides, inexact=inexact, interrupted=stopped)
+        may_grow = (self.reduction.is_restriction or inexact) and best.closed and not closed and goal.certify is True
+        may_grow = may_grow and status != Status.NOT_ATTAINED
+        return replace(self._outcome(best, replace(solution, status=status), may_grow), inexact=inexact)
 
-    def _inverted(self, afresh: bool) -> tuple[Solution, bool]:
+    def _inverted(self, point: Iterate, afresh: bool) -> tuple[Solution, Iterate, bool]:
         """The solution at v, moved into constraints that it meets only nearly, and whether it is feasible."""
         reduction, data = self.reduction, self.data
-        solution = representer.invert(reduction, Status.OPTIMAL, from_kernel=afresh)
-        violation = representer.violation(reduction, self.data_unit)
+        solution, point = representer.invert(reduction, point, from_kernel=afresh)
+        violation = representer.violation(reduction, point, self.data_unit)
         for _ in range(MOVES):
-            if data is None or not 0 < violation <= FEASIBLE:
+            moved = None
+            if data is not None and 0 < violation <= FEASIBLE:
+                moved = projection.moved(reduction, data.form, point)
+            if moved is None:
                 break
-            before = [(v, v.value) for v in reduction.problem.variables()]
-            if not projection.moved(reduction, data.form):
+            nearer, there = representer.invert(reduction, moved, from_kernel=afresh)
+            left = representer.violation(reduction, there, self.data_unit)
+            if not left < violation or not self._is_as_good(there, point):
                 break
-            nearer = representer.invert(reduction, Status.OPTIMAL, from_kernel=afresh)
-            left = representer.violation(reduction, self.data_unit)
-            if not left < violation or not self._is_as_good(nearer, solution):
-                for variable, value in before:
-                    variable.save_value(value)
-                solution = representer.invert(reduction, Status.OPTIMAL, from_kernel=afresh)
-                break
-            solution, violation = nearer, left
-        if data is not None and ROUNDING < violation <= FEASIBLE and not _is_rounding(self.reduction, data):
-            return self._scaled(solution, violation, afresh)
-        return solution, violation <= FEASIBLE
+            solution, point, violation = nearer, there, left
+        if data is not None and ROUNDING < violation <= FEASIBLE and not _is_rounding(reduction, data, point):
+            return *self._scaled(solution, point, violation, afresh), True
+        return solution, point, violation <= FEASIBLE
 
     def _meets_the_rest(self) -> bool:
         """Whether constraints hold to rounding, with integers fixed."""
         if self.fixed is None:
             return False
-        reduction, outer, _ = self.fixed
-        representer.evaluate(reduction)
-        return representer.violation(reduction, outer.form.data_unit) <= ROUNDING or _is_rounding(reduction, outer)
+        reduction, outer, point, _ = self.fixed
+        point = representer.evaluate(reduction, point)
+        met = representer.violation(reduction, point, outer.form.data_unit) <= ROUNDING
+        return met or _is_rounding(reduction, outer, point)
 
-    def _scaled(self, solution: Solution, violation: float, afresh: bool) -> tuple[Solution, bool]:
+    def _scaled(self, solution: Solution, point: Iterate, violation: float, afresh: bool) -> tuple[Solution, Iterate]:
         """θ and y a little longer or shorter where that meets the constraints, as it does margins and bounds."""
         reduction = self.reduction
-        ours = [v for v in (*reduction.v.values(), *reduction.form.y) if v is not None]
-        before = [(v, v.value) for v in ours]
-        for step in (s * n * violation for n in STEPS for s in (1.0, -1.0)):
-            for variable, value in before:
-                variable.save_value((1 + step) * value)
-            nearer = representer.invert(reduction, Status.OPTIMAL, from_kernel=afresh)
-            if representer.violation(reduction, self.data_unit) == 0 and self._is_as_good(nearer, solution):
-                return nearer, True
-        for variable, value in before:
-            variable.save_value(value)
-        return representer.invert(reduction, Status.OPTIMAL, from_kernel=afresh), True
+        for factor in (1 + s * n * violation for n in STEPS for s in (1.0, -1.0)):
+            scaled = replace(point, v=tuple(factor * v for v in point.v), y=tuple(factor * y for y in point.y))
+            nearer, there = representer.invert(reduction, scaled, from_kernel=afresh)
+            met = representer.violation(reduction, there, self.data_unit) == 0
+            if met and self._is_as_good(there, point):
+                return nearer, there
+        return solution, point
 
-    def _zero_is_better(self, found: Certificate, solution: Solution) -> bool:
-        """Whether θ = 0 beats the answer, with the best y that is known: it is then in place."""
-        form, zero = self.reduction.form, (found.bare or found).at_zero
-        value = self._bare(_attained(solution))
+    def _zero_is_better(self, found: Certificate, point: Iterate) -> Iterate | None:
+        """θ = 0 with the best y that is known, where it beats the answer."""
+        form, reduction, zero = self.reduction.form, self.reduction, (found.bare or found).at_zero
+        value = self._bare(point)
         if zero is None or self.sign * zero > value or found.closes(self.goal.tol, self.goal.abs_tol):
-            return False
-        before = [(v, v.value) for v in self.reduction.problem.variables()]
-        most = max(representer.violation(self.reduction, self.data_unit), ROUNDING)
-        nothing = [(v, np.zeros(v.shape)) for v in self.reduction.v.values() if v is not None]
-        for best in (True, False):
-            for variable, known in (*before, *nothing):
-                variable.save_value(known)
-            there = self._bare(representer.evaluate(self.reduction))
-            if best and form.y and not form.smooth and cvxpy_solvers.fill_in(form, FINE):
-                there = self._bare(representer.evaluate(self.reduction))
-            if there < value and representer.violation(self.reduction, self.data_unit) <= most:
-                return True
-        for variable, known in before:
-            variable.save_value(known)
-        representer.invert(self.reduction, Status.OPTIMAL, from_kernel=False)
-        return False
+            return None
+        most = max(representer.violation(reduction, point, self.data_unit), ROUNDING)
+        plain = representer.evaluate(reduction, replace(point, v=reduction.at_zero(point.y).v))
+        filled = cvxpy_solvers.fill_in(form, plain, FINE) if form.y and not form.smooth else None
+        trials = [plain] if filled is None else [representer.evaluate(reduction, filled), plain]
+        for there in trials:
+            if self._bare(there) < value and representer.violation(reduction, there, self.data_unit) <= most:
+                return there
+        return None
 
-    def _bare(self, value: float) -> float:
-        """The minimized objective without constants at the point that stands on the variables, where it has `value`."""
-        bare = self.reduction.form.bare
-        return self.sign * (value if bare is self.reduction.form.outer else float(bare.objective.value))
+    def _bare(self, point: Iterate) -> float:
+        """The minimized objective without constants."""
+        return self.sign * representer.bare_value(self.reduction.form, point)
 
-    def _is_nearly_zero(self, found: Certificate, solution: Solution) -> bool:
-        """Whether losses and penalties are 0 but for rounding near a point where a solver came close: they then are."""
+    def _is_nearly_zero(self, found: Certificate, point: Iterate) -> Iterate | None:
+        """A point at which losses and penalties are 0 but for rounding, near one where a solver came close to it."""
         assert self.data is not None
-        reduction, value, bare = self.reduction, self._bare(_attained(solution)), found.bare or found
+        reduction, value, bare = self.reduction, self._bare(point), found.bare or found
         zero = found.absolute_gap <= self.goal.tol * abs(value - self.sign * (bare.at_zero or 0.0))
         if found.closes(self.goal.tol, self.goal.abs_tol) or not zero or not isfinite(found.absolute_gap):
-            return False
-        before = [(v, v.value) for v in reduction.problem.variables()]
-        most = max(representer.violation(reduction, self.data_unit), ROUNDING)
+            return None
+        most = max(representer.violation(reduction, point, self.data_unit), ROUNDING)
         for _ in range(MOVES):
-            if not projection.towards_zero(reduction, self.data.form):
+            moved = projection.towards_zero(reduction, self.data.form, point)
+            if moved is None:
                 break
-            representer.evaluate(reduction)
-            near = representer.violation(reduction, self.data_unit) <= most
-            solution = representer.invert(reduction, Status.OPTIMAL, from_kernel=True)  # what θ says
-            if near and abs(self._bare(_attained(solution))) < SHARE * value:
-                return True
-        for variable, known in before:
-            variable.save_value(known)
-        representer.invert(reduction, Status.OPTIMAL, from_kernel=False)
-        return False
+            point = representer.evaluate(reduction, moved)
+            near = representer.violation(reduction, point, self.data_unit) <= most
+            _, of_theta = representer.invert(reduction, point, from_kernel=True)
+            if near and abs(self._bare(of_theta)) < SHARE * value:
+                return point
+        return None
 
-    def _is_as_good(self, new: Solution, old: Solution) -> bool:
+    def _is_as_good(self, new: Iterate, old: Iterate) -> bool:
         """Whether a point that was moved into the constraints has a value nearby."""
         assert self.data is not None
-        known = self.sign * (_attained(old) - self.reduction.form.constant)
+        known = self.sign * (old.value - self.reduction.form.constant)
         size = abs(known - self.data.form.offset) + self.data.form.units[1]
-        return isfinite(_attained(new)) and abs(_attained(new) - _attained(old)) <= NEAR * size
+        return isfinite(new.value) and abs(new.value - old.value) <= NEAR * size
 
     def _certified(
-        self, answer: cvxpy_solvers.Answer, data: Outer, value: float, interrupted: bool, known: Lower | None = None
-    ) -> tuple[Certificate, bool]:
+        self, answer: cvxpy_solvers.Answer, data: Outer, point: Iterate, interrupted: bool, known: Lower | None = None
+    ) -> tuple[Certified, bool]:
         """The certificate, and whether it was interrupted: then it is what can be said without a pass over the kernel,
         as where time is over. A `known` lower bound counts beside that of the multipliers."""
         goal, reduction = self.goal, self.reduction
         known = known or goal.known
+        products = goal.products and any(f.grows for f in reduction.factors.values())
+        request = Request(goal.scope, goal.tol, goal.abs_tol, answer.slopes, known, products)
         if not interrupted:
             try:
                 with clock.limited(goal.deadline):
-                    found = certificates.certify(
-                        reduction, data, value, goal.scope, goal.tol, goal.abs_tol, answer.slopes, known,
-                        products=goal.products and any(f.grows for f in reduction.factors.values()),
-                    )  # fmt: skip
-                return found, False
+                    return certificates.certified(reduction, data, point, request), False
             except (KeyboardInterrupt, clock.OutOfTimeError) as stop:
                 interrupted = isinstance(stop, KeyboardInterrupt)
         known = known if goal.certify is True else None
-        return certificates.certify_without_pass(reduction, data, value, answer.slopes, known), interrupted
+        found = certificates.certify_without_pass(reduction, data, point, answer.slopes, known)
+        return Certified(found, None), interrupted
 
     def _outcome(self, best: _Candidate, solution: Solution, may_grow: bool) -> Outcome:
         answer = best.answer
         return Outcome(
-            solution, tuple(self.attempts), answer.stats, may_grow, best.restore, answer.left_off, answer.interrupted
+            solution, tuple(self.attempts), answer.stats, may_grow, best.point, answer.left_off, answer.interrupted
         )
 
     # ------------------------------------------------------------ claims that there is no answer
@@ -551,8 +524,9 @@ class _Search:
         asked = self._ask(question, DIRECTION)
         if asked is None:
             return False
-        prices = question.prices({c.id: c.dual_value for c in asked[0].problem.constraints})
-        return any(ray.falls(prices) for ray in rays.rays(question, asked[0], self.data.form))
+        reduction, point = asked
+        prices = question.prices(point.duals)
+        return any(ray.falls(prices) for ray in rays.rays(question, reduction, point, self.data.form))
 
     def _may_be_feasible_beyond(self, data: Outer) -> bool:
         """Whether no violation of this restricted θ proves anything; the guides are then the multipliers that a solver
@@ -561,11 +535,12 @@ class _Search:
         claimed = self.attempts and self.attempts[-1].solver in ENGINES and Status.INFEASIBLE in self.claims
         if not claimed or not self.reduction.is_restriction or feasibility.limits_lengths(form, data.form):
             return False
-        nu = certificates.solver_multipliers(self.reduction)
-        if not all(np.isfinite(part).all() for part in nu) or not any(part.any() for part in nu):
+        nu = () if self.claimed is None else self.claimed.nu
+        known = [part for part in nu if part is not None]
+        if not all(np.isfinite(part).all() for part in known) or not any(part.any() for part in known):
             return False
         for link, part in zip(form.predictions, nu, strict=True):
-            if link.u is not None:
+            if part is not None:
                 self.guides[link.theta] = Guide(link.summed(part).reshape(len(link.rows), -1))
         return True
 
@@ -574,16 +549,17 @@ class _Search:
         asked = None if question is None else self._ask(question)
         if asked is None:
             return 0.0 if question is None else nan, False
-        reduction, violated = asked
+        reduction, point = asked
+        violated = point.value
         if violated <= RAY_FEASIBILITY**2:
             return violated, False
-        found = certificates.certify(reduction, outer_of(reduction.form), violated, FULL)
+        found, own = certificates.certified(reduction, outer_of(reduction.form), point, Request())
         proven = not found.assumptions and found.scope == FULL and found.lower > 100 * found.rounding > 0
         if not proven and self.reduction.is_restriction:  # rows that would help most to meet the constraints
-            self.guides = _guides(reduction, found.latest)
+            self.guides = _guides(reduction, own)
         return violated, proven
 
-    def _ask(self, question: Question, tol: float = 1e-8, theta: bool = True) -> tuple[Reduction, float] | None:
+    def _ask(self, question: Question, tol: float = 1e-8, theta: bool = True) -> tuple[Reduction, Iterate] | None:
         """The answer to a question about the problem, with the same factors, or θ = 0; None where there is none to
         rely on."""
         factors = self.reduction.factors
@@ -593,15 +569,17 @@ class _Search:
         try:
             rows = {link.theta: link.rows for link in self.reduction.form.predictions}
             whole = {name: f.in_one_array(rows[name]) for name, f in factors.items() if f.rank}
-            reduction = representer.reduce(question.form, {**factors, **whole})
-            answer = cvxpy_solvers.solve(
-                reduction.problem, "CLARABEL", tol, {}, None, max(seconds, 1.0) if isfinite(seconds) else None
+            reduction = Reduction(question.form, {**factors, **whole})
+            answer = cvxpy_solvers.solve_reduction(
+                reduction, "CLARABEL", tol, {}, None, max(seconds, 1.0) if isfinite(seconds) else None
             )
         except (SolverError, MemoryLimitError):
             return None
-        return (reduction, representer.evaluate(reduction)) if answer.has_point else None
+        if not answer.has_point or answer.point is None:
+            return None
+        return reduction, representer.evaluate(reduction, answer.point)
 
-    def _is_receding(self, found: Certificate, outer: Outer) -> bool:
+    def _is_receding(self, point: Iterate, found: Certificate, outer: Outer) -> bool:
         """Whether f falls for ever along a direction without reaching its infimum: exponentials that die out."""
         data, pieces = outer.form, outer.split or outer.pieces
         penalized = bool(np.all((data.c[data.t] > 0) | (data.P[data.t] > 0))) and len(data.t) > 0
@@ -619,24 +597,25 @@ class _Search:
             faded = bool(np.any(s[exponents] < FADED * np.maximum(s[exponents + 1], 0.0)))
             weights = np.clip(found.evidence.point.z[exponents + 2], 0.0, None)
         else:
-            faded = pieces is not None and _has_faded(self.reduction, pieces)
+            faded = pieces is not None and _has_faded(point, pieces)
             weights = _that_cost(data, exponents)
         question = feasibility.flat_recession(self.reduction.form, data, weights) if faded else None
         asked = None if question is None else self._ask(question, DIRECTION, theta=not only_y)
-        if question is None or asked is None or -asked[1] <= FALL:
+        if question is None or asked is None or -asked[1].value <= FALL:
             return False
         share = weights / weights.max()
         return any(
             ray.is_flat and -float(share @ ray.s[exponents]) > FALL
-            for ray in rays.rays(question, asked[0], data, flat=True)
+            for ray in rays.rays(question, *asked, data, flat=True)
         )
 
 
-def _is_rounding(reduction: Reduction, data: Outer) -> bool:
+def _is_rounding(reduction: Reduction, data: Outer, point: Iterate) -> bool:
     """Whether only linear rows are violated, and by no more than rounding."""
-    violated = [c for c in reduction.form.outer.constraints if representer.residual(c).any()]
+    constraints, residuals = reduction.form.outer.constraints, representer.residuals(reduction.form, point)
+    violated = [c for c, residual in zip(constraints, residuals, strict=True) if residual.any()]
     linear = all(part.is_affine() for c in violated for part in c.args if not isinstance(part, list))
-    return linear and projection.is_met(reduction, data.form)
+    return linear and projection.is_met(reduction, data.form, point)
 
 
 def _guides(reduction: Reduction, latest: Lower | None) -> dict[Theta, Guide]:
@@ -668,12 +647,12 @@ def _grows(pieces: Separable) -> bool:
         return len(pieces.y) == 1 and all(pieces.growth(np.array([d])) > GROWING for d in (1.0, -1.0))
 
 
-def _has_faded(reduction: Reduction, pieces: Separable) -> bool:
-    """Whether some exponential or logistic piece is all but zero at the present point."""
-    y = np.concatenate([np.zeros(0), *(np.ravel(v.value, order="F") for v in reduction.form.y)])
+def _has_faded(point: Iterate, pieces: Separable) -> bool:
+    """Whether some exponential or logistic piece is all but zero at a point."""
+    y = point.y_flat
     if len(y) != len(pieces.y):
         return True  # auxiliary variables among them: unknown
-    s = pieces.arguments(reduction.form.u_values, y)
+    s = pieces.arguments(point.u_flat, y)
     exponentials = [piece for piece in pieces.pieces if isinstance(piece, Exponential)]
     return any(bool(np.any(p.rate * s[p.at] + p.shift < FADED)) for p in exponentials)
 
@@ -683,12 +662,6 @@ def _broken(solvers: list[str], last: SolverError) -> SolverError:
         f"No solver found a point; {', '.join(solvers)} were tried. Change units, so that data, targets and the "
         f"objective have sizes of about 1, or see what a solver says with verbose=True. The last one: {last}"
     )
-
-
-def _attained(solution: Solution) -> float:
-    """The value of a solution that has a point."""
-    assert solution.value is not None
-    return solution.value
 
 
 def _size(values: list[Any]) -> float:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import nan
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 from tqdm.auto import tqdm
 
 from kernelopt.compiler import representer
+from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer
 from kernelopt.driver.attempts import Goal, Outcome
@@ -39,23 +39,21 @@ class Conditions:
         return self.gradient <= SHARE * float(np.sqrt(tol)) and self.curvature >= -FLAT
 
 
-def conditions(reduction: Reduction, outer: Outer) -> Conditions:
-    """Of the values that stand on the reduction's variables: ‖Aᵀν − Pθ‖ for each θ, |Fᵀv + c| for y, and curvature."""
+def conditions(reduction: Reduction, outer: Outer, point: Iterate) -> Conditions:
+    """‖Aᵀν − Pθ‖ for each θ, |Fᵀv + c| for y, and curvature."""
     split, form = outer.split, reduction.form
     assert split is not None
-    u = [np.ravel(link.u.value, order="F") for link in form.predictions if link.u is not None]
-    y = [np.ravel(v.value, order="F") for v in form.y]
-    v = split.derivative(split.arguments(np.concatenate(u), np.concatenate([np.zeros(0), *y])))
+    v = split.derivative(split.arguments(point.u_flat, point.y_flat))
     nu, at, worst = -(split.E.T @ v + split.linear_u), 0, 0.0
-    for link in form.predictions:
+    for link, u in zip(form.predictions, point.u, strict=True):
         if link.u is None:
             continue
-        total = link.summed(nu[at : at + link.u.size])
-        at += link.u.size
+        total = link.summed(nu[at : at + u.size])
+        at += u.size
         predictions = np.zeros_like(total)
-        predictions[link.take] = np.reshape(link.u.value, (len(link.take), -1))
+        predictions[link.take] = np.reshape(u, (len(link.take), -1))
         j = next(iter(form.norms_of(link.theta)))
-        strength, length = float(outer.form.P[outer.form.t[j]]), float(form.norms[j].t.value)
+        strength, length = float(outer.form.P[outer.form.t[j]]), float(point.t[j])
         square, own_square = float(np.trace(link.rows.quadratic(total))), (strength * length) ** 2
         left = square - 2 * strength * float(np.sum(total * predictions)) + own_square
         terms = max(square, own_square, float(link.rows.diagonal() @ np.sum(total**2, axis=1)))
@@ -63,7 +61,7 @@ def conditions(reduction: Reduction, outer: Outer) -> Conditions:
     terms_y = abs(split.F).T @ np.abs(v) + np.abs(split.linear_y)
     on_y = np.abs(split.F.T @ v + split.linear_y) / np.where(terms_y > 0, terms_y, 1.0)
     worst = max(worst, float(on_y.max(initial=0.0)))
-    return Conditions(worst, engines.smallest_curvature(reduction, outer))
+    return Conditions(worst, engines.smallest_curvature(reduction, outer, point))
 
 
 def pursue(outer: Outer, names: list[str], reduction: Reduction, goal: Goal, start: Start | None) -> Outcome:
@@ -87,7 +85,7 @@ class _Search:
         self.reduction, self.outer, self.solver, self.goal = reduction, outer, solver, goal
         self.sign = outer.form.sign
         self.attempts: list[Attempt] = []
-        self.best: tuple[float, Answer, list[tuple[Any, Any]]] | None = None
+        self.best: tuple[float, Answer, Iterate] | None = None
         self.last: Answer | None = None
         self.random = np.random.default_rng(goal.random_state)
 
@@ -103,13 +101,12 @@ class _Search:
         answer = self.last = engines.solve(
             self.reduction, self.outer, self.solver, goal.tol, goal.deadline, start, verbose
         )
-        value = nan
         if answer.has_point:
-            solution = representer.invert(self.reduction, Status.LOCALLY_OPTIMAL)
-            assert solution.value is not None
-            value = self.sign * solution.value
+            assert answer.point is not None
+            point = representer.evaluate(self.reduction, answer.point)
+            value = self.sign * point.value
             if self.best is None or value < self.best[0]:
-                self.best = value, answer, self._values()
+                self.best = value, answer, point
         ranks = tuple(f.rank for f in self.reduction.factors.values())
         claimed = "locally_optimal" if answer.status == Status.OPTIMAL else str(answer.status)
         self.attempts.append(Attempt(self.solver, goal.tol, None, ranks, claimed, nan, perf_counter() - began))
@@ -122,15 +119,9 @@ class _Search:
             return Outcome(
                 Solution(Status.USER_LIMIT, None, {}, {}, None), tuple(self.attempts), self.last.stats, False
             )
-        _, answer, values = self.best
-
-        def restore() -> None:
-            for leaf, value in values:
-                leaf.save_value(value)
-
-        restore()
-        solution = representer.invert(self.reduction, Status.LOCALLY_OPTIMAL)
-        found = conditions(self.reduction, self.outer)
+        _, answer, point = self.best
+        solution, point = representer.invert(self.reduction, point)
+        found = conditions(self.reduction, self.outer, point)
         status = Status.LOCALLY_OPTIMAL if found.hold(self.goal.tol) else Status.USER_LIMIT
         if self.last.interrupted:
             status = Status.USER_LIMIT
@@ -138,13 +129,8 @@ class _Search:
         may_grow = self.reduction.is_restriction and status != Status.LOCALLY_OPTIMAL
         may_grow = may_grow and answer.status == Status.OPTIMAL
         return Outcome(
-            solution, tuple(self.attempts), answer.stats, may_grow, restore, answer.left_off, self.last.interrupted
+            solution, tuple(self.attempts), answer.stats, may_grow, point, answer.left_off, self.last.interrupted
         )
-
-    def _values(self) -> list[tuple[Any, Any]]:
-        problem = self.reduction.problem
-        duals = [d for c in problem.constraints for d in c.dual_variables]
-        return [(leaf, leaf.value) for leaf in [*problem.variables(), *duals]]
 
     # ------------------------------------------------------------ starts
 
@@ -164,7 +150,7 @@ class _Search:
         """Random functions, Bv with v standard normal, times the size of data and of the best answer's predictions."""
         unit = self.outer.form.units[0]
         if self.best is not None:
-            unit = max(unit, representer.prediction_unit(self.reduction.form))
+            unit = max(unit, self.best[2].prediction_unit())
         unit *= SPREAD ** self.random.uniform(-1, 1)
         v: list[Array] = []
         for link in self.reduction.form.predictions:
@@ -173,10 +159,7 @@ class _Search:
         return Start(tuple(v), self._y())
 
     def _y(self) -> Array:
-        split, form = self.outer.split, self.outer.form
+        """What the user has set, 0 elsewhere."""
+        split = self.outer.split
         assert split is not None
-        y = np.zeros(len(form.c))
-        for variable, columns in zip(self.reduction.form.y, form.variables, strict=True):
-            if variable.value is not None:
-                y[columns] = np.ravel(variable.value, order="F")[: len(columns)]
-        return y[split.y]
+        return self.outer.form.columns_of_y(self.reduction.form.users_values())[split.y]

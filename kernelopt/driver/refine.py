@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
@@ -10,7 +9,6 @@ from time import perf_counter
 from typing import NamedTuple
 
 from kernelopt.certificate import FULL, Certificate
-from kernelopt.compiler import representer
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer
@@ -28,7 +26,6 @@ from kernelopt.support import clock
 from kernelopt.support.progress import GapBar
 
 BLAME = 10.0  # a gap by so much larger than that of the reduced problem is that of the restriction
-LARGE = 2**22  # entries of B that are not left to the garbage collector
 
 
 Strategy = Callable[[Reduction, Goal, Start | None], Outcome]
@@ -50,7 +47,7 @@ class Stated:
         return max((len(link.rows) for link in self.form.predictions), default=0)
 
 
-class Kept(NamedTuple):
+class Factored(NamedTuple):
     """A reduction, for the next solve: the options that its factors were made by, and the seconds of substituting."""
 
     options: FactorOptions
@@ -65,12 +62,12 @@ class Pursued:
     outcome: Outcome
     attempts: tuple[Attempt, ...]
     rounds: tuple[Round, ...]
-    kept: Kept
+    kept: Factored
 
 
 def pursue(  # noqa: PLR0917
     stated: Stated, options: FactorOptions, goal: Goal, grows: bool,
-    start: Start | None, kept: Kept | None, asked: FactorOptions | None,
+    start: Start | None, kept: Factored | None, asked: FactorOptions | None,
 ) -> Pursued:  # fmt: skip
     """Solve with a coarse factor, and with finer ones while the certificate asks for them.
 
@@ -115,7 +112,7 @@ def pursue(  # noqa: PLR0917
 class _Search:
     """Factors and answers so far, and the best of them."""
 
-    def __init__(self, stated: Stated, goal: Goal, functions: bool, kept: Kept | None) -> None:
+    def __init__(self, stated: Stated, goal: Goal, functions: bool, kept: Factored | None) -> None:
         self.stated, self.goal, self.functions, self.kept = stated, goal, functions, kept
         self.begin = perf_counter()
         self.best: Outcome | None = None
@@ -162,9 +159,7 @@ class _Search:
         found = outcome.solution.certificate
         self.rounds.append(_round(reduction.factors, found, perf_counter() - self.begin))
         if self.best is None or _is_better(outcome, self.best):
-            before, self.best, self.of_best = self.best, outcome, self.last
-            if before is not None and sum(f.B.size for f in reduction.factors.values()) > LARGE:
-                gc.collect()  # cvxpy's problems are cycles, which hold the B of the last round
+            self.best, self.of_best = outcome, self.last
         self.latest = outcome
         return outcome
 
@@ -173,8 +168,6 @@ class _Search:
         assert self.best is not None
         assert self.of_best is not None
         outcome = self.best
-        if outcome is not self.latest:
-            outcome.restore()
         if outcome.solution.status == Status.OPTIMAL_INACCURATE and self.goal.seconds_left() <= 0:
             outcome = replace(outcome, solution=replace(outcome.solution, status=Status.USER_LIMIT))
         interrupted = self.interrupted or (self.latest is not None and self.latest.interrupted)
@@ -213,8 +206,9 @@ def _certified_gap(found: Certificate) -> float:
 
 
 def _first(  # noqa: PLR0917
-    stated: Stated, options: FactorOptions, judged: bool, grows: bool, kept: Kept | None, asked: FactorOptions | None
-) -> tuple[ranks.Step | None, Mapping[Theta, Factor]]:
+    stated: Stated, options: FactorOptions, judged: bool, grows: bool, kept: Factored | None,
+    asked: FactorOptions | None,
+) -> tuple[ranks.Step | None, Mapping[Theta, Factor]]:  # fmt: skip
     """How Q is factored first, and from which factors: as asked for, or coarser where a certificate judges it, or
     as fine as an earlier solve found necessary."""
     first = ranks.first(options, stated.rows) if judged else options
@@ -232,12 +226,12 @@ def _first(  # noqa: PLR0917
     return ranks.Step(known if fine_enough else first), {}
 
 
-def reduced(form: CanonicalForm, step: ranks.Step, coarser: Mapping[Theta, Factor]) -> Kept:
+def reduced(form: CanonicalForm, step: ranks.Step, coarser: Mapping[Theta, Factor]) -> Factored:
     """Factored, from coarser factors where there are, and substituted."""
     factors = _factorize(form, step, coarser)
     start = perf_counter()
-    reduction = representer.reduce(form, factors)
-    return Kept(step.options, reduction, perf_counter() - start)
+    reduction = Reduction(form, factors)
+    return Factored(step.options, reduction, perf_counter() - start)
 
 
 def _factorize(form: CanonicalForm, step: ranks.Step, coarser: Mapping[Theta, Factor]) -> dict[Theta, Factor]:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
-import cvxpy as cp
 import numpy as np
 
-from kernelopt.certificate import Certificate, certify
-from kernelopt.certificate.certify import solver_multipliers
+from kernelopt.certificate import Certificate, Request, certify
 from kernelopt.certificate.multipliers import lengths_of, row_coefficients
-from kernelopt.compiler import representer
+from kernelopt.compiler import canonical_form, representer
 from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink
 from kernelopt.compiler.explicit import ExplicitSource
+from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import FEASIBLE, Reduction
-from kernelopt.compiler.separable import Outer, outer_of
+from kernelopt.compiler.separable import Outer
 from kernelopt.driver import local_optima
 from kernelopt.errors import KernelOptError, OptionError, SolverError
 from kernelopt.factorization import CholeskyFactor, Factor, tall
-from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.kernels.domains import distinct
 from kernelopt.language.expressions import Theta
 from kernelopt.language.functions import Function
@@ -29,6 +29,7 @@ from kernelopt.results.solution import Solution
 from kernelopt.solvers import cvxpy_solvers, engines
 from kernelopt.solvers.assemble import shape_of
 from kernelopt.solvers.nonconvex import FLAT
+from kernelopt.support.cvxpy_parts import Inequality
 from kernelopt.support.html import table
 from kernelopt.support.types import Array, Ints
 
@@ -112,53 +113,58 @@ class Report:
         return [] if self.certificate is None else [str(self.certificate)]
 
 
-def verify(reduction: Reduction, solution: Solution, tol: float, source: ExplicitSource | None) -> Report:
-    """Check the reduction, the point that stands on its variables, and the multipliers."""
-    checks = [*reduction_checks(reduction, solution.functions)]
+def verify(  # noqa: PLR0917
+    reduction: Reduction, data: Outer | None, point: Iterate, solution: Solution, tol: float,
+    source: ExplicitSource | None,
+) -> Report:  # fmt: skip
+    """Check the reduction, a point, and its multipliers. `data` are None for problems with integers."""
+    _, point = representer.invert(reduction, point)
+    checks = [*reduction_checks(reduction, point, solution.functions)]
     found = None
-    if not reduction.form.is_convex:
-        checks += _local_checks(reduction, outer_of(reduction.form), tol)
-    elif reduction.problem.is_mixed_integer():
-        violation = representer.violation(reduction)
+    if data is not None and not reduction.form.is_convex:
+        checks += _local_checks(reduction, data, point, tol)
+    elif data is None:
+        violation = representer.violation(reduction, point)
         checks.append(Check("primal feasibility", violation, FEASIBLE, "largest violation, of a constraint's terms"))
     else:
-        data = outer_of(reduction.form)
-        value = attained(reduction)
         slopes = _known_slopes(solution) if data.form.smooth else None  # else read off ν
         known = None if solution.certificate is None else solution.certificate.evidence
         search = known is not None and known.sought  # else it is the solver's multipliers that are judged
-        found = certify(reduction, data, value, tol=tol, slopes=slopes, search=search)
-        checks += [*_optimality_checks(reduction, data, found, tol), gap(found, tol)]
-        checks += _explicit_features(reduction, found, value, tol)
+        found = certify(reduction, data, point, Request(tol=tol, slopes=slopes, search=search))
+        checks += [*_optimality_checks(reduction, data, point, found, tol), gap(found, tol)]
+        checks += _explicit_features(reduction, found, point.value, tol)
     if source is not None and not reduction.form.smooth:
-        checks.append(_explicit_original(source, attained(reduction), found, tol))
+        checks.append(_explicit_original(source, point.value, found, tol))
     return Report(tuple(checks), found)
 
 
-def audit(form: CanonicalForm, functions: dict[Theta, Function], tol: float, lower: Certificate | None) -> Report:
+def audit(
+    form: CanonicalForm, data: Outer | None, functions: dict[Theta, Function], tol: float, lower: Certificate | None
+) -> Report:
     """Check functions that were fitted elsewhere: predictions and norms from the kernel, feasibility, and the gap.
 
     Multipliers are read off the coefficients, ν = (μ/‖θ‖)α for θ = Aᵀα, where the centers are rows of the problem and
     one norm binds θ; where these show nothing, `lower`, a certificate of an answer of our own, gives the lower bound.
     """
-    reduction = placed(form, functions)
-    if not _fill_in_others(form):
+    reduction, point = placed(form, functions, form.users_values())
+    filled = _with_others(form, point)
+    if filled is None:
         note = "no values of the problem's variables go with this θ"
         if form.smooth:
             note = "set the values of the problem's variables too, beside a SmoothLoss"
         return Report((Check("constraints hold", np.inf, FEASIBLE, note),))
-    if reduction.problem.is_mixed_integer():
+    point = representer.valued(form, filled)
+    if data is None:
         note = "largest violation, relative to a constraint's terms; integers: no certificate"
-        return Report((Check("constraints hold", representer.violation(reduction), FEASIBLE, note),))
-    data = outer_of(form)
+        return Report((Check("constraints hold", representer.violation(reduction, point), FEASIBLE, note),))
     if not form.is_convex:
-        return Report(tuple(_local_checks(reduction, data, tol)))
-    known = _multipliers_from_coefficients(reduction, data)
-    value, violation = attained(reduction), representer.violation(reduction, data.form.data_unit)
+        return Report(tuple(_local_checks(reduction, data, point, tol)))
+    known = _multipliers_from_coefficients(reduction, data, point)
+    violation = representer.violation(reduction, point, data.form.data_unit)
     checks = [Check("constraints hold", violation, FEASIBLE, "largest violation, relative to a constraint's terms")]
-    found = certify(reduction, data, value) if known else None
+    found = None if known is None else certify(reduction, data, replace(point, nu=known))
     if lower is not None:
-        ours = against(lower, value)
+        ours = against(lower, point.value)
         found = ours if found is None or not found.absolute_gap <= ours.absolute_gap else found
     checks.append(gap(found, tol) if found is not None else Check("duality gap", np.inf, tol, "no lower bound"))
     return Report(tuple(checks), found)
@@ -167,27 +173,28 @@ def audit(form: CanonicalForm, functions: dict[Theta, Function], tol: float, low
 # ---------------------------------------------------------------- the factor, and θ
 
 
-def reduction_checks(reduction: Reduction, functions: Mapping[Theta, Function]) -> Iterator[Check]:
+def reduction_checks(reduction: Reduction, point: Iterate, functions: Mapping[Theta, Function]) -> Iterator[Check]:
     """What a factor and a fitted θ fulfil, whatever the problem is."""
     named = names(link.theta for link in reduction.form.predictions)
-    for link in reduction.form.predictions:
+    for number, link in enumerate(reduction.form.predictions):
         prefix = "" if len(reduction.form.predictions) == 1 else f"{named[link.theta]}: "
         function = functions[link.theta]
         for c in (
-            *_factor_checks(link, reduction, function),
+            *_factor_checks(number, reduction, point, function),
             *_null_space(link, reduction.factors[link.theta], function),
         ):
             yield Check(prefix + c.name, c.number, c.tolerance, c.note)
 
 
-def _factor_checks(link: PredictionLink, reduction: Reduction, function: Function) -> Iterator[Check]:
+def _factor_checks(number: int, reduction: Reduction, point: Iterate, function: Function) -> Iterator[Check]:
     """Q = BBᵀ, CCᵀ = I and ACᵀ = B from the kernel's own values, and θ's predictions and norm against v."""
-    factor, v = reduction.factors[link.theta], reduction.v[link.theta]
+    link = reduction.form.predictions[number]
+    factor = reduction.factors[link.theta]
     n, r, most = len(link.rows), factor.rank, FACTOR if factor.is_exact else SINGLE
-    if not n or v is None:
+    if not n or not r:
         return
-    if isinstance(factor, ProjectedFactor):
-        yield Check("Q = BBᵀ", factor.distance, None, f"of ‖Q‖: {factor.method}")
+    if factor.is_projected:
+        yield Check("Q = BBᵀ", factor.departure, None, f"of ‖Q‖: {factor.method}")
     else:
         rows = _some(n)
         E = link.rows.subset(rows).gram() / factor.scale - factor.B[rows] @ factor.B[rows].T
@@ -212,11 +219,11 @@ def _factor_checks(link: PredictionLink, reduction: Reduction, function: Functio
         off = float(np.abs(at_rows / unit - factor.B[rows][:, columns]).max())
         yield Check("A = BC", off, np.sqrt(FACTOR), "ACᵀ against B")
     predicted = link.rows.predictions(function)
-    reduced = factor.B @ v.value
+    reduced = factor.B @ point.v[number]
     size = float(np.abs(reduced).max(initial=0.0)) or 1.0
     yield Check("predictions", float(np.abs(predicted - reduced).max()) / size, most, "from the kernel against Bw")
-    if not isinstance(factor, ProjectedFactor):
-        c = row_coefficients(reduction, list(reduction.form.predictions).index(link))
+    if not factor.is_projected:
+        c = row_coefficients(reduction, point, number)
         square = float(np.sum(c * predicted.reshape(n, -1)))
         norm = function.norm
         yield Check("‖θ‖ = ‖w‖", abs(np.sqrt(max(square, 0.0)) - norm) / (norm or 1.0), FACTOR, "from the kernel")
@@ -254,25 +261,21 @@ def _null_space(link: PredictionLink, factor: Factor, function: Function) -> Ite
 # ---------------------------------------------------------------- optimality
 
 
-def attained(reduction: Reduction) -> float:
-    """The objective at the point that stands on the variables."""
-    return float(reduction.form.outer.objective.value)
-
-
-def _optimality_checks(reduction: Reduction, data: Outer, found: Certificate, tol: float) -> Iterator[Check]:
+def _optimality_checks(
+    reduction: Reduction, data: Outer, point: Iterate, found: Certificate, tol: float
+) -> Iterator[Check]:
     """The KKT conditions in the original terms, in units of which the gap may be `tol`."""
     form = reduction.form
-    violation = representer.violation(reduction, data.form.data_unit)
+    violation = representer.violation(reduction, point, data.form.data_unit)
     yield Check("primal feasibility", violation, FEASIBLE, "largest violation, relative to a constraint's terms")
-    duals = {c.id: c for c in reduction.problem.constraints}
     unit = max(found.unit, found.floor / tol) or found.terms or 1.0
     yield Check("rounding", found.rounding / unit, None, "the bounds' allowance for arithmetic, of P₀ − P")
     negative = slackness = largest = 0.0
     for constraint in form.outer.constraints:
-        solved = duals.get(constraint.id)
-        if not isinstance(constraint, cp.constraints.Inequality) or solved is None or solved.dual_value is None:
+        (known,) = point.duals.get(constraint.id, (None,)) if isinstance(constraint, Inequality) else (None,)
+        if known is None:
             continue
-        dual = np.asarray(solved.dual_value, dtype=float)
+        dual = np.asarray(known, dtype=float)
         largest = max(largest, float(np.abs(dual).max(initial=0.0)))
         negative = max(negative, -float(dual.min(initial=0.0)))
         slackness += float(np.abs(dual * np.asarray(constraint.expr.value)).sum())
@@ -281,54 +284,56 @@ def _optimality_checks(reduction: Reduction, data: Outer, found: Certificate, to
         # A solver's multipliers are as good as its own gap, which it measures in the objective's terms.
         terms = max(unit, found.terms)
         yield Check("complementarity", slackness / terms, tol, "Σ |multiplier × slack|, of P₀ − P or terms of P")
-    yield from _angle(reduction, tol * unit)
-    yield from _shares_of_the_gap(reduction, found, unit, tol)
+    yield from _angle(reduction, point, tol * unit)
+    yield from _shares_of_the_gap(form, point, found, unit, tol)
 
 
-def _shares_of_the_gap(reduction: Reduction, found: Certificate, unit: float, tol: float) -> Iterator[Check]:
+def _shares_of_the_gap(
+    form: CanonicalForm, point: Iterate, found: Certificate, unit: float, tol: float
+) -> Iterator[Check]:
     """Gap = [f + νᵀu − μt − its minimum over u, t, y] + [μ‖θ‖ − νᵀAθ]: both are ≥ 0, and 0 at stationary points."""
-    lower, form = found.evidence, reduction.form
+    lower = found.evidence
     shifted = any(norm.view.shift is not None for norm in form.norms)
     if lower is None or shifted or any(m.free for m in lower.multipliers) or not np.isfinite(found.absolute_gap):
         return
     nu = lower.nu if lower.nu is not None else np.concatenate(lower.point.nu) if lower.point else np.zeros(0)
-    in_theta = -float(nu @ form.u_values)
+    in_theta = -float(nu @ point.u_flat)
     for m, gram in zip(lower.multipliers, lower.grams, strict=True):
         lengths = lengths_of(m, gram)
-        in_theta += sum(float(form.norms[j].t.value) * length for j, length in zip(m.norms, lengths, strict=True))
+        in_theta += sum(float(point.t[j]) * length for j, length in zip(m.norms, lengths, strict=True))
     rest = found.absolute_gap - in_theta
     yield Check("stationarity in θ", max(in_theta, 0.0) / unit, tol, "μ‖θ‖ − νᵀAθ, of P₀ − P")
     note = "f + νᵀu − μt above its minimum over u, t, y, of P₀ − P"
     yield Check("stationarity in u, t, y", max(rest, 0.0) / unit, tol, note)
 
 
-def _angle(reduction: Reduction, gap: float) -> Iterator[Check]:
+def _angle(reduction: Reduction, point: Iterate, gap: float) -> Iterator[Check]:
     """Aᵀν = μθ/‖θ‖ where ‖θ‖ is the only norm: the angle between Aᵀν and θ, in the factor.
 
     A gap of at most `gap` leaves μ‖θ‖ − νᵀAθ ≤ gap, with ‖Aᵀν‖ ≤ μ. For the unit vectors e of θ and a of Aᵀν,
     ½‖a − e‖² = 1 − aᵀe ≤ (μ‖θ‖ − νᵀAθ)/(‖Aᵀν‖‖θ‖), so that ‖a − e‖ ≤ √(2·gap/(‖Aᵀν‖‖θ‖)). That is said of the
     certificate's ν; the ν here is the solver's, which `dual_value` shows and which differs from it by small repairs.
     """
-    for number, (link, nu) in enumerate(zip(reduction.form.predictions, solver_multipliers(reduction), strict=True)):
-        norms = list(reduction.form.norms_of(link.theta).values())
-        factor, v = reduction.factors[link.theta], reduction.v[link.theta]
-        if len(norms) != 1 or not norms[0].is_plain or v is None or not np.any(v.value):
+    links = zip(reduction.form.predictions, point.v, point.multipliers(), strict=True)
+    for number, (link, v, nu) in enumerate(links):
+        norms, factor = reduction.form.norms_of(link.theta), reduction.factors[link.theta]
+        if len(norms) != 1 or not next(iter(norms.values())).is_plain or not v.any():
             continue
-        w, a = v.value.reshape(factor.rank, -1), factor.B.T @ link.summed(nu)
-        length = np.sqrt(factor.scale) * float(np.linalg.norm(a)) * float(norms[0].t.value)
+        w, a = v.reshape(factor.rank, -1), factor.B.T @ link.summed(nu)
+        length = np.sqrt(factor.scale) * float(np.linalg.norm(a)) * float(point.t[next(iter(norms))])
         if length > 0:
             angle = float(np.linalg.norm(a / np.linalg.norm(a) - w / np.linalg.norm(w)))
             allowed = float(np.sqrt(2 * gap / length))
             yield Check(f"Aᵀν ∥ θ{number + 1 if number else ''}", angle, allowed, "distance of unit vectors")
 
 
-def _local_checks(reduction: Reduction, data: Outer, tol: float) -> Iterator[Check]:
+def _local_checks(reduction: Reduction, data: Outer, point: Iterate, tol: float) -> Iterator[Check]:
     """What holds at a local optimum of a nonconvex problem."""
     lacks = engines.lacks(engines.LOCAL, shape_of(reduction.form, data))
     if lacks is not None:
         yield Check("gradient", np.inf, tol, f"not known: {engines.LOCAL} {lacks}")
         return
-    found = local_optima.conditions(reduction, data)
+    found = local_optima.conditions(reduction, data, point)
     yield Check(
         "gradient", found.gradient, local_optima.SHARE * float(np.sqrt(tol)), "‖Aᵀν − 2λθ‖ of its terms, full kernel"
     )
@@ -362,16 +367,11 @@ def _explicit_features(reduction: Reduction, found: Certificate, value: float, t
         scale = float(np.mean(np.sum(A**2, axis=1))) or 1.0
         B = A / np.sqrt(scale)
         factors[link.theta] = CholeskyFactor(B, scale, np.arange(A.shape[1]), 0.0, 0.0, 0.0)
-    values = _saved(reduction.form.outer.variables())
-    explicit = representer.reduce(reduction.form, factors)
-    try:
-        penalized = [v for v in explicit.v.values() if v is not None]
-        answer = cvxpy_solvers.solve(explicit.problem, "CLARABEL", 1e-2 * tol, {}, None, None, penalized)
-        optimum = float(explicit.problem.objective.value) if answer.has_point else np.nan
-    except SolverError:
-        optimum = np.nan
-    finally:
-        _restore(values)
+    explicit, optimum = Reduction(reduction.form, factors), np.nan
+    with suppress(SolverError):
+        answer = cvxpy_solvers.solve_reduction(explicit, "CLARABEL", 1e-2 * tol, {})
+        if answer.has_point and answer.point is not None:
+            optimum = representer.evaluate(explicit, answer.point).value
     if np.isfinite(optimum):
         yield compared("θ ∈ Rᵖ solved", value, optimum, found, tol)
 
@@ -392,14 +392,9 @@ def explicit_matrix(link: PredictionLink) -> Array | None:
 
 def _explicit_original(source: ExplicitSource, value: float, found: Certificate | None, tol: float) -> Check:
     """The cvxpy problem that a kernel problem was made from."""
-    values = _saved([*source.problem.variables()])
-    duals = _saved([d for c in source.problem.constraints for d in c.dual_variables])
-    try:
-        cvxpy_solvers.solve(source.problem, "CLARABEL", 1e-2 * tol, {})
-        optimum = float(source.problem.objective.value)
-    finally:
-        _restore(values)
-        _restore(duals)
+    problem = canonical_form.with_twins(source.problem)
+    cvxpy_solvers.solve(problem, "CLARABEL", 1e-2 * tol, {})
+    optimum = float(problem.objective.value)
     return compared("explicit original", value, optimum, found, tol)
 
 
@@ -410,25 +405,22 @@ def compared(name: str, value: float, optimum: float, found: Certificate | None,
     return Check(name, abs(value - optimum) / unit, 10 * tol, f"its optimum is {optimum:.10g}; of P₀ − P")
 
 
-def _saved(variables: list[cp.Variable]) -> list[tuple[cp.Variable, Array | None]]:
-    return [(v, v.value) for v in variables]
-
-
-def _restore(values: list[tuple[cp.Variable, Array | None]]) -> None:
-    for variable, value in values:
-        variable.save_value(value)
-
-
 # ---------------------------------------------------------------- functions from elsewhere
 
 
-def placed(form: CanonicalForm, functions: Mapping[Theta, Function]) -> Reduction:
-    """The problem with every θ confined to the span of a given function, and that function on its variables."""
+def placed(form: CanonicalForm, functions: Mapping[Theta, Function], y: tuple[Any, ...]) -> tuple[Reduction, Iterate]:
+    """The problem with every θ confined to the span of a given function, and the point at that function and y."""
     factors = {link.theta: _span(link, functions[link.theta]) for link in form.predictions}
-    reduction = representer.reduce(form, factors)
+    v, u = [], []
     for link in form.predictions:
-        _place(link, functions[link.theta], reduction)
-    return reduction
+        function, factor = functions[link.theta], factors[link.theta]
+        predicted = link.rows.predictions(_on_rows_kernel(link, function))
+        flat = tall.least_squares(factor.B, predicted.reshape(len(predicted), -1))
+        v.append(flat.reshape(factor.rank, *predicted.shape[1:]))
+        u.append(predicted[link.take])
+    lengths = [norm_from_gram(view_gram(n.view, functions[n.view.theta]), n.kind) for n in form.norms]
+    point = Iterate(tuple(v), y, tuple(u), np.array(lengths, dtype=float), nu=(None,) * len(v))
+    return Reduction(form, factors), point
 
 
 class _Span(CholeskyFactor):
@@ -479,50 +471,32 @@ def _some(n: int, most: int = LARGEST) -> Ints:
     return np.arange(n) if n <= most else np.sort(np.random.default_rng(0).choice(n, most, replace=False))
 
 
-def _place(link: PredictionLink, function: Function, reduction: Reduction) -> None:
-    """Set v, u and t to those of the function."""
-    factor, v = reduction.factors[link.theta], reduction.v[link.theta]
-    predicted = link.rows.predictions(_on_rows_kernel(link, function))
-    if link.u is not None:
-        link.u.value = predicted[link.take]
-    if v is not None:
-        flat = tall.least_squares(factor.B, predicted.reshape(len(predicted), -1))
-        v.value = flat.reshape(v.shape)
-    for norm in reduction.form.norms_of(link.theta).values():
-        norm.t.save_value(np.asarray(norm_from_gram(view_gram(norm.view, function), norm.kind)))
+def _with_others(form: CanonicalForm, point: Iterate) -> Iterate | None:
+    """Where some of the user's variables have no value, the best ones for this θ; None where there are none."""
+    if all(y is not None for y in point.y):
+        return point
+    return None if form.smooth else cvxpy_solvers.fill_in(form, point, 1e-8)
 
 
-def _fill_in_others(form: CanonicalForm) -> bool:
-    """Where some of the user's variables have no value, the best ones for this θ; False where there are none."""
-    if all(v.value is not None for v in form.y):
-        for smooth in form.smooth:
-            smooth.place()
-        return True
-    if form.smooth:
-        return False
-    return cvxpy_solvers.fill_in(form, 1e-8)
-
-
-def _multipliers_from_coefficients(reduction: Reduction, data: Outer) -> bool:
-    """Put ν = (μ/‖θ‖)α on the links, with μ = g′(‖θ‖); False where the functions don't show it."""
+def _multipliers_from_coefficients(reduction: Reduction, data: Outer, point: Iterate) -> tuple[Array, ...] | None:
+    """ν = (μ/‖θ‖)α for each link, with μ = g′(‖θ‖); None where the functions don't show it."""
+    found = []
     for number, link in enumerate(reduction.form.predictions):
         norms = reduction.form.norms_of(link.theta)
-        constraint = reduction.links[link.theta]
-        factor = reduction.factors[link.theta]
-        if len(norms) != 1 or constraint is None or not len(factor.pivots):
-            return False
+        if len(norms) != 1 or link.u is None or not len(reduction.factors[link.theta].pivots):
+            return None
         [(j, norm)] = norms.items()
-        length, column = float(norm.t.value), data.form.t[j]
+        length, column = float(point.t[j]), data.form.t[j]
         slope = float(data.form.c[column] + data.form.P[column] * length)
         if not norm.is_plain or length == 0 or slope <= 0:
-            return False
-        alpha = row_coefficients(reduction, number) * (slope / length)
+            return None
+        alpha = row_coefficients(reduction, point, number) * (slope / length)
         share = np.zeros(len(link.take))  # a repeated row's multiplier goes to its first place
         _, first = np.unique(link.take, return_index=True)
         share[first] = 1.0
         nu = alpha[link.take] * share[:, None]
-        constraint.dual_variables[0].save_value(nu.reshape(link.u.shape) if link.u is not None else nu)
-    return True
+        found.append(nu.reshape(link.u.shape))
+    return tuple(found)
 
 
 def against(lower: Certificate, value: float) -> Certificate:

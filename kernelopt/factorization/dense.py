@@ -57,6 +57,8 @@ class ProjectedFactor(EigenFactor):
     or flipped (`signs`), and (Q + shift·I)c = Bv where they are shifted, so that κ gains shift·[x = y].
     """
 
+    is_projected = True
+
     indefinite: str
     distance: float
     signs: Array

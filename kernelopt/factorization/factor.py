@@ -43,6 +43,8 @@ class Factor(ABC):
     method = ""
     grows = False  # by what a certificate says
     is_exact = True  # but for rounding in double precision: numbers of Q can be read off
+    is_projected = False  # whether Q was indefinite, and another matrix is factored
+    is_nested = True  # whether the columns of a finer factor begin with these
 
     @property
     def rank(self) -> int:
@@ -52,6 +54,11 @@ class Factor(ABC):
     def added(self) -> float:
         """s, where Q is the matrix of κ(x, y) + s·[x = y] instead of κ."""
         return float(getattr(self, "shift", 0.0))
+
+    @property
+    def departure(self) -> float:
+        """‖Q − Q̃‖/‖Q‖, where Q was indefinite and Q̃ is factored."""
+        return float(getattr(self, "distance", 0.0))
 
     @property
     def is_restriction(self) -> bool:

@@ -58,6 +58,8 @@ class ExpandedFactor(Factor):
     functions : (n, k), Qνₖ from the kernel
     """
 
+    is_nested = False
+
     base: Factor
     T: Array
     combinations: Array

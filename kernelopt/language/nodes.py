@@ -10,14 +10,12 @@ from typing import Any, NoReturn
 
 import cvxpy as cp
 import numpy as np
-from cvxpy.atoms.affine.affine_atom import AffAtom
-from cvxpy.atoms.atom import Atom
-from cvxpy.lin_ops.lin_utils import get_id
 
 from kernelopt.errors import DataError, DCPError
 from kernelopt.kernels.domains import key
 from kernelopt.kernels.sources import refuse_masked
 from kernelopt.language.functions import Function
+from kernelopt.support.cvxpy_parts import AffAtom, Atom, forget, get_id
 from kernelopt.support.types import Array
 
 EUCLIDEAN = "2-norm"
@@ -247,8 +245,7 @@ def renew_ids(problem: cp.Problem) -> None:
             nodes += node
             continue
         nodes += node.args
-        for name in [name for name in vars(node) if name.startswith("_lazy") or name.endswith("__cache__")]:
-            delattr(node, name)
+        forget(node)
 
 
 def view_gram(view: Any, f: Function) -> Array:

@@ -7,12 +7,11 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
-from cvxpy.atoms.affine.add_expr import AddExpression
-from cvxpy.atoms.affine.binary_operators import MulExpression
 
 from kernelopt.errors import DataError, KernelOptError
 from kernelopt.language.functions import Function
 from kernelopt.language.nodes import Prediction
+from kernelopt.support.cvxpy_parts import AddExpression, MulExpression
 from kernelopt.support.types import Array
 
 

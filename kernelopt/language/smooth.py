@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
-from cvxpy.atoms.elementwise.elementwise import Elementwise
 
 from kernelopt.errors import DataError, DCPError, OptionError
 from kernelopt.kernels.domains import check_finite, real_array
+from kernelopt.support.cvxpy_parts import Elementwise
 from kernelopt.support.types import Array
 
 CURVATURES = ("convex", "nonconvex")

@@ -10,15 +10,11 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
-from cvxpy.atoms.affine.index import index, special_index
-from cvxpy.atoms.elementwise.power import Power
-from cvxpy.atoms.pnorm import Pnorm
-from cvxpy.atoms.quad_over_lin import quad_over_lin
-from cvxpy.expressions.leaf import Leaf
 
 from kernelopt.language.expressions import Theta
 from kernelopt.language.nodes import Prediction, ThetaNorm
 from kernelopt.language.smooth import SmoothTerm
+from kernelopt.support.cvxpy_parts import Leaf, Pnorm, Power, index, quad_over_lin, special_index
 
 LIMIT = 120  # characters
 LONGEST_INDEX = 24  # characters, of masks and lists of rows that are shown

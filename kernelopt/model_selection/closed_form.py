@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.iterate import place
 from kernelopt.errors import KernelOptError
 from kernelopt.model_selection.squares import Squares, squares
 from kernelopt.problem import Problem
@@ -67,9 +68,10 @@ def leave_one_out(problem: Problem) -> Array:
     >>> ko.leave_one_out(problem).round(2)
     array([ 7.  , -0.95, -3.26, -3.26, -0.95,  7.  ])
     """
-    if problem._solution is None or problem._reduction is None:
+    if problem._solution is None or problem._factored is None:
         raise KernelOptError("Expected a solved problem; call solve() first.")
-    form, reduction = problem.canonical_form(), problem._reduction[1]
+    form, reduction = problem.canonical_form(), problem._factored.reduction
+    place(problem._private_form(), problem._present_point())
     problem._require_parameter_values()
     problem._require_variable_values()
     outer = problem._outer()

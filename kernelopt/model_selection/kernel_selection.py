@@ -13,7 +13,7 @@ from scipy.optimize import minimize, nnls
 
 from kernelopt.errors import DataError, KernelError, NotPSDError, OptionError
 from kernelopt.factorization import memory
-from kernelopt.feature_space import center
+from kernelopt.feature_space import center, target_alignment
 from kernelopt.kernels import Kernel, as_kernel
 from kernelopt.kernels.domains import check_finite, real_array
 from kernelopt.support.types import Array
@@ -61,11 +61,7 @@ def kernel_alignment(kernel: Any, X: Any, y: Any) -> float:
     """
     kernel = as_kernel(kernel)
     rows = kernel.rows(X)
-    Y = _targets(y, len(rows))
-    Y = Y - Y.mean(axis=0)
-    Q = center(kernel._matrix(rows, None))
-    lengths = np.linalg.norm(Q) * np.linalg.norm(Y.T @ Y)
-    return float(np.sum(Y * (Q @ Y)) / lengths) if lengths > 0 else 0.0
+    return target_alignment(kernel._matrix(rows, None), _targets(y, len(rows)), centered=True)
 
 
 def aligned_kernel(kernels: Sequence[Any], X: Any, y: Any) -> Kernel:

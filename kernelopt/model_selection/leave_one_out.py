@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.compiler.canonical_form import CanonicalForm, rewrite
+from kernelopt.compiler.iterate import place
 from kernelopt.compiler.pieces import LogSumExp
 from kernelopt.compiler.separable import Outer, Separable
 from kernelopt.errors import DataError, KernelOptError
@@ -85,11 +86,12 @@ def approximate_leave_one_out(problem: Problem, f: cp.Expression, *, refit: bool
     ... )
     (0.15, 0.11)
     """
-    if problem._solution is None or problem._reduction is None:
+    if problem._solution is None or problem._factored is None:
         raise KernelOptError("Expected a solved problem; call solve() first.")
     problem._require_parameter_values()
     problem._require_variable_values()
-    form, reduction = problem.canonical_form(), problem._reduction[1]
+    form, reduction = problem.canonical_form(), problem._factored.reduction
+    place(problem._private_form(), problem._present_point())
     outer = problem._outer()
     _require_model(form, outer)
     assert outer is not None

@@ -9,11 +9,9 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
-from cvxpy.atoms.affine.add_expr import AddExpression
-from cvxpy.atoms.elementwise.power import Power
-from cvxpy.atoms.quad_over_lin import quad_over_lin
 
 from kernelopt.compiler.canonical_form import CanonicalForm, rewrite
+from kernelopt.support.cvxpy_parts import AddExpression, Power, quad_over_lin
 from kernelopt.support.types import Array
 
 

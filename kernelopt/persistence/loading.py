@@ -8,7 +8,6 @@ from inspect import signature
 from typing import Any
 
 import numpy as np
-from cvxpy.atoms.affine.add_expr import AddExpression
 
 from kernelopt.errors import FormatError, KernelOptError, OptionError
 from kernelopt.kernels import Kernel, as_kernel
@@ -19,6 +18,7 @@ from kernelopt.language.predictors import Predictor, _Atom, _Points, _Value
 from kernelopt.persistence.archive import Archive, shortened
 from kernelopt.persistence.vocabulary import ATOMS, DEPTH, FORMAT, KERNELS, SCHEMA, sklearn_kernels
 from kernelopt.results.solution import FittedFunction
+from kernelopt.support.cvxpy_parts import AddExpression
 from kernelopt.support.types import Array
 
 MAX_BYTES = 2**30

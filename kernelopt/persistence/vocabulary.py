@@ -8,18 +8,23 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
-from cvxpy.atoms.affine.add_expr import AddExpression
-from cvxpy.atoms.affine.binary_operators import DivExpression, MulExpression
-from cvxpy.atoms.affine.hstack import Hstack
-from cvxpy.atoms.affine.index import index, special_index
-from cvxpy.atoms.affine.unary_operators import NegExpression
-from cvxpy.atoms.affine.vstack import Vstack
-from cvxpy.atoms.elementwise.power import PowerApprox
-from cvxpy.atoms.pnorm import Pnorm, PnormApprox
 
 from kernelopt import kernels
 from kernelopt.kernels import Kernel
 from kernelopt.kernels.derivatives import WithDerivatives
+from kernelopt.support.cvxpy_parts import (
+    AddExpression,
+    DivExpression,
+    Hstack,
+    MulExpression,
+    NegExpression,
+    Pnorm,
+    PnormApprox,
+    PowerApprox,
+    Vstack,
+    index,
+    special_index,
+)
 from kernelopt.support.optional import optional
 
 FORMAT, SCHEMA = "kernelopt", 1

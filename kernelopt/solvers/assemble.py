@@ -1,4 +1,4 @@
-"""From a reduction and its outer problem to structured data, and back to the user's variables and multipliers."""
+"""From a reduction and its outer problem to structured data, and from the answer to an iterate."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink
 from kernelopt.compiler.conic_form import ConicForm, constraint_multipliers
+from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.pieces import Kinks, Quadratic
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Lengths, Outer, Separable, lengths_of_outer, only_summed
@@ -143,65 +144,56 @@ def _kinks(split: Separable) -> tuple[Kinks, Array, float]:
     return Kinks(np.zeros(0), np.zeros(0), parts[0].astype(int), *parts[1:]), slope, constant
 
 
-def place(  # noqa: PLR0917
+def iterate(  # noqa: PLR0917
     reduction: Reduction, form: ConicForm, split: Separable, x: Array, total: Array, of_norms: Array
-) -> None:
-    """Put v, y and the multipliers of u = Aθ and of the user's constraints where the reduction has them.
+) -> Iterate:
+    """v, y and the multipliers of u = Aθ and of the user's constraints, not evaluated yet.
 
     total : the slope of each function of s; of_norms : the multiplier of the bound on each ‖θ‖.
     """
-    at = 0
+    at, v = 0, []
     for link in reduction.form.predictions:
-        v, factor = reduction.v[link.theta], reduction.factors[link.theta]
-        K = link.theta.outputs or 1
-        values = x[at : at + K * factor.rank].reshape(K, factor.rank).T
-        at += K * factor.rank
-        if v is not None:
-            v.save_value(values if link.theta.outputs is not None else values[:, 0])
-    y = dict(zip(split.y, x[at:], strict=True))
+        rank, K = reduction.factors[link.theta].rank, link.theta.outputs or 1
+        values = x[at : at + K * rank].reshape(K, rank).T
+        at += K * rank
+        v.append(values if link.theta.outputs is not None else values[:, 0])
+    known, y = np.zeros(len(form.c)), []
+    known[split.y] = x[at:]
     for variable, columns in zip(reduction.form.y, form.variables, strict=True):
-        known = np.array([y[c] for c in columns]) if len(columns) else np.zeros(variable.size)
-        variable.save_value(known.reshape(variable.shape, order="F"))
-    nu = -(split.E.T @ total + split.linear_u)
-    start = 0
+        values = known[columns] if len(columns) else np.zeros(variable.size)
+        y.append(values.reshape(variable.shape, order="F"))
+    flat = -(split.E.T @ total + split.linear_u)
+    start, nu = 0, []
     for link in reduction.form.predictions:
-        if link.u is None:
-            continue
-        constraint = reduction.links[link.theta]
-        part = nu[start : start + link.u.size].reshape(link.u.shape, order="F")
-        start += link.u.size
-        assert constraint is not None
-        constraint.dual_variables[0].save_value(part)
-    _place_constraints(reduction, form, split, total, of_norms)
+        size = 0 if link.u is None else link.u.size
+        nu.append(None if link.u is None else flat[start : start + size].reshape(link.u.shape, order="F"))
+        start += size
+    return Iterate(tuple(v), tuple(y), nu=tuple(nu), duals=_of_constraints(reduction, form, split, total, of_norms))
 
 
-def point_on(reduction: Reduction, form: ConicForm, split: Separable) -> Array:
-    """x = (v, y) of the values that stand on the reduction's variables, where there are no shared auxiliaries."""
-    parts = [np.zeros(0)]
-    for link in reduction.form.predictions:
-        v, rank = reduction.v[link.theta], reduction.factors[link.theta].rank
-        value = np.zeros((rank, link.theta.outputs or 1)) if v is None else np.asarray(v.value)
-        parts.append(value.reshape(rank, -1).ravel(order="F"))
-    y = np.zeros(len(form.c))
-    for variable, columns in zip(reduction.form.y, form.variables, strict=True):
-        y[columns] = np.ravel(variable.value, order="F")[: len(columns)]
-    return np.concatenate([*parts, y[split.y]])
+def vector(reduction: Reduction, form: ConicForm, split: Separable, point: Iterate) -> Array:
+    """x = (v, y) of a point, where there are no shared auxiliaries."""
+    parts = [np.reshape(v, (len(v), -1)).ravel(order="F") if v.size else v.ravel() for v in point.v]
+    return np.concatenate([np.zeros(0), *parts, form.columns_of_y(point.y)[split.y]])
 
 
-def _place_constraints(reduction: Reduction, form: ConicForm, split: Separable, total: Array, of_norms: Array) -> None:
+def _of_constraints(
+    reduction: Reduction, form: ConicForm, split: Separable, total: Array, of_norms: Array
+) -> dict[int, tuple[Array, ...]]:
     """Multipliers of the stated constraints, all of which are linear rows as they stand."""
-    wanted = {c.id for c in reduction.form.outer.constraints}
+    wanted = {c.id: c for c in reduction.form.outer.constraints}
     if not wanted:
-        return
+        return {}
     z = np.full(len(form.b), np.nan)
     here = split.plain >= 0
     z[split.plain[here]] = total[here]
     z[split.rows] = _of_bounds(form, split, of_norms)
     found = constraint_multipliers(form, z)
-    for constraint in reduction.problem.constraints:
-        if constraint.id in wanted and constraint.id in found:
-            for dual in constraint.dual_variables:
-                dual.save_value(np.asarray(found[constraint.id]).reshape(dual.shape, order="F"))
+    return {
+        name: tuple(np.asarray(found[name]).reshape(dual.shape, order="F") for dual in constraint.dual_variables)
+        for name, constraint in wanted.items()
+        if name in found
+    }
 
 
 def _of_bounds(form: ConicForm, split: Separable, of_norms: Array) -> Array:

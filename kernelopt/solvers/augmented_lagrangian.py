@@ -31,7 +31,6 @@ from kernelopt.support.types import Array
 
 RANKS = (100, 300, 800)
 NEXT = 0.6  # a coarser rank is worth its while up to this share of the full one
-UPDATES = 100  # of the multipliers
 STEPS = 30  # Newton steps for each
 FLAT = 12  # updates that gain next to nothing, before giving up
 BUDGET = 40.0  # systems with all rows active that the whole may cost: twice what an interior point needs

@@ -11,7 +11,6 @@ import cvxpy as cp
 import cvxpy.error
 import numpy as np
 import scipy.sparse as sp
-from cvxpy.atoms.affine.add_expr import AddExpression
 
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.separable import Outer, outer_of
@@ -22,6 +21,7 @@ from kernelopt.solvers.assemble import Shape, shape_of, spread
 from kernelopt.solvers.cvxpy_solvers import CONIC_SOLVERS
 from kernelopt.solvers.engines import ENGINES
 from kernelopt.solvers.structured import DENSE_ROW
+from kernelopt.support.cvxpy_parts import AddExpression
 
 # Clarabel takes every continuous cone that cvxpy knows and reaches 1e-8, but breaks down at some degenerate
 # points (θ = 0 under an unsquared norm); ECOS and SCS stand by for these.

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import nan
 from typing import Any, NamedTuple
 
 import cvxpy as cp
 import cvxpy.error
 import numpy as np
 import scipy.sparse as sp
-from cvxpy.problems.problem import SolverStats as CvxpyStats
-from cvxpy.reductions.solution import Solution as CvxpySolution
 
 from kernelopt.compiler import attributes
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.conic_form import typical
+from kernelopt.compiler.iterate import Iterate, place
+from kernelopt.compiler.representer import Reduction
 from kernelopt.errors import DCPError, ParameterError, SolverError
 from kernelopt.results.solution import Status
+from kernelopt.support.cvxpy_parts import Compiled, compiled
+from kernelopt.support.cvxpy_parts import Solution as CvxpySolution
+from kernelopt.support.cvxpy_parts import SolverStats as CvxpyStats
 from kernelopt.support.types import Array
 
 
@@ -73,15 +77,18 @@ STATUSES = {
 
 @dataclass(frozen=True)
 class Answer:
-    """What a solver said, whether it left a point on the problem's variables, and its own statistics.
+    """What a solver said, whether it found a point, and its own statistics.
 
-    slopes : of the functions of the finest cut, where the solver knows them; left_off : where to start another time;
+    point : what it found, not evaluated yet; without `has_point` at most its multipliers are of use
+    slopes : those of the functions of the finest cut, where the solver knows them
+    left_off : where to start another time
     interrupted : by Ctrl-C
     """
 
     status: Status
     has_point: bool
     stats: CvxpyStats
+    point: Iterate | None = None
     slopes: Array | None = None
     left_off: Any = None
     interrupted: bool = False
@@ -105,14 +112,13 @@ def solve(  # noqa: PLR0917
         ours[known.time_limit] = max(seconds, 1e-3)
     ours |= {k: v for k, v in options.items() if k not in ("warm_start", "verbose")}
     try:
-        # The SciPy backend compiles every atom, and a dense B as fast as the others.
-        data, chain, inverse = problem.get_problem_data(solver, canon_backend=cp.SCIPY_CANON_BACKEND, solver_opts=ours)
-        plain = problem.is_mixed_integer() or not isinstance(data, dict)  # a problem of constants is its own data
-        sigma, kappa = (1.0, 1.0) if plain else _scaled(data, units, penalized)
-        rows = _equilibrated(data) if solver == "CLARABEL" and not plain else None
-        raw = chain.solve_via_data(problem, data, options.get("warm_start", True), options.get("verbose", False), ours)
+        found = compiled(problem, solver, ours)
+        plain = problem.is_mixed_integer() or not isinstance(found.data, dict)  # a problem of constants is its own data
+        sigma, kappa = (1.0, 1.0) if plain else _scaled(found, units, penalized)
+        rows = _equilibrated(found.data) if solver == "CLARABEL" and not plain else None
+        raw = found.answer(problem, options, ours)
         raw = raw if rows is None else _ClarabelPoint(raw, rows)
-        solution = _with_a_point(chain.invert(raw, inverse), raw, chain, inverse)
+        solution = _with_a_point(found, raw)
     except cvxpy.error.ParameterError as error:
         raise ParameterError(str(error)) from error
     except cvxpy.error.DCPError as error:
@@ -158,9 +164,10 @@ def _times(factor: float, value: Any) -> Any:
 
 
 def _scaled(
-    data: dict[str, Any], units: tuple[float, float] | None, penalized: Sequence[cp.Variable]
+    found: Compiled, units: tuple[float, float] | None, penalized: Sequence[cp.Variable]
 ) -> tuple[float, float]:
     """Rewrite the solver's data in units of x and of the objective, and return them."""
+    data = found.data
     bounds = [
         name for name in ("b", "h", "G", "lower_bounds", "upper_bounds") if getattr(data.get(name), "ndim", 0) == 1
     ]
@@ -168,7 +175,7 @@ def _scaled(
     sigma = units[0] if units else typical(finite) or 1.0
     linear = "q" if data.get("q") is not None else "c"
     P = data.get("P")
-    kappa = sigma * units[1] if units else _objective_unit(data, sigma, linear, penalized)
+    kappa = sigma * units[1] if units else _objective_unit(found, sigma, linear, penalized)
     for name in bounds:
         data[name] = data[name] / sigma
     data[linear] = data[linear] * (sigma / kappa)
@@ -177,12 +184,13 @@ def _scaled(
     return sigma, kappa
 
 
-def _objective_unit(data: dict[str, Any], sigma: float, linear: str, penalized: Sequence[cp.Variable]) -> float:
+def _objective_unit(found: Compiled, sigma: float, linear: str, penalized: Sequence[cp.Variable]) -> float:
     """max(σ‖c‖∞, σ²‖P‖∞) without penalized variables; with them where nothing else is left."""
+    data = found.data
     diagonal = np.zeros(len(data[linear])) if data.get("P") is None else np.abs(data["P"].diagonal())
     others = np.ones(len(diagonal), dtype=bool)
     for variable in penalized:
-        start = data["param_prob"].var_id_to_col.get(variable.id)
+        start = found.first_column(variable)
         if start is not None:
             others[start : start + variable.size] = False
     linear_unit = sigma * float(np.abs(data[linear]).max(initial=0.0))
@@ -218,30 +226,46 @@ class _ClarabelPoint:
         self.solve_time, self.iterations = raw.solve_time, raw.iterations
 
 
-def _with_a_point(solution: CvxpySolution, raw: Any, chain: Any, inverse: Any) -> CvxpySolution:
+def _with_a_point(found: Compiled, raw: Any) -> CvxpySolution:
     """The solution; where Clarabel stopped at a limit or broke down, with the point at which it did."""
+    solution = found.solution(raw)
     stopped = solution.status in (*cp.settings.ERROR, cp.USER_LIMIT) and not solution.primal_vars
-    if not stopped or chain.solver.name() != "CLARABEL" or not len(raw.x) or not np.isfinite(raw.x).all():
+    if not stopped or found.solver != "CLARABEL" or not len(raw.x) or not np.isfinite(raw.x).all():
         return solution
     limit = solution.status == cp.USER_LIMIT
-    solution = chain.invert(_ClarabelPoint(raw, status="AlmostSolved"), inverse)
+    solution = found.solution(_ClarabelPoint(raw, status="AlmostSolved"))
     solution.status = cp.USER_LIMIT if limit else cp.OPTIMAL_INACCURATE
     return solution
 
 
-def fill_in(form: CanonicalForm, tol: float) -> bool:
-    """Put the best values of the user's variables beside the u and t that stand there; False where there are none.
+def solve_reduction(  # noqa: PLR0917
+    reduction: Reduction, solver: str, tol: float, options: Mapping[str, Any],
+    units: tuple[float, float] | None = None, seconds: float | None = None,
+) -> Answer:  # fmt: skip
+    """The answer of one of cvxpy's solvers, with v, y and multipliers as an iterate."""
+    inner = reduction.inner
+    penalized = [v for v in inner.v.values() if v is not None]
+    answer = solve(inner.problem, solver, tol, options, units, seconds, penalized)
+    v, nu = [], []
+    for link in reduction.form.predictions:
+        variable, constraint = inner.v[link.theta], inner.links[link.theta]
+        shape = reduction.shape_of_v(link)
+        known = None if variable is None else variable.value
+        v.append(np.zeros(shape) if known is None else np.array(known, dtype=float))
+        nu.append(None if constraint is None else constraint.dual_value)
+    duals = {c.id: tuple(d.value for d in c.dual_variables) for c in inner.problem.constraints}
+    point = Iterate(tuple(v), tuple(y.value for y in reduction.form.y), nu=tuple(nu), duals=duals)
+    return replace(answer, point=point)
 
-    Multipliers of constraints stay what they are.
-    """
+
+def fill_in(form: CanonicalForm, point: Iterate, tol: float) -> Iterate | None:
+    """The point with the best y beside its u and t; None where there are none. Multipliers stay what they are."""
+    place(form, point)
     linked = [link.u for link in form.predictions if link.u is not None] + [norm.t for norm in form.norms]
-    fixed = {v: v.value for v in linked}
-    problem = cp.Problem(form.bare.objective, [*form.bare.constraints, *(v == value for v, value in fixed.items())])
-    duals = [(d, d.value) for c in form.bare.constraints for d in c.dual_variables]
+    fixed = [v == v.value for v in linked]
+    problem = cp.Problem(form.bare.objective, [*form.bare.constraints, *fixed])
     try:
-        return solve(problem, "CLARABEL", tol, {}).has_point
+        found = solve(problem, "CLARABEL", tol, {}).has_point
     except SolverError:
-        return False
-    finally:
-        for variable, value in (*fixed.items(), *duals):
-            variable.save_value(value)
+        return None
+    return replace(point, y=tuple(y.value for y in form.y), value=nan) if found else None

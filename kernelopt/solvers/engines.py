@@ -1,4 +1,4 @@
-"""Our own solvers on a reduction: who takes what, and the answer on the user's variables."""
+"""Our own solvers on a reduction: who takes what, and their answers as iterates."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from math import inf, isfinite, log
 from time import perf_counter
 
 import numpy as np
-from cvxpy.problems.problem import SolverStats as CvxpyStats
 from scipy.optimize import brentq
 
 from kernelopt import factorization
 from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Lengths, Outer
 from kernelopt.errors import SolverError
 from kernelopt.factorization import Factor
-from kernelopt.factorization.growing import ExpandedFactor
 from kernelopt.language.expressions import Theta
 from kernelopt.results.solution import Status
 from kernelopt.solvers import assemble, augmented_lagrangian, first_point, interior_point, least_squares, nonconvex
@@ -28,6 +27,7 @@ from kernelopt.solvers.cvxpy_solvers import Answer
 from kernelopt.solvers.dual_point import Point
 from kernelopt.solvers.structured import Structured
 from kernelopt.solvers.watch import Watch
+from kernelopt.support.cvxpy_parts import SolverStats as CvxpyStats
 from kernelopt.support.types import Array, Ints
 
 TIGHTER = 1e-2  # of the certified gap that is wanted
@@ -104,7 +104,7 @@ def solve(  # noqa: PLR0917
     reduction: Reduction, outer: Outer, name: str, tol: float, deadline: float = inf,
     start: Start | None = None, verbose: bool = False, progress: bool = False,
 ) -> Answer:  # fmt: skip
-    """Solve a reduced problem by one of our own; values and multipliers stay on its variables and constraints.
+    """Solve a reduced problem by one of our own.
 
     Raises SolverError where the solver does not take the problem.
     """
@@ -129,14 +129,16 @@ def solve(  # noqa: PLR0917
     total = point.total(problem)
     split = outer.split
     assert split is not None
-    assemble.place(reduction, outer.form, split, point.x, total, _of_norms(reduction, problem, shape, point, R))
+    found = assemble.iterate(
+        reduction, outer.form, split, point.x, total, _of_norms(reduction, problem, shape, point, R)
+    )
     if point.violation > INFEASIBLE * watch.unit and point.stopped is None:
-        return Answer(Status.INFEASIBLE, False, _stats(name, began, watch))  # the multipliers say where it is violated
+        return Answer(Status.INFEASIBLE, False, _stats(name, began, watch), found)  # ν says where it is violated
     status = Status.OPTIMAL if point.stopped is None else Status.USER_LIMIT
     ends = problem.ends
     left_off = Start(tuple(point.x[a:b] for a, b in pairwise(ends)), point.x[ends[-1] :], point.a, R, point.kept)
     interrupted = isinstance(point.stopped, KeyboardInterrupt)
-    return Answer(status, True, _stats(name, began, watch), total, left_off, interrupted)
+    return Answer(status, True, _stats(name, began, watch), found, total, left_off, interrupted)
 
 
 def _of_norms(reduction: Reduction, problem: Structured, shape: Shape, point: Point, R: float) -> Array:
@@ -211,14 +213,13 @@ def optimum_near(problem: Structured, outer: Outer, start: Point | None) -> Poin
     raise SolverError("No optimum was found to the accuracy that is needed. Scale data and penalties alike.")
 
 
-def smallest_curvature(reduction: Reduction, outer: Outer) -> float:
-    """The smallest eigenvalue of the Hessian at the values that stand on the variables, in units of the penalty of θ;
-    for θ in the factor's span."""
+def smallest_curvature(reduction: Reduction, outer: Outer, point: Iterate) -> float:
+    """The smallest eigenvalue of the Hessian, in units of the penalty of θ; for θ in the factor's span."""
     shape, split = assemble.shape_of(reduction.form, outer), outer.split
     assert shape.lengths is not None
     assert split is not None
     problem = assemble.structured(reduction, outer, {j: float(c) for j, c in enumerate(shape.lengths.curvature)})
-    return nonconvex.smallest_curvature(problem, assemble.point_on(reduction, outer.form, split))
+    return nonconvex.smallest_curvature(problem, assemble.vector(reduction, outer.form, split, point))
 
 
 def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
@@ -247,7 +248,7 @@ def carried(
 ) -> Start | None:
     """A start in the coordinates of new factors, where columns did not only come to stand behind the old ones."""
     owners = [link.theta for link in form.predictions for _ in range(link.theta.outputs or 1)]
-    moved = {theta for theta in old if theta in new and old[theta] is not new[theta] and not _nested(old[theta])}
+    moved = {theta for theta in old if theta in new and old[theta] is not new[theta] and not old[theta].is_nested}
     if start is None or not moved or len(owners) != len(start.v):
         return start
     v = list(start.v)
@@ -256,11 +257,6 @@ def carried(
             known = np.pad(v[k], (0, old[theta].rank - len(v[k])))
             v[k] = factorization.carried(old[theta], new[theta], known)
     return replace(start, v=tuple(v), kept=None)
-
-
-def _nested(factor: Factor) -> bool:
-    """Whether a finer factor has these columns first."""
-    return not isinstance(factor, ExpandedFactor)
 
 
 def _point(problem: Structured, start: Start | None) -> Point | None:

@@ -16,10 +16,10 @@ import clarabel
 import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spl
-from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import dims_to_solver_cones
 
 from kernelopt.compiler.conic_form import Cones, ConicForm
 from kernelopt.solvers.cones import into_dual, violation
+from kernelopt.support.cvxpy_parts import clarabel_cones
 from kernelopt.support.types import Array
 
 PROXIMAL = 1e-6  # weight of ½‖(u, t) − (û, t̂)‖² in their units: it keeps the outer problem bounded
@@ -113,15 +113,14 @@ def answered(P: Array, q: Array, A: sp.csc_array, b: Array, cones: Cones) -> Any
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = TOLERANCE
     settings.max_threads = 1
     quadratic = sp.csc_array(sp.diags_array(P))
-    return clarabel.DefaultSolver(quadratic, q, A, b, dims_to_solver_cones(_Dims(cones)), settings).solve()
+    return clarabel.DefaultSolver(quadratic, q, A, b, _named(cones), settings).solve()
 
 
-class _Dims:
-    """The names by which cvxpy's interface knows cones."""
-
-    def __init__(self, cones: Cones) -> None:
-        self.zero, self.nonneg, self.soc, self.psd = cones.zero, cones.nonneg, cones.soc, cones.psd
-        self.exp, self.p3d, self.pnd = cones.exp, cones.power, cones.generalized_power
+def _named(cones: Cones) -> Any:
+    return clarabel_cones(
+        zero=cones.zero, nonneg=cones.nonneg, soc=cones.soc, psd=cones.psd, exp=cones.exp, p3d=cones.power,
+        pnd=cones.generalized_power,
+    )  # fmt: skip
 
 
 def repaired(form: ConicForm, x: Array, z: Array, vanishing: sp.csc_array | None = None) -> DualPoint:

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.feasibility import Question
+from kernelopt.compiler.iterate import Iterate, place
 from kernelopt.compiler.representer import Reduction
 from kernelopt.factorization import tall
 from kernelopt.language.nodes import norm_from_gram
@@ -115,11 +116,13 @@ def _outside_exponentials(s: Array, error: Array, counts: Array) -> bool:
     return bool(outside.any())
 
 
-def rays(question: Question, reduction: Reduction, data: ConicForm, flat: bool = False) -> Iterator[Ray]:
-    """Rays near the direction that stands on the question's variables: entries that are all but zero are made zero,
+def rays(
+    question: Question, reduction: Reduction, point: Iterate, data: ConicForm, flat: bool = False
+) -> Iterator[Ray]:
+    """Rays near the direction that answers a question: entries that are all but zero are made zero,
     and rows that are all but active active. With `flat` cᵀd = 0 counts as a row."""
     found = _Direction(question, reduction, data)
-    q = found.start()
+    q = found.start(point)
     for candidate in (q, found.projected(q, flat), np.where(found.of_theta, 0.0, q)):
         for trial in (found.snapped(candidate), candidate):
             ray = judged(data, *found.place(trial))
@@ -140,13 +143,11 @@ class _Direction:
         self.ends = np.cumsum([0, *widths])
         self.of_theta = np.arange(self.ends[-1] + len(self.rest)) < self.ends[-1]
 
-    def start(self) -> Array:
-        """The (v, other columns) that stand on the question's variables."""
-        parts = [np.zeros(0)]
-        for link, _ in self.links:
-            v = self.reduction.v[link.theta]
-            parts += [] if v is None else [np.ravel(v.value, order="F")]
-        return np.concatenate([*parts, np.asarray(self.question.x.value, dtype=float)[self.rest]])
+    def start(self, point: Iterate) -> Array:
+        """The (v, other columns) of a point."""
+        place(self.reduction.form, point)
+        parts = [np.ravel(v, order="F") for v in point.v]
+        return np.concatenate([np.zeros(0), *parts, np.asarray(self.question.x.value, dtype=float)[self.rest]])
 
     def _v(self, q: Array, number: int) -> Array:
         theta = self.links[number][0].theta

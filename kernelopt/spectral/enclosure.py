@@ -23,8 +23,8 @@ import numpy as np
 from kernelopt.certificate.gram import spans_everything
 from kernelopt.certificate.report import FULL, Certificate
 from kernelopt.compiler.canonical_form import PredictionLink
+from kernelopt.compiler.iterate import Iterate, place
 from kernelopt.factorization import FLOOR, Factor
-from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.language.functions import Function
 from kernelopt.spectral import eigenvalues
 from kernelopt.spectral.eigenvalues import EPS, Constrained, Leading
@@ -43,6 +43,7 @@ class Solved(NamedTuple):
     factor: Factor
     side: Constrained
     top: Leading
+    point: Iterate
 
     @property
     def unit(self) -> float:
@@ -51,14 +52,14 @@ class Solved(NamedTuple):
 
 
 def certify(solved: Solved, tol: float, abs_tol: float | None, may_pass: bool) -> Certificate:
-    """The certificate of the θ that stands on the form's variables; `may_pass` where a pass over the kernel is allowed.
+    """The certificate of the point; `may_pass` where a pass over the kernel is allowed.
 
     The pass is made where the gap asks for it.
     """
     start = perf_counter()
     left = what_is_left(solved)
     found = _assembled(solved, solved.top.bound + left, start)
-    if may_pass and left and not found.closes(tol, abs_tol) and not isinstance(solved.factor, ProjectedFactor):
+    if may_pass and left and not found.closes(tol, abs_tol) and not solved.factor.is_projected:
         found = _assembled(solved, min(solved.top.bound + left, with_full_kernel(solved, left)), start)
     return found
 
@@ -75,7 +76,7 @@ def what_is_left(solved: Solved) -> float:
 
 def _trace_left(link: PredictionLink, factor: Factor) -> float:
     """tr(E)/scale."""
-    if isinstance(factor, ProjectedFactor):
+    if factor.is_projected:
         return factor.residual * len(factor.B)
     known = np.einsum("ij,ij->i", factor.B, factor.B)
     return float(np.clip(link.rows.diagonal() / factor.scale - known, 0.0, None).sum())
@@ -148,7 +149,7 @@ def _assembled(solved: Solved, largest: float, start: float) -> Certificate:
     if isfinite(unit):
         rounding = abs(value(hypot(bound, unit * sqrt(errors))) - most) + 8 * EPS * abs(most)
         floor = abs(value(hypot(feasible, unit * sqrt(NEGLIGIBLE * side.total))) - reached)
-    assumptions = [f"kernel matrix projected: {factor.method}"] if isinstance(factor, ProjectedFactor) else []
+    assumptions = [f"kernel matrix projected: {factor.method}"] if factor.is_projected else []
     if feasible > bound:
         if abs(reached - most) > rounding + floor:
             assumptions.append("no bound: predictions from the kernel and from the factor differ")
@@ -162,26 +163,26 @@ def _assembled(solved: Solved, largest: float, start: float) -> Certificate:
 
 
 def lengths(solved: Solved) -> tuple[float, float]:
-    """‖MAθ‖ for the θ that stands on the form's variables, and for a θ near it that is feasible.
+    """‖MAθ‖ for the θ of the point, and for a θ near it that is feasible.
 
     Subtracting HGᵀAθ costs at most ‖MH·GᵀAθ‖ of length, and scaling to ‖θ‖ ≤ R does the rest.
     """
     form, R = solved.form, solved.numbers.radius
+    place(form.form, solved.point)
     attained = float(np.linalg.norm(np.asarray(form.argument.value)))
     violated = np.concatenate([np.zeros(0), *(np.ravel(e.value, order="F") for e in form.equalities)])
-    norm = float(form.form.norms[0].t.value) if form.form.norms else 0.0
+    norm = float(solved.point.t[0]) if form.form.norms else 0.0
     charged = max(attained - float(np.linalg.norm(solved.side.lift @ violated)), 0.0)
     return attained, charged * (R / norm if norm > R else 1.0)
 
 
-def eigen_residual(form: SpectralForm, numbers: Numbers) -> float:
-    """‖Q(MᵀMu − Gη) − σ²u‖/‖QMᵀMu‖ in the full kernel, at the best η and σ², for u = Aθ as it stands.
+def eigen_residual(form: SpectralForm, numbers: Numbers, point: Iterate) -> float:
+    """‖Q(MᵀMu − Gη) − σ²u‖/‖QMᵀMu‖ in the full kernel, at the best η and σ², for u = Aθ.
 
     It is the residual of AᵀMᵀMAθ − AᵀGη = σ²θ, seen in predictions.
     """
     link = form.link
-    assert link.u is not None
-    u = np.asarray(link.u.value)[np.unique(link.take, return_index=True)[1]]
+    u = point.u[0][np.unique(link.take, return_index=True)[1]]
     target = np.asarray(numbers.M.T @ (numbers.M @ u))
     images = times_kernel(link, np.column_stack([target, numbers.G.toarray()]))
     size = float(np.linalg.norm(images[:, 0]))

@@ -17,17 +17,13 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
-from cvxpy.atoms.affine.sum import Sum
-from cvxpy.atoms.elementwise.power import Power
-from cvxpy.atoms.norm1 import norm1
-from cvxpy.atoms.pnorm import Pnorm
-from cvxpy.atoms.quad_over_lin import quad_over_lin
 
 from kernelopt.compiler import rules
 from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink, rewrite
 from kernelopt.compiler.rules import Inspection
 from kernelopt.errors import DCPError
 from kernelopt.language.nodes import EUCLIDEAN
+from kernelopt.support.cvxpy_parts import Pnorm, Power, Sum, norm1, quad_over_lin
 from kernelopt.support.types import Array
 
 DENSE = 0.1  # share of nonzeros from which a matrix is kept as an array
@@ -180,14 +176,9 @@ def _argument(node: Any) -> Any:
 def _constant(expressions: list[Any]) -> float:
     """The first number that affine expressions have at u = 0; 0 where there is none."""
     for expression in expressions:
-        values = [(v, v.value) for v in expression.variables()]
-        try:
-            for v, _ in values:
-                v.save_value(np.zeros(v.shape))
-            constant = np.asarray(expression.value)
-        finally:
-            for v, value in values:
-                v.save_value(value)
+        for v in expression.variables():
+            v.save_value(np.zeros(v.shape))
+        constant = np.asarray(expression.value)
         if constant.any():
             return float(constant[constant != 0].flat[0])
     return 0.0
@@ -195,14 +186,10 @@ def _constant(expressions: list[Any]) -> float:
 
 def _slopes(expression: Any, variable: Any) -> Any:
     """The matrix of an affine expression, (size of the expression, size of the variable); at a point, of any other."""
-    values = [(v, v.value) for v in expression.variables()]
-    try:
-        for v, value in values:
-            v.save_value(np.zeros(v.shape) if value is None else value)
-        slopes = expression.grad[variable]
-    finally:
-        for v, value in values:
-            v.save_value(value)
+    for v in expression.variables():
+        if v.value is None:
+            v.save_value(np.zeros(v.shape))
+    slopes = expression.grad[variable]
     return slopes.T if sp.issparse(slopes) else sp.csc_array(np.atleast_2d(slopes))
 
 
@@ -216,14 +203,10 @@ def _distinct(link: PredictionLink, slopes: Any) -> Any:
 
 def _root(bound: Any, t: cp.Variable) -> float:
     """The largest t ≥ 0 with at² + bt + c ≤ 0, for a and b ≥ 0; negative where there is none, inf where all do."""
-    old = t.value
-    try:
-        t.save_value(np.asarray(0.0))
-        c, b = _entries(bound.value), _entries(_slopes(bound, t))
-        t.save_value(np.asarray(1.0))
-        a = (_entries(_slopes(bound, t)) - b) / 2
-    finally:
-        t.save_value(old)
+    t.save_value(np.asarray(0.0))
+    c, b = _entries(bound.value), _entries(_slopes(bound, t))
+    t.save_value(np.asarray(1.0))
+    a = (_entries(_slopes(bound, t)) - b) / 2
     if (c > 0).any():
         return -1.0
     slope = b + np.hypot(b, 2 * np.sqrt(np.clip(a, 0.0, None)) * np.sqrt(-c))

@@ -16,13 +16,13 @@ import scipy.linalg as sl
 
 from kernelopt.certificate import Certificate
 from kernelopt.compiler import representer
+from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import FEASIBLE, Reduction
 from kernelopt.driver import verification
 from kernelopt.driver.attempts import RAY_FEASIBILITY, Goal, Outcome
 from kernelopt.driver.verification import Check, Report
 from kernelopt.errors import OptionError, SolverError
 from kernelopt.factorization import Factor, memory
-from kernelopt.factorization.dense import ProjectedFactor
 from kernelopt.language.expressions import Theta
 from kernelopt.language.functions import Function
 from kernelopt.results.solution import Attempt, Solution, SolverStats, Status
@@ -30,7 +30,7 @@ from kernelopt.solvers.choice import SolverTable
 from kernelopt.solvers.cvxpy_solvers import CONIC_SOLVERS
 from kernelopt.spectral import eigenvalues
 from kernelopt.spectral import enclosure as certificates
-from kernelopt.spectral.eigenvalues import NAME
+from kernelopt.spectral.eigenvalues import NAME, Constrained, Leading
 from kernelopt.spectral.enclosure import NEGLIGIBLE, Solved
 from kernelopt.spectral.spectral_form import Numbers, SpectralForm
 from kernelopt.support.types import Array
@@ -42,18 +42,18 @@ TIE = 1e-9  # relative; entries of Aθ this near to the largest are as large, so
 
 
 def pursue(reduction: Reduction, form: SpectralForm, goal: Goal) -> Outcome:
-    """The maximizer in the factor's span, on the reduction's variables, with its certificate and status."""
+    """The maximizer in the factor's span, with its certificate and status."""
     start = perf_counter()
     entries = sum(f.B.size for f in reduction.factors.values())
     memory.require(BYTES * entries, "Solving the reduced problem", goal.memory_limit)
     numbers = form.numbers()
     if numbers.radius < 0:
         return _nothing(form, Status.INFEASIBLE, start)
-    solved = _decomposed(form, numbers, reduction.factors[form.link.theta])
-    _place(reduction, solved)
-    afresh = reduction.is_restriction and not isinstance(solved.factor, ProjectedFactor)
-    solution = representer.invert(reduction, Status.OPTIMAL, from_kernel=afresh)
-    violation = representer.violation(reduction)
+    solved = _decomposed(form, numbers, reduction)
+    afresh = reduction.is_restriction and not solved.factor.is_projected
+    solution, point = representer.invert(reduction, solved.point, from_kernel=afresh)
+    solved = solved._replace(point=point)
+    violation = representer.violation(reduction, point)
     if not isfinite(numbers.radius) and certificates.lengths(solved)[0] > 0 and violation <= RAY_FEASIBILITY:
         return _nothing(form, Status.UNBOUNDED, start)
     found = None
@@ -64,17 +64,11 @@ def pursue(reduction: Reduction, form: SpectralForm, goal: Goal) -> Outcome:
     status = Status.OPTIMAL if closed and violation <= FEASIBLE else Status.OPTIMAL_INACCURATE
     if not closed and goal.seconds_left() <= 0:
         status = Status.USER_LIMIT
-    values = [(v, v.value) for v in reduction.problem.variables()]
-
-    def restore() -> None:
-        for variable, value in values:
-            variable.save_value(value)
-
     gap = nan if found is None else found.relative_gap
     attempt = Attempt(NAME, goal.tol, None, (solved.factor.rank,), str(status), gap, perf_counter() - start)
     solution = Solution(status, solution.value, solution.functions, solution.duals, None, found)
     may_grow = reduction.is_restriction and found is not None and not closed and goal.certify is True
-    return Outcome(solution, (attempt,), _stats(start), may_grow, restore)
+    return Outcome(solution, (attempt,), _stats(start), may_grow, point)
 
 
 def solver_names(form: SpectralForm | None, wanted: str | None, options: Mapping[str, object]) -> list[str] | None:
@@ -113,29 +107,27 @@ _TAKES = "takes the spectral form only, maximize ‖Aθ‖ with ‖θ‖ ≤ R a
 _CONVEX = "takes convex problems only"
 
 
-def _decomposed(form: SpectralForm, numbers: Numbers, factor: Factor) -> Solved:
-    """MB on the null space of GᵀB, and its leading singular vectors."""
+def _decomposed(form: SpectralForm, numbers: Numbers, reduction: Reduction, point: Iterate | None = None) -> Solved:
+    """MB on the null space of GᵀB, and its leading singular vectors; by default the point that they give."""
+    factor = reduction.factors[form.link.theta]
     side = eigenvalues.constrained(np.asarray(numbers.M @ factor.B), np.asarray(numbers.G.T @ factor.B))
-    return Solved(form, numbers, factor, side, eigenvalues.leading(side, LEADING))
+    top = eigenvalues.leading(side, LEADING)
+    point = Iterate((_leading(factor, numbers, side, top),), (), nu=(None,)) if point is None else point
+    return Solved(form, numbers, factor, side, top, point)
 
 
-def _place(reduction: Reduction, solved: Solved) -> None:
+def _leading(factor: Factor, numbers: Numbers, side: Constrained, top: Leading) -> Array:
     """v = ±√scale·R·x, with the first of the largest entries of Bv positive; for R = inf a ray of unit length.
 
     v = 0 where the largest eigenvalue is not told from zero.
     """
-    form, factor, top = solved.form, solved.factor, solved.top
-    v = reduction.v[form.link.theta]
-    if v is None:
-        return
-    if top.values[0] <= NEGLIGIBLE * solved.side.total:
-        v.save_value(np.zeros(v.shape))
-        return
+    if not factor.rank or top.values[0] <= NEGLIGIBLE * side.total:
+        return np.zeros(factor.rank)
     x = top.vectors[:, 0]
     u = factor.B @ x
     first = int(np.argmax(np.abs(u) >= (1 - TIE) * np.abs(u).max()))
-    length = solved.numbers.radius if isfinite(solved.numbers.radius) else 1.0
-    v.save_value(x * (np.sign(u[first]) * sqrt(factor.scale) * length))
+    length = numbers.radius if isfinite(numbers.radius) else 1.0
+    return np.asarray(x * (np.sign(u[first]) * sqrt(factor.scale) * length))
 
 
 def _nothing(form: SpectralForm, status: Status, start: float) -> Outcome:
@@ -152,28 +144,31 @@ def _stats(start: float) -> SolverStats:
 # ---------------------------------------------------------------- verification
 
 
-def verify(reduction: Reduction, form: SpectralForm, solution: Solution, tol: float) -> Report:
-    """Check the reduction and the point on its variables, recomputed from kernel values."""
-    solved = _decomposed(form, form.numbers(), reduction.factors[form.link.theta])
+def verify(reduction: Reduction, form: SpectralForm, point: Iterate, solution: Solution, tol: float) -> Report:
+    """Check the reduction and the point, recomputed from kernel values."""
+    solved = _decomposed(form, form.numbers(), reduction, point)
     found = certificates.certify(solved, tol, None, may_pass=True)
-    checks = verification.reduction_checks(reduction, solution.functions)
-    return Report((*checks, *_checks(reduction, form, found, tol)), found)
+    checks = verification.reduction_checks(reduction, point, solution.functions)
+    return Report((*checks, *_checks(reduction, form, point, found, tol)), found)
 
 
 def audit(form: SpectralForm, functions: Mapping[Theta, Function], best: Certificate | None, tol: float) -> Report:
     """Check a function that was found elsewhere; `best` is the certificate of an answer of our own."""
-    reduction = verification.placed(form.form, functions)
-    found = None if best is None else verification.against(best, verification.attained(reduction))
-    return Report(tuple(_checks(reduction, form, found, tol)), found)
+    reduction, point = verification.placed(form.form, functions, ())
+    point = representer.valued(form.form, point)
+    found = None if best is None else verification.against(best, point.value)
+    return Report(tuple(_checks(reduction, form, point, found, tol)), found)
 
 
-def _checks(reduction: Reduction, form: SpectralForm, found: Certificate | None, tol: float) -> Iterator[Check]:
+def _checks(
+    reduction: Reduction, form: SpectralForm, point: Iterate, found: Certificate | None, tol: float
+) -> Iterator[Check]:
     """Feasibility, the eigen-residual, and the gap."""
     numbers = form.numbers()
-    violation = representer.violation(reduction)
+    violation = representer.violation(reduction, point)
     yield Check("primal feasibility", violation, FEASIBLE, "largest violation, relative to a constraint's terms")
-    if not isinstance(reduction.factors[form.link.theta], ProjectedFactor):
-        residual = certificates.eigen_residual(form, numbers)
+    if not reduction.factors[form.link.theta].is_projected:
+        residual = certificates.eigen_residual(form, numbers, point)
         yield Check("eigen-residual", residual, STATIONARY, "‖Q(MᵀMAθ − Gη) − σ²Aθ‖, of ‖QMᵀMAθ‖, from the kernel")
     if found is not None:
         yield verification.gap(found, tol)
@@ -181,7 +176,7 @@ def _checks(reduction: Reduction, form: SpectralForm, found: Certificate | None,
         yield Check("duality gap", inf, tol, "no certificate")
     explicit = _explicit_features(form, numbers)
     if explicit is not None:
-        yield verification.compared("θ ∈ Rᵖ solved", verification.attained(reduction), explicit, found, tol)
+        yield verification.compared("θ ∈ Rᵖ solved", point.value, explicit, found, tol)
 
 
 def _explicit_features(form: SpectralForm, numbers: Numbers) -> float | None:

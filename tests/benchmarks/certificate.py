@@ -50,24 +50,24 @@ def cost(problem, repeats):
     import numpy as np
 
     from kernelopt.certificate import certify, cone_bounds
-    from kernelopt.certificate.certify import solver_multipliers
     from kernelopt.certificate.gram import STREAMED
     from kernelopt.certificate.multipliers import norm_multipliers
     from kernelopt.compiler.separable import Outer, outer_of
     from kernelopt.solvers import outer_dual
 
-    value = problem.solve(max_rank=60, tol=1e-3)
-    reduction = problem._reduction[1]
-    link, nu = reduction.form.predictions[0], solver_multipliers(reduction)
+    problem.solve(max_rank=60, tol=1e-3)
+    point = problem._point
+    reduction = problem._factored.reduction
+    link, nu = reduction.form.predictions[0], point.multipliers()
     data = outer_of(reduction.form)
-    mu, total = norm_multipliers(reduction, data.form, nu), link.summed(nu[0])
-    bound = cone_bounds._Bound(reduction, data.form, STREAMED)
-    linear = np.concatenate([nu[0], -mu])
+    mu, total = norm_multipliers(reduction, data.form, point, nu), link.summed(nu[0])
+    bound = cone_bounds._Bound(reduction, data.form, point, STREAMED)
+    linear, near = np.concatenate([nu[0], -mu]), np.concatenate([point.u_flat, point.t])
     return (
-        seconds(lambda: certify(reduction, outer_of(reduction.form), value), repeats),
+        seconds(lambda: certify(reduction, outer_of(reduction.form), point), repeats),
         seconds(lambda: link.rows.quadratic(total), repeats),
-        seconds(lambda: certify(reduction, Outer(data.form, None), value), repeats),
-        seconds(lambda: outer_dual.solve(data.form, linear, bound.near, bound.units), repeats),
+        seconds(lambda: certify(reduction, Outer(data.form, None), point), repeats),
+        seconds(lambda: outer_dual.solve(data.form, linear, near, bound.units), repeats),
     )
 
 

@@ -139,7 +139,7 @@ def iterations(N: int, r: int) -> None:
     before = peak()
     seconds, _ = timed(lambda: problem.solve(certify=False, factorization="streamed", rank_tol=1e-12, max_rank=r))
     memory, stats = peak() - before, problem.solver_stats
-    B = next(iter(problem._reduction[1].factors.values())).B
+    B = next(iter(problem._factored.reduction.factors.values())).B
     w = np.random.default_rng(0).uniform(0.1, 1.0, size=N)
 
     def bare() -> Any:

@@ -7,15 +7,16 @@ from itertools import combinations
 import cvxpy as cp
 import numpy as np
 import pytest
+from inside import point_of, reduction_of
 from scipy.optimize import minimize_scalar
 from scipy.special import huber
 
 import kernelopt as ko
 from kernelopt import losses
 from kernelopt.certificate import certify, cone_bounds
-from kernelopt.certificate.certify import solver_multipliers
 from kernelopt.certificate.gram import STREAMED
 from kernelopt.certificate.multipliers import norm_multipliers
+from kernelopt.compiler.representer import valued
 from kernelopt.compiler.separable import outer_of
 from kernelopt.errors import KernelOptError, OptionError
 from kernelopt.language.rows import Rows
@@ -120,14 +121,15 @@ def test_an_output_without_a_norm_proves_nothing():
 def test_both_ways_to_the_bound_agree(loss):
     """By conjugates, and from the cone form."""
     problem, _, _ = fit(loss)
-    value = problem.solve(rank_tol=1e-4)
-    reduction = problem._reduction[1]
+    problem.solve(rank_tol=1e-4)
+    reduction, point = reduction_of(problem), point_of(problem)
     data = outer_of(reduction.form)
     assert data.pieces is not None
-    closed = certify(reduction, data, value)
+    closed = certify(reduction, data, point)
     assert closed.evidence.slopes is not None
-    nu = solver_multipliers(reduction)
-    general = cone_bounds.lower_bound(reduction, data.form, nu, norm_multipliers(reduction, data.form, nu), STREAMED)
+    nu = point.multipliers()
+    mu = norm_multipliers(reduction, data.form, point, nu)
+    general = cone_bounds.lower_bound(reduction, data.form, point, nu, mu, STREAMED)
     assert general.point is not None
     assert general.value == pytest.approx(closed.lower, rel=1e-6)
 
@@ -165,13 +167,14 @@ def test_the_outer_problem_may_be_solved_badly(monkeypatch):
     """The bound stands on the dual side: however rough the outer solve, it stays below the optimum."""
     problem, _, _ = fit("hinge", "unsquared", constraints=[])
     optimum = problem.solve()
-    reduction = problem._reduction[1]
+    reduction, point = reduction_of(problem), point_of(problem)
     form = outer_of(reduction.form).form
-    nu = solver_multipliers(reduction)
+    nu = point.multipliers()
+    mu = norm_multipliers(reduction, form, point, nu)
     bounds = []
     for tolerance in (1e-1, 1e-2, 1e-4):
         monkeypatch.setattr(outer_dual, "TOLERANCE", tolerance)
-        found = cone_bounds.lower_bound(reduction, form, nu, norm_multipliers(reduction, form, nu), STREAMED)
+        found = cone_bounds.lower_bound(reduction, form, point, nu, mu, STREAMED)
         assert found is not None
         assert found.assumptions == ()
         assert found.value <= optimum + 1e-9
@@ -184,10 +187,11 @@ def test_multipliers_of_free_variables_are_exact(loss):
     """1ᵀν = 0 for an intercept, to rounding, from multipliers that are off by 1e-4."""
     problem, _, _ = fit(loss)
     optimum = problem.solve()
-    reduction = problem._reduction[1]
+    reduction, point = reduction_of(problem), point_of(problem)
     data = outer_of(reduction.form)
-    nu = [n + 1e-4 * np.random.default_rng(1).normal(size=n.shape) for n in solver_multipliers(reduction)]
-    found = cone_bounds.lower_bound(reduction, data.form, nu, norm_multipliers(reduction, data.form, nu), STREAMED)
+    nu = [n + 1e-4 * np.random.default_rng(1).normal(size=n.shape) for n in point.multipliers()]
+    mu = norm_multipliers(reduction, data.form, point, nu)
+    found = cone_bounds.lower_bound(reduction, data.form, point, nu, mu, STREAMED)
     assert abs(found.point.nu[0].sum()) <= 1e-12 * np.abs(found.point.nu[0]).sum()
     inner = np.setdiff1d(np.arange(len(data.form.c)), data.form.linked)
     assert np.abs(found.point.stationarity[inner]).max() <= 1e-12
@@ -199,13 +203,12 @@ def test_the_upper_bound_is_widened_by_violations():
     problem = ko.Problem(problem.objective, [theta(X[:5]) <= -1])
     problem.solve()
     assert problem.status == "optimal"
-    reduction = problem._reduction[1]
-    form = reduction.form
+    reduction, point = reduction_of(problem), point_of(problem)
     exact = problem.certificate.upper
-    form.predictions[0].u.value = form.predictions[0].u.value + 1e-3
-    found = certify(reduction, outer_of(form), float(form.outer.objective.value))
+    moved = valued(reduction.form, replace(point, u=(point.u[0] + 1e-3,)))
+    found = certify(reduction, outer_of(reduction.form), moved)
     assert found.widened > 0
-    assert found.upper == pytest.approx(float(form.outer.objective.value) + found.widened)
+    assert found.upper == pytest.approx(moved.value + found.widened)
     assert found.upper >= exact - 1e-6
 
 

@@ -1,8 +1,11 @@
 """Constraints that no θ meets: the optimum is ∞, whatever points solvers come back with."""
 
+from dataclasses import replace
+
 import cvxpy as cp
 import numpy as np
 import pytest
+from inside import point_of, reduction_of
 
 import kernelopt as ko
 from kernelopt.certificate import certify
@@ -145,12 +148,11 @@ def test_a_violation_is_measured_by_the_data(size):
     X = np.random.default_rng(0).normal(size=(20, 2))
     theta, level = ko.Theta(KERNELS["linear"]), cp.Variable()
     problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [theta(X) <= level - 3, level <= theta(X[:1]) - 2])
-    canonical = problem.canonical_form()
     problem.solve()
-    reduction = problem._reduction[1]
-    canonical.predictions[0].u.save_value(np.full(20, size))
-    level.save_value(np.array(size))
-    found = representer.violation(reduction, outer_of(canonical).form.data_unit)
+    reduction = reduction_of(problem)
+    zero = reduction.at_zero((np.array(size),))
+    there = replace(zero, u=(np.full(20, size),), t=np.zeros(1))
+    found = representer.violation(reduction, there, outer_of(reduction.form).form.data_unit)
     assert found > 1e-2
 
 
@@ -161,10 +163,9 @@ def test_no_upper_bound_from_a_point_far_from_feasible():
     problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [theta(X) >= 1])
     problem.solve()
     assert problem.status == "optimal"
-    reduction = problem._reduction[1]
-    for variable in (reduction.v[theta], reduction.form.predictions[0].u):
-        variable.save_value(np.zeros(variable.shape))
-    found = certify(reduction, outer_of(reduction.form), representer.evaluate(reduction))
+    reduction = reduction_of(problem)
+    at_zero = replace(point_of(problem), v=reduction.at_zero(()).v)
+    found = certify(reduction, outer_of(reduction.form), representer.evaluate(reduction, at_zero))
     assert found.upper == np.inf
     assert "no upper bound" in str(found)
     assert found.lower <= problem.value + 1e-6

@@ -3,6 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from inside import reduction_of
 
 import kernelopt as ko
 from kernelopt.certificate import joint
@@ -41,7 +42,7 @@ def test_large_problems_are_left_to_what_knows_nu(monkeypatch):
     problem.solve()
     assert problem.status == "optimal"
     form = problem.canonical_form()
-    assert joint.solved(problem._reduction[1], problem._outer().form, np.ones(len(form.predictions) + 4), 0.0) is None
+    assert joint.solved(reduction_of(problem), problem._outer().form, np.ones(len(form.predictions) + 4), 0.0) is None
 
 
 @pytest.mark.parametrize("seed", [2, 4])

@@ -79,7 +79,7 @@ def measured(name, step):
         slopes[smooth.g] = np.abs(form.c[smooth.h] * smooth.loss.gradient(link.g.value, ()))
     value, exact = float(canonical.bare.objective.value), decimal(exactly(u))
     terms = float(abs(exact)) if name != "logarithms" else float(sum(abs(decimal(d + 4).ln()) for d in differences(u)))
-    return float(abs(decimal(Fraction(value)) - exact)) / U, inside(form, x, slopes, terms), terms
+    return float(abs(decimal(Fraction(value)) - exact)) / U, inside(form, x, slopes, terms, np.zeros(len(x))), terms
 
 
 @pytest.mark.parametrize("name", LOSSES)

@@ -1,9 +1,12 @@
 """Bounds with the full kernel hold at every rank, against eigenvalues of explicit matrices."""
 
+from dataclasses import replace
+
 import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.linalg as sl
+from inside import point_of, reduction_of
 
 import kernelopt as ko
 from kernelopt.kernels.derivatives import lifted, with_order
@@ -63,8 +66,8 @@ def solved(kernel, objective, constraints, rank):
     theta = ko.Theta(kernel)
     problem = ko.Problem(cp.Maximize(objective(theta(X))), [ko.norm(theta) <= 1, *constraints(theta(X))])
     problem.solve(max_rank=rank)
-    form, reduction = problem._spectral, problem._reduction[1]
-    return _decomposed(form, form.numbers(), reduction.factors[theta])
+    form = problem._spectral
+    return _decomposed(form, form.numbers(), reduction_of(problem), point_of(problem))
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -105,14 +108,14 @@ def test_many_equal_eigenvalues_do_not_loosen_the_bound():
 def test_a_point_that_is_feasible_only_nearly():
     """Its length is reduced by what the violation may be worth, and scaled."""
     found = solved(ROUGH, *FORMS["constraints"][:2], None)
-    u, t = found.form.link.u, found.form.form.norms[0].t
+    (u,) = found.point.u
     attained, feasible = bounds.lengths(found)
     assert feasible == pytest.approx(attained, rel=1e-12)
-    before = u.value
-    u.value, t.value = 1.1 * before, 1.1
-    assert bounds.lengths(found) == pytest.approx((1.1 * attained, attained), rel=1e-12)
+    longer = replace(found.point, u=(1.1 * u,), t=np.array([1.1]))
+    assert bounds.lengths(found._replace(point=longer)) == pytest.approx((1.1 * attained, attained), rel=1e-12)
     e = np.array([1e-3, -2e-3, 1e-3])
-    u.value, t.value = before + found.factor.B @ found.side.pseudoinverse @ e, 1.0
+    moved = replace(found.point, u=(u + found.factor.B @ found.side.pseudoinverse @ e,), t=np.ones(1))
+    found = found._replace(point=moved)
     assert bounds.lengths(found)[1] <= attained
     assert bounds.lengths(found)[0] - bounds.lengths(found)[1] == pytest.approx(np.linalg.norm(found.side.lift @ e))
 
@@ -145,9 +148,9 @@ def test_rows_of_mixed_kinds():
 def test_eigen_residual_against_explicit_matrices():
     objective, constraints, M, G = FORMS["both"]
     found = solved(ROUGH, objective, constraints, 12)
-    u, Q = found.form.link.u.value, ROUGH(X)
+    u, Q = found.point.u[0], ROUGH(X)
     free = sl.null_space((Q @ np.column_stack([G, np.linalg.solve(Q, u)])).T)  # orthogonal to QG and u
     target = Q @ M.T @ M @ u
     expected = np.linalg.norm(free.T @ target) / np.linalg.norm(target)
     assert expected > 1e-2
-    assert bounds.eigen_residual(found.form, found.numbers) == pytest.approx(expected, rel=1e-6)
+    assert bounds.eigen_residual(found.form, found.numbers, found.point) == pytest.approx(expected, rel=1e-6)

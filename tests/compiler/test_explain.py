@@ -3,6 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from inside import reduction_of
 
 import kernelopt as ko
 from kernelopt.language.text import describe
@@ -30,7 +31,7 @@ def test_before_and_after(theta):
     assert "not yet" in before
     value = problem.solve()
     after = str(problem.explain())
-    rank = problem._reduction[1].factors[theta].rank
+    rank = reduction_of(problem).factors[theta].rank
     assert f"B 20 × {rank}" in after
     assert f"{rank + 1} variables (w_θ, b)" in after
     assert "INTERIOR_POINT" in after

@@ -7,6 +7,7 @@ import pytest
 import kernelopt as ko
 from kernelopt.compiler import projection
 from kernelopt.compiler.integers import fixed
+from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.separable import outer_of
 
 pytestmark = pytest.mark.skipif("ECOS_BB" not in cp.installed_solvers(), reason="ECOS has no wheels for this Python")
@@ -37,7 +38,7 @@ def test_a_switch_that_is_off_is_off(price):
 
 
 def test_what_can_not_be_met_to_rounding_is_not_optimal(monkeypatch):
-    monkeypatch.setattr(projection, "moved", lambda reduction, form: False)
+    monkeypatch.setattr(projection, "moved", lambda reduction, form, point: None)
     problem = switched(ko.norm, cp.Variable(boolean=True), 0.39)[1]
     problem.solve()
     assert problem.status == "optimal_inaccurate"
@@ -48,14 +49,13 @@ def test_entries_that_are_no_integers_stay_variables():
     theta, Z = ko.Theta(GAUSSIAN), cp.Variable(3, integer=[(0, 2)], nonneg=True)
     loss = cp.sum_squares(theta(X[:3]) + Z - Y[:3]) + cp.sum_squares(Z)
     form = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta))).canonical_form()
-    Z.value = np.array([0.9, 0.4, 2.2])
-    left = fixed(form)
+    left = fixed(form, Iterate((), (np.array([0.9, 0.4, 2.2]),)))
     assert not left.form.outer.is_mixed_integer()
     ((_, value, rest),) = left.values
     np.testing.assert_array_equal(value, [1.0, 0.4, 2.0])
-    rest.value = np.array([7.0, 0.3, 7.0])
-    left.save()
-    np.testing.assert_array_equal(Z.value, [1.0, 0.3, 2.0])
+    assert left.form.y == [rest]
+    (whole,) = left.whole(Iterate((), (np.array([7.0, 0.3, 7.0]),)))
+    np.testing.assert_array_equal(whole, [1.0, 0.3, 2.0])
 
 
 def test_rows_without_their_auxiliary_variables():

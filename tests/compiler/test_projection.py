@@ -1,8 +1,11 @@
 """Points that are moved into linear constraints, and towards an optimum of 0."""
 
+from dataclasses import replace
+
 import cvxpy as cp
 import numpy as np
 import pytest
+from inside import point_of, reduction_of
 
 import kernelopt as ko
 from kernelopt.compiler import projection, representer
@@ -16,34 +19,31 @@ FIRST, SECOND = ko.kernels.Gaussian(sigma=0.4), ko.kernels.Gaussian(sigma=0.3)
 
 
 def reduced(problem):
-    """The reduction and the cone data, with every variable at 0."""
+    """The reduction, the cone data, and the point at which everything is 0."""
     form = problem.canonical_form()
     reduction = refine.reduced(form, ranks.Step(factor_options()), {}).reduction
-    for variable in reduction.problem.variables():
-        variable.save_value(np.zeros(variable.shape))
-    representer.evaluate(reduction)
-    return reduction, outer_of(form).form
+    zero = replace(reduction.at_zero(tuple(np.zeros(y.shape) for y in form.y)), nu=(None,) * len(form.predictions))
+    return reduction, outer_of(form).form, representer.evaluate(reduction, zero)
 
 
 def test_a_theta_of_0_is_moved_too():
     theta = ko.Theta(FIRST)
     problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [theta(X)[:2] >= 1, cp.sum(theta(X)[2:]) == 0.5])
-    reduction, form = reduced(problem)
-    assert representer.violation(reduction) > 0.1
-    assert projection.moved(reduction, form)
-    representer.evaluate(reduction)
-    assert representer.violation(reduction) < 1e-12
+    reduction, form, point = reduced(problem)
+    assert representer.violation(reduction, point) > 0.1
+    moved = representer.evaluate(reduction, projection.moved(reduction, form, point))
+    assert representer.violation(reduction, moved) < 1e-12 and not np.any(point.v[0])
 
 
 def test_what_is_held_stays():
     """The first θ alone meets the constraint."""
     first, second = ko.Theta(FIRST), ko.Theta(SECOND)
     objective = ko.sum_squares(first) + ko.sum_squares(second)
-    reduction, form = reduced(ko.Problem(cp.Minimize(objective), [first(X) + second(X) == Y]))
-    assert projection.moved(reduction, form, held=[second])
-    representer.evaluate(reduction)
-    assert representer.violation(reduction) < 1e-10
-    assert np.any(reduction.v[first].value) and not np.any(reduction.v[second].value)
+    reduction, form, point = reduced(ko.Problem(cp.Minimize(objective), [first(X) + second(X) == Y]))
+    moved = representer.evaluate(reduction, projection.moved(reduction, form, point, held=[second]))
+    assert representer.violation(reduction, moved) < 1e-10
+    assert [link.theta for link in reduction.form.predictions] == [first, second]
+    assert np.any(moved.v[0]) and not np.any(moved.v[1])
 
 
 def test_towards_an_optimum_of_0():
@@ -52,12 +52,13 @@ def test_towards_an_optimum_of_0():
     loss = cp.sum(ko.losses.pinball(Y, free(X) + costly(X) + b, 0.3))
     problem = ko.Problem(cp.Minimize(loss + ko.norm(costly)), [ko.norm(free) <= 100])
     problem.solve()
-    reduction, form = problem._reduction[1], outer_of(problem.canonical_form()).form
+    reduction, point = reduction_of(problem), point_of(problem)
+    form = outer_of(reduction.form).form
     before = form.A.copy()
-    reduction.v[costly].save_value(np.full(reduction.v[costly].shape, 1e-6))
-    reduction.v[free].save_value(reduction.v[free].value + 1e-6)
-    assert projection.towards_zero(reduction, form)
-    assert representer.evaluate(reduction) < 1e-13 and not np.any(reduction.v[costly].value)
+    assert reduction.form.predictions[0].theta is free
+    off = representer.evaluate(reduction, replace(point, v=tuple(v + 1e-6 for v in point.v)))
+    found = representer.evaluate(reduction, projection.towards_zero(reduction, form, off))
+    assert found.value < 1e-13 and not np.any(found.v[1])
     assert np.array_equal(before.data, form.A.data) and np.array_equal(before.indices, form.A.indices)
 
 
@@ -71,5 +72,5 @@ def test_towards_an_optimum_of_0():
 )
 def test_nothing_says_that_the_optimum_is_0(objective):
     theta, b = ko.Theta(FIRST), cp.Variable()
-    reduction, form = reduced(ko.Problem(cp.Minimize(objective(theta, b)), [b >= -1, ko.norm(theta) <= 5]))
-    assert not projection.towards_zero(reduction, form)
+    stated = ko.Problem(cp.Minimize(objective(theta, b)), [b >= -1, ko.norm(theta) <= 5])
+    assert projection.towards_zero(*reduced(stated)) is None

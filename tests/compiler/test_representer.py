@@ -3,11 +3,12 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from inside import reduction_of
 from stating import TIGHT
 
 import kernelopt as ko
 from kernelopt.compiler.attributes import dense, integral, nearest, rounded
-from kernelopt.compiler.representer import residual
+from kernelopt.compiler.representer import _residual as residual
 from kernelopt.errors import KernelOptError
 from kernelopt.factorization import METHODS
 
@@ -32,7 +33,7 @@ def test_one_dense_constraint_a_link():
     f = theta(X)
     problem = ko.Problem(cp.Minimize(cp.sum_squares(f - y) + ko.sum_squares(theta)), [f >= -1, cp.sum(f) == 0])
     reduced = problem.reduced_problem
-    rank = problem._reduction[1].factors[theta].rank
+    rank = reduction_of(problem).factors[theta].rank
     dense = [c for c in reduced.constants() if c.size == 30 * rank]
     assert len(dense) == 1
 
@@ -42,7 +43,7 @@ def test_thetas_that_share_kernel_and_rows_share_a_factor():
     norms = ko.norm(one) + ko.norm(two) + ko.norm(other)
     problem = ko.Problem(cp.Minimize(cp.sum_squares(one(X) + two(X) + other(X) - y) + norms))
     problem.solve()
-    factors = problem._reduction[1].factors
+    factors = reduction_of(problem).factors
     assert factors[one] is factors[two]
     assert factors[one] is not factors[other]
     assert "shared" in str(problem.explain())

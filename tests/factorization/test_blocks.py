@@ -14,6 +14,7 @@ import pytest
 import scipy.linalg as sl
 import scipy.sparse as sp
 from distributed import Client, LocalCluster
+from inside import reduction_of
 
 import kernelopt as ko
 from kernelopt.errors import DataError, KernelError, MemoryLimitError, NotPSDError, OptionError, SolverError
@@ -123,7 +124,7 @@ def test_single_precision(loss):
     theta, problem, _ = stated(loss)
     whole = problem.solve(factorization="cholesky", tol=1e-8)
     problem.solve(dtype="float32", tol=1e-4)
-    factor = problem._reduction[1].factors[theta].of_pivots
+    factor = reduction_of(problem).factors[theta].of_pivots
     assert factor.B.blocks[0].dtype == np.float32
     assert problem.status == "optimal" and problem.certificate.relative_gap <= 1e-4
     assert problem.certificate.lower - 1e-7 * whole <= whole <= problem.certificate.upper + 1e-7 * whole
@@ -136,7 +137,7 @@ def test_pivots_that_are_independent_in_single_precision_only(monkeypatch):
     monkeypatch.setattr(sl.lapack, "dpotrf", lambda K, **options: (ours(K, **options)[0], len(K)))
     theta, problem, X = stated(ko.losses.squared_error)
     problem.solve(dtype="float32", tol=1e-3)
-    factor = problem._reduction[1].factors[theta].of_pivots
+    factor = reduction_of(problem).factors[theta].of_pivots
     assert factor.rank == len(factor.pivots) == factor.B.shape[1] == len(factor.L) > 10
     L = np.linalg.cholesky(KERNEL(X[factor.pivots]) / factor.scale)
     assert np.allclose(factor.L, L, atol=1e-10)
@@ -156,7 +157,7 @@ def test_on_a_cluster(client, loss, monkeypatch):
     """For the same pivots, the same objective as in memory."""
     theta, problem, X = stated(loss)
     value = problem.solve(backend=client, max_rank=80, model="compact", tol=1e-9)
-    factor = problem._reduction[1].factors[theta]
+    factor = reduction_of(problem).factors[theta]
     assert isinstance(factor, BlockFactor) and len(factor.B.blocks) > 1
     certificate = problem.certificate
     here = ko.Problem(problem.objective)
@@ -173,7 +174,7 @@ def test_a_dask_array_brings_its_cluster(client):
     chunked = da.from_array(X, chunks=(700, 2))
     problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(chunked)) + 0.1 * ko.sum_squares(theta)))
     problem.solve(tol=1e-4)
-    factor = problem._reduction[1].factors[theta].of_pivots
+    factor = reduction_of(problem).factors[theta].of_pivots
     assert problem.status == "optimal" and factor.layout.executor == OnDask.of(client)
     lazy = theta.value(chunked)
     assert isinstance(lazy, da.Array) and lazy.shape == (3000,)
@@ -243,7 +244,7 @@ def test_dask_arrays_where_blocks_cannot_be(client):
     theta, X = ko.Theta(KERNEL), da.from_array(points(300), chunks=100)
     problem = ko.Problem(cp.Minimize(cp.norm(theta(X) - 1) + ko.sum_squares(theta)))
     assert problem.solve() > 0
-    assert isinstance(problem._reduction[1].factors[theta].B, np.ndarray)
+    assert isinstance(reduction_of(problem).factors[theta].B, np.ndarray)
     with pytest.raises(SolverError, match="B in blocks"):
         problem.solve(backend=client)
 
@@ -402,7 +403,7 @@ def test_memory_of_growth(options):
     finally:
         tracemalloc.stop()
     assert problem.status == "optimal" and len(problem.history) > 1
-    rank = problem._reduction[1].factors[theta].rank
+    rank = reduction_of(problem).factors[theta].rank
     assert peak <= 1.5 * memory.of_solve(len(X), rank, 4 if "dtype" in options else 8)
 
 

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import cvxpy as cp
 import numpy as np
 import pytest
+from inside import reduction_of
 
 import kernelopt as ko
 from kernelopt.certificate import FULL, REDUCED
@@ -156,7 +157,7 @@ def test_both_models(loss):
         assert np.all(np.diff(problem.history["lower"]) >= 0)
     assert expanded.history["rank"][-1] < compact.history["rank"][-1]
     assert compact.history["rows"][-1] == compact.history["rank"][-1] == len(theta.value.pivots)
-    rank = expanded._reduction[1].factors[theta].of_pivots.rank
+    rank = reduction_of(expanded).factors[theta].of_pivots.rank
     expanded.solve(tol=1e-4, model="compact")  # from the same pivots
     assert expanded.history["rank"][0] == rank
 

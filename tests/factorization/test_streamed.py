@@ -7,6 +7,7 @@ from dataclasses import replace
 import cvxpy as cp
 import numpy as np
 import pytest
+from inside import reduction_of
 
 import kernelopt as ko
 from kernelopt.certificate.gram import spans_everything
@@ -519,6 +520,6 @@ def test_a_limit_of_memory_keeps_the_answer_of_a_coarser_factor(monkeypatch):
 def test_a_wrong_factor_is_found_out():
     problem = problem_of(points=X[:150])
     problem.solve(factorization="streamed")
-    (theta, factor), *_ = problem._reduction[1].factors.items()
-    problem._reduction[1].factors[theta] = replace(factor, B=factor.B * (1 + 1e-3))
+    (theta, factor), *_ = reduction_of(problem).factors.items()
+    reduction_of(problem).factors[theta] = replace(factor, B=factor.B * (1 + 1e-3))
     assert not problem.verify().passed

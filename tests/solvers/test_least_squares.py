@@ -3,6 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from inside import reduction_of
 from sklearn.kernel_ridge import KernelRidge
 
 import kernelopt as ko
@@ -170,7 +171,7 @@ def test_decomposition_and_factor_solve_the_same_system():
     problem = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta) + 0.1 * cp.sum_squares(beta)))
     problem.solve()
     outer = outer_of(problem.canonical_form())
-    structured = assemble.structured(problem._reduction[1], outer, {0: 0.7})
+    structured = assemble.structured(reduction_of(problem), outer, {0: 0.7})
     weights = curvature(structured)
     fresh, decomposed = reusable(structured, weights, None), reusable(structured, weights, None)
     decomposed.decomposed()

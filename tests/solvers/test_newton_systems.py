@@ -3,6 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from inside import reduction_of
 
 import kernelopt as ko
 from kernelopt import losses
@@ -22,7 +23,7 @@ def structured(loss=losses.log_loss, target=y, strength=1.0):
     objective = cp.sum(loss(target, theta(X[: len(target)]) + b)) + strength * ko.sum_squares(theta)
     problem = ko.Problem(cp.Minimize(objective))
     problem.solve(certify=False)
-    return assemble.structured(problem._reduction[1], problem._outer(), {0: 2 * strength})
+    return assemble.structured(reduction_of(problem), problem._outer(), {0: 2 * strength})
 
 
 @pytest.fixture(scope="module")

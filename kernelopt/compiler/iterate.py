@@ -1,0 +1,75 @@
+"""A point of a reduced problem, and multipliers, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import nan
+from typing import Any
+
+import numpy as np
+
+from kernelopt.compiler.attributes import dense
+from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.support.types import Array
+
+NEGLIGIBLE = 1e-6  # predictions smaller than this, relative to the data, are taken for zero when sizes are judged
+
+
+@dataclass(frozen=True, eq=False)
+class Iterate:
+    """What a solver found: solvers return it, certificates and verification take it, and nothing of it changes.
+
+    Attributes
+    ----------
+    v : for each θ, √scale·w in the factor's units, (r,) or (r, K)
+    y : the value of each variable of the form's y
+    u : for each θ, its predictions in the shape of the link's u
+    t : the norms, one for each norm link
+    value : the objective there, as stated; nan where it is not known yet, and u and t are not those of v
+    nu : for each θ, the multipliers of u = Aθ in u's shape; None where none are known
+    duals : multipliers of the outer problem's constraints by their ids, an array for each dual variable
+    """
+
+    v: tuple[Array, ...]
+    y: tuple[Any, ...]
+    u: tuple[Array, ...] = ()
+    t: Array = field(default_factory=lambda: np.zeros(0))
+    value: float = nan
+    nu: tuple[Array | None, ...] = ()
+    duals: Mapping[int, tuple[Any, ...]] = field(default_factory=dict)
+
+    @property
+    def u_flat(self) -> Array:
+        """All predictions, those of each θ in Fortran order."""
+        return np.concatenate([np.zeros(0), *(np.ravel(u, order="F") for u in self.u)])
+
+    @property
+    def y_flat(self) -> Array:
+        """All of y, each variable in Fortran order."""
+        return np.concatenate([np.zeros(0), *(np.ravel(dense(y), order="F") for y in self.y)])
+
+    def multipliers(self) -> list[Array]:
+        """ν of each link; zero where none are known."""
+        return [
+            np.zeros_like(u) if nu is None else np.asarray(nu, dtype=float)
+            for u, nu in zip(self.u, self.nu or (None,) * len(self.u), strict=True)
+        ]
+
+    def prediction_unit(self, data_unit: float = 0.0) -> float:
+        """The size of predictions, or of the data where predictions are all but zero."""
+        size = max((float(np.abs(u).max(initial=0.0)) for u in self.u), default=0.0)
+        return size if size > NEGLIGIBLE * data_unit else data_unit
+
+
+def place(form: CanonicalForm, point: Iterate) -> None:
+    """Put a point on the variables of the outer problem, where cvxpy evaluates its expressions."""
+    for link, u in zip(form.predictions, point.u, strict=True):
+        if link.u is not None:
+            link.u.save_value(u)
+    for norm, t in zip(form.norms, point.t, strict=True):
+        norm.t.save_value(np.asarray(t))
+    for variable, value in zip(form.y, point.y, strict=True):
+        variable.save_value(value)
+    for smooth in form.smooth:
+        smooth.place()

@@ -1,0 +1,137 @@
+"""What kernelopt takes of cvxpy beyond the documented interface, all in one place.
+
+The atoms are classes that cvxpy's own functions return, by which trees are read. The functions wrap cvxpy's
+compilation: its steps, their inverse, and names inside of them may change from one minor version to the next.
+`tests/test_cvxpy_parts.py` uses each of them, so that a version that moves one fails there first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import cvxpy as cp
+import numpy as np
+from cvxpy.atoms.affine.add_expr import AddExpression
+from cvxpy.atoms.affine.affine_atom import AffAtom
+from cvxpy.atoms.affine.binary_operators import DivExpression, MulExpression
+from cvxpy.atoms.affine.broadcast_to import broadcast_to
+from cvxpy.atoms.affine.hstack import Hstack
+from cvxpy.atoms.affine.index import index, special_index
+from cvxpy.atoms.affine.reshape import reshape
+from cvxpy.atoms.affine.sum import Sum
+from cvxpy.atoms.affine.unary_operators import NegExpression
+from cvxpy.atoms.affine.vstack import Vstack
+from cvxpy.atoms.atom import Atom
+from cvxpy.atoms.elementwise.elementwise import Elementwise
+from cvxpy.atoms.elementwise.power import Power, PowerApprox
+from cvxpy.atoms.norm1 import norm1
+from cvxpy.atoms.norm_nuc import normNuc
+from cvxpy.atoms.pnorm import Pnorm, PnormApprox
+from cvxpy.atoms.quad_over_lin import quad_over_lin
+from cvxpy.atoms.sigma_max import sigma_max
+from cvxpy.constraints import Inequality
+from cvxpy.expressions.leaf import Leaf
+from cvxpy.lin_ops.lin_utils import get_id
+from cvxpy.problems.problem import SolverStats
+from cvxpy.reductions.solution import Solution
+from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import dims_to_solver_cones
+
+from kernelopt.support.types import Array, Ints
+
+__all__ = [
+    "AddExpression", "AffAtom", "Atom", "Compiled", "ConeData", "DivExpression", "Elementwise", "Hstack", "Inequality",
+    "Leaf", "MulExpression", "NegExpression", "Pnorm", "PnormApprox", "Power", "PowerApprox", "Solution", "SolverStats",
+    "Sum", "Vstack", "broadcast_to", "clarabel_cones", "compiled", "cone_data", "forget", "get_id", "index", "norm1",
+    "normNuc", "quad_over_lin", "reshape", "sigma_max", "special_index",
+]  # fmt: skip
+
+
+def forget(node: Any) -> None:
+    """Drop what a node has derived from its leaves, such as signs and shapes by their ids."""
+    for name in [name for name in vars(node) if name.startswith("_lazy") or name.endswith("__cache__")]:
+        delattr(node, name)
+
+
+class Compiled(NamedTuple):
+    """A problem as a solver gets it, and cvxpy's way back from the solver's answer to the problem's variables."""
+
+    data: Any
+    chain: Any
+    inverse: Any
+
+    def answer(self, problem: cp.Problem, options: Mapping[str, Any], ours: dict[str, Any]) -> Any:
+        """What the solver itself returns."""
+        warm, verbose = options.get("warm_start", True), options.get("verbose", False)
+        return self.chain.solve_via_data(problem, self.data, warm, verbose, ours)
+
+    def solution(self, raw: Any) -> Solution:
+        """The same in cvxpy's terms."""
+        return self.chain.invert(raw, self.inverse)
+
+    @property
+    def solver(self) -> str:
+        return str(self.chain.solver.name())
+
+    def first_column(self, variable: cp.Variable) -> int | None:
+        """Where a variable begins in the solver's x; None where it drops out."""
+        found = self.data["param_prob"].var_id_to_col.get(variable.id)
+        return None if found is None else int(found)
+
+
+def compiled(problem: cp.Problem, solver: str, options: Mapping[str, Any]) -> Compiled:
+    """A problem as a solver gets it; the SciPy backend takes every atom, and a dense matrix as fast as the others."""
+    return Compiled(*problem.get_problem_data(solver, canon_backend=cp.SCIPY_CANON_BACKEND, solver_opts=dict(options)))
+
+
+class ConeData(NamedTuple):
+    """minimize ½xᵀPx + cᵀx + offset subject to Ax + s = b, s ∈ K, as cvxpy's conic interface has it.
+
+    P : None where there is no quadratic part
+    dims : sizes of the cones of K; columns : those of a variable in x, none where it drops out
+    multipliers : of the problem's constraints by id, for z of the rows
+    """
+
+    P: Any
+    c: Array
+    offset: float
+    A: Any
+    b: Array
+    dims: Any
+    columns: Callable[[cp.Variable], Ints]
+    multipliers: Callable[[Array], dict[int, Any]]
+
+
+def cone_data(problem: cp.Problem) -> ConeData:
+    """The cone data of a problem, whose quadratic part is diagonal; with cones for a part that is not."""
+    found = compiled(problem, "CLARABEL", {})
+    P = found.data.get("P")
+    if P is not None and np.count_nonzero(P.data) > np.count_nonzero(P.diagonal()):
+        found = compiled(problem, "CLARABEL", {"use_quad_obj": False})
+        P = found.data.get("P")
+    data, chain, inverse = found
+    names: dict[int, int] = {}  # variables with attributes are compiled as others, with ids of their own
+    for reduction in chain.reductions:
+        names |= {old: new[0] for old, new in getattr(reduction, "var_id_map", {}).items()}
+    first = data["param_prob"].var_id_to_col
+    sizes = {v.id: v.size for v in data["param_prob"].variables}
+
+    def columns(variable: cp.Variable) -> Ints:
+        name = names.get(variable.id, variable.id)
+        start = first.get(name)
+        return np.arange(0) if start is None else np.arange(start, start + sizes.get(name, variable.size))
+
+    def multipliers(z: Array) -> dict[int, Any]:
+        x = np.zeros(len(data["c"]))
+        point = SimpleNamespace(x=x, z=z, s=z, obj_val=0.0, status="Solved", solve_time=0.0, iterations=0)
+        return dict(chain.invert(point, inverse).dual_vars)
+
+    offset = float(np.ravel(inverse[-1][cp.settings.OFFSET])[0])
+    c, b = np.asarray(data["c"], dtype=float), np.asarray(data["b"], dtype=float)
+    return ConeData(P, c, offset, data["A"], b, data["dims"], columns, multipliers)
+
+
+def clarabel_cones(**dims: Any) -> Any:
+    """Cones as Clarabel names them, from cvxpy's names: zero, nonneg, soc, psd, exp, p3d, pnd."""
+    return dims_to_solver_cones(SimpleNamespace(**dims))

@@ -1,0 +1,137 @@
+"""Each part of cvxpy that is no documented interface: a version that moves or changes one fails here."""
+
+import inspect
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from kernelopt.support import cvxpy_parts as parts
+
+x, y = cp.Variable(3, name="x"), cp.Variable((2, 2), name="y")
+
+
+def test_versions_that_these_tests_were_run_with():
+    assert cp.__version__.startswith("1.9.")
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind"),
+    [
+        (x + 1, parts.AddExpression),
+        (-x, parts.NegExpression),
+        (np.ones((2, 3)) @ x, parts.MulExpression),
+        (x / 2, parts.DivExpression),
+        (x[0:2], parts.index),
+        (x[np.array([True, False, True])], parts.special_index),
+        (cp.hstack([x, x]), parts.Hstack),
+        (cp.vstack([x, x]), parts.Vstack),
+        (cp.reshape(y, (4,), order="F"), parts.reshape),
+        (cp.sum(x), parts.Sum),
+        (cp.square(x), parts.Power),
+        (cp.power(x, 3), parts.PowerApprox),
+        (cp.norm(x), parts.Pnorm),
+        (cp.pnorm(x, 3), parts.PnormApprox),
+        (cp.norm1(x), parts.norm1),
+        (cp.normNuc(y), parts.normNuc),
+        (cp.sigma_max(y), parts.sigma_max),
+        (cp.sum_squares(x), parts.quad_over_lin),
+        (cp.broadcast_to(x, (2, 3)), parts.broadcast_to),
+        (cp.abs(x), parts.Elementwise),
+        (cp.sum(x), parts.AffAtom),
+        (cp.norm(x), parts.Atom),
+        (x, parts.Leaf),
+        (x <= 1, parts.Inequality),
+    ],
+)
+def test_what_trees_are_made_of(expression, kind):
+    assert isinstance(expression, kind)
+    assert expression.args is not None
+
+
+def test_powers_and_norms_show_their_exponents():
+    assert cp.power(x, 3).p.value == 3 and cp.square(x).p.value == 2 and cp.norm(x).p == 2
+
+
+def test_atoms_are_made_by_these_methods():
+    """Those that predictions, norms and smooth losses override."""
+    for name in ("_value_impl", "_grad", "graph_implementation", "numeric", "sign_from_args", "shape_from_args"):
+        assert callable(getattr(cp.norm(x), name)) and callable(getattr(cp.exp(x), name))
+    assert list(inspect.signature(parts.Atom._grad).parameters) == ["self", "values"]
+
+
+def test_nodes_are_copied_with_other_arguments():
+    other = cp.Variable(3)
+    constraint = cp.norm(x) <= 1
+    copy = constraint.copy([cp.norm(other), constraint.args[1]])
+    assert copy.id == constraint.id and copy.variables() == [other]
+    assert (x + 1).copy([other, cp.Constant(1)]).variables() == [other]
+
+
+def test_ids_are_new():
+    assert parts.get_id() < parts.get_id() < cp.Variable().id
+
+
+def test_what_is_derived_from_leaves_is_forgotten():
+    node = cp.norm(x) + cp.sum(x)
+    node.is_convex(), node.parameters(), node.variables()
+    known = set(vars(node))
+    parts.forget(node)
+    assert not [name for name in vars(node) if name.startswith("_lazy") or name.endswith("__cache__")]
+    assert set(vars(node)) <= known and node.is_convex()
+
+
+def test_cone_data():
+    """½xᵀPx + cᵀx + offset with Ax + s = b, in the columns of each variable."""
+    pos = cp.Variable(2, nonneg=True)
+    bound = x >= 1
+    problem = cp.Problem(cp.Minimize(cp.sum_squares(x) + 3 * cp.sum(pos) + 5), [bound, x[0] + pos[0] == 4])
+    data = parts.cone_data(problem)
+    assert data.offset == 5
+    assert np.array_equal(data.P.diagonal()[data.columns(x)], [2, 2, 2])
+    assert np.array_equal(data.c[data.columns(pos)], [3, 3])
+    assert not len(data.columns(y))
+    assert (data.dims.zero, data.dims.nonneg) == (1, 5)
+    assert (data.dims.soc, data.dims.psd, data.dims.exp, data.dims.p3d, data.dims.pnd) == ([], [], 0, [], [])
+    z = np.arange(1.0, 7.0)
+    assert data.A.shape == (6, 5) and set(data.multipliers(z)) >= {bound.id, problem.constraints[1].id}
+    assert np.size(data.multipliers(z)[bound.id]) == 3
+
+
+def test_a_quadratic_part_that_is_not_diagonal_becomes_a_cone():
+    form = cp.quad_form(x, np.ones((3, 3)) + np.eye(3))
+    data = parts.cone_data(cp.Problem(cp.Minimize(form)))
+    assert data.P is None or not data.P.diagonal().any()
+    assert len(data.dims.soc) == 1
+
+
+def test_a_problem_is_compiled_solved_and_inverted():
+    problem = cp.Problem(cp.Minimize(cp.sum_squares(x - 1)), [cp.sum(x) == 0])
+    found = parts.compiled(problem, "CLARABEL", {})
+    assert found.solver == "CLARABEL" and found.first_column(x) is not None and found.first_column(y) is None
+    assert {"c", "b", "A", "dims", "param_prob"} <= set(found.data)
+    raw = found.answer(problem, {}, {})
+    assert {"x", "z", "s", "obj_val", "status", "solve_time", "iterations"} <= set(dir(raw))
+    solution = found.solution(raw)
+    assert isinstance(solution, parts.Solution) and solution.status == "optimal"
+    assert solution.primal_vars[x.id] == pytest.approx(np.zeros(3), abs=1e-6)
+    assert solution.dual_vars[problem.constraints[0].id] is not None
+    assert parts.SolverStats.from_dict(solution.attr, "CLARABEL").solver_name == "CLARABEL"
+    problem.unpack(solution)
+    assert x.value == pytest.approx(np.zeros(3), abs=1e-6)
+
+
+def test_cones_as_clarabel_names_them():
+    cones = parts.clarabel_cones(zero=1, nonneg=2, soc=[3], psd=[2], exp=1, p3d=[0.5], pnd=[])
+    assert [type(cone).__name__ for cone in cones] == [
+        "ZeroConeT", "NonnegativeConeT", "SecondOrderConeT", "PSDTriangleConeT", "ExponentialConeT", "PowerConeT",
+    ]  # fmt: skip
+
+
+def test_values_are_put_on_leaves_without_checks():
+    scalar = cp.Variable(nonneg=True)
+    scalar.save_value(np.array(-1.0))
+    assert scalar.value == -1.0
+    bound = scalar <= 1
+    bound.dual_variables[0].save_value(np.array(2.0))
+    assert bound.dual_value == 2.0
