@@ -1,7 +1,7 @@
 """From what was found to what is proven: a dual point of the raw cone data, with all that the checker asks for.
 
-A bound of `conjugates` (slopes) or `conic` (a repaired point) becomes z, tangents, rows along which it may be moved,
-and Gram matrices from the kernel with their errors. Whatever is missing here makes the bound weaker, never wrong.
+A bound of `conjugates` (slopes) or `cone_bounds` (a repaired point) becomes z, tangents, rows along which it may be
+moved, and Gram matrices from the kernel with their errors. What is missing here makes the bound weaker, never wrong.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""rules → form → representer (substitute, and invert) → explain."""
+"""rules → canonical form → cone data → separable cut; reductions by factors, and the way back to θ; explain."""

@@ -48,7 +48,7 @@ FINE = 1e-10  # a solver's tolerance for y beside θ = 0
 ROUNDING = 1e-12  # a violation relative to a constraint's terms that is none
 MOVES, NEAR = 4, 1e-3  # steps into the constraints, and how far the value may move, relatively
 INEXACT = 0.5  # share of the certified gap that the reduced problem has already, from which its solver is to blame
-APART = 1e-9  # errors of predictions, relative to their size, that are more than what solvers leave
+APART = 1e-6  # errors of predictions, relative to their size, that are more than a certificate may leave
 FADED = -12.0  # an exponent below this may be on its way to −∞
 
 Units = tuple[float, float]

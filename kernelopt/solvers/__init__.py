@@ -1,1 +1,1 @@
-"""Solvers of the reduced problem: one file a family, chosen in `selection`."""
+"""Solvers of the reduced problem: one file a family, chosen in `choice`."""
