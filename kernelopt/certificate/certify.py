@@ -316,10 +316,14 @@ def _upper(reduction: Reduction, data: Outer, point: Iterate, exactly: bool = Fa
 
 
 def _at_zero(reduction: Reduction, data: Outer) -> float | None:
-    """P₀; None where θ = 0 is infeasible, or that is not known. It is found once for the same data."""
-    if data not in _KNOWN_AT_ZERO:
-        _KNOWN_AT_ZERO[data] = _found_at_zero(reduction, data)
-    return _KNOWN_AT_ZERO[data]
+    """P₀; None where θ = 0 is infeasible, or that is not known. It is found once for data that agree but for what norms
+    cost, of which θ = 0 has none."""
+    name = data.known or data
+    if name.form.offset != data.form.offset or _norms_at_zero(reduction).any():
+        name = data
+    if name not in _KNOWN_AT_ZERO:
+        _KNOWN_AT_ZERO[name] = _found_at_zero(reduction, data)
+    return _KNOWN_AT_ZERO[name]
 
 
 def _found_at_zero(reduction: Reduction, data: Outer) -> float | None:

@@ -126,14 +126,19 @@ class Structured:
         """d = (Bₖvₖ)."""
         return np.concatenate([B @ x[a:b] for B, a, b in zip(self.blocks, self.ends[:-1], self.ends[1:], strict=True)])
 
+    @cached_property
+    def _E_back(self) -> sp.csr_array:
+        """Eᵀ, which scipy would make again at each product."""
+        return sp.csr_array(self.E.T)
+
     def adjoint(self, g: Array) -> Array:
         """Cᵀg."""
-        return self._back(self.E.T @ g, self.F.T @ g)
+        return self._back(self._E_back @ g, self.F.T @ g)
 
     @cached_property
     def linear(self) -> Array:
         """g."""
-        return self._back(self.linear_d + self.E.T @ self.slope, self.linear_y + self.F.T @ self.slope)
+        return self._back(self.linear_d + self._E_back @ self.slope, self.linear_y + self.F.T @ self.slope)
 
     def _back(self, d: Array, y: Array) -> Array:
         parts = [B.T @ d[a:b] for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)]
@@ -235,7 +240,7 @@ class Structured:
         p, v = self.size, [slice(a, b) for a, b in pairwise(self.ends)]
         H, y = np.zeros((p, p)), slice(self.ends[-1], p)
         WF = weights[:, None] * self.F
-        D = np.asarray(self.E.T @ WF)
+        D = np.asarray(self._E_back @ WF)
         for k, (B, rows) in enumerate(zip(self.blocks, map(slice, self._rows[:-1], self._rows[1:]), strict=True)):
             pair = self._pairs.get((k, k))
             if pair is None:
