@@ -25,7 +25,7 @@ from kernelopt.certificate.claim import Bound
 from kernelopt.certificate.gram import CHEAP, FIRST_LOOK, FROM_FACTOR, PRODUCTS, SAMPLED, STREAMED, Gram, as_computed
 from kernelopt.certificate.handover import checked, free_features
 from kernelopt.certificate.multipliers import norm_multipliers, row_coefficients
-from kernelopt.certificate.report import ESTIMATE, FULL, REDUCED, Certificate, Lower
+from kernelopt.certificate.report import ESTIMATE, FULL, LAST_DIGITS, REDUCED, Certificate, Lower
 from kernelopt.compiler import projection, representer
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.conic_form import ConicForm
@@ -39,6 +39,7 @@ from kernelopt.support.arithmetic import UNIT, gamma
 from kernelopt.support.types import Array
 
 ZERO = 1e-8  # of the terms of the objective: what θ can gain, where that is less, is nothing
+OPEN = 1e-10  # of what θ gains: errors of predictions up to this may stay open
 MET = 1e-12  # violations up to this, relative to a constraint's terms, are rounding
 SPARES = (1e-11, 1e-9, 1e-7)
 ROOMS = (1e-9, 1e-7, 1e-5)  # between ‖Aᵀν‖ and what its norm costs, where a cone solver finds all multipliers at once
@@ -272,10 +273,15 @@ def _slopes_here(data: Outer, point: Iterate) -> Array | None:
 
 @dataclass(frozen=True)
 class Attained:
-    """What a point says: its value as stated, and, all of the minimized problem without constants, its value, the sizes
-    of what that is a sum and difference of, the sizes of terms that are no losses, an upper bound, what of it was added
-    for constraints that hold only nearly and for rounding, the sum T of the sizes of its terms, the optimum P₀ at
-    θ = 0, and by how much it violates each constraint, in the constraint's units, and whether that is rounding."""
+    """What a point says, all but `stated` of the minimized problem without constants.
+
+    stated, value : the objective; terms : T, the sum of the sizes of its terms; plain : of those that are no losses
+    sizes : of what the value is a sum and difference of
+    upper : an upper bound; of it widened for constraints that hold only nearly, rounding, and kernel, what rounding has
+        of errors of kernel values
+    at_zero : the optimum P₀ at θ = 0
+    violations : by how much it violates each constraint, in the constraint's units; is_feasible : whether by rounding
+    """
 
     stated: float
     value: float
@@ -288,6 +294,7 @@ class Attained:
     at_zero: float | None
     violations: tuple[float, ...]
     is_feasible: bool
+    kernel: float
 
 
 def _upper(reduction: Reduction, data: Outer, point: Iterate, exactly: bool = False, look: bool = False) -> Attained:
@@ -307,6 +314,7 @@ def _upper(reduction: Reduction, data: Outer, point: Iterate, exactly: bool = Fa
     linear = all(part.is_affine() for c in violated for part in c.args if not isinstance(part, list))
     return Attained(
         stated=point.value, value=signed, sizes=sizes, plain=plain, upper=upper, widened=widened, terms=terms,
+        kernel=kernel,
         rounding=upper - signed - widened if isfinite(upper) else 0.0,
         at_zero=_at_zero(reduction, data),
         violations=tuple(float(np.max(r, initial=0.0)) for r in residuals[: len(residuals) - len(form.smooth)]),
@@ -401,15 +409,19 @@ def _of_predictions(  # noqa: PLR0917
     reduction: Reduction, form: ConicForm, point: Iterate, x: Array | None, terms: float, within: float
 ) -> float:
     """What errors of predictions may add to the losses: their slopes on both sides count, not multipliers, which say
-    nothing of a kink that is only nearly met. Where variables have a structure, the first order of ν, twice."""
+    nothing of a kink that is only nearly met. Constraints count in the first order of their multipliers, twice, which
+    are at most |ν| and slopes of losses together. Where variables have a structure, ν alone says it all."""
     errors = errors_of_predictions(reduction, point)
+    nu = [np.abs(np.ravel(one, order="F")) for one in point.multipliers()]
+    of_multipliers = 2 * sum(float(e @ n) for e, n in zip(errors, nu, strict=True))
     if x is None or not isfinite(terms):
-        nu = [np.abs(np.ravel(one, order="F")) for one in point.multipliers()]
-        return 2 * sum(float(e @ n) for e, n in zip(errors, nu, strict=True))
+        return of_multipliers
     known = np.zeros(len(form.c))
     for columns, e in zip(form.u, errors, strict=True):
         known[columns] = e / UNIT
-    return UNIT * max(_inside(reduction.form, form, x, terms, known) - within, 0.0)
+    of_losses = UNIT * max(_inside(reduction.form, form, x, terms, known) - within, 0.0)
+    constrained = len(reduction.form.outer.constraints) > len(form.smooth)
+    return 3 * of_losses + of_multipliers if constrained else of_losses
 
 
 def _of_norms(reduction: Reduction, form: ConicForm, point: Iterate) -> float:
@@ -443,8 +455,13 @@ def _assembled(  # noqa: PLR0917
     lower = min(lower, upper, found.value)
     at_zero = None if found.at_zero is None else max(found.at_zero, lower)
     floor = ZERO * found.terms if at_zero is not None and at_zero - lower <= ZERO * found.terms else 0.0
+    # What predictions are off by can't be closed, and is next to nothing of what θ gains.
+    gained = 0.0 if found.at_zero is None else abs(found.at_zero - found.value)
+    kernel = found.kernel if found.kernel <= OPEN * gained else 0.0
+    if kernel:
+        floor = max(floor, kernel + LAST_DIGITS * gained)
     if found.terms <= NOTHING * found.sizes and found.plain <= ZERO * (upper - lower):
-        floor = max(floor, NOTHING * found.sizes)  # an optimum of 0, as far as doubles tell
+        floor = max(floor, NOTHING * found.sizes + kernel)  # an optimum of 0, as far as doubles tell
     low, high = (lower, upper) if form.sign > 0 else (-upper, -lower)
     bare = Certificate(
         lower=low, upper=high, scope=scope, ranks=ranks, assumptions=tuple(assumptions),
