@@ -458,7 +458,7 @@ def _assembled(  # noqa: PLR0917
     # What predictions are off by can't be closed, and is next to nothing of what θ gains.
     gained = 0.0 if found.at_zero is None else abs(found.at_zero - found.value)
     kernel = found.kernel if found.kernel <= OPEN * gained else 0.0
-    if kernel:
+    if found.terms <= kernel:
         floor = max(floor, kernel + LAST_DIGITS * gained)
     if found.terms <= NOTHING * found.sizes and found.plain <= ZERO * (upper - lower):
         floor = max(floor, NOTHING * found.sizes + kernel)  # an optimum of 0, as far as doubles tell

@@ -120,7 +120,7 @@ def test_an_optimum_of_0_that_solvers_come_near():
     problem.solve()
     assert problem.status == "optimal"
     assert problem.value < 1e-13 and not second.value(points).any()
-    assert problem.certificate.upper < 1e-12
+    assert problem.certificate.upper < 1e-11  # what predictions are off by
 
 
 # What the value is summed from
