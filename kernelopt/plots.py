@@ -15,7 +15,6 @@ import cvxpy as cp
 import numpy as np
 
 from kernelopt.errors import DataError, KernelOptError
-from kernelopt.factorization import tall
 from kernelopt.kernels.domains import real_array
 from kernelopt.language.expressions import FeatureMatrix
 from kernelopt.language.functions import Function
@@ -379,7 +378,7 @@ def _problem_spectrum(problem: Problem, ax: Any) -> Any:
         if len(link.rows) <= LARGEST:
             exact = np.linalg.eigvalsh(link.rows.gram())[::-1]
             _eigenvalues(ax, exact, color(ax, k), "o", f"Q{of}, {len(link.rows)} rows")
-        kept = factor.scale * tall.spectrum(factor.B)
+        kept = factor.scale * factor.matrix.spectrum()
         cut = f"BBᵀ{of}, rank {factor.rank}, trace residual {factor.residual:.0e}"
         _eigenvalues(ax, kept, ink(ax), "x", cut)
         ax.axvline(factor.rank + 0.5, color=color(ax, k), linestyle="--", linewidth=1)

@@ -50,7 +50,16 @@ INSIDE = {
         ["feature_map", "model"],
         ["kernel_names", "sample"],
     ],
-    "factorization": [["growing"], ["blocked"], ["streamed"], ["dense"], ["factor", "cluster"], ["tall"], ["memory"]],
+    "factorization": [
+        ["growing"],
+        ["blocked"],
+        ["streamed"],
+        ["dense"],
+        ["cluster"],
+        ["block_matrix", "factor"],
+        ["tall"],
+        ["memory"],
+    ],
     "kernels": [
         ["polynomial", "transforms"],
         [

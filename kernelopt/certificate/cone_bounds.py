@@ -24,7 +24,6 @@ from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.errors import MemoryLimitError
-from kernelopt.factorization import tall
 from kernelopt.solvers import outer_dual
 from kernelopt.solvers.outer_dual import DualPoint
 from kernelopt.support.types import Array
@@ -148,7 +147,7 @@ class _Bound:
                 (np.ones(len(link.take)), (np.arange(len(link.take)), link.take)), shape=(len(link.take), n)
             )
             if factor.rank < n and not on_rows[number]:
-                spread = sp.csc_array(spread @ sp.csc_array(tall.whole(factor.B)))
+                spread = sp.csc_array(spread @ sp.csc_array(factor.matrix.whole()))
             columns.append(self.form.u[number])
             blocks.append(sp.kron(sp.eye_array(outputs), spread, format="csc"))
         if not blocks:

@@ -12,7 +12,7 @@ import numpy as np
 
 from kernelopt.compiler.canonical_form import PredictionLink
 from kernelopt.errors import KernelError
-from kernelopt.factorization import Factor, tall
+from kernelopt.factorization import Factor
 from kernelopt.kernels.derivatives import on_jets
 from kernelopt.support.arithmetic import UNIT, exact_product, gamma
 from kernelopt.support.types import Array, Ints
@@ -78,7 +78,7 @@ def _gram_of(link: PredictionLink, factor: Factor, V: Array, way: str) -> Gram:
     n, rows = len(link.rows), link.rows
     sizes = rows.lengths()
     if factor.is_projected and n:
-        sizes = np.sqrt(factor.scale * tall.row_squares(factor.B)) * (1 + gamma(factor.rank + 4))
+        sizes = np.sqrt(factor.scale * factor.matrix.row_squares()) * (1 + gamma(factor.rank + 4))
     S = (sizes @ np.abs(V)) * (1 + gamma(n + 2))
     tiny = UNDERFLOW * np.outer(S > 0, S > 0)
     features = features_of(link, factor) if way not in (FROM_FACTOR, FIRST_LOOK, SAMPLED, PRODUCTS) else None
@@ -151,7 +151,7 @@ def _left(factor: Factor, V: Array, residual: float) -> Array:
 def _sampled(link: PredictionLink, factor: Factor, V: Array) -> Array:
     """VᵀQV with Vᵀ(Q − BBᵀ)V estimated from rows drawn with p ∝ |V|√diag(Q − BBᵀ)."""
     rows = link.rows
-    d = np.clip(rows.diagonal() / factor.scale - tall.row_squares(factor.B), 0.0, None)
+    d = np.clip(rows.diagonal() / factor.scale - factor.matrix.row_squares(), 0.0, None)
     weight = np.linalg.norm(V, axis=1) * np.sqrt(d)
     if weight.sum() == 0:
         return _from_factor(factor, V)
@@ -168,5 +168,5 @@ def spans_everything(link: PredictionLink, factor: Factor) -> bool:
         return not factor.is_restriction
     if factor.rank not in (len(link.rows), link.rows.features):
         return False
-    columns = tall.column_squares(factor.B)
+    columns = factor.matrix.column_squares()
     return not len(columns) or bool(columns.min() >= CONDITION * columns.max())

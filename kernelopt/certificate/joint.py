@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from kernelopt.compiler.canonical_form import PredictionLink
 from kernelopt.compiler.conic_form import Cones, ConicForm
 from kernelopt.compiler.representer import Reduction, centre_and_rest
-from kernelopt.factorization import Factor, tall
+from kernelopt.factorization import Factor
 from kernelopt.language.nodes import EUCLIDEAN
 from kernelopt.solvers import outer_dual
 from kernelopt.support.types import Array
@@ -92,7 +92,7 @@ def _links(reduction: Reduction, form: ConicForm, width: int) -> sp.csr_array:
     n, blocks, at = len(form.c), [], 0
     for (link, factor), columns in zip(_parts(reduction), form.u, strict=True):
         outputs = link.theta.outputs or 1
-        B = tall.whole(factor.in_one_array(link.rows).B)
+        B = factor.in_one_array(link.rows).matrix.whole()
         take = link.take[: len(columns) // outputs]
         for k in range(outputs):
             some = columns.reshape(-1, outputs, order="F")[:, k]

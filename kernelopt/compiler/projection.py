@@ -24,7 +24,6 @@ from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
-from kernelopt.factorization import tall
 from kernelopt.language.expressions import Theta
 from kernelopt.language.nodes import EUCLIDEAN
 from kernelopt.support.types import Array
@@ -119,7 +118,7 @@ def _terms(  # noqa: PLR0917
         factor = reduction.factors[link.theta]
         if link.u is not None and factor.rank:
             value = np.abs(v).reshape(factor.rank, -1)
-            lengths = np.sqrt(tall.row_squares(factor.B))[link.take][:, None] * np.linalg.norm(value, axis=0)
+            lengths = np.sqrt(factor.matrix.row_squares())[link.take][:, None] * np.linalg.norm(value, axis=0)
             sizes[columns] = np.maximum(sizes[columns], lengths.ravel(order="F"))
     return np.asarray(np.abs(b) + abs(A) @ sizes)
 

@@ -15,7 +15,6 @@ from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer
 from kernelopt.driver.attempts import Goal, Outcome
-from kernelopt.factorization import tall
 from kernelopt.results.solution import Attempt, Solution, Status
 from kernelopt.solvers import choice, engines
 from kernelopt.solvers.cvxpy_solvers import Answer
@@ -138,12 +137,12 @@ class _Search:
         """θ and y as the user, or an earlier solve, has set them; None where some θ has no value."""
         v: list[Array] = []
         for link in self.reduction.form.predictions:
-            f, B = link.theta.value, self.reduction.factors[link.theta].B
+            f, B = link.theta.value, self.reduction.factors[link.theta].matrix
             if f is None:
                 return None
             f = f if f._kernel == link.rows.kernel else f._lifted()
             predictions = link.rows.predictions(f).reshape(len(B), -1)
-            v += list(tall.least_squares(B, predictions).T)
+            v += list(B.least_squares(predictions).T)
         return Start(tuple(v), self._y())
 
     def _drawn(self) -> Start:

@@ -18,8 +18,8 @@ import numpy as np
 from kernelopt.driver.attempts import Goal
 from kernelopt.errors import OptionError, SolverError
 from kernelopt.factorization import AUTO, METHODS, Layout, Settings
+from kernelopt.factorization.block_matrix import Here
 from kernelopt.factorization.cluster import OnDask, is_client
-from kernelopt.factorization.tall import Here
 
 INDEFINITE = ("raise", "clip", "flip", "shift")
 SIMILAR = 0.65  # of difflib's ratio: timelimit is time_limit, but max_iter is not max_rank

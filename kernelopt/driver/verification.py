@@ -19,7 +19,7 @@ from kernelopt.compiler.representer import FEASIBLE, Reduction
 from kernelopt.compiler.separable import Outer
 from kernelopt.driver import local_optima
 from kernelopt.errors import KernelOptError, OptionError, SolverError
-from kernelopt.factorization import CholeskyFactor, Factor, tall
+from kernelopt.factorization import CholeskyFactor, Factor
 from kernelopt.kernels.domains import distinct
 from kernelopt.language.expressions import Theta
 from kernelopt.language.functions import Function
@@ -415,7 +415,7 @@ def placed(form: CanonicalForm, functions: Mapping[Theta, Function], y: tuple[An
     for link in form.predictions:
         function, factor = functions[link.theta], factors[link.theta]
         predicted = link.rows.predictions(_on_rows_kernel(link, function))
-        flat = tall.least_squares(factor.B, predicted.reshape(len(predicted), -1))
+        flat = factor.matrix.least_squares(predicted.reshape(len(predicted), -1))
         v.append(flat.reshape(factor.rank, *predicted.shape[1:]))
         u.append(predicted[link.take])
     lengths = [norm_from_gram(view_gram(n.view, functions[n.view.theta]), n.kind) for n in form.norms]

@@ -17,6 +17,7 @@ import scipy.linalg as sl
 from scipy.linalg.lapack import dpotrf
 
 from kernelopt.factorization import memory
+from kernelopt.factorization.block_matrix import Block, BlockMatrix, Executor
 from kernelopt.factorization.dense import (
     SAMPLE,
     CholeskyFactor,
@@ -29,7 +30,6 @@ from kernelopt.factorization.dense import (
 )
 from kernelopt.factorization.factor import FLOOR, Factor
 from kernelopt.factorization.streamed import BLOCK, CANDIDATES, LEAST, NOISE, ROUNDS, best_of, best_towards
-from kernelopt.factorization.tall import Block, BlockMatrix, Executor
 from kernelopt.kernels.kernel import Kernel
 from kernelopt.language.functions import Function
 from kernelopt.language.rows import Rows

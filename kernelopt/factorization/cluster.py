@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kernelopt.errors import SolverError
 from kernelopt.factorization import memory
-from kernelopt.factorization.tall import Arguments, Work
+from kernelopt.factorization.block_matrix import Arguments, Work
 from kernelopt.support import clock
 from kernelopt.support.optional import optional
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from kernelopt.factorization.tall import Room
+from kernelopt.factorization.tall import Room, TallMatrix, tall
 from kernelopt.language.rows import Rows
 from kernelopt.support.types import Array, Ints
 
@@ -45,6 +46,11 @@ class Factor(ABC):
     is_exact = True  # but for rounding in double precision: numbers of Q can be read off
     is_projected = False  # whether Q was indefinite, and another matrix is factored
     is_nested = True  # whether the columns of a finer factor begin with these
+
+    @cached_property
+    def matrix(self) -> TallMatrix:
+        """B with the operations that solvers and certificates need, whatever holds it."""
+        return tall(self.B)
 
     @property
     def rank(self) -> int:

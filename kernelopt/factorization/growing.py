@@ -18,11 +18,11 @@ from time import perf_counter
 import numpy as np
 import scipy.linalg as sl
 
-from kernelopt.factorization import tall
 from kernelopt.factorization.blocked import BlockFactor, grown
 from kernelopt.factorization.dense import Settings
 from kernelopt.factorization.factor import Factor
 from kernelopt.factorization.streamed import Elimination, StreamedFactor
+from kernelopt.factorization.tall import SPARE
 from kernelopt.language.rows import Rows
 from kernelopt.support.types import Array
 
@@ -127,7 +127,7 @@ def grow(  # noqa: PLR0917
     count = min(count, (settings.max_rank or len(rows)) - factor.rank)
     if count > 0 and nu.size and isinstance(factor, StreamedFactor):
         combined = known.combinations.shape[1] if isinstance(known, ExpandedFactor) else 0
-        spare = combined + tall.SPARE if functions else 0
+        spare = combined + SPARE if functions else 0
         factor = _with_pivots(rows, factor, nu, count, settings, memory_limit, spare)
     elif count > 0 and nu.size and isinstance(factor, BlockFactor):
         factor = grown(rows, factor, nu, products, count, settings, memory_limit)
@@ -179,7 +179,7 @@ def _with_functions(  # noqa: PLR0917
         return held
     T = np.column_stack(columns)
     others = np.setdiff1d(np.flatnonzero(V[:, kept].any(axis=1)), factor.pivots)
-    wider, room = tall.beside(held.B, T[:, known:], held.room, memory_limit)
+    wider, room = held.matrix.beside(T[:, known:], held.room, memory_limit)
     if room is not None:  # pivots and functions share memory from now on
         factor = replace(factor, B=room.array[:, : factor.rank])
     return ExpandedFactor(

@@ -1,318 +1,201 @@
-"""B as blocks of rows, for factors that are not one array: in single precision, or on the workers of a cluster.
+"""B as solvers, certificates and plots see it: a tall matrix with few operations, whatever holds its entries.
 
-A `BlockMatrix` is used as an array is where solvers meet B: products with vectors, Gram matrices, some of its rows, its
-first columns. Whatever its blocks hold, sums are in double precision. The functions of this module take both.
+To hold B in another way (on another device, in another library): a class of `TallMatrix`, and a factorization that
+makes one. `DenseMatrix` is numpy's array; `block_matrix.BlockMatrix` has blocks of rows, here or on a cluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
-from itertools import pairwise
-from operator import add
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.factorization import memory
-from kernelopt.support import clock
 from kernelopt.support.types import Array, Ints
 
-CACHED = 2**21  # bytes of a block that are worked on at a time
-FEW = 4096  # rows of B that may come here
 SPARE = 8  # columns that an array has room for behind those that it begins with
+SCALED = 2**22  # bytes of B that are scaled at a time, at least
+MOST_CHOSEN = 0.9  # share of rows with weight from which all rows are taken, without a copy of these
 
 
-Block = Array | tuple[Array, ...]
-Work = Callable[..., Any]
-Arguments = tuple[Any, ...]
-
-
-class Executor(Protocol):
-    """Who works on blocks: this process, or a cluster."""
-
-    @property
-    def threads(self) -> int:
-        """How many tasks are worked on at a time."""
-
-    @property
-    def latency(self) -> float:
-        """What a pass over all blocks takes besides the work itself, in multiplications of all threads."""
-
-    def allowed_bytes(self, limit: float | None) -> float:
-        """What B may take: the limit, or by default a share of what there is."""
-
-    def send(self, blocks: Sequence[Any]) -> list[Any]:
-        """Blocks that are here, to where they are worked on."""
-
-    def each(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> list[Any]:
-        """function(block, *arguments) of each block, brought here."""
-
-    def keep(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> list[Any]:
-        """The same as new blocks, left where they are."""
-
-    def total(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> Any:
-        """The sum of what `each` gives."""
-
-
-@dataclass(frozen=True)
-class Here:
-    """This process, one block after the other."""
-
-    threads = 1
-    latency = 0.0
-
-    def allowed_bytes(self, limit: float | None) -> float:
-        return memory.allowed_bytes(limit)
-
-    def send(self, blocks: Sequence[Any]) -> list[Any]:
-        return list(blocks)
-
-    def each(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> list[Any]:
-        return list(self._results(function, blocks, arguments))
-
-    keep = each
-
-    def total(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> Any:
-        return reduce(add, self._results(function, blocks, arguments))
-
-    @staticmethod
-    def _results(function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> Iterator[Any]:
-        for k, (block, rest) in enumerate(zip(blocks, arguments, strict=True)):
-            if k:
-                clock.check()
-            yield function(block, *rest)
-
-
-@dataclass(frozen=True, eq=False)
-class BlockMatrix:
-    """Blocks of rows of a tall matrix, of which the first `width` columns count.
-
-    Attributes
-    ----------
-    blocks : arrays, or tuples of arrays side by side while a factor grows; or what the executor knows them by
-    starts : where each begins, and the number of rows
-    width : columns
-    executor : who works on them
-    """
-
-    blocks: tuple[Any, ...]
-    starts: Ints
-    width: int
-    executor: Executor
+class TallMatrix(ABC):
+    """B (n, r). What goes in and comes out are arrays of numpy's in double precision; only B is elsewhere."""
 
     __array_ufunc__ = None  # numpy leaves products to us
     ndim = 2
 
     @property
+    @abstractmethod
     def shape(self) -> tuple[int, int]:
-        return int(self.starts[-1]), self.width
+        """(n, r)."""
+
+    @abstractmethod
+    def __matmul__(self, v: Array) -> Array:
+        """Bv."""
+
+    @abstractmethod
+    def adjoint(self, d: Array) -> Array:
+        """Bᵀd."""
+
+    @abstractmethod
+    def rows(self, chosen: Ints) -> Array:
+        """Some rows of B."""
+
+    @abstractmethod
+    def first(self, count: int) -> TallMatrix:
+        """The first columns."""
+
+    @abstractmethod
+    def combined(self, E: sp.csr_array) -> Array:
+        """EB for a sparse E of few rows."""
+
+    @abstractmethod
+    def gram(self, weights: Array, D: Array | None = None) -> Array:
+        """BᵀWB, or [BᵀWB, BᵀD] in one pass, with W = diag(weights)."""
+
+    @abstractmethod
+    def cross(self, other: TallMatrix, weights: Array) -> Array:
+        """BᵀWC for another matrix C with as many rows."""
+
+    @abstractmethod
+    def connected(self, other: TallMatrix, T: sp.csr_array) -> Array:
+        """BᵀTC for a sparse T, which connects different rows. Raises SolverError where that can't be done."""
+
+    @abstractmethod
+    def row_squares(self) -> Array:
+        """‖bᵢ‖² of each row."""
+
+    @abstractmethod
+    def column_squares(self, weights: Array | None = None) -> Array:
+        """Σᵢ wᵢBᵢⱼ² of each column."""
+
+    @abstractmethod
+    def least_squares(self, target: Array) -> Array:
+        """The v with the smallest ‖Bv − target‖."""
+
+    @abstractmethod
+    def spectrum(self) -> Array:
+        """The eigenvalues of BᵀB that are not 0 for want of columns, from large to small."""
+
+    @abstractmethod
+    def beside(self, T: Array, room: Room | None = None, limit: float | None = None) -> tuple[Any, Room | None]:
+        """[B, T] as a factor holds it, and the room behind it.
+
+        Raises MemoryLimitError where B must be copied and the limit forbids it.
+        """
+
+    @property
+    def latency(self) -> float:
+        """What a product takes besides its flops, in flops."""
+        return 0.0
 
     @property
     def size(self) -> int:
-        return self.shape[0] * self.width
+        return self.shape[0] * self.shape[1]
 
     def __len__(self) -> int:
-        return int(self.starts[-1])
+        return self.shape[0]
 
-    def _split(self, values: Array) -> list[Array]:
-        return [values[a:b] for a, b in pairwise(self.starts)]
-
-    def __matmul__(self, v: Array) -> Array:
-        found = self.executor.each(_times, self.blocks, [(np.asarray(v),)] * len(self.blocks))
-        return np.concatenate(found)
-
-    @property
-    def T(self) -> _Transposed:
-        return _Transposed(self)
-
-    def __getitem__(self, at: Any) -> Any:
-        """The first columns as B[:, :k]; or some rows, as an array in double precision."""
-        if isinstance(at, tuple):
-            rows, columns = at
-            if isinstance(rows, slice) and rows == slice(None) and isinstance(columns, slice) and not columns.start:
-                return replace(self, width=min(self.width, self.width if columns.stop is None else columns.stop))
-            return self[rows][:, columns]
-        rows = np.arange(len(self))[at] if isinstance(at, slice) else np.asarray(at)
-        if rows.dtype == bool:
-            rows = np.flatnonzero(rows)
-        owner = np.searchsorted(self.starts, rows, side="right") - 1
-        used = np.unique(owner)
-        wanted = [(rows[owner == k] - self.starts[k], self.width) for k in used]
-        parts = self.executor.each(_rows, [self.blocks[k] for k in used], wanted)
-        found = np.empty((len(rows), self.width))
-        for k, part in zip(used, parts, strict=True):
-            found[owner == k] = part
-        return found
-
-    def gram(self, weights: Array, D: Array | None = None) -> Array:
-        """BᵀWB, or [BᵀWB, BᵀD] in one pass."""
-        D = np.zeros((len(self), 0)) if D is None else D
-        arguments = [(w, d, self.width) for w, d in zip(self._split(weights), self._split(D), strict=True)]
-        return np.asarray(self.executor.total(_gram, self.blocks, arguments))
-
-    def cross(self, other: BlockMatrix, weights: Array) -> Array:
-        """BᵀWC for another matrix C in the same blocks of rows."""
-        parts = zip(other.blocks, self._split(weights), strict=True)
-        arguments = [(right, w, self.width, other.width) for right, w in parts]
-        return np.asarray(self.executor.total(_cross, self.blocks, arguments))
-
-    def row_squares(self) -> Array:
-        return np.concatenate(self.executor.each(_row_squares, self.blocks, [(self.width,)] * len(self.blocks)))
-
-    def column_squares(self, weights: Array) -> Array:
-        arguments = [(w, self.width) for w in self._split(weights)]
-        return np.asarray(self.executor.total(_column_squares, self.blocks, arguments))
-
-    def adjoint(self, d: Array) -> Array:
-        """Bᵀd."""
-        arguments = [(part, self.width) for part in self._split(d)]
-        return np.asarray(self.executor.total(_adjoint, self.blocks, arguments))
-
-    def joined(self) -> BlockMatrix:
-        """The same with one array for each block."""
-        return replace(self, blocks=tuple(self.executor.keep(_joined, self.blocks, [()] * len(self.blocks))))
-
-    def with_columns(self, T: Array) -> BlockMatrix:
-        """[B, T] for a T that is here."""
-        arguments = [(part, self.width) for part in self._split(T)]
-        blocks = self.executor.keep(_beside, self.blocks, arguments)
-        return replace(self, blocks=tuple(blocks), width=self.width + T.shape[1])
+    def whole(self) -> Array:
+        """B as one array, here."""
+        return self.rows(np.arange(len(self)))
 
 
 @dataclass(frozen=True, eq=False)
-class _Transposed:
-    of: BlockMatrix
-    __array_ufunc__ = None
+class DenseMatrix(TallMatrix):
+    """One array of numpy's."""
+
+    array: Array
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.of.shape[::-1]
+        return self.array.shape[0], self.array.shape[1]
 
-    def __matmul__(self, d: Array) -> Array:
-        return self.of.adjoint(np.asarray(d))
+    def __matmul__(self, v: Array) -> Array:
+        return np.asarray(self.array @ v)
+
+    def adjoint(self, d: Array) -> Array:
+        return np.asarray(self.array.T @ d)
+
+    def rows(self, chosen: Ints) -> Array:
+        return self.array[chosen]
+
+    def first(self, count: int) -> DenseMatrix:
+        return DenseMatrix(self.array[:, :count])
+
+    def combined(self, E: sp.csr_array) -> Array:
+        return np.asarray(E @ self.array)
+
+    def gram(self, weights: Array, D: Array | None = None) -> Array:
+        """Without a copy of all of B."""
+        found = self._weighted(self, weights)
+        return found if D is None else np.hstack([found, self.array.T @ D])
+
+    def cross(self, other: TallMatrix, weights: Array) -> Array:
+        return self._weighted(_dense(other), weights)
+
+    def connected(self, other: TallMatrix, T: sp.csr_array) -> Array:
+        return np.asarray(self.array.T @ _dense(other).combined(T))
+
+    def row_squares(self) -> Array:
+        return np.asarray(np.einsum("ij,ij->i", self.array, self.array))
+
+    def column_squares(self, weights: Array | None = None) -> Array:
+        B = self.array
+        return np.asarray(np.einsum("ij,ij->j", B, B) if weights is None else np.einsum("ij,ij,i->j", B, B, weights))
+
+    def least_squares(self, target: Array) -> Array:
+        return np.asarray(np.linalg.lstsq(self.array, target, rcond=None)[0])
+
+    def spectrum(self) -> Array:
+        return np.asarray(np.linalg.svd(self.array, compute_uv=False) ** 2)
+
+    def beside(self, T: Array, room: Room | None = None, limit: float | None = None) -> tuple[Array, Room | None]:
+        B = self.array
+        found = None if room is None else room.take(B, T)
+        if found is None:
+            n, old, width = len(B), B.shape[1], B.shape[1] + T.shape[1] + SPARE
+            held = 0.0 if limit is None else 8.0 * n * old
+            memory.require(held + 8.0 * n * width, f"A factor of {n} rows and {width} columns", limit, "Set max_rank")
+            room = Room(np.empty((n, width)), old)
+            room.array[:, :old] = B
+            found = room.take(B, T)
+        assert found is not None
+        return found, room
+
+    def whole(self) -> Array:
+        return self.array
+
+    def _weighted(self, other: DenseMatrix, weights: Array) -> Array:
+        chosen = np.flatnonzero(weights)
+        some = len(chosen) < MOST_CHOSEN * len(weights)
+        L, w = (self.array[chosen], weights[chosen]) if some else (self.array, weights)
+        if other is self and np.all(w >= 0):
+            return _symmetric(L, w)
+        return np.asarray(L.T @ (w[:, None] * (other.array[chosen] if some else other.array)))
 
 
-# ------------------------------------------------------------ what is done to one block, there
+def tall(B: Any) -> TallMatrix:
+    """B as a tall matrix: an array of numpy's, or one already."""
+    return B if isinstance(B, TallMatrix) else DenseMatrix(np.asarray(B))
 
 
-def _stretches(B: Block, width: int, most: int = 0) -> Iterator[Array]:
-    """A block's first columns in double precision, some rows at a time, as for `most` columns.
-
-    What is yielded is overwritten by the next.
-    """
-    parts = B if isinstance(B, tuple) else (B,)
-    n = len(parts[0])
-    widest = max(width, most)
-    step = max(CACHED // (8 * widest), 1) if widest else max(n, 1)
-    if len(parts) == 1 and parts[0].dtype == np.float64:
-        for i in range(0, n, step):
-            yield parts[0][i : i + step, :width]
-        return
-    room = np.empty((min(step, n), width))
-    for i in range(0, n, step):
-        rows, at = room[: min(step, n - i)], 0
-        for part in parts:
-            np.copyto(rows[:, at : at + part.shape[1]], part[i : i + step, : width - at])
-            at += part.shape[1]
-        yield rows
+def _dense(B: TallMatrix) -> DenseMatrix:
+    return B if isinstance(B, DenseMatrix) else DenseMatrix(B.whole())
 
 
-def _times(B: Block, v: Array) -> Array:
-    return np.concatenate([part @ v for part in _stretches(B, len(v))])
-
-
-def _rows(B: Block, chosen: Ints, width: int) -> Array:
-    parts = B if isinstance(B, tuple) else (B,)
-    return np.hstack([part[chosen] for part in parts])[:, :width].astype(float)
-
-
-def _joined(B: Block) -> Array:
-    return np.hstack(B) if isinstance(B, tuple) else B
-
-
-def _gram(B: Block, weights: Array, D: Array, width: int) -> Array:
-    whole, i = np.zeros((width, width + D.shape[1])), 0
-    found, room = whole[:, :width], np.empty(max(CACHED // 8, width))
-    for part in _stretches(B, width):
-        w = weights[i : i + len(part)]
-        whole[:, width:] += part.T @ D[i : i + len(part)]
-        i += len(part)
-        chosen = np.flatnonzero(w)
-        some = len(chosen) < 0.9 * len(w)
-        L, w = (part[chosen], w[chosen]) if some else (part, w)
-        S = room[: L.size].reshape(L.shape)
-        if np.all(w >= 0):
-            np.multiply(np.sqrt(w)[:, None], L, out=S)
-            found += S.T @ S
-        else:
-            np.multiply(w[:, None], L, out=S)
-            found += L.T @ S
-    return whole
-
-
-def _cross(B: Block, C: Block, weights: Array, width: int, other: int) -> Array:
-    found, i = np.zeros((width, other)), 0
-    most = max(width, other)
-    for left, right in zip(_stretches(B, width, most), _stretches(C, other, most), strict=True):
-        found += left.T @ (weights[i : i + len(left), None] * right)
-        i += len(left)
+def _symmetric(B: Array, w: Array) -> Array:
+    """BᵀWB with W ≥ 0, some rows at a time."""
+    r, roots = B.shape[1], np.sqrt(w)[:, None]
+    step, found = max(SCALED // (8 * max(r, 1)), r, 1), np.zeros((r, r))
+    room = np.empty((min(step, len(B)), r))
+    for i in range(0, len(B), step):
+        S = np.multiply(roots[i : i + step], B[i : i + step], out=room[: min(step, len(B) - i)])
+        found += S.T @ S
     return found
-
-
-def _row_squares(B: Block, width: int) -> Array:
-    return np.concatenate([np.einsum("ij,ij->i", part, part) for part in _stretches(B, width)])
-
-
-def _column_squares(B: Block, weights: Array, width: int) -> Array:
-    found, i = np.zeros(width), 0
-    for part in _stretches(B, width):
-        found += np.einsum("ij,ij,i->j", part, part, weights[i : i + len(part)])
-        i += len(part)
-    return found
-
-
-def _adjoint(B: Block, d: Array, width: int) -> Array:
-    found, i = np.zeros((width, *d.shape[1:])), 0
-    for part in _stretches(B, width):
-        found += part.T @ d[i : i + len(part)]
-        i += len(part)
-    return found
-
-
-def _beside(B: Block, T: Array, width: int) -> Block:
-    parts = B if isinstance(B, tuple) else (B[:, :width],)
-    return (*parts, T.astype(parts[0].dtype))
-
-
-# ------------------------------------------------------------ for arrays and blocks alike
-
-
-def row_squares(B: Any) -> Array:
-    """‖bᵢ‖² of each row."""
-    return B.row_squares() if isinstance(B, BlockMatrix) else np.einsum("ij,ij->i", B, B)
-
-
-def column_squares(B: Any, weights: Array | None = None) -> Array:
-    """Σᵢ wᵢBᵢⱼ² of each column."""
-    if isinstance(B, BlockMatrix):
-        return B.column_squares(np.ones(len(B)) if weights is None else weights)
-    return np.einsum("ij,ij->j", B, B) if weights is None else np.einsum("ij,ij,i->j", B, B, weights)
-
-
-def combined(E: sp.csr_array, B: Any) -> Array:
-    """EB for a sparse E of few rows."""
-    if not isinstance(B, BlockMatrix):
-        return np.asarray(E @ B)
-    used, places = np.unique(E.indices, return_inverse=True)
-    if len(used) <= FEW:
-        few = sp.csr_array((E.data, places, E.indptr), shape=(E.shape[0], len(used)))
-        return np.asarray(few @ B[used])
-    step = max(CACHED // (8 * len(B)), 1)  # rows of E that are made dense at a time
-    parts = [B.T @ sp.csr_array(E[i : i + step]).toarray().T for i in range(0, E.shape[0], step)]
-    return np.hstack([np.zeros((B.width, 0)), *parts]).T
 
 
 @dataclass(eq=False)
@@ -330,42 +213,3 @@ class Room:
         self.array[:, self.used : end] = T
         self.used = end
         return self.array[:, :end]
-
-
-def beside(B: Any, T: Array, room: Room | None, limit: float | None) -> tuple[Any, Room | None]:
-    """[B, T], and the room behind it. Raises MemoryLimitError where B must be copied and the limit forbids it."""
-    if isinstance(B, BlockMatrix):
-        return B.with_columns(T), None
-    found = None if room is None else room.take(B, T)
-    if found is None:
-        n, old, width = len(B), B.shape[1], B.shape[1] + T.shape[1] + SPARE
-        held = 0.0 if limit is None else 8.0 * n * old
-        memory.require(held + 8.0 * n * width, f"A factor of {n} rows and {width} columns", limit, "Set max_rank")
-        room = Room(np.empty((n, width)), old)
-        room.array[:, :old] = B
-        found = room.take(B, T)
-    return found, room
-
-
-def latency(B: Any) -> float:
-    """What a product with B takes besides its flops, in flops."""
-    return float(B.executor.latency) if isinstance(B, BlockMatrix) else 0.0
-
-
-def whole(B: Any) -> Array:
-    """B as one array, here."""
-    return B[np.arange(len(B))] if isinstance(B, BlockMatrix) else np.asarray(B)
-
-
-def least_squares(B: Any, target: Array) -> Array:
-    """The v with the smallest ‖Bv − target‖; of blocks by the normal equations."""
-    if isinstance(B, BlockMatrix):
-        B, target = B.gram(np.ones(len(B))), B.T @ target
-    return np.asarray(np.linalg.lstsq(B, target, rcond=None)[0])
-
-
-def spectrum(B: Any) -> Array:
-    """The eigenvalues of BᵀB that are not 0 for want of columns, from large to small."""
-    if isinstance(B, BlockMatrix):
-        return np.asarray(np.linalg.eigvalsh(B.gram(np.ones(len(B))))[::-1])
-    return np.asarray(np.linalg.svd(B, compute_uv=False) ** 2)

@@ -186,7 +186,7 @@ def _owners(split: Separable, E: sp.csr_array, f: cp.Expression) -> Ints:
 def _dense_rows(problem: Structured, E: sp.csr_array, F: sp.csr_array) -> Array:
     """(EB, F) for other rows E, in distinct predictions, and F than the problem's own."""
     ends = np.cumsum([0, *(len(B) for B in problem.blocks)])
-    parts = [E[:, a:b] @ B for a, b, B in zip(ends[:-1], ends[1:], problem.blocks, strict=True)]
+    parts = [B.combined(E[:, a:b]) for a, b, B in zip(ends[:-1], ends[1:], problem.blocks, strict=True)]
     return np.hstack([*parts, F.toarray()])
 
 

@@ -94,7 +94,7 @@ def structured(reduction: Reduction, outer: Outer, R: dict[int, float]) -> Struc
         factor = reduction.factors[link.theta]
         norm = next(j for j, n in enumerate(reduction.form.norms) if n.view.theta is link.theta)
         for _ in range(link.theta.outputs or 1):
-            blocks.append(factor.B)
+            blocks.append(factor.matrix)
             penalties.append(R[norm] / factor.scale)
     S = spread(reduction.form)
     kinks, slope, constant = _kinks(split)

@@ -267,7 +267,7 @@ def _row(problem: Structured, part: _Part, E: sp.csr_array, F: sp.csr_array) -> 
     g = -free @ part.K.T
     for k, piece in zip(blocks, pieces, strict=True):
         columns = slice(*np.searchsorted(part.v, problem.ends[k : k + 2]))
-        g[:, columns] += (sp.csr_array(piece[rows]) @ problem.blocks[k]) * part.roots[columns]
+        g[:, columns] += problem.blocks[k].combined(sp.csr_array(piece[rows])) * part.roots[columns]
     return _Row(rows, (g @ part.vectors) ** 2, np.sum(free**2, axis=1), part.values)
 
 
@@ -277,7 +277,7 @@ def _direct_leverages(problem: Structured, system: Solve, E: sp.csr_array, F: sp
     starts = np.cumsum([0, *(len(B) for B in problem.blocks)])
     for first in range(0, E.shape[0], CHUNK):
         some = slice(first, first + CHUNK)
-        pieces = [E[some, a:b] @ B for B, a, b in zip(problem.blocks, starts[:-1], starts[1:], strict=True)]
+        pieces = [B.combined(E[some, a:b]) for B, a, b in zip(problem.blocks, starts[:-1], starts[1:], strict=True)]
         rows = np.hstack([*pieces, F[some].toarray()])
         found[some] = np.einsum("ij,ji->i", rows, system(rows.T))
     return found

@@ -19,7 +19,6 @@ from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.feasibility import Question
 from kernelopt.compiler.iterate import Iterate, place
 from kernelopt.compiler.representer import Reduction
-from kernelopt.factorization import tall
 from kernelopt.language.nodes import norm_from_gram
 from kernelopt.solvers.cones import matrix
 from kernelopt.support.types import Array, Ints
@@ -162,7 +161,7 @@ class _Direction:
             factor, v = self.reduction.factors[link.theta], self._v(q, number)
             if not len(columns) or not v.any():
                 continue
-            B = tall.whole(factor.B)
+            B = factor.matrix.whole()
             shaped = v if link.theta.outputs is not None else v[:, 0]
             u = (B @ v)[link.take]
             afresh = factor.predictions(link.rows, shaped).reshape(len(link.rows), -1)[link.take]
@@ -200,7 +199,7 @@ class _Direction:
         parts = [np.zeros((rows.shape[0], 0))]
         for link, columns in self.links:
             factor, outputs = self.reduction.factors[link.theta], link.theta.outputs or 1
-            B = tall.whole(factor.B)[link.take] if len(columns) else np.zeros((0, factor.rank))
+            B = factor.matrix.whole()[link.take] if len(columns) else np.zeros((0, factor.rank))
             each = columns.reshape(-1, outputs, order="F") if len(columns) else np.zeros((0, outputs), dtype=int)
             parts += [np.asarray(rows[:, each[:, k]] @ B) for k in range(outputs)]
         G = np.hstack([*parts, rows[:, self.rest].toarray()])

@@ -18,15 +18,12 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 
 from kernelopt.compiler.pieces import LogSumExp, Smooth
-from kernelopt.errors import SolverError
-from kernelopt.factorization import tall
-from kernelopt.factorization.tall import BlockMatrix
+from kernelopt.factorization.tall import TallMatrix
 from kernelopt.support.types import Array, Ints
 
 DENSE_ROW = 16  # entries of a row of E from which it is multiplied into B once and for all
 UNEQUAL = 1e8  # largest ratio of steps
 STRETCH = 512  # rows of EB that are formed at a time, where only their sizes are wanted
-SCALED = 2**22  # bytes of B that are scaled at a time, at least
 FEW = 0.7  # active rows, relative to unknowns, below which systems are solved in the rows
 MEMORY_BOUND = 4  # how much longer a flop takes in a product with a vector
 JITTER = 1e-14  # of the largest diagonal entry, the first thing to add where a Cholesky factorization breaks down
@@ -52,7 +49,7 @@ class Structured:
     which all hᵢ are finite, where x = 0 is none
     """
 
-    blocks: tuple[Array, ...]
+    blocks: tuple[TallMatrix, ...]
     E: sp.csr_array
     F: Array
     R: Array
@@ -106,7 +103,7 @@ class Structured:
 
     def truncated(self, rank: int) -> Structured:
         """The problem for the first columns of each B only: a coarser restriction of θ."""
-        return replace(self, blocks=tuple(B[:, :rank] for B in self.blocks), origin=None)
+        return replace(self, blocks=tuple(B.first(rank) for B in self.blocks), origin=None)
 
     def lifted(self, x: Array, onto: Structured) -> Array:
         """x of a truncated problem as a point of the full one."""
@@ -141,7 +138,7 @@ class Structured:
         return self._back(self.linear_d + self._E_back @ self.slope, self.linear_y + self.F.T @ self.slope)
 
     def _back(self, d: Array, y: Array) -> Array:
-        parts = [B.T @ d[a:b] for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)]
+        parts = [B.adjoint(d[a:b]) for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)]
         return np.concatenate([*parts, y])
 
     def of_kinks(self, values: Array) -> Array:
@@ -217,7 +214,7 @@ class Structured:
         E = sp.csr_array(self.E[np.flatnonzero(self._long)])
         return np.hstack(
             [
-                tall.combined(sp.csr_array(E[:, a:b]), B)
+                B.combined(sp.csr_array(E[:, a:b]))
                 for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)
             ]
         )
@@ -244,7 +241,7 @@ class Structured:
         for k, (B, rows) in enumerate(zip(self.blocks, map(slice, self._rows[:-1], self._rows[1:]), strict=True)):
             pair = self._pairs.get((k, k))
             if pair is None:
-                H[v[k], y] = B.T @ D[rows]
+                H[v[k], y] = B.adjoint(D[rows])
             else:
                 found = _with_border(B, pair, pair.map @ weights, D[rows])
                 H[v[k], v[k]], H[v[k], y] = found[:, : B.shape[1]], found[:, B.shape[1] :]
@@ -263,8 +260,7 @@ class Structured:
         """The diagonal of CᵀWC, without products of two entries of one row of E."""
         squares = self.E.multiply(self.E).T @ weights
         parts = [
-            tall.column_squares(B, squares[a:b])
-            for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)
+            B.column_squares(squares[a:b]) for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)
         ]
         return np.concatenate([*parts, self.F.T**2 @ weights])
 
@@ -277,10 +273,10 @@ class Structured:
             counts = np.diff(E.indptr)
             single, several = np.flatnonzero(counts == 1), np.flatnonzero(counts > 1)
             at = E.indptr[single]
-            found[single] += E.data[at] ** 2 * tall.row_squares(B)[E.indices[at]] / R
+            found[single] += E.data[at] ** 2 * B.row_squares()[E.indices[at]] / R
             for start in range(0, len(several), STRETCH):
                 chosen = several[start : start + STRETCH]
-                found[chosen] += np.sum(tall.combined(sp.csr_array(E[chosen]), B) ** 2, axis=1) / R
+                found[chosen] += np.sum(B.combined(sp.csr_array(E[chosen])) ** 2, axis=1) / R
         return found
 
     @cached_property
@@ -298,11 +294,11 @@ class Structured:
         """Some rows of EB, (len(chosen), Σrₖ)."""
         if len(self.blocks) == 1 and np.all(np.diff(self.E.indptr)[chosen] == 1):
             first = self.E.indptr[chosen]
-            return self.E.data[first][:, None] * self.blocks[0][self.E.indices[first]]
+            return self.E.data[first][:, None] * self.blocks[0].rows(self.E.indices[first])
         E = sp.csr_array(self.E[chosen])
         return np.hstack(
             [
-                tall.combined(sp.csr_array(E[:, a:b]), B)
+                B.combined(sp.csr_array(E[:, a:b]))
                 for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)
             ]
         )
@@ -342,7 +338,7 @@ class Structured:
     def product_cost(self) -> float:
         """Flops of a product with C or Cᵀ."""
         entries = max(sum(B.size for B in self.blocks), 1)
-        return MEMORY_BOUND * 2.0 * entries + sum(tall.latency(B) for B in self.blocks)
+        return MEMORY_BOUND * 2.0 * entries + sum(B.latency for B in self.blocks)
 
     def _in_rows(self, active: Ints, weights: Array, ridge: Array) -> Solve:
         """With z = W(Cx) on the active rows:
@@ -416,40 +412,15 @@ def _pair(left: sp.coo_array, right: sp.coo_array, m: int) -> _Pair | None:
     return _Pair(entries // right.shape[1], entries % right.shape[1], table)
 
 
-def _with_border(B: Array, pair: _Pair, t: Array, D: Array) -> Array:
+def _with_border(B: TallMatrix, pair: _Pair, t: Array, D: Array) -> Array:
     """[BᵀTB, BᵀD], with T given by its entries."""
-    if isinstance(B, BlockMatrix) and pair.columns is None:
+    if pair.columns is None:
         return B.gram(t, D)
-    return np.hstack([_weighted(B, B, pair, t), B.T @ D])
+    return np.hstack([_weighted(B, B, pair, t), B.adjoint(D)])
 
 
-def _weighted(left: Array, right: Array, pair: _Pair, t: Array) -> Array:
+def _weighted(left: TallMatrix, right: TallMatrix, pair: _Pair, t: Array) -> Array:
     """leftᵀ T right, with T given by its entries."""
-    if isinstance(left, BlockMatrix) and isinstance(right, BlockMatrix) and pair.columns is None:
+    if pair.columns is None:
         return left.cross(right, t)
-    if isinstance(left, BlockMatrix) or isinstance(right, BlockMatrix):
-        raise SolverError(
-            "Expected terms and constraints of one prediction each where B is not one array in double precision; these "
-            "connect predictions of different rows, or of several θs. Leave out backend and dtype."
-        )
-    if pair.columns is not None:
-        T = sp.csr_array((t, (pair.rows, pair.columns)), shape=(len(left), len(right)))
-        return np.asarray(left.T @ (T @ right))
-    chosen = np.flatnonzero(t)
-    some = len(chosen) < 0.9 * len(t)
-    L = left[chosen] if some else left
-    w = t[chosen] if some else t
-    if left is right and np.all(w >= 0):
-        return _symmetric(L, w)
-    return np.asarray(L.T @ (w[:, None] * (right[chosen] if some else right)))
-
-
-def _symmetric(B: Array, w: Array) -> Array:
-    """BᵀWB, without a copy of all of B."""
-    r, roots = B.shape[1], np.sqrt(w)[:, None]
-    step, found = max(SCALED // (8 * max(r, 1)), r, 1), np.zeros((r, r))
-    room = np.empty((min(step, len(B)), r))
-    for i in range(0, len(B), step):
-        S = np.multiply(roots[i : i + step], B[i : i + step], out=room[: min(step, len(B) - i)])
-        found += S.T @ S
-    return found
+    return left.connected(right, sp.csr_array((t, (pair.rows, pair.columns)), shape=(len(left), len(right))))

@@ -18,11 +18,12 @@ from inside import reduction_of
 
 import kernelopt as ko
 from kernelopt.errors import DataError, KernelError, MemoryLimitError, NotPSDError, OptionError, SolverError
-from kernelopt.factorization import Guide, Layout, Settings, grow, memory, tall
+from kernelopt.factorization import Guide, Layout, Settings, grow, memory
+from kernelopt.factorization.block_matrix import BlockMatrix, Here
 from kernelopt.factorization.blocked import BlockFactor, blocked_cholesky
 from kernelopt.factorization.cluster import OnDask
 from kernelopt.factorization.dense import CholeskyFactor
-from kernelopt.factorization.tall import BlockMatrix, Here
+from kernelopt.factorization.tall import TallMatrix, tall
 from kernelopt.language.rows import Rows
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Dask's own: ports in use, slow starts
@@ -50,27 +51,56 @@ def block_matrix(dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_a_block_matrix_is_a_matrix(dtype):
+@pytest.mark.parametrize("held", ["array", "blocks"])
+def test_a_tall_matrix_is_a_matrix(dtype, held):
     B, blocks = block_matrix(dtype)
+    matrix = tall(blocks if held == "blocks" else B)
+    assert isinstance(matrix, TallMatrix) and not getattr(type(matrix), "__abstractmethods__", None)
     v, d, w = RNG(1).normal(size=(7, 2)), RNG(2).normal(size=(100, 3)), RNG(3).normal(size=100)
+    some = np.abs(w) * (w > 0.5)
     close = {"rtol": 1e-13, "atol": 1e-13}
-    np.testing.assert_allclose(blocks @ v, B @ v, **close)
-    np.testing.assert_allclose(blocks.T @ d, B.T @ d, **close)
-    np.testing.assert_allclose(blocks.gram(w), B.T @ (w[:, None] * B), **close)
-    np.testing.assert_allclose(
-        blocks.gram(np.abs(w) * (w > 0.5)), B.T @ ((np.abs(w) * (w > 0.5))[:, None] * B), **close
-    )
-    np.testing.assert_allclose(tall.row_squares(blocks), tall.row_squares(B), **close)
-    np.testing.assert_allclose(tall.column_squares(blocks, w), tall.column_squares(B, w), **close)
+    np.testing.assert_allclose(matrix @ v, B @ v, **close)
+    np.testing.assert_allclose(matrix.adjoint(d), B.T @ d, **close)
+    for weights in (w, np.abs(w), some):
+        np.testing.assert_allclose(matrix.gram(weights), B.T @ (weights[:, None] * B), **close)
+        np.testing.assert_allclose(matrix.cross(matrix.first(3), weights), B.T @ (weights[:, None] * B[:, :3]), **close)
+    np.testing.assert_allclose(matrix.gram(w, d)[:, 7:], B.T @ d, **close)
+    np.testing.assert_allclose(matrix.row_squares(), np.sum(B**2, axis=1), **close)
+    np.testing.assert_allclose(matrix.column_squares(), np.sum(B**2, axis=0), **close)
+    np.testing.assert_allclose(matrix.column_squares(w), w @ B**2, **close)
     E = sp.csr_array(sp.random_array((4, 100), density=0.1, rng=0))
-    np.testing.assert_allclose(tall.combined(E, blocks), E @ B, **close)
-    assert blocks.shape == B.shape and len(blocks) == 100 and blocks.size == 700
+    np.testing.assert_allclose(matrix.combined(E), E @ B, **close)
+    assert matrix.shape == B.shape and len(matrix) == 100 and matrix.size == 700 and matrix.latency == 0
+    chosen = np.array([99, 0, 30, 31, 0])
+    np.testing.assert_array_equal(matrix.rows(chosen), B[chosen])
+    np.testing.assert_array_equal(matrix.whole(), B)
+    np.testing.assert_allclose(matrix.first(3) @ v[:3], B[:, :3] @ v[:3], **close)
+    np.testing.assert_allclose(matrix.least_squares(d), np.linalg.lstsq(B, d)[0], rtol=1e-9)
+    np.testing.assert_allclose(matrix.spectrum(), np.linalg.svd(B, compute_uv=False) ** 2, rtol=1e-9)
+    T = RNG(4).normal(size=(100, 2))
+    wider, _ = matrix.first(3).beside(T)
+    np.testing.assert_allclose(
+        tall(wider).whole(), np.hstack([B[:, :3], T.astype(dtype if held == "blocks" else float)])
+    )
+
+
+def test_rows_of_blocks_do_not_meet():
+    """Where terms connect predictions of different rows, B is one array."""
+    B, blocks = block_matrix(np.float64)
+    T = sp.csr_array(sp.random_array((100, 100), density=0.02, rng=0))
+    np.testing.assert_allclose(tall(B).connected(tall(B), T), B.T @ T @ B, rtol=1e-12, atol=1e-12)
+    for run in (lambda: blocks.connected(blocks, T), lambda: blocks.cross(tall(B), np.ones(100))):
+        with pytest.raises(SolverError, match="Leave out backend and dtype"):
+            run()
+
+
+def test_a_block_matrix_indexes_as_an_array():
+    B, blocks = block_matrix(np.float64)
     chosen = np.array([99, 0, 30, 31, 0])
     np.testing.assert_array_equal(blocks[chosen], B[chosen])
     np.testing.assert_array_equal(blocks[:40], B[:40])
-    np.testing.assert_allclose(blocks[:, :3] @ v[:3], B[:, :3] @ v[:3], **close)
-    T = RNG(4).normal(size=(100, 2))
-    np.testing.assert_allclose(blocks[:, :3].with_columns(T)[np.arange(100)], np.hstack([B[:, :3], T.astype(dtype)]))
+    np.testing.assert_array_equal(blocks[chosen, :2], B[chosen, :2])
+    np.testing.assert_allclose(blocks[:, :3].T @ np.ones(100), B[:, :3].T @ np.ones(100))
 
 
 def factor_of(X, layout, rank=60):

@@ -10,8 +10,8 @@ from test_kernels import X as CENTERED_ON
 import kernelopt as ko
 from kernelopt.errors import KernelOptError
 from kernelopt.factorization import Layout, Settings
+from kernelopt.factorization.block_matrix import Here
 from kernelopt.factorization.blocked import blocked_cholesky
-from kernelopt.factorization.tall import Here
 from kernelopt.kernels.derivatives import lifted, with_order
 from kernelopt.kernels.kernel import Kernel
 from kernelopt.language.functions import Function
