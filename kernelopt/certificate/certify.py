@@ -60,7 +60,7 @@ class Request:
     scope : FULL pays a pass over the kernel unless the factor has full numerical rank and the trace of what it leaves
         is enough; REDUCED reads the factor only; ESTIMATE samples
     tol, abs_tol : the gap that is enough, 0 and None where there is none
-    slopes : those of the functions of the finest cut, where the solver knows them
+    slopes : those of the functions of the cut, where the solver knows them
     known : a bound of the same problem with the full kernel, which stands where it is the better one
     products : whether the pass over the kernel gives Qν too
     search : whether better multipliers than those at hand are looked for
@@ -180,11 +180,9 @@ def certify_again(reduction: Reduction, data: Outer, point: Iterate, known: Cert
     if lower is None:
         return None
     if lower.slopes is not None:
-        pieces = data.split if lower.finest else data.pieces
-        if pieces is None or not conjugates.is_admissible(pieces, lower):
+        if data.split is None or not conjugates.is_admissible(data.split, lower):
             return None
-        bound = conjugates.evaluate(data.form, pieces, lower.slopes, lower.multipliers, lower.grams)
-        bound = None if bound is None else replace(bound, finest=lower.finest)
+        bound = conjugates.evaluate(data.form, data.split, lower.slopes, lower.multipliers, lower.grams)
     else:
         bound = cone_bounds.evaluate_again(reduction, data.form, point, lower)
     bound = None if bound is None else _proven(reduction, data, bound, known.scope == REDUCED)
@@ -249,26 +247,28 @@ def _found(  # noqa: PLR0917
     bound = None
     if data.form.is_constant:
         return cone_bounds.without_multipliers(reduction, data.form, point, way)
-    if slopes is None and data.form.smooth:
-        slopes = _slopes_here(data, point)
+    if slopes is None:
+        slopes = _slopes_here(data, point, nu)
     if slopes is not None and data.split is not None:
         bound = conjugates.lower_bound(reduction, data.form, point, data.split, slopes, way)
-        bound = None if bound is None else replace(bound, finest=True)
-    if bound is None and data.pieces is not None:
-        flat = -np.concatenate([n.ravel(order="F") for n in nu])
-        bound = conjugates.lower_bound(reduction, data.form, point, data.pieces, flat, way)
     if bound is not None or data.form.smooth:
         return bound  # cones know nothing of smooth losses
     mu = norm_multipliers(reduction, data.form, point, nu)
     return cone_bounds.lower_bound(reduction, data.form, point, nu, mu, way)
 
 
-def _slopes_here(data: Outer, point: Iterate) -> Array | None:
-    """A subgradient of each function of the finest cut at the point."""
+def _slopes_here(data: Outer, point: Iterate, nu: list[Array]) -> Array | None:
+    """A subgradient of each function of the cut at the point; of several, what the multipliers ν say."""
     split = data.split
     if split is None or not np.array_equal(split.y, data.form.y):
         return None  # auxiliary variables have no values
-    return split.derivative(split.arguments(point.u_flat, point.y_flat))
+    x = projection.columns_of(data.form, point)
+    if x is None or not np.isfinite(x).all():
+        return None
+    s = split.arguments(x[split.u], x[split.y])
+    if data.form.smooth:
+        return split.derivative(s)
+    return conjugates.slopes_near(split, s, np.concatenate([n.ravel(order="F") for n in nu]))
 
 
 @dataclass(frozen=True)
@@ -336,13 +336,9 @@ def _at_zero(reduction: Reduction, data: Outer) -> float | None:
 
 def _found_at_zero(reduction: Reduction, data: Outer) -> float | None:
     t = _norms_at_zero(reduction)
-    pieces = data.split or data.pieces
-    if data.form.smooth:
-        found = None if t.any() else engines.value_at_zero(reduction, data)
-    else:
-        found = None if pieces is None else conjugates.value_at_zero(data.form, pieces, t)
-        if found is None:
-            found = outer_dual.value_at(data.form, np.concatenate([np.zeros(sum(map(len, data.form.u))), t]))
+    found = None if t.any() else engines.value_at_zero(reduction, data)
+    if found is None and not data.form.smooth:
+        found = outer_dual.value_at(data.form, np.concatenate([np.zeros(sum(map(len, data.form.u))), t]))
     return found if found is not None and isfinite(found) else None
 
 

@@ -1,4 +1,4 @@
-"""The lower bound in closed form, where the outer problem is a sum of functions of one prediction each.
+"""The lower bound in closed form, where the outer problem is a sum of functions of one number each.
 
 With f = Σ hᵢ(sᵢ) + cᵤᵀu + c_yᵀy + Σⱼ gⱼ(tⱼ), s = Eu + Fy, and slopes vᵢ ∈ dom h*ᵢ,
 
@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import inf, isfinite
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+import scipy.sparse as sp
 
 from kernelopt.certificate.gram import Gram, gram_of
 from kernelopt.certificate.multipliers import Multipliers, functions_part, is_free, lengths_of, split
@@ -22,9 +22,14 @@ from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Separable, lengths_of_outer
+from kernelopt.solvers.dual_feasibility import corrected, room
 from kernelopt.support.types import Array
 
-ROUNDS = 8
+SNAPS = (1e-12, 0.0)  # of an interval of slopes: what is nearer to its end is the end, where that can be
+LONGEST = 16  # predictions in a term from which EᵀWE is no longer sparse
+NEAR = (1e-7, 1e-5)  # of the largest argument: kinks this near may be met, the nearest first
+CONSISTENT = 1e-6  # residuals relative to their terms up to which slopes at a point and multipliers are of one answer
+FAR = 1e3  # times the largest multiplier: more than any slope beside it
 ORTHOGONAL = 1e-14  # |Fᵀv + c_y| relative to |F|ᵀ|v| + |c_y| that counts as rounding
 
 
@@ -106,17 +111,41 @@ def feasible_slopes(pieces: Separable, v: Array) -> Array | None:
         return None
     if not len(pieces.y):
         return v
-    F, unit = pieces.F, float(np.abs(v).max(initial=0.0)) or 1.0
-    for _ in range(ROUNDS):
-        if is_orthogonal(pieces, v):
-            return v
-        residual = F.T @ v + pieces.linear_y
-        room = np.minimum(np.minimum(v - low, high - v), unit) ** 2
-        normal = (F.T @ (F * room[:, None])).toarray()
-        if not np.isfinite(normal).all():
-            return None
-        v = np.clip(v - room * (F @ np.linalg.lstsq(normal, residual, rcond=1e-14)[0]), low, high)
+    F, length = pieces.F.toarray(), high - low
+    length = np.where(np.isfinite(length), length, np.abs(v).max(initial=0.0))
+    for share in SNAPS:
+        start = np.where(v - low <= share * length, low, np.where(high - v <= share * length, high, v))
+        found, _ = corrected(F, -pieces.linear_y, start, lambda v: np.clip(v, low, high), lambda v: room(v, low, high))
+        if is_orthogonal(pieces, found):
+            return found
     return None
+
+
+@np.errstate(all="ignore")  # arguments may be huge where a solver failed
+def slopes_near(pieces: Separable, s: Array, nu: Array) -> Array | None:
+    """Slopes v of the functions at s or next to it with Eᵀv + cᵤ = −ν, as near as it gets: what a solver that knows
+    nothing of the cut says of them. None where they contradict each other, and where terms connect so many predictions
+    that it would cost much to find out."""
+    if np.any(np.diff(pieces.E.indptr) > LONGEST):
+        return None
+    ends, size = pieces.slopes(), np.abs(s) + np.abs(s).max(initial=0.0)
+    most = float(max(np.abs(nu).max(initial=0.0), np.abs(pieces.linear_u).max(initial=0.0))) or 1.0
+    columns = sp.csc_array(sp.hstack([pieces.E, pieces.F]))
+    target = -np.concatenate([nu + pieces.linear_u, pieces.linear_y])
+    for near in NEAR:
+        sides = [np.nan_to_num(pieces.derivative(at), nan=0.0) for at in (s - near * size, s + near * size)]
+        low, high = (np.clip(part, *ends) for part in (np.minimum(*sides), np.maximum(*sides)))
+        low, high = np.maximum(low, np.minimum(high, -FAR * most)), np.minimum(high, np.maximum(low, FAR * most))
+        v, left = _between(columns, target, low, high)
+        if left <= CONSISTENT:
+            return v
+    return None
+
+
+def _between(columns: sp.csc_array, target: Array, low: Array, high: Array) -> tuple[Array, float]:
+    """v in its intervals with Cᵀv = target, and what is left; entries move in proportion to the squared lengths."""
+    width = (high - low) ** 2
+    return corrected(columns, target, 0.5 * (low + high), lambda v: np.clip(v, low, high), lambda _: width)
 
 
 def _split(
@@ -131,19 +160,3 @@ def _split(
         found.append(split(reduction, form, point, number, nu[at : at + size], zero, coefficients))
         at += size
     return tuple(found)
-
-
-def value_at_zero(form: ConicForm, pieces: Separable, t: Array) -> float | None:
-    """P₀ = min over y of Σ hᵢ((Fy)ᵢ) + c_yᵀy, plus g; None where it takes more than a search along one y, or t > 0."""
-    if t.any() or len(pieces.y) > 1 or lengths_of_outer(form, pieces) is None:
-        return None
-    column = pieces.F.toarray().ravel()
-    if not pieces.F.nnz:
-        return None if pieces.linear_y.any() else form.offset + pieces.value(np.zeros(pieces.E.shape[0]))
-    slope = float(pieces.linear_y[0])
-    with np.errstate(all="ignore"):  # f may be ∞
-        try:
-            found = minimize_scalar(lambda y: pieces.value(column * y) + slope * y, method="brent")
-        except RuntimeError:  # no bracket: f is finite far from 0 only
-            return None
-    return form.offset + float(found.fun) if isfinite(found.fun) else None

@@ -2,7 +2,7 @@
 
 A function h(s) = min over x of ½xᵀPx + cᵀx with Ax + as + (slack) = b has at a slope v the multipliers z of its rows
 
-    Px + Aᵀz = −c,  aᵀz = v − linear − square·s,  z ∈ K*,
+    Px + Aᵀz = −c,  aᵀz = v,  z ∈ K*,
 
 the best of them (largest −bᵀz − ½xᵀPx). Nothing is proven here: what is found is handed to the checker.
 """
@@ -52,11 +52,7 @@ def of_slopes(form: ConicForm, split: Separable, v: Array) -> tuple[Array, Array
             found = _multipliers(piece, source.batch, slopes)
             if found is None:
                 return None
-            z[source.rows] = found[0]
-            curved = source.batch.square > 0
-            if curved.any():  # ½·square·s² stands on the column of s itself
-                owners = split.u[piece.at[curved]]
-                tangent[owners] = source.batch.square[curved] * found[1][curved]
+            z[source.rows] = found
     return (z, tangent, points) if np.isfinite(z).all() and np.isfinite(tangent).all() else None
 
 
@@ -82,48 +78,46 @@ def _argument(piece: Custom, v: Array) -> Array:
     return np.where(fixed, piece.shift, found.q)
 
 
-def _multipliers(piece: object, batch: Batch, v: Array) -> tuple[Array, Array] | None:
-    """(z, s) of each function of a batch, z (n, m)."""
+def _multipliers(piece: object, batch: Batch, v: Array) -> Array | None:
+    """z of each function of a batch, (n, m)."""
     match piece:
         case Quadratic() if all(kind in ("zero", "nonneg") for kind in batch.kinds):
             return _by_active_sets(batch, v)
         case Quadratic():
-            found = _without_weight(batch, v)
+            return _without_weight(batch, v)
         case Exponential(logistic=True):
-            found = _logistic(batch, v)
+            return _logistic(batch, v)
         case Exponential():
-            found = _exponential(batch, v)
+            return _exponential(batch, v)
         case Logarithm():
-            found = _logarithm(batch, v)
+            return _logarithm(batch, v)
         case Entropy():
-            found = _entropy(batch, v)
+            return _entropy(batch, v)
         case Power():
-            power = _power(batch, v)
-            return None if power is None else (power, np.zeros(len(v)))
+            return _power(batch, v)
         case _:
             return None
-    return found, np.zeros(len(v))
 
 
 # ---------------------------------------------------------------- linear rows
 
 
-def _by_active_sets(batch: Batch, v: Array) -> tuple[Array, Array] | None:
+def _by_active_sets(batch: Batch, v: Array) -> Array | None:
     """The best z ≥ 0 over all sets W of active rows; None where some function has none. x, s and z solve
 
-    Px + A_Wᵀz = −c,  square·s + a_Wᵀz = v − linear,  A_Wx + a_Ws = b_W.
+    Px + A_Wᵀz = −c,  a_Wᵀz = v,  A_Wx + a_Ws = b_W.
     """
     n, m, k = batch.A.shape
     equal = [j for j, kind in enumerate(batch.kinds) if kind == "zero"]
     rest = [j for j in range(m) if j not in equal]
-    none = ~batch.c.any(axis=1) & (v == batch.linear)  # no multipliers will do
-    best, z, s = np.where(none, 0.0, -np.inf), np.zeros((n, m)), np.zeros(n)
-    fixed = np.concatenate([-batch.c, (v - batch.linear)[:, None]], axis=1)
+    none = ~batch.c.any(axis=1) & (v == 0)  # no multipliers will do
+    best, z = np.where(none, 0.0, -np.inf), np.zeros((n, m))
+    fixed = np.concatenate([-batch.c, v[:, None]], axis=1)
     for size in range(min(len(rest), max(k + 1 - len(equal), 0)) + 1):
         for chosen in combinations(rest, size):
             W = [*equal, *chosen]
             K = np.zeros((n, k + 1 + len(W), k + 1 + len(W)))
-            K[:, np.arange(k), np.arange(k)], K[:, k, k] = batch.P, batch.square
+            K[:, np.arange(k), np.arange(k)] = batch.P
             rows = np.concatenate([batch.A[:, W], batch.a[:, W, None]], axis=2)
             K[:, : k + 1, k + 1 :], K[:, k + 1 :, : k + 1] = np.swapaxes(rows, 1, 2), rows
             solved = _solved(K, np.concatenate([fixed, batch.b[:, W]], axis=1))
@@ -134,15 +128,11 @@ def _by_active_sets(batch: Batch, v: Array) -> tuple[Array, Array] | None:
             unit = np.abs(part).max(axis=1, initial=0.0)
             good = np.isfinite(part).all(axis=1) & (part[:, rest].min(axis=1, initial=0.0) >= -SLIGHT * unit)
             value = -np.sum(batch.b * part, axis=1) - 0.5 * np.sum(batch.P * x**2, axis=1)
-            value = np.where(good, value - 0.5 * batch.square * solved[:, k] ** 2, -np.inf)
+            value = np.where(good, value, -np.inf)
             better = value > best
-            best, z, s = (
-                np.where(better, value, best),
-                np.where(better[:, None], part, z),
-                np.where(better, solved[:, k], s),
-            )
+            best, z = np.where(better, value, best), np.where(better[:, None], part, z)
     z[:, rest] = np.maximum(z[:, rest], 0.0)
-    return (z, s) if np.isfinite(best).all() else None
+    return z if np.isfinite(best).all() else None
 
 
 def _solved(K: Array, rhs: Array) -> Array | None:
@@ -169,10 +159,9 @@ def _without_weight(batch: Batch, v: Array) -> Array:
     z = np.zeros((len(v), len(batch.kinds)))
     if batch.c.any():
         return np.full_like(z, np.nan)
-    slope = v - batch.linear
     for j in range(len(batch.kinds) - 3, len(batch.kinds)):
         given = batch.a[:, j] != 0
-        z[given, j] = slope[given] / batch.a[given, j]
+        z[given, j] = v[given] / batch.a[given, j]
     return z
 
 
@@ -186,21 +175,21 @@ def _inner(u: Array, w: Array) -> Array:
 def _exponential(batch: Batch, v: Array) -> Array:
     """weight·e^q: the auxiliary stands in the cone's last entry."""
     w = -batch.c[:, 0] / batch.A[:, 2, 0]
-    u = np.minimum((v - batch.linear - batch.a[:, 2] * w) / batch.a[:, 0], 0.0)
+    u = np.minimum((v - batch.a[:, 2] * w) / batch.a[:, 0], 0.0)
     return np.stack([u, _inner(u, w), w], axis=1)
 
 
 def _logarithm(batch: Batch, v: Array) -> Array:
     """−weight·log q: the auxiliary stands in the first entry, q in the last."""
     u = -batch.c[:, 0] / batch.A[:, 0, 0]
-    w = np.maximum((v - batch.linear - batch.a[:, 0] * u) / batch.a[:, 2], 0.0)
+    w = np.maximum((v - batch.a[:, 0] * u) / batch.a[:, 2], 0.0)
     return np.stack([u, _inner(u, w), w], axis=1)
 
 
 def _entropy(batch: Batch, v: Array) -> Array:
     """weight·q log q: the auxiliary stands in the first entry, q in the second; w = −u e^(v/u − 1)."""
     u = -batch.c[:, 0] / batch.A[:, 0, 0]
-    middle = (v - batch.linear - batch.a[:, 0] * u) / batch.a[:, 1]
+    middle = (v - batch.a[:, 0] * u) / batch.a[:, 1]
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         exponent = middle / u - 1
         w = np.where(u < 0, -u * np.exp(exponent) * (1 + 32 * ROOM * (2 + np.abs(exponent))), 0.0)
@@ -212,7 +201,7 @@ def _logistic(batch: Batch, v: Array) -> Array:
     n, pick = len(v), np.arange(len(v))
     weight = batch.c[pick, np.argmax(np.abs(batch.c), axis=1)]
     mover = np.where(np.abs(batch.a[:, 1]) > 0, 1, 4)
-    u = np.clip((v - batch.linear) / batch.a[pick, mover], -weight, 0.0)
+    u = np.clip(v / batch.a[pick, mover], -weight, 0.0)
     z = np.zeros((n, 7))
     z[:, 0] = z[:, 3] = z[:, 6] = weight
     z[pick, mover], z[pick, 5 - mover] = u, -weight - u
@@ -242,7 +231,7 @@ def _power(batch: Batch, v: Array) -> Array | None:
         return None
     z, alpha = np.zeros((len(v), first + 3)), float(batch.kinds[-1].split()[1])
     held = -batch.c[:, t] / A[:, place, t]
-    slope = v - batch.linear - a[:, place] * held
+    slope = v - a[:, place] * held
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         if place == 0:  # t ≥ |x|^(1/α), x = q or an auxiliary that is at least ±q, 0
             w, u = _last(batch, slope, z, first, t), held

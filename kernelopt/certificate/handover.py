@@ -439,7 +439,7 @@ def _point(
         u = np.concatenate([np.arange(0), *form.u]).astype(int)
         tangent[u] = form.P[u] * found.point.x[u]
         return np.array(found.point.z), tangent, []
-    split = data.split if found.finest else data.pieces
+    split = data.split
     if split is None or found.slopes is None:
         return None
     made = dual_rows.of_slopes(form, split, share * found.slopes)

@@ -27,7 +27,7 @@ class Lower:
     """A lower bound, and what it rests on: enough to evaluate it again when only parameters change.
 
     terms : sum of the absolute values of its terms; multipliers, grams : for each θ, and their VᵀQV; nu, slopes : ν
-    and v, of a bound by conjugates, for the `finest` cut or one function of each prediction; point : of a bound by the
+    and v, of a bound by conjugates; point : of a bound by the
     cone form; products : for each θ QV, where a pass gave it; box, radii : sizes of variables and of each ‖θ‖ that may
     be assumed where nothing else bounds what a residual costs; missing : why there is no bound; confined : whether it
     holds for θ in the factor's span only; sought : whether its multipliers are not those of the solver.
@@ -42,7 +42,6 @@ class Lower:
     grams: tuple[Gram, ...]
     slopes: Array | None = None
     nu: Array | None = None
-    finest: bool = False
     point: DualPoint | None = None
     products: tuple[Array | None, ...] = ()
     box: Array | None = None

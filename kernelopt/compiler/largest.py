@@ -20,12 +20,10 @@ SQUARE = "soc 3"
 Polynomials = list[Array]  # (n, 3) each: constant, slope and half of the curvature
 
 
-def largest(
-    at: Ints, kinds: tuple[str, ...], rows: tuple[Array, Array, Array], c: Array, linear: Array
-) -> Quadratic | None:  # fmt: skip
-    """h(s) = min cᵀx + linear·s over `rows` Ax + as + (slack) = b of linear inequalities and squares.
+def largest(at: Ints, kinds: tuple[str, ...], rows: tuple[Array, Array, Array], c: Array) -> Quadratic | None:
+    """h(s) = min cᵀx over `rows` Ax + as + (slack) = b of linear inequalities and squares.
 
-    A (n, m, k), a and b (n, m), c (n, k), linear (n,). None where this is no largest of quadratics.
+    A (n, m, k), a and b (n, m), c (n, k). None where this is no largest of quadratics.
     """
     A, a, b = rows
     linear_rows = [j for j, kind in enumerate(kinds) if kind == "nonneg"]
@@ -58,7 +56,7 @@ def largest(
             if len(known[x]) > MOST:
                 return None
     x = costly[0]
-    return _envelope(at, np.stack(known[x], axis=1) * c[:, x][:, None, None], linear)
+    return _envelope(at, np.stack(known[x], axis=1) * c[:, x][:, None, None])
 
 
 def _square(A: Array, a: Array, b: Array) -> tuple[int, Array] | None:
@@ -101,10 +99,8 @@ def _sums(A: Array, a: Array, b: Array, x: int, known: dict[int, Polynomials]) -
     return [rest + sum(choice) for choice in choices]
 
 
-def _envelope(at: Ints, polynomials: Array, linear: Array) -> Quadratic | None:
-    """The largest of (n, K, 3) quadratics, plus linear·s."""
-    p = polynomials.copy()
-    p[:, :, 1] += linear[:, None]
+def _envelope(at: Ints, p: Array) -> Quadratic | None:
+    """The largest of (n, K, 3) quadratics."""
     pairs = [_roots(p[:, i], p[:, j]) for i, j in combinations(range(p.shape[1]), 2)]
     found = [np.hstack([p[:, 0, :0], *(pair[k] for pair in pairs)]) for k in range(2)]
     ends = _apart(found[0], found[1])

@@ -1,7 +1,7 @@
 """Recognise functions of one number in small blocks of cone data, many blocks of one pattern at a time.
 
-Rows  A x + a s + (slack) = b  in given cones, with costs ½xᵀPx + cᵀx + linear·s + ½square·s²: minimizing the auxiliary
-x out leaves h(s). To add a function: what its rows look like here, and a class in `pieces.py`.
+Rows  A x + a s + (slack) = b  in given cones, with costs ½xᵀPx + cᵀx: minimizing the auxiliary x out
+leaves h(s). To add a function: what its rows look like here, and a class in `pieces.py`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ class Batch:
     b: Array  # (n, m)
     P: Array  # (n, k)
     c: Array  # (n, k)
-    linear: Array  # (n,), of s
-    square: Array  # (n,), of s
     kinds: tuple[str, ...]  # of each row
 
 
@@ -42,8 +40,8 @@ def pieces_of(batch: Batch) -> tuple[Piece, ...] | None:
         return without_weight(_exponential(batch))
     if any(kind.startswith("power") for kind in batch.kinds):
         return without_weight(_power(batch))
-    if SQUARE in batch.kinds and not batch.P.any() and not batch.square.any():
-        found: Piece | None = largest(batch.at, batch.kinds, (batch.A, batch.a, batch.b), batch.c, batch.linear)
+    if SQUARE in batch.kinds and not batch.P.any():
+        found: Piece | None = largest(batch.at, batch.kinds, (batch.A, batch.a, batch.b), batch.c)
     else:
         found = _quadratic(batch)
     return None if found is None else (found,)
@@ -88,7 +86,7 @@ class _Part:
 
 
 def _quadratic(batch: Batch) -> Quadratic | None:
-    """Minimize x out of  ½xᵀPx + cᵀx + linear·s + ½square·s²  over  Ax + as + (slack) = b  for every s.
+    """Minimize x out of  ½xᵀPx + cᵀx  over  Ax + as + (slack) = b  for every s.
 
     For each set W of active rows the optimal x and multipliers are affine in s, and optimal on the interval on which
     multipliers and slacks are nonnegative; the intervals of all W cover the domain. Numbers count as 0 where rounding
@@ -161,7 +159,7 @@ def _with_costs(batch: Batch) -> tuple[Batch, Array]:
     """Pieces that cost nothing get the costs of one that does, or ½x², so that their x are determined too; which they
     are."""
     costs = np.hstack([batch.P, batch.c])
-    dead = ~costs.any(axis=1) & (batch.linear == 0) & (batch.square == 0)
+    dead = np.asarray(~costs.any(axis=1))
     if not dead.any():
         return batch, dead
     if not costs.any():
@@ -183,14 +181,11 @@ def _in_own_units(batch: Batch) -> tuple[Batch, Array, Array]:
     A = batch.A / rows[:, :, None]
     columns = _unit(np.abs(A).max(axis=1, initial=0.0))  # x in units of its own, which costs are counted in
     unit = w / columns
-    P, c, linear, square = batch.P * unit * unit, batch.c * unit, batch.linear * width, batch.square * width * width
+    P, c = batch.P * unit * unit, batch.c * unit
     costs = [np.abs(part).max(axis=1, initial=0.0) for part in (P, c)]
-    height = _unit(np.maximum.reduce([*costs, np.abs(linear), square]))
+    height = _unit(np.maximum(*costs))
     h = height[:, None]
-    scaled = Batch(
-        batch.at, A / columns[:, None, :], a / rows, b / w, P / h, c / h, linear / height, square / height,
-        batch.kinds,
-    )  # fmt: skip
+    scaled = Batch(batch.at, A / columns[:, None, :], a / rows, b / w, P / h, c / h, batch.kinds)
     return scaled, width, height
 
 
@@ -232,8 +227,8 @@ def _on_active(batch: Batch, active: list[int], equal: list[int]) -> _Part | Non
     right_error = np.where(right < last, right_error, np.where(right > last, last_error, right_error + last_error))
     at, rate = x.value[:, :, 0], x.value[:, :, 1]
     constant = np.sum(batch.c * at + 0.5 * batch.P * at**2, axis=1)
-    slope = np.sum((batch.c + batch.P * at) * rate, axis=1) + batch.linear
-    curvature = np.sum(batch.P * rate**2, axis=1) + batch.square
+    slope = np.sum((batch.c + batch.P * at) * rate, axis=1)
+    curvature = np.sum(batch.P * rate**2, axis=1)
     left, right = np.maximum(left, first), np.minimum(right, last)
     return _Part(left, right, constant, slope, curvature, first, last, left_error, right_error)
 
@@ -288,7 +283,7 @@ def _exponential(batch: Batch) -> Piece | None:
 
     one cone with y = 1: e^x, or −log z; with z = 1: y log y; two cones and a row z₁ + z₂ ≤ 1: log(1 + e^(βs + γ)).
     """
-    if batch.P.any() or batch.square.any():
+    if batch.P.any():
         return None
     k = batch.A.shape[2]
     if batch.kinds == ("nonneg",) + ("exp",) * 6 and k == 3:
@@ -310,7 +305,7 @@ def _single_cone(batch: Batch) -> Piece | None:
     scale = -X[:, place]
     if place == 2 and fixed[1] and np.all(scale > 0) and np.all(c >= 0):  # x = (e^q + shift terms)/scale
         weight = c / scale
-        linear = batch.linear + weight * a[:, 2]
+        linear = weight * a[:, 2]
         plain = not b[:, 2].any()
         good = plain and bool(np.all(a[:, 0] != 0))
         return Exponential(batch.at, weight, -a[:, 0], b[:, 0], linear, False) if good else None
@@ -318,7 +313,7 @@ def _single_cone(batch: Batch) -> Piece | None:
     weight = -c / np.where(scale == 0, 1.0, scale)
     if place != 0 or np.any(weight < 0) or b[:, 0].any():
         return None
-    linear = batch.linear - weight * a[:, 0]
+    linear = -weight * a[:, 0]
     if fixed[1] and np.all(a[:, 2] != 0):
         return Logarithm(batch.at, weight, -a[:, 2], b[:, 2], linear)
     if fixed[2] and np.all(a[:, 1] != 0):
@@ -351,7 +346,7 @@ def _logistic(batch: Batch) -> Exponential | None:
     )  # fmt: skip
     if not good or np.any(rate == 0) or np.any(weight < 0):
         return None
-    return Exponential(batch.at, weight, rate, shift, batch.linear, True)
+    return Exponential(batch.at, weight, rate, shift, np.zeros(n), True)
 
 
 def _power(batch: Batch) -> Power | None:
@@ -360,7 +355,7 @@ def _power(batch: Batch) -> Power | None:
     t for x, y = 1: |z|^(1/α); x given, y = 1, t for z: −xᵅ; x given, t for y, z = 1: x^(−α/(1−α)). In the first, z may
     be another auxiliary variable, with rows that make it at least |q| or max(q, 0).
     """
-    if batch.P.any() or batch.square.any() or batch.kinds.count(batch.kinds[-1]) != 3:
+    if batch.P.any() or batch.kinds.count(batch.kinds[-1]) != 3:
         return None
     costly = np.flatnonzero(batch.c.any(axis=0))
     if len(costly) > 1:
@@ -398,7 +393,7 @@ def _power_at(batch: Batch, t: int) -> Power | None:
         rate, shift, positive = found
     else:
         return None
-    return Power(batch.at, weight, rate, shift, batch.linear, p, positive)
+    return Power(batch.at, weight, rate, shift, np.zeros(len(rate)), p, positive)
 
 
 def _at_least(batch: Batch, x: int, rows: int, unit: Array) -> tuple[Array, Array, bool] | None:

@@ -8,15 +8,14 @@ maximum of affine and quadratic functions; a constraint is an h of 0 and ∞), o
 logarithm, entropy or power; or log-sum-exp of a few numbers. Losses need no names: what counts is the rows and cones
 that cvxpy makes of them.
 
-There are two ways to cut. `by_prediction` makes one function of each prediction, E = I, so that the multipliers of
-u = Aθ are all that a bound needs. `separable` cuts as finely as it goes: constraints stand on their own, and may couple
-predictions; auxiliary variables that many pieces share count as the user's own.
+The cut is as fine as it goes: constraints stand on their own, and may couple predictions; auxiliary variables that
+many pieces share count as the user's own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -54,7 +53,7 @@ class Source:
             chosen = np.unique((piece.at - first) % len(rows))
             return cls(rows[chosen], columns[chosen])
         chosen = np.flatnonzero(np.isin(batch.at, piece.at))
-        parts = {name: getattr(batch, name)[chosen] for name in ("at", "A", "a", "b", "P", "c", "linear", "square")}
+        parts = {name: getattr(batch, name)[chosen] for name in ("at", "A", "a", "b", "P", "c")}
         return cls(rows[chosen], columns[chosen], Batch(**parts, kinds=batch.kinds))
 
 
@@ -64,7 +63,7 @@ class Separable:
 
     u, y : columns of all u, and of the user's (and shared auxiliary) variables; E, F : sparse, (m, len(u)) and
     (m, len(y)); pieces : functions, each with the entries `at` of s that are its arguments; rows : left over, touching
-    only t, or y where the cut is `by_prediction`; plain : for each hⱼ that is one linear row of the cone data, that
+    only t; plain : for each hⱼ that is one linear row of the cone data, that
     row, else −1; sources : for each piece, where it was found.
     """
 
@@ -128,13 +127,8 @@ class Outer:
     known: Outer | None = None
 
     @cached_property
-    def pieces(self) -> Separable | None:
-        """One function of each prediction, or None where it does not fall apart so."""
-        return by_prediction(self.form) if self.known is None else self.known.pieces
-
-    @cached_property
     def split(self) -> Separable | None:
-        """The finest cut, or None where there is none."""
+        """What it falls apart into, or None where something is left that is no function of one number."""
         return separable(self.form) if self.known is None else self.known.split
 
 
@@ -192,53 +186,8 @@ def _same_but_for_t(one: ConicForm, other: ConicForm) -> bool:
     )  # fmt: skip
 
 
-def by_prediction(form: ConicForm) -> Separable | None:
-    """One function of each prediction, E = I and s = u + Fy; None where the outer problem is not such a sum."""
-    u = _columns_of_u(form)
-    if not len(u) or form.smooth:
-        return None
-    parts = _components(form, np.concatenate([form.y, form.t]).astype(int))
-    place = np.full(len(form.c), -1)
-    place[u] = np.arange(len(u))
-    Z, batches, used = sp.csr_array((len(u), len(form.y))), [], []
-    found: list[tuple[Array, Array]] = []
-    for rows, columns, kinds in parts.groups:
-        is_u = place[columns] >= 0
-        if np.any(is_u.sum(axis=1) != 1) or rows.shape[1] > LARGEST + 2:
-            return None
-        own = columns[is_u]
-        auxiliary = columns[~is_u].reshape(len(columns), -1)
-        stacked = _stacked(form, rows, auxiliary, kinds, np.concatenate([u, form.y]), own)
-        if stacked is None:
-            return None
-        batch, shared = stacked
-        spread = sp.csr_array((np.ones(len(own)), (place[own], np.arange(len(own)))), shape=(len(u), len(own)))
-        Z = Z + spread @ sp.csr_array(shared[:, len(u) :])
-        batches.append(_relabelled(batch, place[own], form.c[own], form.P[own]))
-        found.append((rows, auxiliary))
-        used.append(rows.ravel())
-    if form.P[form.y].any() or (form.P[u].any() and Z.nnz):
-        return None
-    pieces: list[Piece] = []
-    sources: list[Source] = []
-    for batch, (rows, auxiliary) in zip(batches, found, strict=True):
-        known = pieces_of(batch)
-        if known is None:
-            return None
-        pieces += known
-        sources += [Source.of(piece, rows, auxiliary, batch) for piece in known]
-    left = np.setdiff1d(np.arange(len(form.b)), np.concatenate([np.arange(0), *used]).astype(int))
-    linear_y = form.c[form.y] - Z.T @ form.c[u]
-    terms = np.abs(form.c[form.y]) + abs(Z).T @ np.abs(form.c[u])
-    linear_y[np.abs(linear_y) <= ROUNDING * (1 + Z.count_nonzero(axis=0)) * terms] = 0.0
-    return Separable(
-        u, form.y, sp.csr_array(sp.eye_array(len(u))), sp.csr_array(Z), np.zeros(len(u)), linear_y,
-        tuple(pieces), left, np.full(len(u), -1), tuple(sources),
-    )  # fmt: skip
-
-
 def separable(form: ConicForm) -> Separable | None:
-    """The finest cut into functions of one number each; None where something is left that is none."""
+    """The cut into functions of one number each; None where something is left that is none."""
     u = _columns_of_u(form)
     if not len(u) or not only_summed(form):
         return None
@@ -298,11 +247,10 @@ def _recognised(
 ) -> tuple[tuple[Piece, ...], sp.csr_array, Batch] | None:
     """The functions of one number that a group stands for, their rows of s, numbered from `first`, and coefficients."""
     rows, columns, pattern = group
-    stacked = _stacked(form, rows, columns, pattern, outer, None)
+    stacked = _stacked(form, rows, columns, pattern, outer)
     if stacked is None:
         return None
-    nothing = np.zeros(len(rows))
-    batch = _relabelled(stacked[0], first + np.arange(len(rows)), nothing, nothing)
+    batch = replace(stacked[0], at=first + np.arange(len(rows)))
     if smooth is None:
         pieces = pieces_of(batch)
     else:
@@ -432,26 +380,24 @@ def _labels(form: ConicForm, shared: Ints) -> Ints:
     return np.asarray(connected_components(graph, directed=False)[1])
 
 
-def _stacked(  # noqa: PLR0917
-    form: ConicForm, rows: Ints, columns: Ints, kinds: tuple[str, ...], outer: Ints, own: Ints | None
+def _stacked(
+    form: ConicForm, rows: Ints, columns: Ints, kinds: tuple[str, ...], outer: Ints
 ) -> tuple[Batch, sp.csr_array] | None:
     """Pieces of one pattern, and s as combinations of the `outer` columns; None where more than one combination enters.
 
-    s has the coefficient 1 of the column `own`, or else of its largest entry in the first row that it enters.
+    s has the coefficient 1 of its largest entry in the first row that it enters.
     """
     n, m = rows.shape
     parts = _coefficients(form, rows, columns, outer)
     if parts is None:
         return None
     X, S = parts
-    position = np.full(len(form.c), -1)
-    position[outer] = np.arange(len(outer))
-    found = _one_combination(S, (n, m), None if own is None else position[own])
+    found = _one_combination(S, (n, m))
     if found is None:
         return None
     a, combination = found
     b = form.b[rows].reshape(n, m)
-    batch = Batch(np.arange(n), X, a, b, form.P[columns], form.c[columns], np.zeros(n), np.zeros(n), kinds)
+    batch = Batch(np.arange(n), X, a, b, form.P[columns], form.c[columns], kinds)
     return batch, combination
 
 
@@ -511,24 +457,20 @@ def _log_sum_exp(  # noqa: PLR0917
     return None if found is None else (found, E, None)
 
 
-def _one_combination(S: sp.csr_array, shape: tuple[int, int], own: Ints | None) -> tuple[Array, sp.csr_array] | None:
+def _one_combination(S: sp.csr_array, shape: tuple[int, int]) -> tuple[Array, sp.csr_array] | None:
     """a and e with S[i·m + j] = a[i, j]·e[i] for all rows j of each piece i, but for rounding of each entry."""
     n, m = shape
     if m == 0 or S.nnz == 0:
-        if own is None:
-            return (np.zeros((n, m)), sp.csr_array((n, S.shape[1]))) if m else None
-        return np.zeros((n, m)), sp.csr_array((np.ones(n), (np.arange(n), own)), shape=(n, S.shape[1]))
+        return (np.zeros((n, m)), sp.csr_array((n, S.shape[1]))) if m else None
     largest = abs(S).max(axis=1).toarray().reshape(n, m)
     first = largest.argmax(axis=1)
     rows = np.arange(n) * m + first
     E = sp.csr_array(S[rows])
-    pivot = _strongest(E) if own is None else own
+    pivot = _strongest(E)
     size = np.asarray(E[np.arange(n), pivot]).ravel()
     if np.any((size == 0) & (largest.max(axis=1) > 0)):
         return None
     E.data /= np.repeat(np.where(size == 0, 1.0, size), np.diff(E.indptr))
-    if own is not None:
-        E = sp.csr_array(E + sp.csr_array(((size == 0) * 1.0, (np.arange(n), pivot)), shape=E.shape))
     owner = np.repeat(np.arange(n), m)
     a = np.asarray(S[np.arange(n * m), pivot[owner]]).ravel()
     product = sp.diags_array(a) @ E[owner]
@@ -548,10 +490,6 @@ def _strongest(E: sp.csr_array) -> Ints:
     found = np.zeros(len(counts), dtype=int)
     found[row[hits]] = E.indices[hits]  # of several, the first is written last
     return found
-
-
-def _relabelled(batch: Batch, at: Ints, linear: Array, square: Array) -> Batch:
-    return Batch(at, batch.A, batch.a, batch.b, batch.P, batch.c, linear, square, batch.kinds)
 
 
 def _rows_as_pieces(form: ConicForm, rows: Ints, at: Ints, equal: Array) -> Quadratic:

@@ -581,7 +581,7 @@ class _Search:
 
     def _is_receding(self, point: Iterate, found: Certificate, outer: Outer) -> bool:
         """Whether f falls for ever along a direction without reaching its infimum: exponentials that die out."""
-        data, pieces = outer.form, outer.split or outer.pieces
+        data, pieces = outer.form, outer.split
         penalized = bool(np.all((data.c[data.t] > 0) | (data.P[data.t] > 0))) and len(data.t) > 0
         everywhere = all(self.reduction.form.norms_of(link.theta) for link in self.reduction.form.predictions)
         if data.smooth:

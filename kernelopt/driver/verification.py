@@ -341,9 +341,9 @@ def _local_checks(reduction: Reduction, data: Outer, point: Iterate, tol: float)
 
 
 def _known_slopes(solution: Solution) -> Array | None:
-    """Those of the finest cut, on which the solution's certificate rests."""
+    """Those of the cut, on which the solution's certificate rests."""
     known = None if solution.certificate is None else solution.certificate.evidence
-    return known.slopes if known is not None and known.finest else None
+    return None if known is None else known.slopes
 
 
 def gap(found: Certificate, tol: float) -> Check:

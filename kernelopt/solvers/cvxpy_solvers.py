@@ -80,7 +80,7 @@ class Answer:
     """What a solver said, whether it found a point, and its own statistics.
 
     point : what it found, not evaluated yet; without `has_point` at most its multipliers are of use
-    slopes : those of the functions of the finest cut, where the solver knows them
+    slopes : those of the functions of the cut, where the solver knows them
     left_off : where to start another time
     interrupted : by Ctrl-C
     """

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelopt.compiler.pieces import LogSumExp
+from kernelopt.solvers.dual_feasibility import corrected, room
 from kernelopt.solvers.structured import Structured
 from kernelopt.support.types import Array
 
-ROUNDS = 6
 STEPS, HALVINGS = 20, 6  # of Newton's method in y
-EXACT = 1e-15  # |Fᵀ(slopes) + g_y|, relative to its terms, that counts as none
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +61,8 @@ def judged(  # noqa: PLR0917
         combined = combined + problem.adjoint(slopes - before)
     if problem.q:
         moved = _balanced(problem, a, slopes, combined[end:])
-        if moved is not None:
-            step = problem.of_kinks(moved[0] - a) + moved[1] - slopes
-            combined = combined + problem.adjoint(step)
-            a, slopes = moved
+        combined = combined + problem.adjoint(problem.of_kinks(moved[0] - a) + moved[1] - slopes)
+        a, slopes = moved
     # An upper bound that counts a small violation of a constraint at the price of its multiplier.
     k = s[problem.of] - problem.anchor
     hard = problem.rho == 0
@@ -109,9 +106,9 @@ def _at_best_y(problem: Structured, s: Array, a: Array, slopes: Array) -> Array:
     return slopes
 
 
-def _balanced(problem: Structured, a: Array, slopes: Array, residual: Array) -> tuple[Array, Array] | None:
+def _balanced(problem: Structured, a: Array, slopes: Array, residual: Array) -> tuple[Array, Array]:
     """(a, slopes) with Fᵀ(of_kinks(a) + slopes) + g_y = 0, each moved in proportion to its squared distance from the
-    ends of its interval, but for slopes that depend on each other; None where that can't be done."""
+    ends of its interval, but for slopes that depend on each other."""
     alone = [h for h in problem.smooth if not isinstance(h, LogSumExp)]
     at = np.concatenate([np.arange(0), *(h.at for h in alone)]).astype(int)
     low, high = problem.low, problem.high
@@ -120,17 +117,8 @@ def _balanced(problem: Structured, a: Array, slopes: Array, residual: Array) -> 
         low, high = np.concatenate([low, ends[0]]), np.concatenate([high, ends[1]])
     z = np.concatenate([a, slopes[at]])
     F = np.vstack([problem.F[problem.of], problem.F[at]])
-    unit = float(np.abs(z).max(initial=0.0)) or 1.0
-    fixed = residual - F.T @ z
-    for _ in range(ROUNDS):
-        if np.all(np.abs(residual) <= EXACT * (np.abs(F).T @ np.abs(z) + np.abs(fixed))):
-            break
-        room = np.minimum(np.minimum(z - low, high - z), unit) ** 2
-        normal = F.T @ (room[:, None] * F)
-        if not np.isfinite(normal).all() or not normal.any():
-            return None
-        z = np.clip(z - room * (F @ np.linalg.lstsq(normal, residual, rcond=1e-14)[0]), low, high)
-        residual = F.T @ z + fixed
+    target = F.T @ z - residual
+    z, _ = corrected(F, target, z, lambda z: np.clip(z, low, high), lambda z: room(z, low, high))
     moved = slopes.copy()
     moved[at] = z[len(a) :]
     return z[: len(a)], moved

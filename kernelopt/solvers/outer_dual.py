@@ -15,18 +15,16 @@ from typing import Any
 import clarabel
 import numpy as np
 import scipy.sparse as sp
-import scipy.sparse.linalg as spl
 
 from kernelopt.compiler.conic_form import Cones, ConicForm
 from kernelopt.solvers.cones import into_dual, violation
+from kernelopt.solvers.dual_feasibility import EXACT, corrected
 from kernelopt.support.cvxpy_parts import clarabel_cones
 from kernelopt.support.types import Array
 
 PROXIMAL = 1e-6  # weight of ½‖(u, t) − (û, t̂)‖² in their units: it keeps the outer problem bounded
 FIRM = 1e2  # the same where a column is all but fixed
 TOLERANCE = 1e-11
-ROUNDS = 8
-EXACT = 1e-15  # relative residual that is left alone
 SNAP = 1e-8  # multipliers below this, relative to the largest, may be taken for zero
 
 
@@ -137,11 +135,18 @@ def repaired(form: ConicForm, x: Array, z: Array, vanishing: sp.csc_array | None
     if vanishing is not None:
         columns = sp.csc_array(sp.hstack([columns, form.A @ vanishing]))
         target = np.r_[target, -(vanishing.T @ (form.c + form.P * x))]
-    z, worst = _without_residual(form, columns, target, z)
+    columns = sp.csc_array(columns)
+
+    def nearest(start: Array) -> tuple[Array, float]:
+        return corrected(
+            columns, target, start, lambda z: into_dual(z, form.cones, columns), lambda z: _weights(z, form)
+        )
+
+    z, worst = nearest(z)
     if worst > EXACT:
         # Entries that should be zero move too little to cancel what they leave: without them.
         kept = np.where(np.abs(z) > SNAP * float(np.abs(z).max(initial=0.0)), z, 0.0)
-        snapped, smaller = _without_residual(form, columns, target, kept)
+        snapped, smaller = nearest(kept)
         z = snapped if smaller < worst else z
     return dual_point(form, x, z)
 
@@ -155,41 +160,6 @@ def dual_point(form: ConicForm, x: Array, z: Array) -> DualPoint:
     stationarity = form.P * x + dual
     stationarity[chosen] = 0.0
     return DualPoint(form, x, z, stationarity)
-
-
-def _without_residual(form: ConicForm, columns: sp.csc_array, target: Array, z: Array) -> tuple[Array, float]:
-    """z ∈ K* with columnsᵀz = target after a few corrections, and the largest relative residual that is left."""
-    z = into_dual(z, form.cones, columns)
-    best, least = z, np.inf
-    largest = abs(columns).max(axis=0).toarray().ravel() if columns.nnz else np.zeros(columns.shape[1])
-    for _ in range(ROUNDS):
-        residual = columns.T @ z - target
-        size = np.abs(target) + largest * float(np.abs(z).max(initial=0.0))
-        worst = float((np.abs(residual) / np.where(size > 0, size, 1.0)).max(initial=0.0))
-        if worst < least:
-            best, least = z, worst
-        if worst < EXACT:
-            break
-        step = _correction(columns, _weights(z, form), residual)
-        if not np.isfinite(step).all():
-            break
-        z = into_dual(z - step, form.cones, columns)
-    return best, least
-
-
-def _correction(columns: sp.csc_array, weights: Array, residual: Array) -> Array:
-    """W A_J (A_JᵀWA_J)⁻¹ r, with columns scaled to unit diagonal and a regularization of rounding size."""
-    weighted = sp.csc_array(sp.diags_array(weights) @ columns)
-    normal = sp.csc_array(columns.T @ weighted)
-    diagonal = normal.diagonal()
-    scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    normal = sp.csc_array(sp.diags_array(scale) @ normal @ sp.diags_array(scale)) + 1e-12 * sp.eye_array(len(scale))
-    try:
-        solved = spl.splu(sp.csc_array(normal)).solve(scale * residual)
-    except RuntimeError:
-        return np.full(len(weights), np.nan)
-    step: Array = weighted @ (scale * solved)
-    return step
 
 
 def _weights(z: Array, form: ConicForm) -> Array:

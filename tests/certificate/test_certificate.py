@@ -13,7 +13,7 @@ from scipy.special import huber
 
 import kernelopt as ko
 from kernelopt import losses
-from kernelopt.certificate import certify, cone_bounds
+from kernelopt.certificate import Request, certify, cone_bounds
 from kernelopt.certificate.gram import STREAMED
 from kernelopt.certificate.multipliers import norm_multipliers
 from kernelopt.compiler.representer import valued
@@ -124,8 +124,8 @@ def test_both_ways_to_the_bound_agree(loss):
     problem.solve(rank_tol=1e-4)
     reduction, point = reduction_of(problem), point_of(problem)
     data = outer_of(reduction.form)
-    assert data.pieces is not None
-    closed = certify(reduction, data, point)
+    assert data.split is not None
+    closed = certify(reduction, data, point, Request(slopes=problem.certificate.evidence.slopes))
     assert closed.evidence.slopes is not None
     nu = point.multipliers()
     mu = norm_multipliers(reduction, data.form, point, nu)

@@ -1,0 +1,72 @@
+"""Dual points moved to where residuals vanish, in the domain that they belong to: one correction for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.linalg as spl
+
+from kernelopt.support.types import Array
+
+ROUNDS = 8  # corrections: the first moves most, the others make up for what the domain cuts off
+EXACT = 1e-15  # a residual relative to its terms that is rounding of their sum
+SINGULAR = 1e-14  # of the largest singular value: directions that columns do not reach
+RIDGE = 1e-12  # of the diagonal of sparse normal equations, which may be singular too
+
+
+@np.errstate(over="ignore", invalid="ignore")  # a dual point may be of any size; one that is not finite stays as it was
+def corrected(
+    columns: Any, target: Array, z: Array, project: Callable[[Array], Array], weights: Callable[[Array], Array]
+) -> tuple[Array, float]:
+    """z in the domain with Cᵀz = target, or as near as it gets, and the largest residual relative to its terms.
+
+    z := project(z − WC(CᵀWC)⁻¹(Cᵀz − target)) with W = diag(weights(z)): entries at the boundary of their domain hardly
+    move. C is an array with few columns, or sparse.
+    """
+    z = project(z)
+    sizes = abs(columns).T
+    best, least = z, np.inf
+    for _ in range(ROUNDS):
+        residual = columns.T @ z - target
+        terms = np.abs(target) + sizes @ np.abs(z)
+        worst = float((np.abs(residual) / np.where(terms > 0, terms, 1.0)).max(initial=0.0))
+        if worst < least:
+            best, least = z, worst
+        if worst <= EXACT:
+            break
+        step = _step(columns, weights(z), residual)
+        if not np.isfinite(step).all():
+            break
+        z = project(z - step)
+    return best, least
+
+
+def room(z: Array, low: Array, high: Array) -> Array:
+    """Weights of entries in intervals: the squared distance from the nearer end, at most that of the largest entry."""
+    unit = float(np.abs(z).max(initial=0.0)) or 1.0
+    return np.asarray(np.minimum(np.minimum(z - low, high - z), unit) ** 2)
+
+
+def _step(columns: Any, weights: Array, residual: Array) -> Array:
+    """WC(CᵀWC)⁻¹r; not finite where there is none."""
+    weighted = columns.multiply(weights[:, None]) if sp.issparse(columns) else weights[:, None] * columns
+    if sp.issparse(columns):
+        return np.asarray(weighted @ _sparse_solution(sp.csc_array(columns.T @ weighted), residual))
+    normal = columns.T @ weighted
+    if not np.isfinite(normal).all():
+        return np.full(len(weights), np.nan)
+    return np.asarray(weighted @ np.linalg.lstsq(normal, residual, rcond=SINGULAR)[0])
+
+
+def _sparse_solution(normal: sp.csc_array, residual: Array) -> Array:
+    """Of normal equations with columns scaled to unit diagonal, and a small ridge."""
+    diagonal = normal.diagonal()
+    scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    scaled = sp.diags_array(scale) @ normal @ sp.diags_array(scale) + RIDGE * sp.eye_array(len(scale))
+    try:
+        return np.asarray(scale * spl.splu(sp.csc_array(scaled)).solve(scale * residual))
+    except RuntimeError:
+        return np.full(len(residual), np.nan)
