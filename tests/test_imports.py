@@ -52,8 +52,8 @@ INSIDE = {
     ],
     "factorization": [
         ["growing"],
-        ["blocked"],
-        ["streamed"],
+        ["blocked", "streamed"],
+        ["elimination"],
         ["dense"],
         ["cluster"],
         ["block_matrix", "factor"],
@@ -94,7 +94,7 @@ INSIDE = {
         ["interior_point", "least_squares", "newton_systems"],
         ["watch"],
         ["assemble", "dual_point", "outer_dual", "rays"],
-        ["cones", "cvxpy_solvers", "structured"],
+        ["cones", "cvxpy_solvers", "dual_feasibility", "structured"],
     ],
     "spectral": [["spectral_problems"], ["enclosure"], ["eigenvalues", "spectral_form"]],
     "support": [

@@ -1,7 +1,7 @@
 """Streamed Cholesky with B in blocks of rows: in single precision, or on the workers of a cluster.
 
-Pivots are chosen here, as `streamed` and `growing` choose them, from diag(Q − BBᵀ) and a few rows of B; columns are
-made where the blocks are, by tasks that know their points, the pivots and L alone.
+Pivots are chosen here (`elimination.py`), from diag(Q − BBᵀ) and a few rows of B; columns are made where the blocks
+are, by tasks that know their points, the pivots and L alone.
 """
 
 from __future__ import annotations
@@ -14,26 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg as sl
-from scipy.linalg.lapack import dpotrf
 
 from kernelopt.factorization import memory
 from kernelopt.factorization.block_matrix import Block, BlockMatrix, Executor
-from kernelopt.factorization.dense import (
-    SAMPLE,
-    CholeskyFactor,
-    Settings,
-    negligible,
-    refuse_declared,
-    refuse_indefinite,
-    relative_trace,
-    units,
-)
-from kernelopt.factorization.factor import FLOOR, Factor
-from kernelopt.factorization.streamed import BLOCK, CANDIDATES, LEAST, NOISE, ROUNDS, best_of, best_towards
+from kernelopt.factorization.dense import CholeskyFactor, Settings, relative_trace
+from kernelopt.factorization.elimination import BLOCK, Columns, Elimination
+from kernelopt.factorization.factor import Factor
 from kernelopt.kernels.kernel import Kernel
 from kernelopt.language.functions import Function
 from kernelopt.language.rows import Rows
-from kernelopt.support import clock
 from kernelopt.support.types import Array, Ints
 
 TILE = 1024  # rows and columns of kernel values that stand in memory at a time
@@ -170,11 +159,9 @@ def blocked_cholesky(
 ) -> BlockFactor:
     """Q = scale·BBᵀ as `streamed_cholesky` makes it, with B in blocks."""
     begin = perf_counter()
-    work = _Elimination(rows, settings, memory_limit, layout, start if isinstance(start, BlockFactor) else None)
-    rng = np.random.default_rng([settings.seed, work.rank])
-    while work.rank < work.most and work.left > work.goal and work.advance(rng):
-        pass
-    return work.factor(perf_counter() - begin)
+    work, columns = _begun(rows, settings, memory_limit, layout, start if isinstance(start, BlockFactor) else None)
+    work.run(columns)
+    return columns.factor(work, begin)
 
 
 def grown(  # noqa: PLR0917
@@ -183,162 +170,100 @@ def grown(  # noqa: PLR0917
 ) -> BlockFactor:  # fmt: skip
     """`count` more pivots that take most from νᵀEν."""
     begin = perf_counter()
-    work = _Elimination(rows, settings, memory_limit, known.layout, known)
-    rng = np.random.default_rng([settings.seed, work.rank])
-    end = min(work.rank + count, work.most)
-    while work.rank < end and work.advance_towards(nu, products, min(BLOCK, end - work.rank), rng):
-        pass
-    return work.factor(perf_counter() - begin)
+    work, columns = _begun(rows, settings, memory_limit, known.layout, known)
+    work.run_towards(columns, nu, products, count, BLOCK)
+    return columns.factor(work, begin)
 
 
-class _Elimination:
-    """Pivots, columns in blocks, and diag(E)."""
+def _begun(
+    rows: Rows, settings: Settings, limit: float | None, layout: Layout, known: BlockFactor | None
+) -> tuple[Elimination, BlockColumns]:
+    """Where a factor left off, or nothing yet."""
+    work = Elimination(rows, settings, limit, float(np.finfo(layout.dtype).eps))
+    if known is not None:
+        work.resume(known.pivots, known.residual_diagonal)
+        return work, BlockColumns(work, layout, known.points, known.B, known.L)
+    work.refuse_what_samples_show()
+    starts = np.append(np.arange(0, len(rows), layout.rows), len(rows))
+    parts = [rows.points[a:b] for a, b in pairwise(starts)]
+    points = tuple(layout.executor.send(parts))
+    empty = layout.executor.keep(_empty, points, [(layout.dtype,)] * len(parts))
+    return work, BlockColumns(
+        work, layout, points, BlockMatrix(tuple(empty), starts, 0, layout.executor), np.zeros((0, 0))
+    )
+
+
+class BlockColumns(Columns):
+    """B in blocks, made where the points are, and the Cholesky factor L of Q on the pivots, in double precision."""
 
     def __init__(
-        self, rows: Rows, settings: Settings, limit: float | None, layout: Layout, known: BlockFactor | None
-    ) -> None:
-        n = len(rows)
-        self.rows, self.layout, self.limit = rows, layout, limit
-        diagonal = rows.diagonal()
-        self.scale, _ = units(rows, diagonal)
-        self.diagonal = diagonal / self.scale
-        precision = max(rows.kernel.precision, float(np.finfo(layout.dtype).eps))
-        self.noise, self.negligible = NOISE * precision * self.diagonal, max(negligible(rows), NOISE * precision)
-        self.trace = float(self.diagonal.sum())
-        self.goal, self.most = max(settings.rank_tol, FLOOR) * self.trace, min(n, settings.max_rank or n)
-        if known is None:
-            if rows.kernel.is_psd is not True:
-                drawn = np.random.default_rng(settings.seed).permutation(n)[:SAMPLE]
-                refuse_indefinite(rows.subset(np.sort(drawn)), limit)
-            refuse_declared(rows)
-            starts = np.append(np.arange(0, n, layout.rows), n)
-            parts = [rows.points[a:b] for a, b in pairwise(starts)]
-            self.points = tuple(layout.executor.send(parts))
-            empty = layout.executor.keep(_empty, self.points, [(layout.dtype,)] * len(parts))
-            self.B = BlockMatrix(tuple(empty), starts, 0, layout.executor)
-            self.d, self.pivots = self.diagonal.copy(), np.zeros(0, dtype=np.intp)
-            self.L: Array = np.zeros((0, 0))
-        else:
-            self.points, self.B = known.points, known.B
-            self.d, self.pivots, self.L = known.residual_diagonal.copy(), known.pivots, known.L
+        self, work: Elimination, layout: Layout, points: tuple[Any, ...], B: BlockMatrix, L: Array
+    ) -> None:  # fmt: skip
+        self.work, self.layout, self.points, self.B, self.L = work, layout, points, B, L
 
-    @property
-    def rank(self) -> int:
-        return len(self.pivots)
+    def rows(self, chosen: Ints) -> Array:
+        return self.B.rows(chosen)
 
-    @property
-    def left(self) -> float:
-        return float(self.d.sum())
+    def adjoint(self, d: Array) -> Array:
+        return self.B.adjoint(d)
 
-    def advance(self, rng: np.random.Generator) -> bool:
-        n = len(self.d)
-        least = np.maximum(self.goal / n, self.noise)
-        weights = np.where(self.d > least, self.d, 0.0)
-        count = min(max(n // ROUNDS, 16), BLOCK, self.most - self.rank)
-        drawn = self._drawn(weights, count, rng)
-        if drawn is None:
-            return False
-        best, L = best_of(self._residual(drawn), count, least[drawn])
-        self._append(drawn[best], L)
-        return True
-
-    def advance_towards(self, nu: Array, products: Array | None, count: int, rng: np.random.Generator) -> bool:
-        least = np.maximum(LEAST * self.diagonal, self.noise)
-        weights = np.where(self.d > least, self.d * np.sum(nu**2, axis=1), 0.0)
-        drawn = self._drawn(weights, count, rng)
-        if drawn is None:
-            return False
-        support = np.flatnonzero(nu.any(axis=1))
-        if products is not None:
-            h = products[drawn] / self.scale
-        else:
-            h = np.zeros((len(drawn), nu.shape[1]))
-            for i in range(0, len(support), TILE):
-                some = support[i : i + TILE]
-                h += self.rows.block(drawn, some) @ nu[some] / self.scale
-        h -= self.B[drawn] @ (self.B.T @ nu)
-        best, L = best_towards(self._residual(drawn), h, count, least[drawn])
-        self._append(drawn[best], L)
-        return True
-
-    def _drawn(self, weights: Array, count: int, rng: np.random.Generator) -> Ints | None:
-        eligible = int(np.count_nonzero(weights))
-        if not eligible or count < 1:
-            return None
-        size = min(eligible, CANDIDATES * count)
-        return np.sort(rng.choice(len(weights), size, replace=False, p=weights / weights.sum()))
-
-    def _residual(self, drawn: Ints) -> Array:
-        E, B = self.rows.block(drawn, drawn) / self.scale, self.B[drawn]
-        E -= B @ B.T
-        np.fill_diagonal(E, self.d[drawn])
-        if self.rows.kernel.is_psd is not True:
-            _, info = dpotrf(E + self.negligible * np.eye(len(E)), lower=1, overwrite_a=1)
-            if info > 0:
-                self._refuse_indefinite(drawn)
-        return E
-
-    def _refuse_indefinite(self, suspects: Ints) -> None:
-        """Raise NotPSDError if Q is indefinite on the pivots and these rows, and not by rounding."""
-        refuse_indefinite(self.rows.subset(np.union1d(self.pivots, suspects)), self.limit)
-
-    def _append(self, chosen: Ints, L: Array) -> None:
-        """The columns E_{·S}L⁻ᵀ, made where the blocks are."""
-        clock.check()
-        k = self.rank
+    def append(self, work: Elimination, chosen: Ints, here: Array, L: Array) -> Array:
+        k, n = self.B.width, len(self.B)
         self._require_memory(k + len(chosen))
-        here = self._on_pivots(chosen)
-        job = (self.rows.kernel, self.rows.points[chosen], here, L, self.scale, k)
+        job = (work.rows.kernel, work.rows.points[chosen], here, L, work.scale, k)
         executor, blocks = self.layout.executor, self.B.blocks
         finer = executor.keep(_with_columns, blocks, [(X, *job) for X in self.points])
         self.B = replace(self.B, blocks=tuple(finer), width=k + len(chosen))
-        squares = executor.each(_last_squares, finer, [()] * len(finer))
-        self.d = self.d - np.concatenate(squares)
-        if self.d.min() < -self.negligible:
-            self._refuse_indefinite(np.append(chosen, self.d.argmin()))
-        np.clip(self.d, 0.0, None, out=self.d)
-        self.pivots = np.concatenate([self.pivots, chosen])
         self.L = np.block([[self.L, np.zeros((k, len(chosen)))], [here, L]])
-        self.d[self.pivots] = 0.0
+        return np.concatenate(executor.each(_last_squares, finer, [()] * len(finer))).reshape(n)
+
+    def squares(self, first: int) -> Array:
+        return self.B.column_squares()[first:]
+
+    def drop(self, end: int) -> Array:
+        before = self.B.row_squares()
+        self.B, self.L = self.B.first(end), self.L[:end, :end]
+        return np.clip(before - self.B.row_squares(), 0.0, None)
 
     def _require_memory(self, columns: int) -> None:
         """Of this process, or of all workers."""
-        n, entry = len(self.d), np.dtype(self.layout.dtype).itemsize
-        most = self.most if self.most < n else columns
+        n, entry, most = len(self.B), np.dtype(self.layout.dtype).itemsize, self.work.most
+        most = most if most < n else columns
         what = f"A solve with a factor of {n} distinct rows and {most} columns"
         remedy, whole = "Set max_rank or a larger rank_tol, use fewer rows", memory.of_solve(n, most, entry)
-        memory.require(float(entry) * n * columns, what, self.layout.executor.allowed_bytes(self.limit), remedy, whole)
+        allowed = self.layout.executor.allowed_bytes(self.work.limit)
+        memory.require(float(entry) * n * columns, what, allowed, remedy, whole)
 
-    def _on_pivots(self, chosen: Ints) -> Array:
-        """Rows of B that are pivots from now on, in double precision: K_{chosen,S}L⁻ᵀ."""
-        if self.layout.dtype == np.float64 or not self.rank:
-            return np.asarray(self.B[chosen])
-        K = self.rows.block(self.pivots, chosen) / self.scale
-        return np.asarray(sl.solve_triangular(self.L, K, lower=True, check_finite=False).T)
+    def rows_exactly(self, work: Elimination, chosen: Ints) -> Array:
+        """K_{chosen,S}L⁻ᵀ."""
+        if self.layout.dtype == np.float64 or not work.rank:
+            return self.rows(chosen)
+        return np.asarray(sl.solve_triangular(self.L, work.kernel(work.pivots, chosen), lower=True).T)
 
     def _rounded(self) -> None:
         """B anew from kernel values and L in double precision, off by its own rounding and no more; without pivots that
         are independent in single precision only."""
-        L, failed = sl.lapack.dpotrf(self.rows.block(self.pivots, self.pivots) / self.scale, lower=1, clean=1)
+        work, executor = self.work, self.layout.executor
+        L, failed = sl.lapack.dpotrf(work.kernel(work.pivots, work.pivots), lower=1, clean=1)
         rank = failed - 1 if failed > 0 else len(L)
-        self.pivots, self.L = self.pivots[:rank], np.asarray(L[:rank, :rank])
-        points = self.rows.points[self.pivots]
-        job, executor = (self.rows.kernel, points, self.L, self.scale), self.layout.executor
+        pivots, self.L = work.pivots[:rank], np.asarray(L[:rank, :rank])
+        job = (work.rows.kernel, work.rows.points[pivots], self.L, work.scale)
         blocks = executor.keep(_from_kernel, self.B.blocks, [(X, *job) for X in self.points])
         self.B = replace(self.B, blocks=tuple(blocks), width=rank)
-        self.d = np.clip(self.diagonal - self.B.row_squares(), 0.0, None)
-        self.d[self.pivots] = 0.0
+        left = np.clip(work.diagonal - self.B.row_squares(), 0.0, None)
+        left[pivots] = 0.0
+        work.resume(pivots, left)
 
-    def factor(self, seconds: float) -> BlockFactor:
-        if self.layout.dtype != np.float64 and self.rank:
+    def factor(self, work: Elimination, begin: float) -> BlockFactor:
+        if self.layout.dtype != np.float64 and work.rank:
             self._rounded()
         self.B = self.B.joined()
         return BlockFactor(
-            B=self.B, scale=self.scale, pivots=self.pivots,
-            residual=relative_trace(self.d, self.diagonal, np.ones(len(self.d))),
-            kernel_seconds=0.0, factor_seconds=seconds, L=self.L, residual_diagonal=self.d,
-            points=self.points, kernel=self.rows.kernel, layout=self.layout,
-            spans=self.rank in (len(self.d), self.rows.features),
+            B=self.B, scale=work.scale, pivots=work.pivots,
+            residual=relative_trace(work.d, work.diagonal, work.row_scale),
+            kernel_seconds=0.0, factor_seconds=perf_counter() - begin, L=self.L, residual_diagonal=work.d,
+            points=self.points, kernel=work.rows.kernel, layout=self.layout,
+            spans=work.rank in (len(work.d), work.rows.features),
         )  # fmt: skip
 
 

@@ -21,12 +21,11 @@ import scipy.linalg as sl
 from kernelopt.factorization.blocked import BlockFactor, grown
 from kernelopt.factorization.dense import Settings
 from kernelopt.factorization.factor import Factor
-from kernelopt.factorization.streamed import Elimination, StreamedFactor
+from kernelopt.factorization.streamed import StreamedFactor, with_pivots
 from kernelopt.factorization.tall import SPARE
 from kernelopt.language.rows import Rows
 from kernelopt.support.types import Array
 
-CHUNK = 256  # pivots between two draws of candidates
 NOTHING = 1e-12  # of νᵀQν: less of νᵀEν is rounding
 
 
@@ -128,7 +127,7 @@ def grow(  # noqa: PLR0917
     if count > 0 and nu.size and isinstance(factor, StreamedFactor):
         combined = known.combinations.shape[1] if isinstance(known, ExpandedFactor) else 0
         spare = combined + SPARE if functions else 0
-        factor = _with_pivots(rows, factor, nu, count, settings, memory_limit, spare)
+        factor = with_pivots(rows, factor, nu, products, count, spare, settings, memory_limit)
     elif count > 0 and nu.size and isinstance(factor, BlockFactor):
         factor = grown(rows, factor, nu, products, count, settings, memory_limit)
     if not functions:
@@ -140,24 +139,6 @@ def grow(  # noqa: PLR0917
     start = known if isinstance(known, ExpandedFactor) and known.base is factor else None
     found = _with_functions(factor, start, V, QV, most, memory_limit)
     return replace(found, why=known.why, factor_seconds=perf_counter() - begin)
-
-
-def _with_pivots(  # noqa: PLR0917
-    rows: Rows,
-    factor: StreamedFactor,
-    nu: Array,
-    count: int,
-    settings: Settings,
-    memory_limit: float | None,
-    spare: int,
-) -> StreamedFactor:
-    begin = perf_counter()
-    work = Elimination(rows, settings, memory_limit, factor, count, spare)
-    rng = np.random.default_rng([settings.seed, work.rank])
-    end = min(work.rank + count, work.most)
-    while work.rank < end and work.advance_towards(nu, min(CHUNK, end - work.rank), rng):
-        pass
-    return work.factor(perf_counter() - begin)
 
 
 def _with_functions(  # noqa: PLR0917

@@ -12,7 +12,7 @@ from inside import reduction_of
 import kernelopt as ko
 from kernelopt.certificate.gram import spans_everything
 from kernelopt.errors import KernelError, MemoryLimitError, NotPSDError, OptionError
-from kernelopt.factorization import METHODS, Settings, factorize, growing, streamed, suited
+from kernelopt.factorization import METHODS, Settings, elimination, factorize, growing, streamed, suited
 from kernelopt.language.rows import Rows
 
 RNG = np.random.default_rng(0)
@@ -122,8 +122,8 @@ def test_points_far_from_each_other_keep_their_rounding_to_themselves(monkeypatc
 
     A diagonal that this makes negative is looked into, and found to be rounding.
     """
-    looks, ours = [], streamed.refuse_indefinite
-    monkeypatch.setattr(streamed, "refuse_indefinite", lambda *a: looks.append(1) or ours(*a))
+    looks, ours = [], elimination.refuse_indefinite
+    monkeypatch.setattr(elimination, "refuse_indefinite", lambda *a: looks.append(1) or ours(*a))
     points = np.r_[RNG.normal(size=(400, 2)), 40 + RNG.normal(size=(300, 2))]
     kernel = ko.kernels.Gaussian(sigma=1.0)
     for seed in range(5):
@@ -285,7 +285,7 @@ def test_memory_and_time_grow_with_n_not_its_square(monkeypatch):
     tracemalloc.stop()
     assert f.rank == 120
     assert peak < 8 * n * n / 20
-    assert peak < sum(asked) + 8 * 3 * streamed.STRETCH * 300
+    assert peak < sum(asked) + 8 * 3 * elimination.STRETCH * 300
     assert seconds < 10
 
 
@@ -330,7 +330,7 @@ def test_indefinite_matrices_are_seen_on_few_rows():
 @pytest.mark.parametrize("where", ["diagonal", "minor of a pivot", "candidates"])
 def test_indefinite_matrices_are_seen_in_the_rounds(where, monkeypatch):
     """With no first look at random rows."""
-    monkeypatch.setattr(streamed, "SAMPLE", 1)
+    monkeypatch.setattr(elimination, "SAMPLE", 1)
     Q = GAUSSIAN(X)
     if where == "diagonal":
         Q[5, 5] = -0.1
@@ -349,7 +349,7 @@ def test_indefinite_matrices_are_seen_in_the_rounds(where, monkeypatch):
 
 def test_indefiniteness_among_candidates_is_seen(monkeypatch):
     """Triples of correlation −0.6, of which a pivot leaves positive diagonals."""
-    monkeypatch.setattr(streamed, "SAMPLE", 1)
+    monkeypatch.setattr(elimination, "SAMPLE", 1)
     Q = np.kron(np.eye(20), 1.6 * np.eye(3) - 0.6)
     with pytest.raises(NotPSDError, match="eigenvalue -0.2 "):
         factor(*precomputed(Q), max_rank=1)
