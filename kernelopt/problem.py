@@ -4,56 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial, wraps
-from threading import RLock
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.certificate import Certificate
-from kernelopt.compiler import canonical_form, explain, explicit, representer, rules
-from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler import explain, explicit, representer, rules
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
-from kernelopt.compiler.separable import Outer, outer_of
-from kernelopt.driver import attempts, local_optima, ranks, refine, verification
-from kernelopt.driver.options import FactorOptions, check_solver_options, factor_options, goal, layout, spelling
-from kernelopt.driver.refine import Factored, Pursued
+from kernelopt.driver import convex, policy, principal_components, refine, values, verification
+from kernelopt.driver.answered import Answered
+from kernelopt.driver.options import FactorOptions, check_solver_options, factor_options, goal, spelling
+from kernelopt.driver.refine import Factored
+from kernelopt.driver.statement import Statement, one_at_a_time
 from kernelopt.driver.verification import Report
-from kernelopt.errors import DataError, KernelOptError, ParameterError, SolverError
-from kernelopt.factorization import Layout
-from kernelopt.factorization.cluster import client_in_use
-from kernelopt.kernels.sources import refuse_masked
-from kernelopt.language import latex, text
-from kernelopt.language.expressions import FeatureMatrix, Theta
-from kernelopt.language.nodes import ThetaLeaf, renew_ids
-from kernelopt.losses import check_parameters
-from kernelopt.results.history import History
-from kernelopt.results.solution import Solution, SolverStats
+from kernelopt.errors import DataError, KernelOptError, SolverError
+from kernelopt.language.expressions import FeatureMatrix
+from kernelopt.language.nodes import renew_ids
+from kernelopt.results.solution import Solution
 from kernelopt.solvers import choice
 from kernelopt.solvers.engines import Start
-from kernelopt.spectral import spectral_form, spectral_problems
-from kernelopt.spectral.spectral_form import SpectralForm
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from kernelopt.spectral import spectral_problems
 
 
-def _one_at_a_time(method: Callable[P, R]) -> Callable[P, R]:
-    """Threads that call such methods of one problem wait for each other: they share its factor, θ and variables."""
-
-    @wraps(method)
-    def locked(*args: P.args, **kwargs: P.kwargs) -> R:
-        problem: Any = args[0]
-        with problem._lock:
-            return method(*args, **kwargs)
-
-    return locked
-
-
-class Problem:
+class Problem(Statement, Answered):
     """A convex problem in θ that enters through predictions Aθ and norms ‖θ‖ only.
 
     Takes what `cp.Problem` takes. Any cvxpy atom works on predictions; cvxpy variables and parameters mix in
@@ -88,23 +64,17 @@ class Problem:
         self._set(cp.Problem(objective, list(constraints or [])), None, None)
 
     def _set(self, stated: cp.Problem, solution: Solution | None, source: explicit.ExplicitSource | None) -> None:
-        self._stated = stated
-        self._inspection: rules.Inspection | None = None
-        self._form: CanonicalForm | None = None
-        self._apart: CanonicalForm | None = None
+        self._state(stated)
         self._point: Iterate | None = None
         self._shown: tuple[Reduction, cp.Problem] | None = None
-        self._spectral: SpectralForm | None = None
         self._factored: Factored | None = None
         self._solution = solution
         self._left_off: Start | None = None
-        self._last_outer: Outer | None = None
         self._asked: FactorOptions | None = None
         self._source = source
         self._solved_for: dict[int, Any] = {}
-        self._lock = RLock()
 
-    @_one_at_a_time
+    @one_at_a_time
     def __getstate__(self) -> dict[str, Any]:
         """What was stated, and the answer. What was compiled, solvers included, is made again when it is needed."""
         solution = None if self._solution is None else self._solution.detached()
@@ -119,7 +89,7 @@ class Problem:
 
     # ---------------------------------------------------------------- the pipeline
 
-    @_one_at_a_time
+    @one_at_a_time
     def solve(
         self,
         solver: str | None = None,
@@ -212,24 +182,16 @@ class Problem:
             tol, rank_tol, max_rank, factorization, memory_limit, indefinite, random_state, model
         )  # fmt: skip
         aim = goal(
-            tol,
-            abs_tol,
-            certify,
-            time_limit,
-            memory_limit,
-            solver_options,
-            warm_start,
-            verbose,
-            progress,
-            n_init,
+            tol, abs_tol, certify, time_limit, memory_limit, solver_options, warm_start, verbose, progress, n_init,
             random_state,
-        )
+        )  # fmt: skip
         check_solver_options(solver, solver_options)
         self._require_parameter_values()
         # The rules are checked, and the tree is cut where θ enters: f(u, t, y) with u = Aθ, ‖θ‖ ≤ t.
         canonical = self._private_form()
         outer = self._outer()
         start = self._left_off if warm_start and canonical.is_convex else None
+        left = refine.Left(start, self._factored, self._asked)
         # Q is factored, u = Bw and ‖θ‖ = ‖w‖ are substituted, the small problem is solved, and the answer certified.
         with spelling(Problem.solve, solver_options):
             names = self._solver_names(outer, solver, solver_options)
@@ -237,89 +199,36 @@ class Problem:
             names = names if options.layout is None else choice.in_blocks(names, canonical, outer)
             stated = refine.Stated(canonical, outer, self._strategy(outer, names))
             try:
-                found = refine.pursue(stated, options, aim, rank_tol is None, start, self._factored, self._asked)
+                found = refine.pursue(stated, options, aim, rank_tol is None, left)
             except SolverError as error:
                 others = ", ".join(self.solvers().applicable)
                 raise SolverError(f"{error} Solvers that take the problem: {others}.") from error
         # θ as a function, values and multipliers go to the user's objects: nothing was written to them before.
-        self._factored, self._asked, outcome = found.kept, options, found.outcome
-        self._unpack(replace(outcome.solution, solver_stats=_stats(found)), outcome.point)
-        self._solved_for = {p.id: _copied(p.value) for p in self.parameters()}
-        self._left_off = outcome.left_off
+        self._factored, self._asked, outcome = found.factored, options, found.outcome
+        self._left_off, self._solved_for = outcome.left_off, {p.id: _copied(p.value) for p in self.parameters()}
+        self._unpack(replace(outcome.solution, solver_stats=found.stats), outcome.point)
         if outcome.interrupted:
             raise KeyboardInterrupt
         return self.value
 
-    def _inspect(self) -> rules.Inspection:
-        """Walk the tree: what is used, and whether the theorem and DCP allow it."""
-        if self._inspection is None:
-            self._inspection = rules.inspect(self.objective, tuple(self.constraints))
-        return self._inspection
-
-    @_one_at_a_time
-    def canonical_form(self) -> CanonicalForm:
-        """The problem cut where θ enters: the outer problem f(u, t, y), and the links u = Aθ, ‖θ‖ ≤ t.
-
-        Raises RepresenterError or DCPError where the problem has no such form.
-        """
-        if self._form is None:
-            found = self._inspect()
-            rules.require_representable(found)
-            if not spectral_form.is_candidate(self.objective):
-                rules.require_dcp(found)
-            canonical = canonical_form.cut(self.objective, tuple(self.constraints), found)
-            self._spectral = spectral_form.required(canonical, found) if found.not_dcp else None
-            self._form = canonical
-        return self._form
-
-    def _private_form(self) -> CanonicalForm:
-        """The canonical form in variables of its own in place of the user's."""
-        if self._apart is None:
-            self._apart = canonical_form.apart(self.canonical_form())
-        return self._apart
-
     def _unpack(self, solution: Solution, point: Iterate | None) -> None:
         """Put the answer on the user's own objects."""
-        form, found = self._private_form(), solution.value is not None and np.isfinite(solution.value)
+        found = solution.value is not None and np.isfinite(solution.value)
         self._solution, self._point = solution, point if found else None
-        values = (None,) * len(form.y) if self._point is None else self._point.y
-        for variable, value in zip(form.y, values, strict=True):
-            form.users[variable.id].save_value(value)
-        for link in form.predictions:
-            function = solution.functions.get(link.theta)
-            named = None if function is None else function._named(link.theta._names())
-            link.theta._set_solution(named, solution.duals.get(link.theta, {}))
-        theirs = [] if self._source is None else self._source.problem.constraints
-        for constraint in [*self.constraints, *theirs]:
-            duals = () if point is None else point.duals.get(constraint.id, ())
-            for place, value in zip(constraint.dual_variables, duals or (None,) * len(constraint.args), strict=False):
-                place.save_value(value)
-        if self._source is not None:
-            function = solution.functions.get(self._source.theta)
-            self._source.variable.save_value(None if function is None else self._source.theta_value(function))
+        values.write(self._private_form(), self.constraints, self._source, solution, self._point)
 
     def _keep(self) -> Callable[[], None]:
         """A function that puts back what stands now on the problem, its parameters, θ, variables and multipliers.
 
         A factor that is made after this, where there is none yet, stays.
         """
-        solution, point, reduction = self._solution, self._point, self._factored
-        left_off, solved_for = self._left_off, self._solved_for
-        constraints, leaves = self.constraints, [*self.variables(), *self.parameters()]
-        if self._source is not None:
-            constraints += self._source.problem.constraints
-            leaves.append(self._source.variable)
-        leaves += [dual for constraint in constraints for dual in constraint.dual_variables]
-        values = [(leaf, leaf.value) for leaf in leaves]
-        thetas = [(theta, theta.value, theta._duals) for theta in self.thetas()]
+        known = self._solution, self._point, self._factored, self._left_off, self._solved_for
+        of_users = values.kept([*self.variables(), *self.parameters()], self.constraints, self.thetas(), self._source)
 
         def restore() -> None:
-            self._solution, self._point, self._factored = solution, point, reduction or self._factored
-            self._left_off, self._solved_for = left_off, solved_for
-            for leaf, value in values:
-                leaf.save_value(value)
-            for theta, function, duals in thetas:
-                theta._set_solution(function, duals)
+            self._solution, self._point, factored, self._left_off, self._solved_for = known
+            self._factored = factored or self._factored
+            of_users()
 
         return restore
 
@@ -330,25 +239,7 @@ class Problem:
 
     # ---------------------------------------------------------------- proof
 
-    @property
-    def certificate(self) -> Certificate | None:
-        """An enclosure of the optimum of the stated problem, with the full kernel matrix; None where there is none.
-
-        Examples
-        --------
-        >>> import cvxpy as cp, numpy as np, kernelopt as ko
-        >>> X, y = np.arange(6.0)[:, None], np.array([0.0, 1.0, 4.0, 9.0, 16.0, 25.0])
-        >>> theta = ko.Theta(ko.kernels.Polynomial(degree=2))
-        >>> loss = cp.sum(ko.losses.squared_error(y, theta(X)))
-        >>> problem = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta)))
-        >>> problem.solve() <= problem.certificate.upper
-        True
-        >>> print(problem.certificate)
-        optimum in [..., ...], relative gap ..., full kernel, rank 3 of 6
-        """
-        return None if self._solution is None else self._solution.certificate
-
-    @_one_at_a_time
+    @one_at_a_time
     def certificate_at(self, parameters: Mapping[cp.Parameter, Any]) -> Certificate:
         """What the present θ and multipliers say about the problem for other values of its parameters.
 
@@ -381,27 +272,14 @@ class Problem:
                 "is of the spectral form. Solve it again: the factor is kept."
             )
         self._require_variable_values()
-        for p in parameters:
-            if not any(p is known for known in self.parameters()):
-                raise ParameterError(f"Expected parameters of this problem; got {p!r}.")
-        old = {p: p.value for p in parameters}
         reduction, point = self._factored.reduction, self._present_point()
-        try:
-            for parameter, value in parameters.items():
-                refuse_masked(value, f"the value of {parameter.name()}")
-                try:
-                    parameter.value = value
-                except (ValueError, TypeError) as error:
-                    raise ParameterError(f"Expected a value that fits {parameter.name()}; got {value!r}.") from error
+        with values.of_parameters(parameters, self.parameters()):
             self._require_parameter_values()
             outer = self._outer()
             assert outer is not None  # integers have no certificate
-            return attempts.certify_elsewhere(reduction, outer, point, self._solution.certificate)
-        finally:
-            for parameter, value in old.items():
-                parameter.save_value(value)
+            return convex.certify_elsewhere(reduction, outer, point, self._solution.certificate)
 
-    @_one_at_a_time
+    @one_at_a_time
     def verify(self, tol: float = 1e-6) -> Report:
         """Recompute everything in the terms of the stated problem; prints as a table, one number a line.
 
@@ -452,19 +330,13 @@ class Problem:
             self._require_variable_values()
             reduction, point = self._factored.reduction, self._present_point()
             if self._spectral is not None:
-                return spectral_problems.verify(reduction, self._spectral, point, self._solution, tol)
+                return principal_components.verify(reduction, self._spectral, point, self._solution, tol)
             return verification.verify(reduction, self._outer(), point, self._solution, tol, self._source)
         given = {theta: f for theta, f in functions.items() if f is not None}
         canonical = self._private_form()
         if self._spectral is not None:
-            return spectral_problems.audit(self._spectral, given, self._own_certificate(), tol)
-        outer = self._outer()
-        report = verification.audit(canonical, outer, given, tol, None)
-        if not canonical.is_convex:
-            return report
-        if report.certificate is not None and report.certificate.closes(tol):
-            return report
-        return verification.audit(canonical, outer, given, tol, self._own_certificate())
+            return principal_components.audit(self._spectral, given, self._own_certificate(), tol)
+        return verification.audit(canonical, self._outer(), given, tol, self._own_certificate)
 
     def _own_certificate(self) -> Certificate | None:
         """That of an answer of our own, found without touching what stands on θ and the variables."""
@@ -478,126 +350,32 @@ class Problem:
     # ---------------------------------------------------------------- what can be asked
 
     @property
-    def objective(self) -> cp.Minimize | cp.Maximize:
-        """As stated."""
-        return self._stated.objective
-
-    @property
-    def constraints(self) -> list[Any]:
-        """As stated."""
-        return list(self._stated.constraints)
-
-    @property
-    def value(self) -> float | None:
-        """The optimal value of the last solve, f at the predictions and norms of the fitted θ; None before."""
-        return None if self._solution is None else self._solution.value
-
-    @property
-    def status(self) -> str | None:
-        """The `solution.Status` of the last solve, None before.
-
-        "optimal", "optimal_inaccurate", "locally_optimal", "not_attained", "infeasible", "unbounded" or "user_limit";
-        decided by the certificate, not by the solver (but for integer variables).
-        """
-        return None if self._solution is None else self._solution.status
-
-    @property
-    def solver_stats(self) -> SolverStats | None:
-        """Who solved it, in what time, and what was tried; None before a solve."""
-        return None if self._solution is None else self._solution.solver_stats
-
-    @property
-    def history(self) -> History:
-        """The factors of the last solve, from coarse to fine, and what was certified with each: prints, and plots."""
-        return History(() if self.solver_stats is None else self.solver_stats.rounds)
-
-    def variables(self) -> list[cp.Variable]:
-        """The user's own cvxpy variables (θ is not one)."""
-        return [v for v in self._stated.variables() if not isinstance(v, ThetaLeaf)]
-
-    def thetas(self) -> list[Theta]:
-        """The θs, in order of appearance."""
-        leaves = (v for v in self._stated.variables() if isinstance(v, ThetaLeaf))
-        return [v.theta for v in leaves]
-
-    def parameters(self) -> list[cp.Parameter]:
-        """The problem's cvxpy parameters."""
-        return list(self._stated.parameters())
-
-    def constants(self) -> list[cp.Constant]:
-        return list(self._stated.constants())
-
-    def atoms(self) -> list[type]:
-        return list(self._stated.atoms())
-
-    @property
-    def var_dict(self) -> dict[str, cp.Variable]:
-        return {v.name(): v for v in self.variables()}
-
-    @property
-    def param_dict(self) -> dict[str, cp.Parameter]:
-        return {p.name(): p for p in self.parameters()}
-
-    @_one_at_a_time
-    def is_dcp(self, dpp: bool = False) -> bool:
-        """Whether the problem is convex by the DCP rules (with `dpp`, for every value of its parameters)."""
-        return bool(self._stated.is_dcp(dpp))
-
-    def is_dpp(self) -> bool:
-        """Whether re-solving after a change of a parameter skips compilation."""
-        return self.is_dcp(dpp=True)
-
-    @_one_at_a_time
-    def is_representable(self) -> bool:
-        """Whether the representer theorem applies; `explain()` says why not."""
-        return not self._inspect().violations
-
-    def is_mixed_integer(self) -> bool:
-        return bool(self._stated.is_mixed_integer())
-
-    @_one_at_a_time
-    def is_qp(self) -> bool:
-        """Whether the reduced problem is a quadratic program, which OSQP takes."""
-        return not self.canonical_form().smooth and bool(self._probe.is_qp())
-
-    @property
-    @_one_at_a_time
+    @one_at_a_time
     def reduced_problem(self) -> cp.Problem:
         """The inner cp.Problem in v = √scale·w and y; factors Q with the default options if need be.
 
         It has a free variable h for the values of each `SmoothLoss`, which cvxpy knows nothing of.
         """
         if self._factored is None:
-            self._factored = refine.reduced(self._private_form(), ranks.Step(factor_options()), {})
+            self._factored = refine.reduced(self._private_form(), policy.Step(factor_options()), {})
         reduction = self._factored.reduction
         if self._shown is None or self._shown[0] is not reduction:
             self._shown = reduction, representer.substitute(self.canonical_form(), reduction.factors).problem
         return self._shown[1]
 
-    def _outer(self) -> Outer | None:
-        """The outer problem's cone data and pieces; None where it has none to show."""
-        canonical = self._private_form()
-        if self.is_mixed_integer() or self._spectral is not None:
-            return None
-        self._last_outer = outer_of(canonical, self._last_outer)
-        return self._last_outer
-
-    @_one_at_a_time
+    @one_at_a_time
     def get_problem_data(self, solver: str, **options: Any) -> Any:
         """The reduced problem's data as `solver` gets it; see `cp.Problem.get_problem_data`."""
         self.canonical_form()
         spectral_problems.require_cones(self._spectral)
         return self.reduced_problem.get_problem_data(solver, **options)
 
-    @_one_at_a_time
+    @one_at_a_time
     def solvers(self) -> choice.SolverTable:
         """Each solver, or why it can't take this problem: a mapping of names to None or the reason."""
-        form, size = self._private_form(), self._factored.reduction.size if self._factored else 0
-        return spectral_problems.solver_table(
-            self._spectral, lambda: choice.table(self._probe, form, self._outer(), size)
-        )
+        return self._solver_table(self._factored.reduction.size if self._factored else 0)
 
-    @_one_at_a_time
+    @one_at_a_time
     def explain(self) -> explain.Explanation:
         """The reduction step by step, as far as it goes; never raises."""
         lines: explain.Lines = []
@@ -656,68 +434,7 @@ class Problem:
         kernel_problem._source = source
         return kernel_problem
 
-    @_one_at_a_time
-    def __str__(self) -> str:
-        named = self._notation()
-        lines = [text.describe(self.objective, named=named), *(text.describe(c, named=named) for c in self.constraints)]
-        return "\n".join(
-            ("    subject to  " if i == 1 else " " * 16 if i else "") + line for i, line in enumerate(lines)
-        )
-
-    @_one_at_a_time
-    def _repr_latex_(self) -> str:
-        return latex.problem(self.objective, self.constraints, self._notation())
-
-    def __repr__(self) -> str:
-        return f"Problem({self.objective!r}, {self.constraints!r})"
-
     # ---------------------------------------------------------------- small print
-
-    def _notation(self) -> text.Notation:
-        return text.notation(self.thetas(), [self.objective, *self.constraints])
-
-    def _layout(self, outer: Outer | None, backend: Any, dtype: Any) -> Layout | None:
-        """Where B is, None for one array here: on the cluster that Dask arrays are computed on, where that can be,
-        unless the caller says otherwise."""
-        canonical = self.canonical_form()
-        found = layout(backend, dtype, self._most_rows())
-        if found is not None:
-            if self._spectral is not None:
-                raise SolverError(
-                    "Expected B as one array in double precision for a problem of the spectral form; got a backend or "
-                    "a dtype. Leave them out."
-                )
-        elif backend is None and any(p.data.A._from_dask for p in self._inspect().predictions):
-            points = all(link.rows.are_points for link in canonical.predictions)
-            if points and self._spectral is None and choice.lacks_for_blocks(canonical, outer) is None:
-                found = layout(client_in_use(), dtype, self._most_rows())
-        return found
-
-    def _most_rows(self) -> int:
-        return max((len(link.rows) for link in self.canonical_form().predictions), default=0)
-
-    @cached_property
-    def _probe(self) -> cp.Problem:
-        """The reduced problem with a factor of two columns: the same structure, cheap to look at."""
-        canonical = self._private_form()
-        return representer.substitute(canonical, representer.thin_factors(canonical)).problem
-
-    def _solver_names(self, outer: Outer | None, solver: str | None, options: Mapping[str, Any]) -> list[str]:
-        """Who is asked, in order. Raises SolverError where none is, or the one that is wanted does not fit."""
-        names = spectral_problems.solver_names(self._spectral, solver, options)
-        if names is None:
-            names = choice.candidates(self._probe, self._private_form(), outer, solver, alternatives=not options)
-            choice.require_options(names, options)
-        return names
-
-    def _strategy(self, outer: Outer | None, names: list[str]) -> refine.Strategy:
-        """How reductions of this kind of problem are solved."""
-        spectral = self._spectral
-        if spectral is not None:
-            return lambda reduction, goal, start: spectral_problems.pursue(reduction, spectral, goal)
-        if outer is not None and not self.canonical_form().is_convex:
-            return partial(local_optima.pursue, outer, names)
-        return partial(attempts.pursue, outer, names)
 
     def _changed_since(self) -> list[str]:
         """Names of parameters whose values are no longer those that the answer is for."""
@@ -725,30 +442,6 @@ class Problem:
             p.name() for p in self.parameters()
             if p.id in self._solved_for and not np.array_equal(_copied(p.value), self._solved_for[p.id])
         ]  # fmt: skip
-
-    def _require_variable_values(self) -> None:
-        for v in self.variables():
-            if v.value is None:
-                raise KernelOptError(f"Expected the value that solve() gave {v.name()}; got None. Solve again.")
-
-    def _require_parameter_values(self) -> None:
-        for p in self.parameters():
-            if p.value is None:
-                raise ParameterError(f"Expected a value for the parameter {p.name()}; got none. Set {p.name()}.value.")
-            if not np.isfinite(p.value.data if sp.issparse(p.value) else p.value).all():
-                raise ParameterError(f"Expected finite values of the parameter {p.name()}; got NaN or infinity.")
-        check_parameters(self._inspect().checked)
-
-
-def _stats(found: Pursued) -> SolverStats:
-    inner, reduction = found.outcome.stats, found.kept.reduction
-    factors = {id(f): f for f in reduction.factors.values()}.values()
-    return SolverStats(
-        inner.solver_name, inner.solve_time, inner.setup_time, inner.num_iters,
-        sum(f.kernel_seconds for f in factors), sum(f.factor_seconds for f in factors),
-        found.kept.seconds + reduction.compile_seconds, inner.extra_stats, found.attempts,
-        rounds=found.rounds,
-    )  # fmt: skip
 
 
 def _copied(value: Any) -> Any:

@@ -185,14 +185,14 @@ def reference(case):
 def few_columns():
     """Factors start with a column or two, however few the rows."""
     small = {"MANY": 0, "FEW": 0, "FIRST": 0.5, "LEAST": 1}
-    known = {name: getattr(ko.driver.ranks, name) for name in small}
+    known = {name: getattr(ko.driver.policy, name) for name in small}
     try:
         for name, value in small.items():
-            setattr(ko.driver.ranks, name, value)
+            setattr(ko.driver.policy, name, value)
         yield
     finally:
         for name, value in known.items():
-            setattr(ko.driver.ranks, name, value)
+            setattr(ko.driver.policy, name, value)
 
 
 def verdict(case):

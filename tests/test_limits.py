@@ -9,7 +9,7 @@ from distributed import Client, LocalCluster
 
 import kernelopt as ko
 from kernelopt.certificate import FULL, REDUCED
-from kernelopt.driver.attempts import Goal
+from kernelopt.driver.strategy import Goal
 from kernelopt.errors import MemoryLimitError
 from kernelopt.factorization.blocked import BlockFactor
 from kernelopt.language.rows import Rows
@@ -129,7 +129,7 @@ def test_a_time_limit_is_looked_at_inside(monkeypatch, optimum, options):
 def test_ctrl_c_at_any_time(monkeypatch, model):
     """After the first answer the best one stays; before, everything is as it was."""
     for name, value in {"MANY": 0, "FEW": 0, "FIRST": 0.5, "LEAST": 1}.items():
-        monkeypatch.setattr(ko.driver.ranks, name, value)
+        monkeypatch.setattr(ko.driver.policy, name, value)
     ours, calls = ko.kernels.Gaussian._matrix, []
 
     def counted(kernel, X, Z):
@@ -190,7 +190,7 @@ def test_a_worse_point_is_not_taken(monkeypatch, optimum):
     theta, problem = stated()
     problem.solve(tol=1e-1)
     first = problem.value
-    ours, runs = ko.driver.attempts.engines.solve, []
+    ours, runs = ko.driver.convex.engines.solve, []
 
     def short(*arguments):
         runs.append(1)
@@ -199,8 +199,8 @@ def test_a_worse_point_is_not_taken(monkeypatch, optimum):
         return ours(*arguments)
 
     theta, problem = stated()
-    monkeypatch.setattr(ko.driver.attempts.engines, "solve", short)
-    problem.solve(tol=TOL)
+    monkeypatch.setattr(ko.driver.convex.engines, "solve", short)
+    problem.solve(tol=TOL, solver="NEWTON")  # which nobody stands by
     assert len(runs) > 1
     assert problem.value <= first * (1 + 1e-6)
     require_best_point(theta, problem, optimum, FULL)

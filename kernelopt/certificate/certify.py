@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite
 from time import perf_counter
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -49,7 +48,6 @@ NOTHING = 2.0**-46  # of the sizes that a value was summed from: five times the 
 LOOSE = 0.1  # a widening beyond this share of the value is no first order
 MOSTLY = 4.0  # a gap up to so many times what rounding costs is not closed by other multipliers
 AS_COMPUTED = "for the kernel matrix as computed"
-_KNOWN_AT_ZERO: WeakKeyDictionary[Outer, float | None] = WeakKeyDictionary()
 WAYS = {FULL: STREAMED, REDUCED: FROM_FACTOR, ESTIMATE: SAMPLED}
 
 
@@ -114,7 +112,7 @@ def certified(reduction: Reduction, data: Outer, point: Iterate, request: Reques
 
 
 def _by_way(  # noqa: PLR0917
-    reduction: Reduction, data: Outer, point: Iterate, request: Request, upper: Attained, way: str
+    reduction: Reduction, data: Outer, point: Iterate, request: Request, upper: UpperBound, way: str
 ) -> Certified:
     """The certificate with νᵀQν found in a given way."""
     tol, abs_tol, known = request.tol, request.abs_tol, request.known
@@ -137,7 +135,7 @@ def _by_way(  # noqa: PLR0917
     return Certified(found, own)
 
 
-def _rounding_decides(reduction: Reduction, data: Outer, bound: Lower, attained: Attained) -> bool:
+def _rounding_decides(reduction: Reduction, data: Outer, bound: Lower, attained: UpperBound) -> bool:
     """Whether the errors of kernel values are what is missing: without them the bound is near the value."""
     few = all(len(link.rows) <= FEW for link in reduction.form.predictions)
     if bound.assumptions or not few or not bound.grams or not isfinite(attained.upper) or not attained.is_feasible:
@@ -272,7 +270,7 @@ def _slopes_here(data: Outer, point: Iterate, nu: list[Array]) -> Array | None:
 
 
 @dataclass(frozen=True)
-class Attained:
+class UpperBound:
     """What a point says, all but `stated` of the minimized problem without constants.
 
     stated, value : the objective; terms : T, the sum of the sizes of its terms; plain : of those that are no losses
@@ -297,7 +295,7 @@ class Attained:
     kernel: float
 
 
-def _upper(reduction: Reduction, data: Outer, point: Iterate, exactly: bool = False, look: bool = False) -> Attained:
+def _upper(reduction: Reduction, data: Outer, point: Iterate, exactly: bool = False, look: bool = False) -> UpperBound:
     """What a point says; at a first `look` rounding inside of losses is left out."""
     form, canonical, x = data.form, reduction.form, projection.columns_of(data.form, point)
     signed = form.sign * representer.bare_value(canonical, point)
@@ -312,7 +310,7 @@ def _upper(reduction: Reduction, data: Outer, point: Iterate, exactly: bool = Fa
     constraints, relative = canonical.outer.constraints, representer.violation(reduction, point, form.data_unit)
     violated = [c for c, r in zip(constraints, residuals, strict=True) if r.any()]
     linear = all(part.is_affine() for c in violated for part in c.args if not isinstance(part, list))
-    return Attained(
+    return UpperBound(
         stated=point.value, value=signed, sizes=sizes, plain=plain, upper=upper, widened=widened, terms=terms,
         kernel=kernel,
         rounding=upper - signed - widened if isfinite(upper) else 0.0,
@@ -326,12 +324,12 @@ def _upper(reduction: Reduction, data: Outer, point: Iterate, exactly: bool = Fa
 def _at_zero(reduction: Reduction, data: Outer) -> float | None:
     """P₀; None where θ = 0 is infeasible, or that is not known. It is found once for data that agree but for what norms
     cost, of which θ = 0 has none."""
-    name = data.known or data
-    if name.form.offset != data.form.offset or _norms_at_zero(reduction).any():
-        name = data
-    if name not in _KNOWN_AT_ZERO:
-        _KNOWN_AT_ZERO[name] = _found_at_zero(reduction, data)
-    return _KNOWN_AT_ZERO[name]
+    base = data.known or data
+    if base.form.offset != data.form.offset or _norms_at_zero(reduction).any():
+        base = data
+    if "at zero" not in base.known_numbers:
+        base.known_numbers["at zero"] = _found_at_zero(reduction, data)
+    return base.known_numbers["at zero"]
 
 
 def _found_at_zero(reduction: Reduction, data: Outer) -> float | None:
@@ -433,7 +431,7 @@ def _of_norms(reduction: Reduction, form: ConicForm, point: Iterate) -> float:
 
 
 def _assembled(  # noqa: PLR0917
-    reduction: Reduction, data: Outer, bound: Lower | None, found: Attained, scope: str, check: bool = True
+    reduction: Reduction, data: Outer, bound: Lower | None, found: UpperBound, scope: str, check: bool = True
 ) -> Certificate:
     """Bounds put together, in the stated problem's sense."""
     form, upper = data.form, found.upper
@@ -469,7 +467,7 @@ def _assembled(  # noqa: PLR0917
     return bare.shifted(reduction.form.constant, found.stated)
 
 
-def _rests_on(reduction: Reduction, data: Outer, found: Attained) -> tuple[str, ...]:
+def _rests_on(reduction: Reduction, data: Outer, found: UpperBound) -> tuple[str, ...]:
     """What the bounds rest on beside the statement, and is told."""
     links, factors = reduction.form.predictions, reduction.factors
     told = [f"constraints met to {max(found.violations, default=0.0):.1e}"] if not found.is_feasible else []

@@ -16,7 +16,7 @@ import numpy as np
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.inverse import attained
 from kernelopt.compiler.patterns import Batch
-from kernelopt.compiler.pieces import Custom, Entropy, Exponential, Logarithm, LogSumExp, Power, Quadratic
+from kernelopt.compiler.pieces import Custom, Entropy, ExponentialPiece, Logarithm, LogSumExp, PowerPiece, Quadratic
 from kernelopt.compiler.separable import Separable, Source
 from kernelopt.support.types import Array
 
@@ -85,15 +85,15 @@ def _multipliers(piece: object, batch: Batch, v: Array) -> Array | None:
             return _by_active_sets(batch, v)
         case Quadratic():
             return _without_weight(batch, v)
-        case Exponential(logistic=True):
+        case ExponentialPiece(logistic=True):
             return _logistic(batch, v)
-        case Exponential():
+        case ExponentialPiece():
             return _exponential(batch, v)
         case Logarithm():
             return _logarithm(batch, v)
         case Entropy():
             return _entropy(batch, v)
-        case Power():
+        case PowerPiece():
             return _power(batch, v)
         case _:
             return None

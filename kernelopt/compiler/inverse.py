@@ -15,7 +15,7 @@ ULPS = 4 * float(np.finfo(float).eps)
 Elementwise = Callable[[Array], Array]
 
 
-class Attained(NamedTuple):
+class Inverse(NamedTuple):
     """q with g(q) ≈ z, and `excess` ≥ sup over s of (z − g(q))(s − q) where g is increasing; ∞ where none is known.
 
     For a convex ℓ with ℓ′ = g, ℓ*(z) ≤ zq − ℓ(q) + excess, since ℓ(s) ≥ ℓ(q) + g(q)(s − q), and the supremum of
@@ -26,7 +26,7 @@ class Attained(NamedTuple):
     excess: Array
 
 
-def attained(g: Elementwise, slope: Elementwise, z: Array, start: Array, ends: tuple[float, float]) -> Attained:
+def attained(g: Elementwise, slope: Elementwise, z: Array, start: Array, ends: tuple[float, float]) -> Inverse:
     """Solve g(q) = z by Newton's method from `start` (inside of the ends), safeguarded by an interval that holds q.
 
     While one end of the interval is unknown, steps towards it grow by a factor of 2.
@@ -51,7 +51,7 @@ def attained(g: Elementwise, slope: Elementwise, z: Array, start: Array, ends: t
             before = np.where(good, np.abs(rest), np.inf)  # a halving starts anew
             reach = np.where(good, reach, 2 * reach)
             q = np.where(tight, q, np.where(good, newton, middle))
-    return Attained(q, _excess(g, slope, z, q, (low, high), start))
+    return Inverse(q, _excess(g, slope, z, q, (low, high), start))
 
 
 def _rest(g: Elementwise, z: Array, q: Array, start: Array) -> Array:

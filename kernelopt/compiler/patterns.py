@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 
 from kernelopt.compiler.largest import SQUARE, largest
-from kernelopt.compiler.pieces import Entropy, Exponential, Logarithm, Piece, Power, Quadratic, without_weight
+from kernelopt.compiler.pieces import Entropy, ExponentialPiece, Logarithm, Piece, PowerPiece, Quadratic, without_weight
 from kernelopt.support.types import Array, Ints
 
 LARGEST = 8  # rows of a piece with linear rows only; larger ones are left to the cone solvers
@@ -308,7 +308,7 @@ def _single_cone(batch: Batch) -> Piece | None:
         linear = weight * a[:, 2]
         plain = not b[:, 2].any()
         good = plain and bool(np.all(a[:, 0] != 0))
-        return Exponential(batch.at, weight, -a[:, 0], b[:, 0], linear, False) if good else None
+        return ExponentialPiece(batch.at, weight, -a[:, 0], b[:, 0], linear, False) if good else None
     # scale·x ≤ y·log(z/y) + (b − a·s)₀ turned around: the cost c·x with c/scale < 0 wants x large.
     weight = -c / np.where(scale == 0, 1.0, scale)
     if place != 0 or np.any(weight < 0) or b[:, 0].any():
@@ -321,7 +321,7 @@ def _single_cone(batch: Batch) -> Piece | None:
     return None
 
 
-def _logistic(batch: Batch) -> Exponential | None:
+def _logistic(batch: Batch) -> ExponentialPiece | None:
     """α·log(1 + e^(βs + γ)) = min x·α with e^(−x) + e^(βs + γ − x) ≤ 1."""
     n, _, k = batch.A.shape
     for j in (1, 4):  # y = 1, and the third entry is one auxiliary variable
@@ -346,10 +346,10 @@ def _logistic(batch: Batch) -> Exponential | None:
     )  # fmt: skip
     if not good or np.any(rate == 0) or np.any(weight < 0):
         return None
-    return Exponential(batch.at, weight, rate, shift, np.zeros(n), True)
+    return ExponentialPiece(batch.at, weight, rate, shift, np.zeros(n), True)
 
 
-def _power(batch: Batch) -> Power | None:
+def _power(batch: Batch) -> PowerPiece | None:
     """From one power cone, xᵅ·y^(1−α) ≥ |z| (x, y ≥ 0), with the cost of an auxiliary t:
 
     t for x, y = 1: |z|^(1/α); x given, y = 1, t for z: −xᵅ; x given, t for y, z = 1: x^(−α/(1−α)). In the first, z may
@@ -364,7 +364,7 @@ def _power(batch: Batch) -> Power | None:
     return next((piece for piece in found if piece is not None), None)
 
 
-def _power_at(batch: Batch, t: int) -> Power | None:
+def _power_at(batch: Batch, t: int) -> PowerPiece | None:
     """The same for the auxiliary variable t."""
     cone = slice(len(batch.kinds) - 3, None)
     X, a, b = batch.A[:, cone], batch.a[:, cone], batch.b[:, cone]
@@ -393,7 +393,7 @@ def _power_at(batch: Batch, t: int) -> Power | None:
         rate, shift, positive = found
     else:
         return None
-    return Power(batch.at, weight, rate, shift, np.zeros(len(rate)), p, positive)
+    return PowerPiece(batch.at, weight, rate, shift, np.zeros(len(rate)), p, positive)
 
 
 def _at_least(batch: Batch, x: int, rows: int, unit: Array) -> tuple[Array, Array, bool] | None:

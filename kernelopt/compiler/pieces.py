@@ -161,7 +161,7 @@ class Quadratic:
 
 
 @dataclass(frozen=True, eq=False)
-class Exponential:
+class ExponentialPiece:
     """hᵢ(s) = weight·e^q + linear·s, or weight·log(1 + e^q) + linear·s where `logistic`; q = rate·s + shift."""
 
     at: Ints
@@ -264,7 +264,7 @@ class Entropy:
 
 
 @dataclass(frozen=True, eq=False)
-class Power:
+class PowerPiece:
     """hᵢ(s) = weight·|q|^p + linear·s for p > 1, or of max(q, 0) where `positive`; for p < 0 weight·q^p + linear·s on
     q > 0; for 0 < p < 1 −weight·q^p + linear·s on q ≥ 0; with q = rate·s + shift."""
 
@@ -450,7 +450,7 @@ class Custom:
         return low + inside[0], high - inside[1]
 
 
-Smooth = Exponential | Logarithm | Entropy | Power | LogSumExp | Custom
+Smooth = ExponentialPiece | Logarithm | Entropy | PowerPiece | LogSumExp | Custom
 Piece = Quadratic | Smooth
 
 
@@ -472,7 +472,7 @@ def _without_curve(piece: Smooth, chosen: Array) -> Quadratic:
     zero, endless = np.zeros(len(at)), np.full(len(at), np.inf)
     linear = zero if isinstance(piece, (LogSumExp, Custom)) else piece.linear[chosen]
     left, right = -endless, endless
-    if isinstance(piece, (Logarithm, Entropy)) or (isinstance(piece, Power) and piece.has_domain):
+    if isinstance(piece, (Logarithm, Entropy)) or (isinstance(piece, PowerPiece) and piece.has_domain):
         end, rate = -piece.shift[chosen] / piece.rate[chosen], piece.rate[chosen]
         left, right = np.where(rate > 0, end, left), np.where(rate < 0, end, right)
     return Quadratic(at, *(part[:, None] for part in (left, right, zero, linear, zero)))
@@ -480,5 +480,5 @@ def _without_curve(piece: Smooth, chosen: Array) -> Quadratic:
 
 _ENTRIES: dict[type, tuple[str, ...]] = {
     LogSumExp: ("weight", "shift"),
-    **dict.fromkeys((Exponential, Logarithm, Entropy, Power), ("weight", "rate", "shift", "linear")),
+    **dict.fromkeys((ExponentialPiece, Logarithm, Entropy, PowerPiece), ("weight", "rate", "shift", "linear")),
 }

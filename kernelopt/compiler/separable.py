@@ -15,7 +15,7 @@ many pieces share count as the user's own.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -121,10 +121,12 @@ class Outer:
     """The outer problem for the present values of parameters: cone data, and what it falls apart into.
 
     known : one that differs at most in what ‖θ‖ costs, and so falls apart in the same way
+    known_numbers : what was computed from these data once, by name
     """
 
     form: ConicForm
     known: Outer | None = None
+    known_numbers: dict[str, float | None] = field(default_factory=dict)
 
     @cached_property
     def split(self) -> Separable | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import nan
 from time import perf_counter
 
@@ -14,7 +15,7 @@ from kernelopt.compiler import representer
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer
-from kernelopt.driver.attempts import Goal, Outcome
+from kernelopt.driver.strategy import Goal, Outcome, Plan, Task, Work, without_answer
 from kernelopt.results.solution import Attempt, Solution, Status
 from kernelopt.solvers import choice, engines
 from kernelopt.solvers.cvxpy_solvers import Answer
@@ -63,70 +64,66 @@ def conditions(reduction: Reduction, outer: Outer, point: Iterate) -> Conditions
     return Conditions(worst, engines.smallest_curvature(reduction, outer, point))
 
 
-def pursue(outer: Outer, names: list[str], reduction: Reduction, goal: Goal, start: Start | None) -> Outcome:
-    """The best of `goal.n_init` local optima. The first start is the given one, or that of `theta.value`, or zero.
-
-    Raises SolverError where the solver does not take the problem.
-    """
+def begin(outer: Outer, names: list[str], reduction: Reduction, goal: Goal, start: Start | None = None) -> LocalOptima:
+    """The work on one reduction: `goal.n_init` starts."""
     solver = choice.ordered(names, reduction.form, outer, reduction.size)[0]
-    search = _Search(reduction, outer, solver, goal)
-    starts = search.starts(start)
-    for where in tqdm(starts, solver, goal.n_init, disable=not goal.progress):
-        if not search.attempt(where):
-            break
-    return search.judged()
+    return LocalOptima(Task(reduction, outer, goal), outer, solver, start)
 
 
-class _Search:
+def strategy(outer: Outer, names: list[str]) -> partial[LocalOptima]:
+    """How reductions of a problem with a nonconvex loss are solved."""
+    return partial(begin, outer, names)
+
+
+class LocalOptima(Work):
     """Starts, what became of them, and the best point."""
 
-    def __init__(self, reduction: Reduction, outer: Outer, solver: str, goal: Goal) -> None:
-        self.reduction, self.outer, self.solver, self.goal = reduction, outer, solver, goal
-        self.sign = outer.form.sign
+    def __init__(self, task: Task, outer: Outer, solver: str, start: Start | None) -> None:
+        self.task, self.outer, self.solver, self.start = task, outer, solver, start
         self.attempts: list[Attempt] = []
         self.best: tuple[float, Answer, Iterate] | None = None
         self.last: Answer | None = None
-        self.random = np.random.default_rng(goal.random_state)
+        self.random = np.random.default_rng(task.goal.random_state)
 
-    def starts(self, first: Start | None) -> Iterator[Start | None]:
-        yield first or (self._present() if self.goal.options.get("warm_start") else None)
-        for _ in range(self.goal.n_init - 1):
-            yield self._drawn()
+    def plans(self) -> Iterator[Plan]:
+        """The first start is the given one, or that of `theta.value`, or zero."""
+        goal = self.task.goal
+        for number in tqdm(range(goal.n_init), self.solver, disable=not goal.progress):
+            given = self.start or (self._present() if goal.options.get("warm_start") else None)
+            yield Plan(self.solver, goal.tol, None, self._drawn() if number else given)
+            if self.last is None or self.last.interrupted or goal.seconds_left() <= 0:
+                return
 
-    def attempt(self, start: Start | None) -> bool:
-        """Run the solver once; whether to go on."""
-        goal, began = self.goal, perf_counter()
-        verbose = bool(goal.options.get("verbose"))
+    def attempt(self, plan: Plan) -> None:
+        """Raises SolverError where the solver does not take the problem."""
+        task, began = self.task, perf_counter()
         answer = self.last = engines.solve(
-            self.reduction, self.outer, self.solver, goal.tol, goal.deadline, start, verbose
+            task.reduction, self.outer, plan.solver, plan.tol, task.goal.deadline, plan.start, task.goal.verbose
         )
         if answer.has_point:
             assert answer.point is not None
-            point = representer.evaluate(self.reduction, answer.point)
-            value = self.sign * point.value
+            point = representer.evaluate(task.reduction, answer.point)
+            value = task.sign * point.value
             if self.best is None or value < self.best[0]:
                 self.best = value, answer, point
-        ranks = tuple(f.rank for f in self.reduction.factors.values())
+        ranks = tuple(f.rank for f in task.reduction.factors.values())
         claimed = "locally_optimal" if answer.status == Status.OPTIMAL else str(answer.status)
-        self.attempts.append(Attempt(self.solver, goal.tol, None, ranks, claimed, nan, perf_counter() - began))
-        return not answer.interrupted and goal.seconds_left() > 0
+        self.attempts.append(Attempt(plan.solver, plan.tol, None, ranks, claimed, nan, perf_counter() - began))
 
-    def judged(self) -> Outcome:
+    def outcome(self) -> Outcome:
         """The best point, and whether it is locally optimal; a θ restricted too much asks for a finer factor."""
         assert self.last is not None
         if self.best is None:
-            return Outcome(
-                Solution(Status.USER_LIMIT, None, {}, {}, None), tuple(self.attempts), self.last.stats, False
-            )
+            nothing = without_answer(Status.USER_LIMIT, self.task.sign)
+            return Outcome(nothing, tuple(self.attempts), self.last.stats, False)
         _, answer, point = self.best
-        solution, point = representer.invert(self.reduction, point)
-        found = conditions(self.reduction, self.outer, point)
-        status = Status.LOCALLY_OPTIMAL if found.hold(self.goal.tol) else Status.USER_LIMIT
-        if self.last.interrupted:
-            status = Status.USER_LIMIT
+        reduction, tol = self.task.reduction, self.task.goal.tol
+        solution, point = representer.invert(reduction, point)
+        found = conditions(reduction, self.outer, point)
+        holds = found.hold(tol) and not self.last.interrupted
+        status = Status.LOCALLY_OPTIMAL if holds else Status.USER_LIMIT
         solution = Solution(status, solution.value, solution.functions, solution.duals, None)
-        may_grow = self.reduction.is_restriction and status != Status.LOCALLY_OPTIMAL
-        may_grow = may_grow and answer.status == Status.OPTIMAL
+        may_grow = reduction.is_restriction and not holds and answer.status == Status.OPTIMAL
         return Outcome(
             solution, tuple(self.attempts), answer.stats, may_grow, point, answer.left_off, self.last.interrupted
         )
@@ -136,8 +133,8 @@ class _Search:
     def _present(self) -> Start | None:
         """θ and y as the user, or an earlier solve, has set them; None where some θ has no value."""
         v: list[Array] = []
-        for link in self.reduction.form.predictions:
-            f, B = link.theta.value, self.reduction.factors[link.theta].matrix
+        for link in self.task.reduction.form.predictions:
+            f, B = link.theta.value, self.task.reduction.factors[link.theta].matrix
             if f is None:
                 return None
             f = f if f._kernel == link.rows.kernel else f._lifted()
@@ -152,8 +149,8 @@ class _Search:
             unit = max(unit, self.best[2].prediction_unit())
         unit *= SPREAD ** self.random.uniform(-1, 1)
         v: list[Array] = []
-        for link in self.reduction.form.predictions:
-            rank = self.reduction.factors[link.theta].rank
+        for link in self.task.reduction.form.predictions:
+            rank = self.task.reduction.factors[link.theta].rank
             v += list(unit * self.random.standard_normal((link.theta.outputs or 1, rank)))
         return Start(tuple(v), self._y())
 
@@ -161,4 +158,4 @@ class _Search:
         """What the user has set, 0 elsewhere."""
         split = self.outer.split
         assert split is not None
-        return self.outer.form.columns_of_y(self.reduction.form.users_values())[split.y]
+        return self.outer.form.columns_of_y(self.task.reduction.form.users_values())[split.y]

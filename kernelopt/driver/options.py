@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelopt.driver.attempts import Goal
+from kernelopt.driver.strategy import Goal
 from kernelopt.errors import OptionError, SolverError
 from kernelopt.factorization import AUTO, METHODS, Layout, Settings
 from kernelopt.factorization.block_matrix import Here

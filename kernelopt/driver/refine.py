@@ -1,9 +1,13 @@
-"""Factor, reduce, solve and certify, with finer factors until the certificate closes or a limit is reached."""
+"""Factor, reduce, solve and certify, with finer factors until the certificate closes or a limit is reached.
+
+The one loop: over factors, and for each over attempts. What kind of problem it is, a strategy knows; what comes next,
+`policy` says; what is known so far is a `State`, replaced after each round.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite, nan
 from time import perf_counter
 from typing import NamedTuple
@@ -12,14 +16,15 @@ from kernelopt.certificate import FULL, Certificate
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer
-from kernelopt.driver import ranks
-from kernelopt.driver.attempts import Goal, Outcome
+from kernelopt.driver import policy
 from kernelopt.driver.options import FactorOptions
+from kernelopt.driver.policy import Step, View
+from kernelopt.driver.strategy import Goal, Outcome, Strategy, attempted, least_gap
 from kernelopt.errors import MemoryLimitError
 from kernelopt.factorization import Factor, Guide, factorize, grow
 from kernelopt.language.expressions import Theta
 from kernelopt.results.history import Round
-from kernelopt.results.solution import Attempt, Status
+from kernelopt.results.solution import Attempt, SolverStats, Status
 from kernelopt.solvers import engines
 from kernelopt.solvers.engines import Start
 from kernelopt.support import clock
@@ -28,19 +33,16 @@ from kernelopt.support.progress import GapBar
 BLAME = 10.0  # a gap by so much larger than that of the reduced problem is that of the restriction
 
 
-Strategy = Callable[[Reduction, Goal, Start | None], Outcome]
-
-
 @dataclass(frozen=True, eq=False)
 class Stated:
     """A problem that was cut, and how its reductions are solved.
 
-    outer : None with integer variables, and where the problem has no cone data; solve : for its kind of problem
+    outer : None with integer variables, and where the problem has no cone data; strategy : of its kind of problem
     """
 
     form: CanonicalForm
     outer: Outer | None
-    solve: Strategy
+    strategy: Strategy
 
     @property
     def rows(self) -> int:
@@ -48,11 +50,19 @@ class Stated:
 
 
 class Factored(NamedTuple):
-    """A reduction, for the next solve: the options that its factors were made by, and the seconds of substituting."""
+    """A reduction, and the options that its factors were made by."""
 
     options: FactorOptions
     reduction: Reduction
-    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Left:
+    """What the last solve left: where it stopped, its factors, and the options that it was asked with."""
+
+    start: Start | None = None
+    factored: Factored | None = None
+    asked: FactorOptions | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,130 +72,92 @@ class Pursued:
     outcome: Outcome
     attempts: tuple[Attempt, ...]
     rounds: tuple[Round, ...]
-    kept: Factored
+    factored: Factored
+
+    @property
+    def stats(self) -> SolverStats:
+        """Who solved it, in what time, and what was tried."""
+        inner, reduction = self.outcome.stats, self.factored.reduction
+        factors = {id(f): f for f in reduction.factors.values()}.values()
+        return SolverStats(
+            inner.solver_name, inner.solve_time, inner.setup_time, inner.num_iters,
+            sum(f.kernel_seconds for f in factors), sum(f.factor_seconds for f in factors), reduction.compile_seconds,
+            inner.extra_stats, self.attempts, rounds=self.rounds,
+        )  # fmt: skip
 
 
-def pursue(  # noqa: PLR0917
-    stated: Stated, options: FactorOptions, goal: Goal, grows: bool,
-    start: Start | None, kept: Factored | None, asked: FactorOptions | None,
-) -> Pursued:  # fmt: skip
+@dataclass(frozen=True, eq=False)
+class State:
+    """What the rounds so far have found: the last factors and answer, and the best answer with its factors."""
+
+    factored: Factored | None
+    latest: Outcome | None = None
+    best: Outcome | None = None
+    of_best: Factored | None = None
+    attempts: tuple[Attempt, ...] = ()
+    rounds: tuple[Round, ...] = ()
+    interrupted: bool = False
+    began: float = field(default_factory=perf_counter)
+
+    def after(self, factored: Factored, outcome: Outcome) -> State:
+        """After another round."""
+        seconds, found = perf_counter() - self.began, outcome.solution.certificate
+        better = self.best is None or is_better(outcome, self.best)
+        return replace(
+            self, factored=factored, latest=outcome, attempts=self.attempts + outcome.attempts,
+            best=outcome if better else self.best, of_best=factored if better else self.of_best,
+            rounds=(*self.rounds, _round(factored.reduction.factors, found, seconds)),
+            interrupted=outcome.interrupted,
+        )  # fmt: skip
+
+
+def pursue(stated: Stated, options: FactorOptions, goal: Goal, grows: bool, left: Left) -> Pursued:
     """Solve with a coarse factor, and with finer ones while the certificate asks for them.
 
-    grows : whether nobody said how fine; start, kept, asked : what the last solve left, and the options that it had
+    grows : whether nobody said how fine the factor should be
     """
-    search = _Search(stated, goal, options.functions and grows, kept)
     # Nobody would notice that a coarse factor is too coarse, where there is no certificate.
     judged = grows and goal.certify is True and stated.outer is not None and stated.form.is_convex
-    step, factors = _first(stated, options, judged, grows, kept, asked)
+    step, factors = _first(stated, options, judged, grows, left)
+    state, start = State(left.factored), left.start
     bar = GapBar("certified gap", goal.progress and judged, leave=True)
     try:
         while step is not None:
-            reduction = search.reduced(step, factors)
-            if reduction is None:
-                break
-            if search.best is not None and step.grows and _ranks(reduction.factors) == _ranks(factors):
-                step = ranks.instead(step, options, factors, search.best.solution.certificate, goal.tol)
+            factored = _factored(stated.form, state, step, factors, goal.deadline)
+            finer = factored.reduction.factors
+            best = state.best
+            if best is not None and step.grows and _ranks(finer) == _ranks(factors):
+                state = replace(state, factored=factored)
+                step = policy.instead(step, options, factors, best.solution.certificate, goal.tol)
                 continue
-            start, factors = engines.carried(start, stated.form, factors, reduction.factors), reduction.factors
-            outcome = search.run(step.aim, start)
-            if outcome is None:
-                break
-            start = outcome.left_off or start
-            bar.show(search.rounds[-1].gap, goal.tol, f", rank {search.rounds[-1].rank}")
-            # The certificate decides. Only where θ restricted to the factor's span is at fault does the rank grow.
-            may_grow = (outcome.may_grow or _is_too_coarse(outcome, reduction)) and (
-                grows or outcome.solution.value is None
-            )
+            start, factors = engines.carried(start, stated.form, factors, finer), finer
+            aimed = _aimed(goal, state, step, products=options.functions and grows)
+            outcome = attempted(stated.strategy(factored.reduction, aimed, start))
+            state, start = state.after(factored, outcome), outcome.left_off or start
+            bar.show(state.rounds[-1].gap, goal.tol, f", rank {state.rounds[-1].rank}")
             if goal.seconds_left() <= 0 or outcome.interrupted:
                 break
-            last, step = step, None
-            if may_grow:
-                step = ranks.following(options, last.options, factors, outcome, search.rounds, goal.tol)
-            if step is None and judged:
-                step = ranks.finest(options, last.options, factors, outcome, goal.tol)
-            step = None if step is None else ranks.progressing(step, search.rounds, goal.tol)
+            # The certificate decides. Only where θ restricted to the factor's span is at fault does the rank grow.
+            may_grow = outcome.may_grow or _is_too_coarse(outcome, factored.reduction)
+            may_grow = may_grow and (grows or outcome.solution.value is None)
+            step = policy.next_step(
+                View(options, step.options, factors, outcome, state.rounds, goal.tol, may_grow, judged)
+            )
+    except (MemoryLimitError, clock.OutOfTimeError, KeyboardInterrupt) as stop:
+        if state.best is None:
+            raise
+        state = replace(state, interrupted=isinstance(stop, KeyboardInterrupt))
     finally:
         bar.close()
-    return search.found()
+    return _found(state, goal)
 
 
-class _Search:
-    """Factors and answers so far, and the best of them."""
-
-    def __init__(self, stated: Stated, goal: Goal, functions: bool, kept: Factored | None) -> None:
-        self.stated, self.goal, self.functions, self.kept = stated, goal, functions, kept
-        self.begin = perf_counter()
-        self.best: Outcome | None = None
-        self.of_best = self.last = kept
-        self.attempts: tuple[Attempt, ...] = ()
-        self.rounds: list[Round] = []
-        self.latest: Outcome | None = None
-        self.interrupted = False
-
-    def reduced(self, step: ranks.Step, coarser: Mapping[Theta, Factor]) -> Reduction | None:
-        """Q = BBᵀ, once for each kernel and rows, from coarser factors if there are; u = Bw and ‖θ‖ = ‖w‖ are
-        substituted. None where a limit was reached, and there is an answer already."""
-        try:
-            with clock.limited(inf if self.best is None else self.goal.deadline):
-                if self.last is None or self.last.options != step.options:
-                    self.last = reduced(self.stated.form, step, coarser)
-        except (MemoryLimitError, clock.OutOfTimeError, KeyboardInterrupt) as stop:
-            if self.best is None:
-                raise
-            self.interrupted = isinstance(stop, KeyboardInterrupt)
-            return None
-        return self.last.reduction
-
-    def run(self, aim: float, start: Start | None) -> Outcome | None:
-        """The answer with the last factors; None where it was interrupted, and there is an earlier one."""
-        try:
-            return self._answer(aim, start)
-        except KeyboardInterrupt:
-            if self.best is None:
-                raise
-            self.interrupted, self.latest = True, None
-            return None
-
-    def _answer(self, aim: float, start: Start | None) -> Outcome:
-        assert self.last is not None
-        reduction = self.last.reduction
-        known = None if self.latest is None else self.latest.solution.certificate
-        goal = replace(
-            self.goal, aim=aim, products=self.functions, known=None if known is None else known.evidence,
-            n_init=self.goal.n_init if self.latest is None else 1,
-        )  # fmt: skip
-        outcome = self.stated.solve(reduction, goal, start)
-        self.attempts += outcome.attempts
-        found = outcome.solution.certificate
-        self.rounds.append(_round(reduction.factors, found, perf_counter() - self.begin))
-        if self.best is None or _is_better(outcome, self.best):
-            self.best, self.of_best = outcome, self.last
-        self.latest = outcome
-        return outcome
-
-    def found(self) -> Pursued:
-        """The best answer, with its values on the variables."""
-        assert self.best is not None
-        assert self.of_best is not None
-        outcome = self.best
-        if outcome.solution.status == Status.OPTIMAL_INACCURATE and self.goal.seconds_left() <= 0:
-            outcome = replace(outcome, solution=replace(outcome.solution, status=Status.USER_LIMIT))
-        interrupted = self.interrupted or (self.latest is not None and self.latest.interrupted)
-        return Pursued(
-            replace(outcome, interrupted=interrupted), self.attempts, tuple(self.rounds), self.of_best
-        )  # fmt: skip
+def reduced(form: CanonicalForm, step: Step, coarser: Mapping[Theta, Factor]) -> Factored:
+    """Q = BBᵀ, once for each kernel and rows, from coarser factors where there are, and substituted."""
+    return Factored(step.options, Reduction(form, _factorize(form, step, coarser)))
 
 
-def _is_too_coarse(outcome: Outcome, reduction: Reduction) -> bool:
-    """Whether the restriction of θ is to blame for the gap, though no solver closed that of the reduced problem."""
-    known = outcome.solution.certificate
-    if known is None or outcome.solution.status != Status.OPTIMAL_INACCURATE or not reduction.is_restriction:
-        return False
-    reduced = min((a.gap for a in outcome.attempts if isfinite(a.gap)), default=inf)
-    return known.scope == FULL and known.relative_gap > BLAME * reduced
-
-
-def _is_better(new: Outcome, old: Outcome) -> bool:
+def is_better(new: Outcome, old: Outcome) -> bool:
     """Whether an answer takes the place of an earlier one, for a coarser restriction of θ: with a smaller certified
     gap, or as good a value where both gaps are the same."""
     one, other = new.solution, old.solution
@@ -200,41 +172,73 @@ def _is_better(new: Outcome, old: Outcome) -> bool:
     return sign * one.value <= sign * other.value
 
 
+def _factored(
+    form: CanonicalForm, state: State, step: Step, coarser: Mapping[Theta, Factor], deadline: float
+) -> Factored:
+    """The factors of a step, those that there are where their options are the same. The first are always made."""
+    if state.factored is not None and state.factored.options == step.options:
+        return state.factored
+    with clock.limited(inf if state.best is None else deadline):
+        return reduced(form, step, coarser)
+
+
+def _aimed(goal: Goal, state: State, step: Step, products: bool) -> Goal:
+    """The goal of one round: random starts are for the first, and later ones know the last lower bound."""
+    known = None if state.latest is None else state.latest.solution.certificate
+    return replace(
+        goal, aim=step.aim, products=products, known=None if known is None else known.evidence,
+        n_init=goal.n_init if state.latest is None else 1,
+    )  # fmt: skip
+
+
+def _found(state: State, goal: Goal) -> Pursued:
+    """The best answer; USER_LIMIT where time was over before it was good enough."""
+    assert state.best is not None
+    assert state.of_best is not None
+    outcome = state.best
+    if outcome.solution.status == Status.OPTIMAL_INACCURATE and goal.seconds_left() <= 0:
+        outcome = replace(outcome, solution=replace(outcome.solution, status=Status.USER_LIMIT))
+    outcome = replace(outcome, interrupted=state.interrupted)
+    return Pursued(outcome, state.attempts, state.rounds, state.of_best)
+
+
+def _is_too_coarse(outcome: Outcome, reduction: Reduction) -> bool:
+    """Whether the restriction of θ is to blame for the gap, though no solver closed that of the reduced problem."""
+    known = outcome.solution.certificate
+    if known is None or outcome.solution.status != Status.OPTIMAL_INACCURATE or not reduction.is_restriction:
+        return False
+    return known.scope == FULL and known.relative_gap > BLAME * least_gap(outcome.attempts)
+
+
 def _certified_gap(found: Certificate) -> float:
     """The gap to the optimum with the full kernel matrix, ∞ where nothing is known of it."""
     return found.absolute_gap if found.scope == FULL and isfinite(found.absolute_gap) else inf
 
 
-def _first(  # noqa: PLR0917
-    stated: Stated, options: FactorOptions, judged: bool, grows: bool, kept: Factored | None,
-    asked: FactorOptions | None,
-) -> tuple[ranks.Step | None, Mapping[Theta, Factor]]:  # fmt: skip
+def _first(
+    stated: Stated, options: FactorOptions, judged: bool, grows: bool, left: Left
+) -> tuple[Step | None, Mapping[Theta, Factor]]:
     """How Q is factored first, and from which factors: as asked for, or coarser where a certificate judges it, or
     as fine as an earlier solve found necessary."""
-    first = ranks.first(options, stated.rows) if judged else options
+    first = policy.first(options, stated.rows) if judged else options
     if grows and stated.form.outer.is_mixed_integer():
-        first = ranks.full(options)  # with integers no certificate asks for more
-    if kept is None or asked is None:
-        return ranks.Step(first), {}
-    tolerance = options.settings.rank_tol if grows else asked.settings.rank_tol  # which certificates may replace
-    if replace(asked, functions=options.functions, settings=replace(asked.settings, rank_tol=tolerance)) != options:
-        return ranks.Step(first), {}
-    known, factors = kept.options, kept.reduction.factors
+        first = policy.full(options)  # with integers no certificate asks for more
+    if left.factored is None or left.asked is None:
+        return Step(first), {}
+    tolerance = options.settings.rank_tol if grows else left.asked.settings.rank_tol  # which certificates may replace
+    same = replace(
+        left.asked, functions=options.functions, settings=replace(left.asked.settings, rank_tol=tolerance)
+    )  # fmt: skip
+    if same != options:
+        return Step(first), {}
+    known, factors = left.factored.options, left.factored.reduction.factors
     if known.growth and known.functions != options.functions:  # the same pivots, with functions or without
-        return ranks.Step(replace(known, functions=options.functions, growth=known.growth + 1)), factors
+        return Step(replace(known, functions=options.functions, growth=known.growth + 1)), factors
     fine_enough = (known.growth > 0 and grows) or known.settings.rank_tol <= first.settings.rank_tol
-    return ranks.Step(known if fine_enough else first), {}
+    return Step(known if fine_enough else first), {}
 
 
-def reduced(form: CanonicalForm, step: ranks.Step, coarser: Mapping[Theta, Factor]) -> Factored:
-    """Factored, from coarser factors where there are, and substituted."""
-    factors = _factorize(form, step, coarser)
-    start = perf_counter()
-    reduction = Reduction(form, factors)
-    return Factored(step.options, reduction, perf_counter() - start)
-
-
-def _factorize(form: CanonicalForm, step: ranks.Step, coarser: Mapping[Theta, Factor]) -> dict[Theta, Factor]:
+def _factorize(form: CanonicalForm, step: Step, coarser: Mapping[Theta, Factor]) -> dict[Theta, Factor]:
     """One factor for each θ; θs that share kernel and rows share it."""
     options = step.options
     made: dict[object, Factor] = {}

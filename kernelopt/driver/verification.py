@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -139,12 +139,13 @@ def verify(  # noqa: PLR0917
 
 
 def audit(
-    form: CanonicalForm, data: Outer | None, functions: dict[Theta, Function], tol: float, lower: Certificate | None
-) -> Report:
+    form: CanonicalForm, data: Outer | None, functions: dict[Theta, Function], tol: float,
+    ours: Callable[[], Certificate | None],
+) -> Report:  # fmt: skip
     """Check functions that were fitted elsewhere: predictions and norms from the kernel, feasibility, and the gap.
 
     Multipliers are read off the coefficients, ν = (μ/‖θ‖)α for θ = Aᵀα, where the centers are rows of the problem and
-    one norm binds θ; where these show nothing, `lower`, a certificate of an answer of our own, gives the lower bound.
+    one norm binds θ; where these close no gap, the certificate of an answer of our own gives the lower bound.
     """
     reduction, point = placed(form, functions, form.users_values())
     filled = _with_others(form, point)
@@ -163,9 +164,10 @@ def audit(
     violation = representer.violation(reduction, point, data.form.data_unit)
     checks = [Check("constraints hold", violation, FEASIBLE, "largest violation, relative to a constraint's terms")]
     found = None if known is None else certify(reduction, data, replace(point, nu=known))
+    lower = ours() if found is None or not found.closes(tol) else None
     if lower is not None:
-        ours = against(lower, point.value)
-        found = ours if found is None or not found.absolute_gap <= ours.absolute_gap else found
+        moved = against(lower, point.value)
+        found = moved if found is None or not found.absolute_gap <= moved.absolute_gap else found
     checks.append(gap(found, tol) if found is not None else Check("duality gap", np.inf, tol, "no lower bound"))
     return Report(tuple(checks), found)
 

@@ -71,7 +71,7 @@ def from_problem(build: Callable[..., Any], kind: str = "regressor") -> type[Any
     >>> search.best_estimator_.predict([[2.0], [-2.0]]).round(1)
     array([ 0.9, -1. ])
     """
-    bases = {"regressor": _Regressor, "classifier": _Classifier}
+    bases = {"regressor": _StatedRegressor, "classifier": _Classifier}
     if kind not in bases:
         raise OptionError(f'Expected kind to be "regressor" or "classifier"; got {kind!r}.')
     arguments = list(inspect.signature(build).parameters.values()) if callable(build) else []
@@ -162,7 +162,7 @@ class _Stated(ChoosesKernel):
         return self._predictor(self._read(X, reset=False))
 
 
-class _Regressor(RegressorMixin, _Stated):
+class _StatedRegressor(RegressorMixin, _Stated):
     def fit(self, X: Any, y: Any, **data: Any) -> Self:
         """State the problem for (X, y, **data) and solve it."""
         X, y = self._read(X, y, y_numeric=True, multi_output=True)

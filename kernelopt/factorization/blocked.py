@@ -18,7 +18,7 @@ import scipy.linalg as sl
 from kernelopt.factorization import memory
 from kernelopt.factorization.block_matrix import Block, BlockMatrix, Executor
 from kernelopt.factorization.dense import CholeskyFactor, Settings, relative_trace
-from kernelopt.factorization.elimination import BLOCK, Columns, Elimination
+from kernelopt.factorization.elimination import BLOCK, Elimination, GrowingColumns
 from kernelopt.factorization.factor import Factor
 from kernelopt.kernels.kernel import Kernel
 from kernelopt.language.functions import Function
@@ -193,7 +193,7 @@ def _begun(
     )
 
 
-class BlockColumns(Columns):
+class BlockColumns(GrowingColumns):
     """B in blocks, made where the points are, and the Cholesky factor L of Q on the pivots, in double precision."""
 
     def __init__(

@@ -36,7 +36,7 @@ LEAST = 1e-8  # of Qᵢᵢ: less of Eᵢᵢ is no reason for a pivot that a cert
 NOISE = 10.0  # in units of the precision of kernel values and of Qᵢᵢ: a smaller Eᵢᵢ is rounding
 
 
-class Columns(ABC):
+class GrowingColumns(ABC):
     """B while it grows, for Q of unit mean diagonal (of unit diagonal where rows are of mixed kinds)."""
 
     precision = float(np.finfo(float).eps)  # of its entries
@@ -109,19 +109,19 @@ class Elimination:
         """trace(E)."""
         return float(self.d.sum())
 
-    def run(self, columns: Columns) -> None:
+    def run(self, columns: GrowingColumns) -> None:
         """Rounds until the trace is small enough, or all that is left is rounding."""
         rng = np.random.default_rng([self.seed, self.rank])
         while self.rank < self.most and self.left > self.goal and self._advance(columns, rng):
             pass
 
-    def run_towards(self, columns: Columns, nu: Array, products: Array | None, count: int, most: int) -> None:
+    def run_towards(self, columns: GrowingColumns, nu: Array, products: Array | None, count: int, most: int) -> None:
         """`count` more pivots that take most from νᵀEν, at most so many between two draws; `products` are Qν."""
         rng, end = np.random.default_rng([self.seed, self.rank]), min(self.rank + count, self.most)
         while self.rank < end and self._advance_towards(columns, nu, products, min(most, end - self.rank), rng):
             pass
 
-    def _advance(self, columns: Columns, rng: np.random.Generator) -> bool:
+    def _advance(self, columns: GrowingColumns, rng: np.random.Generator) -> bool:
         """One round: candidates, the best of them, their columns. False where all that is left is rounding."""
         n, k = len(self.d), self.rank
         least = np.maximum(self.goal / n, self.noise)
@@ -136,7 +136,7 @@ class Elimination:
         return True
 
     def _advance_towards(
-        self, columns: Columns, nu: Array, products: Array | None, count: int, rng: np.random.Generator
+        self, columns: GrowingColumns, nu: Array, products: Array | None, count: int, rng: np.random.Generator
     ) -> bool:
         """Pivots that take most from νᵀEν: candidates are drawn with p ∝ νᵢ²Eᵢᵢ. False where none is left."""
         multipliers = nu * self.row_scale[:, None]
@@ -171,7 +171,7 @@ class Elimination:
             Q /= self.row_scale[i, None] * self.row_scale[j]
         return Q
 
-    def expected_rank(self, columns: Columns) -> float:
+    def expected_rank(self, columns: GrowingColumns) -> float:
         """k with y(k) at its goal, for y(k) = log(trace(Q)/trace(E)) = a·kᵖ through k and k/2 of the columns so far.
 
         While y(k) < 1, outliers may be all that was eliminated, and twice as many columns are expected.
@@ -187,7 +187,7 @@ class Elimination:
             return 2 * k
         return float(k * (log(self.trace / self.goal) / now) ** (log(k / half) / log(now / before)))
 
-    def _residual(self, columns: Columns, drawn: Ints) -> Array:
+    def _residual(self, columns: GrowingColumns, drawn: Ints) -> Array:
         """E_CC. Raises NotPSDError where E_CC + δI has no Cholesky factor, and eigenvalues say the same."""
         E, B = self.kernel(drawn, drawn), columns.rows(drawn)
         E -= B @ B.T
@@ -198,7 +198,7 @@ class Elimination:
                 self._refuse_indefinite(drawn)
         return E
 
-    def _append(self, columns: Columns, chosen: Ints, L: Array) -> None:
+    def _append(self, columns: GrowingColumns, chosen: Ints, L: Array) -> None:
         clock.check()
         here = columns.rows_exactly(self, chosen)
         self.d = self.d - columns.append(self, chosen, here, L)
@@ -207,7 +207,7 @@ class Elimination:
         self.noise = np.maximum(self.noise, -NOISE * self.d.min(initial=0.0))
         self._require_nonnegative(chosen)
 
-    def _trim(self, columns: Columns, first: int) -> None:
+    def _trim(self, columns: GrowingColumns, first: int) -> None:
         """As few of the columns from `first` on as meet the goal."""
         left = self.left + np.append(np.cumsum(columns.squares(first)[:0:-1])[::-1], 0.0)
         end = first + 1 + int(np.argmax(left <= self.goal))

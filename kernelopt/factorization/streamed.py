@@ -13,7 +13,7 @@ from scipy.linalg.blas import dtrsm
 
 from kernelopt.factorization import memory
 from kernelopt.factorization.dense import CholeskyFactor, Settings, relative_trace
-from kernelopt.factorization.elimination import BLOCK, STRETCH, Columns, Elimination
+from kernelopt.factorization.elimination import BLOCK, STRETCH, Elimination, GrowingColumns
 from kernelopt.factorization.factor import Factor
 from kernelopt.factorization.tall import Room
 from kernelopt.language.rows import Rows
@@ -70,7 +70,7 @@ def _begun(
     rows: Rows, settings: Settings, limit: float | None, known: StreamedFactor | None, wanted: int | None = None
 ) -> tuple[Elimination, ArrayColumns]:
     """Where a factor left off, or nothing yet."""
-    work = Elimination(rows, settings, limit, Columns.precision)
+    work = Elimination(rows, settings, limit, GrowingColumns.precision)
     columns = ArrayColumns(len(rows), wanted)
     if known is None:
         work.refuse_what_samples_show()
@@ -83,7 +83,7 @@ def _begun(
     return work, columns
 
 
-class ArrayColumns(Columns):
+class ArrayColumns(GrowingColumns):
     """B as one array, with room for more columns; `wanted` of them, where that is known.
 
     Its rows stand in an order with the pivots first, so that columns are computed for the others without copies.

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from kernelopt.errors import KernelError
-from kernelopt.kernels.chain import Order, Step, chain, orders, partitions, steps
+from kernelopt.kernels.chain import ChainStep, Order, chain, orders, partitions, steps
 from kernelopt.kernels.domains import Domain, join
 from kernelopt.kernels.kernel import (
     COMPOSITIONS,
@@ -66,7 +66,7 @@ class _Inherits(Kernel):
     def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
         part, taken = self.parts[0], steps(dx, dz)
 
-        def inner(block: list[Step]) -> Any:
+        def inner(block: list[ChainStep]) -> Any:
             left, right = orders(block)
             return part._derivative(X, left, Z, right)
 

@@ -10,24 +10,24 @@ from kernelopt.support.types import Array
 Order = tuple[int, ...]  # the columns that are differentiated by: () the value, (j,) ∂/∂xⱼ, (i, j) ∂²/∂xᵢ∂xⱼ
 
 
-class Step(NamedTuple):
+class ChainStep(NamedTuple):
     """One derivative, by a column of x (`left`) or of z."""
 
     left: bool
     column: int
 
 
-def steps(dx: Order, dz: Order) -> list[Step]:
+def steps(dx: Order, dz: Order) -> list[ChainStep]:
     """∂ in x by the columns dx, and in z by the columns dz."""
-    return [*(Step(True, j) for j in dx), *(Step(False, j) for j in dz)]
+    return [*(ChainStep(True, j) for j in dx), *(ChainStep(False, j) for j in dz)]
 
 
-def orders(block: Sequence[Step]) -> tuple[Order, Order]:
+def orders(block: Sequence[ChainStep]) -> tuple[Order, Order]:
     """Back from steps to columns of x and of z."""
     return tuple(s.column for s in block if s.left), tuple(s.column for s in block if not s.left)
 
 
-def partitions(items: Sequence[Step]) -> Iterator[list[list[Step]]]:
+def partitions(items: Sequence[ChainStep]) -> Iterator[list[list[ChainStep]]]:
     """All ways to split steps into blocks; one empty way for no steps."""
     if not items:
         yield []
@@ -39,7 +39,7 @@ def partitions(items: Sequence[Step]) -> Iterator[list[list[Step]]]:
             yield [*partition[:i], [first, *block], *partition[i + 1 :]]
 
 
-def chain(outer: Sequence[Array], inner: Callable[[list[Step]], Any], taken: Sequence[Step]) -> Array:
+def chain(outer: Sequence[Array], inner: Callable[[list[ChainStep]], Any], taken: Sequence[ChainStep]) -> Array:
     """∂ of g(φ) = Σ over partitions π of g⁽|π|⁾(φ)·Π_{B ∈ π} ∂_Bφ, with outer[k] = g⁽ᵏ⁾(φ) and inner(B) = ∂_Bφ.
 
     A block whose derivative is zero, inner(B) = 0, drops its partitions.

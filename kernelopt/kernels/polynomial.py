@@ -12,7 +12,7 @@ import numpy as np
 
 from kernelopt.errors import KernelError
 from kernelopt.kernels.algebra import horner, polynomial_derivatives
-from kernelopt.kernels.chain import Order, Step, chain, steps
+from kernelopt.kernels.chain import ChainStep, Order, chain, steps
 from kernelopt.kernels.domains import ANYTHING, Domain, distinct
 from kernelopt.kernels.kernel import (
     Kernel,
@@ -76,7 +76,7 @@ class _OfInnerProduct(Kernel):
         raise NotImplementedError
 
     def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Array:
-        def inner(block: list[Step]) -> Any:
+        def inner(block: list[ChainStep]) -> Any:
             if len(block) == 1:
                 return Z[:, block[0].column] if block[0].left else X[:, block[0].column, None]
             same = len(block) == 2 and block[0].left != block[1].left and block[0].column == block[1].column

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.spatial.distance import cdist, pdist, squareform
 
-from kernelopt.kernels.chain import Order, Step, chain, steps
+from kernelopt.kernels.chain import ChainStep, Order, chain, steps
 from kernelopt.kernels.kernel import Kernel, Verdict, is_number, require, require_positive, require_positive_value
 from kernelopt.kernels.rounding import CHAIN, FUNCTION, PARTITIONS, Inexact, growth, spread
 from kernelopt.kernels.tiles import direct_error, exp_minus, half_square_error, half_squared_distances, radial
@@ -50,7 +50,7 @@ class _Isotropic(_Stationary):
         raise NotImplementedError
 
     def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Array:
-        def inner(block: list[Step]) -> Any:
+        def inner(block: list[ChainStep]) -> Any:
             sign = 1.0 if sum(not step.left for step in block) % 2 == 0 else -1.0
             if len(block) == 1:
                 j = block[0].column
@@ -376,7 +376,7 @@ class Periodic(_Stationary):
     def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Array:
         """exp(−φ) with φ = Σⱼ (1 − cos(2πdⱼ/period))/σ², d = x − z."""
 
-        def inner(block: list[Step]) -> Any:
+        def inner(block: list[ChainStep]) -> Any:
             j, m = block[0].column, len(block)
             if any(step.column != j for step in block):
                 return 0.0

@@ -1,4 +1,5 @@
-"""How well a fit predicts data that it has not seen."""
+"""The special case of squares, where leaving a row out of the quadratic model is exact: m = h/(1 − 2wh), and all h come
+from one decomposition for every λ."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.compiler.canonical_form import CanonicalForm
-from kernelopt.compiler.iterate import place
 from kernelopt.errors import KernelOptError
+from kernelopt.model_selection.leave_one_out import fitted
 from kernelopt.model_selection.squares import Squares, squares
 from kernelopt.problem import Problem
 from kernelopt.solvers import assemble, least_squares
@@ -68,13 +69,7 @@ def leave_one_out(problem: Problem) -> Array:
     >>> ko.leave_one_out(problem).round(2)
     array([ 7.  , -0.95, -3.26, -3.26, -0.95,  7.  ])
     """
-    if problem._solution is None or problem._factored is None:
-        raise KernelOptError("Expected a solved problem; call solve() first.")
-    form, reduction = problem.canonical_form(), problem._factored.reduction
-    place(problem._private_form(), problem._present_point())
-    problem._require_parameter_values()
-    problem._require_variable_values()
-    outer = problem._outer()
+    form, reduction, outer = fitted(problem)
     shape = None if outer is None else assemble.shape_of(form, outer)
     if outer is None or shape is None or shape.lacks is not None or not shape.squares or shape.odd is not None:
         raise KernelOptError(

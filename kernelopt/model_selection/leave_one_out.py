@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from kernelopt.compiler.canonical_form import CanonicalForm, rewrite
 from kernelopt.compiler.iterate import place
 from kernelopt.compiler.pieces import LogSumExp
+from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer, Separable
 from kernelopt.errors import DataError, KernelOptError
 from kernelopt.language.nodes import Prediction
@@ -86,13 +87,7 @@ def approximate_leave_one_out(problem: Problem, f: cp.Expression, *, refit: bool
     ... )
     (0.15, 0.11)
     """
-    if problem._solution is None or problem._factored is None:
-        raise KernelOptError("Expected a solved problem; call solve() first.")
-    problem._require_parameter_values()
-    problem._require_variable_values()
-    form, reduction = problem.canonical_form(), problem._factored.reduction
-    place(problem._private_form(), problem._present_point())
-    outer = problem._outer()
+    form, reduction, outer = fitted(problem)
     _require_model(form, outer)
     assert outer is not None
     assert outer.split is not None
@@ -101,11 +96,24 @@ def approximate_leave_one_out(problem: Problem, f: cp.Expression, *, refit: bool
     terms = _Terms(outer.split, _owners(outer.split, E, f), point, structured)
     places = assemble.places_of_y(form, outer.form, outer.split)
     C = _dense_rows(structured, sp.csr_array(E @ assemble.spread(form)), sp.csr_array(F @ places))
-    fitted = C @ point.x + constant
+    values = C @ point.x + constant
     moves = terms.moves(E, F @ places, C, len(f.value))
     if refit:
         moves = terms.refitted(moves, outer, E, F @ places, C, len(f.value))
-    return (fitted + moves).reshape(f.shape, order="F")
+    return (values + moves).reshape(f.shape, order="F")
+
+
+def fitted(problem: Problem) -> tuple[CanonicalForm, Reduction, Outer | None]:
+    """The form at the answer, its reduction, and the outer problem for the values that parameters have now.
+
+    Raises KernelOptError before a solve, and ParameterError for parameters without values.
+    """
+    if problem._solution is None or problem._factored is None:
+        raise KernelOptError("Expected a solved problem; call solve() first.")
+    problem._require_parameter_values()
+    problem._require_variable_values()
+    place(problem._private_form(), problem._present_point())
+    return problem.canonical_form(), problem._factored.reduction, problem._outer()
 
 
 def _require_model(form: CanonicalForm, outer: Outer | None) -> None:

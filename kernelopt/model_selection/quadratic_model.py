@@ -25,15 +25,15 @@ EMPTY = 1e-12  # curvature along a prediction, relative to its own size, up to w
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class ModelRows:
     """Some rows C of C in the model: L with LLᵀ = CPCᵀ; held = CY; size : ‖C‖ in the model's units."""
 
     L: Array
     held: Array
     size: Array
 
-    def __getitem__(self, chosen: Ints) -> Rows:
-        return Rows(self.L[chosen], self.held[chosen], self.size[chosen])
+    def __getitem__(self, chosen: Ints) -> ModelRows:
+        return ModelRows(self.L[chosen], self.held[chosen], self.size[chosen])
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,13 +53,13 @@ class LocalModel:
     stiffness: Array
     spanned: Array
 
-    def moved_by(self, rows: Array) -> Rows:
+    def moved_by(self, rows: Array) -> ModelRows:
         """What the model knows of some rows of C, all at a time."""
         C = rows * self.unit
         size = np.linalg.norm(C, axis=1)
-        return Rows(C @ self.Z, C @ self.Y, size)
+        return ModelRows(C @ self.Z, C @ self.Y, size)
 
-    def without(self, rows: Rows, curvature: Array, at_kink: Ints) -> Array:
+    def without(self, rows: ModelRows, curvature: Array, at_kink: Ints) -> Array:
         """CP₋Cᵀ for the rows C, (J, J), with P₋ the inverse once their own terms are left out: those at the rows
         `at_kink` of G, and `curvature` (J,) of each. nan where P₋ is unbounded along one of them.
 
@@ -73,7 +73,7 @@ class LocalModel:
             return np.full_like(M, np.nan)
         return np.asarray(M @ np.linalg.inv(left))
 
-    def _released(self, rows: Rows, at_kink: Ints) -> Array:
+    def _released(self, rows: ModelRows, at_kink: Ints) -> Array:
         """CYΓ⁻¹YᵀCᵀ; directions of these rows that others span stay where they are, as if Γ were infinite there."""
         here = np.ix_(at_kink, at_kink)
         held, basis = np.linalg.eigh(self.spanned[here])

@@ -21,7 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelopt.solvers import semismooth
+from kernelopt.solvers.assemble import Shape
 from kernelopt.solvers.dual_point import Point, judged
+from kernelopt.solvers.engine import Engine, needs_convexity
 from kernelopt.solvers.newton_systems import Known, Systems
 from kernelopt.solvers.semismooth import Function, Values
 from kernelopt.solvers.structured import Structured
@@ -41,11 +43,33 @@ LARGEST = 1e6  # of the first σ
 SHARE = 0.1  # of the present gap to which inner problems are solved
 
 
-class Kept(NamedTuple):
+class KeptPenalty(NamedTuple):
     """What helps the next problem: the last σ, and a system that was factored."""
 
     sigma: float = 0.0
     known: Known | None = None
+
+
+class AugmentedLagrangian(Engine):
+    """Semismooth Newton steps, whose systems have the size of the active set."""
+
+    def lacks(self, shape: Shape) -> str | None:
+        return needs_convexity(shape)
+
+    def solve(self, problem: Structured, watch: Watch, start: Point | None = None) -> Point:
+        return solve(problem, watch, start)
+
+
+class Newton(Engine):
+    """Newton's method, from coarse factors to fine ones."""
+
+    def lacks(self, shape: Shape) -> str | None:
+        if shape.kinked:
+            return "needs a differentiable objective and no constraints; slopes jump here, or domains end"
+        return needs_convexity(shape)
+
+    def solve(self, problem: Structured, watch: Watch, start: Point | None = None) -> Point:
+        return newton(problem, watch, start)
 
 
 def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Point:
@@ -74,8 +98,8 @@ def _coarse_to_fine(problem: Structured, watch: Watch, start: Point | None, sigm
     return _at_rank(problem, systems, point, sigma, budget, coarse=False)
 
 
-def _kept(start: Point | None) -> Kept:
-    return start.kept if start is not None and isinstance(start.kept, Kept) else Kept()
+def _kept(start: Point | None) -> KeptPenalty:
+    return start.kept if start is not None and isinstance(start.kept, KeptPenalty) else KeptPenalty()
 
 
 def _started(problem: Structured, start: Point | None) -> Point:
@@ -96,7 +120,7 @@ def _at_rank(  # noqa: PLR0917
     if isfinite(sigma):
         sigma = max(sigma, BACK * _kept(start).sigma)
     best = point = first = judged(problem, x, s, a, problem.smooth_gradient(s))
-    here: semismooth.Iterate | None = None
+    here: semismooth.InnerIterate | None = None
     try:
         while not watch(best, rank, coarse) and watch.flops < budget and flat < FLAT:
             known = None if isfinite(sigma) else here  # without multipliers, the function stays the same
@@ -116,13 +140,13 @@ def _at_rank(  # noqa: PLR0917
                 sigma = min(GROWTH * sigma, largest)
     except (OutOfTimeError, KeyboardInterrupt) as stop:
         return replace(best, stopped=stop)
-    return replace(best, kept=Kept(sigma, systems.known))
+    return replace(best, kept=KeptPenalty(sigma, systems.known))
 
 
 def _minimized(  # noqa: PLR0917
     problem: Structured, start: tuple[Array, Array, Array], sigma: float, goal: float, systems: Systems,
-    known: semismooth.Iterate | None,
-) -> tuple[semismooth.Iterate, int]:  # fmt: skip
+    known: semismooth.InnerIterate | None,
+) -> tuple[semismooth.InnerIterate, int]:  # fmt: skip
     """Newton steps until what the gradient takes from the dual value falls below the goal, or below the same share of
     what the multipliers' move costs, Σ(a − a₀)²/2σⱼ."""
     x, s, a = start

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -21,10 +21,15 @@ from kernelopt.errors import SolverError
 from kernelopt.factorization import Factor
 from kernelopt.language.expressions import Theta
 from kernelopt.results.solution import Status
-from kernelopt.solvers import assemble, augmented_lagrangian, first_point, interior_point, least_squares, nonconvex
+from kernelopt.solvers import assemble, first_point, nonconvex
 from kernelopt.solvers.assemble import Shape
+from kernelopt.solvers.augmented_lagrangian import AugmentedLagrangian, Newton
 from kernelopt.solvers.cvxpy_solvers import Answer
 from kernelopt.solvers.dual_point import Point
+from kernelopt.solvers.engine import Engine
+from kernelopt.solvers.interior_point import InteriorPoint
+from kernelopt.solvers.least_squares import LeastSquares
+from kernelopt.solvers.nonconvex import LevenbergMarquardt
 from kernelopt.solvers.structured import Structured
 from kernelopt.solvers.watch import Watch
 from kernelopt.support.cvxpy_parts import SolverStats as CvxpyStats
@@ -40,47 +45,13 @@ WIDEST = 40.0  # how far log R is searched
 ROOT, NARROW = 1e-10, 1e-11  # relative accuracy of a norm's multiplier, and of that strength
 
 
-@dataclass(frozen=True)
-class Engine:
-    """A solver of structured problems; `lacks` says why it can't take a problem, or None."""
-
-    run: Callable[[Structured, Watch, Point | None], Point]
-    lacks: Callable[[Shape], str | None]
-
-
-def _no_jumps(shape: Shape) -> str | None:
-    if shape.kinked:
-        return "needs a differentiable objective and no constraints; slopes jump here, or domains end"
-    return _convex(shape)
-
-
-def _convex(shape: Shape) -> str | None:
-    return f"takes convex losses; {shape.nonconvex} is declared nonconvex" if shape.nonconvex else None
-
-
-def _local(shape: Shape) -> str | None:
-    if shape.nonconvex is None:
-        return "is for losses that are declared nonconvex"
-    if shape.odd is not None:
-        return "needs multiples of ‖θ‖² beside a nonconvex loss; a norm is penalized otherwise, or bounded"
-    if shape.kinked:
-        return "needs a differentiable objective and no constraints beside a nonconvex loss"
-    return None
-
-
-def _only_squares(shape: Shape) -> str | None:
-    if not shape.squares:
-        return "needs an objective of squares alone, and no constraints"
-    return None
-
-
 LOCAL = "LEVENBERG_MARQUARDT"
-ENGINES = {
-    "LEAST_SQUARES": Engine(least_squares.solve, _only_squares),
-    "NEWTON": Engine(augmented_lagrangian.newton, _no_jumps),
-    "AUGMENTED_LAGRANGIAN": Engine(augmented_lagrangian.solve, _convex),
-    "INTERIOR_POINT": Engine(interior_point.solve, _convex),
-    LOCAL: Engine(nonconvex.solve, _local),
+ENGINES: dict[str, Engine] = {
+    "LEAST_SQUARES": LeastSquares(),
+    "NEWTON": Newton(),
+    "AUGMENTED_LAGRANGIAN": AugmentedLagrangian(),
+    "INTERIOR_POINT": InteriorPoint(),
+    LOCAL: LevenbergMarquardt(),
 }
 
 
@@ -178,8 +149,8 @@ def _solved(  # noqa: PLR0917
     odd = shape.odd
     if odd is None:
         problem = first_point.with_origin(assemble.structured(reduction, outer, fixed), watch)
-        return engine.run(problem, watch, _point(problem, start)), problem, 0.0
-    return _Search(reduction, outer, engine, watch, fixed, odd, lengths).run(start)
+        return engine.solve(problem, watch, _point(problem, start)), problem, 0.0
+    return _NormSearch(reduction, outer, engine, watch, fixed, odd, lengths).run(start)
 
 
 def optimum(reduction: Reduction, outer: Outer, start: Start | None) -> tuple[Point, Structured]:
@@ -205,7 +176,7 @@ def optimum_near(problem: Structured, outer: Outer, start: Point | None) -> Poin
     for name in ("AUGMENTED_LAGRANGIAN" if kinked else "NEWTON", "INTERIOR_POINT"):
         watch = Watch(name, EXACT, EXACT * FLOOR * kappa, sigma)
         with suppress(SolverError), np.errstate(all="ignore"):
-            point = ENGINES[name].run(problem, watch, start)
+            point = ENGINES[name].solve(problem, watch, start)
             if point.stopped is not None:
                 raise point.stopped
             if point.gap <= max(NEARLY * point.unit, NEARLY * kappa) and point.violation <= NEARLY * sigma:
@@ -236,8 +207,7 @@ def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
     try:
         with np.errstate(all="ignore"):
             problem = first_point.with_origin(problem, watch)
-            solve = interior_point.solve if shape.kinked else augmented_lagrangian.newton
-            point = solve(problem, watch, None)
+            point = ENGINES["INTERIOR_POINT" if shape.kinked else "NEWTON"].solve(problem, watch)
     except SolverError:
         return None
     return point.primal if point.violation <= INFEASIBLE * sigma else None
@@ -276,7 +246,7 @@ def _point(problem: Structured, start: Start | None) -> Point | None:
     return Point(x, s, a, problem.smooth_gradient(s), inf, problem.quadratic(x), inf, inf, kept=start.kept)
 
 
-class _Search:
+class _NormSearch:
     """c‖θ‖ + ½P‖θ‖² with ‖θ‖ ≤ L is ½R‖θ‖² for one R: where R‖θ‖ = c + P‖θ‖, or where ‖θ‖ = L.
 
     ‖θ‖ falls and R‖θ‖ grows with R, so that both are roots of an increasing function of log R.
@@ -305,7 +275,7 @@ class _Search:
         if start is None and self.first is not None and self.first.kept is not None:
             start = _point(self.problem, self.first)
         self.problem = first_point.with_origin(self.problem, self.watch) if start is None else self.problem
-        self.point, self.at = self.engine.run(self.problem, self.watch, start), R
+        self.point, self.at = self.engine.solve(self.problem, self.watch, start), R
         if self.point.stopped is not None:
             raise _EndedError
         columns = _columns(self.reduction, self.problem, self.odd)

@@ -7,7 +7,7 @@ from math import inf, isfinite
 
 import numpy as np
 
-from kernelopt.compiler.pieces import Custom, Entropy, Exponential, Logarithm, LogSumExp, Power, Smooth
+from kernelopt.compiler.pieces import Custom, Entropy, ExponentialPiece, Logarithm, LogSumExp, PowerPiece, Smooth
 from kernelopt.errors import SolverError
 from kernelopt.solvers import augmented_lagrangian
 from kernelopt.solvers.structured import Structured
@@ -61,9 +61,9 @@ def _interval(h: Smooth) -> tuple[Array, Array]:
             low, high = h.loss.low, h.loss.high
         case Logarithm() | Entropy():
             low, high = 0.0, inf
-        case Power() if h.has_domain:
+        case PowerPiece() if h.has_domain:
             low, high = 0.0, inf
-        case Exponential() | Power() | LogSumExp():
+        case ExponentialPiece() | PowerPiece() | LogSumExp():
             return np.full(len(h.at), -inf), np.full(len(h.at), inf)
     width = INSIDE * (high - low) if isfinite(low) and isfinite(high) else 1.0
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from kernelopt.solvers.assemble import Shape
 from kernelopt.solvers.dual_point import Point, judged
+from kernelopt.solvers.engine import Engine, needs_convexity
 from kernelopt.solvers.structured import Structured
 from kernelopt.solvers.watch import Watch
 from kernelopt.support.clock import OutOfTimeError
@@ -50,6 +52,16 @@ class _Residuals:
     x: Array
     d: Array
     mu: float
+
+
+class InteriorPoint(Engine):
+    """Mehrotra's predictor and corrector: few iterations, each as costly as a dense system."""
+
+    def lacks(self, shape: Shape) -> str | None:
+        return needs_convexity(shape)
+
+    def solve(self, problem: Structured, watch: Watch, start: Point | None = None) -> Point:
+        return solve(problem, watch, start)
 
 
 def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Point:

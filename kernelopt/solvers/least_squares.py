@@ -3,7 +3,7 @@
     minimize  ½ Σₖ Rₖ‖vₖ‖² + gᵀx + ½ Σⱼ (s_of(j) − anchorⱼ)²/ρⱼ,  s = Cx,  x = (v, y)
 
 is solved by (R + CᵀWC)x = Cᵀ(anchor/ρ) − g. While C stays, and R and W change by a factor each, one symmetric
-eigendecomposition serves all of them (`Spectrum`).
+eigendecomposition serves all of them (`Decomposition`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
+from kernelopt.solvers.assemble import Shape
 from kernelopt.solvers.dual_point import Point, judged
+from kernelopt.solvers.engine import Engine
 from kernelopt.solvers.structured import FEW, Solve, Structured
 from kernelopt.solvers.watch import Watch
 from kernelopt.support.clock import OutOfTimeError
@@ -26,6 +28,16 @@ EIGEN = 15.0  # cost of an eigendecomposition in units of r³ flops of matrix pr
 SINGULAR = 1e-13  # eigenvalues of FᵀWF in units of its diagonal, below which a direction of y is taken to be free
 SAME = 1e-13  # relative difference of proportions that counts as none
 CHUNK = 1000  # rows whose leverages are computed at a time
+
+
+class LeastSquares(Engine):
+    """One linear system, or the eigenvalues of one for all strengths of the penalty."""
+
+    def lacks(self, shape: Shape) -> str | None:
+        return None if shape.squares else "needs an objective of squares alone, and no constraints"
+
+    def solve(self, problem: Structured, watch: Watch, start: Point | None = None) -> Point:
+        return solve(problem, watch, start)
 
 
 def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Point:
@@ -58,7 +70,7 @@ def curvature(problem: Structured) -> Array:
     return problem.of_kinks(1 / problem.rho)
 
 
-def minimizer(problem: Structured, weights: Array, kept: Kept) -> Array:
+def minimizer(problem: Structured, weights: Array, kept: KeptSpectrum) -> Array:
     """The minimizing x."""
     return _refined(problem, kept.system(problem, weights), np.zeros(problem.size), np.zeros(problem.m))
 
@@ -78,7 +90,7 @@ def _multipliers(problem: Structured, s: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
+class _Component:
     """Columns of v and y that no row connects with others, and the decomposition there.
 
     roots : 1/√R; Y : YYᵀ = (FᵀWF)⁺; K = GᵀWFY with G = C_v/√R; values, vectors : of GᵀWG − KKᵀ = VΛVᵀ
@@ -94,7 +106,7 @@ class _Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Spectrum:
+class Decomposition:
     """(τR + ωCᵀWC)⁻¹ for all τ, ω > 0, in O(r²).
 
     With y eliminated and z = √R·v, κ = τ/ω, for the right-hand side (b, c):
@@ -102,7 +114,7 @@ class Spectrum:
     (κ + VΛVᵀ)z = (b/√R − KYᵀc)/ω,  y = Y(Yᵀc/ω − Kᵀz).
     """
 
-    parts: tuple[_Part, ...]
+    parts: tuple[_Component, ...]
 
     def solve(self, tau: float, omega: float, rhs: Array) -> Array:
         x = np.zeros_like(rhs)
@@ -125,7 +137,7 @@ class _Row:
 
 
 @dataclass(eq=False)
-class Kept:
+class KeptSpectrum:
     """What the solves of one C have in common, for R and W up to a factor each.
 
     gram : CᵀWC, once a system was solved in the columns; work : flops spent so far on solves without the decomposition,
@@ -136,7 +148,7 @@ class Kept:
     weights: Array
     parts: list[tuple[Ints, Ints, int]]
     work: float = 0.0
-    spectrum: Spectrum | None = None
+    spectrum: Decomposition | None = None
     gram: Array | None = field(default=None, repr=False)
     _last: tuple[float, float, Solve] | None = None
     _rows: tuple[sp.csr_array, sp.csr_array, list[_Row]] | None = field(default=None, repr=False)
@@ -191,11 +203,11 @@ class Kept:
             return False
         return self.work >= sum(EIGEN * len(v) ** 3 for v, _, _ in self.parts)
 
-    def decomposed(self) -> Spectrum:
+    def decomposed(self) -> Decomposition:
         """The decomposition, made once."""
         if self.spectrum is None:
             H = self._gram()
-            self.spectrum = Spectrum(tuple(_part(H, v, y, self.problem.penalty[v]) for v, y, _ in self.parts))
+            self.spectrum = Decomposition(tuple(_part(H, v, y, self.problem.penalty[v]) for v, y, _ in self.parts))
             self._last = self.gram = None
         return self.spectrum
 
@@ -215,11 +227,11 @@ class Kept:
         return found
 
 
-def reusable(problem: Structured, weights: Array, kept: object) -> Kept:
+def reusable(problem: Structured, weights: Array, kept: object) -> KeptSpectrum:
     """What was kept, where it is for this problem; else a new one."""
-    if isinstance(kept, Kept) and kept.is_for(problem, weights):
+    if isinstance(kept, KeptSpectrum) and kept.is_for(problem, weights):
         return kept
-    return Kept(problem, weights, _parts(problem))
+    return KeptSpectrum(problem, weights, _parts(problem))
 
 
 def _parts(problem: Structured) -> list[tuple[Ints, Ints, int]]:
@@ -240,7 +252,7 @@ def _parts(problem: Structured) -> list[tuple[Ints, Ints, int]]:
     return found
 
 
-def _part(H: Array, v: Ints, y: Ints, R: Array) -> _Part:
+def _part(H: Array, v: Ints, y: Ints, R: Array) -> _Component:
     """The decomposition on some columns of H = CᵀWC."""
     roots = 1 / np.sqrt(R)
     unit = np.sqrt(H[y, y])
@@ -251,10 +263,10 @@ def _part(H: Array, v: Ints, y: Ints, R: Array) -> _Part:
     K = roots[:, None] * (H[np.ix_(v, y)] @ Y)
     M = roots[:, None] * H[np.ix_(v, v)] * roots - K @ K.T
     values, vectors = sl.eigh(M, overwrite_a=True, check_finite=False, driver="evd")
-    return _Part(v, y, roots, Y, K, np.clip(values, 0.0, None), vectors)
+    return _Component(v, y, roots, Y, K, np.clip(values, 0.0, None), vectors)
 
 
-def _row(problem: Structured, part: _Part, E: sp.csr_array, F: sp.csr_array) -> _Row:
+def _row(problem: Structured, part: _Component, E: sp.csr_array, F: sp.csr_array) -> _Row:
     """Coordinates g of the rows that touch a part: g = (EB)/√R − FY Kᵀ, in its eigenvectors."""
     end = problem.ends[-1]
     blocks = [k for k, first in enumerate(problem.ends[:-1]) if first in part.v and problem.blocks[k].shape[1]]

@@ -15,7 +15,9 @@ import numpy as np
 import scipy.linalg as sl
 
 from kernelopt.solvers import augmented_lagrangian
+from kernelopt.solvers.assemble import Shape
 from kernelopt.solvers.dual_point import Point
+from kernelopt.solvers.engine import Engine
 from kernelopt.solvers.semismooth import Values
 from kernelopt.solvers.structured import Structured
 from kernelopt.solvers.watch import Watch
@@ -39,6 +41,22 @@ class _Here:
     total: float
     at: Values
     gradient: Array
+
+
+class LevenbergMarquardt(Engine):
+    """Damped Newton steps to a local optimum, and down directions of negative curvature."""
+
+    def lacks(self, shape: Shape) -> str | None:
+        if shape.nonconvex is None:
+            return "is for losses that are declared nonconvex"
+        if shape.odd is not None:
+            return "needs multiples of ‖θ‖² beside a nonconvex loss; a norm is penalized otherwise, or bounded"
+        if shape.kinked:
+            return "needs a differentiable objective and no constraints beside a nonconvex loss"
+        return None
+
+    def solve(self, problem: Structured, watch: Watch, start: Point | None = None) -> Point:
+        return solve(problem, watch, start)
 
 
 def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Point:

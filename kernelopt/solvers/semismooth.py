@@ -31,7 +31,7 @@ class Values(NamedTuple):
 Function = Callable[[Array], Values]
 
 
-class Iterate(NamedTuple):
+class InnerIterate(NamedTuple):
     """x, s = Cx, the function's values there, the gradient in x, and Newton's decrement there: what a step promised."""
 
     x: Array
@@ -41,14 +41,14 @@ class Iterate(NamedTuple):
     decrement: float
 
 
-def begin(problem: Structured, function: Function, x: Array, s: Array) -> Iterate:
+def begin(problem: Structured, function: Function, x: Array, s: Array) -> InnerIterate:
     at = function(s)
-    return Iterate(x, s, at, _gradient(problem, x, at), np.inf)
+    return InnerIterate(x, s, at, _gradient(problem, x, at), np.inf)
 
 
 def step(
-    problem: Structured, function: Function, here: Iterate, full_weight: float, systems: Systems
-) -> Iterate | None:
+    problem: Structured, function: Function, here: InnerIterate, full_weight: float, systems: Systems
+) -> InnerIterate | None:
     """One damped Newton step on ½xᵀRx + gᵀx + function(Cx); None where rounding leaves nothing to gain.
 
     The objective never increases (Armijo's rule). `full_weight` is the curvature of a row that is curved.
@@ -70,7 +70,7 @@ def step(
         noise = 1e-15 * (abs(at.value) + abs(here.at.value)) if np.isfinite(at.value) else 0.0
         if rise <= ARMIJO * t * descent + noise and abs(slope) <= 0.9 * abs(descent) + noise:
             x = here.x + t * dx
-            return Iterate(x, s, at, _gradient(problem, x, at), -descent)
+            return InnerIterate(x, s, at, _gradient(problem, x, at), -descent)
         if slope < 0 and rise <= ARMIJO * t * descent + noise:
             low = t
             t = 2 * t if np.isinf(high) else 0.5 * (low + high)

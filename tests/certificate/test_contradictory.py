@@ -11,7 +11,7 @@ import kernelopt as ko
 from kernelopt.certificate import certify
 from kernelopt.compiler import representer
 from kernelopt.compiler.separable import outer_of
-from kernelopt.driver import attempts
+from kernelopt.driver import diagnosis
 
 KERNELS = {
     "narrow": ko.kernels.Gaussian(sigma=0.7),
@@ -136,7 +136,7 @@ def test_other_outputs_and_other_rows_do_not_contradict():
 @pytest.mark.parametrize("certify", [True, False])
 def test_a_point_of_1e10_is_not_feasible_for_being_large(constraints, n, loss, certify, monkeypatch):
     """Where nothing is proved, solvers' points still have to meet the constraints, in units of the data."""
-    monkeypatch.setattr(attempts._Search, "_diagnose", lambda search, data: None)
+    monkeypatch.setattr(diagnosis, "diagnose", lambda task, outer, given_up: diagnosis.Diagnosis())
     problem = stated(constraints, n, loss=loss)
     assert problem.solve(certify=certify, max_rank=n) is None
     assert problem.status == "user_limit"

@@ -3,10 +3,12 @@
 import cvxpy as cp
 import numpy as np
 import pytest
-from inside import reduction_of
+from inside import point_of, reduction_of
 
 import kernelopt as ko
-from kernelopt.certificate import joint
+from kernelopt.certificate import cone_bounds, joint
+from kernelopt.certificate.gram import STREAMED
+from kernelopt.certificate.multipliers import norm_multipliers
 
 GAUSSIAN, LINEAR = ko.kernels.Gaussian(sigma=0.25), ko.kernels.Linear()
 RNG = np.random.default_rng(0)
@@ -56,3 +58,18 @@ def test_exponentials_without_weight(seed):
     problem = ko.Problem(cp.Minimize(loss + 0.3 * ko.norm(theta, "nuc")))
     problem.solve()
     assert problem.status == "optimal"
+
+
+def test_multipliers_are_stepped_back_until_they_are_dual_feasible():
+    """Half of ν is not enough where two norms share it: more of μ is tried, and the bound is finite without a solver
+    for all multipliers at once."""
+    theta = ko.Theta(GAUSSIAN)
+    most = cp.maximum(ko.norm(theta), 2 * ko.norm(theta - ko.Function(GAUSSIAN, X[:2] + 0.1, [0.1, 0.1])))
+    problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(np.sign(Y), theta(X))) + most))
+    optimum = problem.solve()
+    reduction, point, form = reduction_of(problem), point_of(problem), problem._outer().form
+    nu = point.multipliers()
+    mu = norm_multipliers(reduction, form, point, nu)
+    found = cone_bounds.lower_bound(reduction, form, point, nu, mu, STREAMED)
+    assert found.assumptions == ()
+    assert optimum - 1 < found.value <= optimum

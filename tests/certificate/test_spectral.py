@@ -11,7 +11,7 @@ from inside import point_of, reduction_of
 import kernelopt as ko
 from kernelopt.kernels.derivatives import lifted, with_order
 from kernelopt.spectral import enclosure as bounds
-from kernelopt.spectral.spectral_problems import _decomposed
+from kernelopt.spectral.spectral_problems import decomposed
 
 N = 60
 RNG = np.random.default_rng(0)
@@ -67,7 +67,7 @@ def solved(kernel, objective, constraints, rank):
     problem = ko.Problem(cp.Maximize(objective(theta(X))), [ko.norm(theta) <= 1, *constraints(theta(X))])
     problem.solve(max_rank=rank)
     form = problem._spectral
-    return _decomposed(form, form.numbers(), reduction_of(problem), point_of(problem))
+    return decomposed(form, form.numbers(), reduction_of(problem), point_of(problem))
 
 
 @pytest.mark.parametrize("name", FORMS)

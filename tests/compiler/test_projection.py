@@ -10,7 +10,7 @@ from inside import point_of, reduction_of
 import kernelopt as ko
 from kernelopt.compiler import projection, representer
 from kernelopt.compiler.separable import outer_of
-from kernelopt.driver import ranks, refine
+from kernelopt.driver import policy, refine
 from kernelopt.driver.options import factor_options
 
 X = np.linspace(0, 1, 5)[:, None]
@@ -21,7 +21,7 @@ FIRST, SECOND = ko.kernels.Gaussian(sigma=0.4), ko.kernels.Gaussian(sigma=0.3)
 def reduced(problem):
     """The reduction, the cone data, and the point at which everything is 0."""
     form = problem.canonical_form()
-    reduction = refine.reduced(form, ranks.Step(factor_options()), {}).reduction
+    reduction = refine.reduced(form, policy.Step(factor_options()), {}).reduction
     zero = replace(reduction.at_zero(tuple(np.zeros(y.shape) for y in form.y)), nu=(None,) * len(form.predictions))
     return reduction, outer_of(form).form, representer.evaluate(reduction, zero)
 

@@ -6,7 +6,7 @@ import pytest
 
 import kernelopt as ko
 from kernelopt import losses
-from kernelopt.compiler.pieces import Exponential, Quadratic
+from kernelopt.compiler.pieces import ExponentialPiece, Quadratic
 from kernelopt.compiler.separable import outer_of
 
 RNG = np.random.default_rng(5)
@@ -44,7 +44,7 @@ def pieces_of(term, intercept=True, constraints=lambda f: []):
 def test_values_slopes_and_conjugates(name, written):
     form, found, b = pieces_of(TWINS[name][written])
     assert found is not None
-    kind = Exponential if name in ("logistic", "poisson") else Quadratic
+    kind = ExponentialPiece if name in ("logistic", "poisson") else Quadratic
     assert all(isinstance(piece, kind) for piece in found.pieces)
     low, high = found.slopes()
     for _ in range(20):
@@ -88,7 +88,7 @@ def test_units_do_not_matter(unit):
 def test_a_weight_of_next_to_nothing():
     """h(s) = a eˢ has h*(w) = w(ln w − ln a − 1), for a of a weight that is zero but for rounding too."""
     tiny = np.finfo(float).tiny
-    piece = Exponential(np.arange(1), np.array([tiny]), np.ones(1), np.zeros(1), np.zeros(1), logistic=False)
+    piece = ExponentialPiece(np.arange(1), np.array([tiny]), np.ones(1), np.zeros(1), np.zeros(1), logistic=False)
     assert piece.conjugate(np.array([1e5])) == pytest.approx(1e5 * (np.log(1e5) - np.log(tiny) - 1))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import kernelopt as ko
 from kernelopt import losses
-from kernelopt.compiler.pieces import Entropy, Exponential, Logarithm, LogSumExp, Power, Quadratic
+from kernelopt.compiler.pieces import Entropy, ExponentialPiece, Logarithm, LogSumExp, PowerPiece, Quadratic
 from kernelopt.compiler.separable import outer_of
 
 RNG = np.random.default_rng(7)
@@ -24,8 +24,8 @@ CUT = {
     "bounds without b": (lambda f, b: (cp.sum(losses.huber(Y, f + b, 0.3)), [f <= 1]), {Quadratic}),
     "equality": (lambda f, b: (cp.sum(losses.epsilon_insensitive(Y, f, 0.3)), [f[0] == f[1]]), {Quadratic}),
     "margin": (lambda f, b: (0 * b, [ko.margin(LABELS, f + b) >= 1]), {Quadratic}),
-    "logistic": (lambda f, b: (np.arange(N) @ losses.log_loss(LABELS, f + b), []), {Exponential, Quadratic}),
-    "poisson": (lambda f, b: (cp.sum(losses.poisson(np.abs(Y).round(), f + b)), []), {Exponential}),
+    "logistic": (lambda f, b: (np.arange(N) @ losses.log_loss(LABELS, f + b), []), {ExponentialPiece, Quadratic}),
+    "poisson": (lambda f, b: (cp.sum(losses.poisson(np.abs(Y).round(), f + b)), []), {ExponentialPiece}),
     "logarithm": (lambda f, b: (cp.sum(f - 2 * cp.log(3 * f + b + 10)), []), {Logarithm}),
     "entropy": (lambda f, b: (-cp.sum(cp.entr(f + b + 10)) + b**2, []), {Entropy, Quadratic}),
     "divergence": (lambda f, b: (cp.sum(cp.kl_div(f + b + 10, np.ones(N))), []), {Entropy}),
@@ -34,14 +34,14 @@ CUT = {
     "parametric part": (lambda f, b: (cp.sum_squares(f + X @ BETA - Y), []), {Quadratic}),
     "two shifts": (lambda f, b: (cp.sum(cp.abs(f - Y)) + cp.sum_squares(f + 2 * b) + b, []), {Quadratic}),
     "a bounded loss": (lambda f, b: (cp.sum_squares(f - Y), [cp.abs(f) <= 1]), {Quadratic}),
-    "|q|^1.5": (lambda f, b: (cp.sum(cp.power(cp.abs(2 * f + b - Y), 1.5)), []), {Power}),
-    "|q|^3": (lambda f, b: (np.arange(N) @ cp.power(cp.abs(Y - f), 3) + cp.sum(f), []), {Power, Quadratic}),
-    "positive part, cubed": (lambda f, b: (cp.sum(cp.power(cp.pos(1 - 3 * f - b), 3)), []), {Power}),
-    "fourth power": (lambda f, b: (cp.sum(cp.power(f - Y, 4)), []), {Power}),
-    "cube": (lambda f, b: (cp.sum(cp.power(f + 10, 3)) + b**2, []), {Power, Quadratic}),
-    "root": (lambda f, b: (cp.sum(f - 2 * cp.sqrt(3 * f + b + 20)), []), {Power}),
-    "reciprocal": (lambda f, b: (cp.sum(3 * cp.inv_pos(f + b + 10) + f), []), {Power}),
-    "inverse power": (lambda f, b: (cp.sum(cp.power(f + 10, -2.5)), []), {Power}),
+    "|q|^1.5": (lambda f, b: (cp.sum(cp.power(cp.abs(2 * f + b - Y), 1.5)), []), {PowerPiece}),
+    "|q|^3": (lambda f, b: (np.arange(N) @ cp.power(cp.abs(Y - f), 3) + cp.sum(f), []), {PowerPiece, Quadratic}),
+    "positive part, cubed": (lambda f, b: (cp.sum(cp.power(cp.pos(1 - 3 * f - b), 3)), []), {PowerPiece}),
+    "fourth power": (lambda f, b: (cp.sum(cp.power(f - Y, 4)), []), {PowerPiece}),
+    "cube": (lambda f, b: (cp.sum(cp.power(f + 10, 3)) + b**2, []), {PowerPiece, Quadratic}),
+    "root": (lambda f, b: (cp.sum(f - 2 * cp.sqrt(3 * f + b + 20)), []), {PowerPiece}),
+    "reciprocal": (lambda f, b: (cp.sum(3 * cp.inv_pos(f + b + 10) + f), []), {PowerPiece}),
+    "inverse power": (lambda f, b: (cp.sum(cp.power(f + 10, -2.5)), []), {PowerPiece}),
     "square or line": (lambda f, b: (cp.sum(cp.maximum(cp.square(2 * f - Y), 3 * f + 1)), []), {Quadratic}),
     "two squares": (
         lambda f, b: (np.arange(N) @ cp.maximum(cp.square(f - Y), 0.5 * cp.square(f + 2) + f), []),
@@ -57,7 +57,7 @@ CUT = {
         ),
         {LogSumExp},
     ),
-    "mixed": (lambda f, b: (cp.sum(cp.exp(f)) + cp.norm1(f - Y), [cp.sum(f) == 1]), {Exponential, Quadratic}),
+    "mixed": (lambda f, b: (cp.sum(cp.exp(f)) + cp.norm1(f - Y), [cp.sum(f) == 1]), {ExponentialPiece, Quadratic}),
 }
 # What is not cut: several numbers meet in one nonlinear function.
 WHOLE = {

@@ -320,7 +320,7 @@ def test_problems_without_an_answer(options):
 @LAYOUTS
 def test_a_hard_margin_that_takes_all_columns(monkeypatch, options):
     """Infeasible for few columns, which is never the answer: they grow until it is met."""
-    monkeypatch.setattr(ko.driver.ranks, "FEW", 0)
+    monkeypatch.setattr(ko.driver.policy, "FEW", 0)
     X, signs = points(500, 4), np.sign(RNG(1).normal(size=500))
     theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
     problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [cp.multiply(signs, theta(X)) >= 1])

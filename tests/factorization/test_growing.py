@@ -9,7 +9,7 @@ from inside import reduction_of
 
 import kernelopt as ko
 from kernelopt.certificate import FULL, REDUCED
-from kernelopt.driver import ranks, refine
+from kernelopt.driver import policy, refine
 from kernelopt.driver.options import factor_options
 from kernelopt.errors import MemoryLimitError, OptionError
 from kernelopt.factorization import Guide, Settings, carried, grow, growing
@@ -289,7 +289,7 @@ def answer(gap, value=1.0, status=Status.OPTIMAL_INACCURATE, scope=FULL):
 
 
 def test_the_best_answer_has_the_smallest_certified_gap():
-    better = refine._is_better
+    better = refine.is_better
     assert better(answer(1e-6), answer(4e5))
     assert not better(answer(4e5), answer(1e-6))
     assert not better(answer(1e-6, scope=REDUCED), answer(1e-3))
@@ -303,11 +303,11 @@ def test_steps_that_gain_nothing_end():
     """The same factors to the same accuracy would give the same answer."""
     options = factor_options()
     rounds = [Round(30, 30, 0.0, 1.0, gap, 1.0) for gap in (1e-3, 1e-3)]
-    again = ranks.Step(options, aim=1e-2)
-    assert ranks.progressing(again, rounds, 1e-6).aim == 1e-6
-    assert ranks.progressing(ranks.Step(options, aim=1e-6), rounds, 1e-6) is None
-    assert ranks.progressing(again, [rounds[0], Round(30, 30, 0.0, 1.0, 1e-4, 1.0)], 1e-6) is again
-    assert ranks.progressing(ranks.Step(options), rounds, 1e-6).aim == 0.0  # finer factors
+    again = policy.Step(options, aim=1e-2)
+    assert policy.progressing(again, rounds, 1e-6).aim == 1e-6
+    assert policy.progressing(policy.Step(options, aim=1e-6), rounds, 1e-6) is None
+    assert policy.progressing(again, [rounds[0], Round(30, 30, 0.0, 1.0, 1e-4, 1.0)], 1e-6) is again
+    assert policy.progressing(policy.Step(options), rounds, 1e-6).aim == 0.0  # finer factors
 
 
 def test_pivots_are_added_as_many_as_the_gap_asks_for():
@@ -320,3 +320,12 @@ def test_pivots_are_added_as_many_as_the_gap_asks_for():
     problem.solve(model="compact")
     assert problem.status == "optimal"
     assert len(problem.solver_stats.rounds) <= 7
+
+
+def test_as_many_pivots_as_the_gap_asks_for():
+    """The logarithm of the gap falls as the rank grows: tenfold per 100 columns here, and a tenth more is taken."""
+    rounds = [Round(100, 100, 0.0, 1.0, 1e-1, 1.0), Round(200, 200, 0.0, 1.0, 1e-2, 1.0)]
+    assert policy._more(200, rounds, 3e-3) == int(1.1 * 100 * np.log10(1e-2 / 3e-3))
+    assert policy._more(200, rounds, 9e-3) == 40  # no fewer than a fifth of those that there are
+    assert policy._more(200, rounds, 1e-6) == 200  # and no more than these
+    assert policy._more(200, rounds[1:], 1e-6) == 100  # half of them where nothing is known of what they bring

@@ -3,8 +3,11 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from inside import reduction_of
 
 import kernelopt as ko
+from kernelopt.solvers import assemble, augmented_lagrangian
+from kernelopt.solvers.watch import Watch
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 2))
@@ -50,3 +53,20 @@ def test_a_warm_start_takes_fewer_systems(solver, loss, share):
             found.append(systems(problem, solver=solver, warm_start=warm))
         totals.append(sum(found[1:]))
     assert totals[0] <= share * totals[1], totals
+
+
+def test_a_cold_start_goes_from_coarse_to_fine(monkeypatch):
+    """Most multipliers are found with the first columns of B, in a share of the flops."""
+    rng, flops = np.random.default_rng(1), []
+    points = rng.normal(size=(1200, 3))
+    labels = np.sign(np.sin(2 * points[:, 0]) + points[:, 1] + 0.3 * rng.normal(size=1200))
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=0.7))
+    problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(labels, theta(points))) + 0.05 * ko.sum_squares(theta)))
+    problem.solve(solver="AUGMENTED_LAGRANGIAN", rank_tol=1e-12)
+    structured = assemble.structured(reduction_of(problem), problem._outer(), {0: 0.1})
+    for ranks in (augmented_lagrangian.RANKS, ()):
+        monkeypatch.setattr(augmented_lagrangian, "RANKS", ranks)
+        watch = Watch("", 1e-8, 1e-10, 1.0)
+        augmented_lagrangian.AugmentedLagrangian().solve(structured, watch)
+        flops.append(watch.flops)
+    assert flops[0] < 0.8 * flops[1], flops

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, log
 
 from kernelopt.certificate import Certificate
-from kernelopt.driver.attempts import Outcome
 from kernelopt.driver.options import FactorOptions
+from kernelopt.driver.strategy import Outcome, least_gap
 from kernelopt.factorization import FEW, FLOOR, CholeskyFactor, Factor, Guide
 from kernelopt.language.expressions import Theta
 from kernelopt.results.history import Round
@@ -58,31 +58,99 @@ def full(options: FactorOptions) -> FactorOptions:
     return _with_tolerance(options, FLOOR)
 
 
-def following(  # noqa: PLR0917
-    asked: FactorOptions, last: FactorOptions, factors: Mapping[Theta, Factor], outcome: Outcome,
-    rounds: Sequence[Round], tol: float,
-) -> Step | None:  # fmt: skip
-    """The next step after an outcome, that of the last of `rounds`; None where a limit is reached."""
-    known = outcome.solution.certificate
-    again = finer(last, asked, factors, known, tol)
-    streamed = [f for f in factors.values() if f.grows]
-    if not streamed or not outcome.guides:
-        return again
-    most = asked.settings.max_rank or inf
-    rank, gap = max(f.rank for f in streamed), rounds[-1].gap
-    gap = gap if isfinite(gap) else inf
-    if rank >= most:
+@dataclass(frozen=True, eq=False)
+class View:
+    """What is known after a round, that of the last of `rounds`.
+
+    asked : what the caller's options say; last : how the factors were made; may_grow : whether θ restricted to their
+    span is at fault, or their solver; judged : whether certificates say how fine factors must be
+    """
+
+    asked: FactorOptions
+    last: FactorOptions
+    factors: Mapping[Theta, Factor]
+    outcome: Outcome
+    rounds: Sequence[Round]
+    tol: float
+    may_grow: bool
+    judged: bool
+
+    @property
+    def known(self) -> Certificate | None:
+        return self.outcome.solution.certificate
+
+    @property
+    def rank(self) -> int:
+        return max((f.rank for f in self.factors.values() if f.grows), default=0)
+
+    @property
+    def most(self) -> float:
+        return self.asked.settings.max_rank or inf
+
+    @property
+    def is_guided(self) -> bool:
+        """Whether factors grow by what multipliers say."""
+        return self.may_grow and bool(self.outcome.guides) and any(f.grows for f in self.factors.values())
+
+
+def next_step(view: View) -> Step | None:
+    """The first step of `RULES` that applies; None where nothing more is to be done, or a limit is reached."""
+    step = next((step for rule in RULES if (step := rule(view)) is not None), None)
+    return None if step is None else progressing(step, view.rounds, view.tol)
+
+
+def more_exactly(view: View) -> Step | None:
+    """The same factors, solved to a smaller gap, where the solver is to blame for most of the certified one."""
+    if not view.is_guided or view.rank >= view.most or not view.outcome.inexact:
         return None
-    aim = max(tol, min(SHARE * gap, LOOSE))
-    options = last if again is None else again.options
-    settings = replace(options.settings, max_rank=asked.settings.max_rank)
-    options = replace(options, settings=settings, growth=last.growth + 1)
-    if outcome.inexact:
-        return Step(replace(last, growth=last.growth + 1), 0, {}, aim)
-    expands = options.functions and all(guide.products is not None for guide in outcome.guides.values())
-    shrinks = expands and isfinite(gap) and (len(rounds) == 1 or rounds[-2].gap > FAST * gap)
-    columns = 0 if shrinks else _more(rank, rounds, tol)
-    return Step(options, int(min(columns, most - rank)), outcome.guides, aim)
+    return Step(replace(view.last, growth=view.last.growth + 1), 0, {}, _aim(view))
+
+
+def more_columns(view: View) -> Step | None:
+    """Columns where multipliers miss most: functions Aᵀν alone as long as these shrink the gap fast, and pivots."""
+    if not view.is_guided or view.rank >= view.most:
+        return None
+    again = finer(view.last, view.asked, view.factors, view.known, view.tol)
+    rounds, guides = view.rounds, view.outcome.guides
+    options = view.last if again is None else again.options
+    settings = replace(options.settings, max_rank=view.asked.settings.max_rank)
+    options = replace(options, settings=settings, growth=view.last.growth + 1)
+    expands = options.functions and all(guide.products is not None for guide in guides.values())
+    shrinks = isfinite(rounds[-1].gap) and (len(rounds) == 1 or rounds[-2].gap > FAST * rounds[-1].gap)
+    columns = 0 if expands and shrinks else _more(view.rank, rounds, view.tol)
+    return Step(options, int(min(columns, view.most - view.rank)), guides, _aim(view))
+
+
+def smaller_trace(view: View) -> Step | None:
+    """Factors made again, or further, to a smaller trace, where no multipliers say what they miss."""
+    if not view.may_grow or view.is_guided:
+        return None
+    return finer(view.last, view.asked, view.factors, view.known, view.tol)
+
+
+def all_pivots(view: View) -> Step | None:
+    """All pivots that arithmetic can tell apart, once, where the trace says that nothing is left and the certificate
+    that something is: a penalty of 1e-10·trace(Q)/N feels what is 1e-13 of the trace."""
+    last, known, asked = view.last, view.known, view.asked
+    if not view.judged or last.settings.finest or asked.settings.max_rank is not None:
+        return None
+    if known is None or known.assumptions or not isfinite(known.relative_gap):
+        return None
+    if view.outcome.solution.status != Status.OPTIMAL_INACCURATE or least_gap(view.outcome.attempts) > view.tol:
+        return None
+    if not any(isinstance(f, CholeskyFactor) and f.rank < len(f.B) for f in view.factors.values()):
+        return None
+    return Step(replace(last, growth=0, settings=replace(last.settings, rank_tol=FLOOR, finest=True)))
+
+
+# What follows a round that did not close the gap: the first that applies.
+RULES: tuple[Callable[[View], Step | None], ...] = (more_exactly, more_columns, smaller_trace, all_pivots)
+
+
+def _aim(view: View) -> float:
+    """The gap to which the next reduced problem is solved."""
+    gap = view.rounds[-1].gap
+    return max(view.tol, min(SHARE * gap if isfinite(gap) else inf, LOOSE))
 
 
 def instead(
@@ -123,22 +191,6 @@ def finer(
     share = min(max(MARGIN * tol / gap, FINEST_STEP), COARSEST_STEP) if isfinite(gap) and gap > 0 else FINER
     settings = replace(last.settings, max_rank=most)
     return Step(_with_tolerance(replace(last, settings=settings), share * settings.rank_tol))
-
-
-def finest(
-    asked: FactorOptions, last: FactorOptions, factors: Mapping[Theta, Factor], outcome: Outcome, tol: float
-) -> Step | None:
-    """All pivots that arithmetic can tell apart, once, where the trace says that nothing is left and the certificate
-    that something is: a penalty of 1e-10·trace(Q)/N feels what is 1e-13 of the trace."""
-    known = outcome.solution.certificate
-    if last.settings.finest or asked.settings.max_rank is not None or known is None or known.assumptions:
-        return None
-    solved = any(attempt.gap <= tol for attempt in outcome.attempts)
-    if outcome.solution.status != Status.OPTIMAL_INACCURATE or not solved or not isfinite(known.relative_gap):
-        return None
-    if not any(isinstance(f, CholeskyFactor) and f.rank < len(f.B) for f in factors.values()):
-        return None
-    return Step(replace(last, growth=0, settings=replace(last.settings, rank_tol=FLOOR, finest=True)))
 
 
 def progressing(step: Step, rounds: Sequence[Round], tol: float) -> Step | None:

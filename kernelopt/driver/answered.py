@@ -1,0 +1,55 @@
+"""What a solve left behind, as properties of the problem."""
+
+from __future__ import annotations
+
+from kernelopt.certificate import Certificate
+from kernelopt.results.history import History
+from kernelopt.results.solution import Solution, SolverStats
+
+
+class Answered:
+    """A problem whose last solution is known, or None."""
+
+    _solution: Solution | None
+
+    @property
+    def value(self) -> float | None:
+        """The optimal value of the last solve, f at the predictions and norms of the fitted θ; None before."""
+        return None if self._solution is None else self._solution.value
+
+    @property
+    def status(self) -> str | None:
+        """The `solution.Status` of the last solve, None before.
+
+        "optimal", "optimal_inaccurate", "locally_optimal", "not_attained", "infeasible", "unbounded" or "user_limit";
+        decided by the certificate, not by the solver (but for integer variables).
+        """
+        return None if self._solution is None else self._solution.status
+
+    @property
+    def solver_stats(self) -> SolverStats | None:
+        """Who solved it, in what time, and what was tried; None before a solve."""
+        return None if self._solution is None else self._solution.solver_stats
+
+    @property
+    def history(self) -> History:
+        """The factors of the last solve, from coarse to fine, and what was certified with each: prints, and plots."""
+        return History(() if self.solver_stats is None else self.solver_stats.rounds)
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """An enclosure of the optimum of the stated problem, with the full kernel matrix; None where there is none.
+
+        Examples
+        --------
+        >>> import cvxpy as cp, numpy as np, kernelopt as ko
+        >>> X, y = np.arange(6.0)[:, None], np.array([0.0, 1.0, 4.0, 9.0, 16.0, 25.0])
+        >>> theta = ko.Theta(ko.kernels.Polynomial(degree=2))
+        >>> loss = cp.sum(ko.losses.squared_error(y, theta(X)))
+        >>> problem = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta)))
+        >>> problem.solve() <= problem.certificate.upper
+        True
+        >>> print(problem.certificate)
+        optimum in [..., ...], relative gap ..., full kernel, rank 3 of 6
+        """
+        return None if self._solution is None else self._solution.certificate

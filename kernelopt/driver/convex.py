@@ -1,0 +1,259 @@
+"""Convex problems, and those with integers: solvers in turn, and none believed until its certificate closes.
+
+A solver that falls short is asked again with tighter tolerances and in other units, then another solver is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf, isfinite, nan
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from kernelopt import certificate as certificates
+from kernelopt.certificate import ESTIMATE, Certificate, Request
+from kernelopt.compiler import integers, representer
+from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.representer import FEASIBLE, Reduction
+from kernelopt.compiler.separable import Outer, outer_of
+from kernelopt.driver import diagnosis
+from kernelopt.driver.diagnosis import Diagnosis
+from kernelopt.driver.judgement import NOTHING, ROUNDING, Candidate, is_rounding, judged
+from kernelopt.driver.strategy import Goal, Outcome, Plan, Task, Units, Work, attempted, least_gap, without_answer
+from kernelopt.errors import DataError, MemoryLimitError, SolverError
+from kernelopt.factorization import memory
+from kernelopt.results.solution import Attempt, Status
+from kernelopt.solvers import choice, cvxpy_solvers, engines
+from kernelopt.solvers.engines import ENGINES, Start
+
+# Who is asked next, for each solver in the order of `choice.ordered`, until a certificate closes: once with the
+# tolerance that is wanted; then, of cvxpy's, with TIGHTER times that, in the units of the point that was found.
+TIGHTER = 1e-3
+PATIENCE = 3.0  # seconds that a remedy may take in units of the first attempt, where no time limit is set
+LEAST_PATIENCE = 5.0  # seconds
+COMPILED_BYTES = 160  # per entry of B, taken by cvxpy and its solvers (measured: 110 to 170)
+LAST_DIGITS = 1e-14  # of the objective's terms: a gap that no solver in double precision improves
+
+
+@dataclass(frozen=True, eq=False)
+class Rest:
+    """The continuous problem that is left of a mixed-integer one, and its answer."""
+
+    reduction: Reduction
+    outer: Outer
+    point: Iterate
+    attempts: tuple[Attempt, ...]
+
+    def meets_constraints(self) -> bool:
+        """Whether constraints hold to rounding, with integers fixed."""
+        point = representer.evaluate(self.reduction, self.point)
+        met = representer.violation(self.reduction, point, self.outer.form.data_unit) <= ROUNDING
+        return met or is_rounding(self.reduction, self.outer, point)
+
+
+def begin(
+    outer: Outer | None, names: list[str], reduction: Reduction, goal: Goal, start: Start | None = None
+) -> Convex:
+    """The work on one reduction; `outer` is None for mixed-integer problems."""
+    return Convex(Task(reduction, outer, goal), choice.ordered(names, reduction.form, outer, reduction.size), start)
+
+
+def certify_elsewhere(reduction: Reduction, data: Outer, point: Iterate, known: Certificate) -> Certificate:
+    """A certificate for the values that parameters have now, from the θ and multipliers of an answer for others."""
+    feasible = representer.violation(reduction, point, data.form.data_unit) <= FEASIBLE
+    here = representer.valued(reduction.form, point) if feasible else replace(point, value=inf * data.form.sign)
+    found = certificates.certify_again(reduction, data, here, known)
+    if found is None or (not isfinite(found.absolute_gap) and feasible):
+        found = certificates.certify(reduction, data, here, Request(known.scope))
+    return found
+
+
+class Convex(Work):
+    """Attempts so far, the best point, and what is known of there being none."""
+
+    def __init__(self, task: Task, solvers: list[str], start: Start | None) -> None:
+        self.task, self.solvers, self.start = task, solvers, start
+        self.attempts: list[Attempt] = []
+        self.claims: set[str] = set()
+        self.best: Candidate | None = None
+        self.stats: Any = None
+        self.units: Units | None = None
+        self.status: Status | None = None  # that there is no answer, or that the infimum is not attained
+        self.diagnosed: Diagnosis | None = None
+        self.given_up: Iterate | None = None
+        self.rest: Rest | None = None
+        self.failure: SolverError | MemoryLimitError | None = None
+
+    # ------------------------------------------------------------ who is asked next
+
+    def plans(self) -> Iterator[Plan]:
+        goal = self.task.goal
+        for solver in self.solvers:
+            known = cvxpy_solvers.CONIC_SOLVERS.get(solver, cvxpy_solvers.ConicSolver(""))
+            if self.best is not None and least_gap(self.attempts) <= known.finest:
+                continue
+            yield Plan(solver, goal.solver_tol, None, self.start)
+            if self._is_settled():
+                return
+            if solver not in ENGINES and not goal.own_options and self.attempts[-1].claimed not in NOTHING:
+                yield Plan(solver, goal.solver_tol * TIGHTER, self.units)
+                if self._is_settled():
+                    return
+
+    def _is_settled(self) -> bool:
+        out_of_time = bool(self.attempts) and self.task.goal.seconds_left() <= 0
+        if self.best is not None and (self.best.answer.interrupted or self.best.closed or self.task.data is None):
+            return True
+        guided = self.diagnosed is not None and bool(self.diagnosed.guides)
+        return self.status is not None or guided or out_of_time
+
+    def _seconds(self) -> float:
+        """How long the next attempt may take."""
+        seconds = self.task.goal.seconds_left()
+        if not self.attempts or isfinite(seconds):
+            return seconds
+        return max(LEAST_PATIENCE, PATIENCE * (self.attempts[0].seconds or 0.0))
+
+    # ------------------------------------------------------------ one attempt
+
+    def attempt(self, plan: Plan) -> None:
+        began = perf_counter()
+        try:
+            answer = self._answer(plan, self._seconds())
+            gap = self._taken(answer)
+        except (SolverError, MemoryLimitError) as error:
+            self.failure = error
+            self._log(plan, "failed", nan, nan)
+            return
+        self._log(plan, str(answer.status), gap, perf_counter() - began)
+        self.attempts += self.rest.attempts if self.rest is not None else ()
+        if answer.status in NOTHING:
+            self._diagnose()
+            proven = answer.status == Status.UNBOUNDED or not representer.may_lack(self.task.reduction)
+            if not self.task.is_continuous and proven:
+                self.status = answer.status  # a mixed-integer solver's word is all there is
+
+    def _answer(self, plan: Plan, seconds: float) -> cvxpy_solvers.Answer:
+        """What a solver says."""
+        task, goal = self.task, self.task.goal
+        if plan.solver in ENGINES:
+            if task.outer is None:
+                raise SolverError(f"{plan.solver} takes no integer variables.")
+            return engines.solve(
+                task.reduction, task.outer, plan.solver, plan.tol, perf_counter() + seconds, plan.start, goal.verbose,
+                goal.progress,
+            )  # fmt: skip
+        entries = sum(f.B.size * (theta.outputs or 1) for theta, f in task.reduction.factors.items())
+        memory.require(COMPILED_BYTES * entries, "Compiling and solving the reduced problem", goal.memory_limit)
+        return cvxpy_solvers.solve_reduction(
+            task.reduction, plan.solver, plan.tol, goal.options, plan.units, seconds if isfinite(seconds) else None
+        )
+
+    def _taken(self, answer: cvxpy_solvers.Answer) -> float:
+        """The relative gap of an answer by a first look; it is kept where it is the best so far."""
+        task, self.stats, self.units = self.task, answer.stats, None
+        if not answer.has_point:
+            if answer.status in NOTHING:
+                self.claims.add(answer.status)
+                self.given_up = answer.point
+            return nan
+        assert answer.point is not None
+        point = representer.evaluate(task.reduction, answer.point)
+        self.units = _units(point, task.data_unit)
+        point = point if task.is_continuous else self._with_integers(point)
+        feasible = representer.violation(task.reduction, point, task.data_unit) <= FEASIBLE and isfinite(point.value)
+        limited, gap = answer.status == Status.USER_LIMIT, nan
+        candidate = Candidate(0.0 if feasible else inf, False, limited, point, answer)
+        if task.data is not None:
+            found = certificates.first_look(task.reduction, task.data, point, answer.slopes)
+            closed = found.closes(task.goal.solver_tol, task.goal.abs_tol)
+            closed = closed or found.absolute_gap <= LAST_DIGITS * found.terms
+            if diagnosis.is_receding(task, task.data, point, found):
+                self.status = Status.NOT_ATTAINED
+            candidate, gap = replace(candidate, gap=found.absolute_gap, closed=closed), found.relative_gap
+        if feasible and (self.best is None or candidate.gap < self.best.gap):
+            self.best = candidate
+        return gap
+
+    def _with_integers(self, point: Iterate) -> Iterate:
+        """Integers at their rounded values, and the rest solved as the convex problem that it is, with all that is done
+        to meet constraints; rounded only, where that leads nowhere."""
+        self.rest, reduction, fixed = None, self.task.reduction, integers.fixed(self.task.reduction.form, point)
+        goal = replace(
+            self.task.goal, certify=self.task.goal.certify or ESTIMATE, options={}, own_options=False, known=None,
+            progress=False, products=False,
+        )  # fmt: skip
+        try:
+            outer = outer_of(fixed.form)
+            rest = Reduction(fixed.form, reduction.factors)
+            names = choice.candidates(rest.inner.problem, fixed.form, outer)
+            outcome = attempted(begin(outer, names, rest, goal))
+        except (SolverError, DataError, MemoryLimitError):
+            return representer.with_integers(reduction, point, self.task.data_unit)
+        known = outcome.solution.value
+        if outcome.point is None or known is None or not isfinite(known):
+            return representer.with_integers(reduction, point, self.task.data_unit)
+        self.rest = Rest(rest, outer, outcome.point, outcome.attempts)
+        return representer.evaluate(reduction, replace(point, v=outcome.point.v, y=fixed.whole(outcome.point)))
+
+    def _log(self, plan: Plan, claimed: str, gap: float, seconds: float) -> None:
+        ranks = tuple(f.rank for f in self.task.reduction.factors.values())
+        self.attempts.append(Attempt(plan.solver, plan.tol, plan.units, ranks, claimed, gap, seconds))
+
+    # ------------------------------------------------------------ what came of it
+
+    def outcome(self) -> Outcome:
+        task, failure = self.task, self.failure
+        if self.best is None and not self._is_settled():
+            self._diagnose()
+        if failure is not None and self.best is None and not self.claims:
+            raise failure if len(self.solvers) == 1 or isinstance(failure, MemoryLimitError) else self._broken(failure)
+        if self.best is not None and self.status is None and diagnosis.may_be_unbounded(task):
+            assert task.data is not None
+            self.status = Status.UNBOUNDED if diagnosis.has_ray(task, task.data) else None
+        if self.best is not None and self.status != Status.INFEASIBLE:
+            met = self.rest is not None and self.rest.meets_constraints()
+            outcome = judged(task, self.best, met, self._diagnose, self.status)
+            return replace(outcome, attempts=tuple(self.attempts))
+        status = self.status if self.status in NOTHING else Status.USER_LIMIT
+        assert status is not None
+        grows = status == Status.USER_LIMIT and task.reduction.is_restriction
+        guides = self.diagnosed.guides if grows and self.diagnosed is not None else {}
+        return Outcome(without_answer(status, task.sign), tuple(self.attempts), self.stats, grows, guides=guides)
+
+    def _diagnose(self) -> Diagnosis:
+        """Find out, once, whether there is a point at all, and a least value."""
+        if self.diagnosed is None:
+            ours = bool(self.attempts) and self.attempts[-1].solver in ENGINES and Status.INFEASIBLE in self.claims
+            given_up = self.given_up if ours else None
+            data = None if self.status is not None else self.task.data
+            self.diagnosed = Diagnosis() if data is None else diagnosis.diagnose(self.task, data, given_up)
+            self.status = self.status or self.diagnosed.status
+        return self.diagnosed
+
+    def _broken(self, last: SolverError) -> SolverError:
+        return SolverError(
+            f"No solver found a point; {', '.join(self.solvers)} were tried. Change units, so that data, targets and "
+            f"the objective have sizes of about 1, or see what a solver says with verbose=True. The last one: {last}"
+        )
+
+
+def strategy(outer: Outer | None, names: list[str]) -> partial[Convex]:
+    """How reductions of a convex problem are solved by the solvers of these names."""
+    return partial(begin, outer, names)
+
+
+def _units(point: Iterate, data_unit: float) -> Units | None:
+    """The sizes of the predictions and multipliers of a point."""
+    u, nu = point.prediction_unit(data_unit), _size(list(point.nu))
+    return (u, nu) if u > 0 and nu > 0 else None
+
+
+def _size(values: list[Any]) -> float:
+    """The largest finite entry."""
+    sizes = [float(np.abs(v).max(initial=0.0)) for v in values if v is not None]
+    return max((s for s in sizes if isfinite(s)), default=0.0)

@@ -1,0 +1,260 @@
+"""What an answer is worth: moved into its constraints, certified for the full kernel, and given a status.
+
+Nobody's word is taken for it: a solver's claim decides only where nothing can be proven, with integer variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import isfinite
+
+from kernelopt import certificate as certificates
+from kernelopt.certificate import FULL, Certificate, Certified, Request
+from kernelopt.certificate.report import Lower
+from kernelopt.compiler import projection, representer
+from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.representer import FEASIBLE, Reduction
+from kernelopt.compiler.separable import Outer
+from kernelopt.driver.diagnosis import Diagnosis, guides_of
+from kernelopt.driver.strategy import Outcome, Task, without_answer
+from kernelopt.results.solution import Solution, Status
+from kernelopt.solvers import cvxpy_solvers
+from kernelopt.support import clock
+
+MOVES = 4  # steps into the constraints: each leaves a violation of second order
+NEAR = 1e-3  # how far the value may move with the point, relatively: more is another point
+STEPS = (2.0, 8.0, 32.0, 128.0, 512.0, 2048.0)  # violations by which all of a point is scaled into its constraints
+ROUNDING = 1e-12  # a violation relative to a constraint's terms that is none
+SHARE = 1e-2  # of a value near 0 that is left where an optimum of 0 is found
+FINE = 1e-10  # a solver's tolerance for y beside θ = 0
+APART = 1e-6  # errors of predictions, relative to their size, that a certificate of 1e-6 could not leave out
+INEXACT = 0.5  # share of the certified gap that the reduced problem has already, from which its solver is to blame
+NOTHING = (Status.INFEASIBLE, Status.UNBOUNDED)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A feasible point, and what is known about it.
+
+    gap : absolute, by a first look; closed : whether that is enough; limited : whether the solver stopped at a limit
+    """
+
+    gap: float
+    closed: bool
+    limited: bool
+    point: Iterate
+    answer: cvxpy_solvers.Answer
+
+
+@dataclass(frozen=True, eq=False)
+class Inverted:
+    """A solution in terms of θ, its point, and whether that is feasible."""
+
+    solution: Solution
+    point: Iterate
+    is_feasible: bool
+
+
+def judged(task: Task, best: Candidate, met: bool, diagnose: Callable[[], Diagnosis], known: Status | None) -> Outcome:
+    """The best point with its certificate, and the status that follows from it.
+
+    met : whether constraints hold beside integers; diagnose : asks whether there is an answer at all, where the
+    certificate leaves that open; known : NOT_ATTAINED where that is known already
+    """
+    reduction, stopped = task.reduction, best.answer.interrupted
+    try:
+        afresh = _is_recomputed(task, best.point)
+        inverted = _inverted(task, best.point, afresh)
+    except KeyboardInterrupt:
+        (solution, point), stopped = representer.invert(reduction, best.point), True
+        inverted = Inverted(solution, point, _violation(task, point) <= FEASIBLE)
+    if task.data is None:
+        status = _status_without_certificate(task, best, inverted, met)
+        return _outcome(best, replace(inverted.solution, status=status), inverted.point, may_grow=False)
+    found, stopped = _certified(task, task.data, best.answer, inverted.point, stopped)
+    better = _zero_is_better(task, found.certificate, inverted.point)
+    better = better or _is_nearly_zero(task, task.data, found.certificate, inverted.point)
+    if better is not None:
+        solution, point = representer.invert(reduction, better, from_kernel=_is_recomputed(task, better))
+        inverted = replace(inverted, solution=solution, point=point)
+        found, stopped = _certified(task, task.data, best.answer, point, stopped, found.certificate.evidence)
+    if certificates.AS_COMPUTED in found.certificate.rests_on:  # predictions are exact sums
+        solution, point = representer.invert(reduction, inverted.point, exactly=True)
+        inverted = replace(inverted, solution=solution, point=point)
+    for theta, function in inverted.solution.functions.items():
+        function._distance = found.certificate.distance.get(theta)
+    outcome = _with_status(task, best, inverted, found.certificate, diagnose, known)
+    guides = guides_of(reduction, found.own) if outcome.solution.certificate is not None else {}
+    return replace(outcome, guides=guides, interrupted=stopped)
+
+
+def is_rounding(reduction: Reduction, data: Outer, point: Iterate) -> bool:
+    """Whether only linear rows are violated, and by no more than rounding."""
+    constraints, residuals = reduction.form.outer.constraints, representer.residuals(reduction.form, point)
+    violated = [c for c, residual in zip(constraints, residuals, strict=True) if residual.any()]
+    linear = all(part.is_affine() for c in violated for part in c.args if not isinstance(part, list))
+    return linear and projection.is_met(reduction, data.form, point)
+
+
+def _outcome(best: Candidate, solution: Solution, point: Iterate, may_grow: bool) -> Outcome:
+    answer = best.answer
+    return Outcome(solution, (), answer.stats, may_grow, point, answer.left_off, answer.interrupted)
+
+
+def _violation(task: Task, point: Iterate) -> float:
+    return representer.violation(task.reduction, point, task.data_unit)
+
+
+def _bare(task: Task, point: Iterate) -> float:
+    """The minimized objective without constants."""
+    return task.sign * representer.bare_value(task.reduction.form, point)
+
+
+# ---------------------------------------------------------------- in terms of θ
+
+
+def _is_recomputed(task: Task, point: Iterate) -> bool:
+    """Whether predictions and norms are computed afresh from kernel values: those of the factor differ where
+    it restricts θ, and where coefficients are so large that rounding tells them apart."""
+    factors = task.reduction.factors.values()
+    if any(f.is_projected for f in factors) or task.goal.certify is not True or not task.is_continuous:
+        return False
+    if task.reduction.is_restriction or not all(f.is_exact for f in factors):
+        return True
+    errors = certificates.errors_of_predictions(task.reduction, point)
+    largest = max((float(e.max(initial=0.0)) for e in errors), default=0.0)
+    return largest > APART * point.prediction_unit(task.data_unit)
+
+
+def _inverted(task: Task, point: Iterate, afresh: bool) -> Inverted:
+    """The solution at v, moved into constraints that it meets only nearly."""
+    reduction, data = task.reduction, task.data
+    solution, point = representer.invert(reduction, point, from_kernel=afresh)
+    violation = _violation(task, point)
+    if data is None:
+        return Inverted(solution, point, violation <= FEASIBLE)
+    for _ in range(MOVES):
+        moved = projection.moved(reduction, data.form, point) if 0 < violation <= FEASIBLE else None
+        if moved is None:
+            break
+        nearer, there = representer.invert(reduction, moved, from_kernel=afresh)
+        left = _violation(task, there)
+        if not left < violation or not _is_as_good(task, data, there, point):
+            break
+        solution, point, violation = nearer, there, left
+    if ROUNDING < violation <= FEASIBLE and not is_rounding(reduction, data, point):
+        return _scaled(task, data, Inverted(solution, point, True), violation, afresh)
+    return Inverted(solution, point, violation <= FEASIBLE)
+
+
+def _scaled(task: Task, data: Outer, found: Inverted, violation: float, afresh: bool) -> Inverted:
+    """θ and y a little longer or shorter where that meets the constraints, as it does margins and bounds."""
+    for factor in (1 + s * n * violation for n in STEPS for s in (1.0, -1.0)):
+        point = found.point
+        scaled = replace(point, v=tuple(factor * v for v in point.v), y=tuple(factor * y for y in point.y))
+        nearer, there = representer.invert(task.reduction, scaled, from_kernel=afresh)
+        if _violation(task, there) == 0 and _is_as_good(task, data, there, point):
+            return replace(found, solution=nearer, point=there)
+    return found
+
+
+def _is_as_good(task: Task, data: Outer, new: Iterate, old: Iterate) -> bool:
+    """Whether a point that was moved into the constraints has a value nearby."""
+    known = task.sign * (old.value - task.reduction.form.constant)
+    size = abs(known - data.form.offset) + data.form.units[1]
+    return isfinite(new.value) and abs(new.value - old.value) <= NEAR * size
+
+
+# ---------------------------------------------------------------- at 0
+
+
+def _zero_is_better(task: Task, found: Certificate, point: Iterate) -> Iterate | None:
+    """θ = 0 with the best y that is known, where it beats the answer."""
+    form, reduction, zero = task.reduction.form, task.reduction, (found.bare or found).at_zero
+    value = _bare(task, point)
+    if zero is None or task.sign * zero > value or found.closes(task.goal.tol, task.goal.abs_tol):
+        return None
+    most = max(_violation(task, point), ROUNDING)
+    plain = representer.evaluate(reduction, replace(point, v=reduction.at_zero(point.y).v))
+    filled = cvxpy_solvers.fill_in(form, plain, FINE) if form.y and not form.smooth else None
+    trials = [plain] if filled is None else [representer.evaluate(reduction, filled), plain]
+    return next((there for there in trials if _bare(task, there) < value and _violation(task, there) <= most), None)
+
+
+def _is_nearly_zero(task: Task, data: Outer, found: Certificate, point: Iterate) -> Iterate | None:
+    """A point at which losses and penalties are 0 but for rounding, near one where a solver came close to it."""
+    reduction, value, bare = task.reduction, _bare(task, point), found.bare or found
+    zero = found.absolute_gap <= task.goal.tol * abs(value - task.sign * (bare.at_zero or 0.0))
+    if found.closes(task.goal.tol, task.goal.abs_tol) or not zero or not isfinite(found.absolute_gap):
+        return None
+    most = max(_violation(task, point), ROUNDING)
+    for _ in range(MOVES):
+        moved = projection.towards_zero(reduction, data.form, point)
+        if moved is None:
+            break
+        point = representer.evaluate(reduction, moved)
+        near = _violation(task, point) <= most
+        _, of_theta = representer.invert(reduction, point, from_kernel=True)
+        if near and abs(_bare(task, of_theta)) < SHARE * value:
+            return point
+    return None
+
+
+# ---------------------------------------------------------------- certificate and status
+
+
+def _certified(  # noqa: PLR0917
+    task: Task, data: Outer, answer: cvxpy_solvers.Answer, point: Iterate, interrupted: bool, known: Lower | None = None
+) -> tuple[Certified, bool]:
+    """The certificate, and whether it was interrupted: then it is what can be said without a pass over the kernel,
+    as where time is over. A `known` lower bound counts beside that of the multipliers."""
+    goal, reduction = task.goal, task.reduction
+    known = known or goal.known
+    products = goal.products and any(f.grows for f in reduction.factors.values())
+    request = Request(goal.scope, goal.tol, goal.abs_tol, answer.slopes, known, products)
+    if not interrupted:
+        try:
+            with clock.limited(goal.deadline):
+                return certificates.certified(reduction, data, point, request), False
+        except (KeyboardInterrupt, clock.OutOfTimeError) as stop:
+            interrupted = isinstance(stop, KeyboardInterrupt)
+    known = known if goal.certify is True else None
+    found = certificates.certify_without_pass(reduction, data, point, answer.slopes, known)
+    return Certified(found, None), interrupted
+
+
+def _status_without_certificate(task: Task, best: Candidate, found: Inverted, met: bool) -> Status:
+    """Of an answer with integers, which rests on a solver's word, or of one that no certificate was asked for."""
+    trusted = not task.is_continuous and found.is_feasible and best.answer.status == Status.OPTIMAL
+    trusted = trusted and representer.has_integers(task.reduction.form, found.point)
+    trusted = trusted and not representer.may_lack(task.reduction, found.point) and met
+    if best.limited:
+        return Status.USER_LIMIT
+    return Status.OPTIMAL if trusted else Status.OPTIMAL_INACCURATE
+
+
+def _with_status(  # noqa: PLR0917
+    task: Task, best: Candidate, inverted: Inverted, found: Certificate, diagnose: Callable[[], Diagnosis],
+    known: Status | None,
+) -> Outcome:  # fmt: skip
+    """What the certificate says of a solution, and whether a finer factor may do better."""
+    goal = task.goal
+    if not isfinite(found.absolute_gap) or not (best.closed or found.relative_gap < 1):
+        known = known or diagnose().status
+    if known in NOTHING:
+        assert known is not None
+        return _outcome(best, without_answer(known, task.sign), inverted.point, may_grow=False)
+    closed = found.scope == FULL and not found.assumptions and found.closes(goal.tol, goal.abs_tol)
+    if known == Status.NOT_ATTAINED:
+        status = Status.NOT_ATTAINED
+    elif closed and inverted.is_feasible and found.is_feasible:
+        status = Status.OPTIMAL
+    else:
+        limited = best.limited or goal.seconds_left() <= 0
+        status = Status.USER_LIMIT if limited else Status.OPTIMAL_INACCURATE
+    inexact = best.gap > INEXACT * found.absolute_gap and goal.solver_tol > goal.tol
+    may_grow = (task.reduction.is_restriction or inexact) and best.closed and not closed and goal.certify is True
+    may_grow = may_grow and status != Status.NOT_ATTAINED
+    solution = replace(inverted.solution, status=status, certificate=found)
+    return replace(_outcome(best, solution, inverted.point, may_grow), inexact=inexact)

@@ -1,0 +1,237 @@
+"""A problem as it is stated, in cvxpy's words, and what it is compiled to before any data are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property, wraps
+from threading import RLock
+from typing import Any, ParamSpec, TypeVar
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from kernelopt.compiler import canonical_form, representer, rules
+from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.separable import Outer, outer_of
+from kernelopt.driver import convex, local_optima, principal_components
+from kernelopt.driver.options import layout
+from kernelopt.driver.strategy import Strategy
+from kernelopt.errors import KernelOptError, ParameterError, SolverError
+from kernelopt.factorization import Layout
+from kernelopt.factorization.cluster import client_in_use
+from kernelopt.language import latex, text
+from kernelopt.language.expressions import Theta
+from kernelopt.language.nodes import ThetaLeaf
+from kernelopt.losses import check_parameters
+from kernelopt.solvers import choice
+from kernelopt.solvers.choice import SolverTable
+from kernelopt.spectral import spectral_form, spectral_problems
+from kernelopt.spectral.spectral_form import SpectralForm
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def one_at_a_time(method: Callable[P, R]) -> Callable[P, R]:
+    """Threads that call such methods of one problem wait for each other: they share its factor, θ and variables."""
+
+    @wraps(method)
+    def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+        problem: Any = args[0]
+        with problem._lock:
+            return method(*args, **kwargs)
+
+    return locked
+
+
+class Statement:
+    """Objective and constraints; each stage of compilation runs when it is first asked for, and stays."""
+
+    def _state(self, stated: cp.Problem) -> None:
+        self._stated = stated
+        self._inspection: rules.Inspection | None = None
+        self._form: CanonicalForm | None = None
+        self._apart: CanonicalForm | None = None
+        self._spectral: SpectralForm | None = None
+        self._last_outer: Outer | None = None
+        self._lock = RLock()
+
+    # ---------------------------------------------------------------- as stated
+
+    @property
+    def objective(self) -> cp.Minimize | cp.Maximize:
+        """As stated."""
+        return self._stated.objective
+
+    @property
+    def constraints(self) -> list[Any]:
+        """As stated."""
+        return list(self._stated.constraints)
+
+    def variables(self) -> list[cp.Variable]:
+        """The user's own cvxpy variables (θ is not one)."""
+        return [v for v in self._stated.variables() if not isinstance(v, ThetaLeaf)]
+
+    def thetas(self) -> list[Theta]:
+        """The θs, in order of appearance."""
+        leaves = (v for v in self._stated.variables() if isinstance(v, ThetaLeaf))
+        return [v.theta for v in leaves]
+
+    def parameters(self) -> list[cp.Parameter]:
+        """The problem's cvxpy parameters."""
+        return list(self._stated.parameters())
+
+    def constants(self) -> list[cp.Constant]:
+        return list(self._stated.constants())
+
+    def atoms(self) -> list[type]:
+        return list(self._stated.atoms())
+
+    @property
+    def var_dict(self) -> dict[str, cp.Variable]:
+        return {v.name(): v for v in self.variables()}
+
+    @property
+    def param_dict(self) -> dict[str, cp.Parameter]:
+        return {p.name(): p for p in self.parameters()}
+
+    @one_at_a_time
+    def is_dcp(self, dpp: bool = False) -> bool:
+        """Whether the problem is convex by the DCP rules (with `dpp`, for every value of its parameters)."""
+        return bool(self._stated.is_dcp(dpp))
+
+    def is_dpp(self) -> bool:
+        """Whether re-solving after a change of a parameter skips compilation."""
+        return self.is_dcp(dpp=True)
+
+    @one_at_a_time
+    def is_representable(self) -> bool:
+        """Whether the representer theorem applies; `explain()` says why not."""
+        return not self._inspect().violations
+
+    def is_mixed_integer(self) -> bool:
+        return bool(self._stated.is_mixed_integer())
+
+    @one_at_a_time
+    def is_qp(self) -> bool:
+        """Whether the reduced problem is a quadratic program, which OSQP takes."""
+        return not self.canonical_form().smooth and bool(self._probe.is_qp())
+
+    @one_at_a_time
+    def __str__(self) -> str:
+        named = self._notation()
+        lines = [text.describe(self.objective, named=named), *(text.describe(c, named=named) for c in self.constraints)]
+        return "\n".join(
+            ("    subject to  " if i == 1 else " " * 16 if i else "") + line for i, line in enumerate(lines)
+        )
+
+    @one_at_a_time
+    def _repr_latex_(self) -> str:
+        return latex.problem(self.objective, self.constraints, self._notation())
+
+    def __repr__(self) -> str:
+        return f"Problem({self.objective!r}, {self.constraints!r})"
+
+    def _notation(self) -> text.Notation:
+        return text.notation(self.thetas(), [self.objective, *self.constraints])
+
+    # ---------------------------------------------------------------- compiled
+
+    def _inspect(self) -> rules.Inspection:
+        """Walk the tree: what is used, and whether the theorem and DCP allow it."""
+        if self._inspection is None:
+            self._inspection = rules.inspect(self.objective, tuple(self.constraints))
+        return self._inspection
+
+    @one_at_a_time
+    def canonical_form(self) -> CanonicalForm:
+        """The problem cut where θ enters: the outer problem f(u, t, y), and the links u = Aθ, ‖θ‖ ≤ t.
+
+        Raises RepresenterError or DCPError where the problem has no such form.
+        """
+        if self._form is None:
+            found = self._inspect()
+            rules.require_representable(found)
+            if not spectral_form.is_candidate(self.objective):
+                rules.require_dcp(found)
+            canonical = canonical_form.cut(self.objective, tuple(self.constraints), found)
+            self._spectral = spectral_form.required(canonical, found) if found.not_dcp else None
+            self._form = canonical
+        return self._form
+
+    def _private_form(self) -> CanonicalForm:
+        """The canonical form in variables of its own in place of the user's."""
+        if self._apart is None:
+            self._apart = canonical_form.apart(self.canonical_form())
+        return self._apart
+
+    def _outer(self) -> Outer | None:
+        """The outer problem's cone data and pieces; None where it has none to show."""
+        canonical = self._private_form()
+        if self.is_mixed_integer() or self._spectral is not None:
+            return None
+        self._last_outer = outer_of(canonical, self._last_outer)
+        return self._last_outer
+
+    def _layout(self, outer: Outer | None, backend: Any, dtype: Any) -> Layout | None:
+        """Where B is, None for one array here: on the cluster that Dask arrays are computed on, where that can be,
+        unless the caller says otherwise."""
+        canonical = self.canonical_form()
+        found = layout(backend, dtype, self._most_rows())
+        if found is not None:
+            if self._spectral is not None:
+                raise SolverError(
+                    "Expected B as one array in double precision for a problem of the spectral form; got a backend or "
+                    "a dtype. Leave them out."
+                )
+        elif backend is None and any(p.data.A._from_dask for p in self._inspect().predictions):
+            points = all(link.rows.are_points for link in canonical.predictions)
+            if points and self._spectral is None and choice.lacks_for_blocks(canonical, outer) is None:
+                found = layout(client_in_use(), dtype, self._most_rows())
+        return found
+
+    def _most_rows(self) -> int:
+        return max((len(link.rows) for link in self.canonical_form().predictions), default=0)
+
+    @cached_property
+    def _probe(self) -> cp.Problem:
+        """The reduced problem with a factor of two columns: the same structure, cheap to look at."""
+        canonical = self._private_form()
+        return representer.substitute(canonical, representer.thin_factors(canonical)).problem
+
+    def _solver_names(self, outer: Outer | None, solver: str | None, options: Mapping[str, Any]) -> list[str]:
+        """Who is asked, in order. Raises SolverError where none is, or the one that is wanted does not fit."""
+        names = spectral_problems.solver_names(self._spectral, solver, options)
+        if names is None:
+            names = choice.candidates(self._probe, self._private_form(), outer, solver, alternatives=not options)
+            choice.require_options(names, options)
+        return names
+
+    def _strategy(self, outer: Outer | None, names: list[str]) -> Strategy:
+        """How reductions of this kind of problem are solved."""
+        if self._spectral is not None:
+            return principal_components.strategy(self._spectral)
+        if outer is not None and not self.canonical_form().is_convex:
+            return local_optima.strategy(outer, names)
+        return convex.strategy(outer, names)
+
+    def _solver_table(self, size: int) -> SolverTable:
+        """Each solver, or why it can't take this problem; the default is for so many variables."""
+        form = self._private_form()
+        return spectral_problems.solver_table(
+            self._spectral, lambda: choice.table(self._probe, form, self._outer(), size)
+        )
+
+    def _require_parameter_values(self) -> None:
+        for p in self.parameters():
+            if p.value is None:
+                raise ParameterError(f"Expected a value for the parameter {p.name()}; got none. Set {p.name()}.value.")
+            if not np.isfinite(p.value.data if sp.issparse(p.value) else p.value).all():
+                raise ParameterError(f"Expected finite values of the parameter {p.name()}; got NaN or infinity.")
+        check_parameters(self._inspect().checked)
+
+    def _require_variable_values(self) -> None:
+        for v in self.variables():
+            if v.value is None:
+                raise KernelOptError(f"Expected the value that solve() gave {v.name()}; got None. Solve again.")

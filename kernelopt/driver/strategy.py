@@ -1,0 +1,156 @@
+"""What the loop over factors asks of each kind of problem: attempts in order, and what the best of them is worth."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf, isfinite
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from kernelopt.certificate import ESTIMATE, FULL
+from kernelopt.certificate.report import Lower
+from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.representer import Reduction
+from kernelopt.compiler.separable import Outer
+from kernelopt.factorization import Guide
+from kernelopt.language.expressions import Theta
+from kernelopt.results.solution import Attempt, Solution, Status
+from kernelopt.solvers.engines import Start
+
+Units = tuple[float, float]  # of predictions, and of multipliers
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What the caller wants: accuracy, kind of certificate, limits, and the solver's own options.
+
+    `known` is the best lower bound so far; `products`: that a certificate's pass over the kernel should give Qν; `aim`:
+    the gap that is good enough while the factor is still coarse.
+    """
+
+    tol: float
+    abs_tol: float | None = None
+    certify: bool | str = True
+    deadline: float = inf
+    options: dict[str, Any] = field(default_factory=dict)
+    own_options: bool = False
+    memory_limit: float | None = None
+    progress: bool = False
+    n_init: int = 1
+    random_state: Any = None
+    aim: float = 0.0
+    known: Lower | None = None
+    products: bool = False
+
+    @property
+    def solver_tol(self) -> float:
+        """The gap of the reduced problem that is good enough: `tol`, or more where the factor is still coarse."""
+        return max(self.tol, self.aim)
+
+    @property
+    def scope(self) -> str:
+        return ESTIMATE if self.certify == "estimate" else FULL
+
+    @property
+    def verbose(self) -> bool:
+        return bool(self.options.get("verbose"))
+
+    def seconds_left(self) -> float:
+        return self.deadline - perf_counter()
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """A solution with its attempts, and whether a factor of higher rank might do better.
+
+    point : what the solution stands on, None where there is no answer; left_off : where to start another time;
+    guides : how a factor should grow; inexact : whether the solver is to blame for most of the gap
+    """
+
+    solution: Solution
+    attempts: tuple[Attempt, ...]
+    stats: Any
+    may_grow: bool
+    point: Iterate | None = None
+    left_off: Start | None = None
+    interrupted: bool = False
+    guides: Mapping[Theta, Guide] = field(default_factory=dict)
+    inexact: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A reduced problem and what is wanted of it; `outer` is None with integer variables."""
+
+    reduction: Reduction
+    outer: Outer | None
+    goal: Goal
+
+    @cached_property
+    def sign(self) -> float:
+        """−1 for a problem that maximizes, whose negative is minimized."""
+        return -1.0 if self.reduction.form.outer.objective.NAME == "maximize" else 1.0
+
+    @property
+    def is_continuous(self) -> bool:
+        return self.outer is not None
+
+    @property
+    def data(self) -> Outer | None:
+        """The outer problem, where a certificate is wanted."""
+        return None if self.goal.certify is False else self.outer
+
+    @property
+    def data_unit(self) -> float:
+        """The size of the numbers beside predictions."""
+        return 0.0 if self.outer is None else self.outer.form.data_unit
+
+
+class Plan(NamedTuple):
+    """One attempt: who is asked, to which gap, in which units, and from where."""
+
+    solver: str
+    tol: float
+    units: Units | None = None
+    start: Start | None = None
+
+
+class Work(ABC):
+    """One reduced problem on its way to an answer."""
+
+    @abstractmethod
+    def plans(self) -> Iterator[Plan]:
+        """The next attempt, as long as the last one leaves something to do."""
+
+    @abstractmethod
+    def attempt(self, plan: Plan) -> None:
+        """Ask a solver, and keep what it says where it is better than what is known. Raises what ends the search."""
+
+    @abstractmethod
+    def outcome(self) -> Outcome:
+        """What the best point is worth. Raises SolverError where there is none, and no limit was reached."""
+
+
+# How reductions of a kind of problem are solved: convex, a nonconvex loss, principal components.
+Strategy = Callable[[Reduction, Goal, Start | None], Work]
+
+
+def attempted(work: Work) -> Outcome:
+    """All attempts that are planned, and what came of them."""
+    for plan in work.plans():
+        work.attempt(plan)
+    return work.outcome()
+
+
+def least_gap(attempts: tuple[Attempt, ...] | list[Attempt]) -> float:
+    """The least relative gap of the reduced problem that some attempt reached, inf where that is not known of any."""
+    return min((a.gap for a in attempts if isfinite(a.gap)), default=inf)
+
+
+def without_answer(status: Status, sign: float) -> Solution:
+    """A solution without a point, whose value is that of a problem without one."""
+    values = {Status.INFEASIBLE: sign * inf, Status.UNBOUNDED: -sign * inf}
+    return Solution(status, values.get(status), {}, {}, None)

@@ -1,0 +1,83 @@
+"""What stands on the user's own objects: written once after a solve, and put back after a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import cvxpy as cp
+
+from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.explicit import ExplicitSource
+from kernelopt.compiler.iterate import Iterate
+from kernelopt.errors import ParameterError
+from kernelopt.kernels.sources import refuse_masked
+from kernelopt.language.expressions import Theta
+from kernelopt.results.solution import Solution
+
+
+def write(
+    form: CanonicalForm, constraints: Sequence[Any], source: ExplicitSource | None, solution: Solution,
+    point: Iterate | None,
+) -> None:  # fmt: skip
+    """θ as a function, values of variables and multipliers; None for all of them without a point.
+
+    With a `source`, the explicit problem that was translated gets them, too.
+    """
+    for variable, value in zip(form.y, (None,) * len(form.y) if point is None else point.y, strict=True):
+        form.users[variable.id].save_value(value)
+    for link in form.predictions:
+        function = solution.functions.get(link.theta)
+        named = None if function is None else function._named(link.theta._names())
+        link.theta._set_solution(named, solution.duals.get(link.theta, {}))
+    for constraint in [*constraints, *([] if source is None else source.problem.constraints)]:
+        known = () if point is None else point.duals.get(constraint.id, ())
+        for place, value in zip(
+            constraint.dual_variables, known or (None,) * len(constraint.dual_variables), strict=True
+        ):
+            place.save_value(value)
+    if source is not None:
+        function = solution.functions.get(source.theta)
+        source.variable.save_value(None if function is None else source.theta_value(function))
+
+
+def kept(
+    leaves: Iterable[Any], constraints: Sequence[Any], thetas: Sequence[Theta], source: ExplicitSource | None
+) -> Callable[[], None]:
+    """A function that puts back what stands now on variables and parameters, constraints and θs."""
+    leaves, constraints = [*leaves], [*constraints]
+    if source is not None:
+        constraints += source.problem.constraints
+        leaves.append(source.variable)
+    leaves += [dual for constraint in constraints for dual in constraint.dual_variables]
+    values = [(leaf, leaf.value) for leaf in leaves]
+    functions = [(theta, theta.value, theta._duals) for theta in thetas]
+
+    def restore() -> None:
+        for leaf, value in values:
+            leaf.save_value(value)
+        for theta, function, duals in functions:
+            theta._set_solution(function, duals)
+
+    return restore
+
+
+@contextmanager
+def of_parameters(values: Mapping[cp.Parameter, Any], known: Sequence[cp.Parameter]) -> Iterator[None]:
+    """Other values of some of the known parameters, for a while. Raises ParameterError."""
+    for p in values:
+        if not any(p is one for one in known):
+            raise ParameterError(f"Expected parameters of this problem; got {p!r}.")
+    old = {p: p.value for p in values}
+    try:
+        for parameter, value in values.items():
+            refuse_masked(value, f"the value of {parameter.name()}")
+            try:
+                parameter.value = value
+            except (ValueError, TypeError) as error:
+                raise ParameterError(f"Expected a value that fits {parameter.name()}; got {value!r}.") from error
+        yield
+    finally:
+        for parameter, value in old.items():
+            parameter.save_value(value)

@@ -1,0 +1,27 @@
+"""What a solver of ours owes. A new one is a file with a class, and a row in `engines.ENGINES`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from kernelopt.solvers.assemble import Shape
+from kernelopt.solvers.dual_point import Point
+from kernelopt.solvers.structured import Structured
+from kernelopt.solvers.watch import Watch
+
+
+class Engine(ABC):
+    """A solver of structured problems, without a state of its own: what helps the next solve is on its points."""
+
+    @abstractmethod
+    def lacks(self, shape: Shape) -> str | None:
+        """Why it can't take a problem of this shape, as a message of refusal goes on after its name; None if it can."""
+
+    @abstractmethod
+    def solve(self, problem: Structured, watch: Watch, start: Point | None = None) -> Point:
+        """The best point found, with its gap; the watch says when it is good enough, and when time is over."""
+
+
+def needs_convexity(shape: Shape) -> str | None:
+    """Why convex solvers can't take a problem, or None."""
+    return f"takes convex losses; {shape.nonconvex} is declared nonconvex" if shape.nonconvex else None
