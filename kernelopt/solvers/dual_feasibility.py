@@ -21,17 +21,19 @@ RIDGE = 1e-12  # of the diagonal of sparse normal equations, which may be singul
 def corrected(
     columns: Any, target: Array, z: Array, project: Callable[[Array], Array], weights: Callable[[Array], Array]
 ) -> tuple[Array, float]:
-    """z in the domain with Cᵀz = target, or as near as it gets, and the largest residual relative to its terms.
+    """z in the domain with Cᵀz = target, or as near as it gets, and the largest residual, each relative to |target| and
+    the largest entries of its column and of z.
 
     z := project(z − WC(CᵀWC)⁻¹(Cᵀz − target)) with W = diag(weights(z)): entries at the boundary of their domain hardly
     move. C is an array with few columns, or sparse.
     """
     z = project(z)
-    sizes = abs(columns).T
+    sizes = abs(columns).max(axis=0) if columns.size else np.zeros(columns.shape[1])
+    sizes = sizes.toarray().ravel() if sp.issparse(sizes) else sizes
     best, least = z, np.inf
     for _ in range(ROUNDS):
         residual = columns.T @ z - target
-        terms = np.abs(target) + sizes @ np.abs(z)
+        terms = np.abs(target) + sizes * float(np.abs(z).max(initial=0.0))
         worst = float((np.abs(residual) / np.where(terms > 0, terms, 1.0)).max(initial=0.0))
         if worst < least:
             best, least = z, worst
