@@ -99,6 +99,11 @@ class State:
     interrupted: bool = False
     began: float = field(default_factory=perf_counter)
 
+    @property
+    def known(self) -> Certificate | None:
+        """That of the best answer."""
+        return None if self.best is None else self.best.solution.certificate
+
     def after(self, factored: Factored, outcome: Outcome) -> State:
         """After another round."""
         seconds, found = perf_counter() - self.began, outcome.solution.certificate
@@ -125,10 +130,9 @@ def pursue(stated: Stated, options: FactorOptions, goal: Goal, grows: bool, left
         while step is not None:
             factored = _factored(stated.form, state, step, factors, goal.deadline)
             finer = factored.reduction.factors
-            best = state.best
-            if best is not None and step.grows and _ranks(finer) == _ranks(factors):
+            if state.best is not None and step.grows and _ranks(finer) == _ranks(factors):
                 state = replace(state, factored=factored)
-                step = policy.instead(step, options, factors, best.solution.certificate, goal.tol)
+                step = policy.instead(step, options, factors, state.known, goal.tol)
                 continue
             start, factors = engines.carried(start, stated.form, factors, finer), finer
             aimed = _aimed(goal, state, step, products=options.functions and grows)

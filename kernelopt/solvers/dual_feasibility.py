@@ -28,8 +28,7 @@ def corrected(
     move. C is an array with few columns, or sparse.
     """
     z = project(z)
-    sizes = abs(columns).max(axis=0) if columns.size else np.zeros(columns.shape[1])
-    sizes = sizes.toarray().ravel() if sp.issparse(sizes) else sizes
+    sizes = _largest(columns)
     best, least = z, np.inf
     for _ in range(ROUNDS):
         residual = columns.T @ z - target
@@ -50,6 +49,14 @@ def room(z: Array, low: Array, high: Array) -> Array:
     """Weights of entries in intervals: the squared distance from the nearer end, at most that of the largest entry."""
     unit = float(np.abs(z).max(initial=0.0)) or 1.0
     return np.asarray(np.minimum(np.minimum(z - low, high - z), unit) ** 2)
+
+
+def _largest(columns: Any) -> Array:
+    """The largest entry of each column."""
+    if not columns.size:
+        return np.zeros(columns.shape[1])
+    found = abs(columns).max(axis=0)
+    return np.asarray(found.toarray()).ravel() if sp.issparse(columns) else np.asarray(found)
 
 
 def _step(columns: Any, weights: Array, residual: Array) -> Array:
