@@ -327,9 +327,10 @@ def _at_zero(reduction: Reduction, data: Outer) -> float | None:
     base = data.known or data
     if base.form.offset != data.form.offset or _norms_at_zero(reduction).any():
         base = data
-    if "at zero" not in base.known_numbers:
-        base.known_numbers["at zero"] = _found_at_zero(reduction, data)
-    return base.known_numbers["at zero"]
+    if "at zero" not in base.notes:
+        base.notes["at zero"] = _found_at_zero(reduction, data)
+    found: float | None = base.notes["at zero"]
+    return found
 
 
 def _found_at_zero(reduction: Reduction, data: Outer) -> float | None:

@@ -121,12 +121,12 @@ class Outer:
     """The outer problem for the present values of parameters: cone data, and what it falls apart into.
 
     known : one that differs at most in what ‖θ‖ costs, and so falls apart in the same way
-    known_numbers : what was computed from these data once, by name
+    notes : what was found out about these data once, by name
     """
 
     form: ConicForm
     known: Outer | None = None
-    known_numbers: dict[str, float | None] = field(default_factory=dict)
+    notes: dict[Any, Any] = field(default_factory=dict)
 
     @cached_property
     def split(self) -> Separable | None:

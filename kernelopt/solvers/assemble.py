@@ -40,6 +40,13 @@ class Shape:
 
 def shape_of(form: CanonicalForm, outer: Outer) -> Shape:
     """Whether the outer problem splits as our solvers need it."""
+    if form not in outer.notes:
+        outer.notes[form] = _shape(form, outer)
+    found: Shape = outer.notes[form]
+    return found
+
+
+def _shape(form: CanonicalForm, outer: Outer) -> Shape:
     split = outer.split
     for variable, columns in zip(form.y, outer.form.variables, strict=True):
         if len(columns) not in (0, variable.size):

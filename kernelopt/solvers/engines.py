@@ -10,7 +10,7 @@ from math import inf, isfinite, log
 from time import perf_counter
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize_scalar
 
 from kernelopt import factorization
 from kernelopt.compiler.canonical_form import CanonicalForm
@@ -204,6 +204,9 @@ def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
     watch = Watch("", 0.0, FLOOR * kappa, sigma)
     if not problem.q:
         return problem.value(np.zeros(0), np.zeros(problem.m))
+    along_one = _least_along_one(problem) if problem.q == 1 and not shape.hard else None
+    if along_one is not None:
+        return along_one
     try:
         with np.errstate(all="ignore"):
             problem = first_point.with_origin(problem, watch)
@@ -211,6 +214,17 @@ def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
     except SolverError:
         return None
     return point.primal if point.violation <= INFEASIBLE * sigma else None
+
+
+def _least_along_one(problem: Structured) -> float | None:
+    """The least value for one y and no v, by Brent's method; None where f is finite far from 0 only."""
+    column = problem.F[:, 0]
+    try:
+        with np.errstate(all="ignore"):  # f may be ∞
+            found = minimize_scalar(lambda y: problem.value(np.array([y]), column * y), method="brent")
+    except RuntimeError:  # no bracket
+        return None
+    return float(found.fun) if isfinite(found.fun) else None
 
 
 def carried(

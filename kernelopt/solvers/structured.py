@@ -33,11 +33,18 @@ Solve = Callable[[Array], Array]
 
 @dataclass(frozen=True, eq=False)
 class _Pair:
-    """How weights w enter EₖᵀWEₗ: its entries (rows, columns) are `map` @ w; diagonal where columns is None."""
+    """How weights w enter EₖᵀWEₗ: to its entries (rows, columns), diagonal where columns is None, each product of two
+    entries of one row of E adds as much times the weight of that row."""
 
     rows: Ints
     columns: Ints | None
-    map: sp.csr_array
+    to: Ints
+    products: Array
+    of: Ints
+
+    def weighted(self, weights: Array) -> Array:
+        """The entries of EₖᵀWEₗ."""
+        return np.bincount(self.to, self.products * weights[self.of], minlength=len(self.rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +124,22 @@ class Structured:
 
     def products(self, x: Array) -> Array:
         """s = Cx."""
-        return np.asarray(self.E @ self.predictions(x) + self.F @ x[self.ends[-1] :])
+        return self._spread(self.predictions(x)) + self.F @ x[self.ends[-1] :]
+
+    @cached_property
+    def _one_each(self) -> bool:
+        """Whether each row of E has one entry: then products with E are a matter of places."""
+        return self.E.nnz == self.m and bool(np.all(np.diff(self.E.indptr) == 1))
+
+    def _spread(self, d: Array) -> Array:
+        """Ed."""
+        return self.E.data * d[self.E.indices] if self._one_each else np.asarray(self.E @ d)
+
+    def _gathered(self, g: Array) -> Array:
+        """Eᵀg."""
+        if self._one_each and g.ndim == 1:
+            return np.bincount(self.E.indices, self.E.data * g, minlength=self.E.shape[1])
+        return np.asarray(self._E_back @ g)
 
     def predictions(self, x: Array) -> Array:
         """d = (Bₖvₖ)."""
@@ -130,12 +152,12 @@ class Structured:
 
     def adjoint(self, g: Array) -> Array:
         """Cᵀg."""
-        return self._back(self._E_back @ g, self.F.T @ g)
+        return self._back(self._gathered(g), self.F.T @ g)
 
     @cached_property
     def linear(self) -> Array:
         """g."""
-        return self._back(self.linear_d + self._E_back @ self.slope, self.linear_y + self.F.T @ self.slope)
+        return self._back(self.linear_d + self._gathered(self.slope), self.linear_y + self.F.T @ self.slope)
 
     def _back(self, d: Array, y: Array) -> Array:
         parts = [B.adjoint(d[a:b]) for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)]
@@ -227,7 +249,7 @@ class Structured:
         parts = [sp.coo_array(short[:, a:b]) for a, b in zip(self._rows[:-1], self._rows[1:], strict=True)]
         for k, left in enumerate(parts):
             for other in range(k, len(parts)):
-                pair = _pair(left, parts[other], self.m)
+                pair = _pair(left, parts[other])
                 if pair is not None:
                     found[k, other] = pair
         return found
@@ -237,17 +259,17 @@ class Structured:
         p, v = self.size, [slice(a, b) for a, b in pairwise(self.ends)]
         H, y = np.zeros((p, p)), slice(self.ends[-1], p)
         WF = weights[:, None] * self.F
-        D = np.asarray(self._E_back @ WF)
+        D = self._gathered(WF[:, 0])[:, None] if self.q == 1 else self._gathered(WF)
         for k, (B, rows) in enumerate(zip(self.blocks, map(slice, self._rows[:-1], self._rows[1:]), strict=True)):
             pair = self._pairs.get((k, k))
             if pair is None:
                 H[v[k], y] = B.adjoint(D[rows])
             else:
-                found = _with_border(B, pair, pair.map @ weights, D[rows])
+                found = _with_border(B, pair, pair.weighted(weights), D[rows])
                 H[v[k], v[k]], H[v[k], y] = found[:, : B.shape[1]], found[:, B.shape[1] :]
         for (k, other), pair in self._pairs.items():
             if k != other:
-                H[v[k], v[other]] = _weighted(self.blocks[k], self.blocks[other], pair, pair.map @ weights)
+                H[v[k], v[other]] = _weighted(self.blocks[k], self.blocks[other], pair, pair.weighted(weights))
                 H[v[other], v[k]] = H[v[k], v[other]].T
         if self._long.any():
             long = self._long_rows
@@ -390,7 +412,7 @@ def factored(H: Array) -> tuple[Array, bool]:
     raise np.linalg.LinAlgError("The linear system is not positive definite, even with a large diagonal added.")
 
 
-def _pair(left: sp.coo_array, right: sp.coo_array, m: int) -> _Pair | None:
+def _pair(left: sp.coo_array, right: sp.coo_array) -> _Pair | None:
     """Products of all entries of two blocks that stand in one row."""
     a, b = sp.csr_array(left), sp.csr_array(right)
     counts_a, counts_b = np.diff(a.indptr), np.diff(b.indptr)
@@ -398,7 +420,7 @@ def _pair(left: sp.coo_array, right: sp.coo_array, m: int) -> _Pair | None:
     total = int(number.sum())
     if total == 0:
         return None
-    row = np.repeat(np.arange(m), number)
+    row = np.repeat(np.arange(len(number)), number)
     within = np.arange(total) - np.repeat(np.cumsum(number) - number, number)
     i = a.indptr[row] + within // counts_b[row]
     j = b.indptr[row] + within % counts_b[row]
@@ -406,10 +428,9 @@ def _pair(left: sp.coo_array, right: sp.coo_array, m: int) -> _Pair | None:
     r, c = a.indices[i], b.indices[j]
     if left.shape[1] == right.shape[1] and np.array_equal(r, c):
         n = left.shape[1]
-        return _Pair(np.arange(n), None, sp.csr_array((products, (r, row)), shape=(n, m)))
+        return _Pair(np.arange(n), None, r, products, row)
     entries, which = np.unique(r.astype(np.int64) * right.shape[1] + c, return_inverse=True)
-    table = sp.csr_array((products, (which, row)), shape=(len(entries), m))
-    return _Pair(entries // right.shape[1], entries % right.shape[1], table)
+    return _Pair(entries // right.shape[1], entries % right.shape[1], which.ravel(), products, row)
 
 
 def _with_border(B: TallMatrix, pair: _Pair, t: Array, D: Array) -> Array:
