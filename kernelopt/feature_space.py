@@ -15,7 +15,7 @@ from kernelopt.language.functions import BLOCK_BYTES, Function
 from kernelopt.language.rows import Rows
 from kernelopt.support.types import Array, Ints
 
-PSD_TOLERANCE = 1e-10
+PSD_TOLERANCE = 1e-10  # of the largest eigenvalue
 
 
 def squared_distances(kernel: Any, X: Any, Z: Any = None) -> Array:

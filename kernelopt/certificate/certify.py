@@ -22,7 +22,7 @@ from kernelopt.certificate import checker, cone_bounds, conjugates
 from kernelopt.certificate import sizes as sizes_of
 from kernelopt.certificate.claim import Bound
 from kernelopt.certificate.gram import CHEAP, FIRST_LOOK, FROM_FACTOR, PRODUCTS, SAMPLED, STREAMED, Gram, as_computed
-from kernelopt.certificate.handover import checked, free_features
+from kernelopt.certificate.handover import SPARES, checked, free_features
 from kernelopt.certificate.multipliers import norm_multipliers, row_coefficients
 from kernelopt.certificate.report import ESTIMATE, FULL, LAST_DIGITS, REDUCED, Certificate, Lower
 from kernelopt.compiler import projection, representer
@@ -37,10 +37,9 @@ from kernelopt.solvers import engines, outer_dual
 from kernelopt.support.arithmetic import UNIT, gamma
 from kernelopt.support.types import Array
 
-ZERO = 1e-8  # of the terms of the objective: what θ can gain, where that is less, is nothing
+ZERO = 1e-8  # of the terms of the objective: θ gains nothing where it can gain no more than this
 OPEN = 1e-10  # of what θ gains: errors of predictions up to this may stay open
 MET = 1e-12  # violations up to this, relative to a constraint's terms, are rounding
-SPARES = (1e-11, 1e-9, 1e-7)
 ROOMS = (1e-9, 1e-7, 1e-5)  # between ‖Aᵀν‖ and what its norm costs, where a cone solver finds all multipliers at once
 FEW, CLOSE = 1000, 1e-3  # rows up to which, and gaps from which, errors of kernel values are told apart from others
 ROUNDINGS = 24  # that the checker allows for each term

@@ -155,7 +155,7 @@ def _solved(K: Array, rhs: Array) -> Array | None:
 
 
 def _without_weight(batch: Batch, v: Array) -> Array:
-    """A cone that costs nothing: its multipliers are none, but for the slope at the end of a domain."""
+    """The multipliers of a cone without cost: 0, but for the slope at the end of a domain."""
     z = np.zeros((len(v), len(batch.kinds)))
     if batch.c.any():
         return np.full_like(z, np.nan)

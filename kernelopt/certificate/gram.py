@@ -20,7 +20,7 @@ from kernelopt.support.types import Array, Ints
 STREAMED, CHEAP, FROM_FACTOR, SAMPLED = "streamed", "trace of what the factor leaves", "factor", "sampled"
 PRODUCTS = "streamed, with Qν"
 FIRST_LOOK = "factor, rounding left out"
-SAMPLE = 400
+SAMPLE = 400  # rows of an estimate: its error is of the order of 1/√400
 MOST = 500  # features from which a bound is computed without the kernel
 FEATURE = 64 * UNIT  # of a feature, relatively
 CONDITION = 1e-8  # smallest to largest squared column of a factor that arithmetic still knows well

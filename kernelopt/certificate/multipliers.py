@@ -97,7 +97,7 @@ def split(  # noqa: PLR0917
 
 
 def _fit(part: Array, whole: Array) -> float:
-    """The share s ∈ [0, 1] for which s·part is nearest to whole; 1 for nothing."""
+    """The share s ∈ [0, 1] for which s·part is nearest to whole; 1 where part is zero."""
     square = float(np.sum(part**2))
     return min(max(float(np.sum(part * whole)) / square, 0.0), 1.0) if square else 1.0
 

@@ -17,14 +17,15 @@ from kernelopt.support.types import Array, Ints
 
 WIDE = 12  # entries of a column from which its row is chosen by what others leave
 MOST = 400  # such columns
-ROUNDS = 60
+ROUNDS = 60  # in which radii grow until none is too small; without an end, there is none
 SMALL = 1e-25  # multipliers below this, of the largest, have no room
 SLIGHT = 1e-6  # how far entries in curved cones move, relatively
-TURNS, STEPS = 12, 6
+TURNS = 12  # in which columns choose rows
+STEPS = 6  # terms of a Neumann series, which ends where columns lead back to none
 FEW = 1000  # columns that are matched to rows all at once where a greedy choice fails
 SPARE = 1e-4  # by how much a radius is larger than it must be
-ROUNDING = 2e-16
-DEPENDENT = 1e-11  # a column's part outside of the others', which is none
+ROUNDING = 2e-16  # of one operation, a little more than 2⁻⁵³ = 1.1e-16
+DEPENDENT = 1e-11  # of a column: where less of it is outside of the others' span, it depends on them
 MANY = 20  # columns that may be combinations of others
 DENSE = 4_000_000  # entries of a matrix in which such combinations are looked for
 NEAR = 1e-6  # of an integer, which a weight is then taken for

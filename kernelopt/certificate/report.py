@@ -18,7 +18,7 @@ from kernelopt.support.types import Array
 
 FULL, REDUCED, ESTIMATE = "full kernel", "reduced problem", "estimate"
 CAP = 1e4  # P₀ − P counts up to so many T: beyond, a gap may be larger than all terms at the answer
-LAST_DIGITS = 2.0**-44
+LAST_DIGITS = 2.0**-44  # of P₀ − P: 256 roundings, about what a sum of that size is off by
 READABLE = 1e-3  # a larger relative gap says nothing where the absolute one has no meaning (θ = 0 is optimal)
 
 

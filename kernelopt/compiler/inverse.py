@@ -9,8 +9,8 @@ import numpy as np
 
 from kernelopt.support.types import Array
 
-STEPS = 120
-ULPS = 4 * float(np.finfo(float).eps)
+STEPS = 120  # halvings of a bracket, of which doubles allow about 60, and Newton steps between them
+ULPS = 4 * float(np.finfo(float).eps)  # an interval this narrow, relatively, is one number
 
 Elementwise = Callable[[Array], Array]
 

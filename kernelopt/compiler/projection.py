@@ -31,7 +31,7 @@ from kernelopt.support.types import Array
 MOST = 1500  # rows that are moved into at once
 ROOM = 1e-13  # of an inequality, relative to the terms of its row
 NEARLY = 1e-4  # slacks up to this share of a row's terms are 0 where an optimum of 0 is looked for
-RANK = 1e-13  # of a row's part outside of the others', which is none
+RANK = 1e-13  # of a row: where less of it is outside of the others' span, it depends on them
 
 
 def moved(

@@ -189,7 +189,7 @@ def _same_but_for_t(one: ConicForm, other: ConicForm) -> bool:
 
 
 def separable(form: ConicForm) -> Separable | None:
-    """The cut into functions of one number each; None where something is left that is none."""
+    """The cut into functions of one number each; None where something is left that is no such function."""
     u = _columns_of_u(form)
     if not len(u) or not only_summed(form):
         return None

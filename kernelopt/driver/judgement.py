@@ -25,7 +25,7 @@ from kernelopt.support import clock
 MOVES = 4  # steps into the constraints: each leaves a violation of second order
 NEAR = 1e-3  # how far the value may move with the point, relatively: more is another point
 STEPS = (2.0, 8.0, 32.0, 128.0, 512.0, 2048.0)  # violations by which all of a point is scaled into its constraints
-ROUNDING = 1e-12  # a violation relative to a constraint's terms that is none
+ROUNDING = 1e-12  # of a constraint's terms: a violation that rounding explains
 SHARE = 1e-2  # of a value near 0 that is left where an optimum of 0 is found
 FINE = 1e-10  # a solver's tolerance for y beside θ = 0
 APART = 1e-6  # errors of predictions, relative to their size, that a certificate of 1e-6 could not leave out

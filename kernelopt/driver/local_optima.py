@@ -23,7 +23,7 @@ from kernelopt.solvers.engines import Start
 from kernelopt.solvers.nonconvex import FLAT
 from kernelopt.support.types import Array
 
-SHARE = 0.1  # ‖gradient‖ that is none, relative to its terms, in units of √tol: gaps are of second order in it
+SHARE = 0.1  # the largest ‖gradient‖, relative to its terms and in units of √tol: gaps are of second order in it
 SPREAD = 10.0  # random starts have predictions from 1/SPREAD to SPREAD times their unit
 
 

@@ -69,7 +69,7 @@ class BlockFactor(CholeskyFactor):
 
     @property
     def is_restriction(self) -> bool:
-        """What single precision leaves of the trace is none."""
+        """In single precision, what is left beside as many columns as there are rows or features is rounding."""
         return super().is_restriction and (self.is_exact or not self.spans)
 
     def in_one_array(self, rows: Rows) -> Factor:

@@ -8,7 +8,7 @@ from pathlib import Path
 from kernelopt.errors import MemoryLimitError
 
 SHARE = 0.8  # of the available memory, unless the caller sets a limit
-FALLBACK = 4 * 2**30
+FALLBACK = 4 * 2**30  # bytes, where the system does not say what there is
 VECTORS, TEMPORARY = 50, 2**24  # of N, and bytes that do not depend on it, beside B
 
 

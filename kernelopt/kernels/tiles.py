@@ -12,7 +12,7 @@ from kernelopt.kernels.rounding import spread
 from kernelopt.support.arithmetic import gamma
 from kernelopt.support.types import Array
 
-TINY = 1e-300
+TINY = 1e-300  # in place of a scale of 0
 FAR = 100.0  # scales from the median; beyond, the error of the product, 1e-16·FAR² ≈ 1e-12, would be larger
 
 

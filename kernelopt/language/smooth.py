@@ -46,7 +46,7 @@ class SmoothLoss:
     Raises
     ------
     OptionError
-        For a curvature or a domain that is none.
+        For a curvature other than these two, and for a domain that is no interval.
     DataError
         When called: data of another shape than u, or NaN; functions that return another shape, NaN, or a derivative
         that differences contradict; a negative second derivative of a loss that is declared convex.

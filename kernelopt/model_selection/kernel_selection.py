@@ -225,7 +225,7 @@ def maximize_likelihood(  # noqa: PLR0917
     KernelError
         For names of parameters that the kernel does not have, or values that it does not take.
     OptionError
-        For bounds that are none.
+        For bounds that are no pair of numbers in increasing order.
 
     Notes
     -----

@@ -22,12 +22,12 @@ from kernelopt.language.expressions import Theta
 from kernelopt.model_selection.path_table import EVALUATION, Path, PathSolution, own_columns
 from kernelopt.problem import Problem
 
-DEFAULT_GAP = 1e-2
+DEFAULT_GAP = 1e-2  # between neighbouring values, relative to P₀ − P
 FINE = 1.1  # a step is as long as it may be, up to this factor, or uses the gap up to it
 SHORTEST = 1e-7  # of the interval; where shorter steps are needed there is no path
 SLACK = 1e-3  # the same where shorter steps only use up what answers are inside of their constraints
 TOL = 1e-6  # the default of solve(), to which the floor of a certificate belongs
-SUPPORT = 1e-8  # multipliers below this, relative to the largest, are none
+SUPPORT = 1e-8  # multipliers below this, relative to the largest, count as 0
 
 
 def path(

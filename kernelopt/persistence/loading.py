@@ -21,7 +21,7 @@ from kernelopt.results.solution import FittedFunction
 from kernelopt.support.cvxpy_parts import AddExpression
 from kernelopt.support.types import Array
 
-MAX_BYTES = 2**30
+MAX_BYTES = 2**30  # of a file, unless the caller allows more
 
 
 def load(path: Any, /, *, kernels: Mapping[str, Any] | None = None, max_bytes: int = MAX_BYTES) -> dict[str, Any]:

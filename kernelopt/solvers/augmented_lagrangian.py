@@ -31,7 +31,7 @@ from kernelopt.solvers.watch import Watch
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array
 
-RANKS = (100, 300, 800)
+RANKS = (100, 300, 800)  # columns of B of the coarse problems: each costs a tenth of the next
 NEXT = 0.6  # a coarser rank is worth its while up to this share of the full one
 STEPS = 30  # Newton steps for each
 FLAT = 12  # updates that gain next to nothing, before giving up

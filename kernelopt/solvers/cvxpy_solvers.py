@@ -64,7 +64,7 @@ CONIC_SOLVERS = {
 }
 MODERATE = 1e2  # coefficients of a row up to this, or down to its inverse, are left alone
 TIGHTEST = 1e-12  # no solver is asked for more
-HUGE = 1e100
+HUGE = 1e100  # entries that some solvers return for what they did not find
 
 # What a solver itself calls inaccurate without showing a point is no answer: user_limit.
 STATUSES = {

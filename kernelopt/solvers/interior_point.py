@@ -22,11 +22,11 @@ from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array
 
 MOST = 100  # iterations
-CORRECTORS = 2
+CORRECTORS = 2  # Gondzio's, by a system that is factored: 41 systems instead of 52 (tests/solvers/test_counts.py)
 SHORT, STUCK, TINY = 0.1, 12, 1e-10  # so many steps below the first length, or one below the last, break it off
 LEAST_START = 1e-4  # of ½xᵀRx, the least gap from which a warm start begins
 FREE = 1e-10  # 1/weight of a row whose multiplier is free, in units of 1/R
-BACKTRACKS = 30
+BACKTRACKS = 30  # halvings of a step that leaves a domain: to 1e-9 of it
 FAR = 10.0  # a multiplier of a warm start, in units of the last one or of typical ones, at most
 
 

@@ -24,12 +24,12 @@ from kernelopt.solvers.watch import Watch
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array
 
-STEPS = 1000
+STEPS = 1000  # after which the point that is reached is handed on as a limit
 LEAST, LARGEST = 1e-6, 1e14  # of the damping μ, besides 0
 FACTOR = 4.0  # between rungs of its ladder
 GOOD, POOR = 0.75, 0.25  # shares of the promised decrease: μ falls from the first, and grows below the second
 FLAT = 1e-6  # an eigenvalue of H above −FLAT, in the metric D, is no way down
-HALVINGS = 40
+HALVINGS = 40  # of a step down a direction of negative curvature: to 1e-12 of it
 
 
 @dataclass(frozen=True)

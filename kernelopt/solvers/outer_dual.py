@@ -24,7 +24,7 @@ from kernelopt.support.types import Array
 
 PROXIMAL = 1e-6  # weight of ½‖(u, t) − (û, t̂)‖² in their units: it keeps the outer problem bounded
 FIRM = 1e2  # the same where a column is all but fixed
-TOLERANCE = 1e-11
+TOLERANCE = 1e-11  # of Clarabel, near the best that it reaches; `repaired` does the rest
 SNAP = 1e-8  # multipliers below this, relative to the largest, may be taken for zero
 
 

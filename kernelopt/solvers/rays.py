@@ -23,11 +23,11 @@ from kernelopt.language.nodes import norm_from_gram
 from kernelopt.solvers.cones import matrix
 from kernelopt.support.types import Array, Ints
 
-EPS = 2 * np.finfo(float).eps
+EPS = 2 * np.finfo(float).eps  # two roundings for each term: of the product, and of the sum
 STEEP = 100.0  # of the square root of a violation, which a curved cone can hide
 ACTIVE = 1e-6  # slack of a row of unit size, for a direction of unit size, that is meant to be 0
 NOTHING = 1e-9  # entries of a direction, relative to the largest, that are meant to be 0
-SINGULAR = 1e-13
+SINGULAR = 1e-13  # of the largest singular value: rows that are combinations of others
 MOST = 2**23  # entries of the rows that a direction is projected on
 
 

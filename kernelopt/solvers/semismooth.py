@@ -11,8 +11,8 @@ from kernelopt.solvers.newton_systems import Systems
 from kernelopt.solvers.structured import Structured
 from kernelopt.support.types import Array
 
-ARMIJO = 1e-4
-TRIALS = 40
+ARMIJO = 1e-4  # share of the promised decrease that a step must bring (Nocedal and Wright 2006, 3.1)
+TRIALS = 40  # lengths of a step, between which a line search bisects
 LEAST_WEIGHT = 1e-3  # of what all rows would weigh, for y where few rows are curved
 
 

@@ -15,7 +15,7 @@ from kernelopt.support.html import table
 from kernelopt.support.optional import optional
 from kernelopt.support.types import Array
 
-DIGITS = 7
+DIGITS = 7  # of a number in a table
 FORMATS = {"gap": ".1e", "seconds": ".2g"}  # of columns; others get five digits, and bounds DIGITS
 DECADE = 10.0  # an axis of positive numbers that span more is logarithmic
 
