@@ -123,20 +123,31 @@ def feasible_slopes(pieces: Separable, v: Array) -> Array | None:
 
 @np.errstate(all="ignore")  # arguments may be huge where a solver failed
 def slopes_near(pieces: Separable, s: Array, nu: Array) -> Array | None:
-    """Slopes v of the functions at s or next to it with Eᵀv + cᵤ = −ν, as near as it gets: what a solver that knows
-    nothing of the cut says of them. None where they contradict each other, and where terms connect so many predictions
-    that it would cost much to find out."""
-    if np.any(np.diff(pieces.E.indptr) > LONGEST):
+    """Slopes v of the functions with Eᵀv + cᵤ = −ν: what a solver that knows nothing of the cut says of them.
+
+    A function that shares its prediction with no other has the slope that ν says. Others have slopes at s, or at kinks
+    next to it, which add up to −ν. None where they contradict each other, and where terms connect so many predictions
+    that it would cost much to find out.
+    """
+    E, ends, v = pieces.E, pieces.slopes(), np.zeros(len(s))
+    alone = np.flatnonzero(np.diff(E.indptr) == 1)
+    alone = alone[np.bincount(E.indices, minlength=E.shape[1])[E.indices[E.indptr[alone]]] == 1]
+    u, entries = E.indices[E.indptr[alone]], E.data[E.indptr[alone]]
+    v[alone] = np.clip(-(nu[u] + pieces.linear_u[u]) / entries, ends[0][alone], ends[1][alone])
+    rest, shared = np.setdiff1d(np.arange(len(s)), alone), np.setdiff1d(np.arange(E.shape[1]), u)
+    if not len(rest):
+        return v
+    if np.any(np.diff(E.indptr) > LONGEST):
         return None
-    ends, size = pieces.slopes(), np.abs(s) + np.abs(s).max(initial=0.0)
-    most = float(max(np.abs(nu).max(initial=0.0), np.abs(pieces.linear_u).max(initial=0.0))) or 1.0
-    columns = sp.csc_array(sp.hstack([pieces.E, pieces.F]))
-    target = -np.concatenate([nu + pieces.linear_u, pieces.linear_y])
+    columns = sp.csc_array(sp.hstack([E[rest][:, shared], pieces.F[rest]]))
+    of_y = pieces.linear_y + pieces.F[alone].T @ v[alone]
+    target, size = -np.concatenate([(nu + pieces.linear_u)[shared], of_y]), np.abs(s) + np.abs(s).max(initial=0.0)
+    most = FAR * (float(max(np.abs(nu).max(initial=0.0), np.abs(pieces.linear_u).max(initial=0.0))) or 1.0)
     for near in NEAR:
         sides = [np.nan_to_num(pieces.derivative(at), nan=0.0) for at in (s - near * size, s + near * size)]
-        low, high = (np.clip(part, *ends) for part in (np.minimum(*sides), np.maximum(*sides)))
-        low, high = np.maximum(low, np.minimum(high, -FAR * most)), np.minimum(high, np.maximum(low, FAR * most))
-        v, left = _between(columns, target, low, high)
+        low, high = (np.clip(part, *ends)[rest] for part in (np.minimum(*sides), np.maximum(*sides)))
+        low, high = np.maximum(low, np.minimum(high, -most)), np.minimum(high, np.maximum(low, most))
+        v[rest], left = _between(columns, target, low, high)
         if left <= CONSISTENT:
             return v
     return None
