@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from math import inf, isfinite, nan
 from time import perf_counter
 from typing import Any
@@ -125,17 +124,20 @@ class Convex(Work):
         try:
             answer = self._answer(plan, self._seconds())
             gap = self._taken(answer)
+            self._log(plan, str(answer.status), gap, perf_counter() - began)
+            self.attempts += self.rest.attempts if self.rest is not None else ()
+            if answer.status in NOTHING:
+                self._heard(answer.status)
         except (SolverError, MemoryLimitError) as error:
             self.failure = error
             self._log(plan, "failed", nan, nan)
-            return
-        self._log(plan, str(answer.status), gap, perf_counter() - began)
-        self.attempts += self.rest.attempts if self.rest is not None else ()
-        if answer.status in NOTHING:
-            self._diagnose()
-            proven = answer.status == Status.UNBOUNDED or not representer.may_lack(self.task.reduction)
-            if not self.task.is_continuous and proven:
-                self.status = answer.status  # a mixed-integer solver's word is all there is
+
+    def _heard(self, claim: Status) -> None:
+        """Look into a claim that there is no answer; of problems with integers a solver's word is all there is."""
+        self._diagnose()
+        proven = claim == Status.UNBOUNDED or not representer.may_lack(self.task.reduction)
+        if not self.task.is_continuous and proven:
+            self.status = claim
 
     def _answer(self, plan: Plan, seconds: float) -> cvxpy_solvers.Answer:
         """What a solver says."""
@@ -240,11 +242,6 @@ class Convex(Work):
             f"No solver found a point; {', '.join(self.solvers)} were tried. Change units, so that data, targets and "
             f"the objective have sizes of about 1, or see what a solver says with verbose=True. The last one: {last}"
         )
-
-
-def strategy(outer: Outer | None, names: list[str]) -> partial[Convex]:
-    """How reductions of a convex problem are solved by the solvers of these names."""
-    return partial(begin, outer, names)
 
 
 def _units(point: Iterate, data_unit: float) -> Units | None:

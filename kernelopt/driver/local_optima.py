@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from math import nan
 from time import perf_counter
 
@@ -70,11 +69,6 @@ def begin(outer: Outer, names: list[str], reduction: Reduction, goal: Goal, star
     return LocalOptima(Task(reduction, outer, goal), outer, solver, start)
 
 
-def strategy(outer: Outer, names: list[str]) -> partial[LocalOptima]:
-    """How reductions of a problem with a nonconvex loss are solved."""
-    return partial(begin, outer, names)
-
-
 class LocalOptima(Work):
     """Starts, what became of them, and the best point."""
 
@@ -89,8 +83,7 @@ class LocalOptima(Work):
         """The first start is the given one, or that of `theta.value`, or zero."""
         goal = self.task.goal
         for number in tqdm(range(goal.n_init), self.solver, disable=not goal.progress):
-            given = self.start or (self._present() if goal.options.get("warm_start") else None)
-            yield Plan(self.solver, goal.tol, None, self._drawn() if number else given)
+            yield Plan(self.solver, goal.tol, None, self._drawn() if number else self._given())
             if self.last is None or self.last.interrupted or goal.seconds_left() <= 0:
                 return
 
@@ -129,6 +122,9 @@ class LocalOptima(Work):
         )
 
     # ------------------------------------------------------------ starts
+
+    def _given(self) -> Start | None:
+        return self.start or (self._present() if self.task.goal.options.get("warm_start") else None)
 
     def _present(self) -> Start | None:
         """θ and y as the user, or an earlier solve, has set them; None where some θ has no value."""

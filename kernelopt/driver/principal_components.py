@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from math import inf, isfinite, nan
 from time import perf_counter
 
@@ -36,11 +35,6 @@ BYTES = 40  # per entry of B: MB with and without the projection, its square, an
 def begin(form: SpectralForm, reduction: Reduction, goal: Goal, start: Start | None = None) -> PrincipalComponent:
     """The work on one reduction: one decomposition, which needs no start."""
     return PrincipalComponent(form, reduction, goal)
-
-
-def strategy(form: SpectralForm) -> partial[PrincipalComponent]:
-    """How reductions of a problem of the spectral form are solved."""
-    return partial(begin, form)
 
 
 class PrincipalComponent(Work):

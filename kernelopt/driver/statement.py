@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from threading import RLock
 from typing import Any, ParamSpec, TypeVar
 
@@ -211,10 +211,10 @@ class Statement:
     def _strategy(self, outer: Outer | None, names: list[str]) -> Strategy:
         """How reductions of this kind of problem are solved."""
         if self._spectral is not None:
-            return principal_components.strategy(self._spectral)
+            return partial(principal_components.begin, self._spectral)
         if outer is not None and not self.canonical_form().is_convex:
-            return local_optima.strategy(outer, names)
-        return convex.strategy(outer, names)
+            return partial(local_optima.begin, outer, names)
+        return partial(convex.begin, outer, names)
 
     def _solver_table(self, size: int) -> SolverTable:
         """Each solver, or why it can't take this problem; the default is for so many variables."""

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from kernelopt.errors import SolverError
 from kernelopt.factorization import memory
-from kernelopt.factorization.tall import TallMatrix
+from kernelopt.factorization.tall import MOST_CHOSEN, TallMatrix
 from kernelopt.support import clock
 from kernelopt.support.types import Array, Ints
 
@@ -118,22 +118,8 @@ class BlockMatrix(TallMatrix):
         found = self.executor.each(_times, self.blocks, [(np.asarray(v),)] * len(self.blocks))
         return np.concatenate(found)
 
-    @property
-    def T(self) -> _Transposed:
-        return _Transposed(self)
-
     def _split(self, values: Array) -> list[Array]:
         return [values[a:b] for a, b in pairwise(self.starts)]
-
-    def __getitem__(self, at: Any) -> Any:
-        """The first columns as B[:, :k]; or some rows, as an array in double precision."""
-        if isinstance(at, tuple):
-            rows, columns = at
-            if isinstance(rows, slice) and rows == slice(None) and isinstance(columns, slice) and not columns.start:
-                return self.first(self.width if columns.stop is None else columns.stop)
-            return self[rows][:, columns]
-        rows = np.arange(len(self))[at] if isinstance(at, slice) else np.asarray(at)
-        return self.rows(np.flatnonzero(rows) if rows.dtype == bool else rows)
 
     def first(self, count: int) -> BlockMatrix:
         return replace(self, width=min(self.width, count))
@@ -204,19 +190,6 @@ class BlockMatrix(TallMatrix):
         return replace(self, blocks=tuple(blocks), width=self.width + T.shape[1]), None
 
 
-@dataclass(frozen=True, eq=False)
-class _Transposed:
-    of: BlockMatrix
-    __array_ufunc__ = None
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.of.shape[::-1]
-
-    def __matmul__(self, d: Array) -> Array:
-        return self.of.adjoint(np.asarray(d))
-
-
 # ------------------------------------------------------------ what is done to one block, there
 
 
@@ -263,7 +236,7 @@ def _gram(B: Block, weights: Array, D: Array, width: int) -> Array:
         whole[:, width:] += part.T @ D[i : i + len(part)]
         i += len(part)
         chosen = np.flatnonzero(w)
-        some = len(chosen) < 0.9 * len(w)
+        some = len(chosen) < MOST_CHOSEN * len(w)
         L, w = (part[chosen], w[chosen]) if some else (part, w)
         S = room[: L.size].reshape(L.shape)
         if np.all(w >= 0):

@@ -182,24 +182,22 @@ def _begun(
     work = Elimination(rows, settings, limit, float(np.finfo(layout.dtype).eps))
     if known is not None:
         work.resume(known.pivots, known.residual_diagonal)
-        return work, BlockColumns(work, layout, known.points, known.B, known.L)
+        return work, BlockColumns(layout, known.points, known.B, known.L)
     work.refuse_what_samples_show()
     starts = np.append(np.arange(0, len(rows), layout.rows), len(rows))
     parts = [rows.points[a:b] for a, b in pairwise(starts)]
     points = tuple(layout.executor.send(parts))
     empty = layout.executor.keep(_empty, points, [(layout.dtype,)] * len(parts))
-    return work, BlockColumns(
-        work, layout, points, BlockMatrix(tuple(empty), starts, 0, layout.executor), np.zeros((0, 0))
-    )
+    return work, BlockColumns(layout, points, BlockMatrix(tuple(empty), starts, 0, layout.executor), np.zeros((0, 0)))
 
 
 class BlockColumns(GrowingColumns):
     """B in blocks, made where the points are, and the Cholesky factor L of Q on the pivots, in double precision."""
 
     def __init__(
-        self, work: Elimination, layout: Layout, points: tuple[Any, ...], B: BlockMatrix, L: Array
+        self, layout: Layout, points: tuple[Any, ...], B: BlockMatrix, L: Array
     ) -> None:  # fmt: skip
-        self.work, self.layout, self.points, self.B, self.L = work, layout, points, B, L
+        self.layout, self.points, self.B, self.L = layout, points, B, L
 
     def rows(self, chosen: Ints) -> Array:
         return self.B.rows(chosen)
@@ -209,7 +207,7 @@ class BlockColumns(GrowingColumns):
 
     def append(self, work: Elimination, chosen: Ints, here: Array, L: Array) -> Array:
         k, n = self.B.width, len(self.B)
-        self._require_memory(k + len(chosen))
+        self._require_memory(work, k + len(chosen))
         job = (work.rows.kernel, work.rows.points[chosen], here, L, work.scale, k)
         executor, blocks = self.layout.executor, self.B.blocks
         finer = executor.keep(_with_columns, blocks, [(X, *job) for X in self.points])
@@ -225,13 +223,13 @@ class BlockColumns(GrowingColumns):
         self.B, self.L = self.B.first(end), self.L[:end, :end]
         return np.clip(before - self.B.row_squares(), 0.0, None)
 
-    def _require_memory(self, columns: int) -> None:
+    def _require_memory(self, work: Elimination, columns: int) -> None:
         """Of this process, or of all workers."""
-        n, entry, most = len(self.B), np.dtype(self.layout.dtype).itemsize, self.work.most
+        n, entry, most = len(self.B), np.dtype(self.layout.dtype).itemsize, work.most
         most = most if most < n else columns
         what = f"A solve with a factor of {n} distinct rows and {most} columns"
         remedy, whole = "Set max_rank or a larger rank_tol, use fewer rows", memory.of_solve(n, most, entry)
-        allowed = self.layout.executor.allowed_bytes(self.work.limit)
+        allowed = self.layout.executor.allowed_bytes(work.limit)
         memory.require(float(entry) * n * columns, what, allowed, remedy, whole)
 
     def rows_exactly(self, work: Elimination, chosen: Ints) -> Array:
@@ -240,10 +238,10 @@ class BlockColumns(GrowingColumns):
             return self.rows(chosen)
         return np.asarray(sl.solve_triangular(self.L, work.kernel(work.pivots, chosen), lower=True).T)
 
-    def _rounded(self) -> None:
+    def _rounded(self, work: Elimination) -> None:
         """B anew from kernel values and L in double precision, off by its own rounding and no more; without pivots that
         are independent in single precision only."""
-        work, executor = self.work, self.layout.executor
+        executor = self.layout.executor
         L, failed = sl.lapack.dpotrf(work.kernel(work.pivots, work.pivots), lower=1, clean=1)
         rank = failed - 1 if failed > 0 else len(L)
         pivots, self.L = work.pivots[:rank], np.asarray(L[:rank, :rank])
@@ -256,7 +254,7 @@ class BlockColumns(GrowingColumns):
 
     def factor(self, work: Elimination, begin: float) -> BlockFactor:
         if self.layout.dtype != np.float64 and work.rank:
-            self._rounded()
+            self._rounded(work)
         self.B = self.B.joined()
         return BlockFactor(
             B=self.B, scale=work.scale, pivots=work.pivots,

@@ -23,7 +23,7 @@ class Factor(ABC):
 
     Attributes
     ----------
-    B : (n, r), C-ordered; or a `BlockMatrix`
+    B : (n, r), C-ordered; or a `TallMatrix`
     scale : trace(Q)/n, 1 where that is zero
     pivots : rows whose span holds θ
     residual : trace(Q − scale·BBᵀ) / trace(Q)

@@ -22,7 +22,11 @@ MOST_CHOSEN = 0.9  # share of rows with weight from which all rows are taken, wi
 
 
 class TallMatrix(ABC):
-    """B (n, r). What goes in and comes out are arrays of numpy's in double precision; only B is elsewhere."""
+    """B (n, r). What goes in and comes out are arrays of numpy's in double precision; only B is elsewhere.
+
+    Where a factor's B is no array, it is one of these: products with Bᵀ, B[rows] and B[:, :k] are written as those of
+    an array are.
+    """
 
     __array_ufunc__ = None  # numpy leaves products to us
     ndim = 2
@@ -102,6 +106,34 @@ class TallMatrix(ABC):
     def whole(self) -> Array:
         """B as one array, here."""
         return self.rows(np.arange(len(self)))
+
+    @property
+    def T(self) -> _Transposed:
+        """Bᵀ, for products."""
+        return _Transposed(self)
+
+    def __getitem__(self, at: Any) -> Any:
+        """The first columns as B[:, :k]; or some rows, as an array in double precision."""
+        if isinstance(at, tuple):
+            rows, columns = at
+            if isinstance(rows, slice) and rows == slice(None) and isinstance(columns, slice) and not columns.start:
+                return self.first(self.shape[1] if columns.stop is None else columns.stop)
+            return self[rows][:, columns]
+        rows = np.arange(len(self))[at] if isinstance(at, slice) else np.asarray(at)
+        return self.rows(np.flatnonzero(rows) if rows.dtype == bool else rows)
+
+
+@dataclass(frozen=True, eq=False)
+class _Transposed:
+    of: TallMatrix
+    __array_ufunc__ = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.of.shape[::-1]
+
+    def __matmul__(self, d: Array) -> Array:
+        return self.of.adjoint(np.asarray(d))
 
 
 @dataclass(frozen=True, eq=False)

@@ -204,7 +204,7 @@ def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
     watch = Watch("", 0.0, FLOOR * kappa, sigma)
     if not problem.q:
         return problem.value(np.zeros(0), np.zeros(problem.m))
-    along_one = _least_along_one(problem) if problem.q == 1 and not shape.hard else None
+    along_one = _least_along_one(problem) if problem.q == 1 and not (shape.hard or outer.form.smooth) else None
     if along_one is not None:
         return along_one
     try:

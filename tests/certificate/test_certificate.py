@@ -13,7 +13,7 @@ from scipy.special import huber
 
 import kernelopt as ko
 from kernelopt import losses
-from kernelopt.certificate import Request, certify, cone_bounds
+from kernelopt.certificate import certify, cone_bounds
 from kernelopt.certificate.gram import STREAMED
 from kernelopt.certificate.multipliers import norm_multipliers
 from kernelopt.compiler.representer import valued
@@ -125,7 +125,7 @@ def test_both_ways_to_the_bound_agree(loss):
     reduction, point = reduction_of(problem), point_of(problem)
     data = outer_of(reduction.form)
     assert data.split is not None
-    closed = certify(reduction, data, point, Request(slopes=problem.certificate.evidence.slopes))
+    closed = certify(reduction, data, point)
     assert closed.evidence.slopes is not None
     nu = point.multipliers()
     mu = norm_multipliers(reduction, data.form, point, nu)

@@ -94,13 +94,15 @@ def test_rows_of_blocks_do_not_meet():
             run()
 
 
-def test_a_block_matrix_indexes_as_an_array():
+@pytest.mark.parametrize("held", ["array", "blocks"])
+def test_a_tall_matrix_indexes_as_an_array(held):
     B, blocks = block_matrix(np.float64)
+    matrix = blocks if held == "blocks" else tall(B)
     chosen = np.array([99, 0, 30, 31, 0])
-    np.testing.assert_array_equal(blocks[chosen], B[chosen])
-    np.testing.assert_array_equal(blocks[:40], B[:40])
-    np.testing.assert_array_equal(blocks[chosen, :2], B[chosen, :2])
-    np.testing.assert_allclose(blocks[:, :3].T @ np.ones(100), B[:, :3].T @ np.ones(100))
+    for at in (chosen, slice(40), np.arange(100) % 3 == 0, (chosen, slice(2))):
+        np.testing.assert_array_equal(matrix[at], B[at])
+    np.testing.assert_allclose(matrix[:, :3].T @ np.ones(100), B[:, :3].T @ np.ones(100))
+    assert matrix.T.shape == (7, 100)
 
 
 def factor_of(X, layout, rank=60):
