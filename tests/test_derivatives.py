@@ -181,6 +181,14 @@ def test_modulus_bounds_the_change_in_a_ball(kernel, order, radius):
         assert moved.max() > 0.97 * eta  # and it is attained
 
 
+@pytest.mark.parametrize("radius", [1e-9, 1e-7, 1e-4])
+def test_moduli_of_tiny_balls_have_digits(radius):
+    """For s → 0: √(2(κ(0) − κ(s))) → s/σ, and of slopes along a column → √3·s/σ²."""
+    A = ko.FeatureMatrix(X[:1], ks.Gaussian(sigma=0.5))
+    assert A.modulus(radius)[0] == pytest.approx(radius / 0.5, rel=1e-7, abs=0)
+    assert A.derivative(0).modulus(radius)[0] == pytest.approx(3**0.5 * radius / 0.25, rel=1e-7, abs=0)
+
+
 def test_monotone_between_the_points():
     """η‖θ‖ ≤ (A′θ)ᵢ on a cover of [0, 1] makes the fit increase everywhere, not at the cover's centres alone."""
     x = np.linspace(0, 1, 25)[:, None]

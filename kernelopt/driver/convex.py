@@ -130,7 +130,7 @@ class Convex(Work):
                 self._heard(answer.status)
         except (SolverError, MemoryLimitError) as error:
             self.failure = error
-            self._log(plan, "failed", nan, nan)
+            self._log(plan, "failed", nan, perf_counter() - began)
 
     def _heard(self, claim: Status) -> None:
         """Look into a claim that there is no answer; of problems with integers a solver's word is all there is."""

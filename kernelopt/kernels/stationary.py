@@ -144,7 +144,7 @@ class Gaussian(_Isotropic):
         s = radius / self.sigma if not order else min(radius / self.sigma, sqrt(3))
         if not order:
             return sqrt(-2 * np.expm1(-s * s / 2))
-        return sqrt(2 * (1 - (1 - s * s) * np.exp(-s * s / 2))) / self.sigma
+        return sqrt(2 * (s * s * np.exp(-s * s / 2) - np.expm1(-s * s / 2))) / self.sigma
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         return radial(X, Z, self.sigma, exp_minus)
