@@ -45,7 +45,7 @@ INSIDE = {
         ["feasibility", "integers", "patterns"],
         ["conic_form", "iterate", "largest"],
         ["canonical_form", "explicit", "pieces"],
-        ["attributes", "inverse", "rules"],
+        ["attributes", "inverse", "rules", "structure"],
     ],
     "driver": [
         ["statement"],
@@ -103,7 +103,7 @@ INSIDE = {
         ["engines"],
         ["first_point", "nonconvex"],
         ["augmented_lagrangian"],
-        ["semismooth"],
+        ["active_set", "semismooth"],
         ["interior_point", "least_squares", "newton_systems"],
         ["engine"],
         ["watch"],

@@ -323,12 +323,10 @@ def _upper(reduction: Reduction, data: Outer, point: Iterate, exactly: bool = Fa
 def _at_zero(reduction: Reduction, data: Outer) -> float | None:
     """P₀; None where θ = 0 is infeasible, or that is not known. It is found once for data that agree but for what norms
     cost, of which θ = 0 has none."""
-    base = data.known or data
-    if base.form.offset != data.form.offset or _norms_at_zero(reduction).any():
-        base = data
-    if "at zero" not in base.notes:
-        base.notes["at zero"] = _found_at_zero(reduction, data)
-    found: float | None = base.notes["at zero"]
+    notes = data.notes if _norms_at_zero(reduction).any() else data.common.notes
+    if "at zero" not in notes:
+        notes["at zero"] = _found_at_zero(reduction, data)
+    found: float | None = notes["at zero"]
     return found
 
 

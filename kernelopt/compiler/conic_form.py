@@ -20,10 +20,10 @@ import scipy.sparse as sp
 
 from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.canonical_form import CanonicalForm, SmoothLink
+from kernelopt.compiler.structure import cone_data_of
 from kernelopt.errors import DataError
 from kernelopt.kernels.domains import check_finite
 from kernelopt.language.smooth import SmoothLoss
-from kernelopt.support.cvxpy_parts import cone_data
 from kernelopt.support.types import Array, Ints
 
 DEPTH = 8  # steps from u, t and y to auxiliary variables that are followed
@@ -243,7 +243,7 @@ def conic_form(form: CanonicalForm) -> ConicForm:
         sign = -1.0 if isinstance(form.outer.objective, cp.Maximize) else 1.0
         empty, offset = np.zeros(0), sign * float(form.bare.objective.value)
         return ConicForm(empty, empty, offset, sp.csc_array((0, 0)), empty, Cones(0, 0), (), (), np.arange(0), sign)
-    data = cone_data(form.bare)
+    data = cone_data_of(form.bare)
     dims, P, of = data.dims, data.P, data.columns
     found = ConicForm(
         P=np.zeros(len(data.c)) if P is None else P.diagonal(),

@@ -14,11 +14,14 @@ many pieces share count as the user's own.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from hashlib import blake2b
 from math import inf
+from threading import Lock
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import scipy.sparse as sp
@@ -32,6 +35,8 @@ from kernelopt.support.types import Array, Ints
 
 CLASSES = 10  # of a log-sum-exp, whose curvature takes a row for each pair
 ROUNDING = 16 * np.finfo(float).eps  # what cvxpy's products leave of an entry's own terms
+SMALL = 20_000  # entries of the cone data of problems whose cut is kept when they are gone
+MOST_RECENT = 32  # of them: the folds and label vectors of a grid; a few hundred kB each at most
 SHARED = 10  # rows in which an auxiliary variable may stand before it counts as one of the user's
 
 
@@ -116,22 +121,38 @@ class Separable:
         return low, high
 
 
+@dataclass(eq=False)
+class Common:
+    """What outer problems have in common whose cone data differ at most in what ‖θ‖ costs.
+
+    notes : what was found out about them once, by name
+    """
+
+    notes: dict[Any, Any] = field(default_factory=dict)
+    found: tuple[Separable | None] | None = None
+
+    def split(self, form: ConicForm) -> Separable | None:
+        """What they fall apart into, from the cone data of any of them."""
+        if self.found is None:
+            self.found = (separable(form),)
+        return self.found[0]
+
+
 @dataclass(frozen=True, eq=False)
 class Outer:
     """The outer problem for the present values of parameters: cone data, and what it falls apart into.
 
-    known : one that differs at most in what ‖θ‖ costs, and so falls apart in the same way
     notes : what was found out about these data once, by name
     """
 
     form: ConicForm
-    known: Outer | None = None
+    common: Common = field(default_factory=Common)
     notes: dict[Any, Any] = field(default_factory=dict)
 
-    @cached_property
+    @property
     def split(self) -> Separable | None:
         """What it falls apart into, or None where something is left that is no function of one number."""
-        return separable(self.form) if self.known is None else self.known.split
+        return self.common.split(self.form)
 
 
 @dataclass(frozen=True)
@@ -162,30 +183,46 @@ class _Components:
     bare: Ints  # rows without any such column
 
 
-def outer_of(form: CanonicalForm, known: Outer | None = None) -> Outer:
+_alive: WeakValueDictionary[bytes, Common] = WeakValueDictionary()
+_recent: OrderedDict[bytes, Common] = OrderedDict()
+_lock = Lock()
+
+
+def outer_of(form: CanonicalForm) -> Outer:
     """Cone data of a canonical form's outer problem, for the values that parameters have now.
 
-    What an earlier one has been found to fall apart into is kept, where only penalties of ‖θ‖ have changed. Raises
-    DataError for numbers so large or small that computing with them is no use.
+    What other problems with these data have been found to fall apart into is used again: after a change of λ or of a
+    kernel, or in another problem with the same targets. Raises DataError for numbers so large or small that computing
+    with them is no use.
     """
     data = conic_form(form)
     require_units(data)
-    base = None if known is None else known.known or known
-    same = base is not None and not data.smooth and _same_but_for_t(data, base.form)
-    return Outer(data, base if same else None)
+    return Outer(data) if data.smooth else Outer(data, _common(data))
 
 
-def _same_but_for_t(one: ConicForm, other: ConicForm) -> bool:
-    """Whether all data agree but the costs of t."""
-    if one.A.shape != other.A.shape or one.cones != other.cones or one.A.nnz != other.A.nnz:
-        return False
-    rest = np.delete(np.arange(len(one.c)), one.t)
-    return (
-        np.array_equal(one.t, other.t) and np.array_equal(one.b, other.b)
-        and np.array_equal(one.c[rest], other.c[rest]) and np.array_equal(one.P[rest], other.P[rest])
-        and np.array_equal(one.A.indptr, other.A.indptr) and np.array_equal(one.A.indices, other.A.indices)
-        and np.array_equal(one.A.data, other.A.data)
-    )  # fmt: skip
+def _common(form: ConicForm) -> Common:
+    """That of these cone data; of small problems it outlives them for a while."""
+    key = _digest(form)
+    with _lock:
+        found = _alive.setdefault(key, Common())
+        if form.A.nnz <= SMALL:
+            _recent[key] = found
+            _recent.move_to_end(key)
+            while len(_recent) > MOST_RECENT:
+                _recent.popitem(last=False)
+    return found
+
+
+def _digest(form: ConicForm) -> bytes:
+    """A fingerprint of all cone data but what t costs."""
+    rest = np.delete(np.arange(len(form.c)), form.t)
+    columns = [form.t, *form.u, *form.variables]
+    found = blake2b(repr((form.A.shape, form.cones, form.offset, form.sign, [len(part) for part in columns])).encode())
+    for part in (
+        form.A.indptr, form.A.indices, form.A.data, form.b, form.c[rest], form.P[rest], form.divided, *columns
+    ):  # fmt: skip
+        found.update(np.ascontiguousarray(part).tobytes() + np.asarray(part).dtype.str.encode())
+    return found.digest()
 
 
 def separable(form: ConicForm) -> Separable | None:

@@ -171,7 +171,7 @@ class Statement:
         canonical = self._private_form()
         if self.is_mixed_integer() or self._spectral is not None:
             return None
-        self._last_outer = outer_of(canonical, self._last_outer)
+        self._last_outer = outer_of(canonical)  # which keeps alive what it has in common with the next one
         return self._last_outer
 
     def _layout(self, outer: Outer | None, backend: Any, dtype: Any) -> Layout | None:

@@ -15,7 +15,7 @@ import cvxpy as cp
 import numpy as np
 from cvxpy.atoms.affine.add_expr import AddExpression
 from cvxpy.atoms.affine.affine_atom import AffAtom
-from cvxpy.atoms.affine.binary_operators import DivExpression, MulExpression
+from cvxpy.atoms.affine.binary_operators import DivExpression, MulExpression, multiply
 from cvxpy.atoms.affine.broadcast_to import broadcast_to
 from cvxpy.atoms.affine.hstack import Hstack
 from cvxpy.atoms.affine.index import index, special_index
@@ -43,8 +43,8 @@ from kernelopt.support.types import Array, Ints
 __all__ = [
     "AddExpression", "AffAtom", "Atom", "Compiled", "ConeData", "DivExpression", "Elementwise", "Hstack", "Inequality",
     "Leaf", "MulExpression", "NegExpression", "Pnorm", "PnormApprox", "Power", "PowerApprox", "Solution", "SolverStats",
-    "Sum", "Vstack", "broadcast_to", "clarabel_cones", "compiled", "cone_data", "forget", "get_id", "index", "norm1",
-    "normNuc", "quad_over_lin", "reshape", "sigma_max", "special_index",
+    "Sum", "Vstack", "broadcast_to", "clarabel_cones", "compiled", "cone_data", "forget", "get_id", "index",
+    "is_compiled", "multiply", "norm1", "normNuc", "quad_over_lin", "reshape", "sigma_max", "special_index",
 ]  # fmt: skip
 
 
@@ -78,6 +78,11 @@ class Compiled(NamedTuple):
         """Where a variable begins in the solver's x; None where it drops out."""
         found = self.data["param_prob"].var_id_to_col.get(variable.id)
         return None if found is None else int(found)
+
+
+def is_compiled(problem: cp.Problem) -> bool:
+    """Whether cvxpy has compiled a problem before, and keeps what does not depend on its parameters."""
+    return problem._cache.param_prog is not None
 
 
 def compiled(problem: cp.Problem, solver: str, options: Mapping[str, Any]) -> Compiled:
@@ -128,8 +133,9 @@ def cone_data(problem: cp.Problem) -> ConeData:
         return dict(chain.invert(point, inverse).dual_vars)
 
     offset = float(np.ravel(inverse[-1][cp.settings.OFFSET])[0])
-    c, b = np.asarray(data["c"], dtype=float), np.asarray(data["b"], dtype=float)
-    return ConeData(P, c, offset, data["A"], b, data["dims"], columns, multipliers)
+    A, c, b = data["A"], np.asarray(data["c"], dtype=float), np.asarray(data["b"], dtype=float)
+    A.eliminate_zeros()  # of parameters; those of constants are not there
+    return ConeData(P, c, offset, A, b, data["dims"], columns, multipliers)
 
 
 def clarabel_cones(**dims: Any) -> Any:

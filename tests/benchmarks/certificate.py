@@ -66,7 +66,7 @@ def cost(problem, repeats):
     return (
         seconds(lambda: certify(reduction, outer_of(reduction.form), point), repeats),
         seconds(lambda: link.rows.quadratic(total), repeats),
-        seconds(lambda: certify(reduction, Outer(data.form, None), point), repeats),
+        seconds(lambda: certify(reduction, Outer(data.form), point), repeats),
         seconds(lambda: outer_dual.solve(data.form, linear, near, bound.units), repeats),
     )
 

@@ -1,11 +1,15 @@
 """Functions of one number, recognised by structure."""
 
+import gc
+import weakref
+
 import cvxpy as cp
 import numpy as np
 import pytest
 
 import kernelopt as ko
 from kernelopt import losses
+from kernelopt.compiler import separable as separable_module
 from kernelopt.compiler.pieces import ExponentialPiece, Quadratic
 from kernelopt.compiler.separable import outer_of
 
@@ -98,14 +102,36 @@ def test_sweeps_over_a_penalty_are_cut_once():
     form = ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta))).canonical_form()
     first = outer_of(form)
     lam.value = 3.0
-    second = outer_of(form, first)
-    for again in (second, outer_of(form, second)):
+    second = outer_of(form)
+    for again in (second, outer_of(form)):
         assert again.form.P[again.form.t] == 6.0
         assert again.split is first.split
     y.value = 2 * Y
-    other = outer_of(form, second)
+    other = outer_of(form)
     assert other.split is not first.split
     assert other.split.pieces[0].left[:, 1] == pytest.approx(2 * first.split.pieces[0].left[:, 1])
+    same = ko.Problem(cp.Minimize(cp.sum(losses.absolute_error(Y, theta(X))) + ko.sum_squares(theta))).canonical_form()
+    assert outer_of(same).split is first.split
+
+
+def test_cuts_of_small_problems_are_kept_for_a_while(monkeypatch):
+    """The folds of a grid come again; what is large, or was not met lately, goes with its problem."""
+
+    def cut_of(y):
+        theta = ko.Theta(ko.kernels.Gaussian(1.0))
+        return outer_of(ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + ko.sum_squares(theta))).canonical_form())
+
+    known = weakref.ref(cut_of(Y).common)
+    assert cut_of(Y).common is known()
+    monkeypatch.setattr(separable_module, "MOST_RECENT", 2)
+    for k in range(3):
+        cut_of(Y + k + 1)
+    gc.collect()
+    assert known() is None
+    monkeypatch.setattr(separable_module, "SMALL", 3)
+    large = weakref.ref(cut_of(Y + 9).common)
+    gc.collect()
+    assert large() is None
 
 
 def separated(objective, constraints=lambda u: []):
