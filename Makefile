@@ -36,6 +36,7 @@ bench:
 	$(BIN)/python tests/benchmarks/kernels.py
 	$(BIN)/python tests/benchmarks/certificate.py
 	$(BIN)/python tests/benchmarks/factorization.py
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/benchmarks/everyday.py
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/benchmarks/estimators.py
 	$(BIN)/python tests/benchmarks/solvers.py
 	$(BIN)/python tests/benchmarks/scaling.py

@@ -163,3 +163,16 @@ def test_estimators_beside_problems(capsys, monkeypatch):
     searches = estimators.searches(80, 2)
     assert len(searches) == 4 and min(s.score for s in searches) > 0.85
     assert max(s.score for s in searches) - min(s.score for s in searches) < 0.02  # α = 1/(2C)
+
+
+def test_everyday_fits_and_grids(capsys):
+    """Both fit the same problem: the accuracies agree."""
+    pytest.importorskip("sklearn")
+    import everyday  # noqa: PLC0415
+
+    fit = everyday.fits("ridge", 30, 1e-6, 1)
+    assert min(fit.ours, fit.again, fit.theirs) > 0 and fit.gap <= 1e-6
+    grid = everyday.grid(everyday.in_many_dimensions(80, 10), 2, 3, 1e-3)
+    assert grid.gap <= 1e-3 and abs(grid.scores[0] - grid.scores[1]) < 0.03
+    everyday.main(["--quick"])
+    assert "ours/SVC" in capsys.readouterr().out

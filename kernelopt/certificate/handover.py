@@ -191,7 +191,9 @@ def _moved(program: Program, links: list[Link], dual: Dual, exactly: bool) -> Du
     free = checker.free_columns(program, links, dual)
     left = checker.residuals(free, dual)
     W = free.matrix(len(dual.z), free.values)
-    everywhere = np.full(len(left), float(left.max(initial=0.0)))
+    # Rounding to the grid may leave something in each column but those whose terms are all 0.
+    busy = (left > 0) | (abs(W[:-1]).T @ (dual.z != 0) > 0)
+    everywhere = np.where(busy, left.max(initial=0.0), 0.0)
     moves = pivots.moves(W, everywhere if exactly else left, dual.z, list(program.cones))
     if exactly:
         z = pivots.on_grid(dual.z)

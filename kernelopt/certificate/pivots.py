@@ -142,13 +142,14 @@ def _combinations(W: sp.csc_array, moved: Ints, load: Array, room: Array) -> tup
         return np.arange(0), sp.csc_array((len(load), 0))
     weights, A = np.zeros((len(load), len(others))), sp.csr_array(W[:, basis])[counted]
     equal = {_key(W, j): j for j in basis[np.isin(np.diff(W.indptr)[basis], np.diff(W.indptr)[others])].tolist()}
-    for k, j in enumerate(others.tolist()):
-        if _key(W, j) in equal:
-            weights[equal[_key(W, j)], k] = 1.0
-        elif A.shape[0] * A.shape[1] <= DENSE:
-            found = lstsq(A.toarray(), W[:, [j]].toarray().ravel()[counted], check_finite=False)[0]
-            near = np.round(found)
-            weights[basis, k] = np.where(np.abs(found - near) < NEAR, near, found)
+    known = np.array([_key(W, j) in equal for j in others.tolist()])
+    for k in np.flatnonzero(known).tolist():
+        weights[equal[_key(W, others[k])], k] = 1.0
+    new = np.flatnonzero(~known)
+    if len(new) and A.shape[0] * A.shape[1] <= DENSE:
+        found = lstsq(A.toarray(), W[:, others[new]].toarray()[counted], check_finite=False)[0]
+        near = np.round(found)
+        weights[np.ix_(basis, new)] = np.where(np.abs(found - near) < NEAR, near, found)
     return others, sp.csc_array(weights)
 
 

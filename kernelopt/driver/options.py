@@ -34,7 +34,7 @@ class FactorOptions:
     """How Q is factored; part of the key under which a reduction is kept.
 
     functions : whether a streamed factor may grow by functions Aᵀν; growth : how often it has grown;
-    layout : where the blocks of B are, None where it is one array
+    layout : where the blocks of B are, None where it is one array; why : why the method was chosen, for `explain()`
     """
 
     method: str
@@ -43,6 +43,7 @@ class FactorOptions:
     functions: bool = True
     growth: int = 0
     layout: Layout | None = None
+    why: str = field(default="", compare=False)
 
 
 def factor_options(  # noqa: PLR0917

@@ -9,7 +9,9 @@ from math import inf, isfinite, log
 from kernelopt.certificate import Certificate
 from kernelopt.driver.options import FactorOptions
 from kernelopt.driver.strategy import Outcome, least_gap
-from kernelopt.factorization import FEW, FLOOR, CholeskyFactor, Factor, Guide
+from kernelopt.factorization import AUTO, FEW, FLOOR, CholeskyFactor, Factor, Guide
+from kernelopt.factorization.dense import needed
+from kernelopt.factorization.memory import allowed_bytes
 from kernelopt.language.expressions import Theta
 from kernelopt.results.history import Round
 from kernelopt.results.solution import Status
@@ -23,6 +25,8 @@ MORE = 0.5  # pivots that are added where nothing is known of what they bring, i
 LEAST_SHARE, MOST_SHARE = 0.2, 1.0  # where something is, no fewer and no more
 AHEAD = 1.1  # and a little more than expected, so that another round is not needed
 FAST = 2.5  # a gap that shrinks by this factor and more needs no new pivots beside new functions
+FLAT = 0.3  # of the trace that 3.5√N columns leave, from which N/5 and more are expected to be needed
+MOST_ROWS = 12_000  # of a factor of the whole matrix on suspicion: its N³/3 flops take some 20 s
 GAIN = 0.9  # of the gap: less is no progress
 LOOSE, SHARE = 0.1, 2.0  # the gap to which the first small problem is solved; later ones, in units of the last gap
 
@@ -106,6 +110,29 @@ def more_exactly(view: View) -> Step | None:
     return Step(replace(view.last, growth=view.last.growth + 1), 0, {}, _aim(view))
 
 
+def whole_matrix(view: View) -> Step | None:
+    """The N×N array, where pivots must be added and the spectrum is flat: the factor will have a large share of N
+    columns in the end, one round after the other, and small systems look entries of BBᵀ up that they would compute."""
+    asked = view.asked
+    chosen = asked.method != AUTO or asked.layout is not None or asked.settings.max_rank is not None
+    if chosen or not asked.functions or not view.is_guided:  # without functions θ is asked to stand on few rows
+        return None
+    growing = [f for f in view.factors.values() if f.grows]
+    flat = [f for f in growing if f.residual > FLAT and len(f.B) <= MOST_ROWS]
+    bytes_needed = sum(3 * needed(len(f.B)) / 2 for f in growing)  # Q, B and BBᵀ
+    if len(flat) < len(growing) or bytes_needed > allowed_bytes(asked.memory_limit) or _by_functions(view):
+        return None
+    why = f"flat spectrum: {max(f.residual for f in flat):.2g} of the trace is left by {view.rank} columns"
+    return Step(replace(asked, method="cholesky", why=why))
+
+
+def _by_functions(view: View) -> bool:
+    """Whether functions Aᵀν alone shrink the gap fast."""
+    rounds, guides = view.rounds, view.outcome.guides
+    expands = view.last.functions and all(guide.products is not None for guide in guides.values())
+    return expands and isfinite(rounds[-1].gap) and (len(rounds) == 1 or rounds[-2].gap > FAST * rounds[-1].gap)
+
+
 def more_columns(view: View) -> Step | None:
     """Columns where multipliers miss most: functions Aᵀν alone as long as these shrink the gap fast, and pivots."""
     if not view.is_guided or view.rank >= view.most:
@@ -115,9 +142,7 @@ def more_columns(view: View) -> Step | None:
     options = view.last if again is None else again.options
     settings = replace(options.settings, max_rank=view.asked.settings.max_rank)
     options = replace(options, settings=settings, growth=view.last.growth + 1)
-    expands = options.functions and all(guide.products is not None for guide in guides.values())
-    shrinks = isfinite(rounds[-1].gap) and (len(rounds) == 1 or rounds[-2].gap > FAST * rounds[-1].gap)
-    columns = 0 if expands and shrinks else _more(view.rank, rounds, view.tol)
+    columns = 0 if _by_functions(view) else _more(view.rank, rounds, view.tol)
     return Step(options, int(min(columns, view.most - view.rank)), guides, _aim(view))
 
 
@@ -144,7 +169,7 @@ def all_pivots(view: View) -> Step | None:
 
 
 # What follows a round that did not close the gap: the first that applies.
-RULES: tuple[Callable[[View], Step | None], ...] = (more_exactly, more_columns, smaller_trace, all_pivots)
+RULES: tuple[Callable[[View], Step | None], ...] = (more_exactly, whole_matrix, more_columns, smaller_trace, all_pivots)
 
 
 def _aim(view: View) -> float:

@@ -260,9 +260,8 @@ def _factorize(form: CanonicalForm, step: Step, coarser: Mapping[Theta, Factor])
             )  # fmt: skip
         elif name not in made:
             start = None if known is None else known.of_pivots
-            made[name] = factorize(
-                options.method, link.rows, options.settings, options.memory_limit, start, options.layout
-            )
+            found = factorize(options.method, link.rows, options.settings, options.memory_limit, start, options.layout)
+            made[name] = replace(found, why=options.why) if options.why else found
         factors[link.theta] = made[name]
     return factors
 

@@ -79,7 +79,7 @@ class BlockFactor(CholeskyFactor):
         B = np.ascontiguousarray(sl.solve_triangular(self.L, K, lower=True, overwrite_b=True, check_finite=False).T)
         return CholeskyFactor(B, self.scale, self.pivots, self.residual, 0.0, 0.0)
 
-    def coefficients(self, v: Array) -> Array:
+    def _coefficients(self, v: Array) -> Array:
         c: Array = sl.solve_triangular(self.L, v, trans="T", lower=True) / self.scale
         return c
 

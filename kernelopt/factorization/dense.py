@@ -30,10 +30,10 @@ class CholeskyFactor(Factor):
 
     method = "pivoted Cholesky"
 
-    def coefficients(self, v: Array) -> Array:
+    def _coefficients(self, v: Array) -> Array:
         """c = L⁻ᵀv/scale; the pivot rows of B are L."""
-        L = self.B[self.pivots]
-        c: Array = sl.solve_triangular(L, v, trans="T", lower=True) / self.scale
+        U = self.B[self.pivots].T  # in LAPACK's order: a lower triangle would be copied
+        c: Array = sl.solve_triangular(U, v, check_finite=False) / self.scale
         return c
 
 
@@ -42,7 +42,7 @@ class EigenFactor(Factor):
 
     method = "eigenfactor"
 
-    def coefficients(self, v: Array) -> Array:
+    def _coefficients(self, v: Array) -> Array:
         """c = BΛ⁻¹v/scale."""
         eigenvalues = np.einsum("ij,ij->j", self.B, self.B)
         c: Array = self.B @ (v.T / eigenvalues).T / self.scale
@@ -68,8 +68,8 @@ class ProjectedFactor(EigenFactor):
     def method(self) -> str:  # type: ignore[override]
         return f"eigenfactor, {self.indefinite} (‖Q − Q̃‖ = {self.distance:.2g}·‖Q‖)"
 
-    def coefficients(self, v: Array) -> Array:
-        return super().coefficients((self.signs * v.T).T)
+    def _coefficients(self, v: Array) -> Array:
+        return super()._coefficients((self.signs * v.T).T)
 
 
 class _Normalized(NamedTuple):

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from kernelopt.factorization.tall import Room, TallMatrix, tall
 from kernelopt.language.rows import Rows
 from kernelopt.support.types import Array, Ints
@@ -80,9 +82,25 @@ class Factor(ABC):
         """A factor of the same pivots with B as an array in double precision."""
         return self
 
-    @abstractmethod
     def coefficients(self, v: Array) -> Array:
-        """c with θ = Σₛ cₛ·(row pivots[s]) = Cᵀw, for v = √scale·w of shape (r,) or (r, K)."""
+        """c with θ = Σₛ cₛ·(row pivots[s]) = Cᵀw, for v = √scale·w of shape (r,) or (r, K); read-only.
+
+        Those of the last v are remembered, since an answer and its certificate ask for the same.
+        """
+        last = self._last.get("v")
+        if last is None or not np.array_equal(last[0], v):
+            c = np.asarray(self._coefficients(v))
+            c.flags.writeable = False
+            self._last["v"] = last = (np.array(v), c)
+        return last[1]
+
+    @abstractmethod
+    def _coefficients(self, v: Array) -> Array:
+        """`coefficients`, computed."""
+
+    @cached_property
+    def _last(self) -> dict[str, tuple[Array, Array]]:
+        return {}
 
     def predictions(self, rows: Rows, v: Array) -> Array:
         """Aθ on all rows, computed afresh from kernel values."""

@@ -88,7 +88,7 @@ class ExpandedFactor(Factor):
         a = sl.solve_triangular(G[:, p:], v[p:], trans="T", lower=True) / self.scale
         return v[:p] - self.scale * (G[:, :p].T @ a), a
 
-    def coefficients(self, v: Array) -> Array:
+    def _coefficients(self, v: Array) -> Array:
         rest, a = self.parts(v)
         spread: Array = self.combinations[self.pivots] @ a
         spread[: len(self.base.pivots)] += self.base.coefficients(rest)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from kernelopt.support.types import Array, Ints
 
 SPARE = 8  # columns that an array has room for behind those that it begins with
 SCALED = 2**22  # bytes of B that are scaled at a time, at least
+WIDE = 0.2  # columns per row from which BBᵀ is worth its place: systems in active rows then look it up
+HELD = 0.25  # of the memory that is free, for BBᵀ
 MOST_CHOSEN = 0.9  # share of rows with weight from which all rows are taken, without a copy of these
 
 
@@ -107,6 +110,10 @@ class TallMatrix(ABC):
         """B as one array, here."""
         return self.rows(np.arange(len(self)))
 
+    def outer(self) -> Array | None:
+        """BBᵀ (n, n), made once; None where B is elsewhere, where products with B take far less, or memory is short."""
+        return None
+
     @property
     def T(self) -> _Transposed:
         """Bᵀ, for products."""
@@ -138,9 +145,10 @@ class _Transposed:
 
 @dataclass(frozen=True, eq=False)
 class DenseMatrix(TallMatrix):
-    """One array of numpy's."""
+    """One array of numpy's; `coarse`: the first columns of another one, which are not worth a BBᵀ of their own."""
 
     array: Array
+    coarse: bool = False
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -156,7 +164,7 @@ class DenseMatrix(TallMatrix):
         return self.array[chosen]
 
     def first(self, count: int) -> DenseMatrix:
-        return DenseMatrix(self.array[:, :count])
+        return DenseMatrix(self.array[:, :count], self.coarse or count < self.array.shape[1])
 
     def combined(self, E: sp.csr_array) -> Array:
         return np.asarray(E @ self.array)
@@ -171,6 +179,16 @@ class DenseMatrix(TallMatrix):
 
     def connected(self, other: TallMatrix, T: sp.csr_array) -> Array:
         return np.asarray(self.array.T @ _dense(other).combined(T))
+
+    def outer(self) -> Array | None:
+        return self._outer
+
+    @cached_property
+    def _outer(self) -> Array | None:
+        n, r = self.shape
+        if self.coarse or r < WIDE * n or 8.0 * n**2 > HELD * memory.available_bytes():
+            return None
+        return np.asarray(self.array @ self.array.T)  # numpy takes one half of the work for such a product
 
     def row_squares(self) -> Array:
         return np.asarray(np.einsum("ij,ij->i", self.array, self.array))

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelopt.solvers import semismooth
+from kernelopt.solvers import active_set, semismooth
 from kernelopt.solvers.assemble import Shape
 from kernelopt.solvers.dual_point import Point, judged
 from kernelopt.solvers.engine import Engine, needs_convexity
@@ -74,7 +74,12 @@ class Newton(Engine):
 
 def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Point:
     """The best point found; the watch says when it is good enough."""
-    return _coarse_to_fine(problem, watch, start, first_sigma(problem), watch.flops + BUDGET * problem.cost(problem.m))
+    sigma = first_sigma(problem)
+    if start is not None:
+        found = active_set.solve(problem, watch, start, sigma)
+        if found is not None:
+            return replace(found, kept=start.kept)
+    return _coarse_to_fine(problem, watch, start, sigma, watch.flops + BUDGET * problem.cost(problem.m))
 
 
 def newton(problem: Structured, watch: Watch, start: Point | None = None) -> Point:

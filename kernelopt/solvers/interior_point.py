@@ -10,13 +10,15 @@ Mehrotra's predictor and corrector (SIAM J. Optim. 1992) with Gondzio's further 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from kernelopt.solvers.assemble import Shape
 from kernelopt.solvers.dual_point import Point, judged
 from kernelopt.solvers.engine import Engine, needs_convexity
-from kernelopt.solvers.structured import Structured
+from kernelopt.solvers.structured import Solve, Structured
 from kernelopt.solvers.watch import Watch
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array
@@ -27,6 +29,10 @@ SHORT, STUCK, TINY = 0.1, 12, 1e-10  # so many steps below the first length, or 
 LEAST_START = 1e-4  # of ½xᵀRx, the least gap from which a warm start begins
 FREE = 1e-10  # 1/weight of a row whose multiplier is free, in units of 1/R
 BACKTRACKS = 30  # halvings of a step that leaves a domain: to 1e-9 of it
+LONG = 0.9  # a step from which on corrections are not worth their solve
+LONGER = 0.01  # what a correction adds to the step at least
+LEAST_SHARE = 0.995  # of the way to the boundary; all of it is gone near the solution, for fast convergence
+REFINEMENTS = 2  # where multipliers are free: one takes out what FREE added, another the rounding of the first
 FAR = 10.0  # a multiplier of a warm start, in units of the last one or of typical ones, at most
 
 
@@ -45,13 +51,62 @@ class _State:
     gradient: Array = field(default_factory=lambda: np.zeros(0))
 
 
-@dataclass(frozen=True)
-class _Residuals:
-    """Of stationarity in x, of s − ρa + z_low − z_high, and the complementarity μ."""
+class _Change(NamedTuple):
+    """Changes of an iterate's parts."""
 
     x: Array
+    s: Array
+    a: Array
+    z_low: Array
+    z_high: Array
+
+
+@dataclass(frozen=True, eq=False)
+class _Newton:
+    """Newton's equations at an iterate, without the changes of z:
+
+        [ R + CᵀHC   Cᵀ  ] [dx]   [ −gradient ]          H = curvature of the smooth functions,
+        [    C     −exact ] [da] = [ −d − low + high ]     exact = ρ + z_low/(a − low) + z_high/(high − a),
+
+    by `solve`, a factor of R + Cᵀ(H + 1/inverse)C. A multiplier that is free has exact = 0 and a small `inverse` in its
+    place, which refinement takes out again.
+    """
+
+    problem: Structured
+    state: _State
+    has_low: Array
+    has_high: Array
     d: Array
-    mu: float
+    exact: Array
+    inverse: Array
+    curvature: Array
+    solve: Solve
+
+    def direction(self, target_low: Array | float, target_high: Array | float) -> _Change:
+        """The step towards z_low(a − low) = target_low, z_high(high − a) = target_high."""
+        p, st = self.problem, self.state
+        low = np.where(self.has_low, target_low / st.below - st.z_low, 0.0)
+        high = np.where(self.has_high, target_high / st.above - st.z_high, 0.0)
+        g = self.d + low - high
+        dx = self.solve(-st.gradient - p.adjoint(p.of_kinks(g / self.inverse)))
+        ds = p.products(dx)
+        da = (ds[p.of] + g) / self.inverse
+        if np.any(self.inverse > self.exact):
+            dx, ds, da = self._refined(g, dx, ds, da)
+        dz_low = np.where(self.has_low, low - st.z_low / st.below * da, 0.0)
+        return _Change(dx, ds, da, dz_low, np.where(self.has_high, high + st.z_high / st.above * da, 0.0))
+
+    def _refined(self, g: Array, dx: Array, ds: Array, da: Array) -> tuple[Array, Array, Array]:
+        """The solution for `exact`, by iterative refinement with the factor for `inverse`."""
+        p, gradient = self.problem, self.state.gradient
+        for _ in range(REFINEMENTS):
+            missing = ds[p.of] + g - self.exact * da
+            left = -gradient - p.penalty * dx - p.adjoint(p.of_kinks(da) + self.curvature * ds)
+            more = self.solve(left - p.adjoint(p.of_kinks(missing / self.inverse)))
+            dx = dx + more
+            ds = p.products(dx)
+            da = da + (p.products(more)[p.of] + missing) / self.inverse
+        return dx, ds, da
 
 
 class InteriorPoint(Engine):
@@ -93,13 +148,13 @@ class _Method:
         s = p.products(x)
         a = self._middle(s)
         h = -(s[p.of] - p.anchor - p.rho * a)
-        shift = max(float(np.mean(np.abs(h))) if len(h) else 0.0, self._unit_of_s())
+        shift = max(float(np.mean(np.abs(h))) if len(h) else 0.0, self._unit_of_s)
         z_low = np.where(self.has_low, np.maximum(h, 0.0) + shift, 0.0)
         z_high = np.where(self.has_high, np.maximum(-h, 0.0) + shift, 0.0)
         return self._state(x, s, a, z_low, z_high)
 
     def _middle(self, s: Array) -> Array:
-        p, unit = self.p, self._unit_of_a()
+        p, unit = self.p, self._unit_of_a
         both = self.has_low & self.has_high
         with np.errstate(invalid="ignore"):
             a = np.where(both, 0.5 * (p.low + p.high), 0.0)
@@ -108,13 +163,15 @@ class _Method:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(self.free & (p.rho > 0), (s[p.of] - p.anchor) / p.rho, a)
 
+    @cached_property
     def _unit_of_s(self) -> float:
         sizes = np.abs(self.p.anchor)
         return float(np.median(sizes[sizes > 0])) if np.any(sizes > 0) else 1.0
 
+    @cached_property
     def _unit_of_a(self) -> float:
         """Typical multipliers: widths of boxes, slopes of squares, or what a penalty of R on v implies."""
-        p, unit = self.p, self._unit_of_s()
+        p, unit = self.p, self._unit_of_s
         both = self.has_low & self.has_high
         found = (p.high - p.low)[both]
         if not len(found):
@@ -129,7 +186,7 @@ class _Method:
         here = judged(p, start.x, s, np.clip(start.a, p.low, p.high), p.smooth_gradient(s))
         mu = max(here.gap, LEAST_START * here.unit) / self.sides
         known = start.a if len(start.a) == len(k) else np.zeros(len(k))
-        a = _central(k, p.low, p.high, p.rho, mu, FAR * np.maximum(np.abs(known), self._unit_of_a()))
+        a = _central(k, p.low, p.high, p.rho, mu, FAR * np.maximum(np.abs(known), self._unit_of_a))
         a = np.where(self.free, known, a)
         with np.errstate(divide="ignore"):
             z_low = np.where(self.has_low, mu / (a - p.low), 0.0)
@@ -167,7 +224,7 @@ class _Method:
 
     def merit(self, point: Point) -> float:
         """The gap, and violations times typical multipliers, which have its units."""
-        return point.merit + self._unit_of_a() * point.violation
+        return point.merit + self._unit_of_a * point.violation
 
     def _judged(self) -> Point:
         st = self.state
@@ -176,115 +233,86 @@ class _Method:
             st.gradient = self.p.penalty * st.x + self.p.linear + self.p.adjoint(self.p.of_kinks(st.a) + slopes)
             return judged(self.p, st.x, st.s, st.a, slopes, st.gradient)
 
-    def _residuals(self) -> _Residuals:
-        p, st = self.p, self.state
-        d = st.s[p.of] - p.anchor - p.rho * st.a + st.z_low - st.z_high
-        return _Residuals(st.gradient, d, self._mu(st))
-
     def _mu(self, st: _State) -> float:
         return float(st.z_low @ st.below + st.z_high @ st.above) / self.sides
 
     def _step(self) -> float:
         """One step; returns its length."""
-        p, st = self.p, self.state
-        res = self._residuals()
-        below, above = st.below, st.above
-        exact = p.rho + st.z_low / below + st.z_high / above
+        st, mu = self.state, self._mu(self.state)
+        newton = self._newton(st)
+        predicted = newton.direction(0.0, 0.0)
+        after = self._mu(_moved(st, predicted, self._longest(predicted)))
+        centring = min(after / mu, 1.0) ** 3 if mu > 0 else 0.0
+        best, alpha = self._corrected(newton, predicted, centring * mu)
+        length = 1.0 if alpha == 1 else max(LEAST_SHARE, 1 - mu / self.first_mu) * alpha
+        length = self._globalized(best, length)
+        self.state = _moved(st, best, length)
+        return length
+
+    def _newton(self, st: _State) -> _Newton:
+        """The system at an iterate, factored."""
+        p = self.p
+        exact = p.rho + st.z_low / st.below + st.z_high / st.above
         inverse = np.where(exact > 0, exact, FREE / p.R.max())
-        D = 1 / inverse
-        weights = p.of_kinks(D) + p.smooth_curvature(st.s)
-        solve = p.system(weights)
+        curvature = p.smooth_curvature(st.s)
+        solve = p.system(p.of_kinks(1 / inverse) + curvature)
+        d = st.s[p.of] - p.anchor - p.rho * st.a + st.z_low - st.z_high
+        return _Newton(p, st, self.has_low, self.has_high, d, exact, inverse, curvature, solve)
 
-        def direction(target_low: Array, target_high: Array) -> tuple[Array, Array, Array, Array, Array]:
-            """Newton's step towards z_low(a − low) = target_low, z_high(high − a) = target_high."""
-            low = np.where(self.has_low, target_low / below - st.z_low, 0.0)
-            high = np.where(self.has_high, target_high / above - st.z_high, 0.0)
-            g = res.d + low - high
-            dx = solve(-res.x - p.adjoint(p.of_kinks(D * g)))
-            ds = p.products(dx)
-            da = D * (ds[p.of] + g)
-            for _ in range(2 if np.any(inverse > exact) else 0):  # what FREE added is taken out again
-                missing = ds[p.of] + g - exact * da
-                left = -res.x - p.penalty * dx - p.adjoint(p.of_kinks(da) + p.smooth_curvature(st.s) * ds)
-                more = solve(left - p.adjoint(p.of_kinks(D * missing)))
-                dx = dx + more
-                ds = p.products(dx)
-                da = da + D * (p.products(more)[p.of] + missing)
-            return (
-                dx,
-                ds,
-                da,
-                np.where(self.has_low, low - st.z_low / below * da, 0.0),
-                np.where(self.has_high, high + st.z_high / above * da, 0.0),
-            )
-
-        zero = np.zeros(len(st.a))
-        predicted = direction(zero, zero)
-        alpha = self._longest(predicted)
-        after = self._mu(_moved(st, predicted, alpha))
-        centring = min(after / res.mu, 1.0) ** 3 if res.mu > 0 else 0.0
-        target = centring * res.mu
-        second = predicted[2] * predicted[3], -predicted[2] * predicted[4]
-        low, high = target - second[0], target - second[1]
-        best = direction(low, high)
+    def _corrected(self, newton: _Newton, predicted: _Change, target: float) -> tuple[_Change, float]:
+        """Mehrotra's direction towards products of `target`, with Gondzio's corrections as long as they lengthen it by
+        enough, and its longest step."""
+        low, high = target - predicted.a * predicted.z_low, target + predicted.a * predicted.z_high
+        best = newton.direction(low, high)
         alpha = self._longest(best)
         for _ in range(CORRECTORS):
-            if alpha >= 0.9:
+            if alpha >= LONG:
                 break
-            trial = _moved(st, best, min(1.08 * alpha + 0.08, 1.0))
+            trial = _moved(newton.state, best, min(1.08 * alpha + 0.08, 1.0))
             low = low + _correction(trial.z_low * trial.below, target, self.has_low)
             high = high + _correction(trial.z_high * trial.above, target, self.has_high)
-            corrected = direction(low, high)
+            corrected = newton.direction(low, high)
             longer = self._longest(corrected)
-            if longer < alpha + 0.01:
+            if longer < alpha + LONGER:
                 break
             best, alpha = corrected, longer
-        alpha = self._globalized(best, min(1.0, max(0.995, 1 - res.mu / self.first_mu) * alpha) if alpha < 1 else 1.0)
-        self.state = _moved(st, best, alpha)
-        return alpha
+        return best, alpha
 
-    def _longest(self, step: tuple[Array, ...]) -> float:
+    def _longest(self, step: _Change) -> float:
         """The longest step ≤ 1 that keeps a inside its box and z ≥ 0."""
-        st = self.state
-        _, _, da, dz_low, dz_high = step
-        ratios = [1.0]
-        for value, change, here in (
-            (st.below, da, self.has_low), (st.above, -da, self.has_high),
-            (st.z_low, dz_low, self.has_low), (st.z_high, dz_high, self.has_high),
-        ):  # fmt: skip
-            falling = here & (change < 0)
-            if falling.any():
-                ratios.append(float(np.min(-value[falling] / change[falling])))
-        return min(ratios)
+        st, low, high = self.state, self.has_low, self.has_high
+        values = np.concatenate([st.below[low], st.above[high], st.z_low[low], st.z_high[high]])
+        changes = np.concatenate([step.a[low], -step.a[high], step.z_low[low], step.z_high[high]])
+        falling = changes < 0
+        return min(1.0, float(np.min(-values[falling] / changes[falling], initial=1.0)))
 
-    def _globalized(self, step: tuple[Array, ...], alpha: float) -> float:
+    def _globalized(self, step: _Change, alpha: float) -> float:
         """A step along which stationarity does not suffer from the curvature of the smooth functions."""
         p, st = self.p, self.state
         if not p.smooth:
             return alpha
         size = float(np.linalg.norm(st.gradient))
-        slack = float(np.linalg.norm(p.adjoint(p.of_kinks(step[2])))) + float(np.linalg.norm(p.penalty * step[0]))
+        slack = float(np.linalg.norm(p.adjoint(p.of_kinks(step.a)))) + float(np.linalg.norm(p.penalty * step.x))
         # At a solution the terms of the gradient cancel, but for rounding.
         slack += float(np.linalg.norm(p.adjoint(p.smooth_gradient(st.s))))
         for _ in range(BACKTRACKS):
-            s = st.s + alpha * step[1]
+            s = st.s + alpha * step.s
             if np.isfinite(p.smooth_value(s)):
                 with np.errstate(all="ignore"):
-                    after = p.penalty * (st.x + alpha * step[0]) + p.linear
-                    after = after + p.adjoint(p.of_kinks(st.a + alpha * step[2]) + p.smooth_gradient(s))
+                    after = p.penalty * (st.x + alpha * step.x) + p.linear
+                    after = after + p.adjoint(p.of_kinks(st.a + alpha * step.a) + p.smooth_gradient(s))
                 if np.linalg.norm(after) <= (1 - 0.01 * alpha) * size + 0.5 * alpha * size + 1e-12 * slack:
                     return alpha
             alpha *= 0.5
         return alpha
 
 
-def _moved(st: _State, step: tuple[Array, ...], alpha: float) -> _State:
-    dx, ds, da, dz_low, dz_high = step
+def _moved(st: _State, step: _Change, alpha: float) -> _State:
     return _State(
-        st.x + alpha * dx, st.s + alpha * ds, st.a + alpha * da,
-        np.where(st.z_low > 0, st.below + alpha * da, st.below),
-        np.where(st.z_high > 0, st.above - alpha * da, st.above),
-        st.z_low + alpha * dz_low, st.z_high + alpha * dz_high,
+        st.x + alpha * step.x, st.s + alpha * step.s, st.a + alpha * step.a,
+        np.where(st.z_low > 0, st.below + alpha * step.a, st.below),
+        np.where(st.z_high > 0, st.above - alpha * step.a, st.above),
+        st.z_low + alpha * step.z_low, st.z_high + alpha * step.z_high,
     )  # fmt: skip
 
 

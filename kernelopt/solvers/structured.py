@@ -25,6 +25,8 @@ DENSE_ROW = 16  # entries of a row of E from which it is multiplied into B once 
 UNEQUAL = 1e8  # largest ratio of steps
 STRETCH = 512  # rows of EB that are formed at a time, where only their sizes are wanted
 FEW = 0.7  # active rows, relative to unknowns, below which systems are solved in the rows
+LOOK_UP = 20  # flops that take as long as the look-up of an entry of BBᵀ
+SPARSE = 0.3  # share of entries up to which columns of Q are copied for a product
 MEMORY_BOUND = 4  # how much longer a flop takes in a product with a vector
 JITTER = 1e-14  # of the largest diagonal entry, the first thing to add where a Cholesky factorization breaks down
 
@@ -45,6 +47,51 @@ class _Pair:
     def weighted(self, weights: Array) -> Array:
         """The entries of EₖᵀWEₗ."""
         return np.bincount(self.to, self.products * weights[self.of], minlength=len(self.rows))
+
+
+@dataclass(frozen=True, eq=False)
+class KernelSpace:
+    """K = EBR⁻¹BᵀEᵀ (m, m) for an E with one entry per row: how s moves with the slopes of its functions.
+
+    outer : BBᵀ of each block; R : (K,); data, at : the entry of each row of E, and its column; ends : where the rows of
+    each block end among the columns
+    """
+
+    outer: tuple[Array, ...]
+    R: Array
+    data: Array
+    at: Ints
+    ends: Ints
+
+    @cached_property
+    def _block(self) -> Ints:
+        """The block of each row."""
+        return np.searchsorted(self.ends, self.at, side="right") - 1
+
+    def among(self, rows: Ints) -> Array:
+        """K[rows][:, rows], a new array."""
+        found = np.zeros((len(rows), len(rows)))
+        for k, (Q, R) in enumerate(zip(self.outer, self.R, strict=True)):
+            mine = np.flatnonzero(self._block[rows] == k)
+            here = self.at[rows[mine]] - self.ends[k]
+            e = self.data[rows[mine]]
+            part = Q.take(here, axis=0).take(here, axis=1)  # half of the time of Q[np.ix_(here, here)]
+            part *= e[:, None] * (e / R)
+            if len(mine) == len(rows):
+                return part
+            found[np.ix_(mine, mine)] = part
+        return found
+
+    def times(self, g: Array) -> Array:
+        """BR⁻¹Bᵀg for g in terms of predictions."""
+        parts = zip(self.outer, self.R, pairwise(self.ends), strict=True)
+        return np.concatenate([_product(Q, g[a:b]) / R for Q, R, (a, b) in parts])
+
+
+def _product(Q: Array, g: Array) -> Array:
+    """Qg, with few columns of the symmetric Q where g has few entries."""
+    some = np.flatnonzero(g)
+    return np.asarray(g[some] @ Q[some] if len(some) < SPARSE * len(g) else Q @ g)
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,6 +393,16 @@ class Structured:
         factor = factored(H)
         return lambda rhs: np.asarray(sl.cho_solve(factor, rhs, check_finite=False))
 
+    @cached_property
+    def kernel_space(self) -> KernelSpace | None:
+        """EBR⁻¹BᵀEᵀ, where its entries can be looked up: each s is one prediction, and all BBᵀ are at hand."""
+        if not self._one_each or not np.all(self.R > 0):
+            return None
+        outer = [B.outer() for B in self.blocks]
+        if any(Q is None for Q in outer):
+            return None
+        return KernelSpace(tuple(Q for Q in outer if Q is not None), self.R, self.E.data, self.E.indices, self._rows)
+
     def is_small(self, active: int) -> bool:
         """Whether a system is solved in its active rows, rather than in all unknowns."""
         return active < FEW * self.size and bool(np.all(self.R > 0))
@@ -353,7 +410,8 @@ class Structured:
     def cost(self, active: int) -> float:
         """Flops of a system with so many positive weights, and of the products with C that go with it."""
         p = self.size
-        system = active**2 * p + active**3 / 3 if self.is_small(active) else active * p**2 + p**3 / 3
+        entry = p if self.kernel_space is None else LOOK_UP
+        system = active**2 * entry + active**3 / 3 if self.is_small(active) else active * p**2 + p**3 / 3
         return system + 4 * self.product_cost
 
     @cached_property
@@ -369,7 +427,9 @@ class Structured:
         """
         end, G, F = self.ends[-1], self.rows(active), self.F[active]
         R = self.penalty[:end]
-        if self.R.min() == self.R.max():
+        if self.kernel_space is not None:
+            M = self.kernel_space.among(active)
+        elif self.R.min() == self.R.max():
             M = (G @ G.T) / self.R[0]
         else:
             scaled = G / np.sqrt(R)

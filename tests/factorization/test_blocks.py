@@ -475,3 +475,17 @@ def test_blocks_that_do_not_fit():
     assert "block 1 of the data" in caught.value.__notes__[0]
     with pytest.raises(DataError, match="at least one block"):
         ko.FeatureMatrix(iter([]), KERNEL)
+
+
+def test_the_outer_product_is_made_where_it_pays(monkeypatch):
+    """Of many columns per row, here, where memory allows it; not of the first columns of another B."""
+    B = np.random.default_rng(0).normal(size=(50, 20))
+    whole = tall(B)
+    np.testing.assert_allclose(whole.outer(), B @ B.T)
+    assert whole.outer() is whole.outer()
+    assert whole.first(15).outer() is None
+    assert whole.first(20).outer() is not None
+    assert tall(B[:, :5]).outer() is None
+    assert block_matrix(np.float64)[1].outer() is None
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1e4)
+    assert tall(B).outer() is None

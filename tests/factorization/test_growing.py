@@ -329,3 +329,47 @@ def test_as_many_pivots_as_the_gap_asks_for():
     assert policy._more(200, rounds, 9e-3) == 40  # no fewer than a fifth of those that there are
     assert policy._more(200, rounds, 1e-6) == 200  # and no more than these
     assert policy._more(200, rounds[1:], 1e-6) == 100  # half of them where nothing is known of what they bring
+
+
+def in_many_dimensions(n=2100, p=60, **options):
+    """Hinge on labels that follow no direction, with a flat spectrum."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(n, p)), np.sign(rng.normal(size=n))
+    theta, lam = ko.Theta(ko.kernels.Gaussian(sigma=p**0.5)), cp.Parameter(nonneg=True, value=0.1)
+    problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(y, theta(X))) + lam * ko.sum_squares(theta)))
+    problem.solve(tol=1e-3, **options)
+    assert problem.status == "optimal"
+    return problem, theta, lam
+
+
+def test_a_flat_spectrum_is_factored_as_a_whole():
+    """At once where pivots would have to be added, round after round; and once for all that is solved after it."""
+    problem, theta, lam = in_many_dimensions()
+    assert "flat spectrum" in str(problem.explain())
+    assert len(problem.history) <= 4
+    factor = reduction_of(problem).factors[theta]
+    lam.value = 0.05
+    problem.solve(tol=1e-3)
+    assert reduction_of(problem).factors[theta] is factor
+    assert problem.certificate.closes(1e-3)
+
+
+@pytest.mark.parametrize(
+    "options", [{"model": "compact"}, {"factorization": "streamed"}, {"memory_limit": 1e8}], ids=str
+)
+def test_a_flat_spectrum_where_the_matrix_is_not_wanted(options):
+    """θ on few rows, another factorization, no memory."""
+    problem, _, _ = in_many_dimensions(**options)
+    assert "flat spectrum" not in str(problem.explain())
+
+
+def test_coefficients_are_remembered_for_the_last_v():
+    rows, _ = values()
+    factor = streamed_cholesky(rows, SETTINGS)
+    v, w = np.ones(factor.rank), np.arange(1.0, factor.rank + 1)
+    first = factor.coefficients(v)
+    assert factor.coefficients(v.copy()) is first
+    assert not first.flags.writeable
+    np.testing.assert_allclose(factor.coefficients(w), factor._coefficients(w))
+    v[0] = 2.0  # another value in the same array
+    np.testing.assert_allclose(factor.coefficients(v), factor._coefficients(v))

@@ -1,0 +1,141 @@
+"""Active sets in kernel space: from the solution of a neighbouring problem to that of this one in a few systems.
+
+Without smooth functions the optimum is known once each kink's side is known: a = low where k = s − anchor − ρa < 0,
+a = high where k > 0, and k = 0 for the free ones. With K = EBR⁻¹BᵀEᵀ, the free multipliers and y solve
+
+    s_M − (K_MM + ρ)δ + F_M dy = anchor_M + ρa_M,   F_Mᵀδ = −(linear_y + Fᵀ(slopes)),
+
+whose matrix is looked up, not computed. Sides are then judged anew, all at once (a primal-dual active set method:
+Hintermüller, Ito and Kunisch, SIAM J. Optim. 2003). From a good guess it ends after a few steps; from a bad one it may
+cycle, and gives up.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg as sl
+from numpy.typing import NDArray
+
+from kernelopt.solvers.dual_point import Point, judged
+from kernelopt.solvers.structured import KernelSpace, Structured, factored
+from kernelopt.solvers.watch import Watch
+from kernelopt.support.types import Array
+
+MOST = 40  # systems
+PATIENCE = 4  # of them without fewer kinks on a wrong side
+WORSE = 2.0  # times as many kinks on a wrong side as there were, from which the method does not come back
+RIDGE = 1e-13  # of K's mean diagonal, added to it: repeated rows make it singular
+WRONG = 1e-10  # how far k is on a wrong side before it counts, in units of s
+
+
+def solve(problem: Structured, watch: Watch, start: Point, sigma: float) -> Point | None:
+    """The optimum, as the watch judges it; None where the method does not apply, or does not get there.
+
+    sigma : typical multipliers over typical arguments
+    """
+    space = problem.kernel_space
+    if problem.smooth or space is None:
+        return None
+    run = _Run(problem, space, start, sigma)
+    best, since = np.inf, 0
+    for _ in range(MOST):
+        if not run.step():
+            return None
+        watch.systems += 1
+        wrong = run.turned()
+        if wrong == 0:
+            break
+        best, since = (wrong, 0) if wrong < best else (best, since + 1)
+        if since == PATIENCE or wrong > WORSE * best:
+            return None
+        watch.check_time()
+    point = run.point()
+    return point if watch(point, problem.size) else None
+
+
+class _Run:
+    """Multipliers a, s and y that belong to them, and the side of each kink: −1 (low), 0 (free), 1 (high)."""
+
+    def __init__(self, problem: Structured, space: KernelSpace, start: Point, sigma: float) -> None:
+        self.p, self.space = problem, space
+        self.a = np.clip(start.a, problem.low, problem.high)
+        self.fixed = problem.low == problem.high
+        # The sides of the augmented Lagrangian at the start: a multiplier close to an end, with k on the same side.
+        moved = self.a + sigma * (start.s[problem.of] - problem.anchor - problem.rho * self.a)
+        self.side = np.where(moved <= problem.low, -1, np.where(moved >= problem.high, 1, 0))
+        self.y = start.x[problem.ends[-1] :]
+        self.s = self._arguments()
+        self.tiny = WRONG * _unit(problem)
+
+    def _slopes(self) -> Array:
+        return self.p.slope + self.p.of_kinks(self.a)
+
+    def _arguments(self) -> Array:
+        p = self.p
+        return p._spread(-self.space.times(p._gathered(self._slopes()) + p.linear_d)) + p.F @ self.y
+
+    def step(self) -> bool:
+        """Solve for the free kinks; False where there is no solution."""
+        p = self.p
+        ends = np.where(self.side < 0, p.low, np.where(self.side > 0, p.high, self.a))
+        self._move(ends - self.a)
+        self.a = ends
+        free = np.flatnonzero(self.side == 0)
+        rows = p.of[free]
+        k = self.s[rows] - p.anchor[free] - p.rho[free] * self.a[free]
+        H = self.space.among(rows)
+        H[np.diag_indices_from(H)] += p.rho[free] + RIDGE * (float(np.mean(H.diagonal())) if len(free) else 0.0)
+        residual = p.linear_y + p.F.T @ self._slopes()
+        F = p.F[rows]
+        try:
+            both = sl.cho_solve(factored(H), np.column_stack([F, k]), check_finite=False) if len(free) else F
+        except np.linalg.LinAlgError:
+            return False
+        HF, Hk = both[:, : p.q], both[:, p.q :].ravel()
+        dy = np.linalg.lstsq(F.T @ HF, -residual - F.T @ Hk, rcond=1e-14)[0] if p.q else np.zeros(0)
+        delta = np.zeros(len(self.a))
+        delta[free] = Hk + HF @ dy
+        if not np.isfinite(delta).all() or not np.isfinite(dy).all():
+            return False
+        self._move(delta)
+        self.a = self.a + delta
+        self.y = self.y + dy
+        self.s = self.s + p.F @ dy
+        return True
+
+    def _move(self, delta: Array) -> None:
+        if delta.any():
+            p = self.p
+            self.s = self.s - p._spread(self.space.times(p._gathered(p.of_kinks(delta))))
+
+    def turned(self) -> int:
+        """Put kinks on the sides where they belong, and say how many were not."""
+        p, before = self.p, self.side
+        k = self.s[p.of] - p.anchor - p.rho * self.a
+        up, down = (before < 0) & (k > self.tiny), (before > 0) & (k < -self.tiny)
+        side = np.where(self._nearest(up, p.anchor) | self._nearest(down, -p.anchor), 0, before)
+        side = np.where((before == 0) & (self.a < p.low), -1, np.where((before == 0) & (self.a > p.high), 1, side))
+        self.side = np.where(self.fixed, before, side)
+        return int(np.sum(self.side != before))
+
+    def _nearest(self, crossed: NDArray[np.bool_], anchor: Array) -> NDArray[np.bool_]:
+        """Of the kinks that s has crossed, the first of each row: s can be at one of them only."""
+        first = np.full(self.p.m, np.inf)
+        np.minimum.at(first, self.p.of[crossed], anchor[crossed])
+        found: NDArray[np.bool_] = crossed & (anchor == first[self.p.of])
+        return found
+
+    def point(self) -> Point:
+        """The point of these multipliers, judged anew: steps have added up roundings."""
+        p = self.p
+        a = np.clip(self.a, p.low, p.high)
+        back = p._back(p._gathered(p.slope + p.of_kinks(a)) + p.linear_d, np.zeros(p.q))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            x = np.append(-back[: p.ends[-1]] / p.penalty[: p.ends[-1]], self.y)
+        return judged(p, x, p.products(x), a, np.zeros(p.m))
+
+
+def _unit(problem: Structured) -> float:
+    """A typical argument of a kink."""
+    sizes = np.abs(problem.anchor)
+    return float(np.median(sizes[sizes > 0])) if np.any(sizes > 0) else 1.0

@@ -1,0 +1,173 @@
+"""What people do all day: fits of a few hundred rows, and grids of λ × folds, beside SVC and KernelRidge.
+
+    python tests/benchmarks/everyday.py [--quick] [--large]
+
+Every fit of ours is stated anew, solved and certified to the tolerance in the table; its time is that from the
+statement to the status. Runs of ours and of the peer take turns, with BLAS on one thread (set OPENBLAS_NUM_THREADS=1).
+In a grid one factor serves all folds and values (`ko.cross_validate`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import cvxpy as cp
+import numpy as np
+from sklearn.datasets import make_classification
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.svm import SVC
+
+import kernelopt as ko
+
+LAM = 0.5
+Data = tuple[np.ndarray, np.ndarray, float]
+
+
+class Fit(NamedTuple):
+    """Milliseconds of a fit from nothing and after a change of λ, and of the peer's."""
+
+    name: str
+    rows: int
+    ours: float
+    again: float
+    theirs: float
+    gap: float
+
+
+def in_four_dimensions(N: int) -> Data:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, 4))
+    return X, np.sign(np.sin(2 * X[:, 0]) + X[:, 1] ** 2 - 1 + 0.3 * rng.standard_normal(N)), 1.5
+
+
+def in_many_dimensions(N: int, p: int) -> Data:
+    options = {"n_informative": min(20, p), "n_redundant": 0, "n_clusters_per_class": 3, "flip_y": 0.05}
+    X, y = make_classification(N, p, random_state=0, **options)
+    return (X - X.mean(axis=0)) / X.std(axis=0), 2.0 * y - 1, float(np.sqrt(p))
+
+
+def hinge(data: Data, lam: cp.Parameter) -> ko.Problem:
+    X, y, sigma = data
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=sigma)), cp.Variable()
+    return ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(y, theta(X) + b)) + lam * ko.sum_squares(theta)))
+
+
+def ridge(data: Data, lam: cp.Parameter) -> ko.Problem:
+    X, y, sigma = data
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=sigma))
+    return ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)))
+
+
+def svc(data: Data, tol: float) -> Any:
+    X, y, sigma = data
+    return SVC(C=1 / (2 * LAM), gamma=1 / (2 * sigma**2), tol=tol).fit(X, y)
+
+
+def kernel_ridge(data: Data, tol: float) -> Any:
+    X, y, sigma = data
+    return KernelRidge(alpha=LAM, kernel="rbf", gamma=1 / (2 * sigma**2)).fit(X, y)
+
+
+def seconds(call: Callable[[], Any]) -> tuple[float, Any]:
+    gc.collect()
+    start = perf_counter()
+    result = call()
+    return perf_counter() - start, result
+
+
+def fits(name: str, rows: int, tol: float, runs: int) -> Fit:
+    """Statements, solves and certificates beside the peer's fits, in turn; the first of each is not counted."""
+    state, peer = {"hinge": (hinge, svc), "ridge": (ridge, kernel_ridge)}[name]
+    data, lam, gap = in_four_dimensions(rows), cp.Parameter(nonneg=True), 0.0
+    found: list[tuple[float, float, float]] = []
+
+    def solved() -> ko.Problem:
+        problem = state(data, lam)
+        problem.solve(tol=tol)
+        return problem
+
+    for _ in range(runs + 1):
+        lam.value = LAM
+        ours, problem = seconds(solved)
+        gap = max(gap, problem.certificate.relative_gap)
+        lam.value = 0.8 * LAM
+        again, _ = seconds(lambda: problem.solve(tol=tol))  # noqa: B023 called at once
+        found.append((ours, again, seconds(lambda: peer(data, tol))[0]))
+    one, other, theirs = (1e3 * median(column) for column in zip(*found[1:], strict=True))
+    return Fit(f"{name}, tol = {tol:g}", rows, one, other, theirs, gap)
+
+
+class Grid(NamedTuple):
+    """Seconds of a whole grid, the largest certified gap, and accuracies of the best λ."""
+
+    name: str
+    ours: float
+    theirs: float
+    gap: float
+    scores: tuple[float, float]
+
+
+def grid(data: Data, folds: int, values: int, tol: float) -> Grid:
+    """Hinge with intercept for all values of λ and folds, by both."""
+    X, y, sigma = data
+    lams, cv = np.geomspace(10, 1e-3, values), KFold(folds, shuffle=True, random_state=0)
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=sigma)), cp.Variable()
+    weights, lam = cp.Parameter(len(y), nonneg=True), cp.Parameter(nonneg=True, value=1.0)
+    objective = weights @ ko.losses.hinge(y, theta(X) + b) + lam * ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(objective))
+
+    def wrong(problem: ko.Problem, test: np.ndarray) -> float:
+        return float(np.mean(np.sign(theta.value(X[test]) + b.value) != y[test]))
+
+    ours, table = seconds(
+        lambda: ko.cross_validate(problem, weights, lam, lams, cv=list(cv.split(X)), loss=wrong, tol=tol)
+    )
+    peer = GridSearchCV(SVC(gamma=1 / (2 * sigma**2), tol=1e-3), {"C": 1 / (2 * lams)}, cv=cv, refit=False)
+    theirs, search = seconds(lambda: peer.fit(X, y))
+    scores = 1 - float(np.nanmin(table["mean"])), float(search.best_score_)
+    name = f"p = {X.shape[1]}, N = {len(y)}, {folds} × {values}"
+    return Grid(name, ours, theirs, float(np.max(table["gap"])), scores)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it runs")
+    parser.add_argument("--large", action="store_true", help="grids that take minutes too")
+    asked = parser.parse_args(arguments)
+    sizes, runs = ((30, 60), 1) if asked.quick else ((50, 200, 455, 1000, 2000), 9)
+    print(f"Fits from nothing, d = 4, certificate included, {runs} runs; peers: SVC, KernelRidge\n")
+    print("| problem            |    N |      ours |  re-solve |      peer | ours/peer | certified gap |")
+    print("|--------------------|-----:|----------:|----------:|----------:|----------:|--------------:|")
+    for name, tol in (("hinge", 1e-6), ("hinge", 1e-3), ("ridge", 1e-6)):
+        for rows in sizes:
+            f = fits(name, rows, tol, runs)
+            print(
+                f"| {f.name:<18} | {f.rows:>4} | {f.ours:>6.1f} ms | {f.again:>6.1f} ms | {f.theirs:>6.2f} ms "
+                f"| {f.ours / f.theirs:>9.1f} | {f.gap:>13.1e} |"
+            )
+    print("\nGrids of hinge losses, tol = 1e-3; peer: GridSearchCV(SVC), tol = 1e-3\n")
+    print("| grid                          |     ours |      SVC | ours/SVC | certified gap | accuracies    |")
+    print("|-------------------------------|---------:|---------:|---------:|--------------:|---------------|")
+    cases: list[tuple[Data, int, int]] = [(in_many_dimensions(60, 10), 2, 3)]
+    if not asked.quick:
+        cases = [(in_many_dimensions(1000, 50), 5, 20), (in_four_dimensions(1000), 5, 20)]
+    if asked.large:
+        cases += [(in_many_dimensions(3000, 100), 5, 20), (in_four_dimensions(3000), 5, 20)]
+        cases += [(in_many_dimensions(2000, 100), 10, 50)]
+    for data, folds, values in cases:
+        g = grid(data, folds, values, 1e-3)
+        scores = "{:.4f} {:.4f}".format(*g.scores)
+        print(
+            f"| {g.name:<29} | {g.ours:>6.1f} s | {g.theirs:>6.1f} s | {g.ours / g.theirs:>8.2f} | {g.gap:>13.1e} "
+            f"| {scores} |"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""Kernel space: K = EBR⁻¹BᵀEᵀ by look-ups, and active sets from the solution of a neighbouring problem."""
+
+from dataclasses import replace
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from inside import reduction_of
+
+import kernelopt as ko
+from kernelopt.factorization.tall import DenseMatrix
+from kernelopt.solvers import active_set, assemble, augmented_lagrangian
+from kernelopt.solvers.augmented_lagrangian import first_sigma
+from kernelopt.solvers.interior_point import InteriorPoint
+from kernelopt.solvers.structured import Structured
+from kernelopt.solvers.watch import Watch
+
+RNG = np.random.default_rng(0)
+N = 120
+X = RNG.normal(size=(N, 10))
+SCORE = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 - 1
+LABELS, TARGETS = np.sign(SCORE + 0.3 * RNG.normal(size=N)), SCORE + 0.3 * RNG.standard_t(2, size=N)
+WEIGHTS = RNG.integers(0, 3, size=N).astype(float)  # some rows count for nothing, as those of a fold that is left out
+LOSSES = {
+    "hinge": lambda f: ko.losses.hinge(LABELS, f),
+    "squared hinge": lambda f: ko.losses.squared_hinge(LABELS, f),
+    "pinball": lambda f: ko.losses.pinball(TARGETS, f, 0.3),
+    "epsilon insensitive": lambda f: ko.losses.epsilon_insensitive(TARGETS, f, 0.1),
+    "huber": lambda f: ko.losses.huber(TARGETS, f, 0.5),
+    "squared": lambda f: ko.losses.squared_error(TARGETS, f),
+}
+
+
+def structured(loss, strength, free=True, points=X, constrained=False):
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=3.0)), cp.Variable()
+    f = theta(points) + b if free else theta(points)
+    objective = WEIGHTS @ LOSSES[loss](f) + strength * ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(objective), [f[:10] <= 0.2] if constrained else [])
+    problem.solve(rank_tol=1e-12)
+    return assemble.structured(reduction_of(problem), problem._outer(), {0: 2 * strength})
+
+
+def optimum(problem):
+    point = InteriorPoint().solve(problem, Watch("", 1e-9, 1e-11, 1.0))
+    assert point.gap <= 1e-7 * point.unit
+    return point
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("free", [True, False])
+@pytest.mark.parametrize("constrained", [False, True])
+def test_the_optimum_of_a_neighbour(loss, free, constrained):
+    """From one λ to the next the sides of all kinks are found, and with them the optimum, to many digits."""
+    problem = structured(loss, 0.1, free, constrained=constrained)
+    start = optimum(replace(problem, R=1.3 * problem.R))
+    watch = Watch("", 1e-9, 1e-11, 1.0)
+    found, expected = active_set.solve(problem, watch, start, first_sigma(problem)), optimum(problem)
+    assert found is not None
+    assert watch.systems <= 12
+    assert found.gap <= max(1e-9 * found.unit, 1e-11)
+    assert found.primal == pytest.approx(expected.primal, rel=1e-7)
+    np.testing.assert_allclose(problem.products(found.x), found.s, atol=1e-12)
+    assert np.all((problem.low <= found.a) & (found.a <= problem.high))
+
+
+def test_repeated_rows_with_opposite_labels():
+    """K is singular on the free rows."""
+    twice = X.copy()
+    twice[60:] = twice[:60]
+    problem = structured("hinge", 0.1, points=twice)
+    found = active_set.solve(problem, Watch("", 1e-6, 1e-11, 1.0), optimum(replace(problem, R=1.2 * problem.R)), 1.0)
+    assert found is None or found.primal == pytest.approx(optimum(problem).primal, rel=1e-6)
+
+
+def test_it_gives_up_where_it_gets_nowhere(monkeypatch):
+    """Then the augmented Lagrangian goes on from the same start."""
+    problem = structured("epsilon insensitive", 0.01)
+    far = optimum(replace(problem, R=1e3 * problem.R))
+    monkeypatch.setattr(active_set, "MOST", 1)
+    watch = Watch("", 1e-8, 1e-11, 1.0)
+    assert active_set.solve(problem, watch, far, first_sigma(problem)) is None
+    found = augmented_lagrangian.solve(problem, watch, far)
+    assert found.primal == pytest.approx(optimum(problem).primal, rel=1e-7)
+
+
+def test_smooth_losses_and_low_rank_are_not_its_business():
+    problem = structured("hinge", 0.1)
+    start = optimum(problem)
+    narrow = replace(problem, blocks=(DenseMatrix(problem.blocks[0].whole()[:, :20]),))
+    assert active_set.solve(narrow, Watch("", 1e-6, 1e-11, 1.0), start, 1.0) is None
+    logistic = structured_log_loss()
+    assert active_set.solve(logistic, Watch("", 1e-6, 1e-11, 1.0), start, 1.0) is None
+
+
+def structured_log_loss():
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=3.0))
+    problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.log_loss(LABELS, theta(X))) + ko.sum_squares(theta)))
+    problem.solve()
+    return assemble.structured(reduction_of(problem), problem._outer(), {0: 2.0})
+
+
+def of_blocks(E, blocks, R):
+    m = E.shape[0]
+    empty, rows = np.zeros(0), sum(len(B) for B in blocks)
+    return Structured(
+        tuple(map(DenseMatrix, blocks)), sp.csr_array(E), np.zeros((m, 0)), np.array(R), np.zeros(rows), empty,
+        np.zeros(m), np.arange(0), empty, empty, empty, empty, (), 0.0,
+    )  # fmt: skip
+
+
+def test_look_ups_of_several_blocks():
+    """Rows of E in any order, with factors, of two blocks with penalties of their own."""
+    B = [RNG.normal(size=(8, 6)), RNG.normal(size=(5, 5))]
+    E = np.zeros((9, 13))
+    E[np.arange(9), RNG.permutation(13)[:9]] = RNG.normal(size=9)
+    problem = of_blocks(E, B, [2.0, 0.5])
+    inner = np.zeros((13, 13))
+    inner[:8, :8], inner[8:, 8:] = B[0] @ B[0].T / 2.0, B[1] @ B[1].T / 0.5
+    K, space = E @ inner @ E.T, problem.kernel_space
+    for rows in (np.arange(9), np.array([7, 0, 3]), np.array([], dtype=int)):
+        np.testing.assert_allclose(space.among(rows), K[np.ix_(rows, rows)], atol=1e-12)
+    for g in (RNG.normal(size=13), np.eye(13)[4]):  # many entries, and one
+        np.testing.assert_allclose(space.times(g), inner @ g, atol=1e-12)
+    W = RNG.uniform(0.5, 2, size=9) * (np.arange(9) % 2)
+    C = E @ np.block([[B[0], np.zeros((8, 5))], [np.zeros((5, 6)), B[1]]])
+    R, rhs = np.repeat([2.0, 0.5], [6, 5]), RNG.normal(size=11)
+    np.testing.assert_allclose(problem.system(W)(rhs), np.linalg.solve(np.diag(R) + C.T @ (W[:, None] * C), rhs))
+
+
+def test_rows_that_combine_predictions_are_not_looked_up():
+    B = [RNG.normal(size=(8, 8))]
+    assert of_blocks(np.eye(8) - np.eye(8, k=1), B, [1.0]).kernel_space is None
+    assert of_blocks(np.eye(8), B, [0.0]).kernel_space is None
+
+
+def test_a_path_takes_few_systems(monkeypatch):
+    """Along 12 values of λ: 5 to 8 systems each, but for one that is too far from the one before."""
+    rng = np.random.default_rng(1)
+    points = rng.normal(size=(500, 10))
+    labels = np.sign(points[:, 0] + points[:, 1] ** 2 - 1 + 0.3 * rng.normal(size=500))
+    totals = []
+    for solve in (active_set.solve, lambda *_: None):
+        monkeypatch.setattr(active_set, "solve", solve)
+        theta, b, lam = ko.Theta(ko.kernels.Gaussian(sigma=3.0)), cp.Variable(), cp.Parameter(nonneg=True)
+        loss = cp.sum(ko.losses.hinge(labels, theta(points) + b))
+        problem, taken = ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta))), []
+        for lam.value in np.geomspace(10, 0.1, 12):
+            problem.solve(solver="AUGMENTED_LAGRANGIAN")
+            assert problem.certificate.closes(1e-6)
+            taken.append(problem.solver_stats.num_iters)
+        totals.append(sum(taken[1:]))
+    assert totals[0] <= 0.6 * totals[1], totals
