@@ -1,10 +1,10 @@
 """A primal-dual interior point method for structured problems, with B dense.
 
-For the kinks, with multipliers z of low ≤ a ≤ high:
+With multipliers z of low ≤ a ≤ high, the central path satisfies, for each kink:
 
     k − ρa + z_low − z_high = 0,  z_low(a − low) = z_high(high − a) = μ,  k = s − anchor.
 
-Mehrotra's predictor and corrector (SIAM J. Optim. 1992) with Gondzio's further correctors (COAP 1996).
+Steps are Mehrotra's predictor and corrector (SIAM J. Optim. 1992), with Gondzio's further correctors (COAP 1996).
 """
 
 from __future__ import annotations
@@ -21,19 +21,29 @@ from kernelopt.solvers.watch import Watch
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array
 
-MOST = 100  # iterations
-CORRECTORS = 2  # Gondzio's, by a system that is factored: 41 systems instead of 52 (tests/solvers/test_counts.py)
-SHORT, STUCK, TINY = 0.1, 12, 1e-10  # so many steps below the first length, or one below the last, break it off
-LEAST_START = 1e-4  # of ½xᵀRx, the least gap from which a warm start begins
-FREE = 1e-10  # 1/weight of a row whose multiplier is free, in units of 1/R
-BACKTRACKS = 30  # halvings of a step that leaves a domain: to 1e-9 of it
-FAR = 10.0  # a multiplier of a warm start, in units of the last one or of typical ones, at most
+MOST = 100  # iterations: three times what hard problems take (8 to 35 at a gap of 1e-6)
+# Gondzio's correctors per iteration, which reuse the factor of its system: 41 systems instead of 52 without any
+# (tests/solvers/test_counts.py).
+CORRECTORS = 2
+# Without a better merit, the method ends after STUCK consecutive steps shorter than SHORT, or one shorter than TINY.
+# Higher limits recover from more blocked steps, lower ones give up sooner.
+SHORT, STUCK, TINY = 0.1, 12, 1e-10
+# Least gap from which a warm start takes its μ, relative to ½xᵀRx. A smaller one starts close to the boundary, where
+# steps are short; a larger one starts further from the solution than needed.
+LEAST_START = 1e-4
+# 1/weight of a kink whose multiplier is free (an equality), in units of 1/R: its weight would be infinite. Refinement
+# removes the error, in fewer rounds for smaller values; these make the system worse conditioned.
+FREE = 1e-10
+BACKTRACKS = 30  # halvings of a step that leaves a domain: down to 2⁻³⁰ ≈ 1e-9 of it
+# Largest distance of a warm start's multiplier from the finite end of its box, in units of its last value or of a
+# typical one. For k near 0 the central path has it far out, where it would spoil the next steps.
+FAR = 10.0
 
 
 @dataclass
 class _State:
-    """An iterate; below = a − low and above = high − a are kept apart, since a rounds them away. Where an end of the
-    box is infinite, its distance is 1 and z is 0."""
+    """An iterate. below = a − low and above = high − a are updated on their own, since rounding in a would hide small
+    distances. Where an end of the box is infinite, its distance is 1 and z is 0."""
 
     x: Array
     s: Array
@@ -47,7 +57,7 @@ class _State:
 
 @dataclass(frozen=True)
 class _Residuals:
-    """Of stationarity in x, of s − ρa + z_low − z_high, and the complementarity μ."""
+    """The residuals of stationarity in x and of k − ρa + z_low − z_high = 0, and the complementarity μ."""
 
     x: Array
     d: Array
@@ -55,7 +65,7 @@ class _Residuals:
 
 
 class InteriorPoint(Engine):
-    """Mehrotra's predictor and corrector: few iterations, each as costly as a dense system."""
+    """Mehrotra's predictor and corrector: few iterations, each with one dense system."""
 
     def lacks(self, shape: Shape) -> str | None:
         return needs_convexity(shape)
@@ -65,8 +75,7 @@ class InteriorPoint(Engine):
 
 
 def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Point:
-    """The best iterate; the watch says when it is good enough. A warm start that leads nowhere is followed by a cold
-    one."""
+    """The best iterate; the watch decides when it is good enough. If a warm start fails, a cold start follows."""
     method = _Method(problem, start)
     point, enough = method.run(watch)
     if start is None or enough or point.stopped is not None:
@@ -87,7 +96,7 @@ class _Method:
     # ------------------------------------------------------------ starting points
 
     def _start(self) -> _State:
-        """x as the problem has it, a in the middle of its box, z from the residual shifted into the positive."""
+        """A cold start: x from the problem, a in the middle of its box, z from the residual, shifted to be positive."""
         p = self.p
         x = p.first.copy()
         s = p.products(x)
@@ -113,7 +122,7 @@ class _Method:
         return float(np.median(sizes[sizes > 0])) if np.any(sizes > 0) else 1.0
 
     def _unit_of_a(self) -> float:
-        """Typical multipliers: widths of boxes, slopes of squares, or what a penalty of R on v implies."""
+        """A typical multiplier: the width of a box, else the slope of a square, else that of the penalty R of v."""
         p, unit = self.p, self._unit_of_s()
         both = self.has_low & self.has_high
         found = (p.high - p.low)[both]
@@ -122,7 +131,8 @@ class _Method:
         return float(np.median(found)) or 1.0
 
     def _warm(self, start: Point) -> _State:
-        """x of a neighbouring problem, with a and z on the central path: k − ρa + μ/(a − low) − μ/(high − a) = 0."""
+        """A warm start: x of a neighbouring problem, with a and z on the central path for its gap, where
+        k − ρa + μ/(a − low) − μ/(high − a) = 0. Its own a is at the ends of boxes, where steps would be short."""
         p = self.p
         s = p.products(start.x)
         k = s[p.of] - p.anchor
@@ -145,7 +155,7 @@ class _Method:
     # ------------------------------------------------------------ iterations
 
     def run(self, watch: Watch) -> tuple[Point, bool]:
-        """The best iterate, and whether the watch was content."""
+        """The best iterate, and whether the watch calls it good enough."""
         rank, best, short = max(B.shape[1] for B in self.p.blocks), self._judged(), 0
         try:
             for _ in range(MOST):
@@ -166,7 +176,7 @@ class _Method:
         return best, False
 
     def merit(self, point: Point) -> float:
-        """The gap, and violations times typical multipliers, which have its units."""
+        """The gap plus the violation, which a typical multiplier brings to the units of the gap."""
         return point.merit + self._unit_of_a() * point.violation
 
     def _judged(self) -> Point:
@@ -203,7 +213,7 @@ class _Method:
             dx = solve(-res.x - p.adjoint(p.of_kinks(D * g)))
             ds = p.products(dx)
             da = D * (ds[p.of] + g)
-            for _ in range(2 if np.any(inverse > exact) else 0):  # what FREE added is taken out again
+            for _ in range(2 if np.any(inverse > exact) else 0):  # refinement removes what FREE added
                 missing = ds[p.of] + g - exact * da
                 left = -res.x - p.penalty * dx - p.adjoint(p.of_kinks(da) + p.smooth_curvature(st.s) * ds)
                 more = solve(left - p.adjoint(p.of_kinks(D * missing)))
@@ -222,6 +232,7 @@ class _Method:
         predicted = direction(zero, zero)
         alpha = self._longest(predicted)
         after = self._mu(_moved(st, predicted, alpha))
+        # Mehrotra's centring: little where the predictor can go far, since it then lowers μ by itself.
         centring = min(after / res.mu, 1.0) ** 3 if res.mu > 0 else 0.0
         target = centring * res.mu
         second = predicted[2] * predicted[3], -predicted[2] * predicted[4]
@@ -231,6 +242,7 @@ class _Method:
         for _ in range(CORRECTORS):
             if alpha >= 0.9:
                 break
+            # The complementarity products z·(distance) after a longer step show which entries block it.
             trial = _moved(st, best, min(1.08 * alpha + 0.08, 1.0))
             low = low + _correction(trial.z_low * trial.below, target, self.has_low)
             high = high + _correction(trial.z_high * trial.above, target, self.has_high)
@@ -239,6 +251,7 @@ class _Method:
             if longer < alpha + 0.01:
                 break
             best, alpha = corrected, longer
+        # A step ends short of the boundary, by a fraction that vanishes with μ: convergence stays superlinear.
         alpha = self._globalized(best, min(1.0, max(0.995, 1 - res.mu / self.first_mu) * alpha) if alpha < 1 else 1.0)
         self.state = _moved(st, best, alpha)
         return alpha
@@ -258,13 +271,13 @@ class _Method:
         return min(ratios)
 
     def _globalized(self, step: tuple[Array, ...], alpha: float) -> float:
-        """A step along which stationarity does not suffer from the curvature of the smooth functions."""
+        """The length, halved until smooth functions are finite and their curvature spoils stationarity little."""
         p, st = self.p, self.state
         if not p.smooth:
             return alpha
         size = float(np.linalg.norm(st.gradient))
         slack = float(np.linalg.norm(p.adjoint(p.of_kinks(step[2])))) + float(np.linalg.norm(p.penalty * step[0]))
-        # At a solution the terms of the gradient cancel, but for rounding.
+        # At a solution the terms of the gradient cancel up to rounding, which is relative to their sizes.
         slack += float(np.linalg.norm(p.adjoint(p.smooth_gradient(st.s))))
         for _ in range(BACKTRACKS):
             s = st.s + alpha * step[1]
@@ -289,15 +302,17 @@ def _moved(st: _State, step: tuple[Array, ...], alpha: float) -> _State:
 
 
 def _correction(products: Array, target: float, here: Array) -> Array:
-    """Gondzio's: what brings products outside of [0.1, 10]·target back to its ends, limited from below."""
+    """Gondzio's correction, from products outside of [0.1, 10]·target to its ends, and by at most 10·target down."""
     with np.errstate(invalid="ignore"):
         change = np.clip(products, 0.1 * target, 10 * target) - products
     return np.where(here, np.maximum(change, -10 * target), 0.0)
 
 
 def _central(k: Array, low: Array, high: Array, rho: Array, mu: float, most: Array) -> Array:  # noqa: PLR0917
-    """a in (low, high) with k − ρa + μ/(a − low) − μ/(high − a) = 0, by bisection on this decreasing function; where
-    one end is infinite, about `most` from the other at most, as where k is all but 0 it would be at 1/0."""
+    """a in (low, high) with k − ρa + μ/(a − low) − μ/(high − a) = 0, by bisection on this decreasing function.
+
+    Where one end is infinite, a stays within about `most` of the other: for k near 0 and ρ = 0 it would be near μ/0.
+    """
     has_low, has_high = np.isfinite(low), np.isfinite(high)
     with np.errstate(divide="ignore", invalid="ignore"):
         reach = np.where(rho > 0, np.abs(k) / rho + np.sqrt(mu / rho), 0.0) + most
