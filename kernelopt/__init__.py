@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 
-# Modules that earlier pages named.
+# Earlier names of modules, which still can be imported.
 for _old, _new in {
     "history": "results.history",
     "paths": "model_selection.paths",

@@ -28,10 +28,7 @@ class NotPSDError(KernelError):
 
 
 class RepresenterError(KernelOptError, ValueError):
-    """A use of θ that the representer theorem does not cover.
-
-    `violations` lists every such use that was found, not only the first.
-    """
+    """A use of θ that the representer theorem does not cover; `violations` lists all such uses."""
 
     def __init__(self, message: str, violations: tuple[object, ...] = ()) -> None:
         super().__init__(message)
@@ -59,8 +56,8 @@ class OptionError(KernelOptError, ValueError):
 
 
 class FormatError(KernelOptError, ValueError):
-    """A file that is not as `ko.save` writes it."""
+    """A file that does not have the format of `ko.save`."""
 
 
 class MissingPackageError(KernelOptError, ImportError):
-    """A package that kernelopt does not depend on, but what was called does."""
+    """An optional package that is not installed, and that the called function needs."""

@@ -15,7 +15,9 @@ from kernelopt.language.functions import BLOCK_BYTES, Function
 from kernelopt.language.rows import Rows
 from kernelopt.support.types import Array, Ints
 
-PSD_TOLERANCE = 1e-10  # of the largest eigenvalue
+# Relative to the largest eigenvalue (in `quick_checks` to the largest entry): smaller eigenvalues and differences count
+# as rounding. Rounding makes about N·eps; a larger tolerance accepts slightly indefinite matrices.
+PSD_TOLERANCE = 1e-10
 
 
 def squared_distances(kernel: Any, X: Any, Z: Any = None) -> Array:
@@ -110,7 +112,7 @@ def alignment(Q1: Any, Q2: Any, centered: bool = False) -> float:
 def target_alignment(Q: Any, y: Any, centered: bool = False) -> float:
     """The alignment of Q with yyᵀ, or with YYᵀ for y of shape (N, K): how well the kernel fits targets, before any fit.
 
-    No N×N matrix yyᵀ is made.
+    The N×N matrix yyᵀ is not formed.
 
     Examples
     --------
@@ -173,7 +175,7 @@ def is_psd(Q: Any, tolerance: float = PSD_TOLERANCE) -> bool:
 
 
 class MatrixChecks(NamedTuple):
-    """What every kernel matrix fulfils: each a necessary condition that needs no eigenvalues."""
+    """Necessary conditions of a kernel matrix that need no eigenvalues."""
 
     symmetric: bool
     diagonal: bool
@@ -200,7 +202,7 @@ def quick_checks(Q: Any, tolerance: float = PSD_TOLERANCE) -> MatrixChecks:
 
 
 def rank(Q: Any, tolerance: float = PSD_TOLERANCE) -> int:
-    """The number of eigenvalues beyond tolerance·λ_max; at most dim F.
+    """The number of eigenvalues larger than tolerance·λ_max, which is at most dim F.
 
     Examples
     --------

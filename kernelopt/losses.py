@@ -1,8 +1,8 @@
 """Losses by name, elementwise, in scikit-learn's argument order (y, f).
 
-Plain functions that return cvxpy atoms: they check the shapes and the values of `y`, and nothing else. A
-loss written out in cvxpy atoms is the same thing. `y` may be an array, list, pandas Series or cp.Parameter,
-`f` any cvxpy expression of predictions. Sum them with `cp.sum`, weigh them with `w @ loss`.
+Plain functions that return cvxpy expressions, after a check of shapes and of the values of `y`. Writing a
+loss in cvxpy atoms gives the same problem. `y` may be an array, list, pandas Series or cp.Parameter, `f` any
+cvxpy expression of predictions. Sum losses with `cp.sum`, weigh them with `w @ loss`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
     "squared_hinge",
 ]
 
-CHECKED = "_checked"  # the attribute of a node with the parameters that are labels or counts in it
+CHECKED = "_checked"  # the attribute of a node that lists its cp.Parameters with labels or counts
 
 
 def margin(y: Any, f: Any) -> cp.Expression:
@@ -124,7 +124,7 @@ def huber(y: Any, f: Any, M: Any = 1.0) -> cp.Expression:
 def pinball(y: Any, f: Any, tau: Any = 0.5) -> cp.Expression:
     """max(τ(yᵢ − fᵢ), (τ − 1)(yᵢ − fᵢ)): slope τ where y > f; its minimizer is the τ-quantile.
 
-    For y and predictions of shape (N, K), `tau` may be a list of K levels, one a column.
+    For y and predictions of shape (N, K), `tau` may be a list of K levels, one per column.
 
     Examples
     --------
@@ -196,7 +196,7 @@ def crammer_singer(y: Any, F: Any) -> cp.Expression:
 
 
 def _pair(y: Any, f: Any) -> tuple[cp.Expression, cp.Expression]:
-    """`y` and `f` as expressions of one shape; anything that would broadcast is refused."""
+    """`y` and `f` as expressions of one shape. Raises DataError for shapes that differ, which cvxpy would broadcast."""
     f = cp.Expression.cast_to_const(f)
     if isinstance(y, cp.Expression) and y.variables():
         raise DataError("Expected data for y, an array or a cp.Parameter; got an expression. The order is (y, f).")
@@ -219,14 +219,14 @@ def _residual(y: Any, f: Any) -> cp.Expression:
 
 
 def check_parameters(nodes: Iterable[Any]) -> None:
-    """Check the values that labels and counts of losses have by now. Raises DataError."""
+    """Check the present values of labels and counts in losses. Raises DataError."""
     for node in nodes:
         for parameter, role in getattr(node, CHECKED, ()):
             CHECKS[role](parameter)
 
 
 def _checked(node: cp.Expression, y: cp.Expression, role: str) -> cp.Expression:
-    """The node, with y checked; where y is a Parameter the node says so, and it is checked before each solve again."""
+    """The node, after a check of y. A cp.Parameter y is recorded on the node, and checked again before each solve."""
     CHECKS[role](y)
     if isinstance(y, cp.Parameter):
         setattr(node, CHECKED, ((y, role),))
@@ -266,7 +266,7 @@ def _classes(y: Any, F: Any) -> tuple[cp.Expression, NDArray[np.float64]]:
     labels = real_array(y, "y")
     if F.ndim != 2 or labels.shape != F.shape[:1]:
         raise DataError(
-            f"Expected predictions of shape (N, K), from ko.Theta(kernel, outputs=K), and one class a row; got "
+            f"Expected predictions of shape (N, K), from ko.Theta(kernel, outputs=K), and one class per row; got "
             f"predictions of shape {F.shape} and y of shape {labels.shape}."
         )
     n, K = F.shape

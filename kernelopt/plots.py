@@ -1,7 +1,7 @@
 """Pictures with matplotlib: a fit, decision regions, the spectrum of Q, the kernel matrix, a path.
 
-Each function draws on `ax`, or on the axes of a new figure, and returns the axes; nothing else of matplotlib's state is
-touched. Classes differ in colour and marker, curves in colour and line style, for print and for those who see fewer
+Each function draws on `ax`, or on the axes of a new figure, and returns the axes; the rest of matplotlib's state stays
+as it is. Classes differ in colour and marker, curves in colour and line style, for print and for those who see fewer
 colours (palette: Okabe and Ito 2008; cividis: Nuñez, Anderton and Renslow 2018). What is drawn in black on a light
 background is drawn in white on a dark one.
 """
@@ -27,17 +27,19 @@ from kernelopt.support.cvxpy_parts import AddExpression
 from kernelopt.support.drawing import MARKERS, STYLES, axes, color, ink
 from kernelopt.support.types import Array
 
-FINE, COARSE = 400, 200  # points of a curve, and on each side of a map
-LARGEST = 2000  # rows of a kernel matrix that is formed
-SUPPORT = 1e-8  # of the largest multiplier, beyond which a row is a support vector
+FINE, COARSE = 400, 200  # points of a curve, and per side of a map: f is evaluated at 400 or 40 000 points
+# Rows up to which a kernel matrix is formed to be drawn: 32 MB, and O(N³) for its eigenvalues.
+LARGEST = 2000
+# Relative to the largest multiplier: a row with more is a support vector, as in `ko.path`.
+SUPPORT = 1e-8
 
 
 def fit(f: Callable[[Any], Any], X: Any, y: Any = None, *, ax: Any = None) -> Any:
-    """Draw a function of one column over the range of the data, with the data, and how far it may be from optimal.
+    """Draw a function of one variable over the range of the data, with the data and a band that holds the optimum.
 
     Where f is θ, or θ plus something else, the band is ±√(κ(x, x)·gap/λ), in which θᵀF(x) of an exact optimum lies
-    (`theta.value.optimality_bound`): about optimization alone, no confidence interval. It is left out where there is no
-    such bound.
+    (`theta.value.optimality_bound`). It is about optimization alone, and no confidence interval. It is left out where
+    there is no such bound.
 
     Parameters
     ----------
@@ -73,7 +75,7 @@ def fit(f: Callable[[Any], Any], X: Any, y: Any = None, *, ax: Any = None) -> An
     points = _points(X, 1)
     observed = None if y is None else real_array(y, "y")
     if observed is not None and observed.shape != (len(points),):
-        raise DataError(f"Expected y of shape ({len(points)},), a number a point; got {observed.shape}.")
+        raise DataError(f"Expected y of shape ({len(points)},), one number per point; got {observed.shape}.")
     x = np.linspace(points.min(), points.max(), FINE)
     values = _values(f, x[:, None])
     bound = _bound(f, x[:, None])
@@ -93,11 +95,11 @@ def fit(f: Callable[[Any], Any], X: Any, y: Any = None, *, ax: Any = None) -> An
 
 
 def decision_regions(f: Callable[[Any], Any], X: Any, labels: Any, *, ax: Any = None) -> Any:
-    """Draw where a classifier of points in the plane decides for which class, with margins and support vectors.
+    """Draw the regions of a classifier of points in the plane, one per class, with margins and support vectors.
 
-    For two classes f is one number a point, positive for the larger label: f = 0 is drawn as a line, the margins f = ±1
-    dashed. For K classes it is K numbers, of which the largest decides. Where f is an expression of predictions, points
-    with a multiplier |νᵢ| > 1e-8·max|ν|, the support vectors, are circled.
+    For two classes f is one number per point, positive for the larger label: f = 0 is drawn as a line, the margins
+    f = ±1 dashed. For K classes it is K numbers, of which the largest decides. Where f is an expression of predictions,
+    points with a multiplier |νᵢ| > 1e-8·max|ν|, the support vectors, are circled.
 
     Parameters
     ----------
@@ -139,7 +141,7 @@ def decision_regions(f: Callable[[Any], Any], X: Any, labels: Any, *, ax: Any = 
     values = _values(f, np.stack(np.meshgrid(a, b), axis=-1).reshape(-1, 2))
     heights = _heights(values)
     if not 2 <= len(classes) <= len(heights):
-        raise DataError(f"Expected labels of 2 to {len(heights)} classes, as f tells apart; got {len(classes)}.")
+        raise DataError(f"Expected labels of 2 to {len(heights)} classes, which f tells apart; got {len(classes)}.")
     ax = axes(ax, "ko.plots.decision_regions()")
     for k, height in enumerate(heights):
         if height.max() > 0:
@@ -165,11 +167,11 @@ def decision_regions(f: Callable[[Any], Any], X: Any, labels: Any, *, ax: Any = 
 
 
 def spectrum(A: Any, *, ax: Any = None) -> Any:
-    """Draw the eigenvalues of Q = AAᵀ, and where the factor cuts them.
+    """Draw the eigenvalues of Q = AAᵀ, and those of its factor.
 
-    For a problem that was solved, what of Q the factor Q ≈ BBᵀ keeps is drawn beside (eigenvalues of BBᵀ), with a line
-    at its rank. Up to 2000 rows Q is formed for it; beyond, only BBᵀ is drawn. Negative eigenvalues are drawn by their
-    size, hollow.
+    For a problem that was solved, the eigenvalues of BBᵀ of the factor Q ≈ BBᵀ are drawn too, with a line at its rank.
+    Up to 2000 rows Q is formed for it; for more, only BBᵀ is drawn. Negative eigenvalues are drawn hollow, at their
+    absolute values.
 
     Parameters
     ----------
@@ -183,7 +185,7 @@ def spectrum(A: Any, *, ax: Any = None) -> Any:
     Raises
     ------
     DataError
-        For something else, and for a feature matrix of more than 2000 rows.
+        For an A of another type, and for a feature matrix of more than 2000 rows.
     KernelOptError
         For a problem before its solve.
     MissingPackageError
@@ -255,7 +257,7 @@ def gram(A: Any, *, order: Any = None, ax: Any = None) -> Any:
         Q = Q[np.ix_(rows, rows)]
     ax = axes(ax, "ko.plots.gram()")
     size = float(np.abs(Q).max())
-    signed = Q.min() < -1e-12 * size
+    signed = Q.min() < -1e-12 * size  # entries that are negative by rounding keep the colours of nonnegative ones
     limits = {"vmin": -size, "vmax": size} if signed else {"vmin": 0.0, "vmax": size}
     image = ax.imshow(Q, cmap="PuOr" if signed else "cividis", interpolation="nearest", **limits)
     ax.figure.colorbar(image, ax=ax, label="κ(xᵢ, xⱼ)")
@@ -284,7 +286,7 @@ def path(table: Path, x: str | None = None, y: Any = None, *, ax: Any = None) ->
     return table.plot(x, y, ax)
 
 
-# ---------------------------------------------------------------- what they share
+# ---------------------------------------------------------------- helpers
 
 
 def _points(X: Any, columns: int) -> Array:
@@ -303,12 +305,12 @@ def _values(f: Callable[[Any], Any], X: Array) -> Array:
         raise KernelOptError("Expected a function with values; solve the problem first.")
     found = real_array(values, "the values of f")
     if found.ndim not in (1, 2) or len(found) != len(X):
-        raise DataError(f"Expected f to give a number (or a row of numbers) a point; got shape {found.shape}.")
+        raise DataError(f"Expected f to give a number (or a row of numbers) per point; got shape {found.shape}.")
     return found
 
 
 def _heights(values: Array) -> list[Array]:
-    """By how much f decides for each class, on the map's grid: positive where it does."""
+    """The lead of each class over the others on the map's grid: positive where f decides for it."""
     columns = np.stack([-values, values], axis=1) if values.ndim == 1 else values
     heights = []
     for k in range(columns.shape[1]):
@@ -318,7 +320,7 @@ def _heights(values: Array) -> list[Array]:
 
 
 def _bound(f: Callable[[Any], Any], X: Array) -> Array | None:
-    """How far θᵀF(x) may be from that of an optimum, where f is θ plus something without θ, and where it is known."""
+    """A bound on how far θᵀF(x) is from that of an optimum; None unless f is θ plus terms without θ and has a bound."""
     function: Function | None = f if isinstance(f, Function) else None
     if function is None:
         node = _prediction(f(X))
@@ -386,7 +388,7 @@ def _problem_spectrum(problem: Problem, ax: Any) -> Any:
 
 
 def _eigenvalues(ax: Any, values: Array, shade: str, marker: str, label: str) -> None:
-    """Eigenvalues beyond rounding, by their number; hollow where they are negative."""
+    """Draw eigenvalues larger than rounding against their number; hollow where they are negative."""
     if not len(values):
         return
     visible = np.abs(values) > len(values) * np.finfo(np.float64).eps * np.abs(values).max()

@@ -35,10 +35,10 @@ class Problem(Statement, Answered):
     Takes what `cp.Problem` takes. Any cvxpy atom works on predictions; cvxpy variables and parameters mix in
     freely. Solving sets `theta.value`, the values of the variables, and the multipliers of the constraints.
 
-    Of problems that are not convex it takes the spectral form, kernel principal component analysis: maximize ‖Aθ‖, or a
+    It also takes the spectral form, which is not convex, of kernel principal component analysis: maximize ‖Aθ‖, or a
     nondecreasing function of it such as `cp.sum_squares`, `cp.var` or `cp.std` of predictions, subject to ‖θ‖ ≤ R and
-    homogeneous equalities of predictions. The first of the largest entries of Aθ is then positive; there are no
-    multipliers.
+    homogeneous equalities of predictions. Its sign is such that the first of the largest entries of Aθ is positive;
+    there are no multipliers.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Problem(Statement, Answered):
 
     @one_at_a_time
     def __getstate__(self) -> dict[str, Any]:
-        """What was stated, and the answer. What was compiled, solvers included, is made again when it is needed."""
+        """The stated problem and its answer. Compiled stages and solvers are made again when they are needed."""
         solution = None if self._solution is None else self._solution.detached()
         source = None if self._source is None else self._source.detached()
         return {"stated": self._stated, "solution": solution, "source": source}
@@ -122,44 +122,44 @@ class Problem(Statement, Answered):
         solver : "LEAST_SQUARES", "NEWTON", "AUGMENTED_LAGRANGIAN" or "INTERIOR_POINT", which keep B dense and take
             problems that split into functions of one number each, or the name of an installed cvxpy solver, such as
             "CLARABEL", "OSQP", "ECOS" or "SCS"; by default chosen from the problem's structure, see `solvers()`; should
-            that one fall short, the next is tried. "SPECTRAL" takes the spectral form, and nothing else does;
-            "LEVENBERG_MARQUARDT" takes a nonconvex `SmoothLoss`.
+            that one fall short, the next is tried. Only "SPECTRAL" takes the spectral form; "LEVENBERG_MARQUARDT" takes
+            a nonconvex `SmoothLoss`.
         tol : largest certified relative gap, (upper − lower)/(P₀ − upper) with P₀ the optimum at θ = 0, that is called
-            "optimal". The solver's own tolerances are set 100 times tighter; where its answer falls short, it is asked
+            "optimal". The solver's own tolerances are set 100 times tighter; where its answer falls short, it is run
             again with tighter ones and in other units. `solver_stats.attempts` lists all runs.
-        abs_tol : largest certified absolute gap that is called "optimal" too, in units of the objective: what counts
-            as 0 where the optimum is 0. None by default.
+        abs_tol : largest certified absolute gap that is called "optimal" too, in units of the objective; for problems
+            whose optimum may be 0. None by default.
         rank_tol : the factor stops at trace(Q − BBᵀ) ≤ rank_tol·trace(Q); at least 1e-13. By default tol/100, at
-            most 1e-4 (100 times that beyond 1000 rows), and finer where the certified gap needs it. Where θ so
-            restricted can't meet the constraints, it always becomes finer.
+            most 1e-4 (100 times that above 1000 rows), and finer where the certified gap needs it. Where θ in the
+            factor's span can't meet the constraints, the factor always becomes finer.
         max_rank : largest rank of the factor. A lower rank restricts θ; constraints still hold exactly.
         indefinite : "raise", or what to do with a kernel matrix that is not positive semidefinite: "clip" negative
             eigenvalues to zero, "flip" them to their absolute values, "shift" all of them; `explain()` reports ‖Q − Q̃‖.
         factorization : "cholesky" (pivoted, of the N×N array) or "streamed" (pivoted, r columns in O(N r) memory), both
-            with r kernel values a prediction; "eigen" (V√Λ). By default the first up to 2000 rows, the second beyond;
+            with r kernel values per prediction; "eigen" (V√Λ). By default the first up to 2000 rows, the second above;
             where the kernel is not positive semidefinite by rule, the first as long as memory permits, since a streamed
-            factor sees only a part of Q.
-        model : where a streamed factor grows, "expanded" lets it grow by functions Aᵀν besides pivots: θ may then stand
-            on all rows, and a prediction take as many kernel values. "compact" keeps it on the pivots.
+            factor checks only a part of Q.
+        model : where a streamed factor grows, "expanded" lets it grow by functions Aᵀν besides pivots: θ may then be a
+            combination of all rows, and a prediction take as many kernel values. "compact" uses pivots only.
         certify : True for a bound with the full kernel matrix (a pass over the kernel where the factor restricts θ);
             "estimate" for a sampled one; False for none. Only a certified answer is called "optimal" (with integer
-            variables, which have no certificate, the solver's).
+            variables, which have no certificate, the solver decides).
         memory_limit : bytes; by default 80 % of what is available, or of what the workers of a cluster have.
-        time_limit : seconds of the whole call, after which no new attempt is started, and solvers that can, growing
-            factors and passes over the kernel are stopped; the best point is kept, with what is known of its gap. The
-            first factor is always made.
-        backend : a `dask.distributed.Client`, on whose workers B and passes over the kernel are; by default the one in
-            use where X is a Dask array and our own solvers take the problem, else this process.
+        time_limit : seconds of the whole call. After them no new attempt is started, and growing factors, passes over
+            the kernel and solvers that can be interrupted are stopped. The best point is kept, with the gap as far as
+            it is known. The first factor is always made.
+        backend : a `dask.distributed.Client`, whose workers hold B and make the passes over the kernel; by default the
+            client in use where X is a Dask array and our own solvers take the problem, else this process.
         dtype : "float32" stores B in single precision, in half the memory; sums are in double precision, and bounds and
             values are computed from the kernel in double precision.
         warm_start : start from the last answer, where the solver can.
         verbose : print iterations.
-        progress : show a bar whose measure is the certified gap, one for the gap of our own solvers, or for starts.
+        progress : show bars: of the certified gap, of the gap of our own solvers, or of starting points.
         n_init : starting points for a problem with a nonconvex `SmoothLoss`; the best local optimum is kept. The first
             is θ = 0, or with `warm_start` the value that `theta` has; others are random functions.
         random_state : seed of these, or a generator; an integer is also the seed of the streamed factor's random
             candidates, by default 0, so that two runs on the same data are identical.
-        **solver_options : passed on to cvxpy's solvers, one of which is then chosen; our own have none.
+        **solver_options : passed on to a solver of cvxpy's, one of which is then chosen: our own have no options.
 
         Raises
         ------
@@ -203,7 +203,7 @@ class Problem(Statement, Answered):
             except SolverError as error:
                 others = ", ".join(self.solvers().applicable)
                 raise SolverError(f"{error} Solvers that take the problem: {others}.") from error
-        # θ as a function, values and multipliers go to the user's objects: nothing was written to them before.
+        # θ as a function, values and multipliers go to the user's objects, which are unchanged up to here.
         self._factored, self._asked, outcome = found.factored, options, found.outcome
         self._left_off, self._solved_for = outcome.left_off, {p.id: _copied(p.value) for p in self.parameters()}
         self._unpack(replace(outcome.solution, solver_stats=found.stats), outcome.point)
@@ -218,9 +218,9 @@ class Problem(Statement, Answered):
         values.write(self._private_form(), self.constraints, self._source, solution, self._point)
 
     def _keep(self) -> Callable[[], None]:
-        """A function that puts back what stands now on the problem, its parameters, θ, variables and multipliers.
+        """A function that restores the present state of the problem, its parameters, θ, variables and multipliers.
 
-        A factor that is made after this, where there is none yet, stays.
+        Where there is no factor yet, one that is made later stays.
         """
         known = self._solution, self._point, self._factored, self._left_off, self._solved_for
         of_users = values.kept([*self.variables(), *self.parameters()], self.constraints, self.thetas(), self._source)
@@ -233,7 +233,7 @@ class Problem(Statement, Answered):
         return restore
 
     def _present_point(self) -> Iterate:
-        """The answer, with what stands on the user's variables now."""
+        """The answer, with the present values of the user's variables."""
         assert self._point is not None
         return replace(self._point, y=self._private_form().users_values())
 
@@ -241,7 +241,7 @@ class Problem(Statement, Answered):
 
     @one_at_a_time
     def certificate_at(self, parameters: Mapping[cp.Parameter, Any]) -> Certificate:
-        """What the present θ and multipliers say about the problem for other values of its parameters.
+        """Bounds from the present θ and multipliers on the optimum for other values of the problem's parameters.
 
         upper is the objective at the present θ and variables (inf where these are infeasible), lower comes from the
         present multipliers: for a penalty λ‖θ‖² they are feasible for every λ, and no kernel value is computed again.
@@ -268,8 +268,8 @@ class Problem(Statement, Answered):
             raise KernelOptError("Expected a solved problem with a certificate; call solve() first.")
         if self._spectral is not None:
             raise KernelOptError(
-                "Expected a convex problem, whose multipliers say something about other values of parameters; this one "
-                "is of the spectral form. Solve it again: the factor is kept."
+                "Expected a convex problem, whose multipliers give bounds for other values of parameters; this one is "
+                "of the spectral form. Solve it again: the factor is kept."
             )
         self._require_variable_values()
         reduction, point = self._factored.reduction, self._present_point()
@@ -281,11 +281,12 @@ class Problem(Statement, Answered):
 
     @one_at_a_time
     def verify(self, tol: float = 1e-6) -> Report:
-        """Recompute everything in the terms of the stated problem; prints as a table, one number a line.
+        """Recompute the answer in the terms of the stated problem; the report prints as a table, one number per line.
 
-        After a solve: the factor (Q = BBᵀ, or what the restriction leaves; CCᵀ = I; A = BC), ‖θ‖ = ‖w‖ and predictions
-        from the kernel, a component in the null space of A, the KKT conditions, the duality gap, and, where the kernel
-        has few explicit features (or the problem came by `from_cvxpy`), the original problem in θ ∈ Rᵖ solved beside.
+        After a solve: the factor (Q = BBᵀ, or the residual of the restriction; CCᵀ = I; A = BC), ‖θ‖ = ‖w‖ and
+        predictions from the kernel, a component in the null space of A, the KKT conditions, the duality gap, and, where
+        the kernel has few explicit features (or the problem came by `from_cvxpy`), the original problem in θ ∈ Rᵖ,
+        solved for comparison.
 
         With a nonconvex `SmoothLoss`: the gradient and curvature conditions instead of the gap.
 
@@ -339,7 +340,8 @@ class Problem(Statement, Answered):
         return verification.audit(canonical, self._outer(), given, tol, self._own_certificate)
 
     def _own_certificate(self) -> Certificate | None:
-        """That of an answer of our own, found without touching what stands on θ and the variables."""
+        """The certificate of a new solve of the same problem, which leaves the values of θ and the variables as they
+        are."""
         twin, restore = Problem(self.objective, self.constraints), self._keep()
         try:
             twin.solve()
@@ -347,7 +349,7 @@ class Problem(Statement, Answered):
             restore()
         return twin.certificate
 
-    # ---------------------------------------------------------------- what can be asked
+    # ---------------------------------------------------------------- queries
 
     @property
     @one_at_a_time
@@ -434,10 +436,10 @@ class Problem(Statement, Answered):
         kernel_problem._source = source
         return kernel_problem
 
-    # ---------------------------------------------------------------- small print
+    # ---------------------------------------------------------------- helpers
 
     def _changed_since(self) -> list[str]:
-        """Names of parameters whose values are no longer those that the answer is for."""
+        """Names of parameters whose values changed since the answer was computed."""
         return [
             p.name() for p in self.parameters()
             if p.id in self._solved_for and not np.array_equal(_copied(p.value), self._solved_for[p.id])

@@ -244,7 +244,7 @@ def test_colours_can_be_seen():
         (lambda: plots.fit(ko.Theta(GAUSSIAN), X), KernelOptError, "solve the problem first"),
         (lambda: plots.fit(lambda X: X[:, 0], P), DataError, "points with 1 column"),
         (lambda: plots.fit(lambda X: X[:, 0], X, Y[:3]), DataError, r"y of shape \(40,\)"),
-        (lambda: plots.fit(lambda X: 1.0, X), DataError, "a number .* a point"),
+        (lambda: plots.fit(lambda X: 1.0, X), DataError, "a number .* per point"),
         (lambda: plots.decision_regions(lambda X: X[:, 0], X, Y), DataError, "points with 2 columns"),
         (lambda: plots.decision_regions(lambda X: X[:, 0], P, LABELS[:3]), DataError, "a label for each of 60"),
         (lambda: plots.decision_regions(lambda X: X[:, 0], P, 0 * LABELS), DataError, "2 to 2 classes"),

@@ -1,7 +1,8 @@
-"""The same claim in other units: multipliers of norms, rows and predictions that can be compared.
+"""Scaling of a claim, so that multipliers of norms, rows and predictions have comparable sizes.
 
-With Q 1e140 times as large, ‖Aᵀν‖ is 1e70 times ν. Each θ is measured in units in which Q has a diagonal of about 1,
-and each linear row is divided by its largest coefficient. All factors are powers of two, so that nothing is rounded.
+Without it, a kernel that is 1e140 times as large makes ‖Aᵀν‖ 1e70 times ν. Each θ is measured in units in which Q has a
+diagonal of about 1, and each linear row is divided by its largest coefficient. All factors are powers of two, so that
+scaling rounds no number.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ import scipy.sparse as sp
 from kernelopt.certificate.claim import Array, Link, Program
 from kernelopt.support.types import Ints
 
-SMALLEST = 2.0**-1022  # more than underflow takes
+SMALLEST = 2.0**-1022  # absolute; the smallest normal double: scaling one number loses less by underflow
 
 
-@np.errstate(over="ignore", invalid="ignore")  # what overflows does not come back
+@np.errstate(over="ignore", invalid="ignore")  # an overflow is seen when the number is scaled back
 def balanced(program: Program, links: list[Link], z: Array) -> tuple[Program, list[Link], Array]:
-    """θ' = 2ᵉθ for each θ that a norm binds, so that A' = 2⁻ᵉA and t' = 2ᵉt; rows, and with them z, over powers of two.
+    """The claim for θ' = 2ᵉθ for each θ that a norm binds, so that A' = 2⁻ᵉA and t' = 2ᵉt; and with scaled rows and z.
 
-    All as it is where that would round anything.
+    The claim is returned unchanged where scaling would round any number.
     """
     of_t, new, exact = np.zeros(len(program.c), dtype=int), [], True
     for link in links:
@@ -43,7 +44,7 @@ def _exponent(size: float) -> int:
 
 
 def _measured(link: Link, e: int) -> tuple[Link, bool]:
-    """A link for A' = 2⁻ᵉA, f' = 2ᵉf = A'ᵀ(4ᵉ…), and whether that was exact; what underflows goes to the error."""
+    """A link for A' = 2⁻ᵉA and f' = 2ᵉf = A'ᵀ(4ᵉ…), and whether it is exact; losses by underflow join the error."""
     if not e:
         return link, True
     functions = max(norm.n.stop for norm in link.norms)
@@ -62,7 +63,7 @@ def _exactly(new: Array, old: Array, by: Ints) -> Array:
 
 
 def _scaled(program: Program, of_t: Ints) -> tuple[sp.csc_array, Ints]:
-    """A in new units, and the exponent of each row's divisor."""
+    """A in the new units, and the exponent of the power of two that divides each row."""
     nothing = np.zeros(len(program.b), dtype=int)
     A = sp.csc_array(program.A, copy=True)
     A.data = np.ldexp(program.A.data, _of_entries(program.A, of_t, nothing))

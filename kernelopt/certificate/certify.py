@@ -1,11 +1,11 @@
-"""How close an answer is to the optimum of the problem that was stated, with the full kernel matrix.
+"""The certificate of an answer: an enclosure of the optimum of the stated problem, with the full kernel matrix.
 
 With multipliers ν of u = Aθ and μ of ‖θ‖ ≤ t, θ leaves the Lagrangian iff √(νᵀQν) ≤ μ, so that
 
     D(ν, μ) = inf over (u, t ≥ 0, y) of  f(u, t, y) + νᵀu − μt
 
 bounds the optimum from below. It is evaluated on the dual side of the outer problem, at a point that is dual feasible
-up to rounding; νᵀQν comes from a pass over the kernel's own values, not from the factor.
+up to rounding. νᵀQν comes from a pass over the kernel's own values, or from the factor with a bound on its error.
 """
 
 from __future__ import annotations
@@ -37,30 +37,45 @@ from kernelopt.solvers import engines, outer_dual
 from kernelopt.support.arithmetic import UNIT, gamma
 from kernelopt.support.types import Array
 
-ZERO = 1e-8  # of the terms of the objective: θ gains nothing where it can gain no more than this
-OPEN = 1e-10  # of what θ gains: errors of predictions up to this may stay open
-MET = 1e-12  # violations up to this, relative to a constraint's terms, are rounding
-ROOMS = (1e-9, 1e-7, 1e-5)  # between ‖Aᵀν‖ and what its norm costs, where a cone solver finds all multipliers at once
-FEW, CLOSE = 1000, 1e-3  # rows up to which, and gaps from which, errors of kernel values are told apart from others
-ROUNDINGS = 24  # that the checker allows for each term
-NOTHING = 2.0**-46  # of the sizes that a value was summed from: five times the allowance for its rounding
-LOOSE = 0.1  # a widening beyond this share of the value is no first order
-MOSTLY = 4.0  # a gap up to so many times what rounding costs is not closed by other multipliers
+# Relative to T, the sum of the sizes of the objective's terms: θ = 0 counts as optimal where no θ can improve the
+# objective by more. It is also the gap to which better multipliers are sought where the caller names no tolerance.
+# Smaller values leave a gap open that solvers do not close; larger ones accept θ = 0 too early.
+ZERO = 1e-8
+# Relative to P₀ − P, the improvement over θ = 0: errors of predictions up to this may raise the floor of the gap. No
+# multipliers can close such errors, and they are negligible beside the improvement.
+OPEN = 1e-10
+MET = 1e-12  # relative to the sizes of a constraint's terms: violations up to this count as rounding
+# Relative room between ‖mⱼ‖ and its multiplier μⱼ where a cone solver finds all multipliers at once, tried in this
+# order. A larger room costs more of the bound; a smaller one may be below the solver's accuracy, 1e-11 at best.
+ROOMS = (1e-9, 1e-7, 1e-5)
+# Rows up to which a certificate for the kernel matrix as computed is tried: exact sums take N² Python operations. The
+# gap without errors of kernel values must be below CLOSE, relatively, for these errors to be the obstacle.
+FEW, CLOSE = 1000, 1e-3
+ROUNDINGS = 24  # roundings u per term that `checker.upper` allows for
+# Relative to the sizes of the numbers that a value is a sum of: a value up to this counts as 0. 2⁻⁴⁶ = 128u is five
+# times the allowance for rounding, 24u.
+NOTHING = 2.0**-46
+# Relative to the value: where constraints that hold only nearly raise the upper bound by more than this share, the
+# first-order estimate is not trusted, and there is no upper bound.
+LOOSE = 0.1
+# Relative to the allowance for rounding: no search for better multipliers where the gap is at most this multiple of it,
+# since other multipliers leave the rounding as it is. Larger values give up early, smaller ones search in vain.
+MOSTLY = 4.0
 AS_COMPUTED = "for the kernel matrix as computed"
 WAYS = {FULL: STREAMED, REDUCED: FROM_FACTOR, ESTIMATE: SAMPLED}
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a certificate is to close, and what it may cost.
+    """The target gap of a certificate, and the work it may take.
 
-    scope : FULL pays a pass over the kernel unless the factor has full numerical rank and the trace of what it leaves
-        is enough; REDUCED reads the factor only; ESTIMATE samples
-    tol, abs_tol : the gap that is enough, 0 and None where there is none
-    slopes : those of the functions of the cut, where the solver knows them
-    known : a bound of the same problem with the full kernel, which stands where it is the better one
-    products : whether the pass over the kernel gives Qν too
-    search : whether better multipliers than those at hand are looked for
+    scope : FULL makes a pass over the kernel, unless the factor has full numerical rank and the trace of Q − BBᵀ
+        suffices; REDUCED reads the factor only; ESTIMATE samples the kernel matrix
+    tol, abs_tol : the target for the relative and the absolute gap; 0 and None mean no target
+    slopes : slopes of the separable functions hⱼ, where the solver provides them
+    known : a bound of the same problem with the full kernel, used where it is the better one
+    products : whether the pass over the kernel returns Qν too
+    search : whether to look for better multipliers than the solver's
     """
 
     scope: str = FULL
@@ -73,14 +88,14 @@ class Request:
 
 
 class Certified(NamedTuple):
-    """A certificate, and the bound of the multipliers at hand, which it may not rest on."""
+    """A certificate, and the bound of the solver's own multipliers; the certificate may rest on a better bound."""
 
     certificate: Certificate
     own: Lower | None
 
 
 def first_look(reduction: Reduction, data: Outer, point: Iterate, slopes: Array | None = None) -> Certificate:
-    """What the factor says of a point that was evaluated, found and not proven."""
+    """A certificate from the factor alone, for a point that was evaluated; its bounds are not proven."""
     upper = _upper(reduction, data, point, exactly=True, look=True)
     bound = _found(reduction, data, point, point.multipliers(), slopes, FIRST_LOOK)
     return _assembled(reduction, data, bound, upper, REDUCED, check=False)
@@ -92,10 +107,11 @@ def certify(reduction: Reduction, data: Outer, point: Iterate, request: Request 
 
 
 def certified(reduction: Reduction, data: Outer, point: Iterate, request: Request) -> Certified:
-    """The certificate of a point that was evaluated, and what its own multipliers say."""
+    """The certificate of a point that was evaluated, and the bound of its own multipliers."""
     start, scope = perf_counter(), request.scope
     upper = _upper(reduction, data, point)
     exact = all(factor.is_exact for factor in reduction.factors.values())
+    # At full numerical rank the trace of Q − BBᵀ bounds what the factor leaves: the pass is made only if that fails.
     ways = [CHEAP] if scope == FULL and exact and not reduction.is_restriction else []
     for way in [*ways, PRODUCTS if request.products and scope == FULL else WAYS[scope]]:
         found = _by_way(reduction, data, point, request, upper, way)
@@ -113,7 +129,7 @@ def certified(reduction: Reduction, data: Outer, point: Iterate, request: Reques
 def _by_way(  # noqa: PLR0917
     reduction: Reduction, data: Outer, point: Iterate, request: Request, upper: UpperBound, way: str
 ) -> Certified:
-    """The certificate with νᵀQν found in a given way."""
+    """The certificate with νᵀQν computed in a given way."""
     tol, abs_tol, known = request.tol, request.abs_tol, request.known
     scope = REDUCED if way == FROM_FACTOR else request.scope
 
@@ -129,13 +145,14 @@ def _by_way(  # noqa: PLR0917
     found = _assembled(reduction, data, best, upper, scope)
     without_norm = own is not None and own.assumes_radius and reduction.is_restriction
     if scope != REDUCED and without_norm and not found.closes(tol, abs_tol):
-        # No norm of θ: a span of lower rank says little about the whole of it.
+        # Without a norm of θ, Aᵀν must vanish. Multipliers of a factor of lower rank only make Bᵀν vanish, so that the
+        # bound is one for θ in the factor's span.
         return _by_way(reduction, data, point, request, upper, FROM_FACTOR)
     return Certified(found, own)
 
 
 def _rounding_decides(reduction: Reduction, data: Outer, bound: Lower, attained: UpperBound) -> bool:
-    """Whether the errors of kernel values are what is missing: without them the bound is near the value."""
+    """Whether errors of kernel values keep the gap open: without them the bound is near the value."""
     few = all(len(link.rows) <= FEW for link in reduction.form.predictions)
     if bound.assumptions or not few or not bound.grams or not isfinite(attained.upper) or not attained.is_feasible:
         return False
@@ -146,7 +163,7 @@ def _rounding_decides(reduction: Reduction, data: Outer, bound: Lower, attained:
 
 
 def _for_computed_kernel(reduction: Reduction, data: Outer, point: Iterate, bound: Lower) -> Certificate:
-    """The certificate for the kernel matrix as it was computed: VᵀQV, predictions and norms are exact sums."""
+    """The certificate for the kernel matrix as it was computed, with VᵀQV, predictions and norms as exact sums."""
     links = reduction.form.predictions
     grams: tuple[Gram, ...] = tuple(
         as_computed(link, m.stack) for link, m in zip(links, bound.multipliers, strict=True)
@@ -161,17 +178,17 @@ def _for_computed_kernel(reduction: Reduction, data: Outer, point: Iterate, boun
 def certify_without_pass(
     reduction: Reduction, data: Outer, point: Iterate, slopes: Array | None = None, known: Lower | None = None
 ) -> Certificate:
-    """What can be said at once: a `known` bound with the full kernel, where there is one, else what the factor says."""
+    """A certificate without a pass: from a `known` bound with the full kernel if there is one, else from the factor."""
     if known is None or known.assumptions or known.confined:
         return certify(reduction, data, point, Request(REDUCED, slopes=slopes))
     return _assembled(reduction, data, known, _upper(reduction, data, point), FULL)
 
 
 def certify_again(reduction: Reduction, data: Outer, point: Iterate, known: Certificate) -> Certificate | None:
-    """A certificate for other values of parameters, from the multipliers of a known one: no pass over the kernel.
+    """A certificate for other values of parameters from the multipliers of a known one, without a pass over the kernel.
 
-    `data` is that of the outer problem, and the point was evaluated, for the new values. None where the multipliers no
-    longer apply.
+    `data` and the point belong to the new values, and the point was evaluated. None where the multipliers no longer
+    apply.
     """
     start, lower = perf_counter(), known.evidence
     if lower is None:
@@ -192,11 +209,12 @@ def certify_again(reduction: Reduction, data: Outer, point: Iterate, known: Cert
 def _lower(  # noqa: PLR0917
     reduction: Reduction, data: Outer, point: Iterate, slopes: Array | None, way: str, enough: Callable[[Lower], bool]
 ) -> Lower | None:
-    """What was found, as far as the checker proves it; by way of the cone form where that is more."""
+    """The bound that the checker proves; other multipliers are tried until it is `enough`."""
     nu, span = point.multipliers(), way == FROM_FACTOR
     found = _found(reduction, data, point, nu, slopes, way)
     bound = None if found is None else _proven(reduction, data, found, span, enough)
-    for spare in SPARES if not data.form.smooth else ():  # more room between ‖Aᵀν‖ and what its norm costs
+    # Where μ is given, ‖Aᵀν‖ ≤ μ must hold with all rounding: the room is made larger until the proof succeeds.
+    for spare in SPARES if not data.form.smooth else ():
         if bound is None or (isfinite(bound.value) and not bound.assumptions) or bound.assumes_radius:
             break
         mu = norm_multipliers(reduction, data.form, point, nu)
@@ -224,7 +242,7 @@ def _rank(bound: Lower) -> tuple[bool, float]:
 def _proven(
     reduction: Reduction, data: Outer, found: Lower, span: bool, enough: Callable[[Lower], bool] | None = None
 ) -> Lower:
-    """A bound with the value that the checker proves."""
+    """The bound with the value that the checker proves for it."""
 
     def ends(bound: Bound) -> bool:
         return enough is None or enough(replace(found, value=bound.value, rounding=bound.rounding))
@@ -240,7 +258,7 @@ def _proven(
 def _found(  # noqa: PLR0917
     reduction: Reduction, data: Outer, point: Iterate, nu: list[Array], slopes: Array | None, way: str
 ) -> Lower | None:
-    """By conjugates where the outer problem is separable, else from its cone form."""
+    """The bound by conjugates where the outer problem is separable, else from its cone form."""
     bound = None
     if data.form.is_constant:
         return cone_bounds.without_multipliers(reduction, data.form, point, way)
@@ -249,16 +267,16 @@ def _found(  # noqa: PLR0917
     if slopes is not None and data.split is not None:
         bound = conjugates.lower_bound(reduction, data.form, point, data.split, slopes, way)
     if bound is not None or data.form.smooth:
-        return bound  # cones know nothing of smooth losses
+        return bound  # smooth losses have no cone form
     mu = norm_multipliers(reduction, data.form, point, nu)
     return cone_bounds.lower_bound(reduction, data.form, point, nu, mu, way)
 
 
 def _slopes_here(data: Outer, point: Iterate, nu: list[Array]) -> Array | None:
-    """A subgradient of each function of the cut at the point; of several, what the multipliers ν say."""
+    """A subgradient of each separable function at the point; where it is not unique, the one that ν determines."""
     split = data.split
     if split is None or not np.array_equal(split.y, data.form.y):
-        return None  # auxiliary variables have no values
+        return None  # the cut treats auxiliary variables as y, and the point has no values for them
     x = projection.columns_of(data.form, point)
     if x is None or not np.isfinite(x).all():
         return None
@@ -270,14 +288,15 @@ def _slopes_here(data: Outer, point: Iterate, nu: list[Array]) -> Array | None:
 
 @dataclass(frozen=True)
 class UpperBound:
-    """What a point says, all but `stated` of the minimized problem without constants.
+    """The upper bound that a point gives, of the minimized problem without constants (except `stated`).
 
-    stated, value : the objective; terms : T, the sum of the sizes of its terms; plain : of those that are no losses
-    sizes : of what the value is a sum and difference of
-    upper : an upper bound; of it widened for constraints that hold only nearly, rounding, and kernel, what rounding has
-        of errors of kernel values
+    stated, value : the objective as stated, and minimized without constants
+    terms : T, the sum of the sizes of its terms; plain : the same for terms that are not losses
+    sizes : the sum of the sizes of all numbers that the value is computed from, those inside of losses included
+    upper : an upper bound. It includes `widened`, for constraints that hold only nearly, and `rounding`, of which
+        `kernel` is due to errors of kernel values
     at_zero : the optimum P₀ at θ = 0
-    violations : by how much it violates each constraint, in the constraint's units; is_feasible : whether by rounding
+    violations : the violation of each constraint in its own units; is_feasible : whether all of them are rounding
     """
 
     stated: float
@@ -295,7 +314,10 @@ class UpperBound:
 
 
 def _upper(reduction: Reduction, data: Outer, point: Iterate, exactly: bool = False, look: bool = False) -> UpperBound:
-    """What a point says; at a first `look` rounding inside of losses is left out."""
+    """The upper bound of a point.
+
+    `exactly`: predictions and norms have no errors; `look`: a first look, which leaves out rounding inside of losses.
+    """
     form, canonical, x = data.form, reduction.form, projection.columns_of(data.form, point)
     signed = form.sign * representer.bare_value(canonical, point)
     residuals = representer.residuals(canonical, point)
@@ -321,8 +343,10 @@ def _upper(reduction: Reduction, data: Outer, point: Iterate, exactly: bool = Fa
 
 
 def _at_zero(reduction: Reduction, data: Outer) -> float | None:
-    """P₀; None where θ = 0 is infeasible, or that is not known. It is found once for data that agree but for what norms
-    cost, of which θ = 0 has none."""
+    """P₀; None where θ = 0 is infeasible, or P₀ is not known.
+
+    It is computed once for all data that differ only in the costs of norms, since norms without f₀ are 0 at θ = 0.
+    """
     notes = data.notes if _norms_at_zero(reduction).any() else data.common.notes
     if "at zero" not in notes:
         notes["at zero"] = _found_at_zero(reduction, data)
@@ -339,8 +363,10 @@ def _found_at_zero(reduction: Reduction, data: Outer) -> float | None:
 
 
 def _terms(form: ConicForm, x: Array | None, value: float) -> tuple[float, float]:
-    """T = Σ |cⱼxⱼ| + ½Pⱼxⱼ² over predictions, norms and the user's variables, and |what is left of the objective|; and
-    the first of these alone."""
+    """T, and the part of it that is not in losses, Σ |cⱼxⱼ| + ½Pⱼxⱼ² over predictions, norms and the user's variables.
+
+    T adds the size of the remaining part of the objective.
+    """
     if x is None or not isfinite(value):
         return abs(value - form.offset), abs(value - form.offset)
     linear, square = form.c * x, 0.5 * form.P * x**2
@@ -349,7 +375,7 @@ def _terms(form: ConicForm, x: Array | None, value: float) -> tuple[float, float
 
 
 def _inside(canonical: CanonicalForm, form: ConicForm, x: Array | None, terms: float, known: Array) -> float:
-    """Rounding inside of losses, in u, for predictions that are off by what is `known`."""
+    """Rounding inside of losses in units of u, for predictions with errors `known`."""
     if x is None or not isfinite(terms):
         return 0.0
     slopes = np.zeros(len(form.c))
@@ -360,7 +386,7 @@ def _inside(canonical: CanonicalForm, form: ConicForm, x: Array | None, terms: f
 
 
 def _sums(reduction: Reduction, point: Iterate) -> Array:
-    """Σ |cₛ|√(QᵢᵢQₛₛ), the sizes of what each prediction is a sum of: rounding of c moves it by so many u."""
+    """Σ |cₛ|√(QᵢᵢQₛₛ), a bound on the sizes of the terms of each prediction: rounding of c moves it by u times this."""
     found = [np.zeros(0)]
     for number, link in enumerate(reduction.form.predictions):
         if link.u is not None:
@@ -371,9 +397,11 @@ def _sums(reduction: Reduction, point: Iterate) -> Array:
 
 
 def errors_of_predictions(reduction: Reduction, point: Iterate) -> list[Array]:
-    """|Aθ̂ − Aθ| ≤ κ√Qᵢᵢ·S for each θ = Aᵀc, with S = Σ |cₛ|√Qₛₛ: what errors κ of kernel values, and of the factor, may
-    add to each prediction. The factor is off by γ(r + 1)√(QᵢᵢQⱼⱼ) (Higham 2002, 10.3); nothing is known of one that is
-    projected, which counts as exact."""
+    """Bounds on the error of each prediction, |Aθ̂ − Aθ| ≤ κ√Qᵢᵢ·S for θ = Aᵀc, with S = Σ |cₛ|√Qₛₛ.
+
+    κ is the relative error of kernel values and of the factor, which is off by γ(r + 1)√(QᵢᵢQⱼⱼ) (Higham 2002, 10.3). A
+    projected factor has no known error, and counts as exact.
+    """
     found = []
     for number, link in enumerate(reduction.form.predictions):
         relative, S = _relative_error(reduction, number), _size_of_theta(reduction, point, number)
@@ -400,9 +428,12 @@ def _size_of_theta(reduction: Reduction, point: Iterate, number: int) -> float:
 def _of_predictions(  # noqa: PLR0917
     reduction: Reduction, form: ConicForm, point: Iterate, x: Array | None, terms: float, within: float
 ) -> float:
-    """What errors of predictions may add to the losses: their slopes on both sides count, not multipliers, which say
-    nothing of a kink that is only nearly met. Constraints count in the first order of their multipliers, twice, which
-    are at most |ν| and slopes of losses together. Where variables have a structure, ν alone says it all."""
+    """The cost of errors of predictions.
+
+    In losses, slopes on both sides count. Multipliers would not do: at a kink that is only nearly met they may be 0
+    where a slope is not. Constraints cost twice the first order in their multipliers, which are at most |ν| plus the
+    slopes of losses: 2|ν| + 2 slopes, beside the losses' own. Where the columns of x are not known, ν alone counts.
+    """
     errors = errors_of_predictions(reduction, point)
     nu = [np.abs(np.ravel(one, order="F")) for one in point.multipliers()]
     of_multipliers = 2 * sum(float(e @ n) for e, n in zip(errors, nu, strict=True))
@@ -417,7 +448,7 @@ def _of_predictions(  # noqa: PLR0917
 
 
 def _of_norms(reduction: Reduction, form: ConicForm, point: Iterate) -> float:
-    """The same for norms: |‖θ̂‖² − ‖θ‖²| ≤ κS²."""
+    """The cost of errors of norms: |‖θ̂‖² − ‖θ‖²| ≤ κS²."""
     total = 0.0
     for number, link in enumerate(reduction.form.predictions):
         relative, S = _relative_error(reduction, number), _size_of_theta(reduction, point, number)
@@ -431,7 +462,7 @@ def _of_norms(reduction: Reduction, form: ConicForm, point: Iterate) -> float:
 def _assembled(  # noqa: PLR0917
     reduction: Reduction, data: Outer, bound: Lower | None, found: UpperBound, scope: str, check: bool = True
 ) -> Certificate:
-    """Bounds put together, in the stated problem's sense."""
+    """The certificate from both bounds, in the stated problem's sense (minimize or maximize)."""
     form, upper = data.form, found.upper
     ranks = tuple((reduction.factors[link.theta].rank, len(link.rows)) for link in reduction.form.predictions)
     lower = -inf if bound is None or not isfinite(bound.value) else bound.value
@@ -447,13 +478,13 @@ def _assembled(  # noqa: PLR0917
     lower = min(lower, upper, found.value)
     at_zero = None if found.at_zero is None else max(found.at_zero, lower)
     floor = ZERO * found.terms if at_zero is not None and at_zero - lower <= ZERO * found.terms else 0.0
-    # What predictions are off by can't be closed, and is next to nothing of what θ gains.
+    # No multipliers close errors of predictions: they enter the floor where they are negligible beside P₀ − P.
     gained = 0.0 if found.at_zero is None else abs(found.at_zero - found.value)
     kernel = found.kernel if found.kernel <= OPEN * gained else 0.0
     if found.terms <= kernel:
         floor = max(floor, kernel + LAST_DIGITS * gained)
     if found.terms <= NOTHING * found.sizes and found.plain <= ZERO * (upper - lower):
-        floor = max(floor, NOTHING * found.sizes + kernel)  # an optimum of 0, as far as doubles tell
+        floor = max(floor, NOTHING * found.sizes + kernel)  # the optimum is 0 to double precision
     low, high = (lower, upper) if form.sign > 0 else (-upper, -lower)
     bare = Certificate(
         lower=low, upper=high, scope=scope, ranks=ranks, assumptions=tuple(assumptions),
@@ -466,7 +497,7 @@ def _assembled(  # noqa: PLR0917
 
 
 def _rests_on(reduction: Reduction, data: Outer, found: UpperBound) -> tuple[str, ...]:
-    """What the bounds rest on beside the statement, and is told."""
+    """The facts beside the statement that the bounds rest on, as sentences."""
     links, factors = reduction.form.predictions, reduction.factors
     told = [f"constraints met to {max(found.violations, default=0.0):.1e}"] if not found.is_feasible else []
     told += [f"kernel matrix projected: {f.method}" for f in factors.values() if f.is_projected]
@@ -495,8 +526,11 @@ def _norms_at_zero(reduction: Reduction) -> Array:
 
 
 def _widening(canonical: CanonicalForm, point: Iterate, residuals: list[Array]) -> float:
-    """Σ|multiplier|·|residual| over the constraints of the outer problem: the first-order cost of meeting them."""
-    total = 0.0  # twice the first order, since multipliers are known only nearly
+    """2Σ|multiplier|·|residual| over constraints of the outer problem: twice the first-order cost of meeting them.
+
+    The factor 2 allows for multipliers that are known only nearly.
+    """
+    total = 0.0
     for constraint, residual in zip(canonical.outer.constraints, residuals, strict=True):
         known = [d for d in point.duals.get(constraint.id, ()) if d is not None]
         if not residual.any() or not known:
@@ -504,6 +538,6 @@ def _widening(canonical: CanonicalForm, point: Iterate, residuals: list[Array]) 
         sizes = [np.abs(np.asarray(d, dtype=float)) for d in known]
         if len(sizes) == 1 and sizes[0].shape == residual.shape:
             total += 2 * float((sizes[0] * residual).sum())
-        else:  # cones: ‖z‖₁ bounds what a shift of all entries by the residual can cost
+        else:  # cones: ‖z‖₁ times the largest residual bounds the cost of moving each entry by it
             total += 2 * sum(float(d.sum()) for d in sizes) * float(residual.max(initial=0.0))
     return total

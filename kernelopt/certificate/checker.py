@@ -2,8 +2,9 @@
 
     minimize ½xᵀPx + cᵀx + Σ wₖℓₖ(gₖ) + offset   subject to  b − Ax ∈ K,  u = Aθ,  ‖θMⱼ − fⱼ‖ ≤ tⱼ
 
-Nothing here finds, repairs or recognises: whoever calls hands over a point z, and every inequality that the bound needs
-is proven with rounding inside, or the bound is −∞ and says why. docs/certificates.md proves each formula.
+The checker only checks: the caller supplies the dual point z, and the checker neither searches for nor repairs it.
+Every inequality that the bound needs is proven with rounding included; otherwise the bound is −∞, with a reason.
+docs/certificates.md proves each formula.
 """
 
 from __future__ import annotations
@@ -21,14 +22,20 @@ from kernelopt.certificate.claim import Array, Bound, Dual, Link, Loss, Norm, Pr
 from kernelopt.support.arithmetic import UNIT as U
 from kernelopt.support.arithmetic import checked_product, euclidean, gamma, two_product
 
-TINY = 2.0**-1000  # more than what underflow takes from any sum here, after scaling
-ULPS = 16 * U  # what numpy's exp, log and powers, and values of a user's loss, are trusted to
-ROOM = 1e-6  # sums that bound errors hold with so much to spare, far above their own rounding
+# Absolute, after scaling: an allowance for underflow in a sum. One operation loses at most 2⁻¹⁰⁷⁴, so that it covers
+# sums of any feasible length.
+TINY = 2.0**-1000
+# Relative error of numpy's exp, log and powers, and of a user's loss and its gradient, that is taken for granted.
+# numpy's functions are within a few units in the last place.
+ULPS = 16 * U
+# Relative room in sums that bound errors. It exceeds their own rounding, γₙ, for n up to 10⁹ terms, and raises the
+# allowance for rounding by 1e-6 of itself only.
+ROOM = 1e-6
 
 
-@np.errstate(all="ignore")  # what is no number proves nothing
+@np.errstate(all="ignore")  # comparisons are written so that NaN proves no inequality
 def lower(program: Program, links: Sequence[Link], dual: Dual) -> Bound:
-    """The bound D(z*) − (what rounding and kernel values may cost), for a point z* within the radius of z."""
+    """The bound D(z*) less the allowance for rounding and errors of kernel values, for a z* within the radius of z."""
     why = ill_posed(program, links, dual)
     scaled = None if why else in_one_unit(program, links, dual)
     if scaled is None:
@@ -50,7 +57,7 @@ def lower(program: Program, links: Sequence[Link], dual: Dual) -> Bound:
     values, costs = [v for part in parts for v in part.values], [v for part in parts for v in part.costs]
     if any(part.missing for part in parts) or not 2 * np.abs(values + costs).sum() < inf:
         return nothing(max(part.missing for part in parts) or "numbers are too large: change units")
-    # fsum rounds once, and so does each addition after it.
+    # fsum rounds once, and so does each addition after it: `nextafter` towards −∞ makes up for each of these roundings.
     value = nextafter(fsum([*values, *(-(1 + 4 * U) * np.array(costs)).tolist(), -TINY * any(values)]), -inf)
     value, cost, size = np.ldexp([value, fsum(costs), fsum(map(abs, values))], k).tolist()
     value = nextafter(nextafter(value, -inf) + program.offset, -inf) if any(values + costs) else program.offset
@@ -58,12 +65,12 @@ def lower(program: Program, links: Sequence[Link], dual: Dual) -> Bound:
 
 
 def upper(value: float, terms: float, offset: float, kernel: float) -> float:
-    """f at a point, as the stated atoms evaluate it from `terms`, raised by their rounding and that of predictions."""
+    """f at a point, raised by the rounding of its atoms, 24u of their `terms`, and by the errors of predictions."""
     return nextafter(value + 24 * U * (terms + abs(offset)) + kernel, inf)
 
 
 def ill_posed(program: Program, links: Sequence[Link], dual: Dual) -> str:
-    """Why parts of the claim do not fit together, or nothing."""
+    """The reason why parts of the claim do not fit together, or an empty string."""
     if not all(np.isfinite(part).all() for part in (dual.z, dual.tangent, dual.radius)):
         return "the dual point is not finite"
     rows = np.concatenate([np.arange(0), *(np.arange(len(program.b))[rows] for _, rows, _ in program.cones)])
@@ -84,9 +91,10 @@ def _owned(links: Sequence[Link]) -> Array:
 
 
 def in_one_unit(program: Program, links: Sequence[Link], dual: Dual) -> tuple[Program, list[Link], Dual, int] | None:
-    """The objective and its multipliers over one power of two 2ᵏ, exactly; None where that loses digits.
+    """The objective and its multipliers divided by one power of two 2ᵏ; None where that would round.
 
-    A Gram matrix of [n …, f …] loses less than TINY, which its error is raised by; and so does the radius.
+    A Gram matrix of [n …, f …] and the radius may lose digits by underflow, less than TINY, which is added to the
+    matrix's error and to the radius.
     """
     parts = [program.P, program.c, *(loss.slope for loss in program.losses)]
     largest = max(float(np.abs(part).max(initial=0.0)) for part in parts)
@@ -109,7 +117,7 @@ def in_one_unit(program: Program, links: Sequence[Link], dual: Dual) -> tuple[Pr
 
 
 def stationarity(program: Program, dual: Dual, rho: Array) -> tuple[Array, Array]:
-    """c + tangent + Aᵀz of each column, and by how much it may be off at a point within rho of z."""
+    """c + tangent + Aᵀz of each column, and a bound on its error for all points within rho of z."""
     costs, A = np.abs(program.c) + np.abs(dual.tangent), abs(program.A).T
     terms, some = costs + A @ np.abs(dual.z), costs + A @ ((dual.z != 0) | (rho > 0)) > 0
     error = np.where(some, gamma(np.diff(program.A.indptr) + 5) * terms + TINY, 0.0)
@@ -117,9 +125,11 @@ def stationarity(program: Program, dual: Dual, rho: Array) -> tuple[Array, Array
 
 
 class Free(NamedTuple):
-    """Columns that must vanish: entries of column j at starts[j]:starts[j + 1], with a cost as row m.
+    """Columns in which stationarity must hold exactly, c + Aᵀz = 0.
 
-    columns : of x, −1 where it is a row or feature of a θ without a norm; owners : the number of that θ, else −1
+    rows, values : entries of column j at starts[j]:starts[j + 1], its cost as row m
+    columns : the column of x, or −1 where it belongs to a row or feature of a θ without a norm
+    owners : the number of that θ, else −1
     """
 
     rows: Array
@@ -129,14 +139,14 @@ class Free(NamedTuple):
     owners: Array
 
     def matrix(self, m: int, values: Array) -> sp.csc_array:
-        """[A_J; c_J], or other values in its place, entries of a row added up."""
+        """[A_J; c_J], or the same pattern with other values; several entries of one row are added up."""
         W = sp.csc_array((values, self.rows, self.starts), shape=(m + 1, len(self.owners)), copy=True)
         W.sum_duplicates()
         return W
 
 
 def free_columns(program: Program, links: Sequence[Link], dual: Dual) -> Free:
-    """Columns of x without curvature that no link owns; for θ without a norm those of its rows or features."""
+    """Columns of x without curvature that no link owns, and for a θ without a norm one column per row or feature."""
     costly = program.P > 0
     costly[np.concatenate([_owned(links), *(np.append(loss.g, loss.h) for loss in program.losses)]).astype(int)] = True
     alone, m = np.flatnonzero(~costly), len(program.b)
@@ -156,8 +166,10 @@ def free_columns(program: Program, links: Sequence[Link], dual: Dual) -> Free:
 
 
 def _of_free_theta(part: sp.csc_array, link: Link) -> tuple[Array, Array, Array]:
-    """Entries of the columns of Aᵀν, ν summed over equal rows, or times features as exact products: rows, values, and
-    how many of each column."""
+    """The columns of Aᵀν: rows and values of their entries, and the number of entries per column.
+
+    ν is summed over equal rows, or multiplied by features as exact products.
+    """
     if link.features is None:
         counts = np.bincount(link.take, weights=np.diff(part.indptr), minlength=len(link.sizes))
         part = part[:, np.argsort(link.take)]
@@ -169,13 +181,16 @@ def _of_free_theta(part: sp.csc_array, link: Link) -> tuple[Array, Array, Array]
 
 
 def residuals(free: Free, dual: Dual) -> Array:
-    """|c + Aᵀz| of the free columns, no less."""
+    """An upper bound on |c + Aᵀz| of each free column."""
     found, under = sums(free, dual.z)
     return np.abs(found) * (1 + 2 * U) + TINY * under
 
 
 def sums(free: Free, z: Array) -> tuple[Array, Array]:
-    """c + Aᵀz of the free columns: sums of exact products, rounded once, so that 0 is 0; and where these underflow."""
+    """c + Aᵀz of the free columns, and where products underflow.
+
+    Each is a sum of exact products that is rounded once, so that a sum that is 0 is found to be 0.
+    """
     weight = np.append(z, 1.0)[free.rows]
     hi, lo, inexact = checked_product(free.values, weight)
     both = np.column_stack([hi, lo]).ravel().tolist()
@@ -187,12 +202,13 @@ def vanishes(free: Free, left: Array, dual: Dual) -> bool:
     """Whether some z* with |z* − z| ≤ radius makes all free columns vanish.
 
     Δ = z* − z moves rows R only, and solves r + MΔ = 0, M = A_RCᵀ, for as many columns C. With Z ≈ M⁻¹ the map
-    Δ ↦ Δ − Z(r + MΔ) is continuous, and takes the box |Δ| ≤ radius into itself if
+    Δ ↦ Δ − Z(r + MΔ) is continuous, and maps the box |Δ| ≤ radius into itself if
 
         radius_R > |Z||r_C| + |I − ZM| radius_R.
 
-    By Brouwer's theorem it has a fixed point there; Z is regular since |I − ZM| has a spectral radius below 1. Columns
-    that are combinations of columns that vanish, costs included, vanish with them.
+    By Brouwer's theorem it has a fixed point there. |I − ZM| then has a spectral radius below 1, so that Z is regular
+    and the fixed point solves r + MΔ = 0. A column that is a linear combination of vanishing columns, costs included,
+    vanishes too.
     """
     rho, R, C, Z = dual.radius, dual.rows, dual.columns, dual.inverse
     m, entries, rest = len(rho), np.diff(free.starts), np.ones(len(left), dtype=bool)
@@ -208,8 +224,10 @@ def vanishes(free: Free, left: Array, dual: Dual) -> bool:
 
 
 def _combined(free: Free, dual: Dual) -> bool:
-    """Whether A_others = A_J·weights exactly, costs included, in rows where z* can differ from 0, with none of `others`
-    on the right."""
+    """Whether A_others = A_J·weights exactly, costs included, for columns J outside of `others`.
+
+    Only rows where z* can differ from 0 count.
+    """
     counts = np.append((dual.z != 0) | (dual.radius > 0), True)
     W = sp.csc_array((free.values, free.rows, free.starts), shape=(len(counts), len(free.owners)))
     T, those = sp.coo_array(dual.weights), sp.coo_array(W[:, dual.others])
@@ -237,10 +255,13 @@ def _second_order(z: Array, r: Array, _: Any) -> bool:
 
 
 def _semidefinite(z: Array, r: Array, n: int) -> bool:
-    """λ_min(Z) ≥ ‖r‖ + rounding; Z is packed as an upper triangle by columns, off-diagonal entries times √2."""
+    """λ_min(Z) ≥ ‖r‖ + rounding, by Weyl's inequality.
+
+    Z is packed as an upper triangle by columns, with off-diagonal entries times √2.
+    """
     (i, j), Z = np.tril_indices(n), np.zeros((n, n))
     Z[i, j] = z / np.where(i == j, 1.0, np.sqrt(2.0))
-    lowest = float(np.linalg.eigvalsh(Z)[0])  # of the lower triangle
+    lowest = float(np.linalg.eigvalsh(Z)[0])  # eigvalsh reads the lower triangle only
     return lowest >= (euclidean(r) + gamma(16 * n + 16) * euclidean(z)) * (1 + ROOM) + TINY * bool(z.any())
 
 
@@ -251,11 +272,14 @@ def _exponential(z: Array, r: Array, _: Any) -> bool:
 
 
 def largest_phi(u: Array, w: Array, ru: Array, rw: Array) -> Array:
-    """The largest φ on boxes around (u, w): φ falls in w and is convex in u; ∞ where w can be negative."""
+    """The largest φ on boxes around (u, w); ∞ where w can be negative.
+
+    φ decreases in w and is convex in u, so that the maximum is at a corner with the least w.
+    """
     worst, q = np.full(len(u), -inf), w - rw
     with np.errstate(all="ignore"):
         for p in (-u - ru, -u + ru):
-            logarithm = np.log(np.where(q > TINY * p, q / p, 0.0))  # a smaller ratio may have lost digits
+            logarithm = np.log(np.where(q > TINY * p, q / p, 0.0))  # smaller ratios may underflow
             phi = np.where(p > 0, -p * (1 + logarithm) + 2 * ULPS * p * (2 + np.abs(logarithm)) + TINY, 0.0)
             worst = np.maximum(worst, np.where(q >= 0, phi, inf))
     return worst + 4 * U * np.abs(worst)
@@ -283,7 +307,7 @@ _INSIDE = {
 
 
 class Part(NamedTuple):
-    """Terms of D, what they may be off by, and what is missing."""
+    """Terms of D, their errors, and the reason where D is −∞."""
 
     values: Sequence[float] = ()
     costs: Sequence[float] = ()
@@ -291,7 +315,10 @@ class Part(NamedTuple):
 
 
 def _of_point(program: Program, links: Sequence[Link], dual: Dual, rho: Array, g: Array, e: Array) -> Part:  # noqa: PLR0917
-    """−bᵀz, b off by 2u; the least of ½Px² + gx, −g²/2P; for columns of u that of ½Px² − px, tangents p, −p²/2P."""
+    """−bᵀz, with a relative error of 2u in b; and the minima over x of the curved columns.
+
+    min ½Px² + gx = −g²/2P; for columns of u with a tangent p, min ½Px² − px = −p²/2P.
+    """
     hi, lo = two_product(program.b, dual.z)
     owned = np.zeros(len(g), dtype=bool)
     owned[np.concatenate([np.arange(0), *(link.columns.ravel() for link in links)])] = True
@@ -310,7 +337,10 @@ def _of_point(program: Program, links: Sequence[Link], dual: Dual, rho: Array, g
 
 
 def _of_loss(program: Program, loss: Loss, v: Array, off: Array) -> Part:
-    """The least of wℓ(g) − vg: tangents C + Lg of wℓ on both sides, L₋ ≤ v ≤ L₊, give (1 − λ)C₋ + λC₊ with slope v."""
+    """A lower bound of wℓ(g) − vg over g.
+
+    Tangents C + Lg of wℓ with slopes L₋ ≤ v ≤ L₊ combine to one of slope v, with the constant (1 − λ)C₋ + λC₊.
+    """
     low, high = loss.slope
     slack = ULPS * (np.abs(low) + np.abs(high))
     alone = not program.P[np.append(loss.g, loss.h)].any() and not np.diff(program.A.indptr)[loss.h].any()
@@ -323,9 +353,10 @@ def _of_loss(program: Program, loss: Loss, v: Array, off: Array) -> Part:
 
 
 def dual_norm(G: Array, error: Array, kind: str | int) -> float:
-    """‖Aᵀn‖ in a dual norm from G ≈ nᵀQn, off by `error`: with σᵢ² its eigenvalues √Σσᵢ², Σσᵢ ("nuc") or max σᵢ (2).
+    """A bound on ‖Aᵀn‖ in a dual norm from G ≈ nᵀQn with an entrywise error.
 
-    Σσᵢ is no more than the sum of the lengths of columns, either.
+    With σᵢ² the eigenvalues of nᵀQn the norm is √Σσᵢ² ("fro"), Σσᵢ ("nuc") or max σᵢ (2). Σσᵢ is also at most the sum
+    of the lengths of columns.
     """
     if kind == "fro":
         return sqrt(max(fsum(np.diag(G)) + fsum(np.diag(error)), 0.0)) * (1 + 4 * U)
@@ -336,7 +367,7 @@ def dual_norm(G: Array, error: Array, kind: str | int) -> float:
 
 
 def turned(norm: Norm) -> tuple[Array, float]:
-    """MT, for which Aᵀν = Σ (Aᵀn)(MT)ᵀ, and a bound of ‖T‖₂ = ‖TᵀT‖₂^½, by which ‖(Aᵀn)Tᵀ‖* exceeds ‖Aᵀn‖*."""
+    """MT, for which Aᵀν = Σ (Aᵀn)(MT)ᵀ, and a bound on ‖T‖₂ = ‖TᵀT‖₂^½, where ‖(Aᵀn)Tᵀ‖* ≤ ‖T‖₂‖Aᵀn‖*."""
     if norm.T is None:
         return norm.M, 1.0
     T, size, one = norm.T, np.abs(norm.T), np.eye(norm.T.shape[1])
@@ -345,10 +376,10 @@ def turned(norm: Norm) -> tuple[Array, float]:
 
 
 def lengths(link: Link, g: Array, e: Array) -> list[tuple[Norm, float, float]] | None:
-    """Norms, ‖mⱼ‖* for Aᵀν = Σ mⱼMⱼᵀ, mⱼ = AᵀnⱼTⱼᵀ, ν = −g_u, no less, and how much of it stands for what nⱼ leave of
-    ν; None where the norms do not bind all outputs.
+    """For each norm: the norm, an upper bound on ‖mⱼ‖*, and the share of the remainder R in that bound.
 
-    What nⱼ leave of ν, R = ν − Σ nⱼ(MⱼTⱼ)ᵀ, is shared out by R = Σ (RS'ⱼ)Mⱼᵀ for S' = (SMᵀ)⁻¹S, and counted by
+    Here Aᵀν = Σ mⱼMⱼᵀ with ν = −g_u. None where the norms do not bind all outputs. The nⱼ give mⱼ = AᵀnⱼTⱼᵀ up to the
+    remainder R = ν − Σ nⱼ(MⱼTⱼ)ᵀ. It is divided among the norms by R = Σ (RS'ⱼ)Mⱼᵀ for S' = (SMᵀ)⁻¹S, and counts by
     ‖AᵀR‖ ≤ Σᵢ √Qᵢᵢ‖Rᵢ‖ and ‖S'‖ ≤ ‖S‖/(1 − ‖I − SMᵀ‖).
     """
     nu, off = np.zeros((2, len(link.sizes), link.columns.shape[1]))
@@ -365,6 +396,7 @@ def lengths(link: Link, g: Array, e: Array) -> list[tuple[Norm, float, float]] |
         used[:] = True
     E = np.abs(np.eye(len(M)) - S @ M.T) + gamma(M.size + 4) * (np.abs(S) @ np.abs(M).T + np.eye(len(M)))
     eta = float(np.linalg.norm(E[used]))
+    # Any η < 1 is valid. Near 1 the factor 1/(1 − η) would ruin the bound, so that S then counts as no right inverse.
     if not eta < 0.1:
         return None
     found, ends = [], np.cumsum([0, *(norm.M.shape[1] for norm in link.norms)])
@@ -376,7 +408,7 @@ def lengths(link: Link, g: Array, e: Array) -> list[tuple[Norm, float, float]] |
 
 
 def _of_theta(program: Program, link: Link, g: Array, e: Array, vanished: bool) -> Part:
-    """⟨g_u, Aθ⟩ = −⟨Aᵀν, θ⟩ ≥ −Σ ‖mⱼ‖*tⱼ − Σ ⟨mⱼ, fⱼ⟩, and the least of ½Pt² + (g_t − ‖m‖*)t over t ≥ 0."""
+    """⟨g_u, Aθ⟩ = −⟨Aᵀν, θ⟩ ≥ −Σ ‖mⱼ‖*tⱼ − Σ ⟨mⱼ, fⱼ⟩, and the minimum of ½Pt² + (g_t − ‖m‖*)t over t ≥ 0."""
     if not link.norms:
         return Part(missing="" if vanished or not link.columns.size else "Aᵀν does not vanish, and no norm binds θ")
     found = lengths(link, g, e)

@@ -1,4 +1,4 @@
-"""What is handed to the checker: the problem as cone data, links to θ with kernel values, and a dual point."""
+"""The checker's input: the problem as cone data, its links to θ with kernel values, and a dual point."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Array = np.ndarray[Any, Any]
 
 
 class Loss(NamedTuple):
-    """wₖℓₖ at two points each, the slopes there on both sides of the multipliers.
+    """wₖℓₖ at two points per entry: the multiplier lies between the slopes at these two points.
 
-    g, h : columns of g and of h = ℓ(g); at, value, slope : points, and values and slopes of w·ℓ there, (2, n)
+    g, h : columns of g and of h = ℓ(g); at : the points, (2, n); value, slope : values and slopes of w·ℓ there, (2, n)
     """
 
     g: Array
@@ -41,7 +41,8 @@ class Program(NamedTuple):
 class Norm(NamedTuple):
     """‖θM − f‖ ≤ t: the column of t, the dual norm ("fro", "nuc" or 2), M (K, k), and the columns of n and f in V.
 
-    m = (Aᵀn)Tᵀ for T (k, columns of n), the identity where there is none: fewer columns, where m has a low rank.
+    m = (Aᵀn)Tᵀ for T (k, columns of n); T = None stands for the identity. With T, n needs fewer columns where m has a
+    low rank.
     """
 
     column: int
@@ -55,9 +56,9 @@ class Norm(NamedTuple):
 class Link(NamedTuple):
     """One θ: u[i, k] = (row take[i] of A)·θₖ.
 
-    columns : (len(take), K), of u; sizes : ≥ √Qᵢᵢ of each row; norms : none where nothing binds θ
-    V, gram, error : vectors over the rows, V = [n₁ … n_J, f₁ … f_J], and VᵀQV, off by at most `error` entry by entry
-    shares : S (K, Σk) with SMᵀ ≈ I, M all M side by side: how what the n leave of Aᵀν is shared out among the norms
+    columns : (len(take), K), the columns of u; sizes : ≥ √Qᵢᵢ of each row; norms : empty where no norm binds θ
+    V, gram, error : V = [n₁ … n_J, f₁ … f_J] over the rows; VᵀQV, whose entries are off by at most `error`
+    shares : S (K, Σk) with SMᵀ ≈ I, for all M side by side. It divides the part of Aᵀν that the n leave among the norms
     features : (rows, p) where κ(x, z) = Σₖ φₖ(x)φₖ(z)
     """
 
@@ -74,12 +75,13 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Dual:
-    """A dual point z, and how it can be moved so that free columns vanish.
+    """A dual point z, and how to move it so that stationarity holds exactly in all free columns (they "vanish").
 
     tangent : slope of ½Px² at the point where it is linearized, for columns of u
-    radius : how far each zᵢ moves; rows, columns : that move, and the free columns that vanish so
-    inverse : Z ≈ M⁻¹ for M the transposed part of A in these
-    others, weights : free columns that are sums of further ones, and with what weights, (free columns, others)
+    radius : a bound on the move of each zᵢ; rows, columns : the rows that move, and the free columns solved for
+    inverse : Z ≈ M⁻¹ for M = A_rows,columnsᵀ
+    others, weights : free columns that are linear combinations of the remaining ones, and the weights of these
+        combinations, (free columns, others)
     """
 
     z: Array
@@ -93,13 +95,17 @@ class Dual:
 
 
 def still(z: Array, tangent: Array) -> Dual:
-    """A dual point that nothing moves."""
+    """A dual point of radius 0."""
     none = np.arange(0)
     return Dual(z, tangent, np.zeros(len(z)), none, none, sp.csr_array((0, 0)), none, sp.csc_array((0, 0)))
 
 
 class Bound(NamedTuple):
-    """value ≤ the optimum; rounding : what was taken from it; terms : size of its parts; missing : why it is −∞."""
+    """A proven bound, value ≤ optimum.
+
+    rounding : the allowance for rounding that was subtracted; terms : sum of the sizes of its terms; missing : the
+    reason where the value is −∞
+    """
 
     value: float
     rounding: float

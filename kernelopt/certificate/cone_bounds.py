@@ -28,27 +28,36 @@ from kernelopt.solvers import outer_dual
 from kernelopt.solvers.outer_dual import DualPoint
 from kernelopt.support.types import Array
 
-FAR = 1e3  # an assumed radius or box, in sizes of the solution
-ABSOLUTE_FLOOR = 1e-8  # smallest meaningful gap, relative to the terms of the bound
-ROUNDING = 1e-12  # a residual of this size relative to the terms of the bound is arithmetic
-# Points to step back to: shares of ν, and of μ plus a share of the largest possible ‖Aᵀν‖.
+# An assumed radius of θ or box of variables, in multiples of the solution's size. A larger assumption is safer, but the
+# cost of a residual grows with it. Either is reported, and the answer is then not called optimal.
+FAR = 1e3
+ABSOLUTE_FLOOR = 1e-8  # smallest meaningful gap, relative to the terms of the bound, as ZERO in certify.py
+ROUNDING = 1e-12  # relative to the terms of the bound, or of ν: residuals up to this count as rounding
+# Points to step back to, tried in this order: (a, b, c) stands for aν, and bμ plus c times a bound on ‖Aᵀν‖. The first
+# one that has ‖mⱼ‖ ≤ μⱼ is blended with (ν, μ). The last two are nearer to (ν, μ), for where the others fail.
 SAFE = ((0.5, 1.0, 0.0), (1.0, 2.0, 0.0), (1.0, 1.0, 1e-3), (1.0, 1.0, 1.0), (0.9, 1.0, 0.0), (0.99, 1.0, 0.0))
-TINY = 1e-6  # predictions smaller than this, relative to the data, are taken for zero when units are chosen
-RANK_ROUNDING = 1e-6  # ‖Aᵀν‖ relative to ‖ν‖√trace(Q): the square root of what arithmetic leaves of νᵀQν = 0
-SPARE = 1e-11  # room between ‖Aᵀν‖ and μ for the rounding that the checker counts
-CANCELS = 1e-5  # sums of ν over repeated rows below this share of ν are taken for a solver's inaccuracy
+TINY = 1e-6  # relative to the size of the data: where predictions are smaller, their unit is the size of the data
+# ‖Aᵀν‖ relative to ‖ν‖√trace(Q), up to which it counts as 0: the square root of 1e-12, which exceeds the rounding of
+# νᵀQν = 0.
+RANK_ROUNDING = 1e-6
+# Relative room between ‖mⱼ‖ and μⱼ for the rounding that the checker counts. A larger room costs more of the bound, a
+# smaller one may make the proof fail.
+SPARE = 1e-11
+# Relative to the terms of ν: where ν summed over repeated rows is smaller, it is taken for a solver's inaccuracy and
+# made exactly 0. Larger values discard true multipliers, smaller ones leave Aᵀν ≠ 0 where θ has no norm.
+CANCELS = 1e-5
 
 
 def lower_bound(  # noqa: PLR0917
     reduction: Reduction, form: ConicForm, near: Iterate, nu: list[Array], mu: Array, way: str, spare: float = SPARE
 ) -> Lower | None:
-    """The best bound that (ν, μ) gives, for the full kernel matrix or, with `way` FROM_FACTOR, for that of the factor.
+    """The best bound that (ν, μ) gives for the full kernel matrix, or for the factor's where `way` is FROM_FACTOR.
 
-    `near` is the answer that it is for. None where no dual-feasible point was found.
+    `near` is the answer that it belongs to. None where no dual-feasible point was found.
     """
     several = np.array([len(reduction.form.norms_of(n.view.theta)) > 1 for n in reduction.form.norms], dtype=bool)
     if several.any():
-        # How Aᵀν is shared among several norms of one θ is for the outer problem to say, with t all but fixed.
+        # The outer problem, with t almost fixed, determines how Aᵀν is divided among several norms of one θ.
         firm = np.concatenate([np.zeros(sum(map(len, form.u)), dtype=bool), several])
         bounds = [_best(_Bound(reduction, form, near, way, where, spare), nu, mu) for where in (firm, None)]
         return max((b for b in bounds if b is not None), key=lambda b: b.value, default=None)
@@ -56,7 +65,7 @@ def lower_bound(  # noqa: PLR0917
 
 
 def joint_bound(reduction: Reduction, form: ConicForm, near: Iterate, way: str, room: float) -> Lower | None:
-    """The bound of multipliers of all rows at once, ‖mⱼ‖ `room` below what its norm costs; None where there is none."""
+    """The bound from multipliers of all rows at once, with ‖mⱼ‖ ≤ (1 − room)μⱼ; None where they are not found."""
     bound = _Bound(reduction, form, near, way)
     try:
         found = joint.solved(reduction, form, bound.units, room)
@@ -70,7 +79,7 @@ def joint_bound(reduction: Reduction, form: ConicForm, near: Iterate, way: str, 
 
 
 def without_multipliers(reduction: Reduction, form: ConicForm, near: Iterate, way: str) -> Lower | None:
-    """The bound of multipliers 0, which is the objective where that is constant."""
+    """The bound of multipliers 0: the objective's value where the objective is constant."""
     bound = _Bound(reduction, form, near, way)
     point = outer_dual.dual_point(form, np.zeros(len(form.c)), np.zeros(len(form.b)))
     multipliers = bound.multipliers(point)
@@ -78,14 +87,14 @@ def without_multipliers(reduction: Reduction, form: ConicForm, near: Iterate, wa
 
 
 def _best(bound: _Bound, nu: list[Array], mu: Array) -> Lower | None:
-    """The bound at a point near (ν, μ), stepped back as far as it takes to be dual feasible."""
+    """The bound at a point near (ν, μ), stepped back as far as dual feasibility requires."""
     point = bound.point(nu, mu)
     if point is None:
         return None
     multipliers = bound.multipliers(point)
     if all(bound.form.P[bound.form.t] > 0):
         return bound.evaluated(point, bound.grams(multipliers), multipliers)
-    # Step back towards a point with less of ν, or more of μ, as far as it takes to have ‖Aᵀν‖ ≤ μ.
+    # Where μ is given, ‖Aᵀν‖ ≤ μ may fail: step back towards a point with a smaller ν or a larger μ until it holds.
     largest, mu, bound.firm = bound.largest_lengths(point), np.maximum(point.mu, 0.0), None
     for of_nu, of_mu, more in SAFE:
         safe = bound.point([of_nu * n for n in nu], of_mu * mu + more * largest)
@@ -95,7 +104,7 @@ def _best(bound: _Bound, nu: list[Array], mu: Array) -> Lower | None:
 
 
 class _Bound:
-    """The steps of `lower_bound`, which share what is known about the solution."""
+    """The steps of `lower_bound`, with the data that they share."""
 
     def __init__(  # noqa: PLR0917
         self, reduction: Reduction, form: ConicForm, near: Iterate, way: str, firm: Array | None = None,
@@ -122,7 +131,7 @@ class _Bound:
         """(x, z) made dual feasible."""
         self.x = x
         point = outer_dual.repaired(self.form, self.x, z, self._must_vanish([False] * len(self.factors)))
-        # Where ν is all but zero on distinct rows it is made so: Aᵀν = 0 then holds for every kernel.
+        # Where ν is almost zero on distinct rows it is made exactly zero: Aᵀν = 0 then holds for every kernel.
         links = self.reduction.form.predictions
         zero = [
             bool(np.abs(link.summed(nu)).max(initial=0.0) <= CANCELS * terms)
@@ -133,9 +142,9 @@ class _Bound:
         return point if np.isfinite(point.stationarity).all() else None
 
     def _must_vanish(self, on_rows: list[bool]) -> sp.csc_array | None:
-        """The combinations of u's columns that make up Aᵀν for each θ without a norm: stationarity vanishes there.
+        """Combinations of u's columns in which stationarity must vanish, since Aᵀν = 0 for each θ without a norm.
 
-        These are Bᵀν, or where `on_rows` ν itself, added up over repeated rows.
+        These are Bᵀν, or ν itself where `on_rows`, added up over repeated rows.
         """
         blocks, columns = [], []
         for number, link in enumerate(self.reduction.form.predictions):
@@ -168,7 +177,7 @@ class _Bound:
         ]
 
     def largest_lengths(self, point: DualPoint) -> Array:
-        """A bound on ‖Aᵀν‖ for the θ of each norm: that of terms of ν times N√(trace(Q)/N)."""
+        """A bound on ‖Aᵀν‖ for the θ of each norm: the largest terms of ν times N√(trace(Q)/N)."""
         sizes = {
             link.theta: terms * len(link.rows) * float(np.sqrt(factor.scale))
             for link, factor, terms in zip(self.reduction.form.predictions, self.factors, point.nu_terms, strict=True)
@@ -176,7 +185,7 @@ class _Bound:
         return np.array([sizes[norm.view.theta] for norm in self.reduction.form.norms])
 
     def is_inside(self, point: DualPoint) -> bool:
-        """Whether ‖mⱼ‖ ≤ μⱼ by the factor, which is cheap."""
+        """Whether ‖mⱼ‖ ≤ μⱼ according to the factor; that takes no pass over the kernel."""
         multipliers = self.multipliers(point)
         grams = [
             gram_of(link, factor, m.stack, FROM_FACTOR)
@@ -185,11 +194,14 @@ class _Bound:
         return _admissible(self.form, point, grams, multipliers, self.spare)
 
     def evaluated(self, point: DualPoint, grams: list[Gram], multipliers: list[Multipliers]) -> Lower | None:
-        """D at a point, with t's part of it chosen where its penalty is strongly convex."""
+        """D at a point; t is chosen optimally where its penalty is strongly convex."""
         return evaluate(self.reduction, self.near, point, tuple(grams), tuple(multipliers), self.x)
 
     def blended(self, point: DualPoint, safe: DualPoint) -> Lower | None:
-        """The best of D(blend) over blends of two points with ‖mⱼ‖ ≤ μⱼ, from one pass over the kernel."""
+        """D at the blend nearest to `point` that has ‖mⱼ‖ ≤ μⱼ, by bisection.
+
+        One pass over the kernel serves all blends: V holds the vectors of both points.
+        """
         first, second = self.multipliers(point), self.multipliers(safe)
         widths = [m.stack.shape[1] for m in first]
         both = [replace(a, stack=np.hstack([a.stack, b.stack])) for a, b in zip(first, second, strict=True)]
@@ -200,7 +212,7 @@ class _Bound:
             for a, b, G, k in zip(first, second, grams, widths, strict=True):
                 T = np.vstack([share * np.eye(k), (1 - share) * np.eye(k)])
                 start = sum(a.widths)
-                T[start:k, start:], T[k + start :, start:] = np.eye(k - start), 0.0  # functions f₀ stay
+                T[start:k, start:], T[k + start :, start:] = np.eye(k - start), 0.0  # functions f₀ are not blended
                 mixed.append(replace(a, stack=share * a.stack + (1 - share) * b.stack))
                 mixed_grams.append(G.mixed(T))
             return point.blend(safe, share), mixed_grams, mixed
@@ -225,7 +237,7 @@ class _Bound:
 def _admissible(
     form: ConicForm, point: DualPoint, grams: list[Gram], multipliers: list[Multipliers], spare: float
 ) -> bool:
-    """Whether ‖mⱼ‖ ≤ μⱼ wherever μⱼ can't be chosen."""
+    """Whether ‖mⱼ‖(1 + spare) ≤ μⱼ wherever μⱼ is given."""
     for m, gram in zip(multipliers, grams, strict=True):
         for j, length in zip(m.norms, lengths_of(m, gram), strict=False):
             if form.P[form.t[j]] == 0 and length * (1 + spare) > point.mu[j]:
@@ -237,11 +249,11 @@ def evaluate(  # noqa: PLR0917
     reduction: Reduction, near: Iterate, point: DualPoint, grams: tuple[Gram, ...],
     multipliers: tuple[Multipliers, ...], x_hat: Array, strict: bool = True,
 ) -> Lower | None:  # fmt: skip
-    """D at a dual point: the outer problem's part, less Σ⟨mⱼ, f₀ⱼ⟩, less what assumptions charge.
+    """D at a dual point: the outer problem's part, less Σ⟨mⱼ, f₀ⱼ⟩, less the cost of residuals under assumptions.
 
     Where t enters as ½P t², μ = ‖m‖ is reached by t = (‖m‖ − (c + Aᵀz)_t)/P. Where no norm binds θ, Aᵀν must vanish;
-    what is left of it is charged to a radius for ‖θ‖. None where some ‖mⱼ‖ exceeds a μⱼ that can't be chosen,
-    unless that is left to the checker (not `strict`).
+    its remainder costs ‖Aᵀν‖ times an assumed radius of θ. None where some ‖mⱼ‖ exceeds a given μⱼ, unless the checker
+    decides about that (not `strict`).
     """
     form, x, assumes_radius = point.form, point.x.copy(), False
     assumptions: list[str] = []
@@ -314,7 +326,7 @@ def evaluate_again(reduction: Reduction, form: ConicForm, near: Iterate, known: 
 
 
 def _units(reduction: Reduction, form: ConicForm, near: Iterate) -> Array:
-    """The sizes of u and t at the solution; where it is zero, those of the right-hand side and of ‖θ‖ for such u."""
+    """The sizes of u and t at the solution; where u is zero, the size of the data, and that of ‖θ‖ for such u."""
     units = []
     sizes = {}
     for link, u in zip(reduction.form.predictions, near.u, strict=True):

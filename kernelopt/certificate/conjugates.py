@@ -25,12 +25,20 @@ from kernelopt.compiler.separable import Separable, lengths_of_outer
 from kernelopt.solvers.dual_feasibility import corrected, room
 from kernelopt.support.types import Array
 
-SNAPS = (1e-12, 0.0)  # of an interval of slopes: what is nearer to its end is the end, where that can be
-LONGEST = 16  # predictions in a term from which EᵀWE is no longer sparse
-NEAR = (1e-7, 1e-5)  # of the largest argument: kinks this near may be met, the nearest first
-CONSISTENT = 1e-6  # residuals relative to their terms up to which slopes at a point and multipliers are of one answer
-FAR = 1e3  # times the largest multiplier: more than any slope beside it
-ORTHOGONAL = 1e-14  # |Fᵀv + c_y| relative to |F|ᵀ|v| + |c_y| that counts as rounding
+# Relative to the length of an interval of slopes: a slope nearer to an end is set to that end, so that rounding leaves
+# no small multipliers. Where Fᵀv + c_y = 0 then fails, slopes stay as they are (0).
+SNAPS = (1e-12, 0.0)
+LONGEST = 16  # predictions per term up to which EᵀWE is treated as sparse; with more it fills up, and None is returned
+# Relative to |s| + max|s|: a kink within this distance of s may be active at the solution. The smaller distance is
+# tried first; the larger one allows for inaccurate solvers.
+NEAR = (1e-7, 1e-5)
+# Residuals relative to their terms up to which slopes at the point and multipliers ν count as consistent. Smaller
+# values reject multipliers of an inaccurate solver, larger ones accept slopes that belong to another point.
+CONSISTENT = 1e-6
+# Relative to the largest multiplier: intervals of slopes are cut off here, since slopes at the end of a domain may be
+# infinite.
+FAR = 1e3
+ORTHOGONAL = 1e-14  # |Fᵀv + c_y| relative to |F|ᵀ|v| + |c_y| that counts as rounding: about 90 roundings u
 
 
 def lower_bound(  # noqa: PLR0917
@@ -57,7 +65,7 @@ def lower_bound(  # noqa: PLR0917
 def evaluate(
     form: ConicForm, pieces: Separable, v: Array, multipliers: tuple[Multipliers, ...], grams: tuple[Gram, ...]
 ) -> Lower | None:
-    """D at slopes v; where a penalty grows more slowly than ‖m‖, at as large a share of v as it allows."""
+    """D at slopes v, or at the largest multiple share·v, share < 1, where a penalty c·t has c < ‖m‖."""
     penalties = lengths_of_outer(form, pieces)
     if penalties is None:
         return None
@@ -69,12 +77,12 @@ def evaluate(
     if not isfinite(penalties.least(lengths).sum()):
         unlimited = (penalties.curvature == 0) & np.isinf(penalties.limit)
         if not unlimited.any() or not np.isfinite(lengths).all():
-            return None  # a length is beyond what a double holds
+            return None  # a length overflows
         share = float(np.min(penalties.slope[unlimited] / lengths[unlimited]))
         if not 0 < share < 1 or np.any(share * v < low) or np.any(share * v > high):
             return None
         if pieces.linear_u.any() or pieces.linear_y.any():
-            return None  # ν is no multiple of v
+            return None  # ν = −(Eᵀv + cᵤ) is not proportional to v, so that scaling v does not scale ‖m‖
         while penalties.least(share * lengths).sum() == -inf:
             share = np.nextafter(share, 0.0)
     functions = sum(functions_part(m, gram) for m, gram in zip(multipliers, grams, strict=True))
@@ -123,11 +131,11 @@ def feasible_slopes(pieces: Separable, v: Array) -> Array | None:
 
 @np.errstate(all="ignore")  # arguments may be huge where a solver failed
 def slopes_near(pieces: Separable, s: Array, nu: Array) -> Array | None:
-    """Slopes v of the functions with Eᵀv + cᵤ = −ν: what a solver that knows nothing of the cut says of them.
+    """Slopes v of the functions with Eᵀv + cᵤ = −ν, from the multipliers ν of a solver that does not use the cut.
 
-    A function that shares its prediction with no other has the slope that ν says. Others have slopes at s, or at kinks
-    next to it, which add up to −ν. None where they contradict each other, and where terms connect so many predictions
-    that it would cost much to find out.
+    A function that shares its prediction with no other has the slope that ν determines. Others have slopes at s, or at
+    kinks next to it, that add up to −ν. None where these are inconsistent, or where terms connect so many predictions
+    that the search would be expensive.
     """
     E, ends, v = pieces.E, pieces.slopes(), np.zeros(len(s))
     alone = np.flatnonzero(np.diff(E.indptr) == 1)
@@ -154,7 +162,7 @@ def slopes_near(pieces: Separable, s: Array, nu: Array) -> Array | None:
 
 
 def _between(columns: sp.csc_array, target: Array, low: Array, high: Array) -> tuple[Array, float]:
-    """v in its intervals with Cᵀv = target, and what is left; entries move in proportion to the squared lengths."""
+    """v in its intervals with Cᵀv = target, and the residual; entries move in proportion to squared widths."""
     width = (high - low) ** 2
     return corrected(columns, target, 0.5 * (low + high), lambda v: np.clip(v, low, high), lambda _: width)
 
@@ -162,7 +170,7 @@ def _between(columns: sp.csc_array, target: Array, low: Array, high: Array) -> t
 def _split(
     reduction: Reduction, form: ConicForm, point: Iterate, pieces: Separable, v: Array
 ) -> tuple[Multipliers, ...]:
-    """The multipliers of each θ; one norm each, so that nothing is to be shared out."""
+    """The multipliers of each θ; each has one norm, so that Aᵀν need not be divided."""
     found, at, nu = [], 0, -(pieces.E.T @ v + pieces.linear_u)
     for number, link in enumerate(reduction.form.predictions):
         size = 0 if link.u is None else link.u.size

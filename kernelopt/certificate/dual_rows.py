@@ -1,10 +1,10 @@
-"""A dual point of the cone data from slopes of the functions that it falls apart into.
+"""A dual point of the cone data, from slopes of the separable functions that they consist of.
 
-A function h(s) = min over x of ½xᵀPx + cᵀx with Ax + as + (slack) = b has at a slope v the multipliers z of its rows
+For h(s) = min over x of ½xᵀPx + cᵀx with Ax + as + (slack) = b, the multipliers z of its rows at a slope v solve
 
-    Px + Aᵀz = −c,  aᵀz = v,  z ∈ K*,
+    Px + Aᵀz = −c,  aᵀz = v,  z ∈ K*.
 
-the best of them (largest −bᵀz − ½xᵀPx). Nothing is proven here: what is found is handed to the checker.
+Of several the one with the largest −bᵀz − ½xᵀPx is taken. This module proves no bound: the checker does.
 """
 
 from __future__ import annotations
@@ -20,14 +20,19 @@ from kernelopt.compiler.pieces import Custom, Entropy, ExponentialPiece, Logarit
 from kernelopt.compiler.separable import Separable, Source
 from kernelopt.support.types import Array
 
-ROOM = 1e-15  # relative room that exponential cones get inside
-SLIGHT = 1e-9  # multipliers and slacks below −SLIGHT of their batch are no solution
+# Relative: z is placed inside exponential and power cones by 32 or 16 times this, so that the checker can prove that it
+# is inside. The checker allows 2·16u = 3.6e-15 for the rounding of logarithms, a ninth of 32e-15.
+ROOM = 1e-15
+SLIGHT = 1e-9  # relative to the largest multiplier of a function: a set of active rows with z < −SLIGHT is no solution
 
 
-@np.errstate(all="ignore")  # what is no number is not handed on
+@np.errstate(all="ignore")  # a z or tangent that is not finite is discarded below
 def of_slopes(form: ConicForm, split: Separable, v: Array) -> tuple[Array, Array, list[Array]] | None:
-    """(z, tangent, points) at slopes v: multipliers of all rows but those left over, slopes of ½Px² on outer columns,
-    and the arguments of smooth losses; None where some function has no known multipliers."""
+    """(z, tangent, points) at slopes v.
+
+    z are the multipliers of the functions' rows, 0 on others; tangent the slopes of ½Px² on columns of u; points the
+    arguments of smooth losses. None where the multipliers of some function are not known.
+    """
     z, tangent = np.zeros(len(form.b)), np.zeros(len(form.c))
     points = [np.full(len(smooth.g), smooth.loss.anywhere) for smooth in form.smooth]
     for piece, source in zip(split.pieces, split.sources, strict=True):
@@ -57,7 +62,7 @@ def of_slopes(form: ConicForm, split: Separable, v: Array) -> tuple[Array, Array
 
 
 def _place(form: ConicForm, columns: Array, q: Array, points: list[Array]) -> None:
-    """The arguments q of columns g, where their smooth losses have them."""
+    """Store the arguments q of columns g in the arrays of their smooth losses."""
     for number, smooth in enumerate(form.smooth):
         order = np.argsort(smooth.g)
         at = np.searchsorted(smooth.g[order], columns).clip(0, len(order) - 1)
@@ -103,14 +108,15 @@ def _multipliers(piece: object, batch: Batch, v: Array) -> Array | None:
 
 
 def _by_active_sets(batch: Batch, v: Array) -> Array | None:
-    """The best z ≥ 0 over all sets W of active rows; None where some function has none. x, s and z solve
+    """The best z ≥ 0 over all sets W of active rows; None where some function has none.
 
-    Px + A_Wᵀz = −c,  a_Wᵀz = v,  A_Wx + a_Ws = b_W.
+    For each W, x, s and z solve Px + A_Wᵀz = −c,  a_Wᵀz = v,  A_Wx + a_Ws = b_W. A function has few rows, so that all
+    sets can be enumerated, and one set is solved for all functions of a batch at once.
     """
     n, m, k = batch.A.shape
     equal = [j for j, kind in enumerate(batch.kinds) if kind == "zero"]
     rest = [j for j in range(m) if j not in equal]
-    none = ~batch.c.any(axis=1) & (v == 0)  # no multipliers will do
+    none = ~batch.c.any(axis=1) & (v == 0)  # z = 0 solves these
     best, z = np.where(none, 0.0, -np.inf), np.zeros((n, m))
     fixed = np.concatenate([-batch.c, v[:, None]], axis=1)
     for size in range(min(len(rest), max(k + 1 - len(equal), 0)) + 1):
@@ -136,7 +142,7 @@ def _by_active_sets(batch: Batch, v: Array) -> Array | None:
 
 
 def _solved(K: Array, rhs: Array) -> Array | None:
-    """K⁻¹rhs for matrices (n, d, d), one factorization where all are equal; None where they are singular."""
+    """K⁻¹rhs for matrices (n, d, d), with one factorization where all are equal; None where all are singular."""
     try:
         if np.all(K[:1] == K):
             if not len(K) or np.linalg.cond(K[0]) > 1e14:
@@ -155,7 +161,7 @@ def _solved(K: Array, rhs: Array) -> Array | None:
 
 
 def _without_weight(batch: Batch, v: Array) -> Array:
-    """The multipliers of a cone without cost: 0, but for the slope at the end of a domain."""
+    """The multipliers of a cone without cost: 0, except for the slope at the end of a domain."""
     z = np.zeros((len(v), len(batch.kinds)))
     if batch.c.any():
         return np.full_like(z, np.nan)
@@ -166,7 +172,7 @@ def _without_weight(batch: Batch, v: Array) -> Array:
 
 
 def _inner(u: Array, w: Array) -> Array:
-    """The least v with (u, v, w) in the dual exponential cone: u(1 + ln(w/(−u))), and a little more."""
+    """The least v with (u, v, w) in the dual exponential cone, u(1 + ln(w/(−u))), with room for rounding."""
     with np.errstate(divide="ignore", invalid="ignore"):
         logarithm = np.log(w / -u)
         return np.where(u < 0, u * (1 + logarithm) - 32 * ROOM * u * (2 + np.abs(logarithm)), 0.0)
@@ -210,7 +216,7 @@ def _logistic(batch: Batch, v: Array) -> Array:
 
 
 def _log_sum_exp(piece: LogSumExp, source: Source, v: Array) -> Array:
-    """α·log Σ e^(xₖ): w = α in all cones, uₖ = −vₖ, with slopes of differences counted for both ends."""
+    """α·log Σ e^(xₖ): w = α in all cones, uₖ = −vₖ."""
     K, n = piece.shift.shape
     z = np.zeros((n, 1 + 3 * K))
     z[:, 0] = piece.weight
@@ -222,7 +228,7 @@ def _log_sum_exp(piece: LogSumExp, source: Source, v: Array) -> Array:
 
 
 def _power(batch: Batch, v: Array) -> Array | None:
-    """One power cone, xᵅy^(1−α) ≥ |z|: one entry holds the auxiliary t that costs, one is 1, and one is given."""
+    """One power cone, xᵅy^(1−α) ≥ |z|: one entry is the auxiliary t with a cost, one is 1, and one is the argument."""
     first, k = len(batch.kinds) - 3, batch.A.shape[2]
     t = int(np.argmax(batch.c.any(axis=0)))
     A, a = batch.A[:, first:], batch.a[:, first:]
@@ -248,17 +254,17 @@ def _power(batch: Batch, v: Array) -> Array | None:
 
 
 def _last(batch: Batch, slope: Array, z: Array, first: int, t: int) -> Array:
-    """The multiplier of the cone's last entry; those of rows x ≥ ±q, x ≥ 0 go to z."""
+    """The multiplier of the cone's last entry; those of rows x ≥ ±q, x ≥ 0 are written to z."""
     if batch.A.shape[2] == 1:
         return np.asarray(slope / batch.a[:, first + 2])
-    for j in range(first):  # the row that moves x the right way
+    for j in range(first):  # the row whose multiplier has the sign of the slope
         fits = (batch.a[:, j] * slope > 0) & ~z[:, :j].any(axis=1)
         z[:, j] = np.where(fits, slope / batch.a[:, j], 0.0)
     return np.asarray(-np.sum(batch.A[:, :first, 1 - t] * z[:, :first], axis=1) / batch.A[:, first + 2, 1 - t])
 
 
 def _second(u: Array, w: Array, alpha: float) -> Array:
-    """The least v with (u/α)^α (v/(1 − α))^(1 − α) ≥ |w|, and a little more."""
+    """The least v with (u/α)^α (v/(1 − α))^(1 − α) ≥ |w|, with room for rounding."""
     room = 16 * ROOM * (60 + np.abs(np.log(u)) + np.abs(np.log(np.where(w == 0, 1.0, np.abs(w)))))
     found = (1 - alpha) * (np.abs(w) / (u / alpha) ** alpha) ** (1 / (1 - alpha)) * (1 + room / (1 - alpha))
     return np.where(w == 0, 0.0, found)

@@ -1,7 +1,7 @@
-"""VᵀQV for the rows of A, and by how much it may be off.
+"""VᵀQV for the rows of A, with a bound on its error.
 
-By a pass over the kernel's own values, from the factor Q ≈ scale·BBᵀ, or by sampling. With Sₐ = Σᵢ √Qᵢᵢ|Vᵢₐ|, rounding
-of kernel values (relative to √(QᵢᵢQⱼⱼ)) and of sums counts (rounding + γ)·SₐS_b.
+It is computed by a pass over the kernel's own values, from the factor Q ≈ scale·BBᵀ, or by sampling. With
+Sₐ = Σᵢ √Qᵢᵢ|Vᵢₐ|, rounding of kernel values (relative to √(QᵢᵢQⱼⱼ)) and of sums adds (rounding + γ)·SₐS_b to the error.
 """
 
 from __future__ import annotations
@@ -20,17 +20,21 @@ from kernelopt.support.types import Array, Ints
 STREAMED, CHEAP, FROM_FACTOR, SAMPLED = "streamed", "trace of what the factor leaves", "factor", "sampled"
 PRODUCTS = "streamed, with Qν"
 FIRST_LOOK = "factor, rounding left out"
-SAMPLE = 400  # rows of an estimate: its error is of the order of 1/√400
-MOST = 500  # features from which a bound is computed without the kernel
-FEATURE = 64 * UNIT  # of a feature, relatively
-CONDITION = 1e-8  # smallest to largest squared column of a factor that arithmetic still knows well
-UNDERFLOW = 2.0**-1000  # more than underflow takes from sums of squares
-SMALLEST = 2.0**-1022  # and from one number
+SAMPLE = 400  # rows drawn for an estimate: its relative error is of the order of 1/√400 = 5 %
+# Features up to which VᵀQV is computed as (ΦᵀV)ᵀ(ΦᵀV). Larger values cost memory, N numbers per feature; smaller ones
+# cost passes over the kernel, N² kernel values each.
+MOST = 500
+FEATURE = 64 * UNIT  # relative error that is allowed for a computed feature: 64 roundings of its formula
+# Smallest ratio of the least to the largest squared norm of the factor's columns at which the rank of Q counts as
+# known. Below this ratio a column may consist of rounding.
+CONDITION = 1e-8
+UNDERFLOW = 2.0**-1000  # absolute; a sum of squares loses less by underflow, at most 2⁻¹⁰⁷⁴ per term
+SMALLEST = 2.0**-1022  # absolute; the smallest normal double: scaling one number loses less by underflow
 
 
 @dataclass(frozen=True, eq=False)
 class Gram:
-    """VᵀQV ≈ value, |value − VᵀQV| ≤ error entry by entry; sizes ≥ √Qᵢᵢ; product QV, where a pass gave it."""
+    """VᵀQV ≈ value with |value − VᵀQV| ≤ error entrywise; sizes ≥ √Qᵢᵢ; product = QV where a pass computed it."""
 
     value: Array
     error: Array
@@ -38,18 +42,22 @@ class Gram:
     product: Array | None = None
 
     def most(self, part: slice, kind: str | int = "fro") -> Array:
-        """A matrix ⪰ a block of VᵀQV; the block itself where singular values are summed: of errors these take roots."""
+        """A matrix ⪰ a block of VᵀQV; for the nuclear norm ("nuc") the computed block itself.
+
+        Singular values are square roots of eigenvalues, so that an error added to the diagonal would add its square
+        root to each of them.
+        """
         block, error = self.value[part, part], self.error[part, part]
         return block if kind == "nuc" else np.asarray(block + np.abs(error).sum() * np.eye(len(block)))
 
     def mixed(self, T: Array) -> Gram:
-        """That of VT."""
+        """The Gram matrix of VT."""
         size = np.abs(T)
         return Gram(T.T @ self.value @ T, (size.T @ self.error @ size) * (1 + 1e-12), self.sizes)
 
-    @np.errstate(over="ignore")  # lengths that are ∞ are no bound
+    @np.errstate(over="ignore")  # an infinite length gives the bound −∞, which is valid
     def times(self, power: Ints) -> Gram:
-        """That of V with columns times powers of two; what underflows goes to the error."""
+        """The Gram matrix of V with columns scaled by 2^power; losses by underflow are added to the error."""
         both = power[:, None] + power
         value, error = np.ldexp(self.value, both), np.ldexp(self.error, both)
         under = (np.ldexp(value, -both) != self.value) | (np.ldexp(error, -both) != self.error)
@@ -60,21 +68,21 @@ class Gram:
 def gram_of(link: PredictionLink, factor: Factor, V: Array, way: str) -> Gram:
     """VᵀQV by one of the ways above; from the factor without a pass where its rank is that of Q.
 
-    It is computed for V with columns of size 1: squares of multipliers may be too small for a double.
+    Columns of V are scaled to size 1 first, since squares of multipliers may underflow.
     """
     scaled, power = _of_size_one(V)
     return _gram_of(link, factor, scaled, way).times(power)
 
 
 def _of_size_one(V: Array) -> tuple[Array, Ints]:
-    """Columns over powers of two that bring them to size 1, and these; V itself where that would round anything."""
+    """V with columns divided by powers of two to size 1, and the exponents; V itself where division would round."""
     power = np.asarray(np.frexp(np.abs(V).max(axis=0, initial=0.0))[1])
     scaled = np.ldexp(V, -power)
     return (scaled, power) if np.array_equal(np.ldexp(scaled, power), V) else (V, np.zeros_like(power))
 
 
 def _gram_of(link: PredictionLink, factor: Factor, V: Array, way: str) -> Gram:
-    """The same of V as it is."""
+    """VᵀQV for unscaled V."""
     n, rows = len(link.rows), link.rows
     sizes = rows.lengths()
     if factor.is_projected and n:
@@ -90,7 +98,7 @@ def _gram_of(link: PredictionLink, factor: Factor, V: Array, way: str) -> Gram:
         return Gram(_from_factor(factor, V), np.zeros_like(tiny), sizes)
     exact = spans_everything(link, factor) and factor.is_exact
     if way in (FROM_FACTOR, CHEAP) or not n or exact:
-        alone = way == FROM_FACTOR or factor.is_projected  # the factor is what θ is about
+        alone = way == FROM_FACTOR or factor.is_projected  # then BBᵀ itself is the matrix of the problem
         left = 0.0 if alone else max(factor.residual, 0.0)
         relative = gamma(2 * n + 2 * factor.rank + 16) + (0.0 if alone else rows.rounding())
         return Gram(_from_factor(factor, V), relative * np.outer(S, S) + _left(factor, V, left) + tiny, sizes)
@@ -103,8 +111,10 @@ def _gram_of(link: PredictionLink, factor: Factor, V: Array, way: str) -> Gram:
 
 
 def as_computed(link: PredictionLink, V: Array) -> Gram:
-    """VᵀQV for the floats that Q was computed as, whatever they should be: entries of QV are sums of exact products,
-    rounded once, and so are those of VᵀQV."""
+    """VᵀQV for the floating-point matrix Q as it was computed, ignoring errors of kernel values.
+
+    Entries of QV and of VᵀQV are sums of exact products, each rounded once.
+    """
     Q, sizes = link.rows.gram(), link.rows.lengths()
     V, power = _of_size_one(V)
     QV = exact_product(Q, V)
@@ -115,7 +125,7 @@ def as_computed(link: PredictionLink, V: Array) -> Gram:
 
 
 def features_of(link: PredictionLink, factor: Factor) -> Array | None:
-    """φ(x) for each row, where they are few and their inner products are the kernel."""
+    """φ(x) for each row where features are few and their inner products are the kernel, else None."""
     rows = link.rows
     if not rows.are_points or factor.added or factor.is_projected or on_jets(rows.kernel):
         return None
@@ -124,11 +134,14 @@ def features_of(link: PredictionLink, factor: Factor) -> Array | None:
     try:
         return np.asarray(rows.kernel._features(rows.points), dtype=float)
     except KernelError:
-        return None  # a kernel matrix has as many features as rows, and no map
+        return None  # a precomputed kernel matrix has a number of features, but no feature map
 
 
 def _from_features(F: Array, V: Array, sizes: Array) -> Gram:
-    """WᵀW for W = FᵀV, off by D = (γ + few ulps)|F|ᵀ|V|: errors count in proportion to W, not to sizes of F and V."""
+    """WᵀW for W = FᵀV with an error of D = (γ + FEATURE)|F|ᵀ|V| in W.
+
+    The error of WᵀW is proportional to |W|, so that it stays small where W ≈ 0, unlike one proportional to |F|ᵀ|V|.
+    """
     W = F.T @ V
     D = (gamma(len(F) + 2) + FEATURE) * (np.abs(F).T @ np.abs(V)) * (1 + 1e-12)
     both = np.abs(W).T @ D
@@ -163,7 +176,7 @@ def _sampled(link: PredictionLink, factor: Factor, V: Array) -> Array:
 
 
 def spans_everything(link: PredictionLink, factor: Factor) -> bool:
-    """Whether the factor's rank is that of Q, as many as rows or as features, and not by rounding."""
+    """Whether the factor has the rank of Q: the number of rows or of features, and no column that may be rounding."""
     if factor.is_projected:
         return not factor.is_restriction
     if factor.rank not in (len(link.rows), link.rows.features):

@@ -1,7 +1,8 @@
-"""From what was found to what is proven: a dual point of the raw cone data, with all that the checker asks for.
+"""From a bound that was found to one that is proven: the checker's input is made from the multipliers.
 
-A bound of `conjugates` (slopes) or `cone_bounds` (a repaired point) becomes z, tangents, rows along which it may be
-moved, and Gram matrices from the kernel with their errors. What is missing here makes the bound weaker, never wrong.
+A bound of `conjugates` (slopes) or `cone_bounds` (a repaired point) becomes a dual point z of the raw cone data,
+tangents, rows along which z may be moved, and Gram matrices from the kernel with their errors. An error in this module
+makes the bound weaker, never wrong.
 """
 
 from __future__ import annotations
@@ -30,27 +31,39 @@ from kernelopt.kernels import Explicit, Linear
 from kernelopt.language.smooth import SmoothLoss
 from kernelopt.support.types import Array
 
-SPARES = (1e-11, 1e-9, 1e-7)  # room between ‖Aᵀν‖ and what its norm costs, where ν can be shortened
-SPARE = 1e-11  # by how much μ is larger than ‖Aᵀν‖, relatively, where it can be chosen
+# Relative room between ‖Aᵀν‖ and a given μ, to which ν is shortened; tried in this order until the proof succeeds. A
+# larger room costs more of the bound, a smaller one may not cover the rounding that the checker counts.
+SPARES = (1e-11, 1e-9, 1e-7)
+SPARE = 1e-11  # relative: where μ can be chosen, it is larger than ‖Aᵀν‖ by this much, for rounding
 
-SLIGHT = 1e-3  # multipliers of predictions beside others that may be 0
-SNAPS = (0.0, 1e-11, 1e-8, 1e-6)  # multipliers below this share of the largest may be none
-COSTLY = 1e-9  # of the terms of a bound: what moving a dual point costs, from which it is moved on a grid too
-ROUNDS = 12  # of corrections on a grid: what one leaves is moved out by the next; two or three are the rule
-MOST = 5000  # rows up to which no multipliers are worth a try
-NEARBY = 1e-10  # slopes of a smooth loss on both sides of a multiplier, relatively
-DOUBLINGS = 60  # of a step: to 1e18 times the first
-EXACT = (Linear, Explicit)  # kernels whose features are given, not computed
-FEW = 1000  # rows up to which a better bound than the first is looked for
-LEAST = 1e-3  # weight of a short part of Aᵀν
+# Relative to the largest multiplier of a row: if the multipliers of predictions are smaller, ν = 0 is tried too. Larger
+# values cost a check that rarely helps.
+SLIGHT = 1e-3
+# Relative to the largest multiplier: smaller ones are set to zero, as an interior-point solver leaves small positive
+# multipliers on inactive rows. The values are tried in this order; 0 leaves the point as it is.
+SNAPS = (0.0, 1e-11, 1e-8, 1e-6)
+# Relative to the terms of a large problem's bound: if moving the dual point costs more, the point is also moved on a
+# grid, where sums are exact.
+COSTLY = 1e-9
+ROUNDS = 12  # corrections on the grid: each removes the residuals that the last one left; two or three usually suffice
+MOST = 5000  # rows up to which the multipliers z = 0 are tried; that costs one more check
+# Relative difference between the slopes of a smooth loss at the two points around a multiplier. A larger one costs more
+# of the bound, a smaller one is lost in the rounding of slopes.
+NEARBY = 1e-10
+DOUBLINGS = 60  # most doublings of a step: 2⁶⁰ ≈ 1e18 times the first
+EXACT = (Linear, Explicit)  # kernels whose features are given, not computed by a rounded formula
+FEW = 1000  # rows up to which all variants are tried and the best bound is kept; larger values cost more checks
+# Least weight of a norm, relative to the one with the largest ‖mⱼ‖, when the remainder of Aᵀν is divided: it keeps
+# M·W²·Mᵀ regular where a part is short.
+LEAST = 1e-3
 
 
 def checked(
     reduction: Reduction, data: Outer, found: Lower, span: bool, enough: Callable[[Bound], bool]
 ) -> tuple[Bound, tuple[str, ...]]:
-    """The bound that the checker proves from what was found, and what was assumed for it.
+    """The bound that the checker proves from `found`, and the assumptions made for it.
 
-    With `span` θ is confined to the factor's span. Of small problems more is tried until a bound is `enough`.
+    With `span` θ is confined to the factor's span. For small problems variants are tried until a bound is `enough`.
     """
     best: tuple[Bound, tuple[str, ...]] = (nothing("no dual point"), ())
     for spare in SPARES:
@@ -63,7 +76,7 @@ def checked(
 def _with_room_for_norms(  # noqa: PLR0917
     reduction: Reduction, data: Outer, found: Lower, span: bool, spare: float, enough: Callable[[Bound], bool]
 ) -> tuple[Bound, tuple[str, ...]]:
-    """The bound where ν is shortened until ‖Aᵀν‖ is `spare` below what its norm costs, relatively."""
+    """The bound where ν is shortened until ‖Aᵀν‖ ≤ (1 − spare)μ for a given μ."""
     form = data.form
     share = _share(data, found, spare)
     links = links_of(reduction, form, found, share, span)
@@ -75,6 +88,8 @@ def _with_room_for_norms(  # noqa: PLR0917
         return nothing("the dual point is not finite"), ()
     program, links, z = balanced(program_of(form, arguments), links, z)
     best = nothing("no dual point")
+    # A solver's z is tried as it is, then with its small entries set to zero. Each is checked with radii only, and then
+    # moved on a grid, which also works for columns that depend on each other.
     for share_of_largest in SNAPS:
         dual = still(_snapped(form, z, share_of_largest), tangent)
         for exactly in (False, True):
@@ -103,21 +118,21 @@ def _with_room_for_norms(  # noqa: PLR0917
 
 
 def _without_multipliers(program: Program, links: list[Link], dual: Dual) -> Bound:
-    """The bound of z = 0 and ν = 0, no more than the offset, exact where θ = 0 and zeros attain it."""
+    """The bound of z = 0 and ν = 0. It is at most the offset, and tight where θ = 0 and y = 0 attain the offset."""
     if len(program.b) > MOST or program.losses:
         return nothing("not asked")
     return checker.lower(program, _empty(links), still(np.zeros(len(program.b)), np.zeros_like(dual.tangent)))
 
 
 def _is_nearly_free(program: Program, links: list[Link], dual: Dual) -> bool:
-    """Whether multipliers of predictions are small beside those of rows."""
+    """Whether the multipliers of predictions are small relative to those of rows."""
     u = np.concatenate([np.arange(0), *(link.columns.ravel() for link in links)]).astype(int)
     nu = program.c[u] + program.A[:, u].T @ dual.z
     return float(np.abs(nu).max(initial=0.0)) <= SLIGHT * float(np.abs(dual.z).max(initial=0.0))
 
 
 def _of_nothing(program: Program, links: list[Link], dual: Dual) -> Bound:
-    """The bound of a dual point that is moved to ν = 0, as if no norm bound θ: what θ is asked for costs nothing."""
+    """The bound of a dual point that is moved to ν = 0, as if no norm bound θ: θ then drops out of the Lagrangian."""
     free = [link._replace(norms=[], shares=np.zeros((len(link.shares), 0)), features=None) for link in _empty(links)]
     return max((checker.lower(program, free, _moved(program, free, dual, exactly))
                 for exactly in (False, True)), key=_by_value)  # fmt: skip
@@ -137,7 +152,10 @@ def _by_value(bound: Bound) -> float:
 def _with_assumptions(
     program: Program, links: list[Link], dual: Dual, box: Array, radii: tuple[float, ...]
 ) -> tuple[Program, list[Link], Dual, tuple[str, ...]]:
-    """A constraint for each assumption: ‖θ‖ ≤ R where no norm binds θ, |xⱼ| ≤ Xⱼ where a column does not vanish."""
+    """The claim with one constraint per assumption.
+
+    These are ‖θ‖ ≤ R where no norm binds θ, and |xⱼ| ≤ Xⱼ where a column does not vanish.
+    """
     (m, n), assumptions = program.A.shape, []
     rows: list[int] = []
     values: list[float] = []
@@ -184,9 +202,10 @@ def _with_assumptions(
 
 
 def _moved(program: Program, links: list[Link], dual: Dual, exactly: bool) -> Dual:
-    """The dual point with rows along which it can be moved, and how far, so that all free columns vanish.
+    """The dual point with the rows along which it can be moved, and radii, so that all free columns vanish.
 
-    Or, exactly, moved there on a grid, where sums are exact: columns vanish that depend on each other.
+    With `exactly` the point itself is moved on a grid, on which sums are exact: then columns that depend on each other
+    vanish, too.
     """
     free = checker.free_columns(program, links, dual)
     left = checker.residuals(free, dual)
@@ -209,7 +228,7 @@ def _moved(program: Program, links: list[Link], dual: Dual, exactly: bool) -> Du
 
 
 def _with_norms(program: Program, links: list[Link], dual: Dual) -> Dual:
-    """Multipliers of rows a·t ≤ b raised to what ‖Aᵀν‖ takes."""
+    """The dual point with multipliers of rows a·t ≤ b raised where ‖Aᵀν‖ exceeds μ."""
     if all(program.P[norm.column] > 0 for link in links for norm in link.norms):
         return dual
     g, e = checker.stationarity(program, dual, dual.radius)
@@ -230,8 +249,11 @@ def _with_norms(program: Program, links: list[Link], dual: Dual) -> Dual:
 
 
 def _with_room(program: Program, z: Array, radius: Array) -> Array:
-    """Dual exponential and power cones that just hold the whole box around z: an entry whose row is a constant is
-    raised as far as it must be, and lowered as far as it may be, which is what it costs."""
+    """z moved so that its dual exponential and power cones contain the whole box around it.
+
+    Only entries whose rows are constants change, since no column depends on them. Each gets the least value that the
+    cone allows: a larger one would cost bᵀz for nothing.
+    """
     if not any(kind in ("exp", "power") for kind, _, _ in program.cones):
         return z
     constant, z = (np.bincount(program.A.indices, minlength=len(z)) == 0) & (radius == 0), z.copy()
@@ -251,14 +273,14 @@ def _with_room(program: Program, z: Array, radius: Array) -> Array:
 
 
 def _change(program: Program, z: Array, at: Array, least: Array) -> None:
-    """Put entries where they belong; what is no number stays, and what costs nothing is raised only."""
+    """Set entries of z to `least`; where that is not finite they stay, and where b ≤ 0 they are only raised."""
     wanted = np.isfinite(least) & ((z[at] < least) | (program.b[at] > 0))
     z[at[wanted]] = least[wanted]
 
 
 @np.errstate(all="ignore")
 def _least_of_power(z: Array, radius: Array, first: Array, k: int, a: Array) -> Array:
-    """The least v, entry k, with (u/a)ᵃ(v/(1 − a))¹⁻ᵃ ≥ |w| on the box, and a little more; nan where there is none."""
+    """The least v, entry k, with (u/a)ᵃ(v/(1 − a))¹⁻ᵃ ≥ |w| on the box, and room for rounding; nan if there is none."""
     other, last = first + 1 - k, first + 2
     u, w = (z[other] - radius[other]) / a, np.abs(z[last]) + radius[last]
     room = 1e-14 * (60 + np.abs(np.log(u)) + np.abs(np.log(np.where(w > 0, w, 1.0))))
@@ -267,7 +289,7 @@ def _least_of_power(z: Array, radius: Array, first: Array, k: int, a: Array) -> 
 
 
 def _snapped(form: ConicForm, z: Array, share: float) -> Array:
-    """Multipliers of inequalities, and of whole cones, that are small beside the largest are taken for zero."""
+    """z with multipliers of linear rows, and of whole cones, set to zero where they are below share·max|z|."""
     least, z = share * float(np.abs(z).max(initial=0.0)), z.copy()
     for kind, rows, _ in form.cones.slices if share else []:
         if kind in ("zero", "nonneg"):
@@ -280,7 +302,10 @@ def _snapped(form: ConicForm, z: Array, share: float) -> Array:
 
 
 def _snapped_exponentials(z: Array, touched: NDArray[np.bool_], least: float) -> Array:
-    """Cones whose u and w are taken for zero; v follows from these, however large, unless it is needed elsewhere."""
+    """z of exponential cones, with small u and w set to zero.
+
+    v is then set to zero too, whatever its size, unless a column meets its row; there a negative v is set to zero.
+    """
     u, v, w = z.reshape(-1, 3).T
     small = np.maximum(np.abs(u), np.abs(w)) < least
     v = np.where(small, np.where(touched.reshape(-1, 3)[:, 1], np.maximum(v, 0.0), 0.0), v)
@@ -288,7 +313,7 @@ def _snapped_exponentials(z: Array, touched: NDArray[np.bool_], least: float) ->
 
 
 def _share(data: Outer, found: Lower, spare: float) -> float:
-    """The share of ν for which ‖Aᵀν‖ is no more than what its norm costs, where that can't be chosen."""
+    """The largest share of ν, at most 1, with ‖Aᵀν‖ ≤ (1 − spare)μ for each given μ."""
     share = 1.0
     if found.slopes is None:
         return share
@@ -303,7 +328,7 @@ def _share(data: Outer, found: Lower, spare: float) -> float:
 
 
 def program_of(form: ConicForm, arguments: list[Array]) -> Program:
-    """The cone data as the checker takes them, smooth losses linearized at their arguments."""
+    """The cone data as the checker takes them, with smooth losses as two tangents around each argument."""
     losses = []
     for smooth, q in zip(form.smooth, arguments, strict=True):
         counts = form.c[smooth.h] > 0
@@ -362,7 +387,10 @@ def links_of(reduction: Reduction, form: ConicForm, found: Lower, share: float, 
 
 
 def _shared_out(norms: list[Norm], gram: Array) -> Array:
-    """S = (MW²Mᵀ)⁻¹MW², by which what is left of Aᵀν goes to the longest parts most of all; S without use is 0."""
+    """S = (MW²Mᵀ)⁻¹MW² with weights W in proportion to ‖mⱼ‖, so that most of the remainder goes to the longest parts.
+
+    S = 0 where the matrix is singular; the checker then refuses the split.
+    """
     found = [max(float(np.trace(gram[norm.n, norm.n])), 0.0) for norm in norms]
     heavy = np.sqrt(np.array(found) / (max(found) or 1.0)).clip(LEAST)
     M = np.hstack([norm.M for norm in norms])
@@ -381,7 +409,7 @@ def _shared_out(norms: list[Norm], gram: Array) -> Array:
 
 
 def _shares(m: Multipliers, share: float) -> Array:
-    """The share for multipliers, 1 for functions."""
+    """The factor of each column of V: the share for multipliers, 1 for functions f₀."""
     found = np.ones(m.stack.shape[1])
     found[: sum(m.widths)] = share
     return found
@@ -390,9 +418,9 @@ def _shares(m: Multipliers, share: float) -> Array:
 def _turned(  # noqa: PLR0917
     link: PredictionLink, factor: Factor, V: Array, gram: Gram, norms: list[Norm], span: bool
 ) -> tuple[Array, Gram, list[Norm]]:
-    """V with nT in place of n, T the right singular vectors of Aᵀn, where a sum of singular values is its length.
+    """V with nT in place of n where the dual norm is the nuclear norm; T are the right singular vectors of Aᵀn.
 
-    Columns without a length are then small, and so are the errors of their Gram matrix.
+    Columns of AᵀnT that belong to singular values of 0 are then small, and so are the errors of their Gram matrix.
     """
     if not any(norm.dual == "nuc" and norm.f.stop == norm.f.start for norm in norms):
         return V, gram, norms
@@ -409,7 +437,7 @@ def _turned(  # noqa: PLR0917
 
 
 def _features(reduction: Reduction, number: int, span: bool) -> Array | None:
-    """φ(x) for each row where they are few, B where θ is confined to the factor's span."""
+    """φ(x) for each row where features are few; B where θ is confined to the factor's span."""
     link = reduction.form.predictions[number]
     factor = reduction.factors[link.theta]
     if span and factor.is_restriction:
@@ -418,8 +446,11 @@ def _features(reduction: Reduction, number: int, span: bool) -> Array | None:
 
 
 def free_features(link: PredictionLink, factor: Factor) -> tuple[Array | None, bool]:
-    """φ(x) for each row where they are few, each divided by a power of two, a constant by itself, and whether they are
-    exact: no rounded formulas, and no two that agree to 13 digits, of which one is taken."""
+    """φ(x) for each row where features are few, and whether these are exact.
+
+    Each feature is divided by a power of two, a constant one by itself. Of features that agree to 13 digits up to a
+    factor, one is kept. Features are exact if all are kept and the kernel computes them without rounding.
+    """
     F = features_of(link, factor)
     if F is None:
         return None, True
@@ -453,7 +484,7 @@ def _point(
 
 
 def _bound_norms(form: ConicForm, rows: Array, links: list[Link], z: Array) -> None:
-    """Multipliers of rows a·t ≤ b: what ‖Aᵀν‖ has beyond the slope of t at the bound."""
+    """Set the multipliers of rows a·t ≤ b to the excess of ‖Aᵀν‖ over the slope of t's cost at the bound."""
     part = sp.coo_array(form.by_rows[rows])
     for link in links:
         for norm in link.norms:

@@ -1,6 +1,7 @@
-"""Multipliers of all rows at once: the outer problem's cones with u = Bv and ‖VM − b₀‖ ≤ t beside them.
+"""Multipliers of all rows at once, from a cone program: the outer problem's cones with u = Bv and ‖VM − b₀‖ ≤ t.
 
-How Aᵀν is shared among norms, and what rows cost that connect t with other numbers, follows from no ν alone.
+ν alone determines neither how Aᵀν is divided among several norms, nor the multipliers of rows that connect t with other
+variables.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from kernelopt.language.nodes import EUCLIDEAN
 from kernelopt.solvers import outer_dual
 from kernelopt.support.types import Array
 
-MOST = 3000  # columns of x and entries of v
+# Columns of x plus entries of v up to which the cone program is solved. It holds B as sparse rows; as B is dense, the
+# solver's time grows with the cube of this number.
+MOST = 3000
 
 
 class Joint(NamedTuple):
-    """x and z of the outer problem, and nⱼ of each norm with mⱼ = Aᵀnⱼ."""
+    """x and z of the outer problem, and for each norm the nⱼ with mⱼ = Aᵀnⱼ."""
 
     x: Array
     z: Array
@@ -32,8 +35,10 @@ class Joint(NamedTuple):
 
 
 def solved(reduction: Reduction, form: ConicForm, units: Array, room: float) -> Joint | None:
-    """Multipliers for which ‖mⱼ‖ is `room` below what its norm costs, relatively; `units` are those of u and t. None
-    for problems that are large, and norms that are no lengths."""
+    """Multipliers with ‖mⱼ‖ ≤ (1 − room)μⱼ; `units` are those of u and t.
+
+    None for large problems, and for norms other than Euclidean and Frobenius norms.
+    """
     sizes = [factor.rank * (link.theta.outputs or 1) for link, factor in _parts(reduction)]
     if len(form.c) + sum(sizes) > MOST or any(n.kind not in (EUCLIDEAN, "fro") for n in reduction.form.norms):
         return None
@@ -53,7 +58,7 @@ def solved(reduction: Reduction, form: ConicForm, units: Array, room: float) -> 
 
 
 def _units(form: ConicForm, units: Array, sizes: list[int]) -> Array:
-    """Units of x and v: entries of v are about as large as predictions."""
+    """Units of x and v; entries of v have about the size of predictions."""
     unit = np.full(len(form.c), form.units[0])
     unit[form.linked] = units
     ours = [np.full(size, unit[u].max(initial=form.units[0])) for size, u in zip(sizes, form.u, strict=True)]
@@ -61,7 +66,7 @@ def _units(form: ConicForm, units: Array, sizes: list[int]) -> Array:
 
 
 def _answered(form: ConicForm, A: sp.csc_array, b: Array, cones: Cones, unit: Array) -> tuple[Array, Array]:
-    """A cone solver's x and z, in units of about 1."""
+    """A cone solver's x and z; the solver gets the problem in units in which numbers are about 1."""
     sigma, more = form.units[0], len(unit) - len(form.c)
     P, c = np.append(form.P, np.zeros(more)), np.append(form.c, np.zeros(more))
     kappa = float(max((unit * np.abs(c)).max(initial=0.0), np.delete(unit**2 * P, form.t).max(initial=0.0))) or 1.0
@@ -71,7 +76,7 @@ def _answered(form: ConicForm, A: sp.csc_array, b: Array, cones: Cones, unit: Ar
 
 
 def _piece(reduction: Reduction, j: int, dual: Array) -> Array:
-    """n of the rows for a multiplier of (VM − b₀, R), which is −1/scale times m in the units of v."""
+    """n over the rows, from a multiplier of (VM − b₀, R), which is −1/scale times m in the units of v."""
     norm = reduction.form.norms[j]
     factor = reduction.factors[norm.view.theta]
     (link,) = (link for link in reduction.form.predictions if link.theta is norm.view.theta)

@@ -1,6 +1,6 @@
-"""How θ leaves the Lagrangian: Aᵀν split among the norms of θ, and the lengths of the parts.
+"""Eliminating θ from the Lagrangian: Aᵀν is split among the norms of θ, and the dual norms of the parts are computed.
 
-Lengths come from VᵀQV, which `gram.py` has.
+Dual norms come from VᵀQV, see `gram.py`.
 """
 
 from __future__ import annotations
@@ -19,19 +19,24 @@ from kernelopt.compiler.representer import Reduction, norm_gram
 from kernelopt.language.nodes import norm_from_gram
 from kernelopt.support.types import Array
 
-SPARE = 1e-9  # what the checker adds to sums of singular values, about
-NONE = 1e-9  # μⱼ of a norm that plays no part, relative to those of others
+# Relative room in sums of singular values ("nuc"), about the checker's allowance for errors of eigenvalues. A larger
+# room costs more of the bound, a smaller one may make the proof fail.
+SPARE = 1e-9
+# Relative to the largest μ of the same θ: a norm with a smaller μⱼ is inactive and gets no part of Aᵀν. Larger values
+# would drop active norms, smaller ones would keep the inaccuracy of a solver's μ.
+NONE = 1e-9
+# The dual of a norm of θ, where it is not the norm itself: of the nuclear norm the spectral norm, and vice versa.
 DUAL_KIND: dict[Any, Any] = {"nuc": 2, 2: "nuc"}
 
 
 @dataclass(frozen=True, eq=False)
 class Multipliers:
-    """How one θ leaves the Lagrangian: Aᵀν = Σⱼ mⱼMⱼᵀ with mⱼ = Aᵀnⱼ, (θM − f₀) in norm j meeting mⱼ.
+    """The split of one θ's Aᵀν among its norms: Aᵀν = Σⱼ mⱼMⱼᵀ with mⱼ = Aᵀnⱼ, the multiplier of θMⱼ − f₀ⱼ in norm j.
 
     stack : [n₁ … n_J, E], (n, columns) over the distinct rows, E the unit columns of functions f₀
-    widths : columns of each nⱼ; norms : indices j in the form; kinds : dual norms
-    shifts : for each norm the columns of its f₀ in `stack`, or none
-    free : whether no norm binds some output of θ that ν meets, so that mⱼ do not add up to Aᵀν
+    widths : number of columns of each nⱼ; norms : indices j in the form; kinds : dual norms
+    shifts : for each norm the columns of its f₀ in `stack`, an empty slice without f₀
+    free : whether ν is nonzero in some output of θ that no norm binds, so that no mⱼ add up to Aᵀν
     """
 
     stack: Array
@@ -46,8 +51,11 @@ def split(  # noqa: PLR0917
     reduction: Reduction, conic: ConicForm, point: Iterate, number: int, nu: Array, mu: Array, coefficients: Array,
     known: Mapping[int, Array] | None = None,
 ) -> Multipliers:  # fmt: skip
-    """Split Aᵀν among the norms of θ. Of several the nⱼ are `known`, or mⱼ = s·μⱼ·(a subgradient of norm j
-    at θ̂) with the share s ≤ 1 for which they come nearest to it; the rest goes in proportion to μⱼ²."""
+    """Split Aᵀν among the norms of θ.
+
+    For several norms the nⱼ are `known`, or mⱼ = s·μⱼ·(a subgradient of norm j at θ̂) with the s ≤ 1 for which their
+    sum is nearest to Aᵀν. The remainder is divided in proportion to μⱼ².
+    """
     form = reduction.form
     link = form.predictions[number]
     factor = reduction.factors[link.theta]
@@ -116,7 +124,7 @@ def _slope(G: Array, kind: str | int) -> Array:
 
 
 def lengths_of(m: Multipliers, found: Gram) -> Array:
-    """The dual norm of each mⱼ, or more, from the Gram matrix of the stack."""
+    """An upper bound on the dual norm of each mⱼ, from the Gram matrix of the stack."""
     ends = np.cumsum([0, *m.widths])
     kinds = m.kinds or ("fro",)
     return np.array([
@@ -138,7 +146,7 @@ def functions_part(m: Multipliers, gram: Gram) -> float:
 
 
 def is_free(reduction: Reduction, form: ConicForm, number: int) -> bool:
-    """Whether no norm binds some output of θ that the outer problem uses."""
+    """Whether the outer problem uses some output of θ that no norm binds."""
     link, columns = reduction.form.predictions[number], form.u[number]
     used = (form.c[columns] != 0) | (form.P[columns] != 0) | (np.diff(form.A.indptr)[columns] > 0)
     rights = [reduction.form.norms[j].right for j in costly_norms(reduction, form, number)]
@@ -146,7 +154,7 @@ def is_free(reduction: Reduction, form: ConicForm, number: int) -> bool:
 
 
 def costly_norms(reduction: Reduction, form: ConicForm, number: int) -> list[int]:
-    """The norms of a θ that cost something, or stand in a constraint: λ = 0 is as if the term were left out."""
+    """The norms of a θ with a cost or in a constraint; a norm with λ = 0 is left out, as if it were not stated."""
     theta = reduction.form.predictions[number].theta
     counts = np.diff(form.A.indptr)[form.t]
     costs = (form.c[form.t] != 0) | (form.P[form.t] != 0) | (counts > 1)
@@ -154,7 +162,7 @@ def costly_norms(reduction: Reduction, form: ConicForm, number: int) -> list[int
 
 
 def _bind(rights: list[Array], used: Array) -> bool:
-    """Whether norms of θM₁, θM₂ … bind the used outputs of θ: their unit vectors are combinations of columns of Mⱼ."""
+    """Whether norms of θM₁, θM₂ … bind the used outputs: their unit vectors lie in the span of all columns of Mⱼ."""
     if not rights:
         return False
     stacked = np.hstack(rights)
@@ -163,7 +171,7 @@ def _bind(rights: list[Array], used: Array) -> bool:
 
 
 def row_coefficients(reduction: Reduction, point: Iterate, number: int) -> Array:
-    """θ̂ as combination of all rows, (n, K)."""
+    """The coefficients of θ̂ as a linear combination of all rows, (n, K)."""
     link = reduction.form.predictions[number]
     factor, outputs = reduction.factors[link.theta], link.theta.outputs or 1
     c = np.zeros((len(link.rows), outputs))
@@ -182,8 +190,8 @@ def theta_gram(reduction: Reduction, point: Iterate, number: int) -> Array:
 def norm_multipliers(reduction: Reduction, form: ConicForm, point: Iterate, nu: list[Array]) -> Array:
     """μ with Aᵀν = Σ μⱼ·∂‖θMⱼ − f₀‖: the dual norm of Aᵀν for one norm, nonnegative least squares for several.
 
-    Where tⱼ stands in the objective alone, as cⱼtⱼ + ½Pⱼtⱼ², μⱼ is its slope. Least squares alone would not know how to
-    tell ‖θ‖ from norms of all columns of θ, whose gradients add up to its own.
+    Where tⱼ stands in the objective alone, as cⱼtⱼ + ½Pⱼtⱼ², μⱼ is its slope. Least squares cannot tell ‖θ‖ from the
+    norms of all columns of θ, since their gradients add up to that of ‖θ‖.
     """
     mu = np.zeros(len(reduction.form.norms))
     alone = np.diff(form.A.indptr)[form.t] <= 1  # in no row but t ≥ 0

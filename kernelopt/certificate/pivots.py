@@ -1,7 +1,7 @@
-"""Rows along which a dual point can be moved so that all free columns vanish exactly, and how far.
+"""Rows along which a dual point can be moved so that all free columns vanish exactly, and radii of these moves.
 
-With residuals r = c_J + A_Jᵀz, some Δ on a square part of A_J, one pivot row a column, solves A_Jᵀ(z + Δ) = −c_J. The
-rows that are chosen have room in the dual cone. Nothing is proven here: the checker proves that such a Δ exists.
+With residuals r = c_J + A_Jᵀz, a Δ on a square part of A_J, one pivot row per column, solves A_Jᵀ(z + Δ) = −c_J. The
+chosen rows have room in the dual cone. This module proves nothing: the checker proves that such a Δ exists.
 """
 
 from __future__ import annotations
@@ -15,27 +15,42 @@ from scipy.sparse.csgraph import connected_components, min_weight_full_bipartite
 
 from kernelopt.support.types import Array, Ints
 
-WIDE = 12  # entries of a column from which its row is chosen by what others leave
-MOST = 400  # such columns
-ROUNDS = 60  # in which radii grow until none is too small; without an end, there is none
-SMALL = 1e-25  # multipliers below this, of the largest, have no room
-SLIGHT = 1e-6  # how far entries in curved cones move, relatively
-TURNS = 12  # in which columns choose rows
-STEPS = 6  # terms of a Neumann series, which ends where columns lead back to none
-FEW = 1000  # columns that are matched to rows all at once where a greedy choice fails
-SPARE = 1e-4  # by how much a radius is larger than it must be
-ROUNDING = 2e-16  # of one operation, a little more than 2⁻⁵³ = 1.1e-16
-DEPENDENT = 1e-11  # of a column: where less of it is outside of the others' span, it depends on them
-MANY = 20  # columns that may be combinations of others
-DENSE = 4_000_000  # entries of a matrix in which such combinations are looked for
-NEAR = 1e-6  # of an integer, which a weight is then taken for
+# Entries per column: a column with more (an intercept) gets its pivot row by QR of the Schur complement, after narrow
+# columns chose theirs greedily. Moving their pivot rows changes the wide column too, which the complement takes in.
+WIDE = 12
+MOST = 400  # wide columns up to which QR is used; it takes rows·columns² operations on a dense array
+# Iterations in which radii grow until they are consistent. A divergent iteration does not end: no such radii exist, and
+# the checker refuses the last ones.
+ROUNDS = 60
+# Relative to the largest multiplier: a smaller multiplier of an inequality has no room to move. It is far below
+# rounding, since multipliers of rows in different units differ by many orders of magnitude.
+SMALL = 1e-25
+# Relative to an entry: the room of entries in exponential, power and semidefinite cones. Within a block of rows it is
+# also the least radius, relative to the block's largest. The true room is not computed; the checker tests the cone.
+SLIGHT = 1e-6
+TURNS = 12  # rounds of the greedy choice, each O(entries); columns still without a row are then matched
+STEPS = 6  # terms of the Neumann series of an inverse; it is exact where no chain of pivot rows is longer
+FEW = 1000  # columns up to which a matching, or a joint choice by QR, is computed where the greedy choice fails
+SPARE = 1e-4  # relative: a radius exceeds its lower bound by this much, so that the checker's strict inequality holds
+ROUNDING = 2e-16  # relative; of one operation, a little more than u = 2⁻⁵³ = 1.1e-16
+# Relative to a column: it depends on others if less of it lies outside of their span. Smaller values take the rounding
+# of QR for independence, larger ones give up columns that could vanish.
+DEPENDENT = 1e-11
+MANY = 20  # columns for which weights of others are sought; each takes a least-squares solution
+DENSE = 4_000_000  # entries of the dense matrix, 32 MB, up to which this least-squares problem is solved
+# Absolute: weights nearer to an integer than this are rounded to it. The checker accepts exact combinations only, and
+# the usual ones (sums and differences of columns) have integer weights.
+NEAR = 1e-6
 
 Cones = list[tuple[str, slice, object]]
 
 
 class Moves(NamedTuple):
-    """Rows and columns, Z ≈ M⁻¹ for M the transposed part of S in these, the radius of each row, and other columns that
-    are combinations of them."""
+    """How a dual point can be moved; see `Dual` for the meaning of the fields.
+
+    inverse : Z ≈ M⁻¹ for M = S_rows,columnsᵀ; radius : of every row; others, weights : columns that are linear
+    combinations of further ones, and the weights
+    """
 
     rows: Ints
     columns: Ints
@@ -50,17 +65,18 @@ def none(m: int) -> Moves:
     return Moves(nothing, nothing, sp.csr_array((0, 0)), np.zeros(m), nothing, sp.csc_array((0, 0)))
 
 
-@np.errstate(all="ignore")  # a radius that is no number is refused
+@np.errstate(all="ignore")  # the checker refuses a radius that is not finite
 def moves(W: sp.csc_array, left: Array, z: Array, cones: Cones) -> Moves:
-    """Moves and radii for columns W, their cost as a last row, with residuals |left|."""
+    """Moves and radii for columns W, whose last row is their cost, with residuals |left|."""
     S = sp.csc_array(W[:-1])
-    if not left.any() or not np.isfinite(W.data).all():  # products that underflow are no numbers
+    if not left.any() or not np.isfinite(W.data).all():  # NaN stands for a product that underflows
         return none(len(z))
     room = room_of(z, cones, _unit_of(S, z))
     found = _moves(W, S, left, room, np.arange(S.shape[1]), WIDE)
     if not _is_hopeless(S, left, room, found) or S.shape[1] > FEW:
         return found
-    # Rows that were chosen one by one may be dependent: then all of them are chosen together.
+    # Rows that were chosen one by one may be linearly dependent: then an independent set of columns is chosen first,
+    # and at last all rows together by QR (width 0).
     for width in (WIDE, 0):
         again = _moves(W, S, left, room, _independent(S, room), width)
         if not _is_hopeless(S, left, room, again):
@@ -75,7 +91,7 @@ def _is_hopeless(S: sp.csc_array, left: Array, room: Array, found: Moves) -> boo
 
 
 def _independent(S: sp.csc_array, room: Array) -> Ints:
-    """Columns, in rows with room, that no others make up."""
+    """A maximal set of columns that are linearly independent in rows with room."""
     dense = S[room > 0].toarray()
     size = np.linalg.norm(dense, axis=0)
     R, order = qr(dense / np.where(size > 0, size, 1.0), mode="r", pivoting=True)
@@ -86,7 +102,7 @@ def _independent(S: sp.csc_array, room: Array) -> Ints:
 def _moves(  # noqa: PLR0917
     W: sp.csc_array, S: sp.csc_array, left: Array, room: Array, among: Ints, width: int
 ) -> Moves:
-    """Moves of some of the columns, and what they make of the others."""
+    """Moves for the columns `among`, and combinations for the other columns that these moves disturb."""
     m, count = S.shape
     rows, columns = _chosen(sp.csc_array(S[:, among]), room, width)
     columns = among[columns]
@@ -103,7 +119,7 @@ def _moves(  # noqa: PLR0917
     except np.linalg.LinAlgError:
         return none(m)
     radius, Z, size = np.zeros(m), abs(inverse), abs(M)
-    off = abs(inverse @ M - sp.eye_array(len(rows), format="csr"))  # what moving a row leaves in other columns
+    off = abs(inverse @ M - sp.eye_array(len(rows), format="csr"))  # |ZM − I|, the error of the inverse
     group = np.repeat(np.arange(len(singles) + len(blocks)), [1] * len(singles) + [len(block) for block in blocks])
     for _ in range(ROUNDS):
         rho = radius[rows]
@@ -111,7 +127,7 @@ def _moves(  # noqa: PLR0917
         new = (Z @ left[columns] + off @ rho + rounding) * (1 + SPARE)
         largest = np.zeros(len(singles) + len(blocks))
         np.maximum.at(largest, group, new)
-        new = np.maximum(new, SLIGHT * largest[group])  # all rows of a block move
+        new = np.maximum(new, SLIGHT * largest[group])  # the checker needs a positive radius for all rows of a block
         settled = bool(np.all(new <= radius[rows]))
         radius[rows] = np.maximum(new, radius[rows])
         if settled or not np.isfinite(radius).all():
@@ -123,7 +139,7 @@ def _moves(  # noqa: PLR0917
 
 
 def _inverse(M: sp.csr_array, blocks: list[int]) -> sp.csr_array:
-    """The inverses of single entries, and of blocks at the end."""
+    """The inverse of M: single diagonal entries first, then blocks."""
     alone, at = M.shape[0] - sum(blocks), M.shape[0] - sum(blocks)
     parts = [sp.diags_array(1 / M.diagonal()[:alone])] if alone else []
     for size in blocks:
@@ -133,8 +149,10 @@ def _inverse(M: sp.csr_array, blocks: list[int]) -> sp.csr_array:
 
 
 def _combinations(W: sp.csc_array, moved: Ints, load: Array, room: Array) -> tuple[Ints, sp.csc_array]:
-    """Columns with a load that nothing moves, and the weights of others that they are sums of: entries of a least
-    squares solution, rounded."""
+    """Columns with a residual that no row was chosen for, and the weights with which other columns add up to them.
+
+    Weights are those of an equal column, or of a least-squares solution, rounded to integers where they are near.
+    """
     rest = load > 0
     rest[moved] = False
     others, basis, counted = np.flatnonzero(rest), np.flatnonzero(~rest), np.append(room > 0, True)
@@ -168,7 +186,7 @@ def _unit(z: Array) -> float:
 
 
 def corrected(z: Array, left: Array, moves: Moves) -> tuple[Array, bool]:
-    """z with the residuals of columns taken out along their rows, and whether none was left."""
+    """z with the residuals of columns removed along their rows, and whether all residuals were 0 before."""
     z, unit = z.copy(), _unit(z)
     found = z[moves.rows] - moves.inverse @ left[moves.columns]
     in_block = np.diff(moves.inverse.indptr) > 1
@@ -177,14 +195,14 @@ def corrected(z: Array, left: Array, moves: Moves) -> tuple[Array, bool]:
 
 
 def _unit_of(S: sp.csc_array, z: Array) -> float:
-    """The largest multiplier of a row that some column meets: those of constants have the objective's unit."""
+    """The largest multiplier of a row that some column meets; multipliers of constant rows are in other units."""
     met = np.zeros(len(z), dtype=bool)
     met[S.indices] = True
     return float(np.abs(z[met]).max(initial=0.0)) or 1.0
 
 
 def room_of(z: Array, cones: Cones, unit: float) -> Array:
-    """How far each entry of z may move inside of the dual cone, about."""
+    """An estimate of how far each entry of z may move within the dual cone."""
     room = np.zeros(len(z))
     for kind, rows, _ in cones:
         part = z[rows]
@@ -200,7 +218,10 @@ def room_of(z: Array, cones: Cones, unit: float) -> Array:
 
 
 def _chosen(S: sp.csc_array, room: Array, width: int) -> tuple[Ints, Ints]:
-    """A row with room for each column, no row twice: for columns up to a width the one with most, by QR for others."""
+    """A row with room for each column, each row at most once.
+
+    Columns with up to `width` entries take the row with most room; those for wider ones come from a pivoted QR.
+    """
     degree = np.diff(S.indptr)
     wide = np.flatnonzero(degree > width)
     narrow = np.flatnonzero((degree <= width) & (degree > 0))
@@ -216,23 +237,24 @@ def _chosen(S: sp.csc_array, room: Array, width: int) -> tuple[Ints, Ints]:
     weighted = left_over * able[:, None]
     size = np.abs(weighted).max(axis=0)
     if not np.all(size > 0):
-        keep = size > 0  # what nothing moves
+        keep = size > 0  # no free row moves the other columns
         wide, weighted, size = wide[keep], weighted[:, keep], size[keep]
     if not len(wide):
         return rows, narrow
     _, R, order = qr((weighted / size).T, mode="economic", pivoting=True)
     enough = int(np.sum(np.abs(np.diag(R)) > 1e-12 * abs(R[0, 0])))
     if enough < len(wide):
-        # Columns that depend on others: a maximal set of independent ones.
+        # Some wide columns depend on others: only a maximal independent set gets rows.
         _, _, which = qr(weighted / size, mode="economic", pivoting=True)
         wide = np.sort(wide[which[:enough]])
     return np.concatenate([rows, free[order[:enough]]]), np.concatenate([narrow, wide])
 
 
 def _greedy(S: sp.csc_array, room: Array, columns: Ints) -> Ints:
-    """For each of these columns the row of largest |entry|·room that nobody has taken, −1 where there is none.
+    """For each of these columns the free row of largest |entry|·room, −1 where there is none.
 
-    Of several columns that want one row the one with fewest others gets it. What is left over is matched.
+    Where several columns choose one row, the column with the fewest other choices gets it. If a column remains without
+    a row, all of them are matched at once.
     """
     part = sp.csc_array(S[:, columns])
     score = np.abs(part.data) * room[part.indices]
@@ -273,13 +295,16 @@ def _matched(part: sp.csc_array, score: Array, owner: Ints, m: int) -> Ints:
 def _schur(  # noqa: PLR0917
     S: sp.csc_array, room: Array, rows: Ints, narrow: Ints, wide: Ints, free: Ints
 ) -> tuple[Array, Array]:
-    """What moving each free row by 1 does to wide columns when narrow ones are held by their pivots, and how far it can
-    be moved by the room of all rows that move."""
+    """The Schur complement of the narrow columns in the wide ones, and how far each free row can be moved.
+
+    Row i of the complement is the change of the wide columns when free row i moves by 1, and pivot rows move so that
+    narrow columns keep their values. The limit is the room of all rows that move.
+    """
     whole = sp.csr_array(S)
     here = whole[free]
     if not len(narrow):
         return here[:, wide].toarray(), room[free]
-    # T = (here)·(inner)⁻¹, where the rows of narrow columns lead back to no column, after a few steps.
+    # T = (here)·(inner)⁻¹ by a Neumann series: inner is the identity plus a part that is nilpotent as a rule.
     pivot_rows = whole[rows]
     inner, T = pivot_rows[:, narrow], here[:, narrow]
     pivot = inner.diagonal()
@@ -302,7 +327,7 @@ def _schur(  # noqa: PLR0917
 
 
 def _blocks(S: sp.csc_array, rows: Ints, columns: Ints) -> tuple[Ints, list[Ints]]:
-    """Columns whose pivot rows don't lead back to them, and the others in strongly connected blocks."""
+    """Columns on no cycle of columns and pivot rows, and the others as strongly connected blocks."""
     part = sp.csr_array(S[:, columns])[rows]
     _, labels = connected_components(part, directed=True, connection="strong")
     counts = np.bincount(labels)

@@ -1,4 +1,4 @@
-"""What a certificate says, and what it rests on."""
+"""The certificate of an answer: its bounds, and the assumptions that they rest on."""
 
 from __future__ import annotations
 
@@ -17,20 +17,28 @@ from kernelopt.support.html import table
 from kernelopt.support.types import Array
 
 FULL, REDUCED, ESTIMATE = "full kernel", "reduced problem", "estimate"
-CAP = 1e4  # P₀ − P counts up to so many T: beyond, a gap may be larger than all terms at the answer
-LAST_DIGITS = 2.0**-44  # of P₀ − P: 256 roundings, about what a sum of that size is off by
-READABLE = 1e-3  # a larger relative gap says nothing where the absolute one has no meaning (θ = 0 is optimal)
+# The largest unit of the relative gap, in T. Where P₀ is huge, a gap that is small relative to P₀ − P may exceed all
+# terms at the answer: with P₀ − P = 3e13 and T = 0.76, a gap of 1548 would count as 5e-11.
+CAP = 1e4
+LAST_DIGITS = 2.0**-44  # a gap up to this, relative to P₀ − P, closes: 256·2⁻⁵², about the error of sums of that size
+# Above this relative gap, a certificate whose gap is within the floor prints the absolute gap instead: where θ = 0 is
+# optimal, P₀ − P ≈ 0 and the relative gap has no meaning.
+READABLE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
 class Lower:
-    """A lower bound, and what it rests on: enough to evaluate it again when only parameters change.
+    """A lower bound with its multipliers, which suffice to evaluate it again when only parameters change.
 
-    terms : sum of the absolute values of its terms; multipliers, grams : for each θ, and their VᵀQV; nu, slopes : ν
-    and v, of a bound by conjugates; point : of a bound by the
-    cone form; products : for each θ QV, where a pass gave it; box, radii : sizes of variables and of each ‖θ‖ that may
-    be assumed where nothing else bounds what a residual costs; missing : why there is no bound; confined : whether it
-    holds for θ in the factor's span only; sought : whether its multipliers are not those of the solver.
+    terms : sum of the absolute values of its terms
+    multipliers, grams : the multipliers of each θ, and their VᵀQV
+    nu, slopes : ν and v, of a bound by conjugates; point : the dual point, of a bound by the cone form
+    products : QV for each θ, where a pass over the kernel gave it
+    box, radii : bounds on the variables and on each ‖θ‖ that may be assumed where the cost of a residual is otherwise
+        unbounded
+    missing : the reason where there is no bound
+    confined : whether it holds only for θ in the factor's span
+    sought : whether a search found its multipliers, rather than the solver
     """
 
     value: float
@@ -60,7 +68,7 @@ class Certificate:
     lower, upper : float
         The optimum lies between them, rounding included. For a Maximize too.
     absolute_gap : float
-        upper − lower, as long as constants of the objective are not added, which round both.
+        upper − lower, computed before constants of the objective are added to both, since adding them rounds.
     relative_gap : float
         (upper − lower)/(P₀ − upper), with P₀ the optimum at θ = 0 (for a Maximize: (upper − lower)/(lower − P₀)); the
         denominator is |upper| where θ = 0 is infeasible, and 10⁴T at most (there T), T the `terms`. 1e-3 says that
@@ -70,31 +78,32 @@ class Certificate:
         "estimate": not a bound (νᵀQν was sampled).
     ranks : tuple of (rank, number of distinct rows), one for each θ
     assumptions : tuple of str
-        What the bounds take for granted beside the statement, such as a radius. With any, no answer is optimal.
+        Assumptions of the bounds that the problem does not state, such as a radius of θ. With any of them the answer is
+        not called optimal.
     rests_on : tuple of str
-        What else the bounds rest on: declarations of the user's, a projected kernel matrix, constraints that hold to
-        rounding.
+        Further facts that the bounds rest on: the user's declarations, a projected kernel matrix, constraints that hold
+        only to rounding.
     violations : tuple of float
-        For each constraint of the problem, in their order, the largest amount by which the answer violates it, in its
-        own units; `violation` is the largest of these.
+        The largest amount by which the answer violates each constraint of the problem, in the order of the constraints
+        and in their own units; `violation` is the largest of these.
     is_feasible : bool
         Whether the answer meets all constraints to rounding: 1e-12 of their terms. Else it is not optimal.
     widened : float
-        By how much the upper bound was raised for constraints that hold only up to a small violation, twice the first
-        order in the multipliers; included in `upper`.
+        The amount by which the upper bound was raised because constraints hold only up to a small violation: twice the
+        first-order cost, Σ |multiplier × violation|. Included in `upper`.
     rounding : float
-        How much of the gap is an allowance for rounding and for the errors of kernel values.
+        The part of the gap that is an allowance for rounding and for errors of kernel values.
     terms : float
         T, the sum of the absolute values of the terms of the objective at the answer.
     floor : float
-        A gap up to it closes: 1e-8·T where θ = 0 is proven to be optimal up to as much; 2⁻⁴⁶ of the sizes of what
-        losses take differences of, where T is no more than that and nothing but losses counts; else 0. In the spectral
-        form what 1e-12 of all eigenvalues makes in the objective.
+        A gap up to the floor closes. It is 1e-8·T where θ = 0 is proven to be optimal to 1e-8·T; 2⁻⁴⁶ of the sizes of
+        the numbers that losses take differences of, where T is no larger and all other terms are negligible; else 0. In
+        the spectral form it is the change of the objective that 1e-12 of the sum of all eigenvalues makes.
     at_zero : float or None
         P₀.
     distance : mapping of θ to a bound on ‖θ̂ − θ*‖
         √(absolute_gap/λ) where the objective holds λ‖θ‖²; only for scope "full kernel".
-    seconds : wall time that the certificate took
+    seconds : wall time of the certificate
 
     Examples
     --------
@@ -160,13 +169,15 @@ class Certificate:
 
     @property
     def _last_digit(self) -> float:
-        """2⁻⁴⁴(P₀ − P): what doubles hardly tell apart of the way from θ = 0 to an optimum next to 0."""
+        """2⁻⁴⁴(P₀ − P): double precision hardly resolves smaller differences where the optimum is near 0."""
         attained, at_zero = self._improvement
         return 0.0 if at_zero is None else LAST_DIGITS * abs(at_zero - attained)
 
     def shifted(self, constant: float, value: float) -> Certificate:
-        """That of the objective plus a constant, off by its rounding, whose value at the answer is given; gaps stay
-        those from before."""
+        """The certificate of the objective plus a constant; `value` is that objective at the answer.
+
+        Bounds are rounded outward; gaps stay those from before the constant was added.
+        """
         if constant == 0:
             return self
         low = nextafter(self.lower + nextafter(constant, -inf), -inf)
@@ -206,7 +217,7 @@ class Certificate:
         return table(rows, left=True)
 
     def _digits(self, bound: float, outward: str) -> str:
-        """A bound with as many digits as show the gap, rounded outward."""
+        """A bound rounded outward to as many digits as are needed to show the gap."""
         gap = self.absolute_gap
         if not isfinite(bound):
             return f"{bound}"

@@ -1,9 +1,9 @@
-"""The rounding inside of losses: what a value is off by beyond the roundings of the terms that it is a sum of.
+"""The rounding inside of losses: the error of the objective's value beyond the rounding of its terms and their sum.
 
-A loss takes differences of numbers that may be far larger than itself, y − f for |y − f|. In the cone data these stand
-in the rows of its auxiliary columns, one behind the other where losses are nested. A row of k numbers of sizes s that
-are off by e themselves is off by (k + 4)(|b| + |A|s)u + |A|e: a rounding for each product and sum, and some for
-coefficients that are products of constants themselves.
+A loss takes differences of numbers that may be far larger than the loss itself, as y − f in |y − f|. The cone data hold
+these differences in the rows of auxiliary columns; where losses are nested, such rows depend on one another. A row of k
+numbers of sizes s with errors e has the error (k + 4)(|b| + |A|s)u + |A|e: one rounding per product and sum, and a few
+more for coefficients that are themselves products of constants.
 """
 
 from __future__ import annotations
@@ -14,18 +14,22 @@ from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.support.arithmetic import UNIT, euclidean
 from kernelopt.support.types import Array, Ints
 
-DEPTH = 12  # auxiliary columns that stand behind each other
-MORE = 4  # roundings of a row beside those of its entries
+DEPTH = 12  # levels of nested auxiliary columns that are followed; each costs one pass over the entries of A
+MORE = 4  # roundings per row beside one per entry: those of coefficients, see above
 CURVED = ("exp", "power", "generalized_power")
-SLACK = 2.0**-44  # of a row's size: a row that holds by more than that is not at its kink
+# Relative to the size of a row: a row whose slack is larger is not at its kink. 2⁻⁴⁴ is 512 roundings; a larger value
+# counts rounding in rows that do not matter, a smaller one may miss a kink.
+SLACK = 2.0**-44
 
 
 def inside(form: ConicForm, x: Array, slopes_of_g: Array, terms: float, known: Array) -> float:
-    """In u: Σ |cⱼ|eⱼ + √(2T·Σ Pⱼeⱼ²) + ½u·Σ Pⱼeⱼ² over auxiliary columns and arguments of smooth losses, the largest
-    eⱼ = eᵢ/|Aᵢⱼ| of whose rows, cones counted as one row; and what exponentials, powers and logarithms make of e.
+    """The rounding inside of losses in units of u: Σ |cⱼ|eⱼ + √(2T·Σ Pⱼeⱼ²) + ½u·Σ Pⱼeⱼ².
+
+    The sums run over auxiliary columns and arguments of smooth losses. eⱼ is the largest eᵢ/|Aᵢⱼ| of the rows i of a
+    column, a cone counting as one row. The effect of e in exponentials, powers and logarithms is added.
 
     x : the point on columns of u, t and the user's variables, 0 elsewhere; slopes_of_g : |w ℓ′(g)| on arguments g
-    known : e of the columns of u, whose sums and squares in the objective itself count too
+    known : the errors e of the columns of u; linear and square terms of u in the objective count too
     """
     ours = form.stated.copy()
     for smooth in form.smooth:
@@ -38,8 +42,7 @@ def inside(form: ConicForm, x: Array, slopes_of_g: Array, terms: float, known: A
 
 
 def _propagated(form: ConicForm, x: Array, ours: Array, known: Array) -> tuple[Array, Array]:
-    """s and e: |x| and what is known on our columns, and for auxiliary ones what their rows are sums of and off by,
-    from our columns onwards."""
+    """s and e: |x| and `known` on the stated columns, propagated row by row to auxiliary columns."""
     rows, columns, values = form.A.indices, form.owners, np.abs(form.A.data)
     block, curved = _blocks(form)
     several = (np.bincount(block[rows], minlength=len(form.b))[block[rows]] > 1) & ~curved[rows]
@@ -47,6 +50,8 @@ def _propagated(form: ConicForm, x: Array, ours: Array, known: Array) -> tuple[A
     s, e, unknown = np.where(ours, np.abs(x), 0.0), known.copy(), ~ours
     together = np.bincount(block, minlength=len(form.b))
     together = np.where(together > 1, together + MORE, 0)  # roundings of a norm
+    # An auxiliary column is ready when all others in its rows are known. Where no column is, one that is determined by
+    # some row is taken, and at last all of them, so that every level makes progress.
     for _ in range(DEPTH):
         if not unknown.any():
             break
@@ -67,7 +72,7 @@ def _propagated(form: ConicForm, x: Array, ours: Array, known: Array) -> tuple[A
 
 
 def _of_rows(form: ConicForm, s: Array, e: Array) -> tuple[Array, Array]:
-    """|b| + |A|s, and what the rows are off by."""
+    """|b| + |A|s, and the errors of the rows in units of u."""
     rows, columns, values = form.A.indices, form.owners, np.abs(form.A.data)
     total = np.abs(form.b) + np.bincount(rows, values * s[columns], len(form.b))
     count = np.bincount(rows, minlength=len(form.b)) + MORE
@@ -75,8 +80,10 @@ def _of_rows(form: ConicForm, s: Array, e: Array) -> tuple[Array, Array]:
 
 
 def _blocks(form: ConicForm) -> tuple[Ints, Array]:
-    """For each row the first one of its cone, linear rows being for themselves, and whether that is an exponential or a
-    power cone."""
+    """The first row of each row's cone, and whether it is an exponential or power cone.
+
+    A linear row is its own cone; so is a row of an exponential or power cone.
+    """
     block, curved = np.arange(len(form.b)), np.zeros(len(form.b), dtype=bool)
     for kind, at, _ in form.cones.slices:
         curved[at] = kind in CURVED
@@ -86,7 +93,7 @@ def _blocks(form: ConicForm) -> tuple[Ints, Array]:
 
 
 def _idle(form: ConicForm, x: Array, ours: Array, known: Array) -> Array:
-    """Rows s ≥ r of a column with s ≥ 0 where r < 0, not by rounding: s owes nothing to them."""
+    """Rows s ≥ r with r < 0 beyond rounding, of a column s with s ≥ 0: these rows do not determine s."""
     rows, columns, data = form.A.indices, form.owners, form.A.data
     inside = np.zeros(len(form.b), dtype=bool)
     inside[form.cones.zero : form.cones.zero + form.cones.nonneg] = True
@@ -103,9 +110,11 @@ def _idle(form: ConicForm, x: Array, ours: Array, known: Array) -> Array:
 def _of_curved_cones(  # noqa: PLR0917
     form: ConicForm, x: Array, s: Array, e: Array, ours: Array, terms: float, cost: Array
 ) -> float:
-    """T·max e over rows of exponential cones, since e to the r + δ is eʳ(1 + δ); ce/v for logarithms of v > 0; and for
-    powers Σ c·p(|r| + ue)ᵖ⁻¹e ≤ p(T^(1/p) + uE)ᵖ⁻¹E with E = (Σ ceᵖ)^(1/p), by the inequalities of Hölder and
-    Minkowski, with T ≥ Σ c|r|ᵖ."""
+    """The effect of the rows' errors e in curved cones.
+
+    Exponentials: T·max e, since exp(r + δ) ≈ exp(r)(1 + δ). Logarithms of v > 0: ce/v. Powers: Σ c·p(|r| + ue)ᵖ⁻¹e
+    ≤ p(T^(1/p) + uE)ᵖ⁻¹E with E = (Σ ceᵖ)^(1/p), by the inequalities of Hölder and Minkowski, with T ≥ Σ c|r|ᵖ.
+    """
     curved = [(kind, at, extra) for kind, at, extra in form.cones.slices if kind in CURVED]
     if not curved:
         return 0.0

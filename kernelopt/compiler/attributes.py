@@ -1,6 +1,6 @@
 """The attributes of cvxpy's variables (nonneg, bounds, diag, PSD, integer, …): the nearest value that has them.
 
-cvxpy projects what a solver returns where a variable has one attribute that is no structure; here all are considered.
+cvxpy projects a solver's value only where a variable has one attribute that is no structure; here all attributes count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kernelopt.support.types import Array
 
 
 def dense(value: Any) -> Array:
-    """A value as an array, as that of a diagonal variable is sparse."""
+    """The value as an array. cvxpy keeps the value of a diagonal variable as a sparse matrix."""
     return np.asarray(value.toarray() if sp.issparse(value) else value)
 
 
@@ -26,9 +26,10 @@ def integral(variable: cp.Variable) -> NDArray[np.bool_]:
 
 
 def nearest(variable: cp.Variable, value: Array) -> Array:
-    """The nearest value within signs, bounds and structure, which may be entries that are not integers.
+    """The nearest value with the variable's signs, bounds and structure. Entries may be fractional.
 
-    Where signs or bounds stand beside definiteness, it has the signs and bounds of the nearest definite one.
+    A value that must be definite and within bounds is projected on the definite matrices first, then on the bounds. The
+    result may then be indefinite.
     """
     has = variable.attributes
     x = np.array(value, dtype=float)
@@ -43,7 +44,7 @@ def nearest(variable: cp.Variable, value: Array) -> Array:
 
 
 def limits(variable: cp.Variable) -> tuple[Array, Array]:
-    """The bounds of the entries that signs, bounds and being boolean imply, in the variable's shape."""
+    """Lower and upper bounds of the entries, from signs, bounds and booleans, in the variable's shape."""
     has = variable.attributes
     given = [-np.inf, np.inf] if variable.bounds is None else variable.bounds
     low, high = (np.asarray(b.value if isinstance(b, cp.Expression) else b, dtype=float) for b in given)
@@ -67,7 +68,7 @@ def _boolean(variable: cp.Variable) -> NDArray[np.bool_]:
 
 
 def _marked(variable: cp.Variable, name: str) -> NDArray[np.bool_]:
-    """cvxpy keeps the coordinates of entries, an array for each axis."""
+    """Which entries an attribute marks. cvxpy keeps their coordinates, one array per axis."""
     mask = np.zeros(variable.shape or (1,), dtype=bool)
     where = getattr(variable, name, ())
     if len(where):
@@ -78,6 +79,7 @@ def _marked(variable: cp.Variable, name: str) -> NDArray[np.bool_]:
 def _definite(x: Array, sign: float) -> Array:
     """The nearest positive semidefinite matrix, for sign −1 the nearest negative semidefinite one."""
     eigenvalues, V = np.linalg.eigh(sign * x)
+    # A definite value is returned as it is: composing it again from V would round it.
     if np.all(eigenvalues >= 0):
         return x
     return np.asarray(sign * (V * np.clip(eigenvalues, 0.0, None)[..., None, :]) @ np.swapaxes(V, -2, -1))

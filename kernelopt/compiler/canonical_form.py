@@ -37,8 +37,8 @@ from kernelopt.support.types import Array, Ints
 class PredictionLink:
     """u = Aθ, with A the distinct `rows` and u[i] = (Aθ)[take[i]].
 
-    `blocks` names the stretch of u that each feature matrix of the problem occupies; `origin` is the row of
-    the stacked data at which each distinct row was first met.
+    `blocks` gives the slice of u that each feature matrix of the problem occupies; `origin` is the row of the
+    stacked data at which each distinct row occurs first.
     """
 
     theta: Theta
@@ -88,7 +88,7 @@ class SmoothLink:
     equal: cp.Constraint
 
     def place(self) -> None:
-        """Set g to what it equals, and h to the loss there."""
+        """Set g to the value of its expression, and h to the loss there."""
         self.g.save_value(np.asarray(self.equal.args[1].value, dtype=float))
         values = [self.g.value, *(a.value for a in self.term.args[1:])]
         self.h.save_value(self.term.numeric(values))
@@ -103,8 +103,8 @@ class CanonicalForm:
     outer : cp.Problem in u, t ≥ 0 and y, an ordinary sparse problem
     predictions : one link u = Aθ for each θ
     norms : one link for each norm that occurs
-    smooth : one link h = ℓ(g) for each `SmoothLoss` that occurs, which the outer problem doesn't know
-    users : where y stand for the user's variables, these by the ids of those
+    smooth : one link h = ℓ(g) for each `SmoothLoss` that occurs; these are not part of the outer problem
+    users : where y are twins of the user's variables (see `apart`), the latter by the ids of the twins
 
     Examples
     --------
@@ -134,7 +134,7 @@ class CanonicalForm:
 
     @property
     def bare(self) -> cp.Problem:
-        """The outer problem without constants of its objective, which would cost digits."""
+        """The outer problem without constants of its objective, whose size would cost digits of its value."""
         return self._apart[0]
 
     @property
@@ -147,14 +147,14 @@ class CanonicalForm:
 
     @property
     def y(self) -> list[cp.Variable]:
-        """The user's own variables, or those that stand for them."""
+        """The user's own variables, or their twins."""
         ours = {link.u.id for link in self.predictions if link.u is not None}
         ours |= {link.t.id for link in self.norms}
         ours |= {v.id for link in self.smooth for v in (link.g, link.h)}
         return [v for v in self.outer.variables() if v.id not in ours]
 
     def users_values(self) -> tuple[Any, ...]:
-        """What stands on the user's variables, for each y."""
+        """The values of the user's variables, one for each y."""
         return tuple(self.users.get(variable.id, variable).value for variable in self.y)
 
     @property
@@ -209,9 +209,9 @@ def cut(objective: Any, constraints: tuple[Any, ...], found: Inspection) -> Cano
 
 
 def apart(form: CanonicalForm) -> CanonicalForm:
-    """The same form in variables of its own in place of the user's, so that nothing of theirs changes while one solves.
+    """The same form with a twin in place of each variable of the user, whose values stay unchanged during a solve.
 
-    They have the same names, attributes and values; constraints keep their ids.
+    Twins have the same names and attributes; constraints keep their ids.
     """
     users = form.y
     twins = {id(v): twin(v) for v in users}
@@ -222,7 +222,7 @@ def apart(form: CanonicalForm) -> CanonicalForm:
 
 
 def with_twins(problem: cp.Problem) -> cp.Problem:
-    """A copy in other variables, which can be solved without a change to the user's."""
+    """A copy in twins of the variables, which can be solved without a change to the user's."""
     return rewrite(problem, {id(v): twin(v) for v in problem.variables()})
 
 
@@ -233,7 +233,7 @@ def twin(variable: cp.Variable) -> cp.Variable:
 
 
 def _without_constants(node: cp.Expression) -> tuple[cp.Expression | None, list[cp.Expression]]:
-    """A sum without its constant terms, and these."""
+    """A sum without its constant terms, None where nothing else remains, and these terms."""
     if node.is_constant():
         return None, [node]
     if isinstance(node, NegExpression):
@@ -247,7 +247,7 @@ def _without_constants(node: cp.Expression) -> tuple[cp.Expression | None, list[
 
 
 def _smooth_links(terms: tuple[SmoothTerm, ...]) -> list[SmoothLink]:
-    """Variables for each loss and its argument; losses of constants stay what they are."""
+    """Variables for each loss and its argument; losses of constants stay in the outer problem."""
     links: list[SmoothLink] = []
     for term in terms:
         if term.args[0].is_constant():
@@ -261,7 +261,7 @@ def _smooth_links(terms: tuple[SmoothTerm, ...]) -> list[SmoothLink]:
 
 
 def _pieces(link: PredictionLink, nodes: list[Prediction]) -> dict[int, cp.Expression]:
-    """Each prediction as u, or a stretch of it."""
+    """Each prediction as u, or a slice of it, by the id of its node."""
     stretches = dict(link.blocks)
     pieces = {}
     for node in nodes:
@@ -286,7 +286,7 @@ def _stack(
     for X in at_points.values():
         kernel._check_points(X)
     if any(A.order for A in blocks.values()) or any(f._kernel != kernel for f in functions.values()):
-        kernel = lifted(kernel)  # values and derivatives stand together
+        kernel = lifted(kernel)  # one kernel for values and derivatives together
         at_points = {k: with_order(X, blocks[k].order) for k, X in at_points.items()}
         functions = {k: f._lifted() for k, f in functions.items()}
     points = stack(list(at_points.values()) or [f._centers[:0] for f in functions.values()] or [np.zeros((0, 1))])
@@ -307,7 +307,7 @@ def _stack(
 def rewrite(problem: cp.Problem, replaced: dict[int, Any], squares: dict[int, Any] | None = None) -> cp.Problem:
     """Copy a problem with nodes replaced by id; `squares` holds replacements of a node's square.
 
-    What holds no replaced node stays the same object: constraints keep their ids, leaves are shared.
+    Subtrees without a replaced node stay the same objects; leaves are shared, and constraints keep their ids.
     """
     done = dict(replaced)
 
@@ -324,7 +324,7 @@ def rewrite(problem: cp.Problem, replaced: dict[int, Any], squares: dict[int, An
         args = [visit(a) for a in node.args]
         unchanged = all(new is old for new, old in zip(args, node.args, strict=True))
         if isinstance(node, PowerApprox) and not unchanged and node.p.value not in (0, 1, 2):
-            return Power(args[0], node.p.value)  # one power cone a number, where second-order cones approximate
+            return Power(args[0], node.p.value)  # an exact power cone per number, not second-order cones
         return node if unchanged else node.copy(args)
 
     objective = type(problem.objective)(visit(problem.objective.args[0]))

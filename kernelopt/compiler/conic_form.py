@@ -26,9 +26,13 @@ from kernelopt.kernels.domains import check_finite
 from kernelopt.language.smooth import SmoothLoss
 from kernelopt.support.types import Array, Ints
 
-DEPTH = 8  # steps from u, t and y to auxiliary variables that are followed
-MODERATE = 10  # coefficients of a row between 2⁻¹⁰ and 2¹⁰ stay as they are
-SMALLEST, LARGEST = 1e-150, 1e150  # numbers whose squares are doubles with all digits
+# Steps from u, t and y to auxiliary variables, and from these to further ones, that are followed: the depth of nested
+# atoms. Deeper auxiliary variables keep their units.
+DEPTH = 8
+# An exponent of 2: rows and columns whose largest coefficient is between 2⁻¹⁰ and 2¹⁰ stay as cvxpy made them. Units
+# that differ by less cost few digits.
+MODERATE = 10
+SMALLEST, LARGEST = 1e-150, 1e150  # the squares of numbers between these are doubles with all digits
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Cones:
 
     @cached_property
     def kinds(self) -> tuple[Array, Ints]:
-        """Names of the kinds of rows, orders and exponents included, and for each row which one it is."""
+        """Names of the kinds of rows, orders and exponents included, and for each row the number of its kind."""
         named = [f"{kind} {extra!r}" if kind in ("power", "soc") else kind for kind, _, extra in self.slices]
         names, which = np.unique(np.array(named, dtype=str), return_inverse=True)
         return names, np.repeat(which, [rows.stop - rows.start for _, rows, _ in self.slices])
@@ -79,7 +83,7 @@ class SmoothColumns:
     h: Ints
 
     def units(self) -> tuple[Array, Array]:
-        """|ℓ′/ℓ″| and ℓ′²/ℓ″ in the middle of the domain: the length of Newton's step, and what it gains."""
+        """|ℓ′/ℓ″| and ℓ′²/ℓ″ in the middle of the domain: the length of Newton's step, and twice its decrease."""
         middle = np.full(len(self.g), self.loss.anywhere)
         first, second = (self.loss.evaluate(name, middle, self.data) for name in ("gradient", "hessian"))
         with np.errstate(all="ignore"):
@@ -95,16 +99,16 @@ class ConicForm:
     ----------
     P : diagonal of the quadratic form, (n,)
     c : (n,)
-    offset : what atoms add to the objective; its constants are left out
+    offset : the constant that canonicalized atoms add to the objective; stated constants are left out
     A, b : (m, n) sparse and (m,)
     cones : K
     u : for each prediction link, the columns of u in Fortran order
-    variables : the columns of each of the user's own variables, none where one drops out; y : all of them
+    variables : the columns of each of the user's own variables, empty where one drops out; y : all of them
     t : for each norm link, its column
-    smooth : for each smooth loss, the columns of its argument g and of its value h, which only c knows of
+    smooth : for each smooth loss, the columns of its argument g and of its value h, which has entries in c only
     sign : −1 where the stated problem is a Maximize, whose objective was negated
     divided : e for each row that was divided by 2ᵉ, since its coefficients are far from 1
-    inverse : multipliers of the stated constraints by id, for those of the rows
+    inverse : the function from multipliers of the rows to those of the stated constraints, by id
     """
 
     P: Array
@@ -149,7 +153,7 @@ class ConicForm:
 
     @cached_property
     def stated(self) -> Array:
-        """Which columns are those of u, t, the user's variables and of smooth losses: not cvxpy's auxiliaries."""
+        """Whether a column belongs to u, t, the user's variables or a smooth loss, not to cvxpy's auxiliaries."""
         found = np.zeros(len(self.c), dtype=bool)
         smooth = [np.append(loss.g, loss.h) for loss in self.smooth]
         found[np.concatenate([self.linked, self.y, *smooth]).astype(int)] = True
@@ -164,8 +168,9 @@ class ConicForm:
     def units(self) -> tuple[float, float]:
         """(σ, κ): the unit of x, a small right-hand side, and of the objective, max(σ|c|, σ²P) for small c, P.
 
-        Small is the first decile of what is not zero: bounds and penalties of any size besides do not count, unless
-        penalties of t are all that the objective has. For u it is `data_unit`, and a smooth loss has units of its own.
+        Small is the first decile of the nonzero numbers, so that a few large ones do not count. Rows and costs of t are
+        left out, except that costs of t count where the objective has no others. For columns of u, `data_unit` replaces
+        σ; a smooth loss has units of its own.
         """
         lengths, gains = [np.delete(self.b, self._rows_of_t())], [np.zeros(0)]
         for smooth in self.smooth:
@@ -188,8 +193,11 @@ class ConicForm:
 
     @cached_property
     def data_unit(self) -> float:
-        """A small prediction that right-hand sides of rows without a norm of θ speak of, |b| over the coefficient of u,
-        or 1 over it in an exponent; a small |b| of other rows where there are none, 0 where all vanish."""
+        """The unit of predictions: a small |b| over the coefficient of u, for rows without a norm of θ.
+
+        In an exponent, |b| counts as 1 at least. Where predictions have no such rows with b ≠ 0, a small |b| of all
+        rows without a norm of θ; 0 where all vanish.
+        """
         u = np.zeros(len(self.c))
         u[np.concatenate([np.arange(0), *self.u]).astype(int)] = 1.0
         b, size = np.abs(self.b), np.zeros(len(self.b))
@@ -203,14 +211,16 @@ class ConicForm:
 
 
 def typical(values: Array, share: float = 0.5) -> float:
-    """The median size, or another quantile, of what is not zero; 0 where everything is."""
+    """The median, or another quantile, of the sizes of nonzero values; 0 where all are zero."""
     sizes = np.abs(values[values != 0])
     return float(np.quantile(sizes, share, method="lower")) if len(sizes) else 0.0
 
 
 def require_units(form: ConicForm) -> None:
-    """Raise DataError where squares of the numbers that make up the problem over- or underflow: those of the objective,
-    all targets together, a linear row as a whole, or a bound of a norm. A single target or bound may be of any size.
+    """Raise DataError where squares of the problem's numbers over- or underflow.
+
+    These are the largest number of the objective, all targets together, a linear row as a whole, and a bound of a norm.
+    A single target or bound beside others may be of any size.
     """
     rows, b = np.zeros(len(form.b)), np.ldexp(form.b, form.divided)
     np.maximum.at(rows, form.A.indices, np.abs(form.A.data))
@@ -233,7 +243,7 @@ def require_units(form: ConicForm) -> None:
 
 
 def _least(values: Array) -> float:
-    """The smallest number that is not zero, 0 where there is none."""
+    """The smallest positive number, 0 where there is none."""
     return float(values[values > 0].min(initial=inf)) if np.any(values > 0) else 0.0
 
 
@@ -265,10 +275,11 @@ def conic_form(form: CanonicalForm) -> ConicForm:
 
 
 def _divided(form: ConicForm) -> ConicForm:
-    """The same with linear rows over powers of two that bring their largest coefficient of u, t or y to about 1, and
-    auxiliary columns over such that do so for theirs, and so on; only where it is far from 1, and rounds nothing.
+    """The same problem with linear rows and auxiliary columns divided by powers of 2.
 
-    What stands in other cones stays as it is.
+    The divisor of a row brings its largest coefficient of u, t or y to about 1. That of an auxiliary column then brings
+    its largest coefficient in these rows to about 1, and so on. Coefficients of moderate size stay as they are, and so
+    do rows and columns of other cones. Where a division would round, nothing is divided.
     """
     A, linear = form.A, np.arange(len(form.b)) < form.cones.zero + form.cones.nonneg
     rows, columns, sizes = A.indices, form.owners, np.abs(A.data)
@@ -277,7 +288,7 @@ def _divided(form: ConicForm) -> ConicForm:
     known_rows, known = ~linear, form.stated.copy()
     known[columns[~linear[rows]]] = True
     of_rows, of_columns = np.zeros(len(form.b), dtype=int), np.zeros(len(form.c), dtype=int)
-    for _ in range(DEPTH):
+    for _ in range(DEPTH):  # rows that known columns reach, then columns that these rows reach
         new = ~known_rows & (np.bincount(rows, known[columns], len(form.b)) > 0)
         of_rows[new] = _exponents(rows, np.ldexp(sizes * known[columns], -of_columns[columns]), len(form.b))[new]
         known_rows |= new
@@ -299,7 +310,7 @@ def _divided(form: ConicForm) -> ConicForm:
 
 @np.errstate(over="ignore")
 def _exponents(which: Ints, sizes: Array, count: int) -> Ints:
-    """e with 2ᵉ next to the largest of some sizes, for each of so many rows or columns; 0 where that is moderate."""
+    """e with 2ᵉ next to the largest size, for each of `count` rows or columns; 0 where that is moderate or infinite."""
     largest = np.zeros(count)
     np.maximum.at(largest, which, sizes)
     found = np.frexp(largest)[1].astype(int)
@@ -307,7 +318,7 @@ def _exponents(which: Ints, sizes: Array, count: int) -> Ints:
 
 
 def _smooth_columns(link: SmoothLink, g: Ints, h: Ints) -> SmoothColumns:
-    """Checked again where its data may have changed. An h without columns drops out of the problem."""
+    """The columns of a loss, none where h drops out of the problem. Data with parameters are checked again."""
     known = link.term.data()
     assert known is not None  # parameters have values by now
     if link.term.parameters():
@@ -319,4 +330,5 @@ def _smooth_columns(link: SmoothLink, g: Ints, h: Ints) -> SmoothColumns:
 
 def constraint_multipliers(form: ConicForm, z: Array) -> dict[int, Any]:
     """Multipliers of the stated constraints, by id, for those of the cone data's rows."""
+    # A row that was divided by 2ᵉ has a multiplier that is 2ᵉ times that of the stated row.
     return dict(form.inverse(np.ldexp(z, -np.asarray(form.divided))))

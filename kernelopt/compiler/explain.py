@@ -1,4 +1,4 @@
-"""The reduction, told step by step."""
+"""The lines of `explain()`: the statement, the rules, rows and factors of each θ, and the answer."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from kernelopt.language.text import Notation, describe
 from kernelopt.results.solution import Solution
 from kernelopt.support.html import table
 
-LABEL, WIDTH = 13, 106  # columns
-MATRICES = 6  # whose rows are told
+LABEL, WIDTH = 13, 106  # characters: of the column of labels, and of the text beside it
+# Feature matrices of one θ whose rows are listed. Of more, these are the first five and the last.
+MATRICES = 6
 Lines = list[tuple[str, str]]
 SPECTRAL = [("", "of the spectral form: maximize φ(‖MAθ‖), φ nondecreasing, subject to ‖θ‖ ≤ R and GᵀAθ = 0")]
 NOT_FACTORED = [("factor", "not yet: solve() factors Q")]
@@ -25,7 +26,7 @@ NOT_FACTORED = [("factor", "not yet: solve() factors Q")]
 
 @dataclass(frozen=True)
 class Explanation:
-    """What was stated, why it may be reduced, and what was solved; prints as a table."""
+    """The stated problem, the rules that allow its reduction, and the solved one; prints as a table."""
 
     lines: tuple[tuple[str, str], ...]
 
@@ -46,7 +47,7 @@ def stated(objective: Any, constraints: Iterable[Any], named: Notation) -> Lines
 
 
 def parameters(values: Iterable[Any]) -> Lines:
-    """Scalar parameters and what they are set to."""
+    """Scalar parameters and their values."""
     scalars = [p for p in values if p.size == 1]
     told = ", ".join(f"{p.name()} = " + ("?" if p.value is None else f"{float(p.value):g}") for p in scalars)
     return _wrapped("  with", told) if scalars else []
@@ -122,7 +123,7 @@ def _rows(link: PredictionLink, named: Notation) -> str:
 
 
 def _matrices(link: PredictionLink, named: Notation) -> str:
-    """How many rows are whose, where θ has several feature matrices."""
+    """The number of rows of each feature matrix, where θ has several."""
     if len(link.blocks) == 1:
         return ""
     told = [f"{named.matrix(link.theta, key)}: {rows.stop - rows.start}" for key, rows in link.blocks]

@@ -1,6 +1,6 @@
 """From an ordinary cvxpy problem in an explicit θ ∈ Rᵖ to the kernel problem.
 
-Φ @ theta becomes Aθ, norms of theta become norms of θ; whatever else is done to theta is listed.
+Φ @ theta becomes Aθ, norms of theta become norms of θ. All other uses of theta are refused, in one list.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from kernelopt.support.cvxpy_parts import (
 from kernelopt.support.cvxpy_parts import index as slice_index
 from kernelopt.support.types import Array
 
-AGREEMENT = 1e-8  # of |κ(xᵢ, xⱼ) − (ΦΦᵀ)ᵢⱼ|, relative to ‖Φᵢ‖·‖Φⱼ‖
+# Largest |κ(xᵢ, xⱼ) − (ΦΦᵀ)ᵢⱼ| of a matching kernel, relative to ‖Φᵢ‖·‖Φⱼ‖. Rounding of κ and of Φ is smaller, the
+# difference of another kernel much larger.
+AGREEMENT = 1e-8
 COVERED = "θ may enter only as Φ @ theta, with the rows of a given feature matrix Φ, and in Euclidean norms"
 
 
@@ -42,7 +44,7 @@ Features = Mapping[Any, FeatureMatrix] | Iterable[tuple[Any, FeatureMatrix]]
 
 @dataclass(frozen=True, eq=False)
 class ExplicitSource:
-    """Where a kernel problem came from, to put answers back on the explicit one."""
+    """The explicit problem behind a kernel problem, for the way back of answers."""
 
     problem: cp.Problem
     variable: cp.Variable
@@ -50,7 +52,7 @@ class ExplicitSource:
     features: tuple[tuple[Array, FeatureMatrix], ...]
 
     def detached(self) -> ExplicitSource:
-        """Without what cvxpy and its solvers keep of an earlier solve."""
+        """A copy without the data that cvxpy and its solvers keep from an earlier solve."""
         return replace(self, problem=cp.Problem(self.problem.objective, self.problem.constraints))
 
     def theta_value(self, f: Function) -> Array:
@@ -109,6 +111,7 @@ def _checked_features(variable: cp.Variable, features: Features) -> tuple[tuple[
                 f"Expected Φ of shape ({len(A)}, {variable.shape[0]}), a row for each row of A and a column for each "
                 f"entry of theta; got shape {values.shape}."
             )
+        # Rows of Φ are found by their bytes later; adding 0.0 makes −0.0 equal to 0.0.
         pairs.append((np.ascontiguousarray(values + 0.0), A))
     kernel = pairs[0][1].kernel
     for _, A in pairs[1:]:
@@ -129,7 +132,7 @@ def _checked_features(variable: cp.Variable, features: Features) -> tuple[tuple[
 
 
 class _Translation:
-    """One walk over the explicit tree: our nodes out, uses that are not covered listed."""
+    """One walk over the explicit tree, which translates it to kernelopt's nodes and lists uses that are not covered."""
 
     def __init__(self, variable: cp.Variable, theta: Theta, features: tuple[tuple[Array, FeatureMatrix], ...]) -> None:
         self.variable = variable
@@ -174,7 +177,7 @@ class _Translation:
         return node if same else node.copy(args)
 
     def _view(self, node: Any) -> ThetaExpression | None:
-        """θ, θ[:, k] or θM as such."""
+        """The view that the node is: θ, θ[:, k] or θM; None for any other node."""
         if node is self.variable:
             return self.theta
         if self.theta.outputs is None:

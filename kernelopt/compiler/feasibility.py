@@ -1,6 +1,6 @@
-"""Problems that ask about a problem: is there any point, and is there a direction in which it never ends?
+"""Auxiliary problems about a problem: is there a feasible point, and is there a direction along which f falls forever?
 
-Both are made from the outer problem's cone data, keep its links to θ, and so are canonical forms themselves: they are
+Both are built from the outer problem's cone data and keep its links to θ. They are canonical forms themselves, and are
 reduced, solved and certified like any other.
 """
 
@@ -22,10 +22,11 @@ from kernelopt.support.types import Array, Ints
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A canonical form about another one, and its columns x as expressions of the new form's variables.
+    """A canonical form that asks about another one, the stated form, whose x is an expression of the new variables.
 
-    norms : what each t of the other one bounds, for a direction; sizes : by which its rows were multiplied, powers of
-    2; unit : the same for the objective; cones : the constraints that stand for its rows, by id
+    norms : for a direction, the norm that each t of the stated form bounds; sizes : the factors of the stated form's
+    rows, powers of 2; unit : the factor of its objective; cones : the ids of the new constraints, each with the rows
+    of the stated form that it replaces
     """
 
     form: CanonicalForm
@@ -36,7 +37,7 @@ class Question:
     cones: tuple[tuple[int, Ints], ...] = ()
 
     def prices(self, duals: Mapping[int, tuple[Any, ...]]) -> Array:
-        """|multipliers| of the other one's rows, from those of constraints by id; ∞ where one is not known."""
+        """|multipliers| of the stated form's rows, from those of the new constraints by id; ∞ where one is unknown."""
         found = np.zeros(len(self.sizes))
         for name, rows in self.cones:
             parts = duals.get(name, (None,))
@@ -44,6 +45,7 @@ class Question:
                 found[rows] = np.inf
                 continue
             values = np.abs(np.concatenate([np.ravel(np.asarray(part, dtype=float)) for part in parts]))
+            # A matrix inequality has n² multipliers for n(n + 1)/2 rows: the largest stands for all.
             found[rows] = values if len(values) == len(rows) else values.max(initial=0.0)
         return found * self.sizes / self.unit
 
@@ -51,9 +53,9 @@ class Question:
 def phase_one(form: CanonicalForm, data: ConicForm) -> Question | None:
     """minimize ‖p‖² over  b + p − Ax ∈ K  and the links: 0 where the stated problem is feasible.
 
-    A positive lower bound of it proves infeasibility; its multipliers are then a Farkas vector. Rows are scaled to
-    unit size, and all of x and b to the size of the data. A norm that nothing bounds from above is left out: θ may be
-    as long as it likes. None where nothing is constrained.
+    A positive lower bound proves infeasibility; the multipliers are then a Farkas vector. Rows are scaled to unit size,
+    and all of x and b to the size of the data. A norm without an upper bound is left out, so that θ may have any
+    length. None where the problem has no constraints.
     """
     if not len(data.b):
         return None
@@ -63,10 +65,10 @@ def phase_one(form: CanonicalForm, data: ConicForm) -> Question | None:
 
 
 def phase_one_of_rows(form: CanonicalForm, data: ConicForm) -> Question | None:
-    """The same without the links: predictions and norms may be anything, if equal rows have equal predictions.
+    """The same without the links: norms are free, and so are predictions, except that equal rows have equal ones.
 
-    A positive lower bound proves that constraints contradict each other whatever the kernel is. No kernel value enters,
-    and so no rank and no rounding of Q.
+    A positive lower bound proves that the constraints contradict each other for every kernel. Kernel values do not
+    enter, so that the proof is independent of the rank of the factor and of rounding in Q.
     """
     if not len(data.b):
         return None
@@ -84,7 +86,7 @@ def _least_violation(data: ConicForm, x: Any, ordered: list[Any]) -> cp.Problem:
 
 
 def _equal_rows(form: CanonicalForm, data: ConicForm) -> sp.csr_array:
-    """(n, distinct): each column of x is one of its own, but for the entries of u at equal rows, which share one."""
+    """(n, distinct), from free numbers to x: entries of u at equal rows share one, every other entry has its own."""
     shared = np.arange(len(data.c))
     for link, columns in zip(form.predictions, data.u, strict=True):
         if link.u is not None:
@@ -103,17 +105,17 @@ def recession(form: CanonicalForm, data: ConicForm) -> Question:
 
 
 def flat_recession(form: CanonicalForm, data: ConicForm, weights: Array) -> Question | None:
-    """Directions in which exponentials die out and nothing else grows: minimize Σ wₖ·(change of exponent k).
+    """Directions along which exponentials tend to 0 and no cost grows: minimize Σ wₖ·(change of exponent k).
 
-    w ≥ 0 are the multipliers of the exponentials. A negative optimum says that f
-    falls along the direction without end and without reaching its infimum (separable logistic regression). None where
-    the problem has no exponential cones.
+    w ≥ 0 are the multipliers of the exponentials. At a negative optimum, f falls forever along the direction and does
+    not attain its infimum (as logistic regression does where classes are separable). None where all weights are 0, or
+    there are no exponential cones.
     """
     if not weights.any():
         return None
     found = _directions(form, data)
     falling = (weights / weights.max()) @ found.s[data.cones.exponentials]
-    # However small, a penalty outweighs exponentials that die out: along such a direction no norm grows.
+    # Exponentials fall by a bounded amount, while a penalized norm grows without bound: none may grow along d.
     costly = data.t[data.c[data.t] > 0]
     bounds = [found.d[costly] <= 0] if len(costly) else []
     unit = power_of_2(1 / (float(np.abs(data.c).max(initial=0.0)) or 1.0))
@@ -123,8 +125,10 @@ def flat_recession(form: CanonicalForm, data: ConicForm, weights: Array) -> Ques
 
 @dataclass(frozen=True, eq=False)
 class _Directions:
-    """Links, d, s = −Ad in rows of unit size, and the constraints s ∈ K, Pd = 0, |d| ≤ 1 (but for t, which nothing lets
-    grow by itself)."""
+    """Links, d, s = −Ad in rows of unit size, and the constraints s ∈ K, Pd = 0, |d| ≤ 1.
+
+    Entries of d for t have no such bound, since no problem gains from a larger t alone.
+    """
 
     links: CanonicalForm
     norms: tuple[NormLink, ...]
@@ -139,7 +143,7 @@ class _Directions:
 
 
 def _directions(form: CanonicalForm, data: ConicForm) -> _Directions:
-    # Along a direction ‖θ − f₀‖ grows as ‖θ‖ does.
+    # Along a direction ‖θ − f₀‖ grows as ‖θ‖ does, so that f₀ drops out.
     norms = tuple(
         replace(norm, view=ThetaExpression(norm.view.theta, norm.view.right, None), function_rows=np.arange(0))
         for norm in form.norms
@@ -156,25 +160,25 @@ def _directions(form: CanonicalForm, data: ConicForm) -> _Directions:
 
 
 def _bounded(data: ConicForm) -> Array:
-    """Which t stand in more than their own t ≥ 0."""
+    """Which t occur in more rows than their own t ≥ 0."""
     return np.asarray(np.diff(data.A.indptr)[data.t] > 1)
 
 
 def limits_lengths(form: CanonicalForm, data: ConicForm) -> bool:
-    """Whether every θ has a norm that something bounds: else a restricted θ proves nothing about a longer one."""
+    """Whether every θ has a norm with an upper bound. Without one, a restricted θ proves nothing about longer ones."""
     bounded = _bounded(data)
     return all(any(bounded[j] for j in form.norms_of(link.theta)) for link in form.predictions)
 
 
 def has_free_theta(form: CanonicalForm, data: ConicForm) -> bool:
-    """Whether some θ has no norm that costs something, or that something bounds."""
+    """Whether some θ has no norm that is penalized or bounded."""
     felt = _bounded(data) | (data.c[data.t] != 0) | (data.P[data.t] != 0)
     links = (link for link in form.predictions if link.u is not None)
     return any(not any(felt[j] for j in form.norms_of(link.theta)) for link in links)
 
 
 def _copies(form: CanonicalForm, data: ConicForm, bounded: Array) -> tuple[CanonicalForm, Any, list[Any]]:
-    """The links with variables of their own, x put together from them, and ‖θ‖ ≤ t as constraints."""
+    """The links in new variables, x assembled from these, and the constraints ‖θ‖ ≤ t of `bounded` norms."""
     n = len(data.c)
     parts: list[Any] = []
     ordered: list[Any] = []
@@ -205,8 +209,8 @@ def _place(columns: Array, n: int) -> Any:
 
 
 def _sizes(data: ConicForm) -> Array:
-    """What brings rows of the zero and nonnegative cones, and whole cones elsewhere, to about unit size: powers of 2,
-    which round nothing."""
+    """Factors that bring rows of the zero and nonnegative cones, and whole second-order and matrix cones, to about unit
+    size: powers of 2, which multiply exactly. Exponential and power cones keep their size."""
     A = sp.csr_array(data.A)
     size = np.abs(A).max(axis=1).toarray().ravel() if A.nnz else np.zeros(len(data.b))
     for kind, rows, _ in data.cones.slices:
@@ -216,13 +220,15 @@ def _sizes(data: ConicForm) -> Array:
 
 
 def power_of_2(size: Any) -> Any:
-    """The power of 2 next to a positive number, from below."""
+    """The largest power of 2 that is no larger than a positive number."""
     return np.ldexp(1.0, np.frexp(size)[1] - 1)
 
 
 def _inside(s: Any, data: ConicForm, recession: bool = False) -> list[tuple[Any, Ints]]:
-    """s ∈ K as cvxpy constraints, and the rows of each; for directions, {(x, 0, z): x ≤ 0 ≤ z} of exponential cones
-    whose y is constant."""
+    """s ∈ K as cvxpy constraints, with the rows of each.
+
+    For directions, y = 0 in exponential cones whose y is constant, which leaves the linear face x ≤ 0 ≤ z.
+    """
     constraints: list[tuple[Any, Ints]] = []
     touched = np.diff(sp.csr_array(data.A).indptr) > 0
     for kind, rows, extra in data.cones.slices:
@@ -253,7 +259,8 @@ def _inside(s: Any, data: ConicForm, recession: bool = False) -> list[tuple[Any,
 
 
 def _packed_psd(part: Any, n: int) -> Any:
-    """The matrix of a packed upper triangle (by columns, off-diagonals times √2) is positive semidefinite."""
+    """The constraint that the matrix of a packed upper triangle (by columns, off-diagonals times √2) is positive
+    semidefinite."""
     columns, rows = np.tril_indices(n)
     k, off = np.arange(len(rows)), rows != columns
     weight = np.where(off, 1 / np.sqrt(2), 1.0)

@@ -1,4 +1,4 @@
-"""The convex problem that is left of a mixed-integer one when its integers are fixed."""
+"""The convex problem that remains of a mixed-integer one when its integers are fixed."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from kernelopt.support.types import Array
 
 @dataclass(frozen=True, eq=False)
 class Fixed:
-    """The form with integers as constants, and for each variable that has some: their values, and the continuous
-    variable that stands for its other entries, if any."""
+    """A form whose integers are constants.
+
+    y : the variables of the mixed-integer form; values : for each of these with integer entries, the variable, its
+    value, and the continuous variable for its other entries, None where all entries are integers
+    """
 
     form: CanonicalForm
     y: tuple[cp.Variable, ...]
     values: tuple[tuple[cp.Variable, Array, cp.Variable | None], ...]
 
     def whole(self, point: Iterate) -> tuple[Any, ...]:
-        """Values of y: the integers, and what all other entries are at a point of this form."""
+        """Values of y: integers as they were fixed, all other entries from a point of this form."""
         known = {v.id: value for v, value in zip(self.form.y, point.y, strict=True)}
         settled = {y.id: (value, rest) for y, value, rest in self.values}
         found = []
@@ -38,7 +41,7 @@ class Fixed:
 
 
 def fixed(form: CanonicalForm, point: Iterate) -> Fixed:
-    """Integers fixed at their values at a point, rounded."""
+    """The form with integers fixed at their rounded values at a point."""
     values, replaced, pinned = [], {}, []
     for y, known in zip(form.y, point.y, strict=True):
         whole = integral(y)
@@ -49,6 +52,7 @@ def fixed(form: CanonicalForm, point: Iterate) -> Fixed:
             replaced[id(y)] = cp.Constant(value)
         else:
             others = {k: v for k, v in y.attributes.items() if v and k not in ("boolean", "integer")}
+            # One variable of the same shape, with equalities at its integers, fits wherever y occurs.
             rest = replaced[id(y)] = cp.Variable(y.shape, name=y.name(), **others)
             pinned.append(rest[whole] == value[whole])
         values.append((y, value, rest))

@@ -13,12 +13,14 @@ from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.support.types import Array
 
-NEGLIGIBLE = 1e-6  # predictions smaller than this, relative to the data, are taken for zero when sizes are judged
+# Predictions smaller than this fraction of the data's unit count as zero where a scale is needed. A smaller fraction
+# could take a solver's error for the scale, a larger one would ignore small predictions.
+NEGLIGIBLE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class Iterate:
-    """What a solver found: solvers return it, certificates and verification take it, and nothing of it changes.
+    """A point and its multipliers, immutable: solvers return it, certificates and verification read it.
 
     Attributes
     ----------
@@ -26,8 +28,8 @@ class Iterate:
     y : the value of each variable of the form's y
     u : for each θ, its predictions in the shape of the link's u
     t : the norms, one for each norm link
-    value : the objective there, as stated; nan where it is not known yet, and u and t are not those of v
-    nu : for each θ, the multipliers of u = Aθ in u's shape; None where none are known
+    value : the stated objective there; nan where the point is not evaluated yet, and u and t may not belong to v
+    nu : for each θ, the multipliers of u = Aθ in u's shape; None where they are unknown
     duals : multipliers of the outer problem's constraints by their ids, an array for each dual variable
     """
 
@@ -50,20 +52,20 @@ class Iterate:
         return np.concatenate([np.zeros(0), *(np.ravel(dense(y), order="F") for y in self.y)])
 
     def multipliers(self) -> list[Array]:
-        """ν of each link; zero where none are known."""
+        """ν of each link; zero where it is unknown."""
         return [
             np.zeros_like(u) if nu is None else np.asarray(nu, dtype=float)
             for u, nu in zip(self.u, self.nu or (None,) * len(self.u), strict=True)
         ]
 
     def prediction_unit(self, data_unit: float = 0.0) -> float:
-        """The size of predictions, or of the data where predictions are all but zero."""
+        """The largest |prediction|, or `data_unit` where predictions are negligible beside it."""
         size = max((float(np.abs(u).max(initial=0.0)) for u in self.u), default=0.0)
         return size if size > NEGLIGIBLE * data_unit else data_unit
 
 
 def place(form: CanonicalForm, point: Iterate) -> None:
-    """Put a point on the variables of the outer problem, where cvxpy evaluates its expressions."""
+    """Assign a point to the variables of the outer problem, from which cvxpy's expressions take their values."""
     for link, u in zip(form.predictions, point.u, strict=True):
         if link.u is not None:
             link.u.save_value(u)

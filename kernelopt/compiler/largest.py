@@ -1,7 +1,7 @@
-"""The largest of several convex quadratics in one number, as cvxpy states it: auxiliary variables, each at least some
-sums of others, of s, and of squares t ≥ q(s)².
+"""Recognise the maximum of several convex quadratics of one number s in cvxpy's cone data.
 
-All of them are as small as they can be at an optimum. Each is then a largest of quadratics in s itself, and so is h.
+There, rows bound each auxiliary variable from below by sums of others, of s, and of squares t ≥ q(s)². At an optimum
+all auxiliary variables are as small as possible. Each is then a maximum of quadratics in s, and so is h.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import numpy as np
 from kernelopt.compiler.pieces import Quadratic
 from kernelopt.support.types import Array, Ints
 
-EPS = 8 * np.finfo(float).eps  # what rounding leaves of a coefficient's own terms
-MOST = 8  # quadratics, of which all pairs are compared
-SQUARE = "soc 3"
+EPS = 8 * np.finfo(float).eps  # relative rounding of a coefficient, a sum of a few terms; relative to these terms
+# Quadratics in one maximum. All K(K − 1)/2 pairs are intersected, and sums of maxima multiply K. Larger maxima are left
+# to the cone solvers.
+MOST = 8
+SQUARE = "soc 3"  # the kind of a row in a second-order cone of order 3, which is how cvxpy states a square
 
 Polynomials = list[Array]  # (n, 3) each: constant, slope and half of the curvature
 
@@ -23,7 +25,7 @@ Polynomials = list[Array]  # (n, 3) each: constant, slope and half of the curvat
 def largest(at: Ints, kinds: tuple[str, ...], rows: tuple[Array, Array, Array], c: Array) -> Quadratic | None:
     """h(s) = min cᵀx over `rows` Ax + as + (slack) = b of linear inequalities and squares.
 
-    A (n, m, k), a and b (n, m), c (n, k). None where this is no largest of quadratics.
+    A (n, m, k), a and b (n, m), c (n, k). None where this is no maximum of quadratics.
     """
     A, a, b = rows
     linear_rows = [j for j, kind in enumerate(kinds) if kind == "nonneg"]
@@ -60,7 +62,7 @@ def largest(at: Ints, kinds: tuple[str, ...], rows: tuple[Array, Array, Array], 
 
 
 def _square(A: Array, a: Array, b: Array) -> tuple[int, Array] | None:
-    """(t + 1)² ≥ (t − 1)² + r²: the auxiliary t and r²/4, where r depends on s alone."""
+    """For (t + 1)² ≥ (t − 1)² + r², with r a function of s alone: the number of t, and its least value r²/4."""
     t = np.flatnonzero(A[:, 0].any(axis=0))
     plain = (
         len(t) == 1 and not A[:, 2].any() and not a[:, :2].any()
@@ -91,7 +93,7 @@ def _others(A: Array, row: int, x: int) -> set[int]:
 
 
 def _sums(A: Array, a: Array, b: Array, x: int, known: dict[int, Polynomials]) -> Polynomials:
-    """What a row says that x is at least: (Σ A·(others) + as − b)/(−A_x), for each choice of the others' parts."""
+    """Lower bounds of x by a row, (Σ A·(others) + as − b)/(−A_x), one for each choice of the others' quadratics."""
     unit = -A[:, x][:, None]
     rest = np.stack([-b, a, np.zeros(len(b))], axis=1) / unit
     others = [y for y in np.flatnonzero(A.any(axis=0)) if y != x]
@@ -100,11 +102,12 @@ def _sums(A: Array, a: Array, b: Array, x: int, known: dict[int, Polynomials]) -
 
 
 def _envelope(at: Ints, p: Array) -> Quadratic | None:
-    """The largest of (n, K, 3) quadratics."""
+    """The pointwise maximum of K quadratics, (n, K, 3)."""
     pairs = [_roots(p[:, i], p[:, j]) for i, j in combinations(range(p.shape[1]), 2)]
     found = [np.hstack([p[:, 0, :0], *(pair[k] for pair in pairs)]) for k in range(2)]
     ends = _apart(found[0], found[1])
     which = _largest_between(p, ends)
+    # An intersection with the same quadratic on both sides is no breakpoint.
     ends = np.sort(np.where(which[:, 1:] == which[:, :-1], np.inf, ends))
     which = _largest_between(p, ends)
     n, open_end = len(p), np.full((len(p), 1), np.inf)
@@ -118,7 +121,7 @@ def _envelope(at: Ints, p: Array) -> Quadratic | None:
 
 
 def _apart(ends: Array, errors: Array) -> Array:
-    """The ends in their order, without those that are no further than rounding from the one before."""
+    """The ends in increasing order. Those that equal the one before up to rounding are replaced by ∞."""
     order = np.argsort(ends, axis=1)
     ends, errors = np.take_along_axis(ends, order, axis=1), np.take_along_axis(errors, order, axis=1)
     with np.errstate(invalid="ignore"):
@@ -127,7 +130,7 @@ def _apart(ends: Array, errors: Array) -> Array:
 
 
 def _largest_between(p: Array, ends: Array) -> Ints:
-    """Which polynomial is the largest between neighbouring ends, (n, ends + 1)."""
+    """The number of the largest polynomial between neighbouring ends, (n, ends + 1), compared halfway."""
     finite = np.where(np.isfinite(ends), ends, np.nan)
     if ends.shape[1]:
         last = np.nanmax(np.hstack([finite, np.full((len(p), 1), -np.inf)]), axis=1)
@@ -143,16 +146,16 @@ def _largest_between(p: Array, ends: Array) -> Ints:
 
 
 def _roots(one: Array, other: Array) -> tuple[Array, Array]:
-    """Where two quadratics (n, 3) are equal, (n, 2), ∞ for what is no root, and the errors of these numbers.
+    """The points (n, 2) at which two quadratics (n, 3) are equal, ∞ where there are fewer, and the errors of these.
 
-    Coefficients that are equal but for rounding are equal. An error ε of the value moves a root by ε/|slope|, and by
+    Coefficients that are equal up to rounding count as equal. An error ε of the value moves a root by ε/|slope|, and by
     no more than √(ε/|curvature|).
     """
     p, size = one - other, np.abs(one) + np.abs(other)
     c, b, a = np.where(np.abs(p) <= EPS * size, 0.0, p).T
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         root = np.sqrt(b**2 - 4 * a * c)
-        q = -0.5 * (b + np.where(b >= 0, root, -root))
+        q = -0.5 * (b + np.where(b >= 0, root, -root))  # terms of one sign, which do not cancel
         found = np.stack([q / a, c / q], axis=1)
         found = np.where(np.isfinite(found), found, np.inf)
         powers = np.stack([np.ones_like(found), np.abs(found), found**2], axis=2)

@@ -1,7 +1,7 @@
 """Recognise functions of one number in small blocks of cone data, many blocks of one pattern at a time.
 
-Rows  A x + a s + (slack) = b  in given cones, with costs ½xᵀPx + cᵀx: minimizing the auxiliary x out
-leaves h(s). To add a function: what its rows look like here, and a class in `pieces.py`.
+A block has rows  A x + a s + (slack) = b  in given cones and costs ½xᵀPx + cᵀx. Minimizing over the auxiliary x leaves
+h(s). To add a function, recognise its rows here, and add a class to `pieces.py`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ from kernelopt.compiler.largest import SQUARE, largest
 from kernelopt.compiler.pieces import Entropy, ExponentialPiece, Logarithm, Piece, PowerPiece, Quadratic, without_weight
 from kernelopt.support.types import Array, Ints
 
-LARGEST = 8  # rows of a piece with linear rows only; larger ones are left to the cone solvers
-EPS = 4 * np.finfo(float).eps  # what a few operations leave of their terms
-ILL_CONDITIONED = 1e8  # entries of |K⁻¹||K| beyond which rounding decides what counts as 0
+# Rows of a block with linear rows only. All sets of active rows are tried, and their number grows exponentially: larger
+# blocks are left to the cone solvers.
+LARGEST = 8
+EPS = 4 * np.finfo(float).eps  # relative rounding of a few operations; relative to the terms of a sum
+# Entries of |K⁻¹||K|, which bound the growth of relative errors. Above 1e8, half of a double's 16 digits are lost, and
+# rounding would decide which numbers count as 0.
+ILL_CONDITIONED = 1e8
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Pieces of one pattern: auxiliary columns x (k of them), rows, and their coefficients, stacked over n pieces."""
+    """n pieces of one pattern, stacked: coefficients of their m rows in k auxiliary columns x and in s, and costs."""
 
     at: Ints
     A: Array  # (n, m, k)
@@ -35,7 +39,7 @@ class Batch:
 
 
 def pieces_of(batch: Batch) -> tuple[Piece, ...] | None:
-    """The functions that a pattern stands for, or None; those of weight 0 are apart from others."""
+    """The functions of a batch, those of weight 0 apart from others; None where the pattern is not recognised."""
     if "exp" in batch.kinds:
         return without_weight(_exponential(batch))
     if any(kind.startswith("power") for kind in batch.kinds):
@@ -49,7 +53,7 @@ def pieces_of(batch: Batch) -> tuple[Piece, ...] | None:
 
 @dataclass(frozen=True, eq=False)
 class _Lines:
-    """Numbers that are affine in s, [:, :, 0] + [:, :, 1]·s, and what rounding may have made of both."""
+    """Numbers that are affine in s, value[:, :, 0] + value[:, :, 1]·s, with bounds of the rounding errors of both."""
 
     value: Array
     error: Array
@@ -65,14 +69,16 @@ class _Lines:
         return _Lines(A @ self.value, size @ self.error + terms)
 
     def without_rounding(self) -> _Lines:
-        """0 for what rounding alone may have made of 0."""
+        """The same with 0 for every coefficient that is no larger than its error."""
         return _Lines(np.where(np.abs(self.value) <= self.error, 0.0, self.value), self.error)
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """h on the intervals [left, right] on which one set of rows is active, arrays (n,); first, last : where these rows
-    leave a feasible point; left_error, right_error : of the ends."""
+    """h on the intervals [left, right] on which one set of rows is active, arrays (n,).
+
+    first, last : the interval of s for which x is feasible; left_error, right_error : rounding errors of left and right
+    """
 
     left: Array
     right: Array
@@ -88,9 +94,10 @@ class _Part:
 def _quadratic(batch: Batch) -> Quadratic | None:
     """Minimize x out of  ½xᵀPx + cᵀx  over  Ax + as + (slack) = b  for every s.
 
-    For each set W of active rows the optimal x and multipliers are affine in s, and optimal on the interval on which
-    multipliers and slacks are nonnegative; the intervals of all W cover the domain. Numbers count as 0 where rounding
-    of the very terms that they are made of explains them.
+    For each set W of active rows, x and the multipliers are affine in s. They are optimal on the interval on which
+    multipliers and slacks are nonnegative, and the intervals of all W cover the domain. A number counts as 0 where
+    rounding of its own terms explains it: compared with the largest number of the block, small coefficients would be
+    lost.
     """
     _, m, k = batch.A.shape
     if any(kind not in ("zero", "nonneg") for kind in batch.kinds) or m > LARGEST:
@@ -116,8 +123,8 @@ def _quadratic(batch: Batch) -> Quadratic | None:
 
 
 def _joined(found: list[_Part]) -> tuple[Array, ...] | None:
-    """left, right, constant, slope and curvature on the intervals of the parts in their order, nan where unused; None
-    where they leave a gap, or do not cover what is feasible."""
+    """left, right, constant, slope and curvature of the parts, sorted by left, nan where unused; None where the
+    intervals leave a gap, or do not cover all s for which some x is feasible."""
     left, right, constant, slope, curvature, first, last, left_error, right_error = (
         np.stack([getattr(part, f.name) for part in found], axis=1) for f in fields(_Part)
     )
@@ -128,7 +135,7 @@ def _joined(found: list[_Part]) -> tuple[Array, ...] | None:
     left, right, constant, slope, curvature, left_error, right_error, empty = (
         np.take_along_axis(part, order, axis=1) for part in table
     )
-    again = np.zeros_like(empty)  # two active sets may give one interval
+    again = np.zeros_like(empty)  # two active sets may give the same interval
     again[:, 1:] = _close(left[:, 1:], left[:, :-1], left_error[:, 1:] + left_error[:, :-1]) & ~empty[:, 1:]
     drop = empty | again
     if drop.all(axis=1).any():
@@ -156,8 +163,10 @@ def _close(a: Array, b: Array, error: Array) -> Array:
 
 
 def _with_costs(batch: Batch) -> tuple[Batch, Array]:
-    """Pieces that cost nothing get the costs of one that does, or ½x², so that their x are determined too; which they
-    are."""
+    """The batch with costs for pieces that have none, and which ones these are.
+
+    They get the costs of a piece that has some, or ½x², so that their x is determined too; h is set to 0 afterwards.
+    """
     costs = np.hstack([batch.P, batch.c])
     dead = np.asarray(~costs.any(axis=1))
     if not dead.any():
@@ -170,8 +179,10 @@ def _with_costs(batch: Batch) -> tuple[Batch, Array]:
 
 
 def _in_own_units(batch: Batch) -> tuple[Batch, Array, Array]:
-    """A batch with right-hand sides, rows, columns and costs of size about 1, and the units of s and of h: powers of 2,
-    so that nothing is rounded."""
+    """The batch with right-hand sides, rows, columns and costs of size about 1, and the units of s and of h.
+
+    All units are powers of 2, so that scaling is exact.
+    """
     steepest = _unit(np.abs(batch.a).max(axis=1, initial=0.0))
     a = batch.a / steepest[:, None]
     rows = _unit(np.maximum(np.abs(batch.A).max(axis=2, initial=0.0), np.abs(a)))
@@ -179,7 +190,7 @@ def _in_own_units(batch: Batch) -> tuple[Batch, Array, Array]:
     of_rows = _unit(np.abs(b).max(axis=1, initial=0.0))
     width, w = of_rows / steepest, of_rows[:, None]
     A = batch.A / rows[:, :, None]
-    columns = _unit(np.abs(A).max(axis=1, initial=0.0))  # x in units of its own, which costs are counted in
+    columns = _unit(np.abs(A).max(axis=1, initial=0.0))  # units of x, by which costs are multiplied
     unit = w / columns
     P, c = batch.P * unit * unit, batch.c * unit
     costs = [np.abs(part).max(axis=1, initial=0.0) for part in (P, c)]
@@ -190,11 +201,12 @@ def _in_own_units(batch: Batch) -> tuple[Batch, Array, Array]:
 
 
 def _unit(sizes: Array) -> Array:
-    """The power of 2 below each size; 1 for 0."""
+    """The largest power of 2 that is no larger than each size; 1 for 0."""
     return np.where(sizes > 0, np.ldexp(1.0, np.frexp(sizes)[1] - 1), 1.0)
 
 
 def _active_sets(equal: list[int], rest: list[int], k: int) -> Iterator[tuple[int, ...]]:
+    # No more rows than columns: further active rows would be dependent.
     for size in range(min(len(rest), max(k - len(equal), 0)) + 1):
         for chosen in combinations(rest, size):
             yield (*equal, *chosen)
@@ -214,13 +226,13 @@ def _on_active(batch: Batch, active: list[int], equal: list[int]) -> _Part | Non
     moving = np.concatenate([np.zeros((n, k)), -batch.a[:, active]], axis=1)
     solved = _solved(K, np.stack([fixed, moving], axis=2))
     if solved is None:
-        return _Part(*(np.full(n, np.nan) for _ in fields(_Part)))  # singular for some pieces of one pattern: not taken
+        return _Part(*(np.full(n, np.nan) for _ in fields(_Part)))  # singular for some pieces: the batch is refused
     x, z = _Lines(solved.value[:, :k], solved.error[:, :k]), _Lines(solved.value[:, k:], solved.error[:, k:])
     inactive = [j for j in range(m) if j not in active]
     given = np.stack([batch.b[:, inactive], -batch.a[:, inactive]], axis=2)
     slack = _Lines(given, np.zeros_like(given)).plus(x.times(-batch.A[:, inactive]))
     held = [i for i, j in enumerate(active) if j not in equal]
-    # Both must be ≥ 0, as lines in s: [:, :, 0] + [:, :, 1]·s.
+    # Multipliers of active inequalities and slacks of inactive rows must be ≥ 0; both are affine in s.
     left, right, left_error, right_error = _interval(_Lines(z.value[:, held], z.error[:, held]))
     first, last, first_error, last_error = _interval(slack)
     left_error = np.where(left > first, left_error, np.where(left < first, first_error, left_error + first_error))
@@ -234,11 +246,11 @@ def _on_active(batch: Batch, active: list[int], equal: list[int]) -> _Part | Non
 
 
 def _solved(K: Array, rhs: Array) -> _Lines | None:
-    """K⁻¹rhs with its error, |K⁻¹|(|rhs − Kx| + ε(|K||x| + |rhs|)); None where some K are all but singular."""
+    """K⁻¹rhs with a bound of its error, |K⁻¹|(|rhs − Kx| + ε(|K||x| + |rhs|)); None where some K is near singular."""
     n, size, _ = K.shape
     if not size:
         return _Lines(np.zeros((n, 0, 2)), np.zeros((n, 0, 2)))
-    K = K[:1] if np.all(K[0] == K) else K
+    K = K[:1] if np.all(K[0] == K) else K  # one inverse serves all pieces with the same K
     try:
         inverse = np.linalg.inv(K)
     except np.linalg.LinAlgError:
@@ -247,20 +259,20 @@ def _solved(K: Array, rhs: Array) -> _Lines | None:
     if not np.all(of_inverse @ sizes < ILL_CONDITIONED):
         return None
     x = inverse @ rhs
-    x += inverse @ (rhs - K @ x)
+    x += inverse @ (rhs - K @ x)  # one step of iterative refinement
     error = of_inverse @ (np.abs(rhs - K @ x) + size * EPS * (sizes @ np.abs(x) + np.abs(rhs)))
     return _Lines(x, error).without_rounding()
 
 
 def _is_singular(K: Array) -> bool:
-    """Whether all of these matrices are singular. Where only some are, solving with them tells."""
+    """Whether all of these matrices are singular. Where only some are, `_solved` returns None."""
     if np.linalg.matrix_rank(K[0]) == K.shape[1]:
         return False
     return bool(np.all(K[0] == K)) or bool(np.all(np.linalg.matrix_rank(K) < K.shape[1]))
 
 
 def _interval(lines: _Lines) -> tuple[Array, Array, Array, Array]:
-    """The s with lines ≥ 0 for all of them, and the errors of both ends."""
+    """The ends of the interval of s on which all lines are ≥ 0, and the errors of both ends."""
     offset, rate = lines.value[:, :, 0], lines.value[:, :, 1]
     n = len(offset)
     if not offset.shape[1]:
@@ -279,7 +291,7 @@ def _interval(lines: _Lines) -> tuple[Array, Array, Array, Array]:
 
 
 def _exponential(batch: Batch) -> Piece | None:
-    """From exponential cones, y·e^(x/y) ≤ z, what is minimized over auxiliary variables:
+    """The function of a block with exponential cones, y·e^(x/y) ≤ z:
 
     one cone with y = 1: e^x, or −log z; with z = 1: y log y; two cones and a row z₁ + z₂ ≤ 1: log(1 + e^(βs + γ)).
     """
@@ -303,13 +315,13 @@ def _single_cone(batch: Batch) -> Piece | None:
     fixed = [~a[:, j].any() and bool(np.all(b[:, j] == 1)) for j in range(3)]
     # Entry j of the cone is b − X·x − a·s; x has coefficient −X.
     scale = -X[:, place]
-    if place == 2 and fixed[1] and np.all(scale > 0) and np.all(c >= 0):  # x = (e^q + shift terms)/scale
+    if place == 2 and fixed[1] and np.all(scale > 0) and np.all(c >= 0):  # at the optimum, x = (e^q + a₂s)/scale
         weight = c / scale
         linear = weight * a[:, 2]
         plain = not b[:, 2].any()
         good = plain and bool(np.all(a[:, 0] != 0))
         return ExponentialPiece(batch.at, weight, -a[:, 0], b[:, 0], linear, False) if good else None
-    # scale·x ≤ y·log(z/y) + (b − a·s)₀ turned around: the cost c·x with c/scale < 0 wants x large.
+    # With x in entry 0, scale·x ≤ y·log(z/y) + a₀s. The cost c·x with c/scale < 0 makes this an equality.
     weight = -c / np.where(scale == 0, 1.0, scale)
     if place != 0 or np.any(weight < 0) or b[:, 0].any():
         return None
@@ -322,7 +334,7 @@ def _single_cone(batch: Batch) -> Piece | None:
 
 
 def _logistic(batch: Batch) -> ExponentialPiece | None:
-    """α·log(1 + e^(βs + γ)) = min x·α with e^(−x) + e^(βs + γ − x) ≤ 1."""
+    """α·log(1 + e^(βs + γ)) = min α·x subject to e^(−x) + e^(βs + γ − x) ≤ 1."""
     n, _, k = batch.A.shape
     for j in (1, 4):  # y = 1, and the third entry is one auxiliary variable
         constant = not batch.A[:, j + 1].any() and not batch.a[:, j + 1].any() and np.all(batch.b[:, j + 1] == 1)
@@ -350,10 +362,10 @@ def _logistic(batch: Batch) -> ExponentialPiece | None:
 
 
 def _power(batch: Batch) -> PowerPiece | None:
-    """From one power cone, xᵅ·y^(1−α) ≥ |z| (x, y ≥ 0), with the cost of an auxiliary t:
+    """The function of a block with one power cone, xᵅ·y^(1−α) ≥ |z| (x, y ≥ 0), and a cost of one auxiliary t:
 
-    t for x, y = 1: |z|^(1/α); x given, y = 1, t for z: −xᵅ; x given, t for y, z = 1: x^(−α/(1−α)). In the first, z may
-    be another auxiliary variable, with rows that make it at least |q| or max(q, 0).
+    |z|^(1/α) where x is t and y = 1; −xᵅ where z is t and y = 1; x^(−α/(1−α)) where y is t and z = 1. In the first, z
+    may be another auxiliary variable that rows bound from below by |q| or max(q, 0).
     """
     if batch.P.any() or batch.kinds.count(batch.kinds[-1]) != 3:
         return None
@@ -365,7 +377,7 @@ def _power(batch: Batch) -> PowerPiece | None:
 
 
 def _power_at(batch: Batch, t: int) -> PowerPiece | None:
-    """The same for the auxiliary variable t."""
+    """The same with auxiliary column t as the one with a cost."""
     cone = slice(len(batch.kinds) - 3, None)
     X, a, b = batch.A[:, cone], batch.a[:, cone], batch.b[:, cone]
     alpha = float(batch.kinds[-1].split()[1])
@@ -397,7 +409,7 @@ def _power_at(batch: Batch, t: int) -> PowerPiece | None:
 
 
 def _at_least(batch: Batch, x: int, rows: int, unit: Array) -> tuple[Array, Array, bool] | None:
-    """q = rate·s + shift where the first rows say unit·x ≥ |q| (False) or unit·x ≥ max(q, 0) (True), nothing else."""
+    """q = rate·s + shift where the first rows are unit·x ≥ |q| (False) or unit·x ≥ max(q, 0) (True); else None."""
     if any(kind != "nonneg" for kind in batch.kinds[:rows]) or np.any(batch.A[:, :rows, x] >= 0):
         return None
     moving = np.flatnonzero(batch.a[:, :rows].any(axis=0) | batch.b[:, :rows].any(axis=0))

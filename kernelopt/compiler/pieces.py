@@ -1,7 +1,7 @@
-"""Convex functions of one number each, many at a time: what the outer problem falls apart into.
+"""Convex functions of one number each, the terms of the outer problem, evaluated many at a time.
 
-Every class holds n functions hᵢ, and the places `at` which they take in the sum. All know their values, an element of
-the subdifferential, curvature, conjugate h*ᵢ(v) = sup over s of vs − hᵢ(s), and the interval on which h*ᵢ is finite.
+Every class holds n functions hᵢ and the indices `at` of their arguments in s. It computes values, an element of the
+subdifferential, the curvature, the conjugate h*ᵢ(v) = sup over s of vs − hᵢ(s), and the interval where h*ᵢ is finite.
 """
 
 from __future__ import annotations
@@ -17,12 +17,20 @@ from kernelopt.compiler.inverse import attained
 from kernelopt.language.smooth import SmoothLoss
 from kernelopt.support.types import Array, Ints
 
-SAME = 1e-12  # relative difference that counts as none
-JOINT = 1e-9  # relative accuracy to which neighbouring pieces of one function must fit together
-JUMP = 64 * np.finfo(float).eps  # a jump of a slope, relative to the terms on both sides, that rounding explains
-SIMPLEX = 1e-14  # Σₖ vₖ may differ from its value by so much, relatively
-INSIDE = 1e-9  # how far slopes of a user's loss stay from the steepest ones, relatively
-STEEPEST = 700.0  # exponents are cut here, short of overflow
+# Relative distance at which s still belongs to an interval that it misses: rounding in the sum s, with a margin. Powers
+# |q|^p below this fraction of their typical size count as rounding.
+SAME = 1e-12
+# Relative accuracy to which neighbouring intervals, values and slopes of one function must fit together. Larger values
+# accept a wrong reading of the cone data, smaller ones refuse a right one for its rounding.
+JOINT = 1e-9
+# Jump of a slope, relative to the terms on both sides, that rounding explains. As a kink, such a jump would keep a
+# smooth loss from Newton's method.
+JUMP = 64 * np.finfo(float).eps
+SIMPLEX = 1e-14  # relative error of Σₖ vₖ = weight that rounding of a sum of few numbers explains (45 ulps)
+# Distance of slopes of a user's loss from the ends of their interval, relative to these. At an end no finite argument
+# may have the slope; a larger distance costs accuracy of the dual point.
+INSIDE = 1e-9
+STEEPEST = 700.0  # exponents are cut here: e^700 ≈ 1e304 is a double, e^710 is none
 
 
 class Kinks(NamedTuple):
@@ -94,7 +102,8 @@ class Quadratic:
         left, right, kappa, slope, constant = (
             part[:, 0] for part in (self.left, self.right, self.curvature, self.slope, self.constant)
         )
-        # The line: the tangent at the left end of what the first stretch adds to it.
+        # The line is the tangent of the first stretch where the terms below are 0: at its left end if that is finite,
+        # else at its right end, or at the minimum of a stretch without ends.
         whole = np.isneginf(left) & np.isposinf(right) & (kappa > 0)
         point = left == right
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -265,8 +274,11 @@ class Entropy:
 
 @dataclass(frozen=True, eq=False)
 class PowerPiece:
-    """hᵢ(s) = weight·|q|^p + linear·s for p > 1, or of max(q, 0) where `positive`; for p < 0 weight·q^p + linear·s on
-    q > 0; for 0 < p < 1 −weight·q^p + linear·s on q ≥ 0; with q = rate·s + shift."""
+    """hᵢ(s) = (a power of q = rate·s + shift) + linear·s. The power is, with its domain,
+
+    weight·|q|^p for p > 1, or weight·max(q, 0)^p where `positive`; weight·q^p on q > 0 for p < 0; −weight·q^p on q ≥ 0
+    for 0 < p < 1.
+    """
 
     at: Ints
     weight: Array
@@ -282,7 +294,7 @@ class PowerPiece:
         return self.p < 1
 
     def _base(self, s: Array) -> tuple[Array, Array]:
-        """The number that is raised to a power, ≥ 0, and dq/d(that number)."""
+        """The number ≥ 0 that is raised to a power, and its derivative by q."""
         q = self.rate * s + self.shift
         if self.has_domain:
             return np.maximum(q, 0.0), np.ones(len(q))
@@ -305,7 +317,7 @@ class PowerPiece:
         return self._strength * self.rate * slope + self.linear
 
     def second(self, s: Array) -> Array:
-        """No larger than where |q|^p is rounding: for 1 < p < 2 there is no bound."""
+        """The curvature. For 1 < p < 2, where it is unbounded at q = 0, it is cut where |q|^p is rounding."""
         base, _ = self._base(s)
         sizes = np.abs(self.shift[self.shift != 0])
         unit = float(np.median(sizes)) if len(sizes) else float(base.max(initial=0.0)) or 1.0
@@ -339,7 +351,7 @@ class PowerPiece:
 
 @dataclass(frozen=True, eq=False)
 class LogSumExp:
-    """n functions of K numbers each, weightᵢ·log Σₖ exp(sₖᵢ + shiftₖᵢ), written as functions of these and of their
+    """n functions of K numbers each, weightᵢ·log Σₖ exp(sₖᵢ + shiftₖᵢ), as functions of these numbers and of their
     differences.
 
     The Hessian weight·(diag(p) − ppᵀ), p = softmax(s + shift), is Σ over k < l of weight·pₖpₗ(eₖ − eₗ)(eₖ − eₗ)ᵀ: all
@@ -371,7 +383,7 @@ class LogSumExp:
         return np.concatenate([np.zeros(p.size), (self.weight * p[k] * p[other]).ravel()])
 
     def conjugate(self, v: Array) -> Array:
-        """Σₖ vₖ log(vₖ/weight) − vₖ·shiftₖ on the simplex Σₖ vₖ = weight, v ≥ 0; ∞ outside, but for rounding."""
+        """Σₖ vₖ log(vₖ/weight) − vₖ·shiftₖ on the simplex Σₖ vₖ = weight, v ≥ 0; ∞ outside, up to rounding."""
         w = v[: self.shift.size].reshape(self.shift.shape)
         outside = np.abs(w.sum(axis=0) - self.weight) > SIMPLEX * self.weight
         found = np.sum(rel_entr(w, self.weight) - w * self.shift, axis=0)
@@ -382,7 +394,7 @@ class LogSumExp:
 
 
 def pairs_of(classes: int) -> tuple[Ints, Ints]:
-    """k < l, in the order of `LogSumExp`."""
+    """The pairs k < l, in the order of the differences in `LogSumExp`."""
     return np.triu_indices(classes, 1)
 
 
@@ -396,7 +408,7 @@ class Custom:
     weight: Array
     rate: Array
     shift: Array
-    _last: list[Array] = field(default_factory=list, repr=False)  # where a derivative was asked for: a hint
+    _last: list[Array] = field(default_factory=list, repr=False)  # the last argument of ℓ′: a start for Newton
 
     def _argument(self, s: Array) -> Array:
         return np.asarray(self.rate * s + self.shift)
@@ -412,8 +424,8 @@ class Custom:
         return self.weight * self.rate**2 * self.loss.hessian(self._argument(s), self.data)
 
     def conjugate(self, v: Array) -> Array:
-        """weight·(ℓ*(z) − z·shift) with z = v/(weight·rate), and ℓ*(z) = zq − ℓ(q) where ℓ′(q) = z; no less than that
-        where q is known only nearly."""
+        """weight·(ℓ*(z) − z·shift) with z = v/(weight·rate), and ℓ*(z) = zq − ℓ(q) where ℓ′(q) = z; an upper bound
+        of that where q is approximate."""
         fixed = self.rate == 0
         z = v / np.where(fixed, 1.0, self.weight * self.rate)
         constant = np.where(v == 0, -self.weight * self.loss.value(self.shift, self.data), np.inf)
@@ -435,12 +447,15 @@ class Custom:
 
     @cached_property
     def _slopes(self) -> tuple[Array, Array]:
-        """The slopes that were met on the way to both ends of the domain: the derivative increases."""
+        """The least and the largest slope at points towards both ends of the domain.
+
+        Since ℓ′ increases, they are close to the ends of its range.
+        """
         low, high = np.full(len(self.at), np.inf), np.full(len(self.at), -np.inf)
         for q in self.loss.outwards():
             slope = self.weight * self.rate * self.loss.gradient(np.full(len(self.at), q), self.data)
             low, high = np.fmin(low, slope), np.fmax(high, slope)
-        # Next to the ends there is a point at which the slope is larger, and one at which it is smaller.
+        # A margin relative to each end, or to the other end where one is 0, keeps slopes that some point attains.
         least = np.fmin(np.where(low != 0, np.abs(low), np.inf), np.where(high != 0, np.abs(high), np.inf))
         least = np.where(np.isfinite(least) & (high > low), least, 0.0)
         inside = [
@@ -455,7 +470,10 @@ Piece = Quadratic | Smooth
 
 
 def without_weight(piece: Piece | None) -> tuple[Piece, ...] | None:
-    """The functions of positive weight, and those of weight 0 as what is left of them: a line on the domain."""
+    """The functions of positive weight, and those of weight 0 as lines on their domains.
+
+    A tiny positive weight in place of 0 would have another conjugate than the line.
+    """
     if piece is None or isinstance(piece, (Quadratic, Custom)) or np.all(piece.weight > 0):
         return None if piece is None else (piece,)
     keep = piece.weight > 0
@@ -478,6 +496,7 @@ def _without_curve(piece: Smooth, chosen: Array) -> Quadratic:
     return Quadratic(at, *(part[:, None] for part in (left, right, zero, linear, zero)))
 
 
+# The arrays of each class with one entry per function.
 _ENTRIES: dict[type, tuple[str, ...]] = {
     LogSumExp: ("weight", "shift"),
     **dict.fromkeys((ExponentialPiece, Logarithm, Entropy, PowerPiece), ("weight", "rate", "shift", "linear")),

@@ -1,10 +1,10 @@
-"""Move a point into the linear constraints that it meets only nearly.
+"""Move a point that violates linear constraints slightly into them.
 
-For rows E of  A_u u + A_y y + s = b, u = Bv, with slacks s that should be r less, the shortest step is
+For rows  A_u u + A_y y + s = b, u = Bv, with slacks s that should decrease by r, the shortest step is
 
     Δv = (A_uB)ᵀd,  Δy = WA_yᵀd,  (A_uB(A_uB)ᵀ + A_yWA_yᵀ)d = r,
 
-W the squares of the sizes of y. Inequalities are left with a few ulps of room; norms that are too long are scaled.
+W the square of the largest |y|. Inequalities keep a slack of some ulps. A θ that exceeds a bound of its norm is scaled.
 """
 
 from __future__ import annotations
@@ -28,18 +28,27 @@ from kernelopt.language.expressions import Theta
 from kernelopt.language.nodes import EUCLIDEAN
 from kernelopt.support.types import Array
 
-MOST = 1500  # rows that are moved into at once
-ROOM = 1e-13  # of an inequality, relative to the terms of its row
-NEARLY = 1e-4  # slacks up to this share of a row's terms are 0 where an optimum of 0 is looked for
-RANK = 1e-13  # of a row: where less of it is outside of the others' span, it depends on them
+# Rows that are moved into at once, and inequalities in an elimination. The step takes a dense MOST × MOST system, with
+# MOST³ operations; a point with more rows to correct is left as it is.
+MOST = 1500
+# Slack that inequalities keep, and the accuracy to which rows are met, relative to the terms of a row. 450 ulps allow
+# for the rounding of predictions as sums, and are far below the tolerances of solvers.
+ROOM = 1e-13
+# Slacks up to this fraction of a row's terms are closed where an optimum of 0 is searched from a solver's point. Larger
+# values make equalities of inactive rows, smaller ones miss rows that the solver met loosely.
+NEARLY = 1e-4
+# Singular values of the scaled system up to this fraction of the largest count as 0: such rows depend on others, and
+# the step of least length is taken. The fraction is 450 ulps, above the rounding of the system's entries.
+RANK = 1e-13
 
 
 def moved(
     reduction: Reduction, form: ConicForm, point: Iterate, active: float = 0.0, held: Sequence[Theta] = ()
 ) -> Iterate | None:
-    """The point with v and y moved, to be evaluated; None where nothing was to be done, or it can't be.
+    """The point with v and y moved, not evaluated yet; None where it met all rows, or no such step exists.
 
-    Inequalities whose slack is at most an `active` share of their terms are met as equalities. A `held` θ stays.
+    Inequalities whose slack is at most the fraction `active` of their terms are treated as equalities. A θ in `held`
+    is not moved.
     """
     scaled = _shortened(reduction, form, point)
     x = columns_of(form, point)
@@ -70,6 +79,7 @@ def moved(
     d = np.sqrt(np.diag(M))
     if not np.all(np.isfinite(d)) or np.any((d == 0) & (r != 0)):
         return scaled
+    # Rows in units of their own length in M, so that `RANK` compares rows of different units.
     d = np.where(d > 0, d, 1.0)
     found = scipy.linalg.lstsq(M / d[:, None] / d, r / d, cond=RANK, check_finite=False)[0] / d
     if not np.isfinite(found).all():
@@ -89,8 +99,11 @@ def moved(
 
 
 def towards_zero(reduction: Reduction, form: ConicForm, point: Iterate) -> Iterate | None:
-    """A point where every loss and penalty would be 0, as nearly as one step gets: each θ that costs anything is 0, and
-    auxiliary variables that do count as 0 in the rows that the others are moved into. None where that can't be."""
+    """A point at which every loss and penalty is 0, as nearly as one step gets there.
+
+    Each θ with a penalized norm is set to 0. Auxiliary variables with a cost count as 0 in the rows into which the
+    other variables are moved. None where predictions or y have costs themselves, or a norm of θ − f₀ is penalized.
+    """
     costly = (form.c != 0) | (form.P > 0)
     if costly[form.y].any() or costly[np.concatenate([np.arange(0), *form.u]).astype(int)].any() or form.smooth:
         return None
@@ -112,7 +125,7 @@ def towards_zero(reduction: Reduction, form: ConicForm, point: Iterate) -> Itera
 def _terms(  # noqa: PLR0917
     reduction: Reduction, form: ConicForm, point: Iterate, A: sp.csr_array, b: Array, x: Array
 ) -> Array:
-    """|b| + |A||x| of rows, and for predictions what they are sums of, |B||v|."""
+    """|b| + |A||x| for each row. For predictions |x| is at least ‖Bᵢ‖‖v‖, since terms of Bv may cancel."""
     sizes = np.abs(x)
     for link, v, columns in zip(reduction.form.predictions, point.v, form.u, strict=True):
         factor = reduction.factors[link.theta]
@@ -124,8 +137,10 @@ def _terms(  # noqa: PLR0917
 
 
 def is_met(reduction: Reduction, form: ConicForm, point: Iterate, sums: Array | None = None) -> bool:
-    """Whether linear rows hold to rounding: to `ROOM` of what they are sums of, predictions of |B||v| or, for each
-    column of u, of given `sums`."""
+    """Whether linear rows hold up to rounding: `ROOM` times the sizes of their terms.
+
+    sums : further sizes of the terms of predictions, one for each column of u
+    """
     x, (A, b, equal) = columns_of(form, point), _linear_rows(form)
     if x is None:
         return False
@@ -137,7 +152,8 @@ def is_met(reduction: Reduction, form: ConicForm, point: Iterate, sums: Array | 
 
 
 def columns_of(form: ConicForm, point: Iterate) -> Array | None:
-    """x on the columns of u, t and the user's variables, 0 elsewhere; None where a variable has a structure."""
+    """x on the columns of u, t and the user's variables, 0 elsewhere; None where a variable has fewer columns than
+    entries, as symmetric and diagonal ones do."""
     if any(len(columns) not in (0, dense(y).size) for y, columns in zip(point.y, form.variables, strict=True)):
         return None
     x = form.columns_of_y(point.y)
@@ -148,8 +164,8 @@ def columns_of(form: ConicForm, point: Iterate) -> Array | None:
 
 
 def _linear_rows(form: ConicForm) -> tuple[sp.csr_array, Array, NDArray[np.bool_]]:
-    """(A, b, which are equalities) of the rows of predictions and the user's variables alone, and of those that follow
-    from others without their auxiliary variables: u ≤ s, −u ≤ s, s ≤ b say u ≤ b and −u ≤ b."""
+    """(A, b, which are equalities) of the linear rows in predictions and the user's variables alone, and of those that
+    follow from others by eliminating auxiliary variables: u ≤ s, −u ≤ s and s ≤ b imply u ≤ b and −u ≤ b."""
     ours = np.zeros(len(form.c), dtype=bool)
     ours[np.concatenate([form.y, *form.u]).astype(int)] = True
     A, zero = form.by_rows, form.cones.zero
@@ -162,9 +178,10 @@ def _linear_rows(form: ConicForm) -> tuple[sp.csr_array, Array, NDArray[np.bool_
 
 
 def _opposite(A: sp.csr_array, b: Array) -> NDArray[np.bool_]:
-    """Which inequalities make an equality with another: u ≤ b and −u ≤ −b."""
+    """Which inequalities form an equality together with another one: u ≤ b and −u ≤ −b."""
     A.sort_indices()
     ends = list(pairwise(A.indptr.tolist()))
+    # Rows are compared by their bytes; adding 0.0 makes −0.0 equal to 0.0.
     keys = [
         (A.indices[i:k].tobytes(), (A.data[i:k] + 0.0).tobytes(), c) for (i, k), c in zip(ends, b + 0.0, strict=True)
     ]
@@ -176,11 +193,11 @@ def _opposite(A: sp.csr_array, b: Array) -> NDArray[np.bool_]:
 
 
 def _without_auxiliaries(form: ConicForm, ours: NDArray[np.bool_]) -> tuple[sp.csr_array, Array]:
-    """Inequalities after auxiliary variables are eliminated (Fourier and Motzkin), where that adds no rows."""
+    """Inequalities after the elimination (Fourier–Motzkin) of auxiliary variables for which that adds no rows."""
     n, rows = len(form.c), slice(form.cones.zero, form.cones.zero + form.cones.nonneg)
     A = sp.csc_array(form.A)
     inside = A[rows]
-    alone = ~ours & (np.diff(A.indptr) == np.diff(inside.indptr))  # in no other cone
+    alone = ~ours & (np.diff(A.indptr) == np.diff(inside.indptr))  # only in inequalities
     alone[form.linked] = False
     both = (inside.maximum(0).sum(axis=0) > 0) & (inside.minimum(0).sum(axis=0) < 0)
     columns = np.flatnonzero(alone & both)
@@ -196,13 +213,13 @@ def _without_auxiliaries(form: ConicForm, ours: NDArray[np.bool_]) -> tuple[sp.c
 
 
 def _eliminated(R: sp.csr_array, j: int) -> sp.csr_array:
-    """Rows of inequalities without column j: each in which it is > 0 is added to each in which it is < 0."""
+    """Inequalities without column j: each row in which it is > 0 is added to each in which it is < 0."""
     a = R[:, [j]].toarray().ravel()
     above, below = np.flatnonzero(a > 0), np.flatnonzero(a < 0)
     if len(above) * len(below) > len(above) + len(below):
         return R
     i, k = np.repeat(above, len(below)), np.tile(below, len(above))
-    larger = np.maximum(a[i], -a[k])  # weights of 1 where both are equal leave numbers as they are
+    larger = np.maximum(a[i], -a[k])  # equal coefficients get weights of 1, without rounding
     sums = sp.coo_array(sp.diags_array(-a[k] / larger) @ R[i] + sp.diags_array(a[i] / larger) @ R[k])
     kept = (sums.col != j) & (sums.data != 0)
     sums = sp.coo_array((sums.data[kept], (sums.row[kept], sums.col[kept])), shape=sums.shape)
@@ -210,7 +227,7 @@ def _eliminated(R: sp.csr_array, j: int) -> sp.csr_array:
 
 
 def _through_factors(reduction: Reduction, form: ConicForm, A: sp.csc_array) -> Iterable[tuple[int, int, Array]]:
-    """A_uB for each θ and output, by their numbers."""
+    """(number of the θ, output, A_uB) for each θ and output in A."""
     for number, (link, columns) in enumerate(zip(reduction.form.predictions, form.u, strict=True)):
         factor = reduction.factors[link.theta]
         if link.u is None or not factor.rank:
@@ -223,7 +240,7 @@ def _through_factors(reduction: Reduction, form: ConicForm, A: sp.csc_array) -> 
 
 
 def _shortened(reduction: Reduction, form: ConicForm, point: Iterate) -> Iterate | None:
-    """The point with v scaled where ‖θ‖ is longer than a row a·t ≤ b allows, for norms of θ itself."""
+    """The point with v scaled where ‖θ‖ exceeds the bound of a row a·t ≤ b, for norms without f₀; else None."""
     v, done = list(point.v), False
     places = {link.theta: number for number, link in enumerate(reduction.form.predictions)}
     for norm, column, t in zip(reduction.form.norms, form.t, point.t, strict=True):
@@ -234,6 +251,7 @@ def _shortened(reduction: Reduction, form: ConicForm, point: Iterate) -> Iterate
         number = places[norm.view.theta]
         plain = norm.view.shift is None and (norm.view.right is None or norm.kind in (EUCLIDEAN, "fro"))
         if len(bounds) and plain and v[number].size and t > bounds.min() >= 0:
+            # 8 ulps below the bound, so that it holds for the recomputed norm.
             v[number] = v[number] * (bounds.min() / t) * (1 - 8 * np.finfo(float).eps)
             done = True
     return replace(point, v=tuple(v), value=nan) if done else None

@@ -33,9 +33,14 @@ from kernelopt.results.solution import FittedFunction, Solution, Status
 from kernelopt.support.arithmetic import exact_product
 from kernelopt.support.types import Array
 
-FEASIBLE = 1e-6  # largest violation of a constraint that still counts as met, see `violation`
-LARGE = 10.0  # predictions larger than this, relative to the data, don't make a violation small
-MOST_FEATURES = 2000  # whose rank is computed
+# Largest violation at which a constraint counts as met, relative to the constraint's own terms (see `violation`). A
+# smaller value would refuse points at the usual accuracy of cone solvers, a larger one accept visibly infeasible ones.
+FEASIBLE = 1e-6
+# Variables count in the scale of a violation with at most this multiple of the data's unit. Predictions are about as
+# large as the data; without a limit, huge terms that cancel would make any violation small.
+LARGE = 10.0
+# Features of a kernel up to which their rank is computed: a singular value decomposition of N × p features in O(N p²).
+MOST_FEATURES = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +61,12 @@ class Reduction:
 
     @cached_property
     def inner(self) -> Substituted:
-        """For cvxpy's solvers, which alone need it."""
+        """The reduced problem for cvxpy's solvers; others do without it."""
         return substitute(self.form, self.factors)
 
     @property
     def size(self) -> int:
-        """Number of variables that the reduced problem is about: v and y."""
+        """Number of entries of v and y, the variables of the reduced problem."""
         of_v = sum(self.factors[link.theta].rank * (link.theta.outputs or 1) for link in self.form.predictions)
         return of_v + sum(y.size for y in self.form.y)
 
@@ -72,7 +77,8 @@ class Reduction:
 
     @property
     def compile_seconds(self) -> float:
-        """What cvxpy took to compile the reduced problem, 0 where it had none to compile."""
+        """Seconds in which cvxpy compiled the reduced problem; 0 where it was not needed."""
+        # `inner` itself would make the problem.
         inner = self.__dict__.get("inner")
         return 0.0 if inner is None else inner.problem.compilation_time or 0.0
 
@@ -81,16 +87,16 @@ class Reduction:
         return (rank,) if outputs is None else (rank, outputs)
 
     def at_zero(self, y: tuple[Any, ...]) -> Iterate:
-        """θ = 0 beside given y, not evaluated yet."""
+        """The point θ = 0 with given y, not evaluated yet."""
         return Iterate(tuple(np.zeros(self.shape_of_v(link)) for link in self.form.predictions), y)
 
 
 def may_lack(reduction: Reduction, point: Iterate | None = None) -> bool:
-    """Whether some θ, confined to its factor's span, may lack what the stated problem asks for.
+    """Whether, for some θ, the span of its factor may be too small for the stated problem.
 
-    Where ‖θ‖ is bounded, or costs something at a given point, what a factor at full numerical rank leaves is rounding.
-    Otherwise no numerical rank proves that: predictions may ask for a θ of any length. Without a point it is asked
-    whether θ may lack what constraints need, for which no cost matters.
+    Where ‖θ‖ is bounded, or has a cost at a given point, a factor at full numerical rank leaves out no more than
+    rounding. Otherwise no numerical rank is a proof, since predictions may need a θ of any length. Without a point, the
+    question is whether the span may be too small for the constraints, and costs do not count.
     """
     links = reduction.form.predictions
     lacking = [link.theta for link in links if not _spans(link, reduction.factors[link.theta])]
@@ -99,7 +105,7 @@ def may_lack(reduction: Reduction, point: Iterate | None = None) -> bool:
 
 
 def _spans(link: PredictionLink, factor: Factor) -> bool:
-    """Whether the factor has one column a row, or one for each of finitely many features, as far as these differ."""
+    """Whether the factor has as many columns as there are rows or features, or as the rank of the features."""
     rows = link.rows
     if factor.rank >= min(len(rows), rows.features):
         return True
@@ -127,7 +133,7 @@ def _costs(form: CanonicalForm, theta: Theta, point: Iterate | None) -> bool:
 
 
 def substitute(form: CanonicalForm, factors: Mapping[Theta, Factor]) -> Substituted:
-    """Substitute u = Bv, one constraint a link, and every norm by that of v."""
+    """Substitute u = Bv, one constraint per link, and every norm by that of v."""
     v: dict[Theta, cp.Variable | None] = {}
     links: dict[Theta, cp.Constraint | None] = {}
     extra: list[cp.Constraint] = []
@@ -147,14 +153,14 @@ def substitute(form: CanonicalForm, factors: Mapping[Theta, Factor]) -> Substitu
 
 
 def count_constraints(reduction: Reduction) -> int:
-    """Of the problem that cvxpy's solvers take; where B is in blocks, of one that is like it."""
+    """The number of constraints of the problem for cvxpy's solvers, the same with thin factors in place of blocks."""
     thin = thin_factors(reduction.form)
     factors = {t: f if isinstance(f.B, np.ndarray) else thin[t] for t, f in reduction.factors.items()}
     return len(substitute(reduction.form, factors).problem.constraints)
 
 
 def thin_factors(form: CanonicalForm) -> dict[Theta, Factor]:
-    """Factors of two columns: with them, the reduced problem shows its cones at little cost."""
+    """Factors of two columns, with which the reduced problem has the same kinds of cones and is cheap to make."""
     return {
         link.theta: CholeskyFactor(np.ones((len(link.rows), 2)), 1.0, np.arange(2), 0.0, 0.0, 0.0)
         for link in form.predictions
@@ -164,7 +170,7 @@ def thin_factors(form: CanonicalForm) -> dict[Theta, Factor]:
 def _prediction_link(
     link: PredictionLink, factor: Factor, v: cp.Variable | None
 ) -> tuple[cp.Constraint | None, list[cp.Constraint]]:
-    """u == Bv; where rows repeat, the distinct predictions stand between: d == Bv, u == d[take]."""
+    """u == Bv; where rows repeat, d == Bv and u == d[take], so that no row of B is repeated."""
     if link.u is None:
         return None, []
     if v is None:
@@ -184,8 +190,8 @@ def _product(B: Any, rows: int, v: cp.Variable) -> cp.Expression:
     """The first rows of Bv."""
     if not isinstance(B, np.ndarray):
         raise SolverError(
-            "Expected one of kernelopt's own solvers where B is not one array in double precision; cvxpy's compile "
-            "all of it. problem.solvers() says why they don't take this problem. Leave out backend and dtype."
+            "Expected one of kernelopt's own solvers where B is not one array in double precision; got one of cvxpy's, "
+            "which need B whole. Leave out backend and dtype. problem.solvers() says why our own don't take it."
         )
     return cp.Constant(B[:rows]) @ v
 
@@ -248,11 +254,12 @@ def centre_and_rest(norm: NormLink, factor: Factor) -> tuple[Array, Array]:
     """b₀ and R in the units of v."""
     f0 = norm.view.shift
     assert f0 is not None
-    b0 = factor.B[norm.function_rows].T  # (r, K): √scale·b₀ in the units of v is scale·B-row
+    b0 = factor.B[norm.function_rows].T  # (r, K), b₀/√scale: in the units of v, √scale·b₀ is scale times it
     centre = factor.scale * b0
     gram = f0.gram()
     rest = factor.scale * gram - centre.T @ centre
     eigenvalues, U = np.linalg.eigh((rest + rest.T) / 2)
+    # Smaller eigenvalues are rounding of the difference; their roots would add to the norm.
     keep = eigenvalues > 1e-14 * factor.scale * max(np.trace(gram), 0.0)
     return centre, np.sqrt(eigenvalues[keep])[:, None] * U[:, keep].T
 
@@ -262,8 +269,8 @@ def invert(
 ) -> tuple[Solution, Iterate]:
     """From v back to θ, a function on the pivots, and the point with f evaluated at the predictions and norm of that θ.
 
-    These are Bv and ‖v‖/√scale, or with `from_kernel` computed afresh from kernel values, r a row; `exactly` as sums
-    that are rounded once, for the kernel matrix as it was computed.
+    These are Bv and ‖v‖/√scale. With `from_kernel` they are recomputed from kernel values, r per row, and with
+    `exactly` by sums that are rounded once, for the kernel matrix as it was computed.
     """
     functions: dict[Theta, FittedFunction] = {}
     duals: dict[Theta, dict[object, Array]] = {}
@@ -303,13 +310,13 @@ def evaluate(reduction: Reduction, point: Iterate) -> Iterate:
 def valued(form: CanonicalForm, point: Iterate) -> Iterate:
     """The point with the value of f for the values that parameters have now."""
     place(form, point)
-    with np.errstate(all="ignore"):  # outside of its domain f may be anything
+    with np.errstate(all="ignore"):  # outside of its domain f may be infinite or nan
         value = float(form.outer.objective.value)
     return replace(point, value=_value_of_pieces(form, point) if np.isnan(value) else value)
 
 
 def bare_value(form: CanonicalForm, point: Iterate) -> float:
-    """f without constants of the objective."""
+    """f without the constants of the objective."""
     if form.bare is form.outer or not np.isfinite(point.value):
         return point.value
     place(form, point)
@@ -317,12 +324,12 @@ def bare_value(form: CanonicalForm, point: Iterate) -> float:
 
 
 def _taken(link: PredictionLink, predictions: Array) -> Array:
-    """Predictions of distinct rows as those of the problem's."""
+    """The predictions of u's rows, from those of the distinct rows."""
     return np.asarray(predictions[link.take], dtype=float)
 
 
 def _norms(reduction: Reduction, point: Iterate, grams: Mapping[Theta, Array]) -> Array:
-    """The norms that follow from v, or from the θᵀθ that are known."""
+    """The norms, from the θᵀθ in `grams` where there is one, else from v."""
     found = []
     for norm in reduction.form.norms:
         known = norm.view.theta in grams and norm.view.shift is None
@@ -332,8 +339,10 @@ def _norms(reduction: Reduction, point: Iterate, grams: Mapping[Theta, Array]) -
 
 
 def _value_of_pieces(form: CanonicalForm, point: Iterate) -> float:
-    """f where 0·∞ made it nan, as a function of weight 0 that overflows does: the sum of the functions that f falls
-    apart into; nan where it does not."""
+    """f as the sum of the functions into which it splits; nan where it does not split.
+
+    It replaces a nan that cvxpy gets from 0·∞, where a function of weight 0 overflows.
+    """
     outer = outer_of(form)
     split, data = outer.split, outer.form
     lengths = None if split is None else lengths_of_outer(data, split)
@@ -361,10 +370,10 @@ def norm_gram(reduction: Reduction, point: Iterate, norm: NormLink) -> Array:
 
 
 def violation(reduction: Reduction, point: Iterate, data_unit: float = 0.0) -> float:
-    """Largest violation of a constraint of the outer problem, relative to its own numbers.
+    """Largest violation of a constraint of the outer problem, relative to the constraint's own terms.
 
-    Where predictions are zero, the size that would go with such data stands in for them; huge terms that cancel don't
-    make a violation small.
+    Predictions that are all but zero count with the size of the data. Sizes beyond `LARGE` times the data's unit count
+    with that, so that huge terms which cancel do not make a violation small.
     """
     form = reduction.form
     place(form, point)
@@ -386,8 +395,10 @@ def violation(reduction: Reduction, point: Iterate, data_unit: float = 0.0) -> f
 
 
 def _outside(variable: cp.Variable, given: Any) -> float:
-    """By how much a variable's value departs from its attributes (nonneg, bounds, PSD …), relative to its size; from
-    integers by how much it does."""
+    """By how much a variable's value violates its attributes (nonneg, bounds, PSD …), relative to the value's size.
+
+    The distance from integers is absolute, since their unit is 1.
+    """
     if given is None or not any(variable.attributes.values()) or variable.is_complex():
         return 0.0
     value = dense(given)
@@ -398,7 +409,7 @@ def _outside(variable: cp.Variable, given: Any) -> float:
 
 
 def with_integers(reduction: Reduction, point: Iterate, data_unit: float = 0.0) -> Iterate:
-    """Boolean and integer entries, which solvers meet to a tolerance, at integers, where constraints allow it."""
+    """The point with boolean and integer entries rounded, unless that violates constraints which hold without it."""
     y = tuple(
         rounded(variable, dense(value)) if value is not None and integral(variable).any() else value
         for variable, value in zip(reduction.form.y, point.y, strict=True)
@@ -409,7 +420,7 @@ def with_integers(reduction: Reduction, point: Iterate, data_unit: float = 0.0) 
 
 
 def has_integers(form: CanonicalForm, point: Iterate) -> bool:
-    """Whether boolean and integer entries are integers, not only nearly."""
+    """Whether boolean and integer entries are integers exactly."""
     chosen = [(v, dense(value)) for v, value in zip(form.y, point.y, strict=True) if integral(v).any()]
     return all(np.array_equal(rounded(v, value), value) for v, value in chosen)
 
@@ -421,8 +432,10 @@ def residuals(form: CanonicalForm, point: Iterate) -> list[Array]:
 
 
 def _residual(constraint: Any) -> Array:
-    """By how much a constraint is violated where its variables stand; cvxpy would solve a projection for exponential
-    cones."""
+    """By how much a constraint is violated at the values of its variables.
+
+    For exponential and power cones it is the violation of their inequalities: cvxpy would solve a projection.
+    """
     args = [dense(a.value).astype(float) for a in constraint.args if not isinstance(a, list)]
     match constraint:
         case cp.constraints.ExpCone():
@@ -439,11 +452,11 @@ def _residual(constraint: Any) -> Array:
 
 
 def _violation(constraint: Any, sizes: Mapping[int, float], shares: Mapping[int, float]) -> float:
-    """Largest violation, relative to the numbers that an entry is made of: |a|ᵀ|x| and what both sides add up to.
+    """Largest violation, relative to the terms of an entry: |a|ᵀ|x|, with the gradient a, and the values of both sides.
 
-    a is the gradient: rounding of x in |aᵀx| ≤ 0 is small beside |a|ᵀ|x|, not beside |aᵀx|. Of |x| the `sizes` count,
-    and of what a side adds up to as large a share as of its variables: a point that is huge beside the data is not
-    feasible for being huge.
+    Rounding of x in |aᵀx| ≤ 0 is small beside |a|ᵀ|x|, not beside |aᵀx|. `sizes` replace |x|, and the values of a side
+    are multiplied by the least of its variables' `shares`: both keep a point that is huge beside the data from counting
+    as feasible.
     """
     violation = np.ravel(_residual(constraint), order="F")
     if not violation.any():
@@ -488,7 +501,7 @@ def _function(
 def _dual_function(link: PredictionLink, factor: Factor, norms: list[NormLink], v: Array, nu: Array) -> Function | None:
     """θ = (‖θ‖/‖Aᵀν‖)·Aᵀν, which stationarity in θ implies where its only norms are ‖θ‖ itself.
 
-    None where there is no norm, or one of another kind (it is then not a multiple of Aᵀν).
+    None where there is no norm, or one of another kind, with which θ is no multiple of Aᵀν.
     """
     summed = link.summed(nu).reshape(len(link.rows), *nu.shape[1:])
     length = factor.scale * float(np.linalg.norm(factor.B.T @ summed))

@@ -1,4 +1,4 @@
-"""The representer rules: where θ may stand in a problem. As DCP is to convexity.
+"""The representer rules: where θ may stand in a problem. They are to the representer theorem what DCP is to convexity.
 
 The theorem (Kimeldorf and Wahba 1971; Schölkopf, Herbrich and Smola 2001): if a problem depends on θ only through
 predictions Aθ and norms ‖θ‖, and the minimized objective is nondecreasing in every norm, then some optimal θ
@@ -23,8 +23,9 @@ from kernelopt.language.text import describe
 from kernelopt.losses import CHECKED
 from kernelopt.support.cvxpy_parts import Atom, Elementwise, Leaf, MulExpression, broadcast_to
 
-# How a value acts on the minimized problem: raising it cannot help, cannot hurt, or either.
+# How a larger value acts on the minimized problem: it cannot help, it cannot hurt, or its effect is unknown.
 COSTS, HELPS, UNKNOWN = 1, -1, 0
+# Constraints whose two sides cvxpy broadcasts to one shape: shapes of predictions are checked there.
 ELEMENTWISE = (cp.constraints.Inequality, cp.constraints.Equality)
 
 
@@ -75,7 +76,7 @@ def inspect(objective: Any, constraints: tuple[Any, ...]) -> Inspection:
         if not constraint.is_dcp():
             walk.not_dcp.append(f"{place}, {describe(constraint)}, is not convex.")
             refused.append(place)
-    # A hint explains a verdict of DCP's; it is none.
+    # A hint explains why DCP refuses a part; where DCP accepts the part, the hint is dropped.
     hints = [hint for place, hint in dict.fromkeys(walk.hints) if place in refused]
     return Inspection(
         tuple(walk.predictions), tuple(walk.norms), tuple(walk.violations), tuple(walk.not_dcp + hints),
@@ -109,9 +110,9 @@ class _Walk:
         self._depends: dict[tuple[int, int, str], bool] = {}
 
     def visit(self, node: Any, direction: int, place: str, cause: Any = None) -> bool:
-        """Visit a node once for each place and direction; answers whether θ stands below it.
+        """Visit a node once per place and direction; returns whether θ stands in it.
 
-        `cause` is the node or constraint above which made the direction unknown.
+        `cause` is the ancestor, a node or the constraint, that made the direction unknown.
         """
         name = id(node), direction, place
         if name not in self._depends:
@@ -133,8 +134,8 @@ class _Walk:
                 self._refuse_norm(node, direction, place, cause)
             return True
         if isinstance(node, ThetaLeaf):
-            remedy = "the variable that stands for θ in cvxpy's trees has no use outside of theta(X) and ko.norm(theta)"
-            self.refuse(node.name(), place, "θ enters through predictions and norms", remedy)
+            remedy = "write theta(X) or ko.norm(theta); the variable that stands for θ in cvxpy's trees is internal"
+            self.refuse(node.name(), place, "θ may enter only through predictions and norms", remedy)
             return True
         if isinstance(node, Leaf):
             _check_constant(node, place)
@@ -143,7 +144,7 @@ class _Walk:
             inside = any(isinstance(v, ThetaLeaf) for v in node.variables())
             if inside:
                 remedy = "write the expression out with cvxpy atoms of theta(X) and ko.norm(theta)"
-                self.refuse(f"{type(node).__name__}(…)", place, "θ stands inside atoms only", remedy)
+                self.refuse(f"{type(node).__name__}(…)", place, "θ may stand inside cvxpy atoms only", remedy)
             return inside
         if isinstance(node, SmoothTerm):
             _note(self.smooth, node)
@@ -232,7 +233,7 @@ def _check_constant(leaf: Any, place: str) -> None:
 
 
 def _weights_of_wrong_sign(node: Any, below: list[bool], direction: int, place: str) -> list[str]:
-    """A hint for `w @ loss` where the direction asks for the other sign of w."""
+    """A hint for `w @ loss` where convexity needs the other sign of w."""
     if len(below) != 2 or sum(below) != 1:
         return []
     weights, loss = (node.args[1], node.args[0]) if below[0] else (node.args[0], node.args[1])

@@ -8,8 +8,8 @@ maximum of affine and quadratic functions; a constraint is an h of 0 and ∞), o
 logarithm, entropy or power; or log-sum-exp of a few numbers. Losses need no names: what counts is the rows and cones
 that cvxpy makes of them.
 
-The cut is as fine as it goes: constraints stand on their own, and may couple predictions; auxiliary variables that
-many pieces share count as the user's own.
+The cut is as fine as possible. Constraints are pieces of their own, and may couple predictions. Auxiliary variables
+that many pieces share count as the user's own.
 """
 
 from __future__ import annotations
@@ -33,11 +33,17 @@ from kernelopt.compiler.patterns import LARGEST, Batch, pieces_of
 from kernelopt.compiler.pieces import Custom, LogSumExp, Piece, Quadratic, pairs_of, without_weight
 from kernelopt.support.types import Array, Ints
 
-CLASSES = 10  # of a log-sum-exp, whose curvature takes a row for each pair
-ROUNDING = 16 * np.finfo(float).eps  # what cvxpy's products leave of an entry's own terms
-SMALL = 20_000  # entries of the cone data of problems whose cut is kept when they are gone
-MOST_RECENT = 32  # of them: the folds and label vectors of a grid; a few hundred kB each at most
-SHARED = 10  # rows in which an auxiliary variable may stand before it counts as one of the user's
+# Exponents of a log-sum-exp. Its curvature takes one row of s for each of the K(K − 1)/2 pairs, 45 for 10 exponents;
+# larger ones are left to the cone solvers.
+CLASSES = 10
+# Relative difference between entries of proportional rows that rounding in cvxpy's products of coefficients explains.
+ROUNDING = 16 * np.finfo(float).eps
+# Rows in which an auxiliary variable may stand; in more, it counts as one of the user's. One that many terms share, as
+# in a maximum over rows, would join them to one large block. The t of a log-sum-exp stands in up to CLASSES rows.
+SHARED = 10
+# Entries of the cone data of problems whose cut outlives them, and number of such cuts. They cover the folds and label
+# vectors of a grid, and take a few hundred kB each at most.
+SMALL, MOST_RECENT = 20_000, 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +59,7 @@ class Source:
 
     @classmethod
     def of(cls, piece: Piece, rows: Ints, columns: Ints, batch: Batch | None, first: int = 0) -> Source:
-        """That of some of the functions of a group: a batch, or one log-sum-exp for each of the rows (n, m)."""
+        """The source of a piece with some functions of a group: a batch, or log-sum-exps, one per row of `rows`."""
         if batch is None:
             chosen = np.unique((piece.at - first) % len(rows))
             return cls(rows[chosen], columns[chosen])
@@ -67,9 +73,9 @@ class Separable:
     """Σ over pieces of hⱼ(sⱼ) + linear_uᵀu + linear_yᵀy with s = Eu + Fy, and the rows of the cone data that are left.
 
     u, y : columns of all u, and of the user's (and shared auxiliary) variables; E, F : sparse, (m, len(u)) and
-    (m, len(y)); pieces : functions, each with the entries `at` of s that are its arguments; rows : left over, touching
-    only t; plain : for each hⱼ that is one linear row of the cone data, that
-    row, else −1; sources : for each piece, where it was found.
+    (m, len(y)); pieces : functions, each with the entries `at` of s that are its arguments; rows : the rows in which t
+    stands, left over; plain : for each hⱼ that is one linear row of the cone data, that row, else −1; sources : for
+    each piece, where it was found.
     """
 
     u: Ints
@@ -102,9 +108,9 @@ class Separable:
         return float(sum(np.sum(piece.conjugate(v[piece.at])) for piece in self.pieces))
 
     def growth(self, d: Array) -> float:
-        """How steeply the sum grows far out along y + τd, in units of its terms; 0 where rounding hides it.
+        """The slope of the sum far out along y + τd, relative to the sum of its terms' sizes; 0 where a term is −∞.
 
-        hⱼ grows at its steepest slope in the direction of (Fd)ⱼ.
+        There, hⱼ has its steepest slope in the direction of (Fd)ⱼ.
         """
         low, high = self.slopes()
         s = np.asarray(self.F @ d)
@@ -140,9 +146,10 @@ class Common:
 
 @dataclass(frozen=True, eq=False)
 class Outer:
-    """The outer problem for the present values of parameters: cone data, and what it falls apart into.
+    """The outer problem for the present values of parameters: cone data, and their cut into functions.
 
-    notes : what was found out about these data once, by name
+    common : the cut, and facts that hold for other costs of norms, too
+    notes : cached facts about these data, by name
     """
 
     form: ConicForm
@@ -151,7 +158,7 @@ class Outer:
 
     @property
     def split(self) -> Separable | None:
-        """What it falls apart into, or None where something is left that is no function of one number."""
+        """The cut into functions of one number each; None where a part of the problem is no such function."""
         return self.common.split(self.form)
 
 
@@ -164,7 +171,7 @@ class Lengths:
     limit: Array
 
     def least(self, lengths: Array) -> Array:
-        """min over t of g(t) − length·t; −inf where there is none."""
+        """min over t of g(t) − length·t; −inf where it is unbounded."""
         excess = np.maximum(lengths - self.slope, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             t = np.minimum(np.where(excess > 0, excess / self.curvature, 0.0), self.limit)
@@ -177,7 +184,7 @@ Group = tuple[Array, Array, tuple[str, ...]]
 
 @dataclass(frozen=True, eq=False)
 class _Components:
-    """What is connected by auxiliary columns, grouped by pattern: (rows (n, m), columns (n, k), kind of each row)."""
+    """Blocks that auxiliary columns connect, grouped by pattern: (rows (n, m), columns (n, k), kind of each row)."""
 
     groups: list[Group]
     bare: Ints  # rows without any such column
@@ -191,9 +198,9 @@ _lock = Lock()
 def outer_of(form: CanonicalForm) -> Outer:
     """Cone data of a canonical form's outer problem, for the values that parameters have now.
 
-    What other problems with these data have been found to fall apart into is used again: after a change of λ or of a
-    kernel, or in another problem with the same targets. Raises DataError for numbers so large or small that computing
-    with them is no use.
+    The cut of another problem with the same data is reused, whatever its penalties of ‖θ‖ and its kernels: that of the
+    same problem for another λ, or of a problem stated anew. Raises DataError for numbers whose squares over- or
+    underflow.
     """
     data = conic_form(form)
     require_units(data)
@@ -226,7 +233,7 @@ def _digest(form: ConicForm) -> bytes:
 
 
 def separable(form: ConicForm) -> Separable | None:
-    """The cut into functions of one number each; None where something is left that is no such function."""
+    """The cut into functions of one number each; None where a part of the problem is no such function."""
     u = _columns_of_u(form)
     if not len(u) or not only_summed(form):
         return None
@@ -308,7 +315,10 @@ def only_summed(form: ConicForm) -> bool:
 
 
 def _by_loss(form: ConicForm, groups: list[Group]) -> Iterator[tuple[Array, Array, tuple[str, ...], int | None]]:
-    """The groups, with arguments of each smooth loss apart, and its number; those without weight are no arguments."""
+    """The groups, split by the smooth loss of which their columns are arguments, with its number; None for no loss.
+
+    Arguments of losses with weight 0 count as ordinary auxiliary columns.
+    """
     owner = np.full(len(form.c), -1)
     for number, smooth in enumerate(form.smooth):
         owner[smooth.g[form.c[smooth.h] > 0]] = number
@@ -332,7 +342,7 @@ def _custom(form: ConicForm, batch: Batch, columns: Ints, number: int) -> Custom
 
 
 def lengths_of_outer(form: ConicForm, pieces: Separable) -> Lengths | None:
-    """g, where the rows that are left say no more than 0 ≤ t ≤ R."""
+    """g, where the rows that are left over are bounds 0 ≤ t ≤ R; else None."""
     limit, A = np.full(len(form.t), inf), form.by_rows
     for number in pieces.rows.tolist():
         at = slice(A.indptr[number], A.indptr[number + 1])
@@ -356,14 +366,14 @@ def _columns_of_u(form: ConicForm) -> Ints:
 
 
 def _shared_auxiliaries(form: ConicForm, u: Ints) -> Ints:
-    """Auxiliary columns that stand in many rows: the largest of many numbers, say."""
+    """Auxiliary columns that stand in many rows, such as the bound of all terms of a maximum."""
     degree = np.diff(form.A.indptr)
     known = np.concatenate([u, form.y, form.t]).astype(int)
     return np.setdiff1d(np.flatnonzero(degree > SHARED), known)
 
 
 def _components(form: ConicForm, shared: Ints) -> _Components:
-    """Rows and the other columns, grouped by what connects them."""
+    """Connected components of the rows and of the columns that are not `shared`, grouped by pattern."""
     m, n = form.A.shape
     labels = _labels(form, shared)
     is_shared = np.zeros(n, dtype=bool)
@@ -393,7 +403,7 @@ def _components(form: ConicForm, shared: Ints) -> _Components:
 
 
 def _alike(table: Array) -> Iterator[tuple[Array, Array]]:
-    """Which rows of a table are equal, and to what."""
+    """For each distinct row of a table, which rows are equal to it, and the row."""
     if np.all(table == table[:1]):
         yield np.ones(len(table), dtype=bool), table[0]
         return
@@ -424,7 +434,7 @@ def _stacked(
 ) -> tuple[Batch, sp.csr_array] | None:
     """Pieces of one pattern, and s as combinations of the `outer` columns; None where more than one combination enters.
 
-    s has the coefficient 1 of its largest entry in the first row that it enters.
+    s is scaled so that its largest coefficient is 1.
     """
     n, m = rows.shape
     parts = _coefficients(form, rows, columns, outer)
@@ -441,7 +451,7 @@ def _stacked(
 
 
 def _coefficients(form: ConicForm, rows: Ints, columns: Ints, outer: Ints) -> tuple[Array, sp.csr_array] | None:
-    """Those of the auxiliary columns, (n, m, k), and of the outer ones, (n·m, outer); None where others enter."""
+    """Coefficients of auxiliary columns, (n, m, k), and of outer ones, (n·m, outer); None where others enter."""
     (n, m), k = rows.shape, columns.shape[1]
     A = form.by_rows[rows.ravel()] if m else sp.csr_array((0, len(form.c)))
     entries = sp.coo_array(A)
@@ -455,7 +465,7 @@ def _coefficients(form: ConicForm, rows: Ints, columns: Ints, outer: Ints) -> tu
     position[outer] = np.arange(len(outer))
     rest = ~inside & (entries.data != 0)
     if np.any(position[entries.col[rest]] < 0):
-        return None  # t inside of a piece
+        return None  # t stands in a piece
     shape = (n * m, len(outer))
     return X, sp.csr_array((entries.data[rest], (entries.row[rest], position[entries.col[rest]])), shape=shape)
 
@@ -497,7 +507,7 @@ def _log_sum_exp(  # noqa: PLR0917
 
 
 def _one_combination(S: sp.csr_array, shape: tuple[int, int]) -> tuple[Array, sp.csr_array] | None:
-    """a and e with S[i·m + j] = a[i, j]·e[i] for all rows j of each piece i, but for rounding of each entry."""
+    """a and e with S[i·m + j] = a[i, j]·e[i] for all rows j of a piece i, up to rounding of each entry; else None."""
     n, m = shape
     if m == 0 or S.nnz == 0:
         return (np.zeros((n, m)), sp.csr_array((n, S.shape[1]))) if m else None
@@ -513,6 +523,7 @@ def _one_combination(S: sp.csr_array, shape: tuple[int, int]) -> tuple[Array, sp
     owner = np.repeat(np.arange(n), m)
     a = np.asarray(S[np.arange(n * m), pivot[owner]]).ravel()
     product = sp.diags_array(a) @ E[owner]
+    # Each entry is compared with its own size: relative to the largest one, small arguments of h would be lost.
     if (abs(S - product) > ROUNDING * (abs(S) + abs(product))).nnz:
         return None
     return a.reshape(n, m), E
@@ -532,7 +543,7 @@ def _strongest(E: sp.csr_array) -> Ints:
 
 
 def _rows_as_pieces(form: ConicForm, rows: Ints, at: Ints, equal: Array) -> Quadratic:
-    """The constraint s ≤ b, or s = b, as a function of 0 and ∞."""
+    """The constraint s ≤ b, or s = b, as a function with values 0 and ∞."""
     b, zero = form.b[rows][:, None], np.zeros((len(rows), 1))
     return Quadratic(at, np.where(equal[:, None], b, -np.inf), b, zero, zero, zero)
 

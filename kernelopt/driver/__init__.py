@@ -1,1 +1,1 @@
-"""From a stated problem to an answer that is certified: options, factors, attempts, and the check afterwards."""
+"""From a stated problem to a certified answer: options, factors, attempts, and verification."""

@@ -1,4 +1,4 @@
-"""What a solve left behind, as properties of the problem."""
+"""Results of the last solve, as properties of the problem."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from kernelopt.results.solution import Solution, SolverStats
 
 
 class Answered:
-    """A problem whose last solution is known, or None."""
+    """A problem and its last solution, which is None before the first solve."""
 
     _solution: Solution | None
 
     @property
     def value(self) -> float | None:
-        """The optimal value of the last solve, f at the predictions and norms of the fitted θ; None before."""
+        """The optimal value of the last solve, f at the predictions and norms of the fitted θ; None before a solve."""
         return None if self._solution is None else self._solution.value
 
     @property
     def status(self) -> str | None:
-        """The `solution.Status` of the last solve, None before.
+        """The `solution.Status` of the last solve; None before a solve.
 
         "optimal", "optimal_inaccurate", "locally_optimal", "not_attained", "infeasible", "unbounded" or "user_limit";
-        decided by the certificate, not by the solver (but for integer variables).
+        it is decided by the certificate, or, with integer variables, by the solver.
         """
         return None if self._solution is None else self._solution.status
 
     @property
     def solver_stats(self) -> SolverStats | None:
-        """Who solved it, in what time, and what was tried; None before a solve."""
+        """The solver, its times and iterations, and all attempts; None before a solve."""
         return None if self._solution is None else self._solution.solver_stats
 
     @property
     def history(self) -> History:
-        """The factors of the last solve, from coarse to fine, and what was certified with each: prints, and plots."""
+        """The factors of the last solve, from coarse to fine, with the bounds certified for each: prints, and plots."""
         return History(() if self.solver_stats is None else self.solver_stats.rounds)
 
     @property

@@ -1,6 +1,6 @@
-"""Convex problems, and those with integers: solvers in turn, and none believed until its certificate closes.
+"""Convex problems, also with integers: solvers are tried in turn until a certificate closes the gap.
 
-A solver that falls short is asked again with tighter tolerances and in other units, then another solver is asked.
+A solver that leaves the gap open runs again with a tighter tolerance and in other units; then the next solver runs.
 """
 
 from __future__ import annotations
@@ -29,18 +29,22 @@ from kernelopt.results.solution import Attempt, Status
 from kernelopt.solvers import choice, cvxpy_solvers, engines
 from kernelopt.solvers.engines import ENGINES, Start
 
-# Who is asked next, for each solver in the order of `choice.ordered`, until a certificate closes: once with the
-# tolerance that is wanted; then, of cvxpy's, with TIGHTER times that, in the units of the point that was found.
+# Solvers run in the order of `choice.ordered` until a certificate closes. Each runs with the wanted tolerance first.
+# One of cvxpy's then runs with TIGHTER times that tolerance, in the units of the point that was found: cvxpy's solvers
+# measure tolerances in terms of their own, which a certified gap may exceed. At the default tol of 1e-6 this makes
+# 1e-9; a smaller factor asks for more than solvers in double precision reach.
 TIGHTER = 1e-3
-PATIENCE = 3.0  # seconds that a remedy may take in units of the first attempt, where no time limit is set
-LEAST_PATIENCE = 5.0  # seconds
-COMPILED_BYTES = 160  # per entry of B, taken by cvxpy and its solvers (measured: 110 to 170)
-LAST_DIGITS = 1e-14  # of the objective's terms: a gap that no solver in double precision improves
+# Longest time of a later attempt, in units of the first one's, where no time limit is set: larger values wait longer
+# for solvers that get nowhere, smaller ones stop solvers that are slower than the first but would succeed.
+PATIENCE = 3.0
+LEAST_PATIENCE = 5.0  # seconds that a later attempt has in any case: the time of a very quick first one is no guide
+COMPILED_BYTES = 160  # bytes per entry of B, taken by cvxpy and its solvers (measured: 110 to 170)
+LAST_DIGITS = 1e-14  # of the objective's terms, 45 eps: a gap that no solver in double precision improves
 
 
 @dataclass(frozen=True, eq=False)
 class Rest:
-    """The continuous problem that is left of a mixed-integer one, and its answer."""
+    """A mixed-integer problem with its integers fixed, a continuous problem, and its answer."""
 
     reduction: Reduction
     outer: Outer
@@ -48,7 +52,7 @@ class Rest:
     attempts: tuple[Attempt, ...]
 
     def meets_constraints(self) -> bool:
-        """Whether constraints hold to rounding, with integers fixed."""
+        """Whether constraints hold to rounding with these integers."""
         point = representer.evaluate(self.reduction, self.point)
         met = representer.violation(self.reduction, point, self.outer.form.data_unit) <= ROUNDING
         return met or is_rounding(self.reduction, self.outer, point)
@@ -62,7 +66,7 @@ def begin(
 
 
 def certify_elsewhere(reduction: Reduction, data: Outer, point: Iterate, known: Certificate) -> Certificate:
-    """A certificate for the values that parameters have now, from the θ and multipliers of an answer for others."""
+    """A certificate for the present values of parameters, from θ and multipliers of an answer for other values."""
     feasible = representer.violation(reduction, point, data.form.data_unit) <= FEASIBLE
     here = representer.valued(reduction.form, point) if feasible else replace(point, value=inf * data.form.sign)
     found = certificates.certify_again(reduction, data, here, known)
@@ -72,7 +76,7 @@ def certify_elsewhere(reduction: Reduction, data: Outer, point: Iterate, known: 
 
 
 class Convex(Work):
-    """Attempts so far, the best point, and what is known of there being none."""
+    """The attempts so far, the best point, and the evidence for the case that no answer exists."""
 
     def __init__(self, task: Task, solvers: list[str], start: Start | None) -> None:
         self.task, self.solvers, self.start = task, solvers, start
@@ -81,20 +85,20 @@ class Convex(Work):
         self.best: Candidate | None = None
         self.stats: Any = None
         self.units: Units | None = None
-        self.status: Status | None = None  # that there is no answer, or that the infimum is not attained
+        self.status: Status | None = None  # set where no answer exists, or where the infimum is not attained
         self.diagnosed: Diagnosis | None = None
         self.given_up: Iterate | None = None
         self.rest: Rest | None = None
         self.failure: SolverError | MemoryLimitError | None = None
 
-    # ------------------------------------------------------------ who is asked next
+    # ------------------------------------------------------------ which solver runs next
 
     def plans(self) -> Iterator[Plan]:
         goal = self.task.goal
         for solver in self.solvers:
             known = cvxpy_solvers.CONIC_SOLVERS.get(solver, cvxpy_solvers.ConicSolver(""))
             if self.best is not None and least_gap(self.attempts) <= known.finest:
-                continue
+                continue  # this solver improves no gap that is already so small
             yield Plan(solver, goal.solver_tol, None, self.start)
             if self._is_settled():
                 return
@@ -111,7 +115,7 @@ class Convex(Work):
         return self.status is not None or guided or out_of_time
 
     def _seconds(self) -> float:
-        """How long the next attempt may take."""
+        """Seconds that the next attempt may take."""
         seconds = self.task.goal.seconds_left()
         if not self.attempts or isfinite(seconds):
             return seconds
@@ -133,14 +137,15 @@ class Convex(Work):
             self._log(plan, "failed", nan, perf_counter() - began)
 
     def _heard(self, claim: Status) -> None:
-        """Look into a claim that there is no answer; of problems with integers a solver's word is all there is."""
+        """Check a solver's claim that no answer exists. With integers the claim itself decides."""
         self._diagnose()
+        # A θ that is restricted may miss feasible points of the stated problem; "unbounded" carries over in any case.
         proven = claim == Status.UNBOUNDED or not representer.may_lack(self.task.reduction)
         if not self.task.is_continuous and proven:
             self.status = claim
 
     def _answer(self, plan: Plan, seconds: float) -> cvxpy_solvers.Answer:
-        """What a solver says."""
+        """Run a solver. Raises SolverError or MemoryLimitError."""
         task, goal = self.task, self.task.goal
         if plan.solver in ENGINES:
             if task.outer is None:
@@ -156,7 +161,7 @@ class Convex(Work):
         )
 
     def _taken(self, answer: cvxpy_solvers.Answer) -> float:
-        """The relative gap of an answer by a first look; it is kept where it is the best so far."""
+        """The relative gap of an answer for the reduced problem; the answer is kept if it is the best so far."""
         task, self.stats, self.units = self.task, answer.stats, None
         if not answer.has_point:
             if answer.status in NOTHING:
@@ -182,8 +187,10 @@ class Convex(Work):
         return gap
 
     def _with_integers(self, point: Iterate) -> Iterate:
-        """Integers at their rounded values, and the rest solved as the convex problem that it is, with all that is done
-        to meet constraints; rounded only, where that leads nowhere."""
+        """The point with integers fixed at their rounded values, and all else from the convex problem that remains.
+
+        The answer of that problem is moved into its constraints as usual. Without one, integers are only rounded.
+        """
         self.rest, reduction, fixed = None, self.task.reduction, integers.fixed(self.task.reduction.form, point)
         goal = replace(
             self.task.goal, certify=self.task.goal.certify or ESTIMATE, options={}, own_options=False, known=None,
@@ -206,7 +213,7 @@ class Convex(Work):
         ranks = tuple(f.rank for f in self.task.reduction.factors.values())
         self.attempts.append(Attempt(plan.solver, plan.tol, plan.units, ranks, claimed, gap, seconds))
 
-    # ------------------------------------------------------------ what came of it
+    # ------------------------------------------------------------ the outcome
 
     def outcome(self) -> Outcome:
         task, failure = self.task, self.failure
@@ -228,7 +235,7 @@ class Convex(Work):
         return Outcome(without_answer(status, task.sign), tuple(self.attempts), self.stats, grows, guides=guides)
 
     def _diagnose(self) -> Diagnosis:
-        """Find out, once, whether there is a point at all, and a least value."""
+        """Find out, once, whether the problem is feasible and bounded."""
         if self.diagnosed is None:
             ours = bool(self.attempts) and self.attempts[-1].solver in ENGINES and Status.INFEASIBLE in self.claims
             given_up = self.given_up if ours else None

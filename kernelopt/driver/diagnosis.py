@@ -1,4 +1,4 @@
-"""Claims that there is no answer, believed only with a Farkas vector or a ray that is found here."""
+"""Checks of claims that no answer exists: "infeasible" takes a Farkas vector, and "unbounded" a ray, found here."""
 
 from __future__ import annotations
 
@@ -26,29 +26,39 @@ from kernelopt.results.solution import Status
 from kernelopt.solvers import cvxpy_solvers, rays
 from kernelopt.support.types import Array, Ints
 
-RAY_FEASIBILITY = 1e-7  # violation of homogeneous constraints, for a direction of unit size, up to which it is one
-ANSWER = 1e-8  # the solver's tolerance for the least violation
-DIRECTION = 1e-10  # its tolerance for directions, whose growth is judged to 1e-9
-PROVEN = 100.0  # times its rounding, from which a positive lower bound on the violation proves infeasibility
-FALL = 1e-3  # of exponents along a direction of unit size, weighted by what the exponentials cost
-GROWING = 1e-9  # growth along a direction, in units of its terms, that is no rounding
-FADED = -12.0  # an exponent below this may be on its way to −∞: e⁻¹² = 6e-6
+# Violation of rows of unit size that counts as zero. A least violation, found as a sum of squares, is compared with
+# its square. Larger values take infeasible problems for feasible ones, smaller ones a solver's errors for violations.
+RAY_FEASIBILITY = 1e-7
+ANSWER = 1e-8  # the solver's tolerance for the least violation, which Clarabel usually reaches
+DIRECTION = 1e-10  # its tolerance for directions: a tenth of GROWING, the growth that must be told from rounding
+# A lower bound on the violation proves infeasibility if it is so many times the bound's own allowance for rounding.
+# The bound contains that allowance already. The factor is a margin, since the proof ends the search.
+PROVEN = 100.0
+# Least fall of exponents along a direction of unit size, weighted by their multipliers over the largest one. Larger
+# values miss slow falls; smaller ones may take an error of the solver for a fall.
+FALL = 1e-3
+GROWING = 1e-9  # growth along a direction, in units of its terms, that can't be rounding
+# An exponent below this may be on its way to −∞: e⁻¹² = 6e-6. Larger values look for a direction more often than
+# needed, smaller ones overlook exponents at which a solver stopped early.
+FADED = -12.0
 
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """INFEASIBLE with a Farkas vector for the full kernel, UNBOUNDED with a ray, or None; and rows that would help most
-    to meet the constraints, where θ is too restricted to say."""
+    """INFEASIBLE with a Farkas vector for the full kernel, UNBOUNDED with a ray, or None.
+
+    guides : how factors should grow to meet the constraints, where θ is too restricted for a proof
+    """
 
     status: Status | None = None
     guides: Mapping[Theta, Guide] = field(default_factory=dict)
 
 
 def diagnose(task: Task, outer: Outer, given_up: Iterate | None) -> Diagnosis:
-    """Whether there is a point at all, and a least value. `given_up` has the multipliers with which a solver of ours
-    says that there is no point."""
+    """Whether the problem is feasible and bounded. `given_up` has the multipliers with which a solver of ours claims
+    that it is infeasible."""
     form, data = task.reduction.form, outer.form
-    # Rows that contradict each other are asked about first: that takes no kernel, and no rank can hide it.
+    # Rows that contradict each other are looked for first: this needs no kernel values, and holds for every rank.
     found = _least_violation(task, feasibility.phase_one_of_rows(form, data))
     if not found.proven:
         guides = None if given_up is None else _guides_beyond(task, data, given_up)
@@ -58,12 +68,12 @@ def diagnose(task: Task, outer: Outer, given_up: Iterate | None) -> Diagnosis:
     if found.proven:
         return Diagnosis(Status.INFEASIBLE)
     if data.smooth or not found.violation <= RAY_FEASIBILITY**2:
-        return Diagnosis(None, found.guides)  # cones don't tell how a smooth loss grows along a ray
+        return Diagnosis(None, found.guides)  # the cone data do not hold a smooth loss, nor its growth along a ray
     return Diagnosis(Status.UNBOUNDED if has_ray(task, outer) else None, found.guides)
 
 
 def guides_of(reduction: Reduction, latest: Lower | None) -> dict[Theta, Guide]:
-    """ν of each θ with rows, and Qν where the certificate's pass gave it."""
+    """ν of each θ, and Qν where the certificate's pass over the kernel gave it."""
     found: dict[Theta, Guide] = {}
     if latest is None or not latest.multipliers:
         return found
@@ -79,7 +89,7 @@ def guides_of(reduction: Reduction, latest: Lower | None) -> dict[Theta, Guide]:
 
 @dataclass(frozen=True, eq=False)
 class _Violation:
-    """The square of the least violation, nan where it is not found, and whether it is proven to be positive."""
+    """The square of the least violation, nan where it was not found, and whether it is proven to be positive."""
 
     violation: float
     proven: bool = False
@@ -102,8 +112,10 @@ def _least_violation(task: Task, question: Question | None) -> _Violation:
 
 
 def _guides_beyond(task: Task, data: ConicForm, given_up: Iterate) -> dict[Theta, Guide] | None:
-    """The multipliers that a solver of ours gave up with, where no violation of this restricted θ proves anything;
-    else None."""
+    """The multipliers with which a solver of ours gave up, as guides; None where the least violation is needed.
+
+    Where θ is restricted and norms are not bounded, it proves nothing: a longer θ in a larger span may be feasible.
+    """
     form = task.reduction.form
     if not task.reduction.is_restriction or feasibility.limits_lengths(form, data):
         return None
@@ -121,8 +133,10 @@ def _guides_beyond(task: Task, data: ConicForm, given_up: Iterate) -> dict[Theta
 
 
 def may_be_unbounded(task: Task) -> bool:
-    """Whether θ may be as long as it likes at no cost, and what an answer was found for falls along some lines: a
-    solver may stop anywhere on a slow fall."""
+    """Whether some θ may grow at no cost, and f may fall along some line.
+
+    A solver may stop anywhere on a slow fall, so that its answer does not show that a minimum exists.
+    """
     outer, form = task.data, task.reduction.form
     if outer is None or outer.form.smooth or not feasibility.has_free_theta(form, outer.form):
         return False
@@ -134,7 +148,7 @@ def may_be_unbounded(task: Task) -> bool:
 
 
 def has_ray(task: Task, outer: Outer) -> bool:
-    """Whether a ray is found along which the objective falls for ever."""
+    """Whether a ray is found along which the objective falls without bound."""
     question = feasibility.recession(task.reduction.form, outer.form)
     asked = _asked(task, question, DIRECTION)
     if asked is None:
@@ -148,13 +162,13 @@ def has_ray(task: Task, outer: Outer) -> bool:
 
 
 def is_receding(task: Task, outer: Outer, point: Iterate, found: Certificate) -> bool:
-    """Whether f falls for ever along a direction without reaching its infimum: exponentials that die out."""
+    """Whether f falls forever along a direction without reaching its infimum, as exponentials go to 0."""
     data, pieces, form = outer.form, outer.split, task.reduction.form
     penalized = bool(np.all((data.c[data.t] > 0) | (data.P[data.t] > 0))) and len(data.t) > 0
     everywhere = all(form.norms_of(link.theta) for link in form.predictions)
     if data.smooth:
         return False
-    only_y = penalized and everywhere  # θ can't recede where its length costs something
+    only_y = penalized and everywhere  # where its length has a cost, θ is bounded
     if found.evidence is None or not data.cones.exp or (only_y and not len(data.y)):
         return False
     if only_y and pieces is not None and _grows(pieces):
@@ -179,8 +193,7 @@ def is_receding(task: Task, outer: Outer, point: Iterate, found: Certificate) ->
 
 
 def _that_cost(data: ConicForm, exponents: Ints) -> Array:
-    """1 for exponential cones with an auxiliary variable that costs something, else 0: a loss without weight may go
-    where it will."""
+    """1 for exponential cones with an auxiliary variable that has a cost, else 0: losses of weight 0 don't count."""
     costs = (data.c != 0) | (data.P > 0)
     costs[np.concatenate([data.linked, data.y])] = False
     touched = (abs(data.A) @ costs.astype(float) > 0).astype(float)
@@ -188,7 +201,7 @@ def _that_cost(data: ConicForm, exponents: Ints) -> Array:
 
 
 def _grows(pieces: Separable) -> bool:
-    """Whether the sum grows along the one y that there is, both ways; False where that is not known."""
+    """Whether the sum grows in both directions of y, where y is one number; False where this is not known."""
     with np.errstate(invalid="ignore"):
         if any(isinstance(piece, LogSumExp) for piece in pieces.pieces):
             return False
@@ -196,10 +209,10 @@ def _grows(pieces: Separable) -> bool:
 
 
 def _has_faded(point: Iterate, pieces: Separable) -> bool:
-    """Whether some exponential or logistic piece is all but zero at a point."""
+    """Whether some exponential or logistic piece is nearly zero at a point."""
     y = point.y_flat
     if len(y) != len(pieces.y):
-        return True  # auxiliary variables among them: unknown
+        return True  # not known: some are auxiliary variables
     s = pieces.arguments(point.u_flat, y)
     exponentials = [piece for piece in pieces.pieces if isinstance(piece, ExponentialPiece)]
     return any(bool(np.any(p.rate * s[p.at] + p.shift < FADED)) for p in exponentials)
@@ -211,8 +224,7 @@ def _has_faded(point: Iterate, pieces: Separable) -> bool:
 def _asked(
     task: Task, question: Question, tol: float = ANSWER, with_theta: bool = True
 ) -> tuple[Reduction, Iterate] | None:
-    """The answer to a question about the problem, with the same factors, or θ = 0; None where there is none to rely
-    on."""
+    """The answer to a question about the problem, with the same factors or with θ = 0; None where no solver has one."""
     factors = task.reduction.factors
     if not with_theta:
         factors = {theta: replace(f, B=f.B[:, :0], pivots=f.pivots[:0]) for theta, f in factors.items()}

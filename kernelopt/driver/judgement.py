@@ -1,6 +1,6 @@
 """What an answer is worth: moved into its constraints, certified for the full kernel, and given a status.
 
-Nobody's word is taken for it: a solver's claim decides only where nothing can be proven, with integer variables.
+The certificate decides. A solver's claim counts only with integer variables, where no proof is possible.
 """
 
 from __future__ import annotations
@@ -22,14 +22,22 @@ from kernelopt.results.solution import Solution, Status
 from kernelopt.solvers import cvxpy_solvers
 from kernelopt.support import clock
 
-MOVES = 4  # steps into the constraints: each leaves a violation of second order
-NEAR = 1e-3  # how far the value may move with the point, relatively: more is another point
-STEPS = (2.0, 8.0, 32.0, 128.0, 512.0, 2048.0)  # violations by which all of a point is scaled into its constraints
-ROUNDING = 1e-12  # of a constraint's terms: a violation that rounding explains
-SHARE = 1e-2  # of a value near 0 that is left where an optimum of 0 is found
-FINE = 1e-10  # a solver's tolerance for y beside θ = 0
-APART = 1e-6  # errors of predictions, relative to their size, that a certificate of 1e-6 could not leave out
-INEXACT = 0.5  # share of the certified gap that the reduced problem has already, from which its solver is to blame
+# Most steps into the constraints. Each leaves a violation of second order, so that 1e-6 becomes about 1e-12 in one
+# step; the others are a margin.
+MOVES = 4
+NEAR = 1e-3  # largest relative change of the value when a point is moved: with a larger one it is another answer
+# Relative changes of v and y, in units of the violation, that are tried in turn to scale a point into its constraints:
+# the least that suffices changes the value least.
+STEPS = (2.0, 8.0, 32.0, 128.0, 512.0, 2048.0)
+ROUNDING = 1e-12  # of a constraint's terms, about 4500 eps: a violation that rounding explains
+SHARE = 1e-2  # a moved point is taken for an optimum of 0 if its value is below this share of the one before
+FINE = 1e-10  # a solver's tolerance for y beside θ = 0, well below the default tol of 1e-6
+# Errors of predictions, relative to their size, above which predictions are recomputed from the kernel: as large as the
+# default tol, they would decide whether the gap closes.
+APART = 1e-6
+# Share of the certified gap that the reduced problem's own gap has, from which the solver, and not the restriction of
+# θ, is to blame: one half, since the shares add up.
+INEXACT = 0.5
 NOTHING = (Status.INFEASIBLE, Status.UNBOUNDED)
 
 
@@ -37,7 +45,8 @@ NOTHING = (Status.INFEASIBLE, Status.UNBOUNDED)
 class Candidate:
     """A feasible point, and what is known about it.
 
-    gap : absolute, by a first look; closed : whether that is enough; limited : whether the solver stopped at a limit
+    gap : absolute, of the reduced problem; closed : whether it is small enough; limited : whether the solver stopped
+    at a limit
     """
 
     gap: float
@@ -49,7 +58,7 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Inverted:
-    """A solution in terms of θ, its point, and whether that is feasible."""
+    """A solution in terms of θ, its point, and whether the point is feasible."""
 
     solution: Solution
     point: Iterate
@@ -59,8 +68,8 @@ class Inverted:
 def judged(task: Task, best: Candidate, met: bool, diagnose: Callable[[], Diagnosis], known: Status | None) -> Outcome:
     """The best point with its certificate, and the status that follows from it.
 
-    met : whether constraints hold beside integers; diagnose : asks whether there is an answer at all, where the
-    certificate leaves that open; known : NOT_ATTAINED where that is known already
+    met : whether constraints hold with integers fixed; diagnose : finds out whether an answer exists, where the
+    certificate leaves this open; known : a status that is known already
     """
     reduction, stopped = task.reduction, best.answer.interrupted
     try:
@@ -79,7 +88,7 @@ def judged(task: Task, best: Candidate, met: bool, diagnose: Callable[[], Diagno
         solution, point = representer.invert(reduction, better, from_kernel=_is_recomputed(task, better))
         inverted = replace(inverted, solution=solution, point=point)
         found, stopped = _certified(task, task.data, best.answer, point, stopped, found.certificate.evidence)
-    if certificates.AS_COMPUTED in found.certificate.rests_on:  # predictions are exact sums
+    if certificates.AS_COMPUTED in found.certificate.rests_on:  # that bound is for predictions as exact sums
         solution, point = representer.invert(reduction, inverted.point, exactly=True)
         inverted = replace(inverted, solution=solution, point=point)
     for theta, function in inverted.solution.functions.items():
@@ -115,8 +124,10 @@ def _bare(task: Task, point: Iterate) -> float:
 
 
 def _is_recomputed(task: Task, point: Iterate) -> bool:
-    """Whether predictions and norms are computed afresh from kernel values: those of the factor differ where
-    it restricts θ, and where coefficients are so large that rounding tells them apart."""
+    """Whether predictions and norms are recomputed from kernel values.
+
+    Bv and ‖v‖ may differ from them where B restricts θ, and where coefficients are large enough to magnify rounding.
+    """
     factors = task.reduction.factors.values()
     if any(f.is_projected for f in factors) or task.goal.certify is not True or not task.is_continuous:
         return False
@@ -128,7 +139,7 @@ def _is_recomputed(task: Task, point: Iterate) -> bool:
 
 
 def _inverted(task: Task, point: Iterate, afresh: bool) -> Inverted:
-    """The solution at v, moved into constraints that it meets only nearly."""
+    """The solution at v, moved into constraints that it violates slightly."""
     reduction, data = task.reduction, task.data
     solution, point = representer.invert(reduction, point, from_kernel=afresh)
     violation = _violation(task, point)
@@ -149,7 +160,7 @@ def _inverted(task: Task, point: Iterate, afresh: bool) -> Inverted:
 
 
 def _scaled(task: Task, data: Outer, found: Inverted, violation: float, afresh: bool) -> Inverted:
-    """θ and y a little longer or shorter where that meets the constraints, as it does margins and bounds."""
+    """θ and y scaled by nearly 1 where this meets the constraints: margins need longer ones, bounds shorter ones."""
     for factor in (1 + s * n * violation for n in STEPS for s in (1.0, -1.0)):
         point = found.point
         scaled = replace(point, v=tuple(factor * v for v in point.v), y=tuple(factor * y for y in point.y))
@@ -160,7 +171,7 @@ def _scaled(task: Task, data: Outer, found: Inverted, violation: float, afresh: 
 
 
 def _is_as_good(task: Task, data: Outer, new: Iterate, old: Iterate) -> bool:
-    """Whether a point that was moved into the constraints has a value nearby."""
+    """Whether a point that was moved into the constraints has nearly the same value."""
     known = task.sign * (old.value - task.reduction.form.constant)
     size = abs(known - data.form.offset) + data.form.units[1]
     return isfinite(new.value) and abs(new.value - old.value) <= NEAR * size
@@ -170,7 +181,7 @@ def _is_as_good(task: Task, data: Outer, new: Iterate, old: Iterate) -> bool:
 
 
 def _zero_is_better(task: Task, found: Certificate, point: Iterate) -> Iterate | None:
-    """θ = 0 with the best y that is known, where it beats the answer."""
+    """θ = 0 with the best y that is known, where its value is below the answer's; else None."""
     form, reduction, zero = task.reduction.form, task.reduction, (found.bare or found).at_zero
     value = _bare(task, point)
     if zero is None or task.sign * zero > value or found.closes(task.goal.tol, task.goal.abs_tol):
@@ -183,7 +194,7 @@ def _zero_is_better(task: Task, found: Certificate, point: Iterate) -> Iterate |
 
 
 def _is_nearly_zero(task: Task, data: Outer, found: Certificate, point: Iterate) -> Iterate | None:
-    """A point at which losses and penalties are 0 but for rounding, near one where a solver came close to it."""
+    """A point near the answer at which losses and penalties are 0 to rounding; None where none is found."""
     reduction, value, bare = task.reduction, _bare(task, point), found.bare or found
     zero = found.absolute_gap <= task.goal.tol * abs(value - task.sign * (bare.at_zero or 0.0))
     if found.closes(task.goal.tol, task.goal.abs_tol) or not zero or not isfinite(found.absolute_gap):
@@ -207,8 +218,11 @@ def _is_nearly_zero(task: Task, data: Outer, found: Certificate, point: Iterate)
 def _certified(  # noqa: PLR0917
     task: Task, data: Outer, answer: cvxpy_solvers.Answer, point: Iterate, interrupted: bool, known: Lower | None = None
 ) -> tuple[Certified, bool]:
-    """The certificate, and whether it was interrupted: then it is what can be said without a pass over the kernel,
-    as where time is over. A `known` lower bound counts beside that of the multipliers."""
+    """The certificate, and whether it was interrupted.
+
+    After an interruption, or at the deadline, it is made without a pass over the kernel. A `known` lower bound counts
+    beside that of the multipliers.
+    """
     goal, reduction = task.goal, task.reduction
     known = known or goal.known
     products = goal.products and any(f.grows for f in reduction.factors.values())
@@ -225,7 +239,7 @@ def _certified(  # noqa: PLR0917
 
 
 def _status_without_certificate(task: Task, best: Candidate, found: Inverted, met: bool) -> Status:
-    """Of an answer with integers, which rests on a solver's word, or of one that no certificate was asked for."""
+    """The status of an answer with integers, where the solver's claim decides, or without a requested certificate."""
     trusted = not task.is_continuous and found.is_feasible and best.answer.status == Status.OPTIMAL
     trusted = trusted and representer.has_integers(task.reduction.form, found.point)
     trusted = trusted and not representer.may_lack(task.reduction, found.point) and met
@@ -238,8 +252,9 @@ def _with_status(  # noqa: PLR0917
     task: Task, best: Candidate, inverted: Inverted, found: Certificate, diagnose: Callable[[], Diagnosis],
     known: Status | None,
 ) -> Outcome:  # fmt: skip
-    """What the certificate says of a solution, and whether a finer factor may do better."""
+    """The solution with the status that its certificate proves, and whether a finer factor may improve it."""
     goal = task.goal
+    # A gap that is infinite, or as large as the improvement on θ = 0, suggests that no answer exists.
     if not isfinite(found.absolute_gap) or not (best.closed or found.relative_gap < 1):
         known = known or diagnose().status
     if known in NOTHING:

@@ -1,4 +1,4 @@
-"""Problems with a nonconvex loss: many starts, the best kept, and what holds at a local optimum."""
+"""Problems with a nonconvex loss: many starts, the best answer, and the conditions of a local optimum."""
 
 from __future__ import annotations
 
@@ -22,14 +22,21 @@ from kernelopt.solvers.engines import Start
 from kernelopt.solvers.nonconvex import FLAT
 from kernelopt.support.types import Array
 
-SHARE = 0.1  # the largest ‖gradient‖, relative to its terms and in units of √tol: gaps are of second order in it
-SPREAD = 10.0  # random starts have predictions from 1/SPREAD to SPREAD times their unit
+# Largest ‖gradient‖ at a local optimum, relative to its terms and in units of √tol: gaps are of second order in it, so
+# that 0.1·√tol goes with a gap of about tol/100.
+SHARE = 0.1
+# Random starts have predictions from 1/SPREAD to SPREAD times their unit. Larger values reach local optima of other
+# sizes, and spend more starts far from the data.
+SPREAD = 10.0
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What holds at a local optimum: gradient, relative to its terms, for the full kernel; and the smallest eigenvalue
-    of the Hessian in units of the penalty of θ, for θ in the factor's span."""
+    """The conditions of a local optimum.
+
+    gradient : relative to its terms, for the full kernel; curvature : the smallest eigenvalue of the Hessian, in units
+    of the penalty of θ, for θ in the factor's span
+    """
 
     gradient: float
     curvature: float
@@ -39,7 +46,7 @@ class Conditions:
 
 
 def conditions(reduction: Reduction, outer: Outer, point: Iterate) -> Conditions:
-    """‖Aᵀν − Pθ‖ for each θ, |Fᵀv + c| for y, and curvature."""
+    """The largest of ‖Aᵀν − Pθ‖ over θs and of |Fᵀv + c| for y, each relative to its terms; and curvature."""
     split, form = outer.split, reduction.form
     assert split is not None
     v = split.derivative(split.arguments(point.u_flat, point.y_flat))
@@ -54,6 +61,7 @@ def conditions(reduction: Reduction, outer: Outer, point: Iterate) -> Conditions
         j = next(iter(form.norms_of(link.theta)))
         strength, length = float(outer.form.P[outer.form.t[j]]), float(point.t[j])
         square, own_square = float(np.trace(link.rows.quadratic(total))), (strength * length) ** 2
+        # ‖Aᵀν − Pθ‖² = νᵀQν − 2P·νᵀAθ + P²‖θ‖², from kernel values: the factor's span would hide part of the gradient.
         left = square - 2 * strength * float(np.sum(total * predictions)) + own_square
         terms = max(square, own_square, float(link.rows.diagonal() @ np.sum(total**2, axis=1)))
         worst = max(worst, float(np.sqrt(max(left, 0.0) / terms)) if terms else 0.0)
@@ -64,13 +72,13 @@ def conditions(reduction: Reduction, outer: Outer, point: Iterate) -> Conditions
 
 
 def begin(outer: Outer, names: list[str], reduction: Reduction, goal: Goal, start: Start | None = None) -> LocalOptima:
-    """The work on one reduction: `goal.n_init` starts."""
+    """The work on one reduction, with `goal.n_init` starts."""
     solver = choice.ordered(names, reduction.form, outer, reduction.size)[0]
     return LocalOptima(Task(reduction, outer, goal), outer, solver, start)
 
 
 class LocalOptima(Work):
-    """Starts, what became of them, and the best point."""
+    """Starts, their outcomes, and the best point."""
 
     def __init__(self, task: Task, outer: Outer, solver: str, start: Start | None) -> None:
         self.task, self.outer, self.solver, self.start = task, outer, solver, start
@@ -80,7 +88,7 @@ class LocalOptima(Work):
         self.random = np.random.default_rng(task.goal.random_state)
 
     def plans(self) -> Iterator[Plan]:
-        """The first start is the given one, or that of `theta.value`, or zero."""
+        """The first start is the given one, else `theta.value` with `warm_start`, else zero. Later ones are random."""
         goal = self.task.goal
         for number in tqdm(range(goal.n_init), self.solver, disable=not goal.progress):
             yield Plan(self.solver, goal.tol, None, self._drawn() if number else self._given())
@@ -104,7 +112,7 @@ class LocalOptima(Work):
         self.attempts.append(Attempt(plan.solver, plan.tol, None, ranks, claimed, nan, perf_counter() - began))
 
     def outcome(self) -> Outcome:
-        """The best point, and whether it is locally optimal; a θ restricted too much asks for a finer factor."""
+        """The best point, and whether it is locally optimal. If not, a finer factor may help where θ is restricted."""
         assert self.last is not None
         if self.best is None:
             nothing = without_answer(Status.USER_LIMIT, self.task.sign)
@@ -127,7 +135,7 @@ class LocalOptima(Work):
         return self.start or (self._present() if self.task.goal.options.get("warm_start") else None)
 
     def _present(self) -> Start | None:
-        """θ and y as the user, or an earlier solve, has set them; None where some θ has no value."""
+        """θ and y as the user or an earlier solve has set them; None where some θ has no value."""
         v: list[Array] = []
         for link in self.task.reduction.form.predictions:
             f, B = link.theta.value, self.task.reduction.factors[link.theta].matrix
@@ -139,7 +147,7 @@ class LocalOptima(Work):
         return Start(tuple(v), self._y())
 
     def _drawn(self) -> Start:
-        """Random functions, Bv with v standard normal, times the size of data and of the best answer's predictions."""
+        """Random functions Bv, with v standard normal, times the larger of the sizes of data and best predictions."""
         unit = self.outer.form.units[0]
         if self.best is not None:
             unit = max(unit, self.best[2].prediction_unit())
@@ -151,7 +159,7 @@ class LocalOptima(Work):
         return Start(tuple(v), self._y())
 
     def _y(self) -> Array:
-        """What the user has set, 0 elsewhere."""
+        """The values of y that the user has set, 0 elsewhere."""
         split = self.outer.split
         assert split is not None
         return self.outer.form.columns_of_y(self.task.reduction.form.users_values())[split.y]

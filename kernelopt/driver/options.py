@@ -1,4 +1,4 @@
-"""What solve() may be told: options checked and bundled."""
+"""The options of solve(), checked and bundled."""
 
 from __future__ import annotations
 
@@ -22,19 +22,22 @@ from kernelopt.factorization.block_matrix import Here
 from kernelopt.factorization.cluster import OnDask, is_client
 
 INDEFINITE = ("raise", "clip", "flip", "shift")
-SIMILAR = 0.65  # of difflib's ratio: timelimit is time_limit, but max_iter is not max_rank
+SIMILAR = 0.65  # least ratio of difflib for a similar name: timelimit suggests time_limit, max_iter not max_rank
 EXPANDED = "expanded"
 MODELS = (EXPANDED, "compact")
-ROWS, FEWEST = 65536, 1024  # of a block of B, at most and at least
-RANK_SHARE, LARGEST_RANK_TOL = 1e-2, 1e-4  # the default of rank_tol in units of tol, and its upper limit
+# Most and fewest rows of a block of B. Larger blocks take more memory per thread; smaller ones have more overhead each.
+ROWS, FEWEST = 65536, 1024
+# The default of rank_tol in units of tol, and its upper limit. A restriction costs a gap that is in proportion to its
+# trace: with a larger share it may use up tol, with a smaller one the rank grows.
+RANK_SHARE, LARGEST_RANK_TOL = 1e-2, 1e-4
 
 
 @dataclass(frozen=True)
 class FactorOptions:
-    """How Q is factored; part of the key under which a reduction is kept.
+    """How Q is factored; part of the key of a cached reduction.
 
     functions : whether a streamed factor may grow by functions Aᵀν; growth : how often it has grown;
-    layout : where the blocks of B are, None where it is one array; why : why the method was chosen, for `explain()`
+    layout : where the blocks of B are, None where B is one array; why : the reason for the method, for `explain()`
     """
 
     method: str
@@ -51,7 +54,7 @@ def factor_options(  # noqa: PLR0917
     factorization: str | None = None, memory_limit: float | None = None, indefinite: str = "raise",
     random_state: Any = None, model: str = EXPANDED,
 ) -> FactorOptions:  # fmt: skip
-    """How Q is to be factored, checked. Raises OptionError."""
+    """Check the options of the factorization, and bundle them. Raises OptionError."""
     for name, value in (("tol", tol), ("rank_tol", LARGEST_RANK_TOL if rank_tol is None else rank_tol)):
         if not isinstance(value, Real) or not 0 < value < 1:
             raise OptionError(f"Expected {name} to be a number between 0 and 1; got {value!r}.")
@@ -70,7 +73,7 @@ def factor_options(  # noqa: PLR0917
 
 
 def layout(backend: Any, dtype: Any, rows: int) -> Layout | None:
-    """Where B is, checked: None for one array here, in double precision. Raises OptionError."""
+    """Where B is held, from checked options: None for one local array in double precision. Raises OptionError."""
     if dtype not in (None, "float32", "float64", np.float32, np.float64):
         raise OptionError(f"Expected dtype to be float32 or float64, or None; got {dtype!r}.")
     precision = np.dtype(dtype or np.float64).type
@@ -79,7 +82,7 @@ def layout(backend: Any, dtype: Any, rows: int) -> Layout | None:
     if not is_client(backend):
         raise OptionError(f"Expected backend to be a dask.distributed.Client, or None; got {backend!r}.")
     executor = OnDask.of(backend)
-    blocks = executor.threads * -(-rows // (executor.threads * ROWS))  # as many for each thread
+    blocks = executor.threads * -(-rows // (executor.threads * ROWS))  # the same number for each thread
     return Layout(executor, max(-(-rows // blocks), FEWEST), precision)
 
 
@@ -87,7 +90,7 @@ def goal(  # noqa: PLR0917
     tol: float, abs_tol: float | None, certify: bool | str, time_limit: float | None, memory_limit: float | None,
     options: dict[str, Any], warm_start: bool, verbose: bool, progress: bool, n_init: int = 1, random_state: Any = None,
 ) -> Goal:  # fmt: skip
-    """What an answer must fulfil, checked. Raises OptionError."""
+    """Check the options for accuracy and limits, and bundle them. Raises OptionError."""
     for name, value in (("abs_tol", abs_tol), ("time_limit", time_limit)):
         if value is not None and (not isinstance(value, Real) or isinstance(value, bool) or not 0 < value < inf):
             raise OptionError(f"Expected {name} to be a positive number, or None; got {value!r}.")
@@ -108,7 +111,7 @@ def goal(  # noqa: PLR0917
 
 
 def check_solver_options(solver: str | None, options: Mapping[str, Any]) -> None:
-    """Raise OptionError for what cvxpy would take and a problem in θ can't."""
+    """Raise OptionError for options that cvxpy takes but a problem in θ can't."""
     if solver is not None and not isinstance(solver, str):
         raise OptionError(f"Expected solver to be a name, such as CLARABEL, or None; got {solver!r}.")
     for name in ("gp", "qcp", "nlp"):
@@ -118,7 +121,7 @@ def check_solver_options(solver: str | None, options: Mapping[str, Any]) -> None
 
 @contextmanager
 def spelling(function: Callable[..., Any], options: Iterable[str]) -> Iterator[None]:
-    """To an error about options that a function passed on, add which keywords of its own they may be meant to be."""
+    """Add notes to an error about options that a function passed on: its own keywords that may have been meant."""
     try:
         yield
     except (OptionError, SolverError) as error:
@@ -133,6 +136,6 @@ def spelling(function: Callable[..., Any], options: Iterable[str]) -> Iterator[N
 
 
 def _similar(name: str, known: list[str]) -> list[str]:
-    """The known name that differs by a few letters, and those that go on where the name ends, or end before it does."""
+    """The known name that differs by a few letters, and known names that begin the name, or that begin with it."""
     begun = [k for k in known if k.startswith(name) or name.startswith(k)]
     return list(dict.fromkeys([*get_close_matches(name, known, n=1, cutoff=SIMILAR), *begun]))

@@ -1,4 +1,4 @@
-"""How fine a factor is at first, and how it grows: what the certificate asks for, and no more."""
+"""How fine the first factor is, and how factors grow: as far as the certificate asks for, and no further."""
 
 from __future__ import annotations
 
@@ -16,24 +16,43 @@ from kernelopt.language.expressions import Theta
 from kernelopt.results.history import Round
 from kernelopt.results.solution import Status
 
-MANY = 1000  # rows from which a factor starts coarse
-COARSER = 100.0  # the tolerance of the rank that a factor of many rows begins with, in units of the default
-FINER = 1e-2  # the next tolerance of the rank in units of the last, where no gap says how fine it must be
-FINEST_STEP, COARSEST_STEP, MARGIN = 1e-4, 0.1, 0.3  # where one does: in proportion to tol over gap, with a margin
-FIRST, LEAST = 3.5, 100  # columns that a streamed factor begins with: 3.5√N, at least 100
-MORE = 0.5  # pivots that are added where nothing is known of what they bring, in units of those that there are
-LEAST_SHARE, MOST_SHARE = 0.2, 1.0  # where something is, no fewer and no more
-AHEAD = 1.1  # and a little more than expected, so that another round is not needed
-FAST = 2.5  # a gap that shrinks by this factor and more needs no new pivots beside new functions
-FLAT = 0.3  # of the trace that 3.5√N columns leave, from which N/5 and more are expected to be needed
-MOST_ROWS = 12_000  # of a factor of the whole matrix on suspicion: its N³/3 flops take some 20 s
-GAIN = 0.9  # of the gap: less is no progress
-LOOSE, SHARE = 0.1, 2.0  # the gap to which the first small problem is solved; later ones, in units of the last gap
+# Rows above which a factor starts coarse. A coarse factor makes solves cheaper, and further rounds likely; with fewer
+# rows a solve at full rank costs too little for that.
+MANY = 1000
+# The first rank_tol with many rows, in units of the one asked for: larger values make the first round cheaper, and a
+# second one more likely.
+COARSER = 100.0
+# The next rank_tol in units of the last one, where no gap tells how fine it must be: larger values take more rounds,
+# smaller ones higher ranks than needed.
+FINER = 1e-2
+# Where a gap tells, the next rank_tol is MARGIN·tol/gap times the last one, within these limits: the gap that a
+# restriction costs is about in proportion to its trace.
+FINEST_STEP, COARSEST_STEP, MARGIN = 1e-4, 0.1, 0.3
+# A streamed factor begins with max(3.5√N, 100) columns. Their Nr² ≈ 12N² flops are about the price of the pass over the
+# kernel that a certificate makes.
+FIRST, LEAST = 3.5, 100
+# Pivots to add in units of the rank, where no earlier round shows how they shrink the gap: larger values overshoot the
+# rank that is needed, smaller ones take more rounds, each with a pass over the kernel.
+MORE = 0.5
+LEAST_SHARE, MOST_SHARE = 0.2, 1.0  # limits in the same units, where one does: an extrapolation may be far off
+AHEAD = 1.1  # times the pivots that are expected to suffice: 10 % more columns cost less than another round
+FAST = 2.5  # where the gap shrinks by more than this factor per round, functions are added without pivots
+GAIN = 0.9  # a gap of this share of the last one or more is no progress
+# Reduced problems are solved to SHARE times the last certified gap, and to LOOSE at most. A tighter goal is wasted
+# where the restriction of θ makes up the rest of the gap.
+LOOSE, SHARE = 0.1, 2.0
+# Share of the trace that 3.5√N columns leave, from which the spectrum counts as flat: N/5 columns and more are expected
+# to be needed then.
+FLAT = 0.3
+MOST_ROWS = 12_000  # up to which a flat spectrum leads to the whole matrix: its N³/3 flops take some 20 s
 
 
 @dataclass(frozen=True)
 class Step:
-    """The next factors: by `options` where they are made again; a streamed one gets `columns` more, by its guide."""
+    """The next round: `options` make new factors, or add `columns` pivots to streamed ones, chosen by `guides`.
+
+    aim : the relative gap to which the reduced problem is solved, 0 for tol
+    """
 
     options: FactorOptions
     columns: int = 0
@@ -42,12 +61,12 @@ class Step:
 
     @property
     def grows(self) -> bool:
-        """Whether more columns are expected, rather than a more exact answer with the same ones."""
+        """Whether factors get more columns, rather than a more exact answer with the same ones."""
         return bool(self.guides) or not self.aim
 
 
 def first(options: FactorOptions, rows: int) -> FactorOptions:
-    """The options, coarser where there are many rows: a solve costs the square of the rank."""
+    """The options, coarser for many rows, since the cost of a solve grows with the square of the rank."""
     if rows > MANY:
         options = _with_tolerance(options, options.settings.rank_tol * COARSER)
     if rows > FEW or options.layout is not None:
@@ -64,10 +83,10 @@ def full(options: FactorOptions) -> FactorOptions:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What is known after a round, that of the last of `rounds`.
+    """What is known after the last of `rounds`.
 
-    asked : what the caller's options say; last : how the factors were made; may_grow : whether θ restricted to their
-    span is at fault, or their solver; judged : whether certificates say how fine factors must be
+    asked : the caller's options; last : the options of these factors; may_grow : whether the restriction of θ to their
+    span, or the solver, is to blame for the gap; judged : whether certificates decide how fine factors must be
     """
 
     asked: FactorOptions
@@ -93,18 +112,18 @@ class View:
 
     @property
     def is_guided(self) -> bool:
-        """Whether factors grow by what multipliers say."""
+        """Whether multipliers choose the columns by which factors grow."""
         return self.may_grow and bool(self.outcome.guides) and any(f.grows for f in self.factors.values())
 
 
 def next_step(view: View) -> Step | None:
-    """The first step of `RULES` that applies; None where nothing more is to be done, or a limit is reached."""
+    """The step of the first rule that applies; None where none does, or where no progress can be expected."""
     step = next((step for rule in RULES if (step := rule(view)) is not None), None)
     return None if step is None else progressing(step, view.rounds, view.tol)
 
 
 def more_exactly(view: View) -> Step | None:
-    """The same factors, solved to a smaller gap, where the solver is to blame for most of the certified one."""
+    """The same factors, solved to a smaller gap, where the solver is to blame for most of the certified gap."""
     if not view.is_guided or view.rank >= view.most or not view.outcome.inexact:
         return None
     return Step(replace(view.last, growth=view.last.growth + 1), 0, {}, _aim(view))
@@ -134,7 +153,7 @@ def _by_functions(view: View) -> bool:
 
 
 def more_columns(view: View) -> Step | None:
-    """Columns where multipliers miss most: functions Aᵀν alone as long as these shrink the gap fast, and pivots."""
+    """More columns, chosen by multipliers: functions Aᵀν alone while these shrink the gap fast, else pivots, too."""
     if not view.is_guided or view.rank >= view.most:
         return None
     again = finer(view.last, view.asked, view.factors, view.known, view.tol)
@@ -147,15 +166,17 @@ def more_columns(view: View) -> Step | None:
 
 
 def smaller_trace(view: View) -> Step | None:
-    """Factors made again, or further, to a smaller trace, where no multipliers say what they miss."""
+    """Factors with a smaller trace of Q − BBᵀ, where no multipliers choose columns."""
     if not view.may_grow or view.is_guided:
         return None
     return finer(view.last, view.asked, view.factors, view.known, view.tol)
 
 
 def all_pivots(view: View) -> Step | None:
-    """All pivots that arithmetic can tell apart, once, where the trace says that nothing is left and the certificate
-    that something is: a penalty of 1e-10·trace(Q)/N feels what is 1e-13 of the trace."""
+    """All pivots that arithmetic can tell apart, once, where no other rule applies and the gap is open.
+
+    With a penalty of 1e-10·trace(Q)/N a rest of 1e-13 of the trace still matters.
+    """
     last, known, asked = view.last, view.known, view.asked
     if not view.judged or last.settings.finest or asked.settings.max_rank is not None:
         return None
@@ -168,12 +189,12 @@ def all_pivots(view: View) -> Step | None:
     return Step(replace(last, growth=0, settings=replace(last.settings, rank_tol=FLOOR, finest=True)))
 
 
-# What follows a round that did not close the gap: the first that applies.
+# After a round that left the gap open, the first of these that applies gives the next step.
 RULES: tuple[Callable[[View], Step | None], ...] = (more_exactly, whole_matrix, more_columns, smaller_trace, all_pivots)
 
 
 def _aim(view: View) -> float:
-    """The gap to which the next reduced problem is solved."""
+    """The relative gap to which the next reduced problem is solved."""
     gap = view.rounds[-1].gap
     return max(view.tol, min(SHARE * gap if isfinite(gap) else inf, LOOSE))
 
@@ -181,7 +202,7 @@ def _aim(view: View) -> float:
 def instead(
     step: Step, asked: FactorOptions, factors: Mapping[Theta, Factor], known: Certificate | None, tol: float
 ) -> Step | None:
-    """What follows a step that changed no factor: pivots where it was functions alone, else a smaller trace."""
+    """The step after one that changed no factor: pivots where that one added functions alone, else a smaller trace."""
     rank = max(f.rank for f in factors.values())
     room = int(min(MORE * rank, (asked.settings.max_rank or inf) - rank))
     if step.guides and step.columns == 0 and room > 0:
@@ -190,12 +211,12 @@ def instead(
     settings = step.options.settings
     coarse = any(f.residual > settings.rank_tol for f in factors.values())
     if again is None and step.guides and coarse and room > 0:
-        again = Step(step.options)  # what multipliers did not ask for
+        again = Step(step.options)  # columns that the multipliers did not choose
     return None if again is None else replace(again, options=replace(again.options, growth=0))
 
 
 def _more(rank: int, rounds: Sequence[Round], tol: float) -> int:
-    """Pivots to add: where the logarithm of the gap, which falls about as the rank grows, will have reached tol."""
+    """Pivots to add, so many that the gap reaches tol if its logarithm goes on falling linearly in the rank."""
     least, most = max(int(LEAST_SHARE * rank), LEAST // 4), int(MOST_SHARE * rank)
     if not isfinite(rounds[-1].gap):
         return most  # θ can't meet the constraints yet
@@ -208,7 +229,7 @@ def _more(rank: int, rounds: Sequence[Round], tol: float) -> int:
 def finer(
     last: FactorOptions, asked: FactorOptions, factors: Mapping[Theta, Factor], known: Certificate | None, tol: float
 ) -> Step | None:
-    """The next finer factor by its trace, None where there is none: what a restriction costs goes with the trace."""
+    """The factor with the next smaller trace; None at the floor or at max_rank."""
     most = asked.settings.max_rank
     if last.settings.rank_tol <= FLOOR or (most is not None and all(f.rank >= most for f in factors.values())):
         return None
@@ -219,7 +240,7 @@ def finer(
 
 
 def progressing(step: Step, rounds: Sequence[Round], tol: float) -> Step | None:
-    """The step, more exact where the last one with the same factors gained nothing; None where it was exact."""
+    """The step, but solved to tol where the last one with this rank gained nothing; None where that one was, too."""
     if step.grows or len(rounds) < 2 or rounds[-1].rank != rounds[-2].rank or rounds[-1].gap < GAIN * rounds[-2].gap:
         return step
     return replace(step, aim=tol) if step.aim > tol else None

@@ -1,4 +1,4 @@
-"""Kernel principal components: the maximizer in the factor's span, what it is worth, and its verification."""
+"""Kernel principal components: the maximizer in the factor's span, its certificate, and its verification."""
 
 from __future__ import annotations
 
@@ -28,17 +28,19 @@ from kernelopt.spectral.spectral_form import Numbers, SpectralForm
 from kernelopt.spectral.spectral_problems import decomposed
 from kernelopt.support.types import Array
 
-STATIONARY = 1e-4  # eigen-residual that passes: its square is of the order of the gap
-BYTES = 40  # per entry of B: MB with and without the projection, its square, and a shifted copy
+# Largest eigen-residual that passes, relative to ‖QMᵀMAθ‖: the gap is of second order in it, so that this goes with a
+# gap of about 1e-8.
+STATIONARY = 1e-4
+BYTES = 40  # bytes per entry of B, five doubles: MB with and without the projection, its square, and a shifted copy
 
 
 def begin(form: SpectralForm, reduction: Reduction, goal: Goal, start: Start | None = None) -> PrincipalComponent:
-    """The work on one reduction: one decomposition, which needs no start."""
+    """The work on one reduction: one decomposition, for which a start is of no use."""
     return PrincipalComponent(form, reduction, goal)
 
 
 class PrincipalComponent(Work):
-    """One decomposition, and its answer."""
+    """One decomposition, and its outcome."""
 
     def __init__(self, form: SpectralForm, reduction: Reduction, goal: Goal) -> None:
         self.form, self.reduction, self.goal = form, reduction, goal
@@ -69,6 +71,7 @@ def _maximized(reduction: Reduction, form: SpectralForm, goal: Goal) -> Outcome:
     solution, point = representer.invert(reduction, solved.point, from_kernel=afresh)
     solved = solved._replace(point=point)
     violation = representer.violation(reduction, point)
+    # Where ‖θ‖ has no bound, a feasible θ with MAθ ≠ 0 may be scaled to any length.
     if not isfinite(numbers.radius) and certificates.lengths(solved)[0] > 0 and violation <= RAY_FEASIBILITY:
         return _nothing(form, Status.UNBOUNDED, start)
     found = None
@@ -87,7 +90,7 @@ def _maximized(reduction: Reduction, form: SpectralForm, goal: Goal) -> Outcome:
 
 
 def _nothing(form: SpectralForm, status: Status, start: float) -> Outcome:
-    """No answer: infeasible, or unbounded."""
+    """The outcome without an answer, of an infeasible or unbounded problem."""
     attempt = Attempt(NAME, nan, None, (), str(status), nan, perf_counter() - start)
     return Outcome(without_answer(status, -form.sign), (attempt,), _stats(start), may_grow=False)
 
@@ -108,7 +111,7 @@ def verify(reduction: Reduction, form: SpectralForm, point: Iterate, solution: S
 
 
 def audit(form: SpectralForm, functions: Mapping[Theta, Function], best: Certificate | None, tol: float) -> Report:
-    """Check a function that was found elsewhere; `best` is the certificate of an answer of our own."""
+    """Check a function that was fitted elsewhere; `best` is the certificate of an answer of our own."""
     reduction, point = verification.placed(form.form, functions, ())
     point = representer.valued(form.form, point)
     found = None if best is None else verification.against(best, point.value)

@@ -1,7 +1,7 @@
 """Factor, reduce, solve and certify, with finer factors until the certificate closes or a limit is reached.
 
-The one loop: over factors, and for each over attempts. What kind of problem it is, a strategy knows; what comes next,
-`policy` says; what is known so far is a `State`, replaced after each round.
+There is one loop over factors, and within it one over attempts. A strategy solves the reductions of one kind of
+problem, `policy` chooses the next step, and a frozen `State` holds the results so far.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ from kernelopt.solvers.engines import Start
 from kernelopt.support import clock
 from kernelopt.support.progress import GapBar
 
-BLAME = 10.0  # a gap by so much larger than that of the reduced problem is that of the restriction
+# Certified gap, in units of the reduced problem's, from which the restriction of θ is to blame. A smaller factor may
+# blame it for a gap that the solver left, a larger one stops the refinement too early.
+BLAME = 10.0
 
 
 @dataclass(frozen=True, eq=False)
 class Stated:
-    """A problem that was cut, and how its reductions are solved.
+    """A problem in canonical form, and the strategy that solves its reductions.
 
-    outer : None with integer variables, and where the problem has no cone data; strategy : of its kind of problem
+    outer : the cone data; None with integer variables, and in the spectral form
     """
 
     form: CanonicalForm
@@ -50,7 +52,7 @@ class Stated:
 
 
 class Factored(NamedTuple):
-    """A reduction, and the options that its factors were made by."""
+    """A reduction, and the options that its factors were made with."""
 
     options: FactorOptions
     reduction: Reduction
@@ -58,7 +60,7 @@ class Factored(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Left:
-    """What the last solve left: where it stopped, its factors, and the options that it was asked with."""
+    """What the next solve can use of the last one: its end point, its factors, and the caller's options."""
 
     start: Start | None = None
     factored: Factored | None = None
@@ -76,7 +78,7 @@ class Pursued:
 
     @property
     def stats(self) -> SolverStats:
-        """Who solved it, in what time, and what was tried."""
+        """The solver, its times and iterations, all attempts and all rounds."""
         inner, reduction = self.outcome.stats, self.factored.reduction
         factors = {id(f): f for f in reduction.factors.values()}.values()
         return SolverStats(
@@ -88,7 +90,7 @@ class Pursued:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What the rounds so far have found: the last factors and answer, and the best answer with its factors."""
+    """The results of the rounds so far: the last factors and answer, and the best answer with its factors."""
 
     factored: Factored | None
     latest: Outcome | None = None
@@ -101,11 +103,11 @@ class State:
 
     @property
     def known(self) -> Certificate | None:
-        """That of the best answer."""
+        """The certificate of the best answer."""
         return None if self.best is None else self.best.solution.certificate
 
     def after(self, factored: Factored, outcome: Outcome) -> State:
-        """After another round."""
+        """The state after another round."""
         seconds, found = perf_counter() - self.began, outcome.solution.certificate
         better = self.best is None or is_better(outcome, self.best)
         return replace(
@@ -119,9 +121,9 @@ class State:
 def pursue(stated: Stated, options: FactorOptions, goal: Goal, grows: bool, left: Left) -> Pursued:
     """Solve with a coarse factor, and with finer ones while the certificate asks for them.
 
-    grows : whether nobody said how fine the factor should be
+    grows : whether the caller leaves open how fine the factor should be
     """
-    # Nobody would notice that a coarse factor is too coarse, where there is no certificate.
+    # Only a certificate shows that a coarse factor is too coarse.
     judged = grows and goal.certify is True and stated.outer is not None and stated.form.is_convex
     step, factors = _first(stated, options, judged, grows, left)
     state, start = State(left.factored), left.start
@@ -131,6 +133,7 @@ def pursue(stated: Stated, options: FactorOptions, goal: Goal, grows: bool, left
             factored = _factored(stated.form, state, step, factors, goal.deadline)
             finer = factored.reduction.factors
             if state.best is not None and step.grows and _ranks(finer) == _ranks(factors):
+                # The factors are as they were, and another solve would repeat the last one.
                 state = replace(state, factored=factored)
                 step = policy.instead(step, options, factors, state.known, goal.tol)
                 continue
@@ -141,7 +144,7 @@ def pursue(stated: Stated, options: FactorOptions, goal: Goal, grows: bool, left
             bar.show(state.rounds[-1].gap, goal.tol, f", rank {state.rounds[-1].rank}")
             if goal.seconds_left() <= 0 or outcome.interrupted:
                 break
-            # The certificate decides. Only where θ restricted to the factor's span is at fault does the rank grow.
+            # The rank grows only where the restriction of θ to the factor's span is to blame for the gap.
             may_grow = outcome.may_grow or _is_too_coarse(outcome, factored.reduction)
             may_grow = may_grow and (grows or outcome.solution.value is None)
             step = policy.next_step(
@@ -157,13 +160,13 @@ def pursue(stated: Stated, options: FactorOptions, goal: Goal, grows: bool, left
 
 
 def reduced(form: CanonicalForm, step: Step, coarser: Mapping[Theta, Factor]) -> Factored:
-    """Q = BBᵀ, once for each kernel and rows, from coarser factors where there are, and substituted."""
+    """The reduction of a step. Its factors are continued from coarser ones where these are known."""
     return Factored(step.options, Reduction(form, _factorize(form, step, coarser)))
 
 
 def is_better(new: Outcome, old: Outcome) -> bool:
-    """Whether an answer takes the place of an earlier one, for a coarser restriction of θ: with a smaller certified
-    gap, or as good a value where both gaps are the same."""
+    """Whether an answer replaces an earlier one, of a coarser factor: by a smaller certified gap or, where the gaps are
+    equal, by a value that is no worse."""
     one, other = new.solution, old.solution
     if one.value is None or other.value is None:
         return one.value is not None
@@ -179,7 +182,7 @@ def is_better(new: Outcome, old: Outcome) -> bool:
 def _factored(
     form: CanonicalForm, state: State, step: Step, coarser: Mapping[Theta, Factor], deadline: float
 ) -> Factored:
-    """The factors of a step, those that there are where their options are the same. The first are always made."""
+    """The reduction of a step, the last one where options are the same. The first is made whatever time it takes."""
     if state.factored is not None and state.factored.options == step.options:
         return state.factored
     with clock.limited(inf if state.best is None else deadline):
@@ -187,7 +190,7 @@ def _factored(
 
 
 def _aimed(goal: Goal, state: State, step: Step, products: bool) -> Goal:
-    """The goal of one round: random starts are for the first, and later ones know the last lower bound."""
+    """The goal of one round. Only the first takes random starts; later ones know the last lower bound."""
     known = None if state.latest is None else state.latest.solution.certificate
     return replace(
         goal, aim=step.aim, products=products, known=None if known is None else known.evidence,
@@ -196,7 +199,7 @@ def _aimed(goal: Goal, state: State, step: Step, products: bool) -> Goal:
 
 
 def _found(state: State, goal: Goal) -> Pursued:
-    """The best answer; USER_LIMIT where time was over before it was good enough."""
+    """The best answer, with status USER_LIMIT where time ran out before its gap closed."""
     assert state.best is not None
     assert state.of_best is not None
     outcome = state.best
@@ -207,7 +210,7 @@ def _found(state: State, goal: Goal) -> Pursued:
 
 
 def _is_too_coarse(outcome: Outcome, reduction: Reduction) -> bool:
-    """Whether the restriction of θ is to blame for the gap, though no solver closed that of the reduced problem."""
+    """Whether the restriction of θ is to blame for the gap, although no solver closed the reduced problem's own gap."""
     known = outcome.solution.certificate
     if known is None or outcome.solution.status != Status.OPTIMAL_INACCURATE or not reduction.is_restriction:
         return False
@@ -215,35 +218,36 @@ def _is_too_coarse(outcome: Outcome, reduction: Reduction) -> bool:
 
 
 def _certified_gap(found: Certificate) -> float:
-    """The gap to the optimum with the full kernel matrix, ∞ where nothing is known of it."""
+    """The gap to the optimum with the full kernel matrix, ∞ where it is not known."""
     return found.absolute_gap if found.scope == FULL and isfinite(found.absolute_gap) else inf
 
 
 def _first(
     stated: Stated, options: FactorOptions, judged: bool, grows: bool, left: Left
 ) -> tuple[Step | None, Mapping[Theta, Factor]]:
-    """How Q is factored first, and from which factors: as asked for, or coarser where a certificate judges it, or
-    as fine as an earlier solve found necessary."""
+    """The first step, and the factors that it continues: as fine as asked for, coarser where a certificate judges
+    them, or as fine as an earlier solve needed."""
     first = policy.first(options, stated.rows) if judged else options
     if grows and stated.form.outer.is_mixed_integer():
-        first = policy.full(options)  # with integers no certificate asks for more
+        first = policy.full(options)  # no certificate could ask for a finer one later
     if left.factored is None or left.asked is None:
         return Step(first), {}
-    tolerance = options.settings.rank_tol if grows else left.asked.settings.rank_tol  # which certificates may replace
+    # Where the caller leaves the rank open, another rank_tol alone is no reason to factor again.
+    tolerance = options.settings.rank_tol if grows else left.asked.settings.rank_tol
     same = replace(
         left.asked, functions=options.functions, settings=replace(left.asked.settings, rank_tol=tolerance)
     )  # fmt: skip
     if same != options:
         return Step(first), {}
     known, factors = left.factored.options, left.factored.reduction.factors
-    if known.growth and known.functions != options.functions:  # the same pivots, with functions or without
+    if known.growth and known.functions != options.functions:  # the same pivots, with or without functions
         return Step(replace(known, functions=options.functions, growth=known.growth + 1)), factors
     fine_enough = (known.growth > 0 and grows) or known.settings.rank_tol <= first.settings.rank_tol
     return Step(known if fine_enough else first), {}
 
 
 def _factorize(form: CanonicalForm, step: Step, coarser: Mapping[Theta, Factor]) -> dict[Theta, Factor]:
-    """One factor for each θ; θs that share kernel and rows share it."""
+    """The factors by θ. θs with the same kernel and rows share one."""
     options = step.options
     made: dict[object, Factor] = {}
     factors: dict[Theta, Factor] = {}

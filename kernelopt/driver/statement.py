@@ -1,4 +1,4 @@
-"""A problem as it is stated, in cvxpy's words, and what it is compiled to before any data are looked at."""
+"""A problem as stated, in cvxpy's terms, and its compiled forms up to the factorization of Q."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ R = TypeVar("R")
 
 
 def one_at_a_time(method: Callable[P, R]) -> Callable[P, R]:
-    """Threads that call such methods of one problem wait for each other: they share its factor, θ and variables."""
+    """Let threads call such methods of one problem one at a time, since they share its factor, θ and variables."""
 
     @wraps(method)
     def locked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -46,7 +46,7 @@ def one_at_a_time(method: Callable[P, R]) -> Callable[P, R]:
 
 
 class Statement:
-    """Objective and constraints; each stage of compilation runs when it is first asked for, and stays."""
+    """Objective and constraints. Each stage of compilation runs when it is first needed, and its result is kept."""
 
     def _state(self, stated: cp.Problem) -> None:
         self._stated = stated
@@ -139,7 +139,7 @@ class Statement:
     # ---------------------------------------------------------------- compiled
 
     def _inspect(self) -> rules.Inspection:
-        """Walk the tree: what is used, and whether the theorem and DCP allow it."""
+        """Walk the tree once: which rows and norms it uses, and whether the representer theorem and DCP allow it."""
         if self._inspection is None:
             self._inspection = rules.inspect(self.objective, tuple(self.constraints))
         return self._inspection
@@ -161,13 +161,13 @@ class Statement:
         return self._form
 
     def _private_form(self) -> CanonicalForm:
-        """The canonical form in variables of its own in place of the user's."""
+        """The canonical form in variables of its own, so that solvers don't touch the user's."""
         if self._apart is None:
             self._apart = canonical_form.apart(self.canonical_form())
         return self._apart
 
     def _outer(self) -> Outer | None:
-        """The outer problem's cone data and pieces; None where it has none to show."""
+        """The outer problem's cone data and pieces; None with integer variables, and in the spectral form."""
         canonical = self._private_form()
         if self.is_mixed_integer() or self._spectral is not None:
             return None
@@ -175,8 +175,8 @@ class Statement:
         return self._last_outer
 
     def _layout(self, outer: Outer | None, backend: Any, dtype: Any) -> Layout | None:
-        """Where B is, None for one array here: on the cluster that Dask arrays are computed on, where that can be,
-        unless the caller says otherwise."""
+        """Where B is held, None for one local array. By default that is the cluster that computes Dask arrays of the
+        problem, where the problem and its solvers allow it."""
         canonical = self.canonical_form()
         found = layout(backend, dtype, self._most_rows())
         if found is not None:
@@ -196,12 +196,12 @@ class Statement:
 
     @cached_property
     def _probe(self) -> cp.Problem:
-        """The reduced problem with a factor of two columns: the same structure, cheap to look at."""
+        """The reduced problem with a factor of two columns: the same structure, cheap to inspect."""
         canonical = self._private_form()
         return representer.substitute(canonical, representer.thin_factors(canonical)).problem
 
     def _solver_names(self, outer: Outer | None, solver: str | None, options: Mapping[str, Any]) -> list[str]:
-        """Who is asked, in order. Raises SolverError where none is, or the one that is wanted does not fit."""
+        """The solvers to run, in order. Raises SolverError where no solver, or not the requested one, fits."""
         names = spectral_problems.solver_names(self._spectral, solver, options)
         if names is None:
             names = choice.candidates(self._probe, self._private_form(), outer, solver, alternatives=not options)
@@ -209,7 +209,7 @@ class Statement:
         return names
 
     def _strategy(self, outer: Outer | None, names: list[str]) -> Strategy:
-        """How reductions of this kind of problem are solved."""
+        """The strategy for this kind of problem."""
         if self._spectral is not None:
             return partial(principal_components.begin, self._spectral)
         if outer is not None and not self.canonical_form().is_convex:
@@ -217,7 +217,7 @@ class Statement:
         return partial(convex.begin, outer, names)
 
     def _solver_table(self, size: int) -> SolverTable:
-        """Each solver, or why it can't take this problem; the default is for so many variables."""
+        """Each solver, or why it can't take this problem; the default depends on the number of variables."""
         form = self._private_form()
         return spectral_problems.solver_table(
             self._spectral, lambda: choice.table(self._probe, form, self._outer(), size)

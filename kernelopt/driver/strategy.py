@@ -1,4 +1,4 @@
-"""What the loop over factors asks of each kind of problem: attempts in order, and what the best of them is worth."""
+"""The interface of each kind of problem to the loop over factors: attempts in order, and the best one, judged."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Units = tuple[float, float]  # of predictions, and of multipliers
 class Goal:
     """What the caller wants: accuracy, kind of certificate, limits, and the solver's own options.
 
-    `known` is the best lower bound so far; `products`: that a certificate's pass over the kernel should give Qν; `aim`:
-    the gap that is good enough while the factor is still coarse.
+    own_options : whether the caller gave options of the solver; known : the best lower bound so far; products : whether
+    a certificate's pass over the kernel should give Qν; aim : the gap that suffices while the factor is coarse
     """
 
     tol: float
@@ -47,7 +47,7 @@ class Goal:
 
     @property
     def solver_tol(self) -> float:
-        """The gap of the reduced problem that is good enough: `tol`, or more where the factor is still coarse."""
+        """The gap that suffices for the reduced problem: `tol`, or more while the factor is coarse."""
         return max(self.tol, self.aim)
 
     @property
@@ -66,7 +66,7 @@ class Goal:
 class Outcome:
     """A solution with its attempts, and whether a factor of higher rank might do better.
 
-    point : what the solution stands on, None where there is no answer; left_off : where to start another time;
+    point : the solution's point, None where there is no answer; left_off : the start of a later solve;
     guides : how a factor should grow; inexact : whether the solver is to blame for most of the gap
     """
 
@@ -83,7 +83,7 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A reduced problem and what is wanted of it; `outer` is None with integer variables."""
+    """A reduced problem and its goal; `outer` is None with integer variables."""
 
     reduction: Reduction
     outer: Outer | None
@@ -100,17 +100,17 @@ class Task:
 
     @property
     def data(self) -> Outer | None:
-        """The outer problem, where a certificate is wanted."""
+        """The outer problem where a certificate is wanted, else None."""
         return None if self.goal.certify is False else self.outer
 
     @property
     def data_unit(self) -> float:
-        """The size of the numbers beside predictions."""
+        """The size of the data that predictions are compared with; 0 with integer variables."""
         return 0.0 if self.outer is None else self.outer.form.data_unit
 
 
 class Plan(NamedTuple):
-    """One attempt: who is asked, to which gap, in which units, and from where."""
+    """One attempt: the solver, its tolerance, its units, and its start."""
 
     solver: str
     tol: float
@@ -123,34 +123,34 @@ class Work(ABC):
 
     @abstractmethod
     def plans(self) -> Iterator[Plan]:
-        """The next attempt, as long as the last one leaves something to do."""
+        """Attempts in order, until one settles the problem."""
 
     @abstractmethod
     def attempt(self, plan: Plan) -> None:
-        """Ask a solver, and keep what it says where it is better than what is known. Raises what ends the search."""
+        """Run a solver, and keep its answer where it is the best so far. Raises errors that end the search."""
 
     @abstractmethod
     def outcome(self) -> Outcome:
-        """What the best point is worth. Raises SolverError where there is none, and no limit was reached."""
+        """The best point, judged. Raises SolverError where there is no point, and no limit was reached."""
 
 
-# How reductions of a kind of problem are solved: convex, a nonconvex loss, principal components.
+# Starts the work on a reduction of one kind of problem: convex, with a nonconvex loss, or principal components.
 Strategy = Callable[[Reduction, Goal, Start | None], Work]
 
 
 def attempted(work: Work) -> Outcome:
-    """All attempts that are planned, and what came of them."""
+    """Run all planned attempts, and return the outcome."""
     for plan in work.plans():
         work.attempt(plan)
     return work.outcome()
 
 
 def least_gap(attempts: tuple[Attempt, ...] | list[Attempt]) -> float:
-    """The least relative gap of the reduced problem that some attempt reached, inf where that is not known of any."""
+    """The least relative gap of the reduced problem that an attempt reached; inf where no gap is known."""
     return min((a.gap for a in attempts if isfinite(a.gap)), default=inf)
 
 
 def without_answer(status: Status, sign: float) -> Solution:
-    """A solution without a point, whose value is that of a problem without one."""
+    """A solution without a point. Its value is ±∞ for an infeasible or unbounded problem, else None."""
     values = {Status.INFEASIBLE: sign * inf, Status.UNBOUNDED: -sign * inf}
     return Solution(status, values.get(status), {}, {}, None)

@@ -1,4 +1,4 @@
-"""What stands on the user's own objects: written once after a solve, and put back after a sweep."""
+"""Values of the user's own objects: written once after a solve, and restored after a sweep."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def write(
     form: CanonicalForm, constraints: Sequence[Any], source: ExplicitSource | None, solution: Solution,
     point: Iterate | None,
 ) -> None:  # fmt: skip
-    """θ as a function, values of variables and multipliers; None for all of them without a point.
+    """Write θ as a function, values of variables, and multipliers; all of them are None without a point.
 
     With a `source`, the explicit problem that was translated gets them, too.
     """
@@ -45,7 +45,7 @@ def write(
 def kept(
     leaves: Iterable[Any], constraints: Sequence[Any], thetas: Sequence[Theta], source: ExplicitSource | None
 ) -> Callable[[], None]:
-    """A function that puts back what stands now on variables and parameters, constraints and θs."""
+    """A function that restores the present values of variables, parameters, multipliers and θs."""
     leaves, constraints = [*leaves], [*constraints]
     if source is not None:
         constraints += source.problem.constraints
@@ -65,7 +65,7 @@ def kept(
 
 @contextmanager
 def of_parameters(values: Mapping[cp.Parameter, Any], known: Sequence[cp.Parameter]) -> Iterator[None]:
-    """Other values of some of the known parameters, for a while. Raises ParameterError."""
+    """A context in which some of the known parameters have other values. Raises ParameterError."""
     for p in values:
         if not any(p is one for one in known):
             raise ParameterError(f"Expected parameters of this problem; got {p!r}.")

@@ -1,4 +1,4 @@
-"""Recompute everything about an answer in the terms of the stated problem, and say how well it holds."""
+"""Recompute an answer in the terms of the stated problem, and report how well each property holds."""
 
 from __future__ import annotations
 
@@ -33,15 +33,18 @@ from kernelopt.support.cvxpy_parts import Inequality
 from kernelopt.support.html import table
 from kernelopt.support.types import Array, Ints
 
-LARGEST = 2000  # rows up to which N×N arrays are formed, and features up to which the explicit problem is solved
-SINGLE = 1e-4  # what is tolerated of a factor in single precision
-COLUMNS = 100  # of C that are looked at where there are more rows
-FACTOR = 1e-7  # identities of the factor, relative to trace(Q)/N or to what is compared
+# Rows up to which N×N arrays are formed, and features up to which the explicit problem is solved: 32 MB per array.
+LARGEST = 2000
+SINGLE = 1e-4  # FACTOR for a factor in single precision: 1700 times its unit roundoff, for sums of so many terms
+COLUMNS = 100  # columns of C that are checked where rows exceed LARGEST: more of them cost more products with Q
+# Tolerance for identities of the factor, relative to trace(Q)/N or to the compared values: far above rounding, which an
+# ill-conditioned L magnifies, and far below an error of the algebra.
+FACTOR = 1e-7
 
 
 @dataclass(frozen=True)
 class Check:
-    """One line of a report: a number, its tolerance (None: told, not judged), and what it is relative to."""
+    """One line of a report: a number, its tolerance (None: not judged), and what the number is relative to."""
 
     name: str
     number: float
@@ -60,7 +63,7 @@ class Report:
     Attributes
     ----------
     checks : tuple of Check
-    certificate : Certificate of the point that was looked at, or None
+    certificate : Certificate of the checked point, or None
 
     Examples
     --------
@@ -79,7 +82,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether no check failed."""
+        """Whether all checks that have a tolerance passed."""
         return all(check.passed is not False for check in self.checks)
 
     def __getitem__(self, name: str) -> Check:
@@ -117,7 +120,7 @@ def verify(  # noqa: PLR0917
     reduction: Reduction, data: Outer | None, point: Iterate, solution: Solution, tol: float,
     source: ExplicitSource | None,
 ) -> Report:  # fmt: skip
-    """Check the reduction, a point, and its multipliers. `data` are None for problems with integers."""
+    """Check the reduction, a point, and its multipliers. `data` is None for problems with integers."""
     _, point = representer.invert(reduction, point)
     checks = [*reduction_checks(reduction, point, solution.functions)]
     found = None
@@ -127,9 +130,9 @@ def verify(  # noqa: PLR0917
         violation = representer.violation(reduction, point)
         checks.append(Check("primal feasibility", violation, FEASIBLE, "largest violation, of a constraint's terms"))
     else:
-        slopes = _known_slopes(solution) if data.form.smooth else None  # else read off ν
+        slopes = _known_slopes(solution) if data.form.smooth else None  # without a smooth loss, ν determines them
         known = None if solution.certificate is None else solution.certificate.evidence
-        search = known is not None and known.sought  # else it is the solver's multipliers that are judged
+        search = known is not None and known.sought  # if not, the solver's multipliers are judged as they are
         found = certify(reduction, data, point, Request(tol=tol, slopes=slopes, search=search))
         checks += [*_optimality_checks(reduction, data, point, found, tol), gap(found, tol)]
         checks += _explicit_features(reduction, found, point.value, tol)
@@ -144,15 +147,15 @@ def audit(
 ) -> Report:  # fmt: skip
     """Check functions that were fitted elsewhere: predictions and norms from the kernel, feasibility, and the gap.
 
-    Multipliers are read off the coefficients, ν = (μ/‖θ‖)α for θ = Aᵀα, where the centers are rows of the problem and
-    one norm binds θ; where these close no gap, the certificate of an answer of our own gives the lower bound.
+    Where the centers are rows of the problem and θ has one norm, the coefficients give multipliers, ν = (μ/‖θ‖)α for
+    θ = Aᵀα. Where these leave the gap open, the certificate of an answer of our own gives the lower bound.
     """
     reduction, point = placed(form, functions, form.users_values())
     filled = _with_others(form, point)
     if filled is None:
-        note = "no values of the problem's variables go with this θ"
+        note = "no values of the problem's variables were found for this θ"
         if form.smooth:
-            note = "set the values of the problem's variables too, beside a SmoothLoss"
+            note = "with a SmoothLoss, set the values of the problem's variables, too"
         return Report((Check("constraints hold", np.inf, FEASIBLE, note),))
     point = representer.valued(form, filled)
     if data is None:
@@ -176,7 +179,7 @@ def audit(
 
 
 def reduction_checks(reduction: Reduction, point: Iterate, functions: Mapping[Theta, Function]) -> Iterator[Check]:
-    """What a factor and a fitted θ fulfil, whatever the problem is."""
+    """Checks of the factors and fitted θs, which are the same for every problem."""
     named = names(link.theta for link in reduction.form.predictions)
     for number, link in enumerate(reduction.form.predictions):
         prefix = "" if len(reduction.form.predictions) == 1 else f"{named[link.theta]}: "
@@ -215,7 +218,8 @@ def _factor_checks(number: int, reduction: Reduction, point: Iterate, function: 
         spread[factor.pivots] = C
         gram = factor.quadratic(link.rows, spread)
         unit = np.sqrt(factor.scale)
-        # C = L⁻¹A_S: what rounding leaves of the inverse is judged, not the cancellation in the smallest pivots.
+        # C = L⁻¹A_S. The root mean square over rows judges the inverse as a whole: cancellation in the smallest pivots
+        # spoils a few rows by more.
         loss = float(np.linalg.norm(gram - np.eye(len(columns))) / np.sqrt(len(columns)))
         yield Check("CCᵀ = I", loss, np.sqrt(FACTOR), "root mean square of CCᵀ − I, by rows")
         off = float(np.abs(at_rows / unit - factor.B[rows][:, columns]).max())
@@ -254,7 +258,7 @@ def _null_space(link: PredictionLink, factor: Factor, function: Function) -> Ite
         return
     unit = float(link.rows.kernel._diagonal(z)[0])
     if length <= np.sqrt(FACTOR) * unit:
-        return  # the rows span everything near them
+        return  # κ(z, ·) is nearly in the span of the rows, and what remains of it is rounding
     yield Check("Aφ = 0 leaves Aθ", left / np.sqrt(unit * length), np.sqrt(FACTOR), "φ orthogonal to all rows")
     raised = abs(cross) / (function.norm * np.sqrt(length) or 1.0)
     yield Check("Aφ = 0 raises ‖θ‖", raised, np.sqrt(FACTOR), f"cosine of θ and φ; ‖φ‖² = {length:.2g}")
@@ -266,7 +270,7 @@ def _null_space(link: PredictionLink, factor: Factor, function: Function) -> Ite
 def _optimality_checks(
     reduction: Reduction, data: Outer, point: Iterate, found: Certificate, tol: float
 ) -> Iterator[Check]:
-    """The KKT conditions in the original terms, in units of which the gap may be `tol`."""
+    """The KKT conditions of the stated problem, in the unit in which the gap is compared with `tol`."""
     form = reduction.form
     violation = representer.violation(reduction, point, data.form.data_unit)
     yield Check("primal feasibility", violation, FEASIBLE, "largest violation, relative to a constraint's terms")
@@ -283,7 +287,7 @@ def _optimality_checks(
         slackness += float(np.abs(dual * np.asarray(constraint.expr.value)).sum())
     if largest and not data.form.is_constant:
         yield Check("dual feasibility", negative / largest, FEASIBLE, "most negative multiplier, of the largest")
-        # A solver's multipliers are as good as its own gap, which it measures in the objective's terms.
+        # A solver's multipliers are as exact as its own gap, which it measures in the objective's terms.
         terms = max(unit, found.terms)
         yield Check("complementarity", slackness / terms, tol, "Σ |multiplier × slack|, of P₀ − P or terms of P")
     yield from _angle(reduction, point, tol * unit)
@@ -293,7 +297,7 @@ def _optimality_checks(
 def _shares_of_the_gap(
     form: CanonicalForm, point: Iterate, found: Certificate, unit: float, tol: float
 ) -> Iterator[Check]:
-    """Gap = [f + νᵀu − μt − its minimum over u, t, y] + [μ‖θ‖ − νᵀAθ]: both are ≥ 0, and 0 at stationary points."""
+    """Gap = [f + νᵀu − μt − its minimum over u, t, y] + [μ‖θ‖ − νᵀAθ]: both are ≥ 0, and 0 where stationary."""
     lower = found.evidence
     shifted = any(norm.view.shift is not None for norm in form.norms)
     if lower is None or shifted or any(m.free for m in lower.multipliers) or not np.isfinite(found.absolute_gap):
@@ -313,8 +317,8 @@ def _angle(reduction: Reduction, point: Iterate, gap: float) -> Iterator[Check]:
     """Aᵀν = μθ/‖θ‖ where ‖θ‖ is the only norm: the angle between Aᵀν and θ, in the factor.
 
     A gap of at most `gap` leaves μ‖θ‖ − νᵀAθ ≤ gap, with ‖Aᵀν‖ ≤ μ. For the unit vectors e of θ and a of Aᵀν,
-    ½‖a − e‖² = 1 − aᵀe ≤ (μ‖θ‖ − νᵀAθ)/(‖Aᵀν‖‖θ‖), so that ‖a − e‖ ≤ √(2·gap/(‖Aᵀν‖‖θ‖)). That is said of the
-    certificate's ν; the ν here is the solver's, which `dual_value` shows and which differs from it by small repairs.
+    ½‖a − e‖² = 1 − aᵀe ≤ (μ‖θ‖ − νᵀAθ)/(‖Aᵀν‖‖θ‖), so that ‖a − e‖ ≤ √(2·gap/(‖Aᵀν‖‖θ‖)). This holds for the
+    certificate's ν. The ν here is the solver's, which `dual_value` shows and which differs from it by small repairs.
     """
     links = zip(reduction.form.predictions, point.v, point.multipliers(), strict=True)
     for number, (link, v, nu) in enumerate(links):
@@ -330,7 +334,7 @@ def _angle(reduction: Reduction, point: Iterate, gap: float) -> Iterator[Check]:
 
 
 def _local_checks(reduction: Reduction, data: Outer, point: Iterate, tol: float) -> Iterator[Check]:
-    """What holds at a local optimum of a nonconvex problem."""
+    """The conditions of a local optimum of a nonconvex problem."""
     lacks = engines.lacks(engines.LOCAL, shape_of(reduction.form, data))
     if lacks is not None:
         yield Check("gradient", np.inf, tol, f"not known: {engines.LOCAL} {lacks}")
@@ -343,7 +347,7 @@ def _local_checks(reduction: Reduction, data: Outer, point: Iterate, tol: float)
 
 
 def _known_slopes(solution: Solution) -> Array | None:
-    """Those of the cut, on which the solution's certificate rests."""
+    """The slopes of the pieces on which the solution's certificate rests."""
     known = None if solution.certificate is None else solution.certificate.evidence
     return None if known is None else known.slopes
 
@@ -361,7 +365,7 @@ def _explicit_features(reduction: Reduction, found: Certificate, value: float, t
     """The original problem in θ ∈ Rᵖ, with A = [F(xᵢ)ᵀ], where p is finite and small."""
     factors: dict[Theta, Factor] = {}
     if reduction.form.smooth:
-        return  # cvxpy's solvers don't take them
+        return  # cvxpy's solvers take no smooth losses
     for link in reduction.form.predictions:
         A = None if reduction.factors[link.theta].added else explicit_matrix(link)
         if A is None:
@@ -393,7 +397,7 @@ def explicit_matrix(link: PredictionLink) -> Array | None:
 
 
 def _explicit_original(source: ExplicitSource, value: float, found: Certificate | None, tol: float) -> Check:
-    """The cvxpy problem that a kernel problem was made from."""
+    """Compare with the cvxpy problem that the kernel problem was made from."""
     problem = canonical_form.with_twins(source.problem)
     cvxpy_solvers.solve(problem, "CLARABEL", 1e-2 * tol, {})
     optimum = float(problem.objective.value)
@@ -443,6 +447,7 @@ def _span(link: PredictionLink, function: Function) -> Factor:
     """The factor of the span of a function's outputs."""
     gram = np.atleast_2d(function.gram())
     values, V = np.linalg.eigh((gram + gram.T) / 2)
+    # Outputs may depend linearly on each other; the span then has fewer dimensions than outputs.
     keep = values > 1e-14 * max(float(values[-1]), 0.0)
     T = V[:, keep] / np.sqrt(values[keep])  # orthonormal combinations of outputs
     predicted = link.rows.predictions(_on_rows_kernel(link, function)).reshape(len(link.rows), -1)
@@ -459,7 +464,7 @@ def _on_rows_kernel(link: PredictionLink, function: Function) -> Function:
 
 
 def _matched(link: PredictionLink, function: Function) -> Array | None:
-    """The row of the problem at which each center stands, or None."""
+    """The row of the problem that each center equals; None where a center equals no row."""
     if function._kernel != link.rows.kernel or not len(function._centers):
         return None
     rows = np.concatenate([link.rows.points, function._centers])
@@ -469,19 +474,19 @@ def _matched(link: PredictionLink, function: Function) -> Array | None:
 
 
 def _some(n: int, most: int = LARGEST) -> Ints:
-    """All of n numbers, or some that are drawn where these are too many."""
+    """The indices 0 … n − 1, or a random subset of `most` of them where n is larger."""
     return np.arange(n) if n <= most else np.sort(np.random.default_rng(0).choice(n, most, replace=False))
 
 
 def _with_others(form: CanonicalForm, point: Iterate) -> Iterate | None:
-    """Where some of the user's variables have no value, the best ones for this θ; None where there are none."""
+    """The point with the best values of the user's variables for this θ where some have no value; None without such."""
     if all(y is not None for y in point.y):
         return point
     return None if form.smooth else cvxpy_solvers.fill_in(form, point, 1e-8)
 
 
 def _multipliers_from_coefficients(reduction: Reduction, data: Outer, point: Iterate) -> tuple[Array, ...] | None:
-    """ν = (μ/‖θ‖)α for each link, with μ = g′(‖θ‖); None where the functions don't show it."""
+    """ν = (μ/‖θ‖)α for each link, with μ = g′(‖θ‖); None where the functions don't determine it."""
     found = []
     for number, link in enumerate(reduction.form.predictions):
         norms = reduction.form.norms_of(link.theta)

@@ -1,6 +1,6 @@
-"""scikit-learn estimators, each stated as a `ko.Problem`; they need the extra `kernelopt[sklearn]`.
+"""scikit-learn estimators, most of them stated as a `ko.Problem`; they need the extra `kernelopt[sklearn]`.
 
-`import kernelopt` does not import scikit-learn: `ko.estimators` does when it is first used.
+`import kernelopt` does not import scikit-learn; the first use of `ko.estimators` does.
 """
 
 from kernelopt.errors import MissingPackageError

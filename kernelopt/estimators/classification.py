@@ -21,6 +21,7 @@ from kernelopt.language.expressions import Theta
 from kernelopt.problem import Problem
 from kernelopt.support.types import Array
 
+# Losses of y·f with y = ±1, and joint losses of all K outputs, by name.
 OF_MARGINS: dict[str, Loss] = {
     "hinge": losses.hinge,
     "squared_hinge": losses.squared_hinge,
@@ -33,14 +34,14 @@ JOINT: dict[str, Loss] = {"multinomial": losses.multinomial, "crammer_singer": l
 def numbered_classes(y: Any, weights: Array) -> tuple[Array, Array]:
     """The classes of rows of positive weight, and for each row the number of its class (−1 for a class without weight).
 
-    Raises ValueError for targets that are no classes, and for less than two classes.
+    Raises ValueError for targets that are not classes, and for fewer than two classes.
     """
     check_classification_targets(y)
     classes = np.unique(y[weights > 0])
     if len(classes) < 2:
         raise DataError(
-            f"Expected rows of at least two classes; got one class, {classes[0]!r}, with sample_weight > 0. There is "
-            "nothing to tell apart."
+            f"Expected rows of at least two classes; got one class, {classes[0]!r}, with sample_weight > 0. Add "
+            "rows of another class, or give them positive weight."
         )
     numbers = np.searchsorted(classes, y)
     found = classes[np.minimum(numbers, len(classes) - 1)] == y
@@ -62,7 +63,7 @@ class KernelClassifier(ClassifierMixin, KernelModel):
     α multiplies ‖θ‖², and the loss is a sum, not a mean: `loss="hinge"` is scikit-learn's `SVC(C=1/(2*alpha))`.
 
     With K > 2 classes, a loss of margins is fitted once for each class against the rest; the K problems share one
-    factor of the kernel matrix, and the class with the largest fₖ wins. The joint losses "multinomial" and
+    factor of the kernel matrix, and `predict` returns the class with the largest fₖ. The joint losses "multinomial" and
     "crammer_singer" state one problem in a p×K matrix θ: minimize Σᵢ wᵢ ℓ(yᵢ, F(xᵢ)) + α‖θ‖².
 
     Parameters
@@ -70,9 +71,9 @@ class KernelClassifier(ClassifierMixin, KernelModel):
     loss : str or callable, default "hinge"
         "hinge" max(0, 1 − yf), "squared_hinge", "log_loss" log(1 + exp(−yf)), "squared_error" (1 − yf)²; joint:
         "multinomial" log Σₖ exp(fₖ) − f[y], "crammer_singer" maxₖ(fₖ + [k ≠ y]) − f[y]. Or a `ko.SmoothLoss`, or a
-        function of (y, f), y an array of ±1, that returns one, or a cvxpy expression with an entry for each row.
+        function of (y, f), y an array of ±1, that returns a `SmoothLoss` or a cvxpy expression with an entry per row.
     alpha : float > 0
-        The multiple of ‖θ‖².
+        The coefficient of ‖θ‖².
     kernel, gamma, degree, coef0, fit_intercept, tol, solve_options : as in `KernelRegressor`
 
     Attributes
@@ -81,19 +82,19 @@ class KernelClassifier(ClassifierMixin, KernelModel):
     function_ : the fitted θ, a `ko.Function` (with K outputs for K > 2); None for kernel="precomputed"
     intercept_ : b, a number, or (K,) for K > 2
     pivots_, coefficients_ : as in `KernelRegressor`
-    certificate_ : how close the answer is to the optimum; one for each class where each is fitted against the rest
+    certificate_ : how close the answer is to the optimum; a list of K where each class is fitted against the rest
     n_features_in_, feature_names_in_ : as in scikit-learn
 
     Notes
     -----
-    `predict_proba` is there for "log_loss" (for K > 2 the K probabilities, scaled to sum to 1) and "multinomial". No
+    `predict_proba` exists for "log_loss" (for K > 2 the K probabilities, scaled to sum to 1) and "multinomial". No
     other loss defines probabilities: wrap the estimator in `sklearn.calibration.CalibratedClassifierCV`.
     `fit(X, y, sample_weight=w)` takes weights w ≥ 0; 0 leaves a row out, and 2 counts it twice.
 
     Raises
     ------
     ValueError
-        For parameters, data and weights that can't be used, and where there is only one class.
+        For invalid parameters, data and weights, and for a single class.
 
     Examples
     --------
@@ -143,9 +144,11 @@ class KernelClassifier(ClassifierMixin, KernelModel):
         return self
 
     def _fit_each(self, kernel: Kernel, points: Any, labels: list[Array], sample: Sample) -> tuple[list[Any], Any, Any]:
-        """A function for each array of labels ±1: certificates, functions and intercepts."""
+        """Fit a function to each array of labels ±1: certificates, functions and intercepts."""
         theta, b = Theta(kernel), self._intercept(())
         f = theta(points) if b is None else theta(points) + b
+        # Losses by name take labels as a cp.Parameter, so that one problem serves all classes. A user's function gets
+        # the labels as an array, and may depend on them in any way: its problem is stated for each class.
         named = isinstance(self.loss, str)
         y = cp.Parameter(len(labels[0])) if named and len(labels) > 1 else None
         problem, found = None, []
@@ -161,7 +164,7 @@ class KernelClassifier(ClassifierMixin, KernelModel):
         return list(certificates), functions, intercepts[0] if len(labels) == 1 else np.array(intercepts)
 
     def _fit_jointly(self, kernel: Kernel, points: Any, numbers: Array, sample: Sample) -> None:
-        """One p×K matrix θ for all classes; for two classes f = f₁ − f₀ is kept."""
+        """One p×K matrix θ for all classes; for two classes f = f₁ − f₀ is stored."""
         assert isinstance(self.loss, str)
         K = len(self.classes_)
         theta, b = Theta(kernel, K), self._intercept(K)
@@ -179,7 +182,7 @@ class KernelClassifier(ClassifierMixin, KernelModel):
         return cp.Variable(shape, name="b") if self.fit_intercept else None
 
     def decision_function(self, X: Any) -> Array:
-        """f at points X, (n,), positive for `classes_[1]`; for K > 2 classes a column for each, (n, K)."""
+        """f at points X, (n,), positive for `classes_[1]`; for K > 2 classes one column per class, (n, K)."""
         return self._theta_at(X) + self.intercept_
 
     def predict(self, X: Any) -> Array:

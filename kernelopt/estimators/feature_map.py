@@ -1,4 +1,4 @@
-"""scikit-learn estimators; they need the extra `kernelopt[sklearn]`."""
+"""A finite feature map of a kernel, as a scikit-learn transformer."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from kernelopt.support.types import Array
 class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChoosesKernel):
     """A finite feature map for any kernel: F(x) = B†k(x), with Q = BBᵀ on the training points.
 
-    F(x)ᵀF(z) = κ(x, z) for training points up to the residual of the factor (at full rank exactly), and for others the
-    projection onto their span. With `method="cholesky"` F(x) = L⁻¹k_S(x) costs r kernel values, with "eigen" N.
+    For training points F(x)ᵀF(z) = κ(x, z) up to the residual of the factor, and exactly at full rank. For other points
+    it is the inner product of their projections onto the span of the r functions. With `method="cholesky"`
+    F(x) = L⁻¹k_S(x) costs r kernel values per point, with "eigen" N.
 
     Parameters
     ----------
@@ -59,6 +60,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChoosesKerne
         X = validate_data(self, X, dtype=np.float64)
         rows = Rows.of_points(kernel, kernel.rows(X))
         factor = factorize(self.method, rows, Settings(self.rank_tol, self.max_rank))
+        # v = √scale·w for a θ with coordinates w: unit vectors w give the r orthonormal functions.
         coefficients = factor.coefficients(np.sqrt(factor.scale) * np.eye(factor.rank))
         self.map_ = Function._of_rows(kernel, rows.points[factor.pivots], coefficients)
         self.rank_ = factor.rank

@@ -1,4 +1,4 @@
-"""Which kernel an estimator has: one of ours, a function, or a name and parameters as in scikit-learn."""
+"""The kernel of an estimator: one of `ko.kernels`, a function, or a name with parameters as in scikit-learn."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from kernelopt.kernels.domains import Vectors
 from kernelopt.support.types import Array
 
 PRECOMPUTED = "precomputed"
+# Kernels by scikit-learn's names, from gamma, degree and coef0.
 NAMED: dict[str, Callable[[float, int, float], Kernel]] = {
     "linear": lambda gamma, degree, coef0: Linear(),
     "poly": lambda gamma, degree, coef0: Polynomial(degree=degree, scale=gamma, offset=coef0),
@@ -32,9 +33,9 @@ class ChoosesKernel(BaseEstimator):
     kernel: Any
 
     def set_params(self, **params: Any) -> Self:
-        """As in scikit-learn; `kernel__name` gives a kernel with that parameter changed (kernels are immutable).
+        """As in scikit-learn; `kernel__name` makes a kernel with that parameter changed, as kernels are immutable.
 
-        Raises OptionError where the kernel has a name only, as its parameters are those of the estimator then.
+        Raises OptionError for a kernel given by name, as its parameters are those of the estimator.
         """
         inside = {name.removeprefix("kernel__"): v for name, v in params.items() if name.startswith("kernel__")}
         super().set_params(**{name: v for name, v in params.items() if not name.startswith("kernel__")})
@@ -42,8 +43,8 @@ class ChoosesKernel(BaseEstimator):
             known = self.kernel in NAMED
             instead = f" Pass kernel=ko.kernels.{NAMED[self.kernel](0.5, 3, 1.0)!r}." if known else ""
             raise OptionError(
-                f"Expected a kernel of ko.kernels, of which to set {', '.join(inside)}; got kernel={self.kernel!r}, "
-                f"a name, to which gamma, degree and coef0 belong.{instead}"
+                f"Expected a kernel of ko.kernels in order to set {', '.join(inside)}; got kernel={self.kernel!r}, "
+                f"a name with the parameters gamma, degree and coef0.{instead}"
             )
         if inside:
             self.kernel = as_kernel(self.kernel).with_params(**inside)
@@ -67,7 +68,7 @@ class NamesKernel(ChoosesKernel):
         return isinstance(self.kernel, str) or isinstance(as_kernel(self.kernel).domain, Vectors)
 
     def _chosen_kernel(self, X: Any, weights: Array) -> Kernel:
-        """The kernel for the points X; raises OptionError for a name or parameter that is not known."""
+        """The kernel for the points X; raises OptionError for an unknown name, or an invalid parameter."""
         if not isinstance(self.kernel, str):
             return as_kernel(self.kernel)
         if self.kernel not in NAMED:
@@ -78,14 +79,14 @@ class NamesKernel(ChoosesKernel):
         return NAMED[self.kernel](self._gamma(X, weights), self.degree, self.coef0)
 
     def _gamma(self, X: Array, weights: Array) -> float:
-        """1/(columns·variance of all entries), each with the weight of its row, for "scale"; 1/columns for "auto"."""
+        """1/(columns·variance of all entries, weighted by rows) for "scale", 1/columns for "auto", else the number."""
         columns = X.shape[1]
         if isinstance(self.gamma, str) and self.gamma == "auto":
             return 1 / columns
         if isinstance(self.gamma, str) and self.gamma == "scale":
             shares = np.broadcast_to((weights / weights.sum() / columns)[:, None], X.shape)
             variance = float(np.sum(shares * (X - np.sum(shares * X)) ** 2))
-            return 1 / (columns * variance) if variance > 0 else 1.0
+            return 1 / (columns * variance) if variance > 0 else 1.0  # 1 for constant data, as in scikit-learn
         if not isinstance(self.gamma, Real) or not 0 < float(self.gamma) < np.inf:
             raise OptionError(f'Expected gamma to be "scale", "auto" or a number > 0; got {self.gamma!r}.')
         return float(self.gamma)

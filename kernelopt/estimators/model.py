@@ -1,4 +1,4 @@
-"""What the estimators share: reading data, stating losses, solving, and keeping the answer without the problem."""
+"""Common parts of estimators: reading data, stating losses, solving, and storing the answer without the problem."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from kernelopt.support.keywords import Hinting
 from kernelopt.support.types import Array
 
 Loss = Callable[[Any, Any], Any]
-FLOATS = [np.float64, np.float32]
+FLOATS = [np.float64, np.float32]  # dtypes of X that are left as they are; others become the first
 
 
 class KernelModel(NamesKernel, metaclass=Hinting):
-    """An estimator with one matrix θ, predictions θᵀF(x) + b, and a problem that was solved for them."""
+    """An estimator with predictions θᵀF(x) + b, for a vector or matrix θ."""
 
     tol: Any
     solve_options: Any
@@ -43,7 +43,7 @@ class KernelModel(NamesKernel, metaclass=Hinting):
     # ---------------------------------------------------------------- data
 
     def _read(self, X: Any, y: Any = "no_validation", *, reset: bool = True, **checks: Any) -> Any:
-        """X, or X and y, checked as scikit-learn does; points that are no numbers are the kernel's to check."""
+        """X, or X and y, checked as scikit-learn does; the kernel checks points that are not numbers."""
         refuse_masked(X, "X")
         refuse_masked(y, "y")
         if self._needs_matrix or is_matrix(X):
@@ -83,7 +83,7 @@ class KernelModel(NamesKernel, metaclass=Hinting):
     # ---------------------------------------------------------------- the answer
 
     def _keep(self, kernel: Kernel, points: Any, sample: Sample, functions: Sequence[Any]) -> None:
-        """Keep θ as coefficients of training rows, and as a function of points; several θs become its columns."""
+        """Store θ as coefficients of training rows, and as a function of points; several θs become its outputs."""
         pivots, coefficients, function = functions[0].pivots, functions[0].pivot_coefficients, functions[0]
         if len(functions) > 1:
             pivots, coefficients = side_by_side(functions)
@@ -100,7 +100,7 @@ class KernelModel(NamesKernel, metaclass=Hinting):
 
 
 def read_objects(estimator: Any, X: Any, y: Any, reset: bool) -> Any:
-    """A list of points of any kind, and y as an array; what is in the list is the kernel's to check."""
+    """A list of points of any kind, and y as an array; the kernel checks the points."""
     points = list(X)
     if reset:  # such points have no columns
         for name in {"n_features_in_", "feature_names_in_"} & set(vars(estimator)):
@@ -132,7 +132,8 @@ def take(points: Any, rows: Any) -> Any:
 def solved(estimator: Any, problem: Problem, **defaults: Any) -> Certificate | None:
     """Solve with the estimator's options, and return the certificate.
 
-    Raises SolverError where there is no θ, OptionError for options that are no dict; warns where θ isn't optimal.
+    Raises SolverError if the solve gives no θ, OptionError if `solve_options` is not a dict.
+    Warns if θ is not optimal.
     """
     options = estimator.solve_options
     if not isinstance(options, (Mapping, type(None))):
@@ -152,7 +153,7 @@ def solved(estimator: Any, problem: Problem, **defaults: Any) -> Certificate | N
 
 
 def portable(certificate: Certificate | None) -> Certificate | None:
-    """A certificate without the multipliers that it rests on, which hold on to the problem."""
+    """A certificate without its multipliers, which refer to the problem and would keep it in memory."""
     return None if certificate is None else replace(certificate, evidence=None, distance={})
 
 
@@ -165,9 +166,9 @@ def positive(estimator: Any, name: str) -> float:
 
 
 def loss_terms(loss: Any, named: Mapping[str, Loss], y: Any, f: Any) -> Any:
-    """ℓ(yᵢ, fᵢ), an entry a row (and output); from a name, a `SmoothLoss`, or a function of (y, f) that returns either.
+    """ℓ(yᵢ, fᵢ), an entry per row (and output), from a name, a `SmoothLoss`, or a function of (y, f) returning either.
 
-    Raises OptionError for a name that is not known, DataError for a loss that is not elementwise.
+    Raises OptionError for an unknown name, DataError for a loss that is not elementwise.
     """
     if isinstance(loss, str):
         if loss not in named:
@@ -188,9 +189,9 @@ def loss_terms(loss: Any, named: Mapping[str, Loss], y: Any, f: Any) -> Any:
 
 
 def side_by_side(functions: Sequence[Any]) -> tuple[Array, Array]:
-    """Pivots of several fitted functions, and their coefficients in columns, 0 where one does not stand on a pivot.
+    """All pivots of several fitted functions, and a column of coefficients per function, 0 at pivots of others only.
 
-    Where all are zero, row 0 is one, as a `Function` needs a center.
+    If no function has a pivot, row 0 is the only one, as a `Function` needs a center.
     """
     pivots = np.unique(np.concatenate([f.pivots for f in functions]))
     pivots = pivots if len(pivots) else np.zeros(1, dtype=np.intp)

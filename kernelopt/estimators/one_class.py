@@ -20,24 +20,26 @@ from kernelopt.support.types import Array
 class OneClass(OutlierMixin, KernelModel):
     """Outliers: minimize ½‖θ‖² + Σᵢ wᵢ max(0, ρ − θᵀF(xᵢ)) − νρ Σᵢ wᵢ over θ and ρ.
 
-    A share of at most ν of the training rows lies below ρ, and of at least ν on or below it (Schölkopf, Platt,
-    Shawe-Taylor, Smola and Williamson, Neural Computation 13, 2001). In the units of scikit-learn's `OneClassSVM`.
+    At most a fraction ν of the training rows lies below ρ, and at least a fraction ν on or below it (Schölkopf, Platt,
+    Shawe-Taylor, Smola and Williamson, Neural Computation 13, 2001). θ and ρ have the scale of those in
+    scikit-learn's `OneClassSVM`.
 
     Parameters
     ----------
     nu : float in (0, 1]
+        ν, the largest fraction of training rows that are outliers.
     kernel, gamma, degree, coef0, tol, solve_options : as in `KernelRegressor`
 
     Attributes
     ----------
-    offset_ : ρ; `decision_function` is `score_samples` less it
+    offset_ : ρ; `decision_function` is `score_samples` − ρ
     function_, pivots_, coefficients_, certificate_ : as in `KernelRegressor`
     n_features_in_, feature_names_in_ : as in scikit-learn
 
     Raises
     ------
     ValueError
-        For parameters, data and weights that can't be used.
+        For invalid parameters, data and weights.
 
     Examples
     --------
@@ -78,7 +80,7 @@ class OneClass(OutlierMixin, KernelModel):
         return self
 
     def score_samples(self, X: Any) -> Array:
-        """θᵀF(x), (n,): the larger, the more ordinary."""
+        """θᵀF(x), (n,): larger values for more typical points."""
         return self._theta_at(X)
 
     def decision_function(self, X: Any) -> Array:
@@ -86,5 +88,5 @@ class OneClass(OutlierMixin, KernelModel):
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: Any) -> Array:
-        """+1 for rows that are ordinary, −1 for outliers, (n,)."""
+        """+1 for inliers, −1 for outliers, (n,)."""
         return np.where(self.decision_function(X) < 0, -1, 1)

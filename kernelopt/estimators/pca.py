@@ -21,15 +21,17 @@ from kernelopt.language.functions import Function
 from kernelopt.problem import Problem
 from kernelopt.support.types import Array
 
-RANK_TOL = 1e-13  # components are compared digit by digit, so that the factor is as fine as there is
+# The default of rank_tol, the trace that the factor may omit relative to trace(Q). Eigenvalues and scores should have
+# all digits that kernel values allow, so it is little above rounding. A larger value would give a smaller rank.
+RANK_TOL = 1e-13
 
 
 class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelModel):
-    """Principal components: maximize ‖Aθₖ‖² with ‖θₖ‖ ≤ 1 and (Aθⱼ)ᵀAθₖ = 0 for j < k, one after the other.
+    """Principal components: maximize ‖Aθₖ‖² with ‖θₖ‖ ≤ 1 and (Aθⱼ)ᵀAθₖ = 0 for j < k, for k = 1, 2, ….
 
-    Scores are θₖᵀF(x), with F centered over the training rows unless `center=False`; up to the sign those of
-    scikit-learn's `KernelPCA`. The first of the largest scores of a component is positive. Each component is one
-    decomposition: meant for the first few.
+    Scores are θₖᵀF(x), with F centered over the training rows unless `center=False`. Up to the sign they equal those of
+    scikit-learn's `KernelPCA`; here the first of the training scores with the largest absolute value is positive. Each
+    component takes one decomposition, so this is meant for the first few.
 
     Parameters
     ----------
@@ -51,7 +53,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelModel):
     Raises
     ------
     ValueError
-        For parameters and data that can't be used.
+        For invalid parameters and data.
 
     Examples
     --------
@@ -87,6 +89,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelModel):
         if self._is_precomputed and self.center:
             self._centerer = KernelCenterer().fit(X)
             centered = self._centerer.transform(X)
+            # Rounding makes the centered matrix slightly asymmetric.
             kernel = Precomputed((centered + centered.T) / 2)
         elif self.center:
             kernel = kernel.centered(points)
@@ -101,7 +104,10 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelModel):
         return self
 
     def _deflated(self, A: FeatureMatrix, theta: Theta, count: int) -> list[tuple[Any, float, Any]]:
-        """(certificate, eigenvalue, θ) of the components; the rows of U are the scores of those before, or zero."""
+        """(certificate, eigenvalue, θ) of each component.
+
+        The first rows of U are the scores of earlier components, the others zero, so that one problem serves all.
+        """
         U = cp.Parameter((count, len(A)), value=np.zeros((count, len(A))))
         problem = Problem(cp.Maximize(cp.sum_squares(A @ theta)), [norm(theta) <= 1, U @ (A @ theta) == 0])
         found = []

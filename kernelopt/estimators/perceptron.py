@@ -1,4 +1,4 @@
-"""The perceptron with a kernel: nothing is optimized, mistakes are counted."""
+"""The perceptron with a kernel, which counts mistakes and solves no problem."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from kernelopt.support.types import Array, Ints
 class KernelPerceptron(ClassifierMixin, KernelModel):
     """Rosenblatt's perceptron: f(x) = η Σᵢ mᵢyᵢ(κ(xᵢ, x) + 1), with mᵢ the number of mistakes made on row i.
 
-    Rows are gone through in their order, again and again; where yᵢf(xᵢ) ≤ 0, mᵢ grows by one. Where some function
-    separates the rows with margin γ = minᵢ yᵢf(xᵢ)/‖f‖, no more than (R/γ)² mistakes are made, R² = max κ(x, x) + 1
-    (Novikoff 1962). Where none does, it stops after `max_iter` passes, with a warning. K > 2 classes: one against the
-    rest.
+    Each pass visits the rows in their order and adds one to mᵢ if yᵢf(xᵢ) ≤ 0. If some function separates the rows with
+    margin γ = minᵢ yᵢf(xᵢ)/‖f‖, the perceptron makes at most (R/γ)² mistakes, with R² = max κ(x, x) + 1 (Novikoff
+    1962). It stops after a pass without mistakes, or with a warning after `max_iter` passes. K > 2 classes: one against
+    the rest.
 
     Parameters
     ----------
     kernel, gamma, degree, coef0 : as in `KernelRegressor`
     learning_rate : float > 0
-        η; it scales f, and changes no prediction.
+        η, which scales f; predicted classes do not depend on it.
     max_iter : int ≥ 1
         Largest number of passes over the rows.
     fit_intercept : bool
-        Whether there is the 1 in the formula.
+        Whether the formula contains the 1.
 
     Attributes
     ----------
     classes_ : the K classes
     mistakes_ : m, shape (n,), or (n, K) for K > 2
-    n_iter_ : passes until there was one without mistakes
+    n_iter_ : number of passes, including the last one without mistakes; for K > 2 the largest of the K numbers
     function_, intercept_, pivots_, coefficients_ : as in `KernelClassifier`; pivots are rows with mistakes
 
     Raises
     ------
     ValueError
-        For parameters and data that can't be used, and where there is only one class.
+        For invalid parameters and data, and for a single class.
 
     Examples
     --------
@@ -79,6 +79,7 @@ class KernelPerceptron(ClassifierMixin, KernelModel):
         kernel, points = self._points(X, every_row(X))
         K = len(self.classes_)
         labels = np.where(numbers[:, None] == ([1] if K == 2 else np.arange(K)), 1.0, -1.0)
+        # The intercept is the coefficient of a constant feature 1, which adds 1 to the kernel.
         Q = kernel(points) + (1.0 if self.fit_intercept else 0.0)
         counted = [mistakes(Q, column, self.max_iter) for column in labels.T]
         self.n_iter_ = max(passes for _, passes, _ in counted)
@@ -103,7 +104,7 @@ class KernelPerceptron(ClassifierMixin, KernelModel):
         return self
 
     def decision_function(self, X: Any) -> Array:
-        """f at points X, (n,), positive for `classes_[1]`; for K > 2 classes a column for each, (n, K)."""
+        """f at points X, (n,), positive for `classes_[1]`; for K > 2 classes one column per class, (n, K)."""
         return self._theta_at(X) + self.intercept_
 
     def predict(self, X: Any) -> Array:
@@ -113,9 +114,9 @@ class KernelPerceptron(ClassifierMixin, KernelModel):
 
 
 def mistakes(Q: Array, y: Array, max_iter: int) -> tuple[Ints, int, bool]:
-    """How many mistakes are made on each row, in how many passes, and whether the last one had none.
+    """The number of mistakes on each row, the number of passes, and whether the last pass made none.
 
-    From one mistake on row i to the next, f = Q(m∘y) changes by yᵢ times column i of Q.
+    A mistake on row i adds yᵢ times column i of Q to f = Q(m∘y). Each step of a pass jumps to the next mistake.
     """
     counts, yf = np.zeros(len(y), dtype=np.intp), np.zeros(len(y))
     for passes in range(1, max_iter + 1):

@@ -56,12 +56,12 @@ class KernelRegressor(_Regressor):
         "squared_error" (y − f)², "absolute_error" |y − f|, "huber" (`ko.losses.huber` with M = `delta`),
         "epsilon_insensitive" max(0, |y − f| − ε), "quantile" or "pinball" (`ko.losses.pinball` of level `quantile`),
         "poisson" exp(f) − yf, for counts y ≥ 0, where predictions are exp(f). Or a `ko.SmoothLoss`, or a function of
-        (y, f) that returns one, or a cvxpy expression with an entry for each row.
+        (y, f) that returns a `SmoothLoss` or a cvxpy expression with an entry per row.
     alpha : float > 0
-        The multiple of ‖θ‖² (of the squared Frobenius norm where y has several columns).
+        The coefficient of ‖θ‖² (the squared Frobenius norm if y has several columns).
     kernel : kernel of `ko.kernels`, str or callable, default "rbf"
         A name as in scikit-learn: "linear", "poly", "rbf", "laplacian", "sigmoid", "cosine", or "precomputed", where X
-        is the matrix of kernel values. A function is one of two points, and gives their kernel value.
+        is the matrix of kernel values. A function takes two points and returns their kernel value.
     gamma : "scale", "auto" or float > 0
         γ of a kernel by name, as in `SVC`: exp(−γ‖x − y‖²), (γxᵀy + coef0)^degree. "scale" is 1/(columns·variance of
         X), "auto" 1/columns.
@@ -70,36 +70,36 @@ class KernelRegressor(_Regressor):
     coef0 : float
         Constant in "poly" and "sigmoid".
     fit_intercept : bool
-        Whether there is b, which is not penalized.
+        Whether f has an intercept b, which is not penalized.
     epsilon : float ≥ 0
         ε of "epsilon_insensitive", in units of y.
     delta : float > 0
         M of "huber", in units of y.
     quantile : float in (0, 1)
-        τ of "quantile", which is "pinball".
+        τ of "quantile" and "pinball", two names of one loss.
     tol : float
-        Largest certified gap, relative to the improvement over θ = 0, that is called optimal; see `Problem.solve`.
+        Largest certified gap that counts as optimal, relative to the improvement over θ = 0; see `Problem.solve`.
     solve_options : dict, optional
         Other options of `Problem.solve`, such as {"max_rank": 300} or {"indefinite": "clip"}.
 
     Attributes
     ----------
     function_ : the fitted θ, a `ko.Function` of points; None for kernel="precomputed"
-    intercept_ : b, 0 without
-    pivots_, coefficients_ : θ = Σₛ cₛF(xₛ): training rows s on which it stands, (m,), and c, (m,) or (m, outputs)
+    intercept_ : b, or 0 for fit_intercept=False
+    pivots_, coefficients_ : the training rows s, (m,), and c, (m,) or (m, outputs), of θ = Σₛ cₛF(xₛ)
     certificate_ : how close the answer is to the optimum, `problem.certificate`; None for a loss declared nonconvex
     n_features_in_, feature_names_in_ : as in scikit-learn
 
     Notes
     -----
     `fit(X, y, sample_weight=w)` takes weights w ≥ 0; 0 leaves a row out, and 2 counts it twice. y may have several
-    columns. Rows are sorted, and repeated ones merged, so that their order is of no consequence. Where the answer isn't
-    optimal, `fit` warns (ConvergenceWarning), and says what to do.
+    columns. Rows are sorted and repeated rows merged, so that the fit does not depend on their order. If the answer is
+    not optimal, `fit` warns (ConvergenceWarning) and says what to do.
 
     Raises
     ------
     ValueError
-        For parameters, data and weights that can't be used (OptionError, DataError, NotPSDError).
+        For invalid parameters, data and weights (OptionError, DataError, NotPSDError).
 
     Examples
     --------
@@ -114,7 +114,7 @@ class KernelRegressor(_Regressor):
     True
     """
 
-    _elsewhere: ClassVar[Mapping[str, str]] = {"tau": "quantile", "M": "delta"}  # in ko.losses
+    _elsewhere: ClassVar[Mapping[str, str]] = {"tau": "quantile", "M": "delta"}  # names in ko.losses
 
     def __init__(
         self, loss: Any = "squared_error", *, alpha: float = 1.0, kernel: Any = "rbf", gamma: Any = "scale",
@@ -180,7 +180,7 @@ class KernelQuantileRegressor(_Regressor):
     non_crossing : bool
         Whether the quantiles of several levels are constrained not to cross at the training rows of positive weight.
     alpha : float > 0
-        The multiple of ‖θ‖², the squared Frobenius norm over all levels.
+        The coefficient of ‖θ‖², the squared Frobenius norm over all levels.
     kernel, gamma, degree, coef0, fit_intercept, tol, solve_options : as in `KernelRegressor`
 
     Attributes
@@ -190,7 +190,7 @@ class KernelQuantileRegressor(_Regressor):
     Raises
     ------
     ValueError
-        For levels that do not increase, or are not between 0 and 1, and as in `KernelRegressor`.
+        For levels that do not increase or are not between 0 and 1, and as in `KernelRegressor`.
 
     Examples
     --------

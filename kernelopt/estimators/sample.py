@@ -1,4 +1,4 @@
-"""The rows that are fitted: weights checked, rows of weight 0 left out, rows that repeat merged."""
+"""The rows that are fitted: weights are checked, rows of weight 0 left out, and repeated rows merged."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from kernelopt.support.types import Array, Ints
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Rows of what was given to fit, by number, and what each counts.
+    """The numbers of the fitted rows among those given to `fit`, and their weights.
 
-    Where X is a matrix, they are sorted and distinct as pairs (x, y), so that a fit does not depend on the order of
-    rows, and a row of weight 2 is the same as two rows.
+    If X is a matrix, rows are sorted and distinct as pairs (x, y). A fit then does not depend on the order of rows,
+    and a row of weight 2 has the effect of two rows.
     """
 
     rows: Ints
@@ -35,7 +35,7 @@ class Sample:
 
 
 def row_weights(sample_weight: Any, n: int) -> Array:
-    """A number ≥ 0 for each of n rows, 1 by default. Raises ValueError for others, and where all are 0."""
+    """The weights of n rows, numbers ≥ 0, by default 1. Raises ValueError for other weights, and if all are 0."""
     if sample_weight is None:
         return np.ones(n)
     if isinstance(sample_weight, Real):
@@ -56,14 +56,14 @@ def row_weights(sample_weight: Any, n: int) -> Array:
 def merged(X: Any, y: Array | None, weights: Array) -> Sample:
     """The distinct rows (xᵢ, yᵢ) of positive weight, sorted, with their weights added up.
 
-    Rows are merged where X is a matrix; it is None or a list where they are kernel values, or any objects.
+    Rows are merged if X is a matrix. X is None for precomputed kernel values, and a list for other objects.
     """
     kept = np.flatnonzero(weights > 0)
     if not isinstance(X, np.ndarray):
         return Sample(kept, weights[kept])
     column = X[kept, 0]
     order = np.argsort(column)
-    if (np.diff(column[order]) > 0).all():  # the first column decides
+    if (np.diff(column[order]) > 0).all():  # no ties: rows are distinct, and sorted by column 0
         return Sample(kept[order], weights[kept[order]])
     pairs = X[kept] if y is None else np.column_stack([X[kept], y[kept]])
     _, first, inverse = np.unique(pairs, axis=0, return_index=True, return_inverse=True)

@@ -1,4 +1,4 @@
-"""An estimator of any problem that a function states."""
+"""Estimators from functions that state a problem."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from kernelopt.language.predictors import Predictor
 from kernelopt.problem import Problem
 from kernelopt.support.types import Array
 
-OWN = ("solve_options",)
+OWN = ("solve_options",)  # parameters of the class that are not arguments of `build`
 
 
 def from_problem(build: Callable[..., Any], kind: str = "regressor") -> type[Any]:
     """A scikit-learn estimator class from a function that states a problem.
 
-    The parameters of the class are those arguments of `build` that have a default, so that `GridSearchCV` can choose
-    them, and `solve_options` (a dict for `Problem.solve`). Arguments without default, besides X and y, are data that
-    `fit` takes by name, with an entry for each row: `fit(X, y, group=group)`. Those with a default may be given to
-    `fit` too, such as sample_weight=None.
+    The parameters of the class are `solve_options` (a dict for `Problem.solve`) and the arguments of `build` that have
+    a default, so that `GridSearchCV` can choose them. Arguments without default, besides X and y, are data that `fit`
+    takes by name, with an entry for each row: `fit(X, y, group=group)`. Those with a default may be given to `fit`
+    too, such as sample_weight=None.
 
     Parameters
     ----------
     build : function (X, y, **params) → (problem, f)
-        problem, a `ko.Problem`, is solved by `fit`. f has the predictions, an entry (or row) for each row of X: an
-        expression such as `theta(X) + b`, which is evaluated at new points by `ko.Predictor`; or a function of X that
-        returns such an expression. A function that says more than its expression at X (see `ko.Predictor`) is kept, and
-        called at new points; the fitted estimator can then not be pickled.
+        problem, a `ko.Problem`, is solved by `fit`. f gives the predictions, an entry (or row) for each row of X. It is
+        an expression such as `theta(X) + b`, which `ko.Predictor` evaluates at new points, or a function of X that
+        returns such an expression. If `ko.Predictor` refuses that expression, the function is kept and called at new
+        points; the fitted estimator can then not be pickled.
     kind : "regressor" or "classifier"
         A classifier gives `build` labels −1 and +1 for two classes, and 0 … K−1 for more, where f has shape (n, K);
         `predict` returns the classes, `decision_function` f.
@@ -47,12 +47,13 @@ def from_problem(build: Callable[..., Any], kind: str = "regressor") -> type[Any
     Returns
     -------
     class with `fit(X, y, **data)`, `predict`, `score`, and after a fit `certificate_`, `n_features_in_`, `classes_`
-        It pickles where `build` does, so define `build` with def at the top of a module. Works as a decorator too.
+        It pickles if `build` does, so define `build` with def at the top of a module. `from_problem` works as a
+        decorator too.
 
     Raises
     ------
     OptionError
-        For something else than such a function, or another kind.
+        For a `build` that is not such a function, for arguments with names of other attributes, and for another kind.
 
     Examples
     --------
@@ -79,13 +80,13 @@ def from_problem(build: Callable[..., Any], kind: str = "regressor") -> type[Any
         raise OptionError(f"Expected a function build(X, y, ...) with arguments that have names; got {build!r}.")
     taken = [a.name for a in arguments[2:] if a.name in OWN or hasattr(bases[kind], a.name)]
     if taken:
-        raise OptionError(f"Expected other names of build's arguments; an estimator has {', '.join(taken)} already.")
+        raise OptionError(f"Expected other names for build's arguments; an estimator has {', '.join(taken)} already.")
     return _made(build, kind, bases[kind])
 
 
 @lru_cache(maxsize=256)
 def _made(build: Callable[..., Any], kind: str, base: type[_Stated]) -> type[Any]:
-    """The class: its signature is what scikit-learn reads parameters from."""
+    """The class; scikit-learn reads its parameters from the signature of `__init__`. One `build` gives one class."""
     defaults = {
         a.name: a.default for a in list(inspect.signature(build).parameters.values())[2:] if a.default is not a.empty
     } | dict.fromkeys(OWN)
@@ -110,19 +111,22 @@ def _made(build: Callable[..., Any], kind: str, base: type[_Stated]) -> type[Any
 
 
 def _blank(build: Callable[..., Any], kind: str) -> Any:
-    """An estimator to be filled with the state that was pickled."""
+    """An empty estimator, to be filled with the pickled state."""
     return object.__new__(from_problem(build, kind))
 
 
 class _Stated(ChoosesKernel):
-    """What the classes of `from_problem` share."""
+    """The base of the classes that `from_problem` makes."""
 
     _build: Callable[..., Any]
     _kind: str
     solve_options: Any
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """By way of `build`, unless the class itself is what its module has by that name (as a decorator makes it)."""
+        """Pickle by way of `build`, as the class is made at run time.
+
+        A decorated `build` is replaced by the class, which its module then has by name: it pickles as usual.
+        """
         cls = type(self)
         module = sys.modules.get(cls.__module__)
         try:
@@ -140,7 +144,7 @@ class _Stated(ChoosesKernel):
         unknown, missing = sorted(set(params) - set(names)), sorted(set(names) - set(params))
         if unknown or missing:
             raise DataError(
-                f"Expected fit to get what {type(self).__name__} takes, {', '.join(names)}; "
+                f"Expected fit to get the arguments of {type(self).__name__}, {', '.join(names)}; "
                 + (f"got {', '.join(unknown)}." if unknown else f"missing: {', '.join(missing)}.")
             )
         for name, value in data.items():
@@ -194,14 +198,14 @@ class _Classifier(ClassifierMixin, _Stated):
 
 
 def _stated(returned: Any) -> tuple[Problem, Any]:
-    """What `build` returned, if it is a problem and its predictions. Raises DataError."""
+    """The pair (problem, f) that `build` returned. Raises DataError for other values."""
     if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[0], Problem):
         return returned
     raise DataError(f"Expected build to return (problem, f), a ko.Problem and its predictions; got {returned!r}.")
 
 
 def _predictor(f: Any, X: Any) -> Callable[[Any], Array]:
-    """f as a function of new points: of numbers only where its tree says enough, else f itself."""
+    """f as a function of new points: a `Predictor` where that can be made, which pickles, else a call of f itself."""
     if not callable(f) or hasattr(f, "value"):
         return Predictor(f, X)
     try:

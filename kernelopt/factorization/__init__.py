@@ -1,6 +1,6 @@
 """Q = BBᵀ behind one small protocol: rows in, `Factor` out.
 
-To add a factorization: a function (rows, settings, memory_limit) → Factor in a file of its own, and a row in
+To add a factorization, write a function (rows, settings, memory_limit) → Factor in its own file and enter it in
 `METHODS`.
 """
 
@@ -20,17 +20,20 @@ from kernelopt.language.rows import Rows
 
 METHODS = {"cholesky": pivoted_cholesky, "eigen": eigenfactor, "streamed": streamed_cholesky}
 AUTO = "auto"
-FEW = 2000  # rows up to which one N×N array is no slower than columns (measured: even at 1500 to 2000)
+# Rows up to which Q is formed as one N×N array; above, B is built from columns of Q. Measured: both take the same time
+# at 1500 to 2000 rows.
+FEW = 2000
 
 
 def factorize(  # noqa: PLR0917
     method: str, rows: Rows, settings: Settings, memory_limit: float | None = None, start: Factor | None = None,
     layout: Layout | None = None,
 ) -> Factor:  # fmt: skip
-    """Q = scale·BBᵀ of a θ's rows by a method of the table, or the one that suits them; no rows have rank zero.
+    """Q = scale·BBᵀ of the rows of one θ, by a method of `METHODS` or, for "auto", the one that `suited` selects.
 
-    A streamed factor goes on from `start`, one of the same rows; with a layout, B is in blocks. An indefinite Q is
-    refused, or projected where the settings ask for it.
+    A streamed factor continues from `start`, a factor of the same rows. With a layout, B is held in blocks. An
+    indefinite Q raises NotPSDError; without a layout it is projected where the settings ask for it. Zero rows give a
+    factor of rank zero.
     """
     if len(rows) == 0:
         return CholeskyFactor(np.zeros((0, 0)), 1.0, np.zeros(0, dtype=np.intp), 0.0, 0.0, 0.0)
@@ -52,9 +55,10 @@ def factorize(  # noqa: PLR0917
 
 
 def suited(rows: Rows, memory_limit: float | None) -> tuple[str, str]:
-    """The method for rows where none is asked for, and why.
+    """The default method for rows, and the reason.
 
-    Whether Q is positive semidefinite only the N×N array can tell for certain.
+    Only the N×N array shows for certain whether Q is positive semidefinite. A kernel that may be indefinite therefore
+    gets the dense method as long as memory permits.
     """
     n = len(rows)
     if n <= FEW:

@@ -1,6 +1,6 @@
 """B as blocks of rows, for factors that are not one array: in single precision, or on the workers of a cluster.
 
-Whatever its blocks hold, sums are in double precision.
+Sums are taken in double precision, whatever the precision of the blocks.
 """
 
 from __future__ import annotations
@@ -21,8 +21,12 @@ from kernelopt.factorization.tall import MOST_CHOSEN, TallMatrix
 from kernelopt.support import clock
 from kernelopt.support.types import Array, Ints
 
-CACHED = 2**21  # bytes of a block that are worked on at a time
-FEW = 4096  # rows of B that may come here
+# Bytes of a block, in double precision, that are converted and multiplied at a time. 2 MB still fit the cache, so that
+# the product reads what was just converted; smaller pieces make more and smaller products.
+CACHED = 2**21
+# Rows of B that are collected in this process at once, 8·FEW·r bytes. For more rows, products with B are computed where
+# the blocks are, at the price of passes over all of B.
+FEW = 4096
 CONNECTED = (
     "Expected terms and constraints of one prediction each where B is not one array in double precision; these "
     "connect predictions of different rows, or of several θs. Leave out backend and dtype."
@@ -34,35 +38,35 @@ Arguments = tuple[Any, ...]
 
 
 class Executor(Protocol):
-    """Who works on blocks: this process, or a cluster."""
+    """Where tasks on blocks run: in this process, or on a cluster."""
 
     @property
     def threads(self) -> int:
-        """How many tasks are worked on at a time."""
+        """The number of tasks that run at the same time."""
 
     @property
     def latency(self) -> float:
-        """What a pass over all blocks takes besides the work itself, in multiplications of all threads."""
+        """The time of a pass over all blocks besides the work itself, counted in multiplications of all threads."""
 
     def allowed_bytes(self, limit: float | None) -> float:
-        """What B may take: the limit, or by default a share of what there is."""
+        """Bytes that B may take: the limit, or by default a share of the available memory."""
 
     def send(self, blocks: Sequence[Any]) -> list[Any]:
-        """Blocks that are here, to where they are worked on."""
+        """Move blocks of this process to where tasks on them will run."""
 
     def each(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> list[Any]:
-        """function(block, *arguments) of each block, brought here."""
+        """function(block, *arguments) for each block; the results come to this process."""
 
     def keep(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> list[Any]:
-        """The same as new blocks, left where they are."""
+        """As `each`, but the results stay where they were computed, as new blocks."""
 
     def total(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> Any:
-        """The sum of what `each` gives."""
+        """The sum of the results of `each`."""
 
 
 @dataclass(frozen=True)
 class Here:
-    """This process, one block after the other."""
+    """Tasks run in this process, one block after the other."""
 
     threads = 1
     latency = 0.0
@@ -91,14 +95,14 @@ class Here:
 
 @dataclass(frozen=True, eq=False)
 class BlockMatrix(TallMatrix):
-    """Blocks of rows of a tall matrix, of which the first `width` columns count.
+    """A tall matrix in blocks of rows, of which the first `width` columns count.
 
     Attributes
     ----------
-    blocks : arrays, or tuples of arrays side by side while a factor grows; or what the executor knows them by
-    starts : where each begins, and the number of rows
-    width : columns
-    executor : who works on them
+    blocks : arrays; while a factor grows, tuples of arrays side by side; or the executor's handles of either
+    starts : the row at which each block begins, followed by the number of rows
+    width : number of columns
+    executor : where tasks on the blocks run
     """
 
     blocks: tuple[Any, ...]
@@ -140,7 +144,7 @@ class BlockMatrix(TallMatrix):
         return np.asarray(self.executor.total(_gram, self.blocks, arguments))
 
     def cross(self, other: TallMatrix, weights: Array) -> Array:
-        """The other matrix has the same blocks of rows."""
+        """BᵀWC for a C in the same blocks of rows. Raises SolverError where C is not in blocks."""
         if not isinstance(other, BlockMatrix):
             raise SolverError(CONNECTED)
         parts = zip(other.blocks, self._split(weights), strict=True)
@@ -151,7 +155,7 @@ class BlockMatrix(TallMatrix):
         return np.concatenate(self.executor.each(_row_squares, self.blocks, [(self.width,)] * len(self.blocks)))
 
     def connected(self, other: TallMatrix, T: sp.csr_array) -> Array:
-        """Raises SolverError: rows of different blocks don't meet."""
+        """Raises SolverError: T connects rows of different blocks, and a task holds one block."""
         raise SolverError(CONNECTED)
 
     def column_squares(self, weights: Array | None = None) -> Array:
@@ -164,7 +168,7 @@ class BlockMatrix(TallMatrix):
         return np.asarray(self.executor.total(_adjoint, self.blocks, arguments))
 
     def joined(self) -> BlockMatrix:
-        """The same with one array for each block."""
+        """The same matrix with one array per block."""
         return replace(self, blocks=tuple(self.executor.keep(_joined, self.blocks, [()] * len(self.blocks))))
 
     def combined(self, E: sp.csr_array) -> Array:
@@ -177,26 +181,27 @@ class BlockMatrix(TallMatrix):
         return np.hstack([np.zeros((self.width, 0)), *parts]).T
 
     def least_squares(self, target: Array) -> Array:
-        """By the normal equations."""
+        """By the normal equations, since they need sums over blocks only."""
         return np.asarray(np.linalg.lstsq(self.gram(np.ones(len(self))), self.adjoint(target), rcond=None)[0])
 
     def spectrum(self) -> Array:
         return np.asarray(np.linalg.eigvalsh(self.gram(np.ones(len(self))))[::-1])
 
     def beside(self, T: Array, room: Any = None, limit: float | None = None) -> tuple[BlockMatrix, None]:
-        """Blocks stand side by side: no room is needed."""
+        """[B, T]. Each block keeps its part of T as one more array, so that no room behind B is needed."""
         arguments = [(part, self.width) for part in self._split(T)]
         blocks = self.executor.keep(_beside, self.blocks, arguments)
         return replace(self, blocks=tuple(blocks), width=self.width + T.shape[1]), None
 
 
-# ------------------------------------------------------------ what is done to one block, there
+# ------------------------------------------------------------ tasks on one block
 
 
 def _stretches(B: Block, width: int, most: int = 0) -> Iterator[Array]:
-    """A block's first columns in double precision, some rows at a time, as for `most` columns.
+    """The first `width` columns of a block in double precision, some rows at a time.
 
-    What is yielded is overwritten by the next.
+    There are as many rows as for max(width, most) columns, so that two blocks can be read in step. Each array that is
+    yielded is overwritten by the next one.
     """
     parts = B if isinstance(B, tuple) else (B,)
     n = len(parts[0])
@@ -240,6 +245,7 @@ def _gram(B: Block, weights: Array, D: Array, width: int) -> Array:
         L, w = (part[chosen], w[chosen]) if some else (part, w)
         S = room[: L.size].reshape(L.shape)
         if np.all(w >= 0):
+            # With the roots of the weights the product is SᵀS, which numpy computes in half the flops.
             np.multiply(np.sqrt(w)[:, None], L, out=S)
             found += S.T @ S
         else:

@@ -1,7 +1,7 @@
 """Streamed Cholesky with B in blocks of rows: in single precision, or on the workers of a cluster.
 
-Pivots are chosen here (`elimination.py`), from diag(Q − BBᵀ) and a few rows of B; columns are made where the blocks
-are, by tasks that know their points, the pivots and L alone.
+Pivots are chosen in this process (`elimination.py`), from diag(Q − BBᵀ) and a few rows of B. Columns are computed where
+the blocks are, by tasks that get only their points, the pivots and L.
 """
 
 from __future__ import annotations
@@ -25,15 +25,18 @@ from kernelopt.language.functions import Function
 from kernelopt.language.rows import Rows
 from kernelopt.support.types import Array, Ints
 
-TILE = 1024  # rows and columns of kernel values that stand in memory at a time
-PANELS = 8  # tasks of a pass over the kernel, for each thread at least
+# Rows of kernel values that a task holds at a time, and columns in a pass over the kernel: 8 MB. Larger tiles take more
+# memory per thread, smaller ones call the kernel more often.
+TILE = 1024
+# Tasks per thread, at least, in a pass over the kernel. More tasks divide the work more evenly; each has a latency.
+PANELS = 8
 
 
 @dataclass(frozen=True)
 class Layout:
     """Where blocks are and what they hold.
 
-    executor : who works on them; rows : rows of a block; dtype : of B's entries
+    executor : where tasks on them run; rows : rows per block; dtype : of B's entries
     """
 
     executor: Executor
@@ -43,13 +46,13 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class BlockFactor(CholeskyFactor):
-    """B = K_XS L⁻ᵀ in blocks, with L in double precision; `points` are the blocks of X, where B's are.
+    """B = K_XS L⁻ᵀ in blocks, with L in double precision.
 
     Attributes
     ----------
     L : (r, r) lower triangular, K_SS = scale·LLᵀ
     residual_diagonal : (n,), diag(Q)/scale − diag(BBᵀ)
-    points : blocks of points; kernel : κ
+    points : the blocks of X, stored where those of B are; kernel : κ
     layout : where blocks are; spans : whether the rank is the number of rows or features
     """
 
@@ -69,7 +72,7 @@ class BlockFactor(CholeskyFactor):
 
     @property
     def is_restriction(self) -> bool:
-        """In single precision, what is left beside as many columns as there are rows or features is rounding."""
+        """In single precision, a factor with as many columns as rows or features leaves a residual of rounding only."""
         return super().is_restriction and (self.is_exact or not self.spans)
 
     def in_one_array(self, rows: Rows) -> Factor:
@@ -87,8 +90,9 @@ class BlockFactor(CholeskyFactor):
         return self._at_rows(*rows.expansion(self.pivots, self.coefficients(v)))
 
     def product(self, rows: Rows, V: Array) -> Array:
-        """QV: tasks for pairs of blocks, and sums for each block."""
+        """QV, by tasks for pairs of blocks, whose results are summed per block."""
         support = np.flatnonzero(V.any(axis=1))
+        # The columns of the support take n·|support| kernel values; panels use the symmetry of Q and take n²/2.
         if 2 * len(support) < len(rows):
             return self._at_rows(*rows.expansion(support, V[support]))
         executor, found = self.layout.executor, np.zeros((len(rows), V.shape[1]))
@@ -106,7 +110,7 @@ class BlockFactor(CholeskyFactor):
         return found
 
     def quadratic(self, rows: Rows, V: Array) -> Array:
-        """VᵀQV: tasks for pairs of blocks, and one sum."""
+        """VᵀQV, by tasks for pairs of blocks and one sum."""
         panels = self._panels(V)
         total = self.layout.executor.total(
             _panel_quadratic, [p.block for p in panels], [p.arguments for p in panels]
@@ -114,16 +118,16 @@ class BlockFactor(CholeskyFactor):
         return np.asarray(total + total.T) / 2
 
     def product_error(self, rows: Rows, V: Array) -> Array:
-        """Of sums over a tile, the tiles of a panel, and the panels of a block; or over all rows with V ≠ 0."""
+        """For sums over a tile, then the tiles of a panel, then the panels of a block; or over all rows with V ≠ 0."""
         few = 2 * int(np.count_nonzero(V.any(axis=1))) < len(rows)
         return rows.product_error(V, additions=None if few else TILE + self._summands(V) + 8)
 
     def quadratic_error(self, rows: Rows, V: Array) -> Array:
-        """Of two sums over a tile, the tiles of a panel, and all panels."""
+        """For two sums over a tile, then the tiles of a panel, then all panels."""
         return rows.quadratic_error(V, additions=2 * TILE + self._summands(V) + 8)
 
     def _summands(self, V: Array) -> int:
-        """The most tiles of a panel, and the number of panels."""
+        """The largest number of tiles in a panel, plus the number of panels."""
         panels, largest = self._panels(V), int(np.diff(self.B.starts).max())
         tall = max(p.arguments[-1] - p.arguments[-2] for p in panels)
         return -(-tall // TILE) * (-(-largest // TILE) + 1) + len(panels)
@@ -133,7 +137,7 @@ class BlockFactor(CholeskyFactor):
         return np.concatenate(self.layout.executor.each(_values, self.points, arguments))
 
     def _panels(self, V: Array) -> list[_Panel]:
-        """Pairs of blocks i ≥ j, some rows of i at a time, so that there are several for each thread."""
+        """Panels of the pairs of blocks i ≥ j, with some rows of i each, so that every thread gets several."""
         parts, count = [V[a:b] for a, b in pairwise(self.B.starts)], len(self.points)
         pieces = -(-PANELS * self.layout.executor.threads // (count * (count + 1) // 2))
         found = []
@@ -178,7 +182,7 @@ def grown(  # noqa: PLR0917
 def _begun(
     rows: Rows, settings: Settings, limit: float | None, layout: Layout, known: BlockFactor | None
 ) -> tuple[Elimination, BlockColumns]:
-    """Where a factor left off, or nothing yet."""
+    """The elimination and its columns, as the known factor left them or before the first pivot."""
     work = Elimination(rows, settings, limit, float(np.finfo(layout.dtype).eps))
     if known is not None:
         work.resume(known.pivots, known.residual_diagonal)
@@ -192,7 +196,7 @@ def _begun(
 
 
 class BlockColumns(GrowingColumns):
-    """B in blocks, made where the points are, and the Cholesky factor L of Q on the pivots, in double precision."""
+    """B in blocks, computed where the points are, and the Cholesky factor L of Q on the pivots in double precision."""
 
     def __init__(
         self, layout: Layout, points: tuple[Any, ...], B: BlockMatrix, L: Array
@@ -224,7 +228,7 @@ class BlockColumns(GrowingColumns):
         return np.clip(before - self.B.row_squares(), 0.0, None)
 
     def _require_memory(self, work: Elimination, columns: int) -> None:
-        """Of this process, or of all workers."""
+        """Raise MemoryLimitError where this process, or all workers together, can't hold so many columns."""
         n, entry, most = len(self.B), np.dtype(self.layout.dtype).itemsize, work.most
         most = most if most < n else columns
         what = f"A solve with a factor of {n} distinct rows and {most} columns"
@@ -233,14 +237,18 @@ class BlockColumns(GrowingColumns):
         memory.require(float(entry) * n * columns, what, allowed, remedy, whole)
 
     def rows_exactly(self, work: Elimination, chosen: Ints) -> Array:
-        """K_{chosen,S}L⁻ᵀ."""
+        """K_{chosen,S}L⁻ᵀ. They become rows of L, which has to be in double precision whatever B is in."""
         if self.layout.dtype == np.float64 or not work.rank:
             return self.rows(chosen)
         return np.asarray(sl.solve_triangular(self.L, work.kernel(work.pivots, chosen), lower=True).T)
 
     def _rounded(self, work: Elimination) -> None:
-        """B anew from kernel values and L in double precision, off by its own rounding and no more; without pivots that
-        are independent in single precision only."""
+        """Recompute L from kernel values in double precision and B from L, so that B has no error but the rounding of
+        its entries.
+
+        Where the Cholesky factorization breaks down, the pivots from there on are dropped: they were independent only
+        by rounding in single precision.
+        """
         executor = self.layout.executor
         L, failed = sl.lapack.dpotrf(work.kernel(work.pivots, work.pivots), lower=1, clean=1)
         rank = failed - 1 if failed > 0 else len(L)
@@ -275,7 +283,7 @@ def _empty(X: Array, dtype: Any) -> Array:
 def _with_columns(  # noqa: PLR0917
     B: Block, X: Array, kernel: Kernel, pivots: Array, here: Array, L: Array, scale: float, k: int
 ) -> Block:
-    """(K_XS/scale − BB_Sᵀ)L⁻ᵀ behind the columns of B, some rows at a time; B itself is not copied."""
+    """Append (K_XS/scale − BB_Sᵀ)L⁻ᵀ to the columns of B, some rows at a time; B itself is not copied."""
     parts = B if isinstance(B, tuple) else (B[:, :k],)
     n = len(parts[0])
     found = np.empty((n, len(L)), dtype=parts[0].dtype)
@@ -307,7 +315,7 @@ def _values(X: Array, kernel: Kernel, centers: Array, coefficients: Array) -> Ar
 
 
 def _tiles(n: int, a: int, b: int) -> Iterator[tuple[slice, slice]]:
-    """Tiles of rows a to b and n columns; for n = 0, of those below the diagonal."""
+    """Tiles of rows a to b and n columns; for n = 0, the tiles below the diagonal."""
     for i in range(a, b, TILE):
         end = n or i
         for j in range(0, end, TILE):
@@ -322,8 +330,11 @@ def _diagonal_tiles(a: int, b: int) -> Iterator[slice]:
 def _panel_product(  # noqa: PLR0917
     X: Array, Z: Array | None, kernel: Kernel, V: Array, W: Array | None, a: int, b: int
 ) -> tuple[Array, Array]:
-    """κ(X, Z)W for rows a to b of X, and κ(Z, X)V from the same kernel values; for Z None, of κ(X, X) the part on and
-    below the diagonal, and below it."""
+    """κ(X, Z)W for rows a to b of X, and κ(Z, X)V from the same kernel values.
+
+    For Z None, the first product takes the tiles of κ(X, X) on and below the diagonal, the second the mirror images of
+    those below it.
+    """
     other, U = (X, V) if Z is None or W is None else (Z, W)
     left, right = np.zeros((b - a, V.shape[1])), np.zeros_like(U)
     for rows in _diagonal_tiles(a, b) if Z is None else ():
@@ -338,7 +349,7 @@ def _panel_product(  # noqa: PLR0917
 def _sum_of_sides(
     part: tuple[Array, Array], n: int, places: list[tuple[int, int]], *others: tuple[Array, Array]
 ) -> Array:
-    """The n rows that parts add up to; each place is a side of a part, and its first row."""
+    """The sum of parts of panels, n rows. Each place is (side, first): which array of the part, and its first row."""
     total = np.zeros((n, part[0].shape[1]))
     for pair, (side, first) in zip((part, *others), places, strict=True):
         total[first : first + len(pair[side])] += pair[side]
@@ -348,7 +359,7 @@ def _sum_of_sides(
 def _panel_quadratic(  # noqa: PLR0917
     X: Array, Z: Array | None, kernel: Kernel, V: Array, W: Array | None, a: int, b: int
 ) -> Array:
-    """What a panel and its mirror image add to VᵀQV; rows without multipliers cost nothing."""
+    """The share of a panel and its mirror image in VᵀQV, from the rows with V ≠ 0 only."""
     chosen = np.flatnonzero(V.any(axis=1))
     a, b = np.searchsorted(chosen, (a, b))
     X, V = X[chosen], V[chosen]

@@ -1,4 +1,4 @@
-"""Blocks on the workers of a Dask cluster. Tasks are pure: what a lost worker held is made again from its points."""
+"""Blocks on the workers of a Dask cluster. Tasks are pure, so that Dask can recompute the blocks of a lost worker."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from kernelopt.factorization.block_matrix import Arguments, Work
 from kernelopt.support import clock
 from kernelopt.support.optional import optional
 
-GROUP = 8  # parts that are summed by one task
-LATENCY = 6e8  # multiplications that a thread could do while a pass over all blocks is on its way (20 ms)
+# Parts that one task sums. Larger groups move more parts to one worker, smaller ones need more rounds of tasks.
+GROUP = 8
+# The latency of a pass over all blocks, 20 ms, in multiplications that one thread does meanwhile (3e10 per second).
+LATENCY = 6e8
 
 
 class Placed(NamedTuple):
-    """A block on the cluster: its future, and the worker where tasks on it run as long as that worker lives."""
+    """A block on the cluster: its future, and the worker on which tasks on it run while that worker is alive."""
 
     future: Any
     home: str | None = None
@@ -30,8 +32,8 @@ class Placed(NamedTuple):
 class OnDask:
     """The workers of a `dask.distributed.Client`.
 
-    client : the client; homes : the address of a worker for each thread of the cluster; memory : bytes of all workers,
-    inf where one has no limit
+    client : the client; homes : a worker's address per thread of the cluster; memory : bytes of all workers, inf where
+    a worker has no limit
     """
 
     client: Any
@@ -43,7 +45,8 @@ class OnDask:
         known = client.scheduler_info(n_workers=-1)["workers"]
         homes = tuple(address for address in sorted(known) for _ in range(known[address]["nthreads"]))
         limits = [worker["memory_limit"] or inf for worker in known.values()]
-        return OnDask(client, homes, float(sum(limits)) if limits else inf)  # workers may be on their way
+        # Without workers there is no limit yet: they may still be starting.
+        return OnDask(client, homes, float(sum(limits)) if limits else inf)
 
     @property
     def threads(self) -> int:
@@ -60,7 +63,8 @@ class OnDask:
         return [Placed(self.client.submit(_itself, block, pure=False)) for block in blocks]
 
     def keep(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> list[Placed]:
-        """Blocks that have no home yet find one each: a block that moves takes longer than any task on it."""
+        """New blocks, left on the workers. A block without a home is assigned one, since moving it later would take
+        longer than any task on it."""
         homes = [b.home or self._home(k) for k, b in enumerate(blocks)]
         settled = [Placed(b.future, home) for b, home in zip(blocks, homes, strict=True)]
         found = self._submitted(function, settled, arguments)
@@ -70,7 +74,7 @@ class OnDask:
         return self._gathered(self._submitted(function, blocks, arguments))
 
     def total(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> Any:
-        """By a tree of sums, so that one result comes here."""
+        """The sum, by a tree of tasks, so that only one result is sent to this process."""
         parts = self._submitted(function, blocks, arguments)
         while len(parts) > 1:
             groups = [parts[i : i + GROUP] for i in range(0, len(parts), GROUP)]
@@ -78,7 +82,7 @@ class OnDask:
         return self._gathered(parts)[0]
 
     def _gathered(self, futures: list[Any]) -> list[Any]:
-        """Results, brought here; what is no longer wanted is not worked on."""
+        """The results. At the time limit, or when interrupted, tasks that still run are cancelled."""
         left = clock.seconds_left()
         try:
             if isfinite(left):
@@ -99,14 +103,16 @@ class OnDask:
             raise SolverError("Expected the client that holds B to be open; got one that is closed. Solve again.")
         found = []
         for block, rest in zip(blocks, arguments, strict=True):
+            # The home is a preference: where that worker is lost, another one takes the task.
             at = {} if block.home is None else {"workers": [block.home], "allow_other_workers": True}
             known = [a.future if isinstance(a, Placed) else a for a in rest]
+            # pure=False only spares Dask the hash of all arguments, from which it would make the task's key.
             found.append(self.client.submit(function, block.future, *known, pure=False, **at))
         return found
 
 
 def is_client(value: Any) -> bool:
-    """Whether a value is a client of Dask's; nothing is imported for it."""
+    """Whether a value is a Dask client, told by the module of its type so that Dask need not be imported."""
     return type(value).__module__.startswith("distributed.") and hasattr(value, "submit")
 
 

@@ -20,13 +20,19 @@ from kernelopt.factorization.factor import FLOOR, Factor
 from kernelopt.language.rows import Rows
 from kernelopt.support.types import Array
 
-SAMPLE = 512  # rows on which a kernel whose definiteness is only declared, or unknown, is tried first
-DECLARED = 1e-6  # of the largest eigenvalue: a negative one beyond this contradicts a declaration, single precision too
-INDEFINITE = 1e-10  # of the largest eigenvalue: beyond this a negative eigenvalue is not rounding
+# Rows on which a kernel is tried whose definiteness is only declared, or unknown. More rows find more violations, at
+# SAMPLE³ flops for their eigenvalues.
+SAMPLE = 512
+# Relative to the largest eigenvalue: a negative eigenvalue beyond this contradicts a declaration. Kernel values in
+# single precision, with errors of 6e-8, must not be taken for a contradiction.
+DECLARED = 1e-6
+# Relative to the largest eigenvalue: a negative eigenvalue beyond this is more than rounding. Rounding makes about
+# N·eps, 4e-13 for 2000 rows; larger values would accept slightly indefinite kernels.
+INDEFINITE = 1e-10
 
 
 class CholeskyFactor(Factor):
-    """B = K_XS L⁻ᵀ with K_SS = LLᵀ: F(x) = L⁻¹k_S(x), r kernel values a prediction."""
+    """B = K_XS L⁻ᵀ with K_SS = LLᵀ: F(x) = L⁻¹k_S(x), r kernel values per prediction."""
 
     method = "pivoted Cholesky"
 
@@ -38,7 +44,7 @@ class CholeskyFactor(Factor):
 
 
 class EigenFactor(Factor):
-    """B = V√Λ: F(x) = B†k(x), N kernel values a prediction."""
+    """B = V√Λ: F(x) = B†k(x), N kernel values per prediction."""
 
     method = "eigenfactor"
 
@@ -51,10 +57,10 @@ class EigenFactor(Factor):
 
 @dataclass(frozen=True, eq=False)
 class ProjectedFactor(EigenFactor):
-    """The eigenfactor of Q̃, which is not the kernel's matrix Q.
+    """The eigenfactor of Q̃, the positive semidefinite projection of an indefinite kernel matrix Q.
 
-    distance = ‖Q − Q̃‖/‖Q‖ (Frobenius). Predictions at the rows are Q̃'s: c fulfils Qc = Bv where eigenvalues are clipped
-    or flipped (`signs`), and (Q + shift·I)c = Bv where they are shifted, so that κ gains shift·[x = y].
+    distance = ‖Q − Q̃‖/‖Q‖ (Frobenius). Predictions at the rows belong to Q̃: c fulfils Qc = Bv where eigenvalues are
+    clipped or flipped (`signs`), and (Q + shift·I)c = Bv where they are shifted, which adds shift·[x = y] to κ.
     """
 
     is_projected = True
@@ -81,11 +87,11 @@ class _Normalized(NamedTuple):
 
 @dataclass(frozen=True)
 class Settings:
-    """When to stop, and what to do with negative eigenvalues.
+    """When a factorization stops, and what it does with negative eigenvalues.
 
     rank_tol: stop at trace(Q − scale·BBᵀ) ≤ rank_tol·trace(Q); max_rank: or at this rank; indefinite: "raise", or the
-    projection "clip", "flip" or "shift"; seed: of the random candidates of a streamed factor; finest: stop where no
-    pivot can be told from rounding, whatever the trace.
+    projection "clip", "flip" or "shift"; seed: of the random candidates of a streamed factor; finest: ignore the trace
+    and stop where the remaining pivots are rounding.
     """
 
     rank_tol: float
@@ -103,11 +109,12 @@ def pivoted_cholesky(rows: Rows, settings: Settings, memory_limit: float | None 
     diagonal = Q.diagonal().copy()
     refuse_declared(rows, Q, scale)
     tol = max(settings.rank_tol, FLOOR)
-    # dpstrf stops by the largest residual diagonal, which bounds the trace by n times as much; below 0, by rounding.
+    # dpstrf stops when the largest residual diagonal entry is at most tol, so that the trace is at most n·tol. For a
+    # negative tol it stops at rounding, n·eps times the largest entry of the diagonal.
     C, order, rank, _ = dpstrf(Q, tol=-1.0 if settings.finest else tol * trace / n, lower=1, overwrite_a=1)
     rank = 0 if trace <= 0 else int(rank)
     for j in range(rank):
-        C[:j, j] = 0.0  # dpstrf leaves Q above its factor
+        C[:j, j] = 0.0  # dpstrf leaves entries of Q above the diagonal
     residuals = trace - np.cumsum(np.einsum("ij,ij->j", C[:, :rank], C[:, :rank]))
     enough = np.flatnonzero(residuals <= (-np.inf if settings.finest else tol * trace))
     rank = min(rank, int(enough[0]) + 1 if enough.size else rank, settings.max_rank or rank)
@@ -138,6 +145,7 @@ def eigenfactor(rows: Rows, settings: Settings, memory_limit: float | None = Non
     tail = trace - np.cumsum(np.clip(eigenvalues, 0.0, None))
     enough = np.flatnonzero(tail <= max(settings.rank_tol, FLOOR) * trace)
     rank = int(enough[0]) + 1 if enough.size else len(eigenvalues)
+    # Smaller eigenvalues are rounding, and may be negative; B needs square roots and full column rank.
     rank = min(rank, int((eigenvalues > FLOOR * trace / len(Q)).sum()), settings.max_rank or rank)
     B = np.multiply(V[:, :rank], np.sqrt(eigenvalues[:rank]), order="C")
     residual = max(trace - float(eigenvalues[:rank].sum()), 0.0)
@@ -148,7 +156,7 @@ def eigenfactor(rows: Rows, settings: Settings, memory_limit: float | None = Non
 
 
 def _normalized_gram(rows: Rows, memory_limit: float | None) -> _Normalized:
-    """Q of unit mean diagonal; rows of mixed kinds are brought to unit diagonal first."""
+    """Q of unit mean diagonal; of unit diagonal where rows are of mixed kinds, whose units differ."""
     n = len(rows)
     memory.require(needed(n), f"Factoring the kernel matrix of {n} distinct rows", memory_limit)
     start = perf_counter()
@@ -182,16 +190,16 @@ def relative_trace(left: Array, diagonal: Array, row_scale: Array) -> float:
 
 
 def negligible(rows: Rows) -> float:
-    """Relative size of negative eigenvalues that the precision of the input explains."""
+    """The relative size up to which the precision of kernel values explains a negative eigenvalue."""
     return max(INDEFINITE, 10 * rows.kernel.precision)
 
 
 def refuse_indefinite(rows: Rows, memory_limit: float | None) -> None:
     """Raise NotPSDError if λ_min(Q) < −tolerance·λ_max(Q).
 
-    The trace of a factor can't see it: [[1,0,0],[0,0,1],[0,1,0]] leaves a zero trace at rank 1. A Cholesky factor of
-    Q + δI proves λ_min(Q) ≥ −δ, with δ = tolerance·(a Rayleigh quotient, at most λ_max); only where there is none
-    are the eigenvalues computed.
+    The residual trace of a factor does not show it: [[1,0,0],[0,0,1],[0,1,0]] leaves a zero trace at rank 1. A Cholesky
+    factor of Q + δI proves λ_min(Q) ≥ −δ, with δ = tolerance·(a Rayleigh quotient, at most λ_max). Eigenvalues, which
+    cost more, are computed only where that factorization fails.
     """
     Q, _, _, _ = _normalized_gram(rows, memory_limit)
     tolerance = negligible(rows)
@@ -199,15 +207,17 @@ def refuse_indefinite(rows: Rows, memory_limit: float | None) -> None:
     _, info = dpotrf(Q, lower=1, overwrite_a=1)
     if info == 0:
         return
-    Q, scale, _, _ = _normalized_gram(rows, memory_limit)
+    Q, scale, _, _ = _normalized_gram(rows, memory_limit)  # dpotrf overwrote it
     eigenvalues = sl.eigvalsh(Q, overwrite_a=True)
     if eigenvalues[0] < -tolerance * max(eigenvalues[-1], 0.0):
         raise NotPSDError(_indefinite_message(rows, eigenvalues[0] * scale, eigenvalues[-1] * scale))
 
 
 def refuse_declared(rows: Rows, Q: Array | None = None, scale: float = 1.0) -> None:
-    """Raise NotPSDError where the kernel is declared positive semidefinite, and a principal minor of scale·Q, of up to
-    `SAMPLE` rows, shows that it is not."""
+    """Raise NotPSDError where a kernel with declarations, as psd=True, is indefinite on up to `SAMPLE` random rows.
+
+    Their submatrix is taken from scale·Q where that is given.
+    """
     if not rows.kernel.declarations():
         return
     drawn = np.sort(np.random.default_rng(0).permutation(len(rows))[:SAMPLE])

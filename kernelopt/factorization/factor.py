@@ -13,7 +13,9 @@ from kernelopt.factorization.tall import Room, TallMatrix, tall
 from kernelopt.language.rows import Rows
 from kernelopt.support.types import Array, Ints
 
-FLOOR = 1e-13  # smallest meaningful trace residual, relative to trace(Q)
+# The smallest residual trace(Q − scale·BBᵀ) to aim at, relative to trace(Q). It is about 450 eps: pivots below it would
+# be taken from the rounding of the trace.
+FLOOR = 1e-13
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +31,9 @@ class Factor(ABC):
     scale : trace(Q)/n, 1 where that is zero
     pivots : rows whose span holds θ
     residual : trace(Q − scale·BBᵀ) / trace(Q)
-    seconds : wall time of kernel evaluation, and of factorization
-    why : why the method was chosen, where none was asked for
-    room : memory behind the columns of B, for more of them
+    kernel_seconds, factor_seconds : wall time of kernel evaluation, and of factorization
+    why : the reason for the method, where it was chosen by default
+    room : the array whose first columns are B, with space for more
     """
 
     B: Any
@@ -44,9 +46,9 @@ class Factor(ABC):
     room: Room | None = field(default=None, kw_only=True, repr=False)
 
     method = ""
-    grows = False  # by what a certificate says
-    is_exact = True  # but for rounding in double precision: numbers of Q can be read off
-    is_projected = False  # whether Q was indefinite, and another matrix is factored
+    grows = False  # whether `grow` can add columns that a certificate asks for
+    is_exact = True  # whether B has no error but rounding in double precision, so that Q can be read off it
+    is_projected = False  # whether Q was indefinite, and a projection of it is factored
     is_nested = True  # whether the columns of a finer factor begin with these
 
     @cached_property
@@ -60,12 +62,12 @@ class Factor(ABC):
 
     @property
     def added(self) -> float:
-        """s, where Q is the matrix of κ(x, y) + s·[x = y] instead of κ."""
+        """s, where the matrix of κ(x, y) + s·[x = y] is factored instead of that of κ; else 0."""
         return float(getattr(self, "shift", 0.0))
 
     @property
     def departure(self) -> float:
-        """‖Q − Q̃‖/‖Q‖, where Q was indefinite and Q̃ is factored."""
+        """‖Q − Q̃‖/‖Q‖, where Q was indefinite and Q̃ is factored; else 0."""
         return float(getattr(self, "distance", 0.0))
 
     @property
@@ -75,7 +77,7 @@ class Factor(ABC):
 
     @property
     def of_pivots(self) -> Factor:
-        """The factor without functions."""
+        """The factor of the pivots alone, without functions Aᵀν."""
         return self
 
     def in_one_array(self, rows: Rows) -> Factor:
@@ -103,15 +105,15 @@ class Factor(ABC):
         return {}
 
     def predictions(self, rows: Rows, v: Array) -> Array:
-        """Aθ on all rows, computed afresh from kernel values."""
+        """Aθ on all rows, computed from kernel values instead of B."""
         return rows.combined(self.pivots, self.coefficients(v))
 
     def product(self, rows: Rows, V: Array) -> Array:
-        """QV by a pass over the kernel's own values."""
+        """QV by a pass over kernel values, not by B."""
         return rows.product(V)
 
     def quadratic(self, rows: Rows, V: Array) -> Array:
-        """VᵀQV by a pass over the kernel's own values."""
+        """VᵀQV by a pass over kernel values, not by B."""
         return rows.quadratic(V)
 
     def product_error(self, rows: Rows, V: Array) -> Array:

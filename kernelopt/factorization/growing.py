@@ -1,13 +1,13 @@
-"""A factor that grows by what a certificate says of it: pivots where the multipliers ν miss most, and functions Aᵀν.
+"""A factor that grows where a certificate shows its gap: by pivots that reduce νᵀEν most, and by functions Aᵀν.
 
-With E = Q − BBᵀ, the gap that a restriction of θ leaves is about νᵀEν/(4λ) for a penalty λ‖θ‖². A new column takes from
-it what its Cholesky factor takes from E:
+With E = Q − BBᵀ and multipliers ν, the gap that a restriction of θ leaves is about νᵀEν/(4λ) for a penalty λ‖θ‖². A new
+column c replaces E by E − ccᵀ, and so reduces νᵀEν by (cᵀν)². There are two kinds of columns:
 
 - pivots: of candidates drawn with probability ∝ νᵢ²Eᵢᵢ, one by one the j with the largest hⱼ²/Eⱼⱼ for h = Eν, where h
   and E are deflated after each;
-- the function Aᵀν = Σᵢ νᵢF(xᵢ) itself, whose column is g/√(νᵀg) with g = Eν = Qν − B(Bᵀν). It takes all of νᵀEν, and
-  θ + s·Aᵀν for every s is then among the restricted: no pivot does that where many rows have a multiplier. It needs
-  Qν, which a pass over the kernel gave, and makes θ a combination of all rows with νᵢ ≠ 0.
+- the function Aᵀν = Σᵢ νᵢF(xᵢ) itself, whose column is g/√(νᵀg) with g = Eν = Qν − B(Bᵀν). It reduces νᵀEν to 0, and
+  the span then contains θ + s·Aᵀν for every s; a pivot can't do that where many rows have a multiplier. It needs Qν,
+  which the certificate's pass over the kernel gives, and makes θ a combination of all rows with νᵢ ≠ 0.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ from kernelopt.factorization.tall import SPARE
 from kernelopt.language.rows import Rows
 from kernelopt.support.types import Array
 
-NOTHING = 1e-12  # of νᵀQν: less of νᵀEν is rounding
+# Relative to νᵀQν: a smaller νᵀEν may be rounding in the difference Qν − B(Bᵀν), and gives no column.
+NOTHING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class Guide:
-    """What a certificate says: ν (n, K) on the distinct rows, and Qν where a pass over the kernel gave it."""
+    """The multipliers of a certificate: ν (n, K) on the distinct rows, and Qν where a pass over the kernel gave it."""
 
     nu: Array
     products: Array | None = None
 
     def beside(self, other: Guide) -> Guide:
-        """Both, for θs that share rows and kernel."""
+        """The columns of both guides, for θs that share rows and kernel."""
         known = self.products is not None and other.products is not None
         products = np.hstack([self.products, other.products]) if known else None  # type: ignore[list-item]
         return Guide(np.hstack([self.nu, other.nu]), products)
@@ -45,7 +46,7 @@ class Guide:
 
 @dataclass(frozen=True, eq=False)
 class ExpandedFactor(Factor):
-    """[B_S, T]: the columns of pivots S, then those of functions φₖ = Aᵀνₖ, as far as S does not span them.
+    """B = [B_S, T]: the columns of pivots S, then those of the parts of functions φₖ = Aᵀνₖ outside of their span.
 
     pivots are S, followed by the other rows with some νₖᵢ ≠ 0.
 
@@ -79,9 +80,9 @@ class ExpandedFactor(Factor):
         return self.base
 
     def parts(self, v: Array) -> tuple[Array, Array]:
-        """θ = Cᵀw_S + Σₖ aₖφₖ: v_S, and a.
+        """v_S and a with θ = Cᵀw_S + Σₖ aₖφₖ.
 
-        φₖ has the coordinates νₖᵀB = [G, H], so that Hᵀa = v_T/scale, and v_S − scale·Gᵀa is left to the pivots.
+        φₖ has the coordinates νₖᵀB = [G, H], so that Hᵀa = v_T/scale, and v_S − scale·Gᵀa remains for the pivots.
         """
         p = self.base.rank
         G = (self.B.T @ self.combinations).T
@@ -95,7 +96,7 @@ class ExpandedFactor(Factor):
         return spread
 
     def predictions(self, rows: Rows, v: Array) -> Array:
-        """r kernel values a row for the pivots, and Qνₖ as it is known."""
+        """r kernel values per row for the pivots, plus the known Qνₖ for the functions."""
         rest, a = self.parts(v)
         return self.base.predictions(rows, rest) + self.functions @ a
 
@@ -116,7 +117,7 @@ def grow(  # noqa: PLR0917
     rows: Rows, known: Factor, guide: Guide | None, count: int, functions: bool, settings: Settings,
     memory_limit: float | None = None,
 ) -> Factor:  # fmt: skip
-    """A factor with `count` more pivots, and with Aᵀν among its functions where Qν is known and wanted."""
+    """A factor with `count` more pivots and, with `functions`, with Aᵀν among its functions where Qν is known."""
     begin = perf_counter()
     if guide is None:
         return known if functions else known.of_pivots
@@ -144,7 +145,7 @@ def grow(  # noqa: PLR0917
 def _with_functions(  # noqa: PLR0917
     factor: Factor, start: ExpandedFactor | None, V: Array, QV: Array, most: int, memory_limit: float | None
 ) -> Factor:
-    """Columns t = Eν/√(νᵀEν) for one ν after the other, those of `start` as they are; where nothing is left, none."""
+    """Append columns t = Eν/√(νᵀEν), one ν after the other, to those of `start`; none where νᵀEν is rounding."""
     B, held = factor.B, factor if start is None else start
     columns = [] if start is None else list(start.T.T)
     known = len(columns)

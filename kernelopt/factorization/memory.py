@@ -1,4 +1,4 @@
-"""How much memory there is, and refusing before it is taken."""
+"""The memory that is available, and errors before more is taken."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from pathlib import Path
 
 from kernelopt.errors import MemoryLimitError
 
-SHARE = 0.8  # of the available memory, unless the caller sets a limit
-FALLBACK = 4 * 2**30  # bytes, where the system does not say what there is
-VECTORS, TEMPORARY = 50, 2**24  # of N, and bytes that do not depend on it, beside B
+# The default limit, as a share of the available memory. The rest is for uncounted arrays, and for other programs.
+SHARE = 0.8
+# Bytes taken to be available where the operating system does not tell. A problem that needs more sets memory_limit.
+FALLBACK = 4 * 2**30
+# What a solve takes beside B: vectors of N numbers, and bytes that do not depend on N. Measured, see `of_solve`.
+VECTORS, TEMPORARY = 50, 2**24
 
 
 def available_bytes() -> int:
-    """Memory that can be taken without swapping, as far as the operating system tells."""
+    """Memory that can be taken without swapping, where the operating system tells; else half of all, or FALLBACK."""
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
         for line in meminfo.read_text().splitlines():
@@ -33,7 +36,10 @@ def allowed_bytes(limit: float | None) -> float:
 def require(
     needed: float, what: str, limit: float | None, remedy: str = "Use fewer rows", whole: float | None = None
 ) -> None:
-    """Raise MemoryLimitError if `needed` bytes exceed the limit; it tells of the `whole` that is likely to follow."""
+    """Raise MemoryLimitError if `needed` bytes exceed the limit.
+
+    The message names `whole` instead, the bytes that later steps are likely to need too, where these are more.
+    """
     allowed = allowed_bytes(limit)
     if needed > allowed:
         told = needed if whole is None else max(whole, needed)
@@ -44,16 +50,16 @@ def require(
 
 
 def of_solve(rows: int, rank: int, entry: int = 8) -> float:
-    """Bytes that a solve with a factor of so many rows and columns takes at its peak, measured for N from 2e4 to 1e5.
+    """Bytes that a solve with a factor of `rows` × `rank` takes at its peak, measured for N from 2e4 to 1e5.
 
-    B, a part of it once more while it grows, vectors of the solver, and blocks of kernel values.
+    They hold B, a part of it once more while it grows, vectors of the solver, and blocks of kernel values.
     """
-    again = 1.6 if entry == 8 else 2.0  # blocks are made anew as a whole
+    again = 1.6 if entry == 8 else 2.0  # in single precision all of B is computed once more, beside the old one
     return again * entry * rows * rank + VECTORS * 8 * rows + TEMPORARY
 
 
 def human(size: float) -> str:
-    """Bytes for people: 80.0 GB."""
+    """Bytes in a unit for reading: 80 GB."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.3g} {unit}"

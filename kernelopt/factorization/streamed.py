@@ -1,6 +1,6 @@
 """Factors of a kernel matrix that is never formed: pivoted Cholesky, a block of columns at a time (`elimination.py`).
 
-(r+1)N kernel values and those of the E_CC, N r² flops in matrix products, O(N r) memory.
+It takes (r+1)N kernel values and those of the E_CC, N r² flops in matrix products, and O(N r) memory.
 """
 
 from __future__ import annotations
@@ -19,8 +19,12 @@ from kernelopt.factorization.tall import Room
 from kernelopt.language.rows import Rows
 from kernelopt.support.types import Array, Ints
 
-ROOM = 2**26  # bytes of B at first
-CHUNK = 256  # pivots between two draws of candidates that a certificate asks for
+# Bytes of the first array of B, 64 MB. A smaller one is copied more often while B grows, a larger one is wasted on
+# factors of low rank.
+ROOM = 2**26
+# Pivots per draw of candidates, where a certificate asks for them. E_CC then has (CANDIDATES·CHUNK)² entries, 8 MB.
+# Smaller chunks take more draws, each with a pass over B for Bᵀν.
+CHUNK = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +47,9 @@ def streamed_cholesky(
 ) -> Factor:
     """Q = scale·BBᵀ from (r+1)n kernel values, in O(n r²) flops and O(n r) memory.
 
-    Stops as the dense factor does. `start` is a streamed factor of the same rows, whose pivots are kept. A kernel that
-    is not positive semidefinite by rule is tried on random rows, and on the candidates of each round; NotPSDError is
-    raised where a principal minor of Q shows it. What those rows don't show is not seen.
+    It stops as the dense factor does. `start` is a streamed factor of the same rows, whose pivots are kept. A kernel
+    that is not positive semidefinite by rule is tried on random rows, and on the candidates of each round; NotPSDError
+    is raised where a principal submatrix of Q is indefinite. A kernel that is indefinite on other rows only passes.
     """
     begin = perf_counter()
     known = start if isinstance(start, StreamedFactor) else None
@@ -58,7 +62,7 @@ def with_pivots(  # noqa: PLR0917
     rows: Rows, known: StreamedFactor, nu: Array, products: Array | None, count: int, spare: int, settings: Settings,
     memory_limit: float | None,
 ) -> StreamedFactor:  # fmt: skip
-    """`count` more pivots that take most from νᵀEν, and room for `spare` more columns by others."""
+    """`count` more pivots that take most from νᵀEν, and room for `spare` columns of functions behind them."""
     begin = perf_counter()
     work, columns = _begun(rows, settings, memory_limit, known, known.rank + count + spare)
     columns.spare = spare
@@ -69,7 +73,7 @@ def with_pivots(  # noqa: PLR0917
 def _begun(
     rows: Rows, settings: Settings, limit: float | None, known: StreamedFactor | None, wanted: int | None = None
 ) -> tuple[Elimination, ArrayColumns]:
-    """Where a factor left off, or nothing yet."""
+    """The elimination and its columns, as the known factor left them or before the first pivot."""
     work = Elimination(rows, settings, limit, GrowingColumns.precision)
     columns = ArrayColumns(len(rows), wanted)
     if known is None:
@@ -84,9 +88,10 @@ def _begun(
 
 
 class ArrayColumns(GrowingColumns):
-    """B as one array, with room for more columns; `wanted` of them, where that is known.
+    """B as one array, with room for more columns; for `wanted` columns in all, where that number is known.
 
-    Its rows stand in an order with the pivots first, so that columns are computed for the others without copies.
+    Its rows are permuted so that pivots come first: the other rows are then one slice, to which columns are added
+    without copies.
     """
 
     def __init__(self, n: int, wanted: int | None) -> None:
@@ -116,7 +121,7 @@ class ArrayColumns(GrowingColumns):
         return squares
 
     def bring_forward(self, chosen: Ints, first: int) -> None:
-        """Chosen rows change places with those that stand from `first` on."""
+        """Exchange the chosen rows with those at the places from `first` on."""
         places, known = np.arange(first, first + len(chosen)), self.place[chosen]
         to = np.r_[places, np.setdiff1d(known, places)]
         come = np.r_[known, np.setdiff1d(places, known)]
@@ -134,13 +139,19 @@ class ArrayColumns(GrowingColumns):
         return found
 
     def make_room(self, work: Elimination, needed: int) -> None:
-        """B, still in its own memory, with more columns: as many as are likely to be needed, and affordable."""
+        """Copy B into an array with at least `needed` columns: as many as are likely, and within the memory limit.
+
+        The new array owns its memory, as `shrink` requires.
+        """
         n, old = self.B.shape
         if needed <= old:
             return
+        # The old array counts against a limit that the user set; from the available memory it is already missing.
         held = 0 if work.limit is None else 8.0 * n * old
         affordable = (memory.allowed_bytes(work.limit) - held) / (8 * n)
         if self.wanted is None:
+            # 10 % more than extrapolated, since a copy costs more; from 1.25 to 8 times the old width, since the
+            # extrapolation is rough.
             likely = max(min(1.1 * work.expected_rank(self), 8 * old), 1.25 * old, ROOM / (8 * n))
         else:
             likely = self.wanted
@@ -154,6 +165,7 @@ class ArrayColumns(GrowingColumns):
         self.B = wider
 
     def factor(self, work: Elimination, begin: float) -> StreamedFactor:
+        # Rows return to their own order a few columns at a time, without a second B.
         moved = np.flatnonzero(self.order != np.arange(len(self.order)))
         for columns in (slice(j, min(j + BLOCK, self.rank)) for j in range(0, self.rank, BLOCK)):
             self.B[self.order[moved], columns] = self.B[moved, columns]
@@ -169,9 +181,9 @@ class ArrayColumns(GrowingColumns):
 
 
 def shrink(B: Array, width: int) -> None:
-    """Only the first columns of B, in its own memory."""
+    """Drop all but the first `width` columns of B, in place."""
     n, flat = len(B), B.reshape(-1)
     for i in range(0, n, STRETCH // 8):
         rows = B[i : i + STRETCH // 8, :width].ravel()
-        flat[i * width : i * width + rows.size] = rows  # never ahead of what is still to be read
+        flat[i * width : i * width + rows.size] = rows  # writes never overtake what is still to be read
     B.resize((n, width), refcheck=False)

@@ -1,7 +1,8 @@
 """B as solvers, certificates and plots see it: a tall matrix with few operations, whatever holds its entries.
 
-To hold B in another way (on another device, in another library): a class of `TallMatrix`, and a factorization that
-makes one. `DenseMatrix` is numpy's array; `block_matrix.BlockMatrix` has blocks of rows, here or on a cluster.
+To hold B in another way (on another device, in another library), write a subclass of `TallMatrix` and a factorization
+that makes one. `DenseMatrix` is one numpy array; `block_matrix.BlockMatrix` has blocks of rows, in this process or on a
+cluster.
 """
 
 from __future__ import annotations
@@ -17,21 +18,27 @@ import scipy.sparse as sp
 from kernelopt.factorization import memory
 from kernelopt.support.types import Array, Ints
 
-SPARE = 8  # columns that an array has room for behind those that it begins with
-SCALED = 2**22  # bytes of B that are scaled at a time, at least
-WIDE = 0.2  # columns per row from which BBᵀ is worth its place: systems in active rows then look it up
-HELD = 0.25  # of the memory that is free, for BBᵀ
-MOST_CHOSEN = 0.9  # share of rows with weight from which all rows are taken, without a copy of these
+# Columns of room behind those that a new array begins with. A certificate adds about one function per output, so that B
+# is copied once in about SPARE of them; each spare column takes 8N bytes.
+SPARE = 8
+# Bytes of B that are scaled by weights at a time, at least: 4 MB instead of a second B.
+SCALED = 2**22
+# Share of rows with nonzero weight from which all rows enter a Gram matrix. Leaving out the rest would save less than
+# 10 % of the flops, and cost a copy of the rows that stay.
+MOST_CHOSEN = 0.9
+# Columns per row from which BBᵀ is formed: systems in active rows then look up what costs 2r flops per entry.
+WIDE = 0.2
+HELD = 0.25  # share of the free memory that BBᵀ may take
 
 
 class TallMatrix(ABC):
-    """B (n, r). What goes in and comes out are arrays of numpy's in double precision; only B is elsewhere.
+    """B (n, r). Arguments and results are numpy arrays in double precision; only B itself may be stored elsewhere.
 
-    Where a factor's B is no array, it is one of these: products with Bᵀ, B[rows] and B[:, :k] are written as those of
-    an array are.
+    Where a factor's B is not a numpy array, it is a TallMatrix: B @ v, B.T @ d, B[rows] and B[:, :k] are written as
+    those of an array are.
     """
 
-    __array_ufunc__ = None  # numpy leaves products to us
+    __array_ufunc__ = None  # numpy then leaves products with its arrays to this class
     ndim = 2
 
     @property
@@ -53,7 +60,7 @@ class TallMatrix(ABC):
 
     @abstractmethod
     def first(self, count: int) -> TallMatrix:
-        """The first columns."""
+        """The first `count` columns, B[:, :count]."""
 
     @abstractmethod
     def combined(self, E: sp.csr_array) -> Array:
@@ -85,7 +92,7 @@ class TallMatrix(ABC):
 
     @abstractmethod
     def spectrum(self) -> Array:
-        """The eigenvalues of BᵀB that are not 0 for want of columns, from large to small."""
+        """The eigenvalues of BᵀB, from large to small: those of BBᵀ without its n − r zeros."""
 
     @abstractmethod
     def beside(self, T: Array, room: Room | None = None, limit: float | None = None) -> tuple[Any, Room | None]:
@@ -96,7 +103,7 @@ class TallMatrix(ABC):
 
     @property
     def latency(self) -> float:
-        """What a product takes besides its flops, in flops."""
+        """The time of a product besides its flops, counted in flops."""
         return 0.0
 
     @property
@@ -107,7 +114,7 @@ class TallMatrix(ABC):
         return self.shape[0]
 
     def whole(self) -> Array:
-        """B as one array, here."""
+        """B as one numpy array."""
         return self.rows(np.arange(len(self)))
 
     def outer(self) -> Array | None:
@@ -145,7 +152,7 @@ class _Transposed:
 
 @dataclass(frozen=True, eq=False)
 class DenseMatrix(TallMatrix):
-    """One array of numpy's; `coarse`: the first columns of another one, which are not worth a BBᵀ of their own."""
+    """B as one numpy array; `coarse` where it is the first columns of another one, which need no BBᵀ of their own."""
 
     array: Array
     coarse: bool = False
@@ -229,7 +236,7 @@ class DenseMatrix(TallMatrix):
 
 
 def tall(B: Any) -> TallMatrix:
-    """B as a tall matrix: an array of numpy's, or one already."""
+    """B as a `TallMatrix`; a numpy array is wrapped in a `DenseMatrix`."""
     return B if isinstance(B, TallMatrix) else DenseMatrix(np.asarray(B))
 
 
@@ -239,6 +246,8 @@ def _dense(B: TallMatrix) -> DenseMatrix:
 
 def _symmetric(B: Array, w: Array) -> Array:
     """BᵀWB with W ≥ 0, some rows at a time."""
+    # With the roots of the weights each product is SᵀS, which numpy computes in half the flops. With at least r rows at
+    # a time, adding up the r×r products costs little beside them.
     r, roots = B.shape[1], np.sqrt(w)[:, None]
     step, found = max(SCALED // (8 * max(r, 1)), r, 1), np.zeros((r, r))
     room = np.empty((min(step, len(B)), r))
@@ -250,7 +259,7 @@ def _symmetric(B: Array, w: Array) -> Array:
 
 @dataclass(eq=False)
 class Room:
-    """An array whose first columns are somebody's B; whoever comes first may take those behind them."""
+    """An array whose first `used` columns are taken. The first B that ends there may take the next ones."""
 
     array: Array
     used: int

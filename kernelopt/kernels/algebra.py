@@ -30,7 +30,7 @@ from kernelopt.support.types import Array
 
 
 def all_psd(parts: tuple[Kernel, ...], rule: str) -> Verdict:
-    """Positive semidefinite if all parts are; otherwise nothing is known."""
+    """Positive semidefinite if all parts are; unknown otherwise."""
     if all(part.is_psd for part in parts):
         return Verdict(True, rule)
     return Verdict(None, "a part is not known to be positive semidefinite")
@@ -79,7 +79,7 @@ class _Composite(_Inherits):
 
     @classmethod
     def of(cls, *kernels: Kernel) -> Self:
-        """Nested operations of the same kind flattened, all on one domain."""
+        """All terms in one composite: nested ones of the same kind are flattened."""
         return cls(tuple(t for k in kernels for t in (k.terms if isinstance(k, cls) else (k,))))
 
     def __post_init__(self) -> None:
@@ -167,7 +167,7 @@ class Product(_Composite):
         return total
 
     def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
-        """Leibniz: each step goes to one of the factors."""
+        """Leibniz' rule: the sum over all ways to assign each derivative to a factor."""
         taken, total = steps(dx, dz), 0.0
         for owners in cartesian(range(len(self.terms)), repeat=len(taken)):
             value: Any = 1.0
@@ -181,7 +181,7 @@ class Product(_Composite):
         return np.prod([term._diagonal(X) for term in self.terms], axis=0)
 
     def _rounding(self, at: Inexact) -> float:
-        """Π(1 + rₖ)·(1 + γ) − 1, for all ways to give derivatives to factors."""
+        """Π(1 + rₖ)·(1 + γ) − 1, where γ counts the products and the terms of Leibniz' rule."""
         count = len(self.terms)
         sizes = np.array([term._size(at.points) for term in self.terms])
         lost = underflow(np.prod(sizes, axis=0), sizes.min(axis=0) > 0, 2 * count)
@@ -189,7 +189,7 @@ class Product(_Composite):
         return compounded(*(term._rounding(at) for term in self.terms), operations) + lost
 
     def _size(self, X: Array, order: Order = ()) -> Array:
-        """(Σ Πₖ √sₖ)² over all ways to give the derivatives in x to factors."""
+        """(Σ Πₖ √sₖ)² over all ways to assign the derivatives in x to factors."""
         if not order:
             return np.prod([term._size(X) for term in self.terms], axis=0)
         total = np.zeros(len(X))
@@ -309,7 +309,7 @@ class Difference(_Inherits):
         return self.first._diagonal(X) - self.second._diagonal(X)
 
     def _rounding(self, at: Inexact) -> float:
-        """Of the sum of both, whose size s₁ + s₂ cancellation leaves."""
+        """The bound of a sum: cancellation reduces κ₁ − κ₂, but neither the errors nor the size s₁ + s₂."""
         return compounded(max(self.first._rounding(at), self.second._rounding(at)), gamma(2))
 
     def _size(self, X: Array, order: Order = ()) -> Array:
@@ -462,14 +462,16 @@ class Exponential(_Inherits):
         return np.exp(self.kernel._diagonal(X))
 
     def _rounding(self, at: Inexact) -> float:
-        """e^{r·s}(1 + 8u) − 1, s the largest size of κ₀, and (1 + r) for each factor of a derivative."""
+        """e^{r·s}(1 + 8u) − 1 with s the largest size of κ₀, times 1 + r for each derivative of κ₀ in a term."""
         r = self.kernel._rounding(at)
         exponent = exponential(r * float(self.kernel._size(at.points).max()))
         return compounded(exponent, repeated(r, 2 * at.order), FUNCTION, gamma(CHAIN if at.order else 1))
 
     def _size(self, X: Array, order: Order = ()) -> Array:
-        """Σₙ (∂mⁿ)²/n! with the lengths m of F₀ and of its derivatives, t = m²: e^t, e^t(1 + t)mᵢ², and at most
-        2e^t((1 + t)mᵢⱼ² + (t² + 4t + 2)mᵢ²mⱼ²).
+        """Σₙ (∂mⁿ)²/n! with m = ‖F₀‖, mᵢ = ‖∂ᵢF₀‖, mᵢⱼ = ‖∂ᵢ∂ⱼF₀‖ and t = m².
+
+        It is e^t for values, e^t(1 + t)mᵢ² for first derivatives, and at most 2e^t((1 + t)mᵢⱼ² + (t² + 4t + 2)mᵢ²mⱼ²)
+        for second ones.
         """
         t = self.kernel._size(X)
         if not order:
@@ -490,7 +492,7 @@ class Exponential(_Inherits):
 def size_of_series(kernel: Kernel, coefficients: tuple[float, ...], X: Array, order: Order) -> Array:
     """Σₙ cₙ(∂mⁿ)², ∂mⁿ = Σ over partitions π of n(n − 1)⋯(n − |π| + 1)·m^{n − |π|}·Π_B m_B, with m_B = ‖∂_B F₀‖.
 
-    It bounds the terms of ∂ₓ∂_z Σₙ cₙκⁿ by Leibniz' rule, in absolute value.
+    By Leibniz' rule it bounds the terms of ∂ₓ∂_z Σₙ cₙκⁿ in absolute value: the errors of terms that cancel add up.
     """
     if not order:
         return horner(kernel._size(X), coefficients)
@@ -510,7 +512,7 @@ def rowwise_kronecker(F: Array, G: Array) -> Array:
 
 
 def horner(K: Array, coefficients: tuple[float, ...]) -> Array:
-    """Σₙ cₙ Kⁿ, elementwise, with one temporary."""
+    """Σₙ cₙ Kⁿ, elementwise; besides K only the result is in memory."""
     total = np.full_like(K, coefficients[-1])
     for c in coefficients[-2::-1]:
         total *= K

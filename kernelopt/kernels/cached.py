@@ -18,11 +18,11 @@ from kernelopt.support.types import Array, Ints
 
 @dataclass(frozen=True, eq=False)
 class Cached(Kernel):
-    """κ(x, y), looked up where x and y are rows of a data set whose whole matrix is computed at the first use.
+    """κ(x, y), looked up where all points are rows of a data set, whose kernel matrix is computed at the first use.
 
     For many problems on parts of one data set: folds of a cross-validation, subsamples, grids over other parameters.
-    The matrix is kept as long as the kernel is, N² numbers, and not saved to files. Where a point is no row of the
-    data, values are computed.
+    The matrix takes N² numbers, lives as long as the kernel, and is not saved to files. Where some points are not rows
+    of the data, values are computed.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class Cached(Kernel):
         return {name: i for i, name in enumerate(identities(self.data))}
 
     def _places(self, X: Array) -> Ints | None:
-        """The rows of the data that these points are, None where some are not."""
+        """The row numbers of these points in the data; None if one of them is not in the data."""
         if X.dtype != self.data.dtype or X.shape[1:] != self.data.shape[1:]:
             return None
         found = [self._numbers.get(name, -1) for name in identities(X)]
@@ -67,7 +67,7 @@ class Cached(Kernel):
         return self.kernel._diagonal(X) if i is None else self._matrix_of_data[i, i]
 
     def _rounding(self, at: Inexact) -> float:
-        """Of κ, as computed among all points of the data."""
+        """The bound for these points and all of the data, with which cached values were computed."""
         alike = at.points.dtype == self.data.dtype and at.points.shape[1:] == self.data.shape[1:]
         return self.kernel._rounding(at.beside(self.data) if alike else at)
 

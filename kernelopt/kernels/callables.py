@@ -16,7 +16,9 @@ from kernelopt.kernels.kernel import COMPOSITIONS, Kernel, Verdict, require, sym
 from kernelopt.kernels.rounding import Inexact
 from kernelopt.support.types import Array
 
-BOTH_ORDERS = 32  # points of which each pair is evaluated in both orders; later ones with three others
+# Number of first points of which every pair is evaluated in both orders, to find functions that are not symmetric. Each
+# later point is tested with three others; testing all pairs would double the calls of the function.
+BOTH_ORDERS = 32
 
 
 @dataclass(frozen=True)
@@ -30,14 +32,15 @@ class FromFunction(Kernel):
         or a matrix of numbers, whose rows are then the points.
     on_lists : bool
     psd : bool or None
-        True, if you know it to be positive semidefinite; by default it is decided for each data set. A declaration
-        that up to 512 rows of the data contradict is refused; see `declarations()`.
+        True if you know that κ is positive semidefinite; by default it is decided for each data set. A declaration is
+        refused if a sample of up to 512 rows of the data contradicts it; see `declarations()`.
 
     Raises
     ------
     KernelError
-        When the callable returns something else than finite numbers of the right shape, or is not symmetric: beyond
-        32 points, for some pairs of each point. Differences of 1e-10·√(κ(x, x)κ(y, y)) are rounding.
+        When the callable does not return finite numbers of the right shape, or is not symmetric. Symmetry is tested for
+        all pairs of the first 32 points, and for some pairs of each later point. Differences up to
+        1e-10·√(κ(x, x)κ(y, y)) count as rounding.
 
     Examples
     --------
@@ -86,7 +89,7 @@ class FromFunction(Kernel):
         return K, _precision({K.dtype.type})
 
     def _on_pairs(self, X: Array, Z: Array | None) -> tuple[Array, float]:
-        """The matrix, and the precision of its values: where Z is None each pair once, some in both orders."""
+        """The matrix, and the precision of its values. Where Z is None, some pairs are evaluated in both orders."""
         K, types = np.empty((len(X), len(X if Z is None else Z))), set[type]()
         for i, x in enumerate(X):
             row = [self._value(x, z) for z in (X[: i + 1] if Z is None else Z)]
@@ -142,7 +145,7 @@ class FromSklearn(Kernel):
     kernel: Any
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kernel", copy.deepcopy(self.kernel))  # theirs can be changed
+        object.__setattr__(self, "kernel", copy.deepcopy(self.kernel))  # scikit-learn's kernels are mutable
         parts = [self.kernel, *self.kernel.get_params().values()]
         if any(type(part).__name__ == "WhiteKernel" for part in parts):
             raise KernelError(
@@ -180,12 +183,12 @@ class FromSklearn(Kernel):
 
 
 def _precision(types: Iterable[type]) -> float:
-    """The coarsest relative precision of values of these types; Python's own are of double precision."""
+    """The coarsest relative precision of numpy's floating types among these; 0 without any."""
     return max((float(np.finfo(t).eps) for t in types if issubclass(t, np.floating)), default=0.0)
 
 
 def as_kernel(value: Any) -> Kernel:
-    """A kernel as it is; a kernel object of scikit-learn, or a function of pairs, wrapped.
+    """`value` if it is a kernel; a kernel object of scikit-learn or a function of pairs is wrapped as one.
 
     Raises KernelError for anything else.
 

@@ -18,17 +18,17 @@ class ChainStep(NamedTuple):
 
 
 def steps(dx: Order, dz: Order) -> list[ChainStep]:
-    """∂ in x by the columns dx, and in z by the columns dz."""
+    """The derivatives in x by the columns dx, then those in z by the columns dz."""
     return [*(ChainStep(True, j) for j in dx), *(ChainStep(False, j) for j in dz)]
 
 
 def orders(block: Sequence[ChainStep]) -> tuple[Order, Order]:
-    """Back from steps to columns of x and of z."""
+    """The columns of x and of z that the steps differentiate by; the inverse of `steps`."""
     return tuple(s.column for s in block if s.left), tuple(s.column for s in block if not s.left)
 
 
 def partitions(items: Sequence[ChainStep]) -> Iterator[list[list[ChainStep]]]:
-    """All ways to split steps into blocks; one empty way for no steps."""
+    """All ways to split steps into blocks; for no steps, the empty partition alone."""
     if not items:
         yield []
         return
@@ -42,7 +42,7 @@ def partitions(items: Sequence[ChainStep]) -> Iterator[list[list[ChainStep]]]:
 def chain(outer: Sequence[Array], inner: Callable[[list[ChainStep]], Any], taken: Sequence[ChainStep]) -> Array:
     """∂ of g(φ) = Σ over partitions π of g⁽|π|⁾(φ)·Π_{B ∈ π} ∂_Bφ, with outer[k] = g⁽ᵏ⁾(φ) and inner(B) = ∂_Bφ.
 
-    A block whose derivative is zero, inner(B) = 0, drops its partitions.
+    Partitions with a block of inner(B) = 0 are skipped.
     """
     total: Any = 0.0 * outer[0]
     for partition in partitions(list(taken)):

@@ -18,11 +18,11 @@ from kernelopt.kernels.kernel import Kernel, Verdict
 from kernelopt.kernels.rounding import Inexact
 from kernelopt.support.types import Array, Ints
 
-CODES = 2  # columns that hold the order
+CODES = 2  # columns for the order of the derivative, which is at most 2: one column index each, −1 for none
 
 
 class Jets(Vectors):
-    """Vectors with the order of a derivative in two more columns; plain vectors are values."""
+    """Vectors with the order of a derivative in two more columns; `rows` takes plain vectors, as points of values."""
 
     name = "vectors"
 
@@ -37,14 +37,14 @@ JETS = Jets()
 
 
 def with_order(X: Array, order: Order) -> Array:
-    """Points with the order of a derivative."""
+    """The points X with columns for the order of a derivative."""
     codes = np.full((len(X), CODES), -1.0)
     codes[:, : len(order)] = order
     return frozen(np.hstack([X, codes]))
 
 
 def grouped(rows: Array) -> list[tuple[Order, Ints]]:
-    """The orders that occur, and where."""
+    """The orders that occur, each with the indices of its rows."""
     codes, inverse = np.unique(rows[:, -CODES:], axis=0, return_inverse=True)
     inverse = inverse.reshape(-1)
     return [(tuple(int(c) for c in code if c >= 0), np.flatnonzero(inverse == i)) for i, code in enumerate(codes)]
@@ -81,7 +81,7 @@ class WithDerivatives(Kernel):
         return d
 
     def _rounding(self, at: Inexact) -> float:
-        """Of the kernel and its derivatives up to the highest order that occurs."""
+        """The bound of the kernel and its derivatives up to the highest order that occurs."""
         order = max(len(order) for order, _ in grouped(at.points))
         return self.kernel._rounding(Inexact(self._points(at.points), order=order))
 
@@ -103,7 +103,7 @@ def derivative(kernel: Kernel, X: Array, dx: Order, Z: Array, dz: Order) -> Arra
 
 
 def derivative_diagonal(kernel: Kernel, X: Array, order: Order) -> Array:
-    """‖∂F(xᵢ)‖², in blocks of the Gram matrix."""
+    """‖∂F(xᵢ)‖², from the diagonal blocks of the Gram matrix."""
     if not order:
         return kernel._diagonal(X)
     blocks = [np.diag(derivative(kernel, X[i : i + 64], order, X[i : i + 64], order)) for i in range(0, len(X), 64)]
@@ -111,7 +111,7 @@ def derivative_diagonal(kernel: Kernel, X: Array, order: Order) -> Array:
 
 
 def on_jets(kernel: Kernel) -> bool:
-    """Whether the kernel's points are values and derivatives."""
+    """Whether points of the kernel carry the order of a derivative."""
     return isinstance(kernel.domain, Jets)
 
 
@@ -121,7 +121,7 @@ def lifted(kernel: Kernel) -> WithDerivatives:
 
 
 def plain(kernel: Kernel) -> Kernel:
-    """The kernel on points."""
+    """The kernel on points without orders of derivatives."""
     return kernel.kernel if isinstance(kernel, WithDerivatives) else kernel
 
 
@@ -140,19 +140,19 @@ def require_smooth(kernel: Kernel, order: int) -> None:
 
 
 def modulus(kernel: Kernel, X: Array, order: Order, radius: float) -> Array:
-    """η with ‖∂F(x) − ∂F(xᵢ)‖ ≤ η for all ‖x − xᵢ‖ ≤ radius: an exact one, or a bound.
+    """η with ‖∂F(x) − ∂F(xᵢ)‖ ≤ η for all ‖x − xᵢ‖ ≤ radius: the supremum, or an upper bound.
 
-    For a stationary kernel κ(x, z) = k(x − z) it is the same at all points: exact for values and first derivatives of
-    the Gaussian kernel; else min(radius·√λ_max, 2‖∂F‖), with λ_max the largest eigenvalue of the Gram matrix of all
-    further derivatives (∂ₗ∂F)ₗ at one point.
+    For a stationary kernel κ(x, z) = k(x − z) it is the same at all points. It is the supremum for values and first
+    derivatives of the Gaussian kernel, else min(radius·√λ_max, 2‖∂F‖), with λ_max the largest eigenvalue of the Gram
+    matrix of the next derivatives (∂ₗ∂F)ₗ at one point.
     """
     if not kernel.is_psd:
-        raise KernelError(f"Expected a kernel that is positive semidefinite by rule, as a bound needs; got {kernel!r}.")
+        raise KernelError(f"Expected a kernel that is positive semidefinite by rule, for a bound; got {kernel!r}.")
     exact = kernel._modulus(order, radius)
     if exact is not None:
         return np.full(len(X), exact)
     if not kernel.is_stationary:
-        raise KernelError(f"Expected a stationary kernel, of which all points of a ball look alike; got {kernel!r}.")
+        raise KernelError(f"Expected a stationary kernel, as the bound has to hold at all points; got {kernel!r}.")
     require_smooth(kernel, len(order) + 1)
     x, d = X[:1], X.shape[1]
     further = [[derivative(kernel, x, (*order, a), x, (*order, b))[0, 0] for b in range(d)] for a in range(d)]

@@ -1,7 +1,7 @@
-"""What a kernel takes as data: how points are checked, stacked, compared and merged.
+"""Domains: the data that a kernel takes, and how points are checked, stacked, compared and merged.
 
-A domain turns user data into its canonical rows (a read-only numpy array whose first axis counts
-points). Everything above works on canonical rows and never asks what a point is.
+A domain turns user data into its canonical rows, a read-only numpy array whose first axis counts points. All other
+modules work on canonical rows, whatever a point is.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ class Domain(Protocol):
 
 
 def join(domains: Sequence[Domain]) -> Domain | None:
-    """The domain whose points all of these take: the strictest, or None where they do not agree."""
+    """The domain of points that all of these take: the strictest one, or None where they take different kinds."""
     domains = [d for d in domains if d is not ANYTHING] or list(domains[:1])
     strict = [d for d in domains if d != VECTORS]
     if not strict:
         return domains[0]
+    # Plain vectors go together with stricter ones (histograms), but not with row numbers or strings.
     same_kind = len(strict) == len(domains) or isinstance(strict[0], Vectors)
     return strict[0] if same_kind and all(d == strict[0] for d in strict) else None
 
@@ -65,7 +66,7 @@ def key(rows: Array) -> object:
 
 
 def distinct(rows: Array) -> Distinct:
-    """Exactly repeated rows merged, distinct ones kept in order of first appearance."""
+    """The distinct rows in order of first appearance; only exactly equal rows are merged."""
     if rows.shape[0] <= 1:
         index = np.arange(rows.shape[0])
         return Distinct(index, index)
@@ -89,7 +90,7 @@ def identities(rows: Array) -> list[object]:
 
 
 def _identity(x: Any) -> object:
-    """What tells one object from another: its value where it can be hashed, else the object itself."""
+    """A hashable identity of an object: its type and value where it can be hashed, else its id."""
     try:
         hash(x)
     except TypeError:
@@ -112,7 +113,7 @@ class Vectors:
         X = real_array(gathered(X, owner), f"the data given to {owner}")
         if X.ndim != 2:
             raise DataError(
-                f"{owner} expects a matrix with one point a row, of shape (n_points, n_columns); got "
+                f"{owner} expects a matrix with one point per row, of shape (n_points, n_columns); got "
                 f"shape {X.shape}. For a single column write X.reshape(-1, 1), for a single point "
                 "X.reshape(1, -1)."
             )
@@ -269,7 +270,7 @@ def column_names(X: Any) -> Names:
 
 
 def check_order(found: Names, names: Names) -> None:
-    """Raise DataError for the names that are known in another order, as columns are told apart by their place alone."""
+    """Raise DataError for the known names in another order: kernels identify columns by their position alone."""
     if found is not None and names is not None and found != names and sorted(found) == sorted(names):
         raise DataError(
             f"Expected columns in the order of the data before, {list(names)}; got {list(found)}. Write "

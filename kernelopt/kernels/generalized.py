@@ -29,6 +29,7 @@ from kernelopt.kernels.tiles import TINY, column_sums, exp_minus, half_square_er
 from kernelopt.support.arithmetic import UNIT, gamma
 from kernelopt.support.types import Array
 
+# By name: scipy's name (None where the distance is computed here), positive semidefinite by rule, the reason.
 DISTANCES = {
     "l1": ("cityblock", None, "the squared ℓ1 distance is not of negative type: decided for each data set"),
     "l2": ("euclidean", True, "exp(−‖x−y‖²/β) (Schoenberg 1938)"),
@@ -43,8 +44,8 @@ DISTANCES = {
 class GeneralizedGaussian(Kernel):
     """κ(x, y) = exp(−D(x, y)²/β) for a distance D.
 
-    Positive semidefinite by rule for "l2", "chi2", "hellinger" and "mahalanobis"; squares of "l1", "linf" and of a
-    metric in general are not of negative type, so that it is then decided for each data set.
+    Positive semidefinite by rule for "l2", "chi2", "hellinger" and "mahalanobis". The squares of "l1", "linf" and of
+    metrics in general are not of negative type; definiteness is then decided for each data set.
 
     Parameters
     ----------
@@ -152,18 +153,19 @@ class GeneralizedGaussian(Kernel):
         return np.ones(len(X))
 
     def _rounding(self, at: Inexact) -> float:
-        """8u of exp, γ_{2d+20} of D²/β where terms do not cancel, as D²e^{−D²} < 1, and what `_exponent_error` adds."""
+        """8u from exp, γ_{2d+20} from the relative error of t = D²/β, as te⁻ᵗ < 1, and `_exponent_error`."""
         if callable(self.distance):
             return gamma(8) + FUNCTION
         return min(gamma(2 * at.points.shape[1] + 20) + FUNCTION + self._exponent_error(at), 1.0)
 
     def _exponent_error(self, at: Inexact) -> float:
-        """Errors of D²/β and of D/√β that are not relative to them, for t = D/√β with |d e^{−t²}/dt| < 1."""
+        """The absolute errors of D²/β and of t = D/√β that come on top; κ gets no more, as |d e^{−t²}/dt| < 1."""
         root, X = sqrt(self.beta), at.points
         if self.distance in ("l1", "linf"):
             return at.shift(1) / root
         if self.distance == "chi2":
-            lost = X.shape[1] * 2.0**-510  # (a − b)² < 2⁻¹⁰²² underflows; |∂/∂a (a − b)²/(a + b)| ≤ 3
+            # (a − b)² underflows where |a − b| < 2⁻⁵¹¹, which bounds the lost term; |∂/∂a (a − b)²/(a + b)| ≤ 3.
+            lost = X.shape[1] * 2.0**-510
             return (lost + 3 * at.shift(1)) / self.beta
         scale = root * sqrt(0.5)
         if self.distance == "l2":
@@ -177,14 +179,14 @@ class GeneralizedGaussian(Kernel):
         return self._mahalanobis_error(at, scale)
 
     def _mahalanobis_error(self, at: Inexact, scale: float) -> float:
-        """LLᵀ = S up to γ_{d+1}|L||L|ᵀ, by which D² changes by γ_{d+1}(‖L‖‖L⁻¹‖)² of itself at most.
+        """LLᵀ = S up to γ_{d+1}|L||L|ᵀ, which changes D² by at most γ_{d+1}(‖L‖‖L⁻¹‖)² of itself.
 
-        (x − c)L is off by γ_{d+2}|x − c||L|.
+        The error of (x − c)L is γ_{d+2}|x − c||L|.
         """
         X, d = at.points, at.points.shape[1]
         L, (Y, _) = np.linalg.cholesky(self.S), self._rotated(X, None)
         off = gamma(d + 4) * spread(X) + (0.0 if at.error is None else at.error)
-        condition = float(np.linalg.norm(L) * np.linalg.norm(np.linalg.inv(L))) * 1.01
+        condition = float(np.linalg.norm(L) * np.linalg.norm(np.linalg.inv(L))) * 1.01  # for rounding
         shifted = Inexact(Y, off @ np.abs(L)).shift() / scale
         return growth(half_square_error(Y, scale)) + shifted + gamma(d + 2) * condition**2
 
@@ -224,7 +226,7 @@ def positive_definite(S: Any) -> Array:
 
 
 def chi_squared(a: Array, b: Array, buffer: Array) -> Array:
-    """(a − b)²/(a + b), 0 where both are."""
+    """(a − b)²/(a + b), 0 where a = b = 0."""
     np.subtract(a, b, out=buffer)
     buffer *= buffer
     buffer /= a + (b + TINY)

@@ -17,7 +17,9 @@ from kernelopt.kernels.tiles import TINY, column_sums
 from kernelopt.support.arithmetic import gamma
 from kernelopt.support.types import Array
 
-ALIKE = 100.0  # ratio of the largest ‖x‖₁ to the smallest
+# The largest ratio ρ of two ‖x‖₁ for which Intersection uses ℓ1 distances. Cancellation then magnifies rounding by
+# ½(√ρ + 1/√ρ), up to 5; a larger value loses more digits, a smaller one leaves more data to the slower sums of minima.
+ALIKE = 100.0
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Intersection(Kernel):
     Parameters
     ----------
     maximum : int, optional
-        Declares entries to be integers from 0 to `maximum`, which is checked on a problem's points; then F is the
+        Declares that entries are integers from 0 to `maximum`, which is checked on a problem's points. F is then the
         unary coding F(x)_jk = [xⱼ ≥ k], of length d·maximum.
 
     Examples
@@ -57,7 +59,7 @@ class Intersection(Kernel):
         x, z = X.sum(axis=1), right.sum(axis=1)
         if max(x.max(), z.max()) > ALIKE * min(x.min(), z.min()):
             return column_sums(X, Z, lambda a, b, buffer: np.minimum(a, b, out=buffer))
-        # Points of like size lose no digits in ½(‖x‖₁ + ‖z‖₁ − ‖x − z‖₁), for which there is a compiled routine.
+        # For ‖x‖₁ of similar size ½(‖x‖₁ + ‖z‖₁ − ‖x − z‖₁) loses few digits, and scipy has a compiled routine for it.
         K = squareform(pdist(X, "cityblock")) if Z is None else cdist(X, Z, "cityblock")
         np.negative(K, out=K)
         K += x[:, None]
@@ -97,7 +99,7 @@ class Intersection(Kernel):
         return (X[:, :, None] >= np.arange(1, self.maximum + 1)).astype(np.float64).reshape(len(X), -1)
 
     def _evaluator(self, centers: Array, coefficients: Array) -> Callable[[Array], Array] | None:
-        """Σᵢ cᵢ min(x, zᵢ) is piecewise linear in each column, with knots zᵢ: O(d log s) a point.
+        """Σᵢ cᵢ min(x, zᵢ) is piecewise linear in each column, with knots zᵢ: O(d log s) per point for s centers.
 
         Its values at sorted knots are Σ_{zᵢ ≤ x} cᵢzᵢ + xΣ_{zᵢ > x} cᵢ, by prefix sums (Maji, Berg and Malik 2008).
         """
@@ -109,7 +111,7 @@ class Intersection(Kernel):
             values = np.cumsum(cz * z[:, None], axis=0) + z[:, None] * (cz.sum(axis=0) - np.cumsum(cz, axis=0))
             knots, first = np.unique(z, return_index=True)
             last = np.append(first[1:], len(z)) - 1
-            if knots[0] > 0:
+            if knots[0] > 0:  # linear from 0 to the first knot; np.interp would extend its value as a constant
                 knots, last_values = np.append(0.0, knots), np.vstack([np.zeros(c.shape[1]), values[last]])
             else:
                 last_values = values[last]
@@ -129,7 +131,7 @@ class Intersection(Kernel):
 class AdditiveChiSquared(Kernel):
     """κ(x, y) = Σⱼ 2xⱼyⱼ/(xⱼ + yⱼ), for entries ≥ 0; a term with xⱼ = yⱼ = 0 counts as 0.
 
-    It is ½(‖x‖₁ + ‖y‖₁ − χ²(x, y)); scikit-learn's `additive_chi2_kernel` is −χ²(x, y), which is no kernel.
+    It is ½(‖x‖₁ + ‖y‖₁ − χ²(x, y)). scikit-learn's `additive_chi2_kernel` is −χ²(x, y), which is indefinite.
 
     Examples
     --------
@@ -152,14 +154,14 @@ class AdditiveChiSquared(Kernel):
         return X.sum(axis=1)
 
     def _rounding(self, at: Inexact) -> float:
-        """γ_{d+4}, as nothing cancels, and `TINY` in each denominator."""
+        """γ_{d+4}, as all terms are nonnegative, and the error of `TINY` in each denominator."""
         sizes, d = at.points.sum(axis=1), at.points.shape[1]
         lost = underflow(sizes, sizes > 0, 2 * d * TINY / LEAST)
         return compounded(gamma(d + 8), at.relative_entries()) + lost
 
 
 def _harmonic(a: Array, b: Array, buffer: Array) -> Array:
-    """a·2b/(a + b), 0 where both are; ab might overflow or underflow."""
+    """a·2b/(a + b), 0 where a = b = 0. The quotient comes first, as ab may overflow or underflow."""
     np.add(a, b + TINY, out=buffer)
     np.divide(2 * b, buffer, out=buffer)
     buffer *= a

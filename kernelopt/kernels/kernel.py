@@ -22,7 +22,9 @@ from kernelopt.kernels.rounding import Inexact, relative_to
 from kernelopt.support.keywords import Hinting
 from kernelopt.support.types import Array
 
-ROUNDING = 1e-10  # asymmetry of a function that is explained by rounding, in units of √(κ(x, x)κ(z, z))
+# The largest |κ(x, z) − κ(z, x)| that counts as rounding, relative to √(κ(x, x)κ(z, z)). A function may sum in another
+# order for κ(z, x): smaller values refuse functions with long sums, larger ones accept asymmetric functions.
+ROUNDING = 1e-10
 WORDS = {True: "positive semidefinite", False: "indefinite", None: "unknown"}
 
 
@@ -54,7 +56,8 @@ class Derivation:
     __repr__ = __str__
 
 
-# What the operators and methods build; `algebra` and `transforms`, which derive from Kernel, fill it in.
+# The constructors that the operators and methods call. The modules that define them (`algebra`, `transforms`, `cached`,
+# `callables`) add them: they import Kernel, so that importing them here would be a cycle.
 COMPOSITIONS: dict[str, Callable[..., Kernel]] = {}
 
 
@@ -103,7 +106,7 @@ class Kernel(metaclass=Hinting):
 
     @property
     def precision(self) -> float:
-        """Relative precision of the kernel's values; larger than float64's where its data came in float32."""
+        """Relative precision of the kernel's values; that of float32 where its data were given in float32."""
         return max((part.precision for part in self.parts), default=float(np.finfo(np.float64).eps))
 
     @abstractmethod
@@ -119,29 +122,29 @@ class Kernel(metaclass=Hinting):
         return inf
 
     def _features(self, X: Array) -> Array:
-        raise KernelError(f"{self!r} has no finite feature map that is known; see is_psd and explain() for what is.")
+        raise KernelError(f"{self!r} has no finite feature map that is known; kernel(X, Z) gives inner products.")
 
     def _evaluator(self, centers: Array, coefficients: Array) -> Callable[[Array], Array] | None:
-        """A faster way to evaluate Σᵢ cᵢ κ(zᵢ, x) at many x than through kernel values, where there is one."""
+        """x ↦ Σᵢ cᵢ κ(zᵢ, x) for many x, without kernel values; None where no faster way than kernel values exists."""
         return None
 
     @property
     def _smoothness(self) -> int:
-        """The order of derivative that F has, and that is implemented; 0 for none."""
+        """The highest order of derivatives of F that is implemented; 0 without any."""
         return 0
 
     def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
-        """∂ₓ∂_zκ(xᵢ, zⱼ) by the columns dx of x and dz of z; what broadcasts to (len(X), len(Z))."""
+        """∂ₓ∂_zκ(xᵢ, zⱼ) by the columns dx of x and dz of z; it broadcasts to (len(X), len(Z))."""
         raise NotImplementedError
 
     def _modulus(self, order: Order, radius: float) -> float | None:
-        """sup ‖∂F(x) − ∂F(z)‖ over ‖x − z‖ ≤ radius in closed form, where there is one."""
+        """sup ‖∂F(x) − ∂F(z)‖ over ‖x − z‖ ≤ radius in closed form; None without a closed form."""
         return None
 
     def _rounding(self, at: Inexact) -> float:
         """r with |κ̂ − κ| ≤ r√(s(x)s(z)) at all pairs of points, for derivatives up to at.order in x and in z.
 
-        0 where values are taken as they are computed, as of a kernel that states none.
+        By default 0: a kernel that states no bound has its computed values taken as exact.
         """
         return 0.0
 
@@ -149,6 +152,7 @@ class Kernel(metaclass=Hinting):
         """s(xᵢ) with |∂κ(x, z)| ≤ √(s(x)s(z)): ‖∂F(xᵢ)‖² by default, (n,)."""
         if not order:
             return np.abs(self._diagonal(X))
+        # Only diagonals are used; small blocks waste little on the entries beside them.
         blocks = [X[i : i + 64] for i in range(0, len(X), 64)]
         values = [np.broadcast_to(self._derivative(P, order, P, order), (len(P), len(P))) for P in blocks]
         return np.abs(np.concatenate([np.diag(K) for K in values]))
@@ -167,10 +171,10 @@ class Kernel(metaclass=Hinting):
         return self._verdict().psd
 
     def declarations(self) -> tuple[str, ...]:
-        """What somebody declared of the kernel, and nothing here proves: a sentence each.
+        """Declarations about the kernel that are relied on without a proof, one sentence each.
 
-        Definiteness that a user states of a function or of a class of their own; () where all follows by rule, or is
-        checked on the data.
+        A user declares definiteness by `psd=True`, or by the rule of a class of their own. The tuple is empty where
+        definiteness follows from the library's rules, or is checked on the data.
 
         Examples
         --------
@@ -182,18 +186,18 @@ class Kernel(metaclass=Hinting):
         ()
         """
         if self.is_psd is not True:
-            return ()  # the kernel matrix of each data set is looked at
+            return ()  # definiteness is checked on each kernel matrix
         inherited = [sentence for part in self.parts for sentence in part.declarations()]
         return tuple(dict.fromkeys([*self._declared(), *inherited]))
 
     def _declared(self) -> tuple[str, ...]:
-        """The kernel's own, without those of its parts: of a class from elsewhere, that it is what its rule says."""
+        """Declarations of this kernel without its parts: for a class of another package, the rule that it states."""
         if type(self).__module__.split(".")[0] == __name__.split(".")[0]:
             return ()
         return (f"{self!r} is positive semidefinite, as its class states",)
 
     def explain(self) -> Derivation:
-        """Why the kernel is, or may not be, positive semidefinite; a line for each part."""
+        """Why the kernel is, or may not be, positive semidefinite, with a line for each part."""
         return Derivation(tuple(self._derivation("", "")))
 
     def _derivation(self, first: str, rest: str) -> Iterator[tuple[str, str]]:
@@ -221,18 +225,18 @@ class Kernel(metaclass=Hinting):
         return self._diagonal(self.rows(X))
 
     def rounding(self, X: Any) -> float:
-        """r with |κ̂(xᵢ, xⱼ) − κ(xᵢ, xⱼ)| ≤ r·√(κ(xᵢ, xᵢ)κ(xⱼ, xⱼ)) for all rows xᵢ, xⱼ of X, a bound a priori.
+        """r with |κ̂(xᵢ, xⱼ) − κ(xᵢ, xⱼ)| ≤ r·√(κ(xᵢ, xᵢ)κ(xⱼ, xⱼ)) for all rows xᵢ, xⱼ of X, an a priori bound.
 
-        κ̂ is what is computed in double precision, in whatever blocks of rows; κ is the formula for the same numbers
-        (points and parameters). With u = 2⁻⁵³ and γₙ = nu/(1 − nu), sums may be taken in any order, and exp, log and
-        pow are right to 4 units in the last place (Higham 2002, chapter 3). For a Gaussian kernel in d columns
+        κ̂ is the value that double precision gives, in any blocks of rows; κ is the exact value of the formula for the
+        same points and parameters. With u = 2⁻⁵³ and γₙ = nu/(1 − nu), sums may be taken in any order, and exp, log
+        and pow are accurate to 4 units in the last place (Higham 2002, chapter 3). For a Gaussian kernel in d columns
         r ≈ (3d + 20)u·max‖x − c‖²/σ² + (d + 22)u, because ‖x − z‖² is a matrix product that cancels; c is the worst
         point in the box of the points. It takes O(N·d) operations.
 
-        What users give is taken as computed: functions, maps, weights, distances, precomputed matrices, kernels of
-        other libraries, and kernels of your own without `_rounding` add no error. For a kernel that is not positive
-        semidefinite, |κ(xᵢ, xᵢ)| stands in the bound. The bound is inf where a diagonal entry is rounding alone or
-        underflows.
+        Values that users provide count as exact: functions, maps, weights, distances, precomputed matrices, kernels of
+        other libraries, and kernels of your own without `_rounding`. For a kernel that is not positive semidefinite,
+        the bound has |κ(xᵢ, xᵢ)| in place of κ(xᵢ, xᵢ). It is inf where a diagonal entry is no larger than its
+        rounding error, or underflows.
 
         Examples
         --------
@@ -244,7 +248,7 @@ class Kernel(metaclass=Hinting):
         """
         return float(self._relative_rounding(self.rows(X)))
 
-    @np.errstate(over="ignore", invalid="ignore")  # a bound that overflows is no bound
+    @np.errstate(over="ignore", invalid="ignore")  # inf and nan mean that there is no bound
     def _relative_rounding(self, X: Array) -> float:
         """`rounding` for canonical rows."""
         if not len(X):
@@ -264,7 +268,7 @@ class Kernel(metaclass=Hinting):
         return self.domain.rows(X, repr(self))
 
     def _check_points(self, X: Array) -> None:
-        """Raise KernelError where the canonical rows of a problem are not what was declared of them."""
+        """Raise KernelError where the canonical rows of a problem contradict what the kernel declares of its points."""
         for part in self.parts:
             part._check_points(X)
 
@@ -273,7 +277,7 @@ class Kernel(metaclass=Hinting):
         return self
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name; with `deep` those of the part `k1` as `k1__name`, counted from 1.
+        """The parameters by name; with `deep` also those of the parts, `k1__name` for the first part.
 
         Examples
         --------
@@ -350,11 +354,11 @@ class Kernel(metaclass=Hinting):
         return COMPOSITIONS["exp"](self)
 
     def weighted(self, weight: Callable[[Any], Any]) -> Kernel:
-        """f(x)κ(x, y)f(y), with f(X) a number for each point."""
+        """f(x)κ(x, y)f(y), where f(X) returns one number for each point of X."""
         return COMPOSITIONS["weighted"](self, weight)
 
     def compose(self, map: Callable[[Any], Any]) -> Kernel:  # noqa: A002
-        """κ(g(x), g(y)), with g(X) a point for each point."""
+        """κ(g(x), g(y)), where g(X) returns one point for each point of X."""
         return COMPOSITIONS["compose"](self, map)
 
     def on(self, columns: Sequence[int]) -> Kernel:
@@ -366,7 +370,7 @@ class Kernel(metaclass=Hinting):
         return COMPOSITIONS["ard"](self, scales)
 
     def normalized(self) -> Kernel:
-        """κ(x, y)/√(κ(x, x)κ(y, y)), zero where a diagonal is."""
+        """κ(x, y)/√(κ(x, x)κ(y, y)), zero where κ(x, x) or κ(y, y) is zero."""
         return COMPOSITIONS["normalized"](self)
 
     def cached(self, X: Any) -> Kernel:
@@ -412,7 +416,7 @@ def require_positive(kernel: Kernel, *names: str) -> None:
 
 
 def symmetric(K: Array, owner: Kernel, precision: float = 0.0) -> Array:
-    """½(K + Kᵀ), where both are one matrix but for rounding.
+    """½(K + Kᵀ) of a matrix K that is symmetric up to rounding.
 
     |κ(x, z) − κ(z, x)| ≤ tol·max(√|κ(x, x)κ(z, z)|, |κ(x, z)|, |κ(z, x)|), with tol = 1e-10, or 100 units of the
     values' precision where that is coarser. Raises KernelError naming the worst pair.
@@ -423,8 +427,8 @@ def symmetric(K: Array, owner: Kernel, precision: float = 0.0) -> Array:
     if excess.max(initial=0.0) > 0:
         i, j = sorted(int(v) for v in np.unravel_index(np.argmax(excess), K.shape))
         raise KernelError(
-            f"Expected {owner!r} to be symmetric; for points {i} and {j} it gives {K[i, j]:.10g} and {K[j, i]:.10g} in "
-            "either order. Write a function that does not depend on the order of its arguments."
+            f"Expected {owner!r} to be symmetric; for points {i} and {j} it gives {K[i, j]:.10g} in one order "
+            f"and {K[j, i]:.10g} in the other. Write a function that does not depend on the order of its arguments."
         )
     return np.asarray((K + K.T) / 2)
 

@@ -44,7 +44,7 @@ def inner_product_error(at: Inexact, floor: float = 0.0) -> float:
 
 
 class _OfInnerProduct(Kernel):
-    """κ(x, y) = g(s) with s = xᵀy: ∂s/∂xⱼ = yⱼ, ∂²s/∂xᵢ∂yⱼ = [i = j], and no others; g(s) = Σₙ cₙsⁿ with cₙ ≥ 0."""
+    """κ(x, y) = g(s) with s = xᵀy: ∂s/∂xⱼ = yⱼ, ∂²s/∂xᵢ∂yⱼ = [i = j], others are 0; g(s) = Σₙ cₙsⁿ, cₙ ≥ 0."""
 
     def _powers(self) -> Sequence[float]:
         """c₀, c₁, …, c_m."""
@@ -61,7 +61,7 @@ class _OfInnerProduct(Kernel):
         return compounded(repeated(inner, m), evaluation, chained) + lost
 
     def _size(self, X: Array, order: Order = ()) -> Array:
-        """Σₙ cₙ(n(n − 1)⋯)²‖x‖^{2(n − k)} for k derivatives: those of every factor of (xᵀy)ⁿ, in absolute value."""
+        """Σₙ cₙ(n(n − 1)⋯)²‖x‖^{2(n − k)} for k derivatives, by Leibniz' rule for (xᵀy)ⁿ with absolute values."""
         k, c = len(order), self._powers()
         if not k:
             return self._diagonal(X)
@@ -166,7 +166,7 @@ class Delta(Kernel):
         return np.ones(len(X))
 
     def _rounding(self, at: Inexact) -> float:
-        """Points that were rounded may have become equal."""
+        """1 for inexact points: rounding may have made different points equal."""
         return 0.0 if at.error is None else 1.0
 
 
@@ -231,13 +231,13 @@ class Cosine(Kernel):
         return X.shape[1]
 
     def _features(self, X: Array) -> Array:
-        # A power of 2 out of each row, so that squares neither overflow nor underflow.
+        # Scaling each row by a power of 2 is exact, and keeps its squares from overflow and underflow.
         X = np.ldexp(X, -np.frexp(np.abs(X).max(axis=1, keepdims=True))[1])
         length = np.linalg.norm(X, axis=1, keepdims=True)
         return np.divide(X, length, out=np.zeros_like(X), where=length > 0)
 
     def _rounding(self, at: Inexact) -> float:
-        """γ_d, and of both lengths; a point that is off by η‖x‖ has a direction that is off by 2η."""
+        """γ_d for the product and for both lengths; an error of η‖x‖ in x is one of at most 2η in x/‖x‖."""
         return compounded(gamma(2 * at.points.shape[1] + 10), 5 * at.relative())
 
 
@@ -245,14 +245,14 @@ class Cosine(Kernel):
 class Polynomial(_OfInnerProduct):
     """κ(x, y) = (offset + scale·xᵀy)^degree, with offset ≥ 0 and scale > 0.
 
-    Its features are the monomials of degree ≤ `degree` (of that very degree where offset = 0), each times
+    Its features are the monomials of degree ≤ `degree` (only of degree = `degree` where offset = 0), each times
     the square root of its multinomial coefficient: (1, √2x₁, √2x₂, x₁², x₂², √2x₁x₂) for degree 2 in the plane.
 
     Parameters
     ----------
     degree : int ≥ 1
     offset, scale : float
-        Units of κ^(1/degree), and of that / (units of x)².
+        `offset` is in units of κ^(1/degree), `scale` in those units per squared unit of x.
 
     Raises
     ------
@@ -406,7 +406,10 @@ class Geometric(_OfInnerProduct):
         return self._sum(squared_lengths(X))
 
     def _rounding(self, at: Inexact) -> float:
-        """With a = max‖x‖²: 1 − xᵀz is off by εa of at least 1 − a, and its powers up to 5 by as many times that."""
+        """With a = max‖x‖², 1 − xᵀz ≥ 1 − a has an error of ε(1 + a).
+
+        Its powers, up to the fifth for derivatives, multiply the relative error by the exponent.
+        """
         a = float(squared_lengths(at.points).max()) * (1 + gamma(at.points.shape[1] + 2))
         off = compounded(inner_product_error(at, 1.0), gamma(2)) * (1 + a)
         if not off < 1 - a:
@@ -424,7 +427,7 @@ class Geometric(_OfInnerProduct):
 
 @dataclass(frozen=True)
 class Sigmoid(Kernel):
-    """κ(x, y) = tanh(scale·xᵀy + offset): known to be indefinite, for some data whatever its parameters.
+    """κ(x, y) = tanh(scale·xᵀy + offset), indefinite: for all parameters, some data give negative eigenvalues.
 
     Examples
     --------
@@ -453,7 +456,7 @@ class Sigmoid(Kernel):
         return np.tanh(self.scale * squared_lengths(X) + self.offset)
 
     def _rounding(self, at: Inexact) -> float:
-        """tanh is no steeper than 1: the error of its argument, scale·ε‖x‖‖z‖ and roundings, and its own."""
+        """The error of the argument, since |tanh′| ≤ 1, and of tanh itself; at most 2, as values are in [−1, 1]."""
         a = self.scale * float(squared_lengths(at.points).max())
         argument = compounded(inner_product_error(at, 1 / self.scale), gamma(4))
         return min(argument * (1 + a + abs(self.offset)) + FUNCTION, 2.0)

@@ -15,7 +15,9 @@ from kernelopt.kernels.rounding import Inexact, underflow
 from kernelopt.support.arithmetic import gamma
 from kernelopt.support.types import Array
 
-POINTWISE = 1e-5  # by which the features of a point may differ from those of the point alone, in units of their length
+# The largest difference between the features of a point alone and among others, relative to their length, that counts
+# as rounding. It leaves room above single precision, 1e-7; larger values miss maps that depend weakly on other points.
+POINTWISE = 1e-5
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,7 +51,7 @@ class Precomputed(Kernel):
 
     def __post_init__(self) -> None:
         single = getattr(self.Q, "dtype", None) == np.float32
-        tolerance = 1e-6 if single else 1e-12
+        tolerance = 1e-6 if single else 1e-12  # above the unit roundoffs 6e-8 and 1e-16
         Q = real_array(self.Q, "the precomputed kernel matrix")
         if Q.ndim != 2 or Q.shape[0] != Q.shape[1] or Q.size == 0:
             raise DataError(
@@ -114,7 +116,7 @@ class Explicit(Kernel):
     Raises
     ------
     KernelError
-        When the map returns something that is not a finite matrix with one row a point.
+        When the map returns something that is not a finite matrix with one row per point.
 
     Examples
     --------
@@ -149,20 +151,20 @@ class Explicit(Kernel):
         if F.shape[1] != G.shape[1]:
             raise KernelError(
                 f"Expected the feature map of {self!r} to give one number of features; got {F.shape[1]} for "
-                f"{len(F)} points and {G.shape[1]} for {len(G)}. Fit what it depends on beforehand, to all data."
+                f"{len(F)} points and {G.shape[1]} for {len(G)}. Fit its parameters to all data beforehand."
             )
         if Z is None and len(X) > 1:
             self._require_pointwise(X, F)
         return F @ G.T
 
     def _require_pointwise(self, X: Array, F: Array) -> None:
-        """The last point alone has the features that it has among others."""
+        """Raise KernelError if the last point alone has other features than among others; one point is a cheap test."""
         alone = self._features(X[-1:])[0]
         if alone.shape != F[-1].shape or np.linalg.norm(alone - F[-1]) > POINTWISE * np.linalg.norm(F[-1]):
             raise KernelError(
                 f"Expected the features of a point to depend on that point alone; the feature map of {self!r} gives "
-                f"others for point {len(X) - 1} where it is given alone. Fit what it depends on, means or categories, "
-                "beforehand."
+                f"other features for point {len(X) - 1} if it gets this point alone. Fit its parameters, such as means "
+                "or categories, beforehand."
             )
 
     def _diagonal(self, X: Array) -> Array:
@@ -170,7 +172,7 @@ class Explicit(Kernel):
         return np.einsum("ij,ij->i", F, F)
 
     def _rounding(self, at: Inexact) -> float:
-        """γ_p for p features, which are taken as the map gives them."""
+        """γ_p for p features, which are taken as exact."""
         F, size = self._features(at.points), self._diagonal(at.points)
         return gamma(F.shape[1]) + underflow(size, (F != 0).any(axis=1), F.shape[1])
 

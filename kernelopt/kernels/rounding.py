@@ -1,8 +1,8 @@
-"""Bounds on rounding errors, known before anything is computed: u = 2⁻⁵³, γₙ = nu/(1 − nu) (Higham 2002, chapter 3).
+"""A priori bounds on rounding errors, with u = 2⁻⁵³ and γₙ = nu/(1 − nu) (Higham 2002, chapter 3).
 
-A kernel states r with |κ̂(x, z) − κ(x, z)| ≤ r√(s(x)s(z)): κ̂ is the computed value, κ that of the formula for the same
-numbers, and s the size of κ, κ(x, x) where it is positive semidefinite. Sums may be taken in any order, as BLAS does.
-Counts of operations are rounded up, which covers the rounding of the bounds themselves.
+A kernel states r with |κ̂(x, z) − κ(x, z)| ≤ r√(s(x)s(z)): κ̂ is the computed value, κ the exact value of the formula
+for the same numbers, and s the size of κ, which is κ(x, x) where κ is positive semidefinite. Sums may be taken in any
+order, as BLAS does. Counts of operations are rounded up, which covers the rounding of the bounds themselves.
 """
 
 from __future__ import annotations
@@ -15,10 +15,14 @@ import numpy as np
 from kernelopt.support.arithmetic import UNIT, gamma
 from kernelopt.support.types import Array
 
-FUNCTION = 8 * UNIT  # of exp, log1p, pow, tanh, sin and cos: four units in the last place
-LEAST = 2.0**-1022  # what an operation that underflows may lose
-CHAIN = 60  # operations of a derivative by the chain rule, besides those of its factors: 15 partitions, 4 blocks
-PARTITIONS = (1, 1, 2, 5, 15)  # ways to split so many derivatives into blocks
+# Relative error assumed of exp, log1p, pow, tanh, sin and cos: four units in the last place, each at most 2u. This
+# leaves room for vectorized routines, which may be less accurate than scalar ones; larger values loosen all bounds.
+FUNCTION = 8 * UNIT
+LEAST = 2.0**-1022  # smallest normal double; an operation that underflows has an absolute error up to it
+# Operations of a derivative by the chain rule, without those of its factors: 15 partitions of 4 derivatives, two in x
+# and two in z, each a product of up to 4 blocks.
+CHAIN = 60
+PARTITIONS = (1, 1, 2, 5, 15)  # number of partitions of m derivatives into blocks, by m (Bell numbers)
 
 
 class Inexact(NamedTuple):
@@ -33,12 +37,12 @@ class Inexact(NamedTuple):
     order: int = 0
 
     def beside(self, others: Array) -> Inexact:
-        """These points, and others that are exact."""
+        """These points, followed by others without errors."""
         error = None if self.error is None else np.concatenate([self.error, np.zeros(others.shape)])
         return self._replace(points=np.concatenate([self.points, others]), error=error)
 
     def shift(self, norm: float = 2) -> float:
-        """2·maxᵢ‖eᵢ‖: by how much a difference of two points may be off."""
+        """2·maxᵢ‖eᵢ‖, a bound on the error of a difference of two points."""
         return 0.0 if self.error is None else 2 * float(np.linalg.norm(self.error, norm, axis=1).max())
 
     def relative(self) -> float:
@@ -64,11 +68,12 @@ def repeated(error: float, times: float) -> float:
 
 def exponential(error: float) -> float:
     """eᵉ − 1: the relative error of an exponential, from the absolute one of its exponent."""
+    # math.expm1 and math.exp raise OverflowError from 710 on.
     return expm1(error) if error < 700 else inf
 
 
 def growth(error: float) -> float:
-    """e·eᵉ, by which |g(ρ + e) − g(ρ)| ≤ e·eᵉ|g′(ρ)| where |g″| ≤ |g′|."""
+    """e·eᵉ, as in |g(ρ + e) − g(ρ)| ≤ e·eᵉ|g′(ρ)|, which holds where |g″| ≤ |g′|."""
     return error * exp(error) if error < 700 else inf
 
 
@@ -86,19 +91,23 @@ def spread(X: Array) -> Array:
 
 
 def underflow(size: Array, alive: Array, operations: float = 1) -> float:
-    """n·2⁻¹⁰²²/min sᵢ over the rows that are not exactly 0; ∞ where one of them underflowed."""
+    """n·2⁻¹⁰²²/min sᵢ, the relative error of n operations that may underflow; γₙ leaves it out.
+
+    The minimum is over the rows whose size is not exactly 0 (`alive`). It is ∞ where such a size underflowed to 0.
+    """
     return largest_ratio(np.full(int(alive.sum()), operations * LEAST), size[alive])
 
 
 def sum_of_squares_error(X: Array, error: float, squares: Array, floor: float = 0.0) -> float:
-    """ε with |x̂ᵀz − xᵀz| ≤ ε(f + ‖x‖‖z‖): γ_d, underflow, and (1 + η)² for points that are off by η‖x‖."""
+    """ε with |x̂ᵀz − xᵀz| ≤ ε(f + ‖x‖‖z‖): γ_d, underflow, and (1 + η)² for points with errors up to η‖x‖."""
     d = X.shape[1]
     return compounded(gamma(d), error, error) + underflow(floor + squares, (X != 0).any(axis=1), d)
 
 
 def relative_to(diagonal: Array, size: Array, error: float) -> float:
-    """A bound relative to √(qᵢqⱼ) from one relative to √(sᵢsⱼ), for q and s that are off by r·s themselves:
-    r·max sᵢ(1 + r)/(|qᵢ| − r·sᵢ).
+    """A bound relative to √(qᵢqⱼ) from the bound r relative to √(sᵢsⱼ): r·max sᵢ(1 + r)/(|qᵢ| − r·sᵢ).
+
+    The computed q and s have errors up to r·s themselves.
     """
     used = size > 0
     if not error < inf:

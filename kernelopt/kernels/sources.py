@@ -1,4 +1,4 @@
-"""Data that are not one array yet: Dask arrays, Arrow tables, and iterators of blocks of rows."""
+"""Data that are not yet in one array: Dask arrays, Arrow tables, and iterators of blocks of rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernelopt.errors import DataError
 
 
 def is_dask(X: Any) -> bool:
-    """Whether X is a Dask array; nothing is imported for it."""
+    """Whether X is a Dask array, found without importing Dask."""
     return hasattr(X, "__dask_graph__") and hasattr(X, "map_blocks")
 
 
@@ -25,15 +25,15 @@ def refuse_masked(X: Any, what: str) -> None:
             place = ", ".join(map(str, [number, *first] if parts is X else first)) or "its only entry"
             raise DataError(
                 f"Expected {what} without masked entries; got a masked array with {int(mask.sum())} of {mask.size} "
-                f"masked, first at {place}. Drop the rows, or write X.filled(value) for what should stand there."
+                f"masked, first at {place}. Drop the rows, or write X.filled(value) to replace these entries."
             )
 
 
 def gathered(X: Any, owner: str) -> Any:
-    """One array of what comes in blocks; anything else as it is.
+    """X as one array if it comes in blocks, else X itself.
 
-    Raises DataError for blocks with different columns, and where there is none. What a block raises gets a note that
-    says which it was.
+    Raises DataError for blocks with different numbers of columns, and for an iterator without blocks. An exception from
+    reading a block gets a note with the number of the block.
     """
     if is_dask(X):
         return X.compute()

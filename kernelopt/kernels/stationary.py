@@ -40,10 +40,10 @@ class _Stationary(Kernel):
 
 
 class _Isotropic(_Stationary):
-    """κ(x, y) = g(ρ) with ρ = ‖x − y‖²/(2σ²): ∂ρ/∂xⱼ = (xⱼ − yⱼ)/σ² = −∂ρ/∂yⱼ, ∂²ρ = ±[i = j]/σ², and no others."""
+    """κ(x, y) = g(ρ) with ρ = ‖x − y‖²/(2σ²): ∂ρ/∂xⱼ = (xⱼ − yⱼ)/σ² = −∂ρ/∂yⱼ, ∂²ρ = ±[i = j]/σ²; higher ones are 0."""
 
     is_isotropic = True
-    _direct = False  # whether ρ is computed with an error relative to it
+    _direct = False  # whether ρ is a sum of squares, whose error is relative to ρ, or may come from a matrix product
 
     def _outer(self, rho: Array, count: int) -> list[Array]:
         """g(ρ), g′(ρ), …"""
@@ -54,6 +54,7 @@ class _Isotropic(_Stationary):
             sign = 1.0 if sum(not step.left for step in block) % 2 == 0 else -1.0
             if len(block) == 1:
                 j = block[0].column
+                # Two divisions by σ, as σ² may overflow or underflow where the quotient does not.
                 return sign * ((X[:, j, None] - Z[:, j]) / self.sigma) / self.sigma
             same = len(block) == 2 and block[0].column == block[1].column
             return sign / self.sigma / self.sigma if same else 0.0
@@ -67,16 +68,17 @@ class _Isotropic(_Stationary):
         raise NotImplementedError
 
     def _evaluation(self, k: int, p: int) -> float:
-        """The error of g⁽ᵏ⁾(ρ)tᵖ for a ρ without error."""
+        """The error of g⁽ᵏ⁾(ρ)tᵖ for an exact ρ."""
         return FUNCTION * self._peak(k, p)
 
     def _rounding(self, at: Inexact) -> float:
-        """Σ over partitions of the errors of g⁽ᵏ⁾(ρ)Π(dⱼ/σ), at most |g⁽ᵏ⁾|tᵖ: k blocks, p = 2k − m of them single.
+        """A sum over the partitions of m derivatives into k blocks, of which p = 2k − m are single.
 
-        E is the error of ρ near the median, γρ the error beyond, s the shift of t where points are inexact:
-        E·|g⁽ᵏ⁺¹⁾|tᵖ + γ|g⁽ᵏ⁺¹⁾|tᵖ⁺² + s(|g⁽ᵏ⁺¹⁾|tᵖ⁺¹ + p|g⁽ᵏ⁾|tᵖ⁻¹) + 8u|g⁽ᵏ⁾|tᵖ, each at its peak; for values of a
-        Gaussian kernel E + γ + s + 8u. In units of σ sizes are at least 1, 1 and g″(0) for no, one and two of the m
-        derivatives. The error of a value is at most 1.
+        A partition contributes g⁽ᵏ⁾(ρ)Π(dⱼ/σ), which is at most |g⁽ᵏ⁾|tᵖ. Let E be the error of ρ for points near the
+        median, γρ that for points far from it, and s the error of t from inexact points. Then its error is at most
+        E·|g⁽ᵏ⁺¹⁾|tᵖ + γ|g⁽ᵏ⁺¹⁾|tᵖ⁺² + s(|g⁽ᵏ⁺¹⁾|tᵖ⁺¹ + p|g⁽ᵏ⁾|tᵖ⁻¹) + 8u|g⁽ᵏ⁾|tᵖ, each term at its maximum over t; for
+        values of a Gaussian kernel this is E + γ + s + 8u. In units of σ, sizes are at least 1, 1 and g″(0) for zero,
+        one and two derivatives. Values are in [0, 1], so that their error is at most 1.
         """
         near, apart = half_square_error(at.points, self.sigma), direct_error(at.points)
         shift = at.shift() / self.sigma
@@ -138,12 +140,15 @@ class Gaussian(_Isotropic):
         return [g if k % 2 == 0 else -g for k in range(count + 1)]
 
     def _modulus(self, order: Order, radius: float) -> float | None:
-        """√(2(κ(0) − min κ)) with κ = e^−ρ, and (1 − s²/σ²)e^−ρ/σ² along a column, least at s = √3σ."""
+        """√(2(k(0) − min k)) over the ball, with k = e^−ρ for values and k = (1 − s²/σ²)e^−ρ/σ² for first derivatives.
+
+        The latter is for a distance s along the column of the derivative, with its minimum at s = √3σ.
+        """
         if len(order) > 1:
             return None
         s = radius / self.sigma if not order else min(radius / self.sigma, sqrt(3))
         if not order:
-            return sqrt(-2 * np.expm1(-s * s / 2))
+            return sqrt(-2 * np.expm1(-s * s / 2))  # 1 − exp would lose the digits of a small radius
         return sqrt(2 * (s * s * np.exp(-s * s / 2) - np.expm1(-s * s / 2))) / self.sigma
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
@@ -204,7 +209,7 @@ class Laplacian(_Stationary):
         return exp_minus(K)
 
     def _rounding(self, at: Inexact) -> float:
-        """s = ‖x − z‖₁/σ is off by γ_{d+1}s, and by that of the points: s·e⁻ˢ < 1."""
+        """Rounding of s = ‖x − z‖₁/σ, γ_{d+1}s, changes e⁻ˢ by less than γ_{d+1}; errors of points and of exp add."""
         return min(gamma(at.points.shape[1] + 4) + at.shift(1) / self.sigma + FUNCTION, 1.0)
 
 
@@ -247,7 +252,7 @@ class Matern(_Isotropic):
         s = self._lengths(rho)
         e = np.exp(-s)
         if self.nu == 1.5:
-            # At s = 0 g″ meets factors that vanish like s².
+            # g″ is unbounded at s = 0, but its factors are of order s²: their product is 0 there.
             return [(1 + s) * e, -3 * e, np.divide(9 * e, s, out=np.zeros_like(s), where=s > 0)][: count + 1]
         return [(1 + s + s**2 / 3) * e, -5 / 3 * (1 + s) * e, 25 / 3 * e][: count + 1]
 
@@ -255,7 +260,7 @@ class Matern(_Isotropic):
         return radial(X, Z, self.sigma, self._profile, direct=self._direct)
 
     def _lengths(self, rho: Array) -> Array:
-        """s = √(4νρ), at most 800: e⁻⁸⁰⁰ is 0, also times a polynomial, where ρ overflowed."""
+        """s = √(4νρ), at most 800: e⁻⁸⁰⁰ = 0 in double precision, while for ρ = ∞ a polynomial times 0 would be nan."""
         s = np.sqrt(4 * self.nu * rho)
         return np.minimum(s, 800.0, out=s)
 
@@ -267,9 +272,9 @@ class Matern(_Isotropic):
         return K * (1 + s) if self.nu == 1.5 else K * (s * (s / 3 + 1) + 1)
 
     def _rounding(self, at: Inexact) -> float:
-        """s is off by γ_{d/2+8}s, with s·|g′(s)| < 1, and p(s) by γ₅.
+        """The relative errors of s, γ_{d/2+8}, and of p(s), γ₅; κ gets no more than these, as s·|g′(s)| < 1.
 
-        In units of σ, entries of derivatives relative to their sizes are less than 8, and less steep than 8.
+        In units of σ, derivatives relative to their sizes are less than 8, and so are their slopes.
         """
         shift = at.shift() / self.sigma
         if at.order:
@@ -284,7 +289,7 @@ class RationalQuadratic(_Isotropic):
     Parameters
     ----------
     sigma, alpha : float > 0
-        Length scale, and the weight of long scales; α → ∞ is the Gaussian kernel.
+        Length scale, and shape: a smaller α gives long scales more weight; α → ∞ is the Gaussian kernel.
 
     Examples
     --------
@@ -325,20 +330,26 @@ class RationalQuadratic(_Isotropic):
         return exp_minus(rho)
 
     def _rounding(self, at: Inexact) -> float:
-        """As of other kernels of ρ; where ρ overflows κ decays so slowly that 0 may be wrong."""
+        """The bound for kernels of ρ; ∞ where ρ overflows, as κ may decay so slowly that the computed 0 is wrong."""
         with np.errstate(over="ignore"):
             largest = float(np.sum((spread(at.points) / self.sigma) ** 2))
         return super()._rounding(at) if isfinite(largest) else inf
 
     def _peak(self, k: int, p: float, share: float = 1.0) -> float:
-        """|g⁽ᵏ⁾| = Π_{i<k}(1 + i/α)(1 + v)^{−a}, a = share·(α + k), t = √(2αv): largest at v = (p/2)/(a − p/2)."""
+        """|g⁽ᵏ⁾|tᵖ at its maximum, v = (p/2)/(a − p/2).
+
+        |g⁽ᵏ⁾| = Π_{i<k}(1 + i/α)·(1 + v)^{−a} with a = α + k and t = √(2αv); a `share` of a is for `_evaluation`.
+        """
         a, half = share * (self.alpha + k), p / 2
         v = half / (a - half)
         powers = (2 * self.alpha * v) ** half * exp(-a * log1p(v))
         return float(prod(1 + i / self.alpha for i in range(k)) * powers)
 
     def _evaluation(self, k: int, p: int) -> float:
-        """exp(−s), s = (α + k)·log(1 + ρ/α), is off by that of s too, (8u + γ₄)s, with s·e^{−s/2} ≤ 2/e."""
+        """The errors of exp and of its exponent, (8u + γ₄)s for s = (α + k)·log(1 + ρ/α).
+
+        The latter makes (8u + γ₄)s·e^{−s} ≤ (8u + γ₄)(2/e)e^{−s/2}: the peak with half the exponent.
+        """
         return FUNCTION * self._peak(k, p) + (FUNCTION + gamma(6)) * self._peak(k, p, share=0.5)
 
 
@@ -346,12 +357,12 @@ class RationalQuadratic(_Isotropic):
 class Periodic(_Stationary):
     """κ(x, y) = exp(−2Σⱼ sin²(π(xⱼ − yⱼ)/period)/σ²), periodic in every column.
 
-    The sine is taken column by column: of the distance ‖x − y‖ it is no kernel beyond one column.
+    The sine is taken per column: for two or more columns, the sine of ‖x − y‖ does not give a kernel.
 
     Parameters
     ----------
     period, sigma : float > 0
-        In the units of x; relative to the period's circle.
+        `period` is in the units of x, `sigma` relative to the circle of radius 1 that a period is mapped to.
 
     Examples
     --------
@@ -394,9 +405,10 @@ class Periodic(_Stationary):
         return radial(self._circle(X), None if Z is None else self._circle(Z), self.sigma, exp_minus)
 
     def _rounding(self, at: Inexact) -> float:
-        """Of a Gaussian kernel of points on circles, with coordinates off by η = 40u: angles by 4u·2π, cos by 8u.
+        """The bound of a Gaussian kernel for points on circles, whose coordinates have errors up to η = 40u.
 
-        A derivative is e^{−φ} times sines; in units of period and σ each is at most √(2φ), and off by 2η/σ.
+        Of these, 4u·2π are from angles and 8u from cos. A derivative is e^{−φ} times sines; in units of period and σ
+        each sine is at most √(2φ), with an error of 2η/σ.
         """
         circle, order, d = self._circle(at.points), 2 * at.order, at.points.shape[1]
         eta = 40 * UNIT + pi / self.period * at.shift()
@@ -408,5 +420,6 @@ class Periodic(_Stationary):
         return PARTITIONS[order] * (exponent + shift + sines + gamma(CHAIN)) * gaussian_peak(order + 2)
 
     def _circle(self, X: Array) -> Array:
+        # Without the remainder, the rounding of an angle would grow with x.
         angle = (2 * np.pi / self.period) * np.remainder(X, self.period)
         return np.hstack([np.cos(angle), np.sin(angle)])

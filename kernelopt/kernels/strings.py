@@ -46,7 +46,7 @@ class Spectrum(_OfStrings):
         return Verdict(True, "F(s) counts the substrings of n characters")
 
     def _counts(self, strings: Array, columns: dict[str, int]) -> sp.csr_array:
-        """Counts of substrings, with a column for each that is met; `columns` grows."""
+        """Counts of substrings, one column per substring; new substrings are added to `columns`."""
         indptr, indices, data = [0], [], []
         for s in strings:
             for word, count in Counter(s[i : i + self.n] for i in range(len(s) - self.n + 1)).items():
@@ -61,7 +61,7 @@ class Spectrum(_OfStrings):
         if Z is None:
             return (A @ A.T).toarray()
         B = self._counts(Z, columns)
-        A.resize((len(X), B.shape[1]))
+        A.resize((len(X), B.shape[1]))  # empty columns for substrings that occur in Z only
         return (A @ B.T).toarray()
 
     def _diagonal(self, X: Array) -> Array:
@@ -69,7 +69,7 @@ class Spectrum(_OfStrings):
         return np.asarray(A.multiply(A).sum(axis=1), dtype=np.float64).ravel()
 
     def _rounding(self, at: Inexact) -> float:
-        """0 for integers below 2⁵³; else γ of the number of substrings."""
+        """0 for integers below 2⁵³, which are exact; else γₙ for n substrings, at most the length of a string."""
         return 0.0 if self._diagonal(at.points).max() < 2**53 else gamma(max(map(len, at.points)))
 
 
@@ -95,7 +95,7 @@ class PositionMatch(_OfStrings):
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         A, B = _characters(X), _characters(X if Z is None else Z)
         K = np.zeros((len(A), len(B)))
-        for a, b in zip(A.T, B.T, strict=False):  # up to the shorter of the longest strings
+        for a, b in zip(A.T, B.T, strict=False):  # later positions match nowhere: one side has no characters there
             K += (a[:, None] == b) & (b >= 0)
         return np.power(K, self.power, out=K)
 
@@ -103,12 +103,12 @@ class PositionMatch(_OfStrings):
         return np.array([float(len(s)) for s in X]) ** self.power
 
     def _rounding(self, at: Inexact) -> float:
-        """Of the power of an integer."""
+        """The error of the power; the counts are exact."""
         return FUNCTION if self.power > 1 else 0.0
 
 
 def _characters(strings: Array) -> Array:
-    """Code points, −1 beyond a string's end."""
+    """Code points of the characters, one string per row, filled up with −1."""
     table = np.full((len(strings), max(map(len, strings))), -1, dtype=np.int32)
     for i, s in enumerate(strings):
         table[i, : len(s)] = [ord(c) for c in s]

@@ -12,8 +12,11 @@ from kernelopt.kernels.rounding import spread
 from kernelopt.support.arithmetic import gamma
 from kernelopt.support.types import Array
 
-TINY = 1e-300  # in place of a scale of 0
-FAR = 100.0  # scales from the median; beyond, the error of the product, 1e-16·FAR² ≈ 1e-12, would be larger
+# Added to denominators a + b ≥ 0, so that 0/0 becomes 0. It is below the rounding of every a + b above 1e-284.
+TINY = 1e-300
+# Distance from the median, in scales, up to which squared distances come from a matrix product. The product's error
+# grows with its square, to 1e-16·FAR² ≈ 1e-12; smaller values compute more distances by direct sums, which are slower.
+FAR = 100.0
 
 
 def exp_minus(D: Array) -> Array:
@@ -23,7 +26,10 @@ def exp_minus(D: Array) -> Array:
 
 
 def column_sums(X: Array, Z: Array | None, term: Callable[[Array, Array, Array], Array]) -> Array:
-    """Σⱼ term(xⱼ, zⱼ), column by column in tiles that fit into the cache; `term` may use the buffer it gets."""
+    """Σⱼ term(xⱼ, zⱼ), column by column in tiles that fit into the cache; `term` may write into the buffer it gets.
+
+    A tile and the buffer have 0.3 MB each; in larger ones, each column would be a pass over memory.
+    """
     right = X if Z is None else Z
 
     room = np.empty(min(192, len(X)) * min(192, len(right)))
@@ -45,26 +51,26 @@ def half_squared_distances(X: Array, Z: Array | None, scale: float, direct: bool
 def half_square_error(X: Array, scale: float) -> float:
     """A bound on the error of ‖x − z‖²/(2·scale²) as `radial` computes it: γ₃d₊₂₀·max‖x − c‖²/scale², at most `FAR`².
 
-    l = (x − c)/scale and r are off by γ₂|l| and γ₂|r|, ½‖l‖² and ½‖r‖² by γ_d of themselves, and the product of d + 2
-    terms by γ_{d+2}·½(‖l‖ + ‖r‖)². The median of some of the points, c, is in the box that holds them all.
-    Beyond `FAR` the error is `direct_error`, relative to the distance.
+    The errors of l = (x − c)/scale and r are γ₂|l| and γ₂|r|, those of ½‖l‖² and ½‖r‖² γ_d of themselves, and that of
+    the product of d + 2 terms γ_{d+2}·½(‖l‖ + ‖r‖)². c is the median of some of the points; the bound takes the worst c
+    in the box that holds them all. Beyond `FAR` the error is `direct_error`, relative to the distance.
     """
     squared = float(np.sum((spread(X) / scale) ** 2, axis=1).max())
     return gamma(3 * X.shape[1] + 20) * min(squared, FAR**2)
 
 
 def direct_error(X: Array) -> float:
-    """The error of ‖x − z‖²/(2·scale²) relative to it, where it is a sum of (xⱼ − zⱼ)²."""
+    """The relative error of ‖x − z‖²/(2·scale²), where it is computed as a sum of (xⱼ − zⱼ)²."""
     return gamma(X.shape[1] + 10)
 
 
 def radial(X: Array, Z: Array | None, scale: float, profile: Callable[[Array], Array], direct: bool = False) -> Array:
     """g(‖xᵢ − zⱼ‖²/(2·scale²)), with g applied in place to tiles that fit into the cache.
 
-    ½‖x‖² + ½‖z‖² − xᵀz is one matrix product of (−x, ½‖x‖², 1) and (z, 1, ½‖z‖²). It cancels to an error of about
-    1e-16·(‖x‖² + ‖z‖²); points are therefore taken from their median. Distances of points that are still more than
-    `FAR` scales away, or with `direct` of all, are sums of (xⱼ − zⱼ)² of the points as they are, with an error
-    relative to the distance. `half_square_error` bounds the errors.
+    ½‖x‖² + ½‖z‖² − xᵀz is one matrix product of (−x, ½‖x‖², 1) and (z, 1, ½‖z‖²). Its terms cancel, with an error of
+    about 1e-16·(‖x‖² + ‖z‖²); subtracting the median from all points first makes these norms small. For points that are
+    still more than `FAR` scales away, or with `direct` for all, distances are sums of (xⱼ − zⱼ)² of the given points,
+    with an error relative to the distance. `half_square_error` bounds the errors.
     """
     centre = np.median(X if Z is None else Z, axis=0)
     left = (X - centre) / scale
@@ -74,7 +80,8 @@ def radial(X: Array, Z: Array | None, scale: float, profile: Callable[[Array], A
     L = np.column_stack([-left, x, np.ones(len(x))])
     R = np.column_stack([right, np.ones(len(z)), z])
     far = 0.5 * FAR**2
-    other, unit = X if Z is None else Z, 2.0 ** (frexp(scale)[1] - 1)  # division by a power of 2 is exact
+    # Division by a power of 2 near the scale is exact, and keeps the squares of ordinary distances within range.
+    other, unit = X if Z is None else Z, 2.0 ** (frexp(scale)[1] - 1)
 
     def distances(A: Array, B: Array) -> Array:
         return 0.5 * (unit / scale) ** 2 * cdist(A / unit, B / unit, "sqeuclidean")
@@ -83,7 +90,7 @@ def radial(X: Array, Z: Array | None, scale: float, profile: Callable[[Array], A
         if direct:
             return profile(distances(X[i], other[j]))
         np.matmul(L[i], R[j].T, out=D)
-        np.maximum(D, 0.0, out=D)
+        np.maximum(D, 0.0, out=D)  # rounding may leave negative squares
         far_x, far_z = x[i] > far, z[j] > far
         if far_x.any():
             D[far_x] = distances(X[i][far_x], other[j])
@@ -99,7 +106,8 @@ def radial(X: Array, Z: Array | None, scale: float, profile: Callable[[Array], A
 def tiled(n: int, m: int | None, tile: Callable[[slice, slice, Array], Array], size: int = 384) -> Array:
     """An n×m matrix from its tiles; where m is None a symmetric one, from the tiles on and below the diagonal.
 
-    `tile` may use the array that it gets: memory that is new for each tile takes longer than the values in it.
+    `tile` may write into the array that it gets. All tiles get the same memory, because allocating it for each takes
+    longer than computing the values. A tile has at most `size`² entries, by default 1.2 MB.
     """
     K = np.empty((n, n if m is None else m))
     room = np.empty(min(size, n) * min(size, K.shape[1]))

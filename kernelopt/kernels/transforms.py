@@ -27,11 +27,13 @@ from kernelopt.kernels.rounding import LEAST, Inexact, compounded, largest_ratio
 from kernelopt.support.arithmetic import UNIT, gamma
 from kernelopt.support.types import Array
 
-SMALLEST = 1e-290  # smaller kernel values are, or become, denormal numbers
+# Normalization is refused where the largest κ(x, x) is smaller. Such values, or products with them, may be denormal
+# (below 2.2e-308) and have lost digits.
+SMALLEST = 1e-290
 
 
 class _OfWeights(Kernel):
-    """f(x)κ₀(x, y)f(y), with `_weights` the f."""
+    """f(x)κ₀(x, y)f(y), where `_weights` returns f at points."""
 
     kernel: Kernel
 
@@ -52,7 +54,7 @@ class _OfWeights(Kernel):
         return self._weights(X) ** 2 * self.kernel._diagonal(X)
 
     def _rounding(self, at: Inexact) -> float:
-        """(1 + r)(1 + γ₂) − 1 for weights without error."""
+        """(1 + r)(1 + γ₂) − 1, with weights taken as exact."""
         f, inner = self._weights(at.points), self.kernel._size(at.points)
         lost = underflow(f**2 * inner, (f != 0) & (inner > 0), 2)
         return compounded(self.kernel._rounding(at), gamma(4)) + lost
@@ -104,7 +106,7 @@ class Weighted(_OfWeights):
 
 
 class _OfPoints(Kernel):
-    """κ₀ of transformed points, with `_point` the transformation."""
+    """κ₀(g(x), g(y)), where `_point` is g."""
 
     kernel: Kernel
 
@@ -132,7 +134,7 @@ class _OfPoints(Kernel):
         return self.kernel._diagonal(self._point(X))
 
     def _rounding(self, at: Inexact) -> float:
-        """Of κ₀ at the points that the map gives."""
+        """The bound of κ₀ at the mapped points, which are taken as exact."""
         return self.kernel._rounding(Inexact(self._point(at.points)))
 
     def _size(self, X: Array, order: Order = ()) -> Array:
@@ -268,7 +270,7 @@ class ARD(_OfPoints):
         return self.kernel._matrix(self._point(X, centre), None if Z is None else self._point(Z, centre))
 
     def _rounding(self, at: Inexact) -> float:
-        """Of κ₀ at points that are off by u|x|/ℓ, and by γ₂|x − c|/ℓ where they are centred."""
+        """The bound of κ₀ for points with errors u|x|/ℓ, or γ₂|x − c|/ℓ where c is subtracted first."""
         X, scales = at.points, np.array(self.scales)
         points = self._point(X, self._centre(X))
         rounded = gamma(3) * spread(X) if self.kernel.is_stationary else UNIT * np.abs(X)
@@ -280,12 +282,15 @@ class ARD(_OfPoints):
         return self.kernel._size(self._point(X, self._centre(X)), order) / product**2
 
     def _centre(self, X: Array) -> Array:
-        """A point that may be taken off all others, so that quotients of points far from 0 keep their differences."""
+        """A point to subtract from all before the division, 0 unless κ₀ is stationary.
+
+        For points far from 0, rounding of the quotients would otherwise change their differences.
+        """
         return np.median(X, axis=0) if self.kernel.is_stationary and X.ndim == 2 else np.zeros(X.shape[1:])
 
     def _point(self, X: Array, centre: Array | float = 0.0) -> Array:
         if X.ndim != 2 or len(self.scales) != X.shape[1]:
-            raise KernelError(f"Expected points with {len(self.scales)} columns, one a scale; got shape {X.shape}.")
+            raise KernelError(f"Expected points with {len(self.scales)} columns, one per scale; got shape {X.shape}.")
         return (X - centre) / np.array(self.scales)
 
     def __repr__(self) -> str:
@@ -326,7 +331,7 @@ class Normalized(_OfWeights):
             raise KernelError(f"Expected κ(x, x) ≥ 0 to normalize {self.kernel!r}; got {d.min():.3g}.")
         if 0 < d.max(initial=0.0) < SMALLEST:
             raise KernelError(
-                f"Expected κ(x, x) that doubles hold with all digits, to normalize {self.kernel!r}; got at most "
+                f"Expected κ(x, x) large enough to normalize {self.kernel!r} without a loss of digits; got at most "
                 f"{d.max():.3g}. Change the units of the data, or multiply the kernel by a constant."
             )
         return np.divide(1.0, np.sqrt(d), out=np.zeros_like(d), where=d > 0)
@@ -335,7 +340,7 @@ class Normalized(_OfWeights):
         return (self.kernel._diagonal(X) > 0).astype(np.float64)
 
     def _rounding(self, at: Inexact) -> float:
-        """(1 + r)(1 + γ)/(1 − ρ) − 1 with κ₀(x, x) off by ρ of itself, ρ = r·max s₀/κ₀(x, x)."""
+        """(1 + r)(1 + γ)/(1 − ρ) − 1 with ρ = r·max s₀/κ₀(x, x), the relative error of κ₀(x, x)."""
         r, d = self.kernel._rounding(at), np.abs(self.kernel._diagonal(at.points))
         size = self.kernel._size(at.points)
         off = r * largest_ratio(size, d)
@@ -393,7 +398,7 @@ class Centered(Kernel):
         return self.kernel._diagonal(X) - 2 * self._means(X) + self._mean
 
     def _rounding(self, at: Inexact) -> float:
-        """(1 + r)(1 + γ₂ₘ₊₈) − 1 for m points in the mean, relative to the sizes of κ₀ that cancellation leaves."""
+        """(1 + r)(1 + γ₂ₘ₊₈) − 1 for m points in the mean, relative to sizes before the terms cancel."""
         return compounded(self.kernel._rounding(at.beside(self.data)), gamma(2 * len(self.data) + 8))
 
     def _size(self, X: Array, order: Order = ()) -> Array:

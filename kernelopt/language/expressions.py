@@ -19,6 +19,7 @@ from kernelopt.language.functions import Function
 from kernelopt.language.nodes import EUCLIDEAN, Prediction, PredictionData, ThetaLeaf, ThetaNorm
 from kernelopt.support.types import Array
 
+# Kinds of `norm` for a matrix θ, and their names in messages.
 MATRIX_NORMS = {"fro": "Frobenius", "nuc": "nuclear", 2: "spectral"}
 HOW_TO_USE = (
     "θ may enter a problem only through its predictions and its norm. Write theta(X) or A @ theta for "
@@ -78,10 +79,11 @@ class ThetaExpression:
             prediction = prediction @ self._right
         if self._shift is None:
             return prediction
+        # f₀ is data: its values at the points, or its inner products with the function whose row A is.
         return prediction - (self._shift._at(A.X, A.order) if A.function is None else A.function.gram(self._shift))
 
     def inner(self, f0: Function) -> cp.Expression:
-        """f₀ᵀθ for a fitted function f₀ (Frobenius where there are several outputs), affine in θ."""
+        """f₀ᵀθ for a fitted function f₀ (the Frobenius inner product for several outputs), affine in θ."""
         f0.check_same_space(self, "inner")
         rows = self._predict(FeatureMatrix._of_function(f0))
         return rows[0] if self.outputs is None else cp.trace(rows)
@@ -102,7 +104,7 @@ class ThetaExpression:
         M = np.array(real_array(M, "M in theta @ M"))
         check_finite(M, "M in theta @ M")
         if M.ndim not in (1, 2) or M.shape[0] != self.outputs:
-            raise DataError(f"Expected M in theta @ M to have {self.outputs} rows, one an output; got shape {M.shape}.")
+            raise DataError(f"Expected M in theta @ M with {self.outputs} rows, one per output; got shape {M.shape}.")
         return self._map(M, " M")
 
     def __getitem__(self, index: Any) -> ThetaView:
@@ -128,7 +130,7 @@ class ThetaExpression:
             _refuse("two functions subtracted from θ, one after the other; put their centers into one ko.Function")
         return ThetaView(self.theta, self._right, f0, f"({self!r} − f₀)")
 
-    # Everything else that one can do with a vector is refused at the line that does it.
+    # All other operations on a vector raise here, so that the traceback shows the user's line.
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         _refuse(f"{self!r} used as an array, as in cp.norm(theta) or cp.sum_squares(theta)")
@@ -189,7 +191,7 @@ for _name, _symbol in {
     "le": "<=", "ge": ">=", "lt": "<", "gt": ">", "eq": "==", "ne": "!=",
 }.items():  # fmt: skip
     setattr(ThetaExpression, f"__{_name}__", _refuse_operator(_symbol))
-# Comparisons build constraints, so identity is all that is left for dictionaries.
+# `==` raises, so dictionaries find θ by its identity.
 ThetaExpression.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 
@@ -262,7 +264,7 @@ class Theta(ThetaExpression):
         self._duals = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_used": list(self._used)}
+        return vars(self) | {"_used": list(self._used)}  # a WeakSet does not pickle
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -273,12 +275,15 @@ class Theta(ThetaExpression):
         self._duals = duals
 
     def _names(self) -> Names:
-        """Columns of the data frames that θ has been used with, in their order."""
+        """Column names, in order, of the data frames that θ has been used with; None without data frames."""
         known = [A._names for A in self._used] + [None if self._value is None else self._value._names]
         return next((names for names in known if names is not None), None)
 
     def _check_columns(self, A: FeatureMatrix) -> None:
-        """All rows of one θ have equally many columns, in one order; uses that are gone no longer count."""
+        """Raise DataError unless A has the columns of earlier uses of θ, in the same order, and record this use.
+
+        Feature matrices that no longer exist do not count.
+        """
         check_order(A._names, self._names())
         columns = self._kernel.domain.columns(A.X)
         known = [self._kernel.domain.columns(other.X) for other in self._used]
@@ -312,13 +317,13 @@ class FeatureMatrix:
     ----------
     X : array
         N points, as the kernel takes them: for vector kernels a matrix (N, n_columns), list, pandas frame
-        or sparse matrix, computed in float64 and copied.
+        or sparse matrix, copied as float64.
     kernel : Kernel
 
     Raises
     ------
     DataError, DataTypeError
-        For data of the wrong shape or type, without rows, or not finite.
+        For data that have the wrong shape or type, no rows, or entries that are not finite.
 
     Examples
     --------
@@ -399,8 +404,8 @@ class FeatureMatrix:
     def modulus(self, radius: float) -> Array:
         """η with ‖∂F(x) − ∂F(xᵢ)‖ ≤ η for all x within `radius` of xᵢ, shape (N,).
 
-        Then |(∂F(x) − ∂F(xᵢ))ᵀθ| ≤ η‖θ‖, so that η‖θ‖ ≤ (A′θ)ᵢ keeps the slope nonnegative in the whole ball, not at
-        its centre alone (Aubin-Frankowski and Szabó, NeurIPS 2020). Exact for values and first derivatives of a
+        Then |(∂F(x) − ∂F(xᵢ))ᵀθ| ≤ η‖θ‖, so that η‖θ‖ ≤ (A′θ)ᵢ keeps the slope nonnegative in the whole ball, not only
+        at its centre (Aubin-Frankowski and Szabó, NeurIPS 2020). Exact for values and first derivatives of a
         Gaussian kernel, a bound for other stationary kernels.
 
         Raises
@@ -437,7 +442,7 @@ class FeatureMatrix:
 
     @property
     def function(self) -> Function | None:
-        """f₀ where the rows are a function's, None where they are points."""
+        """f₀ where the row is a fitted function, None where rows are points."""
         return self._function
 
     @property
@@ -500,8 +505,8 @@ def norm(theta: Any, kind: str | int | None = None) -> cp.Expression:
     Raises
     ------
     RepresenterError
-        For a norm that is not orthogonally invariant, an unnamed norm of a matrix θ, or something else
-        than θ.
+        For a norm that is not orthogonally invariant, a matrix θ without `kind`, or an argument that is not an
+        expression of θ.
 
     Examples
     --------

@@ -16,7 +16,9 @@ from kernelopt.kernels.sources import is_dask
 from kernelopt.support.threads import in_threads
 from kernelopt.support.types import Array
 
-BLOCK_BYTES, FEWEST = 2**23, 128  # kernel values evaluated at a time, of so many points at least
+# Predictions are computed for blocks of points: about BLOCK_BYTES bytes of kernel values per thread, but at least
+# FEWEST points. Larger blocks cost memory. Smaller ones cost more calls of the kernel and make matrix products slow.
+BLOCK_BYTES, FEWEST = 2**23, 128
 
 
 class Function:
@@ -55,7 +57,7 @@ class Function:
         c = real_array(coefficients, "the coefficients")
         if c.ndim not in (1, 2) or len(c) != len(rows):
             raise DataError(
-                f"Expected one coefficient (or one row of coefficients) a center, shape ({len(rows)},) or "
+                f"Expected one coefficient (or one row of coefficients) per center, shape ({len(rows)},) or "
                 f"({len(rows)}, K); got shape {c.shape}."
             )
         check_finite(c, "the coefficients")
@@ -64,7 +66,7 @@ class Function:
 
     @classmethod
     def _of_rows(cls, kernel: Kernel, centers: Array, coefficients: Array) -> Function:
-        """Without checks, for canonical rows."""
+        """The function with these canonical rows as centers, without checks."""
         f = Function.__new__(Function)
         f._set(kernel, centers, coefficients)
         return f
@@ -80,11 +82,11 @@ class Function:
 
     @property
     def centers(self) -> Array:
-        """The points zᵢ; where the function was fitted to derivatives too, the points at which they were taken."""
+        """The points zᵢ, and for a function fitted to derivatives the points of these derivatives."""
         return self._centers[:, :-CODES] if on_jets(self._kernel) else self._centers
 
     def _lifted(self) -> Function:
-        """The same function, on values and derivatives."""
+        """The same function on the kernel of values and derivatives, so that its derivatives can be evaluated."""
         if on_jets(self._kernel):
             return self
         return Function._of_rows(lifted(self._kernel), with_order(self._centers, ()), np.array(self._coefficients))
@@ -108,14 +110,14 @@ class Function:
     @property
     def norm(self) -> float:
         """‖θ‖ = √(Σᵢⱼ cᵢcⱼ κ(zᵢ, zⱼ)), the Frobenius norm where there are several outputs."""
-        return float(np.sqrt(max(self.inner(self), 0.0)))
+        return float(np.sqrt(max(self.inner(self), 0.0)))  # rounding can make the square negative
 
     def __call__(self, X: Any) -> Array:
         """f(xᵢ), shape (len(X),) or (len(X), K); kernel values are evaluated in blocks, by as many threads as BLAS has.
 
-        For a Dask array X it is a Dask array, computed where its blocks are.
+        For a Dask array X the result is a Dask array, computed where the blocks of X are.
 
-        Raises DataError for a data frame with the columns of the one that f was fitted to in another order.
+        Raises DataError for a data frame whose columns are those of the training data in another order.
         """
         check_order(column_names(X), self._names)
         if is_dask(X):
@@ -149,17 +151,18 @@ class Function:
             )
         return values
 
-    @np.errstate(over="ignore", invalid="ignore")  # of the thread that it runs in
+    @np.errstate(over="ignore", invalid="ignore")  # numpy keeps error states per thread
     def _block(self, X: Array) -> Array:
         return np.asarray(self._kernel._matrix(X, self._centers) @ self._coefficients)
 
     def _fast(self) -> Callable[[Array], Array] | None:
-        """The kernel's own way to evaluate a sum over centers, made at the first call."""
+        """The kernel's own evaluator of sums over centers, or None; made at the first call and cached."""
         if not hasattr(self, "_evaluate_fast"):
             self._evaluate_fast = self._kernel._evaluator(self._centers, self._coefficients)
         return self._evaluate_fast
 
     def __getstate__(self) -> dict[str, Any]:
+        # The evaluator is made again at the first call after unpickling.
         return {name: value for name, value in vars(self).items() if name != "_evaluate_fast"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -175,7 +178,7 @@ class Function:
     def inner(self, other: Any) -> Any:
         """⟨f, g⟩ = Σᵢⱼ cᵢ dⱼ κ(zᵢ, z′ⱼ) for a function g; for a `Theta`, the expression f₀ᵀθ.
 
-        The Frobenius inner product where there are several outputs.
+        For several outputs it is the Frobenius inner product.
         """
         if not isinstance(other, Function):
             return other.inner(self)
@@ -192,13 +195,13 @@ class Function:
         return c.reshape(len(c), -1).T @ values.reshape(len(values), -1)
 
     def from_gram(self, K: Any) -> Array:
-        """f at new points, from their kernel values with the old ones.
+        """f at new points, given their kernel values with the centers.
 
         Parameters
         ----------
         K : array (n_new, n_old)
-            κ(new point, old point). For a `Precomputed` kernel the columns are all rows of its
-            matrix Q, as in scikit-learn; for every other kernel they are `centers`.
+            κ(new point, old point). For a `Precomputed` kernel there is one column per row of its
+            matrix Q, as in scikit-learn; for every other kernel one per center.
 
         Examples
         --------
@@ -213,7 +216,7 @@ class Function:
         expected = domain.size if isinstance(domain, Indices) else len(self._centers)
         if values.ndim != 2 or values.shape[1] != expected:
             columns = "row of the precomputed matrix" if whole else "center"
-            raise DataError(f"Expected one column a {columns}, shape (n_new, {expected}); got shape {values.shape}.")
+            raise DataError(f"Expected one column per {columns}, shape (n_new, {expected}); got shape {values.shape}.")
         check_finite(values, "the kernel values")
         return (values[:, self._centers] if whole else values) @ self._coefficients
 
@@ -222,7 +225,7 @@ class Function:
         return Function._of_rows(self._kernel, self._centers, self._coefficients @ M)._named(self._names)
 
     def _named(self, names: Names) -> Self:
-        """The same function, of columns with these names; for functions that nobody else has yet."""
+        """This function, given these column names. It changes in place, so only a newly made function may be named."""
         self._names = names
         return self
 

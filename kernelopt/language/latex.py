@@ -11,13 +11,17 @@ import cvxpy as cp
 
 from kernelopt.language.text import TRANSPARENT, Notation, Printer, constant, describe
 
-LONGEST = 1000  # characters of one formula; what is longer is told in words
-MOST = 20  # constraints
+# Characters of LaTeX per formula. A longer one is replaced by the plain text of `describe`, cut to one line, since a
+# formula of many lines is hard to read.
+LONGEST = 1000
+MOST = 20  # constraints that are shown, so that the display fits on a screen; a last line counts the others
+# Commands for characters that LaTeX or HTML acts upon, and for symbols.
 SPECIAL = {
     "\\": r"\backslash ", "{": r"\{", "}": r"\}", "_": r"\_", "^": r"\wedge ", "#": r"\#", "$": r"\$", "%": r"\%",
     "&": r"\&", "~": r"\sim ", "<": r"\lt ", ">": r"\gt ", "−": "-", "×": r"\times ", "·": r"\cdot ", "…": r"\ldots ",
     "‖": r"\|", "Σ": r"\Sigma ", "′": "'", "″": "''",
 }  # fmt: skip
+# The Greek letters with a command in LaTeX; the others have the shape of Latin letters.
 GREEK = {
     "alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu", "nu", "xi",
     "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega", "Gamma", "Delta", "Theta", "Lambda", "Xi",
@@ -44,7 +48,7 @@ def _formula(node: Any, named: Notation) -> str:
 
 
 def escaped(text: str, spaces: bool = False) -> str:
-    """Any text as math: Greek letters and subscripts by their commands, and nothing that LaTeX or HTML acts upon."""
+    """Text for math mode: commands for Greek letters and subscripts, escapes for characters of LaTeX and HTML."""
     words = {" ": r"\ " if spaces else " "} | SPECIAL
     shown = "".join(words.get(c) or _greek(c) or c for c in text if c.isprintable())
     shown = SUBSCRIPT.sub(lambda found: f"_{{{found[0].translate(DIGITS)}}}", shown)
@@ -61,7 +65,7 @@ def _greek(character: str) -> str | None:
 
 
 def _is_number(node: Any) -> bool:
-    """A scalar, or one that was repeated into a vector."""
+    """Whether the node is a scalar, or a vector of one repeated number."""
     while type(node).__name__ in TRANSPARENT:
         node = node.args[0]
     return bool(node.is_scalar()) or (isinstance(node, cp.Constant) and not constant(node.value).startswith("["))

@@ -18,11 +18,11 @@ from kernelopt.language.functions import Function
 from kernelopt.support.cvxpy_parts import AffAtom, Atom, forget, get_id
 from kernelopt.support.types import Array
 
-EUCLIDEAN = "2-norm"
+EUCLIDEAN = "2-norm"  # the kind of the norm of a vector θ; kind 2 is the spectral norm of a matrix θ
 
 
 class ThetaLeaf(cp.Variable):
-    """Stands for θ in cvxpy's trees."""
+    """The hidden leaf that stands for θ in cvxpy's trees."""
 
     def __init__(self, theta: Any, name: str) -> None:
         self.theta = theta
@@ -30,11 +30,11 @@ class ThetaLeaf(cp.Variable):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.id = get_id()
+        self.id = get_id()  # the pickled id may belong to another variable in this process
 
 
 class PredictionData:
-    """What a prediction node needs besides θ's leaf; prints as nothing in cvxpy's names."""
+    """The data of a prediction node besides θ's leaf."""
 
     def __init__(self, theta: Any, A: Any) -> None:
         self.theta = theta
@@ -43,21 +43,22 @@ class PredictionData:
 
 
 class _Unmasked:
-    """Refuses a masked array on the left, which numpy.ma would take apart."""
+    """Refuses a masked array as left operand, which numpy.ma would otherwise split into entries."""
 
     @property
     def _data(self) -> NoReturn:
-        """What numpy.ma asks of the right side of `y - theta(X)`."""
+        """The attribute that numpy.ma reads from the right operand of `y - theta(X)`."""
         raise DataError(
             "Expected an array without a mask beside predictions and norms; got a masked array. Drop the rows that are "
-            "masked, or write y.filled(value) for what should stand there; y.data where nothing is masked."
+            "masked, or write y.filled(value) to replace masked entries; write y.data if no entry is masked."
         )
 
 
 class Prediction(_Unmasked, AffAtom):
     """Aθ as a cvxpy atom, shape (N,) or (N, K)."""
 
-    # A pandas Series on the left hands its operators to us, instead of building a Series of expressions.
+    # pandas' own priorities are at most 4000. A Series as left operand then leaves the operator to this class, and
+    # builds no Series of expressions.
     __pandas_priority__ = 5000
 
     def __init__(self, leaf: cp.Variable, data: PredictionData) -> None:
@@ -82,6 +83,7 @@ class Prediction(_Unmasked, AffAtom):
         f, A = self.data.theta.value, self.data.A
         if f is None:
             return None
+        # Functions are immutable, so the values are those of f as long as θ holds the same object.
         if self._cache is None or self._cache[0] is not f:
             value = f._at(A.X, A.order) if A.function is None else self._products(A.function, f)
             self._cache = f, value
@@ -96,7 +98,7 @@ class Prediction(_Unmasked, AffAtom):
 
     @property
     def dual_value(self) -> Array | None:
-        """ν, the multiplier of u = Aθ in f(u, …) + νᵀ(u − Aθ), a value a row; None before a solve.
+        """ν, the multiplier of u = Aθ in f(u, …) + νᵀ(u − Aθ), one entry per row; None before a solve.
 
         Its nonzeros are the support vectors: −ν is a subgradient of the (minimized) outer problem in u.
         """
@@ -157,20 +159,20 @@ class Prediction(_Unmasked, AffAtom):
 
 
 def _unmasked(other: Any) -> Any:
-    """Refuse masked entries, which cvxpy takes for data; in atoms of its own they are beyond our sight."""
+    """Refuse masked entries, which cvxpy would read as data. Masked arrays in cvxpy's own atoms are not seen here."""
     refuse_masked(other, "what stands beside predictions")
     return other
 
 
 def _before_pandas(expression: Any) -> Any:
-    """Let `series - (theta(X) + b)` be cvxpy's, as `__pandas_priority__` on Prediction does."""
+    """Give sums the priority of a Prediction, so that `series - (theta(X) + b)` is a cvxpy expression too."""
     if expression is not NotImplemented:
         expression.__pandas_priority__ = Prediction.__pandas_priority__
     return expression
 
 
 class ThetaNorm(_Unmasked, Atom):
-    """‖θM − f₀‖ as a cvxpy atom: convex, nonnegative, of no monotonicity in θ."""
+    """‖θM − f₀‖ as a cvxpy atom: convex, nonnegative, and not monotone in θ."""
 
     def __init__(self, leaf: cp.Variable, view: Any, kind: str | int) -> None:
         self.view = view
@@ -230,10 +232,10 @@ class ThetaNorm(_Unmasked, Atom):
 
 
 def renew_ids(problem: cp.Problem) -> None:
-    """Give leaves and constraints ids of their own, and drop what was derived from the old ones.
+    """Give leaves and constraints new ids, and drop cached values that contain the old ones.
 
-    cvxpy tells leaves apart by numbers that are unique in one process only; a copy that comes from another one, or from
-    a file, would be taken for a variable that has the number here. For a problem of which nothing is compiled.
+    cvxpy identifies leaves by numbers that are unique within one process only. In a copy from another process or from a
+    file, they may equal the numbers of other variables here. The problem must not have been compiled yet.
     """
     duals = (dual for constraint in problem.constraints for dual in constraint.dual_variables)
     for node in [*problem.variables(), *problem.parameters(), *problem.constraints, *duals]:
@@ -260,6 +262,7 @@ def view_gram(view: Any, f: Function) -> Array:
 
 def norm_from_gram(G: Array, kind: str | int) -> float:
     """A norm of θ from G = θᵀθ: with σᵢ² its eigenvalues, √Σσᵢ² ("fro"), Σσᵢ ("nuc") or max σᵢ (2)."""
+    # Rounding can make eigenvalues of a Gram matrix slightly negative.
     singular = np.sqrt(np.clip(np.linalg.eigvalsh((G + G.T) / 2), 0.0, None))
     if kind == "nuc":
         return float(singular.sum())

@@ -17,7 +17,7 @@ from kernelopt.support.types import Array
 
 @dataclass(frozen=True, eq=False)
 class _Points:
-    """X itself, or f at its rows."""
+    """The matrix X itself, or a fitted function at its rows."""
 
     function: Function | None
 
@@ -27,7 +27,7 @@ class _Points:
 
 @dataclass(frozen=True, eq=False)
 class _Value:
-    """What is the same at all rows."""
+    """A value that does not depend on the points."""
 
     value: Array
 
@@ -37,7 +37,7 @@ class _Value:
 
 @dataclass(frozen=True, eq=False)
 class _Atom:
-    """A cvxpy atom of the nodes below it."""
+    """A cvxpy atom applied to other nodes."""
 
     kind: type
     data: tuple[Any, ...]
@@ -45,7 +45,8 @@ class _Atom:
 
     def at(self, X: Any) -> Array:
         values = [arg.at(X) for arg in self.args]
-        if self.kind is AddExpression:  # whose arguments must have one shape, where ours broadcast
+        if self.kind is AddExpression:
+            # cvxpy requires terms of equal shape; here a single row stands for equal rows, and numpy broadcasts it.
             return np.asarray(sum(values))
         return np.asarray(self.kind(*(cp.Constant(v) for v in values), *self.data).value)
 
@@ -53,22 +54,22 @@ class _Atom:
 class Predictor:
     """The values of an expression of predictions, with other points in place of the rows of X.
 
-    `predictor(X_new)` is what the expression would be, had `theta(X_new)` been written for `theta(X)` (and X_new for X,
-    where X itself stands there, as in `X @ beta`), at the θ, variables and parameters of the moment when it was made.
-    It holds functions and numbers only: it can be pickled, and does not follow when the problem is solved again.
+    `predictor(X_new)` is the value of the expression with `theta(X_new)` in place of `theta(X)`, and X_new in place of
+    X where X itself is used, as in `X @ beta`. θ, variables and parameters keep the values that they had when the
+    predictor was made. It holds functions and numbers only: it can be pickled, and a later solve does not change it.
 
     Parameters
     ----------
     expression : cvxpy expression
         Row-wise: entry (or row) i depends on the i-th row of X alone.
-    X : points, as `theta(X)` took them
+    X : the points of `theta(X)` in the expression
 
     Raises
     ------
     KernelOptError
         Before a solve.
     DataError
-        Where the expression is not row-wise, or no prediction at X stands in it.
+        Where the expression is not row-wise, or contains no prediction at X.
 
     Examples
     --------
@@ -94,7 +95,7 @@ class Predictor:
 
     @classmethod
     def _of_node(cls, node: Any) -> Predictor:
-        """Without checks."""
+        """The predictor of a tree, without checks."""
         self = cls.__new__(cls)
         self._node = node
         return self
@@ -104,7 +105,8 @@ class Predictor:
         return self._node.at(X)
 
     def _check(self, expected: Array, X: Any) -> None:
-        """Some of the rows, in another order, give these values in that order."""
+        """Raise DataError unless every second row, in reverse order, gets the value that it has in the expression."""
+        # This shows whether the number or the order of rows matters, as in f - cp.sum(f) or cp.cumsum(f).
         some = slice(None, None, -2)
         if isinstance(self._node, _Value):
             raise DataError("Expected predictions at the rows of X in the expression; found none. Write theta(X).")
@@ -112,14 +114,15 @@ class Predictor:
             got = self(X[some])
         except ValueError as error:
             raise DataError(f"{_ROW_WISE} {error}") from error
+        # Blocks of other rows round differently, by much less than 1e-8; the value of another row differs by more.
         size = np.abs(expected).max()
         if got.shape != expected[some].shape or np.abs(got - expected[some]).max() > 1e-8 * (size + 1):
             raise DataError(_ROW_WISE)
 
 
 _ROW_WISE = (
-    "Expected an expression whose i-th entry depends on the i-th row of X alone, such as theta(X) + b; this one does "
-    "not say what it is at other points. Give it as a function of X, lambda X: theta(X) + …"
+    "Expected an expression whose i-th entry depends on the i-th row of X alone, such as theta(X) + b; this one "
+    "has no defined value at other points. Give it as a function of X, lambda X: theta(X) + …"
 )
 
 
@@ -132,6 +135,8 @@ def _frozen(expression: Any, X: Any) -> Any:
     args = [_frozen(arg, X) for arg in expression.args]
     if all(isinstance(arg, _Value) for arg in args):
         return _Value(np.asarray(expression.value))
+    # n equal rows become one row, which fits any number of new points. The right factor M of F @ M keeps its rows, as
+    # they belong to the columns of F.
     for i, arg in enumerate(args):
         if isinstance(arg, _Value) and not (type(expression) is MulExpression and i == 1):
             args[i] = _Value(_one_row(arg.value, len(X)))
@@ -150,7 +155,7 @@ def _is_matrix(constant: cp.Constant, X: Any) -> bool:
 
 
 def _one_row(value: Array, n: int) -> Array:
-    """The row that is repeated n times, where a number or row was broadcast to all of them."""
+    """The common row of a value with n equal rows, as after broadcasting; any other value as it is."""
     repeated = value.ndim > 0 and len(value) == n and (value == value[:1]).all()
     if not repeated:
         return value

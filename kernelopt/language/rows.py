@@ -1,4 +1,4 @@
-"""The rows of a data matrix A: linear functionals of θ, of which the kernel knows all inner products.
+"""The rows of a data matrix A: linear functionals of θ whose inner products the kernel determines.
 
 A row is a point, θ ↦ F(x)ᵀθ, or a fitted function, θ ↦ f₀ᵀθ. The rest of the compiler sees only
 their Gram matrix Q = AAᵀ.
@@ -21,9 +21,16 @@ from kernelopt.support import clock
 from kernelopt.support.arithmetic import UNIT, gamma
 from kernelopt.support.types import Array, Ints
 
-SMALLEST = 1e-290  # smaller kernel values, or products with them, are denormal numbers
-SMALL = 1e-50  # points of this size and less may have kernel values that vanish
-BLOCK = 1024  # rows of a block of Q in a streamed pass
+# The smallest mean of diag(Q) that is accepted, in units of the kernel. Products of such values with numbers down to
+# the unit roundoff are still normal numbers (at least 2.2e-308), so that they keep all digits.
+SMALLEST = 1e-290
+# The largest entry of points for which diag(Q) = 0 is checked for underflow, in units of the points. Their squares are
+# below 1e-100, so that polynomials of degree 4 underflow. A larger value would also refuse more kernels that are truly
+# zero near the origin.
+SMALL = 1e-50
+# Rows of a block of Q in a pass over the kernel, 8 MB of kernel values. Larger blocks cost memory, smaller ones more
+# calls of the kernel. `quadratic_error` and `product_error` count additions by it.
+BLOCK = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +50,7 @@ class Rows:
         return cls(kernel, points, points[:0], np.zeros((0, 0)))
 
     def with_functions(self, functions: list[Function]) -> Rows:
-        """These rows, and one more for each output of each function."""
+        """These rows, followed by one row for each output of each function."""
         if not functions:
             return self
         blocks = [f.coefficients.reshape(len(f._centers), -1) for f in functions]
@@ -59,14 +66,14 @@ class Rows:
 
     @property
     def mixed(self) -> bool:
-        """Whether rows of different kinds, and hence of different units, stand together."""
+        """Whether rows are of different kinds (values, derivatives, functions), and hence of different units."""
         if 0 < len(self.points) < len(self):
             return True
         return isinstance(self.kernel, WithDerivatives) and len(self) > 0 and len(grouped(self.points)) > 1
 
     @property
     def are_points(self) -> bool:
-        """Whether all rows are values at points, of one kind."""
+        """Whether all rows belong to points and are of one kind."""
         return len(self.points) == len(self) and not self.mixed
 
     def fingerprint(self) -> object:
@@ -78,6 +85,7 @@ class Rows:
         """Q = AAᵀ, a new Fortran-ordered array."""
         n, kernel = len(self.points), self.kernel
         if n == len(self):
+            # The transpose of a C-ordered array is Fortran-ordered, so that Q is not copied.
             Q = np.asfortranarray(kernel._matrix(self.points, None).T)
         else:
             Q = np.empty((len(self), len(self)), order="F")
@@ -118,7 +126,7 @@ class Rows:
         return self._finite(columns, np.arange(len(self)), np.arange(len(self.points), len(self)))
 
     def _finite(self, Q: Array, left: Ints, right: Ints) -> Array:
-        """Q[left][:, right] if it is finite. Raises KernelError that names a pair of rows."""
+        """Q if it is finite. Otherwise raises a KernelError that names a pair of rows."""
         if not np.isfinite(Q).all():
             i, j = (int(v) for v in np.argwhere(~np.isfinite(Q))[0])
             raise self._not_finite(Q[i, j], left[i], right[j])
@@ -148,20 +156,22 @@ class Rows:
         return d
 
     def require_digits(self, mean: float) -> None:
-        """Raise KernelError where the mean of diag(Q) is so small that kernel values have lost digits, or all of them:
-        it is zero, and that of the points in other units is not."""
+        """Raise KernelError if the mean of diag(Q) shows that kernel values underflow.
+
+        It is below SMALLEST, or it is zero while kernel values of the points, scaled to size 1, are positive.
+        """
         vanished = 0 < mean < SMALLEST
         if mean == 0 and self.are_points and self.points.dtype.kind == "f":
             size = float(np.abs(self.points).max())
             vanished = 0 < size < SMALL and bool(np.any(plain(self.kernel)._diagonal(self.points / size) > 0))
         if vanished:
             raise KernelError(
-                f"Expected values of {self.kernel!r} that doubles hold with all digits; got {mean:.3g} for κ(x, x) on "
+                f"Expected values of {self.kernel!r} that doubles store with all digits; got {mean:.3g} for κ(x, x) on "
                 "average. Change the units of the data, or multiply the kernel by a constant."
             )
 
     def subset(self, chosen: Ints) -> Rows:
-        """Some of the rows, points only where they are points."""
+        """The chosen rows; points must come before functions."""
         n = len(self.points)
         on_points = chosen < n
         if not on_points.all():
@@ -174,8 +184,8 @@ class Rows:
     def quadratic(self, V: Array, block: int = BLOCK) -> Array:
         """VᵀQV for V of shape (n, k), in O(n·k + block²) memory: a symmetric pass over blocks of kernel values.
 
-        Rows of V that are zero are skipped, so that only support vectors cost. Raises KernelError for values that are
-        not finite.
+        Zero rows of V are skipped, so that the cost depends on the support vectors alone. Raises KernelError for values
+        that are not finite.
         """
         support = np.flatnonzero(np.any(V != 0, axis=1))
         points, W = self.expansion(support, V[support])
@@ -189,14 +199,16 @@ class Rows:
                 columns = slice(j, j + block)
                 part = W[rows].T @ (self.kernel._matrix(points[rows], points[columns]) @ W[columns])
                 of_rows += part + part.T
-            total += of_rows  # sums of sums round less
+            total += of_rows  # a sum of block sums rounds less than one long sum
         if not np.isfinite(total).all():
             raise KernelError(f"{self.kernel!r} returned NaN or inf, or overflowed, on the rows of the data.")
         return (total + total.T) / 2
 
     def product(self, V: Array, block: int = BLOCK) -> Array:
-        """QV for V of shape (n, k), in O(n·k + block²) memory: a pass over half of the kernel values, by symmetry, or
-        over the columns of rows with V ≠ 0 where these are less than half.
+        """QV for V of shape (n, k), in O(n·k + block²) memory.
+
+        By symmetry half of the kernel values suffice. If fewer than half of the rows of V are nonzero, only the columns
+        of Q for these rows are computed, which are fewer values.
 
         Raises KernelError for values that are not finite.
         """
@@ -221,14 +233,14 @@ class Rows:
         return found if n == len(self) else np.concatenate([found[:n], self.combinations.T @ found[n:]])
 
     def rounding(self) -> float:
-        """r with |Q̂ᵢⱼ − Qᵢⱼ| ≤ r√(QᵢᵢQⱼⱼ), a bound a priori as `Kernel.rounding`.
+        """r with |Q̂ᵢⱼ − Qᵢⱼ| ≤ r√(QᵢᵢQⱼⱼ), an a priori bound like `Kernel.rounding`.
 
-        A function Σₘ cₘF(zₘ) has the size (Σₘ |cₘ|√s(zₘ))², of which cancellation may leave little, or
-        rounding alone: then r is inf.
+        The error of a function Σₘ cₘF(zₘ) is relative to its size (Σₘ |cₘ|√s(zₘ))². Cancellation can make Qᵢᵢ
+        much smaller than that; where rounding could account for all of Qᵢᵢ, r is inf.
         """
         r, size = self._rounding
         bound = relative_to(self.diagonal(), size, r) if len(self) else 0.0
-        return bound if bound >= 0 else np.inf
+        return bound if bound >= 0 else np.inf  # NaN, as from an overflow, bounds no error
 
     @cached_property
     @np.errstate(over="ignore", invalid="ignore")
@@ -244,16 +256,17 @@ class Rows:
         return (r if r >= 0 else np.inf), size
 
     def lengths(self) -> Array:
-        """‖row i‖ = √Qᵢᵢ, no less, with the errors of kernel values: (n,)."""
+        """Upper bounds of ‖row i‖ = √Qᵢᵢ, which include the errors of kernel values: (n,)."""
         r, size = self._rounding
         found = np.sqrt(np.clip(size, 0.0, None))
+        # np.where evaluates both branches: the cap on r avoids 0·∞.
         return np.where(found > 0, np.where(np.isfinite(r), found * (1 + min(r, 1e300) + 8 * UNIT), np.inf), 0.0)
 
     def quadratic_error(self, V: Array, additions: int | None = None) -> Array:
         """E with |T̂ − VᵀQV| ≤ E entrywise for T̂ = `quadratic(V)`, (k, k).
 
-        E = ((1 + r)(1 + γₘ) − 1)SSᵀ with r and sizes s of the rows, S = Σᵢ √sᵢ|Vᵢ|, and m `additions`, one after the
-        other: by default two inner products over a block, and the sums over blocks.
+        E = ((1 + r)(1 + γₘ) − 1)SSᵀ, where r and sᵢ are the errors and sizes of the rows, and S = Σᵢ √sᵢ|Vᵢ|. m is the
+        number of successive `additions`: by default two inner products over a block, and the sums over blocks.
         """
         support = np.flatnonzero(np.any(V != 0, axis=1))
         count = len(support) + len(self.centers)
@@ -264,8 +277,8 @@ class Rows:
     def product_error(self, V: Array, additions: int | None = None) -> Array:
         """E with |P̂ − QV| ≤ E entrywise for P̂ = `product(V)`, (n, k): ((1 + r)(1 + γₘ) − 1)√sᵢ·S.
 
-        As in `quadratic_error`; m is by default the number of rows with V ≠ 0 where less than half are, else those of
-        a block and the number of blocks.
+        As in `quadratic_error`. The default m is the number of nonzero rows of V if they are fewer than half, else the
+        number of rows of a block plus the number of blocks.
         """
         support, centers = np.flatnonzero(np.any(V != 0, axis=1)), len(self.centers)
         count, few = len(support) + centers, 2 * len(support) < len(self)
@@ -275,14 +288,14 @@ class Rows:
         return E + self._error_of_prefix_sums(V, count) if few and self._sums_fast else E
 
     def _error_of_prefix_sums(self, V: Array, count: int) -> Array:
-        """γ₂ₘ₊₁₂·2s(x)Σₘ|cₘ|, where a kernel evaluates Σₘ cₘκ(zₘ, x) from prefix sums of `count` numbers."""
+        """γ₂ₙ₊₁₂·2s(x)Σₘ|cₘ|, the error of Σₘ cₘκ(zₘ, x) where a kernel adds prefix sums of n = `count` terms."""
         mass = np.concatenate([np.ones(len(self.points)), np.abs(self.combinations).sum(axis=0)])
         at_centers = self.kernel._size(self.centers) if len(self.centers) else np.zeros(0)
         sizes = np.concatenate([self.kernel._size(self.points), np.abs(self.combinations).T @ at_centers])
         return _times(gamma(2 * count + 12), np.outer(2 * sizes, mass @ np.abs(V)))
 
     def _relative(self, additions: int, V: Array) -> tuple[float, Array]:
-        """(1 + r)(1 + γₘ) − 1 and S = Σᵢ √sᵢ|Vᵢ|, raised by their own rounding."""
+        """(1 + r)(1 + γₘ) − 1 and S = Σᵢ √sᵢ|Vᵢ|, increased by the error of their own computation."""
         r, size = self._rounding
         functions = len(self) - len(self.points)
         own = repeated(compounded(r, gamma(len(self) + 4)), 2)
@@ -291,7 +304,7 @@ class Rows:
 
     @property
     def _sums_fast(self) -> bool:
-        """Whether sums over centers are evaluated in the kernel's own way, and not from kernel values."""
+        """Whether the kernel evaluates sums over centers by a method of its own, without forming kernel values."""
         some = self.points[:1] if len(self.points) else self.centers[:1]
         return len(some) > 0 and self.kernel._evaluator(some, np.ones(1)) is not None
 
@@ -320,5 +333,5 @@ class Rows:
 
 
 def _times(error: float, sizes: Array) -> Array:
-    """error·sizes, where ∞·0 is 0."""
+    """error·sizes, with ∞·0 = 0."""
     return np.multiply(error, sizes, out=np.zeros_like(sizes), where=sizes > 0)

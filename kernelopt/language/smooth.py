@@ -1,4 +1,4 @@
-"""A user's own smooth loss: value, gradient and Hessian as functions of (u, *data), one number a row."""
+"""A user's own smooth loss: value, gradient and Hessian as functions of (u, *data), one number per row."""
 
 from __future__ import annotations
 
@@ -17,12 +17,21 @@ from kernelopt.support.cvxpy_parts import Elementwise
 from kernelopt.support.types import Array
 
 CURVATURES = ("convex", "nonconvex")
-ROWS = 40  # at which derivatives are checked
-OFFSETS = np.array([-3.0, -1.1, -0.3, 0.0, 0.07, 0.6, 1.9])  # from 0 and from each number of the data, in their units
-FRACTIONS = np.array([0.03, 0.2, 0.45, 0.7, 0.97])  # of a bounded domain
-ACCURACY = 1e-5  # relative, of differences
+# Rows of the data at which derivatives are checked. Each row is checked at dozens of points, so more rows cost time at
+# every call of a loss.
+ROWS = 40
+# Test points relative to 0 and to each number of the data, in units of 1 and of the data: both signs, small and large.
+OFFSETS = np.array([-3.0, -1.1, -0.3, 0.0, 0.07, 0.6, 1.9])
+# Test points of a bounded domain, as fractions of its length: inside, and close to both ends.
+FRACTIONS = np.array([0.03, 0.2, 0.45, 0.7, 0.97])
+# Largest accepted error of a derivative, relative to its size, beyond the error of the differences themselves, which is
+# about STEP² ≈ 4e-11 for a loss that varies on the scale of the data. A wrong formula differs by much more than 1e-5.
+ACCURACY = 1e-5
+# Step of central differences, relative to u and the data's unit: ε^(1/3) balances truncation ∝ h² and rounding ∝ ε/h.
 STEP = float(np.finfo(float).eps) ** (1 / 3)
-NOISE = 1e-9  # a negative second derivative below this, relative to typical ones, is rounding
+# A negative second derivative of at most this size, relative to typical ones, counts as rounding. Larger values would
+# accept losses that are slightly nonconvex, smaller ones refuse convex losses whose Hessian cancels.
+NOISE = 1e-9
 
 Function = Callable[..., Any]
 
@@ -30,26 +39,26 @@ Function = Callable[..., Any]
 class SmoothLoss:
     """ℓ(u, *data), a twice differentiable function of one number u, elementwise on arrays.
 
-    Called with an affine expression of predictions it is an ordinary cvxpy expression of the same shape, that stands in
-    the minimized objective of a `ko.Problem`: summed by `cp.sum`, weighed by `w @ loss(...)`.
+    Called with an affine expression of predictions it returns a cvxpy expression of the same shape, for the minimized
+    objective of a `ko.Problem`: sum it by `cp.sum`, or weigh it by `w @ loss(...)`.
 
     Parameters
     ----------
     value, gradient, hessian : callables (u, *data) → array
-        ℓ, ∂ℓ/∂u and ∂²ℓ/∂u², where u and all data are float arrays of one shape, one entry a row.
+        ℓ, ∂ℓ/∂u and ∂²ℓ/∂u², where u and all data are float arrays of one shape, one entry per row.
     curvature : "convex" or "nonconvex"
-        A convex loss is solved to a certified optimum, beside constraints and nonsmooth terms. A nonconvex one is
-        solved to a point that is locally optimal, and stands beside smooth losses and squared norms only.
+        A convex loss is solved to a certified optimum, and may be combined with constraints and nonsmooth terms. A
+        nonconvex one is solved to a local optimum, and may be combined with smooth losses and squared norms only.
     domain : (low, high)
         The open interval of u on which ℓ is defined; outside it is ∞.
 
     Raises
     ------
     OptionError
-        For a curvature other than these two, and for a domain that is no interval.
+        For a curvature other than these two, and for a domain that is not an interval.
     DataError
-        When called: data of another shape than u, or NaN; functions that return another shape, NaN, or a derivative
-        that differences contradict; a negative second derivative of a loss that is declared convex.
+        At a call: if data contain NaN or have another shape than u; if a function returns another shape, NaN, or a
+        derivative that differences contradict; if a loss declared convex has a negative second derivative.
 
     Examples
     --------
@@ -84,7 +93,7 @@ class SmoothLoss:
         self._functions = {"value": value, "gradient": gradient, "hessian": hessian}
         self.curvature = curvature
         self.low, self.high = float(domain[0]), float(domain[1])
-        self._curvature = 0.0  # what is typical where derivatives were checked
+        self._curvature = 0.0  # largest typical second derivative of the checks so far
         name = getattr(value, "__name__", "")
         self.name = name if name.isidentifier() and name != "value" else "SmoothLoss"
 
@@ -92,7 +101,7 @@ class SmoothLoss:
     def from_jax(
         cls, function: Function, curvature: str = "convex", domain: tuple[float, float] = (-inf, inf)
     ) -> SmoothLoss:
-        """The loss of one scalar function (u, *data) that JAX can differentiate, in float64.
+        """The loss given by one scalar function (u, *data), differentiated by JAX in float64.
 
         Parameters
         ----------
@@ -119,7 +128,7 @@ class SmoothLoss:
                 "ko.SmoothLoss(value, gradient, hessian)."
             ) from error
         float64: Any = getattr(jax, "enable_x64", None)
-        if float64 is None:  # before 0.8
+        if float64 is None:  # JAX before 0.8
             from jax.experimental import enable_x64  # noqa: PLC0415
 
             float64 = enable_x64
@@ -165,7 +174,7 @@ class SmoothLoss:
 
     @property
     def anywhere(self) -> float:
-        """A point of the domain: 0 if it is one."""
+        """A point inside of the domain, 0 if possible."""
         if self.low < 0 < self.high:
             return 0.0
         if isfinite(self.low) and isfinite(self.high):
@@ -173,7 +182,8 @@ class SmoothLoss:
         return self.low + 1 if isfinite(self.low) else self.high - 1
 
     def outwards(self) -> Array:
-        """Points from the middle of the domain to both of its ends, in steps that grow, or shrink, by a factor of 4."""
+        """Points towards both ends of the domain: distances from the middle grow, or those from a finite end shrink, by
+        about a factor of 4 per point."""
         middle, powers = self.anywhere, 4.0 ** np.arange(-5, 26)
         to_low = middle - powers if np.isinf(self.low) else self.low + (middle - self.low) / (1 + powers)
         to_high = middle + powers if np.isinf(self.high) else self.high - (self.high - middle) / (1 + powers)
@@ -184,10 +194,11 @@ class SmoothLoss:
         return np.asarray((u > self.low) & (u < self.high))
 
     def evaluate(self, which: str, u: Array, data: tuple[Array, ...]) -> Array:
-        """ "value", "gradient" or "hessian" at arrays (n,); entries outside of the domain are of no meaning.
+        """ "value", "gradient" or "hessian" at arrays (n,); entries outside of the domain are arbitrary.
 
-        Raises DataError for what is no array of n real numbers.
+        Raises DataError unless the function returns an array of n real numbers.
         """
+        # A user's function is called inside of its domain only.
         u = np.where(self.inside(u), u, self.anywhere)
         with np.errstate(all="ignore"):
             found = np.asarray(self._functions[which](u, *data))
@@ -207,7 +218,7 @@ class SmoothLoss:
         return self.evaluate("gradient", u, data)
 
     def hessian(self, u: Array, data: tuple[Array, ...]) -> Array:
-        """ℓ″(u); for a convex loss ≥ 0, with rounding cut off.
+        """ℓ″(u); for a convex loss ≥ 0, as negative values of the size of rounding become 0.
 
         Raises DataError where a loss that is declared convex is not.
         """
@@ -230,10 +241,10 @@ class SmoothLoss:
     # ---------------------------------------------------------------- the check
 
     def check(self, u: Array, data: tuple[Array, ...]) -> None:
-        """Compare derivatives with central differences around the data. Raises DataError naming the worst point."""
+        """Compare derivatives with central differences around the data. Raises DataError that names the worst point."""
         u, data, steps = self._sample(u, data)
         value, gradient, second = (self.evaluate(name, u, data) for name in ("value", "gradient", "hessian"))
-        defined = ~np.isinf(value)  # beyond, it overflows
+        defined = ~np.isinf(value)  # where the value overflows, derivatives mean nothing
         for name, numbers in (("value", value), ("gradient", gradient), ("hessian", second)):
             bad = np.isnan(numbers) & defined
             if bad.any():
@@ -249,7 +260,10 @@ class SmoothLoss:
         self._compare("hessian", "gradient", (u, data, steps), second, defined)
 
     def _sample(self, u: Array, data: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...], Array]:
-        """Points u inside of the domain around 0 and each number of the data, in units of 1 and of the data."""
+        """Points u inside of the domain, their data, and steps of differences.
+
+        The points lie around 0, u and each number of the data, in units of 1 and of the data (medians of their sizes).
+        """
         rows = np.unique(np.linspace(0, len(u) - 1, min(ROWS, len(u))).astype(int))
         units = {1.0, *(float(np.median(np.abs(d[d != 0]))) for d in data if np.any(d))}
         chosen = [d[rows] for d in data]
@@ -265,17 +279,18 @@ class SmoothLoss:
             widths += [np.full(len(rows), self.high - self.low)] * len(FRACTIONS)
         times = len(points)
         at, width = np.concatenate(points), np.concatenate(widths)
-        for end, sign in ((self.low, 1.0), (self.high, -1.0)):  # mirrored into a half-line
+        for end, sign in ((self.low, 1.0), (self.high, -1.0)):  # reflect points beyond a finite end
             beyond = sign * (at - end) <= 0
             at = np.where(beyond, end + sign * np.maximum(np.abs(at - end), 0.01 * width), at) if isfinite(end) else at
         steps = STEP * np.maximum(np.abs(at), width)
+        # Differences must stay inside of the domain; close to an end they are inaccurate.
         keep = self.inside(at - 10 * steps) & self.inside(at + 10 * steps)
         return at[keep], tuple(np.tile(d, times)[keep] for d in chosen), steps[keep]
 
     def _compare(
         self, name: str, of: str, sample: tuple[Array, tuple[Array, ...], Array], got: Array, defined: Array
     ) -> None:
-        """Central differences with two steps tell the derivative, and how well they know it."""
+        """Compare a derivative with central differences. A second step, half as long, also gives an error estimate."""
         u, data, steps = sample
         size, differences = np.zeros(len(u)), []
         for step in (steps, steps / 2):
@@ -285,6 +300,7 @@ class SmoothLoss:
                 differences.append((above - below) / (2 * step))
         coarse, expected = differences
         with np.errstate(invalid="ignore"):
+            # Truncation shows as a change with the step. Values of size s round by εs, differences by εs/step.
             unsure = 10 * np.abs(coarse - expected) + 50 * np.finfo(float).eps * size / steps
             allowed = ACCURACY * np.maximum(np.abs(got), np.abs(expected)) + unsure
             error = np.abs(got - expected) / np.where(allowed > 0, allowed, np.finfo(float).tiny)
@@ -298,7 +314,7 @@ class SmoothLoss:
 
 
 class SmoothTerm(Elementwise):
-    """ℓ(u, *data) as a cvxpy atom: convex by declaration, of no monotonicity."""
+    """ℓ(u, *data) as a cvxpy atom, which cvxpy's rules take as convex and not monotone."""
 
     def __init__(self, *arguments: Any) -> None:
         *args, self.loss = arguments
@@ -308,7 +324,7 @@ class SmoothTerm(Elementwise):
         return [self.loss]
 
     def data(self) -> tuple[Array, tuple[Array, ...]] | None:
-        """(u, data) as arrays (n,) in Fortran order, nan for u where it has no value; None where data has none yet."""
+        """(u, data) as arrays (n,) in Fortran order, with NaN for a u without value; None if data have no value yet."""
         known = [a.value for a in self.args[1:]]
         if any(d is None for d in known):
             return None
@@ -368,7 +384,7 @@ def _data(value: Any, shape: tuple[int, ...], what: str) -> cp.Expression:
 
 
 def _typical(second: Array) -> float:
-    """The median of positive numbers; 0 where there are none."""
+    """The median of the positive finite numbers, or 0."""
     positive = second[np.isfinite(second) & (second > 0)]
     return float(np.median(positive)) if len(positive) else 0.0
 

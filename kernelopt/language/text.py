@@ -1,4 +1,4 @@
-"""Expressions for people: cvxpy's trees in the notation of the lectures."""
+"""cvxpy's expression trees as text, in mathematical notation."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from kernelopt.language.nodes import Prediction, ThetaNorm
 from kernelopt.language.smooth import SmoothTerm
 from kernelopt.support.cvxpy_parts import Leaf, Pnorm, Power, index, quad_over_lin, special_index
 
-LIMIT = 120  # characters
-LONGEST_INDEX = 24  # characters, of masks and lists of rows that are shown
+LIMIT = 120  # characters of a description, one line of text
+LONGEST_INDEX = 24  # characters of an index that is shown; of longer masks and lists the entries are counted
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 POWERS = {"2": "²", "3": "³"}
 # cvxpy's names of nodes that only change a shape.
 TRANSPARENT = {"Promote", "broadcast_to"}
-MATRICES = ("A", "A′", "A″")  # of values and derivatives
+MATRICES = ("A", "A′", "A″")  # feature matrices of values, first and second derivatives
 
 
 @dataclass(frozen=True)
 class Notation:
-    """What θs are called, and the feature matrices of each, by their fingerprints."""
+    """The names of θs, and of the feature matrices of each θ by their fingerprints."""
 
     thetas: Mapping[Theta, str] = field(default_factory=dict)
     matrices: Mapping[tuple[Theta, object], str] = field(default_factory=dict)
@@ -40,8 +40,10 @@ class Notation:
 
 
 def notation(thetas: Iterable[Theta], statements: Iterable[Any]) -> Notation:
-    """Names for the θs of a problem, and for the feature matrices of each in order of appearance: A, or A₁, A₂ … where
-    there are several; A′ and A″ are derivatives."""
+    """Names for the θs of a problem and their feature matrices.
+
+    The matrices of one θ are A, or A₁, A₂ … in order of appearance; A′ and A″ are derivatives.
+    """
     found = {(p.data.theta, p.data.fingerprint): p.data.A for s in statements for p in _predictions(s)}
     kinds = [(theta, MATRICES[len(A.order)]) for (theta, _), A in found.items()]
     return Notation(names(thetas), dict(zip(found, _numbered(kinds, [kind for _, kind in kinds]), strict=True)))
@@ -56,7 +58,7 @@ def _predictions(node: Any) -> Iterator[Prediction]:
 
 
 def _numbered(things: list[Any], called: list[str]) -> list[str]:
-    """What things are called, with a subscript where equal things occur more than once."""
+    """The names `called` of things, with a subscript where equal things occur more than once."""
     count, seen, found = Counter(things), Counter[Any](), []
     for thing, name in zip(things, called, strict=True):
         seen[thing] += 1
@@ -78,7 +80,7 @@ def describe(node: Any, limit: int | None = LIMIT, named: Notation | None = None
 
 
 class Printer:
-    """Expressions in one line of Unicode; `latex` derives the same in LaTeX."""
+    """Writes expressions in one line of Unicode; `latex` has a subclass for LaTeX."""
 
     def __init__(self, named: Notation) -> None:
         self.named = named
@@ -111,11 +113,11 @@ class Printer:
         return self.call(name, [self.text(a) if not isinstance(a, list) else "[…]" for a in node.args])
 
     def wrapped(self, node: Any) -> str:
-        """In brackets if it is more than a name."""
+        """The text of a node, in brackets unless it is a leaf."""
         return self.text(node) if isinstance(node, Leaf) else self.brackets(self.text(node))
 
     def factor(self, node: Any) -> str:
-        """In brackets if it is a sum."""
+        """The text of a node, in brackets if it is a sum."""
         text = self.text(node)
         return self.brackets(text) if type(node).__name__ == "AddExpression" else text
 
@@ -182,6 +184,7 @@ class Printer:
         return f"Σ{'' if node.axis is None else f'_{node.axis}'} {self.factor(node.args[0])}"
 
     def of_maximum(self, node: Any) -> str:
+        # cp.pos(x) is maximum(x, 0) in cvxpy; max(0, x) is the usual way to write it.
         return f"max({', '.join(self.text(a) for a in reversed(node.args))})"
 
     def of_abs(self, node: Any) -> str:
@@ -204,13 +207,13 @@ class Printer:
 
 
 def chosen(node: Any) -> str:
-    """[index]; for a long mask or list, how many entries it chooses."""
+    """The index in brackets; for a long mask or list, how many entries it chooses."""
     shown = str(node.name().removeprefix(node.args[0].name()))
     return shown if len(shown) <= LONGEST_INDEX else f"[{node.size} of {node.args[0].size}]"
 
 
 def constant(value: Any) -> str:
-    """A number, if all entries are it; else the shape."""
+    """The common value of all entries as a number, or else the shape."""
     if not sp.issparse(value):
         value = np.asarray(value)
     if not sp.issparse(value) and value.size and (value == value.flat[0]).all():

@@ -1,1 +1,1 @@
-"""What a fit says of data that it has not seen, and answers along a parameter."""
+"""Model selection: cross-validation, leave-one-out predictions, paths along a parameter, and choice of kernels."""

@@ -1,5 +1,8 @@
-"""The special case of squares, where leaving a row out of the quadratic model is exact: m = h/(1 − 2wh), and all h come
-from one decomposition for every λ."""
+"""Leave-one-out residuals of squares in closed form.
+
+For squares, leaving a row out of the quadratic model is exact, m = h/(1 − 2wh), and one decomposition gives all h for
+every λ.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,14 @@ from kernelopt.solvers import assemble, least_squares
 from kernelopt.solvers.structured import Structured
 from kernelopt.support.types import Array
 
-EMPTY = 1e-12  # 1 − hᵢ up to which nothing but row i determines its prediction
+# 1 − hᵢ up to which only row i itself determines its prediction. eᵢ/(1 − hᵢ) would then be made of rounding.
+EMPTY = 1e-12
 
 _known: WeakKeyDictionary[Problem, tuple[Squares, ...]] = WeakKeyDictionary()
 
 
 def leave_one_out(problem: Problem) -> Array:
-    """What each residual of a least squares problem would be, had its own square been left out of the fit.
+    """Each residual of a least squares problem after a fit without its own square.
 
     For `cp.sum_squares(y - f(X))` these are yᵢ − f₋ᵢ(xᵢ), with f₋ᵢ fitted to all rows but the i-th. No fit is repeated:
 
@@ -101,6 +105,7 @@ def _residuals(
     form: CanonicalForm, terms: tuple[Squares, ...], structured: Structured, x: Array, places: sp.csr_array
 ) -> tuple[Array, sp.csr_array, sp.csr_array]:
     """e at x, and its coefficients in the distinct predictions and in the problem's y."""
+    # cvxpy evaluates e at the values that u and y have now; its coefficients move it from there to x.
     S = assemble.spread(form)
     E, F = (sp.csr_array(sp.vstack(parts)) for parts in ([t.E for t in terms], [t.F for t in terms]))
     e = np.concatenate([np.ravel(t.expression.value, order="F") for t in terms])

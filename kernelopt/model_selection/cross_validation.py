@@ -24,7 +24,9 @@ from kernelopt.problem import Problem
 from kernelopt.support.table import Table
 from kernelopt.support.types import Array, Ints
 
-ADDITIVE = 1e-9  # relative difference of an objective from the sum of its rows' shares that is rounding
+# Relative to the largest of the objective values that are compared: a second difference up to this is rounding, and the
+# objective counts as affine in the weights.
+ADDITIVE = 1e-9
 
 Loss = Callable[[Problem, Ints], float]
 
@@ -34,14 +36,15 @@ class CrossValidation(Table):
     """Losses of rows that were left out, for the values of a parameter; made by `ko.cross_validate`.
 
     `table[name]` is a column, a read-only numpy array. Columns are the parameter (by its name), "mean" and "std" of the
-    loss over the folds (std as numpy has it, without correction), "fold 1" … the loss of each fold, "gap", the largest
-    certified relative gap of the folds' fits (nan where one has none), and "seconds". It prints as a table.
+    loss over the folds (std divides by the number of folds, as numpy's does), "fold 1" … the loss of each fold, "gap",
+    the largest certified relative gap of the folds' fits (nan where a fit has none), and "seconds". It prints as a
+    table.
 
     Attributes
     ----------
     parameter : cp.Parameter
     folds : tuple of (train, test), the rows of each fold
-    paths : tuple of Path, one a fold
+    paths : tuple of Path, one per fold
         Fitted functions, statuses and certificates; `paths[k].restore(i)` puts a fit on the problem, with the weights
         of its fold.
     """
@@ -102,39 +105,39 @@ def cross_validate(
 ) -> CrossValidation:
     """Fit without each fold of rows, for each value of a parameter, and judge the fits by the rows left out.
 
-    The problem has the weights of its rows in a parameter, as in `w @ ko.losses.hinge(y, f(X))`: a fold is left out by
-    weights 0. So the kernel matrix is factored once, for all rows, folds and values; in each fold the values are solved
-    as by `ko.path`, each from the last answer. Constraints hold in all fits, also those on rows left out, and so do
-    the domains of losses, as of a logarithm.
+    The problem has the weights of its rows in a parameter, as in `w @ ko.losses.hinge(y, f(X))`: setting its weights to
+    0 leaves a fold out. So the kernel matrix is factored once, for all rows, folds and values; in each fold the values
+    are solved as by `ko.path`, each from the last answer. Constraints hold in all fits, also on rows left out, and so
+    do the domains of losses, such as that of a logarithm.
 
-    The loss of the left-out rows is the stated one: what they would add to the (minimized) objective,
+    The loss of the left-out rows is the stated one, their share of the (minimized) objective,
 
         (F(w on the fold, 0 elsewhere) − F(0)) / Σ (w on the fold),
 
-    F the objective at the fit, as a function of the weights. Penalties of θ cancel.
+    with F the objective at the fit, as a function of the weights. Penalties of θ cancel.
 
-    Afterwards, whatever ends it, the problem stands as it stood before; only the factor is kept.
+    Afterwards, also after an error, the problem is as it was before; only the factor is kept.
 
     Parameters
     ----------
     problem : Problem
     weights : cp.Parameter (N,)
-        Of the rows; `cp.Parameter(N, nonneg=True)`. The values that it has are those of rows that take part; 1 where it
-        has none. The objective is affine in it.
+        The weights of the rows; `cp.Parameter(N, nonneg=True)`. Its present values are the weights of rows that take
+        part in a fit, 1 where it has no values. The objective must be affine in it.
     parameter : cp.Parameter
         A scalar one of the problem's, such as λ.
     values : array (n,)
     cv : int, splitter, or iterable of (train, test)
-        A number of folds, of equal size up to 1, drawn at random; an object with `split(rows)`, as scikit-learn's
-        `KFold` is; or pairs of arrays of rows, such as `list(StratifiedKFold(5).split(X, y))`. Rows in neither have
-        weight 0.
+        A number of folds, drawn at random, whose sizes differ by at most 1; an object with `split(rows)`, such as
+        scikit-learn's `KFold`; or pairs of arrays of rows, such as `list(StratifiedKFold(5).split(X, y))`. Rows in
+        neither array of a pair have weight 0.
     loss : function (problem, test) → float
-        Called when the problem stands solved on a fold, with the numbers of the rows left out; smaller is better. By
-        default the stated loss. It has to be given where the objective has variables of a row beside θ, as slacks do:
-        those of rows with weight 0 are not determined.
+        Called after each fit of a fold, with the numbers of the rows left out; smaller is better. By default the stated
+        loss. It is required where the objective has a variable per row beside θ, such as slacks: those of rows with
+        weight 0 are not determined.
     random_state : seed, or generator, of the folds where `cv` is a number
     time_limit : seconds of the whole call
-    progress : whether to show a bar, a step a fold
+    progress : whether to show a bar, with one step per fold
     **solve_options : passed on to `Problem.solve`
 
     Returns
@@ -147,9 +150,9 @@ def cross_validate(
     ParameterError
         When `weights` or `parameter` is not of the problem, or of another shape.
     DataError
-        For folds that are no rows, or leave no row on a side; values that are not finite numbers.
+        For folds that are not rows, or have no row on a side; for values that are not finite numbers.
     OptionError
-        For `cv` or `loss` of another kind, and a loss that returns no number.
+        For `cv` or `loss` of another kind, and for a loss that does not return a number.
     KernelOptError
         Without `loss`, where the objective is not affine in the weights; when the time is up before all is solved.
 
@@ -197,7 +200,7 @@ def cross_validate(
 
 
 def _base_weights(problem: Problem, weights: Any) -> Array:
-    """The weights of all rows. Raises ParameterError where they are no parameter of the problem."""
+    """The weights of all rows. Raises ParameterError where `weights` is not a parameter of the problem."""
     known = isinstance(weights, cp.Parameter) and any(weights is p for p in problem.parameters())
     if not known or weights.ndim != 1:
         stands = "" if known or not isinstance(weights, cp.Parameter) else ", which does not stand in the problem"
@@ -216,7 +219,7 @@ def _on(rows: Ints, base: Array) -> Array:
 
 
 def _folds(cv: Any, base: Array, random_state: Any) -> tuple[tuple[Ints, Ints], ...]:
-    """(train, test) of each fold. Raises OptionError, or DataError for what are no rows."""
+    """(train, test) of each fold. Raises OptionError, or DataError where entries are not rows."""
     N = len(base)
     if isinstance(cv, int | np.integer):
         if not 2 <= cv <= N:
@@ -276,6 +279,7 @@ def _stated_loss(problem: Problem, weights: cp.Parameter, on_test: Array) -> flo
         none, test, train, both = (at(w) for w in (0 * on_test, on_test, on_train, on_test + on_train))
     finally:
         weights.value = on_train
+    # An affine F has F(a + b) − F(a) − F(b) + F(0) = 0 for all a and b.
     if abs(both - test - train + none) > ADDITIVE * max(abs(none), abs(test), abs(train), abs(both)):
         raise KernelOptError(
             "Expected an objective that is affine in the weights, for the stated loss of rows left out. Write w @ "

@@ -19,11 +19,18 @@ from kernelopt.kernels.domains import check_finite, real_array
 from kernelopt.support.types import Array
 
 NOISE = "noise"
-CONVERGED = 1e-6  # of log(parameters), and of the log-likelihood
-NOTHING = 1e-8  # of the largest share of a kernel in a sum, in units of their centered matrices
-STEP = 0.25  # of the interval of log(parameter), the first step of a search
+# Where a search stops: absolute changes of log(parameter) and of the log-likelihood, in nats. Each further step takes
+# O(N³).
+CONVERGED = 1e-6
+# Relative to the largest weight, in units of the normalized centered matrices: kernels with less are left out, as
+# rounding of the nonnegative least squares.
+NOTHING = 1e-8
+# The first step of a search, as a share of the interval of log(parameter). Longer steps explore more of the interval,
+# shorter ones stay near the start.
+STEP = 0.25
+# The loss where Q + noise·I is not positive definite. It is finite, since the search subtracts losses.
 WORST = float(np.finfo(float).max)
-NUMBER = 8  # bytes
+NUMBER = 8  # bytes of a number in double precision
 
 
 def kernel_alignment(kernel: Any, X: Any, y: Any) -> float:
@@ -32,7 +39,7 @@ def kernel_alignment(kernel: Any, X: Any, y: Any) -> float:
         ⟨Q̃, ỹỹᵀ⟩ / (‖Q̃‖·‖ỹỹᵀ‖),   Q̃ = HQH, ỹ = Hy, H = I − 11ᵀ/N,
 
     in [0, 1] for positive semidefinite kernels; the larger, the better (Cortes, Mohri and Rostamizadeh, JMLR 13, 2012).
-    It does not see the scale of the kernel nor of y. O(N²), and no problem is solved.
+    It does not depend on the scales of the kernel and of y. It takes O(N²), and no problem is solved.
 
     Parameters
     ----------
@@ -44,7 +51,7 @@ def kernel_alignment(kernel: Any, X: Any, y: Any) -> float:
     Returns
     -------
     float
-        0 where all y are equal, or all points are one to the kernel.
+        0 where all y are equal, or all points have the same features.
 
     Raises
     ------
@@ -67,9 +74,9 @@ def kernel_alignment(kernel: Any, X: Any, y: Any) -> float:
 def aligned_kernel(kernels: Sequence[Any], X: Any, y: Any) -> Kernel:
     """The sum Σₖ μₖκₖ, μ ≥ 0, of largest centered alignment with yyᵀ; kernels that do not help are left out.
 
-    With Q_k centered, v is where vᵀMv − 2vᵀa is least over v ≥ 0, Mₖₗ = ⟨Q_k, Q_l⟩, aₖ = ⟨Q_k, yyᵀ⟩; μ is the multiple
-    of it for which the mean diagonal of the sum's (uncentered) matrix is 1 (Cortes, Mohri and Rostamizadeh, JMLR 13,
-    2012: alignf).
+    With Q_k centered, v minimizes vᵀMv − 2vᵀa over v ≥ 0, Mₖₗ = ⟨Q_k, Q_l⟩, aₖ = ⟨Q_k, yyᵀ⟩; μ is the multiple of v for
+    which the mean diagonal of the sum's (uncentered) matrix is 1 (Cortes, Mohri and Rostamizadeh, JMLR 13, 2012:
+    alignf).
 
     Parameters
     ----------
@@ -109,7 +116,8 @@ def aligned_kernel(kernels: Sequence[Any], X: Any, y: Any) -> Kernel:
     unit = np.array([1 / size if size > 0 else 0.0 for size in sizes])
     M = np.array([[np.sum(Q * P) for P in matrices] for Q in matrices]) * unit[:, None] * unit
     a = np.array([np.sum(Y * (Q @ Y)) for Q in matrices]) * unit / (np.linalg.norm(Y.T @ Y) or 1.0)
-    # With M = RᵀR, vᵀMv − 2vᵀa is ‖Rv − b‖² but for a constant, Rᵀb = a.
+    # With M = RᵀR and Rᵀb = a, vᵀMv − 2vᵀa is ‖Rv − b‖² up to a constant. M is singular where kernels depend on each
+    # other linearly; its eigenvalues that are rounding are left out of the inverse.
     values, vectors = np.linalg.eigh(M)
     roots = np.sqrt(np.clip(values, 0.0, None))
     inverse = np.where(values > np.finfo(float).eps * len(M) * values[-1], 1 / np.where(roots > 0, roots, 1.0), 0.0)
@@ -131,7 +139,7 @@ def log_marginal_likelihood(kernel: Any, X: Any, y: Any, noise: float) -> float:
         −½ yᵀ(Q + noise·I)⁻¹y − ½ log det(Q + noise·I) − ½N log 2π,
 
     summed over the columns of y. The mean of f given y minimizes ‖y − f(X)‖² + noise·‖θ‖², so that this judges ridge
-    regression with λ = noise. There is no intercept: subtract a mean from y before.
+    regression with λ = noise. There is no intercept: subtract the mean from y first.
 
     Parameters
     ----------
@@ -197,10 +205,10 @@ def maximize_likelihood(  # noqa: PLR0917
     kernel: Any, X: Any, y: Any, bounds: Mapping[str, tuple[float, float]], noise: float = 1.0,
     n_init: int = 1, random_state: int | np.random.Generator | None = 0,
 ) -> LikelyKernel:  # fmt: skip
-    """The parameters of a kernel, and the noise, of the largest `log_marginal_likelihood`.
+    """The parameters of a kernel, and the noise, that maximize `log_marginal_likelihood`.
 
-    Nelder and Mead's method on the logarithms of the parameters, within bounds; O(N³) a step. It finds a local maximum:
-    the present values are the first start, and `n_init` asks for more, drawn at random.
+    Nelder and Mead's method on the logarithms of the parameters, within bounds; O(N³) per step. It finds a local
+    maximum: the present values are the first start, and `n_init` asks for more, drawn at random.
 
     Parameters
     ----------
@@ -208,10 +216,10 @@ def maximize_likelihood(  # noqa: PLR0917
     X : N points
     y : array (N,) or (N, K)
     bounds : mapping of names to (low, high), 0 < low < high
-        Parameters as `kernel.get_params()` names them (`"sigma"`, `"k1__sigma"`), and "noise", where it is not given.
-        Others keep their values.
+        Parameters as `kernel.get_params()` names them (`"sigma"`, `"k1__sigma"`), and "noise", unless it is to stay as
+        given. Others keep their values.
     noise : float > 0
-        The variance, or where the search for it starts.
+        The variance, or the start of the search for it.
     n_init : int ≥ 1
     random_state : seed, or generator, of other starts
 
@@ -225,7 +233,7 @@ def maximize_likelihood(  # noqa: PLR0917
     KernelError
         For names of parameters that the kernel does not have, or values that it does not take.
     OptionError
-        For bounds that are no pair of numbers in increasing order.
+        For bounds that are not pairs of positive numbers in increasing order.
 
     Notes
     -----
@@ -271,7 +279,7 @@ def maximize_likelihood(  # noqa: PLR0917
 
 
 def _nelder_mead(loss: Callable[[Array], float], start: Array, low: Array, high: Array) -> Any:
-    """A local minimum within bounds; the first steps go towards the farther ends."""
+    """A local minimum within bounds; each first step goes towards the farther end of its interval."""
     steps = np.where(start - low > high - start, -1.0, 1.0) * STEP * (high - low)
     simplex = np.vstack([start, start + np.diag(steps)])
     options = {"xatol": CONVERGED, "fatol": CONVERGED, "maxfev": 1000 * len(start), "initial_simplex": simplex}
@@ -279,7 +287,7 @@ def _nelder_mead(loss: Callable[[Array], float], start: Array, low: Array, high:
 
 
 def _log_bounds(bounds: Any) -> tuple[Array, Array]:
-    """Logarithms of the ends. Raises OptionError for what are no positive intervals."""
+    """Logarithms of the ends. Raises OptionError for anything but positive intervals."""
     pairs = list(bounds.values()) if isinstance(bounds, Mapping) else []
     good = [
         isinstance(pair, (tuple, list)) and len(pair) == 2 and all(isinstance(end, Real) for end in pair)

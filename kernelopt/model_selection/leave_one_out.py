@@ -1,4 +1,4 @@
-"""What a fit would predict for each row, had it not seen that row: any loss, without fitting again."""
+"""Predictions for each row by a fit without that row: for any loss, without fitting again."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ from kernelopt.solvers.dual_point import Point
 from kernelopt.solvers.structured import Structured
 from kernelopt.support.types import Array, Ints
 
-EXACT = 1e-9  # relative residual of a linear system that has a solution
+# Relative residual of a least squares solution up to which the linear system has an exact one. Smaller values come near
+# its rounding, about 1e-15; larger ones would accept a system without a solution.
+EXACT = 1e-9
 
 
 def approximate_leave_one_out(problem: Problem, f: cp.Expression, *, refit: bool = False) -> Array:
-    """About what f would be in each row, had that row's terms of the objective been left out of the fit: f₋ᵢ(xᵢ).
+    """Approximate f₋ᵢ(xᵢ), the value of f in each row after a fit without that row's terms of the objective.
 
     For any loss that our own solvers take, smooth or with kinks. No fit is repeated: each row is taken out of the
     quadratic model around the optimum,
@@ -36,12 +38,12 @@ def approximate_leave_one_out(problem: Problem, f: cp.Expression, *, refit: bool
         f₋ᵢ ≈ fᵢ + mᵢℓ′ᵢ,   mᵢ = cᵢᵀH₋ᵢ⁻¹cᵢ = hᵢ/(1 − hᵢℓ″ᵢ),   hᵢ = cᵢᵀH⁻¹cᵢ,
 
     one step of Newton's method, with cᵢ the gradient of fᵢ in (v, y) and H the objective's Hessian. Where a loss has
-    kinks, as hinge, pinball or ε-insensitive loss, rows on a smooth stretch have its curvature there (0), and rows that
-    stand at a kink stay there while another row is left out: H is the Hessian on {Δ : cⱼᵀΔ = 0 for these j}, ℓ′ᵢ the
-    row's multiplier, and 1/mᵢ the i-th diagonal entry of the inverse of (CH⁻¹Cᵀ) on them. (Rad and Maleki, J. R. Stat.
-    Soc. B 82, 2020; Wang, Zhou, Lu, Maleki and Mirrokni, ICML 2018.) For squares it is exact. Otherwise the error is of
-    second order in what one row does to the fit. With kinks it is small only where few rows reach another kink when one
-    is left out: look at averages, and where λ is so small that most rows are fitted exactly, use `refit`.
+    kinks, as hinge, pinball or ε-insensitive loss, rows on a linear stretch have curvature 0, and rows at a kink stay
+    there while another row is left out: H is the Hessian on {Δ : cⱼᵀΔ = 0 for these j}, ℓ′ᵢ the row's multiplier, and
+    1/mᵢ the i-th diagonal entry of the inverse of (CH⁻¹Cᵀ) on them. (Rad and Maleki, J. R. Stat. Soc. B 82, 2020; Wang,
+    Zhou, Lu, Maleki and Mirrokni, ICML 2018.) For squares it is exact. Otherwise the error is of second order in the
+    effect of one row on the fit. With kinks it is small only where few rows reach another kink when one is left out:
+    look at averages, and use `refit` where λ is so small that most rows are fitted exactly.
 
     Left out with row i are the terms of the objective that depend on predictions of row i alone, with their weights.
     Constraints stay, and so do terms that couple rows, such as penalties of slopes. Rows that repeat a point are left
@@ -55,21 +57,21 @@ def approximate_leave_one_out(problem: Problem, f: cp.Expression, *, refit: bool
     f : expression (N,) or (N, K)
         Affine in predictions at points of the problem and in its variables, such as `theta(X) + b`. A row of a matrix
         is left out as a whole: all terms that depend on its K entries alone.
-    refit : whether to fit again without each row whose loss pulls at the fit (in the factor's span, starting from the
-        answer with all rows): exact, for a few steps of our own solvers a row.
+    refit : whether to fit again without each row whose loss has a slope at the optimum (in the factor's span, starting
+        from the answer with all rows). This is exact, and takes a few steps of our own solvers per row.
 
     Returns
     -------
     array of the shape of f, in its units
-        Where nothing is left out with a row, f itself. nan where without its terms the row is not determined.
+        f itself where a row has no terms of its own; nan where its prediction is not determined without them.
 
     Raises
     ------
     KernelOptError
-        Before a solve, and for problems that have no such model: what does not split into functions of one number each,
-        norms of θ other than λ‖θ‖², nonconvex losses.
+        Before a solve, and for problems without such a model: those that do not split into functions of one number
+        each, or have norms of θ other than λ‖θ‖² or nonconvex losses.
     DataError
-        Where f is no such expression, or no term of the objective belongs to one row of f.
+        Where f is not such an expression, or no term of the objective belongs to one row of f.
 
     Examples
     --------
@@ -132,7 +134,7 @@ def _require_model(form: CanonicalForm, outer: Outer | None) -> None:
 
 
 def _rows_of_f(form: CanonicalForm, f: Any) -> tuple[sp.csr_array, sp.csr_array, Array]:
-    """f = Eu + Fy + constant, entries in Fortran order. Raises DataError where it is no such expression."""
+    """f = Eu + Fy + constant, entries in Fortran order. Raises DataError where f is not such an expression."""
     if not isinstance(f, cp.Expression) or not f.is_affine() or f.ndim not in (1, 2):
         raise DataError(f"Expected an affine expression of predictions, of shape (N,) or (N, K); got {f!r}.")
     replaced: dict[int, cp.Expression] = {}
@@ -163,7 +165,7 @@ def _predictions(node: Any) -> list[Prediction]:
 
 
 def _owners(split: Separable, E: sp.csr_array, f: cp.Expression) -> Ints:
-    """The row of f whose predictions alone each argument s depends on, −1 where there is none, (m,).
+    """For each argument s, the row of f on whose predictions alone it depends, −1 where there is no such row; (m,).
 
     Raises DataError where rows of f share predictions or have none, or where no row has a term of its own.
     """
@@ -180,9 +182,11 @@ def _owners(split: Separable, E: sp.csr_array, f: cp.Expression) -> Ints:
     low, high = np.full(split.E.shape[0], N), np.full(split.E.shape[0], -1)
     np.minimum.at(low, s.row[s.data != 0], owner_of_u[s.col[s.data != 0]])
     np.maximum.at(high, s.row[s.data != 0], owner_of_u[s.col[s.data != 0]])
+    # low and high differ where s depends on several rows or on none. Rows of constraints have plain ≥ 0, and stay.
     owners = np.where((low == high) & (split.plain < 0), high, -1)
     for piece in split.pieces:
         if isinstance(piece, LogSumExp):
+            # One function of several arguments belongs to a row only if all of these do.
             at = piece.at.reshape(-1, len(piece.weight))
             apart = np.any(owners[at] != owners[at[0]], axis=0)
             owners[at[:, apart]] = -1
@@ -192,7 +196,7 @@ def _owners(split: Separable, E: sp.csr_array, f: cp.Expression) -> Ints:
 
 
 def _dense_rows(problem: Structured, E: sp.csr_array, F: sp.csr_array) -> Array:
-    """(EB, F) for other rows E, in distinct predictions, and F than the problem's own."""
+    """(EB, F) for rows E, in distinct predictions, and F other than those of the problem."""
     ends = np.cumsum([0, *(len(B) for B in problem.blocks)])
     parts = [B.combined(E[:, a:b]) for a, b, B in zip(ends[:-1], ends[1:], problem.blocks, strict=True)]
     return np.hstack([*parts, F.toarray()])
@@ -213,7 +217,7 @@ class _Terms:
     def moves(self, E: sp.csr_array, F: sp.csr_array, C: Array, N: int) -> Array:
         """f₋ᵢ(xᵢ) − fᵢ(xᵢ) for each entry of f = Eu + Fy + …, whose gradients in (v, y) are the rows of C.
 
-        With the row's own slopes g, along its arguments s:  (∂f/∂x) H₋ᵢ⁻¹ (∂s/∂x)ᵀ g.
+        They are (∂f/∂x) H₋ᵢ⁻¹ (∂s/∂x)ᵀ g, with the slopes g of the row's terms along their arguments s.
         """
         found = np.zeros(E.shape[0])
         own = np.flatnonzero(self.owners >= 0)
@@ -237,7 +241,7 @@ class _Terms:
     def refitted(  # noqa: PLR0917
         self, moves: Array, outer: Outer, E: sp.csr_array, F: sp.csr_array, C: Array, N: int
     ) -> Array:
-        """The same by fits without each row that has terms with a slope, or curvature; others as they are.
+        """The same by a fit without each row whose terms have a slope; other rows do not move the optimum.
 
         Raises KernelOptError where the terms of a row can't be replaced by a constant.
         """
@@ -272,8 +276,8 @@ class _Terms:
     def _linear(self, own_terms: Ints, E: sp.csr_array, F: sp.csr_array) -> Array:
         """The row's linear terms, linear_uᵀu on its own u, as slopes along its arguments and along the entries of f.
 
-        Where the row has other terms, it is these whose arguments say which variables y go along.
-        Raises KernelOptError where they do not say it.
+        Where the row has other terms, the arguments of these determine which linear costs of y belong to it.
+        Raises KernelOptError where they leave that open.
         """
         found = np.zeros(len(own_terms) + E.shape[0])
         if not self.split.linear_u.any():
@@ -289,8 +293,8 @@ class _Terms:
         off = np.linalg.norm(e.T @ slopes - wanted) > EXACT * np.linalg.norm(wanted)
         if off or np.linalg.matrix_rank(with_y) > np.linalg.matrix_rank(e):
             raise KernelOptError(
-                "Expected linear terms of a row in the same expressions as its other terms: which share of the linear "
-                "costs of other variables is left out with the row can't be told."
+                "Expected linear terms of a row in the same expressions as its other terms; here the row's share of "
+                "the linear costs of other variables can't be told."
             )
         found[: len(slopes)] = slopes
         return found

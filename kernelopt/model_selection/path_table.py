@@ -63,17 +63,17 @@ class Path(Table):
     `path[name]` is a column, a read-only numpy array. Columns are the parameter (by its name), "objective", "status",
     "lower" and "upper" (which enclose the optimum) with their relative "gap", "norm" (‖θ‖, Frobenius for several
     outputs), "support" (rows with |νᵢ| > 1e-8·max|ν|), "seconds", and what `evaluate` returned, by default called
-    "evaluation"; for several θ "norm_θ₁" and so on. A number that there is not is nan. It prints as a table.
+    "evaluation"; for several θ "norm_θ₁" and so on. Missing numbers are nan. It prints as a table.
 
     Attributes
     ----------
-    problem, parameter : what was solved for what
+    problem, parameter : the problem, and the parameter whose values it was solved for
     solutions : tuple of PathSolution
         The answer of each row: fitted functions, values of variables, certificate.
     gap : float or None
-        The relative gap to which neighbours were certified, if the spacing was chosen for one.
+        The relative gap that is certified between neighbouring values; None where the values were given.
     covered : tuple of intervals (low, high)
-        Where that holds: all that was asked for, or less where a time limit came first.
+        Where that gap holds: the interval that was asked for, or parts of it where the time limit was reached.
 
     Examples
     --------
@@ -126,8 +126,8 @@ class Path(Table):
     def restore(self, row: int) -> None:
         """Put the answer of a row on the problem, as if it had just been solved.
 
-        The parameter, θ, variables and multipliers get their values of that row, so that all expressions have; other
-        parameters those that they had when it was solved.
+        The parameter, θ, variables and multipliers get the values of that row, and with them all expressions. Other
+        parameters get the values that they had when the row was solved.
 
         Examples
         --------
@@ -143,10 +143,10 @@ class Path(Table):
         self.solutions[row]._restore()
 
     def at(self, value: float) -> tuple[PathSolution, Certificate]:
-        """The row that serves a value of the parameter best, and a certificate of its answer there.
+        """The row whose answer is best for a value of the parameter, and a certificate of that answer there.
 
-        The nearest rows on both sides are looked at; see `Problem.certificate_at`. Nothing is solved, and the problem
-        stays as it is.
+        The candidates are the nearest rows on both sides; see `Problem.certificate_at`. This solves no problem, and
+        `problem` stays as it is.
 
         Raises
         ------
@@ -204,6 +204,6 @@ def own_columns(problem: Problem) -> list[str]:
 
 
 def _suffixes(problem: Problem) -> dict[Theta, str]:
-    """What tells the columns of several θ apart."""
+    """The suffix of each θ's columns; empty where there is one θ."""
     named = names(problem.thetas())
     return {theta: f"_{name}" if len(named) > 1 else "" for theta, name in named.items()}

@@ -22,12 +22,20 @@ from kernelopt.language.expressions import Theta
 from kernelopt.model_selection.path_table import EVALUATION, Path, PathSolution, own_columns
 from kernelopt.problem import Problem
 
-DEFAULT_GAP = 1e-2  # between neighbouring values, relative to P₀ − P
-FINE = 1.1  # a step is as long as it may be, up to this factor, or uses the gap up to it
-SHORTEST = 1e-7  # of the interval; where shorter steps are needed there is no path
-SLACK = 1e-3  # the same where shorter steps only use up what answers are inside of their constraints
-TOL = 1e-6  # the default of solve(), to which the floor of a certificate belongs
-SUPPORT = 1e-8  # multipliers below this, relative to the largest, count as 0
+# Between neighbouring values, relative to P₀ − P. λ‖θ‖² takes about 1/√gap solves, and ‖θ‖ ≤ R up to 1/gap.
+DEFAULT_GAP = 1e-2
+# The search for a step ends where the step is within this factor of the longest, or its gap of the allowed one. A finer
+# search takes more certificates, to save at most a tenth of the solves.
+FINE = 1.1
+# As a share of the interval (of its logarithms): where only a shorter step is certified, the walk ends there.
+SHORTEST = 1e-7
+# The same where the answer is infeasible at longer steps. Shorter ones, of which there would be many, would only use up
+# how far it is inside of its constraints.
+SLACK = 1e-3
+# The default tol of solve(). A certificate's floor, its absolute gap that counts as 0, is meant for this tol.
+TOL = 1e-6
+# Relative to the largest multiplier: smaller ones count as 0. Solvers leave small numbers where the exact one is 0.
+SUPPORT = 1e-8
 
 
 def path(
@@ -57,8 +65,8 @@ def path(
     infeasible for smaller values, as for ‖θ‖ ≤ R, the path goes upwards. λ‖θ‖² needs about 1/√gap rows, λ‖θ‖ and
     ‖θ‖ ≤ R up to 1/gap.
 
-    Whatever ends it, the problem stands afterwards as it stood before: parameters, θ, variables and multipliers have
-    the values that they had, only the factor is kept. `path.restore(i)` puts row i in place.
+    Afterwards, also after an error, parameters, θ, variables and multipliers of the problem have the values from
+    before; only the factor is kept. `path.restore(i)` puts row i on the problem.
 
     Parameters
     ----------
@@ -68,9 +76,9 @@ def path(
     values : array (n,)
     between : (low, high)
     gap : largest certified relative gap between neighbours, see `Certificate.relative_gap`; 1e-2 by default. An
-        absolute gap of gap/100 of the objective's terms is small enough too: near θ = 0 no relative one is.
-    evaluate : function of the problem, called when it stands solved at a value; returns a number, such as a validation
-        error, or a mapping of names to numbers. Not called where there is no answer.
+        absolute gap of gap/100 of the objective's terms suffices too, since near θ = 0 relative gaps stay large.
+    evaluate : function of the problem, called after each solve that has an answer; returns a number, such as a
+        validation error, or a mapping of names to numbers.
     time_limit : seconds of the whole call. The rows until then are returned, the last one with status "user_limit" if
         its solve was stopped.
     progress : whether to show a bar, with the certified gap of the last row
@@ -139,7 +147,7 @@ def path(
     restore = problem._keep()
     try:
         with tqdm(total=total, desc=parameter.name(), unit=" values", disable=not progress) as bar:
-            # The plan looks at the last answer: it isn't asked for more when that was stopped by the time limit.
+            # The plan reads the last answer, and must not be asked for more after the time limit stopped that solve.
             while not rows or perf_counter() < deadline:
                 value = next(plan, None)
                 if value is None:
@@ -193,7 +201,7 @@ def _support(theta: Theta) -> float:
 
 
 def _evaluation(problem: Problem, evaluate: Callable[[Problem], Any]) -> dict[str, float]:
-    """What `evaluate` says of the answer, as named numbers. Raises OptionError for anything else."""
+    """The result of `evaluate` as named numbers. Raises OptionError for anything else."""
     found = evaluate(problem)
     named = dict(found) if isinstance(found, Mapping) else {EVALUATION: found}
     taken = own_columns(problem)
@@ -211,7 +219,7 @@ def _evaluation(problem: Problem, evaluate: Callable[[Problem], Any]) -> dict[st
 class _Spacing:
     """Values at which to solve, so that the answers cover an interval.
 
-    Whoever takes a value from `values()` solves there before asking for the next one. `stretches` are the intervals on
+    The caller solves at each value of `values()` before it asks for the next one. `stretches` are the intervals on
     which an answer was certified to the gap.
     """
 
@@ -223,7 +231,8 @@ class _Spacing:
         self._step = self._length / 2
 
     def values(self) -> Iterator[float]:
-        """The ends; downwards; and upwards to where that ended, if answers are infeasible for smaller values."""
+        """The ends, then values downwards. If that walk stops, as where answers are infeasible for smaller values, then
+        values upwards from the lower end to where it stopped."""
         yield self.low
         self._require_certificate(self.low)
         if self.high == self.low:
@@ -239,8 +248,8 @@ class _Spacing:
                 raise self._error(stuck)
 
     def _walk(self, here: float, end: float) -> Generator[float, None, float]:
-        """Values between `here`, where the problem stands solved, and `end`, as far apart as each answer covers the way
-        to the next one. Returns where the walk ended."""
+        """Values from `here`, where the problem is solved, towards `end`, each as far as the answer before it is
+        certified. Returns where the walk ended."""
         while here != end:
             reached = self._farthest(here, end)
             if reached == here:
@@ -254,8 +263,8 @@ class _Spacing:
     def _farthest(self, here: float, end: float) -> float:
         """The farthest value towards `end` at which the answer `here` is certified to the gap, or nearly so.
 
-        Gaps grow with the square of a step for penalties and in proportion for bounds: the next trial is guessed so,
-        and bisection does the rest.
+        Gaps grow with the square of a step for penalties, and in proportion to it for bounds. The next trial assumes
+        the square, to reach 97 % of the gap; where that leaves the bracket (good, bad), bisection follows.
         """
         way = self._way(here, end)
         good, bad = 0.0, inf  # shares of the way
@@ -274,7 +283,7 @@ class _Spacing:
         return end if good == 1 else self._at(here, good * way)
 
     def _way(self, here: float, there: float) -> float:
-        """From one value to another: a difference, of logarithms where the interval is positive."""
+        """The signed distance between two values; between their logarithms where the interval is positive."""
         return float(np.log(there / here)) if self.low > 0 else there - here
 
     def _at(self, here: float, way: float) -> float:
@@ -286,12 +295,12 @@ class _Spacing:
         return proven and found.closes(self.gap, self._absolute(found))
 
     def _used(self, found: Certificate) -> float:
-        """About which share of the gap that is allowed a certificate has."""
+        """A certificate's gap as a share of the allowed one, relative or absolute, whichever is less."""
         limits = (found.relative_gap, self.gap), (found.absolute_gap, self._absolute(found))
         return min((gap / limit for gap, limit in limits if isfinite(gap) and limit > 0), default=inf)
 
     def _absolute(self, found: Certificate) -> float:
-        """The absolute gap that counts as none: to `gap` what `abs_tol` is to `tol` by default."""
+        """The absolute gap that is small enough: the certificate's floor, scaled from `TOL` to `gap`."""
         return found.floor * self.gap / TOL
 
     def _require_certificate(self, end: float) -> None:
@@ -303,7 +312,7 @@ class _Spacing:
         return KernelOptError(
             f"Expected answers certified to a relative gap of {self.gap:g} for all {name} in [{self.low:g}, "
             f"{self.high:g}]; at {name} = {stuck:g} the status is {str(self.problem.status)!r} with "
-            f"{'no certificate' if found is None else f'the certificate: {found}'}. That says too little about values "
+            f"{'no certificate' if found is None else f'the certificate: {found}'}. That does not cover the values "
             "next to it. Raise gap, lower tol, or choose an interval on which the problem has an answer."
         )
 
@@ -322,7 +331,7 @@ class _Spacing:
 
 
 def _check(problem: Any, parameter: Any, evaluate: Any, time_limit: Any) -> None:
-    """Raise OptionError or ParameterError for what is no problem, none of its scalar parameters, or out of range."""
+    """Raise OptionError or ParameterError unless these are a problem, a scalar parameter of it, and valid options."""
     if not isinstance(problem, Problem):
         raise OptionError(f"Expected a ko.Problem; got {type(problem).__name__}.")
     if not any(parameter is p for p in problem.parameters()):

@@ -2,8 +2,8 @@
 
     minimize over Δ  ½ΔᵀHΔ + (what is taken out)   subject to  GΔ = 0
 
-H = R + CᵀWC has the curvature of all functions where they are smooth; G has the rows of C that stand at a kink, with a
-multiplier inside of its interval, so that s stays where it is while other terms change a little.
+H = R + CᵀWC has the curvature of all functions where they are smooth. G has the rows of C whose s is at a kink with a
+multiplier inside of its interval: such an s stays where it is while other terms change a little.
 """
 
 from __future__ import annotations
@@ -17,16 +17,23 @@ from kernelopt.solvers.dual_point import Point
 from kernelopt.solvers.structured import Structured
 from kernelopt.support.types import Array, Ints
 
-INSIDE = 1e-6  # of its interval, or of the largest slope: a multiplier as near to an end is at that end
-SAME = 1e-10  # relative size of a singular value that counts as 0
-FLAT = 1e-12  # of the largest curvature, that counts as none
-SPANNED = 1e-8  # distance from the span of other rows that counts as none
-EMPTY = 1e-12  # curvature along a prediction, relative to its own size, up to which nothing else determines it
+# Relative to the length of its interval, or to the largest slope where that is unbounded: a multiplier this near to an
+# end counts as at the end. Multipliers of solvers miss an end by about their tolerance.
+INSIDE = 1e-6
+# Relative to the largest singular value of G: smaller ones count as 0, and its rank is the number of the others.
+SAME = 1e-10
+# Relative to the largest diagonal entry of H: directions with less curvature are flat, and the model leaves them out.
+FLAT = 1e-12
+# Eigenvalues of I − (projector on the range of G), from 0 to 1, up to which rows of G count as independent of others;
+# and the stiffness of kinks, in units of the largest row, up to which it counts as 0.
+SPANNED = 1e-8
+# Smallest singular value of I − WM up to which only the rows that are left out determine their predictions.
+EMPTY = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class ModelRows:
-    """Some rows C of C in the model: L with LLᵀ = CPCᵀ; held = CY; size : ‖C‖ in the model's units."""
+    """Some rows of C, here called C, in the model: L with LLᵀ = CPCᵀ; held = CY; size : their norms in its units."""
 
     L: Array
     held: Array
@@ -41,9 +48,9 @@ class LocalModel:
     """The model's inverse P = ZZᵀ on {Δ : GΔ = 0}, and its answer to a change of GΔ.
 
     unit : of every entry of x, so that R = 1; kinks : rows of s in G; Z : orthonormal basis of {Δ : GΔ = 0} that
-    diagonalizes H, scaled by 1/√λ, without directions that have no curvature, along which nothing moves; Y : Δ of
-    least ½ΔᵀHΔ with GΔ = 1 for each row of G; stiffness : Γ = YᵀHY; spanned : I − (projector on the range of G),
-    nonzero where rows of G depend on each other
+    diagonalizes H, scaled by 1/√λ, without flat directions, in which the model does not move; Y : Δ of least ½ΔᵀHΔ
+    with GΔ = 1 for each row of G; stiffness : Γ = YᵀHY; spanned : I − (projector on the range of G), nonzero where rows
+    of G depend on each other
     """
 
     unit: Array
@@ -54,7 +61,7 @@ class LocalModel:
     spanned: Array
 
     def moved_by(self, rows: Array) -> ModelRows:
-        """What the model knows of some rows of C, all at a time."""
+        """The products of the model with some rows of C, for all of them at once."""
         C = rows * self.unit
         size = np.linalg.norm(C, axis=1)
         return ModelRows(C @ self.Z, C @ self.Y, size)
@@ -74,7 +81,7 @@ class LocalModel:
         return np.asarray(M @ np.linalg.inv(left))
 
     def _released(self, rows: ModelRows, at_kink: Ints) -> Array:
-        """CYΓ⁻¹YᵀCᵀ; directions of these rows that others span stay where they are, as if Γ were infinite there."""
+        """CYΓ⁻¹YᵀCᵀ. Directions of these rows that other rows of G span stay fixed, as if Γ were infinite there."""
         here = np.ix_(at_kink, at_kink)
         held, basis = np.linalg.eigh(self.spanned[here])
         loose = basis[:, held <= SPANNED]
@@ -85,7 +92,7 @@ class LocalModel:
 
 
 def weights_and_kinks(problem: Structured, point: Point) -> tuple[Array, Array]:
-    """The curvature of each s at an optimum, (m,), and which stand at a kink, (m,) bool."""
+    """The curvature of each s at an optimum, (m,), and whether it is at a kink, (m,) bool."""
     a, low, high = point.a, problem.low, problem.high
     unit = float(np.abs(np.concatenate([a, point.slopes])).max(initial=0.0))
     width = np.where(np.isfinite(high - low), high - low, unit)
@@ -109,6 +116,7 @@ def local_model(problem: Structured, weights: Array, kinks: Ints) -> LocalModel:
     values, vectors = sl.eigh(null.T @ H @ null) if null.shape[1] else (np.zeros(0), np.zeros((0, 0)))
     flat = values <= FLAT * max(float(H.diagonal().max(initial=0.0)), 1.0)
     Z = null @ (vectors[:, ~flat] / np.sqrt(values[~flat]))
+    # G⁺ answers GΔ = 1 with the least norm; a step within the null space of G makes ½ΔᵀHΔ least.
     lifted = (Vt[:rank].T / sigma[:rank]) @ U[:, :rank].T
     Y = lifted - Z @ (Z.T @ (H @ lifted))
     spanned = np.eye(len(G)) - U[:, :rank] @ U[:, :rank].T
@@ -121,7 +129,7 @@ def rows_of(problem: Structured, chosen: Ints) -> Array:
 
 
 def _units(problem: Structured) -> Array:
-    """1/√R for v; for y what moves predictions as far as a v of that size."""
+    """1/√R for v; for each y the amount that moves predictions as far as a v of that size does."""
     end = problem.ends[-1]
     unit = np.ones(problem.size)
     unit[:end] = 1 / np.sqrt(problem.penalty[:end])

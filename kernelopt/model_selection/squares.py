@@ -19,8 +19,8 @@ from kernelopt.support.types import Array
 class Squares:
     """One squared expression of the (minimized) objective.
 
-    expression : e; weights : w, flattened; E, F : coefficients of e in all u and in all y, sparse, a row an entry;
-    parameters : of which all this but the constant in e may depend, with the values it was made for
+    expression : e; weights : w, flattened; E, F : coefficients of e in all u and in all y, sparse, one row per entry;
+    parameters : those on which w, E and F may depend, with the values for which these were computed
     """
 
     expression: Any
@@ -36,9 +36,9 @@ class Squares:
 
 
 def squares(form: CanonicalForm, known: tuple[Squares, ...] = ()) -> tuple[Squares, ...]:
-    """All of them, in the order in which they stand in the objective.
+    """The squared expressions of the objective, in its order. Variables of the form need values.
 
-    Variables of the form need values. What is `known` and current is not computed again.
+    The `known` ones are returned as they are where all of them are current.
     """
     if known and all(square.is_current for square in known):
         return known
@@ -76,7 +76,7 @@ def _squared(node: Any) -> Iterator[Any]:
 
 
 def _weights(term: Any, nodes: list[Any]) -> list[Array]:
-    """The slope of the term in each squared number: the squares are replaced by variables."""
+    """The slope of the term in each squared number, from its gradient with variables in place of the squares."""
     stand_ins = [cp.Variable(node.args[0].shape) for node in nodes]
     replaced = {}
     for node, p in zip(nodes, stand_ins, strict=True):

@@ -1,7 +1,7 @@
 """The container: a zip of one JSON document and numbered members, `0.npy` an array and `1.json` a list of strings.
 
-Members are stored without compression, so that reading takes no more memory than a file is long, and nothing is
-allocated before the sizes that the file claims were checked against each other and against a limit.
+Members are stored without compression, so that arrays take no more memory than the file is long. Memory is allocated
+only after the sizes that the file claims were checked against each other and against a limit.
 """
 
 from __future__ import annotations
@@ -25,23 +25,27 @@ from kernelopt.errors import FormatError
 from kernelopt.support.types import Array
 
 DOCUMENT = "kernelopt.json"
-CHUNK = 2**20  # bytes read at a time
-LONGEST_READ = 2**22  # bytes: what the zip's directory may take
-JSON_WEIGHT = 40  # bytes of Python objects that a byte of JSON can become
-EPOCH = (1980, 1, 1, 0, 0, 0)  # the same contents give the same bytes
-KINDS = "biufcU"  # of numpy's dtypes: numbers and strings
-LARGEST_ITEM = {"f": 8, "c": 16}  # bytes; longer ones differ between machines
-MESSAGE = 300  # characters of what was found that an error repeats
+CHUNK = 2**20  # bytes per read: larger reads make larger copies, smaller ones more calls
+LONGEST_READ = 2**22  # bytes: the zip's directory is one read, and this is room for tens of thousands of members
+# Bytes of Python objects per byte of JSON: lists and objects of few entries take about 20 to 40, numbers and strings
+# much less.
+JSON_WEIGHT = 40
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the date of all members, so that the same contents give the same bytes
+KINDS = "biufcU"  # numpy's kinds of dtypes that a file may hold: numbers and strings; objects would need pickle
+LARGEST_ITEM = {"f": 8, "c": 16}  # bytes per number; longer floating-point types differ between platforms
+MESSAGE = 300  # characters of a wrong value that an error repeats, since a file may hold values of any length
+# The header of numpy's format 1.0 exactly as numpy writes it: numpy's own reader would parse any Python literal.
 HEADER = re.compile(
     rb"\{'descr': '([<>|])([biufcU])([1-9]\d{0,8})', 'fortran_order': (True|False), 'shape': \(([\d, ]*)\), \} *\n"
 )
 NAME = re.compile(r"(0|[1-9]\d{0,8})\.(npy|json)")
+# What zipfile, json and numpy raise for broken contents.
 _BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, TypeError, ValueError, EOFError, LookupError, OSError,
            OverflowError, struct.error)  # fmt: skip
 
 
 def shortened(text: object) -> str:
-    """What was found, short enough for a message."""
+    """A value as text, short enough for a message."""
     found = str(text)
     return found if len(found) <= MESSAGE else found[: MESSAGE - 1] + "…"
 
@@ -50,7 +54,7 @@ def shortened(text: object) -> str:
 
 
 def write(path: Any, document: Any, members: Sequence[Array | list[str]]) -> None:
-    """Write a file whole or not at all: beside the old one, which it then replaces."""
+    """Write a file completely or not at all: a new file beside the old one replaces it once it is complete."""
     target = Path(os.path.realpath(path))
     beside = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
@@ -63,6 +67,7 @@ def write(path: Any, document: Any, members: Sequence[Array | list[str]]) -> Non
                         continue
                     with archive.open(zipfile.ZipInfo(f"{number}.npy", EPOCH), "w", force_zip64=True) as out:
                         np.lib.format.write_array(out, member, version=(1, 0), allow_pickle=False)
+            # Contents reach the disk before the name does: a crash leaves the old file or the new one, no part of it.
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, target)
@@ -78,7 +83,7 @@ def _write_text(archive: zipfile.ZipFile, name: str, content: Any) -> None:
 
 
 class _ShortReads(io.BufferedReader):
-    """A file that is read in pieces: who asks for a long one believed a number in the file."""
+    """A file that refuses long reads: `zipfile` asks for one only where the file claims a wrong size."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         wanted = LONGEST_READ + 1 if size is None or size < 0 else size
@@ -135,17 +140,17 @@ class Archive:
         if DOCUMENT not in sizes:
             raise FormatError(f"Expected a file of kernelopt, with a member {DOCUMENT}; there is none.")
         if sum(sizes.values()) > length:
-            raise FormatError(f"Expected members of at most {length} bytes, the file's length; it claims more.")
+            raise FormatError(f"Expected members of at most {length} bytes, the file's length; the file claims more.")
         needed = sum(size * (JSON_WEIGHT if name.endswith("json") else 1) for name, size in sizes.items())
         if needed > self._limit:
             raise FormatError(
                 f"Expected contents of at most {self._limit} bytes in memory; these may take {needed}. If you trust "
-                f"the file, ko.load(path, max_bytes={needed})."
+                f"the file, write ko.load(path, max_bytes={needed})."
             )
         return sizes
 
     def document(self) -> Any:
-        """What the JSON document says."""
+        """The JSON document, decoded."""
         return self._text(DOCUMENT)
 
     def array(self, number: int) -> Array:
@@ -158,6 +163,7 @@ class Archive:
                 raise FormatError(
                     f"Expected {start + prod(shape) * item} bytes in {name}, as its header says; got {size}."
                 )
+            # Read in place and in chunks: one read of all bytes would hold them twice.
             content = np.empty(size - start, dtype=np.uint8)
             view = content.data
             for at in range(0, len(content), CHUNK):
@@ -176,14 +182,14 @@ class Archive:
         return found
 
     def require_all_read(self) -> None:
-        """Raise FormatError where there are members that nothing refers to."""
+        """Raise FormatError where a member was not read, since the document does not refer to it."""
         left = [name for name in self._sizes if name != DOCUMENT]
         if left:
             raise FormatError(f"Expected members that {DOCUMENT} refers to; got {left[0]}, to which it does not.")
 
     def _taken(self, name: str) -> int:
         if name not in self._sizes:
-            raise FormatError(f"Expected a member {shortened(name)}, referred to once; there is none, or it was used.")
+            raise FormatError(f"Expected a member {shortened(name)}, referred to once; there is none, or it was read.")
         return self._sizes.pop(name)
 
     def _text(self, name: str) -> Any:
@@ -194,7 +200,7 @@ class Archive:
 
 
 def _header(start: bytes, file: Any, name: str) -> tuple[str, int, Any, np.dtype[Any], tuple[int, ...], int]:
-    """Kind, item size, order, dtype, shape, and where the data start: of numpy's format 1.0, word for word."""
+    """Kind, item size, order, dtype, shape, and the start of the data, of a header as numpy's format 1.0 writes it."""
     length = int.from_bytes(start[8:], "little")
     text = file.read(length) if start[:8] == b"\x93NUMPY\x01\x00" else b""
     found = HEADER.fullmatch(text)
@@ -204,6 +210,7 @@ def _header(start: bytes, file: Any, name: str) -> tuple[str, int, Any, np.dtype
     dtype = np.dtype(f"{endian}{kind}{size}")
     if size > LARGEST_ITEM.get(kind, size):
         raise FormatError(f"Expected numbers that all machines have in {name}; got {dtype}.")
+    # Eighteen digits per dimension fit 64 bits; the product of all of them is compared with the member's size later.
     words = [word.strip() for word in found[5].decode().split(",")]
     if any(not word for word in words[:-1]) or any(len(word) > 18 or not word.isdigit() for word in words if word):
         raise FormatError(f"Expected a shape in the header of {name}; got {shortened(found[5])}.")
@@ -212,7 +219,7 @@ def _header(start: bytes, file: Any, name: str) -> tuple[str, int, Any, np.dtype
 
 
 def _check_items(content: Array, kind: str, dtype: np.dtype[Any], name: str) -> None:
-    """Raise FormatError for bytes that are no truth value, and for code points that are no character."""
+    """Raise FormatError for truth values other than 0 and 1, and for numbers above the last code point of Unicode."""
     if kind == "b" and content.max(initial=0) > 1:
         raise FormatError(f"Expected truth values in {name}; got {content.max()}.")
     if kind == "U":

@@ -1,4 +1,4 @@
-"""Values from a file, which may come from anyone: whatever it says is checked, and nothing in it is run."""
+"""Load values from a file that need not be trusted: its contents are checked, and never run as code."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ from kernelopt.results.solution import FittedFunction
 from kernelopt.support.cvxpy_parts import AddExpression
 from kernelopt.support.types import Array
 
-MAX_BYTES = 2**30  # of a file, unless the caller allows more
+MAX_BYTES = 2**30  # bytes of memory: larger values admit larger models, smaller ones protect against hostile files
 
 
 def load(path: Any, /, *, kernels: Mapping[str, Any] | None = None, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
-    """What `ko.save` saved, by name.
+    """Load what `ko.save` saved, by name.
 
-    Safe for files from anywhere: no code runs that a file names, sizes are checked before anything is allocated, and
+    Safe for files from anywhere: code that a file names is never run, sizes are checked before memory is allocated, and
     memory is bounded.
 
     Parameters
     ----------
     path : str or path
     kernels : {"name": kernel, class of kernels, or function}, optional
-        What the names of kernels and functions of your own stand for; nothing else is called.
+        The kernels and functions of your own that names in the file stand for. Only these are called.
     max_bytes : largest contents, in bytes of memory; 1 GiB by default
 
     Returns
     -------
     dict
-        Functions as fitted functions, predictors, and arrays (of shape () for single numbers). A function was checked
-        to be consistent, but not against a kernel of your own: that must be the one that it was fitted with.
+        Fitted functions, predictors, and arrays (of shape () for single numbers). The parts of a function are checked
+        to fit each other. A kernel of your own can't be checked: it must be the one that the function was fitted with.
 
     Raises
     ------
     FormatError
-        For everything that is not as `ko.save` writes it, and for names that `kernels` doesn't have; what was expected,
-        and what was found.
+        For contents that are not as `ko.save` writes them, and for names that `kernels` doesn't have. The message says
+        what was expected and what was found.
     OSError
         Where there is no such file.
 
@@ -67,14 +67,14 @@ def load(path: Any, /, *, kernels: Mapping[str, Any] | None = None, max_bytes: i
         try:
             values = _Decoder(file, dict(kernels or {})).values(file.document())
         except RecursionError as error:
-            raise FormatError("Expected JSON that is not deep; got too many brackets in brackets.") from error
+            raise FormatError("Expected JSON that is not deep; got brackets nested too deeply.") from error
         file.require_all_read()
     return values
 
 
 @contextmanager
 def _as_format_errors(what: str) -> Iterator[None]:
-    """What the library's own checks refuse is a fault of the file here."""
+    """Raise FormatError for what the library's own checks refuse: here the file is at fault."""
     try:
         yield
     except FormatError:
@@ -149,7 +149,7 @@ class _Decoder:
             or pivots.ndim != 1
             or at_pivots.shape != (len(pivots), *coefficients.shape[1:])
         ):
-            raise FormatError(f"Expected a row of coefficients a pivot; got {at_pivots.shape} for {pivots.shape}.")
+            raise FormatError(f"Expected a row of coefficients per pivot; got {at_pivots.shape} for {pivots.shape}.")
         if distance is not None and not (type(distance) is float and 0 <= distance < np.inf):
             raise FormatError(f"Expected a distance ≥ 0 and finite; got {shortened(distance)}.")
         f = FittedFunction(
@@ -200,7 +200,7 @@ class _Decoder:
             return as_kernel(kernel)
 
     def parameter(self, value: Any) -> Any:
-        """What a kernel is made from: a number, a string, several, an array, a kernel, or what the caller named."""
+        """A kernel's parameter: a number, string, array, kernel, object that the caller named, or several of these."""
         if isinstance(value, list):
             return tuple(self.parameter(v) for v in value)
         if not isinstance(value, dict):
@@ -231,14 +231,14 @@ class _Decoder:
         if kind == "sklearn":
             made = self.made(_known(sklearn_kernels(), value["name"], "a kernel of scikit-learn"), value)
             with _as_format_errors(f"parameters of {value['name']}"):
-                _ = made.theta, made.bounds, repr(made)  # scikit-learn looks at them here only
+                _ = made.theta, made.bounds, repr(made)  # scikit-learn checks parameters only here
             return made
         if kind != "kernel":
             raise FormatError(f"Expected a kernel or a parameter of one; got {shortened(value)}.")
         return self.made(_known(KERNELS, value["name"], "a kernel"), value)
 
     def made(self, kind: Callable[..., Any], value: dict[str, Any]) -> Any:
-        """A kernel of a class that is known, from its parameters."""
+        """A kernel of a known class, made from its parameters."""
         if not isinstance(value["parameters"], dict):
             raise FormatError(f"Expected parameters by name; got {shortened(value['parameters'])}.")
         with self:
@@ -247,9 +247,10 @@ class _Decoder:
             return kind(**own)
 
     def named(self, name: Any) -> Any:
+        # Only the caller's own objects are used: a name is never imported.
         if not isinstance(name, str) or name not in self.given:
             raise FormatError(
-                f"Expected kernels to say what {shortened(name)} stands for, ko.load(path, "
+                f"Expected kernels to say what {shortened(name)} stands for, as in ko.load(path, "
                 f"kernels={{{shortened(repr(name))}: …}}); got {', '.join(self.given) or 'no names'}."
             )
         return self.given[name]
@@ -302,7 +303,7 @@ def _numbers(array: Array) -> Array:
 
 
 def _rows(kernel: Kernel, points: Any) -> Array:
-    """Centers as the kernel takes them; none for θ = 0."""
+    """Centers as the kernel takes them; an empty array for θ = 0."""
     if on_jets(kernel):
         return _jets(kernel, real_array(points, "the centers"))
     if len(points):
@@ -312,7 +313,7 @@ def _rows(kernel: Kernel, points: Any) -> Array:
 
 
 def _jets(kernel: Kernel, rows: Array) -> Array:
-    """Points with the orders of derivatives in their last columns: columns of the points, or −1."""
+    """Points whose last columns hold codes of a derivative: the columns to differentiate by, −1 for no derivative."""
     if len(rows):
         rows = VECTORS.rows(rows, "a function on derivatives")
     if rows.ndim != 2 or rows.shape[1] <= CODES:

@@ -1,4 +1,4 @@
-"""Values to a file."""
+"""Save values to a file."""
 
 from __future__ import annotations
 
@@ -28,29 +28,31 @@ from kernelopt.support.types import Array
 def save(path: Any, /, *, kernels: Mapping[str, Any] | None = None, **values: Any) -> None:
     """Save fitted functions, arrays, values of cvxpy variables, and predictors, by name, in one file.
 
-    A zip of JSON and .npy that `ko.load` gives back bit for bit, predictions too. Nothing in it is code: a kernel of
-    the library stands there by its name and parameters; a function inside of a kernel, or a kernel of your own, by a
-    name, which `ko.load` looks up in what it is given. The file replaces an old one when it is complete, not before.
+    The file is a zip of JSON and .npy. `ko.load` restores values, and so predictions, bit for bit. The file holds no
+    code: a kernel of the library is saved by its name and parameters; a function inside of a kernel, or a kernel of
+    your own, by a name that `ko.load` looks up in its argument `kernels`. An old file is replaced once the new one is
+    complete.
 
     Parameters
     ----------
     path : str or path
     kernels : {"name": kernel, class of kernels, or function}, optional
         Names for kernels and functions of your own. Functions and classes that are defined at the top of a module need
-        none: they go by the name that they have there. A kernel that is named here is left out of the file, the
-        matrix of a `Precomputed` one, say.
+        no name here: they are saved by their own. The file holds only the name of a kernel that is named here, for
+        example without the matrix of a `Precomputed` kernel.
     **values : what is saved, by name
         `ko.Theta` (its value) or `ko.Function`; `ko.Predictor`; cvxpy variables, parameters and expressions without θ
-        (their values); arrays of numbers or strings, and what numpy makes into one. Of a fitted function is kept what
-        it takes to predict, with norm, pivots and `optimality_bound`, not the training data; for the support vectors
-        save `theta.value.expanded()`.
+        (their values); arrays of numbers or strings, and values that numpy converts to one. A fitted function is saved
+        with all that predictions, norm, pivots and `optimality_bound` need, without the training data; save
+        `theta.value.expanded()` to keep the support vectors.
 
     Raises
     ------
     KernelError
-        For a function without a name, such as a lambda, and for a kernel that can't be told by its parameters.
+        For a function without a name, such as a lambda, and for a kernel that its parameters do not determine.
     KernelOptError, DataError, DataTypeError
-        For what has no value yet, and what is not of the kinds above: objects as points, other than strings.
+        For objects that have no value yet, and for values of other kinds than those above, such as points that are
+        neither numbers nor strings.
 
     Examples
     --------
@@ -96,8 +98,8 @@ class _Encoder:
         if isinstance(value, cp.Expression):
             if any(isinstance(v, ThetaLeaf) for v in value.variables()):
                 raise DataError(
-                    f"Expected {name} to be a value; got an expression of θ. Save ko.Predictor({name}, X) to have "
-                    f"it at new points, {name}.value for its present value."
+                    f"Expected {name} to be a value; got an expression of θ. Save ko.Predictor({name}, X) to "
+                    f"evaluate it at new points, or {name}.value for its present value."
                 )
             value = dense(_required(value.value, name))
         return self.array(value, name)
@@ -159,7 +161,7 @@ class _Encoder:
         if ATOMS.get(name) is not node.kind:
             raise DataError(
                 f"Expected a predictor of the atoms that files know, {', '.join(sorted(ATOMS))}; got {name}. Save the "
-                "functions and variables, and write the expression once more where they are loaded."
+                "functions and variables, and write the expression again where they are loaded."
             )
         with self:
             arguments = [self.node(arg) for arg in node.args]
@@ -188,7 +190,7 @@ class _Encoder:
         if isinstance(kernel, FromSklearn):
             return {"kind": "kernel", "name": known[0], "parameters": {"kernel": self.sklearn(kernel.kernel)}}
         if not is_dataclass(kernel):
-            raise KernelError(f'{kernel!r} is no dataclass: name it, ko.save(…, kernels={{"name": kernel}}).')
+            raise KernelError(f'{kernel!r} is no dataclass: name it in ko.save(…, kernels={{"name": kernel}}).')
         with self:
             own = {f: self.parameter(kernel, f, value) for f, value in parameters(kernel).items()}
         if not known:
@@ -198,7 +200,7 @@ class _Encoder:
     def sklearn(self, kernel: Any) -> dict[str, Any]:
         kinds = sklearn_kernels()
         if type(kernel) not in kinds.values():
-            raise KernelError(f'Files know no {kernel!r}: name it, ko.save(…, kernels={{"name": kernel}}).')
+            raise KernelError(f'Files know no {kernel!r}: name it in ko.save(…, kernels={{"name": kernel}}).')
         own: dict[str, Any] = {}
         with self:
             for key, value in kernel.get_params(deep=False).items():
@@ -229,7 +231,7 @@ class _Encoder:
         )
 
     def name(self, thing: Any, kernel: Any) -> str:
-        """The name of a function or class: given, or that which it has in its module."""
+        """The name of a function or class: the given one, or its own name in its module."""
         for name, given in self.given.items():
             if given is thing:
                 return name
@@ -237,10 +239,10 @@ class _Encoder:
         if "<" in path or "." in path:
             raise KernelError(
                 f"{kernel!r} holds {path}, which has no name of its own, and files hold no code. Name it here and when "
-                'loading, ko.save(…, kernels={"name": function}), or define it with def at the top of a module.'
+                'loading, as in ko.save(…, kernels={"name": function}), or define it with def at the top of a module.'
             )
         if self.given.setdefault(name, thing) is not thing:
-            raise KernelError(f"Two things are called {name}: name one of them, ko.save(…, kernels={{…}}).")
+            raise KernelError(f"Two things are called {name}: name one of them in ko.save(…, kernels={{…}}).")
         return name
 
     def __enter__(self) -> None:

@@ -1,4 +1,4 @@
-"""What a file may name: kernels and atoms of tables, never classes or functions by where they are defined."""
+"""The names that a file may hold: kernels and atoms of fixed tables, never import paths of classes or functions."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ from kernelopt.support.cvxpy_parts import (
 )
 from kernelopt.support.optional import optional
 
-FORMAT, SCHEMA = "kernelopt", 1
-DEPTH = 100  # of kernels in kernels, and of expressions in expressions
+FORMAT, SCHEMA = "kernelopt", 1  # SCHEMA counts the layouts of files; a reader refuses all but its own
+# Levels of kernels in kernels, and of expressions in expressions. Each takes several Python frames, of which 1000 are
+# allowed by default.
+DEPTH = 100
 
-# Files hold these names: who renames a class keeps its old name here.
+# Files hold these names: a class that is renamed keeps its old name here.
 KERNELS: dict[str, type[Kernel]] = {
     name: value
     for name, value in [*vars(kernels).items(), ("WithDerivatives", WithDerivatives)]
@@ -45,6 +47,7 @@ ATOMS: dict[str, type] = {
         cp.quad_over_lin, cp.Sum, cp.transpose,
     )
 }  # fmt: skip
+# Kernels of scikit-learn that a file may hold.
 SKLEARN = (
     "RBF", "Matern", "RationalQuadratic", "ExpSineSquared", "DotProduct", "ConstantKernel", "PairwiseKernel", "Sum",
     "Product", "Exponentiation",
@@ -59,8 +62,8 @@ def sklearn_kernels() -> dict[str, type]:
 
 
 def parameters(kernel: Kernel) -> dict[str, Any]:
-    """What a kernel was made from, by name."""
+    """The parameters that a kernel was made from, by name."""
     own = {f.name: getattr(kernel, f.name) for f in fields(kernel) if f.init}  # type: ignore[arg-type]
     if isinstance(kernel, kernels.Precomputed) and kernel.precision > np.finfo(np.float64).eps:
-        own["Q"] = kernel.Q.astype(np.float32)  # as it was given, and as the tolerances go by
+        own["Q"] = kernel.Q.astype(np.float32)  # as it was given: tolerances depend on that precision
     return own

@@ -1,4 +1,4 @@
-"""What a solve returns: status, fitted functions, statistics and history."""
+"""The results of a solve: status, fitted functions, statistics and history."""
 
 from kernelopt.results.history import History
 from kernelopt.results.solution import FittedFunction, SolverStats, Status

@@ -1,4 +1,4 @@
-"""How factors grew until the certified gap closed: a table with a row for each factor."""
+"""The growth of the factors until the certified gap closed: a table with one row per factor."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from kernelopt.support.types import Array
 
 @dataclass(frozen=True)
 class Round:
-    """One factor, and what was certified with it.
+    """One factor, and the enclosure that was certified with it.
 
-    rank : columns of B, of all θs; rows : rows of A that θ is a combination of; lower, upper : enclose the optimum,
-    with their relative gap; seconds : since solve() was called
+    rank : columns of B, summed over all θ; rows : rows of A that θ is a linear combination of; lower, upper : bounds on
+    the optimum; gap : their relative gap; seconds : time since solve() was called
     """
 
     rank: int
@@ -33,11 +33,11 @@ class Round:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class History(Table):
-    """The factors of the last solve, from coarse to fine, and what was certified with each; prints as a table.
+    """The factors of the last solve, from coarse to fine, and the enclosure certified with each; prints as a table.
 
-    Columns are "rank" (columns of B), "rows" (rows of A that θ is a combination of: a prediction takes so many kernel
-    values), "lower" and "upper", which enclose the optimum (nan without a certificate), their relative "gap", and
-    "seconds" since `solve()` was called.
+    Columns are "rank" (columns of B), "rows" (rows of A that θ is a linear combination of, the number of kernel values
+    per prediction), "lower" and "upper", which enclose the optimum (nan without a certificate), their relative "gap",
+    and "seconds" since `solve()` was called.
 
     Examples
     --------

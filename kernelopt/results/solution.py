@@ -1,4 +1,4 @@
-"""What a solve returns: a status with its remedy, and θ as a fitted function."""
+"""The results of a solve: a status with its remedy, θ as a fitted function, and statistics."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ class Status(StrEnum):
 
     @property
     def has_point(self) -> bool:
-        """Whether there is a θ to look at, if not for a limit."""
+        """Whether this status always comes with a θ; "user_limit" may or may not."""
         return self in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE, Status.LOCALLY_OPTIMAL, Status.NOT_ATTAINED)
 
     @property
     def remedy(self) -> str:
-        """What it means, and what to do; empty for "optimal"."""
+        """The meaning of the status, and what to do about it; empty for "optimal"."""
         return _REMEDIES[self]
 
 
 _REMEDIES = {
     Status.OPTIMAL: "",
-    Status.OPTIMAL_INACCURATE: "The certified gap is larger than tol, or not for the full kernel: see "
+    Status.OPTIMAL_INACCURATE: "The certified gap is larger than tol, or does not hold for the full kernel: see "
     "problem.certificate; with integers, a constraint may hold too loosely: see problem.verify(). Lower rank_tol or "
-    "raise max_rank, try another of problem.solvers(), bound ko.norm(theta) where it does not occur, or bring data and "
-    "penalties to similar scales.",
-    Status.LOCALLY_OPTIMAL: "A loss is declared nonconvex: no θ nearby is better, and nothing is known about those far "
+    "raise max_rank, try another of problem.solvers(), bound ko.norm(theta) if no norm of θ is stated, or bring data "
+    "and penalties to similar scales.",
+    Status.LOCALLY_OPTIMAL: "A loss is declared nonconvex: no θ nearby is better, but a better one may exist farther "
     "away, so that there is no certificate. Try many starting points, solve(n_init=20, random_state=0).",
     Status.NOT_ATTAINED: "The optimum is finite, but no θ reaches it (as for logistic regression of separable data): "
     "penalize ko.norm(theta), or bound it.",
     Status.INFEASIBLE: "No θ meets the constraints: relax them, or add slack variables.",
     Status.UNBOUNDED: "The objective has no lower bound: penalize ko.norm(theta), or bound it.",
-    Status.USER_LIMIT: "A limit was reached before an answer that can be vouched for: raise time_limit or the solver's "
+    Status.USER_LIMIT: "A limit was reached before an answer could be verified: raise time_limit or the solver's "
     "limits; where θ was restricted to a low rank, lower rank_tol or raise max_rank.",
 }
 
@@ -62,7 +62,7 @@ _REMEDIES = {
 class FittedFunction(Function):
     """θ after a solve, a function on the pivot rows of the data.
 
-    Immutable, callable, with everything that a `Function` has.
+    Immutable and callable, with all methods of a `Function`.
 
     Examples
     --------
@@ -93,12 +93,12 @@ class FittedFunction(Function):
         return float(np.sqrt(np.trace(self._products)))
 
     def gram(self, other: Function | None = None) -> Array:
-        """θᵀθ = wᵀw as the solve had it; or θᵀg for another function g."""
+        """θᵀθ = wᵀw as computed by the solve; or θᵀg for another function g."""
         return self._products if other is None or other is self else super().gram(other)
 
     @property
     def pivots(self) -> Ints:
-        """Rows of the stacked data (feature matrices in order of appearance) on which θ stands."""
+        """The rows S of the stacked data (feature matrices in order of appearance) in θ = Σₛ cₛF(xₛ)."""
         return self._pivots
 
     @property
@@ -109,8 +109,8 @@ class FittedFunction(Function):
     def optimality_bound(self, X: Any) -> Array:
         """A bound on |f̂(x) − f*(x)|, f̂ this function and f* that of an exact optimum: √κ(x, x)·√(absolute gap/λ).
 
-        It is about optimization alone, no confidence interval; and about θᵀF(x), without intercepts. Shape (len(X),),
-        for every output alike.
+        It bounds the optimization error of θᵀF(x), without intercepts; it is no confidence interval. Shape (len(X),),
+        the same for every output.
 
         Raises
         ------
@@ -135,9 +135,9 @@ class FittedFunction(Function):
         return np.sqrt(np.clip(self.kernel.diag(X), 0.0, None)) * self._distance
 
     def expanded(self, threshold: float = 1e-8) -> Function:
-        """The function that the multipliers imply, θ = (‖θ‖/‖Aᵀν‖)·Aᵀν, on the support vectors.
+        """The function that the multipliers imply, θ = (‖θ‖/‖Aᵀν‖)·Aᵀν, as an expansion on the support vectors.
 
-        It equals this function at an exact optimum, and stands on the rows with |νᵢ| > threshold·max|ν|.
+        Support vectors are the rows with |νᵢ| > threshold·max|ν|. At an exact optimum it equals this function.
 
         Raises
         ------
@@ -159,11 +159,11 @@ class FittedFunction(Function):
 
 @dataclass(frozen=True)
 class Attempt:
-    """One run of a solver on the way to an answer.
+    """One run of a solver.
 
-    solver, its relative tolerance `tol`, the `units` in which variables and multipliers were measured (None: those of
-    the data), rank of the factors, what the solver `claimed`, the relative gap that its answer had for the reduced
-    problem (nan without a point or a bound), and seconds.
+    solver : its name; tol : its relative tolerance; units : of variables and multipliers (None: those of the data)
+    ranks : ranks of the factors; claimed : the status that the solver returned
+    gap : the relative gap of its answer for the reduced problem, nan without a point or a bound
     """
 
     solver: str
@@ -177,8 +177,9 @@ class Attempt:
 
 @dataclass(frozen=True)
 class SolverStats:
-    """Who solved, how long it took (seconds), in how many iterations; `attempts` lists all runs of solvers,
-    `rounds` all factors.
+    """The solver's name, times in seconds, and number of iterations.
+
+    `attempts` lists all runs of solvers, `rounds` all factors.
 
     Examples
     --------
@@ -205,7 +206,7 @@ class SolverStats:
 
 @dataclass(frozen=True)
 class Solution:
-    """An answer: values by θ, multipliers by θ and feature matrix, and what it is worth."""
+    """An answer: functions by θ, multipliers by θ and feature matrix, with its status and certificate."""
 
     status: Status
     value: float | None
@@ -215,7 +216,7 @@ class Solution:
     certificate: Any = None
 
     def detached(self) -> Solution:
-        """Without solvers' own objects, and what a certificate refers to of the compiled problem."""
+        """A copy without the solver's own objects, and without the certificate's references to the compiled problem."""
         stats = None if self.solver_stats is None else replace(self.solver_stats, extra_stats=None)
         certificate = None if self.certificate is None else replace(self.certificate, evidence=None)
         return replace(self, solver_stats=stats, certificate=certificate)

@@ -1,1 +1,1 @@
-"""Solvers of the reduced problem: one file a family, chosen in `choice`."""
+"""Solvers of the reduced problem, one file per family; `choice` says which of them take a problem."""

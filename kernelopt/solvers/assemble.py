@@ -1,4 +1,4 @@
-"""From a reduction and its outer problem to structured data, and from the answer to an iterate."""
+"""Turn a reduction and its outer problem into structured data, and a solver's answer into an iterate."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from kernelopt.support.types import Array
 
 @dataclass(frozen=True)
 class Shape:
-    """What of an outer problem decides which of our solvers takes it; `lacks` says why none does.
+    """The properties of an outer problem that decide which of our solvers take it; `lacks` says why none of them does.
 
     smooth, kinked : whether there are smooth functions, and pieces whose slope jumps or whose domain ends;
-    squares : whether all functions are squares; hard : whether there are constraints; lengths : how ‖θ‖ is penalized;
-    odd : the norm that is not penalized by a multiple of its square alone, if there is one; nonconvex : the name of a
-    loss that is declared so
+    squares : whether all functions are squares; hard : whether there are constraints; lengths : how each ‖θ‖ is
+    penalized and bounded; odd : the index of the one norm whose penalty is no multiple of its square, or that is
+    bounded; nonconvex : the name of a loss that is declared nonconvex
     """
 
     lacks: str | None
@@ -39,7 +39,7 @@ class Shape:
 
 
 def shape_of(form: CanonicalForm, outer: Outer) -> Shape:
-    """Whether the outer problem splits as our solvers need it."""
+    """The shape of an outer problem, computed once and then read from `outer.notes`."""
     if form not in outer.notes:
         outer.notes[form] = _shape(form, outer)
     found: Shape = outer.notes[form]
@@ -56,7 +56,7 @@ def _shape(form: CanonicalForm, outer: Outer) -> Shape:
     if split is None:
         return Shape("needs an objective and constraints that split into functions of one number each (see the guide)")
     if _hidden(form, outer.form, split):
-        return Shape("needs constraints that are linear, for their multipliers; bound f from both sides instead of |f|")
+        return Shape("needs linear constraints, for their multipliers; bound f from both sides instead of |f|")
     lengths = lengths_of_outer(outer.form, split)
     if lengths is None:
         return Shape("needs ‖θ‖ in the objective, or bounded by a constant")
@@ -66,7 +66,7 @@ def _shape(form: CanonicalForm, outer: Outer) -> Shape:
     smooth = any(not isinstance(piece, Quadratic) for piece in split.pieces)
     odd = np.flatnonzero((lengths.slope != 0) | np.isfinite(lengths.limit) | (lengths.curvature == 0))
     if len(odd) > 1:
-        return Shape("needs multiples of ‖θ‖² for all θ but one; several norms are penalized otherwise")
+        return Shape("needs a multiple of ‖θ‖² as the penalty of each θ but one; several norms have other penalties")
     kinks = [piece.kinks() for piece in split.pieces if isinstance(piece, Quadratic)]
     kinked = any(bool(np.any(k.rho == 0)) for k in kinks)
     hard = any(bool(np.any((k.rho == 0) & (np.isinf(k.low) | np.isinf(k.high)))) for k in kinks)
@@ -76,7 +76,7 @@ def _shape(form: CanonicalForm, outer: Outer) -> Shape:
 
 
 def _lacks_of_norms(form: CanonicalForm, lengths: Lengths) -> str | None:
-    """What is wrong with the norms of θ: our solvers know ‖θ‖ alone, once for each θ, and it must cost something."""
+    """Why our solvers can't take the norms of θ, or None: they take one Euclidean norm per θ, penalized or bounded."""
     for norm in form.norms:
         if norm.kind not in (EUCLIDEAN, "fro") or norm.view.right is not None or norm.view.shift is not None:
             return "needs ‖θ‖ itself (Frobenius, where θ is a matrix), not another norm or ‖θ − f₀‖"
@@ -93,7 +93,7 @@ def _lacks_of_norms(form: CanonicalForm, lengths: Lengths) -> str | None:
 
 
 def structured(reduction: Reduction, outer: Outer, R: dict[int, float]) -> Structured:
-    """The problem with ½Rⱼ‖θⱼ‖² for each norm, R by the index of the norm."""
+    """The structured problem with the penalties ½Rⱼ‖θⱼ‖²; R maps the index j of a norm to its strength."""
     split = outer.split
     assert split is not None
     blocks, penalties = [], []
@@ -102,7 +102,7 @@ def structured(reduction: Reduction, outer: Outer, R: dict[int, float]) -> Struc
         norm = next(j for j, n in enumerate(reduction.form.norms) if n.view.theta is link.theta)
         for _ in range(link.theta.outputs or 1):
             blocks.append(factor.matrix)
-            penalties.append(R[norm] / factor.scale)
+            penalties.append(R[norm] / factor.scale)  # ‖θ‖² = ‖v‖²/scale
     S = spread(reduction.form)
     kinks, slope, constant = _kinks(split)
     return Structured(
@@ -120,7 +120,7 @@ def structured(reduction: Reduction, outer: Outer, R: dict[int, float]) -> Struc
 
 
 def spread(form: CanonicalForm) -> sp.csr_array:
-    """All u = (spread)·(distinct predictions of all θ), each flattened in Fortran order."""
+    """The matrix of all u = (spread)·(predictions of all θ at distinct rows), each flattened in Fortran order."""
     parts = [_spread(link) for link in form.predictions for _ in range(link.theta.outputs or 1)]
     return sp.csr_array(sp.block_diag(parts, format="csr"))
 
@@ -131,7 +131,7 @@ def _spread(link: PredictionLink) -> sp.csr_array:
 
 
 def places_of_y(form: CanonicalForm, data: ConicForm, split: Separable) -> sp.csr_array:
-    """(the user's variables) = (places)·(y of the structured problem)."""
+    """The matrix of (the user's variables) = (places)·(y of the structured problem), with entries 0 and 1."""
     columns = [c if len(c) else np.full(v.size, -1) for v, c in zip(form.y, data.variables, strict=True)]
     rows, found = np.nonzero(np.concatenate([np.arange(0), *columns])[:, None] == split.y)
     size = (sum(v.size for v in form.y), len(split.y))
@@ -139,7 +139,7 @@ def places_of_y(form: CanonicalForm, data: ConicForm, split: Separable) -> sp.cs
 
 
 def _kinks(split: Separable) -> tuple[Kinks, Array, float]:
-    """The kinks of all pieces, the slope of each s, and the constant that is left."""
+    """The kinks of all piecewise quadratic functions, their linear slopes in s, and the sum of their constants."""
     slope, constant, found = np.zeros(split.E.shape[0]), 0.0, []
     for piece in split.pieces:
         if isinstance(piece, Quadratic):
@@ -154,7 +154,7 @@ def _kinks(split: Separable) -> tuple[Kinks, Array, float]:
 def iterate(  # noqa: PLR0917
     reduction: Reduction, form: ConicForm, split: Separable, x: Array, total: Array, of_norms: Array
 ) -> Iterate:
-    """v, y and the multipliers of u = Aθ and of the user's constraints, not evaluated yet.
+    """The iterate with v, y and the multipliers of u = Aθ and of the user's constraints, not evaluated yet.
 
     total : the slope of each function of s; of_norms : the multiplier of the bound on each ‖θ‖.
     """
@@ -179,7 +179,7 @@ def iterate(  # noqa: PLR0917
 
 
 def vector(reduction: Reduction, form: ConicForm, split: Separable, point: Iterate) -> Array:
-    """x = (v, y) of a point, where there are no shared auxiliaries."""
+    """The vector x = (v, y) of a point, where y has no shared auxiliary variables."""
     parts = [np.reshape(v, (len(v), -1)).ravel(order="F") if v.size else v.ravel() for v in point.v]
     return np.concatenate([np.zeros(0), *parts, form.columns_of_y(point.y)[split.y]])
 
@@ -187,7 +187,7 @@ def vector(reduction: Reduction, form: ConicForm, split: Separable, point: Itera
 def _of_constraints(
     reduction: Reduction, form: ConicForm, split: Separable, total: Array, of_norms: Array
 ) -> dict[int, tuple[Array, ...]]:
-    """Multipliers of the stated constraints, all of which are linear rows as they stand."""
+    """Multipliers of the stated constraints; `_hidden` has checked that all are linear rows of the cone data."""
     wanted = {c.id: c for c in reduction.form.outer.constraints}
     if not wanted:
         return {}
@@ -204,7 +204,7 @@ def _of_constraints(
 
 
 def _of_bounds(form: ConicForm, split: Separable, of_norms: Array) -> Array:
-    """The multipliers of the rows a·t ≤ b, for those of the tightest bounds t ≤ b/a."""
+    """The multipliers of the rows a·t ≤ b: the tightest bound on t, b/a, takes the multiplier of t, divided by a."""
     rows = form.A[split.rows].tocoo()
     z, bounds = np.zeros(len(split.rows)), np.full(len(split.rows), np.inf)
     upper = rows.data > 0
@@ -218,7 +218,7 @@ def _of_bounds(form: ConicForm, split: Separable, of_norms: Array) -> Array:
 
 
 def _hidden(form: CanonicalForm, data: ConicForm, split: Separable) -> bool:
-    """Whether some stated constraint is expressed by auxiliary variables, and so has no multiplier here."""
+    """Whether a stated constraint is expressed by auxiliary variables, so that it has no multiplier here."""
     equal = {link.equal.id for link in form.smooth}
     wanted = [c.id for c in form.outer.constraints if c.id not in equal]
     if not wanted:

@@ -4,11 +4,11 @@ With σ > 0 and multipliers a₀ of the kinks, minimize over x
 
     ½xᵀRx + gᵀx + Σhᵢ(sᵢ) + Σⱼ sup {a(sⱼ − anchorⱼ) − ½ρⱼa² − (a − a₀ⱼ)²/2σ : lowⱼ ≤ a ≤ highⱼ},
 
-with σⱼ in place of σ, in inverse proportion to how far sⱼ moves with aⱼ. The suprema, attained at
-a = clip((a₀ + σk)/(1 + σρ)) with k = s − anchor, give the next multipliers (Rockafellar, 1976; Li, Sun and Toh, SIAM J.
-Optim. 2018). Where every ρ > 0 the objective is differentiable by itself: σ = ∞, and the method is Newton's. Only rows
-with a inside of its box have curvature, so that systems are small. The columns of B are nested: a solution for the
-first of them, padded with zeros, starts the next rank.
+where each kink has a σⱼ of its own, in inverse proportion to how far sⱼ moves with aⱼ. The suprema are attained at
+a = clip((a₀ + σk)/(1 + σρ)) with k = s − anchor, which are the next multipliers (Rockafellar, 1976; Li, Sun and Toh,
+SIAM J. Optim. 2018). Where every ρ > 0 the objective is differentiable by itself: σ = ∞, and the method is Newton's.
+Only rows with a inside of its box have curvature, so that systems are small. The columns of B are nested: a solution
+for the first of them, padded with zeros, starts the next rank.
 """
 
 from __future__ import annotations
@@ -31,16 +31,32 @@ from kernelopt.solvers.watch import Watch
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array
 
-RANKS = (100, 300, 800)  # columns of B of the coarse problems: each costs a tenth of the next
-NEXT = 0.6  # a coarser rank is worth its while up to this share of the full one
-STEPS = 30  # Newton steps for each
-FLAT = 12  # updates that gain next to nothing, before giving up
-BUDGET = 40.0  # systems with all rows active that the whole may cost: twice what an interior point needs
-BACK = 0.02  # of the σ that the last restriction of θ, or the last problem, ended with
-GROWTH, FAST = 2.0, 0.2  # σ grows where the gap does not fall to this share
-SHRINK = 16.0  # where a problem for one σ is too hard
-LARGEST = 1e6  # of the first σ
-SHARE = 0.1  # of the present gap to which inner problems are solved
+# Columns of B of the coarse problems. A Newton system takes about N r² flops, so that each rank costs a tenth of the
+# next.
+RANKS = (100, 300, 800)
+# Share of the full rank up to which a coarser rank is used. At 0.6 its systems cost a third of the full ones; closer
+# ranks would save little at the full rank.
+NEXT = 0.6
+# Newton steps per inner problem. If they do not suffice, σ is too large: more steps find that out later, fewer give up
+# on problems that would converge.
+STEPS = 30
+# Consecutive updates that lower the merit by less than a tenth, or that fail for their σ, before the method gives up.
+# More of them waste time before the interior point takes over.
+FLAT = 12
+# Flops that all ranks together may take, in units of a full-rank system with all rows active: about twice the systems
+# that the interior point method needs, so that trying this method first costs little.
+BUDGET = 40.0
+# The first σ of a rank or of the next problem, relative to the last σ before it: the multipliers are near their values
+# then, but a large σ at once would make the inner problem as hard as the last one was.
+BACK = 0.02
+# σ is multiplied by GROWTH after an update that leaves more than the fraction FAST of the gap. Faster growth makes
+# inner problems harder, slower growth takes more updates.
+GROWTH, FAST = 2.0, 0.2
+SHRINK = 16.0  # divisor of σ after an inner problem that is not solved within STEPS: undoes four doublings
+LARGEST = 1e6  # relative to the first σ: weights beyond it make the systems ill-conditioned
+# Accuracy of inner problems, relative to the gap that is left and to the proximal term. More accurate ones would spend
+# Newton steps on multipliers that the next update changes.
+SHARE = 0.1
 
 
 class KeptPenalty(NamedTuple):
@@ -73,7 +89,10 @@ class Newton(Engine):
 
 
 def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Point:
-    """The best point found; the watch says when it is good enough."""
+    """The best point found; the watch decides when it is good enough.
+
+    From the solution of a neighbouring problem, active sets are tried first.
+    """
     sigma = first_sigma(problem)
     if start is not None:
         found = active_set.solve(problem, watch, start, sigma)
@@ -128,16 +147,16 @@ def _at_rank(  # noqa: PLR0917
     here: semismooth.InnerIterate | None = None
     try:
         while not watch(best, rank, coarse) and watch.flops < budget and flat < FLAT:
-            known = None if isfinite(sigma) else here  # without multipliers, the function stays the same
+            known = None if isfinite(sigma) else here  # for σ = ∞ the function does not depend on multipliers
             here, steps = _minimized(problem, (x, s, a), sigma, SHARE * best.gap, systems, known)
             x, s = here.x, here.s
-            if steps == STEPS and isfinite(sigma):
+            if steps == STEPS and isfinite(sigma):  # too hard for this σ: x stays, multipliers are not updated
                 sigma, flat = sigma / SHRINK, flat + 1
                 continue
             a = next_multipliers(problem, a, sigma, s)
             before, point = point.gap, judged(problem, x, s, a, problem.smooth_gradient(s), here.gradient)
             flat = 0 if watch.merit(point) < 0.9 * watch.merit(best) else flat + 1
-            # A violation costs nothing yet where the multipliers are those that the search began with.
+            # The first point is replaced in any case: a multiplier of 0 hides the cost of a violation.
             best = point if watch.merit(point) < watch.merit(best) or best is first else best
             if steps == 0 or (not isfinite(sigma) and flat):
                 break
@@ -152,8 +171,10 @@ def _minimized(  # noqa: PLR0917
     problem: Structured, start: tuple[Array, Array, Array], sigma: float, goal: float, systems: Systems,
     known: semismooth.InnerIterate | None,
 ) -> tuple[semismooth.InnerIterate, int]:  # fmt: skip
-    """Newton steps until what the gradient takes from the dual value falls below the goal, or below the same share of
-    what the multipliers' move costs, Σ(a − a₀)²/2σⱼ."""
+    """Newton steps on an inner problem, from `start` = (x, s, a₀), and their number.
+
+    They end where `_inexactness` is below the goal, or below SHARE of the proximal term Σ(a − a₀)²/2σⱼ.
+    """
     x, s, a = start
     function = smoothed(problem, a, sigma)
     here = known or semismooth.begin(problem, function, x, s)
@@ -170,7 +191,10 @@ def _minimized(  # noqa: PLR0917
 
 
 def first_sigma(problem: Structured) -> float:
-    """Typical multipliers over typical arguments; see `Structured.steps`."""
+    """The first σ: a typical multiplier, half the width of a box, over a typical argument |anchor|.
+
+    `Structured.steps` scales it for each kink.
+    """
     k = np.abs(problem.anchor)
     unit = float(np.median(k[k > 0])) if np.any(k > 0) else 1.0
     width = (problem.high - problem.low)[np.isfinite(problem.low) & np.isfinite(problem.high)]
@@ -192,7 +216,7 @@ def next_multipliers(problem: Structured, a: Array, sigma: float, s: Array) -> A
 
 
 def smoothed(problem: Structured, a0: Array, sigma: float) -> Function:
-    """The sum of all smooth functions and of the suprema above, as a function of s."""
+    """The sum of all smooth functions and of the suprema of the module's formula, as a function of s."""
     sigmas = sigma * problem.steps if isfinite(sigma) else np.full(len(a0), inf)
     weight = sigmas / (1 + sigmas * problem.rho) if isfinite(sigma) else 1 / problem.rho
     distance = 1 / (2 * sigmas)
@@ -211,12 +235,13 @@ def smoothed(problem: Structured, a0: Array, sigma: float) -> Function:
 
 
 def _middle(problem: Structured) -> Array:
+    # The multipliers of a cold start: the middle of each box, or the point nearest to 0 where it has no two ends.
     both = np.isfinite(problem.low) & np.isfinite(problem.high)
     with np.errstate(invalid="ignore"):
         return np.where(both, 0.5 * (problem.low + problem.high), np.clip(0.0, problem.low, problem.high))
 
 
 def _inexactness(problem: Structured, gradient: Array) -> float:
-    """½‖gradient_v‖²/R: what it takes from the dual value."""
+    """½‖gradient_v‖²/R: the loss in the dual value where the gradient does not vanish."""
     v = gradient[: problem.ends[-1]]
     return 0.5 * float(np.sum(v**2 / problem.penalty[: problem.ends[-1]]))

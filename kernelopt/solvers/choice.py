@@ -1,4 +1,4 @@
-"""Which solver takes a problem, and why the others can't: one table, of cvxpy's solvers and our own."""
+"""Which solvers take a problem, and why the others can't: one table of cvxpy's solvers and our own."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ from kernelopt.solvers.structured import DENSE_ROW
 from kernelopt.support.cvxpy_parts import AddExpression
 
 # Clarabel takes every continuous cone that cvxpy knows and reaches 1e-8, but breaks down at some degenerate
-# points (θ = 0 under an unsquared norm); ECOS and SCS stand by for these.
+# points (θ = 0 under an unsquared norm). ECOS and SCS are the fallback for these.
 CONTINUOUS = ("CLARABEL", "ECOS", "SCS")
-# Variables of the reduced problem from which the augmented Lagrangian's small systems beat the interior point's few
-# large ones.
+# Variables of the reduced problem from which the augmented Lagrangian is tried first. It solves many systems of the
+# active set's size, the interior point few of the size of all variables: below, the interior point is as fast, and
+# more robust.
 LARGE = 400
+# Solvers of linear and quadratic programs, for which `_reason` has a plainer message than cvxpy.
 QUADRATIC = ("OSQP", "HIGHS", "PIQP", "DAQP", "QPALM", "PROXQP")
 NO_ATOM = "takes cvxpy's atoms only; a SmoothLoss is none"
+# In the order in which they are tried: the first that is installed and takes the problem.
 MIXED_INTEGER = ("HIGHS", "GUROBI", "MOSEK", "CPLEX", "XPRESS", "COPT", "SCIP", "ECOS_BB")
 
 
@@ -65,10 +68,11 @@ class SolverTable(Mapping[str, "str | None"]):
 def candidates(
     probe: cp.Problem, form: CanonicalForm, outer: Outer | None, wanted: str | None = None, alternatives: bool = True
 ) -> list[str]:
-    """The solver to use, and those that stand by should it break down; only the wanted one, if one is.
+    """The solvers that may be tried, those of cvxpy in order of preference; if one is `wanted`, that one alone.
 
     `probe` is the reduced problem with a factor of two columns: the same cones, cheap to compile; `outer` is None for
-    mixed-integer problems. Raises SolverError where no installed solver takes the problem.
+    mixed-integer problems; without `alternatives`, a continuous problem gets the first of cvxpy's solvers alone.
+    Raises SolverError where no installed solver takes the problem.
     """
     if form.smooth:
         _require_own(form, outer)
@@ -93,13 +97,13 @@ def candidates(
 
 
 def require_options(names: Sequence[str], options: Mapping[str, object]) -> None:
-    """Raise OptionError for options of a solver of ours, of which there are none."""
+    """Raise OptionError where options are given to one of our own solvers, which have none."""
     if options and names[0] in ENGINES:
         raise OptionError(f"Expected no solver options, as {names[0]} has none; got {', '.join(options)}.")
 
 
 def in_blocks(names: Sequence[str], form: CanonicalForm, outer: Outer | None) -> list[str]:
-    """Those of the candidates that take B in blocks: our own. Raises SolverError where none takes the problem."""
+    """The candidates that take B in blocks, our own. Raises SolverError where none of them takes the problem."""
     lacks = lacks_for_blocks(form, outer)
     kept = [name for name in names if name in ENGINES]
     if lacks is None and kept:
@@ -121,6 +125,8 @@ def lacks_for_blocks(form: CanonicalForm, outer: Outer | None) -> str | None:
     assert outer.split is not None
     row_of = np.concatenate([np.arange(len(k.rows)) for k in form.predictions for _ in range(k.theta.outputs or 1)])
     E = sp.coo_array(outer.split.E @ spread(form))
+    # Short rows of E enter EᵀWE. One that connects different rows of B may connect different blocks, which never meet
+    # in one task. Long rows are multiplied with B block by block.
     short = np.diff(outer.split.E.indptr) <= DENSE_ROW
     first = np.full(E.shape[0], -1)
     first[E.row] = row_of[E.col]
@@ -130,7 +136,7 @@ def lacks_for_blocks(form: CanonicalForm, outer: Outer | None) -> str | None:
 
 
 def _require_own(form: CanonicalForm, outer: Outer | None) -> None:
-    """Raise SolverError where a smooth loss stands beside something that our own solvers don't take."""
+    """Raise SolverError where our own solvers don't take a part of a problem with a SmoothLoss."""
     name = form.smooth[0].term.loss.name
     if outer is None:
         raise SolverError(f"Expected no integer variables beside {name}: no solver takes both.")
@@ -142,19 +148,19 @@ def _require_own(form: CanonicalForm, outer: Outer | None) -> None:
         beside = [part for part in _parts(form) if not _splits(form, part)] if outer.split is None else []
         names = " and ".join([name, *(describe(part) for part in beside)])
         raise SolverError(
-            f"No solver takes this problem, with {names}: one of ours, which alone take a SmoothLoss, {lacks}."
+            f"No solver takes this problem, with {names}: a SmoothLoss needs one of kernelopt's own, which {lacks}."
         )
 
 
 def _parts(form: CanonicalForm) -> list[Any]:
-    """The summands of the objective, and the constraints, without those of smooth losses."""
+    """The summands of the objective, and the constraints, except those that link smooth losses."""
     expression, equal = form.outer.objective.args[0], {id(link.equal) for link in form.smooth}
     summands = expression.args if isinstance(expression, AddExpression) else [expression]
     return [*summands, *(c for c in form.outer.constraints if id(c) not in equal)]
 
 
 def _splits(form: CanonicalForm, part: Any) -> bool:
-    """Whether one part of the outer problem alone falls apart into functions of one number each."""
+    """Whether one part of the outer problem, by itself, splits into functions of one number each."""
     own = {v.id for v in part.variables()}
     if own & {link.h.id for link in form.smooth}:
         return True
@@ -169,12 +175,12 @@ def _splits(form: CanonicalForm, part: Any) -> bool:
 
 @cache
 def _installed() -> tuple[str, ...]:
-    """cvxpy looks into the file system each time."""
+    """The solvers that cvxpy finds installed, cached since cvxpy searches the file system each time."""
     return tuple(cp.installed_solvers())
 
 
 def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, size: int) -> list[str]:
-    """The candidates in the order in which they are tried, without our own where they don't apply or don't pay."""
+    """The candidates in the order in which they are tried; our own only where they apply and pay off."""
     if outer is None or len(names) == 1:
         return names
     shape = shape_of(form, outer)
@@ -185,7 +191,7 @@ def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, size: in
 
 
 def _preferred(shape: Shape, size: int) -> list[str]:
-    """Our own solvers for a shape with so many variables, best first."""
+    """Our own solvers for a shape with `size` variables, best first."""
     if shape.lacks is not None:
         return []
     if shape.nonconvex:
@@ -200,7 +206,7 @@ def _preferred(shape: Shape, size: int) -> list[str]:
 
 
 def table(probe: cp.Problem, form: CanonicalForm, outer: Outer | None, size: int) -> SolverTable:
-    """Ask our own, and cvxpy about each solver, installed or known to us."""
+    """The table of our own solvers and of all solvers that cvxpy has installed or that `CONIC_SOLVERS` lists."""
     installed = set(_installed())
     shape = Shape("takes no integer variables") if outer is None else shape_of(form, outer)
     reasons = {name: engines.lacks(name, shape) for name in ENGINES}

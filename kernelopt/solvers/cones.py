@@ -1,4 +1,4 @@
-"""Dual cones: the nearest way back into one, and how far inside a primal cone a point is."""
+"""Moving a point into a dual cone, and measuring how far a point is outside of a primal one."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ import scipy.sparse as sp
 from kernelopt.compiler.conic_form import Cones
 from kernelopt.support.types import Array
 
-ROOM = 1e-14  # relative room left at a boundary, so that rounding stays inside
+# Distance kept from a cone's boundary, relative to the numbers that are compared: 45 eps, so that rounding of few terms
+# does not lead outside. Larger values move z further from what it must balance.
+ROOM = 1e-14
 
 
 def into_dual(z: Array, cones: Cones, A: sp.csc_array) -> Array:
     """A point of K* close to z, exact in floating point.
 
-    A holds the columns that z must keep balanced; entries whose rows are empty there move without harm. Second-order
-    cones raise their head, or shrink their tail where only the head matters, semidefinite cones raise their diagonal,
-    power cones shrink their last entry, and exponential cones raise v or w:
+    A holds the columns whose products with z must stay as they are: an entry whose row is empty in A may move freely.
+    Second-order cones raise their head, or shrink their tail where A has entries for the head only; semidefinite cones
+    raise their diagonal, power cones shrink their last entry, and exponential cones raise v or w:
     −u e^{v/u} ≤ e·w  ⟺  v ≥ u(1 + ln(−w/u)) for u < 0.
     """
     z = z.copy()
@@ -39,7 +41,7 @@ def into_dual(z: Array, cones: Cones, A: sp.csc_array) -> Array:
             case "psd":
                 lowest = float(np.linalg.eigvalsh(matrix(part, extra))[0])
                 scale = float(np.abs(part).max(initial=0.0))
-                if lowest < ROOM * scale:
+                if lowest < ROOM * scale:  # eigenvalues are computed with errors of about n·eps·scale
                     part[_diagonal(extra)] += ROOM * extra * scale - lowest
             case "power" | "generalized_power":
                 a = np.array([extra, 1 - extra]) if kind == "power" else np.asarray(extra)
@@ -61,7 +63,7 @@ def _into_dual_exponential(z: Array, touched: Array) -> Array:
     lowest_w *= 1 + ROOM
     raise_w = (touched[:, 1] & ~touched[:, 2]) | ~np.isfinite(lowest_v)
     w = np.where(raise_w, np.maximum(w, lowest_w), w)
-    # Where v is free it takes its best value, not only a feasible one.
+    # Where v is free, y = b ≥ 0 is constant: the least feasible v gives the best bound −bᵀz.
     v = np.where(raise_w, v, np.where(touched[:, 1], np.maximum(v, lowest_v), lowest_v))
     v = np.where(inside | raise_w, v, np.maximum(v, 0.0))
     return np.stack([u, v, w], axis=1)

@@ -1,4 +1,4 @@
-"""cvxpy's solvers on the reduced problem, in units in which its data is about 1."""
+"""cvxpy's solvers on the reduced problem, whose data are scaled to about 1."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from kernelopt.support.types import Array
 
 
 class ConicSolver(NamedTuple):
-    """How a cvxpy solver takes our tolerance and a time limit, and how to get it.
+    """How a cvxpy solver takes our tolerance and a time limit, and how to install it.
 
-    finest : relative gap up to which it does not improve an answer, as a method of first order
+    finest : it is not tried on answers with a relative gap up to this, which a first-order method would not improve
     """
 
     install: str
@@ -53,7 +53,8 @@ def _scs(tol: float) -> dict[str, Any]:
     return {"eps_abs": tol, "eps_rel": tol, "max_iters": 100_000}
 
 
-# The solvers that are tested here; every other one that cvxpy has installed works by name, with its own defaults.
+# The solvers that kernelopt's tests cover. Every other one that cvxpy finds installed works by name, with its own
+# defaults.
 CONIC_SOLVERS = {
     "CLARABEL": ConicSolver("comes with cvxpy", _clarabel, "time_limit"),
     "OSQP": ConicSolver("comes with kernelopt", _osqp, "time_limit"),
@@ -62,11 +63,13 @@ CONIC_SOLVERS = {
     "HIGHS": ConicSolver("comes with cvxpy", time_limit="time_limit"),
     "ECOS_BB": ConicSolver("pip install ecos (Python < 3.13)"),
 }
-MODERATE = 1e2  # coefficients of a row up to this, or down to its inverse, are left alone
-TIGHTEST = 1e-12  # no solver is asked for more
-HUGE = 1e100  # entries that some solvers return for what they did not find
+# Rows whose largest coefficient is between 1/MODERATE and MODERATE are not rescaled: units that differ by less cost few
+# digits.
+MODERATE = 1e2
+TIGHTEST = 1e-12  # least tolerance passed to a solver: rounding in double precision prevents smaller ones
+HUGE = 1e100  # a variable with an entry of this size counts as one without a value: its square is close to overflow
 
-# What a solver itself calls inaccurate without showing a point is no answer: user_limit.
+# Every other status becomes user_limit, and so does one that promises a point without giving one.
 STATUSES = {
     cp.OPTIMAL: Status.OPTIMAL,
     cp.OPTIMAL_INACCURATE: Status.OPTIMAL_INACCURATE,
@@ -77,12 +80,12 @@ STATUSES = {
 
 @dataclass(frozen=True)
 class Answer:
-    """What a solver said, whether it found a point, and its own statistics.
+    """A solver's status, whether it found a point, and its own statistics.
 
-    point : what it found, not evaluated yet; without `has_point` at most its multipliers are of use
-    slopes : those of the functions of the cut, where the solver knows them
-    left_off : where to start another time
-    interrupted : by Ctrl-C
+    point : its point, not evaluated yet; without `has_point` only its multipliers may be of use
+    slopes : slopes of the separable functions hⱼ, where the solver provides them
+    left_off : the starting point for the next solve
+    interrupted : whether Ctrl-C ended it
     """
 
     status: Status
@@ -100,16 +103,16 @@ def solve(  # noqa: PLR0917
 ) -> Answer:  # fmt: skip
     """Solve a reduced problem; values and multipliers stay on its variables and constraints.
 
-    All variables are measured in σ and the objective in κ: cones do not change, so that x = σx̃ and z = (κ/σ)z̃.
-    `units` are the sizes of x and z, as far as they are known; by default σ is a typical right-hand side and
-    κ = max(σ‖c‖∞, σ²‖P‖∞), without the variables that are `penalized`, whose weight may be of any size.
+    All variables are measured in σ and the objective in κ. The same unit for all variables leaves cones unchanged, so
+    that x = σx̃ and z = (κ/σ)z̃. `units` are the sizes of x and z from an earlier answer; by default σ is a typical
+    right-hand side and κ = max(σ‖c‖∞, σ²‖P‖∞), without the `penalized` variables, whose weight may be of any size.
 
     Raises SolverError, DCPError or ParameterError with cvxpy's own words.
     """
     known = CONIC_SOLVERS.get(solver, ConicSolver(""))
-    ours = known.options(max(1e-2 * tol, TIGHTEST))
+    ours = known.options(max(1e-2 * tol, TIGHTEST))  # the certified gap adds the factor's error
     if seconds is not None and known.time_limit:
-        ours[known.time_limit] = max(seconds, 1e-3)
+        ours[known.time_limit] = max(seconds, 1e-3)  # a limit ≤ 0 may mean no limit
     ours |= {k: v for k, v in options.items() if k not in ("warm_start", "verbose")}
     try:
         found = compiled(problem, solver, ours)
@@ -136,7 +139,7 @@ def solve(  # noqa: PLR0917
         raise SolverError(f"{solver} failed. Try another solver, or verbose=True for more.")
     solution.primal_vars = {i: sigma * x for i, x in solution.primal_vars.items()}
     solution.dual_vars = {i: _times(kappa / sigma, z) for i, z in solution.dual_vars.items()}
-    with np.errstate(all="ignore"):  # the objective outside of its domain may be anything
+    with np.errstate(all="ignore"):  # the point may be outside of the objective's domain
         problem.unpack(solution)
     for variable in problem.variables():
         _place_inside(variable)
@@ -146,13 +149,13 @@ def solve(  # noqa: PLR0917
 
 
 def _has_value(variable: cp.Variable) -> bool:
-    """Whether a variable has finite values, of which squares can be taken: a solver that diverges may leave 1e240."""
+    """Whether a variable has finite values whose squares are finite: a solver that diverges may return 1e240."""
     value = variable.value.data if sp.issparse(variable.value) else variable.value
     return value is not None and bool(np.all(np.abs(value) < HUGE))
 
 
 def _place_inside(variable: cp.Variable) -> None:
-    """Put a variable's value where its attributes want it: a solver returns −1e-12 for a number ≥ 0."""
+    """Move a variable's value to the nearest one with its attributes: a solver may return −1e-12 for a number ≥ 0."""
     if variable.value is None or variable.is_complex() or not any(variable.attributes.values()):
         return
     value = attributes.nearest(variable, attributes.dense(variable.value))
@@ -166,7 +169,7 @@ def _times(factor: float, value: Any) -> Any:
 def _scaled(
     found: Compiled, units: tuple[float, float] | None, penalized: Sequence[cp.Variable]
 ) -> tuple[float, float]:
-    """Rewrite the solver's data in units of x and of the objective, and return them."""
+    """Rescale the solver's data, in place, by the units of x and of the objective; return these units (σ, κ)."""
     data = found.data
     bounds = [
         name for name in ("b", "h", "G", "lower_bounds", "upper_bounds") if getattr(data.get(name), "ndim", 0) == 1
@@ -185,7 +188,7 @@ def _scaled(
 
 
 def _objective_unit(found: Compiled, sigma: float, linear: str, penalized: Sequence[cp.Variable]) -> float:
-    """max(σ‖c‖∞, σ²‖P‖∞) without penalized variables; with them where nothing else is left."""
+    """max(σ‖c‖∞, σ²‖P‖∞), where P leaves out penalized variables unless all other terms are 0."""
     data = found.data
     diagonal = np.zeros(len(data[linear])) if data.get("P") is None else np.abs(data["P"].diagonal())
     others = np.ones(len(diagonal), dtype=bool)
@@ -199,9 +202,10 @@ def _objective_unit(found: Compiled, sigma: float, linear: str, penalized: Seque
 
 
 def _equilibrated(data: dict[str, Any]) -> Array:
-    """Bring rows of the zero and nonnegative cones whose coefficients are far from 1 to unit size; return the factors.
+    """Scale rows of the zero and nonnegative cones with coefficients far from 1 to unit size; return the factors.
 
-    A bound on ‖θ‖ may be a row of any size, and solvers measure feasibility in absolute terms.
+    A bound on ‖θ‖ may be a row of any size, and solvers measure feasibility in absolute terms. Rows of other cones
+    would need one scale per cone, and are left alone.
     """
     A, factors = sp.csr_array(data["A"]), np.ones(len(data["b"]))
     linear = data["dims"].zero + data["dims"].nonneg
@@ -214,9 +218,9 @@ def _equilibrated(data: dict[str, Any]) -> Array:
 
 
 class _ClarabelPoint:
-    """Clarabel's answer in the units of the rows that it was asked about, or the point at which it gave up.
+    """Clarabel's answer with multipliers of the rows before `_equilibrated`, or the last point of a failed solve.
 
-    Whether that is any good is not for Clarabel to say.
+    The certificate decides how good that point is.
     """
 
     def __init__(self, raw: Any, rows: Array | None = None, status: str | None = None) -> None:
@@ -227,7 +231,7 @@ class _ClarabelPoint:
 
 
 def _with_a_point(found: Compiled, raw: Any) -> CvxpySolution:
-    """The solution; where Clarabel stopped at a limit or broke down, with the point at which it did."""
+    """The solution; where Clarabel stopped at a limit or broke down, with its last point."""
     solution = found.solution(raw)
     stopped = solution.status in (*cp.settings.ERROR, cp.USER_LIMIT) and not solution.primal_vars
     if not stopped or found.solver != "CLARABEL" or not len(raw.x) or not np.isfinite(raw.x).all():
@@ -259,7 +263,7 @@ def solve_reduction(  # noqa: PLR0917
 
 
 def fill_in(form: CanonicalForm, point: Iterate, tol: float) -> Iterate | None:
-    """The point with the best y beside its u and t; None where there are none. Multipliers stay what they are."""
+    """The point with optimal y for its u and t, and unchanged multipliers; None where no y is found."""
     place(form, point)
     linked = [link.u for link in form.predictions if link.u is not None] + [norm.t for norm in form.norms]
     fixed = [v == v.value for v in linked]

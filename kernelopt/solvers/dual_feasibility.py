@@ -1,4 +1,4 @@
-"""Dual points moved to where residuals vanish, in the domain that they belong to: one correction for all of them."""
+"""Moving a dual point to linear equations inside of its domain: one correction for all kinds of dual points."""
 
 from __future__ import annotations
 
@@ -11,21 +11,26 @@ import scipy.sparse.linalg as spl
 
 from kernelopt.support.types import Array
 
-ROUNDS = 8  # corrections: the first moves most, the others make up for what the domain cuts off
-EXACT = 1e-15  # a residual relative to its terms that is rounding of their sum
-SINGULAR = 1e-14  # of the largest singular value: directions that columns do not reach
-RIDGE = 1e-12  # of the diagonal of sparse normal equations, which may be singular too
+ROUNDS = 8  # corrections: the first moves most, the others make up for the projections onto the domain
+EXACT = 1e-15  # relative to the sizes of its terms: a residual up to this, 4.5 eps, is the rounding of their sum
+# Relative to the largest singular value: singular values up to this, 45 eps, count as 0, since columns may depend on
+# each other. The residual stays in their directions.
+SINGULAR = 1e-14
+# Relative to the unit diagonal of scaled sparse normal equations, which may be singular. A larger ridge slows down the
+# corrections, a smaller one is lost in rounding.
+RIDGE = 1e-12
 
 
-@np.errstate(over="ignore", invalid="ignore")  # a dual point may be of any size; one that is not finite stays as it was
+@np.errstate(over="ignore", invalid="ignore")  # dual points may be of any size; a step that is not finite is not taken
 def corrected(
     columns: Any, target: Array, z: Array, project: Callable[[Array], Array], weights: Callable[[Array], Array]
 ) -> tuple[Array, float]:
-    """z in the domain with Cᵀz = target, or as near as it gets, and the largest residual, each relative to |target| and
-    the largest entries of its column and of z.
+    """z in the domain with Cᵀz = target, as nearly as it gets, and the largest entry of the residual.
+
+    A residual is relative to |target| + (largest entry of its column)·(largest entry of z).
 
     z := project(z − WC(CᵀWC)⁻¹(Cᵀz − target)) with W = diag(weights(z)): entries at the boundary of their domain hardly
-    move. C is an array with few columns, or sparse.
+    move, so that the projection undoes little. C is an array with few columns, or sparse.
     """
     z = project(z)
     sizes = _largest(columns)
@@ -46,7 +51,7 @@ def corrected(
 
 
 def room(z: Array, low: Array, high: Array) -> Array:
-    """Weights of entries in intervals: the squared distance from the nearer end, at most that of the largest entry."""
+    """Weights for entries in intervals: squared distances from the nearer end, at most that of the largest |z|."""
     unit = float(np.abs(z).max(initial=0.0)) or 1.0
     return np.asarray(np.minimum(np.minimum(z - low, high - z), unit) ** 2)
 
@@ -60,7 +65,7 @@ def _largest(columns: Any) -> Array:
 
 
 def _step(columns: Any, weights: Array, residual: Array) -> Array:
-    """WC(CᵀWC)⁻¹r; not finite where there is none."""
+    """WC(CᵀWC)⁻¹r; not finite where the system can't be solved."""
     weighted = columns.multiply(weights[:, None]) if sp.issparse(columns) else weights[:, None] * columns
     if sp.issparse(columns):
         return np.asarray(weighted @ _sparse_solution(sp.csc_array(columns.T @ weighted), residual))
@@ -71,7 +76,7 @@ def _step(columns: Any, weights: Array, residual: Array) -> Array:
 
 
 def _sparse_solution(normal: sp.csc_array, residual: Array) -> Array:
-    """Of normal equations with columns scaled to unit diagonal, and a small ridge."""
+    """The solution of normal equations, scaled to unit diagonal, with a small ridge."""
     diagonal = normal.diagonal()
     scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     scaled = sp.diags_array(scale) @ normal @ sp.diags_array(scale) + RIDGE * sp.eye_array(len(scale))

@@ -11,16 +11,18 @@ from kernelopt.solvers.dual_feasibility import corrected, room
 from kernelopt.solvers.structured import Structured
 from kernelopt.support.types import Array
 
-STEPS, HALVINGS = 20, 6  # of Newton's method in y
+# Newton steps in y for log-sum-exps, and halvings of each step. More of them cost time at every point that is judged,
+# fewer leave a residual, so that the dual point proves less.
+STEPS, HALVINGS = 20, 6
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """x with s = Cx, kink multipliers a and slopes of the smooth functions, and what they are worth.
+    """x with s = Cx, kink multipliers a and slopes of the smooth functions, with their primal and dual values.
 
-    primal : value (of the reduced problem); gap : primal less dual value; unit : ½xᵀRx, which the improvement over
-    θ = 0 exceeds; violation : of constraints, in units of s; stopped : what ended the search before its time;
-    kept : what an engine wants to have again when it starts from this point
+    primal : value of the reduced problem; gap : primal minus dual value; unit : ½xᵀRx, a lower bound of the improvement
+    over θ = 0 at the optimum; violation : the largest of any constraint, in units of s; stopped : the exception that
+    ended the search early; kept : data that the engine reuses when it starts from this point
     """
 
     x: Array
@@ -36,7 +38,7 @@ class Point:
 
     @property
     def merit(self) -> float:
-        """What an iteration should make small."""
+        """The quantity that iterations reduce: |gap|, or ∞ where it is not finite."""
         return abs(self.gap) if np.isfinite(self.gap) else np.inf
 
     def total(self, problem: Structured) -> Array:
@@ -63,7 +65,8 @@ def judged(  # noqa: PLR0917
         moved = _balanced(problem, a, slopes, combined[end:])
         combined = combined + problem.adjoint(problem.of_kinks(moved[0] - a) + moved[1] - slopes)
         a, slopes = moved
-    # An upper bound that counts a small violation of a constraint at the price of its multiplier.
+    # f is ∞ at iterates that violate a constraint slightly. The primal value counts a violation at twice the price of
+    # its multiplier instead; to first order, a repair costs that price once.
     k = s[problem.of] - problem.anchor
     hard = problem.rho == 0
     over = np.where(hard & np.isinf(problem.high), np.maximum(k, 0.0), 0.0)
@@ -83,9 +86,10 @@ def judged(  # noqa: PLR0917
 
 
 def _at_best_y(problem: Structured, s: Array, a: Array, slopes: Array) -> Array:
-    """The slopes of the smooth functions at s + F·dy with Fᵀ(of_kinks(a) + slopes) + g_y = 0, or as near as it gets.
+    """The slopes of the smooth functions at s + F·dy with Fᵀ(of_kinks(a) + slopes) + g_y = 0, as nearly as it gets.
 
-    Slopes that depend on each other, as those of a log-sum-exp, can't be moved one by one.
+    The slopes of a log-sum-exp add up to its weight, so that `_balanced` can't move them one by one. A step in y keeps
+    them slopes of some point.
     """
     fixed = problem.linear_y + problem.F.T @ (problem.slope + problem.of_kinks(a))
     residual = fixed + problem.F.T @ slopes
@@ -107,8 +111,10 @@ def _at_best_y(problem: Structured, s: Array, a: Array, slopes: Array) -> Array:
 
 
 def _balanced(problem: Structured, a: Array, slopes: Array, residual: Array) -> tuple[Array, Array]:
-    """(a, slopes) with Fᵀ(of_kinks(a) + slopes) + g_y = 0, each moved in proportion to its squared distance from the
-    ends of its interval, but for slopes that depend on each other."""
+    """(a, slopes) with Fᵀ(of_kinks(a) + slopes) + g_y = 0.
+
+    Each entry moves in proportion to its squared distance from the ends of its interval; slopes of a log-sum-exp stay.
+    """
     alone = [h for h in problem.smooth if not isinstance(h, LogSumExp)]
     at = np.concatenate([np.arange(0), *(h.at for h in alone)]).astype(int)
     low, high = problem.low, problem.high

@@ -1,4 +1,4 @@
-"""What a solver of ours owes. A new one is a file with a class, and a row in `engines.ENGINES`."""
+"""The interface of our own solvers. A new one is a file with a class, and a row in `engines.ENGINES`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from kernelopt.solvers.watch import Watch
 
 
 class Engine(ABC):
-    """A solver of structured problems, without a state of its own: what helps the next solve is on its points."""
+    """A solver of structured problems, without state: its points carry what helps the next solve, in `kept`."""
 
     @abstractmethod
     def lacks(self, shape: Shape) -> str | None:
-        """Why it can't take a problem of this shape, as a message of refusal goes on after its name; None if it can."""
+        """Why it can't take a problem of this shape, as a phrase that follows its name in a message; None if it can."""
 
     @abstractmethod
     def solve(self, problem: Structured, watch: Watch, start: Point | None = None) -> Point:
-        """The best point found, with its gap; the watch says when it is good enough, and when time is over."""
+        """The best point found, with its gap; the watch decides when it is good enough, and when time is over."""
 
 
 def needs_convexity(shape: Shape) -> str | None:

@@ -1,4 +1,4 @@
-"""Our own solvers on a reduction: who takes what, and their answers as iterates."""
+"""Our own solvers on a reduction: which problems they take, and their answers as iterates."""
 
 from __future__ import annotations
 
@@ -35,14 +35,25 @@ from kernelopt.solvers.watch import Watch
 from kernelopt.support.cvxpy_parts import SolverStats as CvxpyStats
 from kernelopt.support.types import Array, Ints
 
-TIGHTER = 1e-2  # of the certified gap that is wanted
-EXACT = 1e-12  # least gap for each strength of a norm that is no square, tol² before: errors of ‖Aᵀν‖ count in first
-# order there
-NEARLY = 1e-6  # the gap and violation up to which such an optimum is one
-FLOOR = 1e-10  # absolute gap, in units of the objective, that is as good as none
-INFEASIBLE = 1e-5  # violation, in units of right-hand sides, from which a solver says that there is no answer
-WIDEST = 40.0  # how far log R is searched
-ROOT, NARROW = 1e-10, 1e-11  # relative accuracy of a norm's multiplier, and of that strength
+# An engine's target gap, relative to the certified gap that is wanted, which adds the factor's error. Engines converge
+# fast near the optimum, so that two more digits cost few systems.
+TIGHTER = 1e-2
+# Target gap, relative to ½xᵀRx, for optima that others are computed from (`optimum`) and for nonconvex losses. Where a
+# norm's strength R is searched for, max(EXACT, tol²) is the target for each R: the error of ν, and with it that of
+# ‖Aᵀν‖, which enters the bound in first order, is of the order of the gap's square root.
+EXACT = 1e-12
+# The point counts as an optimum if its gap, relative to ½xᵀRx or to κ, and its violation, relative to σ, are at most
+# NEARLY although EXACT was not reached.
+NEARLY = 1e-6
+# Absolute gap, in units of κ, that suffices: where the optimum is θ = 0, a gap relative to ½xᵀRx is out of reach.
+FLOOR = 1e-10
+# Violation of constraints, in units of right-hand sides, from which an engine's answer is a claim of infeasibility.
+# Smaller values mistake slow convergence for infeasibility, larger ones let violated constraints pass as solved.
+INFEASIBLE = 1e-5
+WIDEST = 40.0  # how far log R is searched from its first guess: a double does not resolve sums of e⁴⁰ ≈ 2e17 and 1
+# ROOT: relative accuracy of a norm's multiplier or length at which the search for R ends. NARROW: width of the interval
+# of log R at which it ends in any case.
+ROOT, NARROW = 1e-10, 1e-11
 
 
 LOCAL = "LEVENBERG_MARQUARDT"
@@ -57,7 +68,7 @@ ENGINES: dict[str, Engine] = {
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """Where an earlier answer left off: x in blocks of v and y, kink multipliers (None: any), what its engine keeps."""
+    """The last point of an earlier answer: x in blocks of v and y, kink multipliers, and data its engine reuses."""
 
     v: tuple[Array, ...]
     y: Array
@@ -75,7 +86,7 @@ def solve(  # noqa: PLR0917
     reduction: Reduction, outer: Outer, name: str, tol: float, deadline: float = inf,
     start: Start | None = None, verbose: bool = False, progress: bool = False,
 ) -> Answer:  # fmt: skip
-    """Solve a reduced problem by one of our own.
+    """Solve a reduced problem by one of our own solvers.
 
     Raises SolverError where the solver does not take the problem.
     """
@@ -113,7 +124,7 @@ def solve(  # noqa: PLR0917
 
 
 def _of_norms(reduction: Reduction, problem: Structured, shape: Shape, point: Point, R: float) -> Array:
-    """The multiplier of ‖θ‖ ≤ L for each norm: what R‖θ‖ has beyond the penalty's slope."""
+    """The multiplier of ‖θ‖ ≤ L for each norm: the part of R‖θ‖ that exceeds the penalty's slope."""
     found = np.zeros(len(reduction.form.norms))
     lengths, odd = shape.lengths, shape.odd
     if lengths is not None and odd is not None and isfinite(lengths.limit[odd]):
@@ -142,7 +153,7 @@ def _stats(name: str, began: float, watch: Watch) -> CvxpyStats:
 def _solved(  # noqa: PLR0917
     reduction: Reduction, outer: Outer, shape: Shape, engine: Engine, watch: Watch, start: Start | None
 ) -> tuple[Point, Structured, float]:
-    """The engine on the problem, with the strength of one norm that is no square searched for."""
+    """The engine's point, the problem that it solves, and R, searched for where a norm's penalty is no square."""
     lengths = shape.lengths
     assert lengths is not None
     fixed = {j: float(c) for j, c in enumerate(lengths.curvature)}
@@ -154,10 +165,10 @@ def _solved(  # noqa: PLR0917
 
 
 def optimum(reduction: Reduction, outer: Outer, start: Start | None) -> tuple[Point, Structured]:
-    """The optimum for the values that parameters have now, to a gap of `EXACT`; nothing is put in place.
+    """The optimum for the present values of parameters, to a gap of `EXACT`; no values are written to variables.
 
-    For convex problems of the `shape_of` that our engines take, with multiples of ‖θ‖² only. Raises SolverError where
-    no engine gets there.
+    For convex problems whose shape our engines take, with multiples of ‖θ‖² only. Raises SolverError where no engine
+    reaches a gap of `NEARLY`.
     """
     shape = assemble.shape_of(reduction.form, outer)
     assert shape.lengths is not None
@@ -170,7 +181,7 @@ def optimum(reduction: Reduction, outer: Outer, start: Start | None) -> tuple[Po
 
 
 def optimum_near(problem: Structured, outer: Outer, start: Point | None) -> Point:
-    """The same of a structured problem, from a point nearby."""
+    """The optimum of a structured problem, from a nearby point."""
     sigma, kappa = outer.form.units
     kinked = bool(np.any(problem.rho == 0))
     for name in ("AUGMENTED_LAGRANGIAN" if kinked else "NEWTON", "INTERIOR_POINT"):
@@ -181,7 +192,7 @@ def optimum_near(problem: Structured, outer: Outer, start: Point | None) -> Poin
                 raise point.stopped
             if point.gap <= max(NEARLY * point.unit, NEARLY * kappa) and point.violation <= NEARLY * sigma:
                 return point
-    raise SolverError("No optimum was found to the accuracy that is needed. Scale data and penalties alike.")
+    raise SolverError("Found no optimum to the accuracy that is needed. Scale data and penalties to sizes of about 1.")
 
 
 def smallest_curvature(reduction: Reduction, outer: Outer, point: Iterate) -> float:
@@ -201,7 +212,7 @@ def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
     ones = dict.fromkeys(range(len(reduction.form.norms)), 1.0)
     problem = assemble.structured(reduction, outer, ones).truncated(0)
     sigma, kappa = outer.form.units
-    watch = Watch("", 0.0, FLOOR * kappa, sigma)
+    watch = Watch("", 0.0, FLOOR * kappa, sigma)  # ½xᵀRx = 0 without v: only the absolute gap can close
     if not problem.q:
         return problem.value(np.zeros(0), np.zeros(problem.m))
     along_one = _least_along_one(problem) if problem.q == 1 and not (shape.hard or outer.form.smooth) else None
@@ -217,7 +228,7 @@ def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
 
 
 def _least_along_one(problem: Structured) -> float | None:
-    """The least value for one y and no v, by Brent's method; None where f is finite far from 0 only."""
+    """The least value over a single y, without v, by Brent's method; None where the method finds no finite value."""
     column = problem.F[:, 0]
     try:
         with np.errstate(all="ignore"):  # f may be ∞
@@ -230,21 +241,21 @@ def _least_along_one(problem: Structured) -> float | None:
 def carried(
     start: Start | None, form: CanonicalForm, old: Mapping[Theta, Factor], new: Mapping[Theta, Factor]
 ) -> Start | None:
-    """A start in the coordinates of new factors, where columns did not only come to stand behind the old ones."""
+    """A start in the coordinates of new factors; unchanged where the new columns of B only follow the old ones."""
     owners = [link.theta for link in form.predictions for _ in range(link.theta.outputs or 1)]
     moved = {theta for theta in old if theta in new and old[theta] is not new[theta] and not old[theta].is_nested}
     if start is None or not moved or len(owners) != len(start.v):
         return start
     v = list(start.v)
     for k, theta in enumerate(owners):
-        if theta in moved:  # a start from before its first functions lacks these columns
+        if theta in moved:  # an earlier start lacks columns that were added since
             known = np.pad(v[k], (0, old[theta].rank - len(v[k])))
             v[k] = factorization.carried(old[theta], new[theta], known)
     return replace(start, v=tuple(v), kept=None)
 
 
 def _point(problem: Structured, start: Start | None) -> Point | None:
-    """An earlier answer as a starting point, padded with zeros; None where the shapes have changed."""
+    """An earlier answer as a starting point, padded with zeros; None where shapes have changed or f is infinite."""
     if start is None or len(start.v) != len(problem.blocks):
         return None
     if start.a is not None and len(start.a) != len(problem.of):
@@ -261,9 +272,9 @@ def _point(problem: Structured, start: Start | None) -> Point | None:
 
 
 class _NormSearch:
-    """c‖θ‖ + ½P‖θ‖² with ‖θ‖ ≤ L is ½R‖θ‖² for one R: where R‖θ‖ = c + P‖θ‖, or where ‖θ‖ = L.
+    """Replace c‖θ‖ + ½P‖θ‖² with ‖θ‖ ≤ L by ½R‖θ‖², for the R at which R‖θ‖ = c + P‖θ‖ or ‖θ‖ = L.
 
-    ‖θ‖ falls and R‖θ‖ grows with R, so that both are roots of an increasing function of log R.
+    As R grows, ‖θ‖ decreases and R‖θ‖ increases, so that this R is the root of an increasing function of log R.
     """
 
     def __init__(  # noqa: PLR0917
@@ -296,7 +307,7 @@ class _NormSearch:
         return float(np.linalg.norm(self.point.x[columns]) / self.root_scale)
 
     def excess(self, log_R: float) -> float:
-        """log of R‖θ‖ over what the penalty says, or of L over ‖θ‖, whichever binds; raises _EndedError at a root."""
+        """The smaller of log(R‖θ‖/(c + P‖θ‖)) and log(L/‖θ‖); raises _EndedError at a root."""
         if log_R not in self.known:
             t = self.solve_at(float(np.exp(log_R)), self.point)
             tiny = float(np.finfo(float).tiny)
@@ -305,7 +316,7 @@ class _NormSearch:
             by_limit = log(self.limit / max(t, tiny)) if isfinite(self.limit) else inf
             self.known[log_R] = min(by_penalty, by_limit)
             if self.known[log_R] > 0 and wanted == 0 and np.exp(log_R) * t * self.limit <= self.small:
-                raise _EndedError  # the bound does not bind
+                raise _EndedError  # an inactive bound, whose multiplier R‖θ‖ costs at most this
             if by_penalty < 0 and by_penalty <= by_limit and wanted * t <= self.small:
                 self._shortened(0.0)  # θ = 0 is optimal
                 raise _EndedError
@@ -316,6 +327,7 @@ class _NormSearch:
     def run(self, start: Start | None) -> tuple[Point, Structured, float]:
         self.first = start
         sigma, kappa = self.outer.form.units
+        # R = P + c/‖θ‖ for a θ that predicts about σ, and for a bound the R with R‖θ‖² = κ at ‖θ‖ = L.
         length = sigma / self.root_scale
         guess = (
             self.curvature + self.slope / length + (kappa / self.limit / self.limit if isfinite(self.limit) else 0.0)
@@ -323,7 +335,7 @@ class _NormSearch:
         guess = start.R if start is not None and start.R > 0 else guess
         if not 0 < guess < inf:
             raise SolverError(
-                "‖θ‖² is beyond what a double holds. Change units: multiply data and targets by a constant."
+                "‖θ‖² exceeds the range of double precision. Change units: multiply data and targets by a constant."
             )
         with suppress(_EndedError):
             self._bracketed(log(guess))
@@ -333,7 +345,7 @@ class _NormSearch:
         return self.point, self.problem, self.at
 
     def _bracketed(self, middle: float) -> None:
-        """Look for an interval with a root, then for the root."""
+        """Find an interval around the root, by steps of doubling width, then the root."""
         low = high = middle
         value, width = self.excess(middle), 1.0
         while value < 0 and high - middle < WIDEST:
@@ -346,7 +358,7 @@ class _NormSearch:
             brentq(self.excess, low, high, xtol=NARROW, rtol=1e-14)
 
     def _least(self, log_R: float) -> float:
-        """log of the R at which a bound that does not bind costs nothing; −∞ beyond it, and with a penalty."""
+        """log of the R at which an inactive bound costs nothing, the end of a search; −∞ below it or with a penalty."""
         if self.slope > 0 or self.curvature > 0 or not isfinite(self.limit):
             return -inf
         least = log(self.small) - 2 * log(self.limit)
@@ -356,7 +368,7 @@ class _NormSearch:
         return self.point is not None and self.point.violation > INFEASIBLE * self.watch.unit
 
     def _shortened(self, limit: float) -> None:
-        """‖θ‖ ≤ limit, to the last digit."""
+        """Scale θ down to ‖θ‖ ≤ limit, since a root is accurate to `ROOT` only."""
         assert self.point is not None
         assert self.problem is not None
         columns, x = _columns(self.reduction, self.problem, self.odd), self.point.x.copy()
@@ -367,4 +379,4 @@ class _NormSearch:
 
 
 class _EndedError(Exception):
-    """A root was found, there is none, or the engine was stopped: the present point stands."""
+    """Ends the search: a root was found, none exists, or the engine was stopped. The last point is the answer."""

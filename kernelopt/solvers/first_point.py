@@ -1,4 +1,4 @@
-"""A first point: where the smooth functions are finite."""
+"""A starting point at which the smooth functions are finite."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from kernelopt.solvers.structured import Structured
 from kernelopt.solvers.watch import Watch
 from kernelopt.support.types import Array
 
-INSIDE = 0.25  # of a bounded domain, kept from its ends
-STIFF = 10.0 ** np.arange(2, 13, 2)  # penalties of distances, in units of that of θ
+INSIDE = 0.25  # relative to a bounded domain's width: distance from its ends, where slopes are moderate
+# Penalties W of squared distances, in units of the penalty of ‖v‖². The first of them that suffices gives the smallest
+# v; beyond 1e12, the penalty of v would be lost in rounding.
+STIFF = 10.0 ** np.arange(2, 13, 2)
 
 
 def with_origin(problem: Structured, watch: Watch) -> Structured:
-    """The problem, with a point to start from where s = 0 is outside of some domain.
+    """The problem; where s = 0 is outside of a domain, with an `origin` inside of all domains.
 
-    It minimizes ½‖v‖² + ½W·dist²(s, slightly less than the domain), with W growing until s is inside.
+    That point minimizes ½‖v‖² + ½W·dist²(s, a smaller domain), for the first of a series of growing W at which s is
+    inside.
 
     Raises SolverError where no such point is found.
     """
@@ -55,7 +58,7 @@ def _is_inside(problem: Structured, s: Array) -> bool:
 
 
 def _interval(h: Smooth) -> tuple[Array, Array]:
-    """An interval of s well inside of the domain."""
+    """An interval of s well inside of the domain: by 1 in the argument rate·s + shift where that is a half-line."""
     match h:
         case Custom():
             low, high = h.loss.low, h.loss.high

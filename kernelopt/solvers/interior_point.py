@@ -1,10 +1,10 @@
 """A primal-dual interior point method for structured problems, with B dense.
 
-For the kinks, with multipliers z of low ≤ a ≤ high:
+With multipliers z of low ≤ a ≤ high, the central path satisfies, for each kink:
 
     k − ρa + z_low − z_high = 0,  z_low(a − low) = z_high(high − a) = μ,  k = s − anchor.
 
-Mehrotra's predictor and corrector (SIAM J. Optim. 1992) with Gondzio's further correctors (COAP 1996).
+Steps are Mehrotra's predictor and corrector (SIAM J. Optim. 1992), with Gondzio's further correctors (COAP 1996).
 """
 
 from __future__ import annotations
@@ -23,23 +23,35 @@ from kernelopt.solvers.watch import Watch
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array
 
-MOST = 100  # iterations
-CORRECTORS = 2  # Gondzio's, by a system that is factored: 41 systems instead of 52 (tests/solvers/test_counts.py)
-SHORT, STUCK, TINY = 0.1, 12, 1e-10  # so many steps below the first length, or one below the last, break it off
-LEAST_START = 1e-4  # of ½xᵀRx, the least gap from which a warm start begins
-FREE = 1e-10  # 1/weight of a row whose multiplier is free, in units of 1/R
-BACKTRACKS = 30  # halvings of a step that leaves a domain: to 1e-9 of it
-LONG = 0.9  # a step from which on corrections are not worth their solve
-LONGER = 0.01  # what a correction adds to the step at least
-LEAST_SHARE = 0.995  # of the way to the boundary; all of it is gone near the solution, for fast convergence
-REFINEMENTS = 2  # where multipliers are free: one takes out what FREE added, another the rounding of the first
-FAR = 10.0  # a multiplier of a warm start, in units of the last one or of typical ones, at most
+MOST = 100  # iterations: three times what hard problems take (8 to 35 at a gap of 1e-6)
+# Gondzio's correctors per iteration, which reuse the factor of its system: 41 systems instead of 52 without any
+# (tests/solvers/test_counts.py).
+CORRECTORS = 2
+# Without a better merit, the method ends after STUCK consecutive steps shorter than SHORT, or one shorter than TINY.
+# Higher limits recover from more blocked steps, lower ones give up sooner.
+SHORT, STUCK, TINY = 0.1, 12, 1e-10
+# Least gap from which a warm start takes its μ, relative to ½xᵀRx. A smaller one starts close to the boundary, where
+# steps are short; a larger one starts further from the solution than needed.
+LEAST_START = 1e-4
+# 1/weight of a kink whose multiplier is free (an equality), in units of 1/R: its weight would be infinite. Refinement
+# removes the error, in fewer rounds for smaller values; these make the system worse conditioned.
+FREE = 1e-10
+BACKTRACKS = 30  # halvings of a step that leaves a domain: down to 2⁻³⁰ ≈ 1e-9 of it
+# Largest distance of a warm start's multiplier from the finite end of its box, in units of its last value or of a
+# typical one. For k near 0 the central path has it far out, where it would spoil the next steps.
+FAR = 10.0
+LONG = 0.9  # length of a step from which corrections would gain less than their solve costs
+LONGER = 0.01  # least gain in length for which a correction is kept
+# Share of the way to the boundary that a step takes. Near the solution it tends to 1, for fast convergence.
+LEAST_SHARE = 0.995
+# Rounds of refinement where multipliers are free: one removes what FREE added, another the rounding of the first.
+REFINEMENTS = 2
 
 
 @dataclass
 class _State:
-    """An iterate; below = a − low and above = high − a are kept apart, since a rounds them away. Where an end of the
-    box is infinite, its distance is 1 and z is 0."""
+    """An iterate. below = a − low and above = high − a are updated on their own, since rounding in a would hide small
+    distances. Where an end of the box is infinite, its distance is 1 and z is 0."""
 
     x: Array
     s: Array
@@ -52,7 +64,7 @@ class _State:
 
 
 class _Change(NamedTuple):
-    """Changes of an iterate's parts."""
+    """Changes of the parts of an iterate."""
 
     x: Array
     s: Array
@@ -110,7 +122,7 @@ class _Newton:
 
 
 class InteriorPoint(Engine):
-    """Mehrotra's predictor and corrector: few iterations, each as costly as a dense system."""
+    """Mehrotra's predictor and corrector: few iterations, each with one dense system."""
 
     def lacks(self, shape: Shape) -> str | None:
         return needs_convexity(shape)
@@ -120,8 +132,7 @@ class InteriorPoint(Engine):
 
 
 def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Point:
-    """The best iterate; the watch says when it is good enough. A warm start that leads nowhere is followed by a cold
-    one."""
+    """The best iterate; the watch decides when it is good enough. If a warm start fails, a cold start follows."""
     method = _Method(problem, start)
     point, enough = method.run(watch)
     if start is None or enough or point.stopped is not None:
@@ -142,7 +153,7 @@ class _Method:
     # ------------------------------------------------------------ starting points
 
     def _start(self) -> _State:
-        """x as the problem has it, a in the middle of its box, z from the residual shifted into the positive."""
+        """A cold start: x from the problem, a in the middle of its box, z from the residual, shifted to be positive."""
         p = self.p
         x = p.first.copy()
         s = p.products(x)
@@ -170,7 +181,7 @@ class _Method:
 
     @cached_property
     def _unit_of_a(self) -> float:
-        """Typical multipliers: widths of boxes, slopes of squares, or what a penalty of R on v implies."""
+        """A typical multiplier: the width of a box, else the slope of a square, else that of the penalty R of v."""
         p, unit = self.p, self._unit_of_s
         both = self.has_low & self.has_high
         found = (p.high - p.low)[both]
@@ -179,7 +190,8 @@ class _Method:
         return float(np.median(found)) or 1.0
 
     def _warm(self, start: Point) -> _State:
-        """x of a neighbouring problem, with a and z on the central path: k − ρa + μ/(a − low) − μ/(high − a) = 0."""
+        """A warm start: x of a neighbouring problem, with a and z on the central path for its gap, where
+        k − ρa + μ/(a − low) − μ/(high − a) = 0. Its own a is at the ends of boxes, where steps would be short."""
         p = self.p
         s = p.products(start.x)
         k = s[p.of] - p.anchor
@@ -202,7 +214,7 @@ class _Method:
     # ------------------------------------------------------------ iterations
 
     def run(self, watch: Watch) -> tuple[Point, bool]:
-        """The best iterate, and whether the watch was content."""
+        """The best iterate, and whether the watch calls it good enough."""
         rank, best, short = max(B.shape[1] for B in self.p.blocks), self._judged(), 0
         try:
             for _ in range(MOST):
@@ -223,7 +235,7 @@ class _Method:
         return best, False
 
     def merit(self, point: Point) -> float:
-        """The gap, and violations times typical multipliers, which have its units."""
+        """The gap plus the violation, which a typical multiplier brings to the units of the gap."""
         return point.merit + self._unit_of_a * point.violation
 
     def _judged(self) -> Point:
@@ -242,6 +254,7 @@ class _Method:
         newton = self._newton(st)
         predicted = newton.direction(0.0, 0.0)
         after = self._mu(_moved(st, predicted, self._longest(predicted)))
+        # Mehrotra's centring: little where the predictor can go far, since it then lowers μ by itself.
         centring = min(after / mu, 1.0) ** 3 if mu > 0 else 0.0
         best, alpha = self._corrected(newton, predicted, centring * mu)
         length = 1.0 if alpha == 1 else max(LEAST_SHARE, 1 - mu / self.first_mu) * alpha
@@ -260,14 +273,17 @@ class _Method:
         return _Newton(p, st, self.has_low, self.has_high, d, exact, inverse, curvature, solve)
 
     def _corrected(self, newton: _Newton, predicted: _Change, target: float) -> tuple[_Change, float]:
-        """Mehrotra's direction towards products of `target`, with Gondzio's corrections as long as they lengthen it by
-        enough, and its longest step."""
+        """Mehrotra's direction towards products of `target`, and its longest step.
+
+        Gondzio's corrections are added as long as each makes the step longer by LONGER.
+        """
         low, high = target - predicted.a * predicted.z_low, target + predicted.a * predicted.z_high
         best = newton.direction(low, high)
         alpha = self._longest(best)
         for _ in range(CORRECTORS):
             if alpha >= LONG:
                 break
+            # The complementarity products that a longer step would lead to are brought back to within [0.1, 10]·target.
             trial = _moved(newton.state, best, min(1.08 * alpha + 0.08, 1.0))
             low = low + _correction(trial.z_low * trial.below, target, self.has_low)
             high = high + _correction(trial.z_high * trial.above, target, self.has_high)
@@ -287,13 +303,13 @@ class _Method:
         return min(1.0, float(np.min(-values[falling] / changes[falling], initial=1.0)))
 
     def _globalized(self, step: _Change, alpha: float) -> float:
-        """A step along which stationarity does not suffer from the curvature of the smooth functions."""
+        """The length, halved until smooth functions are finite and their curvature spoils stationarity little."""
         p, st = self.p, self.state
         if not p.smooth:
             return alpha
         size = float(np.linalg.norm(st.gradient))
         slack = float(np.linalg.norm(p.adjoint(p.of_kinks(step.a)))) + float(np.linalg.norm(p.penalty * step.x))
-        # At a solution the terms of the gradient cancel, but for rounding.
+        # At a solution the terms of the gradient cancel up to rounding, which is relative to their sizes.
         slack += float(np.linalg.norm(p.adjoint(p.smooth_gradient(st.s))))
         for _ in range(BACKTRACKS):
             s = st.s + alpha * step.s
@@ -317,15 +333,17 @@ def _moved(st: _State, step: _Change, alpha: float) -> _State:
 
 
 def _correction(products: Array, target: float, here: Array) -> Array:
-    """Gondzio's: what brings products outside of [0.1, 10]·target back to its ends, limited from below."""
+    """Gondzio's correction, from products outside of [0.1, 10]·target to its ends, and by at most 10·target down."""
     with np.errstate(invalid="ignore"):
         change = np.clip(products, 0.1 * target, 10 * target) - products
     return np.where(here, np.maximum(change, -10 * target), 0.0)
 
 
 def _central(k: Array, low: Array, high: Array, rho: Array, mu: float, most: Array) -> Array:  # noqa: PLR0917
-    """a in (low, high) with k − ρa + μ/(a − low) − μ/(high − a) = 0, by bisection on this decreasing function; where
-    one end is infinite, about `most` from the other at most, as where k is all but 0 it would be at 1/0."""
+    """a in (low, high) with k − ρa + μ/(a − low) − μ/(high − a) = 0, by bisection on this decreasing function.
+
+    Where one end is infinite, a stays within about `most` of the other: for k near 0 and ρ = 0 it would be near μ/0.
+    """
     has_low, has_high = np.isfinite(low), np.isfinite(high)
     with np.errstate(divide="ignore", invalid="ignore"):
         reach = np.where(rho > 0, np.abs(k) / rho + np.sqrt(mu / rho), 0.0) + most

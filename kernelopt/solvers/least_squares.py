@@ -2,8 +2,8 @@
 
     minimize  ½ Σₖ Rₖ‖vₖ‖² + gᵀx + ½ Σⱼ (s_of(j) − anchorⱼ)²/ρⱼ,  s = Cx,  x = (v, y)
 
-is solved by (R + CᵀWC)x = Cᵀ(anchor/ρ) − g. While C stays, and R and W change by a factor each, one symmetric
-eigendecomposition serves all of them (`Decomposition`).
+is solved by (R + CᵀWC)x = Cᵀ(anchor/ρ) − g. While C stays the same, and R and W change by one factor each, one
+symmetric eigendecomposition solves all these systems (`Decomposition`).
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ from kernelopt.solvers.watch import Watch
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array, Ints
 
-ROUNDS = 4  # of iterative refinement
+ROUNDS = 4  # solves of one system by iterative refinement, which ends before if the gap is small or stops falling
 EIGEN = 15.0  # cost of an eigendecomposition in units of r³ flops of matrix products (measured: 10 to 16)
-SINGULAR = 1e-13  # eigenvalues of FᵀWF in units of its diagonal, below which a direction of y is taken to be free
-SAME = 1e-13  # relative difference of proportions that counts as none
-CHUNK = 1000  # rows whose leverages are computed at a time
+# Eigenvalues of FᵀWF, scaled to unit diagonal, up to SINGULAR·(number of y) count as 0, with a margin for rounding.
+# Their directions of y are free, and x has no component in them.
+SINGULAR = 1e-13
+SAME = 1e-13  # relative difference up to which two ratios count as equal: rounding of products, with a margin
+CHUNK = 1000  # rows whose leverages are computed at a time: a few of these blocks, of CHUNK·r numbers, are in memory
 
 
 class LeastSquares(Engine):
-    """One linear system, or the eigenvalues of one for all strengths of the penalty."""
+    """One linear system, or one eigendecomposition for all strengths of the penalty."""
 
     def lacks(self, shape: Shape) -> str | None:
         return None if shape.squares else "needs an objective of squares alone, and no constraints"
@@ -41,7 +43,7 @@ class LeastSquares(Engine):
 
 
 def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Point:
-    """The minimizer, refined until the gap is small enough or rounding ends it; `start` only brings what was kept."""
+    """The minimizer, refined until the gap is small enough or stops falling; of `start`, only `kept` is used."""
     weights = curvature(problem)
     kept = reusable(problem, weights, None if start is None else start.kept)
     system = kept.system(problem, weights)
@@ -91,7 +93,7 @@ def _multipliers(problem: Structured, s: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class _Component:
-    """Columns of v and y that no row connects with others, and the decomposition there.
+    """Columns of v and y that no row connects with other columns, and their decomposition.
 
     roots : 1/√R; Y : YYᵀ = (FᵀWF)⁺; K = GᵀWFY with G = C_v/√R; values, vectors : of GᵀWG − KKᵀ = VΛVᵀ
     """
@@ -128,7 +130,7 @@ class Decomposition:
 
 @dataclass(frozen=True, eq=False)
 class _Row:
-    """Squares of the coordinates of some rows in the eigenvectors of one part, and ‖Yᵀf‖²."""
+    """For rows (g, f) of a part: squares of g's coordinates in its eigenvectors, and `free` = ‖Yᵀf‖²."""
 
     rows: Ints
     squares: Array
@@ -138,10 +140,10 @@ class _Row:
 
 @dataclass(eq=False)
 class KeptSpectrum:
-    """What the solves of one C have in common, for R and W up to a factor each.
+    """The data that all solves with one C share, where R and W differ by one factor each.
 
     gram : CᵀWC, once a system was solved in the columns; work : flops spent so far on solves without the decomposition,
-    which is made when they exceed its own.
+    which is computed once they exceed its own cost.
     """
 
     problem: Structured
@@ -154,7 +156,7 @@ class KeptSpectrum:
     _rows: tuple[sp.csr_array, sp.csr_array, list[_Row]] | None = field(default=None, repr=False)
 
     def is_for(self, problem: Structured, weights: Array) -> bool:
-        """Whether C is the same, and R and W are the same up to a factor each."""
+        """Whether C is the same, and R and W are the same up to one factor each."""
         mine = self.problem
         return (
             len(mine.blocks) == len(problem.blocks)
@@ -196,7 +198,10 @@ class KeptSpectrum:
         return bool(np.count_nonzero(self.weights) <= FEW * self.problem.size)
 
     def _pays(self) -> bool:
-        """Whether it is there, or more work than it takes was spent without it. Never where rows are few."""
+        """Whether to use the decomposition: it exists, or solves without it have cost as much as it takes.
+
+        Where rows are few, systems in the rows cost less.
+        """
         if self.spectrum is not None:
             return True
         if self._has_few_rows():
@@ -204,7 +209,7 @@ class KeptSpectrum:
         return self.work >= sum(EIGEN * len(v) ** 3 for v, _, _ in self.parts)
 
     def decomposed(self) -> Decomposition:
-        """The decomposition, made once."""
+        """The decomposition, computed once."""
         if self.spectrum is None:
             H = self._gram()
             self.spectrum = Decomposition(tuple(_part(H, v, y, self.problem.penalty[v]) for v, y, _ in self.parts))
@@ -212,10 +217,10 @@ class KeptSpectrum:
         return self.spectrum
 
     def leverages(self, problem: Structured, weights: Array, E: sp.csr_array, F: sp.csr_array) -> Array:
-        """cᵢᵀ(R + CᵀWC)⁻¹cᵢ for the rows cᵢ of (EB, F); O(r) a row where they were asked for before."""
+        """cᵢᵀ(R + CᵀWC)⁻¹cᵢ for the rows cᵢ of (EB, F); O(r) per row once their squares are known."""
         if not self._pays():
             found = _direct_leverages(problem, self.system(problem, weights), E, F)
-            # Half of this was spent: one who asks again is likely to go on.
+            # Twice the flops that were spent: a caller who asks again is likely to ask for many strengths.
             self.work += sum(4.0 * rows * len(v) ** 2 for v, _, rows in self.parts)
             return found
         tau, omega = self.factors(problem, weights)
@@ -228,14 +233,14 @@ class KeptSpectrum:
 
 
 def reusable(problem: Structured, weights: Array, kept: object) -> KeptSpectrum:
-    """What was kept, where it is for this problem; else a new one."""
+    """The kept spectrum if it is for this problem, else a new one."""
     if isinstance(kept, KeptSpectrum) and kept.is_for(problem, weights):
         return kept
     return KeptSpectrum(problem, weights, _parts(problem))
 
 
 def _parts(problem: Structured) -> list[tuple[Ints, Ints, int]]:
-    """Columns of v and of y (numbered in x) that no row connects with others, and their number of rows."""
+    """For each part that no row connects with others: its columns of v and of y, as indices in x, and its row count."""
     K, m = len(problem.blocks), problem.m
     sizes = [len(B) for B in problem.blocks]
     owner = sp.csr_array((np.ones(sum(sizes)), (np.arange(sum(sizes)), np.repeat(np.arange(K), sizes))))
@@ -253,7 +258,7 @@ def _parts(problem: Structured) -> list[tuple[Ints, Ints, int]]:
 
 
 def _part(H: Array, v: Ints, y: Ints, R: Array) -> _Component:
-    """The decomposition on some columns of H = CᵀWC."""
+    """The decomposition of the part of H = CᵀWC in some columns."""
     roots = 1 / np.sqrt(R)
     unit = np.sqrt(H[y, y])
     unit[unit == 0] = 1.0
@@ -267,7 +272,7 @@ def _part(H: Array, v: Ints, y: Ints, R: Array) -> _Component:
 
 
 def _row(problem: Structured, part: _Component, E: sp.csr_array, F: sp.csr_array) -> _Row:
-    """Coordinates g of the rows that touch a part: g = (EB)/√R − FY Kᵀ, in its eigenvectors."""
+    """The rows that touch a part, with y eliminated: g = (EB)/√R − FY Kᵀ, squared in the part's eigenvectors."""
     end = problem.ends[-1]
     blocks = [k for k, first in enumerate(problem.ends[:-1]) if first in part.v and problem.blocks[k].shape[1]]
     starts = np.cumsum([0, *(len(B) for B in problem.blocks)])
@@ -284,7 +289,7 @@ def _row(problem: Structured, part: _Component, E: sp.csr_array, F: sp.csr_array
 
 
 def _direct_leverages(problem: Structured, system: Solve, E: sp.csr_array, F: sp.csr_array) -> Array:
-    """The same with the solve of a system for each row, some at a time."""
+    """The leverages by one solve for each row, CHUNK rows at a time."""
     found = np.zeros(E.shape[0])
     starts = np.cumsum([0, *(len(B) for B in problem.blocks)])
     for first in range(0, E.shape[0], CHUNK):
@@ -296,7 +301,7 @@ def _direct_leverages(problem: Structured, system: Solve, E: sp.csr_array, F: sp
 
 
 def _in_proportion(a: Array, b: Array) -> bool:
-    """Whether one is a multiple of the other (both ≥ 0)."""
+    """Whether one vector is a multiple of the other (both ≥ 0)."""
     return bool(np.allclose(a * b.max(initial=0.0), b * a.max(initial=0.0), rtol=SAME, atol=0))
 
 

@@ -1,9 +1,9 @@
-"""Newton's systems one after the other: conjugate gradients where an earlier factor is near, else a new factor.
+"""A sequence of Newton systems: conjugate gradients where an earlier factor is a preconditioner, else a new factor.
 
 (R + CᵀWC)x = b takes N r² flops to set up, and 4 N r for each iteration of conjugate gradients. Weights W change little
-from step to step, and what the first k columns of B leave is small beside R before k is large: the Cholesky factor of
-an earlier system, or of one for k columns, is a preconditioner M, with the diagonal of R + CᵀWC for the other columns.
-At most half of what the system itself would take is tried.
+from step to step, and columns of B after the first k contribute little beside R already for a moderate k. The Cholesky
+factor of an earlier system, or of one for k columns, is therefore a good preconditioner M, with the diagonal of
+R + CᵀWC for the other columns. Conjugate gradients may take at most half of the flops of the system itself.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from kernelopt.solvers.structured import Solve, Structured
 from kernelopt.solvers.watch import Watch
 from kernelopt.support.types import Array, Ints
 
-ACCURACY = 1e-2  # of a step, relative to ‖b‖: the gap, which is quadratic in it, then falls by the square of that
-SHARE = 0.5  # of the work of the system itself that may be tried
-LEAST = 3  # iterations that are worth a trial
+ACCURACY = 1e-2  # residual of a step, relative to ‖b‖: the gap, quadratic in it, can still fall by a factor of 1e-4
+# Flops of conjugate gradients, relative to those of factoring the system: where they fail, the step costs 1.5 times as
+# much as without them. More iterations would cost more then, fewer would succeed less often.
+SHARE = 0.5
+LEAST = 3  # iterations: if SHARE allows fewer, they are not tried, as a few rarely suffice
 
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """The inverse of a system in some of the unknowns: the first columns of each B, and y."""
+    """The inverse of an earlier system in some of the unknowns: the first `widths` columns of each B, and y."""
 
     widths: tuple[int, ...]
     q: int
@@ -34,7 +36,7 @@ class Known:
 class Systems:
     """Solves the systems of one problem.
 
-    known : the inverse that it knows, from a coarser restriction or an earlier problem at first
+    known : the latest inverse, at first that of a coarser restriction or of an earlier problem
     """
 
     def __init__(self, problem: Structured, watch: Watch, known: Known | None = None) -> None:
@@ -57,7 +59,7 @@ class Systems:
         return found
 
     def _iterated(self, known: Known, weights: Array, ridge: Array, rhs: Array, active: int) -> Array | None:
-        """By conjugate gradients; None where they don't get there soon enough."""
+        """The solution by conjugate gradients; None where they do not converge within the allowed iterations."""
         problem = self.problem
         products = 2 * problem.product_cost
         most = int(SHARE * problem.cost(active) / products)
@@ -95,7 +97,7 @@ def _fits(known: Known, problem: Structured) -> bool:
 
 
 def _columns(problem: Structured, widths: tuple[int, ...]) -> Ints:
-    """Where the first columns of each block, and y, stand in x."""
+    """The indices in x of the first columns of each block, and of y."""
     starts = problem.ends[:-1]
     parts = [np.arange(start, start + width) for start, width in zip(starts, widths, strict=True)]
     return np.concatenate([*parts, np.arange(problem.ends[-1], problem.size)])

@@ -1,9 +1,9 @@
 """Levenberg and Marquardt's damped Newton steps on differentiable functions that need not be convex.
 
-With H the Hessian and D a fixed diagonal metric, steps solve (H + μD)dx = −gradient for the least μ from a ladder that
-makes the matrix positive definite and the step worth what it promised (Marquardt, 1963; Nocedal and Wright, 2006,
-chapters 4 and 10). Where the gradient vanishes and H has a negative eigenvalue, the step is along its eigenvector. The
-objective never increases.
+With H the Hessian and D a fixed diagonal metric, steps solve (H + μD)dx = −gradient. The damping μ rises by a factor
+until the matrix is positive definite and the objective decreases, and falls after steps that decrease it as predicted
+(Marquardt, 1963; Nocedal and Wright, 2006, chapters 4 and 10). Where the gradient vanishes and H has a negative
+eigenvalue, the step is along its eigenvector. The objective never increases.
 """
 
 from __future__ import annotations
@@ -24,12 +24,18 @@ from kernelopt.solvers.watch import Watch
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array
 
-STEPS = 1000  # after which the point that is reached is handed on as a limit
-LEAST, LARGEST = 1e-6, 1e14  # of the damping μ, besides 0
-FACTOR = 4.0  # between rungs of its ladder
-GOOD, POOR = 0.75, 0.25  # shares of the promised decrease: μ falls from the first, and grows below the second
-FLAT = 1e-6  # an eigenvalue of H above −FLAT, in the metric D, is no way down
-HALVINGS = 40  # of a step down a direction of negative curvature: to 1e-12 of it
+STEPS = 1000  # steps at most, far more than usual; then the last point is returned, whatever its gradient
+# Smallest and largest damping μ besides 0, relative to the metric D. Below LEAST, steps are Newton's; at LARGEST they
+# are as short as rounding, so that no larger damping helps.
+LEAST, LARGEST = 1e-6, 1e14
+FACTOR = 4.0  # ratio of successive μ: larger ones overshoot the best damping, smaller ones factor more matrices
+# Ratios of the actual to the predicted decrease: μ falls from GOOD on, and rises below POOR (Nocedal and Wright, 2006,
+# algorithm 4.1).
+GOOD, POOR = 0.75, 0.25
+# Relative to the metric D: an eigenvalue of H above −FLAT does not count as negative curvature, as it may be rounding,
+# and its direction gains little.
+FLAT = 1e-6
+HALVINGS = 40  # halvings of a step along negative curvature: down to 2⁻⁴⁰ ≈ 1e-12 of it
 
 
 @dataclass(frozen=True)
@@ -60,9 +66,9 @@ class LevenbergMarquardt(Engine):
 
 
 def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Point:
-    """A point with next to no gradient and without negative curvature, or the best when something ends the search.
+    """A point with a small gradient and without negative curvature, or the last one when the search is ended early.
 
-    Its gap is what a step in the metric D promises, ½‖gradient‖² in D⁻¹; no bound.
+    Its `gap` is the decrease that a step in the metric D predicts, ½‖gradient‖² in D⁻¹; it is no bound.
     """
     rank = max(B.shape[1] for B in problem.blocks)
     here = _evaluated(problem, problem.first if start is None else start.x)
@@ -85,8 +91,10 @@ def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Poin
 
 
 def smallest_curvature(problem: Structured, x: Array) -> float:
-    """The smallest eigenvalue of D^(−½) H D^(−½), with D the penalty of θ, and of y the sizes of curvatures; ∞ for
-    nothing."""
+    """The smallest eigenvalue of D^(−½) H D^(−½), where D is the penalty for θ, and Fᵀ|curvature|F's diagonal for y.
+
+    It is ∞ for a problem without unknowns.
+    """
     here = _evaluated(problem, x)
     return _smallest(_hessian(problem, here), _metric(problem, here.at))[0]
 
@@ -100,7 +108,7 @@ def _evaluated(problem: Structured, x: Array) -> _Here:
 
 
 def _metric(problem: Structured, at: Values) -> Array:
-    """The diagonal of R, and for y of Fᵀ|curvature|F."""
+    """D: the diagonal of R for v, and the diagonal of Fᵀ|curvature|F for y."""
     D = problem.penalty.copy()
     if problem.q:
         sizes = np.abs(at.curvature) @ problem.F**2
@@ -122,7 +130,7 @@ def _point(problem: Structured, here: _Here, metric: Array) -> Point:
 
 
 def _damped(problem: Structured, here: _Here, H: Array, metric: Array, damping: float) -> tuple[_Here | None, float]:
-    """A step that lowers the objective, and the damping for the next one; None where rounding leaves nothing."""
+    """A step that lowers the objective, and the damping for the next one; None where rounding prevents a decrease."""
     while damping <= LARGEST:
         damped = H.copy()
         damped[np.diag_indices_from(H)] += damping * metric
@@ -156,7 +164,7 @@ def _smallest(H: Array, metric: Array) -> tuple[float, Array]:
 
 
 def _downwards(problem: Structured, here: _Here, H: Array, metric: Array) -> _Here | None:
-    """The best point on the way along a direction of negative curvature; None where there is none."""
+    """The best point found along a direction of negative curvature; None where no such direction or point exists."""
     value, direction = _smallest(H, metric)
     if value >= -FLAT:
         return None

@@ -22,15 +22,19 @@ from kernelopt.solvers.dual_feasibility import EXACT, corrected
 from kernelopt.support.cvxpy_parts import clarabel_cones
 from kernelopt.support.types import Array
 
-PROXIMAL = 1e-6  # weight of ½‖(u, t) − (û, t̂)‖² in their units: it keeps the outer problem bounded
-FIRM = 1e2  # the same where a column is all but fixed
-TOLERANCE = 1e-11  # of Clarabel, near the best that it reaches; `repaired` does the rest
-SNAP = 1e-8  # multipliers below this, relative to the largest, may be taken for zero
+# Weight of ½‖(u, t) − (û, t̂)‖² in their units, relative to κ. It keeps the outer problem bounded; larger weights move
+# the multipliers further, smaller ones are close to Clarabel's tolerance.
+PROXIMAL = 1e-6
+FIRM = 1e2  # the same weight for columns that should hardly move: 1 % of their unit for a multiplier of unit size
+TOLERANCE = 1e-11  # Clarabel's tolerances, near the smallest that it reaches; `repaired` removes the residual
+# Relative to the largest multiplier: multipliers up to this, a margin above the solver's accuracy, may stand for 0. A
+# larger value would drop multipliers that count.
+SNAP = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
 class DualPoint:
-    """A point of the dual side.
+    """A dual feasible point of the outer problem.
 
     x : (n,), used where P is not zero; z : (m,), in K*; stationarity : Px + c + Aᵀz, (n,)
     """
@@ -47,7 +51,7 @@ class DualPoint:
 
     @property
     def nu_terms(self) -> list[float]:
-        """The largest sum of absolute values that an entry of each ν is made of."""
+        """For each ν, the largest sum of absolute values of the terms of an entry: the scale of its rounding."""
         terms = self.form.P * np.abs(self.x) + np.abs(self.form.c) + abs(self.form.A).T @ np.abs(self.z)
         return [float(terms[columns].max(initial=0.0)) for columns in self.form.u]
 
@@ -76,15 +80,15 @@ def value(form: ConicForm, x: Array, z: Array) -> float:
 
 
 def magnitude(form: ConicForm, x: Array, z: Array) -> float:
-    """Σ of the absolute values of the terms of `value`, but for the offset."""
+    """The sum of the absolute values of the terms of `value`, without the offset."""
     return float(0.5 * x @ (form.P * x)) + float(np.abs(form.b) @ np.abs(z))
 
 
 def solve(form: ConicForm, linear: Array, near: Array, units: Array, firm: Array | None = None) -> tuple[Array, Array]:
     """(x, z) of  min ½xᵀPx + cᵀx + linearᵀx_L + ½ρ‖x_L − near‖²  over the outer problem's constraints.
 
-    L are the linked columns, u and t, measured in `units`; the rest is measured in σ, and the objective in κ. ρ is
-    small, but for columns that are `firm`: these hardly move, and their multipliers are found whatever `linear` says.
+    L are the linked columns, u and t, measured in `units`; the others are measured in σ, and the objective in κ. ρ is
+    PROXIMAL, and FIRM for `firm` columns: these hardly move, so that their multipliers are found without `linear`.
     The answer need not be accurate: `repaired` makes it dual feasible.
     """
     L, sigma = form.linked, form.units[0]
@@ -105,7 +109,7 @@ def solve(form: ConicForm, linear: Array, near: Array, units: Array, firm: Array
 
 
 def answered(P: Array, q: Array, A: sp.csc_array, b: Array, cones: Cones) -> Any:
-    """Clarabel's answer on scaled data with diagonal P, whatever it is."""
+    """Clarabel's answer on scaled data with diagonal P, of any status."""
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = TOLERANCE
@@ -124,9 +128,9 @@ def _named(cones: Cones) -> Any:
 def repaired(form: ConicForm, x: Array, z: Array, vanishing: sp.csc_array | None = None) -> DualPoint:
     """The point (x, z) moved to exact dual feasibility.
 
-    Where P_jj > 0, x_j is chosen; the residual on the remaining columns J (and on combinations of columns that must
-    be `vanishing` besides, (n, k)) is moved out by z := z − WA_J(A_JᵀWA_J)⁻¹r, with weights W that leave the entries
-    at a cone's boundary where they are.
+    Where P_jj > 0, x_j is chosen so that the residual vanishes. On the remaining columns J, and on the combinations of
+    columns `vanishing` (n, k), the residual r is removed by z := z − WA_J(A_JᵀWA_J)⁻¹r, with weights W that leave
+    entries at a cone's boundary where they are.
     """
     free = form.P == 0
     free[form.linked] = False
@@ -144,7 +148,7 @@ def repaired(form: ConicForm, x: Array, z: Array, vanishing: sp.csc_array | None
 
     z, worst = nearest(z)
     if worst > EXACT:
-        # Entries that should be zero move too little to cancel what they leave: without them.
+        # Entries that should be 0 have small weights and can't cancel their own residual: try the point without them.
         kept = np.where(np.abs(z) > SNAP * float(np.abs(z).max(initial=0.0)), z, 0.0)
         snapped, smaller = nearest(kept)
         z = snapped if smaller < worst else z
@@ -152,7 +156,7 @@ def repaired(form: ConicForm, x: Array, z: Array, vanishing: sp.csc_array | None
 
 
 def dual_point(form: ConicForm, x: Array, z: Array) -> DualPoint:
-    """(x, z) with x chosen for z, −(c + Aᵀz)/P, in columns with P > 0 that no link owns."""
+    """The dual point (x, z), with x := −(c + Aᵀz)/P in columns with P > 0 other than u and t."""
     x = x.copy()
     dual = form.c + form.A.T @ z
     chosen = (form.P > 0) & ~np.isin(np.arange(len(x)), form.linked)
@@ -163,7 +167,8 @@ def dual_point(form: ConicForm, x: Array, z: Array) -> DualPoint:
 
 
 def _weights(z: Array, form: ConicForm) -> Array:
-    """How readily an entry of z moves: freely on equalities, in proportion on nonnegative rows, else hardly."""
+    """Weights by which entries of z move: 1 on equalities, z² relative to the largest entry on nonnegative and
+    exponential rows, so that zeros stay, and 1e-6 on others, whose cones couple their entries."""
     unit = float(np.abs(z).max(initial=0.0)) or 1.0
     relative = np.minimum(np.abs(z) / unit, 1.0)
     weights = np.full(len(z), 1e-6)
@@ -176,7 +181,7 @@ def _weights(z: Array, form: ConicForm) -> Array:
 
 
 def value_at(form: ConicForm, linked: Array) -> float | None:
-    """The optimum over y and auxiliary variables where u and t are given, from its dual side; None if infeasible."""
+    """The dual value of the optimum over y and auxiliary variables at given u and t; None if infeasible."""
     free = np.ones(len(form.c), dtype=bool)
     free[form.linked] = False
     L, b = form.linked, form.b - form.A[:, form.linked] @ linked

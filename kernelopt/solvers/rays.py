@@ -1,9 +1,10 @@
-"""Directions along which a problem never ends, judged in the rows of its cone data as cvxpy gave them.
+"""Rays: directions along which a problem is unbounded, judged in the rows of its cone data as cvxpy gave them.
 
-Where a problem is feasible, a direction d with −Ad ∈ K, Pd = 0 and cᵀd < 0 proves that it is unbounded. A solver's d
-does so nearly, and in rows of another size. Here a row may be violated by the rounding of its own terms, ε|A||d|, and
-by the error of the predictions that d contains; what that could cost, at the price of the rows' multipliers, must be
-less than cᵀd falls. A quadratic cone hides a slope of √(violation), of which a multiple must be exceeded too.
+If a problem is feasible, a direction d with −Ad ∈ K, Pd = 0 and cᵀd < 0 proves that it is unbounded. A solver's d
+meets these conditions nearly, and in rows of another size. Here d may violate a row by the rounding of the row's own
+terms, ε|A||d|, and by the error of the predictions that d contains. To repair these violations costs their sizes times
+the rows' multipliers, which must be less than −cᵀd. In a curved cone, a violation can stand for a slope of its square
+root, and −cᵀd must exceed a multiple of that slope too.
 """
 
 from __future__ import annotations
@@ -24,20 +25,24 @@ from kernelopt.solvers.cones import matrix
 from kernelopt.support.types import Array, Ints
 
 EPS = 2 * np.finfo(float).eps  # two roundings for each term: of the product, and of the sum
-STEEP = 100.0  # of the square root of a violation, which a curved cone can hide
-ACTIVE = 1e-6  # slack of a row of unit size, for a direction of unit size, that is meant to be 0
-NOTHING = 1e-9  # entries of a direction, relative to the largest, that are meant to be 0
-SINGULAR = 1e-13  # of the largest singular value: rows that are combinations of others
-MOST = 2**23  # entries of the rows that a direction is projected on
+# Relative to the square root of a curved cone's violation, times the sizes of cᵀd's terms: the slope that a ray must
+# exceed. A curved cone hides a slope of about one such root; 100 leaves a margin for constants of the cone.
+STEEP = 100.0
+# Slack of a row of unit size, for a direction of unit size, up to which the row is taken for active: above solvers'
+# accuracy, 1e-8, and small enough to leave other rows out. A wrong choice costs a candidate, never a false ray.
+ACTIVE = 1e-6
+NOTHING = 1e-9  # relative to its largest entry: entries of a direction up to this are set to 0; the trade-off of ACTIVE
+SINGULAR = 1e-13  # relative to the largest singular value: smaller ones belong to rows that are combinations of others
+MOST = 2**23  # entries of the dense rows that a direction is projected on, 64 MB; beyond it there is no projection
 
 
 @dataclass(frozen=True, eq=False)
 class Ray:
-    """A direction x with −Ax ∈ K and Px = 0 but for rounding.
+    """A direction x with −Ax ∈ K and Px = 0 up to rounding.
 
-    s : −Ax; error : of s, rounding of its terms and errors of predictions; slope : cᵀx; slope_error : the same of it;
-    steepest : |c|ᵀ|x|; outside : by how much rows are violated; hidden : by how much curved cones are, relative to
-    their numbers
+    s : −Ax; error : bound on errors of s, from rounding and from predictions; slope : cᵀx; slope_error : the same bound
+    for the slope; steepest : |c|ᵀ|x|; outside : violation of each row; hidden : the largest violation of a curved cone,
+    relative to the sizes of its terms
     """
 
     x: Array
@@ -50,18 +55,18 @@ class Ray:
     hidden: float
 
     def falls(self, prices: Array) -> bool:
-        """Whether cᵀd < 0 for a direction close by that meets all rows, with |multipliers| of the rows as prices."""
+        """Whether cᵀd < 0 for a nearby direction d that meets all rows; `prices` are |multipliers| of the rows."""
         certain = -self.slope - self.slope_error - float(prices @ (self.outside + self.error))
         return bool(certain > 0 and -self.slope > STEEP * np.sqrt(self.hidden) * self.steepest)
 
     @property
     def is_flat(self) -> bool:
-        """Whether cᵀd ≤ 0 but for rounding of its terms."""
+        """Whether cᵀd ≤ 0 up to rounding of its terms."""
         return self.slope <= self.slope_error
 
 
 def judged(data: ConicForm, x: Array, noise: Array) -> Ray | None:
-    """x as a ray, where it is one; `noise` are the errors of its entries."""
+    """x as a ray, or None where it is no ray; `noise` holds bounds on the errors of its entries."""
     if np.any(np.abs(x[data.P > 0]) > noise[data.P > 0]) or not np.isfinite(x).all():
         return None
     A = sp.csr_array(data.A)
@@ -93,7 +98,7 @@ def judged(data: ConicForm, x: Array, noise: Array) -> Ray | None:
 
 
 def _outside(kind: str, s: Array, extra: Any) -> float:
-    """By how much s is outside of a curved cone."""
+    """The distance of s from a curved cone along the cone's axis."""
     match kind:
         case "soc":
             return float(np.linalg.norm(s[1:]) - s[0])
@@ -118,8 +123,11 @@ def _outside_exponentials(s: Array, error: Array, counts: Array) -> bool:
 def rays(
     question: Question, reduction: Reduction, point: Iterate, data: ConicForm, flat: bool = False
 ) -> Iterator[Ray]:
-    """Rays near the direction that answers a question: entries that are all but zero are made zero,
-    and rows that are all but active active. With `flat` cᵀd = 0 counts as a row."""
+    """Rays near the direction that a solver found for a question.
+
+    Candidates are that direction, its projection onto the rows that are nearly active, and its part without θ. Each is
+    tried without entries that are nearly 0, then with them. With `flat`, cᵀd = 0 is one of the rows.
+    """
     found = _Direction(question, reduction, data)
     q = found.start(point)
     for candidate in (q, found.projected(q, flat), np.where(found.of_theta, 0.0, q)):
@@ -130,7 +138,7 @@ def rays(
 
 
 class _Direction:
-    """Directions of (v, other columns), and what they are in the columns of the cone data."""
+    """Directions q = (v, other columns), and their translation to the columns x of the cone data."""
 
     def __init__(self, question: Question, reduction: Reduction, data: ConicForm) -> None:
         self.question, self.reduction, self.data = question, reduction, data
@@ -143,7 +151,7 @@ class _Direction:
         self.of_theta = np.arange(self.ends[-1] + len(self.rest)) < self.ends[-1]
 
     def start(self, point: Iterate) -> Array:
-        """The (v, other columns) of a point."""
+        """The direction q of a point."""
         place(self.reduction.form, point)
         parts = [np.ravel(v, order="F") for v in point.v]
         return np.concatenate([np.zeros(0), *parts, np.asarray(self.question.x.value, dtype=float)[self.rest]])
@@ -154,7 +162,7 @@ class _Direction:
         return q[self.ends[number] : self.ends[number + 1]].reshape(shape, order="F")
 
     def place(self, q: Array) -> tuple[Array, Array]:
-        """x and the errors of its predictions: Bv may differ from what θ = Cᵀw predicts."""
+        """x and bounds on its errors: Bv differs from the predictions of θ = Cᵀw by rounding in the factor."""
         x, noise = np.zeros(len(self.data.c)), np.zeros(len(self.data.c))
         x[self.rest] = q[self.ends[-1] :]
         for number, (link, columns) in enumerate(self.links):
@@ -176,7 +184,7 @@ class _Direction:
         return x, noise
 
     def snapped(self, q: Array) -> Array:
-        """Without what is all but zero beside the largest entry, θ or other columns."""
+        """q without entries, and without θs, that are nearly 0 relative to the largest entry of x."""
         x, _ = self.place(q)
         most = NOTHING * float(np.abs(x).max(initial=0.0))
         q = np.where(~self.of_theta & (np.abs(q) <= most), 0.0, q)
@@ -186,7 +194,7 @@ class _Direction:
         return q
 
     def projected(self, q: Array, flat: bool) -> Array:
-        """The nearest direction for which active rows are zero."""
+        """The nearest direction for which the rows that are nearly active are 0."""
         x, data = self.place(q)[0], self.data
         A = sp.csr_array(sp.diags_array(self.question.sizes) @ data.A)
         chosen = _active(data, -(A @ x))
@@ -205,13 +213,13 @@ class _Direction:
         G = np.hstack([*parts, rows[:, self.rest].toarray()])
         size = np.abs(G).max(axis=1, initial=0.0)
         G /= np.where(size > 0, size, 1.0)[:, None]
-        for _ in range(2):
+        for _ in range(2):  # the second projection removes the rounding of the first
             q = q - np.linalg.lstsq(G, G @ q, rcond=SINGULAR)[0]
         return q
 
 
 def _active(data: ConicForm, s: Array) -> Ints:
-    """Rows of unit size with next to no slack: equalities and inequalities, and curved cones near their tip."""
+    """Rows with slack up to ACTIVE: equalities, inequalities, and curved cones all of whose rows are that small."""
     chosen = np.abs(s) <= ACTIVE
     for kind, rows, _ in data.cones.slices:
         if kind == "zero":

@@ -11,15 +11,17 @@ from kernelopt.solvers.newton_systems import Systems
 from kernelopt.solvers.structured import Structured
 from kernelopt.support.types import Array
 
-ARMIJO = 1e-4  # share of the promised decrease that a step must bring (Nocedal and Wright 2006, 3.1)
-TRIALS = 40  # lengths of a step, between which a line search bisects
-LEAST_WEIGHT = 1e-3  # of what all rows would weigh, for y where few rows are curved
+ARMIJO = 1e-4  # ratio of the actual decrease to that by the slope, at least (Nocedal and Wright 2006, 3.1)
+TRIALS = 40  # lengths that a line search tries: bisection by then reaches 2⁻⁴⁰ ≈ 1e-12, where rounding decides
+# Least diagonal entry of the system for a column of y, relative to its value with all rows curved. Without it, steps of
+# y have no bound where no row is curved; larger values shorten good steps.
+LEAST_WEIGHT = 1e-3
 
 
 class Values(NamedTuple):
     """A function of s at one point: its value, gradient and curvature, entry by entry.
 
-    moved : what a proximal term takes from the value
+    moved : the proximal term Σ(a − a₀)²/2σⱼ, which the value contains with a minus
     """
 
     value: float
@@ -32,7 +34,7 @@ Function = Callable[[Array], Values]
 
 
 class InnerIterate(NamedTuple):
-    """x, s = Cx, the function's values there, the gradient in x, and Newton's decrement there: what a step promised."""
+    """x, s = Cx, the function's values there, the gradient in x, and the squared Newton decrement of the last step."""
 
     x: Array
     s: Array
@@ -49,9 +51,9 @@ def begin(problem: Structured, function: Function, x: Array, s: Array) -> InnerI
 def step(
     problem: Structured, function: Function, here: InnerIterate, full_weight: float, systems: Systems
 ) -> InnerIterate | None:
-    """One damped Newton step on ½xᵀRx + gᵀx + function(Cx); None where rounding leaves nothing to gain.
+    """One damped Newton step on ½xᵀRx + gᵀx + function(Cx); None where rounding prevents a decrease.
 
-    The objective never increases (Armijo's rule). `full_weight` is the curvature of a row that is curved.
+    The objective never increases (Armijo's rule), except for rounding. `full_weight` is the largest curvature of a row.
     """
     ridge = _ridge(problem, here.at.curvature, full_weight)
     dx = -systems.solve(here.at.curvature, ridge, here.gradient)
@@ -61,6 +63,7 @@ def step(
     ds = problem.products(dx)
     q1 = float((problem.penalty * here.x + problem.linear) @ dx)
     q2 = float(problem.penalty @ dx**2)
+    # The quadratic part of the rise is a polynomial in t: a difference of values would lose small decreases.
     t, low, high = 1.0, 0.0, np.inf
     for _ in range(TRIALS):
         s = here.s + t * ds
@@ -68,6 +71,7 @@ def step(
         rise = q1 * t + 0.5 * q2 * t**2 + at.value - here.at.value
         slope = q1 + q2 * t + float(at.gradient @ ds) if np.isfinite(at.value) else np.inf
         noise = 1e-15 * (abs(at.value) + abs(here.at.value)) if np.isfinite(at.value) else 0.0
+        # The strong Wolfe conditions, but for rounding: at a slope that is still steep, another length gains more.
         if rise <= ARMIJO * t * descent + noise and abs(slope) <= 0.9 * abs(descent) + noise:
             x = here.x + t * dx
             return InnerIterate(x, s, at, _gradient(problem, x, at), -descent)
@@ -86,7 +90,7 @@ def _gradient(problem: Structured, x: Array, at: Values) -> Array:
 
 
 def _ridge(problem: Structured, curvature: Array, full_weight: float) -> Array:
-    """What keeps steps of y moderate where few rows are curved."""
+    """The diagonal added for y, which keeps its steps moderate where few rows are curved."""
     if not problem.q:
         return np.zeros(0)
     squares = problem.F**2

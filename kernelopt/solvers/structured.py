@@ -1,4 +1,4 @@
-"""A problem of separable pieces with B dense: the data that our own solvers share, and its linear algebra.
+"""A separable problem with B dense: the data that our own solvers share, and its linear algebra.
 
     minimize  ½ Σₖ Rₖ‖vₖ‖² + gᵀx + Σᵢ hᵢ(sᵢ) + Σⱼ sup {aⱼ(s_of(j) − anchorⱼ) − ½ρⱼaⱼ² : lowⱼ ≤ aⱼ ≤ highⱼ}
 
@@ -21,22 +21,34 @@ from kernelopt.compiler.pieces import LogSumExp, Smooth
 from kernelopt.factorization.tall import TallMatrix
 from kernelopt.support.types import Array, Ints
 
-DENSE_ROW = 16  # entries of a row of E from which it is multiplied into B once and for all
-UNEQUAL = 1e8  # largest ratio of steps
-STRETCH = 512  # rows of EB that are formed at a time, where only their sizes are wanted
-FEW = 0.7  # active rows, relative to unknowns, below which systems are solved in the rows
-LOOK_UP = 20  # flops that take as long as the look-up of an entry of BBᵀ
-SPARSE = 0.3  # share of entries up to which columns of Q are copied for a product
-MEMORY_BOUND = 4  # how much longer a flop takes in a product with a vector
-JITTER = 1e-14  # of the largest diagonal entry, the first thing to add where a Cholesky factorization breaks down
+# Entries up to which a row of E enters the sparse EᵀWE, to which it adds the square of their number. A longer row is
+# multiplied with B once instead, and takes a dense row of memory.
+DENSE_ROW = 16
+UNEQUAL = 1e8  # largest ratio of a kink's step to a typical one, either way: more would make systems ill-conditioned
+STRETCH = 512  # rows of EB that are formed at a time where only their norms are needed: 4 MB for r = 1000
+# Number of active rows n_a, relative to the unknowns p, below which systems are solved in the rows: forming and
+# factoring takes n_a²p + n_a³/3 flops there, against n_a p² + p³/3.
+FEW = 0.7
+# Time per flop of a product with a vector, relative to one of products of matrices: it reads each entry of B for two
+# flops. `Systems` weighs conjugate gradients against factors with it.
+MEMORY_BOUND = 4
+# Relative to the largest diagonal entry, 45 eps: the first multiple of I added where a Cholesky factorization breaks
+# down.
+JITTER = 1e-14
+# Flops that take as long as the look-up of an entry of BBᵀ, which reads memory out of order.
+LOOK_UP = 20
+# Share of nonzero entries up to which a product with BBᵀ copies their rows: a copy reads and writes.
+SPARSE = 0.3
 
 Solve = Callable[[Array], Array]
 
 
 @dataclass(frozen=True, eq=False)
 class _Pair:
-    """How weights w enter EₖᵀWEₗ: to its entries (rows, columns), diagonal where columns is None, each product of two
-    entries of one row of E adds as much times the weight of that row."""
+    """How EₖᵀWEₗ depends on weights: two entries of row `of` add products·(weight of the row) to the entry `to`.
+
+    rows, columns : where the entries stand; columns is None for a diagonal matrix
+    """
 
     rows: Ints
     columns: Ints | None
@@ -96,11 +108,11 @@ def _product(Q: Array, g: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Structured:
-    """See the module.
+    """The problem of the module's formula.
 
-    blocks : Bₖ (nₖ, rₖ); E : (m, Σnₖ) sparse; F : (m, q); R : (K,); linear_d, linear_y : linear costs of d = (Bₖvₖ)
-    and y; slope : and of s; of, anchor, low, high, rho : kinks; smooth : hᵢ, with `at` in s; constant; origin : an x at
-    which all hᵢ are finite, where x = 0 is none
+    blocks : Bₖ (nₖ, rₖ); E : (m, Σnₖ) sparse; F : (m, q); R : (K,); linear_d, linear_y, slope : linear costs of
+    d = (Bₖvₖ), of y and of s; of, anchor, low, high, rho : kinks; smooth : hᵢ, with `at` in s; constant : added to the
+    objective; origin : an x at which all hᵢ are finite, None where x = 0 is one
     """
 
     blocks: tuple[TallMatrix, ...]
@@ -123,12 +135,12 @@ class Structured:
 
     @cached_property
     def ends(self) -> Ints:
-        """Where each vₖ ends in x."""
+        """The bounds of the vₖ in x, from 0 to Σrₖ: vₖ is x[ends[k] : ends[k + 1]]."""
         return np.cumsum([0, *(B.shape[1] for B in self.blocks)])
 
     @cached_property
     def _rows(self) -> Ints:
-        """Where each Bₖvₖ ends in d."""
+        """The bounds of the Bₖvₖ in d, from 0 to Σnₖ."""
         return np.cumsum([0, *(len(B) for B in self.blocks)])
 
     @property
@@ -175,7 +187,7 @@ class Structured:
 
     @cached_property
     def _one_each(self) -> bool:
-        """Whether each row of E has one entry: then products with E are a matter of places."""
+        """Whether each row of E has one entry: products with E are then done by indexing."""
         return self.E.nnz == self.m and bool(np.all(np.diff(self.E.indptr) == 1))
 
     def _spread(self, d: Array) -> Array:
@@ -194,7 +206,7 @@ class Structured:
 
     @cached_property
     def _E_back(self) -> sp.csr_array:
-        """Eᵀ, which scipy would make again at each product."""
+        """Eᵀ, cached since scipy would convert it at each product."""
         return sp.csr_array(self.E.T)
 
     def adjoint(self, g: Array) -> Array:
@@ -203,7 +215,7 @@ class Structured:
 
     @cached_property
     def linear(self) -> Array:
-        """g."""
+        """g, the linear cost of x."""
         return self._back(self.linear_d + self._gathered(self.slope), self.linear_y + self.F.T @ self.slope)
 
     def _back(self, d: Array, y: Array) -> Array:
@@ -211,14 +223,14 @@ class Structured:
         return np.concatenate([*parts, y])
 
     def of_kinks(self, values: Array) -> Array:
-        """Σ over the kinks of each sᵢ, (m,)."""
+        """The sum of values over the kinks of each sᵢ, (m,)."""
         return np.bincount(self.of, values, minlength=self.m)
 
     # ------------------------------------------------------------ values
 
     @property
     def joint(self) -> bool:
-        """Whether some smooth functions are of several numbers."""
+        """Whether a smooth function has several arguments."""
         return any(isinstance(h, LogSumExp) for h in self.smooth)
 
     def smooth_value(self, s: Array) -> float:
@@ -261,7 +273,7 @@ class Structured:
     def dual_value(self, a: Array, smooth_slopes: Array, combined: Array) -> float:
         """The dual objective at kink multipliers a and slopes of the hᵢ, where `combined` = Cᵀ(their sum) + g:
 
-        −Σ(anchor·a + ½ρa²) − Σh*ᵢ − ½‖combined_v‖²/R; it takes combined_y = 0 for granted.
+        −Σ(anchor·a + ½ρa²) − Σh*ᵢ − ½‖combined_v‖²/R. This is a bound only if combined_y = 0, which is not checked.
         """
         conjugates = sum(float(np.sum(h.conjugate(smooth_slopes[h.at]))) for h in self.smooth)
         v = combined[: self.ends[-1]]
@@ -274,12 +286,12 @@ class Structured:
 
     @cached_property
     def _long(self) -> Array:
-        """Which rows of E have so many entries that EᵀWE would be dense."""
+        """The rows of E with so many entries that they would make EᵀWE dense."""
         return np.diff(self.E.indptr) > DENSE_ROW
 
     @cached_property
     def _long_rows(self) -> Array:
-        """These rows of EB, (few, Σrₖ)."""
+        """The rows of EB for the long rows of E, (few, Σrₖ)."""
         E = sp.csr_array(self.E[np.flatnonzero(self._long)])
         return np.hstack(
             [
@@ -326,7 +338,7 @@ class Structured:
         return H
 
     def gram_diagonal(self, weights: Array) -> Array:
-        """The diagonal of CᵀWC, without products of two entries of one row of E."""
+        """The diagonal of CᵀWC, approximate: products of two entries of one row of E are left out."""
         squares = self.E.multiply(self.E).T @ weights
         parts = [
             B.column_squares(squares[a:b]) for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)
@@ -350,8 +362,11 @@ class Structured:
 
     @cached_property
     def steps(self) -> Array:
-        """How far multipliers of kinks move beside each other, in inverse proportion to how far these move s; about 1
-        for a typical loss. A constraint on differences of neighbouring predictions, say, takes far larger ones."""
+        """Factors for the step σ of each kink's multiplier, in inverse proportion to how far the multiplier moves s.
+
+        They are about 1 for a typical loss. A constraint on differences of neighbouring predictions, whose s hardly
+        moves, gets a far larger one.
+        """
         squares = self.row_squares[self.of]
         losses = squares[np.isfinite(self.low) & np.isfinite(self.high)]
         typical = float(np.median(losses if len(losses) else squares)) if len(squares) else 0.0
@@ -373,9 +388,9 @@ class Structured:
         )
 
     def system(self, weights: Array, ridge: Array | None = None) -> Solve:
-        """rhs ↦ (R + CᵀWC)⁻¹rhs, for one or a matrix of several.
+        """The map rhs ↦ (R + CᵀWC)⁻¹rhs, for one right-hand side or a matrix of several.
 
-        By a Cholesky factor of that matrix, or of one with a row for each positive weight.
+        It has a Cholesky factor of that matrix, or of the smaller one with a row for each positive weight.
 
         `ridge` (q,) is added to the diagonal for y.
         """
@@ -386,7 +401,7 @@ class Structured:
         return self.in_columns(self.gram(weights), ridge)
 
     def in_columns(self, H: Array, ridge: Array | None = None) -> Solve:
-        """The same from H = CᵀWC, which is overwritten."""
+        """The map of `system` for H = CᵀWC, which is overwritten."""
         H[np.diag_indices_from(H)] += self.penalty
         if ridge is not None:
             H[np.arange(self.ends[-1], self.size), np.arange(self.ends[-1], self.size)] += ridge
@@ -408,7 +423,7 @@ class Structured:
         return active < FEW * self.size and bool(np.all(self.R > 0))
 
     def cost(self, active: int) -> float:
-        """Flops of a system with so many positive weights, and of the products with C that go with it."""
+        """Flops of a system with `active` positive weights, and of the four products with C per step."""
         p = self.size
         entry = p if self.kernel_space is None else LOOK_UP
         system = active**2 * entry + active**3 / 3 if self.is_small(active) else active * p**2 + p**3 / 3
@@ -416,7 +431,7 @@ class Structured:
 
     @cached_property
     def product_cost(self) -> float:
-        """Flops of a product with C or Cᵀ."""
+        """Flops of a product with C or Cᵀ, in terms of the time of flops of matrix products."""
         entries = max(sum(B.size for B in self.blocks), 1)
         return MEMORY_BOUND * 2.0 * entries + sum(B.latency for B in self.blocks)
 
@@ -460,7 +475,11 @@ class Structured:
 
 
 def factored(H: Array) -> tuple[Array, bool]:
-    """The Cholesky factor of H (overwritten), for `cho_solve`; of H + 10^(2k − 14)·max(diag)·I where it breaks down."""
+    """The Cholesky factor of H (overwritten), for `cho_solve`; of H + 10^(2k − 14)·max(diag)·I if it breaks down.
+
+    k is the least of 0, 1, … 6 that suffices. H may be singular up to rounding, as where columns for y depend on each
+    other.
+    """
     diagonal = H.diagonal().copy()
     added, most = 0.0, float(diagonal.max(initial=0.0)) or 1.0
     for k in range(8):
@@ -473,7 +492,7 @@ def factored(H: Array) -> tuple[Array, bool]:
 
 
 def _pair(left: sp.coo_array, right: sp.coo_array) -> _Pair | None:
-    """Products of all entries of two blocks that stand in one row."""
+    """The products of each two entries of two blocks in the same row; None where no row has entries in both."""
     a, b = sp.csr_array(left), sp.csr_array(right)
     counts_a, counts_b = np.diff(a.indptr), np.diff(b.indptr)
     number = counts_a * counts_b

@@ -1,4 +1,4 @@
-"""When an iteration may stop, and what it prints meanwhile."""
+"""When an iteration may stop, and what it prints."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ from kernelopt.solvers.dual_point import Point
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.progress import GapBar
 
-FEASIBLE = 1e-9  # violation of constraints, in units of their right-hand sides, that counts as none
-COARSE = 1e-3  # relative gap and violation to which coarser restrictions of θ are solved
+# Violation of constraints, in units of their right-hand sides, that an answer may have: near what engines reach, and
+# far below the 1e-6 of their terms at which constraints count as met.
+FEASIBLE = 1e-9
+# Relative gap and violation to which coarser restrictions of θ are solved: they only start the next rank, which changes
+# more than the digits that follow.
+COARSE = 1e-3
 
 
 @dataclass(eq=False)
 class Watch:
     """Judges points by their gap, and keeps the time.
 
-    tol : relative to ½xᵀRx, which the improvement over θ = 0 exceeds; floor : absolute gap that is as good as none;
-    unit : of the arguments s, for violations; deadline : on `perf_counter`; systems, flops : linear
-    systems solved so far, and what they cost
+    tol : target gap, relative to ½xᵀRx, a lower bound of the improvement over θ = 0 at the optimum; floor : absolute
+    gap that suffices in any case; unit : of the arguments s, for violations; deadline : on `perf_counter`; systems,
+    flops : linear systems solved so far, and their cost
     """
 
     solver: str
@@ -46,7 +50,7 @@ class Watch:
         return enough
 
     def merit(self, point: Point) -> float:
-        """What an iteration should make small: the relative gap, and violations in units of right-hand sides."""
+        """The quantity that iterations reduce: the relative gap plus the violation in units of right-hand sides."""
         return point.merit / max(point.unit, self.floor) + point.violation / self.unit
 
     def check_time(self) -> None:
@@ -69,6 +73,6 @@ class Watch:
         self._bar.show(point.gap, max(self.tol * point.unit, self.floor))
 
     def close(self) -> None:
-        """End the bar."""
+        """Close the progress bar."""
         if self._bar is not None:
             self._bar.close()

@@ -1,1 +1,1 @@
-"""Kernel principal components: the one problem without convexity that eigenvalues solve exactly."""
+"""Kernel principal components: the one nonconvex problem that eigenvalues solve exactly."""

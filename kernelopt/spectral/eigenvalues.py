@@ -1,9 +1,9 @@
-"""SPECTRAL: the largest singular value of a matrix on a null space, and bounds on it that a Cholesky factor proves.
+"""SPECTRAL: the largest singular value of a matrix on a null space, with bounds that a Cholesky factorization proves.
 
     maximize ‖Cx‖  subject to  ‖x‖ ≤ 1, Kx = 0:   x the leading eigenvector of PCᵀCP, P = I − ZZᵀ, K = UΣZᵀ
 
-LAPACK for small matrices, Lanczos (ARPACK) for large ones. λ_max(T) ≤ τ is not taken from either: τI − T must have a
-Cholesky factor.
+LAPACK computes it for small matrices, Lanczos (ARPACK) for large ones. The bound λ_max(T) ≤ τ relies on neither: it is
+proven by a Cholesky factorization of τI − T.
 """
 
 from __future__ import annotations
@@ -18,17 +18,22 @@ from scipy.linalg.lapack import dpotrf
 from kernelopt.support.types import Array
 
 NAME = "SPECTRAL"
-LAPACK = 400  # order up to which all of a matrix is tridiagonalized; beyond, Lanczos is faster
-DEPENDENT = 1e-12  # singular values below this, of the largest, belong to rows of K that the others imply
-LARGEST_SLACK = 1e-6  # relative; a guess that needs more is not one
+LAPACK = 400  # order up to which the whole matrix is tridiagonalized, O(n³); above it, Lanczos iterations are faster
+# Relative to the largest singular value of K with rows of unit length: smaller ones belong to rows that depend linearly
+# on others. It is well above the rounding of a decomposition, about 1e-15.
+DEPENDENT = 1e-12
+# Relative slack τ/guess − 1 up to which τI − T is factored. A guess that needs more missed the largest eigenvalue: then
+# LAPACK computes it, or ‖T‖ is the bound.
+LARGEST_SLACK = 1e-6
 EPS = float(np.finfo(float).eps)
 
 
 class Constrained(NamedTuple):
     """C on the null space of K.
 
-    C : CP, (m, r); pseudoinverse : K⁺, (r, g); Z : the row space of K, (r, q); lift : CK⁺, (m, g), what a violation
-    Kx = e may add to Cx; total : ‖C‖² (Frobenius) before the projection
+    C : CP, (m, r); pseudoinverse : K⁺, (r, g); Z : an orthonormal basis of the row space of K, (r, q)
+    lift : CK⁺, (m, g): a violation Kx = e changes Cx by CK⁺e
+    total : ‖C‖² (Frobenius) before the projection
     """
 
     C: Array
@@ -39,9 +44,9 @@ class Constrained(NamedTuple):
 
 
 class Leading(NamedTuple):
-    """The largest squared singular values, descending, right singular vectors in columns, and a proven bound on all.
+    """The largest squared singular values, their right singular vectors, and a proven bound.
 
-    values (k,), vectors (r, k), bound ≥ λ_max.
+    values : (k,), descending; vectors : (r, k), in columns; bound : ≥ λ_max
     """
 
     values: Array
@@ -50,7 +55,7 @@ class Leading(NamedTuple):
 
 
 def constrained(C: Array, K: Array) -> Constrained:
-    """CP, with P the projection on the null space of K (g, r). Rows of K are of any size, and may depend on others."""
+    """CP, with P the projection on the null space of K (g, r), whose rows may have any size and be dependent."""
     size = np.linalg.norm(K, axis=1)
     unit = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
     U, s, Zt = np.linalg.svd(K * unit[:, None], full_matrices=False)
@@ -81,9 +86,9 @@ def gram(C: Array) -> Array:
 
 
 def upper_bound(T: Array, guess: float) -> float:
-    """τ ≥ λ_max(T) for a positive semidefinite T: little above the guess where that is right, ‖T‖ at most.
+    """τ ≥ λ_max(T) for a positive semidefinite T, slightly above the guess where that is right, and at most ‖T‖.
 
-    τI − T has a Cholesky factor, up to rounding of order len(T)·ε·τ.
+    The proof is a Cholesky factor of τI − T, up to rounding of order len(T)·ε·τ, which `enclosure` counts.
     """
     most = float(np.linalg.norm(T))
     slack = 8 * len(T) * EPS
@@ -104,7 +109,7 @@ def eigenpairs(T: Array, k: int) -> tuple[Array, Array, float]:
         try:
             values, X = sla.eigsh(T, k=k, which="LA", v0=np.random.default_rng(0).normal(size=n))
             bound = upper_bound(T, float(values[-1]))
-            if bound <= values[-1] * (1 + LARGEST_SLACK):  # none was missed
+            if bound <= values[-1] * (1 + LARGEST_SLACK):  # Lanczos missed no larger eigenvalue
                 return values[::-1], X[:, ::-1], bound
         except sla.ArpackError:
             pass

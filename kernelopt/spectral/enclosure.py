@@ -3,9 +3,9 @@
     P = sup φ(‖MAθ‖)  over  ‖θ‖ ≤ R, GᵀAθ = 0
 
 With H = BK⁺, K = GᵀB, and M′ = M(I − HGᵀ), MAθ = M′Aθ for every feasible θ, so that P ≤ φ(R√λ_max(S)) for
-S = M′QM′ᵀ. Of Q = scale·BBᵀ + E the factor knows the first part, M′B = MBP, and E ⪰ 0 adds at most δ = ‖M′‖² tr(E): a
-bound on λ_max(S) without a pass over the kernel. Where it is not enough, few rows have S itself formed, and many have
-one pass that gives SX, X the leading left singular vectors of MBP: in a basis that begins with X,
+S = M′QM′ᵀ. In Q = scale·BBᵀ + E the factor gives the first part, M′B = MBP, and E ⪰ 0 adds at most δ = ‖M′‖² tr(E): a
+bound on λ_max(S) without a pass over the kernel. Where it does not suffice, S itself is formed if rows are few. If they
+are many, one pass gives SX for X the leading left singular vectors of MBP: in a basis that begins with X,
 
     S = [XᵀSX  Rᵀ; R  D],  ‖D‖ ≤ c = σ²_max((I − XXᵀ)MBP) + δ:   λ_max(S) ≤ λ_max([α ‖R‖; ‖R‖ c]),  α = λ_max(XᵀSX),
 
@@ -31,12 +31,14 @@ from kernelopt.spectral.eigenvalues import EPS, Constrained, Leading
 from kernelopt.spectral.spectral_form import Numbers, SpectralForm
 from kernelopt.support.types import Array
 
-LARGEST = 2000  # rows up to which S is formed
-NEGLIGIBLE = 10 * FLOOR  # eigenvalues nearer than this, of the trace before deflation, are not told apart
+LARGEST = 2000  # rows up to which S is formed: 32 MB for S, and O(rows³) operations. Q is formed up to the same size
+# Relative to the trace before deflation, ‖MB‖²: eigenvalues that are nearer to each other, or to zero, are within the
+# rounding of a kernel matrix in floating point, and count as equal.
+NEGLIGIBLE = 10 * FLOOR
 
 
 class Solved(NamedTuple):
-    """A spectral problem reduced by a factor, in its units (Q of unit mean diagonal), and what was found."""
+    """A spectral problem reduced by a factor, in the factor's units (Q of unit mean diagonal), and its solution."""
 
     form: SpectralForm
     numbers: Numbers
@@ -52,9 +54,9 @@ class Solved(NamedTuple):
 
 
 def certify(solved: Solved, tol: float, abs_tol: float | None, may_pass: bool) -> Certificate:
-    """The certificate of the point; `may_pass` where a pass over the kernel is allowed.
+    """The certificate of the point.
 
-    The pass is made where the gap asks for it.
+    With `may_pass`, a pass over the kernel is made if the gap does not close without it.
     """
     start = perf_counter()
     left = what_is_left(solved)
@@ -83,7 +85,10 @@ def _trace_left(link: PredictionLink, factor: Factor) -> float:
 
 
 def _tilt(solved: Solved) -> float:
-    """‖I − HGᵀ‖ = max(1, ‖HGᵀ‖), as for every projection; 1 where the span of the constraints is invariant under Q."""
+    """max(1, ‖HGᵀ‖) ≥ ‖I − HGᵀ‖, since HGᵀ is a projection.
+
+    It is 1 where the span of the constraints is invariant under Q.
+    """
     G = solved.numbers.G.toarray()
     H = solved.factor.B @ solved.side.pseudoinverse
     if not G.shape[1]:
@@ -104,7 +109,7 @@ def _of_whole_matrix(solved: Solved) -> float:
     Q = solved.form.link.rows.gram() / solved.factor.scale
     size = np.sqrt(np.clip(np.einsum("ij,ij->j", G, Q @ G), 0.0, None))
     G = np.divide(G, size, out=np.zeros_like(G), where=size > 0)
-    # Where some of the eigenvalues of GᵀQG are left out, it is a bound all the same.
+    # Leaving out small eigenvalues of GᵀQG keeps the bound valid: fewer constraints are deflated, and S is larger.
     Q -= Q @ G @ np.linalg.pinv(G.T @ Q @ G, rcond=NEGLIGIBLE, hermitian=True) @ (G.T @ Q)
     S = M @ (M @ Q).T
     return eigenvalues.eigenpairs((S + S.T) / 2, 1)[2]
@@ -138,7 +143,7 @@ def times_kernel(link: PredictionLink, Z: Array) -> Array:
 
 
 def _assembled(solved: Solved, largest: float, start: float) -> Certificate:
-    """φ at the length attained, and at that of the bound `largest` ≥ λ_max(S)/scale."""
+    """The certificate from φ at the attained length, and at the length that `largest` ≥ λ_max(S)/scale bounds."""
     form, side, unit, factor = solved.form, solved.side, solved.unit, solved.factor
     value = form.objective_at
     attained, feasible = lengths(solved)
@@ -163,9 +168,9 @@ def _assembled(solved: Solved, largest: float, start: float) -> Certificate:
 
 
 def lengths(solved: Solved) -> tuple[float, float]:
-    """‖MAθ‖ for the θ of the point, and for a θ near it that is feasible.
+    """‖MAθ‖ for the θ of the point, and a lower bound on it for a feasible θ nearby.
 
-    Subtracting HGᵀAθ costs at most ‖MH·GᵀAθ‖ of length, and scaling to ‖θ‖ ≤ R does the rest.
+    Subtracting HGᵀAθ, which makes the equalities hold, shortens MAθ by at most ‖MH·GᵀAθ‖; then θ is scaled to ‖θ‖ ≤ R.
     """
     form, R = solved.form, solved.numbers.radius
     place(form.form, solved.point)
@@ -179,7 +184,7 @@ def lengths(solved: Solved) -> tuple[float, float]:
 def eigen_residual(form: SpectralForm, numbers: Numbers, point: Iterate) -> float:
     """‖Q(MᵀMu − Gη) − σ²u‖/‖QMᵀMu‖ in the full kernel, at the best η and σ², for u = Aθ.
 
-    It is the residual of AᵀMᵀMAθ − AᵀGη = σ²θ, seen in predictions.
+    It is the residual of AᵀMᵀMAθ − AᵀGη = σ²θ, multiplied by A.
     """
     link = form.link
     u = point.u[0][np.unique(link.take, return_index=True)[1]]

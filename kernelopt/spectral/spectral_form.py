@@ -1,11 +1,11 @@
-"""The spectral form, the one problem without convexity that eigenvalues solve exactly.
+"""The spectral form, the one nonconvex problem that eigenvalues solve exactly.
 
     maximize    φ(‖Mu‖)                       φ convex and nondecreasing, as in ‖Mu‖, ‖Mu‖²/N, the variance of u
     subject to  u = Aθ,  ‖θ‖ ≤ R,  Gᵀu = 0
 
-It is looked for in the outer problem f(u, t): the objective is followed down through scalar atoms to one Euclidean
-norm, matrices are the gradients of affine expressions, and R is the root of a quadratic in t. So kernel principal
-component analysis may be written in any words (`cp.norm`, `cp.sum_squares`, `cp.var`, `cp.std`).
+It is recognised in the outer problem f(u, t): the objective is followed down through scalar atoms to one Euclidean
+norm, M and G are the gradients of affine expressions, and R is the root of a quadratic in t. Kernel principal component
+analysis may therefore be stated with any of `cp.norm`, `cp.sum_squares`, `cp.var` and `cp.std`.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from kernelopt.language.nodes import EUCLIDEAN
 from kernelopt.support.cvxpy_parts import Pnorm, Power, Sum, norm1, quad_over_lin
 from kernelopt.support.types import Array
 
-DENSE = 0.1  # share of nonzeros from which a matrix is kept as an array
+DENSE = 0.1  # share of nonzeros above which a matrix is stored as an array; below, sparse products save time and memory
 WORDS = (
-    "Of problems that are not convex, the spectral form is taken: maximize cp.norm(A @ theta), or a nondecreasing "
+    "A nonconvex problem of the spectral form is accepted: maximize cp.norm(A @ theta), or a nondecreasing "
     "function of it, subject to ko.norm(theta) <= R and u @ (A @ theta) == 0."
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """The form's data for the values that parameters have now, on the distinct rows of A.
+    """The form's data at the current values of parameters, on the distinct rows of A.
 
-    M : (m, n), an array where it is dense; G : (n, g) sparse; radius : R, negative where no θ is feasible, inf without
-    a bound.
+    M : (m, n), an array if dense, else sparse; G : (n, g), sparse; radius : R, negative where no θ is feasible, inf
+    without a bound
     """
 
     M: Any
@@ -69,7 +69,7 @@ class SpectralForm:
         return 1 if isinstance(self.form.outer.objective, cp.Maximize) else -1
 
     def numbers(self) -> Numbers:
-        """M, G and R for the values that parameters have now. Raises DCPError where one of them adds a constant."""
+        """M, G and R at the current values of parameters. Raises DCPError where one of these adds a constant."""
         constant = _constant([self.argument, *self.equalities])
         if constant:
             raise DCPError(f"{WORDS} Here {constant:.3g} is added to predictions by a parameter.")
@@ -101,7 +101,7 @@ def is_candidate(objective: Any) -> bool:
 
 
 def required(form: CanonicalForm, found: Inspection) -> SpectralForm:
-    """The form. Raises DCPError saying what the problem lacks of it."""
+    """The form. Raises DCPError, with the difference between problem and form, where the problem is not of the form."""
     spectral = find(form)
     if isinstance(spectral, str):
         rules.require_dcp(found, f"{WORDS} Here {spectral}.")
@@ -110,7 +110,7 @@ def required(form: CanonicalForm, found: Inspection) -> SpectralForm:
 
 
 def find(form: CanonicalForm) -> SpectralForm | str:
-    """The form, or what the problem lacks of it."""
+    """The form, or the reason why the problem is not of the form."""
     if len(form.predictions) != 1 or form.predictions[0].theta.outputs is not None:
         return "there are several θ" if len(form.predictions) != 1 else "θ is a matrix (outputs=K)"
     if form.y:
@@ -142,7 +142,7 @@ def find(form: CanonicalForm) -> SpectralForm | str:
 def _length(objective: Any) -> Any:
     """The one atom ‖Mu‖ or ‖Mu‖²/c of which the objective is a function; None if there is none.
 
-    Atoms above it are nondecreasing: else the composition with a convex function would not be convex by the DCP rules.
+    Atoms above it need no check: by the DCP rules only a nondecreasing function of the convex atom is convex.
     """
     node = objective.args[0]
     while _argument(node) is None:
@@ -174,7 +174,7 @@ def _argument(node: Any) -> Any:
 
 
 def _constant(expressions: list[Any]) -> float:
-    """The first number that affine expressions have at u = 0; 0 where there is none."""
+    """The first nonzero entry of affine expressions at u = 0; 0 where all entries are zero."""
     for expression in expressions:
         for v in expression.variables():
             v.save_value(np.zeros(v.shape))
@@ -185,7 +185,10 @@ def _constant(expressions: list[Any]) -> float:
 
 
 def _slopes(expression: Any, variable: Any) -> Any:
-    """The matrix of an affine expression, (size of the expression, size of the variable); at a point, of any other."""
+    """The Jacobian of an expression, (size of the expression, size of the variable), at the variables' values.
+
+    For an affine expression it is the expression's matrix.
+    """
     for v in expression.variables():
         if v.value is None:
             v.save_value(np.zeros(v.shape))
@@ -194,7 +197,7 @@ def _slopes(expression: Any, variable: Any) -> Any:
 
 
 def _distinct(link: PredictionLink, slopes: Any) -> Any:
-    """Slopes in u summed up over repeated rows: slopes in the distinct predictions; an array where dense."""
+    """Slopes with respect to distinct predictions: those in u, summed over repeated rows; an array if dense."""
     N, n = len(link.take), len(link.rows)
     spread = sp.csc_array((np.ones(N), (np.arange(N), link.take)), shape=(N, n))
     slopes = slopes @ spread
@@ -202,13 +205,14 @@ def _distinct(link: PredictionLink, slopes: Any) -> Any:
 
 
 def _root(bound: Any, t: cp.Variable) -> float:
-    """The largest t ≥ 0 with at² + bt + c ≤ 0, for a and b ≥ 0; negative where there is none, inf where all do."""
+    """The largest t ≥ 0 with at² + bt + c ≤ 0 in all entries, a, b ≥ 0; −1 if there is none, inf without a bound."""
     t.save_value(np.asarray(0.0))
     c, b = _entries(bound.value), _entries(_slopes(bound, t))
     t.save_value(np.asarray(1.0))
     a = (_entries(_slopes(bound, t)) - b) / 2
     if (c > 0).any():
         return -1.0
+    # t = −2c/(b + √(b² − 4ac)), the form of the root without cancellation.
     slope = b + np.hypot(b, 2 * np.sqrt(np.clip(a, 0.0, None)) * np.sqrt(-c))
     free = np.where((a > 0) | (b > 0), 0.0, np.inf)
     return float(np.min(np.divide(-2 * c, slope, out=free, where=slope > 0)))

@@ -1,7 +1,7 @@
-"""Solve a problem of the spectral form: the leading singular vectors, and who takes such a problem.
+"""Solve a problem of the spectral form by its leading singular vectors, and choose the solver for it.
 
 With u = Bv, the leading right singular vector of MB on the null space of GᵀB, of length √scale·R, maximizes ‖Mu‖ over
-θ in the factor's span; the certificate tells how much the full kernel could add.
+θ in the factor's span. The certificate bounds how much the full kernel could add.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from kernelopt.spectral.enclosure import NEGLIGIBLE, Solved
 from kernelopt.spectral.spectral_form import Numbers, SpectralForm
 from kernelopt.support.types import Array
 
-LEADING = 9  # singular vectors that are computed; all but the last serve the certificate
-TIE = 1e-9  # relative; entries of Aθ this near to the largest are as large, so that rounding does not choose the sign
+# Singular vectors that are computed. The certificate projects on all but the last, whose value estimates the rest of
+# the spectrum. More vectors tighten the bound, and cost a column of the pass over the kernel each.
+LEADING = 9
+TIE = 1e-9  # relative: entries of Aθ this near to the largest count as equal to it, so that rounding decides no sign
 
 
 def decomposed(form: SpectralForm, numbers: Numbers, reduction: Reduction, point: Iterate | None = None) -> Solved:
-    """MB on the null space of GᵀB, and its leading singular vectors; by default the point that they give."""
+    """MB on the null space of GᵀB, its leading singular vectors, and `point`, by default the optimum that they give."""
     factor = reduction.factors[form.link.theta]
     side = eigenvalues.constrained(np.asarray(numbers.M @ factor.B), np.asarray(numbers.G.T @ factor.B))
     top = eigenvalues.leading(side, LEADING)
@@ -40,7 +42,7 @@ def decomposed(form: SpectralForm, numbers: Numbers, reduction: Reduction, point
 def _leading(factor: Factor, numbers: Numbers, side: Constrained, top: Leading) -> Array:
     """v = ±√scale·R·x, with the first of the largest entries of Bv positive; for R = inf a ray of unit length.
 
-    v = 0 where the largest eigenvalue is not told from zero.
+    v = 0 where the largest eigenvalue cannot be distinguished from zero.
     """
     if not factor.rank or top.values[0] <= NEGLIGIBLE * side.total:
         return np.zeros(factor.rank)
@@ -54,7 +56,8 @@ def _leading(factor: Factor, numbers: Numbers, side: Constrained, top: Leading) 
 def solver_names(form: SpectralForm | None, wanted: str | None, options: Mapping[str, object]) -> list[str] | None:
     """[SPECTRAL] for a problem of the spectral form, None for others.
 
-    Raises SolverError where problem and solver do not fit, OptionError for options, of which there are none.
+    Raises SolverError where the solver does not take the problem, and OptionError for any options, since SPECTRAL has
+    none.
     """
     asked = None if wanted is None else wanted.upper()
     if form is None:
@@ -75,7 +78,7 @@ def require_cones(form: SpectralForm | None) -> None:
 
 
 def solver_table(form: SpectralForm | None, of_others: Callable[[], SolverTable]) -> SolverTable:
-    """The table of solvers with SPECTRAL in it, which takes the spectral form as others don't."""
+    """The table of solvers with SPECTRAL in it, the only one that takes the spectral form."""
     if form is None:
         others = of_others()
         return SolverTable({NAME: f"{_TAKES}; this problem is convex", **others.reasons}, others.chosen)

@@ -1,1 +1,1 @@
-"""What all rooms share, and what knows nothing of kernels: arithmetic, time limits, threads, tables, pictures."""
+"""Helpers that all packages share and that know nothing of kernels: arithmetic, time limits, threads, tables, plots."""

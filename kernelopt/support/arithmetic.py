@@ -1,4 +1,4 @@
-"""Floating point that is known to the last bit: products without an error, and sums that are rounded once."""
+"""Floating-point arithmetic with known errors: exact products, and sums that are rounded once."""
 
 from __future__ import annotations
 
@@ -10,17 +10,23 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 UNIT = 2.0**-53  # unit roundoff of double precision
-FINE = 2.0**-960  # products up to it may have digits below the smallest double, 2⁻¹⁰⁷⁴
+# Products up to this size count as inexact: of their 106 binary digits, which reach down by 2⁻¹⁰⁵, some may lie below
+# the smallest double, 2⁻¹⁰⁷⁴. A factor of 2⁹ is a margin.
+FINE = 2.0**-960
 
 
 def gamma(n: Any) -> Any:
-    """n·u/(1 − n·u), ∞ from nu = 1 on: the relative error of a sum of n products, in any order (Higham 2002, 3.1)."""
+    """γₙ = nu/(1 − nu), ∞ where nu ≥ 1: a bound on the error of a sum of n products, in any order (Higham 2002, 3.1).
+
+    It is relative to the sum of the absolute values of the products.
+    """
     u = n * UNIT
     return np.where(u < 1, u / np.where(u < 1, 1 - u, 1.0), np.inf)[()]
 
 
 def two_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """(hi, lo) with ab = hi + lo exactly, but for underflow (Dekker 1971; upper 26 bits by Veltkamp)."""
+    """(hi, lo) with ab = hi + lo exactly, unless a part underflows (Dekker 1971, with Veltkamp's splitting)."""
+    # The factor 2²⁷ + 1 splits a double into two halves, whose products have at most 53 digits and so no rounding.
     c, d = (2.0**27 + 1) * a, (2.0**27 + 1) * b
     a1, b1 = c - (c - a), d - (d - b)
     hi, a2, b2 = a * b, a - a1, b - b1
@@ -28,18 +34,18 @@ def two_product(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def checked_product(a: Array, b: Array) -> tuple[Array, Array, Array]:
-    """(hi, lo) with ab = hi + lo, and where underflow may keep that from being exact."""
+    """(hi, lo, doubtful) with ab = hi + lo, which underflow may make inexact where `doubtful`."""
     hi, lo = two_product(a, b)
     return hi, lo, (np.abs(hi) <= FINE) & (a != 0) & (b != 0)
 
 
 def euclidean(x: Array) -> float:
-    """‖x‖, entries of any shape, where no square underflows."""
+    """‖x‖ of an array of any shape. No entry is squared, so that none underflows."""
     return float(np.hypot.reduce(np.ravel(x)))
 
 
 def exact_product(A: Array, B: Array) -> Array:
-    """AB, each entry a sum of exact products that is rounded once."""
+    """AB; each entry is a sum of exact products that is rounded once."""
     found = np.empty((len(A), B.shape[1]))
     for i, row in enumerate(A):
         for j, column in enumerate(B.T):

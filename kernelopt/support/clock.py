@@ -1,4 +1,4 @@
-"""The time that a call may take, for loops deep inside of it."""
+"""The deadline of a call, for loops deep inside of it to check."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _deadline: ContextVar[float] = ContextVar("deadline", default=inf)
 
 
 class OutOfTimeError(Exception):
-    """The time limit was reached; whoever set it keeps what there is."""
+    """The time limit was reached. The caller that set the limit keeps its best answer so far."""
 
 
 @contextmanager
 def limited(deadline: float) -> Iterator[None]:
-    """Within, `check` raises after a time on `perf_counter`."""
+    """In this context `check` raises once `perf_counter` reaches the deadline."""
     token = _deadline.set(deadline)
     try:
         yield
@@ -26,11 +26,11 @@ def limited(deadline: float) -> Iterator[None]:
 
 
 def seconds_left() -> float:
-    """Until the deadline; inf where there is none."""
+    """Seconds until the deadline; inf without a deadline."""
     return _deadline.get() - perf_counter()
 
 
 def check() -> None:
-    """Raise OutOfTimeError after the deadline."""
+    """Raise OutOfTimeError once the deadline is reached."""
     if seconds_left() <= 0:
         raise OutOfTimeError

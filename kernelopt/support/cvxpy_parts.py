@@ -1,8 +1,8 @@
-"""What kernelopt takes of cvxpy beyond the documented interface, all in one place.
+"""All that kernelopt uses of cvxpy beyond the documented interface, in one place.
 
-The atoms are classes that cvxpy's own functions return, by which trees are read. The functions wrap cvxpy's
-compilation: its steps, their inverse, and names inside of them may change from one minor version to the next.
-`tests/test_cvxpy_parts.py` uses each of them, so that a version that moves one fails there first.
+The atoms are the classes that cvxpy's own functions return; expression trees are read by them. The functions wrap
+cvxpy's compilation, whose steps, inverse steps and internal names may change from one minor version to the next.
+`tests/test_cvxpy_parts.py` uses each of these parts, so that it is the first to fail where cvxpy has moved one.
 """
 
 from __future__ import annotations
@@ -49,25 +49,25 @@ __all__ = [
 
 
 def forget(node: Any) -> None:
-    """Drop what a node has derived from its leaves, such as signs and shapes by their ids."""
+    """Drop the values that a node has cached from its leaves, such as signs and shapes."""
     for name in [name for name in vars(node) if name.startswith("_lazy") or name.endswith("__cache__")]:
         delattr(node, name)
 
 
 class Compiled(NamedTuple):
-    """A problem as a solver gets it, and cvxpy's way back from the solver's answer to the problem's variables."""
+    """A problem in a solver's form, and cvxpy's way back from the solver's answer to the problem's variables."""
 
     data: Any
     chain: Any
     inverse: Any
 
     def answer(self, problem: cp.Problem, options: Mapping[str, Any], ours: dict[str, Any]) -> Any:
-        """What the solver itself returns."""
+        """The solver's own return value."""
         warm, verbose = options.get("warm_start", True), options.get("verbose", False)
         return self.chain.solve_via_data(problem, self.data, warm, verbose, ours)
 
     def solution(self, raw: Any) -> Solution:
-        """The same in cvxpy's terms."""
+        """The solver's return value as cvxpy's `Solution`."""
         return self.chain.invert(raw, self.inverse)
 
     @property
@@ -75,7 +75,7 @@ class Compiled(NamedTuple):
         return str(self.chain.solver.name())
 
     def first_column(self, variable: cp.Variable) -> int | None:
-        """Where a variable begins in the solver's x; None where it drops out."""
+        """The index at which a variable begins in the solver's x; None where compilation removed the variable."""
         found = self.data["param_prob"].var_id_to_col.get(variable.id)
         return None if found is None else int(found)
 
@@ -86,7 +86,7 @@ def is_compiled(problem: cp.Problem) -> bool:
 
 
 def compiled(problem: cp.Problem, solver: str, options: Mapping[str, Any]) -> Compiled:
-    """A problem as a solver gets it; the SciPy backend takes every atom, and a dense matrix as fast as the others."""
+    """A problem in a solver's form. The SciPy backend takes every atom, and is as fast as others for dense matrices."""
     return Compiled(*problem.get_problem_data(solver, canon_backend=cp.SCIPY_CANON_BACKEND, solver_opts=dict(options)))
 
 
@@ -94,8 +94,9 @@ class ConeData(NamedTuple):
     """minimize ½xᵀPx + cᵀx + offset subject to Ax + s = b, s ∈ K, as cvxpy's conic interface has it.
 
     P : None where there is no quadratic part
-    dims : sizes of the cones of K; columns : those of a variable in x, none where it drops out
-    multipliers : of the problem's constraints by id, for z of the rows
+    dims : sizes of the cones of K
+    columns : the columns of a variable in x; empty where compilation removed the variable
+    multipliers : those of the problem's constraints, by id, from the multipliers z of the rows
     """
 
     P: Any
@@ -109,14 +110,14 @@ class ConeData(NamedTuple):
 
 
 def cone_data(problem: cp.Problem) -> ConeData:
-    """The cone data of a problem, whose quadratic part is diagonal; with cones for a part that is not."""
+    """The cone data of a problem with a diagonal P; another quadratic part becomes cones."""
     found = compiled(problem, "CLARABEL", {})
     P = found.data.get("P")
     if P is not None and np.count_nonzero(P.data) > np.count_nonzero(P.diagonal()):
         found = compiled(problem, "CLARABEL", {"use_quad_obj": False})
         P = found.data.get("P")
     data, chain, inverse = found
-    names: dict[int, int] = {}  # variables with attributes are compiled as others, with ids of their own
+    names: dict[int, int] = {}  # cvxpy replaces variables with attributes by new ones, with new ids
     for reduction in chain.reductions:
         names |= {old: new[0] for old, new in getattr(reduction, "var_id_map", {}).items()}
     first = data["param_prob"].var_id_to_col
@@ -128,6 +129,7 @@ def cone_data(problem: cp.Problem) -> ConeData:
         return np.arange(0) if start is None else np.arange(start, start + sizes.get(name, variable.size))
 
     def multipliers(z: Array) -> dict[int, Any]:
+        # cvxpy's inverse wants a whole answer of Clarabel; the multipliers depend on z alone.
         x = np.zeros(len(data["c"]))
         point = SimpleNamespace(x=x, z=z, s=z, obj_val=0.0, status="Solved", solve_time=0.0, iterations=0)
         return dict(chain.invert(point, inverse).dual_vars)
@@ -139,5 +141,5 @@ def cone_data(problem: cp.Problem) -> ConeData:
 
 
 def clarabel_cones(**dims: Any) -> Any:
-    """Cones as Clarabel names them, from cvxpy's names: zero, nonneg, soc, psd, exp, p3d, pnd."""
+    """Clarabel's cones from cvxpy's names and sizes: zero, nonneg, soc, psd, exp, p3d, pnd."""
     return dims_to_solver_cones(SimpleNamespace(**dims))

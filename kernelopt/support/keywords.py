@@ -1,4 +1,4 @@
-"""Keywords that a class does not take, and what to write instead."""
+"""Hints for keywords that a class does not take."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 
 class Hinting(ABCMeta):
-    """The type of classes that answer a keyword which is known elsewhere with what to write instead.
+    """A metaclass that explains which keyword or classmethod to use in place of an unknown keyword.
 
-    That is a keyword of theirs, by the class's `_elsewhere`, or its classmethod `from_keyword`. Python's own TypeError
-    stays as it is, with the hint as a note.
+    The class's `_elsewhere` maps the keyword to one of its own; a classmethod `from_<keyword>` is found by its name.
+    Python's TypeError stays as it is, and gets the hint as a note.
     """
 
     _elsewhere: Mapping[str, str] = {}
@@ -28,12 +28,12 @@ class Hinting(ABCMeta):
 
     @property
     def __signature__(cls) -> Signature:
-        """That of `__init__`, which the call above would hide."""
+        """The signature of `__init__`, which `__call__` above would hide."""
         own = signature(cls.__init__)  # type: ignore[misc]
         return own.replace(parameters=list(own.parameters.values())[1:])
 
     def _instead(cls, name: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> str | None:
-        """What to write instead of the keyword."""
+        """The hint for an unknown keyword; None where no hint is known."""
         if name in cls._elsewhere:
             return f"Write {cls._elsewhere[name]}={named[name]!r}."
         way = getattr(cls, f"from_{name}", None)

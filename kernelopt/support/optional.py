@@ -1,4 +1,4 @@
-"""Packages that kernelopt does not depend on, imported by those who need them."""
+"""Optional packages, imported where they are needed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 
 from kernelopt.errors import MissingPackageError
 
+# The extra that installs a package; a package without an extra is installed by its own name.
 EXTRAS = {"distributed": "'kernelopt[dask]'", "matplotlib": "'kernelopt[plot]'", "sklearn": "'kernelopt[sklearn]'"}
 
 
 def optional(module: str, caller: str) -> Any:
-    """A module of such a package. Raises MissingPackageError."""
+    """A module of an optional package. Raises MissingPackageError where the package is not installed."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

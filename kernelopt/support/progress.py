@@ -1,4 +1,4 @@
-"""A bar whose measure is a gap, on a logarithmic scale."""
+"""A progress bar for a gap, on a logarithmic scale."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tqdm.auto import tqdm
 
 
 class GapBar:
-    """From the first gap that is shown to the goal; nothing where it is not wanted."""
+    """A bar from the first gap to the goal. It is drawn only if `shown`."""
 
     def __init__(self, label: str, shown: bool, leave: bool = False) -> None:
         self.label, self.shown, self.leave = label, shown, leave
@@ -17,7 +17,7 @@ class GapBar:
         self._first = 1.0
 
     def show(self, gap: float, goal: float, note: str = "") -> None:
-        """A gap that is larger than one before does not move the bar back."""
+        """Show a gap. A gap larger than an earlier one leaves the bar where it is."""
         if not self.shown or not 0 < gap < inf or not goal > 0:
             return
         if self._bar is None:

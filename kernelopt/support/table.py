@@ -1,4 +1,4 @@
-"""A table of columns by name, with what one does to look at it."""
+"""A table of named columns that can be printed, plotted, and converted to pandas."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from kernelopt.support.html import table
 from kernelopt.support.optional import optional
 from kernelopt.support.types import Array
 
-DIGITS = 7  # of a number in a table
-FORMATS = {"gap": ".1e", "seconds": ".2g"}  # of columns; others get five digits, and bounds DIGITS
-DECADE = 10.0  # an axis of positive numbers that span more is logarithmic
+DIGITS = 7  # significant digits of the objective and its bounds: enough to show a relative gap of 1e-6
+FORMATS = {"gap": ".1e", "seconds": ".2g"}  # by column; columns without a format get five digits, bounds DIGITS
+DECADE = 10.0  # an axis is logarithmic where its numbers are positive and span more than this factor
 
 
 class Table(ABC):
@@ -60,7 +60,7 @@ class Table(ABC):
         return table(list(zip(*cells.values(), strict=True)), list(cells), self._captions())
 
     def _cells(self) -> dict[str, list[str]]:
-        """The columns as text; bounds are rounded outward."""
+        """The columns as text. Bounds are rounded outward, so that the printed interval holds the optimum, too."""
         outward = {"lower": Context(DIGITS, ROUND_FLOOR), "upper": Context(DIGITS, ROUND_CEILING)}
 
         def text(name: str, number: Any) -> str:

@@ -1,4 +1,4 @@
-"""Independent blocks in as many threads as BLAS would take for one."""
+"""Independent blocks of work in as many threads as BLAS would use."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ B = TypeVar("B")
 
 
 def in_threads(work: Callable[[A], B], items: Sequence[A]) -> list[B]:
-    """work(item) of each; with several items and BLAS threads, each item in a thread of its own with one for BLAS.
+    """work(item) for each item. Where BLAS has several threads, items run in parallel, with one BLAS thread each.
 
-    Kernel values are half exponentials, which BLAS's threads do not share out.
+    Half of the work for kernel values is exponentials, which BLAS does not compute.
     """
     if len(items) < 2:
         return [work(item) for item in items]
