@@ -12,6 +12,8 @@ cycle, and gives up.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
@@ -19,53 +21,60 @@ from numpy.typing import NDArray
 from kernelopt.solvers.dual_point import Point, judged
 from kernelopt.solvers.structured import KernelSpace, Structured, factored
 from kernelopt.solvers.watch import Watch
+from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array
 
 MOST = 40  # systems
-PATIENCE = 4  # of them without fewer kinks on a wrong side
-WORSE = 2.0  # times as many kinks on a wrong side as there were, from which the method does not come back
-RIDGE = 1e-13  # of K's mean diagonal, added to it: repeated rows make it singular
-WRONG = 1e-10  # how far k is on a wrong side before it counts, in units of s
+# The method gives up after PATIENCE systems without fewer kinks on a wrong side, or where a multiplier leaves its box
+# by more than FAR typical widths: K is nearly singular on the free kinks then, whose number grows from step to step.
+PATIENCE, FAR = 4, 10.0
+RIDGE = 1e-13  # relative to the mean diagonal of K, and added to it: repeated rows make K singular
+WRONG = 1e-10  # relative to a typical s: k on a wrong side by less counts as 0
 
 
-def solve(problem: Structured, watch: Watch, start: Point, sigma: float) -> Point | None:
-    """The optimum, as the watch judges it; None where the method does not apply, or does not get there.
-
-    sigma : typical multipliers over typical arguments
-    """
+def solve(problem: Structured, watch: Watch, start: Point) -> Point | None:
+    """The optimum, as the watch judges it; None where the method does not apply, or does not get there."""
     space = problem.kernel_space
     if problem.smooth or space is None:
         return None
-    run = _Run(problem, space, start, sigma)
+    run = _Run(problem, space, start)
+    try:
+        found = run.point() if _finds(run, watch) else None
+        return replace(found, kept=start.kept) if found is not None and watch(found, problem.size) else None
+    except (OutOfTimeError, KeyboardInterrupt) as stop:
+        return replace(run.point(), stopped=stop)
+
+
+def _finds(run: _Run, watch: Watch) -> bool:
+    """Whether all kinks come to be on the sides where they belong."""
     best, since = np.inf, 0
     for _ in range(MOST):
         if not run.step():
-            return None
+            return False
         watch.systems += 1
-        wrong = run.turned()
+        overshoot, wrong = run.overshoot(), run.turned()
         if wrong == 0:
-            break
+            return True
         best, since = (wrong, 0) if wrong < best else (best, since + 1)
-        if since == PATIENCE or wrong > WORSE * best:
-            return None
+        if since == PATIENCE or overshoot > FAR:
+            return False
         watch.check_time()
-    point = run.point()
-    return point if watch(point, problem.size) else None
+    return False
 
 
 class _Run:
     """Multipliers a, s and y that belong to them, and the side of each kink: −1 (low), 0 (free), 1 (high)."""
 
-    def __init__(self, problem: Structured, space: KernelSpace, start: Point, sigma: float) -> None:
+    def __init__(self, problem: Structured, space: KernelSpace, start: Point) -> None:
         self.p, self.space = problem, space
         self.a = np.clip(start.a, problem.low, problem.high)
         self.fixed = problem.low == problem.high
         # The sides of the augmented Lagrangian at the start: a multiplier close to an end, with k on the same side.
-        moved = self.a + sigma * (start.s[problem.of] - problem.anchor - problem.rho * self.a)
+        moved = self.a + problem.sigma * (start.s[problem.of] - problem.anchor - problem.rho * self.a)
         self.side = np.where(moved <= problem.low, -1, np.where(moved >= problem.high, 1, 0))
         self.y = start.x[problem.ends[-1] :]
         self.s = self._arguments()
-        self.tiny = WRONG * _unit(problem)
+        self.unit = _unit(problem)
 
     def _slopes(self) -> Array:
         return self.p.slope + self.p.of_kinks(self.a)
@@ -108,11 +117,16 @@ class _Run:
             p = self.p
             self.s = self.s - p._spread(self.space.times(p._gathered(p.of_kinks(delta))))
 
+    def overshoot(self) -> float:
+        """How far multipliers are outside of their boxes, in units of a typical multiplier."""
+        outside = np.maximum(self.p.low - self.a, self.a - self.p.high)
+        return float(outside.max(initial=0.0)) / (2 * self.p.sigma * self.unit)
+
     def turned(self) -> int:
         """Put kinks on the sides where they belong, and say how many were not."""
         p, before = self.p, self.side
         k = self.s[p.of] - p.anchor - p.rho * self.a
-        up, down = (before < 0) & (k > self.tiny), (before > 0) & (k < -self.tiny)
+        up, down = (before < 0) & (k > WRONG * self.unit), (before > 0) & (k < -WRONG * self.unit)
         side = np.where(self._nearest(up, p.anchor) | self._nearest(down, -p.anchor), 0, before)
         side = np.where((before == 0) & (self.a < p.low), -1, np.where((before == 0) & (self.a > p.high), 1, side))
         self.side = np.where(self.fixed, before, side)

@@ -93,12 +93,10 @@ def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Poin
 
     From the solution of a neighbouring problem, active sets are tried first.
     """
-    sigma = first_sigma(problem)
-    if start is not None:
-        found = active_set.solve(problem, watch, start, sigma)
-        if found is not None:
-            return replace(found, kept=start.kept)
-    return _coarse_to_fine(problem, watch, start, sigma, watch.flops + BUDGET * problem.cost(problem.m))
+    found = None if start is None else active_set.solve(problem, watch, start)
+    if found is not None:
+        return found
+    return _coarse_to_fine(problem, watch, start, problem.sigma, watch.flops + BUDGET * problem.cost(problem.m))
 
 
 def newton(problem: Structured, watch: Watch, start: Point | None = None) -> Point:
@@ -188,20 +186,6 @@ def _minimized(  # noqa: PLR0917
             break
         systems.watch.check_time()
     return here, number
-
-
-def first_sigma(problem: Structured) -> float:
-    """The first σ: a typical multiplier, half the width of a box, over a typical argument |anchor|.
-
-    `Structured.steps` scales it for each kink.
-    """
-    k = np.abs(problem.anchor)
-    unit = float(np.median(k[k > 0])) if np.any(k > 0) else 1.0
-    width = (problem.high - problem.low)[np.isfinite(problem.low) & np.isfinite(problem.high)]
-    curved = problem.rho > 0
-    if len(width):
-        return 0.5 * float(np.median(width)) / unit
-    return 0.5 * float(np.median(1 / problem.rho[curved])) if curved.any() else 0.5 * float(problem.R.max())
 
 
 def next_multipliers(problem: Structured, a: Array, sigma: float, s: Array) -> Array:

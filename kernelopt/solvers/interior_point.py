@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kernelopt.solvers import active_set
 from kernelopt.solvers.assemble import Shape
 from kernelopt.solvers.dual_point import Point, judged
 from kernelopt.solvers.engine import Engine, needs_convexity
@@ -133,6 +134,9 @@ class InteriorPoint(Engine):
 
 def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Point:
     """The best iterate; the watch decides when it is good enough. If a warm start fails, a cold start follows."""
+    found = None if start is None else active_set.solve(problem, watch, start)
+    if found is not None:
+        return found
     method = _Method(problem, start)
     point, enough = method.run(watch)
     if start is None or enough or point.stopped is not None:

@@ -361,6 +361,20 @@ class Structured:
         return found
 
     @cached_property
+    def sigma(self) -> float:
+        """A typical multiplier of a kink, half the width of a box, over a typical argument |anchor|.
+
+        `steps` scales it for each kink.
+        """
+        k = np.abs(self.anchor)
+        unit = float(np.median(k[k > 0])) if np.any(k > 0) else 1.0
+        width = (self.high - self.low)[np.isfinite(self.low) & np.isfinite(self.high)]
+        curved = self.rho > 0
+        if len(width):
+            return 0.5 * float(np.median(width)) / unit
+        return 0.5 * float(np.median(1 / self.rho[curved])) if curved.any() else 0.5 * float(self.R.max())
+
+    @cached_property
     def steps(self) -> Array:
         """Factors for the step σ of each kink's multiplier, in inverse proportion to how far the multiplier moves s.
 

@@ -11,10 +11,10 @@ from inside import reduction_of
 import kernelopt as ko
 from kernelopt.factorization.tall import DenseMatrix
 from kernelopt.solvers import active_set, assemble, augmented_lagrangian
-from kernelopt.solvers.augmented_lagrangian import first_sigma
 from kernelopt.solvers.interior_point import InteriorPoint
 from kernelopt.solvers.structured import Structured
 from kernelopt.solvers.watch import Watch
+from kernelopt.support.clock import OutOfTimeError
 
 RNG = np.random.default_rng(0)
 N = 120
@@ -55,7 +55,7 @@ def test_the_optimum_of_a_neighbour(loss, free, constrained):
     problem = structured(loss, 0.1, free, constrained=constrained)
     start = optimum(replace(problem, R=1.3 * problem.R))
     watch = Watch("", 1e-9, 1e-11, 1.0)
-    found, expected = active_set.solve(problem, watch, start, first_sigma(problem)), optimum(problem)
+    found, expected = active_set.solve(problem, watch, start), optimum(problem)
     assert found is not None
     assert watch.systems <= 12
     assert found.gap <= max(1e-9 * found.unit, 1e-11)
@@ -69,7 +69,7 @@ def test_repeated_rows_with_opposite_labels():
     twice = X.copy()
     twice[60:] = twice[:60]
     problem = structured("hinge", 0.1, points=twice)
-    found = active_set.solve(problem, Watch("", 1e-6, 1e-11, 1.0), optimum(replace(problem, R=1.2 * problem.R)), 1.0)
+    found = active_set.solve(problem, Watch("", 1e-6, 1e-11, 1.0), optimum(replace(problem, R=1.2 * problem.R)))
     assert found is None or found.primal == pytest.approx(optimum(problem).primal, rel=1e-6)
 
 
@@ -79,18 +79,26 @@ def test_it_gives_up_where_it_gets_nowhere(monkeypatch):
     far = optimum(replace(problem, R=1e3 * problem.R))
     monkeypatch.setattr(active_set, "MOST", 1)
     watch = Watch("", 1e-8, 1e-11, 1.0)
-    assert active_set.solve(problem, watch, far, first_sigma(problem)) is None
+    assert active_set.solve(problem, watch, far) is None
     found = augmented_lagrangian.solve(problem, watch, far)
     assert found.primal == pytest.approx(optimum(problem).primal, rel=1e-7)
+
+
+def test_a_deadline_keeps_the_point_that_it_has():
+    problem = structured("hinge", 0.1)
+    start = optimum(replace(problem, R=1.3 * problem.R))
+    found = active_set.solve(problem, Watch("", 1e-9, 1e-11, 1.0, deadline=0.0), start)
+    assert isinstance(found.stopped, OutOfTimeError)
+    assert np.isfinite(found.x).all() and found.gap < np.inf
 
 
 def test_smooth_losses_and_low_rank_are_not_its_business():
     problem = structured("hinge", 0.1)
     start = optimum(problem)
     narrow = replace(problem, blocks=(DenseMatrix(problem.blocks[0].whole()[:, :20]),))
-    assert active_set.solve(narrow, Watch("", 1e-6, 1e-11, 1.0), start, 1.0) is None
+    assert active_set.solve(narrow, Watch("", 1e-6, 1e-11, 1.0), start) is None
     logistic = structured_log_loss()
-    assert active_set.solve(logistic, Watch("", 1e-6, 1e-11, 1.0), start, 1.0) is None
+    assert active_set.solve(logistic, Watch("", 1e-6, 1e-11, 1.0), start) is None
 
 
 def structured_log_loss():

@@ -21,10 +21,10 @@ LOSSES = {
 }
 
 
-def stated(loss, strength, constrained=False):
+def stated(loss, strength, constrained=False, points=X):
     theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
-    objective = cp.sum(LOSSES[loss](theta(X) + b)) + strength * ko.sum_squares(theta)
-    return ko.Problem(cp.Minimize(objective), [theta(X[:20]) + b <= 1.0] if constrained else [])
+    objective = cp.sum(LOSSES[loss](theta(points) + b)) + strength * ko.sum_squares(theta)
+    return ko.Problem(cp.Minimize(objective), [theta(points[:20]) + b <= 1.0] if constrained else [])
 
 
 def systems(problem, **options):
@@ -45,10 +45,10 @@ def test_steps_of_the_interior_point_method():
 )
 def test_a_warm_start_takes_fewer_systems(solver, loss, share):
     """Along four values of λ, the first of which nobody has a start for."""
-    totals = []
+    points, totals = np.random.default_rng(2).normal(size=(300, 8)), []
     for warm in (True, False):
         strength = cp.Parameter(nonneg=True)
-        problem, found = stated(loss, strength), []
+        problem, found = stated(loss, strength, points=points), []
         for strength.value in (0.1, 0.11, 0.12, 0.13):
             found.append(systems(problem, solver=solver, warm_start=warm))
         totals.append(sum(found[1:]))
