@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from kernelopt.support.types import Array, Ints
 # The smallest residual trace(Q − scale·BBᵀ) to aim at, relative to trace(Q). It is about 450 eps: pivots below it would
 # be taken from the rounding of the trace.
 FLOOR = 1e-13
+# Rows of a factor that may grow, up to which BBᵀ is formed: the next round replaces it. At 5000 rows it takes 1 to 3 s.
+PASSING = 5000
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +57,7 @@ class Factor(ABC):
     @cached_property
     def matrix(self) -> TallMatrix:
         """B with the operations that solvers and certificates need, whatever holds it."""
-        return tall(self.B)
+        return tall(self.B, PASSING if self.grows else inf)
 
     @property
     def rank(self) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -152,10 +153,10 @@ class _Transposed:
 
 @dataclass(frozen=True, eq=False)
 class DenseMatrix(TallMatrix):
-    """B as one numpy array; `coarse` where it is the first columns of another one, which need no BBᵀ of their own."""
+    """B as one numpy array, and the number of rows up to which a BBᵀ pays: it takes longer than a few systems."""
 
     array: Array
-    coarse: bool = False
+    most_outer: float = inf
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -171,7 +172,7 @@ class DenseMatrix(TallMatrix):
         return self.array[chosen]
 
     def first(self, count: int) -> DenseMatrix:
-        return DenseMatrix(self.array[:, :count], self.coarse or count < self.array.shape[1])
+        return DenseMatrix(self.array[:, :count], self.most_outer if count >= self.array.shape[1] else 0)
 
     def combined(self, E: sp.csr_array) -> Array:
         return np.asarray(E @ self.array)
@@ -193,7 +194,7 @@ class DenseMatrix(TallMatrix):
     @cached_property
     def _outer(self) -> Array | None:
         n, r = self.shape
-        if self.coarse or r < WIDE * n or 8.0 * n**2 > HELD * memory.available_bytes():
+        if n > self.most_outer or r < WIDE * n or 8.0 * n**2 > HELD * memory.available_bytes():
             return None
         return np.asarray(self.array @ self.array.T)  # numpy takes one half of the work for such a product
 
@@ -235,9 +236,9 @@ class DenseMatrix(TallMatrix):
         return np.asarray(L.T @ (w[:, None] * (other.array[chosen] if some else other.array)))
 
 
-def tall(B: Any) -> TallMatrix:
+def tall(B: Any, most_outer: float = inf) -> TallMatrix:
     """B as a `TallMatrix`; a numpy array is wrapped in a `DenseMatrix`."""
-    return B if isinstance(B, TallMatrix) else DenseMatrix(np.asarray(B))
+    return B if isinstance(B, TallMatrix) else DenseMatrix(np.asarray(B), most_outer)
 
 
 def _dense(B: TallMatrix) -> DenseMatrix:

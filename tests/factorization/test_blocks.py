@@ -485,6 +485,7 @@ def test_the_outer_product_is_made_where_it_pays(monkeypatch):
     assert whole.outer() is whole.outer()
     assert whole.first(15).outer() is None
     assert whole.first(20).outer() is not None
+    assert tall(B, 49).outer() is None
     assert tall(B[:, :5]).outer() is None
     assert block_matrix(np.float64)[1].outer() is None
     monkeypatch.setattr(memory, "available_bytes", lambda: 1e4)

@@ -13,6 +13,8 @@ from kernelopt.driver import policy, refine
 from kernelopt.driver.options import factor_options
 from kernelopt.errors import MemoryLimitError, OptionError
 from kernelopt.factorization import Guide, Settings, carried, grow, growing
+from kernelopt.factorization import factor as factor_module
+from kernelopt.factorization.dense import pivoted_cholesky
 from kernelopt.factorization.growing import ExpandedFactor
 from kernelopt.factorization.streamed import streamed_cholesky
 from kernelopt.kernels.derivatives import lifted, with_order
@@ -373,3 +375,11 @@ def test_coefficients_are_remembered_for_the_last_v():
     np.testing.assert_allclose(factor.coefficients(w), factor._coefficients(w))
     v[0] = 2.0  # another value in the same array
     np.testing.assert_allclose(factor.coefficients(v), factor._coefficients(v))
+
+
+def test_a_factor_that_may_grow_forms_no_large_outer_product(monkeypatch):
+    rows, _ = values()
+    assert streamed_cholesky(rows, SETTINGS).matrix.outer() is not None
+    monkeypatch.setattr(factor_module, "PASSING", 100)
+    assert streamed_cholesky(rows, SETTINGS).matrix.outer() is None
+    assert pivoted_cholesky(rows, SETTINGS).matrix.outer() is not None
