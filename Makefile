@@ -15,7 +15,7 @@ test: .venv/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n auto
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto  # one process per core
 
 docs: .venv/docs
 	rm -rf docs/api  # pages of names that are gone would be warnings

@@ -226,7 +226,8 @@ def _certified(  # noqa: PLR0917
     goal, reduction = task.goal, task.reduction
     known = known or goal.known
     products = goal.products and any(f.grows for f in reduction.factors.values())
-    request = Request(goal.scope, goal.tol, goal.abs_tol, answer.slopes, known, products)
+    in_time = goal.seconds_left() > 0  # a search for better multipliers can take longer than the rest of the solve
+    request = Request(goal.scope, goal.tol, goal.abs_tol, answer.slopes, known, products, search=in_time)
     if not interrupted:
         try:
             with clock.limited(goal.deadline):
