@@ -98,11 +98,11 @@ def test_cone_data():
     assert np.size(data.multipliers(z)[bound.id]) == 3
 
 
-def test_a_quadratic_part_that_is_not_diagonal_becomes_a_cone():
-    form = cp.quad_form(x, np.ones((3, 3)) + np.eye(3))
-    data = parts.cone_data(cp.Problem(cp.Minimize(form)))
-    assert data.P is None or not data.P.diagonal().any()
-    assert len(data.dims.soc) == 1
+def test_a_quadratic_part_is_a_whole_symmetric_matrix():
+    P = np.ones((3, 3)) + np.eye(3)
+    data = parts.cone_data(cp.Problem(cp.Minimize(cp.quad_form(x, P))))
+    np.testing.assert_allclose(data.P.toarray(), 2 * P)
+    assert not data.dims.soc
 
 
 def test_a_problem_is_compiled_solved_and_inverted():

@@ -45,7 +45,7 @@ INSIDE = {
         ["feasibility", "integers", "patterns"],
         ["conic_form", "iterate", "largest"],
         ["canonical_form", "explicit", "pieces"],
-        ["attributes", "inverse", "rules", "structure"],
+        ["attributes", "inverse", "quadratic_part", "rules", "structure"],
     ],
     "driver": [
         ["statement"],

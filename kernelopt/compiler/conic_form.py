@@ -18,6 +18,7 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
+from kernelopt.compiler import quadratic_part
 from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.canonical_form import CanonicalForm, SmoothLink
 from kernelopt.compiler.structure import cone_data_of
@@ -271,7 +272,63 @@ def conic_form(form: CanonicalForm) -> ConicForm:
         smooth=tuple(_smooth_columns(link, of(link.g), of(link.h)) for link in form.smooth),
         inverse=data.multipliers,
     )
-    return _divided(found)
+    return _divided(found if P is None else _diagonal(found, sp.csc_array(P)))
+
+
+def _diagonal(form: ConicForm, P: sp.csc_array) -> ConicForm:
+    """The same problem with a diagonal P: ½xᵀPx of the coupled columns becomes ½‖q‖² with q = Rx, P = RᵀR.
+
+    Auxiliary columns that only name the argument of the form, as in x = u − f, are replaced by that argument. The
+    columns q come last, and their rows after those of the zero cone.
+    """
+    coupled = quadratic_part.coupled(P)
+    if not len(coupled):
+        return form
+    R = sp.csc_array(quadratic_part.root(P[:, coupled][coupled]))
+    n, zero, count = len(form.c), form.cones.zero, R.shape[0]
+    named, rows, sizes = _names(form, coupled)
+    kept_rows, kept = np.delete(np.arange(len(form.b)), rows), np.delete(np.arange(n), coupled[named])
+    # Rx = R_named·x_named + R_rest·x_rest, and row i names x by size·x + A_i·others = b_i.
+    per_row = R[:, named] @ sp.diags_array(1 / sizes)
+    spread = sp.csc_array((np.ones(len(coupled)), (np.arange(len(coupled)), coupled)), shape=(len(coupled), n))
+    new = sp.hstack([((per_row @ form.by_rows[rows]) - R @ spread)[:, kept], sp.eye_array(count)])
+    old = sp.csr_array(sp.hstack([form.A[:, kept][kept_rows], sp.csc_array((len(kept_rows), count))]))
+    diagonal, at, inverse = form.P.copy(), zero - len(rows), form.inverse
+    diagonal[coupled] = 0.0
+    place = np.full(n, -1)
+    place[kept] = np.arange(len(kept))
+
+    def of_old_rows(z: Array) -> dict[int, Any]:
+        found = np.zeros(len(form.b))
+        found[kept_rows] = np.delete(z, np.s_[at : at + count])
+        return dict(inverse(found))
+
+    return replace(
+        form,
+        P=np.append(diagonal[kept], np.ones(count)),
+        c=np.append(form.c[kept], np.zeros(count)),
+        A=sp.csc_array(sp.vstack([old[:at], new, old[at:]])),
+        b=np.concatenate([form.b[kept_rows[:at]], per_row @ form.b[rows], form.b[kept_rows[at:]]]),
+        cones=replace(form.cones, zero=at + count),
+        u=tuple(place[u] for u in form.u),
+        variables=tuple(place[y] for y in form.variables),
+        t=place[form.t],
+        smooth=tuple(replace(loss, g=place[loss.g], h=place[loss.h]) for loss in form.smooth),
+        inverse=of_old_rows,
+    )
+
+
+def _names(form: ConicForm, columns: Ints) -> tuple[Ints, Ints, Array]:
+    """Which of the columns are auxiliaries with one entry, ±1 in an equation; these equations; and the entries.
+
+    Each equation names one column.
+    """
+    starts, ends = form.A.indptr[columns], form.A.indptr[columns + 1]
+    named = np.flatnonzero((ends == starts + 1) & ~form.stated[columns] & (form.c[columns] == 0))
+    rows, sizes = form.A.indices[starts[named]], form.A.data[starts[named]]
+    once = np.bincount(rows, minlength=len(form.b))[rows] == 1
+    good = (np.abs(sizes) == 1) & (rows < form.cones.zero) & once
+    return named[good], rows[good], sizes[good]
 
 
 def _divided(form: ConicForm) -> ConicForm:

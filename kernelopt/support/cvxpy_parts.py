@@ -110,13 +110,8 @@ class ConeData(NamedTuple):
 
 
 def cone_data(problem: cp.Problem) -> ConeData:
-    """The cone data of a problem with a diagonal P; another quadratic part becomes cones."""
-    found = compiled(problem, "CLARABEL", {})
-    P = found.data.get("P")
-    if P is not None and np.count_nonzero(P.data) > np.count_nonzero(P.diagonal()):
-        found = compiled(problem, "CLARABEL", {"use_quad_obj": False})
-        P = found.data.get("P")
-    data, chain, inverse = found
+    """The cone data of a problem, as Clarabel takes them."""
+    data, chain, inverse = compiled(problem, "CLARABEL", {})
     names: dict[int, int] = {}  # cvxpy replaces variables with attributes by new ones, with new ids
     for reduction in chain.reductions:
         names |= {old: new[0] for old, new in getattr(reduction, "var_id_map", {}).items()}
@@ -137,7 +132,7 @@ def cone_data(problem: cp.Problem) -> ConeData:
     offset = float(np.ravel(inverse[-1][cp.settings.OFFSET])[0])
     A, c, b = data["A"], np.asarray(data["c"], dtype=float), np.asarray(data["b"], dtype=float)
     A.eliminate_zeros()  # of parameters; those of constants are not there
-    return ConeData(P, c, offset, A, b, data["dims"], columns, multipliers)
+    return ConeData(data.get("P"), c, offset, A, b, data["dims"], columns, multipliers)
 
 
 def clarabel_cones(**dims: Any) -> Any:
