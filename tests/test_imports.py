@@ -42,7 +42,7 @@ INSIDE = {
         ["explain", "projection"],
         ["representer"],
         ["separable"],
-        ["feasibility", "integers", "patterns"],
+        ["exponential_sums", "feasibility", "integers", "patterns"],
         ["conic_form", "iterate", "largest"],
         ["canonical_form", "explicit", "pieces"],
         ["attributes", "inverse", "quadratic_part", "rules", "structure"],

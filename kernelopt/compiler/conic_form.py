@@ -160,6 +160,40 @@ class ConicForm:
         found[np.concatenate([self.linked, self.y, *smooth]).astype(int)] = True
         return found
 
+    def without(self, rows: Ints, columns: Ints) -> ConicForm:
+        """The form without some linear rows and whole exponential cones, and without auxiliary columns."""
+        (m, n), ends = self.A.shape, np.cumsum([self.cones.zero, self.cones.nonneg])
+        kept, others = np.delete(np.arange(m), rows), np.delete(np.arange(n), columns)
+        place = np.full(n, -1)
+        place[others] = np.arange(len(others))
+        inverse, lost = self.inverse, np.histogram(rows, [0, *ends, m])[0] if len(rows) else np.zeros(3, dtype=int)
+        cones = replace(
+            self.cones,
+            zero=self.cones.zero - int(lost[0]),
+            nonneg=self.cones.nonneg - int(lost[1]),
+            exp=self.cones.exp - int(lost[2]) // 3,
+        )
+
+        def of_all_rows(z: Array) -> dict[int, Any]:
+            found = np.zeros(m)
+            found[kept] = z
+            return dict(inverse(found))
+
+        return replace(
+            self,
+            P=self.P[others],
+            c=self.c[others],
+            A=sp.csc_array(self.A[:, others][kept]),
+            b=self.b[kept],
+            cones=cones,
+            u=tuple(place[u] for u in self.u),
+            variables=tuple(place[y] for y in self.variables),
+            t=place[self.t],
+            smooth=tuple(replace(loss, g=place[loss.g], h=place[loss.h]) for loss in self.smooth),
+            divided=self.divided if np.ndim(self.divided) == 0 else np.asarray(self.divided)[kept],
+            inverse=of_all_rows,
+        )
+
     @property
     def is_constant(self) -> bool:
         """Whether every point has the same objective: a problem of feasibility."""
@@ -285,37 +319,25 @@ def _diagonal(form: ConicForm, P: sp.csc_array) -> ConicForm:
     if not len(coupled):
         return form
     R = sp.csc_array(quadratic_part.root(P[:, coupled][coupled]))
-    n, zero, count = len(form.c), form.cones.zero, R.shape[0]
+    n, zero, count, inverse = len(form.c), form.cones.zero, R.shape[0], form.inverse
     named, rows, sizes = _names(form, coupled)
-    kept_rows, kept = np.delete(np.arange(len(form.b)), rows), np.delete(np.arange(n), coupled[named])
     # Rx = R_named·x_named + R_rest·x_rest, and row i names x by size·x + A_i·others = b_i.
     per_row = R[:, named] @ sp.diags_array(1 / sizes)
     spread = sp.csc_array((np.ones(len(coupled)), (np.arange(len(coupled)), coupled)), shape=(len(coupled), n))
-    new = sp.hstack([((per_row @ form.by_rows[rows]) - R @ spread)[:, kept], sp.eye_array(count)])
-    old = sp.csr_array(sp.hstack([form.A[:, kept][kept_rows], sp.csc_array((len(kept_rows), count))]))
-    diagonal, at, inverse = form.P.copy(), zero - len(rows), form.inverse
+    new = sp.hstack([per_row @ form.by_rows[rows] - R @ spread, sp.eye_array(count)])
+    old = sp.csr_array(sp.hstack([form.A, sp.csc_array((len(form.b), count))]))
+    diagonal = form.P.copy()
     diagonal[coupled] = 0.0
-    place = np.full(n, -1)
-    place[kept] = np.arange(len(kept))
-
-    def of_old_rows(z: Array) -> dict[int, Any]:
-        found = np.zeros(len(form.b))
-        found[kept_rows] = np.delete(z, np.s_[at : at + count])
-        return dict(inverse(found))
-
-    return replace(
+    found = replace(
         form,
-        P=np.append(diagonal[kept], np.ones(count)),
-        c=np.append(form.c[kept], np.zeros(count)),
-        A=sp.csc_array(sp.vstack([old[:at], new, old[at:]])),
-        b=np.concatenate([form.b[kept_rows[:at]], per_row @ form.b[rows], form.b[kept_rows[at:]]]),
-        cones=replace(form.cones, zero=at + count),
-        u=tuple(place[u] for u in form.u),
-        variables=tuple(place[y] for y in form.variables),
-        t=place[form.t],
-        smooth=tuple(replace(loss, g=place[loss.g], h=place[loss.h]) for loss in form.smooth),
-        inverse=of_old_rows,
+        P=np.append(diagonal, np.ones(count)),
+        c=np.append(form.c, np.zeros(count)),
+        A=sp.csc_array(sp.vstack([old[:zero], new, old[zero:]])),
+        b=np.concatenate([form.b[:zero], per_row @ form.b[rows], form.b[zero:]]),
+        cones=replace(form.cones, zero=zero + count),
+        inverse=lambda z: inverse(np.delete(z, np.s_[zero : zero + count])),
     )
+    return found.without(rows, coupled[named])
 
 
 def _names(form: ConicForm, columns: Ints) -> tuple[Ints, Ints, Array]:

@@ -27,6 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
+from kernelopt.compiler import exponential_sums
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.conic_form import ConicForm, conic_form, require_units
 from kernelopt.compiler.patterns import LARGEST, Batch, pieces_of
@@ -34,7 +35,7 @@ from kernelopt.compiler.pieces import Custom, LogSumExp, Piece, Quadratic, pairs
 from kernelopt.support.types import Array, Ints
 
 # Exponents of a log-sum-exp. Its curvature takes one row of s for each of the K(K − 1)/2 pairs, 45 for 10 exponents;
-# larger ones are left to the cone solvers.
+# larger ones become exponentials of one number each, with one more variable per log-sum-exp.
 CLASSES = 10
 # Relative difference between entries of proportional rows that rounding in cvxpy's products of coefficients explains.
 ROUNDING = 16 * np.finfo(float).eps
@@ -202,7 +203,7 @@ def outer_of(form: CanonicalForm) -> Outer:
     same problem for another λ, or of a problem stated anew. Raises DataError for numbers whose squares over- or
     underflow.
     """
-    data = conic_form(form)
+    data = exponential_sums.separated(conic_form(form), CLASSES)
     require_units(data)
     return Outer(data) if data.smooth else Outer(data, _common(data))
 
