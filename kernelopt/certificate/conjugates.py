@@ -80,6 +80,7 @@ def _lengths(form: ConicForm, multipliers: tuple[Multipliers, ...], grams: tuple
     return lengths
 
 
+@np.errstate(all="ignore")  # a point of a solver that failed may be of any size
 def _shortened(  # noqa: PLR0917
     reduction: Reduction, point: Iterate, pieces: Separable, penalties: Lengths, v: Array, lengths: Array
 ) -> Array | None:
@@ -102,13 +103,14 @@ def _shortened(  # noqa: PLR0917
             excess += AHEAD * float(lengths[norm] * (lengths[norm] - penalties.slope[norm] * (1 - 2 * LESS)))
     g, W, F = -(pieces.E @ np.concatenate(Qnu)), room(v, *pieces.slopes()), pieces.F
     scale = np.sqrt(W)
+    if not (np.isfinite(g).all() and np.isfinite(excess)):
+        return None
     q = np.linalg.lstsq(F.toarray() * scale[:, None], g * scale, rcond=None)[0] if len(pieces.y) else np.zeros(0)
     step = W * (g - F @ q)
     gain = float(g @ step)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        tau = excess / gain
-        most = float((np.abs(step) / scale)[W > 0].max(initial=0.0))
-    return v - tau * step if 0 < tau * most < 1 else None
+    tau = excess / gain if gain > 0 else inf
+    most = tau * float((np.abs(step) / scale)[W > 0].max(initial=0.0))
+    return v - tau * step if 0 < most < 1 else None
 
 
 def evaluate(
