@@ -14,7 +14,8 @@ from kernelopt.solvers.engine import Engine
 
 ORDER = [
     ["plots"],
-    ["estimators", "model_selection"],
+    ["estimators"],
+    ["model_selection"],
     ["problem"],
     ["driver"],
     ["spectral"],
@@ -57,7 +58,7 @@ INSIDE = {
         ["strategy"],
     ],
     "estimators": [
-        ["perceptron", "stated"],
+        ["cross_validated", "perceptron", "stated"],
         ["classification", "one_class", "pca", "regression"],
         ["feature_map", "model"],
         ["kernel_names", "sample"],

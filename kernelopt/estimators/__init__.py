@@ -11,6 +11,7 @@ except ImportError as error:
     raise MissingPackageError("ko.estimators needs scikit-learn: pip install 'kernelopt[sklearn]'.") from error
 
 from kernelopt.estimators.classification import KernelClassifier
+from kernelopt.estimators.cross_validated import KernelClassifierCV, KernelRegressorCV
 from kernelopt.estimators.feature_map import FeatureMap
 from kernelopt.estimators.one_class import OneClass
 from kernelopt.estimators.pca import KernelPCA
@@ -21,10 +22,12 @@ from kernelopt.estimators.stated import from_problem
 __all__ = [
     "FeatureMap",
     "KernelClassifier",
+    "KernelClassifierCV",
     "KernelPCA",
     "KernelPerceptron",
     "KernelQuantileRegressor",
     "KernelRegressor",
+    "KernelRegressorCV",
     "OneClass",
     "from_problem",
 ]

@@ -77,8 +77,11 @@ class KernelModel(NamesKernel, metaclass=Hinting):
 
     def _objective(self, terms: Any, sample: Sample, theta: Theta) -> cp.Minimize:
         """Σᵢ wᵢ ℓᵢ + α‖θ‖²."""
-        alpha = positive(self, "alpha")
-        return cp.Minimize(cp.sum(sample.weighted(terms)) + alpha * sum_squares(theta))
+        return cp.Minimize(cp.sum(sample.weighted(terms)) + self._strength() * sum_squares(theta))
+
+    def _strength(self) -> float:
+        """α."""
+        return positive(self, "alpha")
 
     # ---------------------------------------------------------------- the answer
 

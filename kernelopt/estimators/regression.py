@@ -138,12 +138,16 @@ class KernelRegressor(_Regressor):
         """Fit to points X (n, columns), or kernel values (n, n), and targets y (n,) or (n, outputs)."""
         X, y = self._read_targets(X, y, multi_output=True)
         sample, kernel, points = self._sample(X, y, sample_weight)
-        theta = Theta(kernel, None if y.ndim == 1 else y.shape[1])
-        f, b = self._prediction(theta, points)
-        terms = loss_terms(self.loss, self._named_losses(), y[sample.rows], f)
+        theta, _, b, terms = self._stated(kernel, points, y[sample.rows])
         self.certificate_ = solved(self, Problem(self._objective(terms, sample, theta)), tol=self.tol)
         self._store(theta, b, kernel, points, sample)
         return self
+
+    def _stated(self, kernel: Any, points: Any, y: Array) -> tuple[Theta, Any, Any, Any]:
+        """θ, f at the points, b, and the loss of each row (and output)."""
+        theta = Theta(kernel, None if y.ndim == 1 else y.shape[1])
+        f, b = self._prediction(theta, points)
+        return theta, f, b, loss_terms(self.loss, self._named_losses(), y, f)
 
     def predict(self, X: Any) -> Array:
         """f at points X, or from their kernel values with the training points: (n,) or (n, outputs)."""

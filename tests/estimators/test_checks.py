@@ -35,6 +35,8 @@ ESTIMATORS = [
     es.KernelRegressor("absolute_error"),
     es.KernelClassifier(),
     es.KernelClassifier("log_loss"),
+    es.KernelRegressorCV("absolute_error", alphas=[0.1, 1.0], cv=3),
+    es.KernelClassifierCV(alphas=[0.1, 1.0], cv=3),
     es.KernelQuantileRegressor(),
     es.KernelPCA(),
     es.OneClass(),

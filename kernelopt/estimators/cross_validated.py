@@ -1,0 +1,270 @@
+"""Estimators that choose α by cross-validation, with one factor of the kernel matrix for all folds and values of α."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from typing import Any, ClassVar, Self
+
+import cvxpy as cp
+import numpy as np
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+
+from kernelopt.errors import OptionError, SolverError
+from kernelopt.estimators.classification import JOINT, OF_MARGINS, KernelClassifier, numbered_classes
+from kernelopt.estimators.model import KernelModel, loss_terms, take
+from kernelopt.estimators.regression import KernelRegressor
+from kernelopt.estimators.sample import Sample, row_weights
+from kernelopt.language.expressions import Theta, sum_squares
+from kernelopt.model_selection.cross_validation import cross_validate
+from kernelopt.problem import Problem
+from kernelopt.support.types import Array, Ints
+
+# The least tolerance of the folds' fits: a gap of 1e-3 changes few predictions by more than other folds do.
+COARSE = 1e-3
+# C = 1/(2α) from 1e-4 to 1e4, the values of scikit-learn's LogisticRegressionCV.
+LEAST, MOST = 0.5e-4, 0.5e4
+
+Fold = tuple[Ints, Ints]
+
+
+class _ChoosesAlpha(KernelModel):
+    """Fits all α in all folds, scores them, and fits all rows with the best one."""
+
+    alphas: Any
+    cv: Any
+    scoring: Any
+    _known: Array | None = None  # in a copy that is scored: f at the rows left out
+
+    def _strength(self) -> float:
+        return float(self.alpha_)
+
+    def _theta_at(self, X: Any) -> Array:
+        return super()._theta_at(X) if self._known is None else self._known
+
+    def _values(self) -> Array:
+        """α in increasing order. Raises OptionError for values that are not numbers > 0."""
+        alphas = self.alphas
+        if isinstance(alphas, int | np.integer) and not isinstance(alphas, bool) and alphas > 0:
+            return np.geomspace(LEAST, MOST, int(alphas)) if alphas > 1 else np.ones(1)
+        try:
+            values = np.unique(np.asarray(alphas, dtype=float))
+        except (TypeError, ValueError):
+            values = np.zeros(0)
+        if np.ndim(alphas) != 1 or not len(values) or not np.all((values > 0) & np.isfinite(values)):
+            raise OptionError(f"Expected alphas to be numbers > 0, or how many there shall be; got {alphas!r}.")
+        return values
+
+    def _predictions(
+        self, problem: Problem, f: Any, weights: cp.Parameter, alpha: cp.Parameter, folds: list[Fold]
+    ) -> Array:
+        """f at the rows left out, for each value and fold; None where a fit has no answer."""
+        found = np.full((len(self.alphas_), len(folds)), None, dtype=object)
+        numbers = {test.tobytes(): k for k, (_, test) in enumerate(folds)}
+
+        def record(_: Problem, test: Ints) -> float:
+            at = int(np.argmin(np.abs(self.alphas_ - float(alpha.value))))
+            found[at, numbers[test.tobytes()]] = np.asarray(f.value)[test]
+            return 0.0
+
+        options = {"tol": max(float(self.tol), COARSE), **(self.solve_options or {})}
+        cross_validate(problem, weights, alpha, self.alphas_, cv=folds, loss=record, **options)
+        return found
+
+    def _choose(self, X: Any, y: Array, sample_weight: Any, labels: list[Any], is_classifier: bool) -> None:
+        """Set `alphas_`, `scores_`, `alpha_` and `best_score_`; predictions of several `labels` stand side by side."""
+        self.alphas_ = self._values()
+        base = row_weights(sample_weight, len(y))
+        rows = np.flatnonzero(base > 0)
+        kernel, points = self._points(X, Sample(rows, base[rows]))
+        split = list(check_cv(self.cv, y, classifier=is_classifier).split(X, y))
+        place = np.full(len(y), -1)
+        place[rows] = np.arange(len(rows))
+        folds = [(_kept(place[train]), _kept(place[test])) for train, test in split]
+        weights, alpha = cp.Parameter(len(rows), nonneg=True), cp.Parameter(nonneg=True)
+        columns = []
+        for each in labels:
+            theta, f, terms = self._fold_problem(kernel, points, each[rows])
+            weights.value = base[rows]
+            problem = Problem(cp.Minimize(cp.sum(weights @ terms) + alpha * sum_squares(theta)))
+            columns.append(self._predictions(problem, f, weights, alpha, folds))
+        scorer = check_scoring(self, scoring=self.scoring)
+        self.scores_ = np.full((len(self.alphas_), len(folds)), np.nan)
+        for k, (_, test) in enumerate(folds):
+            left_out = rows[test]
+            given = {} if sample_weight is None else {"sample_weight": base[left_out]}
+            for i in range(len(self.alphas_)):
+                parts = [found[i, k] for found in columns]
+                if all(part is not None for part in parts):
+                    view = self._view(parts[0] if len(parts) == 1 else np.column_stack(parts))
+                    self.scores_[i, k] = scorer(view, take(X, left_out), y[left_out], **given)
+        means = self.scores_.mean(axis=1)
+        if np.isnan(means).all():
+            raise SolverError(
+                f"Expected an alpha of {type(self).__name__} with an answer in every fold; there is none. Try other "
+                "alphas, or fit the estimator without CV to see the status."
+            )
+        best = np.flatnonzero(means == np.nanmax(means))[-1]
+        self.alpha_, self.best_score_ = float(self.alphas_[best]), float(means[best])
+
+    def _view(self, predictions: Array) -> Self:
+        """A copy whose predictions at any points are those of the rows left out."""
+        view = copy(self)
+        view._known = predictions
+        view.intercept_ = 0.0
+        return view
+
+    def _fold_problem(self, kernel: Any, points: Any, y: Any) -> tuple[Theta, Any, Any]:
+        """θ, f, and the loss of each row."""
+        raise NotImplementedError
+
+
+def _kept(places: Ints) -> Ints:
+    """The rows that take part, in increasing order."""
+    return np.sort(places[places >= 0])
+
+
+class KernelRegressorCV(_ChoosesAlpha, KernelRegressor):
+    """`KernelRegressor` with α chosen by cross-validation, as scikit-learn's RidgeCV chooses it.
+
+    The kernel matrix is factored once for all folds and values of α, and each fit starts from that of the last value.
+    `GridSearchCV(KernelRegressor(...), {"alpha": alphas})` gives the same where gamma does not depend on X, and factors
+    one matrix per fit.
+
+    Parameters
+    ----------
+    loss, kernel, gamma, degree, coef0, fit_intercept, epsilon, delta, quantile, tol, solve_options :
+        As in `KernelRegressor`. gamma="scale" refers to all rows. Fits of the folds are solved to max(tol, 1e-3).
+    alphas : sequence of floats > 0, or int, default 10
+        The values of α; a number n stands for n values from 5e-5 to 5e3, C = 1/(2α) from 1e4 to 1e-4.
+    cv : int, splitter, or iterable of (train, test), default 5 folds
+        As in scikit-learn's `cross_val_score`.
+    scoring : str or callable, optional
+        A scorer of scikit-learn, larger is better; by default the estimator's `score`, R².
+
+    Attributes
+    ----------
+    alpha_ : the value with the largest mean score; the largest of several
+    best_score_ : its mean score
+    alphas_ : the values in increasing order, (n,)
+    scores_ : the score of each value in each fold, (n, folds); nan where a fit has no answer
+    function_, intercept_, pivots_, coefficients_, certificate_ : of the fit to all rows, as in `KernelRegressor`
+
+    Raises
+    ------
+    ValueError
+        For invalid parameters, data and weights, and for folds without a row of positive weight.
+    SolverError
+        Where no value has an answer in every fold.
+
+    Examples
+    --------
+    >>> import numpy as np, kernelopt as ko
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 6, size=(80, 1))
+    >>> y = np.sin(X[:, 0]) + 0.1 * rng.standard_t(2, size=80)
+    >>> model = ko.estimators.KernelRegressorCV("absolute_error", alphas=[0.01, 0.1, 1, 10, 100]).fit(X, y)
+    >>> model.alpha_, model.scores_.shape
+    (0.01, (5, 5))
+    """
+
+    _elsewhere: ClassVar[Mapping[str, str]] = {"tau": "quantile", "M": "delta", "alpha": "alphas"}
+
+    def __init__(
+        self, loss: Any = "squared_error", *, alphas: Any = 10, cv: Any = None, scoring: Any = None,
+        kernel: Any = "rbf", gamma: Any = "scale", degree: int = 3, coef0: float = 1.0, fit_intercept: bool = True,
+        epsilon: float = 0.1, delta: float = 1.0, quantile: float = 0.5, tol: float = 1e-6,
+        solve_options: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            loss, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=fit_intercept,
+            epsilon=epsilon, delta=delta, quantile=quantile, tol=tol, solve_options=solve_options,
+        )  # fmt: skip
+        del self.alpha
+        self.alphas, self.cv, self.scoring = alphas, cv, scoring
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Choose α, then fit to points X (n, columns), or kernel values (n, n), and targets y (n,) or (n, outputs)."""
+        points, targets = self._read_targets(X, y, multi_output=True)
+        self._choose(points, targets, sample_weight, [targets], is_classifier=False)
+        return super().fit(X, y, sample_weight)
+
+    def _fold_problem(self, kernel: Any, points: Any, y: Any) -> tuple[Theta, Any, Any]:
+        theta, f, _, terms = self._stated(kernel, points, y)
+        return theta, f, terms
+
+
+class KernelClassifierCV(_ChoosesAlpha, KernelClassifier):
+    """`KernelClassifier` with α chosen by cross-validation, as scikit-learn's LogisticRegressionCV chooses C.
+
+    The kernel matrix is factored once for all folds and values of α (once per class where each class is fitted against
+    the rest), and each fit starts from that of the last value.
+
+    Parameters
+    ----------
+    loss, kernel, gamma, degree, coef0, fit_intercept, tol, solve_options :
+        As in `KernelClassifier`. gamma="scale" refers to all rows. Fits of the folds are solved to max(tol, 1e-3).
+    alphas, cv : as in `KernelRegressorCV`; folds are stratified by default
+    scoring : str or callable, optional
+        A scorer of scikit-learn, larger is better; by default the estimator's `score`, the accuracy.
+
+    Attributes
+    ----------
+    alpha_, best_score_, alphas_, scores_ : as in `KernelRegressorCV`
+    classes_, function_, intercept_, pivots_, coefficients_, certificate_ : as in `KernelClassifier`
+
+    Raises
+    ------
+    ValueError, SolverError
+        As in `KernelClassifier` and `KernelRegressorCV`.
+
+    Examples
+    --------
+    >>> import numpy as np, kernelopt as ko
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(80, 2))
+    >>> y = np.where(X[:, 0] * X[:, 1] > 0, "same", "opposite")
+    >>> model = ko.estimators.KernelClassifierCV("log_loss", alphas=[0.01, 1, 100], scoring="neg_log_loss").fit(X, y)
+    >>> model.alpha_, model.scores_.shape
+    (0.01, (3, 5))
+    """
+
+    _elsewhere: ClassVar[Mapping[str, str]] = {"alpha": "alphas"}
+
+    def __init__(
+        self, loss: Any = "hinge", *, alphas: Any = 10, cv: Any = None, scoring: Any = None, kernel: Any = "rbf",
+        gamma: Any = "scale", degree: int = 3, coef0: float = 1.0, fit_intercept: bool = True, tol: float = 1e-6,
+        solve_options: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            loss, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=fit_intercept, tol=tol,
+            solve_options=solve_options,
+        )  # fmt: skip
+        del self.alpha
+        self.alphas, self.cv, self.scoring = alphas, cv, scoring
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Choose α, then fit to points X (n, columns), or kernel values (n, n), and classes y (n,) of any kind."""
+        points, targets = self._read(X, y)
+        self.classes_, numbers = numbered_classes(targets, row_weights(sample_weight, len(points)))
+        self._choose(points, np.asarray(targets), sample_weight, self._labels(numbers), is_classifier=True)
+        return super().fit(X, y, sample_weight)
+
+    def _labels(self, numbers: Array) -> list[Array]:
+        """Numbers of classes for a joint loss, else ±1 for each class against the rest."""
+        if self.loss in JOINT:
+            return [numbers]
+        K = len(self.classes_)
+        return [np.where(numbers == k, 1.0, -1.0) for k in (range(K) if K > 2 else (1,))]
+
+    def _fold_problem(self, kernel: Any, points: Any, y: Any) -> tuple[Theta, Any, Any]:
+        joint = isinstance(self.loss, str) and self.loss in JOINT
+        K = len(self.classes_) if joint else None
+        theta, b = Theta(kernel, K), self._intercept(() if K is None else K)
+        f = theta(points)
+        if b is not None:
+            f = f + b if K is None else f + b[None, :]
+        if K is not None:
+            return theta, f[:, 1] - f[:, 0] if K == 2 else f, JOINT[self.loss](y, f)
+        return theta, f, loss_terms(self.loss, OF_MARGINS | JOINT, y, f)

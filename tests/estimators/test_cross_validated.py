@@ -1,0 +1,155 @@
+"""Estimators that choose α by cross-validation, beside a grid search over the estimators themselves."""
+
+import pickle
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import kernelopt as ko
+from kernelopt import factorization
+from kernelopt.errors import DataError, OptionError
+
+es = ko.estimators
+RNG = np.random.default_rng(0)
+N = 60
+X = RNG.normal(size=(N, 2))
+Y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * RNG.normal(size=N)
+LABELS = np.where(Y > 0, "up", "down")
+CLASSES = np.digitize(Y, [-0.7, 0.7])
+KERNEL = ko.kernels.Gaussian(sigma=1.0)
+ALPHAS = [0.01, 0.1, 1.0, 10.0]
+OPTIONS = {"kernel": KERNEL, "tol": 1e-6}
+
+
+def searched(estimator, X, y, cv, scoring=None, **fit):
+    return GridSearchCV(estimator, {"alpha": ALPHAS}, cv=cv, scoring=scoring).fit(X, y, **fit)
+
+
+@pytest.mark.parametrize(
+    ("loss", "y", "scoring"),
+    [
+        ("squared_error", Y, None),
+        ("absolute_error", Y, "neg_mean_absolute_error"),
+        ("huber", np.column_stack([Y, -2 * Y]), None),
+        (lambda y, f: cp.square(y - f), Y, None),
+        ("poisson", np.round(np.exp(Y)), "neg_mean_poisson_deviance"),
+    ],
+    ids=["squared_error", "absolute_error", "outputs", "function", "poisson"],
+)
+def test_regressors(loss, y, scoring):
+    cv = KFold(4, shuffle=True, random_state=0)
+    model = es.KernelRegressorCV(loss, alphas=ALPHAS[::-1], cv=cv, scoring=scoring, **OPTIONS).fit(X, y)
+    search = searched(es.KernelRegressor(loss, **OPTIONS), X, y, cv, scoring)
+    np.testing.assert_array_equal(model.alphas_, ALPHAS)
+    assert model.scores_.shape == (4, 4) and model.best_score_ == model.scores_.mean(axis=1).max()
+    np.testing.assert_allclose(model.scores_.mean(axis=1), search.cv_results_["mean_test_score"], atol=0.02)
+    assert model.alpha_ == search.best_params_["alpha"]
+    np.testing.assert_allclose(model.predict(X), search.predict(X))
+    assert model.certificate_.relative_gap <= 1e-6
+
+
+@pytest.mark.parametrize("y", [LABELS, CLASSES], ids=["two", "three"])
+@pytest.mark.parametrize(
+    ("loss", "scoring"),
+    [("hinge", None), ("log_loss", "neg_log_loss"), ("multinomial", "neg_log_loss"), ("crammer_singer", None)],
+)
+def test_classifiers(loss, scoring, y):
+    cv = StratifiedKFold(3)
+    model = es.KernelClassifierCV(loss, alphas=ALPHAS, cv=cv, scoring=scoring, **OPTIONS).fit(X, y)
+    search = searched(es.KernelClassifier(loss, **OPTIONS), X, y, cv, scoring)
+    np.testing.assert_allclose(model.scores_.mean(axis=1), search.cv_results_["mean_test_score"], atol=0.02)
+    assert model.score(X, y) > 0.8
+    assert model.alpha_ in ALPHAS and set(model.classes_) == set(y)
+    own = es.KernelClassifier(loss, alpha=model.alpha_, **OPTIONS).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), own.predict(X))
+
+
+def test_one_factor_for_all_folds_and_values(monkeypatch):
+    made = []
+    build = factorization.METHODS["cholesky"]
+    monkeypatch.setitem(factorization.METHODS, "cholesky", lambda *args: made.append(1) or build(*args))
+    model = es.KernelClassifierCV(alphas=ALPHAS, kernel=KERNEL, tol=1e-3).fit(X, CLASSES)
+    assert model.scores_.shape == (4, 5) and model.intercept_.shape == (3,)
+    assert len(made) == 3 + 1  # one per class, and one for the fit of all rows
+
+
+def test_weights():
+    """A row of weight 0 is left out, whatever its target."""
+    weights = RNG.uniform(0.5, 2.0, size=N)
+    weights[:5] = 0.0
+    wild = Y.copy()
+    wild[:5] = 1e6
+    folds = list(KFold(4).split(X))
+    model = es.KernelRegressorCV(alphas=ALPHAS, cv=folds, **OPTIONS).fit(X, wild, sample_weight=weights)
+    same = es.KernelRegressorCV(alphas=ALPHAS, cv=folds, **OPTIONS).fit(X, Y, sample_weight=weights)
+    np.testing.assert_allclose(model.scores_, same.scores_)
+    np.testing.assert_allclose(model.predict(X), same.predict(X))
+
+
+def test_repeated_rows_are_weights():
+    """With folds of groups of equal rows, as scikit-learn compares them."""
+    counts = RNG.integers(1, 4, size=N)
+    rows = np.repeat(np.arange(N), counts)
+    folds = list(KFold(3).split(X))
+    copies = [(np.flatnonzero(np.isin(rows, train)), np.flatnonzero(np.isin(rows, test))) for train, test in folds]
+    one = es.KernelRegressorCV(alphas=ALPHAS, cv=folds, **OPTIONS).fit(X, Y, sample_weight=counts)
+    other = es.KernelRegressorCV(alphas=ALPHAS, cv=copies, **OPTIONS).fit(X[rows], Y[rows])
+    np.testing.assert_allclose(one.scores_, other.scores_, atol=2e-3)
+    assert one.alpha_ == other.alpha_
+
+
+def test_precomputed_kernel_values():
+    Q = KERNEL(X, X)
+    folds = list(StratifiedKFold(3).split(X, LABELS))
+    model = es.KernelClassifierCV(alphas=ALPHAS, cv=folds, kernel="precomputed").fit(Q, LABELS)
+    same = es.KernelClassifierCV(alphas=ALPHAS, cv=folds, kernel=KERNEL).fit(X, LABELS)
+    np.testing.assert_allclose(model.scores_, same.scores_, atol=0.04)
+    assert model.function_ is None and model.predict(Q[:3]).shape == (3,)
+
+
+def test_habits_of_scikit_learn():
+    model = es.KernelRegressorCV(alphas=3, cv=3)
+    assert clone(model).get_params() == model.get_params() and "alpha" not in model.get_params()
+    pipeline = make_pipeline(StandardScaler(), model).fit(X, Y)
+    fitted = pipeline[-1]
+    assert (
+        len(fitted.alphas_) == 3
+        and fitted.alphas_[0] == pytest.approx(5e-5)
+        and fitted.alphas_[-1] == pytest.approx(5e3)
+    )
+    again = pickle.loads(pickle.dumps(pipeline))
+    np.testing.assert_array_equal(again.predict(X), pipeline.predict(X))
+    assert "_known" not in vars(fitted) and "alpha" not in vars(fitted)
+    with pytest.raises(TypeError) as told:
+        es.KernelRegressorCV(alpha=1.0)
+    assert "alphas" in str(told.value.__notes__)
+
+
+@pytest.mark.parametrize("alphas", [[], [1.0, -1.0], [np.nan], "auto", 0, True, [[1.0]], None, [1.0, np.inf]])
+def test_alphas_that_are_none(alphas):
+    with pytest.raises(OptionError, match="alphas to be numbers > 0"):
+        es.KernelRegressorCV(alphas=alphas).fit(X, Y)
+
+
+def test_folds_without_a_class_or_without_rows():
+    """A fold whose rows have one class is fitted as it is; one without rows to fit, or to judge, is refused."""
+    first = np.flatnonzero(LABELS == "up")
+    folds = [(first, np.setdiff1d(np.arange(N), first)), *StratifiedKFold(2).split(X, LABELS)]
+    model = es.KernelClassifierCV(alphas=ALPHAS, cv=folds, kernel=KERNEL).fit(X, LABELS)
+    assert np.all(model.scores_[:, 0] == 0) and model.score(X, LABELS) > 0.8
+    with pytest.raises(DataError, match="rows of positive weight on both sides"):
+        es.KernelRegressorCV(cv=[(np.arange(N), np.arange(0))]).fit(X, Y)
+    with pytest.raises(DataError, match="at least two classes"):
+        es.KernelClassifierCV().fit(X, np.ones(N))
+
+
+def test_time_limits_and_options_reach_the_solves():
+    model = es.KernelRegressorCV(alphas=ALPHAS, solve_options={"max_rank": 5}, kernel=KERNEL)
+    with pytest.warns(UserWarning, match="optimal_inaccurate"):
+        model.fit(X, Y)
+    assert len(model.pivots_) <= 5
