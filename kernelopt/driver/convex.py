@@ -62,7 +62,8 @@ def begin(
     outer: Outer | None, names: list[str], reduction: Reduction, goal: Goal, start: Start | None = None
 ) -> Convex:
     """The work on one reduction; `outer` is None for mixed-integer problems."""
-    return Convex(Task(reduction, outer, goal), choice.ordered(names, reduction.form, outer, reduction.size), start)
+    tried = choice.ordered(names, reduction.form, outer, reduction.size, warm=start is not None)
+    return Convex(Task(reduction, outer, goal), tried, start)
 
 
 def certify_elsewhere(reduction: Reduction, data: Outer, point: Iterate, known: Certificate) -> Certificate:

@@ -30,6 +30,9 @@ CONTINUOUS = ("CLARABEL", "ECOS", "SCS")
 # active set's size, the interior point few of the size of all variables: below, the interior point is as fast, and
 # more robust.
 LARGE = 400
+# The same where an earlier answer starts it: the augmented Lagrangian takes fewer systems from there, the interior
+# point hardly does. Grids of 20 λ at tol 1e-3 take 20 to 40 % less at 240 to 320 variables, and the same at 144.
+WARM = 200
 # Solvers of linear and quadratic programs, for which `_reason` has a plainer message than cvxpy.
 QUADRATIC = ("OSQP", "HIGHS", "PIQP", "DAQP", "QPALM", "PROXQP")
 NO_ATOM = "takes cvxpy's atoms only; a SmoothLoss is none"
@@ -179,18 +182,21 @@ def _installed() -> tuple[str, ...]:
     return tuple(cp.installed_solvers())
 
 
-def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, size: int) -> list[str]:
-    """The candidates in the order in which they are tried; our own only where they apply and pay off."""
+def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, size: int, warm: bool = False) -> list[str]:
+    """The candidates in the order in which they are tried; our own only where they apply and pay off.
+
+    warm : whether there is an answer for other values of parameters to start from
+    """
     if outer is None or len(names) == 1:
         return names
     shape = shape_of(form, outer)
-    preferred = _preferred(shape, size)
+    preferred = _preferred(shape, size, warm)
     if form.smooth:  # there is no solver but ours to fall back on
         preferred += [name for name in ENGINES if name not in preferred and engines.lacks(name, shape) is None]
     return [*preferred, *(name for name in names if name not in ENGINES)]
 
 
-def _preferred(shape: Shape, size: int) -> list[str]:
+def _preferred(shape: Shape, size: int, warm: bool) -> list[str]:
     """Our own solvers for a shape with `size` variables, best first."""
     if shape.lacks is not None:
         return []
@@ -200,7 +206,7 @@ def _preferred(shape: Shape, size: int) -> list[str]:
         return ["LEAST_SQUARES", "NEWTON", "INTERIOR_POINT"]
     if not shape.kinked:
         return ["NEWTON", "INTERIOR_POINT"]
-    if size < LARGE:
+    if size < (WARM if warm and not shape.hard else LARGE):
         return ["INTERIOR_POINT"]
     return ["AUGMENTED_LAGRANGIAN", "INTERIOR_POINT"]
 

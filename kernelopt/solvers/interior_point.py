@@ -34,9 +34,12 @@ SHORT, STUCK, TINY = 0.1, 12, 1e-10
 # Least gap from which a warm start takes its μ, relative to ½xᵀRx. A smaller one starts close to the boundary, where
 # steps are short; a larger one starts further from the solution than needed.
 LEAST_START = 1e-4
-# 1/weight of a kink whose multiplier is free (an equality), in units of 1/R: its weight would be infinite. Refinement
-# removes the error, in fewer rounds for smaller values; these make the system worse conditioned.
+# 1/weight of a kink whose multiplier is free (an equality), in units of how far its s moves with it: its weight would
+# be infinite. Refinement removes the error, in fewer rounds for smaller values, which make the system ill-conditioned.
 FREE = 1e-10
+# Consecutive iterations without a better merit after which the method ends: rounding keeps the gap open, however small
+# μ becomes. Hard problems take 35 iterations in all.
+STALLED = 15
 BACKTRACKS = 30  # halvings of a step that leaves a domain: down to 2⁻³⁰ ≈ 1e-9 of it
 # Largest distance of a warm start's multiplier from the finite end of its box, in units of its last value or of a
 # typical one. For k near 0 the central path has it far out, where it would spoil the next steps.
@@ -184,6 +187,13 @@ class _Method:
         return float(np.median(sizes[sizes > 0])) if np.any(sizes > 0) else 1.0
 
     @cached_property
+    def _least_inverse(self) -> Array:
+        """1/weight of the free multipliers; that of a prediction of size 1 where s depends on y alone."""
+        p = self.p
+        moved = p.row_squares[p.of] if self.free.any() else np.zeros(len(p.of))
+        return FREE * np.where(moved > 0, moved, 1 / p.R.max())
+
+    @cached_property
     def _unit_of_a(self) -> float:
         """A typical multiplier: the width of a box, else the slope of a square, else that of the penalty R of v."""
         p, unit = self.p, self._unit_of_s
@@ -219,7 +229,7 @@ class _Method:
 
     def run(self, watch: Watch) -> tuple[Point, bool]:
         """The best iterate, and whether the watch calls it good enough."""
-        rank, best, short = max(B.shape[1] for B in self.p.blocks), self._judged(), 0
+        rank, best, short, since = max(B.shape[1] for B in self.p.blocks), self._judged(), 0, 0
         try:
             for _ in range(MOST):
                 if watch(best, rank):
@@ -230,9 +240,10 @@ class _Method:
                 point = self._judged()
                 if not np.isfinite(point.x).all():
                     break
+                since += 1
                 if self.merit(point) < self.merit(best):
-                    best = point
-                elif length < TINY or short >= STUCK:
+                    best, since = point, 0
+                elif length < TINY or short >= STUCK or since >= STALLED:
                     break
         except (OutOfTimeError, KeyboardInterrupt) as stop:
             return replace(best, stopped=stop), False
@@ -270,7 +281,7 @@ class _Method:
         """The system at an iterate, factored."""
         p = self.p
         exact = p.rho + st.z_low / st.below + st.z_high / st.above
-        inverse = np.where(exact > 0, exact, FREE / p.R.max())
+        inverse = np.where(exact > 0, exact, self._least_inverse)
         curvature = p.smooth_curvature(st.s)
         solve = p.system(p.of_kinks(1 / inverse) + curvature)
         d = st.s[p.of] - p.anchor - p.rho * st.a + st.z_low - st.z_high

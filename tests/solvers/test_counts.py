@@ -39,6 +39,17 @@ def test_steps_of_the_interior_point_method():
     assert sum(found.values()) <= 46, found
 
 
+def test_an_equation_of_many_rows_takes_no_more_systems():
+    """11, where the regularization of its multiplier is in units of how far Σf moves; in those of one row it stalls."""
+    rng = np.random.default_rng(0)
+    points, labels = rng.normal(size=(1000, 3)), np.sign(rng.normal(size=1000))
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=2.0)), cp.Variable()
+    f = theta(points) + b
+    objective = cp.Minimize(cp.sum(ko.losses.hinge(labels, f)) + ko.sum_squares(theta))
+    problem = ko.Problem(objective, [f[:50] >= -0.5, cp.sum(f) == 0])
+    assert systems(problem, solver="INTERIOR_POINT", rank_tol=1e-8) <= 20
+
+
 @pytest.mark.parametrize(
     ("solver", "loss", "share"),
     [("INTERIOR_POINT", "hinge", 0.85), ("AUGMENTED_LAGRANGIAN", "hinge", 0.7), ("NEWTON", "logistic", 0.6)],
