@@ -86,7 +86,7 @@ def test_unknown_and_unfit_solvers(theta):
 
 
 def test_the_next_solver_is_tried_only_by_default(theta, monkeypatch):
-    monkeypatch.setattr(choice, "_preferred", lambda shape, rank: [])  # cvxpy\'s solvers alone
+    monkeypatch.setattr(choice, "_preferred", lambda *_: [])  # cvxpy's solvers alone
     problem, _ = svm(theta)
     ours = cvxpy_solvers.solve
 
@@ -123,7 +123,7 @@ def test_a_method_of_first_order_is_not_asked_for_last_digits(theta):
 
 def test_a_solver_that_lies_is_caught(theta, monkeypatch):
     """Constraints are re-evaluated at θ: a point that violates them is none."""
-    monkeypatch.setattr(choice, "_preferred", lambda shape, rank: [])  # cvxpy\'s solvers alone
+    monkeypatch.setattr(choice, "_preferred", lambda *_: [])  # cvxpy's solvers alone
     problem, _ = svm(theta, constraints=[theta(X) <= 0.1])
     ours = cvxpy_solvers.solve
 
@@ -433,7 +433,7 @@ def test_one_theta_in_two_problems(theta):
 @pytest.mark.parametrize("claim", ["infeasible", "unbounded", "user_limit"])
 def test_a_claim_without_proof_is_not_believed(claim, theta, monkeypatch):
     """Every solver says that there is no answer; there is one."""
-    monkeypatch.setattr(choice, "_preferred", lambda shape, rank: [])  # cvxpy\'s solvers alone
+    monkeypatch.setattr(choice, "_preferred", lambda *_: [])  # cvxpy's solvers alone
     problem, b = svm(theta)
     ours = cvxpy_solvers.solve
 
@@ -449,7 +449,7 @@ def test_a_claim_without_proof_is_not_believed(claim, theta, monkeypatch):
 
 
 def test_one_solver_makes_a_false_claim(theta, monkeypatch):
-    monkeypatch.setattr(choice, "_preferred", lambda shape, rank: [])  # cvxpy\'s solvers alone
+    monkeypatch.setattr(choice, "_preferred", lambda *_: [])  # cvxpy's solvers alone
     problem, b = svm(theta)
     ours = cvxpy_solvers.solve
 

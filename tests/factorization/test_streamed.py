@@ -124,9 +124,9 @@ def test_points_far_from_each_other_keep_their_rounding_to_themselves(monkeypatc
     """
     looks, ours = [], elimination.refuse_indefinite
     monkeypatch.setattr(elimination, "refuse_indefinite", lambda *a: looks.append(1) or ours(*a))
-    points = np.r_[RNG.normal(size=(400, 2)), 40 + RNG.normal(size=(300, 2))]
     kernel = ko.kernels.Gaussian(sigma=1.0)
     for seed in range(5):
+        points = np.r_[RNG.normal(size=(400, 2)), 40 + RNG.normal(size=(300, 2))]
         f = factor(kernel, points, 1e-13, seed=seed)
         E = kernel(points) - f.scale * f.B @ f.B.T
         assert f.residual < 1e-11
