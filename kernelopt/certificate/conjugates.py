@@ -42,6 +42,7 @@ FAR = 1e3
 # how much shorter than this cost it shall be, relatively, which leaves room for rounding; and by how much the move
 # exceeds the linear estimate, which a restricted θ makes off by some percent: 10 % more cost less than another pass.
 SHORTENED, LESS, AHEAD = 3, 1e-9, 1.1
+FEW = 30  # variables y up to which F is taken as dense; more of them are bounds of maxima as a rule, in few rows each
 ORTHOGONAL = 1e-14  # |Fᵀv + c_y| relative to |F|ᵀ|v| + |c_y| that counts as rounding: about 90 roundings u
 
 
@@ -168,7 +169,7 @@ def feasible_slopes(pieces: Separable, v: Array) -> Array | None:
         return None
     if not len(pieces.y):
         return v
-    F, length = pieces.F.toarray(), high - low
+    F, length = pieces.F.toarray() if len(pieces.y) <= FEW else pieces.F, high - low
     length = np.where(np.isfinite(length), length, np.abs(v).max(initial=0.0))
     for share in SNAPS:
         start = np.where(v - low <= share * length, low, np.where(high - v <= share * length, high, v))

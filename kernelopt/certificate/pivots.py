@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import lstsq, qr
 from scipy.sparse.csgraph import connected_components, min_weight_full_bipartite_matching
+from scipy.sparse.linalg import lsmr
 
 from kernelopt.support.types import Array, Ints
 
@@ -31,13 +32,16 @@ SLIGHT = 1e-6
 TURNS = 12  # rounds of the greedy choice, each O(entries); columns still without a row are then matched
 STEPS = 6  # terms of the Neumann series of an inverse; it is exact where no chain of pivot rows is longer
 FEW = 1000  # columns up to which a matching, or a joint choice by QR, is computed where the greedy choice fails
+MANY_WIDE = 50  # columns from which wider ones than WIDE count as narrow
 SPARE = 1e-4  # relative: a radius exceeds its lower bound by this much, so that the checker's strict inequality holds
 ROUNDING = 2e-16  # relative; of one operation, a little more than u = 2⁻⁵³ = 1.1e-16
 # Relative to a column: it depends on others if less of it lies outside of their span. Smaller values take the rounding
 # of QR for independence, larger ones give up columns that could vanish.
 DEPENDENT = 1e-11
 MANY = 20  # columns for which weights of others are sought; each takes a least-squares solution
-DENSE = 4_000_000  # entries of the dense matrix, 32 MB, up to which this least-squares problem is solved
+# Entries up to which this least-squares problem is solved as a dense one. Beyond, iterations take a fraction of the
+# time, and end at weights as precise as their rounding to integers needs, or after ITERATIONS.
+DENSE, PRECISE, ITERATIONS = 250_000, 1e-12, 300
 # Absolute: weights nearer to an integer than this are rounded to it. The checker accepts exact combinations only, and
 # the usual ones (sums and differences of columns) have integer weights.
 NEAR = 1e-6
@@ -72,16 +76,25 @@ def moves(W: sp.csc_array, left: Array, z: Array, cones: Cones) -> Moves:
     if not left.any() or not np.isfinite(W.data).all():  # NaN stands for a product that underflows
         return none(len(z))
     room = room_of(z, cones, _unit_of(S, z))
-    found = _moves(W, S, left, room, np.arange(S.shape[1]), WIDE)
+    most = _widest(S)
+    found = _moves(W, S, left, room, np.arange(S.shape[1]), most)
     if not _is_hopeless(S, left, room, found) or S.shape[1] > FEW:
         return found
     # Rows that were chosen one by one may be linearly dependent: then an independent set of columns is chosen first,
     # and at last all rows together by QR (width 0).
-    for width in (WIDE, 0):
+    for width in (most, 0):
         again = _moves(W, S, left, room, _independent(S, room), width)
         if not _is_hopeless(S, left, room, again):
             return again
     return found
+
+
+def _widest(S: sp.csc_array) -> int:
+    """The most entries of a column that takes the row with most room: WIDE, or more for many columns that share few
+    rows, such as the bounds of maxima."""
+    degree = np.sort(np.diff(S.indptr))
+    few_shared = np.flatnonzero(np.cumsum(degree) <= S.shape[0])
+    return max(WIDE, int(degree[few_shared[-1]])) if len(few_shared) > MANY_WIDE else WIDE
 
 
 def _is_hopeless(S: sp.csc_array, left: Array, room: Array, found: Moves) -> bool:
@@ -164,11 +177,18 @@ def _combinations(W: sp.csc_array, moved: Ints, load: Array, room: Array) -> tup
     for k in np.flatnonzero(known).tolist():
         weights[equal[_key(W, others[k])], k] = 1.0
     new = np.flatnonzero(~known)
-    if len(new) and A.shape[0] * A.shape[1] <= DENSE:
-        found = lstsq(A.toarray(), W[:, others[new]].toarray()[counted], check_finite=False)[0]
+    if len(new):
+        found = _least_squares(sp.csr_array(A), W[:, others[new]].toarray()[counted])
         near = np.round(found)
         weights[np.ix_(basis, new)] = np.where(np.abs(found - near) < NEAR, near, found)
     return others, sp.csc_array(weights)
+
+
+def _least_squares(A: sp.csr_array, targets: Array) -> Array:
+    if A.shape[0] * A.shape[1] <= DENSE:
+        return np.asarray(lstsq(A.toarray(), targets, check_finite=False)[0])
+    found = [lsmr(A, column, atol=PRECISE, btol=PRECISE, maxiter=ITERATIONS)[0] for column in targets.T]
+    return np.column_stack(found)
 
 
 def _key(W: sp.csc_array, j: int) -> tuple[bytes, bytes]:

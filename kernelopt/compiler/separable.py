@@ -32,6 +32,7 @@ from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.conic_form import ConicForm, conic_form, require_units
 from kernelopt.compiler.patterns import LARGEST, Batch, pieces_of
 from kernelopt.compiler.pieces import Custom, LogSumExp, Piece, Quadratic, pairs_of, without_weight
+from kernelopt.compiler.vacuous import without_vacuous
 from kernelopt.support.types import Array, Ints
 
 # Exponents of a log-sum-exp. Its curvature takes one row of s for each of the K(K − 1)/2 pairs, 45 for 10 exponents;
@@ -203,7 +204,7 @@ def outer_of(form: CanonicalForm) -> Outer:
     same problem for another λ, or of a problem stated anew. Raises DataError for numbers whose squares over- or
     underflow.
     """
-    data = exponential_sums.separated(conic_form(form), CLASSES)
+    data = without_vacuous(exponential_sums.separated(conic_form(form), CLASSES))
     require_units(data)
     return Outer(data) if data.smooth else Outer(data, _common(data))
 
@@ -233,13 +234,19 @@ def _digest(form: ConicForm) -> bytes:
     return found.digest()
 
 
-def separable(form: ConicForm) -> Separable | None:
-    """The cut into functions of one number each; None where a part of the problem is no such function."""
+def separable(form: ConicForm, bounds: Ints | None = None) -> Separable | None:
+    """The cut into functions of one number each; None where a part of the problem is no such function.
+
+    bounds : auxiliary columns t of maxima, t ≥ xₖ for all k, which count as variables: their rows t − xₖ ≥ 0 are
+    functions of one number each
+    """
     u = _columns_of_u(form)
     if not len(u) or not only_summed(form):
         return None
     values = np.concatenate([np.arange(0), *(smooth.h for smooth in form.smooth)]).astype(int)
-    y = np.concatenate([form.y, _shared_auxiliaries(form, u)]).astype(int)
+    y = np.unique(np.concatenate([form.y, _shared_auxiliaries(form, u), np.arange(0) if bounds is None else bounds]))
+    y = np.concatenate([form.y, np.setdiff1d(y, form.y)]).astype(int)
+    maxima: list[Ints] = []
     outer = np.concatenate([u, y])
     parts = _components(form, np.concatenate([outer, form.t, values]))
     pieces: list[Piece] = []
@@ -253,6 +260,9 @@ def separable(form: ConicForm) -> Separable | None:
         found: tuple[Any, ...] | None = _recognised(form, (rows, columns, pattern), outer, at, smooth)
         if found is None and smooth is None:
             found = _log_sum_exp(form, rows, columns, pattern, outer, at)
+        if found is None and _are_maxima(form, columns, pattern):
+            maxima.append(columns[:, 0])
+            continue
         if found is None:
             return None
         pieces += found[0]
@@ -260,6 +270,8 @@ def separable(form: ConicForm) -> Separable | None:
         sources += [Source.of(piece, rows, columns, found[2], at) for piece in found[0]]
         plain.append(np.full(found[1].shape[0], -1))
         at += found[1].shape[0]
+    if maxima:
+        return separable(form, np.concatenate([np.arange(0) if bounds is None else bounds, *maxima]))
     A = form.by_rows
     on_t = np.zeros(len(form.c), dtype=bool)
     on_t[form.t] = True
@@ -287,6 +299,13 @@ def separable(form: ConicForm) -> Separable | None:
         tuple(p for p in pieces if len(p.at)), parts.bare[touches_t[parts.bare]], np.concatenate(plain).astype(int),
         tuple(source for source, p in zip(sources, pieces, strict=True) if len(p.at)),
     )  # fmt: skip
+
+
+def _are_maxima(form: ConicForm, columns: Ints, kinds: tuple[str, ...]) -> bool:
+    """Whether each component is α·t, α ≥ 0, over linear inequalities t ≥ xₖ: α times the maximum of them."""
+    if columns.shape[1] != 1 or set(kinds) != {"nonneg"} or form.P[columns].any() or np.any(form.c[columns] < 0):
+        return False
+    return bool(np.all(form.A[:, columns[:, 0]].data < 0))
 
 
 def _recognised(

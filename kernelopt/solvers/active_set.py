@@ -19,7 +19,8 @@ import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from kernelopt.solvers.dual_point import Point, judged
-from kernelopt.solvers.structured import KernelSpace, Structured, factored
+from kernelopt.solvers.kernel_space import KernelSpace
+from kernelopt.solvers.structured import Structured, factored
 from kernelopt.solvers.watch import Watch
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array

@@ -14,6 +14,7 @@ from kernelopt.compiler.pieces import Kinks, Quadratic
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Lengths, Outer, Separable, lengths_of_outer, only_summed
 from kernelopt.language.nodes import EUCLIDEAN
+from kernelopt.solvers import maxima
 from kernelopt.solvers.structured import Structured
 from kernelopt.support.types import Array
 
@@ -23,15 +24,16 @@ class Shape:
     """The properties of an outer problem that decide which of our solvers take it; `lacks` says why none of them does.
 
     smooth, kinked : whether there are smooth functions, and pieces whose slope jumps or whose domain ends;
-    squares : whether all functions are squares; hard : whether there are constraints; lengths : how each ‖θ‖ is
-    penalized and bounded; odd : the index of the one norm whose penalty is no multiple of its square, or that is
-    bounded; nonconvex : the name of a loss that is declared nonconvex
+    squares : whether all functions are squares; maxima : how many bounds t of maxima are among y; hard : whether there
+    are constraints; lengths : how each ‖θ‖ is penalized and bounded; odd : the index of the one norm whose penalty is
+    no multiple of its square, or that is bounded; nonconvex : the name of a loss that is declared nonconvex
     """
 
     lacks: str | None
     smooth: bool = False
     kinked: bool = False
     squares: bool = False
+    maxima: int = 0
     hard: bool = False
     lengths: Lengths | None = None
     odd: int | None = None
@@ -72,7 +74,9 @@ def _shape(form: CanonicalForm, outer: Outer) -> Shape:
     hard = any(bool(np.any((k.rho == 0) & (np.isinf(k.low) | np.isinf(k.high)))) for k in kinks)
     squares = not smooth and not kinked and all(bool(np.all(np.isinf(k.low) & np.isinf(k.high))) for k in kinks)
     nonconvex = next((link.term.loss.name for link in form.smooth if not link.term.loss.is_convex), None)
-    return Shape(None, smooth, kinked, squares, hard, lengths, int(odd[0]) if len(odd) else None, nonconvex)
+    together, slope, _ = _kinks(split)
+    bounds = len(maxima.found(split.F, split.linear_y, slope, together).columns) if hard else 0
+    return Shape(None, smooth, kinked, squares, bounds, hard, lengths, int(odd[0]) if len(odd) else None, nonconvex)
 
 
 def _lacks_of_norms(form: CanonicalForm, lengths: Lengths) -> str | None:
@@ -92,8 +96,11 @@ def _lacks_of_norms(form: CanonicalForm, lengths: Lengths) -> str | None:
     return None
 
 
-def structured(reduction: Reduction, outer: Outer, R: dict[int, float]) -> Structured:
-    """The structured problem with the penalties ½Rⱼ‖θⱼ‖²; R maps the index j of a norm to its strength."""
+def structured(reduction: Reduction, outer: Outer, R: dict[int, float], sparse: bool = False) -> Structured:
+    """The structured problem with the penalties ½Rⱼ‖θⱼ‖²; R maps the index j of a norm to its strength.
+
+    sparse : whether F stays sparse, for engines that take it
+    """
     split = outer.split
     assert split is not None
     blocks, penalties = [], []
@@ -108,7 +115,7 @@ def structured(reduction: Reduction, outer: Outer, R: dict[int, float]) -> Struc
     return Structured(
         blocks=tuple(blocks),
         E=sp.csr_array(split.E @ S),
-        F=split.F.toarray(),
+        F=split.F if sparse else split.F.toarray(),
         R=np.array(penalties),
         linear_d=np.asarray(S.T @ split.linear_u),
         linear_y=split.linear_y,

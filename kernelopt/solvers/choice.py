@@ -33,6 +33,11 @@ LARGE = 400
 # The same where an earlier answer starts it: the augmented Lagrangian takes fewer systems from there, the interior
 # point hardly does. Grids of 20 λ at tol 1e-3 take 20 to 40 % less at 240 to 320 variables, and the same at 144.
 WARM = 200
+# Maxima of affine functions from which their bounds are minimized out. Of fewer, they are a few more variables: one
+# maximum over 300 rows takes the interior point half of the time.
+MANY = 20
+# Variables, bounds of maxima included, up to which the interior point's dense systems are worth a try.
+JOINT = 3000
 # Solvers of linear and quadratic programs, for which `_reason` has a plainer message than cvxpy.
 QUADRATIC = ("OSQP", "HIGHS", "PIQP", "DAQP", "QPALM", "PROXQP")
 NO_ATOM = "takes cvxpy's atoms only; a SmoothLoss is none"
@@ -206,6 +211,9 @@ def _preferred(shape: Shape, size: int, warm: bool) -> list[str]:
         return ["LEAST_SQUARES", "NEWTON", "INTERIOR_POINT"]
     if not shape.kinked:
         return ["NEWTON", "INTERIOR_POINT"]
+    if shape.maxima > MANY:
+        first = [] if shape.smooth else ["PROXIMAL_POINT"]
+        return [*first, "INTERIOR_POINT"] if size + shape.maxima < JOINT else first
     if size < (WARM if warm and not shape.hard else LARGE):
         return ["INTERIOR_POINT"]
     return ["AUGMENTED_LAGRANGIAN", "INTERIOR_POINT"]

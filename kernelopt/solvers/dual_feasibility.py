@@ -60,8 +60,13 @@ def _largest(columns: Any) -> Array:
     """The largest entry of each column."""
     if not columns.size:
         return np.zeros(columns.shape[1])
-    found = abs(columns).max(axis=0)
-    return np.asarray(found.toarray()).ravel() if sp.issparse(columns) else np.asarray(found)
+    if not sp.issparse(columns):
+        return np.asarray(np.abs(columns).max(axis=0))
+    by_columns, found = sp.csc_array(columns), np.zeros(columns.shape[1])
+    filled = np.flatnonzero(np.diff(by_columns.indptr))
+    if len(filled):
+        found[filled] = np.maximum.reduceat(np.abs(by_columns.data), by_columns.indptr[filled])
+    return found
 
 
 def _step(columns: Any, weights: Array, residual: Array) -> Array:

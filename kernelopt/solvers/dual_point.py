@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 
 from kernelopt.compiler.pieces import LogSumExp
 from kernelopt.solvers.dual_feasibility import corrected, room
@@ -122,7 +123,8 @@ def _balanced(problem: Structured, a: Array, slopes: Array, residual: Array) -> 
         ends = h.slopes()
         low, high = np.concatenate([low, ends[0]]), np.concatenate([high, ends[1]])
     z = np.concatenate([a, slopes[at]])
-    F = np.vstack([problem.F[problem.of], problem.F[at]])
+    parts = [problem.F[problem.of], problem.F[at]]
+    F = sp.csr_array(sp.vstack(parts)) if sp.issparse(problem.F) else np.vstack(parts)
     target = F.T @ z - residual
     z, _ = corrected(F, target, z, lambda z: np.clip(z, low, high), lambda z: room(z, low, high))
     moved = slopes.copy()

@@ -11,7 +11,12 @@ from kernelopt.solvers.watch import Watch
 
 
 class Engine(ABC):
-    """A solver of structured problems, without state: its points carry what helps the next solve, in `kept`."""
+    """A solver of structured problems, without state: its points carry what helps the next solve, in `kept`.
+
+    sparse : whether it takes problems with a sparse F
+    """
+
+    sparse = False
 
     @abstractmethod
     def lacks(self, shape: Shape) -> str | None:

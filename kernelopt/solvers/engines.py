@@ -30,6 +30,7 @@ from kernelopt.solvers.engine import Engine
 from kernelopt.solvers.interior_point import InteriorPoint
 from kernelopt.solvers.least_squares import LeastSquares
 from kernelopt.solvers.nonconvex import LevenbergMarquardt
+from kernelopt.solvers.proximal_point import ProximalPoint
 from kernelopt.solvers.structured import Structured
 from kernelopt.solvers.watch import Watch
 from kernelopt.support.cvxpy_parts import SolverStats as CvxpyStats
@@ -61,6 +62,7 @@ ENGINES: dict[str, Engine] = {
     "LEAST_SQUARES": LeastSquares(),
     "NEWTON": Newton(),
     "AUGMENTED_LAGRANGIAN": AugmentedLagrangian(),
+    "PROXIMAL_POINT": ProximalPoint(),
     "INTERIOR_POINT": InteriorPoint(),
     LOCAL: LevenbergMarquardt(),
 }
@@ -159,7 +161,7 @@ def _solved(  # noqa: PLR0917
     fixed = {j: float(c) for j, c in enumerate(lengths.curvature)}
     odd = shape.odd
     if odd is None:
-        problem = first_point.with_origin(assemble.structured(reduction, outer, fixed), watch)
+        problem = first_point.with_origin(assemble.structured(reduction, outer, fixed, engine.sparse), watch)
         return engine.solve(problem, watch, _point(problem, start)), problem, 0.0
     return _NormSearch(reduction, outer, engine, watch, fixed, odd, lengths).run(start)
 
@@ -210,7 +212,8 @@ def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
     if shape.lacks is not None:
         return None
     ones = dict.fromkeys(range(len(reduction.form.norms)), 1.0)
-    problem = assemble.structured(reduction, outer, ones).truncated(0)
+    engine = "PROXIMAL_POINT" if shape.maxima and not shape.smooth else "INTERIOR_POINT" if shape.kinked else "NEWTON"
+    problem = assemble.structured(reduction, outer, ones, ENGINES[engine].sparse).truncated(0)
     sigma, kappa = outer.form.units
     watch = Watch("", 0.0, FLOOR * kappa, sigma)  # ½xᵀRx = 0 without v: only the absolute gap can close
     if not problem.q:
@@ -221,7 +224,7 @@ def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
     try:
         with np.errstate(all="ignore"):
             problem = first_point.with_origin(problem, watch)
-            point = ENGINES["INTERIOR_POINT" if shape.kinked else "NEWTON"].solve(problem, watch)
+            point = ENGINES[engine].solve(problem, watch)
     except SolverError:
         return None
     return point.primal if point.violation <= INFEASIBLE * sigma else None
@@ -296,7 +299,7 @@ class _NormSearch:
 
     def solve_at(self, R: float, start: Point | None) -> float:
         """‖θ‖ for ½R‖θ‖²."""
-        self.problem = assemble.structured(self.reduction, self.outer, self.fixed | {self.odd: R})
+        self.problem = assemble.structured(self.reduction, self.outer, self.fixed | {self.odd: R}, self.engine.sparse)
         if start is None and self.first is not None and self.first.kept is not None:
             start = _point(self.problem, self.first)
         self.problem = first_point.with_origin(self.problem, self.watch) if start is None else self.problem

@@ -19,6 +19,7 @@ import scipy.sparse as sp
 
 from kernelopt.compiler.pieces import LogSumExp, Smooth
 from kernelopt.factorization.tall import TallMatrix
+from kernelopt.solvers.kernel_space import KernelSpace
 from kernelopt.support.types import Array, Ints
 
 # Entries up to which a row of E enters the sparse EᵀWE, to which it adds the square of their number. A longer row is
@@ -37,8 +38,6 @@ MEMORY_BOUND = 4
 JITTER = 1e-14
 # Flops that take as long as the look-up of an entry of BBᵀ, which reads memory out of order.
 LOOK_UP = 20
-# Share of nonzero entries up to which a product with BBᵀ copies their rows: a copy reads and writes.
-SPARSE = 0.3
 
 Solve = Callable[[Array], Array]
 
@@ -59,51 +58,6 @@ class _Pair:
     def weighted(self, weights: Array) -> Array:
         """The entries of EₖᵀWEₗ."""
         return np.bincount(self.to, self.products * weights[self.of], minlength=len(self.rows))
-
-
-@dataclass(frozen=True, eq=False)
-class KernelSpace:
-    """K = EBR⁻¹BᵀEᵀ (m, m) for an E with one entry per row: how s moves with the slopes of its functions.
-
-    outer : BBᵀ of each block; R : (K,); data, at : the entry of each row of E, and its column; ends : where the rows of
-    each block end among the columns
-    """
-
-    outer: tuple[Array, ...]
-    R: Array
-    data: Array
-    at: Ints
-    ends: Ints
-
-    @cached_property
-    def _block(self) -> Ints:
-        """The block of each row."""
-        return np.searchsorted(self.ends, self.at, side="right") - 1
-
-    def among(self, rows: Ints) -> Array:
-        """K[rows][:, rows], a new array."""
-        found = np.zeros((len(rows), len(rows)))
-        for k, (Q, R) in enumerate(zip(self.outer, self.R, strict=True)):
-            mine = np.flatnonzero(self._block[rows] == k)
-            here = self.at[rows[mine]] - self.ends[k]
-            e = self.data[rows[mine]]
-            part = Q.take(here, axis=0).take(here, axis=1)  # half of the time of Q[np.ix_(here, here)]
-            part *= e[:, None] * (e / R)
-            if len(mine) == len(rows):
-                return part
-            found[np.ix_(mine, mine)] = part
-        return found
-
-    def times(self, g: Array) -> Array:
-        """BR⁻¹Bᵀg for g in terms of predictions."""
-        parts = zip(self.outer, self.R, pairwise(self.ends), strict=True)
-        return np.concatenate([_product(Q, g[a:b]) / R for Q, R, (a, b) in parts])
-
-
-def _product(Q: Array, g: Array) -> Array:
-    """Qg, with few columns of the symmetric Q where g has few entries."""
-    some = np.flatnonzero(g)
-    return np.asarray(g[some] @ Q[some] if len(some) < SPARSE * len(g) else Q @ g)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +123,8 @@ class Structured:
 
     def truncated(self, rank: int) -> Structured:
         """The problem for the first columns of each B only: a coarser restriction of θ."""
-        return replace(self, blocks=tuple(B.first(rank) for B in self.blocks), origin=None)
+        short = {id(B): B.first(rank) for B in self.blocks}
+        return replace(self, blocks=tuple(short[id(B)] for B in self.blocks), origin=None)
 
     def lifted(self, x: Array, onto: Structured) -> Array:
         """x of a truncated problem as a point of the full one."""
@@ -201,8 +156,16 @@ class Structured:
         return np.asarray(self._E_back @ g)
 
     def predictions(self, x: Array) -> Array:
-        """d = (Bₖvₖ)."""
-        return np.concatenate([B @ x[a:b] for B, a, b in zip(self.blocks, self.ends[:-1], self.ends[1:], strict=True)])
+        """d = (Bₖvₖ), with one product for all outputs of a θ."""
+        parts = [x[a:b] for a, b in pairwise(self.ends)]
+        if self._one_factor:
+            return np.asarray(self.blocks[0] @ np.column_stack(parts)).ravel(order="F")
+        return np.concatenate([B @ v for B, v in zip(self.blocks, parts, strict=True)])
+
+    @cached_property
+    def _one_factor(self) -> bool:
+        """Whether several blocks are one matrix, as those of a θ with several outputs."""
+        return len(self.blocks) > 1 and all(B is self.blocks[0] for B in self.blocks)
 
     @cached_property
     def _E_back(self) -> sp.csr_array:
@@ -219,8 +182,10 @@ class Structured:
         return self._back(self.linear_d + self._gathered(self.slope), self.linear_y + self.F.T @ self.slope)
 
     def _back(self, d: Array, y: Array) -> Array:
-        parts = [B.adjoint(d[a:b]) for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)]
-        return np.concatenate([*parts, y])
+        parts = [d[a:b] for a, b in pairwise(self._rows)]
+        if self._one_factor:
+            return np.append(self.blocks[0].adjoint(np.column_stack(parts)).ravel(order="F"), y)
+        return np.concatenate([*(B.adjoint(one) for B, one in zip(self.blocks, parts, strict=True)), y])
 
     def of_kinks(self, values: Array) -> Array:
         """The sum of values over the kinks of each sᵢ, (m,)."""
@@ -423,14 +388,15 @@ class Structured:
         return lambda rhs: np.asarray(sl.cho_solve(factor, rhs, check_finite=False))
 
     @cached_property
+    def dual_space(self) -> KernelSpace:
+        """EBR⁻¹BᵀEᵀ, with products and look-ups by BBᵀ where it is at hand."""
+        return KernelSpace(self.blocks, self.R, self.E, self._rows)
+
+    @cached_property
     def kernel_space(self) -> KernelSpace | None:
-        """EBR⁻¹BᵀEᵀ, where its entries can be looked up: each s is one prediction, and all BBᵀ are at hand."""
-        if not self._one_each or not np.all(self.R > 0):
-            return None
-        outer = [B.outer() for B in self.blocks]
-        if any(Q is None for Q in outer):
-            return None
-        return KernelSpace(tuple(Q for Q in outer if Q is not None), self.R, self.E.data, self.E.indices, self._rows)
+        """The same where single entries can be looked up: each s is one prediction, and all BBᵀ are at hand."""
+        able = self._one_each and np.all(self.R > 0) and all(B.outer() is not None for B in self.blocks)
+        return self.dual_space if able else None
 
     def is_small(self, active: int) -> bool:
         """Whether a system is solved in its active rows, rather than in all unknowns."""

@@ -167,6 +167,12 @@ def test_knots_close_together():
 
 
 def test_rows_of_other_arguments_are_no_multiples():
-    """max(u₀, u₁) has the rows of |S·u₂|, and is no function of one number however large S is."""
+    """max(u₀, u₁) has the rows of |S·u₂|, and is no function of one number however large S is: two rows t ≥ uₖ."""
     for S in (1.0, 1e12):
-        assert separated(lambda u, S=S: cp.maximum(u[0], u[1]) + cp.abs(S * u[2]) / S).split is None
+        split = separated(lambda u, S=S: cp.maximum(u[0], u[1]) + cp.abs(S * u[2]) / S).split
+        arguments = split.E.toarray() != 0
+        for k in (0, 1):
+            [row] = np.flatnonzero(arguments[:, k])
+            assert arguments[row].sum() == 1
+            assert split.plain[row] >= 0
+            assert np.count_nonzero(split.F.toarray()[row]) == 1
