@@ -40,6 +40,7 @@ LOSSES = {
     "squared hinge": (lambda y, f, s: losses.squared_hinge(y, f), 0, True),
     "logistic": (lambda y, f, s: losses.log_loss(y, f), 0, True),
     "exponential": (lambda y, f, s: cp.exp(-cp.multiply(y, f)), 0, True),
+    "largest of three": (lambda y, f, s: cp.maximum(f - y, f[::-1] - 2 * y, -f), 1, False),
     "power": (lambda y, f, s: cp.power(cp.abs(f - y), 1.5), 1.5, False),
     "poisson": (lambda y, f, s: losses.poisson(np.round(np.abs(2 * y)), f), 0, True),
 }
