@@ -103,7 +103,7 @@ INSIDE = {
         ["choice"],
         ["engines"],
         ["first_point", "nonconvex"],
-        ["augmented_lagrangian", "proximal_point"],
+        ["augmented_lagrangian", "proximal_point", "recentring"],
         ["semismooth"],
         ["interior_point", "least_squares", "newton_systems"],
         ["active_set", "engine"],

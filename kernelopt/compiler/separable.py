@@ -205,6 +205,11 @@ def outer_of(form: CanonicalForm) -> Outer:
     underflow.
     """
     data = without_vacuous(exponential_sums.separated(conic_form(form), CLASSES))
+    return outer_of_data(data)
+
+
+def outer_of_data(data: ConicForm) -> Outer:
+    """The outer problem of some cone data; the cut of equal data is reused."""
     require_units(data)
     return Outer(data) if data.smooth else Outer(data, _common(data))
 

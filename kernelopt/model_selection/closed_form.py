@@ -75,7 +75,14 @@ def leave_one_out(problem: Problem) -> Array:
     """
     form, reduction, outer = fitted(problem)
     shape = None if outer is None else assemble.shape_of(form, outer)
-    if outer is None or shape is None or shape.lacks is not None or not shape.squares or shape.odd is not None:
+    if (
+        outer is None
+        or shape is None
+        or shape.lacks is not None
+        or not shape.squares
+        or shape.odd is not None
+        or shape.shifted
+    ):
         raise KernelOptError(
             "Expected an objective of squares and λ·ko.sum_squares(theta) for each θ, and no constraints: residuals of "
             "other problems have no closed form when a row is left out. Fit again without each row, or by folds."

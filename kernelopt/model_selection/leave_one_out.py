@@ -126,6 +126,8 @@ def _require_model(form: CanonicalForm, outer: Outer | None) -> None:
         lacks = shape.lacks
         if lacks is None and shape.odd is not None:
             lacks = "needs λ·ko.sum_squares(theta) for each θ, and no other use of its norm"
+        if lacks is None and shape.shifted:
+            lacks = "needs the norm of θ itself, not of θ − f₀"
         if lacks is None and shape.nonconvex is not None:
             lacks = f"needs convex losses; {shape.nonconvex} is declared nonconvex"
     if lacks is not None:

@@ -26,7 +26,8 @@ class Shape:
     smooth, kinked : whether there are smooth functions, and pieces whose slope jumps or whose domain ends;
     squares : whether all functions are squares; maxima : how many bounds t of maxima are among y; hard : whether there
     are constraints; lengths : how each ‖θ‖ is penalized and bounded; odd : the index of the one norm whose penalty is
-    no multiple of its square, or that is bounded; nonconvex : the name of a loss that is declared nonconvex
+    no multiple of its square, or that is bounded; nonconvex : the name of a loss that is declared nonconvex; shifted :
+    whether some norm is that of a θ − f₀
     """
 
     lacks: str | None
@@ -38,6 +39,7 @@ class Shape:
     lengths: Lengths | None = None
     odd: int | None = None
     nonconvex: str | None = None
+    shifted: bool = False
 
 
 def shape_of(form: CanonicalForm, outer: Outer) -> Shape:
@@ -76,14 +78,16 @@ def _shape(form: CanonicalForm, outer: Outer) -> Shape:
     nonconvex = next((link.term.loss.name for link in form.smooth if not link.term.loss.is_convex), None)
     together, slope, _ = _kinks(split)
     bounds = len(maxima.found(split.F, split.linear_y, slope, together).columns) if hard else 0
-    return Shape(None, smooth, kinked, squares, bounds, hard, lengths, int(odd[0]) if len(odd) else None, nonconvex)
+    shifted = any(norm.view.shift is not None for norm in form.norms)
+    only = int(odd[0]) if len(odd) else None
+    return Shape(None, smooth, kinked, squares, bounds, hard, lengths, only, nonconvex, shifted)
 
 
 def _lacks_of_norms(form: CanonicalForm, lengths: Lengths) -> str | None:
     """Why our solvers can't take the norms of θ, or None: they take one Euclidean norm per θ, penalized or bounded."""
     for norm in form.norms:
-        if norm.kind not in (EUCLIDEAN, "fro") or norm.view.right is not None or norm.view.shift is not None:
-            return "needs ‖θ‖ itself (Frobenius, where θ is a matrix), not another norm or ‖θ − f₀‖"
+        if norm.kind not in (EUCLIDEAN, "fro") or norm.view.right is not None:
+            return "needs ‖θ‖ itself (Frobenius, where θ is a matrix), not another norm"
     for link in form.predictions:
         own = list(form.norms_of(link.theta))
         if len(own) != 1:
@@ -91,6 +95,8 @@ def _lacks_of_norms(form: CanonicalForm, lengths: Lengths) -> str | None:
         j = own[0]
         if lengths.slope[j] == 0 and lengths.curvature[j] == 0 and np.isinf(lengths.limit[j]):
             return "needs a positive penalty of ‖θ‖, or a bound on it"
+        if form.norms[j].view.shift is not None and (lengths.slope[j] != 0 or np.isfinite(lengths.limit[j])):
+            return "needs a multiple of ‖θ − f₀‖², not ‖θ − f₀‖ or a bound on it"
         if lengths.limit[j] == 0:
             return "needs a positive bound on ‖θ‖; here it is 0"
     return None

@@ -21,7 +21,7 @@ from kernelopt.errors import SolverError
 from kernelopt.factorization import Factor
 from kernelopt.language.expressions import Theta
 from kernelopt.results.solution import Status
-from kernelopt.solvers import assemble, first_point, nonconvex
+from kernelopt.solvers import assemble, first_point, nonconvex, recentring
 from kernelopt.solvers.assemble import Shape
 from kernelopt.solvers.augmented_lagrangian import AugmentedLagrangian, Newton
 from kernelopt.solvers.cvxpy_solvers import Answer
@@ -97,6 +97,8 @@ def solve(  # noqa: PLR0917
     reason = lacks(name, shape)
     if reason is not None:
         raise SolverError(f"{name} {reason}.")
+    at = recentring.centres(reduction) if shape.shifted else None
+    stated, outer = outer, outer if at is None else recentring.recentred(reduction, outer, at)
     sigma, kappa = outer.form.units
     exact = shape.odd is not None or shape.nonconvex is not None
     wanted = EXACT if shape.nonconvex is not None else max(EXACT, tol**2)
@@ -116,13 +118,16 @@ def solve(  # noqa: PLR0917
     found = assemble.iterate(
         reduction, outer.form, split, point.x, total, _of_norms(reduction, problem, shape, point, R)
     )
+    if at is not None:
+        found = recentring.back(found, at)
+    slopes = total if at is None or recentring.same_cut(stated, outer) else None
     if point.violation > INFEASIBLE * watch.unit and point.stopped is None:
         return Answer(Status.INFEASIBLE, False, _stats(name, began, watch), found)  # ν says where it is violated
     status = Status.OPTIMAL if point.stopped is None else Status.USER_LIMIT
     ends = problem.ends
     left_off = Start(tuple(point.x[a:b] for a, b in pairwise(ends)), point.x[ends[-1] :], point.a, R, point.kept)
     interrupted = isinstance(point.stopped, KeyboardInterrupt)
-    return Answer(status, True, _stats(name, began, watch), found, total, left_off, interrupted)
+    return Answer(status, True, _stats(name, began, watch), found, slopes, left_off, interrupted)
 
 
 def _of_norms(reduction: Reduction, problem: Structured, shape: Shape, point: Point, R: float) -> Array:

@@ -57,6 +57,8 @@ class LevenbergMarquardt(Engine):
             return "is for losses that are declared nonconvex"
         if shape.odd is not None:
             return "needs multiples of ‖θ‖² beside a nonconvex loss; a norm is penalized otherwise, or bounded"
+        if shape.shifted:
+            return "needs ‖θ‖ itself beside a nonconvex loss, not ‖θ − f₀‖"
         if shape.kinked:
             return "needs a differentiable objective and no constraints beside a nonconvex loss"
         return None
