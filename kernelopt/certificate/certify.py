@@ -266,10 +266,26 @@ def _found(  # noqa: PLR0917
         slopes = _slopes_here(data, point, nu)
     if slopes is not None and data.split is not None:
         bound = conjugates.lower_bound(reduction, data.form, point, data.split, slopes, way)
+        flat, value = _flattest(data)
+        # Where every loss is at its minimum, multipliers of 0 prove it; those of a solver are 0 only to its tolerance.
+        if flat is not None and bound is not None and value > bound.value:
+            other = conjugates.lower_bound(reduction, data.form, point, data.split, flat, way)
+            bound = other if other is not None and other.value > bound.value else bound
     if bound is not None or data.form.smooth:
         return bound  # smooth losses have no cone form
     mu = norm_multipliers(reduction, data.form, point, nu)
     return cone_bounds.lower_bound(reduction, data.form, point, nu, mu, way)
+
+
+def _flattest(data: Outer) -> tuple[Array | None, float]:
+    """The slopes nearest to 0 with Fᵀv + c_y = 0, and −Σh*(v), the bound they prove if Aᵀν = 0; found once."""
+    if "flattest" not in data.notes:
+        assert data.split is not None
+        v = conjugates.feasible_slopes(data.split, np.zeros(data.split.E.shape[0]))
+        value = -inf if v is None else data.form.offset - data.split.conjugate(v)
+        data.notes["flattest"] = (v, value)
+    found: tuple[Array | None, float] = data.notes["flattest"]
+    return found
 
 
 def _slopes_here(data: Outer, point: Iterate, nu: list[Array]) -> Array | None:

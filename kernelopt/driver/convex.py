@@ -27,6 +27,7 @@ from kernelopt.errors import DataError, MemoryLimitError, SolverError
 from kernelopt.factorization import memory
 from kernelopt.results.solution import Attempt, Status
 from kernelopt.solvers import choice, cvxpy_solvers, engines
+from kernelopt.solvers.assemble import shape_of
 from kernelopt.solvers.engines import ENGINES, Start
 
 # Solvers run in the order of `choice.ordered` until a certificate closes. Each runs with the wanted tolerance first.
@@ -40,6 +41,9 @@ PATIENCE = 3.0
 LEAST_PATIENCE = 5.0  # seconds that a later attempt has in any case: the time of a very quick first one is no guide
 COMPILED_BYTES = 160  # bytes per entry of B, taken by cvxpy and its solvers (measured: 110 to 170)
 LAST_DIGITS = 1e-14  # of the objective's terms, 45 eps: a gap that no solver in double precision improves
+# Gap in units of the objective's data at which an answer for losses with kinks is judged: where θ gains nothing, no
+# relative gap can be reached, and other solvers find the same. Differentiable losses are solved to the last digit.
+NOTHING_LEFT = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +183,9 @@ class Convex(Work):
         if task.data is not None:
             found = certificates.first_look(task.reduction, task.data, point, answer.slopes)
             closed = found.closes(task.goal.solver_tol, task.goal.abs_tol)
-            closed = closed or found.absolute_gap <= LAST_DIGITS * found.terms
+            kinked = shape_of(task.reduction.form, task.data).kinked
+            floor = NOTHING_LEFT * task.data.form.units[1] if kinked else 0.0
+            closed = closed or found.absolute_gap <= max(LAST_DIGITS * found.terms, floor)
             if diagnosis.is_receding(task, task.data, point, found):
                 self.status = Status.NOT_ATTAINED
             candidate, gap = replace(candidate, gap=found.absolute_gap, closed=closed), found.relative_gap

@@ -74,15 +74,9 @@ def leave_one_out(problem: Problem) -> Array:
     array([ 7.  , -0.95, -3.26, -3.26, -0.95,  7.  ])
     """
     form, reduction, outer = fitted(problem)
-    shape = None if outer is None else assemble.shape_of(form, outer)
-    if (
-        outer is None
-        or shape is None
-        or shape.lacks is not None
-        or not shape.squares
-        or shape.odd is not None
-        or shape.shifted
-    ):
+    shape = assemble.Shape("takes no integers") if outer is None else assemble.shape_of(form, outer)
+    has_model = shape.lacks is None and shape.squares and shape.odd is None and not shape.shifted
+    if outer is None or not has_model:
         raise KernelOptError(
             "Expected an objective of squares and λ·ko.sum_squares(theta) for each θ, and no constraints: residuals of "
             "other problems have no closed form when a row is left out. Fit again without each row, or by folds."
