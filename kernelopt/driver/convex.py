@@ -41,8 +41,8 @@ PATIENCE = 3.0
 LEAST_PATIENCE = 5.0  # seconds that a later attempt has in any case: the time of a very quick first one is no guide
 COMPILED_BYTES = 160  # bytes per entry of B, taken by cvxpy and its solvers (measured: 110 to 170)
 LAST_DIGITS = 1e-14  # of the objective's terms, 45 eps: a gap that no solver in double precision improves
-# Gap in units of the objective's data at which an answer for losses with kinks is judged: where θ gains nothing, no
-# relative gap can be reached, and other solvers find the same. Differentiable losses are solved to the last digit.
+# In units of the objective's data: where θ gains no more than this, a gap of this size ends the search for losses with
+# kinks, since no relative gap can be reached, and other solvers find the same. Differentiable losses are solved to the last digit.
 NOTHING_LEFT = 1e-10
 
 
@@ -184,7 +184,8 @@ class Convex(Work):
             found = certificates.first_look(task.reduction, task.data, point, answer.slopes)
             closed = found.closes(task.goal.solver_tol, task.goal.abs_tol)
             kinked = shape_of(task.reduction.form, task.data).kinked
-            floor = NOTHING_LEFT * task.data.form.units[1] if kinked else 0.0
+            nothing = NOTHING_LEFT * task.data.form.units[1]
+            floor = nothing if kinked and found.unit <= nothing else 0.0
             closed = closed or found.absolute_gap <= max(LAST_DIGITS * found.terms, floor)
             if diagnosis.is_receding(task, task.data, point, found):
                 self.status = Status.NOT_ATTAINED
