@@ -42,7 +42,8 @@ LEAST_PATIENCE = 5.0  # seconds that a later attempt has in any case: the time o
 COMPILED_BYTES = 160  # bytes per entry of B, taken by cvxpy and its solvers (measured: 110 to 170)
 LAST_DIGITS = 1e-14  # of the objective's terms, 45 eps: a gap that no solver in double precision improves
 # In units of the objective's data: where θ gains no more than this, a gap of this size ends the search for losses with
-# kinks, since no relative gap can be reached, and other solvers find the same. Differentiable losses are solved to the last digit.
+# kinks, since no relative gap can be reached, and other solvers find the same. Differentiable losses are solved to the
+# last digit; multipliers of constraints are of the size of the gap's square root.
 NOTHING_LEFT = 1e-10
 
 
@@ -183,9 +184,9 @@ class Convex(Work):
         if task.data is not None:
             found = certificates.first_look(task.reduction, task.data, point, answer.slopes)
             closed = found.closes(task.goal.solver_tol, task.goal.abs_tol)
-            kinked = shape_of(task.reduction.form, task.data).kinked
+            shape = shape_of(task.reduction.form, task.data)
             nothing = NOTHING_LEFT * task.data.form.units[1]
-            floor = nothing if kinked and found.unit <= nothing else 0.0
+            floor = nothing if shape.kinked and not shape.hard and found.unit <= nothing else 0.0
             closed = closed or found.absolute_gap <= max(LAST_DIGITS * found.terms, floor)
             if diagnosis.is_receding(task, task.data, point, found):
                 self.status = Status.NOT_ATTAINED
