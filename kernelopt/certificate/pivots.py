@@ -32,7 +32,7 @@ SLIGHT = 1e-6
 TURNS = 12  # rounds of the greedy choice, each O(entries); columns still without a row are then matched
 STEPS = 6  # terms of the Neumann series of an inverse; it is exact where no chain of pivot rows is longer
 FEW = 1000  # columns up to which a matching, or a joint choice by QR, is computed where the greedy choice fails
-MANY_WIDE = 50  # columns from which wider ones than WIDE count as narrow
+MANY_WIDE = 50  # columns wider than WIDE from which they count as narrow
 SPARE = 1e-4  # relative: a radius exceeds its lower bound by this much, so that the checker's strict inequality holds
 ROUNDING = 2e-16  # relative; of one operation, a little more than u = 2⁻⁵³ = 1.1e-16
 # Relative to a column: it depends on others if less of it lies outside of their span. Smaller values take the rounding
@@ -93,8 +93,8 @@ def _widest(S: sp.csc_array) -> int:
     """The most entries of a column that takes the row with most room: WIDE, or more for many columns that share few
     rows, such as the bounds of maxima."""
     degree = np.sort(np.diff(S.indptr))
-    few_shared = np.flatnonzero(np.cumsum(degree) <= S.shape[0])
-    return max(WIDE, int(degree[few_shared[-1]])) if len(few_shared) > MANY_WIDE else WIDE
+    wider = degree[(np.cumsum(degree) <= S.shape[0]) & (degree > WIDE)]
+    return int(wider[-1]) if len(wider) > MANY_WIDE else WIDE
 
 
 def _is_hopeless(S: sp.csc_array, left: Array, room: Array, found: Moves) -> bool:

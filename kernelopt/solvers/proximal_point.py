@@ -212,7 +212,7 @@ class _KernelRun:
     # ------------------------------------------------------------ steps
 
     def step(self, a: Array, sigma: float, r: Array, Kr: Array, residual: Array) -> _Place | None:
-        """Newton's step; None where its system takes too much memory, or has no solution."""
+        """Newton's step; None where its system has no solution. Raises SolverError where it takes too much memory."""
         G, weight = self.free_directions(a, sigma)
         if 16.0 * G.shape[0] ** 2 > HELD * memory.available_bytes():
             raise SolverError("PROXIMAL_POINT has too many multipliers between their bounds for the free memory.")
@@ -264,7 +264,8 @@ class _KernelRun:
         length = self._largest_eigenvalue(mu) * SAFE + float(p.rho.max(initial=0.0))
         z, t = a, 1.0
         for _ in range(GRADIENT_STEPS):
-            watch.check_time()
+            if watch.is_over:
+                break
             y = -mu * self.residual(z)
             gradient = p.rho * z - self.state(z, y).k
             new = self.projected(z - gradient / length)

@@ -53,9 +53,14 @@ class Watch:
         """The quantity that iterations reduce: the relative gap plus the violation in units of right-hand sides."""
         return point.merit / max(point.unit, self.floor) + point.violation / self.unit
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the deadline has passed."""
+        return perf_counter() > self.deadline
+
     def check_time(self) -> None:
         """Raise OutOfTimeError after the deadline."""
-        if perf_counter() > self.deadline:
+        if self.is_over:
             raise OutOfTimeError
 
     def _show(self, point: Point, rank: int) -> None:

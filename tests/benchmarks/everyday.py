@@ -186,14 +186,17 @@ def coupled(quick: bool) -> None:
         f"logistic + uᵀLu, N = {many}": lambda: on_a_graph(many),
     }
     print(f"\nCoupled terms and unsquared norms, tol = 1e-6; peer: Clarabel on the same B, {LIMIT:g} s at most\n")
-    print("| problem                          |     ours |     Clarabel | solver               | certified gap |")
-    print("|----------------------------------|---------:|-------------:|----------------------|--------------:|")
+    print("| problem                           |     ours |   Clarabel | solver         | certified gap |")
+    print("|-----------------------------------|---------:|-----------:|----------------|--------------:|")
     for name, state in cases.items():
         ours, problem = seconds(lambda: solved(state()))  # noqa: B023 called at once
         gap, solver = problem.certificate.relative_gap, problem.solver_stats.solver_name
-        theirs, other = seconds(lambda: solved(state(), solver="CLARABEL", time_limit=LIMIT))  # noqa: B023
-        reached = "" if other is not None and other.status == "optimal" else "> "
-        print(f"| {name:<32} | {ours:>6.2f} s | {reached + f'{theirs:.1f}':>10} s | {solver:<20} | {gap:>13.1e} |")
+        peer = "—"  # on 12 570 predictions Clarabel takes minutes for its first factor, whatever the limit
+        if "digits" not in name:
+            theirs, other = seconds(lambda: solved(state(), solver="CLARABEL", time_limit=LIMIT))  # noqa: B023
+            reached = "" if other is not None and other.status == "optimal" else "> "
+            peer = f"{reached}{theirs:.1f} s"
+        print(f"| {name:<33} | {ours:>6.2f} s | {peer:>10} | {solver:<14} | {gap:>13.1e} |")
 
 
 def solved(problem: ko.Problem, **options: Any) -> Any:

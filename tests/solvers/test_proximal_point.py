@@ -182,6 +182,35 @@ def test_a_path_starts_from_its_neighbour(monkeypatch):
     assert problem.status == "optimal"
 
 
+def test_a_time_limit_keeps_the_best_point():
+    X, _, Y = classes(60, 4)
+    theta, U, _ = scores(X, 4)
+    problem = ko.Problem(cp.Minimize(crammer_singer(U, Y) + 1e-3 * ko.sum_squares(theta)))
+    problem.solve(time_limit=1e-3)
+    assert problem.status == "user_limit"
+    assert np.isfinite(problem.value)
+    assert problem.certificate.lower <= problem.value
+
+
+def test_ctrl_c_keeps_the_best_point(monkeypatch):
+    X, _, Y = classes(60, 4)
+    theta, U, _ = scores(X, 4)
+    problem = ko.Problem(cp.Minimize(crammer_singer(U, Y) + 1e-3 * ko.sum_squares(theta)))
+    ours, calls = proximal_point._KernelRun.step, []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) == 8:
+            raise KeyboardInterrupt
+        return ours(*arguments)
+
+    monkeypatch.setattr(proximal_point._KernelRun, "step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        problem.solve()
+    assert problem.status == "user_limit"
+    assert np.isfinite(problem.value)
+
+
 def test_it_says_what_it_is_for():
     X = RNG.normal(size=(20, 2))
     theta = ko.Theta(KERNEL)
