@@ -425,3 +425,18 @@ def test_two_runs_are_identical():
         problem.solve(max_rank=20)
         results.append((problem.value, problem.certificate.lower, theta.value(X).tobytes()))
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("loss", ["log-sum-exp", "maximum"])
+def test_an_intercept_for_each_of_ten_classes(loss):
+    """Ten columns that add up to those of other variables: pivot rows for the latter must leave room for them."""
+    rng = np.random.default_rng(4)
+    labels = np.arange(80) % 10
+    points, Y = rng.normal(size=(80, 2)) + np.column_stack([labels % 4, labels // 4]), np.eye(10)[labels]
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=10), cp.Variable(10)
+    U = theta(points) + np.ones((80, 1)) @ cp.reshape(b, (1, 10), order="C")
+    each = cp.log_sum_exp(U, axis=1) if loss == "log-sum-exp" else cp.max(U + 1 - Y, axis=1)
+    problem = ko.Problem(cp.Minimize(cp.sum(each - cp.sum(cp.multiply(Y, U), axis=1)) + 0.1 * ko.sum_squares(theta)))
+    problem.solve()
+    assert problem.status == "optimal"
+    assert problem.certificate.assumptions == ()
