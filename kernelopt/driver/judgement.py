@@ -255,8 +255,11 @@ def _with_status(  # noqa: PLR0917
 ) -> Outcome:  # fmt: skip
     """The solution with the status that its certificate proves, and whether a finer factor may improve it."""
     goal = task.goal
-    # A gap that is infinite, or as large as the improvement on θ = 0, suggests that no answer exists.
-    if not isfinite(found.absolute_gap) or not (best.closed or found.relative_gap < 1):
+    # A gap that is infinite, or as large as the improvement on θ = 0, suggests that no answer exists. Where the reduced
+    # problem has one, and its factor grows, the next factor says more.
+    grows = task.reduction.is_restriction and any(f.grows for f in task.reduction.factors.values())
+    waits = best.closed and grows and goal.certify is True and known is None
+    if (not isfinite(found.absolute_gap) and not waits) or not (best.closed or found.relative_gap < 1):
         known = known or diagnose().status
     if known in NOTHING:
         assert known is not None
