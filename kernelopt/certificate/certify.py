@@ -41,6 +41,8 @@ from kernelopt.support.types import Array
 # objective by more. It is also the gap to which better multipliers are sought where the caller names no tolerance.
 # Smaller values leave a gap open that solvers do not close; larger ones accept θ = 0 too early.
 ZERO = 1e-8
+# In units of the objective's data: above the least sum of all losses by this, multipliers of 0 close no gap.
+FLAT = 1e-6
 # Relative to P₀ − P, the improvement over θ = 0: errors of predictions up to this may raise the floor of the gap. No
 # multipliers can close such errors, and they are negligible beside the improvement.
 OPEN = 1e-10
@@ -268,7 +270,7 @@ def _found(  # noqa: PLR0917
         bound = conjugates.lower_bound(reduction, data.form, point, data.split, slopes, way)
         flat, value = _flattest(data)
         # Where every loss is at its minimum, multipliers of 0 prove it; those of a solver are 0 only to its tolerance.
-        if flat is not None and bound is not None and value > bound.value:
+        if flat is not None and bound is not None and value > bound.value and _is_flat(reduction, data, point, value):
             other = conjugates.lower_bound(reduction, data.form, point, data.split, flat, way)
             bound = other if other is not None and other.value > bound.value else bound
     if bound is not None or data.form.smooth:
@@ -286,6 +288,12 @@ def _flattest(data: Outer) -> tuple[Array | None, float]:
         data.notes["flattest"] = (v, value)
     found: tuple[Array | None, float] = data.notes["flattest"]
     return found
+
+
+def _is_flat(reduction: Reduction, data: Outer, point: Iterate, value: float) -> bool:
+    """Whether the objective at the point is the sum of all losses' minima, nearly: elsewhere they prove little."""
+    attained = data.form.sign * representer.bare_value(reduction.form, point)
+    return attained - value <= FLAT * data.form.units[1]
 
 
 def _slopes_here(data: Outer, point: Iterate, nu: list[Array]) -> Array | None:
