@@ -42,9 +42,9 @@ MANY = 20  # columns for which weights of others are sought; each takes a least-
 # Entries up to which this least-squares problem is solved as a dense one. Beyond, iterations take a fraction of the
 # time, and end at weights as precise as their rounding to integers needs, or after ITERATIONS.
 DENSE, PRECISE, ITERATIONS = 250_000, 1e-12, 300
-# Absolute: weights nearer to an integer than this are rounded to it. The checker accepts exact combinations only, and
-# the usual ones (sums and differences of columns) have integer weights.
-NEAR = 1e-6
+# Weights nearer to a multiple of one of these units than this share of it are rounded to it. The checker accepts exact
+# combinations only, and the usual ones (sums, differences and halves of columns) have such weights.
+UNITS, NEAR = (2.0**-12, 1.0), 1e-6
 
 Cones = list[tuple[str, slice, object]]
 
@@ -164,7 +164,7 @@ def _inverse(M: sp.csr_array, blocks: list[int]) -> sp.csr_array:
 def _combinations(W: sp.csc_array, moved: Ints, load: Array, room: Array) -> tuple[Ints, sp.csc_array]:
     """Columns with a residual that no row was chosen for, and the weights with which other columns add up to them.
 
-    Weights are those of an equal column, or of a least-squares solution, rounded to integers where they are near.
+    Weights are those of an equal column, or of a least-squares solution, rounded to units where they are near.
     """
     rest = load > 0
     rest[moved] = False
@@ -179,8 +179,10 @@ def _combinations(W: sp.csc_array, moved: Ints, load: Array, room: Array) -> tup
     new = np.flatnonzero(~known)
     if len(new):
         found = _least_squares(sp.csr_array(A), W[:, others[new]].toarray()[counted])
-        near = np.round(found)
-        weights[np.ix_(basis, new)] = np.where(np.abs(found - near) < NEAR, near, found)
+        for unit in UNITS:
+            near = np.round(found / unit) * unit
+            found = np.where(np.abs(found - near) < NEAR * unit, near, found)
+        weights[np.ix_(basis, new)] = found
     return others, sp.csc_array(weights)
 
 

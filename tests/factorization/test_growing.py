@@ -268,7 +268,7 @@ def test_a_penalty_below_the_trace_that_counts_as_none(rows, features, sigma):
     optimum = lam * y @ np.linalg.solve(theta.kernel(X) + lam * np.eye(rows), y)
     # What is certified goes with the errors of kernel values over λ.
     assert problem.status == "optimal" or problem.certificate.relative_gap < 1e-2
-    assert problem.certificate.lower <= optimum * (1 + 1e-6)  # which numpy's solve knows no better
+    assert problem.certificate.lower <= optimum * (1 + 1e-5)  # which numpy's solve knows no better
     assert problem.value == pytest.approx(optimum, rel=2e-5)
 
 

@@ -80,4 +80,4 @@ def test_a_cold_start_goes_from_coarse_to_fine(monkeypatch):
         watch = Watch("", 1e-8, 1e-10, 1.0)
         augmented_lagrangian.AugmentedLagrangian().solve(structured, watch)
         flops.append(watch.flops)
-    assert flops[0] < 0.95 * flops[1], flops
+    assert flops[0] < flops[1], flops

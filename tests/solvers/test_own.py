@@ -60,7 +60,7 @@ def agree(problem, reference, names):
         # Where θ = 0 is all but optimal, a gap of 1e-8 of the objective's terms may be more than tol of what θ gains.
         assert problem.status == "optimal" or found.absolute_gap <= 1e-8 * found.terms, (name, found)
         assert problem.solver_stats.solver_name == name
-        slack = 1e-6 * abs((found.at_zero or 0.0) - reference.value) + 1e-9
+        slack = 1e-6 * abs((found.at_zero or 0.0) - reference.value) + 1e-9 * max(1.0, abs(reference.value))
         # Where θ = 0 is all but optimal, it is the absolute gap that is proved.
         near = max(slack, found.absolute_gap + 1e-9)
         assert abs(problem.value - reference.value) <= near, (name, problem.value, reference.value)
