@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 
 from kernelopt.errors import DataError
 from kernelopt.kernels.domains import check_finite, real_array
+from kernelopt.language.survival import CoxLikelihood, RiskSets
 
 __all__ = [
     "absolute_error",
+    "cox",
     "crammer_singer",
     "epsilon_insensitive",
     "hinge",
@@ -193,6 +195,51 @@ def crammer_singer(y: Any, F: Any) -> cp.Expression:
     """
     F, indicator = _classes(y, F)
     return cp.max(F + (1 - indicator), axis=1) - cp.sum(cp.multiply(indicator, F), axis=1)
+
+
+def cox(time: Any, event: Any, f: Any) -> cp.Expression:
+    """Σ over rows i with an event of  log Σ{exp(fⱼ) : timeⱼ ≥ timeᵢ} − fᵢ, one number for all rows.
+
+    The negative logarithm of the partial likelihood of proportional hazards exp(f) (Cox 1972), with Breslow's terms for
+    events at one time. Rows without an event are censored: all that is known is that theirs came later. A constant in f
+    makes no difference, so that f needs no intercept. The problem grows with the number of rows, not with the sizes of
+    all risk sets.
+
+    Parameters
+    ----------
+    time : array (N,)
+        Times of the events, or of the ends of observation; only their order counts.
+    event : array (N,)
+        True or 1 where there was an event, False or 0 where the row is censored.
+    f : predictions (N,)
+
+    Raises
+    ------
+    DataError
+        For shapes that differ, times that are not finite, events that are neither 0 nor 1, and where there is none.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, kernelopt as ko
+    >>> loss = ko.losses.cox([1.0, 2.0, 3.0], [1, 1, 0], cp.Constant([0.0, 0.0, 0.0]))
+    >>> round(loss.value, 4)  # log 3 + log 2
+    1.7918
+    """
+    f, times, events = cp.Expression.cast_to_const(f), real_array(time, "time"), real_array(event, "event")
+    check_finite(times, "time")
+    if f.ndim != 1 or {times.shape, events.shape} != {f.shape}:
+        raise DataError(
+            f"Expected times, events and predictions of one shape (N,); got times of shape {times.shape}, events of "
+            f"shape {events.shape} and predictions of shape {f.shape}. The order is (time, event, f)."
+        )
+    if not np.isin(events, (0.0, 1.0)).all():
+        raise DataError(
+            f"Expected events of 0 (censored) and 1; got {events[~np.isin(events, (0.0, 1.0))][0]:g}. The order is "
+            "(time, event, f)."
+        )
+    if not events.any():
+        raise DataError("Expected an event in at least one row; all rows are censored.")
+    return CoxLikelihood(f, RiskSets(times, events.astype(bool)))
 
 
 def _pair(y: Any, f: Any) -> tuple[cp.Expression, cp.Expression]:

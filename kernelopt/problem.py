@@ -25,7 +25,7 @@ from kernelopt.language.expressions import FeatureMatrix
 from kernelopt.language.nodes import renew_ids
 from kernelopt.results.solution import Solution
 from kernelopt.solvers import choice
-from kernelopt.solvers.engines import Start
+from kernelopt.solvers.engines import ENGINES, Start
 from kernelopt.spectral import spectral_problems
 
 
@@ -393,6 +393,8 @@ class Problem(Statement, Answered):
             lines += explain.factors(self._factored.reduction, named) if self._factored else explain.NOT_FACTORED
             chosen = self.solver_stats.solver_name if self.solver_stats else self.solvers().chosen
             lines += [("solver", chosen or "none")]
+            if self._factored and chosen in ENGINES and ENGINES[chosen].in_rows:
+                lines += explain.systems(self._factored.reduction, named)
             lines += explain.answer(self._solution, named) if self._solution else []
             changed = [] if self._solution is None else self._changed_since()
             lines += [("", f"{', '.join(changed)} changed since: solve again")] if changed else []

@@ -1,5 +1,7 @@
 """Cross-validation against fits of the rows alone, and scikit-learn's."""
 
+import time
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -191,6 +193,49 @@ def test_time():
     problem, w, lam, _ = ridge()
     with pytest.raises(KernelOptError, match="Raise time_limit"):
         ko.cross_validate(problem, w, lam, VALUES, time_limit=1e-9)
+
+
+def test_what_ends_it_carries_its_fits():
+    """Ctrl-C and the time limit keep what is done: the rest of the error's table is nan."""
+    problem, w, lam, _ = ridge()
+    done = []
+
+    def interrupted(problem, test):
+        done.append(len(test))
+        if len(done) == 5:
+            raise KeyboardInterrupt
+        return float(len(done))
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        ko.cross_validate(problem, w, lam, [1.0, 100.0, 10.0], cv=2, loss=interrupted)
+    table = caught.value.table
+    assert table["lam"].tolist() == [1.0, 100.0, 10.0]  # the largest is solved first
+    assert np.array_equal(table.losses, [[3.0, np.nan], [1.0, 4.0], [2.0, np.nan]], equal_nan=True)
+    assert table.best == 100.0 and np.isnan(table["gap"]).tolist() == [True, False, True]
+    assert "4 fits" in caught.value.__notes__[-1]
+    table.paths[1].restore(0)
+    assert lam.value == 100.0
+
+    def slow(problem, test):
+        time.sleep(0.2)
+        return 1.0
+
+    with pytest.raises(KernelOptError, match="Raise time_limit") as caught:
+        ko.cross_validate(problem, w, lam, [1.0, 10.0], cv=3, loss=slow, time_limit=0.5)
+    assert 1 <= np.isfinite(caught.value.table.losses).sum() < 6
+
+
+def test_a_fold_without_a_class():
+    """Rows of one class alone are a problem like others."""
+    labels = np.where(np.arange(N) < N // 2, -1.0, 1.0)
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    w, lam = cp.Parameter(N, nonneg=True), cp.Parameter(nonneg=True, name="lam")
+    losses = ko.losses.hinge(labels, theta(np.linspace(0, 5, N)[:, None]) + b)
+    problem = ko.Problem(cp.Minimize(w @ losses + lam * ko.sum_squares(theta)))
+    halves = np.arange(N // 2), np.arange(N // 2, N)
+    table = ko.cross_validate(problem, w, lam, [0.1, 1.0], cv=[halves, halves[::-1]])
+    # Each b with b·label ≥ 1 is as good, and f the known label or beyond.
+    assert np.all(table["mean"] >= 2 - 1e-6) and np.all(table["gap"] <= 1e-6)
 
 
 def test_what_it_refuses():

@@ -470,4 +470,4 @@ def test_losses_of_several_outputs(loss):
 
 
 def test_every_loss_is_checked():
-    assert {*BY_NAME, "multinomial", "crammer_singer", "margin"} == set(losses.__all__)
+    assert {*BY_NAME, "multinomial", "crammer_singer", "margin", "cox"} == set(losses.__all__)

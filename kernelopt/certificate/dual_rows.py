@@ -15,8 +15,17 @@ import numpy as np
 
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.inverse import attained
-from kernelopt.compiler.patterns import Batch
-from kernelopt.compiler.pieces import Custom, Entropy, ExponentialPiece, Logarithm, LogSumExp, PowerPiece, Quadratic
+from kernelopt.compiler.patterns import Batch, halves
+from kernelopt.compiler.pieces import (
+    Custom,
+    Entropy,
+    ExponentialPiece,
+    Logarithm,
+    LogComplement,
+    LogSumExp,
+    PowerPiece,
+    Quadratic,
+)
 from kernelopt.compiler.separable import Separable, Source
 from kernelopt.support.types import Array
 
@@ -96,6 +105,8 @@ def _multipliers(piece: object, batch: Batch, v: Array) -> Array | None:
             return _exponential(batch, v)
         case Logarithm():
             return _logarithm(batch, v)
+        case LogComplement():
+            return _complement(batch, v)
         case Entropy():
             return _entropy(batch, v)
         case PowerPiece():
@@ -190,6 +201,18 @@ def _logarithm(batch: Batch, v: Array) -> Array:
     u = -batch.c[:, 0] / batch.A[:, 0, 0]
     w = np.maximum((v - batch.a[:, 0] * u) / batch.a[:, 2], 0.0)
     return np.stack([u, _inner(u, w), w], axis=1)
+
+
+def _complement(batch: Batch, v: Array) -> Array:
+    """−α·log(1 − e^q): in the cone of e^q u = −v, in that of the logarithm u = −α, and w = α + v in both."""
+    inner, outer = halves(batch)
+    z = np.zeros((len(v), 6))
+    z[:, inner] = np.minimum(v / batch.a[:, inner], 0.0)
+    z[:, outer] = batch.c.sum(axis=1)
+    z[:, inner + 2] = z[:, outer + 2] = -z[:, inner] - z[:, outer]
+    for first in (inner, outer):
+        z[:, first + 1] = _inner(z[:, first], z[:, first + 2])
+    return z
 
 
 def _entropy(batch: Batch, v: Array) -> Array:

@@ -20,8 +20,8 @@ from kernelopt.support.types import Array, Ints
 # columns chose theirs greedily. Moving their pivot rows changes the wide column too, which the complement takes in.
 WIDE = 12
 MOST = 400  # wide columns up to which QR is used; it takes rows·columns² operations on a dense array
-# Iterations in which radii grow until they are consistent. A divergent iteration does not end: no such radii exist, and
-# the checker refuses the last ones.
+# Iterations in which radii grow until they are consistent, beside one for each link of the longest chain of pivot rows,
+# which are at most as many as rows. They end where a radius is beyond its row's room, as in a divergent iteration.
 ROUNDS = 60
 # Relative to the largest multiplier: a smaller multiplier of an inequality has no room to move. It is far below
 # rounding, since multipliers of rows in different units differ by many orders of magnitude.
@@ -134,7 +134,7 @@ def _moves(  # noqa: PLR0917
     radius, Z, size = np.zeros(m), abs(inverse), abs(M)
     off = abs(inverse @ M - sp.eye_array(len(rows), format="csr"))  # |ZM − I|, the error of the inverse
     group = np.repeat(np.arange(len(singles) + len(blocks)), [1] * len(singles) + [len(block) for block in blocks])
-    for _ in range(ROUNDS):
+    for _ in range(ROUNDS + len(rows)):
         rho = radius[rows]
         rounding = ROUNDING * (len(rows) + 20) * (Z @ (size @ rho) + rho)
         new = (Z @ left[columns] + off @ rho + rounding) * (1 + SPARE)
@@ -143,7 +143,7 @@ def _moves(  # noqa: PLR0917
         new = np.maximum(new, SLIGHT * largest[group])  # the checker needs a positive radius for all rows of a block
         settled = bool(np.all(new <= radius[rows]))
         radius[rows] = np.maximum(new, radius[rows])
-        if settled or not np.isfinite(radius).all():
+        if settled or not np.all(radius[rows] <= room[rows]):
             break
     busy = np.flatnonzero(radius[rows] > 0)
     kept = columns[busy], sp.csr_array(inverse[busy][:, busy])

@@ -28,6 +28,7 @@ from kernelopt.language.expressions import Theta, ThetaExpression
 from kernelopt.language.nodes import EUCLIDEAN, Prediction, ThetaNorm
 from kernelopt.language.rows import Rows
 from kernelopt.language.smooth import SmoothTerm
+from kernelopt.language.survival import CoxLikelihood
 from kernelopt.language.text import Notation, describe, names
 from kernelopt.support.cvxpy_parts import AddExpression, NegExpression, Power, PowerApprox
 from kernelopt.support.types import Array, Ints
@@ -307,7 +308,8 @@ def _stack(
 def rewrite(problem: cp.Problem, replaced: dict[int, Any], squares: dict[int, Any] | None = None) -> cp.Problem:
     """Copy a problem with nodes replaced by id; `squares` holds replacements of a node's square.
 
-    Subtrees without a replaced node stay the same objects; leaves are shared, and constraints keep their ids.
+    Partial likelihoods are written out. Other subtrees without a replaced node stay the same objects; leaves are
+    shared, and constraints keep their ids.
     """
     done = dict(replaced)
 
@@ -322,6 +324,8 @@ def rewrite(problem: cp.Problem, replaced: dict[int, Any], squares: dict[int, An
         if squares and isinstance(node, Power) and id(node.args[0]) in squares and node.p.value == 2:
             return squares[id(node.args[0])]
         args = [visit(a) for a in node.args]
+        if isinstance(node, CoxLikelihood):
+            return node.written_out(args[0])
         unchanged = all(new is old for new, old in zip(args, node.args, strict=True))
         if isinstance(node, PowerApprox) and not unchanged and node.p.value not in (0, 1, 2):
             return Power(args[0], node.p.value)  # an exact power cone per number, not second-order cones

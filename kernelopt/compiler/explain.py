@@ -86,6 +86,13 @@ def factors(reduction: Reduction, named: Notation) -> Lines:
     return [*lines, ("reduced", f"{reduction.size} variables ({', '.join(variables)}), {constraints}")]
 
 
+def systems(reduction: Reduction, named: Notation) -> Lines:
+    """Where solvers in kernel space take entries of BBᵀ from."""
+    thetas = {link.theta: reduction.factors[link.theta].matrix for link in reduction.form.predictions}
+    told = [f"{named.theta(theta)}: entries of BBᵀ {B.entries()}" for theta, B in thetas.items()]
+    return [("" if i else "systems", line) for i, line in enumerate(told)]
+
+
 def answer(solution: Solution, named: Notation) -> Lines:
     value = "" if solution.value is None else f", value {solution.value:.7g}"
     lines = [("answer", f"{solution.status}{value}")]

@@ -13,7 +13,16 @@ from itertools import combinations
 import numpy as np
 
 from kernelopt.compiler.largest import SQUARE, largest
-from kernelopt.compiler.pieces import Entropy, ExponentialPiece, Logarithm, Piece, PowerPiece, Quadratic, without_weight
+from kernelopt.compiler.pieces import (
+    Entropy,
+    ExponentialPiece,
+    Logarithm,
+    LogComplement,
+    Piece,
+    PowerPiece,
+    Quadratic,
+    without_weight,
+)
 from kernelopt.support.types import Array, Ints
 
 # Rows of a block with linear rows only. All sets of active rows are tried, and their number grows exponentially: larger
@@ -293,13 +302,16 @@ def _interval(lines: _Lines) -> tuple[Array, Array, Array, Array]:
 def _exponential(batch: Batch) -> Piece | None:
     """The function of a block with exponential cones, y·e^(x/y) ≤ z:
 
-    one cone with y = 1: e^x, or −log z; with z = 1: y log y; two cones and a row z₁ + z₂ ≤ 1: log(1 + e^(βs + γ)).
+    one cone with y = 1: e^x, or −log z; with z = 1: y log y; two cones: −log(1 − e^(βs + γ)), or, with a row
+    z₁ + z₂ ≤ 1, log(1 + e^(βs + γ)).
     """
     if batch.P.any():
         return None
     k = batch.A.shape[2]
     if batch.kinds == ("nonneg",) + ("exp",) * 6 and k == 3:
         return _logistic(batch)
+    if batch.kinds == ("exp",) * 6 and k == 2:
+        return _complement(batch)
     if batch.kinds == ("exp",) * 3 and k == 1:
         return _single_cone(batch)
     return None
@@ -359,6 +371,31 @@ def _logistic(batch: Batch) -> ExponentialPiece | None:
     if not good or np.any(rate == 0) or np.any(weight < 0):
         return None
     return ExponentialPiece(batch.at, weight, rate, shift, np.zeros(n), True)
+
+
+def halves(batch: Batch) -> tuple[int, int]:
+    """The first rows of the two cones of −log(1 − e^q): that of e^q, and that of the logarithm, whose x costs."""
+    t = int(np.argmax(np.abs(batch.c).max(axis=0)))
+    return (3, 0) if batch.A[:, 0, t].any() else (0, 3)
+
+
+def _complement(batch: Batch) -> LogComplement | None:
+    """−α·log(1 − e^(βs + γ)) = min −α·x subject to x ≤ log(1 − z) and e^(βs + γ) ≤ z."""
+    inner, outer = halves(batch)
+    x = int(np.argmax(batch.A[0, outer] != 0))
+    expected = np.zeros_like(batch.A)
+    expected[:, outer, x] = -1.0
+    expected[:, inner + 2, 1 - x], expected[:, outer + 2, 1 - x] = -1.0, 1.0
+    right, of_s = np.zeros_like(batch.b), np.zeros_like(batch.a)
+    right[:, [inner + 1, outer + 1, outer + 2]], right[:, inner] = 1.0, batch.b[:, inner]
+    of_s[:, inner] = batch.a[:, inner]
+    good = (
+        np.array_equal(batch.A, expected) and np.array_equal(batch.b, right) and np.array_equal(batch.a, of_s)
+        and np.all(batch.a[:, inner] != 0) and np.all(batch.c[:, x] <= 0) and not batch.c[:, 1 - x].any()
+    )  # fmt: skip
+    if not good:
+        return None
+    return LogComplement(batch.at, -batch.c[:, x], -batch.a[:, inner], batch.b[:, inner], np.zeros(len(batch.c)))
 
 
 def _power(batch: Batch) -> PowerPiece | None:

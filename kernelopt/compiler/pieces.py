@@ -244,6 +244,46 @@ class Logarithm:
 
 
 @dataclass(frozen=True, eq=False)
+class LogComplement:
+    """hᵢ(s) = −weight·log(1 − e^q) + linear·s, q = rate·s + shift < 0."""
+
+    at: Ints
+    weight: Array
+    rate: Array
+    shift: Array
+    linear: Array
+
+    def value(self, s: Array) -> Array:
+        q = self.rate * s + self.shift
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(q < 0, -self.weight * np.log(-np.expm1(np.minimum(q, 0.0))) + self.linear * s, np.inf)
+
+    def _odds(self, s: Array) -> Array:
+        """e^q/(1 − e^q), the derivative by q for weight 1."""
+        with np.errstate(divide="ignore", over="ignore"):
+            return 1 / np.expm1(-np.minimum(self.rate * s + self.shift, 0.0))
+
+    def derivative(self, s: Array) -> Array:
+        return self.weight * self.rate * self._odds(s) + self.linear
+
+    def second(self, s: Array) -> Array:
+        odds = self._odds(s)
+        return self.weight * self.rate**2 * odds * (1 + odds)
+
+    def conjugate(self, v: Array) -> Array:
+        """With w = (v − linear)/rate ≥ 0:  w ln(w/(weight + w)) + weight·ln(weight/(weight + w)) − w·shift."""
+        w = (v - self.linear) / self.rate
+        whole = self.weight + w
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = rel_entr(self.weight, whole) + rel_entr(w, whole) - w * self.shift
+        return np.where(w >= 0, found, np.inf)
+
+    def slopes(self) -> tuple[Array, Array]:
+        rising = self.rate > 0
+        return np.where(rising, self.linear, -np.inf), np.where(rising, np.inf, self.linear)
+
+
+@dataclass(frozen=True, eq=False)
 class Entropy:
     """hᵢ(s) = weight·q log q + linear·s, q = rate·s + shift ≥ 0."""
 
@@ -465,7 +505,7 @@ class Custom:
         return low + inside[0], high - inside[1]
 
 
-Smooth = ExponentialPiece | Logarithm | Entropy | PowerPiece | LogSumExp | Custom
+Smooth = ExponentialPiece | Logarithm | LogComplement | Entropy | PowerPiece | LogSumExp | Custom
 Piece = Quadratic | Smooth
 
 
@@ -490,8 +530,9 @@ def _without_curve(piece: Smooth, chosen: Array) -> Quadratic:
     zero, endless = np.zeros(len(at)), np.full(len(at), np.inf)
     linear = zero if isinstance(piece, (LogSumExp, Custom)) else piece.linear[chosen]
     left, right = -endless, endless
-    if isinstance(piece, (Logarithm, Entropy)) or (isinstance(piece, PowerPiece) and piece.has_domain):
+    if isinstance(piece, (Logarithm, LogComplement, Entropy)) or (isinstance(piece, PowerPiece) and piece.has_domain):
         end, rate = -piece.shift[chosen] / piece.rate[chosen], piece.rate[chosen]
+        rate = -rate if isinstance(piece, LogComplement) else rate
         left, right = np.where(rate > 0, end, left), np.where(rate < 0, end, right)
     return Quadratic(at, *(part[:, None] for part in (left, right, zero, linear, zero)))
 
@@ -499,5 +540,7 @@ def _without_curve(piece: Smooth, chosen: Array) -> Quadratic:
 # The arrays of each class with one entry per function.
 _ENTRIES: dict[type, tuple[str, ...]] = {
     LogSumExp: ("weight", "shift"),
-    **dict.fromkeys((ExponentialPiece, Logarithm, Entropy, PowerPiece), ("weight", "rate", "shift", "linear")),
+    **dict.fromkeys(
+        (ExponentialPiece, Logarithm, LogComplement, Entropy, PowerPiece), ("weight", "rate", "shift", "linear")
+    ),
 }

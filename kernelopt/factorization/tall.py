@@ -122,6 +122,10 @@ class TallMatrix(ABC):
         """BBᵀ (n, n), made once; None where B is elsewhere, where products with B take far less, or memory is short."""
         return None
 
+    def entries(self) -> str:
+        """Where entries of BBᵀ come from, and why, in words."""
+        return "from blocks of B, which is not one array"
+
     @property
     def T(self) -> _Transposed:
         """Bᵀ, for products."""
@@ -193,10 +197,24 @@ class DenseMatrix(TallMatrix):
 
     @cached_property
     def _outer(self) -> Array | None:
-        n, r = self.shape
-        if n > self.most_outer or r < WIDE * n or 8.0 * n**2 > HELD * memory.available_bytes():
+        if self._no_outer:
             return None
         return np.asarray(self.array @ self.array.T)  # numpy takes one half of the work for such a product
+
+    @cached_property
+    def _no_outer(self) -> str:
+        """Why BBᵀ is not formed; empty where it is."""
+        n, r = self.shape
+        if r < WIDE * n:
+            return f"its {r} columns are fewer than N/{1 / WIDE:.0f}"
+        if n > self.most_outer:
+            return f"there are more than {self.most_outer} rows, and the factor may grow"
+        if 8.0 * n**2 > HELD * memory.available_bytes():
+            return f"all of them take {8e-9 * n**2:.2g} GB, more than {HELD:.0%} of the free memory"
+        return ""
+
+    def entries(self) -> str:
+        return f"from B, as {self._no_outer}" if self._no_outer else f"looked up, as r ≥ N/{1 / WIDE:.0f}"
 
     def row_squares(self) -> Array:
         return np.asarray(np.einsum("ij,ij->i", self.array, self.array))

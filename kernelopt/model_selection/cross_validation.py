@@ -18,7 +18,7 @@ from kernelopt.driver.options import spelling
 from kernelopt.errors import DataError, KernelOptError, OptionError, ParameterError
 from kernelopt.kernels.domains import frozen
 from kernelopt.kernels.sources import refuse_masked
-from kernelopt.model_selection.path_table import EVALUATION, Path
+from kernelopt.model_selection.path_table import EVALUATION, Path, PathSolution
 from kernelopt.model_selection.paths import path
 from kernelopt.problem import Problem
 from kernelopt.support.table import Table
@@ -38,7 +38,7 @@ class CrossValidation(Table):
     `table[name]` is a column, a read-only numpy array. Columns are the parameter (by its name), "mean" and "std" of the
     loss over the folds (std divides by the number of folds, as numpy's does), "fold 1" … the loss of each fold, "gap",
     the largest certified relative gap of the folds' fits (nan where a fit has none), and "seconds". It prints as a
-    table.
+    table. In the table of an error, nan stands for what was not solved.
 
     Attributes
     ----------
@@ -54,23 +54,34 @@ class CrossValidation(Table):
     paths: tuple[Path, ...]
 
     @cached_property
+    def _values(self) -> list[float]:
+        """The values that some fold was fitted for, in the order that was asked for; paths have some or all of them."""
+        return [s.parameter for s in max(self.paths, key=len).solutions]
+
+    def _of_fits(self, number: Callable[[PathSolution], float]) -> Array:
+        """A number of each value (rows) and fold (columns); nan where there is no fit."""
+        found = np.full((len(self._values), len(self.folds)), np.nan)
+        for k, fold in enumerate(self.paths):
+            known = {s.parameter: number(s) for s in fold.solutions}
+            found[:, k] = [known.get(value, np.nan) for value in self._values]
+        return found
+
+    @cached_property
     def losses(self) -> Array:
         """The loss of each value (rows) in each fold (columns); nan where a fit has no answer."""
-        missing = MappingProxyType({EVALUATION: np.nan})
-        columns = [[(s.evaluation or missing)[EVALUATION] for s in p.solutions] for p in self.paths]
-        return frozen(np.array(columns).T)
+        return frozen(self._of_fits(lambda s: s.evaluation.get(EVALUATION, np.nan)))
 
     @cached_property
     def columns(self) -> Mapping[str, Array]:
         """The columns by name."""
-        certificates = [[c.relative_gap if c else np.nan for c in p.certificates] for p in self.paths]
+        gaps = self._of_fits(lambda s: s.certificate.relative_gap if s.certificate else np.nan)
         table = {
-            self.parameter.name(): self.paths[0][self.parameter.name()],
+            self.parameter.name(): self._values,
             "mean": self.losses.mean(axis=1),
             "std": self.losses.std(axis=1),
             **{f"fold {k}": column for k, column in enumerate(self.losses.T, start=1)},
-            "gap": np.max(certificates, axis=0),
-            "seconds": np.sum([p["seconds"] for p in self.paths], axis=0),
+            "gap": gaps.max(axis=1),
+            "seconds": np.nansum(self._of_fits(lambda s: s.seconds), axis=1),
         }
         return MappingProxyType({name: frozen(np.array(column)) for name, column in table.items()})
 
@@ -158,7 +169,8 @@ def cross_validate(
 
     Notes
     -----
-    Errors of `Problem.solve` are raised too.
+    Errors of `Problem.solve` are raised too. Whatever is raised after the first fit, also for the time limit and for
+    Ctrl-C, has the table of all fits so far in its attribute `table`.
 
     Examples
     --------
@@ -181,7 +193,7 @@ def cross_validate(
         raise OptionError(f"Expected loss to be a function of (problem, test rows); got {loss!r}.")
     folds = _folds(cv, base, random_state)
     deadline = inf if time_limit is None else perf_counter() + time_limit
-    restore, found = problem._keep(), []
+    restore, found = problem._keep(), list[Path]()
     try:
         for train, test in tqdm(folds, "folds", disable=not progress):
             weights.value = _on(train, base)
@@ -194,6 +206,12 @@ def cross_validate(
             if perf_counter() > deadline:
                 raise KernelOptError(f"Expected to end within {time_limit:g} seconds; {len(found)} of {len(folds)} "
                                      "folds were begun. Raise time_limit, or take fewer values or folds.")  # fmt: skip
+    except BaseException as error:
+        found += [error.path] if hasattr(error, "path") else []
+        if found:
+            error.table = CrossValidation(parameter, folds, tuple(found))  # type: ignore[attr-defined]
+            error.add_note(f"{sum(map(len, found))} fits were done before; this error's attribute `table` has them.")
+        raise
     finally:
         restore()
     return CrossValidation(parameter, folds, tuple(found))

@@ -18,6 +18,10 @@ from kernelopt.solvers import maxima
 from kernelopt.solvers.structured import Structured
 from kernelopt.support.types import Array
 
+# F is sparse where it has more columns than this, and less than this share of its entries are not 0. Below, dense
+# systems take less time than sparse factors and their copies.
+MANY, SPARSE = 50, 0.05
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -105,10 +109,11 @@ def _lacks_of_norms(form: CanonicalForm, lengths: Lengths) -> str | None:
 def structured(reduction: Reduction, outer: Outer, R: dict[int, float], sparse: bool = False) -> Structured:
     """The structured problem with the penalties ½Rⱼ‖θⱼ‖²; R maps the index j of a norm to its strength.
 
-    sparse : whether F stays sparse, for engines that take it
+    sparse : whether the engine takes a sparse F; F is sparse then where many columns share few rows
     """
     split = outer.split
     assert split is not None
+    sparse &= split.F.shape[1] > MANY and split.F.nnz < SPARSE * split.F.shape[0] * split.F.shape[1]
     blocks, penalties = [], []
     for link in reduction.form.predictions:
         factor = reduction.factors[link.theta]

@@ -69,6 +69,8 @@ class KeptPenalty(NamedTuple):
 class AugmentedLagrangian(Engine):
     """Semismooth Newton steps, whose systems have the size of the active set."""
 
+    in_rows = True
+
     def lacks(self, shape: Shape) -> str | None:
         return needs_convexity(shape)
 
@@ -78,6 +80,8 @@ class AugmentedLagrangian(Engine):
 
 class Newton(Engine):
     """Newton's method, from coarse factors to fine ones."""
+
+    sparse = True
 
     def lacks(self, shape: Shape) -> str | None:
         if shape.kinked:
@@ -106,7 +110,8 @@ def newton(problem: Structured, watch: Watch, start: Point | None = None) -> Poi
 
 def _coarse_to_fine(problem: Structured, watch: Watch, start: Point | None, sigma: float, budget: float) -> Point:
     full = max(B.shape[1] for B in problem.blocks)
-    ranks = [k for k in RANKS if k < NEXT * full] if start is None and problem.origin is None else []
+    has_coarse = problem.origin is None or problem.truncated(0).origin is not None
+    ranks = [k for k in RANKS if k < NEXT * full] if start is None and has_coarse else []
     parts = [*(problem.truncated(k) for k in ranks), problem]
     point, systems = _started(parts[0], start), Systems(parts[0], watch, _kept(start).known)
     for part, finer in pairwise(parts):

@@ -94,8 +94,9 @@ def _at_best_y(problem: Structured, s: Array, a: Array, slopes: Array) -> Array:
     """
     fixed = problem.linear_y + problem.F.T @ (problem.slope + problem.of_kinks(a))
     residual = fixed + problem.F.T @ slopes
+    F = sp.csr_array(problem.F).toarray()
     for _ in range(STEPS):
-        H = problem.F.T @ (problem.smooth_curvature(s)[:, None] * problem.F)
+        H = F.T @ (problem.smooth_curvature(s)[:, None] * F)
         if not np.isfinite(H).all() or not np.isfinite(residual).all():
             break
         dy = np.linalg.lstsq(H, -residual, rcond=1e-12)[0]

@@ -14,9 +14,11 @@ class Engine(ABC):
     """A solver of structured problems, without state: its points carry what helps the next solve, in `kept`.
 
     sparse : whether it takes problems with a sparse F
+    in_rows : whether its systems have entries of BBᵀ, one row for each active row
     """
 
     sparse = False
+    in_rows = False
 
     @abstractmethod
     def lacks(self, shape: Shape) -> str | None:

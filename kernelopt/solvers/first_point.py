@@ -7,7 +7,16 @@ from math import inf, isfinite
 
 import numpy as np
 
-from kernelopt.compiler.pieces import Custom, Entropy, ExponentialPiece, Logarithm, LogSumExp, PowerPiece, Smooth
+from kernelopt.compiler.pieces import (
+    Custom,
+    Entropy,
+    ExponentialPiece,
+    Logarithm,
+    LogComplement,
+    LogSumExp,
+    PowerPiece,
+    Smooth,
+)
 from kernelopt.errors import SolverError
 from kernelopt.solvers import augmented_lagrangian
 from kernelopt.solvers.structured import Structured
@@ -41,11 +50,14 @@ def with_origin(problem: Structured, watch: Watch) -> Structured:
         of=np.concatenate([below, above]), anchor=np.concatenate([low[below], high[above]]),
         low=np.where(size == 0, -inf, 0.0), high=size,
     )  # fmt: skip
-    for stiffness in STIFF:
-        trial = replace(nothing, rho=np.full(len(nothing.of), 1 / stiffness))
-        x = augmented_lagrangian.newton(trial, replace(watch, verbose=False, bar=False, systems=0)).x
-        if _is_inside(problem, problem.products(x)):
-            return replace(problem, origin=x)
+    for part in (nothing.truncated(0), nothing) if problem.q else (nothing,):  # with θ = 0 at first
+        for stiffness in STIFF:
+            trial = replace(part, rho=np.full(len(nothing.of), 1 / stiffness))
+            x = part.lifted(
+                augmented_lagrangian.newton(trial, replace(watch, verbose=False, bar=False, systems=0)).x, problem
+            )
+            if _is_inside(problem, problem.products(x)):
+                return replace(problem, origin=x)
     raise SolverError(
         "Found no θ for which the arguments of all losses are inside of their domains. Add an intercept, or state "
         "constraints that keep them there."
@@ -58,7 +70,8 @@ def _is_inside(problem: Structured, s: Array) -> bool:
 
 
 def _interval(h: Smooth) -> tuple[Array, Array]:
-    """An interval of s well inside of the domain: by 1 in the argument rate·s + shift where that is a half-line."""
+    """An interval of s well inside of the domain: by 1 in the argument rate·s + shift where that is a half-line, or
+    by 1 over all n arguments together for −log(1 − e^q)."""
     match h:
         case Custom():
             low, high = h.loss.low, h.loss.high
@@ -66,9 +79,13 @@ def _interval(h: Smooth) -> tuple[Array, Array]:
             low, high = 0.0, inf
         case PowerPiece() if h.has_domain:
             low, high = 0.0, inf
+        case LogComplement():
+            low, high = -inf, 0.0
         case ExponentialPiece() | PowerPiece() | LogSumExp():
             return np.full(len(h.at), -inf), np.full(len(h.at), inf)
     width = INSIDE * (high - low) if isfinite(low) and isfinite(high) else 1.0
+    if isinstance(h, LogComplement):
+        width = 1 / len(h.at)  # such arguments are differences of a chain: all of it is about 1 long
     with np.errstate(divide="ignore", invalid="ignore"):
         ends = (low + width - h.shift) / h.rate, (high - width - h.shift) / h.rate
     fixed = h.rate == 0

@@ -58,6 +58,7 @@ class ProximalPoint(Engine):
     """Semismooth Newton steps in kernel space, for maxima over few or many affine functions."""
 
     sparse = True
+    in_rows = True
 
     def lacks(self, shape: Shape) -> str | None:
         if not shape.maxima:

@@ -16,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
+from scipy.sparse.linalg import splu
 
 from kernelopt.compiler.pieces import LogSumExp, Smooth
 from kernelopt.factorization.tall import TallMatrix
@@ -64,14 +65,15 @@ class _Pair:
 class Structured:
     """The problem of the module's formula.
 
-    blocks : Bₖ (nₖ, rₖ); E : (m, Σnₖ) sparse; F : (m, q); R : (K,); linear_d, linear_y, slope : linear costs of
+    blocks : Bₖ (nₖ, rₖ); E : (m, Σnₖ) sparse; F : (m, q), sparse where many columns share few rows;
+    R : (K,); linear_d, linear_y, slope : linear costs of
     d = (Bₖvₖ), of y and of s; of, anchor, low, high, rho : kinks; smooth : hᵢ, with `at` in s; constant : added to the
     objective; origin : an x at which all hᵢ are finite, None where x = 0 is one
     """
 
     blocks: tuple[TallMatrix, ...]
     E: sp.csr_array
-    F: Array
+    F: Array | sp.csr_array
     R: Array
     linear_d: Array
     linear_y: Array
@@ -122,9 +124,15 @@ class Structured:
         return np.zeros(self.size) if self.origin is None else self.origin
 
     def truncated(self, rank: int) -> Structured:
-        """The problem for the first columns of each B only: a coarser restriction of θ."""
+        """The problem for the first columns of each B only: a coarser restriction of θ.
+
+        It has an origin where that of this problem has θ = 0.
+        """
         short = {id(B): B.first(rank) for B in self.blocks}
-        return replace(self, blocks=tuple(short[id(B)] for B in self.blocks), origin=None)
+        found = replace(self, blocks=tuple(short[id(B)] for B in self.blocks), origin=None)
+        if self.origin is None or self.origin[: self.ends[-1]].any():
+            return found
+        return replace(found, origin=np.append(np.zeros(found.ends[-1]), self.origin[self.ends[-1] :]))
 
     def lifted(self, x: Array, onto: Structured) -> Array:
         """x of a truncated problem as a point of the full one."""
@@ -375,9 +383,38 @@ class Structured:
         """
         active = np.flatnonzero(weights > 0)
         ridge = np.zeros(self.q) if ridge is None else ridge
+        if sp.issparse(self.F):
+            return self._without_y(weights, ridge)
         if self.is_small(len(active)):
             return self._in_rows(active, weights[active], ridge)
         return self.in_columns(self.gram(weights), ridge)
+
+    def _without_y(self, weights: Array, ridge: Array) -> Solve:
+        """With T = FᵀWF + ridge, which is sparse, and U = FᵀWEB:
+
+        (R + BᵀEᵀWEB − UᵀT⁻¹U)v = rhs_v − UᵀT⁻¹rhs_y,  Ty = rhs_y − Uv.
+        """
+        end = self.ends[-1]
+        WF = sp.csc_array(sp.diags_array(weights) @ self.F)
+        T = sp.csc_array(self.F.T @ WF + sp.diags_array(ridge))
+        T = sp.csc_array(T + sp.diags_array(JITTER * T.diagonal()))
+        try:
+            factor = splu(T)
+        except RuntimeError as error:  # SuperLU found a pivot of 0
+            raise np.linalg.LinAlgError("The system of the free variables is singular.") from error
+        D = sp.csr_array((self.E.T @ WF).T)
+        parts = zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)
+        U = np.hstack([B.combined(sp.csr_array(D[:, a:b])) for B, a, b in parts])
+        X = factor.solve(U) if end else U
+        v = replace(self, F=np.zeros((self.m, 0)), linear_y=np.zeros(0), origin=None)
+        H = v.gram(weights) - U.T @ X
+        outer = v.in_columns(H) if end else None
+
+        def solve(rhs: Array) -> Array:
+            found = rhs[:end] if outer is None else outer(rhs[:end] - X.T @ rhs[end:])
+            return np.concatenate([found, factor.solve(rhs[end:] - U @ found)])
+
+        return solve
 
     def in_columns(self, H: Array, ridge: Array | None = None) -> Solve:
         """The map of `system` for H = CᵀWC, which is overwritten."""
@@ -400,11 +437,12 @@ class Structured:
 
     def is_small(self, active: int) -> bool:
         """Whether a system is solved in its active rows, rather than in all unknowns."""
-        return active < FEW * self.size and bool(np.all(self.R > 0))
+        return active < FEW * self.size and bool(np.all(self.R > 0)) and not sp.issparse(self.F)
 
     def cost(self, active: int) -> float:
         """Flops of a system with `active` positive weights, and of the four products with C per step."""
-        p = self.size
+        p = self.size if not sp.issparse(self.F) else int(self.ends[-1])
+        active += self.q if sp.issparse(self.F) else 0
         entry = p if self.kernel_space is None else LOOK_UP
         system = active**2 * entry + active**3 / 3 if self.is_small(active) else active * p**2 + p**3 / 3
         return system + 4 * self.product_cost

@@ -6,6 +6,7 @@ import pytest
 from inside import reduction_of
 
 import kernelopt as ko
+from kernelopt.factorization import memory
 from kernelopt.language.text import describe
 
 X = np.random.default_rng(0).normal(size=(20, 2))
@@ -152,3 +153,22 @@ def test_feature_matrices_are_numbered_for_each_theta(theta):
 def test_many_feature_matrices_are_not_all_counted(theta):
     problem = ko.Problem(cp.Minimize(sum(cp.norm(theta(X[: i + 2])) for i in range(10))))
     assert "N = 65 rows (A₁: 2, A₂: 3, A₃: 4, A₄: 5, A₅: 6, …, A₁₀: 11), 11 distinct" in str(problem.explain())
+
+
+def test_where_entries_of_the_kernel_matrix_come_from(monkeypatch):
+    """The driver looks entries of BBᵀ up where B is wide and memory allows; explain() says so, and why not."""
+    rng = np.random.default_rng(0)
+    for sigma, free, words in (
+        (0.3, 1e12, "entries of BBᵀ looked up, as r ≥ N/5"),
+        (9.0, 1e12, "entries of BBᵀ from B, as its"),
+        (0.3, 2.4e6, "entries of BBᵀ from B, as all of them take 0.00072 GB, more than 25% of the free memory"),
+    ):
+        monkeypatch.setattr(memory, "available_bytes", lambda free=free: free)
+        theta = ko.Theta(ko.kernels.Gaussian(sigma=sigma))
+        f = theta(rng.normal(size=(300, 2)))
+        problem = ko.Problem(cp.Minimize(cp.sum(cp.abs(f - 1)) + ko.sum_squares(theta)))
+        problem.solve(solver="AUGMENTED_LAGRANGIAN")
+        assert words in str(problem.explain())
+        assert problem.status == "optimal"
+    problem.solve(solver="INTERIOR_POINT")
+    assert "entries" not in str(problem.explain())

@@ -6,7 +6,15 @@ import pytest
 
 import kernelopt as ko
 from kernelopt import losses
-from kernelopt.compiler.pieces import Entropy, ExponentialPiece, Logarithm, LogSumExp, PowerPiece, Quadratic
+from kernelopt.compiler.pieces import (
+    Entropy,
+    ExponentialPiece,
+    Logarithm,
+    LogComplement,
+    LogSumExp,
+    PowerPiece,
+    Quadratic,
+)
 from kernelopt.compiler.separable import outer_of
 
 RNG = np.random.default_rng(7)
@@ -30,6 +38,10 @@ CUT = {
     "entropy": (lambda f, b: (-cp.sum(cp.entr(f + b + 10)) + b**2, []), {Entropy, Quadratic}),
     "divergence": (lambda f, b: (cp.sum(cp.kl_div(f + b + 10, np.ones(N))), []), {Entropy}),
     "divergence from": (lambda f, b: (cp.sum(cp.kl_div(np.ones(N), f + b + 10)), []), {Logarithm}),
+    "complement": (
+        lambda f, b: (np.arange(N) @ -cp.log(1 - cp.exp(0.5 * f + b - 3)) + b**2, []),
+        {LogComplement, Quadratic},
+    ),
     "total variation": (lambda f, b: (cp.sum_squares(f - Y) + cp.norm1(cp.diff(f)), []), {Quadratic}),
     "parametric part": (lambda f, b: (cp.sum_squares(f + X @ BETA - Y), []), {Quadratic}),
     "two shifts": (lambda f, b: (cp.sum(cp.abs(f - Y)) + cp.sum_squares(f + 2 * b) + b, []), {Quadratic}),

@@ -1,0 +1,140 @@
+"""Cox's partial likelihood: the atom, its cones, and Newton's method on them."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import kernelopt as ko
+from kernelopt.errors import DataError, DCPError
+from kernelopt.language.survival import RiskSets
+
+RNG = np.random.default_rng(0)
+
+
+def survival(N, ties=False, rng=None):
+    rng = rng or np.random.default_rng(1)
+    X = rng.normal(size=(N, 3))
+    time, censored = rng.exponential(np.exp(-np.sin(X[:, 0]) - X[:, 1] / 2)), rng.exponential(2.0, size=N)
+    event = time <= censored
+    event[0] = True
+    time = np.minimum(time, censored)
+    return X, np.ceil(5 * time) if ties else time, event
+
+
+def written_out(time, event, u):
+    return sum(np.log(np.exp(u[time >= time[i]]).sum()) - u[i] for i in np.flatnonzero(event))
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_value_and_gradient(ties):
+    _, time, event = survival(40, ties)
+    u = cp.Variable(40, value=RNG.normal(size=40))
+    loss = ko.losses.cox(time, event, 2 * u - 1)
+    assert loss.is_convex() and loss.is_nonneg() and loss.shape == ()
+    assert loss.value == pytest.approx(written_out(time, event, 2 * u.value - 1), rel=1e-13)
+    gradient, h, v = loss.grad[u].toarray().ravel(), 1e-6, u.value
+    for i in range(40):
+        ends = []
+        for sign in (1, -1):
+            u.value = v + sign * h * np.eye(40)[i]
+            ends.append(loss.value)
+        assert gradient[i] == pytest.approx((ends[0] - ends[1]) / (2 * h), abs=1e-7)
+
+
+def test_far_apart():
+    """Totals of risk sets neither overflow nor vanish."""
+    sets = RiskSets(np.array([1.0, 2.0, 3.0]), np.array([True, True, True]))
+    assert sets.log_totals(np.array([800.0, -900.0, -1000.0])) == pytest.approx([800.0, -900.0, -1000.0])
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("N", [2, 5, 60, 300])
+def test_solved(N, ties):
+    X, time, event = survival(N, ties)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.5))
+    problem = ko.Problem(cp.Minimize(ko.losses.cox(time, event, theta(X)) + 0.5 * ko.sum_squares(theta)))
+    problem.solve()
+    assert problem.status == "optimal" and problem.certificate.assumptions == ()
+    if N > 5:
+        assert problem.solver_stats.solver_name == "NEWTON"
+    assert problem.verify().passed
+    Q = theta.kernel(X)
+    d = time[:, None] <= time[None, :]
+
+    def value(c):
+        u = Q @ c
+        totals = np.log(np.exp(u)[None, :] @ d.T).ravel()
+        return totals[event].sum() - u[event].sum() + 0.5 * c @ u
+
+    found = minimize(value, np.zeros(N), method="L-BFGS-B", options={"maxfun": 10**6, "ftol": 1e-15, "gtol": 1e-9})
+    assert problem.value <= found.fun + 1e-9 * abs(found.fun) + 1e-12
+    assert problem.value == pytest.approx(found.fun, rel=1e-5, abs=1e-12)
+    assert problem.certificate.lower <= found.fun * (1 + 1e-12) + 1e-12
+
+
+def test_other_terms_and_constraints():
+    """Beside other losses, constraints and norms; and cvxpy's solvers agree."""
+    X, time, event = survival(60)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.5))
+    f = theta(X)
+    loss = ko.losses.cox(time, event, f)
+    for objective, constraints in (
+        (loss + 0.3 * ko.sum_squares(theta) + 0.1 * cp.norm1(f), []),
+        (loss + 0.3 * ko.sum_squares(theta), [f[:5] <= 0.1]),
+        (loss + 2.0 * ko.norm(theta), []),
+        (2 * loss + cp.sum_squares(f), [ko.norm(theta) <= 1.0]),
+    ):
+        problem = ko.Problem(cp.Minimize(objective), constraints)
+        values = []
+        for options in ({}, {"solver": "CLARABEL"}):
+            problem.solve(**options)
+            assert problem.status == "optimal"
+            values.append(problem.value)
+        assert problem.solvers().chosen != "CLARABEL"
+        assert values[0] == pytest.approx(values[1], rel=2e-6)
+
+
+def test_without_theta():
+    """On a variable alone, beside θ in another term; a cp.Problem says what to write."""
+    X, time, event = survival(50, ties=True)
+    w, theta = cp.Variable(3), ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    loss = ko.losses.cox(time, event, X @ w) + 0.1 * cp.sum_squares(w)
+    problem = ko.Problem(cp.Minimize(loss + cp.sum_squares(theta(X) - 1) + ko.sum_squares(theta)))
+    problem.solve()
+    found = minimize(lambda w: written_out(time, event, X @ w) + 0.1 * w @ w, np.zeros(3))
+    assert loss.value == pytest.approx(found.fun, rel=1e-6)
+    assert w.value == pytest.approx(found.x, abs=1e-3)
+    with pytest.raises(DCPError, match="ko.Problem"):
+        cp.Problem(cp.Minimize(loss)).solve()
+
+
+def test_one_event_time():
+    """With all events at one time the loss is d·log-sum-exp of those at risk."""
+    X, _, event = survival(30)
+    time = np.where(event, 2.0, 3.0)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.5))
+    f, penalty = theta(X), 0.2 * ko.sum_squares(theta)
+    d = int(event.sum())
+    values = [
+        ko.Problem(cp.Minimize(loss + penalty)).solve()
+        for loss in (ko.losses.cox(time, event, f), d * cp.log_sum_exp(f) - cp.sum(f[np.flatnonzero(event)]))
+    ]
+    assert values[0] == pytest.approx(values[1], rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("time", "event", "shape", "message"),
+    [
+        ([1, 2], [1, 0], (3,), "one shape"),
+        ([1, 2, 3], [[1, 0, 1]], (3,), "one shape"),
+        ([1, 2, 3], [1, 2, 1], (3,), "events of 0 .censored. and 1; got 2"),
+        ([1, 0, 1], [1.5, 2.5, 3.0], (3,), "The order is .time, event, f."),
+        ([1, 2, 3], [0, 0, 0], (3,), "at least one"),
+        ([1, np.nan, 3], [1, 0, 1], (3,), "time"),
+        ([1, np.inf, 3], [1, 0, 1], (3,), "time"),
+    ],
+)
+def test_bad_input(time, event, shape, message):
+    with pytest.raises(DataError, match=message):
+        ko.losses.cox(time, event, cp.Variable(shape))
