@@ -188,7 +188,7 @@ class _Template:
         with self.lock:
             for parameter, value in zip(self.parameters, reading.values, strict=True):
                 parameter.save_value(value)
-            found = cone_data(self.problem, cp.COO_CANON_BACKEND)
+            found = cone_data(self.problem)
         own = dict(zip(reading.variables, self.variables, strict=True))
         ids = {ours.id: theirs.id for ours, theirs in zip(self.constraints, problem.constraints, strict=True)}
         return found._replace(

@@ -85,12 +85,13 @@ def is_compiled(problem: cp.Problem) -> bool:
     return problem._cache.param_prog is not None
 
 
-def compiled(
-    problem: cp.Problem, solver: str, options: Mapping[str, Any], backend: str = cp.SCIPY_CANON_BACKEND
-) -> Compiled:
-    """A problem in a solver's form. The SciPy backend is as fast as others for dense matrices, the COO backend is
-    faster for long parameters."""
-    return Compiled(*problem.get_problem_data(solver, canon_backend=backend, solver_opts=dict(options)))
+def compiled(problem: cp.Problem, solver: str, options: Mapping[str, Any]) -> Compiled:
+    """A problem in a solver's form.
+
+    The COO backend is as fast as others for dense matrices, and takes milliseconds for weights in a parameter of 20 000
+    entries, where the SciPy backend takes 19 s.
+    """
+    return Compiled(*problem.get_problem_data(solver, canon_backend=cp.COO_CANON_BACKEND, solver_opts=dict(options)))
 
 
 class ConeData(NamedTuple):
@@ -112,9 +113,9 @@ class ConeData(NamedTuple):
     multipliers: Callable[[Array], dict[int, Any]]
 
 
-def cone_data(problem: cp.Problem, backend: str = cp.SCIPY_CANON_BACKEND) -> ConeData:
+def cone_data(problem: cp.Problem) -> ConeData:
     """The cone data of a problem, as Clarabel takes them."""
-    data, chain, inverse = compiled(problem, "CLARABEL", {}, backend)
+    data, chain, inverse = compiled(problem, "CLARABEL", {})
     names: dict[int, int] = {}  # cvxpy replaces variables with attributes by new ones, with new ids
     for reduction in chain.reductions:
         names |= {old: new[0] for old, new in getattr(reduction, "var_id_map", {}).items()}
