@@ -14,7 +14,7 @@ from kernelopt.compiler.pieces import Kinks, Quadratic
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Lengths, Outer, Separable, lengths_of_outer, only_summed
 from kernelopt.language.nodes import EUCLIDEAN
-from kernelopt.solvers import maxima
+from kernelopt.solvers import machines, maxima
 from kernelopt.solvers.structured import Structured
 from kernelopt.support.types import Array
 
@@ -30,8 +30,9 @@ class Shape:
     smooth, kinked : whether there are smooth functions, and pieces whose slope jumps or whose domain ends;
     squares : whether all functions are squares; maxima : how many bounds t of maxima are among y; hard : whether there
     are constraints; lengths : how each ‖θ‖ is penalized and bounded; odd : the index of the one norm whose penalty is
-    no multiple of its square, or that is bounded; nonconvex : the name of a loss that is declared nonconvex; shifted :
-    whether some norm is that of a θ − f₀
+    no multiple of its square, or that is bounded; machine : the number of rows of a support vector machine that libsvm
+    takes, else 0; nonconvex : the name of a loss that is declared nonconvex; shifted : whether some norm is that of a
+    θ − f₀
     """
 
     lacks: str | None
@@ -42,6 +43,7 @@ class Shape:
     hard: bool = False
     lengths: Lengths | None = None
     odd: int | None = None
+    machine: int = 0
     nonconvex: str | None = None
     shifted: bool = False
 
@@ -84,7 +86,11 @@ def _shape(form: CanonicalForm, outer: Outer) -> Shape:
     bounds = len(maxima.found(split.F, split.linear_y, slope, together).columns) if hard else 0
     shifted = any(norm.view.shift is not None for norm in form.norms)
     only = int(odd[0]) if len(odd) else None
-    return Shape(None, smooth, kinked, squares, bounds, hard, lengths, only, nonconvex, shifted)
+    plain = only is None and not smooth and not split.linear_u.any() and not split.linear_y.any()
+    plain &= bool(np.all(np.diff(split.E.indptr) == 1))
+    machine = machines.machine_of(together, slope, split.F) if plain else None
+    size = 0 if machine is None else split.E.shape[0]
+    return Shape(None, smooth, kinked, squares, bounds, hard, lengths, only, size, nonconvex, shifted)
 
 
 def _lacks_of_norms(form: CanonicalForm, lengths: Lengths) -> str | None:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelopt.solvers import active_set, semismooth
+from kernelopt.solvers import active_set, libsvm, semismooth
 from kernelopt.solvers.assemble import Shape
 from kernelopt.solvers.dual_point import Point, judged
 from kernelopt.solvers.engine import Engine, needs_convexity
@@ -95,9 +95,13 @@ class Newton(Engine):
 def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Point:
     """The best point found; the watch decides when it is good enough.
 
-    From the solution of a neighbouring problem, active sets are tried first.
+    From the solution of a neighbouring problem, and then from libsvm's, active sets are tried first.
     """
     found = None if start is None else active_set.solve(problem, watch, start)
+    if found is None:
+        first = libsvm.first_point(problem, watch.left)
+        found = None if first is None else active_set.solve(problem, watch, first)
+        start = start or first
     if found is not None:
         return found
     return _coarse_to_fine(problem, watch, start, problem.sigma, watch.flops + BUDGET * problem.cost(problem.m))

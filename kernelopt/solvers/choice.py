@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.separable import Outer, outer_of
 from kernelopt.errors import OptionError, SolverError
+from kernelopt.factorization.tall import WIDE
 from kernelopt.language.text import describe
 from kernelopt.solvers import engines
 from kernelopt.solvers.assemble import Shape, shape_of, spread
@@ -214,6 +215,8 @@ def _preferred(shape: Shape, size: int, warm: bool) -> list[str]:
     if shape.maxima > MANY:
         first = [] if shape.smooth else ["PROXIMAL_POINT"]
         return [*first, "INTERIOR_POINT"] if size + shape.maxima < JOINT else first
+    if shape.machine and size >= WIDE * shape.machine:
+        return ["AUGMENTED_LAGRANGIAN", "INTERIOR_POINT"]
     if size < (WARM if warm and not shape.hard else LARGE):
         return ["INTERIOR_POINT"]
     return ["AUGMENTED_LAGRANGIAN", "INTERIOR_POINT"]

@@ -58,6 +58,11 @@ class Watch:
         """Whether the deadline has passed."""
         return perf_counter() > self.deadline
 
+    @property
+    def left(self) -> float:
+        """Seconds until the deadline."""
+        return self.deadline - perf_counter()
+
     def check_time(self) -> None:
         """Raise OutOfTimeError after the deadline."""
         if self.is_over:

@@ -1,0 +1,99 @@
+"""A first point from libsvm, where scikit-learn is installed: it only finds, and whoever takes the point judges it.
+
+From there, active sets take one to six systems on problems on which they give up from other points.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from kernelopt.compiler.pieces import Kinks
+from kernelopt.factorization import memory
+from kernelopt.solvers.dual_point import Point, judged
+from kernelopt.solvers.kernel_space import KernelSpace
+from kernelopt.solvers.machines import Machine, machine_of
+from kernelopt.solvers.structured import Structured
+from kernelopt.support.types import Array, Ints
+
+TOL = 1e-3  # of libsvm, in units of margins; smaller ones take longer than the steps that follow save
+# Of libsvm, per row; each takes time in proportion to the rows. Large weights need more than the point is worth.
+ITERATIONS = 100
+
+
+def first_point(problem: Structured, seconds: float) -> Point | None:
+    """The point at libsvm's dual coefficients; None for other problems, where K is not at hand, and in little time."""
+    space, m = problem.kernel_space, problem.m
+    if space is None or problem.smooth or problem.linear_y.any() or problem.linear_d.any():
+        return None
+    kinks = Kinks(np.zeros(m), problem.slope, problem.of, problem.anchor, problem.low, problem.high, problem.rho)
+    machine = machine_of(kinks, problem.slope, problem.F)
+    short = seconds < 1e-9 * ITERATIONS * m**2 or 16.0 * m**2 > memory.available_bytes() / 2
+    if machine is None or short:
+        return None
+    f = np.asarray(problem.F)[:, 0]
+    K, scale = _kernel(problem, space, machine.rows, f)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of iterations that ran out: the point is judged in any case
+        try:
+            c, y = _solved(machine, K, scale)
+        except ValueError:  # where all rows with a weight are of one class
+            return None
+    slopes = np.zeros(m)
+    slopes[machine.rows] = c / f[machine.rows]
+    return _point(problem, slopes, y)
+
+
+def _kernel(problem: Structured, space: KernelSpace, rows: Ints, f: Array) -> tuple[Array, float]:
+    """K divided by the rows' entries of F on both sides, as a matrix and a factor: BBᵀ itself where it will do."""
+    e = problem.E.data / f
+    Q = problem.blocks[0].outer() if len(problem.blocks) == 1 else None
+    if Q is not None and len(rows) == len(Q) and np.all(e == e[0]) and np.array_equal(problem.E.indices, rows):
+        return Q, float(e[0] ** 2 / problem.R[0])
+    K = space.among(rows)
+    K /= np.multiply.outer(f[rows], f[rows])
+    return K, 1.0
+
+
+def _solved(machine: Machine, K: Array, scale: float) -> tuple[Array, float]:
+    """(c, y) of the rows with kinks, for the matrix scale·K: with c = c′/scale, K alone and heights scale·J."""
+    from sklearn.svm import SVC, SVR  # noqa: PLC0415
+
+    most = max(int(ITERATIONS * len(K)), 1)
+    if machine.margin > 0:
+        unit = machine.margin
+        fit = SVC(kernel="precomputed", tol=TOL, max_iter=most).fit(K, machine.y, scale * machine.height / unit)
+    else:
+        unit = float(np.abs(machine.y).max()) or 1.0
+        fit = SVR(kernel="precomputed", tol=TOL, max_iter=most, epsilon=machine.epsilon / unit)
+        fit.fit(K, machine.y / unit, scale * machine.height / unit)
+    c = np.zeros(len(K))
+    c[fit.support_] = -unit / scale * fit.dual_coef_[0]
+    return c, unit * float(fit.intercept_[0])
+
+
+def _point(problem: Structured, c: Array, y: float) -> Point:
+    """The point at slopes c; kinks of a row are used up in the order of their anchors."""
+    left, a = c - problem.slope, np.zeros(len(problem.of))
+    order = np.argsort(problem.anchor, kind="stable")
+    rank = np.empty(len(order), dtype=int)
+    turn = _turns(problem.of[order])
+    rank[order] = turn
+    for k in range(int(rank.max(initial=0)) + 1):
+        mine = rank == k
+        a[mine] = np.clip(left[problem.of[mine]], 0.0, problem.high[mine])
+        left[problem.of[mine]] -= a[mine]
+    combined = problem.adjoint(problem.of_kinks(a)) + problem.linear
+    x = np.append(-combined[: problem.ends[-1]] / problem.penalty[: problem.ends[-1]], y)
+    return judged(problem, x, problem.products(x), a, np.zeros(problem.m))
+
+
+def _turns(owners: Ints) -> Ints:
+    """How often each owner was met before."""
+    order = np.argsort(owners, kind="stable")
+    starts = np.flatnonzero(np.append(True, np.diff(owners[order]) != 0))
+    lengths = np.diff(np.append(starts, len(owners)))
+    found = np.empty(len(owners), dtype=int)
+    found[order] = np.arange(len(owners)) - np.repeat(starts, lengths)
+    return found

@@ -1,0 +1,106 @@
+"""libsvm finds a first point of support vector machines; everybody else judges it."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from inside import reduction_of
+
+import kernelopt as ko
+from kernelopt.solvers import active_set, assemble, libsvm, machines
+from kernelopt.solvers.engines import ENGINES
+from kernelopt.solvers.watch import Watch
+
+RNG = np.random.default_rng(0)
+N = 60
+X = RNG.normal(size=(N, 4))
+LABELS = np.sign(X[:, 0] + 0.5 * RNG.normal(size=N))
+TARGET = np.sin(2 * X[:, 0]) + 0.3 * RNG.normal(size=N)
+WEIGHTS = RNG.uniform(0.5, 2.0, size=N)
+SOME = WEIGHTS * (np.arange(N) % 3 > 0)
+# Losses of f = θ(X) + b·(a column), and that column.
+KNOWN = {
+    "hinge": (lambda f: cp.sum(ko.losses.hinge(LABELS, f)), 1.0),
+    "weighted hinge": (lambda f: WEIGHTS @ ko.losses.hinge(LABELS, f), 1.0),
+    "weights of 0": (lambda f: SOME @ ko.losses.hinge(LABELS, f), 1.0),
+    "a margin of 3": (lambda f: cp.sum(cp.pos(3 - cp.multiply(LABELS, f))), 1.0),
+    "other columns": (lambda f: cp.sum(ko.losses.hinge(LABELS, f)), -2.0),
+    "tube": (lambda f: cp.sum(ko.losses.epsilon_insensitive(TARGET, f, 0.2)), 1.0),
+    "weighted tube": (lambda f: WEIGHTS @ ko.losses.epsilon_insensitive(TARGET, f, 0.2), -0.5),
+    "small units": (lambda f: 1e-8 * cp.sum(ko.losses.epsilon_insensitive(1e-8 * TARGET, f, 2e-9)), 1.0),
+}
+OTHERS = {
+    "two margins": (lambda f: cp.sum(cp.pos(1 + np.arange(N) % 2 - cp.multiply(LABELS, f))), 1.0),
+    "absolute": (lambda f: cp.sum(cp.abs(f - TARGET)) + cp.sum(cp.abs(f)), 1.0),
+    "pinball": (lambda f: cp.sum(ko.losses.pinball(TARGET, f, 0.3)), 1.0),
+    "tubes": (lambda f: cp.sum(cp.pos(cp.abs(f - TARGET) - WEIGHTS)), 1.0),
+    "squared": (lambda f: cp.sum(ko.losses.squared_hinge(LABELS, f)), 1.0),
+    "logistic": (lambda f: cp.sum(ko.losses.log_loss(LABELS, f)), 1.0),
+    "no intercept": (lambda f: cp.sum(ko.losses.hinge(LABELS, f)), 0.0),
+    "a cost of b": (lambda f: cp.sum(ko.losses.hinge(LABELS, f)) + 0.3 * f[0], 1.0),
+}
+
+
+def stated(name, lam=0.1):
+    loss, column = (KNOWN | OTHERS)[name]
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=2.0)), cp.Variable()
+    unit = 1e-8 if name == "small units" else 1.0
+    return ko.Problem(cp.Minimize(loss(theta(X) + column * b) + lam * ko.sum_squares(theta))), unit
+
+
+def structured_of(problem, lam=0.1):
+    problem.solve()
+    return assemble.structured(reduction_of(problem), problem._outer(), {0: 2 * lam})
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_first_point(name):
+    """Its gap is about libsvm's tolerance, and active sets end from there in a few systems."""
+    problem, unit = stated(name)
+    inner = structured_of(problem)
+    point = libsvm.first_point(inner, np.inf)
+    assert point.gap <= 0.05 * point.unit
+    watch = Watch("", 1e-9, 1e-12 * unit**2, unit)
+    found = active_set.solve(inner, watch, point)
+    assert found is not None and watch.systems <= 6
+    assert found.gap <= 1e-9 * found.unit
+    assert problem.status == "optimal" and problem.solver_stats.solver_name == "AUGMENTED_LAGRANGIAN"
+    value = problem.value
+    problem.solve(solver="INTERIOR_POINT", warm_start=False)
+    assert value == pytest.approx(problem.value, rel=2e-6)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_problems(name):
+    problem, _ = stated(name)
+    assert libsvm.first_point(structured_of(problem), np.inf) is None
+    assert assemble.shape_of(problem.canonical_form(), problem._outer()).machine == 0
+
+
+def test_what_it_is_not_asked_for(monkeypatch):
+    """Without time, memory or scikit-learn, other solvers begin from nothing; so they do where one class has weight."""
+    problem, _ = stated("hinge")
+    inner = structured_of(problem)
+    value = problem.value
+    assert libsvm.first_point(inner, 1e-9) is None
+    monkeypatch.setattr(libsvm.memory, "available_bytes", lambda: 1000.0)
+    assert libsvm.first_point(inner, np.inf) is None
+    monkeypatch.undo()
+    monkeypatch.setattr(machines, "_is_installed", lambda: False)
+    problem.solve(solver="AUGMENTED_LAGRANGIAN", warm_start=False)
+    assert problem.value == pytest.approx(value, rel=1e-6)
+    assert problem.solvers().chosen == "INTERIOR_POINT"
+    monkeypatch.undo()
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=2.0)), cp.Variable()
+    losses = (LABELS > 0) @ ko.losses.hinge(LABELS, theta(X) + b)
+    one = ko.Problem(cp.Minimize(losses + 0.1 * ko.sum_squares(theta)))
+    assert one.solve() == pytest.approx(0.0, abs=1e-8)
+    assert one.status == "optimal"
+
+
+def test_iterations_that_run_out(monkeypatch):
+    """A point far from the optimum is a start like others."""
+    monkeypatch.setattr(libsvm, "ITERATIONS", 0.1)
+    problem, _ = stated("hinge", lam=1e-6)
+    problem.solve(solver="AUGMENTED_LAGRANGIAN")
+    assert problem.status == "optimal"
+    assert set(ENGINES) >= {problem.solver_stats.solver_name}
