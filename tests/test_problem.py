@@ -49,7 +49,7 @@ def test_solvers_by_name(theta, solver):
     problem, b = svm(theta)
     value = problem.solve(solver)
     assert problem.status == "optimal"
-    assert problem.solver_stats.solver_name == (solver or "INTERIOR_POINT").upper()
+    assert problem.solver_stats.solver_name == (solver or "AUGMENTED_LAGRANGIAN").upper()
     assert problem.solver_stats.solve_time > 0
     assert abs(value - by_hand(0.5)) < 1e-5 * value
     assert value == problem.value
@@ -115,7 +115,7 @@ def test_a_method_of_first_order_is_not_asked_for_last_digits(theta):
     problem, _ = svm(theta)
     problem.solve(tol=1e-15)
     asked = [attempt.solver for attempt in problem.solver_stats.attempts]
-    assert problem.solver_stats.attempts[0].gap < 1e-8 and asked[0] == "INTERIOR_POINT"
+    assert problem.solver_stats.attempts[0].gap < 1e-8 and asked[0] == "AUGMENTED_LAGRANGIAN"
     assert "CLARABEL" in asked and "SCS" not in asked
     problem.solve("SCS", tol=1e-15)
     assert problem.solver_stats.solver_name == "SCS"

@@ -35,7 +35,7 @@ def test_before_and_after(theta):
     rank = reduction_of(problem).factors[theta].rank
     assert f"B 20 × {rank}" in after
     assert f"{rank + 1} variables (w_θ, b)" in after
-    assert "INTERIOR_POINT" in after
+    assert "AUGMENTED_LAGRANGIAN" in after
     assert f"optimal, value {value:.7g}" in after
 
 

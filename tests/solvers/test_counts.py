@@ -6,7 +6,7 @@ import pytest
 from inside import reduction_of
 
 import kernelopt as ko
-from kernelopt.solvers import assemble, augmented_lagrangian
+from kernelopt.solvers import assemble, augmented_lagrangian, machines
 from kernelopt.solvers.watch import Watch
 
 RNG = np.random.default_rng(0)
@@ -54,8 +54,9 @@ def test_an_equation_of_many_rows_takes_no_more_systems():
     ("solver", "loss", "share"),
     [("INTERIOR_POINT", "hinge", 0.85), ("AUGMENTED_LAGRANGIAN", "hinge", 0.7), ("NEWTON", "logistic", 0.6)],
 )
-def test_a_warm_start_takes_fewer_systems(solver, loss, share):
-    """Along four values of λ, the first of which nobody has a start for."""
+def test_a_warm_start_takes_fewer_systems(solver, loss, share, monkeypatch):
+    """Along four values of λ, the first of which nobody has a start for, not even libsvm."""
+    monkeypatch.setattr(machines, "_is_installed", lambda: False)
     points, totals = np.random.default_rng(2).normal(size=(300, 8)), []
     for warm in (True, False):
         strength = cp.Parameter(nonneg=True)
