@@ -15,12 +15,14 @@ import kernelopt as ko
 from kernelopt.errors import (
     DataError,
     DataTypeError,
+    KernelError,
     KernelOptError,
     MissingPackageError,
     OptionError,
     ParameterError,
     SolverError,
 )
+from kernelopt.model_selection import paths
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -553,3 +555,39 @@ def test_progress(capsys):
     ko.path(problem, lam, VALUES, progress=True)
     shown = capsys.readouterr().err
     assert "lam" in shown and "4/4" in shown and re.search(r"gap=\d\.\de[-+]\d\d", shown)
+
+
+def test_the_kernel_matrix_is_held_for_all_values(monkeypatch):
+    """Passes of all solves look one kernel matrix up; certificates are those of passes of their own."""
+    X, y = np.random.default_rng(3).normal(size=(60, 2)), np.random.default_rng(4).normal(size=60)
+    count = []
+
+    def values(a, b):
+        count.append(1)
+        return float(np.exp(-np.sum((a - b) ** 2)))
+
+    found = {}
+    for most in (5000, 0):
+        monkeypatch.setattr(paths, "MOST_HELD", most)
+        theta, lam = ko.Theta(ko.kernels.FromFunction(values, psd=True)), cp.Parameter(nonneg=True, name="lam")
+        problem = ko.Problem(cp.Minimize(cp.sum(cp.abs(theta(X) - y)) + lam * ko.sum_squares(theta)))
+        count.clear()
+        path = ko.path(problem, lam, np.geomspace(0.1, 1.0, 6))
+        found[most] = path, sum(count)
+        (link,) = problem.canonical_form().predictions
+        assert not link.rows._Q  # nothing stays
+        assert all(c.closes(1e-6) and c.assumptions == () for c in path.certificates)
+    assert found[5000][1] < 0.5 * found[0][1]
+    for i in range(6):
+        ours, theirs = found[5000][0].certificates[i], found[0][0].certificates[i]
+        assert max(ours.lower, theirs.lower) <= min(ours.upper, theirs.upper)
+
+
+def test_kernel_values_that_are_no_numbers_are_reported_by_the_solve():
+    def values(a, b):
+        return np.nan
+
+    theta, lam = ko.Theta(ko.kernels.FromFunction(values, psd=True)), cp.Parameter(nonneg=True, name="lam")
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(np.eye(3)) - 1) + lam * ko.sum_squares(theta)))
+    with pytest.raises(KernelError):
+        ko.path(problem, lam, [1.0, 2.0])

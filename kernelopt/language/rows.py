@@ -6,6 +6,8 @@ their Gram matrix Q = AAᵀ.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -95,6 +97,23 @@ class Rows:
             Q[:n, n:] = Q[n:, :n].T
         everything = np.arange(len(self))
         return self._finite(Q, everything, everything)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Within this context Q is held, and passes over kernel values look them up. Raises as `gram` does."""
+        if self._Q:
+            yield
+            return
+        self._Q.append(self.gram())
+        try:
+            yield
+        finally:
+            self._Q.clear()
+
+    @cached_property
+    def _Q(self) -> list[Array]:
+        """Q where it is held, in a list."""
+        return []
 
     @np.errstate(over="ignore", invalid="ignore")  # an overflow is reported below, with its rows
     def block(self, left: Ints, right: Ints) -> Array:
@@ -188,6 +207,9 @@ class Rows:
         that are not finite.
         """
         support = np.flatnonzero(np.any(V != 0, axis=1))
+        if self._Q:
+            total = V[support].T @ self.product(V)[support]
+            return np.asarray((total + total.T) / 2)
         points, W = self.expansion(support, V[support])
         total = np.zeros((V.shape[1], V.shape[1]))
         for i in range(0, len(points), block):
@@ -213,7 +235,7 @@ class Rows:
         Raises KernelError for values that are not finite.
         """
         support = np.flatnonzero(np.any(V != 0, axis=1))
-        if 2 * len(support) < len(self):
+        if 2 * len(support) < len(self) or self._Q:
             return self.combined(support, V[support])
         points, W = self.expansion(np.arange(len(self)), V)
         found = np.zeros_like(W)
@@ -270,7 +292,8 @@ class Rows:
         """
         support = np.flatnonzero(np.any(V != 0, axis=1))
         count = len(support) + len(self.centers)
-        m = 2 * min(count, BLOCK) + 2 * -(-count // BLOCK) + 8 if additions is None else additions
+        blocked = min(count, BLOCK) + -(-count // BLOCK)
+        m = 2 * (count if self._Q else blocked) + 8 if additions is None else additions
         relative, S = self._relative(m, V)
         return _times(relative, np.outer(S, S))
 
@@ -282,7 +305,7 @@ class Rows:
         """
         support, centers = np.flatnonzero(np.any(V != 0, axis=1)), len(self.centers)
         count, few = len(support) + centers, 2 * len(support) < len(self)
-        m = count if few else min(count, BLOCK) + -(-(len(self.points) + centers) // BLOCK)
+        m = count if few or self._Q else min(count, BLOCK) + -(-(len(self.points) + centers) // BLOCK)
         relative, S = self._relative(m + centers + 8 if additions is None else additions, V)
         E = _times(relative, np.outer(np.sqrt(self._rounding[1]), S))
         return E + self._error_of_prefix_sums(V, count) if few and self._sums_fast else E
@@ -310,6 +333,9 @@ class Rows:
 
     def combined(self, chosen: Ints, coefficients: Array) -> Array:
         """Aθ on the distinct rows for θ = Σₛ coefficients[s]·(row chosen[s]), (n,) or (n, K)."""
+        if self._Q:
+            everything = np.array_equal(chosen, np.arange(len(self)))
+            return np.asarray((self._Q[0] if everything else self._Q[0][:, chosen]) @ coefficients)
         return self.predictions(Function._of_rows(self.kernel, *self.expansion(chosen, coefficients)))
 
     def predictions(self, function: Function) -> Array:

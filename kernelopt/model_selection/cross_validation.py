@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, isfinite
@@ -19,7 +20,7 @@ from kernelopt.errors import DataError, KernelOptError, OptionError, ParameterEr
 from kernelopt.kernels.domains import frozen
 from kernelopt.kernels.sources import refuse_masked
 from kernelopt.model_selection.path_table import EVALUATION, Path, PathSolution
-from kernelopt.model_selection.paths import path
+from kernelopt.model_selection.paths import kernel_values, path
 from kernelopt.problem import Problem
 from kernelopt.support.table import Table
 from kernelopt.support.types import Array, Ints
@@ -193,8 +194,9 @@ def cross_validate(
         raise OptionError(f"Expected loss to be a function of (problem, test rows); got {loss!r}.")
     folds = _folds(cv, base, random_state)
     deadline = inf if time_limit is None else perf_counter() + time_limit
-    restore, found = problem._keep(), list[Path]()
+    restore, found, shared = problem._keep(), list[Path](), ExitStack()
     try:
+        shared.enter_context(kernel_values(problem, solve_options))
         for train, test in tqdm(folds, "folds", disable=not progress):
             weights.value = _on(train, base)
             judge = loss or (lambda problem, rows: _stated_loss(problem, weights, _on(rows, base)))
@@ -213,6 +215,7 @@ def cross_validate(
             error.add_note(f"{sum(map(len, found))} fits were done before; this error's attribute `table` has them.")
         raise
     finally:
+        shared.close()
         restore()
     return CrossValidation(parameter, folds, tuple(found))
 

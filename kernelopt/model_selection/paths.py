@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from math import inf, isfinite
 from numbers import Real
 from time import perf_counter
@@ -17,6 +18,7 @@ from kernelopt.certificate import FULL, Certificate
 from kernelopt.compiler.attributes import dense
 from kernelopt.driver.options import spelling
 from kernelopt.errors import DataError, KernelOptError, OptionError, ParameterError
+from kernelopt.factorization import memory
 from kernelopt.kernels.domains import check_finite, frozen, real_array
 from kernelopt.language.expressions import Theta
 from kernelopt.model_selection.path_table import EVALUATION, Path, PathSolution, own_columns
@@ -32,6 +34,9 @@ SHORTEST = 1e-7
 # The same where the answer is infeasible at longer steps. Shorter ones, of which there would be many, would only use up
 # how far it is inside of its constraints.
 SLACK = 1e-3
+# Rows up to which the kernel matrix is held for all solves of a path, 200 MB, and the share of the memory that it may
+# take. Beyond, its values take longer to form than the passes of a few solves.
+MOST_HELD, HELD = 5000, 0.1
 # The default tol of solve(). A certificate's floor, its absolute gap that counts as 0, is meant for this tol.
 TOL = 1e-6
 # Relative to the largest multiplier: smaller ones count as 0. Solvers leave small numbers where the exact one is 0.
@@ -146,7 +151,10 @@ def path(
     deadline = inf if time_limit is None else perf_counter() + time_limit
     restore = problem._keep()
     try:
-        with tqdm(total=total, desc=parameter.name(), unit=" values", disable=not progress) as bar:
+        with (
+            kernel_values(problem, solve_options),
+            tqdm(total=total, desc=parameter.name(), unit=" values", disable=not progress) as bar,
+        ):
             # The plan reads the last answer, and must not be asked for more after the time limit stopped that solve.
             while not rows or perf_counter() < deadline:
                 value = next(plan, None)
@@ -168,6 +176,18 @@ def path(
         raise
     finally:
         restore()
+
+
+@contextmanager
+def kernel_values(problem: Problem, options: Mapping[str, Any]) -> Iterator[None]:
+    """Hold the kernel matrix of each θ for all solves within, where it takes little memory: their passes share it."""
+    with ExitStack() as stack:
+        for link in problem.canonical_form().predictions:
+            size = 8.0 * len(link.rows) ** 2
+            if len(link.rows) <= MOST_HELD and size <= HELD * memory.allowed_bytes(options.get("memory_limit")):
+                with suppress(KernelOptError):  # a solve says what is wrong with the kernel's values
+                    stack.enter_context(link.rows.held())
+        yield
 
 
 def _solve(
