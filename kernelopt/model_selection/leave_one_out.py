@@ -16,6 +16,7 @@ from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer, Separable
 from kernelopt.errors import DataError, KernelOptError
 from kernelopt.language.nodes import Prediction
+from kernelopt.language.survival import CoxLikelihood
 from kernelopt.model_selection.quadratic_model import LocalModel, local_model, rows_of, weights_and_kinks
 from kernelopt.model_selection.squares import coefficients
 from kernelopt.problem import Problem
@@ -90,6 +91,11 @@ def approximate_leave_one_out(problem: Problem, f: cp.Expression, *, refit: bool
     (0.15, 0.11)
     """
     form, reduction, outer = fitted(problem)
+    if CoxLikelihood in problem.atoms():
+        raise KernelOptError(
+            "Expected losses with terms of single rows; a partial likelihood compares each row with all at risk. Fit "
+            "again without each row, with ko.losses.cox of the others."
+        )
     _require_model(form, outer)
     assert outer is not None
     assert outer.split is not None

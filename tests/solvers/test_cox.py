@@ -6,7 +6,7 @@ import pytest
 from scipy.optimize import minimize
 
 import kernelopt as ko
-from kernelopt.errors import DataError, DCPError
+from kernelopt.errors import DataError, DCPError, KernelOptError
 from kernelopt.language.survival import RiskSets
 
 RNG = np.random.default_rng(0)
@@ -107,6 +107,30 @@ def test_without_theta():
     assert w.value == pytest.approx(found.x, abs=1e-3)
     with pytest.raises(DCPError, match="ko.Problem"):
         cp.Problem(cp.Minimize(loss)).solve()
+
+
+def test_leave_one_out_is_refused():
+    """Without a row its event, and its share of others' risk sets, would go too: no terms of its own hold them."""
+    X, time, event = survival(30)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.5))
+    f = theta(X)
+    problem = ko.Problem(cp.Minimize(ko.losses.cox(time, event, f) + 0.3 * ko.sum_squares(theta)))
+    problem.solve()
+    with pytest.raises(KernelOptError, match="partial likelihood"):
+        ko.approximate_leave_one_out(problem, f)
+
+
+def test_a_path():
+    """Answers along λ are those of single solves."""
+    X, time, event = survival(80, ties=True)
+    theta, lam = ko.Theta(ko.kernels.Gaussian(sigma=1.5)), cp.Parameter(nonneg=True, name="lam")
+    problem = ko.Problem(cp.Minimize(ko.losses.cox(time, event, theta(X)) + lam * ko.sum_squares(theta)))
+    path = ko.path(problem, lam, [0.1, 1.0, 10.0])
+    for row, value in enumerate([0.1, 1.0, 10.0]):
+        assert path.solutions[row].status == "optimal"
+        lam.value = value
+        single = ko.Problem(problem.objective)
+        assert single.solve() == pytest.approx(path["objective"][row], rel=2e-6)
 
 
 def test_one_event_time():
