@@ -57,7 +57,7 @@ class CoxLikelihood(Atom):
         return ()
 
     def sign_from_args(self) -> tuple[bool, bool]:
-        return True, False
+        return False, False  # ≥ 0, but cvxpy does not know this of the form that is written out
 
     def is_atom_convex(self) -> bool:
         return True

@@ -31,7 +31,7 @@ def test_value_and_gradient(ties):
     _, time, event = survival(40, ties)
     u = cp.Variable(40, value=RNG.normal(size=40))
     loss = ko.losses.cox(time, event, 2 * u - 1)
-    assert loss.is_convex() and loss.is_nonneg() and loss.shape == ()
+    assert loss.is_convex() and loss.shape == ()
     assert loss.value == pytest.approx(written_out(time, event, 2 * u.value - 1), rel=1e-13)
     gradient, h, v = loss.grad[u].toarray().ravel(), 1e-6, u.value
     for i in range(40):
@@ -107,6 +107,21 @@ def test_without_theta():
     assert w.value == pytest.approx(found.x, abs=1e-3)
     with pytest.raises(DCPError, match="ko.Problem"):
         cp.Problem(cp.Minimize(loss)).solve()
+
+
+def test_in_constraints_and_functions():
+    """A bound holds at the answer, by exponential cones; inside of a function that increases for positive numbers only
+    it is refused, as anything of unknown sign is."""
+    X, time, event = survival(30)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.5))
+    loss = ko.losses.cox(time, event, theta(X))
+    theta.value = ko.Function(theta.kernel, X[:1], np.zeros(1))
+    most = 0.8 * loss.value
+    problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [loss <= most])
+    problem.solve()
+    assert problem.status == "optimal" and loss.value == pytest.approx(most, rel=1e-5)
+    with pytest.raises(DCPError, match="square|\\^2|²"):
+        ko.Problem(cp.Minimize(cp.square(loss) + ko.sum_squares(theta))).solve()
 
 
 def test_leave_one_out_is_refused():
