@@ -202,8 +202,8 @@ def cox(time: Any, event: Any, f: Any) -> cp.Expression:
 
     The negative logarithm of the partial likelihood of proportional hazards exp(f) (Cox 1972), with Breslow's terms for
     events at one time. Rows without an event are censored: all that is known is that theirs came later. A constant in f
-    makes no difference, so that f needs no intercept. The problem grows with the number of rows, not with the sizes of
-    all risk sets.
+    makes no difference, so that f needs no intercept. Rows have no weights: each fold is a problem of its own. The
+    problem grows with the number of rows, not with the sizes of all risk sets.
 
     Parameters
     ----------

@@ -208,8 +208,7 @@ class Rows:
         """
         support = np.flatnonzero(np.any(V != 0, axis=1))
         if self._Q:
-            total = V[support].T @ self.product(V)[support]
-            return np.asarray((total + total.T) / 2)
+            return self._symmetric(V[support].T @ self.product(V)[support])
         points, W = self.expansion(support, V[support])
         total = np.zeros((V.shape[1], V.shape[1]))
         for i in range(0, len(points), block):
@@ -222,9 +221,13 @@ class Rows:
                 part = W[rows].T @ (self.kernel._matrix(points[rows], points[columns]) @ W[columns])
                 of_rows += part + part.T
             total += of_rows  # a sum of block sums rounds less than one long sum
+        return self._symmetric(total)
+
+    def _symmetric(self, total: Array) -> Array:
+        """(T + Tᵀ)/2. Raises KernelError for numbers that are not finite."""
         if not np.isfinite(total).all():
             raise KernelError(f"{self.kernel!r} returned NaN or inf, or overflowed, on the rows of the data.")
-        return (total + total.T) / 2
+        return np.asarray((total + total.T) / 2)
 
     def product(self, V: Array, block: int = BLOCK) -> Array:
         """QV for V of shape (n, k), in O(n·k + block²) memory.

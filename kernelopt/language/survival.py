@@ -77,8 +77,8 @@ class CoxLikelihood(Atom):
 
     def _grad(self, values: Any) -> list[Any]:
         u, sets = np.ravel(values[0]), self.sets
-        hazard = np.cumsum(sets.events * np.exp(-sets.log_totals(u)))
-        found = np.where(sets.last >= 0, np.exp(u) * hazard[sets.last], 0.0)
+        log_hazard = np.logaddexp.accumulate(np.log(sets.events) - sets.log_totals(u))
+        found = np.where(sets.last >= 0, np.exp(u + log_hazard[sets.last]), 0.0)
         found[sets.rows] -= 1.0
         return [sp.csc_array(found[:, None])]
 

@@ -50,7 +50,6 @@ def test_indefinite_matrices(P):
         quadratic_part.root(sp.csc_array(P))
 
 
-@pytest.mark.filterwarnings("ignore:Solution may be inaccurate")  # of the reference, to its own tolerances
 @pytest.mark.parametrize("shift", [0.0, 1.0], ids=["u", "u − y"])
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "squares"])
 @pytest.mark.parametrize("name", [name for name in FORMS if name != "units"])
@@ -70,7 +69,7 @@ def test_problems(name, loss, shift):
     problem = ko.Problem(cp.Minimize(stated(theta(X)) + 0.1 * ko.sum_squares(theta)))
     problem.solve()
     values, vectors = np.linalg.eigh(Q)
-    kept = values > 1e-13
+    kept = values > 1e-8  # what is left out changes the optimum by less than 1e-7 of it
     w = cp.Variable(int(kept.sum()))
     B = vectors[:, kept] * np.sqrt(values[kept])
     expected = cp.Problem(cp.Minimize(stated(B @ w) + 0.1 * cp.sum_squares(w))).solve(solver="CLARABEL")

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import cvxpy as cp
+import mpmath
 import numpy as np
 import pytest
 from inside import reduction_of
@@ -265,11 +266,13 @@ def test_a_penalty_below_the_trace_that_counts_as_none(rows, features, sigma):
     theta = ko.Theta(ko.kernels.Gaussian(sigma=sigma))
     problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)))
     problem.solve()
-    optimum = lam * y @ np.linalg.solve(theta.kernel(X) + lam * np.eye(rows), y)
+    with mpmath.workdps(40):  # in doubles the sixth digit is wrong
+        Q = mpmath.matrix(theta.kernel(X).tolist()) + mpmath.mpf(lam) * mpmath.eye(rows)
+        optimum = float(lam * mpmath.fdot(y.tolist(), mpmath.lu_solve(Q, mpmath.matrix(y.tolist()))))
     # What is certified goes with the errors of kernel values over λ.
     assert problem.status == "optimal" or problem.certificate.relative_gap < 1e-2
-    assert problem.certificate.lower <= optimum * (1 + 1e-5)  # which numpy's solve knows no better
-    assert problem.value == pytest.approx(optimum, rel=2e-5)
+    assert problem.certificate.lower <= optimum * (1 + 1e-12)
+    assert problem.value == pytest.approx(optimum, rel=1e-7)
 
 
 def test_a_restriction_is_refined_though_no_solver_closed_its_gap():

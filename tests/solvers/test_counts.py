@@ -6,6 +6,7 @@ import pytest
 from inside import reduction_of
 
 import kernelopt as ko
+from kernelopt.factorization import tall
 from kernelopt.solvers import assemble, augmented_lagrangian, machines
 from kernelopt.solvers.watch import Watch
 
@@ -68,7 +69,8 @@ def test_a_warm_start_takes_fewer_systems(solver, loss, share, monkeypatch):
 
 
 def test_a_cold_start_goes_from_coarse_to_fine(monkeypatch):
-    """Most multipliers are found with the first columns of B, in a share of the flops."""
+    """Most multipliers are found with the first columns of B, in a share of the flops, if systems are formed from B."""
+    monkeypatch.setattr(tall, "HELD", 0.0)
     rng, flops = np.random.default_rng(1), []
     points = rng.normal(size=(1200, 3))
     labels = np.sign(np.sin(2 * points[:, 0]) + points[:, 1] + 0.3 * rng.normal(size=1200))
@@ -81,4 +83,4 @@ def test_a_cold_start_goes_from_coarse_to_fine(monkeypatch):
         watch = Watch("", 1e-8, 1e-10, 1.0)
         augmented_lagrangian.AugmentedLagrangian().solve(structured, watch)
         flops.append(watch.flops)
-    assert flops[0] < flops[1], flops
+    assert flops[0] < 0.95 * flops[1], flops

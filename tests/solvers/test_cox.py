@@ -46,6 +46,10 @@ def test_far_apart():
     """Totals of risk sets neither overflow nor vanish."""
     sets = RiskSets(np.array([1.0, 2.0, 3.0]), np.array([True, True, True]))
     assert sets.log_totals(np.array([800.0, -900.0, -1000.0])) == pytest.approx([800.0, -900.0, -1000.0])
+    u = cp.Variable(3, value=np.array([900.0, 899.0, 0.0]))
+    gradient = ko.losses.cox([1.0, 2.0, 3.0], [1, 0, 0], u).grad[u].toarray().ravel()
+    share = 1 / (1 + np.exp(-1.0))
+    assert gradient == pytest.approx([share - 1, 1 - share, 0.0])
 
 
 @pytest.mark.parametrize("ties", [False, True])

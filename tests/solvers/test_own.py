@@ -61,11 +61,13 @@ def agree(problem, reference, names):
         # Where θ = 0 is all but optimal, a gap of 1e-8 of the objective's terms may be more than tol of what θ gains.
         assert problem.status == "optimal" or found.absolute_gap <= 1e-8 * found.terms, (name, found)
         assert problem.solver_stats.solver_name == name
-        slack = 1e-6 * abs((found.at_zero or 0.0) - reference.value) + 1e-9 * max(1.0, abs(reference.value))
+        # Clarabel misses an optimum at θ = 0 in its ninth digit; P₀ is exact there.
+        known = min(reference.value, np.inf if found.at_zero is None else found.at_zero)
+        slack = 1e-6 * abs((found.at_zero or 0.0) - known) + 1e-9
         # Where θ = 0 is all but optimal, it is the absolute gap that is proved.
         near = max(slack, found.absolute_gap + 1e-9)
-        assert abs(problem.value - reference.value) <= near, (name, problem.value, reference.value)
-        assert found.lower - slack <= reference.value <= found.upper + slack
+        assert abs(problem.value - known) <= near, (name, problem.value, known)
+        assert found.lower - slack <= known <= found.upper + slack
 
 
 @pytest.mark.parametrize("penalty", ["squared", "unsquared", "ball"])
