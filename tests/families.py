@@ -504,6 +504,22 @@ def smooth_loss(rng):
     )
 
 
+def survival(rng):
+    """Partial likelihoods, with ties, censored rows and rows never at risk; for the oracle, as log-sum-exp."""
+    p = draw(rng, most=4)
+    n = len(p.X)
+    time, event = rng.integers(0, 4, size=n).astype(float), rng.random(n) < 0.7
+    event[rng.integers(n)] = True
+    f, (penalty, constraints) = p.f, p.penalized()
+    if rng.random() < 0.3:
+        constraints = [*constraints, f[0] - f[-1] <= 0.1]
+    extra = p.strength * cp.square(p.b) if p.intercept else 0.0
+    written = sum(cp.log_sum_exp(f[np.flatnonzero(time >= time[i])]) - f[i] for i in np.flatnonzero(event).tolist())
+    objective, other = (loss + extra + penalty for loss in (losses.cox(time, event, f), written))
+    note = f"times {time}, events {event}"
+    return stated(p, objective, constraints, note, statement=ko.Problem(cp.Minimize(other), constraints))
+
+
 def low_rank(rng):
     """`max_rank` below the rank of Q, or a coarse `rank_tol`."""
     p = draw(rng, kernel=ko.kernels.Gaussian(sigma=float(10 ** rng.uniform(-0.7, 0.3))))
@@ -541,6 +557,7 @@ FAMILIES = {
     "collocation": collocation,
     "again": again,
     "smooth loss": smooth_loss,
+    "survival": survival,
     "low rank": low_rank,
     "single precision": single_precision,
 }

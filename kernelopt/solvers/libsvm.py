@@ -76,24 +76,11 @@ def _solved(machine: Machine, K: Array, scale: float) -> tuple[Array, float]:
 def _point(problem: Structured, c: Array, y: float) -> Point:
     """The point at slopes c; kinks of a row are used up in the order of their anchors."""
     left, a = c - problem.slope, np.zeros(len(problem.of))
-    order = np.argsort(problem.anchor, kind="stable")
-    rank = np.empty(len(order), dtype=int)
-    turn = _turns(problem.of[order])
-    rank[order] = turn
-    for k in range(int(rank.max(initial=0)) + 1):
-        mine = rank == k
-        a[mine] = np.clip(left[problem.of[mine]], 0.0, problem.high[mine])
-        left[problem.of[mine]] -= a[mine]
+    order = np.lexsort((problem.anchor, problem.of))
+    first = np.append(True, np.diff(problem.of[order]) != 0)
+    for turn in (order[first], order[~first]):  # a row has one kink or two
+        a[turn] = np.clip(left[problem.of[turn]], 0.0, problem.high[turn])
+        left[problem.of[turn]] -= a[turn]
     combined = problem.adjoint(problem.of_kinks(a)) + problem.linear
     x = np.append(-combined[: problem.ends[-1]] / problem.penalty[: problem.ends[-1]], y)
     return judged(problem, x, problem.products(x), a, np.zeros(problem.m))
-
-
-def _turns(owners: Ints) -> Ints:
-    """How often each owner was met before."""
-    order = np.argsort(owners, kind="stable")
-    starts = np.flatnonzero(np.append(True, np.diff(owners[order]) != 0))
-    lengths = np.diff(np.append(starts, len(owners)))
-    found = np.empty(len(owners), dtype=int)
-    found[order] = np.arange(len(owners)) - np.repeat(starts, lengths)
-    return found

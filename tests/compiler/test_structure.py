@@ -177,3 +177,16 @@ def test_multipliers_and_variables_of_a_problem_by_template():
         assert float(np.max(bound.violation())) <= 1e-6
         assert problem.certificate.closes(1e-6)
     assert len(set(values)) == 4
+
+
+def test_long_factors_stay_constants(monkeypatch):
+    """cvxpy's compilation takes time ∝ N² for a parameter of N factors; other factors are another structure."""
+    u, t, b = cp.Variable(N), cp.Variable(), cp.Variable()
+    for most, structures in ((N, 1), (N - 1, 2)):
+        monkeypatch.setattr(structure, "MOST_FACTORS", most)
+        structure._templates.clear()
+        for seed in (0, 1):
+            objective, constraints = hinge(u, t, b, np.random.default_rng(seed))
+            data = cone_data_of(cp.Problem(cp.Minimize(objective), constraints))
+            assert data is not None
+        assert len(structure._templates) == structures

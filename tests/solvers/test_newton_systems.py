@@ -1,8 +1,11 @@
 """Newton steps: systems by conjugate gradients or factors, and line searches that never go up."""
 
+from dataclasses import replace
+
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from inside import reduction_of
 
 import kernelopt as ko
@@ -137,3 +140,18 @@ def test_a_search_that_fails_is_not_called_optimal(monkeypatch):
     problem.solve(solver="NEWTON")
     assert problem.status == "optimal_inaccurate"
     assert not problem.certificate.relative_gap < 1e-3
+
+
+def test_a_sparse_f_leaves_the_same_system(logistic):
+    """Free columns are eliminated first where F is sparse: the unknowns are those of the dense system."""
+    m, q = logistic.m, 40
+    F = sp.random_array((m, q), density=0.03, rng=np.random.default_rng(3), format="csc") + sp.csc_array(
+        (np.ones(m), (np.arange(m), np.arange(m) % q)), shape=(m, q)
+    )
+    W, ridge = weights(logistic), np.linspace(0, 1, q)
+    R, B = logistic.penalty[: logistic.ends[-1]], logistic.blocks[0].rows(np.arange(logistic.blocks[0].shape[0]))
+    C = np.hstack([logistic.E @ B, F.toarray()])
+    H = C.T @ (W[:, None] * C) + np.diag(np.append(R, ridge))
+    wider = replace(logistic, F=sp.csc_array(F), linear_y=np.zeros(q), origin=None)
+    rhs = rng.normal(size=len(H))
+    assert wider.system(W, ridge)(rhs) == pytest.approx(np.linalg.solve(H, rhs), rel=1e-6, abs=1e-9)
