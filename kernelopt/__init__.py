@@ -18,6 +18,7 @@ from kernelopt.language.smooth import SmoothLoss
 from kernelopt.losses import margin
 from kernelopt.model_selection.closed_form import leave_one_out
 from kernelopt.model_selection.cross_validation import cross_validate
+from kernelopt.model_selection.gradients import gradient
 from kernelopt.model_selection.kernel_selection import (
     aligned_kernel,
     kernel_alignment,
@@ -43,6 +44,7 @@ __all__ = [
     "cross_validate",
     "errors",
     "feature_space",
+    "gradient",
     "kernel_alignment",
     "kernels",
     "leave_one_out",

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from kernelopt.certificate import Certificate
 from kernelopt.compiler import explain, explicit, representer, rules
+from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.driver import convex, policy, principal_components, refine, values, verification
@@ -191,7 +192,7 @@ class Problem(Statement, Answered):
         canonical = self._private_form()
         outer = self._outer()
         start = self._left_off if warm_start and canonical.is_convex else None
-        left = refine.Left(start, self._factored, self._asked)
+        left = self._left_from(canonical, start)
         # Q is factored, u = Bw and ‖θ‖ = ‖w‖ are substituted, the small problem is solved, and the answer certified.
         with spelling(Problem.solve, solver_options):
             names = self._solver_names(outer, solver, solver_options)
@@ -210,6 +211,15 @@ class Problem(Statement, Answered):
         if outcome.interrupted:
             raise KeyboardInterrupt
         return self.value
+
+    def _left_from(self, form: CanonicalForm, start: Start | None) -> refine.Left:
+        """What the last solve left. Factors of other values of a kernel's parameters are made anew."""
+        known = self._factored
+        if known is None or all(
+            link.rows is old.rows for link, old in zip(form.predictions, known.reduction.form.predictions, strict=True)
+        ):
+            return refine.Left(start, known, self._asked)
+        return refine.Left(None, refine.renewed(form, known), self._asked)
 
     def _unpack(self, solution: Solution, point: Iterate | None) -> None:
         """Put the answer on the user's own objects."""
@@ -273,6 +283,12 @@ class Problem(Statement, Answered):
             )
         self._require_variable_values()
         reduction, point = self._factored.reduction, self._present_point()
+        of_kernels = [p for theta in self.thetas() for p in theta.kernel.parameters()]
+        if any(p is q for p in parameters for q in of_kernels):
+            raise KernelOptError(
+                "Expected parameters outside of kernels: multipliers of one kernel prove nothing for another. Solve "
+                "again."
+            )
         with values.of_parameters(parameters, self.parameters()):
             self._require_parameter_values()
             outer = self._outer()

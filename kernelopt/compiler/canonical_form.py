@@ -22,7 +22,7 @@ import numpy as np
 from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.rules import Inspection
 from kernelopt.errors import DataError
-from kernelopt.kernels.derivatives import lifted, with_order
+from kernelopt.kernels.derivatives import lifted, on_jets, plain, with_order
 from kernelopt.kernels.domains import distinct, stack
 from kernelopt.language.expressions import Theta, ThetaExpression
 from kernelopt.language.nodes import EUCLIDEAN, Prediction, ThetaNorm
@@ -222,6 +222,31 @@ def apart(form: CanonicalForm) -> CanonicalForm:
     return replace(form, outer=outer, smooth=links, users={twins[id(v)].id: v for v in users})
 
 
+def outdated(form: CanonicalForm) -> list[Theta]:
+    """The θs whose kernel has parameters with other values than when the form was made."""
+    return [
+        link.theta for link in form.predictions
+        if link.theta.kernel.parameters() and link.theta.kernel.at_present() != plain(link.rows.kernel)
+    ]  # fmt: skip
+
+
+def at_present(form: CanonicalForm) -> CanonicalForm:
+    """The same form with the kernels that parameters have now. Raises DataError where functions f₀ are rows."""
+    links, late = list(form.predictions), outdated(form)
+    for number, link in enumerate(links):
+        if not any(link.theta is theta for theta in late):
+            continue
+        rows, kernel = link.rows, link.theta.kernel.at_present()
+        if len(rows.points) < len(rows):
+            raise DataError(
+                f"Expected {link.theta!r} without fitted functions f₀, which belong to {plain(rows.kernel)!r}; its "
+                f"parameters have changed, to {kernel!r}. State the problem again with functions of that kernel."
+            )
+        kernel = lifted(kernel) if on_jets(rows.kernel) else kernel
+        links[number] = replace(link, rows=Rows.of_points(kernel, rows.points))
+    return replace(form, predictions=tuple(links))
+
+
 def with_twins(problem: cp.Problem) -> cp.Problem:
     """A copy in twins of the variables, which can be solved without a change to the user's."""
     return rewrite(problem, {id(v): twin(v) for v in problem.variables()})
@@ -283,7 +308,7 @@ def _stack(
     shifts = {n.fingerprint(): n.view.shift for n in norms if n.view.shift is not None}
     at_points = {k: A.X for k, A in blocks.items() if A.function is None}
     functions = {k: A.function for k, A in blocks.items() if A.function is not None} | shifts
-    kernel = theta.kernel
+    kernel = theta.kernel.at_present()
     for X in at_points.values():
         kernel._check_points(X)
     if any(A.order for A in blocks.values()) or any(f._kernel != kernel for f in functions.values()):

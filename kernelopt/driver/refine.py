@@ -164,6 +164,23 @@ def reduced(form: CanonicalForm, step: Step, coarser: Mapping[Theta, Factor]) ->
     return Factored(step.options, Reduction(form, _factorize(form, step, coarser)))
 
 
+def renewed(form: CanonicalForm, factored: Factored) -> Factored | None:
+    """The reduction of a form in which some rows have another kernel, with new factors for these.
+
+    None where factors had grown: the next solve begins with coarse ones again.
+    """
+    old = {link.theta: link.rows for link in factored.reduction.form.predictions}
+    kept = {t: f for t, f in factored.reduction.factors.items() for link in form.predictions
+            if link.theta is t and link.rows is old[t]}  # fmt: skip
+    if factored.options.growth:
+        return None
+    others = tuple(link for link in form.predictions if link.theta not in kept)
+    made = _factorize(replace(form, predictions=others), Step(factored.options), {})
+    return Factored(
+        factored.options, Reduction(form, {link.theta: (kept | made)[link.theta] for link in form.predictions})
+    )
+
+
 def is_better(new: Outcome, old: Outcome) -> bool:
     """Whether an answer replaces an earlier one, of a coarser factor: by a smaller certified gap or, where the gaps are
     equal, by a value that is no worse."""

@@ -79,8 +79,9 @@ class Statement:
         return [v.theta for v in leaves]
 
     def parameters(self) -> list[cp.Parameter]:
-        """The problem's cvxpy parameters."""
-        return list(self._stated.parameters())
+        """The problem's cvxpy parameters, those of kernels last."""
+        of_kernels = [p for theta in self.thetas() for p in theta.kernel.parameters()]
+        return list(dict.fromkeys([*self._stated.parameters(), *of_kernels]))
 
     def constants(self) -> list[cp.Constant]:
         return list(self._stated.constants())
@@ -158,12 +159,25 @@ class Statement:
             canonical = canonical_form.cut(self.objective, tuple(self.constraints), found)
             self._spectral = spectral_form.required(canonical, found) if found.not_dcp else None
             self._form = canonical
+        elif outdated := canonical_form.outdated(self._form):
+            self._follow_kernels(outdated)
         return self._form
+
+    def _follow_kernels(self, outdated: list[Theta]) -> None:
+        """Give the compiled forms the kernels that parameters have now; all else in them stays."""
+        assert self._form is not None
+        if self._spectral is not None:
+            self._form = self._apart = None
+            self.canonical_form()
+            return
+        self._form = canonical_form.at_present(self._form)
+        self._apart = None if self._apart is None else canonical_form.at_present(self._apart)
 
     def _private_form(self) -> CanonicalForm:
         """The canonical form in variables of its own, so that solvers don't touch the user's."""
+        canonical = self.canonical_form()
         if self._apart is None:
-            self._apart = canonical_form.apart(self.canonical_form())
+            self._apart = canonical_form.apart(canonical)
         return self._apart
 
     def _outer(self) -> Outer | None:

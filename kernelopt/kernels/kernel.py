@@ -165,6 +165,14 @@ class Kernel(metaclass=Hinting):
         values = (getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
         return tuple(k for v in values for k in (v if isinstance(v, tuple) else (v,)) if isinstance(k, Kernel))
 
+    def parameters(self) -> list[Any]:
+        """The cvxpy parameters in the kernel, in the order of appearance."""
+        return []
+
+    def at_present(self) -> Kernel:
+        """The kernel with the values that its parameters have now."""
+        return self
+
     @property
     def is_psd(self) -> bool | None:
         """True where positive semidefinite by rule, False where indefinite, None where each data set decides."""

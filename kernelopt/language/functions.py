@@ -231,7 +231,7 @@ class Function:
 
     def check_same_space(self, other: Any, operation: str) -> None:
         """Raise RepresenterError unless `other` has this kernel and as many outputs."""
-        if other.kernel != self.kernel or other.outputs != self.outputs:
+        if other.kernel.at_present() != self.kernel or other.outputs != self.outputs:
             raise RepresenterError(
                 f"{operation} expects functions of one kernel with equally many outputs; got "
                 f"{self.kernel!r} with outputs={self.outputs} and {other.kernel!r} with "

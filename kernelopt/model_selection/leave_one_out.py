@@ -120,6 +120,9 @@ def fitted(problem: Problem) -> tuple[CanonicalForm, Reduction, Outer | None]:
         raise KernelOptError("Expected a solved problem; call solve() first.")
     problem._require_parameter_values()
     problem._require_variable_values()
+    of_kernels = {p.name() for theta in problem.thetas() for p in theta.kernel.parameters()}
+    if changed := of_kernels.intersection(problem._changed_since()):
+        raise KernelOptError(f"Expected the kernel of the last solve; {', '.join(changed)} changed since. Solve again.")
     place(problem._private_form(), problem._present_point())
     return problem.canonical_form(), problem._factored.reduction, problem._outer()
 

@@ -108,13 +108,13 @@ def solve(form: ConicForm, linear: Array, near: Array, units: Array, firm: Array
     return unit * np.nan_to_num(np.array(solution.x)), np.nan_to_num(np.array(solution.z)) * kappa / sigma
 
 
-def answered(P: Array, q: Array, A: sp.csc_array, b: Array, cones: Cones) -> Any:
-    """Clarabel's answer on scaled data with diagonal P, of any status."""
+def answered(P: Array | sp.csc_array, q: Array, A: sp.csc_array, b: Array, cones: Cones) -> Any:
+    """Clarabel's answer on scaled data, of any status, with P by its diagonal or its upper triangle."""
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = TOLERANCE
     settings.max_threads = 1
-    quadratic = sp.csc_array(sp.diags_array(P))
+    quadratic = sp.csc_array(P if sp.issparse(P) else sp.diags_array(P))
     return clarabel.DefaultSolver(quadratic, q, A, b, _named(cones), settings).solve()
 
 

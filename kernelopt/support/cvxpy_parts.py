@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import cvxpy as cp
 import numpy as np
+import scipy.sparse as sp
 from cvxpy.atoms.affine.add_expr import AddExpression
 from cvxpy.atoms.affine.affine_atom import AffAtom
 from cvxpy.atoms.affine.binary_operators import DivExpression, MulExpression, multiply
@@ -41,10 +42,11 @@ from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import dims_to_solver
 from kernelopt.support.types import Array, Ints
 
 __all__ = [
-    "AddExpression", "AffAtom", "Atom", "Compiled", "ConeData", "DivExpression", "Elementwise", "Hstack", "Inequality",
-    "Leaf", "MulExpression", "NegExpression", "Pnorm", "PnormApprox", "Power", "PowerApprox", "Solution", "SolverStats",
-    "Sum", "Vstack", "broadcast_to", "clarabel_cones", "compiled", "cone_data", "forget", "get_id", "index",
-    "is_compiled", "multiply", "norm1", "normNuc", "quad_over_lin", "reshape", "sigma_max", "special_index",
+    "AddExpression", "AffAtom", "Atom", "Compiled", "ConeData", "DataSlopes", "DivExpression", "Elementwise",
+    "Hstack", "Inequality", "Leaf", "MulExpression", "NegExpression", "Pnorm", "PnormApprox", "Power",
+    "PowerApprox", "Solution", "SolverStats", "Sum", "Vstack", "broadcast_to", "clarabel_cones", "compiled",
+    "cone_data", "forget", "get_id", "index", "is_compiled", "multiply", "norm1", "normNuc", "quad_over_lin",
+    "reshape", "sigma_max", "special_index",
 ]  # fmt: skip
 
 
@@ -101,6 +103,7 @@ class ConeData(NamedTuple):
     dims : sizes of the cones of K
     columns : the columns of a variable in x; empty where compilation removed the variable
     multipliers : those of the problem's constraints, by id, from the multipliers z of the rows
+    program : cvxpy's program with parameters, whose values these are
     """
 
     P: Any
@@ -111,6 +114,52 @@ class ConeData(NamedTuple):
     dims: Any
     columns: Callable[[cp.Variable], Ints]
     multipliers: Callable[[Array], dict[int, Any]]
+    program: Any = None
+
+
+class DataSlopes(NamedTuple):
+    """The derivative of a number by the data of a cone program.
+
+    quadratic, rows : of P and of A, functions of rows i and columns j, arrays of one length; costs, right, offset : of
+    c, of b, and of the offset
+    """
+
+    quadratic: Callable[[Ints, Ints], Array]
+    costs: Array
+    rows: Callable[[Ints, Ints], Array]
+    right: Array
+    offset: float = 0.0
+
+    def of_parameters(self, data: ConeData) -> dict[int, tuple[Array, Array]]:
+        """The derivative by each parameter of the program, and the sizes of its terms, by id.
+
+        cvxpy's data are affine in its parameters.
+        """
+        program, n, m = data.program, len(data.c), len(data.b)
+        q, of_q = sp.csr_array(program.q), np.append(self.costs, self.offset)
+        total, sizes = of_q @ q, np.abs(of_q) @ abs(q)
+        A = sp.coo_array(program.A)
+        j, i = np.divmod(A.coords[0], m)
+        inside = j < n
+        # cvxpy's conic form has −A.
+        at_A = -self.rows(np.where(inside, i, 0), np.where(inside, j, 0)) if m else np.zeros(len(i))
+        weights = np.where(inside, at_A, self.right[i] if m else 0.0)
+        total = total + np.bincount(A.coords[1], weights * A.data, A.shape[1])
+        sizes = sizes + np.bincount(A.coords[1], np.abs(weights * A.data), A.shape[1])
+        if program.P is not None:
+            P = sp.coo_array(program.P)
+            j, i = np.divmod(P.coords[0], n)
+            weights = self.quadratic(i, j) * P.data
+            total = total + np.bincount(P.coords[1], weights, P.shape[1])
+            sizes = sizes + np.bincount(P.coords[1], np.abs(weights), P.shape[1])
+        found: dict[int, tuple[Array, Array]] = {}
+        for number, start in program.param_id_to_col.items():
+            parameter = program.id_to_param.get(number)
+            if parameter is not None:
+                part = slice(start, start + parameter.size)
+                shaped = [np.reshape(a[part], parameter.shape, order="F") for a in (total, sizes)]
+                found[number] = shaped[0], shaped[1]
+        return found
 
 
 def cone_data(problem: cp.Problem) -> ConeData:
@@ -136,7 +185,7 @@ def cone_data(problem: cp.Problem) -> ConeData:
     offset = float(np.ravel(inverse[-1][cp.settings.OFFSET])[0])
     A, c, b = data["A"], np.asarray(data["c"], dtype=float), np.asarray(data["b"], dtype=float)
     A.eliminate_zeros()  # of parameters; those of constants are not there
-    return ConeData(data.get("P"), c, offset, A, b, data["dims"], columns, multipliers)
+    return ConeData(data.get("P"), c, offset, A, b, data["dims"], columns, multipliers, data["param_prob"])
 
 
 def clarabel_cones(**dims: Any) -> Any:

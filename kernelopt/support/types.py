@@ -9,3 +9,4 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Ints = NDArray[np.intp]
+Bools = NDArray[np.bool_]

@@ -1,0 +1,1 @@
+"""How an answer moves with the problem's parameters."""

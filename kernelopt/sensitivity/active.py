@@ -1,0 +1,194 @@
+"""The constraints that hold with equality at an optimum, as smooth functions, with their Jacobian and curvature.
+
+A row of a cone program that is active is an equation h(x) = 0 with a multiplier ζ: Ax − b for a linear row, and for the
+boundary of a cone g(s) = 0, s = b − Ax, with
+
+    exponential   g = s₂e^(s₁/s₂) − s₃,            ∇²g = (e^(s₁/s₂)/s₂)(1, −s₁/s₂, 0)(1, −s₁/s₂, 0)ᵀ
+    second order  g = ‖s̄‖ − s₁,                    ∇²g = (I − s̄s̄ᵀ/‖s̄‖²)/‖s̄‖ on s̄
+    power         g = |s₃| − s₁ᵃs₂¹⁻ᵃ
+
+and z = −ζ∇g(s). A cone whose s is inside is left out, and one with s = 0 holds with all of its rows. What remains is an
+equality constrained problem with the Lagrangian ½xᵀPx + cᵀx + Σ wℓ(g) + Σ ζᵢhᵢ(x).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from kernelopt.errors import KernelOptError
+from kernelopt.sensitivity.stated_cones import StatedCones
+from kernelopt.support.types import Array, Bools, Ints
+
+INSIDE, BOUNDARY, APEX = 0, 1, 2
+
+
+class Faces(NamedTuple):
+    """Which constraints are active: the linear rows, and for each other cone its rows and where s is.
+
+    margins : for each linear row and cone, how far it is from the other case, in units of multipliers and slacks
+    """
+
+    linear: Bools
+    cones: tuple[tuple[str, slice, object, int], ...]
+    margins: Array
+    owners: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Equations:
+    """h(x), its Jacobian J, and the Hessian of the Lagrangian's objective and curved constraints at a point.
+
+    bend : the block-diagonal matrix Σ ζ∇²g on the rows of A; G : gradients ∇g, a row for each curved constraint;
+    linear, apex : rows of A that are equations themselves
+    """
+
+    h: Array
+    J: sp.csr_array
+    H: sp.csc_array
+    rows: Ints
+    G: sp.csr_array
+    bend: sp.csr_array
+
+
+def faces(data: StatedCones, s: Array, z: Array, units: tuple[float, float]) -> Faces:
+    """The active constraints at slacks s and multipliers z, measured in `units` of s and of z."""
+    of_s, of_z = units
+    m = len(data.b)
+    linear, margins, owners = np.zeros(m, dtype=bool), list[Array](), list[Ints]()
+    cones: list[tuple[str, slice, object, int]] = []
+    for kind, rows, extra in data.cones.slices:
+        a, b = np.abs(s[rows]) / of_s, np.abs(z[rows]) / of_z
+        match kind:
+            case "zero":
+                linear[rows] = True
+            case "nonneg":
+                linear[rows] = b > a
+                margins.append(np.maximum(a, b))
+                owners.append(np.arange(rows.start, rows.stop))
+            case "exp":
+                for first in range(rows.start, rows.stop, 3):
+                    part = slice(first, first + 3)
+                    cones.append((kind, part, extra, BOUNDARY if np.abs(z[part]).max() / of_z > 1e-12 else INSIDE))
+            case "soc":
+                inside = s[rows.start] - np.linalg.norm(s[rows.start + 1 : rows.stop])
+                at_apex = z[rows.start] - np.linalg.norm(z[rows.start + 1 : rows.stop])
+                places = np.array([inside / of_s, min(s[rows.start] / of_s, z[rows.start] / of_z), at_apex / of_z])
+                where = int(np.argmax(places))
+                cones.append((kind, rows, extra, where))
+                margins.append(np.array([places[where]]))
+                owners.append(np.array([rows.start]))
+            case "power":
+                size = np.abs(z[rows]).max() / of_z
+                cones.append((kind, rows, extra, BOUNDARY if size > 1e-9 else INSIDE))
+            case _:
+                raise KernelOptError(
+                    f"Expected linear rows, and second-order, exponential and power cones; a {kind} cone, as of a "
+                    "nuclear norm or a largest eigenvalue, has no derivative here."
+                )
+    found = np.concatenate([np.zeros(0), *margins])
+    return Faces(linear, tuple(cones), found, np.concatenate([np.arange(0), *owners]).astype(int))
+
+
+def equations(data: StatedCones, active: Faces, x: Array, z: Array) -> Equations:
+    """The equations at x, with curvature for the multipliers z."""
+    s = data.b - data.A @ x
+    by_rows = sp.csr_array(data.A)
+    apex = [np.arange(rows.start, rows.stop) for _, rows, _, where in active.cones if where == APEX]
+    rows = np.concatenate([np.flatnonzero(active.linear), *apex]).astype(int)
+    gradients, values, bends = [], [], []
+    curved = [(kind, part, extra) for kind, part, extra, where in active.cones if where == BOUNDARY]
+    if curved and all(kind == "exp" for kind, _, _ in curved):
+        found = _exponentials(np.array([part.start for _, part, _ in curved]), s, z)
+        gradients, values, bends = [found[0]], [found[1]], [found[2]]
+    else:
+        for kind, part, extra in curved:
+            value, gradient, hessian, zeta = _cone(kind, s[part], z[part], extra)
+            at = np.arange(part.start, part.stop)
+            gradients.append((gradient, np.zeros(len(at), dtype=int), at))
+            values.append(np.array([value]))
+            i, j = np.meshgrid(at, at, indexing="ij")
+            bends.append(((zeta * hessian).ravel(), i.ravel(), j.ravel()))
+    m = len(data.b)
+    G = _stacked(gradients, [len(v) for v in values], m)
+    bend = sp.csr_array((m, m))
+    for entries, i, j in bends:
+        bend = bend + sp.csr_array((entries, (i, j)), shape=(m, m))
+    H = data.P + sp.csc_array(by_rows.T @ bend @ by_rows)
+    diagonal = np.zeros(len(x))
+    for one in data.smooth:
+        np.add.at(diagonal, one.g, data.c[one.h] * one.loss.hessian(x[one.g], one.data))
+    J = sp.csr_array(sp.vstack([by_rows[rows], -(G @ by_rows)]))
+    h = np.concatenate([-s[rows], *values])
+    return Equations(h, J, sp.csc_array(H + sp.diags_array(diagonal)), rows, G, bend)
+
+
+def gradient(data: StatedCones, x: Array) -> Array:
+    """The gradient of the objective, without constraints; columns h of smooth losses have none of their own."""
+    found = data.P @ x + data.c
+    for part in data.smooth:
+        np.add.at(found, part.g, data.c[part.h] * part.loss.gradient(x[part.g], part.data))
+        found[part.h] = 0.0
+    return found
+
+
+def multipliers(found: Equations, z: Array) -> Array:
+    """ζ of each equation, by z = −ζ∇g."""
+    norms = np.asarray(found.G.multiply(found.G).sum(axis=1)).ravel()
+    return np.concatenate([z[found.rows], -(found.G @ z) / np.where(norms > 0, norms, 1.0)])
+
+
+def of_rows(found: Equations, zeta: Array, m: int) -> Array:
+    """z of all rows for given ζ."""
+    z = np.zeros(m)
+    z[found.rows] = zeta[: len(found.rows)]
+    return z - found.G.T @ zeta[len(found.rows) :]
+
+
+def _stacked(gradients: list[tuple[Array, Ints, Ints]], counts: list[int], m: int) -> sp.csr_array:
+    starts = np.cumsum([0, *counts])
+    if not gradients:
+        return sp.csr_array((0, m))
+    entries = np.concatenate([g[0] for g in gradients])
+    rows = np.concatenate([g[1] + start for g, start in zip(gradients, starts, strict=False)])
+    columns = np.concatenate([g[2] for g in gradients])
+    return sp.csr_array((entries, (rows, columns)), shape=(int(starts[-1]), m))
+
+
+def _exponentials(first: Ints, s: Array, z: Array) -> tuple[tuple[Array, Ints, Ints], Array, tuple[Array, Ints, Ints]]:
+    """All exponential cones at once: (gradients), values g, and (ζ∇²g), as entries with their rows and columns."""
+    a, b, c = s[first], s[first + 1], s[first + 2]
+    ratio = a / b
+    e = np.exp(ratio)
+    zeta, count = z[first + 2], np.arange(len(first))
+    entries = np.concatenate([e, e * (1 - ratio), -np.ones(len(first))])
+    gradients = entries, np.tile(count, 3), np.concatenate([first, first + 1, first + 2])
+    k = zeta * e / b
+    values = np.concatenate([k, -k * ratio, -k * ratio, k * ratio**2])
+    rows = np.concatenate([first, first, first + 1, first + 1])
+    columns = np.concatenate([first, first + 1, first, first + 1])
+    return gradients, b * e - c, (values, rows, columns)
+
+
+def _cone(kind: str, s: Array, z: Array, extra: object) -> tuple[float, Array, Array, float]:
+    """g(s), ∇g, ∇²g and ζ of one cone."""
+    if kind == "exp":
+        r = s[0] / s[1]
+        e = float(np.exp(r))
+        d = np.array([1.0, -r, 0.0])
+        return s[1] * e - s[2], np.array([e, e * (1 - r), -1.0]), e / s[1] * np.outer(d, d), float(z[2])
+    if kind == "soc":
+        length = float(np.linalg.norm(s[1:]))
+        n = s[1:] / length
+        hessian = np.zeros((len(s), len(s)))
+        hessian[1:, 1:] = (np.eye(len(n)) - np.outer(n, n)) / length
+        return length - s[0], np.append(-1.0, n), hessian, float(z[0])
+    alpha = float(extra)  # type: ignore[arg-type]
+    p = s[0] ** alpha * s[1] ** (1 - alpha)
+    sign = 1.0 if s[2] >= 0 else -1.0
+    gradient = np.array([-alpha * p / s[0], -(1 - alpha) * p / s[1], sign])
+    d = np.array([1 / s[0], -1 / s[1], 0.0])
+    return abs(s[2]) - p, gradient, alpha * (1 - alpha) * p * np.outer(d, d), float(sign * -z[2])

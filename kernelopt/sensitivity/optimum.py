@@ -1,0 +1,329 @@
+"""An answer of a solve as a point of the cone data at which the optimality conditions hold to rounding.
+
+A solver's answer meets them to its tolerance. Here the active constraints are found around it, and Newton's method on
+the equations that remain ends within a few steps, so that derivatives do not depend on the tolerance of the solve.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import nnls
+
+from kernelopt.compiler.attributes import dense
+from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink
+from kernelopt.compiler.iterate import Iterate, place
+from kernelopt.compiler.representer import Reduction
+from kernelopt.driver import policy, refine
+from kernelopt.driver.options import factor_options
+from kernelopt.errors import KernelOptError
+from kernelopt.factorization import Factor
+from kernelopt.factorization.factor import FLOOR
+from kernelopt.language.expressions import Theta
+from kernelopt.sensitivity import active
+from kernelopt.sensitivity.active import Equations, Faces
+from kernelopt.sensitivity.kkt import Length, Move, Span, System
+from kernelopt.sensitivity.stated_cones import StatedCones
+from kernelopt.solvers.cones import into_dual, violation
+from kernelopt.solvers.outer_dual import answered
+from kernelopt.support.types import Array
+
+MOST = 2000  # rows up to which a factor is made anew, at full numerical rank: O(N³) flops
+ROUNDS = 12  # changes of the active set: rows that a step leads across their bound join, or leave
+STEPS = 25  # of Newton's method for one active set; it converges quadratically
+# The residual of the conditions, relative to their terms, up to which an answer counts as an optimum.
+CONVERGED = 1e-9
+# Violations of cones, in the units of slacks and multipliers, above which a point is no optimum; beyond rounding.
+INFEASIBLE = 1e-7
+# Slacks below −CROSSED, and multipliers, in their units, change the active set. It is above rounding.
+CROSSED = 1e-9
+# Newton steps in a row without a smaller residual, after which the method ends: the residual of a norm's equation may
+# grow in the first steps.
+MISSES = 3
+SETTLED = 1e-9  # relative to the largest: rows whose slack or multiplier moves less in the adjoint system do not matter
+EXACT = 1e-15  # the residual, in units of the conditions' terms, that no step in double precision improves
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """A point with the conditions met to `residual`, relative to their terms.
+
+    x, z : of the cone data; zeta : multipliers of the equations; faces : the active constraints, with margins of the
+    linear rows and cones that could be on the other side, in `units` of slacks and multipliers
+    """
+
+    form: CanonicalForm
+    reduction: Reduction
+    data: StatedCones
+    system: System
+    equations: Equations
+    faces: Faces
+    x: Array
+    z: Array
+    residual: float
+
+    @property
+    def nu(self) -> list[Array]:
+        """−∂f/∂u for each θ, in the shape of its columns (n, K)."""
+        g = active.gradient(self.data, self.x) + self.data.A.T @ self.z
+        return [-g[span.columns] for span in self.system.spans]
+
+    @property
+    def coefficients(self) -> list[Array]:
+        """α with θ = Aᵀα for each θ, a row for each distinct row of A: θ Σ(μ/t)MMᵀ = Aᵀν."""
+        found = []
+        for link, nu, N in zip(self.form.predictions, self.nu, self.system.weights, strict=True):
+            total = np.zeros((len(link.rows), len(N)))
+            np.add.at(total, link.take, nu)
+            found.append(np.linalg.solve(N, total.T).T if np.trace(N) > 0 else np.zeros_like(total))
+        return found
+
+
+def finer(form: CanonicalForm, reduction: Reduction, point: Iterate) -> tuple[Reduction, Iterate]:
+    """A reduction whose factors leave out no more than rounding, and the same θ in it.
+
+    The restriction to a coarser factor moves predictions by about the square root of the trace that it leaves out.
+    Above MOST rows, and where B is no array, factors stay.
+    """
+    coarse = any(f.residual > 10 * FLOOR and len(link.rows) <= MOST for link, f in _pairs(form, reduction))
+    if not coarse:
+        return reduction, point
+    found = refine.reduced(form, policy.Step(factor_options(rank_tol=FLOOR)), {}).reduction
+    v = []
+    for (link, old), known in zip(_pairs(form, reduction), point.v, strict=True):
+        new, c = found.factors[link.theta], old.coefficients(known)
+        # θ = Σ cₛ·(row s) has w = Bᵀc, with the rows of B̃ = √scale·B of the pivots.
+        v.append(new.scale * np.asarray(new.B)[old.pivots].T @ c if new.rank else np.zeros((0, *known.shape[1:])))
+    return found, replace(point, v=tuple(v))
+
+
+def _pairs(form: CanonicalForm, reduction: Reduction) -> list[tuple[PredictionLink, Factor]]:
+    return [(link, reduction.factors[link.theta]) for link in form.predictions]
+
+
+def optimum(form: CanonicalForm, reduction: Reduction, point: Iterate, data: StatedCones) -> Optimum:
+    """The optimum next to an answer. Raises KernelOptError where the conditions can't be met."""
+    place(form, point)
+    spans = tuple(
+        span_of(reduction, number, link, point.v[number], data) for number, link in enumerate(form.predictions)
+    )
+    x, z = _cone_point(form, data, spans, point)
+    slack = data.b - data.A @ x
+    units = _units(data, x, z)
+    faces = active.faces(data, slack, z, units)
+    found = None
+    for _ in range(ROUNDS):
+        found = _refined(form, reduction, data, spans, faces, x, z)
+        changed = _crossed(found, units)
+        if changed is None:
+            break
+        faces, x, z = changed, found.x, found.z
+    assert found is not None
+    if not (found.residual <= CONVERGED and _is_feasible(found, units)):
+        raise KernelOptError(
+            "Expected an optimum at which the optimality conditions have a regular derivative; Newton's method around "
+            f"the answer ends with a relative residual of {found.residual:.1g}. Solve with a smaller tol; add a small "
+            "λ·ko.sum_squares(theta), or a penalty of variables that the problem does not determine."
+        )
+    s = data.b - data.A @ found.x
+    return replace(found, faces=active.faces(data, np.maximum(s, 0.0), found.z, units))
+
+
+def span_of(reduction: Reduction, number: int, link: PredictionLink, v: Array, data: StatedCones) -> Span:
+    """B with u = Bw, its columns of x and w."""
+    factor = reduction.factors[link.theta].in_one_array(link.rows)
+    root = float(np.sqrt(factor.scale))
+    outputs = link.theta.outputs or 1
+    columns = data.u[number].reshape(-1, outputs, order="F")
+    return Span(root * np.asarray(factor.B, dtype=float)[link.take], columns, v.reshape(len(v), -1) / root)
+
+
+def _units(data: StatedCones, x: Array, z: Array) -> tuple[float, float]:
+    """Units of slacks and of multipliers: the largest prediction or small right-hand side, the largest multiplier."""
+    u = np.concatenate([np.zeros(0), *(x[columns] for columns in data.u)])
+    b = np.abs(data.b[data.b != 0])
+    of_s = max(float(np.abs(u).max(initial=0.0)), float(np.quantile(b, 0.1)) if len(b) else 0.0) or 1.0
+    return of_s, float(np.abs(z).max(initial=0.0)) or 1.0
+
+
+def _cone_point(form: CanonicalForm, data: StatedCones, spans: tuple[Span, ...], point: Iterate) -> tuple[Array, Array]:
+    """(x, z) next to the answer: Clarabel's solution of the cone program with νᵀu − μᵀt + ½ρ‖x − x̂‖² on u, t and y.
+
+    At the optimum itself the gradient of the linear terms is that of θ's part of the Lagrangian, so that x = x̂.
+    """
+    n = len(data.c)
+    near, known, q = np.zeros(n), np.zeros(n, dtype=bool), data.c.copy()
+    P = data.P
+    extra = np.zeros(n)
+    for span, nu in zip(spans, point.multipliers(), strict=True):
+        near[span.columns] = span.B @ span.w
+        q[span.columns] += nu.reshape(len(span.columns), -1)
+        known[span.columns] = True
+    near[data.t], known[data.t] = point.t, True
+    q[data.t] -= _multipliers_of_norms(form, spans, point)
+    for value, columns in zip(point.y, data.y, strict=True):
+        flat = np.ravel(dense(value), order="F") if value is not None else np.zeros(0)
+        if len(flat) == len(columns):
+            near[columns], known[columns] = flat, True
+    for link, part in zip(form.smooth, data.smooth, strict=True):
+        g = np.ravel(np.asarray(link.g.value, dtype=float), order="F")[: len(part.g)]
+        slope, bend = part.loss.gradient(g, part.data), part.loss.hessian(g, part.data)
+        weight = data.c[part.h]
+        curved = np.maximum(weight * bend, 0.0)
+        extra[part.g] += curved
+        q[part.g] += weight * slope - curved * g
+        q[part.h], extra[part.h] = 0.0, 1.0
+    unit = float(np.abs(near[data.of_links]).max(initial=0.0)) or 1.0
+    size = float(np.abs(q).max(initial=0.0)) or 1.0
+    rho = np.where(known, size / unit, 0.0)
+    quadratic = sp.csc_array(sp.triu(P + sp.diags_array(extra + rho)) / size)
+    answer = answered(quadratic, (q - rho * near) / size, data.A, data.b, data.cones)
+    return np.nan_to_num(np.array(answer.x)), np.nan_to_num(np.array(answer.z)) * size
+
+
+def _multipliers_of_norms(form: CanonicalForm, spans: tuple[Span, ...], point: Iterate) -> Array:
+    """μ ≥ 0 with Aᵀν = Σⱼ μⱼ∇tⱼ for each θ, by least squares."""
+    found = np.zeros(len(form.norms))
+    for link, span, nu in zip(form.predictions, spans, point.multipliers(), strict=True):
+        mine = list(form.norms_of(link.theta).items())
+        lengths = [float(np.linalg.norm(span.w @ norm.right)) for _, norm in mine]
+        columns = [
+            np.ravel(span.w @ norm.right @ norm.right.T) / (length or 1.0)
+            for (_, norm), length in zip(mine, lengths, strict=True)
+        ]
+        target = np.ravel(span.B.T @ nu.reshape(len(span.columns), -1))
+        if mine and len(target):
+            found[[j for j, _ in mine]] = nnls(np.column_stack(columns), target)[0]
+    return found
+
+
+def _refined(  # noqa: PLR0917
+    form: CanonicalForm, reduction: Reduction, data: StatedCones, spans: tuple[Span, ...], faces: Faces, x: Array,
+    z: Array,
+) -> Optimum:  # fmt: skip
+    """Newton's method for one active set."""
+    zeta, best, misses = None, None, 0
+    for _ in range(STEPS):
+        found = _at(form, reduction, data, spans, faces, x, z, zeta)
+        if best is None or found.residual < best.residual:
+            best, misses = found, 0
+        else:
+            misses += 1
+        if misses > MISSES or best.residual <= EXACT or not np.isfinite(found.residual):
+            break
+        step, _ = found.system.solve(_minus(_residual(found)))
+        moved = active.multipliers(found.equations, found.z) + step.zeta
+        spans = tuple(s._replace(w=s.w + d) for s, d in zip(found.system.spans, step.w, strict=True))
+        x, z, zeta = found.x + step.x, found.z, moved
+    assert best is not None
+    return best
+
+
+def _at(  # noqa: PLR0917
+    form: CanonicalForm, reduction: Reduction, data: StatedCones, spans: tuple[Span, ...], faces: Faces, x: Array,
+    z: Array, zeta: Array | None,
+) -> Optimum:  # fmt: skip
+    """The conditions at a point; u and t are those of w."""
+    x = x.copy()
+    for span in spans:
+        x[span.columns] = span.B @ span.w
+    lengths = []
+    for norm, column in zip(form.norms, data.t, strict=True):
+        number = next(k for k, link in enumerate(form.predictions) if link.theta is norm.view.theta)
+        lengths.append((number, norm.right @ norm.right.T, float(np.linalg.norm(spans[number].w @ norm.right))))
+        x[column] = lengths[-1][2]
+    equations = active.equations(data, faces, x, z)
+    zeta = active.multipliers(equations, z) if zeta is None else zeta
+    z = active.of_rows(equations, zeta, len(data.b))
+    if zeta is not None:
+        equations = active.equations(data, faces, x, z)
+    g = active.gradient(data, x) + equations.J.T @ zeta
+    norms = tuple(
+        Length(number, int(column), square, t, float(g[column]))
+        for (number, square, t), column in zip(lengths, data.t, strict=True)
+    )
+    system = System(equations.H, equations.J, spans, norms)
+    found = Optimum(form, reduction, data, system, equations, faces, x, z, np.inf)
+    return replace(found, residual=_relative(found, g))
+
+
+def _residual(found: Optimum) -> Move:
+    g = active.gradient(found.data, found.x) + found.data.A.T @ found.z
+    w = found.system.gathered(g)
+    g[found.system.linked] = 0.0
+    return Move(w, g, found.equations.h)
+
+
+def _minus(move: Move) -> Move:
+    return Move(tuple(-a for a in move.w), -move.x, -move.zeta)
+
+
+def _relative(found: Optimum, g: Array) -> float:
+    """The largest residual of stationarity and of the equations, each relative to its terms."""
+    data, x, z = found.data, found.x, found.z
+    terms = np.abs(data.c) + abs(data.P) @ np.abs(x) + abs(data.A).T @ np.abs(z)
+    left = _residual(found)
+    of_theta = [
+        float(np.abs(a).max(initial=0.0)) / (float(np.abs(span.B.T @ terms[span.columns]).max(initial=0.0)) or 1.0)
+        for a, span in zip(left.w, found.system.spans, strict=True)
+    ]
+    sizes = np.abs(data.b) + abs(data.A) @ np.abs(x)
+    typical = float(np.abs(terms).max(initial=0.0)) or 1.0
+    of_rows = float(np.abs(left.zeta).max(initial=0.0)) / (float(sizes.max(initial=0.0)) or 1.0)
+    return max([*of_theta, float(np.abs(left.x).max(initial=0.0)) / typical, of_rows])
+
+
+def _crossed(found: Optimum, units: tuple[float, float]) -> Faces | None:
+    """The active set with rows that the point has crossed; None where there are none."""
+    of_s, of_z = units
+    s = found.data.b - found.data.A @ found.x
+    linear = found.faces.linear.copy()
+    for kind, rows, _ in found.data.cones.slices:
+        if kind == "nonneg":
+            here = linear[rows]
+            join = ~here & (s[rows] < -CROSSED * of_s)
+            leave = here & (found.z[rows] < -CROSSED * of_z)
+            linear[rows] = (here | join) & ~leave
+    return None if np.array_equal(linear, found.faces.linear) else found.faces._replace(linear=linear)
+
+
+def _is_feasible(found: Optimum, units: tuple[float, float]) -> bool:
+    """Whether slacks and multipliers are in their cones: then the conditions prove an optimum of a convex problem."""
+    of_s, of_z = units
+    outside = violation(found.data.b - found.data.A @ found.x, found.data.cones)
+    moved = into_dual(found.z, found.data.cones, found.data.A)
+    free = np.zeros(len(moved), dtype=bool)
+    for kind, rows, _ in found.data.cones.slices:
+        free[rows] = kind == "zero"
+    return outside <= INFEASIBLE * of_s and bool(np.all(free | (np.abs(moved - found.z) <= INFEASIBLE * of_z)))
+
+
+def nearby(found: Optimum, distance: float, adjoint: Move, x: Array) -> tuple[tuple[Theta, int], ...]:
+    """Predictions whose rows of the cone data are within `distance` of the other case, in their units, and matter.
+
+    A row matters where the answer of the adjoint system, with r_x = x, moves it: its multiplier if it is active, its
+    slack if not. Named are the predictions in such a row, or in rows that share an auxiliary column with it.
+    """
+    A, numbers = sp.csr_array(found.data.A), np.full(len(found.x), -1)
+    slack, multiplier = np.abs(A @ x), np.zeros(A.shape[0])
+    count = len(found.equations.rows)
+    multiplier[found.equations.rows] = np.abs(adjoint.zeta[:count])
+    of_cones = abs(found.equations.G).T @ np.abs(adjoint.zeta[count:])
+    size = SETTLED * np.array([slack.max(initial=0.0), max(multiplier.max(initial=0.0), of_cones.max(initial=0.0))])
+    held = multiplier > 0
+    moves = np.where(held, multiplier > size[1], (slack > size[0]) | (of_cones > size[1]))
+    rows = found.faces.owners[found.faces.margins < distance]
+    rows = rows[moves[rows]]
+    if not len(rows):
+        return ()
+    owners: list[tuple[Theta, int]] = []
+    for link, columns in zip(found.form.predictions, found.data.u, strict=True):
+        numbers[columns] = len(owners) + np.arange(len(columns))
+        owners += [(link.theta, k) for k in range(len(columns))]
+    met = numbers[np.unique(A[rows].indices)]
+    if not np.any(met >= 0):
+        more = sp.csc_array(found.data.A)[:, np.unique(A[rows].indices)]
+        met = numbers[np.unique(A[np.unique(more.indices)].indices)]
+    return tuple(owners[k] for k in met[met >= 0].tolist())

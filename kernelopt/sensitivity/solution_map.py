@@ -1,0 +1,236 @@
+"""The derivative of a criterion by parameters, through the optimum: one adjoint system for all of them.
+
+At an optimum the conditions R(x, ζ, w; p) = 0 hold, with a symmetric derivative K. With K r = ∇φ,
+
+    dφ/dp = ∂φ/∂p − rᵀ ∂R/∂p.
+
+For cone data, and y = Σζ∇²g·A r_x + (rows of r_ζ) with ∇g,
+
+    rᵀ∂R = r_xᵀ(∂P x + ∂c + ∂Aᵀz) + yᵀ(∂A x − ∂b).
+
+For a kernel κ, with α the coefficients of θ and η = −(Hr + Jᵀr_ζ)_u, ρ = −(Hr + Jᵀr_ζ)_t/t,
+
+    dφ/dp = φ′ᵀ ∂K(Z, X) α + (η + ½ραMMᵀ)ᵀ ∂Q α.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import cvxpy as cp
+import numpy as np
+
+from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink
+from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.representer import Reduction
+from kernelopt.errors import KernelOptError
+from kernelopt.kernels.adjoints import kernel_gradient
+from kernelopt.language.nodes import EUCLIDEAN
+from kernelopt.language.rows import Rows
+from kernelopt.sensitivity.criterion import Criterion, Place, Slopes, slopes, twins
+from kernelopt.sensitivity.kkt import Move
+from kernelopt.sensitivity.optimum import Optimum, finer, optimum
+from kernelopt.sensitivity.stated_cones import stated_cones
+from kernelopt.support import cvxpy_parts
+from kernelopt.support.types import Array, Ints
+
+ByParameter = dict[int, tuple[Array, Array]]
+
+
+class Adjoint(NamedTuple):
+    """The answer r of the adjoint system, r_x with u and t, and the residual of the system."""
+
+    move: Move
+    x: Array
+    residual: float
+
+
+class Derivative(NamedTuple):
+    """A criterion's value; its derivative by each parameter, and the sizes of the terms that add up to it, by id.
+
+    adjoint : the answer of the adjoint system; None where none was solved
+    """
+
+    value: float
+    of_parameters: ByParameter
+    adjoint: Adjoint | None
+
+
+def at_optimum(form: CanonicalForm, reduction: Reduction, point: Iterate, wanted: list[cp.Parameter]) -> Optimum:
+    """The optimum next to an answer, as a function of the wanted parameters of the cone data."""
+    _require_supported(form, reduction)
+    return optimum(form, *finer(form, reduction, point), stated_cones(form, wanted))
+
+
+def derivative(found: Optimum, criterion: Criterion) -> Derivative:
+    """The derivative of a criterion by the parameters of the cone data, of kernels and of the criterion itself."""
+    values = slopes(criterion, at(found, criterion))
+    adjoint = _solved(found, _right(found, criterion, values))
+    total = {name: (-g, size) for name, (g, size) in _of_data(found, adjoint).items()}
+    for number, link in enumerate(found.form.predictions):
+        if link.theta.kernel.parameters():
+            total = _added(total, _of_kernel(found, number, criterion, values, adjoint))
+    return Derivative(values.value, _added(total, {k: (g, np.abs(g)) for k, g in values.parameters.items()}), adjoint)
+
+
+def of_value(found: Optimum) -> Derivative:
+    """The derivative of the minimized optimal value: the partial one of the Lagrangian, without a system.
+
+    Its part of a kernel is −½Σ(μ/t)·tr(MMᵀαᵀ ∂Q α): at θ = Aᵀα the Lagrangian has −νᵀAθ + Σμ‖θM‖.
+    """
+    data, x, z = found.data, found.x.copy(), found.z
+    for part in data.smooth:
+        x[part.h] = part.loss.value(x[part.g], part.data)
+    by_data = cvxpy_parts.DataSlopes(lambda i, j: 0.5 * x[i] * x[j], x, lambda i, j: z[i] * x[j], -z, 1.0)
+    total = by_data.of_parameters(data.data)
+    for number, link in enumerate(found.form.predictions):
+        if link.theta.kernel.parameters():
+            alpha = _coefficients(found, number)
+            left = -0.5 * alpha @ found.system.weights[number]
+            total = _added(total, _kernel_gradient(link, link.rows, left, link.rows, alpha))
+    value = float(0.5 * x @ (data.P @ x) + data.c @ x + data.data.offset)
+    return Derivative(value, total, None)
+
+
+def at(found: Optimum, criterion: Criterion) -> Place:
+    """The predictions, norms and variables of a criterion at the optimum."""
+    f = tuple(predictions(found, link) for link in criterion.predictions)
+    t = [
+        float(np.linalg.norm(found.system.spans[_number(found, norm.view.theta)].w @ norm.right))
+        for norm in criterion.norms
+    ]
+    y = []
+    for v, columns in zip(criterion.of_y, _columns(found, criterion), strict=True):
+        here = len(columns) == v.size
+        y.append(np.reshape(found.x[columns], v.shape, order="F") if here else v.value)
+    return Place(f, tuple(t), tuple(y))
+
+
+def predictions(found: Optimum, link: PredictionLink) -> Array:
+    """θ at the rows of another link, (n, K)."""
+    number = _number(found, link.theta)
+    own = found.form.predictions[number].rows
+    if np.trace(found.system.weights[number]) > 0:
+        return np.asarray(_cross(link.rows, own) @ _coefficients(found, number))
+    return np.asarray(_at_pivots(found, number, link.rows) @ found.system.spans[number].w)
+
+
+def _at_pivots(found: Optimum, number: int, rows: Rows) -> Array:
+    """The map from w to predictions at other rows, by the pivots of the factor, (n, r)."""
+    own = found.form.predictions[number].rows
+    factor = found.reduction.factors[found.form.predictions[number].theta].in_one_array(own)
+    C = factor.coefficients(np.eye(factor.rank)) * np.sqrt(factor.scale)
+    return np.asarray(_cross(rows, own, factor.pivots) @ C)
+
+
+def _solved(found: Optimum, right: Move) -> Adjoint:
+    move, residual = found.system.solve(right)
+    return Adjoint(move, found.system.placed(move.w, move.x), residual)
+
+
+def _of_data(found: Optimum, adjoint: Adjoint) -> ByParameter:
+    """rᵀ ∂R/∂p for each parameter of the cone data."""
+    data, x, z = found.data, found.x, found.z
+    r = adjoint.x.copy()
+    for part in data.smooth:
+        r[part.h] = part.loss.gradient(x[part.g], part.data) * r[part.g]
+    count = len(found.equations.rows)
+    y = found.equations.bend @ (data.A @ adjoint.x) - found.equations.G.T @ adjoint.move.zeta[count:]
+    y[found.equations.rows] += adjoint.move.zeta[:count]
+    by_data = cvxpy_parts.DataSlopes(lambda i, j: r[i] * x[j], r, lambda i, j: z[i] * r[j] + y[i] * x[j], -y)
+    return by_data.of_parameters(data.data)
+
+
+def _right(found: Optimum, criterion: Criterion, values: Slopes) -> Move:
+    """∇φ: in w by predictions and norms of θ in the span of the factor, in x by variables."""
+    w = [np.zeros_like(span.w) for span in found.system.spans]
+    for link, slope in zip(criterion.predictions, values.predictions, strict=True):
+        if slope.any():
+            number = _number(found, link.theta)
+            w[number] += _at_pivots(found, number, link.rows).T @ slope
+    for norm, slope in zip(criterion.norms, values.norms, strict=True):
+        number = _number(found, norm.view.theta)
+        image = found.system.spans[number].w @ norm.right
+        length = float(np.linalg.norm(image))
+        w[number] += slope / (length or 1.0) * image @ norm.right.T
+    x = np.zeros(len(found.data.c))
+    for slope, columns in zip(values.y, _columns(found, criterion), strict=True):
+        if len(columns) == slope.size:
+            x[columns] += np.ravel(slope, order="F")
+    return Move(tuple(w), x, np.zeros(found.system.J.shape[0]))
+
+
+def _of_kernel(found: Optimum, number: int, criterion: Criterion, values: Slopes, adjoint: Adjoint) -> ByParameter:
+    """φ′ᵀ ∂K α + (η + ½ραMMᵀ)ᵀ ∂Q α."""
+    link, alpha = found.form.predictions[number], _coefficients(found, number)
+    G = found.system.curvature @ adjoint.x + found.system.J.T @ adjoint.move.zeta
+    left = np.zeros_like(alpha)
+    np.add.at(left, link.take, -G[found.system.spans[number].columns])
+    for norm in found.system.norms:
+        if norm.theta == number and norm.t > 0:
+            left += 0.5 * (-G[norm.column] / norm.t) * alpha @ norm.square
+    total = _kernel_gradient(link, link.rows, left, link.rows, alpha)
+    for other, slope in zip(criterion.predictions, values.predictions, strict=True):
+        if other.theta is link.theta:
+            total = _added(total, _kernel_gradient(link, other.rows, slope, link.rows, alpha))
+    return total
+
+
+def _kernel_gradient(link: PredictionLink, one: Rows, L: Array, other: Rows, R: Array) -> ByParameter:
+    """Σ (LRᵀ)ᵢⱼ ∂κ(xᵢ, zⱼ) by each parameter of θ's kernel."""
+    _require_points(one, other)
+    left, right = np.any(L != 0, axis=1), np.any(R != 0, axis=1)
+    found = kernel_gradient(link.theta.kernel, one.points[left], other.points[right], L[left], R[right])
+    return {p.id: (np.asarray(g), np.abs(g)) for p, g in found.items()}
+
+
+def _added(one: ByParameter, other: ByParameter) -> ByParameter:
+    total = dict(one)
+    for name, (g, size) in other.items():
+        total[name] = (total[name][0] + g, total[name][1] + size) if name in total else (g, size)
+    return total
+
+
+def _coefficients(found: Optimum, number: int) -> Array:
+    return found.coefficients[number]
+
+
+def _columns(found: Optimum, criterion: Criterion) -> list[Ints]:
+    """The columns of x of each variable of the criterion, none where it dropped out of the problem."""
+    places = twins(found.form, criterion.of_y)
+    return [found.data.y[k] if k >= 0 else np.arange(0) for k in places]
+
+
+def _cross(rows: Rows, others: Rows, chosen: Ints | None = None) -> Array:
+    """κ(xᵢ, zⱼ) of two sets of points, (len(rows), …)."""
+    _require_points(rows, others)
+    points = others.points if chosen is None else others.points[chosen]
+    return others.kernel._matrix(rows.points, points)
+
+
+def _require_points(rows: Rows, others: Rows) -> None:
+    if not (rows.are_points and others.are_points) or rows.kernel != others.kernel:
+        raise KernelOptError(
+            "Expected predictions at points, in the problem and in the criterion; rows of derivatives and inner "
+            "products with functions have no gradient here. Write them as differences of predictions."
+        )
+
+
+def _number(found: Optimum, theta: object) -> int:
+    return next(k for k, link in enumerate(found.form.predictions) if link.theta is theta)
+
+
+def _require_supported(form: CanonicalForm, reduction: Reduction) -> None:
+    """Raise KernelOptError for norms and kernel matrices whose derivative is not known."""
+    for norm in form.norms:
+        if norm.view.shift is not None or norm.kind not in (EUCLIDEAN, "fro"):
+            what = "of θ − f₀" if norm.view.shift is not None else f"of kind {norm.kind!r}"
+            raise KernelOptError(
+                f"Expected Euclidean (Frobenius) norms of θ, or of its outputs; a norm {what} has no gradient here."
+            )
+    for factor in reduction.factors.values():
+        if factor.is_projected or factor.added:
+            raise KernelOptError(
+                "Expected a positive semidefinite kernel matrix, used as it is; the derivative of its projection, or "
+                "of a sum with a multiple of the identity, is not known."
+            )

@@ -1,0 +1,101 @@
+"""The outer problem as cone data whose dependence on parameters is known.
+
+    minimize    ½xᵀPx + cᵀx + Σ wₖℓₖ(gₖ) + offset
+    subject to  Ax + s = b,  s ∈ K
+
+P, c, A, b and the offset are affine in the parameters (cvxpy's disciplined parametrized programming).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from kernelopt.compiler.canonical_form import CanonicalForm, rewrite
+from kernelopt.compiler.conic_form import Cones
+from kernelopt.errors import KernelOptError
+from kernelopt.language.smooth import SmoothLoss
+from kernelopt.support.cvxpy_parts import ConeData, cone_data
+from kernelopt.support.types import Array, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothPart:
+    """w·ℓ(g, data), entry by entry: the columns of g and of its value h, whose costs are w."""
+
+    loss: SmoothLoss
+    data: tuple[Array, ...]
+    g: Ints
+    h: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class StatedCones:
+    """Cone data as cvxpy makes them, with the columns of u, t and y; `data` knows how they depend on parameters."""
+
+    P: sp.csc_array
+    c: Array
+    A: sp.csc_array
+    b: Array
+    cones: Cones
+    u: tuple[Ints, ...]
+    t: Ints
+    y: tuple[Ints, ...]
+    smooth: tuple[SmoothPart, ...]
+    data: ConeData
+
+    @property
+    def of_links(self) -> Ints:
+        """The columns of all u and t."""
+        return np.concatenate([np.arange(0), *self.u, self.t]).astype(int)
+
+
+def stated_cones(form: CanonicalForm, wanted: list[cp.Parameter]) -> StatedCones:
+    """The cone data as functions of the wanted parameters; others are constants.
+
+    Raises KernelOptError where they are no affine functions of these.
+    """
+    problem = _with_constants(form, wanted)
+    if not problem.is_dcp(dpp=True):
+        names = ", ".join(p.name() for p in wanted)
+        raise KernelOptError(
+            f"Expected a problem that follows the rules for parameters (DPP) in {names}; this one does not, as in a "
+            "product of two parameters, or a parameter beside others within a convex function. Take the parameters one "
+            "by one, or a further parameter for the product."
+        )
+    data = cone_data(problem)
+    n, dims = len(data.c), data.dims
+    P = sp.csc_array((n, n)) if data.P is None else sp.csc_array(data.P)
+    of = data.columns
+    smooth = []
+    for link in form.smooth:
+        values = link.term.data()
+        assert values is not None
+        count = len(of(link.h))
+        smooth.append(SmoothPart(link.term.loss, tuple(d[:count] for d in values[1]), of(link.g)[:count], of(link.h)))
+    return StatedCones(
+        P,
+        data.c,
+        sp.csc_array(data.A),
+        data.b,
+        Cones(dims.zero, dims.nonneg, tuple(dims.soc), tuple(dims.psd), dims.exp, tuple(dims.p3d), tuple(dims.pnd)),
+        tuple(np.arange(0) if link.u is None else of(link.u) for link in form.predictions),
+        np.array([of(norm.t)[0] for norm in form.norms], dtype=int),
+        tuple(map(of, form.y)),
+        tuple(smooth),
+        data,
+    )
+
+
+def follows_rules(form: CanonicalForm, wanted: list[cp.Parameter]) -> bool:
+    """Whether the problem follows the rules for parameters with the wanted ones, others being constants."""
+    return bool(_with_constants(form, wanted).is_dcp(dpp=True))
+
+
+def _with_constants(form: CanonicalForm, wanted: list[cp.Parameter]) -> cp.Problem:
+    known = {p.id for p in wanted}
+    others = [p for p in form.outer.parameters() if p.id not in known]
+    return rewrite(form.outer, {id(p): cp.Constant(p.value) for p in others}) if others else form.outer

@@ -1,0 +1,337 @@
+"""Gradients of criteria through the optimum, beside central differences over optima that are exact to rounding."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import kernelopt as ko
+from kernelopt import errors, losses
+
+N = 30
+
+
+def smooth(y, f):
+    """√(1 + (f − y)²)."""
+    loss = ko.SmoothLoss(
+        lambda u, y: np.sqrt(1 + (u - y) ** 2),
+        lambda u, y: (u - y) / np.sqrt(1 + (u - y) ** 2),
+        lambda u, y: (1 + (u - y) ** 2) ** -1.5,
+    )
+    return loss(f, y)
+
+
+LOSSES = {
+    "squared error": losses.squared_error,
+    "absolute error": losses.absolute_error,
+    "huber": lambda y, f: losses.huber(y, f, 0.5),
+    "pinball": lambda y, f: losses.pinball(y, f, 0.3),
+    "epsilon insensitive": lambda y, f: losses.epsilon_insensitive(y, f, 0.2),
+    "hinge": losses.hinge,
+    "squared hinge": losses.squared_hinge,
+    "logistic": losses.log_loss,
+    "exponential": lambda y, f: cp.exp(-cp.multiply(y, f)),
+    "power": lambda y, f: cp.power(cp.abs(f - y), 1.5),
+    "poisson": lambda y, f: losses.poisson(np.round(np.abs(2 * y)), f),
+    "smooth": smooth,
+}
+LABELS = {"hinge", "squared hinge", "logistic", "exponential"}
+CONSTRAINTS = ["none", "bounds elsewhere", "monotone", "equality"]
+PENALTIES = ["squared", "unsquared", "ball"]
+
+
+class Case:
+    """A problem with λ, weights w of its rows and a constant c in its constraint, and a criterion at other points."""
+
+    def __init__(self, loss, constraint="none", penalty="squared", seed=0):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-2, 2, size=(N, 1))
+        y = np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=N)
+        self.y = np.where(y > 0, 1.0, -1.0) if loss in LABELS else y
+        self.lam = cp.Parameter(nonneg=True, value=0.3, name="lam")
+        self.c = cp.Parameter(value=0.15, name="c")
+        self.w = cp.Parameter(N, nonneg=True, value=rng.uniform(0.5, 1.5, N), name="w")
+        self.theta, self.b = ko.Theta(ko.kernels.Gaussian(sigma=0.8)), cp.Variable(name="b")
+        grid = np.linspace(-2, 2, 12)[:, None]
+        g = self.theta(grid) + self.b
+        constraints = {
+            "none": [],
+            "bounds elsewhere": [g <= self.c + 0.6],
+            "monotone": [g[1:] - g[:-1] >= self.c - 0.2],
+            "equality": [g[:2] == self.c],
+            "second order": [cp.norm(g[:5]) <= self.c + 0.4],
+        }[constraint]
+        objective = self.w @ LOSSES[loss](self.y, self.theta(X) + self.b)
+        if penalty == "ball":
+            constraints = [*constraints, ko.norm(self.theta) <= self.lam + 1.0]
+        else:
+            objective += self.lam * {"squared": ko.sum_squares, "unsquared": ko.norm}[penalty](self.theta)
+        self.problem = ko.Problem(cp.Minimize(objective), constraints)
+        Z = rng.uniform(-2, 2, size=(20, 1))
+        self.criterion = cp.sum_squares(self.theta(Z) + self.b - np.sin(2 * Z[:, 0]))
+        self.parameters = [self.lam, self.w] + ([] if constraint == "none" else [self.c])
+
+
+def difference(problem, criterion, parameter, entry=(), h=1e-4, **options):
+    """The fourth-order central difference of the criterion at refined optima."""
+    kept, values = np.array(parameter.value, dtype=float), []
+    for k in (-2, -1, 1, 2):
+        moved = kept.copy()
+        moved[entry] += k * h
+        parameter.value = moved
+        problem.solve(**options)
+        values.append(ko.gradient(problem, criterion, [parameter]).value)
+    parameter.value = kept
+    problem.solve(**options)
+    return (values[0] - 8 * values[1] + 8 * values[2] - values[3]) / (12 * h)
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_losses_constraints_and_penalties(loss, constraint, penalty):
+    case = Case(loss, constraint, penalty)
+    case.problem.solve()
+    found = ko.gradient(case.problem, case.criterion, case.parameters)
+    noise = 1e-8 * max(float(np.abs(found[p]).max()) for p in found)  # of differences
+    for p in case.parameters:
+        entry = (3,) if p is case.w else ()
+        assert found[p].shape == p.shape
+        # Long steps may cross a kink, short ones lose digits.
+        known = (difference(case.problem, case.criterion, p, entry, h) for h in (1e-5, 1e-4, 1e-6))
+        assert any(found[p][entry] == pytest.approx(d, rel=1e-6, abs=noise) for d in known), p.name()
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-9])
+@pytest.mark.parametrize("loss", ["hinge", "logistic", "huber"])
+def test_the_tolerance_of_the_solve_does_not_matter(loss, tol):
+    case = Case(loss)
+    case.problem.solve()
+    known = ko.gradient(case.problem, case.criterion)
+    rough = Case(loss)
+    rough.problem.solve(tol=tol)
+    found = ko.gradient(rough.problem, rough.criterion)
+    assert found[rough.lam] == pytest.approx(known[case.lam], rel=1e-8)
+    assert found[rough.w] == pytest.approx(known[case.w], rel=1e-7, abs=1e-10)
+    assert abs(found[rough.lam] - known[case.lam]) <= found.errors[rough.lam] + known.errors[case.lam]
+
+
+def test_ridge_in_closed_form():
+    """θ = Aᵀ(Q + λI)⁻¹y, and ∂(Q + λI)⁻¹ = −(Q + λI)⁻²."""
+    rng = np.random.default_rng(1)
+    X, Z, y = rng.normal(size=(25, 2)), rng.normal(size=(7, 2)), rng.normal(size=25)
+    kernel, lam = ko.kernels.Gaussian(sigma=1.0), cp.Parameter(nonneg=True, value=0.2)
+    labels = cp.Parameter(25, value=y)
+    theta = ko.Theta(kernel)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - labels) + lam * ko.sum_squares(theta)))
+    problem.solve()
+    found = ko.gradient(problem, cp.sum(theta(Z)), [lam, labels])
+    M, k = np.linalg.inv(kernel(X) + 0.2 * np.eye(25)), kernel(Z, X).sum(axis=0)
+    assert found.value == pytest.approx(k @ M @ y, rel=1e-9)
+    assert found[lam] == pytest.approx(-k @ M @ M @ y, rel=1e-8)
+    assert found[labels] == pytest.approx(M @ k, rel=1e-7, abs=1e-10)
+
+
+def test_second_order_cones():
+    case = Case("huber", "second order")
+    case.problem.solve()
+    found = ko.gradient(case.problem, case.criterion)
+    for p in (case.lam, case.c):
+        assert found[p] == pytest.approx(difference(case.problem, case.criterion, p, h=1e-5), rel=1e-6)
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("loss", ["hinge", "logistic", "smooth", "squared error"])
+def test_the_optimal_value(loss, penalty):
+    """The envelope theorem: no system is solved."""
+    case = Case(loss, "bounds elsewhere" if loss != "smooth" else "none", penalty)
+    case.problem.solve()
+    found = ko.gradient(case.problem, case.problem.objective)
+    assert found.value == pytest.approx(case.problem.value, rel=1e-5)
+    for p in found:
+        entry = (3,) if p is case.w else ()
+        known = difference(case.problem, case.problem.objective, p, entry)
+        assert found[p][entry] == pytest.approx(known, rel=1e-6, abs=1e-8)
+
+
+def test_maximization():
+    case = Case("huber")
+    mirrored = ko.Problem(cp.Maximize(-case.problem.objective.args[0]))
+    case.problem.solve()
+    one = ko.gradient(case.problem, case.problem.objective), ko.gradient(case.problem, case.criterion)
+    mirrored.solve()
+    other = ko.gradient(mirrored, mirrored.objective), ko.gradient(mirrored, case.criterion)
+    assert other[0].value == pytest.approx(-one[0].value)
+    assert other[0][case.w] == pytest.approx(-one[0][case.w], abs=1e-9)
+    assert other[1][case.lam] == pytest.approx(one[1][case.lam], rel=1e-8)
+
+
+def test_parameters_of_the_criterion_variables_and_norms():
+    case = Case("logistic")
+    share = 2.0 * case.lam
+    criterion = case.criterion + share * ko.norm(case.theta) + cp.exp(case.b)
+    case.problem.solve()
+    found = ko.gradient(case.problem, criterion, [case.lam])
+    assert found[case.lam] == pytest.approx(difference(case.problem, criterion, case.lam), rel=1e-6)
+
+
+def test_a_function_as_criterion():
+    case = Case("pinball")
+    Z = np.linspace(-1, 1, 9)[:, None]
+    at = case.theta(Z) + case.b
+    case.problem.solve()
+    one = ko.gradient(case.problem, lambda f: (np.sum(f**3), 3 * f**2), at=at)
+    assert one.value == pytest.approx(float(np.sum(at.value**3)), rel=1e-3)
+    known = [ko.gradient(case.problem, 3 * float(v) ** 2 * at[i])[case.lam] for i, v in enumerate(at.value)]
+    assert one[case.lam] == pytest.approx(sum(known), rel=1e-3)
+    with pytest.raises(errors.KernelOptError, match="domain"):
+        ko.gradient(case.problem, -cp.sum(cp.sqrt(at - at)))
+    with pytest.raises(errors.DataError, match="its gradient, of shape"):
+        ko.gradient(case.problem, lambda f: (f.sum(), f[1:]), at=at)
+    with pytest.raises(errors.DataError, match="`at`"):
+        ko.gradient(case.problem, lambda f: (f.sum(), np.ones_like(f)))
+
+
+def test_several_functions_and_outputs():
+    rng = np.random.default_rng(3)
+    X, Y = rng.normal(size=(25, 2)), rng.normal(size=(25, 2))
+    one = ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=2)
+    two = ko.Theta(ko.kernels.Laplacian(sigma=2.0))
+    lam, mu = cp.Parameter(nonneg=True, value=0.3, name="lam"), cp.Parameter(nonneg=True, value=0.7, name="mu")
+    f = one(X) + cp.reshape(two(X), (25, 1), order="F") @ np.ones((1, 2))
+    objective = cp.sum(losses.huber(Y, f, 0.5)) + lam * ko.sum_squares(one) + mu * ko.norm(two)
+    problem = ko.Problem(cp.Minimize(objective + 0.1 * ko.sum_squares(one[:, 0])))
+    criterion = cp.sum_squares(one(X[:5]) @ np.array([1.0, 2.0]) + two(X[:5] + 0.1))
+    problem.solve()
+    found = ko.gradient(problem, criterion)
+    for p in (lam, mu):
+        assert found[p] == pytest.approx(difference(problem, criterion, p), rel=1e-6)
+
+
+def test_repeated_points():
+    rng = np.random.default_rng(4)
+    X = np.repeat(rng.normal(size=(12, 1)), 3, axis=0)
+    y = np.sign(rng.normal(size=36))
+    theta, lam = ko.Theta(ko.kernels.Gaussian(sigma=0.5)), cp.Parameter(nonneg=True, value=0.1, name="lam")
+    problem = ko.Problem(cp.Minimize(cp.sum(losses.log_loss(y, theta(X))) + lam * ko.sum_squares(theta)))
+    criterion = cp.sum(cp.abs(theta(X[::4] + 0.2) - 3))
+    problem.solve()
+    assert ko.gradient(problem, criterion)[lam] == pytest.approx(difference(problem, criterion, lam), rel=1e-6)
+
+
+def test_one_row():
+    """f = y/(1 + λ) for one row with κ = 1, so that d/dλ (f − y)² = 2(f − y)·(−y/(1 + λ)²)."""
+    theta, lam = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Parameter(nonneg=True, value=0.5)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta([[0.0]]) - 3.0) + lam * ko.sum_squares(theta)))
+    problem.solve()
+    found = ko.gradient(problem, cp.sum_squares(theta([[0.0]]) - 3.0))
+    assert found[lam] == pytest.approx(2 * (2.0 - 3.0) * (-3.0 / 1.5**2), rel=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e6])
+def test_units(scale):
+    """Data in other units: λ → scale·λ, criterion → scale² where y → scale·y."""
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(20, 1)), rng.normal(size=20)
+    gradients = []
+    for unit in (1.0, scale):
+        theta, lam = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Parameter(nonneg=True, value=0.4 / unit)
+        problem = ko.Problem(
+            cp.Minimize(cp.sum(losses.absolute_error(unit * y, theta(X))) + lam * ko.sum_squares(theta))
+        )
+        problem.solve()
+        gradients.append(ko.gradient(problem, cp.sum_squares(theta(X + 0.1)))[lam] / unit**3)
+    assert gradients[1] == pytest.approx(gradients[0], rel=1e-6)
+
+
+def test_a_row_at_the_end_of_its_kink_is_named():
+    """|f − y| with λ at which the first row is about to leave its kink: f = y there, at multiplier 1."""
+    theta, lam = ko.Theta(ko.kernels.Linear()), cp.Parameter(nonneg=True, value=0.5)
+    problem = ko.Problem(cp.Minimize(cp.sum(cp.abs(theta([[1.0]]) - 1.0)) + lam * ko.sum_squares(theta)))
+    problem.solve()  # θ = 1, with 2λθ = 1 = the largest multiplier
+    found = ko.gradient(problem, cp.sum(theta([[2.0]])))
+    assert not found.is_differentiable
+    assert found.near == ((theta, 0),)
+    assert "no derivative" in repr(found)
+    lam.value = 0.4  # at the kink, θ = 1
+    problem.solve()
+    inside = ko.gradient(problem, cp.sum(theta([[2.0]])))
+    assert inside.is_differentiable
+    assert inside[lam] == pytest.approx(0.0, abs=1e-9)
+    lam.value = 0.8  # beyond it, θ = 1/2λ
+    problem.solve()
+    beyond = ko.gradient(problem, cp.sum(theta([[2.0]])))
+    assert beyond[lam] == pytest.approx(-2 / (2 * 0.8**2), rel=1e-9)
+
+
+def test_nonconvex_losses():
+    """At the local optimum."""
+    rng = np.random.default_rng(6)
+    X = rng.uniform(-2, 2, size=(25, 1))
+    y = np.sin(X[:, 0]) + 0.1 * rng.standard_t(2, size=25)
+    loss = ko.SmoothLoss(
+        lambda u, y: np.log1p((u - y) ** 2),
+        lambda u, y: 2 * (u - y) / (1 + (u - y) ** 2),
+        lambda u, y: (2 - 2 * (u - y) ** 2) / (1 + (u - y) ** 2) ** 2,
+        curvature="nonconvex",
+    )
+    theta, lam = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Parameter(nonneg=True, value=0.3, name="lam")
+    problem = ko.Problem(cp.Minimize(cp.sum(loss(theta(X), y)) + lam * ko.sum_squares(theta)))
+    criterion = cp.sum_squares(theta(X + 0.1))
+    problem.solve()
+    assert ko.gradient(problem, criterion)[lam] == pytest.approx(difference(problem, criterion, lam), rel=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:You are solving a parameterized problem that is not DPP")
+def test_parameters_that_multiply_each_other():
+    """Labels and weights in one product follow the rules one at a time only."""
+    case = Case("hinge")
+    labels = cp.Parameter(N, value=case.y)
+    X = np.random.default_rng(0).uniform(-2, 2, size=(N, 1))
+    margins = cp.multiply(labels, case.theta(X) + case.b)
+    problem = ko.Problem(cp.Minimize(case.w @ cp.pos(1 - margins) + case.lam * ko.sum_squares(case.theta)))
+    problem.solve()
+    found = ko.gradient(problem, case.criterion, [case.w, labels, case.lam])
+    for p, entry in ((case.w, (3,)), (labels, (5,)), (case.lam, ())):
+        known = difference(problem, case.criterion, p, entry, h=1e-5)
+        assert found[p][entry] == pytest.approx(known, rel=1e-6, abs=1e-8)
+
+
+def test_what_is_refused():
+    case = Case("huber")
+    with pytest.raises(errors.KernelOptError, match="solve"):
+        ko.gradient(case.problem, case.criterion)
+    case.problem.solve()
+    other = ko.Theta(ko.kernels.Linear())
+    with pytest.raises(errors.DataError, match="own functions"):
+        ko.gradient(case.problem, cp.sum(other([[1.0]])))
+    with pytest.raises(errors.DataError, match="variables of the problem"):
+        ko.gradient(case.problem, cp.sum(case.theta([[1.0]])) + cp.Variable())
+    with pytest.raises(errors.DataError, match="one real number"):
+        ko.gradient(case.problem, case.theta([[1.0], [2.0]]))
+    with pytest.raises(errors.DataError, match="got 3"):
+        ko.gradient(case.problem, 3)
+    with pytest.raises(errors.ParameterError, match="lam, w|w, lam"):
+        ko.gradient(case.problem, case.criterion, [cp.Parameter(name="p", value=1.0)])
+    case.lam.value = 0.7
+    with pytest.raises(errors.KernelOptError, match="lam changed since"):
+        ko.gradient(case.problem, case.criterion)
+
+
+def test_nothing_changes():
+    """Values of θ, variables, parameters and multipliers stay as the solve left them."""
+    case = Case("hinge", "bounds elsewhere")
+    case.problem.solve()
+    before = case.theta.value, case.b.value, case.problem.value, case.problem.constraints[0].dual_value
+    ko.gradient(case.problem, case.criterion + cp.square(case.b))
+    assert (case.theta.value, case.problem.value) == (before[0], before[2])
+    assert np.array_equal(case.b.value, before[1])
+    assert np.array_equal(case.problem.constraints[0].dual_value, before[3])
+
+
+def test_free_variables_that_nothing_determines():
+    theta, lam, free = ko.Theta(ko.kernels.Linear()), cp.Parameter(nonneg=True, value=1.0), cp.Variable()
+    objective = cp.sum(cp.abs(theta([[1.0]]) - 3 - 0 * free)) + lam * ko.sum_squares(theta) + cp.pos(free - 1)
+    problem = ko.Problem(cp.Minimize(objective))
+    problem.solve()
+    found = ko.gradient(problem, cp.sum(theta([[1.0]])))
+    assert found[lam] == pytest.approx(-0.5, rel=1e-8)  # θ = 1/2λ
