@@ -66,7 +66,7 @@ INSIDE = {
     ],
     "factorization": [
         ["growing"],
-        ["blocked", "streamed"],
+        ["blocked", "reuse", "streamed"],
         ["elimination"],
         ["dense"],
         ["cluster"],

@@ -150,7 +150,7 @@ class KernelRegressorCV(_ChoosesAlpha, KernelRegressor):
 
     The kernel matrix is factored once for all folds and values of α, and each fit starts from that of the last value.
     `GridSearchCV(KernelRegressor(...), {"alpha": alphas})` gives the same where gamma does not depend on X, and factors
-    one matrix per fit.
+    one matrix per fit, or per fold with `solve_options={"cache": ko.FactorCache()}`.
 
     Parameters
     ----------
@@ -164,7 +164,8 @@ class KernelRegressorCV(_ChoosesAlpha, KernelRegressor):
         A scorer of scikit-learn, larger is better; by default the estimator's `score`, R².
     n_jobs : int, optional
         Processes (of joblib) that fit folds at the same time; None for 1, or as `joblib.parallel_config` says, −1 for
-        all cores. Each factors the kernel matrix once more. A function `loss` must pickle, by cloudpickle.
+        all cores. Each has a factor of its own; answers are the same up to the tolerance of the fits. A function
+        `loss` must pickle, by cloudpickle.
 
     Attributes
     ----------
