@@ -47,8 +47,8 @@ class FactorCache:
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(60, 2))
     >>> y = X[:, 0] * X[:, 1] > 0
-    >>> cache = ko.FactorCache()
-    >>> model = ko.estimators.KernelClassifier("hinge", kernel=ko.kernels.Gaussian(), solve_options={"cache": cache})
+    >>> cache, kernel = ko.FactorCache(), ko.kernels.Gaussian(sigma=1.0)
+    >>> model = ko.estimators.KernelClassifier("hinge", kernel=kernel, solve_options={"cache": cache})
     >>> search = GridSearchCV(model, {"alpha": [0.1, 1.0, 10.0]}, cv=5).fit(X, y)
     >>> len(cache)
     6
