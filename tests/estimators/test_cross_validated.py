@@ -78,8 +78,11 @@ def test_one_factor_for_all_folds_and_values(monkeypatch):
     assert len(made) == 3 + 1  # one per class, and one for the fit of all rows
 
 
-def test_processes():
+def test_processes(monkeypatch):
     """Each has some of the folds, in order, and its own factor; a lambda reaches them."""
+    made = []
+    build = factorization.METHODS["cholesky"]
+    monkeypatch.setitem(factorization.METHODS, "cholesky", lambda *args: made.append(1) or build(*args))
     wide = np.column_stack([X, RNG.normal(size=(N, 2200))])  # joblib maps arrays from 1 MB on, read-only
     smooth = ko.kernels.Gaussian(sigma=40.0)
     for model, points, y in [
@@ -87,7 +90,9 @@ def test_processes():
         (es.KernelRegressorCV(lambda y, f: cp.square(y - f), alphas=ALPHAS, kernel=smooth), wide, Y),
     ]:
         alone = clone(model).fit(points, y)
+        made.clear()
         together = clone(model).set_params(n_jobs=2).fit(points, y)
+        assert len(made) == 1  # here, for the fit to all rows
         assert together.scores_.shape == (4, 5) and len(np.unique(together.scores_[0])) > 1
         np.testing.assert_allclose(together.scores_, alone.scores_, atol=1e-4)
         assert together.alpha_ == alone.alpha_
