@@ -11,6 +11,7 @@ from importlib.metadata import version
 from typing import Any
 
 from kernelopt import errors, feature_space, kernels, losses, plots, testing
+from kernelopt.factorization import FactorCache
 from kernelopt.language.expressions import FeatureMatrix, Theta, norm, sum_squares
 from kernelopt.language.functions import Function
 from kernelopt.language.predictors import Predictor
@@ -32,6 +33,7 @@ from kernelopt.problem import Problem
 
 __version__ = version("kernelopt")
 __all__ = [
+    "FactorCache",
     "FeatureMatrix",
     "Function",
     "Predictor",

@@ -22,6 +22,7 @@ from kernelopt.driver.refine import Factored
 from kernelopt.driver.statement import Statement, one_at_a_time
 from kernelopt.driver.verification import Report
 from kernelopt.errors import DataError, KernelOptError, SolverError
+from kernelopt.factorization import FactorCache
 from kernelopt.language.expressions import FeatureMatrix
 from kernelopt.language.nodes import renew_ids
 from kernelopt.results.solution import Solution
@@ -107,6 +108,7 @@ class Problem(Statement, Answered):
         time_limit: float | None = None,
         backend: Any = None,
         dtype: Any = None,
+        cache: FactorCache | None = None,
         warm_start: bool = True,
         verbose: bool = False,
         progress: bool = False,
@@ -153,6 +155,8 @@ class Problem(Statement, Answered):
             client in use where X is a Dask array and our own solvers take the problem, else this process.
         dtype : "float32" stores B in single precision, in half the memory; sums are in double precision, and bounds and
             values are computed from the kernel in double precision.
+        cache : a `ko.FactorCache`, in which factors of up to 2000 rows are kept for other problems with the same rows
+            and kernel.
         warm_start : start from the last answer, where the solver can.
         verbose : print iterations.
         progress : show bars: of the certified gap, of the gap of our own solvers, or of starting points.
@@ -180,7 +184,7 @@ class Problem(Statement, Answered):
             For an option outside its range.
         """
         options = factor_options(
-            tol, rank_tol, max_rank, factorization, memory_limit, indefinite, random_state, model
+            tol, rank_tol, max_rank, factorization, memory_limit, indefinite, random_state, model, cache
         )  # fmt: skip
         aim = goal(
             tol, abs_tol, certify, time_limit, memory_limit, solver_options, warm_start, verbose, progress, n_init,

@@ -67,7 +67,7 @@ INSIDE = {
     ],
     "factorization": [
         ["growing"],
-        ["blocked", "streamed"],
+        ["blocked", "reuse", "streamed"],
         ["elimination"],
         ["dense"],
         ["cluster"],

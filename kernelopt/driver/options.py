@@ -17,7 +17,7 @@ import numpy as np
 
 from kernelopt.driver.strategy import Goal
 from kernelopt.errors import OptionError, SolverError
-from kernelopt.factorization import AUTO, METHODS, Layout, Settings
+from kernelopt.factorization import AUTO, METHODS, FactorCache, Layout, Settings
 from kernelopt.factorization.block_matrix import Here
 from kernelopt.factorization.cluster import OnDask, is_client
 
@@ -37,7 +37,8 @@ class FactorOptions:
     """How Q is factored; part of the key of a cached reduction.
 
     functions : whether a streamed factor may grow by functions Aᵀν; growth : how often it has grown;
-    layout : where the blocks of B are, None where B is one array; why : the reason for the method, for `explain()`
+    layout : where the blocks of B are, None where B is one array; why : the reason for the method, for `explain()`;
+    cache : where factors of other problems are looked up
     """
 
     method: str
@@ -47,12 +48,13 @@ class FactorOptions:
     growth: int = 0
     layout: Layout | None = None
     why: str = field(default="", compare=False)
+    cache: FactorCache | None = field(default=None, compare=False)
 
 
 def factor_options(  # noqa: PLR0917
     tol: float = 1e-6, rank_tol: float | None = None, max_rank: int | None = None,
     factorization: str | None = None, memory_limit: float | None = None, indefinite: str = "raise",
-    random_state: Any = None, model: str = EXPANDED,
+    random_state: Any = None, model: str = EXPANDED, cache: Any = None,
 ) -> FactorOptions:  # fmt: skip
     """Check the options of the factorization, and bundle them. Raises OptionError."""
     for name, value in (("tol", tol), ("rank_tol", LARGEST_RANK_TOL if rank_tol is None else rank_tol)):
@@ -67,9 +69,11 @@ def factor_options(  # noqa: PLR0917
         raise OptionError(f"Expected model to be one of {', '.join(MODELS)}; got {model!r}.")
     if indefinite not in INDEFINITE:
         raise OptionError(f"Expected indefinite to be one of {', '.join(INDEFINITE)}; got {indefinite!r}.")
+    if not isinstance(cache, FactorCache | None):
+        raise OptionError(f"Expected cache to be a ko.FactorCache, or None; got {cache!r}.")
     seed = max(int(random_state), 0) if isinstance(random_state, Integral) else 0
     settings = Settings(rank_tol, max_rank, indefinite, seed)
-    return FactorOptions(factorization or AUTO, settings, memory_limit, model == EXPANDED)
+    return FactorOptions(factorization or AUTO, settings, memory_limit, model == EXPANDED, cache=cache)
 
 
 def layout(backend: Any, dtype: Any, rows: int) -> Layout | None:

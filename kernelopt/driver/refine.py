@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf, isfinite, nan
 from time import perf_counter
 from typing import NamedTuple
@@ -281,7 +282,11 @@ def _factorize(form: CanonicalForm, step: Step, coarser: Mapping[Theta, Factor])
             )  # fmt: skip
         elif name not in made:
             start = None if known is None else known.of_pivots
-            found = factorize(options.method, link.rows, options.settings, options.memory_limit, start, options.layout)
+            make = partial(
+                factorize, options.method, link.rows, options.settings, options.memory_limit, start, options.layout
+            )
+            shared = options.cache if start is None and options.layout is None else None
+            found = make() if shared is None else shared.factor(link.rows, (options.method, options.settings), make)
             made[name] = replace(found, why=options.why) if options.why else found
         factors[link.theta] = made[name]
     return factors

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import cvxpy as cp
 import numpy as np
+from joblib import effective_n_jobs
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
+from sklearn.utils.parallel import Parallel, delayed
 
 from kernelopt.errors import OptionError, SolverError
 from kernelopt.estimators.classification import JOINT, OF_MARGINS, KernelClassifier, numbered_classes
@@ -35,6 +38,7 @@ class _ChoosesAlpha(KernelModel):
     alphas: Any
     cv: Any
     scoring: Any
+    n_jobs: Any
     _known: Array | None = None  # in a copy that is scored: f at the rows left out
 
     def _strength(self) -> float:
@@ -56,10 +60,32 @@ class _ChoosesAlpha(KernelModel):
             raise OptionError(f"Expected alphas to be numbers > 0, or how many there shall be; got {alphas!r}.")
         return values
 
-    def _predictions(
-        self, problem: Problem, f: Any, weights: cp.Parameter, alpha: cp.Parameter, folds: list[Fold]
-    ) -> Array:
+    def _processes(self) -> int:
+        """The number that n_jobs stands for. Raises OptionError."""
+        n_jobs = self.n_jobs
+        if n_jobs is not None and (not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool) or n_jobs == 0):
+            raise OptionError(
+                f"Expected n_jobs to be an integer other than 0, −1 for all cores, or None; got {n_jobs!r}."
+            )
+        return int(effective_n_jobs(n_jobs))
+
+    def _all_predictions(
+        self, kernel: Any, points: Any, labels: list[Any], base: Array, folds: list[Fold]
+    ) -> list[Array]:
+        """For each array of labels, f at the rows left out. Each process has consecutive folds, and one factor."""
+        parts = np.array_split(np.arange(len(folds)), min(self._processes(), len(folds)))
+        found = Parallel(n_jobs=self.n_jobs)(
+            delayed(type(self)._predictions)(self, kernel, points, y, base, [folds[k] for k in part])
+            for y in labels
+            for part in parts
+        )
+        return [np.hstack(found[i : i + len(parts)]) for i in range(0, len(found), len(parts))]
+
+    def _predictions(self, kernel: Any, points: Any, y: Any, base: Array, folds: list[Fold]) -> Array:
         """f at the rows left out, for each value and fold; None where a fit has no answer."""
+        weights, alpha = cp.Parameter(len(base), nonneg=True, value=base), cp.Parameter(nonneg=True)
+        theta, f, terms = self._fold_problem(kernel, points, y)
+        problem = Problem(cp.Minimize(cp.sum(weights @ terms) + alpha * sum_squares(theta)))
         found = np.full((len(self.alphas_), len(folds)), None, dtype=object)
         numbers = {test.tobytes(): k for k, (_, test) in enumerate(folds)}
 
@@ -82,13 +108,7 @@ class _ChoosesAlpha(KernelModel):
         place = np.full(len(y), -1)
         place[rows] = np.arange(len(rows))
         folds = [(_kept(place[train]), _kept(place[test])) for train, test in split]
-        weights, alpha = cp.Parameter(len(rows), nonneg=True), cp.Parameter(nonneg=True)
-        columns = []
-        for each in labels:
-            theta, f, terms = self._fold_problem(kernel, points, each[rows])
-            weights.value = base[rows]
-            problem = Problem(cp.Minimize(cp.sum(weights @ terms) + alpha * sum_squares(theta)))
-            columns.append(self._predictions(problem, f, weights, alpha, folds))
+        columns = self._all_predictions(kernel, points, [each[rows] for each in labels], base[rows], folds)
         scorer = check_scoring(self, scoring=self.scoring)
         self.scores_ = np.full((len(self.alphas_), len(folds)), np.nan)
         for k, (_, test) in enumerate(folds):
@@ -130,7 +150,7 @@ class KernelRegressorCV(_ChoosesAlpha, KernelRegressor):
 
     The kernel matrix is factored once for all folds and values of α, and each fit starts from that of the last value.
     `GridSearchCV(KernelRegressor(...), {"alpha": alphas})` gives the same where gamma does not depend on X, and factors
-    one matrix per fit.
+    one matrix per fit, or per fold with `solve_options={"cache": ko.FactorCache()}`.
 
     Parameters
     ----------
@@ -142,6 +162,10 @@ class KernelRegressorCV(_ChoosesAlpha, KernelRegressor):
         As in scikit-learn's `cross_val_score`.
     scoring : str or callable, optional
         A scorer of scikit-learn, larger is better; by default the estimator's `score`, R².
+    n_jobs : int, optional
+        Processes (of joblib) that fit folds at the same time; None for 1, or as `joblib.parallel_config` says, −1 for
+        all cores. Each has a factor of its own; answers are the same up to the tolerance of the fits. A function
+        `loss` must pickle, by cloudpickle.
 
     Attributes
     ----------
@@ -173,8 +197,8 @@ class KernelRegressorCV(_ChoosesAlpha, KernelRegressor):
 
     def __init__(
         self, loss: Any = "squared_error", *, alphas: Any = 10, cv: Any = None, scoring: Any = None,
-        kernel: Any = "rbf", gamma: Any = "scale", degree: int = 3, coef0: float = 1.0, fit_intercept: bool = True,
-        epsilon: float = 0.1, delta: float = 1.0, quantile: float = 0.5, tol: float = 1e-6,
+        n_jobs: int | None = None, kernel: Any = "rbf", gamma: Any = "scale", degree: int = 3, coef0: float = 1.0,
+        fit_intercept: bool = True, epsilon: float = 0.1, delta: float = 1.0, quantile: float = 0.5, tol: float = 1e-6,
         solve_options: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
@@ -182,7 +206,7 @@ class KernelRegressorCV(_ChoosesAlpha, KernelRegressor):
             epsilon=epsilon, delta=delta, quantile=quantile, tol=tol, solve_options=solve_options,
         )  # fmt: skip
         del self.alpha
-        self.alphas, self.cv, self.scoring = alphas, cv, scoring
+        self.alphas, self.cv, self.scoring, self.n_jobs = alphas, cv, scoring, n_jobs
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Choose α, then fit to points X (n, columns), or kernel values (n, n), and targets y (n,) or (n, outputs)."""
@@ -208,6 +232,7 @@ class KernelClassifierCV(_ChoosesAlpha, KernelClassifier):
     alphas, cv : as in `KernelRegressorCV`; folds are stratified by default
     scoring : str or callable, optional
         A scorer of scikit-learn, larger is better; by default the estimator's `score`, the accuracy.
+    n_jobs : as in `KernelRegressorCV`
 
     Attributes
     ----------
@@ -233,16 +258,16 @@ class KernelClassifierCV(_ChoosesAlpha, KernelClassifier):
     _elsewhere: ClassVar[Mapping[str, str]] = {"alpha": "alphas"}
 
     def __init__(
-        self, loss: Any = "hinge", *, alphas: Any = 10, cv: Any = None, scoring: Any = None, kernel: Any = "rbf",
-        gamma: Any = "scale", degree: int = 3, coef0: float = 1.0, fit_intercept: bool = True, tol: float = 1e-6,
-        solve_options: Mapping[str, Any] | None = None,
+        self, loss: Any = "hinge", *, alphas: Any = 10, cv: Any = None, scoring: Any = None,
+        n_jobs: int | None = None, kernel: Any = "rbf", gamma: Any = "scale", degree: int = 3, coef0: float = 1.0,
+        fit_intercept: bool = True, tol: float = 1e-6, solve_options: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
             loss, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=fit_intercept, tol=tol,
             solve_options=solve_options,
         )  # fmt: skip
         del self.alpha
-        self.alphas, self.cv, self.scoring = alphas, cv, scoring
+        self.alphas, self.cv, self.scoring, self.n_jobs = alphas, cv, scoring, n_jobs
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Choose α, then fit to points X (n, columns), or kernel values (n, n), and classes y (n,) of any kind."""

@@ -15,6 +15,7 @@ from kernelopt.factorization.blocked import Layout, blocked_cholesky
 from kernelopt.factorization.dense import CholeskyFactor, Settings, eigenfactor, needed, pivoted_cholesky, projected
 from kernelopt.factorization.factor import FLOOR, Factor
 from kernelopt.factorization.growing import Guide, carried, grow
+from kernelopt.factorization.reuse import FactorCache
 from kernelopt.factorization.streamed import StreamedFactor, streamed_cholesky
 from kernelopt.language.rows import Rows
 
@@ -77,6 +78,7 @@ __all__ = [
     "METHODS",
     "CholeskyFactor",
     "Factor",
+    "FactorCache",
     "Guide",
     "Layout",
     "Settings",

@@ -78,6 +78,37 @@ def test_one_factor_for_all_folds_and_values(monkeypatch):
     assert len(made) == 3 + 1  # one per class, and one for the fit of all rows
 
 
+def test_processes(monkeypatch):
+    """Each has some of the folds, in order, and its own factor; a lambda reaches them."""
+    made = []
+    build = factorization.METHODS["cholesky"]
+    monkeypatch.setitem(factorization.METHODS, "cholesky", lambda *args: made.append(1) or build(*args))
+    wide = np.column_stack([X, RNG.normal(size=(N, 2200))])  # joblib maps arrays from 1 MB on, read-only
+    smooth = ko.kernels.Gaussian(sigma=40.0)
+    for model, points, y in [
+        (es.KernelClassifierCV(alphas=ALPHAS, **OPTIONS), X, CLASSES),
+        (es.KernelRegressorCV(lambda y, f: cp.square(y - f), alphas=ALPHAS, kernel=smooth), wide, Y),
+    ]:
+        alone = clone(model).fit(points, y)
+        made.clear()
+        together = clone(model).set_params(n_jobs=2).fit(points, y)
+        assert len(made) == 1  # here, for the fit to all rows
+        assert together.scores_.shape == (4, 5) and len(np.unique(together.scores_[0])) > 1
+        np.testing.assert_allclose(together.scores_, alone.scores_, atol=1e-4)
+        assert together.alpha_ == alone.alpha_
+
+
+def test_errors_in_processes():
+    with pytest.raises(DataError, match="an entry for each row"):
+        es.KernelRegressorCV(lambda y, f: cp.sum_squares(y - f), alphas=ALPHAS, n_jobs=2).fit(X, Y)
+
+
+@pytest.mark.parametrize("n_jobs", [0, True, 2.0, "2"])
+def test_numbers_of_processes_that_are_none(n_jobs):
+    with pytest.raises(OptionError, match="Expected n_jobs to be an integer other than 0"):
+        es.KernelRegressorCV(alphas=ALPHAS, n_jobs=n_jobs).fit(X, Y)
+
+
 def test_weights():
     """A row of weight 0 is left out, whatever its target."""
     weights = RNG.uniform(0.5, 2.0, size=N)
