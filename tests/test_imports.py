@@ -76,7 +76,7 @@ INSIDE = {
         ["memory"],
     ],
     "kernels": [
-        ["polynomial", "transforms"],
+        ["parametrized", "polynomial", "transforms"],
         [
             "algebra",
             "cached",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import product as cartesian
 from math import inf, perm, prod, sqrt
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from kernelopt.kernels.domains import Domain, join
 from kernelopt.kernels.kernel import (
     COMPOSITIONS,
     Kernel,
+    PointSlopes,
     Verdict,
     is_integer,
     is_number,
@@ -34,6 +36,12 @@ def all_psd(parts: tuple[Kernel, ...], rule: str) -> Verdict:
     if all(part.is_psd for part in parts):
         return Verdict(True, rule)
     return Verdict(None, "a part is not known to be positive semidefinite")
+
+
+def added(found: list[PointSlopes]) -> PointSlopes:
+    """The sum of derivatives by points; None where they were not asked for."""
+    known = [both for both in found if both is not None]
+    return (np.sum([x for x, _ in known], axis=0), np.sum([z for _, z in known], axis=0)) if known else None
 
 
 class _Inherits(Kernel):
@@ -111,6 +119,10 @@ class Sum(_Composite):
     def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
         return sum(term._derivative(X, dx, Z, dz) for term in self.terms)
 
+    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
+        """Σₖ of the parts."""
+        return {}, added([pull(term, X, Z, G, points) for term in self.terms])
+
     def _diagonal(self, X: Array) -> Array:
         return np.sum([term._diagonal(X) for term in self.terms], axis=0)
 
@@ -177,6 +189,15 @@ class Product(_Composite):
             total = total + value
         return total
 
+    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
+        """Weights G∘(the other factors)."""
+        matrices = [term._matrix(X, Z) for term in self.terms]
+        found = []
+        for k, term in enumerate(self.terms):
+            others = [K for i, K in enumerate(matrices) if i != k]
+            found.append(pull(term, X, Z, reduce(np.multiply, others, G), points))
+        return {}, added(found)
+
     def _diagonal(self, X: Array) -> Array:
         return np.prod([term._diagonal(X) for term in self.terms], axis=0)
 
@@ -231,8 +252,8 @@ class Scaled(_Inherits):
 
     @classmethod
     def of(cls, factor: Any, kernel: Kernel) -> Self:
-        if isinstance(kernel, Scaled):
-            return cls(cls(factor, kernel.kernel).factor * kernel.factor, kernel.kernel)
+        if isinstance(kernel, Scaled) and isinstance(factor, Real):
+            return cls(cls(float(factor), kernel.kernel).factor * kernel.factor, kernel.kernel)
         return cls(factor, kernel)
 
     def _verdict(self) -> Verdict:
@@ -249,6 +270,12 @@ class Scaled(_Inherits):
     def _modulus(self, order: Order, radius: float) -> float | None:
         inner = self.kernel._modulus(order, radius)
         return None if inner is None else sqrt(self.factor) * inner
+
+    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
+        """Σ Gᵢⱼκ₀ᵢⱼ, and weights cG."""
+        return {"factor": float(np.sum(G * self.kernel._matrix(X, Z)))}, pull(
+            self.kernel, X, Z, self.factor * G, points
+        )
 
     def _diagonal(self, X: Array) -> Array:
         return self.factor * self.kernel._diagonal(X)
@@ -305,6 +332,10 @@ class Difference(_Inherits):
     def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
         return self.first._derivative(X, dx, Z, dz) - self.second._derivative(X, dx, Z, dz)
 
+    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
+        """Weights G and −G."""
+        return {}, added([pull(self.first, X, Z, G, points), pull(self.second, X, Z, -G, points)])
+
     def _diagonal(self, X: Array) -> Array:
         return self.first._diagonal(X) - self.second._diagonal(X)
 
@@ -350,6 +381,10 @@ class Power(_Inherits):
     def _outer(self, K: Array, count: int) -> list[Array]:
         coefficients = (*([0.0] * self.exponent), 1.0)
         return polynomial_derivatives(K, coefficients, count)
+
+    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
+        """Weights G∘g′(κ₀)."""
+        return {}, pull(self.kernel, X, Z, G * self._outer(self.kernel._matrix(X, Z), 1)[1], points)
 
     def _diagonal(self, X: Array) -> Array:
         return self.kernel._diagonal(X) ** self.exponent
@@ -400,6 +435,12 @@ class Series(_Inherits):
 
     def _outer(self, K: Array, count: int) -> list[Array]:
         return polynomial_derivatives(K, self.coefficients, count)
+
+    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
+        """Σ Gᵢⱼκ₀ⁿ for each coefficient, and weights G∘q′(κ₀)."""
+        K = self.kernel._matrix(X, Z)
+        own = {"coefficients": [float(np.sum(G * K**n)) for n in range(len(self.coefficients))]}
+        return own, pull(self.kernel, X, Z, G * self._outer(K, 1)[1], points)
 
     def _diagonal(self, X: Array) -> Array:
         return horner(self.kernel._diagonal(X), self.coefficients)
@@ -457,6 +498,10 @@ class Exponential(_Inherits):
 
     def _outer(self, K: Array, count: int) -> list[Array]:
         return [np.exp(K)] * (count + 1)
+
+    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
+        """Weights G∘g′(κ₀)."""
+        return {}, pull(self.kernel, X, Z, G * self._outer(self.kernel._matrix(X, Z), 1)[1], points)
 
     def _diagonal(self, X: Array) -> Array:
         return np.exp(self.kernel._diagonal(X))

@@ -11,7 +11,7 @@ import numpy as np
 
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import Domain, frozen, identities, key
-from kernelopt.kernels.kernel import COMPOSITIONS, Kernel, Verdict, require_kernels
+from kernelopt.kernels.kernel import COMPOSITIONS, Kernel, Verdict, require, require_kernels
 from kernelopt.kernels.rounding import Inexact
 from kernelopt.support.types import Array, Ints
 
@@ -38,6 +38,9 @@ class Cached(Kernel):
 
     def __post_init__(self) -> None:
         require_kernels(self.kernel)
+        require(
+            not self.kernel.parameters(), "a cached kernel", "one without parameters, whose values stay", self.kernel
+        )
         object.__setattr__(self, "data", frozen(np.array(self.kernel.rows(self.data))))
 
     @cached_property

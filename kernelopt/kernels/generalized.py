@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.spatial.distance import cdist
+from scipy.special import xlogy
 
 from kernelopt.errors import DataError, KernelError
 from kernelopt.kernels.chain import Order
@@ -23,7 +24,15 @@ from kernelopt.kernels.domains import (
     real_array,
     refuse_pickling,
 )
-from kernelopt.kernels.kernel import Kernel, Verdict, require, require_positive, require_positive_value, symmetric
+from kernelopt.kernels.kernel import (
+    Kernel,
+    PointSlopes,
+    Verdict,
+    require,
+    require_positive,
+    require_positive_value,
+    symmetric,
+)
 from kernelopt.kernels.rounding import FUNCTION, Inexact, growth, spread
 from kernelopt.kernels.tiles import TINY, column_sums, exp_minus, half_square_error, radial
 from kernelopt.support.arithmetic import UNIT, gamma
@@ -143,6 +152,12 @@ class GeneralizedGaussian(Kernel):
             return column_sums(X, Z, chi_squared)
         D = cdist(X, other, str(DISTANCES[self.distance][0]))
         return np.square(D, out=D)
+
+    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
+        """∂κ/∂β = κD²/β² = −κ log κ/β."""
+        require(not points, repr(self), "outside of length scales in parameters", "no derivative by its points")
+        K = self._matrix(X, Z)
+        return {"beta": float(-np.sum(G * xlogy(K, K))) / self.beta}, None
 
     def _diagonal(self, X: Array) -> Array:
         if callable(self.distance):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from math import inf
 from numbers import Real
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, NoReturn, Self, cast
 
+import cvxpy as cp
 import numpy as np
 
 from kernelopt.errors import KernelError
@@ -61,7 +62,20 @@ class Derivation:
 COMPOSITIONS: dict[str, Callable[..., Kernel]] = {}
 
 
-class Kernel(metaclass=Hinting):
+# The derivative by both sets of points, where it is asked for.
+PointSlopes = tuple[Array, Array] | None
+
+
+class KernelType(Hinting):
+    """Classes of kernels: with a cvxpy parameter among its numbers a kernel is a `Parametrized` one."""
+
+    def __call__(cls, *args: Any, **named: Any) -> Any:  # noqa: N805
+        if any(isinstance(value, cp.Expression) for value in (*args, *named.values())):
+            return COMPOSITIONS["parametrized"](cls, args, named)
+        return super().__call__(*args, **named)
+
+
+class Kernel(metaclass=KernelType):
     """A kernel κ(x, y) = F(x)ᵀF(y), compared by structure, composed with `+`, `*`, `c *`, `**` and `-`.
 
     Examples
@@ -137,6 +151,17 @@ class Kernel(metaclass=Hinting):
         """∂ₓ∂_zκ(xᵢ, zⱼ) by the columns dx of x and dz of z; it broadcasts to (len(X), len(Z))."""
         raise NotImplementedError
 
+    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
+        """The derivative of Σ Gᵢⱼκ(xᵢ, zⱼ) by the kernel's own numbers, by name, and with `points` by X and Z.
+
+        pull(part, X, Z, G, points) adds the derivative by parameters of a part, whose entries have weights G, and
+        returns that by points; pull.products and pull.diagonal are for G = LRᵀ and diagonal G.
+        """
+        raise KernelError(
+            f"Expected a kernel whose derivative by parameters is known; {self!r} has none. Give its class a method "
+            "`_adjoint`."
+        )
+
     def _modulus(self, order: Order, radius: float) -> float | None:
         """sup ‖∂F(x) − ∂F(z)‖ over ‖x − z‖ ≤ radius in closed form; None without a closed form."""
         return None
@@ -165,13 +190,13 @@ class Kernel(metaclass=Hinting):
         values = (getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
         return tuple(k for v in values for k in (v if isinstance(v, tuple) else (v,)) if isinstance(k, Kernel))
 
-    def parameters(self) -> list[Any]:
+    def parameters(self) -> list[cp.Parameter]:
         """The cvxpy parameters in the kernel, in the order of appearance."""
-        return []
+        return list(dict.fromkeys(p for part in self.parts for p in part.parameters()))
 
     def at_present(self) -> Kernel:
-        """The kernel with the values that its parameters have now."""
-        return self
+        """The kernel with the values that its parameters have now. Raises ParameterError where one has none."""
+        return self if not self.parameters() else self._changed({}, [part.at_present() for part in self.parts])
 
     @property
     def is_psd(self) -> bool | None:
@@ -315,14 +340,22 @@ class Kernel(metaclass=Hinting):
                 nested.setdefault(int(head[1:]) - 1, {})[tail] = value
             else:
                 own[name] = value
-        parts = iter([part.with_params(**nested.get(i, {})) for i, part in enumerate(self.parts)])
+        return cast(
+            Self, self._changed(own, [part.with_params(**nested.get(i, {})) for i, part in enumerate(self.parts)])
+        )
+
+    def _changed(self, own: dict[str, Any], several: list[Kernel]) -> Kernel:
+        """The kernel with some numbers changed, and with other parts."""
+        own, parts = dict(own), iter(several)
         for f in fields(self):  # type: ignore[arg-type]
             value = getattr(self, f.name)
             if f.init and isinstance(value, Kernel):
                 own[f.name] = next(parts)
             elif f.init and _has_kernel(value):
                 own[f.name] = tuple(next(parts) for _ in value)
-        return replace(self, **own)  # type: ignore[type-var]
+        known = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
+        made: Kernel = type(self)(**(known | own))
+        return made
 
     # ---------------------------------------------------------------- composition
 
@@ -334,11 +367,15 @@ class Kernel(metaclass=Hinting):
         return COMPOSITIONS["-"](self, COMPOSITIONS["as"](other)) if callable(other) else NotImplemented
 
     def __mul__(self, other: Any) -> Kernel:
-        if isinstance(other, Real):
+        if isinstance(other, Real | cp.Expression):
             return COMPOSITIONS["c *"](other, self)
         return COMPOSITIONS["*"](self, COMPOSITIONS["as"](other)) if callable(other) else NotImplemented
 
     __rmul__ = __mul__
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """cvxpy's `parameter * kernel` ends here, since it makes a constant of the kernel."""
+        raise KernelError(f"Expected kernel * parameter, with the kernel first, or no array at all; got {self!r}.")
 
     def __radd__(self, other: Any) -> Kernel:
         return COMPOSITIONS["+"](COMPOSITIONS["as"](other), self) if callable(other) else NotImplemented

@@ -16,6 +16,7 @@ from kernelopt.kernels.chain import ChainStep, Order, chain, steps
 from kernelopt.kernels.domains import ANYTHING, Domain, distinct
 from kernelopt.kernels.kernel import (
     Kernel,
+    PointSlopes,
     Verdict,
     is_integer,
     is_number,
@@ -75,6 +76,19 @@ class _OfInnerProduct(Kernel):
         """g(s), g′(s), …"""
         raise NotImplementedError
 
+    def _own(self, s: Array, G: Array) -> dict[Any, Any]:
+        """The derivative of Σ Gᵢⱼg(sᵢⱼ) by the kernel's numbers."""
+        return {}
+
+    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
+        """Σⱼ Mᵢⱼzⱼ with M = G∘g′(s)."""
+        s = inner_products(X, Z)
+        own = self._own(s.copy(), G)
+        if not points:
+            return own, None
+        M = G * self._outer(s, 1)[1]
+        return own, (M @ Z, M.T @ X)
+
     def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Array:
         def inner(block: list[ChainStep]) -> Any:
             if len(block) == 1:
@@ -119,6 +133,9 @@ class Constant(Kernel):
 
     def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Array:
         return np.zeros((len(X), len(Z)))
+
+    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
+        return {"value": float(G.sum())}, (np.zeros(X.shape), np.zeros(Z.shape)) if points else None
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         return np.full((len(X), len(X if Z is None else Z)), float(self.value))
@@ -300,6 +317,11 @@ class Polynomial(_OfInnerProduct):
         base, n = self.offset + self.scale * s, self.degree
         return [perm(n, k) * self.scale**k * base ** (n - k) if k <= n else np.zeros_like(s) for k in range(count + 1)]
 
+    def _own(self, s: Array, G: Array) -> dict[Any, Any]:
+        """n(offset + scale·s)ⁿ⁻¹ times 1 and s."""
+        M = G * self.degree * (self.offset + self.scale * s) ** (self.degree - 1)
+        return {"offset": float(M.sum()), "scale": float(np.sum(M * s))}
+
     def _power(self, K: Array) -> Array:
         K *= self.scale
         K += self.offset
@@ -353,6 +375,9 @@ class PolynomialSeries(_OfInnerProduct):
 
     def _powers(self) -> Sequence[float]:
         return self.coefficients
+
+    def _own(self, s: Array, G: Array) -> dict[Any, Any]:
+        return {"coefficients": [float(np.sum(G * s**n)) for n in range(len(self.coefficients))]}
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         return horner(inner_products(X, Z), tuple(self.coefficients))
@@ -451,6 +476,13 @@ class Sigmoid(Kernel):
         K *= self.scale
         K += self.offset
         return np.tanh(K, out=K)
+
+    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
+        """1 − κ² times 1 and s, and scale·z."""
+        s = inner_products(X, Z)
+        M = G * (1 - np.tanh(self.scale * s + self.offset) ** 2)
+        own = {"offset": float(M.sum()), "scale": float(np.sum(M * s))}
+        return own, (self.scale * M @ Z, self.scale * M.T @ X) if points else None
 
     def _diagonal(self, X: Array) -> Array:
         return np.tanh(self.scale * squared_lengths(X) + self.offset)

@@ -10,7 +10,15 @@ import numpy as np
 from scipy.spatial.distance import cdist, pdist, squareform
 
 from kernelopt.kernels.chain import ChainStep, Order, chain, steps
-from kernelopt.kernels.kernel import Kernel, Verdict, is_number, require, require_positive, require_positive_value
+from kernelopt.kernels.kernel import (
+    Kernel,
+    PointSlopes,
+    Verdict,
+    is_number,
+    require,
+    require_positive,
+    require_positive_value,
+)
 from kernelopt.kernels.rounding import CHAIN, FUNCTION, PARTITIONS, Inexact, growth, spread
 from kernelopt.kernels.tiles import direct_error, exp_minus, half_square_error, half_squared_distances, radial
 from kernelopt.support.arithmetic import UNIT, gamma
@@ -39,6 +47,13 @@ class _Stationary(Kernel):
         return np.ones(len(X))
 
 
+def differences(M: Array, X: Array, Z: Array) -> tuple[Array, Array]:
+    """Σⱼ Mᵢⱼ(xᵢ − zⱼ) for each i, and Σᵢ Mᵢⱼ(zⱼ − xᵢ) for each j."""
+    center = X.mean(axis=0)
+    P, R = X - center, Z - center  # differences of points far from 0 would cancel
+    return M.sum(axis=1)[:, None] * P - M @ R, M.sum(axis=0)[:, None] * R - M.T @ P
+
+
 class _Isotropic(_Stationary):
     """κ(x, y) = g(ρ) with ρ = ‖x − y‖²/(2σ²): ∂ρ/∂xⱼ = (xⱼ − yⱼ)/σ² = −∂ρ/∂yⱼ, ∂²ρ = ±[i = j]/σ²; higher ones are 0."""
 
@@ -62,6 +77,17 @@ class _Isotropic(_Stationary):
         taken = steps(dx, dz)
         rho = half_squared_distances(X, Z, self.sigma, self._direct)
         return chain(self._outer(rho, len(taken)), inner, taken)
+
+    def _slope(self, rho: Array) -> Array:
+        """g′(ρ)."""
+        return self._outer(rho, 1)[1]
+
+    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
+        """−(2/σ) Σ Mᵢⱼρᵢⱼ and (1/σ²) Σⱼ Mᵢⱼ(xᵢ − zⱼ), with M = G∘g′(ρ)."""
+        rho = half_squared_distances(X, Z, self.sigma, self._direct)
+        M = G * self._slope(rho)
+        own = {"sigma": -2 / self.sigma * float(np.sum(M * rho))}
+        return own, differences(M / self.sigma**2, X, Z) if points else None
 
     def _peak(self, k: int, p: float) -> float:
         """supₜ |g⁽ᵏ⁾(t²/2)|tᵖ, with t = ‖x − y‖/σ."""
@@ -208,6 +234,17 @@ class Laplacian(_Stationary):
         K /= self.sigma
         return exp_minus(K)
 
+    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
+        """Σ Mᵢⱼ‖xᵢ − zⱼ‖₁/σ² and −(1/σ) Σⱼ Mᵢⱼ sign(xᵢ − zⱼ), with M = G∘κ; the sign of 0 is 0."""
+        lengths = cdist(X, Z, "cityblock")
+        M = G * np.exp(-lengths / self.sigma)
+        own = {"sigma": float(np.sum(M * lengths)) / self.sigma**2}
+        if not points:
+            return own, None
+        signs = [M * np.sign(X[:, a, None] - Z[:, a]) for a in range(X.shape[1])]
+        left = np.column_stack([-S.sum(axis=1) for S in signs]) / self.sigma
+        return own, (left, np.column_stack([S.sum(axis=0) for S in signs]) / self.sigma)
+
     def _rounding(self, at: Inexact) -> float:
         """Rounding of s = ‖x − z‖₁/σ, γ_{d+1}s, changes e⁻ˢ by less than γ_{d+1}; errors of points and of exp add."""
         return min(gamma(at.points.shape[1] + 4) + at.shift(1) / self.sigma + FUNCTION, 1.0)
@@ -258,6 +295,12 @@ class Matern(_Isotropic):
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         return radial(X, Z, self.sigma, self._profile, direct=self._direct)
+
+    def _slope(self, rho: Array) -> Array:
+        if self.nu != 0.5:
+            return super()._slope(rho)
+        s = self._lengths(rho)  # g′ = −e⁻ˢ/s, which only stands beside factors of order s²
+        return np.divide(-np.exp(-s), s, out=np.zeros_like(s), where=s > 0)
 
     def _lengths(self, rho: Array) -> Array:
         """s = √(4νρ), at most 800: e⁻⁸⁰⁰ = 0 in double precision, while for ρ = ∞ a polynomial times 0 would be nan."""
@@ -321,6 +364,14 @@ class RationalQuadratic(_Isotropic):
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         return radial(X, Z, self.sigma, self._profile)
+
+    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
+        """Also ∂κ/∂α = κ·(q/(1 + q) − log(1 + q)), with q = ρ/α."""
+        own, of_points = super()._adjoint(X, Z, G, pull, points)
+        q = half_squared_distances(X, Z, self.sigma, self._direct) / self.alpha
+        logarithm = np.log1p(q)
+        own["alpha"] = float(np.sum(G * np.exp(-self.alpha * logarithm) * (q / (1 + q) - logarithm)))
+        return own, of_points
 
     def _profile(self, rho: Array) -> Array:
         """exp(−α·log(1 + ρ/α)), in place; 1 + ρ/α would lose ρ where α is large."""
@@ -399,6 +450,22 @@ class Periodic(_Stationary):
         P, R = np.remainder(X, self.period), np.remainder(Z, self.period)
         taken, K = steps(dx, dz), self._matrix(X, Z)
         return chain([K if k % 2 == 0 else -K for k in range(len(taken) + 1)], inner, taken)
+
+    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
+        """With κ = e^(−φ), φ = Σₐ (1 − cos wdₐ)/σ², w = 2π/period: ∂φ/∂dₐ = w sin(wdₐ)/σ², ∂φ/∂w = Σ dₐ sin(wdₐ)/σ²."""
+        w, K = 2 * np.pi / self.period, self._matrix(X, Z)
+        M = G * K
+        with np.errstate(divide="ignore"):
+            phi = np.where(K > 0, -np.log(K), 0.0)
+        P, R, by_period, left, right = np.remainder(X, self.period), np.remainder(Z, self.period), 0.0, [], []
+        for a in range(X.shape[1]):
+            S = M * np.sin(w * (P[:, a, None] - R[:, a]))
+            by_period += float(np.sum(S * (X[:, a, None] - Z[:, a])))
+            left.append(-w * S.sum(axis=1))
+            right.append(w * S.sum(axis=0))
+        size = self.sigma**2
+        own = {"sigma": 2 / self.sigma * float(np.sum(M * phi)), "period": by_period / size * w / self.period}
+        return own, (np.column_stack(left) / size, np.column_stack(right) / size) if points else None
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         # 2 sin²(πd/p) = ½‖(cos, sin)(2πx/p) − (cos, sin)(2πy/p)‖²

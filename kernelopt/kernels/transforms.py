@@ -17,6 +17,7 @@ from kernelopt.kernels.domains import ANYTHING, Domain, frozen, key, name_of, re
 from kernelopt.kernels.kernel import (
     COMPOSITIONS,
     Kernel,
+    PointSlopes,
     Verdict,
     is_integer,
     nonnegative_numbers,
@@ -98,6 +99,11 @@ class Weighted(_OfWeights):
             raise KernelError(f"Expected {name}(X) to give {len(X)} finite numbers; got shape {f.shape}.")
         return f
 
+    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
+        """Weights f(xᵢ)Gᵢⱼf(zⱼ)."""
+        _require_no_points(self, points)
+        return {}, pull(self.kernel, X, Z, self._weights(X)[:, None] * G * self._weights(Z))
+
     def __getstate__(self) -> dict[str, Any]:
         return refuse_pickling(self, self.weight)
 
@@ -178,6 +184,11 @@ class Composed(_OfPoints):
             raise KernelError(f"Expected {name_of(self.map)}(X) to give {len(X)} points; got {len(points)}.")
         return points
 
+    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
+        """The derivative at the mapped points."""
+        _require_no_points(self, points)
+        return {}, pull(self.kernel, self._point(X), self._point(Z), G)
+
     def __getstate__(self) -> dict[str, Any]:
         return refuse_pickling(self, self.map)
 
@@ -230,6 +241,16 @@ class Columns(_OfPoints):
         if X.ndim != 2 or max(self.columns) >= X.shape[1]:
             raise KernelError(f"Expected points with a column {max(self.columns)}; got shape {X.shape}.")
         return X[:, self.columns]
+
+    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
+        """The derivative at the chosen columns; others have none."""
+        found = pull(self.kernel, self._point(X), self._point(Z), G, points)
+        if found is None:
+            return {}, None
+        both = np.zeros(X.shape), np.zeros(Z.shape)
+        for whole, part in zip(both, found, strict=True):
+            np.add.at(whole.T, list(self.columns), part.T)
+        return {}, both
 
     def __repr__(self) -> str:
         return f"({self.kernel!r}).on({list(self.columns)!r})"
@@ -293,6 +314,15 @@ class ARD(_OfPoints):
             raise KernelError(f"Expected points with {len(self.scales)} columns, one per scale; got shape {X.shape}.")
         return (X - centre) / np.array(self.scales)
 
+    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
+        """With x′ = x/ℓ: ∂/∂ℓ = −(Σ x′∂/∂x′)/ℓ and ∂/∂x = (∂/∂x′)/ℓ."""
+        centre, scales = self._centre(Z), np.array(self.scales)
+        P, R = self._point(X, centre), self._point(Z, centre)
+        found = pull(self.kernel, P, R, G, True)
+        assert found is not None
+        own = {"scales": -(np.sum(P * found[0], axis=0) + np.sum(R * found[1], axis=0)) / scales}
+        return own, (found[0] / scales, found[1] / scales) if points else None
+
     def __repr__(self) -> str:
         return f"({self.kernel!r}).ard({list(self.scales)!r})"
 
@@ -346,6 +376,18 @@ class Normalized(_OfWeights):
         off = r * largest_ratio(size, d)
         return compounded(r, off / (1 - off), repeated(gamma(2), 4)) if off < 1 else inf
 
+    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
+        """Weights Gᵢⱼfᵢfⱼ on κ₀, and −½Σⱼ Gᵢⱼκᵢⱼ/κ₀(xᵢ, xᵢ) on the diagonal."""
+        f, g = self._weights(X), self._weights(Z)
+        W = f[:, None] * G * g
+        found = pull(self.kernel, X, Z, W, points)
+        if not points and not self.kernel.parameters():
+            return {}, None
+        terms = W * self.kernel._matrix(X, Z)
+        at_x = pull.diagonal(self.kernel, X, -0.5 * terms.sum(axis=1) * f**2, points)
+        at_z = pull.diagonal(self.kernel, Z, -0.5 * terms.sum(axis=0) * g**2, points)
+        return {}, None if found is None else (found[0] + at_x, found[1] + at_z)
+
     def __repr__(self) -> str:
         return f"({self.kernel!r}).normalized()"
 
@@ -373,8 +415,15 @@ class Centered(Kernel):
         data = self.kernel.rows(self.data)
         object.__setattr__(self, "data", frozen(np.array(data)))
 
-    @cached_property
+    @property
     def _mean(self) -> float:
+        return self._mean_of_means() if self.kernel.parameters() else self._known_mean
+
+    @cached_property
+    def _known_mean(self) -> float:
+        return self._mean_of_means()
+
+    def _mean_of_means(self) -> float:
         return float(self._means(self.data).mean())
 
     @property
@@ -411,6 +460,16 @@ class Centered(Kernel):
     def _features(self, X: Array) -> Array:
         return self.kernel._features(X) - self.kernel._features(self.data).mean(axis=0)
 
+    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
+        """Weights G on κ₀(x, z), −mean on κ₀(x, xᵢ) and κ₀(xᵢ, z), and the mean of means on κ₀(xᵢ, xⱼ)."""
+        _require_no_points(self, points)
+        C, one = self.data, np.full((len(self.data), 1), 1 / len(self.data))
+        pull(self.kernel, X, Z, G)
+        pull.products(self.kernel, X, C, -G.sum(axis=1)[:, None], one)
+        pull.products(self.kernel, C, Z, -one, G.sum(axis=0)[:, None])
+        pull.products(self.kernel, C, C, float(G.sum()) * one, one)
+        return {}, None
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Centered) and self.kernel == other.kernel and key(self.data) == key(other.data)
 
@@ -420,6 +479,13 @@ class Centered(Kernel):
     def __repr__(self) -> str:
         return (
             f"({self.kernel!r}).centered({self.data.tolist() if len(self.data) < 6 else f'<{len(self.data)} points>'})"
+        )
+
+
+def _require_no_points(kernel: Kernel, points: bool) -> None:
+    if points:
+        raise KernelError(
+            f"Expected {kernel!r} outside of length scales in parameters: it has no derivative by its points."
         )
 
 

@@ -10,7 +10,9 @@ For cone data, and y = Σζ∇²g·A r_x + (rows of r_ζ) with ∇g,
 
 For a kernel κ, with α the coefficients of θ and η = −(Hr + Jᵀr_ζ)_u, ρ = −(Hr + Jᵀr_ζ)_t/t,
 
-    dφ/dp = φ′ᵀ ∂K(Z, X) α + (η + ½ραMMᵀ)ᵀ ∂Q α.
+    dφ/dp = φ′ᵀ ∂K(Z, X) α + (η + ½ραMMᵀ)ᵀ ∂Q α,
+
+and ½φ_tαMMᵀ/t beside ½ραMMᵀ where φ depends on t = ‖θM‖ itself.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import NamedTuple
 import cvxpy as cp
 import numpy as np
 
-from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink
+from kernelopt.compiler.canonical_form import CanonicalForm, NormLink, PredictionLink
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.errors import KernelOptError
@@ -33,6 +35,8 @@ from kernelopt.sensitivity.optimum import Optimum, finer, optimum
 from kernelopt.sensitivity.stated_cones import stated_cones
 from kernelopt.support import cvxpy_parts
 from kernelopt.support.types import Array, Ints
+
+REGULAR = 1e-6  # the residual of the adjoint system, relative to its right-hand side, above which it has no solution
 
 ByParameter = dict[int, tuple[Array, Array]]
 
@@ -95,21 +99,25 @@ def of_value(found: Optimum) -> Derivative:
 def at(found: Optimum, criterion: Criterion) -> Place:
     """The predictions, norms and variables of a criterion at the optimum."""
     f = tuple(predictions(found, link) for link in criterion.predictions)
-    t = [
-        float(np.linalg.norm(found.system.spans[_number(found, norm.view.theta)].w @ norm.right))
-        for norm in criterion.norms
-    ]
+    t = tuple(_length(found, norm) for norm in criterion.norms)
     y = []
     for v, columns in zip(criterion.of_y, _columns(found, criterion), strict=True):
         here = len(columns) == v.size
         y.append(np.reshape(found.x[columns], v.shape, order="F") if here else v.value)
-    return Place(f, tuple(t), tuple(y))
+    return Place(f, t, tuple(y))
+
+
+def _length(found: Optimum, norm: NormLink) -> float:
+    """‖θM‖."""
+    return float(np.linalg.norm(found.system.spans[_number(found, norm.view.theta)].w @ norm.right))
 
 
 def predictions(found: Optimum, link: PredictionLink) -> Array:
     """θ at the rows of another link, (n, K)."""
     number = _number(found, link.theta)
     own = found.form.predictions[number].rows
+    if not len(link.rows):
+        return np.zeros((0, link.theta.outputs or 1))
     if np.trace(found.system.weights[number]) > 0:
         return np.asarray(_cross(link.rows, own) @ _coefficients(found, number))
     return np.asarray(_at_pivots(found, number, link.rows) @ found.system.spans[number].w)
@@ -125,6 +133,12 @@ def _at_pivots(found: Optimum, number: int, rows: Rows) -> Array:
 
 def _solved(found: Optimum, right: Move) -> Adjoint:
     move, residual = found.system.solve(right)
+    if not residual <= REGULAR:
+        raise KernelOptError(
+            "Expected an optimum that is unique in all that the criterion depends on; this one can move at no cost, as "
+            f"an intercept can whose rows are all on linear stretches (residual {residual:.1g} of the adjoint system). "
+            "Add a small penalty of the free variables, such as 1e-6·cp.square(b)."
+        )
     return Adjoint(move, found.system.placed(move.w, move.x), residual)
 
 
@@ -151,8 +165,7 @@ def _right(found: Optimum, criterion: Criterion, values: Slopes) -> Move:
     for norm, slope in zip(criterion.norms, values.norms, strict=True):
         number = _number(found, norm.view.theta)
         image = found.system.spans[number].w @ norm.right
-        length = float(np.linalg.norm(image))
-        w[number] += slope / (length or 1.0) * image @ norm.right.T
+        w[number] += slope / (_length(found, norm) or 1.0) * image @ norm.right.T
     x = np.zeros(len(found.data.c))
     for slope, columns in zip(values.y, _columns(found, criterion), strict=True):
         if len(columns) == slope.size:
@@ -169,6 +182,10 @@ def _of_kernel(found: Optimum, number: int, criterion: Criterion, values: Slopes
     for norm in found.system.norms:
         if norm.theta == number and norm.t > 0:
             left += 0.5 * (-G[norm.column] / norm.t) * alpha @ norm.square
+    for term, slope in zip(criterion.norms, values.norms, strict=True):
+        length = _length(found, term)
+        if term.view.theta is link.theta and length > 0:
+            left += 0.5 * slope / length * alpha @ term.right @ term.right.T
     total = _kernel_gradient(link, link.rows, left, link.rows, alpha)
     for other, slope in zip(criterion.predictions, values.predictions, strict=True):
         if other.theta is link.theta:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import kernelopt as ko
-from kernelopt import errors, losses
+from kernelopt import errors, kernels, losses
 
 N = 30
 
@@ -335,3 +335,75 @@ def test_free_variables_that_nothing_determines():
     problem.solve()
     found = ko.gradient(problem, cp.sum(theta([[1.0]])))
     assert found[lam] == pytest.approx(-0.5, rel=1e-8)  # θ = 1/2λ
+
+
+def of_kernel(kernel, loss="huber", penalty="squared", constraint="none"):
+    """A problem with a kernel of two columns, its λ, and a criterion at other points."""
+    rng = np.random.default_rng(7)
+    X = rng.uniform(-2, 2, size=(N, 2))
+    y = np.sin(2 * X[:, 0]) * X[:, 1] + 0.3 * rng.normal(size=N)
+    y = np.where(y > 0, 1.0, -1.0) if loss in LABELS else y
+    lam = cp.Parameter(nonneg=True, value=0.2, name="lam")
+    theta, b = ko.Theta(kernel), cp.Variable()
+    objective = cp.sum(LOSSES[loss](y, theta(X) + b))
+    constraints = [theta(X[:4]) + b == 0.1] if constraint == "equality" else []
+    if penalty == "ball":
+        constraints = [*constraints, ko.norm(theta) <= lam + 1.0]
+    else:
+        objective += lam * {"squared": ko.sum_squares, "unsquared": ko.norm}[penalty](theta)
+    problem = ko.Problem(cp.Minimize(objective), constraints)
+    Z = rng.uniform(-2, 2, size=(15, 2))
+    return problem, cp.sum_squares(theta(Z) + b - np.sin(2 * Z[:, 0])) + 0.1 * ko.norm(theta)
+
+
+@pytest.mark.parametrize("constraint", ["none", "equality"])
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("loss", ["huber", "logistic", "hinge", "pinball", "smooth"])
+def test_kernel_parameters(loss, penalty, constraint):
+    sigma = cp.Parameter(pos=True, value=1.2, name="sigma")
+    mu = cp.Parameter(nonneg=True, value=0.5, name="mu")
+    problem, criterion = of_kernel(kernels.Gaussian(sigma) + kernels.Laplacian(2.0) * mu, loss, penalty, constraint)
+    problem.solve()
+    if (loss, penalty, constraint) == ("hinge", "ball", "none"):  # its intercept can move at no cost
+        with pytest.raises(errors.KernelOptError, match="unique"):
+            ko.gradient(problem, criterion)
+        return
+    found = ko.gradient(problem, criterion)
+    assert {p.name() for p in found} == {"lam", "sigma", "mu"}
+    value = ko.gradient(problem, problem.objective)
+    for p in found:
+        for one, gradient in ((criterion, found), (problem.objective, value)):
+            known = (difference(problem, one, p, (), h) for h in (1e-5, 1e-4, 1e-6))
+            assert any(gradient[p] == pytest.approx(d, rel=1e-6, abs=1e-7) for d in known), p.name()
+
+
+def test_a_length_scale_for_each_column():
+    scales = cp.Parameter(2, pos=True, value=[1.0, 2.0], name="scales")
+    problem, criterion = of_kernel(kernels.Gaussian(1.0).ard(scales), "logistic")
+    problem.solve()
+    found = ko.gradient(problem, criterion, [scales])
+    for entry in range(2):
+        assert found[scales][entry] == pytest.approx(difference(problem, criterion, scales, (entry,)), rel=1e-6)
+
+
+def test_kernel_parameters_of_several_outputs():
+    rng = np.random.default_rng(8)
+    X, Y = rng.normal(size=(20, 2)), rng.normal(size=(20, 2))
+    sigma = cp.Parameter(pos=True, value=1.2, name="sigma")
+    theta = ko.Theta(kernels.Gaussian(sigma), outputs=2)
+    objective = cp.sum(losses.huber(Y, theta(X), 0.5)) + 0.2 * ko.norm(theta, "fro") + 0.1 * ko.sum_squares(theta[:, 0])
+    problem = ko.Problem(cp.Minimize(objective))
+    criterion = cp.sum(cp.multiply(theta(X + 0.1), rng.normal(size=(20, 2))))
+    problem.solve()
+    assert ko.gradient(problem, criterion)[sigma] == pytest.approx(difference(problem, criterion, sigma), rel=1e-6)
+
+
+def test_a_kernel_parameter_that_changed():
+    sigma = cp.Parameter(pos=True, value=1.2, name="sigma")
+    problem, criterion = of_kernel(kernels.Gaussian(sigma))
+    problem.solve()
+    sigma.value = 1.3
+    with pytest.raises(errors.KernelOptError, match="sigma changed"):
+        ko.gradient(problem, criterion)
+    with pytest.raises(errors.KernelOptError, match="sigma changed"):
+        ko.approximate_leave_one_out(problem, criterion)
