@@ -28,11 +28,13 @@ from kernelopt.model_selection.kernel_selection import (
 )
 from kernelopt.model_selection.leave_one_out import approximate_leave_one_out
 from kernelopt.model_selection.paths import path
+from kernelopt.model_selection.tuning import CrossValidatedLoss, tune
 from kernelopt.persistence import load, save
 from kernelopt.problem import Problem
 
 __version__ = version("kernelopt")
 __all__ = [
+    "CrossValidatedLoss",
     "FactorCache",
     "FeatureMatrix",
     "Function",
@@ -61,6 +63,7 @@ __all__ = [
     "save",
     "sum_squares",
     "testing",
+    "tune",
 ]
 
 

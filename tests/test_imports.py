@@ -101,6 +101,7 @@ INSIDE = {
         ["functions", "smooth", "survival"],
     ],
     "model_selection": [
+        ["tuning"],
         ["cross_validation"],
         ["closed_form", "gradients", "paths"],
         ["leave_one_out"],

@@ -96,6 +96,9 @@ def follows_rules(form: CanonicalForm, wanted: list[cp.Parameter]) -> bool:
 
 
 def _with_constants(form: CanonicalForm, wanted: list[cp.Parameter]) -> cp.Problem:
+    """The outer problem itself where it follows the rules in all parameters, since cvxpy keeps what it has compiled."""
+    if form.outer.is_dcp(dpp=True):
+        return form.outer
     known = {p.id for p in wanted}
     others = [p for p in form.outer.parameters() if p.id not in known]
     return rewrite(form.outer, {id(p): cp.Constant(p.value) for p in others}) if others else form.outer

@@ -1,0 +1,441 @@
+"""Parameters of a problem, chosen by the gradient of a criterion through its optimum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+from time import perf_counter
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import cvxpy as cp
+import numpy as np
+from scipy.optimize import minimize
+from tqdm.auto import tqdm
+
+from kernelopt.driver.options import spelling
+from kernelopt.errors import DataError, KernelOptError, OptionError, ParameterError
+from kernelopt.kernels.domains import frozen
+from kernelopt.model_selection.cross_validation import _base_weights, _folds, _on
+from kernelopt.model_selection.gradients import gradient
+from kernelopt.problem import Problem
+from kernelopt.support.table import Table
+from kernelopt.support.types import Array
+
+# Without bounds, a parameter that is declared positive is searched within this factor of its value, on both sides.
+FACTOR = 1e4
+# The tolerance of solves during a search. Answers are refined to rounding for the gradient, so that a finer one would
+# cost time and change nothing.
+TOL = 1e-3
+FINER = 1e-8  # the tolerance of another solve, where an answer can't be refined
+# L-BFGS-B ends where a step improves the criterion by less than this share of it, or where all entries of the gradient,
+# by the logarithm of positive parameters, are smaller than the same share of the first criterion. Differences between
+# samples of rows are far larger; with smaller values a search along kinks takes many short steps.
+CONVERGED = 1e-4
+
+
+class CrossValidatedLoss(NamedTuple):
+    """Σᵢ lossᵢ/N over rows i left out in turn: a criterion for `ko.tune`.
+
+    weights : cp.Parameter (N,), the weights of the rows' losses in the problem, as for `ko.cross_validate`; a fold is
+        left out by weights of 0, so that one factor of the kernel matrix serves all folds
+    losses : expression (N,), the loss of each row, such as `ko.losses.log_loss(y, theta(X) + b)`
+    cv : folds, as for `ko.cross_validate`
+    random_state : seed of the folds where `cv` is a number
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, kernelopt as ko
+    >>> w, u = cp.Parameter(6, nonneg=True), cp.Variable(6)
+    >>> ko.CrossValidatedLoss(w, ko.losses.hinge(np.ones(6), u), cv=3).cv
+    3
+    """
+
+    weights: cp.Parameter
+    losses: cp.Expression
+    cv: Any = 5
+    random_state: int = 0
+
+
+class Evaluation(NamedTuple):
+    """One point of a search: the start it belongs to, the parameters' values, the criterion, its gradient, seconds."""
+
+    start: int
+    values: tuple[Array, ...]
+    criterion: float
+    gradient: tuple[Array, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tuned(Table):
+    """The evaluations of a search and the best of them; made by `ko.tune`. It prints as a table.
+
+    Columns are "start", "criterion", the parameters of one number by name, "slope", the norm of the gradient by
+    log(parameter) where that is positive, and "seconds" since the beginning.
+
+    Attributes
+    ----------
+    parameters : tuple of cp.Parameter
+    evaluations : tuple of Evaluation
+    message : why the search ended
+    """
+
+    parameters: tuple[cp.Parameter, ...]
+    evaluations: tuple[Evaluation, ...]
+    message: str
+
+    @property
+    def best(self) -> Evaluation:
+        """The evaluation with the smallest criterion."""
+        return min(self.evaluations, key=lambda e: e.criterion)
+
+    @property
+    def value(self) -> float:
+        """The smallest criterion."""
+        return self.best.criterion
+
+    @cached_property
+    def columns(self) -> Mapping[str, Array]:
+        """The columns by name."""
+        table: dict[str, Any] = {
+            "start": [e.start for e in self.evaluations],
+            "criterion": [e.criterion for e in self.evaluations],
+        }
+        for k, p in enumerate(self.parameters):
+            if p.size == 1:
+                table[p.name()] = [float(np.ravel(e.values[k])[0]) for e in self.evaluations]
+        table["slope"] = [self._slope(e) for e in self.evaluations]
+        table["seconds"] = [e.seconds for e in self.evaluations]
+        return MappingProxyType({name: frozen(np.array(column)) for name, column in table.items()})
+
+    def _slope(self, e: Evaluation) -> float:
+        parts = [g * (v if np.all(v > 0) else 1.0) for g, v in zip(e.gradient, e.values, strict=True)]
+        return float(np.sqrt(sum(float(np.sum(part**2)) for part in parts)))
+
+    def _captions(self) -> list[str]:
+        return [self.message]
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the criterion over the seconds, by matplotlib; return the Axes."""
+        return self._drawn("seconds", ["criterion"], ax)
+
+
+def tune(
+    problem: Problem,
+    criterion: Any,
+    parameters: Sequence[cp.Parameter],
+    bounds: Mapping[cp.Parameter, tuple[Any, Any]] | None = None,
+    *,
+    at: cp.Expression | None = None,
+    n_init: int = 1,
+    random_state: int | np.random.Generator | None = 0,
+    max_evaluations: int = 100,
+    time_limit: float | None = None,
+    progress: bool = False,
+    **solve_options: Any,
+) -> Tuned:
+    """Choose parameters of a problem that minimize a criterion of its optimum, by gradients.
+
+    L-BFGS-B on the values of the parameters, of their logarithms where the lower bound is positive; each evaluation is
+    a solve and a gradient (`ko.gradient`), or one for each fold. With λ, a length scale for each column and weights of
+    rows at once it takes tens of evaluations, where a grid takes a power of its number of values. It finds a local
+    minimum: the present values are the first start, and `n_init` asks for more, drawn at random within the bounds.
+
+    Afterwards parameters have the best values, and the problem is solved for them, to its default tolerance.
+
+    Parameters
+    ----------
+    problem : Problem
+    criterion : expression, function with `at`, or `CrossValidatedLoss`
+        As for `ko.gradient`: what is minimized, such as the loss of rows that the problem does not have; or
+        `ko.CrossValidatedLoss(w, losses)` for the losses of rows left out in turn.
+    parameters : sequence of cp.Parameter
+        With values, the first start.
+    bounds : mapping of parameters to (low, high), optional
+        Numbers or arrays. By default a factor of 10⁴ on both sides of the values of parameters declared positive or
+        nonnegative, and none for others.
+    n_init : int ≥ 1
+    random_state : seed, or generator, of other starts
+    max_evaluations : int
+        Of each start.
+    time_limit : seconds of the whole call
+    progress : whether to show a bar, with the best criterion so far
+    **solve_options : passed on to `Problem.solve`
+
+    Returns
+    -------
+    Tuned
+        A table with a row for each evaluation; `.best` has the values.
+
+    Raises
+    ------
+    ParameterError
+        For parameters that are not the problem's, or have no value.
+    OptionError
+        For bounds that are not intervals with the present value inside.
+    KernelOptError
+        Where no gradient is known at the first start; see `ko.gradient`.
+
+    Notes
+    -----
+    With Ctrl-C the best parameters so far are kept, the problem is solved for them, and the table is returned.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, kernelopt as ko
+    >>> X = np.linspace(0, 6, 80)[:, None]
+    >>> y = np.sin(2 * X[:, 0]) + 0.3 * np.random.default_rng(0).standard_t(2, size=80)
+    >>> sigma = cp.Parameter(pos=True, value=3.0, name="sigma")
+    >>> lam = cp.Parameter(pos=True, value=1.0, name="lam")
+    >>> theta, b = ko.Theta(ko.kernels.Gaussian(sigma=sigma)), cp.Variable()
+    >>> train, test = np.arange(0, 80, 2), np.arange(1, 80, 2)
+    >>> errors = ko.losses.absolute_error(y[train], theta(X[train]) + b)
+    >>> problem = ko.Problem(cp.Minimize(cp.sum(errors) + lam * ko.sum_squares(theta)))
+    >>> criterion = cp.sum(ko.losses.huber(y[test], theta(X[test]) + b)) / 40
+    >>> found = ko.tune(problem, criterion, [sigma, lam])
+    >>> bool(found.value < found["criterion"][0]), bool(0.3 < sigma.value < 2)
+    (True, True)
+    """
+    chosen = _chosen(problem, parameters)
+    box = _Box.of(chosen, bounds or {})
+    _require_counts(n_init, max_evaluations)
+    random = np.random.default_rng(random_state)
+    judge = _judge(problem, criterion, chosen, at)
+    deadline = inf if time_limit is None else perf_counter() + time_limit
+    search = _Search(problem, judge, box, {"tol": TOL, "certify": False, **solve_options}, deadline, max_evaluations)
+    starts = [box.start, *(box.random(random) for _ in range(n_init - 1))]
+    with spelling(tune, solve_options), tqdm(total=None, desc="criterion", disable=not progress) as bar:
+        search.bar = bar
+        for number, start in enumerate(starts):
+            search.begin(number)
+            search.run(start)
+            if search.ended:
+                break
+    found = Tuned(tuple(chosen), tuple(search.evaluations), search.message)
+    for p, value in zip(chosen, found.best.values, strict=True):
+        p.value = value
+    search.prepare()
+    problem.solve(**solve_options)
+    return found
+
+
+class _Box(NamedTuple):
+    """The parameters' entries in one array, as logarithms where `logs`, within low and high."""
+
+    parameters: tuple[cp.Parameter, ...]
+    start: Array
+    low: Array
+    high: Array
+    logs: Any
+
+    @classmethod
+    def of(cls, parameters: list[cp.Parameter], bounds: Mapping[cp.Parameter, Any]) -> _Box:
+        unknown = [p for p in bounds if not any(p is q for q in parameters)]
+        if unknown:
+            raise OptionError(f"Expected bounds of the parameters; {unknown[0]!r} is none of them.")
+        starts, lows, highs = [], [], []
+        for p in parameters:
+            value = np.ravel(np.asarray(p.value, dtype=float), order="F")
+            low, high = _interval(p, value, bounds.get(p))
+            starts.append(value)
+            lows.append(low)
+            highs.append(high)
+        start, low, high = (np.concatenate(parts) for parts in (starts, lows, highs))
+        logs = low > 0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            x, least, most = (np.where(logs, np.log(a), a) for a in (start, low, high))
+        return cls(tuple(parameters), x, least, most, logs)
+
+    def values(self, x: Array) -> tuple[Array, ...]:
+        """The parameters' values, in their shapes."""
+        flat = np.where(self.logs, np.exp(np.where(self.logs, x, 0.0)), x)
+        ends = np.cumsum([0, *(p.size for p in self.parameters)])
+        return tuple(
+            np.reshape(flat[i:j], p.shape, order="F")
+            for p, i, j in zip(self.parameters, ends[:-1], ends[1:], strict=True)
+        )
+
+    def slopes(self, values: tuple[Array, ...], gradient: tuple[Array, ...]) -> Array:
+        """The gradient by x: times the value, for logarithms."""
+        flat = [np.concatenate([np.ravel(a, order="F") for a in several]) for several in (values, gradient)]
+        return np.asarray(np.where(self.logs, flat[0], 1.0) * flat[1])
+
+    def random(self, generator: np.random.Generator) -> Array:
+        """A start within finite bounds; at the first one elsewhere."""
+        finite = np.isfinite(self.low) & np.isfinite(self.high)
+        drawn = generator.uniform(np.where(finite, self.low, 0.0), np.where(finite, self.high, 1.0))
+        return np.where(finite, drawn, self.start)
+
+
+def _interval(p: cp.Parameter, value: Array, given: Any) -> tuple[Array, Array]:
+    """The bounds of a parameter's entries. Raises OptionError."""
+    if given is None:
+        if p.is_nonneg() and np.all(value > 0):
+            return value / FACTOR, value * FACTOR
+        return np.full(p.size, 0.0 if p.is_nonneg() else -inf), np.full(p.size, inf)
+    pair = given if isinstance(given, (tuple, list)) and len(given) == 2 else (np.nan, np.nan)
+    low, high = (np.broadcast_to(np.asarray(end, dtype=float), p.shape).ravel(order="F") for end in pair)
+    positive = not p.attributes.get("pos") or bool(np.all(low > 0))
+    signed = not p.is_nonneg() or bool(np.all(low >= 0))
+    if not (np.all(low < high) and np.all((low <= value) & (value <= high)) and positive and signed):
+        raise OptionError(
+            f"Expected bounds (low, high) of {p.name()} with low < high, its value {p.value} between them, and low of "
+            f"its declared sign; got {given!r}."
+        )
+    return low, high
+
+
+class _Judge(NamedTuple):
+    """How values of parameters are judged: a function of options that solves, and how to restore the weights."""
+
+    evaluate: Callable[[dict[str, Any]], tuple[float, tuple[Array, ...]]]
+    prepare: Callable[[], None]
+
+
+def _judge(problem: Problem, criterion: Any, chosen: list[cp.Parameter], at: Any) -> _Judge:
+    """The judge for a criterion."""
+    if not isinstance(criterion, CrossValidatedLoss):
+        return _Judge(lambda options: _once(problem, criterion, chosen, at, options), lambda: None)
+    weights, losses = criterion.weights, criterion.losses
+    base = _base_weights(problem, weights)
+    if not isinstance(losses, cp.Expression) or losses.shape != (len(base),):
+        raise DataError(f"Expected losses of shape ({len(base)},), one for each weight; got {losses!r}.")
+    folds = _folds(criterion.cv, base, criterion.random_state)
+    if any(p is weights for p in chosen):
+        raise ParameterError(f"Expected parameters other than the weights of the folds; got {weights.name()}.")
+
+    def prepare() -> None:
+        weights.value = base
+
+    def evaluate(options: dict[str, Any]) -> tuple[float, tuple[Array, ...]]:
+        value, total = 0.0, [np.zeros(p.shape) for p in chosen]
+        try:
+            for train, test in folds:
+                weights.value = _on(train, base)
+                part, slopes = _once(problem, cp.sum(losses[test]) / len(base), chosen, None, options)
+                value, total = value + part, [a + b for a, b in zip(total, slopes, strict=True)]
+        finally:
+            prepare()
+        return value, tuple(total)
+
+    return _Judge(evaluate, prepare)
+
+
+def _once(
+    problem: Problem, criterion: Any, chosen: list[cp.Parameter], at: Any, options: dict[str, Any]
+) -> tuple[float, tuple[Array, ...]]:
+    """Solve, and take the gradient; once more with a finer tolerance where the answer can't be refined."""
+    problem.solve(**options)
+    try:
+        found = gradient(problem, criterion, chosen, at=at)
+    except KernelOptError:
+        if problem.value is None:
+            raise
+        problem.solve(**{**options, "tol": FINER})
+        found = gradient(problem, criterion, chosen, at=at)
+    return found.value, tuple(np.array(found[p]) for p in chosen)
+
+
+class _EndedError(Exception):
+    """The time is up, or there have been enough evaluations."""
+
+
+class _Search:
+    """The evaluations of all starts."""
+
+    def __init__(  # noqa: PLR0917
+        self, problem: Problem, judge: _Judge, box: _Box, options: dict[str, Any], deadline: float, most: int
+    ) -> None:
+        self.problem, self.judge, self.box, self.options = problem, judge, box, options
+        self.deadline, self.most, self.began = deadline, most, perf_counter()
+        self.evaluations: list[Evaluation] = []
+        self.start, self.count, self.ended, self.message = 0, 0, False, ""
+        self.bar: Any = None
+
+    @property
+    def prepare(self) -> Callable[[], None]:
+        return self.judge.prepare
+
+    def begin(self, number: int) -> None:
+        self.start, self.count = number, 0
+
+    def run(self, start: Array) -> None:
+        """L-BFGS-B from a start; it ends early for limits, for Ctrl-C, and where no gradient is known."""
+        bounds = list(zip(self.box.low, self.box.high, strict=True))
+        try:
+            first = self(start)
+            scale = max(abs(first[0]), 1e-300)
+            options = {"ftol": CONVERGED, "gtol": CONVERGED, "maxfun": self.most}
+
+            def scaled(x: Array) -> tuple[float, Array]:
+                value, slope = self(x)
+                return value / scale, slope / scale
+
+            found = minimize(scaled, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+            self.message = f"ended: {found.message}"
+        except _EndedError as reason:
+            self.message = str(reason)
+        except KeyboardInterrupt:
+            self.message, self.ended = "ended: interrupted", True
+            if not self.evaluations:
+                raise
+        except KernelOptError as error:
+            if not self.evaluations:
+                raise
+            self.message = f"ended: no gradient: {str(error).splitlines()[0]}"
+
+    def __call__(self, x: Array) -> tuple[float, Array]:
+        """The criterion and its gradient at x."""
+        values = self.box.values(np.clip(x, self.box.low, self.box.high))
+        known = self._known(values)
+        if known is None:
+            if self.evaluations and perf_counter() > self.deadline:
+                self.ended = True
+                raise _EndedError("ended: time limit")
+            if self.count >= self.most:
+                raise _EndedError(f"ended: {self.most} evaluations")
+            for p, value in zip(self.box.parameters, values, strict=True):
+                p.value = value
+            criterion, slopes = self.judge.evaluate(self.options)
+            known = Evaluation(self.start, values, criterion, slopes, perf_counter() - self.began)
+            self.evaluations.append(known)
+            self.count += 1
+            self._show()
+        return known.criterion, self.box.slopes(known.values, known.gradient)
+
+    def _known(self, values: tuple[Array, ...]) -> Evaluation | None:
+        """The last evaluation, where it was at these values."""
+        last = self.evaluations[-1] if self.evaluations else None
+        same = last is not None and all(np.array_equal(a, b) for a, b in zip(last.values, values, strict=True))
+        return last if same else None
+
+    def _show(self) -> None:
+        with suppress(AttributeError):
+            self.bar.update()
+            self.bar.set_postfix_str(f"{min(e.criterion for e in self.evaluations):.6g}")
+
+
+def _chosen(problem: Problem, parameters: Sequence[cp.Parameter]) -> list[cp.Parameter]:
+    """The parameters. Raises ParameterError for others than the problem's, and without a value."""
+    several = [parameters] if isinstance(parameters, cp.Parameter) else list(parameters)
+    known = problem.parameters()
+    for p in several:
+        if not isinstance(p, cp.Parameter) or not any(p is q for q in known):
+            shown = p.name() if isinstance(p, cp.Parameter) else repr(p)
+            names = ", ".join(q.name() for q in known) or "none"
+            raise ParameterError(f"Expected parameters of the problem, {names}; got {shown}.")
+        if p.value is None:
+            raise ParameterError(f"Expected a value of {p.name()}, the first start; got none. Set {p.name()}.value.")
+    if not several:
+        raise ParameterError("Expected at least one parameter; got none.")
+    return several
+
+
+def _require_counts(*counts: Any) -> None:
+    for count in counts:
+        if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
+            raise OptionError(f"Expected n_init and max_evaluations to be integers ≥ 1; got {count!r}.")
