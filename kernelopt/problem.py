@@ -26,6 +26,7 @@ from kernelopt.factorization import FactorCache
 from kernelopt.language.expressions import FeatureMatrix
 from kernelopt.language.nodes import renew_ids
 from kernelopt.results.solution import Solution
+from kernelopt.sensitivity.gradient_of import SolvedProblem, gradient_of, variable_changes
 from kernelopt.solvers import choice
 from kernelopt.solvers.engines import ENGINES, Start
 from kernelopt.spectral import spectral_problems
@@ -114,6 +115,7 @@ class Problem(Statement, Answered):
         progress: bool = False,
         n_init: int = 1,
         random_state: int | np.random.Generator | None = None,
+        requires_grad: bool = False,
         **solver_options: Any,
     ) -> float | None:
         """Solve the problem and return its optimal value, as cvxpy does.
@@ -164,6 +166,7 @@ class Problem(Statement, Answered):
             is θ = 0, or with `warm_start` the value that `theta` has; others are random functions.
         random_state : seed of these, or a generator; an integer is also the seed of the streamed factor's random
             candidates, by default 0, so that two runs on the same data are identical.
+        requires_grad : cvxpy's, taken so that code for it runs: derivatives are there after any solve.
         **solver_options : passed on to a solver of cvxpy's, one of which is then chosen: our own have no options.
 
         Raises
@@ -368,6 +371,92 @@ class Problem(Statement, Answered):
         finally:
             restore()
         return twin.certificate
+
+    # ---------------------------------------------------------------- derivatives
+
+    def _answer(self) -> SolvedProblem:
+        """The answer of the last solve, for derivatives. Raises KernelOptError where there is none."""
+        if self._solution is None or self._factored is None:
+            raise KernelOptError("Expected a solved problem; call solve() first.")
+        if self._point is None:
+            raise KernelOptError(f"Expected a solve with an answer; the last one ended as {self.status}.")
+        if changed := self._changed_since():
+            raise KernelOptError(
+                f"Expected the values of the last solve; {', '.join(changed)} changed since. Solve again."
+            )
+        self._require_parameter_values()
+        self._require_variable_values()
+        if self._outer() is None:
+            raise KernelOptError(
+                "Expected a continuous problem; one with integers, or of the spectral form, has no derivative here."
+            )
+        return SolvedProblem(
+            self, self._private_form(), self._factored.reduction, self._present_point(), self.certificate
+        )
+
+    @one_at_a_time
+    def backward(self) -> None:
+        """Set `.gradient` of each parameter to that of Σ v.gradient·v over the variables v, as cvxpy's `backward()`.
+
+        A variable whose `gradient` is None counts with ones. θ is no variable of cvxpy's: for criteria of predictions
+        use `ko.gradient`, which says more. There is no need of `requires_grad=True`, and the answer's tolerance does
+        not matter.
+
+        Raises
+        ------
+        KernelOptError
+            As for `ko.gradient`; and for problems without variables beside θ.
+
+        Examples
+        --------
+        >>> import cvxpy as cp, numpy as np, kernelopt as ko
+        >>> theta, b, lam = ko.Theta(ko.kernels.Linear()), cp.Variable(), cp.Parameter(nonneg=True, value=1.0)
+        >>> loss = cp.sum_squares(theta([[0.0], [1.0]]) + b - np.array([1.0, 3.0]))
+        >>> problem = ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta)))
+        >>> _ = problem.solve()
+        >>> problem.backward()  # b = 2 − ½θ, θ = 1/(½ + λ)
+        >>> round(float(lam.gradient), 6), round(0.5 / 1.5**2, 6)
+        (0.222222, 0.222222)
+        """
+        variables = self.variables()
+        if not variables:
+            raise KernelOptError(
+                "Expected variables beside θ, whose gradients go backward; for criteria of θ, ko.gradient."
+            )
+        given = [np.ones(v.shape) if v.gradient is None else np.asarray(v.gradient, dtype=float) for v in variables]
+        criterion = sum(cp.sum(cp.multiply(g, v)) for g, v in zip(given, variables, strict=True))
+        for p, found in gradient_of(self._answer(), criterion, self.parameters(), None).items():
+            p.gradient = np.array(found)
+
+    @one_at_a_time
+    def derivative(self) -> None:
+        """Set `.delta` of each variable to its change along the parameters' `.delta`, as cvxpy's `derivative()`.
+
+        A parameter whose `delta` is None does not change. Those of kernels have no direction here: see `ko.gradient`.
+
+        Raises
+        ------
+        KernelOptError
+            As for `ko.gradient`.
+
+        Examples
+        --------
+        >>> import cvxpy as cp, numpy as np, kernelopt as ko
+        >>> theta, b, lam = ko.Theta(ko.kernels.Linear()), cp.Variable(), cp.Parameter(nonneg=True, value=1.0)
+        >>> loss = cp.sum_squares(theta([[0.0], [1.0]]) + b - np.array([1.0, 3.0]))
+        >>> problem = ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta)))
+        >>> _ = problem.solve()
+        >>> lam.delta = 0.01
+        >>> problem.derivative()
+        >>> round(float(b.delta), 6)
+        0.002222
+        """
+        deltas = {p: np.asarray(p.delta, dtype=float) for p in self.parameters() if p.delta is not None}
+        for p, delta in deltas.items():
+            if delta.shape != p.shape:
+                raise DataError(f"Expected {p.name()}.delta of shape {p.shape}; got {delta.shape}.")
+        for variable, change in variable_changes(self._answer(), deltas).items():
+            variable.delta = change
 
     # ---------------------------------------------------------------- queries
 

@@ -109,7 +109,7 @@ INSIDE = {
     ],
     "persistence": [["loading", "saving"], ["archive", "vocabulary"]],
     "results": [["solution"], ["history"]],
-    "sensitivity": [["solution_map"], ["criterion", "optimum"], ["active", "kkt"], ["stated_cones"]],
+    "sensitivity": [["gradient_of"], ["solution_map"], ["criterion", "optimum"], ["active", "kkt"], ["stated_cones"]],
     "solvers": [
         ["choice"],
         ["engines"],

@@ -96,6 +96,23 @@ def of_value(found: Optimum) -> Derivative:
     return Derivative(value, total, None)
 
 
+def moved(found: Optimum, deltas: dict[int, Array]) -> Array:
+    """dx along changes of the cone data's parameters: K(dw, dx, dζ) = −∂R.
+
+    With dσ = db − dA x, the conditions change by ∂P x + ∂c + ∂Aᵀz − AᵀΣζ∇²g dσ, and the equations by −dσ or ∇gᵀdσ.
+    """
+    data, x, z, equations = found.data, found.x, found.z, found.equations
+    P, c, A, b = data.data.moved(deltas)
+    sigma = b - A @ x
+    right = -(P @ x + c + A.T @ z - data.A.T @ (equations.bend @ sigma))
+    for part in data.smooth:
+        right[part.g] -= part.loss.gradient(x[part.g], part.data) * c[part.h]
+        right[part.h] = 0.0
+    w = found.system.gathered(right)
+    right[found.system.linked] = 0.0
+    return _solved(found, Move(w, right, np.concatenate([sigma[equations.rows], -(equations.G @ sigma)]))).x
+
+
 def at(found: Optimum, criterion: Criterion) -> Place:
     """The predictions, norms and variables of a criterion at the optimum."""
     f = tuple(predictions(found, link) for link in criterion.predictions)

@@ -116,6 +116,25 @@ class ConeData(NamedTuple):
     multipliers: Callable[[Array], dict[int, Any]]
     program: Any = None
 
+    def moved(self, deltas: Mapping[int, Array]) -> tuple[Any, Array, Any, Array]:
+        """(dP, dc, dA, db) for changes of the program's parameters, by id."""
+        program, n, m = self.program, len(self.c), len(self.b)
+        vector = np.zeros(program.A.shape[1])
+        for number, start in program.param_id_to_col.items():
+            if number in deltas:
+                flat = np.ravel(deltas[number], order="F")
+                vector[start : start + len(flat)] = flat
+
+        def matrix(tensor: Any, shape: tuple[int, int]) -> sp.csc_array:
+            T = sp.coo_array(tensor)
+            j, i = np.divmod(T.coords[0], shape[0])
+            return sp.csc_array((T.data * vector[T.coords[1]], (i, j)), shape=shape)
+
+        A = matrix(program.A, (m, n + 1)) if m else sp.csc_array((m, n + 1))
+        P = sp.csc_array((n, n)) if program.P is None else matrix(program.P, (n, n))
+        c = sp.csr_array(program.q) @ vector
+        return P, c[:n], -A[:, :n], A[:, [n]].toarray().ravel()
+
 
 class DataSlopes(NamedTuple):
     """The derivative of a number by the data of a cone program.

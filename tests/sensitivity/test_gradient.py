@@ -407,3 +407,85 @@ def test_a_kernel_parameter_that_changed():
         ko.gradient(problem, criterion)
     with pytest.raises(errors.KernelOptError, match="sigma changed"):
         ko.approximate_leave_one_out(problem, criterion)
+
+
+def test_backward_in_cvxpys_words():
+    case = Case("logistic", "bounds elsewhere")
+    case.problem.solve(requires_grad=True)
+    case.b.gradient = np.array(2.0)
+    case.problem.backward()
+    known = ko.gradient(case.problem, 2 * case.b)
+    for p in case.parameters:
+        assert np.array_equal(p.gradient, known[p])
+    case.b.gradient = None
+    case.problem.backward()
+    assert case.lam.gradient == pytest.approx(0.5 * known[case.lam])
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "smooth", "power"])
+def test_derivatives_along_changes_are_the_transpose(loss):
+    """δb for changes of all parameters is the sum of gradient·change."""
+    case = Case(loss, "bounds elsewhere")
+    rng = np.random.default_rng(9)
+    case.problem.solve()
+    for p in case.parameters:
+        p.delta = rng.normal(size=p.shape)
+    case.problem.derivative()
+    found = ko.gradient(case.problem, case.b)
+    assert case.b.delta == pytest.approx(sum(np.sum(found[p] * p.delta) for p in found), rel=1e-8)
+    case.w.delta = None
+    case.lam.delta, case.c.delta = np.array(1.0), np.array(0.0)
+    case.problem.derivative()
+    assert case.b.delta == pytest.approx(found[case.lam], rel=1e-8)
+
+
+def test_what_derivatives_of_cvxpy_refuse():
+    sigma = cp.Parameter(pos=True, value=1.0, name="sigma")
+    problem, _ = of_kernel(kernels.Gaussian(sigma))
+    with pytest.raises(errors.KernelOptError, match="solve"):
+        problem.backward()
+    problem.solve()
+    problem.backward()
+    assert np.shape(sigma.gradient) == ()
+    sigma.delta = np.array(1.0)
+    with pytest.raises(errors.KernelOptError, match="stands in a kernel"):
+        problem.derivative()
+    sigma.delta = np.ones(3)
+    with pytest.raises(errors.DataError, match="delta"):
+        problem.derivative()
+    theta = ko.Theta(kernels.Linear())
+    alone = ko.Problem(cp.Minimize(cp.sum_squares(theta([[1.0]]) - 1) + ko.sum_squares(theta)))
+    alone.solve()
+    with pytest.raises(errors.KernelOptError, match="variables beside"):
+        alone.backward()
+    far = cp.Variable()
+    infeasible = ko.Problem(cp.Minimize(ko.norm(theta) + far), [theta([[1.0]]) >= 1, theta([[1.0]]) <= 0, far >= 0])
+    infeasible.solve()
+    with pytest.raises(errors.KernelOptError, match="infeasible"):
+        infeasible.backward()
+    integer = cp.Variable(integer=True)
+    mixed = ko.Problem(cp.Minimize(cp.sum_squares(theta([[1.0]]) - integer) + ko.sum_squares(theta)), [integer >= 1])
+    mixed.solve()
+    with pytest.raises(errors.KernelOptError, match="integers"):
+        mixed.backward()
+
+
+def test_estimates_of_errors():
+    """Gradients after rough solves differ from those after precise ones by less than the estimates, in 95 %."""
+    held = []
+    for seed in range(48):
+        rng = np.random.default_rng(seed)
+        name = list(LOSSES)[seed % len(LOSSES)]
+        constraint, penalty = CONSTRAINTS[rng.integers(4)], PENALTIES[rng.integers(3)]
+        gradients = []
+        for tol in (10.0 ** -rng.uniform(2, 9), 1e-12):
+            case = Case(name, constraint, penalty, seed=seed)
+            case.problem.solve(tol=tol)
+            gradients.append(ko.gradient(case.problem, case.criterion, [case.lam, case.w]))
+        one, other = gradients
+        if one.is_differentiable and other.is_differentiable:
+            for p, q in zip(one, other, strict=True):
+                held.append(bool(np.all(np.abs(one[p] - other[q]) <= one.errors[p] + other.errors[q])))
+                assert one.errors[p].max() <= 1e-6 * max(float(np.abs(one[p]).max()), 1e-3)
+    assert len(held) > 60
+    assert np.mean(held) >= 0.95
