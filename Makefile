@@ -38,6 +38,7 @@ bench:
 	$(BIN)/python tests/benchmarks/factorization.py
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/benchmarks/everyday.py
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/benchmarks/estimators.py
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/benchmarks/gradients.py
 	$(BIN)/python tests/benchmarks/solvers.py
 	$(BIN)/python tests/benchmarks/scaling.py
 fuzz:

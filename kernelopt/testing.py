@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from kernelopt.errors import KernelError
 from kernelopt.kernels import Kernel, as_kernel
+from kernelopt.kernels.adjoints import Pull
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.derivatives import derivative
 from kernelopt.support.types import Array
@@ -21,7 +23,8 @@ def check_kernel(kernel: Any, X: Any, Z: Any = None) -> None:
     """Check on data that a kernel has the properties that every kernel must have.
 
     These are symmetry, κ(X, Z) = κ(Z, X)ᵀ, the diagonal, the matrix against single pairs, F(x)ᵀF(z) where features
-    exist, derivatives against finite differences where it has them, and where the kernel says that it is positive
+    exist, derivatives against finite differences where it has them (those by its numbers and by points that `_adjoint`
+    gives, too), and where the kernel says that it is positive
     semidefinite, a smallest eigenvalue ≥ −1e-10 of the largest.
 
     Parameters
@@ -63,6 +66,8 @@ def check_kernel(kernel: Any, X: Any, Z: Any = None) -> None:
         _require(kernel, F.shape[1] == p, f"{p:.0f} features, as A.shape says", f"{F.shape[1]}")
     if kernel._smoothness:
         _check_derivatives(kernel, rows, others)
+    if type(kernel)._adjoint is not Kernel._adjoint:
+        _check_adjoint(kernel, rows, others)
     if kernel.is_psd:
         smallest, *_, largest = np.linalg.eigvalsh((Q + Q.T) / 2)[[0, -1]]
         if smallest < -TOLERANCE * max(largest, 0.0):
@@ -103,6 +108,54 @@ def _check_derivative(kernel: Kernel, X: Array, dx: Order, Z: Array, dz: Order) 
         f"the derivative {dx} in x, {dz} in z to be that of its values",
         f"an error of {error:.3g}",
     )
+
+
+def _check_adjoint(kernel: Kernel, X: Array, Z: Array) -> None:
+    """Check the derivatives of Σ Gᵢⱼκ(xᵢ, zⱼ) by the kernel's own numbers, and by points where it gives them."""
+    G = np.cos(1.0 + np.arange(len(X) * len(Z), dtype=float)).reshape(len(X), len(Z))
+
+    def total(one: Kernel, P: Array, R: Array) -> float:
+        return float(np.sum(G * one._matrix(P, R)))
+
+    own, _ = kernel._adjoint(X, Z, G, Pull(), False)
+    values = kernel.get_params(deep=False)
+    for name in [name for name in own if isinstance(name, str) and name in values]:
+        value = np.atleast_1d(np.asarray(values[name], dtype=float))
+        moved = np.array([_difference(lambda v: total(kernel.with_params(**{name: v}), X, Z), value, k, values[name])  # noqa: B023
+                          for k in range(len(value))])  # fmt: skip
+        _matches(kernel, np.ravel(own[name]), moved, f"the derivative by {name} that `_adjoint` gives")
+    if X.dtype == object or X.ndim != 2:
+        return
+    try:
+        _, of_points = kernel._adjoint(X, Z, G, Pull(), True)
+    except KernelError:
+        return  # it gives none
+    assert of_points is not None
+    step = 1e-5 * max(1.0, float(np.abs(X).max()))
+    for j in range(min(X.shape[1], 3)):
+        shift = np.zeros(X.shape)
+        shift[0, j] = step
+        # Equal points may be where the kernel has no derivative.
+        if not np.any(np.all(X[0] == Z, axis=1)):
+            slope = (total(kernel, X + shift, Z) - total(kernel, X - shift, Z)) / (2 * step)
+            _matches(kernel, of_points[0][0, j], slope, f"the derivative by column {j} of points that `_adjoint` gives")
+
+
+def _difference(of: Callable[[Any], float], value: Array, k: int, like: Any) -> float:
+    """The central difference in entry k, of values in the form of `like`."""
+    step = 1e-5 * max(abs(float(value[k])), 1e-3)
+    sides = []
+    for sign in (1, -1):
+        moved = value.copy()
+        moved[k] += sign * step
+        sides.append(of(float(moved[0]) if np.ndim(like) == 0 else tuple(moved.tolist())))
+    return (sides[0] - sides[1]) / (2 * step)
+
+
+def _matches(kernel: Kernel, got: Any, expected: Any, what: str) -> None:
+    scale = max(float(np.abs(expected).max()), float(np.abs(got).max()), 1e-8)
+    error = float(np.abs(np.asarray(got) - np.asarray(expected)).max()) / scale
+    _require(kernel, error < 1e-4, what, f"an error of {error:.3g}")
 
 
 def _close(kernel: Kernel, got: Any, expected: Any, scale: float, what: str) -> None:

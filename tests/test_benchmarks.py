@@ -1,8 +1,10 @@
 """The table of solvers at tiny sizes: every row runs, answers are certified, and peers solve the problems they say."""
 
+import re
 from math import isnan
 from types import SimpleNamespace
 
+import gradients
 import measuring
 import numpy as np
 import peers
@@ -176,3 +178,12 @@ def test_everyday_fits_and_grids(capsys):
     assert grid.gap <= 1e-3 and abs(grid.scores[0] - grid.scores[1]) < 0.03
     everyday.main(["--quick"])
     assert "ours/SVC" in capsys.readouterr().out
+
+
+def test_gradients(capsys):
+    """Every row of the table of gradients runs, and ours is right."""
+    gradients.main(["--quick"])
+    said = capsys.readouterr().out
+    assert "50 length scales" in said
+    assert "breast_cancer: tune" in said
+    assert float(re.search(r"error (\S+)", said).group(1)) < 1e-6

@@ -340,7 +340,7 @@ def _once(
     return found.value, tuple(np.array(found[p]) for p in chosen)
 
 
-class _EndedError(Exception):
+class _LimitError(Exception):
     """The time is up, or there have been enough evaluations."""
 
 
@@ -377,7 +377,7 @@ class _Search:
 
             found = minimize(scaled, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
             self.message = f"ended: {found.message}"
-        except _EndedError as reason:
+        except _LimitError as reason:
             self.message = str(reason)
         except KeyboardInterrupt:
             self.message, self.ended = "ended: interrupted", True
@@ -395,9 +395,9 @@ class _Search:
         if known is None:
             if self.evaluations and perf_counter() > self.deadline:
                 self.ended = True
-                raise _EndedError("ended: time limit")
+                raise _LimitError("ended: time limit")
             if self.count >= self.most:
-                raise _EndedError(f"ended: {self.most} evaluations")
+                raise _LimitError(f"ended: {self.most} evaluations")
             for p, value in zip(self.box.parameters, values, strict=True):
                 p.value = value
             criterion, slopes = self.judge.evaluate(self.options)

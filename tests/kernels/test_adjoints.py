@@ -1,5 +1,7 @@
 """Derivatives of kernel matrices by parameters, beside central differences."""
 
+from dataclasses import dataclass
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -139,3 +141,41 @@ def test_kernels_without_a_rule():
     common = ko.kernels.FromFunction(lambda a, b: float(a @ b), psd=True)
     p = positive(2.0)
     assert kernel_gradient(common * p, X, Z, L, R)[p] == pytest.approx(np.sum((L @ R.T) * (X @ Z.T)))
+
+
+@dataclass(frozen=True)
+class Wrong(kernels.Kernel):
+    """c·xᵀz with a rule that can be off."""
+
+    factor: float
+    by_factor: float = 1.0
+    by_points: float = 1.0
+
+    def _verdict(self):
+        return kernels.Linear()._verdict()
+
+    def _matrix(self, X, Z):
+        return self.factor * (X @ (X if Z is None else Z).T)
+
+    def _diagonal(self, X):
+        return self.factor * np.sum(X**2, axis=1)
+
+    def _adjoint(self, X, Z, G, pull, points):
+        own = {"factor": self.by_factor * float(np.sum(G * (X @ Z.T)))}
+        return own, (self.by_points * self.factor * G @ Z, self.factor * G.T @ X) if points else None
+
+
+def test_rules_of_users_are_checked():
+    ko.testing.check_kernel(Wrong(2.0), X, Z)
+    p = positive(2.0)
+    assert kernel_gradient(Wrong(p), X, Z, L, R)[p] == pytest.approx(np.sum((L @ R.T) * (X @ Z.T)))
+    with pytest.raises(errors.KernelError, match="by factor"):
+        ko.testing.check_kernel(Wrong(2.0, by_factor=1.1), X, Z)
+    with pytest.raises(errors.KernelError, match="column 0 of points"):
+        ko.testing.check_kernel(Wrong(2.0, by_points=1.1), X[3:], Z[3:])
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_rules_of_the_library_pass_the_check(name):
+    kernel = KERNELS[name]().at_present()
+    ko.testing.check_kernel(kernel, X[3:], Z[3:])
