@@ -155,7 +155,8 @@ class GeneralizedGaussian(Kernel):
 
     def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
         """∂κ/∂β = κD²/β² = −κ log κ/β."""
-        require(not points, repr(self), "outside of length scales in parameters", "no derivative by its points")
+        if points:
+            raise KernelError(f"Expected {self!r} outside of length scales in parameters: it has none by its points.")
         K = self._matrix(X, Z)
         return {"beta": float(-np.sum(G * xlogy(K, K))) / self.beta}, None
 

@@ -52,7 +52,7 @@ class Function:
     _names: Names = None
 
     def __init__(self, kernel: Kernel, centers: Any, coefficients: Any) -> None:
-        kernel = as_kernel(kernel)
+        kernel = as_kernel(kernel).at_present()
         rows = kernel.rows(centers)
         c = real_array(coefficients, "the coefficients")
         if c.ndim not in (1, 2) or len(c) != len(rows):
