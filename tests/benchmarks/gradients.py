@@ -68,11 +68,11 @@ def difference(problem: ko.Problem, criterion: Any, p: cp.Parameter, h: float = 
 
 def against_cvxpy(N: int, runs: int) -> None:
     """d/dλ of the loss of other rows, with the solve."""
-    problem, criterion, lam, theta, (X, y, Z, z) = logistic(N, ko.kernels.Gaussian(sigma=6.0), 4)
+    problem, criterion, lam, theta, (X, y, Z, z) = logistic(N, ko.kernels.Gaussian(sigma=14.0), 4)
     problem.solve()
 
     def ours() -> Any:
-        again = logistic(N, ko.kernels.Gaussian(sigma=6.0), 4)
+        again = logistic(N, ko.kernels.Gaussian(sigma=14.0), 4)
         again[0].solve()
         return ko.gradient(again[0], again[1], [again[2]])
 
