@@ -87,6 +87,7 @@ INSIDE = {
             "stationary",
             "strings",
         ],
+        ["adjoints", "parametrized"],
         ["kernel"],
         ["domains", "tiles"],
         ["chain", "rounding", "sources"],

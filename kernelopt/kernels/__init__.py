@@ -3,6 +3,7 @@
 One file per family. To add a kernel: a frozen dataclass that derives from `Kernel`, and its name below.
 """
 
+from kernelopt.kernels import parametrized as parametrized
 from kernelopt.kernels.algebra import Difference, Exponential, Power, Product, Scaled, Series, Sum
 from kernelopt.kernels.cached import Cached
 from kernelopt.kernels.callables import FromFunction, FromSklearn, as_kernel

@@ -7,19 +7,24 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import product as cartesian
 from math import inf, perm, prod, sqrt
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from kernelopt.errors import KernelError
+from kernelopt.kernels.adjoints import asks, combined, pull, total
 from kernelopt.kernels.chain import ChainStep, Order, chain, orders, partitions, steps
 from kernelopt.kernels.domains import Domain, join
 from kernelopt.kernels.kernel import (
     COMPOSITIONS,
+    Adjoint,
     Kernel,
+    RealField,
+    Symbol,
     Verdict,
     is_integer,
     is_number,
+    listed,
     nonnegative_numbers,
     require,
     require_kernels,
@@ -72,6 +77,20 @@ class _Inherits(Kernel):
 
         return chain(self._outer(part._matrix(X, Z), len(taken)), inner, taken)
 
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """The weights G∘g′(K) on K of κ₀, for κ = g(κ₀)."""
+        if not wanted and not points:
+            return Adjoint({})
+        K = self.parts[0]._matrix(X, Z)
+        own = Adjoint(self._adjoint_of_fields(K, G, wanted))
+        if not asks(1, wanted, points):
+            return own
+        return combined(own, pull(self, 1, wanted, points)(X, Z, G * self._outer(K, 1)[1]))
+
+    def _adjoint_of_fields(self, K: Array, G: Array, wanted: frozenset[str]) -> dict[str, Array]:
+        """The gradients of ΣG∘g(K) to the wanted fields of this kernel without its parts."""
+        return {}
+
 
 @dataclass(frozen=True)
 class _Composite(_Inherits):
@@ -110,6 +129,9 @@ class Sum(_Composite):
 
     def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
         return sum(term._derivative(X, dx, Z, dz) for term in self.terms)
+
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        return combined(*(pull(self, k, wanted, points)(X, Z, G) for k in range(1, len(self.terms) + 1)))
 
     def _diagonal(self, X: Array) -> Array:
         return np.sum([term._diagonal(X) for term in self.terms], axis=0)
@@ -177,6 +199,13 @@ class Product(_Composite):
             total = total + value
         return total
 
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """The product of G and of all other factors, as weights on each factor's entries."""
+        asked = [k for k in range(1, len(self.terms) + 1) if asks(k, wanted, points)]
+        values = {k: term._matrix(X, Z) for k, term in enumerate(self.terms, start=1) if {k} != set(asked)}
+        others = {k: reduce(np.multiply, [K for i, K in values.items() if i != k], G) for k in asked}
+        return combined(*(pull(self, k, wanted, points)(X, Z, M) for k, M in others.items()))
+
     def _diagonal(self, X: Array) -> Array:
         return np.prod([term._diagonal(X) for term in self.terms], axis=0)
 
@@ -224,6 +253,8 @@ class Scaled(_Inherits):
     factor: float
     kernel: Kernel
 
+    _reals: ClassVar = {"factor": RealField("nonnegative")}
+
     def __post_init__(self) -> None:
         require(is_number(self.factor) and self.factor >= 0, "the factor of a kernel", "a number c ≥ 0", self.factor)
         require_kernels(self.kernel)
@@ -231,7 +262,7 @@ class Scaled(_Inherits):
 
     @classmethod
     def of(cls, factor: Any, kernel: Kernel) -> Self:
-        if isinstance(kernel, Scaled):
+        if isinstance(kernel, Scaled) and is_number(factor):
             return cls(cls(factor, kernel.kernel).factor * kernel.factor, kernel.kernel)
         return cls(factor, kernel)
 
@@ -245,6 +276,11 @@ class Scaled(_Inherits):
 
     def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
         return self.factor * self.kernel._derivative(X, dx, Z, dz)
+
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """ΣG∘K₀, and the weights cG on κ₀."""
+        own = Adjoint({"factor": total(G, self.kernel._matrix(X, Z))} if "factor" in wanted else {})
+        return combined(own, pull(self, 1, wanted, points)(X, Z, self.factor * G))
 
     def _modulus(self, order: Order, radius: float) -> float | None:
         inner = self.kernel._modulus(order, radius)
@@ -272,7 +308,9 @@ class Scaled(_Inherits):
         return self.kernel._evaluator(centers, self.factor * coefficients)
 
     def __repr__(self) -> str:
-        return f"{self.factor!r} * {bracketed(self.kernel, Product)}"
+        inner = bracketed(self.kernel, Product)
+        # cvxpy's parameters stand at the right, as their own product would take place.
+        return f"{inner} * {self.factor!r}" if isinstance(self.factor, Symbol) else f"{self.factor!r} * {inner}"
 
 
 @dataclass(frozen=True)
@@ -304,6 +342,10 @@ class Difference(_Inherits):
 
     def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
         return self.first._derivative(X, dx, Z, dz) - self.second._derivative(X, dx, Z, dz)
+
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """The weights G and −G."""
+        return combined(pull(self, 1, wanted, points)(X, Z, G), pull(self, 2, wanted, points)(X, Z, -G))
 
     def _diagonal(self, X: Array) -> Array:
         return self.first._diagonal(X) - self.second._diagonal(X)
@@ -388,6 +430,8 @@ class Series(_Inherits):
     kernel: Kernel
     coefficients: tuple[float, ...]
 
+    _reals: ClassVar = {"coefficients": RealField("nonnegative", 1)}
+
     def __post_init__(self) -> None:
         require_kernels(self.kernel)
         object.__setattr__(self, "coefficients", nonnegative_numbers(self.coefficients, "coefficients"))
@@ -400,6 +444,9 @@ class Series(_Inherits):
 
     def _outer(self, K: Array, count: int) -> list[Array]:
         return polynomial_derivatives(K, self.coefficients, count)
+
+    def _adjoint_of_fields(self, K: Array, G: Array, wanted: frozenset[str]) -> dict[str, Array]:
+        return {"coefficients": power_sums(K, G, len(self.coefficients))} if "coefficients" in wanted else {}
 
     def _diagonal(self, X: Array) -> Array:
         return horner(self.kernel._diagonal(X), self.coefficients)
@@ -428,7 +475,7 @@ class Series(_Inherits):
         return np.hstack(blocks) if blocks else np.zeros((len(X), 1))
 
     def __repr__(self) -> str:
-        return f"({self.kernel!r}).series({list(self.coefficients)!r})"
+        return f"({self.kernel!r}).series({listed(self.coefficients)})"
 
 
 @dataclass(frozen=True)
@@ -520,6 +567,15 @@ def horner(K: Array, coefficients: tuple[float, ...]) -> Array:
     return total
 
 
+def power_sums(K: Array, G: Array, count: int) -> Array:
+    """Σᵢⱼ GᵢⱼKᵢⱼⁿ for n < count: the gradient of ΣG∘q(K) to the coefficients of q."""
+    M, sums = G, [float(G.sum())]
+    for _ in range(count - 1):
+        M = M * K
+        sums.append(float(M.sum()))
+    return np.array(sums)
+
+
 def polynomial_derivatives(K: Array, coefficients: tuple[float, ...], count: int) -> list[Array]:
     """q(K), q′(K), … q⁽ᶜᵒᵘⁿᵗ⁾(K)."""
     q = np.polynomial.Polynomial(coefficients)
@@ -528,7 +584,7 @@ def polynomial_derivatives(K: Array, coefficients: tuple[float, ...], count: int
 
 def bracketed(kernel: Kernel, *others: type[Kernel]) -> str:
     """The repr, in brackets where it is a sum, a difference, or one of the other kinds."""
-    return f"({kernel!r})" if isinstance(kernel, (Sum, Difference, *others)) else repr(kernel)
+    return f"({kernel!r})" if issubclass(kernel._kind, (Sum, Difference, *others)) else repr(kernel)
 
 
 COMPOSITIONS.update(
