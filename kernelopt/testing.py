@@ -194,7 +194,7 @@ def _check_gradient(  # noqa: PLR0917
         sides = [abs(side - K) for side in (above, below) if side is not None]
         size = float(np.sum(np.abs(G) * np.max(sides, axis=0))) / step
         error = abs(float(got) - float(np.sum(G * slope)))
-        if error <= 1e-4 * size + 1e-14 * largest / step:
+        if error <= 1e-6 * size + 1e-14 * largest / step:
             return
         errors.append(error)
     _require(kernel, False, f"{what} to be that of its values", f"an error of {min(errors):.3g} beside {size:.3g}")
