@@ -76,7 +76,7 @@ INSIDE = {
         ["memory"],
     ],
     "kernels": [
-        ["parametrized", "polynomial", "transforms"],
+        ["polynomial", "transforms"],
         [
             "algebra",
             "cached",
@@ -88,7 +88,7 @@ INSIDE = {
             "stationary",
             "strings",
         ],
-        ["adjoints"],
+        ["adjoints", "parametrized"],
         ["kernel"],
         ["domains", "tiles"],
         ["chain", "rounding", "sources"],

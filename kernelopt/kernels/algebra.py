@@ -7,21 +7,24 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import product as cartesian
 from math import inf, perm, prod, sqrt
-from numbers import Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from kernelopt.errors import KernelError
+from kernelopt.kernels.adjoints import asks, combined, pull, total
 from kernelopt.kernels.chain import ChainStep, Order, chain, orders, partitions, steps
 from kernelopt.kernels.domains import Domain, join
 from kernelopt.kernels.kernel import (
     COMPOSITIONS,
+    Adjoint,
     Kernel,
-    PointSlopes,
+    RealField,
+    Symbol,
     Verdict,
     is_integer,
     is_number,
+    listed,
     nonnegative_numbers,
     require,
     require_kernels,
@@ -36,12 +39,6 @@ def all_psd(parts: tuple[Kernel, ...], rule: str) -> Verdict:
     if all(part.is_psd for part in parts):
         return Verdict(True, rule)
     return Verdict(None, "a part is not known to be positive semidefinite")
-
-
-def added(found: list[PointSlopes]) -> PointSlopes:
-    """The sum of derivatives by points; None where they were not asked for."""
-    known = [both for both in found if both is not None]
-    return (np.sum([x for x, _ in known], axis=0), np.sum([z for _, z in known], axis=0)) if known else None
 
 
 class _Inherits(Kernel):
@@ -79,6 +76,20 @@ class _Inherits(Kernel):
             return part._derivative(X, left, Z, right)
 
         return chain(self._outer(part._matrix(X, Z), len(taken)), inner, taken)
+
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """The weights G∘g′(K) on K of κ₀, for κ = g(κ₀)."""
+        if not wanted and not points:
+            return Adjoint({})
+        K = self.parts[0]._matrix(X, Z)
+        own = Adjoint(self._adjoint_of_fields(K, G, wanted))
+        if not asks(1, wanted, points):
+            return own
+        return combined(own, pull(self, 1, wanted, points)(X, Z, G * self._outer(K, 1)[1]))
+
+    def _adjoint_of_fields(self, K: Array, G: Array, wanted: frozenset[str]) -> dict[str, Array]:
+        """The gradients of ΣG∘g(K) to the wanted fields of this kernel without its parts."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -119,9 +130,8 @@ class Sum(_Composite):
     def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
         return sum(term._derivative(X, dx, Z, dz) for term in self.terms)
 
-    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
-        """Σₖ of the parts."""
-        return {}, added([pull(term, X, Z, G, points) for term in self.terms])
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        return combined(*(pull(self, k, wanted, points)(X, Z, G) for k in range(1, len(self.terms) + 1)))
 
     def _diagonal(self, X: Array) -> Array:
         return np.sum([term._diagonal(X) for term in self.terms], axis=0)
@@ -189,14 +199,12 @@ class Product(_Composite):
             total = total + value
         return total
 
-    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
-        """Weights G∘(the other factors)."""
-        matrices = [term._matrix(X, Z) for term in self.terms]
-        found = []
-        for k, term in enumerate(self.terms):
-            others = [K for i, K in enumerate(matrices) if i != k]
-            found.append(pull(term, X, Z, reduce(np.multiply, others, G), points))
-        return {}, added(found)
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """The product of G and of all other factors, as weights on each factor's entries."""
+        asked = [k for k in range(1, len(self.terms) + 1) if asks(k, wanted, points)]
+        values = {k: term._matrix(X, Z) for k, term in enumerate(self.terms, start=1) if {k} != set(asked)}
+        others = {k: reduce(np.multiply, [K for i, K in values.items() if i != k], G) for k in asked}
+        return combined(*(pull(self, k, wanted, points)(X, Z, M) for k, M in others.items()))
 
     def _diagonal(self, X: Array) -> Array:
         return np.prod([term._diagonal(X) for term in self.terms], axis=0)
@@ -245,6 +253,8 @@ class Scaled(_Inherits):
     factor: float
     kernel: Kernel
 
+    _reals: ClassVar = {"factor": RealField("nonnegative")}
+
     def __post_init__(self) -> None:
         require(is_number(self.factor) and self.factor >= 0, "the factor of a kernel", "a number c ≥ 0", self.factor)
         require_kernels(self.kernel)
@@ -252,8 +262,8 @@ class Scaled(_Inherits):
 
     @classmethod
     def of(cls, factor: Any, kernel: Kernel) -> Self:
-        if isinstance(kernel, Scaled) and isinstance(factor, Real):
-            return cls(cls(float(factor), kernel.kernel).factor * kernel.factor, kernel.kernel)
+        if isinstance(kernel, Scaled) and is_number(factor):
+            return cls(cls(factor, kernel.kernel).factor * kernel.factor, kernel.kernel)
         return cls(factor, kernel)
 
     def _verdict(self) -> Verdict:
@@ -267,15 +277,14 @@ class Scaled(_Inherits):
     def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
         return self.factor * self.kernel._derivative(X, dx, Z, dz)
 
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """ΣG∘K₀, and the weights cG on κ₀."""
+        own = Adjoint({"factor": total(G, self.kernel._matrix(X, Z))} if "factor" in wanted else {})
+        return combined(own, pull(self, 1, wanted, points)(X, Z, self.factor * G))
+
     def _modulus(self, order: Order, radius: float) -> float | None:
         inner = self.kernel._modulus(order, radius)
         return None if inner is None else sqrt(self.factor) * inner
-
-    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
-        """Σ Gᵢⱼκ₀ᵢⱼ, and weights cG."""
-        return {"factor": float(np.sum(G * self.kernel._matrix(X, Z)))}, pull(
-            self.kernel, X, Z, self.factor * G, points
-        )
 
     def _diagonal(self, X: Array) -> Array:
         return self.factor * self.kernel._diagonal(X)
@@ -299,7 +308,9 @@ class Scaled(_Inherits):
         return self.kernel._evaluator(centers, self.factor * coefficients)
 
     def __repr__(self) -> str:
-        return f"{self.factor!r} * {bracketed(self.kernel, Product)}"
+        inner = bracketed(self.kernel, Product)
+        # cvxpy's parameters stand at the right, as their own product would take place.
+        return f"{inner} * {self.factor!r}" if isinstance(self.factor, Symbol) else f"{self.factor!r} * {inner}"
 
 
 @dataclass(frozen=True)
@@ -332,9 +343,9 @@ class Difference(_Inherits):
     def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
         return self.first._derivative(X, dx, Z, dz) - self.second._derivative(X, dx, Z, dz)
 
-    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
-        """Weights G and −G."""
-        return {}, added([pull(self.first, X, Z, G, points), pull(self.second, X, Z, -G, points)])
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """The weights G and −G."""
+        return combined(pull(self, 1, wanted, points)(X, Z, G), pull(self, 2, wanted, points)(X, Z, -G))
 
     def _diagonal(self, X: Array) -> Array:
         return self.first._diagonal(X) - self.second._diagonal(X)
@@ -382,10 +393,6 @@ class Power(_Inherits):
         coefficients = (*([0.0] * self.exponent), 1.0)
         return polynomial_derivatives(K, coefficients, count)
 
-    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
-        """Weights G∘g′(κ₀)."""
-        return {}, pull(self.kernel, X, Z, G * self._outer(self.kernel._matrix(X, Z), 1)[1], points)
-
     def _diagonal(self, X: Array) -> Array:
         return self.kernel._diagonal(X) ** self.exponent
 
@@ -423,6 +430,8 @@ class Series(_Inherits):
     kernel: Kernel
     coefficients: tuple[float, ...]
 
+    _reals: ClassVar = {"coefficients": RealField("nonnegative", 1)}
+
     def __post_init__(self) -> None:
         require_kernels(self.kernel)
         object.__setattr__(self, "coefficients", nonnegative_numbers(self.coefficients, "coefficients"))
@@ -436,11 +445,8 @@ class Series(_Inherits):
     def _outer(self, K: Array, count: int) -> list[Array]:
         return polynomial_derivatives(K, self.coefficients, count)
 
-    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
-        """Σ Gᵢⱼκ₀ⁿ for each coefficient, and weights G∘q′(κ₀)."""
-        K = self.kernel._matrix(X, Z)
-        own = {"coefficients": [float(np.sum(G * K**n)) for n in range(len(self.coefficients))]}
-        return own, pull(self.kernel, X, Z, G * self._outer(K, 1)[1], points)
+    def _adjoint_of_fields(self, K: Array, G: Array, wanted: frozenset[str]) -> dict[str, Array]:
+        return {"coefficients": power_sums(K, G, len(self.coefficients))} if "coefficients" in wanted else {}
 
     def _diagonal(self, X: Array) -> Array:
         return horner(self.kernel._diagonal(X), self.coefficients)
@@ -469,7 +475,7 @@ class Series(_Inherits):
         return np.hstack(blocks) if blocks else np.zeros((len(X), 1))
 
     def __repr__(self) -> str:
-        return f"({self.kernel!r}).series({list(self.coefficients)!r})"
+        return f"({self.kernel!r}).series({listed(self.coefficients)})"
 
 
 @dataclass(frozen=True)
@@ -498,10 +504,6 @@ class Exponential(_Inherits):
 
     def _outer(self, K: Array, count: int) -> list[Array]:
         return [np.exp(K)] * (count + 1)
-
-    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
-        """Weights G∘g′(κ₀)."""
-        return {}, pull(self.kernel, X, Z, G * self._outer(self.kernel._matrix(X, Z), 1)[1], points)
 
     def _diagonal(self, X: Array) -> Array:
         return np.exp(self.kernel._diagonal(X))
@@ -565,6 +567,15 @@ def horner(K: Array, coefficients: tuple[float, ...]) -> Array:
     return total
 
 
+def power_sums(K: Array, G: Array, count: int) -> Array:
+    """Σᵢⱼ GᵢⱼKᵢⱼⁿ for n < count: the gradient of ΣG∘q(K) to the coefficients of q."""
+    M, sums = G, [float(G.sum())]
+    for _ in range(count - 1):
+        M = M * K
+        sums.append(float(M.sum()))
+    return np.array(sums)
+
+
 def polynomial_derivatives(K: Array, coefficients: tuple[float, ...], count: int) -> list[Array]:
     """q(K), q′(K), … q⁽ᶜᵒᵘⁿᵗ⁾(K)."""
     q = np.polynomial.Polynomial(coefficients)
@@ -573,7 +584,7 @@ def polynomial_derivatives(K: Array, coefficients: tuple[float, ...], count: int
 
 def bracketed(kernel: Kernel, *others: type[Kernel]) -> str:
     """The repr, in brackets where it is a sum, a difference, or one of the other kinds."""
-    return f"({kernel!r})" if isinstance(kernel, (Sum, Difference, *others)) else repr(kernel)
+    return f"({kernel!r})" if issubclass(kernel._kind, (Sum, Difference, *others)) else repr(kernel)
 
 
 COMPOSITIONS.update(

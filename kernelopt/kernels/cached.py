@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from kernelopt.kernels.adjoints import pull
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import Domain, frozen, identities, key
-from kernelopt.kernels.kernel import COMPOSITIONS, Kernel, Verdict, require, require_kernels
+from kernelopt.kernels.kernel import COMPOSITIONS, Adjoint, Kernel, Verdict, require_kernels
+from kernelopt.kernels.parametrized import kept_at_present
 from kernelopt.kernels.rounding import Inexact
 from kernelopt.support.types import Array, Ints
 
@@ -38,9 +40,6 @@ class Cached(Kernel):
 
     def __post_init__(self) -> None:
         require_kernels(self.kernel)
-        require(
-            not self.kernel.parameters(), "a cached kernel", "one without parameters, whose values stay", self.kernel
-        )
         object.__setattr__(self, "data", frozen(np.array(self.kernel.rows(self.data))))
 
     @cached_property
@@ -50,6 +49,20 @@ class Cached(Kernel):
     @cached_property
     def _numbers(self) -> dict[object, int]:
         return {name: i for i, name in enumerate(identities(self.data))}
+
+    def at_present(self) -> Kernel:
+        """The kernel with numbers, the same object while the parameters keep their values: it keeps its matrix."""
+        return kept_at_present(self, self.kernel)
+
+    @property
+    def _known(self) -> Array:
+        """The matrix of the data, at the parameters' present values."""
+        present = self.at_present()
+        assert isinstance(present, Cached)
+        return present._matrix_of_data
+
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        return pull(self, 1, wanted, points)(X, Z, G)
 
     def _places(self, X: Array) -> Ints | None:
         """The row numbers of these points in the data; None if one of them is not in the data."""
@@ -63,11 +76,11 @@ class Cached(Kernel):
         j = i if Z is None else self._places(Z)
         if i is None or j is None:
             return self.kernel._matrix(X, Z)
-        return self._matrix_of_data[np.ix_(i, j)]
+        return self._known[np.ix_(i, j)]
 
     def _diagonal(self, X: Array) -> Array:
         i = self._places(X)
-        return self.kernel._diagonal(X) if i is None else self._matrix_of_data[i, i]
+        return self.kernel._diagonal(X) if i is None else self._known[i, i]
 
     def _rounding(self, at: Inexact) -> float:
         """The bound for these points and all of the data, with which cached values were computed."""

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from kernelopt.errors import KernelError
+from kernelopt.kernels.adjoints import pull
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import Domain, Vectors, frozen
-from kernelopt.kernels.kernel import Kernel, Verdict
+from kernelopt.kernels.kernel import Adjoint, Kernel, MissingRuleError, Verdict
 from kernelopt.kernels.rounding import Inexact
 from kernelopt.support.types import Array, Ints
 
@@ -79,6 +80,17 @@ class WithDerivatives(Kernel):
         for order, i in grouped(X):
             d[i] = derivative_diagonal(self.kernel, self._points(X)[i], order)
         return d
+
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """That of κ where all rows are values."""
+        if any(order for rows in (X, Z) for order, _ in grouped(rows)):
+            raise MissingRuleError(
+                f"Expected only values of θ for a gradient with respect to the parameters of {self!r}; got derivatives "
+                "of θ. Write numbers in place of the parameters, or leave the derivatives out of the problem."
+            )
+        found = pull(self, 1, wanted, points)(self._points(X), self._points(Z), G)
+        codes = [None if g is None else np.hstack([g, np.zeros((len(g), CODES))]) for g in (found.X, found.Z)]
+        return Adjoint(found.fields, *codes)
 
     def _rounding(self, at: Inexact) -> float:
         """The bound of the kernel and its derivatives up to the highest order that occurs."""

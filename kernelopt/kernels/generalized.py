@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.spatial.distance import cdist
-from scipy.special import xlogy
 
 from kernelopt.errors import DataError, KernelError
+from kernelopt.kernels.adjoints import columnwise, differences, refuse_points, signs, total
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import (
     ANYTHING,
@@ -25,8 +25,9 @@ from kernelopt.kernels.domains import (
     refuse_pickling,
 )
 from kernelopt.kernels.kernel import (
+    Adjoint,
     Kernel,
-    PointSlopes,
+    RealField,
     Verdict,
     require,
     require_positive,
@@ -34,7 +35,14 @@ from kernelopt.kernels.kernel import (
     symmetric,
 )
 from kernelopt.kernels.rounding import FUNCTION, Inexact, growth, spread
-from kernelopt.kernels.tiles import TINY, column_sums, exp_minus, half_square_error, radial
+from kernelopt.kernels.tiles import (
+    TINY,
+    column_sums,
+    exp_minus,
+    half_square_error,
+    half_squared_distances,
+    radial,
+)
 from kernelopt.support.arithmetic import UNIT, gamma
 from kernelopt.support.types import Array
 
@@ -83,6 +91,8 @@ class GeneralizedGaussian(Kernel):
     beta: float = 1.0
     S: Any = None
 
+    _reals: ClassVar = {"beta": RealField()}
+
     def __post_init__(self) -> None:
         names = ", ".join(DISTANCES)
         known = callable(self.distance) or (isinstance(self.distance, str) and self.distance in DISTANCES)
@@ -96,7 +106,7 @@ class GeneralizedGaussian(Kernel):
     @classmethod
     def from_gamma(cls, distance: str | Callable[[Any, Any], Any], gamma: float, S: Any = None) -> Self:
         """exp(−γD²): γ = 1/β."""
-        require_positive_value(gamma, "gamma")
+        require_positive_value(gamma, "gamma", "beta")
         return cls(distance, 1 / gamma, S)
 
     @property
@@ -153,12 +163,41 @@ class GeneralizedGaussian(Kernel):
         D = cdist(X, other, str(DISTANCES[self.distance][0]))
         return np.square(D, out=D)
 
-    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
-        """∂κ/∂β = κD²/β² = −κ log κ/β."""
-        if points:
-            raise KernelError(f"Expected {self!r} outside of length scales in parameters: it has none by its points.")
-        K = self._matrix(X, Z)
-        return {"beta": float(-np.sum(G * xlogy(K, K))) / self.beta}, None
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """With t = D²/β and M = G∘e⁻ᵗ: ΣM∘t/β, and the weights −M/β on D², for points."""
+        refuse_points(self, points and (callable(self.distance) or self.distance == "linf"))
+        scale = sqrt(self.beta) * sqrt(0.5)
+        P, R = self._mapped(X, Z)
+        euclidean = self.distance in ("l2", "hellinger", "mahalanobis")
+        t = half_squared_distances(P, R, scale) if euclidean else self._squared(X, Z) / self.beta
+        t = np.minimum(t, 1e300)
+        M = G * np.exp(-t)
+        fields = {"beta": total(M, t) / self.beta} if "beta" in wanted else {}
+        if not points:
+            return Adjoint(fields)
+        M /= -self.beta
+        if self.distance == "chi2":
+            return Adjoint(fields, *columnwise(M, X, Z, _chi_squared_slopes))
+        if self.distance == "l1":
+            return Adjoint(fields, *columnwise(2 * M * np.sqrt(t) * sqrt(self.beta), X, Z, signs))
+        left, right = (2 * g for g in differences(M, P, R, scale))
+        return Adjoint(fields, self._mapped_back(left, P), self._mapped_back(right, R))
+
+    def _mapped(self, X: Array, Z: Array) -> tuple[Array, Array]:
+        """The points whose Euclidean distance D is, for Hellinger's and Mahalanobis' distances."""
+        if self.distance == "hellinger":
+            return np.sqrt(X), np.sqrt(Z)
+        if self.distance == "mahalanobis":
+            P, R = self._rotated(X, Z)
+            assert R is not None
+            return P, R
+        return X, Z
+
+    def _mapped_back(self, gradient: Array, P: Array) -> Array:
+        """The gradient to x from that to the mapped points; 0 where √x has no derivative."""
+        if self.distance == "hellinger":
+            return np.divide(gradient, 2 * P, out=np.zeros_like(P), where=P > 0)
+        return gradient @ np.linalg.cholesky(self.S).T if self.distance == "mahalanobis" else gradient
 
     def _diagonal(self, X: Array) -> Array:
         if callable(self.distance):
@@ -239,6 +278,12 @@ def positive_definite(S: Any) -> Array:
             f"Expected S to be symmetric positive definite; its smallest eigenvalue is {eigenvalues[0]:.3g}."
         )
     return frozen((matrix + matrix.T) / 2)
+
+
+def _chi_squared_slopes(a: Array, b: Array) -> tuple[Array, Array]:
+    """∂ₐ(a − b)²/(a + b) = q(2 − q) with q = (a − b)/(a + b), and ∂_b = −q(2 + q)."""
+    q = (a - b) / (a + (b + TINY))
+    return q * (2 - q), -q * (2 + q)
 
 
 def chi_squared(a: Array, b: Array, buffer: Array) -> Array:

@@ -10,8 +10,9 @@ import numpy as np
 from scipy.spatial.distance import cdist, pdist, squareform
 
 from kernelopt.errors import KernelError
+from kernelopt.kernels.adjoints import columnwise
 from kernelopt.kernels.domains import HISTOGRAMS, Domain
-from kernelopt.kernels.kernel import Kernel, Verdict, is_integer, require
+from kernelopt.kernels.kernel import Adjoint, Kernel, Verdict, is_integer, require
 from kernelopt.kernels.rounding import LEAST, Inexact, compounded, underflow
 from kernelopt.kernels.tiles import TINY, column_sums
 from kernelopt.support.arithmetic import gamma
@@ -66,6 +67,10 @@ class Intersection(Kernel):
         K += z
         K *= 0.5
         return K
+
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """∂ₐmin(a, b) = [a < b], ½ where a = b, for points."""
+        return Adjoint({}, *columnwise(G, X, Z, _smaller)) if points else Adjoint({})
 
     def _diagonal(self, X: Array) -> Array:
         return X.sum(axis=1)
@@ -150,6 +155,10 @@ class AdditiveChiSquared(Kernel):
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         return column_sums(X, Z, _harmonic)
 
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """∂ₐ2ab/(a + b) = 2(b/(a + b))², for points."""
+        return Adjoint({}, *columnwise(G, X, Z, _harmonic_slopes)) if points else Adjoint({})
+
     def _diagonal(self, X: Array) -> Array:
         return X.sum(axis=1)
 
@@ -158,6 +167,17 @@ class AdditiveChiSquared(Kernel):
         sizes, d = at.points.sum(axis=1), at.points.shape[1]
         lost = underflow(sizes, sizes > 0, 2 * d * TINY / LEAST)
         return compounded(gamma(d + 8), at.relative_entries()) + lost
+
+
+def _smaller(a: Array, b: Array) -> tuple[Array, Array]:
+    """The derivatives of min(a, b)."""
+    s = 0.5 * np.sign(a - b)
+    return 0.5 - s, 0.5 + s
+
+
+def _harmonic_slopes(a: Array, b: Array) -> tuple[Array, Array]:
+    s = a + (b + TINY)
+    return 2 * (b / s) ** 2, 2 * (a / s) ** 2
 
 
 def _harmonic(a: Array, b: Array, buffer: Array) -> Array:

@@ -7,11 +7,11 @@ A subclass is a frozen dataclass that states its formula in `_matrix` and `_diag
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from math import inf
 from numbers import Real
-from typing import Any, NamedTuple, NoReturn, Self, cast
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self
 
 import cvxpy as cp
 import numpy as np
@@ -27,6 +27,25 @@ from kernelopt.support.types import Array
 # order for κ(z, x): smaller values refuse functions with long sums, larger ones accept asymmetric functions.
 ROUNDING = 1e-10
 WORDS = {True: "positive semidefinite", False: "indefinite", None: "unknown"}
+
+
+class RealField(NamedTuple):
+    """A field that takes real numbers of a sign: one number (`ndim` = 0), or several (1). It takes a parameter too."""
+
+    sign: Literal["positive", "nonnegative", "any"] = "positive"
+    ndim: int = 0
+
+
+class Adjoint(NamedTuple):
+    """Gradients of Σᵢⱼ Gᵢⱼκ(xᵢ, zⱼ): to fields, by their names in `get_params()`, and to points where asked for."""
+
+    fields: dict[str, Array]
+    X: Array | None = None
+    Z: Array | None = None
+
+
+class MissingRuleError(KernelError):
+    """A gradient that a kernel has no rule for."""
 
 
 class Verdict(NamedTuple):
@@ -58,24 +77,34 @@ class Derivation:
 
 
 # The constructors that the operators and methods call. The modules that define them (`algebra`, `transforms`, `cached`,
-# `callables`) add them: they import Kernel, so that importing them here would be a cycle.
+# `callables`, `parametrized`) add them: they import Kernel, so that importing them here would be a cycle.
 COMPOSITIONS: dict[str, Callable[..., Kernel]] = {}
 
 
-# The derivative by both sets of points, where it is asked for.
-PointSlopes = tuple[Array, Array] | None
-
-
-class KernelType(Hinting):
-    """Classes of kernels: with a cvxpy parameter among its numbers a kernel is a `Parametrized` one."""
+class Declared(Hinting):
+    """The metaclass of kernels: a class that is called with cvxpy parameters gives a kernel that holds them."""
 
     def __call__(cls, *args: Any, **named: Any) -> Any:  # noqa: N805
-        if any(isinstance(value, cp.Expression) for value in (*args, *named.values())):
+        if any(_has_expression(value) for value in (*args, *named.values())) and _binds(cls, args, named):
             return COMPOSITIONS["parametrized"](cls, args, named)
         return super().__call__(*args, **named)
 
 
-class Kernel(metaclass=KernelType):
+def _has_expression(value: Any) -> bool:
+    several = isinstance(value, (list, tuple))
+    return isinstance(value, cp.Expression) or (several and any(isinstance(v, cp.Expression) for v in value))
+
+
+def _binds(kind: Hinting, args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
+    """Whether these are arguments of the constructor, which explains itself where they are not."""
+    try:
+        kind.__signature__.bind(*args, **named)
+    except TypeError:
+        return False
+    return True
+
+
+class Kernel(metaclass=Declared):
     """A kernel κ(x, y) = F(x)ᵀF(y), compared by structure, composed with `+`, `*`, `c *`, `**` and `-`.
 
     Examples
@@ -96,6 +125,9 @@ class Kernel(metaclass=KernelType):
 
     # numpy hands `scalar * kernel` to us instead of building an array of kernels.
     __array_ufunc__ = None
+
+    # The fields that take real numbers, and so cvxpy parameters, by name.
+    _reals: ClassVar[Mapping[str, RealField]] = {}
 
     # ---------------------------------------------------------------- what a subclass states
 
@@ -151,17 +183,6 @@ class Kernel(metaclass=KernelType):
         """∂ₓ∂_zκ(xᵢ, zⱼ) by the columns dx of x and dz of z; it broadcasts to (len(X), len(Z))."""
         raise NotImplementedError
 
-    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
-        """The derivative of Σ Gᵢⱼκ(xᵢ, zⱼ) by the kernel's own numbers, by name, and with `points` by X and Z.
-
-        pull(part, X, Z, G, points) adds the derivative by parameters of a part, whose entries have weights G, and
-        returns that by points; pull.products and pull.diagonal are for G = LRᵀ and diagonal G.
-        """
-        raise KernelError(
-            f"Expected a kernel whose derivative by parameters is known; {self!r} has none. Give its class a method "
-            "`_adjoint`."
-        )
-
     def _modulus(self, order: Order, radius: float) -> float | None:
         """sup ‖∂F(x) − ∂F(z)‖ over ‖x − z‖ ≤ radius in closed form; None without a closed form."""
         return None
@@ -182,21 +203,86 @@ class Kernel(metaclass=KernelType):
         values = [np.broadcast_to(self._derivative(P, order, P, order), (len(P), len(P))) for P in blocks]
         return np.abs(np.concatenate([np.diag(K) for K in values]))
 
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """Gradients of Σᵢⱼ Gᵢⱼκ(xᵢ, zⱼ), by reverse mode.
+
+        With respect to the `wanted` fields, named as in `get_params()` and in the fields' shapes, and with `points`
+        also to X (n, d) and Z (m, d). G (n, m) is not modified. A composition passes the weights on to its parts with
+        `pull` (`kernels/adjoints.py`).
+        """
+        raise MissingRuleError(
+            f"{self!r} has no rule for gradients with respect to its {'points' if points else 'parameters'}. "
+            f"Implement {self._kind.__name__}._adjoint, as docs/contributing.md explains, or write numbers in place of "
+            "these parameters."
+        )
+
     # ---------------------------------------------------------------- what can be asked
+
+    @property
+    def _kind(self) -> type[Kernel]:
+        """The class that states the formula."""
+        return type(self)
+
+    def _arguments(self) -> dict[str, Any]:
+        """The values that the kernel was made from, by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
+
+    def _real_fields(self) -> dict[str, RealField]:
+        """The fields that take real numbers, those of the parts included, named as in `get_params()`."""
+        found = dict(self._kind._reals)
+        for number, part in enumerate(self.parts, start=1):
+            found |= {f"k{number}__{name}": field for name, field in part._real_fields().items()}
+        return found
+
+    def _own_parameters(self) -> tuple[cp.Parameter, ...]:
+        return ()
+
+    def parameters(self) -> list[cp.Parameter]:
+        """The cvxpy parameters of the kernel and of its parts, each once, in the order of their first appearance.
+
+        Examples
+        --------
+        >>> import cvxpy as cp, kernelopt as ko
+        >>> sigma, mu = cp.Parameter(pos=True, name="sigma"), cp.Parameter(nonneg=True, name="mu")
+        >>> kernel = ko.kernels.Gaussian(sigma=sigma) * mu + ko.kernels.Laplacian(sigma=sigma)
+        >>> kernel, [parameter.name() for parameter in kernel.parameters()]
+        (Gaussian(sigma=sigma) * mu + Laplacian(sigma=sigma), ['mu', 'sigma'])
+        """
+        inherited = (parameter for part in self.parts for parameter in part.parameters())
+        return list({id(parameter): parameter for parameter in (*self._own_parameters(), *inherited)}.values())
+
+    def at_present(self) -> Kernel:
+        """The kernel with the present values of its parameters in their place; the kernel itself if it has none.
+
+        Raises ParameterError for a parameter without a value, KernelError for a value out of range.
+
+        Examples
+        --------
+        >>> import cvxpy as cp, kernelopt as ko
+        >>> kernel = ko.kernels.Gaussian(sigma=cp.Parameter(pos=True, value=2.0)) + ko.kernels.Linear()
+        >>> kernel.at_present()
+        Gaussian(sigma=2.0) + Linear()
+        """
+        return self._with_parts([part.at_present() for part in self.parts]) if self.parameters() else self
+
+    def _with_parts(self, parts: Sequence[Kernel], **own: Any) -> Any:
+        """The same kernel of other parts, and with other values of its own."""
+        left = iter(parts)
+        for name, value in self._arguments().items():
+            if isinstance(value, Kernel):
+                own[name] = next(left)
+            elif _has_kernel(value):
+                own[name] = tuple(next(left) for _ in value)
+        return self._with(**own)
+
+    def _with(self, **own: Any) -> Any:
+        return replace(self, **own)  # type: ignore[type-var]
 
     @property
     def parts(self) -> tuple[Kernel, ...]:
         """The kernels that this one is made of."""
         values = (getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
         return tuple(k for v in values for k in (v if isinstance(v, tuple) else (v,)) if isinstance(k, Kernel))
-
-    def parameters(self) -> list[cp.Parameter]:
-        """The cvxpy parameters in the kernel, in the order of appearance."""
-        return list(dict.fromkeys(p for part in self.parts for p in part.parameters()))
-
-    def at_present(self) -> Kernel:
-        """The kernel with the values that its parameters have now. Raises ParameterError where one has none."""
-        return self if not self.parameters() else self._changed({}, [part.at_present() for part in self.parts])
 
     @property
     def is_psd(self) -> bool | None:
@@ -321,8 +407,7 @@ class Kernel(metaclass=KernelType):
         >>> kernel.with_params(k1__sigma=3.0)
         Gaussian(sigma=3.0) + Polynomial(degree=2, offset=1.0, scale=1.0)
         """
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
-        params = {name: v for name, v in own.items() if not isinstance(v, (Kernel, tuple)) or not _has_kernel(v)}
+        params = {name: value for name, value in self._arguments().items() if not _has_kernel(value)}
         for number, part in enumerate(self.parts if deep else (), start=1):
             params |= {f"k{number}__{name}": value for name, value in part.get_params().items()}
         return params
@@ -340,22 +425,7 @@ class Kernel(metaclass=KernelType):
                 nested.setdefault(int(head[1:]) - 1, {})[tail] = value
             else:
                 own[name] = value
-        return cast(
-            Self, self._changed(own, [part.with_params(**nested.get(i, {})) for i, part in enumerate(self.parts)])
-        )
-
-    def _changed(self, own: dict[str, Any], several: list[Kernel]) -> Kernel:
-        """The kernel with some numbers changed, and with other parts."""
-        own, parts = dict(own), iter(several)
-        for f in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, f.name)
-            if f.init and isinstance(value, Kernel):
-                own[f.name] = next(parts)
-            elif f.init and _has_kernel(value):
-                own[f.name] = tuple(next(parts) for _ in value)
-        known = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
-        made: Kernel = type(self)(**(known | own))
-        return made
+        return self._with_parts([part.with_params(**nested.get(i, {})) for i, part in enumerate(self.parts)], **own)
 
     # ---------------------------------------------------------------- composition
 
@@ -367,18 +437,21 @@ class Kernel(metaclass=KernelType):
         return COMPOSITIONS["-"](self, COMPOSITIONS["as"](other)) if callable(other) else NotImplemented
 
     def __mul__(self, other: Any) -> Kernel:
-        if isinstance(other, Real | cp.Expression):
+        if isinstance(other, (Real, cp.Expression)):
             return COMPOSITIONS["c *"](other, self)
         return COMPOSITIONS["*"](self, COMPOSITIONS["as"](other)) if callable(other) else NotImplemented
 
     __rmul__ = __mul__
 
-    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """cvxpy's `parameter * kernel` ends here, since it makes a constant of the kernel."""
-        raise KernelError(f"Expected kernel * parameter, with the kernel first, or no array at all; got {self!r}.")
-
     def __radd__(self, other: Any) -> Kernel:
         return COMPOSITIONS["+"](COMPOSITIONS["as"](other), self) if callable(other) else NotImplemented
+
+    def __float__(self) -> NoReturn:
+        # cvxpy's operators convert what stands at the right of a parameter to numbers, by this method.
+        raise KernelError(
+            f"Expected a number; got the kernel {self!r}. For a multiple with a cp.Parameter, write the kernel first: "
+            "kernel * parameter."
+        )
 
     def __copy__(self) -> Self:
         return self
@@ -390,7 +463,7 @@ class Kernel(metaclass=KernelType):
         """κⁿ for an integer n ≥ 1."""
         return COMPOSITIONS["**"](self, exponent)
 
-    def series(self, coefficients: Sequence[float]) -> Kernel:
+    def series(self, coefficients: Sequence[float] | cp.Parameter) -> Kernel:
         """q(κ) = Σₙ cₙ κⁿ with coefficients c₀, c₁, … ≥ 0."""
         return COMPOSITIONS["series"](self, coefficients)
 
@@ -410,7 +483,7 @@ class Kernel(metaclass=KernelType):
         """κ on the chosen columns of X."""
         return COMPOSITIONS["on"](self, columns)
 
-    def ard(self, scales: Sequence[float]) -> Kernel:
+    def ard(self, scales: Sequence[float] | cp.Parameter) -> Kernel:
         """κ(x/ℓ, y/ℓ) with a length scale ℓⱼ > 0 for each column (automatic relevance determination)."""
         return COMPOSITIONS["ard"](self, scales)
 
@@ -485,6 +558,30 @@ def nonnegative_numbers(values: Any, name: str) -> tuple[float, ...]:
     return tuple(float(v) for v in numbers)
 
 
-def require_positive_value(value: float, name: str) -> None:
-    """Raise KernelError unless a constructor's number is positive."""
+def require_positive_value(value: float, name: str, field: str = "sigma") -> None:
+    """Raise KernelError unless a constructor's number is positive; a parameter can stand for the `field` only."""
+    if isinstance(value, cp.Expression):
+        raise KernelError(f"Expected {name} to be a number > 0; got {value!r}. Write {field}=cp.Parameter(pos=True).")
     require(is_number(value) and value > 0, name, "a number > 0", value)
+
+
+class Symbol(tuple[Any, ...]):
+    """Prints as a name, as a number or as a sequence of them."""
+
+    name: str
+
+    def __new__(cls, name: str) -> Self:
+        symbol = super().__new__(cls)
+        symbol.name = name
+        return symbol
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __format__(self, spec: str) -> str:
+        return self.name
+
+
+def listed(values: Any) -> str:
+    """Numbers as a list; a parameter that stands for them by its name."""
+    return repr(values if isinstance(values, Symbol) else list(values))

@@ -2,114 +2,141 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
-from inspect import signature
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
 
 from kernelopt.errors import KernelError, ParameterError
 from kernelopt.kernels.chain import Order
-from kernelopt.kernels.domains import Domain
-from kernelopt.kernels.kernel import COMPOSITIONS, Kernel, PointSlopes, Verdict
+from kernelopt.kernels.domains import Domain, key, refuse_pickling
+from kernelopt.kernels.kernel import COMPOSITIONS, Adjoint, Kernel, RealField, Symbol, Verdict
 from kernelopt.kernels.rounding import Inexact
 from kernelopt.support.types import Array
 
 
-class Symbol:
-    """A parameter as a field of a kernel: equal to itself only."""
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A parameter, compared by identity: cvxpy's own `==` makes a constraint."""
 
-    def __init__(self, parameter: cp.Parameter) -> None:
-        self.parameter = parameter
+    parameter: cp.Parameter
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Symbol) and other.parameter is self.parameter
+        return isinstance(other, Held) and self.parameter is other.parameter
 
     def __hash__(self) -> int:
         return id(self.parameter)
 
-    def __iter__(self) -> Iterator[Symbol]:
-        yield self  # as a sequence of numbers in a kernel's repr
 
-    def __repr__(self) -> str:
-        return str(self.parameter.name())
-
-
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Parametrized(Kernel):
-    """A kernel of class `make` with some of its numbers in parameters: made by `Gaussian(sigma=parameter)`.
+    """κ(x, y; p), a kernel of class `kind` with cvxpy parameters p among its fields, at their present values.
 
-    Its values, and all that depends on them, are those of the kernel with the values that parameters have now.
+    Calling a class of kernels with a parameter makes one. Definiteness, domain and smoothness follow from the declared
+    sign of the parameters, and do not need their values.
+
+    Raises
+    ------
+    KernelError
+        For a parameter of another shape or sign than the field needs, for a field that takes no parameter, and for
+        expressions of parameters.
 
     Examples
     --------
     >>> import cvxpy as cp, kernelopt as ko
     >>> sigma = cp.Parameter(pos=True, name="sigma")
-    >>> kernel = ko.kernels.Gaussian(sigma=sigma) + ko.kernels.Linear()
+    >>> kernel = ko.kernels.Gaussian(sigma=sigma)
     >>> kernel, kernel.is_psd
-    (Gaussian(sigma=sigma) + Linear(), True)
-    >>> sigma.value = 2.0
-    >>> kernel([[0.0]], [[1.0]]).round(4), kernel.at_present()
-    (array([[0.8825]]), Gaussian(sigma=2.0) + Linear())
+    (Gaussian(sigma=sigma), True)
+    >>> sigma.value = 1.0
+    >>> kernel([[0.0], [1.0]]).round(4)
+    array([[1.    , 0.6065],
+           [0.6065, 1.    ]])
     """
 
-    make: type[Kernel]
+    kind: type[Kernel]
     values: tuple[tuple[str, Any], ...]
 
-    # ---------------------------------------------------------------- numbers in place of parameters
+    @classmethod
+    def of(cls, kind: type[Kernel], args: tuple[Any, ...], named: Mapping[str, Any]) -> Parametrized:
+        """The kernel that `kind(*args, **named)` stands for."""
+        bound = kind.__signature__.bind(*args, **named)
+        bound.apply_defaults()
+        given = {name: _held(kind, name, value) for name, value in bound.arguments.items()}
+        made = kind(**{name: _one(v.parameter) if isinstance(v, Held) else v for name, v in given.items()})
+        # The constructor of `kind` has checked and converted the other values.
+        return cls(kind, tuple((name, v if isinstance(v, Held) else getattr(made, name)) for name, v in given.items()))
 
-    def _with(self, number: Callable[[cp.Parameter], Any], part: Callable[[Kernel], Kernel]) -> Kernel:
-        return self.make(**{name: _mapped(value, number, part) for name, value in self.values})
-
-    def at_present(self) -> Kernel:
-        return self._with(_present, lambda part: part.at_present())
+    # ---------------------------------------------------------------- the fields
 
     @property
-    def _here(self) -> Kernel:
-        """The kernel with numbers here, and parameters in its parts."""
-        return self._with(_present, lambda part: part)
+    def _kind(self) -> type[Kernel]:
+        return self.kind
 
-    @property
-    def _any(self) -> Kernel:
-        """The kernel with present values, or 1 where there are none: what does not depend on values is known by it."""
-        return self._with(lambda p: _present(p) if p.value is not None else _ones(p), lambda part: part)
+    def _arguments(self) -> dict[str, Any]:
+        return {name: v.parameter if isinstance(v, Held) else v for name, v in self.values}
 
-    def parameters(self) -> list[cp.Parameter]:
-        own = [value.parameter for _, value in self.values if isinstance(value, Symbol)]
-        inner = [p for part in self.parts for p in part.parameters()]
-        return list(dict.fromkeys([*own, *inner]))
+    def _own_parameters(self) -> tuple[cp.Parameter, ...]:
+        return tuple(v.parameter for _, v in self.values if isinstance(v, Held))
+
+    def _with(self, **own: Any) -> Any:
+        return self.kind(**{**self._arguments(), **own})
 
     @property
     def parts(self) -> tuple[Kernel, ...]:
-        several = (v if isinstance(v, tuple) else (v,) for _, v in self.values)
-        return tuple(k for values in several for k in values if isinstance(k, Kernel))
+        return self._example.parts
 
-    # ---------------------------------------------------------------- as the kernel with numbers
+    def __getattr__(self, name: str) -> Any:
+        """The fields of the kernel that this one stands for."""
+        for field, value in vars(self).get("values", ()):
+            if field == name:
+                return value.parameter if isinstance(value, Held) else value
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    # ---------------------------------------------------------------- what does not depend on values
+
+    @cached_property
+    def _example(self) -> Kernel:
+        """The kernel with 1 for each parameter."""
+        return self.kind(**{name: _one(v.parameter) if isinstance(v, Held) else v for name, v in self.values})
 
     @property
     def domain(self) -> Domain:
-        return self._any.domain
+        return self._example.domain
 
     def _verdict(self) -> Verdict:
-        return self._any._verdict()
+        return self._example._verdict()
+
+    def _declared(self) -> tuple[str, ...]:
+        return (f"{self!r} is positive semidefinite, as its class states",) if self._example._declared() else ()
 
     @property
     def is_stationary(self) -> bool:
-        return self._any.is_stationary
+        return self._example.is_stationary
 
     @property
     def is_isotropic(self) -> bool:
-        return self._any.is_isotropic
+        return self._example.is_isotropic
 
     @property
     def precision(self) -> float:
-        return self._any.precision
+        return self._example.precision
 
     @property
     def _smoothness(self) -> int:
-        return self._any._smoothness
+        return self._example._smoothness
+
+    # ---------------------------------------------------------------- what does
+
+    def at_present(self) -> Kernel:
+        numbers = {name: _present(v.parameter, self) for name, v in self.values if isinstance(v, Held)}
+        return self._with_parts([part.at_present() for part in self.parts], **numbers)
+
+    def _check_points(self, X: Array) -> None:
+        self.at_present()._check_points(X)
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         return self.at_present()._matrix(X, Z)
@@ -118,7 +145,7 @@ class Parametrized(Kernel):
         return self.at_present()._diagonal(X)
 
     def _n_features(self, X: Array) -> float:
-        return self._any._n_features(X)
+        return self.at_present()._n_features(X)
 
     def _features(self, X: Array) -> Array:
         return self.at_present()._features(X)
@@ -138,126 +165,118 @@ class Parametrized(Kernel):
     def _size(self, X: Array, order: Order = ()) -> Array:
         return self.at_present()._size(X, order)
 
-    def _check_points(self, X: Array) -> None:
-        self._any._check_points(X)
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        return self.at_present()._adjoint(X, Z, G, wanted, points)
 
-    def _declared(self) -> tuple[str, ...]:
-        return self._any._declared()
+    # ---------------------------------------------------------------- as a value
 
-    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
-        own, of_points = self._here._adjoint(X, Z, G, pull, points)
-        symbols = {name: value.parameter for name, value in self.values if isinstance(value, Symbol)}
-        missing = [name for name in symbols if name not in own]
-        if missing:
-            raise KernelError(f"Expected a derivative of {self!r} by {missing[0]}; `_adjoint` of its class gives none.")
-        found: dict[Any, Any] = {}
-        for name, parameter in symbols.items():
-            value = np.reshape(np.asarray(own[name], dtype=float), parameter.shape)
-            found[parameter] = found[parameter] + value if parameter in found else value
-        return found, of_points
+    def _name(self) -> tuple[Any, ...]:
+        return self.kind, tuple((name, key(v) if isinstance(v, np.ndarray) else v) for name, v in self.values)
 
-    # ---------------------------------------------------------------- parameters by name
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Parametrized) and self._name() == other._name()
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        own = {
-            name: value.parameter if isinstance(value, Symbol) else value
-            for name, value in self.values
-            if not isinstance(value, Kernel) and not _has_kernels(value)
-        }
-        for number, part in enumerate(self.parts if deep else (), start=1):
-            own |= {f"k{number}__{name}": value for name, value in part.get_params().items()}
-        return own
+    def __hash__(self) -> int:
+        return hash(self._name())
 
-    def _changed(self, own: dict[str, Any], parts: list[Kernel]) -> Kernel:
-        left, values = iter(parts), dict[str, Any]()
-        for name, value in self.values:
-            if isinstance(value, Kernel):
-                values[name] = next(left)
-            elif _has_kernels(value):
-                values[name] = tuple(next(left) for _ in value)
-            else:
-                values[name] = own.get(name, value.parameter if isinstance(value, Symbol) else value)
-        return self.make(**values)
+    def __getstate__(self) -> dict[str, Any]:
+        for _, value in self.values:
+            if callable(value) and not isinstance(value, Kernel):
+                refuse_pickling(self, value)
+        return {"kind": self.kind, "values": self.values}
 
     def __repr__(self) -> str:
-        shown = object.__new__(self.make)
+        shown = object.__new__(self.kind)
         for name, value in self.values:
-            object.__setattr__(shown, name, value)
-        text = repr(shown)
-        for _, value in self.values:
-            text = text.replace(f"[{value!r}]", repr(value)) if isinstance(value, Symbol) else text
-        return text
+            object.__setattr__(shown, name, Symbol(value.parameter.name()) if isinstance(value, Held) else value)
+        return repr(shown)
 
 
-def _present(p: cp.Parameter) -> Any:
-    """The value of a parameter as a kernel takes it. Raises ParameterError."""
-    if p.value is None:
-        raise ParameterError(f"Expected a value for the parameter {p.name()}; got none. Set {p.name()}.value.")
-    return _number(np.asarray(p.value, dtype=float))
+# What a field needs, by the sign of its numbers: words, and how a parameter is declared.
+SIGNS = {
+    "positive": ("numbers > 0", "pos=True"),
+    "nonnegative": ("numbers ≥ 0", "nonneg=True"),
+    "any": ("real numbers", ""),
+}
 
 
-def _ones(p: cp.Parameter) -> Any:
-    return _number(np.full(p.shape, -1.0 if p.is_nonpos() and not p.is_nonneg() else 1.0))
+def _held(kind: type[Kernel], name: str, value: Any) -> Any:
+    """A parameter as it is held in a field, checked; any other value as it is. Raises KernelError."""
+    owner = f"{name} of {kind.__name__}"
+    if isinstance(value, (list, tuple)) and any(isinstance(v, cp.Expression) for v in value):
+        raise KernelError(
+            f"Expected {owner} to be numbers, or one cp.Parameter with an entry for each; got a {type(value).__name__} "
+            f"with expressions of cvxpy. Write {name}=cp.Parameter({len(value)}, pos=True)."
+        )
+    if not isinstance(value, cp.Expression):
+        return value
+    field = kind._reals.get(name)
+    if field is None:
+        takes = ", ".join(kind._reals)
+        raise KernelError(
+            f"Expected {owner} without cvxpy parameters; got {value!r}. "
+            + (f"Parameters can stand for {takes}." if takes else f"{kind.__name__} takes none.")
+        )
+    _require_parameter(owner, name, field, value)
+    return Held(value)
 
 
-def _number(value: Array) -> Any:
-    return float(value) if value.ndim == 0 else tuple(value.ravel().tolist())
-
-
-def _mapped(value: Any, number: Callable[[cp.Parameter], Any], part: Callable[[Kernel], Kernel]) -> Any:
-    if isinstance(value, Symbol):
-        return number(value.parameter)
-    if isinstance(value, Kernel):
-        return part(value)
-    return tuple(part(one) for one in value) if _has_kernels(value) else value
-
-
-def _has_kernels(value: Any) -> bool:
-    return isinstance(value, tuple) and any(isinstance(v, Kernel) for v in value)
-
-
-def parametrized(make: type[Kernel], args: tuple[Any, ...], named: dict[str, Any]) -> Kernel:
-    """The kernel of a class for arguments of which some are cvxpy parameters. Raises KernelError."""
-    given = signature(make).bind(*args, **named)
-    given.apply_defaults()
-    names = [f.name for f in fields(cast(Any, make)) if f.init]
-    values = {name: given.arguments[name] for name in names}
-    for name, value in values.items():
-        if isinstance(value, cp.Expression):
-            _require_parameter(make, name, value, values)
-    symbols = {n: Symbol(v) if isinstance(v, cp.Parameter) else v for n, v in values.items()}
-    return Parametrized(make, tuple(symbols.items()))
-
-
-def _require_parameter(make: type[Kernel], name: str, value: cp.Expression, values: dict[str, Any]) -> None:
-    """Raise KernelError unless a kernel takes all numbers of the parameter's shape and sign for a field."""
+def _require_parameter(owner: str, name: str, field: RealField, value: cp.Expression) -> None:
+    words, declared = SIGNS[field.sign]
+    shape = "n, " if field.ndim and declared else "n" if field.ndim else ""
+    remedy = f"cp.Parameter({shape}{declared})" + (", with n numbers, one for each entry" if field.ndim else "")
     if not isinstance(value, cp.Parameter):
         raise KernelError(
-            f"Expected {name} to be a number or a cp.Parameter; got the expression {value}. Take a parameter for it."
+            f"Expected {owner} to be a number or a cp.Parameter; got {value!r}. A kernel takes no other expressions: "
+            f"write {name}={remedy}, and set its value to that of the expression."
         )
-    others = {n: _ones(v) if isinstance(v, cp.Parameter) else v for n, v in values.items()}
-
-    def fails(number: float) -> str:
-        try:
-            make(**{**others, name: _number(np.full(value.shape, number))})
-        except KernelError as error:
-            return str(error)
-        return ""
-
-    usual = fails(float(np.ravel(_ones(value))[0]))
-    if usual:
-        raise KernelError(f"Expected {name} of {make.__name__} to be given as a number; it takes no parameter of shape "
-                          f"{value.shape}: {usual}")  # fmt: skip
-    if value.is_complex() or value.attributes.get("integer") or value.attributes.get("boolean"):
-        raise KernelError(f"Expected a parameter of real numbers for {name}; got {value.name()}, which has attributes.")
-    if fails(0.0) and not value.attributes.get("pos"):
+    sound = value.is_pos() if field.sign == "positive" else value.is_nonneg() if field.sign == "nonnegative" else True
+    if not sound and not _bounded(value, field):
         raise KernelError(
-            f"Expected a parameter that is positive for {name}; got {value.name()}. Declare cp.Parameter(…, pos=True)."
+            f"Expected {owner} to be {words} for all values of its parameter; got {value!r}, whose declaration does "
+            f"not say so. Write {name}={remedy}."
         )
-    if fails(-1.0) and not value.is_nonneg():
+    if value.ndim != field.ndim or value.size == 0 or not value.is_real() or value.attributes["sparsity"]:
+        expected = "a dense vector of real numbers" if field.ndim else "one real number, of shape ()"
         raise KernelError(
-            f"Expected a parameter ≥ 0 for {name}; got {value.name()}. Declare cp.Parameter(…, nonneg=True)."
+            f"Expected the parameter for {owner} to be {expected}; got {value!r} of shape {value.shape}. Write "
+            f"{name}={remedy}."
         )
 
 
-COMPOSITIONS["parametrized"] = cast(Any, parametrized)
+def _bounded(parameter: cp.Parameter, field: RealField) -> bool:
+    """Whether the parameter's lower bounds give it the sign that the field needs."""
+    bounds = parameter.attributes["bounds"]
+    if bounds is None:
+        return False
+    least = float(np.min(bounds[0]))
+    return least > 0 if field.sign == "positive" else least >= 0
+
+
+def _one(parameter: cp.Parameter) -> Any:
+    """1 in the parameter's shape."""
+    return (1.0,) * parameter.size if parameter.ndim else 1.0
+
+
+def _present(parameter: cp.Parameter, owner: Kernel) -> Any:
+    """The parameter's value. Raises ParameterError where it has none."""
+    value = parameter.value
+    if value is None:
+        raise ParameterError(
+            f"Expected the parameter {parameter.name()} of {owner!r} to have a value; got none. Set its .value first."
+        )
+    return tuple(float(v) for v in np.ravel(value)) if parameter.ndim else float(value)
+
+
+def kept_at_present(kernel: Kernel, part: Kernel) -> Kernel:
+    """`at_present()` of a kernel of one part, the same object until the part's parameters change."""
+    present = part.at_present()
+    if present is part:
+        return kernel
+    kept = vars(kernel).get("_kept")
+    if kept is None or kept.parts[0] != present:
+        kept = vars(kernel)["_kept"] = kernel._with_parts([present])
+    return kept
+
+
+COMPOSITIONS["parametrized"] = Parametrized.of

@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from math import comb, factorial, inf, perm, prod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from kernelopt.errors import KernelError
-from kernelopt.kernels.algebra import horner, polynomial_derivatives
+from kernelopt.kernels.adjoints import total
+from kernelopt.kernels.algebra import horner, polynomial_derivatives, power_sums
 from kernelopt.kernels.chain import ChainStep, Order, chain, steps
 from kernelopt.kernels.domains import ANYTHING, Domain, distinct
 from kernelopt.kernels.kernel import (
+    Adjoint,
     Kernel,
-    PointSlopes,
+    RealField,
     Verdict,
     is_integer,
     is_number,
@@ -42,6 +44,11 @@ def squared_lengths(X: Array) -> Array:
 def inner_product_error(at: Inexact, floor: float = 0.0) -> float:
     """ε with |x̂ᵀz − xᵀz| ≤ ε(floor + ‖x‖‖z‖)."""
     return sum_of_squares_error(at.points, at.relative(), squared_lengths(at.points), floor)
+
+
+def through_products(M: Array, X: Array, Z: Array, fields: dict[str, Array]) -> Adjoint:
+    """The gradients to points from those to their inner products, beside others."""
+    return Adjoint(fields, M @ Z, M.T @ X)
 
 
 class _OfInnerProduct(Kernel):
@@ -76,19 +83,6 @@ class _OfInnerProduct(Kernel):
         """g(s), g′(s), …"""
         raise NotImplementedError
 
-    def _own(self, s: Array, G: Array) -> dict[Any, Any]:
-        """The derivative of Σ Gᵢⱼg(sᵢⱼ) by the kernel's numbers."""
-        return {}
-
-    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
-        """Σⱼ Mᵢⱼzⱼ with M = G∘g′(s)."""
-        s = inner_products(X, Z)
-        own = self._own(s.copy(), G)
-        if not points:
-            return own, None
-        M = G * self._outer(s, 1)[1]
-        return own, (M @ Z, M.T @ X)
-
     def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Array:
         def inner(block: list[ChainStep]) -> Any:
             if len(block) == 1:
@@ -98,6 +92,16 @@ class _OfInnerProduct(Kernel):
 
         taken = steps(dx, dz)
         return chain(self._outer(inner_products(X, Z), len(taken)), inner, taken)
+
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """MZ and MᵀX with M = G∘g′(s), for points."""
+        s = inner_products(X, Z)
+        fields = self._adjoint_of_fields(s, G, wanted)
+        return through_products(G * self._outer(s, 1)[1], X, Z, fields) if points else Adjoint(fields)
+
+    def _adjoint_of_fields(self, s: Array, G: Array, wanted: frozenset[str]) -> dict[str, Array]:
+        """The gradients of ΣG∘g(s) to the wanted fields."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,8 @@ class Constant(Kernel):
     """
 
     value: float = 1.0
+
+    _reals: ClassVar = {"value": RealField("nonnegative")}
 
     def __post_init__(self) -> None:
         require(is_number(self.value) and self.value >= 0, "value", "a number ≥ 0", self.value)
@@ -134,8 +140,10 @@ class Constant(Kernel):
     def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Array:
         return np.zeros((len(X), len(Z)))
 
-    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
-        return {"value": float(G.sum())}, (np.zeros(X.shape), np.zeros(Z.shape)) if points else None
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """ΣG."""
+        fields = {"value": np.asarray(G.sum())} if "value" in wanted else {}
+        return Adjoint(fields, np.zeros(X.shape), np.zeros(Z.shape)) if points else Adjoint(fields)
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         return np.full((len(X), len(X if Z is None else Z)), float(self.value))
@@ -181,6 +189,10 @@ class Delta(Kernel):
 
     def _diagonal(self, X: Array) -> Array:
         return np.ones(len(X))
+
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """0 almost everywhere, and wherever equal points stay equal."""
+        return Adjoint({}, np.zeros(X.shape), np.zeros(Z.shape)) if points else Adjoint({})
 
     def _rounding(self, at: Inexact) -> float:
         """1 for inexact points: rounding may have made different points equal."""
@@ -253,9 +265,23 @@ class Cosine(Kernel):
         length = np.linalg.norm(X, axis=1, keepdims=True)
         return np.divide(X, length, out=np.zeros_like(X), where=length > 0)
 
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """(h − f(fᵀh))/‖x‖ with f = x/‖x‖ and the gradient h to f, for points; 0 where x = 0."""
+        if not points:
+            return Adjoint({})
+        F, E = self._features(X), self._features(Z)
+        return Adjoint({}, _to_lengths(X, F, G @ E), _to_lengths(Z, E, G.T @ F))
+
     def _rounding(self, at: Inexact) -> float:
         """γ_d for the product and for both lengths; an error of η‖x‖ in x is one of at most 2η in x/‖x‖."""
         return compounded(gamma(2 * at.points.shape[1] + 10), 5 * at.relative())
+
+
+def _to_lengths(X: Array, F: Array, H: Array) -> Array:
+    """The gradient to x from that to f = x/‖x‖."""
+    length = np.linalg.norm(X, axis=1, keepdims=True)
+    across = H - np.einsum("ij,ij->i", F, H)[:, None] * F
+    return np.divide(across, length, out=np.zeros_like(X), where=length > 0)
 
 
 @dataclass(frozen=True)
@@ -291,6 +317,8 @@ class Polynomial(_OfInnerProduct):
     offset: float = 1.0
     scale: float = 1.0
 
+    _reals: ClassVar = {"offset": RealField("nonnegative"), "scale": RealField()}
+
     @classmethod
     def from_gamma(cls, degree: int, gamma: float, coef0: float = 1.0) -> Self:
         """(coef0 + γxᵀy)^degree, in scikit-learn's names."""
@@ -317,10 +345,10 @@ class Polynomial(_OfInnerProduct):
         base, n = self.offset + self.scale * s, self.degree
         return [perm(n, k) * self.scale**k * base ** (n - k) if k <= n else np.zeros_like(s) for k in range(count + 1)]
 
-    def _own(self, s: Array, G: Array) -> dict[Any, Any]:
-        """n(offset + scale·s)ⁿ⁻¹ times 1 and s."""
+    def _adjoint_of_fields(self, s: Array, G: Array, wanted: frozenset[str]) -> dict[str, Array]:
+        """ΣM and ΣM∘s with M = G∘n(offset + scale·s)ⁿ⁻¹."""
         M = G * self.degree * (self.offset + self.scale * s) ** (self.degree - 1)
-        return {"offset": float(M.sum()), "scale": float(np.sum(M * s))}
+        return {name: total(M, s) if name == "scale" else np.asarray(M.sum()) for name in wanted}
 
     def _power(self, K: Array) -> Array:
         K *= self.scale
@@ -364,6 +392,8 @@ class PolynomialSeries(_OfInnerProduct):
 
     coefficients: Sequence[float]
 
+    _reals: ClassVar = {"coefficients": RealField("nonnegative", 1)}
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "coefficients", nonnegative_numbers(self.coefficients, "coefficients"))
 
@@ -376,14 +406,14 @@ class PolynomialSeries(_OfInnerProduct):
     def _powers(self) -> Sequence[float]:
         return self.coefficients
 
-    def _own(self, s: Array, G: Array) -> dict[Any, Any]:
-        return {"coefficients": [float(np.sum(G * s**n)) for n in range(len(self.coefficients))]}
-
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         return horner(inner_products(X, Z), tuple(self.coefficients))
 
     def _diagonal(self, X: Array) -> Array:
         return horner(squared_lengths(X), tuple(self.coefficients))
+
+    def _adjoint_of_fields(self, s: Array, G: Array, wanted: frozenset[str]) -> dict[str, Array]:
+        return {"coefficients": power_sums(s, G, len(self.coefficients))} if wanted else {}
 
     def _monomials(self) -> list[tuple[float, Polynomial | Constant]]:
         return [(c, Polynomial(n, offset=0.0) if n else Constant()) for n, c in enumerate(self.coefficients) if c]
@@ -464,6 +494,8 @@ class Sigmoid(Kernel):
     scale: float = 1.0
     offset: float = 0.0
 
+    _reals: ClassVar = {"scale": RealField(), "offset": RealField("any")}
+
     def __post_init__(self) -> None:
         require_positive(self, "scale")
         require(is_number(self.offset), "offset", "a number", self.offset)
@@ -477,12 +509,13 @@ class Sigmoid(Kernel):
         K += self.offset
         return np.tanh(K, out=K)
 
-    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
-        """1 − κ² times 1 and s, and scale·z."""
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """ΣM∘s and ΣM with M = G∘(1 − κ²) = G/cosh², and scale·MZ for points."""
         s = inner_products(X, Z)
-        M = G * (1 - np.tanh(self.scale * s + self.offset) ** 2)
-        own = {"offset": float(M.sum()), "scale": float(np.sum(M * s))}
-        return own, (self.scale * M @ Z, self.scale * M.T @ X) if points else None
+        e = np.exp(-2 * np.abs(self.scale * s + self.offset))  # 1 − tanh² would lose the digits of large arguments
+        M = G * (4 * e / (1 + e) ** 2)
+        fields = {name: total(M, s) if name == "scale" else np.asarray(M.sum()) for name in wanted}
+        return through_products(self.scale * M, X, Z, fields) if points else Adjoint(fields)
 
     def _diagonal(self, X: Array) -> Array:
         return np.tanh(self.scale * squared_lengths(X) + self.offset)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import e, exp, inf, isfinite, log1p, pi, prod, sqrt
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.spatial.distance import cdist, pdist, squareform
 
+from kernelopt.kernels.adjoints import columnwise, differences, signs, total
 from kernelopt.kernels.chain import ChainStep, Order, chain, steps
 from kernelopt.kernels.kernel import (
+    Adjoint,
     Kernel,
-    PointSlopes,
+    RealField,
     Verdict,
     is_number,
     require,
@@ -30,6 +32,7 @@ class _Stationary(Kernel):
 
     is_stationary = True
     sigma: float
+    _reals: ClassVar = {"sigma": RealField()}
 
     @classmethod
     def from_gamma(cls, gamma: float, **others: float) -> Self:
@@ -45,13 +48,6 @@ class _Stationary(Kernel):
 
     def _diagonal(self, X: Array) -> Array:
         return np.ones(len(X))
-
-
-def differences(M: Array, X: Array, Z: Array) -> tuple[Array, Array]:
-    """Σⱼ Mᵢⱼ(xᵢ − zⱼ) for each i, and Σᵢ Mᵢⱼ(zⱼ − xᵢ) for each j."""
-    center = X.mean(axis=0)
-    P, R = X - center, Z - center  # differences of points far from 0 would cancel
-    return M.sum(axis=1)[:, None] * P - M @ R, M.sum(axis=0)[:, None] * R - M.T @ P
 
 
 class _Isotropic(_Stationary):
@@ -78,16 +74,31 @@ class _Isotropic(_Stationary):
         rho = half_squared_distances(X, Z, self.sigma, self._direct)
         return chain(self._outer(rho, len(taken)), inner, taken)
 
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """With M = G∘g′(ρ): −2ΣMρ/σ, and Σⱼ Mᵢⱼ(xᵢ − zⱼ)/σ² for points."""
+        # Beyond 1e300 a product with g′ = 0 would be nan for ρ = ∞.
+        rho = np.minimum(half_squared_distances(X, Z, self.sigma, self._direct), 1e300)
+        M, fields = G * self._slope(rho), {}
+        if "sigma" in wanted:
+            fields["sigma"] = -2 / self.sigma * total(M, rho)
+        if "alpha" in wanted:
+            fields["alpha"] = total(G, self._slope_of_shape(rho))
+        if not points:
+            return Adjoint(fields)
+        left, right = differences(M, X, Z, self.sigma, self._apart(rho))
+        return Adjoint(fields, left / self.sigma / self.sigma, right / self.sigma / self.sigma)
+
     def _slope(self, rho: Array) -> Array:
-        """g′(ρ)."""
+        """g′(ρ); 0 for ρ = 0 where it is infinite there."""
         return self._outer(rho, 1)[1]
 
-    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
-        """−(2/σ) Σ Mᵢⱼρᵢⱼ and (1/σ²) Σⱼ Mᵢⱼ(xᵢ − zⱼ), with M = G∘g′(ρ)."""
-        rho = half_squared_distances(X, Z, self.sigma, self._direct)
-        M = G * self._slope(rho)
-        own = {"sigma": -2 / self.sigma * float(np.sum(M * rho))}
-        return own, differences(M / self.sigma**2, X, Z) if points else None
+    def _slope_of_shape(self, rho: Array) -> Array:
+        """∂g/∂α, for a kernel with a field α."""
+        raise NotImplementedError
+
+    def _apart(self, rho: Array) -> Array | None:
+        """The pairs at which g′ is so large that xᵢ − zⱼ is to be taken without cancellation."""
+        return None
 
     def _peak(self, k: int, p: float) -> float:
         """supₜ |g⁽ᵏ⁾(t²/2)|tᵖ, with t = ‖x − y‖/σ."""
@@ -234,16 +245,15 @@ class Laplacian(_Stationary):
         K /= self.sigma
         return exp_minus(K)
 
-    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
-        """Σ Mᵢⱼ‖xᵢ − zⱼ‖₁/σ² and −(1/σ) Σⱼ Mᵢⱼ sign(xᵢ − zⱼ), with M = G∘κ; the sign of 0 is 0."""
-        lengths = cdist(X, Z, "cityblock")
-        M = G * np.exp(-lengths / self.sigma)
-        own = {"sigma": float(np.sum(M * lengths)) / self.sigma**2}
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """With M = G∘κ: ΣMs/σ for s = ‖x − z‖₁/σ, and −ΣⱼMᵢⱼ sign(xᵢ − zⱼ)/σ, where sign(0) = 0, for points."""
+        s = np.minimum(cdist(X, Z, "cityblock") / self.sigma, 1e300)
+        M = G * np.exp(-s)
+        fields = {"sigma": total(M, s) / self.sigma} if "sigma" in wanted else {}
         if not points:
-            return own, None
-        signs = [M * np.sign(X[:, a, None] - Z[:, a]) for a in range(X.shape[1])]
-        left = np.column_stack([-S.sum(axis=1) for S in signs]) / self.sigma
-        return own, (left, np.column_stack([S.sum(axis=0) for S in signs]) / self.sigma)
+            return Adjoint(fields)
+        left, right = columnwise(M, X, Z, signs)
+        return Adjoint(fields, -left / self.sigma, -right / self.sigma)
 
     def _rounding(self, at: Inexact) -> float:
         """Rounding of s = ‖x − z‖₁/σ, γ_{d+1}s, changes e⁻ˢ by less than γ_{d+1}; errors of points and of exp add."""
@@ -293,14 +303,19 @@ class Matern(_Isotropic):
             return [(1 + s) * e, -3 * e, np.divide(9 * e, s, out=np.zeros_like(s), where=s > 0)][: count + 1]
         return [(1 + s + s**2 / 3) * e, -5 / 3 * (1 + s) * e, 25 / 3 * e][: count + 1]
 
-    def _matrix(self, X: Array, Z: Array | None) -> Array:
-        return radial(X, Z, self.sigma, self._profile, direct=self._direct)
-
     def _slope(self, rho: Array) -> Array:
+        """g′(ρ) as above; −e⁻ˢ/s for ν = ½, 0 where s = 0."""
         if self.nu != 0.5:
             return super()._slope(rho)
-        s = self._lengths(rho)  # g′ = −e⁻ˢ/s, which only stands beside factors of order s²
-        return np.divide(-np.exp(-s), s, out=np.zeros_like(s), where=s > 0)
+        s = self._lengths(rho)
+        return -np.divide(np.exp(-s), s, out=np.zeros_like(s), where=s > 0)
+
+    def _apart(self, rho: Array) -> Array | None:
+        """For ν = ½, whose g′ grows as 1/s, the pairs with s < 1e-3: products of points keep 1e-13 of the others."""
+        return self._lengths(rho) < 1e-3 if self.nu == 0.5 else None
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        return radial(X, Z, self.sigma, self._profile, direct=self._direct)
 
     def _lengths(self, rho: Array) -> Array:
         """s = √(4νρ), at most 800: e⁻⁸⁰⁰ = 0 in double precision, while for ρ = ∞ a polynomial times 0 would be nan."""
@@ -344,6 +359,8 @@ class RationalQuadratic(_Isotropic):
     sigma: float
     alpha: float = 1.0
 
+    _reals: ClassVar = {"sigma": RealField(), "alpha": RealField()}
+
     def __post_init__(self) -> None:
         require_positive(self, "sigma", "alpha")
 
@@ -365,13 +382,15 @@ class RationalQuadratic(_Isotropic):
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         return radial(X, Z, self.sigma, self._profile)
 
-    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
-        """Also ∂κ/∂α = κ·(q/(1 + q) − log(1 + q)), with q = ρ/α."""
-        own, of_points = super()._adjoint(X, Z, G, pull, points)
-        q = half_squared_distances(X, Z, self.sigma, self._direct) / self.alpha
-        logarithm = np.log1p(q)
-        own["alpha"] = float(np.sum(G * np.exp(-self.alpha * logarithm) * (q / (1 + q) - logarithm)))
-        return own, of_points
+    def _slope_of_shape(self, rho: Array) -> Array:
+        """κ·(t/(1 + t) − log(1 + t)), t = ρ/α; by the series −Σₙ(1 − 1/n)(−t)ⁿ for small t, where terms cancel."""
+        t = rho / self.alpha
+        logarithm = np.log1p(t)
+        small = np.minimum(t, 0.01)
+        series = np.zeros_like(t)
+        for n in range(9, 1, -1):
+            series = (series + (1 / n - 1)) * -small
+        return np.where(t < 0.01, -small * series, t / (1 + t) - logarithm) * np.exp(-self.alpha * logarithm)
 
     def _profile(self, rho: Array) -> Array:
         """exp(−α·log(1 + ρ/α)), in place; 1 + ρ/α would lose ρ where α is large."""
@@ -425,6 +444,8 @@ class Periodic(_Stationary):
     period: float
     sigma: float = 1.0
 
+    _reals: ClassVar = {"period": RealField(), "sigma": RealField()}
+
     def __post_init__(self) -> None:
         require_positive(self, "period", "sigma")
 
@@ -451,21 +472,27 @@ class Periodic(_Stationary):
         taken, K = steps(dx, dz), self._matrix(X, Z)
         return chain([K if k % 2 == 0 else -K for k in range(len(taken) + 1)], inner, taken)
 
-    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
-        """With κ = e^(−φ), φ = Σₐ (1 − cos wdₐ)/σ², w = 2π/period: ∂φ/∂dₐ = w sin(wdₐ)/σ², ∂φ/∂w = Σ dₐ sin(wdₐ)/σ²."""
-        w, K = 2 * np.pi / self.period, self._matrix(X, Z)
-        M = G * K
-        with np.errstate(divide="ignore"):
-            phi = np.where(K > 0, -np.log(K), 0.0)
-        P, R, by_period, left, right = np.remainder(X, self.period), np.remainder(Z, self.period), 0.0, [], []
-        for a in range(X.shape[1]):
-            S = M * np.sin(w * (P[:, a, None] - R[:, a]))
-            by_period += float(np.sum(S * (X[:, a, None] - Z[:, a])))
-            left.append(-w * S.sum(axis=1))
-            right.append(w * S.sum(axis=0))
-        size = self.sigma**2
-        own = {"sigma": 2 / self.sigma * float(np.sum(M * phi)), "period": by_period / size * w / self.period}
-        return own, (np.column_stack(left) / size, np.column_stack(right) / size) if points else None
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """As for a Gaussian kernel of points on circles, (cos a, sin a) for angles a = wx with w = 2π/period.
+
+        From the gradients (p, q) to these coordinates, that to an angle is q cos a − p sin a, and that to the period
+        −w/period·Σ x∘angles; it depends on differences only, so that x may be shifted.
+        """
+        P, R = self._circle(X), self._circle(Z)
+        rho = half_squared_distances(P, R, self.sigma)
+        M, fields = -G * np.exp(-rho), {}
+        if "sigma" in wanted:
+            fields["sigma"] = -2 / self.sigma * total(M, rho)
+        if "period" not in wanted and not points:
+            return Adjoint(fields)
+        w, centre = 2 * pi / self.period, np.median(Z, axis=0)
+        left, right = (
+            _to_angles(C, g / self.sigma / self.sigma)
+            for C, g in zip((P, R), differences(M, P, R, self.sigma), strict=True)
+        )
+        if "period" in wanted:
+            fields["period"] = -w / self.period * (total(left, X - centre) + total(right, Z - centre))
+        return Adjoint(fields, w * left, w * right) if points else Adjoint(fields)
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         # 2 sin²(πd/p) = ½‖(cos, sin)(2πx/p) − (cos, sin)(2πy/p)‖²
@@ -490,3 +517,10 @@ class Periodic(_Stationary):
         # Without the remainder, the rounding of an angle would grow with x.
         angle = (2 * np.pi / self.period) * np.remainder(X, self.period)
         return np.hstack([np.cos(angle), np.sin(angle)])
+
+
+def _to_angles(circle: Array, gradient: Array) -> Array:
+    """The gradient to angles from that to (cos a, sin a)."""
+    d = circle.shape[1] // 2
+    cos, sin = circle[:, :d], circle[:, d:]
+    return gradient[:, d:] * cos - gradient[:, :d] * sin

@@ -6,24 +6,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from kernelopt.errors import KernelError
+from kernelopt.kernels.adjoints import asks, combined, on_diagonal, pull, refuse_points, slices
 from kernelopt.kernels.algebra import all_psd
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import ANYTHING, Domain, frozen, key, name_of, real_array, refuse_pickling
 from kernelopt.kernels.kernel import (
     COMPOSITIONS,
+    Adjoint,
     Kernel,
-    PointSlopes,
+    RealField,
     Verdict,
     is_integer,
+    listed,
     nonnegative_numbers,
     require,
     require_kernels,
 )
+from kernelopt.kernels.parametrized import kept_at_present
 from kernelopt.kernels.rounding import LEAST, Inexact, compounded, largest_ratio, repeated, spread, underflow
 from kernelopt.support.arithmetic import UNIT, gamma
 from kernelopt.support.types import Array
@@ -99,10 +103,10 @@ class Weighted(_OfWeights):
             raise KernelError(f"Expected {name}(X) to give {len(X)} finite numbers; got shape {f.shape}.")
         return f
 
-    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
-        """Weights f(xᵢ)Gᵢⱼf(zⱼ)."""
-        _require_no_points(self, points)
-        return {}, pull(self.kernel, X, Z, self._weights(X)[:, None] * G * self._weights(Z))
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """The weights f(x)G f(z); none for points, as the derivatives of f are unknown."""
+        refuse_points(self, points)
+        return pull(self, 1, wanted)(X, Z, self._weights(X)[:, None] * G * self._weights(Z))
 
     def __getstate__(self) -> dict[str, Any]:
         return refuse_pickling(self, self.weight)
@@ -184,10 +188,10 @@ class Composed(_OfPoints):
             raise KernelError(f"Expected {name_of(self.map)}(X) to give {len(X)} points; got {len(points)}.")
         return points
 
-    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
-        """The derivative at the mapped points."""
-        _require_no_points(self, points)
-        return {}, pull(self.kernel, self._point(X), self._point(Z), G)
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """Those of κ₀ at the mapped points; none for points, as the derivatives of g are unknown."""
+        refuse_points(self, points)
+        return pull(self, 1, wanted)(self._point(X), self._point(Z), G)
 
     def __getstate__(self) -> dict[str, Any]:
         return refuse_pickling(self, self.map)
@@ -242,15 +246,18 @@ class Columns(_OfPoints):
             raise KernelError(f"Expected points with a column {max(self.columns)}; got shape {X.shape}.")
         return X[:, self.columns]
 
-    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
-        """The derivative at the chosen columns; others have none."""
-        found = pull(self.kernel, self._point(X), self._point(Z), G, points)
-        if found is None:
-            return {}, None
-        both = np.zeros(X.shape), np.zeros(Z.shape)
-        for whole, part in zip(both, found, strict=True):
-            np.add.at(whole.T, list(self.columns), part.T)
-        return {}, both
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """The gradients to the chosen columns, added up where a column is chosen twice."""
+        found = pull(self, 1, wanted, points)(self._point(X), self._point(Z), G)
+        return found._replace(X=self._spread(found.X, X), Z=self._spread(found.Z, Z))
+
+    def _spread(self, gradient: Array | None, X: Array) -> Array | None:
+        if gradient is None:
+            return None
+        total = np.zeros(X.shape)
+        for place, column in enumerate(self.columns):
+            total[:, column] += gradient[:, place]
+        return total
 
     def __repr__(self) -> str:
         return f"({self.kernel!r}).on({list(self.columns)!r})"
@@ -270,6 +277,8 @@ class ARD(_OfPoints):
 
     kernel: Kernel
     scales: tuple[float, ...]
+
+    _reals: ClassVar = {"scales": RealField("positive", 1)}
 
     def __post_init__(self) -> None:
         require_kernels(self.kernel)
@@ -302,6 +311,24 @@ class ARD(_OfPoints):
         product = float(np.prod([self.scales[j] for j in order]))
         return self.kernel._size(self._point(X, self._centre(X)), order) / product**2
 
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """With U and V, the gradients to u = (x − c)/ℓ and v = (z − c)/ℓ: −(ΣᵢU∘u + ΣⱼV∘v)/ℓ by columns; U/ℓ for x.
+
+        For a stationary κ₀ the shift c drops out, as ΣᵢU + ΣⱼV = 0.
+        """
+        centre, scales = self._centre(Z), np.array(self.scales)
+        u, v = self._point(X, centre), self._point(Z, centre)
+        own = "scales" in wanted
+        found = pull(self, 1, wanted, points or own)(u, v, G)
+        if found.X is None or found.Z is None:
+            return found
+        if own:
+            sums = np.einsum("ij,ij->j", found.X, u) + np.einsum("ij,ij->j", found.Z, v)
+            found.fields["scales"] = -sums / scales
+        if not points:
+            return Adjoint(found.fields)
+        return Adjoint(found.fields, found.X / scales, found.Z / scales)
+
     def _centre(self, X: Array) -> Array:
         """A point to subtract from all before the division, 0 unless κ₀ is stationary.
 
@@ -314,17 +341,8 @@ class ARD(_OfPoints):
             raise KernelError(f"Expected points with {len(self.scales)} columns, one per scale; got shape {X.shape}.")
         return (X - centre) / np.array(self.scales)
 
-    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
-        """With x′ = x/ℓ: ∂/∂ℓ = −(Σ x′∂/∂x′)/ℓ and ∂/∂x = (∂/∂x′)/ℓ."""
-        centre, scales = self._centre(Z), np.array(self.scales)
-        P, R = self._point(X, centre), self._point(Z, centre)
-        found = pull(self.kernel, P, R, G, True)
-        assert found is not None
-        own = {"scales": -(np.sum(P * found[0], axis=0) + np.sum(R * found[1], axis=0)) / scales}
-        return own, (found[0] / scales, found[1] / scales) if points else None
-
     def __repr__(self) -> str:
-        return f"({self.kernel!r}).ard({list(self.scales)!r})"
+        return f"({self.kernel!r}).ard({listed(self.scales)})"
 
 
 @dataclass(frozen=True)
@@ -376,17 +394,16 @@ class Normalized(_OfWeights):
         off = r * largest_ratio(size, d)
         return compounded(r, off / (1 - off), repeated(gamma(2), 4)) if off < 1 else inf
 
-    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
-        """Weights Gᵢⱼfᵢfⱼ on κ₀, and −½Σⱼ Gᵢⱼκᵢⱼ/κ₀(xᵢ, xᵢ) on the diagonal."""
-        f, g = self._weights(X), self._weights(Z)
-        W = f[:, None] * G * g
-        found = pull(self.kernel, X, Z, W, points)
-        if not points and not self.kernel.parameters():
-            return {}, None
-        terms = W * self.kernel._matrix(X, Z)
-        at_x = pull.diagonal(self.kernel, X, -0.5 * terms.sum(axis=1) * f**2, points)
-        at_z = pull.diagonal(self.kernel, Z, -0.5 * terms.sum(axis=0) * g**2, points)
-        return {}, None if found is None else (found[0] + at_x, found[1] + at_z)
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """With f = κ₀(x, x)^−½ and T = G∘κ: the weights fG f on κ₀(x, z), −½f²ΣⱼT on κ₀(x, x), −½f²ΣᵢT on κ₀(z, z)."""
+        if not asks(1, wanted, points):
+            return Adjoint({})
+        f, e = self._weights(X), self._weights(Z)
+        inner = f[:, None] * G * e
+        T = inner * self.kernel._matrix(X, Z)
+        left = on_diagonal(pull(self, 1, wanted, points), X, -0.5 * f**2 * T.sum(axis=1))
+        right = on_diagonal(pull(self, 1, wanted, points), Z, -0.5 * e**2 * T.sum(axis=0))
+        return combined(pull(self, 1, wanted, points)(X, Z, inner), left, Adjoint(right.fields, None, right.X))
 
     def __repr__(self) -> str:
         return f"({self.kernel!r}).normalized()"
@@ -415,16 +432,19 @@ class Centered(Kernel):
         data = self.kernel.rows(self.data)
         object.__setattr__(self, "data", frozen(np.array(data)))
 
+    @cached_property
+    def _mean_of_all(self) -> float:
+        return float(self._means(self.data).mean())
+
     @property
     def _mean(self) -> float:
-        return self._mean_of_means() if self.kernel.parameters() else self._known_mean
+        present = self.at_present()
+        assert isinstance(present, Centered)
+        return present._mean_of_all
 
-    @cached_property
-    def _known_mean(self) -> float:
-        return self._mean_of_means()
-
-    def _mean_of_means(self) -> float:
-        return float(self._means(self.data).mean())
+    def at_present(self) -> Kernel:
+        """The kernel with numbers, the same object while the parameters keep their values: it keeps its mean."""
+        return kept_at_present(self, self.kernel)
 
     @property
     def domain(self) -> Domain:
@@ -454,21 +474,42 @@ class Centered(Kernel):
         """(√s₀ + mean √s₀)²."""
         return (np.sqrt(self.kernel._size(X)) + np.sqrt(self.kernel._size(self.data)).mean()) ** 2
 
+    def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """The weights G on κ₀(x, z), −ΣⱼG/m on each κ₀(x, xᵢ), −ΣᵢG/m on each κ₀(xᵢ, z), and ΣG on the mean of κ̄."""
+        if not asks(1, wanted, points):
+            return Adjoint({})
+        left = self._adjoint_of_means(X, G.sum(axis=1), wanted, points)
+        right = self._adjoint_of_means(Z, G.sum(axis=0), wanted, points)
+        mean = {name: G.sum() * value for name, value in self._gradient_of_mean(wanted).items()}
+        return combined(
+            pull(self, 1, wanted, points)(X, Z, G),
+            Adjoint({name: -value for name, value in left.fields.items()}, None if left.X is None else -left.X),
+            Adjoint({name: -v for name, v in right.fields.items()}, None, None if right.X is None else -right.X),
+            Adjoint(mean),
+        )
+
+    def _adjoint_of_means(self, X: Array, weights: Array, wanted: frozenset[str], points: bool) -> Adjoint:
+        """The gradients of Σᵢ wᵢκ̄(xᵢ), to fields and to X."""
+        column = weights[:, None] / len(self.data)
+        blocks = [self.data[j] for j in slices(len(self.data), 1024)]
+        weighted = [np.broadcast_to(column, (len(X), len(D))) for D in blocks]
+        found = [pull(self, 1, wanted, points)(X, D, W) for D, W in zip(blocks, weighted, strict=True)]
+        return combined(*(part._replace(Z=None) for part in found))
+
+    def _gradient_of_mean(self, wanted: frozenset[str]) -> dict[str, Array]:
+        """The gradient of the mean of κ̄, kept for the other blocks of a large matrix."""
+        kept = vars(self).setdefault("_gradients_of_mean", {})
+        if wanted not in kept:
+            rows = [self.data[i] for i in slices(len(self.data), 1024)]
+            found = [self._adjoint_of_means(P, np.full(len(P), 1 / len(self.data)), wanted, False) for P in rows]
+            kept[wanted] = combined(*found).fields
+        return kept[wanted]
+
     def _n_features(self, X: Array) -> float:
         return self.kernel._n_features(X)
 
     def _features(self, X: Array) -> Array:
         return self.kernel._features(X) - self.kernel._features(self.data).mean(axis=0)
-
-    def _adjoint(self, X: Array, Z: Array, G: Array, pull: Any, points: bool) -> tuple[dict[Any, Any], PointSlopes]:
-        """Weights G on κ₀(x, z), −mean on κ₀(x, xᵢ) and κ₀(xᵢ, z), and the mean of means on κ₀(xᵢ, xⱼ)."""
-        _require_no_points(self, points)
-        C, one = self.data, np.full((len(self.data), 1), 1 / len(self.data))
-        pull(self.kernel, X, Z, G)
-        pull.products(self.kernel, X, C, -G.sum(axis=1)[:, None], one)
-        pull.products(self.kernel, C, Z, -one, G.sum(axis=0)[:, None])
-        pull.products(self.kernel, C, C, float(G.sum()) * one, one)
-        return {}, None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Centered) and self.kernel == other.kernel and key(self.data) == key(other.data)
@@ -479,13 +520,6 @@ class Centered(Kernel):
     def __repr__(self) -> str:
         return (
             f"({self.kernel!r}).centered({self.data.tolist() if len(self.data) < 6 else f'<{len(self.data)} points>'})"
-        )
-
-
-def _require_no_points(kernel: Kernel, points: bool) -> None:
-    if points:
-        raise KernelError(
-            f"Expected {kernel!r} outside of length scales in parameters: it has no derivative by its points."
         )
 
 

@@ -185,6 +185,7 @@ class _Encoder:
         for name, given in self.given.items():
             if not isinstance(given, type) and as_kernel(given) == kernel:
                 return {"kind": "given", "name": name}
+        kernel = kernel.at_present()  # files hold numbers in place of parameters
         kind = type(kernel)
         known = [name for name, of_table in KERNELS.items() if of_table is kind]
         if isinstance(kernel, FromSklearn):

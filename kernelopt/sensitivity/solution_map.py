@@ -41,7 +41,7 @@ REGULAR = 1e-6  # the residual of the adjoint system, relative to its right-hand
 ByParameter = dict[int, tuple[Array, Array]]
 
 
-class Adjoint(NamedTuple):
+class AdjointAnswer(NamedTuple):
     """The answer r of the adjoint system, r_x with u and t, and the residual of the system."""
 
     move: Move
@@ -57,7 +57,7 @@ class Derivative(NamedTuple):
 
     value: float
     of_parameters: ByParameter
-    adjoint: Adjoint | None
+    adjoint: AdjointAnswer | None
 
 
 def at_optimum(form: CanonicalForm, reduction: Reduction, point: Iterate, wanted: list[cp.Parameter]) -> Optimum:
@@ -148,7 +148,7 @@ def _at_pivots(found: Optimum, number: int, rows: Rows) -> Array:
     return np.asarray(_cross(rows, own, factor.pivots) @ C)
 
 
-def _solved(found: Optimum, right: Move) -> Adjoint:
+def _solved(found: Optimum, right: Move) -> AdjointAnswer:
     move, residual = found.system.solve(right)
     if not residual <= REGULAR:
         raise KernelOptError(
@@ -156,10 +156,10 @@ def _solved(found: Optimum, right: Move) -> Adjoint:
             f"an intercept can whose rows are all on linear stretches (residual {residual:.1g} of the adjoint system). "
             "Add a small penalty of the free variables, such as 1e-6·cp.square(b)."
         )
-    return Adjoint(move, found.system.placed(move.w, move.x), residual)
+    return AdjointAnswer(move, found.system.placed(move.w, move.x), residual)
 
 
-def _of_data(found: Optimum, adjoint: Adjoint) -> ByParameter:
+def _of_data(found: Optimum, adjoint: AdjointAnswer) -> ByParameter:
     """rᵀ ∂R/∂p for each parameter of the cone data."""
     data, x, z = found.data, found.x, found.z
     r = adjoint.x.copy()
@@ -190,7 +190,9 @@ def _right(found: Optimum, criterion: Criterion, values: Slopes) -> Move:
     return Move(tuple(w), x, np.zeros(found.system.J.shape[0]))
 
 
-def _of_kernel(found: Optimum, number: int, criterion: Criterion, values: Slopes, adjoint: Adjoint) -> ByParameter:
+def _of_kernel(
+    found: Optimum, number: int, criterion: Criterion, values: Slopes, adjoint: AdjointAnswer
+) -> ByParameter:
     """φ′ᵀ ∂K α + (η + ½ραMMᵀ)ᵀ ∂Q α."""
     link, alpha = found.form.predictions[number], _coefficients(found, number)
     G = found.system.curvature @ adjoint.x + found.system.J.T @ adjoint.move.zeta
