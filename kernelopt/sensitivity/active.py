@@ -67,8 +67,10 @@ def faces(data: StatedCones, s: Array, z: Array, units: tuple[float, float]) -> 
                 linear[rows] = True
             case "nonneg":
                 linear[rows] = b > a
-                margins.append(np.maximum(a, b))
-                owners.append(np.arange(rows.start, rows.stop))
+                linear[data.vacuous] = False
+                counted = np.setdiff1d(np.arange(rows.start, rows.stop), data.vacuous)
+                margins.append(np.maximum(a, b)[counted - rows.start])
+                owners.append(counted)
             case "exp":
                 for first in range(rows.start, rows.stop, 3):
                     part = slice(first, first + 3)

@@ -177,7 +177,7 @@ def _share(certificate: Certificate | None, found: Optimum, derivative: Derivati
     rows = max((len(link.rows) for link in found.form.predictions), default=0)
     if rows > MOST and certificate is not None and found.reduction.is_restriction:
         # ‖θ̂ − θ*‖ ≤ √(2·gap/(μ/t)), relative to ‖θ*‖.
-        far = [np.sqrt(2 * certificate.absolute_gap / (n.mu * n.t)) for n in found.system.norms if n.mu * n.t > 0]
+        far = [np.sqrt(2 * certificate.absolute_gap / n.weight) / n.t for n in found.system.norms if n.weight * n.t > 0]
         share += max(far, default=0.0)
     return float(share)
 

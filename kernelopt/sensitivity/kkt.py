@@ -36,13 +36,16 @@ EXACT = 1e-13  # the residual, relative to the right-hand side, at which refinem
 
 
 class Length(NamedTuple):
-    """t = ‖wM‖ for the θ with number `theta`: the column of t, MMᵀ, the value of t and its multiplier μ."""
+    """t = ‖wM‖ for the θ with number `theta`: the column of t, MMᵀ, the value of t, and the weight μ/t of ½‖wM‖².
+
+    At t = 0 the weight is its limit.
+    """
 
     theta: int
     column: int
     square: Array
     t: float
-    mu: float
+    weight: float
 
 
 class Span(NamedTuple):
@@ -92,8 +95,7 @@ class System:
         """Σⱼ (μⱼ/tⱼ)MⱼMⱼᵀ for each θ, (K, K)."""
         found = [np.zeros((span.w.shape[1], span.w.shape[1])) for span in self.spans]
         for n in self.norms:
-            if n.t > 0:
-                found[n.theta] += n.mu / n.t * n.square
+            found[n.theta] += n.weight * n.square
         return found
 
     @cached_property
@@ -101,7 +103,7 @@ class System:
         """H with −μⱼ/tⱼ at tⱼ, the part of the norm's curvature along w."""
         d = np.zeros(self.H.shape[0])
         for n in self.norms:
-            d[n.column] -= n.mu / n.t if n.t > 0 else 0.0
+            d[n.column] -= n.weight if n.t > 0 else 0.0
         return sp.csc_array(self.H + sp.diags_array(d))
 
     def placed(self, w: tuple[Array, ...], x: Array) -> Array:

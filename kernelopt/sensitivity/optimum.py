@@ -32,11 +32,16 @@ from kernelopt.support.types import Array
 
 MOST = 2000  # rows up to which a factor is made anew, at full numerical rank: O(N³) flops
 ROUNDS = 12  # changes of the active set: rows that a step leads across their bound join, or leave
-STEPS = 25  # of Newton's method for one active set; it converges quadratically
-# The residual of the conditions, relative to their terms, up to which an answer counts as an optimum.
-CONVERGED = 1e-9
+STEPS = 50  # of Newton's method for one active set; it converges quadratically
+# The residual of the conditions, relative to their terms, up to which an answer counts as an optimum. It is part of the
+# estimated error of gradients, and is far smaller unless numbers differ by many orders.
+CONVERGED = 1e-7
 # Violations of cones, in the units of slacks and multipliers, above which a point is no optimum; beyond rounding.
 INFEASIBLE = 1e-7
+# Relative: θ is set to 0 where ‖Aᵀν‖ is smaller than the cost of ‖θ‖ by more than this; answers of rough solves have
+# multipliers that are off by less.
+SURE = 1e-2
+POSITIVE = {"exp": (1,), "power": (0, 1)}  # entries of s that are positive on the boundary of a cone
 # Slacks below −CROSSED, and multipliers, in their units, change the active set. It is above rounding.
 CROSSED = 1e-9
 # Newton steps in a row without a smaller residual, after which the method ends: the residual of a norm's equation may
@@ -70,14 +75,19 @@ class Optimum:
         g = active.gradient(self.data, self.x) + self.data.A.T @ self.z
         return [-g[span.columns] for span in self.system.spans]
 
+    def moves(self, number: int) -> bool:
+        """Whether a θ is not held at 0 by the costs of its norm."""
+        return bool(self.system.spans[number].w.size)
+
     @property
     def coefficients(self) -> list[Array]:
         """α with θ = Aᵀα for each θ, a row for each distinct row of A: θ Σ(μ/t)MMᵀ = Aᵀν."""
         found = []
-        for link, nu, N in zip(self.form.predictions, self.nu, self.system.weights, strict=True):
+        for number, (link, nu, N) in enumerate(zip(self.form.predictions, self.nu, self.system.weights, strict=True)):
             total = np.zeros((len(link.rows), len(N)))
             np.add.at(total, link.take, nu)
-            found.append(np.linalg.solve(N, total.T).T if np.trace(N) > 0 else np.zeros_like(total))
+            moves = self.moves(number) and np.trace(N) > 0
+            found.append(np.linalg.solve(N, total.T).T if moves else np.zeros_like(total))
         return found
 
 
@@ -110,6 +120,8 @@ def optimum(form: CanonicalForm, reduction: Reduction, point: Iterate, data: Sta
         span_of(reduction, number, link, point.v[number], data) for number, link in enumerate(form.predictions)
     )
     x, z = _cone_point(form, data, spans, point)
+    z[data.vacuous] = 0.0
+    spans = _snapped(form, data, spans, point, z)
     slack = data.b - data.A @ x
     units = _units(data, x, z)
     faces = active.faces(data, slack, z, units)
@@ -142,10 +154,13 @@ def span_of(reduction: Reduction, number: int, link: PredictionLink, v: Array, d
 
 def _units(data: StatedCones, x: Array, z: Array) -> tuple[float, float]:
     """Units of slacks and of multipliers: the largest prediction or small right-hand side, the largest multiplier."""
+    return _unit_of_slacks(data, x), float(np.abs(z).max(initial=0.0)) or 1.0
+
+
+def _unit_of_slacks(data: StatedCones, x: Array) -> float:
     u = np.concatenate([np.zeros(0), *(x[columns] for columns in data.u)])
     b = np.abs(data.b[data.b != 0])
-    of_s = max(float(np.abs(u).max(initial=0.0)), float(np.quantile(b, 0.1)) if len(b) else 0.0) or 1.0
-    return of_s, float(np.abs(z).max(initial=0.0)) or 1.0
+    return max(float(np.abs(u).max(initial=0.0)), float(np.quantile(b, 0.1)) if len(b) else 0.0) or 1.0
 
 
 def _cone_point(form: CanonicalForm, data: StatedCones, spans: tuple[Span, ...], point: Iterate) -> tuple[Array, Array]:
@@ -175,12 +190,26 @@ def _cone_point(form: CanonicalForm, data: StatedCones, spans: tuple[Span, ...],
         extra[part.g] += curved
         q[part.g] += weight * slope - curved * g
         q[part.h], extra[part.h] = 0.0, 1.0
-    unit = float(np.abs(near[data.of_links]).max(initial=0.0)) or 1.0
+    unit = _unit_of_slacks(data, near)
     size = float(np.abs(q).max(initial=0.0)) or 1.0
     rho = np.where(known, size / unit, 0.0)
-    quadratic = sp.csc_array(sp.triu(P + sp.diags_array(extra + rho)) / size)
-    answer = answered(quadratic, (q - rho * near) / size, data.A, data.b, data.cones)
-    return np.nan_to_num(np.array(answer.x)), np.nan_to_num(np.array(answer.z)) * size
+    # In units of predictions and of the costs, in which Clarabel's tolerances are meant.
+    quadratic = sp.csc_array(sp.triu(P + sp.diags_array(extra + rho)) * (unit / size))
+    answer = answered(quadratic, (q - rho * near) / size, data.A, data.b / unit, data.cones)
+    return np.nan_to_num(np.array(answer.x)) * unit, np.nan_to_num(np.array(answer.z)) * size
+
+
+def _snapped(
+    form: CanonicalForm, data: StatedCones, spans: tuple[Span, ...], point: Iterate, z: Array
+) -> tuple[Span, ...]:
+    """The spans, empty where the costs of ‖θ‖ near 0 exceed ‖Aᵀν‖, all that θ could gain: then θ = 0 stays."""
+    costs, made = data.c + data.A.T @ z, []
+    for link, span, nu in zip(form.predictions, spans, point.multipliers(), strict=True):
+        plain = [j for j, norm in form.norms_of(link.theta).items() if norm.is_plain]
+        gain = float(np.linalg.norm(span.B.T @ nu.reshape(len(span.columns), -1)))
+        zero = len(plain) == 1 and gain < (1 - SURE) * float(costs[data.t[plain[0]]])
+        made.append(span._replace(B=span.B[:, :0], w=span.w[:0]) if zero else span)
+    return tuple(made)
 
 
 def _multipliers_of_norms(form: CanonicalForm, spans: tuple[Span, ...], point: Iterate) -> Array:
@@ -204,21 +233,31 @@ def _refined(  # noqa: PLR0917
     z: Array,
 ) -> Optimum:  # fmt: skip
     """Newton's method for one active set."""
-    zeta, best, misses = None, None, 0
+    zeta, best, misses, share = None, None, 0, 1.0
     for _ in range(STEPS):
         found = _at(form, reduction, data, spans, faces, x, z, zeta)
         if best is None or found.residual < best.residual:
             best, misses = found, 0
-        else:
+        elif share == 1:
             misses += 1
         if misses > MISSES or best.residual <= EXACT or not np.isfinite(found.residual):
             break
         step, _ = found.system.solve(_minus(_residual(found)))
-        moved = active.multipliers(found.equations, found.z) + step.zeta
-        spans = tuple(s._replace(w=s.w + d) for s, d in zip(found.system.spans, step.w, strict=True))
-        x, z, zeta = found.x + step.x, found.z, moved
+        zeta = active.multipliers(found.equations, found.z)
+        share = _longest(found, found.system.placed(step.w, step.x))
+        spans = tuple(s._replace(w=s.w + share * d) for s, d in zip(found.system.spans, step.w, strict=True))
+        x, z, zeta = found.x + share * step.x, found.z, zeta + share * step.zeta
     assert best is not None
     return best
+
+
+def _longest(found: Optimum, step: Array) -> float:
+    """The share of a step, 1 at most, after which entries that curved cones need positive have lost a half at most."""
+    at = [part.start + k for kind, part, _, where in found.faces.cones if where == active.BOUNDARY
+          for k in POSITIVE.get(kind, ())]  # fmt: skip
+    s, ds = (found.data.b - found.data.A @ found.x)[at], -(found.data.A @ step)[at]
+    falls = (ds < 0) & (s > 0)
+    return float(np.min(-0.5 * s[falls] / ds[falls], initial=1.0))
 
 
 def _at(  # noqa: PLR0917
@@ -240,13 +279,22 @@ def _at(  # noqa: PLR0917
     if zeta is not None:
         equations = active.equations(data, faces, x, z)
     g = active.gradient(data, x) + equations.J.T @ zeta
+    bend = data.P.diagonal()
     norms = tuple(
-        Length(number, int(column), square, t, float(g[column]))
+        Length(number, int(column), square, t, _weight(float(g[column]), float(bend[column]), t))
         for (number, square, t), column in zip(lengths, data.t, strict=True)
     )
     system = System(equations.H, equations.J, spans, norms)
     found = Optimum(form, reduction, data, system, equations, faces, x, z, np.inf)
     return replace(found, residual=_relative(found, g))
+
+
+def _weight(mu: float, bend: float, t: float) -> float:
+    """μ/t for μ = l + bend·t, with the rest l as constant near t = 0: the limit there is `bend` where l = 0."""
+    rest = mu - bend * t
+    if abs(rest) <= EXACT * abs(mu):
+        return bend
+    return bend + (rest / t if t > 0 else 0.0)
 
 
 def _residual(found: Optimum) -> Move:
@@ -284,6 +332,7 @@ def _crossed(found: Optimum, units: tuple[float, float]) -> Faces | None:
         if kind == "nonneg":
             here = linear[rows]
             join = ~here & (s[rows] < -CROSSED * of_s)
+            join[np.isin(np.arange(rows.start, rows.stop), found.data.vacuous)] = False
             leave = here & (found.z[rows] < -CROSSED * of_z)
             linear[rows] = (here | join) & ~leave
     return None if np.array_equal(linear, found.faces.linear) else found.faces._replace(linear=linear)

@@ -133,8 +133,8 @@ def predictions(found: Optimum, link: PredictionLink) -> Array:
     """θ at the rows of another link, (n, K)."""
     number = _number(found, link.theta)
     own = found.form.predictions[number].rows
-    if not len(link.rows):
-        return np.zeros((0, link.theta.outputs or 1))
+    if not len(link.rows) or not found.moves(number):
+        return np.zeros((len(link.rows), link.theta.outputs or 1))
     if np.trace(found.system.weights[number]) > 0:
         return np.asarray(_cross(link.rows, own) @ _coefficients(found, number))
     return np.asarray(_at_pivots(found, number, link.rows) @ found.system.spans[number].w)
@@ -176,8 +176,8 @@ def _right(found: Optimum, criterion: Criterion, values: Slopes) -> Move:
     """∇φ: in w by predictions and norms of θ in the span of the factor, in x by variables."""
     w = [np.zeros_like(span.w) for span in found.system.spans]
     for link, slope in zip(criterion.predictions, values.predictions, strict=True):
-        if slope.any():
-            number = _number(found, link.theta)
+        number = _number(found, link.theta)
+        if slope.any() and found.moves(number):
             w[number] += _at_pivots(found, number, link.rows).T @ slope
     for norm, slope in zip(criterion.norms, values.norms, strict=True):
         number = _number(found, norm.view.theta)

@@ -9,6 +9,7 @@ P, c, A, b and the offset are affine in the parameters (cvxpy's disciplined para
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import cvxpy as cp
 import numpy as np
@@ -46,6 +47,16 @@ class StatedCones:
     y: tuple[Ints, ...]
     smooth: tuple[SmoothPart, ...]
     data: ConeData
+
+    @cached_property
+    def vacuous(self) -> Ints:
+        """The rows t ≥ 0, which the norms meet in any case."""
+        A = sp.csr_array(self.A)
+        alone = np.flatnonzero((np.diff(A.indptr) == 1) & (self.b == 0))
+        entries = A.indptr[alone]
+        mine = np.isin(A.indices[entries], self.t) & (A.data[entries] < 0)
+        linear = [np.arange(rows.start, rows.stop) for kind, rows, _ in self.cones.slices if kind == "nonneg"]
+        return np.intersect1d(alone[mine], np.concatenate([np.arange(0), *linear]))
 
     @property
     def of_links(self) -> Ints:
