@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 from running import example
 
+import kernelopt as ko
+
 
 def gaussian(X, Z, sigma):
     return np.exp(-((X[:, None, :] - Z[None, :, :]) ** 2).sum(axis=2) / (2 * sigma**2))
@@ -259,3 +261,19 @@ def test_optimality_bounds():
         _, certificate = names["path"].at(value)
         assert certificate.relative_gap <= 1e-2 * (1 + 1e-9)
         assert certificate.lower <= optimum(value) * (1 + 1e-8) and optimum(value) * (1 - 1e-8) <= certificate.upper
+
+
+def test_noisy_labels():
+    names = example("new/noisy_labels")
+    slopes, wrong = names["slopes"], names["wrong"]
+    assert names["area"] > 0.9
+    assert np.median(slopes[wrong]) > 0 > np.median(slopes[~wrong])
+    assert names["losses"]["without suspects"] < 0.6 * names["losses"]["all rows"]
+    # The derivative by a weight, from its definition: two more fits with other weights of that row.
+    w, problem, criterion = names["w"], names["problem"], names["criterion"]
+    values = []
+    for k in (-1, 1):
+        w.value = np.ones(300) + 1e-3 * k * (np.arange(300) == 7)
+        problem.solve()
+        values.append(ko.gradient(problem, criterion).value)
+    assert slopes[7] == pytest.approx((values[1] - values[0]) / 2e-3, rel=1e-3)
