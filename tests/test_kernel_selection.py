@@ -1,5 +1,6 @@
 """Alignment and marginal likelihood against formulas and scikit-learn."""
 
+from dataclasses import dataclass
 from itertools import product
 
 import cvxpy as cp
@@ -11,6 +12,7 @@ from sklearn.gaussian_process import kernels as gp
 
 import kernelopt as ko
 from kernelopt.errors import DataError, DataTypeError, KernelError, NotPSDError, OptionError
+from kernelopt.model_selection import kernel_selection
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(40, 2))
@@ -142,6 +144,47 @@ def test_starts():
     assert many == search(5)
     with pytest.raises(OptionError, match="n_init"):
         search(0)
+
+
+@dataclass(frozen=True)
+class Wide(ko.kernels.Kernel):
+    """A Gaussian kernel of a user, without a rule for its derivative."""
+
+    sigma: float
+
+    def _verdict(self):
+        return GAUSSIAN._verdict()
+
+    def _matrix(self, X, Z):
+        return ko.kernels.Gaussian(self.sigma)._matrix(X, Z)
+
+    def _diagonal(self, X):
+        return np.ones(len(X))
+
+
+def test_kernels_without_a_rule_are_searched_without_gradients(monkeypatch):
+    bounds, calls = {"sigma": (0.1, 20.0), "noise": (1e-3, 2.0)}, []
+    plain = kernel_selection.log_marginal_likelihood
+    monkeypatch.setattr(kernel_selection, "log_marginal_likelihood", lambda *a: calls.append(1) or plain(*a))
+    one = ko.maximize_likelihood(GAUSSIAN, X, Y, bounds)
+    assert len(calls) == 1  # of the answer
+    other = ko.maximize_likelihood(Wide(GAUSSIAN.sigma), X, Y, bounds)
+    assert len(calls) > 20
+    assert other.kernel.sigma == pytest.approx(one.kernel.sigma, rel=1e-3)
+    assert other.log_marginal_likelihood == pytest.approx(one.log_marginal_likelihood, abs=1e-6)
+
+
+def test_a_length_scale_for_each_column():
+    """The derivative by all of them at once, with two targets."""
+    P = np.random.default_rng(3).normal(size=(60, 4))
+    targets = np.column_stack([np.sin(2 * P[:, 0]), P[:, 1]])
+    noisy = targets + 0.1 * np.random.default_rng(4).normal(size=targets.shape)
+    kernel = ko.kernels.Gaussian(1.0).on([0]) * ko.kernels.Gaussian(1.0).on([1]) * ko.kernels.Gaussian(1.0).on([2])
+    names = [name for name in kernel.get_params() if name.endswith("sigma")]
+    found = ko.maximize_likelihood(kernel, P, noisy, dict.fromkeys(names, (0.1, 1e3)) | {"noise": (1e-4, 1.0)})
+    scales = [found.kernel.get_params()[name] for name in names]
+    assert scales[2] > 20 * max(scales[:2])
+    assert found.noise == pytest.approx(0.01, rel=0.5)
 
 
 def test_what_has_no_likelihood():

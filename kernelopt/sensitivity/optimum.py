@@ -55,8 +55,8 @@ EXACT = 1e-15  # the residual, in units of the conditions' terms, that no step i
 class Optimum:
     """A point with the conditions met to `residual`, relative to their terms.
 
-    x, z : of the cone data; zeta : multipliers of the equations; faces : the active constraints, with margins of the
-    linear rows and cones that could be on the other side, in `units` of slacks and multipliers
+    x, z : of the cone data; faces : the active constraints, with margins of the linear rows and cones that could be on
+    the other side, in units of slacks and multipliers
     """
 
     form: CanonicalForm
@@ -131,7 +131,7 @@ def optimum(form: CanonicalForm, reduction: Reduction, point: Iterate, data: Sta
         changed = _crossed(found, units)
         if changed is None:
             break
-        faces, x, z = changed, found.x, found.z
+        faces, x, z, spans = changed, found.x, found.z, found.system.spans
     assert found is not None
     if not (found.residual <= CONVERGED and _is_feasible(found, units)):
         raise KernelOptError(
@@ -276,8 +276,7 @@ def _at(  # noqa: PLR0917
     equations = active.equations(data, faces, x, z)
     zeta = active.multipliers(equations, z) if zeta is None else zeta
     z = active.of_rows(equations, zeta, len(data.b))
-    if zeta is not None:
-        equations = active.equations(data, faces, x, z)
+    equations = active.equations(data, faces, x, z)
     g = active.gradient(data, x) + equations.J.T @ zeta
     bend = data.P.diagonal()
     norms = tuple(
