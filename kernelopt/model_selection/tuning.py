@@ -40,9 +40,13 @@ CONVERGED = 1e-4
 class CrossValidatedLoss(NamedTuple):
     """Σᵢ lossᵢ/N over rows i left out in turn: a criterion for `ko.tune`.
 
-    weights : cp.Parameter (N,), the weights of the rows' losses in the problem, as for `ko.cross_validate`; a fold is
-        left out by weights of 0, so that one factor of the kernel matrix serves all folds
-    losses : expression (N,), the loss of each row, such as `ko.losses.log_loss(y, theta(X) + b)`
+    Parameters
+    ----------
+    weights : cp.Parameter (N,)
+        The weights of the rows' losses in the problem, as for `ko.cross_validate`: a fold is left out by weights of 0,
+        so that one factor of the kernel matrix serves all folds.
+    losses : expression (N,)
+        The loss of each row, such as `ko.losses.log_loss(y, theta(X) + b)`.
     cv : folds, as for `ko.cross_validate`
     random_state : seed of the folds where `cv` is a number
 
