@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import cvxpy as cp
@@ -24,6 +25,10 @@ from kernelopt.sensitivity.solution_map import Derivative
 from kernelopt.sensitivity.stated_cones import follows_rules
 from kernelopt.support.types import Array
 
+STRUCTURED = (
+    "Expected parameters without structure; {} is {}, which cvxpy replaces by another. Take a parameter of its free "
+    "entries."
+)
 # Relative to the units of slacks and multipliers: a row this near to the other case counts as at a point where the
 # optimum has no derivative. Polished points are exact to about 1e-12 of these units.
 NEAR = 1e-6
@@ -94,12 +99,13 @@ def gradient_of(
     _require_number(criterion)
     form = answer.form
     in_data = [p for p in chosen if any(p is q for q in form.outer.parameters())]
+    _require_known(form, chosen)
     together = follows_rules(form, in_data)
     value, near = 0.0, tuple[tuple[Theta, int], ...]()
     gradients, errors = {p: np.zeros(p.shape) for p in chosen}, {p: np.zeros(p.shape) for p in chosen}
     for number, group in enumerate([in_data] if together else [[p] for p in in_data]):
         found = solution_map.at_optimum(form, answer.reduction, answer.point, group)
-        derivative, sign = _derivative(answer.stated, found, criterion, at)
+        derivative, sign = _derivative(answer.stated, found, criterion, at, chosen)
         value, share, adjoint = (
             sign * derivative.value,
             _share(answer.certificate, found, derivative),
@@ -111,11 +117,23 @@ def gradient_of(
             p for p in chosen if any(p is q for q in group) or (number == 0 and not any(p is q for q in in_data))
         ]
         for p in of_group:
+            if p.id not in derivative.of_parameters and any(p is q for q in in_data):
+                raise KernelOptError(STRUCTURED.format(p.name(), repr(p)))
             if p.id in derivative.of_parameters:
                 gradients[p], sizes = (np.array(sign * a, dtype=float) for a in derivative.of_parameters[p.id])
                 errors[p] = np.full(p.shape, share * float(np.abs(sizes).max(initial=0.0)))
     known = [{p: frozen(a) for p, a in parts.items()} for parts in (gradients, errors)]
     return Gradient(value, known[0], known[1], near)
+
+
+def _require_known(form: CanonicalForm, chosen: list[cp.Parameter]) -> None:
+    """Raise KernelOptError for parameters whose effect on the conditions is not known."""
+    of_losses = [p for link in form.smooth for argument in link.term.args[1:] for p in argument.parameters()]
+    for p in chosen:
+        if any(p is q for q in of_losses):
+            raise KernelOptError(
+                f"Expected parameters outside of the data of a SmoothLoss; its derivative by {p.name()} is not known."
+            )
 
 
 def _require_number(criterion: Any) -> None:
@@ -130,19 +148,20 @@ def _require_number(criterion: Any) -> None:
 
 
 def _derivative(
-    problem: Statement, found: Optimum, criterion: Any, at: cp.Expression | None
+    problem: Statement, found: Optimum, criterion: Any, at: cp.Expression | None, chosen: list[cp.Parameter]
 ) -> tuple[Derivative, float]:
     """The derivative, and the sign of its criterion beside the one that is meant."""
     if isinstance(criterion, (cp.Minimize, cp.Maximize)):
         if criterion is not problem.objective:
             raise DataError("Expected the problem's own objective, problem.objective, or an expression.")
-        return solution_map.of_value(found), -1.0 if isinstance(criterion, cp.Maximize) else 1.0
+        return solution_map.of_value(found, chosen), -1.0 if isinstance(criterion, cp.Maximize) else 1.0
     if callable(criterion) and not isinstance(criterion, cp.Expression):
         value, cut = _linearized(problem, found, criterion, at)
-        return solution_map.derivative(found, cut)._replace(value=value), 1.0
+        return solution_map.derivative(found, cut, chosen)._replace(value=value), 1.0
     if at is not None:
         raise DataError("Expected `at` beside a function as criterion only; got an expression. Leave out `at`.")
-    return solution_map.derivative(found, criterion_of(criterion, problem.thetas(), problem.variables())), 1.0
+    cut = criterion_of(criterion, problem.thetas(), problem.variables())
+    return solution_map.derivative(found, cut, chosen), 1.0
 
 
 def _linearized(
@@ -175,7 +194,9 @@ def _share(certificate: Certificate | None, found: Optimum, derivative: Derivati
     residual = 0.0 if derivative.adjoint is None else derivative.adjoint.residual
     share = ROUNDED + SHARE * (residual + found.residual)
     rows = max((len(link.rows) for link in found.form.predictions), default=0)
-    if rows > MOST and certificate is not None and found.reduction.is_restriction:
+    if rows > MOST and found.reduction.is_restriction:
+        if certificate is None:
+            return inf  # of how much the restriction costs nothing is known
         # ‖θ̂ − θ*‖ ≤ √(2·gap/(μ/t)), relative to ‖θ*‖.
         far = [np.sqrt(2 * certificate.absolute_gap / n.weight) / n.t for n in found.system.norms if n.weight * n.t > 0]
         share += max(far, default=0.0)
@@ -192,10 +213,15 @@ def variable_changes(answer: SolvedProblem, deltas: Mapping[cp.Parameter, Array]
             "ko.gradient gives its derivative."
         )
     found = solution_map.at_optimum(answer.form, answer.reduction, answer.point, wanted)
+    for p in wanted:
+        if p.id not in found.data.data.program.param_id_to_col:
+            raise KernelOptError(STRUCTURED.format(p.name(), repr(p)))
     x = solution_map.moved(found, {p.id: np.asarray(deltas[p], dtype=float) for p in wanted})
     variables = answer.stated.variables()
     changes = {}
     for v, k in zip(variables, twins(answer.form, variables), strict=True):
         columns = found.data.y[k] if k >= 0 else np.arange(0)
-        changes[v] = np.reshape(x[columns], v.shape, order="F") if len(columns) == v.size else np.zeros(v.shape)
+        if len(columns) != v.size:
+            raise KernelOptError(f"Expected variables without structure; the change of {v.name()} is not known.")
+        changes[v] = np.reshape(x[columns], v.shape, order="F")
     return changes

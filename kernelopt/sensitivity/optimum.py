@@ -48,6 +48,7 @@ CROSSED = 1e-9
 # grow in the first steps.
 MISSES = 3
 SETTLED = 1e-9  # relative to the largest: rows whose slack or multiplier moves less in the adjoint system do not matter
+ROUNDING = 1e-12  # relative to the trace of a weight of ‖θM‖²: eigenvalues up to this count as 0
 EXACT = 1e-15  # the residual, in units of the conditions' terms, that no step in double precision improves
 
 
@@ -79,6 +80,11 @@ class Optimum:
         """Whether a θ is not held at 0 by the costs of its norm."""
         return bool(self.system.spans[number].w.size)
 
+    def has_coefficients(self, number: int) -> bool:
+        """Whether Σ(μ/t)MMᵀ is regular, so that θ = Aᵀα with α by the multipliers."""
+        N = self.system.weights[number]
+        return self.moves(number) and bool(np.linalg.eigvalsh(N)[0] > ROUNDING * np.trace(N))
+
     @property
     def coefficients(self) -> list[Array]:
         """α with θ = Aᵀα for each θ, a row for each distinct row of A: θ Σ(μ/t)MMᵀ = Aᵀν."""
@@ -86,8 +92,8 @@ class Optimum:
         for number, (link, nu, N) in enumerate(zip(self.form.predictions, self.nu, self.system.weights, strict=True)):
             total = np.zeros((len(link.rows), len(N)))
             np.add.at(total, link.take, nu)
-            moves = self.moves(number) and np.trace(N) > 0
-            found.append(np.linalg.solve(N, total.T).T if moves else np.zeros_like(total))
+            known = self.has_coefficients(number)
+            found.append(np.linalg.solve(N, total.T).T if known else np.zeros_like(total))
         return found
 
 
@@ -121,7 +127,7 @@ def optimum(form: CanonicalForm, reduction: Reduction, point: Iterate, data: Sta
     )
     x, z = _cone_point(form, data, spans, point)
     z[data.vacuous] = 0.0
-    spans = _snapped(form, data, spans, point, z)
+    whole, spans = spans, _snapped(form, data, spans, point, z)
     slack = data.b - data.A @ x
     units = _units(data, x, z)
     faces = active.faces(data, slack, z, units)
@@ -133,7 +139,7 @@ def optimum(form: CanonicalForm, reduction: Reduction, point: Iterate, data: Sta
             break
         faces, x, z, spans = changed, found.x, found.z, found.system.spans
     assert found is not None
-    if not (found.residual <= CONVERGED and _is_feasible(found, units)):
+    if not (found.residual <= CONVERGED and _is_feasible(found, units) and _stays_at_zero(found, whole)):
         raise KernelOptError(
             "Expected an optimum at which the optimality conditions have a regular derivative; Newton's method around "
             f"the answer ends with a relative residual of {found.residual:.1g}. Solve with a smaller tol; add a small "
@@ -210,6 +216,16 @@ def _snapped(
         zero = len(plain) == 1 and gain < (1 - SURE) * float(costs[data.t[plain[0]]])
         made.append(span._replace(B=span.B[:, :0], w=span.w[:0]) if zero else span)
     return tuple(made)
+
+
+def _stays_at_zero(found: Optimum, whole: tuple[Span, ...]) -> bool:
+    """Whether ‖Aᵀν‖ is at most the cost of ‖θ‖ for each θ that was set to 0, at the multipliers found since."""
+    g = active.gradient(found.data, found.x) + found.data.A.T @ found.z
+    return all(
+        found.moves(n.theta) or not whole[n.theta].w.size
+        or float(np.linalg.norm(whole[n.theta].B.T @ g[whole[n.theta].columns])) <= float(g[n.column])
+        for n in found.system.norms
+    )  # fmt: skip
 
 
 def _multipliers_of_norms(form: CanonicalForm, spans: tuple[Span, ...], point: Iterate) -> Array:

@@ -66,18 +66,18 @@ def at_optimum(form: CanonicalForm, reduction: Reduction, point: Iterate, wanted
     return optimum(form, *finer(form, reduction, point), stated_cones(form, wanted))
 
 
-def derivative(found: Optimum, criterion: Criterion) -> Derivative:
-    """The derivative of a criterion by the parameters of the cone data, of kernels and of the criterion itself."""
+def derivative(found: Optimum, criterion: Criterion, chosen: list[cp.Parameter]) -> Derivative:
+    """The derivative of a criterion by the parameters of the cone data, chosen ones of kernels, and its own."""
     values = slopes(criterion, at(found, criterion))
     adjoint = _solved(found, _right(found, criterion, values))
     total = {name: (-g, size) for name, (g, size) in _of_data(found, adjoint).items()}
-    for number, link in enumerate(found.form.predictions):
-        if link.theta.kernel.parameters():
+    for number in range(len(found.form.predictions)):
+        if _has_wanted(found, number, chosen):
             total = _added(total, _of_kernel(found, number, criterion, values, adjoint))
     return Derivative(values.value, _added(total, {k: (g, np.abs(g)) for k, g in values.parameters.items()}), adjoint)
 
 
-def of_value(found: Optimum) -> Derivative:
+def of_value(found: Optimum, chosen: list[cp.Parameter]) -> Derivative:
     """The derivative of the minimized optimal value: the partial one of the Lagrangian, without a system.
 
     Its part of a kernel is −½Σ(μ/t)·tr(MMᵀαᵀ ∂Q α): at θ = Aᵀα the Lagrangian has −νᵀAθ + Σμ‖θM‖.
@@ -88,7 +88,7 @@ def of_value(found: Optimum) -> Derivative:
     by_data = cvxpy_parts.DataSlopes(lambda i, j: 0.5 * x[i] * x[j], x, lambda i, j: z[i] * x[j], -z, 1.0)
     total = by_data.of_parameters(data.data)
     for number, link in enumerate(found.form.predictions):
-        if link.theta.kernel.parameters():
+        if _has_wanted(found, number, chosen):
             alpha = _coefficients(found, number)
             left = -0.5 * alpha @ found.system.weights[number]
             total = _added(total, _kernel_gradient(link, link.rows, left, link.rows, alpha))
@@ -135,7 +135,7 @@ def predictions(found: Optimum, link: PredictionLink) -> Array:
     own = found.form.predictions[number].rows
     if not len(link.rows) or not found.moves(number):
         return np.zeros((len(link.rows), link.theta.outputs or 1))
-    if np.trace(found.system.weights[number]) > 0:
+    if found.has_coefficients(number):
         return np.asarray(_cross(link.rows, own) @ _coefficients(found, number))
     return np.asarray(_at_pivots(found, number, link.rows) @ found.system.spans[number].w)
 
@@ -187,6 +187,11 @@ def _right(found: Optimum, criterion: Criterion, values: Slopes) -> Move:
     for slope, columns in zip(values.y, _columns(found, criterion), strict=True):
         if len(columns) == slope.size:
             x[columns] += np.ravel(slope, order="F")
+        elif slope.any():
+            raise KernelOptError(
+                "Expected variables without structure, and that the problem depends on, in the criterion; one of shape "
+                f"{slope.shape} has {len(columns)} entries of its own in the cone program."
+            )
     return Move(tuple(w), x, np.zeros(found.system.J.shape[0]))
 
 
@@ -218,6 +223,18 @@ def _kernel_gradient(link: PredictionLink, one: Rows, L: Array, other: Rows, R: 
     left, right = np.any(L != 0, axis=1), np.any(R != 0, axis=1)
     found = kernel_gradient(link.theta.kernel, one.points[left], other.points[right], L[left], R[right])
     return {p.id: (np.asarray(g), np.abs(g)) for p, g in found.items()}
+
+
+def _has_wanted(found: Optimum, number: int, chosen: list[cp.Parameter]) -> bool:
+    """Whether a θ's kernel has a chosen parameter. Raises KernelOptError where θ has no known coefficients Aᵀα."""
+    theta = found.form.predictions[number].theta
+    wanted = [p for p in theta.kernel.parameters() if any(p is q for q in chosen)]
+    if wanted and found.moves(number) and not found.has_coefficients(number):
+        raise KernelOptError(
+            f"Expected a cost of ‖{theta!r}‖ in all of its outputs, for the derivative by {wanted[0].name()} in its "
+            "kernel; without one θ is no combination of the rows' multipliers. Add λ·ko.sum_squares(theta)."
+        )
+    return bool(wanted)
 
 
 def _added(one: ByParameter, other: ByParameter) -> ByParameter:

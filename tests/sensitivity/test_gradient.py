@@ -554,3 +554,53 @@ def test_losses_that_couple_rows_and_outputs(loss):
     known = (difference(problem, criterion, lam, h=h) for h in (1e-5, 1e-4, 1e-6))
     gradient = ko.gradient(problem, criterion)[lam]
     assert any(gradient == pytest.approx(d, rel=1e-6) for d in known)
+
+
+def test_no_derivative_is_zero_for_want_of_a_rule():
+    """What the conditions depend on in a way that is not known is refused, not left out."""
+    rng = np.random.default_rng(13)
+    X, y = rng.normal(size=(12, 2)), rng.normal(size=12)
+    label, lam = cp.Parameter(12, value=y), cp.Parameter(nonneg=True, value=0.3)
+    theta = ko.Theta(kernels.Gaussian(1.0))
+    own = ko.SmoothLoss(lambda u, y: (u - y) ** 2, lambda u, y: 2 * (u - y), lambda u, y: np.full(u.shape, 2.0))
+    problem = ko.Problem(cp.Minimize(cp.sum(own(theta(X), label)) + lam * ko.sum_squares(theta)))
+    problem.solve()
+    criterion = cp.sum(theta(X[:2]))
+    with pytest.raises(errors.KernelOptError, match="SmoothLoss"):
+        ko.gradient(problem, criterion)
+    assert ko.gradient(problem, criterion, [lam])[lam] != 0
+
+    factor = cp.Parameter(pos=True, value=2.0, name="factor")
+    free = ko.Theta(kernels.Linear() * factor)
+    plain = ko.Problem(cp.Minimize(cp.sum_squares(free(X) - y) + lam * cp.square(free(X)[0])))
+    plain.solve()
+    assert ko.gradient(plain, cp.sum(free(X[:2])), [lam])[lam] != 0
+    with pytest.raises(errors.KernelOptError, match="cost of"):
+        ko.gradient(plain, cp.sum(free(X[:2])), [factor])
+
+    S, target = cp.Variable((2, 2), symmetric=True), cp.Parameter((2, 2), symmetric=True, value=np.eye(2))
+    objective = cp.sum_squares(theta(X) - y) + cp.sum_squares(S - target) + lam * ko.sum_squares(theta)
+    structured = ko.Problem(cp.Minimize(objective))
+    structured.solve()
+    with pytest.raises(errors.KernelOptError, match="structure"):
+        ko.gradient(structured, cp.sum(S), [lam])
+    for one in (structured.objective, criterion):
+        with pytest.raises(errors.KernelOptError, match="structure"):
+            ko.gradient(structured, one, [target])
+    target.delta = np.eye(2)
+    with pytest.raises(errors.KernelOptError, match="structure"):
+        structured.derivative()
+    target.delta, lam.delta = None, 1.0
+    with pytest.raises(errors.KernelOptError, match="structure"):
+        structured.derivative()
+
+
+def test_parameters_of_kernels_that_nobody_asks_for_need_no_rule():
+    scales = cp.Parameter(2, pos=True, value=[1.0, 1.0])
+    kernel = kernels.Gaussian(1.0).weighted(lambda X: 1 + X[:, 0] ** 2).ard(scales)
+    problem, criterion = of_kernel(kernel)
+    problem.solve()
+    (lam,) = [p for p in problem.parameters() if p.name() == "lam"]
+    assert ko.gradient(problem, criterion, [lam])[lam] != 0
+    with pytest.raises(errors.KernelError):
+        ko.gradient(problem, criterion, [scales])
