@@ -39,10 +39,13 @@ bench:
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/benchmarks/everyday.py
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/benchmarks/estimators.py
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/benchmarks/gradients.py
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/benchmarks/bags.py
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/benchmarks/boxes.py
 	$(BIN)/python tests/benchmarks/solvers.py
 	$(BIN)/python tests/benchmarks/scaling.py
 fuzz:
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/fuzzing.py $(N)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/differentiating.py 1000  # errors of gradients
 
 # Mutations of the checker and of its arithmetic that no test notices; see tests/certificate/equivalents.md.
 mutants: .venv/mutants

@@ -68,7 +68,7 @@ copybutton_prompt_is_regexp = True
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 warnings.filterwarnings("ignore", "FigureCanvasAgg is non-interactive", UserWarning)
 
-SECTIONS = ("regression", "classification", "unsupervised", "kernels", "new")
+SECTIONS = ("regression", "classification", "unsupervised", "kernels", "new", "applications")
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",

@@ -12,7 +12,8 @@ from typing import Any
 
 from kernelopt import errors, feature_space, kernels, losses, plots, testing
 from kernelopt.factorization import FactorCache
-from kernelopt.language.expressions import FeatureMatrix, Theta, norm, sum_squares
+from kernelopt.language.everywhere import everywhere
+from kernelopt.language.expressions import FeatureMatrix, Theta, average, gaussian_mean, integral, norm, sum_squares
 from kernelopt.language.functions import Function
 from kernelopt.language.predictors import Predictor
 from kernelopt.language.smooth import SmoothLoss
@@ -20,6 +21,7 @@ from kernelopt.losses import margin
 from kernelopt.model_selection.closed_form import leave_one_out
 from kernelopt.model_selection.cross_validation import cross_validate
 from kernelopt.model_selection.gradients import gradient
+from kernelopt.model_selection.jax_layer import JaxLayer
 from kernelopt.model_selection.kernel_selection import (
     aligned_kernel,
     kernel_alignment,
@@ -27,6 +29,7 @@ from kernelopt.model_selection.kernel_selection import (
     maximize_likelihood,
 )
 from kernelopt.model_selection.leave_one_out import approximate_leave_one_out
+from kernelopt.model_selection.leave_one_out_slope import LeaveOneOutLoss
 from kernelopt.model_selection.paths import path
 from kernelopt.model_selection.tuning import CrossValidatedLoss, tune
 from kernelopt.persistence import load, save
@@ -38,6 +41,8 @@ __all__ = [
     "FactorCache",
     "FeatureMatrix",
     "Function",
+    "JaxLayer",
+    "LeaveOneOutLoss",
     "Predictor",
     "Problem",
     "SmoothLoss",
@@ -45,10 +50,14 @@ __all__ = [
     "__version__",
     "aligned_kernel",
     "approximate_leave_one_out",
+    "average",
     "cross_validate",
     "errors",
+    "everywhere",
     "feature_space",
+    "gaussian_mean",
     "gradient",
+    "integral",
     "kernel_alignment",
     "kernels",
     "leave_one_out",

@@ -8,7 +8,7 @@ background is drawn in white on a dark one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import cvxpy as cp
@@ -16,6 +16,7 @@ import numpy as np
 
 from kernelopt.errors import DataError, KernelOptError
 from kernelopt.kernels.domains import real_array
+from kernelopt.language.everywhere import Everywhere
 from kernelopt.language.expressions import FeatureMatrix
 from kernelopt.language.functions import Function
 from kernelopt.language.nodes import Prediction, ThetaLeaf
@@ -34,7 +35,9 @@ LARGEST = 2000
 SUPPORT = 1e-8
 
 
-def fit(f: Callable[[Any], Any], X: Any, y: Any = None, *, ax: Any = None) -> Any:
+def fit(
+    f: Callable[[Any], Any], X: Any, y: Any = None, *, constraints: Sequence[Everywhere] = (), ax: Any = None
+) -> Any:
     """Draw a function of one variable over the range of the data, with the data and a band that holds the optimum.
 
     Where f is θ, or θ plus something else, the band is ±√(κ(x, x)·gap/λ), in which θᵀF(x) of an exact optimum lies
@@ -47,6 +50,8 @@ def fit(f: Callable[[Any], Any], X: Any, y: Any = None, *, ax: Any = None) -> An
         Several outputs are several curves.
     X : points (n, 1)
     y : observations (n,), optional
+    constraints : list of `ko.everywhere`, optional
+        Ticks mark the points at which they bind.
     ax : matplotlib Axes to draw on; by default of a new figure
 
     Returns
@@ -56,7 +61,7 @@ def fit(f: Callable[[Any], Any], X: Any, y: Any = None, *, ax: Any = None) -> An
     Raises
     ------
     DataError
-        For points of more than one column.
+        For points, or boxes of constraints, of more than one column; for constraints of other kinds.
     KernelOptError
         Before a solve.
     MissingPackageError
@@ -76,6 +81,7 @@ def fit(f: Callable[[Any], Any], X: Any, y: Any = None, *, ax: Any = None) -> An
     observed = None if y is None else real_array(y, "y")
     if observed is not None and observed.shape != (len(points),):
         raise DataError(f"Expected y of shape ({len(points)},), one number per point; got {observed.shape}.")
+    binding = _binding(constraints)
     x = np.linspace(points.min(), points.max(), FINE)
     values = _values(f, x[:, None])
     bound = _bound(f, x[:, None])
@@ -89,9 +95,25 @@ def fit(f: Callable[[Any], Any], X: Any, y: Any = None, *, ax: Any = None) -> An
             told = "optimality bound of θ" if k == 0 else None
             ax.fill_between(x, curve - bound, curve + bound, color=color(ax, k), alpha=0.3, linewidth=0, label=told)
         ax.plot(x, curve, STYLES[k % len(STYLES)], color=color(ax, k), linewidth=2, label=label)
+    if len(binding):
+        at = {"transform": ax.get_xaxis_transform(), "color": ink(ax), "linewidth": 0, "markersize": 10}
+        ax.plot(binding, np.full(len(binding), 0.02), "|", label="constraint binds", **at)
     ax.set_xlabel("x")
     ax.legend()
     return ax
+
+
+def _binding(constraints: Sequence[Everywhere]) -> Array:
+    """The points at which constraints bind, of one column."""
+    boxes = [constraints] if isinstance(constraints, Everywhere) else list(constraints)
+    for box in boxes:
+        if not isinstance(box, Everywhere):
+            raise DataError(f"Expected constraints made by ko.everywhere; got {box!r}.")
+        if len(box.lower) != 1:
+            raise DataError(f"Expected constraints on boxes of one column; got {len(box.lower)}.")
+        if box.binding is None:
+            raise KernelOptError("Expected constraints of a solved problem; got one without an answer. Solve first.")
+    return np.concatenate([np.zeros(0), *(box.binding[:, 0] for box in boxes if box.binding is not None)])
 
 
 def decision_regions(f: Callable[[Any], Any], X: Any, labels: Any, *, ax: Any = None) -> Any:

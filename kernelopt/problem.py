@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
+from time import perf_counter
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
+from tqdm.auto import tqdm
 
+from kernelopt.boxes import bend, exchange
 from kernelopt.certificate import Certificate
 from kernelopt.compiler import explain, explicit, representer, rules
 from kernelopt.compiler.canonical_form import CanonicalForm
@@ -20,16 +24,22 @@ from kernelopt.driver.answered import Answered
 from kernelopt.driver.options import FactorOptions, check_solver_options, factor_options, goal, spelling
 from kernelopt.driver.refine import Factored
 from kernelopt.driver.statement import Statement, one_at_a_time
-from kernelopt.driver.verification import Report
-from kernelopt.errors import DataError, KernelOptError, SolverError
+from kernelopt.driver.verification import Check, Report
+from kernelopt.errors import DataError, KernelOptError, OptionError, SolverError
 from kernelopt.factorization import FactorCache
+from kernelopt.language import text
+from kernelopt.language.everywhere import Everywhere
 from kernelopt.language.expressions import FeatureMatrix
 from kernelopt.language.nodes import renew_ids
-from kernelopt.results.solution import Solution
+from kernelopt.results.solution import Solution, Status
 from kernelopt.sensitivity.gradient_of import SolvedProblem, gradient_of, variable_changes
 from kernelopt.solvers import choice
 from kernelopt.solvers.engines import ENGINES, Start
 from kernelopt.spectral import spectral_problems
+
+# The tolerance of each solve of an exchange, in units of the whole: the rest is left to points and shifts.
+SHARE = 0.2
+LEAST_TIME = 1e-3  # seconds of a solve where the time is over: it does what is always done
 
 
 class Problem(Statement, Answered):
@@ -64,10 +74,17 @@ class Problem(Statement, Answered):
     def __init__(self, objective: cp.Minimize | cp.Maximize, constraints: Sequence[Any] | None = None) -> None:
         if isinstance(constraints, cp.constraints.constraint.Constraint):
             raise DataError("Expected a list of constraints; got one constraint. Write [constraint].")
-        self._set(cp.Problem(objective, list(constraints or [])), None, None)
+        given = tuple(constraints or ())
+        boxes = tuple(c for c in given if isinstance(c, Everywhere))
+        at_first = [c.at(c.grid()) if isinstance(c, Everywhere) else c for c in given]
+        self._set(cp.Problem(objective, at_first), None, None, boxes, given)
 
-    def _set(self, stated: cp.Problem, solution: Solution | None, source: explicit.ExplicitSource | None) -> None:
+    def _set(
+        self, stated: cp.Problem, solution: Solution | None, source: explicit.ExplicitSource | None,
+        boxes: tuple[Everywhere, ...] = (), given: tuple[Any, ...] = (),
+    ) -> None:  # fmt: skip
         self._state(stated)
+        self._boxes, self._given = boxes, given
         self._point: Iterate | None = None
         self._shown: tuple[Reduction, cp.Problem] | None = None
         self._factored: Factored | None = None
@@ -82,7 +99,9 @@ class Problem(Statement, Answered):
         """The stated problem and its answer. Compiled stages and solvers are made again when they are needed."""
         solution = None if self._solution is None else self._solution.detached()
         source = None if self._source is None else self._source.detached()
-        return {"stated": self._stated, "solution": solution, "source": source}
+        return {
+            "stated": self._stated, "solution": solution, "source": source, "boxes": self._boxes, "given": self._given
+        }  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._set(**state)
@@ -186,6 +205,9 @@ class Problem(Statement, Answered):
         OptionError
             For an option outside its range.
         """
+        if self._boxes:
+            given = {k: v for k, v in locals().items() if k not in ("self", "solver_options")}
+            return self._solve_everywhere(given | solver_options)
         options = factor_options(
             tol, rank_tol, max_rank, factorization, memory_limit, indefinite, random_state, model, cache
         )  # fmt: skip
@@ -219,6 +241,70 @@ class Problem(Statement, Answered):
             raise KeyboardInterrupt
         return self.value
 
+    def _solve_everywhere(self, options: dict[str, Any]) -> float | None:
+        """Solve with points of the boxes, exchanged until g ≥ 0 is proven on all of them."""
+        limit, tol, abs_tol = options["time_limit"], options["tol"], options["abs_tol"]
+        deadline = inf if limit is None else perf_counter() + limit
+        factor_options(tol)
+        self._require_parameter_values()
+        self._require_exchangeable(options["certify"])
+        boxes = [(box, bend.structure(box)) for box in self._boxes]
+        ordinary = [c for c in self._given if not isinstance(c, Everywhere)]
+        if not options["warm_start"]:
+            self._left_off = None
+
+        def solve(at_points: Sequence[cp.Constraint]) -> Problem:
+            inner = Problem(self.objective, [*ordinary, *at_points])
+            if self._left_off is not None:  # other points have other coordinates: the norm's multiplier alone stays
+                inner._left_off = replace(self._left_off, v=(), a=None, kept=None)
+            left = None if limit is None else max(deadline - perf_counter(), LEAST_TIME)
+            inner.solve(**(options | {"tol": SHARE * tol, "time_limit": left, "progress": False}))
+            self._left_off = inner._left_off
+            return inner
+
+        def closes(certificate: Certificate) -> bool:
+            return certificate.closes(tol, abs_tol)
+
+        def is_over() -> bool:
+            return perf_counter() >= deadline
+
+        with tqdm(desc="points", unit=" solves", disable=not options["progress"]) as bar:
+
+            def watch(enclosure: Certificate) -> None:
+                bar.set_postfix_str(f"gap {enclosure.relative_gap:.1e}", refresh=False)
+                bar.update()
+
+            found = exchange.exchange(solve, boxes, closes, is_over, watch)
+        if found.problem.status == Status.UNBOUNDED:
+            raise KernelOptError(
+                "Expected a problem with a lower bound where its inequalities hold at the points of a grid; without "
+                "one, no more points are found. Penalize ko.norm(theta) more, or bound it."
+            )
+        self._adopt(found.problem)
+        assert self._solution is not None
+        if found.certificate is not None:
+            named = self._notation()
+            stated = [text.describe(box, named=named) for box in self._boxes]
+            solution = exchange.solution(self._solution, found, stated, closes, is_over())
+            self._unpack(solution, self._point)
+        exchange.note(self._boxes, found)
+        self._exchange = found.rounds
+        return self.value
+
+    def _require_exchangeable(self, certify: bool | str) -> None:
+        """Raise KernelOptError for problems whose answers prove no bound of the optimum."""
+        if certify is not True:
+            raise OptionError(f"Expected certify=True with ko.everywhere, which is a proof; got {certify!r}.")
+        if self.is_mixed_integer() or self._outer() is None or not self.canonical_form().is_convex:
+            raise KernelOptError(
+                "Expected a convex problem without integers beside ko.everywhere; its bounds come from multipliers."
+            )
+
+    def _adopt(self, other: Problem) -> None:
+        """Take the statement and the answer of another problem with the same boxes."""
+        own = ("_lock", "_boxes", "_given")
+        self.__dict__.update({k: v for k, v in vars(other).items() if k not in own})
+
     def _left_from(self, form: CanonicalForm, start: Start | None) -> refine.Left:
         """What the last solve left. Factors of other values of a kernel's parameters are made anew."""
         known = self._factored
@@ -232,7 +318,7 @@ class Problem(Statement, Answered):
         """Put the answer on the user's own objects."""
         found = solution.value is not None and np.isfinite(solution.value)
         self._solution, self._point = solution, point if found else None
-        values.write(self._private_form(), self.constraints, self._source, solution, self._point)
+        values.write(self._private_form(), self._imposed, self._source, solution, self._point)
 
     def _keep(self) -> Callable[[], None]:
         """A function that restores the present state of the problem, its parameters, θ, variables and multipliers.
@@ -240,7 +326,7 @@ class Problem(Statement, Answered):
         Where there is no factor yet, one that is made later stays.
         """
         known = self._solution, self._point, self._factored, self._left_off, self._solved_for
-        of_users = values.kept([*self.variables(), *self.parameters()], self.constraints, self.thetas(), self._source)
+        of_users = values.kept([*self.variables(), *self.parameters()], self._imposed, self.thetas(), self._source)
 
         def restore() -> None:
             self._solution, self._point, factored, self._left_off, self._solved_for = known
@@ -281,6 +367,7 @@ class Problem(Statement, Answered):
         >>> bool(elsewhere.lower <= problem.solve() <= elsewhere.upper)
         True
         """
+        self._require_no_boxes("certificate_at")
         if self._solution is None or self._solution.certificate is None or self._factored is None:
             raise KernelOptError("Expected a solved problem with a certificate; call solve() first.")
         if self._spectral is not None:
@@ -355,17 +442,29 @@ class Problem(Statement, Answered):
             reduction, point = self._factored.reduction, self._present_point()
             if self._spectral is not None:
                 return principal_components.verify(reduction, self._spectral, point, self._solution, tol)
-            return verification.verify(reduction, self._outer(), point, self._solution, tol, self._source)
+            report = verification.verify(reduction, self._outer(), point, self._solution, tol, self._source)
+            if self._boxes:
+                return replace(report, certificate=self.certificate, checks=(*report.checks, *self._proofs()))
+            return report
         given = {theta: f for theta, f in functions.items() if f is not None}
         canonical = self._private_form()
         if self._spectral is not None:
             return principal_components.audit(self._spectral, given, self._own_certificate(), tol)
-        return verification.audit(canonical, self._outer(), given, tol, self._own_certificate)
+        report = verification.audit(canonical, self._outer(), given, tol, self._own_certificate)
+        return replace(report, checks=(*report.checks, *self._proofs()))
+
+    def _proofs(self) -> list[Check]:
+        """For each box the proven least value, from cells of another partition."""
+        return [
+            Check(f"everywhere in {box.text}", max(0.0, -least.bound), least.rounding, f"{least.cells} cells")
+            for box in self._boxes
+            for least in [exchange.look(box, bend.structure(box), parts=exchange.OTHER_PARTS)]
+        ]
 
     def _own_certificate(self) -> Certificate | None:
         """The certificate of a new solve of the same problem, which leaves the values of θ and the variables as they
         are."""
-        twin, restore = Problem(self.objective, self.constraints), self._keep()
+        twin, restore = Problem(self.objective, self._imposed), self._keep()
         try:
             twin.solve()
         finally:
@@ -376,6 +475,7 @@ class Problem(Statement, Answered):
 
     def _answer(self) -> SolvedProblem:
         """The answer of the last solve, for derivatives. Raises KernelOptError where there is none."""
+        self._require_no_boxes("derivatives")
         if self._solution is None or self._factored is None:
             raise KernelOptError("Expected a solved problem; call solve() first.")
         if self._point is None:

@@ -234,7 +234,7 @@ class Functional:
         centers, jets = function._centers, on_jets(function._kernel)
         points = centers[:, :-CODES] if jets else centers
         orders = [tuple(int(i) for i in row[-CODES:] if i >= 0) if jets else () for row in centers]
-        coefficients = exact(function.coefficients.reshape(len(points), -1))
+        coefficients = exact(function.coefficients.reshape(len(points), function.outputs or 1))
         ends = [(tuple(exact(x)), order) for x, order in zip(points, orders, strict=True)]
         return [Functional(tuple(zip(column, ends, strict=True))) for column in coefficients.T]
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
+import scipy.sparse as sp
 
 import kernelopt as ko
 from kernelopt import losses
@@ -403,6 +404,33 @@ def collocation(rng):
     return stated(p, p.weights @ p.losses() + penalty, [equation == 0], note, precision=precision)
 
 
+def functionals(rng):
+    """Rows W @ A, sums and multiples of rows, of derivatives too, in losses and constraints; beside points or alone."""
+    p = draw(rng, kernel=smooth_kernel(rng) if rng.random() < 0.5 else None, most=4)
+    smooth = p.theta.kernel.domain.columns(p.X) and not isinstance(p.theta.kernel, ko.kernels.Laplacian)
+    count = len(p.X)
+    A = ko.FeatureMatrix(rng.uniform(-1, 1, size=(int(rng.integers(2, 7)), p.X.shape[1])), p.theta.kernel)
+    W = rng.normal(size=(count, len(A))) * 10.0 ** rng.choice([-6, 0, 0, 0, 4])
+    if rng.random() < 0.3:
+        W = np.where(rng.random(W.shape) < 0.5, 0.0, np.round(W))
+    rows = (sp.csr_array(W) if rng.random() < 0.5 else W) @ A
+    kind = str(rng.choice(["means", "differences", "sums with points", "derivatives" if smooth else "means"]))
+    if kind == "differences":
+        rows = rows - 0.5 * rows[::-1]
+    if kind == "sums with points":
+        rows = rows + ko.FeatureMatrix(p.X, p.theta.kernel)
+    if kind == "derivatives":
+        rows = rows + W @ A.derivative(0)
+    f = rows @ p.theta + (p.b if p.intercept else 0.0)
+    penalty, constraints = p.penalized()
+    objective = p.weights @ p.losses(f=f) + penalty
+    if rng.random() < 0.4:
+        objective = objective + p.weights @ p.losses()
+    if rng.random() < 0.4:
+        constraints = [*constraints, (np.ones((1, len(A))) @ A) @ p.theta <= 0.1]
+    return stated(p, objective, constraints, f"{kind}, largest weight {np.abs(W).max():.1g}")
+
+
 # ---------------------------------------------------------------- how it is solved
 
 
@@ -555,6 +583,7 @@ FAMILIES = {
     "outputs": outputs,
     "derivative rows": derivative_rows,
     "collocation": collocation,
+    "functionals": functionals,
     "again": again,
     "smooth loss": smooth_loss,
     "survival": survival,

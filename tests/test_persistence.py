@@ -18,7 +18,9 @@ from kernelopt.errors import DataError, DataTypeError, FormatError, KernelError,
 from kernelopt.kernels import Kernel
 from kernelopt.kernels.derivatives import WithDerivatives
 from kernelopt.kernels.kernel import Verdict
+from kernelopt.kernels.lifts import Lift
 from kernelopt.kernels.parametrized import Parametrized
+from kernelopt.kernels.spreads import WithMeans
 from kernelopt.persistence import archive
 from kernelopt.persistence.vocabulary import KERNELS
 
@@ -94,7 +96,12 @@ OF_WORDS = [
     ks.Spectrum(n=2), ks.PositionMatch(power=2), ks.Spectrum(n=1).normalized() + ks.Delta(), ks.FromFunction(letters),
     ks.Spectrum(n=2).centered(WORDS), ks.Spectrum(n=2).cached(WORDS[:2]),
 ]  # fmt: skip
-PRECOMPUTED = [ks.Precomputed(A @ A.T), ks.Precomputed(NOISY), 2 * ks.Precomputed(A @ A.T) + ks.Delta()]
+PRECOMPUTED = [
+    ks.Precomputed(A @ A.T),
+    GAUSSIAN.indexed(np.vstack([X, NEW])),
+    ks.Precomputed(NOISY),
+    2 * ks.Precomputed(A @ A.T) + ks.Delta(),
+]
 CASES = [
     *((k, X, NEW) for k in OF_VECTORS),
     *((k, WORDS, NEW_WORDS) for k in OF_WORDS),
@@ -120,8 +127,8 @@ def test_no_kernel_is_forgotten():
     while below:
         below += (kind := below.pop()).__subclasses__()
         families |= {kind} if kind.__module__.startswith("kernelopt.") and not kind.__name__.startswith("_") else set()
-    tested = set().union(*(parts(kernel) for kernel, _, _ in CASES)) | {WithDerivatives}  # below
-    assert set(KERNELS.values()) == families - {Kernel, Parametrized} == tested - {Tilted}
+    tested = set().union(*(parts(kernel) for kernel, _, _ in CASES)) | {WithDerivatives, WithMeans}  # below
+    assert set(KERNELS.values()) == families - {Kernel, Lift, Parametrized} == tested - {Tilted}
     assert all(name == kind.__name__ for name, kind in KERNELS.items())
 
 
@@ -178,6 +185,43 @@ def test_functions_on_derivatives(path):
     assert g(NEW).tobytes() == theta.value(NEW).tobytes() and np.array_equal(g.centers, theta.value.centers)
     theta.value = g
     assert np.array_equal((A.derivative(1) @ theta).value, expected)
+
+
+@pytest.mark.parametrize("kernel", [GAUSSIAN, ks.Polynomial(degree=3)], ids=str)
+def test_functions_on_integrals(kernel, path):
+    theta = ko.Theta(kernel)
+    boxes, blurred = ko.integral(X, X + 0.3, kernel), ko.gaussian_mean(X, 0.2, kernel)
+    data = cp.sum_squares(boxes @ theta - 1) + cp.sum_squares(blurred @ theta - 2)
+    ko.Problem(cp.Minimize(data + 0.1 * ko.sum_squares(theta))).solve()
+    ko.save(path, theta=theta)
+    expected, g = (boxes @ theta).value, ko.load(path)["theta"]
+    assert g(NEW).tobytes() == theta.value(NEW).tobytes() and np.array_equal(g.centers, theta.value.centers)
+    assert np.array_equal(g.integral(X, X + 0.3), theta.value.integral(X, X + 0.3))
+    theta.value = g
+    assert np.array_equal((boxes @ theta).value, expected)
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([[0.0, 0.1, 0.1]], "half-widths or standard deviations"),
+        ([[0.0, -0.1, 0.0]], "half-widths or standard deviations"),
+        ([[0.0, 0.1]], "3d columns"),
+        ([[0.0, 0.0, np.inf]], "finite"),
+    ],
+)
+def test_integrals_that_are_none(rows, words, path):
+    f = ko.Function._of_rows(WithMeans(GAUSSIAN), np.array(rows), np.ones(1))
+    ko.save(path, f=f)
+    with pytest.raises(FormatError, match=words):
+        ko.load(path)
+
+
+def test_integrals_without_a_rule_in_a_file(path):
+    f = ko.Function._of_rows(WithMeans(ks.Cosine()), np.array([[1.0, 0.1, 0.0]]), np.ones(1))
+    ko.save(path, f=f)
+    with pytest.raises(FormatError, match="closed form"):
+        ko.load(path)
 
 
 def test_theta_zero_and_shifted_matrices(path):

@@ -27,7 +27,8 @@ GAUSSIAN = ko.kernels.Gaussian(sigma=0.7)
 
 @pytest.fixture(autouse=True)
 def figures():
-    """Each call makes at most the one figure that it draws on; styles are as before."""
+    """Each call makes at most the one figure that it draws on; styles are as before, also after other tests."""
+    plt.close("all")
     before = dict(mpl.rcParams)
     yield
     plt.close("all")
@@ -59,6 +60,24 @@ def test_fit():
     assert bound.max() > 1e-3 and np.isclose(edges[:, 1].max(), (values + bound).max())
     assert np.isclose(edges[:, 1].min(), (values - bound).min())
     assert labels_of(ax) == ["data", "optimality bound of θ", "fit"]
+
+
+def test_fit_with_binding_constraints():
+    """Ticks stand where a bound holds with equality."""
+    theta = ko.Theta(GAUSSIAN)
+    box = ko.everywhere(lambda P: theta(P) <= 0.2, X.min(), X.max())
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - Y) + 0.1 * ko.sum_squares(theta)), [box])
+    assert box.binding is None
+    with pytest.raises(KernelOptError, match="Solve first"):
+        plots.fit(ko.Function(GAUSSIAN, X[:1], [1.0]), X, constraints=[box])
+    problem.solve()
+    ax = plots.fit(theta, X, Y, constraints=[box])
+    ticks = next(line for line in ax.lines if line.get_label() == "constraint binds").get_xdata()
+    assert 1 <= len(ticks) < len(box.points)
+    assert theta.value(ticks[:, None]) == pytest.approx(0.2, abs=1e-4)
+    apart = np.abs(theta.value(box.points) - 0.2) > 1e-3
+    assert not set(box.points[apart, 0]) & set(ticks)
+    assert "constraint binds" not in [line.get_label() for line in plots.fit(theta, X, Y).lines]
 
 
 def test_fit_of_several_outputs():
@@ -242,6 +261,20 @@ def test_colours_can_be_seen():
     ("call", "error", "message"),
     [
         (lambda: plots.fit(ko.Theta(GAUSSIAN), X), KernelOptError, "solve the problem first"),
+        (
+            lambda: plots.fit(ko.Function(GAUSSIAN, X[:1], [1.0]), X, constraints=[3]),
+            DataError,
+            "made by ko.everywhere",
+        ),
+        (
+            lambda: plots.fit(
+                ko.Function(GAUSSIAN, X[:1], [1.0]),
+                X,
+                constraints=[ko.everywhere(lambda P: 0, [0, 0], [1, 1])],
+            ),
+            DataError,
+            "one column",
+        ),
         (lambda: plots.fit(lambda X: X[:, 0], P), DataError, "points with 1 column"),
         (lambda: plots.fit(lambda X: X[:, 0], X, Y[:3]), DataError, r"y of shape \(40,\)"),
         (lambda: plots.fit(lambda X: 1.0, X), DataError, "a number .* per point"),

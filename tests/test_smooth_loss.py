@@ -445,7 +445,6 @@ def test_without_jax(monkeypatch):
 
 
 def test_from_jax():
-    pytest.importorskip("jax")
     import jax.numpy as jnp  # noqa: PLC0415
 
     def my_logistic(u, y):

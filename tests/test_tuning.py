@@ -138,3 +138,30 @@ def test_what_is_refused():
         ko.tune(one.weighted, one.criterion, [one.w])
     with pytest.raises(errors.ParameterError, match="at least one"):
         ko.tune(one.problem, one.criterion, [])
+
+
+def test_a_search_that_ends_on_a_bound_can_be_continued():
+    one = Stated()
+    bounds = {one.lam: (0.03, 0.3)}
+    one.lam.value = 0.1
+    criterion = cp.square(ko.norm(one.theta))
+    ko.tune(one.problem, criterion, [one.lam], bounds)
+    assert one.lam.value == 0.3
+    ko.tune(one.problem, -criterion, [one.lam], bounds)
+    assert one.lam.value == 0.03
+    ko.tune(one.problem, criterion, [one.lam], bounds)
+
+
+def test_parameters_of_the_criterion_alone():
+    """They have derivatives, too, and can be tuned beside others; those of neither are refused."""
+    one = Stated()
+    shift = cp.Parameter(value=0.5, name="shift")
+    criterion = cp.sum_squares(one.theta(X[TEST]) + shift - Y[TEST])
+    one.problem.solve()
+    found = ko.gradient(one.problem, criterion, [shift, one.lam])
+    residual = (one.theta(X[TEST]) + shift - Y[TEST]).value
+    assert found[shift] == pytest.approx(2 * residual.sum(), rel=1e-4) and found[one.lam] != 0
+    tuned = ko.tune(one.problem, criterion, [shift])
+    assert tuned.value == pytest.approx(len(TEST) * np.var(residual), rel=1e-4)
+    with pytest.raises(errors.ParameterError, match="got other"):
+        ko.gradient(one.problem, criterion, [cp.Parameter(name="other")])

@@ -13,7 +13,7 @@ import numpy as np
 from kernelopt.compiler.canonical_form import PredictionLink
 from kernelopt.errors import KernelError
 from kernelopt.factorization import Factor
-from kernelopt.kernels.derivatives import on_jets
+from kernelopt.kernels.lifts import lift_of
 from kernelopt.support.arithmetic import UNIT, exact_product, gamma
 from kernelopt.support.types import Array, Ints
 
@@ -89,9 +89,10 @@ def _gram_of(link: PredictionLink, factor: Factor, V: Array, way: str) -> Gram:
         sizes = np.sqrt(factor.scale * factor.matrix.row_squares()) * (1 + gamma(factor.rank + 4))
     S = (sizes @ np.abs(V)) * (1 + gamma(n + 2))
     tiny = UNDERFLOW * np.outer(S > 0, S > 0)
-    features = features_of(link, factor) if way not in (FROM_FACTOR, FIRST_LOOK, SAMPLED, PRODUCTS) else None
-    if features is not None:
-        return _from_features(features, V, sizes)
+    if way not in (FROM_FACTOR, FIRST_LOOK, SAMPLED, PRODUCTS):
+        features = _features_below(link, factor)
+        if features is not None:
+            return _from_features(features, rows.spread @ V, abs(rows.spread) @ np.abs(V), sizes)
     if way == SAMPLED:
         return Gram(_sampled(link, factor, V), np.zeros_like(tiny), sizes)
     if way == FIRST_LOOK:
@@ -126,24 +127,31 @@ def as_computed(link: PredictionLink, V: Array) -> Gram:
 
 def features_of(link: PredictionLink, factor: Factor) -> Array | None:
     """φ(x) for each row where features are few and their inner products are the kernel, else None."""
+    return _features_below(link, factor) if link.rows.are_points else None
+
+
+def _features_below(link: PredictionLink, factor: Factor) -> Array | None:
+    """φ(x) for each point and each center that rows combine, where features are few, else None."""
     rows = link.rows
-    if not rows.are_points or factor.added or factor.is_projected or on_jets(rows.kernel):
+    points = np.concatenate([rows.points, rows.centers]) if len(rows.centers) else rows.points
+    if factor.added or factor.is_projected or lift_of(rows.kernel) or not len(points):
         return None
-    if rows.features > min(len(rows), MOST):
+    if rows.kernel._n_features(points) > min(len(rows), MOST):
         return None
     try:
-        return np.asarray(rows.kernel._features(rows.points), dtype=float)
+        return np.asarray(rows.kernel._features(points), dtype=float)
     except KernelError:
         return None  # a precomputed kernel matrix has a number of features, but no feature map
 
 
-def _from_features(F: Array, V: Array, sizes: Array) -> Gram:
-    """WᵀW for W = FᵀV with an error of D = (γ + FEATURE)|F|ᵀ|V| in W.
+def _from_features(F: Array, V: Array, most: Array, sizes: Array) -> Gram:
+    """WᵀW for W = FᵀV with an error of D = (γ + FEATURE)|F|ᵀ·most in W.
 
-    The error of WᵀW is proportional to |W|, so that it stays small where W ≈ 0, unlike one proportional to |F|ᵀ|V|.
+    V (points, k) is a sum of terms whose absolute values add up to `most`. The error of WᵀW is proportional to |W|, so
+    that it stays small where W ≈ 0, unlike one proportional to D's other factor.
     """
     W = F.T @ V
-    D = (gamma(len(F) + 2) + FEATURE) * (np.abs(F).T @ np.abs(V)) * (1 + 1e-12)
+    D = (gamma(2 * len(F) + 4) + FEATURE) * (np.abs(F).T @ most) * (1 + 1e-12)
     both = np.abs(W).T @ D
     error = (both + both.T + D.T @ D) * (1 + 1e-12) + gamma(len(W) + 2) * (np.abs(W).T @ np.abs(W))
     return Gram(W.T @ W, error + UNDERFLOW * (error > 0), sizes)

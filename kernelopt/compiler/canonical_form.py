@@ -22,8 +22,9 @@ import numpy as np
 from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.rules import Inspection
 from kernelopt.errors import DataError
-from kernelopt.kernels.derivatives import lifted, on_jets, plain, with_order
+from kernelopt.kernels.derivatives import WithDerivatives, with_order
 from kernelopt.kernels.domains import distinct, stack
+from kernelopt.kernels.lifts import joint, lift_of, plain, relifted, relifted_rows
 from kernelopt.language.expressions import Theta, ThetaExpression
 from kernelopt.language.nodes import EUCLIDEAN, Prediction, ThetaNorm
 from kernelopt.language.rows import Rows
@@ -39,7 +40,8 @@ class PredictionLink:
     """u = Aθ, with A the distinct `rows` and u[i] = (Aθ)[take[i]].
 
     `blocks` gives the slice of u that each feature matrix of the problem occupies; `origin` is the row of the
-    stacked data at which each distinct row occurs first.
+    stacked data at which each distinct row occurs first. `has_fitted` tells whether some row is a fitted function f₀,
+    whose kernel has no parameters.
     """
 
     theta: Theta
@@ -48,6 +50,7 @@ class PredictionLink:
     origin: Ints
     u: cp.Variable | None
     blocks: tuple[tuple[object, slice], ...]
+    has_fitted: bool = False
 
     def summed(self, nu: Array) -> Array:
         """ν added up over repeated rows, (n, K), for ν of u's shape or flattened in Fortran order."""
@@ -237,13 +240,13 @@ def at_present(form: CanonicalForm) -> CanonicalForm:
         if not any(link.theta is theta for theta in late):
             continue
         rows, kernel = link.rows, link.theta.kernel.at_present()
-        if len(rows.points) < len(rows):
+        if link.has_fitted:
             raise DataError(
                 f"Expected {link.theta!r} without fitted functions f₀, which belong to {plain(rows.kernel)!r}; its "
                 f"parameters have changed, to {kernel!r}. State the problem again with functions of that kernel."
             )
-        kernel = lifted(kernel) if on_jets(rows.kernel) else kernel
-        links[number] = replace(link, rows=Rows.of_points(kernel, rows.points))
+        kernel = relifted(kernel, lift_of(rows.kernel))
+        links[number] = replace(link, rows=replace(rows, kernel=kernel))
     return replace(form, predictions=tuple(links))
 
 
@@ -308,13 +311,19 @@ def _stack(
     shifts = {n.fingerprint(): n.view.shift for n in norms if n.view.shift is not None}
     at_points = {k: A.X for k, A in blocks.items() if A.function is None}
     functions = {k: A.function for k, A in blocks.items() if A.function is not None} | shifts
+    has_fitted = any(not f._kernel.parameters() for f in functions.values())
+    functions = {k: f._at_present() for k, f in functions.items()}
     kernel = theta.kernel.at_present()
     for X in at_points.values():
         kernel._check_points(X)
-    if any(A.order for A in blocks.values()) or any(f._kernel != kernel for f in functions.values()):
-        kernel = lifted(kernel)  # one kernel for values and derivatives together
-        at_points = {k: with_order(X, blocks[k].order) for k, X in at_points.items()}
-        functions = {k: f._lifted() for k, f in functions.items()}
+    derived = [WithDerivatives if A.order else None for A in blocks.values()]
+    lift = joint([*derived, *(lift_of(f._kernel) for f in functions.values())])
+    if lift is not None:  # one kernel for values and derivatives, or values and integrals, together
+        at_points = {
+            k: with_order(X, blocks[k].order) if blocks[k].order else relifted_rows(kernel, X, lift)
+            for k, X in at_points.items()
+        }
+        kernel, functions = relifted(kernel, lift), {k: f._lifted(lift) for k, f in functions.items()}
     points = stack(list(at_points.values()) or [f._centers[:0] for f in functions.values()] or [np.zeros((0, 1))])
     first, inverse = distinct(points)
     rows = Rows.of_points(kernel, points[first]).with_functions(list(functions.values()))
@@ -327,7 +336,7 @@ def _stack(
     take = np.concatenate([inverse, *(numbers[k] for k in in_u if k in numbers)])
     shape = (len(take),) if theta.outputs is None else (len(take), theta.outputs)
     u = cp.Variable(shape, name=name) if len(take) else None
-    return PredictionLink(theta, rows, take, first, u, stretches), {k: numbers[k] for k in shifts}
+    return PredictionLink(theta, rows, take, first, u, stretches, has_fitted), {k: numbers[k] for k in shifts}
 
 
 def rewrite(problem: cp.Problem, replaced: dict[int, Any], squares: dict[int, Any] | None = None) -> cp.Problem:

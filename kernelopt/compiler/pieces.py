@@ -196,6 +196,10 @@ class ExponentialPiece:
             return self.weight * self.rate**2 * 0.25 / np.cosh(np.clip(q / 2, -350.0, 350.0)) ** 2
         return self.weight * self.rate**2 * np.exp(np.minimum(q, STEEPEST))
 
+    def third(self, s: Array) -> Array:
+        q = self.rate * s + self.shift
+        return self.second(s) * self.rate * (-np.tanh(q / 2) if self.logistic else 1.0)
+
     def conjugate(self, v: Array) -> Array:
         """With w = (v − linear)/rate:  w ln(w/weight) − w − w·shift; or, where `logistic`,
         w ln(w/weight) + (weight − w) ln(1 − w/weight) − w·shift."""
@@ -231,6 +235,9 @@ class Logarithm:
 
     def second(self, s: Array) -> Array:
         return self.weight * (self.rate / (self.rate * s + self.shift)) ** 2
+
+    def third(self, s: Array) -> Array:
+        return -2 * self.second(s) * self.rate / (self.rate * s + self.shift)
 
     def conjugate(self, v: Array) -> Array:
         """With w = (linear − v)/rate > 0:  weight·log(weight/w) − weight + w·shift."""
@@ -270,6 +277,9 @@ class LogComplement:
         odds = self._odds(s)
         return self.weight * self.rate**2 * odds * (1 + odds)
 
+    def third(self, s: Array) -> Array:
+        return self.second(s) * self.rate * (1 + 2 * self._odds(s))
+
     def conjugate(self, v: Array) -> Array:
         """With w = (v − linear)/rate ≥ 0:  w ln(w/(weight + w)) + weight·ln(weight/(weight + w)) − w·shift."""
         w = (v - self.linear) / self.rate
@@ -302,6 +312,9 @@ class Entropy:
 
     def second(self, s: Array) -> Array:
         return self.weight * self.rate**2 / (self.rate * s + self.shift)
+
+    def third(self, s: Array) -> Array:
+        return -self.second(s) * self.rate / (self.rate * s + self.shift)
 
     def conjugate(self, v: Array) -> Array:
         """With w = (v − linear)/rate:  weight·exp(w/weight − 1) − w·shift."""
@@ -364,6 +377,11 @@ class PowerPiece:
         least = unit * SAME ** (1 / self.p) if 1 < self.p < 2 else 0.0
         with np.errstate(divide="ignore", over="ignore"):
             return self._strength * self.p * (self.p - 1) * self.rate**2 * np.maximum(base, least) ** (self.p - 2)
+
+    def third(self, s: Array) -> Array:
+        base, sign = self._base(s)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(base > 0, self.second(s) * self.rate * (self.p - 2) * sign / base, 0.0)
 
     def conjugate(self, v: Array) -> Array:
         """With w = (v − linear)/rate, q where the slope of ±weight·q^p is w:  wq ∓ weight·q^p − w·shift."""
@@ -462,6 +480,18 @@ class Custom:
 
     def second(self, s: Array) -> Array:
         return self.weight * self.rate**2 * self.loss.hessian(self._argument(s), self.data)
+
+    def third(self, s: Array) -> Array:
+        """The central difference of ℓ″, to fourth order, as ℓ has no third derivative of its own.
+
+        Steps are a thousandth of the argument, of all arguments near 0, and of the distance to an end of the domain.
+        """
+        q = self._argument(s)
+        room = np.minimum(q - self.loss.low, self.loss.high - q)
+        h = np.minimum(1e-3 * np.maximum(np.abs(q), float(np.median(np.abs(q))) or 1.0), 0.1 * room)
+        second = [self.loss.hessian(q + k * h, self.data) for k in (-2, -1, 1, 2)]
+        slope = (second[0] - 8 * second[1] + 8 * second[2] - second[3]) / (12 * h)
+        return self.weight * self.rate**3 * slope
 
     def conjugate(self, v: Array) -> Array:
         """weight·(ℓ*(z) − z·shift) with z = v/(weight·rate), and ℓ*(z) = zq − ℓ(q) where ℓ′(q) = z; an upper bound

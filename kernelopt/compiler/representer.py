@@ -24,8 +24,8 @@ from kernelopt.compiler.separable import lengths_of_outer, outer_of
 from kernelopt.errors import SolverError
 from kernelopt.factorization import CholeskyFactor, Factor
 from kernelopt.kernels import Delta
-from kernelopt.kernels.derivatives import plain
 from kernelopt.kernels.domains import frozen
+from kernelopt.kernels.lifts import plain
 from kernelopt.language.expressions import Theta
 from kernelopt.language.functions import Function
 from kernelopt.language.nodes import norm_from_gram

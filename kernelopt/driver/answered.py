@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernelopt.certificate import Certificate
-from kernelopt.results.history import History
+from kernelopt.results.history import ExchangeHistory, ExchangeRound, History
 from kernelopt.results.solution import Solution, SolverStats
 
 
@@ -11,6 +11,7 @@ class Answered:
     """A problem and its last solution, which is None before the first solve."""
 
     _solution: Solution | None
+    _exchange: tuple[ExchangeRound, ...] = ()
 
     @property
     def value(self) -> float | None:
@@ -32,8 +33,13 @@ class Answered:
         return None if self._solution is None else self._solution.solver_stats
 
     @property
-    def history(self) -> History:
-        """The factors of the last solve, from coarse to fine, with the bounds certified for each: prints, and plots."""
+    def history(self) -> History | ExchangeHistory:
+        """The factors of the last solve, from coarse to fine, with the bounds certified for each: prints, and plots.
+
+        With `ko.everywhere` the rounds of points instead.
+        """
+        if self._exchange:
+            return ExchangeHistory(self._exchange)
         return History(() if self.solver_stats is None else self.solver_stats.rounds)
 
     @property

@@ -15,6 +15,7 @@ from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer
 from kernelopt.driver.strategy import Goal, Outcome, Plan, Task, Work, without_answer
+from kernelopt.kernels.lifts import lift_of
 from kernelopt.results.solution import Attempt, Solution, Status
 from kernelopt.solvers import choice, engines
 from kernelopt.solvers.cvxpy_solvers import Answer
@@ -141,7 +142,7 @@ class LocalOptima(Work):
             f, B = link.theta.value, self.task.reduction.factors[link.theta].matrix
             if f is None:
                 return None
-            f = f if f._kernel == link.rows.kernel else f._lifted()
+            f = f if f._kernel == link.rows.kernel else f._lifted(lift_of(link.rows.kernel))
             predictions = link.rows.predictions(f).reshape(len(B), -1)
             v += list(B.least_squares(predictions).T)
         return Start(tuple(v), self._y())

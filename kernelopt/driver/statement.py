@@ -21,6 +21,7 @@ from kernelopt.errors import KernelOptError, ParameterError, SolverError
 from kernelopt.factorization import Layout
 from kernelopt.factorization.cluster import client_in_use
 from kernelopt.language import latex, text
+from kernelopt.language.everywhere import Everywhere
 from kernelopt.language.expressions import Theta
 from kernelopt.language.nodes import ThetaLeaf
 from kernelopt.losses import check_parameters
@@ -48,6 +49,9 @@ def one_at_a_time(method: Callable[P, R]) -> Callable[P, R]:
 class Statement:
     """Objective and constraints. Each stage of compilation runs when it is first needed, and its result is kept."""
 
+    _boxes: tuple[Everywhere, ...] = ()
+    _given: tuple[Any, ...] = ()
+
     def _state(self, stated: cp.Problem) -> None:
         self._stated = stated
         self._inspection: rules.Inspection | None = None
@@ -67,6 +71,11 @@ class Statement:
     @property
     def constraints(self) -> list[Any]:
         """As stated."""
+        return list(self._given) if self._boxes else self._imposed
+
+    @property
+    def _imposed(self) -> list[Any]:
+        """The constraints that are compiled: boxes by their points."""
         return list(self._stated.constraints)
 
     def variables(self) -> list[cp.Variable]:
@@ -137,12 +146,20 @@ class Statement:
     def _notation(self) -> text.Notation:
         return text.notation(self.thetas(), [self.objective, *self.constraints])
 
+    def _require_no_boxes(self, what: str) -> None:
+        """Raise KernelOptError where constraints hold everywhere in a box, whose points change with the answer."""
+        if self._boxes:
+            raise KernelOptError(
+                f"Expected a problem without ko.everywhere for {what}; the points of {self._boxes[0].text} change with "
+                "the answer. Solve for each value in a loop, or state the inequality at points of your own."
+            )
+
     # ---------------------------------------------------------------- compiled
 
     def _inspect(self) -> rules.Inspection:
         """Walk the tree once: which rows and norms it uses, and whether the representer theorem and DCP allow it."""
         if self._inspection is None:
-            self._inspection = rules.inspect(self.objective, tuple(self.constraints))
+            self._inspection = rules.inspect(self.objective, tuple(self._imposed))
         return self._inspection
 
     @one_at_a_time
@@ -156,7 +173,7 @@ class Statement:
             rules.require_representable(found)
             if not spectral_form.is_candidate(self.objective):
                 rules.require_dcp(found)
-            canonical = canonical_form.cut(self.objective, tuple(self.constraints), found)
+            canonical = canonical_form.cut(self.objective, tuple(self._imposed), found)
             self._spectral = spectral_form.required(canonical, found) if found.not_dcp else None
             self._form = canonical
         elif outdated := canonical_form.outdated(self._form):

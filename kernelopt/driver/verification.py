@@ -21,6 +21,7 @@ from kernelopt.driver import local_optima
 from kernelopt.errors import KernelOptError, OptionError, SolverError
 from kernelopt.factorization import CholeskyFactor, Factor
 from kernelopt.kernels.domains import distinct
+from kernelopt.kernels.lifts import lift_of
 from kernelopt.language.expressions import Theta
 from kernelopt.language.functions import Function
 from kernelopt.language.nodes import norm_from_gram, view_gram
@@ -460,7 +461,7 @@ def _span(link: PredictionLink, function: Function) -> Factor:
 
 
 def _on_rows_kernel(link: PredictionLink, function: Function) -> Function:
-    return function if function._kernel == link.rows.kernel else function._lifted()
+    return function if function._kernel == link.rows.kernel else function._lifted(lift_of(link.rows.kernel))
 
 
 def _matched(link: PredictionLink, function: Function) -> Array | None:

@@ -1,4 +1,7 @@
-"""Estimators that choose α by cross-validation, with one factor of the kernel matrix for all folds and values of α."""
+"""Estimators that choose α by cross-validation, with one factor of the kernel matrix for all folds and values of α.
+
+With `tune`, α and the kernel's parameters are chosen by gradients of the loss of rows left out.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,12 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
 from kernelopt.errors import OptionError, SolverError
+from kernelopt.estimators import by_gradient
 from kernelopt.estimators.classification import JOINT, OF_MARGINS, KernelClassifier, numbered_classes
 from kernelopt.estimators.model import KernelModel, loss_terms, take
 from kernelopt.estimators.regression import KernelRegressor
 from kernelopt.estimators.sample import Sample, row_weights
+from kernelopt.kernels import Kernel
 from kernelopt.language.expressions import Theta, sum_squares
 from kernelopt.model_selection.cross_validation import cross_validate
 from kernelopt.problem import Problem
@@ -39,13 +44,18 @@ class _ChoosesAlpha(KernelModel):
     cv: Any
     scoring: Any
     n_jobs: Any
+    tune: Any
     _known: Array | None = None  # in a copy that is scored: f at the rows left out
+    _tuned: Kernel | None = None  # while all rows are fitted: the kernel that `tune` chose
 
     def _strength(self) -> float:
         return float(self.alpha_)
 
     def _theta_at(self, X: Any) -> Array:
         return super()._theta_at(X) if self._known is None else self._known
+
+    def _chosen_kernel(self, X: Any, weights: Array) -> Kernel:
+        return super()._chosen_kernel(X, weights) if self._tuned is None else self._tuned
 
     def _values(self) -> Array:
         """α in increasing order. Raises OptionError for values that are not numbers > 0."""
@@ -99,7 +109,7 @@ class _ChoosesAlpha(KernelModel):
         return found
 
     def _choose(self, X: Any, y: Array, sample_weight: Any, labels: list[Any], is_classifier: bool) -> None:
-        """Set `alphas_`, `scores_`, `alpha_` and `best_score_`; predictions of several `labels` stand side by side."""
+        """Choose α, and what `tune` names; predictions of several `labels` stand side by side."""
         self.alphas_ = self._values()
         base = row_weights(sample_weight, len(y))
         rows = np.flatnonzero(base > 0)
@@ -108,7 +118,34 @@ class _ChoosesAlpha(KernelModel):
         place = np.full(len(y), -1)
         place[rows] = np.arange(len(rows))
         folds = [(_kept(place[train]), _kept(place[test])) for train, test in split]
-        columns = self._all_predictions(kernel, points, [each[rows] for each in labels], base[rows], folds)
+        of_rows = [each[rows] for each in labels]
+        for name in {"scores_", "search_", "gamma_", "scales_"} & set(vars(self)):
+            delattr(self, name)
+        if self.tune is False or self.tune is None:
+            columns = self._all_predictions(kernel, points, of_rows, base[rows], folds)
+            self._score(X, y, sample_weight, rows, base, folds, columns)
+        else:
+            self._search(kernel, points, of_rows, base[rows], folds)
+
+    def _search(self, kernel: Kernel, points: Any, labels: list[Any], base: Array, folds: list[Fold]) -> None:
+        """Set `alpha_`, `gamma_` or `scales_`, `best_score_`, `search_`, and the kernel of the fit to all rows."""
+        gamma = (
+            self._gamma(points, base) if isinstance(self.kernel, str) and self.kernel in by_gradient.BY_GAMMA else 1.0
+        )
+        shape = gamma, self.degree, self.coef0
+        search = by_gradient.kernel_search(self.tune, self.kernel, kernel, shape, points)
+        parts = [self._fold_problem(search.kernel, points, y) for y in labels]
+        self.alpha_, found = by_gradient.searched(
+            search, points, self.alphas_, base, folds, parts, self.solve_options or {}
+        )
+        self.best_score_, self.search_ = -found.value, found
+        self._tuned = search.kernel.at_present()
+        self.__dict__.update(search.attributes())
+
+    def _score(  # noqa: PLR0917
+        self, X: Any, y: Array, sample_weight: Any, rows: Ints, base: Array, folds: list[Fold], columns: list[Array]
+    ) -> None:
+        """Set `scores_`, `alpha_` and `best_score_` for predictions at the rows left out."""
         scorer = check_scoring(self, scoring=self.scoring)
         self.scores_ = np.full((len(self.alphas_), len(folds)), np.nan)
         for k, (_, test) in enumerate(folds):
@@ -166,13 +203,20 @@ class KernelRegressorCV(_ChoosesAlpha, KernelRegressor):
         Processes (of joblib) that fit folds at the same time; None for 1, or as `joblib.parallel_config` says, −1 for
         all cores. Each has a factor of its own; answers are the same up to the tolerance of the fits. A function
         `loss` must pickle, by cloudpickle.
+    tune : False, True or "columns"
+        Whether the choice is made by gradients (`ko.tune`) of the mean loss of rows left out, the estimator's own, in
+        place of all values of α and of `scoring`: True for α, between the least and largest of `alphas`, and γ of a
+        kernel by name, from the given one; "columns" for α and a length scale ℓⱼ in each column, κ(x/ℓ, y/ℓ), from 1.
+        Length scales stay within a factor of 100. `n_jobs` has no effect then.
 
     Attributes
     ----------
     alpha_ : the value with the largest mean score; the largest of several
     best_score_ : its mean score
     alphas_ : the values in increasing order, (n,)
-    scores_ : the score of each value in each fold, (n, folds); nan where a fit has no answer
+    scores_ : the score of each value in each fold, (n, folds); nan where a fit has no answer; not with `tune`
+    search_, gamma_, scales_ : with `tune`, its table (`ko.Tuned`), γ, and length scales (columns,); `best_score_` is
+        then minus the mean loss
     function_, intercept_, pivots_, coefficients_, certificate_ : of the fit to all rows, as in `KernelRegressor`
 
     Raises
@@ -197,22 +241,25 @@ class KernelRegressorCV(_ChoosesAlpha, KernelRegressor):
 
     def __init__(
         self, loss: Any = "squared_error", *, alphas: Any = 10, cv: Any = None, scoring: Any = None,
-        n_jobs: int | None = None, kernel: Any = "rbf", gamma: Any = "scale", degree: int = 3, coef0: float = 1.0,
-        fit_intercept: bool = True, epsilon: float = 0.1, delta: float = 1.0, quantile: float = 0.5, tol: float = 1e-6,
-        solve_options: Mapping[str, Any] | None = None,
+        n_jobs: int | None = None, tune: Any = False, kernel: Any = "rbf", gamma: Any = "scale", degree: int = 3,
+        coef0: float = 1.0, fit_intercept: bool = True, epsilon: float = 0.1, delta: float = 1.0,
+        quantile: float = 0.5, tol: float = 1e-6, solve_options: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
             loss, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=fit_intercept,
             epsilon=epsilon, delta=delta, quantile=quantile, tol=tol, solve_options=solve_options,
         )  # fmt: skip
         del self.alpha
-        self.alphas, self.cv, self.scoring, self.n_jobs = alphas, cv, scoring, n_jobs
+        self.alphas, self.cv, self.scoring, self.n_jobs, self.tune = alphas, cv, scoring, n_jobs, tune
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Choose α, then fit to points X (n, columns), or kernel values (n, n), and targets y (n,) or (n, outputs)."""
         points, targets = self._read_targets(X, y, multi_output=True)
         self._choose(points, targets, sample_weight, [targets], is_classifier=False)
-        return super().fit(X, y, sample_weight)
+        try:
+            return super().fit(X, y, sample_weight)
+        finally:
+            self._tuned = None
 
     def _fold_problem(self, kernel: Any, points: Any, y: Any) -> tuple[Theta, Any, Any]:
         theta, f, _, terms = self._stated(kernel, points, y)
@@ -232,11 +279,11 @@ class KernelClassifierCV(_ChoosesAlpha, KernelClassifier):
     alphas, cv : as in `KernelRegressorCV`; folds are stratified by default
     scoring : str or callable, optional
         A scorer of scikit-learn, larger is better; by default the estimator's `score`, the accuracy.
-    n_jobs : as in `KernelRegressorCV`
+    n_jobs, tune : as in `KernelRegressorCV`
 
     Attributes
     ----------
-    alpha_, best_score_, alphas_, scores_ : as in `KernelRegressorCV`
+    alpha_, best_score_, alphas_, scores_, search_, gamma_, scales_ : as in `KernelRegressorCV`
     classes_, function_, intercept_, pivots_, coefficients_, certificate_ : as in `KernelClassifier`
 
     Raises
@@ -259,22 +306,26 @@ class KernelClassifierCV(_ChoosesAlpha, KernelClassifier):
 
     def __init__(
         self, loss: Any = "hinge", *, alphas: Any = 10, cv: Any = None, scoring: Any = None,
-        n_jobs: int | None = None, kernel: Any = "rbf", gamma: Any = "scale", degree: int = 3, coef0: float = 1.0,
-        fit_intercept: bool = True, tol: float = 1e-6, solve_options: Mapping[str, Any] | None = None,
+        n_jobs: int | None = None, tune: Any = False, kernel: Any = "rbf", gamma: Any = "scale", degree: int = 3,
+        coef0: float = 1.0, fit_intercept: bool = True, tol: float = 1e-6,
+        solve_options: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
             loss, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=fit_intercept, tol=tol,
             solve_options=solve_options,
         )  # fmt: skip
         del self.alpha
-        self.alphas, self.cv, self.scoring, self.n_jobs = alphas, cv, scoring, n_jobs
+        self.alphas, self.cv, self.scoring, self.n_jobs, self.tune = alphas, cv, scoring, n_jobs, tune
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Choose α, then fit to points X (n, columns), or kernel values (n, n), and classes y (n,) of any kind."""
         points, targets = self._read(X, y)
         self.classes_, numbers = numbered_classes(targets, row_weights(sample_weight, len(points)))
         self._choose(points, np.asarray(targets), sample_weight, self._labels(numbers), is_classifier=True)
-        return super().fit(X, y, sample_weight)
+        try:
+            return super().fit(X, y, sample_weight)
+        finally:
+            self._tuned = None
 
     def _labels(self, numbers: Array) -> list[Array]:
         """Numbers of classes for a joint loss, else ±1 for each class against the rest."""

@@ -39,10 +39,11 @@ def factorize(  # noqa: PLR0917
     if len(rows) == 0:
         return CholeskyFactor(np.zeros((0, 0)), 1.0, np.zeros(0, dtype=np.intp), 0.0, 0.0, 0.0)
     if layout is not None:
-        if not rows.are_points:
+        if rows.mixed:
             raise KernelError(
-                "Expected predictions at points, where B is in blocks (backend, dtype); got rows of other kinds, "
-                "derivatives or inner products with functions. Leave out backend and dtype."
+                "Expected rows of θ of one kind, where B is in blocks (backend, dtype): predictions, or their "
+                "derivatives, or combinations of them; got several kinds. Leave out backend and dtype, or write "
+                "predictions as combinations, scipy.sparse.eye_array(N) @ A."
             )
         return blocked_cholesky(rows, settings, memory_limit, layout, start)
     method, why = suited(rows, memory_limit) if method == AUTO else (method, "")

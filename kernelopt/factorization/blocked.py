@@ -20,8 +20,7 @@ from kernelopt.factorization.block_matrix import Block, BlockMatrix, Executor
 from kernelopt.factorization.dense import CholeskyFactor, Settings, relative_trace
 from kernelopt.factorization.elimination import BLOCK, Elimination, GrowingColumns
 from kernelopt.factorization.factor import Factor
-from kernelopt.kernels.kernel import Kernel
-from kernelopt.language.functions import Function
+from kernelopt.factorization.row_block import RowBlock
 from kernelopt.language.rows import Rows
 from kernelopt.support.types import Array, Ints
 
@@ -52,14 +51,13 @@ class BlockFactor(CholeskyFactor):
     ----------
     L : (r, r) lower triangular, K_SS = scale·LLᵀ
     residual_diagonal : (n,), diag(Q)/scale − diag(BBᵀ)
-    points : the blocks of X, stored where those of B are; kernel : κ
+    parts : the blocks of rows, stored where those of B are
     layout : where blocks are; spans : whether the rank is the number of rows or features
     """
 
     L: Array
     residual_diagonal: Array
-    points: tuple[Any, ...]
-    kernel: Kernel
+    parts: tuple[Any, ...]
     layout: Layout
     spans: bool
 
@@ -98,7 +96,7 @@ class BlockFactor(CholeskyFactor):
         executor, found = self.layout.executor, np.zeros((len(rows), V.shape[1]))
         panels = self._panels(V)
         parts = executor.keep(_panel_product, [p.block for p in panels], [p.arguments for p in panels])
-        mine: list[list[tuple[Any, int, int]]] = [[] for _ in self.points]
+        mine: list[list[tuple[Any, int, int]]] = [[] for _ in self.parts]
         for panel, part in zip(panels, parts, strict=True):
             mine[panel.i].append((part, 0, panel.arguments[-2]))
             mine[panel.j].append((part, 1, 0))
@@ -133,19 +131,19 @@ class BlockFactor(CholeskyFactor):
         return -(-tall // TILE) * (-(-largest // TILE) + 1) + len(panels)
 
     def _at_rows(self, centers: Array, coefficients: Array) -> Array:
-        arguments = [(self.kernel, centers, coefficients)] * len(self.points)
-        return np.concatenate(self.layout.executor.each(_values, self.points, arguments))
+        arguments = [(centers, coefficients)] * len(self.parts)
+        return np.concatenate(self.layout.executor.each(RowBlock.predictions, self.parts, arguments))
 
     def _panels(self, V: Array) -> list[_Panel]:
         """Panels of the pairs of blocks i ≥ j, with some rows of i each, so that every thread gets several."""
-        parts, count = [V[a:b] for a, b in pairwise(self.B.starts)], len(self.points)
+        factors, count = [V[a:b] for a, b in pairwise(self.B.starts)], len(self.parts)
         pieces = -(-PANELS * self.layout.executor.threads // (count * (count + 1) // 2))
         found = []
         for i, j in np.column_stack(np.tril_indices(count)).tolist():
-            cuts = np.unique(np.linspace(0, len(parts[i]), pieces + 1).astype(int))
-            other = (None, None) if i == j else (self.points[j], parts[j])
+            cuts = np.unique(np.linspace(0, len(factors[i]), pieces + 1).astype(int))
+            other = (None, None) if i == j else (self.parts[j], factors[j])
             for a, b in pairwise(cuts.tolist()):
-                found.append(_Panel(self.points[i], (other[0], self.kernel, parts[i], other[1], a, b), i, j))
+                found.append(_Panel(self.parts[i], (other[0], factors[i], other[1], a, b), i, j))
         return found
 
 
@@ -186,22 +184,28 @@ def _begun(
     work = Elimination(rows, settings, limit, float(np.finfo(layout.dtype).eps))
     if known is not None:
         work.resume(known.pivots, known.residual_diagonal)
-        return work, BlockColumns(layout, known.points, known.B, known.L)
+        return work, BlockColumns(layout, known.parts, known.B, known.L)
     work.refuse_what_samples_show()
-    starts = np.append(np.arange(0, len(rows), layout.rows), len(rows))
-    parts = [rows.points[a:b] for a, b in pairwise(starts)]
-    points = tuple(layout.executor.send(parts))
-    empty = layout.executor.keep(_empty, points, [(layout.dtype,)] * len(parts))
-    return work, BlockColumns(layout, points, BlockMatrix(tuple(empty), starts, 0, layout.executor), np.zeros((0, 0)))
+    starts = _starts(rows, layout.rows)
+    parts = tuple(layout.executor.send([RowBlock.of(rows, np.arange(a, b)) for a, b in pairwise(starts)]))
+    empty = layout.executor.keep(_empty, parts, [(layout.dtype,)] * len(parts))
+    return work, BlockColumns(layout, parts, BlockMatrix(tuple(empty), starts, 0, layout.executor), np.zeros((0, 0)))
+
+
+def _starts(rows: Rows, size: int) -> Ints:
+    """Where blocks begin, and the end: each takes `size` points, as rows or in combinations, or one row."""
+    taken = np.cumsum(rows.mass())
+    first = np.flatnonzero(np.diff((taken - 1) // size, prepend=-1))
+    return np.append(first, len(rows))
 
 
 class BlockColumns(GrowingColumns):
     """B in blocks, computed where the points are, and the Cholesky factor L of Q on the pivots in double precision."""
 
     def __init__(
-        self, layout: Layout, points: tuple[Any, ...], B: BlockMatrix, L: Array
+        self, layout: Layout, parts: tuple[Any, ...], B: BlockMatrix, L: Array
     ) -> None:  # fmt: skip
-        self.layout, self.points, self.B, self.L = layout, points, B, L
+        self.layout, self.parts, self.B, self.L = layout, parts, B, L
 
     def rows(self, chosen: Ints) -> Array:
         return self.B.rows(chosen)
@@ -212,9 +216,9 @@ class BlockColumns(GrowingColumns):
     def append(self, work: Elimination, chosen: Ints, here: Array, L: Array) -> Array:
         k, n = self.B.width, len(self.B)
         self._require_memory(work, k + len(chosen))
-        job = (work.rows.kernel, work.rows.points[chosen], here, L, work.scale, k)
+        job = (RowBlock.of(work.rows, chosen), here, L, work.scale, k)
         executor, blocks = self.layout.executor, self.B.blocks
-        finer = executor.keep(_with_columns, blocks, [(X, *job) for X in self.points])
+        finer = executor.keep(_with_columns, blocks, [(X, *job) for X in self.parts])
         self.B = replace(self.B, blocks=tuple(finer), width=k + len(chosen))
         self.L = np.block([[self.L, np.zeros((k, len(chosen)))], [here, L]])
         return np.concatenate(executor.each(_last_squares, finer, [()] * len(finer))).reshape(n)
@@ -253,8 +257,8 @@ class BlockColumns(GrowingColumns):
         L, failed = sl.lapack.dpotrf(work.kernel(work.pivots, work.pivots), lower=1, clean=1)
         rank = failed - 1 if failed > 0 else len(L)
         pivots, self.L = work.pivots[:rank], np.asarray(L[:rank, :rank])
-        job = (work.rows.kernel, work.rows.points[pivots], self.L, work.scale)
-        blocks = executor.keep(_from_kernel, self.B.blocks, [(X, *job) for X in self.points])
+        job = (RowBlock.of(work.rows, pivots), self.L, work.scale)
+        blocks = executor.keep(_from_kernel, self.B.blocks, [(X, *job) for X in self.parts])
         self.B = replace(self.B, blocks=tuple(blocks), width=rank)
         left = np.clip(work.diagonal - self.B.row_squares(), 0.0, None)
         left[pivots] = 0.0
@@ -268,7 +272,7 @@ class BlockColumns(GrowingColumns):
             B=self.B, scale=work.scale, pivots=work.pivots,
             residual=relative_trace(work.d, work.diagonal, work.row_scale),
             kernel_seconds=0.0, factor_seconds=perf_counter() - begin, L=self.L, residual_diagonal=work.d,
-            points=self.points, kernel=work.rows.kernel, layout=self.layout,
+            parts=self.parts, layout=self.layout,
             spans=work.rank in (len(work.d), work.rows.features),
         )  # fmt: skip
 
@@ -276,19 +280,19 @@ class BlockColumns(GrowingColumns):
 # ------------------------------------------------------------ tasks
 
 
-def _empty(X: Array, dtype: Any) -> Array:
+def _empty(X: RowBlock, dtype: Any) -> Array:
     return np.empty((len(X), 0), dtype=dtype)
 
 
 def _with_columns(  # noqa: PLR0917
-    B: Block, X: Array, kernel: Kernel, pivots: Array, here: Array, L: Array, scale: float, k: int
+    B: Block, X: RowBlock, pivots: RowBlock, here: Array, L: Array, scale: float, k: int
 ) -> Block:
     """Append (K_XS/scale − BB_Sᵀ)L⁻ᵀ to the columns of B, some rows at a time; B itself is not copied."""
     parts = B if isinstance(B, tuple) else (B[:, :k],)
     n = len(parts[0])
     found = np.empty((n, len(L)), dtype=parts[0].dtype)
     for i in range(0, n, TILE):
-        E, at = kernel._matrix(X[i : i + TILE], pivots) / scale, 0
+        E, at = X[i : i + TILE].gram(pivots) / scale, 0
         for part in parts:
             E -= part[i : i + TILE].astype(float, copy=False) @ here[:, at : at + part.shape[1]].T
             at += part.shape[1]
@@ -296,11 +300,11 @@ def _with_columns(  # noqa: PLR0917
     return (*parts, found) if k else (found,)
 
 
-def _from_kernel(B: Block, X: Array, kernel: Kernel, pivots: Array, L: Array, scale: float) -> Array:  # noqa: PLR0917
+def _from_kernel(B: Block, X: RowBlock, pivots: RowBlock, L: Array, scale: float) -> Array:
     """K_XS L⁻ᵀ/scale in the precision of B."""
     found = np.empty((len(X), len(L)), dtype=B[0].dtype)
     for i in range(0, len(X), TILE):
-        K = kernel._matrix(X[i : i + TILE], pivots) / scale
+        K = X[i : i + TILE].gram(pivots) / scale
         found[i : i + TILE] = sl.solve_triangular(L, K.T, lower=True, check_finite=False).T
     return found
 
@@ -308,10 +312,6 @@ def _from_kernel(B: Block, X: Array, kernel: Kernel, pivots: Array, L: Array, sc
 def _last_squares(B: tuple[Array, ...]) -> Array:
     part = B[-1].astype(float, copy=False)
     return np.einsum("ij,ij->i", part, part)
-
-
-def _values(X: Array, kernel: Kernel, centers: Array, coefficients: Array) -> Array:
-    return Function._of_rows(kernel, centers, coefficients)._evaluate(X)
 
 
 def _tiles(n: int, a: int, b: int) -> Iterator[tuple[slice, slice]]:
@@ -328,7 +328,7 @@ def _diagonal_tiles(a: int, b: int) -> Iterator[slice]:
 
 
 def _panel_product(  # noqa: PLR0917
-    X: Array, Z: Array | None, kernel: Kernel, V: Array, W: Array | None, a: int, b: int
+    X: RowBlock, Z: RowBlock | None, V: Array, W: Array | None, a: int, b: int
 ) -> tuple[Array, Array]:
     """κ(X, Z)W for rows a to b of X, and κ(Z, X)V from the same kernel values.
 
@@ -338,9 +338,9 @@ def _panel_product(  # noqa: PLR0917
     other, U = (X, V) if Z is None or W is None else (Z, W)
     left, right = np.zeros((b - a, V.shape[1])), np.zeros_like(U)
     for rows in _diagonal_tiles(a, b) if Z is None else ():
-        left[rows.start - a : rows.stop - a] = kernel._matrix(X[rows], None) @ V[rows]
+        left[rows.start - a : rows.stop - a] = X[rows].gram() @ V[rows]
     for rows, columns in _tiles(0 if Z is None else len(Z), a, b):
-        K = kernel._matrix(X[rows], other[columns])
+        K = X[rows].gram(other[columns])
         left[rows.start - a : rows.stop - a] += K @ U[columns]
         right[columns] += K.T @ V[rows]
     return left, right
@@ -357,7 +357,7 @@ def _sum_of_sides(
 
 
 def _panel_quadratic(  # noqa: PLR0917
-    X: Array, Z: Array | None, kernel: Kernel, V: Array, W: Array | None, a: int, b: int
+    X: RowBlock, Z: RowBlock | None, V: Array, W: Array | None, a: int, b: int
 ) -> Array:
     """The share of a panel and its mirror image in VᵀQV, from the rows with V ≠ 0 only."""
     chosen = np.flatnonzero(V.any(axis=1))
@@ -368,13 +368,13 @@ def _panel_quadratic(  # noqa: PLR0917
     if not len(other):
         return total
     for rows, columns in _tiles(0 if Z is None else len(other), a, b):
-        part = V[rows].T @ (kernel._matrix(X[rows], other[columns]) @ U[columns])
+        part = V[rows].T @ (X[rows].gram(other[columns]) @ U[columns])
         total += part + part.T
     for rows in _diagonal_tiles(a, b) if Z is None else ():
-        total += V[rows].T @ kernel._matrix(X[rows], None) @ V[rows]
+        total += V[rows].T @ X[rows].gram() @ V[rows]
     return total
 
 
-def _filled(Z: Array, W: Array) -> tuple[Array, Array]:
+def _filled(Z: RowBlock, W: Array) -> tuple[RowBlock, Array]:
     chosen = np.flatnonzero(W.any(axis=1))
     return Z[chosen], W[chosen]

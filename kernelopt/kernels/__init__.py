@@ -9,6 +9,7 @@ from kernelopt.kernels.cached import Cached
 from kernelopt.kernels.callables import FromFunction, FromSklearn, as_kernel
 from kernelopt.kernels.generalized import GeneralizedGaussian
 from kernelopt.kernels.histogram import AdditiveChiSquared, Intersection
+from kernelopt.kernels.indexed import Indexed
 from kernelopt.kernels.kernel import Derivation, Kernel
 from kernelopt.kernels.polynomial import (
     Constant,
@@ -50,6 +51,7 @@ __all__ = [
     "Gaussian",
     "GeneralizedGaussian",
     "Geometric",
+    "Indexed",
     "Intersection",
     "Kernel",
     "Laplacian",

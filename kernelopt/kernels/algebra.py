@@ -15,6 +15,7 @@ from kernelopt.errors import KernelError
 from kernelopt.kernels.adjoints import asks, combined, pull, total
 from kernelopt.kernels.chain import ChainStep, Order, chain, orders, partitions, steps
 from kernelopt.kernels.domains import Domain, join
+from kernelopt.kernels.interval_means import Spread
 from kernelopt.kernels.kernel import (
     COMPOSITIONS,
     Adjoint,
@@ -25,6 +26,7 @@ from kernelopt.kernels.kernel import (
     is_integer,
     is_number,
     listed,
+    no_means,
     nonnegative_numbers,
     require,
     require_kernels,
@@ -39,6 +41,11 @@ def all_psd(parts: tuple[Kernel, ...], rule: str) -> Verdict:
     if all(part.is_psd for part in parts):
         return Verdict(True, rule)
     return Verdict(None, "a part is not known to be positive semidefinite")
+
+
+def _require_all(parts: tuple[Kernel, ...], columns: int, normal: bool) -> None:
+    for part in parts:
+        part._require_means(columns, normal)
 
 
 class _Inherits(Kernel):
@@ -63,6 +70,17 @@ class _Inherits(Kernel):
     @property
     def _smoothness(self) -> int:
         return min(part._smoothness for part in self.parts)
+
+    @property
+    def _decreases(self) -> bool:
+        return all(part._decreases for part in self.parts)
+
+    @property
+    def _is_power_series(self) -> bool:
+        return all(part._is_power_series for part in self.parts)
+
+    def _used_columns(self, columns: int) -> frozenset[int]:
+        return frozenset().union(*(part._used_columns(columns) for part in self.parts))
 
     def _outer(self, K: Array, count: int) -> list[Array]:
         """g⁽⁰⁾(K) … g⁽ᶜᵒᵘⁿᵗ⁾(K), for κ = g(κ₀)."""
@@ -118,6 +136,10 @@ class Sum(_Composite):
     array([[4.]])
     """
 
+    @property
+    def _is_convex(self) -> bool:
+        return all(part._is_convex for part in self.parts)
+
     def _verdict(self) -> Verdict:
         return all_psd(self.terms, "sum of positive semidefinite kernels")
 
@@ -148,6 +170,22 @@ class Sum(_Composite):
 
     def _features(self, X: Array) -> Array:
         return np.hstack([term._features(X) for term in self.terms])
+
+    def _require_means(self, columns: int, normal: bool) -> None:
+        _require_all(self.terms, columns, normal)
+
+    def _means(self, X: Spread, Z: Spread) -> Array:
+        return np.asarray(sum(term._means(X, Z) for term in self.terms))
+
+    def _means_diagonal(self, X: Spread) -> Array:
+        return np.asarray(sum(term._means_diagonal(X) for term in self.terms))
+
+    def _means_size(self, X: Spread) -> Array:
+        return np.asarray(sum(term._means_size(X) for term in self.terms))
+
+    def _means_rounding(self, X: Spread, error: Array | None = None) -> float:
+        """(1 + max rₖ)(1 + γ) − 1, as in `_rounding`."""
+        return compounded(max(term._means_rounding(X, error) for term in self.terms), gamma(len(self.terms)))
 
     def _evaluator(self, centers: Array, coefficients: Array) -> Callable[[Array], Array] | None:
         made = [term._evaluator(centers, coefficients) for term in self.terms]
@@ -228,6 +266,33 @@ class Product(_Composite):
             total += np.prod(np.sqrt(sizes), axis=0)
         return total**2
 
+    def _require_means(self, columns: int, normal: bool) -> None:
+        """Factors on columns of their own, which are independent: the mean of the product is that of the means."""
+        _require_all(self.terms, columns, normal)
+        used = [term._used_columns(columns) for term in self.terms]
+        shared = sorted(set().union(*used)) if sum(map(len, used)) > len(set().union(*used)) else []
+        if shared:
+            raise no_means(
+                self,
+                "its factors act on the same columns. A product of factors on columns of their own, "
+                "as k1.on([0]) * k2.on([1]), has one",
+            )
+
+    def _means(self, X: Spread, Z: Spread) -> Array:
+        return reduce(np.multiply, [term._means(X, Z) for term in self.terms])
+
+    def _means_diagonal(self, X: Spread) -> Array:
+        return reduce(np.multiply, [term._means_diagonal(X) for term in self.terms])
+
+    def _means_size(self, X: Spread) -> Array:
+        return reduce(np.multiply, [term._means_size(X) for term in self.terms])
+
+    def _means_rounding(self, X: Spread, error: Array | None = None) -> float:
+        """Π(1 + rₖ)·(1 + γ) − 1, as in `_rounding`."""
+        sizes = np.array([term._means_size(X) for term in self.terms])
+        lost = underflow(np.prod(sizes, axis=0), sizes.min(axis=0) > 0, 2 * len(sizes))
+        return compounded(*(term._means_rounding(X, error) for term in self.terms), gamma(2 * len(sizes))) + lost
+
     def _n_features(self, X: Array) -> float:
         return prod(term._n_features(X) for term in self.terms)
 
@@ -266,6 +331,10 @@ class Scaled(_Inherits):
             return cls(cls(factor, kernel.kernel).factor * kernel.factor, kernel.kernel)
         return cls(factor, kernel)
 
+    @property
+    def _is_convex(self) -> bool:
+        return self.kernel._is_convex
+
     def _verdict(self) -> Verdict:
         return all_psd((self.kernel,), "nonnegative multiple")
 
@@ -297,6 +366,24 @@ class Scaled(_Inherits):
 
     def _size(self, X: Array, order: Order = ()) -> Array:
         return self.factor * self.kernel._size(X, order)
+
+    def _require_means(self, columns: int, normal: bool) -> None:
+        self.kernel._require_means(columns, normal)
+
+    def _means(self, X: Spread, Z: Spread) -> Array:
+        return self.factor * self.kernel._means(X, Z)
+
+    def _means_diagonal(self, X: Spread) -> Array:
+        return self.factor * self.kernel._means_diagonal(X)
+
+    def _means_size(self, X: Spread) -> Array:
+        return self.factor * self.kernel._means_size(X)
+
+    def _means_rounding(self, X: Spread, error: Array | None = None) -> float:
+        """(1 + r)(1 + u) − 1, as in `_rounding`."""
+        inner = self.kernel._means_size(X)
+        lost = underflow(self.factor * inner, inner > 0) if self.factor else 0.0
+        return compounded(self.kernel._means_rounding(X, error), gamma(2)) + lost
 
     def _n_features(self, X: Array) -> float:
         return self.kernel._n_features(X)
@@ -332,6 +419,8 @@ class Difference(_Inherits):
         require_kernels(self.first, self.second)
         assert self.domain is not None
 
+    _decreases = _is_power_series = False
+
     def _verdict(self) -> Verdict:
         return Verdict(None, "a difference of kernels may be indefinite")
 
@@ -356,6 +445,21 @@ class Difference(_Inherits):
 
     def _size(self, X: Array, order: Order = ()) -> Array:
         return self.first._size(X, order) + self.second._size(X, order)
+
+    def _require_means(self, columns: int, normal: bool) -> None:
+        _require_all((self.first, self.second), columns, normal)
+
+    def _means(self, X: Spread, Z: Spread) -> Array:
+        return self.first._means(X, Z) - self.second._means(X, Z)
+
+    def _means_diagonal(self, X: Spread) -> Array:
+        return self.first._means_diagonal(X) - self.second._means_diagonal(X)
+
+    def _means_size(self, X: Spread) -> Array:
+        return self.first._means_size(X) + self.second._means_size(X)
+
+    def _means_rounding(self, X: Spread, error: Array | None = None) -> float:
+        return compounded(max(part._means_rounding(X, error) for part in self.parts), gamma(2))
 
     def __repr__(self) -> str:
         return f"{self.first!r} - {bracketed(self.second)}"

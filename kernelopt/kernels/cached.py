@@ -12,6 +12,7 @@ import numpy as np
 from kernelopt.kernels.adjoints import pull
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import Domain, frozen, identities, key
+from kernelopt.kernels.interval_means import Spread
 from kernelopt.kernels.kernel import COMPOSITIONS, Adjoint, Kernel, Verdict, require_kernels
 from kernelopt.kernels.parametrized import kept_at_present
 from kernelopt.kernels.rounding import Inexact
@@ -91,6 +92,24 @@ class Cached(Kernel):
         if not order and self._places(X) is not None and self.kernel.is_psd is not False:
             return np.abs(self._diagonal(X))
         return self.kernel._size(X, order)
+
+    def _require_means(self, columns: int, normal: bool) -> None:
+        self.kernel._require_means(columns, normal)
+
+    def _used_columns(self, columns: int) -> frozenset[int]:
+        return self.kernel._used_columns(columns)
+
+    def _means(self, X: Spread, Z: Spread) -> Array:
+        return self.kernel._means(X, Z)
+
+    def _means_diagonal(self, X: Spread) -> Array:
+        return self.kernel._means_diagonal(X)
+
+    def _means_size(self, X: Spread) -> Array:
+        return self.kernel._means_size(X)
+
+    def _means_rounding(self, X: Spread, error: Array | None = None) -> float:
+        return self.kernel._means_rounding(X, error)
 
     @property
     def domain(self) -> Domain:

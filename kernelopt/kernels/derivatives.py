@@ -7,7 +7,7 @@ is a row (x, i, j): the value for i = j = −1, ∂/∂xᵢ for j = −1, ∂²/
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from kernelopt.kernels.adjoints import pull
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import Domain, Vectors, frozen
 from kernelopt.kernels.kernel import Adjoint, Kernel, MissingRuleError, Verdict
+from kernelopt.kernels.lifts import Lift
 from kernelopt.kernels.rounding import Inexact
 from kernelopt.support.types import Array, Ints
 
@@ -52,10 +53,18 @@ def grouped(rows: Array) -> list[tuple[Order, Ints]]:
 
 
 @dataclass(frozen=True)
-class WithDerivatives(Kernel):
+class WithDerivatives(Lift):
     """κ on values and derivatives: entries ∂ₓⁱ∂_zʲκ(x, z)."""
 
-    kernel: Kernel
+    functionals: ClassVar = "derivatives"
+
+    @classmethod
+    def values_at(cls, X: Array) -> Array:
+        return with_order(X, ())
+
+    @classmethod
+    def points_of(cls, rows: Array) -> Array:
+        return rows[:, :-CODES]
 
     @property
     def domain(self) -> Domain:
@@ -64,21 +73,18 @@ class WithDerivatives(Kernel):
     def _verdict(self) -> Verdict:
         return Verdict(self.kernel.is_psd, "inner products of derivatives of F")
 
-    def _points(self, rows: Array) -> Array:
-        return rows[:, :-CODES]
-
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         other = X if Z is None else Z
         K = np.empty((len(X), len(other)))
         for dx, i in grouped(X):
             for dz, j in grouped(other):
-                K[np.ix_(i, j)] = derivative(self.kernel, self._points(X)[i], dx, self._points(other)[j], dz)
+                K[np.ix_(i, j)] = derivative(self.kernel, self.points_of(X)[i], dx, self.points_of(other)[j], dz)
         return K
 
     def _diagonal(self, X: Array) -> Array:
         d = np.empty(len(X))
         for order, i in grouped(X):
-            d[i] = derivative_diagonal(self.kernel, self._points(X)[i], order)
+            d[i] = derivative_diagonal(self.kernel, self.points_of(X)[i], order)
         return d
 
     def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
@@ -88,19 +94,19 @@ class WithDerivatives(Kernel):
                 f"Expected only values of θ for a gradient with respect to the parameters of {self!r}; got derivatives "
                 "of θ. Write numbers in place of the parameters, or leave the derivatives out of the problem."
             )
-        found = pull(self, 1, wanted, points)(self._points(X), self._points(Z), G)
+        found = pull(self, 1, wanted, points)(self.points_of(X), self.points_of(Z), G)
         codes = [None if g is None else np.hstack([g, np.zeros((len(g), CODES))]) for g in (found.X, found.Z)]
         return Adjoint(found.fields, *codes)
 
     def _rounding(self, at: Inexact) -> float:
         """The bound of the kernel and its derivatives up to the highest order that occurs."""
         order = max(len(order) for order, _ in grouped(at.points))
-        return self.kernel._rounding(Inexact(self._points(at.points), order=order))
+        return self.kernel._rounding(Inexact(self.points_of(at.points), order=order))
 
     def _size(self, X: Array, order: Order = ()) -> Array:
         s = np.empty(len(X))
         for order_of_group, i in grouped(X):
-            s[i] = self.kernel._size(self._points(X)[i], order_of_group)
+            s[i] = self.kernel._size(self.points_of(X)[i], order_of_group)
         return s
 
     def __repr__(self) -> str:
@@ -130,11 +136,6 @@ def on_jets(kernel: Kernel) -> bool:
 def lifted(kernel: Kernel) -> WithDerivatives:
     """The kernel on values and derivatives."""
     return kernel if isinstance(kernel, WithDerivatives) else WithDerivatives(kernel)
-
-
-def plain(kernel: Kernel) -> Kernel:
-    """The kernel on points without orders of derivatives."""
-    return kernel.kernel if isinstance(kernel, WithDerivatives) else kernel
 
 
 def require_smooth(kernel: Kernel, order: int) -> None:

@@ -128,12 +128,12 @@ class Vectors:
 
 
 class Indices:
-    """Points are row numbers into a matrix that the kernel holds, (n_points,)."""
+    """Points are row numbers into a matrix that the kernel holds, (n_points,); `remedy` says where new points go."""
 
     name = "row indices"
 
-    def __init__(self, size: int) -> None:
-        self.size = size
+    def __init__(self, size: int, remedy: str = "For new points use theta.value.from_gram(K).") -> None:
+        self.size, self.remedy = size, remedy
 
     def rows(self, X: Any, owner: str) -> Array:
         refuse_masked(X, f"the data given to {owner}")
@@ -147,8 +147,7 @@ class Indices:
             raise DataError(f"{owner} expects at least one row number; got none.")
         if X.min() < 0 or X.max() >= self.size:
             raise DataError(
-                f"{owner} expects row numbers from 0 to {self.size - 1}; got {X.min()} to {X.max()}. "
-                "For new points use theta.value.from_gram(K)."
+                f"{owner} expects row numbers from 0 to {self.size - 1}; got {X.min()} to {X.max()}. {self.remedy}"
             )
         return frozen(X.astype(np.intp))
 

@@ -19,6 +19,7 @@ import numpy as np
 from kernelopt.errors import KernelError
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import VECTORS, Domain
+from kernelopt.kernels.interval_means import Spread
 from kernelopt.kernels.rounding import Inexact, relative_to
 from kernelopt.support.keywords import Hinting
 from kernelopt.support.types import Array
@@ -30,7 +31,7 @@ WORDS = {True: "positive semidefinite", False: "indefinite", None: "unknown"}
 
 
 class RealField(NamedTuple):
-    """A field that takes real numbers of a sign: one number (`ndim` = 0), or several (1). It takes a parameter too."""
+    """A field that takes real numbers of a sign: one (`ndim` 0), several (1), a matrix (2). A parameter, too."""
 
     sign: Literal["positive", "nonnegative", "any"] = "positive"
     ndim: int = 0
@@ -77,7 +78,7 @@ class Derivation:
 
 
 # The constructors that the operators and methods call. The modules that define them (`algebra`, `transforms`, `cached`,
-# `callables`, `parametrized`) add them: they import Kernel, so that importing them here would be a cycle.
+# `callables`, `indexed`, `parametrized`) add them: they import Kernel, so that importing them here would be a cycle.
 COMPOSITIONS: dict[str, Callable[..., Kernel]] = {}
 
 
@@ -179,6 +180,21 @@ class Kernel(metaclass=Declared):
         """The highest order of derivatives of F that is implemented; 0 without any."""
         return 0
 
+    @property
+    def _decreases(self) -> bool:
+        """Whether κ(x, x + teⱼ) is ≥ 0 and falls in |t| for all x and columns j, by rule."""
+        return False
+
+    @property
+    def _is_convex(self) -> bool:
+        """Whether κ(x, z) is a convex decreasing function of a norm of x − z, or a sum of such, by rule."""
+        return False
+
+    @property
+    def _is_power_series(self) -> bool:
+        """Whether κ(x, z) = Σ_α c_α Πⱼ(xⱼzⱼ)^αⱼ with all c_α ≥ 0, by rule."""
+        return False
+
     def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
         """∂ₓ∂_zκ(xᵢ, zⱼ) by the columns dx of x and dz of z; it broadcasts to (len(X), len(Z))."""
         raise NotImplementedError
@@ -186,6 +202,33 @@ class Kernel(metaclass=Declared):
     def _modulus(self, order: Order, radius: float) -> float | None:
         """sup ‖∂F(x) − ∂F(z)‖ over ‖x − z‖ ≤ radius in closed form; None without a closed form."""
         return None
+
+    def _require_means(self, columns: int, normal: bool) -> None:
+        """Raise KernelError unless `_means` has a closed form for points of so many columns, and normal ones if asked.
+
+        A kernel that passes has `_means`, `_means_diagonal`, `_means_rounding` and `_used_columns`.
+        """
+        raise no_means(self, "no closed form of its means over boxes and normal distributions is known here")
+
+    def _used_columns(self, columns: int) -> frozenset[int]:
+        """The columns that κ depends on, of points of so many columns."""
+        return frozenset(range(columns))
+
+    def _means(self, X: Spread, Z: Spread) -> Array:
+        """E κ(x + U, z + V) for independent U, V of the spread points (`interval_means`), (n, m)."""
+        raise NotImplementedError
+
+    def _means_diagonal(self, X: Spread) -> Array:
+        """E κ(x + U, x + V) for independent U and V of one distribution, ‖E F(x + U)‖², (n,)."""
+        raise NotImplementedError
+
+    def _means_size(self, X: Spread) -> Array:
+        """s(xᵢ) for spread points, as in `_size`."""
+        return np.abs(self._means_diagonal(X))
+
+    def _means_rounding(self, X: Spread, error: Array | None = None) -> float:
+        """r as in `_rounding`, for spread points whose centres have errors; 3u in half-widths and deviations."""
+        raise NotImplementedError
 
     def _rounding(self, at: Inexact) -> float:
         """r with |κ̂ − κ| ≤ r√(s(x)s(z)) at all pairs of points, for derivatives up to at.order in x and in z.
@@ -491,6 +534,10 @@ class Kernel(metaclass=Declared):
         """κ(x, y)/√(κ(x, x)κ(y, y)), zero where κ(x, x) or κ(y, y) is zero."""
         return COMPOSITIONS["normalized"](self)
 
+    def indexed(self, points: Any) -> Kernel:
+        """κ(zᵢ, zⱼ) on row numbers i, j of given points, an array (N, d) or a cp.Parameter."""
+        return COMPOSITIONS["indexed"](self, points)
+
     def cached(self, X: Any) -> Kernel:
         """κ(x, y) itself, looked up for rows of X in a matrix that is computed once."""
         return COMPOSITIONS["cached"](self, X)
@@ -502,6 +549,14 @@ class Kernel(metaclass=Declared):
 
 def _has_kernel(value: Any) -> bool:
     return isinstance(value, Kernel) or (isinstance(value, tuple) and any(isinstance(v, Kernel) for v in value))
+
+
+def no_means(kernel: Kernel, why: str) -> KernelError:
+    """The error for integrals of a kernel without a closed form."""
+    return KernelError(
+        f"Expected a kernel whose integrals have a closed form; got {kernel!r}: {why}. Write "
+        "weights @ ko.FeatureMatrix(nodes, kernel) with nodes and weights of a quadrature rule."
+    )
 
 
 def require(condition: bool, name: str, expected: str, got: object) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from kernelopt.errors import KernelError, ParameterError
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import Domain, key, refuse_pickling
+from kernelopt.kernels.interval_means import Spread
 from kernelopt.kernels.kernel import COMPOSITIONS, Adjoint, Kernel, RealField, Symbol, Verdict
 from kernelopt.kernels.rounding import Inexact
 from kernelopt.support.types import Array
@@ -156,6 +157,24 @@ class Parametrized(Kernel):
     def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
         return self.at_present()._derivative(X, dx, Z, dz)
 
+    def _require_means(self, columns: int, normal: bool) -> None:
+        self._example._require_means(columns, normal)
+
+    def _used_columns(self, columns: int) -> frozenset[int]:
+        return self._example._used_columns(columns)
+
+    def _means(self, X: Spread, Z: Spread) -> Array:
+        return self.at_present()._means(X, Z)
+
+    def _means_diagonal(self, X: Spread) -> Array:
+        return self.at_present()._means_diagonal(X)
+
+    def _means_size(self, X: Spread) -> Array:
+        return self.at_present()._means_size(X)
+
+    def _means_rounding(self, X: Spread, error: Array | None = None) -> float:
+        return self.at_present()._means_rounding(X, error)
+
     def _modulus(self, order: Order, radius: float) -> float | None:
         return self.at_present()._modulus(order, radius)
 
@@ -198,6 +217,14 @@ SIGNS = {
     "nonnegative": ("numbers ≥ 0", "nonneg=True"),
     "any": ("real numbers", ""),
 }
+# What a field needs by the number of its dimensions.
+EXPECTED = (
+    "one real number, of shape ()",
+    "a dense vector of real numbers",
+    "a dense matrix of real numbers, without structure",
+)
+# Attributes of cvxpy's that tie entries together.
+STRUCTURES = ("sparsity", "symmetric", "diag", "PSD", "NSD")
 
 
 def _held(kind: type[Kernel], name: str, value: Any) -> Any:
@@ -223,8 +250,9 @@ def _held(kind: type[Kernel], name: str, value: Any) -> Any:
 
 def _require_parameter(owner: str, name: str, field: RealField, value: cp.Expression) -> None:
     words, declared = SIGNS[field.sign]
-    shape = "n, " if field.ndim and declared else "n" if field.ndim else ""
-    remedy = f"cp.Parameter({shape}{declared})" + (", with n numbers, one for each entry" if field.ndim else "")
+    shape = ("", "n", "(N, d)")[field.ndim]
+    remedy = f"cp.Parameter({', '.join(filter(None, (shape, declared)))})"
+    remedy += ", with n numbers, one for each entry" if field.ndim == 1 else ""
     if not isinstance(value, cp.Parameter):
         raise KernelError(
             f"Expected {owner} to be a number or a cp.Parameter; got {value!r}. A kernel takes no other expressions: "
@@ -236,8 +264,9 @@ def _require_parameter(owner: str, name: str, field: RealField, value: cp.Expres
             f"Expected {owner} to be {words} for all values of its parameter; got {value!r}, whose declaration does "
             f"not say so. Write {name}={remedy}."
         )
-    if value.ndim != field.ndim or value.size == 0 or not value.is_real() or value.attributes["sparsity"]:
-        expected = "a dense vector of real numbers" if field.ndim else "one real number, of shape ()"
+    structured = any(value.attributes[name] for name in STRUCTURES)
+    if value.ndim != field.ndim or value.size == 0 or not value.is_real() or structured:
+        expected = EXPECTED[field.ndim]
         raise KernelError(
             f"Expected the parameter for {owner} to be {expected}; got {value!r} of shape {value.shape}. Write "
             f"{name}={remedy}."
@@ -255,7 +284,7 @@ def _bounded(parameter: cp.Parameter, field: RealField) -> bool:
 
 def _one(parameter: cp.Parameter) -> Any:
     """1 in the parameter's shape."""
-    return (1.0,) * parameter.size if parameter.ndim else 1.0
+    return _of_field(np.ones(parameter.shape))
 
 
 def _present(parameter: cp.Parameter, owner: Kernel) -> Any:
@@ -265,7 +294,12 @@ def _present(parameter: cp.Parameter, owner: Kernel) -> Any:
         raise ParameterError(
             f"Expected the parameter {parameter.name()} of {owner!r} to have a value; got none. Set its .value first."
         )
-    return tuple(float(v) for v in np.ravel(value)) if parameter.ndim else float(value)
+    return _of_field(np.asarray(value, dtype=float))
+
+
+def _of_field(values: Array) -> Any:
+    """Numbers as a field holds them: a number, a tuple or a matrix."""
+    return values if values.ndim == 2 else tuple(values.tolist()) if values.ndim else float(values)
 
 
 def kept_at_present(kernel: Kernel, part: Kernel) -> Kernel:

@@ -15,6 +15,7 @@ from kernelopt.kernels.adjoints import asks, combined, on_diagonal, pull, refuse
 from kernelopt.kernels.algebra import all_psd
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import ANYTHING, Domain, frozen, key, name_of, real_array, refuse_pickling
+from kernelopt.kernels.interval_means import Spread
 from kernelopt.kernels.kernel import (
     COMPOSITIONS,
     Adjoint,
@@ -23,6 +24,7 @@ from kernelopt.kernels.kernel import (
     Verdict,
     is_integer,
     listed,
+    no_means,
     nonnegative_numbers,
     require,
     require_kernels,
@@ -226,6 +228,18 @@ class Columns(_OfPoints):
     def _smoothness(self) -> int:
         return self.kernel._smoothness if len(set(self.columns)) == len(self.columns) else 0
 
+    @property
+    def _decreases(self) -> bool:
+        return self.kernel._decreases and len(set(self.columns)) == len(self.columns)
+
+    @property
+    def _is_convex(self) -> bool:
+        return self.kernel._is_convex
+
+    @property
+    def _is_power_series(self) -> bool:
+        return self.kernel._is_power_series
+
     def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
         if not set(dx + dz) <= set(self.columns):
             return np.zeros((len(X), len(Z)))
@@ -240,6 +254,31 @@ class Columns(_OfPoints):
         if not set(order) <= set(self.columns):
             return np.zeros(len(X))
         return self.kernel._size(self._point(X), tuple(self.columns.index(j) for j in order))
+
+    def _require_means(self, columns: int, normal: bool) -> None:
+        if len(set(self.columns)) < len(self.columns):
+            raise no_means(self, "it takes a column twice, and the copies are not independent")
+        if max(self.columns) >= columns:
+            raise KernelError(
+                f"Expected boxes or means with a column {max(self.columns)} for {self!r}; got {columns} columns. One "
+                "of several columns is a row of a matrix, as in [[0.0, 0.0]]."
+            )
+        self.kernel._require_means(len(self.columns), normal)
+
+    def _used_columns(self, columns: int) -> frozenset[int]:
+        return frozenset(self.columns[j] for j in self.kernel._used_columns(len(self.columns)))
+
+    def _means(self, X: Spread, Z: Spread) -> Array:
+        return self.kernel._means(X.on(self.columns), Z.on(self.columns))
+
+    def _means_diagonal(self, X: Spread) -> Array:
+        return self.kernel._means_diagonal(X.on(self.columns))
+
+    def _means_size(self, X: Spread) -> Array:
+        return self.kernel._means_size(X.on(self.columns))
+
+    def _means_rounding(self, X: Spread, error: Array | None = None) -> float:
+        return self.kernel._means_rounding(X.on(self.columns), None if error is None else self._point(error))
 
     def _point(self, X: Array) -> Array:
         if X.ndim != 2 or max(self.columns) >= X.shape[1]:
@@ -290,6 +329,18 @@ class ARD(_OfPoints):
     def _smoothness(self) -> int:
         return self.kernel._smoothness
 
+    @property
+    def _decreases(self) -> bool:
+        return self.kernel._decreases
+
+    @property
+    def _is_convex(self) -> bool:
+        return self.kernel._is_convex
+
+    @property
+    def _is_power_series(self) -> bool:
+        return self.kernel._is_power_series
+
     def _derivative(self, X: Array, dx: Order, Z: Array, dz: Order) -> Any:
         centre = self._centre(Z)
         inner = self.kernel._derivative(self._point(X, centre), dx, self._point(Z, centre), dz)
@@ -301,11 +352,42 @@ class ARD(_OfPoints):
 
     def _rounding(self, at: Inexact) -> float:
         """The bound of κ₀ for points with errors u|x|/ℓ, or γ₂|x − c|/ℓ where c is subtracted first."""
-        X, scales = at.points, np.array(self.scales)
-        points = self._point(X, self._centre(X))
+        points = self._point(at.points, self._centre(at.points))
+        return compounded(self.kernel._rounding(at._replace(points=points, error=self._error(at))), gamma(8))
+
+    def _error(self, at: Inexact) -> Array:
+        """Bounds on the errors of the points of κ₀."""
+        X = at.points
         rounded = gamma(3) * spread(X) if self.kernel.is_stationary else UNIT * np.abs(X)
-        error = (rounded + (0.0 if at.error is None else at.error)) / scales + LEAST * (X != 0)
-        return compounded(self.kernel._rounding(at._replace(points=points, error=error)), gamma(8))
+        error = (rounded + (0.0 if at.error is None else at.error)) / np.array(self.scales) + LEAST * (X != 0)
+        return np.asarray(error)
+
+    def _require_means(self, columns: int, normal: bool) -> None:
+        if columns != len(self.scales):
+            raise KernelError(
+                f"Expected boxes or means with {len(self.scales)} columns, one per scale of {self!r}; got {columns} "
+                "columns. One of several columns is a row of a matrix, as in [[0.0, 0.0]]."
+            )
+        self.kernel._require_means(columns, normal)
+
+    def _used_columns(self, columns: int) -> frozenset[int]:
+        return self.kernel._used_columns(columns)
+
+    def _means(self, X: Spread, Z: Spread) -> Array:
+        centre, scales = self._centre(Z.centres), np.array(self.scales)
+        return self.kernel._means(X.over(centre, scales), Z.over(centre, scales))
+
+    def _means_diagonal(self, X: Spread) -> Array:
+        return self.kernel._means_diagonal(X.over(self._centre(X.centres), np.array(self.scales)))
+
+    def _means_size(self, X: Spread) -> Array:
+        return self.kernel._means_size(X.over(self._centre(X.centres), np.array(self.scales)))
+
+    def _means_rounding(self, X: Spread, error: Array | None = None) -> float:
+        """The bound of κ₀ for centres with errors as in `_rounding`."""
+        at = Inexact(X.centres, error)
+        inner = X.over(self._centre(X.centres), np.array(self.scales))
+        return compounded(self.kernel._means_rounding(inner, self._error(at)), gamma(8))
 
     def _size(self, X: Array, order: Order = ()) -> Array:
         product = float(np.prod([self.scales[j] for j in order]))
@@ -434,7 +516,7 @@ class Centered(Kernel):
 
     @cached_property
     def _mean_of_all(self) -> float:
-        return float(self._means(self.data).mean())
+        return float(self._averages(self.data).mean())
 
     @property
     def _mean(self) -> float:
@@ -453,18 +535,18 @@ class Centered(Kernel):
     def _verdict(self) -> Verdict:
         return all_psd((self.kernel,), "inner products of F(x) − mean")
 
-    def _means(self, X: Array) -> Array:
+    def _averages(self, X: Array) -> Array:
         return self.kernel._matrix(X, self.data).mean(axis=1)
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
-        K, mean = self.kernel._matrix(X, Z), self._means(X)
+        K, mean = self.kernel._matrix(X, Z), self._averages(X)
         K -= mean[:, None]
-        K -= mean if Z is None else self._means(Z)
+        K -= mean if Z is None else self._averages(Z)
         K += self._mean
         return K
 
     def _diagonal(self, X: Array) -> Array:
-        return self.kernel._diagonal(X) - 2 * self._means(X) + self._mean
+        return self.kernel._diagonal(X) - 2 * self._averages(X) + self._mean
 
     def _rounding(self, at: Inexact) -> float:
         """(1 + r)(1 + γ₂ₘ₊₈) − 1 for m points in the mean, relative to sizes before the terms cancel."""

@@ -8,6 +8,7 @@ from weakref import WeakSet
 
 import cvxpy as cp
 import numpy as np
+import scipy.sparse as sp
 
 from kernelopt.errors import DataError, KernelError, RepresenterError
 from kernelopt.kernels import Kernel, as_kernel
@@ -15,6 +16,8 @@ from kernelopt.kernels.chain import Order
 from kernelopt.kernels.derivatives import derivative_diagonal, modulus, require_smooth
 from kernelopt.kernels.domains import Names, check_finite, check_order, column_names, frozen, key, real_array
 from kernelopt.kernels.sources import is_dask
+from kernelopt.language import functionals
+from kernelopt.language.boxes import boxes, normals
 from kernelopt.language.functions import Function
 from kernelopt.language.nodes import EUCLIDEAN, Prediction, PredictionData, ThetaLeaf, ThetaNorm
 from kernelopt.support.types import Array
@@ -341,13 +344,7 @@ class FeatureMatrix:
     __array_ufunc__ = None
 
     def __init__(self, X: Any, kernel: Kernel) -> None:
-        if isinstance(X, Kernel) or not (isinstance(kernel, Kernel) or callable(kernel)):
-            swapped = " The data come first." if isinstance(X, Kernel) else ""
-            raise KernelError(
-                f"Expected FeatureMatrix(X, kernel) with data and a kernel; got {type(X).__name__} and "
-                f"{type(kernel).__name__}.{swapped}"
-            )
-        kernel = as_kernel(kernel)
+        kernel = _kernel_after("FeatureMatrix(X, kernel) with data", [X], kernel)
         self._set(kernel.rows(X), kernel, None, (), column_names(X))
         self._from_dask = is_dask(X)
 
@@ -442,7 +439,7 @@ class FeatureMatrix:
 
     @property
     def function(self) -> Function | None:
-        """f₀ where the row is a fitted function, None where rows are points."""
+        """f₀ where rows are a fitted function or functionals, its outputs; None where rows are points."""
         return self._function
 
     @property
@@ -456,18 +453,80 @@ class FeatureMatrix:
         return len(self._X)
 
     def diag(self) -> Array:
-        """κ(xᵢ, xᵢ) = ‖F(xᵢ)‖², shape (N,)."""
+        """κ(xᵢ, xᵢ) = ‖F(xᵢ)‖², or the squared norms of functionals, shape (N,)."""
+        if self._function is not None:
+            return np.diag(self._function.gram()).copy()
         return derivative_diagonal(self._kernel, self._X, self._order)
 
     def __getitem__(self, rows: Any) -> FeatureMatrix:
-        """A[rows]: the chosen rows, by slice, mask or indices."""
+        """A[rows]: the chosen rows, by slice, mask or indices; A[i] is the matrix of one row i."""
         try:
-            chosen = np.arange(len(self._X))[rows]
+            chosen = np.atleast_1d(np.arange(len(self))[rows])
         except IndexError as error:
-            raise DataError(f"Expected rows of A from 0 to {len(self._X) - 1}; got A[{_show_index(rows)}].") from error
+            raise DataError(f"Expected rows of A from 0 to {len(self) - 1}; got A[{_show_index(rows)}].") from error
         if chosen.ndim != 1 or chosen.size == 0:
             raise DataError(f"Expected A[rows] to choose at least one row; got A[{_show_index(rows)}].")
+        if self._function is not None:
+            return self._combined(sp.csr_array(np.eye(len(self))[chosen]))
         return self._of_rows(frozen(self._X[chosen]), self._kernel, None, self._order, self._names)
+
+    # ---------------------------------------------------------------- combinations of rows
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Array:
+        """An array that holds A as one object, so that scipy leaves `W @ A` to A."""
+        whole = np.empty((), dtype=object)
+        whole[()] = self
+        return whole
+
+    def __rmatmul__(self, W: Any) -> FeatureMatrix:
+        """WA for numbers W (R, N), dense or sparse: the functionals Σᵢ Wᵣᵢ F(xᵢ)ᵀθ as R rows.
+
+        Means over bags of points, differences, quadratures. Each takes one row of the problem, however many points it
+        combines; kernel values between all points are computed in blocks, (N² of them at a time of BLOCK·N).
+        """
+        return self._combined(W)
+
+    def __add__(self, other: Any) -> FeatureMatrix:
+        """A + B, row by row, for rows of one kernel: `A.derivative((0, 0)) + A` has the rows ∂²F(xᵢ) + F(xᵢ)."""
+        if not isinstance(other, FeatureMatrix):
+            raise DataError(f"Expected A + B with two feature matrices; got {type(other).__name__}.")
+        if other._kernel != self._kernel or len(other) != len(self):
+            raise DataError(
+                f"Expected A + B of one kernel with equal numbers of rows; got {self!r} and {other!r}. Sum rows of A "
+                "with W @ A first, where the numbers differ."
+            )
+        check_order(other._names, self._names)
+        return self._with(functionals.added(self._as_function(), other._as_function()))
+
+    def __sub__(self, other: Any) -> FeatureMatrix:
+        return self + (-other if isinstance(other, FeatureMatrix) else other)
+
+    def __neg__(self) -> FeatureMatrix:
+        return self * -1.0
+
+    def __mul__(self, c: Any) -> FeatureMatrix:
+        """cA for a number c."""
+        if not isinstance(c, (int, float, np.number, np.ndarray)) or isinstance(c, bool) or np.ndim(c):
+            raise DataError(
+                f"Expected c·A with a number c; got {c!r}. Scale rows by scipy.sparse.diags_array(c) @ A, and "
+                "predictions by cp.multiply(c, A @ theta)."
+            )
+        return self._combined(sp.csr_array(float(c) * sp.eye_array(len(self))))
+
+    __rmul__ = __mul__
+
+    def _combined(self, W: Any) -> FeatureMatrix:
+        if self._function is not None:
+            return self._with(functionals.recombined(self._function, W))
+        return self._with(functionals.combined(self._kernel, self._X, self._order, W))
+
+    def _as_function(self) -> Function:
+        if self._function is not None:
+            return self._function
+        return functionals.combined(self._kernel, self._X, self._order, sp.eye_array(len(self)))
+
+    def _with(self, function: Function) -> FeatureMatrix:
+        return self._of_rows(self._X[:0], self._kernel, function, (), self._names)
 
     def __matmul__(self, theta: Any) -> cp.Expression:
         """Aθ, the predictions at the rows."""
@@ -489,6 +548,130 @@ class FeatureMatrix:
     def __repr__(self) -> str:
         order = f", derivative {self._order}" if self._order else ""
         return f"FeatureMatrix({len(self)} rows, {self._kernel!r}{order})"
+
+
+def average(X: Any, kernel: Kernel, *, groups: Any = None, weights: Any = None) -> FeatureMatrix:
+    """The means Σᵢ wᵢF(xᵢ)/Σᵢ wᵢ over groups of points, a row for each: kernel mean embeddings.
+
+    `average(X, kernel, groups=bags) @ theta` are the means of predictions over bags of points, such as observed sums
+    and rates of districts; without groups it is one mean over all points.
+
+    Parameters
+    ----------
+    X : points, as for `FeatureMatrix`
+    kernel : Kernel
+    groups : array (N,), optional
+        A label for each point. Rows are in the order of `np.unique(groups)`.
+    weights : array (N,) of numbers ≥ 0, optional
+        By default all points of a group count the same.
+
+    Raises
+    ------
+    DataError
+        For other lengths, weights that are negative or not finite, and groups without a positive weight.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> A = ko.average([[0.0], [2.0], [5.0]], ko.kernels.Linear(), groups=["a", "a", "b"])
+    >>> theta = ko.Theta(ko.kernels.Linear())
+    >>> theta.value = ko.Function(ko.kernels.Linear(), [[3.0]], [1.0])  # f(x) = 3x
+    >>> (A @ theta).value
+    array([ 3., 15.])
+    """
+    A = FeatureMatrix(X, kernel)
+    return functionals.means(len(A), groups, weights) @ A
+
+
+def integral(lower: Any, upper: Any, kernel: Kernel) -> FeatureMatrix:
+    """The integrals ∫F(x)dx over boxes [lower, upper], a row for each: `A @ theta` are the integrals of f over them.
+
+    In closed form for Gaussian, Laplacian, Matérn (in one column), linear, polynomial and constant kernels, their
+    multiples, sums and differences, `ard`, and products of kernels `on` columns of their own. Together with values at
+    points they are rows of one problem: counts per bin, ∫f = 1, ∫f = 0 over groups of boxes (`W @ A`).
+
+    Parameters
+    ----------
+    lower, upper : array (G, d), or (G,) or a number for d = 1
+        The corners of G boxes. Entries of a vector are boxes of one column; beside a matrix, a vector (d,) or a number
+        stands for all rows. A box of volume 0 has the integral 0.
+    kernel : Kernel
+
+    Returns
+    -------
+    FeatureMatrix
+        G rows, in units of F times the units of the columns.
+
+    Raises
+    ------
+    KernelError
+        For a kernel without a closed form; write `weights @ ko.FeatureMatrix(nodes, kernel)` for one.
+    DataError
+        For boxes with lower > upper, bounds that are not finite or parameters, and shapes that do not fit.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> kernel = ko.kernels.Polynomial(degree=2)
+    >>> A, theta = ko.integral([0.0, 1.0], [1.0, 3.0], kernel), ko.Theta(kernel)
+    >>> theta.value = ko.Function(kernel, [[1.0]], [3.0])  # f(x) = 3(1 + x)²
+    >>> (A @ theta).value
+    array([ 7., 56.])
+    >>> len(ko.integral([[0.0, 0.0]], [[1.0, 2.0]], ko.kernels.Gaussian(sigma=1.0)))  # one box in the plane
+    1
+    """
+    kernel = _kernel_after("integral(lower, upper, kernel) with corners of boxes", [lower, upper], kernel)
+    found = boxes(lower, upper)
+    kernel._require_means(found.centres.shape[1], False)
+    function = functionals.of_means(kernel, found.centres, found.halves, 0.0, found.volumes)
+    return FeatureMatrix._of_rows(found.centres[:0], kernel, function, names=found.names)
+
+
+def gaussian_mean(mean: Any, sd: Any, kernel: Kernel) -> FeatureMatrix:
+    """The means E F(x) over x ~ N(mean, diag(sd²)), a row for each: `A @ theta` are expected values of f.
+
+    For inputs that are known up to an error, and for smoothed observations of f. In closed form for Gaussian, linear,
+    polynomial and constant kernels, composed as for `integral`.
+
+    Parameters
+    ----------
+    mean : array (G, d), or (G,) or a number for d = 1
+    sd : array (G, d), (d,), or a number ≥ 0
+        Standard deviations by columns; with sd = 0 the rows are the values F(mean). Shapes go together as in
+        `integral`.
+    kernel : Kernel
+
+    Raises
+    ------
+    KernelError
+        For a kernel without a closed form; write `weights @ ko.FeatureMatrix(nodes, kernel)` for one.
+    DataError
+        For negative standard deviations, entries that are not finite or parameters, and shapes that do not fit.
+
+    Examples
+    --------
+    >>> import kernelopt as ko
+    >>> kernel = ko.kernels.Polynomial(degree=2, offset=0.0)
+    >>> A, theta = ko.gaussian_mean([0.0, 3.0], 2.0, kernel), ko.Theta(kernel)
+    >>> theta.value = ko.Function(kernel, [[1.0]], [1.0])  # f(x) = x²
+    >>> (A @ theta).value
+    array([ 4., 13.])
+    """
+    kernel = _kernel_after("gaussian_mean(mean, sd, kernel) with means and deviations", [mean, sd], kernel)
+    means, deviations, names = normals(mean, sd)
+    kernel._require_means(means.shape[1], True)
+    function = functionals.of_means(kernel, means, 0.0, deviations, np.ones(len(means)))
+    return FeatureMatrix._of_rows(means[:0], kernel, function, names=names)
+
+
+def _kernel_after(call: str, data: list[Any], kernel: Any) -> Kernel:
+    """The kernel of a call with data before it. Raises KernelError where there is none, or where it stands first."""
+    swapped = any(isinstance(X, Kernel) for X in data)
+    if swapped or not (isinstance(kernel, Kernel) or callable(kernel)):
+        got = " and ".join(type(X).__name__ for X in [*data, kernel])
+        remedy = " The data come first." if swapped else ""
+        raise KernelError(f"Expected {call} and a kernel; got {got}.{remedy}")
+    return as_kernel(kernel)
 
 
 def norm(theta: Any, kind: str | int | None = None) -> cp.Expression:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -10,9 +11,12 @@ import numpy as np
 from kernelopt.errors import DataError, KernelError, RepresenterError
 from kernelopt.kernels import Kernel, as_kernel
 from kernelopt.kernels.chain import Order
-from kernelopt.kernels.derivatives import CODES, lifted, on_jets, plain, with_order
+from kernelopt.kernels.derivatives import WithDerivatives, require_smooth, with_order
 from kernelopt.kernels.domains import Indices, Names, check_finite, check_order, column_names, frozen, real_array
+from kernelopt.kernels.lifts import Lift, joint, lift_of, plain, plain_points, relifted, relifted_rows
 from kernelopt.kernels.sources import is_dask
+from kernelopt.kernels.spreads import WithMeans, spread_rows
+from kernelopt.language.boxes import boxes
 from kernelopt.support.threads import in_threads
 from kernelopt.support.types import Array
 
@@ -82,20 +86,30 @@ class Function:
 
     @property
     def centers(self) -> Array:
-        """The points zᵢ, and for a function fitted to derivatives the points of these derivatives."""
-        return self._centers[:, :-CODES] if on_jets(self._kernel) else self._centers
+        """The points zᵢ: for a function fitted to derivatives their points, for integrals the centres of boxes."""
+        return plain_points(self._kernel, self._centers)
 
-    def _lifted(self) -> Function:
-        """The same function on the kernel of values and derivatives, so that its derivatives can be evaluated."""
-        if on_jets(self._kernel):
+    def _lifted(self, lift: type[Lift] | None) -> Function:
+        """The same function on a lifted kernel, so that its derivatives or integrals can be evaluated.
+
+        Raises KernelError for a function on a kernel that is lifted otherwise.
+        """
+        lift = joint([lift_of(self._kernel), lift])
+        if lift is lift_of(self._kernel):
             return self
-        return Function._of_rows(lifted(self._kernel), with_order(self._centers, ()), np.array(self._coefficients))
+        centers = relifted_rows(self._kernel, self._centers, lift)
+        return Function._of_rows(relifted(self._kernel, lift), centers, np.array(self._coefficients))
+
+    def _at_present(self) -> Function:
+        """The same coefficients on the kernel at the present values of its parameters."""
+        kernel = self._kernel.at_present()
+        return self if kernel is self._kernel else Function._of_rows(kernel, self._centers, self._coefficients)
 
     def _at(self, X: Array, order: Order) -> Array:
         """The function or a derivative of it, at canonical points."""
-        if not order and not on_jets(self._kernel):
-            return self._evaluate(X)
-        return self._lifted()._evaluate(with_order(X, order))
+        if order:
+            return self._lifted(WithDerivatives)._evaluate(with_order(X, order))
+        return self._evaluate(relifted_rows(plain(self._kernel), X, lift_of(self._kernel)))
 
     @property
     def coefficients(self) -> Array:
@@ -131,6 +145,58 @@ class Function:
         if K is None:
             return X.map_blocks(plainly, dtype=float, drop_axis=1, meta=np.empty(0))
         return X.map_blocks(plainly, dtype=float, chunks=(X.chunks[0], (K,)), meta=np.empty((0, K)))
+
+    def derivative(self, feature: int | tuple[int, int]) -> DerivedFunction:
+        """∂f/∂xⱼ for a column j, or ∂²f/∂xⱼ∂xₖ for (j, k), as a function of new points.
+
+        Raises
+        ------
+        KernelError
+            Where the kernel is not smooth enough.
+        DataError
+            For a column that the centers do not have.
+
+        Examples
+        --------
+        >>> import kernelopt as ko
+        >>> f = ko.Function(ko.kernels.Gaussian(sigma=1.0), [[0.0]], [1.0])
+        >>> f.derivative(0)([[0.0], [1.0]]).round(4), f.derivative((0, 0))([[0.0]])
+        (array([ 0.    , -0.6065]), array([-1.]))
+        """
+        order = tuple(sorted(feature)) if isinstance(feature, tuple) else (feature,)
+        columns = self.kernel.domain.columns(self.centers) or 0
+        if len(order) not in (1, 2) or not all(isinstance(j, (int, np.integer)) and 0 <= j < columns for j in order):
+            raise DataError(f"Expected a column from 0 to {columns - 1}, or a pair of them; got {feature!r}.")
+        require_smooth(self.kernel, len(order))
+        return DerivedFunction(self, tuple(int(j) for j in order))
+
+    def integral(self, lower: Any, upper: Any) -> Array:
+        """∫ f(x)dx over boxes, (G,) or (G, K), in units of f times the units of the columns.
+
+        Parameters
+        ----------
+        lower, upper : array (G, d), or (G,) for one column
+            The corners of the boxes, as for `ko.integral`.
+
+        Raises
+        ------
+        KernelError
+            For a kernel whose integrals have no closed form, and for a function fitted to derivatives.
+        DataError
+            For boxes that `ko.integral` refuses, and those of another number of columns than the centers have.
+
+        Examples
+        --------
+        >>> import kernelopt as ko
+        >>> f = ko.Function(ko.kernels.Gaussian(sigma=1.0), [[0.0]], [1.0])
+        >>> f.integral([-1.0, -9.0], [1.0, 9.0]).round(4)  # √(2π) times the probability of a standard normal variable
+        array([1.7112, 2.5066])
+        """
+        found = boxes(lower, upper)
+        check_order(found.names, self._names)
+        self.kernel._require_means(found.centres.shape[1], False)
+        means = self._lifted(WithMeans)._evaluate(spread_rows(found.centres, found.halves, 0.0))
+        return np.asarray((means.T * found.volumes).T)
 
     @np.errstate(over="ignore", invalid="ignore")  # an overflow is reported below, with its point
     def _evaluate(self, X: Array) -> Array:
@@ -188,8 +254,7 @@ class Function:
     def gram(self, other: Function | None = None) -> Array:
         """The K×K matrix fᵀg of inner products of outputs, with g = f by default."""
         f, g = self, self if other is None else other
-        if f._kernel != g._kernel:
-            f, g = f._lifted(), g._lifted()
+        f, g = alike(f, g)
         values = g._evaluate(f._centers)
         c = f._coefficients
         return c.reshape(len(c), -1).T @ values.reshape(len(values), -1)
@@ -241,3 +306,28 @@ class Function:
     def __repr__(self) -> str:
         outputs = "" if self.outputs is None else f", outputs={self.outputs}"
         return f"Function({self._kernel!r}, {len(self._centers)} centers{outputs})"
+
+
+def alike(f: Function, g: Function) -> tuple[Function, Function]:
+    """Both on one kernel: where one is lifted, the centers of the other become values."""
+    lift = joint([lift_of(f._kernel), lift_of(g._kernel)])
+    return f._lifted(lift), g._lifted(lift)
+
+
+@dataclass(frozen=True, eq=False)
+class DerivedFunction:
+    """A derivative of a function, of the points at which it is called; made by `Function.derivative`.
+
+    function : f; order : the columns by which it is differentiated
+    """
+
+    function: Function
+    order: tuple[int, ...]
+
+    def __call__(self, X: Any) -> Array:
+        """The values at the rows of X, (len(X),) or (len(X), K), in units of f per unit of the columns."""
+        check_order(column_names(X), self.function._names)
+        return self.function._at(self.function.kernel.rows(X), self.order)
+
+    def __repr__(self) -> str:
+        return f"DerivedFunction({self.function!r}, order={self.order})"

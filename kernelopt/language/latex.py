@@ -72,6 +72,9 @@ def _is_number(node: Any) -> bool:
 
 
 class _Latex(Printer):
+    def everywhere(self, inequality: str, box: str) -> str:
+        return rf"{inequality}\ \text{{for all }} x \in {box.replace('×', chr(92) + 'times')}"
+
     def prediction(self, matrix: str, theta: str) -> str:
         return f"{escaped(matrix)}{self.name(theta)}"
 

@@ -10,13 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from kernelopt.errors import KernelError
-from kernelopt.kernels.derivatives import CODES, WithDerivatives, grouped, plain
+from kernelopt.kernels.derivatives import WithDerivatives, grouped
 from kernelopt.kernels.domains import key
 from kernelopt.kernels.kernel import Kernel
+from kernelopt.kernels.lifts import plain, plain_points
 from kernelopt.kernels.rounding import Inexact, compounded, relative_to, repeated
 from kernelopt.language.functions import Function
 from kernelopt.support import clock
@@ -33,6 +36,9 @@ SMALL = 1e-50
 # Rows of a block of Q in a pass over the kernel, 8 MB of kernel values. Larger blocks cost memory, smaller ones more
 # calls of the kernel. `quadratic_error` and `product_error` count additions by it.
 BLOCK = 1024
+# Centers of a function, on average, up to which its kernel values are computed when they are asked for. Those of
+# functions on more centers, of which there are few, are computed once and kept.
+FEW = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +84,11 @@ class Rows:
         """Whether all rows belong to points and are of one kind."""
         return len(self.points) == len(self) and not self.mixed
 
+    def mass(self) -> Ints:
+        """How many points each row takes, at least 1."""
+        ones = np.ones(len(self.points), dtype=np.intp)
+        return np.concatenate([ones, np.maximum(np.count_nonzero(self.combinations, axis=0), 1)])
+
     def fingerprint(self) -> object:
         """Equal for equal rows of an equal kernel."""
         return self.kernel, key(self.points), key(self.centers), key(self.combinations)
@@ -92,9 +103,8 @@ class Rows:
         else:
             Q = np.empty((len(self), len(self)), order="F")
             Q[:n, :n] = kernel._matrix(self.points, None) if n else 0.0
-            Q[n:, n:] = self.combinations.T @ kernel._matrix(self.centers, None) @ self.combinations
-            Q[n:, :n] = self.combinations.T @ kernel._matrix(self.centers, self.points) if n else 0.0
-            Q[:n, n:] = Q[n:, :n].T
+            Q[:, n:] = self._functions
+            Q[n:, :n] = self._functions[:n].T
         everything = np.arange(len(self))
         return self._finite(Q, everything, everything)
 
@@ -125,6 +135,8 @@ class Rows:
         i, j = left < n, right < n
         if i.all() and j.all():
             return self._finite(kernel._matrix(self.points[left], self.points[right]), left, right)
+        if self._has_few_centers:
+            return self._finite(self._expanded(left, right), left, right)
         Q = np.empty((len(left), len(right)))
         if i.any() and j.any():
             Q[np.ix_(i, j)] = kernel._matrix(self.points[left[i]], self.points[right[j]])
@@ -133,15 +145,52 @@ class Rows:
         return self._finite(Q, left, right)
 
     @cached_property
+    def _has_few_centers(self) -> bool:
+        """Whether functions have few centers on average."""
+        return np.count_nonzero(self.combinations) <= FEW * self.combinations.shape[1]
+
+    @cached_property
+    def spread(self) -> sp.csc_array:
+        """Each row as a combination of points and centers, a column for each."""
+        return sp.csc_array(sp.block_diag([sp.eye_array(len(self.points)), sp.csc_array(self.combinations)]))
+
+    def _expanded(self, left: Ints, right: Ints) -> Array:
+        """Q[left][:, right] by kernel values of the points and centers of these rows alone."""
+        to, W = self.among(right)
+        step = max(1, BLOCK**2 // (FEW * max(len(to), 1)))
+        found = []
+        for i in range(0, len(left), step):
+            of, V = self.among(left[i : i + step])
+            values = self.kernel._matrix(of, to) if len(of) and len(to) else np.zeros((len(of), len(to)))
+            found.append(V.T @ (values @ W))
+        return np.concatenate(found) if found else np.zeros((0, len(right)))
+
+    def among(self, chosen: Ints) -> tuple[Array, sp.csc_array]:
+        """The points and centers of some rows, and their combinations."""
+        W = self.spread[:, chosen]
+        used, place = np.unique(W.indices, return_inverse=True)
+        n = len(self.points)
+        at = np.concatenate([self.points[used[used < n]], self.centers[used[used >= n] - n]])
+        return at, sp.csc_array((W.data, place.reshape(-1), W.indptr), shape=(len(used), len(chosen)))
+
+    @cached_property
     def _functions(self) -> Array:
-        """The columns of Q that belong to functions, (n, functions): their values and inner products."""
-        values = [
-            self.kernel._matrix(X[i : i + BLOCK], self.centers) @ self.combinations
-            for X in (self.points, self.centers)
-            for i in range(0, len(X), BLOCK)
-        ]
-        stacked = np.concatenate(values)
-        columns = np.concatenate([stacked[: len(self.points)], self.combinations.T @ stacked[len(self.points) :]])
+        """The columns of Q that belong to functions, (n, functions): their values and inner products.
+
+        With C = combinations and blocks I of centers, CᵀKC = D + Dᵀ for D = Σ_I C_Iᵀ(½K_II C_I + Σ_{J>I} K_IJ C_J):
+        each pair of centers is computed once, and never all at a time.
+        """
+        Z, C = self.centers, self.combinations
+        step = max(1, BLOCK**2 // max(len(Z), 1))
+        at_points = [self.kernel._matrix(self.points[i : i + step], Z) @ C for i in range(0, len(self.points), step)]
+        half = np.zeros((C.shape[1], C.shape[1]))
+        for i in range(0, len(Z), BLOCK):
+            here = slice(i, i + BLOCK)
+            products = 0.5 * self.kernel._matrix(Z[here], None) @ C[here]
+            for j in range(i + BLOCK, len(Z), BLOCK):
+                products += self.kernel._matrix(Z[here], Z[j : j + BLOCK]) @ C[j : j + BLOCK]
+            half += C[here].T @ products
+        columns = np.concatenate([*at_points, half + half.T])
         return self._finite(columns, np.arange(len(self)), np.arange(len(self.points), len(self)))
 
     def _finite(self, Q: Array, left: Ints, right: Ints) -> Array:
@@ -162,17 +211,25 @@ class Rows:
         """p, the number of features; inf where there are infinitely many."""
         if not len(self.points):
             return np.inf
-        points = self.points[:, :-CODES] if isinstance(self.kernel, WithDerivatives) else self.points
-        return plain(self.kernel)._n_features(points)
+        return plain(self.kernel)._n_features(plain_points(self.kernel, self.points))
 
     @np.errstate(over="ignore", invalid="ignore")  # an overflow is reported below, with its row
     def diagonal(self) -> Array:
         """diag(Q), (n,). Raises KernelError for values that are not finite."""
         at_points = self.kernel._diagonal(self.points)
-        d = at_points if len(at_points) == len(self) else np.r_[at_points, np.diag(self._functions[len(at_points) :])]
+        d = at_points if len(at_points) == len(self) else np.concatenate([at_points, self._of_functions()])
         for i in np.flatnonzero(~np.isfinite(d))[:1]:
             raise self._not_finite(d[i], i, i)
         return d
+
+    def _of_functions(self) -> Array:
+        """The squared norms of the functions."""
+        n, step = len(self.points), BLOCK // FEW
+        if not self._has_few_centers:
+            return np.diag(self._functions[n:])
+        numbers = np.arange(n, len(self))
+        parts = [numbers[i : i + step] for i in range(0, len(numbers), step)]
+        return np.concatenate([np.diag(self._expanded(part, part)) for part in parts])
 
     def require_digits(self, mean: float) -> None:
         """Raise KernelError if the mean of diag(Q) shows that kernel values underflow.
@@ -181,8 +238,9 @@ class Rows:
         """
         vanished = 0 < mean < SMALLEST
         if mean == 0 and self.are_points and self.points.dtype.kind == "f":
-            size = float(np.abs(self.points).max())
-            vanished = 0 < size < SMALL and bool(np.any(plain(self.kernel)._diagonal(self.points / size) > 0))
+            points = plain_points(self.kernel, self.points)
+            size = float(np.abs(points).max())
+            vanished = 0 < size < SMALL and bool(np.any(plain(self.kernel)._diagonal(points / size) > 0))
         if vanished:
             raise KernelError(
                 f"Expected values of {self.kernel!r} that doubles store with all digits; got {mean:.3g} for κ(x, x) on "
@@ -240,7 +298,10 @@ class Rows:
         support = np.flatnonzero(np.any(V != 0, axis=1))
         if 2 * len(support) < len(self) or self._Q:
             return self.combined(support, V[support])
-        points, W = self.expansion(np.arange(len(self)), V)
+        n = len(self.points)
+        points, W = self.points, V
+        if n < len(self):
+            points, W = np.concatenate([points, self.centers]), np.concatenate([V[:n], self._mixed() @ V[n:]])
         found = np.zeros_like(W)
         for i in range(0, len(points), block):
             if i:
@@ -254,8 +315,7 @@ class Rows:
                 found[columns] += part.T @ W[rows]
         if not np.isfinite(found).all():
             raise KernelError(f"{self.kernel!r} returned NaN or inf, or overflowed, on the rows of the data.")
-        n = len(self.points)
-        return found if n == len(self) else np.concatenate([found[:n], self.combinations.T @ found[n:]])
+        return found if n == len(self) else np.concatenate([found[:n], self._mixed().T @ found[n:]])
 
     def rounding(self) -> float:
         """r with |Q̂ᵢⱼ − Qᵢⱼ| ≤ r√(QᵢᵢQⱼⱼ), an a priori bound like `Kernel.rounding`.
@@ -346,18 +406,26 @@ class Rows:
         at_points = function._evaluate(self.points)
         if len(self.points) == len(self):
             return at_points
-        return np.concatenate([at_points, self.combinations.T @ function._evaluate(self.centers)])
+        return np.concatenate([at_points, self._mixed().T @ function._evaluate(self.centers)])
+
+    def _mixed(self, chosen: Ints | slice = slice(None)) -> Any:
+        """The combinations of some functions, sparse where these have few centers."""
+        if not self._has_few_centers:
+            return self.combinations[:, chosen]
+        n = len(self.points)
+        return self.spread[n:, n:][:, chosen]
 
     def expansion(self, chosen: Ints, coefficients: Array) -> tuple[Array, Array]:
-        """Σₛ coefficients[s]·(row chosen[s]) as centers and their coefficients."""
+        """Σₛ coefficients[s]·(row chosen[s]) as centers and coefficients, without centers whose coefficient is 0."""
         n = len(self.points)
         on_points = chosen < n
         if on_points.all():
             return self.points[chosen], coefficients
-        combined = self.combinations[:, chosen[~on_points] - n] @ coefficients[~on_points]
+        combined = self._mixed(chosen[~on_points] - n) @ coefficients[~on_points]
+        used = np.flatnonzero(combined.reshape(len(combined), -1).any(axis=1))
         return (
-            np.concatenate([self.points[chosen[on_points]], self.centers]),
-            np.concatenate([coefficients[on_points], combined]),
+            np.concatenate([self.points[chosen[on_points]], self.centers[used]]),
+            np.concatenate([coefficients[on_points], combined[used]]),
         )
 
 

@@ -118,7 +118,8 @@ class SmoothLoss:
         >>> import kernelopt as ko
         >>> def squared(u, y):
         ...     return (u - y) ** 2
-        >>> loss = ko.SmoothLoss.from_jax(squared)  # doctest: +SKIP
+        >>> ko.SmoothLoss.from_jax(squared)
+        SmoothLoss(squared, convex)
         """
         try:
             import jax  # noqa: PLC0415

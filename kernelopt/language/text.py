@@ -11,6 +11,7 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
+from kernelopt.language.everywhere import Everywhere
 from kernelopt.language.expressions import Theta
 from kernelopt.language.nodes import Prediction, ThetaNorm
 from kernelopt.language.smooth import SmoothTerm
@@ -53,7 +54,8 @@ def _predictions(node: Any) -> Iterator[Prediction]:
     if isinstance(node, Prediction):
         yield node
     else:
-        for part in node if isinstance(node, list) else node.args:
+        parts = [node.shown] if isinstance(node, Everywhere) else node if isinstance(node, list) else node.args
+        for part in parts:
             yield from _predictions(part)
 
 
@@ -85,7 +87,12 @@ class Printer:
     def __init__(self, named: Notation) -> None:
         self.named = named
 
+    def everywhere(self, inequality: str, box: str) -> str:
+        return f"{inequality} for all x in {box}"
+
     def text(self, node: Any) -> str:
+        if isinstance(node, Everywhere):
+            return self.everywhere(self.text(node.shown), node.text)
         if isinstance(node, Prediction):
             theta, matrix = node.data.theta, self.named.matrix(node.data.theta, node.data.fingerprint)
             return self.prediction(matrix, self.named.theta(theta))

@@ -189,6 +189,7 @@ def cross_validate(
     >>> problem.solve() > 0
     True
     """
+    problem._require_no_boxes("ko.cross_validate")
     base = _base_weights(problem, weights)
     if loss is not None and not callable(loss):
         raise OptionError(f"Expected loss to be a function of (problem, test rows); got {loss!r}.")

@@ -25,11 +25,11 @@ def gradient(
 
         dφ/dp = ∂φ/∂p − rᵀ ∂R/∂p,    K r = ∇φ:
 
-    one linear system for all parameters. It takes all convex problems with linear, second-order, exponential and power
-    cones and `SmoothLoss`, with norms ‖θ‖ of any use, constraints, several θ and outputs; a nonconvex `SmoothLoss` at
-    its local optimum. Smooth stretches of a loss have curvature, predictions at a kink or a bound stay there, and rows
-    on a linear stretch keep their multiplier. (Agrawal, Barratt, Boyd, Busseti and Moursi, J. Appl. Numer. Optim. 1,
-    2019; Bertrand et al., JMLR 23, 2022.)
+    one linear system for all parameters. It takes all convex problems with linear, second-order, semidefinite,
+    exponential and power cones and `SmoothLoss`, with norms of θ and θ − f₀ of any use, constraints, several θ and
+    outputs; a nonconvex `SmoothLoss` at its local optimum. Smooth stretches of a loss have curvature, predictions at a
+    kink or a bound stay there, and rows on a linear stretch keep their multiplier. (Agrawal, Barratt, Boyd, Busseti and
+    Moursi, J. Appl. Numer. Optim. 1, 2019; Bertrand et al., JMLR 23, 2022.)
 
     The answer of the last solve is refined first: active rows are found around it, and Newton's method on what remains
     ends at an optimum to rounding, so that the gradient does not depend on the solve's tolerance. Up to 2000 rows θ is
@@ -44,8 +44,9 @@ def gradient(
         curvature; `problem.objective` for the optimal value, which needs no system; or, with `at`, a function of the
         values of `at` that returns the criterion and its gradient in the shape of `at`.
     parameters : sequence of cp.Parameter, optional
-        Those of the problem that the gradient is wanted for; by default all. In objective and constraints they must
-        follow cvxpy's rules for parameters (DPP), one at a time; in kernels they may stand for any real number.
+        Those of the problem, or the criterion, that the gradient is wanted for; by default all of the problem. In
+        objective and constraints they must follow cvxpy's rules for parameters (DPP), one at a time; in kernels they
+        may stand for any real number.
     at : expression
         Predictions and variables, of any shape, that a function as criterion takes.
 
@@ -80,15 +81,16 @@ def gradient(
     >>> round(found.value, 3), round(float(found[lam]), 3), bool(found.errors[lam] < 1e-6)
     (25.312, 0.467, True)
     """
-    return gradient_of(problem._answer(), criterion, _parameters(problem, parameters), at)
+    return gradient_of(problem._answer(), criterion, _parameters(problem, parameters, criterion), at)
 
 
-def _parameters(problem: Problem, parameters: Sequence[cp.Parameter] | None) -> list[cp.Parameter]:
-    """The wanted parameters. Raises ParameterError for others than the problem's."""
+def _parameters(problem: Problem, parameters: Sequence[cp.Parameter] | None, criterion: Any) -> list[cp.Parameter]:
+    """The wanted parameters. Raises ParameterError for others than the problem's and the criterion's."""
     known = problem.parameters()
     if isinstance(parameters, cp.Parameter):
         parameters = [parameters]
     chosen = known if parameters is None else list(parameters)
+    known = [*known, *(criterion.parameters() if isinstance(criterion, cp.Expression) else [])]
     for p in chosen:
         if not isinstance(p, cp.Parameter) or not any(p is q for q in known):
             shown = p.name() if isinstance(p, cp.Parameter) else repr(p)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import cvxpy as cp
 import numpy as np
@@ -90,6 +90,31 @@ def approximate_leave_one_out(problem: Problem, f: cp.Expression, *, refit: bool
     ... )
     (0.15, 0.11)
     """
+    at = left_out_terms(problem, f)
+    moves = at.terms.moves(at.E, at.F, at.C, len(f.value))
+    if refit:
+        moves = at.terms.refitted(moves, at.outer, at.E, at.F, at.C, len(f.value))
+    return (at.values + moves).reshape(f.shape, order="F")
+
+
+class LeftOut(NamedTuple):
+    """What belongs to rows that are left out of a solved problem, in the terms of its structured form.
+
+    terms : the objective's, the rows that own them, and the quadratic model; E, F, C : f = Eu + Fy + … = Cx + …, with
+    x of the structured problem; values : f at the optimum
+    """
+
+    form: CanonicalForm
+    outer: Outer
+    terms: Terms
+    E: sp.csr_array
+    F: sp.csr_array
+    C: Array
+    values: Array
+
+
+def left_out_terms(problem: Problem, f: cp.Expression) -> LeftOut:
+    """The model around the present optimum, and f in it. Raises KernelOptError and DataError as stated above."""
     form, reduction, outer = fitted(problem)
     if CoxLikelihood in problem.atoms():
         raise KernelOptError(
@@ -101,14 +126,10 @@ def approximate_leave_one_out(problem: Problem, f: cp.Expression, *, refit: bool
     assert outer.split is not None
     E, F, constant = _rows_of_f(form, f)
     point, structured = engines.optimum(reduction, outer, problem._left_off)
-    terms = _Terms(outer.split, _owners(outer.split, E, f), point, structured)
+    terms = Terms(outer.split, _owners(outer.split, E, f), point, structured)
     places = assemble.places_of_y(form, outer.form, outer.split)
     C = _dense_rows(structured, sp.csr_array(E @ assemble.spread(form)), sp.csr_array(F @ places))
-    values = C @ point.x + constant
-    moves = terms.moves(E, F @ places, C, len(f.value))
-    if refit:
-        moves = terms.refitted(moves, outer, E, F @ places, C, len(f.value))
-    return (values + moves).reshape(f.shape, order="F")
+    return LeftOut(form, outer, terms, E, F @ places, C, C @ point.x + constant)
 
 
 def fitted(problem: Problem) -> tuple[CanonicalForm, Reduction, Outer | None]:
@@ -116,6 +137,7 @@ def fitted(problem: Problem) -> tuple[CanonicalForm, Reduction, Outer | None]:
 
     Raises KernelOptError before a solve, and ParameterError for parameters without values.
     """
+    problem._require_no_boxes("leave-one-out")
     if problem._solution is None or problem._factored is None:
         raise KernelOptError("Expected a solved problem; call solve() first.")
     problem._require_parameter_values()
@@ -213,7 +235,7 @@ def _dense_rows(problem: Structured, E: sp.csr_array, F: sp.csr_array) -> Array:
     return np.hstack([*parts, F.toarray()])
 
 
-class _Terms:
+class Terms:
     """The terms of the objective, the row that each belongs to, and the model around the optimum."""
 
     def __init__(self, split: Separable, owners: Ints, point: Point, problem: Structured) -> None:
@@ -238,7 +260,7 @@ class _Terms:
         for i in range(N):
             places, entries = np.arange(bounds[i], bounds[i + 1]), np.arange(i, E.shape[0], N)
             terms, number = own[places], len(places)
-            linear = self._linear(terms, E[entries], F[entries])
+            linear = self.linear(terms, E[entries], F[entries])
             if not number and not linear.any():
                 continue
             beside = np.zeros(len(entries))
@@ -259,7 +281,7 @@ class _Terms:
         found = moves.copy()
         for i in range(N):
             terms, entries = np.flatnonzero(self.owners == i), np.arange(i, E.shape[0], N)
-            linear = self._linear(terms, E[entries], F[entries])[: len(terms)]
+            linear = self.linear(terms, E[entries], F[entries])[: len(terms)]
             if np.any(self.slopes[terms] + linear) and not np.isnan(moves[entries]).any():
                 without = self._without(terms, linear)
                 start = replace(self.point, a=self.point.a[~np.isin(self.problem.of, terms)], kept=None)
@@ -284,7 +306,7 @@ class _Terms:
             rho=problem.rho[stay],
         )  # fmt: skip
 
-    def _linear(self, own_terms: Ints, E: sp.csr_array, F: sp.csr_array) -> Array:
+    def linear(self, own_terms: Ints, E: sp.csr_array, F: sp.csr_array) -> Array:
         """The row's linear terms, linear_uᵀu on its own u, as slopes along its arguments and along the entries of f.
 
         Where the row has other terms, the arguments of these determine which linear costs of y belong to it.

@@ -148,6 +148,7 @@ def path(
             return Path(problem, parameter, tuple(rows[v] for v in numbers if v in rows))
         return Path(problem, parameter, tuple(rows[v] for v in sorted(rows)), spacing.gap, spacing.covered())
 
+    problem._require_no_boxes("ko.path")
     deadline = inf if time_limit is None else perf_counter() + time_limit
     restore = problem._keep()
     try:

@@ -45,7 +45,7 @@ def squares(form: CanonicalForm, known: tuple[Squares, ...] = ()) -> tuple[Squar
     sign = -1.0 if form.outer.objective.NAME == "maximize" else 1.0
     u = {link.u.id for link in form.predictions if link.u is not None}
     found: list[Squares] = []
-    for term in _summands(form.outer.objective.args[0]):
+    for term in summands(form.outer.objective.args[0]):
         nodes = [n for n in _squared(term) if {v.id for v in n.args[0].variables()} & u and n.args[0].is_affine()]
         nodes = list({id(n): n for n in nodes}.values())
         if nodes:
@@ -57,10 +57,10 @@ def squares(form: CanonicalForm, known: tuple[Squares, ...] = ()) -> tuple[Squar
     return tuple(found)
 
 
-def _summands(expression: Any) -> Iterator[Any]:
+def summands(expression: Any) -> Iterator[Any]:
     if isinstance(expression, AddExpression):
         for arg in expression.args:
-            yield from _summands(arg)
+            yield from summands(arg)
     else:
         yield expression
 

@@ -21,6 +21,7 @@ from kernelopt.errors import DataError, KernelOptError, OptionError, ParameterEr
 from kernelopt.kernels.domains import frozen
 from kernelopt.model_selection.cross_validation import _base_weights, _folds, _on
 from kernelopt.model_selection.gradients import gradient
+from kernelopt.model_selection.leave_one_out_slope import LeaveOneOutLoss, leave_one_out_slope
 from kernelopt.problem import Problem
 from kernelopt.support.table import Table
 from kernelopt.support.types import Array
@@ -30,6 +31,8 @@ FACTOR = 1e4
 # The tolerance of solves during a search. Answers are refined to rounding for the gradient, so that a finer one would
 # cost time and change nothing.
 TOL = 1e-3
+# The tolerance of solves that are not refined, as rows left out in a quadratic model: its factor is as fine.
+FINE = 1e-6
 FINER = 1e-8  # the tolerance of another solve, where an answer can't be refined
 # L-BFGS-B ends where a step improves the criterion by less than this share of it, or where all entries of the gradient,
 # by the logarithm of positive parameters, are smaller than the same share of the first criterion. Differences between
@@ -154,9 +157,10 @@ def tune(
     Parameters
     ----------
     problem : Problem
-    criterion : expression, function with `at`, or `CrossValidatedLoss`
+    criterion : expression, function with `at`, `CrossValidatedLoss` or `LeaveOneOutLoss`
         As for `ko.gradient`: what is minimized, such as the loss of rows that the problem does not have; or
-        `ko.CrossValidatedLoss(w, losses)` for the losses of rows left out in turn.
+        `ko.CrossValidatedLoss(w, losses)` for the losses of rows left out in turn, or `ko.LeaveOneOutLoss(f, loss)` for
+        their approximation from one solve.
     parameters : sequence of cp.Parameter
         With values, the first start.
     bounds : mapping of parameters to (low, high), optional
@@ -204,7 +208,7 @@ def tune(
     >>> bool(found.value < found["criterion"][0]), bool(sigma.value < 1.5)
     (True, True)
     """
-    chosen = _chosen(problem, parameters)
+    chosen = _chosen(problem, parameters, criterion)
     box = _Box.of(chosen, bounds or {})
     _require_counts(n_init, max_evaluations)
     random = np.random.default_rng(random_state)
@@ -228,13 +232,14 @@ def tune(
 
 
 class _Box(NamedTuple):
-    """The parameters' entries in one array, as logarithms where `logs`, within low and high."""
+    """The parameters' entries in one array, as logarithms where `logs`, within low and high; ends : both as numbers."""
 
     parameters: tuple[cp.Parameter, ...]
     start: Array
     low: Array
     high: Array
     logs: Any
+    ends: tuple[Array, Array]
 
     @classmethod
     def of(cls, parameters: list[cp.Parameter], bounds: Mapping[cp.Parameter, Any]) -> _Box:
@@ -252,11 +257,11 @@ class _Box(NamedTuple):
         logs = low > 0
         with np.errstate(divide="ignore", invalid="ignore"):
             x, least, most = (np.where(logs, np.log(a), a) for a in (start, low, high))
-        return cls(tuple(parameters), x, least, most, logs)
+        return cls(tuple(parameters), x, least, most, logs, (low, high))
 
     def values(self, x: Array) -> tuple[Array, ...]:
         """The parameters' values, in their shapes."""
-        flat = np.where(self.logs, np.exp(np.where(self.logs, x, 0.0)), x)
+        flat = np.clip(np.where(self.logs, np.exp(np.where(self.logs, x, 0.0)), x), *self.ends)
         ends = np.cumsum([0, *(p.size for p in self.parameters)])
         return tuple(
             np.reshape(flat[i:j], p.shape, order="F")
@@ -302,6 +307,10 @@ class _Judge(NamedTuple):
 
 def _judge(problem: Problem, criterion: Any, chosen: list[cp.Parameter], at: Any) -> _Judge:
     """The judge for a criterion."""
+    if isinstance(criterion, LeaveOneOutLoss):
+        if at is not None:
+            raise DataError("Expected `at` beside a function as criterion only; got a LeaveOneOutLoss. Leave out `at`.")
+        return _Judge(lambda options: _left_out(problem, criterion, chosen, options), lambda: None)
     if not isinstance(criterion, CrossValidatedLoss):
         return _Judge(lambda options: _once(problem, criterion, chosen, at, options), lambda: None)
     weights, losses = criterion.weights, criterion.losses
@@ -327,6 +336,14 @@ def _judge(problem: Problem, criterion: Any, chosen: list[cp.Parameter], at: Any
         return value, tuple(total)
 
     return _Judge(evaluate, prepare)
+
+
+def _left_out(
+    problem: Problem, criterion: LeaveOneOutLoss, chosen: list[cp.Parameter], options: dict[str, Any]
+) -> tuple[float, tuple[Array, ...]]:
+    """Solve with a factor that leaves out no more than predictions tell, and take the derivative."""
+    problem.solve(**{**options, "tol": min(float(options["tol"]), FINE)})
+    return leave_one_out_slope(problem, criterion, chosen)
 
 
 def _once(
@@ -423,10 +440,10 @@ class _Search:
             self.bar.set_postfix_str(f"{min(e.criterion for e in self.evaluations):.6g}")
 
 
-def _chosen(problem: Problem, parameters: Sequence[cp.Parameter]) -> list[cp.Parameter]:
-    """The parameters. Raises ParameterError for others than the problem's, and without a value."""
+def _chosen(problem: Problem, parameters: Sequence[cp.Parameter], criterion: Any) -> list[cp.Parameter]:
+    """The parameters. Raises ParameterError for others than the problem's and criterion's, and without a value."""
     several = [parameters] if isinstance(parameters, cp.Parameter) else list(parameters)
-    known = problem.parameters()
+    known = [*problem.parameters(), *(criterion.parameters() if isinstance(criterion, cp.Expression) else [])]
     for p in several:
         if not isinstance(p, cp.Parameter) or not any(p is q for q in known):
             shown = p.name() if isinstance(p, cp.Parameter) else repr(p)

@@ -13,6 +13,7 @@ from kernelopt.errors import FormatError, KernelOptError, OptionError
 from kernelopt.kernels import Kernel, as_kernel
 from kernelopt.kernels.derivatives import CODES, WithDerivatives, on_jets, require_smooth
 from kernelopt.kernels.domains import VECTORS, check_finite, frozen, real_array
+from kernelopt.kernels.spreads import WithMeans
 from kernelopt.language.functions import Function
 from kernelopt.language.predictors import Predictor, _Atom, _Points, _Value
 from kernelopt.persistence.archive import Archive, shortened
@@ -306,6 +307,8 @@ def _rows(kernel: Kernel, points: Any) -> Array:
     """Centers as the kernel takes them; an empty array for θ = 0."""
     if on_jets(kernel):
         return _jets(kernel, real_array(points, "the centers"))
+    if isinstance(kernel, WithMeans):
+        return _spreads(kernel, real_array(points, "the centers"))
     if len(points):
         return kernel.rows(points)
     empty = np.empty(0, dtype=object) if isinstance(points, list) else points
@@ -324,6 +327,19 @@ def _jets(kernel: Kernel, rows: Array) -> Array:
         raise FormatError("Expected columns of the points, or −1, as codes of a derivative; got others.")
     order = int((rows[:, -CODES:] >= 0).sum(axis=1).max(initial=0))
     _require_smooth(kernel, order)
+    return frozen(rows)
+
+
+def _spreads(kernel: WithMeans, rows: Array) -> Array:
+    """Points with half-widths and standard deviations, of which each point has one kind at most."""
+    if len(rows):
+        rows = VECTORS.rows(rows, "a function on integrals")
+    if rows.ndim != 2 or rows.shape[1] % 3 or not rows.shape[1]:
+        raise FormatError(f"Expected centres, half-widths and deviations, 3d columns; got shape {rows.shape}.")
+    _, halves, deviations = np.hsplit(rows, 3)
+    if (halves < 0).any() or (deviations < 0).any() or (halves.any(axis=1) & deviations.any(axis=1)).any():
+        raise FormatError("Expected half-widths or standard deviations ≥ 0 at each point; got others.")
+    kernel.kernel._require_means(rows.shape[1] // 3, bool(deviations.any()))
     return frozen(rows)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from kernelopt import kernels
 from kernelopt.kernels import Kernel
 from kernelopt.kernels.derivatives import WithDerivatives
+from kernelopt.kernels.spreads import WithMeans
 from kernelopt.support.cvxpy_parts import (
     AddExpression,
     DivExpression,
@@ -35,7 +36,7 @@ DEPTH = 100
 # Files hold these names: a class that is renamed keeps its old name here.
 KERNELS: dict[str, type[Kernel]] = {
     name: value
-    for name, value in [*vars(kernels).items(), ("WithDerivatives", WithDerivatives)]
+    for name, value in [*vars(kernels).items(), ("WithDerivatives", WithDerivatives), ("WithMeans", WithMeans)]
     if isinstance(value, type) and issubclass(value, Kernel) and value is not Kernel
 }
 ATOMS: dict[str, type] = {

@@ -62,3 +62,43 @@ class History(Table):
     def plot(self, x: str = "rank", y: str = "gap", ax: Any = None) -> Any:
         """Draw columns against each other with matplotlib, by default the gap against the rank; returns the Axes."""
         return self._drawn(x, [y] if isinstance(y, str) else list(y), ax)
+
+
+@dataclass(frozen=True)
+class ExchangeRound:
+    """One solve of a problem with `ko.everywhere`, at some points of the boxes.
+
+    points : their number; shift : largest s of g ≥ s there; least : proven lower bound of g on all boxes;
+    lower, upper : the enclosure of the optimum so far; seconds : since solve() was called
+    """
+
+    points: int
+    shift: float
+    least: float
+    lower: float
+    upper: float
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ExchangeHistory(Table):
+    """The rounds of a solve with `ko.everywhere`; prints as a table.
+
+    Columns are "points" at which the inequalities were imposed, the "shift" s of g ≥ s there, the proven "least" value
+    of g on the boxes at that round's answer, "lower" and "upper", which enclose the optimum, their difference "gap",
+    and "seconds" since `solve()` was called.
+    """
+
+    rounds: tuple[ExchangeRound, ...]
+
+    @property
+    def columns(self) -> Mapping[str, Array]:
+        names = ("points", "shift", "least", "lower", "upper", "seconds")
+        found = {n: np.array([getattr(r, n) for r in self.rounds]) for n in names}
+        found["gap"] = found["upper"] - found["lower"]
+        order = (*names[:-1], "gap", "seconds")
+        return MappingProxyType({n: frozen(found[n]) for n in order})
+
+    def plot(self, x: str = "seconds", y: str = "gap", ax: Any = None) -> Any:
+        """Draw columns against each other with matplotlib, by default the gap against time; returns the Axes."""
+        return self._drawn(x, [y] if isinstance(y, str) else list(y), ax)

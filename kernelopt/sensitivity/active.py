@@ -6,9 +6,12 @@ boundary of a cone g(s) = 0, s = b − Ax, with
     exponential   g = s₂e^(s₁/s₂) − s₃,            ∇²g = (e^(s₁/s₂)/s₂)(1, −s₁/s₂, 0)(1, −s₁/s₂, 0)ᵀ
     second order  g = ‖s̄‖ − s₁,                    ∇²g = (I − s̄s̄ᵀ/‖s̄‖²)/‖s̄‖ on s̄
     power         g = |s₃| − s₁ᵃs₂¹⁻ᵃ
+    semidefinite  g = −(S₂₂ − S₂₁S₁₁⁻¹S₁₂),        Σζ∇²g = 2Σ (ζ_b/λ_a) q qᵀ, qᵀs = u_aᵀSv_b
 
-and z = −ζ∇g(s). A cone whose s is inside is left out, and one with s = 0 holds with all of its rows. What remains is an
-equality constrained problem with the Lagrangian ½xᵀPx + cᵀx + Σ wℓ(g) + Σ ζᵢhᵢ(x).
+and z = −ζ∇g(s). Of a semidefinite S, u_a are the eigenvectors with eigenvalues λ_a > 0, S₂₂ is the part on its kernel,
+entry by entry, and v_b are the eigenvectors of Z there, with eigenvalues ζ_b. A cone whose s is inside is left out, and
+one with s = 0 holds with all of its rows. What remains is an equality constrained problem with the Lagrangian
+½xᵀPx + cᵀx + Σ wℓ(g) + Σ ζᵢhᵢ(x).
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import scipy.sparse as sp
 
 from kernelopt.errors import KernelOptError
 from kernelopt.sensitivity.stated_cones import StatedCones
+from kernelopt.solvers.cones import matrix, packed
 from kernelopt.support.types import Array, Bools, Ints
 
 INSIDE, BOUNDARY, APEX = 0, 1, 2
@@ -86,10 +90,17 @@ def faces(data: StatedCones, s: Array, z: Array, units: tuple[float, float]) -> 
             case "power":
                 size = np.abs(z[rows]).max() / of_z
                 cones.append((kind, rows, extra, BOUNDARY if size > 1e-9 else INSIDE))
+            case "psd":
+                values, vectors = np.linalg.eigh(matrix(s[rows], extra) / of_s - matrix(z[rows], extra) / of_z)
+                kernel = vectors[:, values < 0]
+                where = (INSIDE, APEX)[kernel.shape[1] == extra] if kernel.shape[1] in (0, extra) else BOUNDARY
+                cones.append((kind, rows, kernel, where))
+                margins.append(np.array([np.abs(values).min()]))
+                owners.append(np.array([rows.start]))
             case _:
                 raise KernelOptError(
-                    f"Expected linear rows, and second-order, exponential and power cones; a {kind} cone, as of a "
-                    "nuclear norm or a largest eigenvalue, has no derivative here."
+                    "Expected linear rows, and second-order, semidefinite, exponential and power cones; a cone of kind "
+                    f"{kind} has no derivative here."
                 )
     found = np.concatenate([np.zeros(0), *margins])
     return Faces(linear, tuple(cones), found, np.concatenate([np.arange(0), *owners]).astype(int))
@@ -108,12 +119,16 @@ def equations(data: StatedCones, active: Faces, x: Array, z: Array) -> Equations
         gradients, values, bends = [found[0]], [found[1]], [found[2]]
     else:
         for kind, part, extra in curved:
-            value, gradient, hessian, zeta = _cone(kind, s[part], z[part], extra)
+            if kind == "psd":
+                value, gradient, bent = _semidefinite(s[part], z[part], np.asarray(extra))
+            else:
+                number, slope, hessian, zeta = _cone(kind, s[part], z[part], extra)
+                value, gradient, bent = np.array([number]), slope[None, :], zeta * hessian
             at = np.arange(part.start, part.stop)
-            gradients.append((gradient, np.zeros(len(at), dtype=int), at))
-            values.append(np.array([value]))
+            gradients.append((gradient.ravel(), np.repeat(np.arange(len(value)), len(at)), np.tile(at, len(value))))
+            values.append(value)
             i, j = np.meshgrid(at, at, indexing="ij")
-            bends.append(((zeta * hessian).ravel(), i.ravel(), j.ravel()))
+            bends.append((bent.ravel(), i.ravel(), j.ravel()))
     m = len(data.b)
     G = _stacked(gradients, [len(v) for v in values], m)
     bend = sp.csr_array((m, m))
@@ -194,3 +209,30 @@ def _cone(kind: str, s: Array, z: Array, extra: object) -> tuple[float, Array, A
     gradient = np.array([-alpha * p / s[0], -(1 - alpha) * p / s[1], sign])
     d = np.array([1 / s[0], -1 / s[1], 0.0])
     return abs(s[2]) - p, gradient, alpha * (1 - alpha) * p * np.outer(d, d), float(sign * -z[2])
+
+
+def _semidefinite(s: Array, z: Array, kernel: Array) -> tuple[Array, Array, Array]:
+    """All g(s), ∇g and Σζ∇²g of a semidefinite cone whose S has rank n − (columns of `kernel`).
+
+    The basis of the kernel is that of S which is nearest to the given one, so that multipliers keep their meaning.
+    """
+    n, k = kernel.shape
+    S, Z = matrix(s, n), matrix(z, n)
+    values, vectors = np.linalg.eigh(S)
+    U, others, lam = vectors[:, :k], vectors[:, k:], values[k:]
+    left, _, right = np.linalg.svd(U.T @ kernel)
+    U = U @ (left @ right)
+    i, j = np.triu_indices(k)
+    scale = np.where(i == j, 1.0, np.sqrt(2.0))
+    gradients = -scale[:, None] * _products(U[:, i], U[:, j])
+    strengths, V = np.linalg.eigh(U.T @ Z @ U)
+    a, b = np.meshgrid(np.arange(n - k), np.arange(k), indexing="ij")
+    q = _products(others[:, a.ravel()], (U @ V)[:, b.ravel()])
+    bent = 2 * (q.T * (strengths[b.ravel()] / lam[a.ravel()])) @ q
+    return gradients @ s, gradients, bent
+
+
+def _products(left: Array, right: Array) -> Array:
+    """The symmetric parts of uvᵀ for columns u and v, as rows of the entries that a cone holds."""
+    pairs = (left[:, None, :] * right[None, :, :] + right[:, None, :] * left[None, :, :]) / 2
+    return packed(pairs)

@@ -97,33 +97,63 @@ def gradient_of(
 ) -> Gradient:
     """The gradient of a criterion by the chosen parameters; `ko.gradient` describes it."""
     _require_number(criterion)
-    form = answer.form
-    in_data = [p for p in chosen if any(p is q for q in form.outer.parameters())]
-    _require_known(form, chosen)
-    together = follows_rules(form, in_data)
-    value, near = 0.0, tuple[tuple[Theta, int], ...]()
-    gradients, errors = {p: np.zeros(p.shape) for p in chosen}, {p: np.zeros(p.shape) for p in chosen}
-    for number, group in enumerate([in_data] if together else [[p] for p in in_data]):
-        found = solution_map.at_optimum(form, answer.reduction, answer.point, group)
-        derivative, sign = _derivative(answer.stated, found, criterion, at, chosen)
-        value, share, adjoint = (
-            sign * derivative.value,
-            _share(answer.certificate, found, derivative),
-            derivative.adjoint,
-        )
-        near = () if adjoint is None else nearby(found, NEAR, adjoint.move, adjoint.x)
-        # Parameters of kernels and of the criterion alone have the same derivative in each group.
-        of_group = [
-            p for p in chosen if any(p is q for q in group) or (number == 0 and not any(p is q for q in in_data))
-        ]
-        for p in of_group:
-            if p.id not in derivative.of_parameters and any(p is q for q in in_data):
-                raise KernelOptError(STRUCTURED.format(p.name(), repr(p)))
-            if p.id in derivative.of_parameters:
-                gradients[p], sizes = (np.array(sign * a, dtype=float) for a in derivative.of_parameters[p.id])
-                errors[p] = np.full(p.shape, share * float(np.abs(sizes).max(initial=0.0)))
-    known = [{p: frozen(a) for p, a in parts.items()} for parts in (gradients, errors)]
-    return Gradient(value, known[0], known[1], near)
+    return Refined(answer, chosen).gradient(criterion, at)
+
+
+class Refined:
+    """The optimum next to an answer, found once: values of expressions there, and gradients by the chosen parameters.
+
+    With parameters that follow cvxpy's rules only one at a time, it is found once for each of them. Parameters must
+    have the answer's values at each call.
+    """
+
+    def __init__(self, answer: SolvedProblem, chosen: list[cp.Parameter]) -> None:
+        self.answer, self.chosen = answer, chosen
+        self._in_data = [p for p in chosen if any(p is q for q in answer.form.outer.parameters())]
+        together = follows_rules(answer.form, self._in_data)
+        self._groups = [self._in_data] if together else [[p] for p in self._in_data]
+        self._optima: dict[int, Optimum] = {}
+
+    def optimum(self, number: int = 0) -> Optimum:
+        """The optimum as a function of one group of parameters. Raises KernelOptError; see `ko.gradient`."""
+        if number not in self._optima:
+            answer, group = self.answer, self._groups[number]
+            self._optima[number] = solution_map.at_optimum(answer.form, answer.reduction, answer.point, group)
+        return self._optima[number]
+
+    def value(self, output: Any) -> Array:
+        """The value of an expression, or of the problem's objective."""
+        if isinstance(output, cp.Expression):
+            return _values(self.answer.stated, self.optimum(), output)
+        derivative, sign = _derivative(self.answer.stated, self.optimum(), output, None, [])
+        return np.asarray(sign * derivative.value)
+
+    def gradient(self, criterion: Any, at: cp.Expression | None = None) -> Gradient:
+        """The gradient of a criterion, as `ko.gradient` describes it."""
+        _require_known(self.answer.form, self.chosen)
+        value, near = 0.0, tuple[tuple[Theta, int], ...]()
+        gradients, errors = ({p: np.zeros(p.shape) for p in self.chosen} for _ in range(2))
+        for number in range(len(self._groups)):
+            found = self.optimum(number)
+            derivative, sign = _derivative(self.answer.stated, found, criterion, at, self.chosen)
+            value, adjoint = sign * derivative.value, derivative.adjoint
+            share = _share(self.answer.certificate, found, derivative)
+            near = () if adjoint is None else nearby(found, NEAR, adjoint.move, adjoint.x)
+            for p in self._of_group(number):
+                if p.id not in derivative.of_parameters and any(p is q for q in self._in_data):
+                    raise KernelOptError(STRUCTURED.format(p.name(), repr(p)))
+                if p.id in derivative.of_parameters:
+                    gradients[p], sizes = (np.array(sign * a, dtype=float) for a in derivative.of_parameters[p.id])
+                    errors[p] = np.full(p.shape, share * float(np.abs(sizes).max(initial=0.0)))
+        known = [{p: frozen(a) for p, a in parts.items()} for parts in (gradients, errors)]
+        return Gradient(value, known[0], known[1], near)
+
+    def _of_group(self, number: int) -> list[cp.Parameter]:
+        """The parameters whose derivative is taken from a group: those of kernels and of the criterion alone, which
+        have the same in each, from the first."""
+        own = self._groups[number]
+        others = [p for p in self.chosen if not any(p is q for q in self._in_data)]
+        return [*own, *others] if number == 0 else own
 
 
 def _require_known(form: CanonicalForm, chosen: list[cp.Parameter]) -> None:

@@ -1,8 +1,8 @@
 """The linear system of a problem's optimality conditions, with θ in the span of a factor and all else sparse.
 
-With u = Bw, t = ‖wM‖ and multipliers μ = g_t of ‖wM‖ ≤ t, the conditions are
+With u = Bw, t = ‖wM − w₀‖ and multipliers μ = g_t of ‖wM − w₀‖ ≤ t, the conditions are
 
-    Bᵀg_u + Σⱼ (μⱼ/tⱼ) wMⱼMⱼᵀ = 0,   g = 0 on other columns,   h(x) = 0,     g = ∇f(x) + Jᵀζ,
+    Bᵀg_u + Σⱼ (μⱼ/tⱼ) (wMⱼ − w₀ⱼ)Mⱼᵀ = 0,   g = 0 on other columns,   h(x) = 0,     g = ∇f(x) + Jᵀζ,
 
 and their derivative is symmetric:
 
@@ -36,24 +36,43 @@ EXACT = 1e-13  # the residual, relative to the right-hand side, at which refinem
 
 
 class Length(NamedTuple):
-    """t = ‖wM‖ for the θ with number `theta`: the column of t, MMᵀ, the value of t, and the weight μ/t of ½‖wM‖².
+    """t = ‖wM − w₀‖ for the θ with number `theta`: the column of t, MMᵀ, w₀Mᵀ, the value of t, and the weight of ½t².
 
-    At t = 0 the weight is its limit.
+    The weight is μ/t, its limit at t = 0.
     """
 
     theta: int
     column: int
     square: Array
+    center: Array
     t: float
     weight: float
 
 
+class Center(NamedTuple):
+    """w₀ of the f₀ in a norm ‖θM − f₀‖, and the norm of what of f₀ is outside of the factor's span."""
+
+    w: Array
+    rest: float
+
+
 class Span(NamedTuple):
-    """θ in the span of a factor: B with u = Bw for the columns of u (n, K), and w (r, K)."""
+    """θ in the span of a factor: B with u = Bw for the columns of u (n, K), w (r, K), and centers by number of norm."""
 
     B: Array
     columns: Ints
     w: Array
+    centers: dict[int, Center]
+
+    def center(self, norm: int, M: Array) -> Array:
+        """w₀, (r, columns of M); 0 where the norm has no f₀."""
+        return self.centers[norm].w if norm in self.centers else np.zeros((len(self.w), M.shape[1]))
+
+    def image(self, norm: int, M: Array) -> tuple[Array, float]:
+        """wM − w₀, and the norm ‖θM − f₀‖."""
+        found = self.w @ M - self.center(norm, M)
+        rest = self.centers[norm].rest if norm in self.centers else 0.0
+        return found, float(np.hypot(np.linalg.norm(found), rest))
 
 
 class Move(NamedTuple):
@@ -86,7 +105,7 @@ class System:
     def directions(self) -> list[Array]:
         """The gradient of each t in w, (r, K); 0 where θ = 0."""
         return [
-            self.spans[n.theta].w @ n.square / n.t if n.t > 0 else np.zeros_like(self.spans[n.theta].w)
+            (self.spans[n.theta].w @ n.square - n.center) / n.t if n.t > 0 else np.zeros_like(self.spans[n.theta].w)
             for n in self.norms
         ]
 

@@ -6,7 +6,9 @@ the equations that remain ends within a few steps, so that derivatives do not de
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +17,7 @@ from scipy.optimize import nnls
 from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink
 from kernelopt.compiler.iterate import Iterate, place
-from kernelopt.compiler.representer import Reduction
+from kernelopt.compiler.representer import Reduction, centre_and_rest
 from kernelopt.driver import policy, refine
 from kernelopt.driver.options import factor_options
 from kernelopt.errors import KernelOptError
@@ -24,14 +26,17 @@ from kernelopt.factorization.factor import FLOOR
 from kernelopt.language.expressions import Theta
 from kernelopt.sensitivity import active
 from kernelopt.sensitivity.active import Equations, Faces
-from kernelopt.sensitivity.kkt import Length, Move, Span, System
+from kernelopt.sensitivity.kkt import Center, Length, Move, Span, System
 from kernelopt.sensitivity.stated_cones import StatedCones
 from kernelopt.solvers.cones import into_dual, violation
 from kernelopt.solvers.outer_dual import answered
-from kernelopt.support.types import Array
+from kernelopt.support.types import Array, Ints
 
 MOST = 2000  # rows up to which a factor is made anew, at full numerical rank: O(N³) flops
-ROUNDS = 12  # changes of the active set: rows that a step leads across their bound join, or leave
+# Rounds of changes of the active set in which all rows change that a step leads across their bound, without fewer of
+# them than before. Such rounds are few, or go in a circle; then rows change one at a time.
+TRIES = 3
+ROUNDS = 300  # changes one at a time; from a start near the optimum they are about as many as rows that are wrong
 STEPS = 50  # of Newton's method for one active set; it converges quadratically
 # The residual of the conditions, relative to their terms, up to which an answer counts as an optimum. It is part of the
 # estimated error of gradients, and is far smaller unless numbers differ by many orders.
@@ -87,11 +92,14 @@ class Optimum:
 
     @property
     def coefficients(self) -> list[Array]:
-        """α with θ = Aᵀα for each θ, a row for each distinct row of A: θ Σ(μ/t)MMᵀ = Aᵀν."""
+        """α with θ = Aᵀα for each θ, a row for each distinct row of A: θ Σ(μ/t)MMᵀ = Aᵀν + Σ(μ/t)f₀Mᵀ."""
         found = []
         for number, (link, nu, N) in enumerate(zip(self.form.predictions, self.nu, self.system.weights, strict=True)):
             total = np.zeros((len(link.rows), len(N)))
             np.add.at(total, link.take, nu)
+            for norm, length in zip(self.form.norms, self.system.norms, strict=True):
+                if length.theta == number and norm.view.shift is not None:
+                    total[norm.function_rows] += length.weight * norm.right.T
             known = self.has_coefficients(number)
             found.append(np.linalg.solve(N, total.T).T if known else np.zeros_like(total))
         return found
@@ -131,14 +139,8 @@ def optimum(form: CanonicalForm, reduction: Reduction, point: Iterate, data: Sta
     slack = data.b - data.A @ x
     units = _units(data, x, z)
     faces = active.faces(data, slack, z, units)
-    found = None
-    for _ in range(ROUNDS):
-        found = _refined(form, reduction, data, spans, faces, x, z)
-        changed = _crossed(found, units)
-        if changed is None:
-            break
-        faces, x, z, spans = changed, found.x, found.z, found.system.spans
-    assert found is not None
+    refined = partial(_refined, form, reduction, data)
+    found = _by_blocks(refined, spans, faces, x, z, units) or _one_by_one(refined, spans, faces, x, z, units)
     if not (found.residual <= CONVERGED and _is_feasible(found, units) and _stays_at_zero(found, whole)):
         raise KernelOptError(
             "Expected an optimum at which the optimality conditions have a regular derivative; Newton's method around "
@@ -146,7 +148,64 @@ def optimum(form: CanonicalForm, reduction: Reduction, point: Iterate, data: Sta
             "λ·ko.sum_squares(theta), or a penalty of variables that the problem does not determine."
         )
     s = data.b - data.A @ found.x
-    return replace(found, faces=active.faces(data, np.maximum(s, 0.0), found.z, units))
+    return replace(found, faces=active.faces(data, s, found.z, units))
+
+
+def _by_blocks(  # noqa: PLR0917
+    refined: Callable[..., Optimum],
+    spans: tuple[Span, ...],
+    faces: Faces,
+    x: Array,
+    z: Array,
+    units: tuple[float, float],
+) -> Optimum | None:
+    """The optimum for an active set that its point does not cross, by changes of all rows at once; None in a circle."""
+    fewest, tries = len(z) + 1, TRIES
+    while tries:
+        found = refined(spans, faces, x, z)
+        inactive, active_ones = _crossed(found, units)
+        count = len(inactive) + len(active_ones)
+        if not count:
+            return found
+        fewest, tries = (count, TRIES) if count < fewest else (fewest, tries - 1)
+        linear = faces.linear.copy()
+        linear[inactive], linear[active_ones] = True, False
+        faces, x, z, spans = faces._replace(linear=linear), found.x, found.z, found.system.spans
+    return None
+
+
+def _one_by_one(  # noqa: PLR0917
+    refined: Callable[..., Optimum],
+    spans: tuple[Span, ...],
+    faces: Faces,
+    x: Array,
+    z: Array,
+    units: tuple[float, float],
+) -> Optimum:
+    """The same by the primal active-set method: a step ends at the first row that it meets, which becomes active.
+
+    Where it meets none, the active row with the most negative multiplier leaves. (Nocedal and Wright, Numerical
+    Optimization, 2006, section 16.5.)
+    """
+    for _ in range(ROUNDS):
+        found = refined(spans, faces, x, z)
+        inactive, active_ones = _crossed(found, units)
+        linear, share = faces.linear.copy(), 1.0
+        if len(inactive):
+            x = x.copy()
+            for span in spans:
+                x[span.columns] = span.B @ span.w
+            now, then = ((found.data.b - found.data.A @ at)[inactive] for at in (x, found.x))
+            shares = np.maximum(now, 0.0) / (np.maximum(now, 0.0) - then)
+            first = int(np.argmin(shares))
+            share, linear[inactive[first]] = float(shares[first]), True
+        elif len(active_ones):
+            linear[active_ones[np.argmin(found.z[active_ones])]] = False
+        else:
+            break
+        moved = [s._replace(w=s.w + share * (t.w - s.w)) for s, t in zip(spans, found.system.spans, strict=True)]
+        spans, x, z, faces = tuple(moved), x + share * (found.x - x), found.z, faces._replace(linear=linear)
+    return found
 
 
 def span_of(reduction: Reduction, number: int, link: PredictionLink, v: Array, data: StatedCones) -> Span:
@@ -155,7 +214,13 @@ def span_of(reduction: Reduction, number: int, link: PredictionLink, v: Array, d
     root = float(np.sqrt(factor.scale))
     outputs = link.theta.outputs or 1
     columns = data.u[number].reshape(-1, outputs, order="F")
-    return Span(root * np.asarray(factor.B, dtype=float)[link.take], columns, v.reshape(len(v), -1) / root)
+    centers = {}
+    for j, norm in reduction.form.norms_of(link.theta).items():
+        if norm.view.shift is not None and factor.rank:
+            center, rest = centre_and_rest(norm, factor)
+            centers[j] = Center(center / root, float(np.linalg.norm(rest)) / root)
+    B = root * np.asarray(factor.B, dtype=float)[link.take]
+    return Span(B, columns, v.reshape(len(v), -1) / root, centers)
 
 
 def _units(data: StatedCones, x: Array, z: Array) -> tuple[float, float]:
@@ -213,7 +278,7 @@ def _snapped(
     for link, span, nu in zip(form.predictions, spans, point.multipliers(), strict=True):
         plain = [j for j, norm in form.norms_of(link.theta).items() if norm.is_plain]
         gain = float(np.linalg.norm(span.B.T @ nu.reshape(len(span.columns), -1)))
-        zero = len(plain) == 1 and gain < (1 - SURE) * float(costs[data.t[plain[0]]])
+        zero = len(plain) == 1 and not span.centers and gain < (1 - SURE) * float(costs[data.t[plain[0]]])
         made.append(span._replace(B=span.B[:, :0], w=span.w[:0]) if zero else span)
     return tuple(made)
 
@@ -233,10 +298,10 @@ def _multipliers_of_norms(form: CanonicalForm, spans: tuple[Span, ...], point: I
     found = np.zeros(len(form.norms))
     for link, span, nu in zip(form.predictions, spans, point.multipliers(), strict=True):
         mine = list(form.norms_of(link.theta).items())
-        lengths = [float(np.linalg.norm(span.w @ norm.right)) for _, norm in mine]
+        images = [span.image(j, norm.right) for j, norm in mine]
         columns = [
-            np.ravel(span.w @ norm.right @ norm.right.T) / (length or 1.0)
-            for (_, norm), length in zip(mine, lengths, strict=True)
+            np.ravel(image @ norm.right.T) / (length or 1.0)
+            for (_, norm), (image, length) in zip(mine, images, strict=True)
         ]
         target = np.ravel(span.B.T @ nu.reshape(len(span.columns), -1))
         if mine and len(target):
@@ -285,10 +350,11 @@ def _at(  # noqa: PLR0917
     for span in spans:
         x[span.columns] = span.B @ span.w
     lengths = []
-    for norm, column in zip(form.norms, data.t, strict=True):
+    for j, (norm, column) in enumerate(zip(form.norms, data.t, strict=True)):
         number = next(k for k, link in enumerate(form.predictions) if link.theta is norm.view.theta)
-        lengths.append((number, norm.right @ norm.right.T, float(np.linalg.norm(spans[number].w @ norm.right))))
-        x[column] = lengths[-1][2]
+        M, (_, length) = norm.right, spans[number].image(j, norm.right)
+        lengths.append((number, M @ M.T, spans[number].center(j, M) @ M.T, length))
+        x[column] = length
     equations = active.equations(data, faces, x, z)
     zeta = active.multipliers(equations, z) if zeta is None else zeta
     z = active.of_rows(equations, zeta, len(data.b))
@@ -296,8 +362,8 @@ def _at(  # noqa: PLR0917
     g = active.gradient(data, x) + equations.J.T @ zeta
     bend = data.P.diagonal()
     norms = tuple(
-        Length(number, int(column), square, t, _weight(float(g[column]), float(bend[column]), t))
-        for (number, square, t), column in zip(lengths, data.t, strict=True)
+        Length(number, int(column), square, center, t, _weight(float(g[column]), float(bend[column]), t))
+        for (number, square, center, t), column in zip(lengths, data.t, strict=True)
     )
     system = System(equations.H, equations.J, spans, norms)
     found = Optimum(form, reduction, data, system, equations, faces, x, z, np.inf)
@@ -338,19 +404,16 @@ def _relative(found: Optimum, g: Array) -> float:
     return max([*of_theta, float(np.abs(left.x).max(initial=0.0)) / typical, of_rows])
 
 
-def _crossed(found: Optimum, units: tuple[float, float]) -> Faces | None:
-    """The active set with rows that the point has crossed; None where there are none."""
+def _crossed(found: Optimum, units: tuple[float, float]) -> tuple[Ints, Ints]:
+    """The linear rows that the point has crossed: inactive with a negative slack, and active with a multiplier < 0."""
     of_s, of_z = units
-    s = found.data.b - found.data.A @ found.x
-    linear = found.faces.linear.copy()
+    s, is_active = found.data.b - found.data.A @ found.x, found.faces.linear
+    is_bound = np.zeros(len(s), dtype=bool)
     for kind, rows, _ in found.data.cones.slices:
-        if kind == "nonneg":
-            here = linear[rows]
-            join = ~here & (s[rows] < -CROSSED * of_s)
-            join[np.isin(np.arange(rows.start, rows.stop), found.data.vacuous)] = False
-            leave = here & (found.z[rows] < -CROSSED * of_z)
-            linear[rows] = (here | join) & ~leave
-    return None if np.array_equal(linear, found.faces.linear) else found.faces._replace(linear=linear)
+        is_bound[rows] = kind == "nonneg"
+    is_bound[found.data.vacuous] = False
+    inactive = is_bound & ~is_active & (s < -CROSSED * of_s)
+    return np.flatnonzero(inactive), np.flatnonzero(is_bound & is_active & (found.z < -CROSSED * of_z))
 
 
 def _is_feasible(found: Optimum, units: tuple[float, float]) -> bool:

@@ -17,6 +17,7 @@ and ½φ_tαMMᵀ/t beside ½ραMMᵀ where φ depends on t = ‖θM‖ itself.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import cvxpy as cp
@@ -27,6 +28,8 @@ from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.errors import KernelOptError
 from kernelopt.kernels.adjoints import kernel_gradient
+from kernelopt.kernels.lifts import Lift, joint, lift_of, relifted, relifted_rows
+from kernelopt.language.functions import Function
 from kernelopt.language.nodes import EUCLIDEAN
 from kernelopt.language.rows import Rows
 from kernelopt.sensitivity.criterion import Criterion, Place, Slopes, slopes, twins
@@ -125,7 +128,11 @@ def at(found: Optimum, criterion: Criterion) -> Place:
 
 
 def _length(found: Optimum, norm: NormLink) -> float:
-    """‖θM‖."""
+    """‖θM‖. Raises KernelOptError for a norm ‖θ − f₀‖ in a criterion."""
+    if norm.view.shift is not None:
+        raise KernelOptError(
+            "Expected norms of θ in the criterion; it has one of θ − f₀. Write ‖θ‖² − 2f₀ᵀθ + ‖f₀‖², with theta.inner."
+        )
     return float(np.linalg.norm(found.system.spans[_number(found, norm.view.theta)].w @ norm.right))
 
 
@@ -136,7 +143,7 @@ def predictions(found: Optimum, link: PredictionLink) -> Array:
     if not len(link.rows) or not found.moves(number):
         return np.zeros((len(link.rows), link.theta.outputs or 1))
     if found.has_coefficients(number):
-        return np.asarray(_cross(link.rows, own) @ _coefficients(found, number))
+        return _values(link.rows, own, np.arange(len(own)), _coefficients(found, number))
     return np.asarray(_at_pivots(found, number, link.rows) @ found.system.spans[number].w)
 
 
@@ -145,7 +152,7 @@ def _at_pivots(found: Optimum, number: int, rows: Rows) -> Array:
     own = found.form.predictions[number].rows
     factor = found.reduction.factors[found.form.predictions[number].theta].in_one_array(own)
     C = factor.coefficients(np.eye(factor.rank)) * np.sqrt(factor.scale)
-    return np.asarray(_cross(rows, own, factor.pivots) @ C)
+    return _values(rows, own, factor.pivots, C)
 
 
 def _solved(found: Optimum, right: Move) -> AdjointAnswer:
@@ -219,9 +226,11 @@ def _of_kernel(
 
 def _kernel_gradient(link: PredictionLink, one: Rows, L: Array, other: Rows, R: Array) -> ByParameter:
     """Σ (LRᵀ)ᵢⱼ ∂κ(xᵢ, zⱼ) by each parameter of θ's kernel."""
+    one, other = _alike(one, other)
     _require_points(one, other)
     left, right = np.any(L != 0, axis=1), np.any(R != 0, axis=1)
-    found = kernel_gradient(link.theta.kernel, one.points[left], other.points[right], L[left], R[right])
+    kernel = relifted(link.theta.kernel, lift_of(one.kernel))
+    found = kernel_gradient(kernel, one.points[left], other.points[right], L[left], R[right])
     return {p.id: (np.asarray(g), np.abs(g)) for p, g in found.items()}
 
 
@@ -254,18 +263,32 @@ def _columns(found: Optimum, criterion: Criterion) -> list[Ints]:
     return [found.data.y[k] if k >= 0 else np.arange(0) for k in places]
 
 
-def _cross(rows: Rows, others: Rows, chosen: Ints | None = None) -> Array:
-    """κ(xᵢ, zⱼ) of two sets of points, (len(rows), …)."""
-    _require_points(rows, others)
-    points = others.points if chosen is None else others.points[chosen]
-    return others.kernel._matrix(rows.points, points)
+def _alike(rows: Rows, others: Rows) -> tuple[Rows, Rows]:
+    """Both on one kernel: where one is lifted, the points of the other become values."""
+    lift = joint([lift_of(rows.kernel), lift_of(others.kernel)])
+    return _lifted(rows, lift), _lifted(others, lift)
+
+
+def _lifted(rows: Rows, lift: type[Lift] | None) -> Rows:
+    """The same rows on the lifted kernel."""
+    if lift is lift_of(rows.kernel):
+        return rows
+    points, centers = (relifted_rows(rows.kernel, X, lift) for X in (rows.points, rows.centers))
+    return replace(rows, kernel=relifted(rows.kernel, lift), points=points, centers=centers)
+
+
+def _values(rows: Rows, others: Rows, chosen: Ints, coefficients: Array) -> Array:
+    """The rows' values of Σₛ coefficients[s]·(row chosen[s] of others), (len(rows), columns)."""
+    rows, others = _alike(rows, others)
+    return rows.predictions(Function._of_rows(others.kernel, *others.expansion(chosen, coefficients)))
 
 
 def _require_points(rows: Rows, others: Rows) -> None:
-    if not (rows.are_points and others.are_points) or rows.kernel != others.kernel:
+    if len(rows.points) < len(rows) or len(others.points) < len(others) or rows.kernel != others.kernel:
         raise KernelOptError(
-            "Expected predictions at points, in the problem and in the criterion; rows of derivatives and inner "
-            "products with functions have no gradient here. Write them as differences of predictions."
+            "Expected predictions at points, in the problem and in the criterion, for a gradient by parameters of "
+            "their kernel; inner products with functions, and norms ‖θ − f₀‖, have none. Write numbers in place of "
+            "the kernel's parameters."
         )
 
 
@@ -276,10 +299,10 @@ def _number(found: Optimum, theta: object) -> int:
 def _require_supported(form: CanonicalForm, reduction: Reduction) -> None:
     """Raise KernelOptError for norms and kernel matrices whose derivative is not known."""
     for norm in form.norms:
-        if norm.view.shift is not None or norm.kind not in (EUCLIDEAN, "fro"):
-            what = "of θ − f₀" if norm.view.shift is not None else f"of kind {norm.kind!r}"
+        if norm.kind not in (EUCLIDEAN, "fro"):
             raise KernelOptError(
-                f"Expected Euclidean (Frobenius) norms of θ, or of its outputs; a norm {what} has no gradient here."
+                "Expected Euclidean (Frobenius) norms of θ, or of its outputs; a norm of kind "
+                f"{norm.kind!r} has no gradient here."
             )
     for factor in reduction.factors.values():
         if factor.is_projected or factor.added:

@@ -106,6 +106,12 @@ def matrix(packed: Array, n: int) -> Array:
     return np.asarray(M + np.triu(M, 1).T)
 
 
+def packed(M: Array) -> Array:
+    """The inverse of `matrix` for several symmetric matrices (n, n, count), as rows; inner products stay."""
+    rows, columns = _upper(len(M))
+    return np.asarray(M[rows, columns].T * np.where(rows == columns, 1.0, np.sqrt(2.0)))
+
+
 def _upper(n: int) -> tuple[Array, Array]:
     columns, rows = np.tril_indices(n)
     return rows, columns

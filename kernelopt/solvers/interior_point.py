@@ -48,6 +48,8 @@ LONG = 0.9  # length of a step from which corrections would gain less than their
 LONGER = 0.01  # least gain in length for which a correction is kept
 # Share of the way to the boundary that a step takes. Near the solution it tends to 1, for fast convergence.
 LEAST_SHARE = 0.995
+# What a direction may leave of the gradient by rounding without refinement: a part of it, or a part of ‖Rx‖.
+ROUNDED, EXACT = 0.1, 1e-10
 # Rounds of refinement where multipliers are free: one removes what FREE added, another the rounding of the first.
 REFINEMENTS = 2
 
@@ -107,17 +109,23 @@ class _Newton:
         dx = self.solve(-st.gradient - p.adjoint(p.of_kinks(g / self.inverse)))
         ds = p.products(dx)
         da = (ds[p.of] + g) / self.inverse
-        if np.any(self.inverse > self.exact):
-            dx, ds, da = self._refined(g, dx, ds, da)
+        dx, ds, da = self._refined(g, dx, ds, da)
         dz_low = np.where(self.has_low, low - st.z_low / st.below * da, 0.0)
         return _Change(dx, ds, da, dz_low, np.where(self.has_high, high + st.z_high / st.above * da, 0.0))
 
     def _refined(self, g: Array, dx: Array, ds: Array, da: Array) -> tuple[Array, Array, Array]:
-        """The solution for `exact`, by iterative refinement with the factor for `inverse`."""
+        """The solution for `exact`, by iterative refinement with the factor for `inverse`.
+
+        Without free multipliers it removes rounding, which is large where weights differ by many orders of magnitude.
+        """
         p, gradient = self.problem, self.state.gradient
+        free = np.any(self.inverse > self.exact)
+        most = max(ROUNDED * np.linalg.norm(gradient), EXACT * np.linalg.norm(p.penalty * self.state.x))
         for _ in range(REFINEMENTS):
-            missing = ds[p.of] + g - self.exact * da
             left = -gradient - p.penalty * dx - p.adjoint(p.of_kinks(da) + self.curvature * ds)
+            if not free and np.linalg.norm(left) <= most:
+                break
+            missing = ds[p.of] + g - self.exact * da
             more = self.solve(left - p.adjoint(p.of_kinks(missing / self.inverse)))
             dx = dx + more
             ds = p.products(dx)
@@ -183,8 +191,17 @@ class _Method:
 
     @cached_property
     def _unit_of_s(self) -> float:
+        """A typical prediction: the median of the points where slopes of losses change.
+
+        Constraints say little about predictions: θ′F ≥ 1e-7 is nearly θ′F ≥ 0. Where these alone have such points, the
+        largest counts, and beside smooth functions 1 at least, as a start with too small multipliers diverges.
+        """
         sizes = np.abs(self.p.anchor)
-        return float(np.median(sizes[sizes > 0])) if np.any(sizes > 0) else 1.0
+        of_losses = sizes[(self.has_low & self.has_high) | (self.free & (self.p.rho > 0))]
+        if np.any(of_losses > 0):
+            return float(np.median(of_losses[of_losses > 0]))
+        largest = float(sizes.max(initial=0.0)) or 1.0
+        return max(largest, 1.0) if self.p.smooth else largest
 
     @cached_property
     def _least_inverse(self) -> Array:
@@ -271,8 +288,10 @@ class _Method:
         after = self._mu(_moved(st, predicted, self._longest(predicted)))
         # Mehrotra's centring: little where the predictor can go far, since it then lowers μ by itself.
         centring = min(after / mu, 1.0) ** 3 if mu > 0 else 0.0
-        best, alpha = self._corrected(newton, predicted, centring * mu)
-        length = 1.0 if alpha == 1 else max(LEAST_SHARE, 1 - mu / self.first_mu) * alpha
+        best = self._corrected(newton, predicted, centring * mu)
+        # A full step may end at the boundary exactly, where a product of 0 would leave no equation.
+        share = max(LEAST_SHARE, 1 - mu / self.first_mu)
+        length = min(1.0, share * self._longest(best, 2.0))
         length = self._globalized(best, length)
         self.state = _moved(st, best, length)
         return length
@@ -287,8 +306,8 @@ class _Method:
         d = st.s[p.of] - p.anchor - p.rho * st.a + st.z_low - st.z_high
         return _Newton(p, st, self.has_low, self.has_high, d, exact, inverse, curvature, solve)
 
-    def _corrected(self, newton: _Newton, predicted: _Change, target: float) -> tuple[_Change, float]:
-        """Mehrotra's direction towards products of `target`, and its longest step.
+    def _corrected(self, newton: _Newton, predicted: _Change, target: float) -> _Change:
+        """Mehrotra's direction towards products of `target`.
 
         Gondzio's corrections are added as long as each makes the step longer by LONGER.
         """
@@ -307,15 +326,15 @@ class _Method:
             if longer < alpha + LONGER:
                 break
             best, alpha = corrected, longer
-        return best, alpha
+        return best
 
-    def _longest(self, step: _Change) -> float:
-        """The longest step ≤ 1 that keeps a inside its box and z ≥ 0."""
+    def _longest(self, step: _Change, most: float = 1.0) -> float:
+        """The longest step ≤ `most` that keeps a inside its box and z ≥ 0."""
         st, low, high = self.state, self.has_low, self.has_high
         values = np.concatenate([st.below[low], st.above[high], st.z_low[low], st.z_high[high]])
         changes = np.concatenate([step.a[low], -step.a[high], step.z_low[low], step.z_high[high]])
         falling = changes < 0
-        return min(1.0, float(np.min(-values[falling] / changes[falling], initial=1.0)))
+        return float(np.min(-values[falling] / changes[falling], initial=most))
 
     def _globalized(self, step: _Change, alpha: float) -> float:
         """The length, halved until smooth functions are finite and their curvature spoils stationarity little."""

@@ -109,8 +109,22 @@ def solve(form: ConicForm, linear: Array, near: Array, units: Array, firm: Array
 
 
 def answered(P: Array | sp.csc_array, q: Array, A: sp.csc_array, b: Array, cones: Cones) -> Any:
-    """Clarabel's answer on scaled data, of any status, with P by its diagonal or its upper triangle."""
+    """Clarabel's answer on scaled data, of any status, with P by its diagonal or its upper triangle.
+
+    Where its progress ends early, as now and then on data of good scale, it tries again without a scaling of its own.
+    """
+    found = _answered(P, q, A, b, cones, equilibrate=True)
+    if found.status == clarabel.SolverStatus.InsufficientProgress:
+        other = _answered(P, q, A, b, cones, equilibrate=False)
+        found = other if other.status == clarabel.SolverStatus.Solved else found
+    return found
+
+
+def _answered(  # noqa: PLR0917
+    P: Array | sp.csc_array, q: Array, A: sp.csc_array, b: Array, cones: Cones, equilibrate: bool
+) -> Any:
     settings = clarabel.DefaultSettings()
+    settings.equilibrate_enable = equilibrate
     settings.verbose = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = TOLERANCE
     settings.max_threads = 1

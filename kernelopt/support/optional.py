@@ -8,7 +8,12 @@ from typing import Any
 from kernelopt.errors import MissingPackageError
 
 # The extra that installs a package; a package without an extra is installed by its own name.
-EXTRAS = {"distributed": "'kernelopt[dask]'", "matplotlib": "'kernelopt[plot]'", "sklearn": "'kernelopt[sklearn]'"}
+EXTRAS = {
+    "distributed": "'kernelopt[dask]'",
+    "jax": "'kernelopt[jax]'",
+    "matplotlib": "'kernelopt[plot]'",
+    "sklearn": "'kernelopt[sklearn]'",
+}
 
 
 def optional(module: str, caller: str) -> Any:

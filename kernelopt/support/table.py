@@ -55,6 +55,10 @@ class Table(ABC):
 
     __repr__ = __str__
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without columns that are kept: read-only mappings do not pickle, and they are made again."""
+        return {name: value for name, value in vars(self).items() if name != "columns"}
+
     def _repr_html_(self) -> str:
         cells = self._cells()
         return table(list(zip(*cells.values(), strict=True)), list(cells), self._captions())

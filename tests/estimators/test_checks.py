@@ -37,6 +37,7 @@ ESTIMATORS = [
     es.KernelClassifier("log_loss"),
     es.KernelRegressorCV("absolute_error", alphas=[0.1, 1.0], cv=3),
     es.KernelClassifierCV(alphas=[0.1, 1.0], cv=3),
+    es.KernelRegressorCV(alphas=[0.1, 1.0], cv=3, tune=True),
     es.KernelQuantileRegressor(),
     es.KernelPCA(),
     es.OneClass(),

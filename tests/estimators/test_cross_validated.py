@@ -184,3 +184,76 @@ def test_time_limits_and_options_reach_the_solves():
     with pytest.warns(UserWarning, match="optimal_inaccurate"):
         model.fit(X, Y)
     assert len(model.pivots_) <= 5
+
+
+def left_out_loss(estimator, y, loss, cv, weights):
+    """Σ wᵢℓᵢ/Σ wᵢ over rows left out, by plain fits."""
+    total = 0.0
+    for train, test in cv.split(X):
+        f = clone(estimator).fit(X[train], y[train], sample_weight=weights[train])
+        total += weights[test] @ loss(y[test], f.predict(X[test]))
+    return total / weights.sum()
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-4])
+def test_tune_chooses_alpha_and_gamma(scale):
+    cv, weights = KFold(3, shuffle=True, random_state=1), RNG.integers(0, 3, N).astype(float)
+    y = scale * Y
+    options = {"fit_intercept": True, "tol": 1e-8}
+    model = es.KernelRegressorCV(alphas=[1e-3, 10.0], cv=cv, tune=True, **options).fit(X, y, weights)
+    assert 1e-3 <= model.alpha_ <= 10.0 and not hasattr(model, "scores_")
+    found = es.KernelRegressor(alpha=model.alpha_, gamma=model.gamma_, **options)
+    squares = lambda y, f: (y - f) ** 2
+    np.testing.assert_allclose(-model.best_score_, left_out_loss(found, y, squares, cv, weights), rtol=1e-3)
+    for alpha, gamma in [(3.0, 1.0), (1 / 3, 1.0), (1.0, 1.5), (1.0, 1 / 1.5)]:
+        other = found.set_params(alpha=alpha * model.alpha_, gamma=gamma * model.gamma_)
+        if other.alpha <= 10.0:
+            assert left_out_loss(other, y, squares, cv, weights) > -model.best_score_ * 1.0005
+    np.testing.assert_allclose(
+        model.predict(X),
+        es.KernelRegressor(alpha=model.alpha_, gamma=model.gamma_, **options).fit(X, y, weights).predict(X),
+        atol=1e-6 * scale,
+    )
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.search_["criterion"], model.search_["criterion"])
+
+
+def test_tune_chooses_scales_of_columns():
+    wide = np.column_stack([X[:, 0], RNG.normal(size=(N, 2))])
+    y = np.sin(2 * wide[:, 0])
+    model = es.KernelRegressorCV("huber", cv=3, tune="columns").fit(wide, y)
+    assert model.scales_.shape == (3,) and model.scales_[1:].min() > 5 * model.scales_[0]
+    assert model.function_.kernel == ko.kernels.Gaussian(sigma=(2 / (3 * wide.var())) ** -0.5).ard(model.scales_)
+    model.set_params(tune=False).fit(wide, y)
+    assert not hasattr(model, "scales_") and not hasattr(model, "search_") and hasattr(model, "scores_")
+
+
+@pytest.mark.parametrize(
+    ("loss", "y"), [("hinge", LABELS), ("hinge", CLASSES), ("multinomial", CLASSES), ("log_loss", CLASSES)]
+)
+def test_tune_of_classifiers(loss, y):
+    model = es.KernelClassifierCV(loss, cv=3, tune=True, alphas=[1e-2, 10.0]).fit(X, y)
+    assert model.search_.value < model.search_["criterion"][0] and model.score(X, y) > 0.7
+    same = es.KernelClassifier(loss, alpha=model.alpha_, gamma=model.gamma_).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), same.predict(X))
+
+
+def test_tune_of_a_kernel_without_gamma_chooses_alpha():
+    Q = KERNEL(X)
+    model = es.KernelRegressorCV(kernel="precomputed", cv=3, tune=True).fit(Q, Y)
+    same = es.KernelRegressorCV(kernel=KERNEL, cv=3, tune=True).fit(X, Y)
+    assert model.alpha_ == pytest.approx(same.alpha_, rel=1e-6) and not hasattr(same, "gamma_")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tune": "gamma"}, 'Expected tune to be False, True or "columns"'),
+        ({"tune": 1.5}, 'Expected tune to be False, True or "columns"'),
+        ({"tune": "columns", "kernel": "precomputed"}, "Expected a kernel of vectors"),
+        ({"tune": True, "kernel": KERNEL, "alphas": [1.0]}, "Expected something to choose"),
+    ],
+)
+def test_invalid_tune(options, message):
+    with pytest.raises(OptionError, match=message):
+        es.KernelRegressorCV(**options).fit(KERNEL(X), Y)

@@ -1,9 +1,11 @@
 """What the examples of statements that no library offers find, against plain cvxpy, closed forms and theorems."""
 
 import cvxpy as cp
+import jax
 import numpy as np
 import pytest
 from running import example
+from sklearn.svm import SVR
 
 import kernelopt as ko
 
@@ -17,42 +19,6 @@ def features(Q):
     values, vectors = np.linalg.eigh(Q)
     kept = values > 1e-12 * values[-1]
     return vectors[:, kept] * np.sqrt(values[kept])
-
-
-def explicit_quantiles(x, y, n, margin):
-    """The statement of the example with explicit features of values and slopes; σ = 1, λ = 0.01."""
-    edges = np.linspace(x.min(), x.max(), n + 1)
-    r, centres = (edges[1] - edges[0]) / 2, (edges[1:] + edges[:-1]) / 2
-    values, slopes = np.concatenate([x, centres]), centres
-    d = lambda a, b: a[:, None] - b[None, :]
-    k = lambda t: np.exp(-(t**2) / 2)
-    mixed = d(values, slopes) * k(d(values, slopes))  # ∂κ(x, z)/∂z
-    both = (1 - d(slopes, slopes) ** 2) * k(d(slopes, slopes))
-    Phi = features(np.block([[k(d(values, values)), mixed], [mixed.T, both]]))
-    A, G, S = np.split(Phi, [len(x), len(x) + n])
-    eta = np.sqrt(2 - 2 * np.exp(-(r**2) / 2)) * margin
-    eta_slope = np.sqrt(2 - 2 * (1 - r**2) * np.exp(-(r**2) / 2)) * margin
-    W, c = cp.Variable((Phi.shape[1], 5)), cp.Variable(5)
-    R = y[:, None] - A @ W - c[None, :]
-    tau = np.broadcast_to([0.1, 0.3, 0.5, 0.7, 0.9], R.shape)
-    loss = cp.sum(cp.multiply(tau, cp.pos(R)) + cp.multiply(1 - tau, cp.neg(R)))
-    D = cp.diff(W, axis=1)
-    rising = [eta_slope * cp.norm(W[:, k]) <= S @ W[:, k] for k in range(5)]
-    ordered = [eta * cp.norm(D[:, k]) <= G @ D[:, k] + c[k + 1] - c[k] for k in range(4)]
-    return cp.Problem(cp.Minimize(loss + 0.01 * cp.sum_squares(W)), rising + ordered).solve(solver="CLARABEL")
-
-
-def test_quantiles_engel():
-    names = example("new/quantiles_engel")
-    x, y, fits = names["x"], names["y"], names["fits"]
-    assert [fit["status"] for fit in fits.values()] == ["optimal"] * 3
-    assert fits["8 points"]["certificate"].upper == pytest.approx(explicit_quantiles(x, y, 8, False), rel=1e-6)
-    assert names["below"] == pytest.approx(explicit_quantiles(x, y, 60, False), rel=1e-6)
-    assert names["above"] == pytest.approx(explicit_quantiles(x, y, 60, True), rel=1e-6)
-    assert fits["8 points"]["slope"].min() < -0.1 and np.diff(fits["8 points"]["curves"], axis=1).min() < -1e-2
-    assert fits["60 points"]["slope"].min() < -1e-3 and np.diff(fits["60 points"]["curves"], axis=1).min() < -1e-3
-    assert fits["60 intervals"]["slope"].min() > 0 and np.diff(fits["60 intervals"]["curves"], axis=1).min() > 0
-    assert fits["8 points"]["certificate"].upper < names["below"] < names["above"]
 
 
 def test_poisson_exposure():
@@ -277,3 +243,52 @@ def test_noisy_labels():
         problem.solve()
         values.append(ko.gradient(problem, criterion).value)
     assert slopes[7] == pytest.approx((values[1] - values[0]) / 2e-3, rel=1e-3)
+
+
+def test_relevant_columns():
+    names = example("new/relevant_columns")
+    assert names["each"] < 0.75 * names["one"]
+    weights = names["weights"]
+    assert np.mean(weights[:13]) > 5 * np.mean(weights[13:])
+    assert names["search"].value < 0.5 * names["search"]["criterion"][0]
+
+
+def test_learned_exposure():
+    names = example("new/learned_exposure")
+    assert names["tau"] == pytest.approx(names["true"], abs=0.05)
+    deviances = names["deviances"]
+    assert deviances["learned"] < 0.8 * deviances["the time h"]
+    z = np.log([0.5, 2.0])
+    _, slope = names["judged"](z)
+    for k in range(2):
+        ends = [names["judged"](z + sign * 1e-4 * np.eye(2)[k])[0] for sign in (-1, 1)]
+        assert slope[k] == pytest.approx((ends[1] - ends[0]) / 2e-4, rel=1e-4)
+
+
+def test_fairness_multiplier():
+    names = example("new/fairness_multiplier")
+    assert names["end"][1] <= 0.105 < names["start"][1]
+    assert names["end"][2] < 0.6 * names["start"][2]
+    assert np.all(np.diff(np.transpose(names["found"])[0]) < 0)  # the price buys what it is for
+
+
+def test_network_features():
+    names = example("new/network_features")
+    errors, found, y, weights = (names[key] for key in ("errors", "found", "y", "weights"))
+    assert errors["features of the network"] < 0.8 * errors["columns, scaled each"] < errors["columns"] < 0.5
+    assert names["machine"].status == "optimal" and names["machine"].certificate.relative_gap < 1e-6
+    # The machine with these features is a support vector machine of scikit-learn's, whose intercept costs nothing.
+    svr = SVR(C=0.5 / float(np.exp(weights["log_lam"])), gamma=0.5, epsilon=0.0, tol=1e-6).fit(found[:1000], y[:1000])
+    np.testing.assert_allclose(names["predictions"]["features of the network"], svr.predict(found[1000:]), atol=1e-3)
+    # The gradient by all weights, from its definition.
+    with jax.enable_x64(True):
+        tree = jax.tree.map(lambda w: np.array(w, dtype=float), weights)
+        rows, responses, rng = names["X"][300:700], y[300:700], np.random.default_rng(0)
+        along = jax.tree.map(lambda w: rng.normal(size=w.shape), tree)
+        ahead, back = (
+            float(names["error"](jax.tree.map(lambda w, a, h=h: w + h * a, tree, along), rows, responses))
+            for h in (1e-6, -1e-6)
+        )
+        slopes = jax.grad(names["error"])(tree, rows, responses)
+        slope = sum(np.sum(a * g) for a, g in zip(jax.tree.leaves(along), jax.tree.leaves(slopes), strict=True))
+    assert slope == pytest.approx((ahead - back) / 2e-6, rel=1e-4)

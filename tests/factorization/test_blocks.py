@@ -247,8 +247,51 @@ def test_rows_that_are_no_points():
     theta = ko.Theta(KERNEL)
     slope = ko.FeatureMatrix(X, KERNEL).derivative(0)
     problem = ko.Problem(cp.Minimize(cp.sum_squares(slope @ theta) + ko.sum_squares(theta)), [theta(X) >= 0])
-    with pytest.raises(KernelError, match="derivatives or inner products"):
+    with pytest.raises(KernelError, match="rows of θ of one kind"):
         problem.solve(dtype="float32")
+
+
+def bags(n=900, count=60):
+    """Points, and a matrix that averages bags of them; one bag is empty of all but a point, one row is a difference."""
+    X, owner = points(n), RNG(1).integers(1, count, n)
+    owner[0] = 0
+    W = sp.csr_array((1.0 / np.bincount(owner)[owner], (owner, np.arange(n))), shape=(count, n)).tolil()
+    W[5, 7] = -1.0
+    return X, sp.csr_array(W)
+
+
+@pytest.mark.parametrize("options", [{}, {"dtype": "float32"}, {"backend": True}], ids=["array", "single", "cluster"])
+@pytest.mark.parametrize("loss", [ko.losses.absolute_error, ko.losses.squared_error])
+def test_combinations_of_points_in_blocks(client, options, loss, monkeypatch):
+    """The answer is that of the matrix W K Wᵀ, whichever way B is held."""
+    monkeypatch.setattr("kernelopt.driver.options.FEWEST", 100)
+    X, W = bags()
+    y = W @ np.sin(X[:, 0])
+    theta, A = ko.Theta(KERNEL), W @ ko.FeatureMatrix(X, KERNEL)
+    problem = ko.Problem(cp.Minimize(cp.sum(loss(y, A @ theta)) + 0.1 * ko.sum_squares(theta)))
+    problem.solve(**{k: client if v is True else v for k, v in options.items()}, rank_tol=1e-10)
+    assert problem.status == "optimal" and problem.verify().passed
+    R = np.linalg.cholesky(W @ KERNEL(X) @ W.T + 1e-12 * np.eye(60))
+    w = cp.Variable(60)
+    expected = cp.Problem(cp.Minimize(cp.sum(loss(y, R @ w)) + 0.1 * cp.sum_squares(w))).solve(solver="CLARABEL")
+    assert problem.value == pytest.approx(expected, rel=1e-5)
+    assert (A @ theta).value == pytest.approx(W @ theta.value(X), abs=1e-6)
+
+
+def test_blocks_of_combinations():
+    """Blocks hold about as many points each; products with Q agree with Q, by columns and by panels."""
+    X, W = bags()
+    rows = ko.FeatureMatrix(X, KERNEL)
+    theta = ko.Theta(KERNEL)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares((W @ rows) @ theta) + ko.sum_squares(theta)))
+    data = problem.canonical_form().predictions[0].rows
+    factor = blocked_cholesky(data, Settings(1e-12, None, "raise", 0), None, Layout(Here(), 200))
+    assert len(factor.parts) >= 4 and sum(map(len, factor.parts)) == 60
+    Q = W @ KERNEL(X) @ W.T
+    for V in (RNG(0).normal(size=(60, 2)), np.eye(60)[:, :2]):
+        assert factor.product(data, V) == pytest.approx(Q @ V, abs=1e-12)
+        assert factor.quadratic(data, V) == pytest.approx(V.T @ Q @ V, abs=1e-12)
+        assert np.all(np.abs(factor.product(data, V) - Q @ V) <= factor.product_error(data, V) + 1e-14)
 
 
 def test_solvers_that_need_one_array():

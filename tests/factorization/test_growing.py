@@ -19,7 +19,7 @@ from kernelopt.factorization import factor as factor_module
 from kernelopt.factorization.dense import pivoted_cholesky
 from kernelopt.factorization.growing import ExpandedFactor
 from kernelopt.factorization.streamed import streamed_cholesky
-from kernelopt.kernels.derivatives import lifted, with_order
+from kernelopt.kernels.derivatives import WithDerivatives, lifted, with_order
 from kernelopt.language.functions import Function
 from kernelopt.language.rows import Rows
 from kernelopt.results.history import Round
@@ -43,7 +43,7 @@ def values_and_slopes():
     X, kernel = points(100, 2), lifted(KERNEL)
     f = Function(KERNEL, X[:4], np.array([3.0, -1.0, 2.0, 5.0]))
     rows = Rows.of_points(kernel, np.concatenate([with_order(X, ()), with_order(X[:50], (0,))]))
-    rows = rows.with_functions([f._lifted()])
+    rows = rows.with_functions([f._lifted(WithDerivatives)])
     return rows, np.array(rows.gram())
 
 

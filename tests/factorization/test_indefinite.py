@@ -71,8 +71,18 @@ def test_projections_of_everything_at_once(mode):
     u = form.predictions[0].u.value
     assert np.abs((A @ theta).value - u[:45]).max() < 1e-8
     assert np.abs((A.derivative(0) @ theta).value - u[45:]).max() < 1e-8
-    assert ko.norm(theta, "nuc").value == pytest.approx(form.norms[0].t.value, rel=1e-6)
-    assert ko.norm(theta[:, 0]).value == pytest.approx(form.norms[1].t.value, rel=1e-9)
+    values, V = np.linalg.eigh(changed(with_slopes(1.0) - 0.9 * with_slopes(3.0), mode))
+    rank = problem.certificate.ranks[0][0]
+    w = V[:, -rank:].T @ np.vstack([u[:40], u[45:85]]) / np.sqrt(values[-rank:])[:, None]
+    assert ko.norm(theta, "nuc").value == pytest.approx(np.linalg.norm(w, "nuc"), rel=1e-6)
+    assert ko.norm(theta[:, 0]).value == pytest.approx(np.linalg.norm(w[:, 0]), rel=1e-6)
+
+
+def with_slopes(sigma):
+    """The kernel matrix of values and slopes in the first column: ∂k = −d/σ²·k and ∂∂′k = (1/σ² − d²/σ⁴)k."""
+    k = ko.kernels.Gaussian(sigma)(X)
+    d = np.subtract.outer(X[:, 0], X[:, 0]) / sigma**2
+    return np.block([[k, d * k], [-d * k, (1 / sigma**2 - d**2) * k]])
 
 
 @pytest.mark.parametrize("mode", ["clip", "flip", "shift"])
@@ -127,3 +137,18 @@ def test_eigenvalues_are_computed_only_where_cholesky_fails(monkeypatch):
     with pytest.raises(NotPSDError):
         ridge(almost_psd(40, -1e-9), np.arange(40))
     assert len(calls) == 1
+
+
+def test_integrals_beside_a_shift():
+    """Rows of means over intervals keep their kind where a multiple of Delta is added to their kernel."""
+    kernel = ko.kernels.Gaussian(1.0) - 0.9 * ko.kernels.Gaussian(3.0)
+    points = np.linspace(-1, 1, 20)[:, None]
+    theta, A = ko.Theta(kernel), ko.FeatureMatrix(points, kernel)
+    means = ko.integral([-1.0, 0.0], [0.0, 1.0], kernel) @ theta
+    fit = cp.sum_squares(A @ theta - points[:, 0]) + cp.sum_squares(means)
+    problem = ko.Problem(cp.Minimize(fit + 0.1 * ko.norm(theta) ** 2))
+    problem.solve(indefinite="shift")
+    assert problem.canonical_form().predictions[0].u.value == pytest.approx(
+        np.concatenate([(A @ theta).value, means.value]), abs=1e-8
+    )
+    assert np.array_equal(theta.value.centers[:20], points)

@@ -270,6 +270,7 @@ REPRS = [
     -0.0 * Linear() ** 2 * Linear(),
     Gaussian(sigma=1.0) * (2 * Linear()),
     ks.Precomputed(Q[:3, :3]),
+    Gaussian(sigma=1.0).indexed(X[:3]) + Linear().indexed(X[:3]),
     ks.Spectrum(n=3) + 2.0 * ks.PositionMatch(power=2),
 ]
 

@@ -68,10 +68,12 @@ def test_solved(N, ties):
 
     def value(c):
         u = Q @ c
-        totals = np.log(np.exp(u)[None, :] @ d.T).ravel()
-        return totals[event].sum() - u[event].sum() + 0.5 * c @ u
+        totals = d @ np.exp(u)
+        slope = np.exp(u) * ((event / totals) @ d) - event
+        return np.log(totals)[event].sum() - u[event].sum() + 0.5 * c @ u, Q @ slope + u
 
-    found = minimize(value, np.zeros(N), method="L-BFGS-B", options={"maxfun": 10**6, "ftol": 1e-15, "gtol": 1e-9})
+    options = {"maxfun": 10**6, "maxiter": 10**5, "ftol": 1e-15, "gtol": 1e-9}
+    found = minimize(value, np.zeros(N), jac=True, method="L-BFGS-B", options=options)
     assert problem.value <= found.fun + 1e-9 * abs(found.fun) + 1e-12
     assert problem.value == pytest.approx(found.fun, rel=1e-5, abs=1e-12)
     assert problem.certificate.lower <= found.fun * (1 + 1e-12) + 1e-12
@@ -181,3 +183,19 @@ def test_one_event_time():
 def test_bad_input(time, event, shape, message):
     with pytest.raises(DataError, match=message):
         ko.losses.cox(time, event, cp.Variable(shape))
+
+
+@pytest.mark.parametrize("shift", [1e-9, 1e-7, 1e-5])
+def test_tiny_numbers_in_constraints_say_nothing_about_predictions(shift):
+    """The interior point method starts beside slopes ≤ −1e-7 as beside slopes ≤ 0."""
+    X, time, event = survival(60)
+    kernel = ko.kernels.Gaussian(sigma=1.0)
+    slope = ko.FeatureMatrix(np.linspace(-2, 2, 15)[:, None], kernel).derivative(0)
+    values = []
+    for least in (0.0, shift):
+        theta = ko.Theta(kernel)
+        loss = ko.losses.cox(time, event, theta(X[:, :1]))
+        problem = ko.Problem(cp.Minimize(loss + 0.1 * ko.sum_squares(theta)), [slope @ theta >= least])
+        values.append(problem.solve(solver="INTERIOR_POINT"))
+        assert problem.status == "optimal"
+    assert values[0] <= values[1] * (1 + 1e-7) <= values[0] + 10 * shift + 1e-4

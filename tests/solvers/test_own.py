@@ -143,6 +143,23 @@ def test_the_augmented_lagrangian_takes_many_constraints_of_another_size():
     assert problem.value == pytest.approx(reference.solve(solver="INTERIOR_POINT"), rel=1e-6)
 
 
+@pytest.mark.parametrize("shift", [0.0, 1e-9, 1e-6, 1e-3])
+def test_right_hand_sides_of_very_different_sizes(shift):
+    """Half of the constraints have targets of about 10, the others a right-hand side that is nearly zero."""
+    rng = np.random.default_rng(0)
+    xi = np.linspace(0.0, 10.0, 40)[:, None]
+    seen = rng.gamma(4.0, 1.0, size=(30, 1))
+    theta, f0, x = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(), cp.Variable(nonneg=True)
+    majorant = f0 + theta(xi)
+    objective = cp.Minimize(f0 + cp.sum(theta(seen)) / 30 + 0.2 * ko.norm(theta))
+    constraints = [majorant >= x - 3 * xi[:, 0] + shift, majorant >= -2 * x + shift]
+    problem = ko.Problem(objective, constraints)
+    problem.solve(solver="INTERIOR_POINT", tol=1e-7)
+    assert problem.status == "optimal"
+    least = ko.Problem(objective, [majorant >= x - 3 * xi[:, 0], majorant >= -2 * x]).solve(tol=1e-7)
+    assert problem.value == pytest.approx(least + shift, abs=1e-5)  # f0 takes the shift
+
+
 def test_a_hard_margin_by_the_augmented_lagrangian():
     """Constraints alone: multipliers, and so the gap, are 0 where the search begins."""
     X, y = data(120)

@@ -1,0 +1,154 @@
+"""Constraints at all points of a box."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+
+from kernelopt.errors import DataError
+from kernelopt.kernels.domains import real_array
+from kernelopt.support.types import Array
+
+MOST_COLUMNS = 3
+BINDS = 1e-6  # of the largest multiplier: smaller ones are those of solvers that stop in the interior
+FIRST = {1: 9, 2: 5, 3: 3}  # points per column at first
+
+
+class Everywhere:
+    """g(x) ≥ 0 for all x of a box, a constraint made by `ko.everywhere`.
+
+    Attributes
+    ----------
+    lower, upper : (d,), the corners of the box
+    least : after a solve, a number m with g ≥ m proven for all x of the box at the answer; else None
+    points : after a solve, the points (n, d) at which the constraint was imposed; else None
+    dual_value : after a solve, its multipliers at these points, (n,) or (n, K); else None
+    binding : after a solve, the points that bind (m, d): those with a multiplier above 1e-6 of the largest; else None
+    """
+
+    def __init__(self, g: Callable[[Array], Any], lower: Array, upper: Array, bend: Array) -> None:
+        self.g, self.lower, self.upper, self.bend = g, lower, upper, bend
+        self.least: float | None = None
+        self.points: Array | None = None
+        self.dual_value: Array | None = None
+
+    def grid(self, halvings: int = 0) -> Array:
+        """The points at first: a coarse grid, whose steps are halved some times."""
+        count = (FIRST[len(self.lower)] - 1) * 2**halvings + 1
+        axes = [np.linspace(a, b, count if a < b else 1) for a, b in zip(self.lower, self.upper, strict=True)]
+        return np.array(list(product(*axes)))
+
+    @cached_property
+    def shown(self) -> Any:
+        """The inequality at a few points, to be printed."""
+        return self.g(self.grid())
+
+    @property
+    def binding(self) -> Array | None:
+        if self.points is None or self.dual_value is None:
+            return None
+        size = np.abs(self.dual_value).reshape(len(self.points), -1).max(axis=1)
+        return np.asarray(self.points[(size > BINDS * size.max(initial=0.0)) & (size > 0)])
+
+    @property
+    def text(self) -> str:
+        """The box, "[0, 1] × [2, 3]"."""
+        return " × ".join(f"[{a:g}, {b:g}]" for a, b in zip(self.lower, self.upper, strict=True))
+
+    def margin(self, P: Array) -> cp.Expression:
+        """The expression that is ≥ 0 at the points P, one row for each. Raises DataError."""
+        stated = self.g(P.copy())
+        if isinstance(stated, cp.constraints.Inequality):
+            margin = -stated.expr
+        elif isinstance(stated, cp.constraints.NonNeg):
+            margin = stated.args[0]
+        elif isinstance(stated, (cp.constraints.Equality, cp.constraints.Zero)):
+            raise DataError(
+                "Expected an inequality in ko.everywhere; got an equality, which infinitely many points would "
+                "determine. State both inequalities with a tolerance, or equalities at chosen points."
+            )
+        else:
+            raise DataError(f"Expected g(P) to be an inequality such as theta(P) >= 0; got {stated!r}.")
+        if not margin.is_affine():
+            raise DataError("Expected g(P) to be affine in θ and the variables; got an expression that is not.")
+        if margin.ndim not in (1, 2) or margin.shape[0] != len(P):
+            raise DataError(
+                f"Expected g(P) with a row for each of the {len(P)} points; got shape {margin.shape}. Write g for any "
+                "number of points, such as lambda P: theta(P) >= 0."
+            )
+        return margin
+
+    def at(self, P: Array, shift: float = 0.0) -> cp.Constraint:
+        """The constraint g(x) ≥ shift at the points P."""
+        return self.margin(P) >= shift
+
+    def __repr__(self) -> str:
+        return f"Everywhere({self.g!r}, {self.lower.tolist()}, {self.upper.tolist()})"
+
+
+def everywhere(g: Callable[[Array], Any], lower: Any, upper: Any, *, bend: Any = 0.0) -> Everywhere:
+    """The constraint that an inequality holds at all points of a box, for `ko.Problem`.
+
+    For kernels with derivatives two orders above those that occur, which are stationary, such as Gaussian and rational
+    quadratic ones, or polynomial, or sums of such. A solve imposes it at few points and adds those where it is
+    violated, until it is proven for the whole box: on a cell with sides hⱼ
+
+        g(x) ≥ min over the corners − Σⱼ Mⱼhⱼ²/8,   Mⱼ = max ‖∂ⱼ∂ⱼ∂F‖·‖θ‖ ≥ |∂²g/∂xⱼ²|.
+
+    With one derivative more only (Matérn kernels), proofs rest on bounds of slopes, and for values of functions without
+    derivatives (Laplacian and Matérn, ν = ½) on ‖F(x) − F(x + h)‖ = √(2κ(0) − 2κ(h)) and Σ|cᵢ||κ(x) − κ(x + h)|. These
+    take more cells: in one column they reach tolerances of 1e-3, in two often none.
+
+    The problem at few points bounds the optimum from below; an answer that is proven feasible, from above.
+
+    Parameters
+    ----------
+    g : function
+        Takes points (m, d) and returns an inequality with a row for each of them, (m,) or (m, K), affine in predictions
+        and derivatives at these points, other functionals of θ, and variables. Coefficients may depend on x affinely.
+    lower, upper : numbers or arrays (d,), d ≤ 3
+    bend : number or array (d,), optional
+        Bounds on the second derivatives by each xⱼ of the terms of g that hold neither θ nor variables, where these are
+        not affine in x. They are taken on trust.
+
+    Raises
+    ------
+    DataError
+        For boxes that are not finite, upside down, or of more than 3 columns; for an equality.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, kernelopt as ko
+    >>> X, y = np.linspace(0, 6, 30)[:, None], np.tanh(np.linspace(-3, 3, 30)) + 0.1 * np.cos(np.arange(30.0))
+    >>> kernel = ko.kernels.Gaussian(sigma=1.0)
+    >>> theta = ko.Theta(kernel)
+    >>> rising = ko.everywhere(lambda P: ko.FeatureMatrix(P, kernel).derivative(0) @ theta >= 0, 0.0, 6.0)
+    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - y) + 0.01 * ko.sum_squares(theta)), [rising])
+    >>> _ = problem.solve()
+    >>> print(problem.status, rising.least >= 0)
+    optimal True
+    """
+    if not callable(g):
+        raise DataError(f"Expected a function of points, such as lambda P: theta(P) >= 0; got {g!r}.")
+    low, high = (np.atleast_1d(real_array(a, name)) for a, name in ((lower, "lower"), (upper, "upper")))
+    if low.ndim != 1 or high.ndim != 1 or len({len(low), len(high)} - {1}) > 1:
+        raise DataError(f"Expected lower and upper of one shape (d,); got {low.shape} and {high.shape}.")
+    low, high = (np.array(a) for a in np.broadcast_arrays(low, high))
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        raise DataError(f"Expected a box with finite corners; got {low.tolist()} and {high.tolist()}.")
+    for j in np.flatnonzero(low > high)[:1]:
+        raise DataError(f"Expected lower <= upper; got {low[j]:g} > {high[j]:g} in column {j}.")
+    if len(low) > MOST_COLUMNS:
+        raise DataError(
+            f"Expected a box of at most {MOST_COLUMNS} columns, since cells multiply with each; got {len(low)}. "
+            "State the inequality at points of your own, with a margin from FeatureMatrix.modulus."
+        )
+    bent = np.asarray(real_array(bend, "bend"))
+    if bent.shape not in ((), (1,), low.shape) or not np.isfinite(bent).all() or np.any(bent < 0):
+        raise DataError(f"Expected bend as numbers >= 0, one or {len(low)}; got {bend!r}.")
+    return Everywhere(g, low, high, np.broadcast_to(bent, low.shape).copy())
