@@ -273,8 +273,13 @@ def _cone_point(form: CanonicalForm, data: StatedCones, spans: tuple[Span, ...],
 def _snapped(
     form: CanonicalForm, data: StatedCones, spans: tuple[Span, ...], point: Iterate, z: Array
 ) -> tuple[Span, ...]:
-    """The spans, empty where the costs of ‖θ‖ near 0 exceed ‖Aᵀν‖, all that θ could gain: then θ = 0 stays."""
-    costs, made = data.c + data.A.T @ z, []
+    """The spans, empty where the costs of ‖θ‖ near 0 exceed ‖Aᵀν‖, all that θ could gain: then θ = 0 stays.
+
+    A row t ≤ R with R > 0 does not hold with equality there, so that its multiplier is no cost.
+    """
+    by_rows = sp.csr_array(data.A)
+    balls = (np.diff(by_rows.indptr) == 1) & (data.b > 0)
+    costs, made = data.c + data.A.T @ np.where(balls, 0.0, z), []
     for link, span, nu in zip(form.predictions, spans, point.multipliers(), strict=True):
         plain = [j for j, norm in form.norms_of(link.theta).items() if norm.is_plain]
         gain = float(np.linalg.norm(span.B.T @ nu.reshape(len(span.columns), -1)))
