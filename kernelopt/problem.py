@@ -601,7 +601,7 @@ class Problem(Statement, Answered):
             lines += explain.rows(canonical, named)
             lines += explain.factors(self._factored.reduction, named) if self._factored else explain.NOT_FACTORED
             chosen = self.solver_stats.solver_name if self.solver_stats else self.solvers().chosen
-            lines += [("solver", chosen or "none")]
+            lines += explain.solver(chosen, self.solver_stats)
             if self._factored and chosen in ENGINES and ENGINES[chosen].in_rows:
                 lines += explain.systems(self._factored.reduction, named)
             lines += explain.answer(self._solution, named) if self._solution else []

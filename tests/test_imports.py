@@ -129,7 +129,7 @@ INSIDE = {
         ["active_set", "engine", "libsvm"],
         ["watch"],
         ["assemble", "dual_point", "outer_dual", "rays"],
-        ["cones", "cvxpy_solvers", "dual_feasibility", "machines", "maxima", "structured"],
+        ["cones", "culprits", "cvxpy_solvers", "dual_feasibility", "machines", "maxima", "structured"],
         ["kernel_space"],
     ],
     "spectral": [["spectral_problems"], ["enclosure"], ["eigenvalues", "spectral_form"]],

@@ -175,7 +175,8 @@ def solution(
         status = Status.OPTIMAL
     else:
         status = Status.USER_LIMIT if is_over else Status.OPTIMAL_INACCURATE
-    return replace(solved, certificate=certificate, status=status)
+    stats = replace(solved.solver_stats, out_of_time=is_over)
+    return replace(solved, certificate=certificate, status=status, solver_stats=stats)
 
 
 def note(boxes: Sequence[Everywhere], found: Exchanged) -> None:

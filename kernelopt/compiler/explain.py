@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import isinf
+from math import isfinite, isinf
 from textwrap import wrap
 from typing import Any
 
@@ -13,7 +13,7 @@ from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.rules import Inspection
 from kernelopt.language.text import Notation, describe
-from kernelopt.results.solution import Solution
+from kernelopt.results.solution import Solution, SolverStats, Status
 from kernelopt.support.html import table
 
 LABEL, WIDTH = 13, 106  # characters: of the column of labels, and of the text beside it
@@ -101,7 +101,31 @@ def answer(solution: Solution, named: Notation) -> Lines:
         lines.append(("", f"‖{named.theta(theta)}‖{kind} = {f.norm:.6g} on {len(f.pivots)} pivots"))
     if solution.certificate is not None:
         lines += _wrapped("certificate", str(solution.certificate))
-    return lines + ([("", solution.status.remedy)] if solution.status.remedy else [])
+    return lines + ([("", told)] if (told := _remedy(solution)) else [])
+
+
+def solver(chosen: str | None, stats: SolverStats | None) -> Lines:
+    """The solver of the answer, and the others that were tried before it, with what they left open."""
+    before: dict[str, str] = {}
+    for attempt in stats.attempts if stats is not None else ():
+        if attempt.solver != chosen:
+            gap = f"gap {attempt.gap:.0e}" if isfinite(attempt.gap) else "no bound"
+            before[attempt.solver] = f"{attempt.solver} ({attempt.claimed}, {gap})"
+    after = f", after {', '.join(before.values())}" if before else ""
+    return [("solver", (chosen or "none") + after)]
+
+
+def _remedy(solution: Solution) -> str:
+    """What to do about the status; for a limit, which one was reached."""
+    stats = solution.solver_stats
+    if solution.status != Status.USER_LIMIT or stats is None:
+        return solution.status.remedy
+    if stats.out_of_time:
+        return "The time limit was reached before the gap closed: raise time_limit, or tol."
+    if any(attempt.claimed == Status.USER_LIMIT for attempt in stats.attempts):
+        name = stats.solver_name
+        return f"{name} reached a limit of its own, such as its number of iterations: raise it, or leave `solver` out."
+    return solution.status.remedy
 
 
 def _wrapped(label: str, text: str) -> Lines:

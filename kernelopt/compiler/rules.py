@@ -21,7 +21,7 @@ from kernelopt.language.nodes import Prediction, ThetaLeaf, ThetaNorm
 from kernelopt.language.smooth import SmoothTerm
 from kernelopt.language.text import describe
 from kernelopt.losses import CHECKED
-from kernelopt.support.cvxpy_parts import Atom, Elementwise, Leaf, MulExpression, broadcast_to
+from kernelopt.support.cvxpy_parts import Atom, DivExpression, Elementwise, Leaf, MulExpression, broadcast_to
 
 # How a larger value acts on the minimized problem: it cannot help, it cannot hurt, or its effect is unknown.
 COSTS, HELPS, UNKNOWN = 1, -1, 0
@@ -66,7 +66,7 @@ def inspect(objective: Any, constraints: tuple[Any, ...]) -> Inspection:
     minimized = isinstance(objective, cp.Minimize)
     walk.visit(objective.args[0], COSTS if minimized else HELPS, "the objective")
     if not objective.is_dcp():
-        walk.not_dcp.append(_not_dcp(objective.args[0], "convex" if minimized else "concave", "the objective"))
+        walk.not_dcp.append(_not_dcp(objective.args[0], COSTS if minimized else HELPS))
         refused.append("the objective")
     for number, constraint in enumerate(constraints, start=1):
         place = f"constraint {number}"
@@ -74,7 +74,7 @@ def inspect(objective: Any, constraints: tuple[Any, ...]) -> Inspection:
             if walk.visit(argument, direction, place, constraint) and isinstance(constraint, ELEMENTWISE):
                 walk.check_shapes(argument, constraint, place)
         if not constraint.is_dcp():
-            walk.not_dcp.append(f"{place}, {describe(constraint)}, is not convex.")
+            walk.not_dcp.append(_not_convex(constraint, place))
             refused.append(place)
     # A hint explains why DCP refuses a part; where DCP accepts the part, the hint is dropped.
     hints = [hint for place, hint in dict.fromkeys(walk.hints) if place in refused]
@@ -250,5 +250,58 @@ def _weights_of_wrong_sign(node: Any, below: list[bool], direction: int, place: 
     ]
 
 
-def _not_dcp(expression: Any, wanted: str, place: str) -> str:
-    return f"{place}, {describe(expression)}, is not {wanted} by the DCP rules."
+def _not_dcp(expression: Any, direction: int) -> str:
+    """What keeps an objective from being convex (COSTS) or concave (HELPS)."""
+    wanted = "convex" if direction == COSTS else "concave"
+    told = _told(_blamed(expression, direction), expression)
+    return f"the objective, {describe(expression)}, is not {wanted} by the DCP rules{told}."
+
+
+def _not_convex(constraint: Any, place: str) -> str:
+    """What keeps a constraint from being convex."""
+    pairs = zip(_arguments(constraint), _directions(constraint), strict=True)
+    blamed = [node for argument, direction in pairs for node in _blamed(argument, direction)]
+    return f"{place}, {describe(constraint)}, is not convex{_told(blamed, constraint)}."
+
+
+def _told(blamed: list[Any], whole: Any) -> str:
+    """The blamed terms with their curvature, each once."""
+    lines = dict.fromkeys(f"{describe(node)} is {_curvature(node)}" for node in blamed if node is not whole)
+    return f": {'; '.join(lines)}" if lines else ""
+
+
+def _curvature(node: Any) -> str:
+    if node.is_convex() or node.is_concave():
+        return "convex" if node.is_convex() else "concave"
+    is_product = isinstance(node, (cp.multiply, MulExpression, DivExpression))
+    if is_product and not any(arg.is_constant() for arg in node.args):
+        return "a product of expressions with variables" if not isinstance(node, DivExpression) else "a ratio"
+    return "neither convex nor concave"
+
+
+def _blamed(node: Any, direction: int) -> list[Any]:
+    """The smallest parts that keep a node from being convex (COSTS), concave (HELPS) or affine (UNKNOWN).
+
+    An atom that is convex and nondecreasing in an argument needs a convex argument there, and so on.
+    """
+    if _fits(node, direction):
+        return []
+    if isinstance(node, Leaf) or not isinstance(node, Atom):
+        return [node]
+    if not (node.is_atom_convex() if direction == COSTS else node.is_atom_concave()) and direction != UNKNOWN:
+        return [node]
+    if direction == UNKNOWN and not (node.is_atom_convex() and node.is_atom_concave()):
+        return [node]
+    found = []
+    for i, argument in enumerate(node.args):
+        along = direction * _monotonicity(node, i)
+        below = _blamed(argument, along)
+        # An argument that is turned round is named with the node that turns it: −x, not x.
+        found += [node] if direction and along == -direction and below and below[0] is argument else below
+    return found or [node]
+
+
+def _fits(node: Any, direction: int) -> bool:
+    if direction == UNKNOWN:
+        return bool(node.is_affine())
+    return bool(node.is_convex() if direction == COSTS else node.is_concave())

@@ -76,6 +76,7 @@ class Pursued:
     attempts: tuple[Attempt, ...]
     rounds: tuple[Round, ...]
     factored: Factored
+    out_of_time: bool = False
 
     @property
     def stats(self) -> SolverStats:
@@ -85,7 +86,7 @@ class Pursued:
         return SolverStats(
             inner.solver_name, inner.solve_time, inner.setup_time, inner.num_iters,
             sum(f.kernel_seconds for f in factors), sum(f.factor_seconds for f in factors), reduction.compile_seconds,
-            inner.extra_stats, self.attempts, rounds=self.rounds,
+            inner.extra_stats, self.attempts, rounds=self.rounds, out_of_time=self.out_of_time,
         )  # fmt: skip
 
 
@@ -220,11 +221,11 @@ def _found(state: State, goal: Goal) -> Pursued:
     """The best answer, with status USER_LIMIT where time ran out before its gap closed."""
     assert state.best is not None
     assert state.of_best is not None
-    outcome = state.best
-    if outcome.solution.status == Status.OPTIMAL_INACCURATE and goal.seconds_left() <= 0:
+    outcome, is_over = state.best, goal.seconds_left() <= 0
+    if outcome.solution.status == Status.OPTIMAL_INACCURATE and is_over:
         outcome = replace(outcome, solution=replace(outcome.solution, status=Status.USER_LIMIT))
     outcome = replace(outcome, interrupted=state.interrupted)
-    return Pursued(outcome, state.attempts, state.rounds, state.of_best)
+    return Pursued(outcome, state.attempts, state.rounds, state.of_best, is_over)
 
 
 def _is_too_coarse(outcome: Outcome, reduction: Reduction) -> bool:

@@ -27,8 +27,11 @@ from kernelopt.language.nodes import ThetaLeaf
 from kernelopt.losses import check_parameters
 from kernelopt.solvers import choice
 from kernelopt.solvers.choice import SolverTable
+from kernelopt.solvers.culprits import summands
 from kernelopt.spectral import spectral_form, spectral_problems
 from kernelopt.spectral.spectral_form import SpectralForm
+
+SHORT = 80  # characters of a term that a reason names
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -251,8 +254,13 @@ class Statement:
         """Each solver, or why it can't take this problem; the default depends on the number of variables."""
         form = self._private_form()
         return spectral_problems.solver_table(
-            self._spectral, lambda: choice.table(self._probe, form, self._outer(), size)
+            self._spectral, lambda: choice.table(self._probe, form, self._outer(), size, self._texts())
         )
+
+    def _texts(self) -> list[str]:
+        """The summands of the objective and the constraints, as they are printed."""
+        named = self._notation()
+        return [text.describe(part, SHORT, named) for part in [*summands(self.objective), *self.constraints]]
 
     def _require_parameter_values(self) -> None:
         for p in self.parameters():

@@ -173,7 +173,8 @@ def audit(
         moved = against(lower, point.value)
         found = moved if found is None or not found.absolute_gap <= moved.absolute_gap else found
     checks.append(gap(found, tol) if found is not None else Check("duality gap", np.inf, tol, "no lower bound"))
-    return Report(tuple(checks), found)
+    # The rank here would be that of the audited θ alone, which says nothing about Q.
+    return Report(tuple(checks), None if found is None else replace(found, ranks=()))
 
 
 # ---------------------------------------------------------------- the factor, and θ

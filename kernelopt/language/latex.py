@@ -43,7 +43,8 @@ def problem(objective: Any, constraints: Sequence[Any], named: Notation) -> str:
 
 
 def _formula(node: Any, named: Notation) -> str:
-    text = _Latex(named).text(node)
+    text, legend = _Latex(named).whole(node)
+    text += rf"\quad \text{{{legend.strip()}}}" if legend else ""
     return text if len(text) <= LONGEST else escaped(describe(node, named=named), spaces=True)
 
 
@@ -72,6 +73,12 @@ def _is_number(node: Any) -> bool:
 
 
 class _Latex(Printer):
+    def spaced(self, text: str) -> str:
+        return escaped(text)
+
+    def omitted(self, count: int) -> str:
+        return rf"\text{{… {count} more terms …}}"
+
     def everywhere(self, inequality: str, box: str) -> str:
         return rf"{inequality}\ \text{{for all }} x \in {box.replace('×', chr(92) + 'times')}"
 
@@ -109,16 +116,17 @@ class _Latex(Printer):
         return rf"\operatorname{{{escaped(name)}}}" + self.brackets(", ".join(parts).replace("…", r"\ldots "))
 
     def of_AddExpression(self, node: Any) -> str:
-        parts = [self.text(a) for a in node.args]
+        parts = self.elided([self.text(a) for a in node.args])
         return parts[0] + "".join(f" - {p[1:]}" if p.startswith("-") else f" + {p}" for p in parts[1:])
 
     def of_NegExpression(self, node: Any) -> str:
-        return f"-{self.factor(node.args[0])}"
+        text = self.factor(node.args[0])
+        return text[1:] if text.startswith("-") else f"-{text}"
 
     def of_multiply(self, node: Any) -> str:
         left, right = node.args
-        if isinstance(left, cp.Constant) and self.text(left) == "-1":
-            return f"-{self.factor(right)}"
+        if isinstance(left, cp.Constant) and self.text(left) in {"1", "-1"}:
+            return f"{'-' if self.text(left) == '-1' else ''}{self.factor(right)}"
         between = r"\," if _is_number(left) or _is_number(right) else r" \odot "
         return f"{self.factor(left)}{between}{self.factor(right)}"
 
@@ -132,7 +140,7 @@ class _Latex(Printer):
         return rf"\sum{'' if node.axis is None else f'_{{{node.axis}}}'} {self.factor(node.args[0])}"
 
     def of_maximum(self, node: Any) -> str:
-        return rf"\max{self.brackets(', '.join(self.text(a) for a in reversed(node.args)))}"
+        return rf"\max{self.brackets(', '.join(self.elided([self.text(a) for a in reversed(node.args)])))}"
 
     def of_abs(self, node: Any) -> str:
         return rf"\left|{self.text(node.args[0])}\right|"

@@ -18,8 +18,12 @@ from kernelopt.language.smooth import SmoothTerm
 from kernelopt.support.cvxpy_parts import Leaf, Pnorm, Power, index, quad_over_lin, special_index
 
 LIMIT = 120  # characters of a description, one line of text
-LONGEST_INDEX = 24  # characters of an index that is shown; of longer masks and lists the entries are counted
+LONGEST_INDEX = 24  # characters of an index that is shown; longer masks and lists get a letter
+LETTERS = "ijklmnopq"
+# Terms of a sum, or arguments of a function, that are all shown. Of more, these are the first FIRST and the last.
+TERMS, FIRST = 8, 3
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+INTEGER = np.dtype(np.int64).itemsize
 POWERS = {"2": "²", "3": "³"}
 # cvxpy's names of nodes that only change a shape.
 TRANSPARENT = {"Promote", "broadcast_to"}
@@ -77,8 +81,9 @@ def names(thetas: Iterable[Theta]) -> dict[Theta, str]:
 
 def describe(node: Any, limit: int | None = LIMIT, named: Notation | None = None) -> str:
     """A problem, constraint or expression in one line, shortened to `limit` characters."""
-    text = Printer(named or Notation()).text(node)
-    return text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
+    printer = Printer(named or Notation())
+    text, legend = printer.whole(node)
+    return (text if limit is None or len(text) <= limit else text[: limit - 1] + "…") + legend
 
 
 class Printer:
@@ -86,6 +91,40 @@ class Printer:
 
     def __init__(self, named: Notation) -> None:
         self.named = named
+        self._lists: dict[tuple[bytes, int], str] = {}  # long indices by their entries and what they choose from
+
+    def whole(self, node: Any) -> tuple[str, str]:
+        """The text, and what the letters of long indices stand for; a single one is written out."""
+        text = self.text(node)
+        counts: dict[str, list[str]] = {}
+        for (entries, of), letter in self._lists.items():
+            counts.setdefault(f"{len(entries) // INTEGER} of {of}", []).append(letter)
+        if len(self._lists) == 1:
+            return text.replace("[i]", self.spaced(f"[{next(iter(counts))}]")), ""
+        told = "; ".join(f"{', '.join(letters)}: {count} entries" for count, letters in counts.items())
+        return text, f"  ({told})" if told else ""
+
+    def spaced(self, text: str) -> str:
+        return text
+
+    def chosen(self, node: Any) -> str:
+        """The index in brackets; a letter for a long mask or list."""
+        shown = str(node.name().removeprefix(node.args[0].name()))
+        if len(shown) <= LONGEST_INDEX or not isinstance(node, special_index):
+            return shown
+        of = node.args[0].size
+        entries = np.ravel(np.arange(of).reshape(node.args[0].shape, order="F")[node.key]).astype(np.int64)
+        letter = LETTERS[len(self._lists) % len(LETTERS)]
+        return f"[{self._lists.setdefault((entries.tobytes(), of), letter)}]"
+
+    def elided(self, parts: list[str]) -> list[str]:
+        """The first and the last of many parts, with their number between them."""
+        if len(parts) <= TERMS:
+            return parts
+        return [*parts[:FIRST], self.omitted(len(parts) - FIRST - 1), parts[-1]]
+
+    def omitted(self, count: int) -> str:
+        return f"… {count} more terms …"
 
     def everywhere(self, inequality: str, box: str) -> str:
         return f"{inequality} for all x in {box}"
@@ -107,7 +146,7 @@ class Printer:
         if name in TRANSPARENT:
             return self.text(node.args[0])
         if isinstance(node, (index, special_index)):
-            return self.indexed(self.wrapped(node.args[0]), chosen(node))
+            return self.indexed(self.wrapped(node.args[0]), self.chosen(node))
         if isinstance(node, Power):
             return self.power(node)
         if isinstance(node, quad_over_lin) and isinstance(node.args[1], cp.Constant) and node.args[1].value == 1:
@@ -117,7 +156,7 @@ class Printer:
         method = getattr(self, f"of_{name}", None)
         if method is not None:
             return str(method(node))
-        return self.call(name, [self.text(a) if not isinstance(a, list) else "[…]" for a in node.args])
+        return self.call(name, self.elided([self.text(a) if not isinstance(a, list) else "[…]" for a in node.args]))
 
     def wrapped(self, node: Any) -> str:
         """The text of a node, in brackets unless it is a leaf."""
@@ -166,16 +205,17 @@ class Printer:
     # ------------------------------------------------------------ cvxpy's nodes by name
 
     def of_AddExpression(self, node: Any) -> str:
-        parts = [self.text(a) for a in node.args]
+        parts = self.elided([self.text(a) for a in node.args])
         return parts[0] + "".join(f" − {p[1:]}" if p.startswith("−") else f" + {p}" for p in parts[1:])
 
     def of_NegExpression(self, node: Any) -> str:
-        return f"−{self.factor(node.args[0])}"
+        text = self.factor(node.args[0])
+        return text[1:] if text.startswith("−") else f"−{text}"
 
     def of_multiply(self, node: Any) -> str:
         left, right = node.args
-        if isinstance(left, cp.Constant) and constant(left.value) == "−1":
-            return f"−{self.factor(right)}"
+        if isinstance(left, cp.Constant) and constant(left.value) in {"1", "−1"}:
+            return f"{'−' if constant(left.value) == '−1' else ''}{self.factor(right)}"
         return f"{self.factor(left)}·{self.factor(right)}"
 
     def of_MulExpression(self, node: Any) -> str:
@@ -192,7 +232,7 @@ class Printer:
 
     def of_maximum(self, node: Any) -> str:
         # cp.pos(x) is maximum(x, 0) in cvxpy; max(0, x) is the usual way to write it.
-        return f"max({', '.join(self.text(a) for a in reversed(node.args))})"
+        return f"max({', '.join(self.elided([self.text(a) for a in reversed(node.args)]))})"
 
     def of_abs(self, node: Any) -> str:
         return f"|{self.text(node.args[0])}|"
@@ -211,12 +251,6 @@ class Printer:
 
     def of_Maximize(self, node: Any) -> str:
         return f"maximize  {self.text(node.args[0])}"
-
-
-def chosen(node: Any) -> str:
-    """The index in brackets; for a long mask or list, how many entries it chooses."""
-    shown = str(node.name().removeprefix(node.args[0].name()))
-    return shown if len(shown) <= LONGEST_INDEX else f"[{node.size} of {node.args[0].size}]"
 
 
 def constant(value: Any) -> str:

@@ -179,7 +179,7 @@ class Attempt:
 class SolverStats:
     """The solver's name, times in seconds, and number of iterations.
 
-    `attempts` lists all runs of solvers, `rounds` all factors.
+    `attempts` lists all runs of solvers, `rounds` all factors; `out_of_time` tells whether time_limit ended the solve.
 
     Examples
     --------
@@ -202,6 +202,7 @@ class SolverStats:
     extra_stats: Any = None
     attempts: tuple[Attempt, ...] = ()
     rounds: tuple[Round, ...] = ()
+    out_of_time: bool = False
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from kernelopt.support.types import Array
 # F is sparse where it has more columns than this, and less than this share of its entries are not 0. Below, dense
 # systems take less time than sparse factors and their copies.
 MANY, SPARSE = 50, 0.05
+SPLIT = "needs an objective and constraints that split into functions of one number each"
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def _shape(form: CanonicalForm, outer: Outer) -> Shape:
     if not only_summed(outer.form):
         return Shape("needs a SmoothLoss to be summed in the minimized objective, with weights ≥ 0")
     if split is None:
-        return Shape("needs an objective and constraints that split into functions of one number each (see the guide)")
+        return Shape(SPLIT)
     if _hidden(form, outer.form, split):
         return Shape("needs linear constraints, for their multipliers; bound f from both sides instead of |f|")
     lengths = lengths_of_outer(outer.form, split)

@@ -59,6 +59,9 @@ LARGEST = 1e6  # relative to the first σ: weights beyond it make the systems il
 SHARE = 0.1
 
 
+NOT_SMOOTH = "needs a differentiable objective and no constraints"
+
+
 class KeptPenalty(NamedTuple):
     """What helps the next problem: the last σ, and a system that was factored."""
 
@@ -85,7 +88,7 @@ class Newton(Engine):
 
     def lacks(self, shape: Shape) -> str | None:
         if shape.kinked:
-            return "needs a differentiable objective and no constraints; slopes jump here, or domains end"
+            return NOT_SMOOTH
         return needs_convexity(shape)
 
     def solve(self, problem: Structured, watch: Watch, start: Point | None = None) -> Point:

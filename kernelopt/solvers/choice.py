@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import cvxpy as cp
 import cvxpy.error
@@ -13,16 +12,17 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.compiler.canonical_form import CanonicalForm
-from kernelopt.compiler.separable import Outer, outer_of
+from kernelopt.compiler.separable import Outer
 from kernelopt.errors import OptionError, SolverError
 from kernelopt.factorization.tall import WIDE
-from kernelopt.language.text import describe
-from kernelopt.solvers import engines
-from kernelopt.solvers.assemble import Shape, shape_of, spread
+from kernelopt.solvers import culprits, engines
+from kernelopt.solvers.assemble import SPLIT, Shape, shape_of, spread
+from kernelopt.solvers.augmented_lagrangian import NOT_SMOOTH
 from kernelopt.solvers.cvxpy_solvers import CONIC_SOLVERS
 from kernelopt.solvers.engines import ENGINES
+from kernelopt.solvers.least_squares import NOT_SQUARES
 from kernelopt.solvers.structured import DENSE_ROW
-from kernelopt.support.cvxpy_parts import AddExpression
+from kernelopt.support import html
 
 # Clarabel takes every continuous cone that cvxpy knows and reaches 1e-8, but breaks down at some degenerate
 # points (θ = 0 under an unsquared norm). ECOS and SCS are the fallback for these.
@@ -41,6 +41,7 @@ MANY = 20
 JOINT = 3000
 # Solvers of linear and quadratic programs, for which `_reason` has a plainer message than cvxpy.
 QUADRATIC = ("OSQP", "HIGHS", "PIQP", "DAQP", "QPALM", "PROXQP")
+LONG = 80  # characters of a reason that is written once
 NO_ATOM = "takes cvxpy's atoms only; a SmoothLoss is none"
 # In the order in which they are tried: the first that is installed and takes the problem.
 MIXED_INTEGER = ("HIGHS", "GUROBI", "MOSEK", "CPLEX", "XPRESS", "COPT", "SCIP", "ECOS_BB")
@@ -68,10 +69,20 @@ class SolverTable(Mapping[str, "str | None"]):
 
     def __str__(self) -> str:
         width = max(map(len, self.reasons))
-        return "\n".join(
-            f"{name:<{width}}  " + (reason or ("applies (default)" if name == self.chosen else "applies"))
-            for name, reason in self.reasons.items()
-        )
+        return "\n".join(f"{name:<{width}}  {text}" for name, text in self._told())
+
+    def _repr_html_(self) -> str:
+        return html.table(self._told(), left=True)
+
+    def _told(self) -> list[tuple[str, str]]:
+        """Each solver with its reason; one that several share is written once."""
+        lines, first = [], dict[str, str]()
+        for name, reason in self.reasons.items():
+            text = reason or ("applies (default)" if name == self.chosen else "applies")
+            if reason and len(reason) > LONG and first.setdefault(reason, name) != name:
+                text = f"as {first[reason]}"
+            lines.append((name, text))
+        return lines
 
 
 def candidates(
@@ -154,32 +165,11 @@ def _require_own(form: CanonicalForm, outer: Outer | None) -> None:
     if shape.nonconvex is not None:
         lacks = engines.lacks(engines.LOCAL, shape)
     if lacks is not None:
-        beside = [part for part in _parts(form) if not _splits(form, part)] if outer.split is None else []
-        names = " and ".join([name, *(describe(part) for part in beside)])
+        beside = [part.text for part in culprits.parts(form) if not part.splits] if outer.split is None else []
+        names = " and ".join([name, *beside])
         raise SolverError(
             f"No solver takes this problem, with {names}: a SmoothLoss needs one of kernelopt's own, which {lacks}."
         )
-
-
-def _parts(form: CanonicalForm) -> list[Any]:
-    """The summands of the objective, and the constraints, except those that link smooth losses."""
-    expression, equal = form.outer.objective.args[0], {id(link.equal) for link in form.smooth}
-    summands = expression.args if isinstance(expression, AddExpression) else [expression]
-    return [*summands, *(c for c in form.outer.constraints if id(c) not in equal)]
-
-
-def _splits(form: CanonicalForm, part: Any) -> bool:
-    """Whether one part of the outer problem, by itself, splits into functions of one number each."""
-    own = {v.id for v in part.variables()}
-    if own & {link.h.id for link in form.smooth}:
-        return True
-    links = tuple(link for link in form.predictions if link.u is not None and link.u.id in own)
-    norms = tuple(norm for norm in form.norms if norm.t.id in own)
-    if not links:
-        return True
-    objective = type(form.outer.objective)(part) if isinstance(part, cp.Expression) else cp.Minimize(0)
-    outer = cp.Problem(objective, [] if isinstance(part, cp.Expression) else [part])
-    return outer_of(CanonicalForm(outer, links, norms)).split is not None
 
 
 @cache
@@ -222,11 +212,18 @@ def _preferred(shape: Shape, size: int, warm: bool) -> list[str]:
     return ["AUGMENTED_LAGRANGIAN", "INTERIOR_POINT"]
 
 
-def table(probe: cp.Problem, form: CanonicalForm, outer: Outer | None, size: int) -> SolverTable:
-    """The table of our own solvers and of all solvers that cvxpy has installed or that `CONIC_SOLVERS` lists."""
+def table(
+    probe: cp.Problem, form: CanonicalForm, outer: Outer | None, size: int, texts: Sequence[str] = ()
+) -> SolverTable:
+    """The table of our own solvers and of all solvers that cvxpy has installed or that `CONIC_SOLVERS` lists.
+
+    texts : the summands and constraints of the stated problem, by which reasons name them
+    """
     installed = set(_installed())
     shape = Shape("takes no integer variables") if outer is None else shape_of(form, outer)
     reasons = {name: engines.lacks(name, shape) for name in ENGINES}
+    if outer is not None:
+        reasons = _with_names(reasons, culprits.parts(form, texts))
     for name in dict.fromkeys([*CONIC_SOLVERS, *sorted(installed)]):
         if name in installed:
             reasons[name] = NO_ATOM if form.smooth else _reason(probe, name)
@@ -237,6 +234,16 @@ def table(probe: cp.Problem, form: CanonicalForm, outer: Outer | None, size: int
         return SolverTable(reasons, ordered(candidates(probe, form, outer), form, outer, size)[0])
     except SolverError:
         return SolverTable(reasons, None)
+
+
+def _with_names(reasons: Mapping[str, str | None], parts: Sequence[culprits.StatedPart]) -> dict[str, str | None]:
+    """The reasons, with the terms and constraints that they are about."""
+    told = {
+        SPLIT: culprits.not_split(parts),
+        NOT_SMOOTH: culprits.not_smooth(parts),
+        NOT_SQUARES: culprits.not_squares(parts),
+    }
+    return {name: reason if reason is None else reason + told.get(reason, "") for name, reason in reasons.items()}
 
 
 def _reason(probe: cp.Problem, name: str) -> str | None:

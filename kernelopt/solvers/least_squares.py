@@ -23,6 +23,7 @@ from kernelopt.solvers.watch import Watch
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array, Ints
 
+NOT_SQUARES = "needs an objective of squares alone, and no constraints"
 ROUNDS = 4  # solves of one system by iterative refinement, which ends before if the gap is small or stops falling
 EIGEN = 15.0  # cost of an eigendecomposition in units of r³ flops of matrix products (measured: 10 to 16)
 # Eigenvalues of FᵀWF, scaled to unit diagonal, up to SINGULAR·(number of y) count as 0, with a margin for rounding.
@@ -36,7 +37,7 @@ class LeastSquares(Engine):
     """One linear system, or one eigendecomposition for all strengths of the penalty."""
 
     def lacks(self, shape: Shape) -> str | None:
-        return None if shape.squares else "needs an objective of squares alone, and no constraints"
+        return None if shape.squares else NOT_SQUARES
 
     def solve(self, problem: Structured, watch: Watch, start: Point | None = None) -> Point:
         return solve(problem, watch, start)

@@ -1,13 +1,17 @@
 """explain() tells the reduction, and never raises."""
 
+from dataclasses import replace
+
 import cvxpy as cp
 import numpy as np
 import pytest
 from inside import reduction_of
 
 import kernelopt as ko
+from kernelopt.compiler import explain
 from kernelopt.factorization import memory
-from kernelopt.language.text import describe
+from kernelopt.language.text import Notation, describe
+from kernelopt.results.solution import Attempt
 
 X = np.random.default_rng(0).normal(size=(20, 2))
 y = np.where(X[:, 0] > 0, 1.0, -1.0)
@@ -70,7 +74,7 @@ def test_descriptions(theta):
     assert describe(theta(X)[np.arange(len(X)) % 2 == 0] == 0) == f"(A·θ)[{(len(X) + 1) // 2} of {len(X)}] = 0"
     matrix = ko.Theta(ko.kernels.Linear(), outputs=2, name="Θ")
     assert describe(ko.norm(matrix, "nuc") ** 2) == "‖Θ‖_nuc²"
-    assert len(describe(cp.Minimize(sum(theta(X[:i]) @ y[:i] for i in range(2, 20))))) == 120
+    assert len(describe(cp.Minimize(sum(cp.abs(theta(X[:i]) @ y[:i]) for i in range(2, 10))))) == 120
     assert str(svm(theta)).startswith("minimize  Σ max")
 
 
@@ -172,3 +176,42 @@ def test_where_entries_of_the_kernel_matrix_come_from(monkeypatch):
         assert problem.status == "optimal"
     problem.solve(solver="INTERIOR_POINT")
     assert "entries" not in str(problem.explain())
+
+
+def test_long_sums_are_shortened(theta):
+    u = theta(X)
+    told = describe(sum(cp.pos(1 - u[k]) for k in range(20)), None)
+    assert told.endswith("max(0, 1 − (A·θ)[2]) + … 16 more terms … + max(0, 1 − (A·θ)[19])")
+    assert "16 more terms" in ko.Problem(cp.Minimize(sum(cp.pos(u[k]) for k in range(20))))._repr_latex_()
+
+
+def test_long_indices_have_letters(theta):
+    u, i, j = theta(X), np.tile([0, 1, 2], 10), np.tile([3, 4, 5], 10)
+    assert describe(u[i] - u[j]) == f"(A·θ)[i] − (A·θ)[j]  (i, j: 30 of {len(X)} entries)"
+    assert describe(u[i] - u[i]) == f"(A·θ)[30 of {len(X)}] − (A·θ)[30 of {len(X)}]"
+
+
+def test_products_with_one_and_two_signs(theta):
+    u, b = theta(X), cp.Variable(name="b")
+    assert describe(1 - 1 * (u[0] + b)) == "1 − ((A·θ)[0] + b)"
+    assert describe(1 - (-1) * (u[0] + b)) == "1 + ((A·θ)[0] + b)"
+
+
+def test_the_solver_line_names_what_was_tried_before(theta):
+    problem = ko.Problem(cp.Minimize(cp.sum(cp.abs(theta(X) - 1)) + ko.sum_squares(theta)))
+    problem.solve()
+    stats = problem.solver_stats
+    earlier = Attempt("ECOS", 1e-6, None, (1,), "optimal_inaccurate", 3e-4, 0.1)
+    lines = explain.solver(stats.solver_name, replace(stats, attempts=(earlier, *stats.attempts)))
+    assert lines == [("solver", f"{stats.solver_name}, after ECOS (optimal_inaccurate, gap 3e-04)")]
+    assert explain.solver(stats.solver_name, stats) == [("solver", stats.solver_name)]
+
+
+def test_limits_have_the_remedy_that_fits(theta):
+    problem = ko.Problem(cp.Minimize(cp.norm(theta(X) - np.arange(len(X)), 2) + ko.sum_squares(theta)))
+    problem.solve(solver="CLARABEL", max_iter=1)
+    assert problem.status == "user_limit"
+    assert "CLARABEL reached a limit of its own" in str(problem.explain())
+    late = replace(problem.solver_stats, out_of_time=True)
+    (line,) = [text for label, text in explain.answer(replace(problem._solution, solver_stats=late), Notation())][-1:]
+    assert line.startswith("The time limit was reached")
