@@ -27,6 +27,13 @@ def variable(*shape):
     return v
 
 
+def of_first_column():
+    theta = ko.Theta(GAUSSIAN)
+    theta.value = ko.Function(GAUSSIAN, X[:5, :1], RNG.normal(size=5))
+    return theta
+
+
+THETA_1 = of_first_column()
 THETA, OTHER, MATRIX = fitted(), fitted(kernel=ko.kernels.Linear()), fitted(3)
 B, BETA, LEVELS = variable(), variable(2), variable(3)
 SCALE = cp.Parameter(value=2.5)
@@ -48,6 +55,8 @@ EXPRESSIONS = {
     "positive part": lambda X: cp.maximum(THETA(X) + B, 0),
     "of two": lambda X: cp.maximum(THETA(X), OTHER(X) + B),
     "rate": lambda X: cp.exp(THETA(X) + B),
+    "some columns": lambda X: THETA_1(X[:, :1]) + X[:, 1:] @ BETA[:1],
+    "columns in another order": lambda X: THETA(X[:, ::-1]),
     "beside fixed rows": lambda X: THETA(X) + cp.sum(THETA(Z)),
     "shifted": lambda X: THETA(X) - ko.Function(GAUSSIAN, Z, np.ones(7)).inner(THETA),
 }
@@ -83,7 +92,9 @@ def test_it_does_not_follow():
         (lambda: THETA(X[::-1]), ko.errors.DataError, "found none"),
         (lambda: cp.sum(THETA(X)), ko.errors.DataError, "each of the 12 rows"),
         (lambda: THETA(Z), ko.errors.DataError, "each of the 12 rows"),
-        (lambda: 3.0, ko.errors.DataError, "got float"),
+        (lambda: 3.0, ko.errors.DataError, "or a function of X that returns one; got float"),
+        (lambda: lambda X: 3.0, ko.errors.DataError, "or a function of X that returns one; got float"),
+        (lambda: lambda X: cp.cumsum(THETA(X)), ko.errors.DataError, "i-th row of X alone"),
         (lambda: ko.Theta(GAUSSIAN)(X), ko.errors.KernelOptError, "solve the problem first"),
     ],
 )
@@ -97,3 +108,50 @@ def test_points_of_any_kind():
     theta = ko.Theta(ko.kernels.Spectrum(1))
     ko.Problem(cp.Minimize(cp.sum_squares(theta(words) - [1, 1, 2]) + ko.sum_squares(theta))).solve()
     assert np.array_equal(ko.Predictor(theta(words), words)(["aaa"]), theta.value(["aaa"]))
+
+
+def test_arrays_beside_the_points():
+    W, V = RNG.normal(size=(12, 3)), RNG.normal(size=(7, 3))
+    gamma = variable(3)
+    f = lambda X, W: THETA(X) + W @ gamma + B
+    for predictor in (ko.Predictor(f(X, W), X, W), ko.Predictor(f, X, W)):
+        assert np.allclose(predictor(Z, V), f(Z, V).value, rtol=1e-13)
+        assert np.array_equal(pickle.loads(pickle.dumps(predictor))(Z, V), predictor(Z, V))
+    with pytest.raises(ko.errors.DataError, match="Expected 2 arrays, those that the predictor was made with; got 1"):
+        predictor(Z)
+    with pytest.raises(ko.errors.DataError, match="Expected array 2 with a row for each of the 7 points"):
+        predictor(Z, W)
+    with pytest.raises(ko.errors.DataError, match="Expected array 2 with a row for each of the 12 points"):
+        ko.Predictor(f, X, V)
+    with pytest.raises(ko.errors.DataError, match="i-th row of X alone"):
+        ko.Predictor(f(X, W), X)
+
+
+def test_kernels_of_other_arrays():
+    W, V = RNG.normal(size=(12, 2)), RNG.normal(size=(7, 2))
+    f = lambda X, W: THETA(X) + OTHER(W)
+    assert np.allclose(ko.Predictor(f(X, W), X, W)(Z, V), f(Z, V).value, rtol=1e-13)
+
+
+def test_functions_of_computed_data_are_called(tmp_path):
+    theta, b = fitted(), variable()
+    f = lambda X: theta(X) + b * np.sin(X[:, 0]) + cp.square(theta(2 * X))
+    predictor, expected = ko.Predictor(f, X), f(Z).value
+    b.value, theta.value = 100.0, ko.Function(GAUSSIAN, X[:1], [1.0])
+    assert np.allclose(predictor(Z), expected, rtol=1e-13)
+    with pytest.raises(pickle.PicklingError, match="Give data that are computed from the points as another array"):
+        pickle.dumps(predictor)
+    with pytest.raises(ko.errors.DataError, match="Give data that are computed from the points as another array"):
+        ko.save(tmp_path / "model.ko", f=predictor)
+
+
+def test_two_equal_columns_are_not_told_apart():
+    with pytest.raises(ko.errors.DataError, match="found none"):
+        ko.Predictor(THETA(X), np.column_stack([X, X[:, 0]]))
+
+
+def test_predictors_of_parts_are_saved(tmp_path):
+    W, V = RNG.normal(size=(12, 3)), RNG.normal(size=(7, 3))
+    predictor = ko.Predictor(THETA_1(X[:, :1]) + W @ variable(3), X, W)
+    ko.save(tmp_path / "model.ko", f=predictor)
+    assert np.array_equal(ko.load(tmp_path / "model.ko")["f"](Z, V), predictor(Z, V))

@@ -37,8 +37,8 @@ def from_problem(build: Callable[..., Any], kind: str = "regressor") -> type[Any
     ----------
     build : function (X, y, **params) → (problem, f)
         problem, a `ko.Problem`, is solved by `fit`. f gives the predictions, an entry (or row) for each row of X. It is
-        an expression such as `theta(X) + b`, which `ko.Predictor` evaluates at new points, or a function of X that
-        returns such an expression. If `ko.Predictor` refuses that expression, the function is kept and called at new
+        what `ko.Predictor(f, X)` takes: an expression such as `theta(X) + b`, which may use columns of X, or a function
+        of X that returns one. A function of other data that it computes from X, such as `np.sin(X)`, is called at new
         points; the fitted estimator can then not be pickled.
     kind : "regressor" or "classifier"
         A classifier gives `build` labels −1 and +1 for two classes, and 0 … K−1 for more, where f has shape (n, K);
@@ -152,7 +152,7 @@ class _Stated(ChoosesKernel):
         check_consistent_length(X, y, *(v for v in data.values() if v is not None))
         problem, f = _stated(self._build(X, y, **params))
         self.certificate_ = solved(self, problem)
-        self._predictor = _predictor(f, X)
+        self._predictor = Predictor(f, X)
 
     def _read(self, X: Any, y: Any = "no_validation", *, reset: bool = True, **checks: Any) -> Any:
         refuse_masked(X, "X")
@@ -202,13 +202,3 @@ def _stated(returned: Any) -> tuple[Problem, Any]:
     if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[0], Problem):
         return returned
     raise DataError(f"Expected build to return (problem, f), a ko.Problem and its predictions; got {returned!r}.")
-
-
-def _predictor(f: Any, X: Any) -> Callable[[Any], Array]:
-    """f as a function of new points: a `Predictor` where that can be made, which pickles, else a call of f itself."""
-    if not callable(f) or hasattr(f, "value"):
-        return Predictor(f, X)
-    try:
-        return Predictor(f(X), X)
-    except DataError:
-        return lambda X: np.asarray(f(X).value)

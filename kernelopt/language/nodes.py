@@ -80,14 +80,18 @@ class Prediction(_Unmasked, AffAtom):
         return f"A·{self.data.theta.name}"
 
     def _value_impl(self) -> Array | None:
-        f, A = self.data.theta.value, self.data.A
+        f = self.data.theta.value
         if f is None:
             return None
         # Functions are immutable, so the values are those of f as long as θ holds the same object.
         if self._cache is None or self._cache[0] is not f:
-            value = f._at(A.X, A.order) if A.function is None else self._products(A.function, f)
-            self._cache = f, value
+            self._cache = f, self.at(f)
         return self._cache[1]
+
+    def at(self, f: Function) -> Array:
+        """Aθ for a function in place of θ."""
+        A = self.data.A
+        return f._at(A.X, A.order) if A.function is None else self._products(A.function, f)
 
     def _products(self, f0: Function, f: Function) -> Array:
         gram = f0.gram(f)

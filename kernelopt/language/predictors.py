@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pickle import PicklingError
+from typing import Any, NoReturn
 
 import cvxpy as cp
 import numpy as np
+import scipy.sparse as sp
 
 from kernelopt.errors import DataError, KernelOptError
 from kernelopt.language.functions import Function
-from kernelopt.language.nodes import Prediction
-from kernelopt.support.cvxpy_parts import AddExpression, MulExpression
+from kernelopt.language.nodes import Prediction, ThetaLeaf
+from kernelopt.support.cvxpy_parts import AddExpression, Leaf, MulExpression
 from kernelopt.support.types import Array
+
+Points = tuple[Any, ...]  # new points, and arrays of other data with as many rows
 
 
 @dataclass(frozen=True, eq=False)
 class _Points:
-    """The matrix X itself, or a fitted function at its rows."""
+    """An array of points or some of its columns, or a fitted function at these.
+
+    number : which of the arrays; columns : of it, None for all
+    """
 
     function: Function | None
+    number: int = 0
+    columns: tuple[int, ...] | None = None
 
-    def at(self, X: Any) -> Array:
+    def at(self, points: Points) -> Array:
+        X = points[self.number]
+        if self.columns is not None:
+            X = np.asarray(X)[:, self.columns]
         return np.asarray(X) if self.function is None else self.function(X)
 
 
@@ -31,7 +44,7 @@ class _Value:
 
     value: Array
 
-    def at(self, X: Any) -> Array:
+    def at(self, points: Points) -> Array:
         return self.value
 
 
@@ -43,8 +56,8 @@ class _Atom:
     data: tuple[Any, ...]
     args: tuple[Any, ...]
 
-    def at(self, X: Any) -> Array:
-        values = [arg.at(X) for arg in self.args]
+    def at(self, points: Points) -> Array:
+        values = [arg.at(points) for arg in self.args]
         if self.kind is AddExpression:
             # cvxpy requires terms of equal shape; here a single row stands for equal rows, and numpy broadcasts it.
             return np.asarray(sum(values))
@@ -54,22 +67,27 @@ class _Atom:
 class Predictor:
     """The values of an expression of predictions, with other points in place of the rows of X.
 
-    `predictor(X_new)` is the value of the expression with `theta(X_new)` in place of `theta(X)`, and X_new in place of
-    X where X itself is used, as in `X @ beta`. θ, variables and parameters keep the values that they had when the
-    predictor was made. It holds functions and numbers only: it can be pickled, and a later solve does not change it.
+    `predictor(X_new)` is the value of the expression with X_new in place of X: in `theta(X)`, where X itself is used,
+    as in `X @ beta`, and where some of its columns are, as in `theta(X[:, :2]) + X[:, 2:] @ beta`. Arrays of other data
+    with a row for each point follow X: `Predictor(theta(X) + Z @ beta, X, Z)` is called as `predictor(X_new, Z_new)`.
+    θ, variables and parameters keep the values that they had when the predictor was made. It holds functions and
+    numbers only: it can be pickled, and a later solve does not change it.
 
     Parameters
     ----------
-    expression : cvxpy expression
-        Row-wise: entry (or row) i depends on the i-th row of X alone.
+    f : cvxpy expression, or function of (X, *others) that returns one
+        Row-wise: entry (or row) i depends on the i-th rows of X and the others alone. Data that are computed from the
+        points, such as `np.sin(X)`, are recognized in a function only: it is then called at new points, and the
+        predictor can not be pickled.
     X : the points of `theta(X)` in the expression
+    *others : arrays with as many rows as X
 
     Raises
     ------
     KernelOptError
         Before a solve.
     DataError
-        Where the expression is not row-wise, or contains no prediction at X.
+        Where the expression is not row-wise, or contains no prediction at X; for arrays of other lengths.
 
     Examples
     --------
@@ -82,36 +100,55 @@ class Predictor:
     array([21.])
     """
 
-    def __init__(self, expression: Any, X: Any) -> None:
+    def __init__(self, f: Any, X: Any, *others: Any) -> None:
+        points = (X, *others)
+        _require_as_many(points, len(X))
+        is_function = callable(f) and not isinstance(f, cp.Expression)
+        expression = f(*points) if is_function else f
         if not isinstance(expression, cp.Expression) or expression.ndim < 1 or expression.shape[0] != len(X):
+            got = getattr(expression, "shape", type(expression).__name__)
             raise DataError(
-                f"Expected an expression with an entry for each of the {len(X)} rows of X; got "
-                f"{getattr(expression, 'shape', type(expression).__name__)}."
+                f"Expected an expression with an entry for each of the {len(X)} rows of X, or a function of "
+                f"{'X' if not others else 'X and the other arrays'} that returns one; got {got}."
             )
         if expression.value is None:
             raise KernelOptError("Expected an expression with a value; solve the problem first.")
-        self._node = _frozen(expression, X)
-        self._check(np.asarray(expression.value), X)
+        self._count, value = len(points), np.asarray(expression.value)
+        try:
+            self._node = _frozen(expression, points)
+            self._check(value, points)
+        except DataError:
+            if not is_function:
+                raise
+            self._node = _Called(f, _values(expression))
+            self._check(value, points)
 
     @classmethod
     def _of_node(cls, node: Any) -> Predictor:
         """The predictor of a tree, without checks."""
         self = cls.__new__(cls)
-        self._node = node
+        self._node, self._count = node, 1 + max(_numbers(node), default=0)
         return self
 
-    def __call__(self, X: Any) -> Array:
-        """The values at new points, an entry (or row) for each."""
-        return self._node.at(X)
+    def __call__(self, X: Any, *others: Any) -> Array:
+        """The values at new points, an entry (or row) for each; `others` are the other arrays in their order."""
+        points = (X, *others)
+        if len(points) != self._count:
+            raise DataError(
+                f"Expected {self._count} arrays, those that the predictor was made with; got {len(points)}."
+            )
+        if others:
+            _require_as_many(points, len(X))
+        return np.asarray(self._node.at(points))
 
-    def _check(self, expected: Array, X: Any) -> None:
+    def _check(self, expected: Array, points: Points) -> None:
         """Raise DataError unless every second row, in reverse order, gets the value that it has in the expression."""
         # This shows whether the number or the order of rows matters, as in f - cp.sum(f) or cp.cumsum(f).
         some = slice(None, None, -2)
         if isinstance(self._node, _Value):
             raise DataError("Expected predictions at the rows of X in the expression; found none. Write theta(X).")
         try:
-            got = self(X[some])
+            got = self(*(part[some] for part in points))
         except ValueError as error:
             raise DataError(f"{_ROW_WISE} {error}") from error
         # Blocks of other rows round differently, by much less than 1e-8; the value of another row differs by more.
@@ -120,38 +157,125 @@ class Predictor:
             raise DataError(_ROW_WISE)
 
 
+@dataclass(frozen=True, eq=False)
+class _Called:
+    """A function that makes the expression at new points, with the values of its θs, variables and parameters."""
+
+    function: Callable[..., Any]
+    values: Mapping[Any, Any]
+
+    def at(self, points: Points) -> Array:
+        return np.asarray(_valued(self.function(*points), self.values))
+
+    def __deepcopy__(self, memo: Any) -> _Called:
+        return self  # its parts do not change
+
+    def __reduce__(self) -> NoReturn:
+        raise PicklingError(
+            "Expected a predictor of theta(X), of X and of its columns alone, which holds numbers; this one calls a "
+            "function at new points. Give data that are computed from the points as another array: "
+            "ko.Predictor(f, X, Z)."
+        )
+
+
+def _require_as_many(points: Points, n: int) -> None:
+    for number, part in enumerate(points[1:], start=2):
+        if not hasattr(part, "shape") or len(part) != n:
+            raise DataError(f"Expected array {number} with a row for each of the {n} points; got {_size_of(part)}.")
+
+
+def _size_of(part: Any) -> str:
+    return f"shape {part.shape}" if hasattr(part, "shape") else type(part).__name__
+
+
+def _numbers(node: Any) -> Iterator[int]:
+    """The arrays that a tree reads."""
+    if isinstance(node, _Points):
+        yield node.number
+    for arg in node.args if isinstance(node, _Atom) else ():
+        yield from _numbers(arg)
+
+
+def _values(expression: Any) -> dict[Any, Any]:
+    """The present values of all θs, variables and parameters."""
+    found: dict[Any, Any] = {}
+    for leaf in [*expression.variables(), *expression.parameters()]:
+        found[leaf.theta if isinstance(leaf, ThetaLeaf) else leaf.id] = (
+            leaf.theta.value if isinstance(leaf, ThetaLeaf) else leaf.value
+        )
+    return found
+
+
+def _valued(node: Any, values: Mapping[Any, Any]) -> Any:
+    """The value of an expression for given values of its leaves."""
+    if isinstance(node, Prediction):
+        return node.at(values[node.data.theta])
+    if isinstance(node, Leaf):
+        return node.value if isinstance(node, cp.Constant) else values[node.id]
+    args = [cp.Constant(_valued(arg, values)) for arg in node.args]
+    return node.copy(args).value if args else node.value
+
+
 _ROW_WISE = (
     "Expected an expression whose i-th entry depends on the i-th row of X alone, such as theta(X) + b; this one "
     "has no defined value at other points. Give it as a function of X, lambda X: theta(X) + …"
 )
 
 
-def _frozen(expression: Any, X: Any) -> Any:
+def _frozen(expression: Any, points: Points) -> Any:
     """The tree of an expression, with numbers in place of its leaves."""
-    if isinstance(expression, Prediction) and _is_at(expression, X):
-        return _Points(expression.data.theta.value)
-    if isinstance(expression, cp.Constant) and _is_matrix(expression, X):
-        return _Points(None)
-    args = [_frozen(arg, X) for arg in expression.args]
+    if isinstance(expression, Prediction):
+        A = expression.data.A
+        if A.function is None and not A.order:
+            place = _place(A.X, points, A.kernel.rows)
+            if place is not None:
+                return _Points(expression.data.theta.value, *place)
+    if isinstance(expression, cp.Constant) and expression.ndim == 2 and not sp.issparse(expression.value):
+        place = _place(expression.value, points, np.asarray)
+        if place is not None:
+            return _Points(None, *place)
+    args = [_frozen(arg, points) for arg in expression.args]
     if all(isinstance(arg, _Value) for arg in args):
         return _Value(np.asarray(expression.value))
     # n equal rows become one row, which fits any number of new points. The right factor M of F @ M keeps its rows, as
     # they belong to the columns of F.
     for i, arg in enumerate(args):
         if isinstance(arg, _Value) and not (type(expression) is MulExpression and i == 1):
-            args[i] = _Value(_one_row(arg.value, len(X)))
+            args[i] = _Value(_one_row(arg.value, len(points[0])))
     return _Atom(type(expression), tuple(expression.get_data() or ()), tuple(args))
 
 
-def _is_at(prediction: Prediction, X: Any) -> bool:
-    A = prediction.data.A
-    if A.function is not None or A.order or len(A) != len(X):
-        return False
-    return bool(np.array_equal(A.X, A.kernel.rows(X)))
+def _place(rows: Any, points: Points, read: Callable[[Any], Any]) -> tuple[int, tuple[int, ...] | None] | None:
+    """Which of the arrays the rows are, and which columns of it; None where they are none, or may be several."""
+    for number, part in enumerate(points):
+        if len(part) == len(rows) and np.ndim(part) == np.ndim(rows) == 2 and np.array_equal(rows, read(part)):
+            return number, None
+        if np.ndim(part) != 2 and len(part) == len(rows) and np.array_equal(rows, _quietly(read, part)):
+            return number, None
+    for number, part in enumerate(points):
+        columns = _columns(rows, part)
+        if columns is not None:
+            return number, columns
+    return None
 
 
-def _is_matrix(constant: cp.Constant, X: Any) -> bool:
-    return np.ndim(X) == 2 and constant.shape == np.shape(X) and np.array_equal(constant.value, np.asarray(X))
+def _quietly(read: Callable[[Any], Any], part: Any) -> Any:
+    """The rows that a kernel makes of an array, None where it takes no such data."""
+    try:
+        return read(part)
+    except (KernelOptError, ValueError, TypeError):
+        return None
+
+
+def _columns(rows: Any, part: Any) -> tuple[int, ...] | None:
+    """The columns of an array that make up the rows; None where one of them is none, or occurs twice in the array."""
+    if np.ndim(rows) != 2 or np.ndim(part) != 2 or len(rows) != len(part) or not hasattr(part, "shape"):
+        return None
+    whole, wanted = np.asarray(part), np.asarray(rows)
+    if whole.dtype.kind not in "fiub" or wanted.dtype.kind not in "fiub":
+        return None
+    found = [np.flatnonzero((whole == column[:, None]).all(axis=0)) for column in wanted.T]
+    return tuple(int(at[0]) for at in found) if all(len(at) == 1 for at in found) else None
 
 
 def _one_row(value: Array, n: int) -> Array:

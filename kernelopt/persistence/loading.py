@@ -166,6 +166,11 @@ class _Decoder:
         if kind == "points":
             _fields(value, "kind", "function")
             return _Points(None if value["function"] is None else self.function(value["function"]))
+        if kind == "part":
+            _fields(value, "kind", "function", "number", "columns")
+            function = None if value["function"] is None else self.function(value["function"])
+            columns = None if value["columns"] is None else tuple(_count(c) for c in _list(value["columns"]))
+            return _Points(function, _count(value["number"]), columns)
         if kind == "value":
             _fields(value, "kind", "value")
             return _Value(self.array(value["value"]))

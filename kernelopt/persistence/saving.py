@@ -153,10 +153,22 @@ class _Encoder:
     def node(self, node: Any) -> dict[str, Any]:
         """A node of a predictor's tree."""
         if isinstance(node, _Points):
-            return {"kind": "points", "function": None if node.function is None else self.function(node.function)}
+            told: dict[str, Any] = {
+                "kind": "points",
+                "function": None if node.function is None else self.function(node.function),
+            }
+            if node.number or node.columns is not None:
+                chosen = None if node.columns is None else list(node.columns)
+                told |= {"kind": "part", "number": node.number, "columns": chosen}
+            return told
         if isinstance(node, _Value):
             return {"kind": "value", "value": self.array(node.value, "a constant")}
-        assert isinstance(node, _Atom)
+        if not isinstance(node, _Atom):
+            raise DataError(
+                "Expected a predictor of theta(X), of X and of its columns alone, which holds numbers; got one that "
+                "calls a function at new points. Give data that are computed from the points as another array: "
+                "ko.Predictor(f, X, Z)."
+            )
         name = node.kind.__name__
         if ATOMS.get(name) is not node.kind:
             raise DataError(
