@@ -12,9 +12,10 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelopt.errors import DataError
+from kernelopt.errors import DataError, OptionError
 from kernelopt.kernels.domains import check_finite, real_array
 from kernelopt.language.survival import CoxLikelihood, RiskSets
 
@@ -23,11 +24,13 @@ __all__ = [
     "cox",
     "crammer_singer",
     "epsilon_insensitive",
+    "expectile",
     "hinge",
     "huber",
     "log_loss",
     "margin",
     "multinomial",
+    "ordinal",
     "pinball",
     "poisson",
     "squared_error",
@@ -126,7 +129,17 @@ def huber(y: Any, f: Any, M: Any = 1.0) -> cp.Expression:
 def pinball(y: Any, f: Any, tau: Any = 0.5) -> cp.Expression:
     """max(τ(yᵢ − fᵢ), (τ − 1)(yᵢ − fᵢ)): slope τ where y > f; its minimizer is the τ-quantile.
 
-    For y and predictions of shape (N, K), `tau` may be a list of K levels, one per column.
+    For predictions of shape (N, K), `tau` may be a list of K levels, one per column; y has shape (N, K) or (N,).
+
+    Parameters
+    ----------
+    y : array (N,) or (N, K)
+    f : predictions of the same shape, or (N, K) beside y of shape (N,)
+    tau : number between 0 and 1, or K of them
+
+    Returns
+    -------
+    cvxpy expression of f's shape
 
     Examples
     --------
@@ -134,13 +147,97 @@ def pinball(y: Any, f: Any, tau: Any = 0.5) -> cp.Expression:
     >>> ko.losses.pinball([1.0, 2.0], cp.Constant([0.0, 3.0]), tau=0.9).value.round(12)
     array([0.9, 0.1])
     """
-    r = _residual(y, f)
-    if np.ndim(tau) == 1 and r.ndim == 2 and len(tau) == r.shape[1]:
-        levels = np.broadcast_to(real_array(tau, "tau"), r.shape)
-        _check_number(levels, "tau", "between 0 and 1", lambda value: np.min(value) > 0 and np.max(value) < 1, r.shape)
-        return cp.maximum(cp.multiply(levels, r), cp.multiply(levels - 1, r))
-    _check_number(tau, "tau", "a number between 0 and 1", lambda value: 0 < value < 1)
-    return cp.maximum(tau * r, (tau - 1) * r)
+    r, levels = _levelled(y, f, tau)
+    return cp.maximum(cp.multiply(levels, r), cp.multiply(levels - 1, r))
+
+
+def expectile(y: Any, f: Any, tau: Any = 0.5) -> cp.Expression:
+    """τ max(0, yᵢ − fᵢ)² + (1 − τ) max(0, fᵢ − yᵢ)²: squares with weight τ where y > f.
+
+    Its minimizer is the τ-expectile (Newey and Powell, Econometrica 55, 1987). For predictions of shape (N, K), `tau`
+    may be a list of K levels, one per column; y has shape (N, K) or (N,).
+
+    Parameters
+    ----------
+    y : array (N,) or (N, K)
+    f : predictions of the same shape, or (N, K) beside y of shape (N,)
+    tau : number between 0 and 1, or K of them
+
+    Returns
+    -------
+    cvxpy expression of f's shape
+
+    Examples
+    --------
+    >>> import cvxpy as cp, kernelopt as ko
+    >>> ko.losses.expectile([1.0, 2.0], cp.Constant([0.0, 4.0]), tau=0.9).value.round(12)
+    array([0.9, 0.4])
+    """
+    r, levels = _levelled(y, f, tau)
+    return cp.multiply(levels, cp.square(cp.pos(r))) + cp.multiply(1 - levels, cp.square(cp.neg(r)))
+
+
+def ordinal(y: Any, f: Any, thresholds: Any) -> cp.Expression:
+    """−log(σ(b_yᵢ − fᵢ) − σ(b_yᵢ₋₁ − fᵢ)), for ordered classes y in 0 … K−1 and thresholds b₀ < … < b_K₋₂.
+
+    σ is the logistic function, b₋₁ = −∞ and b_K₋₁ = ∞: the negative log-likelihood of proportional odds, P(yᵢ ≤ k) =
+    σ(bₖ − fᵢ) (McCullagh, JRSS B 42, 1980). It is convex in predictions and thresholds together, since it equals
+
+        log(1 + e^(fᵢ − b_y)) + log(1 + e^(b_y₋₁ − fᵢ)) − log(1 − e^(b_y₋₁ − b_y)).
+
+    The last term keeps thresholds in order where each class between has a row. A constant in f makes no difference, so
+    that f needs no intercept. After a solve, `np.searchsorted(thresholds.value, f)` is the median class at f.
+
+    Parameters
+    ----------
+    y : array (N,)
+        Classes 0 … K−1, in their order.
+    f : predictions (N,)
+    thresholds : cp.Variable (K−1,), or an increasing array
+
+    Returns
+    -------
+    cvxpy expression (N,)
+
+    Raises
+    ------
+    DataError
+        For shapes that do not fit, and classes that are not 0 … K−1.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, kernelopt as ko
+    >>> y, f, b = [0, 1, 2], cp.Constant([-2.0, 0.0, 2.0]), np.array([-1.0, 1.0])
+    >>> ko.losses.ordinal(y, f, b).value.round(4)
+    array([0.3133, 0.7719, 0.3133])
+    """
+    f, b = cp.Expression.cast_to_const(f), cp.Expression.cast_to_const(thresholds)
+    classes = real_array(y, "y")
+    if f.ndim != 1 or classes.shape != f.shape or b.ndim != 1:
+        raise DataError(
+            f"Expected classes and predictions of one shape (N,), and K − 1 thresholds; got y of shape "
+            f"{classes.shape}, predictions of shape {f.shape} and thresholds of shape {b.shape}. The order is "
+            "(y, f, thresholds)."
+        )
+    K = b.shape[0] + 1
+    if not np.isin(classes, np.arange(K)).all():
+        raise DataError(
+            f"Expected classes 0 … {K - 1}, one more than thresholds; got {np.setdiff1d(classes, np.arange(K))[0]:g}. "
+            "Number them in their order with np.unique(y, return_inverse=True)."
+        )
+    k, n = classes.astype(int), len(classes)
+    above, below = np.flatnonzero(k < K - 1), np.flatnonzero(k > 0)
+    found = _scattered(cp.logistic(f[above] - b[k[above]]), above, n)
+    found = found + _scattered(cp.logistic(b[k[below] - 1] - f[below]), below, n)
+    between = np.flatnonzero((k > 0) & (k < K - 1))
+    if len(between):
+        found = found - _scattered(cp.log(1 - cp.exp(b[:-1] - b[1:]))[k[between] - 1], between, n)
+    return found
+
+
+def _scattered(values: cp.Expression, rows: NDArray[np.int64], n: int) -> cp.Expression:
+    """A vector (n,) with the values at some rows, and 0 at the others."""
+    return sp.csr_array((np.ones(len(rows)), (rows, np.arange(len(rows)))), shape=(n, len(rows))) @ values
 
 
 def epsilon_insensitive(y: Any, f: Any, epsilon: Any = 0.1) -> cp.Expression:
@@ -197,13 +294,15 @@ def crammer_singer(y: Any, F: Any) -> cp.Expression:
     return cp.max(F + (1 - indicator), axis=1) - cp.sum(cp.multiply(indicator, F), axis=1)
 
 
-def cox(time: Any, event: Any, f: Any) -> cp.Expression:
+def cox(time: Any, event: Any, f: Any, ties: str = "breslow") -> cp.Expression:
     """Σ over rows i with an event of  log Σ{exp(fⱼ) : timeⱼ ≥ timeᵢ} − fᵢ, one number for all rows.
 
-    The negative logarithm of the partial likelihood of proportional hazards exp(f) (Cox 1972), with Breslow's terms for
-    events at one time. Rows without an event are censored: all that is known is that theirs came later. A constant in f
-    makes no difference, so that f needs no intercept. Rows have no weights: each fold is a problem of its own. The
-    problem grows with the number of rows, not with the sizes of all risk sets.
+    The negative logarithm of the partial likelihood of proportional hazards exp(f) (Cox 1972). These are Breslow's
+    terms for d events at one time; Efron's (1977) are log(R − (l/d)T) − fᵢ, l = 0 … d−1, with the sums R over all rows
+    at risk and T over these d. They are nearer to the likelihood of times that were rounded. Rows without an event are
+    censored: all that is known is that theirs came later. A constant in f makes no difference, so that f needs no
+    intercept. Rows have no weights: each fold is a problem of its own. The problem grows with the number of rows, not
+    with the sizes of all risk sets; with Efron's terms also with Σ d².
 
     Parameters
     ----------
@@ -212,9 +311,17 @@ def cox(time: Any, event: Any, f: Any) -> cp.Expression:
     event : array (N,)
         True or 1 where there was an event, False or 0 where the row is censored.
     f : predictions (N,)
+    ties : "breslow" or "efron"
+        The terms of events at one time. Both are the same where all times of events differ.
+
+    Returns
+    -------
+    cvxpy expression ()
 
     Raises
     ------
+    OptionError
+        For other words for ties.
     DataError
         For shapes that differ, times that are not finite, events that are neither 0 nor 1, and where there is none.
 
@@ -225,6 +332,8 @@ def cox(time: Any, event: Any, f: Any) -> cp.Expression:
     >>> round(loss.value, 4)  # log 3 + log 2
     1.7918
     """
+    if ties not in ("breslow", "efron"):
+        raise OptionError(f'Expected ties to be "breslow" or "efron"; got {ties!r}.')
     f, times, events = cp.Expression.cast_to_const(f), real_array(time, "time"), real_array(event, "event")
     check_finite(times, "time")
     if f.ndim != 1 or {times.shape, events.shape} != {f.shape}:
@@ -239,7 +348,7 @@ def cox(time: Any, event: Any, f: Any) -> cp.Expression:
         )
     if not events.any():
         raise DataError("Expected an event in at least one row; all rows are censored.")
-    return CoxLikelihood(f, RiskSets(times, events.astype(bool)))
+    return CoxLikelihood(f, RiskSets(times, events.astype(bool), efron=ties == "efron"))
 
 
 def _pair(y: Any, f: Any) -> tuple[cp.Expression, cp.Expression]:
@@ -263,6 +372,24 @@ def _pair(y: Any, f: Any) -> tuple[cp.Expression, cp.Expression]:
 def _residual(y: Any, f: Any) -> cp.Expression:
     y, f = _pair(y, f)
     return y - f
+
+
+def _levelled(y: Any, f: Any, tau: Any) -> tuple[cp.Expression, Any]:
+    """y − f and the level of each entry; y of shape (N,) stands for a column per level."""
+    f = cp.Expression.cast_to_const(f)
+    several = np.ndim(tau) == 1 and f.ndim == 2 and len(tau) == f.shape[1]
+    if several and np.shape(y) == f.shape[:1]:
+        column = y if isinstance(y, cp.Expression) else cp.Constant(real_array(y, "y"))
+        y = cp.reshape(column, (f.shape[0], 1), order="C") @ np.ones((1, f.shape[1]))
+        if column.value is not None:
+            check_finite(column.value, "y")
+    r = _residual(y, f)
+    if several:
+        levels = np.broadcast_to(real_array(tau, "tau"), r.shape)
+        _check_number(levels, "tau", "between 0 and 1", lambda value: np.min(value) > 0 and np.max(value) < 1, r.shape)
+        return r, levels
+    _check_number(tau, "tau", "a number between 0 and 1", lambda value: 0 < value < 1)
+    return r, tau
 
 
 def check_parameters(nodes: Iterable[Any]) -> None:

@@ -4,7 +4,10 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import minimize
+from scipy.special import expit
 
+import kernelopt as ko
 from kernelopt import losses, margin
 from kernelopt.errors import DataError, DataTypeError
 
@@ -28,13 +31,30 @@ FORMULAS = {
     "absolute_error": (losses.absolute_error, Y, F1, {}, abs(r)),
     "huber": (losses.huber, Y, F1, {"M": 0.5}, np.where(abs(r) <= 0.5, r**2, abs(r) - 0.25)),
     "pinball": (losses.pinball, Y, F1, {"tau": 0.8}, np.where(r > 0, 0.8 * r, -0.2 * r)),
+    "expectile": (losses.expectile, Y, F1, {"tau": 0.8}, np.where(r > 0, 0.8 * r**2, 0.2 * r**2)),
+    "ordinal": (
+        losses.ordinal,
+        CLASSES,
+        F1,
+        {"thresholds": np.array([-0.5, 0.8])},
+        -np.log(
+            expit(np.array([-0.5, 0.8, np.inf])[CLASSES] - F1) - expit(np.array([-np.inf, -0.5, 0.8])[CLASSES] - F1)
+        ),
+    ),
     "epsilon_insensitive": (losses.epsilon_insensitive, Y, F1, {"epsilon": 0.3}, np.maximum(0, abs(r) - 0.3)),
     "poisson": (losses.poisson, COUNTS, F1, {}, np.exp(F1) - COUNTS * F1),
     "multinomial": (losses.multinomial, CLASSES, FK, {}, np.log(np.exp(FK).sum(axis=1)) - OWN),
     "crammer_singer": (losses.crammer_singer, CLASSES, FK, {}, (FK + OTHERS).max(axis=1) - OWN),
 }
 LABELLED = [losses.hinge, losses.squared_hinge, losses.log_loss, margin]
-REAL = [losses.squared_error, losses.absolute_error, losses.huber, losses.pinball, losses.epsilon_insensitive]
+REAL = [
+    losses.squared_error,
+    losses.absolute_error,
+    losses.huber,
+    losses.pinball,
+    losses.expectile,
+    losses.epsilon_insensitive,
+]
 
 
 @pytest.mark.parametrize("name", FORMULAS)
@@ -157,3 +177,67 @@ def test_one_level_a_column():
     assert np.allclose(losses.pinball(Y3, F, [0.1, 0.5, 0.9]).value, np.column_stack(columns))
     with pytest.raises(DataError, match="tau"):
         losses.pinball(Y3, F, [0.1, 0.5, 1.0])
+
+
+def test_one_target_for_several_levels():
+    levels = [0.1, 0.5, 0.9]
+    for loss in (losses.pinball, losses.expectile):
+        several = loss(Y, cp.Constant(FK), levels)
+        assert np.allclose(
+            several.value, np.column_stack([loss(Y, cp.Constant(c), t).value for c, t in zip(FK.T, levels)])
+        )
+        assert np.allclose(several.value, loss(np.tile(Y[:, None], K), cp.Constant(FK), levels).value)
+        parameter = cp.Parameter(N, value=Y)
+        assert np.allclose(loss(parameter, cp.Constant(FK), levels).value, several.value)
+        with pytest.raises(DataError, match="NaN"):
+            loss(np.full(N, np.nan), cp.Constant(FK), levels)
+
+
+def test_expectiles_are_means_with_weights():
+    """θ of a constant: the τ-expectile e has τ Σ(y − e)₊ = (1 − τ) Σ(e − y)₊."""
+    e = cp.Variable()
+    cp.Problem(cp.Minimize(cp.sum(losses.expectile(Y, e * np.ones(N), 0.8)))).solve()
+    assert 0.8 * np.maximum(Y - e.value, 0).sum() == pytest.approx(0.2 * np.maximum(e.value - Y, 0).sum(), rel=1e-5)
+
+
+def ordered_classes(n=80):
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-2, 2, size=(n, 1))
+    return X, np.digitize(np.sin(2 * X[:, 0]) + 0.4 * rng.logistic(size=n), [-0.6, 0.0, 0.7])
+
+
+def test_ordinal_is_the_likelihood_of_proportional_odds():
+    """Against scipy's minimizer of −Σ log(σ(b_y − f) − σ(b_y₋₁ − f)) + λwᵀw with f = Xw."""
+    X, y = ordered_classes()
+    theta, b = ko.Theta(ko.kernels.Linear()), cp.Variable(3)
+    problem = ko.Problem(cp.Minimize(cp.sum(losses.ordinal(y, theta(X), b)) + 0.3 * ko.sum_squares(theta)))
+    problem.solve()
+    assert problem.status == "optimal"
+    assert problem.solver_stats.solver_name == "NEWTON"
+    assert (np.diff(b.value) > 0).all()
+
+    def value(x):
+        ends = np.concatenate([[-np.inf], x[0] + np.cumsum([0, *np.exp(x[1:3])]), [np.inf]])
+        f = X[:, 0] * x[3]
+        return -np.log(expit(ends[y + 1] - f) - expit(ends[y] - f)).sum() + 0.3 * x[3] ** 2
+
+    found = minimize(value, np.array([-1.0, 0.0, 0.0, 0.0]), tol=1e-12)
+    assert problem.value == pytest.approx(found.fun, rel=1e-6)
+    assert b.value[0] == pytest.approx(found.x[0], abs=1e-3)
+
+
+def test_ordinal_classes_are_predicted_by_the_thresholds():
+    X, y = ordered_classes(200)
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=0.7)), cp.Variable(3)
+    ko.Problem(cp.Minimize(cp.sum(losses.ordinal(y, theta(X), b)) + 0.3 * ko.sum_squares(theta))).solve()
+    wrong, of_median = (np.abs(k - y).mean() for k in (np.searchsorted(b.value, theta.value(X)), np.median(y)))
+    assert wrong < 0.7 * of_median
+
+
+def test_ordinal_refuses_other_classes():
+    f = cp.Variable(3)
+    with pytest.raises(DataError, match="Expected classes 0 … 2, one more than thresholds; got 3"):
+        losses.ordinal([0, 1, 3], f, cp.Variable(2))
+    with pytest.raises(DataError, match=r"The order is \(y, f, thresholds\)"):
+        losses.ordinal([0, 1], f, cp.Variable(2))
+    assert losses.ordinal([0, 1, 0], f, cp.Variable(1)).is_convex()

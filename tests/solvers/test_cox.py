@@ -6,7 +6,7 @@ import pytest
 from scipy.optimize import minimize
 
 import kernelopt as ko
-from kernelopt.errors import DataError, DCPError, KernelOptError
+from kernelopt.errors import DataError, DCPError, KernelOptError, OptionError
 from kernelopt.language.survival import RiskSets
 
 RNG = np.random.default_rng(0)
@@ -26,13 +26,27 @@ def written_out(time, event, u):
     return sum(np.log(np.exp(u[time >= time[i]]).sum()) - u[i] for i in np.flatnonzero(event))
 
 
+def efron(time, event, u):
+    """Efron's terms one by one."""
+    total = -u[event].sum()
+    for t in np.unique(time[event]):
+        own = np.exp(u[event & (time == t)])
+        at_risk = np.exp(u[time >= t]).sum()
+        total += sum(np.log(at_risk - before / len(own) * own.sum()) for before in range(len(own)))
+    return total
+
+
+FORMULAS = {"breslow": written_out, "efron": efron}
+
+
+@pytest.mark.parametrize("terms", FORMULAS)
 @pytest.mark.parametrize("ties", [False, True])
-def test_value_and_gradient(ties):
+def test_value_and_gradient(ties, terms):
     _, time, event = survival(40, ties)
     u = cp.Variable(40, value=RNG.normal(size=40))
-    loss = ko.losses.cox(time, event, 2 * u - 1)
+    loss = ko.losses.cox(time, event, 2 * u - 1, ties=terms)
     assert loss.is_convex() and loss.shape == ()
-    assert loss.value == pytest.approx(written_out(time, event, 2 * u.value - 1), rel=1e-13)
+    assert loss.value == pytest.approx(FORMULAS[terms](time, event, 2 * u.value - 1), rel=1e-13)
     gradient, h, v = loss.grad[u].toarray().ravel(), 1e-6, u.value
     for i in range(40):
         ends = []
@@ -77,6 +91,30 @@ def test_solved(N, ties):
     assert problem.value <= found.fun + 1e-9 * abs(found.fun) + 1e-12
     assert problem.value == pytest.approx(found.fun, rel=1e-5, abs=1e-12)
     assert problem.certificate.lower <= found.fun * (1 + 1e-12) + 1e-12
+
+
+@pytest.mark.parametrize("N", [3, 60, 200])
+def test_ties_by_efron(N):
+    X, time, event = survival(N, ties=True)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.5))
+    loss = ko.losses.cox(time, event, theta(X), ties="efron")
+    problem = ko.Problem(cp.Minimize(loss + 0.5 * ko.sum_squares(theta)))
+    problem.solve()
+    assert problem.status == "optimal" and problem.certificate.assumptions == ()
+    L = np.linalg.cholesky(theta.kernel(X) + 1e-12 * np.eye(N))
+    found = minimize(lambda v: efron(time, event, L @ v) + 0.5 * v @ v, np.zeros(N), tol=1e-10)
+    assert problem.value == pytest.approx(found.fun, rel=1e-6)
+    other = ko.Problem(problem.objective).solve(solver="CLARABEL")
+    assert other == pytest.approx(problem.value, rel=1e-6)
+
+
+def test_the_terms_agree_without_ties():
+    _, time, event = survival(40)
+    u = cp.Constant(RNG.normal(size=40))
+    values = [ko.losses.cox(time, event, u, ties=terms).value for terms in FORMULAS]
+    assert values[0] == pytest.approx(values[1], rel=1e-14)
+    with pytest.raises(OptionError, match='Expected ties to be "breslow" or "efron"'):
+        ko.losses.cox(time, event, u, ties="exact")
 
 
 def test_other_terms_and_constraints():
