@@ -411,9 +411,15 @@ def _check_labels(y: cp.Expression) -> None:
     """−1 and +1 only."""
     if y.value is not None and not np.isin(y.value, (-1.0, 1.0)).all():
         seen = ", ".join(f"{v:g}" for v in np.unique(y.value)[:4])
+        values = set(np.unique(y.value))
+        if values == {-1.0, 0.0, 1.0}:
+            advice = "Where 0 means unlabelled, write the loss of f[y != 0] and y[y != 0]."
+        elif values <= {0.0, 1.0}:
+            advice = "For labels 0 and 1 write 2*y - 1."
+        else:
+            advice = "For more than two classes see ko.losses.multinomial."
         raise DataError(
-            f"Expected labels of −1 and +1; got {seen}{', …' if np.unique(y.value).size > 4 else ''}. "
-            "For labels 0 and 1 write 2*y - 1."
+            f"Expected labels of −1 and +1; got {seen}{', …' if np.unique(y.value).size > 4 else ''}. {advice}"
         )
 
 

@@ -208,8 +208,6 @@ def test_refusals():
     for feature in (2, -1, (0, 1, 1), "a", 0.5):
         with pytest.raises(DataError, match="column from 0 to 1"):
             A.derivative(feature)
-    with pytest.raises(DataError, match="column"):
-        A.derivative(0).derivative(0)
     for kernel in (
         ks.Laplacian(1.0),
         ks.Matern(0.5, 1.0),
@@ -227,3 +225,31 @@ def test_refusals():
         A.modulus(-1.0)
     with pytest.raises(DataError, match="column"):
         ko.FeatureMatrix([0, 1], ks.Precomputed(np.eye(2))).derivative(0)
+
+
+def test_derivatives_of_derivatives_and_of_theta():
+    kernel = ko.kernels.Gaussian(sigma=1.0)
+    X, theta = np.random.default_rng(0).normal(size=(8, 2)), ko.Theta(kernel)
+    A = ko.FeatureMatrix(X, kernel)
+    assert A.derivative(1).derivative(0).order == A.derivative((0, 1)).order == (0, 1)
+    with pytest.raises(DataError, match="Expected derivatives of order 1 or 2; got one of order 3"):
+        A.derivative((0, 1)).derivative(0)
+    ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - X[:, 0]) + ko.sum_squares(theta))).solve()
+    for feature in (0, (0, 1)):
+        found = theta.derivative(feature)(X)
+        assert np.array_equal(found.value, (A.derivative(feature) @ theta).value)
+        assert np.allclose(theta.value.derivative(feature)(X), found.value, rtol=1e-12)
+        assert np.array_equal(theta.derivative(feature)(A).value, found.value)
+    both = (theta - theta.value).derivative(0)(X)
+    assert np.allclose(both.value, 0.0)
+
+
+def test_a_radius_for_each_row():
+    A = ko.FeatureMatrix(np.arange(4.0)[:, None], ko.kernels.Gaussian(sigma=1.0)).derivative(0)
+    radii = np.array([0.1, 0.3, 0.1, 0.0])
+    assert np.array_equal(A.modulus(radii), [A.modulus(r)[0] for r in radii])
+    other = ko.FeatureMatrix(np.arange(4.0)[:, None], ko.kernels.RationalQuadratic(sigma=1.0))
+    assert np.array_equal(other.modulus(radii), [other.modulus(r)[0] for r in radii])
+    for wrong in (radii[:3], -radii, np.nan):
+        with pytest.raises(DataError):
+            A.modulus(wrong)

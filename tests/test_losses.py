@@ -184,7 +184,8 @@ def test_one_target_for_several_levels():
     for loss in (losses.pinball, losses.expectile):
         several = loss(Y, cp.Constant(FK), levels)
         assert np.allclose(
-            several.value, np.column_stack([loss(Y, cp.Constant(c), t).value for c, t in zip(FK.T, levels)])
+            several.value,
+            np.column_stack([loss(Y, cp.Constant(c), t).value for c, t in zip(FK.T, levels, strict=True)]),
         )
         assert np.allclose(several.value, loss(np.tile(Y[:, None], K), cp.Constant(FK), levels).value)
         parameter = cp.Parameter(N, value=Y)

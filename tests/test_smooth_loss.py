@@ -1,5 +1,7 @@
 """A user's own smooth loss: as good as the built-in one, checked, and refused where it can't stand."""
 
+import pickle
+
 import cvxpy as cp
 import numpy as np
 import pandas as pd
@@ -440,7 +442,7 @@ def test_infeasible_and_undecided():
 
 def test_without_jax(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "jax", None)
-    with pytest.raises(ImportError, match="pip install jax"):
+    with pytest.raises(ImportError, match=r"from_jax needs jax: pip install"):
         ko.SmoothLoss.from_jax(lambda u: u)
 
 
@@ -663,3 +665,29 @@ def test_a_small_norm_that_is_no_square_beside_constraints():
         assert problem.status == "optimal"
         assert problem.solver_stats.num_iters < 200
     assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+
+# ---------------------------------------------------------------- JAX, again
+
+
+def of_jax(u, y):
+    import jax.numpy as jnp  # noqa: PLC0415
+
+    return jnp.logaddexp(0.0, -y * u)
+
+
+def test_from_jax_pickles():
+    loss = ko.SmoothLoss.from_jax(of_jax)
+    theta, b = ko.Theta(KERNEL), cp.Variable()
+    problem = ko.Problem(cp.Minimize(cp.sum(loss(theta(X) + b, LABELS)) + 0.1 * ko.sum_squares(theta)))
+    value = problem.solve()
+    again = pickle.loads(pickle.dumps(problem))
+    assert again.solve() == pytest.approx(value, rel=1e-9)
+    assert pickle.loads(pickle.dumps(ko.SmoothLoss.from_jax(of_jax))).name == "of_jax"
+
+
+@pytest.mark.parametrize("function", [lambda u: np.exp(u), lambda u: u if u > 0 else 0.0])
+def test_from_jax_says_what_jax_can_not_do(function):
+    loss = ko.SmoothLoss.from_jax(function)
+    with pytest.raises(OptionError, match=r"Write it with jax\.numpy"):
+        loss(ko.Theta(KERNEL)(X))

@@ -152,18 +152,19 @@ def require_smooth(kernel: Kernel, order: int) -> None:
         )
 
 
-def modulus(kernel: Kernel, X: Array, order: Order, radius: float) -> Array:
-    """η with ‖∂F(x) − ∂F(xᵢ)‖ ≤ η for all ‖x − xᵢ‖ ≤ radius: the supremum, or an upper bound.
+def modulus(kernel: Kernel, X: Array, order: Order, radius: Array) -> Array:
+    """η with ‖∂F(x) − ∂F(xᵢ)‖ ≤ η for all ‖x − xᵢ‖ ≤ radiusᵢ: the supremum, or an upper bound.
 
-    For a stationary kernel κ(x, z) = k(x − z) it is the same at all points. It is the supremum for values and first
-    derivatives of the Gaussian kernel, else min(radius·√λ_max, 2‖∂F‖), with λ_max the largest eigenvalue of the Gram
-    matrix of the next derivatives (∂ₗ∂F)ₗ at one point.
+    For a stationary kernel κ(x, z) = k(x − z) it is the same at all points of one radius. It is the supremum for values
+    and first derivatives of the Gaussian kernel, else min(radius·√λ_max, 2‖∂F‖), with λ_max the largest eigenvalue of
+    the Gram matrix of the next derivatives (∂ₗ∂F)ₗ at one point.
     """
     if not kernel.is_psd:
         raise KernelError(f"Expected a kernel that is positive semidefinite by rule, for a bound; got {kernel!r}.")
-    exact = kernel._modulus(order, radius)
-    if exact is not None:
-        return np.full(len(X), exact)
+    radii, which = np.unique(np.broadcast_to(radius, len(X)), return_inverse=True)
+    exact = [kernel._modulus(order, float(r)) for r in radii]
+    if None not in exact:
+        return np.array(exact, dtype=float)[which]
     if not kernel.is_stationary:
         raise KernelError(f"Expected a stationary kernel, as the bound has to hold at all points; got {kernel!r}.")
     require_smooth(kernel, len(order) + 1)
@@ -171,4 +172,4 @@ def modulus(kernel: Kernel, X: Array, order: Order, radius: float) -> Array:
     further = [[derivative(kernel, x, (*order, a), x, (*order, b))[0, 0] for b in range(d)] for a in range(d)]
     steepest = float(np.sqrt(max(np.linalg.eigvalsh(further)[-1], 0.0)))
     length = float(np.sqrt(derivative_diagonal(kernel, x, order)[0]))
-    return np.full(len(X), min(radius * steepest, 2 * length))
+    return np.minimum(radii * steepest, 2 * length)[which]

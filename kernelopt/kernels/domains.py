@@ -180,6 +180,7 @@ class Anything:
     name = "any objects"
 
     def rows(self, X: Any, owner: str) -> Array:
+        X = self._of_column(X, owner)
         objects = isinstance(X, np.ndarray) and X.dtype == object
         if sp.issparse(X) or (getattr(X, "ndim", 0) == 2 and not objects):
             return VECTORS.rows(X, owner)
@@ -193,6 +194,20 @@ class Anything:
         for i in range(len(X)):
             points[i] = X[i]
         return frozen(points)
+
+    def _of_column(self, X: Any, owner: str) -> Any:
+        """The column of a table with one column of objects. Raises DataTypeError where such a table has several."""
+        if sp.issparse(X) or getattr(X, "ndim", 0) != 2:
+            return X
+        table = np.asarray(X)
+        if table.dtype.kind in "fiub" or all(isinstance(v, (Real, np.bool_)) for v in table.ravel()):
+            return X
+        if table.shape[1] != 1:
+            raise DataTypeError(
+                f"{owner} expects {self.name} in a list or in one column; got {table.shape[1]} columns. Choose one: "
+                "X[:, 0] or frame[name]."
+            )
+        return table[:, 0]
 
     def columns(self, rows: Array) -> int | None:
         return None if rows.dtype == object else int(rows.shape[1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 from weakref import WeakSet
 
@@ -75,6 +75,41 @@ class ThetaExpression:
         if isinstance(X, FeatureMatrix):
             return X @ self
         return FeatureMatrix(X, self.kernel) @ self
+
+    def derivative(self, feature: int | tuple[int, int]) -> Callable[[Any], cp.Expression]:
+        """The derivative by column j, or by the columns (j, k), of the predictions, as a function of points.
+
+        `theta.derivative(0)(X)` is `ko.FeatureMatrix(X, kernel).derivative(0) @ theta`, and after a solve
+        `theta.value.derivative(0)(X)` has its values.
+
+        Parameters
+        ----------
+        feature : a column of X, or a pair of them
+
+        Returns
+        -------
+        function of points X → cvxpy expression (len(X),) or (len(X), K)
+
+        Raises
+        ------
+        KernelError
+            At the call, when the kernel is not smooth enough.
+        DataError
+            At the call, for a column that X does not have.
+
+        Examples
+        --------
+        >>> import cvxpy as cp, numpy as np, kernelopt as ko
+        >>> X, y = np.linspace(0, 3, 7)[:, None], np.linspace(0, 3, 7) ** 2
+        >>> theta = ko.Theta(ko.kernels.Polynomial(degree=2))
+        >>> rising = theta.derivative(0)(X) >= 0
+        >>> _ = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + 1e-8 * ko.sum_squares(theta)), [rising]).solve()
+        >>> theta.value.derivative(0)([[1.0], [2.0]]).round(2)
+        array([2., 4.])
+        """
+        return lambda X: (
+            (X if isinstance(X, FeatureMatrix) else FeatureMatrix(X, self.kernel)).derivative(feature) @ self
+        )
 
     def _predict(self, A: FeatureMatrix) -> cp.Expression:
         prediction: cp.Expression = Prediction(self.theta._leaf, PredictionData(self.theta, A))
@@ -320,7 +355,7 @@ class FeatureMatrix:
     ----------
     X : array
         N points, as the kernel takes them: for vector kernels a matrix (N, n_columns), list, pandas frame
-        or sparse matrix, copied as float64.
+        or sparse matrix, copied as a dense array of float64: 8·N·n_columns bytes.
     kernel : Kernel
 
     Raises
@@ -370,7 +405,7 @@ class FeatureMatrix:
         return self._order
 
     def derivative(self, feature: int | tuple[int, int]) -> FeatureMatrix:
-        """The rows ∂F(xᵢ)/∂xⱼ for a column j, or ∂²F(xᵢ)/∂xⱼ∂xₖ for (j, k).
+        """The rows ∂F(xᵢ)/∂xⱼ for a column j, or ∂²F(xᵢ)/∂xⱼ∂xₖ for (j, k), as of `A.derivative(j).derivative(k)`.
 
         `A.derivative(0) @ theta` is the slope of the fit along column 0: it can be observed, constrained, and mixed
         with values in one problem.
@@ -380,7 +415,7 @@ class FeatureMatrix:
         KernelError
             When the kernel is not smooth enough.
         DataError
-            For a column that X doesn't have, or rows that are derivatives or functions already.
+            For a column that X doesn't have, derivatives of a third order, or rows that are functions.
 
         Examples
         --------
@@ -389,26 +424,42 @@ class FeatureMatrix:
         >>> A.derivative(0).diag()
         array([4., 4.])
         """
-        order = tuple(sorted(feature)) if isinstance(feature, tuple) else (feature,)
-        columns = 0 if self._function is not None or self._order else self._kernel.domain.columns(self._X) or 0
-        if len(order) not in (1, 2) or not all(isinstance(j, (int, np.integer)) and 0 <= j < columns for j in order):
+        added = feature if isinstance(feature, tuple) else (feature,)
+        columns = 0 if self._function is not None else self._kernel.domain.columns(self._X) or 0
+        if len(added) not in (1, 2) or not all(isinstance(j, (int, np.integer)) and 0 <= j < columns for j in added):
             raise DataError(
                 f"Expected a column from 0 to {columns - 1}, or a pair of them; got {feature!r} of {self!r}."
+            )
+        order = tuple(sorted((*self._order, *added)))
+        if len(order) > 2:
+            raise DataError(
+                f"Expected derivatives of order 1 or 2; got one of order {len(order)}, {feature!r} of {self!r}."
             )
         require_smooth(self._kernel, len(order))
         return self._of_rows(self._X, self._kernel, None, tuple(int(j) for j in order), self._names)
 
-    def modulus(self, radius: float) -> Array:
+    def modulus(self, radius: Any) -> Array:
         """η with ‖∂F(x) − ∂F(xᵢ)‖ ≤ η for all x within `radius` of xᵢ, shape (N,).
 
         Then |(∂F(x) − ∂F(xᵢ))ᵀθ| ≤ η‖θ‖, so that η‖θ‖ ≤ (A′θ)ᵢ keeps the slope nonnegative in the whole ball, not only
         at its centre (Aubin-Frankowski and Szabó, NeurIPS 2020). Exact for values and first derivatives of a
         Gaussian kernel, a bound for other stationary kernels.
 
+        Parameters
+        ----------
+        radius : number ≥ 0, or one for each row
+            In the units of the points.
+
+        Returns
+        -------
+        array (N,)
+
         Raises
         ------
         KernelError
             When the kernel is not stationary, or not smooth enough.
+        DataError
+            For a radius that is negative or no number, and another number of them than rows.
 
         Examples
         --------
@@ -417,11 +468,12 @@ class FeatureMatrix:
         >>> A.derivative(0).modulus(0.1).round(4)
         array([0.1728, 0.1728])
         """
-        if not radius >= 0:
-            raise DataError(f"Expected a radius ≥ 0; got {radius!r}.")
+        radii = real_array(radius, "the radius")
+        if radii.shape not in ((), (len(self),)) or not (radii >= 0).all():
+            raise DataError(f"Expected a radius ≥ 0, or one for each of the {len(self)} rows; got {radius!r}.")
         if self._function is not None:
             raise DataError("Expected rows at points; a function has no ball around it.")
-        return modulus(self._kernel, self._X, self._order, float(radius))
+        return modulus(self._kernel, self._X, self._order, radii)
 
     @classmethod
     def _of_function(cls, f0: Function) -> FeatureMatrix:

@@ -17,6 +17,7 @@ from kernelopt.kernels.lifts import Lift, joint, lift_of, plain, plain_points, r
 from kernelopt.kernels.sources import is_dask
 from kernelopt.kernels.spreads import WithMeans, spread_rows
 from kernelopt.language.boxes import boxes
+from kernelopt.support import html
 from kernelopt.support.threads import in_threads
 from kernelopt.support.types import Array
 
@@ -302,6 +303,11 @@ class Function:
                 f"{self.kernel!r} with outputs={self.outputs} and {other.kernel!r} with "
                 f"outputs={other.outputs}."
             )
+
+    def _repr_html_(self) -> str:
+        rows = [("kernel", repr(self._kernel)), ("centers", str(len(self._centers)))]
+        rows += [] if self.outputs is None else [("outputs", str(self.outputs))]
+        return html.table([(type(self).__name__, ""), *rows, ("norm", f"{self.norm:.6g}")], left=True)
 
     def __repr__(self) -> str:
         outputs = "" if self.outputs is None else f", outputs={self.outputs}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from math import inf, isfinite
 from numbers import Real
 from typing import Any, NoReturn
@@ -14,6 +16,7 @@ import scipy.sparse as sp
 from kernelopt.errors import DataError, DCPError, OptionError
 from kernelopt.kernels.domains import check_finite, real_array
 from kernelopt.support.cvxpy_parts import Elementwise
+from kernelopt.support.optional import optional
 from kernelopt.support.types import Array
 
 CURVATURES = ("convex", "nonconvex")
@@ -34,6 +37,39 @@ STEP = float(np.finfo(float).eps) ** (1 / 3)
 NOISE = 1e-9
 
 Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class _OfJax:
+    """The derivative of a scalar function by its first argument, elementwise on arrays, in float64."""
+
+    function: Function
+    order: int
+
+    @cached_property
+    def _compiled(self) -> Any:
+        jax, found = optional("jax", "ko.SmoothLoss.from_jax"), self.function
+        for _ in range(self.order):
+            found = jax.grad(found)
+        return jax.jit(jax.vmap(found))
+
+    def __call__(self, *arrays: Array) -> Array:
+        jax = optional("jax", "ko.SmoothLoss.from_jax")
+        # JAX before 0.8 has the context among its experimental parts.
+        has = hasattr(jax, "enable_x64")
+        float64 = (jax if has else optional("jax.experimental", "ko.SmoothLoss.from_jax")).enable_x64
+        try:
+            with float64(True):
+                return np.asarray(self._compiled(*arrays), dtype=float)
+        except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
+            name = getattr(self.function, "__name__", repr(self.function))
+            raise OptionError(
+                f"Expected a function that JAX can differentiate; {name} converts its argument to a numpy array or a "
+                f"truth value. Write it with jax.numpy: jnp.exp in place of np.exp, jnp.where in place of if. ({error})"
+            ) from error
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"function": self.function, "order": self.order}
 
 
 class SmoothLoss:
@@ -108,10 +144,17 @@ class SmoothLoss:
         function : callable of numbers → a number, written with jax.numpy
         curvature, domain : as above
 
+        Returns
+        -------
+        SmoothLoss
+            It pickles if `function` does: define it with def at the top of a module.
+
         Raises
         ------
-        ImportError
-            Where JAX is not installed.
+        MissingPackageError
+            An ImportError, where JAX is not installed.
+        OptionError
+            At the first call, where JAX can not differentiate the function, such as one written with numpy.
 
         Examples
         --------
@@ -121,30 +164,8 @@ class SmoothLoss:
         >>> ko.SmoothLoss.from_jax(squared)
         SmoothLoss(squared, convex)
         """
-        try:
-            import jax  # noqa: PLC0415
-        except ImportError as error:
-            raise ImportError(
-                "ko.SmoothLoss.from_jax differentiates with JAX, which is not installed: pip install jax. Or write "
-                "ko.SmoothLoss(value, gradient, hessian)."
-            ) from error
-        float64: Any = getattr(jax, "enable_x64", None)
-        if float64 is None:  # JAX before 0.8
-            from jax.experimental import enable_x64  # noqa: PLC0415
-
-            float64 = enable_x64
-        first = jax.grad(function)
-
-        def in_float64(f: Function) -> Function:
-            compiled = jax.jit(jax.vmap(f))
-
-            def evaluated(*arrays: Array) -> Array:
-                with float64(True):
-                    return np.asarray(compiled(*arrays), dtype=float)
-
-            return evaluated
-
-        value, gradient, hessian = (in_float64(f) for f in (function, first, jax.grad(first)))
+        optional("jax", "ko.SmoothLoss.from_jax")
+        value, gradient, hessian = (_OfJax(function, order) for order in range(3))
         loss = cls(value, gradient, hessian, curvature, domain)
         loss.name = getattr(function, "__name__", "SmoothLoss")
         return loss
