@@ -1,19 +1,23 @@
-"""Move a point that violates linear constraints slightly into them.
+"""Move a point that violates constraints slightly into them.
 
 For rows  A_u u + A_y y + s = b, u = Bv, with slacks s that should decrease by r, the shortest step is
 
     Δv = (A_uB)ᵀd,  Δy = WA_yᵀd,  (A_uB(A_uB)ᵀ + A_yWA_yᵀ)d = r,
 
-W the square of the largest |y|. Inequalities keep a slack of some ulps. A θ that exceeds a bound of its norm is scaled.
+W the square of the largest |y|. Inequalities keep a slack of some ulps. A θ beyond a bound of its norm is scaled.
+A curved constraint e(u, y) ≤ 0 that is violated enters by its tangent, with −e in place of 0 on the right: the step ends
+inside then, but for terms of second order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import nan
+from typing import Any
 
+import cvxpy as cp
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
@@ -26,6 +30,7 @@ from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.language.expressions import Theta
 from kernelopt.language.nodes import EUCLIDEAN
+from kernelopt.support.cvxpy_parts import Inequality
 from kernelopt.support.types import Array
 
 # Rows that are moved into at once, and inequalities in an elimination. The step takes a dense MOST × MOST system, with
@@ -53,6 +58,9 @@ def moved(
     scaled = _shortened(reduction, form, point)
     x = columns_of(form, point)
     A, b, equal = _linear_rows(form)
+    tangents, right = (A[:0], b[:0]) if x is None else _tangents(reduction, form, point, x)
+    A, b = sp.csr_array(sp.vstack([A, tangents])), np.concatenate([b, right])
+    equal = np.append(equal, np.zeros(len(right), dtype=bool))
     if x is None or not len(b):
         return scaled
     s, terms = b - A @ x, _terms(reduction, form, point, A, b, x)
@@ -96,6 +104,42 @@ def moved(
         for variable, columns, value in zip(reduction.form.y, form.variables, point.y, strict=True)
     )
     return replace(point, v=tuple(v), y=values, value=nan)
+
+
+def _tangents(reduction: Reduction, form: ConicForm, point: Iterate, x: Array) -> tuple[sp.csr_array, Array]:
+    """Rows ∇eᵀx' ≤ ∇eᵀx − 2e for the entries e > 0 of inequalities that are not affine, in columns of u and y."""
+    canonical = reduction.form
+    columns = {v.id: at for v, at in zip(canonical.y, form.variables, strict=True) if len(at) == v.size}
+    columns |= {
+        link.u.id: np.ravel(at, order="F")
+        for link, at in zip(canonical.predictions, form.u, strict=True)
+        if link.u is not None
+    }
+    rows, right = [sp.csr_array((0, len(x)))], [np.zeros(0)]
+    for constraint, residual in zip(canonical.outer.constraints, representer.residuals(canonical, point), strict=True):
+        if not residual.any() or not isinstance(constraint, Inequality) or constraint.expr.is_affine():
+            continue
+        slopes = _slopes(constraint.expr)
+        if not slopes:
+            continue
+        violated = np.flatnonzero(np.ravel(residual, order="F"))
+        G = sp.lil_array((len(x), constraint.expr.size))
+        for variable, slope in slopes.items():
+            if variable.id in columns:
+                G[columns[variable.id]] = np.reshape(dense(slope), (variable.size, -1))
+        tangents = sp.csr_array(G.T)[violated]
+        rows.append(tangents)
+        right.append(tangents @ x - 2 * np.ravel(residual, order="F")[violated])
+    return sp.csr_array(sp.vstack(rows)), np.concatenate(right)
+
+
+def _slopes(expression: cp.Expression) -> Mapping[Any, Any]:
+    """The gradient by each variable; empty where cvxpy does not know it, or outside of the domain."""
+    try:
+        found = expression.grad
+    except NotImplementedError:
+        return {}
+    return {} if any(slope is None for slope in found.values()) else found
 
 
 def towards_zero(reduction: Reduction, form: ConicForm, point: Iterate) -> Iterate | None:
