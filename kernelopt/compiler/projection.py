@@ -5,8 +5,8 @@ For rows  A_u u + A_y y + s = b, u = Bv, with slacks s that should decrease by r
     Δv = (A_uB)ᵀd,  Δy = WA_yᵀd,  (A_uB(A_uB)ᵀ + A_yWA_yᵀ)d = r,
 
 W the square of the largest |y|. Inequalities keep a slack of some ulps. A θ beyond a bound of its norm is scaled.
-A curved constraint e(u, y) ≤ 0 that is violated enters by its tangent, with −e in place of 0 on the right: the step ends
-inside then, but for terms of second order.
+A curved constraint e(u, y) ≤ 0 that is violated enters by its tangent, with −e in place of 0 on the right: but for
+terms of second order the step ends inside.
 """
 
 from __future__ import annotations
