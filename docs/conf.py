@@ -44,6 +44,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "kernelopt"
 html_static_path = ["_static"]
 html_css_files = ["kernelopt.css"]
+html_favicon = "_static/favicon.svg"
 html_theme_options = {
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],
@@ -68,7 +69,7 @@ copybutton_prompt_is_regexp = True
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 warnings.filterwarnings("ignore", "FigureCanvasAgg is non-interactive", UserWarning)
 
-SECTIONS = ("regression", "classification", "unsupervised", "kernels", "new", "applications")
+SECTIONS = ("tutorials", "applications", "new", "regression", "classification", "unsupervised", "kernels")
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",

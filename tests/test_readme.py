@@ -7,9 +7,25 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+HOWTO = DOCS / "howto"  # each section of these pages is copyable alone
+PAGES = [README, *sorted(DOCS.glob("*.md")), *sorted(HOWTO.glob("*.md"))]
 BLOCK = re.compile(r"```(python|text)\n(.*?)```", re.DOTALL)
-WITH_CODE = [page for page in PAGES if "```python" in page.read_text()]
+SECTIONS = [
+    (page, number, section)
+    for page in PAGES
+    for number, section in enumerate(
+        re.split("(?m)^(?=## )", page.read_text()) if page.parent == HOWTO else [page.read_text()]
+    )
+    if "```python" in section
+]
+
+
+def titled(value):
+    """The name of a test."""
+    if isinstance(value, Path):
+        return value.stem
+    return value.splitlines()[0].removeprefix("## ") if isinstance(value, str) and value.startswith("## ") else ""
 
 
 def without_seconds(text):
@@ -20,9 +36,8 @@ def without_seconds(text):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # sockets of Dask's that close late
-@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.stem)
-def test_page(page, capsys):
-    text = page.read_text()
+@pytest.mark.parametrize(("page", "number", "text"), SECTIONS, ids=titled)
+def test_page(page, number, text, capsys):
     printed, checked, scope = "", 0, {}
     for kind, block in BLOCK.findall(text):
         if kind == "python":
@@ -40,14 +55,58 @@ def test_page(page, capsys):
         assert norms[2] < 1e-6 < min(norms[:2])  # the widest kernel drops out
 
 
-LINKS = [(page, link) for page in PAGES for link in re.findall(r"\]\(([^)#]+)\)", page.read_text())]
+def prose(page):
+    """A page without its blocks of code."""
+    return re.sub("(?s)```.*?```", "", page.read_text())
+
+
+LINKS = [(page, link) for page in PAGES for link in re.findall(r"\]\(([^)]+)\)", prose(page))]
+
+
+def anchors(page):
+    """The anchors of a page's headings, as GitHub and MyST make them."""
+    headings = re.findall("(?m)^#+ (.*)$", prose(page))
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.strip().replace(" ", "-") for heading in plain}
 
 
 @pytest.mark.parametrize(("page", "link"), LINKS)
 def test_links(page, link):
-    """To files, or to pages that are made of the examples."""
-    target = page.parent / link
-    if link.startswith("gallery/"):
-        target = ROOT / "examples" / Path(link.removeprefix("gallery/")).with_suffix(".py")
+    """To files and their headings, or to pages that are made of the examples."""
+    if link.startswith("https://"):
+        return
+    name, _, anchor = link.partition("#")
+    target = (page.parent / name).resolve() if name else page
+    if DOCS / "gallery" in target.parents:
+        target = ROOT / "examples" / target.relative_to(DOCS / "gallery").with_suffix(".py")
         target = target.with_stem("quickstart") if target.stem == "index" else target
     assert target.exists()
+    if anchor and target.suffix == ".md":
+        assert anchor in anchors(target)
+
+
+def test_titles_are_unique():
+    titles = [
+        re.search("(?m)^# (.*)$", page.read_text())[1] for page in PAGES if page not in (README, DOCS / "index.md")
+    ]
+    assert len(set(titles)) == len(titles)
+
+
+def test_pictures_have_alternative_texts():
+    for page in PAGES:
+        text = page.read_text()
+        assert all(len(alt) > 20 for alt in re.findall(r"!\[(.*?)\]\(", text))
+        assert text.count("```{image}") == len(re.findall(r"(?m)^:alt: \S.{20,}", text))
+
+
+WANTED = [
+    "multiclass", "isotonic", "monotone", "quantile regression", "survival", "semi-supervised", "CVaR", "DRO",
+    "ordinal", "sparse", "class weights", "densities", "expectile", "mean embedding", "indefinite kernel",
+    "low rank", "ranking",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", WANTED)
+def test_what_is_looked_for_has_a_heading(words):
+    headings = [line for page in PAGES for line in page.read_text().splitlines() if line.startswith("#")]
+    assert any(words.lower() in line.lower() for line in headings)

@@ -1,0 +1,46 @@
+"""What the tutorials say about their fits."""
+
+import numpy as np
+import pytest
+from running import example
+from sklearn.svm import SVC
+
+
+def test_first_fit():
+    names = example("tutorials/first_fit")
+    assert names["limited"].status == "optimal"
+    assert abs(names["f"]([[0.0]]).value[0] - 5) < 1e-6 and names["f"]([[12.0]]).value[0] < 7
+    assert np.diff(names["f"](names["grid"]).value).max() <= 0.06 + 1e-9
+    # A multiplier is the decrease of the optimum per unit of the right-hand side.
+    assert names["start"].dual_value[0] == pytest.approx(24.4, abs=0.1)
+    assert abs(names["end"].dual_value[0]) < 1e-3
+    assert np.abs(names["before"] - names["truth"](names["grid"])).mean() < 0.05
+
+
+def test_classification():
+    names = example("tutorials/classification")
+    X, y, svc = names["X"], names["y"], SVC(C=1.0, gamma=1 / (2 * 0.7**2), tol=1e-8)
+    assert names["machine"].value == pytest.approx(primal(svc.fit(X, y), X, y), rel=1e-6)
+    assert [names[p].status for p in ("smooth", "weighted", "bounded")] == ["optimal"] * 3
+    f = names["f"](X).value
+    assert np.mean(np.maximum(1 + f[y < 0], 0)) <= 0.1 + 1e-9
+    assert np.mean(f[y < 0] > 0) <= 0.1 < 13 / 60  # without the bound 13 rows
+    assert names["few"].dual_value > 0
+
+
+def primal(svc, X, y):
+    """‖θ‖²/2 + Σ max(0, 1 − yf) of a fitted SVC with C = 1."""
+    a, S = svc.dual_coef_[0], svc.support_vectors_
+    Q = np.exp(-((S[:, None] - S[None]) ** 2).sum(axis=2) / (2 * 0.7**2))
+    return a @ Q @ a / 2 + np.maximum(0, 1 - y * svc.decision_function(X)).sum()
+
+
+def test_choosing():
+    names = example("tutorials/choosing")
+    table, tuned = names["table"], names["tuned"]
+    assert 0.03 < table.best < 3
+    assert tuned.value <= table["mean"].min() + 1e-6  # by σ and λ together, from the best λ
+    lower, upper = np.array(names["bounds"]).T
+    optimum = names["problem"].value
+    assert (lower <= upper).all() and (lower <= optimum * (1 + 1e-6)).all() and (upper >= upper[-1] * (1 - 1e-6)).all()
+    assert (np.diff(upper) <= 1e-6 * upper[0]).all()
