@@ -63,8 +63,11 @@ INSIDE = {
     ],
     "estimators": [
         ["cross_validated", "perceptron", "stated"],
-        ["by_gradient", "classification", "one_class", "pca", "regression"],
-        ["feature_map", "model"],
+        ["nu_forms"],
+        ["by_gradient", "classification", "one_class", "pca"],
+        ["regression"],
+        ["feature_map"],
+        ["model"],
         ["kernel_names", "sample"],
     ],
     "factorization": [

@@ -13,6 +13,7 @@ except ImportError as error:
 from kernelopt.estimators.classification import KernelClassifier
 from kernelopt.estimators.cross_validated import KernelClassifierCV, KernelRegressorCV
 from kernelopt.estimators.feature_map import FeatureMap
+from kernelopt.estimators.nu_forms import NuKernelClassifier, NuKernelRegressor
 from kernelopt.estimators.one_class import OneClass
 from kernelopt.estimators.pca import KernelPCA
 from kernelopt.estimators.perceptron import KernelPerceptron
@@ -28,6 +29,8 @@ __all__ = [
     "KernelQuantileRegressor",
     "KernelRegressor",
     "KernelRegressorCV",
+    "NuKernelClassifier",
+    "NuKernelRegressor",
     "OneClass",
     "from_problem",
 ]

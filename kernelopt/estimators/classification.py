@@ -7,8 +7,9 @@ from typing import Any, Self
 
 import cvxpy as cp
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import expit, log_expit, log_softmax, logsumexp, softmax
 from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -74,6 +75,10 @@ class KernelClassifier(ClassifierMixin, KernelModel):
         function of (y, f), y an array of ±1, that returns a `SmoothLoss` or a cvxpy expression with an entry per row.
     alpha : float > 0
         The coefficient of ‖θ‖².
+    class_weight : dict, "balanced" or None
+        Weights of the classes, which multiply those of rows; "balanced" is N/(K·Nₖ), as in scikit-learn.
+    C : float > 0, optional
+        scikit-learn's C, in place of alpha: α = 1/(2C).
     kernel, gamma, degree, coef0, fit_intercept, tol, solve_options : as in `KernelRegressor`
 
     Attributes
@@ -81,7 +86,8 @@ class KernelClassifier(ClassifierMixin, KernelModel):
     classes_ : the K classes, those of rows of positive weight
     function_ : the fitted θ, a `ko.Function` (with K outputs for K > 2); None for kernel="precomputed"
     intercept_ : b, a number, or (K,) for K > 2
-    pivots_, coefficients_ : as in `KernelRegressor`
+    pivots_, coefficients_, n_iter_ : as in `KernelRegressor`
+    support_, dual_coef_ : as in `KernelRegressor`, (1, m) for two classes and (K, m) for more
     certificate_ : how close the answer is to the optimum; a list of K where each class is fitted against the rest
     n_features_in_, feature_names_in_ : as in scikit-learn
 
@@ -111,11 +117,13 @@ class KernelClassifier(ClassifierMixin, KernelModel):
 
     def __init__(
         self, loss: Any = "hinge", *, alpha: float = 1.0, kernel: Any = "rbf", gamma: Any = "scale", degree: int = 3,
-        coef0: float = 1.0, fit_intercept: bool = True, tol: float = 1e-6,
-        solve_options: Mapping[str, Any] | None = None,
+        coef0: float = 1.0, fit_intercept: bool = True, class_weight: Any = None, C: float | None = None,
+        tol: float = 1e-6, solve_options: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         self.loss = loss
         self.alpha = alpha
+        self.class_weight = class_weight
+        self.C = C
         self.kernel = kernel
         self.gamma = gamma
         self.degree = degree
@@ -127,24 +135,29 @@ class KernelClassifier(ClassifierMixin, KernelModel):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to points X (n, columns), or kernel values (n, n), and classes y (n,) of any kind."""
         X, y = self._read(X, y)
-        self.classes_, numbers = numbered_classes(y, row_weights(sample_weight, len(X)))
+        weights = row_weights(sample_weight, len(X))
+        self.classes_, numbers = numbered_classes(y, weights)
+        if self.class_weight is not None:
+            sample_weight = weights * compute_sample_weight(self.class_weight, y)
         sample, kernel, points = self._sample(X, numbers, sample_weight)
         numbers = numbers[sample.rows]
         if isinstance(self.loss, str) and self.loss in JOINT:
             self._fit_jointly(kernel, points, numbers, sample)
         elif len(self.classes_) == 2:
-            (self.certificate_,), function, self.intercept_ = self._fit_each(
+            (self.certificate_,), function, self.intercept_, nu = self._fit_each(
                 kernel, points, [2.0 * numbers - 1], sample
             )
-            self._keep(kernel, points, sample, function)
+            self._keep(kernel, points, sample, function, nu)
         else:
             labels = [np.where(numbers == k, 1.0, -1.0) for k in range(len(self.classes_))]
-            self.certificate_, functions, self.intercept_ = self._fit_each(kernel, points, labels, sample)
-            self._keep(kernel, points, sample, functions)
+            self.certificate_, functions, self.intercept_, nu = self._fit_each(kernel, points, labels, sample)
+            self._keep(kernel, points, sample, functions, nu)
         return self
 
-    def _fit_each(self, kernel: Kernel, points: Any, labels: list[Array], sample: Sample) -> tuple[list[Any], Any, Any]:
-        """Fit a function to each array of labels ±1: certificates, functions and intercepts."""
+    def _fit_each(
+        self, kernel: Kernel, points: Any, labels: list[Array], sample: Sample
+    ) -> tuple[list[Any], Any, Any, Array | None]:
+        """Fit a function to each array of labels ±1: certificates, functions, intercepts and multipliers."""
         theta, b = Theta(kernel), self._intercept(())
         f = theta(points) if b is None else theta(points) + b
         # Losses by name take labels as a cp.Parameter, so that one problem serves all classes. A user's function gets
@@ -159,9 +172,10 @@ class KernelClassifier(ClassifierMixin, KernelModel):
                 terms = loss_terms(self.loss, OF_MARGINS | JOINT, each if y is None else y, f)
                 problem = Problem(self._objective(terms, sample, theta))
             certificate = solved(self, problem, tol=self.tol)
-            found.append((certificate, theta.value, 0.0 if b is None else float(b.value)))
-        certificates, functions, intercepts = zip(*found, strict=True)
-        return list(certificates), functions, intercepts[0] if len(labels) == 1 else np.array(intercepts)
+            found.append((certificate, theta.value, 0.0 if b is None else float(b.value), theta(points).dual_value))
+        certificates, functions, intercepts, columns = zip(*found, strict=True)
+        together = None if any(column is None for column in columns) else np.column_stack(columns)
+        return list(certificates), functions, intercepts[0] if len(labels) == 1 else np.array(intercepts), together
 
     def _fit_jointly(self, kernel: Kernel, points: Any, numbers: Array, sample: Sample) -> None:
         """One p×K matrix θ for all classes; for two classes f = f₁ − f₀ is stored."""
@@ -171,12 +185,14 @@ class KernelClassifier(ClassifierMixin, KernelModel):
         F = theta(points) if b is None else theta(points) + b[None, :]
         problem = Problem(self._objective(JOINT[self.loss](numbers, F), sample, theta))
         self.certificate_ = solved(self, problem, tol=self.tol)
-        self._keep(kernel, points, sample, [theta.value])
+        self._keep(kernel, points, sample, [theta.value], theta(points).dual_value)
         self.intercept_ = np.zeros(K) if b is None else np.array(b.value)
         if K == 2:
             first = np.array([-1.0, 1.0])
             self.coefficients_, self.intercept_ = self.coefficients_ @ first, float(self.intercept_ @ first)
             self.function_ = None if self.function_ is None else self.function_.right(first)
+            if hasattr(self, "dual_coef_"):
+                self.dual_coef_ = first[None, :] @ np.asarray(self.dual_coef_)
 
     def _intercept(self, shape: Any) -> Any:
         return cp.Variable(shape, name="b") if self.fit_intercept else None
@@ -200,3 +216,14 @@ class KernelClassifier(ClassifierMixin, KernelModel):
             return np.asarray(softmax(f, axis=1))
         p = expit(f)
         return p / p.sum(axis=1, keepdims=True)
+
+    @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> Array:
+        """The logarithm of each probability, (n, K), without underflow."""
+        f = self.decision_function(X)
+        if f.ndim == 1:
+            return np.column_stack([log_expit(-f), log_expit(f)])
+        if self.loss == "multinomial":
+            return np.asarray(log_softmax(f, axis=1))
+        logs = log_expit(f)
+        return np.asarray(logs - logsumexp(logs, axis=1, keepdims=True))

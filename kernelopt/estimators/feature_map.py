@@ -8,16 +8,19 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from kernelopt.estimators.kernel_names import ChoosesKernel
+from kernelopt.errors import OptionError
+from kernelopt.estimators.kernel_names import NamesKernel
+from kernelopt.estimators.model import dense
 from kernelopt.factorization import Settings, factorize
-from kernelopt.kernels import Gaussian, as_kernel
 from kernelopt.kernels.sources import refuse_masked
 from kernelopt.language.functions import Function
 from kernelopt.language.rows import Rows
 from kernelopt.support.types import Array
 
+METHODS = ("cholesky", "streamed", "eigen")
 
-class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChoosesKernel):
+
+class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NamesKernel):
     """A finite feature map for any kernel: F(x) = B†k(x), with Q = BBᵀ on the training points.
 
     For training points F(x)ᵀF(z) = κ(x, z) up to the residual of the factor, and exactly at full rank. For other points
@@ -26,7 +29,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChoosesKerne
 
     Parameters
     ----------
-    kernel : kernel, default Gaussian(sigma=1.0)
+    kernel, gamma, degree, coef0 : as in `KernelRegressor`, but for "precomputed"
     rank_tol, max_rank : as in `Problem.solve`
     method : "cholesky", "streamed" or "eigen", as `factorization` in `Problem.solve`
 
@@ -34,6 +37,11 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChoosesKerne
     ----------
     map_ : the r functions, a `ko.Function` with r outputs
     rank_ : r
+
+    Raises
+    ------
+    ValueError
+        For invalid parameters and data (OptionError, DataError).
 
     Examples
     --------
@@ -46,18 +54,26 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChoosesKerne
     """
 
     def __init__(
-        self, kernel: Any = None, *, rank_tol: float = 1e-8, max_rank: int | None = None, method: str = "cholesky"
-    ) -> None:
+        self, kernel: Any = "rbf", *, gamma: Any = "scale", degree: int = 3, coef0: float = 1.0, rank_tol: float = 1e-8,
+        max_rank: int | None = None, method: str = "cholesky",
+    ) -> None:  # fmt: skip
         self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
         self.rank_tol = rank_tol
         self.max_rank = max_rank
         self.method = method
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Factor the kernel matrix of X."""
-        kernel = Gaussian(1.0) if self.kernel is None else as_kernel(self.kernel)
+        if self.method not in METHODS:
+            raise OptionError(f"Expected method to be one of {', '.join(METHODS)}; got {self.method!r}.")
+        if self._is_precomputed:
+            raise OptionError("Expected a kernel of points; got 'precomputed', which has none to map.")
         refuse_masked(X, "X")
-        X = validate_data(self, X, dtype=np.float64)
+        X = dense(validate_data(self, X, dtype=np.float64, accept_sparse="csr"))
+        kernel = self._chosen_kernel(X, np.ones(len(X)))
         rows = Rows.of_points(kernel, kernel.rows(X))
         factor = factorize(self.method, rows, Settings(self.rank_tol, self.max_rank))
         # v = √scale·w for a θ with coordinates w: unit vectors w give the r orthonormal functions.
@@ -74,4 +90,4 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChoosesKerne
         """F(xᵢ)ᵀ in rows, shape (len(X), r)."""
         check_is_fitted(self)
         refuse_masked(X, "X")
-        return self.map_(validate_data(self, X, dtype=np.float64, reset=False))
+        return self.map_(dense(validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)))

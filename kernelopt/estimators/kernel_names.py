@@ -94,4 +94,5 @@ class NamesKernel(ChoosesKernel):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._is_precomputed
+        tags.input_tags.sparse = True
         return tags

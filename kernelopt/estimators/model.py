@@ -31,12 +31,14 @@ from kernelopt.support.keywords import Hinting
 from kernelopt.support.types import Array
 
 Loss = Callable[[Any, Any], Any]
+SUPPORT = 1e-8  # rows with a multiplier above this share of the largest are support vectors
 FLOATS = [np.float64, np.float32]  # dtypes of X that are left as they are; others become the first
 
 
 class KernelModel(NamesKernel, metaclass=Hinting):
     """An estimator with predictions θᵀF(x) + b, for a vector or matrix θ."""
 
+    alpha: Any
     tol: Any
     solve_options: Any
 
@@ -47,7 +49,8 @@ class KernelModel(NamesKernel, metaclass=Hinting):
         refuse_masked(X, "X")
         refuse_masked(y, "y")
         if self._needs_matrix or is_matrix(X):
-            return validate_data(self, X, y, reset=reset, dtype=FLOATS, **checks)
+            found = validate_data(self, X, y, reset=reset, dtype=FLOATS, accept_sparse="csr", **checks)
+            return (dense(found[0]), *found[1:]) if isinstance(found, tuple) else dense(found)
         return read_objects(self, X, y, reset)
 
     def _sample(self, X: Any, y: Array | None, sample_weight: Any) -> tuple[Sample, Kernel, Any]:
@@ -80,13 +83,24 @@ class KernelModel(NamesKernel, metaclass=Hinting):
         return cp.Minimize(cp.sum(sample.weighted(terms)) + self._strength() * sum_squares(theta))
 
     def _strength(self) -> float:
-        """α."""
-        return positive(self, "alpha")
+        """α, or 1/(2C) where C is given."""
+        C = getattr(self, "C", None)
+        if C is None:
+            return positive(self, "alpha")
+        if self.alpha != 1.0:
+            raise OptionError(f"Expected alpha or C, where alpha is 1/(2C); got both, {self.alpha!r} and {C!r}.")
+        return 1 / (2 * positive(self, "C"))
 
     # ---------------------------------------------------------------- the answer
 
-    def _keep(self, kernel: Kernel, points: Any, sample: Sample, functions: Sequence[Any]) -> None:
-        """Store θ as coefficients of training rows, and as a function of points; several θs become its outputs."""
+    def _keep(
+        self, kernel: Kernel, points: Any, sample: Sample, functions: Sequence[Any], nu: Array | None = None
+    ) -> None:
+        """Store θ as coefficients of training rows, and as a function of points; several θs become its outputs.
+
+        nu : multipliers of the fitted rows, (n,) or (n, outputs), for `support_` and `dual_coef_`
+        """
+        functions = [f.trimmed() for f in functions]
         pivots, coefficients, function = functions[0].pivots, functions[0].pivot_coefficients, functions[0]
         if len(functions) > 1:
             pivots, coefficients = side_by_side(functions)
@@ -94,12 +108,38 @@ class KernelModel(NamesKernel, metaclass=Hinting):
         self.pivots_ = sample.rows[pivots]
         self.coefficients_ = np.array(coefficients)
         self.function_ = None if self._is_precomputed else function
+        self._keep_support(sample, nu)
+
+    def _keep_support(self, sample: Sample, nu: Array | None) -> None:
+        """Store the rows with a multiplier, and θ = Σ dual_coef_·F over these."""
+        for name in {"support_", "dual_coef_"} & set(vars(self)):
+            delattr(self, name)
+        if nu is None or not nu.size:
+            return
+        columns = nu.reshape(len(nu), -1)
+        sizes = np.abs(columns)
+        support = np.flatnonzero((sizes > SUPPORT * sizes.max(axis=0, initial=0.0)).any(axis=1))
+        order = np.argsort(sample.rows[support], kind="stable")
+        support = support[order]
+        self.support_ = sample.rows[support]
+        self.dual_coef_ = columns[support].T / (2 * self._strength())
 
     def _theta_at(self, X: Any) -> Array:
         """θᵀF(xᵢ) at new points, or from their kernel values with the training points."""
         check_is_fitted(self)
         X = self._read(X, reset=False)
         return X[:, self.pivots_] @ self.coefficients_ if self.function_ is None else self.function_(X)
+
+
+def dense(X: Any) -> Any:
+    """X with a sparse matrix as an array."""
+    return X.toarray() if sp.issparse(X) else X
+
+
+def iterations(problem: Problem) -> int | None:
+    """The number of iterations, or of linear systems, of the solver."""
+    stats = problem.solver_stats
+    return None if stats is None else stats.num_iters
 
 
 def read_objects(estimator: Any, X: Any, y: Any, reset: bool) -> Any:
@@ -152,6 +192,7 @@ def solved(estimator: Any, problem: Problem, **defaults: Any) -> Certificate | N
     if status not in (Status.OPTIMAL, Status.LOCALLY_OPTIMAL):
         told = f"The fit of {type(estimator).__name__} is {status}. {status.remedy}"
         warnings.warn(told, ConvergenceWarning, stacklevel=3)
+    estimator.n_iter_ = iterations(problem)
     return portable(problem.certificate)
 
 

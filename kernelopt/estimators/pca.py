@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelopt.errors import OptionError
 from kernelopt.estimators.model import KernelModel, side_by_side, solved, take
+from kernelopt.estimators.regression import KernelRegressor
 from kernelopt.estimators.sample import every_row
 from kernelopt.kernels import Precomputed
 from kernelopt.kernels.kernel import is_integer
@@ -24,6 +25,7 @@ from kernelopt.support.types import Array
 # The default of rank_tol, the trace that the factor may omit relative to trace(Q). Eigenvalues and scores should have
 # all digits that kernel values allow, so it is little above rounding. A larger value would give a smaller rank.
 RANK_TOL = 1e-13
+ROUNDING = 1e-12  # eigenvalues below this share of the largest are rounding
 
 
 class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelModel):
@@ -35,11 +37,15 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelModel):
 
     Parameters
     ----------
-    n_components : int ≥ 1
-        At most the number of training rows.
+    n_components : int ≥ 1, or None
+        At most the number of training rows. None stands for all components whose eigenvalue is above rounding.
     kernel, gamma, degree, coef0 : as in `KernelRegressor`
     center : bool
         Whether the mean of F over the training rows is subtracted.
+    fit_inverse_transform : bool
+        Whether `inverse_transform` is learned: kernel ridge regression of X on the scores, with the same kernel.
+    alpha : float > 0
+        The coefficient of ‖θ‖² in that regression.
     tol, solve_options : as in `KernelRegressor`
 
     Attributes
@@ -68,8 +74,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelModel):
     """
 
     def __init__(
-        self, n_components: int = 2, *, kernel: Any = "rbf", gamma: Any = "scale", degree: int = 3, coef0: float = 1.0,
-        center: bool = True, tol: float = 1e-6, solve_options: Mapping[str, Any] | None = None,
+        self, n_components: int | None = 2, *, kernel: Any = "rbf", gamma: Any = "scale", degree: int = 3,
+        coef0: float = 1.0, center: bool = True, fit_inverse_transform: bool = False, alpha: float = 1.0,
+        tol: float = 1e-6, solve_options: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         self.n_components = n_components
         self.kernel = kernel
@@ -77,15 +84,20 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelModel):
         self.degree = degree
         self.coef0 = coef0
         self.center = center
+        self.fit_inverse_transform = fit_inverse_transform
+        self.alpha = alpha
         self.tol = tol
         self.solve_options = solve_options
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to points X (n, columns), or kernel values (n, n); y is ignored."""
-        if not is_integer(self.n_components) or self.n_components < 1:
-            raise OptionError(f"Expected n_components to be an integer ≥ 1; got {self.n_components!r}.")
+        if self.n_components is not None and (not is_integer(self.n_components) or self.n_components < 1):
+            raise OptionError(f"Expected n_components to be an integer ≥ 1 or None; got {self.n_components!r}.")
+        if self.fit_inverse_transform and self._is_precomputed:
+            raise OptionError("Expected a kernel of points for fit_inverse_transform; got 'precomputed'.")
         X = self._read(X)
         kernel, points = self._points(X, every_row(X))
+        of_points = kernel
         if self._is_precomputed and self.center:
             self._centerer = KernelCenterer().fit(X)
             centered = self._centerer.transform(X)
@@ -94,14 +106,29 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelModel):
         elif self.center:
             kernel = kernel.centered(points)
         theta = Theta(kernel)
-        components = self._deflated(FeatureMatrix(points, kernel), theta, min(self.n_components, len(X)))
+        count = len(X) if self.n_components is None else min(self.n_components, len(X))
+        components = self._deflated(FeatureMatrix(points, kernel), theta, count)
         self.certificate_, values, functions = (list(column) for column in zip(*components, strict=True))
         self.eigenvalues_ = np.array(values)
         self.pivots_, self.coefficients_ = side_by_side(functions)
         self.function_ = None
         if not self._is_precomputed:
             self.function_ = Function(kernel, take(points, self.pivots_), self.coefficients_)
+        self._inverse = self._fit_inverse(of_points, X) if self.fit_inverse_transform else None
         return self
+
+    def _fit_inverse(self, kernel: Any, X: Array) -> Any:
+        """The regression of X on the scores."""
+        ridge = KernelRegressor(alpha=self.alpha, kernel=kernel, fit_intercept=False, tol=self.tol)
+        return ridge.fit(self.transform(X), X)
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Points whose scores are about X (n, n_components): (n, columns). It needs fit_inverse_transform=True."""
+        check_is_fitted(self)
+        if self._inverse is None:
+            raise OptionError("Expected KernelPCA(fit_inverse_transform=True), which learns the way back; got False.")
+        found: Array = self._inverse.predict(X)
+        return found.reshape(len(found), -1)
 
     def _deflated(self, A: FeatureMatrix, theta: Theta, count: int) -> list[tuple[Any, float, Any]]:
         """(certificate, eigenvalue, θ) of each component.
@@ -110,9 +137,11 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelModel):
         """
         U = cp.Parameter((count, len(A)), value=np.zeros((count, len(A))))
         problem = Problem(cp.Maximize(cp.sum_squares(A @ theta)), [norm(theta) <= 1, U @ (A @ theta) == 0])
-        found = []
+        found: list[tuple[Any, float, Any]] = []
         for k in range(count):
             certificate = solved(self, problem, tol=self.tol, rank_tol=RANK_TOL)
+            if self.n_components is None and found and float(np.asarray(problem.value)) <= ROUNDING * found[0][1]:
+                break
             found.append((certificate, float(np.asarray(problem.value)), theta.value))
             rows = np.array(U.value)
             rows[k] = (A @ theta).value

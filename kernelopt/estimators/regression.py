@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from functools import partial
 from numbers import Real
@@ -10,7 +11,7 @@ from typing import Any, ClassVar, Self
 import cvxpy as cp
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.metrics import d2_pinball_score
+from sklearn.metrics import d2_pinball_score, d2_tweedie_score
 
 from kernelopt import losses
 from kernelopt.errors import OptionError
@@ -18,6 +19,11 @@ from kernelopt.estimators.model import KernelModel, Loss, loss_terms, solved
 from kernelopt.language.expressions import Theta
 from kernelopt.problem import Problem
 from kernelopt.support.types import Array
+
+# Losses that grow like |y − f|: in other units of y another α gives the same fit.
+OF_UNITS = {"absolute_error", "huber", "epsilon_insensitive", "quantile", "pinball"}
+FAR = 10.0  # standard deviations of y above this, or below its inverse, are far from 1
+LITTLE = 0.3  # the share of the loss at θ = 0 below which a fit explains little
 
 
 class _Regressor(RegressorMixin, KernelModel):
@@ -39,7 +45,7 @@ class _Regressor(RegressorMixin, KernelModel):
         return (f + b if outputs is None else f + b[None, :]), b
 
     def _store(self, theta: Theta, b: Any, kernel: Any, points: Any, sample: Any) -> None:
-        self._keep(kernel, points, sample, [theta.value])
+        self._keep(kernel, points, sample, [theta.value], theta(points).dual_value)
         zero = 0.0 if theta.outputs is None else np.zeros(theta.outputs)
         self.intercept_ = zero if b is None else (float(b.value) if b.ndim == 0 else np.array(b.value))
 
@@ -77,6 +83,8 @@ class KernelRegressor(_Regressor):
         M of "huber", in units of y.
     quantile : float in (0, 1)
         τ of "quantile" and "pinball", two names of one loss.
+    C : float > 0, optional
+        scikit-learn's C, in place of alpha: α = 1/(2C).
     tol : float
         Largest certified gap that counts as optimal, relative to the improvement over θ = 0; see `Problem.solve`.
     solve_options : dict, optional
@@ -87,6 +95,9 @@ class KernelRegressor(_Regressor):
     function_ : the fitted θ, a `ko.Function` of points; None for kernel="precomputed"
     intercept_ : b, or 0 for fit_intercept=False
     pivots_, coefficients_ : the training rows s, (m,), and c, (m,) or (m, outputs), of θ = Σₛ cₛF(xₛ)
+    support_, dual_coef_ : the training rows with a multiplier, (m,), and their coefficients in θ = Aᵀν/(2α), (1, m) or
+        (outputs, m)
+    n_iter_ : iterations of the solver, or linear systems
     certificate_ : how close the answer is to the optimum, `problem.certificate`; None for a loss declared nonconvex
     n_features_in_, feature_names_in_ : as in scikit-learn
 
@@ -119,10 +130,12 @@ class KernelRegressor(_Regressor):
     def __init__(
         self, loss: Any = "squared_error", *, alpha: float = 1.0, kernel: Any = "rbf", gamma: Any = "scale",
         degree: int = 3, coef0: float = 1.0, fit_intercept: bool = True, epsilon: float = 0.1, delta: float = 1.0,
-        quantile: float = 0.5, tol: float = 1e-6, solve_options: Mapping[str, Any] | None = None,
+        quantile: float = 0.5, C: float | None = None, tol: float = 1e-6,
+        solve_options: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         self.loss = loss
         self.alpha = alpha
+        self.C = C
         self.kernel = kernel
         self.gamma = gamma
         self.degree = degree
@@ -139,9 +152,34 @@ class KernelRegressor(_Regressor):
         X, y = self._read_targets(X, y, multi_output=True)
         sample, kernel, points = self._sample(X, y, sample_weight)
         theta, _, b, terms = self._stated(kernel, points, y[sample.rows])
-        self.certificate_ = solved(self, Problem(self._objective(terms, sample, theta)), tol=self.tol)
+        problem = Problem(self._objective(terms, sample, theta))
+        self.certificate_ = solved(self, problem, tol=self.tol)
+        self._warn_of_units(problem, y)
         self._store(theta, b, kernel, points, sample)
         return self
+
+    def _warn_of_units(self, problem: Problem, y: Array) -> None:
+        """Warn where y is in units far from 1, the loss grows like |y − f|, and θ explains little of it."""
+        if not isinstance(self.loss, str) or self.loss not in OF_UNITS or problem.certificate is None:
+            return
+        spread = float(np.std(y))
+        zero, value = problem.certificate.at_zero, problem.value
+        if (
+            zero is None
+            or value is None
+            or not 0 < zero < np.inf
+            or 1 / FAR < spread < FAR
+            or (zero - value) / zero > LITTLE
+        ):
+            return
+        warnings.warn(
+            f"The fit explains {max(0.0, (zero - value) / zero):.0%} of the loss. y has a standard deviation of "
+            f"{spread:.2g}, and {self.loss!r} grows like |y − f|, α‖θ‖² like its square: alpha is in units of y. "
+            "Standardize y, TransformedTargetRegressor(model, transformer=StandardScaler()), or divide alpha by "
+            f"{spread:.2g}.",
+            UserWarning,
+            stacklevel=3,
+        )
 
     def _stated(self, kernel: Any, points: Any, y: Array) -> tuple[Theta, Any, Any, Any]:
         """θ, f at the points, b, and the loss of each row (and output)."""
@@ -153,6 +191,17 @@ class KernelRegressor(_Regressor):
         """f at points X, or from their kernel values with the training points: (n,) or (n, outputs)."""
         f = self._theta_at(X) + self.intercept_
         return np.exp(f) if isinstance(self.loss, str) and self.loss == "poisson" else f
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R², or D² of the loss for "quantile", "pinball" and "poisson": 1 is best, 0 that of the best constant.
+
+        These are `sklearn.metrics.d2_pinball_score` and, for counts, `d2_tweedie_score` with power 1.
+        """
+        if isinstance(self.loss, str) and self.loss in ("quantile", "pinball"):
+            return float(d2_pinball_score(y, self.predict(X), sample_weight=sample_weight, alpha=self.quantile))
+        if isinstance(self.loss, str) and self.loss == "poisson" and np.ndim(y) == 1:
+            return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))
+        return float(super().score(X, y, sample_weight))
 
     def _named_losses(self) -> dict[str, Loss]:
         return {
@@ -168,6 +217,7 @@ class KernelRegressor(_Regressor):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
+        tags.target_tags.positive_only = isinstance(self.loss, str) and self.loss == "poisson"
         return tags
 
 
@@ -237,7 +287,7 @@ class KernelQuantileRegressor(_Regressor):
         if theta.outputs is None:
             terms, constraints = losses.pinball(targets, f, levels[0]), []
         else:
-            terms = losses.pinball(np.tile(targets[:, None], len(levels)), f, levels)
+            terms = losses.pinball(targets, f, levels)
             constraints = [cp.diff(f, axis=1) >= 0] if self.non_crossing and len(levels) > 1 else []
         self.certificate_ = solved(self, Problem(self._objective(terms, sample, theta), constraints), tol=self.tol)
         self._store(theta, b, kernel, points, sample)

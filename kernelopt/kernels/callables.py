@@ -85,7 +85,8 @@ class FromFunction(Kernel):
 
     def _on_lists(self, X: Array, Z: Array) -> tuple[Array, float]:
         """The matrix that the function gives, and its precision."""
-        K = np.asarray(self.function(*(list(P) if P.dtype == object else P for P in (X, Z))))
+        # Functions in Cython take arrays that may be written to, which these may not: they get copies.
+        K = np.asarray(self.function(*(list(P) if P.dtype == object else np.array(P) for P in (X, Z))))
         return K, _precision({K.dtype.type})
 
     def _on_pairs(self, X: Array, Z: Array | None) -> tuple[Array, float]:
@@ -188,7 +189,7 @@ def _precision(types: Iterable[type]) -> float:
 
 
 def as_kernel(value: Any) -> Kernel:
-    """`value` if it is a kernel; a kernel object of scikit-learn or a function of pairs is wrapped as one.
+    """`value` if it is a kernel; a kernel object or function of scikit-learn or a function of pairs is wrapped as one.
 
     Raises KernelError for anything else.
 
@@ -204,7 +205,8 @@ def as_kernel(value: Any) -> Kernel:
     if hasattr(value, "is_stationary") and hasattr(value, "diag") and callable(value):
         return FromSklearn(value)
     if callable(value) and not isinstance(value, type):
-        return FromFunction(value)
+        pairwise = str(getattr(value, "__module__", "")).startswith("sklearn.metrics.pairwise")
+        return FromFunction(value, on_lists=pairwise)  # such functions take matrices
     raise KernelError(f"Expected a kernel, such as ko.kernels.Gaussian(sigma=1.0); got {value!r}.")
 
 

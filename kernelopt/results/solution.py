@@ -59,6 +59,9 @@ _REMEDIES = {
 }
 
 
+ROUNDED = 1e-13  # relative to ‖θ‖: coefficients that make up no more than this are rounding
+
+
 class FittedFunction(Function):
     """θ after a solve, a function on the pivot rows of the data.
 
@@ -95,6 +98,35 @@ class FittedFunction(Function):
     def gram(self, other: Function | None = None) -> Array:
         """θᵀθ = wᵀw as computed by the solve; or θᵀg for another function g."""
         return self._products if other is None or other is self else super().gram(other)
+
+    def trimmed(self) -> FittedFunction:
+        """The function without pivots whose coefficients are rounding, which together make no more than 1e-13·‖θ‖.
+
+        Returns
+        -------
+        FittedFunction
+        """
+        if not len(self._pivots) or len(self._pivots) != len(self._centers):  # functions f₀ stand among the centers
+            return self
+        sizes = np.abs(self._pivot_coefficients).reshape(len(self._pivots), -1).max(axis=1)
+        lengths = sizes * np.sqrt(np.clip(self._kernel._diagonal(self._centers), 0.0, None))
+        order = np.argsort(lengths)
+        dropped = order[np.cumsum(lengths[order]) <= ROUNDED * self.norm]
+        kept = np.setdiff1d(np.arange(len(sizes)), dropped)
+        kept = kept[np.argsort(self._pivots[kept])] if len(kept) else np.zeros(1, dtype=np.intp)
+        dual, centers = self._dual, self._centers[kept]
+        if dual is not None and len(dual.centers):
+            size = np.abs(dual.coefficients).reshape(len(dual.centers), -1).max(axis=1)
+            some = size > ROUNDED * size.max(initial=0.0)
+            some = some if some.any() else np.arange(len(size)) == 0
+            same = np.array_equal(dual._centers[some], centers)
+            dual = Function._of_rows(dual._kernel, centers if same else dual._centers[some], dual.coefficients[some])
+        found = FittedFunction(
+            self._kernel, centers, self.coefficients[kept], products=self._products,
+            pivots=self._pivots[kept], pivot_coefficients=self._pivot_coefficients[kept], dual=dual,
+        )  # fmt: skip
+        found._distance = self._distance
+        return found._named(self._names)
 
     @property
     def pivots(self) -> Ints:

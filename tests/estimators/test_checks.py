@@ -12,6 +12,10 @@ es = ko.estimators
 pytestmark = [
     pytest.mark.filterwarnings("ignore:KernelPerceptron still makes mistakes"),
     pytest.mark.filterwarnings("ignore:Skipping check"),
+    pytest.mark.filterwarnings("ignore:The fit explains"),  # targets in large units
+    pytest.mark.filterwarnings(
+        "ignore:The fit of .*Kernel.* is optimal_inaccurate"
+    ),  # weights of 1e7 to 1, clipped matrices
     pytest.mark.filterwarnings("ignore:.*SCIPY_ARRAY_API"),
 ]
 
@@ -35,12 +39,16 @@ ESTIMATORS = [
     es.KernelRegressor("absolute_error"),
     es.KernelClassifier(),
     es.KernelClassifier("log_loss"),
+    es.KernelRegressor(kernel="precomputed", solve_options={"indefinite": "clip"}),  # checks draw such matrices
+    es.KernelClassifier(kernel="precomputed", solve_options={"indefinite": "clip"}),
     es.KernelRegressorCV("absolute_error", alphas=[0.1, 1.0], cv=3),
     es.KernelClassifierCV(alphas=[0.1, 1.0], cv=3),
     es.KernelRegressorCV(alphas=[0.1, 1.0], cv=3, tune=True),
     es.KernelQuantileRegressor(),
     es.KernelPCA(),
     es.OneClass(),
+    es.NuKernelClassifier(nu=0.1),
+    es.NuKernelRegressor(),
     es.KernelPerceptron(),
     es.FeatureMap(),
     es.from_problem(least_squares)(),

@@ -139,10 +139,6 @@ def test_data_that_cannot_be_used():
                 call()
     with pytest.raises(ValueError, match="expecting 2 features"):
         model.predict(IRIS.data)
-    import scipy.sparse as sp  # noqa: PLC0415
-
-    with pytest.raises(TypeError, match="dense data is required"):
-        KernelClassifier().fit(sp.csr_array(X), y)
 
 
 @pytest.mark.parametrize("params", [{"loss": "absolute"}, {"alpha": -1}, {"kernel": "gauss"}])

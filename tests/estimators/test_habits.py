@@ -1,0 +1,159 @@
+"""What users of scikit-learn look for: C, class_weight, support_, log-probabilities, scores, small pickles."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import d2_pinball_score, d2_tweedie_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, SVR
+
+import kernelopt as ko
+from kernelopt import estimators as es
+from kernelopt.errors import DataError, OptionError
+
+RNG = np.random.default_rng(0)
+X, Z = RNG.uniform(-2, 2, size=(80, 2)), RNG.uniform(-2, 2, size=(20, 2))
+y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * RNG.normal(size=80)
+LABELS = np.where(y > 0, "up", "down")
+
+
+def test_C_stands_for_alpha():
+    for C in (0.5, 4.0):
+        by_C, by_alpha = es.KernelClassifier(C=C).fit(X, LABELS), es.KernelClassifier(alpha=1 / (2 * C)).fit(X, LABELS)
+        assert np.array_equal(by_C.decision_function(Z), by_alpha.decision_function(Z))
+    with pytest.raises(OptionError, match="Expected alpha or C"):
+        es.KernelRegressor(alpha=0.1, C=1.0).fit(X, y)
+    with pytest.raises(OptionError, match="Expected C to be a number > 0"):
+        es.KernelRegressor(C=-1.0).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "target"),
+    [
+        (es.KernelClassifier(C=2.0, gamma=0.4, tol=1e-9), SVC(C=2.0, gamma=0.4, tol=1e-10), LABELS),
+        (
+            es.KernelRegressor("epsilon_insensitive", C=2.0, epsilon=0.2, gamma=0.4, tol=1e-9),
+            SVR(C=2.0, epsilon=0.2, gamma=0.4, tol=1e-10), y,
+        ),
+    ],
+)  # fmt: skip
+def test_support_and_dual_coefficients(ours, theirs, target):
+    ours.fit(X, target), theirs.fit(X, target)
+    order = np.argsort(theirs.support_)
+    assert np.array_equal(ours.support_, theirs.support_[order])
+    assert np.allclose(ours.dual_coef_, theirs.dual_coef_[:, order], atol=1e-4)
+    expanded = ko.Function(ours.function_.kernel, X[ours.support_], ours.dual_coef_[0])
+    assert np.allclose(expanded(Z), ours.function_(Z), atol=1e-4)
+    assert ours.n_iter_ >= 1
+
+
+def test_support_of_several_classes_and_outputs():
+    classes = np.digitize(y, [-0.5, 0.5])
+    model = es.KernelClassifier().fit(X, classes)
+    assert model.dual_coef_.shape == (3, len(model.support_))
+    two = es.KernelClassifier("multinomial").fit(X, LABELS)
+    assert two.dual_coef_.shape == (1, len(two.support_))
+    assert es.KernelRegressor().fit(X, np.column_stack([y, -y])).dual_coef_.shape[0] == 2
+
+
+def test_class_weights():
+    for weights in ("balanced", {"up": 5.0, "down": 1.0}):
+        ours = es.KernelClassifier("log_loss", C=1.0, kernel="linear", class_weight=weights, tol=1e-9).fit(X, LABELS)
+        theirs = LogisticRegression(C=1.0, class_weight=weights, tol=1e-10, max_iter=10000).fit(X, LABELS)
+        assert np.allclose(ours.predict_proba(Z), theirs.predict_proba(Z), atol=1e-5)
+    with pytest.raises(ValueError, match="class_weight"):
+        es.KernelClassifier(class_weight="even").fit(X, LABELS)
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "multinomial"])
+@pytest.mark.parametrize("target", [LABELS, np.digitize(y, [-0.5, 0.5])])
+def test_log_probabilities(loss, target):
+    model = es.KernelClassifier(loss, alpha=0.1).fit(X, target)
+    assert np.allclose(np.exp(model.predict_log_proba(Z)), model.predict_proba(Z), rtol=1e-10)
+    shift = np.zeros(np.shape(model.intercept_))
+    shift.flat[0] = 2000.0
+    model.intercept_ = model.intercept_ + shift
+    assert np.isfinite(model.predict_log_proba(Z)).all()  # where probabilities are 0
+    assert not hasattr(es.KernelClassifier("hinge"), "predict_log_proba")
+
+
+def test_scores_fit_the_loss():
+    model = es.KernelRegressor("pinball", quantile=0.8, alpha=0.1).fit(X, y)
+    assert model.score(Z, Z[:, 1]) == d2_pinball_score(Z[:, 1], model.predict(Z), alpha=0.8)
+    counts = RNG.poisson(np.exp(y))
+    model = es.KernelRegressor("poisson", alpha=0.1).fit(X, counts)
+    assert model.score(X, counts) == d2_tweedie_score(counts, model.predict(X), power=1) > 0.2
+    assert es.KernelRegressor("poisson").__sklearn_tags__().target_tags.positive_only
+
+
+def test_large_units_are_told():
+    data, target = load_diabetes(return_X_y=True)
+    data, target = data[:150], target[:150]
+    raw = make_pipeline(StandardScaler(), es.KernelRegressor("absolute_error", alpha=5.0))
+    with pytest.warns(UserWarning, match=r"The fit explains [0-9]+% of the loss.*Standardize y"):
+        raw.fit(data, target)
+    raw.fit(data, (target - target.mean()) / target.std())  # no warning, which would be an error here
+
+
+@pytest.mark.parametrize("make", [sp.csr_array, sp.coo_array, sp.csc_matrix])
+def test_sparse_points(make):
+    kept = np.where(X > 0, X, 0.0)
+    for model, target in ((es.KernelRegressor(), y), (es.KernelClassifier(), LABELS), (es.OneClass(), None)):
+        dense = model.fit(kept, target).predict(kept)
+        assert np.array_equal(model.fit(make(kept), target).predict(make(kept)), dense)
+    assert np.array_equal(es.FeatureMap().fit_transform(make(kept)), es.FeatureMap().fit_transform(kept))
+
+
+def test_pickles_are_as_small_as_the_model():
+    data, target = load_breast_cancer(return_X_y=True)
+    data = StandardScaler().fit_transform(data)
+    ours, theirs = es.KernelClassifier(C=1.0).fit(data, target), SVC().fit(data, target)
+    assert len(pickle.dumps(ours)) < 1.5 * len(pickle.dumps(theirs))
+    again = pickle.loads(pickle.dumps(ours))
+    assert np.array_equal(again.decision_function(data), ours.decision_function(data))
+    assert np.abs(ours.decision_function(data) - theirs.decision_function(data)).max() < 1e-2
+
+
+def test_feature_map_has_the_defaults_of_its_siblings():
+    data, target = load_breast_cancer(return_X_y=True)
+    train = np.arange(len(data)) % 2 == 0
+    model = make_pipeline(es.FeatureMap(max_rank=100), StandardScaler(), LogisticRegression(max_iter=5000))
+    assert model.fit(data[train], target[train]).score(data[~train], target[~train]) > 0.88
+    for options, message in (({"method": "x"}, "method"), ({"kernel": "precomputed"}, "kernel of points")):
+        with pytest.raises(OptionError, match=message):
+            es.FeatureMap(**options).fit(X)
+
+
+def test_inverse_transform():
+    model = es.KernelPCA(n_components=10, gamma=0.2, fit_inverse_transform=True, alpha=1e-3).fit(X)
+    near = model.inverse_transform(model.transform(X))
+    assert near.shape == X.shape
+    assert np.sqrt(np.mean((near - X) ** 2)) < 0.15 < X.std()
+    with pytest.raises(OptionError, match="fit_inverse_transform=True"):
+        es.KernelPCA().fit(X).inverse_transform(np.zeros((1, 2)))
+    with pytest.raises(OptionError, match="kernel of points"):
+        es.KernelPCA(kernel="precomputed", fit_inverse_transform=True).fit(X @ X.T)
+
+
+def test_all_components():
+    model = es.KernelPCA(n_components=None, kernel="linear").fit(X)
+    assert np.allclose(model.eigenvalues_, np.linalg.eigvalsh(np.cov(X.T) * 79)[::-1])
+
+
+def test_nu_is_a_share():
+    model = es.NuKernelRegressor(nu=0.2, C=10.0, tol=1e-8).fit(X, y)
+    outside = np.abs(y - model.predict(X)) > model.epsilon_ + 1e-5
+    assert outside.mean() <= 0.2 <= (np.abs(y - model.predict(X)) > model.epsilon_ - 1e-4).mean()
+    for bad in (0.0, 1.5, "many"):
+        for estimator, target in ((es.NuKernelRegressor(nu=bad), y), (es.NuKernelClassifier(nu=bad), LABELS)):
+            with pytest.raises(OptionError, match="nu"):
+                estimator.fit(X, target)
+    with pytest.raises(OptionError, match="twice the share of the smaller class"):
+        es.NuKernelClassifier(nu=0.5).fit(X, np.arange(80) < 10)
+    with pytest.raises(DataError, match="two classes"):
+        es.NuKernelClassifier(nu=0.2).fit(X, np.digitize(y, [-0.5, 0.5]))
