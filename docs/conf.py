@@ -5,6 +5,9 @@ import re
 import warnings
 from datetime import date
 
+from docutils import nodes
+from sphinx.util.nodes import make_refnode
+
 import kernelopt
 
 project = "kernelopt"
@@ -17,6 +20,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
     "sphinx-mathjax-offline",  # formulas without another server
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
@@ -120,5 +124,22 @@ def readable(app, what, name, *described):
     described[-1][:] = found
 
 
+# Code in prose that is a public name, with or without a call: it becomes a link to the name's page.
+NAME = re.compile(r"(?:ko|kernelopt)\.([A-Za-z_][\w.]*)(\(.*\))?")
+
+
+def linked(app, doctree, page):
+    """Link names such as `ko.Problem` and `ko.losses.hinge(y, f)` in prose to their pages."""
+    objects = app.env.domains["py"].objects
+    for node in list(doctree.findall(nodes.literal)):
+        found = NAME.fullmatch(node.astext().strip())
+        known = objects.get(f"kernelopt.{found[1]}") if found else None
+        if known is None or known.docname == page or isinstance(node.parent, nodes.reference):
+            continue
+        link = make_refnode(app.builder, page, known.docname, known.node_id, [node.deepcopy()], found[1])
+        node.replace_self(link)
+
+
 def setup(app):
+    app.connect("doctree-resolved", linked)
     app.connect("autodoc-process-docstring", readable, priority=400)  # before napoleon

@@ -23,6 +23,17 @@ PSD_TOLERANCE = 1e-10
 def squared_distances(kernel: Any, X: Any, Z: Any = None) -> Array:
     """‖F(x) − F(z)‖² = κ(x, x) − 2κ(x, z) + κ(z, z), shape (len(X), len(Z)).
 
+    Parameters
+    ----------
+    kernel : Kernel
+    X : points (n)
+    Z : points (m), optional
+        By default X.
+
+    Returns
+    -------
+    array (n, m)
+
     Examples
     --------
     >>> import kernelopt as ko
@@ -57,6 +68,20 @@ def nearest_neighbors(kernel: Any, X: Any, Z: Any, k: int = 1) -> Neighbors:
 
     Raises DataError unless 1 ≤ k ≤ len(Z).
 
+    Parameters
+    ----------
+    kernel : Kernel
+    X : points (n)
+    Z : points (m)
+        Among these neighbours are searched.
+    k : int
+        From 1 to m.
+
+    Returns
+    -------
+    Neighbors
+        Row numbers of Z and distances, (n, k) each, nearest first.
+
     Examples
     --------
     >>> import kernelopt as ko
@@ -82,6 +107,14 @@ def nearest_neighbors(kernel: Any, X: Any, Z: Any, k: int = 1) -> Neighbors:
 def center(Q: Any) -> Array:
     """HQH with H = I − 11ᵀ/N: the matrix of F(x) − mean.
 
+    Parameters
+    ----------
+    Q : array (n, n)
+
+    Returns
+    -------
+    array (n, n)
+
     Examples
     --------
     >>> import kernelopt as ko
@@ -95,6 +128,16 @@ def center(Q: Any) -> Array:
 
 def alignment(Q1: Any, Q2: Any, centered: bool = False) -> float:
     """⟨Q₁, Q₂⟩/(‖Q₁‖‖Q₂‖), the cosine of two kernel matrices (Cristianini et al. 2001; centered: Cortes et al. 2012).
+
+    Parameters
+    ----------
+    Q1, Q2 : arrays (n, n)
+    centered : bool
+        Whether both are centered first.
+
+    Returns
+    -------
+    float in [−1, 1]
 
     Examples
     --------
@@ -113,6 +156,17 @@ def target_alignment(Q: Any, y: Any, centered: bool = False) -> float:
     """The alignment of Q with yyᵀ, or with YYᵀ for y of shape (N, K): how well the kernel fits targets, before any fit.
 
     The N×N matrix yyᵀ is not formed.
+
+    Parameters
+    ----------
+    Q : array (n, n)
+    y : array (n,)
+    centered : bool
+        Whether both are centered first.
+
+    Returns
+    -------
+    float in [−1, 1]
 
     Examples
     --------
@@ -143,7 +197,15 @@ def kernel_svd(kernel: Any, X: Any, rank_tol: float = 1e-12, memory_limit: float
 
     Parameters
     ----------
+    kernel : Kernel
+    X : points (n)
     rank_tol : singular values whose squares sum to less than rank_tol·trace(Q) are left out.
+    memory_limit : float, optional
+        Bytes that the N×N matrix may take.
+
+    Returns
+    -------
+    SVD
 
     Examples
     --------
@@ -162,6 +224,16 @@ def kernel_svd(kernel: Any, X: Any, rank_tol: float = 1e-12, memory_limit: float
 
 def is_psd(Q: Any, tolerance: float = PSD_TOLERANCE) -> bool:
     """Whether zᵀQz ≥ 0 for all z, up to tolerance·λ_max; for a matrix that is not symmetric, by (Q + Qᵀ)/2.
+
+    Parameters
+    ----------
+    Q : array (n, n)
+    tolerance : float
+        Relative to the largest eigenvalue.
+
+    Returns
+    -------
+    bool
 
     Examples
     --------
@@ -185,6 +257,16 @@ class MatrixChecks(NamedTuple):
 def quick_checks(Q: Any, tolerance: float = PSD_TOLERANCE) -> MatrixChecks:
     """Symmetry, Qᵢᵢ ≥ 0, and |Qᵢⱼ| ≤ √(QᵢᵢQⱼⱼ); relative to the largest entry.
 
+    Parameters
+    ----------
+    Q : array (n, n)
+    tolerance : float
+        Relative to the largest entry.
+
+    Returns
+    -------
+    MatrixChecks
+
     Examples
     --------
     >>> import kernelopt as ko
@@ -203,6 +285,16 @@ def quick_checks(Q: Any, tolerance: float = PSD_TOLERANCE) -> MatrixChecks:
 
 def rank(Q: Any, tolerance: float = PSD_TOLERANCE) -> int:
     """The number of eigenvalues larger than tolerance·λ_max, which is at most dim F.
+
+    Parameters
+    ----------
+    Q : array (n, n)
+    tolerance : float
+        Relative to the largest eigenvalue.
+
+    Returns
+    -------
+    int
 
     Examples
     --------

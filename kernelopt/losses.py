@@ -43,6 +43,15 @@ CHECKED = "_checked"  # the attribute of a node that lists its cp.Parameters wit
 def margin(y: Any, f: Any) -> cp.Expression:
     """yᵢfᵢ, for labels y of −1 and +1.
 
+    Parameters
+    ----------
+    y : array of −1 and +1, or cp.Parameter (N,)
+    f : predictions of y's shape
+
+    Returns
+    -------
+    cvxpy expression of f's shape
+
     Examples
     --------
     >>> import cvxpy as cp, kernelopt as ko
@@ -56,6 +65,15 @@ def margin(y: Any, f: Any) -> cp.Expression:
 def hinge(y: Any, f: Any) -> cp.Expression:
     """max(0, 1 − yᵢfᵢ), for labels y of −1 and +1.
 
+    Parameters
+    ----------
+    y : array of −1 and +1, or cp.Parameter (N,)
+    f : predictions of y's shape
+
+    Returns
+    -------
+    cvxpy expression of f's shape
+
     Examples
     --------
     >>> import cvxpy as cp, kernelopt as ko
@@ -67,6 +85,15 @@ def hinge(y: Any, f: Any) -> cp.Expression:
 
 def squared_hinge(y: Any, f: Any) -> cp.Expression:
     """max(0, 1 − yᵢfᵢ)², for labels y of −1 and +1.
+
+    Parameters
+    ----------
+    y : array of −1 and +1, or cp.Parameter (N,)
+    f : predictions of y's shape
+
+    Returns
+    -------
+    cvxpy expression of f's shape
 
     Examples
     --------
@@ -80,6 +107,15 @@ def squared_hinge(y: Any, f: Any) -> cp.Expression:
 def log_loss(y: Any, f: Any) -> cp.Expression:
     """log(1 + exp(−yᵢfᵢ)), for labels y of −1 and +1.
 
+    Parameters
+    ----------
+    y : array of −1 and +1, or cp.Parameter (N,)
+    f : predictions of y's shape
+
+    Returns
+    -------
+    cvxpy expression of f's shape
+
     Examples
     --------
     >>> import cvxpy as cp, kernelopt as ko
@@ -91,6 +127,15 @@ def log_loss(y: Any, f: Any) -> cp.Expression:
 
 def squared_error(y: Any, f: Any) -> cp.Expression:
     """(yᵢ − fᵢ)².
+
+    Parameters
+    ----------
+    y : array, or cp.Parameter (N,) or (N, K)
+    f : predictions of y's shape
+
+    Returns
+    -------
+    cvxpy expression of f's shape
 
     Examples
     --------
@@ -104,6 +149,15 @@ def squared_error(y: Any, f: Any) -> cp.Expression:
 def absolute_error(y: Any, f: Any) -> cp.Expression:
     """|yᵢ − fᵢ|.
 
+    Parameters
+    ----------
+    y : array, or cp.Parameter (N,) or (N, K)
+    f : predictions of y's shape
+
+    Returns
+    -------
+    cvxpy expression of f's shape
+
     Examples
     --------
     >>> import cvxpy as cp, kernelopt as ko
@@ -115,6 +169,16 @@ def absolute_error(y: Any, f: Any) -> cp.Expression:
 
 def huber(y: Any, f: Any, M: Any = 1.0) -> cp.Expression:
     """cvxpy's Huber function of r = y − f: r² for |r| ≤ M, 2M|r| − M² beyond (twice the textbook one).
+
+    Parameters
+    ----------
+    y : array, or cp.Parameter (N,) or (N, K)
+    f : predictions of y's shape
+    M : number > 0, in units of y
+
+    Returns
+    -------
+    cvxpy expression of f's shape
 
     Examples
     --------
@@ -243,6 +307,16 @@ def _scattered(values: cp.Expression, rows: NDArray[np.int64], n: int) -> cp.Exp
 def epsilon_insensitive(y: Any, f: Any, epsilon: Any = 0.1) -> cp.Expression:
     """max(0, |yᵢ − fᵢ| − ε).
 
+    Parameters
+    ----------
+    y : array, or cp.Parameter (N,) or (N, K)
+    f : predictions of y's shape
+    epsilon : number ≥ 0, in units of y
+
+    Returns
+    -------
+    cvxpy expression of f's shape
+
     Examples
     --------
     >>> import cvxpy as cp, kernelopt as ko
@@ -256,6 +330,15 @@ def epsilon_insensitive(y: Any, f: Any, epsilon: Any = 0.1) -> cp.Expression:
 def poisson(y: Any, f: Any) -> cp.Expression:
     """exp(fᵢ) − yᵢfᵢ, for counts y ≥ 0: the negative log-likelihood of rate exp(f), up to log y!.
 
+    Parameters
+    ----------
+    y : array of counts ≥ 0, or cp.Parameter (N,)
+    f : predictions of y's shape
+
+    Returns
+    -------
+    cvxpy expression of f's shape
+
     Examples
     --------
     >>> import cvxpy as cp, kernelopt as ko
@@ -268,6 +351,16 @@ def poisson(y: Any, f: Any) -> cp.Expression:
 
 def multinomial(y: Any, F: Any) -> cp.Expression:
     """log Σₖ exp(F[i, k]) − F[i, yᵢ], for classes y in 0 … K−1 and predictions F of shape (N, K).
+
+    Parameters
+    ----------
+    y : array (N,)
+        Classes 0 … K−1.
+    F : predictions (N, K)
+
+    Returns
+    -------
+    cvxpy expression (N,)
 
     Examples
     --------
@@ -283,6 +376,16 @@ def crammer_singer(y: Any, F: Any) -> cp.Expression:
     """maxₖ (F[i, k] + [k ≠ yᵢ]) − F[i, yᵢ], for classes y in 0 … K−1 and predictions F of shape (N, K).
 
     Crammer and Singer, JMLR 2, 2001.
+
+    Parameters
+    ----------
+    y : array (N,)
+        Classes 0 … K−1.
+    F : predictions (N, K)
+
+    Returns
+    -------
+    cvxpy expression (N,)
 
     Examples
     --------

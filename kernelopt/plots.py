@@ -291,6 +291,19 @@ def gram(A: Any, *, order: Any = None, ax: Any = None) -> Any:
 def path(table: Path, x: str | None = None, y: Any = None, *, ax: Any = None) -> Any:
     """Draw columns of a path against each other: `table.plot(x, y, ax)`.
 
+    Parameters
+    ----------
+    table : Path
+    x : str, optional
+        The column on the horizontal axis; by default the parameter.
+    y : str or list of str, optional
+        The columns that are drawn; by default those of `Path.plot`.
+    ax : matplotlib Axes to draw on; by default of a new figure
+
+    Returns
+    -------
+    matplotlib Axes
+
     Examples
     --------
     >>> import matplotlib

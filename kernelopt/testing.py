@@ -32,6 +32,11 @@ def check_kernel(kernel: Any, X: Any, Z: Any = None) -> None:
     kernel : Kernel, or what is accepted wherever a kernel is
     X, Z : data as the kernel takes them; Z defaults to the first half of X
 
+    Returns
+    -------
+    None
+        Where all checks pass.
+
     Raises
     ------
     KernelError

@@ -128,6 +128,10 @@ class _Composite(_Inherits):
 class Sum(_Composite):
     """κ(x, y) = Σₖ κₖ(x, y), with F(x) = (F₁(x), F₂(x), …).
 
+    Parameters
+    ----------
+    terms : sequence of Kernel
+
     Examples
     --------
     >>> import kernelopt as ko
@@ -208,6 +212,10 @@ class Sum(_Composite):
 @dataclass(frozen=True)
 class Product(_Composite):
     """κ(x, y) = Πₖ κₖ(x, y), with F(x) = F₁(x) ⊗ F₂(x) ⊗ ….
+
+    Parameters
+    ----------
+    terms : sequence of Kernel
 
     Examples
     --------
@@ -307,6 +315,11 @@ class Product(_Composite):
 class Scaled(_Inherits):
     """κ(x, y) = c·κ₀(x, y) with c ≥ 0, and F(x) = √c·F₀(x).
 
+    Parameters
+    ----------
+    factor : float
+    kernel : Kernel
+
     Examples
     --------
     >>> import kernelopt as ko
@@ -404,6 +417,10 @@ class Scaled(_Inherits):
 class Difference(_Inherits):
     """κ(x, y) = κ₁(x, y) − κ₂(x, y): positive semidefinite or not, decided for each data set.
 
+    Parameters
+    ----------
+    first, second : Kernel
+
     Examples
     --------
     >>> import kernelopt as ko
@@ -469,6 +486,11 @@ class Difference(_Inherits):
 class Power(_Inherits):
     """κ(x, y) = κ₀(x, y)ⁿ for an integer n ≥ 1, with F(x) = F₀(x) ⊗ … ⊗ F₀(x).
 
+    Parameters
+    ----------
+    kernel : Kernel
+    exponent : int ≥ 1
+
     Examples
     --------
     >>> import kernelopt as ko
@@ -522,6 +544,12 @@ class Power(_Inherits):
 @dataclass(frozen=True)
 class Series(_Inherits):
     """κ(x, y) = Σₙ cₙ κ₀(x, y)ⁿ with coefficients c₀, c₁, … ≥ 0, with F = (√c₀, √c₁F₀, √c₂F₀⊗F₀, …).
+
+    Parameters
+    ----------
+    kernel : Kernel
+    coefficients : sequence of floats ≥ 0
+        Of the powers 0, 1, 2, …
 
     Examples
     --------
@@ -585,6 +613,10 @@ class Series(_Inherits):
 @dataclass(frozen=True)
 class Exponential(_Inherits):
     """κ(x, y) = exp(κ₀(x, y)), a series with coefficients 1/n!.
+
+    Parameters
+    ----------
+    kernel : Kernel
 
     Examples
     --------

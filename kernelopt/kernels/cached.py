@@ -27,6 +27,12 @@ class Cached(Kernel):
     The matrix takes N² numbers, lives as long as the kernel, and is not saved to files. Where some points are not rows
     of the data, values are computed.
 
+    Parameters
+    ----------
+    kernel : Kernel
+    data : points (n)
+        Their kernel values are kept.
+
     Examples
     --------
     >>> import numpy as np, kernelopt as ko

@@ -135,6 +135,10 @@ class FromFunction(Kernel):
 class FromSklearn(Kernel):
     """κ(x, y) of a kernel object of `sklearn.gaussian_process.kernels`.
 
+    Parameters
+    ----------
+    kernel : kernel object of sklearn.gaussian_process.kernels
+
     Examples
     --------
     >>> import kernelopt as ko
@@ -192,6 +196,15 @@ def as_kernel(value: Any) -> Kernel:
     """`value` if it is a kernel; a kernel object or function of scikit-learn or a function of pairs is wrapped as one.
 
     Raises KernelError for anything else.
+
+    Parameters
+    ----------
+    value : Kernel, or what can be wrapped
+        A kernel object of sklearn.gaussian_process, a function of sklearn.metrics.pairwise, or one of two points.
+
+    Returns
+    -------
+    Kernel
 
     Examples
     --------

@@ -139,6 +139,10 @@ class _OfInnerProduct(Kernel):
 class Constant(Kernel):
     """κ(x, y) = c ≥ 0, with F(x) = √c.
 
+    Parameters
+    ----------
+    value : float ≥ 0
+
     Examples
     --------
     >>> import kernelopt as ko
@@ -430,6 +434,11 @@ class PolynomialSeries(_OfInnerProduct):
 
     Raises KernelError for negative coefficients.
 
+    Parameters
+    ----------
+    coefficients : sequence of floats ≥ 0
+        Of the powers 0, 1, 2, …
+
     Examples
     --------
     >>> import kernelopt as ko
@@ -533,6 +542,11 @@ class Geometric(_OfInnerProduct):
 @dataclass(frozen=True)
 class Sigmoid(Kernel):
     """κ(x, y) = tanh(scale·xᵀy + offset), indefinite: for all parameters, some data give negative eigenvalues.
+
+    Parameters
+    ----------
+    scale : float
+    offset : float
 
     Examples
     --------

@@ -29,6 +29,11 @@ def _require_count(value: object, name: str) -> None:
 class Spectrum(_OfStrings):
     """κ(s, t) = Σ #(w in s)·#(w in t) over all strings w of n characters (Leslie, Eskin and Noble 2002).
 
+    Parameters
+    ----------
+    n : int ≥ 1
+        Characters of the substrings.
+
     Examples
     --------
     >>> import kernelopt as ko
@@ -76,6 +81,10 @@ class Spectrum(_OfStrings):
 @dataclass(frozen=True)
 class PositionMatch(_OfStrings):
     """κ(s, t) = (number of positions at which s and t have the same character)^power.
+
+    Parameters
+    ----------
+    power : int ≥ 1
 
     Examples
     --------

@@ -80,6 +80,11 @@ class _OfWeights(Kernel):
 class Weighted(_OfWeights):
     """κ(x, y) = f(x)κ₀(x, y)f(y), with F(x) = f(x)F₀(x).
 
+    Parameters
+    ----------
+    kernel : Kernel
+    weight : function of points → array
+
     Examples
     --------
     >>> import numpy as np, kernelopt as ko
@@ -163,6 +168,11 @@ class _OfPoints(Kernel):
 class Composed(_OfPoints):
     """κ(x, y) = κ₀(g(x), g(y)), with F(x) = F₀(g(x)). Points may be anything that g takes.
 
+    Parameters
+    ----------
+    kernel : Kernel
+    map : function of points → points
+
     Examples
     --------
     >>> import numpy as np, kernelopt as ko
@@ -205,6 +215,11 @@ class Composed(_OfPoints):
 @dataclass(frozen=True)
 class Columns(_OfPoints):
     """κ(x, y) = κ₀(x[J], y[J]) for chosen columns J.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    columns : sequence of column numbers
 
     Examples
     --------
@@ -305,6 +320,12 @@ class Columns(_OfPoints):
 @dataclass(frozen=True)
 class ARD(_OfPoints):
     """κ(x, y) = κ₀(x/ℓ, y/ℓ) with a length scale ℓⱼ > 0 for each column.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    scales : array (n_columns,)
+        Length scales > 0 of the columns, in their units.
 
     Examples
     --------
@@ -431,6 +452,10 @@ class ARD(_OfPoints):
 class Normalized(_OfWeights):
     """κ(x, y) = κ₀(x, y)/√(κ₀(x, x)κ₀(y, y)), with F(x) = F₀(x)/‖F₀(x)‖; zero where F₀(x) = 0.
 
+    Parameters
+    ----------
+    kernel : Kernel
+
     Examples
     --------
     >>> import kernelopt as ko
@@ -496,6 +521,12 @@ class Centered(Kernel):
     """κ(x, y) = (F₀(x) − m)ᵀ(F₀(y) − m), m the mean of F₀ over a data set.
 
     = κ₀(x, y) − κ̄(x) − κ̄(y) + mean κ̄, with κ̄(x) the mean of κ₀(x, xᵢ).
+
+    Parameters
+    ----------
+    kernel : Kernel
+    data : points (n)
+        Their mean is subtracted.
 
     Examples
     --------

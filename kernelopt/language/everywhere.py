@@ -116,6 +116,11 @@ def everywhere(g: Callable[[Array], Any], lower: Any, upper: Any, *, bend: Any =
         Bounds on the second derivatives by each xⱼ of the terms of g that hold neither θ nor variables, where these are
         not affine in x. They are taken on trust.
 
+    Returns
+    -------
+    Everywhere
+        A constraint, with `points`, `dual_value`, `least` and `binding` after a solve.
+
     Raises
     ------
     DataError

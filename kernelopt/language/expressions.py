@@ -617,6 +617,11 @@ def average(X: Any, kernel: Kernel, *, groups: Any = None, weights: Any = None) 
     weights : array (N,) of numbers ≥ 0, optional
         By default all points of a group count the same.
 
+    Returns
+    -------
+    FeatureMatrix
+        With a row for each group.
+
     Raises
     ------
     DataError
@@ -693,6 +698,11 @@ def gaussian_mean(mean: Any, sd: Any, kernel: Kernel) -> FeatureMatrix:
         `integral`.
     kernel : Kernel
 
+    Returns
+    -------
+    FeatureMatrix
+        With a row for each mean.
+
     Raises
     ------
     KernelError
@@ -737,6 +747,10 @@ def norm(theta: Any, kind: str | int | None = None) -> cp.Expression:
         are orthogonally invariant, so that the representer theorem holds (Argyriou, Micchelli and Pontil,
         JMLR 10, 2009). Must be given for a matrix θ; not needed for a vector θ.
 
+    Returns
+    -------
+    cvxpy expression ()
+
     Raises
     ------
     RepresenterError
@@ -776,6 +790,14 @@ def norm(theta: Any, kind: str | int | None = None) -> cp.Expression:
 
 def sum_squares(theta: Any) -> cp.Expression:
     """‖θ‖², for a matrix θ the squared Frobenius norm.
+
+    Parameters
+    ----------
+    theta : ko.Theta, or an affine expression of it such as theta − f₀
+
+    Returns
+    -------
+    cvxpy expression ()
 
     Examples
     --------

@@ -163,6 +163,8 @@ def tune(
         their approximation from one solve.
     parameters : sequence of cp.Parameter
         With values, the first start.
+    at : expression, optional
+        Predictions and variables, of any shape, that a function as criterion takes.
     bounds : mapping of parameters to (low, high), optional
         Numbers or arrays. By default a factor of 10⁴ on both sides of the values of parameters declared positive or
         nonnegative, and none for others.

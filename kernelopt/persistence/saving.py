@@ -46,6 +46,10 @@ def save(path: Any, /, *, kernels: Mapping[str, Any] | None = None, **values: An
         with all that predictions, norm, pivots and `optimality_bound` need, without the training data; save
         `theta.value.expanded()` to keep the support vectors.
 
+    Returns
+    -------
+    None
+
     Raises
     ------
     KernelError
