@@ -82,6 +82,7 @@ sphinx_gallery_conf = {
     "subsection_order": [f"../examples/{name}" for name in SECTIONS],
     "within_subsection_order": "FileNameSortKey",
     "image_scrapers": ("matplotlib",),
+    "image_srcset": ["2x"],
     "remove_config_comments": True,
     "show_memory": False,
     "show_signature": False,

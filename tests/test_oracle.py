@@ -433,6 +433,8 @@ BY_NAME = {
     "absolute_error": lambda f: losses.absolute_error(Y, f),
     "huber": lambda f: losses.huber(Y, f, 0.4),
     "pinball": lambda f: losses.pinball(Y, f, 0.3),
+    "expectile": lambda f: losses.expectile(Y, f, 0.3),
+    "ordinal": lambda f: losses.ordinal(np.arange(len(Y)) % 3, f, [-0.5, 0.7]),
     "epsilon_insensitive": lambda f: losses.epsilon_insensitive(Y, f, 0.2),
     "hinge": lambda f: losses.hinge(SIGNS, f),
     "squared_hinge": lambda f: losses.squared_hinge(SIGNS, f),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import gc
 from collections.abc import Callable
+from importlib import import_module
 from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -211,6 +212,35 @@ def coupled(quick: bool) -> None:
         print(f"| {name:<33} | {ours:>6.2f} s | {peer:>10} | {solver:<14} | {gap:>13.1e} |")
 
 
+def beside_survival_package(N: int) -> None:
+    """Cox's loss by scikit-survival's Newton method on the columns of the same factor; takes over a minute."""
+    linear_model, util = (optional_module(f"sksurv.{name}") for name in ("linear_model", "util"))
+    if linear_model is None:
+        print("\nscikit-survival is not installed: no row for it")
+        return
+    problem = survival(N)
+    ours, _ = seconds(lambda: solved(problem))
+    (factor,) = problem._factored.reduction.factors.values()
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 5))
+    time, censored = rng.exponential(np.exp(-np.sin(X[:, 0]) - X[:, 1] / 2)), rng.exponential(2.0, size=N)
+    target = util.Surv.from_arrays(time <= censored, np.minimum(time, censored))
+    B = np.sqrt(factor.scale) * np.asarray(factor.B)
+    model = linear_model.CoxPHSurvivalAnalysis(alpha=2 * LAM, tol=1e-9)
+    theirs, _ = seconds(lambda: model.fit(B, target))
+    loss = ko.losses.cox(np.minimum(time, censored), time <= censored, cp.Constant(B @ model.coef_))
+    apart = float(loss.value + LAM * model.coef_ @ model.coef_) / float(problem.value) - 1
+    print(f"\nCox, N = {N}: {ours:.2f} s, scikit-survival on B {theirs:.1f} s, objectives apart {apart:.0e}")
+
+
+def optional_module(name: str) -> Any:
+    """A module, None where it is not installed."""
+    try:
+        return import_module(name)
+    except ImportError:
+        return None
+
+
 def solved(problem: ko.Problem, **options: Any) -> Any:
     """The problem, solved; None where the solver gives up."""
     try:
@@ -334,6 +364,8 @@ def main(arguments: list[str] | None = None) -> None:
             f"| {scores} |"
         )
     coupled(asked.quick)
+    if asked.large or asked.quick:
+        beside_survival_package(40 if asked.quick else 2000)
     one_against_the_rest(60 if asked.quick else 1257, 1 if asked.quick else 3)
     warm(asked.quick)
 
