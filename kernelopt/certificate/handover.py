@@ -92,6 +92,11 @@ def _with_room_for_norms(  # noqa: PLR0917
     # moved on a grid, which also works for columns that depend on each other.
     for share_of_largest in SNAPS:
         dual = still(_snapped(form, z, share_of_largest), tangent)
+        settled = _eliminated(program, links, dual)
+        if settled is not None:
+            best = max(best, checker.lower(program, links, _with_norms(program, links, settled)), key=_by_value)
+            if isfinite(best.value) and (enough(best) or best.rounding <= COSTLY * best.terms):
+                return best, ()
         for exactly in (False, True):
             bound = checker.lower(program, links, _with_norms(program, links, _moved(program, links, dual, exactly)))
             if not isfinite(best.value) and -inf < bound.value < program.offset:
@@ -225,6 +230,13 @@ def _moved(program: Program, links: list[Link], dual: Dual, exactly: bool) -> Du
         moves = pivots.moves(W, left, z, list(program.cones))
     z = _with_room(program, dual.z, moves.radius)
     return replace(dual, z=z, **moves._asdict())
+
+
+def _eliminated(program: Program, links: list[Link], dual: Dual) -> Dual | None:
+    """The dual point with all free columns exactly 0, by elimination; None where they do not vanish that way."""
+    free = checker.free_columns(program, links, dual)
+    z = pivots.eliminated(free.matrix(len(dual.z), free.values), dual.z, list(program.cones))
+    return None if z is None or checker.residuals(free, dual := replace(dual, z=z)).any() else dual
 
 
 def _with_norms(program: Program, links: list[Link], dual: Dual) -> Dual:
