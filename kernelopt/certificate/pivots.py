@@ -213,7 +213,9 @@ def eliminated(W: sp.csc_array, z: Array, cones: Cones) -> Array | None:
     m, counts = len(z), np.diff(W.indptr)
     wide = np.flatnonzero(counts > WIDE)
     plain = all(kind in ("zero", "nonneg") for kind, _, _ in cones)
-    if not len(counts) or len(wide) > FEW_WIDE or not plain or not _has_few_bits(W.data[W.indices < m]):
+    if not len(counts):
+        return z
+    if len(wide) > FEW_WIDE or not plain or not _has_few_bits(W.data[W.indices < m]):
         return None
     room = room_of(z, cones, _unit_of(sp.csc_array(W[:-1]), z))
     found = _levels(W, room, counts <= WIDE)

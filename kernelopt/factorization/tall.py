@@ -221,7 +221,11 @@ class DenseMatrix(TallMatrix):
 
     def column_squares(self, weights: Array | None = None) -> Array:
         B = self.array
-        return np.asarray(np.einsum("ij,ij->j", B, B) if weights is None else np.einsum("ij,ij,i->j", B, B, weights))
+        return self._column_squares if weights is None else np.asarray(np.einsum("ij,ij,i->j", B, B, weights))
+
+    @cached_property
+    def _column_squares(self) -> Array:
+        return np.asarray(np.einsum("ij,ij->j", self.array, self.array))
 
     def least_squares(self, target: Array) -> Array:
         return np.asarray(np.linalg.lstsq(self.array, target, rcond=None)[0])

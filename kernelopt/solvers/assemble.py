@@ -120,21 +120,30 @@ def structured(reduction: Reduction, outer: Outer, R: dict[int, float], sparse: 
     """
     split = outer.split
     assert split is not None
+    kept = reduction.kept.setdefault(outer.common, {})
     sparse &= split.F.shape[1] > MANY and split.F.nnz < SPARSE * split.F.shape[0] * split.F.shape[1]
-    blocks, penalties = [], []
+    if (Structured, sparse) not in kept:
+        kept[Structured, sparse] = _without_penalties(reduction, outer, split, sparse)
+    found: Structured = kept[Structured, sparse]
+    penalties = []
     for link in reduction.form.predictions:
         factor = reduction.factors[link.theta]
         norm = next(j for j, n in enumerate(reduction.form.norms) if n.view.theta is link.theta)
-        for _ in range(link.theta.outputs or 1):
-            blocks.append(factor.matrix)
-            penalties.append(R[norm] / factor.scale)  # ‖θ‖² = ‖v‖²/scale
+        penalties += [R[norm] / factor.scale] * (link.theta.outputs or 1)  # ‖θ‖² = ‖v‖²/scale
+    return found.with_penalties(np.array(penalties))
+
+
+def _without_penalties(reduction: Reduction, outer: Outer, split: Separable, sparse: bool) -> Structured:
+    """The structured problem with R = 0."""
+    links = reduction.form.predictions
+    blocks = [reduction.factors[link.theta].matrix for link in links for _ in range(link.theta.outputs or 1)]
     S = spread(reduction.form)
     kinks, slope, constant = _kinks(split)
     return Structured(
         blocks=tuple(blocks),
         E=sp.csr_array(split.E @ S),
         F=split.F if sparse else split.F.toarray(),
-        R=np.array(penalties),
+        R=np.zeros(len(blocks)),
         linear_d=np.asarray(S.T @ split.linear_u),
         linear_y=split.linear_y,
         slope=slope,
@@ -142,6 +151,17 @@ def structured(reduction: Reduction, outer: Outer, R: dict[int, float], sparse: 
         smooth=tuple(p for p in split.pieces if not isinstance(p, Quadratic)),
         constant=outer.form.offset + constant,
     )  # fmt: skip
+
+
+def by_link(reduction: Reduction, d: Array) -> tuple[Array, ...]:
+    """The predictions at distinct rows of each θ, (n,) or (n, K), from those of all blocks one after the other."""
+    found, at = [], 0
+    for link in reduction.form.predictions:
+        n, K = len(link.rows), link.theta.outputs or 1
+        part = d[at : at + n * K].reshape(K, n).T
+        found.append(part[:, 0] if link.theta.outputs is None else part)
+        at += n * K
+    return tuple(found)
 
 
 def spread(form: CanonicalForm) -> sp.csr_array:

@@ -103,8 +103,9 @@ def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Poin
     found = None if start is None else active_set.solve(problem, watch, start)
     if found is None:
         first = libsvm.first_point(problem, watch.left)
-        found = None if first is None else active_set.solve(problem, watch, first)
-        start = start or first
+        found = None if first is None else active_set.solve(problem, watch, first, fits=True)
+        if found is None and start is None and first is not None:
+            start = libsvm.completed(problem, first)
     if found is not None:
         return found
     return _coarse_to_fine(problem, watch, start, problem.sigma, watch.flops + BUDGET * problem.cost(problem.m))
