@@ -4,9 +4,9 @@ Quickstart: a classifier, and a robust one that no library has
 
 .. math:: \text{minimize} \quad \sum_i \max(0,\ 1 - y_i(A\theta + b)_i) + \frac{1}{2C}\|\theta\|^2
 
-This is the support vector machine, which scikit-learn's ``SVC`` solves too. If every point may move by ρ in feature space
-before it is judged, the worst move costs :math:`\rho\|\theta\|` of margin, and one term of the problem changes. Both
-are trained on breast_cancer, explained, and evaluated on held-out rows.
+This is the support vector machine, which scikit-learn's ``SVC`` solves too. If every point may move by ρ in feature
+space before it is judged, the worst move costs :math:`\rho\|\theta\|` of margin, and one term of the problem changes.
+Both are trained on breast_cancer, explained, and evaluated on held-out rows.
 """
 
 import sys

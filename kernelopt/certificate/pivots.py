@@ -246,7 +246,18 @@ def eliminated(W: sp.csc_array, z: Array, cones: Cones) -> Array | None:
     inside = np.zeros(m, dtype=bool)
     for kind, part, _ in cones:
         inside[part] = kind == "zero"
-    return z if np.all(inside | (z >= 0)) else None
+    return z if np.all(inside | (z >= 0)) and not _is_left(W, z, wide) else None
+
+
+def _is_left(W: sp.csc_array, z: Array, wide: Ints) -> bool:
+    """Whether some column of W'[z; 1] is not 0; short sums are exact here, long ones take fsum."""
+    terms = W.data * np.append(z, 1.0)[W.indices]
+    ends = W.indptr[wide], W.indptr[wide + 1]
+    if any(fsum(terms[a:b].tolist()) for a, b in zip(*ends, strict=True)):
+        return True
+    sums = np.bincount(np.repeat(np.arange(W.shape[1]), np.diff(W.indptr)), terms, minlength=W.shape[1])
+    sums[wide] = 0.0
+    return bool(sums.any())
 
 
 class Level(NamedTuple):

@@ -122,6 +122,11 @@ class TallMatrix(ABC):
         """BBᵀ (n, n), made once; None where B is elsewhere, where products with B take far less, or memory is short."""
         return None
 
+    def outer_among(self, rows: Ints) -> Array:
+        """BBᵀ at some rows and columns, read-only; the last one is kept, for the next value of a path."""
+        some = self.rows(rows)
+        return np.asarray(some @ some.T)
+
     def entries(self) -> str:
         """Where entries of BBᵀ come from, and why, in words."""
         return "from blocks of B, which is not one array"
@@ -194,6 +199,20 @@ class DenseMatrix(TallMatrix):
 
     def outer(self) -> Array | None:
         return self._outer
+
+    def outer_among(self, rows: Ints) -> Array:
+        Q, last = self.outer(), self._last_among
+        if Q is None:
+            return super().outer_among(rows)
+        if len(rows) == len(Q) and np.array_equal(rows, np.arange(len(Q))):
+            return Q
+        if not last or not np.array_equal(last[0], rows):
+            last[:] = [rows.copy(), Q.take(rows, axis=0).take(rows, axis=1)]
+        return last[1]
+
+    @cached_property
+    def _last_among(self) -> list[Array]:
+        return []
 
     @cached_property
     def _outer(self) -> Array | None:

@@ -41,6 +41,9 @@ from kernelopt.support.types import Array, Ints
 # An engine's target gap, relative to the certified gap that is wanted, which adds the factor's error. Engines converge
 # fast near the optimum, so that two more digits cost few systems.
 TIGHTER = 1e-2
+# The gap at which a point of libsvm's is taken as it is, relative to the certified gap that is wanted: one half leaves
+# room for the factor's error, and a certified gap is relative to P₀ − P, which is larger than ½xᵀRx.
+ENOUGH = 0.5
 # Target gap, relative to ½xᵀRx, for optima that others are computed from (`optimum`) and for nonconvex losses. Where a
 # norm's strength R is searched for, max(EXACT, tol²) is the target for each R: the error of ν, and with it that of
 # ‖Aᵀν‖, which enters the bound in first order, is of the order of the gap's square root.
@@ -110,7 +113,8 @@ def solve(  # noqa: PLR0917
     exact = shape.odd is not None or shape.nonconvex is not None
     wanted = EXACT if shape.nonconvex is not None else max(EXACT, tol**2)
     target, floor = (wanted, EXACT * FLOOR * kappa) if exact else (TIGHTER * tol, FLOOR * kappa)
-    watch = Watch(name, target, floor, outer.form.data_unit or sigma, deadline, verbose, progress)
+    enough = 0.0 if exact else ENOUGH * tol
+    watch = Watch(name, target, floor, outer.form.data_unit or sigma, deadline, verbose, progress, enough)
     engine = ENGINES[name]
     try:
         with np.errstate(all="ignore"):  # a step too far may overflow; it is taken back

@@ -6,14 +6,13 @@ From there, active sets take one to six systems on problems on which they give u
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from math import inf
 
 import numpy as np
 
 from kernelopt.compiler.pieces import Kinks
 from kernelopt.factorization import memory
-from kernelopt.solvers.dual_point import Point
+from kernelopt.solvers.dual_point import Point, judged
 from kernelopt.solvers.kernel_space import KernelSpace
 from kernelopt.solvers.machines import Machine, machine_of
 from kernelopt.solvers.structured import Structured
@@ -51,11 +50,10 @@ def first_point(problem: Structured, seconds: float) -> Point | None:
 
 
 def _kernel(problem: Structured, space: KernelSpace, rows: Ints, f: Array) -> tuple[Array, float]:
-    """K divided by the rows' entries of F on both sides, as a matrix and a factor: BBᵀ itself where it will do."""
+    """K divided by the rows' entries of F on both sides, as a matrix and a factor; entries of BBᵀ where these do."""
     e = problem.E.data / f
-    Q = problem.blocks[0].outer() if len(problem.blocks) == 1 else None
-    if Q is not None and len(rows) == len(Q) and np.all(e == e[0]) and np.array_equal(problem.E.indices, rows):
-        return Q, float(e[0] ** 2 / problem.R[0])
+    if len(problem.blocks) == 1 and np.all(e == e[0]):
+        return problem.blocks[0].outer_among(problem.E.indices[rows]), float(e[0] ** 2 / problem.R[0])
     K = space.among(rows)
     K /= np.multiply.outer(f[rows], f[rows])
     return K, 1.0
@@ -79,10 +77,11 @@ def _solved(machine: Machine, K: Array, scale: float) -> tuple[Array, float]:
 
 
 def completed(problem: Structured, point: Point) -> Point:
-    """The first point with the v that belongs to a."""
+    """The first point with the v that belongs to a, judged."""
     combined = problem.adjoint(problem.of_kinks(point.a)) + problem.linear
     end = problem.ends[-1]
-    return replace(point, x=np.append(-combined[:end] / problem.penalty[:end], point.x[end:]))
+    x = np.append(-combined[:end] / problem.penalty[:end], point.x[end:])
+    return judged(problem, x, problem.products(x), point.a, point.slopes, problem.penalty * x + combined)
 
 
 def _point(problem: Structured, space: KernelSpace, c: Array, y: float) -> Point:
