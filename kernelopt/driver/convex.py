@@ -211,7 +211,7 @@ class Convex(Work):
         try:
             outer = outer_of(fixed.form)
             rest = Reduction(fixed.form, reduction.factors)
-            names = choice.candidates(rest.inner.problem, fixed.form, outer)
+            names = choice.candidates(lambda: rest.inner.problem, fixed.form, outer)
             outcome = attempted(begin(outer, names, rest, goal))
         except (SolverError, DataError, MemoryLimitError):
             return representer.with_integers(reduction, point, self.task.data_unit)
