@@ -84,7 +84,7 @@ def _shape(form: CanonicalForm, outer: Outer) -> Shape:
     if "functions" not in notes:
         notes["functions"] = _functions(split)
     known: Shape = notes["functions"]
-    machine = known.machine if only is None else 0
+    machine = known.machine if only is None and machines.is_installed() else 0
     return replace(known, lengths=lengths, odd=only, machine=machine, nonconvex=nonconvex, shifted=shifted)
 
 

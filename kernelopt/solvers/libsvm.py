@@ -12,6 +12,7 @@ import numpy as np
 
 from kernelopt.compiler.pieces import Kinks
 from kernelopt.factorization import memory
+from kernelopt.solvers import machines
 from kernelopt.solvers.dual_point import Point, judged
 from kernelopt.solvers.kernel_space import KernelSpace
 from kernelopt.solvers.machines import Machine, machine_of
@@ -29,7 +30,8 @@ def first_point(problem: Structured, seconds: float) -> Point | None:
     None for other problems, where K is not at hand, and in little time.
     """
     space, m = problem.kernel_space, problem.m
-    if space is None or problem.smooth or problem.linear_y.any() or problem.linear_d.any():
+    costs = problem.linear_y.any() or problem.linear_d.any()
+    if not machines.is_installed() or space is None or problem.smooth or costs:
         return None
     kinks = Kinks(np.zeros(m), problem.slope, problem.of, problem.anchor, problem.low, problem.high, problem.rho)
     machine = machine_of(kinks, problem.slope, problem.F)

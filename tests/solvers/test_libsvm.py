@@ -86,7 +86,7 @@ def test_what_it_is_not_asked_for(monkeypatch):
     monkeypatch.setattr(libsvm.memory, "available_bytes", lambda: 1000.0)
     assert libsvm.first_point(inner, np.inf) is None
     monkeypatch.undo()
-    monkeypatch.setattr(machines, "_is_installed", lambda: False)
+    monkeypatch.setattr(machines, "is_installed", lambda: False)
     problem.solve(solver="AUGMENTED_LAGRANGIAN", warm_start=False)
     assert problem.value == pytest.approx(value, rel=1e-6)
     assert problem.solvers().chosen == "INTERIOR_POINT"
@@ -104,7 +104,8 @@ def test_iterations_that_run_out(monkeypatch):
     problem, _ = stated("hinge", lam=1e-6)
     problem.solve(solver="AUGMENTED_LAGRANGIAN")
     assert problem.status == "optimal"
-    point = libsvm.first_point(structured_of(problem, lam=1e-6), np.inf)
+    inner = structured_of(problem, lam=1e-6)
+    point = libsvm.completed(inner, libsvm.first_point(inner, np.inf))
     assert point.gap > 0.05 * point.unit
 
 
