@@ -96,9 +96,9 @@ def compared(theirs, ours, method, weighted):
 
 TEXT = """# Equivalences with scikit-learn
 
-A test fits each pair on 60 rows of data in two columns, and compares predictions at new points. The largest difference, relative to
-the largest prediction, is at most 1e-6. `TOL` is 1e-10, `G` is 0.4, and `es` is `kernelopt.estimators`. Pairs marked with "yes" are
-also compared with random weights of rows.
+A test fits each pair on 60 rows of data in two columns, and compares predictions at new points. The largest
+difference, relative to the largest prediction, is at most 1e-6. `TOL` is 1e-10, `G` is 0.4, and `es` is
+`kernelopt.estimators`. Pairs marked with "yes" are also compared with random weights of rows.
 
 | scikit-learn | here | compared | weights |
 |---|---|---|---|
@@ -111,7 +111,8 @@ The defaults and conventions differ as follows:
 - Several classes are fitted one against the rest here. `SVC` fits pairs.
 - scikit-learn's `KernelRidge` has a linear kernel by default, and no intercept.
 - Our `KernelPCA` makes the first of the largest scores positive.
-- `GaussianProcessClassifier` approximates an integral. No estimator here does; log-loss with α = ½ and no intercept gives its mode.
+- `GaussianProcessClassifier` approximates an integral. No estimator here does; log-loss with α = ½ and no intercept
+  gives its mode.
 """
 
 
