@@ -231,7 +231,7 @@ fig.legend(loc="outside upper center", ncols=2)
 plt.show()
 
 # %%
-# A better balance costs effective controls. The table has the means of the covariates
+# A better balance costs effective controls. The table shows the means of the covariates
 # for one of the choices.
 
 chosen = weights["norm", 0.03]

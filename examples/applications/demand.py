@@ -73,7 +73,7 @@ laws = {
 # %%
 # There are three statements: without the laws, with the laws at the 46 states, and with
 # the laws everywhere. Each answer is checked at 200 × 200 points of the box. The
-# picture has the demand at the mean income, with the states.
+# picture shows the demand at the mean income, with the states.
 
 axes_ = [np.linspace(a, b, 200) for a, b in zip(low, high, strict=True)]
 grid = np.stack(np.meshgrid(*axes_, indexing="ij"), axis=-1).reshape(-1, 2)

@@ -202,9 +202,9 @@ print(f"at most {bound:.4f} by the proof, {apart:.4f} at 4001 points")
 # %%
 # Is the error smaller too? One draw cannot tell. An exact solution has two free
 # numbers, so noise alone causes an error of about :math:`2 \cdot 0.5^2/n = 0.0005`. The
-# table has three draws: without the equation, with the penalty, with the tolerance, and
-# with least squares over the exact solutions :math:`e^{-x/2}(a \cos \frac{\sqrt 3}{2}x
-# + b \sin \frac{\sqrt 3}{2}x)`, the limit of the tolerance.
+# table shows three draws: without the equation, with the penalty, with the tolerance,
+# and with least squares over the exact solutions :math:`e^{-x/2}(a \cos \frac{\sqrt
+# 3}{2}x + b \sin \frac{\sqrt 3}{2}x)`, the limit of the tolerance.
 
 
 def solutions(x):

@@ -182,7 +182,7 @@ def row_of_table(name, strength, found):
 
 
 # %%
-# The table has errors of yields up to 30 years against the true curve, for several
+# The table shows errors of yields up to 30 years against the true curve, for several
 # penalties. The ridge estimator has no derivatives here; its forward rates are those of
 # differences of discount factors.
 

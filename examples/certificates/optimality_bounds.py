@@ -41,7 +41,7 @@ problem = ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta)))
 # -----------
 # First the optimum is computed to ten digits, as a reference. Then θ is restricted to
 # the span of a few rows of A. The gap shows what the restriction costs. The certificate
-# holds for all θ, by the full kernel matrix. The picture has the fit of rank 13 with
+# holds for all θ, by the full kernel matrix. The picture shows the fit of rank 13 with
 # its band; a few data are outside.
 
 grid = np.linspace(0, 6, 300)[:, None]
@@ -68,7 +68,7 @@ plt.show()
 # One solve, every λ
 # ------------------
 # From the answer for λ = 1 alone follows an interval for the optimum at any other λ.
-# The picture has these intervals, divided by the optimum.
+# The picture shows these intervals, divided by the optimum.
 
 problem.solve()
 elsewhere = np.geomspace(0.2, 5, 41)

@@ -112,7 +112,7 @@ for name, found in scaled.items():
 # = 1. Or the margin is divided by the radius R of the smallest ball that holds the
 # F(xᵢ), with center θ: minimize :math:`\max_i \|F(x_i) - \theta\|^2`, where
 # :math:`\|F(x_i) - \theta\|^2 = \kappa(x_i, x_i) - 2\theta^\top F(x_i) + \|\theta\|^2`.
-# The picture has both margins as functions of c.
+# The picture shows both margins as functions of c.
 
 
 def radius(kernel):

@@ -49,7 +49,7 @@ fit, chosen, test = np.split(np.arange(1500), [500, 1000])
 # The search
 # ----------
 # Problem and criterion both have a parameter for the logarithms of exposures. The
-# picture has the exposure as a function of time.
+# picture shows the exposure as a function of time.
 
 theta, b = ko.Theta(ko.kernels.Gaussian(sigma=2.0)), cp.Variable()
 lam = cp.Parameter(pos=True, value=1.0, name="lam")

@@ -37,7 +37,7 @@ y = np.where(wrong, -labels[train], labels[train])
 # %%
 # Derivatives by weights
 # ----------------------
-# All weights are 1. The picture has the derivatives, for right and for wrong labels.
+# All weights are 1. The picture shows the derivatives, for right and for wrong labels.
 
 w = cp.Parameter(300, nonneg=True, value=np.ones(300), name="w")
 theta, b = ko.Theta(ko.kernels.Gaussian(sigma=8.0)), cp.Variable()

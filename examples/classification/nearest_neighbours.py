@@ -95,7 +95,7 @@ for name, kernel in kernels.items():
 # equally frequent; the sources differ in what follows each letter. The spectrum kernel
 # counts the common substrings of three letters, and its neighbours identify the source.
 # Agreement position by position, as in a Hamming distance, does so much less often. The
-# picture has the distances of strings, ordered by source.
+# picture shows the distances of strings, ordered by source.
 
 rng = np.random.default_rng(0)
 letters = np.array(list("ACGT"))

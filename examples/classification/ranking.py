@@ -55,8 +55,8 @@ problem = ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta)))
 # The choice of λ
 # ---------------
 # Kendall's τ measures how many pairs of new items a score orders correctly: 1 for all,
-# −1 for none, 0 by chance. λ is chosen on 200 items. The picture has the level lines of
-# the score; the markers show the true quality.
+# −1 for none, 0 by chance. λ is chosen on 200 items. The picture shows the level lines
+# of the score; the markers show the true quality.
 
 validation, test = (rng.uniform(-2, 2, size=(n, 2)) for n in (200, 500))
 

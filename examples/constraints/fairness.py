@@ -53,7 +53,7 @@ problem = ko.Problem(cp.Minimize(loss + 0.5 * ko.sum_squares(theta)), fair)
 # The price
 # ---------
 # The path goes from equal means to a constraint that does not bind. ``evaluate`` keeps
-# what is needed of each answer, here with μ. The picture has the optimum p(t), with
+# what is needed of each answer, here with μ. The picture shows the optimum p(t), with
 # tangents of slope −μ.
 
 

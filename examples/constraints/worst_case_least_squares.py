@@ -39,7 +39,7 @@ y = np.sin(2 * X[:, 0]) + 0.3 * X[:, 0] + 0.2 * rng.normal(size=40)
 # --------------
 # Absolute residuals plus ρ‖θ‖ are convex and nonnegative, and so are their squares. A
 # shift of x by up to 0.1 moves F(x) by at most ρ = ``A.modulus(0.1)``. So the answer is
-# safe against these shifts too. The picture has the fits for three sizes of shifts.
+# safe against these shifts too. The picture shows the fits for three sizes of shifts.
 
 kernel, rho = ko.kernels.Gaussian(sigma=0.7), cp.Parameter(nonneg=True, name="rho")
 theta, A = ko.Theta(kernel), ko.FeatureMatrix(X, kernel)

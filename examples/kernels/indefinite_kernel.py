@@ -88,7 +88,7 @@ plt.show()
 
 # %%
 # Each is a convex problem, solved and certified, but another one: ‖Q − Q̃‖ is its
-# distance. The table also has the objective in terms of Q at the answer, and the
+# distance. The table also shows the objective in terms of Q at the answer, and the
 # accuracy of that answer.
 
 K = kernel(X[test], X[train])

@@ -88,7 +88,7 @@ for name, (F, points, labels) in cases.items():
 # The parabola
 # ------------
 # Back on the line, θ₁x + θ₂x² + b = 0 has two roots: the ends of the interval. The
-# picture has the lifted points on the parabola, the separator and its margins, and
+# picture shows the lifted points on the parabola, the separator and its margins, and
 # below the points and the interval.
 
 entries, offset, *_ = found["parabola"]
