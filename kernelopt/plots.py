@@ -3,7 +3,8 @@
 Each function draws on `ax`, or on the axes of a new figure, and returns the axes; the rest of matplotlib's state stays
 as it is. Classes differ in colour and marker, curves in colour and line style, for print and for those who see fewer
 colours (palette: Okabe and Ito 2008; cividis: Nuñez, Anderton and Renslow 2018). What is drawn in black on a light
-background is drawn in white on a dark one.
+background is drawn in white on a dark one. `plt.style.use("kernelopt.plots")` gives your own curves these colours and
+line styles.
 """
 
 from __future__ import annotations
