@@ -6,6 +6,7 @@ A solver that leaves the gap open runs again with a tighter tolerance and in oth
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
 from time import perf_counter
@@ -29,6 +30,7 @@ from kernelopt.results.solution import Attempt, Status
 from kernelopt.solvers import choice, cvxpy_solvers, engines
 from kernelopt.solvers.assemble import shape_of
 from kernelopt.solvers.engines import ENGINES, Start
+from kernelopt.support import clock
 
 # Solvers run in the order of `choice.ordered` until a certificate closes. Each runs with the wanted tolerance first.
 # One of cvxpy's then runs with TIGHTER times that tolerance, in the units of the point that was found: cvxpy's solvers
@@ -228,6 +230,8 @@ class Convex(Work):
         task, failure = self.task, self.failure
         if self.best is None and not self._is_settled():
             self._diagnose()
+        if self.best is None and self.status not in NOTHING and (failure is None or task.goal.seconds_left() <= 0):
+            self._take_zero()
         if failure is not None and self.best is None and not self.claims:
             raise failure if len(self.solvers) == 1 or isinstance(failure, MemoryLimitError) else self._broken(failure)
         if self.best is not None and self.status is None and diagnosis.may_be_unbounded(task):
@@ -243,13 +247,30 @@ class Convex(Work):
         guides = self.diagnosed.guides if grows and self.diagnosed is not None else {}
         return Outcome(without_answer(status, task.sign), tuple(self.attempts), self.stats, grows, guides=guides)
 
+    def _take_zero(self) -> None:
+        """Take θ = 0, with the best y that is found quickly, as the answer of solvers that have none."""
+        form, reduction = self.task.reduction.form, self.task.reduction
+        nu = tuple(None if link.u is None else np.zeros(link.u.shape) for link in form.predictions)
+        plain = replace(reduction.at_zero(tuple(np.zeros(y.shape) for y in form.y)), nu=nu)
+        plain = representer.evaluate(reduction, plain)
+        seconds = max(self.task.goal.seconds_left(), clock.LAST)
+        filled = cvxpy_solvers.fill_in(form, plain, self.task.goal.tol, seconds) if form.y and not form.smooth else None
+        for point in (filled, plain):
+            if point is not None:
+                self._taken(cvxpy_solvers.Answer(Status.USER_LIMIT, True, self.stats, point))
+            if self.best is not None:
+                return
+
     def _diagnose(self) -> Diagnosis:
         """Find out, once, whether the problem is feasible and bounded."""
         if self.diagnosed is None:
             ours = bool(self.attempts) and self.attempts[-1].solver in ENGINES and Status.INFEASIBLE in self.claims
             given_up = self.given_up if ours else None
             data = None if self.status is not None else self.task.data
-            self.diagnosed = Diagnosis() if data is None else diagnosis.diagnose(self.task, data, given_up)
+            self.diagnosed = Diagnosis()
+            with suppress(clock.OutOfTimeError), clock.limited(self.task.goal.deadline):
+                if data is not None:
+                    self.diagnosed = diagnosis.diagnose(self.task, data, given_up)
             self.status = self.status or self.diagnosed.status
         return self.diagnosed
 

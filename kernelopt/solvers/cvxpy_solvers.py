@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import nan
+from math import inf, isfinite, nan
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import cvxpy as cp
@@ -19,6 +20,8 @@ from kernelopt.compiler.iterate import Iterate, place
 from kernelopt.compiler.representer import Reduction
 from kernelopt.errors import DCPError, ParameterError, SolverError
 from kernelopt.results.solution import Status
+from kernelopt.support import outside
+from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.cvxpy_parts import Compiled, compiled
 from kernelopt.support.cvxpy_parts import Solution as CvxpySolution
 from kernelopt.support.cvxpy_parts import SolverStats as CvxpyStats
@@ -29,12 +32,15 @@ class ConicSolver(NamedTuple):
     """How a cvxpy solver takes our tolerance and a time limit, and how to install it.
 
     finest : it is not tried on answers with a relative gap up to this, which a first-order method would not improve
+    stopped : whether its own handler of Ctrl-C ended it, by its return value; keeps : whether a point is there then
     """
 
     install: str
     options: Callable[[float], dict[str, Any]] = lambda tol: {}
     time_limit: str | None = None
     finest: float = 0.0
+    stopped: Callable[[Any], bool] = lambda raw: False
+    keeps: bool = False
 
 
 def _clarabel(tol: float) -> dict[str, Any]:
@@ -53,15 +59,27 @@ def _scs(tol: float) -> dict[str, Any]:
     return {"eps_abs": tol, "eps_rel": tol, "max_iters": 100_000}
 
 
+ECOS_STOPPED, ECOS_INACCURATE, SCS_STOPPED = -4, 10, -5  # in the headers of ECOS and of SCS
 # The solvers that kernelopt's tests cover. Every other one that cvxpy finds installed works by name, with its own
 # defaults.
 CONIC_SOLVERS = {
     "CLARABEL": ConicSolver("comes with cvxpy", _clarabel, "time_limit"),
-    "OSQP": ConicSolver("comes with kernelopt", _osqp, "time_limit"),
-    "ECOS": ConicSolver("pip install ecos (Python < 3.13)", _ecos),
-    "SCS": ConicSolver("comes with cvxpy", _scs, "time_limit_secs", 1e-7),
+    "OSQP": ConicSolver(
+        "comes with kernelopt", _osqp, "time_limit", stopped=lambda raw: raw.info.status == "interrupted"
+    ),
+    "ECOS": ConicSolver(
+        "pip install ecos (Python < 3.13)",
+        _ecos,
+        stopped=lambda raw: raw["info"]["exitFlag"] == ECOS_STOPPED,
+        keeps=True,
+    ),
+    "SCS": ConicSolver(
+        "comes with cvxpy", _scs, "time_limit_secs", 1e-7, lambda raw: raw["info"]["status_val"] == SCS_STOPPED
+    ),
     "HIGHS": ConicSolver("comes with cvxpy", time_limit="time_limit"),
-    "ECOS_BB": ConicSolver("pip install ecos (Python < 3.13)"),
+    "ECOS_BB": ConicSolver(
+        "pip install ecos (Python < 3.13)", stopped=lambda raw: raw["info"]["exitFlag"] == ECOS_STOPPED
+    ),
 }
 # Rows whose largest coefficient is between 1/MODERATE and MODERATE are not rescaled: units that differ by less cost few
 # digits.
@@ -107,8 +125,9 @@ def solve(  # noqa: PLR0917
     that x = σx̃ and z = (κ/σ)z̃. `units` are the sizes of x and z from an earlier answer; by default σ is a typical
     right-hand side and κ = max(σ‖c‖∞, σ²‖P‖∞), without the `penalized` variables, whose weight may be of any size.
 
-    Raises SolverError, DCPError or ParameterError with cvxpy's own words.
+    Raises SolverError, DCPError or ParameterError with cvxpy's own words, and KeyboardInterrupt after Ctrl-C.
     """
+    deadline = inf if seconds is None else perf_counter() + seconds
     known = CONIC_SOLVERS.get(solver, ConicSolver(""))
     ours = known.options(max(1e-2 * tol, TIGHTEST))  # the certified gap adds the factor's error
     if seconds is not None and known.time_limit:
@@ -119,9 +138,18 @@ def solve(  # noqa: PLR0917
         plain = problem.is_mixed_integer() or not isinstance(found.data, dict)  # a problem of constants is its own data
         sigma, kappa = (1.0, 1.0) if plain else _scaled(found, units, penalized)
         rows = _equilibrated(found.data) if solver == "CLARABEL" and not plain else None
-        raw = found.answer(problem, options, ours)
+        left = deadline - perf_counter()
+        if isfinite(left) and known.time_limit and known.time_limit not in options:
+            ours[known.time_limit] = max(left, 1e-3)
+        raw = found.answer(problem, options, ours, left)
+        if known.stopped(raw) and perf_counter() < deadline:
+            outside.interrupt()
+        if known.stopped(raw) and not known.keeps:
+            raise OutOfTimeError
         raw = raw if rows is None else _ClarabelPoint(raw, rows)
         solution = _with_a_point(found, raw)
+    except OutOfTimeError:
+        return Answer(Status.USER_LIMIT, False, CvxpyStats(solver))
     except cvxpy.error.ParameterError as error:
         raise ParameterError(str(error)) from error
     except cvxpy.error.DCPError as error:
@@ -231,12 +259,17 @@ class _ClarabelPoint:
 
 
 def _with_a_point(found: Compiled, raw: Any) -> CvxpySolution:
-    """The solution; where Clarabel stopped at a limit or broke down, with its last point."""
+    """The solution; where Clarabel or ECOS stopped at a limit, or Clarabel broke down, with its last point."""
+    if found.solver == "ECOS" and raw["info"]["exitFlag"] == ECOS_STOPPED:
+        raw["info"]["exitFlag"] = ECOS_INACCURATE
+        solution = found.solution(raw)
+        solution.status = cp.USER_LIMIT
+        return solution
     solution = found.solution(raw)
     stopped = solution.status in (*cp.settings.ERROR, cp.USER_LIMIT) and not solution.primal_vars
     if not stopped or found.solver != "CLARABEL" or not len(raw.x) or not np.isfinite(raw.x).all():
         return solution
-    limit = solution.status == cp.USER_LIMIT
+    limit = solution.status == cp.USER_LIMIT or str(raw.status) == "CallbackTerminated"
     solution = found.solution(_ClarabelPoint(raw, status="AlmostSolved"))
     solution.status = cp.USER_LIMIT if limit else cp.OPTIMAL_INACCURATE
     return solution
@@ -262,14 +295,14 @@ def solve_reduction(  # noqa: PLR0917
     return replace(answer, point=point)
 
 
-def fill_in(form: CanonicalForm, point: Iterate, tol: float) -> Iterate | None:
+def fill_in(form: CanonicalForm, point: Iterate, tol: float, seconds: float | None = None) -> Iterate | None:
     """The point with optimal y for its u and t, and unchanged multipliers; None where no y is found."""
     place(form, point)
     linked = [link.u for link in form.predictions if link.u is not None] + [norm.t for norm in form.norms]
     fixed = [v == v.value for v in linked]
     problem = cp.Problem(form.bare.objective, [*form.bare.constraints, *fixed])
     try:
-        found = solve(problem, "CLARABEL", tol, {}).has_point
+        found = solve(problem, "CLARABEL", tol, {}, seconds=seconds).has_point
     except SolverError:
         return None
     return replace(point, y=tuple(y.value for y in form.y), value=nan) if found else None
