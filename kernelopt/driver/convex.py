@@ -25,7 +25,6 @@ from kernelopt.driver.diagnosis import Diagnosis
 from kernelopt.driver.judgement import NOTHING, ROUNDING, Candidate, is_rounding, judged
 from kernelopt.driver.strategy import Goal, Outcome, Plan, Task, Units, Work, attempted, least_gap, without_answer
 from kernelopt.errors import DataError, MemoryLimitError, SolverError
-from kernelopt.factorization import memory
 from kernelopt.results.solution import Attempt, Status
 from kernelopt.solvers import choice, cvxpy_solvers, engines
 from kernelopt.solvers.assemble import shape_of
@@ -41,7 +40,6 @@ TIGHTER = 1e-3
 # for solvers that get nowhere, smaller ones stop solvers that are slower than the first but would succeed.
 PATIENCE = 3.0
 LEAST_PATIENCE = 5.0  # seconds that a later attempt has in any case: the time of a very quick first one is no guide
-COMPILED_BYTES = 160  # bytes per entry of B, taken by cvxpy and its solvers (measured: 110 to 170)
 LAST_DIGITS = 1e-14  # of the objective's terms, 45 eps: a gap that no solver in double precision improves
 # In units of the objective's data: where θ gains no more than this, a gap of this size ends the search for losses with
 # kinks, since no relative gap can be reached, and other solvers find the same. Differentiable losses are solved to the
@@ -162,8 +160,7 @@ class Convex(Work):
                 task.reduction, task.outer, plan.solver, plan.tol, perf_counter() + seconds, plan.start, goal.verbose,
                 goal.progress,
             )  # fmt: skip
-        entries = sum(f.B.size * (theta.outputs or 1) for theta, f in task.reduction.factors.items())
-        memory.require(COMPILED_BYTES * entries, "Compiling and solving the reduced problem", goal.memory_limit)
+        cvxpy_solvers.require_memory(task.reduction, goal.memory_limit)
         return cvxpy_solvers.solve_reduction(
             task.reduction, plan.solver, plan.tol, goal.options, plan.units, seconds if isfinite(seconds) else None
         )
@@ -183,8 +180,8 @@ class Convex(Work):
         feasible = representer.violation(task.reduction, point, task.data_unit) <= FEASIBLE and isfinite(point.value)
         limited, gap = answer.status == Status.USER_LIMIT, nan
         candidate = Candidate(0.0 if feasible else inf, False, limited, point, answer)
-        if task.data is not None:
-            found = certificates.first_look(task.reduction, task.data, point, answer.slopes)
+        found = self._first_look(point, answer.slopes)
+        if task.data is not None and found is not None:
             closed = found.closes(task.goal.solver_tol, task.goal.abs_tol)
             shape = shape_of(task.reduction.form, task.data)
             nothing = NOTHING_LEFT * task.data.form.units[1]
@@ -196,6 +193,16 @@ class Convex(Work):
         if feasible and (self.best is None or candidate.gap < self.best.gap):
             self.best = candidate
         return gap
+
+    def _first_look(self, point: Iterate, slopes: Any) -> Certificate | None:
+        """Bounds of the reduced problem; None without a certificate, and where the time is over."""
+        if self.task.data is None:
+            return None
+        try:
+            with clock.limited(perf_counter() + max(self.task.goal.seconds_left(), clock.LAST)):
+                return certificates.first_look(self.task.reduction, self.task.data, point, slopes)
+        except clock.OutOfTimeError:
+            return None
 
     def _with_integers(self, point: Iterate) -> Iterate:
         """The point with integers fixed at their rounded values, and all else from the convex problem that remains.

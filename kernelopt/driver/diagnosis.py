@@ -235,6 +235,7 @@ def _asked(
         rows = {link.theta: link.rows for link in task.reduction.form.predictions}
         whole = {theta: f.in_one_array(rows[theta]) for theta, f in factors.items() if f.rank}
         reduction = Reduction(question.form, {**factors, **whole})
+        cvxpy_solvers.require_memory(reduction, task.goal.memory_limit)
         answer = cvxpy_solvers.solve_reduction(
             reduction, "CLARABEL", tol, {}, None, seconds if isfinite(seconds) else None
         )

@@ -43,7 +43,6 @@ def call(work: Callable[[], T], seconds: float = inf, stop: Callable[[], None] |
     a second, in which `work` may still end.
     """
     deadline = perf_counter() + seconds
-    _wait_for_others(deadline)
     if perf_counter() >= deadline:
         raise OutOfTimeError
     ended, found = threading.Event(), list[tuple[Any, BaseException | None]]()
@@ -92,22 +91,22 @@ def call(work: Callable[[], T], seconds: float = inf, stop: Callable[[], None] |
     return value
 
 
+def wait_for_others(seconds: float = inf) -> None:
+    """Wait for solvers that were told to stop and left, so that they don't pile up. Raises OutOfTimeError."""
+    deadline = perf_counter() + seconds
+    for thread in [*_left]:
+        thread.join(max(deadline - perf_counter(), 0.0) if isfinite(deadline) else None)
+        if not thread.is_alive() and thread in _left:  # another thread may have waited for it too
+            _left.remove(thread)
+    if perf_counter() >= deadline:
+        raise OutOfTimeError
+
+
 def interrupt() -> None:
     """Raise KeyboardInterrupt for a Ctrl-C that only a solver heard, in the main thread too."""
     if threading.current_thread() is not threading.main_thread():
         _thread.interrupt_main()
     raise KeyboardInterrupt
-
-
-def _wait_for_others(deadline: float) -> None:
-    """Wait for solvers that were left and end soon, so that they don't pile up. Raises OutOfTimeError."""
-    for thread in [*_left]:
-        left = deadline - perf_counter()
-        thread.join(max(left, 0.0) if isfinite(left) else None)
-        if thread.is_alive():
-            raise OutOfTimeError
-        if thread in _left:  # another thread may have waited for it too
-            _left.remove(thread)
 
 
 # ---------------------------------------------------------------- the handler of Ctrl-C
