@@ -139,6 +139,7 @@ INSIDE = {
     "support": [
         ["table"],
         ["cvxpy_parts", "drawing"],
+        ["outside"],
         ["arithmetic", "clock", "html", "keywords", "optional", "progress", "threads", "types"],
     ],
 }
