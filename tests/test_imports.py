@@ -139,7 +139,7 @@ INSIDE = {
     "support": [
         ["table"],
         ["cvxpy_parts", "drawing"],
-        ["arithmetic", "clock", "html", "keywords", "optional", "progress", "threads", "types"],
+        ["arithmetic", "checks", "clock", "html", "keywords", "optional", "progress", "threads", "types"],
     ],
 }
 ROOT = Path(kernelopt.__file__).parent
