@@ -10,6 +10,7 @@ from datetime import date
 from pathlib import Path
 
 from docutils import nodes
+from sphinx_gallery.sorting import ExplicitOrder
 
 import kernelopt
 
@@ -79,14 +80,59 @@ copybutton_prompt_is_regexp = True
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 warnings.filterwarnings("ignore", "FigureCanvasAgg is non-interactive", UserWarning)
 
-SECTIONS = ("tutorials", "applications", "new", "regression", "classification", "unsupervised", "kernels")
+# The sections of the gallery and their examples, in order; a build stops at an example that is missing here.
+SECTIONS = {
+    "tutorials": ["first_fit", "classification", "choosing"],
+    "regression": [
+        "regularized_least_squares",
+        "robust_losses",
+        "unpenalized_coefficient",
+        "prior_function",
+        "poisson_exposure",
+        "invented_loss",
+        "multi_task",
+    ],
+    "classification": [
+        "maximum_margin",
+        "support_vector_machines",
+        "logistic",
+        "crammer_singer",
+        "ranking",
+        "sigmoid_least_squares",
+        "nearest_neighbours",
+        "perceptron",
+    ],
+    "constraints": ["fairness", "fairness_multiplier", "worst_case_least_squares"],
+    "choosing": [
+        "kernel_width",
+        "kernel_choice",
+        "multiple_kernels",
+        "relevant_columns",
+        "noisy_labels",
+        "learned_exposure",
+        "network_features",
+    ],
+    "kernels": ["finite_feature_maps", "degree_two_expansion", "lifting", "indefinite_kernel"],
+    "unsupervised": ["kernel_pca", "kernel_svd", "one_class"],
+    "certificates": ["optimality_bounds", "audit_svc"],
+    "applications": [
+        "engel_curves",
+        "demand",
+        "newsvendor",
+        "yield_curve",
+        "survival",
+        "balancing",
+        "differential_equation",
+    ],
+}
+EXAMPLES = ["quickstart", *(name for names in SECTIONS.values() for name in names)]
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"\.py$",
     "ignore_pattern": "large_scale",  # takes minutes
-    "subsection_order": [f"../examples/{name}" for name in SECTIONS],
-    "within_subsection_order": "FileNameSortKey",
+    "subsection_order": ExplicitOrder([f"../examples/{name}" for name in SECTIONS]),
+    "within_subsection_order": ExplicitOrder([f"{name}.py" for name in EXAMPLES]),
     "image_scrapers": ("matplotlib",),
     "image_srcset": ["2x"],
     "remove_config_comments": True,

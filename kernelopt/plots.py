@@ -3,7 +3,8 @@
 Each function draws on `ax`, or on the axes of a new figure, and returns the axes; the rest of matplotlib's state stays
 as it is. Classes differ in colour and marker, curves in colour and line style, for print and for those who see fewer
 colours (palette: Okabe and Ito 2008; cividis: Nuñez, Anderton and Renslow 2018). What is drawn in black on a light
-background is drawn in white on a dark one.
+background is drawn in white on a dark one. `plt.style.use("kernelopt.plots")` gives your own curves these colours and
+line styles.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from kernelopt.language.text import names
 from kernelopt.model_selection.path_table import Path
 from kernelopt.problem import Problem
 from kernelopt.results.solution import FittedFunction
+from kernelopt.support.checks import require_callable
 from kernelopt.support.cvxpy_parts import AddExpression
 from kernelopt.support.drawing import MARKERS, STYLES, axes, color, ink
 from kernelopt.support.types import Array
@@ -333,6 +335,7 @@ def _points(X: Any, columns: int) -> Array:
 
 def _values(f: Callable[[Any], Any], X: Array) -> Array:
     """f at points, (n,) or (n, K)."""
+    require_callable(f, "f", "a function of points, such as theta or theta.value")
     values = f(X)
     if isinstance(values, cp.Expression):
         values = values.value

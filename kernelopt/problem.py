@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from time import perf_counter
@@ -36,6 +36,7 @@ from kernelopt.sensitivity.gradient_of import SolvedProblem, gradient_of, variab
 from kernelopt.solvers import choice
 from kernelopt.solvers.engines import ENGINES, Start
 from kernelopt.spectral import spectral_problems
+from kernelopt.support.checks import require_kind, shown
 
 # The tolerance of each solve of an exchange, in units of the whole: the rest is left to points and shifts.
 SHARE = 0.2
@@ -72,9 +73,8 @@ class Problem(Statement, Answered):
     """
 
     def __init__(self, objective: cp.Minimize | cp.Maximize, constraints: Sequence[Any] | None = None) -> None:
-        if isinstance(constraints, cp.constraints.constraint.Constraint):
-            raise DataError("Expected a list of constraints; got one constraint. Write [constraint].")
-        given = tuple(constraints or ())
+        require_kind(objective, (cp.Minimize, cp.Maximize), "the objective", "cp.Minimize(...) or cp.Maximize(...)")
+        given = _listed(constraints)
         boxes = tuple(c for c in given if isinstance(c, Everywhere))
         at_first = [c.at(c.grid()) if isinstance(c, Everywhere) else c for c in given]
         self._set(cp.Problem(objective, at_first), None, None, boxes, given)
@@ -368,6 +368,7 @@ class Problem(Statement, Answered):
         True
         """
         self._require_no_boxes("certificate_at")
+        require_kind(parameters, Mapping, "parameters", "{parameter: value}")
         if self._solution is None or self._solution.certificate is None or self._factored is None:
             raise KernelOptError("Expected a solved problem with a certificate; call solve() first.")
         if self._spectral is not None:
@@ -521,7 +522,8 @@ class Problem(Statement, Answered):
         variables = self.variables()
         if not variables:
             raise KernelOptError(
-                "Expected variables other than θ, whose gradients go backward; for criteria of θ use ko.gradient."
+                "Expected variables other than θ, whose gradients go backward; got none. For criteria of θ write "
+                "ko.gradient."
             )
         given = [np.ones(v.shape) if v.gradient is None else np.asarray(v.gradient, dtype=float) for v in variables]
         criterion = sum(cp.sum(cp.multiply(g, v)) for g, v in zip(given, variables, strict=True))
@@ -577,9 +579,16 @@ class Problem(Statement, Answered):
     @one_at_a_time
     def get_problem_data(self, solver: str, **options: Any) -> Any:
         """The reduced problem's data as `solver` gets it; see `cp.Problem.get_problem_data`."""
+        require_kind(solver, str, "solver", "the name of a solver of cvxpy's, such as CLARABEL")
         self.canonical_form()
         spectral_problems.require_cones(self._spectral)
-        return self.reduced_problem.get_problem_data(solver, **options)
+        reduced = self.reduced_problem
+        try:
+            return reduced.get_problem_data(solver, **options)
+        except cp.error.SolverError as error:
+            raise SolverError(
+                f"Expected a solver of cvxpy's that takes the problem; got {solver!r}. {error}"
+            ) from error
 
     @one_at_a_time
     def solvers(self) -> choice.SolverTable:
@@ -641,6 +650,7 @@ class Problem(Statement, Answered):
         >>> bool(abs(problem.solve() - explicit.solve(solver="CLARABEL")) < 1e-6)
         True
         """
+        require_kind(problem, cp.Problem, "problem", "a cp.Problem in an explicit θ")
         translated, source = explicit.kernelize(problem, theta, features)
         kernel_problem = cls(translated.objective, translated.constraints)
         rules.require_representable(kernel_problem._inspect())
@@ -655,6 +665,28 @@ class Problem(Statement, Answered):
             p.name() for p in self.parameters()
             if p.id in self._solved_for and not np.array_equal(_copied(p.value), self._solved_for[p.id])
         ]  # fmt: skip
+
+
+def require_problem(value: Any) -> None:
+    """Raise DataTypeError unless the value is a `Problem`."""
+    require_kind(value, Problem, "problem", "a ko.Problem")
+
+
+def _listed(constraints: Any) -> tuple[Any, ...]:
+    """The constraints as a tuple. Raises DataError unless they come in a list and are constraints."""
+    if isinstance(constraints, (cp.constraints.constraint.Constraint, Everywhere)):
+        raise DataError("Expected a list of constraints; got one constraint. Write [constraint].")
+    if constraints is not None and (isinstance(constraints, (str, Mapping)) or not isinstance(constraints, Iterable)):
+        raise DataError(f"Expected a list of constraints, or None; got {shown(constraints)}.")
+    given = tuple(constraints or ()) if isinstance(constraints, (list, tuple, type(None))) else tuple(constraints)
+    for number, constraint in enumerate(given):
+        # cvxpy takes truth values: 0 <= 1 is what a comparison of numbers gives.
+        if not isinstance(constraint, (cp.constraints.constraint.Constraint, Everywhere, bool, np.bool_)):
+            raise DataError(
+                f"Expected constraints, such as theta(X) <= 1; got {type(constraint).__name__} at {number}, "
+                f"{shown(constraint)}."
+            )
+    return given
 
 
 def _copied(value: Any) -> Any:

@@ -306,3 +306,13 @@ def test_matplotlib_is_imported_by_who_draws(monkeypatch):
     monkeypatch.setattr(optional.importlib, "import_module", missing)
     with pytest.raises(MissingPackageError, match=r"plots.fit\(\) needs matplotlib: pip install 'kernelopt\[plot\]'"):
         CALLS["fit"](None)
+
+
+def test_style():
+    """Curves of one's own follow those of ko.plots: colour by colour, and line style by line style."""
+    with plt.style.context("kernelopt.plots"):
+        ax = plt.figure().subplots()
+        curves = [ax.plot(Y)[0] for _ in drawing.ON_LIGHT]
+    for k, curve in enumerate(curves):
+        assert to_hex(curve.get_color()).upper() == drawing.color(ax, k)
+        assert curve.get_linestyle() == drawing.STYLES[k % len(drawing.STYLES)]

@@ -2,17 +2,22 @@ r"""
 Monotone quantile regression without crossing, for all incomes
 ==============================================================
 
-An Engel curve is what households spend on a good, given their income. Five quantiles
-:math:`F_k(x) = \theta_k^\top F(x) + c_k` of what they spend on food are fitted together. Food is a normal good, so that
-each quantile rises with the income, and quantiles of one distribution never cross:
+An Engel curve is the expenditure of households on a good as a function of their income.
+Five quantiles :math:`F_k(x) = \theta_k^\top F(x) + c_k` of the expenditure on food are
+fitted together. Food is a normal good, so each quantile rises with the income.
+Quantiles of one distribution never cross:
 
-.. math:: \text{minimize} \quad \sum_{i,k} \rho_{\tau_k}\bigl(y_i - F_k(x_i)\bigr) + \lambda\|\theta\|^2
-   \quad \text{subject to} \quad F_k'(x) \ge 0, \quad F_{k+1}(x) - F_k(x) \ge 0 \quad \text{for all } x \in [a, b],
+.. math:: \text{minimize} \quad
+   \sum_{i,k} \rho_{\tau_k}\bigl(y_i - F_k(x_i)\bigr) + \lambda\|\theta\|^2
+   \quad \text{subject to} \quad
+   F_k'(x) \ge 0, \quad F_{k+1}(x) - F_k(x) \ge 0
+   \quad \text{for all } x \in [a, b],
 
-with the pinball loss ρ. The constraints hold for all incomes of the range, not only at points of a grid. Where they
-stand at points only, curves fall and cross in between. Margins at the points repair that (Aubin-Frankowski and Szabó,
-"Hard shape-constrained kernel machines", NeurIPS 2020), and cost a part of the objective. ``ko.everywhere`` states what
-is meant, and its answer is proven for the whole range.
+with the pinball loss ρ. The constraints hold for all incomes of the range, not only at
+points of a grid. With constraints at points only, curves fall and cross between them.
+Margins at the points repair that (Aubin-Frankowski and Szabó, "Hard shape-constrained
+kernel machines", NeurIPS 2020), at a cost in the objective. ``ko.everywhere`` states
+the constraints as they are meant, and its answer is proven for the whole range.
 """
 
 import cvxpy as cp
@@ -23,13 +28,14 @@ from statsmodels.formula.api import quantreg
 
 import kernelopt as ko
 
-plt.rc("axes.spines", top=False, right=False)
+plt.style.use("kernelopt.plots")
 
 # %%
 # The data
 # --------
-# Engel's 235 Belgian households. First straight lines: the documentation of statsmodels prints the slope .5602 of the
-# median and .4018 and .6863 of the outer deciles.
+# They are Engel's 235 Belgian households. First come straight lines: the documentation
+# of statsmodels prints the slope .5602 of the median and .4018 and .6863 of the outer
+# deciles.
 
 data = engel.load_pandas().data
 levels = [0.1, 0.3, 0.5, 0.7, 0.9]
@@ -37,7 +43,7 @@ lines = [quantreg("foodexp ~ income", data).fit(q=level).params for level in lev
 print("slopes of quantile regression:", [f"{line['income']:.4f}" for line in lines])
 
 # %%
-# The same lines are a problem in a finite θ: a linear kernel without a penalty.
+# The same lines solve a problem in a finite θ: a linear kernel without a penalty.
 
 income, food = data["income"].to_numpy() / 1000, data["foodexp"].to_numpy() / 1000
 Y = np.repeat(food[:, None], 5, axis=1)
@@ -51,7 +57,8 @@ print("slopes of the statement here:  ", [f"{slope:.4f}" for slope in slopes])
 # %%
 # Curves
 # ------
-# Logarithms of income and of food expenditure, standardized; a Gaussian kernel. θ is a p×5 matrix.
+# The data are logarithms of income and of food expenditure, standardized. The kernel is
+# Gaussian, and θ a p×5 matrix.
 
 logarithms = np.log(np.column_stack([income, food]))
 x, y = ((logarithms - logarithms.mean(axis=0)) / logarithms.std(axis=0)).T
@@ -71,8 +78,8 @@ def slope(P):
 loss = cp.sum(ko.losses.pinball(Y, curves(X), levels)) + lam * ko.sum_squares(theta)
 
 # %%
-# Three ways to state the shape: at n points; at n points with margins, which cover the range by the inequality of
-# Cauchy and Schwarz; and everywhere.
+# There are three ways to state the shape: at n points; at n points with margins, which
+# cover the range by the Cauchy-Schwarz inequality; and everywhere.
 
 
 def at_points(n):
@@ -99,7 +106,7 @@ def everywhere():
 
 
 # %%
-# What holds in the range of incomes is looked at in 10 000 points.
+# Each answer is checked at 10 000 incomes of the range.
 
 fine = np.linspace(*span, 10_000)[:, None]
 fits = {}
@@ -125,14 +132,54 @@ for name, constraints in shapes.items():
         f"least slope {fits[name]['slope'].min():+.1e}, "
         f"least distance {np.diff(fits[name]['curves'], axis=1).min():+.1e}"
     )
+certificate = fits["everywhere"]["certificate"]
+rising, ordered = shapes["everywhere"]
 
 # %%
-# Everywhere
-# ----------
-# The certificate says what is proven, and how close the value is to the optimum with constraints at infinitely many
-# incomes. Margins are safe too; the optimum tells what they cost.
+# With constraints everywhere, curves neither fall nor cross. Ticks mark the incomes at
+# which a constraint binds.
 
-certificate = fits["everywhere"]["certificate"]
+styles = ["-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1))]
+
+
+def picture(name):
+    fig, ax = plt.subplots()
+    ax.plot(x, y, "o", color="0.8", markersize=3)
+    for k, level in enumerate(levels):
+        style = {"linestyle": styles[k], "color": plt.cm.cividis(k / 5)}
+        ax.plot(fine, fits[name]["curves"][:, k], **style, label=f"{level:.0%}")
+    ax.set(xlabel="log income, standardized", ylabel="log food expenditure")
+    ax.set(title=f"constraints: {name}", ylim=(-2.6, 3.7))
+    fig.legend(loc="outside right upper", title="quantile", reverse=True)
+    return ax
+
+
+ax = picture("everywhere")
+for box in (rising, ordered):
+    place = np.full(len(box.binding), -2.45)
+    ax.plot(box.binding, place, "|", color="black", markersize=9)
+plt.show()
+
+# %%
+# With constraints at 8 points, quantiles fall and cross between the points (thick
+# lines).
+
+ax = picture("8 points")
+found = fits["8 points"]
+crossed = np.diff(found["curves"], axis=1) < -1e-6
+for k in range(5):
+    wrong = found["slope"][:, k] < -1e-6
+    wrong |= crossed[:, min(k, 3)] | crossed[:, max(k - 1, 0)]
+    ax.plot(fine[wrong], found["curves"][wrong, k], "o", color="C1", markersize=4)
+plt.show()
+
+# %%
+# What is proven, and what margins cost
+# -------------------------------------
+# The certificate tells what is proven, and how close the value is to the optimum with
+# constraints at infinitely many incomes. Margins are safe too. Compared with the
+# optimum, their cost is:
+
 print(str(certificate).replace(", proven", "\nproven"))
 lost = {}
 for name in ("60 margins", "200 margins"):
@@ -140,31 +187,8 @@ for name in ("60 margins", "200 margins"):
     print(f"{name} lose {lost[name]:.2%} of the objective")
 
 # %%
-# Constraints stand at few points in the end, and fewer bind.
+# In the end the constraints are imposed at few points, and bind at fewer.
 
-rising, ordered = shapes["everywhere"]
 for text, box in (("F′ ≥ 0", rising), ("no crossing", ordered)):
-    print(f"{text}: {len(box.points)} points, {len(box.binding)} bind, proven g ≥ {box.least:.1e}")
-
-# %%
-# With 8 points, left, quantiles fall and cross between the points (red). Everywhere, right, they don't; ticks mark
-# the incomes at which a constraint binds.
-
-figure, axes = plt.subplots(1, 2, figsize=(9, 4.3), sharey=True, layout="constrained")
-styles = ["-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1))]
-for axis, name in zip(axes, ("8 points", "everywhere"), strict=True):
-    found = fits[name]
-    axis.plot(x, y, "o", color="0.75", markersize=3)
-    for k, level in enumerate(levels):
-        color = plt.cm.cividis(k / 5)
-        axis.plot(fine, found["curves"][:, k], linestyle=styles[k], color=color, label=f"{level:.0%}")
-        crossed = np.diff(found["curves"], axis=1) < -1e-6
-        wrong = found["slope"][:, k] < -1e-6
-        wrong |= crossed[:, min(k, 3)] | crossed[:, max(k - 1, 0)]
-        axis.plot(fine[wrong], found["curves"][wrong, k], ".", color="tab:red", markersize=4)
-    axis.set(title=f"constraints: {name}", xlabel="log income, standardized")
-for box in (rising, ordered):
-    axes[1].plot(box.binding, np.full(len(box.binding), y.min()), "|", color="k")
-axes[0].set_ylabel("log food expenditure, standardized")
-axes[1].legend(frameon=False, title="quantile", loc="upper left")
-plt.show()
+    counts = f"{len(box.points)} points, {len(box.binding)} bind"
+    print(f"{text}: {counts}, proven g ≥ {box.least:.1e}")

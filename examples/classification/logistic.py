@@ -2,11 +2,13 @@ r"""
 Kernel logistic regression
 ==========================
 
-.. math:: \text{minimize} \quad \sum_{i=1}^N \log\bigl(1 + e^{-y_i(\theta^\top F(x_i) + b)}\bigr) + \lambda\|\theta\|^2
+.. math:: \text{minimize} \quad \sum_{i=1}^N \log\bigl(1 + e^{-y_i(\theta^\top F(x_i)
+   + b)}\bigr) + \lambda\|\theta\|^2
 
-A classifier that gives probabilities, P(y = 1 | x) = 1/(1 + exp(−θᵀF(x) − b)). The multiplier of a row is the
-probability that the fit leaves to the wrong label, so that every row is a support vector. The same problem is solved by
-scikit-learn in explicit features, and by Newton's method written out for a kernel with infinitely many.
+This classifier gives probabilities, P(y = 1 | x) = 1/(1 + exp(−θᵀF(x) − b)). The
+multiplier of a row is the probability of the wrong label, so every row is a support
+vector. The same problem is solved by scikit-learn in explicit features, and by Newton's
+method for a kernel with infinitely many.
 """
 
 import cvxpy as cp
@@ -17,10 +19,10 @@ from sklearn.linear_model import LogisticRegression
 
 import kernelopt as ko
 
-plt.rc("axes.spines", top=False, right=False)
+plt.style.use("kernelopt.plots")
 
 # %%
-# Labels are drawn from known probabilities, so that the fit can be held against them.
+# Labels are drawn from known probabilities, to which the fit is compared.
 
 rng = np.random.default_rng(0)
 
@@ -37,7 +39,10 @@ def draw(n):
 X, y = draw(300)
 
 # %%
-# The problem as it is written.
+# The fit
+# -------
+# The map shows the probabilities of the fit. On the white dashed line, the true
+# probability is ½.
 
 
 def logistic(kernel, lam):
@@ -53,54 +58,85 @@ lam = 0.1
 gaussian = ko.kernels.Gaussian(sigma=1.0)
 problem, theta, b = logistic(gaussian, lam)
 print(problem.explain())
+side = np.linspace(-2, 2, 80)
+grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+fitted = expit((theta(grid) + b).value).reshape(80, 80)
+truth = true_probability(grid).reshape(80, 80)
+fig, ax = plt.subplots()
+drawn = ax.contourf(side, side, fitted, levels=np.linspace(0, 1, 11))
+ax.contour(side, side, truth, levels=[0.5], colors="white", linestyles="--")
+for label, marker, face in ((1, "s", "white"), (-1, "o", "black")):
+    style = {"marker": marker, "color": face, "edgecolors": "0.4"}
+    ax.scatter(*X[y == label].T, s=12, linewidths=0.4, label=f"y = {label}", **style)
+fig.colorbar(drawn, label="P(y = 1 | x)")
+ax.set(xlabel="x₁", ylabel="x₂")
+fig.legend(loc="outside upper center", ncols=2)
+plt.show()
 
 # %%
-# The multiplier of row i is yᵢ times the probability of the other label, and θ = Aᵀν/2λ. The derivative in b adds the
-# multipliers up to zero: the probabilities sum up to the number of rows with y = 1.
+# What the multipliers are
+# ------------------------
+# The multiplier of row i is yᵢ times the probability of the other label, and θ =
+# Aᵀν/2λ. Since the derivative in b is zero, the multipliers sum to zero: the
+# probabilities sum to the number of rows with y = 1.
 
 f = (theta(X) + b).value
 nu = theta(X).dual_value
-print(f"largest difference of ν and y(1 − P(y)): {np.abs(nu - y * expit(-y * f)).max():.1e}")
-print(f"rows with y = 1: {np.sum(y > 0)}, sum of their probabilities: {expit(f).sum():.8f}")
+difference = np.abs(nu - y * expit(-y * f)).max()
+print(f"largest difference of ν and y(1 − P(y)): {difference:.1e}")
+print(f"{np.sum(y > 0)} rows with y = 1, sum of all probabilities {expit(f).sum():.8f}")
 
 # %%
-# Newton's method for (α, b), with f = Qα + b: each step solves the linear system of weighted least squares,
-# :math:`(Q + 2\lambda W^{-1})\alpha + b\mathbf 1 = f + W^{-1}g` and :math:`\mathbf 1^\top\alpha = 0`, where
-# g = y P(−y | x) and W holds the second derivatives P(1 | x)P(−1 | x).
+# Newton's method
+# ---------------
+# For (α, b), with f = Qα + b, each step solves the linear system of weighted least
+# squares, :math:`(Q + 2\lambda W^{-1})\alpha + b\mathbf 1 = f + W^{-1}g` and
+# :math:`\mathbf 1^\top\alpha = 0`. Here g = y P(−y | x), and W holds the second
+# derivatives P(1 | x)P(−1 | x).
 
 Q, ones = gaussian(X), np.ones(len(y))
 alpha, b_newton = np.zeros(len(y)), 0.0
 for _ in range(10):
     f_newton = Q @ alpha + b_newton
     g, W = y * expit(-y * f_newton), expit(f_newton) * expit(-f_newton)
-    system = np.block([[Q + np.diag(2 * lam / W), ones[:, None]], [ones[None, :], np.zeros((1, 1))]])
+    H = Q + np.diag(2 * lam / W)
+    system = np.block([[H, ones[:, None]], [ones[None, :], np.zeros((1, 1))]])
     solution = np.linalg.solve(system, np.append(f_newton + g / W, 0.0))
     alpha, b_newton = solution[:-1], solution[-1]
 newton = ko.Function(gaussian, X, alpha)
 fresh, _ = draw(1000)
-apart = np.abs(expit((theta(fresh) + b).value) - expit(newton(fresh) + b_newton)).max()
-print(f"ten steps of Newton's method: largest difference of probabilities {apart:.1e}")
+ours, by_newton = (theta(fresh) + b).value, newton(fresh) + b_newton
+apart = np.abs(expit(ours) - expit(by_newton)).max()
+print(f"ten Newton steps: largest difference of probabilities {apart:.1e}")
 
 # %%
-# A polynomial kernel has finitely many features, which scikit-learn's ``LogisticRegression`` takes, with C = 1/2λ.
+# Explicit features
+# -----------------
+# A polynomial kernel has finitely many features. scikit-learn's ``LogisticRegression``
+# takes them, with C = 1/2λ.
 
 polynomial = ko.kernels.Polynomial(degree=3)
 _, theta_3, b_3 = logistic(polynomial, lam)
-peer = LogisticRegression(C=1 / (2 * lam), solver="newton-cholesky", tol=1e-10, max_iter=1000)
+peer = LogisticRegression(
+    C=1 / (2 * lam), solver="newton-cholesky", tol=1e-10, max_iter=1000
+)
 peer.fit(polynomial.features(X), y)
 probabilities = peer.predict_proba(polynomial.features(fresh))[:, 1]
 apart_3 = np.abs(expit((theta_3(fresh) + b_3).value) - probabilities).max()
-print(f"scikit-learn on explicit features: largest difference of probabilities {apart_3:.1e}")
+print(f"scikit-learn: largest difference of probabilities {apart_3:.1e}")
 
 # %%
-# The map of probabilities, and a check on 20 000 new rows: among those that are given about 30 %, about 30 % should
-# have y = 1. A small λ makes the fit too sure of itself, and a large one too cautious.
+# Calibration
+# -----------
+# Among new rows with a probability of about 30 %, about 30 % should have y = 1. The
+# picture checks this on 20 000 rows. With a small λ the probabilities are too extreme,
+# with a large one too close to ½.
 
 many, labels = draw(20_000)
 
 
 def calibration(p):
-    """The mean probability and the share of rows with y = 1, in each tenth of the rows ordered by probability."""
+    """Mean probability and share of y = 1 in each tenth of the rows, ordered by p."""
     tenths = np.array_split(np.argsort(p), 10)
     return np.array([[p[rows].mean(), np.mean(labels[rows] > 0)] for rows in tenths]).T
 
@@ -108,24 +144,19 @@ def calibration(p):
 curves, excess = {}, {}
 for value in (1e-4, 0.1, 3.0):
     _, theta_value, b_value = logistic(gaussian, value)
-    given, seen = curves[value] = calibration(expit((theta_value(many) + b_value).value))
+    given, seen = curves[value] = calibration(
+        expit((theta_value(many) + b_value).value)
+    )
     excess[value] = np.mean(np.sign(given - 0.5) * (given - seen))
-    print(f"λ = {value:g}: probabilities are {100 * excess[value]:+.1f} % farther from ½ than the shares, on average")
+    print(
+        f"λ = {value:g}: on average probabilities are {100 * excess[value]:+.1f} % "
+        "farther from ½ than the shares"
+    )
 
-side = np.linspace(-2, 2, 80)
-grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
-levels = np.linspace(0, 1, 11)
-drawn = left.contourf(side, side, expit((theta(grid) + b).value).reshape(80, 80), levels=levels, cmap="cividis")
-left.contour(side, side, true_probability(grid).reshape(80, 80), levels=[0.5], colors="white", linestyles="--")
-for label, marker, face in ((1, "s", "white"), (-1, "o", "black")):
-    left.scatter(*X[y == label].T, s=10, marker=marker, color=face, edgecolors="0.3", linewidths=0.4)
-figure.colorbar(drawn, ax=left, label="P(y = 1 | x)")
-left.set(xlabel="x₁", ylabel="x₂", title="fit, and where the truth is ½ (dashed)")
-styles = ("tab:orange", "s"), ("tab:blue", "o"), ("0.5", "^")
-for (value, curve), (color, marker) in zip(curves.items(), styles, strict=True):
-    right.plot(*curve, color=color, marker=marker, label=f"λ = {value:g}")
-right.plot([0, 1], [0, 1], color="black", linestyle=":", label="calibrated")
-right.set(xlabel="probability given", ylabel="share of rows with y = 1", title="20 000 new rows")
-right.legend(frameon=False)
+fig, ax = plt.subplots()
+ax.plot([0, 1], [0, 1], ":", color="black", label="calibrated")
+for (value, curve), marker in zip(curves.items(), "so^", strict=True):
+    ax.plot(*curve, marker=marker, markersize=5, label=f"λ = {value:g}")
+ax.set(xlabel="probability", ylabel="share of rows with y = 1")
+ax.legend()
 plt.show()

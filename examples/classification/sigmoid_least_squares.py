@@ -2,11 +2,13 @@ r"""
 Sigmoid least squares, a nonconvex loss
 =======================================
 
-.. math:: \text{minimize} \quad \sum_{i=1}^N \bigl(\tanh(\theta^\top F(x_i)) - y_i\bigr)^2 + \lambda\|\theta\|^2
+.. math:: \text{minimize} \quad
+    \sum_{i=1}^N \bigl(\tanh(\theta^\top F(x_i)) - y_i\bigr)^2 + \lambda\|\theta\|^2
 
-A row costs at most 4, however far on the wrong side, where logistic loss grows without end. Rows that are far off and
-labelled wrongly pull the boundary of logistic regression, and hardly that of sigmoid least squares, as long as they are
-few. The price is that only a local optimum is found, from several starts.
+A row costs at most 4, however far it is on the wrong side. The logistic loss grows
+without limit. So a few distant rows with wrong labels move the boundary of logistic
+regression, and hardly that of sigmoid least squares. The price is that only a local
+optimum is found, from several starts.
 """
 
 import cvxpy as cp
@@ -15,10 +17,13 @@ import numpy as np
 
 import kernelopt as ko
 
-plt.rc("axes.spines", top=False, right=False)
+plt.style.use("kernelopt.plots")
 
 # %%
-# A loss of one's own: its value and two derivatives in u, and that it is not convex.
+# The loss
+# --------
+# A loss of your own needs its value and two derivatives in u, and the word that it is
+# nonconvex.
 
 
 def value(u, y):
@@ -38,11 +43,12 @@ def hessian(u, y):
 sigmoid_loss = ko.SmoothLoss(value, gradient, hessian, curvature="nonconvex")
 
 # %%
-# Two classes of which a share of rows is far off, with the wrong label; and 2000 clean rows to judge by.
+# A share of the rows is far off, with the wrong label. The fits are evaluated on 2000
+# clean rows.
 
 
 def data(share, seed):
-    """100 rows to train on, and clean ones."""
+    """100 rows to train on, and 2000 clean ones."""
     rng = np.random.default_rng(seed)
 
     def drawn(n, share):
@@ -56,9 +62,12 @@ def data(share, seed):
 
 
 # %%
-# Both problems, with a kernel whose features are 1, x₁ and x₂. The status of the nonconvex one is
-# ``locally_optimal``: there is no certificate, but the gradient is checked to vanish, and the Hessian to have no
-# negative eigenvalue.
+# Two fits
+# --------
+# The kernel has the features 1, x₁ and x₂. The status of the nonconvex problem is
+# ``locally_optimal``. It has no certificate, but its gradient is checked to vanish, and
+# its Hessian to have no negative eigenvalue. In the picture, 10 % of the rows are
+# wrong: the squares on the far left.
 
 kernel = ko.kernels.Polynomial(degree=1)
 lam = 0.1
@@ -80,9 +89,27 @@ for name in ("logistic", "sigmoid least squares"):
     problem, functions[name] = fitted(name, X, y)
 print(problem.explain(), "\n")
 print(problem.verify(), "\n")
+styles = {"logistic": ("--", "C1"), "sigmoid least squares": ("-", "C0")}
+low, high = X.min(axis=0) - 0.4, X.max(axis=0) + 0.4
+sides = [np.linspace(*ends, 120) for ends in zip(low, high, strict=True)]
+grid = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2)
+fig, ax = plt.subplots()
+for label, marker, color in ((1, "s", "0.35"), (-1, "o", "0.7")):
+    style = {"marker": marker, "color": color, "linewidths": 0}
+    ax.scatter(*X[y == label].T, s=16, **style, label=f"y = {label}")
+for name, f in functions.items():
+    style, color = styles[name]
+    lines = {"colors": color, "linestyles": style, "linewidths": 1.8}
+    ax.contour(*sides, f(grid).reshape(120, 120), levels=[0], **lines)
+    ax.plot([], [], style, color=color, label=name)
+ax.set(xlabel="x₁", ylabel="x₂")
+fig.legend(loc="outside upper center", ncols=4)
+plt.show()
 
 # %%
-# Accuracy on clean rows, averaged over five draws for each share of wrong rows.
+# Accuracy on clean rows
+# ----------------------
+# It is averaged over five draws for each share of wrong rows.
 
 wrong = (0.0, 0.05, 0.1, 0.15, 0.2)
 accuracies = {name: [] for name in functions}
@@ -90,31 +117,16 @@ for share in wrong:
     draws = [data(share, seed) for seed in range(5)]
     for name, kept in accuracies.items():
         functions_of_draws = [fitted(name, *train)[1] for train, _ in draws]
-        hits = [np.sign(f(Z)) == z for f, (_, (Z, z)) in zip(functions_of_draws, draws, strict=True)]
-        kept.append(np.mean(hits))
+        pairs = zip(functions_of_draws, draws, strict=True)
+        kept.append(np.mean([np.sign(f(Z)) == z for f, (_, (Z, z)) in pairs]))
 print("accuracy on clean rows   " + "  ".join(f"{share:3.0%} wrong" for share in wrong))
 for name, kept in accuracies.items():
     print(f"  {name:<22}" + "  ".join(f"{accuracy:9.1%}" for accuracy in kept))
-
-# %%
-# Both boundaries with 10 % wrong rows, the cluster of squares on the far left, and accuracy against their share.
-
-colors = {"logistic": "tab:blue", "sigmoid least squares": "tab:red"}
-styles = {"logistic": "--", "sigmoid least squares": "-"}
-low, high = X.min(axis=0) - 0.4, X.max(axis=0) + 0.4
-first, second = np.meshgrid(np.linspace(low[0], high[0], 120), np.linspace(low[1], high[1], 120))
-grid = np.column_stack([first.ravel(), second.ravel()])
-
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
-for label, marker, color in ((1, "s", "0.35"), (-1, "o", "0.7")):
-    left.scatter(*X[y == label].T, s=16, marker=marker, color=color, linewidths=0, label=f"y = {label}")
-for name, f in functions.items():
-    style = {"colors": colors[name], "linestyles": styles[name], "linewidths": 1.8}
-    left.contour(first, second, f(grid).reshape(first.shape), levels=[0], **style)
-    percent = 100 * np.array(wrong), 100 * np.array(accuracies[name])
-    right.plot(*percent, "o", color=colors[name], linestyle=styles[name], label=name)
-left.set(title="10 % of the rows far off and labelled wrongly", xlabel="x₁", ylabel="x₂")
-left.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, frameon=False)
-right.set(xlabel="rows far off and labelled wrongly, %", ylabel="accuracy on clean rows, %", xticks=percent[0])
-right.legend(frameon=False)
+fig, ax = plt.subplots()
+percent = 100 * np.array(wrong)
+for (name, kept), marker in zip(accuracies.items(), "os", strict=True):
+    style, color = styles[name]
+    ax.plot(percent, 100 * np.array(kept), marker + style, color=color, label=name)
+ax.set(xlabel="wrong rows, %", ylabel="accuracy on clean rows, %", xticks=percent)
+ax.legend()
 plt.show()

@@ -10,6 +10,8 @@ from kernelopt.certificate.certify import (
     certify_without_pass,
     errors_of_predictions,
     first_look,
+    gap_of_solver,
+    without_lower_bound,
 )
 from kernelopt.certificate.report import ESTIMATE, FULL, REDUCED, Certificate
 
@@ -27,4 +29,6 @@ __all__ = [
     "certify_without_pass",
     "errors_of_predictions",
     "first_look",
+    "gap_of_solver",
+    "without_lower_bound",
 ]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import inf, isfinite
+from math import inf, isfinite, nan
 from time import perf_counter
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from kernelopt.certificate.claim import Bound
 from kernelopt.certificate.gram import CHEAP, FIRST_LOOK, FROM_FACTOR, PRODUCTS, SAMPLED, STREAMED, Gram, as_computed
 from kernelopt.certificate.handover import SPARES, checked, free_features
 from kernelopt.certificate.multipliers import norm_multipliers, row_coefficients
-from kernelopt.certificate.report import ESTIMATE, FULL, LAST_DIGITS, REDUCED, Certificate, Lower
+from kernelopt.certificate.report import CAP, ESTIMATE, FULL, LAST_DIGITS, REDUCED, Certificate, Lower
 from kernelopt.compiler import projection, representer
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.conic_form import ConicForm
@@ -34,6 +34,7 @@ from kernelopt.compiler.separable import Outer
 from kernelopt.language.expressions import Theta
 from kernelopt.language.nodes import EUCLIDEAN, norm_from_gram
 from kernelopt.solvers import engines, outer_dual
+from kernelopt.support import clock
 from kernelopt.support.arithmetic import UNIT, gamma
 from kernelopt.support.types import Array
 
@@ -101,6 +102,19 @@ def first_look(reduction: Reduction, data: Outer, point: Iterate, slopes: Array 
     upper = _upper(reduction, data, point, exactly=True, look=True)
     bound = _found(reduction, data, point, point.multipliers(), slopes, FIRST_LOOK)
     return _assembled(reduction, data, bound, upper, REDUCED, check=False)
+
+
+def gap_of_solver(reduction: Reduction, data: Outer, point: Iterate, gap: float) -> float:
+    """The relative gap for an absolute gap that a solver found; NaN where a first look has to decide.
+
+    That is the case without P₀, and with exponentials, whose infimum may not be attained.
+    """
+    at_zero = None if data.form.cones.exp or not isfinite(gap) else _at_zero(reduction, data)
+    if at_zero is None:
+        return nan
+    value = data.form.sign * representer.bare_value(reduction.form, point)
+    unit = min(at_zero - value, CAP * abs(value - data.form.offset))
+    return abs(gap) / unit if unit > 0 else nan
 
 
 def certify(reduction: Reduction, data: Outer, point: Iterate, request: Request | None = None) -> Certificate:
@@ -182,8 +196,13 @@ def certify_without_pass(
 ) -> Certificate:
     """A certificate without a pass: from a `known` bound with the full kernel if there is one, else from the factor."""
     if known is None or known.assumptions or known.confined:
-        return certify(reduction, data, point, Request(REDUCED, slopes=slopes))
+        return certify(reduction, data, point, Request(REDUCED, slopes=slopes, search=False))
     return _assembled(reduction, data, known, _upper(reduction, data, point), FULL)
+
+
+def without_lower_bound(reduction: Reduction, data: Outer, point: Iterate) -> Certificate:
+    """The certificate of a point for which there was no time to find a lower bound."""
+    return _assembled(reduction, data, None, _upper(reduction, data, point), REDUCED)
 
 
 def certify_again(reduction: Reduction, data: Outer, point: Iterate, known: Certificate) -> Certificate | None:
@@ -219,6 +238,7 @@ def _lower(  # noqa: PLR0917
     for spare in SPARES if not data.form.smooth else ():
         if bound is None or (isfinite(bound.value) and not bound.assumptions) or bound.assumes_radius:
             break
+        clock.check()
         mu = norm_multipliers(reduction, data.form, point, nu)
         again = cone_bounds.lower_bound(reduction, data.form, point, nu, mu, way, spare)
         proven = None if again is None else _proven(reduction, data, again, span)
@@ -229,6 +249,7 @@ def _lower(  # noqa: PLR0917
     for room in ROOMS:
         if bound is not None and not bound.assumptions and enough(bound):
             break
+        clock.check()
         again = cone_bounds.joint_bound(reduction, data.form, point, way, room)
         proven = None if again is None else _proven(reduction, data, again, span, enough)
         if proven is not None and (bound is None or _rank(proven) > _rank(bound)):

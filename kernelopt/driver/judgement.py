@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isfinite
+from time import perf_counter
 
 from kernelopt import certificate as certificates
 from kernelopt.certificate import FULL, Certificate, Certified, Request
@@ -141,7 +142,7 @@ def _is_recomputed(task: Task, point: Iterate) -> bool:
 def _inverted(task: Task, point: Iterate, afresh: bool) -> Inverted:
     """The solution at v, moved into constraints that it violates slightly."""
     reduction, data = task.reduction, task.data
-    solution, point = representer.invert(reduction, point, from_kernel=afresh)
+    solution, point = representer.invert(reduction, point, from_kernel=afresh, evaluated=True)
     violation = _violation(task, point)
     if data is None:
         return Inverted(solution, point, violation <= FEASIBLE)
@@ -235,7 +236,11 @@ def _certified(  # noqa: PLR0917
         except (KeyboardInterrupt, clock.OutOfTimeError) as stop:
             interrupted = isinstance(stop, KeyboardInterrupt)
     known = known if goal.certify is True else None
-    found = certificates.certify_without_pass(reduction, data, point, answer.slopes, known)
+    try:
+        with clock.limited(perf_counter() + clock.LAST):
+            found = certificates.certify_without_pass(reduction, data, point, answer.slopes, known)
+    except clock.OutOfTimeError:
+        found = certificates.without_lower_bound(reduction, data, point)
     return Certified(found, None), interrupted
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from numbers import Real
 from typing import Any, Self
 
 import cvxpy as cp
@@ -17,12 +16,13 @@ from kernelopt.estimators.model import KernelModel, positive, solved
 from kernelopt.estimators.sample import row_weights
 from kernelopt.language.expressions import Theta, sum_squares
 from kernelopt.problem import Problem
+from kernelopt.support.checks import is_real
 from kernelopt.support.types import Array
 
 
 def _share(estimator: Any) -> float:
     """ν. Raises OptionError."""
-    if not isinstance(estimator.nu, Real) or not 0 < float(estimator.nu) <= 1:
+    if not is_real(estimator.nu) or not 0 < estimator.nu <= 1:
         raise OptionError(f"Expected nu to be a number in (0, 1]; got {estimator.nu!r}.")
     return float(estimator.nu)
 

@@ -19,7 +19,7 @@ from kernelopt.language.nodes import Prediction
 from kernelopt.language.survival import CoxLikelihood
 from kernelopt.model_selection.quadratic_model import LocalModel, local_model, rows_of, weights_and_kinks
 from kernelopt.model_selection.squares import coefficients
-from kernelopt.problem import Problem
+from kernelopt.problem import Problem, require_problem
 from kernelopt.solvers import assemble, engines
 from kernelopt.solvers.dual_point import Point
 from kernelopt.solvers.structured import Structured
@@ -117,6 +117,7 @@ class LeftOut(NamedTuple):
 
 def left_out_terms(problem: Problem, f: cp.Expression) -> LeftOut:
     """The model around the present optimum, and f in it. Raises KernelOptError and DataError as stated above."""
+    require_problem(problem)
     form, reduction, outer = fitted(problem)
     if CoxLikelihood in problem.atoms():
         raise KernelOptError(

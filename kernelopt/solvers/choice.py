@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.separable import Outer
-from kernelopt.errors import OptionError, SolverError
+from kernelopt.errors import OptionError, SolverError, UnknownNameError
 from kernelopt.factorization.tall import WIDE
 from kernelopt.solvers import culprits, engines
 from kernelopt.solvers.assemble import SPLIT, Shape, shape_of, spread
@@ -23,6 +23,7 @@ from kernelopt.solvers.engines import ENGINES
 from kernelopt.solvers.least_squares import NOT_SQUARES
 from kernelopt.solvers.structured import DENSE_ROW
 from kernelopt.support import html
+from kernelopt.support.checks import shown
 
 # Clarabel takes every continuous cone that cvxpy knows and reaches 1e-8, but breaks down at some degenerate
 # points (θ = 0 under an unsquared norm). ECOS and SCS are the fallback for these.
@@ -55,6 +56,8 @@ class SolverTable(Mapping[str, "str | None"]):
     chosen: str | None
 
     def __getitem__(self, name: str) -> str | None:
+        if not isinstance(name, str) or name not in self.reasons:
+            raise UnknownNameError(f"Expected one of the solvers {', '.join(self.reasons)}; got {shown(name)}.")
         return self.reasons[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -86,11 +89,12 @@ class SolverTable(Mapping[str, "str | None"]):
 
 
 def candidates(
-    probe: cp.Problem, form: CanonicalForm, outer: Outer | None, wanted: str | None = None, alternatives: bool = True
-) -> list[str]:
+    probe: Callable[[], cp.Problem], form: CanonicalForm, outer: Outer | None, wanted: str | None = None,
+    alternatives: bool = True,
+) -> list[str]:  # fmt: skip
     """The solvers that may be tried, those of cvxpy in order of preference; if one is `wanted`, that one alone.
 
-    `probe` is the reduced problem with a factor of two columns: the same cones, cheap to compile; `outer` is None for
+    `probe` makes the reduced problem with a factor of two columns, cheap to compile; `outer` is None for
     mixed-integer problems; without `alternatives`, a continuous problem gets the first of cvxpy's solvers alone.
     Raises SolverError where no installed solver takes the problem.
     """
@@ -108,7 +112,7 @@ def candidates(
         names = [name for name in CONTINUOUS if name in installed]
         return [*ENGINES, *names] if alternatives else names[:1]
     for name in MIXED_INTEGER:
-        if name in installed and _reason(probe, name) is None:
+        if name in installed and _reason(probe(), name) is None:
             return [name]
     raise SolverError(
         "Expected an installed solver for this mixed-integer problem; found none. Install one, such as "
@@ -231,7 +235,7 @@ def table(
             install = CONIC_SOLVERS[name].install if name in CONIC_SOLVERS else "see cvxpy"
             reasons[name] = f"not installed: {install}"
     try:
-        return SolverTable(reasons, ordered(candidates(probe, form, outer), form, outer, size)[0])
+        return SolverTable(reasons, ordered(candidates(lambda: probe, form, outer), form, outer, size)[0])
     except SolverError:
         return SolverTable(reasons, None)
 

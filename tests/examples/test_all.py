@@ -16,6 +16,17 @@ def test_has_test(name):
     assert f'example("{name}")' in TESTS
 
 
+def test_has_place_in_gallery():
+    conf = (EXAMPLES.parent / "docs" / "conf.py").read_text()
+    (sections,) = [node.value for node in ast.parse(conf).body if assigns(node, "SECTIONS")]
+    listed = [f"{section}/{name}" for section, names in ast.literal_eval(sections).items() for name in names]
+    assert sorted(["quickstart", *listed]) == NAMES
+
+
+def assigns(node, name):
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_form(name):
     source = (EXAMPLES / f"{name}.py").read_text()
@@ -23,3 +34,4 @@ def test_form(name):
     assert re.fullmatch("=+", underline) and len(underline) == len(title)
     assert "\n# %%\n" in source
     assert "plt.show()" in source or "savefig" in source
+    assert 'plt.style.use("kernelopt.plots")' in source

@@ -3,6 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from explicit import features, gaussian
 from running import example
 from scipy.spatial.distance import cdist
 from scipy.special import expit
@@ -58,31 +59,6 @@ def test_support_vector_machines():
     names["nu_problem"].solve(tol=1e-12)
     f = (names["theta"](grid) + names["b"]).value / names["rho"].value
     np.testing.assert_allclose(f, nu_svc.decision_function(grid), atol=1e-5)
-
-
-def test_kernel_width():
-    names = example("classification/kernel_width")
-    X, y, grid, fits = names["X"], names["y"], names["grid"], names["fits"]
-    large, small = np.array(names["large"]), np.array(names["small"])
-    rates = large[:-1, 1] / large[1:, 1]
-    assert np.all((rates > 2.2) & (rates < 4.1)) and large[-1, 1] < 0.01
-    assert np.all(np.diff(large[:, 2]) < 0) and large[-1, 2] < 0.03
-    assert np.all(np.diff(small[:, 1]) > 0) and small[-1, 1] == 1.0
-    labels = KNeighborsClassifier(1).fit(X, y).predict(grid)
-    assert np.array_equal(np.sign(fits[0.02](grid)), labels)
-    assert 0 < np.mean(labels > 0) < 1
-    monomials = PolynomialFeatures(2).fit_transform(grid)
-    f = fits[16.0](grid)
-    q, residual, *_ = np.linalg.lstsq(monomials, f)
-    assert np.sqrt(residual[0]) / np.linalg.norm(f - f.mean()) == pytest.approx(large[-1, 1], rel=1e-6)
-    assert q[4] ** 2 < 4 * q[3] * q[5]  # an ellipse
-    # The dual of a machine without intercept, which scikit-learn does not have.
-    alpha = cp.Variable(len(y))
-    Q = np.exp(-cdist(X, X, "sqeuclidean") / (2 * 0.5**2))
-    gain = cp.sum(alpha) - cp.quad_form(alpha, cp.psd_wrap(Q * np.outer(y, y))) / (4 * 0.3)
-    cp.Problem(cp.Maximize(gain), [alpha >= 0, alpha <= 1]).solve("CLARABEL", **TIGHT)
-    at_grid = np.exp(-cdist(grid, X, "sqeuclidean") / (2 * 0.5**2))
-    np.testing.assert_allclose(fits[0.5](grid), at_grid @ (y * alpha.value) / (2 * 0.3), atol=1e-4)
 
 
 def test_logistic():
@@ -155,3 +131,39 @@ def test_nearest_neighbours():
     np.testing.assert_allclose(names["distances"], cdist(counts, counts))
     spectrum, position = names["traced"].values()
     assert spectrum > 0.9 and abs(position - 0.5) < 0.15
+
+
+def test_crammer_singer():
+    names = example("classification/crammer_singer")
+    X, y = names["X"], names["y"]
+    np.testing.assert_allclose(names["weights"].value(X), names["theirs"], atol=1e-6)  # LinearSVC
+    # Gaussian scores in plain cvxpy, with the loss written as one slack a row.
+    Phi = features(gaussian(X, X, 1.0))
+    W, c, slack = cp.Variable((Phi.shape[1], 3)), cp.Variable(3), cp.Variable(len(y), nonneg=True)
+    F = Phi @ W + c[None, :]
+    right = cp.sum(cp.multiply(np.eye(3)[y], F), axis=1)
+    leads = [right - F[:, k] >= 1 - slack - 2 * (y == k) for k in range(3)]
+    stated = cp.Problem(cp.Minimize(cp.sum(slack) + 0.5 * cp.sum_squares(W)), leads)
+    assert names["problem"].value == pytest.approx(stated.solve(solver="CLARABEL"), rel=1e-6)
+    np.testing.assert_allclose(names["nu"].sum(axis=1), 0, atol=1e-8)
+    errors, pairs = names["errors"], names["classifiers"].values()
+    (joint, rest), (joint_gaussian, rest_gaussian) = ((errors(F(X).value), errors(G(X))) for F, G in pairs)
+    assert joint < rest and joint_gaussian == rest_gaussian
+
+
+def test_ranking():
+    names = example("classification/ranking")
+    X, lam, better, worse, quality = (names[name] for name in ("X", "lam", "better", "worse", "quality"))
+    Phi = features(gaussian(X, X, 1.0))
+    D = Phi[better] - Phi[worse]  # one row for each pair
+    w = cp.Variable(Phi.shape[1])
+    stated = cp.Problem(cp.Minimize(cp.sum(cp.pos(1 - D @ w)) / 400 + lam.value * cp.sum_squares(w)))
+    assert names["problem"].value == pytest.approx(stated.solve(solver="CLARABEL"), rel=1e-6)
+    np.testing.assert_allclose(names["f"].value, Phi @ w.value, atol=1e-3)
+    np.testing.assert_allclose(names["nu"].sum(), 0, atol=1e-10)
+    # τ by counting.
+    test = names["test"]
+    score, truth = names["theta"].value(test), quality(test)
+    i, j = np.triu_indices(500, 1)
+    agree = np.sign(score[i] - score[j]) * np.sign(truth[i] - truth[j])
+    assert names["tau"](test) == pytest.approx(agree.mean(), abs=1e-12) and agree.mean() > 0.8

@@ -3,6 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from explicit import features, gaussian
 from running import example
 from sklearn.svm import SVR
 
@@ -111,3 +112,54 @@ def test_quantiles_of_robust_losses():
         assert np.mean(y < found["at"] - 1e-4) <= tau <= np.mean(y < found["at"] + 1e-4)
         assert found["nu"].sum() == pytest.approx(0, abs=1e-8)
         assert tau - 1 - 1e-8 <= found["nu"].min() < found["nu"].max() <= tau + 1e-8
+
+
+def test_poisson_exposure():
+    import statsmodels.api as sm  # noqa: PLC0415
+
+    names = example("regression/poisson_exposure")
+    X, Z, y, rate, exposure = (names[name] for name in ("X", "Z", "y", "rate", "exposure"))
+    np.testing.assert_allclose(Z.T @ (rate - y), 0, atol=1e-5 * y.sum())
+    Q = gaussian(X, X, 2.0)
+    offset = np.log(exposure) + Z @ names["semi"]
+    np.testing.assert_allclose(np.log(rate) - offset, Q @ (y - rate) / (2 * 0.5), atol=1e-4)
+    glm = sm.GLM(y, Z, family=sm.families.Poisson(), offset=np.log(exposure)).fit(tol=1e-12)
+    np.testing.assert_allclose(names["glm"], glm.params, atol=1e-6)
+    assert np.abs(names["semi"] - glm.params).max() > 0.1
+
+
+def test_invented_loss():
+    names = example("regression/invented_loss")
+    X, y, grid, f = names["X"], names["y"], names["grid"], names["cautious"]
+    assert names["problem"].status == names["same"].status == "optimal"
+    assert names["problem"].value == pytest.approx(names["same"].value, rel=1e-8) and names["apart"] < 1e-3
+    assert f.max() == pytest.approx(7, abs=1e-6)
+    # Plain cvxpy, in explicit features of the data and the grid.
+    Phi = features(gaussian(np.vstack([X, grid]), np.vstack([X, grid]), 0.7))
+    w, c = cp.Variable(Phi.shape[1]), cp.Variable()
+    r = Phi[: len(X)] @ w + c - y
+    terms = cp.hstack([np.log(5) + r, -5 * r])
+    both = cp.log_sum_exp(cp.reshape(terms, (len(y), 2), order="F"), axis=1) - np.log(6)
+    stated = cp.Problem(cp.Minimize(cp.sum(both) + 0.5 * cp.sum_squares(w)), [Phi[len(X) :] @ w + c <= 7])
+    assert names["problem"].value == pytest.approx(stated.solve(solver="CLARABEL"), rel=1e-6)
+    np.testing.assert_allclose(f, Phi[len(X) :] @ w.value + c.value, atol=1e-3)
+
+
+def test_multi_task():
+    names = example("regression/multi_task")
+    x, Y, seen = names["x"], names["Y"], names["seen"]
+    Phi = features(gaussian(x[:, None], x[:, None], 0.7))
+    for value in (1.0, 10.0):
+        W = cp.Variable((Phi.shape[1], 10))
+        stated = cp.Minimize(cp.sum_squares(cp.multiply(seen, Y - Phi @ W)) + value * cp.normNuc(W))
+        cp.Problem(stated).solve(solver="CLARABEL")
+        sigma = np.linalg.svd(W.value, compute_uv=False)
+        [found] = [s for lam, s in names["spectra"].items() if np.isclose(lam, value)]
+        np.testing.assert_allclose(found, sigma[:10], atol=1e-3 * sigma[0])
+    ranks = list(names["ranks"].values())
+    assert np.all(np.diff(ranks) <= 0) and ranks[-1] == 2
+    assert min(names["errors"].values()) < 0.7 * names["by_itself"]["evaluation"].min()
+    # The closed form: singular values of the orthonormal design are thresholded.
+    U, s, Vt = np.linalg.svd(names["design"].T @ names["targets"], full_matrices=False)
+    expected = names["design"] @ (U * np.maximum(s - 0.5, 0)) @ Vt
+    np.testing.assert_allclose(names["weights"].value(names["design"]), expected, atol=1e-5)

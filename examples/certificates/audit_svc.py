@@ -2,12 +2,15 @@ r"""
 Auditing a support vector machine that was trained elsewhere
 ============================================================
 
-A library says that it minimized
+Another library claims to have minimized
 
-.. math:: \sum_i \max\bigl(0,\, 1 - y_i(\theta^\top F(x_i) + b)\bigr) + \tfrac{1}{2C}\|\theta\|^2.
+.. math:: \sum_i \max\bigl(0,\, 1 - y_i(\theta^\top F(x_i) + b)\bigr)
+   + \tfrac{1}{2C}\|\theta\|^2.
 
-How close did it come? Its dual coefficients are a θ, which is put in place of ours. ``problem.verify()`` then bounds
-the optimum from below, with the full kernel matrix, and says how far the given θ is from it, whoever found it and how.
+How close is its answer to the optimum? Its dual coefficients determine a θ, which is
+set as the value of ours. ``problem.verify()`` then bounds the optimum from below, with
+the full kernel matrix. So it shows how far the given θ is from the optimum, whoever
+found it and how.
 """
 
 import warnings
@@ -21,10 +24,10 @@ from sklearn.svm import SVC
 
 import kernelopt as ko
 
-plt.rc("axes.spines", top=False, right=False)
+plt.style.use("kernelopt.plots")
 
 # %%
-# The problem, stated once. scikit-learn's γ is 1/2σ².
+# The problem is stated once. scikit-learn's γ is 1/2σ².
 
 X, y = make_moons(300, noise=0.25, random_state=0)
 y = 2 * y - 1
@@ -35,7 +38,9 @@ loss = cp.sum(ko.losses.hinge(y, theta(X) + b))
 problem = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta) / (2 * C)))
 
 # %%
-# A machine with scikit-learn's default tolerance, 10⁻³, and its audit.
+# An audit
+# --------
+# The machine has scikit-learn's default tolerance, 10⁻³.
 
 
 def audited(**options):
@@ -51,36 +56,43 @@ report = audited()
 print(report)
 
 # %%
-# The tighter its tolerance, the smaller the gap.
+# The tolerance
+# -------------
+# The tighter the tolerance, the smaller the certified gap.
 
 tolerances = 10.0 ** np.arange(0, -7, -1)
 by_tolerance = [audited(tol=tol).certificate for tol in tolerances]
 for tol, certificate in zip(tolerances, by_tolerance, strict=True):
     print(f"tol {tol:.0e}: {certificate}")
+fig, ax = plt.subplots()
+ax.loglog(tolerances, [c.relative_gap for c in by_tolerance], "o-", markersize=6)
+ax.set(xlabel="tol of SVC", ylabel="certified relative gap")
+plt.show()
 
 # %%
-# One that was stopped early. The audit finds out, and by how much: the objective could be lower by up to the gap.
+# Stopped early
+# -------------
+# The audit detects an early stop, and measures it: the objective could be lower by up
+# to the gap.
 
 limits = [20, 50, 100, 200, 500]
 by_limit = [audited(max_iter=limit).certificate for limit in limits]
 for limit, certificate in zip(limits, by_limit, strict=True):
-    print(f"max_iter {limit:4}: objective {certificate.upper:.4f}, at least {certificate.lower:.4f} is possible")
+    interval = f"[{certificate.lower:.4f}, {certificate.upper:.4f}]"
+    print(f"max_iter {limit:4}: the optimum is in {interval}")
+
+fig, ax = plt.subplots()
+ax.loglog(limits, [c.relative_gap for c in by_limit], "s-", color="C1", markersize=6)
+ax.set_xticks(limits, [str(limit) for limit in limits])
+ax.minorticks_off()
+ax.set(xlabel="max_iter of SVC", ylabel="certified relative gap")
+plt.show()
 
 # %%
-# Who is right is settled by an answer of our own. It lies in every one of these intervals.
+# The optimum
+# -----------
+# An answer of our own decides. It lies in every one of these intervals.
 
 optimum = problem.solve(tol=1e-9)
 inside = [c.lower <= optimum <= c.upper for c in [*by_tolerance, *by_limit]]
 print(f"optimum {optimum:.6f}, in all {len(inside)} intervals: {all(inside)}")
-
-# %%
-# The certified gap follows the tolerance, and the iterations.
-
-figure, axes = plt.subplots(1, 2, figsize=(9, 4), sharey=True, layout="constrained")
-axes[0].loglog(tolerances, [c.relative_gap for c in by_tolerance], "o-", color="tab:blue")
-axes[0].set(xlabel="tol of SVC", ylabel="certified relative gap")
-axes[1].loglog(limits, [c.relative_gap for c in by_limit], "s-", color="tab:orange")
-axes[1].set_xticks(limits, [str(limit) for limit in limits])
-axes[1].minorticks_off()
-axes[1].set(xlabel="max_iter of SVC")
-plt.show()

@@ -2,15 +2,17 @@ r"""
 An exposure that is learned
 ===========================
 
-People were followed for different shares :math:`h_i` of a year, and report fewer of their visits the longer they are
-asked. How much less is not known: the expected share of visits is
+People were followed for different shares :math:`h_i` of a year. The longer they are
+asked, the smaller the share of visits they report. The expected share is
 
 .. math:: e_i(\tau) = \frac{1 - \exp(-h_i/\tau)}{1 - \exp(-1/\tau)},
 
-with a rate :math:`1/\tau` of fatigue. The logarithm of the exposure stands in the loss as a parameter, one number for
-each person. :func:`kernelopt.gradient` gives the derivative of the deviance of other people by all of them, and the
-chain rule that by :math:`\tau`. (A factor :math:`\gamma\log h_i` would be a variable; :math:`\tau` makes no convex
-problem.) See :ref:`sphx_glr_gallery_new_poisson_exposure.py` for the same data with a known exposure.
+with an unknown rate :math:`1/\tau` of fatigue. The logarithms of the exposures are a
+parameter of the loss, one number per person. :func:`kernelopt.gradient` gives the
+derivative of the deviance of other people by all of them, and the chain rule gives that
+by :math:`\tau`. (A factor :math:`\gamma\log h_i` could be a variable; with :math:`\tau`
+as a variable the problem is not convex.) For the same data with a known exposure see
+:ref:`sphx_glr_gallery_regression_poisson_exposure.py`.
 """
 
 import cvxpy as cp
@@ -21,11 +23,12 @@ from statsmodels.datasets import randhie
 
 import kernelopt as ko
 
-plt.rc("axes.spines", top=False, right=False)
+plt.style.use("kernelopt.plots")
 
 # %%
-# Visits to doctors of 1500 people of the RAND experiment, and the share of them that is reported. A third is for the
-# fit, a third to choose :math:`\tau` and :math:`\lambda`, a third for a test.
+# The data are visits to doctors of 1500 people of the RAND experiment, and the share of
+# them that is reported. A third is for the fit, a third to choose :math:`\tau` and
+# :math:`\lambda`, a third for a test.
 
 rng = np.random.default_rng(0)
 data = randhie.load_pandas().data.sample(1500, random_state=0)
@@ -43,14 +46,18 @@ y = rng.binomial(data["mdvis"].to_numpy(dtype=int), share(h, true)).astype(float
 fit, chosen, test = np.split(np.arange(1500), [500, 1000])
 
 # %%
-# The problem, and the deviance of other people. Both have a parameter for the logarithms of exposures.
+# The search
+# ----------
+# Problem and criterion both have a parameter for the logarithms of exposures. The
+# picture shows the exposure as a function of time.
 
 theta, b = ko.Theta(ko.kernels.Gaussian(sigma=2.0)), cp.Variable()
 lam = cp.Parameter(pos=True, value=1.0, name="lam")
 known, other = cp.Parameter(500, name="fit"), cp.Parameter(500, name="chosen")
 losses = ko.losses.poisson(y[fit], known + theta(X[fit]) + b)
 problem = ko.Problem(cp.Minimize(cp.sum(losses) + lam * ko.sum_squares(theta)))
-criterion = cp.sum(ko.losses.poisson(y[chosen], other + theta(X[chosen]) + b)) / 500
+others = ko.losses.poisson(y[chosen], other + theta(X[chosen]) + b)
+criterion = cp.sum(others) / 500
 
 
 def judged(z):
@@ -73,10 +80,21 @@ history = []
 start = np.log([2.0, 1.0])
 search = minimize(judged, start, jac=True, bounds=[(-3.0, 3.0), (-4.0, 6.0)])
 tau = float(np.exp(search.x[0]))
-print(f"τ = {tau:.3f} after {len(history)} fits; the data were made with {true}")
+print(f"τ = {tau:.3f} after {len(history)} fits; the data have {true}")
+
+grid = np.linspace(0.01, 1, 200)
+fig, ax = plt.subplots()
+ax.plot(grid, share(grid, true), "-", color="0.75", linewidth=6, label="true")
+ax.plot(grid, share(grid, tau), "-", color="C0", label="learned")
+ax.plot(grid, grid, "--", color="C1", label="proportional to time")
+ax.set(xlabel="share of the year", ylabel="expected share of visits reported")
+ax.legend()
+plt.show()
 
 # %%
-# On the rows of the test: the learned exposure, the time itself, and the exposure with which the data were made.
+# Deviance on test rows
+# ---------------------
+# The learned exposure is compared with the time itself and with the true exposure.
 
 
 def deviance(exposure):
@@ -86,18 +104,7 @@ def deviance(exposure):
     return np.mean(ko.losses.poisson(y[test], f).value)
 
 
-deviances = {"the time h": deviance(h), "learned": deviance(share(h, tau)), "true": deviance(share(h, true))}
+exposures = {"the time h": h, "learned": share(h, tau), "true": share(h, true)}
+deviances = {name: deviance(exposure) for name, exposure in exposures.items()}
 for name, value in deviances.items():
     print(f"{name:>12}: deviance of the test rows {value:.4f}")
-
-# %%
-# The exposure as a function of time.
-
-grid = np.linspace(0.01, 1, 200)
-figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-axes.plot(grid, grid, ":", color="gray", label="in proportion to time")
-axes.plot(grid, share(grid, true), "-", color="tab:blue", lw=3, alpha=0.5, label="that made the data")
-axes.plot(grid, share(grid, tau), "--", color="tab:orange", label="learned")
-axes.set(xlabel="share of the year", ylabel="expected share of visits reported")
-axes.legend(frameon=False)
-plt.show()
