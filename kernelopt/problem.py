@@ -298,7 +298,7 @@ class Problem(Statement, Answered):
             raise OptionError(f"Expected certify=True with ko.everywhere, which is a proof; got {certify!r}.")
         if self.is_mixed_integer() or self._outer() is None or not self.canonical_form().is_convex:
             raise KernelOptError(
-                "Expected a convex problem without integers beside ko.everywhere; its bounds come from multipliers."
+                "Expected a convex problem without integers for ko.everywhere; its bounds come from multipliers."
             )
 
     def _adopt(self, other: Problem) -> None:
@@ -382,7 +382,7 @@ class Problem(Statement, Answered):
         of_kernels = [p for theta in self.thetas() for p in theta.kernel.parameters()]
         if any(p is q for p in parameters for q in of_kernels):
             raise KernelOptError(
-                "Expected parameters outside of kernels: multipliers of one kernel prove nothing for another. Solve "
+                "Expected parameters outside of kernels: multipliers of one kernel are no proof for another. Solve "
                 "again."
             )
         with values.of_parameters(parameters, self.parameters()):
@@ -523,7 +523,7 @@ class Problem(Statement, Answered):
         variables = self.variables()
         if not variables:
             raise KernelOptError(
-                "Expected variables beside θ, whose gradients go backward; got none. For criteria of θ write "
+                "Expected variables other than θ, whose gradients go backward; got none. For criteria of θ write "
                 "ko.gradient."
             )
         given = [np.ones(v.shape) if v.gradient is None else np.asarray(v.gradient, dtype=float) for v in variables]

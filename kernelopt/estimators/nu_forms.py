@@ -87,7 +87,7 @@ class NuKernelClassifier(ClassifierMixin, KernelModel):
         labels, total = 2.0 * numbers[sample.rows] - 1, float(sample.weights.sum())
         most = 2 * min(sample.weights[labels > 0].sum(), sample.weights[labels < 0].sum()) / total
         if self.fit_intercept and nu > most:
-            raise OptionError(f"Expected nu ≤ {most:.3g}, twice the share of the smaller class; got {nu!r}.")
+            raise OptionError(f"Expected nu ≤ {most:.3g}, twice the fraction of the smaller class; got {nu!r}.")
         theta, rho = Theta(kernel), cp.Variable(nonneg=True, name="rho")
         b = cp.Variable(name="b") if self.fit_intercept else None
         f = theta(points) if b is None else theta(points) + b

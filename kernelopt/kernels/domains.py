@@ -272,7 +272,7 @@ def real_array(X: Any, what: str) -> NDArray[np.float64]:
     if X.dtype.kind not in "fiub":
         raise DataTypeError(
             f"Expected {what} to be real numbers; got dtype {X.dtype}{_first_other(X)}. Encode strings and categories "
-            "as numbers and fill what is missing first, split complex numbers into real and imaginary columns."
+            "as numbers and fill missing values first, split complex numbers into real and imaginary columns."
         )
     return X.astype(np.float64, copy=False)
 

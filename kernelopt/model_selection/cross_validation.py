@@ -228,7 +228,7 @@ def _base_weights(problem: Problem, weights: Any) -> Array:
     """The weights of all rows. Raises ParameterError where `weights` is not a parameter of the problem."""
     known = isinstance(weights, cp.Parameter) and any(weights is p for p in problem.parameters())
     if not known or weights.ndim != 1:
-        stands = "" if known or not isinstance(weights, cp.Parameter) else ", which does not stand in the problem"
+        stands = "" if known or not isinstance(weights, cp.Parameter) else ", which is not in the problem"
         raise ParameterError(
             "Expected weights to be a parameter of the problem, w = cp.Parameter(N, nonneg=True) with w @ (losses of "
             f"the rows) in the objective; got {weights!r}{stands}."

@@ -179,7 +179,7 @@ def _rows_of_f(form: CanonicalForm, f: Any) -> tuple[sp.csr_array, sp.csr_array,
         link = links.get(node.data.theta)
         stretch = None if link is None else dict(link.blocks).get(node.data.fingerprint)
         if link is None or link.u is None or stretch is None:
-            raise DataError(f"Expected predictions that stand in the problem; {node.name()} does not.")
+            raise DataError(f"Expected predictions of the problem; {node.name()} is not one of them.")
         replaced[id(node)] = link.u[stretch]
     ours = {v.id for v in form.y}
     cut = rewrite(cp.Problem(cp.Minimize(cp.sum(f))), replaced).objective.args[0].args[0]
@@ -330,7 +330,7 @@ class Terms:
         if off or np.linalg.matrix_rank(with_y) > np.linalg.matrix_rank(e):
             raise KernelOptError(
                 "Expected linear terms of a row in the same expressions as its other terms; here the row's share of "
-                "the linear costs of other variables can't be told."
+                "the linear costs of other variables is unknown."
             )
         found[: len(slopes)] = slopes
         return found

@@ -315,7 +315,7 @@ def _judge(problem: Problem, criterion: Any, chosen: list[cp.Parameter], at: Any
     """The judge for a criterion."""
     if isinstance(criterion, LeaveOneOutLoss):
         if at is not None:
-            raise DataError("Expected `at` beside a function as criterion only; got a LeaveOneOutLoss. Leave out `at`.")
+            raise DataError("Expected `at` only with a function as criterion; got a LeaveOneOutLoss. Leave out `at`.")
         return _Judge(lambda options: _left_out(problem, criterion, chosen, options), lambda: None)
     if not isinstance(criterion, CrossValidatedLoss):
         return _Judge(lambda options: _once(problem, criterion, chosen, at, options), lambda: None)

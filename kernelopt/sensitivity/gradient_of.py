@@ -193,7 +193,7 @@ def _derivative(
         value, cut = _linearized(problem, found, criterion, at)
         return solution_map.derivative(found, cut, chosen)._replace(value=value), 1.0
     if at is not None:
-        raise DataError("Expected `at` beside a function as criterion only; got an expression. Leave out `at`.")
+        raise DataError("Expected `at` only with a function as criterion; got an expression. Leave out `at`.")
     cut = criterion_of(criterion, problem.thetas(), problem.variables())
     return solution_map.derivative(found, cut, chosen), 1.0
 
@@ -243,7 +243,7 @@ def variable_changes(answer: SolvedProblem, deltas: Mapping[cp.Parameter, Array]
     others = [p.name() for p in deltas if not any(p is q for q in wanted) and np.any(deltas[p])]
     if others:
         raise KernelOptError(
-            f"Expected changes of parameters in the objective and constraints; {others[0]} stands in a kernel. "
+            f"Expected changes of parameters in the objective and constraints; {others[0]} is in a kernel. "
             "ko.gradient gives its derivative."
         )
     found = solution_map.at_optimum(answer.form, answer.reduction, answer.point, wanted)

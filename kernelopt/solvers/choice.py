@@ -163,7 +163,7 @@ def _require_own(form: CanonicalForm, outer: Outer | None) -> None:
     """Raise SolverError where our own solvers don't take a part of a problem with a SmoothLoss."""
     name = form.smooth[0].term.loss.name
     if outer is None:
-        raise SolverError(f"Expected no integer variables beside {name}: no solver takes both.")
+        raise SolverError(f"Expected no integer variables with {name}: no solver takes both.")
     shape = shape_of(form, outer)
     lacks, name = shape.lacks, shape.nonconvex or name
     if shape.nonconvex is not None:
