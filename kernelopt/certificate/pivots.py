@@ -237,7 +237,11 @@ def eliminated(W: sp.csc_array, z: Array, cones: Cones) -> Array | None:
         residual = fsum((values * np.append(z, 1.0)[rows]).tolist())
         if not residual:
             continue
-        row = int(rows[rows < m][np.argmax(free[rows[rows < m]])])
+        meets = np.zeros(m + 1, dtype=bool)
+        meets[rows] = True
+        for level in levels:  # rows that move a pivot of this column
+            meets[level.rows[meets[level.pivots][level.owner]]] = True
+        row = int(np.argmax(np.where(meets[:m], free, -1.0)))
         unit = np.zeros(m)
         unit[row] = 1.0
         effect = float(values @ np.append(solved(unit, 0.0), 0.0)[rows])

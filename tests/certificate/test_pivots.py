@@ -1,8 +1,13 @@
 """Rows along which a dual point moves until its residuals vanish."""
 
+from fractions import Fraction
+
+import cvxpy as cp
 import numpy as np
+import pytest
 import scipy.sparse as sp
 
+import kernelopt as ko
 from kernelopt.certificate import pivots
 
 
@@ -36,3 +41,51 @@ def test_a_column_that_is_half_the_sum_of_two():
     weights = found.weights.toarray()[:, 0]
     assert np.array_equal(S @ weights, S[:, other])
     assert set(np.abs(weights[weights != 0])) <= {0.5, 1.0, 2.0}
+
+
+LABELS = np.sign(np.sin(3 * np.arange(40.0)) + 0.1)
+ROWS = np.linspace(-2, 2, 40)[:, None]
+WITH_SLACKS = {
+    "hinge": lambda f: cp.sum(ko.losses.hinge(LABELS, f)),
+    "weighted hinge": lambda f: (0.5 + np.arange(40) % 3) @ ko.losses.hinge(LABELS, f),
+    "absolute": lambda f: cp.sum(ko.losses.absolute_error(np.sin(ROWS[:, 0]), f)),
+    "tube": lambda f: cp.sum(ko.losses.epsilon_insensitive(np.sin(ROWS[:, 0]), f, 0.1)),
+    "two columns": lambda f: cp.sum(ko.losses.hinge(LABELS, f + cp.Variable() * (ROWS[:, 0] > 0))),
+}
+
+
+@pytest.mark.parametrize("name", WITH_SLACKS)
+def test_slacks_are_eliminated(name, monkeypatch):
+    """The bound is as good as that by pivots and radii, which are not asked for."""
+    asked = []
+    moves = pivots.moves
+    monkeypatch.setattr(pivots, "moves", lambda *args: asked.append(args) or moves(*args))
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=0.5)), cp.Variable()
+    problem = ko.Problem(cp.Minimize(WITH_SLACKS[name](theta(ROWS) + b) + 0.1 * ko.sum_squares(theta)))
+    problem.solve()
+    assert problem.status == "optimal" and not asked
+    gap = problem.certificate.absolute_gap
+    monkeypatch.setattr(pivots, "eliminated", lambda *_: None)
+    problem.solve(warm_start=False)
+    assert problem.status == "optimal" and asked
+    assert gap <= 2 * problem.certificate.absolute_gap + 1e-12 * problem.certificate.terms
+
+
+def test_elimination_leaves_nothing():
+    """Two slack columns in a chain and one wide column: W'[z; 1] = 0 without rounding, and z ≥ 0."""
+    n, rng = 20, np.random.default_rng(0)
+    one, none, signs = np.eye(n), np.zeros((n, n)), np.sign(rng.normal(size=n))
+    # Columns of z = (p, q, r): p + q = 0.7, q − r = 0, and Σ signs·q = 0; the last row has the costs.
+    S = np.block([[one, none, np.zeros((n, 1))], [one, one, signs[:, None]], [none, -one, np.zeros((n, 1))]])
+    W = sp.csc_array(np.vstack([S, np.concatenate([np.full(n, -0.7), np.zeros(n + 1)])]))
+    q = rng.uniform(0.1, 0.6, size=n)
+    q -= signs * (signs @ q) / n
+    z = np.concatenate([0.7 - q, q, q]) + 1e-9 * rng.normal(size=3 * n)
+    found = pivots.eliminated(W, z, [("nonneg", slice(0, 3 * n), None)])
+    assert found is not None and np.all(found >= 0)
+    assert found == pytest.approx(z, abs=1e-6)
+    for column in W.toarray().T:
+        assert sum(Fraction(v) * Fraction(w) for v, w in zip(column, [*found, 1.0], strict=True)) == 0
+    thirds = sp.csc_array(W.multiply(1 / 3))
+    assert pivots.eliminated(thirds, z, [("nonneg", slice(0, 3 * n), None)]) is None  # products would be rounded
+    assert pivots.eliminated(W, z, [("soc", slice(0, 3 * n), None)]) is None
