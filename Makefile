@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 # How many problems `make fuzz` draws.
 N ?= 10000
 
-.PHONY: demo test docs lint types format bench fuzz mutants clean
+.PHONY: demo test docs check-pages lint types format bench fuzz mutants clean
 
 demo: .venv/demo
 	$(BIN)/python examples/quickstart.py
@@ -21,6 +21,10 @@ docs: .venv/docs
 	rm -rf docs/api  # pages of names that are gone would be warnings
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
+
+# Links, alternative texts, width and contrast of the built pages; needs Chromium.
+check-pages: docs
+	$(BIN)/python docs/check_pages.py
 
 lint types format fuzz: .venv/test
 bench: .venv/bench

@@ -1,15 +1,20 @@
 """Sphinx builds the pages: `make docs`, with warnings as errors."""
 
+import html
 import os
 import re
+import sys
+import textwrap
 import warnings
 from datetime import date
+from pathlib import Path
 
 from docutils import nodes
-from sphinx.util.nodes import make_refnode
 from sphinx_gallery.sorting import ExplicitOrder
 
 import kernelopt
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 project = "kernelopt"
 author = "The kernelopt authors"
@@ -25,6 +30,7 @@ extensions = [
     "sphinx-mathjax-offline",  # formulas without another server
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
+    "linking",
 ]
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
@@ -172,22 +178,20 @@ def readable(app, what, name, *described):
     described[-1][:] = found
 
 
-# Code in prose that is a public name, with or without a call: it becomes a link to the name's page.
-NAME = re.compile(r"(?:ko|kernelopt)\.([A-Za-z_][\w.]*)(\(.*\))?")
+DESCRIPTION = 160  # characters of a page that search engines show
 
 
-def linked(app, doctree, page):
-    """Link names such as `ko.Problem` and `ko.losses.hinge(y, f)` in prose to their pages."""
-    objects = app.env.domains["py"].objects
-    for node in list(doctree.findall(nodes.literal)):
-        found = NAME.fullmatch(node.astext().strip())
-        known = objects.get(f"kernelopt.{found[1]}") if found else None
-        if known is None or known.docname == page or isinstance(node.parent, nodes.reference):
-            continue
-        link = make_refnode(app.builder, page, known.docname, known.node_id, [node.deepcopy()], found[1])
-        node.replace_self(link)
+def described(app, page, template, context, doctree):
+    """A description for search engines, from the first sentences, where a page does not state one."""
+    if doctree is None or 'name="description"' in context["metatags"]:
+        return
+    sentences = (node.astext() for node in doctree.findall(nodes.paragraph) if not list(node.findall(nodes.math)))
+    title = re.sub("<.*?>", "", context["title"])
+    text = " ".join(f"{title}: {' '.join(sentences)}".split())
+    short = textwrap.shorten(text, DESCRIPTION, placeholder="…")
+    context["metatags"] += f'<meta name="description" content="{html.escape(short)}" />\n'
 
 
 def setup(app):
-    app.connect("doctree-resolved", linked)
     app.connect("autodoc-process-docstring", readable, priority=400)  # before napoleon
+    app.connect("html-page-context", described)

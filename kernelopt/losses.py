@@ -168,7 +168,7 @@ def absolute_error(y: Any, f: Any) -> cp.Expression:
 
 
 def huber(y: Any, f: Any, M: Any = 1.0) -> cp.Expression:
-    """cvxpy's Huber function of r = y − f: r² for |r| ≤ M, 2M|r| − M² beyond (twice the textbook one).
+    """cvxpy's Huber function of r = y − f: r² for |r| ≤ M, else 2M|r| − M² (twice the textbook one).
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def pinball(y: Any, f: Any, tau: Any = 0.5) -> cp.Expression:
     Parameters
     ----------
     y : array (N,) or (N, K)
-    f : predictions of the same shape, or (N, K) beside y of shape (N,)
+    f : predictions of the same shape, or (N, K) for y of shape (N,)
     tau : number between 0 and 1, or K of them
 
     Returns
@@ -224,7 +224,7 @@ def expectile(y: Any, f: Any, tau: Any = 0.5) -> cp.Expression:
     Parameters
     ----------
     y : array (N,) or (N, K)
-    f : predictions of the same shape, or (N, K) beside y of shape (N,)
+    f : predictions of the same shape, or (N, K) for y of shape (N,)
     tau : number between 0 and 1, or K of them
 
     Returns
@@ -249,8 +249,9 @@ def ordinal(y: Any, f: Any, thresholds: Any) -> cp.Expression:
 
         log(1 + e^(fᵢ − b_y)) + log(1 + e^(b_y₋₁ − fᵢ)) − log(1 − e^(b_y₋₁ − b_y)).
 
-    The last term keeps thresholds in order where each class between has a row. A constant in f makes no difference, so
-    that f needs no intercept. After a solve, `np.searchsorted(thresholds.value, f)` is the median class at f.
+    The last term keeps thresholds in order if each class between them has a row. A constant added to f and thresholds
+    does not change the loss, so that f needs no intercept. After a solve, `np.searchsorted(thresholds.value, f)` is the
+    median class at f.
 
     Parameters
     ----------
@@ -402,10 +403,10 @@ def cox(time: Any, event: Any, f: Any, ties: str = "breslow") -> cp.Expression:
 
     The negative logarithm of the partial likelihood of proportional hazards exp(f) (Cox 1972). These are Breslow's
     terms for d events at one time; Efron's (1977) are log(R − (l/d)T) − fᵢ, l = 0 … d−1, with the sums R over all rows
-    at risk and T over these d. They are nearer to the likelihood of times that were rounded. Rows without an event are
-    censored: all that is known is that theirs came later. A constant in f makes no difference, so that f needs no
-    intercept. Rows have no weights: each fold is a problem of its own. The problem grows with the number of rows, not
-    with the sizes of all risk sets; with Efron's terms also with Σ d².
+    at risk and T over these d. They approximate the likelihood of rounded times better. Rows without an event are
+    censored: their event came later. A constant in f does not change the loss, so that f needs no intercept. Rows have
+    no weights, so that each fold is a separate problem. The size of the problem is proportional to the number of rows,
+    and with Efron's terms also to Σ d².
 
     Parameters
     ----------

@@ -41,8 +41,8 @@ def fit(
 ) -> Any:
     """Draw a function of one variable over the range of the data, with the data and a band that holds the optimum.
 
-    Where f is θ, or θ plus something else, the band is ±√(κ(x, x)·gap/λ), in which θᵀF(x) of an exact optimum lies
-    (`theta.value.optimality_bound`). It is about optimization alone, and no confidence interval. It is left out where
+    If f is θ, or θ plus other terms, the band is ±√(κ(x, x)·gap/λ) and contains θᵀF(x) of an exact optimum
+    (`theta.value.optimality_bound`). It is an error of optimization, and not a confidence interval. It is left out if
     there is no such bound.
 
     Parameters
@@ -120,9 +120,9 @@ def _binding(constraints: Sequence[Everywhere]) -> Array:
 def decision_regions(f: Callable[[Any], Any], X: Any, labels: Any, *, ax: Any = None) -> Any:
     """Draw the regions of a classifier of points in the plane, one per class, with margins and support vectors.
 
-    For two classes f is one number per point, positive for the larger label: f = 0 is drawn as a line, the margins
-    f = ±1 dashed. For K classes it is K numbers, of which the largest decides. Where f is an expression of predictions,
-    points with a multiplier |νᵢ| > 1e-8·max|ν|, the support vectors, are circled.
+    For two classes f is one number per point, positive for the larger label. f = 0 is drawn as a line, and the margins
+    f = ±1 are dashed. For K classes f is K numbers, and the largest one decides. If f is an expression of predictions,
+    support vectors (points with a multiplier |νᵢ| > 1e-8·max|ν|) are circled.
 
     Parameters
     ----------

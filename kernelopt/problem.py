@@ -191,7 +191,7 @@ class Problem(Statement, Answered):
         Raises
         ------
         RepresenterError
-            When θ stands where the theorem does not cover it; all places are listed.
+            When the theorem does not cover a use of θ; all such uses are listed.
         DCPError
             When the problem is not convex by the DCP rules, nor of the spectral form.
         ParameterError
@@ -505,7 +505,7 @@ class Problem(Statement, Answered):
         Raises
         ------
         KernelOptError
-            As for `ko.gradient`; and for problems without variables beside θ.
+            As for `ko.gradient`; and for problems whose only variable is θ.
 
         Examples
         --------
@@ -565,7 +565,7 @@ class Problem(Statement, Answered):
     def reduced_problem(self) -> cp.Problem:
         """The inner cp.Problem in v = √scale·w and y; factors Q with the default options if need be.
 
-        It has a free variable h for the values of each `SmoothLoss`, which cvxpy knows nothing of.
+        It has a free variable h for the values of each `SmoothLoss`, which cvxpy cannot represent.
         """
         if self._factored is None:
             self._factored = refine.reduced(self._private_form(), policy.Step(factor_options()), {})
@@ -619,7 +619,7 @@ class Problem(Statement, Answered):
 
         Parameters
         ----------
-        problem : cp.Problem in which `theta` stands as Φ @ theta and in norms of theta
+        problem : cp.Problem in which `theta` occurs as Φ @ theta and in norms of theta
         theta : cp.Variable (p,) or (p, K)
         features : {Phi: A}, each feature matrix Φ (a cp.Constant, N×p) with the `FeatureMatrix` that replaces it
 

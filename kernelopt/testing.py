@@ -29,7 +29,7 @@ def check_kernel(kernel: Any, X: Any, Z: Any = None) -> None:
 
     Parameters
     ----------
-    kernel : Kernel, or what is accepted wherever a kernel is
+    kernel : Kernel, or an object that `as_kernel` accepts
     X, Z : data as the kernel takes them; Z defaults to the first half of X
 
     Returns

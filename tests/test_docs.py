@@ -47,3 +47,18 @@ def test_all_that_is_public_is_listed():
 def test_has_an_example(name):
     if name != "results.Status":
         assert ">>>" in inspect.getdoc(find(name))
+
+
+def test_files_that_pages_name_exist():
+    """Code such as `rules.py` or `tests/fuzzing.py` in prose is the end of a path in the repository."""
+    root = REFERENCE.parent.parent
+    files = [
+        str(path.relative_to(root))
+        for room in ("kernelopt", "tests", "examples", "docs")
+        for path in root.glob(f"{room}/**/*.*")
+    ]
+    files += [path.name for path in root.iterdir()]
+    for page in [root / "README.md", *root.glob("docs/*.md"), *root.glob("docs/howto/*.md")]:
+        prose = re.sub("(?s)```.*?```", "", page.read_text())
+        for name in re.findall(r"`([\w./]+\.(?:py|md|txt|toml))\b", prose):
+            assert any(f"/{file}".endswith(f"/{name}") for file in files), f"{page.name}: {name}"

@@ -112,7 +112,7 @@ def test_the_next_solver_is_tried_only_by_default(theta, monkeypatch):
 
 
 def test_a_method_of_first_order_is_not_asked_for_last_digits(theta, monkeypatch):
-    monkeypatch.setattr(machines, "_is_installed", lambda: False)  # active sets from libsvm's point reach them
+    monkeypatch.setattr(machines, "is_installed", lambda: False)  # active sets from libsvm's point reach them
     problem, _ = svm(theta)
     problem.solve(tol=1e-15)
     asked = [attempt.solver for attempt in problem.solver_stats.attempts]

@@ -10,6 +10,7 @@ from kernelopt.certificate.certify import (
     certify_without_pass,
     errors_of_predictions,
     first_look,
+    gap_of_solver,
 )
 from kernelopt.certificate.report import ESTIMATE, FULL, REDUCED, Certificate
 
@@ -27,4 +28,5 @@ __all__ = [
     "certify_without_pass",
     "errors_of_predictions",
     "first_look",
+    "gap_of_solver",
 ]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import inf, isfinite
+from math import inf, isfinite, nan
 from time import perf_counter
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from kernelopt.certificate.claim import Bound
 from kernelopt.certificate.gram import CHEAP, FIRST_LOOK, FROM_FACTOR, PRODUCTS, SAMPLED, STREAMED, Gram, as_computed
 from kernelopt.certificate.handover import SPARES, checked, free_features
 from kernelopt.certificate.multipliers import norm_multipliers, row_coefficients
-from kernelopt.certificate.report import ESTIMATE, FULL, LAST_DIGITS, REDUCED, Certificate, Lower
+from kernelopt.certificate.report import CAP, ESTIMATE, FULL, LAST_DIGITS, REDUCED, Certificate, Lower
 from kernelopt.compiler import projection, representer
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.conic_form import ConicForm
@@ -101,6 +101,19 @@ def first_look(reduction: Reduction, data: Outer, point: Iterate, slopes: Array 
     upper = _upper(reduction, data, point, exactly=True, look=True)
     bound = _found(reduction, data, point, point.multipliers(), slopes, FIRST_LOOK)
     return _assembled(reduction, data, bound, upper, REDUCED, check=False)
+
+
+def gap_of_solver(reduction: Reduction, data: Outer, point: Iterate, gap: float) -> float:
+    """The relative gap for an absolute gap that a solver found; NaN where a first look has to decide.
+
+    That is the case without P₀, and with exponentials, whose infimum may not be attained.
+    """
+    at_zero = None if data.form.cones.exp or not isfinite(gap) else _at_zero(reduction, data)
+    if at_zero is None:
+        return nan
+    value = data.form.sign * representer.bare_value(reduction.form, point)
+    unit = min(at_zero - value, CAP * abs(value - data.form.offset))
+    return abs(gap) / unit if unit > 0 else nan
 
 
 def certify(reduction: Reduction, data: Outer, point: Iterate, request: Request | None = None) -> Certificate:

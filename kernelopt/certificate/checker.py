@@ -45,7 +45,7 @@ def lower(program: Program, links: Sequence[Link], dual: Dual) -> Bound:
         return nothing("the dual point is not in the dual cone")
     free = free_columns(program, links, dual)
     left = residuals(free, dual)
-    exists = vanishes(free, left, dual)
+    exists = _may_move(dual) and vanishes(free, left, dual)
     rho = dual.radius if exists else np.zeros(len(dual.z))
     g, e = stationarity(program, dual, rho)
     parts = [_of_point(program, links, dual, rho, g, e)]
@@ -196,6 +196,11 @@ def sums(free: Free, z: Array) -> tuple[Array, Array]:
     both = np.column_stack([hi, lo]).ravel().tolist()
     found = np.array([fsum(both[2 * a : 2 * b]) for a, b in pairwise(free.starts.tolist())])
     return found, np.add.reduceat(np.append(inexact, False), free.starts[:-1]) * (np.diff(free.starts) > 0)
+
+
+def _may_move(dual: Dual) -> bool:
+    """Whether z* may differ from z, or columns are claimed to be combinations; else the residuals of z decide."""
+    return bool(dual.radius.any()) or len(dual.others) > 0
 
 
 def vanishes(free: Free, left: Array, dual: Dual) -> bool:

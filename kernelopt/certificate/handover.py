@@ -7,7 +7,7 @@ makes the bound weaker, never wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import inf, isfinite
 
@@ -88,12 +88,12 @@ def _with_room_for_norms(  # noqa: PLR0917
         return nothing("the dual point is not finite"), ()
     program, links, z = balanced(program_of(form, arguments), links, z)
     best = nothing("no dual point")
-    # A solver's z is tried as it is, then with its small entries set to zero. Each is checked with radii only, and then
-    # moved on a grid, which also works for columns that depend on each other.
+    # A solver's z is tried as it is, then with its small entries set to zero. The grid also works for columns that
+    # depend on each other.
     for share_of_largest in SNAPS:
         dual = still(_snapped(form, z, share_of_largest), tangent)
-        for exactly in (False, True):
-            bound = checker.lower(program, links, _with_norms(program, links, _moved(program, links, dual, exactly)))
+        for moved in _vanishing(program, links, dual):
+            bound = checker.lower(program, links, _with_norms(program, links, moved))
             if not isfinite(best.value) and -inf < bound.value < program.offset:
                 best = max(bound, _without_multipliers(program, links, dual), key=_by_value)
             best = bound if bound.value > best.value or not isfinite(best.value) else best
@@ -225,6 +225,22 @@ def _moved(program: Program, links: list[Link], dual: Dual, exactly: bool) -> Du
         moves = pivots.moves(W, left, z, list(program.cones))
     z = _with_room(program, dual.z, moves.radius)
     return replace(dual, z=z, **moves._asdict())
+
+
+def _vanishing(program: Program, links: list[Link], dual: Dual) -> Iterator[Dual]:
+    """Dual points in which free columns vanish: by elimination, by radii, and on a grid."""
+    eliminated = _eliminated(program, links, dual)
+    if eliminated is not None:
+        yield eliminated
+    for exactly in (False, True):
+        yield _moved(program, links, dual, exactly)
+
+
+def _eliminated(program: Program, links: list[Link], dual: Dual) -> Dual | None:
+    """The dual point with all free columns exactly 0, by elimination; None where they do not vanish that way."""
+    free = checker.free_columns(program, links, dual)
+    z = pivots.eliminated(free.matrix(len(dual.z), free.values), dual.z, list(program.cones))
+    return None if z is None else replace(dual, z=z)
 
 
 def _with_norms(program: Program, links: list[Link], dual: Dual) -> Dual:

@@ -6,10 +6,12 @@ chosen rows have room in the dual cone. This module proves nothing: the checker 
 
 from __future__ import annotations
 
+from math import fsum
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from scipy.linalg import lstsq, qr
 from scipy.sparse.csgraph import connected_components, min_weight_full_bipartite_matching
 from scipy.sparse.linalg import lsmr
@@ -32,6 +34,8 @@ SLIGHT = 1e-6
 TURNS = 12  # rounds of the greedy choice, each O(entries); columns still without a row are then matched
 STEPS = 6  # terms of the Neumann series of an inverse; it is exact where no chain of pivot rows is longer
 FEW = 1000  # columns up to which a matching, or a joint choice by QR, is computed where the greedy choice fails
+FEW_WIDE = 4  # wide columns up to which `eliminated` is tried: many share all their rows as a rule
+BITS = 5  # of a coefficient, for which products with multiples of 2⁻⁴⁶ fit into the 53 bits of a double
 MANY_WIDE = 50  # columns wider than WIDE from which they count as narrow
 SPARE = 1e-4  # relative: a radius exceeds its lower bound by this much, so that the checker's strict inequality holds
 ROUNDING = 2e-16  # relative; of one operation, a little more than u = 2⁻⁵³ = 1.1e-16
@@ -196,6 +200,118 @@ def _least_squares(A: sp.csr_array, targets: Array) -> Array:
 def _key(W: sp.csc_array, j: int) -> tuple[bytes, bytes]:
     part = slice(W.indptr[j], W.indptr[j + 1])
     return W.indices[part].tobytes(), W.data[part].tobytes()
+
+
+@np.errstate(all="ignore")
+def eliminated(W: sp.csc_array, z: Array, cones: Cones) -> Array | None:
+    """z on a grid with W'[z; 1] = 0 exactly, by elimination; None where this does not apply. For losses with slacks.
+
+    Each column of few entries takes as pivot a row that stands in no column before it, whose multiplier follows from
+    the others. A wide column loses its residual to one more row with room. With coefficients of few bits, such as ±1,
+    nothing is rounded on the grid.
+    """
+    m, counts = len(z), np.diff(W.indptr)
+    wide = np.flatnonzero(counts > WIDE)
+    plain = all(kind in ("zero", "nonneg") for kind, _, _ in cones)
+    if not len(counts):
+        return z
+    if len(wide) > FEW_WIDE or not plain or not _has_few_bits(W.data[W.indices < m]):
+        return None
+    room = room_of(z, cones, _unit_of(sp.csc_array(W[:-1]), z))
+    found = _levels(W, room, counts <= WIDE)
+    if found is None:
+        return None
+    z, levels = on_grid(z), found
+
+    def solved(z: Array, cost: float) -> Array:
+        """The pivots' multipliers from the others."""
+        for level in levels:
+            terms = level.values * np.append(z, cost)[level.rows]
+            z[level.pivots] = -np.bincount(level.owner, terms, minlength=len(level.pivots)) / level.entries
+        return z
+
+    z = solved(z, 1.0)
+    free = np.minimum(room, _least_partner(levels, room))
+    for j in wide.tolist():
+        rows, values = (part[W.indptr[j] : W.indptr[j + 1]] for part in (W.indices, W.data))
+        residual = fsum((values * np.append(z, 1.0)[rows]).tolist())
+        if not residual:
+            continue
+        row = int(rows[rows < m][np.argmax(free[rows[rows < m]])])
+        unit = np.zeros(m)
+        unit[row] = 1.0
+        effect = float(values @ np.append(solved(unit, 0.0), 0.0)[rows])
+        z[row] -= residual / effect if effect and free[row] > 0 else 0.0
+        z = solved(z, 1.0)
+    inside = np.zeros(m, dtype=bool)
+    for kind, part, _ in cones:
+        inside[part] = kind == "zero"
+    return z if np.all(inside | (z >= 0)) and not _is_left(W, z, wide) else None
+
+
+def _is_left(W: sp.csc_array, z: Array, wide: Ints) -> bool:
+    """Whether some column of W'[z; 1] is not 0; short sums are exact here, long ones take fsum."""
+    terms = W.data * np.append(z, 1.0)[W.indices]
+    ends = W.indptr[wide], W.indptr[wide + 1]
+    if any(fsum(terms[a:b].tolist()) for a, b in zip(*ends, strict=True)):
+        return True
+    sums = np.bincount(np.repeat(np.arange(W.shape[1]), np.diff(W.indptr)), terms, minlength=W.shape[1])
+    sums[wide] = 0.0
+    return bool(sums.any())
+
+
+class Level(NamedTuple):
+    """Columns whose pivots stand in no column of this level or of an earlier one but their own.
+
+    pivots, entries : one row per column, and its coefficient; rows, values, owner : the other entries, those of costs
+    in row m, each with the number of its column
+    """
+
+    pivots: Ints
+    entries: Array
+    rows: Ints
+    values: Array
+    owner: Ints
+
+
+def _levels(W: sp.csc_array, room: Array, among: NDArray[np.bool_]) -> list[Level] | None:
+    """Levels of columns in the order in which they are solved; None where some column gets no pivot."""
+    m, counts = W.shape[0] - 1, np.diff(W.indptr)
+    owner = np.repeat(np.arange(len(counts)), counts)
+    here = (W.indices < m) & among[owner]
+    rows, columns, values = W.indices[here], owner[here], W.data[here]
+    left, levels = among & (counts > 0), list[Level]()
+    while left.any():
+        active = left[columns]
+        alone = active & (np.bincount(rows[active], minlength=m)[rows] == 1)
+        if not alone.any():
+            return None
+        order = np.lexsort((room[rows[alone]], columns[alone]))
+        last = order[np.append(np.diff(columns[alone][order]) > 0, True)]
+        mine, pivots, entries = columns[alone][last], rows[alone][last], values[alone][last]
+        number = np.full(len(counts), -1)
+        number[mine] = np.arange(len(mine))
+        part = number[owner] >= 0
+        part[part] = W.indices[part] != pivots[number[owner[part]]]
+        levels.append(Level(pivots, entries, W.indices[part], W.data[part], number[owner[part]]))
+        left[mine] = False
+    return levels[::-1]
+
+
+def _least_partner(levels: list[Level], room: Array) -> Array:
+    """The least room of the pivots that move with each row; 0 for pivots themselves."""
+    found = np.full(len(room) + 1, np.inf)
+    for level in levels:
+        np.minimum.at(found, level.rows, room[level.pivots][level.owner])
+    for level in levels:
+        found[level.pivots] = 0.0
+    return found[:-1]
+
+
+def _has_few_bits(values: Array) -> bool:
+    """Whether all numbers are small integers times powers of two."""
+    mantissa = np.frexp(values)[0] * 2.0**BITS
+    return bool(np.all(mantissa == np.round(mantissa)))
 
 
 def on_grid(z: Array) -> Array:

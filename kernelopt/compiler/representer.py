@@ -8,10 +8,11 @@ Gram matrix of the rest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import cvxpy as cp
 import numpy as np
@@ -20,7 +21,7 @@ import scipy.sparse as sp
 from kernelopt.compiler.attributes import dense, integral, nearest, rounded
 from kernelopt.compiler.canonical_form import CanonicalForm, NormLink, PredictionLink, rewrite
 from kernelopt.compiler.iterate import NEGLIGIBLE, Iterate, place
-from kernelopt.compiler.separable import lengths_of_outer, outer_of
+from kernelopt.compiler.separable import Common, lengths_of_outer, outer_of
 from kernelopt.errors import SolverError
 from kernelopt.factorization import CholeskyFactor, Factor
 from kernelopt.kernels import Delta
@@ -63,6 +64,11 @@ class Reduction:
     def inner(self) -> Substituted:
         """The reduced problem for cvxpy's solvers; others do without it."""
         return substitute(self.form, self.factors)
+
+    @cached_property
+    def kept(self) -> WeakKeyDictionary[Common, dict[Any, Any]]:
+        """What solvers keep for problems with these factors that differ in the costs of norms alone."""
+        return WeakKeyDictionary()
 
     @property
     def size(self) -> int:
@@ -265,13 +271,15 @@ def centre_and_rest(norm: NormLink, factor: Factor) -> tuple[Array, Array]:
 
 
 def invert(
-    reduction: Reduction, point: Iterate, from_kernel: bool = False, exactly: bool = False
+    reduction: Reduction, point: Iterate, from_kernel: bool = False, exactly: bool = False, evaluated: bool = False
 ) -> tuple[Solution, Iterate]:
     """From v back to θ, a function on the pivots, and the point with f evaluated at the predictions and norm of that θ.
 
     These are Bv and ‖v‖/√scale. With `from_kernel` they are recomputed from kernel values, r per row, and with
-    `exactly` by sums that are rounded once, for the kernel matrix as it was computed.
+    `exactly` by sums that are rounded once, for the kernel matrix as it was computed. Otherwise a point that was
+    `evaluated` stays as it is.
     """
+    as_it_is = evaluated and not (from_kernel or exactly)
     functions: dict[Theta, FittedFunction] = {}
     duals: dict[Theta, dict[object, Array]] = {}
     grams: dict[Theta, Array] = {}
@@ -282,6 +290,9 @@ def invert(
         dual = None if nu is None else _dual_function(link, factor, list(norms), value, nu)
         c = factor.coefficients(value) if factor.rank else np.zeros((len(factor.pivots), *value.shape[1:]))
         functions[theta] = _function(link, factor, value, c, dual)
+        duals[theta] = {} if nu is None else {name: nu[stretch] for name, stretch in link.blocks}
+        if as_it_is:
+            continue
         afresh = (from_kernel or exactly) and factor.rank > 0
         if afresh and exactly:
             Q, flat = link.rows.gram()[:, factor.pivots], c.reshape(len(c), -1)
@@ -293,17 +304,16 @@ def invert(
             outputs = theta.outputs or 1
             pairs = c.reshape(-1, outputs).T @ predictions[factor.pivots].reshape(-1, outputs)
             grams[theta] = (pairs + pairs.T) / 2
-        duals[theta] = {} if nu is None else {name: nu[stretch] for name, stretch in link.blocks}
-    found = valued(reduction.form, replace(point, u=tuple(u), t=_norms(reduction, point, grams)))
+    found = point if as_it_is else valued(reduction.form, replace(point, u=tuple(u), t=_norms(reduction, point, grams)))
     return Solution(Status.OPTIMAL, found.value, functions, duals, None), found
 
 
-def evaluate(reduction: Reduction, point: Iterate) -> Iterate:
-    """The point with the predictions Bv, the norms of v, and f there."""
-    u = tuple(
-        _taken(link, reduction.factors[link.theta].B @ v)
-        for link, v in zip(reduction.form.predictions, point.v, strict=True)
-    )
+def evaluate(reduction: Reduction, point: Iterate, predictions: Sequence[Array] | None = None) -> Iterate:
+    """The point with the predictions Bv, which a solver may know, the norms of v, and f there."""
+    links = reduction.form.predictions
+    if predictions is None:
+        predictions = [reduction.factors[link.theta].B @ v for link, v in zip(links, point.v, strict=True)]
+    u = tuple(_taken(link, d) for link, d in zip(links, predictions, strict=True))
     return valued(reduction.form, replace(point, u=u, t=_norms(reduction, point, {})))
 
 

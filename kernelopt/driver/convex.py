@@ -175,13 +175,16 @@ class Convex(Work):
                 self.given_up = answer.point
             return nan
         assert answer.point is not None
-        point = representer.evaluate(task.reduction, answer.point)
+        point = representer.evaluate(task.reduction, answer.point, answer.predictions)
         self.units = _units(point, task.data_unit)
         point = point if task.is_continuous else self._with_integers(point)
         feasible = representer.violation(task.reduction, point, task.data_unit) <= FEASIBLE and isfinite(point.value)
         limited, gap = answer.status == Status.USER_LIMIT, nan
         candidate = Candidate(0.0 if feasible else inf, False, limited, point, answer)
-        if task.data is not None:
+        known = nan if task.data is None else certificates.gap_of_solver(task.reduction, task.data, point, answer.gap)
+        if known <= task.goal.solver_tol:
+            candidate, gap = replace(candidate, gap=abs(answer.gap), closed=True), known
+        elif task.data is not None:
             found = certificates.first_look(task.reduction, task.data, point, answer.slopes)
             closed = found.closes(task.goal.solver_tol, task.goal.abs_tol)
             shape = shape_of(task.reduction.form, task.data)
@@ -208,7 +211,7 @@ class Convex(Work):
         try:
             outer = outer_of(fixed.form)
             rest = Reduction(fixed.form, reduction.factors)
-            names = choice.candidates(rest.inner.problem, fixed.form, outer)
+            names = choice.candidates(lambda: rest.inner.problem, fixed.form, outer)
             outcome = attempted(begin(outer, names, rest, goal))
         except (SolverError, DataError, MemoryLimitError):
             return representer.with_integers(reduction, point, self.task.data_unit)

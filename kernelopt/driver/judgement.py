@@ -141,7 +141,7 @@ def _is_recomputed(task: Task, point: Iterate) -> bool:
 def _inverted(task: Task, point: Iterate, afresh: bool) -> Inverted:
     """The solution at v, moved into constraints that it violates slightly."""
     reduction, data = task.reduction, task.data
-    solution, point = representer.invert(reduction, point, from_kernel=afresh)
+    solution, point = representer.invert(reduction, point, from_kernel=afresh, evaluated=True)
     violation = _violation(task, point)
     if data is None:
         return Inverted(solution, point, violation <= FEASIBLE)

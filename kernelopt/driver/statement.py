@@ -238,7 +238,9 @@ class Statement:
         """The solvers to run, in order. Raises SolverError where no solver, or not the requested one, fits."""
         names = spectral_problems.solver_names(self._spectral, solver, options)
         if names is None:
-            names = choice.candidates(self._probe, self._private_form(), outer, solver, alternatives=not options)
+            names = choice.candidates(
+                lambda: self._probe, self._private_form(), outer, solver, alternatives=not options
+            )
             choice.require_options(names, options)
         return names
 

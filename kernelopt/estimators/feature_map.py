@@ -29,7 +29,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NamesKernel)
 
     Parameters
     ----------
-    kernel, gamma, degree, coef0 : as in `KernelRegressor`, but for "precomputed"
+    kernel, gamma, degree, coef0 : as in `KernelRegressor`, except "precomputed"
     rank_tol, max_rank : as in `Problem.solve`
     method : "cholesky", "streamed" or "eigen", as `factorization` in `Problem.solve`
 

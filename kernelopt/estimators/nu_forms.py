@@ -30,14 +30,14 @@ def _share(estimator: Any) -> float:
 class NuKernelClassifier(ClassifierMixin, KernelModel):
     """Two classes: minimize ½‖θ‖² + Σᵢ wᵢ max(0, ρ − yᵢf(xᵢ))/W − νρ over f(x) = θᵀF(x) + b and ρ ≥ 0, W = Σ wᵢ.
 
-    At most a share ν of the weight lies on the wrong side of the margin ρ, and at least a share ν on it or on that side
+    At most a fraction ν of the weight lies on the wrong side of the margin ρ, and at least a fraction ν on it or there
     (Schölkopf, Smola, Williamson and Bartlett, Neural Computation 12, 2000). `decision_function` is f/ρ, as that of
     scikit-learn's `NuSVC(nu=nu)`.
 
     Parameters
     ----------
     nu : float in (0, 1]
-        ν; at most twice the share of the smaller class.
+        ν; at most twice the fraction of the smaller class.
     kernel, gamma, degree, coef0, fit_intercept, tol, solve_options : as in `KernelRegressor`
 
     Attributes
@@ -119,8 +119,8 @@ class NuKernelClassifier(ClassifierMixin, KernelModel):
 class NuKernelRegressor(RegressorMixin, KernelModel):
     """Regression in a tube of free width: minimize ½‖θ‖² + C Σᵢ wᵢ(max(0, |yᵢ − f(xᵢ)| − ε) + νε) over f and ε ≥ 0.
 
-    f(x) = θᵀF(x) + b. At most a share ν of the weight lies outside of the tube, and at least a share ν on its edge or
-    outside (Schölkopf et al., Neural Computation 12, 2000). It is scikit-learn's `NuSVR(nu=nu, C=C)`.
+    f(x) = θᵀF(x) + b. At most a fraction ν of the weight lies outside the tube, and at least a fraction ν on its edge
+    or outside (Schölkopf et al., Neural Computation 12, 2000). It is scikit-learn's `NuSVR(nu=nu, C=C)`.
 
     Parameters
     ----------

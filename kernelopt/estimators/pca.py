@@ -38,7 +38,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelModel):
     Parameters
     ----------
     n_components : int ≥ 1, or None
-        At most the number of training rows. None stands for all components whose eigenvalue is above rounding.
+        At most the number of training rows. None means all components whose eigenvalue is above rounding.
     kernel, gamma, degree, coef0 : as in `KernelRegressor`
     center : bool
         Whether the mean of F over the training rows is subtracted.

@@ -27,12 +27,12 @@ class _Entry:
 class FactorCache:
     """Factors of kernel matrices, shared by problems that differ in their loss, labels, weights or penalty alone.
 
-    For grid searches, which state a problem anew for each fit: `problem.solve(cache=cache)`, or an estimator with
-    `solve_options={"cache": cache}`, whose clones share it. A factor is used again where kernels are equal, all rows
-    are the same numbers in the same order, and options of the factorization are equal. Of more than 2000 rows, factors
-    grow with each problem's certificate, and are not kept.
+    Use it in grid searches, which state a new problem for each fit: `problem.solve(cache=cache)`, or an estimator with
+    `solve_options={"cache": cache}`, whose clones share it. A factor is reused if kernels are equal, all rows are equal
+    and in the same order, and the options of the factorization are equal. Factors of more than 2000 rows are not kept,
+    since they grow with each problem's certificate.
 
-    Threads may share a cache. Copies are the same cache; pickled, also into the processes of joblib, it is empty.
+    Threads may share a cache. A copy is the same cache. A pickled cache is empty, also in the processes of joblib.
 
     Parameters
     ----------

@@ -122,6 +122,11 @@ class TallMatrix(ABC):
         """BBᵀ (n, n), made once; None where B is elsewhere, where products with B take far less, or memory is short."""
         return None
 
+    def outer_among(self, rows: Ints) -> Array:
+        """BBᵀ at some rows and columns, read-only; the last one is kept, for the next value of a path."""
+        some = self.rows(rows)
+        return np.asarray(some @ some.T)
+
     def entries(self) -> str:
         """Where entries of BBᵀ come from, and why, in words."""
         return "from blocks of B, which is not one array"
@@ -195,6 +200,20 @@ class DenseMatrix(TallMatrix):
     def outer(self) -> Array | None:
         return self._outer
 
+    def outer_among(self, rows: Ints) -> Array:
+        Q, last = self.outer(), self._last_among
+        if Q is None:
+            return super().outer_among(rows)
+        if len(rows) == len(Q) and np.array_equal(rows, np.arange(len(Q))):
+            return Q
+        if not last or not np.array_equal(last[0], rows):
+            last[:] = [rows.copy(), Q.take(rows, axis=0).take(rows, axis=1)]
+        return last[1]
+
+    @cached_property
+    def _last_among(self) -> list[Array]:
+        return []
+
     @cached_property
     def _outer(self) -> Array | None:
         if self._no_outer:
@@ -221,7 +240,11 @@ class DenseMatrix(TallMatrix):
 
     def column_squares(self, weights: Array | None = None) -> Array:
         B = self.array
-        return np.asarray(np.einsum("ij,ij->j", B, B) if weights is None else np.einsum("ij,ij,i->j", B, B, weights))
+        return self._column_squares if weights is None else np.asarray(np.einsum("ij,ij,i->j", B, B, weights))
+
+    @cached_property
+    def _column_squares(self) -> Array:
+        return np.asarray(np.einsum("ij,ij->j", self.array, self.array))
 
     def least_squares(self, target: Array) -> Array:
         return np.asarray(np.linalg.lstsq(self.array, target, rcond=None)[0])

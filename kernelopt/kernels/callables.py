@@ -199,7 +199,7 @@ def as_kernel(value: Any) -> Kernel:
 
     Parameters
     ----------
-    value : Kernel, or what can be wrapped
+    value : Kernel, or an object that can be wrapped
         A kernel object of sklearn.gaussian_process, a function of sklearn.metrics.pairwise, or one of two points.
 
     Returns

@@ -134,7 +134,7 @@ class Kernel(metaclass=Declared):
 
     @property
     def domain(self) -> Domain:
-        """What the kernel takes as points."""
+        """The points that the kernel takes."""
         return VECTORS
 
     @abstractmethod

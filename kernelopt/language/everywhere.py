@@ -94,17 +94,17 @@ class Everywhere:
 def everywhere(g: Callable[[Array], Any], lower: Any, upper: Any, *, bend: Any = 0.0) -> Everywhere:
     """The constraint that an inequality holds at all points of a box, for `ko.Problem`.
 
-    For kernels with derivatives two orders above those that occur, which are stationary, such as Gaussian and rational
-    quadratic ones, or polynomial, or sums of such. A solve imposes it at few points and adds those where it is
-    violated, until it is proven for the whole box: on a cell with sides hⱼ
+    The kernel is stationary, such as a Gaussian or rational quadratic one, or polynomial, or a sum of such kernels. It
+    has derivatives two orders above those in the inequality. A solve imposes the inequality at a few points and adds
+    points where it is violated, until it is proven for the whole box: on a cell with sides hⱼ
 
         g(x) ≥ min over the corners − Σⱼ Mⱼhⱼ²/8,   Mⱼ = max ‖∂ⱼ∂ⱼ∂F‖·‖θ‖ ≥ |∂²g/∂xⱼ²|.
 
-    With one derivative more only (Matérn kernels), proofs rest on bounds of slopes, and for values of functions without
-    derivatives (Laplacian and Matérn, ν = ½) on ‖F(x) − F(x + h)‖ = √(2κ(0) − 2κ(h)) and Σ|cᵢ||κ(x) − κ(x + h)|. These
-    take more cells: in one column they reach tolerances of 1e-3, in two often none.
+    With only one derivative more (Matérn kernels), proofs use bounds of slopes. For values of functions without
+    derivatives (Laplacian and Matérn, ν = ½) they use ‖F(x) − F(x + h)‖ = √(2κ(0) − 2κ(h)) and Σ|cᵢ||κ(x) − κ(x + h)|.
+    These proofs take more cells. In one column they reach tolerances of 1e-3, and in two columns they often fail.
 
-    The problem at few points bounds the optimum from below; an answer that is proven feasible, from above.
+    The problem at few points bounds the optimum from below. An answer that is proven feasible bounds it from above.
 
     Parameters
     ----------

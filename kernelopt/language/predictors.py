@@ -67,11 +67,10 @@ class _Atom:
 class Predictor:
     """The values of an expression of predictions, with other points in place of the rows of X.
 
-    `predictor(X_new)` is the value of the expression with X_new in place of X: in `theta(X)`, where X itself is used,
-    as in `X @ beta`, and where some of its columns are, as in `theta(X[:, :2]) + X[:, 2:] @ beta`. Arrays of other data
-    with a row for each point follow X: `Predictor(theta(X) + Z @ beta, X, Z)` is called as `predictor(X_new, Z_new)`.
-    θ, variables and parameters keep the values that they had when the predictor was made. It holds functions and
-    numbers only: it can be pickled, and a later solve does not change it.
+    `predictor(X_new)` is the value of the expression with X_new in place of X. It replaces X in `theta(X)` and in
+    `X @ beta`, and columns of X, as in `theta(X[:, :2]) + X[:, 2:] @ beta`. Arrays of other data with one row per point
+    follow X: `Predictor(theta(X) + Z @ beta, X, Z)` is called as `predictor(X_new, Z_new)`. The predictor stores the
+    values of θ, variables and parameters, so that it can be pickled, and later solves do not change it.
 
     Parameters
     ----------

@@ -35,15 +35,15 @@ def leave_one_out(problem: Problem) -> Array:
         e₋ᵢ = eᵢ/(1 − hᵢ),   hᵢ = 2wᵢ cᵢᵀH⁻¹cᵢ,
 
     where wᵢeᵢ² is the term of the objective, cᵢ the gradient of eᵢ in (v, y) and H the objective's Hessian, so that
-    weights, intercepts and other variables of the problem count as they should. Rows that repeat a point are left out
+    weights, intercepts and other variables of the problem are taken into account. Rows that repeat a point are left out
     one at a time. The mean of e₋ᵢ² (with the weights of the loss) is the leave-one-out estimate of the loss.
 
-    Parameters have the values that they have now: after a change of λ or of y there is no need to solve again. After
-    the first few calls with one kernel, rows and weights, each takes O(Nr) for a problem of N rows and rank r, besides
-    what cvxpy needs to evaluate the objective.
+    The current values of parameters are used, so that a change of λ or of y needs no solve. After the first few calls
+    with one kernel, rows and weights, a call takes O(Nr) for a problem of N rows and rank r, and cvxpy's evaluation of
+    the objective.
 
-    Where θ is restricted to a factor of lower rank (`rank_tol`, `max_rank`), f₋ᵢ is the best fit in the same span: the
-    pivots that all rows chose are kept.
+    If θ is restricted to a factor of lower rank (`rank_tol`, `max_rank`), f₋ᵢ is the best fit in the same span, that of
+    the pivots for all rows.
 
     Parameters
     ----------

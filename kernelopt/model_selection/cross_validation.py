@@ -115,20 +115,20 @@ def cross_validate(
     progress: bool = False,
     **solve_options: Any,
 ) -> CrossValidation:
-    """Fit without each fold of rows, for each value of a parameter, and judge the fits by the rows left out.
+    """Fit without each fold of rows, for each value of a parameter, and evaluate the fits on the rows left out.
 
-    The problem has the weights of its rows in a parameter, as in `w @ ko.losses.hinge(y, f(X))`: setting its weights to
-    0 leaves a fold out. So the kernel matrix is factored once, for all rows, folds and values; in each fold the values
-    are solved as by `ko.path`, each from the last answer. Constraints hold in all fits, also on rows left out, and so
-    do the domains of losses, such as that of a logarithm.
+    The weights of rows are a parameter of the problem, as in `w @ ko.losses.hinge(y, f(X))`. Setting its weights to 0
+    leaves a fold out. The kernel matrix is therefore factored once, for all rows, folds and values. In each fold the
+    values are solved as by `ko.path`, each from the last answer. Constraints hold in all fits, also on rows left out,
+    and so do the domains of losses, such as that of a logarithm.
 
-    The loss of the left-out rows is the stated one, their share of the (minimized) objective,
+    The loss of the left-out rows is the stated one, their part of the (minimized) objective,
 
         (F(w on the fold, 0 elsewhere) − F(0)) / Σ (w on the fold),
 
     with F the objective at the fit, as a function of the weights. Penalties of θ cancel.
 
-    Afterwards, also after an error, the problem is as it was before; only the factor is kept.
+    The call does not change the problem, also after an error. It only keeps the factor.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def cross_validate(
 
     Notes
     -----
-    Errors of `Problem.solve` are raised too. Whatever is raised after the first fit, also for the time limit and for
+    Errors of `Problem.solve` are raised too. An exception after the first fit, also for the time limit and for
     Ctrl-C, has the table of all fits so far in its attribute `table`.
 
     Examples

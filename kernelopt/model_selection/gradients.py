@@ -26,14 +26,14 @@ def gradient(
         dφ/dp = ∂φ/∂p − rᵀ ∂R/∂p,    K r = ∇φ:
 
     one linear system for all parameters. It takes all convex problems with linear, second-order, semidefinite,
-    exponential and power cones and `SmoothLoss`, with norms of θ and θ − f₀ of any use, constraints, several θ and
-    outputs; a nonconvex `SmoothLoss` at its local optimum. Smooth stretches of a loss have curvature, predictions at a
-    kink or a bound stay there, and rows on a linear stretch keep their multiplier. (Agrawal, Barratt, Boyd, Busseti and
-    Moursi, J. Appl. Numer. Optim. 1, 2019; Bertrand et al., JMLR 23, 2022.)
+    exponential and power cones and `SmoothLoss`, with any use of norms of θ and θ − f₀, constraints, several θ and
+    outputs. It also takes a nonconvex `SmoothLoss` at its local optimum. Smooth pieces of a loss have curvature,
+    predictions at a kink or a bound stay there, and rows on a linear piece keep their multiplier. (Agrawal, Barratt,
+    Boyd, Busseti and Moursi, J. Appl. Numer. Optim. 1, 2019; Bertrand et al., JMLR 23, 2022.)
 
-    The answer of the last solve is refined first: active rows are found around it, and Newton's method on what remains
-    ends at an optimum to rounding, so that the gradient does not depend on the solve's tolerance. Up to 2000 rows θ is
-    not restricted to the factor's span; with more it stays in it.
+    The answer of the last solve is refined first. Active rows near it are identified, and Newton's method on the other
+    conditions gives an optimum to rounding, so that the gradient does not depend on the tolerance of the solve. Above
+    2000 rows θ stays in the span of the factor.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def gradient(
     parameters : sequence of cp.Parameter, optional
         Those of the problem, or the criterion, that the gradient is wanted for; by default all of the problem. In
         objective and constraints they must follow cvxpy's rules for parameters (DPP), one at a time; in kernels they
-        may stand for any real number.
+        may replace any real number.
     at : expression
         Predictions and variables, of any shape, that a function as criterion takes.
 

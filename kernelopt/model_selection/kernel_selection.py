@@ -41,11 +41,11 @@ def kernel_alignment(kernel: Any, X: Any, y: Any) -> float:
         ⟨Q̃, ỹỹᵀ⟩ / (‖Q̃‖·‖ỹỹᵀ‖),   Q̃ = HQH, ỹ = Hy, H = I − 11ᵀ/N,
 
     in [0, 1] for positive semidefinite kernels; the larger, the better (Cortes, Mohri and Rostamizadeh, JMLR 13, 2012).
-    It does not depend on the scales of the kernel and of y. It takes O(N²), and no problem is solved.
+    It does not depend on the scales of the kernel and of y. It takes O(N²) operations, without a solve.
 
     Parameters
     ----------
-    kernel : Kernel, or what is accepted wherever a kernel is
+    kernel : Kernel, or an object that `as_kernel` accepts
     X : N points, as the kernel takes them
     y : array (N,) or (N, K)
         Targets, or labels ±1; for classes a column of 0 and 1 for each (YYᵀ in place of yyᵀ).
@@ -145,7 +145,7 @@ def log_marginal_likelihood(kernel: Any, X: Any, y: Any, noise: float) -> float:
 
     Parameters
     ----------
-    kernel : Kernel, or what is accepted wherever a kernel is
+    kernel : Kernel, or an object that `as_kernel` accepts
     X : N points
     y : array (N,) or (N, K)
     noise : float > 0

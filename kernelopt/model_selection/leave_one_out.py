@@ -33,23 +33,25 @@ EXACT = 1e-9
 def approximate_leave_one_out(problem: Problem, f: cp.Expression, *, refit: bool = False) -> Array:
     """Approximate f₋ᵢ(xᵢ), the value of f in each row after a fit without that row's terms of the objective.
 
-    For any loss that our own solvers take, smooth or with kinks. No fit is repeated: each row is taken out of the
-    quadratic model around the optimum,
+    It works for any loss that kernelopt's own solvers take, smooth or with kinks. Instead of a new fit, each row is
+    removed from the quadratic model around the optimum,
 
         f₋ᵢ ≈ fᵢ + mᵢℓ′ᵢ,   mᵢ = cᵢᵀH₋ᵢ⁻¹cᵢ = hᵢ/(1 − hᵢℓ″ᵢ),   hᵢ = cᵢᵀH⁻¹cᵢ,
 
-    one step of Newton's method, with cᵢ the gradient of fᵢ in (v, y) and H the objective's Hessian. Where a loss has
-    kinks, as hinge, pinball or ε-insensitive loss, rows on a linear stretch have curvature 0, and rows at a kink stay
-    there while another row is left out: H is the Hessian on {Δ : cⱼᵀΔ = 0 for these j}, ℓ′ᵢ the row's multiplier, and
-    1/mᵢ the i-th diagonal entry of the inverse of (CH⁻¹Cᵀ) on them. (Rad and Maleki, J. R. Stat. Soc. B 82, 2020; Wang,
-    Zhou, Lu, Maleki and Mirrokni, ICML 2018.) For squares it is exact. Otherwise the error is of second order in the
-    effect of one row on the fit. With kinks it is small only where few rows reach another kink when one is left out:
-    look at averages, and use `refit` where λ is so small that most rows are fitted exactly.
+    one step of Newton's method, with cᵢ the gradient of fᵢ in (v, y) and H the objective's Hessian. For a loss with
+    kinks, such as hinge, pinball or ε-insensitive loss, rows on a linear piece have curvature 0, and rows at a kink
+    stay there while another row is left out. H is then the Hessian on {Δ : cⱼᵀΔ = 0 for these j}, ℓ′ᵢ the row's
+    multiplier, and 1/mᵢ the i-th diagonal entry of the inverse of (CH⁻¹Cᵀ) on them. (Rad and Maleki, J. R. Stat. Soc. B
+    82, 2020; Wang, Zhou, Lu, Maleki and Mirrokni, ICML 2018.)
 
-    Left out with row i are the terms of the objective that depend on predictions of row i alone, with their weights.
-    Constraints stay, and so do terms that couple rows, such as penalties of slopes. Rows that repeat a point are left
-    out one at a time. Parameters have the values that they have now: after a change there is no need to solve again.
-    Where θ is restricted to a factor of lower rank, f₋ᵢ is in the same span: the pivots that all rows chose are kept.
+    For squares f₋ᵢ is exact. Otherwise the error is of second order in the effect of one row on the fit. With kinks it
+    is small only if few rows reach another kink when one is left out. Use averages over rows then, and `refit` if λ is
+    so small that most rows are fitted exactly.
+
+    The terms left out are those that depend on predictions of row i alone, with their weights. Constraints stay, and so
+    do terms that couple rows, such as penalties of slopes. Rows that repeat a point are left out one at a time. The
+    current values of parameters are used, so that a change needs no solve. If θ is restricted to a factor of lower
+    rank, f₋ᵢ is in the same span, that of the pivots for all rows.
 
     Parameters
     ----------

@@ -41,9 +41,9 @@ from kernelopt.support.types import Array, Ints
 class LeaveOneOutLoss(NamedTuple):
     """Σᵢ loss(f₋ᵢ)ᵢ/N, f₋ᵢ the prediction of row i by a fit without it: a criterion for `ko.tune`, from one solve.
 
-    f₋ᵢ is that of `ko.approximate_leave_one_out`, exact for squares. Parameters are those of kernels, and costs
-    λ‖θ‖² of norms. For others, and for losses with rows at a kink, as hinge and absolute loss, where f₋ᵢ jumps as rows
-    come to a kink, there is `ko.CrossValidatedLoss`.
+    f₋ᵢ is that of `ko.approximate_leave_one_out`, exact for squares. The parameters are those of kernels, and λ in
+    λ‖θ‖². For other parameters use `ko.CrossValidatedLoss`; also for losses with rows at a kink, such as hinge and
+    absolute loss, where f₋ᵢ jumps when a row reaches a kink.
 
     Parameters
     ----------

@@ -58,20 +58,19 @@ def path(
     """Solve a problem for many values of one parameter, and tabulate the answers.
 
     The kernel matrix is factored and the problem compiled once, and each solve starts from the last answer. Values are
-    solved in decreasing order, strongly penalized problems first, and stand in the table in the order given; a
-    repeated value is solved once.
+    solved in decreasing order, strongly penalized problems first. The table has them in the given order. A repeated
+    value is solved once.
 
-    With `between=(low, high)` instead of `values`, the spacing is chosen: from each answer the path goes on to the
-    farthest value at which its own certificate, `problem.certificate_at`, still has a relative gap ≤ `gap` (found by
-    bisection, on a logarithmic scale where both ends are positive; nothing is solved for it). For a parameter that
-    enters linearly, as in λ‖θ‖² or ‖θ‖ ≤ R, the gap is largest where such a stretch ends, so that for every value
-    in the interval some row is optimal up to `gap`; `path.at(value)` finds it, and certifies it there. (Giesen, Laue,
-    Mueller and Swiercy, Approximating Concavely Parameterized Optimization Problems, NIPS 2012.) Where answers are
-    infeasible for smaller values, as for ‖θ‖ ≤ R, the path goes upwards. λ‖θ‖² needs about 1/√gap rows, λ‖θ‖ and
-    ‖θ‖ ≤ R up to 1/gap.
+    With `between=(low, high)` instead of `values`, the spacing is chosen. The next value is the farthest one at which
+    the certificate of the last answer, `problem.certificate_at`, has a relative gap ≤ `gap`. It is found by bisection,
+    on a logarithmic scale if both ends are positive, without a solve. For a parameter that enters linearly, as in
+    λ‖θ‖² or ‖θ‖ ≤ R, the gap is largest at the end of such an interval. For every value between `low` and `high` some
+    row is therefore optimal up to `gap`; `path.at(value)` finds it, and certifies it there. (Giesen, Laue, Mueller and
+    Swiercy, Approximating Concavely Parameterized Optimization Problems, NIPS 2012.) If answers are infeasible for
+    smaller values, as for ‖θ‖ ≤ R, the path goes upwards. λ‖θ‖² needs about 1/√gap rows, λ‖θ‖ and ‖θ‖ ≤ R up to 1/gap.
 
-    Afterwards, also after an error, parameters, θ, variables and multipliers of the problem have the values from
-    before; only the factor is kept. `path.restore(i)` puts row i on the problem.
+    The call does not change parameters, θ, variables and multipliers of the problem, also after an error. It only keeps
+    the factor. `path.restore(i)` sets the problem to row i.
 
     Parameters
     ----------
@@ -106,8 +105,8 @@ def path(
 
     Notes
     -----
-    Errors of `Problem.solve` are raised too. Whatever is raised after the first row, Ctrl-C included, has the rows so
-    far in its attribute `path`.
+    Errors of `Problem.solve` are raised too. An exception after the first row, Ctrl-C included, has the rows computed
+    so far in its attribute `path`.
 
     Examples
     --------

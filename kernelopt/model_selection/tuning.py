@@ -147,12 +147,12 @@ def tune(
 ) -> Tuned:
     """Choose parameters of a problem that minimize a criterion of its optimum, by gradients.
 
-    L-BFGS-B on the values of the parameters, of their logarithms where the lower bound is positive; each evaluation is
-    a solve and a gradient (`ko.gradient`), or one for each fold. With λ, a length scale for each column and weights of
-    rows at once it takes tens of evaluations, where a grid takes a power of its number of values. It finds a local
-    minimum: the present values are the first start, and `n_init` asks for more, drawn at random within the bounds.
+    L-BFGS-B works on the values of the parameters, or on their logarithms if the lower bound is positive. Each
+    evaluation is a solve and a gradient (`ko.gradient`), or one per fold. For λ, length scales of columns and weights
+    of rows together it takes tens of evaluations; the size of a grid would be exponential in their number. It finds a
+    local minimum. The current values are the first start, and `n_init` adds starts drawn at random within the bounds.
 
-    Afterwards parameters have the best values, and the problem is solved for them, to its default tolerance.
+    After the call the parameters have the best values, and the problem is solved for them, to its default tolerance.
 
     Parameters
     ----------

@@ -29,9 +29,9 @@ def save(path: Any, /, *, kernels: Mapping[str, Any] | None = None, **values: An
     """Save fitted functions, arrays, values of cvxpy variables, and predictors, by name, in one file.
 
     The file is a zip of JSON and .npy. `ko.load` restores values, and so predictions, bit for bit. The file holds no
-    code: a kernel of the library is saved by its name and parameters; a function inside of a kernel, or a kernel of
-    your own, by a name that `ko.load` looks up in its argument `kernels`. An old file is replaced once the new one is
-    complete.
+    code: a kernel of the library is saved by its name and parameters. A function inside a kernel, or a kernel of your
+    own, is saved by a name, which `ko.load` looks up in its argument `kernels`. An old file is replaced once the new
+    one is complete.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def save(path: Any, /, *, kernels: Mapping[str, Any] | None = None, **values: An
         Names for kernels and functions of your own. Functions and classes that are defined at the top of a module need
         no name here: they are saved by their own. The file holds only the name of a kernel that is named here, for
         example without the matrix of a `Precomputed` kernel.
-    **values : what is saved, by name
+    **values : the objects to save, by name
         `ko.Theta` (its value) or `ko.Function`; `ko.Predictor`; cvxpy variables, parameters and expressions without θ
         (their values); arrays of numbers or strings, and values that numpy converts to one. A fitted function is saved
         with all that predictions, norm, pivots and `optimality_bound` need, without the training data; save

@@ -33,12 +33,15 @@ RIDGE = 1e-13  # relative to the mean diagonal of K, and added to it: repeated r
 WRONG = 1e-10  # relative to a typical s: k on a wrong side by less counts as 0
 
 
-def solve(problem: Structured, watch: Watch, start: Point) -> Point | None:
-    """The optimum, as the watch judges it; None where the method does not apply, or does not get there."""
+def solve(problem: Structured, watch: Watch, start: Point, fits: bool = False) -> Point | None:
+    """The optimum, as the watch judges it; None where the method does not apply, or does not get there.
+
+    fits : whether s of the start belongs to its a and y; of x only y is read
+    """
     space = problem.kernel_space
     if problem.smooth or space is None:
         return None
-    run = _Run(problem, space, start)
+    run = _Run(problem, space, start, fits)
     try:
         found = run.point() if _finds(run, watch) else None
         return replace(found, kept=start.kept) if found is not None and watch(found, problem.size) else None
@@ -66,7 +69,7 @@ def _finds(run: _Run, watch: Watch) -> bool:
 class _Run:
     """Multipliers a, s and y that belong to them, and the side of each kink: −1 (low), 0 (free), 1 (high)."""
 
-    def __init__(self, problem: Structured, space: KernelSpace, start: Point) -> None:
+    def __init__(self, problem: Structured, space: KernelSpace, start: Point, fits: bool) -> None:
         self.p, self.space = problem, space
         self.a = np.clip(start.a, problem.low, problem.high)
         self.fixed = problem.low == problem.high
@@ -74,7 +77,7 @@ class _Run:
         moved = self.a + problem.sigma * (start.s[problem.of] - problem.anchor - problem.rho * self.a)
         self.side = np.where(moved <= problem.low, -1, np.where(moved >= problem.high, 1, 0))
         self.y = start.x[problem.ends[-1] :]
-        self.s = self._arguments()
+        self.s = start.s if fits else self._arguments()
         self.unit = _unit(problem)
 
     def _slopes(self) -> Array:
@@ -144,10 +147,12 @@ class _Run:
         """The point of these multipliers, judged anew: steps have added up roundings."""
         p = self.p
         a = np.clip(self.a, p.low, p.high)
-        back = p._back(p._gathered(p.slope + p.of_kinks(a)) + p.linear_d, np.zeros(p.q))
+        slopes = p.slope + p.of_kinks(a)
+        back = p._back(p._gathered(slopes) + p.linear_d, p.linear_y + p.F.T @ slopes)
+        end = p.ends[-1]
         with np.errstate(divide="ignore", invalid="ignore"):
-            x = np.append(-back[: p.ends[-1]] / p.penalty[: p.ends[-1]], self.y)
-        return judged(p, x, p.products(x), a, np.zeros(p.m))
+            x = np.append(-back[:end] / p.penalty[:end], self.y)
+        return judged(p, x, p.products(x), a, np.zeros(p.m), p.penalty * x + back)
 
 
 def _unit(problem: Structured) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -74,24 +74,33 @@ def _shape(form: CanonicalForm, outer: Outer) -> Shape:
     lacks = _lacks_of_norms(form, lengths)
     if lacks is not None:
         return Shape(lacks)
-    smooth = any(not isinstance(piece, Quadratic) for piece in split.pieces)
     odd = np.flatnonzero((lengths.slope != 0) | np.isfinite(lengths.limit) | (lengths.curvature == 0))
     if len(odd) > 1:
         return Shape("needs a multiple of ‖θ‖² as the penalty of each θ but one; several norms have other penalties")
-    kinks = [piece.kinks() for piece in split.pieces if isinstance(piece, Quadratic)]
-    kinked = any(bool(np.any(k.rho == 0)) for k in kinks)
-    hard = any(bool(np.any((k.rho == 0) & (np.isinf(k.low) | np.isinf(k.high)))) for k in kinks)
-    squares = not smooth and not kinked and all(bool(np.all(np.isinf(k.low) & np.isinf(k.high))) for k in kinks)
     nonconvex = next((link.term.loss.name for link in form.smooth if not link.term.loss.is_convex), None)
-    together, slope, _ = _kinks(split)
-    bounds = len(maxima.found(split.F, split.linear_y, slope, together).columns) if hard else 0
     shifted = any(norm.view.shift is not None for norm in form.norms)
     only = int(odd[0]) if len(odd) else None
-    plain = only is None and not smooth and not split.linear_u.any() and not split.linear_y.any()
+    notes = outer.common.notes
+    if "functions" not in notes:
+        notes["functions"] = _functions(split)
+    known: Shape = notes["functions"]
+    machine = known.machine if only is None and machines.is_installed() else 0
+    return replace(known, lengths=lengths, odd=only, machine=machine, nonconvex=nonconvex, shifted=shifted)
+
+
+def _functions(split: Separable) -> Shape:
+    """What the functions alone say about the shape, whatever norms cost."""
+    smooth = any(not isinstance(piece, Quadratic) for piece in split.pieces)
+    kinks, slope, _ = _kinks(split)
+    unlimited = np.isinf(kinks.low) & np.isinf(kinks.high)
+    kinked = bool(np.any(kinks.rho == 0))
+    hard = bool(np.any((kinks.rho == 0) & (np.isinf(kinks.low) | np.isinf(kinks.high))))
+    squares = not smooth and not kinked and bool(np.all(unlimited))
+    bounds = len(maxima.found(split.F, split.linear_y, slope, kinks).columns) if hard else 0
+    plain = not smooth and not split.linear_u.any() and not split.linear_y.any()
     plain &= bool(np.all(np.diff(split.E.indptr) == 1))
-    machine = machines.machine_of(together, slope, split.F) if plain else None
-    size = 0 if machine is None else split.E.shape[0]
-    return Shape(None, smooth, kinked, squares, bounds, hard, lengths, only, size, nonconvex, shifted)
+    machine = plain and machines.machine_of(kinks, slope, split.F) is not None
+    return Shape(None, smooth, kinked, squares, bounds, hard, machine=split.E.shape[0] if machine else 0)
 
 
 def _lacks_of_norms(form: CanonicalForm, lengths: Lengths) -> str | None:
@@ -120,21 +129,30 @@ def structured(reduction: Reduction, outer: Outer, R: dict[int, float], sparse: 
     """
     split = outer.split
     assert split is not None
+    kept = reduction.kept.setdefault(outer.common, {})
     sparse &= split.F.shape[1] > MANY and split.F.nnz < SPARSE * split.F.shape[0] * split.F.shape[1]
-    blocks, penalties = [], []
+    if (Structured, sparse) not in kept:
+        kept[Structured, sparse] = _without_penalties(reduction, outer, split, sparse)
+    found: Structured = kept[Structured, sparse]
+    penalties = []
     for link in reduction.form.predictions:
         factor = reduction.factors[link.theta]
         norm = next(j for j, n in enumerate(reduction.form.norms) if n.view.theta is link.theta)
-        for _ in range(link.theta.outputs or 1):
-            blocks.append(factor.matrix)
-            penalties.append(R[norm] / factor.scale)  # ‖θ‖² = ‖v‖²/scale
+        penalties += [R[norm] / factor.scale] * (link.theta.outputs or 1)  # ‖θ‖² = ‖v‖²/scale
+    return found.with_penalties(np.array(penalties))
+
+
+def _without_penalties(reduction: Reduction, outer: Outer, split: Separable, sparse: bool) -> Structured:
+    """The structured problem with R = 0."""
+    links = reduction.form.predictions
+    blocks = [reduction.factors[link.theta].matrix for link in links for _ in range(link.theta.outputs or 1)]
     S = spread(reduction.form)
     kinks, slope, constant = _kinks(split)
     return Structured(
         blocks=tuple(blocks),
         E=sp.csr_array(split.E @ S),
         F=split.F if sparse else split.F.toarray(),
-        R=np.array(penalties),
+        R=np.zeros(len(blocks)),
         linear_d=np.asarray(S.T @ split.linear_u),
         linear_y=split.linear_y,
         slope=slope,
@@ -142,6 +160,17 @@ def structured(reduction: Reduction, outer: Outer, R: dict[int, float], sparse: 
         smooth=tuple(p for p in split.pieces if not isinstance(p, Quadratic)),
         constant=outer.form.offset + constant,
     )  # fmt: skip
+
+
+def by_link(reduction: Reduction, d: Array) -> tuple[Array, ...]:
+    """The predictions at distinct rows of each θ, (n,) or (n, K), from those of all blocks one after the other."""
+    found, at = [], 0
+    for link in reduction.form.predictions:
+        n, K = len(link.rows), link.theta.outputs or 1
+        part = d[at : at + n * K].reshape(K, n).T
+        found.append(part[:, 0] if link.theta.outputs is None else part)
+        at += n * K
+    return tuple(found)
 
 
 def spread(form: CanonicalForm) -> sp.csr_array:

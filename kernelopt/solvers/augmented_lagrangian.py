@@ -40,6 +40,7 @@ NEXT = 0.6
 # Newton steps per inner problem. If they do not suffice, σ is too large: more steps find that out later, fewer give up
 # on problems that would converge.
 STEPS = 30
+MOST_FAILURES = 4  # in turn, of active sets from neighbours: after 8 problems at most they are tried again
 # Consecutive updates that lower the merit by less than a tenth, or that fail for their σ, before the method gives up.
 # More of them waste time before the interior point takes over.
 FLAT = 12
@@ -63,10 +64,16 @@ NOT_SMOOTH = "needs a differentiable objective and no constraints"
 
 
 class KeptPenalty(NamedTuple):
-    """What helps the next problem: the last σ, and a system that was factored."""
+    """What helps the next problem.
+
+    sigma : the last σ; known : a system that was factored; failures : how often in turn active sets did not get from
+    one problem's solution to the next one's; wait : problems for which they are not tried from there
+    """
 
     sigma: float = 0.0
     known: Known | None = None
+    failures: int = 0
+    wait: int = 0
 
 
 class AugmentedLagrangian(Engine):
@@ -98,16 +105,35 @@ class Newton(Engine):
 def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Point:
     """The best point found; the watch decides when it is good enough.
 
-    From the solution of a neighbouring problem, and then from libsvm's, active sets are tried first.
+    From the solution of a neighbouring problem, and then from libsvm's, active sets are tried first. Where they failed
+    from neighbours, the next 1, 2, 4, … problems begin with libsvm's point.
     """
-    found = None if start is None else active_set.solve(problem, watch, start)
-    if found is None:
-        first = libsvm.first_point(problem, watch.left)
-        found = None if first is None else active_set.solve(problem, watch, first)
-        start = start or first
+    kept, first = _kept(start), None
+    if kept.wait:
+        first, kept = libsvm.first_point(problem, watch.left), kept._replace(wait=kept.wait - 1)
+    if start is not None and first is None:
+        found = active_set.solve(problem, watch, start)
+        if found is not None:
+            return replace(found, kept=kept._replace(failures=0, wait=0))
+        failures = min(kept.failures + 1, MOST_FAILURES)
+        kept = kept._replace(failures=failures, wait=2 ** (failures - 1))
+    first = first or libsvm.first_point(problem, watch.left)
+    found = None if first is None else _from_libsvm(problem, watch, first)
     if found is not None:
-        return found
-    return _coarse_to_fine(problem, watch, start, problem.sigma, watch.flops + BUDGET * problem.cost(problem.m))
+        return replace(found, kept=kept)
+    if start is None and first is not None:
+        start = libsvm.completed(problem, first)
+    found = _coarse_to_fine(problem, watch, start, problem.sigma, watch.flops + BUDGET * problem.cost(problem.m))
+    return replace(found, kept=_kept(found)._replace(failures=kept.failures, wait=kept.wait))
+
+
+def _from_libsvm(problem: Structured, watch: Watch, first: Point) -> Point | None:
+    """Libsvm's point where it will do, else the one that active sets find from there; None where they do not."""
+    if watch.enough >= libsvm.TOL / 2:
+        whole = libsvm.completed(problem, first)
+        if watch.suffices(whole):
+            return whole
+    return active_set.solve(problem, watch, first, fits=True)
 
 
 def newton(problem: Structured, watch: Watch, start: Point | None = None) -> Point:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -86,11 +86,12 @@ class SolverTable(Mapping[str, "str | None"]):
 
 
 def candidates(
-    probe: cp.Problem, form: CanonicalForm, outer: Outer | None, wanted: str | None = None, alternatives: bool = True
-) -> list[str]:
+    probe: Callable[[], cp.Problem], form: CanonicalForm, outer: Outer | None, wanted: str | None = None,
+    alternatives: bool = True,
+) -> list[str]:  # fmt: skip
     """The solvers that may be tried, those of cvxpy in order of preference; if one is `wanted`, that one alone.
 
-    `probe` is the reduced problem with a factor of two columns: the same cones, cheap to compile; `outer` is None for
+    `probe` makes the reduced problem with a factor of two columns, cheap to compile; `outer` is None for
     mixed-integer problems; without `alternatives`, a continuous problem gets the first of cvxpy's solvers alone.
     Raises SolverError where no installed solver takes the problem.
     """
@@ -108,7 +109,7 @@ def candidates(
         names = [name for name in CONTINUOUS if name in installed]
         return [*ENGINES, *names] if alternatives else names[:1]
     for name in MIXED_INTEGER:
-        if name in installed and _reason(probe, name) is None:
+        if name in installed and _reason(probe(), name) is None:
             return [name]
     raise SolverError(
         "Expected an installed solver for this mixed-integer problem; found none. Install one, such as "
@@ -231,7 +232,7 @@ def table(
             install = CONIC_SOLVERS[name].install if name in CONIC_SOLVERS else "see cvxpy"
             reasons[name] = f"not installed: {install}"
     try:
-        return SolverTable(reasons, ordered(candidates(probe, form, outer), form, outer, size)[0])
+        return SolverTable(reasons, ordered(candidates(lambda: probe, form, outer), form, outer, size)[0])
     except SolverError:
         return SolverTable(reasons, None)
 

@@ -86,6 +86,8 @@ class Answer:
     slopes : slopes of the separable functions hⱼ, where the solver provides them
     left_off : the starting point for the next solve
     interrupted : whether Ctrl-C ended it
+    gap : absolute, of the reduced problem, by the solver's own dual point; NaN where it has none
+    predictions : Bv of each link, where the solver knows them
     """
 
     status: Status
@@ -95,6 +97,8 @@ class Answer:
     slopes: Array | None = None
     left_off: Any = None
     interrupted: bool = False
+    gap: float = nan
+    predictions: tuple[Array, ...] | None = None
 
 
 def solve(  # noqa: PLR0917

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import inf, isfinite, log
+from math import inf, isfinite, log, nan
+from operator import is_
 from time import perf_counter
 
 import numpy as np
@@ -19,6 +20,7 @@ from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Lengths, Outer
 from kernelopt.errors import SolverError
 from kernelopt.factorization import Factor
+from kernelopt.factorization.tall import TallMatrix
 from kernelopt.language.expressions import Theta
 from kernelopt.results.solution import Status
 from kernelopt.solvers import assemble, first_point, nonconvex, recentring
@@ -39,6 +41,9 @@ from kernelopt.support.types import Array, Ints
 # An engine's target gap, relative to the certified gap that is wanted, which adds the factor's error. Engines converge
 # fast near the optimum, so that two more digits cost few systems.
 TIGHTER = 1e-2
+# The gap at which a point of libsvm's is taken as it is, relative to the certified gap that is wanted: one half leaves
+# room for the factor's error, and a certified gap is relative to P₀ − P, which is larger than ½xᵀRx.
+ENOUGH = 0.5
 # Target gap, relative to ½xᵀRx, for optima that others are computed from (`optimum`) and for nonconvex losses. Where a
 # norm's strength R is searched for, max(EXACT, tol²) is the target for each R: the error of ν, and with it that of
 # ‖Aᵀν‖, which enters the bound in first order, is of the order of the gap's square root.
@@ -70,13 +75,18 @@ ENGINES: dict[str, Engine] = {
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """The last point of an earlier answer: x in blocks of v and y, kink multipliers, and data its engine reuses."""
+    """The last point of an earlier answer: x in blocks of v and y, kink multipliers, and data its engine reuses.
+
+    blocks, d : matrices B and the predictions Bv, which hold for the next problem if it has the same B
+    """
 
     v: tuple[Array, ...]
     y: Array
     a: Array | None = None
     R: float = 0.0
     kept: object = None
+    blocks: tuple[TallMatrix, ...] = ()
+    d: Array | None = None
 
 
 def lacks(name: str, shape: Shape) -> str | None:
@@ -103,7 +113,8 @@ def solve(  # noqa: PLR0917
     exact = shape.odd is not None or shape.nonconvex is not None
     wanted = EXACT if shape.nonconvex is not None else max(EXACT, tol**2)
     target, floor = (wanted, EXACT * FLOOR * kappa) if exact else (TIGHTER * tol, FLOOR * kappa)
-    watch = Watch(name, target, floor, outer.form.data_unit or sigma, deadline, verbose, progress)
+    enough = 0.0 if exact else ENOUGH * tol
+    watch = Watch(name, target, floor, outer.form.data_unit or sigma, deadline, verbose, progress, enough)
     engine = ENGINES[name]
     try:
         with np.errstate(all="ignore"):  # a step too far may overflow; it is taken back
@@ -125,9 +136,16 @@ def solve(  # noqa: PLR0917
         return Answer(Status.INFEASIBLE, False, _stats(name, began, watch), found)  # ν says where it is violated
     status = Status.OPTIMAL if point.stopped is None else Status.USER_LIMIT
     ends = problem.ends
-    left_off = Start(tuple(point.x[a:b] for a, b in pairwise(ends)), point.x[ends[-1] :], point.a, R, point.kept)
+    d = problem.predictions(point.x)
+    left_off = Start(
+        tuple(point.x[a:b] for a, b in pairwise(ends)), point.x[ends[-1] :], point.a, R, point.kept, problem.blocks, d
+    )
     interrupted = isinstance(point.stopped, KeyboardInterrupt)
-    return Answer(status, True, _stats(name, began, watch), found, slopes, left_off, interrupted)
+    gap = point.gap if shape.odd is None and at is None else nan  # else that of another problem
+    predictions = None if at is not None else assemble.by_link(reduction, d)
+    return Answer(
+        status, True, _stats(name, began, watch), found, slopes, left_off, interrupted, gap, predictions
+    )  # fmt: skip
 
 
 def _of_norms(reduction: Reduction, problem: Structured, shape: Shape, point: Point, R: float) -> Array:
@@ -259,7 +277,7 @@ def carried(
         if theta in moved:  # an earlier start lacks columns that were added since
             known = np.pad(v[k], (0, old[theta].rank - len(v[k])))
             v[k] = factorization.carried(old[theta], new[theta], known)
-    return replace(start, v=tuple(v), kept=None)
+    return replace(start, v=tuple(v), kept=None, d=None)
 
 
 def _point(problem: Structured, start: Start | None) -> Point | None:
@@ -273,7 +291,8 @@ def _point(problem: Structured, start: Start | None) -> Point | None:
     parts = [np.pad(v, (0, B.shape[1] - len(v))) for v, B in zip(start.v, problem.blocks, strict=True)]
     x = np.concatenate([*parts, start.y])
     a = np.clip(np.zeros(len(problem.of)) if start.a is None else start.a, problem.low, problem.high)
-    s = problem.products(x)
+    same = len(start.blocks) == len(problem.blocks) and all(map(is_, start.blocks, problem.blocks))
+    s = problem.arguments(start.d, start.y) if same and start.d is not None else problem.products(x)
     if not isfinite(problem.smooth_value(s)):
         return None
     return Point(x, s, a, problem.smooth_gradient(s), inf, problem.quadratic(x), inf, inf, kept=start.kept)

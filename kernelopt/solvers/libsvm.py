@@ -6,11 +6,13 @@ From there, active sets take one to six systems on problems on which they give u
 from __future__ import annotations
 
 import warnings
+from math import inf
 
 import numpy as np
 
 from kernelopt.compiler.pieces import Kinks
 from kernelopt.factorization import memory
+from kernelopt.solvers import machines
 from kernelopt.solvers.dual_point import Point, judged
 from kernelopt.solvers.kernel_space import KernelSpace
 from kernelopt.solvers.machines import Machine, machine_of
@@ -23,9 +25,13 @@ ITERATIONS = 100
 
 
 def first_point(problem: Structured, seconds: float) -> Point | None:
-    """The point at libsvm's dual coefficients; None for other problems, where K is not at hand, and in little time."""
+    """The a, y and s at libsvm's dual coefficients, and an x with that y alone, see `completed`.
+
+    None for other problems, where K is not at hand, and in little time.
+    """
     space, m = problem.kernel_space, problem.m
-    if space is None or problem.smooth or problem.linear_y.any() or problem.linear_d.any():
+    costs = problem.linear_y.any() or problem.linear_d.any()
+    if not machines.is_installed() or space is None or problem.smooth or costs:
         return None
     kinks = Kinks(np.zeros(m), problem.slope, problem.of, problem.anchor, problem.low, problem.high, problem.rho)
     machine = machine_of(kinks, problem.slope, problem.F)
@@ -42,15 +48,14 @@ def first_point(problem: Structured, seconds: float) -> Point | None:
             return None
     slopes = np.zeros(m)
     slopes[machine.rows] = c / f[machine.rows]
-    return _point(problem, slopes, y)
+    return _point(problem, space, slopes, y)
 
 
 def _kernel(problem: Structured, space: KernelSpace, rows: Ints, f: Array) -> tuple[Array, float]:
-    """K divided by the rows' entries of F on both sides, as a matrix and a factor: BBᵀ itself where it will do."""
+    """K divided by the rows' entries of F on both sides, as a matrix and a factor; entries of BBᵀ where these do."""
     e = problem.E.data / f
-    Q = problem.blocks[0].outer() if len(problem.blocks) == 1 else None
-    if Q is not None and len(rows) == len(Q) and np.all(e == e[0]) and np.array_equal(problem.E.indices, rows):
-        return Q, float(e[0] ** 2 / problem.R[0])
+    if len(problem.blocks) == 1 and np.all(e == e[0]):
+        return problem.blocks[0].outer_among(problem.E.indices[rows]), float(e[0] ** 2 / problem.R[0])
     K = space.among(rows)
     K /= np.multiply.outer(f[rows], f[rows])
     return K, 1.0
@@ -73,7 +78,15 @@ def _solved(machine: Machine, K: Array, scale: float) -> tuple[Array, float]:
     return c, unit * float(fit.intercept_[0])
 
 
-def _point(problem: Structured, c: Array, y: float) -> Point:
+def completed(problem: Structured, point: Point) -> Point:
+    """The first point with the v that belongs to a, judged."""
+    combined = problem.adjoint(problem.of_kinks(point.a)) + problem.linear
+    end = problem.ends[-1]
+    x = np.append(-combined[:end] / problem.penalty[:end], point.x[end:])
+    return judged(problem, x, problem.products(x), point.a, point.slopes, problem.penalty * x + combined)
+
+
+def _point(problem: Structured, space: KernelSpace, c: Array, y: float) -> Point:
     """The point at slopes c; kinks of a row are used up in the order of their anchors."""
     left, a = c - problem.slope, np.zeros(len(problem.of))
     order = np.lexsort((problem.anchor, problem.of))
@@ -81,6 +94,6 @@ def _point(problem: Structured, c: Array, y: float) -> Point:
     for turn in (order[first], order[~first]):  # a row has one kink or two
         a[turn] = np.clip(left[problem.of[turn]], 0.0, problem.high[turn])
         left[problem.of[turn]] -= a[turn]
-    combined = problem.adjoint(problem.of_kinks(a)) + problem.linear
-    x = np.append(-combined[: problem.ends[-1]] / problem.penalty[: problem.ends[-1]], y)
-    return judged(problem, x, problem.products(x), a, np.zeros(problem.m))
+    g = problem._gathered(problem.slope + problem.of_kinks(a)) + problem.linear_d
+    s = problem.arguments(-space.times(g), np.array([y]))
+    return Point(np.append(np.zeros(problem.ends[-1]), y), s, a, np.zeros(problem.m), inf, 0.0, inf, inf)

@@ -35,11 +35,11 @@ class Machine:
 
 
 def machine_of(kinks: Kinks, slope: Array, F: Array | sp.sparray) -> Machine | None:
-    """libsvm's problem for these functions; None where it has none, or is not installed."""
+    """libsvm's problem for these functions; None where it has none."""
     if F.shape[1] != 1 or F.shape[0] > MOST or not len(kinks.of) or kinks.rho.any() or kinks.low.any():
         return None
     f = F.toarray()[:, 0] if isinstance(F, sp.sparray) else F[:, 0]
-    if not f.all() or not np.isfinite(kinks.high).all() or not _is_installed():
+    if not f.all() or not np.isfinite(kinks.high).all():
         return None
     m, of = len(f), kinks.of
     count = np.bincount(of, minlength=m)
@@ -66,5 +66,6 @@ def machine_of(kinks: Kinks, slope: Array, F: Array | sp.sparray) -> Machine | N
 
 
 @cache
-def _is_installed() -> bool:
+def is_installed() -> bool:
+    """Whether scikit-learn, and libsvm with it, is installed."""
     return importlib.util.find_spec("sklearn") is not None

@@ -40,6 +40,12 @@ JITTER = 1e-14
 # Flops that take as long as the look-up of an entry of BBᵀ, which reads memory out of order.
 LOOK_UP = 20
 
+# Cached properties of a structured problem that do not depend on R.
+WITHOUT_R = (
+    "ends", "_rows", "_one_each", "_one_factor", "_E_back", "linear", "_long", "_long_rows", "_pairs", "product_cost",
+    "_typical",
+)  # fmt: skip
+
 Solve = Callable[[Array], Array]
 
 
@@ -123,6 +129,12 @@ class Structured:
         """The x to start from."""
         return np.zeros(self.size) if self.origin is None else self.origin
 
+    def with_penalties(self, R: Array) -> Structured:
+        """The same problem with other penalties, which keeps what does not depend on them."""
+        found = replace(self, R=R)
+        found.__dict__.update({name: self.__dict__[name] for name in WITHOUT_R if name in self.__dict__})
+        return found
+
     def truncated(self, rank: int) -> Structured:
         """The problem for the first columns of each B only: a coarser restriction of θ.
 
@@ -146,7 +158,11 @@ class Structured:
 
     def products(self, x: Array) -> Array:
         """s = Cx."""
-        return self._spread(self.predictions(x)) + self.F @ x[self.ends[-1] :]
+        return self.arguments(self.predictions(x), x[self.ends[-1] :])
+
+    def arguments(self, d: Array, y: Array) -> Array:
+        """s = Ed + Fy."""
+        return self._spread(d) + self.F @ y
 
     @cached_property
     def _one_each(self) -> bool:
@@ -187,6 +203,8 @@ class Structured:
     @cached_property
     def linear(self) -> Array:
         """g, the linear cost of x."""
+        if not (self.linear_d.any() or self.linear_y.any() or self.slope.any()):
+            return np.zeros(self.size)
         return self._back(self.linear_d + self._gathered(self.slope), self.linear_y + self.F.T @ self.slope)
 
     def _back(self, d: Array, y: Array) -> Array:
@@ -339,13 +357,18 @@ class Structured:
 
         `steps` scales it for each kink.
         """
+        return 0.5 * float(self.R.max()) if self._typical is None else self._typical
+
+    @cached_property
+    def _typical(self) -> float | None:
+        """`sigma`, where it does not depend on R."""
         k = np.abs(self.anchor)
         unit = float(np.median(k[k > 0])) if np.any(k > 0) else 1.0
         width = (self.high - self.low)[np.isfinite(self.low) & np.isfinite(self.high)]
-        curved = self.rho > 0
         if len(width):
             return 0.5 * float(np.median(width)) / unit
-        return 0.5 * float(np.median(1 / self.rho[curved])) if curved.any() else 0.5 * float(self.R.max())
+        curved = self.rho > 0
+        return 0.5 * float(np.median(1 / self.rho[curved])) if curved.any() else None
 
     @cached_property
     def steps(self) -> Array:

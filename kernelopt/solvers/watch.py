@@ -23,7 +23,8 @@ class Watch:
     """Judges points by their gap, and keeps the time.
 
     tol : target gap, relative to ½xᵀRx, a lower bound of the improvement over θ = 0 at the optimum; floor : absolute
-    gap that suffices in any case; unit : of the arguments s, for violations; deadline : on `perf_counter`; systems,
+    gap that suffices in any case; enough : relative gap at which no better point is sought from one that a finder gave;
+    unit : of the arguments s, for violations; deadline : on `perf_counter`; systems,
     flops : linear systems solved so far, and their cost
     """
 
@@ -34,6 +35,7 @@ class Watch:
     deadline: float = inf
     verbose: bool = False
     bar: bool = False
+    enough: float = 0.0
     systems: int = 0
     flops: float = 0.0
     started: float = field(default_factory=perf_counter)
@@ -48,6 +50,10 @@ class Watch:
         if not enough:
             self.check_time()
         return enough
+
+    def suffices(self, point: Point) -> bool:
+        """Whether a point that was found elsewhere needs no steps."""
+        return point.gap <= self.enough * point.unit and point.violation <= FEASIBLE * self.unit
 
     def merit(self, point: Point) -> float:
         """The quantity that iterations reduce: the relative gap plus the violation in units of right-hand sides."""

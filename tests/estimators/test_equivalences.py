@@ -96,18 +96,23 @@ def compared(theirs, ours, method, weighted):
 
 TEXT = """# Equivalences with scikit-learn
 
-Each row was fitted by both, on 60 rows in two columns, and predictions at new points were compared; a test repeats it.
-The largest difference, relative to the largest prediction, is at most 1e-6 in all rows. `TOL` is 1e-10 and `G` = 0.4.
-Rows with weights had random ones. `es` is `kernelopt.estimators`.
+A test fits each pair on 60 rows of data in two columns, and compares predictions at new points. The largest
+difference, relative to the largest prediction, is at most 1e-6. `TOL` is 1e-10, `G` is 0.4, and `es` is
+`kernelopt.estimators`. Pairs marked with "yes" are also compared with random weights of rows.
 
 | scikit-learn | here | compared | weights |
 |---|---|---|---|
 {rows}
 
-What differs: `gamma="scale"` is computed with the weights of rows, which scikit-learn ignores there; `coef0` is 1 by
-default, 0 in `SVC`; several classes are one against the rest, `SVC` takes pairs; `KernelRidge` has the linear kernel by
-default, and no intercept; `KernelPCA` makes the first of the largest scores positive. `GaussianProcessClassifier`
-approximates an integral, which no estimator here does: its mode alone is log-loss with α = ½ and no intercept.
+The defaults and conventions differ as follows:
+
+- `gamma="scale"` uses the weights of rows here. scikit-learn ignores them.
+- `coef0` is 1 by default here, and 0 in `SVC`.
+- Several classes are fitted one against the rest here. `SVC` fits pairs.
+- scikit-learn's `KernelRidge` has a linear kernel by default, and no intercept.
+- Our `KernelPCA` makes the first of the largest scores positive.
+- `GaussianProcessClassifier` approximates an integral. No estimator here does; log-loss with α = ½ and no intercept
+  gives its mode.
 """
 
 

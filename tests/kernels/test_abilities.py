@@ -1,4 +1,4 @@
-"""The table of docs/kernels.md that says which rows a kernel has beside points, against the library."""
+"""The table of derivatives, integrals and means in docs/kernels.md, against the library."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ OTHERS = [k.Cosine(), k.Intersection(), k.AdditiveChiSquared(), k.Sigmoid(0.1, 0
 
 
 def rows_of_table():
-    part = PAGE.read_text().split("## Rows beside points")[1].split("## ")[0]
+    part = PAGE.read_text().split("## Derivatives, integrals and means")[1].split("## ")[0]
     for line in part.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if cells[0].startswith("`"):

@@ -148,7 +148,7 @@ def test_a_path_takes_few_systems(monkeypatch):
     points = rng.normal(size=(500, 10))
     labels = np.sign(points[:, 0] + points[:, 1] ** 2 - 1 + 0.3 * rng.normal(size=500))
     totals = []
-    for solve in (active_set.solve, lambda *_: None):
+    for solve in (active_set.solve, lambda *_, **__: None):
         monkeypatch.setattr(active_set, "solve", solve)
         theta, b, lam = ko.Theta(ko.kernels.Gaussian(sigma=3.0)), cp.Variable(), cp.Parameter(nonneg=True)
         loss = cp.sum(ko.losses.hinge(labels, theta(points) + b))

@@ -57,7 +57,7 @@ def test_an_equation_of_many_rows_takes_no_more_systems():
 )
 def test_a_warm_start_takes_fewer_systems(solver, loss, share, monkeypatch):
     """Along four values of λ, the first of which nobody has a start for, not even libsvm."""
-    monkeypatch.setattr(machines, "_is_installed", lambda: False)
+    monkeypatch.setattr(machines, "is_installed", lambda: False)
     points, totals = np.random.default_rng(2).normal(size=(300, 8)), []
     for warm in (True, False):
         strength = cp.Parameter(nonneg=True)

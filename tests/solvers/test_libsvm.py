@@ -6,7 +6,7 @@ import pytest
 from inside import reduction_of
 
 import kernelopt as ko
-from kernelopt.solvers import active_set, assemble, libsvm, machines
+from kernelopt.solvers import active_set, assemble, augmented_lagrangian, libsvm, machines
 from kernelopt.solvers.watch import Watch
 
 RNG = np.random.default_rng(0)
@@ -57,9 +57,11 @@ def test_first_point(name):
     problem, unit = stated(name)
     inner = structured_of(problem)
     point = libsvm.first_point(inner, np.inf)
-    assert point.gap <= 0.05 * point.unit
+    whole = libsvm.completed(inner, point)
+    assert whole.gap <= 0.05 * whole.unit
+    assert point.s == pytest.approx(whole.s, rel=1e-9, abs=1e-9 * np.abs(whole.s).max())
     watch = Watch("", 1e-9, 1e-12 * unit**2, unit)
-    found = active_set.solve(inner, watch, point)
+    found = active_set.solve(inner, watch, point, fits=True)
     assert found is not None and watch.systems <= 6
     assert found.gap <= 1e-9 * found.unit
     assert problem.status == "optimal" and problem.solver_stats.solver_name == "AUGMENTED_LAGRANGIAN"
@@ -84,7 +86,7 @@ def test_what_it_is_not_asked_for(monkeypatch):
     monkeypatch.setattr(libsvm.memory, "available_bytes", lambda: 1000.0)
     assert libsvm.first_point(inner, np.inf) is None
     monkeypatch.undo()
-    monkeypatch.setattr(machines, "_is_installed", lambda: False)
+    monkeypatch.setattr(machines, "is_installed", lambda: False)
     problem.solve(solver="AUGMENTED_LAGRANGIAN", warm_start=False)
     assert problem.value == pytest.approx(value, rel=1e-6)
     assert problem.solvers().chosen == "INTERIOR_POINT"
@@ -102,5 +104,33 @@ def test_iterations_that_run_out(monkeypatch):
     problem, _ = stated("hinge", lam=1e-6)
     problem.solve(solver="AUGMENTED_LAGRANGIAN")
     assert problem.status == "optimal"
-    point = libsvm.first_point(structured_of(problem, lam=1e-6), np.inf)
+    inner = structured_of(problem, lam=1e-6)
+    point = libsvm.completed(inner, libsvm.first_point(inner, np.inf))
     assert point.gap > 0.05 * point.unit
+
+
+def test_a_coarse_tolerance_takes_its_point():
+    """Where half of the tolerance is reached by libsvm's point, no system is solved; the certificate proves it."""
+    problem, _ = stated("hinge")
+    problem.solve(tol=1e-3)
+    assert problem.solver_stats.num_iters == 0
+    assert problem.status == "optimal" and problem.certificate.relative_gap <= 1e-3
+    fine, _ = stated("hinge")
+    assert fine.solve(tol=1e-6) <= problem.certificate.upper
+    assert fine.solver_stats.num_iters > 0
+
+
+def test_failures_from_neighbours_are_counted(monkeypatch):
+    """After each failure from the last λ, active sets wait for 1, 2, 4 … problems before they are tried from there."""
+    problem, _ = stated("hinge")
+    inner, solve, from_neighbours = structured_of(problem), active_set.solve, []
+
+    def counted(problem, watch, start, fits=False):
+        from_neighbours.append(not fits)
+        return solve(problem, watch, start, fits) if fits else None
+
+    monkeypatch.setattr(active_set, "solve", counted)
+    point = None
+    for _ in range(12):
+        point = augmented_lagrangian.solve(inner, Watch("", 1e-9, 1e-12, 1.0), point)
+    assert sum(from_neighbours) == 4  # the second, fourth, seventh and twelfth problem

@@ -378,7 +378,7 @@ def test_interrupted(monkeypatch):
 
 
 def test_warm_starts(monkeypatch):
-    monkeypatch.setattr(machines, "_is_installed", lambda: False)  # libsvm starts close to the optimum, too
+    monkeypatch.setattr(machines, "is_installed", lambda: False)  # libsvm starts close to the optimum, too
     X, y = data(150)
     theta, b, lam = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(), cp.Parameter(nonneg=True, value=1.0)
     loss = cp.sum(losses.hinge(np.sign(y), theta(X) + b))
