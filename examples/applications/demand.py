@@ -8,13 +8,16 @@ Economic theory expects demand to fall with the price and to rise with the incom
 to be convex in the price. A smooth demand function :math:`f(p, q) = \theta^\top F(p, q)
 + c` is fitted with these laws as constraints:
 
-.. math:: \text{minimize} \quad
-   \sum_i \bigl(y_i - f(p_i, q_i)\bigr)^2 + \lambda\|\theta\|^2
-   \quad \text{subject to} \quad
-   \frac{\partial f}{\partial p} \le 0, \quad
-   \frac{\partial^2 f}{\partial p^2} \ge 0, \quad
-   \frac{\partial f}{\partial q} \ge 0
+.. math::
+
+   \begin{array}{ll}
+   \text{minimize} & \sum_i \bigl(y_i - f(p_i, q_i)\bigr)^2
+   + \lambda\|\theta\|^2 \\[1ex]
+   \text{subject to} & \dfrac{\partial f}{\partial p} \le 0, \quad
+   \dfrac{\partial^2 f}{\partial p^2} \ge 0, \quad
+   \dfrac{\partial f}{\partial q} \ge 0
    \quad \text{for all } (p, q) \text{ in the box of the data.}
+   \end{array}
 
 Constraints at data points say nothing about the prices between them, where a demand
 function is used, for instance to predict the effect of a tax.
