@@ -55,6 +55,12 @@ class OptionError(KernelOptError, ValueError):
     """An option of `solve` outside its range."""
 
 
+class UnknownNameError(OptionError, KeyError):
+    """A name that a table or mapping does not have; a KeyError too, so that `get` and `in` work."""
+
+    __str__ = Exception.__str__  # KeyError would print the message in quotation marks
+
+
 class FormatError(KernelOptError, ValueError):
     """A file that does not have the format of `ko.save`."""
 

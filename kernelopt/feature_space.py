@@ -13,6 +13,7 @@ from kernelopt.kernels import as_kernel
 from kernelopt.kernels.domains import check_finite, real_array
 from kernelopt.language.functions import BLOCK_BYTES, Function
 from kernelopt.language.rows import Rows
+from kernelopt.support.checks import is_integer, require_flag, require_number, shown
 from kernelopt.support.types import Array, Ints
 
 # Relative to the largest eigenvalue (in `quick_checks` to the largest entry): smaller eigenvalues and differences count
@@ -90,8 +91,8 @@ def nearest_neighbors(kernel: Any, X: Any, Z: Any, k: int = 1) -> Neighbors:
     """
     kernel = as_kernel(kernel)
     rows, others = kernel.rows(X), kernel.rows(Z)
-    if not isinstance(k, (int, np.integer)) or not 1 <= k <= len(others):
-        raise DataError(f"Expected k from 1 to {len(others)}, the number of points to choose from; got {k!r}.")
+    if not is_integer(k) or not 1 <= k <= len(others):
+        raise DataError(f"Expected k from 1 to {len(others)}, the number of points to choose from; got {shown(k)}.")
     step = max(1, BLOCK_BYTES // (8 * len(others)))
     indices, distances = [], []
     for i in range(0, len(rows), step):
@@ -145,6 +146,7 @@ def alignment(Q1: Any, Q2: Any, centered: bool = False) -> float:
     >>> round(ko.feature_space.alignment([[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]]), 4)
     0.7071
     """
+    require_flag(centered, "centered")
     Q1, Q2 = (center(Q) if centered else _square(Q) for Q in (Q1, Q2))
     if Q1.shape != Q2.shape:
         raise DataError(f"Expected kernel matrices of the same rows; got shapes {Q1.shape} and {Q2.shape}.")
@@ -174,6 +176,7 @@ def target_alignment(Q: Any, y: Any, centered: bool = False) -> float:
     >>> round(ko.feature_space.target_alignment([[1.0, -1.0], [-1.0, 1.0]], [1, -1]), 12)
     1.0
     """
+    require_flag(centered, "centered")
     Q, Y = center(Q) if centered else _square(Q), real_array(y, "y")
     check_finite(Y, "y")
     if Y.ndim not in (1, 2) or len(Y) != len(Q):
@@ -215,6 +218,7 @@ def kernel_svd(kernel: Any, X: Any, rank_tol: float = 1e-12, memory_limit: float
     array([3., 2.])
     """
     kernel = as_kernel(kernel)
+    require_number(rank_tol, "rank_tol", "a number from 0 to 1", lambda value: 0 <= value < 1)
     rows = Rows.of_points(kernel, kernel.rows(X))
     factor = factorize("eigen", rows, Settings(rank_tol, None), memory_limit)
     values = np.sqrt(factor.scale) * np.linalg.norm(factor.B, axis=0)
@@ -242,6 +246,7 @@ def is_psd(Q: Any, tolerance: float = PSD_TOLERANCE) -> bool:
     (True, False)
     """
     Q = _square(Q)
+    _require_tolerance(tolerance)
     eigenvalues = sl.eigvalsh((Q + Q.T) / 2)
     return bool(eigenvalues[0] >= -tolerance * max(eigenvalues[-1], 0.0))
 
@@ -274,6 +279,7 @@ def quick_checks(Q: Any, tolerance: float = PSD_TOLERANCE) -> MatrixChecks:
     MatrixChecks(symmetric=True, diagonal=True, cauchy_schwarz=False)
     """
     Q = _square(Q)
+    _require_tolerance(tolerance)
     slack, d = tolerance * float(np.abs(Q).max()), np.diag(Q)
     root = np.sqrt(d.clip(0.0))
     return MatrixChecks(
@@ -303,7 +309,12 @@ def rank(Q: Any, tolerance: float = PSD_TOLERANCE) -> int:
     >>> ko.feature_space.rank(ko.kernels.Polynomial(degree=2)(X))
     6
     """
+    _require_tolerance(tolerance)
     return int(np.linalg.matrix_rank(_square(Q), tol=tolerance * float(np.linalg.norm(_square(Q), 2)), hermitian=True))
+
+
+def _require_tolerance(tolerance: Any) -> None:
+    require_number(tolerance, "tolerance", "a number ≥ 0", lambda value: value >= 0)
 
 
 def _square(Q: Any) -> Array:

@@ -15,9 +15,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelopt.errors import DataError, OptionError
+from kernelopt.errors import DataError, DataTypeError, OptionError
 from kernelopt.kernels.domains import check_finite, real_array
 from kernelopt.language.survival import CoxLikelihood, RiskSets
+from kernelopt.support.checks import shown
 
 __all__ = [
     "absolute_error",
@@ -276,7 +277,7 @@ def ordinal(y: Any, f: Any, thresholds: Any) -> cp.Expression:
     >>> ko.losses.ordinal(y, f, b).value.round(4)
     array([0.3133, 0.7719, 0.3133])
     """
-    f, b = cp.Expression.cast_to_const(f), cp.Expression.cast_to_const(thresholds)
+    f, b = _expression(f, "the predictions"), _expression(thresholds, "thresholds")
     classes = real_array(y, "y")
     if f.ndim != 1 or classes.shape != f.shape or b.ndim != 1:
         raise DataError(
@@ -436,9 +437,9 @@ def cox(time: Any, event: Any, f: Any, ties: str = "breslow") -> cp.Expression:
     >>> round(loss.value, 4)  # log 3 + log 2
     1.7918
     """
-    if ties not in ("breslow", "efron"):
+    if not isinstance(ties, str) or ties not in ("breslow", "efron"):
         raise OptionError(f'Expected ties to be "breslow" or "efron"; got {ties!r}.')
-    f, times, events = cp.Expression.cast_to_const(f), real_array(time, "time"), real_array(event, "event")
+    f, times, events = _expression(f, "the predictions"), real_array(time, "time"), real_array(event, "event")
     check_finite(times, "time")
     if f.ndim != 1 or {times.shape, events.shape} != {f.shape}:
         raise DataError(
@@ -455,15 +456,23 @@ def cox(time: Any, event: Any, f: Any, ties: str = "breslow") -> cp.Expression:
     return CoxLikelihood(f, RiskSets(times, events.astype(bool), efron=ties == "efron"))
 
 
+def _expression(f: Any, what: str) -> cp.Expression:
+    """An expression, or numbers as one. Raises DataTypeError for other objects, and for complex ones."""
+    if isinstance(f, cp.Expression):
+        if not f.is_real():
+            raise DataTypeError(f"Expected {what} to be real; got the complex expression {f!r}. Write cp.real of it.")
+        return f
+    numbers = real_array(f, what)
+    check_finite(numbers, what)
+    return cp.Constant(numbers)
+
+
 def _pair(y: Any, f: Any) -> tuple[cp.Expression, cp.Expression]:
     """`y` and `f` as expressions of one shape. Raises DataError for shapes that differ, which cvxpy would broadcast."""
-    f = cp.Expression.cast_to_const(f)
+    f = _expression(f, "the predictions")
     if isinstance(y, cp.Expression) and y.variables():
         raise DataError("Expected data for y, an array or a cp.Parameter; got an expression. The order is (y, f).")
-    if not isinstance(y, cp.Expression):
-        y = real_array(y, "y")
-        check_finite(y, "y")
-        y = cp.Constant(y)
+    y = _expression(y, "y")
     if y.shape != f.shape:
         hint = " Write y.ravel()." if y.size == f.size and y.ndim > f.ndim else ""
         raise DataError(
@@ -480,8 +489,9 @@ def _residual(y: Any, f: Any) -> cp.Expression:
 
 def _levelled(y: Any, f: Any, tau: Any) -> tuple[cp.Expression, Any]:
     """y − f and the level of each entry; y of shape (N,) stands for a column per level."""
-    f = cp.Expression.cast_to_const(f)
-    several = np.ndim(tau) == 1 and f.ndim == 2 and len(tau) == f.shape[1]
+    f = _expression(f, "the predictions")
+    tau = tau if isinstance(tau, cp.Expression) else real_array(tau, "tau")
+    several = tau.ndim == 1 and f.ndim == 2 and tau.shape[0] == f.shape[1]
     if several and np.shape(y) == f.shape[:1]:
         column = y if isinstance(y, cp.Expression) else cp.Constant(real_array(y, "y"))
         y = cp.reshape(column, (f.shape[0], 1), order="C") @ np.ones((1, f.shape[1]))
@@ -489,7 +499,8 @@ def _levelled(y: Any, f: Any, tau: Any) -> tuple[cp.Expression, Any]:
             check_finite(column.value, "y")
     r = _residual(y, f)
     if several:
-        levels = np.broadcast_to(real_array(tau, "tau"), r.shape)
+        values = tau.value if isinstance(tau, cp.Expression) else tau
+        levels = np.broadcast_to(real_array(values, "tau"), r.shape)
         _check_number(levels, "tau", "between 0 and 1", lambda value: np.min(value) > 0 and np.max(value) < 1, r.shape)
         return r, levels
     _check_number(tau, "tau", "a number between 0 and 1", lambda value: 0 < value < 1)
@@ -537,16 +548,22 @@ CHECKS: dict[str, Callable[[cp.Expression], None]] = {"labels": _check_labels, "
 
 
 def _check_number(value: Any, name: str, expected: str, valid: Any, shape: tuple[int, ...] = ()) -> None:
-    value = value.value if isinstance(value, cp.Expression) else value
-    if value is not None and np.shape(value) != shape:
-        raise DataError(f"Expected {name} to be {expected}; got an array of shape {np.shape(value)}.")
-    if value is not None and not valid(value):
-        raise DataError(f"Expected {name} to be {expected}; got {value!r}.")
+    if isinstance(value, cp.Expression):
+        if value.variables() or value.shape != shape:
+            raise DataError(f"Expected {name} to be {expected}; got the expression {value!r}.")
+        if value.value is None:  # a parameter, which is checked when it has a value
+            return
+        value = value.value
+    numbers = real_array(value, name)
+    if numbers.shape != shape:
+        raise DataError(f"Expected {name} to be {expected}; got an array of shape {numbers.shape}.")
+    if not np.isfinite(numbers).all() or not valid(numbers):
+        raise DataError(f"Expected {name} to be {expected}; got {shown(value)}.")
 
 
 def _classes(y: Any, F: Any) -> tuple[cp.Expression, NDArray[np.float64]]:
     """Predictions (N, K) and the N×K indicator matrix of the classes y."""
-    F = cp.Expression.cast_to_const(F)
+    F = _expression(F, "the predictions")
     labels = real_array(y, "y")
     if F.ndim != 2 or labels.shape != F.shape[:1]:
         raise DataError(

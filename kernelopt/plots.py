@@ -25,6 +25,7 @@ from kernelopt.language.text import names
 from kernelopt.model_selection.path_table import Path
 from kernelopt.problem import Problem
 from kernelopt.results.solution import FittedFunction
+from kernelopt.support.checks import require_callable
 from kernelopt.support.cvxpy_parts import AddExpression
 from kernelopt.support.drawing import MARKERS, STYLES, axes, color, ink
 from kernelopt.support.types import Array
@@ -334,6 +335,7 @@ def _points(X: Any, columns: int) -> Array:
 
 def _values(f: Callable[[Any], Any], X: Array) -> Array:
     """f at points, (n,) or (n, K)."""
+    require_callable(f, "f", "a function of points, such as theta or theta.value")
     values = f(X)
     if isinstance(values, cp.Expression):
         values = values.value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from time import perf_counter
@@ -36,6 +36,7 @@ from kernelopt.sensitivity.gradient_of import SolvedProblem, gradient_of, variab
 from kernelopt.solvers import choice
 from kernelopt.solvers.engines import ENGINES, Start
 from kernelopt.spectral import spectral_problems
+from kernelopt.support.checks import require_kind, shown
 
 # The tolerance of each solve of an exchange, in units of the whole: the rest is left to points and shifts.
 SHARE = 0.2
@@ -72,9 +73,8 @@ class Problem(Statement, Answered):
     """
 
     def __init__(self, objective: cp.Minimize | cp.Maximize, constraints: Sequence[Any] | None = None) -> None:
-        if isinstance(constraints, cp.constraints.constraint.Constraint):
-            raise DataError("Expected a list of constraints; got one constraint. Write [constraint].")
-        given = tuple(constraints or ())
+        require_kind(objective, (cp.Minimize, cp.Maximize), "the objective", "cp.Minimize(...) or cp.Maximize(...)")
+        given = _listed(constraints)
         boxes = tuple(c for c in given if isinstance(c, Everywhere))
         at_first = [c.at(c.grid()) if isinstance(c, Everywhere) else c for c in given]
         self._set(cp.Problem(objective, at_first), None, None, boxes, given)
@@ -169,9 +169,10 @@ class Problem(Statement, Answered):
             "estimate" for a sampled one; False for none. Only a certified answer is called "optimal" (with integer
             variables, which have no certificate, the solver decides).
         memory_limit : bytes; by default 80 % of what is available, or of what the workers of a cluster have.
-        time_limit : seconds of the whole call. After them no new attempt is started, and growing factors, passes over
-            the kernel and solvers that can be interrupted are stopped. The best point is kept, with the gap as far as
-            it is known. The first factor is always made.
+        time_limit : seconds of the whole call. After them no new attempt is started, and factors, passes over the
+            kernel and solvers are stopped. The best point is kept, at least θ = 0 where that is feasible, with the gap
+            as far as it is known. Bounds take up to a second more, and what can't be interrupted may take longer: one
+            call of LAPACK, the setup of Clarabel.
         backend : a `dask.distributed.Client`, whose workers hold B and make the passes over the kernel; by default the
             client in use where X is a Dask array and our own solvers take the problem, else this process.
         dtype : "float32" stores B in single precision, in half the memory; sums are in double precision, and bounds and
@@ -297,7 +298,7 @@ class Problem(Statement, Answered):
             raise OptionError(f"Expected certify=True with ko.everywhere, which is a proof; got {certify!r}.")
         if self.is_mixed_integer() or self._outer() is None or not self.canonical_form().is_convex:
             raise KernelOptError(
-                "Expected a convex problem without integers beside ko.everywhere; its bounds come from multipliers."
+                "Expected a convex problem without integers for ko.everywhere; its bounds come from multipliers."
             )
 
     def _adopt(self, other: Problem) -> None:
@@ -368,6 +369,7 @@ class Problem(Statement, Answered):
         True
         """
         self._require_no_boxes("certificate_at")
+        require_kind(parameters, Mapping, "parameters", "{parameter: value}")
         if self._solution is None or self._solution.certificate is None or self._factored is None:
             raise KernelOptError("Expected a solved problem with a certificate; call solve() first.")
         if self._spectral is not None:
@@ -380,7 +382,7 @@ class Problem(Statement, Answered):
         of_kernels = [p for theta in self.thetas() for p in theta.kernel.parameters()]
         if any(p is q for p in parameters for q in of_kernels):
             raise KernelOptError(
-                "Expected parameters outside of kernels: multipliers of one kernel prove nothing for another. Solve "
+                "Expected parameters outside of kernels: multipliers of one kernel are no proof for another. Solve "
                 "again."
             )
         with values.of_parameters(parameters, self.parameters()):
@@ -521,7 +523,8 @@ class Problem(Statement, Answered):
         variables = self.variables()
         if not variables:
             raise KernelOptError(
-                "Expected variables beside θ, whose gradients go backward; for criteria of θ, ko.gradient."
+                "Expected variables other than θ, whose gradients go backward; got none. For criteria of θ write "
+                "ko.gradient."
             )
         given = [np.ones(v.shape) if v.gradient is None else np.asarray(v.gradient, dtype=float) for v in variables]
         criterion = sum(cp.sum(cp.multiply(g, v)) for g, v in zip(given, variables, strict=True))
@@ -577,9 +580,16 @@ class Problem(Statement, Answered):
     @one_at_a_time
     def get_problem_data(self, solver: str, **options: Any) -> Any:
         """The reduced problem's data as `solver` gets it; see `cp.Problem.get_problem_data`."""
+        require_kind(solver, str, "solver", "the name of a solver of cvxpy's, such as CLARABEL")
         self.canonical_form()
         spectral_problems.require_cones(self._spectral)
-        return self.reduced_problem.get_problem_data(solver, **options)
+        reduced = self.reduced_problem
+        try:
+            return reduced.get_problem_data(solver, **options)
+        except cp.error.SolverError as error:
+            raise SolverError(
+                f"Expected a solver of cvxpy's that takes the problem; got {solver!r}. {error}"
+            ) from error
 
     @one_at_a_time
     def solvers(self) -> choice.SolverTable:
@@ -641,6 +651,7 @@ class Problem(Statement, Answered):
         >>> bool(abs(problem.solve() - explicit.solve(solver="CLARABEL")) < 1e-6)
         True
         """
+        require_kind(problem, cp.Problem, "problem", "a cp.Problem in an explicit θ")
         translated, source = explicit.kernelize(problem, theta, features)
         kernel_problem = cls(translated.objective, translated.constraints)
         rules.require_representable(kernel_problem._inspect())
@@ -655,6 +666,28 @@ class Problem(Statement, Answered):
             p.name() for p in self.parameters()
             if p.id in self._solved_for and not np.array_equal(_copied(p.value), self._solved_for[p.id])
         ]  # fmt: skip
+
+
+def require_problem(value: Any) -> None:
+    """Raise DataTypeError unless the value is a `Problem`."""
+    require_kind(value, Problem, "problem", "a ko.Problem")
+
+
+def _listed(constraints: Any) -> tuple[Any, ...]:
+    """The constraints as a tuple. Raises DataError unless they come in a list and are constraints."""
+    if isinstance(constraints, (cp.constraints.constraint.Constraint, Everywhere)):
+        raise DataError("Expected a list of constraints; got one constraint. Write [constraint].")
+    if constraints is not None and (isinstance(constraints, (str, Mapping)) or not isinstance(constraints, Iterable)):
+        raise DataError(f"Expected a list of constraints, or None; got {shown(constraints)}.")
+    given = tuple(constraints or ()) if isinstance(constraints, (list, tuple, type(None))) else tuple(constraints)
+    for number, constraint in enumerate(given):
+        # cvxpy takes truth values: 0 <= 1 is what a comparison of numbers gives.
+        if not isinstance(constraint, (cp.constraints.constraint.Constraint, Everywhere, bool, np.bool_)):
+            raise DataError(
+                f"Expected constraints, such as theta(X) <= 1; got {type(constraint).__name__} at {number}, "
+                f"{shown(constraint)}."
+            )
+    return given
 
 
 def _copied(value: Any) -> Any:

@@ -88,7 +88,7 @@ def test_what_is_no_number(frame, series, library):
     with pytest.raises(DataError, match=r"got y of shape \(20, 2\)"):
         ko.losses.squared_error(frame(X), ko.Theta(f.kernel)(X))
     if library[0] == "pandas":
-        with pytest.raises(DataTypeError, match=r"<NA> \(NAType\).*fill what is missing"):
+        with pytest.raises(DataTypeError, match=r"<NA> \(NAType\).*fill missing values"):
             f(pd.DataFrame({"a": [1, None], "b": [1, 2]}).convert_dtypes())
 
 

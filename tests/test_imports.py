@@ -139,7 +139,8 @@ INSIDE = {
     "support": [
         ["table"],
         ["cvxpy_parts", "drawing"],
-        ["arithmetic", "clock", "html", "keywords", "optional", "progress", "threads", "types"],
+        ["outside"],
+        ["arithmetic", "checks", "clock", "html", "keywords", "optional", "progress", "threads", "types"],
     ],
 }
 ROOT = Path(kernelopt.__file__).parent

@@ -8,7 +8,7 @@ import pytest
 from jax.test_util import check_grads
 
 import kernelopt as ko
-from kernelopt.errors import DataError, KernelOptError, MissingPackageError, ParameterError
+from kernelopt.errors import DataError, DataTypeError, KernelOptError, MissingPackageError, ParameterError
 from kernelopt.model_selection import jax_layer
 
 ks, losses = ko.kernels, ko.losses
@@ -262,7 +262,7 @@ def test_without_jax(monkeypatch):
         (lambda problem, ps, os: (problem, [*ps, cp.Parameter(name="q")], os), ParameterError, "of the problem.*got q"),
         (lambda problem, ps, os: (problem, [*ps, ps[0]], os), ParameterError, "once"),
         (lambda problem, ps, os: (problem, [], os), ParameterError, "with parameters"),
-        (lambda problem, ps, os: (cp.Problem(cp.Minimize(0)), ps, os), DataError, "a ko.Problem"),
+        (lambda problem, ps, os: (cp.Problem(cp.Minimize(0)), ps, os), DataTypeError, "a ko.Problem"),
         (lambda problem, ps, os: (problem, ps, os[0]), DataError, "list of outputs.*expression"),
         (lambda problem, ps, os: (problem, ps, []), DataError, "list of outputs"),
         (lambda problem, ps, os: (problem, ps, [1.0]), DataError, "real expressions"),

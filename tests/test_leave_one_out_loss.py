@@ -115,7 +115,7 @@ def test_what_is_refused():
     w = cp.Parameter(N, nonneg=True, value=np.ones(N), name="w")
     weighted = ko.Problem(cp.Minimize(w @ LOSSES["log_loss"](case.f) + case.lam * ko.sum_squares(case.theta)
                                       + ko.sum_squares(case.other)))  # fmt: skip
-    with pytest.raises(KernelOptError, match="w stands in losses"):
+    with pytest.raises(KernelOptError, match="w is in losses"):
         ko.tune(weighted, case.criterion, [w])
     with pytest.raises(DataError, match="return an expression of shape"):
         ko.tune(case.problem, ko.LeaveOneOutLoss(case.f, cp.sum), [case.lam])

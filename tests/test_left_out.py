@@ -330,8 +330,8 @@ def test_what_is_no_row():
         (f.value, "affine expression"),
         (cp.abs(f), "affine expression"),
         (cp.sum(f), "affine expression"),
-        (theta(X[:5]), "stand in the problem"),
-        (other(X), "stand in the problem"),
+        (theta(X[:5]), "predictions of the problem"),
+        (other(X), "predictions of the problem"),
         (f + cp.Variable(name="foreign"), "foreign is none"),
         (cp.cumsum(f), "predictions of their own"),
         (f[[0, 0]], "predictions of their own"),
@@ -350,5 +350,5 @@ def test_linear_terms_that_can_not_be_told_apart():
     rows = cp.sum(cp.exp(f)) + cp.sum(cp.exp(f + b)) - COUNTS @ (f + b)
     problem = ko.Problem(cp.Minimize(rows + ko.sum_squares(theta)))
     problem.solve()
-    with pytest.raises(KernelOptError, match="can't be told"):
+    with pytest.raises(KernelOptError, match="is unknown"):
         ko.approximate_leave_one_out(problem, f + b)

@@ -422,9 +422,9 @@ def test_parameters_that_cannot_be_followed():
     problem = ko.Problem(cp.Minimize(weights @ cp.square(Y - theta(X)) + lam * ko.sum_squares(theta)))
     with pytest.raises(ParameterError, match=r"of this problem \(there are: .*gap"):
         ko.path(problem, cp.Parameter(), [1.0])
-    with pytest.raises(ParameterError, match=r"has shape \(20,\)"):
+    with pytest.raises(ParameterError, match=r"got param.* of shape \(20,\)"):
         ko.path(problem, weights, [1.0])
-    with pytest.raises(ParameterError, match="'gap' is a column"):
+    with pytest.raises(ParameterError, match="that no other column of the table has; got 'gap'"):
         ko.path(problem, lam, [1.0])
     with pytest.raises(OptionError, match=r"Expected a ko.Problem; got Minimize"):
         ko.path(problem.objective, lam, [1.0])
@@ -543,7 +543,7 @@ def test_plot(table):
     assert linear.get_lines()[0].get_xdata().tolist() == [0.5, 1.0, 2.0]
     with pytest.raises(OptionError, match="one of the columns"):
         table.plot(y="no such")
-    with pytest.raises(OptionError, match="columns of numbers; 'status' is none"):
+    with pytest.raises(OptionError, match="columns of numbers; got 'status'"):
         table.plot(y=["norm", "status"])
     plt.close("all")
 

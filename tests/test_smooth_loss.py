@@ -418,7 +418,7 @@ def test_where_it_cant_stand():
     with pytest.raises(SolverError, match="with SmoothLoss and ‖u‖"):
         beside.solve()
     z = cp.Variable(integer=True)
-    with pytest.raises(SolverError, match="integer variables beside"):
+    with pytest.raises(SolverError, match="integer variables with"):
         ko.Problem(cp.Minimize(cp.sum(squared()(theta(X) + z, Y)) + ko.sum_squares(theta))).solve()
     with pytest.raises(SolverError, match="norm"):
         ko.Problem(cp.Minimize(cp.sum(term))).solve()

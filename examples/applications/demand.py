@@ -8,14 +8,12 @@ Economic theory expects demand to fall with the price and to rise with the incom
 to be convex in the price. A smooth demand function :math:`f(p, q) = \theta^\top F(p, q)
 + c` is fitted with these laws as constraints:
 
-.. math::
-
-   \begin{array}{ll}
-   \text{minimize} & \sum_i \bigl(y_i - f(p_i, q_i)\bigr)^2
-   + \lambda\|\theta\|^2 \\[1ex]
-   \text{subject to} & \dfrac{\partial f}{\partial p} \le 0, \quad
-   \dfrac{\partial^2 f}{\partial p^2} \ge 0, \quad
-   \dfrac{\partial f}{\partial q} \ge 0
+.. math:: \begin{array}{ll}
+   \text{minimize} & \displaystyle \sum_i \bigl(y_i - f(p_i, q_i)\bigr)^2
+   + \lambda\|\theta\|^2 \\
+   \text{subject to} & \displaystyle \frac{\partial f}{\partial p} \le 0, \quad
+   \frac{\partial^2 f}{\partial p^2} \ge 0, \quad
+   \frac{\partial f}{\partial q} \ge 0
    \quad \text{for all } (p, q) \text{ in the box of the data.}
    \end{array}
 

@@ -7,10 +7,8 @@ Five quantiles :math:`F_k(x) = \theta_k^\top F(x) + c_k` of the expenditure on f
 fitted together. Food is a normal good, so each quantile rises with the income.
 Quantiles of one distribution never cross:
 
-.. math::
-
-   \begin{array}{ll}
-   \text{minimize} & \sum_{i,k} \rho_{\tau_k}\bigl(y_i - F_k(x_i)\bigr)
+.. math:: \begin{array}{ll}
+   \text{minimize} & \displaystyle \sum_{i,k} \rho_{\tau_k}\bigl(y_i - F_k(x_i)\bigr)
    + \lambda\|\theta\|^2 \\
    \text{subject to} & F_k'(x) \ge 0, \quad F_{k+1}(x) - F_k(x) \ge 0
    \quad \text{for all } x \in [a, b],

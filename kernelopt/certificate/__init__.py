@@ -11,6 +11,7 @@ from kernelopt.certificate.certify import (
     errors_of_predictions,
     first_look,
     gap_of_solver,
+    without_lower_bound,
 )
 from kernelopt.certificate.report import ESTIMATE, FULL, REDUCED, Certificate
 
@@ -29,4 +30,5 @@ __all__ = [
     "errors_of_predictions",
     "first_look",
     "gap_of_solver",
+    "without_lower_bound",
 ]

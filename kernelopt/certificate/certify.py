@@ -34,6 +34,7 @@ from kernelopt.compiler.separable import Outer
 from kernelopt.language.expressions import Theta
 from kernelopt.language.nodes import EUCLIDEAN, norm_from_gram
 from kernelopt.solvers import engines, outer_dual
+from kernelopt.support import clock
 from kernelopt.support.arithmetic import UNIT, gamma
 from kernelopt.support.types import Array
 
@@ -195,8 +196,13 @@ def certify_without_pass(
 ) -> Certificate:
     """A certificate without a pass: from a `known` bound with the full kernel if there is one, else from the factor."""
     if known is None or known.assumptions or known.confined:
-        return certify(reduction, data, point, Request(REDUCED, slopes=slopes))
+        return certify(reduction, data, point, Request(REDUCED, slopes=slopes, search=False))
     return _assembled(reduction, data, known, _upper(reduction, data, point), FULL)
+
+
+def without_lower_bound(reduction: Reduction, data: Outer, point: Iterate) -> Certificate:
+    """The certificate of a point for which there was no time to find a lower bound."""
+    return _assembled(reduction, data, None, _upper(reduction, data, point), REDUCED)
 
 
 def certify_again(reduction: Reduction, data: Outer, point: Iterate, known: Certificate) -> Certificate | None:
@@ -232,6 +238,7 @@ def _lower(  # noqa: PLR0917
     for spare in SPARES if not data.form.smooth else ():
         if bound is None or (isfinite(bound.value) and not bound.assumptions) or bound.assumes_radius:
             break
+        clock.check()
         mu = norm_multipliers(reduction, data.form, point, nu)
         again = cone_bounds.lower_bound(reduction, data.form, point, nu, mu, way, spare)
         proven = None if again is None else _proven(reduction, data, again, span)
@@ -242,6 +249,7 @@ def _lower(  # noqa: PLR0917
     for room in ROOMS:
         if bound is not None and not bound.assumptions and enough(bound):
             break
+        clock.check()
         again = cone_bounds.joint_bound(reduction, data.form, point, way, room)
         proven = None if again is None else _proven(reduction, data, again, span, enough)
         if proven is not None and (bound is None or _rank(proven) > _rank(bound)):

@@ -13,6 +13,7 @@ from kernelopt.certificate.gram import Gram
 from kernelopt.certificate.multipliers import Multipliers
 from kernelopt.language.expressions import Theta
 from kernelopt.solvers.outer_dual import DualPoint
+from kernelopt.support.checks import require_number
 from kernelopt.support.html import table
 from kernelopt.support.types import Array
 
@@ -189,6 +190,9 @@ class Certificate:
 
     def closes(self, tol: float, abs_tol: float | None = None) -> bool:
         """Whether the gap is ≤ tol relatively, ≤ `floor`, or ≤ abs_tol absolutely."""
+        require_number(tol, "tol", "a number ≥ 0", lambda value: value >= 0)
+        if abs_tol is not None and not (isinstance(abs_tol, float) and abs_tol == inf):
+            require_number(abs_tol, "abs_tol", "a number ≥ 0, or None", lambda value: value >= 0)
         gap = self.absolute_gap
         if not isfinite(gap):
             return False

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from kernelopt.kernels.domains import real_array
 from kernelopt.language.expressions import FeatureMatrix, Theta, ThetaExpression, norm, sum_squares
 from kernelopt.language.functions import BLOCK_BYTES, Function
 from kernelopt.language.text import describe
+from kernelopt.support.checks import require_kind, shown
 from kernelopt.support.cvxpy_parts import (
     Atom,
     Leaf,
@@ -39,7 +40,7 @@ AGREEMENT = 1e-8
 COVERED = "θ may enter only as Φ @ theta, with the rows of a given feature matrix Φ, and in Euclidean norms"
 
 
-Features = Mapping[Any, FeatureMatrix] | Iterable[tuple[Any, FeatureMatrix]]
+Features = Mapping[Any, FeatureMatrix] | Sequence[tuple[Any, FeatureMatrix]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,10 +99,14 @@ def _checked_features(variable: cp.Variable, features: Features) -> tuple[tuple[
         raise RepresenterError(
             f"Expected theta to be a cp.Variable of shape (p,) or (p, K); got {type(variable).__name__}."
         )
-    if not features:
+    require_kind(features, (Mapping, list, tuple), "features", "{Phi: A}, the feature matrices of the problem and ours")
+    if not len(features):
         raise DataError("Expected features={Phi: A} with at least one feature matrix; got none.")
     pairs = []
-    for Phi, A in features.items() if isinstance(features, Mapping) else features:
+    for pair in features.items() if isinstance(features, Mapping) else features:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise DataError(f"Expected features={{Phi: A}}, or pairs (Phi, A); got {shown(pair)}.")
+        Phi, A = pair
         if not isinstance(A, FeatureMatrix):
             swapped = ", with the Φ of the problem first" if isinstance(Phi, FeatureMatrix) else ""
             raise DataError(f"Expected features={{Phi: A}} with A a ko.FeatureMatrix{swapped}; got {type(A).__name__}.")

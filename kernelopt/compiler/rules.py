@@ -144,7 +144,7 @@ class _Walk:
             inside = any(isinstance(v, ThetaLeaf) for v in node.variables())
             if inside:
                 remedy = "write the expression out with cvxpy atoms of theta(X) and ko.norm(theta)"
-                self.refuse(f"{type(node).__name__}(…)", place, "θ may stand inside cvxpy atoms only", remedy)
+                self.refuse(f"{type(node).__name__}(…)", place, "θ may occur inside cvxpy atoms only", remedy)
             return inside
         if isinstance(node, SmoothTerm):
             _note(self.smooth, node)

@@ -6,6 +6,7 @@ A solver that leaves the gap open runs again with a tighter tolerance and in oth
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
 from time import perf_counter
@@ -24,11 +25,11 @@ from kernelopt.driver.diagnosis import Diagnosis
 from kernelopt.driver.judgement import NOTHING, ROUNDING, Candidate, is_rounding, judged
 from kernelopt.driver.strategy import Goal, Outcome, Plan, Task, Units, Work, attempted, least_gap, without_answer
 from kernelopt.errors import DataError, MemoryLimitError, SolverError
-from kernelopt.factorization import memory
 from kernelopt.results.solution import Attempt, Status
 from kernelopt.solvers import choice, cvxpy_solvers, engines
 from kernelopt.solvers.assemble import shape_of
 from kernelopt.solvers.engines import ENGINES, Start
+from kernelopt.support import clock
 
 # Solvers run in the order of `choice.ordered` until a certificate closes. Each runs with the wanted tolerance first.
 # One of cvxpy's then runs with TIGHTER times that tolerance, in the units of the point that was found: cvxpy's solvers
@@ -39,7 +40,6 @@ TIGHTER = 1e-3
 # for solvers that get nowhere, smaller ones stop solvers that are slower than the first but would succeed.
 PATIENCE = 3.0
 LEAST_PATIENCE = 5.0  # seconds that a later attempt has in any case: the time of a very quick first one is no guide
-COMPILED_BYTES = 160  # bytes per entry of B, taken by cvxpy and its solvers (measured: 110 to 170)
 LAST_DIGITS = 1e-14  # of the objective's terms, 45 eps: a gap that no solver in double precision improves
 # In units of the objective's data: where θ gains no more than this, a gap of this size ends the search for losses with
 # kinks, since no relative gap can be reached, and other solvers find the same. Differentiable losses are solved to the
@@ -160,8 +160,7 @@ class Convex(Work):
                 task.reduction, task.outer, plan.solver, plan.tol, perf_counter() + seconds, plan.start, goal.verbose,
                 goal.progress,
             )  # fmt: skip
-        entries = sum(f.B.size * (theta.outputs or 1) for theta, f in task.reduction.factors.items())
-        memory.require(COMPILED_BYTES * entries, "Compiling and solving the reduced problem", goal.memory_limit)
+        cvxpy_solvers.require_memory(task.reduction, goal.memory_limit)
         return cvxpy_solvers.solve_reduction(
             task.reduction, plan.solver, plan.tol, goal.options, plan.units, seconds if isfinite(seconds) else None
         )
@@ -182,10 +181,10 @@ class Convex(Work):
         limited, gap = answer.status == Status.USER_LIMIT, nan
         candidate = Candidate(0.0 if feasible else inf, False, limited, point, answer)
         known = nan if task.data is None else certificates.gap_of_solver(task.reduction, task.data, point, answer.gap)
+        found = None if known <= task.goal.solver_tol else self._first_look(point, answer.slopes)
         if known <= task.goal.solver_tol:
             candidate, gap = replace(candidate, gap=abs(answer.gap), closed=True), known
-        elif task.data is not None:
-            found = certificates.first_look(task.reduction, task.data, point, answer.slopes)
+        elif task.data is not None and found is not None:
             closed = found.closes(task.goal.solver_tol, task.goal.abs_tol)
             shape = shape_of(task.reduction.form, task.data)
             nothing = NOTHING_LEFT * task.data.form.units[1]
@@ -197,6 +196,16 @@ class Convex(Work):
         if feasible and (self.best is None or candidate.gap < self.best.gap):
             self.best = candidate
         return gap
+
+    def _first_look(self, point: Iterate, slopes: Any) -> Certificate | None:
+        """Bounds of the reduced problem; None without a certificate, and where the time is over."""
+        if self.task.data is None:
+            return None
+        try:
+            with clock.limited(perf_counter() + max(self.task.goal.seconds_left(), clock.LAST)):
+                return certificates.first_look(self.task.reduction, self.task.data, point, slopes)
+        except clock.OutOfTimeError:
+            return None
 
     def _with_integers(self, point: Iterate) -> Iterate:
         """The point with integers fixed at their rounded values, and all else from the convex problem that remains.
@@ -231,6 +240,10 @@ class Convex(Work):
         task, failure = self.task, self.failure
         if self.best is None and not self._is_settled():
             self._diagnose()
+        over, claims = task.goal.seconds_left() <= 0, [attempt.claimed for attempt in self.attempts]
+        limited = over or (str(Status.USER_LIMIT) in claims and not task.reduction.is_restriction)
+        if self.best is None and self.status not in NOTHING and limited:
+            self._take_zero()
         if failure is not None and self.best is None and not self.claims:
             raise failure if len(self.solvers) == 1 or isinstance(failure, MemoryLimitError) else self._broken(failure)
         if self.best is not None and self.status is None and diagnosis.may_be_unbounded(task):
@@ -246,13 +259,30 @@ class Convex(Work):
         guides = self.diagnosed.guides if grows and self.diagnosed is not None else {}
         return Outcome(without_answer(status, task.sign), tuple(self.attempts), self.stats, grows, guides=guides)
 
+    def _take_zero(self) -> None:
+        """Take θ = 0, with the best y that is found quickly, as the answer of solvers that have none."""
+        form, reduction = self.task.reduction.form, self.task.reduction
+        nu = tuple(None if link.u is None else np.zeros(link.u.shape) for link in form.predictions)
+        plain = replace(reduction.at_zero(tuple(np.zeros(y.shape) for y in form.y)), nu=nu)
+        plain = representer.evaluate(reduction, plain)
+        seconds = max(self.task.goal.seconds_left(), clock.LAST)
+        filled = cvxpy_solvers.fill_in(form, plain, self.task.goal.tol, seconds) if form.y and not form.smooth else None
+        for point in (filled, plain):
+            if point is not None:
+                self._taken(cvxpy_solvers.Answer(Status.USER_LIMIT, True, self.stats, point))
+            if self.best is not None:
+                return
+
     def _diagnose(self) -> Diagnosis:
         """Find out, once, whether the problem is feasible and bounded."""
         if self.diagnosed is None:
             ours = bool(self.attempts) and self.attempts[-1].solver in ENGINES and Status.INFEASIBLE in self.claims
             given_up = self.given_up if ours else None
             data = None if self.status is not None else self.task.data
-            self.diagnosed = Diagnosis() if data is None else diagnosis.diagnose(self.task, data, given_up)
+            self.diagnosed = Diagnosis()
+            with suppress(clock.OutOfTimeError), clock.limited(self.task.goal.deadline):
+                if data is not None:
+                    self.diagnosed = diagnosis.diagnose(self.task, data, given_up)
             self.status = self.status or self.diagnosed.status
         return self.diagnosed
 

@@ -229,12 +229,15 @@ def _asked(
     if not with_theta:
         factors = {theta: replace(f, B=f.B[:, :0], pivots=f.pivots[:0]) for theta, f in factors.items()}
     seconds = task.goal.seconds_left()
+    if seconds <= 0:
+        return None
     try:
         rows = {link.theta: link.rows for link in task.reduction.form.predictions}
         whole = {theta: f.in_one_array(rows[theta]) for theta, f in factors.items() if f.rank}
         reduction = Reduction(question.form, {**factors, **whole})
+        cvxpy_solvers.require_memory(reduction, task.goal.memory_limit)
         answer = cvxpy_solvers.solve_reduction(
-            reduction, "CLARABEL", tol, {}, None, max(seconds, 1.0) if isfinite(seconds) else None
+            reduction, "CLARABEL", tol, {}, None, seconds if isfinite(seconds) else None
         )
     except (SolverError, MemoryLimitError):
         return None

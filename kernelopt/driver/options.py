@@ -20,6 +20,7 @@ from kernelopt.errors import OptionError, SolverError
 from kernelopt.factorization import AUTO, METHODS, FactorCache, Layout, Settings
 from kernelopt.factorization.block_matrix import Here
 from kernelopt.factorization.cluster import OnDask, is_client
+from kernelopt.support.checks import require_flag
 
 INDEFINITE = ("raise", "clip", "flip", "shift")
 SIMILAR = 0.65  # least ratio of difflib for a similar name: timelimit suggests time_limit, max_iter not max_rank
@@ -98,6 +99,8 @@ def goal(  # noqa: PLR0917
     for name, value in (("abs_tol", abs_tol), ("time_limit", time_limit)):
         if value is not None and (not isinstance(value, Real) or isinstance(value, bool) or not 0 < value < inf):
             raise OptionError(f"Expected {name} to be a positive number, or None; got {value!r}.")
+    for name, flag in (("warm_start", warm_start), ("verbose", verbose), ("progress", progress)):
+        require_flag(flag, name)
     if not isinstance(certify, bool) and not (isinstance(certify, str) and certify == "estimate"):
         raise OptionError(f'Expected certify to be True, "estimate" or False; got {certify!r}.')
     if not isinstance(n_init, Integral) or isinstance(n_init, bool) or n_init < 1:

@@ -30,6 +30,7 @@ from kernelopt.solvers.choice import SolverTable
 from kernelopt.solvers.culprits import summands
 from kernelopt.spectral import spectral_form, spectral_problems
 from kernelopt.spectral.spectral_form import SpectralForm
+from kernelopt.support.checks import require_flag
 
 SHORT = 80  # characters of a term that a reason names
 
@@ -112,7 +113,8 @@ class Statement:
     @one_at_a_time
     def is_dcp(self, dpp: bool = False) -> bool:
         """Whether the problem is convex by the DCP rules (with `dpp`, for every value of its parameters)."""
-        return bool(self._stated.is_dcp(dpp))
+        require_flag(dpp, "dpp")
+        return bool(self._stated.is_dcp(bool(dpp)))
 
     def is_dpp(self) -> bool:
         """Whether re-solving after a change of a parameter skips compilation."""

@@ -30,6 +30,7 @@ from kernelopt.results.solution import Solution
 from kernelopt.solvers import cvxpy_solvers, engines
 from kernelopt.solvers.assemble import shape_of
 from kernelopt.solvers.nonconvex import FLAT
+from kernelopt.support.checks import shown
 from kernelopt.support.cvxpy_parts import Inequality
 from kernelopt.support.html import table
 from kernelopt.support.types import Array, Ints
@@ -88,9 +89,9 @@ class Report:
 
     def __getitem__(self, name: str) -> Check:
         for check in self.checks:
-            if check.name.startswith(name):
+            if isinstance(name, str) and check.name.startswith(name):
                 return check
-        raise OptionError(f"Expected one of the checks {', '.join(c.name for c in self.checks)}; got {name!r}.")
+        raise OptionError(f"Expected one of the checks {', '.join(c.name for c in self.checks)}; got {shown(name)}.")
 
     def __str__(self) -> str:
         width = max(len(check.name) for check in self.checks)

@@ -20,13 +20,14 @@ from sklearn.utils.parallel import Parallel, delayed
 from kernelopt.errors import OptionError, SolverError
 from kernelopt.estimators import by_gradient
 from kernelopt.estimators.classification import JOINT, OF_MARGINS, KernelClassifier, numbered_classes
-from kernelopt.estimators.model import KernelModel, loss_terms, take
+from kernelopt.estimators.model import KernelModel, loss_terms, options_of, take
 from kernelopt.estimators.regression import KernelRegressor
 from kernelopt.estimators.sample import Sample, row_weights
 from kernelopt.kernels import Kernel
 from kernelopt.language.expressions import Theta, sum_squares
 from kernelopt.model_selection.cross_validation import cross_validate
 from kernelopt.problem import Problem
+from kernelopt.support.checks import shown
 from kernelopt.support.types import Array, Ints
 
 # The least tolerance of the folds' fits: a gap of 1e-3 changes few predictions by more than other folds do.
@@ -63,10 +64,11 @@ class _ChoosesAlpha(KernelModel):
         if isinstance(alphas, int | np.integer) and not isinstance(alphas, bool) and alphas > 0:
             return np.geomspace(LEAST, MOST, int(alphas)) if alphas > 1 else np.ones(1)
         try:
-            values = np.unique(np.asarray(alphas, dtype=float))
-        except (TypeError, ValueError):
-            values = np.zeros(0)
-        if np.ndim(alphas) != 1 or not len(values) or not np.all((values > 0) & np.isfinite(values)):
+            given = np.asarray(alphas, dtype=float)
+        except (TypeError, ValueError, OverflowError):
+            given = np.zeros(0)
+        values = np.unique(given)
+        if given.ndim != 1 or not len(values) or not np.all((values > 0) & np.isfinite(values)):
             raise OptionError(f"Expected alphas to be numbers > 0, or how many there shall be; got {alphas!r}.")
         return values
 
@@ -104,7 +106,7 @@ class _ChoosesAlpha(KernelModel):
             found[at, numbers[test.tobytes()]] = np.asarray(f.value)[test]
             return 0.0
 
-        options = {"tol": max(float(self.tol), COARSE), **(self.solve_options or {})}
+        options = {"tol": max(float(self.tol), COARSE), **options_of(self)}
         cross_validate(problem, weights, alpha, self.alphas_, cv=folds, loss=record, **options)
         return found
 
@@ -114,7 +116,12 @@ class _ChoosesAlpha(KernelModel):
         base = row_weights(sample_weight, len(y))
         rows = np.flatnonzero(base > 0)
         kernel, points = self._points(X, Sample(rows, base[rows]))
-        split = list(check_cv(self.cv, y, classifier=is_classifier).split(X, y))
+        try:
+            split = list(check_cv(self.cv, y, classifier=is_classifier).split(X, y))
+        except TypeError as error:
+            raise OptionError(
+                f"Expected cv to be a number, a splitter or pairs (train, test) of rows; got {shown(self.cv)}: {error}"
+            ) from error
         place = np.full(len(y), -1)
         place[rows] = np.arange(len(rows))
         folds = [(_kept(place[train]), _kept(place[test])) for train, test in split]
@@ -135,9 +142,7 @@ class _ChoosesAlpha(KernelModel):
         shape = gamma, self.degree, self.coef0
         search = by_gradient.kernel_search(self.tune, self.kernel, kernel, shape, points)
         parts = [self._fold_problem(search.kernel, points, y) for y in labels]
-        self.alpha_, found = by_gradient.searched(
-            search, points, self.alphas_, base, folds, parts, self.solve_options or {}
-        )
+        self.alpha_, found = by_gradient.searched(search, points, self.alphas_, base, folds, parts, options_of(self))
         self.best_score_, self.search_ = -found.value, found
         self._tuned = search.kernel.at_present()
         self.__dict__.update(search.attributes())
@@ -329,7 +334,7 @@ class KernelClassifierCV(_ChoosesAlpha, KernelClassifier):
 
     def _labels(self, numbers: Array) -> list[Array]:
         """Numbers of classes for a joint loss, else ±1 for each class against the rest."""
-        if self.loss in JOINT:
+        if isinstance(self.loss, str) and self.loss in JOINT:
             return [numbers]
         K = len(self.classes_)
         return [np.where(numbers == k, 1.0, -1.0) for k in (range(K) if K > 2 else (1,))]

@@ -11,10 +11,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from kernelopt.errors import OptionError
 from kernelopt.estimators.kernel_names import NamesKernel
 from kernelopt.estimators.model import dense
+from kernelopt.estimators.sample import explained
 from kernelopt.factorization import Settings, factorize
 from kernelopt.kernels.sources import refuse_masked
 from kernelopt.language.functions import Function
 from kernelopt.language.rows import Rows
+from kernelopt.support.checks import is_integer, require_number, shown
 from kernelopt.support.types import Array
 
 METHODS = ("cholesky", "streamed", "eigen")
@@ -67,12 +69,16 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NamesKernel)
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Factor the kernel matrix of X."""
-        if self.method not in METHODS:
+        if not isinstance(self.method, str) or self.method not in METHODS:
             raise OptionError(f"Expected method to be one of {', '.join(METHODS)}; got {self.method!r}.")
         if self._is_precomputed:
             raise OptionError("Expected a kernel of points; got 'precomputed', which has none to map.")
+        require_number(self.rank_tol, "rank_tol", "a number between 0 and 1", lambda value: 0 < value < 1)
+        if self.max_rank is not None and not (is_integer(self.max_rank) and self.max_rank >= 1):
+            raise OptionError(f"Expected max_rank to be an integer ≥ 1, or None; got {shown(self.max_rank)}.")
         refuse_masked(X, "X")
-        X = dense(validate_data(self, X, dtype=np.float64, accept_sparse="csr"))
+        with explained("X"):
+            X = dense(validate_data(self, X, dtype=np.float64, accept_sparse="csr"))
         kernel = self._chosen_kernel(X, np.ones(len(X)))
         rows = Rows.of_points(kernel, kernel.rows(X))
         factor = factorize(self.method, rows, Settings(self.rank_tol, self.max_rank))
@@ -90,4 +96,6 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NamesKernel)
         """F(xᵢ)ᵀ in rows, shape (len(X), r)."""
         check_is_fitted(self)
         refuse_masked(X, "X")
-        return self.map_(dense(validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)))
+        with explained("X"):
+            X = validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)
+        return self.map_(dense(X))

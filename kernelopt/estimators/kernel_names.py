@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +11,7 @@ from sklearn.base import BaseEstimator
 from kernelopt.errors import OptionError
 from kernelopt.kernels import Cosine, Gaussian, Kernel, Laplacian, Linear, Polynomial, Sigmoid, as_kernel
 from kernelopt.kernels.domains import Vectors
+from kernelopt.support.checks import is_real, shown
 from kernelopt.support.types import Array
 
 PRECOMPUTED = "precomputed"
@@ -87,8 +87,8 @@ class NamesKernel(ChoosesKernel):
             shares = np.broadcast_to((weights / weights.sum() / columns)[:, None], X.shape)
             variance = float(np.sum(shares * (X - np.sum(shares * X)) ** 2))
             return 1 / (columns * variance) if variance > 0 else 1.0  # 1 for constant data, as in scikit-learn
-        if not isinstance(self.gamma, Real) or not 0 < float(self.gamma) < np.inf:
-            raise OptionError(f'Expected gamma to be "scale", "auto" or a number > 0; got {self.gamma!r}.')
+        if not is_real(self.gamma) or not self.gamma > 0:
+            raise OptionError(f'Expected gamma to be "scale", "auto" or a number > 0; got {shown(self.gamma)}.')
         return float(self.gamma)
 
     def __sklearn_tags__(self) -> Any:

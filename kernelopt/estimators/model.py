@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from numbers import Real
 from typing import Any
 
 import cvxpy as cp
@@ -18,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from kernelopt.certificate import Certificate
 from kernelopt.errors import DataError, DataTypeError, NotPSDError, OptionError, SolverError
 from kernelopt.estimators.kernel_names import NamesKernel
-from kernelopt.estimators.sample import Sample, merged, row_weights
+from kernelopt.estimators.sample import Sample, explained, merged, row_weights
 from kernelopt.kernels import Kernel, Precomputed
 from kernelopt.kernels.domains import Indices
 from kernelopt.kernels.sources import refuse_masked
@@ -27,10 +26,12 @@ from kernelopt.language.functions import Function
 from kernelopt.language.smooth import SmoothLoss
 from kernelopt.problem import Problem
 from kernelopt.results.solution import Status
+from kernelopt.support.checks import is_function_of_two, require_flag, require_number, shown
 from kernelopt.support.keywords import Hinting
 from kernelopt.support.types import Array
 
 Loss = Callable[[Any, Any], Any]
+FLAGS = {"center", "fit_intercept", "fit_inverse_transform", "non_crossing"}  # parameters that are True or False
 SUPPORT = 1e-8  # rows with a multiplier above this share of the largest are support vectors
 FLOATS = [np.float64, np.float32]  # dtypes of X that are left as they are; others become the first
 
@@ -46,10 +47,13 @@ class KernelModel(NamesKernel, metaclass=Hinting):
 
     def _read(self, X: Any, y: Any = "no_validation", *, reset: bool = True, **checks: Any) -> Any:
         """X, or X and y, checked as scikit-learn does; the kernel checks points that are not numbers."""
+        for name in FLAGS & set(vars(self)):
+            require_flag(getattr(self, name), name)
         refuse_masked(X, "X")
         refuse_masked(y, "y")
         if self._needs_matrix or is_matrix(X):
-            found = validate_data(self, X, y, reset=reset, dtype=FLOATS, accept_sparse="csr", **checks)
+            with explained("X"):
+                found = validate_data(self, X, y, reset=reset, dtype=FLOATS, accept_sparse="csr", **checks)
             return (dense(found[0]), *found[1:]) if isinstance(found, tuple) else dense(found)
         return read_objects(self, X, y, reset)
 
@@ -172,17 +176,24 @@ def take(points: Any, rows: Any) -> Any:
     return points[rows] if isinstance(points, np.ndarray) else [points[i] for i in rows]
 
 
+def options_of(estimator: Any) -> dict[str, Any]:
+    """The estimator's options of `Problem.solve`. Raises OptionError where they are no dict."""
+    options = estimator.solve_options
+    named = isinstance(options, Mapping) and all(isinstance(name, str) for name in options)
+    if options is not None and not named:
+        raise OptionError(f"Expected solve_options to be a dict of options of Problem.solve; got {shown(options)}.")
+    return dict(options or {})
+
+
 def solved(estimator: Any, problem: Problem, **defaults: Any) -> Certificate | None:
     """Solve with the estimator's options, and return the certificate.
 
     Raises SolverError if the solve gives no θ, OptionError if `solve_options` is not a dict.
     Warns if θ is not optimal.
     """
-    options = estimator.solve_options
-    if not isinstance(options, (Mapping, type(None))):
-        raise OptionError(f"Expected solve_options to be a dict of options of Problem.solve; got {options!r}.")
+    options = options_of(estimator)
     try:
-        problem.solve(**{**defaults, **(options or {})})
+        problem.solve(**{**defaults, **options})
     except NotPSDError as error:
         error.add_note('An estimator passes options to solve: solve_options={"indefinite": "clip"}.')
         raise
@@ -204,8 +215,7 @@ def portable(certificate: Certificate | None) -> Certificate | None:
 def positive(estimator: Any, name: str) -> float:
     """A parameter that is a number > 0. Raises OptionError."""
     value = getattr(estimator, name)
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < float(value) < np.inf:
-        raise OptionError(f"Expected {name} to be a number > 0; got {value!r}.")
+    require_number(value, name, "a number > 0", lambda number: number > 0)
     return float(value)
 
 
@@ -218,7 +228,7 @@ def loss_terms(loss: Any, named: Mapping[str, Loss], y: Any, f: Any) -> Any:
         if loss not in named:
             raise OptionError(f"Expected loss to be one of {', '.join(named)}, or a function (y, f); got {loss!r}.")
         return named[loss](y, f)
-    if not callable(loss):
+    if not isinstance(loss, SmoothLoss) and not is_function_of_two(loss):
         raise OptionError(f"Expected loss to be one of {', '.join(named)}, or a function (y, f); got {loss!r}.")
     terms = loss if isinstance(loss, SmoothLoss) else loss(y, f)
     if isinstance(terms, SmoothLoss):

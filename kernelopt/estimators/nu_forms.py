@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from numbers import Real
 from typing import Any, Self
 
 import cvxpy as cp
@@ -17,12 +16,13 @@ from kernelopt.estimators.model import KernelModel, positive, solved
 from kernelopt.estimators.sample import row_weights
 from kernelopt.language.expressions import Theta, sum_squares
 from kernelopt.problem import Problem
+from kernelopt.support.checks import is_real
 from kernelopt.support.types import Array
 
 
 def _share(estimator: Any) -> float:
     """ν. Raises OptionError."""
-    if not isinstance(estimator.nu, Real) or not 0 < float(estimator.nu) <= 1:
+    if not is_real(estimator.nu) or not 0 < estimator.nu <= 1:
         raise OptionError(f"Expected nu to be a number in (0, 1]; got {estimator.nu!r}.")
     return float(estimator.nu)
 
@@ -87,7 +87,7 @@ class NuKernelClassifier(ClassifierMixin, KernelModel):
         labels, total = 2.0 * numbers[sample.rows] - 1, float(sample.weights.sum())
         most = 2 * min(sample.weights[labels > 0].sum(), sample.weights[labels < 0].sum()) / total
         if self.fit_intercept and nu > most:
-            raise OptionError(f"Expected nu ≤ {most:.3g}, twice the share of the smaller class; got {nu!r}.")
+            raise OptionError(f"Expected nu ≤ {most:.3g}, twice the fraction of the smaller class; got {nu!r}.")
         theta, rho = Theta(kernel), cp.Variable(nonneg=True, name="rho")
         b = cp.Variable(name="b") if self.fit_intercept else None
         f = theta(points) if b is None else theta(points) + b

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from numbers import Real
 from typing import Any, Self
 
 import cvxpy as cp
@@ -14,6 +13,7 @@ from kernelopt.errors import OptionError
 from kernelopt.estimators.model import KernelModel, solved
 from kernelopt.language.expressions import Theta, sum_squares
 from kernelopt.problem import Problem
+from kernelopt.support.checks import is_real
 from kernelopt.support.types import Array
 
 
@@ -66,7 +66,7 @@ class OneClass(OutlierMixin, KernelModel):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit to points X (n, columns), or kernel values (n, n); y is ignored."""
-        if not isinstance(self.nu, Real) or not 0 < float(self.nu) <= 1:
+        if not is_real(self.nu) or not 0 < self.nu <= 1:
             raise OptionError(f"Expected nu to be a number in (0, 1]; got {self.nu!r}.")
         X = self._read(X)
         sample, kernel, points = self._sample(X, None, sample_weight)

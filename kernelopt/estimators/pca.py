@@ -16,10 +16,10 @@ from kernelopt.estimators.model import KernelModel, side_by_side, solved, take
 from kernelopt.estimators.regression import KernelRegressor
 from kernelopt.estimators.sample import every_row
 from kernelopt.kernels import Precomputed
-from kernelopt.kernels.kernel import is_integer
 from kernelopt.language.expressions import FeatureMatrix, Theta, norm
 from kernelopt.language.functions import Function
 from kernelopt.problem import Problem
+from kernelopt.support.checks import is_integer
 from kernelopt.support.types import Array
 
 # The default of rank_tol, the trace that the factor may omit relative to trace(Q). Eigenvalues and scores should have

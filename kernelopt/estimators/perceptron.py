@@ -13,8 +13,8 @@ from kernelopt.errors import OptionError
 from kernelopt.estimators.classification import numbered_classes
 from kernelopt.estimators.model import KernelModel, positive, take
 from kernelopt.estimators.sample import every_row
-from kernelopt.kernels.kernel import is_integer
 from kernelopt.language.functions import Function
+from kernelopt.support.checks import is_integer
 from kernelopt.support.types import Array, Ints
 
 

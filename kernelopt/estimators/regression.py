@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from functools import partial
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import cvxpy as cp
@@ -18,6 +17,7 @@ from kernelopt.errors import OptionError
 from kernelopt.estimators.model import KernelModel, Loss, loss_terms, solved
 from kernelopt.language.expressions import Theta
 from kernelopt.problem import Problem
+from kernelopt.support.checks import is_real
 from kernelopt.support.types import Array
 
 # Losses that grow like |y − f|: in other units of y another α gives the same fit.
@@ -299,7 +299,8 @@ class KernelQuantileRegressor(_Regressor):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The mean over levels of D² = 1 − pinball loss/pinball loss of the empirical quantile; 1 is best."""
-        predictions = self.predict(X).reshape(len(y), -1)
+        predictions = self.predict(X)
+        predictions = predictions.reshape(len(predictions), -1)
         scores = [
             d2_pinball_score(y, predictions[:, k], sample_weight=sample_weight, alpha=level)
             for k, level in enumerate(self._levels())
@@ -308,7 +309,7 @@ class KernelQuantileRegressor(_Regressor):
 
     def _levels(self) -> list[float]:
         levels = list(np.atleast_1d(np.asarray(self.quantiles, dtype=object)).ravel())
-        numbers = all(isinstance(t, Real) and 0 < float(t) < 1 for t in levels)
+        numbers = all(is_real(t) and 0 < t < 1 for t in levels)
         if np.ndim(self.quantiles) > 1 or not levels or not numbers or not all(np.diff([float(t) for t in levels]) > 0):
             raise OptionError(
                 f"Expected quantiles to be a level between 0 and 1, or several that increase; got {self.quantiles!r}."

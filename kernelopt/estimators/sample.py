@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -34,14 +36,29 @@ class Sample:
         return cp.multiply(np.broadcast_to(weights, terms.shape), terms)
 
 
+@contextmanager
+def explained(name: str) -> Iterator[None]:
+    """Say what was expected where scikit-learn's conversion to numbers fails inside numpy or pandas."""
+    try:
+        yield
+    except (OverflowError, ValueError) as error:
+        if isinstance(error, ValueError) and "could not convert string to float" not in str(error):
+            raise
+        raise DataError(
+            f"Expected {name} to be real numbers; got another entry: {error}. Encode strings and categories as "
+            "numbers, or choose a kernel made for strings."
+        ) from error
+
+
 def row_weights(sample_weight: Any, n: int) -> Array:
     """The weights of n rows, numbers ≥ 0, by default 1. Raises ValueError for other weights, and if all are 0."""
     if sample_weight is None:
         return np.ones(n)
     if isinstance(sample_weight, Real):
-        sample_weight = np.full(n, sample_weight)
+        sample_weight = np.full(n, sample_weight, dtype=object)
     refuse_masked(sample_weight, "sample_weight")
-    weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    with explained("sample_weight"):
+        weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
     if weights.shape != (n,):
         raise DataError(f"Expected sample_weight of shape ({n},), a number for each row; got shape {weights.shape}.")
     if weights.min() < 0:

@@ -17,6 +17,7 @@ from kernelopt.errors import DataError, OptionError
 from kernelopt.estimators.classification import numbered_classes
 from kernelopt.estimators.kernel_names import ChoosesKernel
 from kernelopt.estimators.model import read_objects, solved
+from kernelopt.estimators.sample import explained
 from kernelopt.kernels.sources import refuse_masked
 from kernelopt.language.predictors import Predictor
 from kernelopt.problem import Problem
@@ -73,7 +74,7 @@ def from_problem(build: Callable[..., Any], kind: str = "regressor") -> type[Any
     array([ 0.9, -1. ])
     """
     bases = {"regressor": _StatedRegressor, "classifier": _Classifier}
-    if kind not in bases:
+    if not isinstance(kind, str) or kind not in bases:
         raise OptionError(f'Expected kind to be "regressor" or "classifier"; got {kind!r}.')
     arguments = list(inspect.signature(build).parameters.values()) if callable(build) else []
     if len(arguments) < 2 or any(a.kind in (a.VAR_POSITIONAL, a.VAR_KEYWORD, a.POSITIONAL_ONLY) for a in arguments):
@@ -159,7 +160,8 @@ class _Stated(ChoosesKernel):
         refuse_masked(y, "y")
         if isinstance(X, list) and all(isinstance(x, (str, set, frozenset, dict)) for x in X):
             return read_objects(self, X, y, reset)
-        return validate_data(self, X, y, reset=reset, dtype=np.float64, **checks)
+        with explained("X"):
+            return validate_data(self, X, y, reset=reset, dtype=np.float64, **checks)
 
     def _at(self, X: Any) -> Array:
         check_is_fitted(self)

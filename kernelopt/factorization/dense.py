@@ -260,7 +260,7 @@ def _indefinite_message(rows: Rows, smallest: float, largest: float) -> str:
     declared = f" (stated was: {sentences})" if sentences else ""
     return (
         f"Expected a positive semidefinite kernel matrix; that of {rows.kernel!r} on {len(rows)} rows has the "
-        f"eigenvalue {smallest:.3g} beside its largest, {largest:.3g}{declared}. The representer theorem needs inner "
+        f"eigenvalue {smallest:.3g} and its largest is {largest:.3g}{declared}. The representer theorem needs inner "
         'products: use another kernel, or let the matrix be changed by solve(indefinite="clip"), "flip" or "shift" '
         "(negative eigenvalues to zero, to their absolute values, or all eigenvalues raised)."
     )

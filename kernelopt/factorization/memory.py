@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from numbers import Real
 from pathlib import Path
 
-from kernelopt.errors import MemoryLimitError
+from kernelopt.errors import MemoryLimitError, OptionError
+from kernelopt.support.checks import shown
 
 # The default limit, as a share of the available memory. The rest is for uncounted arrays, and for other programs.
 SHARE = 0.8
@@ -29,7 +31,10 @@ def available_bytes() -> int:
 
 
 def allowed_bytes(limit: float | None) -> float:
-    """The limit; by default 80 % of what is available."""
+    """The limit; by default 80 % of what is available. Raises OptionError for what is no number of bytes."""
+    number = isinstance(limit, Real) and not isinstance(limit, bool) and limit > 0
+    if limit is not None and not number:
+        raise OptionError(f"Expected memory_limit to be a number of bytes > 0, or None; got {shown(limit)}.")
     return SHARE * available_bytes() if limit is None else limit
 
 

@@ -18,13 +18,12 @@ from kernelopt.kernels.domains import Domain, join
 from kernelopt.kernels.interval_means import Spread
 from kernelopt.kernels.kernel import (
     COMPOSITIONS,
+    HIGHEST,
     Adjoint,
     Kernel,
     RealField,
     Symbol,
     Verdict,
-    is_integer,
-    is_number,
     listed,
     no_means,
     nonnegative_numbers,
@@ -33,6 +32,7 @@ from kernelopt.kernels.kernel import (
 )
 from kernelopt.kernels.rounding import CHAIN, FUNCTION, Inexact, compounded, exponential, repeated, underflow
 from kernelopt.support.arithmetic import gamma
+from kernelopt.support.checks import is_integer, is_real
 from kernelopt.support.types import Array
 
 
@@ -120,7 +120,10 @@ class _Composite(_Inherits):
         return cls(tuple(t for k in kernels for t in (k.terms if isinstance(k, cls) else (k,))))
 
     def __post_init__(self) -> None:
-        require_kernels(*self.terms)
+        terms = tuple(self.terms) if isinstance(self.terms, (tuple, list)) else ()
+        sound = bool(terms) and all(isinstance(term, Kernel) for term in terms)
+        require(sound, "terms", "a sequence of kernels, one or more", self.terms)
+        object.__setattr__(self, "terms", terms)
         assert self.domain is not None  # raises KernelError if the parts do not fit
 
 
@@ -334,13 +337,13 @@ class Scaled(_Inherits):
     _reals: ClassVar = {"factor": RealField("nonnegative")}
 
     def __post_init__(self) -> None:
-        require(is_number(self.factor) and self.factor >= 0, "the factor of a kernel", "a number c ≥ 0", self.factor)
+        require(is_real(self.factor) and self.factor >= 0, "the factor of a kernel", "a number c ≥ 0", self.factor)
         require_kernels(self.kernel)
         object.__setattr__(self, "factor", float(self.factor))
 
     @classmethod
     def of(cls, factor: Any, kernel: Kernel) -> Self:
-        if isinstance(kernel, Scaled) and is_number(factor):
+        if isinstance(kernel, Scaled) and is_real(factor):
             return cls(cls(factor, kernel.kernel).factor * kernel.factor, kernel.kernel)
         return cls(factor, kernel)
 
@@ -505,7 +508,10 @@ class Power(_Inherits):
     def __post_init__(self) -> None:
         require_kernels(self.kernel)
         require(
-            is_integer(self.exponent) and self.exponent >= 1, "the power of a kernel", "an integer n ≥ 1", self.exponent
+            is_integer(self.exponent) and 1 <= self.exponent <= HIGHEST,
+            "the power of a kernel",
+            f"an integer from 1 to {HIGHEST}",
+            self.exponent,
         )
 
     def _verdict(self) -> Verdict:

@@ -14,6 +14,8 @@ from kernelopt.errors import KernelError
 from kernelopt.kernels.domains import ANYTHING, VECTORS, Domain, name_of, real_array, refuse_pickling
 from kernelopt.kernels.kernel import COMPOSITIONS, Kernel, Verdict, require, symmetric
 from kernelopt.kernels.rounding import Inexact
+from kernelopt.support import clock
+from kernelopt.support.checks import is_function_of_two, shown
 from kernelopt.support.types import Array
 
 # Number of first points of which every pair is evaluated in both orders, to find functions that are not symmetric. Each
@@ -57,8 +59,9 @@ class FromFunction(Kernel):
     psd: bool | None = None
 
     def __post_init__(self) -> None:
-        require(callable(self.function), "function", "a callable", self.function)
-        require(self.psd in (None, True, False), "psd", "True, False or None", self.psd)
+        require(is_function_of_two(self.function), "function", "a function of two points", self.function)
+        require(isinstance(self.on_lists, bool), "on_lists", "True or False", self.on_lists)
+        require(self.psd is None or isinstance(self.psd, bool), "psd", "True, False or None", self.psd)
 
     @property
     def domain(self) -> Domain:
@@ -93,6 +96,7 @@ class FromFunction(Kernel):
         """The matrix, and the precision of its values. Where Z is None, some pairs are evaluated in both orders."""
         K, types = np.empty((len(X), len(X if Z is None else Z))), set[type]()
         for i, x in enumerate(X):
+            clock.check()
             row = [self._value(x, z) for z in (X[: i + 1] if Z is None else Z)]
             types.update(map(type, row))
             K[i, : len(row)] = row
@@ -150,6 +154,7 @@ class FromSklearn(Kernel):
     kernel: Any
 
     def __post_init__(self) -> None:
+        require(_is_sklearn(self.kernel), "kernel", "a kernel of sklearn.gaussian_process.kernels", self.kernel)
         object.__setattr__(self, "kernel", copy.deepcopy(self.kernel))  # scikit-learn's kernels are mutable
         parts = [self.kernel, *self.kernel.get_params().values()]
         if any(type(part).__name__ == "WhiteKernel" for part in parts):
@@ -215,12 +220,20 @@ def as_kernel(value: Any) -> Kernel:
     """
     if isinstance(value, Kernel):
         return value
-    if hasattr(value, "is_stationary") and hasattr(value, "diag") and callable(value):
+    if _is_sklearn(value):
         return FromSklearn(value)
-    if callable(value) and not isinstance(value, type):
+    if is_function_of_two(value):
         pairwise = str(getattr(value, "__module__", "")).startswith("sklearn.metrics.pairwise")
         return FromFunction(value, on_lists=pairwise)  # such functions take matrices
-    raise KernelError(f"Expected a kernel, such as ko.kernels.Gaussian(sigma=1.0); got {value!r}.")
+    raise KernelError(
+        f"Expected a kernel, such as ko.kernels.Gaussian(sigma=1.0), or a function of two points; got {shown(value)}."
+    )
+
+
+def _is_sklearn(value: Any) -> bool:
+    """Whether it is a kernel object of sklearn.gaussian_process, by its methods: scikit-learn may not be installed."""
+    needed = ("is_stationary", "diag", "get_params")
+    return callable(value) and not isinstance(value, type) and all(hasattr(value, name) for name in needed)
 
 
 COMPOSITIONS["as"] = as_kernel

@@ -11,13 +11,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kernelopt.errors import KernelError
+from kernelopt.errors import DataError, KernelError
 from kernelopt.kernels.adjoints import pull
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import Domain, Vectors, frozen
 from kernelopt.kernels.kernel import Adjoint, Kernel, MissingRuleError, Verdict
 from kernelopt.kernels.lifts import Lift
 from kernelopt.kernels.rounding import Inexact
+from kernelopt.support.checks import is_integer, shown
 from kernelopt.support.types import Array, Ints
 
 CODES = 2  # columns for the order of the derivative, which is at most 2: one column index each, −1 for none
@@ -138,6 +139,19 @@ def lifted(kernel: Kernel) -> WithDerivatives:
     return kernel if isinstance(kernel, WithDerivatives) else WithDerivatives(kernel)
 
 
+def order_of(feature: Any, columns: int | None = None) -> Order:
+    """The columns that a user differentiates by, sorted. Raises DataError unless it is one column, or two of them.
+
+    columns : their number, where it is known
+    """
+    asked = feature if isinstance(feature, tuple) else (feature,)
+    most = 2**62 if columns is None else columns - 1
+    if len(asked) not in (1, 2) or not all(is_integer(j) and 0 <= j <= most for j in asked):
+        known = "≥ 0" if columns is None else f"from 0 to {most}"
+        raise DataError(f"Expected a column {known} to differentiate by, or a pair of them; got {shown(feature)}.")
+    return tuple(sorted(int(j) for j in asked))
+
+
 def require_smooth(kernel: Kernel, order: int) -> None:
     """Raise KernelError unless F has derivatives of this order."""
     if kernel._smoothness < order:
@@ -147,8 +161,8 @@ def require_smooth(kernel: Kernel, order: int) -> None:
             else (f"has derivatives up to order {kernel._smoothness} here")
         )
         raise KernelError(
-            f"Expected a kernel with derivatives of order {order}; {kernel!r} {what}. Gaussian and polynomial kernels, "
-            "and their sums and products, have first and second ones."
+            f"Expected a kernel with derivatives of order {order}; got {kernel!r}, which {what}. Gaussian and "
+            "polynomial kernels, and their sums and products, have first and second ones."
         )
 
 

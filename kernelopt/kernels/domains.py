@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelopt.errors import DataError, DataTypeError, KernelError
+from kernelopt.errors import DataError, DataTypeError, KernelError, KernelOptError
 from kernelopt.kernels.sources import gathered, refuse_masked
 from kernelopt.support.types import Array, Ints
 
@@ -200,7 +200,7 @@ class Anything:
         if sp.issparse(X) or getattr(X, "ndim", 0) != 2:
             return X
         table = np.asarray(X)
-        if table.dtype.kind in "fiub" or all(isinstance(v, (Real, np.bool_)) for v in table.ravel()):
+        if table.ndim != 2 or table.dtype.kind in "fiub" or all(isinstance(v, (Real, np.bool_)) for v in table.ravel()):
             return X
         if table.shape[1] != 1:
             raise DataTypeError(
@@ -258,14 +258,21 @@ def real_array(X: Any, what: str) -> NDArray[np.float64]:
         X = X.toarray()
     try:
         X = np.asarray(X)
+    except KernelOptError:  # θ says itself why it is no array
+        raise
     except ValueError as error:
         raise DataError(f"Expected {what} to be a rectangular array; got rows of different lengths.") from error
     if X.dtype == object and all(isinstance(v, (Real, np.bool_)) for v in X.ravel()):
-        X = X.astype(np.float64)  # pandas hands out objects for columns of mixed numeric types
+        try:
+            X = X.astype(np.float64)  # pandas hands out objects for columns of mixed numeric types
+        except OverflowError as error:
+            raise DataError(
+                f"Expected {what} to be numbers below 1e308 in size; got an integer with more digits. Change its units."
+            ) from error
     if X.dtype.kind not in "fiub":
         raise DataTypeError(
             f"Expected {what} to be real numbers; got dtype {X.dtype}{_first_other(X)}. Encode strings and categories "
-            "as numbers and fill what is missing first, split complex numbers into real and imaginary columns."
+            "as numbers and fill missing values first, split complex numbers into real and imaginary columns."
         )
     return X.astype(np.float64, copy=False)
 

@@ -44,6 +44,7 @@ from kernelopt.kernels.tiles import (
     radial,
 )
 from kernelopt.support.arithmetic import UNIT, gamma
+from kernelopt.support.checks import is_function_of_two
 from kernelopt.support.types import Array
 
 # By name: scipy's name (None where the distance is computed here), positive semidefinite by rule, the reason.
@@ -95,7 +96,7 @@ class GeneralizedGaussian(Kernel):
 
     def __post_init__(self) -> None:
         names = ", ".join(DISTANCES)
-        known = callable(self.distance) or (isinstance(self.distance, str) and self.distance in DISTANCES)
+        known = is_function_of_two(self.distance) or (isinstance(self.distance, str) and self.distance in DISTANCES)
         require(known, "distance", f"one of {names}, or a callable", self.distance)
         require_positive(self, "beta")
         if self.distance == "mahalanobis":

@@ -12,10 +12,11 @@ from scipy.spatial.distance import cdist, pdist, squareform
 from kernelopt.errors import KernelError
 from kernelopt.kernels.adjoints import columnwise
 from kernelopt.kernels.domains import HISTOGRAMS, Domain
-from kernelopt.kernels.kernel import Adjoint, Kernel, Verdict, is_integer, require
+from kernelopt.kernels.kernel import Adjoint, Kernel, Verdict, require
 from kernelopt.kernels.rounding import LEAST, Inexact, compounded, underflow
 from kernelopt.kernels.tiles import TINY, column_sums
 from kernelopt.support.arithmetic import gamma
+from kernelopt.support.checks import is_integer
 from kernelopt.support.types import Array
 
 # The largest ratio ρ of two ‖x‖₁ for which Intersection uses ℓ1 distances. Cancellation then magnifies rounding by

@@ -16,17 +16,19 @@ from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self
 import cvxpy as cp
 import numpy as np
 
-from kernelopt.errors import KernelError
+from kernelopt.errors import DataTypeError, KernelError
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import VECTORS, Domain
 from kernelopt.kernels.interval_means import Spread
 from kernelopt.kernels.rounding import Inexact, relative_to
+from kernelopt.support.checks import is_real, shown
 from kernelopt.support.keywords import Hinting
 from kernelopt.support.types import Array
 
 # The largest |κ(x, z) − κ(z, x)| that counts as rounding, relative to √(κ(x, x)κ(z, z)). A function may sum in another
 # order for κ(z, x): smaller values refuse functions with long sums, larger ones accept asymmetric functions.
 ROUNDING = 1e-10
+HIGHEST = 10_000  # degree of a polynomial in κ: beyond, lists of its coefficients take seconds
 WORDS = {True: "positive semidefinite", False: "indefinite", None: "unknown"}
 
 
@@ -169,7 +171,10 @@ class Kernel(metaclass=Declared):
         return inf
 
     def _features(self, X: Array) -> Array:
-        raise KernelError(f"{self!r} has no finite feature map that is known; kernel(X, Z) gives inner products.")
+        raise KernelError(
+            f"Expected a kernel with a finite feature map that is known; got {self!r}. kernel(X, Z) gives inner "
+            "products."
+        )
 
     def _evaluator(self, centers: Array, coefficients: Array) -> Callable[[Array], Array] | None:
         """x ↦ Σᵢ cᵢ κ(zᵢ, x) for many x, without kernel values; None where no faster way than kernel values exists."""
@@ -372,15 +377,21 @@ class Kernel(metaclass=Declared):
     def __call__(self, X: Any, Z: Any = None) -> Array:
         """The kernel matrix κ(xᵢ, zⱼ), shape (len(X), len(Z)); Z defaults to X."""
         rows = self.rows(X)
-        if Z is None:
-            return self._matrix(rows, None)
-        other = self.rows(Z)
+        other = rows if Z is None else self.rows(Z)
         if self.domain.columns(rows) != self.domain.columns(other):
             raise KernelError(
                 f"{self!r} expects points of one kind with equally many columns; got shapes {rows.shape} and "
                 f"{other.shape}."
             )
-        return self._matrix(rows, other)
+        with np.errstate(all="ignore"):  # an overflow is reported below, with its points
+            K = self._matrix(rows, None if Z is None else other)
+        if not np.isfinite(K).all():
+            i, j = (int(v) for v in np.argwhere(~np.isfinite(K))[0])
+            raise KernelError(
+                f"Expected {self!r} to give finite numbers; got {K[i, j]:g} for row {i} of X and row {j} of "
+                f"{'X' if Z is None else 'Z'}. Rescale the data or the kernel."
+            )
+        return K
 
     def diag(self, X: Any) -> Array:
         """κ(xᵢ, xᵢ), shape (len(X),), without the full matrix."""
@@ -459,7 +470,10 @@ class Kernel(metaclass=Declared):
         """A kernel with some parameters changed, named as in `get_params()`. Raises KernelError for other names."""
         unknown = sorted(set(params) - set(self.get_params()))
         if unknown:
-            raise KernelError(f"{self!r} has no parameter {', '.join(unknown)}; it has {', '.join(self.get_params())}.")
+            raise KernelError(
+                f"Expected parameters of {self!r}, {', '.join(self.get_params()) or 'which has none'}; got "
+                f"{', '.join(unknown)}."
+            )
         nested: dict[int, dict[str, Any]] = {}
         own = {}
         for name, value in params.items():
@@ -473,21 +487,31 @@ class Kernel(metaclass=Declared):
     # ---------------------------------------------------------------- composition
 
     def __add__(self, other: Any) -> Kernel:
-        return COMPOSITIONS["+"](self, COMPOSITIONS["as"](other)) if callable(other) else NotImplemented
+        return COMPOSITIONS["+"](self, self._operand("+", other))
 
     def __sub__(self, other: Any) -> Kernel:
         """κ₁ − κ₂, positive semidefinite or not: decided for each data set."""
-        return COMPOSITIONS["-"](self, COMPOSITIONS["as"](other)) if callable(other) else NotImplemented
+        return COMPOSITIONS["-"](self, self._operand("-", other))
 
     def __mul__(self, other: Any) -> Kernel:
         if isinstance(other, (Real, cp.Expression)):
             return COMPOSITIONS["c *"](other, self)
-        return COMPOSITIONS["*"](self, COMPOSITIONS["as"](other)) if callable(other) else NotImplemented
+        return COMPOSITIONS["*"](self, self._operand("*", other))
 
     __rmul__ = __mul__
 
     def __radd__(self, other: Any) -> Kernel:
-        return COMPOSITIONS["+"](COMPOSITIONS["as"](other), self) if callable(other) else NotImplemented
+        return COMPOSITIONS["+"](self._operand("+", other), self)
+
+    def _operand(self, symbol: str, other: Any) -> Kernel:
+        """The other operand as a kernel. Raises DataTypeError: Python would try numpy's and a list's operators."""
+        if not callable(other):
+            number = " or a number ≥ 0" if symbol == "*" else ""
+            raise DataTypeError(
+                f"Expected kernel {symbol} other with a kernel{number}; got {type(other).__name__}, {shown(other)}. "
+                "A constant c is the kernel ko.kernels.Constant(c), a multiple by a parameter kernel * parameter."
+            )
+        return COMPOSITIONS["as"](other)
 
     def __float__(self) -> NoReturn:
         # cvxpy's operators convert what stands at the right of a parameter to numbers, by this method.
@@ -562,7 +586,7 @@ def no_means(kernel: Kernel, why: str) -> KernelError:
 def require(condition: bool, name: str, expected: str, got: object) -> None:
     """Raise KernelError unless a kernel's parameter is as expected."""
     if not condition:
-        raise KernelError(f"Expected {name} to be {expected}; got {got!r}.")
+        raise KernelError(f"Expected {name} to be {expected}; got {shown(got)}.")
 
 
 def require_kernels(*values: object) -> None:
@@ -571,21 +595,11 @@ def require_kernels(*values: object) -> None:
         require(isinstance(value, Kernel), "a part", "a kernel", value)
 
 
-def is_integer(value: object) -> bool:
-    """An integer (bool excluded)."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
-def is_number(value: object) -> bool:
-    """A finite real number (bool excluded)."""
-    return isinstance(value, Real) and not isinstance(value, bool) and bool(np.isfinite(float(value)))
-
-
 def require_positive(kernel: Kernel, *names: str) -> None:
     """Raise KernelError unless the named parameters are numbers > 0."""
     for name in names:
         value = getattr(kernel, name)
-        require(is_number(value) and value > 0, name, "a number > 0", value)
+        require(is_real(value) and value > 0, name, "a number > 0", value)
 
 
 def symmetric(K: Array, owner: Kernel, precision: float = 0.0) -> Array:
@@ -606,10 +620,16 @@ def symmetric(K: Array, owner: Kernel, precision: float = 0.0) -> Array:
     return np.asarray((K + K.T) / 2)
 
 
+def entries(values: Any) -> tuple[Any, ...]:
+    """The entries of a sequence or of a vector; none for other objects."""
+    vector = isinstance(values, np.ndarray) and values.ndim == 1
+    return tuple(values) if vector or (isinstance(values, Sequence) and not isinstance(values, str)) else ()
+
+
 def nonnegative_numbers(values: Any, name: str) -> tuple[float, ...]:
     """A sequence of numbers ≥ 0 as a tuple. Raises KernelError."""
-    numbers = tuple(values) if isinstance(values, (Sequence, np.ndarray)) and not isinstance(values, str) else ()
-    require(bool(numbers) and all(is_number(v) and v >= 0 for v in numbers), name, "numbers ≥ 0", values)
+    numbers = entries(values)
+    require(bool(numbers) and all(is_real(v) and v >= 0 for v in numbers), name, "numbers ≥ 0", values)
     return tuple(float(v) for v in numbers)
 
 
@@ -617,7 +637,7 @@ def require_positive_value(value: float, name: str, field: str = "sigma") -> Non
     """Raise KernelError unless a constructor's number is positive; a parameter can stand for the `field` only."""
     if isinstance(value, cp.Expression):
         raise KernelError(f"Expected {name} to be a number > 0; got {value!r}. Write {field}=cp.Parameter(pos=True).")
-    require(is_number(value) and value > 0, name, "a number > 0", value)
+    require(is_real(value) and value > 0, name, "a number > 0", value)
 
 
 class Symbol(tuple[Any, ...]):

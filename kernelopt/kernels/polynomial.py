@@ -17,12 +17,11 @@ from kernelopt.kernels.chain import ChainStep, Order, chain, steps
 from kernelopt.kernels.domains import ANYTHING, Domain, distinct
 from kernelopt.kernels.interval_means import Spread, moments, power_means
 from kernelopt.kernels.kernel import (
+    HIGHEST,
     Adjoint,
     Kernel,
     RealField,
     Verdict,
-    is_integer,
-    is_number,
     no_means,
     nonnegative_numbers,
     require,
@@ -30,6 +29,7 @@ from kernelopt.kernels.kernel import (
 )
 from kernelopt.kernels.rounding import CHAIN, FUNCTION, Inexact, compounded, repeated, sum_of_squares_error, underflow
 from kernelopt.support.arithmetic import gamma
+from kernelopt.support.checks import is_integer, is_real
 from kernelopt.support.types import Array
 
 
@@ -156,7 +156,7 @@ class Constant(Kernel):
     _reals: ClassVar = {"value": RealField("nonnegative")}
 
     def __post_init__(self) -> None:
-        require(is_number(self.value) and self.value >= 0, "value", "a number ≥ 0", self.value)
+        require(is_real(self.value) and self.value >= 0, "value", "a number ≥ 0", self.value)
 
     @property
     def domain(self) -> Domain:
@@ -376,9 +376,15 @@ class Polynomial(_OfInnerProduct):
         return cls(degree, offset=coef0, scale=gamma)
 
     def __post_init__(self) -> None:
-        require(is_integer(self.degree) and self.degree >= 1, "degree", "an integer ≥ 1", self.degree)
-        require(is_number(self.offset) and self.offset >= 0, "offset", "a number ≥ 0", self.offset)
+        require(
+            is_integer(self.degree) and 1 <= self.degree <= HIGHEST,
+            "degree", f"an integer from 1 to {HIGHEST}", self.degree,
+        )  # fmt: skip
+        require(is_real(self.offset) and self.offset >= 0, "offset", "a number ≥ 0", self.offset)
         require_positive(self, "scale")
+        for name in ("offset", "scale"):  # numpy adds no fractions to an array
+            if not isinstance(getattr(self, name), (int, float, np.number)):
+                object.__setattr__(self, name, float(getattr(self, name)))
 
     def _verdict(self) -> Verdict:
         return Verdict(True, "monomials weighted by multinomial coefficients")
@@ -562,7 +568,7 @@ class Sigmoid(Kernel):
 
     def __post_init__(self) -> None:
         require_positive(self, "scale")
-        require(is_number(self.offset), "offset", "a number", self.offset)
+        require(is_real(self.offset), "offset", "a number", self.offset)
 
     def _verdict(self) -> Verdict:
         return Verdict(False, "tanh has a Taylor series with negative coefficients (Smola, Óvári and Williamson 2001)")

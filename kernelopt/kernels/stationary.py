@@ -18,7 +18,6 @@ from kernelopt.kernels.kernel import (
     Kernel,
     RealField,
     Verdict,
-    is_number,
     no_means,
     require,
     require_positive,
@@ -27,6 +26,7 @@ from kernelopt.kernels.kernel import (
 from kernelopt.kernels.rounding import CHAIN, FUNCTION, PARTITIONS, Inexact, compounded, growth, spread, underflow
 from kernelopt.kernels.tiles import direct_error, exp_minus, half_square_error, half_squared_distances, radial
 from kernelopt.support.arithmetic import UNIT, gamma
+from kernelopt.support.checks import is_real
 from kernelopt.support.types import Array
 
 # The coefficients of p in the Matérn kernels p(s)e⁻ˢ, by ν.
@@ -359,7 +359,7 @@ class Matern(_Isotropic):
         return self.nu == 0.5
 
     def __post_init__(self) -> None:
-        require(is_number(self.nu) and self.nu in (0.5, 1.5, 2.5), "nu", "0.5, 1.5 or 2.5", self.nu)
+        require(is_real(self.nu) and self.nu in (0.5, 1.5, 2.5), "nu", "0.5, 1.5 or 2.5", self.nu)
         require_positive(self, "sigma")
 
     def _verdict(self) -> Verdict:

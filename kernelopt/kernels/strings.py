@@ -9,9 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.kernels.domains import STRINGS, Domain
-from kernelopt.kernels.kernel import Kernel, Verdict, is_integer, require
+from kernelopt.kernels.kernel import Kernel, Verdict, require
 from kernelopt.kernels.rounding import FUNCTION, Inexact
 from kernelopt.support.arithmetic import gamma
+from kernelopt.support.checks import is_integer
 from kernelopt.support.types import Array
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kernelopt.errors import KernelError
+from kernelopt.errors import DataError, KernelError
 from kernelopt.kernels.adjoints import asks, combined, on_diagonal, pull, refuse_points, slices
 from kernelopt.kernels.algebra import all_psd
 from kernelopt.kernels.chain import Order
@@ -22,7 +22,7 @@ from kernelopt.kernels.kernel import (
     Kernel,
     RealField,
     Verdict,
-    is_integer,
+    entries,
     listed,
     no_means,
     nonnegative_numbers,
@@ -32,6 +32,7 @@ from kernelopt.kernels.kernel import (
 from kernelopt.kernels.parametrized import kept_at_present
 from kernelopt.kernels.rounding import LEAST, Inexact, compounded, largest_ratio, repeated, spread, underflow
 from kernelopt.support.arithmetic import UNIT, gamma
+from kernelopt.support.checks import is_integer
 from kernelopt.support.types import Array
 
 # Normalization is refused where the largest κ(x, x) is smaller. Such values, or products with them, may be denormal
@@ -233,7 +234,7 @@ class Columns(_OfPoints):
     columns: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        chosen = tuple(self.columns) if isinstance(self.columns, (Sequence, np.ndarray)) else ()
+        chosen = entries(self.columns)
         require_kernels(self.kernel)
         valid = bool(chosen) and all(is_integer(c) and c >= 0 for c in chosen)
         require(valid, "columns", "column numbers ≥ 0", self.columns)
@@ -567,6 +568,9 @@ class Centered(Kernel):
         return all_psd((self.kernel,), "inner products of F(x) − mean")
 
     def _averages(self, X: Array) -> Array:
+        columns, expected = self.domain.columns(X), self.domain.columns(self.data)
+        if columns != expected:
+            raise DataError(f"Expected points with {expected} columns, as the data of {self!r}; got {columns}.")
         return self.kernel._matrix(X, self.data).mean(axis=1)
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:

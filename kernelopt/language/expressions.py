@@ -13,13 +13,14 @@ import scipy.sparse as sp
 from kernelopt.errors import DataError, KernelError, RepresenterError
 from kernelopt.kernels import Kernel, as_kernel
 from kernelopt.kernels.chain import Order
-from kernelopt.kernels.derivatives import derivative_diagonal, modulus, require_smooth
+from kernelopt.kernels.derivatives import derivative_diagonal, modulus, order_of, require_smooth
 from kernelopt.kernels.domains import Names, check_finite, check_order, column_names, frozen, key, real_array
 from kernelopt.kernels.sources import is_dask
 from kernelopt.language import functionals
 from kernelopt.language.boxes import boxes, normals
 from kernelopt.language.functions import Function
 from kernelopt.language.nodes import EUCLIDEAN, Prediction, PredictionData, ThetaLeaf, ThetaNorm
+from kernelopt.support.checks import is_integer, is_real, require_kind, shown
 from kernelopt.support.types import Array
 
 # Kinds of `norm` for a matrix θ, and their names in messages.
@@ -107,6 +108,7 @@ class ThetaExpression:
         >>> theta.value.derivative(0)([[1.0], [2.0]]).round(2)
         array([2., 4.])
         """
+        order_of(feature)
         return lambda X: (
             (X if isinstance(X, FeatureMatrix) else FeatureMatrix(X, self.kernel)).derivative(feature) @ self
         )
@@ -122,9 +124,12 @@ class ThetaExpression:
 
     def inner(self, f0: Function) -> cp.Expression:
         """f₀ᵀθ for a fitted function f₀ (the Frobenius inner product for several outputs), affine in θ."""
+        require_kind(f0, Function, "f₀ in theta.inner(f₀)", "a ko.Function", "After a solve, theta.value is one.")
         f0.check_same_space(self, "inner")
         rows = self._predict(FeatureMatrix._of_function(f0))
         return rows[0] if self.outputs is None else cp.trace(rows)
+
+    _inner_of_function = inner
 
     def _map(self, M: Array, label: str) -> ThetaView:
         right = M if self._right is None else self._right @ M
@@ -264,8 +269,9 @@ class Theta(ThetaExpression):
 
     def __init__(self, kernel: Kernel, outputs: int | None = None, name: str = "θ") -> None:
         kernel = as_kernel(kernel)
-        if outputs is not None and (not isinstance(outputs, (int, np.integer)) or outputs < 1):
-            raise KernelError(f"Expected outputs to be an integer ≥ 1, or None; got {outputs!r}.")
+        if outputs is not None and (not is_integer(outputs) or outputs < 1):
+            raise KernelError(f"Expected outputs to be an integer ≥ 1, or None; got {shown(outputs)}.")
+        require_kind(name, str, "name", "text")
         super().__init__(None, None, None)
         self._kernel = kernel
         self._outputs = None if outputs is None else int(outputs)
@@ -424,19 +430,15 @@ class FeatureMatrix:
         >>> A.derivative(0).diag()
         array([4., 4.])
         """
-        added = feature if isinstance(feature, tuple) else (feature,)
         columns = 0 if self._function is not None else self._kernel.domain.columns(self._X) or 0
-        if len(added) not in (1, 2) or not all(isinstance(j, (int, np.integer)) and 0 <= j < columns for j in added):
-            raise DataError(
-                f"Expected a column from 0 to {columns - 1}, or a pair of them; got {feature!r} of {self!r}."
-            )
+        added = order_of(feature, columns)
         order = tuple(sorted((*self._order, *added)))
         if len(order) > 2:
             raise DataError(
                 f"Expected derivatives of order 1 or 2; got one of order {len(order)}, {feature!r} of {self!r}."
             )
         require_smooth(self._kernel, len(order))
-        return self._of_rows(self._X, self._kernel, None, tuple(int(j) for j in order), self._names)
+        return self._of_rows(self._X, self._kernel, None, order, self._names)
 
     def modulus(self, radius: Any) -> Array:
         """η with ‖∂F(x) − ∂F(xᵢ)‖ ≤ η for all x within `radius` of xᵢ, shape (N,).
@@ -514,7 +516,7 @@ class FeatureMatrix:
         """A[rows]: the chosen rows, by slice, mask or indices; A[i] is the matrix of one row i."""
         try:
             chosen = np.atleast_1d(np.arange(len(self))[rows])
-        except IndexError as error:
+        except (IndexError, TypeError, ValueError) as error:
             raise DataError(f"Expected rows of A from 0 to {len(self) - 1}; got A[{_show_index(rows)}].") from error
         if chosen.ndim != 1 or chosen.size == 0:
             raise DataError(f"Expected A[rows] to choose at least one row; got A[{_show_index(rows)}].")
@@ -558,9 +560,10 @@ class FeatureMatrix:
 
     def __mul__(self, c: Any) -> FeatureMatrix:
         """cA for a number c."""
-        if not isinstance(c, (int, float, np.number, np.ndarray)) or isinstance(c, bool) or np.ndim(c):
+        c = c.item() if isinstance(c, np.ndarray) and c.ndim == 0 else c
+        if not is_real(c):
             raise DataError(
-                f"Expected c·A with a number c; got {c!r}. Scale rows by scipy.sparse.diags_array(c) @ A, and "
+                f"Expected c·A with a number c; got {shown(c)}. Scale rows by scipy.sparse.diags_array(c) @ A, and "
                 "predictions by cp.multiply(c, A @ theta)."
             )
         return self._combined(sp.csr_array(float(c) * sp.eye_array(len(self))))
@@ -771,9 +774,10 @@ def norm(theta: Any, kind: str | int | None = None) -> cp.Expression:
         )
     names = ", ".join(f"{k!r} ({v})" for k, v in MATRIX_NORMS.items())
     if theta.outputs is None:
-        if kind not in (None, 2, "fro"):
+        if not isinstance(kind, (str, int, type(None))) or kind not in (None, 2, "fro"):
             raise RepresenterError(
-                f"The representer theorem covers the Euclidean norm of θ; got the norm {kind!r}. Write ko.norm(theta)."
+                f"The representer theorem covers the Euclidean norm of θ; got the norm {shown(kind)}. Write "
+                "ko.norm(theta)."
             )
         return ThetaNorm(theta.theta._leaf, theta, EUCLIDEAN)
     if kind is None:
@@ -783,7 +787,7 @@ def norm(theta: Any, kind: str | int | None = None) -> cp.Expression:
         )
     if not isinstance(kind, (str, int)) or kind not in MATRIX_NORMS:
         raise RepresenterError(
-            f"The representer theorem covers the orthogonally invariant norms {names}; got {kind!r}."
+            f"The representer theorem covers the orthogonally invariant norms {names}; got {shown(kind)}."
         )
     return ThetaNorm(theta.theta._leaf, theta, kind)
 

@@ -11,13 +11,14 @@ import numpy as np
 from kernelopt.errors import DataError, KernelError, RepresenterError
 from kernelopt.kernels import Kernel, as_kernel
 from kernelopt.kernels.chain import Order
-from kernelopt.kernels.derivatives import WithDerivatives, require_smooth, with_order
+from kernelopt.kernels.derivatives import WithDerivatives, order_of, require_smooth, with_order
 from kernelopt.kernels.domains import Indices, Names, check_finite, check_order, column_names, frozen, real_array
 from kernelopt.kernels.lifts import Lift, joint, lift_of, plain, plain_points, relifted, relifted_rows
 from kernelopt.kernels.sources import is_dask
 from kernelopt.kernels.spreads import WithMeans, spread_rows
 from kernelopt.language.boxes import boxes
 from kernelopt.support import html
+from kernelopt.support.checks import require_kind
 from kernelopt.support.threads import in_threads
 from kernelopt.support.types import Array
 
@@ -164,12 +165,9 @@ class Function:
         >>> f.derivative(0)([[0.0], [1.0]]).round(4), f.derivative((0, 0))([[0.0]])
         (array([ 0.    , -0.6065]), array([-1.]))
         """
-        order = tuple(sorted(feature)) if isinstance(feature, tuple) else (feature,)
-        columns = self.kernel.domain.columns(self.centers) or 0
-        if len(order) not in (1, 2) or not all(isinstance(j, (int, np.integer)) and 0 <= j < columns for j in order):
-            raise DataError(f"Expected a column from 0 to {columns - 1}, or a pair of them; got {feature!r}.")
+        order = order_of(feature, self.kernel.domain.columns(self.centers) or 0)
         require_smooth(self.kernel, len(order))
-        return DerivedFunction(self, tuple(int(j) for j in order))
+        return DerivedFunction(self, order)
 
     def integral(self, lower: Any, upper: Any) -> Array:
         """∫ f(x)dx over boxes, (G,) or (G, K), in units of f times the units of the columns.
@@ -247,14 +245,18 @@ class Function:
 
         For several outputs it is the Frobenius inner product.
         """
-        if not isinstance(other, Function):
-            return other.inner(self)
+        if hasattr(type(other), "_inner_of_function"):  # θ, which is defined above this module
+            return other._inner_of_function(self)
+        _require_function(other, "inner")
         self.check_same_space(other, "inner")
         return float(np.trace(np.atleast_2d(self.gram(other))))
 
     def gram(self, other: Function | None = None) -> Array:
         """The K×K matrix fᵀg of inner products of outputs, with g = f by default."""
         f, g = self, self if other is None else other
+        _require_function(g, "gram")
+        if f is not g and f.kernel.at_present() != g.kernel.at_present():
+            raise RepresenterError(f"gram expects functions of one kernel; got {f.kernel!r} and {g.kernel!r}.")
         f, g = alike(f, g)
         values = g._evaluate(f._centers)
         c = f._coefficients
@@ -287,7 +289,14 @@ class Function:
         return (values[:, self._centers] if whole else values) @ self._coefficients
 
     def right(self, M: Array) -> Function:
-        """The function θM, for a matrix θ of several outputs."""
+        """The function θM, for a matrix θ of K outputs and a matrix M (K, m) or vector (K,)."""
+        M = real_array(M, "M in f.right(M)")
+        check_finite(M, "M in f.right(M)")
+        if self.outputs is None or M.ndim not in (1, 2) or len(M) != self.outputs:
+            raise DataError(
+                f"Expected f.right(M) with a row of M for each output of f; got shape {M.shape}, and "
+                f"outputs={self.outputs}."
+            )
         return Function._of_rows(self._kernel, self._centers, self._coefficients @ M)._named(self._names)
 
     def _named(self, names: Names) -> Self:
@@ -312,6 +321,10 @@ class Function:
     def __repr__(self) -> str:
         outputs = "" if self.outputs is None else f", outputs={self.outputs}"
         return f"Function({self._kernel!r}, {len(self._centers)} centers{outputs})"
+
+
+def _require_function(value: Any, operation: str) -> None:
+    require_kind(value, Function, f"the argument of {operation}", "a ko.Function", "After a solve, theta.value is one.")
 
 
 def alike(f: Function, g: Function) -> tuple[Function, Function]:

@@ -49,8 +49,8 @@ class _Unmasked:
     def _data(self) -> NoReturn:
         """The attribute that numpy.ma reads from the right operand of `y - theta(X)`."""
         raise DataError(
-            "Expected an array without a mask beside predictions and norms; got a masked array. Drop the rows that are "
-            "masked, or write y.filled(value) to replace masked entries; write y.data if no entry is masked."
+            "Expected an array without a mask next to predictions and norms; got a masked array. Drop the rows that "
+            "are masked, or write y.filled(value) to replace masked entries; write y.data if no entry is masked."
         )
 
 

@@ -11,7 +11,7 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.errors import DataError, KernelOptError
+from kernelopt.errors import DataError, DataTypeError, KernelOptError
 from kernelopt.language.functions import Function
 from kernelopt.language.nodes import Prediction, ThetaLeaf
 from kernelopt.support.cvxpy_parts import AddExpression, Leaf, MulExpression
@@ -101,6 +101,9 @@ class Predictor:
 
     def __init__(self, f: Any, X: Any, *others: Any) -> None:
         points = (X, *others)
+        for part in points:
+            if not hasattr(part, "__getitem__") or not hasattr(part, "__len__") or getattr(part, "ndim", 1) == 0:
+                raise DataTypeError(f"Expected arrays with a row for each point; got {type(part).__name__}.")
         _require_as_many(points, len(X))
         is_function = callable(f) and not isinstance(f, cp.Expression)
         expression = f(*points) if is_function else f

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, isfinite
-from numbers import Real
 from typing import Any, NoReturn
 
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.errors import DataError, DCPError, OptionError
+from kernelopt.errors import DataError, DataTypeError, DCPError, OptionError
 from kernelopt.kernels.domains import check_finite, real_array
+from kernelopt.support.checks import is_real, require_callable, shown
 from kernelopt.support.cvxpy_parts import Elementwise
 from kernelopt.support.optional import optional
 from kernelopt.support.types import Array
@@ -121,11 +121,11 @@ class SmoothLoss:
         for name, function in (("value", value), ("gradient", gradient), ("hessian", hessian)):
             if not callable(function):
                 raise OptionError(f"Expected {name} to be a function of (u, *data); got {function!r}.")
-        if curvature not in CURVATURES:
-            raise OptionError(f'Expected curvature to be "convex" or "nonconvex"; got {curvature!r}.')
-        numbers = isinstance(domain, (tuple, list)) and len(domain) == 2 and all(isinstance(x, Real) for x in domain)
-        if not numbers or not domain[0] < domain[1]:
-            raise OptionError(f"Expected domain to be an interval (low, high) with low < high; got {domain!r}.")
+        if not isinstance(curvature, str) or curvature not in CURVATURES:
+            raise OptionError(f'Expected curvature to be "convex" or "nonconvex"; got {shown(curvature)}.')
+        pair = isinstance(domain, (tuple, list)) and len(domain) == 2
+        if not pair or not all(is_real(x) or x in (-inf, inf) for x in domain) or not domain[0] < domain[1]:
+            raise OptionError(f"Expected domain to be an interval (low, high) with low < high; got {shown(domain)}.")
         self._functions = {"value": value, "gradient": gradient, "hessian": hessian}
         self.curvature = curvature
         self.low, self.high = float(domain[0]), float(domain[1])
@@ -165,6 +165,7 @@ class SmoothLoss:
         SmoothLoss(squared, convex)
         """
         optional("jax", "ko.SmoothLoss.from_jax")
+        require_callable(function, "function", "a function of (u, *data) that JAX can differentiate")
         value, gradient, hessian = (_OfJax(function, order) for order in range(3))
         loss = cls(value, gradient, hessian, curvature, domain)
         loss.name = getattr(function, "__name__", "SmoothLoss")
@@ -182,7 +183,12 @@ class SmoothLoss:
         u : affine cvxpy expression
         *data : arrays, lists, pandas objects or cp.Parameters, of u's shape or single numbers
         """
-        u = cp.Expression.cast_to_const(u)
+        if not isinstance(u, cp.Expression):
+            u = real_array(u, f"the argument of {self.name}")
+            check_finite(u, f"the argument of {self.name}")
+            u = cp.Constant(u)
+        if not u.is_real():
+            raise DataTypeError(f"Expected the argument of {self.name} to be real; got the complex expression {u!r}.")
         term = SmoothTerm(u, *(_data(d, u.shape, f"argument {i} of {self.name}") for i, d in enumerate(data, 1)), self)
         known = term.data()
         if known is not None:

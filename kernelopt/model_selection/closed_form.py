@@ -16,7 +16,7 @@ from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.errors import KernelOptError
 from kernelopt.model_selection.leave_one_out import fitted
 from kernelopt.model_selection.squares import Squares, squares
-from kernelopt.problem import Problem
+from kernelopt.problem import Problem, require_problem
 from kernelopt.solvers import assemble, least_squares
 from kernelopt.solvers.structured import Structured
 from kernelopt.support.types import Array
@@ -73,6 +73,7 @@ def leave_one_out(problem: Problem) -> Array:
     >>> ko.leave_one_out(problem).round(2)
     array([ 7.  , -0.95, -3.26, -3.26, -0.95,  7.  ])
     """
+    require_problem(problem)
     form, reduction, outer = fitted(problem)
     shape = assemble.Shape("takes no integers") if outer is None else assemble.shape_of(form, outer)
     has_model = shape.lacks is None and shape.squares and shape.odd is None and not shape.shifted

@@ -21,7 +21,8 @@ from kernelopt.kernels.domains import frozen
 from kernelopt.kernels.sources import refuse_masked
 from kernelopt.model_selection.path_table import EVALUATION, Path, PathSolution
 from kernelopt.model_selection.paths import kernel_values, path
-from kernelopt.problem import Problem
+from kernelopt.problem import Problem, require_problem
+from kernelopt.support.checks import generator, require_limit, shown
 from kernelopt.support.table import Table
 from kernelopt.support.types import Array, Ints
 
@@ -189,10 +190,12 @@ def cross_validate(
     >>> problem.solve() > 0
     True
     """
+    require_problem(problem)
     problem._require_no_boxes("ko.cross_validate")
     base = _base_weights(problem, weights)
     if loss is not None and not callable(loss):
         raise OptionError(f"Expected loss to be a function of (problem, test rows); got {loss!r}.")
+    require_limit(time_limit)
     folds = _folds(cv, base, random_state)
     deadline = inf if time_limit is None else perf_counter() + time_limit
     restore, found, shared = problem._keep(), list[Path](), ExitStack()
@@ -225,7 +228,7 @@ def _base_weights(problem: Problem, weights: Any) -> Array:
     """The weights of all rows. Raises ParameterError where `weights` is not a parameter of the problem."""
     known = isinstance(weights, cp.Parameter) and any(weights is p for p in problem.parameters())
     if not known or weights.ndim != 1:
-        stands = "" if known or not isinstance(weights, cp.Parameter) else ", which does not stand in the problem"
+        stands = "" if known or not isinstance(weights, cp.Parameter) else ", which is not in the problem"
         raise ParameterError(
             "Expected weights to be a parameter of the problem, w = cp.Parameter(N, nonneg=True) with w @ (losses of "
             f"the rows) in the objective; got {weights!r}{stands}."
@@ -243,10 +246,10 @@ def _on(rows: Ints, base: Array) -> Array:
 def _folds(cv: Any, base: Array, random_state: Any) -> tuple[tuple[Ints, Ints], ...]:
     """(train, test) of each fold. Raises OptionError, or DataError where entries are not rows."""
     N = len(base)
-    if isinstance(cv, int | np.integer):
+    if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
         if not 2 <= cv <= N:
-            raise OptionError(f"Expected from 2 to {N} folds for {N} rows; got {cv}.")
-        order = np.random.default_rng(random_state).permutation(N)
+            raise OptionError(f"Expected from 2 to {N} folds for {N} rows; got {shown(cv)}.")
+        order = generator(random_state).permutation(N)
         tests = [np.sort(part) for part in np.array_split(order, int(cv))]
         return tuple((np.setdiff1d(np.arange(N), test), test) for test in tests)
     try:

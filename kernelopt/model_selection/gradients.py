@@ -8,8 +8,9 @@ from typing import Any
 import cvxpy as cp
 
 from kernelopt.errors import ParameterError
-from kernelopt.problem import Problem
+from kernelopt.problem import Problem, require_problem
 from kernelopt.sensitivity.gradient_of import Gradient, gradient_of
+from kernelopt.support.checks import require_kind
 
 
 def gradient(
@@ -81,6 +82,7 @@ def gradient(
     >>> round(found.value, 3), round(float(found[lam]), 3), bool(found.errors[lam] < 1e-6)
     (25.312, 0.467, True)
     """
+    require_problem(problem)
     return gradient_of(problem._answer(), criterion, _parameters(problem, parameters, criterion), at)
 
 
@@ -89,6 +91,7 @@ def _parameters(problem: Problem, parameters: Sequence[cp.Parameter] | None, cri
     known = problem.parameters()
     if isinstance(parameters, cp.Parameter):
         parameters = [parameters]
+    require_kind(parameters, (list, tuple, type(None)), "parameters", "a list of parameters of the problem, or None")
     chosen = known if parameters is None else list(parameters)
     known = [*known, *(criterion.parameters() if isinstance(criterion, cp.Expression) else [])]
     for p in chosen:

@@ -13,7 +13,7 @@ from kernelopt.driver.values import kept, of_parameters
 from kernelopt.errors import DataError, KernelOptError, ParameterError
 from kernelopt.model_selection.gradients import _parameters
 from kernelopt.model_selection.tuning import FINER, TOL
-from kernelopt.problem import Problem
+from kernelopt.problem import Problem, require_problem
 from kernelopt.sensitivity.gradient_of import Refined
 from kernelopt.support.optional import optional
 from kernelopt.support.types import Array
@@ -97,15 +97,14 @@ class JaxLayer:
         self, problem: Problem, parameters: Sequence[cp.Parameter], outputs: Sequence[Any], **solve_options: Any
     ) -> None:
         self._jax = optional("jax", "ko.JaxLayer")
-        if not isinstance(problem, Problem):
-            raise DataError(f"Expected a ko.Problem; got {problem!r}.")
+        require_problem(problem)
         problem._require_no_boxes("ko.JaxLayer")
         if not isinstance(outputs, (list, tuple)) or not outputs:
             raise DataError(f"Expected a list of outputs; got {outputs!r}. Write [expression] for one.")
         for output in outputs:
             _require_output(problem, output)
         self.problem, self.outputs = problem, tuple(outputs)
-        self.parameters = tuple(_parameters(problem, list(parameters), None))
+        self.parameters = tuple(_parameters(problem, parameters, None))
         if len(self.parameters) < len(parameters):
             raise ParameterError("Expected each parameter once; got one of them twice.")
         # It has a factor and an answer of its own, and θ and variables in common with the user's.

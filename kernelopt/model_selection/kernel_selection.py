@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import inf, log, pi
-from numbers import Real
 from typing import Any, NamedTuple
 
 import cvxpy as cp
@@ -18,6 +17,7 @@ from kernelopt.feature_space import center, target_alignment
 from kernelopt.kernels import Kernel, as_kernel
 from kernelopt.kernels.adjoints import kernel_gradient
 from kernelopt.kernels.domains import check_finite, real_array
+from kernelopt.support.checks import generator, is_integer, is_real, require_kind, require_number, shown
 from kernelopt.support.types import Array
 
 NOISE = "noise"
@@ -108,6 +108,7 @@ def aligned_kernel(kernels: Sequence[Any], X: Any, y: Any) -> Kernel:
     >>> ko.aligned_kernel(kernels, X, X[:, 0])
     0.32... * Linear()
     """
+    require_kind(kernels, (list, tuple), "kernels", "a list of kernels")
     known = [as_kernel(kernel) for kernel in kernels]
     if not known:
         raise OptionError("Expected at least one kernel; got none.")
@@ -178,7 +179,7 @@ def log_marginal_likelihood(kernel: Any, X: Any, y: Any, noise: float) -> float:
     """
     kernel = as_kernel(kernel)
     rows = kernel.rows(X)
-    if not isinstance(noise, Real) or not 0 < float(noise) < inf:
+    if not is_real(noise) or not noise > 0:
         raise OptionError(f"Expected noise to be a number > 0, a variance; got {noise!r}.")
     N, Y = len(rows), _targets(y, len(rows))
     memory.require(2 * NUMBER * N**2, "The kernel matrix", None)
@@ -257,8 +258,9 @@ def maximize_likelihood(  # noqa: PLR0917
     """
     kernel = as_kernel(kernel)
     low, high = _log_bounds(bounds)
-    if isinstance(n_init, bool) or not isinstance(n_init, (int, np.integer)) or n_init < 1:
-        raise OptionError(f"Expected n_init to be an integer ≥ 1; got {n_init!r}.")
+    require_number(noise, "noise", "a number > 0", lambda value: value > 0)
+    if not is_integer(n_init) or n_init < 1:
+        raise OptionError(f"Expected n_init to be an integer ≥ 1; got {shown(n_init)}.")
 
     def at(logs: Array) -> tuple[Kernel, float]:
         values = {name: float(np.exp(x)) for name, x in zip(bounds, logs, strict=True)}
@@ -289,7 +291,7 @@ def maximize_likelihood(  # noqa: PLR0917
     unknown = [name for name in bounds if name not in present]
     if unknown:
         raise KernelError(f"{kernel!r} has no parameter {unknown[0]}; it has {', '.join(present)}.")
-    random = np.random.default_rng(random_state)
+    random = generator(random_state)
     starts = [np.clip(np.log([float(present[name]) for name in bounds]), low, high)]
     starts += [random.uniform(low, high) for _ in range(n_init - 1)]
     try:
@@ -347,7 +349,7 @@ def _log_bounds(bounds: Any) -> tuple[Array, Array]:
     """Logarithms of the ends. Raises OptionError for anything but positive intervals."""
     pairs = list(bounds.values()) if isinstance(bounds, Mapping) else []
     good = [
-        isinstance(pair, (tuple, list)) and len(pair) == 2 and all(isinstance(end, Real) for end in pair)
+        isinstance(pair, (tuple, list)) and len(pair) == 2 and all(map(is_real, pair))
         and 0 < pair[0] < pair[1] < inf
         for pair in pairs
     ]  # fmt: skip

@@ -19,7 +19,7 @@ from kernelopt.language.nodes import Prediction
 from kernelopt.language.survival import CoxLikelihood
 from kernelopt.model_selection.quadratic_model import LocalModel, local_model, rows_of, weights_and_kinks
 from kernelopt.model_selection.squares import coefficients
-from kernelopt.problem import Problem
+from kernelopt.problem import Problem, require_problem
 from kernelopt.solvers import assemble, engines
 from kernelopt.solvers.dual_point import Point
 from kernelopt.solvers.structured import Structured
@@ -117,6 +117,7 @@ class LeftOut(NamedTuple):
 
 def left_out_terms(problem: Problem, f: cp.Expression) -> LeftOut:
     """The model around the present optimum, and f in it. Raises KernelOptError and DataError as stated above."""
+    require_problem(problem)
     form, reduction, outer = fitted(problem)
     if CoxLikelihood in problem.atoms():
         raise KernelOptError(
@@ -178,7 +179,7 @@ def _rows_of_f(form: CanonicalForm, f: Any) -> tuple[sp.csr_array, sp.csr_array,
         link = links.get(node.data.theta)
         stretch = None if link is None else dict(link.blocks).get(node.data.fingerprint)
         if link is None or link.u is None or stretch is None:
-            raise DataError(f"Expected predictions that stand in the problem; {node.name()} does not.")
+            raise DataError(f"Expected predictions of the problem; {node.name()} is not one of them.")
         replaced[id(node)] = link.u[stretch]
     ours = {v.id for v in form.y}
     cut = rewrite(cp.Problem(cp.Minimize(cp.sum(f))), replaced).objective.args[0].args[0]
@@ -329,7 +330,7 @@ class Terms:
         if off or np.linalg.matrix_rank(with_y) > np.linalg.matrix_rank(e):
             raise KernelOptError(
                 "Expected linear terms of a row in the same expressions as its other terms; here the row's share of "
-                "the linear costs of other variables can't be told."
+                "the linear costs of other variables is unknown."
             )
         found[: len(slopes)] = slopes
         return found

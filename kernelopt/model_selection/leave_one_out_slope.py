@@ -252,7 +252,7 @@ def _costs(form: CanonicalForm, p: cp.Parameter) -> list[Array]:
     others = {v.id for term in of_costs for v in term.variables()} - {norm.t.id for norm in form.norms}
     if others or any(_has(c, p) for c in form.outer.constraints):
         raise KernelOptError(
-            f"Expected parameters of kernels and of costs λ·ko.sum_squares(theta); {p.name()} stands in losses or "
+            f"Expected parameters of kernels and of costs λ·ko.sum_squares(theta); {p.name()} is in losses or "
             "constraints. Use ko.CrossValidatedLoss."
         )
     found = []

@@ -12,13 +12,14 @@ import cvxpy as cp
 import numpy as np
 
 from kernelopt.certificate import Certificate
-from kernelopt.errors import KernelOptError
+from kernelopt.errors import KernelOptError, OptionError
 from kernelopt.kernels.domains import frozen
 from kernelopt.language.expressions import Theta
 from kernelopt.language.functions import Function
 from kernelopt.language.text import names
 from kernelopt.problem import Problem
-from kernelopt.support.table import Table
+from kernelopt.support.checks import is_integer, require_number, shown
+from kernelopt.support.table import Table, listed
 from kernelopt.support.types import Array
 
 EVALUATION = "evaluation"  # the column of an `evaluate` that returns one number
@@ -140,6 +141,8 @@ class Path(Table):
         >>> bool(problem.value == path["objective"][1])
         True
         """
+        if not is_integer(row) or not -len(self) <= row < len(self):
+            raise OptionError(f"Expected a row from 0 to {len(self) - 1}; got {shown(row)}.")
         self.solutions[row]._restore()
 
     def at(self, value: float) -> tuple[PathSolution, Certificate]:
@@ -155,6 +158,7 @@ class Path(Table):
         KernelOptError
             When the nearest rows have no certificates.
         """
+        require_number(value, f"the value of {self.parameter.name()}", "a number", lambda _: True)
         known = sorted((s for s in self.solutions if s.certificate is not None), key=lambda s: s.parameter)
         below = [s for s in known if s.parameter <= value][-1:]
         above = [s for s in known if s.parameter > value][:1]
@@ -193,7 +197,7 @@ class Path(Table):
         """
         evaluated = list(dict.fromkeys(name for s in self.solutions for name in s.evaluation))
         x = self.parameter.name() if x is None else x
-        ys = [y] if isinstance(y, str) else list(y or evaluated or ["objective"])
+        ys = evaluated or ["objective"] if y is None else listed(y)
         return self._drawn(x, ys, ax)
 
 

@@ -23,6 +23,7 @@ from kernelopt.kernels.domains import check_finite, frozen, real_array
 from kernelopt.language.expressions import Theta
 from kernelopt.model_selection.path_table import EVALUATION, Path, PathSolution, own_columns
 from kernelopt.problem import Problem
+from kernelopt.support.checks import require_limit, require_number
 
 # Between neighbouring values, relative to P₀ − P. λ‖θ‖² takes about 1/√gap solves, and ‖θ‖ ≤ R up to 1/gap.
 DEFAULT_GAP = 1e-2
@@ -359,21 +360,22 @@ def _check(problem: Any, parameter: Any, evaluate: Any, time_limit: Any) -> None
         raise ParameterError(f"Expected a parameter of this problem (there are: {known}); got {parameter!r}.")
     if parameter.shape != ():
         raise ParameterError(
-            f"Expected a scalar, cp.Parameter() without a shape; {parameter.name()} has shape {parameter.shape}."
+            f"Expected a scalar, cp.Parameter() without a shape; got {parameter.name()} of shape {parameter.shape}."
         )
     if parameter.name() in own_columns(problem):
-        raise ParameterError(f"{parameter.name()!r} is a column of the table; give the parameter another name.")
+        raise ParameterError(
+            f"Expected a name that no other column of the table has; got {parameter.name()!r}. Give the parameter "
+            "another name."
+        )
     if evaluate is not None and not callable(evaluate):
         raise OptionError(f"Expected evaluate to be a function of the problem, or None; got {evaluate!r}.")
-    number = isinstance(time_limit, Real) and not isinstance(time_limit, bool)
-    if time_limit is not None and not (number and 0 < time_limit < inf):
-        raise OptionError(f"Expected time_limit to be a positive number of seconds, or None; got {time_limit!r}.")
+    require_limit(time_limit)
 
 
 def _numbers(values: Any, parameter: cp.Parameter, gap: float | None) -> list[float]:
     """The values to solve for, checked."""
     if values is None:
-        raise OptionError("Expected values of the parameter, or between=(low, high).")
+        raise OptionError("Expected values of the parameter, or between=(low, high); got neither.")
     if gap is not None:
         raise OptionError("Expected gap together with between=(low, high); given values are taken as they are.")
     numbers = real_array(values, "values")
@@ -412,8 +414,7 @@ def _check_fit(parameter: cp.Parameter, values: Sequence[float]) -> None:
 def _gap(gap: Any, certify: Any) -> float:
     """The gap between neighbours, checked; answers need certificates for it."""
     gap = DEFAULT_GAP if gap is None else gap
-    if not isinstance(gap, (float, int)) or not 0 < gap < 1:
-        raise OptionError(f"Expected gap to be a number between 0 and 1; got {gap!r}.")
+    require_number(gap, "gap", "a number between 0 and 1", lambda value: 0 < value < 1)
     if certify is not True:
         raise OptionError(f"Expected certify=True with between=(low, high), which needs certificates; got {certify!r}.")
     return float(gap)

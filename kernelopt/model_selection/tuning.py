@@ -22,7 +22,8 @@ from kernelopt.kernels.domains import frozen
 from kernelopt.model_selection.cross_validation import _base_weights, _folds, _on
 from kernelopt.model_selection.gradients import gradient
 from kernelopt.model_selection.leave_one_out_slope import LeaveOneOutLoss, leave_one_out_slope
-from kernelopt.problem import Problem
+from kernelopt.problem import Problem, require_problem
+from kernelopt.support.checks import generator, require_kind, require_limit
 from kernelopt.support.table import Table
 from kernelopt.support.types import Array
 
@@ -210,10 +211,13 @@ def tune(
     >>> bool(found.value < found["criterion"][0]), bool(sigma.value < 1.5)
     (True, True)
     """
+    require_problem(problem)
+    require_kind(bounds, (Mapping, type(None)), "bounds", "{parameter: (low, high)}, or None")
     chosen = _chosen(problem, parameters, criterion)
     box = _Box.of(chosen, bounds or {})
     _require_counts(n_init, max_evaluations)
-    random = np.random.default_rng(random_state)
+    random = generator(random_state)
+    require_limit(time_limit)
     judge = _judge(problem, criterion, chosen, at)
     deadline = inf if time_limit is None else perf_counter() + time_limit
     search = _Search(problem, judge, box, {"tol": TOL, "certify": False, **solve_options}, deadline, max_evaluations)
@@ -311,7 +315,7 @@ def _judge(problem: Problem, criterion: Any, chosen: list[cp.Parameter], at: Any
     """The judge for a criterion."""
     if isinstance(criterion, LeaveOneOutLoss):
         if at is not None:
-            raise DataError("Expected `at` beside a function as criterion only; got a LeaveOneOutLoss. Leave out `at`.")
+            raise DataError("Expected `at` only with a function as criterion; got a LeaveOneOutLoss. Leave out `at`.")
         return _Judge(lambda options: _left_out(problem, criterion, chosen, options), lambda: None)
     if not isinstance(criterion, CrossValidatedLoss):
         return _Judge(lambda options: _once(problem, criterion, chosen, at, options), lambda: None)
@@ -444,6 +448,7 @@ class _Search:
 
 def _chosen(problem: Problem, parameters: Sequence[cp.Parameter], criterion: Any) -> list[cp.Parameter]:
     """The parameters. Raises ParameterError for others than the problem's and criterion's, and without a value."""
+    require_kind(parameters, (cp.Parameter, list, tuple), "parameters", "a list of parameters of the problem")
     several = [parameters] if isinstance(parameters, cp.Parameter) else list(parameters)
     known = [*problem.parameters(), *(criterion.parameters() if isinstance(criterion, cp.Expression) else [])]
     for p in several:

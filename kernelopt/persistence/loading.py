@@ -17,8 +17,17 @@ from kernelopt.kernels.spreads import WithMeans
 from kernelopt.language.functions import Function
 from kernelopt.language.predictors import Predictor, _Atom, _Points, _Value
 from kernelopt.persistence.archive import Archive, shortened
-from kernelopt.persistence.vocabulary import ATOMS, DEPTH, FORMAT, KERNELS, SCHEMA, sklearn_kernels
+from kernelopt.persistence.vocabulary import (
+    ATOMS,
+    DEPTH,
+    FORMAT,
+    KERNELS,
+    SCHEMA,
+    require_path_and_names,
+    sklearn_kernels,
+)
 from kernelopt.results.solution import FittedFunction
+from kernelopt.support.checks import shown
 from kernelopt.support.cvxpy_parts import AddExpression
 from kernelopt.support.types import Array
 
@@ -63,7 +72,8 @@ def load(path: Any, /, *, kernels: Mapping[str, Any] | None = None, max_bytes: i
     (['f', 'scale'], True)
     """
     if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
-        raise OptionError(f"Expected max_bytes to be an integer ≥ 1; got {max_bytes!r}.")
+        raise OptionError(f"Expected max_bytes to be an integer ≥ 1; got {shown(max_bytes)}.")
+    require_path_and_names(path, kernels)
     with Archive(path, max_bytes) as file, np.errstate(all="ignore"):
         try:
             values = _Decoder(file, dict(kernels or {})).values(file.document())

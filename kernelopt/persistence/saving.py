@@ -20,8 +20,18 @@ from kernelopt.language.nodes import ThetaLeaf
 from kernelopt.language.predictors import Predictor, _Atom, _Points, _Value
 from kernelopt.persistence import archive
 from kernelopt.persistence.archive import KINDS, LARGEST_ITEM
-from kernelopt.persistence.vocabulary import ATOMS, DEPTH, FORMAT, KERNELS, SCHEMA, parameters, sklearn_kernels
+from kernelopt.persistence.vocabulary import (
+    ATOMS,
+    DEPTH,
+    FORMAT,
+    KERNELS,
+    SCHEMA,
+    parameters,
+    require_path_and_names,
+    sklearn_kernels,
+)
 from kernelopt.results.solution import FittedFunction
+from kernelopt.support.checks import is_function_of_two
 from kernelopt.support.types import Array
 
 
@@ -72,6 +82,7 @@ def save(path: Any, /, *, kernels: Mapping[str, Any] | None = None, **values: An
     >>> bool(np.array_equal(model["theta"](X) + model["b"], (theta(X) + b).value))
     True
     """
+    require_path_and_names(path, kernels)
     if not values:
         raise DataError("Expected something to save, as in ko.save(path, theta=theta, b=b); got no values.")
     encoder = _Encoder(dict(kernels or {}))
@@ -199,7 +210,7 @@ class _Encoder:
 
     def kernel(self, kernel: Kernel) -> dict[str, Any]:
         for name, given in self.given.items():
-            if not isinstance(given, type) and as_kernel(given) == kernel:
+            if not isinstance(given, type) and _is_same(given, kernel):
                 return {"kind": "given", "name": name}
         kernel = kernel.at_present()  # files hold numbers in place of parameters
         kind = type(kernel)
@@ -275,3 +286,10 @@ def _required(value: Any, name: str) -> Any:
     if value is None:
         raise KernelOptError(f"Expected a value of {name}; got none. Solve the problem first.")
     return value
+
+
+def _is_same(given: Any, kernel: Kernel) -> bool:
+    """Whether what is named is this kernel; a function of points is a part of one. Raises KernelError for others."""
+    if callable(given) and not isinstance(given, Kernel) and not is_function_of_two(given):
+        return False
+    return bool(as_kernel(given) == kernel)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
 from typing import Any
@@ -13,6 +15,7 @@ from kernelopt import kernels
 from kernelopt.kernels import Kernel
 from kernelopt.kernels.derivatives import WithDerivatives
 from kernelopt.kernels.spreads import WithMeans
+from kernelopt.support.checks import require_kind
 from kernelopt.support.cvxpy_parts import (
     AddExpression,
     DivExpression,
@@ -68,3 +71,10 @@ def parameters(kernel: Kernel) -> dict[str, Any]:
     if isinstance(kernel, kernels.Precomputed) and kernel.precision > np.finfo(np.float64).eps:
         own["Q"] = kernel.Q.astype(np.float32)  # as it was given: tolerances depend on that precision
     return own
+
+
+def require_path_and_names(path: Any, names: Any) -> None:
+    """Raise DataTypeError unless `path` is a path and `names` a mapping or None. A number would name an open file."""
+    require_kind(path, (str, os.PathLike), "path", "a path, as text or pathlib.Path")
+    if names is not None:
+        require_kind(names, Mapping, "kernels", '{"name": kernel, class of kernels, or function}, or None')

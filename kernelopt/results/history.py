@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kernelopt.kernels.domains import frozen
-from kernelopt.support.table import Table
+from kernelopt.support.table import Table, listed
 from kernelopt.support.types import Array
 
 
@@ -61,7 +61,7 @@ class History(Table):
 
     def plot(self, x: str = "rank", y: str = "gap", ax: Any = None) -> Any:
         """Draw columns against each other with matplotlib, by default the gap against the rank; returns the Axes."""
-        return self._drawn(x, [y] if isinstance(y, str) else list(y), ax)
+        return self._drawn(x, listed(y), ax)
 
 
 @dataclass(frozen=True)
@@ -101,4 +101,4 @@ class ExchangeHistory(Table):
 
     def plot(self, x: str = "seconds", y: str = "gap", ax: Any = None) -> Any:
         """Draw columns against each other with matplotlib, by default the gap against time; returns the Axes."""
-        return self._drawn(x, [y] if isinstance(y, str) else list(y), ax)
+        return self._drawn(x, listed(y), ax)

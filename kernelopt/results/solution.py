@@ -14,6 +14,7 @@ from kernelopt.kernels.kernel import Kernel
 from kernelopt.language.expressions import Theta
 from kernelopt.language.functions import Function
 from kernelopt.results.history import Round
+from kernelopt.support.checks import require_number
 from kernelopt.support.types import Array, Ints
 
 
@@ -177,6 +178,7 @@ class FittedFunction(Function):
             Where θ is not a multiple of Aᵀν (no norm of θ, or another one than ‖θ‖), or the solver gave no
             multipliers.
         """
+        require_number(threshold, "threshold", "a number from 0 to 1", lambda value: 0 <= value < 1)
         if self._dual is None:
             raise KernelOptError(
                 "Expected a problem whose only norm of θ is ko.norm(theta) or ko.sum_squares(theta), solved with "

@@ -15,7 +15,7 @@ from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.driver.statement import Statement
-from kernelopt.errors import DataError, KernelOptError
+from kernelopt.errors import DataError, KernelOptError, UnknownNameError
 from kernelopt.kernels.domains import frozen
 from kernelopt.language.expressions import Theta
 from kernelopt.sensitivity import solution_map
@@ -23,6 +23,7 @@ from kernelopt.sensitivity.criterion import Criterion, criterion_of, placed, twi
 from kernelopt.sensitivity.optimum import MOST, Optimum, nearby
 from kernelopt.sensitivity.solution_map import Derivative
 from kernelopt.sensitivity.stated_cones import follows_rules
+from kernelopt.support.checks import shown
 from kernelopt.support.types import Array
 
 STRUCTURED = (
@@ -62,6 +63,9 @@ class Gradient(Mapping[cp.Parameter, Array]):
         return not self.near
 
     def __getitem__(self, parameter: cp.Parameter) -> Array:
+        if not isinstance(parameter, cp.Parameter) or parameter not in self.gradients:
+            names = ", ".join(p.name() for p in self.gradients)
+            raise UnknownNameError(f"Expected one of the parameters {names}; got {shown(parameter)}.")
         return self.gradients[parameter]
 
     def __iter__(self) -> Iterator[cp.Parameter]:
@@ -189,7 +193,7 @@ def _derivative(
         value, cut = _linearized(problem, found, criterion, at)
         return solution_map.derivative(found, cut, chosen)._replace(value=value), 1.0
     if at is not None:
-        raise DataError("Expected `at` beside a function as criterion only; got an expression. Leave out `at`.")
+        raise DataError("Expected `at` only with a function as criterion; got an expression. Leave out `at`.")
     cut = criterion_of(criterion, problem.thetas(), problem.variables())
     return solution_map.derivative(found, cut, chosen), 1.0
 
@@ -239,7 +243,7 @@ def variable_changes(answer: SolvedProblem, deltas: Mapping[cp.Parameter, Array]
     others = [p.name() for p in deltas if not any(p is q for q in wanted) and np.any(deltas[p])]
     if others:
         raise KernelOptError(
-            f"Expected changes of parameters in the objective and constraints; {others[0]} stands in a kernel. "
+            f"Expected changes of parameters in the objective and constraints; {others[0]} is in a kernel. "
             "ko.gradient gives its derivative."
         )
     found = solution_map.at_optimum(answer.form, answer.reduction, answer.point, wanted)

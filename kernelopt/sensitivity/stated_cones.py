@@ -74,7 +74,7 @@ def stated_cones(form: CanonicalForm, wanted: list[cp.Parameter]) -> StatedCones
         names = ", ".join(p.name() for p in wanted)
         raise KernelOptError(
             f"Expected a problem that follows the rules for parameters (DPP) in {names}; this one does not, as in a "
-            "product of two parameters, or a parameter beside others within a convex function. Take the parameters one "
+            "product of two parameters, or a parameter with others inside a convex function. Take the parameters one "
             "by one, or a further parameter for the product."
         )
     data = cone_data(problem)

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.separable import Outer
-from kernelopt.errors import OptionError, SolverError
+from kernelopt.errors import OptionError, SolverError, UnknownNameError
 from kernelopt.factorization.tall import WIDE
 from kernelopt.solvers import culprits, engines
 from kernelopt.solvers.assemble import SPLIT, Shape, shape_of, spread
@@ -23,6 +23,7 @@ from kernelopt.solvers.engines import ENGINES
 from kernelopt.solvers.least_squares import NOT_SQUARES
 from kernelopt.solvers.structured import DENSE_ROW
 from kernelopt.support import html
+from kernelopt.support.checks import shown
 
 # Clarabel takes every continuous cone that cvxpy knows and reaches 1e-8, but breaks down at some degenerate
 # points (θ = 0 under an unsquared norm). ECOS and SCS are the fallback for these.
@@ -55,6 +56,8 @@ class SolverTable(Mapping[str, "str | None"]):
     chosen: str | None
 
     def __getitem__(self, name: str) -> str | None:
+        if not isinstance(name, str) or name not in self.reasons:
+            raise UnknownNameError(f"Expected one of the solvers {', '.join(self.reasons)}; got {shown(name)}.")
         return self.reasons[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -160,7 +163,7 @@ def _require_own(form: CanonicalForm, outer: Outer | None) -> None:
     """Raise SolverError where our own solvers don't take a part of a problem with a SmoothLoss."""
     name = form.smooth[0].term.loss.name
     if outer is None:
-        raise SolverError(f"Expected no integer variables beside {name}: no solver takes both.")
+        raise SolverError(f"Expected no integer variables with {name}: no solver takes both.")
     shape = shape_of(form, outer)
     lacks, name = shape.lacks, shape.nonconvex or name
     if shape.nonconvex is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import nan
+from math import inf, isfinite, nan
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import cvxpy as cp
@@ -18,7 +19,10 @@ from kernelopt.compiler.conic_form import typical
 from kernelopt.compiler.iterate import Iterate, place
 from kernelopt.compiler.representer import Reduction
 from kernelopt.errors import DCPError, ParameterError, SolverError
+from kernelopt.factorization import memory
 from kernelopt.results.solution import Status
+from kernelopt.support import outside
+from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.cvxpy_parts import Compiled, compiled
 from kernelopt.support.cvxpy_parts import Solution as CvxpySolution
 from kernelopt.support.cvxpy_parts import SolverStats as CvxpyStats
@@ -29,12 +33,15 @@ class ConicSolver(NamedTuple):
     """How a cvxpy solver takes our tolerance and a time limit, and how to install it.
 
     finest : it is not tried on answers with a relative gap up to this, which a first-order method would not improve
+    stopped : whether its own handler of Ctrl-C ended it, by its return value; keeps : whether a point is there then
     """
 
     install: str
     options: Callable[[float], dict[str, Any]] = lambda tol: {}
     time_limit: str | None = None
     finest: float = 0.0
+    stopped: Callable[[Any], bool] = lambda raw: False
+    keeps: bool = False
 
 
 def _clarabel(tol: float) -> dict[str, Any]:
@@ -53,19 +60,35 @@ def _scs(tol: float) -> dict[str, Any]:
     return {"eps_abs": tol, "eps_rel": tol, "max_iters": 100_000}
 
 
+ECOS_STOPPED, ECOS_INACCURATE, SCS_STOPPED = -4, 10, -5  # in the headers of ECOS and of SCS
 # The solvers that kernelopt's tests cover. Every other one that cvxpy finds installed works by name, with its own
 # defaults.
 CONIC_SOLVERS = {
     "CLARABEL": ConicSolver("comes with cvxpy", _clarabel, "time_limit"),
-    "OSQP": ConicSolver("comes with kernelopt", _osqp, "time_limit"),
-    "ECOS": ConicSolver("pip install ecos (Python < 3.13)", _ecos),
-    "SCS": ConicSolver("comes with cvxpy", _scs, "time_limit_secs", 1e-7),
+    "OSQP": ConicSolver(
+        "comes with kernelopt", _osqp, "time_limit", stopped=lambda raw: raw.info.status == "interrupted"
+    ),
+    "ECOS": ConicSolver(
+        "pip install ecos (Python < 3.13)",
+        _ecos,
+        stopped=lambda raw: raw["info"]["exitFlag"] == ECOS_STOPPED,
+        keeps=True,
+    ),
+    "SCS": ConicSolver(
+        "comes with cvxpy", _scs, "time_limit_secs", 1e-7, lambda raw: raw["info"]["status_val"] == SCS_STOPPED
+    ),
     "HIGHS": ConicSolver("comes with cvxpy", time_limit="time_limit"),
-    "ECOS_BB": ConicSolver("pip install ecos (Python < 3.13)"),
+    "ECOS_BB": ConicSolver(
+        "pip install ecos (Python < 3.13)", stopped=lambda raw: raw["info"]["exitFlag"] == ECOS_STOPPED
+    ),
 }
 # Rows whose largest coefficient is between 1/MODERATE and MODERATE are not rescaled: units that differ by less cost few
 # digits.
 MODERATE = 1e2
+COMPILED_BYTES = 160  # bytes per entry of B, taken by cvxpy and its solvers (measured: 110 to 170)
+# Seconds per entry of B that cvxpy compiles (measured: 4e-7): the reduced problem is not compiled where that takes
+# longer than the time that is left.
+COMPILE_SECONDS = 4e-7
 TIGHTEST = 1e-12  # least tolerance passed to a solver: rounding in double precision prevents smaller ones
 HUGE = 1e100  # a variable with an entry of this size counts as one without a value: its square is close to overflow
 
@@ -111,8 +134,9 @@ def solve(  # noqa: PLR0917
     that x = σx̃ and z = (κ/σ)z̃. `units` are the sizes of x and z from an earlier answer; by default σ is a typical
     right-hand side and κ = max(σ‖c‖∞, σ²‖P‖∞), without the `penalized` variables, whose weight may be of any size.
 
-    Raises SolverError, DCPError or ParameterError with cvxpy's own words.
+    Raises SolverError, DCPError or ParameterError with cvxpy's own words, and KeyboardInterrupt after Ctrl-C.
     """
+    deadline = inf if seconds is None else perf_counter() + seconds
     known = CONIC_SOLVERS.get(solver, ConicSolver(""))
     ours = known.options(max(1e-2 * tol, TIGHTEST))  # the certified gap adds the factor's error
     if seconds is not None and known.time_limit:
@@ -123,9 +147,18 @@ def solve(  # noqa: PLR0917
         plain = problem.is_mixed_integer() or not isinstance(found.data, dict)  # a problem of constants is its own data
         sigma, kappa = (1.0, 1.0) if plain else _scaled(found, units, penalized)
         rows = _equilibrated(found.data) if solver == "CLARABEL" and not plain else None
-        raw = found.answer(problem, options, ours)
+        left = deadline - perf_counter()
+        if isfinite(left) and known.time_limit and known.time_limit not in options:
+            ours[known.time_limit] = max(left, 1e-3)
+        raw = found.answer(problem, options, ours, left)
+        if known.stopped(raw) and perf_counter() < deadline:
+            outside.interrupt()
+        if known.stopped(raw) and not known.keeps:
+            raise OutOfTimeError
         raw = raw if rows is None else _ClarabelPoint(raw, rows)
         solution = _with_a_point(found, raw)
+    except OutOfTimeError:
+        return nothing(solver)
     except cvxpy.error.ParameterError as error:
         raise ParameterError(str(error)) from error
     except cvxpy.error.DCPError as error:
@@ -150,6 +183,11 @@ def solve(  # noqa: PLR0917
     has_point = solution.status in cp.settings.SOLUTION_PRESENT and all(map(_has_value, problem.variables()))
     status = STATUSES.get(solution.status, Status.USER_LIMIT)
     return Answer(status if has_point or not status.has_point else Status.USER_LIMIT, has_point, stats)
+
+
+def nothing(solver: str) -> Answer:
+    """The answer of a solver whose time was over before it had a point."""
+    return Answer(Status.USER_LIMIT, False, CvxpyStats(solver))
 
 
 def _has_value(variable: cp.Variable) -> bool:
@@ -235,15 +273,30 @@ class _ClarabelPoint:
 
 
 def _with_a_point(found: Compiled, raw: Any) -> CvxpySolution:
-    """The solution; where Clarabel stopped at a limit or broke down, with its last point."""
+    """The solution; where Clarabel or ECOS stopped at a limit, or Clarabel broke down, with its last point."""
+    if found.solver == "ECOS" and raw["info"]["exitFlag"] == ECOS_STOPPED:
+        raw["info"]["exitFlag"] = ECOS_INACCURATE
+        solution = found.solution(raw)
+        solution.status = cp.USER_LIMIT
+        return solution
     solution = found.solution(raw)
     stopped = solution.status in (*cp.settings.ERROR, cp.USER_LIMIT) and not solution.primal_vars
     if not stopped or found.solver != "CLARABEL" or not len(raw.x) or not np.isfinite(raw.x).all():
         return solution
-    limit = solution.status == cp.USER_LIMIT
+    limit = solution.status == cp.USER_LIMIT or str(raw.status) == "CallbackTerminated"
     solution = found.solution(_ClarabelPoint(raw, status="AlmostSolved"))
     solution.status = cp.USER_LIMIT if limit else cp.OPTIMAL_INACCURATE
     return solution
+
+
+def entries(reduction: Reduction) -> int:
+    """The number of coefficients of v that cvxpy compiles."""
+    return sum(factor.B.size * (theta.outputs or 1) for theta, factor in reduction.factors.items())
+
+
+def require_memory(reduction: Reduction, limit: float | None) -> None:
+    """Raise MemoryLimitError where compiling and solving the reduced problem takes more memory than there is."""
+    memory.require(COMPILED_BYTES * entries(reduction), "Compiling and solving the reduced problem", limit)
 
 
 def solve_reduction(  # noqa: PLR0917
@@ -251,6 +304,13 @@ def solve_reduction(  # noqa: PLR0917
     units: tuple[float, float] | None = None, seconds: float | None = None,
 ) -> Answer:  # fmt: skip
     """The answer of one of cvxpy's solvers, with v, y and multipliers as an iterate."""
+    if seconds is not None:
+        deadline = perf_counter() + seconds
+        try:
+            outside.wait_for_others(seconds - COMPILE_SECONDS * entries(reduction))
+        except OutOfTimeError:
+            return nothing(solver)
+        seconds = deadline - perf_counter()
     inner = reduction.inner
     penalized = [v for v in inner.v.values() if v is not None]
     answer = solve(inner.problem, solver, tol, options, units, seconds, penalized)
@@ -266,14 +326,14 @@ def solve_reduction(  # noqa: PLR0917
     return replace(answer, point=point)
 
 
-def fill_in(form: CanonicalForm, point: Iterate, tol: float) -> Iterate | None:
+def fill_in(form: CanonicalForm, point: Iterate, tol: float, seconds: float | None = None) -> Iterate | None:
     """The point with optimal y for its u and t, and unchanged multipliers; None where no y is found."""
     place(form, point)
     linked = [link.u for link in form.predictions if link.u is not None] + [norm.t for norm in form.norms]
     fixed = [v == v.value for v in linked]
     problem = cp.Problem(form.bare.objective, [*form.bare.constraints, *fixed])
     try:
-        found = solve(problem, "CLARABEL", tol, {}).has_point
+        found = solve(problem, "CLARABEL", tol, {}, None, seconds).has_point
     except SolverError:
         return None
     return replace(point, y=tuple(y.value for y in form.y), value=nan) if found else None

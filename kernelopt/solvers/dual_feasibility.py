@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
+from kernelopt.support import clock
 from kernelopt.support.types import Array
 
 ROUNDS = 8  # corrections: the first moves most, the others make up for the projections onto the domain
@@ -35,7 +36,9 @@ def corrected(
     z = project(z)
     sizes = _largest(columns)
     best, least = z, np.inf
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
+        if number:
+            clock.check()
         residual = columns.T @ z - target
         terms = np.abs(target) + sizes * float(np.abs(z).max(initial=0.0))
         worst = float((np.abs(residual) / np.where(terms > 0, terms, 1.0)).max(initial=0.0))

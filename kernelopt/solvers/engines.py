@@ -35,6 +35,7 @@ from kernelopt.solvers.nonconvex import LevenbergMarquardt
 from kernelopt.solvers.proximal_point import ProximalPoint
 from kernelopt.solvers.structured import Structured
 from kernelopt.solvers.watch import Watch
+from kernelopt.support import clock
 from kernelopt.support.cvxpy_parts import SolverStats as CvxpyStats
 from kernelopt.support.types import Array, Ints
 
@@ -238,7 +239,8 @@ def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
     engine = "PROXIMAL_POINT" if shape.maxima and not shape.smooth else "INTERIOR_POINT" if shape.kinked else "NEWTON"
     problem = assemble.structured(reduction, outer, ones, ENGINES[engine].sparse).truncated(0)
     sigma, kappa = outer.form.units
-    watch = Watch("", 0.0, FLOOR * kappa, sigma)  # ½xᵀRx = 0 without v: only the absolute gap can close
+    # ½xᵀRx = 0 without v: only the absolute gap can close
+    watch = Watch("", 0.0, FLOOR * kappa, sigma, perf_counter() + clock.for_last_steps())
     if not problem.q:
         return problem.value(np.zeros(0), np.zeros(problem.m))
     along_one = _least_along_one(problem) if problem.q == 1 and not (shape.hard or outer.form.smooth) else None
@@ -250,7 +252,9 @@ def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
             point = ENGINES[engine].solve(problem, watch)
     except SolverError:
         return None
-    return point.primal if point.violation <= INFEASIBLE * sigma else None
+    if isinstance(point.stopped, KeyboardInterrupt):
+        raise point.stopped
+    return point.primal if point.stopped is None and point.violation <= INFEASIBLE * sigma else None
 
 
 def _least_along_one(problem: Structured) -> float | None:

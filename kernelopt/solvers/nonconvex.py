@@ -56,11 +56,11 @@ class LevenbergMarquardt(Engine):
         if shape.nonconvex is None:
             return "is for losses that are declared nonconvex"
         if shape.odd is not None:
-            return "needs multiples of ‖θ‖² beside a nonconvex loss; a norm is penalized otherwise, or bounded"
+            return "needs multiples of ‖θ‖² with a nonconvex loss; a norm is penalized in another way, or bounded"
         if shape.shifted:
-            return "needs ‖θ‖ itself beside a nonconvex loss, not ‖θ − f₀‖"
+            return "needs ‖θ‖ itself with a nonconvex loss, not ‖θ − f₀‖"
         if shape.kinked:
-            return "needs a differentiable objective and no constraints beside a nonconvex loss"
+            return "needs a differentiable objective and no constraints with a nonconvex loss"
         return None
 
     def solve(self, problem: Structured, watch: Watch, start: Point | None = None) -> Point:

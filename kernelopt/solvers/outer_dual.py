@@ -19,7 +19,8 @@ import scipy.sparse as sp
 from kernelopt.compiler.conic_form import Cones, ConicForm
 from kernelopt.solvers.cones import into_dual, violation
 from kernelopt.solvers.dual_feasibility import EXACT, corrected
-from kernelopt.support.cvxpy_parts import clarabel_cones
+from kernelopt.support.clock import seconds_left
+from kernelopt.support.cvxpy_parts import clarabel_answer, clarabel_cones
 from kernelopt.support.types import Array
 
 # Weight of ½‖(u, t) − (û, t̂)‖² in their units, relative to κ. It keeps the outer problem bounded; larger weights move
@@ -129,7 +130,7 @@ def _answered(  # noqa: PLR0917
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = TOLERANCE
     settings.max_threads = 1
     quadratic = sp.csc_array(P if sp.issparse(P) else sp.diags_array(P))
-    return clarabel.DefaultSolver(quadratic, q, A, b, _named(cones), settings).solve()
+    return clarabel_answer(clarabel.DefaultSolver(quadratic, q, A, b, _named(cones), settings), seconds_left())
 
 
 def _named(cones: Cones) -> Any:

@@ -57,7 +57,9 @@ class Watch:
 
     def merit(self, point: Point) -> float:
         """The quantity that iterations reduce: the relative gap plus the violation in units of right-hand sides."""
-        return point.merit / max(point.unit, self.floor) + point.violation / self.unit
+        scale = max(point.unit, self.floor)
+        gap = point.merit / scale if scale > 0 else (inf if point.merit > 0 else 0.0)  # 0: θ = 0 is optimal
+        return gap + point.violation / self.unit
 
     @property
     def is_over(self) -> bool:

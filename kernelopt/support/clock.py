@@ -8,6 +8,10 @@ from contextvars import ContextVar
 from math import inf
 from time import perf_counter
 
+# Seconds that each step may take which an answer needs, such as its bounds, where the time is over: larger ones overrun
+# the limit, smaller ones leave answers without bounds.
+LAST = 0.5
+
 _deadline: ContextVar[float] = ContextVar("deadline", default=inf)
 
 
@@ -28,6 +32,11 @@ def limited(deadline: float) -> Iterator[None]:
 def seconds_left() -> float:
     """Seconds until the deadline; inf without a deadline."""
     return _deadline.get() - perf_counter()
+
+
+def for_last_steps() -> float:
+    """Seconds that a step may take which an answer needs, also where the time is over."""
+    return max(seconds_left(), LAST)
 
 
 def check() -> None:

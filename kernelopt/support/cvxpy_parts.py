@@ -8,9 +8,13 @@ cvxpy's compilation, whose steps, inverse steps and internal names may change fr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import inf
+from threading import Event
+from time import perf_counter
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import clarabel
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
@@ -38,16 +42,24 @@ from cvxpy.lin_ops.lin_utils import get_id
 from cvxpy.problems.problem import SolverStats
 from cvxpy.reductions.solution import Solution
 from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import dims_to_solver_cones
+from cvxpy.reductions.solvers.solving_chain import _validate_problem_data
 
+from kernelopt.support import outside
+from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array, Ints
 
 __all__ = [
     "AddExpression", "AffAtom", "Atom", "Compiled", "ConeData", "DataSlopes", "DivExpression", "Elementwise",
     "Hstack", "Inequality", "Leaf", "MulExpression", "NegExpression", "Pnorm", "PnormApprox", "Power",
-    "PowerApprox", "Solution", "SolverStats", "Sum", "Vstack", "broadcast_to", "clarabel_cones", "compiled",
-    "cone_data", "forget", "get_id", "index", "is_compiled", "multiply", "norm1", "normNuc", "quad_over_lin",
-    "reshape", "sigma_max", "special_index",
+    "PowerApprox", "Solution", "SolverStats", "Sum", "Vstack", "broadcast_to", "clarabel_answer", "clarabel_cones",
+    "compiled", "cone_data", "forget", "get_id", "index", "is_compiled", "multiply", "norm1", "normNuc",
+    "quad_over_lin", "reshape", "sigma_max", "special_index",
 ]  # fmt: skip
+
+
+# Clarabel's setup can't be interrupted: per entry of its matrix it takes 2e-7 s for 5e5 entries, and 6e-7 s for 2e7. It
+# is not begun where it takes longer than the time that is left. Larger values give up too early, smaller ones overrun.
+SETUP_SECONDS = 6e-7
 
 
 def forget(node: Any) -> None:
@@ -63,10 +75,46 @@ class Compiled(NamedTuple):
     chain: Any
     inverse: Any
 
-    def answer(self, problem: cp.Problem, options: Mapping[str, Any], ours: dict[str, Any]) -> Any:
-        """The solver's own return value."""
+    def answer(
+        self, problem: cp.Problem, options: Mapping[str, Any], ours: dict[str, Any], seconds: float = inf
+    ) -> Any:
+        """The solver's own return value. Raises OutOfTimeError where it takes more than `seconds`."""
         warm, verbose = options.get("warm_start", True), options.get("verbose", False)
-        return self.chain.solve_via_data(problem, self.data, warm, verbose, ours)
+        if self.solver != "CLARABEL" or not isinstance(self.data, dict):
+            return outside.call(lambda: self.chain.solve_via_data(problem, self.data, warm, verbose, ours), seconds)
+        _validate_problem_data(self.data)
+        began = perf_counter()
+        if SETUP_SECONDS * self.data["A"].nnz > seconds:
+            raise OutOfTimeError
+        last = problem._solver_cache.pop(self.solver, None)  # which may run on after Ctrl-C
+        solver = (self._updated(last, verbose, ours) if warm else None) or self._new(verbose, ours)
+        answer = clarabel_answer(solver, seconds - (perf_counter() - began))
+        problem._solver_cache[self.solver] = solver
+        return answer
+
+    # cvxpy's own call of Clarabel gives no access to the solver, which has to be told when to stop.
+
+    def _new(self, verbose: bool, ours: dict[str, Any]) -> Any:
+        data, settings = self._for_clarabel(), self.chain.solver.parse_solver_opts(verbose, ours)
+        return clarabel.DefaultSolver(
+            data["P"], data["q"], data["A"], data["b"], dims_to_solver_cones(self.data["dims"]), settings
+        )
+
+    def _updated(self, last: Any, verbose: bool, ours: dict[str, Any]) -> Any:
+        """A solver that has solved a problem of the same pattern, with new data; None where there is none."""
+        if last is None or not last.is_data_update_allowed():
+            return None
+        settings = self.chain.solver.parse_solver_opts(verbose, ours, last.get_settings())
+        try:
+            last.update(**self._for_clarabel(), settings=settings)
+        except Exception:  # of another pattern, or of another size
+            return None
+        return last
+
+    def _for_clarabel(self) -> dict[str, Any]:
+        data = self.data
+        P = sp.csc_array((len(data["c"]),) * 2) if data.get("P") is None else sp.triu(data["P"]).tocsc()
+        return {"P": P, "q": data["c"], "A": data["A"], "b": data["b"]}
 
     def solution(self, raw: Any) -> Solution:
         """The solver's return value as cvxpy's `Solution`."""
@@ -205,6 +253,16 @@ def cone_data(problem: cp.Problem) -> ConeData:
     A, c, b = data["A"], np.asarray(data["c"], dtype=float), np.asarray(data["b"], dtype=float)
     A.eliminate_zeros()  # of parameters; those of constants are not there
     return ConeData(data.get("P"), c, offset, A, b, data["dims"], columns, multipliers, data["param_prob"])
+
+
+def clarabel_answer(solver: Any, seconds: float = inf) -> Any:
+    """Clarabel's answer, of status CallbackTerminated after the time limit or Ctrl-C.
+
+    Raises OutOfTimeError where its last iteration does not end soon after these seconds.
+    """
+    told = Event()
+    solver.set_termination_callback(lambda _: told.is_set())
+    return outside.call(solver.solve, seconds, told.set)
 
 
 def clarabel_cones(**dims: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kernelopt.support.checks import require_kind
 from kernelopt.support.optional import optional
 
 # The palette of Okabe and Ito (2008), in the order of contrast with the background.
@@ -14,8 +15,11 @@ MARKERS = ("o", "s", "D", "^", "v", "P")
 
 
 def axes(ax: Any, caller: str) -> Any:
-    """The given axes, or those of a new figure."""
-    return optional("matplotlib.pyplot", caller).subplots()[1] if ax is None else ax
+    """The given axes, or those of a new figure. Raises DataTypeError for other objects."""
+    if ax is None:
+        return optional("matplotlib.pyplot", caller).subplots()[1]
+    require_kind(ax, optional("matplotlib.axes", caller).Axes, f"ax of {caller}", "Axes of matplotlib")
+    return ax
 
 
 def is_dark(ax: Any) -> bool:

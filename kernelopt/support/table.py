@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernelopt.errors import OptionError
+from kernelopt.support.checks import shown
 from kernelopt.support.drawing import MARKERS, STYLES, axes, color
 from kernelopt.support.html import table
 from kernelopt.support.optional import optional
@@ -29,8 +30,8 @@ class Table(ABC):
         """The columns by name."""
 
     def __getitem__(self, name: str) -> Array:
-        if name not in self.columns:
-            raise OptionError(f"Expected one of the columns {', '.join(self.columns)}; got {name!r}.")
+        if not isinstance(name, str) or name not in self.columns:
+            raise OptionError(f"Expected one of the columns {', '.join(self.columns)}; got {shown(name)}.")
         return self.columns[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -86,9 +87,11 @@ class Table(ABC):
 
         Raises OptionError for columns that hold no numbers.
         """
+        if not ys:
+            raise OptionError(f"Expected one or more of the columns {', '.join(self.columns)}; got none.")
         for name in (x, *ys):
             if self[name].dtype.kind not in "if":
-                raise OptionError(f"Expected columns of numbers; {name!r} is none.")
+                raise OptionError(f"Expected columns of numbers; got {name!r}, which holds others.")
         ax = axes(ax, "plot()")
         order = np.argsort(self[x], kind="stable")
         for k, name in enumerate(ys):
@@ -107,6 +110,13 @@ class Table(ABC):
         else:
             ax.set_ylabel(ys[0])
         return ax
+
+
+def listed(y: Any) -> list[str]:
+    """One name, or several of a list, as a list. Raises OptionError."""
+    if not isinstance(y, (str, list, tuple)):
+        raise OptionError(f"Expected y to be a column, or a list of them; got {shown(y)}.")
+    return [y] if isinstance(y, str) else list(y)
 
 
 def _is_wide(columns: Sequence[Array]) -> bool:

@@ -90,9 +90,7 @@ def main():
 
     with threadpool_limits(2):
         print(f"N = 5000, intercept, rank 60, {repeats} runs, two BLAS threads\n")
-        print(
-            "| loss     | kernel pass | closed form alone | target  | any outer problem / (pass + solve) | target |"
-        )
+        print("| loss     | kernel pass | closed form alone | target  | any outer problem / (pass + solve) | target |")
         print(
             "|----------|------------:|----------------------:|--------:|-----------------------------------:|-------:|"
         )

@@ -153,7 +153,7 @@ def test_nu_is_a_share():
         for estimator, target in ((es.NuKernelRegressor(nu=bad), y), (es.NuKernelClassifier(nu=bad), LABELS)):
             with pytest.raises(OptionError, match="nu"):
                 estimator.fit(X, target)
-    with pytest.raises(OptionError, match="twice the share of the smaller class"):
+    with pytest.raises(OptionError, match="twice the fraction of the smaller class"):
         es.NuKernelClassifier(nu=0.5).fit(X, np.arange(80) < 10)
     with pytest.raises(DataError, match="two classes"):
         es.NuKernelClassifier(nu=0.2).fit(X, np.digitize(y, [-0.5, 0.5]))
