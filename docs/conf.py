@@ -135,6 +135,7 @@ sphinx_gallery_conf = {
     "within_subsection_order": ExplicitOrder([f"{name}.py" for name in EXAMPLES]),
     "image_scrapers": ("matplotlib",),
     "image_srcset": ["2x"],
+    "thumbnail_size": (640, 400),  # the shape of the figures, without a margin
     "remove_config_comments": True,
     "show_memory": False,
     "show_signature": False,

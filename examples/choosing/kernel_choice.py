@@ -130,11 +130,12 @@ print(f"margin/R of the quintic {relative['quintic']:.6f}", end=", ")
 print(f"of 100 times the quintic {widest(larger)[0] / radius(larger):.6f}")
 
 fig, ax = plt.subplots()
-for (name, found), style in zip(scaled.items(), ("C1s:", "C0o--"), strict=True):
-    values, color = [m for m, _ in found], style[:2]
-    ax.loglog(factors, values, style[:3] + "-", label=f"margin, c · {name}")
-    flat = {"color": color, "linestyle": style[3:]}
-    ax.axhline(relative[name], **flat, label=f"margin/R, c · {name}")
+styles = {"quintic": ("s-", ":", "C1"), "Gauss 0.3": ("o-", "--", "C0")}
+for name, (line, flat, color) in styles.items():
+    values = [m for m, _ in scaled[name]]
+    ax.loglog(factors, values, line, color=color, label=f"margin, c · {name}")
+    style = {"color": color, "linestyle": flat, "label": f"margin/R, c · {name}"}
+    ax.axhline(relative[name], **style)
 ax.set(xlabel="c", ylabel="margin")
 fig.legend(loc="outside upper center", ncols=2)
 plt.show()

@@ -114,8 +114,8 @@ lifted(ax, "parabola")
 fine = np.linspace(-0.2, 4.1, 200)
 ax.plot(fine, fine**2, "-", color="0.75", zorder=0)
 for label, marker, color in classes:
-    inside = x[x_labels == label, 0]
-    ax.plot(inside, np.full(len(inside), -2.0), marker, color=color, markersize=5)
+    below = x[x_labels == label, 0]
+    ax.plot(below, np.full(len(below), -2.0), marker, color=color, markersize=5)
 ax.hlines(-2.0, *ends, color="black", linewidth=1.5, zorder=0)
 ax.set(xlabel="x", ylabel="x²")
 plt.show()
