@@ -240,7 +240,9 @@ class Convex(Work):
         task, failure = self.task, self.failure
         if self.best is None and not self._is_settled():
             self._diagnose()
-        if self.best is None and self.status not in NOTHING and (failure is None or task.goal.seconds_left() <= 0):
+        over, claims = task.goal.seconds_left() <= 0, [attempt.claimed for attempt in self.attempts]
+        limited = over or (str(Status.USER_LIMIT) in claims and not task.reduction.is_restriction)
+        if self.best is None and self.status not in NOTHING and limited:
             self._take_zero()
         if failure is not None and self.best is None and not self.claims:
             raise failure if len(self.solvers) == 1 or isinstance(failure, MemoryLimitError) else self._broken(failure)

@@ -76,6 +76,11 @@ def first(options: FactorOptions, rows: int) -> FactorOptions:
     return options
 
 
+def least(options: FactorOptions) -> FactorOptions:
+    """The options for a factor of one column, from one column of the kernel matrix."""
+    return replace(options, method="streamed", settings=replace(options.settings, max_rank=1), cache=None)
+
+
 def full(options: FactorOptions) -> FactorOptions:
     """The options at full numerical rank."""
     return _with_tolerance(options, FLOOR)

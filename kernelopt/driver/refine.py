@@ -153,12 +153,19 @@ def pursue(stated: Stated, options: FactorOptions, goal: Goal, grows: bool, left
                 View(options, step.options, factors, outcome, state.rounds, goal.tol, may_grow, judged)
             )
     except (MemoryLimitError, clock.OutOfTimeError, KeyboardInterrupt) as stop:
-        if state.best is None:
+        if state.best is None and not isinstance(stop, clock.OutOfTimeError):
             raise
         state = replace(state, interrupted=isinstance(stop, KeyboardInterrupt))
+        state = _at_once(stated, options, goal, state) if state.best is None else state
     finally:
         bar.close()
     return _found(state, goal)
+
+
+def _at_once(stated: Stated, options: FactorOptions, goal: Goal, state: State) -> State:
+    """The answer where the time is over before there is a factor: θ = 0, or what one pivot allows."""
+    factored = reduced(stated.form, Step(policy.least(options)), {})
+    return state.after(factored, attempted(stated.strategy(factored.reduction, goal, None)))
 
 
 def reduced(form: CanonicalForm, step: Step, coarser: Mapping[Theta, Factor]) -> Factored:
@@ -201,11 +208,14 @@ def is_better(new: Outcome, old: Outcome) -> bool:
 def _factored(
     form: CanonicalForm, state: State, step: Step, coarser: Mapping[Theta, Factor], deadline: float
 ) -> Factored:
-    """The reduction of a step, the last one where options are the same. The first is made whatever time it takes."""
+    """The reduction of a step, the last one where options are the same."""
     if state.factored is not None and state.factored.options == step.options:
         return state.factored
-    with clock.limited(inf if state.best is None else deadline):
-        return reduced(form, step, coarser)
+    with clock.limited(deadline):
+        made = reduced(form, step, coarser)
+        if state.best is not None:
+            clock.check()  # one call of LAPACK may have taken the time that was left for solving
+    return made
 
 
 def _aimed(goal: Goal, state: State, step: Step, products: bool) -> Goal:
@@ -261,7 +271,8 @@ def _first(
     known, factors = left.factored.options, left.factored.reduction.factors
     if known.growth and known.functions != options.functions:  # the same pivots, with or without functions
         return Step(replace(known, functions=options.functions, growth=known.growth + 1)), factors
-    fine_enough = (known.growth > 0 and grows) or known.settings.rank_tol <= first.settings.rank_tol
+    lower = (known.settings.max_rank or inf) < (first.settings.max_rank or inf)
+    fine_enough = (known.growth > 0 and grows) or (known.settings.rank_tol <= first.settings.rank_tol and not lower)
     return Step(known if fine_enough else first), {}
 
 

@@ -14,6 +14,7 @@ from kernelopt.errors import KernelError
 from kernelopt.kernels.domains import ANYTHING, VECTORS, Domain, name_of, real_array, refuse_pickling
 from kernelopt.kernels.kernel import COMPOSITIONS, Kernel, Verdict, require, symmetric
 from kernelopt.kernels.rounding import Inexact
+from kernelopt.support import clock
 from kernelopt.support.checks import is_function_of_two, shown
 from kernelopt.support.types import Array
 
@@ -95,6 +96,7 @@ class FromFunction(Kernel):
         """The matrix, and the precision of its values. Where Z is None, some pairs are evaluated in both orders."""
         K, types = np.empty((len(X), len(X if Z is None else Z))), set[type]()
         for i, x in enumerate(X):
+            clock.check()
             row = [self._value(x, z) for z in (X[: i + 1] if Z is None else Z)]
             types.update(map(type, row))
             K[i, : len(row)] = row

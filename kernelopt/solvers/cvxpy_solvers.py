@@ -333,7 +333,7 @@ def fill_in(form: CanonicalForm, point: Iterate, tol: float, seconds: float | No
     fixed = [v == v.value for v in linked]
     problem = cp.Problem(form.bare.objective, [*form.bare.constraints, *fixed])
     try:
-        found = solve(problem, "CLARABEL", tol, {}, seconds=seconds).has_point
+        found = solve(problem, "CLARABEL", tol, {}, None, seconds).has_point
     except SolverError:
         return None
     return replace(point, y=tuple(y.value for y in form.y), value=nan) if found else None
