@@ -15,6 +15,7 @@ from sklearn.metrics import d2_pinball_score, d2_tweedie_score
 from kernelopt import losses
 from kernelopt.errors import OptionError
 from kernelopt.estimators.model import KernelModel, Loss, loss_terms, solved
+from kernelopt.estimators.sample import explained
 from kernelopt.language.expressions import Theta
 from kernelopt.problem import Problem
 from kernelopt.support.checks import is_real
@@ -33,7 +34,8 @@ class _Regressor(RegressorMixin, KernelModel):
 
     def _read_targets(self, X: Any, y: Any, **checks: Any) -> tuple[Any, Array]:
         X, y = self._read(X, y, y_numeric=True, **checks)
-        return X, np.asarray(y, dtype=np.float64)
+        with explained("y"):
+            return X, np.asarray(y, dtype=np.float64)
 
     def _prediction(self, theta: Theta, points: Any) -> tuple[Any, Any]:
         """(f at the points, b), with b a variable or None."""

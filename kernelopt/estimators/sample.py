@@ -41,8 +41,11 @@ def explained(name: str) -> Iterator[None]:
     """Say what was expected where scikit-learn's conversion to numbers fails inside numpy or pandas."""
     try:
         yield
-    except (OverflowError, ValueError) as error:
-        if isinstance(error, ValueError) and "could not convert string to float" not in str(error):
+    except (OverflowError, TypeError, ValueError) as error:
+        known = (
+            isinstance(error, OverflowError) or "could not convert string" in str(error) or "Cannot cast" in str(error)
+        )
+        if not known:
             raise
         raise DataError(
             f"Expected {name} to be real numbers; got another entry: {error}. Encode strings and categories as "

@@ -251,6 +251,7 @@ class Function:
         self.check_same_space(other, "inner")
         return float(np.trace(np.atleast_2d(self.gram(other))))
 
+    @np.errstate(over="ignore", invalid="ignore")  # a solve reports kernel values that are not finite
     def gram(self, other: Function | None = None) -> Array:
         """The K×K matrix fᵀg of inner products of outputs, with g = f by default."""
         f, g = self, self if other is None else other
