@@ -429,6 +429,7 @@ class Problem(Statement, Answered):
         True
         """
         factor_options(tol)
+        tol = float(tol)
         self._require_parameter_values()
         functions = {theta: theta.value for theta in self.thetas()}
         if any(f is None for f in functions.values()):

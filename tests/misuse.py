@@ -262,7 +262,7 @@ def limited(seconds):
 SIGNATURE = re.compile(
     r"missing \d+ required|unexpected keyword|takes .* (positional )?arguments?|multiple values|positional-only|"
     r"too many positional|takes no|has no parameter|unsupported operand|bad operand|"
-    r"object is not (callable|subscriptable)"
+    r"object is not (callable|subscriptable)|expected \d+ arguments"
 )
 OWN = os.path.dirname(ko.__file__)
 HERE = os.path.abspath(__file__)
@@ -281,8 +281,10 @@ def finding(error, called=""):
     reflected = called.startswith("__r")
     if isinstance(error, KernelOptError):
         return None if isinstance(error, FREE) or WORDS.search(text) else "unexplained"
-    if last.filename == VALUES and last.name in ("__array__", "too_few", "gives_none", "gives_text"):
-        return None  # what a user's own object raises
+    if last.filename == VALUES and last.name in ("__array__", "too_few", "gives_none", "gives_text", "<lambda>"):
+        return None  # what a user's own object or function raises
+    if isinstance(error, OSError) and called in ("load", "save"):
+        return None  # what the operating system says of files
     if reflected and last.filename not in (HERE, VALUES) and not last.filename.startswith(OWN):
         return None  # the operator of the other operand, which Python tries first
     if not isinstance(error, (TypeError, ValueError)):
@@ -290,7 +292,8 @@ def finding(error, called=""):
     inner = [f for f in frames if f.filename not in (HERE, VALUES)]
     if CALLED.match(text):
         return None  # a class or kernel of the pool, called as a function
-    named = rf"^([\w<>]+\.)*(too_few|{re.escape(called)})(\.__init__)?\(\)"
+    made = r"[A-Z]\w+" if called.startswith("from_") else re.escape(called)  # keywords go on to the constructor
+    named = rf"^(World\..*|([\w<>]+\.)*(too_few|{made})(\.__init__)?)\(\)"
     if SIGNATURE.search(text) and (not inner or re.match(named, text)):
         return None  # the signature of what was called, or of the user's own function
     outside = itertools.takewhile(lambda f: not f.filename.startswith(OWN), reversed(frames))

@@ -457,6 +457,7 @@ TAKES = {
     "CrossValidatedLoss cv": "checked by tune",
     "CrossValidatedLoss weights": "checked by tune",
     "CrossValidatedLoss losses": "checked by tune",
+    "SmoothLoss.from_jax function": "checked at its first call",
     "LeaveOneOutLoss f": "checked by tune",
     "LeaveOneOutLoss loss": "checked by tune",
 }

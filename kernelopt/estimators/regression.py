@@ -302,6 +302,8 @@ class KernelQuantileRegressor(_Regressor):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The mean over levels of D² = 1 − pinball loss/pinball loss of the empirical quantile; 1 is best."""
         predictions = self.predict(X)
+        with explained("y"):
+            y = np.asarray(y, dtype=np.float64)
         predictions = predictions.reshape(len(predictions), -1)
         scores = [
             d2_pinball_score(y, predictions[:, k], sample_weight=sample_weight, alpha=level)

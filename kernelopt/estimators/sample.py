@@ -60,6 +60,8 @@ def row_weights(sample_weight: Any, n: int) -> Array:
     if isinstance(sample_weight, Real):
         sample_weight = np.full(n, sample_weight, dtype=object)
     refuse_masked(sample_weight, "sample_weight")
+    if getattr(getattr(sample_weight, "dtype", None), "kind", "f") in "mM":
+        raise DataError(f"Expected sample_weight to be numbers; got dates or times, dtype {sample_weight.dtype}.")
     with explained("sample_weight"):
         weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
     if weights.shape != (n,):
