@@ -239,7 +239,7 @@ ROWS = {
     "45": ("a declaration that data contradict", "refused where it is cheap to see; else named in the certificate"),
     "46": ("functions that are not symmetric", "`KernelError` with the word symmetric; rounding is allowed"),
     "47": ("a kernel matrix of float32, cast to float64", "`NotPSDError` that names the precision"),
-    "53": ("columns in another order", "`DataError` for frames of pandas and Arrow, before and after a fit"),
+    "53": ("columns in another order", "`DataError` for tables of pandas and Arrow, and for blocks of an iterator"),
     "55": (
         "a column of a frame for a kernel of strings",
         'one column is taken; of several, `frame["name"]` is asked for',
@@ -707,6 +707,11 @@ raises("53", "language", DataError, "in the order")(lambda: language(FRAME, y)(F
 raises("53", "language", DataError, "in the order")(
     with_theta(lambda t: (t(FRAME), t(pa.Table.from_pandas(FRAME[["b", "a"]]))))
 )
+raises("53", "language", DataError, r"columns \['a', 'b'\] in each block.*block 1")(
+    with_theta(lambda t: t(iter([FRAME, FRAME[["b", "a"]]])))
+)
+NUMBERED = pd.DataFrame(X)
+raises("53", "language", DataError, "in the order")(with_theta(lambda t: (t(NUMBERED), t(NUMBERED[[1, 0]]))))
 raises("53", "estimators", ValueError, "feature names should match")(
     lambda: ko.estimators.KernelRegressor().fit(FRAME, y).predict(FRAME[["b", "a"]])
 )

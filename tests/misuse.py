@@ -287,6 +287,9 @@ def finding(error, called=""):
         return None  # what the operating system says of files
     if reflected and last.filename not in (HERE, VALUES) and not last.filename.startswith(OWN):
         return None  # the operator of the other operand, which Python tries first
+    own = any(f.filename.startswith(OWN) for f in frames)
+    if not own and any("sklearn" in f.filename for f in frames):
+        return None  # from methods that scikit-learn's classes bring along, such as score
     if not isinstance(error, (TypeError, ValueError)):
         return "foreign"
     inner = [f for f in frames if f.filename not in (HERE, VALUES)]

@@ -458,6 +458,11 @@ TAKES = {
     "CrossValidatedLoss weights": "checked by tune",
     "CrossValidatedLoss losses": "checked by tune",
     "SmoothLoss.from_jax function": "checked at its first call",
+    "everywhere g": "checked by a solve",
+    "Problem.solve memory_limit": "inf is no limit",
+    "Problem, solved.solve memory_limit": "inf is no limit",
+    "Problem.solve requires_grad": "cvxpy's, not used",
+    "Problem, solved.solve requires_grad": "cvxpy's, not used",
     "LeaveOneOutLoss f": "checked by tune",
     "LeaveOneOutLoss loss": "checked by tune",
 }

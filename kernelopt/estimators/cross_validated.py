@@ -123,6 +123,8 @@ class _ChoosesAlpha(KernelModel):
             raise OptionError(
                 f"Expected cv to be a number, a splitter or pairs (train, test) of rows; got {shown(self.cv)}: {error}"
             ) from error
+        if not split:
+            raise OptionError(f"Expected cv to give one fold or more; got none from {shown(self.cv)}.")
         place = np.full(len(y), -1)
         place[rows] = np.arange(len(rows))
         folds = [(_kept(place[train]), _kept(place[test])) for train, test in split]

@@ -16,6 +16,7 @@ from kernelopt import losses
 from kernelopt.errors import OptionError
 from kernelopt.estimators.model import KernelModel, Loss, loss_terms, solved
 from kernelopt.estimators.sample import explained
+from kernelopt.kernels.domains import real_array
 from kernelopt.language.expressions import Theta
 from kernelopt.problem import Problem
 from kernelopt.support.checks import is_real
@@ -302,8 +303,7 @@ class KernelQuantileRegressor(_Regressor):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The mean over levels of D² = 1 − pinball loss/pinball loss of the empirical quantile; 1 is best."""
         predictions = self.predict(X)
-        with explained("y"):
-            y = np.asarray(y, dtype=np.float64)
+        y = real_array(y, "y")
         predictions = predictions.reshape(len(predictions), -1)
         scores = [
             d2_pinball_score(y, predictions[:, k], sample_weight=sample_weight, alpha=level)

@@ -12,8 +12,9 @@ import cvxpy as cp
 import numpy as np
 from sklearn.utils import check_array
 
-from kernelopt.errors import DataError
+from kernelopt.errors import DataError, DataTypeError
 from kernelopt.kernels.sources import refuse_masked
+from kernelopt.support.checks import shown
 from kernelopt.support.types import Array, Ints
 
 
@@ -34,6 +35,15 @@ class Sample:
             return terms
         weights = self.weights if terms.ndim == 1 else self.weights[:, None]
         return cp.multiply(np.broadcast_to(weights, terms.shape), terms)
+
+
+def require_data(value: Any, name: str) -> None:
+    """Raise DataTypeError for expressions and dates, which scikit-learn would convert, DataError for masked entries."""
+    if isinstance(value, cp.Expression):
+        raise DataTypeError(f"Expected {name} to be an array; got the expression {shown(value)}. Write its value.")
+    if getattr(getattr(value, "dtype", None), "kind", "f") in ("m", "M"):
+        raise DataTypeError(f"Expected {name} to be numbers; got dates or times, dtype {value.dtype}.")
+    refuse_masked(value, name)
 
 
 @contextmanager
@@ -59,9 +69,7 @@ def row_weights(sample_weight: Any, n: int) -> Array:
         return np.ones(n)
     if isinstance(sample_weight, Real):
         sample_weight = np.full(n, sample_weight, dtype=object)
-    refuse_masked(sample_weight, "sample_weight")
-    if getattr(getattr(sample_weight, "dtype", None), "kind", "f") in "mM":
-        raise DataError(f"Expected sample_weight to be numbers; got dates or times, dtype {sample_weight.dtype}.")
+    require_data(sample_weight, "sample_weight")
     with explained("sample_weight"):
         weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
     if weights.shape != (n,):
