@@ -463,6 +463,8 @@ TAKES = {
     "Problem, solved.solve memory_limit": "inf is no limit",
     "Problem.solve requires_grad": "cvxpy's, not used",
     "Problem, solved.solve requires_grad": "cvxpy's, not used",
+    "FeatureMatrix.modulus radius": "inf is the whole space",
+    "plots.gram order": "labels of any kind are sorted",
     "LeaveOneOutLoss f": "checked by tune",
     "LeaveOneOutLoss loss": "checked by tune",
 }

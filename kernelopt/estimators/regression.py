@@ -312,9 +312,11 @@ class KernelQuantileRegressor(_Regressor):
         return float(np.mean(scores))
 
     def _levels(self) -> list[float]:
-        levels = list(np.atleast_1d(np.asarray(self.quantiles, dtype=object)).ravel())
+        quantiles = self.quantiles
+        several = isinstance(quantiles, (list, tuple)) or getattr(quantiles, "ndim", 0) == 1
+        levels = list(quantiles) if several else [quantiles]
         numbers = all(is_real(t) and 0 < t < 1 for t in levels)
-        if np.ndim(self.quantiles) > 1 or not levels or not numbers or not all(np.diff([float(t) for t in levels]) > 0):
+        if not levels or not numbers or not all(np.diff([float(t) for t in levels]) > 0):
             raise OptionError(
                 f"Expected quantiles to be a level between 0 and 1, or several that increase; got {self.quantiles!r}."
             )

@@ -39,8 +39,9 @@ class Sample:
 
 def require_data(value: Any, name: str) -> None:
     """Raise DataTypeError for expressions and dates, which scikit-learn would convert, DataError for masked entries."""
-    if isinstance(value, cp.Expression):
-        raise DataTypeError(f"Expected {name} to be an array; got the expression {shown(value)}. Write its value.")
+    for entry in value if isinstance(value, (list, tuple)) else [value]:
+        if isinstance(entry, cp.Expression):
+            raise DataTypeError(f"Expected {name} to be an array; got the expression {shown(entry)}. Write its value.")
     if getattr(getattr(value, "dtype", None), "kind", "f") in ("m", "M"):
         raise DataTypeError(f"Expected {name} to be numbers; got dates or times, dtype {value.dtype}.")
     refuse_masked(value, name)
