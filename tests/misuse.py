@@ -271,7 +271,7 @@ HERE = os.path.abspath(__file__)
 WORDS = re.compile(r"[Ee]xpect.*(got|missing|;)|got .*[Ee]xpect", re.DOTALL)
 # What Python says where classes and kernels of the pool are called as functions.
 CALLED = re.compile(
-    r"(object|int|Gaussian(\.__init__)?|Kernel\.__call__|ThetaExpression\.__call__)\(\) (takes|missing|argument)|only 0-dim"
+    r"(object|int|Gaussian(\.__init__)?|(Kernel|ThetaExpression)\.__call__)\(\) (takes|missing|argument)|only 0-dim"
 )
 # Errors of other forms: lists of uses of θ, refusals of problems, and what is not installed.
 FREE = (RepresenterError, DCPError, ParameterError, SolverError, MissingPackageError, MemoryLimitError)
