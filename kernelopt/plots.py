@@ -16,7 +16,7 @@ import cvxpy as cp
 import numpy as np
 
 from kernelopt.errors import DataError, KernelOptError
-from kernelopt.kernels.domains import real_array
+from kernelopt.kernels.domains import as_array, real_array
 from kernelopt.language.everywhere import Everywhere
 from kernelopt.language.expressions import FeatureMatrix
 from kernelopt.language.functions import Function
@@ -25,7 +25,7 @@ from kernelopt.language.text import names
 from kernelopt.model_selection.path_table import Path
 from kernelopt.problem import Problem
 from kernelopt.results.solution import FittedFunction
-from kernelopt.support.checks import require_callable
+from kernelopt.support.checks import require_callable, require_kind
 from kernelopt.support.cvxpy_parts import AddExpression
 from kernelopt.support.drawing import MARKERS, STYLES, axes, color, ink
 from kernelopt.support.types import Array
@@ -107,6 +107,7 @@ def fit(
 
 def _binding(constraints: Sequence[Everywhere]) -> Array:
     """The points at which constraints bind, of one column."""
+    require_kind(constraints, (Everywhere, list, tuple), "constraints", "a list of constraints made by ko.everywhere")
     boxes = [constraints] if isinstance(constraints, Everywhere) else list(constraints)
     for box in boxes:
         if not isinstance(box, Everywhere):
@@ -156,9 +157,13 @@ def decision_regions(f: Callable[[Any], Any], X: Any, labels: Any, *, ax: Any = 
     ['-1', '1']
     """
     points = _points(X, 2)
-    classes, numbers = np.unique(np.asarray(labels), return_inverse=True)
-    if np.shape(labels) != (len(points),):
-        raise DataError(f"Expected a label for each of {len(points)} points; got shape {np.shape(labels)}.")
+    given = as_array(labels, "labels")
+    if given.shape != (len(points),):
+        raise DataError(f"Expected a label for each of {len(points)} points; got shape {given.shape}.")
+    try:
+        classes, numbers = np.unique(given, return_inverse=True)
+    except TypeError as error:
+        raise DataError("Expected labels of one kind, all numbers or all text; got a mixture.") from error
     low, high = points.min(axis=0), points.max(axis=0)
     margin = 0.08 * np.where(high > low, high - low, 1.0)
     a, b = (np.linspace(low[j] - margin[j], high[j] + margin[j], COARSE) for j in (0, 1))

@@ -430,6 +430,7 @@ class Problem(Statement, Answered):
         True
         """
         factor_options(tol)
+        tol = float(tol)
         self._require_parameter_values()
         functions = {theta: theta.value for theta in self.thetas()}
         if any(f is None for f in functions.values()):
@@ -677,7 +678,8 @@ def _listed(constraints: Any) -> tuple[Any, ...]:
     """The constraints as a tuple. Raises DataError unless they come in a list and are constraints."""
     if isinstance(constraints, (cp.constraints.constraint.Constraint, Everywhere)):
         raise DataError("Expected a list of constraints; got one constraint. Write [constraint].")
-    if constraints is not None and (isinstance(constraints, (str, Mapping)) or not isinstance(constraints, Iterable)):
+    several = isinstance(constraints, Iterable) and not isinstance(constraints, (str, Mapping))
+    if constraints is not None and (not several or getattr(constraints, "ndim", 1) != 1):
         raise DataError(f"Expected a list of constraints, or None; got {shown(constraints)}.")
     given = tuple(constraints or ()) if isinstance(constraints, (list, tuple, type(None))) else tuple(constraints)
     for number, constraint in enumerate(given):

@@ -53,6 +53,9 @@ def check_kernel(kernel: Any, X: Any, Z: Any = None) -> None:
     kernel = as_kernel(kernel)
     rows = kernel.rows(X)
     others = rows[: max(1, len(rows) // 2)] if Z is None else kernel.rows(Z)
+    columns = [kernel.domain.columns(points) for points in (rows, others)]
+    if columns[0] != columns[1]:
+        raise DataError(f"Expected X and Z with equally many columns; got {columns[0]} and {columns[1]}.")
     Q, K = kernel._matrix(rows, None), kernel._matrix(rows, others)
     scale = max(float(np.abs(Q).max()), float(np.abs(K).max()), np.finfo(float).tiny)
     _require(kernel, Q.shape == (len(rows), len(rows)), f"a matrix {(len(rows),) * 2}", f"shape {Q.shape}")

@@ -64,11 +64,11 @@ def factor_options(  # noqa: PLR0917
     rank_tol = min(RANK_SHARE * tol, LARGEST_RANK_TOL) if rank_tol is None else rank_tol
     if max_rank is not None and (not isinstance(max_rank, Integral) or isinstance(max_rank, bool) or max_rank < 1):
         raise OptionError(f"Expected max_rank to be an integer ≥ 1, or None; got {max_rank!r}.")
-    if factorization is not None and factorization not in METHODS:
+    if factorization is not None and not _is_of(factorization, METHODS):
         raise OptionError(f"Expected factorization to be one of {', '.join(METHODS)}, or None; got {factorization!r}.")
-    if model not in MODELS:
+    if not _is_of(model, MODELS):
         raise OptionError(f"Expected model to be one of {', '.join(MODELS)}; got {model!r}.")
-    if indefinite not in INDEFINITE:
+    if not _is_of(indefinite, INDEFINITE):
         raise OptionError(f"Expected indefinite to be one of {', '.join(INDEFINITE)}; got {indefinite!r}.")
     if not isinstance(cache, FactorCache | None):
         raise OptionError(f"Expected cache to be a ko.FactorCache, or None; got {cache!r}.")
@@ -77,9 +77,14 @@ def factor_options(  # noqa: PLR0917
     return FactorOptions(factorization or AUTO, settings, memory_limit, model == EXPANDED, cache=cache)
 
 
+def _is_of(name: Any, names: Iterable[str]) -> bool:
+    return isinstance(name, str) and name in names
+
+
 def layout(backend: Any, dtype: Any, rows: int) -> Layout | None:
     """Where B is held, from checked options: None for one local array in double precision. Raises OptionError."""
-    if dtype not in (None, "float32", "float64", np.float32, np.float64):
+    named = isinstance(dtype, (str, type, np.dtype))
+    if dtype is not None and not (named and dtype in ("float32", "float64", np.float32, np.float64)):
         raise OptionError(f"Expected dtype to be float32 or float64, or None; got {dtype!r}.")
     precision = np.dtype(dtype or np.float64).type
     if backend is None:

@@ -17,6 +17,7 @@ from kernelopt.kernels.domains import Vectors
 from kernelopt.language.expressions import Theta, sum_squares
 from kernelopt.model_selection.tuning import CrossValidatedLoss, Tuned, tune
 from kernelopt.problem import Problem
+from kernelopt.support.checks import shown
 from kernelopt.support.types import Array, Ints
 
 COLUMNS = "columns"
@@ -69,8 +70,8 @@ def kernel_search(
         gamma, degree, coef0 = shape
         p = cp.Parameter(pos=True, value=row.start(gamma), name="gamma" if row.start is float else "sigma")
         return KernelSearch(row.make(p, degree, coef0), (p,), lambda: {"gamma_": row.gamma(float(p.value))})
-    if tune_option != COLUMNS:
-        raise OptionError(f'Expected tune to be False, True or "{COLUMNS}"; got {tune_option!r}.')
+    if not isinstance(tune_option, str) or tune_option != COLUMNS:
+        raise OptionError(f'Expected tune to be False, True or "{COLUMNS}"; got {shown(tune_option)}.')
     if not isinstance(kernel.domain, Vectors):
         raise OptionError(f'Expected a kernel of vectors for tune="{COLUMNS}"; got {given!r}.')
     scales = cp.Parameter(X.shape[1], pos=True, value=np.ones(X.shape[1]), name="scales")

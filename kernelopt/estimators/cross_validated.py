@@ -20,16 +20,17 @@ from sklearn.utils.parallel import Parallel, delayed
 from kernelopt.errors import OptionError, SolverError
 from kernelopt.estimators import by_gradient
 from kernelopt.estimators.classification import JOINT, OF_MARGINS, KernelClassifier, numbered_classes
-from kernelopt.estimators.model import KernelModel, loss_terms, options_of, take
+from kernelopt.estimators.model import KernelModel, loss_terms, options_of, positive, take
 from kernelopt.estimators.regression import KernelRegressor
 from kernelopt.estimators.sample import Sample, row_weights
 from kernelopt.kernels import Kernel
 from kernelopt.language.expressions import Theta, sum_squares
 from kernelopt.model_selection.cross_validation import cross_validate
 from kernelopt.problem import Problem
-from kernelopt.support.checks import shown
+from kernelopt.support.checks import is_integer, shown
 from kernelopt.support.types import Array, Ints
 
+MANY = 1000  # values of α by their number: each takes a solve of each fold
 # The least tolerance of the folds' fits: a gap of 1e-3 changes few predictions by more than other folds do.
 COARSE = 1e-3
 # C = 1/(2α) from 1e-4 to 1e4, the values of scikit-learn's LogisticRegressionCV.
@@ -61,7 +62,7 @@ class _ChoosesAlpha(KernelModel):
     def _values(self) -> Array:
         """α in increasing order. Raises OptionError for values that are not numbers > 0."""
         alphas = self.alphas
-        if isinstance(alphas, int | np.integer) and not isinstance(alphas, bool) and alphas > 0:
+        if is_integer(alphas) and 0 < alphas <= MANY:
             return np.geomspace(LEAST, MOST, int(alphas)) if alphas > 1 else np.ones(1)
         try:
             given = np.asarray(alphas, dtype=float)
@@ -106,7 +107,7 @@ class _ChoosesAlpha(KernelModel):
             found[at, numbers[test.tobytes()]] = np.asarray(f.value)[test]
             return 0.0
 
-        options = {"tol": max(float(self.tol), COARSE), **options_of(self)}
+        options = {"tol": max(positive(self, "tol"), COARSE), **options_of(self)}
         cross_validate(problem, weights, alpha, self.alphas_, cv=folds, loss=record, **options)
         return found
 
@@ -122,6 +123,8 @@ class _ChoosesAlpha(KernelModel):
             raise OptionError(
                 f"Expected cv to be a number, a splitter or pairs (train, test) of rows; got {shown(self.cv)}: {error}"
             ) from error
+        if not split:
+            raise OptionError(f"Expected cv to give one fold or more; got none from {shown(self.cv)}.")
         place = np.full(len(y), -1)
         place[rows] = np.arange(len(rows))
         folds = [(_kept(place[train]), _kept(place[test])) for train, test in split]

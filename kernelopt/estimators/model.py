@@ -17,10 +17,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from kernelopt.certificate import Certificate
 from kernelopt.errors import DataError, DataTypeError, NotPSDError, OptionError, SolverError
 from kernelopt.estimators.kernel_names import NamesKernel
-from kernelopt.estimators.sample import Sample, explained, merged, row_weights
+from kernelopt.estimators.sample import Sample, explained, merged, require_data, row_weights
 from kernelopt.kernels import Kernel, Precomputed
 from kernelopt.kernels.domains import Indices
-from kernelopt.kernels.sources import refuse_masked
 from kernelopt.language.expressions import Theta, sum_squares
 from kernelopt.language.functions import Function
 from kernelopt.language.smooth import SmoothLoss
@@ -49,8 +48,8 @@ class KernelModel(NamesKernel, metaclass=Hinting):
         """X, or X and y, checked as scikit-learn does; the kernel checks points that are not numbers."""
         for name in FLAGS & set(vars(self)):
             require_flag(getattr(self, name), name)
-        refuse_masked(X, "X")
-        refuse_masked(y, "y")
+        require_data(X, "X")
+        require_data(y, "y")
         if self._needs_matrix or is_matrix(X):
             with explained("X"):
                 found = validate_data(self, X, y, reset=reset, dtype=FLOATS, accept_sparse="csr", **checks)

@@ -13,7 +13,7 @@ from kernelopt import losses
 from kernelopt.errors import DataError, OptionError
 from kernelopt.estimators.classification import numbered_classes
 from kernelopt.estimators.model import KernelModel, positive, solved
-from kernelopt.estimators.sample import row_weights
+from kernelopt.estimators.sample import explained, row_weights
 from kernelopt.language.expressions import Theta, sum_squares
 from kernelopt.problem import Problem
 from kernelopt.support.checks import is_real
@@ -167,7 +167,8 @@ class NuKernelRegressor(RegressorMixin, KernelModel):
         """Fit to points X (n, columns), or kernel values (n, n), and targets y (n,)."""
         nu, C = _share(self), positive(self, "C")
         X, y = self._read(X, y, y_numeric=True)
-        targets = np.asarray(y, dtype=np.float64)
+        with explained("y"):
+            targets = np.asarray(y, dtype=np.float64)
         sample, kernel, points = self._sample(X, targets, sample_weight)
         theta, width = Theta(kernel), cp.Variable(nonneg=True, name="epsilon")
         b = cp.Variable(name="b") if self.fit_intercept else None

@@ -19,7 +19,7 @@ from kernelopt.kernels import Precomputed
 from kernelopt.language.expressions import FeatureMatrix, Theta, norm
 from kernelopt.language.functions import Function
 from kernelopt.problem import Problem
-from kernelopt.support.checks import is_integer
+from kernelopt.support.checks import is_integer, require_flag
 from kernelopt.support.types import Array
 
 # The default of rank_tol, the trace that the factor may omit relative to trace(Q). Eigenvalues and scores should have
@@ -93,6 +93,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelModel):
         """Fit to points X (n, columns), or kernel values (n, n); y is ignored."""
         if self.n_components is not None and (not is_integer(self.n_components) or self.n_components < 1):
             raise OptionError(f"Expected n_components to be an integer ≥ 1 or None; got {self.n_components!r}.")
+        require_flag(self.fit_inverse_transform, "fit_inverse_transform")
         if self.fit_inverse_transform and self._is_precomputed:
             raise OptionError("Expected a kernel of points for fit_inverse_transform; got 'precomputed'.")
         X = self._read(X)

@@ -15,6 +15,8 @@ from sklearn.metrics import d2_pinball_score, d2_tweedie_score
 from kernelopt import losses
 from kernelopt.errors import OptionError
 from kernelopt.estimators.model import KernelModel, Loss, loss_terms, solved
+from kernelopt.estimators.sample import explained
+from kernelopt.kernels.domains import real_array
 from kernelopt.language.expressions import Theta
 from kernelopt.problem import Problem
 from kernelopt.support.checks import is_real
@@ -33,7 +35,8 @@ class _Regressor(RegressorMixin, KernelModel):
 
     def _read_targets(self, X: Any, y: Any, **checks: Any) -> tuple[Any, Array]:
         X, y = self._read(X, y, y_numeric=True, **checks)
-        return X, np.asarray(y, dtype=np.float64)
+        with explained("y"):
+            return X, np.asarray(y, dtype=np.float64)
 
     def _prediction(self, theta: Theta, points: Any) -> tuple[Any, Any]:
         """(f at the points, b), with b a variable or None."""
@@ -300,6 +303,7 @@ class KernelQuantileRegressor(_Regressor):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The mean over levels of D² = 1 − pinball loss/pinball loss of the empirical quantile; 1 is best."""
         predictions = self.predict(X)
+        y = real_array(y, "y")
         predictions = predictions.reshape(len(predictions), -1)
         scores = [
             d2_pinball_score(y, predictions[:, k], sample_weight=sample_weight, alpha=level)
@@ -308,9 +312,11 @@ class KernelQuantileRegressor(_Regressor):
         return float(np.mean(scores))
 
     def _levels(self) -> list[float]:
-        levels = list(np.atleast_1d(np.asarray(self.quantiles, dtype=object)).ravel())
+        quantiles = self.quantiles
+        several = isinstance(quantiles, (list, tuple)) or getattr(quantiles, "ndim", 0) == 1
+        levels = list(quantiles) if several else [quantiles]
         numbers = all(is_real(t) and 0 < t < 1 for t in levels)
-        if np.ndim(self.quantiles) > 1 or not levels or not numbers or not all(np.diff([float(t) for t in levels]) > 0):
+        if not levels or not numbers or not all(np.diff([float(t) for t in levels]) > 0):
             raise OptionError(
                 f"Expected quantiles to be a level between 0 and 1, or several that increase; got {self.quantiles!r}."
             )

@@ -12,8 +12,9 @@ import cvxpy as cp
 import numpy as np
 from sklearn.utils import check_array
 
-from kernelopt.errors import DataError
+from kernelopt.errors import DataError, DataTypeError
 from kernelopt.kernels.sources import refuse_masked
+from kernelopt.support.checks import shown
 from kernelopt.support.types import Array, Ints
 
 
@@ -36,13 +37,26 @@ class Sample:
         return cp.multiply(np.broadcast_to(weights, terms.shape), terms)
 
 
+def require_data(value: Any, name: str) -> None:
+    """Raise DataTypeError for expressions and dates, which scikit-learn would convert, DataError for masked entries."""
+    for entry in value if isinstance(value, (list, tuple)) else [value]:
+        if isinstance(entry, cp.Expression):
+            raise DataTypeError(f"Expected {name} to be an array; got the expression {shown(entry)}. Write its value.")
+    if getattr(getattr(value, "dtype", None), "kind", "f") in ("m", "M"):
+        raise DataTypeError(f"Expected {name} to be numbers; got dates or times, dtype {value.dtype}.")
+    refuse_masked(value, name)
+
+
 @contextmanager
 def explained(name: str) -> Iterator[None]:
     """Say what was expected where scikit-learn's conversion to numbers fails inside numpy or pandas."""
     try:
         yield
-    except (OverflowError, ValueError) as error:
-        if isinstance(error, ValueError) and "could not convert string to float" not in str(error):
+    except (OverflowError, TypeError, ValueError) as error:
+        known = (
+            isinstance(error, OverflowError) or "could not convert string" in str(error) or "Cannot cast" in str(error)
+        )
+        if not known:
             raise
         raise DataError(
             f"Expected {name} to be real numbers; got another entry: {error}. Encode strings and categories as "
@@ -56,7 +70,7 @@ def row_weights(sample_weight: Any, n: int) -> Array:
         return np.ones(n)
     if isinstance(sample_weight, Real):
         sample_weight = np.full(n, sample_weight, dtype=object)
-    refuse_masked(sample_weight, "sample_weight")
+    require_data(sample_weight, "sample_weight")
     with explained("sample_weight"):
         weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
     if weights.shape != (n,):

@@ -17,10 +17,11 @@ from kernelopt.errors import DataError, OptionError
 from kernelopt.estimators.classification import numbered_classes
 from kernelopt.estimators.kernel_names import ChoosesKernel
 from kernelopt.estimators.model import read_objects, solved
-from kernelopt.estimators.sample import explained
+from kernelopt.estimators.sample import explained, require_data
 from kernelopt.kernels.sources import refuse_masked
 from kernelopt.language.predictors import Predictor
 from kernelopt.problem import Problem
+from kernelopt.support.checks import is_function
 from kernelopt.support.types import Array
 
 OWN = ("solve_options",)  # parameters of the class that are not arguments of `build`
@@ -76,7 +77,7 @@ def from_problem(build: Callable[..., Any], kind: str = "regressor") -> type[Any
     bases = {"regressor": _StatedRegressor, "classifier": _Classifier}
     if not isinstance(kind, str) or kind not in bases:
         raise OptionError(f'Expected kind to be "regressor" or "classifier"; got {kind!r}.')
-    arguments = list(inspect.signature(build).parameters.values()) if callable(build) else []
+    arguments = list(inspect.signature(build).parameters.values()) if is_function(build) else []
     if len(arguments) < 2 or any(a.kind in (a.VAR_POSITIONAL, a.VAR_KEYWORD, a.POSITIONAL_ONLY) for a in arguments):
         raise OptionError(f"Expected a function build(X, y, ...) with arguments that have names; got {build!r}.")
     taken = [a.name for a in arguments[2:] if a.name in OWN or hasattr(bases[kind], a.name)]
@@ -156,8 +157,8 @@ class _Stated(ChoosesKernel):
         self._predictor = Predictor(f, X)
 
     def _read(self, X: Any, y: Any = "no_validation", *, reset: bool = True, **checks: Any) -> Any:
-        refuse_masked(X, "X")
-        refuse_masked(y, "y")
+        require_data(X, "X")
+        require_data(y, "y")
         if isinstance(X, list) and all(isinstance(x, (str, set, frozenset, dict)) for x in X):
             return read_objects(self, X, y, reset)
         with explained("X"):

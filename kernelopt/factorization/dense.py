@@ -17,6 +17,7 @@ from scipy.linalg.lapack import dpotrf, dpstrf
 from kernelopt.errors import NotPSDError
 from kernelopt.factorization import memory
 from kernelopt.factorization.factor import FLOOR, Factor
+from kernelopt.kernels import Precomputed
 from kernelopt.language.rows import Rows
 from kernelopt.support.types import Array
 
@@ -29,6 +30,8 @@ DECLARED = 1e-6
 # Relative to the largest eigenvalue: a negative eigenvalue beyond this is more than rounding. Rounding makes about
 # N·eps, 4e-13 for 2000 rows; larger values would accept slightly indefinite kernels.
 INDEFINITE = 1e-10
+# A negative eigenvalue below this share of the largest may be the rounding of entries to single precision.
+SINGLE = 1e-5
 
 
 class CholeskyFactor(Factor):
@@ -258,9 +261,13 @@ def projected(rows: Rows, settings: Settings, memory_limit: float | None = None)
 def _indefinite_message(rows: Rows, smallest: float, largest: float) -> str:
     sentences = "; ".join(rows.kernel.declarations())
     declared = f" (stated was: {sentences})" if sentences else ""
+    Q = rows.kernel.Q if isinstance(rows.kernel, Precomputed) else None
+    rounded = Q is not None and -smallest < SINGLE * largest and np.array_equal(Q, Q.astype(np.float32))
+    single = " Its entries are float32 numbers: Precomputed(Q.astype(np.float32)) allows for that." if rounded else ""
     return (
         f"Expected a positive semidefinite kernel matrix; that of {rows.kernel!r} on {len(rows)} rows has the "
-        f"eigenvalue {smallest:.3g} and its largest is {largest:.3g}{declared}. The representer theorem needs inner "
-        'products: use another kernel, or let the matrix be changed by solve(indefinite="clip"), "flip" or "shift" '
+        f"eigenvalue {smallest:.3g} and its largest is {largest:.3g}{declared}.{single} The representer theorem needs "
+        "inner products: use another kernel, or let the matrix be changed by "
+        'solve(indefinite="clip"), "flip" or "shift" '
         "(negative eigenvalues to zero, to their absolute values, or all eigenvalues raised)."
     )

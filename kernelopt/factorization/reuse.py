@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from numbers import Real
 from threading import Lock
 from typing import Any, Self
 
@@ -14,6 +13,7 @@ import numpy as np
 from kernelopt.errors import OptionError
 from kernelopt.factorization.factor import Factor
 from kernelopt.language.rows import Rows
+from kernelopt.support.checks import is_real, shown
 from kernelopt.support.types import Array
 
 
@@ -59,8 +59,9 @@ class FactorCache:
     _known: OrderedDict[Hashable, _Entry]
 
     def __init__(self, max_bytes: float = 1e9) -> None:
-        if not isinstance(max_bytes, Real) or isinstance(max_bytes, bool) or not max_bytes > 0:
-            raise OptionError(f"Expected max_bytes to be a number > 0; got {max_bytes!r}.")
+        limitless = isinstance(max_bytes, float) and max_bytes == float("inf")
+        if not limitless and not (is_real(max_bytes) and max_bytes > 0):
+            raise OptionError(f"Expected max_bytes to be a number > 0; got {shown(max_bytes)}.")
         self.max_bytes = float(max_bytes)
         self._lock = Lock()
         self._known = OrderedDict()

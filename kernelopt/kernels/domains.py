@@ -20,7 +20,7 @@ from kernelopt.errors import DataError, DataTypeError, KernelError, KernelOptErr
 from kernelopt.kernels.sources import gathered, refuse_masked
 from kernelopt.support.types import Array, Ints
 
-Names = tuple[str, ...] | None
+Names = tuple[str, ...] | tuple[int, ...] | None
 
 
 class Distinct(NamedTuple):
@@ -137,7 +137,7 @@ class Indices:
 
     def rows(self, X: Any, owner: str) -> Array:
         refuse_masked(X, f"the data given to {owner}")
-        X = np.asarray(X)
+        X = as_array(X, f"the data given to {owner}")
         if X.ndim != 1 or X.dtype.kind not in "iu":
             raise DataTypeError(
                 f"{owner} expects row numbers, a 1-d integer array; got dtype {X.dtype} of shape "
@@ -256,12 +256,7 @@ def real_array(X: Any, what: str) -> NDArray[np.float64]:
     refuse_masked(X, what)
     if sp.issparse(X):
         X = X.toarray()
-    try:
-        X = np.asarray(X)
-    except KernelOptError:  # θ says itself why it is no array
-        raise
-    except ValueError as error:
-        raise DataError(f"Expected {what} to be a rectangular array; got rows of different lengths.") from error
+    X = as_array(X, what)
     if X.dtype == object and all(isinstance(v, (Real, np.bool_)) for v in X.ravel()):
         try:
             X = X.astype(np.float64)  # pandas hands out objects for columns of mixed numeric types
@@ -277,6 +272,16 @@ def real_array(X: Any, what: str) -> NDArray[np.float64]:
     return X.astype(np.float64, copy=False)
 
 
+def as_array(X: Any, what: str) -> Array:
+    """`X` as an array. Raises DataError for rows of different lengths."""
+    try:
+        return np.asarray(X)
+    except KernelOptError:  # θ says itself why it is no array
+        raise
+    except ValueError as error:
+        raise DataError(f"Expected {what} to be a rectangular array; got rows of different lengths.") from error
+
+
 def _first_other(X: Array) -> str:
     """The first entry that is no number, for a message."""
     others = (v for v in X.ravel() if not isinstance(v, (Real, np.bool_))) if X.dtype == object else ()
@@ -284,10 +289,11 @@ def _first_other(X: Array) -> str:
 
 
 def column_names(X: Any) -> Names:
-    """Names of the columns of a data frame, of pandas or polars; None where they are not all strings."""
-    columns = getattr(X, "columns", None)
+    """Names of the columns of a table of pandas, polars or Arrow; None unless they are all strings, or all integers."""
+    columns = getattr(X, "column_names", getattr(X, "columns", None))  # Arrow's `columns` are the data
     names = tuple(columns) if isinstance(columns, Iterable) else ()
-    return names if names and all(isinstance(name, str) for name in names) else None
+    alike = any(all(isinstance(name, kind) for name in names) for kind in (str, (int, np.integer)))
+    return names if names and alike else None
 
 
 def check_order(found: Names, names: Names) -> None:

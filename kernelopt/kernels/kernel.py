@@ -600,6 +600,8 @@ def require_positive(kernel: Kernel, *names: str) -> None:
     for name in names:
         value = getattr(kernel, name)
         require(is_real(value) and value > 0, name, "a number > 0", value)
+        if not isinstance(value, (int, float, np.number)):
+            object.__setattr__(kernel, name, float(value))  # a fraction: numpy's functions take none
 
 
 def symmetric(K: Array, owner: Kernel, precision: float = 0.0) -> Array:

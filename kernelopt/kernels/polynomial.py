@@ -382,9 +382,8 @@ class Polynomial(_OfInnerProduct):
         )  # fmt: skip
         require(is_real(self.offset) and self.offset >= 0, "offset", "a number ≥ 0", self.offset)
         require_positive(self, "scale")
-        for name in ("offset", "scale"):  # numpy adds no fractions to an array
-            if not isinstance(getattr(self, name), (int, float, np.number)):
-                object.__setattr__(self, name, float(getattr(self, name)))
+        if not isinstance(self.offset, (int, float, np.number)):
+            object.__setattr__(self, "offset", float(self.offset))  # a fraction: numpy adds none to an array
 
     def _verdict(self) -> Verdict:
         return Verdict(True, "monomials weighted by multinomial coefficients")

@@ -44,9 +44,17 @@ def gathered(X: Any, owner: str) -> Any:
 
 def _stacked(blocks: Iterator[Any], owner: str) -> Any:
     found: list[Any] = []
+    first_names: list[str] = []
     while True:
         try:
             given = next(blocks)
+            names = [str(name) for name in getattr(given, "column_names", getattr(given, "columns", []))]
+            if found and names != first_names:
+                raise DataError(
+                    f"Expected the columns {first_names} in each block of the data given to {owner}; got {names} for "
+                    f"block {len(found)}. Write block[names] with the names of the first."
+                )
+            first_names = names
             refuse_masked(given, f"block {len(found)} of the data given to {owner}")
             block = np.asarray(given)
         except StopIteration:

@@ -78,7 +78,10 @@ def weights(W: Any, columns: int) -> Any:
 def means(count: int, groups: Any, given: Any) -> sp.csr_array:
     """The matrix of weighted means over groups of `count` rows. Raises DataError."""
     refuse_masked(groups, "groups")
-    labels = np.zeros(count) if groups is None else np.asarray(groups)
+    try:
+        labels = np.zeros(count) if groups is None else np.asarray(groups)
+    except ValueError as error:
+        raise DataError("Expected a group for each point; got rows of different lengths.") from error
     if labels.shape != (count,):
         raise DataError(f"Expected a group for each point, shape ({count},); got shape {labels.shape}.")
     w = np.ones(count) if given is None else real_array(given, "the weights")

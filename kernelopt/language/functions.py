@@ -142,6 +142,8 @@ class Function:
 
     def _lazily(self, X: Any) -> Any:
         """The values at the rows of a Dask array, as a Dask array."""
+        if X.ndim != 2:
+            raise DataError(f"Expected a Dask array with one point per row, two axes; got shape {X.shape}.")
         plainly = Function._of_rows(self._kernel, self._centers, np.array(self._coefficients))
         X, K = X.rechunk({1: -1}), self.outputs
         if K is None:
@@ -251,6 +253,7 @@ class Function:
         self.check_same_space(other, "inner")
         return float(np.trace(np.atleast_2d(self.gram(other))))
 
+    @np.errstate(over="ignore", invalid="ignore")  # a solve reports kernel values that are not finite
     def gram(self, other: Function | None = None) -> Array:
         """The K×K matrix fᵀg of inner products of outputs, with g = f by default."""
         f, g = self, self if other is None else other

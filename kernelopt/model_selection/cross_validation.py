@@ -22,7 +22,7 @@ from kernelopt.kernels.sources import refuse_masked
 from kernelopt.model_selection.path_table import EVALUATION, Path, PathSolution
 from kernelopt.model_selection.paths import kernel_values, path
 from kernelopt.problem import Problem, require_problem
-from kernelopt.support.checks import generator, require_limit, shown
+from kernelopt.support.checks import generator, require_flag, require_limit, shown
 from kernelopt.support.table import Table
 from kernelopt.support.types import Array, Ints
 
@@ -196,6 +196,7 @@ def cross_validate(
     if loss is not None and not callable(loss):
         raise OptionError(f"Expected loss to be a function of (problem, test rows); got {loss!r}.")
     require_limit(time_limit)
+    require_flag(progress, "progress")
     folds = _folds(cv, base, random_state)
     deadline = inf if time_limit is None else perf_counter() + time_limit
     restore, found, shared = problem._keep(), list[Path](), ExitStack()
@@ -261,7 +262,7 @@ def _folds(cv: Any, base: Array, random_state: Any) -> tuple[tuple[Ints, Ints], 
         ) from error
     found = tuple((_rows(train, N), _rows(test, N)) for train, test in pairs)
     if not found or any(base[part].sum() <= 0 for fold in found for part in fold):
-        raise DataError("Expected folds with rows of positive weight on both sides.")
+        raise DataError("Expected folds with rows of positive weight on both sides; got some without, or no folds.")
     if any(np.intersect1d(*fold).size for fold in found):
         raise DataError("Expected folds whose rows are left out of the fit; some are on both sides.")
     return found

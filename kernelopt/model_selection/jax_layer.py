@@ -15,6 +15,7 @@ from kernelopt.model_selection.gradients import _parameters
 from kernelopt.model_selection.tuning import FINER, TOL
 from kernelopt.problem import Problem, require_problem
 from kernelopt.sensitivity.gradient_of import Refined
+from kernelopt.support.checks import require_kind
 from kernelopt.support.optional import optional
 from kernelopt.support.types import Array
 
@@ -103,6 +104,7 @@ class JaxLayer:
             raise DataError(f"Expected a list of outputs; got {outputs!r}. Write [expression] for one.")
         for output in outputs:
             _require_output(problem, output)
+        require_kind(parameters, (list, tuple), "parameters", "a list of parameters")
         self.problem, self.outputs = problem, tuple(outputs)
         self.parameters = tuple(_parameters(problem, parameters, None))
         if len(self.parameters) < len(parameters):

@@ -259,6 +259,7 @@ def maximize_likelihood(  # noqa: PLR0917
     kernel = as_kernel(kernel)
     low, high = _log_bounds(bounds)
     require_number(noise, "noise", "a number > 0", lambda value: value > 0)
+    noise = float(noise)
     if not is_integer(n_init) or n_init < 1:
         raise OptionError(f"Expected n_init to be an integer ≥ 1; got {shown(n_init)}.")
 

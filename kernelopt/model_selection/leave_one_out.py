@@ -23,6 +23,7 @@ from kernelopt.problem import Problem, require_problem
 from kernelopt.solvers import assemble, engines
 from kernelopt.solvers.dual_point import Point
 from kernelopt.solvers.structured import Structured
+from kernelopt.support.checks import require_flag
 from kernelopt.support.types import Array, Ints
 
 # Relative residual of a least squares solution up to which the linear system has an exact one. Smaller values come near
@@ -92,6 +93,7 @@ def approximate_leave_one_out(problem: Problem, f: cp.Expression, *, refit: bool
     ... )
     (0.15, 0.11)
     """
+    require_flag(refit, "refit")
     at = left_out_terms(problem, f)
     moves = at.terms.moves(at.E, at.F, at.C, len(f.value))
     if refit:

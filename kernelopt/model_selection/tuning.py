@@ -23,7 +23,7 @@ from kernelopt.model_selection.cross_validation import _base_weights, _folds, _o
 from kernelopt.model_selection.gradients import gradient
 from kernelopt.model_selection.leave_one_out_slope import LeaveOneOutLoss, leave_one_out_slope
 from kernelopt.problem import Problem, require_problem
-from kernelopt.support.checks import generator, require_kind, require_limit
+from kernelopt.support.checks import generator, require_flag, require_kind, require_limit
 from kernelopt.support.table import Table
 from kernelopt.support.types import Array
 
@@ -218,6 +218,7 @@ def tune(
     _require_counts(n_init, max_evaluations)
     random = generator(random_state)
     require_limit(time_limit)
+    require_flag(progress, "progress")
     judge = _judge(problem, criterion, chosen, at)
     deadline = inf if time_limit is None else perf_counter() + time_limit
     search = _Search(problem, judge, box, {"tol": TOL, "certify": False, **solve_options}, deadline, max_evaluations)
