@@ -253,14 +253,18 @@ class Function:
         self.check_same_space(other, "inner")
         return float(np.trace(np.atleast_2d(self.gram(other))))
 
-    @np.errstate(over="ignore", invalid="ignore")  # a solve reports kernel values that are not finite
     def gram(self, other: Function | None = None) -> Array:
         """The K×K matrix fᵀg of inner products of outputs, with g = f by default."""
-        f, g = self, self if other is None else other
+        g = self if other is None else other
         _require_function(g, "gram")
-        if f is not g and f.kernel.at_present() != g.kernel.at_present():
-            raise RepresenterError(f"gram expects functions of one kernel; got {f.kernel!r} and {g.kernel!r}.")
-        f, g = alike(f, g)
+        if self is not g and self.kernel.at_present() != g.kernel.at_present():
+            raise RepresenterError(f"gram expects functions of one kernel; got {self.kernel!r} and {g.kernel!r}.")
+        return self._products(g)
+
+    @np.errstate(over="ignore", invalid="ignore")  # a solve reports kernel values that are not finite
+    def _products(self, g: Function) -> Array:
+        """fᵀg where g may have the shifted kernel of a projected matrix."""
+        f, g = alike(self, g)
         values = g._evaluate(f._centers)
         c = f._coefficients
         return c.reshape(len(c), -1).T @ values.reshape(len(values), -1)
