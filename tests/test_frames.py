@@ -72,6 +72,21 @@ def test_columns_of_other_numbers(frame):
         assert np.array_equal(f(frame(A)), f(A))
 
 
+def test_frames_that_need_pyarrow_for_pandas():
+    """polars converts to pandas by pyarrow, which need not be installed, and to numpy by itself."""
+
+    class Frame:
+        columns = ("a", "b")
+        to_numpy = __array__ = lambda self, dtype=None, copy=None: X
+        __arrow_c_stream__ = None
+
+        def to_pandas(self):
+            raise ModuleNotFoundError("No module named 'pyarrow'")
+
+    f = ko.Function(ko.kernels.Linear(), X, Y)
+    assert np.array_equal(f(Frame()), f(X)) and len(ko.FeatureMatrix(Frame(), f.kernel)) == len(X)
+
+
 def test_strings(series):
     words = ["ab", "banana", "ba"]
     assert np.array_equal(ko.kernels.Spectrum(n=2)(series(words)), ko.kernels.Spectrum(n=2)(words))

@@ -41,8 +41,8 @@ def numbered_classes(y: Any, weights: Array) -> tuple[Array, Array]:
     classes = np.unique(y[weights > 0])
     if len(classes) < 2:
         raise DataError(
-            f"Expected rows of at least two classes; got one class, {classes[0]!r}, with sample_weight > 0. Add "
-            "rows of another class, or give them positive weight."
+            f"Expected rows of at least two classes; got one class, {classes.tolist()[0]!r}, with sample_weight > 0. "
+            "Add rows of another class, or give them positive weight."
         )
     numbers = np.searchsorted(classes, y)
     found = classes[np.minimum(numbers, len(classes) - 1)] == y

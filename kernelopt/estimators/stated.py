@@ -33,7 +33,10 @@ def from_problem(build: Callable[..., Any], kind: str = "regressor") -> type[Any
     The parameters of the class are `solve_options` (a dict for `Problem.solve`) and the arguments of `build` that have
     a default, so that `GridSearchCV` can choose them. Arguments without default, besides X and y, are data that `fit`
     takes by name, with an entry for each row: `fit(X, y, group=group)`. Those with a default may be given to `fit`
-    too, such as sample_weight=None.
+    too, such as sample_weight=None. `build` gets lists of numbers or strings, frames and series as arrays.
+
+    With scikit-learn's metadata routing, `set_fit_request` has the arguments without default and those whose default is
+    None: `set_fit_request(group=True)`.
 
     Parameters
     ----------
@@ -106,10 +109,32 @@ def _made(build: Callable[..., Any], kind: str, base: type[_Stated]) -> type[Any
     cast(Any, init).__signature__ = inspect.Signature([first, *own])
     name = getattr(build, "__name__", type(build).__name__)
     members = {
-        "__init__": init, "__doc__": build.__doc__, "__module__": getattr(build, "__module__", __name__),
+        "__init__": init, "fit": _fit_of(build, base), "__doc__": build.__doc__,
+        "__module__": getattr(build, "__module__", __name__),
         "__qualname__": getattr(build, "__qualname__", name), "_build": staticmethod(build), "_kind": kind,
     }  # fmt: skip
     return type(name, (base,), members)
+
+
+def _fit_of(build: Callable[..., Any], base: type[_Stated]) -> Callable[..., Any]:
+    """`fit` with the names of the data in its signature, where scikit-learn looks for sample_weight and other metadata.
+
+    Data are the arguments of `build` without default, and those whose default is None.
+    """
+
+    def fit(self: Any, X: Any, y: Any, **data: Any) -> Any:
+        return base.fit(self, X, y, **data)
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    own = list(inspect.signature(base.fit).parameters.values())
+    named = [
+        a.replace(kind=keyword, annotation=a.empty)
+        for a in list(inspect.signature(build).parameters.values())[2:]
+        if a.default is a.empty or a.default is None
+    ]
+    cast(Any, fit).__signature__ = inspect.Signature([*own[:-1], *named, own[-1]])
+    fit.__doc__ = base.fit.__doc__
+    return fit
 
 
 def _blank(build: Callable[..., Any], kind: str) -> Any:
@@ -123,6 +148,9 @@ class _Stated(ChoosesKernel):
     _build: Callable[..., Any]
     _kind: str
     solve_options: Any
+
+    def fit(self, X: Any, y: Any, **data: Any) -> Self:
+        raise NotImplementedError
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle by way of `build`, as the class is made at run time.
@@ -152,7 +180,7 @@ class _Stated(ChoosesKernel):
         for name, value in data.items():
             refuse_masked(value, name)
         check_consistent_length(X, y, *(v for v in data.values() if v is not None))
-        problem, f = _stated(self._build(X, y, **params))
+        problem, f = _stated(self._build(X, y, **params | {name: _as_array(value) for name, value in data.items()}))
         self.certificate_ = solved(self, problem)
         self._predictor = Predictor(f, X)
 
@@ -198,6 +226,14 @@ class _Classifier(ClassifierMixin, _Stated):
         """The class of each point, (n,)."""
         f = self.decision_function(X)
         return self.classes_[(f > 0).astype(int) if f.ndim == 1 else f.argmax(axis=1)]
+
+
+def _as_array(value: Any) -> Any:
+    """Data of rows as an array, as X and y are; lists of other objects, such as graphs, stay lists."""
+    plain = isinstance(value, list | tuple) and all(isinstance(v, bool | int | float | str | np.generic) for v in value)
+    return (
+        np.asarray(value) if plain or (hasattr(value, "__array__") and not hasattr(value, "__dask_graph__")) else value
+    )
 
 
 def _stated(returned: Any) -> tuple[Problem, Any]:

@@ -37,7 +37,8 @@ def gathered(X: Any, owner: str) -> Any:
     """
     if is_dask(X):
         return X.compute()
-    if hasattr(X, "__arrow_c_stream__") and hasattr(X, "to_pandas"):
+    # Arrow tables have no `to_numpy`. Frames of polars have, and their `to_pandas` needs pyarrow.
+    if hasattr(X, "__arrow_c_stream__") and hasattr(X, "to_pandas") and not hasattr(X, "to_numpy"):
         return X.to_pandas()
     return _stacked(X, owner) if isinstance(X, Iterator) else X
 
