@@ -421,9 +421,8 @@ def _matched(part: sp.csc_array, score: Array, owner: Ints, m: int) -> Ints:
     top = float(score.max(initial=1.0))
     cost = 1.0 + np.log(top) - np.log(score[good])
     dummy = 1.0 + float(cost.max(initial=0.0)) * (count + 1)
-    # Before scipy 1.14 the matching takes no indices of 64 bits.
-    rows = np.concatenate([owner[good], np.arange(count)]).astype(np.int32)
-    columns = np.concatenate([part.indices[good], m + np.arange(count)]).astype(np.int32)
+    rows = np.concatenate([owner[good], np.arange(count)])
+    columns = np.concatenate([part.indices[good], m + np.arange(count)])
     graph = sp.csr_array((np.concatenate([cost, np.full(count, dummy)]), (rows, columns)), shape=(count, m + count))
     matched, to = min_weight_full_bipartite_matching(graph)
     found = np.full(count, -1)
