@@ -6,7 +6,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 # How many problems `make fuzz` draws.
 N ?= 10000
 
-.PHONY: demo test docs check-pages lint types format bench fuzz mutants clean
+.PHONY: demo test docs check-pages lint types format bench fuzz mutants pins test-matrix dist-test audit clean
+
+# uv finds the lowest versions that pyproject.toml allows, and hashes; pip has neither.
+TOOLS := .venv-matrix/tools/bin
+INTERPRETERS ?= python3.11 python3.12 python3.13 python3.14
+# Tests of all parts that take a minute together.
+FAST := tests/test_problem.py tests/test_losses.py tests/test_persistence.py tests/test_jax.py tests/test_frames.py \
+        tests/certificate/test_free_columns.py tests/kernels/test_kernels.py tests/compiler
 
 demo: .venv/demo
 	$(BIN)/python examples/quickstart.py
@@ -58,6 +65,53 @@ mutants: .venv/mutants
 	OPENBLAS_NUM_THREADS=1 $(BIN)/mutmut run
 	$(BIN)/mutmut results
 
+# Versions and hashes of all that CI installs, the newest that pyproject.toml allows.
+pins: $(TOOLS)/uv
+	printf 'hatchling\neditables\n' | $(TOOLS)/uv pip compile --quiet --universal --upgrade --generate-hashes --no-annotate \
+	    --no-header --extra test --extra docs pyproject.toml - --output-file .ci/requirements.txt
+	sed -n 's/^\([a-z].*[^ ]\) *\\$$/\1/p' .ci/requirements.txt > constraints.txt
+
+# Fast tests with each interpreter that is found, with the lowest and with the newest versions of all packages. Old packages
+# use what newer ones deprecate, so warnings are no errors here.
+test-matrix: $(TOOLS)/uv
+	@failed=; for python in $(INTERPRETERS); do \
+	  if ! $$python -c '' 2>/dev/null; then echo "$$python: not found"; continue; fi; \
+	  for versions in lowest-direct highest; do \
+	    env=.venv-matrix/$$(basename $$python)-$$versions; echo "$$python, $$versions"; \
+	    $(TOOLS)/uv venv --quiet --clear --python $$(command -v $$python) $$env && \
+	    $(TOOLS)/uv pip install --quiet --python $$env --resolution $$versions --only-binary :all: --no-binary kernelopt \
+	      --editable '.[test]' && \
+	    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $$env/bin/python -m pytest -W default $(FAST) \
+	      || failed="$$failed $$python:$$versions"; \
+	  done; \
+	done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
+
+# A wheel, made from the sdist, in an environment with nothing else.
+dist-test: $(TOOLS)/uv
+	rm -rf dist .venv-matrix/dist
+	$(TOOLS)/uv build --quiet --python $(PYTHON)
+	for file in dist/*.whl dist/*.tar.gz; do \
+	  $(TOOLS)/uv venv --quiet --clear --python $(PYTHON) .venv-matrix/dist && \
+	  $(TOOLS)/uv pip install --quiet --python .venv-matrix/dist --constraints constraints.txt $$file pytest && \
+	  (cd .venv-matrix/dist && OPENBLAS_NUM_THREADS=1 bin/python -m pytest -q -p no:cacheprovider \
+	    --import-mode=importlib --rootdir . -c /dev/null -o pythonpath=$(CURDIR)/tests \
+	    $(CURDIR)/tests/test_problem.py $(CURDIR)/tests/compiler/test_rules.py) || exit 1; \
+	done
+
+# Known vulnerabilities of the pinned versions; needs a network.
+audit: $(TOOLS)/uv
+	$(TOOLS)/uv tool run pip-audit --disable-pip --requirement .ci/requirements.txt
+
+$(TOOLS)/uv:
+	$(PYTHON) -m venv .venv-matrix/tools
+	$(TOOLS)/python -m pip --disable-pip-version-check install --quiet uv
+
+# What CI installs, each file checked by its hash. pip checks no editable install, so the project comes by itself.
+.venv/locked: .venv/python pyproject.toml .ci/requirements.txt
+	$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes --requirement .ci/requirements.txt
+	$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
+	touch $@ .venv/test .venv/docs .venv/demo
+
 .venv/python: Makefile
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "kernelopt needs Python 3.11 or newer; set PYTHON=..."'
 	$(PYTHON) -m venv .venv
@@ -85,4 +139,4 @@ mutants: .venv/mutants
 	touch $@ .venv/test .venv/demo
 
 clean:
-	rm -rf .venv mutants .mypy_cache .ruff_cache .pytest_cache build docs/_build docs/api docs/gallery docs/backreferences
+	rm -rf .venv .venv-matrix dist mutants .mypy_cache .ruff_cache .pytest_cache build docs/_build docs/api docs/gallery docs/backreferences

@@ -391,7 +391,7 @@ def test_38_integers_in_y(theta):
     assert theta(X).dual_value is None
 
 
-ECOS_BB = pytest.mark.skipif("ECOS_BB" not in cp.installed_solvers(), reason="ECOS has no wheels for this Python")
+ECOS_BB = pytest.mark.skipif("ECOS_BB" not in cp.installed_solvers(), reason="ECOS is not installed")
 
 
 @ECOS_BB

@@ -69,7 +69,7 @@ CONIC_SOLVERS = {
         "comes with kernelopt", _osqp, "time_limit", stopped=lambda raw: raw.info.status == "interrupted"
     ),
     "ECOS": ConicSolver(
-        "pip install ecos (Python < 3.13)",
+        "pip install 'kernelopt[ecos]' (Python < 3.13)",
         _ecos,
         stopped=lambda raw: raw["info"]["exitFlag"] == ECOS_STOPPED,
         keeps=True,
@@ -79,7 +79,7 @@ CONIC_SOLVERS = {
     ),
     "HIGHS": ConicSolver("comes with cvxpy", time_limit="time_limit"),
     "ECOS_BB": ConicSolver(
-        "pip install ecos (Python < 3.13)", stopped=lambda raw: raw["info"]["exitFlag"] == ECOS_STOPPED
+        "pip install 'kernelopt[ecos]' (Python < 3.13)", stopped=lambda raw: raw["info"]["exitFlag"] == ECOS_STOPPED
     ),
 }
 # Rows whose largest coefficient is between 1/MODERATE and MODERATE are not rescaled: units that differ by less cost few

@@ -10,7 +10,7 @@ from kernelopt.compiler.integers import fixed
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.separable import outer_of
 
-pytestmark = pytest.mark.skipif("ECOS_BB" not in cp.installed_solvers(), reason="ECOS has no wheels for this Python")
+pytestmark = pytest.mark.skipif("ECOS_BB" not in cp.installed_solvers(), reason="ECOS is not installed")
 X, Y = np.array([[0.1], [0.7], [1.4], [2.0]]), np.array([0.8, -0.3, 0.5, 1.0])
 GAUSSIAN = ko.kernels.Gaussian(sigma=1.0)
 
