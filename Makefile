@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 # How many problems `make fuzz` draws.
 N ?= 10000
 
-.PHONY: demo test docs check-pages lint types format bench fuzz mutants clean
+.PHONY: demo test docs check-pages lint types format bench fuzz mutants mutate clean
 
 demo: .venv/demo
 	$(BIN)/python examples/quickstart.py
@@ -57,6 +57,12 @@ mutants: .venv/mutants
 	OPENBLAS_NUM_THREADS=1 $(BIN)/mutmut run
 	$(BIN)/mutmut results
 
+# M mutations of each of five folders, drawn at random, beside the tests that cover them; continues the run before.
+M ?= 300
+mutate: .venv/mutants
+	test -e .mutants/lines.json.gz || OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/mutants.py map
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/mutants.py run $(M)
+
 .venv/python: Makefile
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "kernelopt needs Python 3.11 or newer; set PYTHON=..."'
 	$(PYTHON) -m venv .venv
@@ -84,4 +90,4 @@ mutants: .venv/mutants
 	touch $@ .venv/test .venv/demo
 
 clean:
-	rm -rf .venv mutants .mypy_cache .ruff_cache .pytest_cache build docs/_build docs/api docs/gallery docs/backreferences
+	rm -rf .venv mutants .mutants .mypy_cache .ruff_cache .pytest_cache build docs/_build docs/api docs/gallery docs/backreferences

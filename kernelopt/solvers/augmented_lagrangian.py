@@ -191,7 +191,7 @@ def _at_rank(  # noqa: PLR0917
                 continue
             a = next_multipliers(problem, a, sigma, s)
             before, point = point.gap, judged(problem, x, s, a, problem.smooth_gradient(s), here.gradient)
-            # For σ = ∞ nothing is violated. A gap that falls is then progress, even where ½xᵀRx falls faster, as after a
+            # For σ = ∞ nothing is violated: a gap that falls is progress, even where ½xᵀRx falls faster, as after a
             # start from a much weaker penalty.
             now, least = (m.gap if isinf(sigma) else watch.merit(m) for m in (point, best))
             flat = 0 if now < 0.9 * least else flat + 1
