@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 # How many problems `make fuzz` draws.
 N ?= 10000
 
-.PHONY: demo test docs check-pages lint types format bench fuzz mutants pins test-matrix dist-test audit clean
+.PHONY: demo test docs check-pages lint types format bench fuzz mutants mutate pins test-matrix dist-test audit clean
 
 # uv finds the lowest versions that pyproject.toml allows, and hashes; pip has neither.
 TOOLS := .venv-matrix/tools/bin
@@ -112,6 +112,12 @@ $(TOOLS)/uv:
 	$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
 	touch $@ .venv/test .venv/docs .venv/demo
 
+# M mutations of each of five folders, drawn at random, beside the tests that cover them; continues the run before.
+M ?= 300
+mutate: .venv/mutants
+	test -e .mutants/lines.json.gz || OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/mutants.py map
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/mutants.py run $(M)
+
 .venv/python: Makefile
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "kernelopt needs Python 3.11 or newer; set PYTHON=..."'
 	$(PYTHON) -m venv .venv
@@ -139,4 +145,4 @@ $(TOOLS)/uv:
 	touch $@ .venv/test .venv/demo
 
 clean:
-	rm -rf .venv .venv-matrix dist mutants .mypy_cache .ruff_cache .pytest_cache build docs/_build docs/api docs/gallery docs/backreferences
+	rm -rf .venv .venv-matrix dist mutants .mutants .mypy_cache .ruff_cache .pytest_cache build docs/_build docs/api docs/gallery docs/backreferences

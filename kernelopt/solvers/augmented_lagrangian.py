@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from math import inf, isfinite
+from math import inf, isfinite, isinf
 from typing import NamedTuple
 
 import numpy as np
@@ -191,9 +191,12 @@ def _at_rank(  # noqa: PLR0917
                 continue
             a = next_multipliers(problem, a, sigma, s)
             before, point = point.gap, judged(problem, x, s, a, problem.smooth_gradient(s), here.gradient)
-            flat = 0 if watch.merit(point) < 0.9 * watch.merit(best) else flat + 1
+            # For σ = ∞ nothing is violated: a gap that falls is progress, even where ½xᵀRx falls faster, as after a
+            # start from a much weaker penalty.
+            now, least = (m.gap if isinf(sigma) else watch.merit(m) for m in (point, best))
+            flat = 0 if now < 0.9 * least else flat + 1
             # The first point is replaced in any case: a multiplier of 0 hides the cost of a violation.
-            best = point if watch.merit(point) < watch.merit(best) or best is first else best
+            best = point if now < least or best is first else best
             if steps == 0 or (not isfinite(sigma) and flat):
                 break
             if isfinite(sigma) and not point.gap < FAST * before:

@@ -14,6 +14,7 @@ from scipy.special import huber
 import kernelopt as ko
 from kernelopt import losses
 from kernelopt.certificate import certify, cone_bounds
+from kernelopt.certificate.conjugates import is_admissible
 from kernelopt.certificate.gram import STREAMED
 from kernelopt.certificate.multipliers import norm_multipliers
 from kernelopt.compiler.representer import valued
@@ -440,3 +441,42 @@ def test_an_intercept_for_each_of_ten_classes(loss):
     problem.solve()
     assert problem.status == "optimal"
     assert problem.certificate.assumptions == ()
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "low", "high"),
+    [
+        (1.23456789, 1.23467891, "1.234567", "1.234679"),  # down to the gap's third digit
+        (100.0, 150.4, "100", "151"),
+        (-2.0, 123456789.0, "-2", "1.3e+08"),  # two digits at least
+    ],
+)
+def test_bounds_are_printed_with_the_digits_that_show_the_gap(lower, upper, low, high):
+    problem, _, _ = fit("hinge")
+    problem.solve()
+    found = replace(problem.certificate, lower=lower, upper=upper, bare=None)
+    assert str(found).startswith(f"optimum in [{low}, {high}], ")
+
+
+def test_slopes_at_the_ends_of_their_intervals_are_admissible():
+    """Most multipliers of a support vector machine are there: a known bound could not be used again otherwise."""
+    theta = ko.Theta(KERNEL)
+    problem = ko.Problem(cp.Minimize(cp.sum(losses.hinge(LABELS, theta(X))) + ko.sum_squares(theta)))
+    problem.solve()
+    pieces = problem._outer().split
+    low, high = pieces.slopes()
+    assert np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()
+    known = replace(problem.certificate.evidence, nu=None)
+    for v, expected in [
+        (low, True),
+        (high, True),
+        ((low + high) / 2, True),
+        (np.nextafter(low, -np.inf), False),
+        (np.nextafter(high, np.inf), False),
+        (low[1:], False),
+        (None, False),
+    ]:
+        assert is_admissible(pieces, replace(known, slopes=v)) is expected
+    at_end = replace(known, slopes=high, nu=-(pieces.E.T @ high + pieces.linear_u))
+    assert is_admissible(pieces, at_end)
+    assert not is_admissible(pieces, replace(at_end, nu=at_end.nu + 1.0))
