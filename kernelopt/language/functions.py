@@ -259,10 +259,10 @@ class Function:
         _require_function(g, "gram")
         if self is not g and self.kernel.at_present() != g.kernel.at_present():
             raise RepresenterError(f"gram expects functions of one kernel; got {self.kernel!r} and {g.kernel!r}.")
-        return self._products(g)
+        return self._gram_with(g)
 
     @np.errstate(over="ignore", invalid="ignore")  # a solve reports kernel values that are not finite
-    def _products(self, g: Function) -> Array:
+    def _gram_with(self, g: Function) -> Array:
         """fᵀg where g may have the shifted kernel of a projected matrix."""
         f, g = alike(self, g)
         values = g._evaluate(f._centers)

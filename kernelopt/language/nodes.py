@@ -94,7 +94,7 @@ class Prediction(_Unmasked, AffAtom):
         return f._at(A.X, A.order) if A.function is None else self._products(A.function, f)
 
     def _products(self, f0: Function, f: Function) -> Array:
-        gram = f0._products(f)
+        gram = f0._gram_with(f)
         return gram[:, 0] if f.outputs is None else gram
 
     def numeric(self, values: Any) -> Array | None:
