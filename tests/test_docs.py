@@ -54,7 +54,7 @@ def test_files_that_pages_name_exist():
     root = REFERENCE.parent.parent
     files = [
         str(path.relative_to(root))
-        for room in ("kernelopt", "tests", "examples", "docs")
+        for room in ("kernelopt", "tests", "examples", "docs", ".ci")
         for path in root.glob(f"{room}/**/*.*")
     ]
     files += [path.name for path in root.iterdir()]
