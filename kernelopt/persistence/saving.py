@@ -31,7 +31,7 @@ def save(path: Any, /, *, kernels: Mapping[str, Any] | None = None, **values: An
     The file is a zip of JSON and .npy. `ko.load` restores values, and so predictions, bit for bit. The file holds no
     code: a kernel of the library is saved by its name and parameters; a function inside of a kernel, or a kernel of
     your own, by a name that `ko.load` looks up in its argument `kernels`. An old file is replaced once the new one is
-    complete.
+    complete, which keeps its permissions.
 
     Parameters
     ----------
@@ -57,6 +57,8 @@ def save(path: Any, /, *, kernels: Mapping[str, Any] | None = None, **values: An
     KernelOptError, DataError, DataTypeError
         For objects that have no value yet, and for values of other kinds than those above, such as points that are
         neither numbers nor strings.
+    OSError
+        Where the file can't be written, or is a directory, a device or a pipe.
 
     Examples
     --------
