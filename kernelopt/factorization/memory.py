@@ -13,12 +13,24 @@ from kernelopt.support.checks import shown
 SHARE = 0.8
 # Bytes taken to be available where the operating system does not tell. A problem that needs more sets memory_limit.
 FALLBACK = 4 * 2**30
+# The files of limit and usage, and the entry of memory.stat that can be given back, of versions 2 and 1.
+CONTROL_GROUPS = {
+    "": ("memory.max", "memory.current", "inactive_file"),
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
 # What a solve takes beside B: vectors of N numbers, and bytes that do not depend on N. Measured, see `of_solve`.
 VECTORS, TEMPORARY = 50, 2**24
 
 
 def available_bytes() -> int:
-    """Memory that can be taken without swapping, where the operating system tells; else half of all, or FALLBACK."""
+    """Memory that can be taken without swapping, where the operating system tells; else half of all, or FALLBACK.
+
+    Limits of the container, which control groups of Linux set, count too.
+    """
+    return min([_of_machine(), *_of_groups()])
+
+
+def _of_machine() -> int:
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
         for line in meminfo.read_text().splitlines():
@@ -28,6 +40,33 @@ def available_bytes() -> int:
         return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
     except (AttributeError, OSError, ValueError):
         return FALLBACK
+
+
+def _of_groups(root: Path = Path("/")) -> list[int]:
+    """What is left of the memory limit of this process's control group, and of each group above it that is visible."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    found = []
+    for _, controllers, path in (line.split(":", 2) for line in lines if line.count(":") >= 2):
+        if controllers in CONTROL_GROUPS:
+            names, mount = CONTROL_GROUPS[controllers], root / "sys/fs/cgroup" / controllers
+            # In a container the path may be that outside of it; its own group is then mounted at the top.
+            for group in (mount / path.strip("/"), *(mount / path.strip("/")).parents):
+                if group.is_relative_to(mount) and ".." not in group.parts:
+                    found += _left_in(group, *names)
+    return found
+
+
+def _left_in(group: Path, limit: str, usage: str, cache: str) -> list[int]:
+    """Limit − usage, without the file cache that the kernel gives back; empty where there is no limit."""
+    try:
+        most, used = int((group / limit).read_text()), int((group / usage).read_text())
+        entries = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):  # no such file; or "max", no limit
+        return []
+    return [max(most - used + int(entries.get(cache, 0)), 0)]
 
 
 def allowed_bytes(limit: float | None) -> float:

@@ -6,15 +6,19 @@ only after the sizes that the file claims were checked against each other and ag
 
 from __future__ import annotations
 
+import glob
+import hashlib
 import io
 import json
 import os
 import re
 import secrets
+import stat
 import struct
+import time
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -23,6 +27,11 @@ import numpy as np
 
 from kernelopt.errors import FormatError
 from kernelopt.support.types import Array
+
+try:
+    import fcntl
+except ImportError:  # on Windows, where files in use can't be deleted
+    fcntl = None  # type: ignore[assignment]
 
 DOCUMENT = "kernelopt.json"
 CHUNK = 2**20  # bytes per read: larger reads make larger copies, smaller ones more calls
@@ -33,6 +42,10 @@ JSON_WEIGHT = 40
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the date of all members, so that the same contents give the same bytes
 KINDS = "biufcU"  # numpy's kinds of dtypes that a file may hold: numbers and strings; objects would need pickle
 LARGEST_ITEM = {"f": 8, "c": 16}  # bytes per number; longer floating-point types differ between platforms
+# Columns that an array without rows may have: their number costs a file nothing, but whoever makes an array for each of
+# them, as kernels on columns do. Larger values are a way to exhaust memory, smaller ones may refuse θ = 0 on wide data.
+MOST_OF_NOTHING = 2**20
+STALE = 60.0  # seconds after which an incomplete file that nobody has open is deleted
 MESSAGE = 300  # characters of a wrong value that an error repeats, since a file may hold values of any length
 # The header of numpy's format 1.0 exactly as numpy writes it: numpy's own reader would parse any Python literal.
 HEADER = re.compile(
@@ -54,11 +67,18 @@ def shortened(text: object) -> str:
 
 
 def write(path: Any, document: Any, members: Sequence[Array | list[str]]) -> None:
-    """Write a file completely or not at all: a new file beside the old one replaces it once it is complete."""
+    """Write a file completely or not at all: a new file beside the old one replaces it once it is complete.
+
+    Raises OSError where something other than a file has that name.
+    """
     target = Path(os.path.realpath(path))
-    beside = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    old = _of_old_file(target)
+    mark = f".ko-{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]}-"  # short, whatever the target's name
+    _sweep(target.parent, mark)
+    beside = target.with_name(mark + secrets.token_hex(8))
     try:
         with open(beside, "xb") as file:
+            _lock(file.fileno())
             with zipfile.ZipFile(file, "w") as archive:
                 _write_text(archive, DOCUMENT, document)
                 for number, member in enumerate(members):
@@ -67,12 +87,49 @@ def write(path: Any, document: Any, members: Sequence[Array | list[str]]) -> Non
                         continue
                     with archive.open(zipfile.ZipInfo(f"{number}.npy", EPOCH), "w", force_zip64=True) as out:
                         np.lib.format.write_array(out, member, version=(1, 0), allow_pickle=False)
+            if old is not None:
+                os.chmod(beside, stat.S_IMODE(old.st_mode))
             # Contents reach the disk before the name does: a crash leaves the old file or the new one, no part of it.
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, target)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _of_old_file(target: Path) -> os.stat_result | None:
+    """The status of the file that is to be replaced; None where there is none."""
+    try:
+        found = os.stat(target)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(f"Expected the name of a file; {target} is a directory.")
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(f"Expected the name of a file; {target} is a device, a pipe or a socket, which is not replaced.")
+    return found
+
+
+def _sweep(folder: Path, mark: str) -> None:
+    """Delete files that earlier calls for the same target left when they were killed."""
+    for left in folder.glob(glob.escape(mark) + "*"):
+        with suppress(OSError):  # in use, as Windows tells, or gone
+            if time.time() - left.stat().st_mtime > STALE:
+                with open(left, "rb") as file:
+                    free = _lock(file.fileno())
+                if free:
+                    left.unlink()
+
+
+def _lock(descriptor: int) -> bool:
+    """Mark an open file as in use until it is closed; return whether nobody else has."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _write_text(archive: zipfile.ZipFile, name: str, content: Any) -> None:
@@ -111,8 +168,13 @@ class Archive:
 
     def __init__(self, path: Any, max_bytes: int) -> None:
         self._limit = max_bytes
-        self._file = _ShortReads(io.FileIO(path))
+        # Without O_NONBLOCK, opening a pipe would wait for somebody who writes to it.
+        self._file = _ShortReads(
+            io.FileIO(os.fspath(path), opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))
+        )
         try:
+            if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
+                raise FormatError("Expected a file; got a device, a pipe or a socket.")
             with _as_format_errors("a file of kernelopt, a zip"):
                 self._zip = zipfile.ZipFile(self._file)
             self._sizes = self._checked(self._zip.infolist(), os.fstat(self._file.fileno()).st_size)
@@ -215,6 +277,10 @@ def _header(start: bytes, file: Any, name: str) -> tuple[str, int, Any, np.dtype
     if any(not word for word in words[:-1]) or any(len(word) > 18 or not word.isdigit() for word in words if word):
         raise FormatError(f"Expected a shape in the header of {name}; got {shortened(found[5])}.")
     shape = tuple(int(word) for word in words if word)
+    if 0 in shape and max(shape) > MOST_OF_NOTHING:
+        raise FormatError(
+            f"Expected at most {MOST_OF_NOTHING} columns of an array without rows in {name}; got {shape}."
+        )
     return kind, dtype.itemsize, "F" if found[4] == b"True" else "C", dtype, shape, 10 + length
 
 

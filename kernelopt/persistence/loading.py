@@ -336,11 +336,12 @@ def _jets(kernel: Kernel, rows: Array) -> Array:
         rows = VECTORS.rows(rows, "a function on derivatives")
     if rows.ndim != 2 or rows.shape[1] <= CODES:
         raise FormatError(f"Expected points with {CODES} codes of a derivative; got shape {rows.shape}.")
-    first, second = rows[:, -CODES], rows[:, -CODES + 1]
-    columns = np.arange(-1, rows.shape[1] - CODES)
-    if not np.isin(rows[:, -CODES:], columns).all() or (second > -1)[first == -1].any():
+    codes, width = rows[:, -CODES:], rows.shape[1] - CODES
+    first, second = codes[:, 0], codes[:, 1]
+    known = (codes == np.floor(codes)) & (codes >= -1) & (codes < width)
+    if not known.all() or (second > -1)[first == -1].any():
         raise FormatError("Expected columns of the points, or −1, as codes of a derivative; got others.")
-    order = int((rows[:, -CODES:] >= 0).sum(axis=1).max(initial=0))
+    order = int((codes >= 0).sum(axis=1).max(initial=0))
     _require_smooth(kernel, order)
     return frozen(rows)
 

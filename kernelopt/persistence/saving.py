@@ -41,7 +41,7 @@ def save(path: Any, /, *, kernels: Mapping[str, Any] | None = None, **values: An
     The file is a zip of JSON and .npy. `ko.load` restores values, and so predictions, bit for bit. The file holds no
     code: a kernel of the library is saved by its name and parameters. A function inside a kernel, or a kernel of your
     own, is saved by a name, which `ko.load` looks up in its argument `kernels`. An old file is replaced once the new
-    one is complete.
+    one is complete, and its permissions are kept.
 
     Parameters
     ----------
@@ -67,6 +67,8 @@ def save(path: Any, /, *, kernels: Mapping[str, Any] | None = None, **values: An
     KernelOptError, DataError, DataTypeError
         For objects that have no value yet, and for values of other kinds than those above, such as points that are
         neither numbers nor strings.
+    OSError
+        Where the file can't be written, or is a directory, a device or a pipe.
 
     Examples
     --------
