@@ -3,14 +3,20 @@
 import io
 import json
 import os
+import signal
+import stat
+import subprocess
+import sys
 import tracemalloc
 import zipfile
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
 import cvxpy as cp
 import numpy as np
 import pytest
+from forging import faults
 from sklearn.gaussian_process import kernels as gp
 
 import kernelopt as ko
@@ -715,6 +721,99 @@ def test_mutated_contents(model):
     finally:
         tracemalloc.stop()
     assert 0 < survivors < 600
+
+
+def test_forged_files(path):
+    """A share of those that `make fuzz` makes."""
+    assert list(faults(range(400), path)) == []
+
+
+def test_derivatives_by_columns_without_end(path):
+    """A function on derivatives without points, of 10⁷ columns or more: they cost the file nothing."""
+    f = ko.Function._of_rows(WithDerivatives(GAUSSIAN), np.array([[1.0, 2.0, 0.0, -1.0]]), np.ones(1))
+    ko.save(path, f=f)
+    contents = members(path)
+    for columns in (10**6, 10**7, 10**15):
+        empty = {"0.npy": npy(header(shape=f"(0, {columns})")), "1.npy": npy(header(shape="(0,)"))}
+        forge(path, contents | empty)
+        tracemalloc.start()
+        try:
+            with pytest.raises(FormatError, match="array without rows") if columns > 10**6 else nullcontext():
+                ko.load(path)
+            assert tracemalloc.get_traced_memory()[1] < 10_000_000
+        finally:
+            tracemalloc.stop()
+
+
+# ---------------------------------------------------------------- places that are no files, and files that stay
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_pipes(path):
+    os.mkfifo(path)
+    with pytest.raises(FormatError, match="a device, a pipe or a socket"):
+        ko.load(path)
+    link = path.with_name("link")
+    link.symlink_to(path)
+    for target in (path, link):
+        with pytest.raises(OSError, match="which is not replaced"):
+            ko.save(target, a=np.ones(3))
+    assert path.is_fifo() and sorted(os.listdir(path.parent)) == ["link", path.name]
+
+
+def test_directories_and_devices(tmp_path):
+    with pytest.raises(IsADirectoryError, match="is a directory"):
+        ko.save(tmp_path, a=np.ones(3))
+    with pytest.raises(IsADirectoryError):
+        ko.load(tmp_path)
+    if os.path.exists("/dev/zero"):
+        with pytest.raises(FormatError, match="a device"):
+            ko.load("/dev/zero")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
+def test_modes_links_and_long_names(path):
+    ko.save(path, a=np.ones(3))
+    path.chmod(0o604)
+    link = path.with_name("link")
+    link.symlink_to(path)
+    ko.save(link, a=np.zeros(3))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o604 and link.is_symlink() and not ko.load(path)["a"].any()
+    long = path.with_name("x" * 250 + ".ko")
+    ko.save(long, a=np.ones(3))
+    assert ko.load(long)["a"].sum() == 3
+
+
+KILLED = """
+import os, signal, sys
+import numpy as np
+from kernelopt.persistence import archive
+
+def killed(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+archive.os.fsync = killed
+archive.write(sys.argv[1], {}, [np.ones(1000)])
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGKILL is of POSIX")
+def test_killed_while_saving(path, monkeypatch):
+    """The old file stays; what was left is deleted by a later call, but not what another process still writes."""
+    ko.save(path, a=np.ones(3))
+    for _ in range(2):
+        killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+        assert killed.returncode == -signal.SIGKILL
+    assert len(os.listdir(path.parent)) == 3 and ko.load(path)["a"].sum() == 3
+    left = next(p for p in path.parent.iterdir() if p != path)
+    monkeypatch.setattr(archive, "STALE", -1.0)
+    with open(left, "rb") as file:
+        archive._lock(file.fileno())
+        ko.save(path, a=np.zeros(3))
+        assert {*os.listdir(path.parent)} == {path.name, left.name}
+    ko.save(path, a=np.zeros(3))
+    assert os.listdir(path.parent) == [path.name] and not ko.load(path)["a"].any()
 
 
 def test_the_first_schema(path):

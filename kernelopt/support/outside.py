@@ -36,7 +36,9 @@ GRACE = 0.7
 _left: list[threading.Thread] = []  # threads that were told to stop, and left
 
 
-def call(work: Callable[[], T], seconds: float = inf, stop: Callable[[], None] | None = None) -> T:
+def call(  # noqa: PLR0915
+    work: Callable[[], T], seconds: float = inf, stop: Callable[[], None] | None = None
+) -> T:
     """work(), run in a thread of its own. `stop` tells it to end soon; it is called in the calling thread.
 
     Raises KeyboardInterrupt after Ctrl-C, and OutOfTimeError where `work` does not end in `seconds`, both within about
@@ -59,6 +61,12 @@ def call(work: Callable[[], T], seconds: float = inf, stop: Callable[[], None] |
 
     thread = threading.Thread(target=run, name="kernelopt: a solver", daemon=True)
 
+    def watch() -> None:
+        """Stop a solver that was left in its setup, as soon as it listens, and keep Python's handler in place."""
+        while not ended.wait(LOOK):
+            handler.put_back()
+            handler.call_theirs()
+
     def end() -> bool:
         """Tell the solver to stop; return whether it did so in time."""
         stoppable = handler.call_theirs()
@@ -68,6 +76,8 @@ def call(work: Callable[[], T], seconds: float = inf, stop: Callable[[], None] |
         try:
             return ended.wait(GRACE)
         finally:
+            if not ended.is_set():
+                threading.Thread(target=watch, name="kernelopt: waits for a solver", daemon=True).start()
             if stoppable and not ended.is_set():
                 _left.append(thread)
 

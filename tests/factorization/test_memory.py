@@ -1,0 +1,50 @@
+"""The memory that is available: of the machine, and of the control groups of a container."""
+
+import pytest
+
+from kernelopt.factorization import memory
+
+GB = 10**9
+V2 = {"memory.max": "{limit}", "memory.current": "{used}", "memory.stat": "anon 5\ninactive_file {cache}\n"}
+V1 = {
+    "memory.limit_in_bytes": "{limit}", "memory.usage_in_bytes": "{used}",
+    "memory.stat": "inactive_file 7\ntotal_inactive_file {cache}\n",
+}  # fmt: skip
+
+
+def group(folder, files, limit, used, cache=0):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text.format(limit=limit, used=used, cache=cache))
+
+
+def told(root, lines):
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/cgroup").write_text(lines)
+
+
+def test_version_2_with_all_groups_above(tmp_path):
+    told(tmp_path, "0::/user/job\n")
+    top = tmp_path / "sys/fs/cgroup"
+    group(top / "user/job", V2, "max", GB)
+    group(top / "user", V2, 4 * GB, 3 * GB, cache=GB // 2)
+    assert memory._of_groups(tmp_path) == [3 * GB // 2]
+
+
+def test_version_1_whose_path_is_that_outside_of_the_container(tmp_path):
+    told(tmp_path, "5:cpu:/docker/abc\n4:memory:/docker/abc\n0::/\n")
+    group(tmp_path / "sys/fs/cgroup/memory", V1, 2 * GB, 3 * GB // 2)
+    assert memory._of_groups(tmp_path) == [GB // 2]
+
+
+@pytest.mark.parametrize("lines", ["", "nonsense\n", "0::/../../escape\n"])
+def test_without_limits(tmp_path, lines):
+    told(tmp_path, lines)
+    assert memory._of_groups(tmp_path) == []
+    assert memory._of_groups(tmp_path / "nowhere") == []
+
+
+def test_the_smaller_one_counts(monkeypatch):
+    monkeypatch.setattr(memory, "_of_groups", lambda: [GB, 2 * GB])
+    monkeypatch.setattr(memory, "_of_machine", lambda: 10 * GB)
+    assert memory.available_bytes() == GB and memory.allowed_bytes(None) == 0.8 * GB
