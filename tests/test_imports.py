@@ -140,7 +140,7 @@ INSIDE = {
         ["table"],
         ["cvxpy_parts", "drawing"],
         ["outside"],
-        ["arithmetic", "clock", "html", "keywords", "optional", "progress", "threads", "types"],
+        ["arithmetic", "clock", "html", "keywords", "locks", "optional", "progress", "threads", "types"],
     ],
 }
 ROOT = Path(kernelopt.__file__).parent

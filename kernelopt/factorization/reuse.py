@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from numbers import Real
-from threading import Lock
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from kernelopt.errors import OptionError
 from kernelopt.factorization.factor import Factor
 from kernelopt.language.rows import Rows
+from kernelopt.support.locks import Lock
 from kernelopt.support.types import Array
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import _thread
 import ctypes
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -34,6 +35,8 @@ LATE = 0.3
 GRACE = 0.7
 
 _left: list[threading.Thread] = []  # threads that were told to stop, and left
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_left.clear)
 
 
 def call(  # noqa: PLR0915
