@@ -140,7 +140,7 @@ INSIDE = {
         ["table"],
         ["cvxpy_parts", "drawing"],
         ["outside"],
-        ["arithmetic", "checks", "clock", "html", "keywords", "optional", "progress", "threads", "types"],
+        ["arithmetic", "checks", "clock", "html", "keywords", "locks", "optional", "progress", "threads", "types"],
     ],
 }
 ROOT = Path(kernelopt.__file__).parent

@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from math import inf
-from threading import Lock
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -33,6 +32,7 @@ from kernelopt.compiler.conic_form import ConicForm, conic_form, require_units
 from kernelopt.compiler.patterns import LARGEST, Batch, pieces_of
 from kernelopt.compiler.pieces import Custom, LogSumExp, Piece, Quadratic, pairs_of, without_weight
 from kernelopt.compiler.vacuous import without_vacuous
+from kernelopt.support.locks import Lock
 from kernelopt.support.types import Array, Ints
 
 # Exponents of a log-sum-exp. Its curvature takes one row of s for each of the K(K − 1)/2 pairs, 45 for 10 exponents;

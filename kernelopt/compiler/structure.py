@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import Any
 
 import cvxpy as cp
@@ -35,6 +34,7 @@ from kernelopt.support.cvxpy_parts import (
     is_compiled,
     multiply,
 )
+from kernelopt.support.locks import Lock
 from kernelopt.support.types import Array
 
 MOST_NUMBERS = 20_000  # constants of a problem with a template; beyond, compilation is a small share of a solve

@@ -77,8 +77,9 @@ def first(options: FactorOptions, rows: int) -> FactorOptions:
 
 
 def least(options: FactorOptions) -> FactorOptions:
-    """The options for a factor of one column, from one column of the kernel matrix."""
-    return replace(options, method="streamed", settings=replace(options.settings, max_rank=1), cache=None)
+    """The options for a factor of one column, as quickly as it can be made."""
+    settings = replace(options.settings, max_rank=1, checked=False)
+    return replace(options, method="streamed", settings=settings, cache=None)
 
 
 def full(options: FactorOptions) -> FactorOptions:

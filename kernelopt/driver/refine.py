@@ -165,7 +165,12 @@ def pursue(stated: Stated, options: FactorOptions, goal: Goal, grows: bool, left
 def _at_once(stated: Stated, options: FactorOptions, goal: Goal, state: State) -> State:
     """The answer where the time is over before there is a factor: θ = 0, or what one pivot allows."""
     factored = reduced(stated.form, Step(policy.least(options)), {})
-    return state.after(factored, attempted(stated.strategy(factored.reduction, goal, None)))
+    outcome = attempted(stated.strategy(factored.reduction, goal, None))
+    kernels = [link.rows.kernel for link in stated.form.predictions]
+    if outcome.solution.status == Status.OPTIMAL and any(k.is_psd is not True or k.declarations() for k in kernels):
+        # Nothing was checked of what is not known by a rule.
+        outcome = replace(outcome, solution=replace(outcome.solution, status=Status.USER_LIMIT))
+    return state.after(factored, outcome)
 
 
 def reduced(form: CanonicalForm, step: Step, coarser: Mapping[Theta, Factor]) -> Factored:

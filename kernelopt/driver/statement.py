@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial, wraps
-from threading import RLock
 from typing import Any, ParamSpec, TypeVar
 
 import cvxpy as cp
@@ -31,6 +30,7 @@ from kernelopt.solvers.culprits import summands
 from kernelopt.spectral import spectral_form, spectral_problems
 from kernelopt.spectral.spectral_form import SpectralForm
 from kernelopt.support.checks import require_flag
+from kernelopt.support.locks import Lock
 
 SHORT = 80  # characters of a term that a reason names
 
@@ -63,7 +63,7 @@ class Statement:
         self._apart: CanonicalForm | None = None
         self._spectral: SpectralForm | None = None
         self._last_outer: Outer | None = None
-        self._lock = RLock()
+        self._lock = Lock()
 
     # ---------------------------------------------------------------- as stated
 

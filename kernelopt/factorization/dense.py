@@ -94,7 +94,8 @@ class Settings:
 
     rank_tol: stop at trace(Q − scale·BBᵀ) ≤ rank_tol·trace(Q); max_rank: or at this rank; indefinite: "raise", or the
     projection "clip", "flip" or "shift"; seed: of the random candidates of a streamed factor; finest: ignore the trace
-    and stop where the remaining pivots are rounding.
+    and stop where the remaining pivots are rounding; checked: whether a streamed factor looks for negative eigenvalues
+    on random rows first.
     """
 
     rank_tol: float
@@ -102,6 +103,7 @@ class Settings:
     indefinite: str = "raise"
     seed: int = 0
     finest: bool = False
+    checked: bool = True
 
 
 def pivoted_cholesky(rows: Rows, settings: Settings, memory_limit: float | None = None) -> Factor:

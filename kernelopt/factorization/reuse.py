@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from threading import Lock
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +13,7 @@ from kernelopt.errors import OptionError
 from kernelopt.factorization.factor import Factor
 from kernelopt.language.rows import Rows
 from kernelopt.support.checks import is_real, shown
+from kernelopt.support.locks import Lock
 from kernelopt.support.types import Array
 
 

@@ -26,6 +26,7 @@ from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.cvxpy_parts import Compiled, compiled
 from kernelopt.support.cvxpy_parts import Solution as CvxpySolution
 from kernelopt.support.cvxpy_parts import SolverStats as CvxpyStats
+from kernelopt.support.locks import is_forked
 from kernelopt.support.types import Array
 
 
@@ -141,6 +142,8 @@ def solve(  # noqa: PLR0917
     ours = known.options(max(1e-2 * tol, TIGHTEST))  # the certified gap adds the factor's error
     if seconds is not None and known.time_limit:
         ours[known.time_limit] = max(seconds, 1e-3)  # a limit ≤ 0 may mean no limit
+    if solver == "CLARABEL" and is_forked():
+        ours["max_threads"] = 1  # with more, it would wait for a pool of threads that this process does not have
     ours |= {k: v for k, v in options.items() if k not in ("warm_start", "verbose")}
     try:
         found = compiled(problem, solver, ours)

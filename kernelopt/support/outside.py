@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import _thread
 import ctypes
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -34,9 +35,13 @@ LATE = 0.3
 GRACE = 0.7
 
 _left: list[threading.Thread] = []  # threads that were told to stop, and left
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_left.clear)
 
 
-def call(work: Callable[[], T], seconds: float = inf, stop: Callable[[], None] | None = None) -> T:
+def call(  # noqa: PLR0915
+    work: Callable[[], T], seconds: float = inf, stop: Callable[[], None] | None = None
+) -> T:
     """work(), run in a thread of its own. `stop` tells it to end soon; it is called in the calling thread.
 
     Raises KeyboardInterrupt after Ctrl-C, and OutOfTimeError where `work` does not end in `seconds`, both within about
@@ -59,6 +64,12 @@ def call(work: Callable[[], T], seconds: float = inf, stop: Callable[[], None] |
 
     thread = threading.Thread(target=run, name="kernelopt: a solver", daemon=True)
 
+    def watch() -> None:
+        """Stop a solver that was left in its setup, as soon as it listens, and keep Python's handler in place."""
+        while not ended.wait(LOOK):
+            handler.put_back()
+            handler.call_theirs()
+
     def end() -> bool:
         """Tell the solver to stop; return whether it did so in time."""
         stoppable = handler.call_theirs()
@@ -68,6 +79,8 @@ def call(work: Callable[[], T], seconds: float = inf, stop: Callable[[], None] |
         try:
             return ended.wait(GRACE)
         finally:
+            if not ended.is_set():
+                threading.Thread(target=watch, name="kernelopt: waits for a solver", daemon=True).start()
             if stoppable and not ended.is_set():
                 _left.append(thread)
 

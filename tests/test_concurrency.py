@@ -1,0 +1,134 @@
+"""Forks while another thread solves, event loops, pools of processes, and what many solves leave behind."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+
+import cvxpy as cp
+import joblib
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+import kernelopt as ko
+
+
+def stated(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    y = np.sign(X[:, 0] + 0.5 * rng.normal(size=n))
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    return ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(y, theta(X) + b)) + 0.1 * ko.sum_squares(theta)))
+
+
+def solved(seed, solver=None):
+    return stated(seed=seed).solve(solver=solver)
+
+
+FORKED = """
+import os, sys, threading, time
+import cvxpy as cp, numpy as np
+import kernelopt as ko
+
+solver, shared = {"own": None}.get(sys.argv[1], sys.argv[1]), sys.argv[2] == "shared"
+rng = np.random.default_rng(0)
+X = rng.normal(size=(250, 3))
+y = np.sign(X[:, 0] + 0.5 * rng.normal(size=250))
+
+def stated():
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    return ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(y, theta(X) + b)) + 0.01 * ko.sum_squares(theta)))
+
+problem = stated()
+
+def again():
+    while True:
+        problem.solve(solver=solver, warm_start=False)
+
+threading.Thread(target=again, daemon=True).start()
+time.sleep(1.0)
+children = []
+for i in range(4):
+    time.sleep(0.03 * i)
+    child = os.fork()
+    if child == 0:
+        try:
+            mine = problem if shared else stated()
+            mine.solve(solver=solver, warm_start=False)
+            os._exit(0 if mine.status == "optimal" else 3)
+        except BaseException as error:
+            print(repr(error), flush=True)
+            os._exit(4)
+    children.append(child)
+deadline = time.time() + 40
+for child in children:
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended or time.time() > deadline:
+            break
+        time.sleep(0.02)
+    if not ended:
+        os.kill(child, 9)
+    print("ended" if ended else "hangs", status, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.parametrize("solver", ["own", "CLARABEL"])
+@pytest.mark.parametrize("shared", ["shared", "another"])
+def test_forks_while_another_thread_solves(solver, shared):
+    """Locks are free in the child, and Clarabel does not wait for a pool of threads that the child does not have."""
+    environment = os.environ | {
+        "PYTHONPATH": os.path.dirname(os.path.dirname(ko.__file__)), "OPENBLAS_NUM_THREADS": "1"
+    }  # fmt: skip
+    found = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKED, solver, shared], capture_output=True, text=True, timeout=100,
+        env=environment, check=False,
+    )  # fmt: skip
+    assert found.stdout.split("\n")[:-1] == ["ended 0"] * 4, found.stdout + found.stderr
+
+
+@pytest.mark.parametrize("solver", [None, "CLARABEL", "OSQP"])
+def test_threads_and_event_loops(solver):
+    expected = [solved(seed, solver) for seed in range(6)]
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(lambda seed: solved(seed, solver), range(6))) == pytest.approx(expected)
+
+    async def gathered():
+        return await asyncio.gather(*(asyncio.to_thread(solved, seed, solver) for seed in range(6)))
+
+    assert asyncio.run(gathered()) == pytest.approx(expected)
+
+
+def test_processes_of_loky():
+    found = joblib.Parallel(n_jobs=2)(joblib.delayed(stated(seed=seed).solve)() for seed in range(3))
+    assert found == pytest.approx([solved(seed) for seed in range(3)])
+
+
+def test_within_limits_of_blas():
+    with threadpool_limits(1, "blas"):
+        expected = solved(0)
+    with threadpool_limits(2, "blas"):
+        assert solved(0) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("solver", [None, "CLARABEL"])
+def test_nothing_is_left(solver):
+    """Memory and threads after many solves are as after some: 40 problems of 15 kB each would show."""
+    tracemalloc.start()
+    try:
+        sizes, threads = [], []
+        for count in (15, 40):
+            for seed in range(count):
+                stated(seed=seed % 5).solve(solver=solver, tol=1e-3)
+            sizes.append(tracemalloc.get_traced_memory()[0])
+            threads.append(threading.active_count())
+    finally:
+        tracemalloc.stop()
+    assert sizes[1] - sizes[0] < 500_000
+    assert threads[1] <= threads[0]
