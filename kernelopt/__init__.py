@@ -91,3 +91,8 @@ def __getattr__(name: str) -> Any:
     if name == "estimators":
         return import_module("kernelopt.estimators")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names, for completion in notebooks; internal packages are attributes too, once they are imported."""
+    return sorted({*__all__, "estimators", *(name for name in globals() if name.startswith("__"))})

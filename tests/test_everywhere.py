@@ -489,3 +489,14 @@ def test_what_has_no_meaning_beside_boxes():
         ko.Problem(cp.Minimize(fit(theta) + z), [rising(theta)]).solve()
     with pytest.raises(KernelOptError, match="lower bound"):
         ko.Problem(cp.Minimize(cp.sum(theta(X))), [rising(theta)]).solve()
+
+
+def test_a_square_is_refused_with_the_two_inequalities_that_say_it():
+    x = np.linspace(0, 1, 8)[:, None]
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=0.5))
+    fit = cp.Minimize(cp.sum_squares(theta(x) - 2) + 0.1 * ko.sum_squares(theta))
+    with pytest.raises(DataError, match=r"two constraints, f <= c and f >= -c"):
+        ko.Problem(fit, [ko.everywhere(lambda P: cp.square(theta(P)) <= 1, 0, 1)]).solve()
+    both = [ko.everywhere(lambda P: theta(P) <= 1, 0, 1), ko.everywhere(lambda P: theta(P) >= -1, 0, 1)]
+    ko.Problem(fit, both).solve()
+    assert np.abs(theta.value(np.linspace(0, 1, 300)[:, None])).max() <= 1 + 1e-6

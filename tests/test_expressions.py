@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import kernelopt as ko
-from kernelopt.errors import DataError, DCPError, KernelError, RepresenterError
+from kernelopt.errors import DataError, DataTypeError, DCPError, KernelError, RepresenterError
 from kernelopt.language.nodes import norm_from_gram
 
 X = np.array([[0.0, 1.0], [1.0, 0.5], [-1.0, 2.0]])
@@ -333,3 +333,26 @@ def test_the_matrix_product_of_labels_is_refused(product, theta):
     with pytest.raises(DataError, match=r"ko\.margin"):
         product(theta(X))
     assert (2 * theta(X)).shape == (theta(X) * 2.0).shape == (cp.Parameter() * theta(X)).shape == (3,)
+
+
+@pytest.mark.parametrize("X", [cp.Constant(np.ones((3, 1))), cp.Parameter((3, 1), value=np.ones((3, 1)))])
+def test_points_that_cvxpy_holds_are_refused_by_their_type(X):
+    with pytest.raises(DataTypeError, match=rf"got a cvxpy {type(X).__name__}\. Pass its value") as raised:
+        ko.Theta(ko.kernels.Gaussian(sigma=1.0))(X)
+    assert "categories" not in str(raised.value)
+    assert ko.Theta(ko.kernels.Gaussian(sigma=1.0))(X.value).shape == (3,)  # the remedy
+
+
+def test_points_where_a_derivative_takes_a_column():
+    theta, X = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), np.ones((3, 1))
+    with pytest.raises(DataError, match=r"theta\.derivative\(0\)\(X\)"):
+        theta.derivative(X)
+    assert theta.derivative(0)(X).shape == (3,)
+
+
+def test_numbers_where_a_function_is_set():
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    with pytest.raises(DataError, match=r"ko\.Function\(theta\.kernel, centers, coefficients\)"):
+        theta.value = np.ones(3)
+    theta.value = ko.Function(theta.kernel, np.zeros((1, 1)), [2.0])
+    assert theta(np.zeros((1, 1))).value == pytest.approx(2.0)

@@ -237,3 +237,8 @@ def test_implementations_owe_what_abstract_classes_say():
         owed = base.__abstractmethods__
         assert owed and all(getattr(base, name).__doc__ for name in owed)
         assert base.__subclasses__()
+
+
+def test_completion_offers_public_names_only():
+    offered = {name for name in dir(kernelopt) if not name.startswith("__")}
+    assert offered == {name for name in kernelopt.__all__ if not name.startswith("__")} | {"estimators"}

@@ -397,6 +397,11 @@ def test_options_that_a_solver_refuses(theta):
         svm(theta)[0].solve("SCS", eps_abs=-1)
 
 
+def test_an_accuracy_by_another_name_is_refused_with_the_name_of_ours(theta):
+    with pytest.raises(SolverError, match=r"options eps, .*write tol=, which every solver takes\. Solvers"):
+        svm(theta)[0].solve("CLARABEL", eps=1e-8)
+
+
 @pytest.mark.parametrize(
     ("options", "note"),
     [

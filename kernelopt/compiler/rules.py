@@ -275,7 +275,12 @@ def _curvature(node: Any) -> str:
         return "convex" if node.is_convex() else "concave"
     is_product = isinstance(node, (cp.multiply, MulExpression, DivExpression))
     if is_product and not any(arg.is_constant() for arg in node.args):
-        return "a product of expressions with variables" if not isinstance(node, DivExpression) else "a ratio"
+        if isinstance(node, DivExpression):
+            return "a ratio"
+        left, right = node.args
+        square = "cp.square(f)" if isinstance(node, cp.multiply) else "cp.sum_squares(f)"
+        remedy = f", here f with itself: write {square}" if left is right else ""
+        return f"a product of expressions with variables{remedy}"
     return "neither convex nor concave"
 
 

@@ -148,7 +148,10 @@ def order_of(feature: Any, columns: int | None = None) -> Order:
     most = 2**62 if columns is None else columns - 1
     if len(asked) not in (1, 2) or not all(is_integer(j) and 0 <= j <= most for j in asked):
         known = "≥ 0" if columns is None else f"from 0 to {most}"
-        raise DataError(f"Expected a column {known} to differentiate by, or a pair of them; got {shown(feature)}.")
+        raise DataError(
+            f"Expected a column {known} to differentiate by, or a pair of them; got {shown(feature)}. The points come "
+            "after it, as in theta.derivative(0)(X)."
+        )
     return tuple(sorted(int(j) for j in asked))
 
 

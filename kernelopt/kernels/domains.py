@@ -12,6 +12,7 @@ from itertools import islice
 from numbers import Real
 from typing import Any, NamedTuple, Protocol
 
+import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -264,6 +265,11 @@ def real_array(X: Any, what: str) -> NDArray[np.float64]:
             raise DataError(
                 f"Expected {what} to be numbers below 1e308 in size; got an integer with more digits. Change its units."
             ) from error
+    if X.dtype == object and (stated := [v for v in X.ravel()[:1] if isinstance(v, cp.Expression)]):
+        raise DataTypeError(
+            f"Expected {what} to be an array; got a cvxpy {type(stated[0]).__name__}. Pass its value: points and other "
+            "data of a kernel are arrays."
+        )
     if X.dtype.kind not in "fiub":
         raise DataTypeError(
             f"Expected {what} to be real numbers; got dtype {X.dtype}{_first_other(X)}. Encode strings and categories "

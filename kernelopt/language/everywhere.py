@@ -75,7 +75,10 @@ class Everywhere:
         else:
             raise DataError(f"Expected g(P) to be an inequality such as theta(P) >= 0; got {stated!r}.")
         if not margin.is_affine():
-            raise DataError("Expected g(P) to be affine in θ and the variables; got an expression that is not.")
+            raise DataError(
+                "Expected g(P) to be affine in θ and the variables; got an expression that is not. State |f| <= c and "
+                "f² <= c² as two constraints, f <= c and f >= -c, each in a ko.everywhere."
+            )
         if margin.ndim not in (1, 2) or margin.shape[0] != len(P):
             raise DataError(
                 f"Expected g(P) with a row for each of the {len(P)} points; got shape {margin.shape}. Write g for any "

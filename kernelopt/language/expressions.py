@@ -302,7 +302,10 @@ class Theta(ThetaExpression):
     def value(self, function: Function | None) -> None:
         if function is not None:
             if not isinstance(function, Function):
-                raise DataError(f"Expected theta.value to be a ko.Function; got {type(function).__name__}.")
+                raise DataError(
+                    f"Expected theta.value to be a ko.Function or None; got {type(function).__name__}. Write "
+                    "ko.Function(theta.kernel, centers, coefficients)."
+                )
             function.check_same_space(self, "theta.value")
         self._value = function
         self._duals = {}

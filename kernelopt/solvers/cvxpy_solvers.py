@@ -172,7 +172,7 @@ def solve(  # noqa: PLR0917
         given = sorted(set(options) - {"verbose", "warm_start"})
         raise SolverError(
             f"{solver} did not take the options {', '.join(given) or 'that it was given'}, which solve() itself does "
-            f"not know: {error}"
+            f"not know: {str(error).rstrip('.')}. For the accuracy write tol=, which every solver takes."
         ) from error
     stats = CvxpyStats.from_dict(solution.attr, solver)
     if solution.status in cp.settings.ERROR:

@@ -78,6 +78,8 @@ def test_dcp_errors_name_the_term(theta):
     assert error(cp.sum_squares(u - y) + cp.sqrt(b)).endswith("b^0.5 is concave.")
     assert error(-cp.sum_squares(u)).endswith("the DCP rules: −‖A·θ‖² is concave.")
     assert error(cp.sum(u) + c[0] * c[1]).endswith("c[0]·c[1] is a product of expressions with variables.")
+    assert "here f with itself: write cp.sum_squares(f)" in error(u.T @ u)
+    assert "here f with itself: write cp.square(f)" in error(cp.sum(cp.multiply(u, u)))
     assert error(cp.sum_squares(u), cp.sqrt(b) + b <= 1).endswith("is not convex: b^0.5 is concave.")
     assert error(cp.sum_squares(u), cp.abs(b) == 1).endswith("is not convex: |b| is convex.")
     assert error(cp.exp(cp.sqrt(b)) + cp.sum(u)).endswith("b^0.5 is concave.")
