@@ -82,7 +82,7 @@ os._exit(0)
 @pytest.mark.parametrize("solver", ["own", "CLARABEL"])
 @pytest.mark.parametrize("shared", ["shared", "another"])
 def test_forks_while_another_thread_solves(solver, shared):
-    """Locks are free in the child, and Clarabel does not wait for a pool of threads that the child does not have."""
+    """Locks are free in the child, modules are whole, and Clarabel does not wait for threads that the child lacks."""
     environment = os.environ | {
         "PYTHONPATH": os.path.dirname(os.path.dirname(ko.__file__)), "OPENBLAS_NUM_THREADS": "1"
     }  # fmt: skip

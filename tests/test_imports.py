@@ -139,8 +139,8 @@ INSIDE = {
     "support": [
         ["table"],
         ["cvxpy_parts", "drawing"],
-        ["outside"],
-        ["arithmetic", "checks", "clock", "html", "keywords", "locks", "optional", "progress", "threads", "types"],
+        ["optional", "outside"],
+        ["arithmetic", "checks", "clock", "html", "keywords", "locks", "progress", "properties", "threads", "types"],
     ],
 }
 ROOT = Path(kernelopt.__file__).parent

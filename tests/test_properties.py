@@ -200,3 +200,16 @@ def test_the_cut_form_has_the_stated_value(  # noqa: PLR0917
     assert form.outer.objective.value == pytest.approx(-stated if negated else stated, rel=1e-9, abs=1e-9)
     short = max(float(np.sum(gaussian()(X[:2], X) @ c)) + intercept - 3, 0.0)
     assert np.max(form.outer.constraints[0].violation()) == pytest.approx(short, abs=1e-9)
+
+
+@settings(fixed, max_examples=12)
+@given(st.sampled_from(sorted(LOSSES)), positive, vectors)
+def test_the_optimum_of_the_reduced_form_is_that_of_an_explicit_theta(loss, weight, y):
+    theta, beta = ko.Theta(ks.Polynomial(degree=2)), cp.Variable(6)
+    F = ks.Polynomial(degree=2).features(X)
+    ours = ko.Problem(cp.Minimize(cp.sum(LOSSES[loss](y, theta(X))) + weight * ko.sum_squares(theta)))
+    theirs = cp.Problem(cp.Minimize(cp.sum(LOSSES[loss](y, F @ beta)) + weight * cp.sum_squares(beta)))
+    ours.solve()
+    theirs.solve(solver="CLARABEL")
+    assert F.shape[1] == 6
+    assert ours.value == pytest.approx(theirs.value, rel=1e-5, abs=1e-6)

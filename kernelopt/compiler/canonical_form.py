@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import pairwise
 from math import fsum
 from typing import Any
@@ -32,6 +31,7 @@ from kernelopt.language.smooth import SmoothTerm
 from kernelopt.language.survival import CoxLikelihood
 from kernelopt.language.text import Notation, describe, names
 from kernelopt.support.cvxpy_parts import AddExpression, NegExpression, Power, PowerApprox
+from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
 

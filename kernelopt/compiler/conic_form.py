@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from math import inf
 from typing import Any
 
@@ -25,6 +24,7 @@ from kernelopt.compiler.structure import cone_data_of
 from kernelopt.errors import DataError
 from kernelopt.kernels.domains import check_finite
 from kernelopt.language.smooth import SmoothLoss
+from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
 # Steps from u, t and y to auxiliary variables, and from these to further ones, that are followed: the depth of nested

@@ -7,7 +7,6 @@ subdifferential, the curvature, the conjugate h*ᵢ(v) = sup over s of vs − h�
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from scipy.special import logsumexp, rel_entr, softmax, xlogy
 
 from kernelopt.compiler.inverse import attained
 from kernelopt.language.smooth import SmoothLoss
+from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
 # Relative distance at which s still belongs to an interval that it misses: rounding in the sum s, with a margin. Powers

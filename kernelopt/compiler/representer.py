@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -32,6 +31,7 @@ from kernelopt.language.functions import Function
 from kernelopt.language.nodes import norm_from_gram
 from kernelopt.results.solution import FittedFunction, Solution, Status
 from kernelopt.support.arithmetic import exact_product
+from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array
 
 # Largest violation at which a constraint counts as met, relative to the constraint's own terms (see `violation`). A

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial, wraps
+from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
 import cvxpy as cp
@@ -31,6 +31,7 @@ from kernelopt.spectral import spectral_form, spectral_problems
 from kernelopt.spectral.spectral_form import SpectralForm
 from kernelopt.support.checks import require_flag
 from kernelopt.support.locks import Lock
+from kernelopt.support.properties import cached_property
 
 SHORT = 80  # characters of a term that a reason names
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import inf, isfinite
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from kernelopt.factorization import Guide
 from kernelopt.language.expressions import Theta
 from kernelopt.results.solution import Attempt, Solution, Status
 from kernelopt.solvers.engines import Start
+from kernelopt.support.properties import cached_property
 
 Units = tuple[float, float]  # of predictions, and of multipliers
 

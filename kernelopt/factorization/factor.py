@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import inf
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from kernelopt.factorization.tall import Room, TallMatrix, tall
 from kernelopt.language.rows import Rows
+from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
 # The smallest residual trace(Q − scale·BBᵀ) to aim at, relative to trace(Q). It is about 450 eps: pivots below it would

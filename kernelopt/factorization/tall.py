@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
 from math import inf
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.factorization import memory
+from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
 # Columns of room behind those that a new array begins with. A certificate adds about one function per output, so that B

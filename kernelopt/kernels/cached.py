@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from kernelopt.kernels.interval_means import Spread
 from kernelopt.kernels.kernel import COMPOSITIONS, Adjoint, Kernel, Verdict, require_kernels
 from kernelopt.kernels.parametrized import kept_at_present
 from kernelopt.kernels.rounding import Inexact
+from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
 

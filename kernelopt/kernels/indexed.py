@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +14,7 @@ from kernelopt.kernels.algebra import all_psd
 from kernelopt.kernels.domains import Domain, Indices, frozen, key
 from kernelopt.kernels.kernel import COMPOSITIONS, Adjoint, Kernel, RealField, Symbol, Verdict, require_kernels
 from kernelopt.kernels.transforms import _OfPoints
+from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array
 
 

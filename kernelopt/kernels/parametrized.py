@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import cvxpy as cp
@@ -16,6 +15,7 @@ from kernelopt.kernels.domains import Domain, key, refuse_pickling
 from kernelopt.kernels.interval_means import Spread
 from kernelopt.kernels.kernel import COMPOSITIONS, Adjoint, Kernel, RealField, Symbol, Verdict
 from kernelopt.kernels.rounding import Inexact
+from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array
 
 

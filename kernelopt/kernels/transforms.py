@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from math import inf
 from typing import Any, ClassVar
 
@@ -33,6 +32,7 @@ from kernelopt.kernels.parametrized import kept_at_present
 from kernelopt.kernels.rounding import LEAST, Inexact, compounded, largest_ratio, repeated, spread, underflow
 from kernelopt.support.arithmetic import UNIT, gamma
 from kernelopt.support.checks import is_integer
+from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array
 
 # Normalization is refused where the largest κ(x, x) is smaller. Such values, or products with them, may be denormal

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from kernelopt.errors import DataError
 from kernelopt.kernels.domains import real_array
+from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array
 
 MOST_COLUMNS = 3

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from kernelopt.kernels.rounding import Inexact, compounded, relative_to, repeate
 from kernelopt.language.functions import Function
 from kernelopt.support import clock
 from kernelopt.support.arithmetic import UNIT, gamma
+from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
 # The smallest mean of diag(Q) that is accepted, in units of the kernel. Products of such values with numbers down to

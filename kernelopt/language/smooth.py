@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from math import inf, isfinite
 from typing import Any, NoReturn
 
@@ -17,6 +16,7 @@ from kernelopt.kernels.domains import check_finite, real_array
 from kernelopt.support.checks import is_real, require_callable, shown
 from kernelopt.support.cvxpy_parts import Elementwise
 from kernelopt.support.optional import optional
+from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array
 
 CURVATURES = ("convex", "nonconvex")

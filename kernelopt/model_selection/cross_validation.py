@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
 from math import inf, isfinite
 from time import perf_counter
 from types import MappingProxyType
@@ -23,6 +22,7 @@ from kernelopt.model_selection.path_table import EVALUATION, Path, PathSolution
 from kernelopt.model_selection.paths import kernel_values, path
 from kernelopt.problem import Problem, require_problem
 from kernelopt.support.checks import generator, require_flag, require_limit, shown
+from kernelopt.support.properties import cached_property
 from kernelopt.support.table import Table
 from kernelopt.support.types import Array, Ints
 

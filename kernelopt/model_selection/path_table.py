@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -19,6 +18,7 @@ from kernelopt.language.functions import Function
 from kernelopt.language.text import names
 from kernelopt.problem import Problem
 from kernelopt.support.checks import is_integer, require_number, shown
+from kernelopt.support.properties import cached_property
 from kernelopt.support.table import Table, listed
 from kernelopt.support.types import Array
 

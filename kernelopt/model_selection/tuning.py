@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from math import inf
 from time import perf_counter
 from types import MappingProxyType
@@ -24,6 +23,7 @@ from kernelopt.model_selection.gradients import gradient
 from kernelopt.model_selection.leave_one_out_slope import LeaveOneOutLoss, leave_one_out_slope
 from kernelopt.problem import Problem, require_problem
 from kernelopt.support.checks import generator, require_flag, require_kind, require_limit
+from kernelopt.support.properties import cached_property
 from kernelopt.support.table import Table
 from kernelopt.support.types import Array
 

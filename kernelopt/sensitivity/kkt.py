@@ -16,7 +16,6 @@ remain, as one dense matrix. A slight regularization makes each block regular, a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +24,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from kernelopt.factorization import memory
+from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
 # Entries of other columns and rows that a column or row may meet, and still be eliminated as part of a block. One that

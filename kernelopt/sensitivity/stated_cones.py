@@ -9,7 +9,6 @@ P, c, A, b and the offset are affine in the parameters (cvxpy's disciplined para
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import cvxpy as cp
 import numpy as np
@@ -20,6 +19,7 @@ from kernelopt.compiler.conic_form import Cones
 from kernelopt.errors import KernelOptError
 from kernelopt.language.smooth import SmoothLoss
 from kernelopt.support.cvxpy_parts import ConeData, cone_data
+from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
 

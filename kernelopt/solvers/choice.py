@@ -24,6 +24,7 @@ from kernelopt.solvers.least_squares import NOT_SQUARES
 from kernelopt.solvers.structured import DENSE_ROW
 from kernelopt.support import html
 from kernelopt.support.checks import shown
+from kernelopt.support.locks import importing
 
 # Clarabel takes every continuous cone that cvxpy knows and reaches 1e-8, but breaks down at some degenerate
 # points (θ = 0 under an unsquared norm). ECOS and SCS are the fallback for these.
@@ -179,7 +180,8 @@ def _require_own(form: CanonicalForm, outer: Outer | None) -> None:
 @cache
 def _installed() -> tuple[str, ...]:
     """The solvers that cvxpy finds installed, cached since cvxpy searches the file system each time."""
-    return tuple(cp.installed_solvers())
+    with importing:
+        return tuple(cp.installed_solvers())
 
 
 def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, size: int, warm: bool = False) -> list[str]:

@@ -10,7 +10,6 @@ Steps are Mehrotra's predictor and corrector (SIAM J. Optim. 1992), with Gondzio
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from kernelopt.solvers.engine import Engine, needs_convexity
 from kernelopt.solvers.structured import Solve, Structured
 from kernelopt.solvers.watch import Watch
 from kernelopt.support.clock import OutOfTimeError
+from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array
 
 MOST = 100  # iterations: three times what hard problems take (8 to 35 at a gap of 1e-6)

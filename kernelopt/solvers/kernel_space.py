@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.factorization.tall import TallMatrix
+from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
 # Share of nonzero entries up to which a product with BBᵀ copies their rows: a copy reads and writes.

@@ -17,6 +17,7 @@ from kernelopt.solvers.dual_point import Point, judged
 from kernelopt.solvers.kernel_space import KernelSpace
 from kernelopt.solvers.machines import Machine, machine_of
 from kernelopt.solvers.structured import Structured
+from kernelopt.support.locks import importing
 from kernelopt.support.types import Array, Ints
 
 TOL = 1e-3  # of libsvm, in units of margins; smaller ones take longer than the steps that follow save
@@ -63,7 +64,8 @@ def _kernel(problem: Structured, space: KernelSpace, rows: Ints, f: Array) -> tu
 
 def _solved(machine: Machine, K: Array, scale: float) -> tuple[Array, float]:
     """(c, y) of the rows with kinks, for the matrix scale·K: with c = c′/scale, K alone and heights scale·J."""
-    from sklearn.svm import SVC, SVR  # noqa: PLC0415
+    with importing:
+        from sklearn.svm import SVC, SVR  # noqa: PLC0415
 
     most = max(int(ITERATIONS * len(K)), 1)
     if machine.margin > 0:

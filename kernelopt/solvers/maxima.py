@@ -8,7 +8,6 @@ to w: minimizing over t leaves a problem without t.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelopt.compiler.pieces import Kinks
+from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -21,6 +20,7 @@ from scipy.sparse.linalg import splu
 from kernelopt.compiler.pieces import LogSumExp, Smooth
 from kernelopt.factorization.tall import TallMatrix
 from kernelopt.solvers.kernel_space import KernelSpace
+from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
 # Entries up to which a row of E enters the sparse EᵀWE, to which it adds the square of their number. A longer row is

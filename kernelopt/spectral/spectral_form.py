@@ -11,7 +11,6 @@ analysis may therefore be stated with any of `cp.norm`, `cp.sum_squares`, `cp.va
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import cvxpy as cp
@@ -24,6 +23,7 @@ from kernelopt.compiler.rules import Inspection
 from kernelopt.errors import DCPError
 from kernelopt.language.nodes import EUCLIDEAN
 from kernelopt.support.cvxpy_parts import Pnorm, Power, Sum, norm1, quad_over_lin
+from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array
 
 DENSE = 0.1  # share of nonzeros above which a matrix is stored as an array; below, sparse products save time and memory

@@ -6,6 +6,8 @@ import os
 from threading import RLock
 from weakref import WeakSet
 
+# Held while modules are imported within a function: a fork waits until they are whole.
+importing = RLock()
 _locks: WeakSet[Lock] = WeakSet()
 _in_child: list[bool] = []
 
@@ -36,10 +38,11 @@ def is_forked() -> bool:
 
 
 def _after_fork() -> None:
+    importing.release()
     _in_child[:] = [True]
     for lock in _locks:
         lock._renew()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=importing.acquire, after_in_parent=importing.release, after_in_child=_after_fork)

@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 from kernelopt.errors import MissingPackageError
+from kernelopt.support.locks import importing
 
 # The extra that installs a package; a package without an extra is installed by its own name.
 EXTRAS = {
@@ -19,7 +20,8 @@ EXTRAS = {
 def optional(module: str, caller: str) -> Any:
     """A module of an optional package. Raises MissingPackageError where the package is not installed."""
     try:
-        return importlib.import_module(module)
+        with importing:
+            return importlib.import_module(module)
     except ImportError as error:
         package = module.split(".", maxsplit=1)[0]
         raise MissingPackageError(f"{caller} needs {package}: pip install {EXTRAS.get(package, package)}.") from error
