@@ -246,8 +246,12 @@ class ConicForm:
 
 
 def typical(values: Array, share: float = 0.5) -> float:
-    """The median, or another quantile, of the sizes of nonzero values; 0 where all are zero."""
+    """The median, or another quantile, of the sizes of nonzero values; 0 where all are zero.
+
+    Values whose squares vanish count only where there are no others.
+    """
     sizes = np.abs(values[values != 0])
+    sizes = sizes[sizes >= SMALLEST] if np.any(sizes >= SMALLEST) else sizes
     return float(np.quantile(sizes, share, method="lower")) if len(sizes) else 0.0
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from kernelopt.compiler.largest import SQUARE, largest
 from kernelopt.compiler.pieces import (
+    JOINT,
     Entropy,
     ExponentialPiece,
     Logarithm,
@@ -29,6 +30,7 @@ from kernelopt.support.types import Array, Ints
 # blocks are left to the cone solvers.
 LARGEST = 8
 EPS = 4 * np.finfo(float).eps  # relative rounding of a few operations; relative to the terms of a sum
+SQUARED = 2.0**-500  # the smallest unit of s: its square, by which costs are multiplied, is a normal double
 # Entries of |K⁻¹||K|, which bound the growth of relative errors. Above 1e8, half of a double's 16 digits are lost, and
 # rounding would decide which numbers count as 0.
 ILL_CONDITIONED = 1e8
@@ -108,11 +110,21 @@ def _quadratic(batch: Batch) -> Quadratic | None:
     rounding of its own terms explains it: compared with the largest number of the block, small coefficients would be
     lost.
     """
-    _, m, k = batch.A.shape
+    m = batch.A.shape[1]
     if any(kind not in ("zero", "nonneg") for kind in batch.kinds) or m > LARGEST:
         return None
     batch, dead = _with_costs(batch)
-    batch, width, height = _in_own_units(batch)
+    for of_costs in (False, True) if batch.P.any() and batch.c.any() else (False,):
+        piece = _in_units(batch, dead, of_costs)
+        if piece is not None:
+            return piece
+    return None
+
+
+def _in_units(batch: Batch, dead: Array, of_costs: bool) -> Quadratic | None:
+    """The pieces of a batch with costs, computed in their own units; None where these do not determine them."""
+    m, k = batch.A.shape[1:]
+    batch, width, height, wider = _in_own_units(batch, of_costs)
     height = np.where(dead, 0.0, height)
     equal = [j for j, kind in enumerate(batch.kinds) if kind == "zero"]
     found: list[_Part] = []
@@ -122,7 +134,7 @@ def _quadratic(batch: Batch) -> Quadratic | None:
             if np.isnan(part.left).any():
                 return None
             found.append(part)
-    arrays = _joined(found) if found else None
+    arrays = _joined(found, wider) if found else None
     if arrays is None:
         return None
     s, h = width[:, None], height[:, None]  # back from a piece's own units
@@ -131,9 +143,12 @@ def _quadratic(batch: Batch) -> Quadratic | None:
     return piece if piece.is_convex() else None
 
 
-def _joined(found: list[_Part]) -> tuple[Array, ...] | None:
+def _joined(found: list[_Part], wider: Array) -> tuple[Array, ...] | None:
     """left, right, constant, slope and curvature of the parts, sorted by left, nan where unused; None where the
-    intervals leave a gap, or do not cover all s for which some x is feasible."""
+    intervals leave a gap, or do not cover all s for which some x is feasible.
+
+    wider : of which pieces no end may be as small as rounding in their units is; None where one is
+    """
     left, right, constant, slope, curvature, first, last, left_error, right_error = (
         np.stack([getattr(part, f.name) for part in found], axis=1) for f in fields(_Part)
     )
@@ -155,6 +170,8 @@ def _joined(found: list[_Part]) -> tuple[Array, ...] | None:
     left, right, errors = arrays[0], arrays[1], arrays[5:]
     joint = ~np.isnan(left[:, 1:])
     if not np.all(_close(left[:, 1:], right[:, :-1], errors[0][:, 1:] + errors[1][:, :-1]) | ~joint):
+        return None
+    if np.any(errors[0][:, 1:] > JOINT * np.abs(left[:, 1:]), where=joint & wider[:, None]):
         return None
     left[:, 1:] = np.where(joint, right[:, :-1], np.nan)
     feasible, end = first <= last, (~np.isnan(left)).sum(axis=1, keepdims=True) - 1
@@ -187,26 +204,35 @@ def _with_costs(batch: Batch) -> tuple[Batch, Array]:
     return replace(batch, P=P, c=c), dead
 
 
-def _in_own_units(batch: Batch) -> tuple[Batch, Array, Array]:
-    """The batch with right-hand sides, rows, columns and costs of size about 1, and the units of s and of h.
+def _in_own_units(batch: Batch, of_costs: bool) -> tuple[Batch, Array, Array, Array]:
+    """The batch with right-hand sides, rows, columns and costs of size about 1, the units of s and of h, and which
+    units of s are those of costs.
 
     All units are powers of 2, so that scaling is exact.
+
+    of_costs : s has at least the unit in which both costs weigh the same, as for the ends of a Huber loss whose target
+    is far smaller than they are
     """
     steepest = _unit(np.abs(batch.a).max(axis=1, initial=0.0))
     a = batch.a / steepest[:, None]
     rows = _unit(np.maximum(np.abs(batch.A).max(axis=2, initial=0.0), np.abs(a)))
     b = batch.b / rows
-    of_rows = _unit(np.abs(b).max(axis=1, initial=0.0))
-    width, w = of_rows / steepest, of_rows[:, None]
+    of_rows = np.maximum(_unit(np.abs(b).max(axis=1, initial=0.0)), SQUARED)
     A = batch.A / rows[:, :, None]
     columns = _unit(np.abs(A).max(axis=1, initial=0.0))  # units of x, by which costs are multiplied
+    wider = np.zeros(len(b), dtype=bool)
+    if of_costs:
+        linear, square = (np.abs(part).max(axis=1) for part in (batch.c / columns, batch.P / columns**2))
+        balanced = _unit(linear / np.where(square > 0, square, np.inf))
+        wider, of_rows = balanced > of_rows, np.maximum(of_rows, balanced)
+    width, w = of_rows / steepest, of_rows[:, None]
     unit = w / columns
     P, c = batch.P * unit * unit, batch.c * unit
     costs = [np.abs(part).max(axis=1, initial=0.0) for part in (P, c)]
     height = _unit(np.maximum(*costs))
     h = height[:, None]
     scaled = Batch(batch.at, A / columns[:, None, :], a / rows, b / w, P / h, c / h, batch.kinds)
-    return scaled, width, height
+    return scaled, width, height, wider
 
 
 def _unit(sizes: Array) -> Array:

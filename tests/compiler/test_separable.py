@@ -176,3 +176,17 @@ def test_rows_of_other_arguments_are_no_multiples():
             assert arguments[row].sum() == 1
             assert split.plain[row] >= 0
             assert np.count_nonzero(split.F.toarray()[row]) == 1
+
+
+@pytest.mark.parametrize("tiny", [1e-8, -1e-12, 1e-16, 1e-100, 1e-160, 1e-300])
+@pytest.mark.parametrize("loss", [ko.losses.huber, ko.losses.squared_error, ko.losses.absolute_error])
+def test_one_target_may_be_tiny(loss, tiny):
+    """What rounding leaves of a target is 0 beside the others, and keeps none of our solvers away."""
+    values = []
+    for last in (tiny, 0.0):
+        theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+        y, f = np.array([1.0, 2.0, -0.5, 0.3, last]), theta(np.arange(10.0).reshape(5, 2) / 4)
+        problem = ko.Problem(cp.Minimize(cp.sum(loss(y, f)) + 0.1 * ko.sum_squares(theta)))
+        values.append(problem.solve(solver="AUGMENTED_LAGRANGIAN"))
+        assert problem.status == "optimal"
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
