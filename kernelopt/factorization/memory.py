@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from functools import lru_cache
 from numbers import Real
 from pathlib import Path
 
@@ -13,6 +15,8 @@ from kernelopt.support.checks import shown
 SHARE = 0.8
 # Bytes taken to be available where the operating system does not tell. A problem that needs more sets memory_limit.
 FALLBACK = 4 * 2**30
+# Seconds for which an answer of the operating system serves: to ask takes longer than many a small factorization.
+RECENT = 0.1
 # The files of limit and usage, and the entry of memory.stat that can be given back, of versions 2 and 1.
 CONTROL_GROUPS = {
     "": ("memory.max", "memory.current", "inactive_file"),
@@ -27,6 +31,11 @@ def available_bytes() -> int:
 
     Limits of the container, which control groups of Linux set, count too.
     """
+    return _available_at(int(time.monotonic() / RECENT))
+
+
+@lru_cache(maxsize=1)
+def _available_at(_: int) -> int:
     return min([_of_machine(), *_of_groups()])
 
 

@@ -45,6 +45,7 @@ def test_without_limits(tmp_path, lines):
 
 
 def test_the_smaller_one_counts(monkeypatch):
+    monkeypatch.setattr(memory, "_available_at", memory._available_at.__wrapped__)
     monkeypatch.setattr(memory, "_of_groups", lambda: [GB, 2 * GB])
     monkeypatch.setattr(memory, "_of_machine", lambda: 10 * GB)
     assert memory.available_bytes() == GB and memory.allowed_bytes(None) == 0.8 * GB
