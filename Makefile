@@ -60,6 +60,7 @@ fuzz:
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/differentiating.py 1000  # errors of gradients
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/misuse.py 20000  # wrong calls of everything public
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/forging.py $(N)  # files that nobody saved
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/leaking.py  # what 1000 solves leave behind
 
 # Mutations of the checker and of its arithmetic that no test notices; see tests/certificate/equivalents.md.
 mutants: .venv/mutants

@@ -9,6 +9,7 @@ import warnings
 from datetime import date
 from pathlib import Path
 
+import joblib
 from docutils import nodes
 from sphinx_gallery.sorting import ExplicitOrder
 
@@ -148,6 +149,7 @@ sphinx_gallery_conf = {
     "backreferences_dir": "backreferences",
     "inspect_global_variables": False,
     "capture_repr": (),
+    "parallel": joblib.cpu_count(),
 }
 
 
