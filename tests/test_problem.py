@@ -398,8 +398,56 @@ def test_options_that_a_solver_refuses(theta):
 
 
 def test_an_accuracy_by_another_name_is_refused_with_the_name_of_ours(theta):
-    with pytest.raises(SolverError, match=r"options eps, .*write tol=, which every solver takes\. Solvers"):
+    with pytest.raises(SolverError, match=r"no option eps\. eps is an option of SCS\. .*write tol=, which every"):
         svm(theta)[0].solve("CLARABEL", eps=1e-8)
+
+
+@pytest.mark.parametrize("name", ["ignore_dpp", "enforce_dpp", "canon_backend", "solver_path", "gp"])
+@pytest.mark.parametrize("solver", [None, "NEWTON", "SCS"])
+def test_an_option_of_cvxpy_that_has_no_use_here(theta, name, solver):
+    with pytest.raises(OptionError, match=rf"no option {name}: .* Leave it out\."):
+        svm(theta)[0].solve(solver, **{name: False})
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"max_iters": 5},
+            "Without solver=, .* CLARABEL, .*no option max_iters.* ECOS and SCS.*CLARABEL is max_iter",
+        ),
+        ({"solver": "OSQP", "max_iters": 5}, "OSQP has no option max_iters.* ECOS and SCS.* OSQP is max_iter"),
+        ({"eps_abs": 1e-8}, "CLARABEL.* no option eps_abs.* OSQP and SCS.* write tol="),
+        ({"feastol": 1e-8}, "CLARABEL.* no option feastol.* ECOS.* write tol="),
+        ({"nothing_like_it": 5, "eps": 1}, r"no options nothing_like_it, eps\. eps is"),
+    ],
+)
+def test_an_option_that_a_solver_has_not_is_refused_before_it_is_tried(theta, monkeypatch, options, words):
+    problem = svm(theta)[0]
+    monkeypatch.setattr("kernelopt.driver.refine.pursue", None)
+    with pytest.raises(SolverError, match=words) as refusal:
+        problem.solve(**options)
+    assert not getattr(refusal.value, "__notes__", [])
+
+
+def test_an_option_that_a_solver_refused_itself_is_explained_too(theta):
+    with pytest.raises(SolverError, match=r"max_iter is an option of CLARABEL and OSQP\. That of SCS is max_iters\."):
+        svm(theta)[0].solve("SCS", max_iter=5)
+
+
+@pytest.mark.parametrize(
+    ("solver", "options"),
+    [
+        ("CLARABEL", {"max_iter": 100, "use_quad_obj": True}),
+        ("OSQP", {"max_iter": 10_000, "solver_type": "direct", "cg_preconditioner": None, "polishing": True}),
+        ("SCS", {"max_iters": 10_000, "eps": 1e-8, "use_indirect": False, "use_quad_obj": True}),
+        ("HIGHS", {"time_limit": 10.0, "parallel": "off"}),
+    ],
+)
+def test_options_that_solvers_have_are_passed_on(solver, options):
+    theta = ko.Theta(ko.kernels.Linear())
+    problem = ko.Problem(cp.Minimize(cp.norm1(theta([[1.0], [2.0]]) - [1, 2])), [theta([[1.0]]) <= 3])
+    assert problem.solve(solver, certify=False, **options) == pytest.approx(0, abs=1e-4)
 
 
 @pytest.mark.parametrize(
