@@ -8,7 +8,7 @@ cvxpy expression of predictions. Sum losses with `cp.sum`, weigh them with `w @ 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cvxpy as cp
 import numpy as np
@@ -19,6 +19,7 @@ from kernelopt.errors import DataError, DataTypeError, OptionError
 from kernelopt.kernels.domains import check_finite, real_array
 from kernelopt.language.survival import CoxLikelihood, RiskSets
 from kernelopt.support.checks import shown
+from kernelopt.support.keywords import no_such_name
 
 __all__ = [
     "absolute_error",
@@ -37,6 +38,43 @@ __all__ = [
     "squared_error",
     "squared_hinge",
 ]
+
+_SQUARES, _ABSOLUTE, _LOGISTIC = "squared_error(y, f)", "absolute_error(y, f)", "log_loss(y, f), for labels −1 and +1"
+# Names in scikit-learn, PyTorch, statsmodels, R and textbooks.
+_ELSEWHERE = {
+    "mse": f"{_SQUARES}, one value per row: its mean is cp.sum(…)/N",
+    "meansquarederror": f"{_SQUARES}, one value per row: its mean is cp.sum(…)/N",
+    "squared": _SQUARES,
+    "square": _SQUARES,
+    "squares": _SQUARES,
+    "leastsquares": _SQUARES,
+    "quadratic": _SQUARES,
+    "l2": _SQUARES,
+    "mae": f"{_ABSOLUTE}, one value per row: its mean is cp.sum(…)/N",
+    "meanabsoluteerror": f"{_ABSOLUTE}, one value per row: its mean is cp.sum(…)/N",
+    "absolute": _ABSOLUTE,
+    "leastabsolutedeviations": _ABSOLUTE,
+    "l1": _ABSOLUTE,
+    "smoothl1": "huber(y, f, M)",
+    "quantile": "pinball(y, f, tau), with tau between 0 and 1",
+    "check": "pinball(y, f, tau), with tau between 0 and 1",
+    "logistic": _LOGISTIC,
+    "deviance": _LOGISTIC,
+    "bce": _LOGISTIC,
+    "bcewithlogits": _LOGISTIC,
+    "binarycrossentropy": _LOGISTIC,
+    "crossentropy": f"{_LOGISTIC}, or multinomial(y, F), for classes",
+    "categoricalcrossentropy": "multinomial(y, F), for classes",
+    "softmax": "multinomial(y, F), for classes",
+    "svm": "hinge(y, f)",
+    "svr": "epsilon_insensitive(y, f, epsilon)",
+    "l2svm": "squared_hinge(y, f)",
+    "squarehinge": "squared_hinge(y, f)",
+    "coxph": "cox(time, event, f)",
+    "poissonnll": "poisson(y, f)",
+}
+if not TYPE_CHECKING:  # type checkers would take any name for one that the module has
+    __getattr__ = no_such_name(__name__, _ELSEWHERE, __all__, "loss")
 
 CHECKED = "_checked"  # the attribute of a node that lists its cp.Parameters with labels or counts
 
