@@ -539,10 +539,19 @@ def _levelled(y: Any, f: Any, tau: Any) -> tuple[cp.Expression, Any]:
     if several:
         values = tau.value if isinstance(tau, cp.Expression) else tau
         levels = np.broadcast_to(real_array(values, "tau"), r.shape)
-        _check_number(levels, "tau", "between 0 and 1", lambda value: np.min(value) > 0 and np.max(value) < 1, r.shape)
+        inside = lambda value: np.min(value) > 0 and np.max(value) < 1  # noqa: E731
+        _check_number(levels, "tau", "between 0 and 1", inside, r.shape, _percent)
         return r, levels
-    _check_number(tau, "tau", "a number between 0 and 1", lambda value: 0 < value < 1)
+    _check_number(tau, "tau", "a number between 0 and 1", lambda value: 0 < value < 1, remedy=_percent)
     return r, tau
+
+
+def _percent(levels: NDArray[np.float64]) -> str:
+    """The remedy for levels in percent; "" for others."""
+    if not (np.min(levels) >= 1 and np.max(levels) < 100):
+        return ""
+    first = np.ravel(levels)[0]
+    return f" tau is a share: write {first / 100:g} for {first:g} %."
 
 
 def check_parameters(nodes: Iterable[Any]) -> None:
@@ -585,7 +594,11 @@ def _check_counts(y: cp.Expression) -> None:
 CHECKS: dict[str, Callable[[cp.Expression], None]] = {"labels": _check_labels, "counts": _check_counts}
 
 
-def _check_number(value: Any, name: str, expected: str, valid: Any, shape: tuple[int, ...] = ()) -> None:
+def _check_number(  # noqa: PLR0917
+    value: Any, name: str, expected: str, valid: Any, shape: tuple[int, ...] = (),
+    remedy: Callable[[NDArray[np.float64]], str] = lambda numbers: "",
+) -> None:  # fmt: skip
+    """Raise DataError unless the value is a finite number, or an array of the shape, that is `valid`."""
     if isinstance(value, cp.Expression):
         if value.variables() or value.shape != shape:
             raise DataError(f"Expected {name} to be {expected}; got the expression {value!r}.")
@@ -596,7 +609,8 @@ def _check_number(value: Any, name: str, expected: str, valid: Any, shape: tuple
     if numbers.shape != shape:
         raise DataError(f"Expected {name} to be {expected}; got an array of shape {numbers.shape}.")
     if not np.isfinite(numbers).all() or not valid(numbers):
-        raise DataError(f"Expected {name} to be {expected}; got {shown(value)}.")
+        got = shown(value) if shape else repr(numbers.item()).removesuffix(".0")
+        raise DataError(f"Expected {name} to be {expected}; got {got}.{remedy(numbers)}")
 
 
 def _classes(y: Any, F: Any) -> tuple[cp.Expression, NDArray[np.float64]]:

@@ -247,6 +247,29 @@ def test_ordinal_refuses_other_classes():
     assert losses.ordinal([0, 1, 0], f, cp.Variable(1)).is_convex()
 
 
+@pytest.mark.parametrize("loss", [losses.pinball, losses.expectile])
+@pytest.mark.parametrize(
+    ("tau", "words"),
+    [
+        (90, r"got 90\. tau is a share: write 0\.9 for 90 %\."),
+        (2.5, r"got 2\.5\. tau is a share: write 0\.025 for 2\.5 %\."),
+        (cp.Parameter(value=90), r"got 90\. tau is a share: write 0\.9"),
+        (1, r"got 1\. tau is a share: write 0\.01"),
+        (-0.5, r"got -0\.5\.$"),
+        (100, r"got 100\.$"),
+        (np.inf, r"got inf\.$"),
+    ],
+)
+def test_a_level_in_percent(loss, tau, words):
+    with pytest.raises(DataError, match=rf"Expected tau to be a number between 0 and 1; {words}"):
+        loss(Y, F1, tau)
+
+
+def test_levels_in_percent():
+    with pytest.raises(DataError, match=r"tau is a share: write 0\.1 for 10 %"):
+        losses.pinball(Y, FK, [10, 50, 90])
+
+
 @pytest.mark.parametrize(
     ("name", "instead"),
     [
