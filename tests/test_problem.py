@@ -9,7 +9,7 @@ import pytest
 from inside import reduction_of
 
 import kernelopt as ko
-from kernelopt.errors import OptionError, ParameterError, SolverError
+from kernelopt.errors import DCPError, OptionError, ParameterError, SolverError
 from kernelopt.results.solution import Status
 from kernelopt.solvers import choice, cvxpy_solvers, machines
 
@@ -550,3 +550,64 @@ def test_variables_of_a_problem_without_an_answer_are_none(theta):
     b.value = 3.0
     problem.solve()
     assert problem.status == "infeasible" and b.value is None and bound.dual_value is None and theta.value is None
+
+
+# ---------------------------------------------------------------- sums and multiples of problems
+
+
+def halves():
+    """Two problems in one θ, each with a part of the rows, and a constraint that both have."""
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    X, y = np.arange(8.0)[:, None], np.cos(np.arange(8.0))
+    shared = theta(X[:2]) <= 0.3
+    parts = [cp.sum_squares(theta(X[rows]) - y[rows]) for rows in (slice(4), slice(4, 8))]
+    penalty = 0.1 * ko.sum_squares(theta)
+    first = ko.Problem(cp.Minimize(parts[0] + penalty), [shared])
+    second = ko.Problem(cp.Minimize(parts[1]), [theta(X[6:]) >= 0, shared])
+    whole = ko.Problem(cp.Minimize(parts[0] + parts[1] + penalty), [shared, theta(X[6:]) >= 0])
+    return first, second, whole
+
+
+def test_a_sum_of_problems():
+    first, second, whole = halves()
+    for added in (first + second, sum([first, second])):
+        assert len(added.constraints) == 2
+        assert added.solve() == pytest.approx(whole.solve(), rel=1e-6)
+    assert first + 0 is first
+
+
+def test_multiples_of_problems():
+    _, _, whole = halves()
+    least = whole.solve()
+    for made in (2 * whole, whole * np.int64(2), whole / 0.5):
+        assert isinstance(made, ko.Problem)
+        assert made.solve() == pytest.approx(2 * least, rel=1e-6)
+    for made in (-whole, whole * -1):
+        assert isinstance(made.objective, cp.Maximize)
+        assert made.solve() == pytest.approx(-least, rel=1e-6)
+    first, second, _ = halves()
+    assert (first - -second).solve() == pytest.approx(least, rel=1e-6)
+
+
+def test_a_sum_of_problems_with_boxes():
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    box = ko.everywhere(lambda P: theta(P) <= 0.5, 0.0, 1.0)
+    first = ko.Problem(cp.Minimize(cp.sum_squares(theta([[0.0], [1.0]]) - 1)), [box])
+    second = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [box])
+    added = first + second
+    assert added.constraints == [box]
+    added.solve()
+    assert added.status == "optimal" and box.least >= 0
+
+
+def test_what_a_problem_is_not_added_to():
+    first, second, _ = halves()
+    with pytest.raises(DCPError, match=r"one of each\. Subtract"):
+        first + -second
+    for wrong in (lambda: first + 1, lambda: first - 1, lambda: first * "2", lambda: first * None, lambda: first / 0):
+        with pytest.raises(ko.errors.DataTypeError, match="Expected .* a problem; got|ko.Problem"):
+            wrong()
+    with pytest.raises(ko.errors.DataTypeError, match="Write a cp.Parameter into the objective"):
+        first * cp.Parameter(value=2.0)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        1 - first
