@@ -8,7 +8,7 @@ cvxpy expression of predictions. Sum losses with `cp.sum`, weigh them with `w @ 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cvxpy as cp
 import numpy as np
@@ -19,6 +19,7 @@ from kernelopt.errors import DataError, DataTypeError, OptionError
 from kernelopt.kernels.domains import check_finite, real_array
 from kernelopt.language.survival import CoxLikelihood, RiskSets
 from kernelopt.support.checks import shown
+from kernelopt.support.keywords import no_such_name
 
 __all__ = [
     "absolute_error",
@@ -37,6 +38,43 @@ __all__ = [
     "squared_error",
     "squared_hinge",
 ]
+
+_SQUARES, _ABSOLUTE, _LOGISTIC = "squared_error(y, f)", "absolute_error(y, f)", "log_loss(y, f), for labels −1 and +1"
+# Names in scikit-learn, PyTorch, statsmodels, R and textbooks.
+_ELSEWHERE = {
+    "mse": f"{_SQUARES}, one value per row: its mean is cp.sum(…)/N",
+    "meansquarederror": f"{_SQUARES}, one value per row: its mean is cp.sum(…)/N",
+    "squared": _SQUARES,
+    "square": _SQUARES,
+    "squares": _SQUARES,
+    "leastsquares": _SQUARES,
+    "quadratic": _SQUARES,
+    "l2": _SQUARES,
+    "mae": f"{_ABSOLUTE}, one value per row: its mean is cp.sum(…)/N",
+    "meanabsoluteerror": f"{_ABSOLUTE}, one value per row: its mean is cp.sum(…)/N",
+    "absolute": _ABSOLUTE,
+    "leastabsolutedeviations": _ABSOLUTE,
+    "l1": _ABSOLUTE,
+    "smoothl1": "huber(y, f, M)",
+    "quantile": "pinball(y, f, tau), with tau between 0 and 1",
+    "check": "pinball(y, f, tau), with tau between 0 and 1",
+    "logistic": _LOGISTIC,
+    "deviance": _LOGISTIC,
+    "bce": _LOGISTIC,
+    "bcewithlogits": _LOGISTIC,
+    "binarycrossentropy": _LOGISTIC,
+    "crossentropy": f"{_LOGISTIC}, or multinomial(y, F), for classes",
+    "categoricalcrossentropy": "multinomial(y, F), for classes",
+    "softmax": "multinomial(y, F), for classes",
+    "svm": "hinge(y, f)",
+    "svr": "epsilon_insensitive(y, f, epsilon)",
+    "l2svm": "squared_hinge(y, f)",
+    "squarehinge": "squared_hinge(y, f)",
+    "coxph": "cox(time, event, f)",
+    "poissonnll": "poisson(y, f)",
+}
+if not TYPE_CHECKING:  # type checkers would take any name for one that the module has
+    __getattr__ = no_such_name(__name__, _ELSEWHERE, __all__, "loss")
 
 CHECKED = "_checked"  # the attribute of a node that lists its cp.Parameters with labels or counts
 
@@ -501,10 +539,19 @@ def _levelled(y: Any, f: Any, tau: Any) -> tuple[cp.Expression, Any]:
     if several:
         values = tau.value if isinstance(tau, cp.Expression) else tau
         levels = np.broadcast_to(real_array(values, "tau"), r.shape)
-        _check_number(levels, "tau", "between 0 and 1", lambda value: np.min(value) > 0 and np.max(value) < 1, r.shape)
+        inside = lambda value: np.min(value) > 0 and np.max(value) < 1  # noqa: E731
+        _check_number(levels, "tau", "between 0 and 1", inside, r.shape, _percent)
         return r, levels
-    _check_number(tau, "tau", "a number between 0 and 1", lambda value: 0 < value < 1)
+    _check_number(tau, "tau", "a number between 0 and 1", lambda value: 0 < value < 1, remedy=_percent)
     return r, tau
+
+
+def _percent(levels: NDArray[np.float64]) -> str:
+    """The remedy for levels in percent; "" for others."""
+    if not (np.min(levels) >= 1 and np.max(levels) < 100):
+        return ""
+    first = np.ravel(levels)[0]
+    return f" tau is a share: write {first / 100:g} for {first:g} %."
 
 
 def check_parameters(nodes: Iterable[Any]) -> None:
@@ -547,7 +594,11 @@ def _check_counts(y: cp.Expression) -> None:
 CHECKS: dict[str, Callable[[cp.Expression], None]] = {"labels": _check_labels, "counts": _check_counts}
 
 
-def _check_number(value: Any, name: str, expected: str, valid: Any, shape: tuple[int, ...] = ()) -> None:
+def _check_number(  # noqa: PLR0917
+    value: Any, name: str, expected: str, valid: Any, shape: tuple[int, ...] = (),
+    remedy: Callable[[NDArray[np.float64]], str] = lambda numbers: "",
+) -> None:  # fmt: skip
+    """Raise DataError unless the value is a finite number, or an array of the shape, that is `valid`."""
     if isinstance(value, cp.Expression):
         if value.variables() or value.shape != shape:
             raise DataError(f"Expected {name} to be {expected}; got the expression {value!r}.")
@@ -558,7 +609,8 @@ def _check_number(value: Any, name: str, expected: str, valid: Any, shape: tuple
     if numbers.shape != shape:
         raise DataError(f"Expected {name} to be {expected}; got an array of shape {numbers.shape}.")
     if not np.isfinite(numbers).all() or not valid(numbers):
-        raise DataError(f"Expected {name} to be {expected}; got {shown(value)}.")
+        got = shown(value) if shape else repr(numbers.item()).removesuffix(".0")
+        raise DataError(f"Expected {name} to be {expected}; got {got}.{remedy(numbers)}")
 
 
 def _classes(y: Any, F: Any) -> tuple[cp.Expression, NDArray[np.float64]]:

@@ -25,7 +25,7 @@ from kernelopt.driver.options import FactorOptions, check_solver_options, factor
 from kernelopt.driver.refine import Factored
 from kernelopt.driver.statement import Statement, one_at_a_time
 from kernelopt.driver.verification import Check, Report
-from kernelopt.errors import DataError, KernelOptError, OptionError, SolverError
+from kernelopt.errors import DataError, DataTypeError, DCPError, KernelOptError, OptionError, SolverError
 from kernelopt.factorization import FactorCache
 from kernelopt.language import text
 from kernelopt.language.everywhere import Everywhere
@@ -36,7 +36,7 @@ from kernelopt.sensitivity.gradient_of import SolvedProblem, gradient_of, variab
 from kernelopt.solvers import choice
 from kernelopt.solvers.engines import ENGINES, Start
 from kernelopt.spectral import spectral_problems
-from kernelopt.support.checks import require_kind, shown
+from kernelopt.support.checks import is_real, require_kind, shown
 
 # The tolerance of each solve of an exchange, in units of the whole: the rest is left to points and shifts.
 SHARE = 0.2
@@ -108,6 +108,46 @@ class Problem(Statement, Answered):
         renew_ids(self._stated)
         if self._source is not None:
             renew_ids(self._source.problem)
+
+    # ---------------------------------------------------------------- sums and multiples, as in cvxpy
+
+    def __add__(self, other: Any) -> Problem:
+        """The problem of the sum of the objectives, with the constraints of both."""
+        if isinstance(other, Problem):
+            if type(self.objective) is not type(other.objective):
+                raise DCPError(
+                    "Expected two problems to minimize, or two to maximize; got one of each. Subtract the other."
+                )
+            both = {id(c): c for c in [*self.constraints, *other.constraints]}
+            return Problem(self.objective + other.objective, list(both.values()))
+        if is_real(other) and other == 0:  # sum() begins with 0
+            return self
+        raise DataTypeError(f"Expected a ko.Problem to add; got {shown(other)}. Add numbers to the objective.")
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Problem:
+        return Problem(-self.objective, self.constraints)
+
+    def __sub__(self, other: Any) -> Problem:
+        require_kind(other, Problem, "what is subtracted", "a ko.Problem")
+        return self + -other
+
+    def __mul__(self, factor: Any) -> Problem:
+        """The problem of the multiple of the objective; a negative factor turns minimizing into maximizing."""
+        if not is_real(factor):
+            raise DataTypeError(
+                f"Expected a finite number as factor of a problem; got {shown(factor)}. Write a cp.Parameter into the "
+                "objective."
+            )
+        return Problem(self.objective * float(factor), self.constraints)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: Any) -> Problem:
+        if not is_real(divisor) or divisor == 0:
+            raise DataTypeError(f"Expected a finite number other than 0 as divisor of a problem; got {shown(divisor)}.")
+        return self * (1 / float(divisor))
 
     # ---------------------------------------------------------------- the pipeline
 

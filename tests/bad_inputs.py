@@ -222,7 +222,7 @@ ROWS = {
     "28": ("the same data twice", "the same bits"),
     "29": ("θ with rows of another kernel, or of another number of columns", "refused at the line that wrote it"),
     "30": ("a parameter without a value", "`ParameterError`"),
-    "31": ("predictions before a solve", "None, as in cvxpy; `NotFittedError` in estimators"),
+    "31": ("predictions before a solve", "None, as in cvxpy, and so is `theta.value`; `NotFittedError` in estimators"),
     "32": ("a loss of your own with a wrong derivative", "`DataError` at its first call, with the worst point"),
     "33": ("a loss of your own that is declared convex and is not", "`DataError` with the point"),
     "34": ("targets in a column beside flat predictions", "refused, with both shapes"),
@@ -551,7 +551,8 @@ raises("30", "derivatives", ParameterError, "lam")(lambda: derivatives(X, y, lam
 
 @stands("31", "language")
 def _():
-    assert used()[1].value is None
+    theta, f, *_ = used()
+    assert f.value is None and theta.value is None
 
 
 raises("31", "estimators", NotFittedError, "not fitted")(lambda: ko.estimators.KernelRegressor().predict(X))

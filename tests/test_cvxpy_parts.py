@@ -6,6 +6,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
+from kernelopt.solvers.cvxpy_solvers import CONIC_SOLVERS
 from kernelopt.support import cvxpy_parts as parts
 
 x, y = cp.Variable(3, name="x"), cp.Variable((2, 2), name="y")
@@ -135,3 +136,16 @@ def test_values_are_put_on_leaves_without_checks():
     bound = scalar <= 1
     bound.dual_variables[0].save_value(np.array(2.0))
     assert bound.dual_value == 2.0
+
+
+@pytest.mark.parametrize("solver", ["ECOS", "SCS"])
+def test_the_options_that_solvers_list_nowhere(solver):
+    """Each is taken, one at a time, as some exclude others."""
+    if solver not in cp.installed_solvers():
+        pytest.skip(f"{solver} is not installed")
+    values = {"adaptive_scale": True, "normalize": True, "use_indirect": False, "use_quad_obj": True, "max_iters": 100}
+    values |= {"acceleration_lookback": 10, "acceleration_interval": 10, "alpha": 1.5, "scale": 0.1, "rho_x": 1e-6}
+    for name in CONIC_SOLVERS[solver].names():
+        problem = cp.Problem(cp.Minimize(cp.norm(x - 1)), [x <= 2])
+        problem.solve(solver, **{name: values.get(name, 1e-4 if name != "time_limit_secs" else 10.0)})
+        assert problem.value == pytest.approx(0, abs=1e-2)

@@ -350,6 +350,19 @@ def test_time_limit_keeps_the_enclosure():
     assert low <= problem.certificate.upper
 
 
+def test_answers_without_multipliers():
+    """A solver that stops at once leaves θ = 0, which has none; the enclosure holds, and is wide."""
+    theta = ko.Theta(GAUSSIAN)
+    problem = ko.Problem(
+        cp.Minimize(cp.norm1(theta(X) - Y) + 0.1 * ko.sum_squares(theta)),
+        [ko.everywhere(lambda P: theta(P) <= 0.5, 0.0, 6.0)],
+    )
+    value = problem.solve("CLARABEL", max_iter=1)
+    stopped, least = problem.status, problem.certificate.lower
+    assert stopped == "optimal_inaccurate"
+    assert least <= problem.solve() <= value and problem.status == "optimal"
+
+
 def test_parameters_and_kernels_with_parameters():
     sigma, level = cp.Parameter(pos=True, value=0.7), cp.Parameter(value=-0.5)
     theta = ko.Theta(ko.kernels.Gaussian(sigma=sigma))

@@ -10,6 +10,7 @@ import pytest
 
 import kernelopt as ko
 from kernelopt.errors import DataError, DataTypeError
+from kernelopt.estimators import KernelPCA, KernelRegressor
 
 RNG = np.random.default_rng(0)
 X, NEW = RNG.normal(size=(20, 2)), RNG.normal(size=(7, 2))
@@ -170,3 +171,29 @@ def test_columns_of_other_names_are_taken():
     theta.value = ko.Function(theta.kernel, pd.DataFrame(X, columns=["b", "c"]), Y)
     for columns in (["a", "b"], [1, 0], ["b", "b"]):
         assert np.array_equal(theta(pd.DataFrame(NEW, columns=columns)).value, theta.value(NEW))
+
+
+def test_a_lazy_frame_has_no_data_yet():
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame(X, schema=["a", "b"])
+    lazy, kernel = frame.lazy(), ko.kernels.Gaussian(sigma=1.0)
+    theta = ko.Theta(kernel)
+    theta.value = ko.Function(kernel, frame, Y)
+    doors = [
+        lambda: theta(lazy),
+        lambda: theta.value(lazy),
+        lambda: kernel(lazy, X),
+        lambda: theta(iter([frame, lazy])),
+        lambda: theta([lazy]),
+        lambda: ko.losses.squared_error(lazy.select("a"), theta(X)),
+        lambda: ko.kernels.Precomputed(lazy),
+        lambda: ko.kernels.Spectrum(1)(lazy, ["a"]),
+        lambda: ko.FeatureMatrix(lazy, kernel),
+        lambda: KernelRegressor().fit(lazy, Y),
+        lambda: KernelRegressor().fit(X, lazy.select("a")),
+        lambda: KernelRegressor().fit(X, Y).predict(lazy),
+        lambda: KernelPCA().fit(lazy),
+    ]
+    for door in doors:
+        with pytest.raises(DataTypeError, match=r"got a LazyFrame, which is not computed yet\. Write \.collect\(\)"):
+            door()

@@ -1,5 +1,8 @@
 """Every loss equals its formula, and checks its arguments."""
 
+import inspect
+import re
+
 import cvxpy as cp
 import numpy as np
 import pandas as pd
@@ -242,3 +245,53 @@ def test_ordinal_refuses_other_classes():
     with pytest.raises(DataError, match=r"The order is \(y, f, thresholds\)"):
         losses.ordinal([0, 1], f, cp.Variable(2))
     assert losses.ordinal([0, 1, 0], f, cp.Variable(1)).is_convex()
+
+
+@pytest.mark.parametrize("loss", [losses.pinball, losses.expectile])
+@pytest.mark.parametrize(
+    ("tau", "words"),
+    [
+        (90, r"got 90\. tau is a share: write 0\.9 for 90 %\."),
+        (2.5, r"got 2\.5\. tau is a share: write 0\.025 for 2\.5 %\."),
+        (cp.Parameter(value=90), r"got 90\. tau is a share: write 0\.9"),
+        (1, r"got 1\. tau is a share: write 0\.01"),
+        (-0.5, r"got -0\.5\.$"),
+        (100, r"got 100\.$"),
+        (np.inf, r"got inf\.$"),
+    ],
+)
+def test_a_level_in_percent(loss, tau, words):
+    with pytest.raises(DataError, match=rf"Expected tau to be a number between 0 and 1; {words}"):
+        loss(Y, F1, tau)
+
+
+def test_levels_in_percent():
+    with pytest.raises(DataError, match=r"tau is a share: write 0\.1 for 10 %"):
+        losses.pinball(Y, FK, [10, 50, 90])
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("logistic", "log_loss(y, f)"),
+        ("LogisticLoss", "log_loss(y, f)"),
+        ("cross_entropy", "log_loss(y, f), for labels −1 and +1, or multinomial(y, F), for classes"),
+        ("quantile", "pinball(y, f, tau)"),
+        ("mse", "squared_error(y, f), one value per row"),
+        ("l1", "absolute_error(y, f)"),
+        ("hinge_loss", "hinge."),
+    ],
+)
+def test_a_loss_by_the_name_of_another_library(name, instead):
+    with pytest.raises(AttributeError) as refusal:
+        getattr(losses, name)
+    assert f"module 'kernelopt.losses' has no attribute {name!r}. Write {instead}" in str(refusal.value)
+    assert not hasattr(losses, name) and name not in dir(losses)
+    with pytest.raises(ImportError, match=name):
+        exec(f"from kernelopt.losses import {name}")
+
+
+@pytest.mark.parametrize("text", losses._ELSEWHERE.values())
+def test_the_losses_that_are_named_instead_exist(text):
+    for loss, arguments in re.findall(r"(?<!cp\.)\b([a-z_]+)\(([^…)]+)\)", text):
+        assert set(arguments.split(", ")) <= set(inspect.signature(getattr(losses, loss)).parameters)

@@ -9,7 +9,7 @@ import pytest
 from inside import reduction_of
 
 import kernelopt as ko
-from kernelopt.errors import OptionError, ParameterError, SolverError
+from kernelopt.errors import DCPError, OptionError, ParameterError, SolverError
 from kernelopt.results.solution import Status
 from kernelopt.solvers import choice, cvxpy_solvers, machines
 
@@ -398,8 +398,56 @@ def test_options_that_a_solver_refuses(theta):
 
 
 def test_an_accuracy_by_another_name_is_refused_with_the_name_of_ours(theta):
-    with pytest.raises(SolverError, match=r"options eps, .*write tol=, which every solver takes\. Solvers"):
+    with pytest.raises(SolverError, match=r"no option eps\. eps is an option of SCS\. .*write tol=, which every"):
         svm(theta)[0].solve("CLARABEL", eps=1e-8)
+
+
+@pytest.mark.parametrize("name", ["ignore_dpp", "enforce_dpp", "canon_backend", "solver_path", "gp"])
+@pytest.mark.parametrize("solver", [None, "NEWTON", "SCS"])
+def test_an_option_of_cvxpy_that_has_no_use_here(theta, name, solver):
+    with pytest.raises(OptionError, match=rf"no option {name}: .* Leave it out\."):
+        svm(theta)[0].solve(solver, **{name: False})
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"max_iters": 5},
+            "Without solver=, .* CLARABEL, .*no option max_iters.* ECOS and SCS.*CLARABEL is max_iter",
+        ),
+        ({"solver": "OSQP", "max_iters": 5}, "OSQP has no option max_iters.* ECOS and SCS.* OSQP is max_iter"),
+        ({"eps_abs": 1e-8}, "CLARABEL.* no option eps_abs.* OSQP and SCS.* write tol="),
+        ({"feastol": 1e-8}, "CLARABEL.* no option feastol.* ECOS.* write tol="),
+        ({"nothing_like_it": 5, "eps": 1}, r"no options nothing_like_it, eps\. eps is"),
+    ],
+)
+def test_an_option_that_a_solver_has_not_is_refused_before_it_is_tried(theta, monkeypatch, options, words):
+    problem = svm(theta)[0]
+    monkeypatch.setattr("kernelopt.driver.refine.pursue", None)
+    with pytest.raises(SolverError, match=words) as refusal:
+        problem.solve(**options)
+    assert not getattr(refusal.value, "__notes__", [])
+
+
+def test_an_option_that_a_solver_refused_itself_is_explained_too(theta):
+    with pytest.raises(SolverError, match=r"max_iter is an option of CLARABEL and OSQP\. That of SCS is max_iters\."):
+        svm(theta)[0].solve("SCS", max_iter=5)
+
+
+@pytest.mark.parametrize(
+    ("solver", "options"),
+    [
+        ("CLARABEL", {"max_iter": 100, "use_quad_obj": True}),
+        ("OSQP", {"max_iter": 10_000, "solver_type": "direct", "cg_preconditioner": None, "polishing": True}),
+        ("SCS", {"max_iters": 10_000, "eps": 1e-8, "use_indirect": False, "use_quad_obj": True}),
+        ("HIGHS", {"time_limit": 10.0, "parallel": "off"}),
+    ],
+)
+def test_options_that_solvers_have_are_passed_on(solver, options):
+    theta = ko.Theta(ko.kernels.Linear())
+    problem = ko.Problem(cp.Minimize(cp.norm1(theta([[1.0], [2.0]]) - [1, 2])), [theta([[1.0]]) <= 3])
+    assert problem.solve(solver, certify=False, **options) == pytest.approx(0, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -502,3 +550,64 @@ def test_variables_of_a_problem_without_an_answer_are_none(theta):
     b.value = 3.0
     problem.solve()
     assert problem.status == "infeasible" and b.value is None and bound.dual_value is None and theta.value is None
+
+
+# ---------------------------------------------------------------- sums and multiples of problems
+
+
+def halves():
+    """Two problems in one θ, each with a part of the rows, and a constraint that both have."""
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    X, y = np.arange(8.0)[:, None], np.cos(np.arange(8.0))
+    shared = theta(X[:2]) <= 0.3
+    parts = [cp.sum_squares(theta(X[rows]) - y[rows]) for rows in (slice(4), slice(4, 8))]
+    penalty = 0.1 * ko.sum_squares(theta)
+    first = ko.Problem(cp.Minimize(parts[0] + penalty), [shared])
+    second = ko.Problem(cp.Minimize(parts[1]), [theta(X[6:]) >= 0, shared])
+    whole = ko.Problem(cp.Minimize(parts[0] + parts[1] + penalty), [shared, theta(X[6:]) >= 0])
+    return first, second, whole
+
+
+def test_a_sum_of_problems():
+    first, second, whole = halves()
+    for added in (first + second, sum([first, second])):
+        assert len(added.constraints) == 2
+        assert added.solve() == pytest.approx(whole.solve(), rel=1e-6)
+    assert first + 0 is first
+
+
+def test_multiples_of_problems():
+    _, _, whole = halves()
+    least = whole.solve()
+    for made in (2 * whole, whole * np.int64(2), whole / 0.5):
+        assert isinstance(made, ko.Problem)
+        assert made.solve() == pytest.approx(2 * least, rel=1e-6)
+    for made in (-whole, whole * -1):
+        assert isinstance(made.objective, cp.Maximize)
+        assert made.solve() == pytest.approx(-least, rel=1e-6)
+    first, second, _ = halves()
+    assert (first - -second).solve() == pytest.approx(least, rel=1e-6)
+
+
+def test_a_sum_of_problems_with_boxes():
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    box = ko.everywhere(lambda P: theta(P) <= 0.5, 0.0, 1.0)
+    first = ko.Problem(cp.Minimize(cp.sum_squares(theta([[0.0], [1.0]]) - 1)), [box])
+    second = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [box])
+    added = first + second
+    assert added.constraints == [box]
+    added.solve()
+    assert added.status == "optimal" and box.least >= 0
+
+
+def test_what_a_problem_is_not_added_to():
+    first, second, _ = halves()
+    with pytest.raises(DCPError, match=r"one of each\. Subtract"):
+        first + -second
+    for wrong in (lambda: first + 1, lambda: first - 1, lambda: first * "2", lambda: first * None, lambda: first / 0):
+        with pytest.raises(ko.errors.DataTypeError, match="Expected .* a problem; got|ko.Problem"):
+            wrong()
+    with pytest.raises(ko.errors.DataTypeError, match="Write a cp.Parameter into the objective"):
+        first * cp.Parameter(value=2.0)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        1 - first

@@ -141,7 +141,12 @@ def _next_shifts(shifts: Array, looks: Sequence[LeastValue], feasible: bool) -> 
 def _is_cheap(
     relaxed: Certificate, imposed: Sequence[cp.Constraint], shifts: Array, closes: Callable[[Certificate], bool]
 ) -> bool:
-    """Whether shifts are expected to leave no gap: they cost Σ multiplier·shift to first order, and as much again."""
+    """Whether shifts are expected to leave no gap: they cost Σ multiplier·shift to first order, and as much again.
+
+    Nothing is expected of an answer without multipliers, such as θ = 0 where a solver stopped at its limit.
+    """
+    if any(c.dual_value is None for c in imposed):
+        return False
     price = 2 * sum(float(np.abs(c.dual_value).sum()) * s for c, s in zip(imposed, shifts, strict=True))
     if relaxed.maximize:
         return closes(replace(relaxed, lower=relaxed.upper - price, bare=None))

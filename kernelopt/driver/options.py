@@ -20,12 +20,23 @@ from kernelopt.errors import OptionError, SolverError
 from kernelopt.factorization import AUTO, METHODS, FactorCache, Layout, Settings
 from kernelopt.factorization.block_matrix import Here
 from kernelopt.factorization.cluster import OnDask, is_client
+from kernelopt.solvers.cvxpy_solvers import ACCURACY
 from kernelopt.support.checks import require_flag
 
 INDEFINITE = ("raise", "clip", "flip", "shift")
 SIMILAR = 0.65  # least ratio of difflib for a similar name: timelimit suggests time_limit, max_iter not max_rank
 EXPANDED = "expanded"
 MODELS = (EXPANDED, "compact")
+# Options of cvxpy's solve() itself, with the reason why there is no use for them here.
+OF_CVXPY = {
+    "ignore_dpp": "after a change of a parameter the factor is used again, and the small problem is compiled as needed",
+    "enforce_dpp": "parameters need not follow the DPP rules; problem.is_dpp() tells whether they do",
+    "canon_backend": "the small problem is compiled with the backend that is the fastest for dense rows",
+    "solver_path": "by default, further solvers are tried where the first falls short; solver= names a single one",
+    "gp": "problems are solved by the DCP rules",
+    "qcp": "problems are solved by the DCP rules",
+    "nlp": "problems are solved by the DCP rules",
+}
 # Most and fewest rows of a block of B. Larger blocks take more memory per thread; smaller ones have more overhead each.
 ROWS, FEWEST = 65536, 1024
 # The default of rank_tol in units of tol, and its upper limit. A restriction costs a gap that is in proportion to its
@@ -129,6 +140,9 @@ def check_solver_options(solver: str | None, options: Mapping[str, Any]) -> None
     for name in ("gp", "qcp", "nlp"):
         if options.get(name):
             raise OptionError(f"Expected a convex problem by the DCP rules; {name}=True is not available here.")
+    for name, reason in OF_CVXPY.items():
+        if name in options:
+            raise OptionError(f"Expected no option {name}: {reason}. Leave it out.")
 
 
 @contextmanager
@@ -141,7 +155,8 @@ def spelling(function: Callable[..., Any], options: Iterable[str]) -> Iterator[N
         said = "\n".join(getattr(error, "__notes__", []))
         for name in options:
             named = re.search(rf"\b{re.escape(name)}\b", str(error))
-            meant = _similar(name, known) if named and f"no option {name}." not in said else []
+            told = name in ACCURACY or f"no option {name}." in said
+            meant = _similar(name, known) if named and not told else []
             if meant:
                 error.add_note(f"{function.__name__}() has no option {name}. Did you mean {' or '.join(meant)}?")
         raise

@@ -244,7 +244,7 @@ class Statement:
             names = choice.candidates(
                 lambda: self._probe, self._private_form(), outer, solver, alternatives=not options
             )
-            choice.require_options(names, options)
+            choice.require_options(names, options, solver)
         return names
 
     def _strategy(self, outer: Outer | None, names: list[str]) -> Strategy:

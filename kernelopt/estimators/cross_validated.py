@@ -13,8 +13,10 @@ from typing import Any, ClassVar, Self
 import cvxpy as cp
 import numpy as np
 from joblib import effective_n_jobs
+from sklearn import get_config
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.parallel import Parallel, delayed
 
 from kernelopt.errors import OptionError, SolverError
@@ -35,6 +37,9 @@ MANY = 1000  # values of α by their number: each takes a solve of each fold
 COARSE = 1e-3
 # C = 1/(2α) from 1e-4 to 1e4, the values of scikit-learn's LogisticRegressionCV.
 LEAST, MOST = 0.5e-4, 0.5e4
+
+# The remedy where groups of rows do not reach the splitter.
+GIVE_FOLDS = "Or give the folds themselves: cv=list(GroupKFold().split(X, y, groups))."
 
 Fold = tuple[Ints, Ints]
 
@@ -111,18 +116,44 @@ class _ChoosesAlpha(KernelModel):
         cross_validate(problem, weights, alpha, self.alphas_, cv=folds, loss=record, **options)
         return found
 
-    def _choose(self, X: Any, y: Array, sample_weight: Any, labels: list[Any], is_classifier: bool) -> None:
+    def get_metadata_routing(self) -> MetadataRouter:
+        """What `fit` takes itself, and what it passes on to `cv`, as scikit-learn's LassoCV."""
+        passed_on = MethodMapping().add(caller="fit", callee="split")
+        return MetadataRouter(owner=self).add_self_request(self).add(splitter=self.cv, method_mapping=passed_on)
+
+    def _for_splitter(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The data of rows that `cv` takes besides X and y. Raises OptionError without metadata routing."""
+        if not given:
+            return {}
+        if not get_config()["enable_metadata_routing"]:
+            raise OptionError(
+                f"Expected X, y and sample_weight; got {', '.join(given)} too. As in scikit-learn's own estimators, "
+                f"these go on to cv after sklearn.set_config(enable_metadata_routing=True). {GIVE_FOLDS}"
+            )
+        routed: Mapping[str, Any] = process_routing(self, "fit", **given).splitter.split
+        return routed
+
+    def _choose(  # noqa: PLR0917
+        self, X: Any, y: Array, sample_weight: Any, labels: list[Any], is_classifier: bool, given: Mapping[str, Any]
+    ) -> None:
         """Choose α, and what `tune` names; predictions of several `labels` stand side by side."""
+        for_splitter = self._for_splitter(given)
         self.alphas_ = self._values()
         base = row_weights(sample_weight, len(y))
         rows = np.flatnonzero(base > 0)
         kernel, points = self._points(X, Sample(rows, base[rows]))
         try:
-            split = list(check_cv(self.cv, y, classifier=is_classifier).split(X, y))
+            split = list(check_cv(self.cv, y, classifier=is_classifier).split(X, y, **for_splitter))
         except TypeError as error:
             raise OptionError(
                 f"Expected cv to be a number, a splitter or pairs (train, test) of rows; got {shown(self.cv)}: {error}"
             ) from error
+        except ValueError as error:
+            if "groups" in str(error) and "groups" not in for_splitter:
+                error.add_note(
+                    "Write sklearn.set_config(enable_metadata_routing=True) and fit(X, y, groups=groups). " + GIVE_FOLDS
+                )
+            raise
         if not split:
             raise OptionError(f"Expected cv to give one fold or more; got none from {shown(self.cv)}.")
         place = np.full(len(y), -1)
@@ -204,7 +235,8 @@ class KernelRegressorCV(_ChoosesAlpha, KernelRegressor):
     alphas : sequence of floats > 0, or int, default 10
         The values of α; a number n stands for n values from 5e-5 to 5e3, C = 1/(2α) from 1e4 to 1e-4.
     cv : int, splitter, or iterable of (train, test), default 5 folds
-        As in scikit-learn's `cross_val_score`.
+        As in scikit-learn's `cross_val_score`. For a splitter of groups, such as GroupKFold, switch metadata routing
+        on, `sklearn.set_config(enable_metadata_routing=True)`, and call `fit(X, y, groups=groups)`.
     scoring : str or callable, optional
         A scorer of scikit-learn, larger is better; by default the estimator's `score`, R².
     n_jobs : int, optional
@@ -260,10 +292,13 @@ class KernelRegressorCV(_ChoosesAlpha, KernelRegressor):
         del self.alpha
         self.alphas, self.cv, self.scoring, self.n_jobs, self.tune = alphas, cv, scoring, n_jobs, tune
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Choose α, then fit to points X (n, columns), or kernel values (n, n), and targets y (n,) or (n, outputs)."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Self:
+        """Choose α, then fit to points X (n, columns), or kernel values (n, n), and targets y (n,) or (n, outputs).
+
+        With scikit-learn's metadata routing, further data of rows go on to `cv`: `groups` to GroupKFold.
+        """
         points, targets = self._read_targets(X, y, multi_output=True)
-        self._choose(points, targets, sample_weight, [targets], is_classifier=False)
+        self._choose(points, targets, sample_weight, [targets], False, params)
         try:
             return super().fit(X, y, sample_weight)
         finally:
@@ -325,11 +360,14 @@ class KernelClassifierCV(_ChoosesAlpha, KernelClassifier):
         del self.alpha
         self.alphas, self.cv, self.scoring, self.n_jobs, self.tune = alphas, cv, scoring, n_jobs, tune
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Choose α, then fit to points X (n, columns), or kernel values (n, n), and classes y (n,) of any kind."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Self:
+        """Choose α, then fit to points X (n, columns), or kernel values (n, n), and classes y (n,) of any kind.
+
+        With scikit-learn's metadata routing, further data of rows go on to `cv`: `groups` to GroupKFold.
+        """
         points, targets = self._read(X, y)
         self.classes_, numbers = numbered_classes(targets, row_weights(sample_weight, len(points)))
-        self._choose(points, np.asarray(targets), sample_weight, self._labels(numbers), is_classifier=True)
+        self._choose(points, np.asarray(targets), sample_weight, self._labels(numbers), True, params)
         try:
             return super().fit(X, y, sample_weight)
         finally:

@@ -3,6 +3,8 @@
 One file per family. To add a kernel: a frozen dataclass that derives from `Kernel`, and its name below.
 """
 
+from typing import TYPE_CHECKING
+
 from kernelopt.kernels import parametrized as parametrized
 from kernelopt.kernels.algebra import Difference, Exponential, Power, Product, Scaled, Series, Sum
 from kernelopt.kernels.cached import Cached
@@ -31,6 +33,7 @@ from kernelopt.kernels.stationary import (
 )
 from kernelopt.kernels.strings import PositionMatch, Spectrum
 from kernelopt.kernels.transforms import ARD, Centered, Columns, Composed, Normalized, Weighted
+from kernelopt.support.keywords import no_such_name
 
 __all__ = [
     "ARD",
@@ -74,3 +77,36 @@ __all__ = [
     "Weighted",
     "as_kernel",
 ]
+
+_GAUSSIAN = "Gaussian(sigma=…), or Gaussian.from_gamma(γ) with γ = 1/(2σ²)"
+# Names in scikit-learn, GPflow, GPyTorch, kernlab and textbooks.
+_ELSEWHERE = {
+    "rbf": _GAUSSIAN,
+    "squaredexponential": _GAUSSIAN,
+    "exponentiatedquadratic": _GAUSSIAN,
+    "expquad": _GAUSSIAN,
+    "normal": _GAUSSIAN,
+    "rbfdot": "Gaussian.from_gamma(s) for exp(−s‖x − y‖²)",
+    "laplace": "Laplacian(sigma=…)",
+    "matern12": "Matern(nu=0.5, sigma=…)",
+    "matern32": "Matern(nu=1.5, sigma=…)",
+    "matern52": "Matern(nu=2.5, sigma=…)",
+    "expsinesquared": "Periodic(period=…, sigma=…)",
+    "poly": "Polynomial(degree=…, offset=…, scale=…)",
+    "polydot": "Polynomial(degree=…, offset=…, scale=…)",
+    "quadratic": "Polynomial(degree=2)",
+    "vanilladot": "Linear()",
+    "dotproduct": "Linear() + Constant(c)",
+    "bias": "Constant(value=…)",
+    "white": "Delta()",
+    "whitenoise": "Delta()",
+    "tanh": "Sigmoid(scale=…, offset=…)",
+    "tanhdot": "Sigmoid(scale=…, offset=…)",
+    "cosinesimilarity": "Cosine()",
+    "histogramintersection": "Intersection()",
+    "additivechi2": "AdditiveChiSquared()",
+    "gram": "Precomputed(Q)",
+    "string": "Spectrum(length) or PositionMatch()",
+}
+if not TYPE_CHECKING:  # type checkers would take any name for one that the module has
+    __getattr__ = no_such_name(__name__, _ELSEWHERE, __all__, "kernel")

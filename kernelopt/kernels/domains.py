@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelopt.errors import DataError, DataTypeError, KernelError, KernelOptError
-from kernelopt.kernels.sources import gathered, refuse_masked
+from kernelopt.kernels.sources import gathered, is_lazy, refuse_masked
 from kernelopt.support.types import Array, Ints
 
 Names = tuple[str, ...] | tuple[int, ...] | None
@@ -296,6 +296,8 @@ def _first_other(X: Array) -> str:
 
 def column_names(X: Any) -> Names:
     """Names of the columns of a table of pandas, polars or Arrow; None unless they are all strings, or all integers."""
+    if is_lazy(X):  # which would be asked to resolve its columns, and is refused where its values are read
+        return None
     columns = getattr(X, "column_names", getattr(X, "columns", None))  # Arrow's `columns` are the data
     names = tuple(columns) if isinstance(columns, Iterable) else ()
     alike = any(all(isinstance(name, kind) for name in names) for kind in (str, (int, np.integer)))

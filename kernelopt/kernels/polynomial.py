@@ -369,6 +369,7 @@ class Polynomial(_OfInnerProduct):
     scale: float = 1.0
 
     _reals: ClassVar = {"offset": RealField("nonnegative"), "scale": RealField()}
+    _elsewhere: ClassVar = {"coef0": "offset"}
 
     @classmethod
     def from_gamma(cls, degree: int, gamma: float, coef0: float = 1.0) -> Self:
@@ -564,6 +565,7 @@ class Sigmoid(Kernel):
     offset: float = 0.0
 
     _reals: ClassVar = {"scale": RealField(), "offset": RealField("any")}
+    _elsewhere: ClassVar = {"gamma": "scale", "coef0": "offset"}
 
     def __post_init__(self) -> None:
         require_positive(self, "scale")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelopt.errors import DataError
+from kernelopt.errors import DataError, DataTypeError
 
 
 def is_dask(X: Any) -> bool:
@@ -15,10 +15,22 @@ def is_dask(X: Any) -> bool:
     return hasattr(X, "__dask_graph__") and hasattr(X, "map_blocks")
 
 
+def is_lazy(X: Any) -> bool:
+    """Whether X is a query that has no data yet, such as a LazyFrame of polars, found without importing polars."""
+    return hasattr(type(X), "collect") and hasattr(type(X), "collect_schema")
+
+
 def refuse_masked(X: Any, what: str) -> None:
-    """Raise DataError for masked entries: numpy would use the values behind the mask as data."""
+    """Raise DataError for masked entries: numpy would use the values behind the mask as data.
+
+    Raises DataTypeError for a lazy frame, of which numpy would make one object.
+    """
     parts = X if isinstance(X, (list, tuple)) else [X]
     for number, part in enumerate(parts):
+        if is_lazy(part):
+            raise DataTypeError(
+                f"Expected {what} to be data; got a {type(part).__name__}, which is not computed yet. Write .collect()."
+            )
         if isinstance(part, np.ma.MaskedArray) and np.ma.getmaskarray(part).any():
             mask = np.ma.getmaskarray(part)
             first = [int(i) for i in np.argwhere(mask)[0]] if mask.ndim else []
@@ -49,6 +61,7 @@ def _stacked(blocks: Iterator[Any], owner: str) -> Any:
     while True:
         try:
             given = next(blocks)
+            refuse_masked(given, f"block {len(found)} of the data given to {owner}")
             names = [str(name) for name in getattr(given, "column_names", getattr(given, "columns", []))]
             if found and names != first_names:
                 raise DataError(
@@ -56,7 +69,6 @@ def _stacked(blocks: Iterator[Any], owner: str) -> Any:
                     f"block {len(found)}. Write block[names] with the names of the first."
                 )
             first_names = names
-            refuse_masked(given, f"block {len(found)} of the data given to {owner}")
             block = np.asarray(given)
         except StopIteration:
             break

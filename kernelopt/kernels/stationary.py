@@ -42,6 +42,7 @@ class _Stationary(Kernel):
     is_stationary = True
     sigma: float
     _reals: ClassVar = {"sigma": RealField()}
+    _elsewhere: ClassVar = dict.fromkeys(("length_scale", "lengthscale", "bandwidth"), "sigma")
 
     @classmethod
     def from_gamma(cls, gamma: float, **others: float) -> Self:
@@ -539,6 +540,7 @@ class Periodic(_Stationary):
     sigma: float = 1.0
 
     _reals: ClassVar = {"period": RealField(), "sigma": RealField()}
+    _elsewhere: ClassVar = {**_Stationary._elsewhere, "periodicity": "period"}
 
     def __post_init__(self) -> None:
         require_positive(self, "period", "sigma")

@@ -295,7 +295,11 @@ class Theta(ThetaExpression):
 
     @property
     def value(self) -> Function | None:
-        """The fitted function, or None before a solve. It can be set to a `ko.Function`."""
+        """The fitted function, or None before a solve. It can be set to a `ko.Function`.
+
+        `theta.value(X)` are its values at points X. Before a solve, or after one without a point, that call ends with
+        "'NoneType' object is not callable"; `theta(X).value` is None then, as in cvxpy.
+        """
         return self._value
 
     @value.setter

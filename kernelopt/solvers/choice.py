@@ -18,7 +18,7 @@ from kernelopt.factorization.tall import WIDE
 from kernelopt.solvers import culprits, engines
 from kernelopt.solvers.assemble import SPLIT, Shape, shape_of, spread
 from kernelopt.solvers.augmented_lagrangian import NOT_SMOOTH
-from kernelopt.solvers.cvxpy_solvers import CONIC_SOLVERS
+from kernelopt.solvers.cvxpy_solvers import CONIC_SOLVERS, meant, unknown_options
 from kernelopt.solvers.engines import ENGINES
 from kernelopt.solvers.least_squares import NOT_SQUARES
 from kernelopt.solvers.structured import DENSE_ROW
@@ -121,10 +121,17 @@ def candidates(
     )
 
 
-def require_options(names: Sequence[str], options: Mapping[str, object]) -> None:
-    """Raise OptionError where options are given to one of our own solvers, which have none."""
+def require_options(names: Sequence[str], options: Mapping[str, object], wanted: str | None) -> None:
+    """Refuse options that the first solver is known not to have, before it is tried.
+
+    Raises OptionError where it is one of our own, which have none; SolverError where it is one of cvxpy's.
+    """
     if options and names[0] in ENGINES:
         raise OptionError(f"Expected no solver options, as {names[0]} has none; got {', '.join(options)}.")
+    if unknown := unknown_options(names[0], options):
+        given = f"{names[0]} has" if wanted else f"Without solver=, options go to {names[0]}, which has"
+        several = "s" if len(unknown) > 1 else ""
+        raise SolverError(f"{given} no option{several} {', '.join(unknown)}. {meant(names[0], unknown)}".rstrip())
 
 
 def in_blocks(names: Sequence[str], form: CanonicalForm, outer: Outer | None) -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from importlib import import_module
 from math import inf, isfinite, nan
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -35,6 +37,7 @@ class ConicSolver(NamedTuple):
 
     finest : it is not tried on answers with a relative gap up to this, which a first-order method would not improve
     stopped : whether its own handler of Ctrl-C ended it, by its return value; keeps : whether a point is there then
+    names : its options; complete : whether these are all, as the installed solver itself lists them
     """
 
     install: str
@@ -43,6 +46,8 @@ class ConicSolver(NamedTuple):
     finest: float = 0.0
     stopped: Callable[[Any], bool] = lambda raw: False
     keeps: bool = False
+    names: Callable[[], Collection[str]] = tuple
+    complete: bool = False
 
 
 def _clarabel(tol: float) -> dict[str, Any]:
@@ -61,24 +66,65 @@ def _scs(tol: float) -> dict[str, Any]:
     return {"eps_abs": tol, "eps_rel": tol, "max_iters": 100_000}
 
 
+def _attributes(module: str, settings: str) -> list[str]:
+    """The options of a solver that has a class of them."""
+    return [name for name in dir(getattr(import_module(module), settings)) if not name.startswith("_")]
+
+
+def _clarabel_names() -> list[str]:
+    return [*_attributes("clarabel", "DefaultSettings"), "use_quad_obj", "accept_unknown"]  # the last two are cvxpy's
+
+
+def _osqp_names() -> list[str]:
+    return [
+        *_attributes("osqp.ext_builtin", "OSQPSettings"),
+        "polish",
+        "solver_type",
+        "cg_preconditioner",
+        "warm_start",
+    ]
+
+
+# ECOS and SCS list their options in their documentation only.
+ECOS_NAMES = ("max_iters", "abstol", "reltol", "feastol", "abstol_inacc", "reltol_inacc", "feastol_inacc")
+SCS_NAMES = (
+    "max_iters", "eps", "eps_abs", "eps_rel", "eps_infeas", "alpha", "rho_x", "scale", "adaptive_scale", "normalize",
+    "acceleration_lookback", "acceleration_interval", "time_limit_secs", "use_indirect", "use_quad_obj",
+)  # fmt: skip
+# What other solvers call the accuracy, for which solve() has tol.
+ACCURACY = {"eps", "eps_abs", "eps_rel", "abstol", "reltol", "feastol", "tol_gap_abs", "tol_gap_rel", "tol_feas"}
+SPELLED = 0.8  # least ratio of difflib for an option of the solver that was meant: max_iters suggests max_iter
 ECOS_STOPPED, ECOS_INACCURATE, SCS_STOPPED = -4, 10, -5  # in the headers of ECOS and of SCS
 # The solvers that kernelopt's tests cover. Every other one that cvxpy finds installed works by name, with its own
 # defaults.
 CONIC_SOLVERS = {
-    "CLARABEL": ConicSolver("comes with cvxpy", _clarabel, "time_limit"),
+    "CLARABEL": ConicSolver("comes with cvxpy", _clarabel, "time_limit", names=_clarabel_names, complete=True),
     "OSQP": ConicSolver(
-        "comes with kernelopt", _osqp, "time_limit", stopped=lambda raw: raw.info.status == "interrupted"
+        "comes with kernelopt",
+        _osqp,
+        "time_limit",
+        stopped=lambda raw: raw.info.status == "interrupted",
+        names=_osqp_names,
+        complete=True,
     ),
     "ECOS": ConicSolver(
         "pip install 'kernelopt[ecos]' (Python < 3.13)",
         _ecos,
         stopped=lambda raw: raw["info"]["exitFlag"] == ECOS_STOPPED,
         keeps=True,
+        names=lambda: ECOS_NAMES,
     ),
     "SCS": ConicSolver(
-        "comes with cvxpy", _scs, "time_limit_secs", 1e-7, lambda raw: raw["info"]["status_val"] == SCS_STOPPED
+        "comes with cvxpy",
+        _scs,
+        "time_limit_secs",
+        1e-7,
+        lambda raw: raw["info"]["status_val"] == SCS_STOPPED,
+        names=lambda: SCS_NAMES,
     ),
-    "HIGHS": ConicSolver("comes with cvxpy", time_limit="time_limit"),
+    "HIGHS": ConicSolver(
+        "comes with cvxpy", time_limit="time_limit", names=lambda: _attributes("highspy", "HighsOptions")
+    ),
     "ECOS_BB": ConicSolver(
         "pip install 'kernelopt[ecos]' (Python < 3.13)", stopped=lambda raw: raw["info"]["exitFlag"] == ECOS_STOPPED
     ),
@@ -100,6 +146,37 @@ STATUSES = {
     cp.INFEASIBLE: Status.INFEASIBLE,
     cp.UNBOUNDED: Status.UNBOUNDED,
 }
+
+
+def unknown_options(solver: str, options: Iterable[str]) -> list[str]:
+    """The options that a solver is known not to have."""
+    known = CONIC_SOLVERS.get(solver, ConicSolver(""))
+    names = _names(known) if known.complete else ()
+    return [name for name in options if names and name not in names]
+
+
+def meant(solver: str, options: Iterable[str]) -> str:
+    """For options that a solver refused: the option that may have been meant, and the solvers that have it."""
+    own, said, accuracy = _names(CONIC_SOLVERS.get(solver, ConicSolver(""))), list[str](), False
+    for option in options:
+        accuracy |= "tol" in option or "eps" in option
+        if option in own:  # its value was refused
+            continue
+        others = [name for name, known in CONIC_SOLVERS.items() if option in _names(known)]
+        if others:
+            said.append(f"{option} is an option of {' and '.join(others)}.")
+        if option not in ACCURACY and (near := get_close_matches(option, own, n=1, cutoff=SPELLED)):
+            said.append(f"That of {solver} is {near[0]}.")
+    if accuracy:
+        said.append("For the accuracy write tol=, which every solver takes.")
+    return " ".join(said)
+
+
+def _names(solver: ConicSolver) -> Collection[str]:
+    try:
+        return solver.names()
+    except ImportError:  # it is not installed
+        return ()
 
 
 @dataclass(frozen=True)
@@ -172,7 +249,7 @@ def solve(  # noqa: PLR0917
         given = sorted(set(options) - {"verbose", "warm_start"})
         raise SolverError(
             f"{solver} did not take the options {', '.join(given) or 'that it was given'}, which solve() itself does "
-            f"not know: {str(error).rstrip('.')}. For the accuracy write tol=, which every solver takes."
+            f"not know: {str(error).rstrip('.')}. {meant(solver, given)}".rstrip()
         ) from error
     stats = CvxpyStats.from_dict(solution.attr, solver)
     if solution.status in cp.settings.ERROR:

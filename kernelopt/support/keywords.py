@@ -1,11 +1,11 @@
-"""Hints for keywords that a class does not take."""
+"""Hints for keywords that a class does not take, and for names that a module does not have."""
 
 from __future__ import annotations
 
 from abc import ABCMeta
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from inspect import Signature, signature
-from typing import Any
+from typing import Any, NoReturn
 
 
 class Hinting(ABCMeta):
@@ -42,3 +42,25 @@ class Hinting(ABCMeta):
         alone = len(named) == 1 and not args and next(iter(signature(way).parameters)) == name
         given = [repr(named[name])] if alone else [*map(repr, args), *(f"{k}={v!r}" for k, v in named.items())]
         return f"Write {cls.__name__}.from_{name}({', '.join(given)})."
+
+
+def no_such_name(
+    module: str, elsewhere: Mapping[str, str], public: Collection[str], ending: str
+) -> Callable[[str], NoReturn]:
+    """A module's `__getattr__`, which says what to write in place of a name that other libraries use.
+
+    elsewhere : what to write for a name in lower case, without underscores and without the `ending`; names of `public`
+        are found in the same way. Python drops the message where a name is imported: `from module import name`.
+    """
+
+    def plain(name: str) -> str:
+        return name.lower().replace("_", "").removesuffix(ending)
+
+    def refuse(name: str) -> NoReturn:
+        if not name.startswith("_"):
+            instead = elsewhere.get(plain(name)) or next((own for own in public if plain(own) == plain(name)), None)
+            if instead is not None:
+                raise AttributeError(f"module {module!r} has no attribute {name!r}. Write {instead}.")
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    return refuse

@@ -14,7 +14,7 @@ pytest.importorskip("sklearn")
 from sklearn import config_context
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import UnsetMetadataPassedError
-from sklearn.model_selection import GridSearchCV, KFold, cross_validate
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import has_fit_parameter
@@ -130,3 +130,60 @@ def test_other_objects_stay_a_list():
     notes = [{"row": i} for i in range(40)]
     es.from_problem(stated)().fit(X, Y, notes=notes)
     assert seen[0] is notes
+
+
+GROUPS = np.arange(40) // 8
+OF_CV = [es.KernelRegressorCV(alphas=[0.1, 1.0]), es.KernelClassifierCV(alphas=[0.1, 1.0], kernel="linear")]
+
+
+@pytest.fixture(params=OF_CV, ids=lambda model: type(model).__name__)
+def chooser(request):
+    return clone(request.param).set_params(cv=GroupKFold(5)), LABELS if is_classifier(request.param) else Y
+
+
+@pytest.mark.parametrize("tune", [False, True])
+def test_groups_reach_the_folds(chooser, tune):
+    model, y = chooser
+    model.set_params(tune=tune)
+    if tune and is_classifier(model):
+        model.set_params(loss="log_loss", kernel="rbf")
+    by_hand = clone(model).set_params(cv=list(GroupKFold(5).split(X, y, GROUPS))).fit(X, y, W)
+    found = model.fit(X, y, W, groups=GROUPS)
+    assert found.alpha_ == by_hand.alpha_ and np.array_equal(predictions(found), predictions(by_hand))
+    if not tune:
+        assert np.array_equal(found.scores_, by_hand.scores_)
+        others = clone(model).set_params(cv=KFold(5, shuffle=True, random_state=0)).fit(X, y, W)
+        assert not np.array_equal(found.scores_, others.scores_)
+
+
+def test_groups_reach_the_folds_inside_of_others(chooser):
+    model, y = chooser
+    alone = clone(model).fit(X, y, groups=GROUPS)
+    piped = make_pipeline("passthrough", clone(model)).fit(X, y, groups=GROUPS)
+    assert np.array_equal(predictions(piped), predictions(alone))
+    model.set_params(cv=GroupKFold(2))
+    scored = cross_validate(model, X, y, params={"groups": GROUPS}, cv=GroupKFold(3), error_score="raise")
+    assert len(scored["test_score"]) == 3
+
+
+def test_data_that_no_splitter_takes(chooser):
+    model, y = chooser
+    with pytest.raises(TypeError, match="unexpected argument.*colour"):
+        model.fit(X, y, groups=GROUPS, colour=GROUPS)
+
+
+def test_groups_without_routing(chooser):
+    model, y = chooser
+    with config_context(enable_metadata_routing=False):
+        with pytest.raises(ko.errors.OptionError, match=r"got groups too.*enable_metadata_routing.*cv=list"):
+            model.fit(X, y, groups=GROUPS)
+        with pytest.raises(ValueError, match="groups.* should not be None") as refusal:
+            model.fit(X, y)
+        assert "fit(X, y, groups=groups)" in refusal.value.__notes__[0]
+        model.set_params(cv=list(GroupKFold(5).split(X, y, GROUPS))).fit(X, y)
+
+
+def test_folds_of_an_iterator_are_left_for_the_fit():
+    model = es.KernelRegressorCV(alphas=[0.1, 1.0], cv=iter(list(KFold(2).split(X))))
+    model.get_metadata_routing()
+    assert model.fit(X, Y).scores_.shape == (2, 2)

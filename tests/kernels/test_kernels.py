@@ -3,6 +3,7 @@
 import copy
 import inspect
 import pickle
+import re
 from math import inf
 
 import cvxpy as cp
@@ -850,6 +851,62 @@ def test_other_parameters_by_name(build, instead):
         build()
     assert refusal.value.__notes__ == [f"Write {instead}."]
     assert isinstance(eval(instead, vars(ks)), ks.Kernel)
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("RBF", "Gaussian(sigma=…), or Gaussian.from_gamma(γ) with γ = 1/(2σ²)"),
+        ("SquaredExponential", "Gaussian(sigma=…)"),
+        ("rbf_kernel", "Gaussian(sigma=…)"),
+        ("gaussian", "Gaussian."),
+        ("LaplacianKernel", "Laplacian."),
+        ("linear_kernel", "Linear."),
+        ("Matern52", "Matern(nu=2.5, sigma=…)"),
+        ("WhiteKernel", "Delta()"),
+    ],
+)
+def test_a_kernel_by_the_name_of_another_library(name, instead):
+    with pytest.raises(AttributeError) as refusal:
+        getattr(ko.kernels, name)
+    assert f"module 'kernelopt.kernels' has no attribute {name!r}. Write {instead}" in str(refusal.value)
+    assert not hasattr(ko.kernels, name) and name not in dir(ko.kernels)
+    with pytest.raises(ImportError, match=name):
+        exec(f"from kernelopt.kernels import {name}")
+
+
+@pytest.mark.parametrize("text", ks._ELSEWHERE.values())
+def test_the_kernels_that_are_named_instead_exist(text):
+    """Each call in the text is of a kernel, with parameters that it has."""
+    calls = re.findall(r"([A-Z]\w+)(?:\.(from_gamma))?\(([^()]*)\)", text)
+    assert calls
+    for kernel, constructor, arguments in calls:
+        made = getattr(ks, kernel)
+        parameters = inspect.signature(getattr(made, constructor) if constructor else made).parameters
+        assert set(re.findall(r"(\w+)=", arguments)) <= set(parameters)
+
+
+@pytest.mark.parametrize(
+    ("build", "instead"),
+    [
+        (lambda: Gaussian(length_scale=2.0), "sigma=2.0"),
+        (lambda: ks.Matern(nu=1.5, lengthscale=2.0), "sigma=2.0"),
+        (lambda: ks.Periodic(periodicity=2.0), "period=2.0"),
+        (lambda: ks.Periodic(period=1.0, length_scale=2.0), "sigma=2.0"),
+        (lambda: Polynomial(degree=2, coef0=3.0), "offset=3.0"),
+        (lambda: ks.Sigmoid(gamma=3.0), "scale=3.0"),
+    ],
+)
+def test_parameters_by_the_names_of_another_library(build, instead):
+    with pytest.raises(TypeError, match="unexpected keyword argument") as refusal:
+        build()
+    assert refusal.value.__notes__ == [f"Write {instead}."]
+
+
+def test_names_that_are_unknown_everywhere():
+    with pytest.raises(AttributeError, match="has no attribute 'Unheard'$"):
+        ks.Unheard
+    assert not hasattr(ks, "_rbf") and not hasattr(ks, "__wrapped__")
 
 
 def test_parameters_that_are_unknown_everywhere():
