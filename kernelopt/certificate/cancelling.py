@@ -35,10 +35,11 @@ def with_exact_costs(program: Program, links: list[Link]) -> Program | None:
         return None
     widest = np.argsort(-np.diff(A.indptr), kind="stable")[:MANY]
     basis, moved, by = np.ones(len(columns), dtype=bool), [], []
+    basis[widest] = False  # they join one by one: weights are unique where the basis is independent
     for j in widest[np.diff(A.indptr)[widest] > 0].tolist():
-        basis[j] = False
         weights = np.zeros(len(columns))
-        weights[basis] = pivots.rounded(pivots.least_squares(A[:, basis], A[:, [j]].toarray()))[:, 0]
+        found = pivots.least_squares(A[:, basis], A[:, [j]].toarray())
+        weights[basis] = pivots.rounded(found)[:, 0]
         weights[j] = -1.0
         if not _vanishes(A, weights):
             basis[j] = True
