@@ -39,7 +39,7 @@ INSIDE = {
     "certificate": [
         ["certify"],
         ["cone_bounds", "conjugates", "handover"],
-        ["report"],
+        ["cancelling", "report"],
         ["balance", "checker", "multipliers"],
         ["claim", "dual_rows", "gram", "joint", "pivots", "sizes"],
     ],

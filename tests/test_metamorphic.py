@@ -116,9 +116,9 @@ class Case:
         points, at = X if self.X is None else self.X, Z if self.Z is None else self.Z
         y, w = self.targets(), np.ones(len(points)) if self.w is None else self.w
         K = self.kind.outputs
-        theta, b = ko.Theta(self.kernel * ko.kernels.Gaussian(sigma=1.0), outputs=K), cp.Variable()
-        # A common intercept of all classes would change nothing.
-        f = (lambda X: theta(X) + b) if K is None else theta
+        theta = ko.Theta(self.kernel * ko.kernels.Gaussian(sigma=1.0), outputs=K)
+        b = cp.Variable() if K is None else cp.Variable((1, K))
+        f = lambda X: theta(X) + b
         lam = cp.Parameter(nonneg=True, value=self.lam)
         parts = np.split(np.arange(len(points)), self.blocks)
         loss = sum(w[p] @ self.kind.loss(y[p], f(points[p])) for p in parts)
@@ -126,8 +126,8 @@ class Case:
         goal = cp.Maximize(-objective) if self.negated else cp.Minimize(objective)
         if K is None:
             return ko.Problem(goal), lambda: theta.value(at) + b.value, lam
-        # −y turns the order of classes round, and the sign of this difference.
-        return ko.Problem(goal), lambda: theta.value(at) @ np.array([-1.0, 0.0, 1.0]), lam
+        # A common intercept of all classes changes nothing. −y turns their order round, and this difference's sign.
+        return ko.Problem(goal), lambda: (theta.value(at) + b.value) @ np.array([-1.0, 0.0, 1.0]), lam
 
     def targets(self):
         y = Y if self.y is None else self.y

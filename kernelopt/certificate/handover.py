@@ -18,6 +18,7 @@ from scipy.linalg import block_diag
 
 from kernelopt.certificate import checker, dual_rows, pivots
 from kernelopt.certificate.balance import balanced
+from kernelopt.certificate.cancelling import with_exact_costs
 from kernelopt.certificate.claim import Bound, Dual, Link, Loss, Norm, Program, nothing, still
 from kernelopt.certificate.gram import CHEAP, FROM_FACTOR, STREAMED, Gram, features_of, gram_of
 from kernelopt.certificate.multipliers import DUAL_KIND, Multipliers, lengths_of
@@ -87,7 +88,27 @@ def _with_room_for_norms(  # noqa: PLR0917
     if not np.isfinite(z).all():
         return nothing("the dual point is not finite"), ()
     program, links, z = balanced(program_of(form, arguments), links, z)
-    best = nothing("no dual point")
+    best = _moved_and_checked(form, found, program, links, still(z, tangent), enough)
+    exact = None if isfinite(best.value) else with_exact_costs(program, links)
+    if exact is not None:
+        more = exact.c[len(program.c) :]  # the multipliers of the new rows are the costs of the new columns
+        dual = still(np.append(z, more), np.append(tangent, np.zeros(len(more))))
+        best = _moved_and_checked(form, found, exact, links, dual, enough)
+    if isfinite(best.value):
+        return best, ()
+    if found.box is None:
+        return best, ()
+    dual = still(z, tangent)
+    program, links, dual, assumptions = _with_assumptions(program, links, dual, found.box, found.radii)
+    bound = checker.lower(program, links, _with_norms(program, links, _moved(program, links, dual, False)))
+    return bound, assumptions
+
+
+def _moved_and_checked(  # noqa: PLR0917
+    form: ConicForm, found: Lower, program: Program, links: list[Link], start: Dual, enough: Callable[[Bound], bool]
+) -> Bound:
+    """The best bound of a dual point that is moved so that free columns vanish, in several ways."""
+    z, tangent, best = start.z, start.tangent, nothing("no dual point")
     # A solver's z is tried as it is, then with its small entries set to zero. The grid also works for columns that
     # depend on each other.
     for share_of_largest in SNAPS:
@@ -99,22 +120,15 @@ def _with_room_for_norms(  # noqa: PLR0917
             best = bound if bound.value > best.value or not isfinite(best.value) else best
             settled = len(z) > FEW and best.rounding <= COSTLY * best.terms
             if isfinite(best.value) and (enough(best) or settled):
-                return best, ()
+                return best
         if isfinite(best.value) and len(z) > FEW:
-            return best, ()
+            return best
         if found.point is None:
             break
     none = still(_snapped(form, z, SNAPS[-1]), 0 * tangent)
     if found.point is not None and len(z) <= FEW and _is_nearly_free(program, links, none):
         best = max(best, _of_nothing(program, links, none), key=_by_value)
-    if isfinite(best.value):
-        return best, ()
-    if found.box is None:
-        return best, ()
-    dual = still(z, tangent)
-    program, links, dual, assumptions = _with_assumptions(program, links, dual, found.box, found.radii)
-    bound = checker.lower(program, links, _with_norms(program, links, _moved(program, links, dual, False)))
-    return bound, assumptions
+    return best
 
 
 def _without_multipliers(program: Program, links: list[Link], dual: Dual) -> Bound:

@@ -182,15 +182,21 @@ def _combinations(W: sp.csc_array, moved: Ints, load: Array, room: Array) -> tup
         weights[equal[_key(W, others[k])], k] = 1.0
     new = np.flatnonzero(~known)
     if len(new):
-        found = _least_squares(sp.csr_array(A), W[:, others[new]].toarray()[counted])
-        for unit in UNITS:
-            near = np.round(found / unit) * unit
-            found = np.where(np.abs(found - near) < NEAR * unit, near, found)
-        weights[np.ix_(basis, new)] = found
+        found = least_squares(sp.csr_array(A), W[:, others[new]].toarray()[counted])
+        weights[np.ix_(basis, new)] = rounded(found)
     return others, sp.csc_array(weights)
 
 
-def _least_squares(A: sp.csr_array, targets: Array) -> Array:
+def rounded(weights: Array) -> Array:
+    """Weights of combinations, with those near a multiple of a unit rounded to it."""
+    for unit in UNITS:
+        near = np.round(weights / unit) * unit
+        weights = np.where(np.abs(weights - near) < NEAR * unit, near, weights)
+    return weights
+
+
+def least_squares(A: sp.sparray, targets: Array) -> Array:
+    """X with the least ‖AX − targets‖, a column for each target."""
     if A.shape[0] * A.shape[1] <= DENSE:
         return np.asarray(lstsq(A.toarray(), targets, check_finite=False)[0])
     found = [lsmr(A, column, atol=PRECISE, btol=PRECISE, maxiter=ITERATIONS)[0] for column in targets.T]

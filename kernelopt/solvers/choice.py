@@ -261,7 +261,8 @@ def _with_names(reasons: Mapping[str, str | None], parts: Sequence[culprits.Stat
 
 def _reason(probe: cp.Problem, name: str) -> str | None:
     try:
-        probe.get_problem_data(name)
+        with np.errstate(invalid="ignore"):  # cvxpy's bounds of a matrix product of free variables are 0·∞
+            probe.get_problem_data(name)
     except (cvxpy.error.SolverError, ValueError) as error:
         if name in QUADRATIC and not probe.is_qp():
             return "takes linear and quadratic programs only; this problem has other cones"

@@ -1,0 +1,74 @@
+"""The relative gap of an answer by a solver's own absolute one, before any bound is proven."""
+
+from math import inf, nan
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from inside import point_of, reduction_of
+
+import kernelopt as ko
+from kernelopt.certificate import gap_of_solver
+from kernelopt.certificate.report import CAP
+
+X = np.linspace(0, 1, 12)[:, None]
+Y = np.sin(5 * X[:, 0])
+KERNEL = ko.kernels.Gaussian(sigma=0.4)
+
+
+def relative(goal, gap, constraints=()):
+    """The relative gap for an absolute one, and the value."""
+    problem = ko.Problem(goal, list(constraints))
+    problem.solve()
+    return gap_of_solver(reduction_of(problem), problem._outer(), point_of(problem), gap), problem.value
+
+
+def ridge(strength=0.1, y=Y, unit=1.0, constant=0.0):
+    theta = ko.Theta(KERNEL)
+    return unit * (cp.sum_squares(theta(X) - y) + strength * ko.sum_squares(theta)) + constant, theta
+
+
+@pytest.mark.parametrize("constant", [0.0, 1e3])
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("gap", [1e-4, -1e-4, 0.0])
+def test_relative_to_the_improvement_over_theta_0(unit, gap, constant):
+    """P₀ is known, Σ y². The sign of a gap says only that a solver's own bounds cross; constants do not count."""
+    objective, _ = ridge(unit=unit, constant=constant)
+    found, value = relative(cp.Minimize(objective), unit * gap)
+    improvement = unit * float(Y @ Y) - (value - constant)
+    assert improvement > 0
+    assert found == pytest.approx(unit * abs(gap) / improvement, rel=1e-6)
+
+
+def test_the_same_for_maximize():
+    least, value = relative(cp.Minimize(ridge()[0]), 1e-4)
+    most, opposite = relative(cp.Maximize(-ridge()[0]), 1e-4)
+    assert opposite == pytest.approx(-value, rel=1e-9) and most == pytest.approx(least, rel=1e-6)
+
+
+def test_the_unit_is_at_most_a_multiple_of_the_value():
+    """Nearly interpolated: P₀ − P is about 1e9 times P."""
+    found, value = relative(cp.Minimize(ridge(strength=1e-12)[0]), 1e-9)
+    assert float(Y @ Y) - value > 100 * CAP * value
+    assert found == pytest.approx(1e-9 / (CAP * value), rel=1e-6)
+
+
+@pytest.mark.parametrize("gap", [nan, inf])
+def test_no_gap_of_a_solver_is_no_relative_gap(gap):
+    assert np.isnan(relative(cp.Minimize(ridge()[0]), gap)[0])
+
+
+def test_without_an_improvement_the_first_look_decides():
+    assert np.isnan(relative(cp.Minimize(ridge(y=0 * Y)[0]), 0.0)[0])
+
+
+def test_without_theta_0_the_first_look_decides():
+    objective, theta = ridge()
+    assert np.isnan(relative(cp.Minimize(objective), 0.0, [theta(X[:1]) >= 1])[0])
+
+
+def test_exponentials_leave_it_to_the_first_look():
+    """Their infimum may not be attained."""
+    theta = ko.Theta(KERNEL)
+    objective = cp.sum(cp.logistic(theta(X))) + 0.1 * ko.sum_squares(theta)
+    assert np.isnan(relative(cp.Minimize(objective), 0.0)[0])

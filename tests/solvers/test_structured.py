@@ -1,0 +1,84 @@
+"""The structured problem with other penalties: it keeps what does not depend on them, and nothing else."""
+
+from dataclasses import replace
+from functools import cached_property
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from inside import reduction_of
+
+import kernelopt as ko
+from kernelopt.solvers import assemble
+from kernelopt.solvers.structured import WITHOUT_R, Structured
+
+RNG = np.random.default_rng(0)
+OBJECTS = ("_pairs", "dual_space", "kernel_space")  # their products are compared
+X, Y = RNG.normal(size=(40, 2)), RNG.normal(size=40)
+
+
+@pytest.fixture
+def problem():
+    """Two θ with penalties of their own, differences of predictions, an intercept, and kinks."""
+    first, second = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), ko.Theta(ko.kernels.Laplacian(sigma=2.0))
+    b = cp.Variable()
+    u = first(X) + second(X) + b
+    loss = cp.sum(cp.abs(Y - u)) + cp.sum_squares(cp.diff(first(X)))
+    stated = ko.Problem(cp.Minimize(loss + 0.1 * ko.sum_squares(first) + 0.2 * ko.sum_squares(second)))
+    stated.solve(certify=False)
+    return assemble.structured(reduction_of(stated), stated._outer(), {0: 0.2, 1: 0.4})
+
+
+def cached():
+    """The names of all cached properties."""
+    return [name for name, made in vars(Structured).items() if isinstance(made, cached_property)]
+
+
+def filled(problem):
+    """The problem with all cached properties in place."""
+    for name in cached():
+        getattr(problem, name)
+    return problem
+
+
+def same(one, other):
+    dense = [part.toarray() if hasattr(part, "toarray") else part for part in (one, other)]
+    return np.array_equal(*dense)
+
+
+def test_what_is_kept(problem):
+    """What is kept is the same object, and equal to what a new problem finds; all else is found again."""
+    R = np.array([3.0, 0.05])
+    before = filled(replace(problem))
+    found, new = before.with_penalties(R), replace(problem, R=R)
+    kept = {name for name in cached() if name in vars(found)}
+    assert kept == set(WITHOUT_R)
+    for name in kept:
+        assert vars(found)[name] is vars(before)[name]
+    for name in cached():
+        if name not in OBJECTS:
+            assert same(getattr(found, name), getattr(new, name)), name
+    assert before.R.tolist() == [0.2, 0.4] and found.R is R
+
+
+def test_the_objective_and_systems_are_those_of_the_new_penalties(problem):
+    R, x = np.array([3.0, 0.05]), RNG.normal(size=problem.size)
+    weights, rhs = RNG.uniform(0.5, 2, size=problem.m), RNG.normal(size=problem.size)
+    found, new = filled(replace(problem)).with_penalties(R), replace(problem, R=R)
+    s = new.products(x)
+    assert found.value(x, s) == pytest.approx(new.value(x, s), rel=1e-14)
+    assert found.value(x, s) != pytest.approx(problem.value(x, s), rel=1e-3)
+    assert np.allclose(found.system(weights)(rhs), new.system(weights)(rhs), rtol=1e-9, atol=1e-12)
+    assert np.allclose(found.row_squares, new.row_squares, rtol=1e-12)
+    ones = np.ones(problem.m)
+    assert np.allclose(found.dual_space.times(found._gathered(ones)), new.dual_space.times(new._gathered(ones)))
+
+
+def test_the_second_of_two_follows_the_first_alone(problem):
+    """Penalties of one θ do not move those of another: R is in the order of the blocks."""
+    found = problem.with_penalties(np.array([1.0, 7.0]))
+    ends = found.ends
+    assert np.all(found.penalty[: ends[1]] == 1) and np.all(found.penalty[ends[1] : ends[2]] == 7)
+    assert not found.penalty[ends[2] :].any()
+    again = found.with_penalties(problem.R)
+    assert np.array_equal(again.penalty, problem.penalty)
