@@ -242,3 +242,10 @@ def test_ordinal_refuses_other_classes():
     with pytest.raises(DataError, match=r"The order is \(y, f, thresholds\)"):
         losses.ordinal([0, 1], f, cp.Variable(2))
     assert losses.ordinal([0, 1, 0], f, cp.Variable(1)).is_convex()
+
+
+def test_levels_or_classes_are_asked_for_beside_several_columns():
+    F = cp.Variable((4, 3))
+    for call in (lambda: losses.pinball(np.ones(4), F, [0.1, 0.9]), lambda: losses.hinge(np.ones(4), F)):
+        with pytest.raises(DataError, match="pass 3 levels; for classes 0 … 2 see ko.losses.multinomial"):
+            call()

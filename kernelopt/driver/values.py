@@ -68,7 +68,8 @@ def of_parameters(values: Mapping[cp.Parameter, Any], known: Sequence[cp.Paramet
     """A context in which some of the known parameters have other values. Raises ParameterError."""
     for p in values:
         if not any(p is one for one in known):
-            raise ParameterError(f"Expected parameters of this problem; got {p!r}.")
+            names = ", ".join(one.name() for one in known) or "none"
+            raise ParameterError(f"Expected parameters of this problem as keys (there are: {names}); got {p!r}.")
     old = {p: p.value for p in values}
     try:
         for parameter, value in values.items():
