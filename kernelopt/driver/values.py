@@ -15,6 +15,7 @@ from kernelopt.errors import ParameterError
 from kernelopt.kernels.sources import refuse_masked
 from kernelopt.language.expressions import Theta
 from kernelopt.results.solution import Solution
+from kernelopt.support.checks import shown
 
 
 def write(
@@ -77,7 +78,9 @@ def of_parameters(values: Mapping[cp.Parameter, Any], known: Sequence[cp.Paramet
             try:
                 parameter.value = value
             except (ValueError, TypeError) as error:
-                raise ParameterError(f"Expected a value that fits {parameter.name()}; got {value!r}.") from error
+                raise ParameterError(
+                    f"Expected a value that fits {parameter.name()}; got {shown(value)}. {error}"
+                ) from error
         yield
     finally:
         for parameter, value in old.items():
