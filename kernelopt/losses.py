@@ -513,6 +513,11 @@ def _pair(y: Any, f: Any) -> tuple[cp.Expression, cp.Expression]:
     y = _expression(y, "y")
     if y.shape != f.shape:
         hint = " Write y.ravel()." if y.size == f.size and y.ndim > f.ndim else ""
+        if f.ndim == 2 and y.shape == f.shape[:1]:
+            hint = (
+                f" For {f.shape[1]} quantiles or expectiles pass {f.shape[1]} levels; for classes 0 … {f.shape[1] - 1} "
+                "see ko.losses.multinomial and crammer_singer."
+            )
         raise DataError(
             f"Expected y and the predictions to have one shape; got y of shape {y.shape} and "
             f"predictions of shape {f.shape}.{hint}"

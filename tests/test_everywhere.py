@@ -513,3 +513,14 @@ def test_a_square_is_refused_with_the_two_inequalities_that_say_it():
     both = [ko.everywhere(lambda P: theta(P) <= 1, 0, 1), ko.everywhere(lambda P: theta(P) >= -1, 0, 1)]
     ko.Problem(fit, both).solve()
     assert np.abs(theta.value(np.linspace(0, 1, 300)[:, None])).max() <= 1 + 1e-6
+
+
+def test_a_box_with_too_few_columns_is_named():
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    fit = cp.sum_squares(theta(np.eye(2)) - 1) + ko.sum_squares(theta)
+    with pytest.raises(DataError, match="points of 2 columns; got points of 1 column, shape") as raised:
+        ko.Problem(cp.Minimize(fit), [ko.everywhere(lambda P: theta(P) >= 0, 0, 3)]).solve()
+    assert raised.value.__notes__ == [
+        "This happened at points of the box [0, 3] of ko.everywhere, which has 1 column. Its corners have one number "
+        "per column, such as [0, 0] and [1, 1]."
+    ]

@@ -492,3 +492,12 @@ def test_arguments_in_another_order():
     with pytest.raises(DataError, match="2 columns"):
         ko.integral(0.0, 1.0, GAUSSIAN) @ theta
     assert A.shape == (N,)
+
+
+def test_boxes_of_another_number_of_columns():
+    theta = ko.Theta(kernels.Gaussian(sigma=1.0))
+    values = theta(np.eye(2))
+    with pytest.raises(DataError, match=r"2 columns; got boxes or means of 1 column\. One box in the plane is \[\[0"):
+        ko.integral([0, 0], [1, 1], theta.kernel) @ theta
+    assert (ko.integral([[0, 0]], [[1, 1]], theta.kernel) @ theta).shape == (1,)
+    assert values.shape == (2,)

@@ -285,7 +285,7 @@ def test_what_it_refuses(change, kind, words):
         ((1.0, 1.0, 1.0), r"shape \(16,\) for w; got shape \(\).*jax.vmap"),
         (([1.0], 1.0, np.ones(16)), r"shape \(\) for lam; got shape \(1,\)"),
         ((1j, 1.0, np.ones(16)), "real numbers.*complex"),
-        ((1.0, -1.0, np.ones(16)), "fits sigma"),
+        ((1.0, -1.0, np.ones(16)), "fits sigma; got .* must be positive"),
         ((1.0, 1.0, -np.ones(16)), "fits w"),
         ((np.nan, 1.0, np.ones(16)), "fits lam"),
     ],

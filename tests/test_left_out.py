@@ -352,3 +352,11 @@ def test_linear_terms_that_can_not_be_told_apart():
     problem.solve()
     with pytest.raises(KernelOptError, match="is unknown"):
         ko.approximate_leave_one_out(problem, f + b)
+
+
+def test_another_problem_is_sent_to_the_approximation():
+    X, theta = np.arange(5.0)[:, None], ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(cp.norm1(theta(X) - 1) + ko.sum_squares(theta)))
+    problem.solve()
+    with pytest.raises(KernelOptError, match="Use ko.approximate_leave_one_out"):
+        ko.leave_one_out(problem)

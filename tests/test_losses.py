@@ -295,3 +295,10 @@ def test_a_loss_by_the_name_of_another_library(name, instead):
 def test_the_losses_that_are_named_instead_exist(text):
     for loss, arguments in re.findall(r"(?<!cp\.)\b([a-z_]+)\(([^…)]+)\)", text):
         assert set(arguments.split(", ")) <= set(inspect.signature(getattr(losses, loss)).parameters)
+
+
+def test_levels_or_classes_are_asked_for_beside_several_columns():
+    F = cp.Variable((4, 3))
+    for call in (lambda: losses.pinball(np.ones(4), F, [0.1, 0.9]), lambda: losses.hinge(np.ones(4), F)):
+        with pytest.raises(DataError, match="pass 3 levels; for classes 0 … 2 see ko.losses.multinomial"):
+            call()

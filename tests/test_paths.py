@@ -591,3 +591,14 @@ def test_kernel_values_that_are_no_numbers_are_reported_by_the_solve():
     problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(np.eye(3)) - 1) + lam * ko.sum_squares(theta)))
     with pytest.raises(KernelError):
         ko.path(problem, lam, [1.0, 2.0])
+
+
+def test_messages_are_short_and_list_parameters():
+    problem, lam = ridge()
+    with pytest.raises(OptionError, match="return a number") as raised:
+        ko.path(problem, lam, VALUES, evaluate=lambda problem: np.arange(500.0) / 7)
+    assert len(str(raised.value)) < 300
+    lam.value = 1.0
+    problem.solve()
+    with pytest.raises(ParameterError, match=rf"as keys \(there are: {lam.name()}\); got 'lam'"):
+        problem.certificate_at({"lam": 2.0})

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import minimize
+from scipy.special import expit
 
 import kernelopt as ko
 from kernelopt import losses
@@ -211,7 +212,7 @@ def test_explained_and_told_by_solvers():
     loss = ko.SmoothLoss(my_loss, lambda u, y: 2 * (u - y), lambda u, y: 2 + 0 * u)
     problem = ko.Problem(cp.Minimize(cp.sum(loss(theta(X) + b, Y)) + ko.sum_squares(theta)))
     table = problem.solvers()
-    assert table["CLARABEL"] == "takes cvxpy's atoms only; a SmoothLoss is none"
+    assert table["CLARABEL"] == "takes cvxpy's atoms only, and not a SmoothLoss"
     assert table["NEWTON"] is None and table.chosen == "NEWTON"
     assert not problem.is_qp() and problem.is_dcp() and problem.is_dpp()
     with pytest.raises(SolverError, match="CLARABEL takes cvxpy's atoms only.*Solvers that take the problem: NEWTON"):
@@ -351,6 +352,35 @@ def test_32_wrong_derivatives():
     y.value = Y
     with pytest.raises(DataError, match="derivative"):
         problem.solve()
+
+
+def test_kinks_are_refused_by_name():
+    u = ko.Theta(KERNEL)(X)
+    zero = lambda u, y: 0 * u
+    with pytest.raises(DataError, match=r"to be differentiable; at u = .* jumps from -1 to 1\. .* cp\.abs, without"):
+        ko.SmoothLoss(lambda u, y: np.abs(u - y), lambda u, y: np.sign(u - y), zero)(u, Y)
+    hinge = ko.SmoothLoss(lambda u, y: np.maximum(0, 1 - y * u), lambda u, y: np.where(y * u < 1, -y, 0), zero)
+    with pytest.raises(DataError, match="to be differentiable; at u = .* jumps"):
+        hinge(u, LABELS)
+    # A steep loss is differentiable.
+    T = 1e-6
+    s = lambda u, y: expit((1 - y * u) / T)
+    steep = lambda u, y: T * np.logaddexp(0, (1 - y * u) / T)
+    ko.SmoothLoss(steep, lambda u, y: -y * s(u, y), lambda u, y: s(u, y) * (1 - s(u, y)) / T)(u, LABELS)
+
+
+def test_pieces_without_a_second_derivative_are_refused_by_name():
+    u = ko.Theta(KERNEL)(X)
+    half = ko.SmoothLoss(
+        lambda u, y: np.maximum(0, u - y) ** 2, lambda u, y: 2 * np.maximum(0, u - y), lambda u, y: 2.0 * (u > y)
+    )
+    with pytest.raises(DataError, match=r"slope of the gradient changes there from 0 to 2: .* cp\.square"):
+        half(u, Y)
+
+
+def test_the_order_of_the_arguments():
+    with pytest.raises(DataError, match=r"got an expression\. The order is loss\(f, y\)"):
+        pseudo_huber()(Y, ko.Theta(KERNEL)(X))
 
 
 def test_33_declared_convex():

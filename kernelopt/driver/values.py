@@ -15,6 +15,7 @@ from kernelopt.errors import ParameterError
 from kernelopt.kernels.sources import refuse_masked
 from kernelopt.language.expressions import Theta
 from kernelopt.results.solution import Solution
+from kernelopt.support.checks import shown
 
 
 def write(
@@ -68,7 +69,8 @@ def of_parameters(values: Mapping[cp.Parameter, Any], known: Sequence[cp.Paramet
     """A context in which some of the known parameters have other values. Raises ParameterError."""
     for p in values:
         if not any(p is one for one in known):
-            raise ParameterError(f"Expected parameters of this problem; got {p!r}.")
+            names = ", ".join(one.name() for one in known) or "none"
+            raise ParameterError(f"Expected parameters of this problem as keys (there are: {names}); got {p!r}.")
     old = {p: p.value for p in values}
     try:
         for parameter, value in values.items():
@@ -76,7 +78,9 @@ def of_parameters(values: Mapping[cp.Parameter, Any], known: Sequence[cp.Paramet
             try:
                 parameter.value = value
             except (ValueError, TypeError) as error:
-                raise ParameterError(f"Expected a value that fits {parameter.name()}; got {value!r}.") from error
+                raise ParameterError(
+                    f"Expected a value that fits {parameter.name()}; got {shown(value)}. {error}"
+                ) from error
         yield
     finally:
         for parameter, value in old.items():

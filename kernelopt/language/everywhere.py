@@ -46,7 +46,18 @@ class Everywhere:
     @cached_property
     def shown(self) -> Any:
         """The inequality at a few points, to be printed."""
-        return self.g(self.grid())
+        return self._stated(self.grid())
+
+    def _stated(self, P: Array) -> Any:
+        try:
+            return self.g(P)
+        except DataError as error:
+            count = len(self.lower)
+            error.add_note(
+                f"This happened at points of the box {self.text} of ko.everywhere, which has {count} "
+                f"column{'' if count == 1 else 's'}. Its corners have one number per column, such as [0, 0] and [1, 1]."
+            )
+            raise
 
     @property
     def binding(self) -> Array | None:
@@ -62,7 +73,7 @@ class Everywhere:
 
     def margin(self, P: Array) -> cp.Expression:
         """The expression that is ≥ 0 at the points P, one row for each. Raises DataError."""
-        stated = self.g(P.copy())
+        stated = self._stated(P.copy())
         if isinstance(stated, cp.constraints.Inequality):
             margin = -stated.expr
         elif isinstance(stated, cp.constraints.NonNeg):

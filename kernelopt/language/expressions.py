@@ -340,10 +340,13 @@ class Theta(ThetaExpression):
         known = [self._kernel.domain.columns(other.X) for other in self._used]
         known += [] if self._value is None else [self._kernel.domain.columns(self._value.centers)]
         if columns is not None and known and known[0] != columns:
-            raise DataError(
-                f"{self!r} has been used with points of {known[0]} columns; got points of {columns} columns, shape "
-                f"{A.X.shape}."
+            counts = [f"{n} column" if n == 1 else f"{n} columns" for n in (known[0], columns)]
+            # Integrals and means have no points of their own.
+            got = f"points of {counts[1]}, shape {A.X.shape}" if len(A.X) else f"boxes or means of {counts[1]}"
+            hint = (
+                "" if len(A.X) else " One box in the plane is [[0, 0]], [[1, 1]]; a vector lists boxes of one column."
             )
+            raise DataError(f"{self!r} has been used with points of {counts[0]}; got {got}.{hint}")
         self._used.add(A)
 
     def __repr__(self) -> str:

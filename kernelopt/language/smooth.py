@@ -32,6 +32,9 @@ FRACTIONS = np.array([0.03, 0.2, 0.45, 0.7, 0.97])
 ACCURACY = 1e-5
 # Step of central differences, relative to u and the data's unit: ε^(1/3) balances truncation ∝ h² and rounding ∝ ε/h.
 STEP = float(np.finfo(float).eps) ** (1 / 3)
+# A change of the gradient over this fraction of a step, relative to its change over the whole step, from which on it is
+# a jump. A continuous gradient that is smooth on the scale of a step changes by NARROW itself.
+NARROW, JUMP = 1e-3, 0.5
 # A negative second derivative of at most this size, relative to typical ones, counts as rounding. Larger values would
 # accept losses that are slightly nonconvex, smaller ones refuse convex losses whose Hessian cancels.
 NOISE = 1e-9
@@ -130,8 +133,7 @@ class SmoothLoss:
         self.curvature = curvature
         self.low, self.high = float(domain[0]), float(domain[1])
         self._curvature = 0.0  # largest typical second derivative of the checks so far
-        name = getattr(value, "__name__", "")
-        self.name = name if name.isidentifier() and name != "value" else "SmoothLoss"
+        self.name = _name(value)
 
     @classmethod
     def from_jax(
@@ -168,7 +170,7 @@ class SmoothLoss:
         require_callable(function, "function", "a function of (u, *data) that JAX can differentiate")
         value, gradient, hessian = (_OfJax(function, order) for order in range(3))
         loss = cls(value, gradient, hessian, curvature, domain)
-        loss.name = getattr(function, "__name__", "SmoothLoss")
+        loss.name = _name(function)
         return loss
 
     @property
@@ -284,6 +286,7 @@ class SmoothLoss:
         if self.is_convex:
             self._require_convex(np.where(defined, second, 0.0), u, data)
         self._curvature = max(self._curvature, _typical(second))
+        self._require_differentiable(u, data, steps, second, defined)
         self._compare("gradient", "value", (u, data, steps), gradient, defined)
         self._compare("hessian", "gradient", (u, data, steps), second, defined)
 
@@ -315,6 +318,30 @@ class SmoothLoss:
         keep = self.inside(at - 10 * steps) & self.inside(at + 10 * steps)
         return at[keep], tuple(np.tile(d, times)[keep] for d in chosen), steps[keep]
 
+    def _require_differentiable(
+        self, u: Array, data: tuple[Array, ...], steps: Array, second: Array, defined: Array
+    ) -> None:
+        """Raise DataError at a kink of the value, which `_compare` takes for an inaccurate difference."""
+        narrow = NARROW * steps
+        (below, above), (left, right) = (
+            [self.evaluate("gradient", u + sign * step, data) for sign in (-1, 1)] for step in (narrow, steps)
+        )
+        with np.errstate(invalid="ignore", over="ignore"):
+            jump, size = np.abs(above - below), np.maximum(np.abs(above), np.abs(below))
+            # A steep but differentiable gradient has a Hessian as large as its change.
+            explained = 4 * narrow * np.abs(second) + ACCURACY * np.maximum(size, _typical(size))
+            # Where only the gradient jumps, its formula is wrong.
+            before, at, after = (self.evaluate("value", u + sign * steps, data) for sign in (-1, 0, 1))
+            bend = np.abs((after - at) - (at - before)) / steps
+            jumps = defined & (jump > JUMP * np.abs(right - left)) & (jump > explained) & (bend > JUMP * jump)
+        if jumps.any():
+            i = int(np.argmax(jumps))
+            raise DataError(
+                f"Expected {self.name} to be differentiable; at {_point(u, data, i)} its gradient jumps from "
+                f"{below[i]:.6g} to {above[i]:.6g}. Write losses with kinks in cvxpy's atoms, such as cp.pos and "
+                "cp.abs, without ko.SmoothLoss."
+            )
+
     def _compare(
         self, name: str, of: str, sample: tuple[Array, tuple[Array, ...], Array], got: Array, defined: Array
     ) -> None:
@@ -335,9 +362,18 @@ class SmoothLoss:
         error = np.where(defined & np.isfinite(error), error, 0.0)
         if error.max(initial=0.0) > 1:
             worst = int(np.argmax(error))
+            below, at, above = (self.evaluate(of, u + sign * steps, data)[worst] for sign in (-1, 0, 1))
+            left, right = (at - below) / steps[worst], (above - at) / steps[worst]
+            hint = ""
+            if name == "hessian" and abs(right - left) > JUMP * max(abs(left), abs(right)):
+                hint = (
+                    f" The slope of the gradient changes there from {left:.6g} to {right:.6g}: a SmoothLoss has a "
+                    "second derivative everywhere. Write losses that join pieces in cvxpy's atoms, such as cp.huber "
+                    "and cp.square(cp.pos(u))."
+                )
             raise DataError(
                 f"Expected the {name} of {self.name} to be the derivative of its {of}; at {_point(u, data, worst)} it "
-                f"is {got[worst]:.6g}, where central differences give {expected[worst]:.6g}."
+                f"is {got[worst]:.6g}, where central differences give {expected[worst]:.6g}.{hint}"
             )
 
 
@@ -393,11 +429,20 @@ class SmoothTerm(Elementwise):
         )
 
 
+def _name(function: Any) -> str:
+    """The name of a user's function, "SmoothLoss" for a lambda."""
+    name = getattr(function, "__name__", "")
+    return name if name.isidentifier() and name != "value" else "SmoothLoss"
+
+
 def _data(value: Any, shape: tuple[int, ...], what: str) -> cp.Expression:
     """Data of u's shape, or a single number, as a constant or parameter."""
     if isinstance(value, cp.Expression):
         if not value.is_constant():
-            raise DataError(f"Expected {what} to be data, an array or a cp.Parameter; got an expression.")
+            raise DataError(
+                f"Expected {what} to be data, an array or a cp.Parameter; got an expression. The order is loss(f, y): "
+                "predictions come first, as in the functions of (u, *data)."
+            )
         expression = value
     else:
         array = real_array(value, what)

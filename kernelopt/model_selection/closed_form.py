@@ -80,7 +80,8 @@ def leave_one_out(problem: Problem) -> Array:
     if outer is None or not has_model:
         raise KernelOptError(
             "Expected an objective of squares and λ·ko.sum_squares(theta) for each θ, and no constraints: residuals of "
-            "other problems have no closed form when a row is left out. Fit again without each row, or by folds."
+            "other problems have no closed form when a row is left out. Use ko.approximate_leave_one_out (exact with "
+            "refit=True) or ko.cross_validate."
         )
     split, lengths = outer.split, shape.lengths
     assert split is not None

@@ -23,7 +23,7 @@ from kernelopt.kernels.domains import check_finite, frozen, real_array
 from kernelopt.language.expressions import Theta
 from kernelopt.model_selection.path_table import EVALUATION, Path, PathSolution, own_columns
 from kernelopt.problem import Problem
-from kernelopt.support.checks import require_limit, require_number
+from kernelopt.support.checks import require_limit, require_number, shown
 
 # Between neighbouring values, relative to P₀ − P. λ‖θ‖² takes about 1/√gap solves, and ‖θ‖ ≤ R up to 1/gap.
 DEFAULT_GAP = 1e-2
@@ -230,7 +230,7 @@ def _evaluation(problem: Problem, evaluate: Callable[[Problem], Any]) -> dict[st
         if not isinstance(name, str) or name in taken:
             raise OptionError(f"Expected evaluate() to use names other than {', '.join(taken)}; got {name!r}.")
         if np.ndim(number) != 0 or not isinstance(np.asarray(number).item(), Real):
-            raise OptionError(f"Expected evaluate() to return a number, or a mapping to numbers; got {found!r}.")
+            raise OptionError(f"Expected evaluate() to return a number, or a mapping to numbers; got {shown(found)}.")
     return {name: float(number) for name, number in named.items()}
 
 

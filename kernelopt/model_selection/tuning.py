@@ -299,8 +299,8 @@ def _interval(p: cp.Parameter, value: Array, given: Any) -> tuple[Array, Array]:
     signed = not p.is_nonneg() or bool(np.all(low >= 0))
     if not (np.all(low < high) and np.all((low <= value) & (value <= high)) and positive and signed):
         raise OptionError(
-            f"Expected bounds (low, high) of {p.name()} with low < high, its value {p.value} between them, and low of "
-            f"its declared sign; got {given!r}."
+            f"Expected bounds (low, high) of {p.name()} with low < high, its value {p.value} between them, and a low "
+            f"of the declared sign; got {given!r}. The search starts at {p.name()}.value: set it, or other bounds."
         )
     return low, high
 

@@ -127,9 +127,11 @@ class _Encoder:
         array = np.asarray(value) if not isinstance(value, dict) else np.array(value, dtype=object)
         kind, size = array.dtype.kind, array.dtype.itemsize
         if kind not in KINDS or size > LARGEST_ITEM.get(kind, size):
+            hint = "of an estimator save function_ and intercept_, of a problem its θ and variables"
             raise DataTypeError(
-                f"Expected {what} to be a function, or an array of numbers or strings; got {type(value).__name__} "
-                f"of dtype {array.dtype}. Files hold no other objects."
+                f"Expected {what} to be a function, or an array of numbers or strings; got {type(value).__name__}"
+                f"{f' of dtype {array.dtype}' if isinstance(value, np.ndarray) else ''}. "
+                f"Files hold no other objects: {hint}, or use pickle."
             )
         return self.member("array", array)
 

@@ -187,7 +187,10 @@ def _derivative(
     """The derivative, and the sign of its criterion beside the one that is meant."""
     if isinstance(criterion, (cp.Minimize, cp.Maximize)):
         if criterion is not problem.objective:
-            raise DataError("Expected the problem's own objective, problem.objective, or an expression.")
+            raise DataError(
+                f"Expected the problem's own objective, problem.objective, or an expression; got {criterion!r}. Pass "
+                "the expression without cp.Minimize."
+            )
         return solution_map.of_value(found, chosen), -1.0 if isinstance(criterion, cp.Maximize) else 1.0
     if callable(criterion) and not isinstance(criterion, cp.Expression):
         value, cut = _linearized(problem, found, criterion, at)

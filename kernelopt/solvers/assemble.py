@@ -67,7 +67,7 @@ def _shape(form: CanonicalForm, outer: Outer) -> Shape:
     if split is None:
         return Shape(SPLIT)
     if _hidden(form, outer.form, split):
-        return Shape("needs linear constraints, for their multipliers; bound f from both sides instead of |f|")
+        return Shape("needs linear constraints; state |g| <= c as two constraints, g <= c and g >= -c")
     lengths = lengths_of_outer(outer.form, split)
     if lengths is None:
         return Shape("needs ‖θ‖ in the objective, or bounded by a constant")

@@ -44,7 +44,7 @@ JOINT = 3000
 # Solvers of linear and quadratic programs, for which `_reason` has a plainer message than cvxpy.
 QUADRATIC = ("OSQP", "HIGHS", "PIQP", "DAQP", "QPALM", "PROXQP")
 LONG = 80  # characters of a reason that is written once
-NO_ATOM = "takes cvxpy's atoms only; a SmoothLoss is none"
+NO_ATOM = "takes cvxpy's atoms only, and not a SmoothLoss"
 # In the order in which they are tried: the first that is installed and takes the problem.
 MIXED_INTEGER = ("HIGHS", "GUROBI", "MOSEK", "CPLEX", "XPRESS", "COPT", "SCIP", "ECOS_BB")
 
@@ -179,9 +179,7 @@ def _require_own(form: CanonicalForm, outer: Outer | None) -> None:
     if lacks is not None:
         beside = [part.text for part in culprits.parts(form) if not part.splits] if outer.split is None else []
         names = " and ".join([name, *beside])
-        raise SolverError(
-            f"No solver takes this problem, with {names}: a SmoothLoss needs one of kernelopt's own, which {lacks}."
-        )
+        raise SolverError(f"No solver takes this problem, with {names}: a solver that takes a SmoothLoss {lacks}.")
 
 
 @cache

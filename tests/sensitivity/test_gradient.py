@@ -258,6 +258,8 @@ def test_what_is_refused():
         ko.gradient(case.problem, cp.sum(case.theta([[1.0]])) + cp.Variable())
     with pytest.raises(errors.DataError, match="one real number"):
         ko.gradient(case.problem, case.theta([[1.0], [2.0]]))
+    with pytest.raises(errors.DataError, match=r"got Minimize\(.* without cp\.Minimize"):
+        ko.gradient(case.problem, cp.Minimize(case.criterion))
     with pytest.raises(errors.DataError, match="got 3"):
         ko.gradient(case.problem, 3)
     with pytest.raises(errors.ParameterError, match="lam, w|w, lam"):
