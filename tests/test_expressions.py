@@ -177,7 +177,7 @@ def test_another_kernels_matrix(theta):
 
 def test_another_number_of_columns(theta):
     used = theta(X)
-    with pytest.raises(DataError, match=r"2 columns.*1 columns"):
+    with pytest.raises(DataError, match=r"2 columns.*1 column"):
         theta(X[:, :1])
     del used
     assert theta(X[:, :1]).shape == (3,)  # a mistake that is gone does not bind θ

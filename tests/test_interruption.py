@@ -21,6 +21,7 @@ import os, signal, sys, threading, time
 import cvxpy as cp, numpy as np
 import kernelopt as ko
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
 solver, n = sys.argv[1], {"CLARABEL": 1600, "OSQP": 1600, "ECOS": 1000, "SCS": 1000, "HIGHS": 600}[sys.argv[1]]
 rng = np.random.default_rng(0)
 X = rng.normal(size=(n, 5))

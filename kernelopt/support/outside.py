@@ -144,9 +144,16 @@ def _address() -> int:
     return 0 if _FUNCTIONS is None else int(_FUNCTIONS[0](signal.SIGINT) or 0)
 
 
-# The function in C that notes a signal for Python's own handlers. A handler in Python is there from the beginning,
-# unless Ctrl-C is ignored in this process.
-_OF_PYTHON = _address() if callable(signal.getsignal(signal.SIGINT)) else None
+_of_python: list[int] = []  # the function in C that notes a signal for Python's own handlers, once it is known
+
+
+def _note_pythons() -> None:
+    """Note that function while no solver runs: at the import, or later where Ctrl-C was ignored until then."""
+    if not _of_python and callable(signal.getsignal(signal.SIGINT)):
+        _of_python.append(_address())
+
+
+_note_pythons()
 
 
 class _Handler:
@@ -154,11 +161,12 @@ class _Handler:
 
     def __init__(self) -> None:
         self.theirs: int | None = None
+        _note_pythons()
 
     def put_back(self) -> None:
         """Put Python's handler back where another one is in its place."""
         known: Any = signal.getsignal(signal.SIGINT)
-        ours = _OF_PYTHON if callable(known) else known  # None where it was set outside of Python
+        ours = next(iter(_of_python), None) if callable(known) else known  # None where it was set outside of Python
         if ours is None or _FUNCTIONS is None:
             return
         now = _address()
