@@ -375,6 +375,7 @@ def run(count: int, folders: tuple[str, ...] = FOLDERS) -> None:
             if found != "killed" or not by or not _fails_alone(by, fit):
                 break
             tests.remove(by)
+            found = "uncovered"
         row = {"key": mutant.key, "outcome": found, "met": len(tests), "covering": len(all_covering), "by": by}
         row |= asdict(mutant)
         with RESULTS.open("a") as out:

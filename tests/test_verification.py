@@ -45,6 +45,18 @@ def test_a_solved_problem_passes():
     assert "pass" in table
 
 
+@pytest.mark.parametrize("unit", [0.0, 1e9])
+def test_targets_in_any_units(unit):
+    """Numbers are relative to those that they are compared with; θ = 0 has nothing to compare."""
+    theta = ko.Theta(KERNEL)
+    loss = cp.sum_squares(theta(X) - unit * TARGETS)
+    problem = ko.Problem(cp.Minimize(loss + 0.1 * ko.sum_squares(theta)))
+    problem.solve()
+    report = problem.verify()
+    assert report.passed
+    assert report["predictions"].number < 1e-9
+
+
 def test_the_null_space():
     """Points that few rows span: a component orthogonal to all rows leaves Aθ and adds to ‖θ‖²."""
     problem, theta, _ = svm(kernel=ko.kernels.Gaussian(sigma=0.2))
