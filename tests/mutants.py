@@ -301,7 +301,7 @@ def _child(tests: list[str], seconds: float, options: tuple[str, ...]) -> None:
     """Run tests on the copy of the tree; never returns."""
     code = 3
     try:
-        limit = int(10 * seconds + 30)
+        limit = int(3 * seconds + 20)  # imports take some seconds
         resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
         signal.alarm(20 * limit)  # a process that sleeps for ever
         os.chdir(COPY)
