@@ -335,6 +335,7 @@ def test_after_a_step_that_changed_no_factor():
     assert policy.instead(last, options, fine, known, 1e-6) is None
     one_more = replace(options, settings=replace(options.settings, max_rank=41))
     assert policy.instead(step, one_more, factors, known, 1e-6).columns == 1
+    assert policy.instead(last, one_more, factors, known, 1e-6) is not None
     full = replace(options, settings=replace(options.settings, max_rank=40))
     assert policy.instead(step, full, factors, known, 1e-6) is None
 
