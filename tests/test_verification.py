@@ -133,6 +133,14 @@ def test_planted_faults(fault):
     assert report[FAULTS[fault]].passed is False, str(report)
 
 
+def test_explicit_features_of_many_columns():
+    theta, points = ko.Theta(ko.kernels.Linear()), np.random.default_rng(0).normal(size=(60, 90))
+    loss = cp.sum_squares(theta(points) - TARGETS)
+    problem = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta)))
+    problem.solve()
+    assert problem.verify()["θ ∈ Rᵖ solved"].passed
+
+
 def test_from_cvxpy_is_compared_with_its_original():
     Phi, t = cp.Constant(X), cp.Variable(2)
     original = cp.Problem(cp.Minimize(cp.norm1(Phi @ t - TARGETS) + cp.sum_squares(t)), [cp.norm(t) <= 0.5])
