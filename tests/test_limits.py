@@ -158,6 +158,23 @@ def test_another_solver_runs_while_there_is_time(monkeypatch):
         stated(30)[1].solve(time_limit=60)  # there was time, so that θ = 0 is no answer
 
 
+def test_an_answer_whose_first_bounds_take_too_long(monkeypatch):
+    """It is kept, and certified as far as time allows."""
+    asked = []
+
+    def slow(*arguments):
+        asked.append(arguments)
+        raise clock.OutOfTimeError
+
+    monkeypatch.setattr(ko.driver.convex.certificates, "gap_of_solver", lambda *_: np.nan)
+    monkeypatch.setattr(ko.driver.convex.certificates, "first_look", slow)
+    theta, problem = stated(30)
+    problem.solve(solver="CLARABEL")
+    assert asked
+    assert theta.value is not None
+    assert problem.certificate.lower <= problem.value <= problem.certificate.upper
+
+
 @pytest.mark.parametrize("model", ["expanded", "compact"])
 def test_ctrl_c_at_any_time(monkeypatch, model):
     """After the first answer the best one stays; before, everything is as it was."""
