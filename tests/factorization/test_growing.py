@@ -315,6 +315,8 @@ def test_steps_that_gain_nothing_end():
     assert policy.progressing(policy.Step(options, aim=1e-6), rounds, 1e-6) is None
     assert policy.progressing(again, [rounds[0], Round(30, 30, 0.0, 1.0, 1e-4, 1.0)], 1e-6) is again
     assert policy.progressing(policy.Step(options), rounds, 1e-6).aim == 0.0  # finer factors
+    before = [Round(30, 30, 0.0, 1.0, 1e-3, 1.0), Round(20, 20, 0.0, 1.0, 1e-5, 1.0)]  # the last two decide
+    assert policy.progressing(again, [*before, *(Round(40, 40, 0.0, 1.0, 1e-3, 1.0),) * 2], 1e-6).aim == 1e-6
 
 
 def test_after_a_step_that_changed_no_factor():
