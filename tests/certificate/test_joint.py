@@ -38,6 +38,16 @@ def test_distances_from_two_functions():
     assert problem.certificate.relative_gap < 1e-6
 
 
+def test_two_thetas_with_other_numbers_of_predictions():
+    """Each has its own part of ν, also in closed form."""
+    theta, other = ko.Theta(GAUSSIAN), ko.Theta(LINEAR)
+    loss = cp.sum_squares(theta(X[:3]) + other(X[:3]) - Y[:3]) + cp.sum(ko.losses.log_loss(np.sign(Y), other(X)))
+    problem = ko.Problem(cp.Minimize(loss + 0.1 * ko.sum_squares(theta) + 0.2 * ko.sum_squares(other)))
+    problem.solve()
+    assert problem.status == "optimal"
+    assert problem.certificate.relative_gap < 1e-6
+
+
 def test_nothing_is_gained_by_any_theta():
     """Two θ that fit: the optimum is 0, and so is the bound."""
     theta, other = ko.Theta(LINEAR), ko.Theta(GAUSSIAN)
