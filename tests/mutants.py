@@ -1,12 +1,13 @@
 """Mutation testing: change one expression or statement, run the tests that cover its line, and see whether one fails.
 
-python tests/mutants.py map [PATH ...]   runs tests, and notes which lines each of them executes
-python tests/mutants.py run [N]          up to N mutants of each folder, drawn at random
-python tests/mutants.py table            what was found so far, by folder, and the survivors
+python tests/mutants.py map [PATH ...]         runs tests, and notes which lines each of them executes
+python tests/mutants.py run [N [FOLDER ...]]   up to N mutants of each folder, drawn at random
+python tests/mutants.py table                  what was found so far, by folder, and the survivors
 
 Needs coverage.py and a POSIX system. All files are kept in `.mutants/`. A run continues the one before: mutants that
 were killed stay killed, survivors meet the tests again. Times are those of the processor, so that a busy machine
-changes nothing. The environment variable MINUTES ends a map or a run early.
+changes nothing. The environment variable MINUTES ends a map or a run early. A test that fails without a mutation, too,
+kills no mutant.
 """
 
 import ast
@@ -31,7 +32,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 KEPT = ROOT / ".mutants"
-MAP, RESULTS, COPY = KEPT / "lines.json.gz", KEPT / "results.jsonl", KEPT / "tree"
+MAP, RESULTS, COPY, NOTE = KEPT / "lines.json.gz", KEPT / "results.jsonl", KEPT / "tree", KEPT / "note.txt"
 FOLDERS = ("compiler", "certificate", "solvers", "factorization", "driver")
 TESTS = (
     "tests/compiler", "tests/certificate", "tests/solvers", "tests/factorization", "tests/sensitivity",
@@ -39,7 +40,7 @@ TESTS = (
     "tests/test_metamorphic.py", "tests/test_properties.py",
 )  # fmt: skip
 SEED = 0
-# Seconds of the processor: a longer test is not used, and a mutant meets tests of at most TESTED in all, fastest first.
+# Seconds of the processor: a longer test is not used, and a mutant meets tests of at most TESTED in all.
 SLOWEST, TESTED = 8.0, float(os.environ.get("TESTED", "25"))
 MINUTES = float(os.environ.get("MINUTES", "inf"))  # after which no other test or mutant begins
 # What tests import besides; it is imported once, and each mutant's process begins with it.
@@ -51,7 +52,10 @@ IMPORTS = (
     "cvxpy",
     "clarabel",
     "sklearn.svm",
+    "sklearn.model_selection",
     "pandas",
+    "hypothesis",
+    "distributed",
 )
 
 COMPARISONS = {
@@ -234,37 +238,70 @@ def read_map() -> dict:
 
 
 def covering(known: dict, mutant: Mutant) -> list[str]:
-    """Tests that execute a mutant's statement, fastest first; any of the file's for what is executed at import."""
-    lines = known["lines"].get(mutant.file, {})
+    """Tests that execute a mutant's statement; any of the file's for what is executed at import.
+
+    First comes one set of parameters of each test function, then a second one, and so on, since those of one function
+    are alike. Among these the tests of the mutant's folder are first, and the fastest.
+    """
+    lines, seconds = known["lines"].get(mutant.file, {}), known["tests"]
     numbers = range(mutant.first, mutant.last + 1) if mutant.inside else [int(n) for n in lines]
-    tests = {test for n in numbers for test in lines.get(str(n), ())}
-    return sorted(tests, key=known["tests"].__getitem__)
+    by_function = defaultdict(list)
+    for test in sorted({test for n in numbers for test in lines.get(str(n), ()) if test in seconds}):
+        by_function[test.split("[")[0]].append(test)
+    ranked = [
+        (place, not test.startswith(f"tests/{mutant.folder}/"), seconds[test], test)
+        for tests in by_function.values()
+        for place, test in enumerate(sorted(tests, key=seconds.__getitem__))
+    ]
+    return [test for *_, test in sorted(ranked)]
 
 
-def outcome(mutant: Mutant, tests: list[str], seconds: float) -> str:
-    """What tests say to a mutant, in a process of its own."""
+class Noted:
+    """A plugin of pytest: which tests there are, and the first that fails, written to a file."""
+
+    def __init__(self, to: Path) -> None:
+        self.to = to
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        if session.config.option.collectonly:
+            self.to.write_text("\n".join(item.nodeid for item in session.items))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and not self.to.exists():
+            self.to.write_text(report.nodeid)
+
+
+def outcome(mutant: Mutant | None, tests: list[str], seconds: float) -> str:
+    """What tests say to a mutant, or to the code as it is, in a process of its own."""
+    NOTE.unlink(missing_ok=True)
+    if mutant is None:
+        return _forked(tests, seconds)
     path = COPY / mutant.file
     source = path.read_bytes()
     Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
     path.write_bytes(source[: mutant.start] + mutant.new.encode() + source[mutant.end :])
-    sys.stdout.flush()
     try:
-        child = os.fork()
-        if child == 0:
-            _child(tests, seconds)
-        _, status = os.waitpid(child, 0)
+        return _forked(tests, seconds)
     finally:
         path.write_bytes(source)
+
+
+def _forked(tests: list[str], seconds: float, *options: str) -> str:
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        _child(tests, seconds, options)
+    _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         return "time"
     return {0: "survived", 1: "killed"}.get(os.WEXITSTATUS(status), "error")
 
 
-def _child(tests: list[str], seconds: float) -> None:
+def _child(tests: list[str], seconds: float, options: tuple[str, ...]) -> None:
     """Run tests on the copy of the tree; never returns."""
     code = 3
     try:
-        limit = int(10 * seconds + 30)
+        limit = int(3 * seconds + 20)  # imports take some seconds
         resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
         signal.alarm(20 * limit)  # a process that sleeps for ever
         os.chdir(COPY)
@@ -273,13 +310,31 @@ def _child(tests: list[str], seconds: float) -> None:
         os.dup2(null, 2)
         sys.path[:] = [str(COPY), *(p for p in sys.path if Path(p or ".").resolve() != ROOT / "tests")]
         os.environ["PYTHONPATH"] = str(COPY)
-        sys.dont_write_bytecode = True
-        code = int(pytest.main(["-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header", *tests]))
+        os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # pytest warns of plugins that are imported already
+        sys.dont_write_bytecode = "--collect-only" not in options  # tests, which no mutant changes, are compiled once
+        options = ("-x", "-p", "no:cacheprovider", "--no-header", *options)
+        code = int(pytest.main([*options, *tests], plugins=[Noted(NOTE)]))
     finally:
         os._exit(code)
 
 
-def run(count: int) -> None:
+def _there(tests: set[str]) -> set[str]:
+    """Tests of the map that still exist."""
+    NOTE.unlink(missing_ok=True)
+    files = sorted({test.split("::")[0] for test in tests if (COPY / test.split("::")[0]).exists()})
+    if _forked(files, SLOWEST * 60, "--collect-only") != "survived":
+        sys.exit(f"Expected tests that can be collected without a mutation; got an error in {COPY}.")
+    return tests & set(NOTE.read_text().split("\n"))
+
+
+def _fails_alone(test: str, fit: dict[str, bool]) -> bool:
+    """Whether a test fails without a mutation."""
+    if test not in fit:
+        fit[test] = outcome(None, [test], SLOWEST) == "survived"
+    return not fit[test]
+
+
+def run(count: int, folders: tuple[str, ...] = FOLDERS) -> None:
     known, results = read_map(), read_results()
     if not known["tests"]:
         sys.exit("Expected a map of lines; make it by `python tests/mutants.py map`.")
@@ -293,12 +348,14 @@ def run(count: int) -> None:
     for name in IMPORTS:
         importlib.import_module(name)
     drawn = []
-    for folder in FOLDERS:
+    for folder in folders:
         everything = [m for path in sorted((ROOT / "kernelopt" / folder).glob("*.py")) for m in mutants(path)]
         random.Random(SEED).shuffle(everything)
         drawn += [(place, m) for place, m in enumerate(everything[:count])]
     drawn.sort(key=lambda pair: pair[0])  # one of each folder in turn: a run that is stopped has as many of each
-    until = time.monotonic() + 60 * MINUTES
+    until, fit = time.monotonic() + 60 * MINUTES, {}
+    there = _there(set(known["tests"]))
+    known["tests"] = {test: seconds for test, seconds in known["tests"].items() if test in there}
     for _, mutant in drawn:
         if results.get(mutant.key, {}).get("outcome") in ("killed", "error", "time"):
             continue
@@ -311,8 +368,16 @@ def run(count: int) -> None:
             if seconds > TESTED and tests:
                 break
             tests.append(test)
-        found = outcome(mutant, tests, seconds) if tests else "uncovered"
-        row = {"key": mutant.key, "outcome": found, "met": len(tests), "covering": len(all_covering), **asdict(mutant)}
+        found, by = "uncovered", ""
+        while tests:
+            found = outcome(mutant, tests, seconds)
+            by = NOTE.read_text() if NOTE.exists() else ""
+            if found != "killed" or not by or not _fails_alone(by, fit):
+                break
+            tests.remove(by)
+            found = "uncovered"
+        row = {"key": mutant.key, "outcome": found, "met": len(tests), "covering": len(all_covering), "by": by}
+        row |= asdict(mutant)
         with RESULTS.open("a") as out:
             out.write(json.dumps(row, ensure_ascii=False) + "\n")
         print(f"{found:9} {len(tests):4}/{len(all_covering):<4} {mutant.key[:150]}", flush=True)
@@ -345,7 +410,7 @@ def main(command: str = "table", *arguments: str) -> None:
         pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *paths], plugins=[tracer])
         tracer.save()
     elif command == "run":
-        run(int(arguments[0]) if arguments else 300)
+        run(int(arguments[0]) if arguments else 300, arguments[1:] or FOLDERS)
     else:
         table()
 

@@ -183,10 +183,16 @@ def test_13_hard_margins(theta):
     assert equal.status == "infeasible"
     narrow = ko.Theta(ko.kernels.Gaussian(sigma=0.3))
     low = ko.Problem(cp.Minimize(ko.sum_squares(narrow)), [ko.margin(mixed, narrow(X)) >= 1])
-    low.solve()
+    alone = low.solve()
     assert low.status == "optimal"
     low.solve(max_rank=2)
     assert low.status in ("user_limit", "optimal_inaccurate")  # never "infeasible"
+    pair = ko.Theta(narrow.kernel, outputs=2)
+    both = [ko.margin(mixed, pair(X)[:, 0]) >= 1, ko.margin(mixed, pair(X)[:, 1]) >= 2]
+    low = ko.Problem(cp.Minimize(ko.sum_squares(pair)), both)
+    low.solve(max_rank=2)
+    assert low.status in ("user_limit", "optimal_inaccurate")
+    assert low.solve() == pytest.approx(5 * alone, rel=1e-5)
 
 
 def test_14_linear_objectives(theta):

@@ -10,7 +10,7 @@ from distributed import Client, LocalCluster
 import kernelopt as ko
 from kernelopt.certificate import FULL, REDUCED
 from kernelopt.driver.strategy import Goal
-from kernelopt.errors import MemoryLimitError
+from kernelopt.errors import MemoryLimitError, SolverError
 from kernelopt.factorization.blocked import BlockFactor
 from kernelopt.language.rows import Rows
 from kernelopt.support import clock
@@ -123,6 +123,56 @@ def test_a_time_limit_is_looked_at_inside(monkeypatch, optimum, options):
     problem.solve(tol=1e-9, time_limit=0.5, **options)
     assert problem.status == "user_limit"
     require_best_point(theta, problem, optimum, problem.certificate.scope, most=np.inf)
+
+
+@pytest.fixture
+def half_a_second(monkeypatch):
+    """The time that is left, however slow the machine is."""
+    monkeypatch.setattr(Goal, "seconds_left", lambda _: 0.5)
+
+
+@pytest.mark.usefixtures("half_a_second")
+def test_factors_grow_while_there_is_time(monkeypatch):
+    for name, value in {"MANY": 0, "FEW": 0, "FIRST": 0.5, "LEAST": 1}.items():
+        monkeypatch.setattr(ko.driver.policy, name, value)
+    _, problem = stated(120)
+    problem.solve(tol=1e-4, time_limit=60)
+    assert problem.status == "optimal"
+    assert len(problem.history) > 1
+
+
+@pytest.mark.usefixtures("half_a_second")
+def test_another_solver_runs_while_there_is_time(monkeypatch):
+    """After one that breaks off."""
+
+    def broken(*_):
+        raise SolverError("broken")
+
+    monkeypatch.setattr(ko.driver.convex.engines, "solve", broken)
+    _, problem = stated(30)
+    problem.solve(time_limit=60)
+    assert problem.status == "optimal"
+    assert problem.solver_stats.solver_name == "CLARABEL"
+    monkeypatch.setattr(ko.driver.convex.cvxpy_solvers, "solve_reduction", broken)
+    with pytest.raises(SolverError, match="No solver found a point"):
+        stated(30)[1].solve(time_limit=60)  # there was time, so that θ = 0 is no answer
+
+
+def test_an_answer_whose_first_bounds_take_too_long(monkeypatch):
+    """It is kept, and certified as far as time allows."""
+    asked = []
+
+    def slow(*arguments):
+        asked.append(arguments)
+        raise clock.OutOfTimeError
+
+    monkeypatch.setattr(ko.driver.convex.certificates, "gap_of_solver", lambda *_: np.nan)
+    monkeypatch.setattr(ko.driver.convex.certificates, "first_look", slow)
+    theta, problem = stated(30)
+    problem.solve(solver="CLARABEL")
+    assert asked
+    assert theta.value is not None
+    assert problem.certificate.lower <= problem.value <= problem.certificate.upper
 
 
 @pytest.mark.parametrize("model", ["expanded", "compact"])

@@ -274,6 +274,15 @@ def test_an_indefinite_matrix_that_is_clipped():
     assert "eigen-residual" not in str(problem.verify())
 
 
+@pytest.mark.parametrize("max_rank", [None, 3])
+def test_an_indefinite_matrix_that_is_shifted(max_rank):
+    """The value is that of K + 3I, also where the factor holds three of its eigenvectors alone."""
+    V = np.linalg.qr(np.random.default_rng(0).normal(size=(N, N)))[0]
+    K = V * np.array([5.0, 4.0, 2.0, -3.0, *np.full(N - 4, 0.01)]) @ V.T
+    problem, _ = largest(ko.kernels.Precomputed((K + K.T) / 2), points=np.arange(N))
+    assert problem.solve(indefinite="shift", max_rank=max_rank) == pytest.approx(np.sqrt(8), rel=1e-9)
+
+
 # ---------------------------------------------------------------- degenerate cases
 
 

@@ -45,6 +45,18 @@ def test_a_solved_problem_passes():
     assert "pass" in table
 
 
+@pytest.mark.parametrize("unit", [0.0, 1e9])
+def test_targets_in_any_units(unit):
+    """Numbers are relative to those that they are compared with; θ = 0 has nothing to compare."""
+    theta = ko.Theta(KERNEL)
+    loss = cp.sum_squares(theta(X) - unit * TARGETS)
+    problem = ko.Problem(cp.Minimize(loss + 0.1 * ko.sum_squares(theta)))
+    problem.solve()
+    report = problem.verify()
+    assert report.passed
+    assert report["predictions"].number < 1e-9
+
+
 def test_the_null_space():
     """Points that few rows span: a component orthogonal to all rows leaves Aθ and adds to ‖θ‖²."""
     problem, theta, _ = svm(kernel=ko.kernels.Gaussian(sigma=0.2))
@@ -119,6 +131,14 @@ def test_planted_faults(fault):
         theta.value._coefficients = theta.value.coefficients * (1 + 1e-3)
     report = problem.verify()
     assert report[FAULTS[fault]].passed is False, str(report)
+
+
+def test_explicit_features_of_many_columns():
+    theta, points = ko.Theta(ko.kernels.Linear()), np.random.default_rng(0).normal(size=(60, 90))
+    loss = cp.sum_squares(theta(points) - TARGETS)
+    problem = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta)))
+    problem.solve()
+    assert problem.verify()["θ ∈ Rᵖ solved"].passed
 
 
 def test_from_cvxpy_is_compared_with_its_original():

@@ -5,10 +5,12 @@ from fractions import Fraction
 import cvxpy as cp
 import numpy as np
 import pytest
+from inside import reduction_of
 from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
 import kernelopt as ko
+from kernelopt.certificate.gram import CHEAP, FROM_FACTOR, gram_of
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(300, 4)) * [1.0, 30.0, 2.0, 1.0]
@@ -55,3 +57,21 @@ def test_lower_bound_in_rationals():
     entropy = -np.sum(w * np.log(w))
     assert problem.certificate.lower <= entropy * (1 + 1e-9)
     assert entropy <= problem.certificate.upper * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("mode", ["clip", "shift"])
+def test_lengths_of_rows_of_a_projected_matrix(mode):
+    """Errors are allowed for in units of ‖θ‖√Qᵢᵢ, with the projected Q and its rows of any size."""
+    D = np.diag(10.0 ** np.linspace(-2, 2, 30))
+    V = np.linalg.qr(RNG.normal(size=(30, 30)))[0]
+    K = D @ (V * np.linspace(-0.2, 1, 30)) @ V.T @ D
+    theta, rows = ko.Theta(ko.kernels.Precomputed((K + K.T) / 2)), np.arange(30)
+    problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(np.sign(V[0]), theta(rows))) + ko.sum_squares(theta)))
+    problem.solve(indefinite=mode)
+    reduction = reduction_of(problem)
+    (link,), (factor,) = reduction.form.predictions, reduction.factors.values()
+    lengths = np.sqrt(factor.scale * np.sum(factor.B**2, axis=1))
+    for way in (CHEAP, FROM_FACTOR):
+        sizes = gram_of(link, factor, np.ones((30, 1)), way).sizes
+        assert np.all(sizes >= lengths)
+        assert np.all(sizes <= (1 + 1e-12) * lengths)

@@ -27,6 +27,27 @@ def test_a_maximum_of_norms(coefficients):
     assert problem.certificate.relative_gap < 1e-6
 
 
+def test_distances_from_two_functions():
+    """Each norm has its own f₀, and Aᵀν is split among them."""
+    theta = ko.Theta(GAUSSIAN)
+    f, g = ko.Function(GAUSSIAN, X[:2] + 0.1, [1.2, -0.9]), ko.Function(GAUSSIAN, X[1:] - 0.2, [0.5, 0.4, -1.0])
+    distances = ko.norm(theta - f) + 2 * ko.norm(theta - g)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - Y) + distances))
+    problem.solve()
+    assert problem.status == "optimal"
+    assert problem.certificate.relative_gap < 1e-6
+
+
+def test_two_thetas_with_other_numbers_of_predictions():
+    """Each has its own part of ν, also in closed form."""
+    theta, other = ko.Theta(GAUSSIAN), ko.Theta(LINEAR)
+    loss = cp.sum_squares(theta(X[:3]) + other(X[:3]) - Y[:3]) + cp.sum(ko.losses.log_loss(np.sign(Y), other(X)))
+    problem = ko.Problem(cp.Minimize(loss + 0.1 * ko.sum_squares(theta) + 0.2 * ko.sum_squares(other)))
+    problem.solve()
+    assert problem.status == "optimal"
+    assert problem.certificate.relative_gap < 1e-6
+
+
 def test_nothing_is_gained_by_any_theta():
     """Two θ that fit: the optimum is 0, and so is the bound."""
     theta, other = ko.Theta(LINEAR), ko.Theta(GAUSSIAN)

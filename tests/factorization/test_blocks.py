@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 import tracemalloc
+from types import SimpleNamespace
 
 import cvxpy as cp
 import dask.array as da
@@ -17,6 +18,7 @@ from distributed import Client, LocalCluster
 from inside import reduction_of
 
 import kernelopt as ko
+from kernelopt.driver import options as checked
 from kernelopt.errors import DataError, KernelError, MemoryLimitError, NotPSDError, OptionError, SolverError
 from kernelopt.factorization import Guide, Layout, Settings, grow, memory
 from kernelopt.factorization.block_matrix import BlockMatrix, Here
@@ -42,6 +44,16 @@ def client():
 
 def points(n=1500, d=3, seed=0):
     return RNG(seed).normal(size=(n, d))
+
+
+def test_each_thread_has_the_same_number_of_blocks(monkeypatch):
+    monkeypatch.setattr(checked, "is_client", lambda _: True)
+    monkeypatch.setattr(checked.OnDask, "of", lambda _: SimpleNamespace(threads=3))
+    for rows in (50_000, 500_000, 7_000_000):
+        found = checked.layout(object(), None, rows)
+        assert 0 < found.rows <= checked.ROWS
+        assert -(-rows // found.rows) % 3 == 0
+    assert checked.layout(object(), None, 5).rows == checked.FEWEST
 
 
 def block_matrix(dtype):

@@ -1,5 +1,6 @@
 """Factors that grow by what the certificate says, against explicit kernel matrices."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import cvxpy as cp
@@ -14,7 +15,7 @@ from kernelopt.certificate import FULL, REDUCED
 from kernelopt.driver import policy, refine
 from kernelopt.driver.options import factor_options
 from kernelopt.errors import MemoryLimitError, OptionError
-from kernelopt.factorization import Guide, Settings, carried, grow, growing
+from kernelopt.factorization import FLOOR, Guide, Settings, carried, grow, growing
 from kernelopt.factorization import factor as factor_module
 from kernelopt.factorization.dense import pivoted_cholesky
 from kernelopt.factorization.growing import ExpandedFactor
@@ -314,6 +315,31 @@ def test_steps_that_gain_nothing_end():
     assert policy.progressing(policy.Step(options, aim=1e-6), rounds, 1e-6) is None
     assert policy.progressing(again, [rounds[0], Round(30, 30, 0.0, 1.0, 1e-4, 1.0)], 1e-6) is again
     assert policy.progressing(policy.Step(options), rounds, 1e-6).aim == 0.0  # finer factors
+    before = [Round(30, 30, 0.0, 1.0, 1e-3, 1.0), Round(20, 20, 0.0, 1.0, 1e-5, 1.0)]  # the last two decide
+    assert policy.progressing(again, [*before, *(Round(40, 40, 0.0, 1.0, 1e-3, 1.0),) * 2], 1e-6).aim == 1e-6
+
+
+def test_after_a_step_that_changed_no_factor():
+    """Pivots follow functions; then a smaller trace, then columns that no multipliers chose, and at last nothing."""
+    theta, options = object(), factor_options(tol=1e-6)
+    factors, guides = {theta: SimpleNamespace(rank=40, residual=1e-3)}, {theta: object()}
+    known = SimpleNamespace(relative_gap=1e-4)
+    step = policy.Step(options, guides=guides, aim=1e-3)
+    pivots = policy.instead(step, options, factors, known, 1e-6)
+    assert pivots.columns == 20 and pivots.guides is guides and pivots.options.growth == options.growth + 1
+    finer = policy.instead(pivots, options, factors, known, 1e-6)
+    assert not finer.guides and finer.options.growth == 0
+    assert finer.options.settings.rank_tol == pytest.approx(3e-3 * options.settings.rank_tol)  # 0.3·tol/gap
+    last = replace(pivots, options=replace(options, settings=replace(options.settings, rank_tol=FLOOR)))
+    others = policy.instead(last, options, factors, known, 1e-6)
+    assert not others.guides and others.options.growth == 0 and others.options.settings == last.options.settings
+    fine = {theta: SimpleNamespace(rank=40, residual=0.0)}
+    assert policy.instead(last, options, fine, known, 1e-6) is None
+    one_more = replace(options, settings=replace(options.settings, max_rank=41))
+    assert policy.instead(step, one_more, factors, known, 1e-6).columns == 1
+    assert policy.instead(last, one_more, factors, known, 1e-6) is not None
+    full = replace(options, settings=replace(options.settings, max_rank=40))
+    assert policy.instead(step, full, factors, known, 1e-6) is None
 
 
 def test_pivots_are_added_as_many_as_the_gap_asks_for():
