@@ -125,8 +125,8 @@ def test_other_outputs_and_other_rows_do_not_contradict():
 @pytest.mark.parametrize(
     ("constraints", "n", "loss"),
     [
-        (half_of_the_rows, 80, "absolute"),
-        (half_of_the_rows, 80, "none"),
+        (half_of_the_rows, 150, "absolute"),
+        (half_of_the_rows, 150, "none"),
         (with_a_slack_of_the_wrong_sign, 60, "none"),
         (with_a_slack_of_the_wrong_sign, 150, "squared"),
         (beside_a_variable, 150, "hinge"),
