@@ -414,7 +414,7 @@ def _gram(A: FeatureMatrix) -> Array:
 def _problem_spectrum(problem: Problem, ax: Any) -> Any:
     if problem._factored is None:
         raise KernelOptError("Expected a problem that was solved; call solve() first.")
-    reduction = problem._factored.reduction
+    reduction, _ = problem._by_columns()
     ax = axes(ax, "ko.plots.spectrum()")
     named = names(link.theta for link in reduction.form.predictions)
     for k, link in enumerate(reduction.form.predictions):

@@ -268,7 +268,7 @@ class Problem(Statement, Answered):
             names = self._solver_names(outer, solver, solver_options)
             options = replace(options, layout=self._layout(outer, backend, dtype))
             names = names if options.layout is None else choice.in_blocks(names, canonical, outer)
-            stated = refine.Stated(canonical, outer, self._strategy(outer, names))
+            stated = refine.Stated(canonical, outer, self._strategy(outer, names), tuple(names))
             try:
                 found = refine.pursue(stated, options, aim, rank_tol is None, left)
             except SolverError as error:
@@ -376,6 +376,15 @@ class Problem(Statement, Answered):
 
         return restore
 
+    def _by_columns(self) -> tuple[Reduction, Iterate]:
+        """The reduction with factors of Q, and the answer in their coordinates, for what needs columns of B."""
+        assert self._factored is not None
+        assert self._point is not None
+        if self._factored.is_whole:
+            found = refine.by_columns(self._factored, self._point, self._left_off)
+            self._factored, self._point, self._left_off = found
+        return self._factored.reduction, self._present_point()
+
     def _present_point(self) -> Iterate:
         """The answer, with the present values of the user's variables."""
         assert self._point is not None
@@ -482,7 +491,7 @@ class Problem(Statement, Answered):
         if self._factored is not None and solved and all(functions[t] is solved.get(t) for t in functions):
             assert self._solution is not None
             self._require_variable_values()
-            reduction, point = self._factored.reduction, self._present_point()
+            reduction, point = self._by_columns()
             if self._spectral is not None:
                 return principal_components.verify(reduction, self._spectral, point, self._solution, tol)
             report = verification.verify(reduction, self._outer(), point, self._solution, tol, self._source)
@@ -533,9 +542,7 @@ class Problem(Statement, Answered):
             raise KernelOptError(
                 "Expected a continuous problem; one with integers, or of the spectral form, has no derivative here."
             )
-        return SolvedProblem(
-            self, self._private_form(), self._factored.reduction, self._present_point(), self.certificate
-        )
+        return SolvedProblem(self, self._private_form(), *self._by_columns(), self.certificate)
 
     @one_at_a_time
     def backward(self) -> None:
@@ -613,7 +620,7 @@ class Problem(Statement, Answered):
         """
         if self._factored is None:
             self._factored = refine.reduced(self._private_form(), policy.Step(factor_options()), {})
-        reduction = self._factored.reduction
+        reduction = self._by_columns()[0] if self._factored.is_whole else self._factored.reduction
         if self._shown is None or self._shown[0] is not reduction:
             self._shown = reduction, representer.substitute(self.canonical_form(), reduction.factors).problem
         return self._shown[1]

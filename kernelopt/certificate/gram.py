@@ -159,8 +159,7 @@ def _from_features(F: Array, V: Array, most: Array, sizes: Array) -> Gram:
 
 def _from_factor(factor: Factor, V: Array) -> Array:
     """VᵀBBᵀV·scale."""
-    C = factor.B.T @ V
-    return np.asarray(factor.scale * (C.T @ C))
+    return np.asarray(factor.scale * factor.matrix.inner(factor.B.T @ V))
 
 
 def _left(factor: Factor, V: Array, residual: float) -> Array:
@@ -187,6 +186,8 @@ def spans_everything(link: PredictionLink, factor: Factor) -> bool:
     """Whether the factor has the rank of Q: the number of rows or of features, and no column that may be rounding."""
     if factor.is_projected:
         return not factor.is_restriction
+    if factor.is_whole:
+        return True
     if factor.rank not in (len(link.rows), link.rows.features):
         return False
     columns = factor.matrix.column_squares()

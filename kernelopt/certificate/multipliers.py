@@ -184,7 +184,7 @@ def theta_gram(reduction: Reduction, point: Iterate, number: int) -> Array:
     """θᵀθ."""
     factor = reduction.factors[reduction.form.predictions[number].theta]
     V = point.v[number].reshape(factor.rank, -1) if factor.rank else np.zeros((1, 1))
-    return np.asarray(V.T @ V / factor.scale)
+    return np.asarray(factor.matrix.inner(V) / factor.scale)
 
 
 def norm_multipliers(reduction: Reduction, form: ConicForm, point: Iterate, nu: list[Array]) -> Array:

@@ -77,8 +77,12 @@ def factors(reduction: Reduction, named: Notation) -> Lines:
         told.add(id(factor))
         seconds = f"{factor.kernel_seconds + factor.factor_seconds:.2g} s"
         why = f" ({factor.why})" if factor.why else ""
-        text = f"{named.theta(link.theta)}: Q = BBᵀ by {factor.method}{why}, B {len(factor.B)} × {factor.rank}, "
-        text += f"trace residual {factor.residual:.1e}{restricts}, {seconds}{shared}"
+        text = f"{named.theta(link.theta)}: "
+        if factor.is_whole:
+            text += f"none, solved with Q itself{why}, {len(factor.B)} × {factor.rank}, {seconds}{shared}"
+        else:
+            text += f"Q = BBᵀ by {factor.method}{why}, B {len(factor.B)} × {factor.rank}, "
+            text += f"trace residual {factor.residual:.1e}{restricts}, {seconds}{shared}"
         lines.append(("" if lines else "factor", text))
     variables = [f"w_{named.theta(link.theta)}" for link in reduction.form.predictions]
     variables += [y.name() for y in reduction.form.y]

@@ -376,7 +376,8 @@ def norm_gram(reduction: Reduction, point: Iterate, norm: NormLink) -> Array:
     if norm.view.shift is not None:
         centre, R = centre_and_rest(norm, factor)
         V = np.vstack([V - centre, -R])
-    return np.asarray(V.T @ V / factor.scale)
+        return np.asarray(V.T @ V / factor.scale)
+    return np.asarray(factor.matrix.inner(V) / factor.scale)
 
 
 def violation(reduction: Reduction, point: Iterate, data_unit: float = 0.0) -> float:
@@ -496,14 +497,18 @@ def _gradient(part: cp.Expression) -> dict[int, Any]:
 def _function(
     link: PredictionLink, factor: Factor, v: Array, coefficients: Array, dual: Function | None
 ) -> FittedFunction:
-    centers, expanded = link.rows.expansion(factor.pivots, coefficients)
-    on_points = factor.pivots[factor.pivots < len(link.rows.points)]
+    pivots = factor.pivots
+    if factor.is_whole:  # rows without a multiplier have no coefficient
+        used = np.flatnonzero(coefficients.reshape(len(pivots), -1).any(axis=1))
+        pivots, coefficients = pivots[used], coefficients[used]
+    centers, expanded = link.rows.expansion(pivots, coefficients)
+    on_points = pivots < len(link.rows.points)
     kernel = link.rows.kernel + factor.added * Delta() if factor.added else link.rows.kernel
     return FittedFunction(
         kernel, centers, expanded,
-        products=frozen(np.atleast_2d(v.T @ v) / factor.scale),
-        pivots=link.origin[on_points],
-        pivot_coefficients=coefficients[factor.pivots < len(link.rows.points)],
+        products=frozen(np.atleast_2d(factor.matrix.inner(v)) / factor.scale),
+        pivots=link.origin[pivots[on_points]],
+        pivot_coefficients=coefficients[on_points],
         dual=dual,
     )  # fmt: skip
 
@@ -514,8 +519,13 @@ def _dual_function(link: PredictionLink, factor: Factor, norms: list[NormLink], 
     None where there is no norm, or one of another kind, with which θ is no multiple of Aᵀν.
     """
     summed = link.summed(nu).reshape(len(link.rows), *nu.shape[1:])
-    length = factor.scale * float(np.linalg.norm(factor.B.T @ summed))
+    length = factor.scale * _length(factor, factor.B.T @ summed)
     if not norms or not all(norm.is_plain for norm in norms) or length == 0:
         return None
     rows = np.arange(len(link.rows))
-    return Function._of_rows(link.rows.kernel, *link.rows.expansion(rows, summed * np.linalg.norm(v) / length))
+    return Function._of_rows(link.rows.kernel, *link.rows.expansion(rows, summed * _length(factor, v) / length))
+
+
+def _length(factor: Factor, v: Array) -> float:
+    """The Frobenius norm of coordinates v."""
+    return float(np.sqrt(np.trace(np.atleast_2d(factor.matrix.inner(v)))))

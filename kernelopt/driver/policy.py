@@ -70,10 +70,15 @@ def first(options: FactorOptions, rows: int) -> FactorOptions:
     if rows > MANY:
         options = _with_tolerance(options, options.settings.rank_tol * COARSER)
     if rows > FEW or options.layout is not None:
-        most = max(int(FIRST * rows**0.5), LEAST)
+        most = first_columns(rows)
         most = min(options.settings.max_rank or most, most)
         options = replace(options, settings=replace(options.settings, max_rank=most))
     return options
+
+
+def first_columns(rows: int) -> int:
+    """The columns that a streamed factor begins with."""
+    return max(int(FIRST * rows**0.5), LEAST)
 
 
 def least(options: FactorOptions) -> FactorOptions:

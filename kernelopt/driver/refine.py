@@ -6,7 +6,7 @@ problem, `policy` chooses the next step, and a frozen `State` holds the results 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf, isfinite, nan
@@ -15,14 +15,15 @@ from typing import NamedTuple
 
 from kernelopt.certificate import FULL, Certificate
 from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer
-from kernelopt.driver import policy
+from kernelopt.driver import in_kernel_space, policy
 from kernelopt.driver.options import FactorOptions
 from kernelopt.driver.policy import Step, View
 from kernelopt.driver.strategy import Goal, Outcome, Strategy, attempted, least_gap
 from kernelopt.errors import MemoryLimitError
-from kernelopt.factorization import Factor, Guide, factorize, grow
+from kernelopt.factorization import FEW, Factor, Guide, carried, factorize, grow
 from kernelopt.language.expressions import Theta
 from kernelopt.results.history import Round
 from kernelopt.results.solution import Attempt, SolverStats, Status
@@ -40,12 +41,13 @@ BLAME = 10.0
 class Stated:
     """A problem in canonical form, and the strategy that solves its reductions.
 
-    outer : the cone data; None with integer variables, and in the spectral form
+    outer : the cone data; None with integer variables, and in the spectral form; solvers : the candidates
     """
 
     form: CanonicalForm
     outer: Outer | None
     strategy: Strategy
+    solvers: Sequence[str] = ()
 
     @property
     def rows(self) -> int:
@@ -57,6 +59,11 @@ class Factored(NamedTuple):
 
     options: FactorOptions
     reduction: Reduction
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether Q itself stands in place of factors."""
+        return any(factor.is_whole for factor in self.reduction.factors.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +99,10 @@ class Pursued:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """The results of the rounds so far: the last factors and answer, and the best answer with its factors."""
+    """The results of the rounds so far: the last factors and answer, and the best answer with its factors.
+
+    why : the reason why factors were made where Q itself would have taken less time
+    """
 
     factored: Factored | None
     latest: Outcome | None = None
@@ -102,6 +112,7 @@ class State:
     rounds: tuple[Round, ...] = ()
     interrupted: bool = False
     began: float = field(default_factory=perf_counter)
+    why: str = ""
 
     @property
     def known(self) -> Certificate | None:
@@ -127,10 +138,16 @@ def pursue(stated: Stated, options: FactorOptions, goal: Goal, grows: bool, left
     """
     # Only a certificate shows that a coarse factor is too coarse.
     judged = grows and goal.certify is True and stated.outer is not None and stated.form.is_convex
+    whole = left.factored if left.factored is not None and left.factored.is_whole else None
+    left = left if whole is None else replace(left, factored=None)
     step, factors = _first(stated, options, judged, grows, left)
     state, start = State(left.factored), left.start
+    before = factors if whole is None else whole.reduction.factors
     bar = GapBar("certified gap", goal.progress and judged, leave=True)
     try:
+        if judged and state.factored is None:
+            state = _in_kernel_space(stated, options, goal, state, start, whole)
+            step = step if state.best is None else None
         while step is not None:
             factored = _factored(stated.form, state, step, factors, goal.deadline)
             finer = factored.reduction.factors
@@ -139,7 +156,8 @@ def pursue(stated: Stated, options: FactorOptions, goal: Goal, grows: bool, left
                 state = replace(state, factored=factored)
                 step = policy.instead(step, options, factors, state.known, goal.tol)
                 continue
-            start, factors = engines.carried(start, stated.form, factors, finer), finer
+            start, factors = engines.carried(start, stated.form, before, finer), finer
+            before = finer
             aimed = _aimed(goal, state, step, products=options.functions and grows)
             outcome = attempted(stated.strategy(factored.reduction, aimed, start))
             state, start = state.after(factored, outcome), outcome.left_off or start
@@ -152,6 +170,9 @@ def pursue(stated: Stated, options: FactorOptions, goal: Goal, grows: bool, left
             step = policy.next_step(
                 View(options, step.options, factors, outcome, state.rounds, goal.tol, may_grow, judged)
             )
+            if step is not None and step.options.method != options.method:  # the spectrum is flat
+                rounds, state = len(state.rounds), _in_kernel_space(stated, options, goal, state, start, flat=True)
+                step = step if len(state.rounds) == rounds else None
     except (MemoryLimitError, clock.OutOfTimeError, KeyboardInterrupt) as stop:
         if state.best is None and not isinstance(stop, clock.OutOfTimeError):
             raise
@@ -160,6 +181,39 @@ def pursue(stated: Stated, options: FactorOptions, goal: Goal, grows: bool, left
     finally:
         bar.close()
     return _found(state, goal)
+
+
+def _in_kernel_space(  # noqa: PLR0917
+    stated: Stated, options: FactorOptions, goal: Goal, state: State, start: Start | None,
+    known: Factored | None = None, flat: bool = False,
+) -> State:  # fmt: skip
+    """The state after an attempt with Q itself, where the problem suits it; with another round where that succeeds.
+
+    known : what the last solve left, with Q itself; flat : whether the spectrum is known to be flat
+    """
+    outer, names = stated.outer, list(stated.solvers)
+    if outer is None or not in_kernel_space.suits(stated.form, outer, names, options, goal, flat or known is not None):
+        return state
+    if known is None and in_kernel_space.lacks_memory(stated.form, options):
+        return replace(state, why=in_kernel_space.NO_MEMORY)
+    reduction = in_kernel_space.reduced(stated.form, options, goal.deadline) if known is None else known.reduction
+    if state.factored is not None:
+        start = engines.carried(start, stated.form, state.factored.reduction.factors, reduction.factors)
+    attempt, outcome = in_kernel_space.tried(reduction, outer, names, goal, start)
+    if outcome is None:
+        return replace(state, attempts=(*state.attempts, attempt))
+    return state.after(Factored(options, reduction), replace(outcome, attempts=(attempt,)))
+
+
+def by_columns(factored: Factored, point: Iterate, start: Start | None) -> tuple[Factored, Iterate, Start | None]:
+    """An answer with Q itself in the coordinates of factors, for what needs columns of B."""
+    form, old = factored.reduction.form, factored.reduction.factors
+    most = max(len(link.rows) for link in form.predictions)
+    options = replace(factored.options, method="cholesky")
+    made = reduced(form, Step(options if most > FEW else policy.full(options)), {})
+    new = made.reduction.factors
+    v = tuple(carried(old[link.theta], new[link.theta], v) for link, v in zip(form.predictions, point.v, strict=True))
+    return made, replace(point, v=v), engines.carried(start, form, old, new)
 
 
 def _at_once(stated: Stated, options: FactorOptions, goal: Goal, state: State) -> State:
@@ -181,12 +235,12 @@ def reduced(form: CanonicalForm, step: Step, coarser: Mapping[Theta, Factor]) ->
 def renewed(form: CanonicalForm, factored: Factored) -> Factored | None:
     """The reduction of a form in which some rows have another kernel, with new factors for these.
 
-    None where factors had grown: the next solve begins with coarse ones again.
+    None where factors had grown, or Q itself was used: the next solve begins as the first one.
     """
     old = {link.theta: link.rows for link in factored.reduction.form.predictions}
     kept = {t: f for t, f in factored.reduction.factors.items() for link in form.predictions
             if link.theta is t and link.rows is old[t]}  # fmt: skip
-    if factored.options.growth:
+    if factored.options.growth or factored.is_whole:
         return None
     others = tuple(link for link in form.predictions if link.theta not in kept)
     made = _factorize(replace(form, predictions=others), Step(factored.options), {})
@@ -217,7 +271,7 @@ def _factored(
     if state.factored is not None and state.factored.options == step.options:
         return state.factored
     with clock.limited(deadline):
-        made = reduced(form, step, coarser)
+        made = reduced(form, replace(step, options=replace(step.options, why=step.options.why or state.why)), coarser)
         if state.best is not None:
             clock.check()  # one call of LAPACK may have taken the time that was left for solving
     return made

@@ -52,6 +52,7 @@ class Factor(ABC):
     grows = False  # whether `grow` can add columns that a certificate asks for
     is_exact = True  # whether B has no error but rounding in double precision, so that Q can be read off it
     is_projected = False  # whether Q was indefinite, and a projection of it is factored
+    is_whole = False  # whether B stands for Q itself, see `whole`
     is_nested = True  # whether the columns of a finer factor begin with these
 
     @cached_property

@@ -41,6 +41,7 @@ class TallMatrix(ABC):
 
     __array_ufunc__ = None  # numpy then leaves products with its arrays to this class
     ndim = 2
+    orthonormal = True  # whether v are coordinates in an orthonormal basis, so that ‖θ‖² is a multiple of Σvᵢ²
 
     @property
     @abstractmethod
@@ -54,6 +55,10 @@ class TallMatrix(ABC):
     @abstractmethod
     def adjoint(self, d: Array) -> Array:
         """Bᵀd."""
+
+    def inner(self, V: Array) -> Array:
+        """The inner products of the columns of V (r, k), as coordinates: VᵀV. A number for V of shape (r,)."""
+        return np.asarray(V.T @ V)
 
     @abstractmethod
     def rows(self, chosen: Ints) -> Array:

@@ -151,7 +151,7 @@ def fitted(problem: Problem) -> tuple[CanonicalForm, Reduction, Outer | None]:
     if changed := of_kernels.intersection(problem._changed_since()):
         raise KernelOptError(f"Expected the kernel of the last solve; {', '.join(changed)} changed since. Solve again.")
     place(problem._private_form(), problem._present_point())
-    return problem.canonical_form(), problem._factored.reduction, problem._outer()
+    return problem.canonical_form(), problem._by_columns()[0], problem._outer()
 
 
 def _require_model(form: CanonicalForm, outer: Outer | None) -> None:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelopt.solvers import active_set, libsvm, semismooth
+from kernelopt.solvers import active_set, libsvm, proximal_point, semismooth
 from kernelopt.solvers.assemble import Shape
 from kernelopt.solvers.dual_point import Point, judged
 from kernelopt.solvers.engine import Engine, needs_convexity
@@ -121,6 +121,8 @@ def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Poin
     found = None if first is None else _from_libsvm(problem, watch, first)
     if found is not None:
         return replace(found, kept=kept)
+    if not problem.orthonormal:
+        return proximal_point.solve(problem, watch, start)
     if start is None and first is not None:
         start = libsvm.completed(problem, first)
     found = _coarse_to_fine(problem, watch, start, problem.sigma, watch.flops + BUDGET * problem.cost(problem.m))

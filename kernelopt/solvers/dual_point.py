@@ -76,11 +76,7 @@ def judged(  # noqa: PLR0917
     with np.errstate(invalid="ignore"):
         kinks = np.where(violation > 0, 2 * np.abs(a) * violation, problem.kink_values(s))
     primal = (
-        problem.constant
-        + problem.quadratic(x)
-        + float(problem.linear @ x)
-        + problem.smooth_value(s)
-        + float(kinks.sum())
+        problem.constant + problem.quadratic(x) + problem.linear_value(x) + problem.smooth_value(s) + float(kinks.sum())
     )
     dual = problem.dual_value(a, slopes, combined)
     return Point(x, s, a, slopes, primal - dual, problem.quadratic(x), float(violation.max(initial=0.0)), primal)

@@ -9,12 +9,15 @@ symmetric eigendecomposition solves all these systems (`Decomposition`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import inf
 
 import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
+from kernelopt.errors import SolverError
+from kernelopt.solvers import active_set
 from kernelopt.solvers.assemble import Shape
 from kernelopt.solvers.dual_point import Point, judged
 from kernelopt.solvers.engine import Engine
@@ -30,6 +33,7 @@ EIGEN = 15.0  # cost of an eigendecomposition in units of r³ flops of matrix pr
 # Their directions of y are free, and x has no component in them.
 SINGULAR = 1e-13
 SAME = 1e-13  # relative difference up to which two ratios count as equal: rounding of products, with a margin
+MOST_WHOLE = 2  # systems with the whole kernel matrix, before a decomposition pays
 CHUNK = 1000  # rows whose leverages are computed at a time: a few of these blocks, of CHUNK·r numbers, are in memory
 
 
@@ -45,6 +49,8 @@ class LeastSquares(Engine):
 
 def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Point:
     """The minimizer, refined until the gap is small enough or stops falling; of `start`, only `kept` is used."""
+    if not problem.orthonormal:
+        return _in_kernel_space(problem, watch, start)
     weights = curvature(problem)
     kept = reusable(problem, weights, None if start is None else start.kept)
     system = kept.system(problem, weights)
@@ -66,6 +72,22 @@ def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Poin
         best = replace(best, stopped=stop)
     assert best is not None
     return replace(best, kept=kept)
+
+
+def _in_kernel_space(problem: Structured, watch: Watch, start: Point | None) -> Point:
+    """The minimizer from one system in kernel space, as squares have no sides to be on.
+
+    Raises SolverError where the system is too near to a singular one, and from the second strength of the penalty on,
+    as `Decomposition` solves these faster.
+    """
+    solved = start.kept if start is not None and isinstance(start.kept, int) else 0
+    found = None
+    if solved < MOST_WHOLE:
+        zero, a = np.zeros(problem.m), np.zeros(len(problem.of))
+        found = active_set.solve(problem, watch, Point(np.zeros(problem.size), zero, a, zero, inf, 0.0, inf, inf))
+    if found is None:
+        raise SolverError("LEAST_SQUARES needs a factor of the kernel matrix.")
+    return replace(found, kept=solved + 1)
 
 
 def curvature(problem: Structured) -> Array:

@@ -20,7 +20,7 @@ from kernelopt.compiler.pieces import Kinks
 from kernelopt.support.types import Array, Ints
 
 SAME = 1e-12  # relative: margins, tubes and heights that count as equal
-MOST = 5000  # rows; libsvm holds two copies of K
+MOST = 12_000  # rows; libsvm holds two copies of K
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,8 +38,9 @@ from kernelopt.solvers.watch import Watch
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array
 
-# Steps of the accelerated gradient method. More of them cost more than the systems that they make smaller.
-GRADIENT_STEPS = 150
+# Steps of the accelerated gradient method, with maxima and without. More of them cost more than the systems that they
+# make smaller.
+GRADIENT_STEPS, WITHOUT_MAXIMA = 150, 30
 POWER_STEPS, SAFE = 15, 1.1  # power iterations for the largest eigenvalue of K, and the factor that makes up for few
 # σ·(mean of K's diagonal) at first, its growth from one iteration to the next, and its divisor after one that fails. A
 # larger first value makes the first systems harder, a smaller one takes more iterations.
@@ -264,7 +265,7 @@ class _KernelRun:
         a = self.projected(np.where(np.isfinite(p.low + p.high), 0.5 * (p.low + p.high), 0.0))
         length = self._largest_eigenvalue(mu) * SAFE + float(p.rho.max(initial=0.0))
         z, t = a, 1.0
-        for _ in range(GRADIENT_STEPS):
+        for _ in range(GRADIENT_STEPS if len(self.grouped) else WITHOUT_MAXIMA):
             if watch.is_over:
                 break
             y = -mu * self.residual(z)

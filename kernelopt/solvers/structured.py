@@ -43,7 +43,7 @@ LOOK_UP = 20
 # Cached properties of a structured problem that do not depend on R.
 WITHOUT_R = (
     "ends", "_rows", "_one_each", "_one_factor", "_E_back", "linear", "_long", "_long_rows", "_pairs", "product_cost",
-    "_typical",
+    "_typical", "orthonormal",
 )  # fmt: skip
 
 Solve = Callable[[Array], Array]
@@ -247,16 +247,31 @@ class Structured:
             a = np.clip(np.where((self.rho == 0) & (k == 0), 0.0, a), self.low, self.high)
             return np.where(k == 0, 0.0, a * k) - np.where(self.rho > 0, 0.5 * self.rho * a**2, 0.0)
 
+    @cached_property
+    def orthonormal(self) -> bool:
+        """Whether all vₖ are coordinates in orthonormal bases. Else ‖vₖ‖² stands for vₖᵀQvₖ, and Bₖᵀd for d."""
+        return all(B.orthonormal for B in self.blocks)
+
     def quadratic(self, x: Array) -> float:
         """½xᵀRx."""
-        return 0.5 * float(self.penalty @ x**2)
+        if self.orthonormal:
+            return 0.5 * float(self.penalty @ x**2)
+        squares = [float(B.inner(x[a:b])) for B, (a, b) in zip(self.blocks, pairwise(self.ends), strict=True)]
+        return 0.5 * float(self.R @ squares)
+
+    def linear_value(self, x: Array) -> float:
+        """gᵀx."""
+        if self.orthonormal:
+            return float(self.linear @ x)
+        parts = [self.linear[a:b] @ (B @ x[a:b]) for B, (a, b) in zip(self.blocks, pairwise(self.ends), strict=True)]
+        return float(sum(parts) + self.linear[self.ends[-1] :] @ x[self.ends[-1] :])
 
     def value(self, x: Array, s: Array) -> float:
         """The objective at x, with s = Cx."""
         return (
             self.constant
             + self.quadratic(x)
-            + float(self.linear @ x)
+            + self.linear_value(x)
             + self.smooth_value(s)
             + float(self.kink_values(s).sum())
         )
@@ -267,11 +282,12 @@ class Structured:
         −Σ(anchor·a + ½ρa²) − Σh*ᵢ − ½‖combined_v‖²/R. This is a bound only if combined_y = 0, which is not checked.
         """
         conjugates = sum(float(np.sum(h.conjugate(smooth_slopes[h.at]))) for h in self.smooth)
-        v = combined[: self.ends[-1]]
-        return (
-            self.constant - float(self.anchor @ a) - 0.5 * float(self.rho @ a**2) - conjugates
-            - 0.5 * float(np.sum(v**2 / self.penalty[: self.ends[-1]]))
-        )  # fmt: skip
+        v, penalty = combined[: self.ends[-1]], self.penalty[: self.ends[-1]]
+        if self.orthonormal:
+            of_theta = 0.5 * float(np.sum(v**2 / penalty))
+        else:
+            of_theta = self.quadratic(np.append(v / penalty, np.zeros(self.q)))
+        return self.constant - float(self.anchor @ a) - 0.5 * float(self.rho @ a**2) - conjugates - of_theta
 
     # ------------------------------------------------------------ second order
 
@@ -525,7 +541,7 @@ def factored(H: Array) -> tuple[Array, bool]:
     added, most = 0.0, float(diagonal.max(initial=0.0)) or 1.0
     for k in range(8):
         try:
-            return sl.cho_factor(H, lower=True, overwrite_a=k == 7, check_finite=False)
+            return sl.cho_factor(H.T, lower=True, overwrite_a=k == 7, check_finite=False)  # in LAPACK's order
         except np.linalg.LinAlgError:
             added = JITTER * 100.0**k * most
             H[np.diag_indices_from(H)] = diagonal + added

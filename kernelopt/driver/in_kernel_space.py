@@ -1,0 +1,131 @@
+"""An attempt with Q itself, before any factor, which takes most of the time for some hundred to some thousand rows.
+
+Squares are one system in kernel space. For losses with kinks, active sets from libsvm's point or from the answer for
+other values of parameters, and the proximal point method, need products with Q and a few of its entries. Where libsvm
+has no point, that pays only with a flat spectrum, for which a factor has a large share of N columns. An attempt whose
+gap stays open is dropped, and the loop over factors begins as if it had not been.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from math import isfinite, nan
+from time import perf_counter
+
+from kernelopt import certificate as certificates
+from kernelopt.compiler import representer
+from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.representer import FEASIBLE, Reduction
+from kernelopt.compiler.separable import Outer
+from kernelopt.driver import policy
+from kernelopt.driver.diagnosis import Diagnosis
+from kernelopt.driver.judgement import Candidate, judged
+from kernelopt.driver.options import FactorOptions
+from kernelopt.driver.strategy import Goal, Outcome, Task
+from kernelopt.errors import MemoryLimitError, SolverError
+from kernelopt.factorization import AUTO, Factor, memory
+from kernelopt.factorization.streamed import streamed_cholesky
+from kernelopt.factorization.whole import needed, whole
+from kernelopt.language.rows import Rows
+from kernelopt.results.solution import Attempt, Status
+from kernelopt.solvers import choice, engines
+from kernelopt.solvers.assemble import shape_of
+from kernelopt.solvers.engines import Start
+from kernelopt.support import clock
+
+# Rows from which a factor and BBᵀ take more than products with Q do, and up to which the N² numbers of Q take less than
+# a factor that grows to the rank that is needed; with a flat spectrum this rank is large.
+FEW, MANY, FLAT = 300, 5000, 12_000
+# Rows up to which one system with Q takes less than a factor of lower rank and its systems, and those up to which Q is
+# factored at once, so that no coarse factor shows how flat the spectrum is.
+SQUARES, DENSE = 2000, 2000
+NO_MEMORY = "no memory for Q itself"
+WHY = "the factor and BBᵀ would take longer than the solve"
+ENGINES = ("AUGMENTED_LAGRANGIAN", "LEAST_SQUARES")
+
+
+class _UndecidedError(Exception):
+    """Whether an answer exists is left to solvers with a factor."""
+
+
+def suits(  # noqa: PLR0917
+    form: CanonicalForm, outer: Outer | None, names: list[str], options: FactorOptions, goal: Goal, flat: bool
+) -> bool:
+    """Whether the problem is solved with Q itself first: by its engine, its rows, its kernel and the caller's options.
+
+    Whoever asks for a solver, a factorization or a rank gets it. flat : whether the spectrum is known to be flat
+    """
+    if outer is None or not form.is_convex or goal.certify is not True or len(names) == 1 or goal.own_options:
+        return False
+    if options.method != AUTO or options.layout is not None or options.settings.max_rank is not None:
+        return False
+    shape, links = shape_of(form, outer), form.predictions
+    if shape.lacks is not None or shape.odd is not None or shape.smooth or shape.hard or shape.shifted:
+        return False
+    sizes = [len(link.rows) for link in links]
+    most = SQUARES if shape.squares else FLAT if flat else MANY if shape.machine else DENSE
+    if not sizes or min(sizes) < FEW or max(sizes) > most or shape.maxima:
+        return False
+    if choice.ordered(names, form, outer, sum(sizes))[0] not in ENGINES:
+        return False
+    if any(link.rows.kernel.is_psd is not True or link.rows.kernel.declarations() for link in links):
+        return False  # only a factor shows that Q is positive semidefinite
+    if not all(link.rows.are_points and link.u is not None for link in links):
+        return False
+    return flat or shape.machine > 0 or shape.squares or all(_is_flat(link.rows, options) for link in links)
+
+
+def lacks_memory(form: CanonicalForm, options: FactorOptions) -> bool:
+    """Whether Q takes too much memory."""
+    distinct = {link.rows.fingerprint(): len(link.rows) for link in form.predictions}
+    return sum(map(needed, distinct.values())) > memory.allowed_bytes(options.memory_limit)
+
+
+def _is_flat(rows: Rows, options: FactorOptions) -> bool:
+    """Whether the first columns of a factor leave a large share of the trace."""
+    settings = replace(options.settings, max_rank=policy.first_columns(len(rows)), checked=False)
+    return streamed_cholesky(rows, settings, options.memory_limit).residual > policy.FLAT
+
+
+def reduced(form: CanonicalForm, options: FactorOptions, deadline: float) -> Reduction:
+    """The reduction to Q itself; θs with the same kernel and rows share one."""
+    made: dict[object, Factor] = {}
+    for link in form.predictions:
+        name = link.rows.fingerprint()
+        if name not in made:
+            make = partial(whole, link.rows, options.memory_limit)
+            with clock.limited(deadline):
+                found = make() if options.cache is None else options.cache.factor(link.rows, "whole", make)
+            made[name] = replace(found, why=WHY)
+    return Reduction(form, {link.theta: made[link.rows.fingerprint()] for link in form.predictions})
+
+
+def tried(
+    reduction: Reduction, outer: Outer, names: list[str], goal: Goal, start: Start | None
+) -> tuple[Attempt, Outcome | None]:
+    """The attempt, and its outcome where it settles the problem, or where a limit was reached."""
+    name = choice.ordered(names, reduction.form, outer, reduction.size)[0]
+    began = perf_counter()
+    claimed, gap, outcome = "failed", nan, None
+    try:
+        answer = engines.solve(reduction, outer, name, goal.tol, goal.deadline, start, goal.verbose, goal.progress)
+        claimed = str(answer.status)
+        if answer.has_point and answer.point is not None:
+            point = representer.evaluate(reduction, answer.point, answer.predictions)
+            gap = certificates.gap_of_solver(reduction, outer, point, answer.gap)
+            limited = answer.status == Status.USER_LIMIT
+            met = representer.violation(reduction, point, outer.form.data_unit) <= FEASIBLE and isfinite(point.value)
+            if met and (limited or gap <= goal.tol):
+                candidate = Candidate(abs(answer.gap), not limited, limited, point, answer)
+                outcome = judged(Task(reduction, outer, goal), candidate, False, _undecided, None)
+                settled = limited or outcome.interrupted or outcome.solution.status == Status.OPTIMAL
+                outcome = outcome if settled else None
+    except (SolverError, MemoryLimitError, _UndecidedError):
+        pass
+    ranks = tuple(f.rank for f in reduction.factors.values())
+    return Attempt(name, goal.tol, None, ranks, claimed, gap, perf_counter() - began), outcome
+
+
+def _undecided() -> Diagnosis:
+    raise _UndecidedError

@@ -1,0 +1,224 @@
+"""Solves with Q itself in place of a factor: the same answers, on rows with a multiplier, and factors where needed."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import kernelopt as ko
+from kernelopt.driver import in_kernel_space
+from kernelopt.errors import NotPSDError, SolverError
+from kernelopt.factorization import Settings, carried, pivoted_cholesky
+from kernelopt.factorization.whole import whole
+from kernelopt.language.rows import Rows
+from kernelopt.solvers import machines
+
+N = in_kernel_space.FEW
+LOSSES = {
+    "hinge": lambda y, f: ko.losses.hinge(np.sign(y), f),
+    "epsilon": lambda y, f: ko.losses.epsilon_insensitive(y, f, 0.1),
+    "squares": lambda y, f: ko.losses.squared_error(y, f),
+    "pinball": lambda y, f: ko.losses.pinball(y, f, 0.3),
+    "huber": lambda y, f: ko.losses.huber(y, f, 0.5),
+}
+
+
+def data(p: int = 3, n: int = N, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p))
+    return X, np.sin(2 * X[:, 0]) + 0.4 * rng.normal(size=n)
+
+
+def stated(loss: str, p: int = 3, n: int = N, weights=1.0, lam=None):
+    X, y = data(p, n)
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=np.sqrt(p) / 1.5)), cp.Variable()
+    lam = cp.Parameter(nonneg=True, value=0.3) if lam is None else lam
+    losses = LOSSES[loss](y, theta(X) + b)
+    return ko.Problem(cp.Minimize(cp.sum(cp.multiply(weights, losses)) + lam * ko.sum_squares(theta))), theta, b, lam
+
+
+def is_whole(problem: ko.Problem) -> bool:
+    return "solved with Q itself" in str(problem.explain())
+
+
+def by_factor(problem: ko.Problem, **options) -> float:
+    return problem.solve(rank_tol=1e-12, tol=1e-9, **options)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "epsilon", "squares"])
+def test_the_answer_is_that_of_a_factor(loss):
+    problem, theta, _, _ = stated(loss)
+    problem.solve(tol=1e-9)
+    assert problem.status == "optimal" and problem.certificate.relative_gap <= 1e-9
+    assert is_whole(problem)
+    other, reference, _, _ = stated(loss)
+    value = by_factor(other)
+    assert not is_whole(other)
+    assert problem.certificate.lower <= value * (1 + 1e-9) and problem.value <= other.certificate.upper + 1e-9 * value
+    Z = data(seed=1)[0]
+    assert np.allclose(theta.value(Z), reference.value(Z), atol=1e-4)
+    assert theta.value.norm == pytest.approx(reference.value.norm, rel=1e-5)
+
+
+def test_theta_stands_on_rows_with_a_multiplier():
+    problem, theta, _, lam = stated("hinge")
+    problem.solve()
+    nu = np.concatenate(list(theta._duals.values()))
+    assert np.array_equal(theta.value.pivots, np.flatnonzero(nu))
+    assert len(theta.value.pivots) < 0.9 * N
+    assert np.allclose(np.abs(theta.value.pivot_coefficients), np.abs(nu[nu != 0]) / (2 * lam.value), rtol=1e-8)
+
+
+@pytest.mark.parametrize("loss", ["pinball", "huber"])
+def test_other_kinks_only_with_a_flat_spectrum(loss):
+    """Where libsvm has no point, Q itself pays where a factor needs a large share of N columns."""
+    steep, *_ = stated(loss, p=2, n=450)
+    steep.solve()
+    flat, _, _, lam = stated(loss, p=40, n=450)
+    flat.solve(tol=1e-8)
+    assert steep.status == flat.status == "optimal"
+    assert is_whole(flat) is (loss == "pinball")  # Huber's function is smooth enough for Newton's method
+    assert not is_whole(steep)
+    value, lam.value = flat.value, 0.2
+    again = flat.solve(tol=1e-8)
+    assert flat.status == "optimal" and again < value
+
+
+def test_changes_of_the_penalty_and_of_weights():
+    weights = cp.Parameter(N, nonneg=True, value=np.ones(N))
+    problem, _, _, lam = stated("hinge", weights=weights)
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        lam.value, weights.value = 10 ** rng.uniform(-2, 1), rng.integers(0, 3, size=N).astype(float)
+        problem.solve(tol=1e-8)
+        assert problem.status == "optimal" and is_whole(problem)
+        other, _, _, _ = stated("hinge", weights=weights.value, lam=lam.value)
+        assert by_factor(other) == pytest.approx(problem.value, rel=1e-7)
+
+
+def test_squares_get_a_decomposition_for_more_values():
+    """One system with Q takes less than a factor, but from the third value of λ on a decomposition does."""
+    problem, _, _, lam = stated("squares")
+    found = []
+    for value in (1.0, 0.5, 0.25, 0.125):
+        lam.value = value
+        problem.solve()
+        assert problem.status == "optimal"
+        found.append(is_whole(problem))
+    assert found == [True, True, False, False]
+
+
+def test_whoever_needs_columns_gets_them():
+    """Derivatives, left-out rows, the reduced problem and checks have a factor, made when it is asked for."""
+    problem, theta, _, _ = stated("squares")
+    problem.solve()
+    f = theta.value(data(seed=2)[0])
+    assert problem.verify().passed
+    assert not is_whole(problem)
+    assert problem.reduced_problem.solve(solver="CLARABEL") == pytest.approx(problem.value, rel=1e-6)
+    assert np.array_equal(theta.value(data(seed=2)[0]), f)
+    problem.solve()
+    assert problem.status == "optimal" and not is_whole(problem)
+
+
+@pytest.mark.parametrize("loss", ["squares", "hinge"])
+def test_gradients_after_a_solve_with_the_whole_matrix(loss):
+    problem, theta, _, lam = stated(loss)
+    problem.solve()
+    assert is_whole(problem)
+    Z = data(seed=3)[0][:5]
+    found = ko.gradient(problem, cp.sum(theta(Z)), [lam])
+    other, reference, _, strength = stated(loss)
+    by_factor(other)
+    known = ko.gradient(other, cp.sum(reference(Z)), [strength])
+    assert found[lam] == pytest.approx(known[strength], rel=1e-6)
+
+
+def test_left_out_rows_after_a_solve_with_the_whole_matrix():
+    problem, theta, b, _ = stated("squares")
+    problem.solve()
+    assert is_whole(problem)
+    other, *_ = stated("squares")
+    by_factor(other)
+    assert np.allclose(ko.leave_one_out(problem), ko.leave_one_out(other), atol=1e-6)
+    again, theta, b, _ = stated("squares")
+    again.solve()
+    f = ko.approximate_leave_one_out(again, theta(data()[0]) + b)
+    assert np.allclose(np.abs(data()[1] - f), np.abs(ko.leave_one_out(again)), atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{"solver": "CLARABEL"}, {"max_rank": 50}, {"rank_tol": 1e-6}, {"certify": False}])
+def test_who_asks_for_a_factor_gets_it(options):
+    problem, *_ = stated("hinge")
+    problem.solve(**options)
+    assert not is_whole(problem)
+
+
+def test_indefinite_kernels_are_found():
+    X, y = data()
+    theta = ko.Theta(ko.kernels.Precomputed(ko.kernels.Gaussian(sigma=1.0)(X, X) - 0.5 * np.eye(N)))
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(np.arange(N)) - y) + ko.sum_squares(theta)))
+    with pytest.raises(NotPSDError):
+        problem.solve()
+
+
+def test_too_little_memory_is_told():
+    problem, *_ = stated("hinge")
+    problem.solve(memory_limit=20.0 * N**2)
+    assert problem.status == "optimal" and not is_whole(problem)
+    assert "no memory for Q itself" in str(problem.explain())
+
+
+def test_without_libsvm(monkeypatch):
+    """The factor is there where libsvm, whose point active sets need, is not."""
+    monkeypatch.setattr(machines, "is_installed", lambda: False)
+    problem, *_ = stated("hinge", p=2)
+    problem.solve()
+    assert problem.status == "optimal" and not is_whole(problem)
+
+
+def test_a_failed_attempt_is_dropped(monkeypatch):
+    """The loop over factors begins as if there had been no attempt, and lists it."""
+
+    def fails(problem, watch, start=None):
+        raise SolverError("Made to fail.")
+
+    monkeypatch.setattr(in_kernel_space.engines, "solve", _once(in_kernel_space.engines.solve, fails))
+    problem, *_ = stated("hinge")
+    problem.solve()
+    assert problem.status == "optimal" and not is_whole(problem)
+    assert [attempt.claimed for attempt in problem.solver_stats.attempts] == ["failed", "optimal"]
+
+
+def _once(call, first):
+    calls = []
+
+    def found(*args, **options):
+        calls.append(args)
+        return first(None, None) if len(calls) == 1 else call(*args, **options)
+
+    return found
+
+
+def test_time_limits_keep_the_point(monkeypatch):
+    """Out of time with Q itself: the status says so, and there is a point."""
+    problem, *_ = stated("hinge")
+    problem.solve(time_limit=1e-3)
+    assert problem.status in {"user_limit", "optimal"} and np.isfinite(problem.value)
+
+
+def test_coordinates_of_a_factor_and_back():
+    """The coordinates of θ = Aᵀc with Q are c; norms and predictions agree with those of a factor."""
+    X, _ = data(n=40)
+    rows = Rows.of_points(ko.kernels.Gaussian(sigma=1.0), X)
+    Q, factor = whole(rows), pivoted_cholesky(rows, Settings(1e-13, None))
+    c = np.random.default_rng(0).normal(size=(40, 2))
+    v = carried(Q, factor, c)
+    assert np.allclose(Q.matrix @ c, factor.B @ v)
+    assert np.allclose(Q.matrix.inner(c), factor.matrix.inner(v) / factor.scale)
+    assert np.allclose(Q.coefficients(c), c)
+    assert np.allclose(carried(factor, Q, v)[factor.pivots], factor.coefficients(v))
+    assert np.allclose(Q.product(rows, c), rows.product(c)) and np.allclose(Q.quadratic(rows, c), rows.quadratic(c))
+    assert np.all(np.abs(Q.product(rows, c) - rows.product(c)) <= Q.product_error(rows, c))
+    for refused in (lambda B: B.gram(np.ones(40)), lambda B: B.spectrum(), lambda B: B.first(3)):
+        with pytest.raises(SolverError, match="kernel space"):
+            refused(Q.matrix)
