@@ -8,6 +8,7 @@ gap stays open is dropped, and the loop over factors begins as if it had not bee
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import isfinite, nan
@@ -15,7 +16,7 @@ from time import perf_counter
 
 from kernelopt import certificate as certificates
 from kernelopt.compiler import representer
-from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink
 from kernelopt.compiler.representer import FEASIBLE, Reduction
 from kernelopt.compiler.separable import Outer
 from kernelopt.driver import policy
@@ -27,7 +28,6 @@ from kernelopt.errors import MemoryLimitError, SolverError
 from kernelopt.factorization import AUTO, Factor, memory
 from kernelopt.factorization.streamed import streamed_cholesky
 from kernelopt.factorization.whole import needed, whole
-from kernelopt.language.rows import Rows
 from kernelopt.results.solution import Attempt, Status
 from kernelopt.solvers import choice, engines
 from kernelopt.solvers.assemble import shape_of
@@ -49,31 +49,43 @@ class _UndecidedError(Exception):
     """Whether an answer exists is left to solvers with a factor."""
 
 
-def suits(  # noqa: PLR0917
-    form: CanonicalForm, outer: Outer | None, names: list[str], options: FactorOptions, goal: Goal, flat: bool
-) -> bool:
-    """Whether the problem is solved with Q itself first: by its engine, its rows, its kernel and the caller's options.
+def reason(  # noqa: PLR0917
+    form: CanonicalForm, outer: Outer, names: list[str], options: FactorOptions, goal: Goal, flat: str
+) -> str:
+    """Why the problem is solved with Q itself first, in words; empty where it is not.
 
-    Whoever asks for a solver, a factorization or a rank gets it. flat : whether the spectrum is known to be flat
+    It depends on its engine, rows and kernel, and on the caller's options: whoever asks for a solver, a factorization,
+    a rank or θ on few rows gets it. flat : how flat the spectrum is known to be, in words
     """
-    if outer is None or not form.is_convex or goal.certify is not True or len(names) == 1 or goal.own_options:
-        return False
-    if options.method != AUTO or options.layout is not None or options.settings.max_rank is not None:
-        return False
+    if not form.is_convex or goal.certify is not True or len(names) == 1 or goal.own_options:
+        return ""
+    if options.method != AUTO or options.layout or options.settings.max_rank or not options.functions:
+        return ""
     shape, links = shape_of(form, outer), form.predictions
-    if shape.lacks is not None or shape.odd is not None or shape.smooth or shape.hard or shape.shifted:
-        return False
+    if shape.lacks is not None or shape.odd is not None or shape.smooth or shape.hard or shape.shifted or shape.maxima:
+        return ""
     sizes = [len(link.rows) for link in links]
     most = SQUARES if shape.squares else FLAT if flat else MANY if shape.machine else DENSE
-    if not sizes or min(sizes) < FEW or max(sizes) > most or shape.maxima:
-        return False
+    if not sizes or min(sizes) < FEW or max(sizes) > most:
+        return ""
     if choice.ordered(names, form, outer, sum(sizes))[0] not in ENGINES:
-        return False
+        return ""
     if any(link.rows.kernel.is_psd is not True or link.rows.kernel.declarations() for link in links):
-        return False  # only a factor shows that Q is positive semidefinite
+        return ""  # only a factor shows that Q is positive semidefinite
     if not all(link.rows.are_points and link.u is not None for link in links):
-        return False
-    return flat or shape.machine > 0 or shape.squares or all(_is_flat(link.rows, options) for link in links)
+        return ""
+    if shape.machine or shape.squares:
+        return flat or WHY
+    return flat or _flat(links, options)
+
+
+def _flat(links: Sequence[PredictionLink], options: FactorOptions) -> str:
+    """How flat the spectra are, in words; empty where the first columns of some factor take most of the trace."""
+    found = []
+    for link in links:
+        settings = replace(options.settings, max_rank=policy.first_columns(len(link.rows)), checked=False)
+        found.append(streamed_cholesky(link.rows, settings, options.memory_limit))
+    return policy.flat_spectrum(found) if min(factor.residual for factor in found) > policy.FLAT else ""
 
 
 def lacks_memory(form: CanonicalForm, options: FactorOptions) -> bool:
@@ -82,14 +94,8 @@ def lacks_memory(form: CanonicalForm, options: FactorOptions) -> bool:
     return sum(map(needed, distinct.values())) > memory.allowed_bytes(options.memory_limit)
 
 
-def _is_flat(rows: Rows, options: FactorOptions) -> bool:
-    """Whether the first columns of a factor leave a large share of the trace."""
-    settings = replace(options.settings, max_rank=policy.first_columns(len(rows)), checked=False)
-    return streamed_cholesky(rows, settings, options.memory_limit).residual > policy.FLAT
-
-
-def reduced(form: CanonicalForm, options: FactorOptions, deadline: float) -> Reduction:
-    """The reduction to Q itself; θs with the same kernel and rows share one."""
+def reduced(form: CanonicalForm, options: FactorOptions, deadline: float, why: str) -> Reduction:
+    """The reduction to Q itself, and why; θs with the same kernel and rows share one."""
     made: dict[object, Factor] = {}
     for link in form.predictions:
         name = link.rows.fingerprint()
@@ -97,7 +103,7 @@ def reduced(form: CanonicalForm, options: FactorOptions, deadline: float) -> Red
             make = partial(whole, link.rows, options.memory_limit)
             with clock.limited(deadline):
                 found = make() if options.cache is None else options.cache.factor(link.rows, "whole", make)
-            made[name] = replace(found, why=WHY)
+            made[name] = replace(found, why=why)
     return Reduction(form, {link.theta: made[link.rows.fingerprint()] for link in form.predictions})
 
 

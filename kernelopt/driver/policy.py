@@ -152,8 +152,13 @@ def whole_matrix(view: View) -> Step | None:
     bytes_needed = sum(3 * needed(len(f.B)) / 2 for f in growing)  # Q, B and BBᵀ
     if len(flat) < len(growing) or bytes_needed > allowed_bytes(asked.memory_limit) or _by_functions(view):
         return None
-    why = f"flat spectrum: {max(f.residual for f in flat):.2g} of the trace is left by {view.rank} columns"
-    return Step(replace(asked, method="cholesky", why=why))
+    return Step(replace(asked, method="cholesky", why=flat_spectrum(flat)))
+
+
+def flat_spectrum(factors: Sequence[Factor]) -> str:
+    """How flat the spectra are, in words."""
+    left, rank = max(f.residual for f in factors), max(f.rank for f in factors)
+    return f"flat spectrum: {left:.2g} of the trace is left by {rank} columns"
 
 
 def _by_functions(view: View) -> bool:

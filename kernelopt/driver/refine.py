@@ -171,7 +171,8 @@ def pursue(stated: Stated, options: FactorOptions, goal: Goal, grows: bool, left
                 View(options, step.options, factors, outcome, state.rounds, goal.tol, may_grow, judged)
             )
             if step is not None and step.options.method != options.method:  # the spectrum is flat
-                rounds, state = len(state.rounds), _in_kernel_space(stated, options, goal, state, start, flat=True)
+                rounds, why = len(state.rounds), step.options.why
+                state = _in_kernel_space(stated, options, goal, state, start, flat=why)
                 step = step if len(state.rounds) == rounds else None
     except (MemoryLimitError, clock.OutOfTimeError, KeyboardInterrupt) as stop:
         if state.best is None and not isinstance(stop, clock.OutOfTimeError):
@@ -185,18 +186,20 @@ def pursue(stated: Stated, options: FactorOptions, goal: Goal, grows: bool, left
 
 def _in_kernel_space(  # noqa: PLR0917
     stated: Stated, options: FactorOptions, goal: Goal, state: State, start: Start | None,
-    known: Factored | None = None, flat: bool = False,
+    known: Factored | None = None, flat: str = "",
 ) -> State:  # fmt: skip
     """The state after an attempt with Q itself, where the problem suits it; with another round where that succeeds.
 
-    known : what the last solve left, with Q itself; flat : whether the spectrum is known to be flat
+    known : what the last solve left, with Q itself; flat : how flat the spectrum is known to be, in words
     """
     outer, names = stated.outer, list(stated.solvers)
-    if outer is None or not in_kernel_space.suits(stated.form, outer, names, options, goal, flat or known is not None):
+    flat = flat if known is None else next(factor.why for factor in known.reduction.factors.values())
+    why = "" if outer is None else in_kernel_space.reason(stated.form, outer, names, options, goal, flat)
+    if outer is None or not why:
         return state
     if known is None and in_kernel_space.lacks_memory(stated.form, options):
         return replace(state, why=in_kernel_space.NO_MEMORY)
-    reduction = in_kernel_space.reduced(stated.form, options, goal.deadline) if known is None else known.reduction
+    reduction = known.reduction if known else in_kernel_space.reduced(stated.form, options, goal.deadline, why)
     if state.factored is not None:
         start = engines.carried(start, stated.form, state.factored.reduction.factors, reduction.factors)
     attempt, outcome = in_kernel_space.tried(reduction, outer, names, goal, start)
