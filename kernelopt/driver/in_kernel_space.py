@@ -14,6 +14,8 @@ from functools import partial
 from math import isfinite, nan
 from time import perf_counter
 
+import numpy as np
+
 from kernelopt import certificate as certificates
 from kernelopt.compiler import representer
 from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink
@@ -26,6 +28,7 @@ from kernelopt.driver.options import FactorOptions
 from kernelopt.driver.strategy import Goal, Outcome, Task
 from kernelopt.errors import MemoryLimitError, SolverError
 from kernelopt.factorization import AUTO, Factor, memory
+from kernelopt.factorization.dense import pivoted_cholesky
 from kernelopt.factorization.streamed import streamed_cholesky
 from kernelopt.factorization.whole import needed, whole
 from kernelopt.results.solution import Attempt, Status
@@ -34,14 +37,16 @@ from kernelopt.solvers.assemble import shape_of
 from kernelopt.solvers.engines import Start
 from kernelopt.support import clock
 
-# Rows from which a factor and BBᵀ take more than products with Q do, and up to which the N² numbers of Q take less than
-# a factor that grows to the rank that is needed; with a flat spectrum this rank is large.
-FEW, MANY, FLAT = 300, 5000, 12_000
+# Rows from which Q itself pays, and up to which its N² numbers take less than a factor that grows to the rank that is
+# needed; with a flat spectrum this rank is large.
+FEW, MANY, FLAT = 100, 5000, 12_000
 # Rows up to which one system with Q takes less than a factor of lower rank and its systems, and those up to which Q is
 # factored at once, so that no coarse factor shows how flat the spectrum is.
 SQUARES, DENSE = 2000, 2000
 NO_MEMORY = "no memory for Q itself"
-WHY = "the factor and BBᵀ would take longer than the solve"
+# A tenth of the rows tells how many columns a factor would have. From these shares of independent rows among them on, Q
+# takes less than a factor of about N/5 columns for squares, and of N/20 where libsvm has a point.
+SAMPLE, LEAST_OF_SQUARES, LEAST = 10, 0.8, 0.3
 ENGINES = ("AUGMENTED_LAGRANGIAN", "LEAST_SQUARES")
 
 
@@ -74,9 +79,19 @@ def reason(  # noqa: PLR0917
         return ""  # only a factor shows that Q is positive semidefinite
     if not all(link.rows.are_points and link.u is not None for link in links):
         return ""
-    if shape.machine or shape.squares:
-        return flat or WHY
-    return flat or _flat(links, options)
+    if flat or not (shape.machine or shape.squares):
+        return flat or _flat(links, options)
+    return _wide(links, options, LEAST_OF_SQUARES if shape.squares else LEAST)
+
+
+def _wide(links: Sequence[PredictionLink], options: FactorOptions, least: float) -> str:
+    """How large a share of a sample of rows is independent, in words; empty where it is less than `least` of some."""
+    shares = []
+    for link in links:
+        n = len(link.rows)
+        drawn = np.sort(np.random.default_rng(0).permutation(n)[: max(n // SAMPLE, FEW // 2)])
+        shares.append(pivoted_cholesky(link.rows.subset(drawn), options.settings).rank / len(drawn))
+    return f"{min(shares):.0%} of a sample of rows are independent" if min(shares) >= least else ""
 
 
 def _flat(links: Sequence[PredictionLink], options: FactorOptions) -> str:

@@ -17,7 +17,6 @@ from kernelopt.factorization.factor import FLOOR, Factor
 from kernelopt.factorization.growing import Guide, carried, grow
 from kernelopt.factorization.reuse import FactorCache
 from kernelopt.factorization.streamed import StreamedFactor, streamed_cholesky
-from kernelopt.factorization.whole import whole
 from kernelopt.language.rows import Rows
 
 METHODS = {"cholesky": pivoted_cholesky, "eigen": eigenfactor, "streamed": streamed_cholesky}
@@ -88,5 +87,4 @@ __all__ = [
     "carried",
     "factorize",
     "grow",
-    "whole",
 ]

@@ -212,7 +212,7 @@ class DenseMatrix(TallMatrix):
         if len(rows) == len(Q) and np.array_equal(rows, np.arange(len(Q))):
             return Q
         if not last or not np.array_equal(last[0], rows):
-            last[:] = [rows.copy(), Q.take(rows, axis=0).take(rows, axis=1)]
+            last[:] = [rows.copy(), Q[np.ix_(rows, rows)]]
         return last[1]
 
     @cached_property

@@ -39,13 +39,20 @@ class WholeMatrix(TallMatrix):
     def __matmul__(self, v: Array) -> Array:
         if v.ndim == 2 and v.shape[1] == 1:
             return (self @ v[:, 0])[:, None]
+        if v.ndim == 2:
+            return np.asarray(self.array @ v)
+        # Multipliers and coefficients differ by powers of two, and in sign, which change no digit of a product.
+        power = int(np.frexp(np.abs(v).max(initial=0.0))[1])
+        unit = np.ldexp(v, -power)
+        if not np.array_equal(np.ldexp(unit, power), v):
+            return np.asarray(self.array @ v)
         for known, product in self._last:
-            if np.array_equal(known, v):
-                return product
-        product = np.asarray(self.array @ v)
-        product.flags.writeable = False
-        self._last[:] = [(np.array(v), product), *self._last][:REMEMBERED]
-        return product
+            for sign in (1.0, -1.0):
+                if np.array_equal(known, sign * unit):
+                    return np.ldexp(sign * product, power)
+        product = np.asarray(self.array @ unit)
+        self._last[:] = [(unit, product), *self._last][:REMEMBERED]
+        return np.ldexp(product, power)
 
     @cached_property
     def _last(self) -> list[tuple[Array, Array]]:
@@ -77,7 +84,7 @@ class WholeMatrix(TallMatrix):
             return self.array
         last = self._last_among
         if not last or not np.array_equal(last[0], rows):
-            last[:] = [rows.copy(), self.array.take(rows, axis=0).take(rows, axis=1)]
+            last[:] = [rows.copy(), self.array[np.ix_(rows, rows)]]
         return last[1]
 
     @cached_property

@@ -122,16 +122,27 @@ def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Poin
     if found is not None:
         return replace(found, kept=kept)
     if not problem.orthonormal:
-        return proximal_point.solve(problem, watch, start)
+        finer = _from_finer_points(problem, watch) if first is not None else None
+        return replace(finer or proximal_point.solve(problem, watch, start), kept=kept)
     if start is None and first is not None:
         start = libsvm.completed(problem, first)
     found = _coarse_to_fine(problem, watch, start, problem.sigma, watch.flops + BUDGET * problem.cost(problem.m))
     return replace(found, kept=_kept(found)._replace(failures=kept.failures, wait=kept.wait))
 
 
-def _from_libsvm(problem: Structured, watch: Watch, first: Point) -> Point | None:
+def _from_finer_points(problem: Structured, watch: Watch) -> Point | None:
+    """The same from libsvm's points at finer tolerances."""
+    for tol in libsvm.FINER:
+        first = libsvm.first_point(problem, watch.left, tol)
+        found = None if first is None else _from_libsvm(problem, watch, first, tol)
+        if found is not None:
+            return found
+    return None
+
+
+def _from_libsvm(problem: Structured, watch: Watch, first: Point, tol: float = libsvm.TOL) -> Point | None:
     """Libsvm's point where it will do, else the one that active sets find from there; None where they do not."""
-    if watch.enough >= libsvm.TOL / 2:
+    if watch.enough >= tol / 2:
         whole = libsvm.completed(problem, first)
         if watch.suffices(whole):
             return whole

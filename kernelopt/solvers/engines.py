@@ -299,7 +299,8 @@ def _point(problem: Structured, start: Start | None) -> Point | None:
     s = problem.arguments(start.d, start.y) if same and start.d is not None else problem.products(x)
     if not isfinite(problem.smooth_value(s)):
         return None
-    return Point(x, s, a, problem.smooth_gradient(s), inf, problem.quadratic(x), inf, inf, kept=start.kept)
+    unit = problem.quadratic(x) if problem.orthonormal else 0.0  # a product with Q: no engine reads it before a step
+    return Point(x, s, a, problem.smooth_gradient(s), inf, unit, inf, inf, kept=start.kept)
 
 
 class _NormSearch:

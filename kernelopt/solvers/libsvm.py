@@ -21,14 +21,16 @@ from kernelopt.support.locks import importing
 from kernelopt.support.types import Array, Ints
 
 TOL = 1e-3  # of libsvm, in units of margins; smaller ones take longer than the steps that follow save
-# Of libsvm, per row; each takes time in proportion to the rows. Large weights need more than the point is worth.
-ITERATIONS = 100
+# Tried in turn where active sets fail from the first point, as on rows that are nearly dependent.
+FINER = (1e-5, 1e-7)
+# Of libsvm, per row; each takes time in proportion to the rows. Large weights need more than the first point is worth.
+ITERATIONS, MORE = 100, 1000
 
 
-def first_point(problem: Structured, seconds: float) -> Point | None:
+def first_point(problem: Structured, seconds: float, tol: float = TOL) -> Point | None:
     """The a, y and s at libsvm's dual coefficients, and an x with that y alone, see `completed`.
 
-    None for other problems, where K is not at hand, and in little time.
+    tol : of libsvm, in units of margins. None for other problems, where K is not at hand, and in little time.
     """
     space, m = problem.kernel_space, problem.m
     costs = problem.linear_y.any() or problem.linear_d.any()
@@ -44,7 +46,7 @@ def first_point(problem: Structured, seconds: float) -> Point | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of iterations that ran out: the point is judged in any case
         try:
-            c, y = _solved(machine, K, scale)
+            c, y = _solved(machine, K, scale, tol)
         except ValueError:  # where all rows with a weight are of one class
             return None
     slopes = np.zeros(m)
@@ -62,19 +64,21 @@ def _kernel(problem: Structured, space: KernelSpace, rows: Ints, f: Array) -> tu
     return K, 1.0
 
 
-def _solved(machine: Machine, K: Array, scale: float) -> tuple[Array, float]:
+def _solved(machine: Machine, K: Array, scale: float, tol: float) -> tuple[Array, float]:
     """(c, y) of the rows with kinks, for the matrix scale·K: with c = c′/scale, K alone and heights scale·J."""
     with importing:
+        from sklearn import config_context  # noqa: PLC0415
         from sklearn.svm import SVC, SVR  # noqa: PLC0415
 
-    most = max(int(ITERATIONS * len(K)), 1)
-    if machine.margin > 0:
-        unit = machine.margin
-        fit = SVC(kernel="precomputed", tol=TOL, max_iter=most).fit(K, machine.y, scale * machine.height / unit)
-    else:
-        unit = float(np.abs(machine.y).max()) or 1.0
-        fit = SVR(kernel="precomputed", tol=TOL, max_iter=most, epsilon=machine.epsilon / unit)
-        fit.fit(K, machine.y / unit, scale * machine.height / unit)
+    most = max(int((ITERATIONS if tol == TOL else MORE) * len(K)), 1)
+    with config_context(assume_finite=True):  # entries of K were checked when it was made
+        if machine.margin > 0:
+            unit = machine.margin
+            fit = SVC(kernel="precomputed", tol=tol, max_iter=most).fit(K, machine.y, scale * machine.height / unit)
+        else:
+            unit = float(np.abs(machine.y).max()) or 1.0
+            fit = SVR(kernel="precomputed", tol=tol, max_iter=most, epsilon=machine.epsilon / unit)
+            fit.fit(K, machine.y / unit, scale * machine.height / unit)
     c = np.zeros(len(K))
     c[fit.support_] = -unit / scale * fit.dual_coef_[0]
     return c, unit * float(fit.intercept_[0])

@@ -7,12 +7,13 @@ import pytest
 import kernelopt as ko
 from kernelopt.driver import in_kernel_space
 from kernelopt.errors import NotPSDError, SolverError
-from kernelopt.factorization import Settings, carried, pivoted_cholesky
+from kernelopt.factorization import Settings, carried
+from kernelopt.factorization.dense import pivoted_cholesky
 from kernelopt.factorization.whole import whole
 from kernelopt.language.rows import Rows
 from kernelopt.solvers import machines
 
-N = in_kernel_space.FEW
+N = 300
 LOSSES = {
     "hinge": lambda y, f: ko.losses.hinge(np.sign(y), f),
     "epsilon": lambda y, f: ko.losses.epsilon_insensitive(y, f, 0.1),
@@ -81,6 +82,28 @@ def test_other_kinks_only_with_a_flat_spectrum(loss):
     value, lam.value = flat.value, 0.2
     again = flat.solve(tol=1e-8)
     assert flat.status == "optimal" and again < value
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squares"])
+def test_few_columns_need_no_whole_matrix(loss):
+    """On a line the factor has a few columns, which a sample of rows shows."""
+    problem, *_ = stated(loss, p=1)
+    problem.solve()
+    assert problem.status == "optimal" and not is_whole(problem)
+    assert problem.solver_stats.rounds[-1].rank < N / 10
+
+
+def test_rows_that_are_nearly_dependent():
+    """Active sets fail from libsvm's first point, where the free rows are nearly dependent; a finer one will do."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.uniform(-2, 2, size=(100, 2)), 3, axis=0) + 1e-4 * rng.normal(size=(300, 2))
+    y = np.sign(np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=300))
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=0.3)), cp.Variable()
+    goal = cp.Minimize(cp.sum(ko.losses.hinge(y, theta(X) + b)) + 0.01 * ko.sum_squares(theta))
+    problem, other = ko.Problem(goal), ko.Problem(goal)
+    problem.solve(tol=1e-7)
+    assert problem.status == "optimal"
+    assert by_factor(other) == pytest.approx(problem.value, rel=1e-6)
 
 
 def test_changes_of_the_penalty_and_of_weights():
