@@ -21,7 +21,7 @@ from kernelopt.certificate.balance import balanced
 from kernelopt.certificate.cancelling import with_exact_costs
 from kernelopt.certificate.claim import Bound, Dual, Link, Loss, Norm, Program, nothing, still
 from kernelopt.certificate.gram import CHEAP, FROM_FACTOR, STREAMED, Gram, features_of, gram_of
-from kernelopt.certificate.multipliers import DUAL_KIND, Multipliers, lengths_of
+from kernelopt.certificate.multipliers import DUAL_KIND, Multipliers, is_identity, lengths_of
 from kernelopt.certificate.report import Lower
 from kernelopt.compiler.canonical_form import PredictionLink
 from kernelopt.compiler.conic_form import ConicForm
@@ -421,6 +421,8 @@ def _shared_out(norms: list[Norm], gram: Array) -> Array:
 
     S = 0 where the matrix is singular; the checker then refuses the split.
     """
+    if len(norms) == 1 and is_identity(norms[0].M):
+        return np.eye(len(norms[0].M))
     found = [max(float(np.trace(gram[norm.n, norm.n])), 0.0) for norm in norms]
     heavy = np.sqrt(np.array(found) / (max(found) or 1.0)).clip(LEAST)
     M = np.hstack([norm.M for norm in norms])
