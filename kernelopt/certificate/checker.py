@@ -174,7 +174,8 @@ def _with_costs(program: Program, dual: Dual, columns: Array) -> tuple[Array, Ar
     A, costs = program.A, np.column_stack([program.c, dual.tangent])[columns]
     lengths, counts = np.diff(A.indptr)[columns], np.count_nonzero(costs, axis=1)
     ends = np.cumsum(lengths)
-    at, last = np.repeat(A.indptr[columns] - ends + lengths, lengths) + np.arange(lengths.sum()), np.repeat(ends, counts)
+    at = np.repeat(A.indptr[columns] - ends + lengths, lengths) + np.arange(lengths.sum())
+    last = np.repeat(ends, counts)
     rows, values = np.insert(A.indices[at], last, len(program.b)), np.insert(A.data[at], last, costs[costs != 0])
     return rows, values, lengths + counts
 

@@ -30,6 +30,7 @@ from kernelopt.compiler.separable import Outer
 from kernelopt.factorization import Factor
 from kernelopt.kernels import Explicit, Linear
 from kernelopt.language.smooth import SmoothLoss
+from kernelopt.support.sparse import entries
 from kernelopt.support.types import Array
 
 # Relative room between ‖Aᵀν‖ and a given μ, to which ν is shortened; tried in this order until the proof succeeds. A
@@ -517,15 +518,15 @@ def _point(
 
 def _bound_norms(form: ConicForm, rows: Array, links: list[Link], z: Array) -> None:
     """Set the multipliers of rows a·t ≤ b to the excess of ‖Aᵀν‖ over the slope of t's cost at the bound."""
-    part = sp.coo_array(form.by_rows[rows])
+    place, columns, values = entries(form.by_rows, rows)
     for link in links:
         for norm in link.norms:
             length = checker.dual_norm(link.gram[norm.n, norm.n], link.error[norm.n, norm.n], norm.dual)
-            mine = np.flatnonzero((part.col == norm.column) & (part.data > 0))
+            mine = np.flatnonzero((columns == norm.column) & (values > 0))
             if not len(mine):
                 continue
-            limits = form.b[rows[part.row[mine]]] / part.data[mine]
+            limits = form.b[rows[place[mine]]] / values[mine]
             k = mine[np.argmin(limits)]
             excess = length * (1 + SPARE) - form.c[norm.column] - form.P[norm.column] * limits.min()
             if excess > 0:
-                z[rows[part.row[k]]] = excess / part.data[k] * (1 + SPARE)
+                z[rows[place[k]]] = excess / values[k] * (1 + SPARE)

@@ -252,7 +252,8 @@ def typical(values: Array, share: float = 0.5) -> float:
     """
     sizes = np.abs(values[values != 0])
     sizes = sizes[sizes >= SMALLEST] if np.any(sizes >= SMALLEST) else sizes
-    return float(np.quantile(sizes, share, method="lower")) if len(sizes) else 0.0
+    place = int((len(sizes) - 1) * share)
+    return float(np.partition(sizes, place)[place]) if len(sizes) else 0.0
 
 
 def require_units(form: ConicForm) -> None:
