@@ -140,7 +140,19 @@ INSIDE = {
         ["table"],
         ["cvxpy_parts", "drawing"],
         ["optional", "outside"],
-        ["arithmetic", "checks", "clock", "html", "keywords", "locks", "progress", "properties", "threads", "types"],
+        [
+            "arithmetic",
+            "checks",
+            "clock",
+            "html",
+            "keywords",
+            "locks",
+            "progress",
+            "properties",
+            "sparse",
+            "threads",
+            "types",
+        ],
     ],
 }
 ROOT = Path(kernelopt.__file__).parent
