@@ -139,20 +139,8 @@ INSIDE = {
     "support": [
         ["table"],
         ["cvxpy_parts", "drawing"],
-        ["optional", "outside"],
-        [
-            "arithmetic",
-            "checks",
-            "clock",
-            "html",
-            "keywords",
-            "locks",
-            "progress",
-            "properties",
-            "sparse",
-            "threads",
-            "types",
-        ],
+        ["optional", "outside", "sparse"],
+        ["arithmetic", "checks", "clock", "html", "keywords", "locks", "progress", "properties", "threads", "types"],
     ],
 }
 ROOT = Path(kernelopt.__file__).parent
