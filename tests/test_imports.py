@@ -141,7 +141,7 @@ INSIDE = {
     "support": [
         ["table"],
         ["cvxpy_parts", "drawing"],
-        ["optional", "outside"],
+        ["optional", "outside", "sparse"],
         ["arithmetic", "checks", "clock", "html", "keywords", "locks", "progress", "properties", "threads", "types"],
     ],
 }

@@ -64,16 +64,15 @@ def _exactly(new: Array, old: Array, by: Ints) -> Array:
 
 def _scaled(program: Program, of_t: Ints) -> tuple[sp.csc_array, Ints]:
     """A in the new units, and the exponent of the power of two that divides each row."""
-    nothing = np.zeros(len(program.b), dtype=int)
-    A = sp.csc_array(program.A, copy=True)
-    A.data = np.ldexp(program.A.data, _of_entries(program.A, of_t, nothing))
-    largest = abs(A).max(axis=1).toarray().ravel() if A.nnz else np.zeros(len(program.b))
+    A, largest = program.A, np.zeros(len(program.b))
+    in_units = np.ldexp(A.data, _of_entries(A, of_t, np.zeros(len(program.b), dtype=int)))
+    np.maximum.at(largest, A.indices, np.abs(in_units))
     linear = np.zeros(len(program.b), dtype=bool)
     for kind, rows, _ in program.cones:
         linear[rows] = kind in ("zero", "nonneg")
     of_row = np.where(linear & (largest > 0) & np.isfinite(largest), np.frexp(largest)[1] - 1, 0)
-    A.data = np.ldexp(program.A.data, _of_entries(program.A, of_t, of_row))
-    return A, of_row
+    data = np.ldexp(A.data, _of_entries(A, of_t, of_row))
+    return sp.csc_array((data, A.indices, A.indptr), shape=A.shape), of_row
 
 
 def _of_entries(A: sp.csc_array, of_t: Ints, of_row: Ints) -> Array:

@@ -118,10 +118,19 @@ def in_one_unit(program: Program, links: Sequence[Link], dual: Dual) -> tuple[Pr
 
 def stationarity(program: Program, dual: Dual, rho: Array) -> tuple[Array, Array]:
     """c + tangent + Aᵀz of each column, and a bound on its error for all points within rho of z."""
-    costs, A = np.abs(program.c) + np.abs(dual.tangent), abs(program.A).T
-    terms, some = costs + A @ np.abs(dual.z), costs + A @ ((dual.z != 0) | (rho > 0)) > 0
-    error = np.where(some, gamma(np.diff(program.A.indptr) + 5) * terms + TINY, 0.0)
-    return program.c + dual.tangent + program.A.T @ dual.z, error + A @ rho * (1 + ROOM)
+    A, n, costs = program.A, len(program.c), np.abs(program.c) + np.abs(dual.tangent)
+    counts, sizes, z = np.diff(A.indptr), np.abs(A.data), dual.z[A.indices]
+    owners = np.repeat(np.arange(n), counts)
+
+    def summed(entries: Array) -> Array:
+        """The sum of the entries of each column, added one after the other."""
+        return np.bincount(owners, entries, n)
+
+    terms = costs + summed(sizes * np.abs(z))
+    some = costs + summed(sizes * ((z != 0) | (rho[A.indices] > 0))) > 0
+    error = np.where(some, gamma(counts + 5) * terms + TINY, 0.0)
+    moved = summed(sizes * rho[A.indices]) if rho.any() else 0.0
+    return program.c + dual.tangent + summed(A.data * z), error + moved * (1 + ROOM)
 
 
 class Free(NamedTuple):
@@ -149,34 +158,37 @@ def free_columns(program: Program, links: Sequence[Link], dual: Dual) -> Free:
     """Columns of x without curvature that no link owns, and for a θ without a norm one column per row or feature."""
     costly = program.P > 0
     costly[np.concatenate([_owned(links), *(np.append(loss.g, loss.h) for loss in program.losses)]).astype(int)] = True
-    alone, m = np.flatnonzero(~costly), len(program.b)
-    A, costs = program.A, np.column_stack([program.c, dual.tangent])
-    counts, ends = np.count_nonzero(costs, axis=1), A.indptr[1:]
-    at, ends = np.repeat(ends, counts), np.append(0, ends + np.cumsum(counts))
-    entries = np.insert(A.data, at, costs[costs != 0]), np.insert(A.indices, at, m), ends
-    whole = sp.csc_array(entries, shape=(m + 1, len(program.c)))
-    part = whole[:, alone]
-    parts = [(part.indices, part.data, np.diff(part.indptr), alone, np.full(len(alone), -1))]
+    alone = np.flatnonzero(~costly)
+    parts = [(*_with_costs(program, dual, alone), alone, np.full(len(alone), -1))]
     for number, link in enumerate(links):
         for columns in link.columns.T if not link.norms else ():
-            rows, values, counts = _of_free_theta(whole[:, columns], link)
+            order = np.argsort(link.take) if link.features is None else np.arange(len(columns))
+            rows, values, counts = _of_free_theta(*_with_costs(program, dual, columns[order]), link, link.take[order])
             parts.append((rows, values, counts, np.full(len(counts), -1), np.full(len(counts), number)))
     rows, values, counts, owner_columns, owners = (np.concatenate(each) for each in zip(*parts, strict=True))
     return Free(rows, values, np.cumsum([0, *counts]), owner_columns, owners)
 
 
-def _of_free_theta(part: sp.csc_array, link: Link) -> tuple[Array, Array, Array]:
-    """The columns of Aᵀν: rows and values of their entries, and the number of entries per column.
+def _with_costs(program: Program, dual: Dual, columns: Array) -> tuple[Array, Array, Array]:
+    """Some columns of A with costs and tangents as row m: rows and values of their entries, and how many each has."""
+    A, costs = program.A, np.column_stack([program.c, dual.tangent])[columns]
+    lengths, counts = np.diff(A.indptr)[columns], np.count_nonzero(costs, axis=1)
+    ends = np.cumsum(lengths)
+    at = np.repeat(A.indptr[columns] - ends + lengths, lengths) + np.arange(lengths.sum())
+    last = np.repeat(ends, counts)
+    rows, values = np.insert(A.indices[at], last, len(program.b)), np.insert(A.data[at], last, costs[costs != 0])
+    return rows, values, lengths + counts
 
-    ν is summed over equal rows, or multiplied by features as exact products.
+
+def _of_free_theta(rows: Array, values: Array, counts: Array, link: Link, take: Array) -> tuple[Array, Array, Array]:
+    """The columns of Aᵀν from entries of those of u, `take` their rows: rows, values, and entries per column.
+
+    ν is summed over equal rows, which follow each other, or multiplied by features as exact products.
     """
     if link.features is None:
-        counts = np.bincount(link.take, weights=np.diff(part.indptr), minlength=len(link.sizes))
-        part = part[:, np.argsort(link.take)]
-        return part.indices, part.data, counts.astype(int)
-    at = link.take[np.repeat(np.arange(part.shape[1]), np.diff(part.indptr))]
-    hi, lo, inexact = checked_product(part.data, link.features[at].T)
-    both, rows = np.hstack([np.where(inexact, np.nan, hi), lo]), np.tile(part.indices, (len(hi), 2))
+        return rows, values, np.bincount(take, weights=counts, minlength=len(link.sizes)).astype(int)
+    hi, lo, inexact = checked_product(values, link.features[np.repeat(take, counts)].T)
+    both, rows = np.hstack([np.where(inexact, np.nan, hi), lo]), np.tile(rows, (len(hi), 2))
     return rows[both != 0], both[both != 0], np.count_nonzero(both, axis=1)
 
 

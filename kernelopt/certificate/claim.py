@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 Array = np.ndarray[Any, Any]
+NO_INVERSE, NO_WEIGHTS = sp.csr_array((0, 0)), sp.csc_array((0, 0))
 
 
 class Loss(NamedTuple):
@@ -97,7 +98,7 @@ class Dual:
 def still(z: Array, tangent: Array) -> Dual:
     """A dual point of radius 0."""
     none = np.arange(0)
-    return Dual(z, tangent, np.zeros(len(z)), none, none, sp.csr_array((0, 0)), none, sp.csc_array((0, 0)))
+    return Dual(z, tangent, np.zeros(len(z)), none, none, NO_INVERSE, none, NO_WEIGHTS)
 
 
 class Bound(NamedTuple):

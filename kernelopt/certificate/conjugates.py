@@ -23,6 +23,7 @@ from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Lengths, Separable, lengths_of_outer
 from kernelopt.solvers.dual_feasibility import corrected, room
+from kernelopt.support.sparse import adjoint
 from kernelopt.support.types import Array
 
 # Relative to the length of an interval of slopes: a slope nearer to an end is set to that end, so that rounding leaves
@@ -142,7 +143,7 @@ def evaluate(
         return None
     terms = abs(conjugates) + float(np.abs(penalties.least(share * lengths)).sum()) + abs(share * functions)
     rounding = 8 * float(np.finfo(float).eps) * (terms + abs(form.offset) + float(np.abs(v).sum()) * form.units[0])
-    nu = -(pieces.E.T @ v + pieces.linear_u)
+    nu = -(adjoint(pieces.E, v) + pieces.linear_u)
     return Lower(value, (), rounding, terms, False, multipliers, grams, slopes=v, nu=nu)
 
 
@@ -152,13 +153,15 @@ def is_admissible(pieces: Separable, known: Lower) -> bool:
     v = known.slopes
     if v is None or len(v) != len(low) or np.any(v < low) or np.any(v > high) or not is_orthogonal(pieces, v):
         return False
-    return known.nu is None or bool(np.array_equal(known.nu, -(pieces.E.T @ v + pieces.linear_u)))
+    return known.nu is None or bool(np.array_equal(known.nu, -(adjoint(pieces.E, v) + pieces.linear_u)))
 
 
 def is_orthogonal(pieces: Separable, v: Array) -> bool:
     """Whether Fᵀv + c_y = 0 but for rounding."""
-    terms = abs(pieces.F).T @ np.abs(v) + np.abs(pieces.linear_y)
-    return bool(np.all(np.abs(pieces.F.T @ v + pieces.linear_y) <= ORTHOGONAL * terms))
+    F = pieces.F
+    each = F.data * np.repeat(v, np.diff(F.indptr))
+    terms = np.bincount(F.indices, np.abs(each), F.shape[1]) + np.abs(pieces.linear_y)
+    return bool(np.all(np.abs(np.bincount(F.indices, each, F.shape[1]) + pieces.linear_y) <= ORTHOGONAL * terms))
 
 
 def feasible_slopes(pieces: Separable, v: Array) -> Array | None:
@@ -221,7 +224,7 @@ def _split(
     reduction: Reduction, form: ConicForm, point: Iterate, pieces: Separable, v: Array
 ) -> tuple[Multipliers, ...]:
     """The multipliers of each θ; each has one norm, so that Aᵀν need not be divided."""
-    found, at, nu = [], 0, -(pieces.E.T @ v + pieces.linear_u)
+    found, at, nu = [], 0, -(adjoint(pieces.E, v) + pieces.linear_u)
     for number, link in enumerate(reduction.form.predictions):
         size = 0 if link.u is None else link.u.size
         coefficients = np.zeros((len(link.rows), link.theta.outputs or 1))

@@ -21,7 +21,7 @@ from kernelopt.certificate.balance import balanced
 from kernelopt.certificate.cancelling import with_exact_costs
 from kernelopt.certificate.claim import Bound, Dual, Link, Loss, Norm, Program, nothing, still
 from kernelopt.certificate.gram import CHEAP, FROM_FACTOR, STREAMED, Gram, features_of, gram_of
-from kernelopt.certificate.multipliers import DUAL_KIND, Multipliers, lengths_of
+from kernelopt.certificate.multipliers import DUAL_KIND, Multipliers, is_identity, lengths_of
 from kernelopt.certificate.report import Lower
 from kernelopt.compiler.canonical_form import PredictionLink
 from kernelopt.compiler.conic_form import ConicForm
@@ -30,6 +30,7 @@ from kernelopt.compiler.separable import Outer
 from kernelopt.factorization import Factor
 from kernelopt.kernels import Explicit, Linear
 from kernelopt.language.smooth import SmoothLoss
+from kernelopt.support.sparse import entries
 from kernelopt.support.types import Array
 
 # Relative room between ‖Aᵀν‖ and a given μ, to which ν is shortened; tried in this order until the proof succeeds. A
@@ -421,6 +422,8 @@ def _shared_out(norms: list[Norm], gram: Array) -> Array:
 
     S = 0 where the matrix is singular; the checker then refuses the split.
     """
+    if len(norms) == 1 and is_identity(norms[0].M):
+        return np.eye(len(norms[0].M))
     found = [max(float(np.trace(gram[norm.n, norm.n])), 0.0) for norm in norms]
     heavy = np.sqrt(np.array(found) / (max(found) or 1.0)).clip(LEAST)
     M = np.hstack([norm.M for norm in norms])
@@ -515,15 +518,15 @@ def _point(
 
 def _bound_norms(form: ConicForm, rows: Array, links: list[Link], z: Array) -> None:
     """Set the multipliers of rows a·t ≤ b to the excess of ‖Aᵀν‖ over the slope of t's cost at the bound."""
-    part = sp.coo_array(form.by_rows[rows])
+    place, columns, values = entries(form.by_rows, rows)
     for link in links:
         for norm in link.norms:
             length = checker.dual_norm(link.gram[norm.n, norm.n], link.error[norm.n, norm.n], norm.dual)
-            mine = np.flatnonzero((part.col == norm.column) & (part.data > 0))
+            mine = np.flatnonzero((columns == norm.column) & (values > 0))
             if not len(mine):
                 continue
-            limits = form.b[rows[part.row[mine]]] / part.data[mine]
+            limits = form.b[rows[place[mine]]] / values[mine]
             k = mine[np.argmin(limits)]
             excess = length * (1 + SPARE) - form.c[norm.column] - form.P[norm.column] * limits.min()
             if excess > 0:
-                z[rows[part.row[k]]] = excess / part.data[k] * (1 + SPARE)
+                z[rows[place[k]]] = excess / values[k] * (1 + SPARE)

@@ -75,7 +75,9 @@ def split(  # noqa: PLR0917
             piece[rows, np.arange(len(rows))] -= 1.0
             piece = mu[j] * piece @ _slope(norm_gram(reduction, point, form.norms[j]), form.norms[j].kind)
         pieces.append(piece)
-    if norms and not free:
+    if len(norms) == 1 and known is None and is_identity(rights[0]):
+        n = total
+    elif norms and not free:
         n = np.hstack(pieces)
         if len(norms) > 1 and known is None:
             n *= _fit(factor.B.T @ (n @ stacked.T), factor.B.T @ total)
@@ -163,11 +165,16 @@ def costly_norms(reduction: Reduction, form: ConicForm, number: int) -> list[int
 
 def _bind(rights: list[Array], used: Array) -> bool:
     """Whether norms of θM₁, θM₂ … bind the used outputs: their unit vectors lie in the span of all columns of Mⱼ."""
-    if not rights:
-        return False
+    if not rights or any(map(is_identity, rights)):
+        return bool(rights)
     stacked = np.hstack(rights)
     units = np.eye(len(stacked))[:, used]
     return bool(np.linalg.matrix_rank(np.hstack([stacked, units])) == np.linalg.matrix_rank(stacked))
+
+
+def is_identity(M: Array) -> bool:
+    """Whether M is the identity: the norm is that of θ itself."""
+    return M.shape[0] == M.shape[1] and bool(np.array_equal(M, np.eye(len(M))))
 
 
 def row_coefficients(reduction: Reduction, point: Iterate, number: int) -> Array:

@@ -152,10 +152,14 @@ class CanonicalForm:
     @property
     def y(self) -> list[cp.Variable]:
         """The user's own variables, or their twins."""
+        return list(self._y)
+
+    @cached_property
+    def _y(self) -> tuple[cp.Variable, ...]:
         ours = {link.u.id for link in self.predictions if link.u is not None}
         ours |= {link.t.id for link in self.norms}
         ours |= {v.id for link in self.smooth for v in (link.g, link.h)}
-        return [v for v in self.outer.variables() if v.id not in ours]
+        return tuple(v for v in self.outer.variables() if v.id not in ours)
 
     def users_values(self) -> tuple[Any, ...]:
         """The values of the user's variables, one for each y."""

@@ -132,7 +132,7 @@ class ConicForm:
 
     @cached_property
     def by_rows(self) -> sp.csr_array:
-        return sp.csr_array(self.A)
+        return self.A.tocsr()
 
     @cached_property
     def owners(self) -> Ints:
@@ -252,7 +252,8 @@ def typical(values: Array, share: float = 0.5) -> float:
     """
     sizes = np.abs(values[values != 0])
     sizes = sizes[sizes >= SMALLEST] if np.any(sizes >= SMALLEST) else sizes
-    return float(np.quantile(sizes, share, method="lower")) if len(sizes) else 0.0
+    place = int((len(sizes) - 1) * share)
+    return float(np.partition(sizes, place)[place]) if len(sizes) else 0.0
 
 
 def require_units(form: ConicForm) -> None:
@@ -298,7 +299,7 @@ def conic_form(form: CanonicalForm) -> ConicForm:
         P=np.zeros(len(data.c)) if P is None else P.diagonal(),
         c=data.c,
         offset=data.offset,
-        A=sp.csc_array(data.A),
+        A=data.A if isinstance(data.A, sp.csc_array) else sp.csc_array(data.A),
         b=data.b,
         cones=Cones(
             dims.zero, dims.nonneg, tuple(dims.soc), tuple(dims.psd), dims.exp, tuple(dims.p3d), tuple(dims.pnd)

@@ -20,9 +20,9 @@ INDEFINITE = 1e-10
 
 def coupled(P: sp.csc_array) -> Ints:
     """The columns with an entry off the diagonal."""
-    entries = P.tocoo()
-    off = (entries.row != entries.col) & (entries.data != 0)
-    return np.unique(np.concatenate([entries.row[off], entries.col[off]]))
+    rows, columns = P.indices, np.repeat(np.arange(P.shape[1]), np.diff(P.indptr))
+    off = (rows != columns) & (P.data != 0)
+    return np.unique(np.concatenate([rows[off], columns[off]])) if off.any() else np.arange(0)
 
 
 def root(P: sp.csc_array) -> sp.csr_array:

@@ -371,7 +371,7 @@ def lengths_of_outer(form: ConicForm, pieces: Separable) -> Lengths | None:
     limit, A = np.full(len(form.t), inf), form.by_rows
     for number in pieces.rows.tolist():
         at = slice(A.indptr[number], A.indptr[number + 1])
-        j, values = np.flatnonzero(np.isin(form.t, A.indices[at])), A.data[at]
+        j, values = np.flatnonzero((form.t[:, None] == A.indices[at]).any(axis=1)), A.data[at]
         if not len(values):
             continue
         if len(values) > 1 or not len(j) or not form.cones.zero <= number < form.cones.zero + form.cones.nonneg:

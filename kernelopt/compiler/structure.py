@@ -25,6 +25,7 @@ import scipy.sparse as sp
 
 from kernelopt.support.cvxpy_parts import (
     AddExpression,
+    AffineData,
     ConeData,
     Hstack,
     MulExpression,
@@ -161,6 +162,7 @@ class _Template:
     def __init__(self, problem: cp.Problem, reading: _Reading):
         self.lock = Lock()
         self.parameters: list[cp.Parameter] = []
+        self.affine: AffineData | None = None
         self.variables = [_of_its_own(variable) for variable in reading.variables.values()]
         own, choices = dict(zip(reading.variables, self.variables, strict=True)), iter(reading.choices)
         objective = type(problem.objective)(self._copy(problem.objective.args[0], own, choices))
@@ -186,9 +188,14 @@ class _Template:
     def cone_data(self, problem: cp.Problem, reading: _Reading) -> ConeData:
         """The cone data of a problem of this structure, in terms of the problem's own variables and constraints."""
         with self.lock:
-            for parameter, value in zip(self.parameters, reading.values, strict=True):
-                parameter.save_value(value)
-            found = cone_data(self.problem)
+            if self.affine is None:
+                for parameter, value in zip(self.parameters, reading.values, strict=True):
+                    parameter.save_value(value)
+                found = cone_data(self.problem)
+                if AffineData.is_for(found, self.parameters):
+                    self.affine = AffineData(found, self.parameters)
+            else:
+                found = self.affine.at(reading.values)
         own = dict(zip(reading.variables, self.variables, strict=True))
         ids = {ours.id: theirs.id for ours, theirs in zip(self.constraints, problem.constraints, strict=True)}
         return found._replace(

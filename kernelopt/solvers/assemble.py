@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink
+from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.conic_form import ConicForm, constraint_multipliers
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.pieces import Kinks, Quadratic
@@ -16,7 +16,8 @@ from kernelopt.compiler.separable import Lengths, Outer, Separable, lengths_of_o
 from kernelopt.language.nodes import EUCLIDEAN
 from kernelopt.solvers import machines, maxima
 from kernelopt.solvers.structured import Structured
-from kernelopt.support.types import Array
+from kernelopt.support.sparse import adjoint
+from kernelopt.support.types import Array, Ints
 
 # F is sparse where it has more columns than this, and less than this share of its entries are not 0. Below, dense
 # systems take less time than sparse factors and their copies.
@@ -146,14 +147,17 @@ def _without_penalties(reduction: Reduction, outer: Outer, split: Separable, spa
     """The structured problem with R = 0."""
     links = reduction.form.predictions
     blocks = [reduction.factors[link.theta].matrix for link in links for _ in range(link.theta.outputs or 1)]
-    S = spread(reduction.form)
+    place = places(reduction.form)
+    n = sum(len(link.rows) * (link.theta.outputs or 1) for link in links)
+    E = sp.csr_array((split.E.data, place[split.E.indices], split.E.indptr), shape=(split.E.shape[0], n), copy=True)
+    E.sum_duplicates()  # of predictions at equal rows
     kinks, slope, constant = _kinks(split)
     return Structured(
         blocks=tuple(blocks),
-        E=sp.csr_array(split.E @ S),
+        E=E,
         F=split.F if sparse else split.F.toarray(),
         R=np.zeros(len(blocks)),
-        linear_d=np.asarray(S.T @ split.linear_u),
+        linear_d=np.bincount(place, split.linear_u, n),
         linear_y=split.linear_y,
         slope=slope,
         of=kinks.of, anchor=kinks.anchor, low=kinks.low, high=kinks.high, rho=kinks.rho,
@@ -173,15 +177,20 @@ def by_link(reduction: Reduction, d: Array) -> tuple[Array, ...]:
     return tuple(found)
 
 
+def places(form: CanonicalForm) -> Ints:
+    """For each entry of all u, its place among the predictions of all θ at distinct rows, in Fortran order."""
+    found, at = [np.arange(0)], 0
+    for link in form.predictions:
+        for _ in range(link.theta.outputs or 1):
+            found += [at + link.take] if link.u is not None else []
+            at += len(link.rows)
+    return np.concatenate(found)
+
+
 def spread(form: CanonicalForm) -> sp.csr_array:
     """The matrix of all u = (spread)·(predictions of all θ at distinct rows), each flattened in Fortran order."""
-    parts = [_spread(link) for link in form.predictions for _ in range(link.theta.outputs or 1)]
-    return sp.csr_array(sp.block_diag(parts, format="csr"))
-
-
-def _spread(link: PredictionLink) -> sp.csr_array:
-    n = len(link.take) if link.u is not None else 0
-    return sp.csr_array((np.ones(n), (np.arange(n), link.take[:n])), shape=(n, len(link.rows)))
+    place, n = places(form), sum(len(link.rows) * (link.theta.outputs or 1) for link in form.predictions)
+    return sp.csr_array((np.ones(len(place)), place, np.arange(len(place) + 1)), shape=(len(place), n))
 
 
 def places_of_y(form: CanonicalForm, data: ConicForm, split: Separable) -> sp.csr_array:
@@ -223,7 +232,7 @@ def iterate(  # noqa: PLR0917
     for variable, columns in zip(reduction.form.y, form.variables, strict=True):
         values = known[columns] if len(columns) else np.zeros(variable.size)
         y.append(values.reshape(variable.shape, order="F"))
-    flat = -(split.E.T @ total + split.linear_u)
+    flat = -(adjoint(split.E, total) + split.linear_u)
     start, nu = 0, []
     for link in reduction.form.predictions:
         size = 0 if link.u is None else link.u.size

@@ -266,6 +266,8 @@ def _parts(problem: Structured) -> list[tuple[Ints, Ints, int]]:
     """For each part that no row connects with others: its columns of v and of y, as indices in x, and its row count."""
     K, m = len(problem.blocks), problem.m
     sizes = [len(B) for B in problem.blocks]
+    if K == 1 and not problem.q:
+        return [(np.arange(problem.ends[-1]), np.arange(0), int(np.count_nonzero(np.diff(problem.E.indptr))))]
     owner = sp.csr_array((np.ones(sum(sizes)), (np.arange(sum(sizes)), np.repeat(np.arange(K), sizes))))
     touches = sp.csr_array(sp.hstack([abs(problem.E) @ owner, sp.csr_array(np.abs(problem.F))]))
     number, labels = connected_components(sp.block_array([[None, touches], [touches.T, None]]), directed=False)

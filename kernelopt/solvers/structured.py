@@ -310,9 +310,10 @@ class Structured:
     @cached_property
     def _pairs(self) -> dict[tuple[int, int], _Pair]:
         """EₖᵀWEₗ for each pair of blocks that some row of E connects."""
-        short = sp.diags_array((~self._long).astype(float)) @ self.E
+        short = sp.csr_array(sp.diags_array((~self._long).astype(float)) @ self.E) if self._long.any() else self.E
         found = {}
-        parts = [sp.coo_array(short[:, a:b]) for a, b in zip(self._rows[:-1], self._rows[1:], strict=True)]
+        stretches = list(zip(self._rows[:-1], self._rows[1:], strict=True))
+        parts = [short] if len(stretches) == 1 else [sp.csr_array(short[:, a:b]) for a, b in stretches]
         for k, left in enumerate(parts):
             for other in range(k, len(parts)):
                 pair = _pair(left, parts[other])
@@ -548,9 +549,8 @@ def factored(H: Array) -> tuple[Array, bool]:
     raise np.linalg.LinAlgError("The linear system is not positive definite, even with a large diagonal added.")
 
 
-def _pair(left: sp.coo_array, right: sp.coo_array) -> _Pair | None:
+def _pair(a: sp.csr_array, b: sp.csr_array) -> _Pair | None:
     """The products of each two entries of two blocks in the same row; None where no row has entries in both."""
-    a, b = sp.csr_array(left), sp.csr_array(right)
     counts_a, counts_b = np.diff(a.indptr), np.diff(b.indptr)
     number = counts_a * counts_b
     total = int(number.sum())
@@ -562,11 +562,11 @@ def _pair(left: sp.coo_array, right: sp.coo_array) -> _Pair | None:
     j = b.indptr[row] + within % counts_b[row]
     products = a.data[i] * b.data[j]
     r, c = a.indices[i], b.indices[j]
-    if left.shape[1] == right.shape[1] and np.array_equal(r, c):
-        n = left.shape[1]
+    if a.shape[1] == b.shape[1] and np.array_equal(r, c):
+        n = a.shape[1]
         return _Pair(np.arange(n), None, r, products, row)
-    entries, which = np.unique(r.astype(np.int64) * right.shape[1] + c, return_inverse=True)
-    return _Pair(entries // right.shape[1], entries % right.shape[1], which.ravel(), products, row)
+    entries, which = np.unique(r.astype(np.int64) * b.shape[1] + c, return_inverse=True)
+    return _Pair(entries // b.shape[1], entries % b.shape[1], which.ravel(), products, row)
 
 
 def _with_border(B: TallMatrix, pair: _Pair, t: Array, D: Array) -> Array:

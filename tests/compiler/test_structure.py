@@ -93,6 +93,16 @@ def test_a_template_gives_the_same_cone_data(loss):
     assert seen == [True, False, False, False, False]
 
 
+def test_cvxpy_compiles_a_structure_no_more_than_twice(monkeypatch):
+    for seed in range(3):
+        cone_data_of(drawn(LOSSES[0], seed)[0])
+    monkeypatch.setattr(structure, "cone_data", None)  # not callable
+    problem, variables = drawn(LOSSES[0], 3)
+    found = cone_data_of(problem)
+    assert sum(len(found.columns(variable)) for variable in variables) <= len(found.c)
+    assert problem._cache.param_prog is None
+
+
 def test_a_change_of_a_parameter_is_seen():
     lam = cp.Parameter(nonneg=True)
     for value in (1.0, 2.0, 3.0, 4.0):
