@@ -5,8 +5,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 
 # How many problems `make fuzz` draws.
 N ?= 10000
+# Of `make docs`; with `-D plot_gallery=0` the examples become pages without being run.
+SPHINXOPTS ?=
+# A process per core. Each gets neighbours in a file, which share what the first of them computed.
+TESTS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: demo test docs check-pages lint types format bench fuzz mutants mutate pins test-matrix dist-test audit clean
+.PHONY: demo test coverage docs check-pages lint types format bench fuzz mutants mutate pins test-matrix dist-test audit clean
 
 # uv finds the lowest versions that pyproject.toml allows, and hashes; pip has neither.
 TOOLS := .venv-matrix/tools/bin
@@ -18,15 +22,20 @@ FAST := tests/test_problem.py tests/test_losses.py tests/test_persistence.py tes
 demo: .venv/demo
 	$(BIN)/python examples/quickstart.py
 
-test: .venv/test
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto  # one process per core
+test: lint types
+	$(TESTS)
+
+# Lines and branches that the tests execute, in all their processes. It takes twice the time of `make test`, so that a test of
+# a time limit may fail.
+coverage: .venv/coverage
+	$(BIN)/python -m coverage erase
+	-$(subst -m pytest,-m coverage run -m pytest,$(TESTS))
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report
 
 docs: .venv/docs
 	rm -rf docs/api  # pages of names that are gone would be warnings
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -b html -W --keep-going -q $(SPHINXOPTS) docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
 
 # Links, alternative texts, width and contrast of the built pages; needs Chromium.
@@ -37,6 +46,7 @@ lint types format fuzz: .venv/test
 bench: .venv/bench
 lint:
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 types:
 	$(BIN)/mypy
 format:
@@ -137,6 +147,10 @@ mutate: .venv/mutants
 	$(PIP) --editable '.[docs]'
 	touch $@ .venv/demo
 
+.venv/coverage: .venv/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[coverage]'
+	touch $@ .venv/test .venv/demo
+
 # Peers of the benchmarks, and their data.
 .venv/bench: .venv/python pyproject.toml constraints.txt
 	$(PIP) --editable '.[bench]'
@@ -147,4 +161,4 @@ mutate: .venv/mutants
 	touch $@ .venv/test .venv/demo
 
 clean:
-	rm -rf .venv .venv-matrix dist mutants .mutants .mypy_cache .ruff_cache .pytest_cache build docs/_build docs/api docs/gallery docs/backreferences
+	rm -rf .venv .venv-matrix dist mutants .mutants .coverage* .mypy_cache .ruff_cache .pytest_cache build docs/_build docs/api docs/gallery docs/backreferences

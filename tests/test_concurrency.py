@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 import kernelopt as ko
+from kernelopt.support.optional import optional
 
 
 def stated(n=60, seed=0):
@@ -91,6 +93,50 @@ def test_forks_while_another_thread_solves(solver, shared):
         env=environment, check=False,
     )  # fmt: skip
     assert found.stdout.split("\n")[:-1] == ["ended 0"] * 4, found.stdout + found.stderr
+
+
+SLOW = """
+import threading, time
+threading.current_thread().begun.set()
+time.sleep(0.2)
+whole = True
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:.*fork")  # JAX and Python tell that the child has none of their threads
+def test_forks_wait_for_imports(tmp_path, monkeypatch):
+    """A child that was forked within a lazy import would wait for ever: another thread, which it lacks, imports."""
+    (tmp_path / "slow_to_import.py").write_text(SLOW)
+    monkeypatch.syspath_prepend(tmp_path)
+    found = []
+
+    def imports():
+        found.append(optional("slow_to_import", "a test").whole)
+
+    def imported_elsewhere():
+        """The thread that forks may take the lock again; another one takes it only where it is free."""
+        another = threading.Thread(target=imports, daemon=True)
+        another.start()
+        another.join(5)
+        return found[-1:] == [True] and not another.is_alive()
+
+    thread = threading.Thread(target=imports)
+    thread.begun = threading.Event()
+    thread.start()
+    assert thread.begun.wait(10)
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(8)  # ends it where it hangs
+        try:
+            os._exit(0 if imported_elsewhere() else 3)
+        finally:
+            os._exit(4)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    thread.join()
+    assert imported_elsewhere() and found == [True, True]
+    del sys.modules["slow_to_import"]
 
 
 @pytest.mark.parametrize("solver", [None, "CLARABEL", "OSQP"])

@@ -73,7 +73,7 @@ plt.show()
 problem.solve()
 elsewhere = np.geomspace(0.2, 5, 41)
 ahead = [problem.certificate_at({lam: value}) for value in elsewhere]
-solved = ko.path(problem, lam, elsewhere, tol=1e-10)
+solved = ko.path(problem, lam, elsewhere, tol=1e-9)
 pairs = zip(ahead, solved["objective"], strict=True)
 enclosed = [c.lower <= value <= c.upper for c, value in pairs]
 widest = max(c.relative_gap for c in ahead)
