@@ -200,11 +200,13 @@ class Problem(Statement, Answered):
         indefinite : "raise", or what to do with a kernel matrix that is not positive semidefinite: "clip" negative
             eigenvalues to zero, "flip" them to their absolute values, "shift" all of them; `explain()` reports ‖Q − Q̃‖.
         factorization : "cholesky" (pivoted, of the N×N array) or "streamed" (pivoted, r columns in O(N r) memory), both
-            with r kernel values per prediction; "eigen" (V√Λ). By default the first up to 2000 rows, the second above;
+            with r kernel values per prediction; "eigen" (V√Λ). By default none where solvers do with Q itself, which
+            `explain()` tells, else the first up to 2000 rows, the second above;
             where the kernel is not positive semidefinite by rule, the first as long as memory permits, since a streamed
             factor checks only a part of Q.
-        model : where a streamed factor grows, "expanded" lets it grow by functions Aᵀν besides pivots: θ may then be a
-            combination of all rows, and a prediction take as many kernel values. "compact" uses pivots only.
+        model : "expanded" allows θ to be a combination of all rows, and a prediction to take as many kernel values: a
+            streamed factor may grow by functions Aᵀν besides pivots, and Q itself may take the place of a factor.
+            "compact" uses pivots only.
         certify : True for a bound with the full kernel matrix (a pass over the kernel where the factor restricts θ);
             "estimate" for a sampled one; False for none. Only a certified answer is called "optimal" (with integer
             variables, which have no certificate, the solver decides).
