@@ -14,6 +14,7 @@ from scipy.special import huber
 import kernelopt as ko
 from kernelopt import losses
 from kernelopt.certificate import certify, cone_bounds
+from kernelopt.certificate.certify import FULL, _assembled, _upper
 from kernelopt.certificate.conjugates import is_admissible
 from kernelopt.certificate.gram import STREAMED
 from kernelopt.certificate.multipliers import norm_multipliers
@@ -480,3 +481,21 @@ def test_slopes_at_the_ends_of_their_intervals_are_admissible():
     at_end = replace(known, slopes=high, nu=-(pieces.E.T @ high + pieces.linear_u))
     assert is_admissible(pieces, at_end)
     assert not is_admissible(pieces, replace(at_end, nu=at_end.nu + 1.0))
+
+
+def test_errors_of_predictions_close_no_gap_where_the_optimum_without_theta_is_not_known():
+    """They are negligible beside P₀ − P only if P₀ is known."""
+    theta = ko.Theta(KERNEL)
+    problem = ko.Problem(cp.Minimize(cp.sum(losses.huber(TARGETS[:9], theta(X[:9]), 0.4)) + ko.sum_squares(theta)))
+    problem.solve()
+    reduction, data = reduction_of(problem), problem._outer()
+    upper = _upper(reduction, data, point_of(problem))
+    upper = replace(upper, kernel=1e-13, terms=1e-14)
+    assert upper.at_zero - upper.value > 0.1
+
+    def floor(upper):
+        return _assembled(reduction, data, problem.certificate.evidence, upper, FULL).floor
+
+    assert floor(upper) > upper.kernel
+    assert floor(replace(upper, at_zero=None)) == 0.0
+    assert floor(replace(upper, kernel=1e-6)) == 0.0  # they are not negligible

@@ -124,6 +124,16 @@ def test_what_is_spanned_already_adds_nothing():
     assert grow(rows, once, Guide(0.0 * nu), 10, True, SETTINGS).rank == once.rank
 
 
+def test_an_output_without_multipliers_adds_nothing():
+    rows, Q = values()
+    nu = multipliers(N)
+    nu[:, 0] = 0.0
+    grown = grow(rows, coarse(rows), Guide(nu, Q @ nu), 0, True, SETTINGS)
+    alone = grow(rows, coarse(rows), Guide(nu[:, 1:], Q @ nu[:, 1:]), 0, True, SETTINGS)
+    assert grown.rank == coarse(rows).rank + 1
+    np.testing.assert_allclose(grown.B, alone.B, atol=1e-12)
+
+
 def test_memory_is_asked_for_first():
     rows, _ = values()
     with pytest.raises(MemoryLimitError, match="50 columns"):
