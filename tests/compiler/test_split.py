@@ -137,6 +137,20 @@ def test_slopes_curvatures_and_conjugates(name):
         assert piece.second(s)[smooth] == pytest.approx(bend[smooth], rel=1e-3, abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    "name", ["logistic", "poisson", "logarithm", "entropy", "complement", "|q|^3", "fourth power", "root"]
+)
+def test_third_derivatives(name):
+    rng = np.random.default_rng(0)
+    for piece in split_of(CUT[name][0])[2].pieces:
+        if isinstance(piece, Quadratic):
+            continue
+        s, h = 0.3 * rng.normal(size=len(piece.at)), 1e-5
+        slope = (piece.second(s + h) - piece.second(s - h)) / (2 * h)
+        assert np.isfinite(slope).all() and slope.any()
+        assert piece.third(s) == pytest.approx(slope, rel=1e-5, abs=1e-7 * np.abs(slope).max())
+
+
 def test_derivatives_of_log_sum_exp():
     """Slopes belong to the scores and curvature to their differences, EᵀDE; the conjugate lives on the simplex."""
     split = split_of(CUT["log-sum-exp"][0])[2]
