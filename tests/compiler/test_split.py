@@ -151,6 +151,13 @@ def test_third_derivatives(name):
         assert piece.third(s) == pytest.approx(slope, rel=1e-5, abs=1e-7 * np.abs(slope).max())
 
 
+@pytest.mark.parametrize(("name", "most"), [("root", np.inf), ("logarithm", np.inf), ("reciprocal", 0.0)])
+def test_conjugates_at_slope_zero_are_minus_the_infimum(name, most):
+    """−√q and −log q fall without bound, 1/q tends to 0: none attains its infimum."""
+    (piece,) = split_of(CUT[name][0])[2].pieces
+    assert piece.conjugate(piece.linear * np.ones(len(piece.at))).tolist() == [most] * len(piece.at)
+
+
 def test_derivatives_of_log_sum_exp():
     """Slopes belong to the scores and curvature to their differences, EᵀDE; the conjugate lives on the simplex."""
     split = split_of(CUT["log-sum-exp"][0])[2]
