@@ -158,6 +158,13 @@ def test_conjugates_at_slope_zero_are_minus_the_infimum(name, most):
     assert piece.conjugate(piece.linear * np.ones(len(piece.at))).tolist() == [most] * len(piece.at)
 
 
+@np.errstate(invalid="ignore")
+def test_growth_of_variables_that_stay_where_they_are():
+    """A bound has an infinite slope on one side, which counts for nothing where its argument does not change."""
+    split = split_of(lambda f, b: (cp.sum(losses.hinge(LABELS, f)) + cp.pos(-b), [b <= 2]))[2]
+    assert [split.growth(np.array([d])) for d in (0.0, 1.0, -1.0)] == [0.0, np.inf, 1.0]
+
+
 def test_derivatives_of_log_sum_exp():
     """Slopes belong to the scores and curvature to their differences, EᵀDE; the conjugate lives on the simplex."""
     split = split_of(CUT["log-sum-exp"][0])[2]

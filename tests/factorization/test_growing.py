@@ -134,6 +134,15 @@ def test_an_output_without_multipliers_adds_nothing():
     np.testing.assert_allclose(grown.B, alone.B, atol=1e-12)
 
 
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_the_unit_of_multipliers_does_not_matter(unit):
+    rows, Q = values()
+    nu = multipliers(N)
+    grown, other = (grow(rows, coarse(rows), Guide(c * nu, c * Q @ nu), 5, True, SETTINGS) for c in (1.0, unit))
+    assert np.array_equal(grown.pivots, other.pivots)
+    np.testing.assert_allclose(grown.B, other.B, atol=1e-11)
+
+
 def test_memory_is_asked_for_first():
     rows, _ = values()
     with pytest.raises(MemoryLimitError, match="50 columns"):
