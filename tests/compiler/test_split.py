@@ -165,6 +165,14 @@ def test_growth_of_variables_that_stay_where_they_are():
     assert [split.growth(np.array([d])) for d in (0.0, 1.0, -1.0)] == [0.0, np.inf, 1.0]
 
 
+def test_third_derivatives_of_own_losses():
+    """They come from differences of second ones."""
+    own = ko.SmoothLoss(np.cosh, np.sinh, np.cosh)
+    (piece,) = split_of(lambda f, b: (3 * cp.sum(own(2 * f + b)), []))[2].pieces
+    s = RNG.normal(size=len(piece.at))
+    assert piece.third(s) == pytest.approx(piece.weight * piece.rate**3 * np.sinh(piece.rate * s), rel=1e-8)
+
+
 def test_derivatives_of_log_sum_exp():
     """Slopes belong to the scores and curvature to their differences, EᵀDE; the conjugate lives on the simplex."""
     split = split_of(CUT["log-sum-exp"][0])[2]
