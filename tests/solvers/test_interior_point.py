@@ -7,7 +7,7 @@ from kernelopt.solvers.interior_point import _central
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.7])
-@pytest.mark.parametrize(("low", "high"), [(0.0, 2.0), (0.0, np.inf), (-np.inf, 1.0), (-3.0, np.inf), (5.0, np.inf)])
+@pytest.mark.parametrize(("low", "high"), [(0.0, 2.0), (0.0, np.inf), (-np.inf, 1.0), (-np.inf, 50.0), (50.0, np.inf)])
 def test_central_multipliers_balance_both_ends(low, high, rho):
     """k − ρa + μ/(a − low) − μ/(high − a) = 0 inside of the box."""
     mu, k = 0.1, np.array([-2.0, -0.3, 0.4, 3.0])
