@@ -561,3 +561,12 @@ def test_the_outer_product_is_made_where_it_pays(monkeypatch):
 def test_what_restricts_theta(dtype, spans, residual, expected):
     _, factor = factor_of(points(60), Layout(Here(), 30, dtype), 5)
     assert replace(factor, spans=spans, residual=residual).is_restriction is expected
+
+
+def test_memory_of_one_array_is_asked_for_first(monkeypatch):
+    assert Here().allowed_bytes(12345.0) == 12345.0
+    rows, factor = factor_of(points(60), Layout(Here(), 30), 5)
+    assert factor.in_one_array(rows).B.shape == (60, 5)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 8 * 60 * 5 - 1)
+    with pytest.raises(MemoryLimitError, match="B of 60 rows as one array"):
+        factor.in_one_array(rows)
