@@ -499,3 +499,23 @@ def test_errors_of_predictions_close_no_gap_where_the_optimum_without_theta_is_n
     assert floor(upper) > upper.kernel
     assert floor(replace(upper, at_zero=None)) == 0.0
     assert floor(replace(upper, kernel=1e-6)) == 0.0  # they are not negligible
+
+
+@pytest.mark.parametrize("unit", [2.0**-20, 2.0**20])
+def test_what_is_left_of_multipliers_counts_by_its_cost(monkeypatch, unit):
+    """Where no norm binds θ, ‖Aᵀν‖ is rounding if FAR·‖θ‖ times it is at most 1e-8 of the terms, in any unit of θ."""
+    theta, calls, ours = ko.Theta(KERNEL), [], cone_bounds.evaluate
+    f, y = theta(X[:8]), unit * TARGETS[:8]
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(f - y) + unit * cp.norm(f + 2 * unit)))
+    monkeypatch.setattr(cone_bounds, "evaluate", lambda *known: calls.append(known) or ours(*known))
+    problem.solve()
+    reduction, near, point, grams, (multipliers,), x = calls[-1]
+    assert multipliers.free
+    monkeypatch.setattr(cone_bounds, "RANK_ROUNDING", 0.0)  # else rounding of ν itself explains more
+    multipliers = replace(multipliers, stack=multipliers.stack + unit)
+    terms = max(outer_dual.magnitude(point.form, point.x, point.z), point.form.units[1])
+    for share, assumed in ((0.5, False), (2.0, True)):
+        radius = ours(reduction, near, point, grams, (multipliers,), x).radii[0]
+        monkeypatch.setattr(cone_bounds, "lengths_of", lambda *_, r=radius, s=share: np.array([s * 1e-8 * terms / r]))
+        found = ours(reduction, near, point, grams, (multipliers,), x)
+        assert bool(found.assumptions) is assumed
