@@ -445,15 +445,16 @@ def residuals(form: CanonicalForm, point: Iterate) -> list[Array]:
 def _residual(constraint: Any) -> Array:
     """By how much a constraint is violated at the values of its variables.
 
-    For exponential and power cones it is the violation of their inequalities: cvxpy would solve a projection.
+    For exponential and power cones it is the violation of their inequalities: cvxpy would solve a projection. The
+    exponential cone has y·e^(x/y) ≤ z for y > 0, and x ≤ 0 ≤ z for y = 0, whatever z is.
     """
     args = [dense(a.value).astype(float) for a in constraint.args if not isinstance(a, list)]
     match constraint:
         case cp.constraints.ExpCone():
             x, y, z = args
             with np.errstate(all="ignore"):
-                least = np.where(y > 0, y * np.exp(np.minimum(x / np.where(y > 0, y, 1.0), 700.0)), np.maximum(x, 0.0))
-            return np.maximum(np.maximum(least - z, -y), 0.0)
+                beyond = np.where(y > 0, y * np.exp(np.minimum(x / np.where(y > 0, y, 1.0), 700.0)) - z, x)
+            return np.maximum.reduce([beyond, -y, -z, np.zeros_like(beyond)])
         case cp.constraints.PowCone3D():
             x, y, z = args
             a = np.asarray(constraint.alpha.value)

@@ -14,6 +14,7 @@ from scipy.special import huber
 import kernelopt as ko
 from kernelopt import losses
 from kernelopt.certificate import certify, cone_bounds
+from kernelopt.certificate.certify import FULL, _assembled, _upper
 from kernelopt.certificate.conjugates import is_admissible
 from kernelopt.certificate.gram import STREAMED
 from kernelopt.certificate.multipliers import norm_multipliers
@@ -480,3 +481,41 @@ def test_slopes_at_the_ends_of_their_intervals_are_admissible():
     at_end = replace(known, slopes=high, nu=-(pieces.E.T @ high + pieces.linear_u))
     assert is_admissible(pieces, at_end)
     assert not is_admissible(pieces, replace(at_end, nu=at_end.nu + 1.0))
+
+
+def test_errors_of_predictions_close_no_gap_where_the_optimum_without_theta_is_not_known():
+    """They are negligible beside P₀ − P only if P₀ is known."""
+    theta = ko.Theta(KERNEL)
+    problem = ko.Problem(cp.Minimize(cp.sum(losses.huber(TARGETS[:9], theta(X[:9]), 0.4)) + ko.sum_squares(theta)))
+    problem.solve()
+    reduction, data = reduction_of(problem), problem._outer()
+    upper = _upper(reduction, data, point_of(problem))
+    upper = replace(upper, kernel=1e-13, terms=1e-14)
+    assert upper.at_zero - upper.value > 0.1
+
+    def floor(upper):
+        return _assembled(reduction, data, problem.certificate.evidence, upper, FULL).floor
+
+    assert floor(upper) > upper.kernel
+    assert floor(replace(upper, at_zero=None)) == 0.0
+    assert floor(replace(upper, kernel=1e-6)) == 0.0  # they are not negligible
+
+
+@pytest.mark.parametrize("unit", [2.0**-20, 2.0**20])
+def test_what_is_left_of_multipliers_counts_by_its_cost(monkeypatch, unit):
+    """Where no norm binds θ, ‖Aᵀν‖ is rounding if FAR·‖θ‖ times it is at most 1e-8 of the terms, in any unit of θ."""
+    theta, calls, ours = ko.Theta(KERNEL), [], cone_bounds.evaluate
+    f, y = theta(X[:8]), unit * TARGETS[:8]
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(f - y) + unit * cp.norm(f + 2 * unit)))
+    monkeypatch.setattr(cone_bounds, "evaluate", lambda *known: calls.append(known) or ours(*known))
+    problem.solve()
+    reduction, near, point, grams, (multipliers,), x = calls[-1]
+    assert multipliers.free
+    monkeypatch.setattr(cone_bounds, "RANK_ROUNDING", 0.0)  # else rounding of ν itself explains more
+    multipliers = replace(multipliers, stack=multipliers.stack + unit)
+    terms = max(outer_dual.magnitude(point.form, point.x, point.z), point.form.units[1])
+    for share, assumed in ((0.5, False), (2.0, True)):
+        radius = ours(reduction, near, point, grams, (multipliers,), x).radii[0]
+        monkeypatch.setattr(cone_bounds, "lengths_of", lambda *_, r=radius, s=share: np.array([s * 1e-8 * terms / r]))
+        found = ours(reduction, near, point, grams, (multipliers,), x)
+        assert bool(found.assumptions) is assumed

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 from coarse import ROOM, TINY, gamma, linked, make_coarse, near, pieces, program, smallest, two_norms, u
 
-from kernelopt.certificate import checker
+from kernelopt.certificate import checker, handover
 from kernelopt.certificate.claim import Norm, still
 
 
@@ -464,6 +464,23 @@ def test_what_is_missing_is_said():
     both = sloped._replace(c=np.array([1.0, 0.0, 3.0, 0.0]))
     assert refused(both, [second], dual) == "Aᵀν does not vanish, and no norm binds θ"
     assert refused(stated, [link], replace(dual, tangent=np.array([1.0, 0, 0, 0]))).startswith(("a tangent", "column"))
+
+
+def test_an_assumed_radius_leaves_the_other_theta_as_it_is():
+    """Only a θ without a norm is confined to ‖θ‖ ≤ R, whose multiplier is ‖Aᵀν‖; one with a norm keeps it."""
+    stated, (bound,), dual = claim()
+    stated = stated._replace(c=np.array([1.0, 0.0, 3.0, 0.0]))
+    bound, free = (link._replace(columns=link.columns[k : k + 1]) for k, link in enumerate([bound, bound]))
+    bound, free = (
+        link._replace(take=np.array([0]), sizes=np.ones(1), V=np.array([[v]]), gram=np.array([[v**2]]))
+        for link, v in ((bound, 0.0), (free, -3.0))
+    )
+    free = free._replace(norms=[], shares=np.zeros((1, 0)))
+    for links, radii in (([bound, free], (np.inf, 5.0)), ([free, bound], (5.0, np.inf))):
+        assert refused(stated, links, dual) == "Aᵀν does not vanish, and no norm binds θ"
+        wide, extended, moved, assumptions = handover._with_assumptions(stated, links, dual, np.ones(4), radii)
+        assert [extended[links.index(bound)], len(extended)] == [bound, 2] and assumptions == ("for ‖θ‖ ≤ 5",)
+        assert checker.lower(wide, extended, moved).value == pytest.approx(1 - 3 * 5, rel=1e-5)
 
 
 # Units

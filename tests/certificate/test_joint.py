@@ -8,7 +8,7 @@ from inside import point_of, reduction_of
 import kernelopt as ko
 from kernelopt.certificate import cone_bounds, joint
 from kernelopt.certificate.gram import STREAMED
-from kernelopt.certificate.multipliers import norm_multipliers
+from kernelopt.certificate.multipliers import lengths_of, norm_multipliers
 
 GAUSSIAN, LINEAR = ko.kernels.Gaussian(sigma=0.25), ko.kernels.Linear()
 RNG = np.random.default_rng(0)
@@ -36,6 +36,20 @@ def test_distances_from_two_functions():
     problem.solve()
     assert problem.status == "optimal"
     assert problem.certificate.relative_gap < 1e-6
+
+
+def test_parts_from_the_cone_program_keep_to_their_norms():
+    """Of several divisions of Aᵀν among norms the solver's is taken: each part has ‖mⱼ‖ ≤ μⱼ."""
+    theta = ko.Theta(GAUSSIAN)
+    f, g = ko.Function(GAUSSIAN, X[:2] + 0.1, [1.2, -0.9]), ko.Function(GAUSSIAN, X[1:] - 0.2, [0.5, 0.4, -1.0])
+    distances = ko.norm(theta - f) + 2 * ko.norm(theta - g)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - Y) + distances))
+    optimum = problem.solve()
+    reduction, form = reduction_of(problem), problem._outer().form
+    found = cone_bounds.joint_bound(reduction, form, point_of(problem), STREAMED, 1e-7)
+    assert found is not None and found.value == pytest.approx(optimum, rel=1e-5)
+    (multipliers,), (gram,) = found.multipliers, found.grams
+    assert np.all(lengths_of(multipliers, gram) <= found.point.mu[list(multipliers.norms)] * (1 + 1e-6))
 
 
 def test_two_thetas_with_other_numbers_of_predictions():

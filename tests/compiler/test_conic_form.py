@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import kernelopt as ko
-from kernelopt.compiler.conic_form import MODERATE, conic_form, constraint_multipliers
+from kernelopt.compiler.conic_form import MODERATE, conic_form, constraint_multipliers, require_units
+from kernelopt.errors import DataError
 
 X = np.linspace(0, 1, 4)[:, None]
 Y = np.array([0.3, -1.0, 2.0, 0.7])
@@ -75,3 +76,22 @@ def test_a_row_in_other_units_is_certified(s):
     problem = ko.Problem(cp.Minimize(loss + 0.1 * ko.norm(theta)), [s * f[0] <= 0.3 * s])
     problem.solve()
     assert problem.status == "optimal"
+
+
+@pytest.mark.parametrize(
+    ("weight", "target", "bound", "what"),
+    [
+        (1e-151, 1.0, 1.0, "coefficients of the objective"),
+        (1e151, 1.0, 1.0, "coefficients of the objective"),
+        (1.0, 1e-151, 1e-151, "targets and bounds"),
+        (1.0, 1e151, 1e151, "targets and bounds"),
+        (1.0, 1.0, 1e151, "bounds of ‖θ‖"),
+    ],
+)
+def test_numbers_whose_squares_a_double_does_not_hold_are_refused(weight, target, bound, what):
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    f = theta(np.arange(4.0)[:, None])
+    objective = weight * cp.norm1(f - target * np.array([1.0, 2.0, -1.0, 3.0]))
+    stated = ko.Problem(cp.Minimize(objective), [ko.norm(theta) <= bound])
+    with pytest.raises(DataError, match=f"Expected {what} between 1e-150 and 1e\\+150"):
+        require_units(conic_form(stated.canonical_form()))

@@ -90,3 +90,22 @@ def test_the_certificate_of_an_unsquared_norm_needs_no_other_solver(max_rank):
     assert {a.solver for a in problem.solver_stats.attempts} == {"NEWTON"}
     assert problem.certificate.scope == "full kernel" and not problem.certificate.assumptions
     assert problem.certificate.relative_gap < (1e-6 if max_rank is None else 1.0)
+
+
+@pytest.mark.parametrize(
+    "cone",
+    [
+        lambda u, t, z: cp.ExpCone(u - t, 2 * np.ones(N), z),
+        lambda u, t, z: cp.ExpCone(u - t, np.ones(N), 2 * z),
+        lambda u, t, z: cp.ExpCone(u - t, np.ones(N), z + 1),
+    ],
+)
+def test_other_exponential_cones_stay_as_they_are(cone):
+    """Only Σ e^(u − t) ≤ 1 itself is a log-sum-exp."""
+    t, z = cp.Variable(), cp.Variable(N)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    objective = cp.Minimize(t + ko.sum_squares(theta))
+    form = conic_form(ko.Problem(objective, [cone(theta(X), t, z), cp.sum(z) <= 1]).canonical_form())
+    # As if the user's variables were auxiliary, whose values nobody reads.
+    form.__dict__["stated"] = np.zeros_like(form.stated)
+    assert exponential_sums.separated(form, CLASSES) is form

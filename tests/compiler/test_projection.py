@@ -5,6 +5,7 @@ from dataclasses import replace
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from inside import point_of, reduction_of
 from sklearn.datasets import make_moons
 
@@ -102,3 +103,29 @@ def test_a_tangent_leads_into_curved_constraints():
         problem.solve(solver="SCS", eps=1e-7)
         assert problem.certificate.is_feasible
         assert curved.expr.value <= 1e-12
+
+
+def test_opposite_rows_are_found_in_any_order_of_their_entries():
+    rows = [[2.0, 1.0, 0.0], [-2.0, -1.0, 0.0], [0.0, 3.0, 0.0], [0.0, -3.0, 0.0], [1.0, 0.0, 1.0]]
+    A = sp.csr_array(np.array(rows))
+    A.indices[:2], A.data[:2] = A.indices[1::-1].copy(), A.data[1::-1].copy()
+    A.has_sorted_indices = False
+    np.testing.assert_array_equal(A.toarray(), rows)
+    found = projection._opposite(A, np.array([4.0, -4.0, 1.0, 1.0, 0.0]))
+    assert found.tolist() == [True, True, False, False, False]
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 2.0])
+def test_a_theta_beyond_its_bound_is_shortened_to_it(factor):
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    points, y = np.arange(5.0)[:, None], np.array([1.0, -1.0, 2.0, 0.0, 1.0])
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(points) - y)), [ko.norm(theta) <= 1.5])
+    problem.solve()
+    reduction, form, point = reduction_of(problem), problem._outer().form, point_of(problem)
+    longer = representer.evaluate(reduction, replace(point, v=tuple(factor * v for v in point.v)))
+    found = projection._shortened(reduction, form, longer)
+    if factor <= 1:
+        assert found is None or np.linalg.norm(found.v[0] - point.v[0]) < 1e-7
+    else:
+        assert representer.evaluate(reduction, found).t[0] == pytest.approx(1.5, rel=1e-14)
+        assert representer.evaluate(reduction, found).t[0] <= 1.5

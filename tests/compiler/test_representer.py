@@ -246,3 +246,14 @@ def test_nearest_values():
     assert (rounded(some, np.array([[0.9, 0.4], [7.0, -3.0]])) == [[1.0, 0.4], [7.0, 0.0]]).all()
     assert rounded(cp.Variable(integer=True, bounds=[-0.5, 2]), np.array(-0.9)) == 0.0
     assert not integral(cp.Variable(3)).any()
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "z", "violated"),
+    [(1.0, 0.0, 5.0, 1.0), (-1.0, 0.0, 0.0, 0.0), (-1.0, 0.0, -0.5, 0.5), (0.0, 2.0, 2.0, 0.0), (0.0, 2.0, 1.5, 0.5),
+     (-3.0, -1.0, 5.0, 1.0)],
+)  # fmt: skip
+def test_violations_of_exponential_cones(x, y, z, violated):
+    """y·e^(x/y) ≤ z for y > 0; for y = 0 the cone has x ≤ 0 ≤ z."""
+    variables = [cp.Variable(value=value) for value in (x, y, z)]
+    assert residual(cp.ExpCone(*variables)) == pytest.approx(violated, abs=1e-15)

@@ -137,6 +137,42 @@ def test_slopes_curvatures_and_conjugates(name):
         assert piece.second(s)[smooth] == pytest.approx(bend[smooth], rel=1e-3, abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    "name", ["logistic", "poisson", "logarithm", "entropy", "complement", "|q|^3", "fourth power", "root"]
+)
+def test_third_derivatives(name):
+    rng = np.random.default_rng(0)
+    for piece in split_of(CUT[name][0])[2].pieces:
+        if isinstance(piece, Quadratic):
+            continue
+        s, h = 0.3 * rng.normal(size=len(piece.at)), 1e-5
+        slope = (piece.second(s + h) - piece.second(s - h)) / (2 * h)
+        assert np.isfinite(slope).all() and slope.any()
+        assert piece.third(s) == pytest.approx(slope, rel=1e-5, abs=1e-7 * np.abs(slope).max())
+
+
+@pytest.mark.parametrize(("name", "most"), [("root", np.inf), ("logarithm", np.inf), ("reciprocal", 0.0)])
+def test_conjugates_at_slope_zero_are_minus_the_infimum(name, most):
+    """−√q and −log q fall without bound, 1/q tends to 0: none attains its infimum."""
+    (piece,) = split_of(CUT[name][0])[2].pieces
+    assert piece.conjugate(piece.linear * np.ones(len(piece.at))).tolist() == [most] * len(piece.at)
+
+
+@np.errstate(invalid="ignore")
+def test_growth_of_variables_that_stay_where_they_are():
+    """A bound has an infinite slope on one side, which counts for nothing where its argument does not change."""
+    split = split_of(lambda f, b: (cp.sum(losses.hinge(LABELS, f)) + cp.pos(-b), [b <= 2]))[2]
+    assert [split.growth(np.array([d])) for d in (0.0, 1.0, -1.0)] == [0.0, np.inf, 1.0]
+
+
+def test_third_derivatives_of_own_losses():
+    """They come from differences of second ones."""
+    own = ko.SmoothLoss(np.cosh, np.sinh, np.cosh)
+    (piece,) = split_of(lambda f, b: (3 * cp.sum(own(2 * f + b)), []))[2].pieces
+    s = RNG.normal(size=len(piece.at))
+    assert piece.third(s) == pytest.approx(piece.weight * piece.rate**3 * np.sinh(piece.rate * s), rel=1e-8)
+
+
 def test_derivatives_of_log_sum_exp():
     """Slopes belong to the scores and curvature to their differences, EᵀDE; the conjugate lives on the simplex."""
     split = split_of(CUT["log-sum-exp"][0])[2]

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 import tracemalloc
+from dataclasses import replace
 from types import SimpleNamespace
 
 import cvxpy as cp
@@ -545,3 +546,27 @@ def test_the_outer_product_is_made_where_it_pays(monkeypatch):
     assert block_matrix(np.float64)[1].outer() is None
     monkeypatch.setattr(memory, "available_bytes", lambda: 1e4)
     assert tall(B).outer() is None
+
+
+@pytest.mark.parametrize(
+    ("dtype", "spans", "residual", "expected"),
+    [
+        (np.float32, True, 1e-6, False),  # rounding of as many columns as there are features
+        (np.float32, False, 1e-6, True),
+        (np.float64, True, 1e-6, True),
+        (np.float32, False, 0.0, False),
+        (np.float64, False, 0.0, False),
+    ],
+)
+def test_what_restricts_theta(dtype, spans, residual, expected):
+    _, factor = factor_of(points(60), Layout(Here(), 30, dtype), 5)
+    assert replace(factor, spans=spans, residual=residual).is_restriction is expected
+
+
+def test_memory_of_one_array_is_asked_for_first(monkeypatch):
+    assert Here().allowed_bytes(12345.0) == 12345.0
+    rows, factor = factor_of(points(60), Layout(Here(), 30), 5)
+    assert factor.in_one_array(rows).B.shape == (60, 5)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 8 * 60 * 5 - 1)
+    with pytest.raises(MemoryLimitError, match="B of 60 rows as one array"):
+        factor.in_one_array(rows)

@@ -124,6 +124,25 @@ def test_what_is_spanned_already_adds_nothing():
     assert grow(rows, once, Guide(0.0 * nu), 10, True, SETTINGS).rank == once.rank
 
 
+def test_an_output_without_multipliers_adds_nothing():
+    rows, Q = values()
+    nu = multipliers(N)
+    nu[:, 0] = 0.0
+    grown = grow(rows, coarse(rows), Guide(nu, Q @ nu), 0, True, SETTINGS)
+    alone = grow(rows, coarse(rows), Guide(nu[:, 1:], Q @ nu[:, 1:]), 0, True, SETTINGS)
+    assert grown.rank == coarse(rows).rank + 1
+    np.testing.assert_allclose(grown.B, alone.B, atol=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_the_unit_of_multipliers_does_not_matter(unit):
+    rows, Q = values()
+    nu = multipliers(N)
+    grown, other = (grow(rows, coarse(rows), Guide(c * nu, c * Q @ nu), 5, True, SETTINGS) for c in (1.0, unit))
+    assert np.array_equal(grown.pivots, other.pivots)
+    np.testing.assert_allclose(grown.B, other.B, atol=1e-11)
+
+
 def test_memory_is_asked_for_first():
     rows, _ = values()
     with pytest.raises(MemoryLimitError, match="50 columns"):

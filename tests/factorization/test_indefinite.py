@@ -6,7 +6,9 @@ import pytest
 
 import kernelopt as ko
 from kernelopt.errors import NotPSDError, OptionError
-from kernelopt.factorization import dense
+from kernelopt.factorization import Settings, dense
+from kernelopt.factorization.streamed import streamed_cholesky
+from kernelopt.language.rows import Rows
 
 RNG = np.random.default_rng(0)
 X, y = RNG.normal(size=(40, 2)), RNG.normal(size=40)
@@ -152,3 +154,14 @@ def test_integrals_beside_a_shift():
         np.concatenate([(A @ theta).value, means.value]), abs=1e-8
     )
     assert np.array_equal(theta.value.centers[:20], points)
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_a_false_declaration_is_refused_before_any_pivot(rule):
+    """Where few pivots are taken, no entry of diag(E) need become negative."""
+    rng = np.random.default_rng(0)
+    points = np.stack([10 * rng.normal(size=40), rng.uniform(2, 3, size=40), rng.normal(size=40).clip(-1, 1)], axis=1)
+    false = ko.kernels.FromFunction(lambda a, b: float(a[:2] @ b[:2] - a[2] * b[2]), psd=True)
+    kernel = false if rule else false + ko.kernels.FromFunction(lambda a, b: 0.0)
+    with pytest.raises(NotPSDError, match="indefinite"):
+        streamed_cholesky(Rows.of_points(kernel, kernel.rows(points)), Settings(1e-8, 1))

@@ -49,3 +49,17 @@ def test_the_smaller_one_counts(monkeypatch):
     monkeypatch.setattr(memory, "_of_groups", lambda: [GB, 2 * GB])
     monkeypatch.setattr(memory, "_of_machine", lambda: 10 * GB)
     assert memory.available_bytes() == GB and memory.allowed_bytes(None) == 0.8 * GB
+
+
+@pytest.mark.parametrize(("told", "expected"), [(True, 3 * GB), (False, memory.FALLBACK)])
+def test_systems_without_meminfo(monkeypatch, told, expected):
+    """Half of all memory where the system tells it, and a constant where it does not."""
+
+    def sysconf(name):
+        if not told:
+            raise ValueError(name)
+        return {"SC_PHYS_PAGES": 6 * GB // 1000, "SC_PAGE_SIZE": 1000}[name]
+
+    monkeypatch.setattr(memory.Path, "exists", lambda self: False)
+    monkeypatch.setattr(memory.os, "sysconf", sysconf)
+    assert memory._of_machine() == expected

@@ -115,3 +115,12 @@ def test_what_it_refuses():
             ko.FactorCache(max_bytes=size)
     with pytest.raises(OptionError, match=r"Expected cache to be a ko\.FactorCache"):
         solved(X, cache=True)
+
+
+def test_memory_of_points_counts():
+    """Here they take 20 times as much as B and BBᵀ."""
+    points = np.random.default_rng(0).normal(size=(50, 2000))
+    for share, kept in ((0.5, 0), (2.0, 1)):
+        cache = ko.FactorCache(max_bytes=share * points.nbytes)
+        solved(points, cache=cache)
+        assert len(cache) == kept

@@ -159,3 +159,37 @@ def test_a_path_takes_few_systems(monkeypatch):
             taken.append(problem.solver_stats.num_iters)
         totals.append(sum(taken[1:]))
     assert totals[0] <= 0.6 * totals[1], totals
+
+
+@pytest.mark.parametrize(
+    ("wrong", "found", "steps"),
+    [
+        ([9, 8, 7, 6, 5, 4, 3, 2, 1, 0], True, 10),  # each step turns fewer kinks
+        ([5, 6, 7, 6, 4, 5, 6, 5, 0], True, 9),  # it pauses for less than PATIENCE steps
+        ([5, 5, 5, 5, 5, 0], False, 5),
+        ([5, 4, 9, 9, 4, 4, 0], False, 6),
+    ],
+)
+def test_steps_end_where_no_fewer_kinks_are_turned(wrong, found, steps):
+    class Run:
+        taken = 0
+
+        def step(self):
+            self.taken += 1
+            return True
+
+        def overshoot(self):
+            return 0.0
+
+        def turned(self):
+            return wrong[self.taken - 1]
+
+    class Watch:
+        systems = 0
+
+        def check_time(self):
+            pass
+
+    run, watch = Run(), Watch()
+    assert active_set._finds(run, watch) is found
+    assert run.taken == watch.systems == steps

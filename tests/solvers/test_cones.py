@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 
 from kernelopt.compiler.conic_form import Cones
-from kernelopt.solvers.cones import into_dual, matrix, violation
+from kernelopt.solvers.cones import into_dual, matrix, packed, violation
 
 CONES = Cones(zero=2, nonneg=3, soc=(4,), psd=(3,), exp=2, power=(0.3,), generalized_power=((0.2, 0.3, 0.5),))
 SIZE = 2 + 3 + 4 + 6 + 6 + 3 + 4
@@ -75,3 +75,12 @@ def test_clarabel_packs_matrices_as_we_do():
     P = sp.csc_array((6, 6))
     solution = clarabel.DefaultSolver(P, c, A, b, [clarabel.PSDTriangleConeT(3)], settings).solve()
     assert np.allclose(matrix(np.array(solution.x), 3), np.eye(3), atol=1e-6)
+
+
+def test_packed_keeps_inner_products_and_is_undone_by_matrix():
+    M = np.random.default_rng(0).normal(size=(4, 4, 3))
+    M = M + M.swapaxes(0, 1)
+    rows = packed(M)
+    for k in range(3):
+        np.testing.assert_allclose(matrix(rows[k], 4), M[:, :, k], rtol=1e-14)
+    np.testing.assert_allclose(rows @ rows.T, np.einsum("ijk,ijl->kl", M, M), rtol=1e-13)

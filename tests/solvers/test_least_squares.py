@@ -3,6 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from inside import reduction_of
 from sklearn.kernel_ridge import KernelRidge
 
@@ -182,6 +183,28 @@ def test_decomposition_and_factor_solve_the_same_system():
     assert fresh.spectrum is None
     x = minimizer(structured, weights, decomposed)
     assert x == pytest.approx(minimizer(structured, weights, fresh), abs=1e-10 * np.abs(x).max())
+
+
+def test_leverages_by_solves_and_from_the_decomposition():
+    """cᵀH⁻¹c for rows c of (EB, F), with two blocks of v and a free variable."""
+    X, y = data(40)
+    theta, other, b = ko.Theta(LAPLACIAN, outputs=2), ko.Theta(ko.kernels.Linear()), cp.Variable()
+    f = theta(X) @ np.array([1.0, 0.5]) + other(X[:40]) + b
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(y - f) + ko.sum_squares(theta) + ko.sum_squares(other)))
+    problem.solve()
+    split = outer_of(problem.canonical_form())
+    structured = assemble.structured(reduction_of(problem), split, {0: 0.7, 1: 0.2})
+    weights = curvature(structured)
+    direct, decomposed = reusable(structured, weights, None), reusable(structured, weights, None)
+    decomposed.decomposed()
+    E, F = structured.E, sp.csr_array(structured.F)
+    identity = np.eye(structured.size)
+    rows = np.stack([structured.products(e) for e in identity], axis=1)
+    C = np.diag(structured.penalty) + rows.T @ (weights[:, None] * rows)
+    expected = np.sum(rows * np.linalg.solve(C, rows.T).T, axis=1)
+    assert decomposed.leverages(structured, weights, E, F) == pytest.approx(expected, rel=1e-8)
+    assert direct.leverages(structured, weights, E, F) == pytest.approx(expected, rel=1e-8)
+    assert direct.spectrum is None
 
 
 @pytest.mark.parametrize("kind", ["penalty", "bound"])

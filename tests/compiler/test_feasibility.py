@@ -1,0 +1,42 @@
+"""Constraints of the questions about feasibility, and the rows that they stand for."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import kernelopt as ko
+from kernelopt.compiler.conic_form import conic_form
+from kernelopt.compiler.feasibility import _inside
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(5, 2))
+
+CONES = {
+    "linear": lambda f, b: (b, [f >= -1, cp.sum(f) == 1]),
+    "second-order": lambda f, b: (b, [cp.norm(f) <= b]),
+    "exponentials whose y is constant": lambda f, b: (cp.sum(cp.exp(f)), []),
+    "exponentials whose y varies": lambda f, b: (b, [cp.ExpCone(f, b + 2 * f, b - f)]),
+    "powers": lambda f, b: (b, [cp.PowCone3D(f, b + 0 * f, 2 + f, 0.3)]),
+}
+
+
+@pytest.mark.parametrize("recession", [False, True])
+@pytest.mark.parametrize("name", CONES)
+def test_constraints_have_the_rows_that_are_told(name, recession):
+    """Multipliers of the constraints are read back by these rows."""
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    objective, constraints = CONES[name](theta(X), b)
+    problem = ko.Problem(cp.Minimize(objective + ko.sum_squares(theta)), constraints)
+    data = conic_form(problem.canonical_form())
+    s = cp.Variable(len(data.b), value=RNG.normal(size=len(data.b)))
+    found = _inside(s, data, recession)
+    rows = np.concatenate([at for _, at in found])
+    assert len(np.unique(rows)) == len(rows)
+    for constraint, at in found:
+        if isinstance(constraint, cp.ExpCone | cp.PowCone3D):
+            assert np.hstack([argument.value for argument in constraint.args]) == pytest.approx(s.value[at])
+        else:
+            assert sum(argument.size for argument in constraint.args if argument.variables()) == len(at)
+    missing = np.setdiff1d(np.arange(len(data.b)), rows)
+    constant = recession and name == "exponentials whose y is constant"
+    assert missing.tolist() == (sorted(data.cones.exponentials + 1) if constant else [])

@@ -1,0 +1,43 @@
+"""The smooth function that the inner iterations minimize."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from inside import reduction_of
+
+import kernelopt as ko
+from kernelopt import losses
+from kernelopt.compiler.separable import outer_of
+from kernelopt.solvers import assemble
+from kernelopt.solvers.augmented_lagrangian import smoothed
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(12, 2)), RNG.normal(size=12)
+LOSSES = {
+    "kinks": lambda f: losses.pinball(Y, f, 0.3),
+    "curved stretches": lambda f: losses.huber(Y, f, 0.4),
+    "kinks and smooth functions": lambda f: losses.hinge(np.sign(Y), f) + losses.log_loss(np.sign(Y), f),
+}
+
+
+# Without a proximal term (σ = ∞) kinks stay kinks.
+CASES = [(name, sigma) for name in LOSSES for sigma in (0.3, 5.0)] + [("curved stretches", np.inf)]
+
+
+@pytest.mark.parametrize(("name", "sigma"), CASES)
+def test_gradient_and_curvature_are_those_of_the_value(name, sigma):
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(cp.sum(LOSSES[name](theta(X))) + ko.sum_squares(theta)))
+    problem.solve()
+    structured = assemble.structured(reduction_of(problem), outer_of(problem.canonical_form()), {0: 1.0})
+    rng = np.random.default_rng(1)
+    a0 = rng.uniform(structured.low, structured.high)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        function = smoothed(structured, a0, sigma)
+        s, h = rng.normal(size=structured.E.shape[0]), 1e-6
+        here = function(s)
+        for j, e in enumerate(h * np.eye(len(s))):
+            after, before = function(s + e), function(s - e)
+            assert here.gradient[j] == pytest.approx((after.value - before.value) / (2 * h), rel=1e-5, abs=1e-7)
+            slope = (after.gradient[j] - before.gradient[j]) / (2 * h)
+            assert here.curvature[j] == pytest.approx(slope, rel=1e-5, abs=1e-7)
