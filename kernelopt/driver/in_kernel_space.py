@@ -69,10 +69,12 @@ def reason(  # noqa: PLR0917
     shape, links = shape_of(form, outer), form.predictions
     if shape.lacks is not None or shape.odd is not None or shape.smooth or shape.hard or shape.shifted or shape.maxima:
         return ""
-    sizes = [len(link.rows) for link in links]
+    sizes = [len(link.rows) * (link.theta.outputs or 1) for link in links]
     most = SQUARES if shape.squares else FLAT if flat else MANY if shape.machine else DENSE
-    if not sizes or min(sizes) < FEW or max(sizes) > most:
+    if not sizes or min(sizes) < FEW or sum(sizes) > most:
         return ""
+    if outer.split is None or np.any(np.diff(outer.split.E.indptr) != 1):
+        return ""  # entries are looked up for single predictions
     if choice.ordered(names, form, outer, sum(sizes))[0] not in ENGINES:
         return ""
     if any(link.rows.kernel.is_psd is not True or link.rows.kernel.declarations() for link in links):

@@ -206,17 +206,20 @@ class DenseMatrix(TallMatrix):
         return self._outer
 
     def outer_among(self, rows: Ints) -> Array:
-        Q, last = self.outer(), self._last_among
+        Q = self.outer()
         if Q is None:
             return super().outer_among(rows)
         if len(rows) == len(Q) and np.array_equal(rows, np.arange(len(Q))):
             return Q
-        if not last or not np.array_equal(last[0], rows):
-            last[:] = [rows.copy(), Q[np.ix_(rows, rows)]]
-        return last[1]
+        for known, found in self._last_among:  # one at most
+            if np.array_equal(known, rows):
+                return found
+        found = Q[np.ix_(rows, rows)]
+        self._last_among[:] = [(rows.copy(), found)]
+        return found
 
     @cached_property
-    def _last_among(self) -> list[Array]:
+    def _last_among(self) -> list[tuple[Ints, Array]]:
         return []
 
     @cached_property

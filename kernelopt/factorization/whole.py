@@ -82,13 +82,15 @@ class WholeMatrix(TallMatrix):
     def outer_among(self, rows: Ints) -> Array:
         if len(rows) == len(self) and np.array_equal(rows, np.arange(len(self))):
             return self.array
-        last = self._last_among
-        if not last or not np.array_equal(last[0], rows):
-            last[:] = [rows.copy(), self.array[np.ix_(rows, rows)]]
-        return last[1]
+        for known, found in self._last_among:  # one at most
+            if np.array_equal(known, rows):
+                return found
+        found = self.array[np.ix_(rows, rows)]
+        self._last_among[:] = [(rows.copy(), found)]
+        return found
 
     @cached_property
-    def _last_among(self) -> list[Array]:
+    def _last_among(self) -> list[tuple[Ints, Array]]:
         return []
 
     def entries(self) -> str:
