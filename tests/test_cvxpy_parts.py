@@ -5,6 +5,7 @@ import inspect
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from kernelopt.solvers.cvxpy_solvers import CONIC_SOLVERS
 from kernelopt.support import cvxpy_parts as parts
@@ -149,3 +150,12 @@ def test_the_options_that_solvers_list_nowhere(solver):
         problem = cp.Problem(cp.Minimize(cp.norm(x - 1)), [x <= 2])
         problem.solve(solver, **{name: values.get(name, 1e-4 if name != "time_limit_secs" else 10.0)})
         assert problem.value == pytest.approx(0, abs=1e-2)
+
+
+def test_entries_of_a_matrix_of_any_size():
+    """cvxpy's tensor has a row for each entry of the matrix, of which most are 0: only the others take memory."""
+    at = [7, 3 * 10**6 + 2, 7]  # entries (7, 0) and (2, 3) of a matrix with a million rows
+    tensor = sp.coo_array(([1.0, 2.0, 3.0], (at, [0, 1, 1])), shape=(10**12, 2))
+    values, i, j = parts._Entries.of(tensor, 10**6)
+    assert i.tolist() == [7, 2] and j.tolist() == [0, 3]
+    assert np.array_equal(values.toarray(), [[1.0, 3.0], [0.0, 2.0]])

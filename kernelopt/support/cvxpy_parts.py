@@ -194,10 +194,10 @@ class _Entries(NamedTuple):
     @classmethod
     def of(cls, tensor: Any, rows: int) -> _Entries:
         """From cvxpy's tensor, which has a row for each entry of the matrix, also for those that are always 0."""
-        T = sp.csr_array(tensor)
-        some = np.flatnonzero(np.diff(T.indptr))
+        T = sp.coo_array(tensor)  # no array of the length of all entries
+        some, place = np.unique(T.coords[0], return_inverse=True)
         j, i = np.divmod(some, max(rows, 1))
-        return cls(sp.csr_array(T[some]), i, j)
+        return cls(sp.csr_array((T.data, (place, T.coords[1])), shape=(len(some), T.shape[1])), i, j)
 
 
 class AffineData:
