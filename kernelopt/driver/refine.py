@@ -170,9 +170,9 @@ def pursue(stated: Stated, options: FactorOptions, goal: Goal, grows: bool, left
             step = policy.next_step(
                 View(options, step.options, factors, outcome, state.rounds, goal.tol, may_grow, judged)
             )
-            if step is not None and step.options.method != options.method:  # the spectrum is flat
-                rounds, why = len(state.rounds), step.options.why
-                state = _in_kernel_space(stated, options, goal, state, start, flat=why)
+            why = "" if step is None or step.options.method == options.method else step.options.why
+            if why:  # the spectrum is flat
+                rounds, state = len(state.rounds), _in_kernel_space(stated, options, goal, state, start, flat=why)
                 step = step if len(state.rounds) == rounds else None
     except (MemoryLimitError, clock.OutOfTimeError, KeyboardInterrupt) as stop:
         if state.best is None and not isinstance(stop, clock.OutOfTimeError):

@@ -41,9 +41,9 @@ ESTIMATORS = [
     es.KernelClassifier("log_loss"),
     es.KernelRegressor(kernel="precomputed", solve_options={"indefinite": "clip"}),  # checks draw such matrices
     es.KernelClassifier(kernel="precomputed", solve_options={"indefinite": "clip"}),
-    es.KernelRegressorCV("absolute_error", alphas=[0.1, 1.0], cv=2),
-    es.KernelClassifierCV(alphas=[0.1, 1.0], cv=2),
-    es.KernelRegressorCV(alphas=[0.1, 1.0], cv=2, tune=True),
+    es.KernelRegressorCV("absolute_error", alphas=[0.1, 1.0], cv=3),
+    es.KernelClassifierCV(alphas=[0.1, 1.0], cv=3),
+    es.KernelRegressorCV(alphas=[0.1, 1.0], cv=3, tune=True),
     es.KernelQuantileRegressor(),
     es.KernelPCA(),
     es.OneClass(),

@@ -1,5 +1,7 @@
 """Survival: published concordances, coefficients and risks beside scikit-survival, and a risk that falls."""
 
+import warnings
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -24,7 +26,9 @@ def explicit(names, points):
     days, died = names["days"], names["died"]
     terms = [cp.log_sum_exp(f[days >= days[i]]) - f[i] for i in np.flatnonzero(died)]
     objective = cp.sum(cp.hstack(terms)) + 0.05 * cp.sum_squares(w)
-    return cp.Problem(cp.Minimize(objective), [Phi[len(x) :] @ w <= 0]).solve(solver="CLARABEL")
+    with warnings.catch_warnings():  # of a last digit that Clarabel misses; the value is compared with a proven one
+        warnings.filterwarnings("ignore", "Solution may be inaccurate", UserWarning)
+        return cp.Problem(cp.Minimize(objective), [Phi[len(x) :] @ w <= 0]).solve(solver="CLARABEL")
 
 
 def test_survival():
