@@ -280,16 +280,15 @@ def invert(
     `evaluated` stays as it is.
     """
     as_it_is = evaluated and not (from_kernel or exactly)
-    functions: dict[Theta, FittedFunction] = {}
     duals: dict[Theta, dict[object, Array]] = {}
     grams: dict[Theta, Array] = {}
-    u = []
+    made, u = [], []
     for link, value, nu in zip(reduction.form.predictions, point.v, point.nu, strict=True):
         theta, factor = link.theta, reduction.factors[link.theta]
         norms = reduction.form.norms_of(theta).values()
         dual = None if nu is None else _dual_function(link, factor, list(norms), value, nu)
         c = factor.coefficients(value) if factor.rank else np.zeros((len(factor.pivots), *value.shape[1:]))
-        functions[theta] = _function(link, factor, value, c, dual)
+        made.append((link, factor, value, c, dual))
         duals[theta] = {} if nu is None else {name: nu[stretch] for name, stretch in link.blocks}
         if as_it_is:
             continue
@@ -305,6 +304,7 @@ def invert(
             pairs = c.reshape(-1, outputs).T @ predictions[factor.pivots].reshape(-1, outputs)
             grams[theta] = (pairs + pairs.T) / 2
     found = point if as_it_is else valued(reduction.form, replace(point, u=tuple(u), t=_norms(reduction, point, grams)))
+    functions = {one[0].theta: _function(*one, at) for one, at in zip(made, found.u, strict=True)}
     return Solution(Status.OPTIMAL, found.value, functions, duals, None), found
 
 
@@ -495,8 +495,8 @@ def _gradient(part: cp.Expression) -> dict[int, Any]:
     return {v.id: g if sp.issparse(g) else np.atleast_2d(g) for v, g in found.items() if g is not None}
 
 
-def _function(
-    link: PredictionLink, factor: Factor, v: Array, coefficients: Array, dual: Function | None
+def _function(  # noqa: PLR0917
+    link: PredictionLink, factor: Factor, v: Array, coefficients: Array, dual: Function | None, u: Array
 ) -> FittedFunction:
     pivots = factor.pivots
     if factor.is_whole:  # rows without a multiplier have no coefficient
@@ -511,6 +511,8 @@ def _function(
         pivots=link.origin[pivots[on_points]],
         pivot_coefficients=coefficients[on_points],
         dual=dual,
+        # With Q itself these are sums of the same kernel values as the function's own.
+        predictions={name: frozen(u[stretch]) for name, stretch in link.blocks} if factor.is_whole else {},
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.factorization import memory
+from kernelopt.support.dense import submatrix
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
@@ -29,6 +30,8 @@ SCALED = 2**22
 MOST_CHOSEN = 0.9
 # Columns per row from which BBᵀ is formed: systems in active rows then look up what costs 2r flops per entry.
 WIDE = 0.2
+# Share of nonzero entries up to which a product with BBᵀ copies their rows: a copy reads and writes.
+SPARSE = 0.3
 HELD = 0.25  # share of the free memory that BBᵀ may take
 
 
@@ -123,6 +126,11 @@ class TallMatrix(ABC):
         """B as one numpy array."""
         return self.rows(np.arange(len(self)))
 
+    @cached_property
+    def kept(self) -> list[object]:
+        """What a solver keeps for its next problem with this matrix, one object at most."""
+        return []
+
     def outer(self) -> Array | None:
         """BBᵀ (n, n), made once; None where B is elsewhere, where products with B take far less, or memory is short."""
         return None
@@ -214,7 +222,7 @@ class DenseMatrix(TallMatrix):
         for known, found in self._last_among:  # one at most
             if np.array_equal(known, rows):
                 return found
-        found = Q[np.ix_(rows, rows)]
+        found = submatrix(Q, rows, rows)
         self._last_among[:] = [(rows.copy(), found)]
         return found
 

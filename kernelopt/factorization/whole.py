@@ -17,12 +17,19 @@ import scipy.sparse as sp
 from kernelopt.errors import SolverError
 from kernelopt.factorization import memory
 from kernelopt.factorization.factor import Factor
-from kernelopt.factorization.tall import DenseMatrix, Room, TallMatrix
+from kernelopt.factorization.tall import SPARSE, DenseMatrix, Room, TallMatrix
 from kernelopt.language.rows import Rows
+from kernelopt.support.arithmetic import UNIT
+from kernelopt.support.dense import submatrix
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
 REMEMBERED = 3  # products Qv, which an engine, the point's value and its certificate ask for in turn
+# Multipliers and coefficients are multiples of each other up to rounding. A product is that of a known vector where
+# entries differ by SAME, relatively. With the factor and the last rounding these are six roundings, which the errors
+# below count.
+SAME, ROUNDINGS = 4 * UNIT, 8
+SMALL = 1e-140  # products of smaller numbers may underflow
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,18 +48,19 @@ class WholeMatrix(TallMatrix):
             return (self @ v[:, 0])[:, None]
         if v.ndim == 2:
             return np.asarray(self.array @ v)
-        # Multipliers and coefficients differ by powers of two, and in sign, which change no digit of a product.
-        power = int(np.frexp(np.abs(v).max(initial=0.0))[1])
-        unit = np.ldexp(v, -power)
-        if not np.array_equal(np.ldexp(unit, power), v):
+        largest = float(v[np.argmax(np.abs(v))]) if len(v) else 0.0
+        if not SMALL < abs(largest) < 1 / SMALL:
+            return np.asarray(self.array @ v)
+        unit = v / largest
+        if np.any((np.abs(unit) < SMALL) & (unit != 0)):
             return np.asarray(self.array @ v)
         for known, product in self._last:
-            for sign in (1.0, -1.0):
-                if np.array_equal(known, sign * unit):
-                    return np.ldexp(sign * product, power)
-        product = np.asarray(self.array @ unit)
+            if np.all(np.abs(known - unit) <= SAME * np.abs(known)):
+                return largest * product
+        some = np.flatnonzero(unit)
+        product = np.asarray(unit[some] @ self.array[some] if len(some) < SPARSE * len(v) else self.array @ unit)
         self._last[:] = [(unit, product), *self._last][:REMEMBERED]
-        return np.ldexp(product, power)
+        return largest * product
 
     @cached_property
     def _last(self) -> list[tuple[Array, Array]]:
@@ -85,7 +93,7 @@ class WholeMatrix(TallMatrix):
         for known, found in self._last_among:  # one at most
             if np.array_equal(known, rows):
                 return found
-        found = self.array[np.ix_(rows, rows)]
+        found = submatrix(self.array, rows, rows)
         self._last_among[:] = [(rows.copy(), found)]
         return found
 
@@ -145,10 +153,10 @@ class WholeFactor(Factor):
         return self.matrix.inner(V)
 
     def product_error(self, rows: Rows, V: Array) -> Array:
-        return rows.product_error(V, len(rows) + 8)
+        return rows.product_error(V, len(rows) + ROUNDINGS)
 
     def quadratic_error(self, rows: Rows, V: Array) -> Array:
-        return rows.quadratic_error(V, 2 * len(rows) + 8)
+        return rows.quadratic_error(V, 2 * len(rows) + ROUNDINGS)
 
 
 def whole(rows: Rows, memory_limit: float | None = None) -> Factor:

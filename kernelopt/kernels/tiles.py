@@ -17,6 +17,7 @@ TINY = 1e-300
 # Distance from the median, in scales, up to which squared distances come from a matrix product. The product's error
 # grows with its square, to 1e-16·FAR² ≈ 1e-12; smaller values compute more distances by direct sums, which are slower.
 FAR = 100.0
+FOR_CENTRE = 256  # points whose median is the centre, at most; of all, it takes as long as some thousand distances each
 
 
 def exp_minus(D: Array) -> Array:
@@ -72,7 +73,8 @@ def radial(X: Array, Z: Array | None, scale: float, profile: Callable[[Array], A
     still more than `FAR` scales away, or with `direct` for all, distances are sums of (xⱼ − zⱼ)² of the given points,
     with an error relative to the distance. `half_square_error` bounds the errors.
     """
-    centre = np.median(X if Z is None else Z, axis=0)
+    other = X if Z is None else Z
+    centre = np.median(other[:: len(other) // FOR_CENTRE + 1], axis=0)
     left = (X - centre) / scale
     right = left if Z is None else (Z - centre) / scale
     x = 0.5 * np.einsum("ij,ij->i", left, left)
@@ -81,7 +83,7 @@ def radial(X: Array, Z: Array | None, scale: float, profile: Callable[[Array], A
     R = np.column_stack([right, np.ones(len(z)), z])
     far = 0.5 * FAR**2
     # Division by a power of 2 near the scale is exact, and keeps the squares of ordinary distances within range.
-    other, unit = X if Z is None else Z, 2.0 ** (frexp(scale)[1] - 1)
+    unit = 2.0 ** (frexp(scale)[1] - 1)
 
     def distances(A: Array, B: Array) -> Array:
         return 0.5 * (unit / scale) ** 2 * cdist(A / unit, B / unit, "sqeuclidean")

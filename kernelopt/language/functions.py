@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -25,6 +26,8 @@ from kernelopt.support.types import Array
 # Predictions are computed for blocks of points: about BLOCK_BYTES bytes of kernel values per thread, but at least
 # FEWEST points. Larger blocks cost memory. Smaller ones cost more calls of the kernel and make matrix products slow.
 BLOCK_BYTES, FEWEST = 2**23, 128
+
+NOWHERE: Mapping[object, Array] = MappingProxyType({})
 
 
 class Function:
@@ -101,6 +104,9 @@ class Function:
             return self
         centers = relifted_rows(self._kernel, self._centers, lift)
         return Function._of_rows(relifted(self._kernel, lift), centers, np.array(self._coefficients))
+
+    # Predictions at rows that it was fitted on, by their fingerprints; few functions have any.
+    _known: Mapping[object, Array] = NOWHERE
 
     def _at_present(self) -> Function:
         """The same coefficients on the kernel at the present values of its parameters."""
@@ -229,8 +235,8 @@ class Function:
         return self._evaluate_fast
 
     def __getstate__(self) -> dict[str, Any]:
-        # The evaluator is made again at the first call after unpickling.
-        return {name: value for name, value in vars(self).items() if name != "_evaluate_fast"}
+        # The evaluator is made again at the first call after unpickling; predictions are computed again.
+        return {name: value for name, value in vars(self).items() if name not in {"_evaluate_fast", "_known"}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)

@@ -85,7 +85,8 @@ class Prediction(_Unmasked, AffAtom):
             return None
         # Functions are immutable, so the values are those of f as long as θ holds the same object.
         if self._cache is None or self._cache[0] is not f:
-            self._cache = f, self.at(f)
+            known = f._known.get(self.data.fingerprint)
+            self._cache = f, self.at(f) if known is None else np.array(known)
         return self._cache[1]
 
     def at(self, f: Function) -> Array:

@@ -203,6 +203,8 @@ def cross_validate(
     try:
         shared.enter_context(kernel_values(problem, solve_options))
         for train, test in tqdm(folds, "folds", disable=not progress):
+            if found:  # begin with the last fold's answer for the same value
+                max(found[-1].solutions, key=lambda row: row.parameter)._restore()
             weights.value = _on(train, base)
             judge = loss or (lambda problem, rows: _stated_loss(problem, weights, _on(rows, base)))
             left = None if not isfinite(deadline) else max(deadline - perf_counter(), 1e-3)

@@ -12,7 +12,7 @@ import numpy as np
 from kernelopt.errors import KernelOptError
 from kernelopt.kernels.kernel import Kernel
 from kernelopt.language.expressions import Theta
-from kernelopt.language.functions import Function
+from kernelopt.language.functions import NOWHERE, Function
 from kernelopt.results.history import Round
 from kernelopt.support.checks import require_number
 from kernelopt.support.types import Array, Ints
@@ -83,8 +83,10 @@ class FittedFunction(Function):
     def __init__(
         self, kernel: Kernel, centers: Array, coefficients: Array, *,
         products: Array, pivots: Ints, pivot_coefficients: Array, dual: Function | None,
+        predictions: Mapping[object, Array] = NOWHERE,
     ) -> None:  # fmt: skip
         self._set(kernel, centers, coefficients)
+        self._known = predictions
         self._products = products
         self._pivots = pivots
         self._pivot_coefficients = pivot_coefficients

@@ -15,12 +15,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import scipy.linalg as sl
 from numpy.typing import NDArray
 
-from kernelopt.solvers.dual_point import Point, judged
+from kernelopt.solvers.dual_point import Point, judged, with_balance
+from kernelopt.solvers.free_kinks import keep, kept, system
 from kernelopt.solvers.kernel_space import KernelSpace
-from kernelopt.solvers.structured import Structured, factored
+from kernelopt.solvers.structured import Structured
 from kernelopt.solvers.watch import Watch
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array
@@ -29,7 +29,6 @@ MOST = 40  # systems
 # The method gives up after PATIENCE systems without fewer kinks on a wrong side, or where a multiplier leaves its box
 # by more than FAR typical widths: K is nearly singular on the free kinks then, whose number grows from step to step.
 PATIENCE, FAR = 4, 10.0
-RIDGE = 1e-13  # relative to the mean diagonal of K, and added to it: repeated rows make K singular
 WRONG = 1e-10  # relative to a typical s: k on a wrong side by less counts as 0
 
 
@@ -47,6 +46,8 @@ def solve(problem: Structured, watch: Watch, start: Point, fits: bool = False) -
         return replace(found, kept=start.kept) if found is not None and watch(found, problem.size) else None
     except (OutOfTimeError, KeyboardInterrupt) as stop:
         return replace(run.point(), stopped=stop)
+    finally:
+        keep(run.known)
 
 
 def _finds(run: _Run, watch: Watch) -> bool:
@@ -70,7 +71,7 @@ class _Run:
     """Multipliers a, s and y that belong to them, and the side of each kink: −1 (low), 0 (free), 1 (high)."""
 
     def __init__(self, problem: Structured, space: KernelSpace, start: Point, fits: bool) -> None:
-        self.p, self.space = problem, space
+        self.p, self.space, self.known = problem, space, kept(space, problem.rho)
         self.a = np.clip(start.a, problem.low, problem.high)
         self.fixed = problem.low == problem.high
         # The sides of the augmented Lagrangian at the start: a multiplier close to an end, with k on the same side.
@@ -96,12 +97,13 @@ class _Run:
         free = np.flatnonzero(self.side == 0)
         rows = p.of[free]
         k = self.s[rows] - p.anchor[free] - p.rho[free] * self.a[free]
-        H = self.space.among(rows)
-        H[np.diag_indices_from(H)] += p.rho[free] + RIDGE * (float(np.mean(H.diagonal())) if len(free) else 0.0)
         residual = p.linear_y + p.F.T @ self._slopes()
         F = p.F[rows]
         try:
-            both = sl.cho_solve(factored(H), np.column_stack([F, k]), check_finite=False) if len(free) else F
+            both = np.column_stack([F, k])
+            if len(free):
+                self.known = system(self.space, p.of, p.rho, free, self.known)
+                both = self.known.solve(free, both)
         except np.linalg.LinAlgError:
             return False
         HF, Hk = both[:, : p.q], both[:, p.q :].ravel()
@@ -146,7 +148,7 @@ class _Run:
     def point(self) -> Point:
         """The point of these multipliers, judged anew: steps have added up roundings."""
         p = self.p
-        a = np.clip(self.a, p.low, p.high)
+        a = with_balance(p, np.clip(self.a, p.low, p.high))
         slopes = p.slope + p.of_kinks(a)
         back = p._back(p._gathered(slopes) + p.linear_d, p.linear_y + p.F.T @ slopes)
         end = p.ends[-1]

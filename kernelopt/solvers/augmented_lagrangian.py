@@ -110,17 +110,20 @@ def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Poin
     """
     kept, first = _kept(start), None
     if kept.wait:
-        first, kept = libsvm.first_point(problem, watch.left), kept._replace(wait=kept.wait - 1)
+        kept = kept._replace(wait=kept.wait - 1)
+        found, first = _by_libsvm(problem, watch, start)
+        if found is not None:
+            return replace(found, kept=kept)
     if start is not None and first is None:
         found = active_set.solve(problem, watch, start)
         if found is not None:
             return replace(found, kept=kept._replace(failures=0, wait=0))
         failures = min(kept.failures + 1, MOST_FAILURES)
         kept = kept._replace(failures=failures, wait=2 ** (failures - 1))
-    first = first or libsvm.first_point(problem, watch.left)
-    found = None if first is None else _from_libsvm(problem, watch, first)
-    if found is not None:
-        return replace(found, kept=kept)
+    if first is None:
+        found, first = _by_libsvm(problem, watch, start)
+        if found is not None:
+            return replace(found, kept=kept)
     if not problem.orthonormal:
         finer = _from_finer_points(problem, watch) if first is not None else None
         return replace(finer or proximal_point.solve(problem, watch, start), kept=kept)
@@ -128,6 +131,18 @@ def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Poin
         start = libsvm.completed(problem, first)
     found = _coarse_to_fine(problem, watch, start, problem.sigma, watch.flops + BUDGET * problem.cost(problem.m))
     return replace(found, kept=_kept(found)._replace(failures=kept.failures, wait=kept.wait))
+
+
+def _by_libsvm(problem: Structured, watch: Watch, start: Point | None) -> tuple[Point | None, Point | None]:
+    """The answer from libsvm's point, where there is one, and that point: first without rows that a neighbour leaves
+    out."""
+    first = None
+    for near in (start, None) if start is not None else (None,):
+        first = libsvm.first_point(problem, watch.left, near=near)
+        found = None if first is None else _from_libsvm(problem, watch, first)
+        if found is not None:
+            return found, first
+    return None, first
 
 
 def _from_finer_points(problem: Structured, watch: Watch) -> Point | None:

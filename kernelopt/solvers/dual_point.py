@@ -63,7 +63,7 @@ def judged(  # noqa: PLR0917
         before, slopes = slopes, _at_best_y(problem, s, a, slopes)
         combined = combined + problem.adjoint(slopes - before)
     if problem.q:
-        moved = _balanced(problem, a, slopes, combined[end:])
+        moved = balanced(problem, a, slopes, combined[end:])
         combined = combined + problem.adjoint(problem.of_kinks(moved[0] - a) + moved[1] - slopes)
         a, slopes = moved
     # f is ∞ at iterates that violate a constraint slightly. The primal value counts a violation at twice the price of
@@ -85,7 +85,7 @@ def judged(  # noqa: PLR0917
 def _at_best_y(problem: Structured, s: Array, a: Array, slopes: Array) -> Array:
     """The slopes of the smooth functions at s + F·dy with Fᵀ(of_kinks(a) + slopes) + g_y = 0, as nearly as it gets.
 
-    The slopes of a log-sum-exp add up to its weight, so that `_balanced` can't move them one by one. A step in y keeps
+    The slopes of a log-sum-exp add up to its weight, so that `balanced` can't move them one by one. A step in y keeps
     them slopes of some point.
     """
     fixed = problem.linear_y + problem.F.T @ (problem.slope + problem.of_kinks(a))
@@ -108,7 +108,13 @@ def _at_best_y(problem: Structured, s: Array, a: Array, slopes: Array) -> Array:
     return slopes
 
 
-def _balanced(problem: Structured, a: Array, slopes: Array, residual: Array) -> tuple[Array, Array]:
+def with_balance(problem: Structured, a: Array) -> Array:
+    """Kink multipliers moved to Fᵀ(of_kinks(a)) + g_y = 0, for a problem without smooth functions."""
+    residual = problem.linear_y + problem.F.T @ (problem.slope + problem.of_kinks(a))
+    return balanced(problem, a, np.zeros(problem.m), residual)[0] if problem.q else a
+
+
+def balanced(problem: Structured, a: Array, slopes: Array, residual: Array) -> tuple[Array, Array]:
     """(a, slopes) with Fᵀ(of_kinks(a) + slopes) + g_y = 0.
 
     Each entry moves in proportion to its squared distance from the ends of its interval; slopes of a log-sum-exp stay.

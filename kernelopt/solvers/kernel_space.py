@@ -7,12 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.factorization.tall import TallMatrix
+from kernelopt.factorization.tall import SPARSE, TallMatrix
+from kernelopt.support.dense import submatrix
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
-
-# Share of nonzero entries up to which a product with BBᵀ copies their rows: a copy reads and writes.
-SPARSE = 0.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,19 +41,22 @@ class KernelSpace:
 
     def among(self, rows: Ints) -> Array:
         """K[rows][:, rows], a new array, for an E with one entry per row and BBᵀ at hand."""
-        found = np.zeros((len(rows), len(rows)))
+        return self.entries(rows, rows)
+
+    def entries(self, rows: Ints, columns: Ints) -> Array:
+        """K[rows][:, columns], likewise."""
+        found = np.zeros((len(rows), len(columns)))
         for k, (B, R) in enumerate(zip(self.blocks, self.R, strict=True)):
-            mine = np.flatnonzero(self._block[rows] == k)
-            here = self.E.indices[rows[mine]] - self.ends[k]
-            e = self.E.data[rows[mine]]
-            part = _entries(B, here)
-            if len(e) and np.all(e == e[0]):
-                part *= e[0] ** 2 / R
+            i, j = (np.flatnonzero(self._block[some] == k) for some in (rows, columns))
+            of, to = self.E.data[rows[i]], self.E.data[columns[j]]
+            part = _entries(B, self.E.indices[rows[i]] - self.ends[k], self.E.indices[columns[j]] - self.ends[k])
+            if len(of) and len(to) and np.all(of == of[0]) and np.all(to == to[0]):
+                part *= of[0] * to[0] / R
             else:
-                part *= e[:, None] * (e / R)
-            if len(mine) == len(rows):
+                part *= of[:, None] * (to / R)
+            if part.shape == found.shape:
                 return part
-            found[np.ix_(mine, mine)] = part
+            found[np.ix_(i, j)] = part
         return found
 
     def gram(self, C: sp.csr_array) -> Array:
@@ -67,7 +68,7 @@ class KernelSpace:
             mine, row = np.unique(entries.row[here], return_inverse=True)
             used, column = np.unique(entries.col[here] - self.ends[k], return_inverse=True)
             part = sp.csr_array((entries.data[here], (row, column)), shape=(len(mine), len(used)))
-            found[np.ix_(mine, mine)] += part @ (part @ _entries(self.blocks[k], used)).T / self.R[k]
+            found[np.ix_(mine, mine)] += part @ (part @ _entries(self.blocks[k], used, used)).T / self.R[k]
         return found
 
     def times(self, g: Array) -> Array:
@@ -87,22 +88,23 @@ class KernelSpace:
         return float(np.mean(np.concatenate(squares)))
 
 
-def _entries(B: TallMatrix, rows: Ints) -> Array:
+def _entries(B: TallMatrix, rows: Ints, columns: Ints) -> Array:
     """BBᵀ at some rows and columns, a new array."""
     Q = B.outer()
     if Q is None:
         some = B.rows(rows)
-        return np.asarray(some @ some.T)
-    if len(rows) == len(Q) and np.array_equal(rows, np.arange(len(Q))):
+        return np.asarray(some @ (some if columns is rows else B.rows(columns)).T)
+    whole = len(rows) == len(columns) == len(Q)
+    if whole and np.array_equal(rows, np.arange(len(Q))) and np.array_equal(columns, rows):
         return Q.copy()
-    return np.asarray(Q[np.ix_(rows, rows)])
+    return submatrix(Q, rows, columns)
 
 
 def _product(B: TallMatrix, g: Array) -> Array:
     """BBᵀg, with few columns of the symmetric BBᵀ where g has few entries."""
     Q = B.outer()
-    if Q is None:
-        return B @ B.adjoint(g)
+    if Q is None or not B.orthonormal:
+        return np.asarray(B @ B.adjoint(g))
     some = np.flatnonzero(g)
     return np.asarray(g[some] @ Q[some] if len(some) < SPARSE * len(g) else Q @ g)
 

@@ -125,11 +125,11 @@ def grid(data: Data, folds: int, values: int, tol: float) -> Grid:
     lams, cv = np.geomspace(10, 1e-3, values), KFold(folds, shuffle=True, random_state=0)
     theta, b = ko.Theta(ko.kernels.Gaussian(sigma=sigma)), cp.Variable()
     weights, lam = cp.Parameter(len(y), nonneg=True), cp.Parameter(nonneg=True, value=1.0)
-    objective = weights @ ko.losses.hinge(y, theta(X) + b) + lam * ko.sum_squares(theta)
-    problem = ko.Problem(cp.Minimize(objective))
+    f = theta(X) + b
+    problem = ko.Problem(cp.Minimize(weights @ ko.losses.hinge(y, f) + lam * ko.sum_squares(theta)))
 
     def wrong(problem: ko.Problem, test: np.ndarray) -> float:
-        return float(np.mean(np.sign(theta.value(X[test]) + b.value) != y[test]))
+        return float(np.mean(np.sign(f.value[test]) != y[test]))
 
     ours, table = seconds(
         lambda: ko.cross_validate(problem, weights, lam, lams, cv=list(cv.split(X)), loss=wrong, tol=tol)

@@ -1,11 +1,14 @@
 """libsvm finds a first point of support vector machines; everybody else judges it."""
 
+from dataclasses import replace
+
 import cvxpy as cp
 import numpy as np
 import pytest
 from inside import reduction_of
 
 import kernelopt as ko
+from kernelopt.compiler.pieces import Kinks
 from kernelopt.solvers import active_set, assemble, augmented_lagrangian, libsvm, machines
 from kernelopt.solvers.watch import Watch
 
@@ -134,3 +137,39 @@ def test_failures_from_neighbours_are_counted(monkeypatch):
     for _ in range(12):
         point = augmented_lagrangian.solve(inner, Watch("", 1e-9, 1e-12, 1.0), point)
     assert sum(from_neighbours) == 4  # the second, fourth, seventh and twelfth problem
+
+
+@pytest.mark.parametrize("name", ["hinge", "weights of 0", "tube"])
+def test_rows_that_a_neighbour_leaves_out(name):
+    """Rows far from their kinks are left out, and the point is that of all rows, to libsvm's tolerance."""
+    problem, _ = stated(name, 0.02)
+    inner = structured_of(problem, 0.02)
+    near = augmented_lagrangian.solve(inner, Watch("", 1e-9, 1e-12, 1.0))
+    if name == "tube":  # nobody is far from both ends of a tube
+        assert libsvm.first_point(inner, np.inf, near=near) is None
+        return
+    tried = []
+    solved = libsvm._solved
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(libsvm, "_solved", lambda machine, *rest: tried.append(machine) or solved(machine, *rest))
+        some, everyone = (libsvm.first_point(inner, np.inf, near=one) for one in (near, None))
+    assert len(tried[0].rows) < 0.8 * len(tried[1].rows)
+    np.testing.assert_allclose(some.s, everyone.s, atol=0.02)
+
+
+def test_a_neighbour_that_is_far_away():
+    """Rows that were left out wrongly get their slopes from active sets, or from all rows."""
+    problem, _ = stated("hinge", 0.02)
+    inner = structured_of(problem, 0.02)
+    watch = Watch("", 1e-9, 1e-12, 1.0)
+    right = augmented_lagrangian.solve(inner, watch)
+    wrong = replace(right, s=10.0 * LABELS * (np.arange(N) % 3 > 0), kept=None)
+    assert len(libsvm._unclear(inner, libsvm.machine_of(*_kinks(inner)), wrong.s)) < 30
+    found, _ = augmented_lagrangian._by_libsvm(inner, watch, wrong)
+    assert watch(found, 0)
+    assert found.primal == pytest.approx(right.primal, rel=1e-8)
+
+
+def _kinks(inner):
+    zero = np.zeros(inner.m)
+    return Kinks(zero, inner.slope, inner.of, inner.anchor, inner.low, inner.high, inner.rho), inner.slope, inner.F

@@ -1,5 +1,7 @@
 """Solves with Q itself in place of a factor: the same answers, on rows with a multiplier, and factors where needed."""
 
+import pickle
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from kernelopt.driver import in_kernel_space
 from kernelopt.errors import NotPSDError, SolverError
 from kernelopt.factorization import Settings, carried
 from kernelopt.factorization.dense import pivoted_cholesky
-from kernelopt.factorization.whole import whole
+from kernelopt.factorization.whole import WholeMatrix, whole
 from kernelopt.language.rows import Rows
 from kernelopt.solvers import machines
 
@@ -245,3 +247,39 @@ def test_coordinates_of_a_factor_and_back():
     for refused in (lambda B: B.gram(np.ones(40)), lambda B: B.spectrum(), lambda B: B.first(3)):
         with pytest.raises(SolverError, match="kernel space"):
             refused(Q.matrix)
+
+
+def test_products_of_multiples_are_remembered():
+    """Within the roundings that the error bounds count; other vectors get a product of their own."""
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(50, 50))
+    Q = WholeMatrix(A @ A.T)
+    v = rng.normal(size=50)
+    first = Q @ v
+    near = v / 3.7
+    assert np.allclose(Q @ near, Q.array @ near, rtol=0, atol=60 * 2.0**-53 * (np.abs(Q.array) @ np.abs(near)).max())
+    assert len(Q._last) == 1
+    assert np.allclose(Q @ -v, -first, rtol=1e-15)
+    assert len(Q._last) == 1
+    moved = v * (1 + 1e-14 * (np.arange(50) == 7))
+    assert np.array_equal(np.round(Q @ moved, 8), np.round(Q.array @ moved, 8))
+    assert len(Q._last) == 2
+    sparse = np.where(np.arange(50) % 5 == 0, v, 0.0)
+    assert np.allclose(Q @ sparse, Q.array @ sparse, rtol=1e-12)
+    for tiny in (np.zeros(50), 1e-200 * v, 1e200 * v, v * 10.0 ** -np.arange(0, 200, 4)):
+        assert np.allclose(Q @ tiny, Q.array @ tiny, rtol=1e-12, atol=0)
+
+
+def test_predictions_of_a_solve_are_values():
+    """Values of θ(X) after a solve are those of the function, which a copy from a file computes anew."""
+    problem, theta, _, _ = stated("hinge")
+    f = theta(data()[0])
+    problem.solve()
+    assert is_whole(problem) and theta.value._known
+    assert np.allclose(f.value, theta.value(data()[0]), rtol=0, atol=1e-12)
+    f.value[:] = 0.0
+    assert not np.any(theta(data()[0]).value == 0)
+    again = pickle.loads(pickle.dumps(theta.value))
+    assert not again._known
+    theta.value = again
+    assert np.allclose(theta(data()[0]).value, again(data()[0]), rtol=0, atol=1e-14)
