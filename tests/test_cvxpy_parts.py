@@ -159,3 +159,36 @@ def test_entries_of_a_matrix_of_any_size():
     values, i, j = parts._Entries.of(tensor, 10**6)
     assert i.tolist() == [7, 2] and j.tolist() == [0, 3]
     assert np.array_equal(values.toarray(), [[1.0, 3.0], [0.0, 2.0]])
+
+
+@pytest.mark.parametrize("sense", [cp.Minimize, cp.Maximize])
+def test_cone_data_for_other_values_of_parameters(sense):
+    """The data of a compiled problem are those that cvxpy gives, without its own steps, zeros left out."""
+    w, a, M = cp.Parameter(3, nonneg=True), cp.Parameter(), cp.Parameter((2, 3))
+    sign = 1.0 if sense is cp.Minimize else -1.0
+    loss = w @ cp.pos(1 - x) + cp.norm1(a * x) + cp.sum_squares(x) + cp.norm(M @ x) + 3
+    problem = cp.Problem(sense(sign * loss), [x[0] <= a, cp.sum(x) == 1])
+    rng = np.random.default_rng(0)
+    for values in range(4):
+        w.value, a.value = rng.integers(0, 2, 3).astype(float), float(values)
+        M.value = rng.normal(size=(2, 3)) * (values != 2)
+        found, expected = parts.cone_data_again(problem), parts.cone_data(problem)
+        for name in ("P", "A"):
+            one, other = sp.csc_array(getattr(found, name)), sp.csc_array(getattr(expected, name))
+            np.testing.assert_allclose(one.toarray(), other.toarray(), rtol=1e-15)
+            assert one.nnz == other.nnz or name == "P"
+        np.testing.assert_allclose(found.c, expected.c, rtol=1e-15)
+        np.testing.assert_allclose(found.b, expected.b, rtol=1e-15)
+        assert found.offset == pytest.approx(expected.offset, rel=1e-15)
+        assert np.array_equal(found.columns(x), expected.columns(x))
+    assert problem in parts._affine
+
+
+def test_parameters_that_cvxpy_replaces():
+    S = cp.Parameter((2, 2), symmetric=True, value=np.eye(2))
+    problem = cp.Problem(cp.Minimize(cp.sum(cp.abs(S @ y)) + cp.sum_squares(y - 1)))
+    for value in (np.eye(2), np.ones((2, 2))):
+        S.value = value
+        found, expected = parts.cone_data_again(problem), parts.cone_data(problem)
+        np.testing.assert_allclose(found.A.toarray(), expected.A.toarray())
+    assert problem not in parts._affine

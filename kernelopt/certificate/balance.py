@@ -30,6 +30,8 @@ def balanced(program: Program, links: list[Link], z: Array) -> tuple[Program, li
         new.append(one)
         exact = exact and fits
     A, of_row = _scaled(program, of_t)
+    if not of_t.any() and not of_row.any():
+        return program, new, z
     b, moved = np.ldexp(program.b, -of_row), np.ldexp(z, of_row)
     P, c = np.ldexp(program.P, 2 * of_t), np.ldexp(program.c, of_t)
     found = program._replace(P=P, c=c, A=A, b=b)
@@ -40,7 +42,7 @@ def balanced(program: Program, links: list[Link], z: Array) -> tuple[Program, li
 
 
 def _exponent(size: float) -> int:
-    return int(np.frexp(size)[1]) if np.isfinite(size) and size > 0 else 0
+    return int(np.frexp(size)[1]) - 1 if np.isfinite(size) and size > 0 else 0
 
 
 def _measured(link: Link, e: int) -> tuple[Link, bool]:
@@ -65,12 +67,16 @@ def _exactly(new: Array, old: Array, by: Ints) -> Array:
 def _scaled(program: Program, of_t: Ints) -> tuple[sp.csc_array, Ints]:
     """A in the new units, and the exponent of the power of two that divides each row."""
     A, largest = program.A, np.zeros(len(program.b))
-    in_units = np.ldexp(A.data, _of_entries(A, of_t, np.zeros(len(program.b), dtype=int)))
+    in_units = A.data
+    if of_t.any():
+        in_units = np.ldexp(A.data, _of_entries(A, of_t, np.zeros(len(program.b), dtype=int)))
     np.maximum.at(largest, A.indices, np.abs(in_units))
     linear = np.zeros(len(program.b), dtype=bool)
     for kind, rows, _ in program.cones:
         linear[rows] = kind in ("zero", "nonneg")
     of_row = np.where(linear & (largest > 0) & np.isfinite(largest), np.frexp(largest)[1] - 1, 0)
+    if not of_t.any() and not of_row.any():
+        return A, of_row
     data = np.ldexp(A.data, _of_entries(A, of_t, of_row))
     return sp.csc_array((data, A.indices, A.indptr), shape=A.shape), of_row
 

@@ -301,13 +301,17 @@ def _found(  # noqa: PLR0917
 
 
 def _flattest(data: Outer) -> tuple[Array | None, float]:
-    """The slopes nearest to 0 with Fᵀv + c_y = 0, and −Σh*(v), the bound they prove if Aᵀν = 0; found once."""
-    if "flattest" not in data.notes:
+    """The slopes nearest to 0 with Fᵀv + c_y = 0, and −Σh*(v), the bound they prove if Aᵀν = 0; found once.
+
+    They do not depend on costs of norms.
+    """
+    notes = data.common.notes
+    if "flattest" not in notes:
         assert data.split is not None
         v = conjugates.feasible_slopes(data.split, np.zeros(data.split.E.shape[0]))
         value = -inf if v is None else data.form.offset - data.split.conjugate(v)
-        data.notes["flattest"] = (v, value)
-    found: tuple[Array | None, float] = data.notes["flattest"]
+        notes["flattest"] = (v, value)
+    found: tuple[Array | None, float] = notes["flattest"]
     return found
 
 

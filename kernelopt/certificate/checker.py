@@ -77,7 +77,8 @@ def ill_posed(program: Program, links: Sequence[Link], dual: Dual) -> str:
     if not np.array_equal(rows, np.arange(len(dual.z))) or dual.radius.min(initial=0) < 0:
         return "rows without a cone, or a negative radius"
     owned = np.concatenate([_owned(links), *(np.append(loss.g, loss.h) for loss in program.losses)]).astype(int)
-    if len(np.unique(np.arange(len(program.c))[owned])) < len(owned) or program.P.min(initial=0) < 0:
+    owners = np.bincount(np.arange(len(program.c))[owned], minlength=1)
+    if owners.max() > 1 or program.P.min(initial=0) < 0:
         return "columns with two owners, or curved downwards"
     norms = [(norm, turned(norm)[0].shape[1], link.gram[norm.n, norm.f].shape) for link in links for norm in link.norms]
     fit = all(shape in {(k, 0), (k, k if norm.T is None else 0)} for norm, k, shape in norms)

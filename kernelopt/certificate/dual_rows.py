@@ -9,6 +9,7 @@ Of several the one with the largest −bᵀz − ½xᵀPx is taken. This module 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import combinations
 
 import numpy as np
@@ -130,7 +131,9 @@ def _by_active_sets(batch: Batch, v: Array) -> Array | None:
     none = ~batch.c.any(axis=1) & (v == 0)  # z = 0 solves these
     best, z = np.where(none, 0.0, -np.inf), np.zeros((n, m))
     fixed = np.concatenate([-batch.c, v[:, None]], axis=1)
-    for size in range(min(len(rest), max(k + 1 - len(equal), 0)) + 1):
+    most = max(k + 1 - len(equal), 0)
+    least = 0 if batch.P.any() else most  # without squares, fewer rows leave the system singular
+    for size in range(least, min(len(rest), most) + 1):
         for chosen in combinations(rest, size):
             W = [*equal, *chosen]
             K = np.zeros((n, k + 1 + len(W), k + 1 + len(W)))
@@ -159,6 +162,8 @@ def _solved(K: Array, rhs: Array) -> Array | None:
             if not len(K) or np.linalg.cond(K[0]) > 1e14:
                 return None
             return np.asarray(np.linalg.solve(K[0], rhs.T).T)
+        with suppress(np.linalg.LinAlgError):  # where none is singular
+            return np.asarray(np.linalg.solve(K, rhs[:, :, None])[:, :, 0])
         scale = np.abs(np.linalg.det(K)) > 0
         if not scale.any():
             return None

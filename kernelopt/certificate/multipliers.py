@@ -158,7 +158,7 @@ def is_free(reduction: Reduction, form: ConicForm, number: int) -> bool:
 def costly_norms(reduction: Reduction, form: ConicForm, number: int) -> list[int]:
     """The norms of a θ with a cost or in a constraint; a norm with λ = 0 is left out, as if it were not stated."""
     theta = reduction.form.predictions[number].theta
-    counts = np.diff(form.A.indptr)[form.t]
+    counts = form.A.indptr[form.t + 1] - form.A.indptr[form.t]
     costs = (form.c[form.t] != 0) | (form.P[form.t] != 0) | (counts > 1)
     return [j for j in reduction.form.norms_of(theta) if costs[j]]
 

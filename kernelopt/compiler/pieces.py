@@ -161,6 +161,10 @@ class Quadratic:
 
     def slopes(self) -> tuple[Array, Array]:
         """The interval of all subgradients, on which h* is finite."""
+        return self._slopes
+
+    @cached_property
+    def _slopes(self) -> tuple[Array, Array]:
         known = ~np.isnan(self.slope)
         left_open = known & np.isneginf(self.left) & (self.curvature == 0)
         right_open = known & np.isposinf(self.right) & (self.curvature == 0)

@@ -32,6 +32,7 @@ from kernelopt.support.cvxpy_parts import (
     NegExpression,
     Vstack,
     cone_data,
+    cone_data_again,
     is_compiled,
     multiply,
 )
@@ -211,7 +212,7 @@ def _of_its_own(variable: cp.Variable) -> cp.Variable:
 def cone_data_of(problem: cp.Problem) -> ConeData:
     """The cone data of a problem, for the values that its constants and parameters have now."""
     if is_compiled(problem):  # a re-solve: cvxpy knows what depends on the problem's own parameters
-        return cone_data(problem)
+        return cone_data_again(problem)
     try:
         reading = _Reading()
         template = _template(reading.structure(problem), problem, reading)

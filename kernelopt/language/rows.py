@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from kernelopt.errors import KernelError
 from kernelopt.kernels.derivatives import WithDerivatives, grouped
-from kernelopt.kernels.domains import key
+from kernelopt.kernels.domains import frozen, key
 from kernelopt.kernels.kernel import Kernel
 from kernelopt.kernels.lifts import plain, plain_points
 from kernelopt.kernels.rounding import Inexact, compounded, relative_to, repeated
@@ -323,6 +323,10 @@ class Rows:
         The error of a function Σₘ cₘF(zₘ) is relative to its size (Σₘ |cₘ|√s(zₘ))². Cancellation can make Qᵢᵢ
         much smaller than that; where rounding could account for all of Qᵢᵢ, r is inf.
         """
+        return self._bound
+
+    @cached_property
+    def _bound(self) -> float:
         r, size = self._rounding
         bound = relative_to(self.diagonal(), size, r) if len(self) else 0.0
         return bound if bound >= 0 else np.inf  # NaN, as from an overflow, bounds no error
@@ -341,11 +345,17 @@ class Rows:
         return (r if r >= 0 else np.inf), size
 
     def lengths(self) -> Array:
-        """Upper bounds of ‖row i‖ = √Qᵢᵢ, which include the errors of kernel values: (n,)."""
+        """Upper bounds of ‖row i‖ = √Qᵢᵢ, which include the errors of kernel values: (n,), read-only."""
+        return self._lengths
+
+    @cached_property
+    def _lengths(self) -> Array:
         r, size = self._rounding
         found = np.sqrt(np.clip(size, 0.0, None))
         # np.where evaluates both branches: the cap on r avoids 0·∞.
-        return np.where(found > 0, np.where(np.isfinite(r), found * (1 + min(r, 1e300) + 8 * UNIT), np.inf), 0.0)
+        return frozen(
+            np.where(found > 0, np.where(np.isfinite(r), found * (1 + min(r, 1e300) + 8 * UNIT), np.inf), 0.0)
+        )
 
     def quadratic_error(self, V: Array, additions: int | None = None) -> Array:
         """E with |T̂ − VᵀQV| ≤ E entrywise for T̂ = `quadratic(V)`, (k, k).

@@ -28,7 +28,7 @@ FINER = (1e-5, 1e-7)
 ITERATIONS, MORE = 100, 1000
 # Rows without a slope that are farther from their kinks than CLEAR margins stay there for the next value of a path,
 # nearly all of them. Where more than MOST_LEFT of the rows are left, all are taken.
-CLEAR, MOST_LEFT = 0.3, 0.8
+CLEAR, MOST_LEFT = 0.2, 0.9
 
 
 def first_point(problem: Structured, seconds: float, tol: float = TOL, near: Point | None = None) -> Point | None:
@@ -92,7 +92,8 @@ def _solved(machine: Machine, K: Array, scale: float, tol: float) -> tuple[Array
         from sklearn.svm import SVC, SVR  # noqa: PLC0415
 
     most = max(int((ITERATIONS if tol == TOL else MORE) * len(K)), 1)
-    with config_context(assume_finite=True):  # entries of K were checked when it was made
+    # Entries of K were checked when it was made.
+    with config_context(assume_finite=True, skip_parameter_validation=True):
         if machine.margin > 0:
             unit = machine.margin
             fit = SVC(kernel="precomputed", tol=tol, max_iter=most).fit(K, machine.y, scale * machine.height / unit)

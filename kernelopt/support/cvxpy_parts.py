@@ -13,6 +13,7 @@ from threading import Event
 from time import perf_counter
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import clarabel
 import cvxpy as cp
@@ -200,6 +201,10 @@ class _Entries(NamedTuple):
         return cls(sp.csr_array((T.data, (place, T.coords[1])), shape=(len(some), T.shape[1])), i, j)
 
 
+# Attributes for which cvxpy puts another parameter, with fewer entries, in the place of one.
+REDUCED = ("symmetric", "PSD", "NSD", "hermitian", "diag", "sparsity", "complex", "imag")
+
+
 class AffineData:
     """Cone data as functions of the values of parameters, without cvxpy's own steps, which take ten times as long."""
 
@@ -218,7 +223,13 @@ class AffineData:
         program = data.program
         known, ids = dict(program.param_id_to_col), {p.id for p in parameters}
         constant = [start for number, start in known.items() if number not in ids]
-        return ids <= known.keys() and constant == [program.A.shape[1] - 1]
+        plain = not any(p.attributes.get(name) for p in parameters for name in REDUCED)
+        return plain and ids <= known.keys() and constant == [program.A.shape[1] - 1]
+
+    @property
+    def program(self) -> Any:
+        """cvxpy's program."""
+        return self._data.program
 
     def at(self, values: Sequence[Array]) -> ConeData:
         """The data at these values, one for each parameter."""
@@ -285,6 +296,23 @@ class DataSlopes(NamedTuple):
                 shaped = [np.reshape(a[part], parameter.shape, order="F") for a in (total, sizes)]
                 found[number] = shaped[0], shaped[1]
         return found
+
+
+# Of problems that were solved twice.
+_affine: WeakKeyDictionary[cp.Problem, AffineData] = WeakKeyDictionary()
+
+
+def cone_data_again(problem: cp.Problem) -> ConeData:
+    """The cone data of a compiled problem for the present values of its parameters."""
+    parameters, known = problem.parameters(), _affine.get(problem)
+    values = [p.value for p in parameters]
+    plain = not any(value is None or sp.issparse(value) for value in values)
+    if plain and known is not None and known.program is problem._cache.param_prog:
+        return known.at([np.asarray(value, dtype=float) for value in values])
+    found = cone_data(problem)
+    if AffineData.is_for(found, parameters):
+        _affine[problem] = AffineData(found, parameters)
+    return found
 
 
 def cone_data(problem: cp.Problem) -> ConeData:
