@@ -40,6 +40,10 @@ NEXT = 0.6
 # Newton steps per inner problem. If they do not suffice, σ is too large: more steps find that out later, fewer give up
 # on problems that would converge.
 STEPS = 30
+# Kinks that are farther from their anchors than CLEAR, relatively, count as clearly on one side. Where more than a
+# share of OTHERS is on another side than multipliers of the last problem say, it was no neighbour, as with other labels;
+# where more than WRONG is at libsvm's point, too many rows were left out.
+CLEAR, OTHERS, WRONG = 0.1, 0.15, 0.01
 MOST_FAILURES = 4  # in turn, of active sets from neighbours: after 8 problems at most they are tried again
 # Consecutive updates that lower the merit by less than a tenth, or that fail for their σ, before the method gives up.
 # More of them waste time before the interior point takes over.
@@ -109,19 +113,20 @@ def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Poin
     from neighbours, the next 1, 2, 4, … problems begin with libsvm's point.
     """
     kept, first = _kept(start), None
+    near = start if start is not None and _on_other_sides(problem, start) <= OTHERS else None
     if kept.wait:
         kept = kept._replace(wait=kept.wait - 1)
-        found, first = _by_libsvm(problem, watch, start)
+        found, first = _by_libsvm(problem, watch, near)
         if found is not None:
             return replace(found, kept=kept)
-    if start is not None and first is None:
-        found = active_set.solve(problem, watch, start)
+    if near is not None and first is None:
+        found = active_set.solve(problem, watch, near)
         if found is not None:
             return replace(found, kept=kept._replace(failures=0, wait=0))
         failures = min(kept.failures + 1, MOST_FAILURES)
         kept = kept._replace(failures=failures, wait=2 ** (failures - 1))
     if first is None:
-        found, first = _by_libsvm(problem, watch, start)
+        found, first = _by_libsvm(problem, watch, near)
         if found is not None:
             return replace(found, kept=kept)
     if not problem.orthonormal:
@@ -133,13 +138,24 @@ def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Poin
     return replace(found, kept=_kept(found)._replace(failures=kept.failures, wait=kept.wait))
 
 
+def _on_other_sides(problem: Structured, point: Point) -> float:
+    """The share of kinks that are clearly on another side than their multipliers."""
+    k, width = point.s[problem.of] - problem.anchor, problem.high - problem.low
+    with np.errstate(invalid="ignore"):
+        at = np.where(k > 0, problem.high, problem.low)
+        other = (np.abs(point.a - at) > 0.5 * width) & (np.abs(k) > CLEAR * np.abs(problem.anchor))
+    return float(np.sum(other)) / max(len(k), 1)
+
+
 def _by_libsvm(problem: Structured, watch: Watch, start: Point | None) -> tuple[Point | None, Point | None]:
     """The answer from libsvm's point, where there is one, and that point: first without rows that a neighbour leaves
     out."""
     first = None
     for near in (start, None) if start is not None else (None,):
         first = libsvm.first_point(problem, watch.left, near=near)
-        found = None if first is None else _from_libsvm(problem, watch, first)
+        if first is None or (near is not None and _on_other_sides(problem, first) > WRONG):
+            continue
+        found = _from_libsvm(problem, watch, first)
         if found is not None:
             return found, first
     return None, first
