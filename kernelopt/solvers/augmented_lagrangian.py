@@ -41,8 +41,8 @@ NEXT = 0.6
 # on problems that would converge.
 STEPS = 30
 # Kinks that are farther from their anchors than CLEAR, relatively, count as clearly on one side. Where more than a
-# share of OTHERS is on another side than multipliers of the last problem say, it was no neighbour, as with other labels;
-# where more than WRONG is at libsvm's point, too many rows were left out.
+# share of OTHERS is on another side than multipliers of the last problem say, it was no neighbour, as with other
+# labels; where more than WRONG is at libsvm's point, too many rows were left out.
 CLEAR, OTHERS, WRONG = 0.1, 0.15, 0.01
 MOST_FAILURES = 4  # in turn, of active sets from neighbours: after 8 problems at most they are tried again
 # Consecutive updates that lower the merit by less than a tenth, or that fail for their σ, before the method gives up.
