@@ -133,7 +133,7 @@ INSIDE = {
         ["interior_point", "least_squares", "newton_systems"],
         ["active_set", "engine", "libsvm"],
         ["watch"],
-        ["assemble", "dual_point", "outer_dual", "rays"],
+        ["assemble", "dual_point", "free_kinks", "outer_dual", "rays"],
         ["cones", "culprits", "cvxpy_solvers", "dual_feasibility", "machines", "maxima", "structured"],
         ["kernel_space"],
     ],
@@ -141,7 +141,7 @@ INSIDE = {
     "support": [
         ["table"],
         ["cvxpy_parts", "drawing"],
-        ["optional", "outside", "sparse"],
+        ["optional", "outside", "sparse", "submatrix"],
         ["arithmetic", "checks", "clock", "html", "keywords", "locks", "progress", "properties", "threads", "types"],
     ],
 }

@@ -16,8 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.factorization import memory
-from kernelopt.support.dense import submatrix
 from kernelopt.support.properties import cached_property
+from kernelopt.support.submatrix import submatrix
 from kernelopt.support.types import Array, Ints
 
 # Columns of room behind those that a new array begins with. A certificate adds about one function per output, so that B

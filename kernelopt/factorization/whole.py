@@ -20,8 +20,8 @@ from kernelopt.factorization.factor import Factor
 from kernelopt.factorization.tall import SPARSE, DenseMatrix, Room, TallMatrix
 from kernelopt.language.rows import Rows
 from kernelopt.support.arithmetic import UNIT
-from kernelopt.support.dense import submatrix
 from kernelopt.support.properties import cached_property
+from kernelopt.support.submatrix import submatrix
 from kernelopt.support.types import Array, Ints
 
 REMEMBERED = 3  # products Qv, which an engine, the point's value and its certificate ask for in turn

@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.factorization.tall import SPARSE, TallMatrix
-from kernelopt.support.dense import submatrix
 from kernelopt.support.properties import cached_property
+from kernelopt.support.submatrix import submatrix
 from kernelopt.support.types import Array, Ints
 
 

@@ -10,7 +10,7 @@ from kernelopt.factorization.whole import WholeMatrix
 from kernelopt.solvers import free_kinks
 from kernelopt.solvers.free_kinks import keep, kept, system
 from kernelopt.solvers.kernel_space import KernelSpace
-from kernelopt.support.dense import submatrix
+from kernelopt.support.submatrix import submatrix
 
 N = 260
 
