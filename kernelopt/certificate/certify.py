@@ -54,6 +54,9 @@ ROOMS = (1e-9, 1e-7, 1e-5)
 # Rows up to which a certificate for the kernel matrix as computed is tried: exact sums take N² Python operations. The
 # gap without errors of kernel values must be below CLOSE, relatively, for these errors to be the obstacle.
 FEW, CLOSE = 1000, 1e-3
+# Relative to the gap's unit: where errors of kernel values may cost more, the matrix as computed says little about the
+# stated problem, and no certificate rests on it.
+UNDONE = 0.1
 ROUNDINGS = 24  # roundings u per term that `checker.upper` allows for
 # Relative to the sizes of the numbers that a value is a sum of: a value up to this counts as 0. 2⁻⁴⁶ = 128u is five
 # times the allowance for rounding, 24u.
@@ -168,14 +171,18 @@ def _by_way(  # noqa: PLR0917
 
 
 def _rounding_decides(reduction: Reduction, data: Outer, bound: Lower, attained: UpperBound) -> bool:
-    """Whether errors of kernel values keep the gap open: without them the bound is near the value."""
+    """Whether errors of kernel values keep the gap open: without them the bound is near the value.
+
+    They must not be able to undo more than a share of the improvement, either.
+    """
     few = all(len(link.rows) <= FEW for link in reduction.form.predictions)
     if bound.assumptions or not few or not bound.grams or not isfinite(attained.upper) or not attained.is_feasible:
         return False
     without = tuple(replace(gram, error=np.zeros_like(gram.error)) for gram in bound.grams)
     trial = _proven(reduction, data, replace(bound, grams=without), False)
     plain = replace(attained, upper=attained.value + attained.widened, rounding=0.0)
-    return abs(plain.upper - trial.value) <= CLOSE * _assembled(reduction, data, None, plain, FULL).unit
+    unit = _assembled(reduction, data, None, plain, FULL).unit
+    return attained.kernel <= UNDONE * unit and abs(plain.upper - trial.value) <= CLOSE * unit
 
 
 def _for_computed_kernel(reduction: Reduction, data: Outer, point: Iterate, bound: Lower) -> Certificate:
