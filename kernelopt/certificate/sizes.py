@@ -8,6 +8,8 @@ more for coefficients that are themselves products of constants.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from kernelopt.compiler.conic_form import ConicForm
@@ -41,42 +43,76 @@ def inside(form: ConicForm, x: Array, slopes_of_g: Array, terms: float, known: A
     return plain + _of_curved_cones(form, x, s, e, ours, terms, cost)
 
 
-def _propagated(form: ConicForm, x: Array, ours: Array, known: Array) -> tuple[Array, Array]:
-    """s and e: |x| and `known` on the stated columns, propagated row by row to auxiliary columns."""
-    rows, columns, values = form.A.indices, form.owners, np.abs(form.A.data)
-    block, curved = _blocks(form)
-    several = (np.bincount(block[rows], minlength=len(form.b))[block[rows]] > 1) & ~curved[rows]
-    counted = several & (values > 0) & ~_idle(form, x, ours, known)[rows]
-    s, e, unknown = np.where(ours, np.abs(x), 0.0), known.copy(), ~ours
-    together = np.bincount(block, minlength=len(form.b))
-    together = np.where(together > 1, together + MORE, 0)  # roundings of a norm
-    # An auxiliary column is ready when all others in its rows are known. Where no column is, one that is determined by
-    # some row is taken, and at last all of them, so that every level makes progress.
-    for _ in range(DEPTH):
-        if not unknown.any():
-            break
-        of_rows, off = _of_rows(form, s, e)
-        total = np.bincount(block, of_rows, len(form.b))
-        off = np.bincount(block, off, len(form.b)) + together * total
+class _Nesting(NamedTuple):
+    """How auxiliary columns stand in rows.
+
+    block : the first row of each row's cone; entries : of each row; several : entries of cones with others, not
+    in exponentials and powers; together : roundings of a norm, for each row that begins a cone; levels : columns that
+    become known together, one level after the other; bounded : rows s ≥ r of a column s with s ≥ 0
+    """
+
+    block: Ints
+    entries: Ints
+    several: Array
+    together: Ints
+    levels: list[Array]
+    bounded: Array
+
+
+def _nesting(form: ConicForm, ours: Array) -> _Nesting:
+    """That of a form, found once: it does not depend on costs and values."""
+    if "nesting" not in form.notes:
+        rows, m = form.A.indices, len(form.b)
+        block, curved = _blocks(form)
+        several = (np.bincount(block[rows], minlength=m)[block[rows]] > 1) & ~curved[rows]
+        together = np.bincount(block, minlength=m)
+        together = np.where(together > 1, together + MORE, 0)
+        entries, levels = np.bincount(rows, minlength=m), _levels(form, block, several, ~ours)
+        form.notes["nesting"] = _Nesting(block, entries, several, together, levels, _bounded(form, ours))
+    found: _Nesting = form.notes["nesting"]
+    return found
+
+
+def _levels(form: ConicForm, block: Ints, several: Array, unknown: Array) -> list[Array]:
+    """The columns that each level makes known.
+
+    An auxiliary column is ready when all others in its rows are known. Where no column is, one that is determined by
+    some row is taken, and at last all of them, so that every level makes progress.
+    """
+    rows, columns = form.A.indices, form.owners
+    found: list[Array] = []
+    while unknown.any() and len(found) < DEPTH:
         others = np.bincount(block[rows], unknown[columns], len(form.b))[block[rows]] - unknown[columns]
-        waits = np.bincount(columns, several & (others > 0), len(s)) > 0
-        able = np.bincount(columns, several & (others == 0), len(s)) > 0
+        waits = np.bincount(columns, several & (others > 0), len(unknown)) > 0
+        able = np.bincount(columns, several & (others == 0), len(unknown)) > 0
         ready = unknown & ~waits
         ready = ready if ready.any() else unknown & able
         ready = ready if ready.any() else unknown
-        here = counted & ready[columns]
-        np.maximum.at(s, columns[here], total[block[rows[here]]] / values[here])
-        np.maximum.at(e, columns[here], off[block[rows[here]]] / values[here])
+        found.append(ready)
         unknown = unknown & ~ready
+    return found
+
+
+def _propagated(form: ConicForm, x: Array, ours: Array, known: Array) -> tuple[Array, Array]:
+    """s and e: |x| and `known` on the stated columns, propagated row by row to auxiliary columns."""
+    rows, columns, values, n = form.A.indices, form.owners, np.abs(form.A.data), _nesting(form, ours)
+    counted = n.several & (values > 0) & ~_idle(form, n.bounded, x, known)[rows]
+    s, e = np.where(ours, np.abs(x), 0.0), known.copy()
+    for ready in n.levels:
+        of_rows, off = _of_rows(form, n.entries, s, e)
+        total = np.bincount(n.block, of_rows, len(form.b))
+        off = np.bincount(n.block, off, len(form.b)) + n.together * total
+        here = counted & ready[columns]
+        np.maximum.at(s, columns[here], total[n.block[rows[here]]] / values[here])
+        np.maximum.at(e, columns[here], off[n.block[rows[here]]] / values[here])
     return s, e
 
 
-def _of_rows(form: ConicForm, s: Array, e: Array) -> tuple[Array, Array]:
-    """|b| + |A|s, and the errors of the rows in units of u."""
+def _of_rows(form: ConicForm, entries: Ints, s: Array, e: Array) -> tuple[Array, Array]:
+    """|b| + |A|s, and the errors of the rows in units of u; entries : of each row."""
     rows, columns, values = form.A.indices, form.owners, np.abs(form.A.data)
     total = np.abs(form.b) + np.bincount(rows, values * s[columns], len(form.b))
-    count = np.bincount(rows, minlength=len(form.b)) + MORE
-    return total, count * total + np.bincount(rows, values * e[columns], len(form.b))
+    return total, (entries + MORE) * total + np.bincount(rows, values * e[columns], len(form.b))
 
 
 def _blocks(form: ConicForm) -> tuple[Ints, Array]:
@@ -92,8 +128,8 @@ def _blocks(form: ConicForm) -> tuple[Ints, Array]:
     return block, curved
 
 
-def _idle(form: ConicForm, x: Array, ours: Array, known: Array) -> Array:
-    """Rows s ≥ r with r < 0 beyond rounding, of a column s with s ≥ 0: these rows do not determine s."""
+def _bounded(form: ConicForm, ours: Array) -> Array:
+    """Rows s ≥ r with one auxiliary column s, for which s ≥ 0 stands elsewhere."""
     rows, columns, data = form.A.indices, form.owners, form.A.data
     inside = np.zeros(len(form.b), dtype=bool)
     inside[form.cones.zero : form.cones.zero + form.cones.nonneg] = True
@@ -101,10 +137,16 @@ def _idle(form: ConicForm, x: Array, ours: Array, known: Array) -> Array:
     alone = (np.bincount(rows, minlength=len(form.b)) == 1) & inside & (form.b == 0)
     nonneg = np.bincount(columns, alone[rows] & (data < 0), len(form.c)) > 0
     bounded = np.bincount(rows, ~ours[columns] & nonneg[columns] & (data < 0), len(form.b)) > 0
+    return np.asarray(inside & (auxiliary == 1) & bounded)
+
+
+def _idle(form: ConicForm, bounded: Array, x: Array, known: Array) -> Array:
+    """Rows s ≥ r with r < 0 beyond rounding, of a column s with s ≥ 0: these rows do not determine s."""
+    rows, columns, data = form.A.indices, form.owners, form.A.data
     size = np.abs(form.b) + np.bincount(rows, np.abs(data * x[columns]), len(form.b))
     slack = form.b - np.bincount(rows, data * x[columns], len(form.b))
     off = UNIT * np.bincount(rows, np.abs(data * known[columns]), len(form.b))
-    return np.asarray(inside & (auxiliary == 1) & bounded & (slack > SLACK * size + off))
+    return np.asarray(bounded & (slack > SLACK * size + off))
 
 
 def _of_curved_cones(  # noqa: PLR0917
@@ -119,7 +161,7 @@ def _of_curved_cones(  # noqa: PLR0917
     if not curved:
         return 0.0
     rows, columns, data, found = form.A.indices, form.owners, form.A.data, 0.0
-    _, off = _of_rows(form, s, e)
+    _, off = _of_rows(form, _nesting(form, ours).entries, s, e)
     of_powers: dict[float, float] = {}
     for kind, at, extra in curved:
         if kind == "power":

@@ -92,6 +92,10 @@ class SmoothColumns:
         return length, np.abs(first) * length
 
 
+# What is found once for a form, and does not depend on costs.
+WITHOUT_COSTS = ("y", "by_rows", "owners", "stated", "data_unit")
+
+
 @dataclass(frozen=True, eq=False)
 class ConicForm:
     """Cone data of the (minimized) outer problem.
@@ -110,6 +114,7 @@ class ConicForm:
     sign : −1 where the stated problem is a Maximize, whose objective was negated
     divided : e for each row that was divided by 2ᵉ, since its coefficients are far from 1
     inverse : the function from multipliers of the rows to those of the stated constraints, by id
+    notes : facts that were found once, by name, and do not depend on costs
     """
 
     P: Array
@@ -125,6 +130,7 @@ class ConicForm:
     smooth: tuple[SmoothColumns, ...] = ()
     divided: Ints | int = 0
     inverse: Any = field(default=None, repr=False)
+    notes: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def y(self) -> Ints:
@@ -193,6 +199,27 @@ class ConicForm:
             divided=self.divided if np.ndim(self.divided) == 0 else np.asarray(self.divided)[kept],
             inverse=of_all_rows,
         )
+
+    def with_costs_of(self, new: ConicForm, old: ConicForm) -> ConicForm | None:
+        """This form, made from `old`, for the costs of norms in `new`; None where other numbers differ too."""
+        t, kept = new.t, self.t
+        same = old.A.shape == new.A.shape and old.cones == new.cones and np.array_equal(old.t, t)
+        for name in ("indptr", "indices", "data"):
+            same = same and np.array_equal(getattr(old.A, name), getattr(new.A, name))
+        for a, b in ((old.c, new.c), (old.P, new.P)):
+            same = same and np.count_nonzero(a != b) == np.count_nonzero(a[t] != b[t])
+        same = same and np.array_equal(old.b, new.b) and np.array_equal(old.divided, new.divided)
+        made = same and np.array_equal(self.c[kept], old.c[t]) and np.array_equal(self.P[kept], old.P[t])
+        if not made or (old.offset, old.sign) != (new.offset, new.sign):
+            return None
+        c, P = self.c.copy(), self.P.copy()
+        c[kept], P[kept] = new.c[t], new.P[t]
+        found = replace(self, c=c, P=P)
+        found.notes.update(self.notes)
+        for name in WITHOUT_COSTS:
+            if name in self.__dict__:
+                found.__dict__[name] = self.__dict__[name]
+        return found
 
     @property
     def is_constant(self) -> bool:

@@ -33,6 +33,7 @@ from kernelopt.compiler.patterns import LARGEST, Batch, pieces_of
 from kernelopt.compiler.pieces import Custom, LogSumExp, Piece, Quadratic, pairs_of, without_weight
 from kernelopt.compiler.vacuous import without_vacuous
 from kernelopt.support.locks import Lock
+from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
 # Exponents of a log-sum-exp. Its curvature takes one row of s for each of the K(K − 1)/2 pairs, 45 for 10 exponents;
@@ -123,9 +124,14 @@ class Separable:
 
     def slopes(self) -> tuple[Array, Array]:
         """The interval of subgradients of each hⱼ."""
+        return self._slopes
+
+    @cached_property
+    def _slopes(self) -> tuple[Array, Array]:
         low, high = np.zeros(self.E.shape[0]), np.zeros(self.E.shape[0])
         for piece in self.pieces:
             low[piece.at], high[piece.at] = piece.slopes()
+        low.flags.writeable = high.flags.writeable = False
         return low, high
 
 
@@ -152,11 +158,13 @@ class Outer:
 
     common : the cut, and facts that hold for other costs of norms, too
     notes : cached facts about these data, by name
+    compiled : the cone data as compiled, before any row was left out; None where they are not kept
     """
 
     form: ConicForm
     common: Common = field(default_factory=Common)
     notes: dict[Any, Any] = field(default_factory=dict)
+    compiled: ConicForm | None = None
 
     @property
     def split(self) -> Separable | None:
@@ -197,15 +205,22 @@ _recent: OrderedDict[bytes, Common] = OrderedDict()
 _lock = Lock()
 
 
-def outer_of(form: CanonicalForm) -> Outer:
+def outer_of(form: CanonicalForm, before: Outer | None = None) -> Outer:
     """Cone data of a canonical form's outer problem, for the values that parameters have now.
 
     The cut of another problem with the same data is reused, whatever its penalties of ‖θ‖ and its kernels: that of the
-    same problem for another λ, or of a problem stated anew. Raises DataError for numbers whose squares over- or
+    same problem for another λ, or of a problem stated anew. `before` is the same problem for other values: where only
+    costs of norms differ, the rest of its data is taken over. Raises DataError for numbers whose squares over- or
     underflow.
     """
-    data = without_vacuous(exponential_sums.separated(conic_form(form), CLASSES))
-    return outer_of_data(data)
+    compiled = conic_form(form)
+    if before is not None and before.compiled is not None and not compiled.smooth:
+        data = before.form.with_costs_of(compiled, before.compiled)
+        if data is not None:
+            require_units(data)
+            return Outer(data, before.common, compiled=compiled)
+    data = without_vacuous(exponential_sums.separated(compiled, CLASSES))
+    return replace(outer_of_data(data), compiled=compiled)
 
 
 def outer_of_data(data: ConicForm) -> Outer:

@@ -208,7 +208,8 @@ class Statement:
         canonical = self._private_form()
         if self.is_mixed_integer() or self._spectral is not None:
             return None
-        self._last_outer = outer_of(canonical)  # which keeps alive what it has in common with the next one
+        # It keeps alive what it has in common with the next one.
+        self._last_outer = outer_of(canonical, self._last_outer)
         return self._last_outer
 
     def _layout(self, outer: Outer | None, backend: Any, dtype: Any) -> Layout | None:

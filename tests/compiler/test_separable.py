@@ -114,6 +114,36 @@ def test_sweeps_over_a_penalty_are_cut_once():
     assert outer_of(same).split is first.split
 
 
+def test_data_are_taken_over_where_only_costs_of_norms_differ():
+    """The same numbers as from nothing, whatever changes, and multipliers of the same constraints."""
+    theta, b = ko.Theta(ko.kernels.Gaussian(1.0)), cp.Variable()
+    lam, y, w = cp.Parameter(nonneg=True, value=1.0), cp.Parameter(N, value=Y), cp.Parameter(N, nonneg=True)
+    w.value = np.append(np.ones(N - 2), [0.0, 0.0])  # rows of weight 0 are left out
+    loss = w @ losses.absolute_error(Y, theta(X) + b) + cp.sum(losses.absolute_error(y, theta(X)))
+    form = ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta)), [b <= 1]).canonical_form()
+    last = outer_of(form)
+    for change, kept in (
+        (lambda: setattr(lam, "value", 3.0), True),
+        (lambda: setattr(lam, "value", 0.0), None),
+        (lambda: setattr(lam, "value", 2.0), None),
+        (lambda: setattr(y, "value", 2 * Y), False),
+        (lambda: setattr(w, "value", np.ones(N)), False),
+        (lambda: setattr(lam, "value", 5.0), True),
+    ):
+        change()
+        found, fresh = outer_of(form, last), outer_of(form)
+        assert kept is None or (found.form.A is last.form.A) == kept
+        assert found.form.b is not fresh.form.b
+        for name in ("P", "c", "b", "t", "y", "stated", "owners", "data_unit", "units"):
+            np.testing.assert_array_equal(getattr(found.form, name), getattr(fresh.form, name))
+        assert (found.form.A != fresh.form.A).nnz == 0 and found.split is fresh.split
+        z = np.arange(1.0, len(found.form.b) + 1)
+        one, other = found.form.inverse(z), fresh.form.inverse(z)
+        assert one.keys() == other.keys()
+        assert all(np.array_equal(one[key], other[key]) for key in one)
+        last = found
+
+
 def test_cuts_of_small_problems_are_kept_for_a_while(monkeypatch):
     """The folds of a grid come again; what is large, or was not met lately, goes with its problem."""
 
