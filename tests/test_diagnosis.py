@@ -36,3 +36,20 @@ def test_whether_exponentials_have_faded(strength, expected):
     problem = ko.Problem(cp.Minimize(loss + strength * ko.sum_squares(theta)))
     problem.solve()
     assert diagnosis._has_faded(point_of(problem), problem._outer().split) is expected
+
+
+@pytest.mark.parametrize("size", [1e-3, 0.05, 30.0])
+def test_a_ball_around_a_function_that_is_met_only_there(size):
+    """‖θ − f₀‖ ≤ 0 leaves θ = f₀, in all units; a value that f₀ does not have is then out of reach."""
+    kernel = ko.kernels.Linear()
+    theta, f0 = ko.Theta(kernel), ko.Function(kernel, X[:1], [size])
+    values = size * X[2:5] @ X[0]
+    for off, status in ((0.0, "optimal"), (10 * size, "infeasible")):
+        constraints = [ko.norm(theta - f0) <= 0, theta(X[2:5])[0] == values[0] + off]
+        problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X[2:5]) - 1)), constraints)
+        problem.solve()
+        if off:
+            assert problem.status == status
+        else:
+            assert problem.status in (status, "optimal_inaccurate", "user_limit")
+            assert problem.value is None or problem.value == pytest.approx(np.sum((values - 1) ** 2), rel=1e-5)

@@ -54,14 +54,16 @@ def phase_one(form: CanonicalForm, data: ConicForm) -> Question | None:
     """minimize ‖p‖² over  b + p − Ax ∈ K  and the links: 0 where the stated problem is feasible.
 
     A positive lower bound proves infeasibility; the multipliers are then a Farkas vector. Rows are scaled to unit size,
-    and all of x and b to the size of the data. A norm without an upper bound is left out, so that θ may have any
-    length. None where the problem has no constraints.
+    and all of x and b to the size of the data, unless the length of θ − f₀ is bounded: f₀ would have to be scaled too.
+    A norm without an upper bound is left out, so that θ may have any length. None where the problem has no constraints.
     """
     if not len(data.b):
         return None
     bounded = _bounded(data)
     links, x, ordered = _copies(form, data, bounded)
-    return Question(replace(links, outer=_least_violation(data, x, ordered)), x)
+    around_f0 = any(norm.view.shift is not None for norm in links.norms)
+    unit = 1.0 if around_f0 else _unit(data)
+    return Question(replace(links, outer=_least_violation(data, x, ordered, unit)), x)
 
 
 def phase_one_of_rows(form: CanonicalForm, data: ConicForm) -> Question | None:
@@ -74,12 +76,18 @@ def phase_one_of_rows(form: CanonicalForm, data: ConicForm) -> Question | None:
         return None
     spread = _equal_rows(form, data)
     x = spread @ cp.Variable(spread.shape[1])
-    return Question(CanonicalForm(_least_violation(data, x, []), (), ()), x)
+    return Question(CanonicalForm(_least_violation(data, x, [], _unit(data)), (), ()), x)
 
 
-def _least_violation(data: ConicForm, x: Any, ordered: list[Any]) -> cp.Problem:
+def _unit(data: ConicForm) -> float:
+    """A power of 2 that brings predictions to about unit size."""
+    return float(power_of_2(1 / (data.data_unit or 1.0)))
+
+
+def _least_violation(data: ConicForm, x: Any, ordered: list[Any], unit: float) -> cp.Problem:
+    """The problem of `phase_one` for x, b and all lengths times a unit."""
     size = _sizes(data)
-    A, b = sp.csr_array(sp.diags_array(size) @ data.A), data.b * size * power_of_2(1 / (data.data_unit or 1.0))
+    A, b = sp.csr_array(sp.diags_array(size) @ data.A), data.b * size * unit
     p = cp.Variable(len(b))
     inside = [constraint for constraint, _ in _inside(b + p - A @ x, data)]
     return cp.Problem(cp.Minimize(cp.sum_squares(p)), [*ordered, *inside])
