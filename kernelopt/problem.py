@@ -143,6 +143,7 @@ class Problem(Statement, Answered):
         return Problem(self.objective * float(factor), self.constraints)
 
     __rmul__ = __mul__
+    __array_ufunc__ = None  # array * problem asks __rmul__, instead of multiplying a problem by each entry
 
     def __truediv__(self, divisor: Any) -> Problem:
         if not is_real(divisor) or divisor == 0:

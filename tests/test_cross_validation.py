@@ -264,6 +264,9 @@ def test_what_it_refuses():
         run(loss="mse")
     with pytest.raises(OptionError, match="return a number"):
         run(loss=lambda problem, test: f.value[test])
+    for score in ("a", None, 1j, object()):
+        with pytest.raises(OptionError, match="to return a number"):
+            run(loss=lambda problem, test: score)  # noqa: B023 called at once
 
 
 def test_weights_that_do_not_enter_in_proportion():

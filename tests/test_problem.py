@@ -585,6 +585,10 @@ def test_multiples_of_problems():
     for made in (-whole, whole * -1):
         assert isinstance(made.objective, cp.Maximize)
         assert made.solve() == pytest.approx(-least, rel=1e-6)
+    for made in (lambda: np.ones(3) * whole, lambda: whole * np.ones(3)):
+        with pytest.raises(ko.errors.DataTypeError, match="finite number as factor"):
+            made()
+    assert isinstance(np.float64(2) * whole, ko.Problem)
     first, second, _ = halves()
     assert (first - -second).solve() == pytest.approx(least, rel=1e-6)
 

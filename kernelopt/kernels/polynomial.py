@@ -576,8 +576,8 @@ class Sigmoid(Kernel):
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         K = inner_products(X, Z)
-        K *= self.scale
-        K += self.offset
+        K *= float(self.scale)
+        K += float(self.offset)
         return np.tanh(K, out=K)
 
     def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:

@@ -284,7 +284,7 @@ def _rows(rows: Any, N: int) -> Ints:
 def _number(loss: Loss, test: Ints) -> Callable[[Problem], float]:
     def evaluate(problem: Problem) -> float:
         found = loss(problem, test)
-        if np.ndim(found) != 0:
+        if np.ndim(found) != 0 or np.asarray(found).dtype.kind not in "biuf":
             raise OptionError(f"Expected loss to return a number; got {found!r}.")
         return float(found)
 

@@ -1,6 +1,7 @@
 """Gradients of kernels with respect to their parameters."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 from math import isnan
 from typing import ClassVar
 
@@ -261,6 +262,11 @@ def test_a_sigmoid_that_is_saturated():
     one, p = np.ones((1, 1)), par(25.0, name="offset")
     found = kernel_gradient(ks.Sigmoid(1.0, p), 0 * one, one, one, one)[p]
     assert found == pytest.approx(4 * np.exp(-50.0), rel=1e-13)
+
+
+def test_a_sigmoid_of_fractions():
+    found = ks.Sigmoid(Fraction(1, 2), Fraction(1, 4))(X, Z)
+    np.testing.assert_array_equal(found, ks.Sigmoid(0.5, 0.25)(X, Z))
 
 
 @pytest.mark.parametrize("name", ["gaussian", "laplacian", "matern 1/2", "matern 5/2", "rational quadratic"])
