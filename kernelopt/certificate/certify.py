@@ -56,7 +56,7 @@ ROOMS = (1e-9, 1e-7, 1e-5)
 FEW, CLOSE = 1000, 1e-3
 # Relative to the gap's unit: where errors of kernel values may cost more, the matrix as computed says little about the
 # stated problem, and no certificate rests on it.
-UNDONE = 0.1
+UNDONE = 0.5
 ROUNDINGS = 24  # roundings u per term that `checker.upper` allows for
 # Relative to the sizes of the numbers that a value is a sum of: a value up to this counts as 0. 2⁻⁴⁶ = 128u is five
 # times the allowance for rounding, 24u.
