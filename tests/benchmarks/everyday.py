@@ -103,6 +103,8 @@ def fits(name: str, rows: int, tol: float, runs: int) -> Fit:
         return problem
 
     for _ in range(runs + 1):
+        if rows > 2000:
+            gc.collect()  # the kernel matrix of the run before; a small one is not worth the cold caches
         lam.value = LAM
         ours, problem = seconds(solved)
         gap = max(gap, problem.certificate.relative_gap)
