@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from functools import lru_cache
 from numbers import Real
 from pathlib import Path
 
@@ -15,8 +14,9 @@ from kernelopt.support.checks import shown
 SHARE = 0.8
 # Bytes taken to be available where the operating system does not tell. A problem that needs more sets memory_limit.
 FALLBACK = 4 * 2**30
-# Seconds for which an answer of the operating system serves: to ask takes longer than many a small factorization.
-RECENT = 0.1
+# An answer of the operating system serves for RECENT seconds, and WORTH times as long as it took: to read the files of
+# control groups takes longer than many a small solve.
+RECENT, WORTH = 0.1, 100.0
 # The files of limit and usage, and the entry of memory.stat that can be given back, of versions 2 and 1.
 CONTROL_GROUPS = {
     "": ("memory.max", "memory.current", "inactive_file"),
@@ -24,6 +24,7 @@ CONTROL_GROUPS = {
 }
 # What a solve takes beside B: vectors of N numbers, and bytes that do not depend on N. Measured, see `of_solve`.
 VECTORS, TEMPORARY = 50, 2**24
+_answer = (0.0, 0)  # until when it serves, and bytes
 
 
 def available_bytes() -> int:
@@ -31,12 +32,14 @@ def available_bytes() -> int:
 
     Limits of the container, which control groups of Linux set, count too.
     """
-    return _available_at(int(time.monotonic() / RECENT))
-
-
-@lru_cache(maxsize=1)
-def _available_at(_: int) -> int:
-    return min([_of_machine(), *_of_groups()])
+    global _answer  # noqa: PLW0603 one answer for all
+    until, found = _answer
+    began = time.monotonic()
+    if began >= until:
+        found = min([_of_machine(), *_of_groups()])
+        now = time.monotonic()
+        _answer = now + max(RECENT, WORTH * (now - began)), found
+    return found
 
 
 def _of_machine() -> int:

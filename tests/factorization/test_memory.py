@@ -1,5 +1,6 @@
 """The memory that is available: of the machine, and of the control groups of a container."""
 
+import numpy as np
 import pytest
 
 from kernelopt.factorization import memory
@@ -45,10 +46,35 @@ def test_without_limits(tmp_path, lines):
 
 
 def test_the_smaller_one_counts(monkeypatch):
-    monkeypatch.setattr(memory, "_available_at", memory._available_at.__wrapped__)
+    monkeypatch.setattr(memory, "_answer", (0.0, 0))
     monkeypatch.setattr(memory, "_of_groups", lambda: [GB, 2 * GB])
     monkeypatch.setattr(memory, "_of_machine", lambda: 10 * GB)
     assert memory.available_bytes() == GB and memory.allowed_bytes(None) == 0.8 * GB
+
+
+def test_an_answer_serves_for_a_while(monkeypatch):
+    """At least RECENT, and longer where the operating system takes long to tell."""
+    clock, slow = [50.0], [0.0]
+
+    def groups():
+        asked.append(clock[0])
+        clock[0] += slow[0]
+        return [GB]
+
+    asked = []
+    monkeypatch.setattr(memory, "_answer", (0.0, 0))
+    monkeypatch.setattr(memory, "_of_groups", groups)
+    monkeypatch.setattr(memory, "_of_machine", lambda: 10 * GB)
+    monkeypatch.setattr(memory.time, "monotonic", lambda: clock[0])
+    for seconds in (0.0, 0.09, 0.02):  # the third is after RECENT
+        clock[0] += seconds
+        assert memory.available_bytes() == GB
+    assert np.allclose(asked, [50.0, 50.11])
+    slow[0] = 0.01
+    for seconds in (0.2, 0.9, 0.2):
+        clock[0] += seconds
+        memory.available_bytes()
+    assert np.allclose(asked[2:], [50.31, 51.42])
 
 
 @pytest.mark.parametrize(("told", "expected"), [(True, 3 * GB), (False, memory.FALLBACK)])
