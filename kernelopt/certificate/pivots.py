@@ -378,7 +378,9 @@ def _chosen(S: sp.csc_array, room: Array, width: int) -> tuple[Ints, Ints]:
     narrow, rows = narrow[kept], rows[kept]
     if not len(wide) or len(wide) > MOST:
         return rows, narrow
-    free = np.setdiff1d(np.flatnonzero(room > 0), rows)
+    untaken = room > 0
+    untaken[rows] = False
+    free = np.flatnonzero(untaken)
     if len(free) < len(wide):
         return rows, narrow
     left_over, able = _schur(S, room, rows, narrow, wide, free)

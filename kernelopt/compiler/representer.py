@@ -304,7 +304,10 @@ def invert(
             pairs = c.reshape(-1, outputs).T @ predictions[factor.pivots].reshape(-1, outputs)
             grams[theta] = (pairs + pairs.T) / 2
     found = point if as_it_is else valued(reduction.form, replace(point, u=tuple(u), t=_norms(reduction, point, grams)))
-    functions = {one[0].theta: _function(*one, at) for one, at in zip(made, found.u, strict=True)}
+    functions = {
+        one[0].theta: _function(*one, at if from_kernel or one[1].is_whole else None)
+        for one, at in zip(made, found.u, strict=True)
+    }
     return Solution(Status.OPTIMAL, found.value, functions, duals, None), found
 
 
@@ -496,8 +499,9 @@ def _gradient(part: cp.Expression) -> dict[int, Any]:
 
 
 def _function(  # noqa: PLR0917
-    link: PredictionLink, factor: Factor, v: Array, coefficients: Array, dual: Function | None, u: Array
+    link: PredictionLink, factor: Factor, v: Array, coefficients: Array, dual: Function | None, u: Array | None
 ) -> FittedFunction:
+    """θ; u are its predictions where they were computed from kernel values."""
     pivots = factor.pivots
     if factor.is_whole:  # rows without a multiplier have no coefficient
         used = np.flatnonzero(coefficients.reshape(len(pivots), -1).any(axis=1))
@@ -511,8 +515,7 @@ def _function(  # noqa: PLR0917
         pivots=link.origin[pivots[on_points]],
         pivot_coefficients=coefficients[on_points],
         dual=dual,
-        # With Q itself these are sums of the same kernel values as the function's own.
-        predictions={name: frozen(u[stretch]) for name, stretch in link.blocks} if factor.is_whole else {},
+        predictions={} if u is None or factor.added else {name: frozen(u[part]) for name, part in link.blocks},
     )  # fmt: skip
 
 

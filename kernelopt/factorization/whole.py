@@ -163,7 +163,7 @@ def whole(rows: Rows, memory_limit: float | None = None) -> Factor:
     """Q of rows whose kernel is positive semidefinite by rule, as nothing is checked here."""
     start, n = perf_counter(), len(rows)
     memory.require(needed(n), f"The kernel matrix of {n} distinct rows", memory_limit)
-    Q = rows.gram()
+    Q = rows.gram_to_read()
     rows.require_digits(float(Q.diagonal().mean()))
     return WholeFactor(WholeMatrix(Q.T), 1.0, np.arange(n), 0.0, perf_counter() - start, 0.0)
 

@@ -39,6 +39,8 @@ BLOCK = 1024
 # Centers of a function, on average, up to which its kernel values are computed when they are asked for. Those of
 # functions on more centers, of which there are few, are computed once and kept.
 FEW = 8
+# Products with fewer than one in FEW_COLUMNS of the columns of a Q that is held copy these; to copy more takes longer.
+FEW_COLUMNS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +109,10 @@ class Rows:
             Q[n:, :n] = self._functions[:n].T
         everything = np.arange(len(self))
         return self._finite(Q, everything, everything)
+
+    def gram_to_read(self) -> Array:
+        """Q where it is held, which the caller must not change; else a new array."""
+        return self._Q[0] if self._Q else self.gram()
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -266,7 +272,9 @@ class Rows:
         """
         support = np.flatnonzero(np.any(V != 0, axis=1))
         if self._Q:
-            return self._symmetric(V[support].T @ self.product(V)[support])
+            product = self.product(V)
+            blocks = (slice(i, i + block) for i in range(0, len(self), block))
+            return self._symmetric(np.asarray(sum(V[rows].T @ product[rows] for rows in blocks)))
         points, W = self.expansion(support, V[support])
         total = np.zeros((V.shape[1], V.shape[1]))
         for i in range(0, len(points), block):
@@ -365,8 +373,8 @@ class Rows:
         """
         support = np.flatnonzero(np.any(V != 0, axis=1))
         count = len(support) + len(self.centers)
-        blocked = min(count, BLOCK) + -(-count // BLOCK)
-        m = 2 * (count if self._Q else blocked) + 8 if additions is None else additions
+        blocked = min(count, BLOCK) + -(-(len(self) if self._Q else count) // BLOCK)
+        m = 2 * blocked + 8 if additions is None else additions
         relative, S = self._relative(m, V)
         return _times(relative, np.outer(S, S))
 
@@ -374,11 +382,12 @@ class Rows:
         """E with |P̂ − QV| ≤ E entrywise for P̂ = `product(V)`, (n, k): ((1 + r)(1 + γₘ) − 1)√sᵢ·S.
 
         As in `quadratic_error`. The default m is the number of nonzero rows of V if they are fewer than half, else the
-        number of rows of a block plus the number of blocks.
+        number of rows of a block plus the number of blocks, as also where Q is held.
         """
         support, centers = np.flatnonzero(np.any(V != 0, axis=1)), len(self.centers)
         count, few = len(support) + centers, 2 * len(support) < len(self)
-        m = count if few or self._Q else min(count, BLOCK) + -(-(len(self.points) + centers) // BLOCK)
+        blocked = min(count, BLOCK) + -(-(len(self.points) + centers) // BLOCK)
+        m = count if few and not self._Q else blocked
         relative, S = self._relative(m + centers + 8 if additions is None else additions, V)
         E = _times(relative, np.outer(np.sqrt(self._rounding[1]), S))
         return E + self._error_of_prefix_sums(V, count) if few and self._sums_fast else E
@@ -407,9 +416,22 @@ class Rows:
     def combined(self, chosen: Ints, coefficients: Array) -> Array:
         """Aθ on the distinct rows for θ = Σₛ coefficients[s]·(row chosen[s]), (n,) or (n, K)."""
         if self._Q:
-            everything = np.array_equal(chosen, np.arange(len(self)))
-            return np.asarray((self._Q[0] if everything else self._Q[0][:, chosen]) @ coefficients)
+            return self._looked_up(chosen, coefficients)
         return self.predictions(Function._of_rows(self.kernel, *self.expansion(chosen, coefficients)))
+
+    def _looked_up(self, chosen: Ints, coefficients: Array) -> Array:
+        """`combined` with the Q that is held: a sum of products with blocks of columns, which rounds less than one."""
+        Q, n = self._Q[0], len(self)
+        if FEW_COLUMNS * len(chosen) > n:  # to copy columns would take longer
+            spread = np.zeros((n, *coefficients.shape[1:]))
+            spread[chosen] = coefficients
+            parts: list[tuple[Any, Array]] = [(slice(i, i + BLOCK), spread[i : i + BLOCK]) for i in range(0, n, BLOCK)]
+        else:
+            parts = [(chosen[i : i + BLOCK], coefficients[i : i + BLOCK]) for i in range(0, len(chosen), BLOCK)]
+        found = np.zeros((n, *coefficients.shape[1:]))
+        for columns, factors in parts:
+            found += Q[:, columns] @ factors
+        return found
 
     def predictions(self, function: Function) -> Array:
         """Aθ on the distinct rows for a function θ on this kernel, evaluated block by block: (n,) or (n, K)."""

@@ -35,9 +35,9 @@ SHORTEST = 1e-7
 # The same where the answer is infeasible at longer steps. Shorter ones, of which there would be many, would only use up
 # how far it is inside of its constraints.
 SLACK = 1e-3
-# Rows up to which the kernel matrix is held for all solves of a path, those up to which it is formed to be factored
-# anyway, and the share of the memory that it may take.
-MOST_HELD, HELD = 2000, 0.1
+# Rows up to which the kernel matrix is held for all solves of a path, 800 MB, and the share of the memory that it may
+# take. To form it takes the time of two passes; from then on a pass takes a tenth.
+MOST_HELD, HELD = 10_000, 0.1
 # The default tol of solve(). A certificate's floor, its absolute gap that counts as 0, is meant for this tol.
 TOL = 1e-6
 # Relative to the largest multiplier: smaller ones count as 0. Solvers leave small numbers where the exact one is 0.

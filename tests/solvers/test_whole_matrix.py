@@ -283,3 +283,30 @@ def test_predictions_of_a_solve_are_values():
     assert not again._known
     theta.value = again
     assert np.allclose(theta(data()[0]).value, again(data()[0]), rtol=0, atol=1e-14)
+
+
+def test_predictions_of_a_factor_are_values_too(monkeypatch):
+    """They were computed from kernel values for the certificate; Bv alone is not kept."""
+    X = np.linspace(0, 3, 30)[:, None]
+    for certify in (True, False):
+        theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+        f = theta(X)
+        ko.Problem(cp.Minimize(cp.sum_squares(f - np.sin(X[:, 0])) + 0.1 * ko.sum_squares(theta))).solve(
+            certify=certify, factorization="cholesky"
+        )
+        assert bool(theta.value._known) == certify
+        anew = theta.value(X)
+        with monkeypatch.context() as patch:
+            if certify:
+                patch.setattr(ko.kernels.Gaussian, "_matrix", lambda *_: pytest.fail("Kernel values were computed."))
+            assert np.allclose(f.value, anew, rtol=1e-12, atol=1e-13)
+
+
+def test_q_that_is_held_is_not_made_again(monkeypatch):
+    """On a path Q stands for the factor and for the kernel's values, in one array."""
+    problem, *_ = stated("hinge")
+    (link,) = problem.canonical_form().predictions
+    with link.rows.held():
+        monkeypatch.setattr(ko.kernels.Gaussian, "_matrix", lambda *_: pytest.fail("Kernel values were computed."))
+        factor = whole(link.rows)
+        assert np.shares_memory(factor.matrix.array, link.rows._Q[0])
