@@ -193,6 +193,8 @@ def test_surface(theta):
     assert any(np.array_equal(c.value, y) for c in problem.constants())
     assert "Prediction" in {a.__name__ for a in problem.atoms()}
     assert problem.is_dcp()
+    with pytest.raises(OptionError, match="dpp"):
+        problem.is_dcp(dpp="yes")
     assert problem.is_dpp()
     assert problem.is_qp()
     assert not problem.is_mixed_integer()

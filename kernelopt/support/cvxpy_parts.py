@@ -8,6 +8,7 @@ cvxpy's compilation, whose steps, inverse steps and internal names may change fr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from math import inf
 from threading import Event
 from time import perf_counter
@@ -41,8 +42,10 @@ from cvxpy.constraints import Inequality
 from cvxpy.expressions.leaf import Leaf
 from cvxpy.lin_ops.lin_utils import get_id
 from cvxpy.problems.problem import SolverStats
+from cvxpy.reductions.dcp2cone.cone_matrix_stuffing import ConeMatrixStuffing
 from cvxpy.reductions.solution import Solution
 from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import dims_to_solver_cones
+from cvxpy.reductions.solvers.conic_solvers.conic_solver import ConicSolver
 from cvxpy.reductions.solvers.solving_chain import _validate_problem_data
 
 from kernelopt.support import outside
@@ -142,7 +145,77 @@ def compiled(problem: cp.Problem, solver: str, options: Mapping[str, Any]) -> Co
     The COO backend is as fast as others for dense matrices, and takes milliseconds for weights in a parameter of 20 000
     entries, where the SciPy backend takes 19 s.
     """
-    return Compiled(*problem.get_problem_data(solver, canon_backend=cp.COO_CANON_BACKEND, solver_opts=dict(options)))
+    construct = problem._construct_chain
+    problem._construct_chain = lambda **chosen: _economical(construct(**chosen))
+    try:
+        found = problem.get_problem_data(solver, canon_backend=cp.COO_CANON_BACKEND, solver_opts=dict(options))
+    finally:
+        del problem._construct_chain
+    return Compiled(*found)
+
+
+# Entries of a program's parameters from which its rows are formatted by `_Formatting`.
+MANY_PARAMETERS = 50
+
+
+class _Formatting:
+    """A conic solver's interface whose rows are formatted in the memory of their entries.
+
+    cvxpy multiplies a sparse matrix of (n + 1)(p + 1) columns, for n variables and p entries of parameters: this takes
+    1 GB for 3000 exponentials with weights in a parameter, and 36 GB for 20 000. Few of these columns have entries.
+    """
+
+    @classmethod
+    def format_constraints(cls, problem: Any, exp_cone_order: Any) -> Any:
+        formatted: Callable[[Any, Any], Any] = super().format_constraints  # type: ignore[misc]
+        n, T = problem.x.size + 1, sp.coo_array(problem.A)
+        if T.shape[1] <= MANY_PARAMETERS or not T.shape[0]:
+            return formatted(problem, exp_cone_order)
+        m = T.shape[0] // n
+        j, i = np.divmod(T.coords[0].astype(np.int64), m)
+        used, place = np.unique(j + n * T.coords[1].astype(np.int64), return_inverse=True)
+        few = copy(problem)
+        few.A = sp.csc_array((T.data, (i + m * place, np.zeros_like(i))), shape=(m * len(used), 1))
+        few.x = SimpleNamespace(size=len(used) - 1)
+        few.P = None
+        found = formatted(few, exp_cone_order)
+        S = sp.coo_array(found.A)
+        rows = S.shape[0] // len(used)
+        place, i = np.divmod(S.coords[0].astype(np.int64), rows)
+        parameter, j = np.divmod(used[place], n)
+        A = sp.csc_array((S.data, (i + rows * j, parameter)), shape=(rows * n, T.shape[1]))
+        return type(found)(
+            problem.q, problem.x, A, found.variables, found.var_id_to_col, found.constraints, found.parameters,
+            found.param_id_to_col, P=problem.P, formatted=True, lower_bounds=found.lower_bounds,
+            upper_bounds=found.upper_bounds, lb_tensor=found.lb_tensor, ub_tensor=found.ub_tensor,
+            dir_cones=found.dir_cones,
+        )  # fmt: skip
+
+
+class _Stuffing(ConeMatrixStuffing):
+    """cvxpy's step to matrices, where only the quadratic terms of an objective go through its array of n·p numbers."""
+
+    def stuffed_objective(self, problem: Any, extractor: Any) -> tuple[Any, Any, Any]:
+        expression, count = problem.objective.expr, sum(p.size for p in problem.parameters())
+        affine = [one for one in expression.args if one.is_affine()] if isinstance(expression, AddExpression) else []
+        rest = [one for one in expression.args if not one.is_affine()]
+        if not self.quad_obj or count <= MANY_PARAMETERS or not affine or not rest:
+            return super().stuffed_objective(problem, extractor)
+        curved = SimpleNamespace(objective=cp.Minimize(AddExpression(rest)), variables=problem.variables)
+        P, c, x = super().stuffed_objective(curved, extractor)
+        return P, c + extractor.affine(AddExpression(affine)), x
+
+
+def _economical(chain: Any) -> Any:
+    """A chain of cvxpy's with the two steps above in the place of its own."""
+    for number, step in enumerate(chain.reductions):
+        if type(step) is ConeMatrixStuffing:
+            chain.reductions[number] = mine = copy(step)
+            mine.__class__ = _Stuffing
+        elif isinstance(step, ConicSolver):
+            chain.reductions[number] = chain.solver = mine = copy(step)
+            mine.__class__ = type(type(step).__name__, (_Formatting, type(step)), {})
+    return chain
 
 
 class ConeData(NamedTuple):

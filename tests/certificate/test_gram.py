@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
 import kernelopt as ko
-from kernelopt.certificate.gram import CHEAP, FROM_FACTOR, gram_of
+from kernelopt.certificate.gram import CHEAP, FROM_FACTOR, STREAMED, gram_of
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(300, 4)) * [1.0, 30.0, 2.0, 1.0]
@@ -75,3 +75,15 @@ def test_lengths_of_rows_of_a_projected_matrix(mode):
         sizes = gram_of(link, factor, np.ones((30, 1)), way).sizes
         assert np.all(sizes >= lengths)
         assert np.all(sizes <= (1 + 1e-12) * lengths)
+
+
+def test_lengths_of_rows_count_what_a_factor_leaves():
+    """Of a factor of low rank, too: errors of predictions are relative to ‖row i‖, not to its part in the factor."""
+    theta, rows = ko.Theta(ko.kernels.Gaussian(sigma=0.2)), np.linspace(0, 5, 30)[:, None]
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(rows) - np.sin(rows[:, 0])) + ko.sum_squares(theta)))
+    problem.solve(max_rank=5)
+    reduction = reduction_of(problem)
+    (link,), (factor,) = reduction.form.predictions, reduction.factors.values()
+    assert factor.rank <= 6 and np.sqrt(factor.scale * np.sum(factor.B**2, axis=1)).min() < 0.9
+    for way in (FROM_FACTOR, STREAMED):
+        assert np.all(gram_of(link, factor, np.ones((30, 1)), way).sizes >= 1)

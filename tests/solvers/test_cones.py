@@ -56,6 +56,19 @@ def test_into_dual(seed):
         assert moved @ s >= -1e-10 * np.abs(moved).max() * np.abs(s).max()
 
 
+@pytest.mark.parametrize("rows", [[5, 6, 8], [6], [5], []])
+def test_second_order_cones_keep_what_columns_meet(rows):
+    """The tail shrinks where columns meet the head alone; else the head is raised, by rounding more than necessary."""
+    z = np.zeros(SIZE)
+    z[5:9] = 1.0, 2.0, -3.0, 6.0
+    moved = into_dual(z, CONES, sp.csc_array((np.ones(len(rows)), (rows, np.zeros(len(rows)))), shape=(SIZE, 1)))
+    assert inside_dual(moved)
+    if rows == [5]:
+        assert moved[5] == 1.0 and np.allclose(moved[6:9], z[6:9] / 7)
+    else:
+        assert np.array_equal(moved[6:9], z[6:9]) and np.isclose(moved[5], 7.0, rtol=1e-12)
+
+
 def test_violation_sees_each_cone():
     inside = np.zeros(SIZE)
     inside[5], inside[16], inside[17], inside[19], inside[20] = 1.0, 1.0, 3.0, 1.0, 3.0
