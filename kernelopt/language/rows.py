@@ -34,8 +34,11 @@ SMALLEST = 1e-290
 # zero near the origin.
 SMALL = 1e-50
 # Rows of a block of Q in a pass over the kernel, 8 MB of kernel values. Larger blocks cost memory, smaller ones more
-# calls of the kernel. `quadratic_error` and `product_error` count additions by it.
+# calls of the kernel.
 BLOCK = 1024
+# Terms of a sum that a product of matrices adds up, whose rounding errors are bounded by their number: longer sums are
+# sums of such sums.
+SUMMED = 256
 # Centers of a function, on average, up to which its kernel values are computed when they are asked for. Those of
 # functions on more centers, of which there are few, are computed once and kept.
 FEW = 8
@@ -272,19 +275,17 @@ class Rows:
         """
         support = np.flatnonzero(np.any(V != 0, axis=1))
         if self._Q:
-            product = self.product(V)
-            blocks = (slice(i, i + block) for i in range(0, len(self), block))
-            return self._symmetric(np.asarray(sum(V[rows].T @ product[rows] for rows in blocks)))
+            return self._symmetric(inner(V, self.product(V)))
         points, W = self.expansion(support, V[support])
         total = np.zeros((V.shape[1], V.shape[1]))
         for i in range(0, len(points), block):
             if i:
                 clock.check()
             rows = slice(i, i + block)
-            of_rows = W[rows].T @ self.kernel._matrix(points[rows], None) @ W[rows]
+            of_rows = inner(W[rows], _product(self.kernel._matrix(points[rows], None), W[rows]))
             for j in range(0, i, block):
                 columns = slice(j, j + block)
-                part = W[rows].T @ (self.kernel._matrix(points[rows], points[columns]) @ W[columns])
+                part = inner(W[rows], _product(self.kernel._matrix(points[rows], points[columns]), W[columns]))
                 of_rows += part + part.T
             total += of_rows  # a sum of block sums rounds less than one long sum
         return self._symmetric(total)
@@ -315,12 +316,12 @@ class Rows:
             if i:
                 clock.check()
             rows = slice(i, i + block)
-            found[rows] += self.kernel._matrix(points[rows], None) @ W[rows]
+            found[rows] += _product(self.kernel._matrix(points[rows], None), W[rows])
             for j in range(0, i, block):
                 columns = slice(j, j + block)
                 part = self.kernel._matrix(points[rows], points[columns])
-                found[rows] += part @ W[columns]
-                found[columns] += part.T @ W[rows]
+                found[rows] += _product(part, W[columns])
+                found[columns] += _product(part.T, W[rows])
         if not np.isfinite(found).all():
             raise KernelError(f"{self.kernel!r} returned NaN or inf, or overflowed, on the rows of the data.")
         return found if n == len(self) else np.concatenate([found[:n], self._mixed().T @ found[n:]])
@@ -369,28 +370,35 @@ class Rows:
         """E with |T̂ − VᵀQV| ≤ E entrywise for T̂ = `quadratic(V)`, (k, k).
 
         E = ((1 + r)(1 + γₘ) − 1)SSᵀ, where r and sᵢ are the errors and sizes of the rows, and S = Σᵢ √sᵢ|Vᵢ|. m is the
-        number of successive `additions`: by default two inner products over a block, and the sums over blocks.
+        number of successive `additions`: by default those of a product and of an inner product, see `_additions`.
         """
         support = np.flatnonzero(np.any(V != 0, axis=1))
         count = len(support) + len(self.centers)
-        blocked = min(count, BLOCK) + -(-(len(self) if self._Q else count) // BLOCK)
-        m = 2 * blocked + 8 if additions is None else additions
+        m = 2 * self._additions(count, count) + 8 if additions is None else additions
         relative, S = self._relative(m, V)
         return _times(relative, np.outer(S, S))
 
     def product_error(self, V: Array, additions: int | None = None) -> Array:
         """E with |P̂ − QV| ≤ E entrywise for P̂ = `product(V)`, (n, k): ((1 + r)(1 + γₘ) − 1)√sᵢ·S.
 
-        As in `quadratic_error`. The default m is the number of nonzero rows of V if they are fewer than half, else the
-        number of rows of a block plus the number of blocks, as also where Q is held.
+        As in `quadratic_error`. The default m is the number of nonzero rows of V if these are fewer than half and Q is
+        not held, else that of `_additions`.
         """
         support, centers = np.flatnonzero(np.any(V != 0, axis=1)), len(self.centers)
         count, few = len(support) + centers, 2 * len(support) < len(self)
-        blocked = min(count, BLOCK) + -(-(len(self.points) + centers) // BLOCK)
-        m = count if few and not self._Q else blocked
+        m = count if few and not self._Q else self._additions(count, len(self.points) + centers)
         relative, S = self._relative(m + centers + 8 if additions is None else additions, V)
         E = _times(relative, np.outer(np.sqrt(self._rounding[1]), S))
         return E + self._error_of_prefix_sums(V, count) if few and self._sums_fast else E
+
+    def _additions(self, count: int, terms: int) -> int:
+        """The most additions that one of `count` nonzero terms goes through: those of short sums, of blocks and of all.
+
+        terms : how many of them blocks are made of, zeros included
+        """
+        if self._Q:
+            return min(count, SUMMED) + -(-max(terms, len(self)) // SUMMED)
+        return min(count, SUMMED) + -(-min(terms, BLOCK) // SUMMED) + -(-terms // BLOCK)
 
     def _error_of_prefix_sums(self, V: Array, count: int) -> Array:
         """γ₂ₙ₊₁₂·2s(x)Σₘ|cₘ|, the error of Σₘ cₘκ(zₘ, x) where a kernel adds prefix sums of n = `count` terms."""
@@ -420,18 +428,13 @@ class Rows:
         return self.predictions(Function._of_rows(self.kernel, *self.expansion(chosen, coefficients)))
 
     def _looked_up(self, chosen: Ints, coefficients: Array) -> Array:
-        """`combined` with the Q that is held: a sum of products with blocks of columns, which rounds less than one."""
+        """`combined` with the Q that is held."""
         Q, n = self._Q[0], len(self)
         if FEW_COLUMNS * len(chosen) > n:  # to copy columns would take longer
             spread = np.zeros((n, *coefficients.shape[1:]))
             spread[chosen] = coefficients
-            parts: list[tuple[Any, Array]] = [(slice(i, i + BLOCK), spread[i : i + BLOCK]) for i in range(0, n, BLOCK)]
-        else:
-            parts = [(chosen[i : i + BLOCK], coefficients[i : i + BLOCK]) for i in range(0, len(chosen), BLOCK)]
-        found = np.zeros((n, *coefficients.shape[1:]))
-        for columns, factors in parts:
-            found += Q[:, columns] @ factors
-        return found
+            return _product(Q, spread)
+        return _product(Q[:, chosen], coefficients)
 
     def predictions(self, function: Function) -> Array:
         """Aθ on the distinct rows for a function θ on this kernel, evaluated block by block: (n,) or (n, K)."""
@@ -459,6 +462,19 @@ class Rows:
             np.concatenate([self.points[chosen[on_points]], self.centers[used]]),
             np.concatenate([coefficients[on_points], combined[used]]),
         )
+
+
+def _product(M: Array, W: Array) -> Array:
+    """MW as a sum over SUMMED columns of M at a time."""
+    found = np.asarray(M[:, :SUMMED] @ W[:SUMMED])
+    for i in range(SUMMED, M.shape[1], SUMMED):
+        found += M[:, i : i + SUMMED] @ W[i : i + SUMMED]
+    return found
+
+
+def inner(V: Array, W: Array) -> Array:
+    """VᵀW as a sum over SUMMED rows at a time."""
+    return _product(V.T, W)
 
 
 def _times(error: float, sizes: Array) -> Array:
