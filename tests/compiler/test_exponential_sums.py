@@ -109,3 +109,13 @@ def test_other_exponential_cones_stay_as_they_are(cone):
     # As if the user's variables were auxiliary, whose values nobody reads.
     form.__dict__["stated"] = np.zeros_like(form.stated)
     assert exponential_sums.separated(form, CLASSES) is form
+
+
+@pytest.mark.parametrize("weights", [np.ones(N), 1.0 + (np.arange(N) == 3), 2 * np.ones(N)])
+def test_only_sums_without_weights_are_log_sum_exps(weights):
+    t, z = cp.Variable(), cp.Variable(N)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    constraints = [cp.ExpCone(theta(X) - t, np.ones(N), z), weights @ z <= 1]
+    form = conic_form(ko.Problem(cp.Minimize(t + ko.sum_squares(theta)), constraints).canonical_form())
+    form.__dict__["stated"] = np.zeros_like(form.stated)
+    assert (exponential_sums.separated(form, CLASSES) is form) == bool(np.any(weights != 1))
