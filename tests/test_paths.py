@@ -583,6 +583,15 @@ def test_the_kernel_matrix_is_held_for_all_values(monkeypatch):
         assert max(ours.lower, theirs.lower) <= min(ours.upper, theirs.upper)
 
 
+@pytest.mark.parametrize(("options", "held"), [({}, True), ({"dtype": "float32"}, False)])
+def test_blocks_compute_their_own_kernel_values(options, held):
+    problem, _ = ridge()
+    (link,) = problem.canonical_form().predictions
+    with paths.kernel_values(problem, options):
+        assert bool(link.rows._Q) == held
+    assert not link.rows._Q
+
+
 def test_kernel_values_that_are_no_numbers_are_reported_by_the_solve():
     def values(a, b):
         return np.nan

@@ -117,8 +117,9 @@ class BlockFactor(CholeskyFactor):
 
     def product_error(self, rows: Rows, V: Array) -> Array:
         """For sums over a tile, then the tiles of a panel, then the panels of a block; or over all rows with V ≠ 0."""
-        few = 2 * int(np.count_nonzero(V.any(axis=1))) < len(rows)
-        return rows.product_error(V, additions=None if few else TILE + self._summands(V) + 8)
+        count = int(np.count_nonzero(V.any(axis=1)))
+        few = count + 2 * len(rows.centers) + 8
+        return rows.product_error(V, few if 2 * count < len(rows) else TILE + self._summands(V) + 8)
 
     def quadratic_error(self, rows: Rows, V: Array) -> Array:
         """For two sums over a tile, then the tiles of a panel, then all panels."""

@@ -181,9 +181,13 @@ def path(
 
 @contextmanager
 def kernel_values(problem: Problem, options: Mapping[str, Any]) -> Iterator[None]:
-    """Hold the kernel matrix of each θ for all solves within, where it takes little memory: their passes share it."""
+    """Hold the kernel matrix of each θ for all solves within, where it takes little memory: their passes share it.
+
+    With B in blocks, passes are tasks that compute kernel values where the blocks are.
+    """
+    in_blocks = options.get("backend") is not None or options.get("dtype") is not None
     with ExitStack() as stack:
-        for link in problem.canonical_form().predictions:
+        for link in () if in_blocks else problem.canonical_form().predictions:
             size = 8.0 * len(link.rows) ** 2
             if len(link.rows) <= MOST_HELD and size <= HELD * memory.allowed_bytes(options.get("memory_limit")):
                 with suppress(KernelOptError):  # a solve says what is wrong with the kernel's values
