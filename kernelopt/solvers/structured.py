@@ -483,9 +483,10 @@ class Structured:
         """Flops of a system with `active` positive weights, and of the four products with C per step."""
         p = self.size if not sp.issparse(self.F) else int(self.ends[-1])
         active += self.q if sp.issparse(self.F) else 0
-        entry = p if self.kernel_space is None else LOOK_UP
-        system = active**2 * entry + active**3 / 3 if self.is_small(active) else active * p**2 + p**3 / 3
-        return system + 4 * self.product_cost
+        if self.is_small(active):  # else BBᵀ is not formed, which takes as long as several systems
+            entry = p if self.kernel_space is None else LOOK_UP
+            return active**2 * entry + active**3 / 3 + 4 * self.product_cost
+        return active * p**2 + p**3 / 3 + 4 * self.product_cost
 
     @cached_property
     def product_cost(self) -> float:
