@@ -37,8 +37,8 @@ def solve(problem: Structured, watch: Watch, start: Point, fits: bool = False) -
 
     fits : whether s of the start belongs to its a and y; of x only y is read
     """
-    space = problem.kernel_space
-    if problem.smooth or space is None:
+    space = None if problem.smooth else problem.kernel_space
+    if space is None:
         return None
     run = _Run(problem, space, start, fits)
     try:

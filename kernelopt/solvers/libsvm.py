@@ -38,9 +38,11 @@ def first_point(problem: Structured, seconds: float, tol: float = TOL, near: Poi
     kinks there, and have no slope, are left out. None for other problems, where K is not at hand, in little time, and
     where few rows are clear.
     """
-    space, m = problem.kernel_space, problem.m
     costs = problem.linear_y.any() or problem.linear_d.any()
-    if not machines.is_installed() or space is None or problem.smooth or costs:
+    if not machines.is_installed() or problem.smooth or costs:
+        return None
+    space, m = problem.kernel_space, problem.m
+    if space is None:
         return None
     kinks = Kinks(np.zeros(m), problem.slope, problem.of, problem.anchor, problem.low, problem.high, problem.rho)
     machine = machine_of(kinks, problem.slope, problem.F)
