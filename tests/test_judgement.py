@@ -1,8 +1,11 @@
 """What is made of a solver's answer: values of the functions that are returned, constraints that hold, and a status."""
 
+from itertools import pairwise
+
 import cvxpy as cp
 import numpy as np
 import pytest
+from sklearn.model_selection import ShuffleSplit
 
 import kernelopt as ko
 
@@ -46,3 +49,17 @@ def test_an_answer_is_scaled_into_its_constraints(name, monkeypatch):
     assert problem.status == "optimal"
     assert np.max(problem.constraints[0].violation()) == 0
     assert problem.value == pytest.approx(problem.objective.value, rel=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_first_order_solver_far_from_another_gets_no_second_run(monkeypatch):
+    """An optimum of 0 that no solver proves: SCS's second run took seconds, and its gap was 1e5 times another's."""
+    solved, solve = [], ko.Problem.solve
+    monkeypatch.setattr(ko.Problem, "solve", lambda self, *args, **kw: solved.append(self) or solve(self, *args, **kw))
+    rng = np.random.RandomState(0)
+    points, labels = rng.normal(loc=100, size=(100, 2)), rng.randint(2, size=100)
+    train, _ = next(ShuffleSplit(test_size=0.2, random_state=rng).split(points))
+    ko.estimators.NuKernelClassifier(nu=0.1).fit(points[train], labels[train])
+    names = [attempt.solver for attempt in solved[0].solver_stats.attempts]
+    assert "SCS" in names and ("SCS", "SCS") not in pairwise(names)
+    assert solved[0].status == "optimal_inaccurate" and abs(solved[0].value) < 1e-8

@@ -36,6 +36,8 @@ from kernelopt.support import clock
 # measure tolerances in terms of their own, which a certified gap may exceed. At the default tol of 1e-6 this makes
 # 1e-9; a smaller factor asks for more than solvers in double precision reach.
 TIGHTER = 1e-3
+# A first-order method gets no second run, which takes seconds, where its gap is that many times another solver's.
+HOPELESS = 1e3
 # Longest time of a later attempt, in units of the first one's, where no time limit is set: larger values wait longer
 # for solvers that get nowhere, smaller ones stop solvers that are slower than the first but would succeed.
 PATIENCE = 3.0
@@ -108,7 +110,8 @@ class Convex(Work):
             yield Plan(solver, goal.solver_tol, None, self.start)
             if self._is_settled():
                 return
-            if solver not in ENGINES and not goal.own_options and self.attempts[-1].claimed not in NOTHING:
+            hopeless = known.finest > 0 and self.attempts[-1].gap > HOPELESS * least_gap(self.attempts)
+            if solver not in ENGINES and not (hopeless or goal.own_options or self.attempts[-1].claimed in NOTHING):
                 yield Plan(solver, goal.solver_tol * TIGHTER, self.units)
                 if self._is_settled():
                     return
