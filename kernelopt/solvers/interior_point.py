@@ -287,7 +287,7 @@ class _Method:
         predicted = newton.direction(0.0, 0.0)
         after = self._mu(_moved(st, predicted, self._longest(predicted)))
         # Mehrotra's centring: little where the predictor can go far, since it then lowers μ by itself.
-        centring = min(after / mu, 1.0) ** 3 if mu > 0 else 0.0
+        centring = min(max(after / mu, 0.0), 1.0) ** 3 if mu > 0 else 0.0
         best = self._corrected(newton, predicted, centring * mu)
         # A full step may end at the boundary exactly, where a product of 0 would leave no equation.
         share = max(LEAST_SHARE, 1 - mu / self.first_mu)
