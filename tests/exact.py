@@ -260,11 +260,6 @@ class Products:
         """The sizes of the terms of an inner product, added up."""
         return sum((abs(a * b * self._of(x, z)) for a, x in first.terms for b, z in second.terms), ZERO)
 
-    def most(self, first, second):
-        """The same where each product is as large as the lengths of its points allow, √(κ(x, x)κ(z, z))."""
-        pairs = ((a * b, self._of(x, x) * self._of(z, z)) for a, x in first.terms for b, z in second.terms)
-        return sum((abs(factor) * max(square, ZERO).sqrt() for factor, square in pairs), ZERO)
-
     def _of(self, x, z):
         if (x, z) not in self.known:
             self.known[x, z] = self.known[z, x] = _entry(self.kernel, x, z)
@@ -754,13 +749,10 @@ class Found:
         return self._products(theta).gram(rows, columns).reshape(node.shape)
 
     def prediction_terms(self, node):
-        return self._sizes(node, Products.size)
-
-    def _sizes(self, node, size):
         theta = node.data.theta
         products = self._products(theta)
         rows, columns = Functional.rows_of(node.data.A), Functional.of(theta.value)
-        sizes = [[size(products, a, b) for b in columns] for a in rows]
+        sizes = [[products.size(a, b) for b in columns] for a in rows]
         return np.array(sizes, dtype=object).reshape(node.shape)
 
     def norm(self, node, kind):
@@ -774,13 +766,6 @@ class Found:
             T = np.concatenate([T, -exact(np.eye(T.shape[1]))])
         products = self._products(theta)
         return norm_of_gram(T.T @ products.gram(functions, functions) @ T, node.kind, kind)
-
-
-class FoundOfLengths(Found):
-    """The same, where sizes of predictions are what errors of kernel values are relative to."""
-
-    def prediction_terms(self, node):
-        return self._sizes(node, Products.most)
 
 
 def norm_of_gram(G, name, kind):

@@ -22,7 +22,6 @@ from exact import (
     ConeData,
     Forms,
     Found,
-    FoundOfLengths,
     InfeasibleError,
     Unknowns,
     Walk,
@@ -37,8 +36,7 @@ from interior import CONES, solve
 
 VALUE = Decimal("1e-12")  # rounding that a value may have, relative to the terms of the objective; bounds have none
 ZERO_OF = Decimal("1e-20")  # of the data's size: what a value of 0 may be, powers of rounding errors
-# Violation of a constraint that an "optimal" answer may have without a word, relative to the terms of its row, in which
-# each kernel value counts with what its own error is relative to.
+# Violation of a constraint that an "optimal" answer may have without a word, relative to the terms of its row.
 VIOLATION = Decimal("1e-9")
 SMALL = Decimal(40)  # e⁻⁴⁰ is above 1e-20, so that a value that is known there is no limit at infinity
 REACHED = Decimal(10**4)  # an optimum with smaller numbers than that is attained
@@ -107,11 +105,10 @@ def value(problem, place=None, precision=DIGITS):
         objective = walk(problem.objective.args[0]).item()
         terms = walk.terms(problem.objective.args[0]).item()
         violations, relative = [], []
-        lengths = Walk(FoundOfLengths(problem) if place is None else place, NUMBERS)
         for constraint in problem.constraints:
             misses = [outside(name, row) for name, row in constraint_rows(walk, constraint)]
             worst = max(misses, default=ZERO)
-            sizes = [max((abs(t) for t in _terms(lengths, a).ravel()), default=ZERO) for a in constraint.args]
+            sizes = [max((abs(t) for t in _terms(walk, a).ravel()), default=ZERO) for a in constraint.args]
             violations.append(worst)
             relative.append(worst / max(sizes) if worst else ZERO)
         return Value(objective, terms, tuple(violations), tuple(relative))

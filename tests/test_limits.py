@@ -276,7 +276,7 @@ def test_on_a_cluster(monkeypatch):
         begin = time.perf_counter()
         problem.solve(tol=1e-9, time_limit=1.0, backend=client)
         assert problem.status == "user_limit"
-        assert np.isfinite([problem.certificate.lower, problem.certificate.upper]).all()
+        assert np.isfinite(problem.certificate.relative_gap)
         assert time.perf_counter() - begin < 30
         theta, problem = stated(12_000)
         ours, cancel, cancelled = BlockFactor.product, client.cancel, []

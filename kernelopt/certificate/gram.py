@@ -14,8 +14,7 @@ from kernelopt.compiler.canonical_form import PredictionLink
 from kernelopt.errors import KernelError
 from kernelopt.factorization import Factor
 from kernelopt.kernels.lifts import lift_of
-from kernelopt.language.rows import SUMMED, inner
-from kernelopt.support.arithmetic import UNIT, exact_product, gamma
+from kernelopt.support.arithmetic import UNIT, additions, exact_product, gamma, summed_inner
 from kernelopt.support.types import Array, Ints
 
 STREAMED, CHEAP, FROM_FACTOR, SAMPLED = "streamed", "trace of what the factor leaves", "factor", "sampled"
@@ -106,8 +105,8 @@ def _gram_of(link: PredictionLink, factor: Factor, V: Array, way: str) -> Gram:
         return Gram(_from_factor(factor, V), relative * np.outer(S, S) + _left(factor, V, left) + tiny, sizes)
     if way == PRODUCTS:
         product = factor.product(rows, V)
-        value, additions = inner(V, product), min(n, SUMMED) + -(-n // SUMMED)
-        error = np.abs(V).T @ factor.product_error(rows, V) + gamma(additions + 4) * np.outer(S, S)
+        value = summed_inner(V, product)
+        error = np.abs(V).T @ factor.product_error(rows, V) + gamma(additions(n, n) + 4) * np.outer(S, S)
         return Gram((value + value.T) / 2, np.maximum(error, error.T) * (1 + 1e-12) + tiny, sizes, product)
     return Gram(factor.quadratic(rows, V), factor.quadratic_error(rows, V) + tiny, sizes)
 

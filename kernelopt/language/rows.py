@@ -22,7 +22,7 @@ from kernelopt.kernels.lifts import plain, plain_points
 from kernelopt.kernels.rounding import Inexact, compounded, relative_to, repeated
 from kernelopt.language.functions import Function
 from kernelopt.support import clock
-from kernelopt.support.arithmetic import UNIT, gamma
+from kernelopt.support.arithmetic import UNIT, additions, gamma, summed_inner, summed_product
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
@@ -36,9 +36,6 @@ SMALL = 1e-50
 # Rows of a block of Q in a pass over the kernel, 8 MB of kernel values. Larger blocks cost memory, smaller ones more
 # calls of the kernel.
 BLOCK = 1024
-# Terms of a sum that a product of matrices adds up, whose rounding errors are bounded by their number: longer sums are
-# sums of such sums.
-SUMMED = 256
 # Centers of a function, on average, up to which its kernel values are computed when they are asked for. Those of
 # functions on more centers, of which there are few, are computed once and kept.
 FEW = 8
@@ -275,17 +272,19 @@ class Rows:
         """
         support = np.flatnonzero(np.any(V != 0, axis=1))
         if self._Q:
-            return self._symmetric(inner(V, self.product(V)))
+            return self._symmetric(summed_inner(V, self.product(V)))
         points, W = self.expansion(support, V[support])
         total = np.zeros((V.shape[1], V.shape[1]))
         for i in range(0, len(points), block):
             if i:
                 clock.check()
             rows = slice(i, i + block)
-            of_rows = inner(W[rows], _product(self.kernel._matrix(points[rows], None), W[rows]))
+            of_rows = summed_inner(W[rows], summed_product(self.kernel._matrix(points[rows], None), W[rows]))
             for j in range(0, i, block):
                 columns = slice(j, j + block)
-                part = inner(W[rows], _product(self.kernel._matrix(points[rows], points[columns]), W[columns]))
+                part = summed_inner(
+                    W[rows], summed_product(self.kernel._matrix(points[rows], points[columns]), W[columns])
+                )
                 of_rows += part + part.T
             total += of_rows  # a sum of block sums rounds less than one long sum
         return self._symmetric(total)
@@ -316,12 +315,12 @@ class Rows:
             if i:
                 clock.check()
             rows = slice(i, i + block)
-            found[rows] += _product(self.kernel._matrix(points[rows], None), W[rows])
+            found[rows] += summed_product(self.kernel._matrix(points[rows], None), W[rows])
             for j in range(0, i, block):
                 columns = slice(j, j + block)
                 part = self.kernel._matrix(points[rows], points[columns])
-                found[rows] += _product(part, W[columns])
-                found[columns] += _product(part.T, W[rows])
+                found[rows] += summed_product(part, W[columns])
+                found[columns] += summed_product(part.T, W[rows])
         if not np.isfinite(found).all():
             raise KernelError(f"{self.kernel!r} returned NaN or inf, or overflowed, on the rows of the data.")
         return found if n == len(self) else np.concatenate([found[:n], self._mixed().T @ found[n:]])
@@ -397,8 +396,8 @@ class Rows:
         terms : how many of them blocks are made of, zeros included
         """
         if self._Q:
-            return min(count, SUMMED) + -(-max(terms, len(self)) // SUMMED)
-        return min(count, SUMMED) + -(-min(terms, BLOCK) // SUMMED) + -(-terms // BLOCK)
+            return additions(count, max(terms, len(self)))
+        return additions(count, min(terms, BLOCK)) + -(-terms // BLOCK)
 
     def _error_of_prefix_sums(self, V: Array, count: int) -> Array:
         """γ₂ₙ₊₁₂·2s(x)Σₘ|cₘ|, the error of Σₘ cₘκ(zₘ, x) where a kernel adds prefix sums of n = `count` terms."""
@@ -433,8 +432,8 @@ class Rows:
         if FEW_COLUMNS * len(chosen) > n:  # to copy columns would take longer
             spread = np.zeros((n, *coefficients.shape[1:]))
             spread[chosen] = coefficients
-            return _product(Q, spread)
-        return _product(Q[:, chosen], coefficients)
+            return summed_product(Q, spread)
+        return summed_product(Q[:, chosen], coefficients)
 
     def predictions(self, function: Function) -> Array:
         """Aθ on the distinct rows for a function θ on this kernel, evaluated block by block: (n,) or (n, K)."""
@@ -462,19 +461,6 @@ class Rows:
             np.concatenate([self.points[chosen[on_points]], self.centers[used]]),
             np.concatenate([coefficients[on_points], combined[used]]),
         )
-
-
-def _product(M: Array, W: Array) -> Array:
-    """MW as a sum over SUMMED columns of M at a time."""
-    found = np.asarray(M[:, :SUMMED] @ W[:SUMMED])
-    for i in range(SUMMED, M.shape[1], SUMMED):
-        found += M[:, i : i + SUMMED] @ W[i : i + SUMMED]
-    return found
-
-
-def inner(V: Array, W: Array) -> Array:
-    """VᵀW as a sum over SUMMED rows at a time."""
-    return _product(V.T, W)
 
 
 def _times(error: float, sizes: Array) -> Array:

@@ -13,6 +13,8 @@ UNIT = 2.0**-53  # unit roundoff of double precision
 # Products up to this size count as inexact: of their 106 binary digits, which reach down by 2⁻¹⁰⁵, some may lie below
 # the smallest double, 2⁻¹⁰⁷⁴. A factor of 2⁹ is a margin.
 FINE = 2.0**-960
+# Terms that one sum of `summed_product` adds up. Smaller numbers cost more calls of BLAS, larger ones more rounding.
+SUMMED = 256
 
 
 def gamma(n: Any) -> Any:
@@ -22,6 +24,24 @@ def gamma(n: Any) -> Any:
     """
     u = n * UNIT
     return np.where(u < 1, u / np.where(u < 1, 1 - u, 1.0), np.inf)[()]
+
+
+def summed_product(M: Array, W: Array) -> Array:
+    """MW as a sum over SUMMED columns of M at a time: the bound on its rounding counts `additions`, not all terms."""
+    found = np.asarray(M[:, :SUMMED] @ W[:SUMMED])
+    for i in range(SUMMED, M.shape[1], SUMMED):
+        found += M[:, i : i + SUMMED] @ W[i : i + SUMMED]
+    return found
+
+
+def summed_inner(V: Array, W: Array) -> Array:
+    """VᵀW as a sum over SUMMED rows at a time."""
+    return summed_product(V.T, W)
+
+
+def additions(count: int, terms: int) -> int:
+    """The n of γₙ for `summed_product` over `terms` columns, of which `count` are not zero."""
+    return min(count, SUMMED) + -(-terms // SUMMED)
 
 
 def two_product(a: Array, b: Array) -> tuple[Array, Array]:
