@@ -1,6 +1,7 @@
 """Kernel space: K = EBR⁻¹BᵀEᵀ by look-ups, and active sets from the solution of a neighbouring problem."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import cvxpy as cp
 import numpy as np
@@ -62,6 +63,41 @@ def test_the_optimum_of_a_neighbour(loss, free, constrained):
     assert found.primal == pytest.approx(expected.primal, rel=1e-7)
     np.testing.assert_allclose(problem.products(found.x), found.s, atol=1e-12)
     assert np.all((problem.low <= found.a) & (found.a <= problem.high))
+
+
+@pytest.mark.parametrize("loss", ["hinge", "pinball", "epsilon insensitive"])
+def test_fewer_systems_where_a_larger_gap_suffices(loss):
+    """A point with some kinks on their wrong sides is taken where its gap, judged anew, is small enough."""
+    problem = structured(loss, 0.1)
+    start, best = optimum(replace(problem, R=3 * problem.R)), optimum(problem).primal
+    exact, loose = Watch("", 1e-9, 1e-11, 1.0), Watch("", 1e-4, 1e-11, 1.0, enough=1e-2)
+    assert active_set.solve(problem, exact, start) is not None
+    found = active_set.solve(problem, loose, start)
+    assert found is not None
+    assert loose.systems < exact.systems
+    assert 1e-9 * found.unit < found.gap <= 1e-2 * found.unit
+    assert best - 1e-9 <= found.primal <= best + found.gap
+    np.testing.assert_allclose(problem.products(found.x), found.s, atol=1e-12)
+    assert np.all((problem.low <= found.a) & (found.a <= problem.high))
+
+
+@pytest.mark.parametrize("loss", ["hinge", "pinball", "epsilon insensitive"])
+def test_the_estimate_of_the_gap(loss):
+    """It is of the size of the gap once few kinks are on a wrong side."""
+    problem = structured(loss, 0.1)
+    run = active_set._Run(problem, problem.kernel_space, optimum(replace(problem, R=2 * problem.R)), False)
+    ratios = []
+    for _ in range(10):
+        assert run.step()
+        estimate, improvement = run.estimated_gap(), run.improvement()
+        gap = run.point(apart=True)
+        if run.turned() == 0:
+            break
+        ratios.append(estimate / gap.gap)
+        assert improvement == pytest.approx(gap.unit, rel=0.5)
+    assert run.estimated_gap() <= 1e-12
+    assert ratios
+    assert all(0.1 < ratio < 10 for ratio in ratios[1:])
 
 
 def test_repeated_rows_with_opposite_labels():
@@ -181,15 +217,29 @@ def test_steps_end_where_no_fewer_kinks_are_turned(wrong, found, steps):
         def overshoot(self):
             return 0.0
 
+        def estimated_gap(self):
+            return np.inf
+
+        def improvement(self):
+            return 1.0
+
         def turned(self):
             return wrong[self.taken - 1]
 
+        def point(self):
+            return "the point"
+
+        p = SimpleNamespace(size=0)
+
     class Watch:
-        systems = 0
+        systems, enough = 0, 1e-3
 
         def check_time(self):
             pass
 
+        def __call__(self, point, rank):
+            return point == "the point"
+
     run, watch = Run(), Watch()
-    assert active_set._finds(run, watch) is found
+    assert active_set._found(run, watch) == ("the point" if found else None)
     assert run.taken == watch.systems == steps
