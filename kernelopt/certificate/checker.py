@@ -28,6 +28,7 @@ TINY = 2.0**-1000
 # Relative error of numpy's exp, log and powers, and of a user's loss and its gradient, that is taken for granted.
 # numpy's functions are within a few units in the last place.
 ULPS = 16 * U
+SHORT = 4  # terms of columns that are summed together; longer ones are few
 # Relative room in sums that bound errors. It exceeds their own rounding, γₙ, for n up to 10⁹ terms, and raises the
 # allowance for rounding by 1e-6 of itself only.
 ROOM = 1e-6
@@ -173,12 +174,15 @@ def free_columns(program: Program, links: Sequence[Link], dual: Dual) -> Free:
 def _with_costs(program: Program, dual: Dual, columns: Array) -> tuple[Array, Array, Array]:
     """Some columns of A with costs and tangents as row m: rows and values of their entries, and how many each has."""
     A, costs = program.A, np.column_stack([program.c, dual.tangent])[columns]
-    lengths, counts = np.diff(A.indptr)[columns], np.count_nonzero(costs, axis=1)
+    lengths, some = np.diff(A.indptr)[columns], costs != 0
+    counts = some[:, 0].astype(int) + some[:, 1]
+    sizes = lengths + counts
     ends = np.cumsum(lengths)
     at = np.repeat(A.indptr[columns] - ends + lengths, lengths) + np.arange(lengths.sum())
-    last = np.repeat(ends, counts)
-    rows, values = np.insert(A.indices[at], last, len(program.b)), np.insert(A.data[at], last, costs[costs != 0])
-    return rows, values, lengths + counts
+    own = np.repeat(np.tile([True, False], len(columns)), np.column_stack([lengths, counts]).ravel())
+    rows, values = np.full(sizes.sum(), len(program.b), dtype=A.indices.dtype), np.empty(sizes.sum())
+    rows[own], values[own], values[~own] = A.indices[at], A.data[at], costs[some]
+    return rows, values, sizes
 
 
 def _of_free_theta(rows: Array, values: Array, counts: Array, link: Link, take: Array) -> tuple[Array, Array, Array]:
@@ -206,9 +210,30 @@ def sums(free: Free, z: Array) -> tuple[Array, Array]:
     """
     weight = np.append(z, 1.0)[free.rows]
     hi, lo, inexact = checked_product(free.values, weight)
-    both = np.column_stack([hi, lo]).ravel().tolist()
-    found = np.array([fsum(both[2 * a : 2 * b]) for a, b in pairwise(free.starts.tolist())])
-    return found, np.add.reduceat(np.append(inexact, False), free.starts[:-1]) * (np.diff(free.starts) > 0)
+    starts = free.starts[:-1]
+    under = np.add.reduceat(np.append(inexact, False), starts) * (np.diff(free.starts) > 0)
+    found, left = _exact_sums(hi, lo, free.starts)
+    both, ends = np.column_stack([hi, lo]).ravel(), (2 * free.starts).tolist()
+    for j in np.flatnonzero(left).tolist():
+        found[j] = fsum(both[ends[j] : ends[j + 1]].tolist())
+    return found, under
+
+
+def _exact_sums(hi: Array, lo: Array, starts: Array) -> tuple[Array, Array]:
+    """The sums of columns of few products hi + lo, and which of all columns are not summed exactly.
+
+    A product without lo, and an addition whose error is 0 by TwoSum (Knuth, 1969), round nothing.
+    """
+    counts, last = np.diff(starts), max(len(hi) - 1, 0)
+    left = (counts > SHORT) | (np.add.reduceat(np.append(lo, 0.0) != 0, starts[:-1]) * (counts > 0) > 0)
+    found = np.zeros(len(counts))
+    for k in range(min(SHORT, counts.max(initial=0))):
+        term = np.where(k < counts, np.append(hi, 0.0)[np.minimum(starts[:-1] + k, last)], 0.0)
+        total = found + term
+        part = total - found
+        left |= (found - (total - part)) + (term - part) != 0
+        found = total
+    return found, left
 
 
 def _may_move(dual: Dual) -> bool:

@@ -41,7 +41,8 @@ CONSISTENT = 1e-6
 FAR = 1e3
 # Where ‖Aᵀν‖ exceeds the cost of its norm, times that slopes are moved to shorten it, each with a pass over the kernel;
 # how much shorter than this cost it shall be, relatively, which leaves room for rounding; and by how much the move
-# exceeds the linear estimate, which a restricted θ makes off by some percent: 10 % more cost less than another pass.
+# exceeds the linear estimate, which a restricted θ makes off by some percent: 10 % more cost less than another pass. Each
+# later move goes twice as far beyond it, since there the estimate was too small.
 SHORTENED, LESS, AHEAD = 3, 1e-9, 1.1
 FEW = 30  # variables y up to which F is taken as dense; more of them are bounds of maxima as a rule, in few rows each
 ORTHOGONAL = 1e-14  # |Fᵀv + c_y| relative to |F|ᵀ|v| + |c_y| that counts as rounding: about 90 roundings u
@@ -58,7 +59,7 @@ def lower_bound(  # noqa: PLR0917
     if any(len(reduction.form.norms_of(link.theta)) != 1 for link in links):
         return None
     candidate: Array | None = slopes
-    for _ in range(SHORTENED + 1):
+    for ahead in (AHEAD * 2.0**k for k in range(SHORTENED + 1)):
         v = None if candidate is None else feasible_slopes(pieces, candidate)
         if v is None:
             return None
@@ -70,7 +71,8 @@ def lower_bound(  # noqa: PLR0917
         found = evaluate(form, pieces, v, multipliers, tuple(grams))
         if found is not None:
             return replace(found, products=tuple(gram.product for gram in grams))
-        candidate = _shortened(reduction, point, pieces, penalties, v, _lengths(form, multipliers, tuple(grams)))
+        lengths = _lengths(form, multipliers, tuple(grams))
+        candidate = _shortened(reduction, point, pieces, penalties, v, lengths, ahead)
     return None
 
 
@@ -84,7 +86,7 @@ def _lengths(form: ConicForm, multipliers: tuple[Multipliers, ...], grams: tuple
 
 @np.errstate(all="ignore")  # a point of a solver that failed may be of any size
 def _shortened(  # noqa: PLR0917
-    reduction: Reduction, point: Iterate, pieces: Separable, penalties: Lengths, v: Array, lengths: Array
+    reduction: Reduction, point: Iterate, pieces: Separable, penalties: Lengths, v: Array, lengths: Array, ahead: float
 ) -> Array | None:
     """v moved so that ‖m‖ is expected to be less than c where the penalty is c‖θ‖, with Fᵀv unchanged.
 
@@ -102,7 +104,7 @@ def _shortened(  # noqa: PLR0917
         share = lengths[norm] / point.t[norm] if norm in over else 0.0
         Qnu.append(share * np.ravel(u, order="F"))
         if norm in over:
-            excess += AHEAD * float(lengths[norm] * (lengths[norm] - penalties.slope[norm] * (1 - 2 * LESS)))
+            excess += ahead * float(lengths[norm] * (lengths[norm] - penalties.slope[norm] * (1 - 2 * LESS)))
     g, W, F = -(pieces.E @ np.concatenate(Qnu)), room(v, *pieces.slopes()), pieces.F
     scale = np.sqrt(W)
     if not (np.isfinite(g).all() and np.isfinite(excess)):

@@ -223,7 +223,7 @@ def eliminated(W: sp.csc_array, z: Array, cones: Cones) -> Array | None:
         return z
     if len(wide) > FEW_WIDE or not plain or not _has_few_bits(W.data[W.indices < m]):
         return None
-    room = room_of(z, cones, _unit_of(sp.csc_array(W[:-1]), z))
+    room = room_of(z, cones, _unit_of(W, z))
     found = _levels(W, room, counts <= WIDE)
     if found is None:
         return None
@@ -296,9 +296,8 @@ def _levels(W: sp.csc_array, room: Array, among: NDArray[np.bool_]) -> list[Leve
         alone = active & (np.bincount(rows[active], minlength=m)[rows] == 1)
         if not alone.any():
             return None
-        order = np.lexsort((room[rows[alone]], columns[alone]))
-        last = order[np.append(np.diff(columns[alone][order]) > 0, True)]
-        mine, pivots, entries = columns[alone][last], rows[alone][last], values[alone][last]
+        chosen = _last_largest(room[rows[alone]], columns[alone])
+        mine, pivots, entries = columns[alone][chosen], rows[alone][chosen], values[alone][chosen]
         number = np.full(len(counts), -1)
         number[mine] = np.arange(len(mine))
         part = number[owner] >= 0
@@ -306,6 +305,14 @@ def _levels(W: sp.csc_array, room: Array, among: NDArray[np.bool_]) -> list[Leve
         levels.append(Level(pivots, entries, W.indices[part], W.data[part], number[owner[part]]))
         left[mine] = False
     return levels[::-1]
+
+
+def _last_largest(values: Array, groups: Ints) -> Ints:
+    """The last of the largest values in each group; equal groups stand side by side."""
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    largest = np.repeat(np.maximum.reduceat(values, starts), np.diff(starts, append=len(values)))
+    those = np.flatnonzero(values == largest)
+    return those[np.append(np.diff(groups[those]) > 0, True)]
 
 
 def _least_partner(levels: list[Level], room: Array) -> Array:
@@ -343,10 +350,13 @@ def corrected(z: Array, left: Array, moves: Moves) -> tuple[Array, bool]:
 
 
 def _unit_of(S: sp.csc_array, z: Array) -> float:
-    """The largest multiplier of a row that some column meets; multipliers of constant rows are in other units."""
-    met = np.zeros(len(z), dtype=bool)
+    """The largest multiplier of a row that some column meets; multipliers of constant rows are in other units.
+
+    S may have a row of costs after those of z.
+    """
+    met = np.zeros(S.shape[0], dtype=bool)
     met[S.indices] = True
-    return float(np.abs(z[met]).max(initial=0.0)) or 1.0
+    return float(np.abs(z[met[: len(z)]]).max(initial=0.0)) or 1.0
 
 
 def room_of(z: Array, cones: Cones, unit: float) -> Array:

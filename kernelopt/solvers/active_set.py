@@ -60,7 +60,8 @@ def _found(run: _Run, watch: Watch) -> Point | None:
         if not run.step():
             return None
         watch.systems += 1
-        overshoot, gap, wrong = run.overshoot(), run.estimated_gap(), run.turned()
+        gap = run.estimated_gap() if watch.enough else np.inf
+        overshoot, wrong = run.overshoot(), run.turned()
         if wrong == 0:
             point = run.point()
             return point if watch(point, run.p.size) else None

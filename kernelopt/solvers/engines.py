@@ -58,6 +58,10 @@ FLOOR = 1e-10
 # Smaller values mistake slow convergence for infeasibility, larger ones let violated constraints pass as solved.
 INFEASIBLE = 1e-5
 WIDEST = 40.0  # how far log R is searched from its first guess: a double does not resolve sums of e⁴⁰ ≈ 2e17 and 1
+# Both log(R‖θ‖) and log(L/‖θ‖) rise with log R by a slope between 0 and 1. RISE: the first guess of the slope, rather too
+# steep, as systems with a smaller R take longer; BEYOND: steps go farther than to the root of the secant, so that they
+# end on its other side; FIRST: the longest first step.
+RISE, BEYOND, FIRST = 0.8, 1.25, 8.0
 # ROOT: relative accuracy of a norm's multiplier or length at which the search for R ends. NARROW: width of the interval
 # of log R at which it ends in any case.
 ROOT, NARROW = 1e-10, 1e-11
@@ -303,6 +307,12 @@ def _point(problem: Structured, start: Start | None) -> Point | None:
     return Point(x, s, a, problem.smooth_gradient(s), inf, unit, inf, inf, kept=start.kept)
 
 
+def _next_width(width: float, before: float, value: float) -> float:
+    """How far to go on to a root, after a step of some width: by the secant and a little more, or twice as far."""
+    gained = abs(value - before)
+    return min(BEYOND * width * abs(value) / gained, 2 * width) if gained > 0 else 2 * width
+
+
 class _NormSearch:
     """Replace c‖θ‖ + ½P‖θ‖² with ‖θ‖ ≤ L by ½R‖θ‖², for the R at which R‖θ‖ = c + P‖θ‖ or ‖θ‖ = L.
 
@@ -377,15 +387,18 @@ class _NormSearch:
         return self.point, self.problem, self.at
 
     def _bracketed(self, middle: float) -> None:
-        """Find an interval around the root, by steps of doubling width, then the root."""
+        """Find an interval around the root, by secants that go a little too far, then the root."""
         low = high = middle
-        value, width = self.excess(middle), 1.0
+        value = self.excess(middle)
+        width = min(abs(value) * BEYOND / RISE, FIRST)
         while value < 0 and high - middle < WIDEST:
-            low, high = high, high + width
-            value, width = self.excess(high), 2 * width
+            low, high, before = high, high + width, value
+            value = self.excess(high)
+            width = _next_width(width, before, value)
         while value > 0 and high <= middle and middle - low < WIDEST:
-            high, low = low, max(low - width, self._least(low))
-            value, width = self.excess(low), 2 * width
+            high, low, before = low, max(low - width, self._least(low)), value
+            value = self.excess(low)
+            width = _next_width(width, before, value)
         if self.known[low] * self.known[high] < 0:
             brentq(self.excess, low, high, xtol=NARROW, rtol=1e-14)
 

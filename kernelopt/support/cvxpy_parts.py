@@ -289,6 +289,9 @@ class AffineData:
         self._constant = program.A.shape[1] - 1
         self._A, self._c = _Entries.of(program.A, len(data.b)), sp.csr_array(program.q)
         self._P = None if program.P is None else _Entries.of(program.P, len(data.c))
+        # The parameters that rows depend on; the last values of these, with A and b. λ often stands in costs alone.
+        self._of_rows = np.unique(self._A.values.indices)
+        self._last: tuple[Array, sp.csc_array, Array] | None = None
 
     @staticmethod
     def is_for(data: ConeData, parameters: Sequence[cp.Parameter]) -> bool:
@@ -305,19 +308,24 @@ class AffineData:
         return self._data.program
 
     def at(self, values: Sequence[Array]) -> ConeData:
-        """The data at these values, one for each parameter."""
+        """The data at these values, one for each parameter. A and b are those of the last time where they are the same."""
         n, m = len(self._data.c), len(self._data.b)
         vector = np.zeros(self._constant + 1)
         vector[self._constant] = 1.0
         for place, value in zip(self._places, values, strict=True):
             vector[place] = np.ravel(value, order="F")
-        entries, costs, (_, i, j) = self._A.values @ vector, self._c @ vector, self._A
-        right, left = j == n, (j < n) & (entries != 0)
-        b = np.zeros(m)
-        b[i[right]] = entries[right]
+        costs, last, given = self._c @ vector, self._last, vector[self._of_rows]
         P = None if self._P is None else _matrix(self._P.values @ vector, self._P.i, self._P.j, (n, n))
-        # cvxpy's conic form has −A.
-        A = _matrix(-entries[left], i[left], j[left], (m, n))
+        if last is not None and np.array_equal(last[0], given):
+            _, A, b = last
+        else:
+            entries, i, j = self._A.values @ vector, self._A.i, self._A.j
+            right, left = j == n, (j < n) & (entries != 0)
+            b = np.zeros(m)
+            b[i[right]] = entries[right]
+            # cvxpy's conic form has −A.
+            A = _matrix(-entries[left], i[left], j[left], (m, n))
+            self._last = given, A, b
         return self._data._replace(P=P, c=costs[:n], offset=float(costs[n]), A=A, b=b)
 
 
