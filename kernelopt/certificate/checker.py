@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from math import frexp, fsum, inf, isfinite, nextafter, sqrt
 from typing import Any, NamedTuple
 

@@ -41,8 +41,8 @@ CONSISTENT = 1e-6
 FAR = 1e3
 # Where ‖Aᵀν‖ exceeds the cost of its norm, times that slopes are moved to shorten it, each with a pass over the kernel;
 # how much shorter than this cost it shall be, relatively, which leaves room for rounding; and by how much the move
-# exceeds the linear estimate, which a restricted θ makes off by some percent: 10 % more cost less than another pass. Each
-# later move goes twice as far beyond it, since there the estimate was too small.
+# exceeds the linear estimate, which a restricted θ makes off by some percent: 10 % more cost less than another pass.
+# Each later move is twice as long, as the estimate was too small there.
 SHORTENED, LESS, AHEAD = 3, 1e-9, 1.1
 FEW = 30  # variables y up to which F is taken as dense; more of them are bounds of maxima as a rule, in few rows each
 ORTHOGONAL = 1e-14  # |Fᵀv + c_y| relative to |F|ᵀ|v| + |c_y| that counts as rounding: about 90 roundings u

@@ -30,8 +30,8 @@ MOST = 40  # systems
 # by more than FAR typical widths: K is nearly singular on the free kinks then, whose number grows from step to step.
 PATIENCE, FAR = 4, 10.0
 WRONG = 1e-10  # relative to a typical s: k on a wrong side by less counts as 0
-# Share of the gap that suffices: where an estimate of the gap is less, the point is judged before all kinks are on their
-# sides. The estimate is right to a factor of two as a rule; judging takes as long as half a system.
+# Share of the gap that suffices: where an estimate of the gap is less, the point is judged before all kinks are on
+# their sides. The estimate is right to a factor of two as a rule; judging takes as long as half a system.
 NEARLY = 0.5
 
 

@@ -58,9 +58,9 @@ FLOOR = 1e-10
 # Smaller values mistake slow convergence for infeasibility, larger ones let violated constraints pass as solved.
 INFEASIBLE = 1e-5
 WIDEST = 40.0  # how far log R is searched from its first guess: a double does not resolve sums of e⁴⁰ ≈ 2e17 and 1
-# Both log(R‖θ‖) and log(L/‖θ‖) rise with log R by a slope between 0 and 1. RISE: the first guess of the slope, rather too
-# steep, as systems with a smaller R take longer; BEYOND: steps go farther than to the root of the secant, so that they
-# end on its other side; FIRST: the longest first step.
+# Both log(R‖θ‖) and log(L/‖θ‖) rise with log R by a slope between 0 and 1. RISE: the first guess of the slope, rather
+# too steep, as systems with a smaller R take longer; BEYOND: steps go farther than to the root of the secant, so that
+# they end on its other side; FIRST: the longest first step.
 RISE, BEYOND, FIRST = 0.8, 1.25, 8.0
 # ROOT: relative accuracy of a norm's multiplier or length at which the search for R ends. NARROW: width of the interval
 # of log R at which it ends in any case.

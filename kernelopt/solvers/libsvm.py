@@ -120,7 +120,7 @@ def _classifier() -> Any:
     with importing:
         from sklearn.svm import SVC  # noqa: PLC0415
 
-    class Classifier(SVC):  # type: ignore[misc,no-any-unimported]
+    class Classifier(SVC):
         def _validate_targets(self, y: Array) -> Array:
             if y.min() == y.max():
                 raise ValueError("Expected labels of two classes.")

@@ -308,7 +308,7 @@ class AffineData:
         return self._data.program
 
     def at(self, values: Sequence[Array]) -> ConeData:
-        """The data at these values, one for each parameter. A and b are those of the last time where they are the same."""
+        """The data at these values, one for each parameter; A and b are those of the last time where they are equal."""
         n, m = len(self._data.c), len(self._data.b)
         vector = np.zeros(self._constant + 1)
         vector[self._constant] = 1.0
