@@ -6,7 +6,8 @@ For rows  A_u u + A_y y + s = b, u = Bv, with slacks s that should decrease by r
 
 W the square of the largest |y|. Inequalities keep a slack of some ulps. A θ beyond a bound of its norm is scaled.
 A curved constraint e(u, y) ≤ 0 that is violated enters by its tangent, with −e in place of 0 on the right: but for
-terms of second order the step ends inside.
+terms of second order the step ends inside. There are none where e is piecewise linear, and 0 stays: |u| ≤ 0 leaves no
+room for −e.
 """
 
 from __future__ import annotations
@@ -58,14 +59,15 @@ def moved(
     scaled = _shortened(reduction, form, point)
     x = columns_of(form, point)
     A, b, equal = _linear_rows(form)
-    tangents, right = (A[:0], b[:0]) if x is None else _tangents(reduction, form, point, x)
+    tangents, right, curved = (A[:0], b[:0], equal[:0]) if x is None else _tangents(reduction, form, point, x)
     A, b = sp.csr_array(sp.vstack([A, tangents])), np.concatenate([b, right])
     equal = np.append(equal, np.zeros(len(right), dtype=bool))
     if x is None or not len(b):
         return scaled
     s, terms = b - A @ x, _terms(reduction, form, point, A, b, x)
     equal |= np.abs(s) <= active * terms
-    room = np.where(equal, 0.0, ROOM * terms)
+    keeps = np.append(~equal[: len(b) - len(right)], curved)
+    room = np.where(keeps & ~equal, ROOM * terms, 0.0)
     wrong = np.where(equal, s != 0, s < 0)
     if not wrong.any():
         return scaled
@@ -106,8 +108,13 @@ def moved(
     return replace(point, v=tuple(v), y=values, value=nan)
 
 
-def _tangents(reduction: Reduction, form: ConicForm, point: Iterate, x: Array) -> tuple[sp.csr_array, Array]:
-    """Rows ∇eᵀx' ≤ ∇eᵀx − 2e for the entries e > 0 of inequalities that are not affine, in columns of u and y."""
+def _tangents(
+    reduction: Reduction, form: ConicForm, point: Iterate, x: Array
+) -> tuple[sp.csr_array, Array, NDArray[np.bool_]]:
+    """Rows ∇eᵀx' ≤ ∇eᵀx − 2e for the entries e > 0 of inequalities that are not affine, in columns of u and y.
+
+    −e in place of −2e for those that are piecewise linear; last, which rows are of others.
+    """
     canonical = reduction.form
     columns = {v.id: at for v, at in zip(canonical.y, form.variables, strict=True) if len(at) == v.size}
     columns |= {
@@ -115,7 +122,7 @@ def _tangents(reduction: Reduction, form: ConicForm, point: Iterate, x: Array) -
         for link, at in zip(canonical.predictions, form.u, strict=True)
         if link.u is not None
     }
-    rows, right = [sp.csr_array((0, len(x)))], [np.zeros(0)]
+    rows, right, curved = [sp.csr_array((0, len(x)))], [np.zeros(0)], [np.zeros(0, dtype=bool)]
     for constraint, residual in zip(canonical.outer.constraints, representer.residuals(canonical, point), strict=True):
         if not residual.any() or not isinstance(constraint, Inequality) or constraint.expr.is_affine():
             continue
@@ -129,8 +136,10 @@ def _tangents(reduction: Reduction, form: ConicForm, point: Iterate, x: Array) -
                 G[columns[variable.id]] = np.reshape(dense(slope), (variable.size, -1))
         tangents = sp.csr_array(G.T)[violated]
         rows.append(tangents)
-        right.append(tangents @ x - 2 * np.ravel(residual, order="F")[violated])
-    return sp.csr_array(sp.vstack(rows)), np.concatenate(right)
+        is_curved = not constraint.expr.is_pwl()
+        right.append(tangents @ x - (1 + is_curved) * np.ravel(residual, order="F")[violated])
+        curved.append(np.full(len(violated), is_curved))
+    return sp.csr_array(sp.vstack(rows)), np.concatenate(right), np.concatenate(curved)
 
 
 def _slopes(expression: cp.Expression) -> Mapping[Any, Any]:
