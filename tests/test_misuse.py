@@ -83,6 +83,14 @@ ONCE = {
     "θ for a kernel": (lambda: ko.Theta(THETA), "Expected a kernel.*; got θ"),
     "a function of one number": (lambda: ko.Theta(np.sin), "a function of two points; got <ufunc 'sin'>"),
     "a file that is open": (lambda: ko.load(1), "path to be a path.*; got int, 1"),
+    "weights without a sum": (
+        lambda: ko.estimators.KernelRegressor().fit(np.eye(3), np.ones(3), sample_weight=np.full(3, 1e308)),
+        "whose sum is a finite number; got 1e.308 at 0. Divide",
+    ),
+    "a problem times 1e308": (
+        lambda: (ko.Problem(cp.Minimize(ko.sum_squares(THETA) + cp.sum_squares(THETA([[0.0]]) - 1))) * 1e308).solve(),
+        "coefficients of the objective between .*Change units",
+    ),
     "memory": (
         lambda: ko.feature_space.kernel_svd(THETA.kernel, [[0.0]], memory_limit="1GB"),
         "memory_limit to be a number of bytes.*; got '1GB'",

@@ -65,13 +65,17 @@ def _units(form: ConicForm, units: Array, sizes: list[int]) -> Array:
     return np.concatenate([unit, *ours])
 
 
+@np.errstate(over="ignore", invalid="ignore")  # numbers that are too far apart are refused below
 def _answered(form: ConicForm, A: sp.csc_array, b: Array, cones: Cones, unit: Array) -> tuple[Array, Array]:
     """A cone solver's x and z; the solver gets the problem in units in which numbers are about 1."""
     sigma, more = form.units[0], len(unit) - len(form.c)
     P, c = np.append(form.P, np.zeros(more)), np.append(form.c, np.zeros(more))
     kappa = float(max((unit * np.abs(c)).max(initial=0.0), np.delete(unit**2 * P, form.t).max(initial=0.0))) or 1.0
     scaled = sp.csc_array(A @ sp.diags_array(unit / sigma))
-    solution = outer_dual.answered(unit**2 * P / kappa, unit * c / kappa, scaled, b / sigma, cones)
+    P, c = unit**2 * P / kappa, unit * c / kappa
+    if not (np.isfinite(P).all() and np.isfinite(c).all()):
+        raise ArithmeticError("costs overflow in units of their largest")
+    solution = outer_dual.answered(P, c, scaled, b / sigma, cones)
     return unit * np.nan_to_num(np.array(solution.x)), np.nan_to_num(np.array(solution.z)) * kappa / sigma
 
 

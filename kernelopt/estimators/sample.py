@@ -17,6 +17,8 @@ from kernelopt.kernels.sources import refuse_masked
 from kernelopt.support.checks import shown
 from kernelopt.support.types import Array, Ints
 
+LARGEST = float(np.finfo(float).max)
+
 
 @dataclass(frozen=True, eq=False)
 class Sample:
@@ -81,6 +83,11 @@ def row_weights(sample_weight: Any, n: int) -> Array:
         )
     if weights.max() == 0:
         raise DataError("Expected some sample_weight > 0; all weights are zero, which leaves no row to fit.")
+    if weights.max() > LARGEST / n:
+        raise DataError(
+            f"Expected sample_weight whose sum is a finite number; got {weights.max():g} at {int(weights.argmax())}. "
+            "Divide all weights by a constant."
+        )
     return weights
 
 

@@ -263,7 +263,7 @@ def _folds(cv: Any, base: Array, random_state: Any) -> tuple[tuple[Ints, Ints], 
             f"list(splitter.split(X, y)); got {cv!r}: {error}"
         ) from error
     found = tuple((_rows(train, N), _rows(test, N)) for train, test in pairs)
-    if not found or any(base[part].sum() <= 0 for fold in found for part in fold):
+    if not found or any(not (base[part] > 0).any() for fold in found for part in fold):
         raise DataError("Expected folds with rows of positive weight on both sides; got some without, or no folds.")
     if any(np.intersect1d(*fold).size for fold in found):
         raise DataError("Expected folds whose rows are left out of the fit; some are on both sides.")

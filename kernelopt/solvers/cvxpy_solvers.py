@@ -288,6 +288,7 @@ def _times(factor: float, value: Any) -> Any:
     return [_times(factor, v) for v in value] if isinstance(value, list) else factor * value
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a solver refuses data that are not finite
 def _scaled(
     found: Compiled, units: tuple[float, float] | None, penalized: Sequence[cp.Variable]
 ) -> tuple[float, float]:

@@ -85,12 +85,13 @@ def magnitude(form: ConicForm, x: Array, z: Array) -> float:
     return float(0.5 * x @ (form.P * x)) + float(np.abs(form.b) @ np.abs(z))
 
 
+@np.errstate(over="ignore", invalid="ignore")  # numbers that are too far apart are refused below
 def solve(form: ConicForm, linear: Array, near: Array, units: Array, firm: Array | None = None) -> tuple[Array, Array]:
     """(x, z) of  min ½xᵀPx + cᵀx + linearᵀx_L + ½ρ‖x_L − near‖²  over the outer problem's constraints.
 
     L are the linked columns, u and t, measured in `units`; the others are measured in σ, and the objective in κ. ρ is
     PROXIMAL, and FIRM for `firm` columns: these hardly move, so that their multipliers are found without `linear`.
-    The answer need not be accurate: `repaired` makes it dual feasible.
+    The answer need not be accurate: `repaired` makes it dual feasible. Raises ArithmeticError where numbers overflow.
     """
     L, sigma = form.linked, form.units[0]
     unit = np.full(len(form.c), sigma)
@@ -105,6 +106,8 @@ def solve(form: ConicForm, linear: Array, near: Array, units: Array, firm: Array
     weight = PROXIMAL if firm is None else np.where(firm, FIRM, PROXIMAL)
     P[L] += weight
     q[L] -= weight * near / units
+    if not (np.isfinite(P).all() and np.isfinite(q).all()):
+        raise ArithmeticError("the outer problem's costs overflow in units of their largest")
     solution = answered(P, q, sp.csc_array(form.A @ sp.diags_array(unit / sigma)), form.b / sigma, form.cones)
     return unit * np.nan_to_num(np.array(solution.x)), np.nan_to_num(np.array(solution.z)) * kappa / sigma
 

@@ -148,7 +148,8 @@ def compiled(problem: cp.Problem, solver: str, options: Mapping[str, Any]) -> Co
     construct = problem._construct_chain
     problem._construct_chain = lambda **chosen: _economical(construct(**chosen))
     try:
-        found = problem.get_problem_data(solver, canon_backend=cp.COO_CANON_BACKEND, solver_opts=dict(options))
+        with np.errstate(over="ignore"):  # twice 1e308, which is refused later
+            found = problem.get_problem_data(solver, canon_backend=cp.COO_CANON_BACKEND, solver_opts=dict(options))
     finally:
         del problem._construct_chain
     return Compiled(*found)
