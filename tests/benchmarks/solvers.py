@@ -140,7 +140,7 @@ def report(sizes: Sizes, runs: int, pattern: str, markdown: bool) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, help="of ours and of each peer, in turn; 3, or 1 with --quick")
-    parser.add_argument("--threads", type=int, default=physical_cores(), help="of BLAS, for all")
+    parser.add_argument("--threads", type=int, default=1, help="of BLAS, for all")
     parser.add_argument("--only", default="", metavar="PATTERN", help='rows whose "number case | peer" it matches')
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--quick", action="store_true", help="small sizes: whether it runs, not how fast")
