@@ -84,8 +84,9 @@ def reason(  # noqa: PLR0917
         return ""
     if flat or not (shape.machine or shape.squares):
         return flat or _flat(links, options)
-    if max(sizes) <= SO_FEW:
-        return f"{max(sizes)} rows"
+    rows = max(len(link.rows) for link in links)
+    if rows <= SO_FEW:
+        return f"{rows} rows"
     return _wide(links, options, LEAST_OF_SQUARES if shape.squares else LEAST)
 
 

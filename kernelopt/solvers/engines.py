@@ -308,9 +308,13 @@ def _point(problem: Structured, start: Start | None) -> Point | None:
 
 
 def _next_width(width: float, before: float, value: float) -> float:
-    """How far to go on to a root, after a step of some width: by the secant and a little more, or twice as far."""
+    """How far to go on to a root, after a step of some width: by the secant and a little more, at most twice as far.
+
+    No slope is above 1, so that the root is at least as far as the value is from 0.
+    """
     gained = abs(value - before)
-    return min(BEYOND * width * abs(value) / gained, 2 * width) if gained > 0 else 2 * width
+    by_secant = BEYOND * width * abs(value) / gained if gained > 0 else 2 * width
+    return min(max(by_secant, abs(value)), 2 * width)
 
 
 class _NormSearch:
