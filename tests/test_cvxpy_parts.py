@@ -239,3 +239,22 @@ def test_exponentials_with_many_weights_take_little_memory():
     finally:
         tracemalloc.stop()
     assert data.dims.exp == 4000
+
+
+def test_rows_are_those_of_the_last_time_where_only_costs_change():
+    """A and b depend on w and a, not on λ."""
+    w, a, lam = cp.Parameter(3, nonneg=True), cp.Parameter(value=1.0), cp.Parameter(nonneg=True)
+    problem = cp.Problem(cp.Minimize(cp.sum(cp.pos(1 - cp.multiply(w, x))) + lam * cp.sum_squares(x)), [x[0] <= a])
+    w.value, lam.value = np.ones(3), 1.0
+    parts.cone_data_again(problem)
+    first = parts.cone_data_again(problem)
+    lam.value = 2.0
+    second = parts.cone_data_again(problem)
+    assert second.A is first.A and second.b is first.b
+    np.testing.assert_allclose(sp.csc_array(second.P).diagonal(), 2 * sp.csc_array(first.P).diagonal())
+    for parameter, value in ((w, np.array([1.0, 2.0, 0.0])), (a, 3.0)):
+        parameter.value = value
+        found, expected = parts.cone_data_again(problem), parts.cone_data(problem)
+        assert found.A is not second.A
+        np.testing.assert_allclose(found.A.toarray(), expected.A.toarray())
+        np.testing.assert_allclose(found.b, expected.b)

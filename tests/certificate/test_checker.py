@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
+from math import fsum
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import scipy.sparse as sp
 
 from kernelopt.certificate import checker
 from kernelopt.certificate.claim import Link, Loss, Norm, Program, still
+from kernelopt.support.arithmetic import checked_product
 
 RNG = np.random.default_rng(0)
 
@@ -346,3 +349,20 @@ def test_the_upper_bound_is_raised():
     assert checker.upper(1.0, 1.0, 0.0, 0.0) > 1.0
     assert checker.upper(1.0, 1.0, 1e6, 0.0) > checker.upper(1.0, 1.0, 0.0, 0.0)
     assert checker.upper(1.0, 1.0, 0.0, 0.5) >= 1.5
+
+
+def test_sums_of_columns_are_rounded_once():
+    """Short columns are added together, others one by one: both are the exact sum, rounded, as `fsum` gives it."""
+    rng = np.random.default_rng(0)
+    for trial in range(400):
+        counts = rng.integers(0, 7, size=rng.integers(0, 12))
+        starts, m = np.cumsum([0, *counts]), 10
+        on_grid = trial % 2 == 0
+        values = rng.choice([1.0, -1.0, 0.5, 0.0], starts[-1]) if on_grid else rng.normal(size=starts[-1])
+        values *= 10.0 ** rng.integers(-140, 140, starts[-1]) if trial % 3 == 2 else 1.0
+        z = np.round(rng.normal(size=m) * 2**20) / 2**20 if on_grid else rng.normal(size=m)
+        free = checker.Free(rng.integers(0, m + 1, starts[-1]), values, starts, counts, counts)
+        hi, lo, _ = checked_product(values, np.append(z, 1.0)[free.rows])
+        both = np.column_stack([hi, lo])
+        expected = [fsum(both[a:b].ravel()) for a, b in pairwise(starts)]
+        np.testing.assert_array_equal(checker.sums(free, z)[0], expected)

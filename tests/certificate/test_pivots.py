@@ -89,3 +89,21 @@ def test_elimination_leaves_nothing():
     thirds = sp.csc_array(W.multiply(1 / 3))
     assert pivots.eliminated(thirds, z, [("nonneg", slice(0, 3 * n), None)]) is None  # products would be rounded
     assert pivots.eliminated(W, z, [("soc", slice(0, 3 * n), None)]) is None
+
+
+def test_the_last_of_the_largest_in_each_group():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        n = rng.integers(1, 20)
+        groups, values = np.sort(rng.integers(0, 8, n)), rng.integers(0, 4, n).astype(float)
+        order = np.lexsort((values, groups))
+        expected = order[np.append(np.diff(groups[order]) > 0, True)]
+        np.testing.assert_array_equal(pivots._last_largest(values, groups), expected)
+
+
+def test_the_unit_of_multipliers_that_columns_meet():
+    """A row of costs after the rows of z counts for nothing."""
+    z = np.array([1.0, -3.0, 100.0])
+    S = sp.csc_array(np.array([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]]))
+    assert pivots._unit_of(S, z) == 3.0
+    assert pivots._unit_of(sp.csc_array(sp.vstack([S, [[5.0, 7.0]]])), z) == 3.0

@@ -129,3 +129,20 @@ def test_a_theta_beyond_its_bound_is_shortened_to_it(factor):
     else:
         assert representer.evaluate(reduction, found).t[0] == pytest.approx(1.5, rel=1e-14)
         assert representer.evaluate(reduction, found).t[0] <= 1.5
+
+
+@pytest.mark.parametrize("off", [1e-9, -1e-9])
+def test_piecewise_linear_constraints_that_leave_no_room(off):
+    """|f(x)| ≤ 0: a tangent that asked for less than 0 would leave a third of the violation."""
+    theta = ko.Theta(FIRST)
+    problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [cp.abs(theta(X)[0]) <= 0, theta(X)[1:] == Y[1:]])
+    reduction, form, point = reduced(problem)
+    for _ in range(2):
+        point = representer.evaluate(reduction, projection.moved(reduction, form, point))
+    factor = reduction.factors[theta]
+    toward = factor.matrix.rows(np.array([0]))[0]
+    away = replace(point, v=(point.v[0] + off * toward / (toward @ toward),))
+    away = representer.evaluate(reduction, away)
+    assert representer.violation(reduction, away) > 1e-10
+    moved = representer.evaluate(reduction, projection.moved(reduction, form, away))
+    assert abs(moved.u[0][0]) < 1e-4 * abs(off)

@@ -7,7 +7,7 @@ from inside import reduction_of
 
 import kernelopt as ko
 from kernelopt.factorization import tall
-from kernelopt.solvers import assemble, augmented_lagrangian, machines
+from kernelopt.solvers import assemble, augmented_lagrangian, engines, machines
 from kernelopt.solvers.watch import Watch
 
 RNG = np.random.default_rng(0)
@@ -84,3 +84,45 @@ def test_a_cold_start_goes_from_coarse_to_fine(monkeypatch):
         augmented_lagrangian.AugmentedLagrangian().solve(structured, watch)
         flops.append(watch.flops)
     assert flops[0] < 0.95 * flops[1], flops
+
+
+@pytest.mark.parametrize(("kind", "most"), [("penalty", 5), ("bound", 7), ("both", 6)])
+def test_few_strengths_of_a_norm_that_is_no_square_are_solved(kind, most, monkeypatch):
+    """Steps by secants to the strength at which R‖θ‖ = c, or ‖θ‖ = L; steps that double take 6 to 8."""
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    losses = cp.sum(LOSSES["logistic"](theta(X) + b))
+    penalty = 0 if kind == "bound" else 0.5 * ko.norm(theta)
+    problem = ko.Problem(cp.Minimize(losses + penalty), [] if kind == "penalty" else [ko.norm(theta) <= 4.0])
+    tried, solve_at = [], engines._NormSearch.solve_at
+
+    def noted(search, R, start):
+        tried.append(R)
+        return solve_at(search, R, start)
+
+    monkeypatch.setattr(engines._NormSearch, "solve_at", noted)
+    problem.solve(rank_tol=1e-12, tol=1e-8)
+    assert problem.status == "optimal"
+    apart = [R for k, R in enumerate(tried) if all(abs(R / other - 1) > 1e-4 for other in tried[:k])]
+    assert len(apart) <= most, apart
+
+
+@pytest.mark.parametrize("excess", [lambda r: r - 30.0, lambda r: 1e-3 * (r + 25.0), lambda r: np.tanh(r + 7.3)])
+def test_the_search_for_a_norm_ends_at_any_slope(excess):
+    """Excesses of slope 1 far away, of a slope that is nearly 0, and of both."""
+
+    class Search:
+        known, tried = {}, []
+
+        def excess(self, at):
+            self.tried.append(at)
+            self.known[at] = excess(at)
+            return self.known[at]
+
+        def _least(self, at):
+            return -np.inf
+
+    search = Search()
+    search.known, search.tried = {}, []
+    engines._NormSearch._bracketed(search, 0.0)
+    assert abs(excess(search.tried[-1])) < 1e-9
+    assert len(search.tried) < 25

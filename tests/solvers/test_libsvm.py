@@ -6,6 +6,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from inside import reduction_of
+from sklearn.svm import SVC
 
 import kernelopt as ko
 from kernelopt.compiler.pieces import Kinks
@@ -173,3 +174,18 @@ def test_a_neighbour_that_is_far_away():
 def _kinks(inner):
     zero = np.zeros(inner.m)
     return Kinks(zero, inner.slope, inner.of, inner.anchor, inner.low, inner.high, inner.rho), inner.slope, inner.F
+
+
+def test_labels_that_are_known():
+    """The same dual coefficients as SVC's; labels of one class are refused as there."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    Q, labels, C = np.exp(-((X[:, None] - X) ** 2).sum(axis=2)), np.sign(X[:, 0]), rng.uniform(0.5, 2, 40)
+    mine = libsvm._classifier()(kernel="precomputed").fit(Q, labels, C)
+    theirs = SVC(kernel="precomputed").fit(Q, labels, C)
+    np.testing.assert_array_equal(mine.support_, theirs.support_)
+    np.testing.assert_array_equal(mine.dual_coef_, theirs.dual_coef_)
+    np.testing.assert_array_equal(mine.intercept_, theirs.intercept_)
+    np.testing.assert_array_equal(mine.predict(Q), theirs.predict(Q))
+    with pytest.raises(ValueError, match="two classes"):
+        libsvm._classifier()(kernel="precomputed").fit(Q, np.ones(40))
