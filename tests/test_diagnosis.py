@@ -1,13 +1,17 @@
 """What the driver says of a problem that may have no optimum, step by step."""
 
+from types import SimpleNamespace
+
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from inside import point_of
 
 import kernelopt as ko
 from kernelopt import losses
 from kernelopt.driver import diagnosis
+from kernelopt.driver.strategy import Goal, Task
 
 X = np.random.default_rng(0).normal(size=(12, 2))
 LABELS = np.where(X[:, 0] > 0, 1.0, -1.0)
@@ -53,3 +57,29 @@ def test_a_ball_around_a_function_that_is_met_only_there(size):
         else:
             assert problem.status in (status, "optimal_inaccurate", "user_limit")
             assert problem.value is None or problem.value == pytest.approx(np.sum((values - 1) ** 2), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        (lambda f: cp.sum(cp.maximum(f, 2 * f)), True),  # falls with f
+        (lambda f: cp.sum(cp.maximum(-f, -2 * f)), True),  # falls as f grows
+        (lambda f: cp.sum(cp.pos(1 - f)), False),
+        (cp.norm1, False),
+    ],
+)
+def test_whether_f_may_fall_along_a_line(loss, expected):
+    """Where all slopes of one function have the same sign, and no norm of θ has a cost."""
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(loss(theta(X))))
+    form, outer = problem._private_form(), problem._outer()
+    assert outer.split is not None and not outer.split.linear_u.any()
+    task = Task(SimpleNamespace(form=form), outer, Goal(1e-6))
+    assert diagnosis.may_be_unbounded(task) is expected
+
+
+def test_exponentials_without_a_cost_do_not_count():
+    """A cost of y, or of a prediction, is none of the exponential in which it stands."""
+    A = sp.csc_array(np.array([[1, 0, 0, 0], [0, 0, 0, 0], [0, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1.0]]))
+    data = SimpleNamespace(c=np.array([1.0, 1.0, 1.0, 0.0]), P=np.zeros(4), A=A, linked=np.array([0]), y=np.array([1]))
+    assert np.array_equal(diagnosis._that_cost(data, np.array([0, 3])), [1.0, 0.0])

@@ -1,13 +1,26 @@
 """What is made of a solver's answer: values of the functions that are returned, constraints that hold, and a status."""
 
+from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import cvxpy as cp
 import numpy as np
 import pytest
+from inside import point_of, reduction_of
 from sklearn.model_selection import ShuffleSplit
 
 import kernelopt as ko
+from kernelopt.compiler import representer
+from kernelopt.driver import convex, judgement, refine
+from kernelopt.driver.diagnosis import Diagnosis
+from kernelopt.driver.options import factor_options
+from kernelopt.driver.policy import Step
+from kernelopt.driver.strategy import Goal, Task
+from kernelopt.errors import SolverError
+from kernelopt.results.solution import Attempt, Solution, Status
+from kernelopt.solvers.cvxpy_solvers import Answer
+from kernelopt.support import clock
 
 RNG = np.random.default_rng(0)
 X, NOISE = RNG.uniform(size=(40, 1)), RNG.normal(size=40)
@@ -63,3 +76,144 @@ def test_a_first_order_solver_far_from_another_gets_no_second_run(monkeypatch):
     names = [attempt.solver for attempt in solved[0].solver_stats.attempts]
     assert "SCS" in names and ("SCS", "SCS") not in pairwise(names)
     assert solved[0].status == "optimal_inaccurate" and abs(solved[0].value) < 1e-8
+
+
+def ridge(lam=0.1, **options):
+    """A solved problem, the work that its driver does, and its point."""
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=0.3))
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - NOISE) + lam * ko.sum_squares(theta)))
+    problem.solve(**options)
+    return problem, Task(reduction_of(problem), problem._outer(), Goal(1e-6)), point_of(problem)
+
+
+@pytest.mark.parametrize(("options", "expected"), [({"rank_tol": 1e-14}, False), ({"dtype": "float32"}, True)])
+def test_predictions_of_an_exact_factor_are_not_recomputed(options, expected):
+    """Kernel values give them a second time only where Bv may differ."""
+    _, task, point = ridge(**options)
+    assert judgement._is_recomputed(task, point) is expected
+
+
+def test_only_an_open_gap_beside_zero_moves_a_point_towards_zero(monkeypatch):
+    """A closed gap, and one that is large beside the improvement on θ = 0, leave the point as it is."""
+    problem, task, point = ridge()
+    found, asked = problem.certificate, []
+    monkeypatch.setattr(judgement.projection, "towards_zero", lambda *_: asked.append(1))
+    assert judgement._is_nearly_zero(task, task.data, found, point) is None
+    wide = replace(found, lower=found.lower - 0.5 * found.unit, bare=None)
+    assert not wide.closes(1e-6)
+    assert judgement._is_nearly_zero(task, task.data, wide, point) is None
+    assert not asked
+    far = replace(found, at_zero=1e12 * found.upper, bare=None, terms=found.upper, lower=0.0)
+    assert not far.closes(1e-6)
+    assert judgement._is_nearly_zero(task, task.data, far, point) is None
+    assert asked
+
+
+@pytest.mark.parametrize("certify", [True, "estimate"])
+def test_a_known_bound_counts_after_an_interruption(certify):
+    """Where a certificate without a pass over the kernel knows less, unless only an estimate is asked for."""
+    problem, task, point = ridge()
+    task = replace(task, goal=replace(task.goal, certify=certify, known=problem.certificate.evidence))
+    without = replace(point, nu=(np.zeros_like(NOISE),))
+    answer = Answer(Status.OPTIMAL, True, None, without)
+    found, interrupted = judgement._certified(task, task.data, answer, without, True)
+    assert interrupted
+    assert (found.certificate.lower >= problem.certificate.lower - 1e-9) is (certify is True)
+
+
+@pytest.mark.parametrize(("certify", "expected"), [(True, True), ("estimate", False)])
+def test_a_factor_may_grow_only_with_a_certificate(certify, expected):
+    """An estimate of the gap does not tell that a factor is too coarse."""
+    problem, task, point = ridge(max_rank=3)
+    task = replace(task, goal=replace(task.goal, certify=certify))
+    best = judgement.Candidate(0.0, True, False, point, Answer(Status.OPTIMAL, True, None, point))
+    inverted = judgement.Inverted(Solution(Status.OPTIMAL, point.value, {}, {}, None), point, True)
+    found = replace(problem.certificate, scope=task.goal.scope)
+    assert judgement._with_status(task, best, inverted, found, Diagnosis, None).may_grow is expected
+
+
+PLANS = {
+    "in other units": ("CLARABEL", {}, [("optimal", 1e-3)], 2),
+    "ours have no second run": ("NEWTON", {}, [("optimal", 1e-3)], 1),
+    "the caller's own options": ("CLARABEL", {"own_options": True}, [("optimal", 1e-3)], 1),
+    "a claim that no answer exists": ("CLARABEL", {}, [("infeasible", np.nan)], 1),
+    "far from another solver's gap": ("SCS", {}, [("optimal", 1e-6), ("optimal", 1e-1)], 1),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_who_gets_a_second_run(name):
+    """With a tighter tolerance: one of cvxpy's solvers that left the gap open, and may do better."""
+    solver, options, attempts, expected = PLANS[name]
+    work = convex.Convex(SimpleNamespace(goal=Goal(1e-6, **options), data=None), [solver], None)
+    plans = work.plans()
+    runs = [next(plans)]
+    work.attempts += [Attempt(solver, 1e-6, None, (), claimed, gap, 0.1) for claimed, gap in attempts]
+    runs += plans
+    assert [run.solver for run in runs] == [solver] * expected
+    assert [run.tol for run in runs] == pytest.approx([1e-6, 1e-9][:expected])
+
+
+def begun():
+    """The work on a solved problem, and an answer."""
+    problem, task, point = ridge(rank_tol=1e-14)
+    return convex.begin(task.outer, ["CLARABEL"], task.reduction, task.goal), Answer(
+        Status.OPTIMAL, True, problem.solver_stats, point
+    )
+
+
+@pytest.mark.parametrize(("known", "closed"), [(np.nan, False), (1e-6, True)])
+def test_a_gap_is_closed_only_where_it_is_known(known, closed, monkeypatch):
+    """By the solver's own bound, which may be tol itself; without any bound another attempt follows."""
+
+    def slow(*_):
+        raise clock.OutOfTimeError
+
+    monkeypatch.setattr(convex.certificates, "gap_of_solver", lambda *_: known)
+    monkeypatch.setattr(convex.certificates, "first_look", slow)
+    work, answer = begun()
+    gap = work._taken(answer)
+    assert work.best is not None and work.best.closed is closed and work._is_settled() is closed
+    assert gap == pytest.approx(known, nan_ok=True)
+
+
+@pytest.mark.parametrize("status", [None, Status.INFEASIBLE])
+def test_zero_is_the_answer_of_a_solver_that_stopped_without_a_point(status):
+    """At its limit on iterations, unless there is no answer."""
+    work, _ = begun()
+    work.attempts.append(Attempt("CLARABEL", 1e-6, None, (), "user_limit", np.nan, 0.1))
+    work.diagnosed, work.status = Diagnosis(), status
+    outcome = work.outcome()
+    if status is None:
+        assert outcome.solution.status == Status.USER_LIMIT
+        assert outcome.solution.value == pytest.approx(np.sum(NOISE**2))
+    else:
+        assert outcome.solution.status == Status.INFEASIBLE and outcome.point is None
+
+
+def test_a_point_on_a_slow_fall_does_not_hide_that_a_problem_is_unbounded(monkeypatch):
+    """A ray decides, although a solver has a point, and there is no time for another diagnosis."""
+    monkeypatch.setattr(convex.diagnosis, "has_ray", lambda *_: True)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=0.3))
+    problem = ko.Problem(cp.Minimize(cp.sum(theta(X[:3]))))
+    reduction = refine.reduced(problem._private_form(), Step(factor_options()), {}).reduction
+    work = convex.begin(problem._outer(), ["CLARABEL"], reduction, Goal(1e-6, deadline=0.0))
+    point = representer.evaluate(reduction, replace(reduction.at_zero(()), nu=(None,)))
+    answer = Answer(Status.OPTIMAL, True, None, point)
+    work.best, work.diagnosed = judgement.Candidate(0.0, True, False, point, answer), Diagnosis()
+    assert work.outcome().solution.status == Status.UNBOUNDED
+
+
+def test_integers_are_rounded_where_no_solver_fixes_them(monkeypatch):
+    """What remains with integers fixed may be too hard."""
+
+    def fails(_):
+        raise SolverError("Made to fail.")
+
+    theta, k = ko.Theta(ko.kernels.Gaussian(sigma=0.3)), cp.Variable(integer=True)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X[:3]) + k - 1.3) + ko.sum_squares(theta)))
+    reduction = refine.reduced(problem._private_form(), Step(factor_options()), {}).reduction
+    work = convex.begin(None, ["SCIP"], reduction, Goal(1e-6))
+    monkeypatch.setattr(convex, "attempted", fails)
+    found = work._with_integers(representer.evaluate(reduction, reduction.at_zero((np.array(0.8),))))
+    assert found.y[0] == 1 and work.rest is None

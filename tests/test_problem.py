@@ -9,6 +9,7 @@ import pytest
 from inside import reduction_of
 
 import kernelopt as ko
+from kernelopt.driver import values
 from kernelopt.errors import DCPError, OptionError, ParameterError, SolverError
 from kernelopt.results.solution import Status
 from kernelopt.solvers import choice, cvxpy_solvers, machines
@@ -617,3 +618,23 @@ def test_what_a_problem_is_not_added_to():
         first * cp.Parameter(value=2.0)
     with pytest.raises(TypeError, match="unsupported operand"):
         1 - first
+
+
+def test_values_are_restored_with_multipliers(theta):
+    """Those of variables, parameters and θs, too."""
+    b, lam = cp.Variable(name="b", value=1.0), cp.Parameter(name="lam", value=2.0)
+    bound = b <= 1
+    bound.dual_variables[0].save_value(np.array(3.0))
+    restore = values.kept([b, lam], [bound], [theta], None)
+    for leaf in (b, lam, bound.dual_variables[0]):
+        leaf.save_value(np.array(7.0))
+    theta.value = ko.Function(KERNEL, X[:1], [1.0])
+    restore()
+    assert (b.value, lam.value, bound.dual_value, theta.value) == (1.0, 2.0, 3.0, None)
+
+
+@pytest.mark.parametrize(("known", "words"), [(("lam", "mu"), "there are: lam, mu"), ((), "there are: none")])
+def test_a_parameter_of_another_problem_is_told_from_those_of_this_one(known, words):
+    known, other = [cp.Parameter(name=name) for name in known], cp.Parameter(name="other")
+    with pytest.raises(ParameterError, match=words), values.of_parameters({other: 1.0}, known):
+        pass

@@ -12,7 +12,13 @@ from scipy.special import expit
 import kernelopt as ko
 from kernelopt import losses
 from kernelopt.compiler.inverse import attained
+from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.pieces import Custom
+from kernelopt.driver import local_optima, refine
+from kernelopt.driver.local_optima import Conditions
+from kernelopt.driver.options import factor_options
+from kernelopt.driver.policy import Step
+from kernelopt.driver.strategy import Goal
 from kernelopt.errors import DataError, DCPError, KernelOptError, OptionError, SolverError
 
 KERNEL = ko.kernels.Gaussian(sigma=1.0)
@@ -657,6 +663,42 @@ def test_limits_of_local_searches():
     assert problem.verify()["gradient"].passed is False
     problem.solve()
     assert problem.status == "locally_optimal"
+
+
+@pytest.mark.parametrize(("gradient", "curvature"), [(2e-4, 0.0), (0.0, -0.1)])
+def test_conditions_of_a_local_optimum(gradient, curvature):
+    """The gradient is as small as √tol asks for, and the curvature is not negative."""
+    assert Conditions(0.9e-4, 1.0).hold(1e-6)
+    assert not Conditions(gradient, curvature).hold(1e-6)
+    assert Conditions(gradient, 1.0).hold(1e-4)
+
+
+def local_work(problem, **options):
+    """The search for a local optimum of a problem with a factor of full rank."""
+    form = problem._private_form()
+    reduction = refine.reduced(form, Step(factor_options()), {}).reduction
+    return local_optima.begin(problem._outer(), ["LEVENBERG_MARQUARDT"], reduction, Goal(1e-6, **options))
+
+
+def test_a_gradient_is_relative_to_its_terms(monkeypatch):
+    """Two rows that are nearly equal pull in opposite directions: what remains of their multipliers is small."""
+    monkeypatch.setattr(local_optima.engines, "smallest_curvature", lambda *_: 1.0)
+    theta = ko.Theta(KERNEL)
+    term = cp.sum(sigmoid()(theta(np.array([[0.0], [1e-4]])), np.array([0.5, -0.5])))
+    work = local_work(ko.Problem(cp.Minimize(term + ko.sum_squares(theta))))
+    at_zero = Iterate((np.zeros(1),), (), (np.zeros(2),), np.zeros(1))
+    found = local_optima.conditions(work.task.reduction, work.outer, at_zero)
+    assert found.gradient == pytest.approx(1e-4 / np.sqrt(2), rel=1e-3)
+
+
+def test_random_starts_of_many_sizes():
+    """From a tenth to ten times the unit of the predictions; seconds are counted from each start."""
+    work = local_work(sigmoid_problem()[0], n_init=200, random_state=0)
+    sizes = [np.sqrt(np.mean(np.square(work._drawn().v[0]))) / work.outer.form.units[0] for _ in range(200)]
+    assert 0.05 < min(sizes) < 0.2 and 5 < max(sizes) < 20
+    assert 0.5 < np.median(sizes) < 2
+    work.attempt(next(work.plans()))
+    assert 0 < work.attempts[0].seconds < 60
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -417,6 +417,15 @@ def test_a_report():
     assert (theta.value, problem.value) == before
 
 
+@pytest.mark.parametrize("constraints", [lambda t: [], lambda t: [np.ones(N) @ t(X) == 0]], ids=["free", "orthogonal"])
+def test_a_report_with_explicit_features(constraints):
+    """The problem in θ ∈ R² is solved beside, with and without constraints."""
+    problem, _ = largest(ko.kernels.Linear(), constraints=constraints)
+    problem.solve()
+    report = problem.verify()
+    assert report.passed and report["θ ∈ Rᵖ solved"].number < 1e-9
+
+
 def test_an_audit():
     """The component of another library passes, a wrong one fails."""
     pca = KernelPCA(n_components=2, kernel="precomputed").fit(Q)

@@ -1,14 +1,17 @@
 """verify() recomputes; what is wrong fails by name."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import cvxpy as cp
 import numpy as np
 import pytest
+from inside import point_of, reduction_of
 from sklearn.svm import SVC, SVR
 
 import kernelopt as ko
 from kernelopt import losses
+from kernelopt.driver import verification
 from kernelopt.errors import KernelOptError
 
 RNG = np.random.default_rng(0)
@@ -208,3 +211,62 @@ def test_nothing_to_verify():
     problem, _, _ = svm()
     with pytest.raises(KernelOptError, match="theta.value"):
         problem.verify()
+
+
+# ---------------------------------------------------------------- single checks
+
+
+def test_a_factor_with_more_than_the_trace_fails():
+    """A restricted factor leaves out a positive semidefinite rest; a larger one does not."""
+    problem, theta, _ = svm()
+    problem.solve(max_rank=10)
+    reduction, point = reduction_of(problem), point_of(problem)
+    for scale, passes in ((1.0, True), (1.1, False)):
+        factor = replace(reduction.factors[theta], B=scale * reduction.factors[theta].B)
+        wrong = replace(reduction, factors={theta: factor})
+        checks = {c.name: c for c in verification._factor_checks(0, wrong, point, theta.value)}
+        assert checks["Q − BBᵀ ⪰ 0"].number >= 0
+        assert checks["Q − BBᵀ ⪰ 0"].passed is passes
+
+
+def test_two_shares_make_up_the_gap():
+    """That of θ is the larger one where θ is restricted."""
+    problem, _, _ = svm()
+    problem.solve(max_rank=10)
+    report = problem.verify()
+    in_theta, rest = report["stationarity in θ"].number, report["stationarity in u, t, y"].number
+    assert in_theta > 1e-6
+    assert in_theta + rest == pytest.approx(report["duality gap"].number, rel=1e-3)
+
+
+@pytest.mark.parametrize(("relative", "note"), [(1e-6, "of P₀ − P"), (2e-6, "absolute")])
+def test_the_gap_is_compared_with_tol_or_with_the_floor(relative, note):
+    """With the floor where the relative gap is too large, and the gap closes nevertheless."""
+    found = SimpleNamespace(
+        relative_gap=relative, absolute_gap=1e-9, floor=1e-8, scope="full kernel", closes=lambda _: True
+    )
+    check = verification.gap(found, 1e-6)
+    assert check.passed and check.note.startswith(note)
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e6])
+def test_two_optima_are_compared_relatively(size):
+    """Without a certificate, relative to the optimum."""
+    check = verification.compared("twin", 1.001 * size, size, None, 1e-6)
+    assert check.number == pytest.approx(1e-3) and not check.passed
+    assert verification.compared("twin", size * (1 + 1e-6), size, None, 1e-6).passed
+
+
+def test_a_given_function_of_two_outputs_keeps_its_norm():
+    """In the span of its outputs, whose coordinates have its length; also where all rows are zero."""
+    kernel = ko.kernels.Linear()
+    for points in (X, np.zeros((3, 2))):
+        theta = ko.Theta(kernel, outputs=2)
+        problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(points) - 1) + ko.sum_squares(theta)))
+        f = ko.Function(kernel, X[:3], [[1.0, 0.5], [-1.0, 2.0], [0.3, 0.0]])
+        reduction, point = verification.placed(problem._private_form(), {theta: f}, ())
+        (factor,), (v,) = reduction.factors.values(), point.v
+        assert np.allclose(point.u[0], f(points)) and factor.scale > 0
+        if points is X:
+            assert np.allclose(factor.B @ v, f(points))
+            assert np.linalg.norm(v) / np.sqrt(factor.scale) == pytest.approx(f.norm)

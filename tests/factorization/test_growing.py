@@ -14,6 +14,7 @@ from kernelopt import factorization
 from kernelopt.certificate import FULL, REDUCED
 from kernelopt.driver import policy, refine
 from kernelopt.driver.options import factor_options
+from kernelopt.driver.strategy import Goal, Outcome
 from kernelopt.errors import MemoryLimitError, OptionError
 from kernelopt.factorization import FLOOR, Guide, Settings, carried, grow, growing
 from kernelopt.factorization import factor as factor_module
@@ -24,7 +25,7 @@ from kernelopt.kernels.derivatives import WithDerivatives, lifted, with_order
 from kernelopt.language.functions import Function
 from kernelopt.language.rows import Rows
 from kernelopt.results.history import Round
-from kernelopt.results.solution import Status
+from kernelopt.results.solution import Solution, Status
 
 N, KERNEL = 300, ko.kernels.Gaussian(sigma=1.0)
 SETTINGS = Settings(1e-8, None)
@@ -309,9 +310,10 @@ def test_a_restriction_is_refined_though_no_solver_closed_its_gap():
     assert problem.value == pytest.approx(0.0328907, rel=1e-4)
 
 
-def answer(gap, value=1.0, status=Status.OPTIMAL_INACCURATE, scope=FULL):
-    known = SimpleNamespace(scope=scope, absolute_gap=gap, maximize=False)
-    return SimpleNamespace(solution=SimpleNamespace(status=status, value=value, certificate=known), interrupted=False)
+def answer(gap, value=1.0, status=Status.OPTIMAL_INACCURATE, scope=FULL, maximize=False):
+    known = SimpleNamespace(scope=scope, absolute_gap=gap, relative_gap=gap, maximize=maximize)
+    solution = SimpleNamespace(status=status, value=value, certificate=known)
+    return SimpleNamespace(solution=solution, interrupted=False, attempts=())
 
 
 def test_the_best_answer_has_the_smallest_certified_gap():
@@ -323,6 +325,117 @@ def test_the_best_answer_has_the_smallest_certified_gap():
     assert not better(answer(np.inf, 2.0), answer(np.inf, 1.0))
     assert better(answer(4e5, status=Status.OPTIMAL), answer(1e-6))
     assert not better(answer(np.inf, None), answer(np.inf))
+    assert better(answer(np.inf, 2.0, maximize=True), answer(np.inf, 1.0, maximize=True))
+    assert not better(answer(np.inf, 1.0, maximize=True), answer(np.inf, 2.0, maximize=True))
+
+
+def test_a_factor_is_blamed_only_for_a_gap_that_is_known():
+    """Without any solver's gap nothing tells that the restriction of θ is the reason."""
+    restricted, run = SimpleNamespace(is_restriction=True), SimpleNamespace(gap=1e-6)
+    unknown, wide, narrow = answer(np.inf), answer(1e-4), answer(2e-6)
+    wide.attempts = narrow.attempts = (run,)
+    assert not refine._is_too_coarse(unknown, restricted)
+    assert refine._is_too_coarse(wide, restricted)
+    assert not refine._is_too_coarse(narrow, restricted)
+
+
+def test_the_certificate_that_is_known_is_that_of_the_best_answer():
+    best = answer(1e-3)
+    assert refine.State(None).known is None
+    assert refine.State(None, best=best).known is best.solution.certificate
+
+
+@pytest.mark.parametrize(("rank_tol", "again"), [(1e-10, True), (1e-4, False)])
+def test_only_a_factor_that_is_fine_enough_is_used_again(rank_tol, again):
+    """For other values of parameters; a coarser one is made anew."""
+    options = factor_options(tol=1e-6)
+    known = replace(options, settings=replace(options.settings, rank_tol=rank_tol))
+    left = refine.Left(None, refine.Factored(known, SimpleNamespace(factors={})), options)
+    form = SimpleNamespace(outer=SimpleNamespace(is_mixed_integer=lambda: False), predictions=())
+    step, _ = refine._first(refine.Stated(form, None, None), options, False, True, left)
+    assert step.options is (known if again else options)
+
+
+def test_options_differ_in_what_they_do():
+    """The words that explain them, and where factors are looked up, are left out."""
+    options = factor_options()
+    assert replace(options, why="flat spectrum") == options
+    assert replace(options, growth=1) != options
+
+
+@pytest.mark.parametrize("products", [None, np.ones((3, 1))])
+def test_functions_alone_are_added_where_their_products_are_known(products):
+    """That is, where a certificate has made its pass over the kernel."""
+    outcome = SimpleNamespace(guides={object(): Guide(np.ones((3, 1)), products)})
+    view = SimpleNamespace(rounds=[SimpleNamespace(gap=1e-3)], outcome=outcome, last=factor_options())
+    assert policy._by_functions(view) is (products is not None)
+
+
+@pytest.mark.parametrize("gap", [np.inf, 1e3, 0.2])
+def test_every_round_aims_at_more_than_the_value_at_zero(gap):
+    """Where θ = 0 has the relative gap 1."""
+    assert 0 < policy._aim(SimpleNamespace(rounds=[SimpleNamespace(gap=gap)], tol=1e-6)) < 0.5
+
+
+class Given:
+    """Work whose outcome is given."""
+
+    def __init__(self, status, runs):
+        self.status, self.runs = status, runs
+
+    def plans(self):
+        return iter(())
+
+    def outcome(self):
+        self.runs.append(self.status)
+        return Outcome(Solution(self.status, 1.0, {}, {}, None), (), None, True)
+
+
+def small(kernel=KERNEL):
+    """A problem of 20 rows as it is stated to the loop, and the statuses of all runs."""
+    theta, runs = ko.Theta(kernel), []
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(points(20)) - 1) + ko.sum_squares(theta)))
+    form, outer = problem._private_form(), problem._outer()
+    return lambda status: refine.Stated(form, outer, lambda *_: Given(status, runs)), runs
+
+
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_factors_follow_where_q_itself_gives_no_answer(monkeypatch, succeeds):
+    """A flat spectrum is tried with Q itself; after that, a factor of full rank is a second way. The bar is closed."""
+    options, seen = factor_options(), []
+    steps = iter([policy.Step(replace(options, method="cholesky", why="flat spectrum"), aim=0.1), None])
+
+    def with_q(*arguments, flat=""):
+        state = arguments[3]
+        return state.after(state.factored, Given(Status.OPTIMAL, []).outcome()) if flat and succeeds else state
+
+    class Bar:
+        def __init__(self, *_, **__):
+            pass
+
+        def show(self, *_):
+            seen.append("shown")
+
+        def close(self):
+            seen.append("closed")
+
+    monkeypatch.setattr(refine, "_in_kernel_space", with_q)
+    monkeypatch.setattr(refine, "GapBar", Bar)
+    monkeypatch.setattr(policy, "next_step", lambda _: next(steps))
+    stated, runs = small()
+    found = refine.pursue(stated(Status.OPTIMAL_INACCURATE), options, Goal(1e-6), True, refine.Left())
+    assert len(runs) == (1 if succeeds else 2) and len(found.rounds) == 2
+    assert seen[-1] == "closed"
+
+
+@pytest.mark.parametrize("psd", ["known", True, None])
+def test_out_of_time_nothing_is_optimal_with_a_kernel_that_was_not_checked(psd):
+    """Only a rule tells that a kernel is positive semidefinite where there was no time for a factor."""
+    kernel = KERNEL if psd == "known" else ko.kernels.FromFunction(lambda x, z: 1.0 + x @ z, psd=psd)
+    expected = Status.OPTIMAL if psd == "known" else Status.USER_LIMIT
+    stated, _ = small(kernel)
+    state = refine._at_once(stated(Status.OPTIMAL), factor_options(), Goal(1e-6), refine.State(None))
+    assert state.best.solution.status == expected
 
 
 def test_steps_that_gain_nothing_end():

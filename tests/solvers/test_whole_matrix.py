@@ -8,6 +8,8 @@ import pytest
 
 import kernelopt as ko
 from kernelopt.driver import in_kernel_space
+from kernelopt.driver.options import factor_options
+from kernelopt.driver.strategy import Goal
 from kernelopt.errors import NotPSDError, SolverError
 from kernelopt.factorization import Settings, carried
 from kernelopt.factorization.dense import pivoted_cholesky
@@ -310,3 +312,42 @@ def test_q_that_is_held_is_not_made_again(monkeypatch):
         monkeypatch.setattr(ko.kernels.Gaussian, "_matrix", lambda *_: pytest.fail("Kernel values were computed."))
         factor = whole(link.rows)
         assert np.shares_memory(factor.matrix.array, link.rows._Q[0])
+
+
+def reason(loss: str, names=("AUGMENTED_LAGRANGIAN", "LEAST_SQUARES", "NEWTON"), flat: str = "", **goal) -> str:
+    """Why Q itself is used for 150 rows, in words; empty where it is not."""
+    problem, *_ = stated(loss, n=150)
+    form, outer = problem._private_form(), problem._outer()
+    return in_kernel_space.reason(form, outer, list(names), factor_options(), Goal(1e-6, **goal), flat)
+
+
+@pytest.mark.parametrize(
+    ("names", "goal"),
+    [
+        (("AUGMENTED_LAGRANGIAN", "NEWTON"), {"certify": "estimate"}),
+        (("AUGMENTED_LAGRANGIAN", "NEWTON"), {"own_options": True}),
+        (("AUGMENTED_LAGRANGIAN",), {}),
+    ],
+    ids=["no certificate", "options of a solver", "one solver"],
+)
+def test_whoever_is_particular_gets_a_factor(names, goal):
+    """A certificate must judge the answer, and another solver must be there to follow."""
+    assert reason("hinge")
+    assert not reason("hinge", names, **goal)
+
+
+@pytest.mark.parametrize(
+    ("loss", "flat", "limit"),
+    [("squares", "", "SQUARES"), ("squares", "flat", "SQUARES"), ("hinge", "flat", "FLAT"), ("hinge", "", "MANY"),
+     ("pinball", "", "DENSE")],
+)  # fmt: skip
+def test_the_most_rows_depend_on_loss_and_spectrum(monkeypatch, loss, flat, limit):
+    """One limit for each case, and no other; the spectrum of 150 rows counts as flat here."""
+    monkeypatch.setattr(in_kernel_space, "_flat", lambda *_: "flat")
+    monkeypatch.setattr(in_kernel_space.choice, "LARGE", 150)
+    for name in ("SQUARES", "FLAT", "MANY", "DENSE"):
+        monkeypatch.setattr(in_kernel_space, name, 149 if name == limit else 150)
+    assert not reason(loss, flat=flat)
+    for name in ("SQUARES", "FLAT", "MANY", "DENSE"):
+        monkeypatch.setattr(in_kernel_space, name, 150 if name == limit else 149)
+    assert reason(loss, flat=flat)
