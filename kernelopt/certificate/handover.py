@@ -2,7 +2,7 @@
 
 A bound of `conjugates` (slopes) or `cone_bounds` (a repaired point) becomes a dual point z of the raw cone data,
 tangents, rows along which z may be moved, and Gram matrices from the kernel with their errors. An error in this module
-makes the bound weaker, never wrong.
+makes the bound weaker, never wrong; which norm is dual to which is taken from `multipliers.DUAL_KIND`.
 """
 
 from __future__ import annotations

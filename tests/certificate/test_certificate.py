@@ -2,7 +2,9 @@
 
 import tracemalloc
 from dataclasses import replace
+from importlib import import_module
 from itertools import combinations
+from types import SimpleNamespace
 
 import cvxpy as cp
 import numpy as np
@@ -13,11 +15,21 @@ from scipy.special import huber
 
 import kernelopt as ko
 from kernelopt import losses
-from kernelopt.certificate import certify, cone_bounds
-from kernelopt.certificate.certify import FULL, _assembled, _upper
+from kernelopt.certificate import certify, cone_bounds, conjugates, handover
+from kernelopt.certificate.certify import (
+    FULL,
+    Request,
+    UpperBound,
+    _assembled,
+    _of_predictions,
+    _upper,
+    errors_of_predictions,
+)
+from kernelopt.certificate.claim import Norm
 from kernelopt.certificate.conjugates import is_admissible
-from kernelopt.certificate.gram import STREAMED
-from kernelopt.certificate.multipliers import norm_multipliers
+from kernelopt.certificate.gram import STREAMED, Gram
+from kernelopt.certificate.multipliers import Multipliers, norm_multipliers
+from kernelopt.certificate.report import Certificate, Lower
 from kernelopt.compiler.representer import valued
 from kernelopt.compiler.separable import outer_of
 from kernelopt.errors import KernelOptError, OptionError
@@ -519,3 +531,171 @@ def test_what_is_left_of_multipliers_counts_by_its_cost(monkeypatch, unit):
         monkeypatch.setattr(cone_bounds, "lengths_of", lambda *_, r=radius, s=share: np.array([s * 1e-8 * terms / r]))
         found = ours(reduction, near, point, grams, (multipliers,), x)
         assert bool(found.assumptions) is assumed
+    values = []
+    for length in (0.0, terms / radius):
+        monkeypatch.setattr(cone_bounds, "lengths_of", lambda *_, length=length: np.array([length]))
+        values.append(ours(reduction, near, point, grams, (multipliers,), x).value)
+    assert values[0] - values[1] == pytest.approx(terms, rel=1e-9, abs=0)
+
+
+# Single steps
+
+MODULE = import_module("kernelopt.certificate.certify")  # the package's attribute of this name is the function
+
+
+def bound(value, **more):
+    return Lower(value, **{"assumptions": (), "rounding": 0.0, "terms": 1.0, "assumes_radius": False,
+                           "multipliers": (), "grams": ()} | more)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("own", "known", "taken"),
+    [
+        (None, bound(1.0), True),
+        (bound(0.0), bound(1.0), True),
+        (bound(2.0), bound(1.0), False),
+        (bound(2.0, assumptions=("for ‖θ‖ ≤ 1",)), bound(1.0), True),
+        (bound(0.0), bound(1.0, assumptions=("for ‖θ‖ ≤ 1",)), False),
+        (bound(0.0), bound(1.0, confined=True), False),
+    ],
+)
+def test_a_known_bound_is_taken_where_it_is_better(monkeypatch, own, known, taken):
+    """It is taken for an own bound that rests on assumptions, too, but must not rest on any itself."""
+    monkeypatch.setattr(MODULE, "_lower", lambda *_: own)
+    monkeypatch.setattr(MODULE, "_assembled", lambda _, __, evidence, *___: SimpleNamespace(evidence=evidence))
+    found = MODULE._by_way(None, None, None, Request(known=known), None, STREAMED)
+    assert found.certificate.evidence is (known if taken else own)
+    assert found.own is own
+
+
+@pytest.mark.parametrize(
+    ("lower", "unit", "decides"), [(1.5, 0.0, True), (1.499, 2.0, True), (1.49, 2.0, False), (0.5, 2.0, False)]
+)
+def test_rounding_decides_where_the_bound_without_it_is_near_the_value(monkeypatch, lower, unit, decides):
+    """Near 1.5: the value 1 and what constraints that hold only nearly add to it."""
+    attained = UpperBound(
+        stated=1.0, value=1.0, sizes=1.0, plain=1.0, upper=1.6, widened=0.5, rounding=0.1, terms=1.0, at_zero=None,
+        violations=(), is_feasible=True, kernel=0.0,
+    )  # fmt: skip
+    monkeypatch.setattr(MODULE, "_proven", lambda *_: bound(lower))
+    monkeypatch.setattr(MODULE, "_assembled", lambda *_: SimpleNamespace(unit=unit))
+    reduction = SimpleNamespace(form=SimpleNamespace(predictions=[]))
+    own = bound(0.0, grams=(Gram(np.eye(1), np.eye(1), np.ones(1)),))
+    assert MODULE._rounding_decides(reduction, None, own, attained) is decides
+
+
+@pytest.fixture(scope="module")
+def nine():
+    """The certificate of nine rows, and what it was made from."""
+    theta = ko.Theta(KERNEL)
+    problem = ko.Problem(cp.Minimize(cp.sum(losses.huber(TARGETS[:9], theta(X[:9]), 0.4)) + ko.sum_squares(theta)))
+    problem.solve()
+    return problem.certificate, reduction_of(problem), problem._outer(), point_of(problem)
+
+
+def test_a_first_look_leaves_out_rounding_inside_of_losses(nine):
+    _, reduction, data, point = nine
+    look = _upper(reduction, data, point, exactly=True, look=True)
+    assert look.sizes == look.terms < _upper(reduction, data, point, exactly=True).sizes
+
+
+def test_errors_of_predictions_cost_multipliers_where_columns_are_not_known(nine):
+    _, reduction, data, point = nine
+    cost = 2 * float(errors_of_predictions(reduction, point)[0] @ np.abs(point.multipliers()[0]))
+    assert cost > 0
+    for x, terms in ((None, 1.0), (np.zeros(len(data.form.c)), np.inf)):
+        assert _of_predictions(reduction, data.form, point, x, terms, 0.0) == cost
+
+
+@pytest.mark.parametrize(
+    ("at_zero", "terms", "sizes", "floor"),
+    [
+        (5 + 1e-9, 1.0, 1.0, 1e-8),  # θ = 0 is optimal
+        (6.0, 1.0, 1.0, 0.0),
+        (None, 2.0**-46, 1.0, 2.0**-46),  # the optimum is 0 to double precision
+        (None, 2.0**-45, 1.0, 0.0),
+    ],
+)
+def test_gaps_up_to_the_floor(nine, at_zero, terms, sizes, floor):
+    certificate, reduction, data, point = nine
+    upper = replace(
+        _upper(reduction, data, point), value=5.0, upper=5.0, kernel=0.0, plain=0.0, at_zero=at_zero, terms=terms,
+        sizes=sizes,
+    )  # fmt: skip
+    assert _assembled(reduction, data, replace(certificate.evidence, value=5.0), upper, FULL).floor == floor
+
+
+def test_rounding_of_a_bound_by_conjugates(nine):
+    """8 eps of its terms and of the slopes, in units of the predictions."""
+    certificate, _, data, _ = nine
+    known = certificate.evidence
+    found = conjugates.evaluate(data.form, data.split, known.slopes, known.multipliers, known.grams)
+    sizes = found.terms + abs(data.form.offset) + float(np.abs(known.slopes).sum()) * data.form.units[0]
+    assert found.rounding == pytest.approx(8 * np.finfo(float).eps * sizes, rel=1e-12, abs=0)
+
+
+def test_slopes_between_bounds_start_in_the_middle():
+    """Where the middle of the intervals fits, nothing moves."""
+    found, left = conjugates._between(np.ones((2, 1)), np.array([2.0]), np.zeros(2), np.array([1.0, 3.0]))
+    assert found.tolist() == [0.5, 1.5] and left == 0
+
+
+def certificate(lower, upper, at_zero, *, maximize=False):
+    return Certificate(
+        lower=lower, upper=upper, scope=FULL, ranks=(), assumptions=(), widened=0.0, rounding=0.0, floor=0.0,
+        at_zero=at_zero, maximize=maximize, seconds=0.0, terms=1.0,
+    )  # fmt: skip
+
+
+def test_gaps_relative_to_what_was_attained():
+    """A Minimize attains the upper bound, a Maximize the lower one."""
+    assert certificate(1.0, 1.5, 3.5).relative_gap == 0.25
+    assert certificate(2.0, 2.5, 0.0, maximize=True).relative_gap == 0.25
+
+
+def test_the_last_digits_close_a_gap():
+    """2⁻⁴⁴ of the improvement over θ = 0, where that is known."""
+    assert certificate(-(2.0**-44), 0.0, 1.0).closes(0.0)
+    assert not certificate(-(2.0**-43), 0.0, 1.0).closes(0.0)
+    assert not certificate(-(2.0**-44), 0.0, None).closes(0.0)
+
+
+def test_constants_move_both_bounds_outward():
+    found = certificate(1.0, 2.0, 4.0).shifted(10.0, np.nan)
+    assert found.lower < 11.0 and found.upper > 12.0 and found.at_zero == 14.0
+    assert (found.lower, found.upper) == pytest.approx((11.0, 12.0), rel=1e-15)
+
+
+# From multipliers to a dual point
+
+
+@pytest.mark.parametrize("share", handover.SNAPS)
+def test_only_small_multipliers_are_set_to_zero(share):
+    form = SimpleNamespace(cones=SimpleNamespace(slices=[("nonneg", slice(0, 3), None)]))
+    found = handover._snapped(form, np.array([1.0, 1e-5, 1e-300]), share)
+    assert found.tolist() == [1.0, 1e-5, 0.0 if share else 1e-300]
+
+
+def test_multipliers_are_shortened_to_what_their_norm_costs():
+    """‖Aᵀν‖ = 2 beside a cost of 1: a share of ½, less the room."""
+    form = SimpleNamespace(t=[0], P=np.zeros(1), c=np.ones(1), A=SimpleNamespace(data=np.zeros(0), indptr=[0, 0]))
+    m = Multipliers(np.ones((1, 1)), (1,), (0,), ("fro",), (slice(1, 1),), False)
+    found = bound(0.0, multipliers=(m,), grams=(Gram(np.array([[4.0]]), np.zeros((1, 1)), np.ones(1)),), slopes=1)
+    assert handover._share(SimpleNamespace(form=form), found, 1e-3) == pytest.approx(0.5 * (1 - 2e-3), rel=1e-15)
+
+
+@pytest.mark.parametrize("curvature", [0.0, 1.0])
+def test_tangents_of_a_loss_that_is_flat(curvature):
+    """ℓ′ = 0 around 0 with all slopes 0: points are moved until the slope changes, whatever its derivative says."""
+    loss = SimpleNamespace(
+        gradient=lambda q, _: np.sign(q) * np.maximum(np.abs(q) - 1, 0.0),
+        hessian=lambda q, _: np.full(len(q), curvature), low=-np.inf, high=np.inf,
+    )  # fmt: skip
+    below, above = handover._around(loss, np.zeros(3), ())
+    assert np.all(loss.gradient(below, ()) < 0) and np.all(loss.gradient(above, ()) > 0)
+
+
+def test_remainders_go_to_the_longest_parts():
+    """In proportion to ‖mⱼ‖², 4 and 1."""
+    norms = [Norm(j, "fro", np.eye(1), slice(j, j + 1), slice(2, 2)) for j in range(2)]
+    assert handover._shared_out(norms, np.diag([4.0, 1.0])).ravel() == pytest.approx([0.8, 0.2], rel=1e-15)

@@ -1,6 +1,7 @@
 """‖Aᵀν‖² for rows that combine points, where it nearly cancels: against exact rationals."""
 
 from fractions import Fraction
+from types import SimpleNamespace
 
 import cvxpy as cp
 import numpy as np
@@ -10,7 +11,8 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
 import kernelopt as ko
-from kernelopt.certificate.gram import CHEAP, FROM_FACTOR, STREAMED, gram_of
+from kernelopt.certificate.gram import CHEAP, FROM_FACTOR, STREAMED, _from_features, as_computed, gram_of
+from kernelopt.support.arithmetic import gamma
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(300, 4)) * [1.0, 30.0, 2.0, 1.0]
@@ -87,3 +89,52 @@ def test_lengths_of_rows_count_what_a_factor_leaves():
     assert factor.rank <= 6 and np.sqrt(factor.scale * np.sum(factor.B**2, axis=1)).min() < 0.9
     for way in (FROM_FACTOR, STREAMED):
         assert np.all(gram_of(link, factor, np.ones((30, 1)), way).sizes >= 1)
+
+
+class Exact(list):
+    """Rows of B with Q = BBᵀ, whose kernel values have no errors."""
+
+    def lengths(self):
+        return np.hypot.reduce(self, axis=1)
+
+    def gram(self):
+        return np.array(self) @ np.transpose(self)
+
+
+def whole(B):
+    """A link and a factor with Q = BBᵀ."""
+    matrix = SimpleNamespace(inner=lambda W: W.T @ W)
+    factor = SimpleNamespace(
+        B=B, matrix=matrix, rank=B.shape[1], scale=1.0, is_projected=False, is_whole=True, is_exact=True
+    )
+    return SimpleNamespace(rows=Exact(B)), factor
+
+
+def test_what_a_factor_rounds():
+    """γ of two products over the rows and two over the rank, relative to SₐS_b."""
+    B, V = np.array([[3.0, 0.0], [0.0, 1.0], [0.0, 4.0]]), np.array([[1.0, 0.0], [0.5, 0.25], [0.0, 1.0]])
+    found = gram_of(*whole(B), V, FROM_FACTOR)
+    S = np.linalg.norm(B, axis=1) @ V
+    assert found.error == pytest.approx(gamma(2 * 3 + 2 * 2 + 16) * np.outer(S, S), rel=1e-9, abs=0)
+
+
+def test_what_a_tiny_factor_loses_by_underflow():
+    """Squares of 1e-160 keep few digits or none: an absolute error covers them."""
+    found = gram_of(*whole(np.full((2, 1), 1e-160)), np.ones((2, 1)), FROM_FACTOR)
+    assert found.error[0, 0] >= 2.0**-1001
+
+
+def test_multipliers_of_0_have_no_error():
+    """Not even that of underflow: a bound of 0 stays exact."""
+    link, factor = whole(np.eye(2))
+    V = np.array([[1.0, 0.0], [-2.0, 0.0]])
+    for found in (as_computed(link, V), gram_of(link, factor, V, FROM_FACTOR)):
+        assert found.error[0, 0] > 0 and not found.error[1].any() and not found.error[:, 1].any()
+
+
+def test_what_products_of_features_round():
+    """γ of a sum over p features, beside their own errors, which are 0 here."""
+    F, V = np.array([[1.0, 2.0, -1.0], [0.5, 0.0, 3.0]]), np.array([[1.0, -2.0], [0.25, 1.0]])
+    found = _from_features(F, V, np.zeros((2, 2)), np.ones(2))
+    W = np.abs(F.T @ V)
+    assert found.error == pytest.approx(gamma(3 + 2) * (W.T @ W), rel=1e-9, abs=0)

@@ -1,5 +1,8 @@
 """Bounds from multipliers of all rows at once, and from ν = 0."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -7,8 +10,16 @@ from inside import point_of, reduction_of
 
 import kernelopt as ko
 from kernelopt.certificate import cone_bounds, joint
-from kernelopt.certificate.gram import STREAMED
-from kernelopt.certificate.multipliers import lengths_of, norm_multipliers
+from kernelopt.certificate.gram import STREAMED, Gram
+from kernelopt.certificate.multipliers import (
+    DUAL_KIND,
+    Multipliers,
+    functions_part,
+    lengths_of,
+    norm_multipliers,
+    split,
+)
+from kernelopt.language.nodes import norm_from_gram
 
 GAUSSIAN, LINEAR = ko.kernels.Gaussian(sigma=0.25), ko.kernels.Linear()
 RNG = np.random.default_rng(0)
@@ -109,3 +120,117 @@ def test_multipliers_are_stepped_back_until_they_are_dual_feasible():
     found = cone_bounds.lower_bound(reduction, form, point, nu, mu, STREAMED)
     assert found is not None and found.assumptions == ()
     assert found.value == pytest.approx(optimum, rel=1e-6)
+
+
+# How Aᵀν is split
+
+
+@pytest.fixture(scope="module")
+def two_balls():
+    """Two distances with bounds that are both active, and the solved problem's parts."""
+    theta = ko.Theta(GAUSSIAN)
+    f, g = ko.Function(GAUSSIAN, X[:2] + 0.1, [1.2, -0.9]), ko.Function(GAUSSIAN, X[1:] - 0.2, [0.5, 0.4, -1.0])
+    bounds = [ko.norm(theta - f) <= 1.0, ko.norm(theta - g) <= 1.2]
+    problem = ko.Problem(cp.Minimize(cp.sum(cp.abs(theta(X) - 5 * Y))), bounds)
+    problem.solve()
+    return reduction_of(problem), problem._outer().form, point_of(problem), [float(c.dual_value) for c in bounds]
+
+
+def test_prices_of_distances(two_balls):
+    """μ is the multiplier of ‖θ − f‖ ≤ r, which follows from the gradients of all norms at θ − f."""
+    reduction, form, point, prices = two_balls
+    assert min(prices) > 0.1
+    assert norm_multipliers(reduction, form, point, point.multipliers()) == pytest.approx(prices, rel=1e-3)
+
+
+def test_parts_do_not_depend_on_the_unit_of_norms(two_balls):
+    reduction, form, point, prices = two_balls
+    (nu,), c = point.multipliers(), np.zeros((len(reduction.form.predictions[0].rows), 1))
+
+    def parts(t):
+        return split(reduction, form, replace(point, t=t), 0, nu, np.array(prices), c).stack[:, :2]
+
+    assert np.array_equal(parts(1e-9 * point.t), parts(1e9 * point.t))
+    assert not np.array_equal(parts(point.t), parts(0 * point.t))
+
+
+def test_remainders_are_divided_by_squares_of_prices(two_balls):
+    """At θ = f and θ = g no gradient is known, and all of ν is a remainder."""
+    reduction, form, point, _ = two_balls
+    (nu,), c = point.multipliers(), np.zeros((len(reduction.form.predictions[0].rows), 1))
+    found = split(reduction, form, replace(point, t=0 * point.t), 0, nu, np.array([2.0, 1.0]), c).stack
+    total = reduction.form.predictions[0].summed(nu)[:, 0]
+    assert found[:, 0] == pytest.approx(0.8 * total, rel=1e-12) and found[:, 1] == pytest.approx(0.2 * total, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["fro", "nuc", 2])
+def test_norms_and_their_duals(kind):
+    """⟨W, V⟩ ≤ ‖W‖‖V‖*, with equality for a largest V."""
+    largest = {"fro": np.diag([3.0, 1.0]), "nuc": np.eye(2), 2: np.diag([1.0, 0.0])}[kind]
+    dual = DUAL_KIND.get(kind, "fro")
+    W = np.diag([3.0, 1.0])
+    assert norm_from_gram(W.T @ W, kind) * norm_from_gram(largest.T @ largest, dual) == pytest.approx(
+        np.sum(W * largest)
+    )
+    m = Multipliers(W, (2,), (0,), (dual,), (slice(2, 2),), False)
+    length = lengths_of(m, Gram(W.T @ W, np.zeros((2, 2)), np.ones(2)))[0]
+    assert length == pytest.approx({"fro": np.sqrt(10), "nuc": 3.0, 2: 4.0}[kind], rel=1e-8)
+
+
+def test_what_no_norm_binds_has_no_functions():
+    assert functions_part(Multipliers(np.ones((2, 1)), (1,), (), (), (), True), None) == 0.0
+
+
+# From the cone form
+
+
+@pytest.mark.parametrize(("count", "firm"), [(1, [None]), (2, [[False, True, True], None])])
+def test_only_several_norms_of_one_theta_are_divided_by_the_outer_problem(monkeypatch, count, firm):
+    norms = [SimpleNamespace(view=SimpleNamespace(theta=None))] * count
+    reduction = SimpleNamespace(form=SimpleNamespace(norms=norms, norms_of=lambda _: range(count)))
+    asked = []
+    monkeypatch.setattr(cone_bounds, "_Bound", lambda *args: args[4])
+    monkeypatch.setattr(cone_bounds, "_best", lambda where, *_: asked.append(where))
+    cone_bounds.lower_bound(reduction, SimpleNamespace(u=[range(1)]), None, [], np.ones(count), STREAMED)
+    assert [where if where is None else where.tolist() for where in asked] == firm
+
+
+@pytest.mark.parametrize(("rank", "on_rows"), [(2, False), (1, False), (1, True)])
+def test_what_must_vanish_without_a_norm(monkeypatch, rank, on_rows):
+    """ν summed over repeated rows at full rank or where it is said so, else Bᵀν."""
+    monkeypatch.setattr(cone_bounds, "is_free", lambda *_: True)
+    B, spread = np.array([[1.0], [3.0]]), np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    link = SimpleNamespace(u=0, theta=SimpleNamespace(outputs=None), rows=range(2), take=np.array([0, 1, 1]))
+    bound = SimpleNamespace(
+        reduction=SimpleNamespace(form=SimpleNamespace(predictions=[link])),
+        form=SimpleNamespace(c=np.zeros(4), u=[np.array([1, 2, 3])]),
+        factors=[SimpleNamespace(rank=rank, matrix=SimpleNamespace(whole=lambda: B))],
+    )
+    found = cone_bounds._Bound._must_vanish(bound, [on_rows]).toarray()
+    assert not found[0].any()
+    assert np.array_equal(found[1:], spread if rank == 2 or on_rows else spread @ B)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_multipliers_are_evaluated_again_only_where_they_are_the_same(monkeypatch, unit):
+    old, shape = np.array([unit, -unit]), SimpleNamespace(A=np.zeros((1, 1)))
+    point = SimpleNamespace(form=shape, nu=[old], x=None, z=None)
+    known = SimpleNamespace(point=point, grams=(), multipliers=())
+    monkeypatch.setattr(cone_bounds, "evaluate", lambda *_: "evaluated")
+    for change, expected in ((0.0, "evaluated"), (1e-14, "evaluated"), (1e-10, None), (0.5, None)):
+        new = SimpleNamespace(nu=[old * (1 + change)], x=None)
+        monkeypatch.setattr(cone_bounds.outer_dual, "dual_point", lambda *_, new=new: new)
+        assert cone_bounds.evaluate_again(None, shape, None, known) == expected
+
+
+def test_units_of_small_predictions_are_those_of_the_data():
+    """Of predictions below 1e-6 of the data; the unit of the objective does not matter."""
+    theta = "θ"
+    link, norm = SimpleNamespace(theta=theta), SimpleNamespace(view=SimpleNamespace(theta=theta))
+    reduction = SimpleNamespace(
+        form=SimpleNamespace(predictions=[link], norms=[norm]), factors={theta: SimpleNamespace(scale=4.0)}
+    )
+    for size, expected in ((0.5, 0.5), (1e-7, 1.0), (0.0, 1.0)):
+        near = SimpleNamespace(u=[np.array([size, 0.0])], t=[0.0])
+        found = cone_bounds._units(reduction, SimpleNamespace(units=(1.0, 1e9)), near)
+        assert found.tolist() == [expected, expected, expected / 2]

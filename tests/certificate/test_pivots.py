@@ -1,5 +1,6 @@
 """Rows along which a dual point moves until its residuals vanish."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import cvxpy as cp
@@ -8,7 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 import kernelopt as ko
-from kernelopt.certificate import pivots
+from kernelopt.certificate import checker, pivots
+from kernelopt.certificate.claim import still
 
 
 def with_costs(S):
@@ -107,3 +109,34 @@ def test_the_unit_of_multipliers_that_columns_meet():
     S = sp.csc_array(np.array([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]]))
     assert pivots._unit_of(S, z) == 3.0
     assert pivots._unit_of(sp.csc_array(sp.vstack([S, [[5.0, 7.0]]])), z) == 3.0
+
+
+def test_columns_that_share_few_rows_count_as_narrow():
+    """60 columns of 20 entries, in rows of their own and in the same ones."""
+    apart = sp.csc_array(sp.kron(sp.eye_array(60), np.ones((20, 1))))
+    assert pivots._widest(apart) == 20
+    assert pivots._widest(sp.csc_array(np.ones((20, 60)))) == pivots.WIDE
+
+
+def test_radii_cover_rounding_of_blocks_that_are_nearly_singular():
+    """The inverse has entries of 1e11, and each rounding of 1e-16 is multiplied by them."""
+    S = np.array([[1.0, 1.0], [1.0, 1.0 + 1e-11]])
+    W, z, left = with_costs(S), np.ones(2), np.array([1e-20, 0.0])
+    found = pivots._moves(W, sp.csc_array(S), left, np.ones(2), np.arange(2), pivots.WIDE)
+    free = checker.Free(W.indices, W.data, W.indptr, np.arange(2), np.full(2, -1))
+    dual = replace(still(z, np.zeros(2)), **found._asdict())
+    assert checker.vanishes(free, left, dual)
+    assert not checker.vanishes(free, left, replace(dual, radius=0.99 * found.radius))
+
+
+def test_weights_of_combinations_reproduce_costs():
+    """Columns that are equal but for their cost: the shortest combination of their rows alone has another cost."""
+    W = sp.csc_array(np.array([[1.0, 1.0, 2.0], [0.0, 1.0, 2.0]]))  # the last row has the costs
+    others, weights = pivots._combinations(W, np.array([0, 1]), np.ones(3), np.ones(1))
+    assert others.tolist() == [2]
+    assert weights.toarray().ravel().tolist() == [0.0, 2.0, 0.0]
+
+
+def test_weights_are_rounded_where_they_are_near_a_unit():
+    weights = np.array([0.1, 1 / 3, 0.5 + 1e-11, 2 - 1e-9, 1e-12])
+    assert pivots.rounded(weights).tolist() == [0.1, 1 / 3, 0.5, 2.0, 0.0]

@@ -96,3 +96,14 @@ def test_the_allowance_is_for_what_happens(name):
     found = [measured(name, 3.0) for _ in range(20)]
     assert any(error > 24 * terms for error, _, terms in found)
     assert all(allowed <= 1e4 * max(error for error, _, _ in found) for _, allowed, _ in found)
+
+
+@pytest.mark.parametrize(
+    ("loss", "counts"), [(lambda u: cp.max(u - FAR), True), (lambda u: cp.sum(cp.pos(u - FAR)), False)]
+)
+def test_a_row_far_below_0_counts_where_nothing_else_bounds_its_column(loss, counts):
+    """max(u − 1e6) rounds as it is negative, and max(0, u − 1e6) is exactly 0."""
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    form = conic_form(ko.Problem(cp.Minimize(loss(theta(np.arange(3.0)[:, None])))).canonical_form())
+    allowed = inside(form, np.zeros(len(form.c)), np.zeros(len(form.c)), 1.0, np.zeros(len(form.c)))
+    assert allowed >= FAR if counts else allowed == 0
