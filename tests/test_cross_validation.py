@@ -159,6 +159,13 @@ def test_folds():
     assert (train.tolist(), test.tolist()) == (list(range(30)), [38, 39])
 
 
+def test_a_number_of_folds_some_of_which_have_no_weight():
+    problem, w, lam, _ = ridge()
+    w.value = np.repeat([1.0, 0.0], N // 2)
+    with pytest.raises(DataError, match="folds with rows of positive weight on both sides"):
+        ko.cross_validate(problem, w, lam, VALUES, cv=N)
+
+
 def test_a_fold_without_an_answer():
     theta, w, radius = ko.Theta(KERNEL), cp.Parameter(N, nonneg=True), cp.Parameter(nonneg=True, name="R")
     constraints = [ko.norm(theta) <= radius, theta(X)[0] >= 1]

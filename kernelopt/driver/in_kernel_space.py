@@ -47,7 +47,6 @@ NO_MEMORY = "no memory for Q itself"
 # A tenth of the rows tells how many columns a factor would have. From these shares of independent rows among them on, Q
 # takes less than a factor of about N/5 columns for squares, and of N/20 where libsvm has a point.
 SAMPLE, LEAST_OF_SQUARES, LEAST = 10, 0.8, 0.3
-SO_FEW = 250  # rows up to which one system with Q takes less than the sample
 ENGINES = ("AUGMENTED_LAGRANGIAN", "LEAST_SQUARES")
 
 
@@ -84,9 +83,6 @@ def reason(  # noqa: PLR0917
         return ""
     if flat or not (shape.machine or shape.squares):
         return flat or _flat(links, options)
-    rows = max(len(link.rows) for link in links)
-    if rows <= SO_FEW:
-        return f"{rows} rows"
     return _wide(links, options, LEAST_OF_SQUARES if shape.squares else LEAST)
 
 

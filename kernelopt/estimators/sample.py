@@ -17,8 +17,6 @@ from kernelopt.kernels.sources import refuse_masked
 from kernelopt.support.checks import shown
 from kernelopt.support.types import Array, Ints
 
-LARGEST = float(np.finfo(float).max)
-
 
 @dataclass(frozen=True, eq=False)
 class Sample:
@@ -83,7 +81,9 @@ def row_weights(sample_weight: Any, n: int) -> Array:
         )
     if weights.max() == 0:
         raise DataError("Expected some sample_weight > 0; all weights are zero, which leaves no row to fit.")
-    if weights.max() > LARGEST / n:
+    with np.errstate(over="ignore"):
+        total = weights.sum()
+    if not np.isfinite(total):
         raise DataError(
             f"Expected sample_weight whose sum is a finite number; got {weights.max():g} at {int(weights.argmax())}. "
             "Divide all weights by a constant."

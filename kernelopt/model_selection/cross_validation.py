@@ -254,7 +254,7 @@ def _folds(cv: Any, base: Array, random_state: Any) -> tuple[tuple[Ints, Ints], 
             raise OptionError(f"Expected from 2 to {N} folds for {N} rows; got {shown(cv)}.")
         order = generator(random_state).permutation(N)
         tests = [np.sort(part) for part in np.array_split(order, int(cv))]
-        return tuple((np.setdiff1d(np.arange(N), test), test) for test in tests)
+        cv = [(np.setdiff1d(np.arange(N), test), test) for test in tests]
     try:
         pairs = [(train, test) for train, test in (cv.split(np.zeros((N, 1))) if hasattr(cv, "split") else cv)]
     except (TypeError, ValueError) as error:

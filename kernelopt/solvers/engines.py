@@ -307,14 +307,17 @@ def _point(problem: Structured, start: Start | None) -> Point | None:
     return Point(x, s, a, problem.smooth_gradient(s), inf, unit, inf, inf, kept=start.kept)
 
 
-def _next_width(width: float, before: float, value: float) -> float:
-    """How far to go on to a root, after a step of some width: by the secant and a little more, at most twice as far.
+def _next_width(width: float, before: float, value: float, number: int) -> float:
+    """How far to go on to a root after step `number`: by the secant and a little more after the first one, at least.
 
-    No slope is above 1, so that the root is at least as far as the value is from 0.
+    No slope is above 1, so that the root is at least as far as the value is from 0. Where the secant asks for more than
+    twice the width, or the second step has not reached the root, the secant is a poor guide, as along e^x + ε.
     """
     gained = abs(value - before)
-    by_secant = BEYOND * width * abs(value) / gained if gained > 0 else 2 * width
-    return min(max(by_secant, abs(value)), 2 * width)
+    by_secant = BEYOND * width * abs(value) / gained if 0 < gained < inf else inf
+    if by_secant > 2 * width:
+        return max(2 * width, 1.0)
+    return max(by_secant, abs(value), 2 * width if number > 1 else 0.0)
 
 
 class _NormSearch:
@@ -393,16 +396,16 @@ class _NormSearch:
     def _bracketed(self, middle: float) -> None:
         """Find an interval around the root, by secants that go a little too far, then the root."""
         low = high = middle
-        value = self.excess(middle)
+        value, number = self.excess(middle), 0
         width = min(abs(value) * BEYOND / RISE, FIRST)
         while value < 0 and high - middle < WIDEST:
-            low, high, before = high, high + width, value
+            low, high, before, number = high, high + min(width, WIDEST), value, number + 1
             value = self.excess(high)
-            width = _next_width(width, before, value)
+            width = _next_width(width, before, value, number)
         while value > 0 and high <= middle and middle - low < WIDEST:
-            high, low, before = low, max(low - width, self._least(low)), value
+            high, low, before, number = low, max(low - min(width, WIDEST), self._least(low)), value, number + 1
             value = self.excess(low)
-            width = _next_width(width, before, value)
+            width = _next_width(width, before, value, number)
         if self.known[low] * self.known[high] < 0:
             brentq(self.excess, low, high, xtol=NARROW, rtol=1e-14)
 

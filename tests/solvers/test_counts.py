@@ -106,23 +106,41 @@ def test_few_strengths_of_a_norm_that_is_no_square_are_solved(kind, most, monkey
     assert len(apart) <= most, apart
 
 
-@pytest.mark.parametrize("excess", [lambda r: r - 30.0, lambda r: 1e-3 * (r + 25.0), lambda r: np.tanh(r + 7.3)])
+class Search:
+    """A search for a root of a given excess."""
+
+    def __init__(self, excess):
+        self.known, self.given = {}, excess
+
+    def excess(self, at):
+        self.known[at] = self.given(at)
+        return self.known[at]
+
+    def _least(self, _):
+        return -np.inf
+
+
+@pytest.mark.parametrize(
+    "excess",
+    [
+        lambda r: r - 30.0,
+        lambda r: 1e-3 * (r + 25.0),
+        lambda r: np.tanh(r + 7.3),
+        lambda r: np.inf if r > -1 else r + 3.0,
+    ],
+    ids=["slope 1, far away", "nearly flat", "flat on both sides", "infinite at first"],
+)
 def test_the_search_for_a_norm_ends_at_any_slope(excess):
-    """Excesses of slope 1 far away, of a slope that is nearly 0, and of both."""
-
-    class Search:
-        known, tried = {}, []
-
-        def excess(self, at):
-            self.tried.append(at)
-            self.known[at] = excess(at)
-            return self.known[at]
-
-        def _least(self, at):
-            return -np.inf
-
-    search = Search()
-    search.known, search.tried = {}, []
+    search = Search(excess)
     engines._NormSearch._bracketed(search, 0.0)
-    assert abs(excess(search.tried[-1])) < 1e-9
-    assert len(search.tried) < 25
+    assert abs(excess(list(search.known)[-1])) < 1e-9
+    assert len(search.known) < 25
+
+
+@pytest.mark.parametrize("left", [1e-2, 1e-6, 1e-9])
+def test_a_search_without_a_root_takes_few_steps(left):
+    """A bound that is not active: as R → 0 the excess falls to `left`, not to 0."""
+    search = Search(lambda r: float(np.log1p(np.exp(r)) + left))
+    engines._NormSearch._bracketed(search, np.log(1e-3))
+    assert len(search.known) <= 9
+    assert min(search.known) < np.log(1e-3) - engines.WIDEST

@@ -321,6 +321,18 @@ def reason(loss: str, names=("AUGMENTED_LAGRANGIAN", "LEAST_SQUARES", "NEWTON"),
     return in_kernel_space.reason(form, outer, list(names), factor_options(), Goal(1e-6, **goal), flat)
 
 
+@pytest.mark.parametrize("rows", [120, 240])
+def test_a_low_rank_is_found_in_few_rows(rows):
+    """Two columns: θ stands on two pivots, and not on all rows."""
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(rows, 2))
+    theta, b = ko.Theta(ko.kernels.Linear()), cp.Variable()
+    losses = ko.losses.hinge(np.sign(points[:, 0] + rng.normal(size=rows)), theta(points) + b)
+    problem = ko.Problem(cp.Minimize(cp.sum(losses) + 1e-4 * ko.sum_squares(theta)))
+    problem.solve()
+    assert problem.status == "optimal" and problem.certificate.ranks[0][0] == 2
+
+
 @pytest.mark.parametrize(
     ("names", "goal"),
     [
