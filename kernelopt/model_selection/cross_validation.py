@@ -254,7 +254,7 @@ def _folds(cv: Any, base: Array, random_state: Any) -> tuple[tuple[Ints, Ints], 
             raise OptionError(f"Expected from 2 to {N} folds for {N} rows; got {shown(cv)}.")
         order = generator(random_state).permutation(N)
         tests = [np.sort(part) for part in np.array_split(order, int(cv))]
-        cv = [(np.setdiff1d(np.arange(N), test), test) for test in tests]
+        return tuple((np.setdiff1d(np.arange(N), test), test) for test in tests)
     try:
         pairs = [(train, test) for train, test in (cv.split(np.zeros((N, 1))) if hasattr(cv, "split") else cv)]
     except (TypeError, ValueError) as error:
@@ -294,8 +294,13 @@ def _number(loss: Loss, test: Ints) -> Callable[[Problem], float]:
 def _stated_loss(problem: Problem, weights: cp.Parameter, on_test: Array) -> float:
     """(F(w on the test rows) − F(0)) / Σ w.
 
-    Raises KernelOptError where F is not affine in the weights.
+    Raises KernelOptError where F is not affine in the weights, and DataError where the test rows have none.
     """
+    if not on_test.any():
+        raise DataError(
+            "Expected folds with rows of positive weight on both sides; got one whose test rows have weight 0. Give "
+            "cv as pairs (train, test), or weights.value with positive numbers."
+        )
     on_train = weights.value
     sign = -1.0 if isinstance(problem.objective, cp.Maximize) else 1.0
 
