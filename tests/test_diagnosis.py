@@ -10,6 +10,7 @@ from inside import point_of
 
 import kernelopt as ko
 from kernelopt import losses
+from kernelopt.compiler.pieces import ExponentialPiece
 from kernelopt.driver import diagnosis
 from kernelopt.driver.strategy import Goal, Task
 
@@ -83,3 +84,33 @@ def test_exponentials_without_a_cost_do_not_count():
     A = sp.csc_array(np.array([[1, 0, 0, 0], [0, 0, 0, 0], [0, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1.0]]))
     data = SimpleNamespace(c=np.array([1.0, 1.0, 1.0, 0.0]), P=np.zeros(4), A=A, linked=np.array([0]), y=np.array([1]))
     assert np.array_equal(diagnosis._that_cost(data, np.array([0, 3])), [1.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("costs", "asked"), [([], True), ([[0.0, 0.0]], True), ([[1.0, 0.0]], False), ([[1.0, 0.0], [0.0, 0.0]], True)]
+)
+def test_a_direction_of_theta_is_looked_for_where_its_length_has_no_cost(costs, asked, monkeypatch):
+    """Each norm has a linear and a quadratic cost; a norm without any may grow for ever."""
+    seen = []
+    monkeypatch.setattr(diagnosis.feasibility, "flat_recession", lambda *_: seen.append(1))
+    n = len(costs)
+    c, P = np.array(costs).reshape(n, 2).T
+    point = SimpleNamespace(x=np.zeros(0), z=np.ones(3))
+    data = SimpleNamespace(
+        c=c, P=P, t=np.arange(n), y=np.zeros(0, dtype=int), smooth=False, A=np.zeros((3, 0)),
+        b=np.array([-20.0, 1.0, 1.0]), cones=SimpleNamespace(exp=1, exponentials=np.array([0])),
+    )  # fmt: skip
+    form = SimpleNamespace(predictions=(SimpleNamespace(theta=None),), norms_of=lambda _: {0: None})
+    task = SimpleNamespace(reduction=SimpleNamespace(form=form))
+    found = SimpleNamespace(evidence=SimpleNamespace(point=point))
+    assert not diagnosis.is_receding(task, SimpleNamespace(form=data, split=None), None, found)
+    assert bool(seen) is asked
+
+
+@pytest.mark.parametrize(("s", "rate", "expected"), [(-30.0, 1.0, True), (-3.0, 10.0, True), (-30.0, 0.1, False)])
+def test_an_exponent_has_its_rate(s, rate, expected):
+    """e^q with q = rate·s + shift, against e^-12."""
+    one = np.ones(1)
+    piece = ExponentialPiece(np.array([0]), one, rate * one, 0.0 * one, 0.0 * one, False)
+    pieces = SimpleNamespace(y=[], pieces=[piece], arguments=lambda *_: np.array([s]))
+    assert diagnosis._has_faded(SimpleNamespace(u_flat=None, y_flat=np.zeros(0)), pieces) is expected

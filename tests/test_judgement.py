@@ -217,3 +217,41 @@ def test_integers_are_rounded_where_no_solver_fixes_them(monkeypatch):
     monkeypatch.setattr(convex, "attempted", fails)
     found = work._with_integers(representer.evaluate(reduction, reduction.at_zero((np.array(0.8),))))
     assert found.y[0] == 1 and work.rest is None
+
+
+@pytest.mark.parametrize(("kinked", "unit", "closed"), [(True, 0.5, True), (False, 0.5, False), (True, 2.0, False)])
+def test_a_tiny_gap_closes_where_kinks_leave_nothing_to_gain(kinked, unit, closed, monkeypatch):
+    """That is, where the improvement on θ = 0 is as small."""
+    work, answer = begun()
+    nothing = convex.NOTHING_LEFT * work.task.data.form.units[1]
+    found = SimpleNamespace(
+        absolute_gap=0.5 * nothing, relative_gap=1.0, unit=unit * nothing, terms=0.0, evidence=None,
+        closes=lambda *_: False,
+    )  # fmt: skip
+    monkeypatch.setattr(convex.certificates, "gap_of_solver", lambda *_: np.nan)
+    monkeypatch.setattr(convex.certificates, "first_look", lambda *_: found)
+    monkeypatch.setattr(convex, "shape_of", lambda *_: SimpleNamespace(kinked=kinked, hard=False))
+    work._taken(answer)
+    assert work.best.closed is closed
+
+
+def test_a_point_that_keeps_its_value_is_no_optimum_of_zero(monkeypatch):
+    """Only a move that takes nearly all of the value shows that the optimum is 0."""
+    problem, task, point = ridge()
+    found = problem.certificate
+    far = replace(found, at_zero=1e12 * found.upper, bare=None, terms=found.upper, lower=0.0)
+    monkeypatch.setattr(judgement.projection, "towards_zero", lambda *_: point)
+    assert judgement._is_nearly_zero(task, task.data, far, point) is None
+
+
+@pytest.mark.parametrize("share", [0.9, 1.5])
+def test_an_open_gap_beyond_the_improvement_is_diagnosed(share):
+    """A gap as large as the improvement on θ = 0 suggests that no answer exists."""
+    problem, task, point = ridge()
+    best = judgement.Candidate(0.0, False, False, point, Answer(Status.OPTIMAL, True, None, point))
+    inverted = judgement.Inverted(Solution(Status.OPTIMAL, point.value, {}, {}, None), point, True)
+    known, asked = problem.certificate, []
+    found = replace(known, lower=known.upper - share * known.unit, bare=None)
+    assert found.relative_gap == pytest.approx(share)
+    judgement._with_status(task, best, inverted, found, lambda: asked.append(1) or Diagnosis(), None)
+    assert len(asked) == (share > 1)

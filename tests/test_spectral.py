@@ -1,6 +1,8 @@
 """The spectral form solved: kernel PCA against explicit matrices and scikit-learn, statuses, reports, refusals."""
 
 import copy
+from time import perf_counter
+from types import SimpleNamespace
 
 import cvxpy as cp
 import numpy as np
@@ -10,6 +12,7 @@ from inside import reduction_of
 from sklearn.decomposition import KernelPCA
 
 import kernelopt as ko
+from kernelopt.driver import principal_components, verification
 from kernelopt.errors import KernelOptError, OptionError, RepresenterError, SolverError
 
 N = 40
@@ -452,3 +455,20 @@ def test_from_an_explicit_problem():
     assert problem.solve() == pytest.approx(np.linalg.norm(Phi.value, 2), rel=1e-10)
     assert np.linalg.norm(Phi.value @ t.value) == pytest.approx(problem.value, rel=1e-10)
     assert problem.verify().passed
+
+
+@pytest.mark.parametrize("A", [None, np.eye(2)])
+def test_no_explicit_optimum_without_a_radius_or_features(A, monkeypatch):
+    """σ_max times the radius, where p is finite and small, and ‖θ‖ bounded."""
+    monkeypatch.setattr(verification, "explicit_matrix", lambda _: A)
+    form = SimpleNamespace(link=None, objective_at=lambda value: value)
+    for radius in (1.0, np.inf):
+        numbers = SimpleNamespace(radius=radius, G=np.zeros((2, 0)), M=3.0 * np.eye(2))
+        expected = None if A is None or radius == np.inf else 3.0
+        assert principal_components._explicit_features(form, numbers) == expected
+
+
+def test_nothing_but_the_solve_is_timed_at_first():
+    """Times of the kernel, the factor and the compiler are known elsewhere."""
+    stats = principal_components._stats(perf_counter())
+    assert (stats.kernel_time, stats.factor_time, stats.compile_time) == (0.0, 0.0, 0.0)

@@ -13,6 +13,7 @@ import kernelopt as ko
 from kernelopt import losses
 from kernelopt.driver import verification
 from kernelopt.errors import KernelOptError
+from kernelopt.language.rows import Rows
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 2))
@@ -270,3 +271,45 @@ def test_a_given_function_of_two_outputs_keeps_its_norm():
         if points is X:
             assert np.allclose(factor.B @ v, f(points))
             assert np.linalg.norm(v) / np.sqrt(factor.scale) == pytest.approx(f.norm)
+
+
+@pytest.mark.parametrize(("scale", "passes"), [(1.0, True), (1.01, False)])
+def test_a_wrong_factor_in_single_precision_fails(scale, passes):
+    """Its tolerance is larger, and still far below 1."""
+    problem, theta, _ = svm()
+    problem.solve(dtype="float32", max_rank=10)
+    reduction, point = reduction_of(problem), point_of(problem)
+    B = reduction.factors[theta].B
+    wrong = replace(B, blocks=tuple(np.float32(scale) * block for block in B.blocks))
+    factor = replace(reduction.factors[theta], B=wrong)
+    reduction = replace(reduction, factors={theta: factor})
+    checks = {c.name: c for c in verification._factor_checks(0, reduction, point, theta.value)}
+    assert checks["Q − BBᵀ ⪰ 0"].passed is passes
+
+
+def test_a_point_between_two_is_taken_of_vectors_only():
+    """Words have none."""
+    kernel = ko.kernels.FromFunction(lambda a, b: float(a == b), psd=True, on_lists=False)
+    rows = Rows.of_points(kernel, np.array(["a", "b"], dtype=object))
+    assert not list(verification._null_space(SimpleNamespace(rows=rows), SimpleNamespace(added=0.0), None))
+
+
+def test_known_slopes_are_those_of_the_certificate():
+    """None without a certificate, or without its evidence."""
+    slopes = np.ones(3)
+    for certificate, expected in (
+        (None, None),
+        (SimpleNamespace(evidence=None), None),
+        (SimpleNamespace(evidence=SimpleNamespace(slopes=slopes)), slopes),
+    ):
+        assert verification._known_slopes(SimpleNamespace(certificate=certificate)) is expected
+
+
+@pytest.mark.parametrize("lam", [0.3, 4.0])
+def test_multipliers_of_a_function_are_its_coefficients(lam):
+    """ν = 2λα for the penalty λ‖θ‖², which are the slopes of the squares."""
+    theta = ko.Theta(KERNEL)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - TARGETS) + lam * ko.sum_squares(theta)))
+    problem.solve(rank_tol=1e-13)
+    (nu,) = verification._multipliers_from_coefficients(reduction_of(problem), problem._outer(), point_of(problem))
+    assert np.abs(nu) == pytest.approx(np.abs(2 * (theta.value(X) - TARGETS)), rel=1e-4, abs=1e-6)

@@ -573,3 +573,59 @@ def test_memory_of_one_array_is_asked_for_first(monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: 8 * 60 * 5 - 1)
     with pytest.raises(MemoryLimitError, match="B of 60 rows as one array"):
         factor.in_one_array(rows)
+
+
+def test_a_factor_is_the_same_in_one_array():
+    """And it spans everything where its rank is the number of rows or of features."""
+    X = points(60)
+    rows, factor = factor_of(X, Layout(Here(), 30), 5)
+    np.testing.assert_allclose(factor.in_one_array(rows).B, factor.B.whole(), atol=1e-12)
+    assert not factor.spans
+    linear = Rows.of_points(ko.kernels.Linear(), X)
+    assert blocked_cholesky(linear, Settings(1e-8, None), None, Layout(Here(), 30)).spans
+    few = Rows.of_points(KERNEL, X[:4])
+    assert blocked_cholesky(few, Settings(1e-13, None), None, Layout(Here(), 2)).spans
+
+
+@pytest.mark.parametrize(("support", "by_panels"), [(29, False), (30, True), (60, True)])
+def test_panels_take_less_than_columns_from_half_of_the_rows_on(support, by_panels, monkeypatch):
+    """And the error of a product counts the additions of the one that is taken."""
+    rows, factor = factor_of(points(60), Layout(Here(), 30), 5)
+    V, Q, asked, taken = np.zeros((60, 1)), KERNEL(points(60)), [], []
+    V[:support] = 1.0
+    panels = BlockFactor._panels
+    monkeypatch.setattr(BlockFactor, "_panels", lambda *args: taken.append(1) or panels(*args))
+    np.testing.assert_allclose(factor.product(rows, V), Q @ V, rtol=1e-12)
+    assert bool(taken) is by_panels
+    monkeypatch.setattr(Rows, "product_error", lambda *args: asked.append(args[2]))
+    factor.product_error(rows, V)
+    assert asked == [1024 + 2 + 9 + 8 if by_panels else support + 8]
+
+
+def test_panels_of_two_blocks():
+    """Three pairs of blocks, three pieces each, since a thread gets eight panels at least: tiles of 10 × 30."""
+    rows, factor = factor_of(points(60), Layout(Here(), 30), 5)
+    V, asked = np.ones((60, 1)), []
+    assert len(factor._panels(V)) == 9
+    np.testing.assert_allclose(factor.product(rows, 0.0 * V), 0.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Rows, "quadratic_error", lambda *_, additions: asked.append(additions))
+        factor.quadratic_error(rows, V)
+    assert asked == [2 * 1024 + 2 + 9 + 8]
+
+
+def test_inner_products_of_some_rows():
+    """BBᵀ at some rows and columns, wherever B is."""
+    B, blocks = block_matrix(np.float64)
+    chosen = np.array([3, 30, 99])
+    np.testing.assert_allclose(blocks.outer_among(chosen), B[chosen] @ B[chosen].T)
+
+
+def test_limits_of_the_outer_product_are_met(monkeypatch):
+    """As many rows as are allowed, and as many bytes."""
+    B = RNG(0).normal(size=(50, 20))
+    assert tall(B, 50).outer() is not None
+    monkeypatch.setattr(memory, "available_bytes", lambda: 4 * 8 * 50**2)
+    assert tall(B).outer() is not None
+    monkeypatch.setattr(memory, "available_bytes", lambda: 4 * 8 * 50**2 - 1)
+    assert tall(B).outer() is None

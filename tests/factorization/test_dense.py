@@ -1,6 +1,7 @@
 """Q = BBᵀ: exactness, tolerance, rank, pivots, and F(x) = L⁻¹k_S(x)."""
 
 import tracemalloc
+from time import perf_counter
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import scipy.linalg as sl
 
 import kernelopt as ko
 from kernelopt.errors import KernelError, MemoryLimitError, NotPSDError
-from kernelopt.factorization import METHODS, Settings
+from kernelopt.factorization import METHODS, Settings, dense, elimination, factorize, streamed
 from kernelopt.factorization.memory import available_bytes, human
 from kernelopt.language.rows import Rows
 
@@ -175,3 +176,46 @@ def test_memory_estimate_is_kept(kernel, monkeypatch):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert asked[0] / 1.5 < peak < 1.15 * asked[0]
+
+
+def test_a_factor_is_exact_and_departs_from_nothing():
+    """Unless it says otherwise, as one in single precision or of a projection does."""
+    f = factor(GAUSSIAN, X, max_rank=5)
+    assert f.is_exact and not f.is_projected
+    assert f.departure == 0.0 and f.added == 0.0
+
+
+@pytest.mark.parametrize(("smallest", "refused"), [(-5e-11, False), (-5e-10, True)])
+def test_eigenvalues_decide_where_a_cholesky_factorization_breaks_down(smallest, refused):
+    """Relative to the largest eigenvalue, which is four times what is added to the diagonal."""
+    u, w = np.array([1.0, -1.0, 1.0, -1.0]) / 2, np.array([1.0, 1.0, -1.0, -1.0]) / 2
+    kernel = ko.kernels.Precomputed(np.outer(u, u) + smallest * np.outer(w, w))
+    rows = Rows.of_points(kernel, kernel.rows(np.arange(4)))
+    if refused:
+        with pytest.raises(NotPSDError, match="eigenvalue -5e-10"):
+            dense.refuse_indefinite(rows, None)
+    else:
+        dense.refuse_indefinite(rows, None)
+
+
+@pytest.mark.parametrize(("dtype", "told"), [(np.float32, True), (np.float64, False)])
+def test_rounded_entries_are_told(dtype, told):
+    """Where entries are numbers of single precision, and the eigenvalue is as small as their rounding."""
+    kernel = ko.kernels.Precomputed(GAUSSIAN(X).astype(dtype).astype(float))
+    rows = Rows.of_points(kernel, kernel.rows(np.arange(len(X))))
+    assert ("float32 numbers" in dense._indefinite_message(rows, -1e-7, 1.0)) is told
+    assert "float32 numbers" not in dense._indefinite_message(rows, -1e-3, 1.0)
+    others = Rows.of_points(GAUSSIAN, X)
+    assert "float32 numbers" not in dense._indefinite_message(others, -1e-7, 1.0)
+
+
+@pytest.mark.parametrize("method", ["cholesky", "eigen", "streamed", "clip"])
+def test_seconds_are_counted_from_the_start(method, monkeypatch):
+    """Whatever the clock shows."""
+    for module in (dense, elimination, streamed):
+        monkeypatch.setattr(module, "perf_counter", lambda: 1e6 + perf_counter())
+    rows = Rows.of_points(GAUSSIAN, X)
+    f = factorize("cholesky" if method == "clip" else method, rows, Settings(1e-8, None))
+    if method == "clip":
+        f = dense.projected(rows, Settings(1e-8, None, "clip"))
+    assert 0 <= f.kernel_seconds < 60 and 0 <= f.factor_seconds < 60

@@ -16,7 +16,7 @@ from kernelopt.driver import policy, refine
 from kernelopt.driver.options import factor_options
 from kernelopt.driver.strategy import Goal, Outcome
 from kernelopt.errors import MemoryLimitError, OptionError
-from kernelopt.factorization import FLOOR, Guide, Settings, carried, grow, growing
+from kernelopt.factorization import FLOOR, Guide, Settings, carried, grow, growing, streamed
 from kernelopt.factorization import factor as factor_module
 from kernelopt.factorization.dense import pivoted_cholesky
 from kernelopt.factorization.growing import ExpandedFactor
@@ -359,7 +359,7 @@ def test_only_a_factor_that_is_fine_enough_is_used_again(rank_tol, again):
 def test_options_differ_in_what_they_do():
     """The words that explain them, and where factors are looked up, are left out."""
     options = factor_options()
-    assert replace(options, why="flat spectrum") == options
+    assert replace(options, why="flat spectrum", cache=ko.FactorCache(), memory_limit=1e9) == options
     assert replace(options, growth=1) != options
 
 
@@ -493,6 +493,10 @@ def test_as_many_pivots_as_the_gap_asks_for():
     assert policy._more(200, rounds, 9e-3) == 40  # no fewer than a fifth of those that there are
     assert policy._more(200, rounds, 1e-6) == 200  # and no more than these
     assert policy._more(200, rounds[1:], 1e-6) == 100  # half of them where nothing is known of what they bring
+    before = [Round(50, 50, 0.0, 1.0, 1.0, 1.0), *rounds]  # the last two decide
+    assert policy._more(200, before, 3e-3) == int(1.1 * 100 * np.log10(1e-2 / 3e-3))
+    few = [Round(20, 20, 0.0, 1.0, 1e-1, 1.0), Round(30, 30, 0.0, 1.0, 1e-2, 1.0)]
+    assert policy._more(30, few, 9.9e-3) == 25  # and no fewer than a quarter of those of a first factor
 
 
 def in_many_dimensions(monkeypatch, n=600, p=60, **options):
@@ -547,3 +551,44 @@ def test_a_factor_that_may_grow_forms_no_large_outer_product(monkeypatch):
     monkeypatch.setattr(factor_module, "PASSING", 100)
     assert streamed_cholesky(rows, SETTINGS).matrix.outer() is None
     assert pivoted_cholesky(rows, SETTINGS).matrix.outer() is not None
+
+
+@pytest.mark.parametrize("verbose", [True, False])
+def test_what_was_asked_to_be_told_is_told(verbose):
+    """An option of all solvers, which is False by default."""
+    assert Goal(1e-6, options={"verbose": verbose}).verbose is verbose
+    assert Goal(1e-6).verbose is False
+
+
+def test_guides_beside_each_other():
+    """Products are known where both know theirs."""
+    one, other = Guide(np.ones((3, 1)), np.full((3, 1), 2.0)), Guide(np.zeros((3, 2)), np.full((3, 2), 3.0))
+    both = one.beside(other)
+    np.testing.assert_array_equal(both.nu, [[1.0, 0.0, 0.0]] * 3)
+    np.testing.assert_array_equal(both.products, [[2.0, 3.0, 3.0]] * 3)
+    assert one.beside(Guide(other.nu)).products is None and Guide(one.nu).beside(other).products is None
+
+
+def test_no_pivots_without_a_count(monkeypatch):
+    """The factor of the pivots stays the same object where functions alone are added."""
+    rows, Q = values()
+    nu, known = multipliers(N), coarse(rows)
+    monkeypatch.setattr(growing, "with_pivots", lambda *_: pytest.fail("Pivots were added."))
+    once = grow(rows, known, Guide(nu, Q @ nu), 0, True, SETTINGS)
+    assert once.rank == known.rank + 2
+
+
+def test_functions_count_towards_the_largest_rank():
+    """One of two is added where there is room for one."""
+    rows, Q = values()
+    nu, known = multipliers(N), coarse(rows)
+    assert grow(rows, known, Guide(nu, Q @ nu), 0, True, Settings(1e-8, known.rank + 1)).rank == known.rank + 1
+    assert grow(rows, known, Guide(nu, Q @ nu), 0, True, Settings(1e-8, known.rank)).rank == known.rank
+
+
+def test_pivots_are_drawn_until_all_are_there(monkeypatch):
+    """In several draws where one does not give them all."""
+    monkeypatch.setattr(streamed, "CHUNK", 5)
+    rows, _ = values()
+    known = coarse(rows)
+    assert grow(rows, known, Guide(multipliers(N)), 12, False, SETTINGS).rank == known.rank + 12

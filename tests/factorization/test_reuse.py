@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV
 import kernelopt as ko
 from kernelopt import factorization
 from kernelopt.errors import OptionError
+from kernelopt.factorization.reuse import _bytes
 from kernelopt.language.rows import Rows
 
 RNG = np.random.default_rng(0)
@@ -124,3 +125,14 @@ def test_memory_of_points_counts():
         cache = ko.FactorCache(max_bytes=share * points.nbytes)
         solved(points, cache=cache)
         assert len(cache) == kept
+
+
+def test_all_of_the_memory_may_be_taken():
+    """To the last byte."""
+    rows = Rows.of_points(KERNEL, X)
+    factor = factorization.METHODS["cholesky"](rows, factorization.Settings(1e-8, None))
+    cache = ko.FactorCache(max_bytes=_bytes(rows, factor))
+    cache.factor(rows, "options", lambda: factor)
+    assert len(cache) == 1
+    cache.factor(rows, "others", lambda: factor)
+    assert len(cache) == 1

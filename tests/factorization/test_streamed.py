@@ -3,6 +3,7 @@
 import time
 import tracemalloc
 from dataclasses import replace
+from types import SimpleNamespace
 
 import cvxpy as cp
 import numpy as np
@@ -523,3 +524,84 @@ def test_a_wrong_factor_is_found_out():
     (theta, factor), *_ = reduction_of(problem).factors.items()
     reduction_of(problem).factors[theta] = replace(factor, B=factor.B * (1 + 1e-3))
     assert not problem.verify().passed
+
+
+# ---------------------------------------------------------------- single steps
+
+
+def test_the_first_seed_is_zero():
+    """Of settings that do not tell one, as of problems."""
+    rows = rows_of(GAUSSIAN)
+    plain = streamed.streamed_cholesky(rows, Settings(1e-2, None))
+    assert np.array_equal(plain.pivots, factor(GAUSSIAN, rank_tol=1e-2, seed=0).pivots)
+
+
+def test_a_negative_diagonal_entry_is_judged_by_itself():
+    """Beside a large first entry it would pass for rounding."""
+    with pytest.raises(NotPSDError, match="on 1 rows"):
+        factor(*precomputed(np.diag(np.r_[100.0, np.ones(98), -5e-9])))
+
+
+def test_negative_rounding_is_clipped():
+    """So that no square root and no probability sees it."""
+    work = SimpleNamespace(d=np.array([1.0, -1e-17, 0.5]), negligible=1e-10)
+    elimination.Elimination._require_nonnegative(work, np.zeros(0, dtype=np.intp))
+    assert np.array_equal(work.d, [1.0, 0.0, 0.5])
+
+
+def test_eigenvalues_are_computed_only_on_suspicion(monkeypatch):
+    """They take more than the Cholesky factorization that has to break down first."""
+    monkeypatch.setattr(elimination.Elimination, "_refuse_indefinite", lambda *_: pytest.fail("There is no reason to."))
+    assert factor(*precomputed(GAUSSIAN(X[:50])), 1e-4).rank > 1
+
+
+@pytest.mark.parametrize(
+    ("k", "half", "left", "goal", "expected"),
+    [
+        (10, 0.75, 1.5, 6.0, 40.0),  # in proportion to the rank
+        (10, 0.5, 2.0, 8.0, 20.0),  # to its square
+        (10, 0.4, 0.8, 6.0, 20.0),  # too little is known
+        (10, 0.0, 1.5, 6.0, 20.0),
+        (1, 0.5, 1.5, 6.0, 2.0),
+        (10, 3.0, 6.0, 5.0, 10.0),  # the goal is reached
+    ],
+)
+def test_the_expected_rank(k, half, left, goal, expected):
+    """Of logarithms of trace(Q)/trace(E) at half of the rank, at the rank, and at the goal: y = a·kᵖ."""
+    work = SimpleNamespace(rank=k, trace=1.0, left=np.exp(-left), goal=np.exp(-goal))
+    columns = SimpleNamespace(squares=lambda _: np.array([np.exp(-half) - np.exp(-left)]))
+    assert elimination.Elimination.expected_rank(work, columns) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("left", "kept"), [(1.0, None), (0.5, 3), (0.0, 2)])
+def test_columns_that_meet_the_goal_exactly_stay(left, kept):
+    """Of four, the last ones go that the goal does not need; here each takes 0.5 of the trace, and the goal is 1."""
+    dropped = []
+    columns = SimpleNamespace(squares=lambda _: np.full(4, 0.5), drop=lambda end: dropped.append(end) or np.zeros(3))
+    work = SimpleNamespace(left=left, goal=1.0, rank=4, d=np.zeros(3), pivots=np.arange(4))
+    elimination.Elimination._trim(work, columns, 0)
+    assert dropped == ([] if kept is None else [kept])
+    assert len(work.pivots) == (kept or 4)
+
+
+def test_no_pivot_without_a_residual():
+    """An entry of zero is none, though nothing else is left."""
+    chosen, L = elimination.best_of(np.diag([4.0, 0.0]), 2, np.zeros(2))
+    assert np.array_equal(chosen, [0]) and np.array_equal(L, [[2.0]])
+    chosen, L = elimination.best_towards(np.diag([4.0, 0.0]), np.ones((2, 1)), 2, np.zeros(2))
+    assert np.array_equal(chosen, [0]) and np.array_equal(L, [[2.0]])
+
+
+def test_room_for_columns():
+    """A first array of 64 MB, which stays while columns fit; memory for more is asked for, as wide as it must be."""
+    n = 100_000
+    columns, work = streamed.ArrayColumns(n, None), SimpleNamespace(limit=1e9, most=n, expected_rank=lambda _: 0)
+    columns.make_room(work, 16)
+    first = columns.B
+    assert first.shape == (n, 2**26 // (8 * n))
+    columns.make_room(work, first.shape[1])
+    assert columns.B is first
+    for most, told in ((n, 16), (500, 500)):
+        small = SimpleNamespace(limit=8.0 * n * 15, most=most, expected_rank=lambda _: 0)
+        with pytest.raises(MemoryLimitError, match=f"{n} distinct rows and {told} columns"):
+            streamed.ArrayColumns(n, None).make_room(small, 16)

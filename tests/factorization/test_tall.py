@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from kernelopt.factorization.tall import DenseMatrix
+from kernelopt.errors import MemoryLimitError
+from kernelopt.factorization import tall as tall_module
+from kernelopt.factorization.tall import SPARE, DenseMatrix, Room, tall
 from kernelopt.factorization.whole import WholeMatrix
 
 RNG = np.random.default_rng(0)
@@ -29,3 +31,40 @@ def test_parts_are_those_of_the_array(name):
 
 def test_first_columns():
     np.testing.assert_array_equal(DenseMatrix(B)[:, :3].whole(), B[:, :3])
+
+
+def test_memory_for_more_columns_is_asked_for_first():
+    """For the old array, the new one, and the room behind it."""
+    needed = 8 * 6 * 4 + 8 * 6 * (4 + 2 + SPARE)
+    assert tall(B).beside(np.ones((6, 2)), limit=needed)[0].shape == (6, 6)
+    with pytest.raises(MemoryLimitError, match="6 rows and 14 columns"):
+        tall(B).beside(np.ones((6, 2)), limit=needed - 1)
+
+
+def test_all_of_the_room_is_taken():
+    """Once, and by the B that ends where the room begins."""
+    room, T = Room(np.zeros((6, 5)), 3), np.ones((6, 2))
+    assert room.take(B[:, :2], T) is None
+    assert room.take(B[:, :3], np.ones((6, 3))) is None
+    assert room.take(room.array[:, :3], T).shape == (6, 5)
+    assert room.take(room.array[:, :3], T) is None
+
+
+def test_rows_of_weight_zero_are_left_out(monkeypatch):
+    """Unless they are few: a copy of the others would cost more."""
+    taken, ours = [], tall_module._symmetric
+    monkeypatch.setattr(tall_module, "_symmetric", lambda L, w: taken.append(len(L)) or ours(L, w))
+    whole = RNG.normal(size=(20, 3))
+    for zeros in (1, 5):
+        w = np.ones(20)
+        w[:zeros] = 0.0
+        np.testing.assert_allclose(tall(whole).gram(w), whole[zeros:].T @ whole[zeros:])
+    assert taken == [20, 15]
+
+
+@pytest.mark.parametrize("rows", [4, 6, 7, 12])
+def test_gram_matrices_are_added_up_piece_by_piece(rows, monkeypatch):
+    """The last piece may have fewer rows."""
+    monkeypatch.setattr(tall_module, "SCALED", 8)
+    whole, w = RNG.normal(size=(rows, 3)), RNG.uniform(1, 2, size=rows)
+    np.testing.assert_allclose(tall(whole).gram(w), whole.T @ (w[:, None] * whole))

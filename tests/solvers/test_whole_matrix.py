@@ -1,6 +1,7 @@
 """Solves with Q itself in place of a factor: the same answers, on rows with a multiplier, and factors where needed."""
 
 import pickle
+from dataclasses import replace
 
 import cvxpy as cp
 import numpy as np
@@ -10,12 +11,14 @@ import kernelopt as ko
 from kernelopt.driver import in_kernel_space
 from kernelopt.driver.options import factor_options
 from kernelopt.driver.strategy import Goal
-from kernelopt.errors import NotPSDError, SolverError
+from kernelopt.errors import KernelError, NotPSDError, SolverError
 from kernelopt.factorization import Settings, carried
 from kernelopt.factorization.dense import pivoted_cholesky
 from kernelopt.factorization.whole import WholeMatrix, whole
 from kernelopt.language.rows import Rows
+from kernelopt.results.solution import Status
 from kernelopt.solvers import machines
+from kernelopt.solvers.cvxpy_solvers import Answer
 
 N = 300
 LOSSES = {
@@ -363,3 +366,60 @@ def test_the_most_rows_depend_on_loss_and_spectrum(monkeypatch, loss, flat, limi
     for name in ("SQUARES", "FLAT", "MANY", "DENSE"):
         monkeypatch.setattr(in_kernel_space, name, 150 if name == limit else 149)
     assert reason(loss, flat=flat)
+
+
+@pytest.mark.parametrize("status", [Status.OPTIMAL, Status.USER_LIMIT])
+def test_a_limit_closes_no_gap(status, monkeypatch):
+    """An answer whose solver stopped at a limit is judged, but not as one whose gap is closed."""
+    problem, *_ = stated("squares", n=30)
+    form, outer, found = problem._private_form(), problem._outer(), []
+    reduction = in_kernel_space.reduced(form, factor_options(), np.inf, "asked for")
+    answer = Answer(status, True, None, replace(reduction.at_zero((np.array(0.0),)), nu=(None,)), gap=0.0)
+
+    def judged(_, candidate, *__):
+        found.append(candidate)
+        raise SolverError("Seen.")
+
+    monkeypatch.setattr(in_kernel_space.engines, "solve", lambda *_: answer)
+    monkeypatch.setattr(in_kernel_space.certificates, "gap_of_solver", lambda *_: 0.0)
+    monkeypatch.setattr(in_kernel_space, "judged", judged)
+    attempt, outcome = in_kernel_space.tried(reduction, outer, ["LEAST_SQUARES"], Goal(1e-6), None)
+    assert outcome is None and attempt.claimed == status
+    assert [(one.closed, one.limited) for one in found] == [(status == Status.OPTIMAL, status == Status.USER_LIMIT)]
+
+
+def test_a_whole_matrix_multiplies_and_remembers():
+    """Columns one by one or together; vectors with zeros are remembered, too."""
+    Q = np.array([[2.0, 1.0, 0.0], [1.0, 3.0, 0.5], [0.0, 0.5, 1.0]])
+    matrix, V = WholeMatrix(Q), np.array([[1.0, 2.0], [0.0, 1.0], [-1.0, 0.0]])
+    np.testing.assert_allclose(matrix @ V, Q @ V)
+    assert not matrix._last
+    np.testing.assert_allclose(matrix @ V[:, :1], Q @ V[:, :1])
+    assert len(matrix._last) == 1
+    np.testing.assert_allclose(matrix @ (-3.0 * V[:, 0]), -3.0 * Q @ V[:, 0])
+    assert len(matrix._last) == 1
+
+
+def test_rows_without_an_entry_are_not_read():
+    """A product with few entries takes as few rows of Q."""
+    Q = np.full((10, 10), np.nan)
+    Q[[2, 7]] = 1.0
+    v = np.zeros(10)
+    v[[2, 7]] = 1.0, 2.0
+    np.testing.assert_allclose(WholeMatrix(Q) @ v, np.full(10, 3.0))
+
+
+def test_errors_of_products_count_all_roundings():
+    """Those of a sum over all rows, and of two sums, with eight more."""
+    X, _ = data(n=20)
+    rows, V = Rows.of_points(ko.kernels.Gaussian(sigma=1.0), X), np.eye(20)[:, :2]
+    factor = whole(rows)
+    np.testing.assert_array_equal(factor.product_error(rows, V), rows.product_error(V, 28))
+    np.testing.assert_array_equal(factor.quadratic_error(rows, V), rows.quadratic_error(V, 48))
+
+
+def test_kernel_values_without_digits_are_refused():
+    """As a factor refuses them."""
+    kernel = 1e-310 * ko.kernels.Gaussian(sigma=1.0)
+    with pytest.raises(KernelError, match="all digits"):
+        whole(Rows.of_points(kernel, kernel.rows(data(n=5)[0])))
