@@ -11,9 +11,9 @@ from inside import reduction_of
 
 import kernelopt as ko
 from kernelopt.factorization.tall import DenseMatrix
-from kernelopt.solvers import active_set, assemble, augmented_lagrangian
+from kernelopt.solvers import active_set, assemble, augmented_lagrangian, libsvm
 from kernelopt.solvers.interior_point import InteriorPoint
-from kernelopt.solvers.structured import Structured
+from kernelopt.solvers.structured import LOOK_UP, MEMORY_BOUND, Structured
 from kernelopt.solvers.watch import Watch
 from kernelopt.support.clock import OutOfTimeError
 
@@ -243,3 +243,47 @@ def test_steps_end_where_no_fewer_kinks_are_turned(wrong, found, steps):
     run, watch = Run(), Watch()
     assert active_set._found(run, watch) == ("the point" if found else None)
     assert run.taken == watch.systems == steps
+
+
+def test_slopes_pull_back_with_linear_costs_of_predictions():
+    """Cᵀ(slopes) + g, where d has linear costs of its own."""
+    run = object.__new__(active_set._Run)
+    run.p = replace(of_blocks(np.eye(6), [RNG.normal(size=(6, 4))], [1.0]), linear_d=RNG.normal(size=6))
+    np.testing.assert_allclose(run._back(np.zeros(0)), run.p.linear)
+
+
+def test_rows_without_weight_are_left_out_of_systems():
+    """A system in the rows has one for each positive weight, and lets values that are not finite through."""
+    problem = of_blocks(RNG.normal(size=(4, 8)), [RNG.normal(size=(8, 10))], [2.0])
+    C, W, rhs = problem.E @ problem.blocks[0].whole(), np.array([1.0, 0.0, 2.0, 0.0]), RNG.normal(size=10)
+    solve = problem.system(W)
+    np.testing.assert_allclose(solve(rhs), np.linalg.solve(2 * np.eye(10) + C.T @ (W[:, None] * C), rhs))
+    assert np.isnan(solve(np.full(10, np.nan))).all()
+
+
+def test_the_cost_of_systems():
+    """Few active rows by look-ups, many in all unknowns, and with a sparse F in those of θ alone."""
+    blocks = [RNG.normal(size=(8, 6)), RNG.normal(size=(5, 5))]
+    dense = replace(of_blocks(np.eye(13), blocks, [1.0, 1.0]), F=np.ones((13, 2)), linear_y=np.zeros(2))
+    sparse = replace(dense, F=sp.csr_array(dense.F))
+    products = 2.0 * MEMORY_BOUND * (8 * 6 + 5 * 5) + sum(B.latency for B in dense.blocks)
+    assert dense.product_cost == products
+    assert dense.cost(3) == pytest.approx(3**2 * LOOK_UP + 3**3 / 3 + 4 * products, rel=1e-14)
+    assert dense.cost(10) == pytest.approx(10 * 13**2 + 13**3 / 3 + 4 * products, rel=1e-14)
+    assert sparse.cost(3) == pytest.approx((3 + 2) * 11**2 + 11**3 / 3 + 4 * products, rel=1e-14)
+
+
+def test_a_typical_step_of_multipliers():
+    """Half the width of a box, over a typical argument."""
+    kinks = {"of": np.arange(2), "anchor": np.array([2.0, -2.0]), "low": np.zeros(2), "rho": np.zeros(2)}
+    assert replace(of_blocks(np.eye(2), [np.eye(2)], [1.0]), **kinks, high=np.full(2, 4.0)).sigma == 1.0
+
+
+def test_the_matrix_of_several_blocks_for_libsvm():
+    """Rows of two blocks meet nowhere, and each has the penalty of its own."""
+    B = [RNG.normal(size=(3, 2)), RNG.normal(size=(2, 2))]
+    problem = of_blocks(np.eye(5), B, [2.0, 0.5])
+    K, scale = libsvm._kernel(problem, problem.kernel_space, np.array([4, 0, 2]), np.ones(5))
+    inner = np.zeros((5, 5))
+    inner[:3, :3], inner[3:, 3:] = B[0] @ B[0].T / 2.0, B[1] @ B[1].T / 0.5
+    np.testing.assert_allclose(scale * K, inner[np.ix_([4, 0, 2], [4, 0, 2])], atol=1e-14)

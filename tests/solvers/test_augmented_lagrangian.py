@@ -1,5 +1,7 @@
 """The smooth function that the inner iterations minimize."""
 
+from types import SimpleNamespace
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -8,8 +10,10 @@ from inside import reduction_of
 import kernelopt as ko
 from kernelopt import losses
 from kernelopt.compiler.separable import outer_of
-from kernelopt.solvers import assemble
+from kernelopt.solvers import assemble, augmented_lagrangian
 from kernelopt.solvers.augmented_lagrangian import smoothed
+from kernelopt.solvers.dual_point import Point
+from kernelopt.solvers.watch import Watch
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(12, 2)), RNG.normal(size=12)
@@ -41,3 +45,16 @@ def test_gradient_and_curvature_are_those_of_the_value(name, sigma):
             assert here.gradient[j] == pytest.approx((after.value - before.value) / (2 * h), rel=1e-5, abs=1e-7)
             slope = (after.gradient[j] - before.gradient[j]) / (2 * h)
             assert here.curvature[j] == pytest.approx(slope, rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize("first", [None, "a point of libsvm"])
+def test_finer_points_of_libsvm_follow_a_first_one(monkeypatch, first):
+    """Without a factor they are tried where libsvm had a point, before the proximal point method."""
+    zero, called = np.zeros(1), []
+    answer = Point(zero, zero, zero, zero, 0.0, 1.0, 0.0, 1.0)
+    monkeypatch.setattr(augmented_lagrangian, "_by_libsvm", lambda *_: (None, first))
+    monkeypatch.setattr(augmented_lagrangian, "_from_finer_points", lambda *_: called.append("finer"))
+    monkeypatch.setattr(augmented_lagrangian.proximal_point, "solve", lambda *_: called.append("proximal") or answer)
+    found = augmented_lagrangian.solve(SimpleNamespace(orthonormal=False), Watch("", 1e-6, 0.0, 1.0))
+    assert found.primal == 1.0
+    assert called == (["proximal"] if first is None else ["finer", "proximal"])

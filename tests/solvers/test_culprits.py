@@ -6,6 +6,8 @@ import pytest
 
 import kernelopt as ko
 from kernelopt.errors import DCPError
+from kernelopt.solvers import choice
+from kernelopt.solvers.cvxpy_solvers import CONIC_SOLVERS
 
 X = np.random.default_rng(0).normal(size=(15, 2))
 y = np.sign(X[:, 0])
@@ -83,3 +85,14 @@ def test_dcp_errors_name_the_term(theta):
     assert error(cp.sum_squares(u), cp.sqrt(b) + b <= 1).endswith("is not convex: b^0.5 is concave.")
     assert error(cp.sum_squares(u), cp.abs(b) == 1).endswith("is not convex: |b| is convex.")
     assert error(cp.exp(cp.sqrt(b)) + cp.sum(u)).endswith("b^0.5 is concave.")
+
+
+def test_kinks_of_variables_are_named(theta):
+    found = table(theta, cp.sum_squares(theta(X) - y) + cp.abs(cp.Variable(name="b")))
+    assert found["NEWTON"].endswith("; |b| has a kink")
+
+
+def test_what_to_install_is_told(theta, monkeypatch):
+    monkeypatch.setattr(choice, "_installed", list)
+    found = table(theta, cp.sum_squares(theta(X) - y))
+    assert found["ECOS"] == f"not installed: {CONIC_SOLVERS['ECOS'].install}"

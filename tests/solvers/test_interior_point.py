@@ -1,9 +1,17 @@
 """Central multipliers, from which the interior point starts."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
+from kernelopt.factorization.tall import DenseMatrix
+from kernelopt.solvers import interior_point
+from kernelopt.solvers.dual_point import Point
 from kernelopt.solvers.interior_point import _central
+from kernelopt.solvers.structured import Structured
+from kernelopt.solvers.watch import Watch
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.7])
@@ -21,3 +29,58 @@ def test_central_multipliers_balance_both_ends(low, high, rho):
 def test_multipliers_without_an_end_stay_near_the_other():
     a = _central(np.zeros(1), np.zeros(1), np.full(1, np.inf), np.zeros(1), 0.1, np.full(1, 10.0))
     assert a == pytest.approx(10.0)
+
+
+@pytest.fixture
+def problem():
+    """A hinge and an inequality, of one prediction each."""
+    zero = np.zeros(2)
+    return Structured(
+        (DenseMatrix(np.eye(2)),), sp.csr_array(np.eye(2)), np.zeros((2, 0)), np.ones(1), zero, np.zeros(0),
+        np.array([-1.0, 0.0]), np.arange(2), np.array([1.0, 0.5]), zero, np.array([1.0, np.inf]), zero, (), 0.0,
+    )  # fmt: skip
+
+
+def start():
+    zero = np.zeros(2)
+    return Point(zero, zero, zero, zero, 0.1, 1.0, 0.0, 0.0)
+
+
+def test_a_warm_start_has_no_multipliers_of_missing_ends(problem):
+    state = interior_point._Method(problem, start()).state
+    assert np.all(state.z_low > 0) and state.z_high[0] > 0 and state.z_high[1] == 0
+
+
+def test_a_run_without_the_gap_does_not_claim_it(problem, monkeypatch):
+    monkeypatch.setattr(interior_point, "MOST", 0)
+    point, enough = interior_point._Method(problem, None).run(Watch("", 1e-9, 0.0, 1.0))
+    assert not enough and point.stopped is None
+
+
+@pytest.mark.parametrize(("near", "starts"), [(None, ["cold"]), (start(), ["warm", "cold"])])
+def test_only_a_warm_start_is_followed_by_another(monkeypatch, near, starts):
+    made = []
+
+    class Method:
+        def __init__(self, problem, near):
+            made.append("cold" if near is None else "warm")
+
+        def run(self, watch):
+            return start(), False
+
+        def merit(self, point):
+            return 0.0
+
+    monkeypatch.setattr(interior_point, "_Method", Method)
+    monkeypatch.setattr(interior_point.active_set, "solve", lambda *_: None)
+    interior_point.solve(None, None, near)
+    assert made == starts
+
+
+@pytest.mark.parametrize(("smooth", "unit"), [((), 0.5), (("a smooth function",), 1.0)])
+def test_constraints_alone_say_little_about_predictions(problem, smooth, unit):
+    """The largest of their right-hand sides is a typical prediction, beside smooth functions 1 at least."""
+    method = object.__new__(interior_point._Method)
+    method.p = replace(problem, anchor=np.array([1e-7, 0.5]), high=np.full(2, np.inf), smooth=smooth)
+    method.has_low, method.has_high, method.free = np.full((3, 2), [[True], [False], [False]])
+    assert method._unit_of_s == unit

@@ -10,8 +10,11 @@ from sklearn.kernel_ridge import KernelRidge
 import kernelopt as ko
 from kernelopt.compiler.separable import outer_of
 from kernelopt.errors import SolverError
+from kernelopt.factorization.tall import DenseMatrix
 from kernelopt.solvers import assemble
-from kernelopt.solvers.least_squares import curvature, minimizer, reusable
+from kernelopt.solvers.least_squares import ROUNDS, LeastSquares, _in_proportion, curvature, minimizer, reusable
+from kernelopt.solvers.structured import Structured
+from kernelopt.solvers.watch import Watch
 
 LAPLACIAN = ko.kernels.Laplacian(sigma=1.0)
 GRID = np.random.default_rng(5).normal(size=(20, 2))
@@ -241,3 +244,20 @@ def test_what_it_does_not_take():
         assert "squares alone" in problem.solvers()["LEAST_SQUARES"]
         with pytest.raises(SolverError, match=r"LEAST_SQUARES needs an objective of squares alone"):
             problem.solve("LEAST_SQUARES")
+
+
+def test_proportions_are_relative():
+    small = np.array([1e-3, 2e-3])
+    assert _in_proportion(small, 1e5 * small)
+    assert not _in_proportion(small, small[::-1])
+
+
+def test_each_solve_is_counted():
+    """½‖v‖² + ½‖v − 1‖²: one system, and its refinements."""
+    empty, watch = np.zeros(0), Watch("", 1e-9, 0.0, 1.0)
+    problem = Structured(
+        (DenseMatrix(np.eye(3)),), sp.csr_array(np.eye(3)), np.zeros((3, 0)), np.ones(1), np.zeros(3), empty,
+        np.zeros(3), np.arange(3), np.ones(3), np.full(3, -np.inf), np.full(3, np.inf), np.ones(3), (), 0.0,
+    )  # fmt: skip
+    assert LeastSquares().solve(problem, watch).x == pytest.approx(0.5)
+    assert 1 <= watch.systems <= ROUNDS

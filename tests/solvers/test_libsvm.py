@@ -189,3 +189,27 @@ def test_labels_that_are_known():
     np.testing.assert_array_equal(mine.predict(Q), theirs.predict(Q))
     with pytest.raises(ValueError, match="two classes"):
         libsvm._classifier()(kernel="precomputed").fit(Q, np.ones(40))
+
+
+def test_a_second_is_enough_for_few_rows():
+    problem, _ = stated("hinge")
+    assert libsvm.first_point(structured_of(problem), 1.0) is not None
+
+
+@pytest.mark.parametrize(("tol", "each"), [(libsvm.TOL, libsvm.ITERATIONS), (libsvm.FINER[0], libsvm.MORE)])
+def test_finer_tolerances_take_more_iterations(monkeypatch, tol, each):
+    asked = []
+
+    class Classifier:
+        support_, dual_coef_, intercept_ = np.arange(2), np.ones((1, 2)), np.zeros(1)
+
+        def __init__(self, **options):
+            asked.append(options["max_iter"])
+
+        def fit(self, *data):
+            return self
+
+    monkeypatch.setattr(libsvm, "_classifier", lambda: Classifier)
+    machine = machines.Machine(np.arange(2), np.array([1.0, -1.0]), np.ones(2), 1.0, 0.0)
+    libsvm._solved(machine, np.eye(2), 1.0, tol)
+    assert asked == [2 * each]

@@ -52,3 +52,12 @@ def test_what_libsvm_has_no_problem_for():
         assert machine_of(other, slope, ONES) is None
     assert machine_of(kinks, slope, np.ones((4, 2))) is None
     assert machine_of(kinks, slope, np.array([[1.0], [1.0], [1.0], [0.0]])) is None
+
+
+@pytest.mark.parametrize("height", [1e-9, 1.0, 1e9])
+def test_heights_of_a_tube_are_compared_relative_to_their_size(height):
+    """Slopes from −h to h in two equal jumps; unequal ones are no tube, in any unit."""
+    kinks, slope = regression(np.array([1.0, -2.0, 3.0, 0.5]), np.full(4, 0.25), height)
+    for unequal, found in (1e-14, True), (0.5, False):
+        moved = kinks._replace(high=height * (1 + unequal * np.tile([1.0, -1.0], 4)))
+        assert (machine_of(moved, slope, ONES) is not None) == found

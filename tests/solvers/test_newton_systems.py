@@ -1,6 +1,7 @@
 """Newton steps: systems by conjugate gradients or factors, and line searches that never go up."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import cvxpy as cp
 import numpy as np
@@ -10,8 +11,9 @@ from inside import reduction_of
 
 import kernelopt as ko
 from kernelopt import losses
-from kernelopt.solvers import assemble, augmented_lagrangian, newton_systems, semismooth
-from kernelopt.solvers.newton_systems import Systems
+from kernelopt.factorization.tall import DenseMatrix
+from kernelopt.solvers import assemble, augmented_lagrangian, newton_systems, nonconvex, semismooth
+from kernelopt.solvers.newton_systems import Known, Systems
 from kernelopt.solvers.structured import Structured
 from kernelopt.solvers.watch import Watch
 
@@ -155,3 +157,47 @@ def test_a_sparse_f_leaves_the_same_system(logistic):
     wider = replace(logistic, F=sp.csc_array(F), linear_y=np.zeros(q), origin=None)
     rhs = rng.normal(size=len(H))
     assert wider.system(W, ridge)(rhs) == pytest.approx(np.linalg.solve(H, rhs), rel=1e-6, abs=1e-9)
+
+
+def test_each_system_is_counted():
+    small = SimpleNamespace(is_small=lambda _: True, cost=lambda _: 5.0, system=lambda *_: lambda rhs: rhs)
+    systems = Systems(small, watch())
+    for number in (1, 2):
+        systems.solve(np.ones(3), np.zeros(0), np.ones(3))
+        assert systems.watch.systems == number and systems.watch.flops == 5.0 * number
+
+
+def test_a_direction_without_descent_is_no_step(logistic):
+    function = augmented_lagrangian.smoothed(logistic, np.zeros(0), np.inf)
+    here = semismooth.begin(logistic, function, np.zeros(logistic.size), np.zeros(logistic.m))
+    nowhere = SimpleNamespace(solve=lambda *_: np.zeros_like(here.x))
+    assert semismooth.step(logistic, function, here, 1.0, nowhere) is None
+
+
+def test_damping_is_in_units_of_the_metric(monkeypatch):
+    """(H + μD)dx = −gradient."""
+    monkeypatch.setattr(nonconvex, "_evaluated", lambda _, x: nonconvex._Here(x, x, 0.0, None, x))
+    here = nonconvex._Here(np.zeros(2), np.zeros(2), 10.0, None, np.ones(2))
+    moved, _ = nonconvex._damped(None, here, np.eye(2), np.array([4.0, 0.25]), 1.0)
+    assert moved.x == pytest.approx([-1 / 5, -1 / 1.25])
+
+
+def test_curvature_is_in_units_of_the_metric():
+    H, metric = np.array([[-1.0, 0.5], [0.5, 2.0]]), np.array([4.0, 1.0])
+    value, direction = nonconvex._smallest(H, metric)
+    assert value == pytest.approx(np.linalg.eigvalsh(H / np.sqrt(np.outer(metric, metric)))[0])
+    assert H @ direction == pytest.approx(value * metric * direction)
+
+
+def test_the_diagonal_preconditions_what_no_factor_has_seen():
+    """One iteration suffices where columns are orthogonal, however unequal they are."""
+    n, empty = 200, np.zeros(0)
+    problem = Structured(
+        (DenseMatrix(np.diag(np.geomspace(0.1, 100, n))),), sp.csr_array(np.eye(n)), np.zeros((n, 0)), np.ones(1),
+        np.zeros(n), empty, np.zeros(n), np.arange(0), empty, empty, empty, empty, (), 0.0,
+    )  # fmt: skip
+    systems = Systems(problem, watch(), Known((0,), 0, lambda rhs: rhs))
+    W, b = weights(problem), np.ones(n)
+    found = systems._iterated(systems.known, W, empty, b, n)
+    assert found == pytest.approx(b / (1 + problem.gram_diagonal(W)))
+    assert systems.watch.flops == 2 * problem.product_cost

@@ -1,13 +1,26 @@
 """Our own solvers: every applicable one gives the same answer, to what the certificate proves."""
 
+from dataclasses import replace
+from time import perf_counter
+from types import SimpleNamespace
+
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from inside import reduction_of
 
 import kernelopt as ko
 from kernelopt import losses
+from kernelopt.compiler.pieces import Logarithm
+from kernelopt.compiler.separable import Lengths
 from kernelopt.errors import SolverError
-from kernelopt.solvers import machines
+from kernelopt.factorization.tall import DenseMatrix
+from kernelopt.solvers import assemble, engines, first_point, machines
+from kernelopt.solvers.dual_point import Point
+from kernelopt.solvers.structured import Structured
+from kernelopt.solvers.watch import Watch
+from kernelopt.support.clock import OutOfTimeError
 
 OWN = ("LEAST_SQUARES", "NEWTON", "AUGMENTED_LAGRANGIAN", "INTERIOR_POINT")
 KINKED = {
@@ -433,3 +446,99 @@ def test_violations_and_gaps_have_other_units(objective, targets, kernel, penalt
     problem = ko.Problem(cp.Minimize(loss), constraints)
     problem.solve(solver="INTERIOR_POINT")
     assert problem.status == "optimal"
+
+
+def reduced(name):
+    """A solved problem's reduction, its outer problem, and what the engine returns for it."""
+    problem, _, _ = stated(name, N=12)
+    problem.solve(solver="INTERIOR_POINT")
+    reduction, outer = reduction_of(problem), problem._outer()
+    watch = Watch("", 1e-6, 0.0, 1.0)
+    shape = assemble.shape_of(reduction.form, outer)
+    return reduction, outer, engines._solved(reduction, outer, shape, engines.ENGINES["INTERIOR_POINT"], watch, None)
+
+
+def test_violations_decide_what_an_answer_is(monkeypatch):
+    """A violated point is no point, unless the engine was stopped on its way."""
+    reduction, outer, (point, problem, R) = reduced("hinge")
+    for stopped, status in (None, "infeasible"), (OutOfTimeError(), "user_limit"):
+        violated = replace(point, violation=1e3, stopped=stopped)
+        monkeypatch.setattr(engines, "_solved", lambda *_, found=violated: (found, problem, R))
+        answer = engines.solve(reduction, outer, "INTERIOR_POINT", 1e-6)
+        assert str(answer.status) == status
+        assert answer.has_point == (stopped is not None)
+
+
+def test_the_gap_that_suffices_is_in_units_of_the_objective(monkeypatch):
+    watches = []
+
+    def noted(*given):
+        watches.append(given[4])
+        raise SolverError("Enough seen.")
+
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(1e6 * cp.sum(cp.pos(1 - theta(np.eye(3)))) + ko.sum_squares(theta)))
+    problem.solve(solver="INTERIOR_POINT")
+    outer = problem._outer()
+    monkeypatch.setattr(engines, "_solved", noted)
+    with pytest.raises(SolverError, match="Enough seen"):
+        engines.solve(reduction_of(problem), outer, "INTERIOR_POINT", 1e-6)
+    assert outer.form.units[1] > 10
+    assert watches[0].floor == pytest.approx(engines.FLOOR * outer.form.units[1], rel=1e-12)
+
+
+def test_the_multiplier_of_a_bound_is_what_the_penalty_leaves(monkeypatch):
+    """R‖θ‖ − slope − curvature·‖θ‖ for ‖θ‖ = 5."""
+    monkeypatch.setattr(engines, "_columns", lambda *_: np.arange(2))
+    monkeypatch.setattr(engines, "_root_scale", lambda *_: 1.0)
+    shape = assemble.Shape(None, lengths=Lengths(np.array([0.5]), np.array([0.1]), np.array([5.0])), odd=0)
+    reduction = SimpleNamespace(form=SimpleNamespace(norms=[None]))
+    found = engines._of_norms(reduction, None, shape, SimpleNamespace(x=np.array([3.0, 4.0, 9.0])), 2.0)
+    assert found == pytest.approx([2.0 * 5 - 0.5 - 0.1 * 5])
+
+
+def test_the_time_of_a_solve():
+    found = engines._stats("NEWTON", perf_counter() - 5.0, Watch("", 1e-6, 0.0, 1.0, systems=3))
+    assert found.solve_time == pytest.approx(5.0, abs=0.5) and found.num_iters == 3
+
+
+@pytest.mark.parametrize(("slope", "curvature"), [(0.5, 0.0), (0.0, 0.5)])
+def test_a_penalty_costs_something_for_any_strength(slope, curvature):
+    """Only a bound alone may cost nothing from some R on."""
+    search = SimpleNamespace(slope=slope, curvature=curvature, limit=2.0, small=1e-9)
+    assert engines._NormSearch._least(search, 0.0) == -np.inf
+    search.slope = search.curvature = 0.0
+    assert engines._NormSearch._least(search, 0.0) == pytest.approx(np.log(1e-9 / 4))
+
+
+def logarithm(B, rate):
+    """½v² − log(rate·s − 3) with s = Bv: s = 0 is outside of the domain."""
+    zero, empty, one = np.zeros(1), np.zeros(0), np.ones(1)
+    loss = Logarithm(np.arange(1), one, np.full(1, rate), np.full(1, -3.0), zero)
+    return Structured(
+        (DenseMatrix(np.full((1, 1), B)),), sp.csr_array(np.eye(1)), np.zeros((1, 0)), one, zero, empty, zero,
+        np.arange(0), empty, empty, empty, empty, (loss,), 0.0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("rate", [1.0, -1.0])
+def test_a_first_point_inside_of_the_domain(rate):
+    found = first_point.with_origin(logarithm(1.0, rate), Watch("", 1e-6, 1e-12, 1.0))
+    assert rate * found.products(found.origin)[0] > 3
+
+
+def test_no_first_point_inside_of_the_domain():
+    """All predictions are 0."""
+    with pytest.raises(SolverError, match="Found no θ"):
+        first_point.with_origin(logarithm(0.0, 1.0), Watch("", 1e-6, 1e-12, 1.0))
+
+
+def test_a_deadline_does_not_refuse_a_point_that_is_good_enough(capsys):
+    """The table of a verbose solve has one head."""
+    zero = np.zeros(1)
+    good = Point(zero, zero, zero, zero, 1e-9, 1.0, 0.0, 1.0)
+    watch = Watch("NEWTON", 1e-6, 0.0, 1.0, deadline=0.0, verbose=True)
+    assert watch(good, 1)
+    with pytest.raises(OutOfTimeError):
+        watch(replace(good, gap=1.0), 1)
+    assert capsys.readouterr().out.count("NEWTON") == 1

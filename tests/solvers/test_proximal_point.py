@@ -1,5 +1,7 @@
 """Maxima of affine functions: the bounds are minimized out, and their multipliers stand in simplices."""
 
+from types import SimpleNamespace
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -277,3 +279,41 @@ def test_which_columns_are_bounds(kind):
     else:
         assert found.columns.tolist() == [1]
         assert found.of.tolist() == [-1, -1, 0, 0, -1]
+
+
+def test_a_bound_may_gain_nothing_however_little():
+    """−½·t with s₀ ≤ t is unbounded below, and t no bound of a maximum."""
+    found = maxima.found(sp.csr_array([[-1.0]]), np.array([-0.5]), np.zeros(1), inequalities(1))
+    assert found.columns.tolist() == []
+
+
+@pytest.mark.parametrize("slope", [0.0, 1.0])
+def test_no_step_where_the_function_does_not_fall(slope):
+    zero = np.zeros(1)
+    run = SimpleNamespace(F=np.zeros((1, 1)), multipliers=lambda *_: np.full(1, slope), residual=lambda _: zero)
+    step = proximal_point._Place(zero, zero, np.ones(1))
+    assert proximal_point._length(run, proximal_point._Place(zero, zero, zero), zero, 1.0, step) == 0.0
+
+
+@pytest.mark.parametrize("enough", [True, False])
+def test_systems_that_take_too_much_memory_are_refused(monkeypatch, enough):
+    """Two dense matrices with a row for each of 10 free directions."""
+
+    def begun(_):
+        raise LookupError
+
+    free = sp.csr_array(np.eye(10)), np.ones(10)
+    run = SimpleNamespace(free_directions=lambda *_: free, E=free[0], space=SimpleNamespace(gram=begun))
+    bytes_left = 2 * 8 * 10**2 / proximal_point.HELD * (1.01 if enough else 0.99)
+    monkeypatch.setattr(proximal_point.memory, "available_bytes", lambda: bytes_left)
+    with pytest.raises(LookupError if enough else ko.errors.SolverError):
+        proximal_point._KernelRun.step(run, np.zeros(10), 1.0, np.zeros(10), np.zeros(10), np.zeros(0))
+
+
+def test_the_curvature_of_free_multipliers():
+    """1/(1/σ + ρ) for an entry inside of its box; the entry at the end of its box is not free."""
+    box = SimpleNamespace(low=np.zeros(3), high=np.ones(3), rho=np.array([0.5, 0.25, 0.0]))
+    run = SimpleNamespace(p=box, maxima=of([-1, -1, -1], []), grouped=np.arange(0))
+    G, weight = proximal_point._KernelRun.free_directions(run, np.array([0.5, 0.5, 1.0]), 2.0)
+    assert G.toarray().tolist() == np.eye(3)[:2].tolist()
+    assert weight == pytest.approx([1 / (0.5 + 0.5), 1 / (0.5 + 0.25)])

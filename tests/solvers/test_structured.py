@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 from functools import cached_property
+from types import SimpleNamespace
 
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from inside import reduction_of
 
 import kernelopt as ko
@@ -82,3 +84,39 @@ def test_the_second_of_two_follows_the_first_alone(problem):
     assert not found.penalty[ends[2] :].any()
     again = found.with_penalties(problem.R)
     assert np.array_equal(again.penalty, problem.penalty)
+
+
+@pytest.mark.parametrize(
+    ("F", "expected"),
+    [(np.eye(60), True), (np.ones((60, 60)), False), (np.eye(60)[:, :2], False)],
+    ids=["many columns with few entries", "full columns", "few columns"],
+)
+def test_f_is_sparse_where_many_columns_share_few_rows(monkeypatch, F, expected):
+    asked, whole = [], SimpleNamespace(with_penalties=lambda R: R)
+    monkeypatch.setattr(assemble, "_without_penalties", lambda *given: asked.append(given[-1]) or whole)
+    reduction = SimpleNamespace(kept={}, form=SimpleNamespace(predictions=[]))
+    assemble.structured(reduction, SimpleNamespace(split=SimpleNamespace(F=sp.csr_array(F)), common=0), {}, True)
+    assert asked == [expected]
+
+
+def test_constraints_are_told_from_kinks():
+    """An inequality is a half-line of multipliers; a hinge has none."""
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    f = theta(X[:5])
+    for constraints, hard in ([], False), ([f <= 1], True), ([f == 1], True):
+        stated = ko.Problem(cp.Minimize(cp.sum(cp.pos(1 - f)) + ko.sum_squares(theta)), constraints)
+        assert assemble.shape_of(stated.canonical_form(), stated._outer()).hard == hard
+
+
+def test_variables_without_columns_have_no_structure():
+    """What is refused then is the missing split, and before it a loss that is not summed."""
+    form = SimpleNamespace(y=[cp.Variable(2)])
+    outer = SimpleNamespace(variables=[np.arange(0)], smooth=[], A=sp.csc_array(np.ones((1, 1))))
+    assert assemble._shape(form, SimpleNamespace(split=None, form=outer)).lacks == assemble.SPLIT
+    outer.smooth = [SimpleNamespace(h=np.arange(1))]
+    assert "SmoothLoss" in assemble._shape(form, SimpleNamespace(split=None, form=outer)).lacks
+
+
+def test_no_constraints_have_no_multipliers():
+    nothing = SimpleNamespace(form=SimpleNamespace(outer=SimpleNamespace(constraints=[])))
+    assert assemble._of_constraints(nothing, None, None, None, None) == {}
