@@ -75,6 +75,11 @@ def test_families_with_a_twin(family, seed):
     assert outcome.problem is None, f"{outcome.shown}: {outcome.problem}"
 
 
+def test_coefficients_whose_squares_are_no_floats():
+    outcome = case("huge units", 418262)
+    assert outcome.problem is None, f"{outcome.shown}: {outcome.problem}"
+
+
 def test_every_family_is_drawn():
     assert set(MIX) == {*CASES, *FAMILIES}
 

@@ -511,7 +511,7 @@ def _of_norms(reduction: Reduction, form: ConicForm, point: Iterate) -> float:
         for j in reduction.form.norms_of(link.theta) if relative else ():
             t = float(point.t[j])
             slope = form.c[form.t[j]] + form.P[form.t[j]] * t
-            total += abs(slope) * min(relative * S**2 / t if t > 0 else inf, float(np.sqrt(relative)) * S)
+            total += abs(slope) * min(relative * S * S / t if t > 0 else inf, float(np.sqrt(relative)) * S)
     return total
 
 
