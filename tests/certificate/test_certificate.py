@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from inside import point_of, reduction_of
 from scipy.optimize import minimize_scalar
 from scipy.special import huber
@@ -25,7 +26,7 @@ from kernelopt.certificate.certify import (
     _upper,
     errors_of_predictions,
 )
-from kernelopt.certificate.claim import Norm
+from kernelopt.certificate.claim import Norm, Program, still
 from kernelopt.certificate.conjugates import is_admissible
 from kernelopt.certificate.gram import STREAMED, Gram
 from kernelopt.certificate.multipliers import Multipliers, norm_multipliers
@@ -699,3 +700,66 @@ def test_remainders_go_to_the_longest_parts():
     """In proportion to ‖mⱼ‖², 4 and 1."""
     norms = [Norm(j, "fro", np.eye(1), slice(j, j + 1), slice(2, 2)) for j in range(2)]
     assert handover._shared_out(norms, np.diag([4.0, 1.0])).ravel() == pytest.approx([0.8, 0.2], rel=1e-15)
+
+
+def test_narrow_rooms_are_tried_first():
+    """Each costs more of the bound than the one before, and none more than 1e-5 of it."""
+    assert list(MODULE.ROOMS) == sorted(MODULE.ROOMS)
+    assert 0 < MODULE.ROOMS[0] <= 1e-8 and MODULE.ROOMS[-1] <= 1e-5
+
+
+def test_whether_rounding_decides_is_asked_for_any_function(monkeypatch):
+    """The trial without errors of kernel values does not confine θ to the factor's span."""
+    trials = []
+    monkeypatch.setattr(MODULE, "_proven", lambda *args: trials.append(args) or args[2])
+    monkeypatch.setattr(MODULE, "_assembled", lambda *_: SimpleNamespace(unit=1.0))
+    reduction = SimpleNamespace(form=SimpleNamespace(predictions=[SimpleNamespace(rows=range(3))]))
+    attained = UpperBound(1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0, None, (), is_feasible=True, kernel=0.0)
+    found = bound(1.0, grams=(Gram(np.eye(1), np.ones((1, 1)), np.ones(1)),))
+    assert MODULE._rounding_decides(reduction, None, found, attained)
+    ((_, _, trial, span),) = trials
+    assert not trial.grams[0].error.any() and span is False
+
+
+def test_slopes_far_below_1_keep_their_digits():
+    """An entry is at its end only relative to the others: 5e-13 beside 3e-12 is not."""
+    pieces = SimpleNamespace(
+        slopes=lambda: (np.zeros(2), np.full(2, np.inf)),
+        y=np.zeros(1), F=sp.csr_array(np.ones((2, 1))), linear_y=np.array([-3.5e-12]),
+    )  # fmt: skip
+    v = np.array([3e-12, 5e-13])
+    assert conjugates.feasible_slopes(pieces, v) == pytest.approx(v, rel=1e-9, abs=0)
+
+
+def test_multipliers_of_0_are_tried_up_to_a_number_of_rows(monkeypatch):
+    """Up to MOST rows, that number included: c = 0 makes the offset the bound."""
+    stated = Program(np.zeros(1), np.zeros(1), 2.0, sp.csc_array(np.ones((2, 1))), np.ones(2), [("zero", slice(2), 0)])
+    for most, value in ((1, -np.inf), (2, 2.0)):
+        monkeypatch.setattr(handover, "MOST", most)
+        found = handover._without_multipliers(stated, [], still(np.ones(2), np.zeros(1)))
+        assert found.value == pytest.approx(value, rel=1e-12)
+
+
+def test_a_grid_on_which_a_column_vanishes():
+    """z = 0.1 + 1e-12 beside a cost of −0.1 becomes exactly 0.1, and needs no radius."""
+    stated = Program(
+        np.zeros(1), np.array([-0.1]), 0.0, sp.csc_array(np.ones((1, 1))), np.ones(1), [("zero", slice(1), 0)]
+    )
+    found = handover._moved(stated, [], still(np.array([0.1 + 1e-12]), np.zeros(1)), True)
+    assert found.z.tolist() == [0.1] and not found.radius.any()
+
+
+@pytest.mark.parametrize("k", [0, 1])
+def test_the_least_entry_of_a_dual_power_cone(k):
+    """(u/a)ᵃ(v/(1 − a))¹⁻ᵃ = |w|, where v is entry k and u is the other one."""
+    z, a = np.array([7.0, 7.0, -0.75]), 0.25
+    z[1 - k] = 2.0
+    least = handover._least_of_power(z, np.zeros(3), np.array([0]), k, np.array([a]))
+    assert (2.0 / a) ** a * (least[0] / (1 - a)) ** (1 - a) == pytest.approx(0.75, rel=1e-11)
+
+
+def test_a_cone_as_large_as_the_share_stays():
+    """Only multipliers below it are set to zero."""
+    form = SimpleNamespace(cones=SimpleNamespace(slices=[("nonneg", slice(0, 1), None), ("soc", slice(1, 3), 2)]))
+    assert handover._snapped(form, np.array([1.0, 0.5, 0.25]), 0.5).tolist() == [1.0, 0.5, 0.25]
+    assert handover._snapped(form, np.array([1.0, 0.5, 0.25]), 0.625).tolist() == [1.0, 0.0, 0.0]

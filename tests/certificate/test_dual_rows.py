@@ -98,3 +98,10 @@ def test_arguments_of_a_loss_from_slopes(last):
     loss = ko.SmoothLoss(np.cosh, np.sinh, np.cosh)
     piece = Custom(np.arange(2), loss, (), np.array([2.0, 1.0]), np.array([0.5, 0.0]), np.array([0.0, 7.0]), last)
     assert dual_rows._argument(piece, np.array([np.sinh(0.3), 0.0])) == pytest.approx([0.3, 7.0], rel=1e-12)
+
+
+def test_the_middle_entry_of_a_dual_power_cone():
+    """(u/α)^α (v/(1 − α))^(1 − α) = |w| at |w| = 1, too, and v = 0 only where w = 0."""
+    w, alpha = np.array([1.0, -1.0, 0.5, 0.0]), 0.5
+    v = dual_rows._second(np.full(4, 2.0), w, alpha)
+    assert (2.0 / alpha) ** alpha * (v / (1 - alpha)) ** (1 - alpha) == pytest.approx(np.abs(w), rel=1e-9)

@@ -138,3 +138,13 @@ def test_what_products_of_features_round():
     found = _from_features(F, V, np.zeros((2, 2)), np.ones(2))
     W = np.abs(F.T @ V)
     assert found.error == pytest.approx(gamma(3 + 2) * (W.T @ W), rel=1e-9, abs=0)
+
+
+def test_what_a_computed_matrix_rounds():
+    """Two roundings of each entry of one row: of Qv, and of vᵀ(Qv)."""
+    rows = SimpleNamespace(gram=lambda: np.array([[1 / 3]]), lengths=lambda: np.ones(1))
+    for v in (0.1, 0.3, 0.7, 1.1):
+        found = as_computed(SimpleNamespace(rows=rows), np.array([[v]]))
+        exact = Fraction(v) ** 2 * Fraction(1 / 3)
+        assert 0 < abs(Fraction(found.value[0, 0]) - exact) <= Fraction(found.error[0, 0])
+        assert found.error[0, 0] == pytest.approx(4 * 2.0**-53 * float(exact), rel=1e-9, abs=0)

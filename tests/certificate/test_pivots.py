@@ -140,3 +140,20 @@ def test_weights_of_combinations_reproduce_costs():
 def test_weights_are_rounded_where_they_are_near_a_unit():
     weights = np.array([0.1, 1 / 3, 0.5 + 1e-11, 2 - 1e-9, 1e-12])
     assert pivots.rounded(weights).tolist() == [0.1, 1 / 3, 0.5, 2.0, 0.0]
+
+
+def test_no_moves_are_empty():
+    found = pivots.none(3)
+    assert found.inverse.shape == found.weights.shape == (0, 0) and found.radius.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_elimination_of_a_wide_column_with_a_cost():
+    """Σ ±z = 3 over 20 rows, where the cost does not change with the row that takes the residual."""
+    rng = np.random.default_rng(0)
+    signs = np.where(np.arange(20) % 3 == 0, -1.0, 1.0)
+    z = rng.uniform(0.5, 1.0, size=20)
+    z += signs * (3.0 - signs @ z) / 20 + 1e-9 * rng.normal(size=20)
+    W = sp.csc_array(np.append(signs, -3.0)[:, None])
+    found = pivots.eliminated(W, z, [("nonneg", slice(0, 20), None)])
+    assert found is not None and found == pytest.approx(z, abs=1e-7)
+    assert sum(Fraction(s) * Fraction(v) for s, v in zip(signs, found, strict=True)) == 3

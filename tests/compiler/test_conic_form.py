@@ -1,11 +1,23 @@
 """Cone data in powers of two: rows and auxiliary variables in other units are measured in those of u."""
 
+from dataclasses import replace
+
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import kernelopt as ko
-from kernelopt.compiler.conic_form import MODERATE, conic_form, constraint_multipliers, require_units
+from kernelopt.compiler.conic_form import (
+    MODERATE,
+    Cones,
+    ConicForm,
+    conic_form,
+    constraint_multipliers,
+    require_units,
+    typical,
+)
+from kernelopt.compiler.vacuous import without_vacuous
 from kernelopt.errors import DataError
 
 X = np.linspace(0, 1, 4)[:, None]
@@ -95,3 +107,58 @@ def test_numbers_whose_squares_a_double_does_not_hold_are_refused(weight, target
     stated = ko.Problem(cp.Minimize(objective), [ko.norm(theta) <= bound])
     with pytest.raises(DataError, match=f"Expected {what} between 1e-150 and 1e\\+150"):
         require_units(conic_form(stated.canonical_form()))
+
+
+def form_of_rows(A, b, cones, *, u=(), y=(), t=(), c=None):
+    """Cone data with the columns of one link, of the user's variables and of norms; others are auxiliary."""
+    A = sp.csc_array(np.array(A, dtype=float))
+    n = A.shape[1]
+    links, variables, norms = (np.array(columns, dtype=int) for columns in (u, y, t))
+    costs = np.zeros(n) if c is None else np.array(c, dtype=float)
+    return ConicForm(np.zeros(n), costs, 0.0, A, np.array(b, dtype=float), cones, (links,), (variables,), norms, 1.0)
+
+
+def test_exponential_cones_follow_semidefinite_ones():
+    """A matrix of order 3 has 6 rows."""
+    assert Cones(zero=1, nonneg=2, soc=(4,), psd=(3, 2), exp=2).exponentials.tolist() == [16, 19]
+
+
+def test_a_form_without_an_exponential_cone():
+    """Three rows are one cone."""
+    form = form_of_rows(np.eye(7), np.arange(7.0), Cones(zero=0, nonneg=1, exp=2), u=[0])
+    left = form.without(np.array([1, 2, 3]), np.array([1, 2, 3]))
+    assert left.cones == Cones(zero=0, nonneg=1, exp=1) and left.b.tolist() == [0.0, 4.0, 5.0, 6.0]
+
+
+def test_the_unit_of_predictions():
+    """4/2 of the row with predictions alone; neither the row of a norm counts nor one without predictions."""
+    A = [[2.0, 0.0, 0.0], [1.0, -1.0, 0.0], [0.0, 0.0, 1.0]]
+    cones = Cones(zero=0, nonneg=3)
+    assert form_of_rows(A, [4.0, 1e-3, 0.5], cones, u=[0], t=[1], y=[2]).data_unit == 2.0
+    assert form_of_rows(A, [0.0, 1e-3, 0.5], cones, u=[0], t=[1], y=[2]).data_unit == 0.5
+
+
+def test_typical_sizes():
+    """Zeros do not count, nor do numbers whose squares vanish beside others."""
+    assert typical(np.array([0.0, 1.0, -1.0])) == 1.0
+    assert typical(np.array([1e-200, -3.0]), 0.0) == 3.0
+    assert typical(np.array([1e-200, 0.0])) == 1e-200
+    assert typical(np.zeros(2)) == 0.0
+
+
+def test_vacuous_variables_are_left_out():
+    """a ≥ u costs nothing and stands in no other row; b = u is no inequality, and v in c ≤ v is not bounded by c."""
+    A = np.array([[1.0, 0.0, -1.0, 0.0], [1.0, -1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 1.0]])
+    form = form_of_rows(A, [0.0, 2.0, 3.0], Cones(zero=1, nonneg=2), u=[0])
+    left = without_vacuous(form)
+    assert left.cones == Cones(zero=1, nonneg=1) and left.b.tolist() == [0.0, 3.0]
+    assert left.A.toarray().tolist() == [[1.0, -1.0, 0.0], [1.0, 0.0, 1.0]]
+    assert without_vacuous(left) is left
+
+
+def test_a_variable_with_an_entry_of_0_bounds_nothing():
+    """u + 0·a ≤ 2 says something about u."""
+    form = form_of_rows([[1.0, -1.0]], [2.0], Cones(zero=0, nonneg=1), u=[0])
+    A = sp.csc_array((np.array([1.0, 0.0]), np.array([0, 0]), np.array([0, 1, 2])), shape=(1, 2))
+    stored = replace(form, A=A)
+    assert without_vacuous(stored) is stored

@@ -1,10 +1,13 @@
 """From a cvxpy problem in an explicit θ to the kernel problem."""
 
+from types import SimpleNamespace
+
 import cvxpy as cp
 import numpy as np
 import pytest
 
 import kernelopt as ko
+from kernelopt.compiler.explicit import ExplicitSource, _Translation
 from kernelopt.errors import DataError, RepresenterError
 
 RNG = np.random.default_rng(0)
@@ -193,3 +196,17 @@ def test_swapped_features(theta):
         ko.Problem.from_cvxpy(explicit, theta, {A: PHI.tobytes()})
     with pytest.raises(DataError, match=r"ko\.FeatureMatrix.*ndarray"):
         ko.Problem.from_cvxpy(explicit, theta, [(PHI, X)])
+
+
+def test_one_center_has_the_features_of_its_row():
+    source = ExplicitSource(None, cp.Variable(6), None, ((PHI, A),))
+    one = SimpleNamespace(centers=X[3:4], coefficients=np.array([2.0]))
+    assert source.theta_value(one) == pytest.approx(2 * PHI[3])
+    none = SimpleNamespace(centers=X[:0], coefficients=np.zeros(0))
+    assert source.theta_value(none).tolist() == [0.0] * 6
+
+
+def test_a_cone_of_other_variables_stays(theta):
+    walk = _Translation(theta, ko.Theta(KERNEL), ((PHI, A),))
+    cone = cp.SOC(b, cp.Variable(2))
+    assert isinstance(walk.constraint(cone), cp.SOC) and not walk.violations

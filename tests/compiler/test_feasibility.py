@@ -6,7 +6,7 @@ import pytest
 
 import kernelopt as ko
 from kernelopt.compiler.conic_form import conic_form
-from kernelopt.compiler.feasibility import _inside
+from kernelopt.compiler.feasibility import _directions, _inside, flat_recession
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(5, 2))
@@ -40,3 +40,23 @@ def test_constraints_have_the_rows_that_are_told(name, recession):
     missing = np.setdiff1d(np.arange(len(data.b)), rows)
     constant = recession and name == "exponentials whose y is constant"
     assert missing.tolist() == (sorted(data.cones.exponentials + 1) if constant else [])
+
+
+def test_exponentials_that_cost_nothing_may_fall():
+    """Without any cost the change of exponents alone is minimized."""
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    form = ko.Problem(cp.Minimize(0), [cp.sum(cp.exp(theta(X))) <= 1, ko.norm(theta) <= 1]).canonical_form()
+    data = conic_form(form)
+    assert not data.c.any() and flat_recession(form, data, np.zeros(5)) is None
+    assert flat_recession(form, data, np.ones(5)).form.outer.objective.args[0].is_affine()
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.1])
+def test_directions_do_not_move_what_a_square_holds(weight):
+    """Pd = 0, for small P, too."""
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    objective = cp.sum(cp.abs(theta(X) + b)) + weight * b**2 + ko.norm(theta)
+    form = ko.Problem(cp.Minimize(objective)).canonical_form()
+    data = conic_form(form)
+    held = [c for c in _directions(form, data).constraints if isinstance(c, cp.constraints.Equality)]
+    assert [c.size for c in held] == ([1] if weight else [])

@@ -89,3 +89,14 @@ def test_the_stated_problem_is_left_alone(theta):
     assert problem.constraints[0] is constraint
     assert str(problem) == text
     assert {v.id for v in objective.variables()} == {theta._leaf.id}
+
+
+def test_constants_of_the_objective_stand_apart():
+    theta, y = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), np.arange(3.0)
+    loss = cp.sum_squares(theta(y[:, None]) - y) + ko.sum_squares(theta)
+    plain = ko.Problem(cp.Minimize(loss)).canonical_form()
+    assert plain.bare is plain.outer and plain.constant == 0.0
+    form = ko.Problem(cp.Minimize(loss + 1e6)).canonical_form()
+    for link in (form.predictions[0].u, form.norms[0].t):
+        link.value = np.zeros(link.shape)
+    assert form.constant == 1e6 and form.bare.objective.value == 5.0

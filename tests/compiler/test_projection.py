@@ -11,6 +11,7 @@ from sklearn.datasets import make_moons
 
 import kernelopt as ko
 from kernelopt.compiler import projection, representer
+from kernelopt.compiler.conic_form import Cones, ConicForm
 from kernelopt.compiler.separable import outer_of
 from kernelopt.driver import policy, refine
 from kernelopt.driver.options import factor_options
@@ -146,3 +147,32 @@ def test_piecewise_linear_constraints_that_leave_no_room(off):
     assert representer.violation(reduction, away) > 1e-10
     moved = representer.evaluate(reduction, projection.moved(reduction, form, away))
     assert abs(moved.u[0][0]) < 1e-4 * abs(off)
+
+
+def test_tangents_of_all_violated_constraints():
+    """A constraint that holds does not end the list."""
+    theta = ko.Theta(FIRST)
+    u = theta(X)
+    constraints = [cp.square(u[0]) <= 1, cp.square(u[1] - 2) <= 1]
+    reduction, form, point = reduced(ko.Problem(cp.Minimize(ko.sum_squares(theta)), constraints))
+    rows, right, _ = projection._tangents(reduction, form, point, projection.columns_of(form, point))
+    (column,) = rows.indices
+    assert column == form.u[0][1] and right[0] / rows.data[0] == pytest.approx(2 * 3 / 4)
+
+
+def test_elimination_of_an_auxiliary_variable():
+    """2x + u ≤ 5 and −4x + u ≤ 3: the first, and half of the second."""
+    R = sp.csr_array(np.array([[2.0, 1.0, 5.0], [-4.0, 1.0, 3.0], [0.0, 1.0, 7.0]]))
+    assert projection._eliminated(R, 0).toarray().tolist() == [[0.0, 1.0, 7.0], [0.0, 1.5, 6.5]]
+
+
+def test_variables_bounded_on_one_side_are_not_eliminated(monkeypatch):
+    """u ≤ x ≤ 2 gives u ≤ 2; r ≤ −u and s ≥ u say nothing about u, and do not count among the rows."""
+    monkeypatch.setattr(projection, "MOST", 2)
+    A = np.array([[1.0, -1.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, -1.0]])
+    form = ConicForm(
+        np.zeros(4), np.zeros(4), 0.0, sp.csc_array(A), np.array([0.0, 2.0, 0.0, 0.0]), Cones(zero=0, nonneg=4),
+        (np.array([0]),), (), np.arange(0), 1.0,
+    )  # fmt: skip
+    rows, b = projection._without_auxiliaries(form, np.arange(4) == 0)
+    assert rows.toarray().tolist() == [[1.0, 0.0, 0.0, 0.0]] and b.tolist() == [2.0]

@@ -106,3 +106,9 @@ def test_an_indefinite_form_is_refused():
     problem = ko.Problem(cp.Minimize(form + ko.sum_squares(theta)))
     with pytest.raises(DataError, match="positive semidefinite"):
         problem.solve()
+
+
+def test_a_difference_and_a_column_without_entries():
+    """(x₀ − x₁)², where rounding leaves nothing of the diagonal."""
+    P = sp.csc_array(np.array([[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]))
+    assert np.abs(quadratic_part._by_pairs(P).toarray()).tolist() == [[1.0, 1.0, 0.0]]

@@ -1,13 +1,17 @@
 """The substitution θ = Cᵀw, and its inverse."""
 
+from types import SimpleNamespace
+
 import cvxpy as cp
 import numpy as np
 import pytest
-from inside import reduction_of
+from inside import point_of, reduction_of
 from stating import TIGHT
 
 import kernelopt as ko
+from kernelopt.compiler import representer
 from kernelopt.compiler.attributes import dense, integral, nearest, rounded
+from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import _residual as residual
 from kernelopt.errors import KernelOptError
 from kernelopt.factorization import METHODS
@@ -257,3 +261,54 @@ def test_violations_of_exponential_cones(x, y, z, violated):
     """y·e^(x/y) ≤ z for y > 0; for y = 0 the cone has x ≤ 0 ≤ z."""
     variables = [cp.Variable(value=value) for value in (x, y, z)]
     assert residual(cp.ExpCone(*variables)) == pytest.approx(violated, abs=1e-15)
+
+
+# Points and their parts
+
+
+def test_the_unit_of_predictions_at_a_point():
+    """Predictions that are negligible beside the data have their unit."""
+    assert Iterate((), (), u=(np.array([3.0, -5.0]), np.zeros(2))).prediction_unit(100.0) == 5.0
+    assert Iterate((), (), u=(np.array([1e-30]),)).prediction_unit(2.0) == 2.0
+
+
+@pytest.mark.parametrize(("bounded", "costs"), [(True, False), (False, True), (False, False)])
+def test_a_norm_that_is_bounded_or_costs_limits_theta(monkeypatch, bounded, costs):
+    monkeypatch.setattr(representer, "_spans", lambda *_: False)
+    monkeypatch.setattr(representer, "_is_bounded", lambda *_: bounded)
+    monkeypatch.setattr(representer, "_costs", lambda *_: costs)
+    link = SimpleNamespace(theta="θ")
+    reduction = SimpleNamespace(form=SimpleNamespace(predictions=[link]), factors={"θ": None}, is_restriction=False)
+    assert representer.may_lack(reduction) is not (bounded or costs)
+
+
+def test_predictions_are_kept_where_kernel_values_give_them():
+    """Those by a factor of low rank are not: at other rows they come from the kernel."""
+    theta = ko.Theta(GAUSSIAN)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - y) + ko.sum_squares(theta)))
+    problem.solve(max_rank=5)
+    reduction, point = reduction_of(problem), point_of(problem)
+    kept = [representer.invert(reduction, point, way)[0].functions[theta]._known for way in (False, True)]
+    assert [len(predictions) for predictions in kept] == [0, 1]
+
+
+def form_with_intercept():
+    theta, b = ko.Theta(GAUSSIAN), cp.Variable()
+    loss = cp.sum(cp.abs(theta(X) + b - y)) + 0.5 * b + ko.sum_squares(theta)
+    return ko.Problem(cp.Minimize(loss), [theta(X) <= 1]).canonical_form()
+
+
+def test_a_value_by_its_pieces():
+    u = np.minimum(y, 1.0) / 2
+    point = Iterate((), (np.array(0.75),), u=(u,), t=np.array([2.0]))
+    expected = np.sum(np.abs(u + 0.75 - y)) + 0.5 * 0.75 + 4.0
+    assert representer._value_of_pieces(form_with_intercept(), point) == pytest.approx(expected)
+
+
+def test_violations_are_those_of_the_point():
+    """Whatever values the variables have."""
+    form = form_with_intercept()
+    for size in (3.0, 0.5):
+        point = Iterate((), (np.array(0.0),), u=(np.full(30, size),), t=np.array([2.0]))
+        (violation,) = representer.residuals(form, point)
+        assert violation == pytest.approx(np.full(30, max(size - 1, 0)))

@@ -6,6 +6,7 @@ import pytest
 from cvxpy.transforms.partial_optimize import partial_optimize
 
 import kernelopt as ko
+from kernelopt.compiler import rules
 from kernelopt.errors import DataError, DCPError, RepresenterError
 
 X = np.random.default_rng(0).normal(size=(12, 2))
@@ -236,3 +237,17 @@ def test_sparse_negative_weights(theta):
 
     with pytest.raises(DCPError, match="negative, -1 first at 0"):
         ko.Problem(cp.Minimize(cp.sum(sp.diags_array(-np.ones(12)) @ cp.square(theta(X))))).solve()
+
+
+def test_tables_without_predictions_are_allowed(theta):
+    """A vector of the user's own may be repeated."""
+    v = cp.Variable(3)
+    found = rules.inspect(cp.Minimize(ko.norm(theta)), (v <= np.ones((3, 3)),))
+    assert not found.violations
+
+
+def test_blame_where_a_direction_is_unknown():
+    """A convex function that is not affine is to blame itself, not what stands in it."""
+    node = cp.exp(cp.square(cp.Variable()))
+    (blamed,) = rules._blamed(node, rules.UNKNOWN)
+    assert blamed is node

@@ -9,6 +9,7 @@ import pytest
 
 import kernelopt as ko
 from kernelopt import losses
+from kernelopt.compiler import patterns
 from kernelopt.compiler import separable as separable_module
 from kernelopt.compiler.pieces import ExponentialPiece, Quadratic
 from kernelopt.compiler.separable import outer_of
@@ -220,3 +221,61 @@ def test_one_target_may_be_tiny(loss, tiny):
         values.append(problem.solve(solver="AUGMENTED_LAGRANGIAN"))
         assert problem.status == "optimal"
     assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+
+# Single patterns
+
+
+def batch_of(A, a, b, c, kinds):
+    A, a, b, c = (np.array([part], dtype=float) for part in (A, a, b, c))
+    return patterns.Batch(np.arange(1), A, a, b, np.zeros_like(c), c, kinds)
+
+
+def test_products_of_lines_round():
+    """The error of 3·1 + 3·1 is that of two terms, beside the errors of the factors."""
+    lines = patterns._Lines(np.ones((1, 2, 2)), np.full((1, 2, 2), 1e-10))
+    assert lines.times(np.full((1, 1, 2), 3.0)).error == pytest.approx(6e-10 + 2 * patterns.EPS * 6, rel=1e-12, abs=0)
+
+
+def test_units_of_small_columns():
+    """Each column has the unit of its own largest coefficient."""
+    batch = batch_of([[1.0, 2.0**-10]], [1.0], [1.0], [1.0, 1.0], ("nonneg",))
+    assert patterns._in_own_units(batch, False)[0].A[0].tolist() == [[1.0, 1.0]]
+
+
+def test_errors_of_the_ends_of_an_interval():
+    """4s − 2 ≥ 0 to 1e-10: s ≥ ½ to 2.5e-11."""
+    left, right, error, _ = patterns._interval(patterns._Lines(np.array([[[-2.0, 4.0]]]), np.array([[[1e-10, 0.0]]])))
+    assert (left.tolist(), right.tolist()) == ([0.5], [np.inf])
+    assert error == pytest.approx(1e-10 / 4, rel=1e-4, abs=0)
+
+
+def test_an_exponential_in_units_of_its_own():
+    """e^s ≤ 4x with a cost of 8x."""
+    batch = batch_of([[0.0], [0.0], [-4.0]], [-1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [8.0], ("exp",) * 3)
+    piece = patterns._single_cone(batch)
+    assert piece.value(np.zeros(1)) == pytest.approx(2.0)
+
+
+SQUARED = ("nonneg", "nonneg") + ("power 0.5",) * 3
+CONE = [[-1.0, 0.0], [0.0, 0.0], [0.0, -1.0]]  # t^½ ≥ |x|
+
+
+def squared(rows, a, c=(3.0, 0.0), of_x=-1.0):
+    cone = [*CONE[:2], [0.0, of_x]]
+    return patterns._power(batch_of([*rows, *cone], [*a, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0, 0.0], c, SQUARED))
+
+
+def test_a_power_of_an_absolute_value():
+    """x ≥ ±s and t ≥ x² with a cost of 3t, and with no cost of x."""
+    rows, a = [[0.0, -1.0], [0.0, -1.0]], [1.0, -1.0]
+    piece = squared(rows, a)
+    assert piece.value(np.array([-2.0])) == pytest.approx(12.0) and not piece.positive
+    assert squared(rows, a, c=(3.0, 1.0)) is None
+
+
+def test_a_power_of_what_is_not_recognised():
+    """x with the other sign in the cone, and a bound of s beside x ≥ s."""
+    assert squared([[0.0, -1.0], [0.0, -1.0]], [1.0, 0.0]).positive
+    assert squared([[0.0, -1.0], [0.0, -1.0]], [1.0, 0.0], of_x=0.5) is None
+    assert squared([[0.0, -1.0], [0.0, 0.0]], [1.0, -1.0]) is None

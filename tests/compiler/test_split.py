@@ -1,12 +1,17 @@
 """The finest cut into functions of one number each: values, slopes, conjugates and kinks against cvxpy's own."""
 
+from types import SimpleNamespace
+
 import cvxpy as cp
 import numpy as np
 import pytest
 
 import kernelopt as ko
 from kernelopt import losses
+from kernelopt.compiler.inverse import _excess, attained
 from kernelopt.compiler.pieces import (
+    SAME,
+    Custom,
     Entropy,
     ExponentialPiece,
     Logarithm,
@@ -15,7 +20,7 @@ from kernelopt.compiler.pieces import (
     PowerPiece,
     Quadratic,
 )
-from kernelopt.compiler.separable import outer_of
+from kernelopt.compiler.separable import Separable, _by_loss, _squares, outer_of
 
 RNG = np.random.default_rng(7)
 N = 20
@@ -225,3 +230,98 @@ def test_shared_auxiliary_variables_count_as_the_users():
     largest = np.max(u - Y)
     assert np.isfinite(split.value(split.arguments(u, np.full(len(split.y), largest + 1e-9))))
     assert split.value(split.arguments(u, np.full(len(split.y), largest - 1e-6))) == np.inf
+
+
+# Single functions, and the inverse of a slope
+
+
+def test_least_slopes_of_the_complement():
+    """−log(1 − e^q) increases: its slope by s is ≥ 0 where q increases with s, and ≤ 0 where it decreases."""
+    one, zero = np.ones(2), np.zeros(2)
+    low, high = LogComplement(np.arange(2), one, np.array([1.0, -1.0]), zero, zero).slopes()
+    assert low.tolist() == [0.0, -np.inf] and high.tolist() == [np.inf, 0.0]
+
+
+def test_kinks_of_a_stretch_without_a_left_end():
+    """½s² on (−∞, 2] is the tangent 2s − 2 at 2 and sup {a(s − 2) − ½a² : a ≤ 0}."""
+    zero = np.zeros((1, 1))
+    kinks = Quadratic(np.arange(1), zero - np.inf, zero + 2.0, zero, zero, zero + 1.0).kinks()
+    assert (kinks.value.tolist(), kinks.slope.tolist()) == ([-2.0], [2.0])
+    assert (kinks.low[0], kinks.high[0], kinks.anchor[0], kinks.rho[0]) == (-np.inf, 0.0, 2.0, 1.0)
+
+
+def test_kinks_of_squares():
+    kinks = _squares(np.array([4.0]), np.arange(1)).kinks()
+    assert kinks.rho.tolist() == [0.25] and kinks.low.tolist() == [-np.inf] and kinks.high.tolist() == [np.inf]
+
+
+def test_curvatures_of_powers_at_0():
+    """Below 2 they are those where |q|^p is rounding, above 2 they are 0."""
+    one, zero = np.ones(1), np.zeros(1)
+    below, above = (PowerPiece(np.arange(1), one, one, zero + 3.0, zero, p, False) for p in (1.5, 2.5))
+    assert below.second(zero - 3.0) == pytest.approx(0.75 * (3 * SAME ** (1 / 1.5)) ** -0.5)
+    assert above.second(zero - 3.0) == 0.0
+
+
+def test_slopes_of_own_losses_are_attained():
+    """The slopes of 2√(1 + (3s)²) are between −6 and 6, both left out."""
+    sharp = ko.SmoothLoss(lambda q: np.sqrt(1 + q**2), lambda q: q / np.sqrt(1 + q**2), lambda q: (1 + q**2) ** -1.5)
+    one = np.ones(1)
+    low, high = Custom(np.arange(1), sharp, (), 2 * one, 3 * one, 0 * one).slopes()
+    assert -6 < low[0] == pytest.approx(-6, rel=1e-8)
+    assert 6 > high[0] == pytest.approx(6, rel=1e-8)
+
+
+def test_growth_is_relative_to_all_terms():
+    """1 − ½ of 1 + ½."""
+    empty = np.zeros(0)
+    own = SimpleNamespace(slopes=lambda: (empty, empty), F=np.zeros((0, 2)), linear_y=np.array([1.0, -1.0]))
+    assert Separable.growth(own, np.array([1.0, 0.5])) == 1.0
+    own = SimpleNamespace(slopes=lambda: (-np.ones(1), np.ones(1)), F=np.ones((1, 1)), linear_y=np.array([-0.5]))
+    assert Separable.growth(own, np.ones(1)) == pytest.approx(0.5 / 1.5)
+
+
+def test_arguments_of_a_loss_of_weight_0_belong_to_none():
+    form = SimpleNamespace(
+        c=np.array([0.0, 0.0, 0.0, 1.0]), smooth=[SimpleNamespace(g=np.arange(2), h=np.arange(2, 4))]
+    )
+    groups = [(np.array([[0], [1]]), np.array([[0], [1]]), ("nonneg",))]
+    found = {int(columns[0, 0]): number for _, columns, _, number in _by_loss(form, groups)}
+    assert found == {0: None, 1: 0}
+
+
+def inverse(g, slope, z, start, ends):
+    """Of increasing functions; with the arguments that were asked for."""
+    asked = []
+    found = attained(lambda q: asked.append(float(q[0])) or g(q), slope, np.array([z]), np.array([start]), ends)
+    return found, asked
+
+
+def test_bisection_where_newton_has_no_step():
+    """Far from a steep step at 3, the derivative is 0."""
+    steep = 50.0
+    with np.errstate(all="ignore"):
+        found, _ = inverse(
+            lambda q: np.tanh(steep * (q - 3)), lambda q: steep / np.cosh(steep * (q - 3)) ** 2, 0.0, 9.0, (0.0, 10.0)
+        )
+    assert found.q == pytest.approx(3.0, rel=1e-12)
+
+
+def test_the_ends_of_a_domain_are_not_asked_for():
+    """There a loss may be infinite."""
+    _, asked = inverse(lambda q: q, np.ones_like, 1.0, 0.5, (0.0, 1.0))
+    assert min(asked) > 0 and max(asked) < 1
+
+
+def test_steps_towards_an_infinite_end_are_bounded():
+    """From 10 by at most 10, though Newton leads to −5."""
+    found, asked = inverse(lambda q: q, np.ones_like, -5.0, 10.0, (-np.inf, np.inf))
+    assert asked[:2] == [10.0, 0.0] and found.q == pytest.approx(-5.0)
+
+
+@pytest.mark.parametrize(("slope", "z", "excess"), [(1.0, 1.0, 2.0), (2.0, 1.0, 1.0), (2.0, 0.0, 0.0)])
+def test_the_excess_is_that_of_a_point_beyond_the_root(slope, z, excess):
+    """From 0 by two Newton steps, for the slope that is told; a root that is met counts, and nothing is left at it."""
+    ends = np.array([-np.inf]), np.array([np.inf])
+    found = _excess(lambda q: q, lambda q: np.full(1, slope), np.array([z]), np.zeros(1), ends, np.zeros(1))
+    assert found == pytest.approx(excess, rel=1e-12, abs=0)

@@ -200,3 +200,16 @@ def test_long_factors_stay_constants(monkeypatch):
             data = cone_data_of(cp.Problem(cp.Minimize(objective), constraints))
             assert data is not None
         assert len(structure._templates) == structures
+
+
+def test_keys_of_lists_tell_their_entries():
+    """A list is no tuple."""
+    keys = [structure._frozen(item) for item in ([1, 2], [1, 3], (1, 2), [[1], 2], [[2], 2])]
+    assert len(set(keys)) == 5 and structure._frozen([1, [2]]) == structure._frozen([1, [2]])
+
+
+def test_a_problem_that_is_not_convex_has_no_template():
+    problem, reading = cp.Problem(cp.Minimize(cp.log(cp.Variable()))), structure._Reading()
+    reading.structure(problem)
+    with pytest.raises(structure._NoTemplateError):
+        structure._Template(problem, reading)
