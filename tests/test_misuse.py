@@ -105,6 +105,20 @@ def test_what_once_came_from_the_inside(name):
         call()
 
 
+def test_more_processes_than_an_int_holds():
+    """As many as there are folds."""
+    model = ko.estimators.KernelRegressorCV(alphas=[0.1, 1.0], cv=2, n_jobs=10**400)
+    assert model.fit(np.arange(8.0)[:, None], np.arange(8.0)).alpha_ in (0.1, 1.0)
+
+
+def test_a_complex_f():
+    f = THETA([[0.0], [1.0]])
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(f - 1) + ko.sum_squares(THETA)))
+    problem.solve()
+    with pytest.raises(ko.errors.DataError, match="a real affine expression of predictions"):
+        ko.approximate_leave_one_out(problem, f + 1j)
+
+
 def test_names_that_mappings_do_not_have():
     """As KeyError for `get` and `in`, and with a message that prints as other messages do."""
     table = ko.Problem(cp.Minimize(ko.norm(THETA))).solvers()

@@ -92,7 +92,7 @@ class _ChoosesAlpha(KernelModel):
     ) -> list[Array]:
         """For each array of labels, f at the rows left out. Each process has consecutive folds, and one factor."""
         parts = np.array_split(np.arange(len(folds)), min(self._processes(), len(folds)))
-        found = Parallel(n_jobs=self.n_jobs)(
+        found = Parallel(n_jobs=len(parts))(
             delayed(type(self)._predictions)(self, kernel, points, y, base, [folds[k] for k in part])
             for y in labels
             for part in parts

@@ -173,8 +173,8 @@ def _require_model(form: CanonicalForm, outer: Outer | None) -> None:
 
 def _rows_of_f(form: CanonicalForm, f: Any) -> tuple[sp.csr_array, sp.csr_array, Array]:
     """f = Eu + Fy + constant, entries in Fortran order. Raises DataError where f is not such an expression."""
-    if not isinstance(f, cp.Expression) or not f.is_affine() or f.ndim not in (1, 2):
-        raise DataError(f"Expected an affine expression of predictions, of shape (N,) or (N, K); got {f!r}.")
+    if not isinstance(f, cp.Expression) or not f.is_affine() or f.is_complex() or f.ndim not in (1, 2):
+        raise DataError(f"Expected a real affine expression of predictions, of shape (N,) or (N, K); got {f!r}.")
     replaced: dict[int, cp.Expression] = {}
     links = {link.theta: link for link in form.predictions}
     for node in _predictions(f):
