@@ -67,7 +67,7 @@ class Neighbors(NamedTuple):
 def nearest_neighbors(kernel: Any, X: Any, Z: Any, k: int = 1) -> Neighbors:
     """For each x its k nearest rows of Z by the distance ‖F(x) − F(z)‖, in blocks of rows.
 
-    Raises DataError unless 1 ≤ k ≤ len(Z).
+    Raises DataError unless 1 ≤ k ≤ len(Z), and KernelError where X and Z have other numbers of columns.
 
     Parameters
     ----------
@@ -91,6 +91,7 @@ def nearest_neighbors(kernel: Any, X: Any, Z: Any, k: int = 1) -> Neighbors:
     """
     kernel = as_kernel(kernel)
     rows, others = kernel.rows(X), kernel.rows(Z)
+    kernel._require_alike(rows, others)
     if not is_integer(k) or not 1 <= k <= len(others):
         raise DataError(f"Expected k from 1 to {len(others)}, the number of points to choose from; got {shown(k)}.")
     step = max(1, BLOCK_BYTES // (8 * len(others)))

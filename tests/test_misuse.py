@@ -87,6 +87,10 @@ ONCE = {
         lambda: ko.estimators.KernelRegressor().fit(np.eye(3), np.ones(3), sample_weight=np.full(3, 1e308)),
         "whose sum is a finite number; got 1e.308 at 0. Divide",
     ),
+    "neighbours of other columns": (
+        lambda: ko.feature_space.nearest_neighbors(THETA.kernel, np.ones((6, 3)), np.ones((4, 2))),
+        "equally many columns; got shapes .6, 3. and .4, 2.",
+    ),
     "a problem times 1e308": (
         lambda: (ko.Problem(cp.Minimize(ko.sum_squares(THETA) + cp.sum_squares(THETA([[0.0]]) - 1))) * 1e308).solve(),
         "coefficients of the objective between .*Change units",

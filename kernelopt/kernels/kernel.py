@@ -374,15 +374,19 @@ class Kernel(metaclass=Declared):
             last = i == len(self.parts) - 1
             yield from part._derivation(rest + ("└ " if last else "├ "), rest + ("  " if last else "│ "))
 
-    def __call__(self, X: Any, Z: Any = None) -> Array:
-        """The kernel matrix κ(xᵢ, zⱼ), shape (len(X), len(Z)); Z defaults to X."""
-        rows = self.rows(X)
-        other = rows if Z is None else self.rows(Z)
+    def _require_alike(self, rows: Any, other: Any) -> None:
+        """Raise KernelError for points of another number of columns."""
         if self.domain.columns(rows) != self.domain.columns(other):
             raise KernelError(
                 f"{self!r} expects points of one kind with equally many columns; got shapes {rows.shape} and "
                 f"{other.shape}."
             )
+
+    def __call__(self, X: Any, Z: Any = None) -> Array:
+        """The kernel matrix κ(xᵢ, zⱼ), shape (len(X), len(Z)); Z defaults to X."""
+        rows = self.rows(X)
+        other = rows if Z is None else self.rows(Z)
+        self._require_alike(rows, other)
         with np.errstate(all="ignore"):  # an overflow is reported below, with its points
             K = self._matrix(rows, None if Z is None else other)
         if not np.isfinite(K).all():
