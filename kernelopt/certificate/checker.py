@@ -223,11 +223,11 @@ def _exact_sums(hi: Array, lo: Array, starts: Array) -> tuple[Array, Array]:
 
     A product without lo, and an addition whose error is 0 by TwoSum (Knuth, 1969), round nothing.
     """
-    counts, last = np.diff(starts), max(len(hi) - 1, 0)
+    counts, padded = np.diff(starts), np.append(hi, 0.0)
     left = (counts > SHORT) | (np.add.reduceat(np.append(lo, 0.0) != 0, starts[:-1]) * (counts > 0) > 0)
     found = np.zeros(len(counts))
     for k in range(min(SHORT, counts.max(initial=0))):
-        term = np.where(k < counts, np.append(hi, 0.0)[np.minimum(starts[:-1] + k, last)], 0.0)
+        term = padded[np.where(k < counts, starts[:-1] + k, len(hi))]
         total = found + term
         part = total - found
         left |= (found - (total - part)) + (term - part) != 0

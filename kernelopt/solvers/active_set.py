@@ -7,7 +7,7 @@ a = high where k > 0, and k = 0 for the free ones. With K = EBR⁻¹BᵀEᵀ, th
 
 whose matrix is looked up, not computed. Sides are then judged anew, all at once (a primal-dual active set method:
 Hintermüller, Ito and Kunisch, SIAM J. Optim. 2003). From a good guess it ends after a few steps; from a bad one it may
-cycle, and gives up.
+cycle, and gives up. Where a point with some kinks on their wrong sides has a gap that suffices, it ends there.
 """
 
 from __future__ import annotations
