@@ -208,7 +208,7 @@ def test_what_has_no_likelihood():
     ):
         with pytest.raises(OptionError, match="Expected bounds"):
             ko.maximize_likelihood(GAUSSIAN, X, Y, bounds)
-    with pytest.raises(KernelError, match="has no parameter gamma; it has sigma, noise"):
+    with pytest.raises(KernelError, match="which are sigma, noise; got 'gamma'"):
         ko.maximize_likelihood(GAUSSIAN, X, Y, {"gamma": (0.1, 1.0)})
 
 

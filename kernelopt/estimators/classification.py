@@ -8,7 +8,6 @@ from typing import Any, Self
 import cvxpy as cp
 import numpy as np
 from scipy.special import expit, log_expit, log_softmax, logsumexp, softmax
-from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -17,6 +16,7 @@ from kernelopt import losses
 from kernelopt.errors import DataError
 from kernelopt.estimators.model import KernelModel, Loss, loss_terms, solved
 from kernelopt.estimators.sample import Sample, row_weights
+from kernelopt.estimators.scoring import Classifier
 from kernelopt.kernels import Kernel
 from kernelopt.language.expressions import Theta
 from kernelopt.problem import Problem
@@ -58,7 +58,7 @@ def _gives_probabilities(estimator: Any) -> bool:
     )
 
 
-class KernelClassifier(ClassifierMixin, KernelModel):
+class KernelClassifier(Classifier, KernelModel):
     """Classification with any loss: minimize Σᵢ wᵢ ℓ(yᵢ, f(xᵢ)) + α‖θ‖² over f(x) = θᵀF(x) + b, with yᵢ = ±1.
 
     α multiplies ‖θ‖², and the loss is a sum, not a mean: `loss="hinge"` is scikit-learn's `SVC(C=1/(2*alpha))`.

@@ -7,13 +7,13 @@ from typing import Any, Self
 
 import cvxpy as cp
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
 
 from kernelopt import losses
 from kernelopt.errors import DataError, OptionError
 from kernelopt.estimators.classification import numbered_classes
 from kernelopt.estimators.model import KernelModel, positive, solved
 from kernelopt.estimators.sample import explained, row_weights
+from kernelopt.estimators.scoring import Classifier, Regressor
 from kernelopt.language.expressions import Theta, sum_squares
 from kernelopt.problem import Problem
 from kernelopt.support.checks import is_real
@@ -27,7 +27,7 @@ def _share(estimator: Any) -> float:
     return float(estimator.nu)
 
 
-class NuKernelClassifier(ClassifierMixin, KernelModel):
+class NuKernelClassifier(Classifier, KernelModel):
     """Two classes: minimize ½‖θ‖² + Σᵢ wᵢ max(0, ρ − yᵢf(xᵢ))/W − νρ over f(x) = θᵀF(x) + b and ρ ≥ 0, W = Σ wᵢ.
 
     At most a fraction ν of the weight lies on the wrong side of the margin ρ, and at least a fraction ν on it or there
@@ -116,7 +116,7 @@ class NuKernelClassifier(ClassifierMixin, KernelModel):
         return tags
 
 
-class NuKernelRegressor(RegressorMixin, KernelModel):
+class NuKernelRegressor(Regressor, KernelModel):
     """Regression in a tube of free width: minimize ½‖θ‖² + C Σᵢ wᵢ(max(0, |yᵢ − f(xᵢ)| − ε) + νε) over f and ε ≥ 0.
 
     f(x) = θᵀF(x) + b. At most a fraction ν of the weight lies outside the tube, and at least a fraction ν on its edge

@@ -6,19 +6,19 @@ import warnings
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelopt.errors import OptionError
 from kernelopt.estimators.classification import numbered_classes
 from kernelopt.estimators.model import KernelModel, positive, take
 from kernelopt.estimators.sample import every_row
+from kernelopt.estimators.scoring import Classifier
 from kernelopt.language.functions import Function
 from kernelopt.support.checks import is_integer
 from kernelopt.support.types import Array, Ints
 
 
-class KernelPerceptron(ClassifierMixin, KernelModel):
+class KernelPerceptron(Classifier, KernelModel):
     """Rosenblatt's perceptron: f(x) = η Σᵢ mᵢyᵢ(κ(xᵢ, x) + 1), with mᵢ the number of mistakes made on row i.
 
     Each pass visits the rows in their order and adds one to mᵢ if yᵢf(xᵢ) ≤ 0. If some function separates the rows with

@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Self
 
 import cvxpy as cp
 import numpy as np
-from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_pinball_score, d2_tweedie_score
 
 from kernelopt import losses
 from kernelopt.errors import OptionError
 from kernelopt.estimators.model import KernelModel, Loss, loss_terms, solved
 from kernelopt.estimators.sample import explained
+from kernelopt.estimators.scoring import Regressor, score_weights
 from kernelopt.kernels.domains import real_array
 from kernelopt.language.expressions import Theta
 from kernelopt.problem import Problem
@@ -28,7 +28,7 @@ FAR = 10.0  # standard deviations of y above this, or below its inverse, are far
 LITTLE = 0.3  # the share of the loss at θ = 0 below which a fit explains little
 
 
-class _Regressor(RegressorMixin, KernelModel):
+class _Regressor(Regressor, KernelModel):
     """Minimize Σᵢ wᵢ ℓ(yᵢ, f(xᵢ)) + α‖θ‖² over f(x) = θᵀF(x) + b."""
 
     fit_intercept: Any
@@ -200,11 +200,12 @@ class KernelRegressor(_Regressor):
 
         These are `sklearn.metrics.d2_pinball_score` and, for counts, `d2_tweedie_score` with power 1.
         """
+        weights = score_weights(X, y, sample_weight)
         if isinstance(self.loss, str) and self.loss in ("quantile", "pinball"):
-            return float(d2_pinball_score(y, self.predict(X), sample_weight=sample_weight, alpha=self.quantile))
+            return float(d2_pinball_score(y, self.predict(X), sample_weight=weights, alpha=self.quantile))
         if isinstance(self.loss, str) and self.loss == "poisson" and np.ndim(y) == 1:
-            return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))
-        return float(super().score(X, y, sample_weight))
+            return float(d2_tweedie_score(y, self.predict(X), sample_weight=weights, power=1))
+        return super().score(X, y, weights)
 
     def _named_losses(self) -> dict[str, Loss]:
         return {
@@ -302,11 +303,12 @@ class KernelQuantileRegressor(_Regressor):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The mean over levels of D² = 1 − pinball loss/pinball loss of the empirical quantile; 1 is best."""
+        weights = score_weights(X, y, sample_weight)
         predictions = self.predict(X)
         y = real_array(y, "y")
         predictions = predictions.reshape(len(predictions), -1)
         scores = [
-            d2_pinball_score(y, predictions[:, k], sample_weight=sample_weight, alpha=level)
+            d2_pinball_score(y, predictions[:, k], sample_weight=weights, alpha=level)
             for k, level in enumerate(self._levels())
         ]
         return float(np.mean(scores))

@@ -9,7 +9,6 @@ from functools import lru_cache, reduce
 from typing import Any, Self, cast
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -18,6 +17,7 @@ from kernelopt.estimators.classification import numbered_classes
 from kernelopt.estimators.kernel_names import ChoosesKernel
 from kernelopt.estimators.model import read_objects, solved
 from kernelopt.estimators.sample import explained, require_data
+from kernelopt.estimators.scoring import Classifier, Regressor
 from kernelopt.kernels.sources import refuse_masked
 from kernelopt.language.predictors import Predictor
 from kernelopt.problem import Problem
@@ -197,7 +197,7 @@ class _Stated(ChoosesKernel):
         return self._predictor(self._read(X, reset=False))
 
 
-class _StatedRegressor(RegressorMixin, _Stated):
+class _StatedRegressor(Regressor, _Stated):
     def fit(self, X: Any, y: Any, **data: Any) -> Self:
         """State the problem for (X, y, **data) and solve it."""
         X, y = self._read(X, y, y_numeric=True, multi_output=True)
@@ -210,7 +210,7 @@ class _StatedRegressor(RegressorMixin, _Stated):
         return self._at(X)
 
 
-class _Classifier(ClassifierMixin, _Stated):
+class _Classifier(Classifier, _Stated):
     def fit(self, X: Any, y: Any, **data: Any) -> Self:
         """State the problem for (X, labels, **data) and solve it."""
         X, y = self._read(X, y)

@@ -291,7 +291,9 @@ def maximize_likelihood(  # noqa: PLR0917
     present = {**kernel.get_params(), NOISE: noise}
     unknown = [name for name in bounds if name not in present]
     if unknown:
-        raise KernelError(f"{kernel!r} has no parameter {unknown[0]}; it has {', '.join(present)}.")
+        raise KernelError(
+            f"Expected bounds of parameters of {kernel!r}, which are {', '.join(present)}; got {shown(unknown[0])}."
+        )
     random = generator(random_state)
     starts = [np.clip(np.log([float(present[name]) for name in bounds]), low, high)]
     starts += [random.uniform(low, high) for _ in range(n_init - 1)]
