@@ -229,6 +229,49 @@ def test_rows_are_formatted_as_by_cvxpy(constraints, solver):
     assert "_construct_chain" not in vars(problem)
 
 
+PSD = cp.Parameter((5, 5), PSD=True, value=np.eye(5) + 1)
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        lambda x, z, w, y, lam: w @ cp.square(x - 1) + lam * cp.sum_squares(x) + y @ x,
+        lambda x, z, w, y, lam: cp.sum_squares(x - y) + lam * cp.sum_squares(z) + cp.sum(z) + 3,
+        lambda x, z, w, y, lam: w[:30] @ cp.quad_over_lin(z, 2.0, axis=1) + w[:4] @ cp.quad_over_lin(z, 1.0, axis=0),
+        lambda x, z, w, y, lam: w @ cp.huber(2 * x) + cp.quad_form(x, np.eye(60) + 1) + w @ x,
+        lambda x, z, w, y, lam: w @ cp.square(x) + 2 * cp.square(x[0]) + cp.sum(cp.square(x)) + lam * cp.sum(cp.abs(x)),
+        lambda x, z, w, y, lam: w @ cp.abs(x) + lam * cp.sum(x),
+        lambda x, z, w, y, lam: cp.quad_form(x[:5], PSD) + w @ cp.square(x) + y @ x,
+    ],
+    ids=["weights", "targets", "blocks", "huber", "twice", "no squares", "a matrix with parameters"],
+)
+def test_quadratic_parts_are_those_of_cvxpy(objective):
+    """With many entries of parameters, and again for other values of them."""
+    x, z, rng = cp.Variable(60), cp.Variable((30, 4)), np.random.default_rng(0)
+    w, y, lam = cp.Parameter(60, nonneg=True), cp.Parameter(60), cp.Parameter(nonneg=True)
+    problem = cp.Problem(cp.Minimize(objective(x, z, w, y, lam)))
+    plain = cp.Problem(problem.objective)
+    assert sum(p.size for p in problem.parameters()) > parts.MANY_PARAMETERS
+    for _ in range(2):
+        w.value, y.value, lam.value = rng.random(60), rng.normal(size=60), 0.7
+        ours, theirs = parts.compiled(problem, "CLARABEL", {}).data, plain.get_problem_data("CLARABEL")[0]
+        for name in ("A", "b", "c", "P"):
+            mine, expected = (sp.coo_array(one[name]).toarray() if name in one else None for one in (ours, theirs))
+            np.testing.assert_array_equal(mine, expected)
+
+
+def test_squares_with_many_weights_take_little_memory():
+    """cvxpy's own coefficients are arrays of 5000² numbers."""
+    x, w = cp.Variable(5000), cp.Parameter(5000, nonneg=True, value=np.linspace(0.1, 1, 5000))
+    tracemalloc.start()
+    try:
+        data = parts.cone_data(cp.Problem(cp.Minimize(w @ cp.square(x - 1))))
+        assert tracemalloc.get_traced_memory()[1] <= 20e6
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_allclose(data.P.diagonal()[data.P.diagonal() > 0], 2 * w.value)
+
+
 def test_exponentials_with_many_weights_take_little_memory():
     """cvxpy's own formatting takes 3.5 GB for 6000 weights."""
     z, w = cp.Variable(2000), cp.Parameter(2000, nonneg=True, value=np.ones(2000))

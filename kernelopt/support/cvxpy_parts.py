@@ -13,7 +13,7 @@ from math import inf
 from threading import Event
 from time import perf_counter
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import clarabel
@@ -39,14 +39,18 @@ from cvxpy.atoms.pnorm import Pnorm, PnormApprox
 from cvxpy.atoms.quad_over_lin import quad_over_lin
 from cvxpy.atoms.sigma_max import sigma_max
 from cvxpy.constraints import Inequality
+from cvxpy.cvxcore.python.canonInterface import get_problem_matrix
 from cvxpy.expressions.leaf import Leaf
+from cvxpy.lin_ops.canon_backend import TensorRepresentation
 from cvxpy.lin_ops.lin_utils import get_id
 from cvxpy.problems.problem import SolverStats
 from cvxpy.reductions.dcp2cone.cone_matrix_stuffing import ConeMatrixStuffing
+from cvxpy.reductions.inverse_data import InverseData
 from cvxpy.reductions.solution import Solution
 from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import dims_to_solver_cones
 from cvxpy.reductions.solvers.conic_solvers.conic_solver import ConicSolver
 from cvxpy.reductions.solvers.solving_chain import _validate_problem_data
+from cvxpy.utilities.coeff_extractor import CoeffExtractor
 
 from kernelopt.support import outside
 from kernelopt.support.clock import OutOfTimeError
@@ -193,18 +197,59 @@ class _Formatting:
         )  # fmt: skip
 
 
+class _Extractor(CoeffExtractor):
+    """cvxpy's coefficients of an objective, which stay sparse: its own pass through arrays of n·p numbers.
+
+    One of p parameters stands in few of the n terms as a rule, such as a row's weight.
+    """
+
+    def extract_quadratic_coeffs(self, affine_expr: Any, quad_forms: Any) -> tuple[Any, Any]:
+        forms = {number: form for number, (_, _, form) in quad_forms.items()}
+        if any(form.P.parameters() for form in forms.values()):
+            return cast(tuple[Any, Any], super().extract_quadratic_coeffs(affine_expr, quad_forms))
+        places, offsets, length, _ = InverseData.get_var_offsets(affine_expr.variables())
+        T = sp.csr_array(
+            get_problem_matrix(
+                [affine_expr.canonical_form[0]], length, offsets, self.param_to_size, self.param_id_map,
+                affine_expr.size, self.canon_backend,
+            )
+        )  # fmt: skip
+        found: dict[int, dict[str, Any]] = {}
+        for variable in affine_expr.variables():
+            first, size = places[variable.id]
+            part, form = T[first : first + size], forms.get(variable.id)
+            target = variable.id if form is None else form.args[0].id
+            length = size if form is None else form.P.shape[0]
+            mine = found.setdefault(target, {"q": sp.csr_array((length, T.shape[1]))})
+            if form is None:
+                mine["q"] = mine["q"] + part
+            else:
+                square = _weighted_squares(form, part)
+                mine["P"] = mine["P"] + square if "P" in mine else square
+        return found, T[[-1]]
+
+
+def _weighted_squares(form: Any, part: sp.csr_array) -> TensorRepresentation:
+    """Σⱼ wⱼxᵀPⱼx with w = part·(parameters, 1): Pⱼ are the entries of P among the indices of the form's value j."""
+    P, values = sp.coo_array(form.P.value), part.shape[0]
+    value_of = np.arange(P.shape[0]) if values > 1 else np.zeros(P.shape[0], dtype=int)
+    for j, indices in enumerate(form.block_indices or ()):
+        value_of[indices] = j
+    here = np.flatnonzero(value_of[P.row] == value_of[P.col])
+    spread = sp.csr_array((P.data[here], (np.arange(len(here)), value_of[P.row[here]])), shape=(len(here), values))
+    entries = sp.coo_array(spread @ part)
+    at = here[entries.row]
+    return TensorRepresentation(entries.data, P.row[at], P.col[at], entries.col, P.shape)
+
+
 class _Stuffing(ConeMatrixStuffing):
-    """cvxpy's step to matrices, where only the quadratic terms of an objective go through its array of n·p numbers."""
+    """cvxpy's step to matrices, in the memory of their entries where parameters are many."""
 
     def stuffed_objective(self, problem: Any, extractor: Any) -> tuple[Any, Any, Any]:
-        expression, count = problem.objective.expr, sum(p.size for p in problem.parameters())
-        terms = expression.args if isinstance(expression, AddExpression) else []
-        affine, rest = [one for one in terms if one.is_affine()], [one for one in terms if not one.is_affine()]
-        if not self.quad_obj or count <= MANY_PARAMETERS or not affine or not rest:
-            return super().stuffed_objective(problem, extractor)
-        curved = SimpleNamespace(objective=cp.Minimize(AddExpression(rest)), variables=problem.variables)
-        P, c, x = super().stuffed_objective(curved, extractor)
-        return P, c + extractor.affine(AddExpression(affine)), x
+        if sum(p.size for p in problem.parameters()) > MANY_PARAMETERS:
+            extractor = copy(extractor)
+            extractor.__class__ = _Extractor
+        return cast(tuple[Any, Any, Any], super().stuffed_objective(problem, extractor))
 
 
 def _economical(chain: Any) -> Any:
