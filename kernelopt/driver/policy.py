@@ -232,14 +232,19 @@ def instead(
 
 
 def _more(rank: int, rounds: Sequence[Round], tol: float) -> int:
-    """Pivots to add, so many that the gap reaches tol if its logarithm goes on falling linearly in the rank."""
+    """Pivots to add, so many that the gap reaches tol if its logarithm goes on falling linearly in the rank.
+
+    The slope is that since the last round of fewer pivots: a single function may shrink the gap to a half.
+    """
     least, most = max(int(LEAST_SHARE * rank), LEAST // 4), int(MOST_SHARE * rank)
-    if not isfinite(rounds[-1].gap):
+    last = rounds[-1]
+    if not isfinite(last.gap):
         return most  # θ can't meet the constraints yet
-    if len(rounds) < 2 or rounds[-1].rank <= rounds[-2].rank or not 0 < rounds[-1].gap < rounds[-2].gap < inf:
+    before = next((r for r in reversed(rounds) if r.rank * (1 + LEAST_SHARE / 2) < last.rank), None)
+    if before is None or not 0 < last.gap < before.gap < inf:
         return int(MORE * rank)
-    slope = log(rounds[-2].gap / rounds[-1].gap) / (rounds[-1].rank - rounds[-2].rank)
-    return int(min(max(AHEAD * log(max(rounds[-1].gap / tol, 1.0)) / slope, least), most))
+    slope = log(before.gap / last.gap) / (last.rank - before.rank)
+    return int(min(max(AHEAD * log(max(last.gap / tol, 1.0)) / slope, least), most))
 
 
 def finer(
