@@ -154,6 +154,33 @@ def test_who_gets_a_second_run(name):
     assert [run.tol for run in runs] == pytest.approx([1e-6, 1e-9][:expected])
 
 
+@pytest.mark.parametrize(
+    ("options", "gap", "grows", "solvers"),
+    [
+        ({}, 1e-5, True, ["NEWTON"]),
+        ({"own_options": True}, 1e-5, True, ["NEWTON", "CLARABEL"]),
+        ({"aim": 1e-5}, 1e-5, True, ["NEWTON", "CLARABEL"]),
+        ({"products": False}, 1e-5, True, ["NEWTON", "CLARABEL"]),
+        ({"certify": "estimate"}, 1e-5, True, ["NEWTON", "CLARABEL"]),
+        ({}, 1e-3, True, ["NEWTON", "CLARABEL"]),
+        ({}, 1e-5, False, ["NEWTON", "CLARABEL"]),
+    ],
+)
+def test_a_first_factor_that_is_to_grow_gets_our_own_engines_alone(options, gap, grows, solvers):
+    """They left a small gap there; the finer factor's certificate says how small it must be."""
+    goal = Goal(1e-8, **({"products": True} | options))
+    reduction = SimpleNamespace(is_restriction=True, factors={None: SimpleNamespace(grows=grows)})
+    work = convex.Convex(SimpleNamespace(goal=goal, data=0, reduction=reduction), ["NEWTON", "CLARABEL"], None)
+    plans, seen = work.plans(), []
+    for plan in plans:
+        seen += [plan.solver] if plan.solver not in seen else []
+        work.attempts.append(Attempt(plan.solver, 1e-8, None, (), "optimal", gap, 0.1))
+        answer = Answer(Status.OPTIMAL, True, None, None)
+        work.best = work.best or judgement.Candidate(gap, False, False, None, answer)
+    assert seen == solvers
+    assert work.best.closed is (solvers == ["NEWTON"])
+
+
 def begun():
     """The work on a solved problem, and an answer."""
     problem, task, point = ridge(rank_tol=1e-14)

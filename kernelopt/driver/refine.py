@@ -303,7 +303,9 @@ def _found(state: State, goal: Goal) -> Pursued:
 def _is_too_coarse(outcome: Outcome, reduction: Reduction) -> bool:
     """Whether the restriction of θ is to blame for the gap, although no solver closed the reduced problem's own gap."""
     known = outcome.solution.certificate
-    if known is None or outcome.solution.status != Status.OPTIMAL_INACCURATE or not reduction.is_restriction:
+    # A solver may have met a limit of its own; the caller's time is not over here.
+    left_open = outcome.solution.status in (Status.OPTIMAL_INACCURATE, Status.USER_LIMIT)
+    if known is None or not left_open or not reduction.is_restriction:
         return False
     return known.scope == FULL and known.relative_gap > BLAME * least_gap(outcome.attempts)
 

@@ -337,6 +337,9 @@ def test_a_factor_is_blamed_only_for_a_gap_that_is_known():
     assert not refine._is_too_coarse(unknown, restricted)
     assert refine._is_too_coarse(wide, restricted)
     assert not refine._is_too_coarse(narrow, restricted)
+    limited = answer(1e-4, status=Status.USER_LIMIT)  # of a solver's own, as the caller's time is not over
+    limited.attempts = (run,)
+    assert refine._is_too_coarse(limited, restricted)
 
 
 def test_the_certificate_that_is_known_is_that_of_the_best_answer():

@@ -312,6 +312,19 @@ def test_degenerate_problems(name):
         assert problem.value == pytest.approx(np.sum((y - y.mean()) ** 2) if len(set(X.ravel())) == 1 else 0, abs=1e-7)
 
 
+@pytest.mark.parametrize("lam", [0.03, 0.06])
+def test_a_norm_that_is_not_squared_to_eight_digits(lam):
+    """Newton's method alone: from a neighbour its gap was small enough at once, and ‖θ‖ stayed what it had been."""
+    rng, kernel = np.random.default_rng(0), ko.kernels.Gaussian(sigma=1.2)
+    X, Z = rng.normal(size=(2100, 3)), rng.normal(size=(60, 3)) / 2 + 0.8
+    theta = ko.Theta(kernel)
+    misfit = cp.log_sum_exp(theta(X)) - cp.sum(ko.average(Z, kernel) @ theta)
+    problem = ko.Problem(cp.Minimize(misfit + lam * ko.norm(theta)))
+    problem.solve(tol=1e-8)
+    assert problem.status == "optimal" and problem.certificate.relative_gap <= 1e-8
+    assert {attempt.solver for attempt in problem.solver_stats.attempts} == {"NEWTON"}
+
+
 def test_theta_vanishes_under_a_heavy_norm():
     X, y = data(40)
     theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
