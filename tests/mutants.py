@@ -39,7 +39,7 @@ TESTS = (
     "tests/test_problem.py", "tests/test_verification.py", "tests/test_limits.py", "tests/test_bad_inputs.py",
     "tests/test_metamorphic.py", "tests/test_properties.py",
 )  # fmt: skip
-SEED = 0
+SEED = int(os.environ.get("SEED", "0"))  # of the sample
 # Seconds of the processor: a longer test is not used, and a mutant meets tests of at most TESTED in all.
 SLOWEST, TESTED = 8.0, float(os.environ.get("TESTED", "25"))
 MINUTES = float(os.environ.get("MINUTES", "inf"))  # after which no other test or mutant begins
