@@ -75,8 +75,9 @@ def test_families_with_a_twin(family, seed):
     assert outcome.problem is None, f"{outcome.shown}: {outcome.problem}"
 
 
-def test_coefficients_whose_squares_are_no_floats():
-    outcome = case("huge units", 418262)
+@pytest.mark.parametrize("seed", [418262, 603447])
+def test_coefficients_and_norms_whose_squares_are_no_floats(seed):
+    outcome = case("huge units", seed)
     assert outcome.problem is None, f"{outcome.shown}: {outcome.problem}"
 
 

@@ -281,7 +281,7 @@ def invert(
     """
     as_it_is = evaluated and not (from_kernel or exactly)
     duals: dict[Theta, dict[object, Array]] = {}
-    grams: dict[Theta, Array] = {}
+    grams: dict[Theta, tuple[Array, float]] = {}
     made, u = [], []
     for link, value, nu in zip(reduction.form.predictions, point.v, point.nu, strict=True):
         theta, factor = link.theta, reduction.factors[link.theta]
@@ -300,9 +300,11 @@ def invert(
             predictions = factor.predictions(link.rows, value) if afresh else factor.B @ value
         u.append(_taken(link, predictions))
         if from_kernel or exactly:
-            outputs = theta.outputs or 1
-            pairs = c.reshape(-1, outputs).T @ predictions[factor.pivots].reshape(-1, outputs)
-            grams[theta] = (pairs + pairs.T) / 2
+            outputs, of_c, of_u = theta.outputs or 1, _exponent(c), _exponent(predictions)
+            of_u += (of_c + of_u) % 2  # an even sum, so that the unit of lengths is a power of 2, too
+            here = np.ldexp(predictions[factor.pivots], -of_u).reshape(-1, outputs)
+            pairs = np.ldexp(c, -of_c).reshape(-1, outputs).T @ here
+            grams[theta] = (pairs + pairs.T) / 2, 2.0 ** ((of_c + of_u) // 2)
     found = point if as_it_is else valued(reduction.form, replace(point, u=tuple(u), t=_norms(reduction, point, grams)))
     functions = {
         one[0].theta: _function(*one, at if from_kernel or one[1].is_whole else None)
@@ -341,14 +343,28 @@ def _taken(link: PredictionLink, predictions: Array) -> Array:
     return np.asarray(predictions[link.take], dtype=float)
 
 
-def _norms(reduction: Reduction, point: Iterate, grams: Mapping[Theta, Array]) -> Array:
-    """The norms, from the θᵀθ in `grams` where there is one, else from v."""
+def _norms(reduction: Reduction, point: Iterate, grams: Mapping[Theta, tuple[Array, float]]) -> Array:
+    """The norms, from the θᵀθ in `grams` where there is one, else from v.
+
+    θ may be of any size: its square is that of a multiple of size about 1, with a power of 2 as its unit.
+    """
     found = []
     for norm in reduction.form.norms:
-        known = norm.view.theta in grams and norm.view.shift is None
-        gram = norm.right.T @ grams[norm.view.theta] @ norm.right if known else norm_gram(reduction, point, norm)
-        found.append(norm_from_gram(gram, norm.kind))
+        theta, plain = norm.view.theta, norm.view.shift is None
+        if theta in grams and plain:
+            gram, unit = grams[theta]
+            gram = norm.right.T @ gram @ norm.right
+        else:
+            v = _v_of(reduction, point, theta)
+            size = _exponent(v) if plain else 0
+            gram, unit = _gram_of(reduction.factors[theta], np.ldexp(v, -size), norm), 2.0**size
+        found.append(unit * norm_from_gram(gram, norm.kind))
     return np.array(found, dtype=float)
+
+
+def _exponent(values: Array) -> int:
+    """The least e with |values| < 2ᵉ; 0 where all are 0, or some are not finite."""
+    return int(np.frexp(np.abs(values).max(initial=0.0))[1])
 
 
 def _value_of_pieces(form: CanonicalForm, point: Iterate) -> float:
@@ -373,9 +389,18 @@ def _value_of_pieces(form: CanonicalForm, point: Iterate) -> float:
 def norm_gram(reduction: Reduction, point: Iterate, norm: NormLink) -> Array:
     """(θM − f₀)ᵀ(θM − f₀)."""
     theta = norm.view.theta
+    return _gram_of(reduction.factors[theta], _v_of(reduction, point, theta), norm)
+
+
+def _v_of(reduction: Reduction, point: Iterate, theta: Theta) -> Array:
+    """v of one θ."""
     (v,) = (v for link, v in zip(reduction.form.predictions, point.v, strict=True) if link.theta is theta)
-    factor = reduction.factors[theta]
-    V = np.reshape(v, (factor.rank, theta.outputs or 1)) @ norm.right
+    return v
+
+
+def _gram_of(factor: Factor, v: Array, norm: NormLink) -> Array:
+    """(θM − f₀)ᵀ(θM − f₀) for θ of coordinates v."""
+    V = np.reshape(v, (factor.rank, norm.view.theta.outputs or 1)) @ norm.right
     if norm.view.shift is not None:
         centre, R = centre_and_rest(norm, factor)
         V = np.vstack([V - centre, -R])
