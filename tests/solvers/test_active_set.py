@@ -287,3 +287,13 @@ def test_the_matrix_of_several_blocks_for_libsvm():
     inner = np.zeros((5, 5))
     inner[:3, :3], inner[3:, 3:] = B[0] @ B[0].T / 2.0, B[1] @ B[1].T / 0.5
     np.testing.assert_allclose(scale * K, inner[np.ix_([4, 0, 2], [4, 0, 2])], atol=1e-14)
+
+
+def test_the_price_of_a_kink_on_its_wrong_side():
+    """On a curved stretch k = s − anchor − ρa: at a = 1, s = 0.5 the multiplier would rather be at the lower end."""
+    run = object.__new__(active_set._Run)
+    run.p = SimpleNamespace(
+        of=np.arange(1), anchor=np.zeros(1), rho=np.ones(1), low=np.array([-1.0]), high=np.array([1.0])
+    )
+    run.a, run.s, run.side, run.space = np.ones(1), np.array([0.5]), np.ones(1), SimpleNamespace(typical=1.0)
+    assert run.estimated_gap() == pytest.approx(2 * 0.5)

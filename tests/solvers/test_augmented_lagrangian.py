@@ -58,3 +58,23 @@ def test_finer_points_of_libsvm_follow_a_first_one(monkeypatch, first):
     found = augmented_lagrangian.solve(SimpleNamespace(orthonormal=False), Watch("", 1e-6, 0.0, 1.0))
     assert found.primal == 1.0
     assert called == (["proximal"] if first is None else ["finer", "proximal"])
+
+
+@pytest.mark.parametrize("sigma", [np.inf, 1.0])
+def test_it_gives_up_where_no_gap_is_finite(monkeypatch, sigma):
+    """With and without a proximal term."""
+    zero, tried = np.zeros(1), []
+    nowhere = Point(zero, zero, zero, zero, np.inf, 1.0, 0.0, np.inf)
+
+    def minimized(*_):
+        tried.append(1)
+        assert len(tried) <= augmented_lagrangian.FLAT
+        return SimpleNamespace(x=zero, s=zero, gradient=zero), 1
+
+    monkeypatch.setattr(augmented_lagrangian, "judged", lambda *_: nowhere)
+    monkeypatch.setattr(augmented_lagrangian, "next_multipliers", lambda *_: zero)
+    monkeypatch.setattr(augmented_lagrangian, "_minimized", minimized)
+    problem = SimpleNamespace(blocks=[np.eye(1)], products=lambda x: x, smooth_gradient=lambda s: s)
+    systems = SimpleNamespace(watch=Watch("", 1e-6, 0.0, 1.0), known=None)
+    found = augmented_lagrangian._at_rank(problem, systems, nowhere, sigma, np.inf, coarse=False)
+    assert tried and found.stopped is None

@@ -144,3 +144,10 @@ def test_a_search_without_a_root_takes_few_steps(left):
     engines._NormSearch._bracketed(search, np.log(1e-3))
     assert len(search.known) <= 9
     assert min(search.known) < np.log(1e-3) - engines.WIDEST
+
+
+@pytest.mark.parametrize("root", [10.0, -10.0])
+def test_the_second_step_along_a_line_ends_just_beyond_its_root(root):
+    search = Search(lambda r: 0.5 * (r - root))
+    engines._NormSearch._bracketed(search, 0.0)
+    assert 10.0 < max(np.sign(root) * at for at in search.known) < 11.0

@@ -84,3 +84,22 @@ def test_constraints_alone_say_little_about_predictions(problem, smooth, unit):
     method.p = replace(problem, anchor=np.array([1e-7, 0.5]), high=np.full(2, np.inf), smooth=smooth)
     method.has_low, method.has_high, method.free = np.full((3, 2), [[True], [False], [False]])
     assert method._unit_of_s == unit
+
+
+@pytest.mark.parametrize(
+    ("lengths", "steps"),
+    [
+        ([1.0] + 9 * [0.01], 1 + 4),  # four short ones in turn
+        ([0.01, 0.01, 1.0] + 9 * [0.01], 3 + 4),
+        (9 * [1.0], 8),
+        ([1.0, 1e-11], 2),
+    ],
+)
+def test_a_run_ends_where_steps_are_short_and_gain_nothing(problem, monkeypatch, lengths, steps):
+    monkeypatch.setattr(interior_point, "STUCK", 4)
+    monkeypatch.setattr(interior_point, "STALLED", 8)
+    method, left, watch = interior_point._Method(problem, None), iter(lengths), Watch("", 1e-9, 0.0, 1.0)
+    monkeypatch.setattr(method, "_step", lambda: next(left))
+    monkeypatch.setattr(method, "_judged", lambda: replace(start(), gap=1.0))
+    _, enough = method.run(watch)
+    assert not enough and watch.systems == steps

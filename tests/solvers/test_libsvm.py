@@ -213,3 +213,30 @@ def test_finer_tolerances_take_more_iterations(monkeypatch, tol, each):
     machine = machines.Machine(np.arange(2), np.array([1.0, -1.0]), np.ones(2), 1.0, 0.0)
     libsvm._solved(machine, np.eye(2), 1.0, tol)
     assert asked == [2 * each]
+
+
+def test_the_answer_to_other_labels_is_no_neighbour(monkeypatch):
+    """Where multipliers are at the wrong ends of their boxes, active sets do not begin with them."""
+    problem, _ = stated("hinge")
+    inner, from_neighbours, solve = structured_of(problem), [], active_set.solve
+    watch = Watch("", 1e-9, 1e-12, 1.0)
+    right = augmented_lagrangian.solve(inner, watch)
+
+    def noted(problem, watch, start, fits=False):
+        from_neighbours.append(not fits)
+        return solve(problem, watch, start, fits)
+
+    monkeypatch.setattr(active_set, "solve", noted)
+    for a, near in (right.a, True), (inner.high - right.a, False):
+        from_neighbours.clear()
+        found = augmented_lagrangian.solve(inner, watch, replace(right, a=a, kept=None))
+        assert any(from_neighbours) == near
+        assert found.primal == pytest.approx(right.primal, rel=1e-8)
+
+
+def test_two_copies_of_the_matrix_take_half_of_the_memory(monkeypatch):
+    problem, _ = stated("hinge")
+    inner = structured_of(problem)
+    for room, is_enough in (1.01, True), (0.99, False):
+        monkeypatch.setattr(libsvm.memory, "available_bytes", lambda room=room: room * 2 * 2 * 8 * N**2)
+        assert (libsvm.first_point(inner, np.inf) is not None) == is_enough

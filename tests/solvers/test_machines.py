@@ -1,9 +1,12 @@
 """Which functions are those of a support vector machine of libsvm."""
 
+import cvxpy as cp
 import numpy as np
 import pytest
 
+import kernelopt as ko
 from kernelopt.compiler.pieces import Kinks
+from kernelopt.solvers import assemble
 from kernelopt.solvers.machines import machine_of
 
 ROWS = np.arange(4)
@@ -61,3 +64,13 @@ def test_heights_of_a_tube_are_compared_relative_to_their_size(height):
     for unequal, found in (1e-14, True), (0.5, False):
         moved = kinks._replace(high=height * (1 + unequal * np.tile([1.0, -1.0], 4)))
         assert (machine_of(moved, slope, ONES) is not None) == found
+
+
+def test_the_size_of_a_machine_is_its_number_of_rows():
+    """Two hinges of each of five predictions, or hinges of three of them."""
+    for taken in (np.repeat(np.arange(5), 2), np.array([4, 0, 2])):
+        theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+        f = theta(np.arange(5.0)[:, None])[taken] + b
+        losses = ko.losses.hinge(np.where(np.arange(len(taken)) % 2, 1.0, -1.0), f)
+        stated = ko.Problem(cp.Minimize(cp.sum(losses) + ko.sum_squares(theta)))
+        assert assemble.shape_of(stated.canonical_form(), stated._outer()).machine == len(taken)

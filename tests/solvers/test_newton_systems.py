@@ -44,10 +44,12 @@ def weights(problem, seed=0):
     return np.random.default_rng(seed).uniform(0.05, 0.25, size=problem.m)
 
 
-def test_iterations_agree_with_the_factor(logistic, monkeypatch):
+@pytest.mark.parametrize("added", [0.0, 30.0])
+def test_iterations_agree_with_the_factor(logistic, monkeypatch, added):
+    """With and without a number added to the diagonal for the intercept."""
     rank = logistic.blocks[0].shape[1]
     assert rank > 300
-    ridge, b = np.zeros(1), rng.normal(size=logistic.size)
+    ridge, b = np.array([added]), rng.normal(size=logistic.size)
     exact = logistic.system(weights(logistic), ridge)(b)
     coarse = Systems(logistic.truncated(300), watch())
     coarse.solve(weights(logistic), ridge, b[: coarse.problem.size])
@@ -57,6 +59,7 @@ def test_iterations_agree_with_the_factor(logistic, monkeypatch):
         found = systems.solve(weights(logistic), ridge, b)
         monkeypatch.undo()
         residual = logistic.penalty * found + logistic.adjoint(weights(logistic) * logistic.products(found)) - b
+        residual[-1] += added * found[-1]
         assert np.linalg.norm(residual) <= 1.01 * newton_systems.ACCURACY * np.linalg.norm(b)
         assert found == pytest.approx(exact, abs=0.05 * np.abs(exact).max())
         assert 0 < systems.watch.flops < logistic.cost(logistic.m)
@@ -201,3 +204,20 @@ def test_the_diagonal_preconditions_what_no_factor_has_seen():
     found = systems._iterated(systems.known, W, empty, b, n)
     assert found == pytest.approx(b / (1 + problem.gram_diagonal(W)))
     assert systems.watch.flops == 2 * problem.product_cost
+
+
+def test_the_metric_of_free_variables():
+    """The diagonal of Fᵀ|curvature|F, where the curvature may be negative."""
+    problem = SimpleNamespace(
+        penalty=np.array([3.0, 0.0]), q=1, F=np.array([[2.0], [-3.0]]), ends=[0, 1], R=np.array([3.0])
+    )
+    assert nonconvex._metric(problem, SimpleNamespace(curvature=np.array([1.0, -2.0]))).tolist() == [3.0, 22.0]
+
+
+def test_a_ridge_is_what_flat_rows_lack():
+    """A part of FᵀF at full weight, less FᵀWF: nothing where the rows with the largest entries are curved."""
+    problem = SimpleNamespace(q=2, F=np.array([[3.0, 0.0], [-1.0, 0.5]]))
+    part = 2.0 * semismooth.LEAST_WEIGHT
+    assert semismooth._ridge(problem, np.zeros(2), 2.0) == pytest.approx(part * np.array([10.0, 0.25]), rel=1e-12)
+    assert semismooth._ridge(problem, np.array([part, 0.0]), 2.0) == pytest.approx(part * np.array([1.0, 0.25]))
+    assert semismooth._ridge(problem, np.ones(2), 2.0).tolist() == [0.0, 0.0]

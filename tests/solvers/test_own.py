@@ -555,3 +555,18 @@ def test_a_deadline_does_not_refuse_a_point_that_is_good_enough(capsys):
     with pytest.raises(OutOfTimeError):
         watch(replace(good, gap=1.0), 1)
     assert capsys.readouterr().out.count("NEWTON") == 1
+
+
+@pytest.mark.parametrize("start", [None, "the last point"])
+def test_a_search_for_a_norm_begins_inside_of_all_domains(monkeypatch, start):
+    """Only the first strength needs a point for that; the others start from the last answer."""
+    monkeypatch.setattr(assemble, "structured", lambda *_: "the problem")
+    monkeypatch.setattr(first_point, "with_origin", lambda problem, watch: f"{problem} with an origin")
+    monkeypatch.setattr(engines, "_columns", lambda *_: np.arange(2))
+    asked, answer = [], SimpleNamespace(stopped=None, x=np.array([3.0, 4.0, 9.0]))
+    engine = SimpleNamespace(sparse=False, solve=lambda problem, watch, start: asked.append((problem, start)) or answer)
+    search = SimpleNamespace(
+        reduction=None, outer=None, engine=engine, watch=None, fixed={}, odd=0, first=None, root_scale=2.0
+    )
+    assert engines._NormSearch.solve_at(search, 0.5, start) == 2.5
+    assert asked == [("the problem with an origin" if start is None else "the problem", start)]

@@ -297,17 +297,17 @@ def test_no_step_where_the_function_does_not_fall(slope):
 
 @pytest.mark.parametrize("enough", [True, False])
 def test_systems_that_take_too_much_memory_are_refused(monkeypatch, enough):
-    """Two dense matrices with a row for each of 10 free directions."""
+    """Two dense matrices with a row for each of 10 free directions, among 30 multipliers."""
 
     def begun(_):
         raise LookupError
 
-    free = sp.csr_array(np.eye(10)), np.ones(10)
-    run = SimpleNamespace(free_directions=lambda *_: free, E=free[0], space=SimpleNamespace(gram=begun))
+    free = sp.csr_array(np.eye(10, 30)), np.ones(10)
+    run = SimpleNamespace(free_directions=lambda *_: free, E=sp.eye_array(30), space=SimpleNamespace(gram=begun))
     bytes_left = 2 * 8 * 10**2 / proximal_point.HELD * (1.01 if enough else 0.99)
     monkeypatch.setattr(proximal_point.memory, "available_bytes", lambda: bytes_left)
     with pytest.raises(LookupError if enough else ko.errors.SolverError):
-        proximal_point._KernelRun.step(run, np.zeros(10), 1.0, np.zeros(10), np.zeros(10), np.zeros(0))
+        proximal_point._KernelRun.step(run, np.zeros(30), 1.0, np.zeros(30), np.zeros(30), np.zeros(0))
 
 
 def test_the_curvature_of_free_multipliers():
