@@ -26,7 +26,7 @@ from kernelopt.certificate.certify import (
     _upper,
     errors_of_predictions,
 )
-from kernelopt.certificate.claim import Norm, Program, still
+from kernelopt.certificate.claim import Bound, Norm, Program, still
 from kernelopt.certificate.conjugates import is_admissible
 from kernelopt.certificate.gram import STREAMED, Gram
 from kernelopt.certificate.multipliers import Multipliers, norm_multipliers
@@ -36,6 +36,7 @@ from kernelopt.compiler.separable import outer_of
 from kernelopt.errors import KernelOptError, OptionError
 from kernelopt.language.rows import Rows
 from kernelopt.solvers import outer_dual
+from kernelopt.solvers.outer_dual import DualPoint
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(80, 3))
@@ -585,6 +586,19 @@ def test_rounding_decides_where_the_bound_without_it_is_near_the_value(monkeypat
     assert MODULE._rounding_decides(reduction, None, own, attained) is decides
 
 
+@pytest.mark.parametrize(("scope", "lower"), [(FULL, 0.5), (MODULE.REDUCED, 0.0)])
+def test_the_kernel_matrix_as_computed_is_tried_for_the_full_kernel_only(monkeypatch, scope, lower):
+    """There where rounding keeps the gap open, and it is taken if it closes."""
+    found = MODULE.Certified(replace(certificate(0.0, 1.0, 2.0), scope=scope), bound(0.0))
+    monkeypatch.setattr(MODULE, "_upper", lambda *_: None)
+    monkeypatch.setattr(MODULE, "_by_way", lambda *_: found)
+    monkeypatch.setattr(MODULE, "_rounding_decides", lambda *_: True)
+    monkeypatch.setattr(MODULE, "_for_computed_kernel", lambda *_: certificate(0.5, 0.5, 2.0))
+    reduction = SimpleNamespace(factors={}, is_restriction=False)
+    taken = MODULE.certified(reduction, None, None, Request(scope, tol=0.1))
+    assert taken.certificate.lower == lower and taken.own is found.own
+
+
 @pytest.fixture(scope="module")
 def nine():
     """The certificate of nine rows, and what it was made from."""
@@ -677,12 +691,14 @@ def test_only_small_multipliers_are_set_to_zero(share):
     assert found.tolist() == [1.0, 1e-5, 0.0 if share else 1e-300]
 
 
-def test_multipliers_are_shortened_to_what_their_norm_costs():
-    """‖Aᵀν‖ = 2 beside a cost of 1: a share of ½, less the room."""
-    form = SimpleNamespace(t=[0], P=np.zeros(1), c=np.ones(1), A=SimpleNamespace(data=np.zeros(0), indptr=[0, 0]))
+@pytest.mark.parametrize(("entries", "share"), [([], 0.5 * (1 - 2e-3)), ([-1.0], 0.5 * (1 - 2e-3)), ([-1.0, 0.5], 1.0)])
+def test_multipliers_are_shortened_to_what_their_norm_costs(entries, share):
+    """‖Aᵀν‖ = 2 beside a cost of 1: a share of ½, less the room; all of it where a row bounds the norm."""
+    A = SimpleNamespace(data=np.array(entries), indptr=[0, len(entries)])
+    form = SimpleNamespace(t=[0], P=np.zeros(1), c=np.ones(1), A=A)
     m = Multipliers(np.ones((1, 1)), (1,), (0,), ("fro",), (slice(1, 1),), False)
     found = bound(0.0, multipliers=(m,), grams=(Gram(np.array([[4.0]]), np.zeros((1, 1)), np.ones(1)),), slopes=1)
-    assert handover._share(SimpleNamespace(form=form), found, 1e-3) == pytest.approx(0.5 * (1 - 2e-3), rel=1e-15)
+    assert handover._share(SimpleNamespace(form=form), found, 1e-3) == pytest.approx(share, rel=1e-15)
 
 
 @pytest.mark.parametrize("curvature", [0.0, 1.0])
@@ -763,3 +779,83 @@ def test_a_cone_as_large_as_the_share_stays():
     form = SimpleNamespace(cones=SimpleNamespace(slices=[("nonneg", slice(0, 1), None), ("soc", slice(1, 3), 2)]))
     assert handover._snapped(form, np.array([1.0, 0.5, 0.25]), 0.5).tolist() == [1.0, 0.5, 0.25]
     assert handover._snapped(form, np.array([1.0, 0.5, 0.25]), 0.625).tolist() == [1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("entry", [0.5, 2.0])
+def test_the_row_that_bounds_a_norm_takes_its_length(entry):
+    """‖Aᵀν‖ = 2 beside a bound on entry·t, of which t ≥ 0 is none."""
+    form = SimpleNamespace(by_rows=sp.csr_array([[-1.0], [entry]]), b=np.ones(2), c=np.zeros(1), P=np.zeros(1))
+    norm = Norm(0, "fro", np.eye(1), slice(0, 1), slice(1, 1))
+    z, link = np.zeros(2), SimpleNamespace(norms=[norm], gram=np.array([[4.0]]), error=np.zeros((1, 1)))
+    handover._bound_norms(form, np.arange(2), [link], z)
+    assert z == pytest.approx([0.0, 2.0 / entry], rel=1e-6)
+
+
+@pytest.mark.parametrize("k", [0, 1])
+def test_a_constant_entry_of_a_power_cone_gets_its_least_value(k):
+    """(z₀/α)^α (z₁/(1 − α))^(1 − α) = |z₂|, by the entry that no column depends on."""
+    alpha, rows = 0.25, np.ones((3, 1))
+    rows[k] = 0.0
+    stated = Program(np.zeros(1), np.zeros(1), 0.0, sp.csc_array(rows), np.ones(3), [("power", slice(0, 3), alpha)])
+    z = np.array([2.0, 2.0, -0.75])
+    found = handover._with_room(stated, z, np.zeros(3))
+    assert np.delete(found, k).tolist() == np.delete(z, k).tolist()
+    assert (found[0] / alpha) ** alpha * (found[1] / (1 - alpha)) ** (1 - alpha) == pytest.approx(0.75, rel=1e-11)
+
+
+def test_constant_entries_are_lowered_only_where_they_cost():
+    """With b ≤ 0 an entry is raised at most, and without a least value it stays."""
+    z, b, least = np.ones(5), np.array([0.0, 1.0, 0.0, 0.0, 1.0]), np.array([0.5, 0.5, 2.0, np.nan, np.inf])
+    handover._change(SimpleNamespace(b=b), z, np.arange(5), least)
+    assert z.tolist() == [1.0, 0.5, 2.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(("few", "value"), [(1, 1.0), (2, 2.0)])
+def test_small_problems_try_all_ways_to_move_a_point(monkeypatch, few, value):
+    """Up to FEW rows, that number included; beyond, the first bound whose rounding is small is taken."""
+    found = iter([Bound(1.0, 0.0, 1.0), Bound(2.0, 0.0, 1.0)])
+    monkeypatch.setattr(handover, "FEW", few)
+    monkeypatch.setattr(handover, "_vanishing", lambda _, __, dual: [dual, dual])
+    monkeypatch.setattr(handover, "_with_norms", lambda _, __, dual: dual)
+    monkeypatch.setattr(handover.checker, "lower", lambda *_: next(found))
+    start, stated = still(np.ones(2), np.zeros(0)), SimpleNamespace(offset=0.0)
+    form = SimpleNamespace(cones=SimpleNamespace(slices=[]))
+    best = handover._moved_and_checked(form, SimpleNamespace(point=None), stated, [], start, lambda _: False)
+    assert best.value == value
+
+
+@pytest.mark.parametrize("unit", [2.0**-20, 1.0, 2.0**20])
+def test_what_rounding_of_multipliers_explains(monkeypatch, unit):
+    """Without a norm, ‖Aᵀν‖ up to a share of ν's terms joins the rounding in units of ‖θ‖; more takes an assumption."""
+    theta, size, terms = ko.Theta(KERNEL), 8.0, 4 * unit
+    reduction = SimpleNamespace(
+        form=SimpleNamespace(predictions=[SimpleNamespace(theta=theta)]), factors={theta: SimpleNamespace(scale=1.0)}
+    )
+    form = SimpleNamespace(
+        c=np.array([unit]), P=np.zeros(1), A=sp.csc_array((0, 1)), u=[np.arange(1)], linked=np.arange(1),
+        t=np.arange(0), units=(1.0, 1.0), offset=0.0,
+    )  # fmt: skip
+    point = DualPoint(form, np.zeros(1), np.zeros(0), np.zeros(1))
+    m = Multipliers(np.full((4, 1), unit), (1,), (), (), (), True)
+    monkeypatch.setattr(cone_bounds, "ABSOLUTE_FLOOR", 0.0)
+    monkeypatch.setattr(cone_bounds, "theta_gram", lambda *_: np.zeros((1, 1)))
+    monkeypatch.setattr(cone_bounds, "spans_everything", lambda *_: True)
+    monkeypatch.setattr(outer_dual, "magnitude", lambda *_: 0.0)
+    monkeypatch.setattr(outer_dual, "value", lambda *_: 0.0)
+    near = SimpleNamespace(prediction_unit=lambda _: size)
+    for share, assumed in ((0.5, False), (2.0, True)):
+        length = share * cone_bounds.RANK_ROUNDING * terms
+        monkeypatch.setattr(cone_bounds, "lengths_of", lambda *_, length=length: np.array([length]))
+        found = cone_bounds.evaluate(reduction, near, point, (None,), (m,), np.zeros(1))
+        assert bool(found.assumptions) is assumed
+        assert found.rounding == pytest.approx(0.0 if assumed else length * size, rel=1e-12, abs=0)
+
+
+def test_violations_cost_twice_their_multipliers():
+    """Entry by entry, and for a cone Σ|z| times the largest violation."""
+    constraints = [SimpleNamespace(id=name) for name in ("row", "cone", "unknown")]
+    duals = {"row": [np.array([3.0, -4.0])], "cone": [np.array([3.0, -4.0]), np.array(5.0)], "unknown": [None]}
+    residuals = [np.array([0.5, 0.25]), np.array([0.5, 0.25, 0.0]), np.ones(1)]
+    form = SimpleNamespace(outer=SimpleNamespace(constraints=constraints))
+    found = MODULE._widening(form, SimpleNamespace(duals=duals), residuals)
+    assert found == 2 * (1.5 + 1.0) + 2 * 12 * 0.5

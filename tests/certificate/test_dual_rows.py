@@ -105,3 +105,19 @@ def test_the_middle_entry_of_a_dual_power_cone():
     w, alpha = np.array([1.0, -1.0, 0.5, 0.0]), 0.5
     v = dual_rows._second(np.full(4, 2.0), w, alpha)
     assert (2.0 / alpha) ** alpha * (v / (1 - alpha)) ** (1 - alpha) == pytest.approx(np.abs(w), rel=1e-9)
+
+
+def test_systems_of_which_some_are_singular():
+    """The others are solved; what has no solution gets no number."""
+    K = np.array([[[1.0, 1.0], [1.0, 1.0]], [[2.0, 1.0], [0.0, 1.0]]])
+    found = dual_rows._solved(K, np.array([[1.0, 2.0], [5.0, 3.0]]))
+    assert np.isnan(found[0]).all() and found[1].tolist() == [1.0, 3.0]
+
+
+def test_an_argument_in_either_cone_of_a_logistic_loss():
+    """aᵀz = v with z = −1 there, and −α + 1 in the other cone."""
+    a, v = np.zeros((2, 7)), np.array([2.0, 2.0])
+    a[0, 1] = a[1, 4] = -2.0
+    z = dual_rows._logistic(SimpleNamespace(a=a, c=np.array([[0.0, 3.0]] * 2)), v)
+    assert np.sum(a * z, axis=1).tolist() == [2.0, 2.0]
+    assert z[:, [1, 4]].tolist() == [[-1.0, -2.0], [-2.0, -1.0]]

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 from coarse import ROOM, TINY, gamma, linked, make_coarse, near, pieces, program, smallest, two_norms, u
 
-from kernelopt.certificate import checker, handover
+from kernelopt.certificate import balance, checker, handover
 from kernelopt.certificate.claim import Norm, still
 
 
@@ -466,21 +466,25 @@ def test_what_is_missing_is_said():
     assert refused(stated, [link], replace(dual, tangent=np.array([1.0, 0, 0, 0]))).startswith(("a tangent", "column"))
 
 
-def test_an_assumed_radius_leaves_the_other_theta_as_it_is():
-    """Only a θ without a norm is confined to ‖θ‖ ≤ R, whose multiplier is ‖Aᵀν‖; one with a norm keeps it."""
+@pytest.mark.parametrize("slope", [3.0, 2.0**-40])
+def test_an_assumed_radius_leaves_the_other_theta_as_it_is(slope):
+    """Only a θ without a norm is confined to ‖θ‖ ≤ R, whose multiplier is ‖Aᵀν‖; one with a norm keeps it.
+
+    It is covered where it is far below the multipliers of rows, too.
+    """
     stated, (bound,), dual = claim()
-    stated = stated._replace(c=np.array([1.0, 0.0, 3.0, 0.0]))
+    stated = stated._replace(c=np.array([1.0, 0.0, slope, 0.0]))
     bound, free = (link._replace(columns=link.columns[k : k + 1]) for k, link in enumerate([bound, bound]))
     bound, free = (
         link._replace(take=np.array([0]), sizes=np.ones(1), V=np.array([[v]]), gram=np.array([[v**2]]))
-        for link, v in ((bound, 0.0), (free, -3.0))
+        for link, v in ((bound, 0.0), (free, -slope))
     )
     free = free._replace(norms=[], shares=np.zeros((1, 0)))
     for links, radii in (([bound, free], (np.inf, 5.0)), ([free, bound], (5.0, np.inf))):
         assert refused(stated, links, dual) == "Aᵀν does not vanish, and no norm binds θ"
         wide, extended, moved, assumptions = handover._with_assumptions(stated, links, dual, np.ones(4), radii)
         assert [extended[links.index(bound)], len(extended)] == [bound, 2] and assumptions == ("for ‖θ‖ ≤ 5",)
-        assert checker.lower(wide, extended, moved).value == pytest.approx(1 - 3 * 5, rel=1e-5)
+        assert checker.lower(wide, extended, moved).value == pytest.approx(1 - slope * 5, rel=1e-5)
 
 
 # Units
@@ -562,3 +566,14 @@ def test_claims_about_nothing():
 def test_the_upper_bound_counts_what_it_was_summed_from():
     assert checker.upper(0.0, 2.0**50, -(2.0**49), 0.0) == np.nextafter(4.5, np.inf)
     assert checker.upper(-1.0, 2.0**50, 2.0**49, 0.25) == np.nextafter(3.75, np.inf)
+
+
+@pytest.mark.parametrize(("value", "error"), [(3 * 2.0**-900, 0.0), (2.0**-800, 2.0**-1000), (2.0**-800, 2.0**-820)])
+def test_what_scaling_loses_by_underflow_joins_the_error(value, error):
+    """Of ‖Aᵀν‖² and of its error, which are divided by 4¹⁰⁰ where rows have the size 2¹⁰⁰."""
+    norm = Norm(1, "fro", np.eye(1), slice(0, 1), slice(1, 1))
+    stated = linked([[0]], [norm], [[1.0]], [[value]], [[error]], sizes=[2.0**100])
+    found, _ = balance._measured(stated, 100)
+    wanted = [Fraction(x) / 4**100 for x in (value, error)]
+    off, allowed = abs(Fraction(found.gram[0, 0]) - wanted[0]) + wanted[1], Fraction(found.error[0, 0])
+    assert off <= allowed <= off + Fraction(2.0**-1022)

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
 import kernelopt as ko
-from kernelopt.certificate.gram import CHEAP, FROM_FACTOR, STREAMED, _from_features, as_computed, gram_of
+from kernelopt.certificate.gram import CHEAP, FEATURE, FROM_FACTOR, STREAMED, Gram, _from_features, as_computed, gram_of
 from kernelopt.support.arithmetic import gamma
 
 RNG = np.random.default_rng(3)
@@ -128,7 +128,8 @@ def test_multipliers_of_0_have_no_error():
     """Not even that of underflow: a bound of 0 stays exact."""
     link, factor = whole(np.eye(2))
     V = np.array([[1.0, 0.0], [-2.0, 0.0]])
-    for found in (as_computed(link, V), gram_of(link, factor, V, FROM_FACTOR)):
+    of_features = _from_features(np.eye(2), V, np.abs(V), np.ones(2))
+    for found in (as_computed(link, V), gram_of(link, factor, V, FROM_FACTOR), of_features):
         assert found.error[0, 0] > 0 and not found.error[1].any() and not found.error[:, 1].any()
 
 
@@ -148,3 +149,27 @@ def test_what_a_computed_matrix_rounds():
         exact = Fraction(v) ** 2 * Fraction(1 / 3)
         assert 0 < abs(Fraction(found.value[0, 0]) - exact) <= Fraction(found.error[0, 0])
         assert found.error[0, 0] == pytest.approx(4 * 2.0**-53 * float(exact), rel=1e-9, abs=0)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_what_errors_of_features_change(sign):
+    """Each feature is off by as much as is allowed: (ΦᵀV)ᵀ(ΦᵀV) is off by no more than its error, and by half of it."""
+    F, V = np.array([[1.0, 2.0], [0.5, 4.0]]), np.array([[1.0, 2.0], [0.25, 1.0]])
+    found = _from_features(F, V, np.abs(V), np.ones(2))
+    true = [[Fraction(x) * (1 + sign * Fraction(FEATURE)) for x in row] for row in F]
+    W = [[sum(row[k] * Fraction(v) for row, v in zip(true, column, strict=True)) for column in V.T] for k in range(2)]
+    for i in range(2):
+        for j in range(2):
+            off = abs(sum(w[i] * w[j] for w in W) - Fraction(found.value[i, j]))
+            assert 0.5 * found.error[i, j] <= off <= Fraction(found.error[i, j])
+
+
+@pytest.mark.parametrize("kind", ["fro", 2, "nuc"])
+def test_a_matrix_above_a_block_and_its_error(kind):
+    """Whatever the signs of errors; sums of singular values take the block as it was computed."""
+    value, error = np.diag([0.0, 4.0, 1.0]), np.array([[9.0, 9.0, 9.0], [9.0, 0.5, 0.25], [9.0, 0.25, 0.125]])
+    found, part = Gram(value, error, np.ones(1)).most(slice(1, 3), kind), slice(1, 3)
+    for signs in ([[1, 1], [1, 1]], [[1, -1], [-1, 1]]):
+        least = np.linalg.eigvalsh(found - value[part, part] - signs * error[part, part])[0]
+        assert least >= 0 or kind == "nuc"
+    assert np.array_equal(found, value[part, part]) is (kind == "nuc")

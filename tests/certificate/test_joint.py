@@ -14,6 +14,7 @@ from kernelopt.certificate.gram import STREAMED, Gram
 from kernelopt.certificate.multipliers import (
     DUAL_KIND,
     Multipliers,
+    _slope,
     functions_part,
     lengths_of,
     norm_multipliers,
@@ -234,3 +235,28 @@ def test_units_of_small_predictions_are_those_of_the_data():
         near = SimpleNamespace(u=[np.array([size, 0.0])], t=[0.0])
         found = cone_bounds._units(reduction, SimpleNamespace(units=(1.0, 1e9)), near)
         assert found.tolist() == [expected, expected, expected / 2]
+
+
+def test_rows_of_predictions_of_two_thetas():
+    """u = Bv for each, where v has the columns of one θ after those of the other."""
+    theta, other = ko.Theta(GAUSSIAN, outputs=2), ko.Theta(LINEAR)
+    loss = cp.sum_squares(theta(X)[:, 0] + other(X) - Y) + cp.sum_squares(theta(X)[:, 1])
+    problem = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta) + ko.sum_squares(other)))
+    problem.solve()
+    reduction, form = reduction_of(problem), problem._outer().form
+    x, parts = np.zeros(len(form.c)), []
+    for (link, factor), columns in zip(joint._parts(reduction), form.u, strict=True):
+        parts.append(RNG.normal(size=(factor.rank, link.theta.outputs or 1)))
+        u = (factor.in_one_array(link.rows).matrix.whole() @ parts[-1])[link.take[: len(columns) // parts[-1].shape[1]]]
+        x[columns] = u.ravel(order="F")
+    v = np.concatenate([V.ravel(order="F") for V in parts])
+    rows = joint._links(reduction, form, len(v))
+    assert rows.shape == (sum(map(len, form.u)), len(x) + len(v))
+    assert np.abs(x).max() > 0.1 and rows @ np.append(x, v) == pytest.approx(0, abs=1e-13)
+
+
+def test_directions_that_are_rounding_have_no_slope():
+    """Of the nuclear norm at a θ of rank 1 with three outputs, and with one."""
+    found = _slope(np.diag([4.0, 4e-20, 4e-26]), "nuc")
+    assert found == pytest.approx(np.diag([0.5, 0.0, 0.0]), abs=1e-12)
+    assert _slope(np.array([[4.0]]), "nuc").tolist() == [[0.5]]

@@ -157,3 +157,11 @@ def test_elimination_of_a_wide_column_with_a_cost():
     found = pivots.eliminated(W, z, [("nonneg", slice(0, 20), None)])
     assert found is not None and found == pytest.approx(z, abs=1e-7)
     assert sum(Fraction(s) * Fraction(v) for s, v in zip(signs, found, strict=True)) == 3
+
+
+@pytest.mark.parametrize("unit", [1e-170, 1.0, 1e150])
+def test_columns_are_independent_in_any_unit(unit):
+    """Of two columns in proportion one remains, also where their squares underflow."""
+    S = sp.csc_array(unit * np.array([[1.0, 2.0, 1.0], [0.0, 0.0, 1.0]]))
+    found = pivots._independent(S, np.ones(2)).tolist()
+    assert len(found) == 2 and 2 in found

@@ -1,5 +1,6 @@
 """Rounding inside of losses: how far cvxpy's value at a point is from that of exact rationals, and what is allowed."""
 
+from dataclasses import replace
 from decimal import Decimal, getcontext
 from fractions import Fraction
 
@@ -107,3 +108,18 @@ def test_a_row_far_below_0_counts_where_nothing_else_bounds_its_column(loss, cou
     form = conic_form(ko.Problem(cp.Minimize(loss(theta(np.arange(3.0)[:, None])))).canonical_form())
     allowed = inside(form, np.zeros(len(form.c)), np.zeros(len(form.c)), 1.0, np.zeros(len(form.c)))
     assert allowed >= FAR if counts else allowed == 0
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_allowances_are_in_the_unit_of_the_objective(name):
+    theta, unit = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), 2.0**-20
+    form = conic_form(ko.Problem(cp.Minimize(LOSSES[name][0](theta(np.arange(float(N))[:, None])))).canonical_form())
+    x, slopes, known = np.zeros(len(form.c)), np.zeros(len(form.c)), np.zeros(len(form.c))
+    x[form.u[0]] = FAR * Y
+    for smooth in form.smooth:
+        slopes[smooth.g] = 1.0
+    small = replace(form, P=unit * form.P, c=unit * form.c)
+    allowed = inside(form, x, slopes, 3.0, known)
+    assert allowed > 0 and inside(small, x, unit * slopes, unit * 3.0, known) == pytest.approx(
+        unit * allowed, rel=1e-12
+    )
