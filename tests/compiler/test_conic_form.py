@@ -162,3 +162,12 @@ def test_a_variable_with_an_entry_of_0_bounds_nothing():
     A = sp.csc_array((np.array([1.0, 0.0]), np.array([0, 0]), np.array([0, 1, 2])), shape=(1, 2))
     stored = replace(form, A=A)
     assert without_vacuous(stored) is stored
+
+
+def test_rows_of_power_cones_of_several_numbers():
+    """x₁^a₁·…·xₖ^aₖ ≥ |z| has k + 1 rows, after those of all others."""
+    cones = Cones(zero=0, nonneg=2, power=(0.3,), generalized_power=((0.2, 0.3, 0.5), (0.5, 0.5)))
+    assert cones.slices[-2:] == [
+        ("generalized_power", slice(5, 9), (0.2, 0.3, 0.5)),
+        ("generalized_power", slice(9, 12), (0.5, 0.5)),
+    ]

@@ -210,3 +210,18 @@ def test_a_cone_of_other_variables_stays(theta):
     walk = _Translation(theta, ko.Theta(KERNEL), ((PHI, A),))
     cone = cp.SOC(b, cp.Variable(2))
     assert isinstance(walk.constraint(cone), cp.SOC) and not walk.violations
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
+def test_kernels_agree_in_any_unit(size):
+    """Relative to the lengths of both rows."""
+    rows, t = size * np.array([[1.0, 2.0], [0.5, -1.0]]), cp.Variable(2)
+    features = ko.FeatureMatrix(rows, ko.kernels.Linear())
+    for error, fits in ((1e-10, True), (1e-6, False)):
+        Phi = rows * (1 + error)
+        explicit = cp.Problem(cp.Minimize(cp.sum_squares(Phi @ t - 1) + cp.sum_squares(t)))
+        if fits:
+            ko.Problem.from_cvxpy(explicit, t, [(Phi, features)])
+        else:
+            with pytest.raises(DataError, match="at rows 0 and 0"):
+                ko.Problem.from_cvxpy(explicit, t, [(Phi, features)])

@@ -1,12 +1,23 @@
 """Constraints of the questions about feasibility, and the rows that they stand for."""
 
+from types import SimpleNamespace
+
 import cvxpy as cp
 import numpy as np
 import pytest
 
 import kernelopt as ko
 from kernelopt.compiler.conic_form import conic_form
-from kernelopt.compiler.feasibility import _directions, _inside, flat_recession
+from kernelopt.compiler.feasibility import (
+    Question,
+    _directions,
+    _inside,
+    _unit,
+    flat_recession,
+    phase_one,
+    phase_one_of_rows,
+    recession,
+)
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(5, 2))
@@ -60,3 +71,32 @@ def test_directions_do_not_move_what_a_square_holds(weight):
     data = conic_form(form)
     held = [c for c in _directions(form, data).constraints if isinstance(c, cp.constraints.Equality)]
     assert [c.size for c in held] == ([1] if weight else [])
+
+
+def test_feasible_exponentials_are_in_their_cones():
+    """Only directions have the linear face of a cone whose y is constant."""
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    form = ko.Problem(cp.Minimize(ko.norm(theta)), [cp.sum(cp.exp(theta(X))) <= 1]).canonical_form()
+    data = conic_form(form)
+    kinds = [
+        {type(c) for c in question.form.outer.constraints}
+        for question in (phase_one(form, data), phase_one_of_rows(form, data), recession(form, data))
+    ]
+    assert [cp.ExpCone in found for found in kinds] == [True, True, False]
+
+
+def test_prices_of_rows():
+    """|multipliers| in the units of the stated rows; ∞ for the rows of a constraint without multipliers alone."""
+    rows = [np.array([0]), np.array([1, 2]), np.array([3, 4, 5])]
+    question = Question(
+        None, None, sizes=np.array([1.0, 2.0, 4.0, 1.0, 1.0, 1.0]), unit=2.0, cones=tuple(enumerate(rows))
+    )
+    duals = {1: (np.array([-3.0]), np.array([5.0])), 2: (np.array([[1.0, -7.0], [-7.0, 2.0]]),)}
+    assert question.prices(duals).tolist() == [np.inf, 3.0, 10.0, 3.5, 3.5, 3.5]
+    assert question.prices({**duals, 0: (None,)}).tolist() == question.prices(duals).tolist()
+
+
+@pytest.mark.parametrize(("size", "unit"), [(8.0, 0.125), (3.0, 0.25), (0.0, 1.0)])
+def test_the_unit_of_a_question_is_a_power_of_2(size, unit):
+    """The largest one with which predictions are at most 1."""
+    assert _unit(SimpleNamespace(data_unit=size)) == unit

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import kernelopt as ko
+from kernelopt.compiler.canonical_form import at_present, outdated
 
 X = np.random.default_rng(0).normal(size=(6, 2))
 KERNEL = ko.kernels.Gaussian(sigma=1.0)
@@ -100,3 +101,23 @@ def test_constants_of_the_objective_stand_apart():
     for link in (form.predictions[0].u, form.norms[0].t):
         link.value = np.zeros(link.shape)
     assert form.constant == 1e6 and form.bare.objective.value == 5.0
+
+
+def test_arguments_and_values_of_losses_are_numbered(theta):
+    """From 1."""
+    own = ko.SmoothLoss(np.cosh, np.sinh, np.cosh)
+    loss = cp.sum(own(theta(X))) + cp.sum(own(2 * theta(X)[:3]))
+    form = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta))).canonical_form()
+    assert [(link.g.name(), link.h.name()) for link in form.smooth] == [("g1", "h1"), ("g2", "h2")]
+    assert [link.h.shape for link in form.smooth] == [(6,), (3,)]
+
+
+def test_a_kernel_is_outdated_where_a_parameter_has_another_value():
+    sigma = cp.Parameter(pos=True, value=1.0)
+    first, second = ko.Theta(ko.kernels.Gaussian(sigma=sigma)), ko.Theta(KERNEL)
+    loss = cp.sum_squares(first(X) + second(X) - 1) + ko.sum_squares(first) + ko.sum_squares(second)
+    form = ko.Problem(cp.Minimize(loss)).canonical_form()
+    assert outdated(form) == []
+    sigma.value = 2.0
+    assert [theta is first for theta in outdated(form)] == [True]
+    assert outdated(at_present(form)) == []

@@ -79,3 +79,15 @@ def test_rows_that_make_an_equality_are_one():
     theta = ko.Theta(GAUSSIAN)
     data = outer_of(ko.Problem(cp.Minimize(ko.sum_squares(theta)), [cp.abs(theta(X)[0]) <= 0]).canonical_form()).form
     assert projection._linear_rows(data)[2].all()
+
+
+def test_variables_without_integers_are_as_they_were_solved():
+    """In the order of the stated problem."""
+    theta, b, z = ko.Theta(GAUSSIAN), cp.Variable(2), cp.Variable(integer=True)
+    loss = cp.sum_squares(theta(X)[:2] + b + z - Y[:2]) + cp.sum_squares(b)
+    form = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta))).canonical_form()
+    given = {b.id: np.array([0.3, 0.7]), z.id: np.array(1.9)}
+    left = fixed(form, Iterate((), tuple(given[v.id] for v in form.y)))
+    assert left.form.y == [b]
+    found = dict(zip([v.id for v in form.y], left.whole(Iterate((), (np.array([5.0, 6.0]),))), strict=True))
+    assert found[b.id].tolist() == [5.0, 6.0] and found[z.id] == 2.0

@@ -176,3 +176,12 @@ def test_variables_bounded_on_one_side_are_not_eliminated(monkeypatch):
     )  # fmt: skip
     rows, b = projection._without_auxiliaries(form, np.arange(4) == 0)
     assert rows.toarray().tolist() == [[1.0, 0.0, 0.0, 0.0]] and b.tolist() == [2.0]
+
+
+def test_rows_without_an_auxiliary_variable():
+    """49a + 7u + w ≤ 1 and v − a − w/49 ≤ 2: w cancels, and is no entry; nor is what rounding leaves of a."""
+    R = sp.csr_array([[49.0, 7.0, 0.0, 1.0, 1.0], [-1.0, 0.0, 1.0, -1 / 49, 2.0], [0.0, 1.0, 1.0, 0.0, 4.0]])
+    left = projection._eliminated(R, 0)
+    expected = np.array([[0.0, 1.0, 1.0, 0.0, 4.0], [0.0, 1 / 7, 1.0, 0.0, 2 + 1 / 49]])
+    assert left.toarray() == pytest.approx(expected)
+    assert np.array_equal(left.toarray() != 0, expected != 0) and left.nnz == 6

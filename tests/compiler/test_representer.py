@@ -312,3 +312,11 @@ def test_violations_are_those_of_the_point():
         point = Iterate((), (np.array(0.0),), u=(np.full(30, size),), t=np.array([2.0]))
         (violation,) = representer.residuals(form, point)
         assert violation == pytest.approx(np.full(30, max(size - 1, 0)))
+
+
+def test_a_norm_is_bounded_in_a_constraint():
+    """A cost does not bound it."""
+    first, second = ko.Theta(GAUSSIAN), ko.Theta(GAUSSIAN)
+    loss = cp.norm1(first(X) + second(X) - y) + ko.norm(second)
+    form = ko.Problem(cp.Minimize(loss), [ko.norm(first) <= 2, second(X) <= 1]).canonical_form()
+    assert representer._is_bounded(form, first) and not representer._is_bounded(form, second)

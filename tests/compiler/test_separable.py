@@ -2,13 +2,16 @@
 
 import gc
 import weakref
+from dataclasses import replace
 
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import kernelopt as ko
 from kernelopt import losses
+from kernelopt.compiler import largest as largest_module
 from kernelopt.compiler import patterns, structure
 from kernelopt.compiler import separable as separable_module
 from kernelopt.compiler.pieces import ExponentialPiece, Quadratic
@@ -284,3 +287,63 @@ def test_a_power_of_what_is_not_recognised():
     assert squared([[0.0, -1.0], [0.0, -1.0]], [1.0, 0.0]).positive
     assert squared([[0.0, -1.0], [0.0, -1.0]], [1.0, 0.0], of_x=0.5) is None
     assert squared([[0.0, -1.0], [0.0, 0.0]], [1.0, -1.0]) is None
+
+
+def test_an_absolute_value_in_another_column():
+    """The order of auxiliary variables does not matter."""
+    rows, cone = [[-1.0, 0.0], [-1.0, 0.0]], [[0.0, -1.0], [0.0, 0.0], [-1.0, 0.0]]
+    batch = batch_of([*rows, *cone], [1.0, -1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0, 0.0], (0.0, 3.0), SQUARED)
+    assert patterns._power(batch).value(np.array([-2.0])) == pytest.approx(12.0)
+
+
+def test_units_of_costs():
+    """That of a square with P = ¼ beside 8x is 8/¼ = 32; without a square there is none, and the unit is at least 1."""
+    batch = replace(batch_of([[1.0]], [1.0], [2.0**-9], [8.0], ("nonneg",)), P=np.array([[0.25]]))
+    _, width, _, wider = patterns._in_own_units(batch, True)
+    assert width.tolist() == [32.0] and wider.tolist() == [True]
+    for other, of_costs in ((batch, False), (replace(batch, P=np.zeros((1, 1))), True)):
+        _, width, _, wider = patterns._in_own_units(other, of_costs)
+        assert width.tolist() == [1.0 if of_costs else 2.0**-9] and wider.tolist() == [of_costs]
+
+
+def test_an_interval_that_is_found_twice():
+    """Its left end is that of another part up to the errors of both."""
+    parts = [(-np.inf, 0.0), (0.0, 1.0), (1e-10, 1.0), (1.0, np.inf)]
+    found = [
+        patterns._Part(*(np.full(1, x) for x in (left, right, 0.0, 0.0, 0.0, -np.inf, np.inf, error, 0.0)))
+        for (left, right), error in zip(parts, (0.0, 2e-10, 0.0, 0.0), strict=True)
+    ]
+    left, right, *_ = patterns._joined(found, np.zeros(1, dtype=bool))
+    assert left.tolist() == [[-np.inf, 0.0, 1.0]] and right.tolist() == [[0.0, 1.0, np.inf]]
+
+
+def test_errors_of_ends_that_meet_add_up(monkeypatch):
+    """Where a multiplier and a slack become 0 at the same s, either may be the end."""
+    ends = iter([(-1.0, 2.0, 1e-10, 2e-10), (-1.0, 2.0, 3e-10, 4e-10)])
+    monkeypatch.setattr(patterns, "_interval", lambda lines: tuple(np.full(1, x) for x in next(ends)))
+    part = patterns._on_active(batch_of([[-1.0]], [1.0], [0.0], [1.0], ("nonneg",)), [0], [])
+    assert (part.left.tolist(), part.right.tolist()) == ([-1.0], [2.0])
+    assert part.left_error == pytest.approx(4e-10) and part.right_error == pytest.approx(6e-10)
+
+
+@pytest.mark.parametrize(("most", "taken"), [(1, False), (2, True)])
+def test_a_maximum_of_few_quadratics(monkeypatch, most, taken):
+    """t ≥ s² and x ≥ t, x ≥ s: two of them."""
+    monkeypatch.setattr(largest_module, "MOST", most)
+    A, a = [[1.0, -1.0], [0.0, -1.0], [-1.0, 0.0], [-1.0, 0.0], [0.0, 0.0]], [0.0, 1.0, 0.0, 0.0, -2.0]
+    kinds = ("nonneg",) * 2 + (largest_module.SQUARE,) * 3
+    found = patterns.pieces_of(batch_of(A, a, [0.0, 0.0, 1.0, -1.0, 0.0], [0.0, 1.0], kinds))
+    assert (found is not None) is taken
+    if taken:
+        (piece,) = found
+        assert [piece.value(np.array([s])).item() for s in (-2.0, 0.5, 3.0)] == pytest.approx([4.0, 0.5, 9.0])
+
+
+def test_functions_of_nothing():
+    """Rows without a number s, and a problem without any, are functions of 0·s."""
+    for columns in (3, 1):
+        a, E = separable_module._one_combination(sp.csr_array((4, columns)), (2, 2))
+        assert not a.any() and a.shape == (2, 2) and E.shape == (2, columns) and not E.nnz
+    a, E = separable_module._one_combination(sp.csr_array((4, 0)), (2, 2))
+    assert not a.any() and E.shape == (2, 0)
+    assert separable_module._one_combination(sp.csr_array((0, 3)), (2, 0)) is None

@@ -325,3 +325,33 @@ def test_the_excess_is_that_of_a_point_beyond_the_root(slope, z, excess):
     ends = np.array([-np.inf]), np.array([np.inf])
     found = _excess(lambda q: q, lambda q: np.full(1, slope), np.array([z]), np.zeros(1), ends, np.zeros(1))
     assert found == pytest.approx(excess, rel=1e-12, abs=0)
+
+
+def test_newtons_method_ends_where_only_rounding_is_left():
+    """Though its steps come from one side of the root, so that the interval stays long."""
+    found, asked = inverse(np.exp, np.exp, 11.0, 0.0, (-np.inf, np.inf))
+    assert found.q == pytest.approx(np.log(11.0), rel=1e-14) and len(asked) < 30
+
+
+def test_conjugates_with_fewer_stretches_than_others():
+    """|s| beside s, which has one: (1 − 1)s is 0."""
+    nan, inf = np.nan, np.inf
+    left, right = np.array([[-inf, 0.0], [-inf, nan]]), np.array([[0.0, inf], [inf, nan]])
+    zero = np.array([[0.0, 0.0], [0.0, nan]])
+    piece = Quadratic(np.arange(2), left, right, zero, np.array([[-1.0, 1.0], [1.0, nan]]), zero)
+    assert piece.conjugate(np.array([0.5, 1.0])).tolist() == [0.0, 0.0]
+    assert piece.conjugate(np.array([1.5, 1.5])).tolist() == [inf, inf]
+
+
+def test_slopes_of_logarithms():
+    """−log falls with its argument, and by as much as one likes."""
+    one, zero = np.ones(2), np.zeros(2)
+    low, high = Logarithm(np.arange(2), one, np.array([0.5, -0.5]), zero, 3 * one).slopes()
+    assert low.tolist() == [-np.inf, 3.0] and high.tolist() == [3.0, np.inf]
+
+
+def test_second_derivatives_of_own_losses():
+    """Of 2·cosh(3s + 1): 18·cosh(3s + 1)."""
+    own, one, s = ko.SmoothLoss(np.cosh, np.sinh, np.cosh), np.ones(2), np.array([0.1, -0.4])
+    piece = Custom(np.arange(2), own, (), 2 * one, 3 * one, one)
+    assert piece.second(s) == pytest.approx(18 * np.cosh(3 * s + 1), rel=1e-12)
