@@ -629,3 +629,11 @@ def test_limits_of_the_outer_product_are_met(monkeypatch):
     assert tall(B).outer() is not None
     monkeypatch.setattr(memory, "available_bytes", lambda: 4 * 8 * 50**2 - 1)
     assert tall(B).outer() is None
+
+
+def test_factors_in_blocks_are_not_kept():
+    """They grow, and a cache would hand out the columns of another problem."""
+    rows, factor = factor_of(points(60), Layout(Here(), 30), 5)
+    cache = ko.FactorCache()
+    assert factor.grows and cache.factor(rows, "options", lambda: factor) is factor
+    assert len(cache) == 0

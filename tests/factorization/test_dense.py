@@ -11,6 +11,7 @@ import kernelopt as ko
 from kernelopt.errors import KernelError, MemoryLimitError, NotPSDError
 from kernelopt.factorization import METHODS, Settings, dense, elimination, factorize, streamed
 from kernelopt.factorization.memory import available_bytes, human
+from kernelopt.factorization.whole import whole
 from kernelopt.language.rows import Rows
 
 RNG = np.random.default_rng(0)
@@ -183,6 +184,9 @@ def test_a_factor_is_exact_and_departs_from_nothing():
     f = factor(GAUSSIAN, X, max_rank=5)
     assert f.is_exact and not f.is_projected
     assert f.departure == 0.0 and f.added == 0.0
+    rows = Rows.of_points(ko.kernels.Precomputed(np.diag([1.0, -0.5])), np.arange(2))
+    shifted = dense.projected(rows, Settings(1e-8, None, "shift"))
+    assert shifted.is_projected and shifted.added == pytest.approx(0.5) and shifted.departure > 0.1
 
 
 @pytest.mark.parametrize(("smallest", "refused"), [(-5e-11, False), (-5e-10, True)])
@@ -219,3 +223,32 @@ def test_seconds_are_counted_from_the_start(method, monkeypatch):
     if method == "clip":
         f = dense.projected(rows, Settings(1e-8, None, "clip"))
     assert 0 <= f.kernel_seconds < 60 and 0 <= f.factor_seconds < 60
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_kernel_values_must_have_all_digits(method):
+    """On average; numbers of 1e-300 lose digits where they are scaled."""
+    with pytest.raises(KernelError, match="that doubles store with all digits; got 1e-300"):
+        factor(1e-300 * GAUSSIAN, X, method)
+
+
+def test_a_factor_of_no_rows():
+    """Its unit is 1, as that of rows that are 0."""
+    empty = factorize("cholesky", Rows.of_points(GAUSSIAN, X[:0]), Settings(1e-8, None))
+    assert empty.rank == 0 and empty.scale == 1.0 and empty.residual == 0.0
+
+
+def test_declarations_are_told_where_a_kernel_has_them():
+    """A rule that the user has stated may be the wrong one."""
+    stated = ko.kernels.FromFunction(lambda a, b: float(a @ b), psd=True)
+    (sentence,) = stated.declarations()
+    told = dense._indefinite_message(Rows.of_points(stated, X[:3]), -1.0, 2.0)
+    assert f"its largest is 2 (stated was: {sentence})." in told
+    assert "its largest is 2. The representer" in dense._indefinite_message(Rows.of_points(GAUSSIAN, X[:3]), -1.0, 2.0)
+
+
+def test_columns_of_finer_factors_begin_with_those_of_a_factor():
+    """So that coordinates stay where columns are added, except where B is Q itself."""
+    coarse, finer = factor(GAUSSIAN, X, max_rank=5), factor(GAUSSIAN, X, max_rank=9)
+    assert coarse.is_nested and np.allclose(finer.B[:, :5], coarse.B, atol=1e-12)
+    assert not whole(Rows.of_points(GAUSSIAN, X)).is_nested

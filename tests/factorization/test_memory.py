@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from kernelopt.errors import OptionError
 from kernelopt.factorization import memory
 
 GB = 10**9
@@ -36,6 +37,16 @@ def test_version_1_whose_path_is_that_outside_of_the_container(tmp_path):
     told(tmp_path, "5:cpu:/docker/abc\n4:memory:/docker/abc\n0::/\n")
     group(tmp_path / "sys/fs/cgroup/memory", V1, 2 * GB, 3 * GB // 2)
     assert memory._of_groups(tmp_path) == [GB // 2]
+
+
+def test_folders_that_are_no_groups(tmp_path):
+    """Those above the mount, and those that a path leaves it for."""
+    told(tmp_path, "4:memory:/docker/abc\n0::/../../escape\n")
+    for folder in ("sys/fs/cgroup", "sys/fs/cgroup/docker", "sys/fs", "sys/escape"):
+        group(tmp_path / folder, V1, 2 * GB, GB)
+    group(tmp_path / "sys/fs", V2, 2 * GB, GB)
+    group(tmp_path / "sys/escape", V2, 2 * GB, GB)
+    assert memory._of_groups(tmp_path) == []
 
 
 @pytest.mark.parametrize("lines", ["", "nonsense\n", "0::/../../escape\n"])
@@ -95,3 +106,10 @@ def test_memory_of_a_solve():
     """B and a part of it once more, all of it in single precision, with 50 vectors and 16 MB."""
     assert memory.of_solve(1000, 100) == pytest.approx(1.6 * 8e5 + 4e5 + 2**24)
     assert memory.of_solve(1000, 100, 4) == pytest.approx(2.0 * 4e5 + 4e5 + 2**24)
+
+
+@pytest.mark.parametrize("limit", [0, -1.0, True, "1 GB", 1j])
+def test_what_is_no_number_of_bytes(limit):
+    with pytest.raises(OptionError, match="memory_limit to be a number of bytes > 0, or None"):
+        memory.allowed_bytes(limit)
+    assert memory.allowed_bytes(2.5e9) == 2.5e9

@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV
 import kernelopt as ko
 from kernelopt import factorization
 from kernelopt.errors import OptionError
-from kernelopt.factorization.reuse import _bytes
+from kernelopt.factorization.reuse import _bytes, _equal
 from kernelopt.language.rows import Rows
 
 RNG = np.random.default_rng(0)
@@ -71,6 +71,12 @@ def test_equal_digests_are_not_enough(monkeypatch):
     cache = ko.FactorCache()
     solved(X, cache=cache)
     assert solved(2 * X, cache=cache) == solved(2 * X)
+    factors = [
+        factorization.METHODS["cholesky"](Rows.of_points(KERNEL, k * X), factorization.Settings(1e-8, None))
+        for k in (1, 2)
+    ]
+    cache.factor(Rows.of_points(KERNEL, X), "options", lambda: factors[0])
+    assert cache.factor(Rows.of_points(KERNEL, 2 * X), "options", lambda: factors[1]) is factors[1]
 
 
 def test_other_losses_and_penalties_share_it(made):
@@ -136,3 +142,10 @@ def test_all_of_the_memory_may_be_taken():
     assert len(cache) == 1
     cache.factor(rows, "others", lambda: factor)
     assert len(cache) == 1
+
+
+def test_rows_are_equal_where_all_numbers_are():
+    """Of the same type; objects, which the key compares, count as equal."""
+    assert _equal(X, X.copy()) and not _equal(X, X + 1e-15)
+    assert not _equal(X[0].astype(np.float32), X[0].astype(np.float32).astype(float))
+    assert _equal(np.array(["a"], dtype=object), np.array(["b"], dtype=object))

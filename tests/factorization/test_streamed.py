@@ -605,3 +605,12 @@ def test_room_for_columns():
         small = SimpleNamespace(limit=8.0 * n * 15, most=most, expected_rank=lambda _: 0)
         with pytest.raises(MemoryLimitError, match=f"{n} distinct rows and {told} columns"):
             streamed.ArrayColumns(n, None).make_room(small, 16)
+
+
+@pytest.mark.parametrize("size", [0.1, 0.7, 3.0, 5.0, 1e-3])
+def test_no_row_is_a_pivot_twice(size):
+    """Though rounding may leave something of its residual."""
+    E, least = np.diag([size, size]), np.zeros(2)
+    for chosen, L in (elimination.best_of(E, 3, least), elimination.best_towards(E, np.ones((2, 1)), 3, least)):
+        assert np.array_equal(np.sort(chosen), [0, 1])
+        np.testing.assert_allclose(L @ L.T, E)

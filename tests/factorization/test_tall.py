@@ -68,3 +68,18 @@ def test_gram_matrices_are_added_up_piece_by_piece(rows, monkeypatch):
     monkeypatch.setattr(tall_module, "SCALED", 8)
     whole, w = RNG.normal(size=(rows, 3)), RNG.uniform(1, 2, size=rows)
     np.testing.assert_allclose(tall(whole).gram(w), whole.T @ (w[:, None] * whole))
+
+
+def test_products_with_the_kernel_matrix():
+    """Of one column the last ones are known, for multiples of it too; of several they are computed each time."""
+    Q, held = HELD["whole"][1], WholeMatrix(HELD["whole"][1])
+    v, V = RNG.normal(size=6), RNG.normal(size=(6, 2))
+    np.testing.assert_allclose(held @ V, Q @ V)
+    assert not held._last
+    np.testing.assert_allclose(held @ v, Q @ v)
+    np.testing.assert_allclose(held @ v[:, None], (Q @ v)[:, None])
+    np.testing.assert_allclose(held @ (-3 * v[:, None]), -3 * (Q @ v)[:, None])
+    assert len(held._last) == 1
+    np.testing.assert_array_equal(held.outer(), Q)
+    np.testing.assert_array_equal(held.outer_among(np.arange(6)), Q)
+    np.testing.assert_array_equal(held.outer_among(np.array([4, 1])), Q[np.ix_([4, 1], [4, 1])])
