@@ -23,6 +23,7 @@ LABELS = np.where(X[:, 0] > 0, 1.0, -1.0)
     [
         (lambda f: cp.sum(losses.log_loss(LABELS, f)), True),
         (lambda f: cp.sum(losses.log_loss(np.ones(12), f)), False),  # falls for ever as y grows
+        (lambda f: cp.sum(losses.log_loss(-np.ones(12), f)), False),  # falls for ever as y falls
         # falls for ever as y falls
         (lambda f: cp.sum(cp.log_sum_exp(cp.reshape(f, (4, 3), order="C"), axis=1)), False),
     ],
@@ -114,3 +115,17 @@ def test_an_exponent_has_its_rate(s, rate, expected):
     piece = ExponentialPiece(np.array([0]), one, rate * one, 0.0 * one, 0.0 * one, False)
     pieces = SimpleNamespace(y=[], pieces=[piece], arguments=lambda *_: np.array([s]))
     assert diagnosis._has_faded(SimpleNamespace(u_flat=None, y_flat=np.zeros(0)), pieces) is expected
+
+
+@pytest.mark.parametrize(("nu", "expected"), [([1.0, 0.0], True), ([0.0, 0.0], False), ([np.nan, 1.0], False)])
+def test_multipliers_guide_where_they_are_finite_and_not_all_zero(nu, expected, monkeypatch):
+    """Those with which a solver gave up on a restricted θ."""
+    monkeypatch.setattr(diagnosis.feasibility, "limits_lengths", lambda *_: False)
+    theta = object()
+    link = SimpleNamespace(theta=theta, rows=range(2), summed=lambda part: part)
+    reduction = SimpleNamespace(is_restriction=True, form=SimpleNamespace(predictions=(link,)))
+    given_up = SimpleNamespace(nu=(np.array(nu),))
+    found = diagnosis._guides_beyond(SimpleNamespace(reduction=reduction), None, given_up)
+    assert (found is not None) is expected
+    if expected:
+        assert np.array_equal(found[theta].nu[:, 0], nu)

@@ -12,11 +12,12 @@ from sklearn.model_selection import ShuffleSplit
 
 import kernelopt as ko
 from kernelopt.compiler import representer
+from kernelopt.compiler.iterate import Iterate
 from kernelopt.driver import convex, judgement, refine
 from kernelopt.driver.diagnosis import Diagnosis
 from kernelopt.driver.options import factor_options
 from kernelopt.driver.policy import Step
-from kernelopt.driver.strategy import Goal, Task
+from kernelopt.driver.strategy import Goal, Outcome, Task, without_answer
 from kernelopt.errors import SolverError
 from kernelopt.results.solution import Attempt, Solution, Status
 from kernelopt.solvers.cvxpy_solvers import Answer
@@ -107,6 +108,17 @@ def test_only_an_open_gap_beside_zero_moves_a_point_towards_zero(monkeypatch):
     assert not far.closes(1e-6)
     assert judgement._is_nearly_zero(task, task.data, far, point) is None
     assert asked
+
+
+def test_without_a_value_at_zero_a_gap_is_compared_with_the_value(monkeypatch):
+    """θ = 0 is infeasible then: a gap of nearly tol times the value may be that of an optimum of 0."""
+    _, task, point = ridge()
+    value, asked = judgement._bare(task, point), []
+    monkeypatch.setattr(judgement.projection, "towards_zero", lambda *_: asked.append(1))
+    for share in (1.001, 0.999):
+        found = SimpleNamespace(absolute_gap=share * 1e-6 * value, at_zero=None, bare=None, closes=lambda *_: False)
+        assert judgement._is_nearly_zero(task, task.data, found, point) is None
+        assert bool(asked) is (share < 1)
 
 
 @pytest.mark.parametrize("certify", [True, "estimate"])
@@ -231,19 +243,51 @@ def test_a_point_on_a_slow_fall_does_not_hide_that_a_problem_is_unbounded(monkey
     assert work.outcome().solution.status == Status.UNBOUNDED
 
 
-def test_integers_are_rounded_where_no_solver_fixes_them(monkeypatch):
-    """What remains with integers fixed may be too hard."""
+def failed():
+    raise SolverError("Made to fail.")
 
-    def fails(_):
-        raise SolverError("Made to fail.")
 
+def without_a_point():
+    return Outcome(without_answer(Status.USER_LIMIT, 1.0), (), None, False)
+
+
+def infeasible():
+    return Outcome(without_answer(Status.INFEASIBLE, 1.0), (), None, False, Iterate((), ()))
+
+
+@pytest.mark.parametrize("end", [failed, without_a_point, infeasible])
+def test_integers_are_rounded_where_no_solver_fixes_them(end, monkeypatch):
+    """What remains with integers fixed may be too hard. It is solved quietly, and with its own certificate alone."""
+    goals = []
     theta, k = ko.Theta(ko.kernels.Gaussian(sigma=0.3)), cp.Variable(integer=True)
     problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X[:3]) + k - 1.3) + ko.sum_squares(theta)))
     reduction = refine.reduced(problem._private_form(), Step(factor_options()), {}).reduction
-    work = convex.begin(None, ["SCIP"], reduction, Goal(1e-6))
-    monkeypatch.setattr(convex, "attempted", fails)
+    work = convex.begin(None, ["SCIP"], reduction, Goal(1e-6, progress=True, products=True))
+    monkeypatch.setattr(convex, "attempted", lambda rest: goals.append(rest.task.goal) or end())
     found = work._with_integers(representer.evaluate(reduction, reduction.at_zero((np.array(0.8),))))
     assert found.y[0] == 1 and work.rest is None
+    (goal,) = goals
+    assert not goal.progress and not goal.products
+
+
+@pytest.mark.parametrize(("seconds", "settled"), [(0.5, False), (0.0, True), (-1.0, True)])
+def test_another_solver_may_run_until_the_time_is_over(seconds, settled):
+    """Half a second is enough for a small problem."""
+    goal = SimpleNamespace(seconds_left=lambda: seconds)
+    work = convex.Convex(SimpleNamespace(goal=goal, data=None), [], None)
+    assert not work._is_settled()  # the first one runs in any case
+    work.attempts.append(Attempt("CLARABEL", 1e-6, None, (), "failed", np.nan, 0.1))
+    assert work._is_settled() is settled
+
+
+def test_units_are_sizes_of_predictions_and_multipliers():
+    """Those of the point that was found, for a second run; without multipliers there are none."""
+    work, answer = begun()
+    work._taken(answer)
+    u, nu = work.units
+    assert u == answer.point.prediction_unit(work.task.data_unit) and nu == np.abs(answer.point.nu[0]).max()
+    work._taken(replace(answer, point=replace(answer.point, nu=(np.zeros_like(NOISE),))))
+    assert work.units is None
 
 
 @pytest.mark.parametrize(("kinked", "unit", "closed"), [(True, 0.5, True), (False, 0.5, False), (True, 2.0, False)])

@@ -124,6 +124,7 @@ def test_tables():
     head, *rows = cells(report._repr_html_())
     assert head[:3] == ["check", "number", "limit"] and [row[0] for row in rows] == [c.name for c in report.checks]
     assert {row[3] for row in rows} == {"pass", ""}
+    assert "text-align:left" in report._repr_html_()  # of words, not of numbers
     assert str(problem.verify().certificate) in ET.fromstring(f"<a>{report._repr_html_()}</a>").find("p").text
     shown = dict(cells(problem.certificate._repr_html_()))
     low, high = map(float, shown["optimum in"].strip("[]").split(","))

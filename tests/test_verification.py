@@ -108,6 +108,7 @@ FAULTS = {
     "the multipliers": "duality gap",
     "one multiplier": "Aᵀν ∥ θ",
     "a bound's multiplier": "complementarity",
+    "a negative multiplier": "dual feasibility",
     "the fitted function": "predictions",
 }
 
@@ -131,6 +132,8 @@ def test_planted_faults(fault):
         problem._point = replace(point, nu=(nu + 0.1 * (np.arange(60) == 3),))
     elif fault == "a bound's multiplier":
         problem._point = replace(point, duals={name: (bound + 1e-5,)})
+    elif fault == "a negative multiplier":
+        problem._point = replace(point, duals={name: (bound - 1e-3,)})
     else:
         theta.value._coefficients = theta.value.coefficients * (1 + 1e-3)
     report = problem.verify()
@@ -248,6 +251,67 @@ def test_the_gap_is_compared_with_tol_or_with_the_floor(relative, note):
     )
     check = verification.gap(found, 1e-6)
     assert check.passed and check.note.startswith(note)
+
+
+@pytest.mark.parametrize("column", range(5))
+def test_every_column_of_a_small_factor_is_checked(column, monkeypatch):
+    """Only where there are many rows, a few columns stand for all of them."""
+    monkeypatch.setattr(verification, "COLUMNS", 1)
+    problem, theta, _ = svm()
+    problem.solve(max_rank=5)
+    reduction, point = reduction_of(problem), point_of(problem)
+    wrong = replace(reduction.factors[theta], B=reduction.factors[theta].B * (1 + 1e-2 * (np.arange(5) == column)))
+    reduction = replace(reduction, factors={theta: wrong})
+    checks = {c.name: c for c in verification._factor_checks(0, reduction, point, theta.value)}
+    assert checks["A = BC"].passed is False
+
+
+def test_rows_without_any_feature_have_no_factor_to_check():
+    """Rows of zeros, with a linear kernel: only θ = 0 is left, and the rest is checked."""
+    theta = ko.Theta(ko.kernels.Linear())
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(np.zeros((3, 2))) - 1) + ko.sum_squares(theta)))
+    problem.solve()
+    report = problem.verify()
+    assert report.passed and report["duality gap"].passed
+    assert not [check for check in report.checks if check.name == "Q = BBᵀ"]
+
+
+def test_a_point_of_the_null_space_is_in_the_domain():
+    """It lies between two rows, so that a kernel of entries ≥ 0 has values there."""
+    theta, points = ko.Theta(ko.kernels.Intersection()), np.linspace(0.1, 1.0, 7)[:, None]
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(points) - 1) + ko.sum_squares(theta)))
+    problem.solve()
+    (link,) = reduction_of(problem).form.predictions
+    checks = [*verification._null_space(link, reduction_of(problem).factors[theta], theta.value)]
+    assert len(checks) == 2 and all(check.passed for check in checks)
+
+
+def test_an_answer_without_a_certificate_is_verified():
+    """It gets one then, of the multipliers as they are."""
+    problem, _, _ = svm()
+    problem.solve(certify=False)
+    assert problem.certificate is None
+    assert problem.verify().certificate.scope == "full kernel"
+
+
+def test_better_multipliers_are_looked_for_where_the_answer_had_such(monkeypatch):
+    """Otherwise the solver's own ones are judged."""
+    problem, _, _ = svm()
+    problem.solve()
+    asked, certify = [], verification.certify
+    monkeypatch.setattr(verification, "certify", lambda *args: asked.append(args[-1].search) or certify(*args))
+    for sought in (True, False):
+        evidence = replace(problem.certificate.evidence, sought=sought)
+        problem._solution = replace(problem._solution, certificate=replace(problem.certificate, evidence=evidence))
+        problem.verify()
+    assert asked == [True, False]
+
+
+@pytest.mark.parametrize(("at_zero", "expected"), [(None, 1e-3), (3.001, 1e-3 / 2)])
+def test_optima_are_compared_in_units_of_the_improvement(at_zero, expected):
+    """P₀ − P; where θ = 0 has no value, relative to the optimum."""
+    found = SimpleNamespace(at_zero=at_zero, floor=0.0)
+    assert verification.compared("twin", 1.001, 1.0, found, 1e-6).number == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("size", [1e-3, 1.0, 1e6])

@@ -329,6 +329,26 @@ def test_the_best_answer_has_the_smallest_certified_gap():
     assert not better(answer(np.inf, 1.0, maximize=True), answer(np.inf, 2.0, maximize=True))
 
 
+def test_random_starts_belong_to_the_first_round():
+    """Later rounds go on from its answer, with its lower bound."""
+    goal, step, evidence = Goal(1e-6, n_init=5), policy.Step(factor_options()), object()
+    first = refine._aimed(goal, refine.State(None), step, products=False)
+    assert first.n_init == 5 and first.known is None
+    latest = SimpleNamespace(solution=SimpleNamespace(certificate=SimpleNamespace(evidence=evidence)))
+    later = refine._aimed(goal, refine.State(None, latest=latest), step, products=False)
+    assert later.n_init == 1 and later.known is evidence
+
+
+@pytest.mark.parametrize(("seconds", "over"), [(0.5, False), (0.0, True)])
+def test_an_open_gap_is_that_of_a_limit_where_the_time_is_over(seconds, over):
+    """With half a second left the solvers have done what they can."""
+    best = Outcome(Solution(Status.OPTIMAL_INACCURATE, 1.0, {}, {}, None), (), None, False)
+    state = refine.State(None, best=best, of_best=object())
+    found = refine._found(state, SimpleNamespace(seconds_left=lambda: seconds))
+    assert found.outcome.solution.status == (Status.USER_LIMIT if over else Status.OPTIMAL_INACCURATE)
+    assert found.out_of_time is over
+
+
 def test_a_factor_is_blamed_only_for_a_gap_that_is_known():
     """Without any solver's gap nothing tells that the restriction of θ is the reason."""
     restricted, run = SimpleNamespace(is_restriction=True), SimpleNamespace(gap=1e-6)
