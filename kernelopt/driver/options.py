@@ -103,7 +103,7 @@ def layout(backend: Any, dtype: Any, rows: int) -> Layout | None:
     if not is_client(backend):
         raise OptionError(f"Expected backend to be a dask.distributed.Client, or None; got {backend!r}.")
     executor = OnDask.of(backend)
-    blocks = executor.threads * -(-rows // (executor.threads * ROWS))  # the same number for each thread
+    blocks = executor.threads * -(-max(rows, 1) // (executor.threads * ROWS))  # the same number for each thread
     return Layout(executor, max(-(-rows // blocks), FEWEST), precision)
 
 

@@ -55,6 +55,7 @@ def test_each_thread_has_the_same_number_of_blocks(monkeypatch):
         assert 0 < found.rows <= checked.ROWS
         assert -(-rows // found.rows) % 3 == 0
     assert checked.layout(object(), None, 5).rows == checked.FEWEST
+    assert checked.layout(object(), None, 0).rows == checked.FEWEST  # a problem without predictions
 
 
 def block_matrix(dtype):
