@@ -272,6 +272,21 @@ def test_squares_with_many_weights_take_little_memory():
     np.testing.assert_allclose(data.P.diagonal()[data.P.diagonal() > 0], 2 * w.value)
 
 
+def test_a_matrix_of_parameters_beside_affine_terms():
+    """cvxpy's own way for such a matrix has a column for each of its entries, but not a row for each variable."""
+    n = 200
+    x, y = cp.Variable(n), cp.Parameter(n, value=np.ones(n))
+    P = cp.Parameter((n, n), PSD=True, value=np.eye(n))
+    tracemalloc.start()
+    try:
+        data = parts.cone_data(cp.Problem(cp.Minimize(cp.quad_form(x, P) - 2 * (y @ x))))
+        assert tracemalloc.get_traced_memory()[1] <= 30e6
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_allclose(data.P.diagonal(), 2.0)
+    np.testing.assert_allclose(data.c, -2.0)
+
+
 def test_exponentials_with_many_weights_take_little_memory():
     """cvxpy's own formatting takes 3.5 GB for 6000 weights."""
     z, w = cp.Variable(2000), cp.Parameter(2000, nonneg=True, value=np.ones(2000))

@@ -124,16 +124,13 @@ class Convex(Work):
                     return
 
     def _is_enough_for_now(self) -> bool:
-        """Whether the gap is small for a first factor that is to grow: its restriction of θ costs more as a rule.
+        """Whether engines of ours alone ran, and left a small gap, on a first factor that is coarser than asked for.
 
-        Later rounds know how small a gap they need, and run all solvers.
+        Its restriction of θ costs more as a rule. Later rounds know how small a gap they need, and run all solvers.
         """
-        goal = self.task.goal
-        first = goal.products and goal.aim == 0 and goal.certify is True and not goal.own_options
-        if not first or self.best is None or least_gap(self.attempts) > EARLY:
-            return False
-        reduction = self.task.reduction
-        return reduction.is_restriction and any(f.grows for f in reduction.factors.values())
+        goal, ours = self.task.goal, all(attempt.solver in ENGINES for attempt in self.attempts)
+        first = goal.coarse and goal.certify is True and not goal.own_options
+        return first and ours and self.best is not None and least_gap(self.attempts) <= EARLY
 
     def _is_settled(self) -> bool:
         out_of_time = bool(self.attempts) and self.task.goal.seconds_left() <= 0

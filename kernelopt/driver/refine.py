@@ -158,7 +158,9 @@ def pursue(stated: Stated, options: FactorOptions, goal: Goal, grows: bool, left
                 continue
             start, factors = engines.carried(start, stated.form, before, finer), finer
             before = finer
-            aimed = _aimed(goal, state, step, products=options.functions and grows)
+            coarse = judged and not state.rounds and step.options.settings != options.settings
+            coarse = coarse and options.settings.max_rank is None
+            aimed = replace(_aimed(goal, state, step, products=options.functions and grows), coarse=coarse)
             outcome = attempted(stated.strategy(factored.reduction, aimed, start))
             state, start = state.after(factored, outcome), outcome.left_off or start
             bar.show(state.rounds[-1].gap, goal.tol, f", rank {state.rounds[-1].rank}")

@@ -28,7 +28,8 @@ class Goal:
     """What the caller wants: accuracy, kind of certificate, limits, and the solver's own options.
 
     own_options : whether the caller gave options of the solver; known : the best lower bound so far; products : whether
-    a certificate's pass over the kernel should give Qν; aim : the gap that suffices while the factor is coarse
+    a certificate's pass over the kernel should give Qν; aim : the gap that suffices while the factor is coarse;
+    coarse : whether this is the first round, with a factor that is coarser than the caller asks for
     """
 
     tol: float
@@ -44,6 +45,7 @@ class Goal:
     aim: float = 0.0
     known: Lower | None = None
     products: bool = False
+    coarse: bool = False
 
     @property
     def solver_tol(self) -> float:

@@ -96,6 +96,7 @@ class Newton(Engine):
     """Newton's method, from coarse factors to fine ones."""
 
     sparse = True
+    to_rounding = True
 
     def lacks(self, shape: Shape) -> str | None:
         if shape.kinked:

@@ -46,8 +46,9 @@ TIGHTER = 1e-2
 # room for the factor's error, and a certified gap is relative to P₀ − P, which is larger than ½xᵀRx.
 ENOUGH = 0.5
 # Target gap, relative to ½xᵀRx, for optima that others are computed from (`optimum`) and for nonconvex losses. Where a
-# norm's strength R is searched for, max(LEAST, tol²) is the target for each R: the error of ν, and with it that of
-# ‖Aᵀν‖, which enters the bound in first order, is of the order of the gap's square root. LEAST is the rounding of gaps.
+# norm's strength R is searched for, max(EXACT, tol²) is the target for each R: the error of ν, and with it that of
+# ‖Aᵀν‖, which enters the bound in first order, is of the order of the gap's square root. For Newton's method it is
+# max(LEAST, tol²), with the rounding of gaps; an interior point takes many steps in vain between EXACT and LEAST.
 EXACT, LEAST = 1e-12, 1e-15
 # The point counts as an optimum if its gap, relative to ½xᵀRx or to κ, and its violation, relative to σ, are at most
 # NEARLY although EXACT was not reached.
@@ -116,7 +117,8 @@ def solve(  # noqa: PLR0917
     stated, outer = outer, outer if at is None else recentring.recentred(reduction, outer, at)
     sigma, kappa = outer.form.units
     exact = shape.odd is not None or shape.nonconvex is not None
-    wanted = EXACT if shape.nonconvex is not None else max(LEAST, tol**2)
+    least = LEAST if ENGINES[name].to_rounding and shape.nonconvex is None else EXACT
+    wanted = EXACT if shape.nonconvex is not None else max(least, tol**2)
     target, floor = (wanted, EXACT * FLOOR * kappa) if exact else (TIGHTER * tol, FLOOR * kappa)
     enough = 0.0 if exact else ENOUGH * tol
     watch = Watch(name, target, floor, outer.form.data_unit or sigma, deadline, verbose, progress, enough)

@@ -246,10 +246,19 @@ class _Stuffing(ConeMatrixStuffing):
     """cvxpy's step to matrices, in the memory of their entries where parameters are many."""
 
     def stuffed_objective(self, problem: Any, extractor: Any) -> tuple[Any, Any, Any]:
-        if sum(p.size for p in problem.parameters()) > MANY_PARAMETERS:
-            extractor = copy(extractor)
-            extractor.__class__ = _Extractor
-        return cast(tuple[Any, Any, Any], super().stuffed_objective(problem, extractor))
+        expression, count = problem.objective.expr, sum(p.size for p in problem.parameters())
+        if not self.quad_obj or count <= MANY_PARAMETERS:
+            return cast(tuple[Any, Any, Any], super().stuffed_objective(problem, extractor))
+        extractor = copy(extractor)
+        extractor.__class__ = _Extractor
+        # A matrix of parameters takes cvxpy's own way, whose arrays have a row for each variable of an affine term.
+        terms = expression.args if isinstance(expression, AddExpression) else []
+        affine, rest = [one for one in terms if one.is_affine()], [one for one in terms if not one.is_affine()]
+        if not affine or not rest:
+            return cast(tuple[Any, Any, Any], super().stuffed_objective(problem, extractor))
+        curved = SimpleNamespace(objective=cp.Minimize(AddExpression(rest)), variables=problem.variables)
+        P, c, x = super().stuffed_objective(curved, extractor)
+        return P, c + extractor.affine(AddExpression(affine)), x
 
 
 def _economical(chain: Any) -> Any:
