@@ -70,6 +70,7 @@ INSIDE = {
         ["feature_map"],
         ["model"],
         ["kernel_names", "sample"],
+        ["scoring"],
     ],
     "factorization": [
         ["growing"],
