@@ -69,8 +69,8 @@ INSIDE = {
         ["regression"],
         ["feature_map"],
         ["model"],
-        ["kernel_names", "sample"],
         ["scoring"],
+        ["kernel_names", "sample"],
     ],
     "factorization": [
         ["growing"],
