@@ -158,9 +158,7 @@ def pursue(stated: Stated, options: FactorOptions, goal: Goal, grows: bool, left
                 continue
             start, factors = engines.carried(start, stated.form, before, finer), finer
             before = finer
-            coarse = judged and not state.rounds and step.options.settings != options.settings
-            coarse = coarse and options.settings.max_rank is None
-            aimed = replace(_aimed(goal, state, step, products=options.functions and grows), coarse=coarse)
+            aimed = _aimed(replace(goal, products=options.functions and grows), state, step, options, judged)
             outcome = attempted(stated.strategy(factored.reduction, aimed, start))
             state, start = state.after(factored, outcome), outcome.left_off or start
             bar.show(state.rounds[-1].gap, goal.tol, f", rank {state.rounds[-1].rank}")
@@ -282,12 +280,13 @@ def _factored(
     return made
 
 
-def _aimed(goal: Goal, state: State, step: Step, products: bool) -> Goal:
+def _aimed(goal: Goal, state: State, step: Step, options: FactorOptions, judged: bool) -> Goal:
     """The goal of one round. Only the first takes random starts; later ones know the last lower bound."""
     known = None if state.latest is None else state.latest.solution.certificate
+    coarser = step.options.settings != options.settings and options.settings.max_rank is None
     return replace(
-        goal, aim=step.aim, products=products, known=None if known is None else known.evidence,
-        n_init=goal.n_init if state.latest is None else 1,
+        goal, aim=step.aim, known=None if known is None else known.evidence,
+        n_init=goal.n_init if state.latest is None else 1, coarse=judged and not state.rounds and coarser,
     )  # fmt: skip
 
 

@@ -200,12 +200,13 @@ class KernelRegressor(_Regressor):
 
         These are `sklearn.metrics.d2_pinball_score` and, for counts, `d2_tweedie_score` with power 1.
         """
+        loss = self.loss if isinstance(self.loss, str) else None
+        if loss not in ("quantile", "pinball") and (loss != "poisson" or np.ndim(y) != 1):
+            return super().score(X, y, sample_weight)
         weights = score_weights(X, y, sample_weight)
-        if isinstance(self.loss, str) and self.loss in ("quantile", "pinball"):
-            return float(d2_pinball_score(y, self.predict(X), sample_weight=weights, alpha=self.quantile))
-        if isinstance(self.loss, str) and self.loss == "poisson" and np.ndim(y) == 1:
+        if loss == "poisson":
             return float(d2_tweedie_score(y, self.predict(X), sample_weight=weights, power=1))
-        return super().score(X, y, weights)
+        return float(d2_pinball_score(y, self.predict(X), sample_weight=weights, alpha=self.quantile))
 
     def _named_losses(self) -> dict[str, Loss]:
         return {

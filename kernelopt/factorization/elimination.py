@@ -111,7 +111,6 @@ class Elimination:
             return
         drawn = np.random.default_rng(self.seed).permutation(len(self.rows))[:SAMPLE]
         refuse_indefinite(self.rows.subset(np.sort(drawn)), self.limit)
-        refuse_declared(self.rows)
 
     def resume(self, pivots: Ints, residual_diagonal: Array) -> None:
         """Continue from pivots that are known."""

@@ -63,9 +63,9 @@ WIDEST = 40.0  # how far log R is searched from its first guess: a double does n
 # too steep, as systems with a smaller R take longer; BEYOND: steps go farther than to the root of the secant, so that
 # they end on its other side; FIRST: the longest first step.
 RISE, BEYOND, FIRST = 0.8, 1.25, 8.0
-# ROOT: relative accuracy of a norm's multiplier or length at which the search for R ends. NARROW: width of the interval
-# of log R at which it ends in any case.
-ROOT, NARROW = 1e-10, 1e-11
+# ROOT: relative accuracy of a norm's multiplier or length at which the search for R ends; REPEATED: the same where
+# another R has left ‖θ‖ as it was. NARROW: width of the interval of log R at which it ends in any case.
+ROOT, REPEATED, NARROW = 1e-10, 1e-9, 1e-11
 
 
 LOCAL = "LEVENBERG_MARQUARDT"
@@ -117,7 +117,7 @@ def solve(  # noqa: PLR0917
     stated, outer = outer, outer if at is None else recentring.recentred(reduction, outer, at)
     sigma, kappa = outer.form.units
     exact = shape.odd is not None or shape.nonconvex is not None
-    least = LEAST if ENGINES[name].to_rounding and shape.nonconvex is None else EXACT
+    least = LEAST if ENGINES[name].to_rounding else EXACT
     wanted = EXACT if shape.nonconvex is not None else max(least, tol**2)
     target, floor = (wanted, EXACT * FLOOR * kappa) if exact else (TIGHTER * tol, FLOOR * kappa)
     enough = 0.0 if exact else ENOUGH * tol
@@ -365,13 +365,17 @@ class _NormSearch:
             wanted = self.slope + self.curvature * t
             by_penalty = log_R + log(max(t, tiny)) - log(wanted) if wanted > 0 else inf
             by_limit = log(self.limit / max(t, tiny)) if isfinite(self.limit) else inf
-            self.known[log_R] = min(by_penalty, by_limit)
+            value = min(by_penalty, by_limit)
+            repeats = value in self.known.values()
+            self.known[log_R] = value
             if self.known[log_R] > 0 and wanted == 0 and np.exp(log_R) * t * self.limit <= self.small:
                 raise _EndedError  # an inactive bound, whose multiplier R‖θ‖ costs at most this
             if by_penalty < 0 and by_penalty <= by_limit and wanted * t <= self.small:
                 self._shortened(0.0)  # θ = 0 is optimal
                 raise _EndedError
-            if abs(self.known[log_R]) <= ROOT or self._is_infeasible():
+            # Where ‖θ‖ does not change, the engine found its start accurate enough, and tells no finer R apart.
+            is_root = abs(value) <= (REPEATED if repeats else ROOT)
+            if is_root or self._is_infeasible():
                 raise _EndedError
         return self.known[log_R]
 

@@ -332,11 +332,28 @@ def test_the_best_answer_has_the_smallest_certified_gap():
 def test_random_starts_belong_to_the_first_round():
     """Later rounds go on from its answer, with its lower bound."""
     goal, step, evidence = Goal(1e-6, n_init=5), policy.Step(factor_options()), object()
-    first = refine._aimed(goal, refine.State(None), step, products=False)
+    first = refine._aimed(goal, refine.State(None), step, step.options, True)
     assert first.n_init == 5 and first.known is None
     latest = SimpleNamespace(solution=SimpleNamespace(certificate=SimpleNamespace(evidence=evidence)))
-    later = refine._aimed(goal, refine.State(None, latest=latest), step, products=False)
+    later = refine._aimed(goal, refine.State(None, latest=latest), step, step.options, True)
     assert later.n_init == 1 and later.known is evidence
+
+
+def test_the_first_factor_is_coarse_where_a_finer_one_may_follow():
+    """Not with `max_rank`, nor where it is as fine as asked for, no certificate judges it, or a round is over."""
+    asked, goal = factor_options(rank_tol=1e-9), Goal(1e-6)
+    coarser = replace(asked, settings=replace(asked.settings, rank_tol=1e-3))
+    few = replace(asked, settings=replace(asked.settings, max_rank=21))
+    before = refine.State(None)
+
+    def coarse(state=before, options=asked, first=coarser, judged=True):
+        return refine._aimed(goal, state, policy.Step(first), options, judged).coarse
+
+    assert coarse()
+    assert not coarse(options=few) and not coarse(first=asked) and not coarse(judged=False)
+    certificate = SimpleNamespace(evidence=None)
+    latest = SimpleNamespace(solution=SimpleNamespace(certificate=certificate))
+    assert not coarse(refine.State(None, latest=latest, rounds=(object(),)))
 
 
 @pytest.mark.parametrize(("seconds", "over"), [(0.5, False), (0.0, True)])

@@ -1,5 +1,7 @@
 """Heuristics that make solvers fast, held by how many systems they solve: a heuristic that is gone takes more."""
 
+from types import SimpleNamespace
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -151,3 +153,19 @@ def test_the_second_step_along_a_line_ends_just_beyond_its_root(root):
     search = Search(lambda r: 0.5 * (r - root))
     engines._NormSearch._bracketed(search, 0.0)
     assert 10.0 < max(np.sign(root) * at for at in search.known) < 11.0
+
+
+@pytest.mark.parametrize(("off", "ends"), [(5e-10, True), (5e-9, False)])
+def test_a_search_ends_where_the_norm_no_longer_changes(off, ends):
+    """An engine that takes no step from its start tells no finer R apart; a norm that is too far off is searched on."""
+    search = SimpleNamespace(
+        known={}, slope=0.0, curvature=0.0, limit=2.0, small=0.0, point=None, solve_at=lambda R, start: 2.0 * (1 + off),
+        _is_infeasible=lambda: False,
+    )  # fmt: skip
+    assert engines._NormSearch.excess(search, 0.0) == pytest.approx(-off, rel=1e-5)
+    if ends:
+        with pytest.raises(engines._EndedError):
+            engines._NormSearch.excess(search, 1e-9)
+    else:
+        assert engines._NormSearch.excess(search, 1e-9) == pytest.approx(-off, rel=1e-5)
+    assert len(search.known) == 2
