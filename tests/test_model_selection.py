@@ -1,5 +1,7 @@
 """Leave-one-out residuals against fits that leave a row out."""
 
+from unittest import mock
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ from inside import reduction_of
 
 import kernelopt as ko
 from kernelopt.errors import KernelOptError
+from kernelopt.solvers import least_squares
 
 KERNEL = ko.kernels.Laplacian(sigma=1.0)
 
@@ -39,7 +42,8 @@ def coordinates(problem, theta, X):
 
 def both_ways(problem):
     """Leave-one-out residuals from a factorization, checked against those from the decomposition."""
-    direct = ko.leave_one_out(problem)
+    with mock.patch.object(least_squares, "EIGEN", np.inf):
+        direct = ko.leave_one_out(problem)
     kept = problem._left_off.kept
     assert kept.spectrum is None
     kept.decomposed()

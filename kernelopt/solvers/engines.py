@@ -30,7 +30,7 @@ from kernelopt.solvers.cvxpy_solvers import Answer
 from kernelopt.solvers.dual_point import Point
 from kernelopt.solvers.engine import Engine
 from kernelopt.solvers.interior_point import InteriorPoint
-from kernelopt.solvers.least_squares import LeastSquares
+from kernelopt.solvers.least_squares import KeptSpectrum, LeastSquares
 from kernelopt.solvers.nonconvex import LevenbergMarquardt
 from kernelopt.solvers.proximal_point import ProximalPoint
 from kernelopt.solvers.structured import Structured
@@ -277,7 +277,10 @@ def _least_along_one(problem: Structured) -> float | None:
 def carried(
     start: Start | None, form: CanonicalForm, old: Mapping[Theta, Factor], new: Mapping[Theta, Factor]
 ) -> Start | None:
-    """A start in the coordinates of new factors; unchanged where the new columns of B only follow the old ones."""
+    """A start in the coordinates of new factors; unchanged where the new columns of B only follow the old ones.
+
+    What least squares keep is widened where that is possible; what others keep belongs to the old columns.
+    """
     owners = [link.theta for link in form.predictions for _ in range(link.theta.outputs or 1)]
     moved = {theta for theta in old if theta in new and old[theta] is not new[theta] and not old[theta].is_nested}
     if start is None or not moved or len(owners) != len(start.v):
@@ -287,7 +290,8 @@ def carried(
         if theta in moved:  # an earlier start lacks columns that were added since
             known = np.pad(v[k], (0, old[theta].rank - len(v[k])))
             v[k] = factorization.carried(old[theta], new[theta], known)
-    return replace(start, v=tuple(v), kept=None, d=None)
+    kept = start.kept if isinstance(start.kept, KeptSpectrum) else None
+    return replace(start, v=tuple(v), kept=kept, d=None)
 
 
 def _point(problem: Structured, start: Start | None) -> Point | None:

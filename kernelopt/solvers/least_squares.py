@@ -34,6 +34,7 @@ EIGEN = 15.0  # cost of an eigendecomposition in units of r³ flops of matrix pr
 SINGULAR = 1e-13
 SAME = 1e-13  # relative difference up to which two ratios count as equal: rounding of products, with a margin
 MOST_WHOLE = 2  # systems with the whole kernel matrix, before a decomposition pays
+MOST_MORE = 4  # columns by which a known CᵀWC is widened; each takes two passes over B, as long as several at once
 CHUNK = 1000  # rows whose leverages are computed at a time: a few of these blocks, of CHUNK·r numbers, are in memory
 
 
@@ -97,7 +98,7 @@ def curvature(problem: Structured) -> Array:
 
 def minimizer(problem: Structured, weights: Array, kept: KeptSpectrum) -> Array:
     """The minimizing x."""
-    return _refined(problem, kept.system(problem, weights), np.zeros(problem.size), np.zeros(problem.m))
+    return -kept.system(problem, weights)(kept.gradient(problem))
 
 
 def _refined(problem: Structured, system: Solve, x: Array, s: Array) -> Array:
@@ -176,6 +177,7 @@ class KeptSpectrum:
     spectrum: Decomposition | None = None
     gram: Array | None = field(default=None, repr=False)
     _last: tuple[float, float, Solve] | None = None
+    _gradient: tuple[Array, Array, Array] | None = field(default=None, repr=False)
     _rows: tuple[sp.csr_array, sp.csr_array, list[_Row]] | None = field(default=None, repr=False)
 
     def is_for(self, problem: Structured, weights: Array) -> bool:
@@ -184,11 +186,36 @@ class KeptSpectrum:
         return (
             len(mine.blocks) == len(problem.blocks)
             and all(a is b for a, b in zip(mine.blocks, problem.blocks, strict=True))
-            and _same_sparse(mine.E, problem.E)
-            and np.array_equal(mine.F, problem.F)
             and _in_proportion(mine.R, problem.R)
+            and self._has_rows_of(problem, weights)
+        )
+
+    def _has_rows_of(self, problem: Structured, weights: Array) -> bool:
+        mine = self.problem
+        return (
+            _same_sparse(mine.E, problem.E)
+            and np.array_equal(mine.F, problem.F)
             and _in_proportion(self.weights, weights)
         )
+
+    def widened(self, problem: Structured, weights: Array) -> Array | None:
+        """CᵀWC where C has a few more columns, by two products for each of them; None where it differs otherwise."""
+        old, new = self.problem, problem
+        more = new.size - old.size
+        if self.gram is None or not 0 < more <= MOST_MORE or len(old.blocks) != len(new.blocks):
+            return None
+        follow = all(B.begins_with(A) for A, B in zip(old.blocks, new.blocks, strict=True))
+        if not follow or not self._has_rows_of(new, weights):
+            return None
+        blocks = [a + np.arange(A.shape[1]) for a, A in zip(new.ends[:-1], old.blocks, strict=True)]
+        at = np.concatenate([*blocks, np.arange(new.ends[-1], new.size)])
+        H = np.empty((new.size, new.size))
+        H[np.ix_(at, at)] = self.factors(new, weights)[1] * self.gram
+        for j in np.setdiff1d(np.arange(new.size), at):
+            unit = np.zeros(new.size)
+            unit[j] = 1.0
+            H[j] = H[:, j] = new.adjoint(weights * new.products(unit))
+        return H
 
     def factors(self, problem: Structured, weights: Array) -> tuple[float, float]:
         """τ and ω with R = τR₀ and W = ωW₀."""
@@ -220,8 +247,9 @@ class KeptSpectrum:
     def _has_few_rows(self) -> bool:
         return bool(np.count_nonzero(self.weights) <= FEW * self.problem.size)
 
-    def _pays(self) -> bool:
-        """Whether to use the decomposition: it exists, or solves without it have cost as much as it takes.
+    def _pays(self, more: float = 0.0) -> bool:
+        """Whether to use the decomposition: it exists, or solves without it cost as much as it takes, those so far and
+        `more` flops.
 
         Where rows are few, systems in the rows cost less.
         """
@@ -229,7 +257,7 @@ class KeptSpectrum:
             return True
         if self._has_few_rows():
             return False
-        return self.work >= sum(EIGEN * len(v) ** 3 for v, _, _ in self.parts)
+        return self.work + more >= sum(EIGEN * len(v) ** 3 for v, _, _ in self.parts)
 
     def decomposed(self) -> Decomposition:
         """The decomposition, computed once."""
@@ -239,12 +267,21 @@ class KeptSpectrum:
             self._last = self.gram = None
         return self.spectrum
 
+    def gradient(self, problem: Structured) -> Array:
+        """The gradient at x = 0, known while targets and linear costs stay as they are."""
+        slope = problem.of_kinks(_multipliers(problem, np.zeros(problem.m)))
+        known = self._gradient
+        if known is None or not (np.array_equal(known[0], slope) and np.array_equal(known[1], problem.linear)):
+            self._gradient = known = slope, problem.linear, problem.linear + problem.adjoint(slope)
+        return known[2]
+
     def leverages(self, problem: Structured, weights: Array, E: sp.csr_array, F: sp.csr_array) -> Array:
         """cᵢᵀ(R + CᵀWC)⁻¹cᵢ for the rows cᵢ of (EB, F); O(r) per row once their squares are known."""
-        if not self._pays():
+        # Twice the flops of solves: a caller who asks again is likely to ask for many strengths.
+        flops = sum(4.0 * rows * len(v) ** 2 for v, _, rows in self.parts)
+        if not self._pays(flops):
             found = _direct_leverages(problem, self.system(problem, weights), E, F)
-            # Twice the flops that were spent: a caller who asks again is likely to ask for many strengths.
-            self.work += sum(4.0 * rows * len(v) ** 2 for v, _, rows in self.parts)
+            self.work += flops
             return found
         tau, omega = self.factors(problem, weights)
         if self._rows is None or not (_same_sparse(self._rows[0], E) and _same_sparse(self._rows[1], F)):
@@ -256,10 +293,12 @@ class KeptSpectrum:
 
 
 def reusable(problem: Structured, weights: Array, kept: object) -> KeptSpectrum:
-    """The kept spectrum if it is for this problem, else a new one."""
-    if isinstance(kept, KeptSpectrum) and kept.is_for(problem, weights):
-        return kept
-    return KeptSpectrum(problem, weights, _parts(problem))
+    """The kept spectrum if it is for this problem, else a new one, which begins with CᵀWC where it is known."""
+    known = kept if isinstance(kept, KeptSpectrum) else None
+    if known is not None and known.is_for(problem, weights):
+        return known
+    gram = None if known is None else known.widened(problem, weights)
+    return KeptSpectrum(problem, weights, _parts(problem), gram=gram)
 
 
 def _parts(problem: Structured) -> list[tuple[Ints, Ints, int]]:
@@ -306,11 +345,14 @@ def _row(problem: Structured, part: _Component, E: sp.csr_array, F: sp.csr_array
     touched = np.sum([abs(p).sum(axis=1) for p in [*pieces, f]], axis=0) > 0
     rows = np.flatnonzero(touched)
     free = f[rows] @ part.Y
-    g = -free @ part.K.T
-    for k, piece in zip(blocks, pieces, strict=True):
-        columns = slice(*np.searchsorted(part.v, problem.ends[k : k + 2]))
-        g[:, columns] += problem.blocks[k].combined(sp.csr_array(piece[rows])) * part.roots[columns]
-    return _Row(rows, (g @ part.vectors) ** 2, np.sum(free**2, axis=1), part.values)
+    # In place, as each array of this size takes as long as a pass over B.
+    found = [problem.blocks[k].combined(sp.csr_array(piece[rows])) for k, piece in zip(blocks, pieces, strict=True)]
+    g = found[0] if len(found) == 1 else np.hstack([np.zeros((len(rows), 0)), *found])
+    g *= part.roots
+    if len(part.y):
+        g -= free @ part.K.T
+    coordinates = g @ part.vectors
+    return _Row(rows, np.square(coordinates, out=coordinates), np.sum(free**2, axis=1), part.values)
 
 
 def _direct_leverages(problem: Structured, system: Solve, E: sp.csr_array, F: sp.csr_array) -> Array:
@@ -326,8 +368,8 @@ def _direct_leverages(problem: Structured, system: Solve, E: sp.csr_array, F: sp
 
 
 def _in_proportion(a: Array, b: Array) -> bool:
-    """Whether one vector is a multiple of the other (both ≥ 0)."""
-    return bool(np.allclose(a * b.max(initial=0.0), b * a.max(initial=0.0), rtol=SAME, atol=0))
+    """Whether each vector is a multiple of the other (both ≥ 0)."""
+    return bool(a.any() == b.any() and np.allclose(a * b.max(initial=0.0), b * a.max(initial=0.0), rtol=SAME, atol=0))
 
 
 def _same_sparse(a: sp.csr_array, b: sp.csr_array) -> bool:

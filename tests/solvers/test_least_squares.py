@@ -1,5 +1,7 @@
 """Least squares: closed forms, one decomposition for every λ, and what is kept between solves."""
 
+from dataclasses import replace
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -208,6 +210,69 @@ def test_leverages_by_solves_and_from_the_decomposition():
     assert decomposed.leverages(structured, weights, E, F) == pytest.approx(expected, rel=1e-8)
     assert direct.leverages(structured, weights, E, F) == pytest.approx(expected, rel=1e-8)
     assert direct.spectrum is None
+
+
+@pytest.mark.parametrize(("N", "made"), [(12, False), (400, True)])
+def test_leverages_of_many_rows_are_those_of_the_decomposition_at_once(N, made):
+    """With 5 columns one solve for each of 400 rows takes more flops than the decomposition."""
+    x = np.random.default_rng(0).normal(size=(N, 5))
+    theta = ko.Theta(ko.kernels.Linear())
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(x[:, 0] - theta(x)) + ko.sum_squares(theta)))
+    problem.solve()
+    structured = assemble.structured(reduction_of(problem), outer_of(problem.canonical_form()), {0: 1.0})
+    weights = curvature(structured)
+    kept = reusable(structured, weights, None)
+    kept.leverages(structured, weights, structured.E, sp.csr_array(structured.F))
+    assert (kept.spectrum is not None) is made
+
+
+def in_one_memory(ranks, wide):
+    """A problem of two θ and one y, whose B are the first columns of wider arrays, and its weights."""
+    X, y = data(60)
+    theta, other, b = ko.Theta(LAPLACIAN), ko.Theta(ko.kernels.Polynomial(2)), cp.Variable()
+    problem = ko.Problem(cp.Minimize(
+        cp.sum_squares(y - theta(X) - 0.5 * other(X[::-1]) - b) + ko.sum_squares(theta) + ko.sum_squares(other)
+    ))  # fmt: skip
+    problem.solve()
+    whole = assemble.structured(reduction_of(problem), outer_of(problem.canonical_form()), {0: 0.7, 1: 0.2})
+    blocks = tuple(DenseMatrix(B[:, :r]) for B, r in zip(wide, ranks, strict=True))
+    return replace(whole, blocks=blocks), curvature(whole)
+
+
+def test_a_few_more_columns_widen_the_gram_matrix():
+    """CᵀWC of two blocks, which get 1 and 2 columns, is that of all products, up to rounding."""
+    wide = [np.random.default_rng(k).normal(size=(60, 12)) for k in range(2)]
+    before, weights = in_one_memory((8, 5), wide)
+    kept = reusable(before, weights, None)
+    kept._gram()
+    after, _ = in_one_memory((9, 7), wide)
+    found = reusable(after, 3 * weights, kept)
+    expected = after.gram(3 * weights)
+    assert found.spectrum is None and found.problem is after
+    assert found.gram == pytest.approx(expected, rel=1e-12, abs=1e-12 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(
+    ("ranks", "change"),
+    [
+        ((9, 10), None),
+        ((8, 5), None),
+        ((8, 4), None),
+        ((9, 5), "elsewhere"),
+        ((9, 5), "other weights"),
+        ((9, 5), "not known"),
+    ],
+)
+def test_other_gram_matrices_are_computed(ranks, change):
+    """More columns than pay, none or fewer, other memory, weights in no proportion, and a matrix that was let go."""
+    wide = [np.random.default_rng(k).normal(size=(60, 12)) for k in range(2)]
+    before, weights = in_one_memory((8, 5), wide)
+    kept = reusable(before, weights, None)
+    if change != "not known":
+        kept._gram()
+    after, _ = in_one_memory(ranks, [B.copy() for B in wide] if change == "elsewhere" else wide)
+    weights = weights * np.linspace(1, 2, 60) if change == "other weights" else weights
+    assert reusable(after, weights, kept).gram is None
 
 
 @pytest.mark.parametrize("kind", ["penalty", "bound"])
