@@ -209,9 +209,6 @@ class DenseMatrix(TallMatrix):
         return fits and at == start and mine.strides == first.strides
 
     def combined(self, E: sp.csr_array) -> Array:
-        if np.all(np.diff(E.indptr) == 1):  # scipy takes several times as long
-            found = np.take(self.array, E.indices, axis=0)
-            return np.multiply(E.data[:, None], found, out=found)
         return np.asarray(E @ self.array)
 
     def gram(self, weights: Array, D: Array | None = None) -> Array:

@@ -34,6 +34,7 @@ EIGEN = 15.0  # cost of an eigendecomposition in units of r³ flops of matrix pr
 SINGULAR = 1e-13
 SAME = 1e-13  # relative difference up to which two ratios count as equal: rounding of products, with a margin
 MOST_WHOLE = 2  # systems with the whole kernel matrix, before a decomposition pays
+KEPT = 4.0  # rows per column from which CᵀWC stays beside its decomposition, for a few more columns: it is small then
 MOST_MORE = 4  # columns by which a known CᵀWC is widened; each takes two passes over B, as long as several at once
 CHUNK = 1000  # rows whose leverages are computed at a time: a few of these blocks, of CHUNK·r numbers, are in memory
 
@@ -264,7 +265,9 @@ class KeptSpectrum:
         if self.spectrum is None:
             H = self._gram()
             self.spectrum = Decomposition(tuple(_part(H, v, y, self.problem.penalty[v]) for v, y, _ in self.parts))
-            self._last = self.gram = None
+            self._last = None
+            if KEPT * len(H) > self.problem.m:
+                self.gram = None
         return self.spectrum
 
     def gradient(self, problem: Structured) -> Array:
@@ -342,17 +345,26 @@ def _row(problem: Structured, part: _Component, E: sp.csr_array, F: sp.csr_array
     starts = np.cumsum([0, *(len(B) for B in problem.blocks)])
     pieces = [E[:, starts[k] : starts[k + 1]] for k in blocks]
     f = sp.csr_array(F[:, part.y - end])
-    touched = np.sum([abs(p).sum(axis=1) for p in [*pieces, f]], axis=0) > 0
-    rows = np.flatnonzero(touched)
+    rows = np.flatnonzero(np.sum([abs(p).sum(axis=1) for p in [*pieces, f]], axis=0) > 0)
     free = f[rows] @ part.Y
-    # In place, as each array of this size takes as long as a pass over B.
-    found = [problem.blocks[k].combined(sp.csr_array(piece[rows])) for k, piece in zip(blocks, pieces, strict=True)]
-    g = found[0] if len(found) == 1 else np.hstack([np.zeros((len(rows), 0)), *found])
-    g *= part.roots
+    # In place, as a new array of this size takes as long as a pass over B.
+    found: Array | None = None
+    for k, piece in zip(blocks, pieces, strict=True):
+        columns = slice(*np.searchsorted(part.v, problem.ends[k : k + 2]))
+        turned = problem.blocks[k] @ (part.roots[columns, None] * part.vectors[columns])
+        coordinates = _times(sp.csr_array(piece[rows]), turned)
+        found = coordinates if found is None else np.add(found, coordinates, out=found)
+    found = np.zeros((len(rows), len(part.values))) if found is None else found
     if len(part.y):
-        g -= free @ part.K.T
-    coordinates = g @ part.vectors
-    return _Row(rows, np.square(coordinates, out=coordinates), np.sum(free**2, axis=1), part.values)
+        found -= free @ (part.K.T @ part.vectors)
+    return _Row(rows, np.square(found, out=found), np.sum(free**2, axis=1), part.values)
+
+
+def _times(E: sp.csr_array, A: Array) -> Array:
+    """EA, in the memory of A where E is diagonal."""
+    along = np.arange(len(A) + 1)
+    diagonal = np.array_equal(E.indptr, along) and np.array_equal(E.indices, along[:-1])
+    return np.multiply(E.data[:, None], A, out=A) if diagonal else np.asarray(E @ A)
 
 
 def _direct_leverages(problem: Structured, system: Solve, E: sp.csr_array, F: sp.csr_array) -> Array:
