@@ -109,7 +109,7 @@ def faces(data: StatedCones, s: Array, z: Array, units: tuple[float, float]) -> 
 def equations(data: StatedCones, active: Faces, x: Array, z: Array) -> Equations:
     """The equations at x, with curvature for the multipliers z."""
     s = data.b - data.A @ x
-    by_rows = sp.csr_array(data.A)
+    by_rows = data.by_rows
     apex = [np.arange(rows.start, rows.stop) for _, rows, _, where in active.cones if where == APEX]
     rows = np.concatenate([np.flatnonzero(active.linear), *apex]).astype(int)
     gradients, values, bends = [], [], []
@@ -134,13 +134,15 @@ def equations(data: StatedCones, active: Faces, x: Array, z: Array) -> Equations
     bend = sp.csr_array((m, m))
     for entries, i, j in bends:
         bend = bend + sp.csr_array((entries, (i, j)), shape=(m, m))
-    H = data.P + sp.csc_array(by_rows.T @ bend @ by_rows)
-    diagonal = np.zeros(len(x))
-    for one in data.smooth:
-        np.add.at(diagonal, one.g, data.c[one.h] * one.loss.hessian(x[one.g], one.data))
-    J = sp.csr_array(sp.vstack([by_rows[rows], -(G @ by_rows)]))
+    H = data.P + sp.csc_array(by_rows.T @ bend @ by_rows) if bends else data.P
+    if data.smooth:
+        diagonal = np.zeros(len(x))
+        for one in data.smooth:
+            np.add.at(diagonal, one.g, data.c[one.h] * one.loss.hessian(x[one.g], one.data))
+        H = sp.csc_array(H + sp.diags_array(diagonal))
+    J = sp.csr_array(sp.vstack([by_rows[rows], -(G @ by_rows)])) if gradients else by_rows[rows]
     h = np.concatenate([-s[rows], *values])
-    return Equations(h, J, sp.csc_array(H + sp.diags_array(diagonal)), rows, G, bend)
+    return Equations(h, J, H, rows, G, bend)
 
 
 def gradient(data: StatedCones, x: Array) -> Array:

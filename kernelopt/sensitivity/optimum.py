@@ -26,7 +26,7 @@ from kernelopt.factorization.factor import FLOOR
 from kernelopt.language.expressions import Theta
 from kernelopt.sensitivity import active
 from kernelopt.sensitivity.active import Equations, Faces
-from kernelopt.sensitivity.kkt import Center, Length, Move, Span, System
+from kernelopt.sensitivity.kkt import FLAT, Center, Length, Move, Span, System
 from kernelopt.sensitivity.stated_cones import StatedCones
 from kernelopt.solvers.cones import into_dual, violation
 from kernelopt.solvers.outer_dual import answered
@@ -277,7 +277,7 @@ def _snapped(
 
     A row t ≤ R with R > 0 does not hold with equality there, so that its multiplier is no cost.
     """
-    by_rows = sp.csr_array(data.A)
+    by_rows = data.by_rows
     balls = (np.diff(by_rows.indptr) == 1) & (data.b > 0)
     costs, made = data.c + data.A.T @ np.where(balls, 0.0, z), []
     for link, span, nu in zip(form.predictions, spans, point.multipliers(), strict=True):
@@ -319,16 +319,17 @@ def _refined(  # noqa: PLR0917
     z: Array,
 ) -> Optimum:  # fmt: skip
     """Newton's method for one active set."""
-    zeta, best, misses, share = None, None, 0, 1.0
+    zeta, best, misses, share, stuck = None, None, 0, 1.0, False
     for _ in range(STEPS):
         found = _at(form, reduction, data, spans, faces, x, z, zeta)
         if best is None or found.residual < best.residual:
             best, misses = found, 0
         elif share == 1:
             misses += 1
-        if misses > MISSES or best.residual <= EXACT or not np.isfinite(found.residual):
+        if stuck or misses > MISSES or best.residual <= EXACT or not np.isfinite(found.residual):
             break
-        step, _ = found.system.solve(_minus(_residual(found)))
+        step, left = found.system.solve(_minus(_residual(found)))
+        stuck = left > FLAT and best.residual <= CONVERGED  # what remains is not in the range of a singular matrix
         zeta = active.multipliers(found.equations, found.z)
         share = _longest(found, found.system.placed(step.w, step.x))
         spans = tuple(s._replace(w=s.w + share * d) for s, d in zip(found.system.spans, step.w, strict=True))
@@ -363,7 +364,8 @@ def _at(  # noqa: PLR0917
     equations = active.equations(data, faces, x, z)
     zeta = active.multipliers(equations, z) if zeta is None else zeta
     z = active.of_rows(equations, zeta, len(data.b))
-    equations = active.equations(data, faces, x, z)
+    if any(where == active.BOUNDARY for *_, where in faces.cones):  # curvature is that of the new multipliers
+        equations = active.equations(data, faces, x, z)
     g = active.gradient(data, x) + equations.J.T @ zeta
     bend = data.P.diagonal()
     norms = tuple(
@@ -397,13 +399,14 @@ def _minus(move: Move) -> Move:
 def _relative(found: Optimum, g: Array) -> float:
     """The largest residual of stationarity and of the equations, each relative to its terms."""
     data, x, z = found.data, found.x, found.z
-    terms = np.abs(data.c) + abs(data.P) @ np.abs(x) + abs(data.A).T @ np.abs(z)
+    P, A, A_back = data.sizes
+    terms = np.abs(data.c) + P @ np.abs(x) + A_back @ np.abs(z)
     left = _residual(found)
     of_theta = [
         float(np.abs(a).max(initial=0.0)) / (float(np.abs(span.B.T @ terms[span.columns]).max(initial=0.0)) or 1.0)
         for a, span in zip(left.w, found.system.spans, strict=True)
     ]
-    sizes = np.abs(data.b) + abs(data.A) @ np.abs(x)
+    sizes = np.abs(data.b) + A @ np.abs(x)
     typical = float(np.abs(terms).max(initial=0.0)) or 1.0
     of_rows = float(np.abs(left.zeta).max(initial=0.0)) / (float(sizes.max(initial=0.0)) or 1.0)
     return max([*of_theta, float(np.abs(left.x).max(initial=0.0)) / typical, of_rows])

@@ -49,9 +49,19 @@ class StatedCones:
     data: ConeData
 
     @cached_property
+    def by_rows(self) -> sp.csr_array:
+        """A by rows."""
+        return sp.csr_array(self.A)
+
+    @cached_property
+    def sizes(self) -> tuple[sp.csc_array, sp.csr_array, sp.csr_array]:
+        """|P|, |A| and |A|ᵀ."""
+        return abs(self.P), abs(self.by_rows), sp.csr_array(abs(self.A).T)
+
+    @cached_property
     def vacuous(self) -> Ints:
         """The rows t ≥ 0, which the norms meet in any case."""
-        A = sp.csr_array(self.A)
+        A = self.by_rows
         alone = np.flatnonzero((np.diff(A.indptr) == 1) & (self.b == 0))
         entries = A.indptr[alone]
         mine = np.isin(A.indices[entries], self.t) & (A.data[entries] < 0)

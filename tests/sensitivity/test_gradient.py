@@ -3,12 +3,14 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from differentiating import CONSTRAINTS, LABELS, LOSSES, PENALTIES, Case, N, compared, difference
 from sklearn.datasets import load_iris
 from sklearn.model_selection import StratifiedKFold
 
 import kernelopt as ko
 from kernelopt import errors, kernels, losses
+from kernelopt.sensitivity import kkt
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
@@ -620,3 +622,24 @@ def test_semidefinite_cones(use):
     problem.solve(tol=1e-3)
     again = ko.gradient(problem, criterion, [lam, c])
     assert again[lam] == pytest.approx(found[lam], rel=1e-8) and again[c] == pytest.approx(found[c], rel=1e-8)
+
+
+@pytest.mark.parametrize(("right", "most"), [((1.0, 1.0), 5), ((1.0, 2.0), 3)])
+def test_refinement_ends_where_the_rest_is_not_in_the_range(right, most, monkeypatch):
+    """Two equal equations with one right-hand side are solved exactly; with two of them ½(1, −1) remains of (1, 2)."""
+    calls, nearly = [], kkt.System._nearly
+
+    def counted(system, left):
+        calls.append(left)
+        return nearly(system, left)
+
+    monkeypatch.setattr(kkt.System, "_nearly", counted)
+    B = np.array([[1.0, 0.0], [0.5, 1.0]])
+    span = kkt.Span(B, np.array([[0], [1]]), np.zeros((2, 1)), {})
+    norm = kkt.Length(0, 2, np.eye(1), np.zeros((2, 1)), 0.0, 1.0)
+    J = sp.csr_array(np.array([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]))
+    system = kkt.System(sp.csc_array((3, 3)), J, (span,), (norm,))
+    found, left = system.solve(kkt.Move((np.zeros((2, 1)),), np.zeros(3), np.array(right)))
+    assert len(calls) <= most
+    assert (B @ found.w[0])[0, 0] == pytest.approx(np.mean(right), rel=1e-6)
+    assert left == pytest.approx(0.0 if right[0] == right[1] else np.sqrt(0.5 / 5), abs=1e-9)
