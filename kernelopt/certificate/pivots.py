@@ -337,7 +337,9 @@ def on_grid(z: Array) -> Array:
 
 
 def _unit(z: Array) -> float:
-    return float(2.0 ** (np.frexp(float(np.abs(z).max(initial=0.0)) or 1.0)[1] - 46))
+    """2⁻⁴⁶ of the largest entry, rounded to a power of two; all doubles are multiples of the least one."""
+    exponent = np.frexp(float(np.abs(z).max(initial=0.0)) or 1.0)[1] - 46
+    return max(float(2.0**exponent), float(np.finfo(float).smallest_subnormal))
 
 
 def corrected(z: Array, left: Array, moves: Moves) -> tuple[Array, bool]:

@@ -165,3 +165,12 @@ def test_columns_are_independent_in_any_unit(unit):
     S = sp.csc_array(unit * np.array([[1.0, 2.0, 1.0], [0.0, 0.0, 1.0]]))
     found = pivots._independent(S, np.ones(2)).tolist()
     assert len(found) == 2 and 2 in found
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-300, 1e-320])
+def test_multipliers_of_any_size_have_a_grid(size):
+    """Numbers below 2⁻¹⁰²⁸ are multiples of the least double, and stay as they are."""
+    z = size * np.array([1.0, -0.7, 0.0])
+    found = pivots.on_grid(z)
+    assert np.abs(found - z).max() <= 2.0**-46 * size
+    assert size > 1e-310 or np.array_equal(found, z)
