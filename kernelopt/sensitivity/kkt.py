@@ -15,7 +15,7 @@ remain, as one dense matrix. A slight regularization makes each block regular, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -158,7 +158,22 @@ class System:
         return Move(w, g, self.J @ x)
 
     def solve(self, right: Move) -> tuple[Move, float]:
-        """The solution and the norm of its residual, relative to the right-hand side."""
+        """The solution and the norm of its residual, relative to the right-hand side, with equations of one size."""
+        scaled, d = self._with_unit_rows
+        found, residual = scaled._refined(right._replace(zeta=d * right.zeta))
+        return found._replace(zeta=d * found.zeta), residual
+
+    @cached_property
+    def _with_unit_rows(self) -> tuple[System, Array]:
+        """The system with equations divided by the norms of their gradients, and these factors.
+
+        The regularization is then as slight for equations that are stated in small units.
+        """
+        norms = np.sqrt(np.asarray(self.J.multiply(self.J).sum(axis=1)).ravel())
+        d = 1 / np.where(norms > 0, norms, 1.0)
+        return replace(self, J=sp.csr_array(sp.diags_array(d) @ self.J)), d
+
+    def _refined(self, right: Move) -> tuple[Move, float]:
         size = _size(right)
         found = Move(tuple(np.zeros_like(a) for a in right.w), np.zeros_like(right.x), np.zeros_like(right.zeta))
         if size == 0:

@@ -351,8 +351,9 @@ def _row(problem: Structured, part: _Component, E: sp.csr_array, F: sp.csr_array
     found: Array | None = None
     for k, piece in zip(blocks, pieces, strict=True):
         columns = slice(*np.searchsorted(part.v, problem.ends[k : k + 2]))
-        turned = problem.blocks[k] @ (part.roots[columns, None] * part.vectors[columns])
-        coordinates = _times(sp.csr_array(piece[rows]), turned)
+        B, chosen = problem.blocks[k], sp.csr_array(piece[rows])
+        turn = part.roots[columns, None] * part.vectors[columns]
+        coordinates = B.combined(chosen) @ turn if len(rows) < len(B) else _times(chosen, B @ turn)
         found = coordinates if found is None else np.add(found, coordinates, out=found)
     found = np.zeros((len(rows), len(part.values))) if found is None else found
     if len(part.y):

@@ -643,3 +643,24 @@ def test_refinement_ends_where_the_rest_is_not_in_the_range(right, most, monkeyp
     assert len(calls) <= most
     assert (B @ found.w[0])[0, 0] == pytest.approx(np.mean(right), rel=1e-6)
     assert left == pytest.approx(0.0 if right[0] == right[1] else np.sqrt(0.5 / 5), abs=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["squares", "logistic"])
+@pytest.mark.parametrize("k", [1e-2, 3e-6, 1e-6])
+def test_units_of_a_constraint(k, loss):
+    """k·Σf(z) = k·c is the same equation for every k, also beside a second one in other units."""
+    rng = np.random.default_rng(3)
+    X, Z = rng.normal(size=(20, 2)), rng.normal(size=(5, 2))
+    y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=20)
+    found = []
+    for unit in (1.0, k):
+        lam, c = cp.Parameter(pos=True, value=0.5), cp.Parameter(value=0.7)
+        theta, b = ko.Theta(kernels.Gaussian(1.0)), cp.Variable()
+        f, at = theta(X) + b, theta(Z)
+        losses = cp.sum_squares(y - f) if loss == "squares" else cp.sum(cp.logistic(-cp.multiply(np.sign(y), f)))
+        constraints = [unit * cp.sum(at) == unit * c, at[0] - at[1] == 0.1]
+        problem = ko.Problem(cp.Minimize(losses + lam * ko.sum_squares(theta)), constraints)
+        problem.solve(tol=1e-7)
+        gradient = ko.gradient(problem, cp.sum_squares(at) + b, [lam, c])
+        found.append([gradient[lam], gradient[c]])
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-7)

@@ -208,6 +208,7 @@ def test_leverages_by_solves_and_from_the_decomposition():
     C = np.diag(structured.penalty) + rows.T @ (weights[:, None] * rows)
     expected = np.sum(rows * np.linalg.solve(C, rows.T).T, axis=1)
     assert decomposed.leverages(structured, weights, E, F) == pytest.approx(expected, rel=1e-8)
+    assert decomposed.leverages(structured, weights, E[5:12], F[5:12]) == pytest.approx(expected[5:12], rel=1e-8)
     assert direct.leverages(structured, weights, E, F) == pytest.approx(expected, rel=1e-8)
     assert direct.spectrum is None
 
