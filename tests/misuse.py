@@ -354,7 +354,8 @@ def outcome(seed, found):
         ((parameter, label),) = call.wrong.items()
         at = f"{call.entry.name} {parameter}"
         unused = call.entry.name.endswith(" fitted") and parameter in UNUSED
-        if label in NEVER and parameter in call.parameters and at not in TAKES and not unused:
+        takes = at in TAKES or f"{at}={label}" in TAKES
+        if label in NEVER and parameter in call.parameters and not takes and not unused:
             return Outcome(seed, shown, "accepted", f"returned {str(result)[:60]}", at)
     return Outcome(seed, shown, None, "" if raised is None else type(raised).__name__)
 

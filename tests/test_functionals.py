@@ -240,6 +240,9 @@ def test_averages():
     np.testing.assert_allclose((ko.average(X, GAUSSIAN) @ theta).value, [f.mean()], rtol=1e-12)
     for options, message in [
         ({"groups": BAGS[1:]}, "a group for each point"),
+        ({"groups": np.where(BAGS == 2, np.nan, BAGS)}, "a group for each point; got nan"),
+        ({"groups": np.full(N, "NaT", dtype="datetime64[D]")}, "a group for each point; got NaT in row 0"),
+        ({"groups": [None, *BAGS[1:]]}, "groups that can be sorted"),
         ({"weights": -weights}, "a weight ≥ 0"),
         ({"weights": np.full(N, np.nan)}, "a weight ≥ 0"),
         ({"groups": BAGS, "weights": (BAGS != 2) * 1.0}, "group 2 has none"),

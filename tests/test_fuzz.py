@@ -59,8 +59,6 @@ BY_ROUNDING += [("columns", 73833)]
 BY_ROUNDING += [("outputs", 313416)]
 # |f(x)| ≤ 0, whose tangent asked for less than 0: steps into it left a third of the violation.
 BY_ROUNDING += [("integers", 305255)]
-# An optimum of 0 with integers, which predictions meet up to rounding.
-BY_ROUNDING += [("integers", 910335), ("integers", 910405)]
 UNKNOWN = [("integers", 1005662)]  # whose optimum the oracle does not enclose
 
 

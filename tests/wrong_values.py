@@ -465,7 +465,7 @@ TAKES = {
     "Problem, solved.solve requires_grad": "cvxpy's, not used",
     "FeatureMatrix.modulus radius": "inf is the whole space",
     "plots.gram order": "labels of any kind are sorted",
-    "average groups": "labels of any kind, such as days",
+    "average groups=dates": "days are labels",
     "LeaveOneOutLoss f": "checked by tune",
     "LeaveOneOutLoss loss": "checked by tune",
 }

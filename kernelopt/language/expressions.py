@@ -638,7 +638,8 @@ def average(X: Any, kernel: Kernel, *, groups: Any = None, weights: Any = None) 
     Raises
     ------
     DataError
-        For other lengths, weights that are negative or not finite, and groups without a positive weight.
+        For other lengths, labels that are NaN or not sortable, weights that are negative or not finite, and groups
+        without a positive weight.
 
     Examples
     --------

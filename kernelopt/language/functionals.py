@@ -87,7 +87,14 @@ def means(count: int, groups: Any, given: Any) -> sp.csr_array:
     w = np.ones(count) if given is None else real_array(given, "the weights")
     if w.shape != (count,) or not np.isfinite(w).all() or np.any(w < 0):
         raise DataError(f"Expected a weight ≥ 0 for each point, shape ({count},), all finite; got {given!r}.")
-    names, number = np.unique(labels, return_inverse=True)
+    try:
+        names, number = np.unique(labels, return_inverse=True)
+    except TypeError as error:
+        raise DataError(f"Expected groups that can be sorted, as numbers or text; got {error}.") from error
+    missing = np.not_equal(labels, labels)  # NaN and NaT
+    if missing.any():
+        row = int(np.argmax(missing))
+        raise DataError(f"Expected a group for each point; got {labels[row]} in row {row}.")
     totals = np.bincount(number, w)
     if np.any(totals == 0):
         raise DataError(f"Expected groups with a positive weight; group {names[np.argmin(totals)]} has none.")
