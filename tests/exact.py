@@ -688,6 +688,8 @@ class Walk:
 def constraint_rows(walk, constraint):
     """(name of the cone, entries) of each cone of a stated constraint."""
     name = type(constraint).__name__
+    if name == "Inequality" and type(constraint.args[0]).__name__ == "abs":
+        return _bounded_sizes(walk(constraint.args[0].args[0]), walk(constraint.args[1]))
     args = [walk(a) for a in constraint.args]
     if name == "Inequality":
         return [("nonneg", [e]) for e in np.ravel(args[1] - args[0])]
@@ -701,6 +703,15 @@ def constraint_rows(walk, constraint):
     if name == "ExpCone":
         return [("exp", list(row)) for row in zip(*(a.ravel() for a in args), strict=True)]
     raise UnsupportedError(f"the constraint {name}")
+
+
+def _bounded_sizes(entries, bounds):
+    """|e| ≤ c as two rows, or as e = 0 where c = 0: inequalities that leave no interior prove no lower bound."""
+    rows = []
+    for e, c in zip(*(a.ravel() for a in np.broadcast_arrays(entries, bounds)), strict=True):
+        bound = affine(c)
+        rows += [("nonneg", [c - e]), ("nonneg", [c + e])] if bound.terms or bound.constant else [("zero", [e])]
+    return rows
 
 
 def attribute_rows(variable, entries):

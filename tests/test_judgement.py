@@ -96,10 +96,12 @@ def test_predictions_of_an_exact_factor_are_not_recomputed(options, expected):
 
 def test_only_an_open_gap_beside_zero_moves_a_point_towards_zero(monkeypatch):
     """A closed gap, and one that is large beside the improvement on θ = 0, leave the point as it is."""
-    problem, task, point = ridge()
-    found, asked = problem.certificate, []
+    asked = []
     monkeypatch.setattr(judgement.projection, "towards_zero", lambda *_: asked.append(1))
-    assert judgement._is_nearly_zero(task, task.data, found, point) is None
+    problem, task, point = ridge()
+    found = problem.certificate
+    assert found.closes(1e-6)
+    assert not asked
     wide = replace(found, lower=found.lower - 0.5 * found.unit, bare=None)
     assert not wide.closes(1e-6)
     assert judgement._is_nearly_zero(task, task.data, wide, point) is None

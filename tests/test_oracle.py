@@ -196,6 +196,19 @@ def test_integers_by_their_choices():
     assert found.gap <= CLOSE
 
 
+def test_sizes_bounded_by_zero_are_equations():
+    """|v| ≤ c with c = 0 in one entry: as two inequalities it leaves no interior, and no lower bound is found."""
+    v = cp.Variable(2)
+    problem = cp.Problem(cp.Minimize(cp.sum_squares(v - np.array([0.4, -0.9]))), [cp.abs(v) <= np.array([0.0, 0.5])])
+    found = optimum(problem)
+    assert float(found.upper) == pytest.approx(0.4**2 + 0.4**2, rel=1e-14)
+    assert found.known
+    v.value = np.array([1e-3, -0.75])
+    assert [float(e) for e in value(problem).violations] == [0.25]
+    with pytest.raises(InfeasibleError):
+        optimum(cp.Problem(cp.Minimize(cp.sum(v)), [cp.abs(cp.Constant(1.0)) <= 0]))
+
+
 def test_constants_that_contradict_each_other():
     with pytest.raises(InfeasibleError):
         optimum(cp.Problem(cp.Minimize(cp.Variable()), [cp.Constant(1) <= 0]))

@@ -22,7 +22,7 @@ from kernelopt.compiler.representer import FEASIBLE, Reduction
 from kernelopt.compiler.separable import Outer, outer_of
 from kernelopt.driver import diagnosis
 from kernelopt.driver.diagnosis import Diagnosis
-from kernelopt.driver.judgement import NOTHING, ROUNDING, Candidate, is_rounding, judged
+from kernelopt.driver.judgement import NOTHING, ROUNDING, Candidate, is_rounding, judged, towards_zero
 from kernelopt.driver.strategy import Goal, Outcome, Plan, Task, Units, Work, attempted, least_gap, without_answer
 from kernelopt.errors import DataError, MemoryLimitError, SolverError
 from kernelopt.results.solution import Attempt, Status
@@ -246,8 +246,11 @@ class Convex(Work):
         known = outcome.solution.value
         if outcome.point is None or known is None or not isfinite(known):
             return representer.with_integers(reduction, point, self.task.data_unit)
-        self.rest = Rest(rest, outer, outcome.point, outcome.attempts)
-        return representer.evaluate(reduction, replace(point, v=outcome.point.v, y=fixed.whole(outcome.point)))
+        settled, told = outcome.point, outcome.solution.certificate
+        if told is not None and told.relative_gap > goal.tol:  # closed by rounding, which no certificate tells the user
+            settled = towards_zero(Task(rest, outer, goal), outer, told, settled) or settled
+        self.rest = Rest(rest, outer, settled, outcome.attempts)
+        return representer.evaluate(reduction, replace(point, v=settled.v, y=fixed.whole(settled)))
 
     def _log(self, plan: Plan, claimed: str, gap: float, seconds: float) -> None:
         ranks = tuple(f.rank for f in self.task.reduction.factors.values())

@@ -83,8 +83,8 @@ def judged(task: Task, best: Candidate, met: bool, diagnose: Callable[[], Diagno
         status = _status_without_certificate(task, best, inverted, met)
         return _outcome(best, replace(inverted.solution, status=status), inverted.point, may_grow=False)
     found, stopped = _certified(task, task.data, best.answer, inverted.point, stopped)
-    better = _zero_is_better(task, found.certificate, inverted.point)
-    better = better or _is_nearly_zero(task, task.data, found.certificate, inverted.point)
+    closed = found.certificate.closes(task.goal.tol, task.goal.abs_tol)
+    better = None if closed else towards_zero(task, task.data, found.certificate, inverted.point)
     if better is not None:
         solution, point = representer.invert(reduction, better, from_kernel=_is_recomputed(task, better))
         inverted = replace(inverted, solution=solution, point=point)
@@ -181,11 +181,16 @@ def _is_as_good(task: Task, data: Outer, new: Iterate, old: Iterate) -> bool:
 # ---------------------------------------------------------------- at 0
 
 
+def towards_zero(task: Task, data: Outer, found: Certificate, point: Iterate) -> Iterate | None:
+    """θ = 0, or a point near the answer with a value of 0 to rounding, if it is better; None where neither is found."""
+    return _zero_is_better(task, found, point) or _is_nearly_zero(task, data, found, point)
+
+
 def _zero_is_better(task: Task, found: Certificate, point: Iterate) -> Iterate | None:
     """θ = 0 with the best y that is known, where its value is below the answer's; else None."""
     form, reduction, zero = task.reduction.form, task.reduction, (found.bare or found).at_zero
     value = _bare(task, point)
-    if zero is None or task.sign * zero > value or found.closes(task.goal.tol, task.goal.abs_tol):
+    if zero is None or task.sign * zero > value:
         return None
     most = max(_violation(task, point), ROUNDING)
     plain = representer.evaluate(reduction, replace(point, v=reduction.at_zero(point.y).v))
@@ -198,7 +203,7 @@ def _is_nearly_zero(task: Task, data: Outer, found: Certificate, point: Iterate)
     """A point near the answer at which losses and penalties are 0 to rounding; None where none is found."""
     reduction, value, bare = task.reduction, _bare(task, point), found.bare or found
     zero = found.absolute_gap <= task.goal.tol * abs(value - task.sign * (bare.at_zero or 0.0))
-    if found.closes(task.goal.tol, task.goal.abs_tol) or not zero or not isfinite(found.absolute_gap):
+    if not zero or not isfinite(found.absolute_gap):
         return None
     most = max(_violation(task, point), ROUNDING)
     for _ in range(MOVES):
