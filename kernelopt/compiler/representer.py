@@ -531,7 +531,10 @@ def _function(  # noqa: PLR0917
     if factor.is_whole:  # rows without a multiplier have no coefficient
         used = np.flatnonzero(coefficients.reshape(len(pivots), -1).any(axis=1))
         pivots, coefficients = pivots[used], coefficients[used]
-    centers, expanded = link.rows.expansion(pivots, coefficients)
+    # The dual function keeps all points in any case, so that centers among them need no copy either.
+    keeps_points = factor.is_whole or dual is not None
+    made = link.rows.selection if keeps_points else link.rows.expansion
+    centers, expanded = made(pivots, coefficients)
     on_points = pivots < len(link.rows.points)
     kernel = link.rows.kernel + factor.added * Delta() if factor.added else link.rows.kernel
     return FittedFunction(
@@ -554,7 +557,7 @@ def _dual_function(link: PredictionLink, factor: Factor, norms: list[NormLink], 
     if not norms or not all(norm.is_plain for norm in norms) or length == 0:
         return None
     rows = np.arange(len(link.rows))
-    return Function._of_rows(link.rows.kernel, *link.rows.expansion(rows, summed * _length(factor, v) / length))
+    return Function._of_rows(link.rows.kernel, *link.rows.selection(rows, summed * _length(factor, v) / length))
 
 
 def _length(factor: Factor, v: Array) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -20,14 +20,22 @@ from kernelopt.kernels.spreads import WithMeans, spread_rows
 from kernelopt.language.boxes import boxes
 from kernelopt.support import html
 from kernelopt.support.checks import require_kind
+from kernelopt.support.properties import cached_property
 from kernelopt.support.threads import in_threads
-from kernelopt.support.types import Array
+from kernelopt.support.types import Array, Ints
 
 # Predictions are computed for blocks of points: about BLOCK_BYTES bytes of kernel values per thread, but at least
 # FEWEST points. Larger blocks cost memory. Smaller ones cost more calls of the kernel and make matrix products slow.
 BLOCK_BYTES, FEWEST = 2**23, 128
 
 NOWHERE: Mapping[object, Array] = MappingProxyType({})
+
+
+class Selected(NamedTuple):
+    """The centers points[chosen]. Many functions share the points, and copy theirs when they are first evaluated."""
+
+    points: Array
+    chosen: Ints
 
 
 class Function:
@@ -74,16 +82,32 @@ class Function:
         self._names = column_names(centers)
 
     @classmethod
-    def _of_rows(cls, kernel: Kernel, centers: Array, coefficients: Array) -> Function:
+    def _of_rows(cls, kernel: Kernel, centers: Array | Selected, coefficients: Array) -> Function:
         """The function with these canonical rows as centers, without checks."""
         f = Function.__new__(Function)
         f._set(kernel, centers, coefficients)
         return f
 
-    def _set(self, kernel: Kernel, centers: Array, coefficients: Array) -> None:
+    _selected: Selected | None = None
+
+    def _set(self, kernel: Kernel, centers: Array | Selected, coefficients: Array) -> None:
         self._kernel = kernel
-        self._centers = centers
+        if isinstance(centers, Selected):
+            self._selected = centers
+        else:
+            self._centers = centers
         self._coefficients = frozen(coefficients)
+
+    @cached_property
+    def _centers(self) -> Array:
+        assert self._selected is not None
+        return frozen(self._selected.points[self._selected.chosen])
+
+    def _without_copies(self) -> None:
+        """Let go of copies that the next evaluation makes again."""
+        if self._selected is not None:
+            for name in ("_centers", "_evaluate_fast"):
+                vars(self).pop(name, None)
 
     @property
     def kernel(self) -> Kernel:
@@ -235,8 +259,10 @@ class Function:
         return self._evaluate_fast
 
     def __getstate__(self) -> dict[str, Any]:
-        # The evaluator is made again at the first call after unpickling; predictions are computed again.
-        return {name: value for name, value in vars(self).items() if name not in {"_evaluate_fast", "_known"}}
+        # The evaluator is made again at the first call after unpickling; predictions are computed again. Points among
+        # which there are no centers do not count.
+        left_out = {"_evaluate_fast", "_known", "_selected"}
+        return {name: value for name, value in vars(self).items() if name not in left_out} | {"_centers": self._centers}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -327,13 +353,13 @@ class Function:
             )
 
     def _repr_html_(self) -> str:
-        rows = [("kernel", repr(self._kernel)), ("centers", str(len(self._centers)))]
+        rows = [("kernel", repr(self._kernel)), ("centers", str(len(self._coefficients)))]
         rows += [] if self.outputs is None else [("outputs", str(self.outputs))]
         return html.table([(type(self).__name__, ""), *rows, ("norm", f"{self.norm:.6g}")], left=True)
 
     def __repr__(self) -> str:
         outputs = "" if self.outputs is None else f", outputs={self.outputs}"
-        return f"Function({self._kernel!r}, {len(self._centers)} centers{outputs})"
+        return f"Function({self._kernel!r}, {len(self._coefficients)} centers{outputs})"
 
 
 def _require_function(value: Any, operation: str) -> None:

@@ -20,7 +20,7 @@ from kernelopt.kernels.domains import frozen, key
 from kernelopt.kernels.kernel import Kernel
 from kernelopt.kernels.lifts import plain, plain_points
 from kernelopt.kernels.rounding import Inexact, compounded, relative_to, repeated
-from kernelopt.language.functions import Function
+from kernelopt.language.functions import Function, Selected
 from kernelopt.support import clock
 from kernelopt.support.arithmetic import UNIT, additions, gamma, summed_inner, summed_product
 from kernelopt.support.properties import cached_property
@@ -461,6 +461,12 @@ class Rows:
             np.concatenate([self.points[chosen[on_points]], self.centers[used]]),
             np.concatenate([coefficients[on_points], combined[used]]),
         )
+
+    def selection(self, chosen: Ints, coefficients: Array) -> tuple[Array | Selected, Array]:
+        """As `expansion`, with centers that are copied when they are first needed, where all are points."""
+        if (chosen < len(self.points)).all():
+            return Selected(self.points, chosen), coefficients
+        return self.expansion(chosen, coefficients)
 
 
 def _times(error: float, sizes: Array) -> Array:

@@ -203,6 +203,9 @@ def _solve(
     problem.solve(**options, time_limit=max(deadline - start, 1e-3) if isfinite(deadline) else None)
     seconds, restore = perf_counter() - start, problem._keep()
     functions = {theta: theta.value for theta in problem.thetas() if theta.value is not None}
+    evaluation = _evaluation(problem, evaluate) if evaluate is not None and functions else {}
+    for function in functions.values():  # of a grid's many functions, each would keep its centers
+        function._without_copies()
     return PathSolution(
         parameter=value,
         objective=np.nan if problem.value is None else problem.value,
@@ -213,7 +216,7 @@ def _solve(
             {v: frozen(np.array(dense(v.value))) for v in problem.variables() if v.value is not None}
         ),
         supports=MappingProxyType({theta: _support(theta) for theta in functions}),
-        evaluation=MappingProxyType(_evaluation(problem, evaluate) if evaluate is not None and functions else {}),
+        evaluation=MappingProxyType(evaluation),
         seconds=seconds,
         _restore=restore,
     )

@@ -12,7 +12,7 @@ import numpy as np
 from kernelopt.errors import KernelOptError
 from kernelopt.kernels.kernel import Kernel
 from kernelopt.language.expressions import Theta
-from kernelopt.language.functions import NOWHERE, Function
+from kernelopt.language.functions import NOWHERE, Function, Selected
 from kernelopt.results.history import Round
 from kernelopt.support.checks import require_number
 from kernelopt.support.types import Array, Ints
@@ -81,7 +81,7 @@ class FittedFunction(Function):
     """
 
     def __init__(
-        self, kernel: Kernel, centers: Array, coefficients: Array, *,
+        self, kernel: Kernel, centers: Array | Selected, coefficients: Array, *,
         products: Array, pivots: Ints, pivot_coefficients: Array, dual: Function | None,
         predictions: Mapping[object, Array] = NOWHERE,
     ) -> None:  # fmt: skip
@@ -109,7 +109,7 @@ class FittedFunction(Function):
         -------
         FittedFunction
         """
-        if not len(self._pivots) or len(self._pivots) != len(self._centers):  # functions f₀ stand among the centers
+        if not len(self._pivots) or len(self._pivots) != len(self.coefficients):  # functions f₀ stand among the centers
             return self
         sizes = np.abs(self._pivot_coefficients).reshape(len(self._pivots), -1).max(axis=1)
         lengths = sizes * np.sqrt(np.clip(self._kernel._diagonal(self._centers), 0.0, None))

@@ -539,14 +539,16 @@ def factored(H: Array) -> tuple[Array, bool]:
     k is the least of 0, 1, … 6 that suffices. H may be singular up to rounding, as where columns for y depend on each
     other.
     """
-    diagonal = H.diagonal().copy()
+    A, diagonal = H if H.flags.f_contiguous else H.T, H.diagonal().copy()  # in LAPACK's order, which needs no copy
     added, most = 0.0, float(diagonal.max(initial=0.0)) or 1.0
     for k in range(8):
         try:
-            return sl.cho_factor(H.T, lower=True, overwrite_a=k == 7, check_finite=False)  # in LAPACK's order
+            return sl.cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
         except np.linalg.LinAlgError:
+            for j in range(len(A)):  # the other triangle is as it was
+                A[j + 1 :, j] = A[j, j + 1 :]
             added = JITTER * 100.0**k * most
-            H[np.diag_indices_from(H)] = diagonal + added
+            A[np.diag_indices_from(A)] = diagonal + added
     raise np.linalg.LinAlgError("The linear system is not positive definite, even with a large diagonal added.")
 
 

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from inside import reduction_of
 
 import kernelopt as ko
-from kernelopt.solvers import assemble
+from kernelopt.solvers import assemble, structured
 from kernelopt.solvers.structured import WITHOUT_R, Structured
 
 RNG = np.random.default_rng(0)
@@ -120,3 +120,18 @@ def test_variables_without_columns_have_no_structure():
 def test_no_constraints_have_no_multipliers():
     nothing = SimpleNamespace(form=SimpleNamespace(outer=SimpleNamespace(constraints=[])))
     assert assemble._of_constraints(nothing, None, None, None, None) == {}
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_matrix_that_is_overwritten_gets_a_larger_diagonal_where_it_is_not_positive(order):
+    """The triangle that LAPACK wrote to is as before when the next diagonal is tried."""
+    G = np.random.default_rng(0).normal(size=(6, 4))
+    H = np.array(G @ G.T - 1e-11 * np.eye(6), order=order)
+    kept, largest = H.copy(), H.diagonal().max()
+    L = np.tril(structured.factored(H)[0])
+    added = (L @ L.T - kept).diagonal()
+    np.testing.assert_allclose(L @ L.T - np.diag(added), kept, atol=1e-14 * largest)
+    np.testing.assert_allclose(added, added[0], rtol=1e-2)
+    exponents = np.log10(added.mean() / largest)
+    assert abs(exponents - np.round(exponents)) < 0.01 and np.round(exponents) % 2 == 0  # one of 10^(2k − 14)
+    assert -12 < exponents < -8
