@@ -93,8 +93,9 @@ class WholeMatrix(TallMatrix):
         for known, found in self._last_among:  # one at most
             if np.array_equal(known, rows):
                 return found
+        self._last_among.clear()  # before the next one takes as much memory
         found = submatrix(self.array, rows, rows)
-        self._last_among[:] = [(rows.copy(), found)]
+        self._last_among.append((rows.copy(), found))
         return found
 
     @cached_property

@@ -35,7 +35,7 @@ class Selected(NamedTuple):
     """The centers points[chosen]. Many functions share the points, and copy theirs when they are first evaluated."""
 
     points: Array
-    chosen: Ints
+    chosen: Ints | slice
 
 
 class Function:

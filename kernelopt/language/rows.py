@@ -464,8 +464,10 @@ class Rows:
 
     def selection(self, chosen: Ints, coefficients: Array) -> tuple[Array | Selected, Array]:
         """As `expansion`, with centers that are copied when they are first needed, where all are points."""
-        if (chosen < len(self.points)).all():
-            return Selected(self.points, chosen), coefficients
+        n = len(self.points)
+        if (chosen < n).all():
+            everything = len(chosen) == n and np.array_equal(chosen, np.arange(n))
+            return Selected(self.points, slice(None) if everything else chosen), coefficients
         return self.expansion(chosen, coefficients)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelopt.solvers.dual_point import Point, judged, with_balance
-from kernelopt.solvers.free_kinks import keep, kept, system
+from kernelopt.solvers.free_kinks import continued, forget, keep, kept, system
 from kernelopt.solvers.kernel_space import KernelSpace
 from kernelopt.solvers.structured import Structured
 from kernelopt.solvers.watch import Watch
@@ -111,7 +111,10 @@ class _Run:
         try:
             both = np.column_stack([F, k])
             if len(free):
-                self.known = system(self.space, p.of, p.rho, free, self.known)
+                self.known = continued(self.known, self.space, p.of, p.rho, free)
+                if self.known is None:
+                    forget(self.space)
+                    self.known = system(self.space, p.of, p.rho, free)
                 both = self.known.solve(free, both)
         except np.linalg.LinAlgError:
             return False

@@ -100,18 +100,17 @@ def kept(space: KernelSpace, rho: Array) -> FreeKinks | None:
     return None
 
 
-def system(space: KernelSpace, rows: Ints, rho: Array, free: Ints, known: FreeKinks | None) -> FreeKinks:
-    """The factor for the set of `free` kinks, which is sorted, from a known one where that takes less time.
+def forget(space: KernelSpace) -> None:
+    """Let go of the factor that was kept, before another takes as much memory."""
+    if space.blocks:
+        space.blocks[0].kept.clear()
+
+
+def system(space: KernelSpace, rows: Ints, rho: Array, free: Ints) -> FreeKinks:
+    """The factor for the set of `free` kinks, which is sorted.
 
     rows, rho : of all kinks. Raises LinAlgError where there is none.
     """
-    if known is not None and len(known.kinks) >= FEW:
-        try:
-            found = _continued(known, space, rows, rho, free)
-        except np.linalg.LinAlgError:
-            found = None  # rounding has added up
-        if found is not None:
-            return found
     H = space.entries(rows[free], rows[free])
     ridge = RIDGE * float(np.mean(H.diagonal()))
     H[np.diag_indices_from(H)] += rho[free] + ridge
@@ -119,6 +118,16 @@ def system(space: KernelSpace, rows: Ints, rho: Array, free: Ints, known: FreeKi
     return FreeKinks(
         space, free, np.arange(n), rho[free], ridge, L, np.zeros((n, 0)), np.zeros((0, 0)), np.zeros((n, 0))
     )
+
+
+def continued(known: FreeKinks | None, space: KernelSpace, rows: Ints, rho: Array, free: Ints) -> FreeKinks | None:
+    """The same from a known factor, where that takes less time; else None."""
+    if known is None or len(known.kinks) < FEW:
+        return None
+    try:
+        return _continued(known, space, rows, rho, free)
+    except np.linalg.LinAlgError:  # rounding has added up
+        return None
 
 
 def _continued(known: FreeKinks, space: KernelSpace, rows: Ints, rho: Array, free: Ints) -> FreeKinks | None:
