@@ -33,6 +33,7 @@ WIDE = 0.2
 # Share of nonzero entries up to which a product with BBᵀ copies their rows: a copy reads and writes.
 SPARSE = 0.3
 HELD = 0.25  # share of the free memory that BBᵀ may take
+MOST_KEPT = 2**26  # bytes of a part of BBᵀ, 2900 rows: to copy a larger one takes little beside what is done with it
 
 
 class TallMatrix(ABC):
@@ -140,9 +141,23 @@ class TallMatrix(ABC):
         return None
 
     def outer_among(self, rows: Ints) -> Array:
-        """BBᵀ at some rows and columns, read-only; the last one is kept, for the next value of a path."""
-        some = self.rows(rows)
-        return np.asarray(some @ some.T)
+        """BBᵀ at some rows and columns, read-only; the last small one is kept, for the next value of a path."""
+        Q = self.outer()
+        if Q is None:
+            some = self.rows(rows)
+            return np.asarray(some @ some.T)
+        if len(rows) == len(Q) and np.array_equal(rows, np.arange(len(Q))):
+            return Q
+        for known, found in self._last_among:  # one at most
+            if np.array_equal(known, rows):
+                return found
+        found = submatrix(Q, rows, rows)
+        self._last_among[:] = [(rows.copy(), found)] if found.nbytes <= MOST_KEPT else []
+        return found
+
+    @cached_property
+    def _last_among(self) -> list[tuple[Ints, Array]]:
+        return []
 
     def entries(self) -> str:
         """Where entries of BBᵀ come from, and why, in words."""
@@ -224,23 +239,6 @@ class DenseMatrix(TallMatrix):
 
     def outer(self) -> Array | None:
         return self._outer
-
-    def outer_among(self, rows: Ints) -> Array:
-        Q = self.outer()
-        if Q is None:
-            return super().outer_among(rows)
-        if len(rows) == len(Q) and np.array_equal(rows, np.arange(len(Q))):
-            return Q
-        for known, found in self._last_among:  # one at most
-            if np.array_equal(known, rows):
-                return found
-        found = submatrix(Q, rows, rows)
-        self._last_among[:] = [(rows.copy(), found)]
-        return found
-
-    @cached_property
-    def _last_among(self) -> list[tuple[Ints, Array]]:
-        return []
 
     @cached_property
     def _outer(self) -> Array | None:

@@ -21,7 +21,6 @@ from kernelopt.factorization.tall import SPARSE, DenseMatrix, Room, TallMatrix
 from kernelopt.language.rows import Rows
 from kernelopt.support.arithmetic import UNIT
 from kernelopt.support.properties import cached_property
-from kernelopt.support.submatrix import submatrix
 from kernelopt.support.types import Array, Ints
 
 REMEMBERED = 3  # products Qv, which an engine, the point's value and its certificate ask for in turn
@@ -86,21 +85,6 @@ class WholeMatrix(TallMatrix):
 
     def outer(self) -> Array | None:
         return self.array
-
-    def outer_among(self, rows: Ints) -> Array:
-        if len(rows) == len(self) and np.array_equal(rows, np.arange(len(self))):
-            return self.array
-        for known, found in self._last_among:  # one at most
-            if np.array_equal(known, rows):
-                return found
-        self._last_among.clear()  # before the next one takes as much memory
-        found = submatrix(self.array, rows, rows)
-        self._last_among.append((rows.copy(), found))
-        return found
-
-    @cached_property
-    def _last_among(self) -> list[tuple[Ints, Array]]:
-        return []
 
     def entries(self) -> str:
         return "looked up in Q"
