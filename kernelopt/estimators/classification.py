@@ -159,7 +159,8 @@ class KernelClassifier(Classifier, KernelModel):
     ) -> tuple[list[Any], Any, Any, Array | None]:
         """Fit a function to each array of labels ±1: certificates, functions, intercepts and multipliers."""
         theta, b = Theta(kernel), self._intercept(())
-        f = theta(points) if b is None else theta(points) + b
+        u = theta(points)
+        f = u if b is None else u + b
         # Losses by name take labels as a cp.Parameter, so that one problem serves all classes. A user's function gets
         # the labels as an array, and may depend on them in any way: its problem is stated for each class.
         named = isinstance(self.loss, str)
@@ -172,7 +173,7 @@ class KernelClassifier(Classifier, KernelModel):
                 terms = loss_terms(self.loss, OF_MARGINS | JOINT, each if y is None else y, f)
                 problem = Problem(self._objective(terms, sample, theta))
             certificate = solved(self, problem, tol=self.tol)
-            found.append((certificate, theta.value, 0.0 if b is None else float(b.value), theta(points).dual_value))
+            found.append((certificate, theta.value, 0.0 if b is None else float(b.value), u.dual_value))
         certificates, functions, intercepts, columns = zip(*found, strict=True)
         together = None if any(column is None for column in columns) else np.column_stack(columns)
         return list(certificates), functions, intercepts[0] if len(labels) == 1 else np.array(intercepts), together
@@ -182,10 +183,11 @@ class KernelClassifier(Classifier, KernelModel):
         assert isinstance(self.loss, str)
         K = len(self.classes_)
         theta, b = Theta(kernel, K), self._intercept(K)
-        F = theta(points) if b is None else theta(points) + b[None, :]
+        U = theta(points)
+        F = U if b is None else U + b[None, :]
         problem = Problem(self._objective(JOINT[self.loss](numbers, F), sample, theta))
         self.certificate_ = solved(self, problem, tol=self.tol)
-        self._keep(kernel, points, sample, [theta.value], theta(points).dual_value)
+        self._keep(kernel, points, sample, [theta.value], U.dual_value)
         self.intercept_ = np.zeros(K) if b is None else np.array(b.value)
         if K == 2:
             first = np.array([-1.0, 1.0])
