@@ -379,8 +379,9 @@ def _upper(reduction: Reduction, data: Outer, point: Iterate, exactly: bool = Fa
     residuals = representer.residuals(canonical, point)
     (terms, plain), widened = _terms(form, x, signed), _widening(canonical, point, residuals)
     within = 0.0 if look else _inside(canonical, form, x, terms, np.zeros(len(form.c)))
-    kernel = 0.0 if exactly else _of_norms(reduction, form, point)
-    kernel += 0.0 if exactly else _of_predictions(reduction, form, point, x, terms, within)
+    scales = [] if exactly else _scales(reduction, point)
+    kernel = 0.0 if exactly else _of_norms(reduction, form, point, scales)
+    kernel += 0.0 if exactly else _of_predictions(reduction, form, point, x, terms, within, scales)
     widened, kernel = (0.0, 0.0) if form.is_constant else (widened, kernel)
     sizes = terms + within / ROUNDINGS
     upper = checker.upper(signed + widened, sizes, form.offset, kernel) if sizes or kernel else signed + widened
@@ -452,18 +453,25 @@ def _sums(reduction: Reduction, point: Iterate) -> Array:
     return np.concatenate(found)
 
 
-def errors_of_predictions(reduction: Reduction, point: Iterate) -> list[Array]:
+def errors_of_predictions(
+    reduction: Reduction, point: Iterate, scales: list[tuple[float, float]] | None = None
+) -> list[Array]:
     """Bounds on the error of each prediction, |Aθ̂ − Aθ| ≤ κ√Qᵢᵢ·S for θ = Aᵀc, with S = Σ |cₛ|√Qₛₛ.
 
     κ is the relative error of kernel values and of the factor, which is off by γ(r + 1)√(QᵢᵢQⱼⱼ) (Higham 2002, 10.3). A
-    projected factor has no known error, and counts as exact.
+    projected factor has no known error, and counts as exact. `scales` are (κ, S) of each θ where they are known.
     """
-    found = []
-    for number, link in enumerate(reduction.form.predictions):
-        relative, S = _relative_error(reduction, number), _size_of_theta(reduction, point, number)
+    found, scales = [], _scales(reduction, point) if scales is None else scales
+    for link, (relative, S) in zip(reduction.form.predictions, scales, strict=True):
         sizes = relative * S * link.rows.lengths()[link.take]
         found.append(np.tile(sizes, link.theta.outputs or 1))
     return found
+
+
+def _scales(reduction: Reduction, point: Iterate) -> list[tuple[float, float]]:
+    """(κ, S) of each θ."""
+    numbers = range(len(reduction.form.predictions))
+    return [(_relative_error(reduction, number), _size_of_theta(reduction, point, number)) for number in numbers]
 
 
 def _relative_error(reduction: Reduction, number: int) -> float:
@@ -482,15 +490,16 @@ def _size_of_theta(reduction: Reduction, point: Iterate, number: int) -> float:
 
 
 def _of_predictions(  # noqa: PLR0917
-    reduction: Reduction, form: ConicForm, point: Iterate, x: Array | None, terms: float, within: float
-) -> float:
+    reduction: Reduction, form: ConicForm, point: Iterate, x: Array | None, terms: float, within: float,
+    scales: list[tuple[float, float]],
+) -> float:  # fmt: skip
     """The cost of errors of predictions.
 
     In losses, slopes on both sides count. Multipliers would not do: at a kink that is only nearly met they may be 0
     where a slope is not. Constraints cost twice the first order in their multipliers, which are at most |ν| plus the
     slopes of losses: 2|ν| + 2 slopes, beside the losses' own. Where the columns of x are not known, ν alone counts.
     """
-    errors = errors_of_predictions(reduction, point)
+    errors = errors_of_predictions(reduction, point, scales)
     nu = [np.abs(np.ravel(one, order="F")) for one in point.multipliers()]
     of_multipliers = 2 * sum(float(e @ n) for e, n in zip(errors, nu, strict=True))
     if x is None or not isfinite(terms):
@@ -503,11 +512,10 @@ def _of_predictions(  # noqa: PLR0917
     return 3 * of_losses + of_multipliers if constrained else of_losses
 
 
-def _of_norms(reduction: Reduction, form: ConicForm, point: Iterate) -> float:
+def _of_norms(reduction: Reduction, form: ConicForm, point: Iterate, scales: list[tuple[float, float]]) -> float:
     """The cost of errors of norms: |‖θ̂‖² − ‖θ‖²| ≤ κS²."""
     total = 0.0
-    for number, link in enumerate(reduction.form.predictions):
-        relative, S = _relative_error(reduction, number), _size_of_theta(reduction, point, number)
+    for link, (relative, S) in zip(reduction.form.predictions, scales, strict=True):
         for j in reduction.form.norms_of(link.theta) if relative else ():
             t = float(point.t[j])
             slope = form.c[form.t[j]] + form.P[form.t[j]] * t

@@ -23,6 +23,7 @@ from kernelopt.certificate.certify import (
     UpperBound,
     _assembled,
     _of_predictions,
+    _scales,
     _upper,
     errors_of_predictions,
 )
@@ -619,7 +620,7 @@ def test_errors_of_predictions_cost_multipliers_where_columns_are_not_known(nine
     cost = 2 * float(errors_of_predictions(reduction, point)[0] @ np.abs(point.multipliers()[0]))
     assert cost > 0
     for x, terms in ((None, 1.0), (np.zeros(len(data.form.c)), np.inf)):
-        assert _of_predictions(reduction, data.form, point, x, terms, 0.0) == cost
+        assert _of_predictions(reduction, data.form, point, x, terms, 0.0, _scales(reduction, point)) == cost
 
 
 @pytest.mark.parametrize(
