@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,15 +16,19 @@ from kernelopt.support.types import Array
 # Newton steps in y for log-sum-exps, and halvings of each step. More of them cost time at every point that is judged,
 # fewer leave a residual, so that the dual point proves less.
 STEPS, HALVINGS = 20, 6
+# Residual of the equations of y, relative to its terms, from which a dual point proves nothing. Below, what it costs is
+# far less than any gap that is asked for; the certificate counts it in full.
+LEFT = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
     """x with s = Cx, kink multipliers a and slopes of the smooth functions, with their primal and dual values.
 
-    primal : value of the reduced problem; gap : primal minus dual value; unit : ½xᵀRx, a lower bound of the improvement
-    over θ = 0 at the optimum; violation : the largest of any constraint, in units of s; stopped : the exception that
-    ended the search early; kept : data that the engine reuses when it starts from this point
+    primal : value of the reduced problem; gap : primal minus dual value, ∞ without a dual value; unit : ½xᵀRx, a lower
+    bound of the improvement over θ = 0 at the optimum; violation : the largest of any constraint, in units of s;
+    stopped : the exception that ended the search early; kept : data that the engine reuses when it starts from this
+    point
     """
 
     x: Array
@@ -62,10 +67,11 @@ def judged(  # noqa: PLR0917
     if problem.q and problem.joint:
         before, slopes = slopes, _at_best_y(problem, s, a, slopes)
         combined = combined + problem.adjoint(slopes - before)
+    left = 0.0
     if problem.q:
-        moved = balanced(problem, a, slopes, combined[end:])
-        combined = combined + problem.adjoint(problem.of_kinks(moved[0] - a) + moved[1] - slopes)
-        a, slopes = moved
+        moved, others, left = balanced(problem, a, slopes, combined[end:])
+        combined = combined + problem.adjoint(problem.of_kinks(moved - a) + others - slopes)
+        a, slopes = moved, others
     # f is ∞ at iterates that violate a constraint slightly. The primal value counts a violation at twice the price of
     # its multiplier instead; to first order, a repair costs that price once.
     k = s[problem.of] - problem.anchor
@@ -78,7 +84,7 @@ def judged(  # noqa: PLR0917
     primal = (
         problem.constant + problem.quadratic(x) + problem.linear_value(x) + problem.smooth_value(s) + float(kinks.sum())
     )
-    dual = problem.dual_value(a, slopes, combined)
+    dual = problem.dual_value(a, slopes, combined) if left <= LEFT else -inf
     return Point(x, s, a, slopes, primal - dual, problem.quadratic(x), float(violation.max(initial=0.0)), primal)
 
 
@@ -114,10 +120,12 @@ def with_balance(problem: Structured, a: Array) -> Array:
     return balanced(problem, a, np.zeros(problem.m), residual)[0] if problem.q else a
 
 
-def balanced(problem: Structured, a: Array, slopes: Array, residual: Array) -> tuple[Array, Array]:
-    """(a, slopes) with Fᵀ(of_kinks(a) + slopes) + g_y = 0.
+def balanced(problem: Structured, a: Array, slopes: Array, residual: Array) -> tuple[Array, Array, float]:
+    """(a, slopes) with Fᵀ(of_kinks(a) + slopes) + g_y = 0, and the residual that is left, relative to its terms.
 
-    Each entry moves in proportion to its squared distance from the ends of its interval; slopes of a log-sum-exp stay.
+    Each entry moves in proportion to its squared distance from the ends of its interval. Where all a are at ends, as
+    with one label more of one class, none moves. Slopes of a log-sum-exp stay: steps in x remove what they leave, and
+    the residual counts as 0.
     """
     alone = [h for h in problem.smooth if not isinstance(h, LogSumExp)]
     at = np.concatenate([np.arange(0), *(h.at for h in alone)]).astype(int)
@@ -129,7 +137,7 @@ def balanced(problem: Structured, a: Array, slopes: Array, residual: Array) -> t
     parts = [problem.F[problem.of], problem.F[at]]
     F = sp.csr_array(sp.vstack(parts)) if sp.issparse(problem.F) else np.vstack(parts)
     target = F.T @ z - residual
-    z, _ = corrected(F, target, z, lambda z: np.clip(z, low, high), lambda z: room(z, low, high))
+    z, left = corrected(F, target, z, lambda z: np.clip(z, low, high), lambda z: room(z, low, high))
     moved = slopes.copy()
     moved[at] = z[len(a) :]
-    return z[: len(a)], moved
+    return z[: len(a)], moved, left if len(alone) == len(problem.smooth) else 0.0

@@ -12,6 +12,7 @@ from inside import reduction_of
 
 import kernelopt as ko
 from kernelopt.solvers import assemble, structured
+from kernelopt.solvers.dual_point import judged
 from kernelopt.solvers.structured import WITHOUT_R, Structured
 
 RNG = np.random.default_rng(0)
@@ -135,3 +136,22 @@ def test_a_matrix_that_is_overwritten_gets_a_larger_diagonal_where_it_is_not_pos
     exponents = np.log10(added.mean() / largest)
     assert abs(exponents - np.round(exponents)) < 0.01 and np.round(exponents) % 2 == 0  # one of 10^(2k − 14)
     assert -12 < exponents < -8
+
+
+@pytest.mark.parametrize("odd", [False, True])
+def test_multipliers_that_break_the_equation_of_the_intercept_prove_nothing(odd):
+    """All at their upper ends, with one label more of one class: no entry can move, and the gap would be negative."""
+    labels = np.where(np.arange(40 + odd) % 2, -1.0, 1.0)
+    points = np.random.default_rng(0).normal(size=(len(labels), 3))
+    theta, b, lam = ko.Theta(ko.kernels.Gaussian(sigma=2.0)), cp.Variable(), 1e3
+    loss = cp.sum(ko.losses.hinge(labels, theta(points) + b))
+    stated = ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta)))
+    stated.solve()
+    assert stated.status == "optimal"
+    p = assemble.structured(reduction_of(stated), stated._outer(), {0: 2 * lam})
+    x, a = np.append(np.zeros(p.ends[-1]), 0.5), np.where(labels > 0, p.low, p.high)  # slopes −1 and 1
+    there = judged(p, x, p.products(x), a, np.zeros(p.m))
+    assert np.array_equal(there.a, a)
+    assert there.gap == np.inf if odd else 0 <= there.gap < 1
+    a[0] = 0.5
+    assert 0 <= judged(p, x, p.products(x), a, np.zeros(p.m)).gap < 1.5
