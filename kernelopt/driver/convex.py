@@ -246,11 +246,21 @@ class Convex(Work):
         known = outcome.solution.value
         if outcome.point is None or known is None or not isfinite(known):
             return representer.with_integers(reduction, point, self.task.data_unit)
-        settled, told = outcome.point, outcome.solution.certificate
+        found, told = self._whole(point, fixed, outcome.point), outcome.solution.certificate
+        settled, better = outcome.point, None
         if told is not None and told.relative_gap > goal.tol:  # closed by rounding, which no certificate tells the user
-            settled = towards_zero(Task(rest, outer, goal), outer, told, settled) or settled
+            better = towards_zero(Task(rest, outer, goal), outer, told, settled)
+        if better is not None:
+            moved = self._whole(point, fixed, better)
+            # Here no data say what is small: a violation of 1e-30 is all that a row of such numbers has.
+            if representer.violation(reduction, moved, self.task.data_unit) <= FEASIBLE:
+                settled, found = better, moved
         self.rest = Rest(rest, outer, settled, outcome.attempts)
-        return representer.evaluate(reduction, replace(point, v=settled.v, y=fixed.whole(settled)))
+        return found
+
+    def _whole(self, point: Iterate, fixed: integers.Fixed, rest: Iterate) -> Iterate:
+        """A point of the problem with its integers fixed, as one of the mixed-integer problem."""
+        return representer.evaluate(self.task.reduction, replace(point, v=rest.v, y=fixed.whole(rest)))
 
     def _log(self, plan: Plan, claimed: str, gap: float, seconds: float) -> None:
         ranks = tuple(f.rank for f in self.task.reduction.factors.values())

@@ -89,6 +89,7 @@ class Function:
         return f
 
     _selected: Selected | None = None
+    _evaluate_fast: Callable[[Array], Array] | None  # set at the first evaluation
 
     def _set(self, kernel: Kernel, centers: Array | Selected, coefficients: Array) -> None:
         self._kernel = kernel
@@ -254,15 +255,18 @@ class Function:
 
     def _fast(self) -> Callable[[Array], Array] | None:
         """The kernel's own evaluator of sums over centers, or None; made at the first call and cached."""
-        if not hasattr(self, "_evaluate_fast"):
-            self._evaluate_fast = self._kernel._evaluator(self._centers, self._coefficients)
-        return self._evaluate_fast
+        try:
+            return self._evaluate_fast
+        except AttributeError:
+            self._evaluate_fast = fast = self._kernel._evaluator(self._centers, self._coefficients)
+            return fast
 
     def __getstate__(self) -> dict[str, Any]:
         # The evaluator is made again at the first call after unpickling; predictions are computed again. Points among
         # which there are no centers do not count.
-        left_out = {"_evaluate_fast", "_known", "_selected"}
-        return {name: value for name, value in vars(self).items() if name not in left_out} | {"_centers": self._centers}
+        left_out, centers = {"_evaluate_fast", "_known", "_selected"}, self._centers
+        kept = {name: value for name, value in vars(self).copy().items() if name not in left_out}
+        return kept | {"_centers": centers}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)

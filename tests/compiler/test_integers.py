@@ -45,6 +45,32 @@ def test_what_can_not_be_met_to_rounding_is_not_optimal(monkeypatch):
     assert problem.verify()["primal feasibility"].number > 1e-12
 
 
+ROWS = {
+    "one value": lambda f, z: f[0] == 0,
+    "a sum": lambda f, z: cp.sum(f) == 0,
+    "sizes": lambda f, z: cp.abs(f[:2]) <= 0,
+    "switches": lambda f, z: cp.abs(f[:2]) <= z,
+    "wide switches": lambda f, z: cp.abs(f) <= 5 * z,
+    "above": lambda f, z: f[0] >= 0,
+}
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e3])
+@pytest.mark.parametrize("row", ROWS)
+def test_an_optimum_of_zero_with_rows_of_zero(row, unit):
+    """θ = 0 with a b of 1e-30 is optimal up to rounding, but no row of such numbers calls it feasible."""
+    rng = np.random.default_rng(0)
+    points, y = rng.normal(size=(8, 1)), unit * rng.normal(size=8)
+    theta, z, b = ko.Theta(GAUSSIAN), cp.Variable(integer=True), cp.Variable()
+    f = theta(points) + b
+    loss = cp.sum(cp.pos(cp.abs(f - z * y) - 0.1 * np.abs(y)))
+    problem = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta)), [ROWS[row](f, z), z <= 3, z >= -3])
+    problem.solve()
+    assert problem.status == "optimal"
+    assert abs(problem.value) <= 1e-9 * unit
+    assert z.value == 0
+
+
 def test_entries_that_are_no_integers_stay_variables():
     theta, Z = ko.Theta(GAUSSIAN), cp.Variable(3, integer=[(0, 2)], nonneg=True)
     loss = cp.sum_squares(theta(X[:3]) + Z - Y[:3]) + cp.sum_squares(Z)
