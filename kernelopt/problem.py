@@ -379,6 +379,11 @@ class Problem(Statement, Answered):
 
         return restore
 
+    def _forget_systems(self) -> None:
+        """Let go of systems that solvers keep beside B for the next problem with the same B."""
+        for factor in self._factored.reduction.factors.values() if self._factored is not None else ():
+            factor.matrix.kept.clear()
+
     def _by_columns(self) -> tuple[Reduction, Iterate]:
         """The reduction with factors of Q, and the answer in their coordinates, for what needs columns of B."""
         assert self._factored is not None

@@ -176,6 +176,7 @@ def path(
             error.add_note(f"{len(rows)} values were solved before; this error's attribute `path` is their table.")
         raise
     finally:
+        problem._forget_systems()  # the rows of the table keep the matrix, with the last system that was factored
         restore()
 
 
