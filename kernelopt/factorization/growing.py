@@ -59,6 +59,7 @@ class ExpandedFactor(Factor):
     """
 
     is_nested = False
+    is_exact = False  # Eν is a difference: what rounding leaves of it, Q − BBᵀ has, however many columns there are
 
     base: Factor
     T: Array
@@ -70,10 +71,6 @@ class ExpandedFactor(Factor):
     @property
     def method(self) -> str:  # type: ignore[override]
         return f"{self.base.method}, with {self.T.shape[1]} functions Aᵀν"
-
-    @property
-    def is_exact(self) -> bool:  # type: ignore[override]
-        return self.base.is_exact
 
     @property
     def of_pivots(self) -> Factor:
