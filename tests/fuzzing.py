@@ -238,7 +238,9 @@ def disagreement(case, problem, truth, lowest, highest):
         return f"{status}: the optimum {low} … {high} is not in [{found.lower}, {found.upper}] (slack {slack})"
     if status == "optimal":
         reached = found.lower if problem.objective.NAME == "maximize" else found.upper
-        allowed = max(found.floor, 1e-6 * abs((found.at_zero or 0.0) - reached)) + slack
+        # Where θ = 0 is infeasible, a gap is relative to |P| without constants.
+        zero = case.value(0.0, case.units) if found.at_zero is None else found.at_zero
+        allowed = max(found.floor, 1e-6 * abs(zero - reached)) + slack
         if not low - allowed <= problem.value <= high + allowed:
             return f"optimal at {problem.value}, but the optimum is {low} … {high}"
     return None

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import cvxpy as cp
 import numpy as np
@@ -25,7 +26,7 @@ from fuzzing import (
 from stating import InKernel
 
 import kernelopt as ko
-from kernelopt.certificate import joint
+from kernelopt.certificate import FULL, joint
 from kernelopt.results.solution import Status
 from kernelopt.solvers import cvxpy_solvers
 
@@ -82,6 +83,21 @@ def test_families_with_a_twin(family, seed):
 def test_coefficients_and_norms_whose_squares_are_no_floats(seed):
     outcome = case("huge units", seed)
     assert outcome.problem is None, f"{outcome.shown}: {outcome.problem}"
+
+
+@pytest.mark.parametrize("constant", [0.0, -15.1, 1e6])
+def test_constants_do_not_count_where_zero_is_infeasible(constant):
+    """A value that is 2e-6 of P above the optimum is wrong there, and 5e-7 is not, whatever is added to both."""
+    case = Case(1105201)
+    assert case.kind == "hard margin" and not case.negate
+    case.units = Units(objective=1e-6, constant=1e-6 * constant)
+    for share, wrong in ((5e-7, False), (2e-6, True)):
+        value = case.value(15.6 * (1 + share), case.units)
+        found = SimpleNamespace(scope=FULL, lower=-np.inf, upper=value, floor=0.0, rounding=0.0, at_zero=None)
+        goal = SimpleNamespace(NAME="minimize")
+        problem = SimpleNamespace(status="optimal", value=value, certificate=found, objective=goal)
+        said = disagreement(case, problem, "optimal", 15.6, 15.6)
+        assert (said is not None) is wrong, said
 
 
 def test_every_family_is_drawn():
