@@ -403,7 +403,8 @@ def main(arguments: list[str] | None = None) -> None:
     print("|-------------------------------|---------:|---------:|---------:|--------------:|---------------|")
     cases: list[tuple[Data, int, int]] = [(in_many_dimensions(60, 10), 2, 3)]
     if not asked.quick:
-        cases = [(in_many_dimensions(1000, 50), 5, 20), (in_four_dimensions(1000), 5, 20)]
+        few = in_many_dimensions(1000, 10)
+        cases = [(in_many_dimensions(1000, 50), 5, 20), (few, 5, 20), (in_four_dimensions(1000), 5, 20)]
     if asked.large:
         cases += [(in_many_dimensions(3000, 100), 5, 20), (in_four_dimensions(3000), 5, 20)]
         cases += [(in_many_dimensions(2000, 100), 10, 50)]
