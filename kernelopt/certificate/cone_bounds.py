@@ -285,7 +285,8 @@ def evaluate(  # noqa: PLR0917
             column = form.t[j]
             if form.P[column] > 0:
                 rest = point.stationarity[column] - form.P[column] * point.x[column]
-                x[column] = max(0.0, float((length - rest) / form.P[column]))
+                with np.errstate(over="ignore"):  # a length beyond all doubles proves nothing
+                    x[column] = max(0.0, float((length - rest) / form.P[column]))
             elif strict and length > point.mu[j]:
                 return None
     inner = np.ones(len(form.c), dtype=bool)

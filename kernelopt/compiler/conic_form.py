@@ -385,6 +385,7 @@ def _names(form: ConicForm, columns: Ints) -> tuple[Ints, Ints, Array]:
     return named[good], rows[good], sizes[good]
 
 
+@np.errstate(over="ignore")  # a coefficient beyond the largest double is divided by no power of 2
 def _divided(form: ConicForm) -> ConicForm:
     """The same problem with linear rows and auxiliary columns divided by powers of 2.
 

@@ -183,10 +183,10 @@ class Lengths:
     def least(self, lengths: Array) -> Array:
         """min over t of g(t) − length·t; −inf where it is unbounded."""
         excess = np.maximum(lengths - self.slope, 0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             t = np.minimum(np.where(excess > 0, excess / self.curvature, 0.0), self.limit)
             values = np.where(excess > 0, t * (0.5 * self.curvature * t - excess), 0.0)
-        return np.where(np.isnan(values), -inf, values)
+        return np.where(np.isfinite(t) & ~np.isnan(values), values, -inf)
 
 
 Group = tuple[Array, Array, tuple[str, ...]]

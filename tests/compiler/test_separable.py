@@ -15,7 +15,7 @@ from kernelopt.compiler import largest as largest_module
 from kernelopt.compiler import patterns, structure
 from kernelopt.compiler import separable as separable_module
 from kernelopt.compiler.pieces import ExponentialPiece, Quadratic
-from kernelopt.compiler.separable import outer_of
+from kernelopt.compiler.separable import Lengths, outer_of
 from kernelopt.support import cvxpy_parts
 
 RNG = np.random.default_rng(5)
@@ -347,3 +347,9 @@ def test_functions_of_nothing():
     a, E = separable_module._one_combination(sp.csr_array((4, 0)), (2, 2))
     assert not a.any() and E.shape == (2, 0)
     assert separable_module._one_combination(sp.csr_array((0, 3)), (2, 0)) is None
+
+
+def test_a_penalty_whose_minimum_is_beyond_all_doubles_has_no_least_value():
+    """½·1e-320·t² − 1e10·t at t = 1e330; ∞ would be no lower bound."""
+    penalty = Lengths(np.array([0.0, 0.0]), np.array([1e-320, 2.0]), np.array([np.inf, np.inf]))
+    np.testing.assert_array_equal(penalty.least(np.array([1e10, 4.0])), [-np.inf, -4.0])
