@@ -178,6 +178,9 @@ def test_everyday_fits_and_grids(capsys):
     assert grid.gap <= 1e-3 and abs(grid.scores[0] - grid.scores[1]) < 0.03
     everyday.main(["--quick"])
     assert "ours/SVC" in capsys.readouterr().out
+    everyday.main(["--quick", "--largest"])
+    said = capsys.readouterr().out
+    assert "p = 10, N = 60, 2 × 3: " in said and said.count("SVC, lam") == 2
 
 
 def test_gradients(capsys):

@@ -102,6 +102,18 @@ def test_a_restriction_is_told_and_its_gap_fails():
     assert report["predictions"].passed
 
 
+@pytest.mark.parametrize(("options", "tolerance"), [({}, 1e-7), ({"dtype": "float32"}, 1e-4)])
+def test_functions_among_the_columns_do_not_loosen_tolerances(monkeypatch, options, tolerance):
+    """Q is not read off such a factor, but its predictions are those of a double, if B is in double precision."""
+    for name, value in {"MANY": 0, "FEW": 0, "FIRST": 0.5, "LEAST": 1}.items():
+        monkeypatch.setattr(ko.driver.policy, name, value)
+    problem, theta, _ = svm()
+    problem.solve(factorization="streamed", model="expanded", **options)
+    factor = problem._factored.reduction.factors[theta]
+    assert "functions" in factor.method and not factor.is_exact
+    assert problem.verify()["predictions"].tolerance == tolerance
+
+
 FAULTS = {
     "the factor": "Q = BBᵀ",
     "the point": "stationarity in u, t, y",

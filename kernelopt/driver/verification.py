@@ -198,7 +198,8 @@ def _factor_checks(number: int, reduction: Reduction, point: Iterate, function: 
     """Q = BBᵀ, CCᵀ = I and ACᵀ = B from the kernel's own values, and θ's predictions and norm against v."""
     link = reduction.form.predictions[number]
     factor = reduction.factors[link.theta]
-    n, r, most = len(link.rows), factor.rank, FACTOR if factor.is_exact else SINGLE
+    # Functions among the columns do not make identities any looser: only single precision does.
+    n, r, most = len(link.rows), factor.rank, FACTOR if factor.of_pivots.is_exact else SINGLE
     if not n or not r:
         return
     if factor.is_projected:

@@ -176,7 +176,7 @@ def largest(N: int, p: int, folds: int, values: int, sample: int) -> None:
     asked = search(data, folds, values)
     ours, table = seconds(lambda: asked.run(1e-3))
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"{asked.name}: {ours:.0f} s, certified gaps up to {np.max(table['gap']):.1e}, at most {memory:.1f} GB, "
+    print(f"{asked.name}: {ours:.0f} s, certified gaps up to {np.max(table['gap']):.1e}, at most {memory:.1f} GiB, "
           f"best accuracy {1 - np.nanmin(table['mean']):.4f}", flush=True)  # fmt: skip
     (X, y, sigma), (train, test), each = data, asked.folds[0], []
     for lam in asked.lams[np.linspace(0, values - 1, sample).round().astype(int)]:
