@@ -143,7 +143,8 @@ INSIDE = {
         ["table"],
         ["cvxpy_parts", "drawing"],
         ["optional", "outside", "sparse", "submatrix"],
-        ["arithmetic", "checks", "clock", "html", "keywords", "locks", "progress", "properties", "threads", "types"],
+        ["threads"],
+        ["arithmetic", "checks", "clock", "html", "keywords", "locks", "progress", "properties", "types"],
     ],
 }
 ROOT = Path(kernelopt.__file__).parent

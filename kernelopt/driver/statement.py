@@ -32,6 +32,7 @@ from kernelopt.spectral.spectral_form import SpectralForm
 from kernelopt.support.checks import require_flag
 from kernelopt.support.locks import Lock
 from kernelopt.support.properties import cached_property
+from kernelopt.support.threads import one_pool
 
 SHORT = 80  # characters of a term that a reason names
 
@@ -45,7 +46,7 @@ def one_at_a_time(method: Callable[P, R]) -> Callable[P, R]:
     @wraps(method)
     def locked(*args: P.args, **kwargs: P.kwargs) -> R:
         problem: Any = args[0]
-        with problem._lock:
+        with problem._lock, one_pool():
             return method(*args, **kwargs)
 
     return locked

@@ -19,6 +19,7 @@ from kernelopt.factorization import memory
 from kernelopt.factorization.factor import FLOOR, Factor
 from kernelopt.kernels import Precomputed
 from kernelopt.language.rows import Rows
+from kernelopt.support.threads import for_factoring
 from kernelopt.support.types import Array
 
 # Rows on which a kernel is tried whose definiteness is only declared, or unknown. More rows find more violations, at
@@ -116,7 +117,8 @@ def pivoted_cholesky(rows: Rows, settings: Settings, memory_limit: float | None 
     tol = max(settings.rank_tol, FLOOR)
     # dpstrf stops when the largest residual diagonal entry is at most tol, so that the trace is at most n·tol. For a
     # negative tol it stops at rounding, n·eps times the largest entry of the diagonal.
-    C, order, rank, _ = dpstrf(Q, tol=-1.0 if settings.finest else tol * trace / n, lower=1, overwrite_a=1)
+    with for_factoring(len(Q)):
+        C, order, rank, _ = dpstrf(Q, tol=-1.0 if settings.finest else tol * trace / n, lower=1, overwrite_a=1)
     rank = 0 if trace <= 0 else int(rank)
     for j in range(rank):
         C[:j, j] = 0.0  # dpstrf leaves entries of Q above the diagonal
@@ -143,7 +145,8 @@ def eigenfactor(rows: Rows, settings: Settings, memory_limit: float | None = Non
     if rows.mixed:  # eigenvalues belong to Q itself, not to its rescaled rows
         Q *= row_scale[:, None] * row_scale
     trace = float(np.trace(Q))
-    eigenvalues, V = sl.eigh(Q, overwrite_a=True)
+    with for_factoring(len(Q)):
+        eigenvalues, V = sl.eigh(Q, overwrite_a=True)
     eigenvalues, V = eigenvalues[::-1], V[:, ::-1]
     if eigenvalues[-1] < -negligible(rows) * max(eigenvalues[0], 0.0):
         raise NotPSDError(_indefinite_message(rows, eigenvalues[-1] * scale, eigenvalues[0] * scale))
@@ -209,11 +212,13 @@ def refuse_indefinite(rows: Rows, memory_limit: float | None) -> None:
     Q, _, _, _ = _normalized_gram(rows, memory_limit)
     tolerance = negligible(rows)
     Q[np.diag_indices_from(Q)] += tolerance * max(float(Q.sum()) / len(Q), float(Q.diagonal().max()), 0.0)
-    _, info = dpotrf(Q, lower=1, overwrite_a=1)
+    with for_factoring(len(Q)):
+        _, info = dpotrf(Q, lower=1, overwrite_a=1)
     if info == 0:
         return
     Q, scale, _, _ = _normalized_gram(rows, memory_limit)  # dpotrf overwrote it
-    eigenvalues = sl.eigvalsh(Q, overwrite_a=True)
+    with for_factoring(len(Q)):
+        eigenvalues = sl.eigvalsh(Q, overwrite_a=True)
     if eigenvalues[0] < -tolerance * max(eigenvalues[-1], 0.0):
         raise NotPSDError(_indefinite_message(rows, eigenvalues[0] * scale, eigenvalues[-1] * scale))
 
@@ -238,7 +243,8 @@ def projected(rows: Rows, settings: Settings, memory_limit: float | None = None)
     start = perf_counter()
     if rows.mixed:
         Q *= row_scale[:, None] * row_scale
-    values, V = sl.eigh(Q, overwrite_a=True)
+    with for_factoring(len(Q)):
+        values, V = sl.eigh(Q, overwrite_a=True)
     shift = max(-float(values[0]), 0.0) if settings.indefinite == "shift" else 0.0
     changed = {"clip": values.clip(0.0), "flip": np.abs(values), "shift": values + shift}[settings.indefinite]
     order = np.argsort(changed)[::-1]

@@ -24,6 +24,7 @@ from kernelopt.solvers.engine import Engine
 from kernelopt.solvers.structured import FEW, Solve, Structured
 from kernelopt.solvers.watch import Watch
 from kernelopt.support.clock import OutOfTimeError
+from kernelopt.support.threads import for_factoring
 from kernelopt.support.types import Array, Ints
 
 NOT_SQUARES = "needs an objective of squares alone, and no constraints"
@@ -334,7 +335,8 @@ def _part(H: Array, v: Ints, y: Ints, R: Array) -> _Component:
     Y = (U[:, bound] / np.sqrt(sizes[bound])) / unit[:, None]
     K = roots[:, None] * (H[np.ix_(v, y)] @ Y)
     M = roots[:, None] * H[np.ix_(v, v)] * roots - K @ K.T
-    values, vectors = sl.eigh(M, overwrite_a=True, check_finite=False, driver="evd")
+    with for_factoring(len(M)):
+        values, vectors = sl.eigh(M, overwrite_a=True, check_finite=False, driver="evd")
     return _Component(v, y, roots, Y, K, np.clip(values, 0.0, None), vectors)
 
 

@@ -21,6 +21,7 @@ from kernelopt.compiler.pieces import LogSumExp, Smooth
 from kernelopt.factorization.tall import TallMatrix
 from kernelopt.solvers.kernel_space import KernelSpace
 from kernelopt.support.properties import cached_property
+from kernelopt.support.threads import for_factoring
 from kernelopt.support.types import Array, Ints
 
 # Entries up to which a row of E enters the sparse EᵀWE, to which it adds the square of their number. A longer row is
@@ -543,7 +544,8 @@ def factored(H: Array) -> tuple[Array, bool]:
     added, most = 0.0, float(diagonal.max(initial=0.0)) or 1.0
     for k in range(8):
         try:
-            return sl.cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
+            with for_factoring(len(A)):
+                return sl.cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
         except np.linalg.LinAlgError:
             for j in range(len(A)):  # the other triangle is as it was
                 A[j + 1 :, j] = A[j, j + 1 :]
