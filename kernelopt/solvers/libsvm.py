@@ -9,7 +9,7 @@ import warnings
 from dataclasses import replace
 from functools import cache
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,16 +29,19 @@ FINER = (1e-5, 1e-7)
 # Of libsvm, per row; each takes time in proportion to the rows. Large weights need more than the first point is worth.
 ITERATIONS, MORE = 100, 1000
 # Rows without a slope that are farther from their kinks than CLEAR margins stay there for the next value of a path,
-# nearly all of them. Where more than MOST_LEFT of the rows are left, all are taken.
-CLEAR, MOST_LEFT = 0.2, 0.9
+# nearly all of them, and so do rows with a slope beyond HOLD margins: for factors of 1.6 in λ, few moved by more. Where
+# more than MOST_LEFT of the rows are left, all are taken.
+CLEAR, HOLD, MOST_LEFT = 0.2, 0.4, 0.9
+# Of the sum of coefficients that one row stands for, relative to a row's largest: smaller sums are lost in rounding.
+LEAST_SUM = 1e-3
 
 
 def first_point(problem: Structured, seconds: float, tol: float = TOL, near: Point | None = None) -> Point | None:
     """The a, y and s at libsvm's dual coefficients, and an x with that y alone, see `completed`.
 
     tol : of libsvm, in units of margins; near : the answer to a neighbouring problem. Rows that are clear of their
-    kinks there, and have no slope, are left out. None for other problems, where K is not at hand, in little time, and
-    where few rows are clear.
+    kinks there keep their slopes: those without one are left out, and one more row stands for the others. None for
+    other problems, where K is not at hand, in little time, and where few rows are clear.
     """
     costs = problem.linear_y.any() or problem.linear_d.any()
     if not machines.is_installed() or problem.smooth or costs:
@@ -51,32 +54,55 @@ def first_point(problem: Structured, seconds: float, tol: float = TOL, near: Poi
     short = seconds < 1e-9 * ITERATIONS * m**2 or 16.0 * m**2 > memory.available_bytes() / 2
     if machine is None or short:
         return None
+    f, held = np.asarray(problem.F)[:, 0], np.zeros(m)
     if near is not None:
-        rest = _unclear(problem, machine, near.s)
+        rest, held = _unclear(problem, machine, near.s)
         if len(rest) > MOST_LEFT * len(machine.rows):
             return None
         machine = replace(machine, rows=machine.rows[rest], y=machine.y[rest], height=machine.height[rest])
-    f = np.asarray(problem.F)[:, 0]
     K, scale = _kernel(problem, space, machine.rows, f)
+    others = _others(machine, space, np.flatnonzero(held), held, f)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of iterations that ran out: the point is judged in any case
         try:
-            c, y = _solved(machine, K, scale, tol)
+            c, y = _solved(machine, K, scale, tol, others)
         except ValueError:  # where all rows with a weight are of one class
             return None
-    slopes = np.zeros(m)
-    slopes[machine.rows] = c / f[machine.rows]
-    return _point(problem, space, slopes, y)
+    held[machine.rows] = c / f[machine.rows]
+    return _point(problem, space, held, y)
 
 
-def _unclear(problem: Structured, machine: Machine, s: Array) -> Ints:
-    """The numbers of the machine's rows that may have a slope at the optimum, if it is near s."""
+def _unclear(problem: Structured, machine: Machine, s: Array) -> tuple[Ints, Array]:
+    """The numbers of the machine's rows that may be at a kink at the optimum, if it is near s, and slopes of others."""
     k = s[problem.of] - problem.anchor
     sides = problem.slope + problem.of_kinks(np.where(k > 0, problem.high, problem.low))
     clear = np.full(problem.m, np.inf)
     np.minimum.at(clear, problem.of, np.abs(k))
-    unit = machine.margin or float(np.abs(machine.y).max())
-    return np.flatnonzero((sides[machine.rows] != 0) | (clear[machine.rows] <= CLEAR * unit))
+    far, sloped = clear[machine.rows] / machine.unit, sides[machine.rows] != 0
+    held = sloped & (far > HOLD)
+    near = (sloped | (far <= CLEAR)) & ~held
+    if np.sum(held) < np.sum(near):  # few stay, as for a small λ, where all rows move by more
+        near |= held
+    c = np.where(near, 0.0, sides[machine.rows] * np.asarray(problem.F)[machine.rows, 0])
+    if c.any() and abs(c.sum()) < LEAST_SUM * np.abs(c).max():  # no row can stand for a sum of 0
+        near[np.argmin(np.where(c != 0, far, np.inf))] = True
+    sides[machine.rows[near]] = 0.0
+    return np.flatnonzero(near), sides
+
+
+class _Others(NamedTuple):
+    """Kβ at the rows to solve for, and Σβ, for the coefficients β of rows that keep them."""
+
+    pull: Array
+    total: float
+
+
+def _others(machine: Machine, space: KernelSpace, rows: Ints, slopes: Array, f: Array) -> _Others | None:
+    """Of `rows` with these slopes, in units of the margin; None where there are none."""
+    if not len(rows):
+        return None
+    pull = space.entries(machine.rows, rows) @ slopes[rows]
+    return _Others(-pull / (machine.unit * f[machine.rows]), -float(f[rows] @ slopes[rows]) / machine.unit)
 
 
 def _kernel(problem: Structured, space: KernelSpace, rows: Ints, f: Array) -> tuple[Array, float]:
@@ -89,26 +115,49 @@ def _kernel(problem: Structured, space: KernelSpace, rows: Ints, f: Array) -> tu
     return K, 1.0
 
 
-def _solved(machine: Machine, K: Array, scale: float, tol: float) -> tuple[Array, float]:
-    """(c, y) of the rows with kinks, for the matrix scale·K: with c = c′/scale, K alone and heights scale·J."""
+def _solved(machine: Machine, K: Array, scale: float, tol: float, others: _Others | None = None) -> tuple[Array, float]:
+    """(c, y) of the rows with kinks, for the matrix scale·K: with c = c′/scale, K alone and heights scale·J.
+
+    Raises ValueError where all rows are of one class, and where the row that stands for others is not at its bound.
+    """
     with importing:
         from sklearn import config_context  # noqa: PLC0415
         from sklearn.svm import SVR  # noqa: PLC0415
 
-    most = max(int((ITERATIONS if tol == TOL else MORE) * len(K)), 1)
+    most, unit = max(int((ITERATIONS if tol == TOL else MORE) * len(K)), 1), machine.unit
+    epsilon, height = machine.epsilon / unit, scale * machine.height / unit
+    y = machine.y if machine.margin > 0 else machine.y / unit
+    if others is not None:
+        total = scale * others.total
+        K, height = _with_stand_in(K, height, others.pull, total)
+        y = np.append(y, np.sign(total) * (1 + epsilon))
     # Entries of K were checked when it was made.
     with config_context(assume_finite=True, skip_parameter_validation=True):
         if machine.margin > 0:
-            unit = machine.margin
-            classifier = _classifier()(kernel="precomputed", tol=tol, max_iter=most)
-            fit = classifier.fit(K, machine.y, scale * machine.height / unit)
+            fit = _classifier()(kernel="precomputed", tol=tol, max_iter=most).fit(K, y, height)
         else:
-            unit = float(np.abs(machine.y).max()) or 1.0
-            fit = SVR(kernel="precomputed", tol=tol, max_iter=most, epsilon=machine.epsilon / unit)
-            fit.fit(K, machine.y / unit, scale * machine.height / unit)
+            fit = SVR(kernel="precomputed", tol=tol, max_iter=most, epsilon=epsilon).fit(K, y, height)
     c = np.zeros(len(K))
-    c[fit.support_] = -unit / scale * fit.dual_coef_[0]
-    return c, unit * float(fit.intercept_[0])
+    c[fit.support_] = fit.dual_coef_[0]
+    if others is not None and abs(c[-1]) < height[-1]:
+        raise ValueError("Expected the row that stands for others at its bound.")
+    return -unit / scale * c[: len(machine.rows)], unit * float(fit.intercept_[0])
+
+
+def _with_stand_in(K: Array, height: Array, pull: Array, total: float) -> tuple[Array, Array]:
+    """K and heights with one more row, whose coefficient is β = `total` at its bound, and its column pull/β.
+
+    The diagonal entry is negative and outweighs the row's other terms, so that β goes to its bound first and stays
+    there: libsvm replaces a curvature that is not positive by a tiny one, and chooses pairs by their gain (Fan, Chen
+    and Lin, JMLR 6, 2005).
+    """
+    if abs(total) < LEAST_SUM * height.max():
+        raise ValueError("Expected a sum of coefficients that one row can stand for.")
+    n, column = len(K), pull / total
+    wide = np.empty((n + 1, n + 1))
+    wide[:n, :n], wide[n, :n], wide[:n, n] = K, column, column
+    wide[n, n] = -10 * (1 + float(np.abs(column) @ height)) / abs(total)
+    return wide, np.append(height, abs(total))
 
 
 @cache

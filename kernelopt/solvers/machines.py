@@ -33,6 +33,11 @@ class Machine:
     margin: float
     epsilon: float
 
+    @property
+    def unit(self) -> float:
+        """The size of arguments: the margin, or that of y."""
+        return self.margin or float(np.abs(self.y).max()) or 1.0
+
 
 def machine_of(kinks: Kinks, slope: Array, F: Array | sp.sparray) -> Machine | None:
     """libsvm's problem for these functions; None where it has none."""

@@ -158,6 +158,54 @@ def test_rows_that_a_neighbour_leaves_out(name):
     np.testing.assert_allclose(some.s, everyone.s, atol=0.02)
 
 
+@pytest.mark.parametrize("name", ["hinge", "weighted hinge", "weights of 0", "other columns", "tube", "weighted tube"])
+def test_a_row_stands_for_those_that_keep_their_slopes(name, monkeypatch):
+    """Rows with a slope that are far from their kinks are one row for libsvm, and the point is that of all rows."""
+    lam = 10.0 if name == "weighted tube" else 1.0
+    problem, _ = stated(name, lam)
+    inner = structured_of(problem, lam)
+    near = augmented_lagrangian.solve(inner, Watch("", 1e-9, 1e-12, 1.0))
+    for constant in ("CLEAR", "HOLD"):
+        monkeypatch.setattr(libsvm, constant, 0.05)
+    stand_in, rows = libsvm._with_stand_in, []
+
+    def seen(K, *rest):
+        rows.append(len(K))
+        return stand_in(K, *rest)
+
+    monkeypatch.setattr(libsvm, "_with_stand_in", seen)
+    some, everyone = (libsvm.first_point(inner, np.inf, near=one) for one in (near, None))
+    assert len(rows) == 1 and rows[0] < 0.5 * np.count_nonzero(everyone.a)
+    np.testing.assert_allclose(some.s, everyone.s, atol=0.02)
+    np.testing.assert_allclose(some.a, everyone.a, atol=0.05 * inner.high.max())
+    assert libsvm.completed(inner, some).gap <= 0.05 * libsvm.completed(inner, everyone).unit
+
+
+def test_slopes_that_add_up_to_nothing_have_no_row_to_stand_for_them():
+    with pytest.raises(ValueError, match="sum"):
+        libsvm._with_stand_in(np.eye(3), np.ones(3), np.ones(3), 1e-6)
+
+
+def test_a_row_that_is_not_at_its_bound_stands_for_nobody(monkeypatch):
+    """All rows are taken then."""
+    problem, _ = stated("hinge", 1.0)
+    inner = structured_of(problem, 1.0)
+    near = augmented_lagrangian.solve(inner, Watch("", 1e-9, 1e-12, 1.0))
+    stand_in = libsvm._with_stand_in
+
+    def convex(K, *rest):
+        K, height = stand_in(K, *rest)
+        K[-1, -1] = 1e12  # moves by nothing
+        return K, height
+
+    for constant in ("CLEAR", "HOLD"):
+        monkeypatch.setattr(libsvm, constant, 0.05)
+    assert libsvm.first_point(inner, np.inf, near=near) is not None
+    monkeypatch.setattr(libsvm, "_with_stand_in", convex)
+    assert libsvm.first_point(inner, np.inf, near=near) is None
+    assert augmented_lagrangian.solve(inner, Watch("", 1e-9, 1e-12, 1.0), near).gap <= 1e-9
+
+
 def test_a_neighbour_that_is_far_away():
     """Rows that were left out wrongly get their slopes from active sets, or from all rows."""
     problem, _ = stated("hinge", 0.02)
