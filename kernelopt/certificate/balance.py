@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.certificate.claim import Array, Link, Program
+from kernelopt.support.arithmetic import median
 from kernelopt.support.types import Ints
 
 SMALLEST = 2.0**-1022  # absolute; the smallest normal double: scaling one number loses less by underflow
@@ -24,7 +25,7 @@ def balanced(program: Program, links: list[Link], z: Array) -> tuple[Program, li
     """
     of_t, new, exact = np.zeros(len(program.c), dtype=int), [], True
     for link in links:
-        e = _exponent(np.median(link.sizes)) if link.norms and len(link.sizes) else 0
+        e = _exponent(median(link.sizes)) if link.norms and len(link.sizes) else 0
         of_t[[norm.column for norm in link.norms]] = -e
         one, fits = _measured(link, e)
         new.append(one)

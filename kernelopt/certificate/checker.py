@@ -54,13 +54,14 @@ def lower(program: Program, links: Sequence[Link], dual: Dual) -> Bound:
     parts += [_of_theta(program, link, g, e, gone) for link, gone in zip(links, vanished, strict=True)]
     if not exists and left[free.owners < 0].any():
         return nothing(f"column {free.columns[np.argmax(left * (free.owners < 0))]} does not vanish")
-    values, costs = [v for part in parts for v in part.values], [v for part in parts for v in part.costs]
-    if any(part.missing for part in parts) or not 2 * np.abs(values + costs).sum() < inf:
+    values, costs = (np.concatenate(each) for each in zip(*((part.values, part.costs) for part in parts), strict=True))
+    if any(part.missing for part in parts) or not 2 * (np.abs(values).sum() + np.abs(costs).sum()) < inf:
         return nothing(max(part.missing for part in parts) or "numbers are too large: change units")
     # fsum rounds once, and so does each addition after it: `nextafter` towards −∞ makes up for each of these roundings.
-    value = nextafter(fsum([*values, *(-(1 + 4 * U) * np.array(costs)).tolist(), -TINY * any(values)]), -inf)
-    value, cost, size = np.ldexp([value, fsum(costs), fsum(map(abs, values))], k).tolist()
-    value = nextafter(nextafter(value, -inf) + program.offset, -inf) if any(values + costs) else program.offset
+    values, costs = values[values != 0], costs[costs != 0]
+    value = nextafter(fsum([*values.tolist(), *(-(1 + 4 * U) * costs).tolist(), -TINY * bool(len(values))]), -inf)
+    value, cost, size = np.ldexp([value, fsum(costs.tolist()), fsum(np.abs(values).tolist())], k).tolist()
+    value = nextafter(nextafter(value, -inf) + program.offset, -inf) if len(values) + len(costs) else program.offset
     return Bound(value if isfinite(value) else -inf, cost, size)
 
 
@@ -167,20 +168,23 @@ def free_columns(program: Program, links: Sequence[Link], dual: Dual) -> Free:
             rows, values, counts = _of_free_theta(*_with_costs(program, dual, columns[order]), link, link.take[order])
             parts.append((rows, values, counts, np.full(len(counts), -1), np.full(len(counts), number)))
     rows, values, counts, owner_columns, owners = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return Free(rows, values, np.cumsum([0, *counts]), owner_columns, owners)
+    return Free(rows, values, np.append(0, np.cumsum(counts)), owner_columns, owners)
 
 
 def _with_costs(program: Program, dual: Dual, columns: Array) -> tuple[Array, Array, Array]:
     """Some columns of A with costs and tangents as row m: rows and values of their entries, and how many each has."""
-    A, costs = program.A, np.column_stack([program.c, dual.tangent])[columns]
-    lengths, some = np.diff(A.indptr)[columns], costs != 0
-    counts = some[:, 0].astype(int) + some[:, 1]
-    sizes = lengths + counts
-    ends = np.cumsum(lengths)
-    at = np.repeat(A.indptr[columns] - ends + lengths, lengths) + np.arange(lengths.sum())
-    own = np.repeat(np.tile([True, False], len(columns)), np.column_stack([lengths, counts]).ravel())
-    rows, values = np.full(sizes.sum(), len(program.b), dtype=A.indices.dtype), np.empty(sizes.sum())
-    rows[own], values[own], values[~own] = A.indices[at], A.data[at], costs[some]
+    A, costs, tangents = program.A, program.c[columns], dual.tangent[columns]
+    first = A.indptr[columns]
+    lengths, costly, curved = A.indptr[columns + 1] - first, costs != 0, tangents != 0
+    own = lengths + costly
+    sizes = own + curved
+    ends = np.cumsum(sizes)
+    starts, total = ends - sizes, int(sizes.sum())
+    rows, values = np.full(total, len(program.b), dtype=A.indices.dtype), np.empty(total)
+    number = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)  # within the column
+    to, at = np.repeat(starts, lengths) + number, np.repeat(first, lengths) + number
+    rows[to], values[to] = A.indices[at], A.data[at]
+    values[(starts + lengths)[costly]], values[(starts + own)[curved]] = costs[costly], tangents[curved]
     return rows, values, sizes
 
 
@@ -351,8 +355,8 @@ _INSIDE = {
 class Part(NamedTuple):
     """Terms of D, their errors, and the reason where D is −∞."""
 
-    values: Sequence[float] = ()
-    costs: Sequence[float] = ()
+    values: Sequence[float] | Array = ()
+    costs: Sequence[float] | Array = ()
     missing: str = ""
 
 
@@ -375,7 +379,7 @@ def _of_point(program: Program, links: Sequence[Link], dual: Dual, rho: Array, g
     squares = slope / P * slope
     lost = most / P * most * (1 + 8 * U) - squares + TINY * (most > 0)
     costs = [float(np.abs(program.b) @ (rho + 2 * U * np.abs(dual.z))) * (1 + ROOM), *lost.tolist()]
-    return Part((-np.concatenate([hi, lo, squares])).tolist(), costs)
+    return Part(-np.concatenate([hi, lo, squares]), costs)
 
 
 def _of_loss(program: Program, loss: Loss, v: Array, off: Array) -> Part:
@@ -391,7 +395,7 @@ def _of_loss(program: Program, loss: Loss, v: Array, off: Array) -> Part:
     C = loss.value - loss.slope * loss.at
     rate, error = (C[1] - C[0]) / (high - low), ULPS * (np.abs(loss.value) + np.abs(loss.slope * loss.at)).sum(axis=0)
     costs = (np.abs(rate) + error / (high - low)) * (off + 4 * slack) + 2 * error
-    return Part((C[0] + (v - low) * rate).tolist(), costs.tolist())
+    return Part(C[0] + (v - low) * rate, costs)
 
 
 def dual_norm(G: Array, error: Array, kind: str | int) -> float:

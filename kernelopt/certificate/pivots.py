@@ -309,10 +309,12 @@ def _levels(W: sp.csc_array, room: Array, among: NDArray[np.bool_]) -> list[Leve
 
 def _last_largest(values: Array, groups: Ints) -> Ints:
     """The last of the largest values in each group; equal groups stand side by side."""
-    starts = np.flatnonzero(np.diff(groups, prepend=-1))
-    largest = np.repeat(np.maximum.reduceat(values, starts), np.diff(starts, append=len(values)))
+    ends = np.flatnonzero(np.append(groups[1:] != groups[:-1], True)) + 1
+    starts = np.append(0, ends[:-1])
+    largest = np.repeat(np.maximum.reduceat(values, starts), ends - starts)
     those = np.flatnonzero(values == largest)
-    return those[np.append(np.diff(groups[those]) > 0, True)]
+    mine = groups[those]
+    return those[np.append(mine[1:] != mine[:-1], True)]
 
 
 def _least_partner(levels: list[Level], room: Array) -> Array:

@@ -92,8 +92,8 @@ class SmoothColumns:
         return length, np.abs(first) * length
 
 
-# What is found once for a form, and does not depend on costs.
-WITHOUT_COSTS = ("y", "by_rows", "owners", "stated", "data_unit")
+# What is found once for a form, and does not depend on costs of norms.
+WITHOUT_COSTS = ("y", "by_rows", "owners", "stated", "data_unit", "_units_beside_t", "_extremes")
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,6 +234,12 @@ class ConicForm:
         left out, except that costs of t count where the objective has no others. For columns of u, `data_unit` replaces
         σ; a smooth loss has units of its own.
         """
+        sigma, kappa = self._units_beside_t
+        return sigma, kappa or max(typical(sigma * self.c[self.t]), typical(sigma**2 * self.P[self.t])) or 1.0
+
+    @cached_property
+    def _units_beside_t(self) -> tuple[float, float]:
+        """σ, and κ of the other costs; 0 where there are none."""
         lengths, gains = [np.delete(self.b, self._rows_of_t())], [np.zeros(0)]
         for smooth in self.smooth:
             length, gain = smooth.units()
@@ -243,10 +249,21 @@ class ConicForm:
         unit = np.full(len(self.c), sigma)
         unit[np.concatenate([np.arange(0), *self.u]).astype(int)] = self.data_unit or sigma
         c, P = np.delete(self.c * unit, others), np.delete(self.P * unit**2, others)
-        kappa = max(typical(c, 0.1), typical(P, 0.1), typical(np.concatenate(gains), 0.1))
-        return sigma, kappa or max(
-            typical(unit[self.t] * self.c[self.t]), typical(unit[self.t] ** 2 * self.P[self.t])
-        ) or 1.0
+        return sigma, max(typical(c, 0.1), typical(P, 0.1), typical(np.concatenate(gains), 0.1))
+
+    @cached_property
+    def _extremes(self) -> tuple[float, float, float, float, float]:
+        """The largest and least target, the least row and the largest coefficient, and the largest bound of a norm."""
+        rows, b = np.zeros(len(self.b)), np.ldexp(self.b, self.divided)
+        np.maximum.at(rows, self.A.indices, np.abs(self.A.data))
+        rows = np.ldexp(rows, self.divided)
+        whole = np.maximum(rows, np.abs(b))[: self.cones.zero + self.cones.nonneg]
+        targets, bounds = np.abs(b[b != 0]), np.abs(b[self._rows_of_t()])
+        least = float(targets.min(initial=inf)) if len(targets) else 0.0
+        return (
+            float(targets.max(initial=0.0)), least, _least(whole), float(rows.max(initial=0.0)),
+            float(bounds.max(initial=0.0)),
+        )  # fmt: skip
 
     def _rows_of_t(self) -> Ints:
         """Rows in which some t stands."""
@@ -289,17 +306,13 @@ def require_units(form: ConicForm) -> None:
     These are the largest number of the objective, all targets together, a linear row as a whole, and a bound of a norm.
     A single target or bound beside others may be of any size.
     """
-    rows, b = np.zeros(len(form.b)), np.ldexp(form.b, form.divided)
-    np.maximum.at(rows, form.A.indices, np.abs(form.A.data))
-    rows = np.ldexp(rows, form.divided)
-    whole = np.maximum(rows, np.abs(b))[: form.cones.zero + form.cones.nonneg]
-    targets, bounds = np.abs(b[b != 0]), np.abs(b[form._rows_of_t()])
-    objective = np.abs(np.append(form.c, form.P))
+    targets, least_target, row, coefficient, bound = form._extremes
+    objective = float(np.abs(np.append(form.c, form.P)).max(initial=0.0))
     for what, small, large in (
-        ("coefficients of the objective", objective.max(initial=0.0), objective.max(initial=0.0)),
-        ("targets and bounds", targets.max(initial=0.0), targets.min(initial=inf) if len(targets) else 0.0),
-        ("coefficients of a constraint or of an atom", _least(whole), rows.max(initial=0.0)),
-        ("bounds of ‖θ‖", 1.0, bounds.max(initial=0.0)),
+        ("coefficients of the objective", objective, objective),
+        ("targets and bounds", targets, least_target),
+        ("coefficients of a constraint or of an atom", row, coefficient),
+        ("bounds of ‖θ‖", 1.0, bound),
     ):
         if 0 < small < SMALLEST or large > LARGEST:
             raise DataError(
@@ -394,9 +407,10 @@ def _divided(form: ConicForm) -> ConicForm:
     do rows and columns of other cones. Where a division would round, nothing is divided.
     """
     A, linear = form.A, np.arange(len(form.b)) < form.cones.zero + form.cones.nonneg
-    rows, columns, sizes = A.indices, form.owners, np.abs(A.data)
-    if np.all(np.abs(np.frexp(sizes)[1]) <= MODERATE):
+    sizes = np.abs(A.data)
+    if np.all(np.abs(np.frexp([sizes.min(initial=1.0, where=sizes > 0), sizes.max(initial=1.0)])[1]) <= MODERATE):
         return form
+    rows, columns = A.indices, form.owners
     known_rows, known = ~linear, form.stated.copy()
     known[columns[~linear[rows]]] = True
     of_rows, of_columns = np.zeros(len(form.b), dtype=int), np.zeros(len(form.c), dtype=int)

@@ -22,6 +22,7 @@ from kernelopt.solvers.free_kinks import continued, forget, keep, kept, system
 from kernelopt.solvers.kernel_space import KernelSpace
 from kernelopt.solvers.structured import Structured
 from kernelopt.solvers.watch import Watch
+from kernelopt.support.arithmetic import median
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array
 
@@ -119,7 +120,7 @@ class _Run:
         except np.linalg.LinAlgError:
             return False
         HF, Hk = both[:, : p.q], both[:, p.q :].ravel()
-        dy = np.linalg.lstsq(F.T @ HF, -residual - F.T @ Hk, rcond=1e-14)[0] if p.q else np.zeros(0)
+        dy = _solution(F.T @ HF, -residual - F.T @ Hk)
         delta = np.zeros(len(self.a))
         delta[free] = Hk + HF @ dy
         if not np.isfinite(delta).all() or not np.isfinite(dy).all():
@@ -193,7 +194,14 @@ class _Run:
         return p._back(p._gathered(slopes) + p.linear_d, p.linear_y + p.F.T @ slopes)
 
 
+def _solution(S: Array, r: Array) -> Array:
+    """S⁻¹r for a small S, which may be singular."""
+    if len(r) == 1:
+        return r / S[0, 0] if S[0, 0] else np.zeros(1)
+    return np.linalg.lstsq(S, r, rcond=1e-14)[0] if len(r) else np.zeros(0)
+
+
 def _unit(problem: Structured) -> float:
     """A typical argument of a kink."""
     sizes = np.abs(problem.anchor)
-    return float(np.median(sizes[sizes > 0])) if np.any(sizes > 0) else 1.0
+    return median(sizes[sizes > 0]) if np.any(sizes > 0) else 1.0

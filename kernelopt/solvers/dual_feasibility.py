@@ -80,6 +80,8 @@ def _step(columns: Any, weights: Array, residual: Array) -> Array:
     normal = columns.T @ weighted
     if not np.isfinite(normal).all():
         return np.full(len(weights), np.nan)
+    if len(normal) == 1:  # an intercept; lstsq takes longer than all the rest here
+        return np.asarray(weighted[:, 0] * (residual[0] / normal[0, 0] if normal[0, 0] else 0.0))
     return np.asarray(weighted @ np.linalg.lstsq(normal, residual, rcond=SINGULAR)[0])
 
 

@@ -81,11 +81,10 @@ def judged(  # noqa: PLR0917
     violation = over + under
     with np.errstate(invalid="ignore"):
         kinks = np.where(violation > 0, 2 * np.abs(a) * violation, problem.kink_values(s))
-    primal = (
-        problem.constant + problem.quadratic(x) + problem.linear_value(x) + problem.smooth_value(s) + float(kinks.sum())
-    )
+    square = problem.quadratic(x)
+    primal = problem.constant + square + problem.linear_value(x) + problem.smooth_value(s) + float(kinks.sum())
     dual = problem.dual_value(a, slopes, combined) if left <= LEFT else -inf
-    return Point(x, s, a, slopes, primal - dual, problem.quadratic(x), float(violation.max(initial=0.0)), primal)
+    return Point(x, s, a, slopes, primal - dual, square, float(violation.max(initial=0.0)), primal)
 
 
 def _at_best_y(problem: Structured, s: Array, a: Array, slopes: Array) -> Array:

@@ -187,12 +187,19 @@ def completed(problem: Structured, point: Point) -> Point:
     return judged(problem, x, problem.products(x), point.a, point.slopes, problem.penalty * x + combined)
 
 
+def _turns(problem: Structured) -> tuple[Ints | slice, ...]:
+    """The kinks of all rows, the first of each and then the second: a row has one or two."""
+    if np.all(problem.of[1:] > problem.of[:-1]):
+        return (slice(None),)
+    order = np.lexsort((problem.anchor, problem.of))
+    first = np.append(True, np.diff(problem.of[order]) != 0)
+    return order[first], order[~first]
+
+
 def _point(problem: Structured, space: KernelSpace, c: Array, y: float) -> Point:
     """The point at slopes c; kinks of a row are used up in the order of their anchors."""
     left, a = c - problem.slope, np.zeros(len(problem.of))
-    order = np.lexsort((problem.anchor, problem.of))
-    first = np.append(True, np.diff(problem.of[order]) != 0)
-    for turn in (order[first], order[~first]):  # a row has one kink or two
+    for turn in _turns(problem):
         a[turn] = np.clip(left[problem.of[turn]], 0.0, problem.high[turn])
         left[problem.of[turn]] -= a[turn]
     a = with_balance(problem, a)

@@ -20,6 +20,7 @@ from scipy.sparse.linalg import splu
 from kernelopt.compiler.pieces import LogSumExp, Smooth
 from kernelopt.factorization.tall import TallMatrix
 from kernelopt.solvers.kernel_space import KernelSpace
+from kernelopt.support.arithmetic import median
 from kernelopt.support.properties import cached_property
 from kernelopt.support.threads import for_factoring
 from kernelopt.support.types import Array, Ints
@@ -381,12 +382,12 @@ class Structured:
     def _typical(self) -> float | None:
         """`sigma`, where it does not depend on R."""
         k = np.abs(self.anchor)
-        unit = float(np.median(k[k > 0])) if np.any(k > 0) else 1.0
+        unit = median(k[k > 0]) if np.any(k > 0) else 1.0
         width = (self.high - self.low)[np.isfinite(self.low) & np.isfinite(self.high)]
         if len(width):
-            return 0.5 * float(np.median(width)) / unit
+            return 0.5 * median(width) / unit
         curved = self.rho > 0
-        return 0.5 * float(np.median(1 / self.rho[curved])) if curved.any() else None
+        return 0.5 * median(1 / self.rho[curved]) if curved.any() else None
 
     @cached_property
     def steps(self) -> Array:
@@ -397,7 +398,7 @@ class Structured:
         """
         squares = self.row_squares[self.of]
         losses = squares[np.isfinite(self.low) & np.isfinite(self.high)]
-        typical = float(np.median(losses if len(losses) else squares)) if len(squares) else 0.0
+        typical = median(losses if len(losses) else squares) if len(squares) else 0.0
         if typical == 0.0:
             return np.ones(len(squares))
         return np.clip(typical / np.maximum(squares, typical / UNEQUAL), 1 / UNEQUAL, UNEQUAL)
