@@ -153,7 +153,7 @@ def _by_way(  # noqa: PLR0917
     scope = REDUCED if way == FROM_FACTOR else request.scope
 
     def enough(bound: Lower) -> bool:
-        closed = _assembled(reduction, data, bound, upper, FULL).closes(tol or ZERO, abs_tol)
+        closed = _assembled(reduction, data, bound, upper, FULL, told=False).closes(tol or ZERO, abs_tol)
         nearly = upper.upper - bound.value <= MOSTLY * (bound.rounding + upper.rounding)
         return not request.search or closed or nearly
 
@@ -524,9 +524,18 @@ def _of_norms(reduction: Reduction, form: ConicForm, point: Iterate, scales: lis
 
 
 def _assembled(  # noqa: PLR0917
-    reduction: Reduction, data: Outer, bound: Lower | None, found: UpperBound, scope: str, check: bool = True
+    reduction: Reduction,
+    data: Outer,
+    bound: Lower | None,
+    found: UpperBound,
+    scope: str,
+    check: bool = True,
+    told: bool = True,
 ) -> Certificate:
-    """The certificate from both bounds, in the stated problem's sense (minimize or maximize)."""
+    """The certificate from both bounds, in the stated problem's sense (minimize or maximize).
+
+    `told`: with what it tells beside its bounds; a certificate of which the gap alone is read needs none of it.
+    """
     form, upper = data.form, found.upper
     ranks = tuple((reduction.factors[link.theta].rank, len(link.rows)) for link in reduction.form.predictions)
     lower = -inf if bound is None or not isfinite(bound.value) else bound.value
@@ -550,12 +559,14 @@ def _assembled(  # noqa: PLR0917
     if found.terms <= NOTHING * found.sizes and found.plain <= ZERO * (upper - lower):
         floor = max(floor, NOTHING * found.sizes + kernel)  # the optimum is 0 to double precision
     low, high = (lower, upper) if form.sign > 0 else (-upper, -lower)
+    rests_on = _rests_on(reduction, data, found) if told else ()
+    distance = _distances(reduction, form, upper - lower) if told and scope == FULL else {}
     bare = Certificate(
         lower=low, upper=high, scope=scope, ranks=ranks, assumptions=tuple(assumptions),
-        rests_on=_rests_on(reduction, data, found), widened=found.widened, rounding=rounding, floor=floor,
+        rests_on=rests_on, widened=found.widened, rounding=rounding, floor=floor,
         terms=found.terms, violations=found.violations, is_feasible=found.is_feasible,
         at_zero=None if at_zero is None else form.sign * at_zero, maximize=form.sign < 0,
-        seconds=0.0, evidence=bound, distance=_distances(reduction, form, upper - lower) if scope == FULL else {},
+        seconds=0.0, evidence=bound, distance=distance,
     )  # fmt: skip
     return bare.shifted(reduction.form.constant, found.stated)
 

@@ -150,8 +150,10 @@ def functions_part(m: Multipliers, gram: Gram) -> float:
 def is_free(reduction: Reduction, form: ConicForm, number: int) -> bool:
     """Whether the outer problem uses some output of θ that no norm binds."""
     link, columns = reduction.form.predictions[number], form.u[number]
-    used = (form.c[columns] != 0) | (form.P[columns] != 0) | (np.diff(form.A.indptr)[columns] > 0)
     rights = [reduction.form.norms[j].right for j in costly_norms(reduction, form, number)]
+    if any(map(is_identity, rights)):
+        return False
+    used = (form.c[columns] != 0) | (form.P[columns] != 0) | (np.diff(form.A.indptr)[columns] > 0)
     return not _bind(rights, np.asarray(used.reshape(-1, link.theta.outputs or 1, order="F").any(axis=0)))
 
 

@@ -46,29 +46,31 @@ def inside(form: ConicForm, x: Array, slopes_of_g: Array, terms: float, known: A
 class _Nesting(NamedTuple):
     """How auxiliary columns stand in rows.
 
-    block : the first row of each row's cone; entries : of each row; several : entries of cones with others, not
-    in exponentials and powers; together : roundings of a norm, for each row that begins a cone; levels : columns that
-    become known together, one level after the other; bounded : rows s ≥ r of a column s with s ≥ 0
+    block : the first row of each row's cone, None where each row is its own; entries : of each row
+    together : roundings of a norm, for each row that begins a cone
+    levels : the entries, with others in their cones, of columns that become known together, one level after the other
+    bounded : rows s ≥ r of a column s with s ≥ 0
     """
 
-    block: Ints
+    block: Ints | None
     entries: Ints
-    several: Array
     together: Ints
-    levels: list[Array]
+    levels: list[Ints]
     bounded: Array
 
 
 def _nesting(form: ConicForm, ours: Array) -> _Nesting:
     """That of a form, found once: it does not depend on costs and values."""
     if "nesting" not in form.notes:
-        rows, m = form.A.indices, len(form.b)
+        rows, columns, m = form.A.indices, form.owners, len(form.b)
         block, curved = _blocks(form)
         several = (np.bincount(block[rows], minlength=m)[block[rows]] > 1) & ~curved[rows]
         together = np.bincount(block, minlength=m)
         together = np.where(together > 1, together + MORE, 0)
-        entries, levels = np.bincount(rows, minlength=m), _levels(form, block, several, ~ours)
-        form.notes["nesting"] = _Nesting(block, entries, several, together, levels, _bounded(form, ours))
+        ready = _levels(form, block, several, ~ours)
+        levels = [np.flatnonzero(several & (form.A.data != 0) & those[columns]) for those in ready]
+        entries, own = np.bincount(rows, minlength=m), np.array_equal(block, np.arange(m))
+        form.notes["nesting"] = _Nesting(None if own else block, entries, together, levels, _bounded(form, ours))
     found: _Nesting = form.notes["nesting"]
     return found
 
@@ -95,16 +97,19 @@ def _levels(form: ConicForm, block: Ints, several: Array, unknown: Array) -> lis
 
 def _propagated(form: ConicForm, x: Array, ours: Array, known: Array) -> tuple[Array, Array]:
     """s and e: |x| and `known` on the stated columns, propagated row by row to auxiliary columns."""
-    rows, columns, values, n = form.A.indices, form.owners, np.abs(form.A.data), _nesting(form, ours)
-    counted = n.several & (values > 0) & ~_idle(form, n.bounded, x, known)[rows]
+    n = _nesting(form, ours)
+    idle = _idle(form, n.bounded, x, known)
     s, e = np.where(ours, np.abs(x), 0.0), known.copy()
-    for ready in n.levels:
-        of_rows, off = _of_rows(form, n.entries, s, e)
-        total = np.bincount(n.block, of_rows, len(form.b))
-        off = np.bincount(n.block, off, len(form.b)) + n.together * total
-        here = counted & ready[columns]
-        np.maximum.at(s, columns[here], total[n.block[rows[here]]] / values[here])
-        np.maximum.at(e, columns[here], off[n.block[rows[here]]] / values[here])
+    for level in n.levels:
+        total, off = _of_rows(form, n.entries, s, e)
+        if n.block is not None:
+            total = np.bincount(n.block, total, len(form.b))
+            off = np.bincount(n.block, off, len(form.b)) + n.together * total
+        here = level[~idle[form.A.indices[level]]]
+        rows, columns, values = form.A.indices[here], form.owners[here], np.abs(form.A.data[here])
+        first = rows if n.block is None else n.block[rows]
+        np.maximum.at(s, columns, total[first] / values)
+        np.maximum.at(e, columns, off[first] / values)
     return s, e
 
 
@@ -142,11 +147,12 @@ def _bounded(form: ConicForm, ours: Array) -> Array:
 
 def _idle(form: ConicForm, bounded: Array, x: Array, known: Array) -> Array:
     """Rows s ≥ r with r < 0 beyond rounding, of a column s with s ≥ 0: these rows do not determine s."""
-    rows, columns, data = form.A.indices, form.owners, form.A.data
-    size = np.abs(form.b) + np.bincount(rows, np.abs(data * x[columns]), len(form.b))
-    slack = form.b - np.bincount(rows, data * x[columns], len(form.b))
-    off = UNIT * np.bincount(rows, np.abs(data * known[columns]), len(form.b))
-    return np.asarray(bounded & (slack > SLACK * size + off))
+    rows, columns = form.A.indices, form.owners
+    terms = form.A.data * x[columns]
+    least = SLACK * (np.abs(form.b) + np.bincount(rows, np.abs(terms), len(form.b)))
+    if known.any():
+        least += UNIT * np.bincount(rows, np.abs(form.A.data * known[columns]), len(form.b))
+    return np.asarray(bounded & (form.b - np.bincount(rows, terms, len(form.b)) > least))
 
 
 def _of_curved_cones(  # noqa: PLR0917

@@ -6,6 +6,7 @@ curvature and sign rules work on them unchanged; only `kernelopt.Problem` knows 
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import Any, NoReturn
 
 import cvxpy as cp
@@ -267,6 +268,8 @@ def view_gram(view: Any, f: Function) -> Array:
 
 def norm_from_gram(G: Array, kind: str | int) -> float:
     """A norm of θ from G = θᵀθ: with σᵢ² its eigenvalues, √Σσᵢ² ("fro"), Σσᵢ ("nuc") or max σᵢ (2)."""
+    if G.size == 1:  # one output: no decomposition
+        return sqrt(max(G.item(), 0.0))
     # Rounding can make eigenvalues of a Gram matrix slightly negative.
     singular = np.sqrt(np.clip(np.linalg.eigvalsh((G + G.T) / 2), 0.0, None))
     if kind == "nuc":
