@@ -9,8 +9,9 @@ import pytest
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import kernelopt as ko
-from kernelopt.support import threads
-from kernelopt.support.threads import _belongs, _Limit, for_factoring, in_threads, one_pool
+from kernelopt.language.rows import BLOCK, Rows
+from kernelopt.support import clock, threads
+from kernelopt.support.threads import AHEAD, _belongs, _Limit, for_factoring, in_order, in_threads, one_pool
 
 LIBRARIES = ThreadpoolController().select(user_api="blas").lib_controllers
 OF_SCIPY = [x for x in LIBRARIES if _belongs(x.filepath, "scipy")]
@@ -131,6 +132,59 @@ def test_blocks_run_in_threads_with_one_of_blas_each(monkeypatch):
     assert library.count == 2
     library.count = 1
     assert in_threads(lambda item: item, [5, 6]) == [5, 6]
+
+
+@pytest.fixture
+def two_threads(monkeypatch):
+    library = Library(2)
+    monkeypatch.setattr(threads, "_libraries", lambda: [library])
+    monkeypatch.setattr(threads, "_single", _Limit(lambda: [library]))
+    return library
+
+
+def test_results_come_in_order_and_no_more_than_a_few_are_begun(two_threads):
+    begun = []
+
+    def work(item):
+        begun.append(item)
+        return item * item
+
+    results = in_order(work, range(100))
+    assert [next(results) for _ in range(3)] == [0, 1, 4]
+    results.close()
+    assert 3 <= len(begun) <= 3 + 2 * AHEAD + 1
+    assert two_threads.count == 2
+    assert list(in_order(work, range(5), most=1)) == [0, 1, 4, 9, 16]
+
+
+def test_work_has_the_deadline_and_the_error_state_of_the_caller(two_threads):
+    def work(item):
+        clock.check()
+        return np.array([1e308]) * item  # a warning, which is an error, in another error state
+
+    with np.errstate(over="ignore"):
+        assert [x[0] for x in in_order(work, [1, 10])] == [1e308, np.inf]
+        with clock.limited(0.0), pytest.raises(clock.OutOfTimeError):
+            list(in_order(work, [1, 10]))
+    with pytest.raises(RuntimeWarning):
+        list(in_order(work, [1, 10]))
+    assert two_threads.count == 2
+
+
+@pytest.mark.parametrize("count", [5, BLOCK, 3 * BLOCK + 7])
+def test_passes_over_the_kernel_do_not_depend_on_threads(count, monkeypatch):
+    rng = np.random.default_rng(0)
+    rows = Rows.of_points(ko.kernels.Gaussian(sigma=1.0), rng.normal(size=(count, 2)))
+    V = rng.normal(size=(count, 2))
+    alone = rows.quadratic(V), rows.product(V)
+    library = Library(3)
+    monkeypatch.setattr(threads, "_libraries", lambda: [library])
+    monkeypatch.setattr(threads, "_single", _Limit(lambda: [library]))
+    together = rows.quadratic(V), rows.product(V)
+    assert all(np.array_equal(a, b) for a, b in zip(alone, together, strict=True))
+    Q = rows.gram()
+    np.testing.assert_allclose(alone[0], V.T @ Q @ V, rtol=1e-10)
+    np.testing.assert_allclose(alone[1], Q @ V, rtol=1e-10, atol=1e-10 * np.abs(Q @ V).max())
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ their Gram matrix Q = AAᵀ.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,7 +24,10 @@ from kernelopt.language.functions import Function, Selected
 from kernelopt.support import clock
 from kernelopt.support.arithmetic import UNIT, additions, gamma, summed_inner, summed_product
 from kernelopt.support.properties import cached_property
+from kernelopt.support.threads import in_order
 from kernelopt.support.types import Array, Ints
+
+R = TypeVar("R")
 
 # The smallest mean of diag(Q) that is accepted, in units of the kernel. Products of such values with numbers down to
 # the unit roundoff are still normal numbers (at least 2.2e-308), so that they keep all digits.
@@ -36,6 +39,8 @@ SMALL = 1e-50
 # Rows of a block of Q in a pass over the kernel, 8 MB of kernel values. Larger blocks cost memory, smaller ones more
 # calls of the kernel.
 BLOCK = 1024
+# Threads of a pass: each holds a block, or a few, with its temporaries.
+MOST_THREADS = 8
 # Centers of a function, on average, up to which its kernel values are computed when they are asked for. Those of
 # functions on more centers, of which there are few, are computed once and kept.
 FEW = 8
@@ -274,20 +279,22 @@ class Rows:
         if self._Q:
             return self._symmetric(summed_inner(V, self.product(V)))
         points, W = self.expansion(support, V[support])
+
+        def part(pair: tuple[slice, slice]) -> Array:
+            return summed_inner(W[pair[0]], summed_product(self._block(points, *pair), W[pair[1]]))
+
         total = np.zeros((V.shape[1], V.shape[1]))
-        for i in range(0, len(points), block):
-            if i:
-                clock.check()
-            rows = slice(i, i + block)
-            of_rows = summed_inner(W[rows], summed_product(self.kernel._matrix(points[rows], None), W[rows]))
-            for j in range(0, i, block):
-                columns = slice(j, j + block)
-                part = summed_inner(
-                    W[rows], summed_product(self.kernel._matrix(points[rows], points[columns]), W[columns])
-                )
-                of_rows += part + part.T
-            total += of_rows  # a sum of block sums rounds less than one long sum
-        return self._symmetric(total)
+        of_rows = np.zeros_like(total)
+        for (rows, columns), found in _passed(part, len(points), block):
+            if rows == columns:
+                total += of_rows  # a sum of block sums rounds less than one long sum
+                of_rows = found
+            else:
+                of_rows = of_rows + (found + found.T)
+        return self._symmetric(total + of_rows)
+
+    def _block(self, points: Any, rows: slice, columns: slice) -> Array:
+        return self.kernel._matrix(points[rows], None if rows == columns else points[columns])
 
     def _symmetric(self, total: Array) -> Array:
         """(T + Tᵀ)/2. Raises KernelError for numbers that are not finite."""
@@ -310,17 +317,16 @@ class Rows:
         points, W = self.points, V
         if n < len(self):
             points, W = np.concatenate([points, self.centers]), np.concatenate([V[:n], self._mixed() @ V[n:]])
+
+        def part(pair: tuple[slice, slice]) -> tuple[Array, Array]:
+            Q = self._block(points, *pair)
+            return summed_product(Q, W[pair[1]]), summed_product(Q.T, W[pair[0]]) if pair[0] != pair[1] else W[:0]
+
         found = np.zeros_like(W)
-        for i in range(0, len(points), block):
-            if i:
-                clock.check()
-            rows = slice(i, i + block)
-            found[rows] += summed_product(self.kernel._matrix(points[rows], None), W[rows])
-            for j in range(0, i, block):
-                columns = slice(j, j + block)
-                part = self.kernel._matrix(points[rows], points[columns])
-                found[rows] += summed_product(part, W[columns])
-                found[columns] += summed_product(part.T, W[rows])
+        for (rows, columns), (of_rows, of_columns) in _passed(part, len(points), block):
+            found[rows] += of_rows
+            if rows != columns:
+                found[columns] += of_columns
         if not np.isfinite(found).all():
             raise KernelError(f"{self.kernel!r} returned NaN or inf, or overflowed, on the rows of the data.")
         return found if n == len(self) else np.concatenate([found[:n], self._mixed().T @ found[n:]])
@@ -469,6 +475,22 @@ class Rows:
             everything = len(chosen) == n and np.array_equal(chosen, np.arange(n))
             return Selected(self.points, slice(None) if everything else chosen), coefficients
         return self.expansion(chosen, coefficients)
+
+
+def _passed(
+    part: Callable[[tuple[slice, slice]], R], count: int, block: int
+) -> Iterator[tuple[tuple[slice, slice], R]]:
+    """The blocks of a symmetric matrix on and below the diagonal, row by row from the diagonal on, and `part` of each.
+
+    Parts come in this order, whatever the threads, so that sums of them do not depend on their number.
+    """
+    starts = range(0, count, block)
+    at = {i: slice(i, min(i + block, count)) for i in starts}
+    pairs = [(at[i], at[j]) for i in starts for j in (i, *range(0, i, block))]
+    for number, (pair, found) in enumerate(zip(pairs, in_order(part, pairs, MOST_THREADS), strict=True)):
+        if number:
+            clock.check()
+        yield pair, found
 
 
 def _times(error: float, sizes: Array) -> Array:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import copy_context
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +22,7 @@ B = TypeVar("B")
 # Order of a matrix whose factorization by scipy gets all threads within `one_pool`. On two cores, a Cholesky factor
 # and the products after it took as long with one thread as with two at order 3000, and 1.4 times as long at order 5000.
 LARGE = 4000
+AHEAD = 2  # items per thread that wait for their turn, or for the caller; each may hold a block of memory
 
 
 class _Limit:
@@ -94,11 +97,31 @@ def in_threads(work: Callable[[A], B], items: Sequence[A]) -> list[B]:
 
     Half of the work for kernel values is exponentials, which BLAS does not compute.
     """
+    return list(in_order(work, items))
+
+
+def in_order(work: Callable[[A], B], items: Sequence[A], most: int | None = None) -> Iterator[B]:
+    """work(item) for each item in turn, while threads are at work on the next ones: at most `most` at a time.
+
+    They have numpy's error state and the deadline of the caller. Where the caller stops, no further item is begun.
+    """
     threads = max((library.get_num_threads() for library in _libraries()), default=1) if len(items) > 1 else 1
+    threads = min(threads, most or threads, len(items))
     if threads < 2:
-        return [work(item) for item in items]
+        yield from map(work, items)
+        return
+    begun = deque[Future[B]]()
     with _single, ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(work, items))
+        try:
+            for item in items:
+                begun.append(pool.submit(copy_context().run, work, item))
+                if len(begun) > AHEAD * threads:
+                    yield begun.popleft().result()
+            while begun:
+                yield begun.popleft().result()
+        finally:
+            for one in begun:
+                one.cancel()
 
 
 def one_pool() -> _Limit:
