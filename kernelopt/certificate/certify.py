@@ -21,7 +21,17 @@ import numpy as np
 from kernelopt.certificate import checker, cone_bounds, conjugates
 from kernelopt.certificate import sizes as sizes_of
 from kernelopt.certificate.claim import Bound
-from kernelopt.certificate.gram import CHEAP, FIRST_LOOK, FROM_FACTOR, PRODUCTS, SAMPLED, STREAMED, Gram, as_computed
+from kernelopt.certificate.gram import (
+    CHEAP,
+    DIAGONAL,
+    FIRST_LOOK,
+    FROM_FACTOR,
+    PRODUCTS,
+    SAMPLED,
+    STREAMED,
+    Gram,
+    as_computed,
+)
 from kernelopt.certificate.handover import SPARES, checked, free_features
 from kernelopt.certificate.multipliers import norm_multipliers, row_coefficients
 from kernelopt.certificate.report import CAP, ESTIMATE, FULL, LAST_DIGITS, REDUCED, Certificate, Lower
@@ -61,6 +71,11 @@ ROUNDINGS = 24  # roundings u per term that `checker.upper` allows for
 # Relative to the sizes of the numbers that a value is a sum of: a value up to this counts as 0. 2⁻⁴⁶ = 128u is five
 # times the allowance for rounding, 24u.
 NOTHING = 2.0**-46
+# Share of rows with multipliers up to which νᵀQν takes at most a fifth of the kernel values of Qν. It is computed
+# first where the estimated gap is at most LIKELY times the target, since the estimate is right to a factor of four as a
+# rule, and where functions have to reduce the last gap by at most BY_FUNCTIONS. A larger limit makes more passes that
+# decide nothing.
+FEW_BUSY, LIKELY, BY_FUNCTIONS = 0.4, 4.0, 1000.0
 # Relative to the value: where constraints that hold only nearly raise the upper bound by more than this share, the
 # first-order estimate is not trusted, and there is no upper bound.
 LOOSE = 0.1
@@ -132,7 +147,10 @@ def certified(reduction: Reduction, data: Outer, point: Iterate, request: Reques
     exact = all(factor.is_exact for factor in reduction.factors.values())
     # At full numerical rank the trace of Q − BBᵀ bounds what the factor leaves: the pass is made only if that fails.
     ways = [CHEAP] if scope == FULL and exact and not reduction.is_restriction else []
-    for way in [*ways, PRODUCTS if request.products and scope == FULL else WAYS[scope]]:
+    with_products = request.products and scope == FULL
+    if with_products and _may_close(reduction, data, point, request, upper):
+        ways.append(STREAMED)
+    for way in [*ways, PRODUCTS if with_products else WAYS[scope]]:
         found = _by_way(reduction, data, point, request, upper, way)
         if found.certificate.closes(request.tol, request.abs_tol):
             break
@@ -143,6 +161,24 @@ def certified(reduction: Reduction, data: Outer, point: Iterate, request: Reques
         if of_computed.closes(request.tol, request.abs_tol):
             certificate = of_computed
     return Certified(replace(certificate, seconds=perf_counter() - start), own)
+
+
+def _may_close(reduction: Reduction, data: Outer, point: Iterate, request: Request, upper: UpperBound) -> bool:
+    """Whether a pass over rows with multipliers takes far less than Qν, and may close the gap.
+
+    Qν is needed for another column only. The gap is estimated from the diagonal of Q − BBᵀ, which takes no pass, or
+    from the last bound: functions Aᵀν that a factor got since then reduce νᵀ(Q − BBᵀ)ν far more than the diagonal.
+    """
+    bound = _found(reduction, data, point, point.multipliers(), request.slopes, DIAGONAL)
+    stacks = () if bound is None else tuple(m.stack for m in bound.multipliers)
+    if bound is None or any(np.count_nonzero(V.any(axis=1)) > FEW_BUSY * len(V) for V in stacks):
+        return False
+    times = LIKELY
+    if any(factor.of_pivots is not factor for factor in reduction.factors.values()):
+        bound, times = request.known, BY_FUNCTIONS
+    abs_tol = None if request.abs_tol is None else times * request.abs_tol
+    estimate = _assembled(reduction, data, bound, upper, FULL, told=False, check=False)
+    return bound is not None and estimate.closes(times * request.tol, abs_tol)
 
 
 def _by_way(  # noqa: PLR0917

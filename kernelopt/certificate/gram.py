@@ -20,6 +20,7 @@ from kernelopt.support.types import Array, Ints
 STREAMED, CHEAP, FROM_FACTOR, SAMPLED = "streamed", "trace of what the factor leaves", "factor", "sampled"
 PRODUCTS = "streamed, with Qν"
 FIRST_LOOK = "factor, rounding left out"
+DIAGONAL = "factor, and the diagonal of what it leaves"
 SAMPLE = 400  # rows drawn for an estimate: its relative error is of the order of 1/√400 = 5 %
 # Features up to which VᵀQV is computed as (ΦᵀV)ᵀ(ΦᵀV). Larger values cost memory, N numbers per feature; smaller ones
 # cost passes over the kernel, N² kernel values each.
@@ -89,14 +90,15 @@ def _gram_of(link: PredictionLink, factor: Factor, V: Array, way: str) -> Gram:
         sizes = np.sqrt(factor.scale * factor.matrix.row_squares()) * (1 + gamma(factor.rank + 4))
     S = (sizes @ np.abs(V)) * (1 + gamma(n + 2))
     tiny = UNDERFLOW * np.outer(S > 0, S > 0)
-    if way not in (FROM_FACTOR, FIRST_LOOK, SAMPLED, PRODUCTS):
+    if way not in (FROM_FACTOR, FIRST_LOOK, DIAGONAL, SAMPLED, PRODUCTS):
         features = _features_below(link, factor)
         if features is not None:
             return _from_features(features, rows.spread @ V, abs(rows.spread) @ np.abs(V), sizes)
     if way == SAMPLED:
         return Gram(_sampled(link, factor, V), np.zeros_like(tiny), sizes)
-    if way == FIRST_LOOK:
-        return Gram(_from_factor(factor, V), np.zeros_like(tiny), sizes)
+    if way in (FIRST_LOOK, DIAGONAL):
+        left = V.T @ (_diagonal(link, factor)[:, None] * V) if way == DIAGONAL else 0.0
+        return Gram(_from_factor(factor, V) + left, np.zeros_like(tiny), sizes)
     exact = spans_everything(link, factor) and factor.is_exact
     if way in (FROM_FACTOR, CHEAP) or not n or exact:
         alone = way == FROM_FACTOR or factor.is_projected  # then BBᵀ itself is the matrix of the problem
@@ -168,10 +170,15 @@ def _left(factor: Factor, V: Array, residual: float) -> Array:
     return np.asarray(residual * factor.scale * len(factor.B) * np.outer(lengths, lengths) * (1 + 1e-12))
 
 
+def _diagonal(link: PredictionLink, factor: Factor) -> Array:
+    """diag(Q − BBᵀ·scale), at least 0."""
+    return np.clip(link.rows.diagonal() - factor.scale * factor.matrix.row_squares(), 0.0, None)
+
+
 def _sampled(link: PredictionLink, factor: Factor, V: Array) -> Array:
     """VᵀQV with Vᵀ(Q − BBᵀ)V estimated from rows drawn with p ∝ |V|√diag(Q − BBᵀ)."""
     rows = link.rows
-    d = np.clip(rows.diagonal() / factor.scale - factor.matrix.row_squares(), 0.0, None)
+    d = _diagonal(link, factor)
     weight = np.linalg.norm(V, axis=1) * np.sqrt(d)
     if weight.sum() == 0:
         return _from_factor(factor, V)

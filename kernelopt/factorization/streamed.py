@@ -150,9 +150,10 @@ class ArrayColumns(GrowingColumns):
         held = 0 if work.limit is None else 8.0 * n * old
         affordable = (memory.allowed_bytes(work.limit) - held) / (8 * n)
         if self.wanted is None:
-            # 10 % more than extrapolated, since a copy costs more; from 1.25 to 8 times the old width, since the
-            # extrapolation is rough.
-            likely = max(min(1.1 * work.expected_rank(self), 8 * old), 1.25 * old, ROOM / (8 * n))
+            # 15 % more than extrapolated and the columns of one more round, since a copy costs more; from 1.25 to 8
+            # times the old width, since the extrapolation is rough.
+            expected = 1.15 * work.expected_rank(self) + needed - self.rank
+            likely = max(min(expected, 8 * old), 1.25 * old, ROOM / (8 * n))
         else:
             likely = self.wanted
         width = max(int(min(likely, work.most, affordable)), needed)

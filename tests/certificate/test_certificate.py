@@ -29,7 +29,7 @@ from kernelopt.certificate.certify import (
 )
 from kernelopt.certificate.claim import Bound, Norm, Program, still
 from kernelopt.certificate.conjugates import is_admissible
-from kernelopt.certificate.gram import STREAMED, Gram
+from kernelopt.certificate.gram import DIAGONAL, PRODUCTS, STREAMED, Gram, gram_of
 from kernelopt.certificate.multipliers import Multipliers, norm_multipliers
 from kernelopt.certificate.report import Certificate, Lower
 from kernelopt.compiler.representer import valued
@@ -860,3 +860,53 @@ def test_violations_cost_twice_their_multipliers():
     form = SimpleNamespace(outer=SimpleNamespace(constraints=constraints))
     found = MODULE._widening(form, SimpleNamespace(duals=duals), residuals)
     assert found == 2 * (1.5 + 1.0) + 2 * 12 * 0.5
+
+
+def with_few_support_vectors(N=2200):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 4))
+    y = np.where(np.sin(2 * X[:, 0]) + X[:, 1] > 0, 1.0, -1.0)
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.5)), cp.Variable()
+    loss = cp.sum(ko.losses.hinge(y, theta(X) + b))
+    return ko.Problem(cp.Minimize(loss + 0.5 * ko.sum_squares(theta)))
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-6])
+def test_the_last_pass_is_one_over_rows_with_multipliers(tol, monkeypatch):
+    """Qν is computed where another column may follow. The bounds are the same either way."""
+    found, by_way = {}, MODULE._by_way
+    for share in (MODULE.FEW_BUSY, 0.0):
+        ways = []
+        monkeypatch.setattr(MODULE, "FEW_BUSY", share)
+        monkeypatch.setattr(MODULE, "_by_way", lambda *rest, ways=ways: ways.append(rest[-1]) or by_way(*rest))
+        problem = with_few_support_vectors()
+        problem.solve(tol=tol, factorization="streamed")
+        assert problem.status == "optimal"
+        found[share] = ways, problem.certificate
+    (ways, mine), (others, other) = found.values()
+    assert ways[-1] == STREAMED and set(others) == {PRODUCTS}
+    assert ways.count(PRODUCTS) == len(others) - 1
+    assert mine.lower == pytest.approx(other.lower, rel=1e-9)
+    assert mine.upper == pytest.approx(other.upper, rel=1e-9)
+
+
+def test_where_the_pass_over_few_rows_leaves_the_gap_open_another_computes_products(monkeypatch):
+    monkeypatch.setattr(MODULE, "LIKELY", 1e12)
+    ways, by_way = [], MODULE._by_way
+    monkeypatch.setattr(MODULE, "_by_way", lambda *rest: ways.append(rest[-1]) or by_way(*rest))
+    problem = with_few_support_vectors(4000)
+    problem.solve(tol=1e-6, factorization="streamed")
+    assert problem.status == "optimal"
+    assert ways[:2] == [STREAMED, PRODUCTS]
+
+
+def test_an_estimate_from_the_diagonal_of_what_the_factor_leaves():
+    problem = with_few_support_vectors(300)
+    problem.solve(max_rank=20)
+    reduction = reduction_of(problem)
+    (link,), (factor,) = reduction.form.predictions, reduction.factors.values()
+    V = np.random.default_rng(1).normal(size=(len(link.rows), 2))
+    B, Q = np.asarray(factor.B), link.rows.gram()
+    left = np.diag(Q - factor.scale * B @ B.T)
+    expected = factor.scale * (V.T @ B) @ (B.T @ V) + V.T @ (left[:, None] * V)
+    np.testing.assert_allclose(gram_of(link, factor, V, DIAGONAL).value, expected, rtol=1e-9)
