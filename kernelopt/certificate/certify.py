@@ -169,7 +169,9 @@ def _may_close(reduction: Reduction, data: Outer, point: Iterate, request: Reque
     Qν is needed for another column only. The gap is estimated from the diagonal of Q − BBᵀ, which takes no pass, or
     from the last bound: functions Aᵀν that a factor got since then reduce νᵀ(Q − BBᵀ)ν far more than the diagonal.
     """
-    bound = _found(reduction, data, point, point.multipliers(), request.slopes, DIAGONAL)
+    if data.split is None or request.slopes is None:
+        return False
+    bound = conjugates.lower_bound(reduction, data.form, point, data.split, request.slopes, DIAGONAL)
     stacks = () if bound is None else tuple(m.stack for m in bound.multipliers)
     if bound is None or any(np.count_nonzero(V.any(axis=1)) > FEW_BUSY * len(V) for V in stacks):
         return False
