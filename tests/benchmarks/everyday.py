@@ -54,6 +54,13 @@ def in_four_dimensions(N: int) -> Data:
     return X, np.sign(np.sin(2 * X[:, 0]) + X[:, 1] ** 2 - 1 + 0.3 * rng.standard_normal(N)), 1.5
 
 
+def in_few_dimensions(N: int, p: int) -> Data:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, p))
+    y = np.sign(np.sin(2 * X[:, 0]) + X[:, -1] ** 2 - 1 + 0.3 * rng.standard_normal(N))
+    return X, y, 1.5 if p <= 4 else float(np.sqrt(p))
+
+
 def in_many_dimensions(N: int, p: int) -> Data:
     options = {"n_informative": min(20, p), "n_redundant": 0, "n_clusters_per_class": 3, "flip_y": 0.05}
     X, y = make_classification(N, p, random_state=0, **options)
@@ -408,6 +415,7 @@ def main(arguments: list[str] | None = None) -> None:
     if asked.large:
         cases += [(in_many_dimensions(3000, 100), 5, 20), (in_four_dimensions(3000), 5, 20)]
         cases += [(in_many_dimensions(2000, 100), 10, 50)]
+        cases += [(in_few_dimensions(1000, p), 5, 20) for p in (1, 2, 3, 6, 8)]
     for data, folds, values in cases:
         g = grid(data, folds, values, 1e-3)
         scores = "{:.4f} {:.4f}".format(*g.scores)
