@@ -57,7 +57,7 @@ def first_point(problem: Structured, seconds: float, tol: float = TOL, near: Poi
     f, held = np.asarray(problem.F)[:, 0], np.zeros(m)
     if near is not None:
         rest, held = _unclear(problem, machine, near.s)
-        if len(rest) > MOST_LEFT * len(machine.rows):
+        if not 0 < len(rest) <= MOST_LEFT * len(machine.rows):
             return None
         machine = replace(machine, rows=machine.rows[rest], y=machine.y[rest], height=machine.height[rest])
     K, scale = _kernel(problem, space, machine.rows, f)

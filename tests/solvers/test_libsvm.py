@@ -181,6 +181,18 @@ def test_a_row_stands_for_those_that_keep_their_slopes(name, monkeypatch):
     assert libsvm.completed(inner, some).gap <= 0.05 * libsvm.completed(inner, everyone).unit
 
 
+@pytest.mark.parametrize("name", ["hinge", "tube"])
+def test_where_all_rows_keep_their_slopes_there_is_nothing_to_solve(name):
+    """As where a neighbour is none: all rows are taken then."""
+    problem, _ = stated(name, 1.0)
+    inner = structured_of(problem, 1.0)
+    near = augmented_lagrangian.solve(inner, Watch("", 1e-9, 1e-12, 1.0))
+    far = 50 * np.abs(inner.anchor).max()
+    beyond = replace(near, s=np.full_like(near.s, far if name == "tube" else 2 * far))
+    assert libsvm.first_point(inner, np.inf, near=beyond) is None
+    assert augmented_lagrangian.solve(inner, Watch("", 1e-9, 1e-12, 1.0), beyond).gap <= 1e-9
+
+
 def test_slopes_that_add_up_to_nothing_have_no_row_to_stand_for_them():
     with pytest.raises(ValueError, match="sum"):
         libsvm._with_stand_in(np.eye(3), np.ones(3), np.ones(3), 1e-6)
