@@ -11,6 +11,7 @@ from kernelopt.certificate.certify import (
     errors_of_predictions,
     first_look,
     gap_of_solver,
+    value_at_zero,
     without_lower_bound,
 )
 from kernelopt.certificate.report import ESTIMATE, FULL, REDUCED, Certificate
@@ -30,5 +31,6 @@ __all__ = [
     "errors_of_predictions",
     "first_look",
     "gap_of_solver",
+    "value_at_zero",
     "without_lower_bound",
 ]

@@ -122,12 +122,17 @@ def first_look(reduction: Reduction, data: Outer, point: Iterate, slopes: Array 
     return _assembled(reduction, data, bound, upper, REDUCED, check=False)
 
 
+def value_at_zero(reduction: Reduction, data: Outer) -> float | None:
+    """P₀ of the minimized problem; None where θ = 0 is infeasible, where P₀ is not known, and with exponentials."""
+    return None if data.form.cones.exp else _at_zero(reduction, data)
+
+
 def gap_of_solver(reduction: Reduction, data: Outer, point: Iterate, gap: float) -> float:
     """The relative gap for an absolute gap that a solver found; NaN where a first look has to decide.
 
     That is the case without P₀, and with exponentials, whose infimum may not be attained.
     """
-    at_zero = None if data.form.cones.exp or not isfinite(gap) else _at_zero(reduction, data)
+    at_zero = value_at_zero(reduction, data) if isfinite(gap) else None
     if at_zero is None:
         return nan
     value = data.form.sign * representer.bare_value(reduction.form, point)

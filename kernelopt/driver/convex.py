@@ -177,7 +177,7 @@ class Convex(Work):
                 raise SolverError(f"{plan.solver} takes no integer variables.")
             return engines.solve(
                 task.reduction, task.outer, plan.solver, plan.tol, perf_counter() + seconds, plan.start, goal.verbose,
-                goal.progress,
+                goal.progress, task.value_at_zero(),
             )  # fmt: skip
         cvxpy_solvers.require_memory(task.reduction, goal.memory_limit)
         return cvxpy_solvers.solve_reduction(

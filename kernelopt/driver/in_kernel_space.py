@@ -129,10 +129,13 @@ def tried(
 ) -> tuple[Attempt, Outcome | None]:
     """The attempt, and its outcome where it settles the problem, or where a limit was reached."""
     name = choice.ordered(names, reduction.form, outer, reduction.size)[0]
-    began = perf_counter()
+    began, task = perf_counter(), Task(reduction, outer, goal)
     claimed, gap, outcome = "failed", nan, None
     try:
-        answer = engines.solve(reduction, outer, name, goal.tol, goal.deadline, start, goal.verbose, goal.progress)
+        answer = engines.solve(
+            reduction, outer, name, goal.tol, goal.deadline, start, goal.verbose, goal.progress,
+            task.value_at_zero(),
+        )  # fmt: skip
         claimed = str(answer.status)
         if answer.has_point and answer.point is not None:
             point = representer.evaluate(reduction, answer.point, answer.predictions)
@@ -141,7 +144,7 @@ def tried(
             met = representer.violation(reduction, point, outer.form.data_unit) <= FEASIBLE and isfinite(point.value)
             if met and (limited or gap <= goal.tol):
                 candidate = Candidate(abs(answer.gap), not limited, limited, point, answer)
-                outcome = judged(Task(reduction, outer, goal), candidate, False, _undecided, None)
+                outcome = judged(task, candidate, False, _undecided, None)
                 settled = limited or outcome.interrupted or outcome.solution.status == Status.OPTIMAL
                 outcome = outcome if settled else None
     except (SolverError, MemoryLimitError, _UndecidedError):

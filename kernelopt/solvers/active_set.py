@@ -66,7 +66,7 @@ def _found(run: _Run, watch: Watch) -> Point | None:
         if wrong == 0:
             point = run.point()
             return point if watch(point, run.p.size) else None
-        if gap <= NEARLY * watch.enough * run.improvement():
+        if gap <= NEARLY * watch.enough * watch.size(*run.values()):
             point = run.point(apart=True)
             if watch.suffices(point):
                 return point
@@ -153,9 +153,11 @@ class _Run:
         gain = float((p.high - p.low)[wrong] @ beyond[wrong])
         return gain + 0.5 * self.space.typical * float(outside @ outside)
 
-    def improvement(self) -> float:
-        """½xᵀRx = ½gᵀKg for the slopes g."""
-        return -0.5 * float(self._slopes() @ (self.s - self.p.F @ self.y))
+    def values(self) -> tuple[float, float]:
+        """½xᵀRx = ½gᵀKg for the slopes g, and the dual objective, which is near the primal one."""
+        p, a = self.p, self.a
+        square = -0.5 * float(self._slopes() @ (self.s - p.F @ self.y))
+        return square, p.constant - float(p.anchor @ a) - 0.5 * float(p.rho @ a**2) - square
 
     def turned(self) -> int:
         """Put kinks on the sides where they belong, and say how many were not."""

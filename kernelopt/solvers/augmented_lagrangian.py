@@ -110,26 +110,16 @@ class Newton(Engine):
 def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Point:
     """The best point found; the watch decides when it is good enough.
 
-    From the solution of a neighbouring problem, and then from libsvm's, active sets are tried first. Where they failed
-    from neighbours, the next 1, 2, 4, … problems begin with libsvm's point.
+    Where entries of K are at hand, active sets and libsvm's point are tried first.
     """
-    kept, first = _kept(start), None
+    kept, first, found = _kept(start), None, None
     near = start if start is not None and _on_other_sides(problem, start) <= OTHERS else None
-    if kept.wait:
-        kept = kept._replace(wait=kept.wait - 1)
-        found, first = _by_libsvm(problem, watch, near)
-        if found is not None:
-            return replace(found, kept=kept)
-    if near is not None and first is None:
-        found = active_set.solve(problem, watch, near)
-        if found is not None:
-            return replace(found, kept=kept._replace(failures=0, wait=0))
-        failures = min(kept.failures + 1, MOST_FAILURES)
-        kept = kept._replace(failures=failures, wait=2 ** (failures - 1))
-    if first is None:
-        found, first = _by_libsvm(problem, watch, near)
-        if found is not None:
-            return replace(found, kept=kept)
+    if not problem.smooth and problem.kernel_space is not None:
+        found, first, kept = _in_kernel_space(problem, watch, near, kept)
+    elif near is not None and watch.enough >= libsvm.TOL / 2:
+        found, kept = _from_few_rows(problem, watch, near, kept)
+    if found is not None:
+        return replace(found, kept=kept)
     if not problem.orthonormal:
         finer = _from_finer_points(problem, watch) if first is not None else None
         return replace(finer or proximal_point.solve(problem, watch, start), kept=kept)
@@ -137,6 +127,30 @@ def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Poin
         start = libsvm.completed(problem, first)
     found = _coarse_to_fine(problem, watch, start, problem.sigma, watch.flops + BUDGET * problem.cost(problem.m))
     return replace(found, kept=_kept(found)._replace(failures=kept.failures, wait=kept.wait))
+
+
+def _in_kernel_space(
+    problem: Structured, watch: Watch, near: Point | None, kept: KeptPenalty
+) -> tuple[Point | None, Point | None, KeptPenalty]:
+    """The answer that active sets find from the solution of a neighbouring problem, or from libsvm's point, which is
+    the second. Where they failed from neighbours, the next 1, 2, 4, … problems begin with libsvm's point."""
+    if kept.wait:
+        kept = kept._replace(wait=kept.wait - 1)
+        found, first = _by_libsvm(problem, watch, near)
+        if found is not None or first is not None:
+            return found, first, kept
+    if near is not None:
+        found = active_set.solve(problem, watch, near)
+        if found is not None:
+            return found, None, kept._replace(failures=0, wait=0)
+        kept = _failed(kept)
+    found, first = _by_libsvm(problem, watch, near)
+    return found, first, kept
+
+
+def _failed(kept: KeptPenalty) -> KeptPenalty:
+    failures = min(kept.failures + 1, MOST_FAILURES)
+    return kept._replace(failures=failures, wait=2 ** (failures - 1))
 
 
 def _on_other_sides(problem: Structured, point: Point) -> float:
@@ -160,6 +174,20 @@ def _by_libsvm(problem: Structured, watch: Watch, start: Point | None) -> tuple[
         if found is not None:
             return found, first
     return None, first
+
+
+def _from_few_rows(
+    problem: Structured, watch: Watch, near: Point, kept: KeptPenalty
+) -> tuple[Point | None, KeptPenalty]:
+    """Libsvm's answer for the rows that a neighbour leaves open, where it will do; for a B of few columns."""
+    if kept.wait:
+        return None, kept._replace(wait=kept.wait - 1)
+    first = libsvm.first_point(problem, watch.left, near=near)
+    if first is not None and _on_other_sides(problem, first) <= WRONG:
+        found = libsvm.completed(problem, first)
+        if watch.suffices(found):
+            return found, kept._replace(failures=0)
+    return None, _failed(kept)
 
 
 def _from_finer_points(problem: Structured, watch: Watch) -> Point | None:

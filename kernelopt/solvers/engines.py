@@ -102,11 +102,11 @@ def lacks(name: str, shape: Shape) -> str | None:
 
 def solve(  # noqa: PLR0917
     reduction: Reduction, outer: Outer, name: str, tol: float, deadline: float = inf,
-    start: Start | None = None, verbose: bool = False, progress: bool = False,
+    start: Start | None = None, verbose: bool = False, progress: bool = False, at_zero: float | None = None,
 ) -> Answer:  # fmt: skip
     """Solve a reduced problem by one of our own solvers.
 
-    Raises SolverError where the solver does not take the problem.
+    at_zero : P₀, where gaps are relative to P₀ − P, as certified ones are. Raises SolverError where the solver does not take the problem.
     """
     began = perf_counter()
     shape = assemble.shape_of(reduction.form, outer)
@@ -121,7 +121,11 @@ def solve(  # noqa: PLR0917
     wanted = EXACT if shape.nonconvex is not None else max(least, tol**2)
     target, floor = (wanted, EXACT * FLOOR * kappa) if exact else (TIGHTER * tol, FLOOR * kappa)
     enough = 0.0 if exact else ENOUGH * tol
-    watch = Watch(name, target, floor, outer.form.data_unit or sigma, deadline, verbose, progress, enough)
+    zero = -inf if exact or at is not None or at_zero is None else at_zero
+    watch = Watch(
+        name, target, floor, outer.form.data_unit or sigma, deadline, verbose, progress, enough, zero,
+        outer.form.offset,
+    )  # fmt: skip
     engine = ENGINES[name]
     try:
         with np.errstate(all="ignore"):  # a step too far may overflow; it is taken back

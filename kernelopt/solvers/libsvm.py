@@ -46,7 +46,7 @@ def first_point(problem: Structured, seconds: float, tol: float = TOL, near: Poi
     costs = problem.linear_y.any() or problem.linear_d.any()
     if not machines.is_installed() or problem.smooth or costs:
         return None
-    space, m = problem.kernel_space, problem.m
+    space, m = problem.entry_space if near is not None else problem.kernel_space, problem.m
     if space is None:
         return None
     kinks = Kinks(np.zeros(m), problem.slope, problem.of, problem.anchor, problem.low, problem.high, problem.rho)

@@ -474,8 +474,13 @@ class Structured:
     @cached_property
     def kernel_space(self) -> KernelSpace | None:
         """The same where single entries can be looked up: each s is one prediction, and all BBᵀ are at hand."""
-        able = self._one_each and np.all(self.R > 0) and all(B.outer() is not None for B in self.blocks)
+        able = self.entry_space is not None and all(B.outer() is not None for B in self.blocks)
         return self.dual_space if able else None
+
+    @cached_property
+    def entry_space(self) -> KernelSpace | None:
+        """The same where each s is one prediction, whose entries are products of few columns where BBᵀ is not at hand."""
+        return self.dual_space if self._one_each and np.all(self.R > 0) else None
 
     def is_small(self, active: int) -> bool:
         """Whether a system is solved in its active rows, rather than in all unknowns."""

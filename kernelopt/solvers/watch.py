@@ -16,15 +16,17 @@ FEASIBLE = 1e-9
 # Relative gap and violation to which coarser restrictions of θ are solved: they only start the next rank, which changes
 # more than the digits that follow.
 COARSE = 1e-3
+# P₀ − P counts up to that many times the objective beside its constant, as differences of a larger one are rounding.
+MOST = 1e3
 
 
 @dataclass(eq=False)
 class Watch:
     """Judges points by their gap, and keeps the time.
 
-    tol : target gap, relative to ½xᵀRx, a lower bound of the improvement over θ = 0 at the optimum; floor : absolute
-    gap that suffices in any case; enough : relative gap at which no better point is sought from one that a finder gave;
-    unit : of the arguments s, for violations; deadline : on `perf_counter`; systems,
+    tol : target gap, relative to `size`; floor : absolute gap that suffices in any case; enough : relative gap at which
+    no better point is sought from one that a finder gave; unit : of the arguments s, for violations; deadline : on
+    `perf_counter`; at_zero, offset : P₀ and the objective's constant, where gaps are relative to P₀ − P; systems,
     flops : linear systems solved so far, and their cost
     """
 
@@ -36,6 +38,8 @@ class Watch:
     verbose: bool = False
     bar: bool = False
     enough: float = 0.0
+    at_zero: float = -inf
+    offset: float = 0.0
     systems: int = 0
     flops: float = 0.0
     started: float = field(default_factory=perf_counter)
@@ -46,14 +50,21 @@ class Watch:
         """Whether the point is good enough; raises OutOfTimeError after the deadline."""
         self._show(point, rank)
         tol, feasible = (max(COARSE, self.tol), COARSE) if coarse else (self.tol, FEASIBLE)
-        enough = point.gap <= max(tol * point.unit, self.floor) and point.violation <= feasible * self.unit
+        size = self.size(point.unit, point.primal)
+        enough = point.gap <= max(tol * size, self.floor) and point.violation <= feasible * self.unit
         if not enough:
             self.check_time()
         return enough
 
+    def size(self, unit: float, primal: float) -> float:
+        """What gaps are relative to: `unit` = ½xᵀRx, a lower bound of the improvement over θ = 0 at the optimum, or
+        that improvement itself where P₀ is known."""
+        return max(unit, min(self.at_zero - primal, MOST * abs(primal - self.offset)))
+
     def suffices(self, point: Point) -> bool:
         """Whether a point that was found elsewhere needs no steps."""
-        return point.gap <= self.enough * point.unit and point.violation <= FEASIBLE * self.unit
+        size = self.size(point.unit, point.primal)
+        return point.gap <= self.enough * size and point.violation <= FEASIBLE * self.unit
 
     def merit(self, point: Point) -> float:
         """The quantity that iterations reduce: the relative gap plus the violation in units of right-hand sides."""

@@ -89,13 +89,14 @@ def test_the_estimate_of_the_gap(loss):
     ratios = []
     for _ in range(10):
         assert run.step()
-        estimate, improvement = run.estimated_gap(), run.improvement()
+        estimate, (improvement, _) = run.estimated_gap(), run.values()
         gap = run.point(apart=True)
         if run.turned() == 0:
             break
         ratios.append(estimate / gap.gap)
         assert improvement == pytest.approx(gap.unit, rel=0.5)
     assert run.estimated_gap() <= 1e-12
+    assert run.values()[1] == pytest.approx(run.point().primal, rel=1e-9)
     assert ratios
     assert all(0.1 < ratio < 10 for ratio in ratios[1:])
 
@@ -220,8 +221,8 @@ def test_steps_end_where_no_fewer_kinks_are_turned(wrong, found, steps):
         def estimated_gap(self):
             return np.inf
 
-        def improvement(self):
-            return 1.0
+        def values(self):
+            return 1.0, 0.0
 
         def turned(self):
             return wrong[self.taken - 1]
@@ -236,6 +237,9 @@ def test_steps_end_where_no_fewer_kinks_are_turned(wrong, found, steps):
 
         def check_time(self):
             pass
+
+        def size(self, unit, primal):
+            return unit
 
         def __call__(self, point, rank):
             return point == "the point"

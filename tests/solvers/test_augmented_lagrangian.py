@@ -10,7 +10,8 @@ from inside import reduction_of
 import kernelopt as ko
 from kernelopt import losses
 from kernelopt.compiler.separable import outer_of
-from kernelopt.solvers import assemble, augmented_lagrangian
+from kernelopt.driver import strategy
+from kernelopt.solvers import assemble, augmented_lagrangian, libsvm
 from kernelopt.solvers.augmented_lagrangian import smoothed
 from kernelopt.solvers.dual_point import Point
 from kernelopt.solvers.watch import Watch
@@ -55,7 +56,7 @@ def test_finer_points_of_libsvm_follow_a_first_one(monkeypatch, first):
     monkeypatch.setattr(augmented_lagrangian, "_by_libsvm", lambda *_: (None, first))
     monkeypatch.setattr(augmented_lagrangian, "_from_finer_points", lambda *_: called.append("finer"))
     monkeypatch.setattr(augmented_lagrangian.proximal_point, "solve", lambda *_: called.append("proximal") or answer)
-    found = augmented_lagrangian.solve(SimpleNamespace(orthonormal=False), Watch("", 1e-6, 0.0, 1.0))
+    found = augmented_lagrangian.solve(SimpleNamespace(orthonormal=False, smooth=(), kernel_space=1), Watch("", 1e-6, 0.0, 1.0))
     assert found.primal == 1.0
     assert called == (["proximal"] if first is None else ["finer", "proximal"])
 
@@ -78,3 +79,71 @@ def test_it_gives_up_where_no_gap_is_finite(monkeypatch, sigma):
     systems = SimpleNamespace(watch=Watch("", 1e-6, 0.0, 1.0), known=None)
     found = augmented_lagrangian._at_rank(problem, systems, nowhere, sigma, np.inf, coarse=False)
     assert tried and found.stopped is None
+
+
+def test_loose_tolerances_are_relative_to_what_theta_gains(monkeypatch):
+    """As certified gaps are. ½xᵀRx is far less for many rows with a small λ, and takes more systems to get to."""
+    x = np.linspace(0, 6, 300)[:, None]
+    y = np.sin(3 * x[:, 0]) + 0.3 * RNG.normal(size=300)
+
+    def solved(tol):
+        theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+        problem = ko.Problem(cp.Minimize(cp.sum(losses.pinball(y, theta(x) + b, 0.9)) + 1e-3 * ko.sum_squares(theta)))
+        problem.solve(tol=tol, solver="AUGMENTED_LAGRANGIAN", rank_tol=1e-8)
+        return problem
+
+    loose, tight = solved(1e-3), solved(strategy.LOOSE / 2)
+    assert loose.certificate.relative_gap <= 1e-3 and tight.certificate.relative_gap <= strategy.LOOSE / 2
+    monkeypatch.setattr(strategy, "LOOSE", np.inf)
+    before, same = solved(1e-3), solved(1e-5)
+    assert loose.solver_stats.num_iters < before.solver_stats.num_iters
+    monkeypatch.undo()
+    assert solved(1e-5).solver_stats.num_iters == same.solver_stats.num_iters  # a tight one is as it was
+
+
+def test_what_gaps_are_relative_to():
+    """½xᵀRx, or P₀ − P where that is known and larger, but not far more than the objective."""
+    assert Watch("", 1e-3, 0.0, 1.0).size(2.0, 5.0) == 2.0
+    known = Watch("", 1e-3, 0.0, 1.0, at_zero=100.0, offset=4.0)
+    assert known.size(2.0, 5.0) == 95.0
+    assert known.size(98.0, 5.0) == 98.0
+    assert known.size(2.0, 4.0 + 1e-6) == 2.0
+    assert known.size(2.0, np.inf) == 2.0
+
+
+def few_columns(lams, tol=1e-3):
+    """A path of hinge problems in one column, whose B has few columns."""
+    x = np.linspace(-3, 3, 400)[:, None] + 0.01 * RNG.normal(size=(400, 1))
+    y = np.sign(np.sin(2 * x[:, 0]) + 0.3 * RNG.normal(size=400))
+    theta, b, lam = ko.Theta(ko.kernels.Gaussian(sigma=1.5)), cp.Variable(), cp.Parameter(nonneg=True)
+    problem = ko.Problem(cp.Minimize(cp.sum(losses.hinge(y, theta(x) + b)) + lam * ko.sum_squares(theta)))
+    return ko.path(problem, lam, lams, tol=tol)
+
+
+def test_with_few_columns_libsvm_takes_the_rows_that_a_neighbour_leaves_open(monkeypatch):
+    """At loose tolerances; its point is the answer."""
+    asked, lams = augmented_lagrangian._from_few_rows, np.geomspace(1, 1e-2, 10)
+    found = []
+
+    def counted(*args):
+        point, kept = asked(*args)
+        found.append(point is not None)
+        return point, kept
+
+    monkeypatch.setattr(augmented_lagrangian, "_from_few_rows", counted)
+    path = few_columns(lams)
+    assert sum(found) >= 6
+    assert max(path["gap"]) <= 1e-3
+    found.clear()
+    assert max(few_columns(lams, tol=1e-6)["gap"]) <= 1e-6
+    assert not found
+
+
+def test_where_its_point_fails_some_problems_do_without(monkeypatch):
+    """The next 1, 2, 4, 8, 8, … problems of a path."""
+    asked = []
+    monkeypatch.setattr(libsvm, "first_point", lambda problem, seconds, near=None: asked.append(near))
+    path = few_columns(np.geomspace(1, 1e-2, 30))
+    assert max(path["gap"]) <= 1e-3
+    asked = [near for near in asked if near is not None]
+    assert len(asked) == 6  # of 29 problems with a neighbour, the 1st, 3rd, 6th, 11th, 20th and 29th
