@@ -106,7 +106,8 @@ def solve(  # noqa: PLR0917
 ) -> Answer:  # fmt: skip
     """Solve a reduced problem by one of our own solvers.
 
-    at_zero : P₀, where gaps are relative to P₀ − P, as certified ones are. Raises SolverError where the solver does not take the problem.
+    at_zero : P₀, where gaps are relative to P₀ − P, as certified ones are. Raises SolverError where the solver does not
+    take the problem.
     """
     began = perf_counter()
     shape = assemble.shape_of(reduction.form, outer)

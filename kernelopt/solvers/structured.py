@@ -479,7 +479,7 @@ class Structured:
 
     @cached_property
     def entry_space(self) -> KernelSpace | None:
-        """The same where each s is one prediction, whose entries are products of few columns where BBᵀ is not at hand."""
+        """The same where each s is one prediction: entries are products of rows of B where BBᵀ is not at hand."""
         return self.dual_space if self._one_each and np.all(self.R > 0) else None
 
     def is_small(self, active: int) -> bool:

@@ -56,7 +56,9 @@ def test_finer_points_of_libsvm_follow_a_first_one(monkeypatch, first):
     monkeypatch.setattr(augmented_lagrangian, "_by_libsvm", lambda *_: (None, first))
     monkeypatch.setattr(augmented_lagrangian, "_from_finer_points", lambda *_: called.append("finer"))
     monkeypatch.setattr(augmented_lagrangian.proximal_point, "solve", lambda *_: called.append("proximal") or answer)
-    found = augmented_lagrangian.solve(SimpleNamespace(orthonormal=False, smooth=(), kernel_space=1), Watch("", 1e-6, 0.0, 1.0))
+    found = augmented_lagrangian.solve(
+        SimpleNamespace(orthonormal=False, smooth=(), kernel_space=1), Watch("", 1e-6, 0.0, 1.0)
+    )
     assert found.primal == 1.0
     assert called == (["proximal"] if first is None else ["finer", "proximal"])
 
