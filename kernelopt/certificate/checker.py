@@ -211,6 +211,8 @@ def sums(free: Free, z: Array) -> tuple[Array, Array]:
 
     Each is a sum of exact products that is rounded once, so that a sum that is 0 is found to be 0.
     """
+    if not len(free.owners):
+        return np.zeros(0), np.zeros(0, dtype=bool)
     weight = np.append(z, 1.0)[free.rows]
     hi, lo, inexact = checked_product(free.values, weight)
     starts = free.starts[:-1]

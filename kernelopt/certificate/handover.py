@@ -254,6 +254,8 @@ def _vanishing(program: Program, links: list[Link], dual: Dual) -> Iterator[Dual
 def _eliminated(program: Program, links: list[Link], dual: Dual) -> Dual | None:
     """The dual point with all free columns exactly 0, by elimination; None where they do not vanish that way."""
     free = checker.free_columns(program, links, dual)
+    if not len(free.owners):
+        return dual
     z = pivots.eliminated(free.matrix(len(dual.z), free.values), dual.z, list(program.cones))
     return None if z is None else replace(dual, z=z)
 

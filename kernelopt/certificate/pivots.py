@@ -16,6 +16,7 @@ from scipy.linalg import lstsq, qr
 from scipy.sparse.csgraph import connected_components, min_weight_full_bipartite_matching
 from scipy.sparse.linalg import lsmr
 
+from kernelopt.support.arithmetic import two_product
 from kernelopt.support.types import Array, Ints
 
 # Entries per column: a column with more (an intercept) gets its pivot row by QR of the Schur complement, after narrow
@@ -214,14 +215,16 @@ def eliminated(W: sp.csc_array, z: Array, cones: Cones) -> Array | None:
 
     Each column of few entries takes as pivot a row that stands in no column before it, whose multiplier follows from
     the others. A wide column loses its residual to one more row with room. With coefficients of few bits, such as ±1,
-    nothing is rounded on the grid.
+    nothing is rounded on the grid. A wide column may have others, as τ and τ − 1, where a step of that row and of its
+    pivots changes its sum by a number of few bits.
     """
     m, counts = len(z), np.diff(W.indptr)
     wide = np.flatnonzero(counts > WIDE)
     plain = all(kind in ("zero", "nonneg") for kind, _, _ in cones)
     if not len(counts):
         return z
-    if len(wide) > FEW_WIDE or not plain or not _has_few_bits(W.data[W.indices < m]):
+    of_narrow = (W.indices < m) & np.repeat(counts <= WIDE, counts)
+    if len(wide) > FEW_WIDE or not plain or not _has_few_bits(W.data[of_narrow]):
         return None
     room = room_of(z, cones, _unit_of(W, z))
     found = _levels(W, room, counts <= WIDE)
@@ -240,7 +243,7 @@ def eliminated(W: sp.csc_array, z: Array, cones: Cones) -> Array | None:
     free = np.minimum(room, _least_partner(levels, room))
     for j in wide.tolist():
         rows, values = (part[W.indptr[j] : W.indptr[j + 1]] for part in (W.indices, W.data))
-        residual = fsum((values * np.append(z, 1.0)[rows]).tolist())
+        residual = _exact_sum(values, np.append(z, 1.0)[rows])
         if not residual:
             continue
         meets = np.zeros(m + 1, dtype=bool)
@@ -261,13 +264,21 @@ def eliminated(W: sp.csc_array, z: Array, cones: Cones) -> Array | None:
 
 def _is_left(W: sp.csc_array, z: Array, wide: Ints) -> bool:
     """Whether some column of W'[z; 1] is not 0; short sums are exact here, long ones take fsum."""
-    terms = W.data * np.append(z, 1.0)[W.indices]
+    factors = np.append(z, 1.0)[W.indices]
     ends = W.indptr[wide], W.indptr[wide + 1]
-    if any(fsum(terms[a:b].tolist()) for a, b in zip(*ends, strict=True)):
+    if any(_exact_sum(W.data[a:b], factors[a:b]) for a, b in zip(*ends, strict=True)):
         return True
+    terms = W.data * factors
     sums = np.bincount(np.repeat(np.arange(W.shape[1]), np.diff(W.indptr)), terms, minlength=W.shape[1])
     sums[wide] = 0.0
     return bool(sums.any())
+
+
+def _exact_sum(values: Array, z: Array) -> float:
+    """Σ vᵢzᵢ, rounded once, for a z on the grid."""
+    if _has_few_bits(values):
+        return fsum((values * z).tolist())
+    return fsum(np.concatenate(two_product(values, z)).tolist())
 
 
 class Level(NamedTuple):

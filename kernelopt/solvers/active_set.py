@@ -156,7 +156,11 @@ class _Run:
     def values(self) -> tuple[float, float]:
         """½xᵀRx = ½gᵀKg for the slopes g, and the dual objective, which is near the primal one."""
         p, a = self.p, self.a
-        square = -0.5 * float(self._slopes() @ (self.s - p.F @ self.y))
+        if p.linear_d.any():
+            g = p._gathered(self._slopes()) + p.linear_d
+            square = 0.5 * float(g @ self.space.times(g))
+        else:
+            square = -0.5 * float(self._slopes() @ (self.s - p.F @ self.y))
         return square, p.constant - float(p.anchor @ a) - 0.5 * float(p.rho @ a**2) - square
 
     def turned(self) -> int:

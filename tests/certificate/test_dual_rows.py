@@ -114,6 +114,16 @@ def test_systems_of_which_some_are_singular():
     assert np.isnan(found[0]).all() and found[1].tolist() == [1.0, 3.0]
 
 
+def test_systems_of_two_equations():
+    """By Cramer's rule, as by LAPACK."""
+    rng = np.random.default_rng(0)
+    K, rhs = rng.normal(size=(50, 2, 2)), rng.normal(size=(50, 2))
+    found = dual_rows._solved(K, rhs)
+    assert found == pytest.approx(np.linalg.solve(K, rhs[:, :, None])[:, :, 0], rel=1e-9)
+    K[:, 1] = 2 * K[:, 0] * (1 + 1e-15)
+    assert dual_rows._solved(K, rhs) is None
+
+
 def test_an_argument_in_either_cone_of_a_logistic_loss():
     """aᵀz = v with z = −1 there, and −α + 1 in the other cone."""
     a, v = np.zeros((2, 7)), np.array([2.0, 2.0])

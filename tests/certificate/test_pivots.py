@@ -52,6 +52,8 @@ WITH_SLACKS = {
     "weighted hinge": lambda f: (0.5 + np.arange(40) % 3) @ ko.losses.hinge(LABELS, f),
     "absolute": lambda f: cp.sum(ko.losses.absolute_error(np.sin(ROWS[:, 0]), f)),
     "tube": lambda f: cp.sum(ko.losses.epsilon_insensitive(np.sin(ROWS[:, 0]), f, 0.1)),
+    "pinball": lambda f: cp.sum(ko.losses.pinball(np.sin(ROWS[:, 0]), f, 0.9)),
+    "pinball of another level": lambda f: 2 * cp.sum(ko.losses.pinball(np.sin(ROWS[:, 0]), f, 0.1)),
     "two columns": lambda f: cp.sum(ko.losses.hinge(LABELS, f + cp.Variable() * (ROWS[:, 0] > 0))),
 }
 
@@ -157,6 +159,23 @@ def test_elimination_of_a_wide_column_with_a_cost():
     found = pivots.eliminated(W, z, [("nonneg", slice(0, 20), None)])
     assert found is not None and found == pytest.approx(z, abs=1e-7)
     assert sum(Fraction(s) * Fraction(v) for s, v in zip(signs, found, strict=True)) == 3
+
+
+@pytest.mark.parametrize(("tau", "vanishes"), [(0.9, True), (0.7, True), (0.3, False)])
+def test_elimination_of_a_wide_column_of_many_bits(tau, vanishes):
+    """Σ τp − (1 − τ)q = 0 with p + q = 1, as of pinball losses: Σ p = (1 − τ)n where τ and τ − 1 differ by 1 exactly."""
+    n, rng = 30, np.random.default_rng(0)
+    S = np.vstack([np.hstack([np.eye(n), np.full((n, 1), tau)]), np.hstack([np.eye(n), np.full((n, 1), tau - 1)])])
+    W = sp.csc_array(np.vstack([S, np.append(-np.ones(n), 0.0)]))
+    p = rng.uniform(0.4, 1.6, size=n)
+    p *= (1 - tau) * n / p.sum()
+    z = np.concatenate([p, 1 - p]) + 1e-9 * rng.normal(size=2 * n)
+    found = pivots.eliminated(W, z, [("nonneg", slice(0, 2 * n), None)])
+    assert (found is not None) == vanishes
+    if found is not None:
+        for column in W.toarray().T:
+            assert sum(Fraction(v) * Fraction(w) for v, w in zip(column, [*found, 1.0], strict=True)) == 0
+        assert found == pytest.approx(z, abs=1e-7)
 
 
 @pytest.mark.parametrize("unit", [1e-170, 1.0, 1e150])

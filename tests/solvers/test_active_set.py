@@ -28,6 +28,7 @@ LOSSES = {
     "squared hinge": lambda f: ko.losses.squared_hinge(LABELS, f),
     "pinball": lambda f: ko.losses.pinball(TARGETS, f, 0.3),
     "epsilon insensitive": lambda f: ko.losses.epsilon_insensitive(TARGETS, f, 0.1),
+    "hinge and a cost": lambda f: ko.losses.hinge(LABELS, f) + 0.05 * f,
     "huber": lambda f: ko.losses.huber(TARGETS, f, 0.5),
     "squared": lambda f: ko.losses.squared_error(TARGETS, f),
 }
@@ -81,7 +82,7 @@ def test_fewer_systems_where_a_larger_gap_suffices(loss):
     assert np.all((problem.low <= found.a) & (found.a <= problem.high))
 
 
-@pytest.mark.parametrize("loss", ["hinge", "pinball", "epsilon insensitive"])
+@pytest.mark.parametrize("loss", ["hinge", "hinge and a cost", "pinball", "epsilon insensitive"])
 def test_the_estimate_of_the_gap(loss):
     """It is of the size of the gap once few kinks are on a wrong side."""
     problem = structured(loss, 0.1)

@@ -6,7 +6,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from inside import reduction_of
-from sklearn.svm import SVC
+from sklearn.svm import SVC, SVR, _libsvm
 
 import kernelopt as ko
 from kernelopt.compiler.pieces import Kinks
@@ -236,19 +236,33 @@ def _kinks(inner):
     return Kinks(zero, inner.slope, inner.of, inner.anchor, inner.low, inner.high, inner.rho), inner.slope, inner.F
 
 
-def test_labels_that_are_known():
-    """The same dual coefficients as SVC's; labels of one class are refused as there."""
+@pytest.mark.parametrize("epsilon", [None, 0.1])
+@pytest.mark.parametrize("low_level", [True, False])
+def test_the_same_as_scikit_learns_estimators(epsilon, low_level, monkeypatch):
+    """Also where scikit-learn has no function for libsvm alone. Labels of one class are refused as there."""
+    if not low_level:
+        monkeypatch.setattr(libsvm, "_low_level", lambda: None)
+    assert (libsvm._low_level() is not None) == low_level
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 2))
-    Q, labels, C = np.exp(-((X[:, None] - X) ** 2).sum(axis=2)), np.sign(X[:, 0]), rng.uniform(0.5, 2, 40)
-    mine = libsvm._classifier()(kernel="precomputed").fit(Q, labels, C)
-    theirs = SVC(kernel="precomputed").fit(Q, labels, C)
-    np.testing.assert_array_equal(mine.support_, theirs.support_)
-    np.testing.assert_array_equal(mine.dual_coef_, theirs.dual_coef_)
-    np.testing.assert_array_equal(mine.intercept_, theirs.intercept_)
-    np.testing.assert_array_equal(mine.predict(Q), theirs.predict(Q))
-    with pytest.raises(ValueError, match="two classes"):
-        libsvm._classifier()(kernel="precomputed").fit(Q, np.ones(40))
+    Q, C = np.exp(-((X[:, None] - X) ** 2).sum(axis=2)), rng.uniform(0.5, 2, 40)
+    y = np.sign(X[:, 0]) if epsilon is None else X[:, 0]
+    theirs = (SVC(kernel="precomputed") if epsilon is None else SVR(kernel="precomputed", epsilon=epsilon)).fit(Q, y, C)
+    c, intercept = libsvm._trained(Q, y, C, epsilon, 1e-3, -1)
+    np.testing.assert_array_equal(np.flatnonzero(c), np.sort(theirs.support_))
+    np.testing.assert_array_equal(c[theirs.support_], theirs.dual_coef_[0])
+    assert intercept == theirs.intercept_[0]
+    if epsilon is None:
+        with pytest.raises(ValueError, match="two classes"):
+            libsvm._trained(Q, np.ones(40), C, None, 1e-3, -1)
+
+
+@pytest.mark.parametrize("fit", [lambda X, Y: None, lambda X, Y, kind=0, kernel="", tol=0.0, epsilon=0.1: None])
+def test_a_function_with_other_arguments_is_not_called(fit, monkeypatch):
+    monkeypatch.setattr(_libsvm, "fit", fit)
+    assert libsvm._low_level.__wrapped__() is None
+    monkeypatch.delattr(_libsvm, "fit")
+    assert libsvm._low_level.__wrapped__() is None
 
 
 def test_a_second_is_enough_for_few_rows():
@@ -260,16 +274,11 @@ def test_a_second_is_enough_for_few_rows():
 def test_finer_tolerances_take_more_iterations(monkeypatch, tol, each):
     asked = []
 
-    class Classifier:
-        support_, dual_coef_, intercept_ = np.arange(2), np.ones((1, 2)), np.zeros(1)
+    def trained(*options):
+        asked.append(options[-1])
+        return np.ones(2), 0.0
 
-        def __init__(self, **options):
-            asked.append(options["max_iter"])
-
-        def fit(self, *data):
-            return self
-
-    monkeypatch.setattr(libsvm, "_classifier", lambda: Classifier)
+    monkeypatch.setattr(libsvm, "_trained", trained)
     machine = machines.Machine(np.arange(2), np.array([1.0, -1.0]), np.ones(2), 1.0, 0.0)
     libsvm._solved(machine, np.eye(2), 1.0, tol)
     assert asked == [2 * each]
