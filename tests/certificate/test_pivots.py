@@ -163,7 +163,7 @@ def test_elimination_of_a_wide_column_with_a_cost():
 
 @pytest.mark.parametrize(("tau", "vanishes"), [(0.9, True), (0.7, True), (0.3, False)])
 def test_elimination_of_a_wide_column_of_many_bits(tau, vanishes):
-    """Σ τp − (1 − τ)q = 0 with p + q = 1, as of pinball losses: Σ p = (1 − τ)n where τ and τ − 1 differ by 1 exactly."""
+    """Σ τp − (1 − τ)q = 0 with p + q = 1, as of pinball losses: Σ p = (1 − τ)n if τ and τ − 1 differ by 1."""
     n, rng = 30, np.random.default_rng(0)
     S = np.vstack([np.hstack([np.eye(n), np.full((n, 1), tau)]), np.hstack([np.eye(n), np.full((n, 1), tau - 1)])])
     W = sp.csc_array(np.vstack([S, np.append(-np.ones(n), 0.0)]))
