@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import cvxpy as cp
 import numpy as np
@@ -61,12 +62,15 @@ class _Reading:
     variables : by id, in the order in which they appear
     choices : for each constant, in the order of the walk, whether a parameter stands for it, and the parameter's sign
     values : of the constants with a parameter
+    changing : constants that depend on the problem's own parameters: the number of the choice, the node, and the value
+        in the key where no parameter stands for it
     numbers : entries of all constants
     """
 
     variables: dict[int, cp.Variable] = field(default_factory=dict)
     choices: list[tuple[bool, str | None]] = field(default_factory=list)
     values: list[Array] = field(default_factory=list)
+    changing: list[tuple[int, Any, Hashable]] = field(default_factory=list)
     numbers: int = 0
 
     def structure(self, problem: cp.Problem) -> Hashable:
@@ -118,10 +122,26 @@ class _Reading:
         varies = bool(may_vary and not sp.issparse(value) and np.any(value))
         sign = _sign(value) if signed and varies else None
         self.choices.append((varies, sign))
+        kept = None if varies else _frozen(value)
+        if node.parameters():
+            self.changing.append((len(self.choices) - 1, node, kept))
         if not varies:
-            return ("value", _frozen(value)), False
+            return ("value", kept), False
         self.values.append(np.asarray(value, dtype=float))
         return (np.shape(value), sign), True
+
+    def again(self) -> list[Array] | None:
+        """The values that the constants have now; None where the structure may be another one."""
+        found, places = list(self.values), np.cumsum([varies for varies, _ in self.choices]) - 1
+        for number, node, kept in self.changing:
+            value, (varies, sign) = node.value, self.choices[number]
+            if value is None or np.iscomplexobj(value) or (not varies and _frozen(value) != kept):
+                return None
+            if varies:
+                if sp.issparse(value) or not np.any(value) or (sign is not None and _sign(value) != sign):
+                    return None
+                found[places[number]] = np.asarray(value, dtype=float)
+        return found
 
 
 def _order(node: Any) -> list[int]:
@@ -186,17 +206,17 @@ class _Template:
         self.parameters.append(cp.Parameter(shape, **({sign: True} if sign else {})))
         return self.parameters[-1]
 
-    def cone_data(self, problem: cp.Problem, reading: _Reading) -> ConeData:
+    def cone_data(self, problem: cp.Problem, reading: _Reading, values: list[Array]) -> ConeData:
         """The cone data of a problem of this structure, in terms of the problem's own variables and constraints."""
         with self.lock:
             if self.affine is None:
-                for parameter, value in zip(self.parameters, reading.values, strict=True):
+                for parameter, value in zip(self.parameters, values, strict=True):
                     parameter.save_value(value)
                 found = cone_data(self.problem)
                 if AffineData.is_for(found, self.parameters):
                     self.affine = AffineData(found, self.parameters)
             else:
-                found = self.affine.at(reading.values)
+                found = self.affine.at(values)
         own = dict(zip(reading.variables, self.variables, strict=True))
         ids = {ours.id: theirs.id for ours, theirs in zip(self.constraints, problem.constraints, strict=True)}
         return found._replace(
@@ -213,14 +233,22 @@ def cone_data_of(problem: cp.Problem) -> ConeData:
     """The cone data of a problem, for the values that its constants and parameters have now."""
     if is_compiled(problem):  # a re-solve: cvxpy knows what depends on the problem's own parameters
         return cone_data_again(problem)
+    template, reading = _read.get(problem, (None, _Reading()))
+    values = None if template is None else reading.again()
     try:
-        reading = _Reading()
-        template = _template(reading.structure(problem), problem, reading)
+        if template is None or values is None:
+            reading = _Reading()
+            template = _template(reading.structure(problem), problem, reading)
+            values = reading.values
     except _NoTemplateError:
         return cone_data(problem)
-    return cone_data(problem) if template is None else template.cone_data(problem, reading)
+    if template is None:
+        return cone_data(problem)
+    _read[problem] = template, reading
+    return template.cone_data(problem, reading, values)
 
 
+_read: WeakKeyDictionary[cp.Problem, tuple[_Template, _Reading]] = WeakKeyDictionary()  # of problems with a template
 _templates: OrderedDict[Hashable, tuple[int, _Template | None]] = OrderedDict()  # how often met, and the template
 _lock = Lock()
 

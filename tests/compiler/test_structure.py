@@ -1,6 +1,8 @@
 """Cone data by templates: the same numbers as by cvxpy's own compilation, for other constants in one structure."""
 
+import gc
 import threading
+import weakref
 
 import cvxpy as cp
 import numpy as np
@@ -113,6 +115,61 @@ def test_a_change_of_a_parameter_is_seen():
             lam.value = wanted
             found = cone_data_of(problem)
             np.testing.assert_array_equal(found.c[found.columns(u)], wanted)
+
+
+def with_parameters():
+    """Weights with a sign, slopes without one, and a number that no parameter may stand for."""
+    w, a, k = cp.Parameter(N, nonneg=True), cp.Parameter(N), cp.Parameter(nonneg=True)
+    w.value, a.value, k.value = np.ones(N), np.arange(1.0, N + 1), 1.0
+    u = cp.Variable(N)
+    objective = w @ cp.abs(u) + cp.sum(cp.pos(cp.multiply(a, u) + k)) + cp.sum(cp.maximum(u, k))
+    return cp.Problem(cp.Minimize(objective)), (w, a, k)
+
+
+def test_a_problem_is_read_once(monkeypatch):
+    """For other values of its parameters, and again where the structure may be another one."""
+    problems = [with_parameters() for _ in range(3)]
+    for problem, _ in problems:
+        cone_data_of(problem)
+    problem, (w, a, k) = problems[-1]
+    assert not structure.is_compiled(problem) and len(templates()) == 1
+    walks, walk = [], structure._Reading.structure
+
+    def counted(reading, problem):
+        walks.append(problem)
+        return walk(reading, problem)
+
+    monkeypatch.setattr(structure._Reading, "structure", counted)
+
+    def agrees():
+        found, expected = cone_data_of(problem), cone_data(problem)
+        problem._cache.param_prog = None
+        np.testing.assert_array_equal(found.c, expected.c)
+        np.testing.assert_array_equal(found.b, expected.b)
+        assert abs(sp.csc_array(found.A) - sp.csc_array(expected.A)).nnz == 0
+
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        w.value, a.value = rng.uniform(size=N) * (np.arange(N) > seed), rng.normal(size=N)
+        agrees()
+    assert not walks
+    a.value = np.zeros(N)  # a constant of zeros keeps them
+    agrees()
+    assert len(walks) == 1
+    k.value = 2.0  # it stands in an atom
+    agrees()
+    assert len(walks) == 2
+
+
+def test_problems_that_were_read_are_let_go():
+    for _ in range(3):
+        problem, _ = with_parameters()
+        cone_data_of(problem)
+    assert problem in structure._read
+    gone = weakref.ref(problem)
+    del problem
+    gc.collect()
+    assert gone() is None
 
 
 @pytest.mark.parametrize(
