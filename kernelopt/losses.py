@@ -255,9 +255,8 @@ def pinball(y: Any, f: Any, tau: Any = 0.5) -> cp.Expression:
     """
     r, levels = _levelled(y, f, tau)
     lower = levels - 1
-    if not isinstance(
-        levels, cp.Expression
-    ):  # slopes that differ by 1 exactly let certificates sum up without rounding
+    if not isinstance(levels, cp.Expression):
+        # Certificates sum up slopes without rounding where these differ by 1 exactly.
         levels = np.where(np.abs(lower + 1 - levels) <= ROUNDED * levels, lower + 1, levels)
     return cp.maximum(cp.multiply(levels, r), cp.multiply(lower, r))
 

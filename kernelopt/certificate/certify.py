@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -122,9 +122,14 @@ def first_look(reduction: Reduction, data: Outer, point: Iterate, slopes: Array 
     return _assembled(reduction, data, bound, upper, REDUCED, check=False)
 
 
-def value_at_zero(reduction: Reduction, data: Outer) -> float | None:
-    """P₀ of the minimized problem; None where θ = 0 is infeasible, where P₀ is not known, and with exponentials."""
-    return None if data.form.cones.exp else _at_zero(reduction, data)
+def value_at_zero(reduction: Reduction, data: Outer, known: bool = False) -> float | None:
+    """P₀ of the minimized problem; None where θ = 0 is infeasible, where P₀ is not found, and with exponentials.
+
+    known : whether it is asked for only if an earlier call found it
+    """
+    if data.form.cones.exp or (known and "at zero" not in _notes_at_zero(reduction, data)):
+        return None
+    return _at_zero(reduction, data)
 
 
 def gap_of_solver(reduction: Reduction, data: Outer, point: Iterate, gap: float) -> float:
@@ -447,11 +452,15 @@ def _at_zero(reduction: Reduction, data: Outer) -> float | None:
 
     It is computed once for all data that differ only in the costs of norms, since norms without f₀ are 0 at θ = 0.
     """
-    notes = data.notes if _norms_at_zero(reduction).any() else data.common.notes
+    notes = _notes_at_zero(reduction, data)
     if "at zero" not in notes:
         notes["at zero"] = _found_at_zero(reduction, data)
     found: float | None = notes["at zero"]
     return found
+
+
+def _notes_at_zero(reduction: Reduction, data: Outer) -> dict[Any, Any]:
+    return data.notes if _norms_at_zero(reduction).any() else data.common.notes
 
 
 def _found_at_zero(reduction: Reduction, data: Outer) -> float | None:

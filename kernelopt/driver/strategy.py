@@ -112,10 +112,11 @@ class Task:
         return None if self.goal.certify is False else self.outer
 
     def value_at_zero(self) -> float | None:
-        """P₀, for a loose tolerance relative to it; None for others, and where there is none."""
+        """P₀, for a loose tolerance relative to it; None for others, where there is none, and where it is not known and
+        the time is limited."""
         if self.goal.tol < LOOSE or self.data is None:
             return None
-        return value_at_zero(self.reduction, self.data)
+        return value_at_zero(self.reduction, self.data, known=isfinite(self.goal.deadline))
 
     @property
     def data_unit(self) -> float:

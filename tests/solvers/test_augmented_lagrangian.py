@@ -11,7 +11,7 @@ import kernelopt as ko
 from kernelopt import losses
 from kernelopt.compiler.separable import outer_of
 from kernelopt.driver import strategy
-from kernelopt.solvers import assemble, augmented_lagrangian, libsvm
+from kernelopt.solvers import assemble, augmented_lagrangian, engines, libsvm
 from kernelopt.solvers.augmented_lagrangian import smoothed
 from kernelopt.solvers.dual_point import Point
 from kernelopt.solvers.watch import Watch
@@ -149,3 +149,23 @@ def test_where_its_point_fails_some_problems_do_without(monkeypatch):
     assert max(path["gap"]) <= 1e-3
     asked = [near for near in asked if near is not None]
     assert len(asked) == 5  # of 29 problems with a neighbour, the 1st, 3rd, 6th, 11th and 20th
+
+
+@pytest.mark.parametrize("time_limit", [None, 60.0])
+def test_the_value_at_zero_takes_no_time_of_a_limit(monkeypatch, time_limit):
+    """With a time limit it is used where an earlier certificate found it, as for other λ of a path."""
+    asked = []
+    solve = engines.solve
+
+    def seen(*args):
+        asked.append(args[-1])
+        return solve(*args)
+
+    monkeypatch.setattr(engines, "solve", seen)
+    lam, targets = cp.Parameter(nonneg=True, value=0.1), RNG.normal(size=12)  # the cut of equal data is shared
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(cp.sum(losses.huber(targets, theta(X), 0.4)) + lam * ko.sum_squares(theta)))
+    for lam.value in (0.1, 0.05):
+        problem.solve(tol=1e-3, time_limit=time_limit)
+    assert (asked[0] is None) == (time_limit is not None)
+    assert asked[-1] == pytest.approx(losses.huber(targets, cp.Constant(np.zeros(12)), 0.4).value.sum())
