@@ -44,7 +44,7 @@ STEPS = 30
 # share of OTHERS is on another side than multipliers of the last problem say, it was no neighbour, as with other
 # labels; where more than WRONG is at libsvm's point, too many rows were left out.
 CLEAR, OTHERS, WRONG = 0.1, 0.15, 0.01
-MOST_FAILURES = 6  # in turn, of active sets from neighbours: after 32 problems at most they are tried again
+MOST_FAILURES = 4  # in turn, of active sets from neighbours: after 8 problems at most they are tried again
 # Consecutive updates that lower the merit by less than a tenth, or that fail for their σ, before the method gives up.
 # More of them waste time before the interior point takes over.
 FLAT = 12

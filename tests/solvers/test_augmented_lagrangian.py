@@ -142,13 +142,13 @@ def test_with_few_columns_libsvm_takes_the_rows_that_a_neighbour_leaves_open(mon
 
 
 def test_where_its_point_fails_some_problems_do_without(monkeypatch):
-    """The next 1, 2, 4, 8, 16, … problems of a path."""
+    """The next 1, 2, 4, 8, 8, … problems of a path."""
     asked = []
     monkeypatch.setattr(libsvm, "first_point", lambda problem, seconds, near=None: asked.append(near))
     path = few_columns(np.geomspace(1, 1e-2, 30))
     assert max(path["gap"]) <= 1e-3
     asked = [near for near in asked if near is not None]
-    assert len(asked) == 5  # of 29 problems with a neighbour, the 1st, 3rd, 6th, 11th and 20th
+    assert len(asked) == 6  # of 29 problems with a neighbour, the 1st, 3rd, 6th, 11th, 20th and 29th
 
 
 @pytest.mark.parametrize("time_limit", [None, 60.0])
