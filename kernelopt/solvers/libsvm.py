@@ -34,6 +34,7 @@ ITERATIONS, MORE = 100, 1000
 # nearly all of them, and so do rows with a slope beyond HOLD margins: for factors of 1.6 in λ, few moved by more. Where
 # more than MOST_LEFT of the rows are left, all are taken.
 CLEAR, HOLD, MOST_LEFT = 0.2, 0.4, 0.9
+FEW = 300  # rows up to which libsvm takes less than Newton steps on a B of few columns
 CACHE = 200  # MB of the matrix that libsvm keeps, as scikit-learn's estimators have it
 LOW_LEVEL = ("svm_type", "kernel", "tol", "epsilon", "class_weight", "sample_weight", "cache_size", "max_iter")
 # Of the sum of coefficients that one row stands for, relative to a row's largest: smaller sums are lost in rounding.
@@ -61,7 +62,8 @@ def first_point(problem: Structured, seconds: float, tol: float = TOL, near: Poi
     f, held = np.asarray(problem.F)[:, 0], np.zeros(m)
     if near is not None:
         rest, held = _unclear(problem, machine, near.s)
-        if not 0 < len(rest) <= MOST_LEFT * len(machine.rows):
+        most = FEW if problem.kernel_space is None else len(machine.rows)
+        if not 0 < len(rest) <= min(MOST_LEFT * len(machine.rows), most):
             return None
         machine = replace(machine, rows=machine.rows[rest], y=machine.y[rest], height=machine.height[rest])
     K, scale = _kernel(problem, space, machine.rows, f)

@@ -141,6 +141,16 @@ def test_with_few_columns_libsvm_takes_the_rows_that_a_neighbour_leaves_open(mon
     assert not found
 
 
+def test_with_few_columns_many_open_rows_are_left_to_newton_steps(monkeypatch):
+    """libsvm takes longer there."""
+    trained = []
+    asked = libsvm._trained
+    monkeypatch.setattr(libsvm, "_trained", lambda K, *rest: trained.append(len(K)) or asked(K, *rest))
+    monkeypatch.setattr(libsvm, "FEW", 5)
+    assert max(few_columns(np.geomspace(1, 1e-2, 10))["gap"]) <= 1e-3
+    assert not trained
+
+
 def test_where_its_point_fails_some_problems_do_without(monkeypatch):
     """The next 1, 2, 4, 8, 8, … problems of a path."""
     asked = []
