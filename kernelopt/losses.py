@@ -39,9 +39,6 @@ __all__ = [
     "squared_hinge",
 ]
 
-# Relative, four roundings: by so much the slope of a loss may be rounded.
-ROUNDED = 4 * float(np.finfo(float).eps)
-
 _SQUARES, _ABSOLUTE, _LOGISTIC = "squared_error(y, f)", "absolute_error(y, f)", "log_loss(y, f), for labels −1 and +1"
 # Names in scikit-learn, PyTorch, statsmodels, R and textbooks.
 _ELSEWHERE = {
@@ -254,11 +251,7 @@ def pinball(y: Any, f: Any, tau: Any = 0.5) -> cp.Expression:
     array([0.9, 0.1])
     """
     r, levels = _levelled(y, f, tau)
-    lower = levels - 1
-    if not isinstance(levels, cp.Expression):
-        # Certificates sum up slopes without rounding where these differ by 1 exactly.
-        levels = np.where(np.abs(lower + 1 - levels) <= ROUNDED * levels, lower + 1, levels)
-    return cp.maximum(cp.multiply(levels, r), cp.multiply(lower, r))
+    return cp.maximum(cp.multiply(levels, r), cp.multiply(levels - 1, r))
 
 
 def expectile(y: Any, f: Any, tau: Any = 0.5) -> cp.Expression:

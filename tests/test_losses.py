@@ -2,7 +2,6 @@
 
 import inspect
 import re
-from fractions import Fraction
 
 import cvxpy as cp
 import numpy as np
@@ -303,13 +302,3 @@ def test_levels_or_classes_are_asked_for_beside_several_columns():
     for call in (lambda: losses.pinball(np.ones(4), F, [0.1, 0.9]), lambda: losses.hinge(np.ones(4), F)):
         with pytest.raises(DataError, match="pass 3 levels; for classes 0 … 2 see ko.losses.multinomial"):
             call()
-
-
-def test_slopes_of_pinball_differ_by_one():
-    """Exactly, where τ is rounded by no more than 4 units in the last place; others stay as they are."""
-    r, exact = cp.Constant([-1.0, 1.0]), []
-    for tau in (*np.linspace(0.07, 0.97, 91), 1e-20):
-        low, high = losses.pinball(r.value, cp.Constant(np.zeros(2)), tau).value
-        assert high == pytest.approx(tau, rel=1e-15)
-        exact.append(Fraction(low) + Fraction(high) == 1)
-    assert all(exact[:-1]) and not exact[-1]

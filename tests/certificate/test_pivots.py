@@ -53,7 +53,7 @@ WITH_SLACKS = {
     "absolute": lambda f: cp.sum(ko.losses.absolute_error(np.sin(ROWS[:, 0]), f)),
     "tube": lambda f: cp.sum(ko.losses.epsilon_insensitive(np.sin(ROWS[:, 0]), f, 0.1)),
     "pinball": lambda f: cp.sum(ko.losses.pinball(np.sin(ROWS[:, 0]), f, 0.9)),
-    "pinball of another level": lambda f: 2 * cp.sum(ko.losses.pinball(np.sin(ROWS[:, 0]), f, 0.1)),
+    "pinball of another level": lambda f: 2 * cp.sum(ko.losses.pinball(np.sin(ROWS[:, 0]), f, 0.6)),
     "two columns": lambda f: cp.sum(ko.losses.hinge(LABELS, f + cp.Variable() * (ROWS[:, 0] > 0))),
 }
 
