@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,12 +23,27 @@ from kernelopt.support.arithmetic import UNIT
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
-REMEMBERED = 3  # products Qv, which an engine, the point's value and its certificate ask for in turn
+# Products Qv that are kept: an engine, the point's value and its certificate ask for the same one or nearly so, and the
+# next problem of a path for one near the last. A vector with fewer entries than 1/SHORT of n is a step; its product
+# takes little time, and is not kept.
+REMEMBERED, SHORT = 3, 16
 # Multipliers and coefficients are multiples of each other up to rounding. A product is that of a known vector where
 # entries differ by SAME, relatively. With the factor and the last rounding these are six roundings, which the errors
 # below count.
 SAME, ROUNDINGS = 4 * UNIT, 8
+# Share of entries that may differ for a product to be made from a known one: their rows of Q are copied, which takes
+# three times as long as a product with them.
+NEAR = 0.2
 SMALL = 1e-140  # products of smaller numbers may underflow
+
+
+class _Product(NamedTuple):
+    """Qv as it was computed, with |error| ≤ γ(roundings)·√Qᵢᵢ·size and size = Σ √Qⱼⱼ|vⱼ|."""
+
+    v: Array
+    value: Array
+    size: float
+    roundings: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,22 +62,70 @@ class WholeMatrix(TallMatrix):
             return (self @ v[:, 0])[:, None]
         if v.ndim == 2:
             return np.asarray(self.array @ v)
-        largest = float(v[np.argmax(np.abs(v))]) if len(v) else 0.0
+        for asked, value in self._asked:
+            if np.array_equal(asked, v):
+                return value.copy()
+        sizes = np.abs(v)
+        largest = float(v[sizes.argmax()]) if len(v) else 0.0
         if not SMALL < abs(largest) < 1 / SMALL:
             return np.asarray(self.array @ v)
         unit = v / largest
-        if np.any((np.abs(unit) < SMALL) & (unit != 0)):
+        if np.count_nonzero(sizes > SMALL * abs(largest)) < np.count_nonzero(v):
             return np.asarray(self.array @ v)
-        for known, product in self._last:
-            if np.all(np.abs(known - unit) <= SAME * np.abs(known)):
-                return largest * product
-        some = np.flatnonzero(unit)
-        product = np.asarray(unit[some] @ self.array[some] if len(some) < SPARSE * len(v) else self.array @ unit)
-        self._last[:] = [(unit, product), *self._last][:REMEMBERED]
-        return largest * product
+        found = largest * self._product(unit)
+        self._asked[:] = [(np.array(v), found), *self._asked][:REMEMBERED]
+        return found.copy()
+
+    def _product(self, v: Array) -> Array:
+        """Qv, also from a known product, or by few rows of Q."""
+        nearest, few = None, np.arange(len(v))
+        for known in self._last:
+            others = np.flatnonzero(np.abs(known.v - v) > SAME * np.abs(known.v))
+            if not len(others):
+                return known.value
+            nearest, few = (known, others) if len(others) < len(few) else (nearest, few)
+        some = np.flatnonzero(v)
+        if SHORT * len(some) < len(v):
+            return self._of_rows(some, v[some])
+        size = float(self._lengths @ np.abs(v))
+        found = None
+        if nearest is not None and len(few) <= NEAR * len(v) and len(few) < len(some) and size:
+            found = self._moved(nearest, v, few, size)
+        if found is None:
+            value = self._of_rows(some, v[some]) if len(some) < SPARSE * len(v) else np.asarray(self.array @ v)
+            found = _Product(v, value, size, len(some))
+        self._last[:] = [found, *self._last][:REMEMBERED]
+        return found.value
+
+    def _moved(self, known: _Product, v: Array, few: Ints, size: float) -> _Product | None:
+        """Q(v + δ) = Qv + Qδ; None where that may round more than a product of its own.
+
+        With n entries in δ its part has γ(n + 2) relative to Σ √Qⱼⱼ|δⱼ|, the entries left out SAME, and the sum one
+        rounding more. Where v + δ is far smaller than v, the roundings of the latter would count many times.
+        """
+        step = v[few] - known.v[few]
+        of_step = float(self._lengths[few] @ np.abs(step))
+        roundings = (known.roundings * known.size + (len(few) + 2) * of_step) / size + SAME / UNIT + 2
+        if not roundings <= len(v):
+            return None
+        return _Product(v, known.value + self._of_rows(few, step), size, roundings)
+
+    def _of_rows(self, some: Ints, v: Array) -> Array:
+        return np.asarray(v @ self.array[some])
 
     @cached_property
-    def _last(self) -> list[tuple[Array, Array]]:
+    def _lengths(self) -> Array:
+        """√Qᵢᵢ."""
+        return np.sqrt(np.clip(self.array.diagonal(), 0.0, None))
+
+    @cached_property
+    def _last(self) -> list[_Product]:
+        """Products with vectors that were divided by their largest entry."""
+        return []
+
+    @cached_property
+    def _asked(self) -> list[tuple[Array, Array]]:
+        """The last vectors and their products, for equal ones."""
         return []
 
     def adjoint(self, d: Array) -> Array:

@@ -67,7 +67,7 @@ def first_point(problem: Structured, seconds: float, tol: float = TOL, near: Poi
             return None
         machine = replace(machine, rows=machine.rows[rest], y=machine.y[rest], height=machine.height[rest])
     K, scale = _kernel(problem, space, machine.rows, f)
-    others = _others(machine, space, np.flatnonzero(held), held, f)
+    others = _others(problem, machine, space, held, f)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of iterations that ran out: the point is judged in any case
         try:
@@ -103,12 +103,12 @@ class _Others(NamedTuple):
     total: float
 
 
-def _others(machine: Machine, space: KernelSpace, rows: Ints, slopes: Array, f: Array) -> _Others | None:
-    """Of `rows` with these slopes, in units of the margin; None where there are none."""
-    if not len(rows):
+def _others(problem: Structured, machine: Machine, space: KernelSpace, slopes: Array, f: Array) -> _Others | None:
+    """Of the rows with these slopes, in units of the margin; None where there are none."""
+    if not slopes.any():
         return None
-    pull = space.entries(machine.rows, rows) @ slopes[rows]
-    return _Others(-pull / (machine.unit * f[machine.rows]), -float(f[rows] @ slopes[rows]) / machine.unit)
+    pull = problem._spread(space.times(problem._gathered(slopes)))[machine.rows]
+    return _Others(-pull / (machine.unit * f[machine.rows]), -float(f @ slopes) / machine.unit)
 
 
 def _kernel(problem: Structured, space: KernelSpace, rows: Ints, f: Array) -> tuple[Array, float]:

@@ -14,11 +14,12 @@ from kernelopt.driver.strategy import Goal
 from kernelopt.errors import KernelError, NotPSDError, SolverError
 from kernelopt.factorization import Settings, carried
 from kernelopt.factorization.dense import pivoted_cholesky
-from kernelopt.factorization.whole import WholeMatrix, whole
+from kernelopt.factorization.whole import ROUNDINGS, WholeMatrix, whole
 from kernelopt.language.rows import Rows
 from kernelopt.results.solution import Status
 from kernelopt.solvers import machines
 from kernelopt.solvers.cvxpy_solvers import Answer
+from kernelopt.support.arithmetic import exact_product, gamma
 
 N = 300
 LOSSES = {
@@ -273,6 +274,54 @@ def test_products_of_multiples_are_remembered():
     assert np.allclose(Q @ sparse, Q.array @ sparse, rtol=1e-12)
     for tiny in (np.zeros(50), 1e-200 * v, 1e200 * v, v * 10.0 ** -np.arange(0, 200, 4)):
         assert np.allclose(Q @ tiny, Q.array @ tiny, rtol=1e-12, atol=0)
+
+
+def test_products_near_known_ones_are_made_from_them():
+    """Rows of Q of the few entries that differ are added, with no more roundings than in a product of its own."""
+    rng = np.random.default_rng(0)
+    N, taken = 100, []
+    A = rng.normal(size=(N, N))
+    Q = A @ A.T
+
+    class Counted(WholeMatrix):
+        def _of_rows(self, some, v):
+            taken.append(len(some))
+            return super()._of_rows(some, v)
+
+    B, v = Counted(Q), np.where(np.arange(N) % 2, rng.normal(size=N), 0.0)
+    lengths, w = np.sqrt(Q.diagonal()), v
+    assert np.array_equal(B @ v, B @ v) and not taken
+    for step in range(40):  # a chain of them
+        w = w.copy()
+        w[rng.permutation(N)[:5]] += rng.normal(size=5)
+        exact = exact_product(Q, w[:, None])[:, 0]
+        allowed = gamma(N + ROUNDINGS) * lengths * (lengths @ np.abs(w))
+        assert np.all(np.abs(B @ w - exact) <= allowed), step
+        assert all(known.roundings <= N for known in B._last)
+    assert taken and len(taken) < 40  # where roundings have added up, a product of its own is made
+    before = list(taken)
+    small = 1e-9 * w * (rng.uniform(size=N) < 0.5)
+    small[:3] = w[:3]
+    B @ w
+    B @ (w * (1 + 1e-3 * rng.normal(size=N)))  # many entries differ
+    assert taken == before
+    step = np.where(np.arange(N) == 3, 1.0, 0.0)  # few entries: not worth keeping
+    kept = [known.v for known in B._last]
+    np.testing.assert_allclose(B @ step, Q[3])
+    assert all(a is b.v for a, b in zip(kept, B._last, strict=True)) and taken[-1] == 1
+
+
+def test_no_product_is_made_from_a_far_larger_one():
+    """Its roundings would be large beside the result."""
+    N = 50
+    B, v = WholeMatrix(np.ones((N, N)) + np.eye(N)), (np.arange(N) < 10) * 1.0
+    B @ v
+    w = np.where(np.arange(N) < 4, 1e-3, 0.0)
+    w[0] = 1.0
+    np.testing.assert_allclose(B @ w, B.array @ w, rtol=1e-15)
+    assert [known.roundings for known in B._last] == [4, 10]
+    zero = WholeMatrix(np.zeros((N, N)))
+    assert not np.any(zero @ v) and not np.any(zero @ w)
 
 
 def test_predictions_of_a_solve_are_values():
