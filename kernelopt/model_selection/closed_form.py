@@ -7,12 +7,14 @@ every λ.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.separable import Outer, Separable
 from kernelopt.errors import KernelOptError
 from kernelopt.model_selection.leave_one_out import fitted
 from kernelopt.model_selection.squares import Squares, squares
@@ -24,7 +26,27 @@ from kernelopt.support.types import Array
 # 1 − hᵢ up to which only row i itself determines its prediction. eᵢ/(1 − hᵢ) would then be made of rounding.
 EMPTY = 1e-12
 
-_known: WeakKeyDictionary[Problem, tuple[Squares, ...]] = WeakKeyDictionary()
+
+
+class _Expressions(NamedTuple):
+    """The squared expressions of a problem, and what does not change with λ.
+
+    E, F : coefficients of all their entries in the u and y of the form; rows, columns : in the distinct predictions and
+    in the y of the cut `split`; spread, places : u and y in terms of these
+    """
+
+    terms: tuple[Squares, ...]
+    form: CanonicalForm
+    split: Separable
+    E: sp.csr_array
+    F: sp.csr_array
+    rows: sp.csr_array
+    columns: sp.csr_array
+    spread: sp.csr_array
+    places: sp.csr_array
+
+
+_known: WeakKeyDictionary[Problem, _Expressions] = WeakKeyDictionary()
 
 
 def leave_one_out(problem: Problem) -> Array:
@@ -86,9 +108,10 @@ def leave_one_out(problem: Problem) -> Array:
     split, lengths = outer.split, shape.lengths
     assert split is not None
     assert lengths is not None
-    terms = _known[problem] = squares(form, _known.get(problem, ()))
-    if not terms:
+    known = _expressions(form, outer, split, _known.get(problem))
+    if known is None:
         raise KernelOptError("Expected squares of predictions in the objective; there are none.")
+    _known[problem] = known
     structured = assemble.structured(reduction, outer, dict(enumerate(lengths.curvature.tolist())))
     curvature = least_squares.curvature(structured)
     start = problem._left_off
@@ -96,24 +119,33 @@ def leave_one_out(problem: Problem) -> Array:
     if start is not None:
         problem._left_off = replace(start, kept=kept)
     x = least_squares.minimizer(structured, curvature, kept)
-    e, E, F = _residuals(form, terms, structured, x, assemble.places_of_y(form, outer.form, split))
-    w = np.concatenate([term.weights for term in terms])
-    h = 2 * w * kept.leverages(structured, curvature, E, F)
+    e = _residuals(known, structured, x)
+    w = np.concatenate([term.weights for term in known.terms])
+    h = 2 * w * kept.leverages(structured, curvature, known.rows, known.columns)
     with np.errstate(divide="ignore", invalid="ignore"):
         left_out = np.where(1 - h > EMPTY, e / (1 - h), np.nan)
-    return left_out.reshape(terms[0].expression.shape, order="F") if len(terms) == 1 else left_out
+    return left_out.reshape(known.terms[0].expression.shape, order="F") if len(known.terms) == 1 else left_out
 
 
-def _residuals(
-    form: CanonicalForm, terms: tuple[Squares, ...], structured: Structured, x: Array, places: sp.csr_array
-) -> tuple[Array, sp.csr_array, sp.csr_array]:
-    """e at x, and its coefficients in the distinct predictions and in the problem's y."""
-    # cvxpy evaluates e at the values that u and y have now; its coefficients move it from there to x.
-    S = assemble.spread(form)
+def _expressions(
+    form: CanonicalForm, outer: Outer, split: Separable, known: _Expressions | None
+) -> _Expressions | None:
+    """Those of the objective, the known ones where they still apply; None where there are none."""
+    terms = squares(form, () if known is None else known.terms)
+    if not terms:
+        return None
+    if known is not None and (known.terms, known.form, known.split) == (terms, form, split):
+        return known
     E, F = (sp.csr_array(sp.vstack(parts)) for parts in ([t.E for t in terms], [t.F for t in terms]))
-    e = np.concatenate([np.ravel(t.expression.value, order="F") for t in terms])
-    u = [np.ravel(link.u.value, order="F") for link in form.predictions if link.u is not None]
-    y = [np.ravel(variable.value, order="F") for variable in form.y]
-    moved_u = S @ structured.predictions(x) - np.concatenate(u)
-    moved_y = places @ x[structured.ends[-1] :] - np.concatenate([np.zeros(0), *y])
-    return e + E @ moved_u + F @ moved_y, sp.csr_array(E @ S), sp.csr_array(F @ places)
+    S, places = sp.csr_array(assemble.spread(form)), sp.csr_array(assemble.places_of_y(form, outer.form, split))
+    return _Expressions(terms, form, split, E, F, sp.csr_array(E @ S), sp.csr_array(F @ places), S, places)
+
+
+def _residuals(known: _Expressions, structured: Structured, x: Array) -> Array:
+    """e at x: cvxpy evaluates it at the values that u and y have now, and its coefficients move it from there to x."""
+    e = np.concatenate([np.ravel(t.expression.value, order="F") for t in known.terms])
+    u = [np.ravel(link.u.value, order="F") for link in known.form.predictions if link.u is not None]
+    y = [np.ravel(variable.value, order="F") for variable in known.form.y]
+    moved_u = known.spread @ structured.predictions(x) - np.concatenate(u)
+    moved_y = known.places @ x[structured.ends[-1] :] - np.concatenate([np.zeros(0), *y])
+    return np.asarray(e + known.E @ moved_u + known.F @ moved_y)
