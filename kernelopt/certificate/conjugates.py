@@ -10,6 +10,7 @@ where Σⱼ mⱼ = Aᵀν for ν = −(Eᵀv + cᵤ).
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import inf, isfinite
 
 import numpy as np
@@ -167,7 +168,10 @@ def is_orthogonal(pieces: Separable, v: Array) -> bool:
 
 
 def feasible_slopes(pieces: Separable, v: Array) -> Array | None:
-    """v moved into dom h* with Fᵀv + c_y = 0: entries move in proportion to their distance from the domain's ends."""
+    """v moved into dom h* with Fᵀv + c_y = 0: entries move in proportion to their distance from the domain's ends.
+
+    Entries of 0 stay where the others suffice: rows without a multiplier take no kernel values.
+    """
     low, high = pieces.slopes()
     v = np.clip(v, low, high)
     if not np.isfinite(v).all():
@@ -178,10 +182,18 @@ def feasible_slopes(pieces: Separable, v: Array) -> Array | None:
     length = np.where(np.isfinite(length), length, np.abs(v).max(initial=0.0))
     for share in SNAPS:
         start = np.where(v - low <= share * length, low, np.where(high - v <= share * length, high, v))
-        found, _ = corrected(F, -pieces.linear_y, start, lambda v: np.clip(v, low, high), lambda v: room(v, low, high))
-        if is_orthogonal(pieces, found):
-            return found
+        busy = start != 0
+        for able in (busy, np.ones_like(busy)) if not busy.all() else (busy,):
+            weights = partial(_movable, low, high, able)
+            found, _ = corrected(F, -pieces.linear_y, start, lambda v: np.clip(v, low, high), weights)
+            if is_orthogonal(pieces, found):
+                return found
     return None
+
+
+def _movable(low: Array, high: Array, able: Array, v: Array) -> Array:
+    """The room of entries that may move."""
+    return room(v, low, high) * able
 
 
 @np.errstate(all="ignore")  # arguments may be huge where a solver failed

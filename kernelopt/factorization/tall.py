@@ -46,6 +46,7 @@ class TallMatrix(ABC):
     __array_ufunc__ = None  # numpy then leaves products with its arrays to this class
     ndim = 2
     orthonormal = True  # whether v are coordinates in an orthonormal basis, so that ‖θ‖² is a multiple of Σvᵢ²
+    few = 0.0  # share of rows up to which a copy of them and a product take less time than a product with all
 
     @property
     @abstractmethod
@@ -198,6 +199,7 @@ class DenseMatrix(TallMatrix):
 
     array: Array
     most_outer: float = inf
+    few = 0.2
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -228,8 +230,13 @@ class DenseMatrix(TallMatrix):
 
     def gram(self, weights: Array, D: Array | None = None) -> Array:
         """Without a copy of all of B."""
-        found = self._weighted(self, weights)
-        return found if D is None else np.hstack([found, self.array.T @ D])
+        if D is None:
+            return self._weighted(self, weights)
+        chosen = self._chosen(weights)
+        if isinstance(chosen, slice) or np.any(D[weights == 0]) or np.any(weights < 0):
+            return np.hstack([self._weighted(self, weights), self.array.T @ D])
+        L = self.array[chosen]
+        return np.hstack([_symmetric(L, weights[chosen]), L.T @ D[chosen]])
 
     def cross(self, other: TallMatrix, weights: Array) -> Array:
         return self._weighted(_dense(other), weights)
@@ -265,8 +272,11 @@ class DenseMatrix(TallMatrix):
         return np.asarray(np.einsum("ij,ij->i", self.array, self.array))
 
     def column_squares(self, weights: Array | None = None) -> Array:
-        B = self.array
-        return self._column_squares if weights is None else np.asarray(np.einsum("ij,ij,i->j", B, B, weights))
+        if weights is None:
+            return self._column_squares
+        chosen = self._chosen(weights)
+        B = self.array[chosen]
+        return np.asarray(np.einsum("ij,ij,i->j", B, B, weights[chosen]))
 
     @cached_property
     def _column_squares(self) -> Array:
@@ -295,12 +305,17 @@ class DenseMatrix(TallMatrix):
         return self.array
 
     def _weighted(self, other: DenseMatrix, weights: Array) -> Array:
-        chosen = np.flatnonzero(weights)
-        some = len(chosen) < MOST_CHOSEN * len(weights)
-        L, w = (self.array[chosen], weights[chosen]) if some else (self.array, weights)
+        chosen = self._chosen(weights)
+        L, w = self.array[chosen], weights[chosen]
         if other is self and np.all(w >= 0):
             return _symmetric(L, w)
-        return np.asarray(L.T @ (w[:, None] * (other.array[chosen] if some else other.array)))
+        return np.asarray(L.T @ (w[:, None] * other.array[chosen]))
+
+    @staticmethod
+    def _chosen(weights: Array) -> Ints | slice:
+        """The rows with a weight, all of them where these are most."""
+        chosen = np.flatnonzero(weights)
+        return chosen if len(chosen) < MOST_CHOSEN * len(weights) else slice(None)
 
 
 def tall(B: Any, most_outer: float = inf) -> TallMatrix:

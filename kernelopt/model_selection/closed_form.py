@@ -27,7 +27,6 @@ from kernelopt.support.types import Array
 EMPTY = 1e-12
 
 
-
 class _Expressions(NamedTuple):
     """The squared expressions of a problem, and what does not change with λ.
 

@@ -72,8 +72,10 @@ class Systems:
         if len(inner) < problem.size:
             outside = diagonal + problem.gram_diagonal(weights)
 
+        curved = problem.curved(weights)
+
         def times(x: Array) -> Array:
-            return diagonal * x + problem.adjoint(weights * problem.products(x))
+            return diagonal * x + curved(x)
 
         def preconditioned(x: Array) -> Array:
             found = x / outside

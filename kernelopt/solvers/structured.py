@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg as sl
@@ -45,10 +46,23 @@ LOOK_UP = 20
 # Cached properties of a structured problem that do not depend on R.
 WITHOUT_R = (
     "ends", "_rows", "_one_each", "_one_factor", "_E_back", "linear", "_long", "_long_rows", "_pairs", "product_cost",
-    "_typical", "orthonormal",
+    "_typical", "orthonormal", "_few", "_adjoints",
 )  # fmt: skip
 
+# Entries of B from which adjoints are made from known ones: of a smaller B a product takes little beside the search.
+# REMEMBERED are kept, and after CHAIN of them in turn a new product is made, as each adds a rounding.
+LARGE, REMEMBERED, CHAIN = 2**17, 3, 50
+HALF = 0.5  # share of rows with a weight up to which a copy of them pays for some products with CᵀWC
+
 Solve = Callable[[Array], Array]
+
+
+class _Adjoint(NamedTuple):
+    """Cᵀg without y, and how many adjoints in turn it was made from."""
+
+    g: Array
+    value: Array
+    after: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,8 +213,67 @@ class Structured:
         return sp.csr_array(self.E.T)
 
     def adjoint(self, g: Array) -> Array:
-        """Cᵀg."""
-        return self._back(self._gathered(g), self.F.T @ g)
+        """Cᵀg.
+
+        Engines change few multipliers at a time, so that it is made from a known one, Cᵀg + Cᵀδ, where δ has few
+        entries. A g with few entries is such a δ.
+        """
+        if g.ndim != 1 or not self._few:
+            return self._back(self._gathered(g), self.F.T @ g)
+        known, some = None, np.flatnonzero(g)
+        for one in self._adjoints:
+            others = np.flatnonzero(one.g != g)
+            known, some = (one, others) if len(others) < len(some) else (known, some)
+        step = g[some] if known is None else g[some] - known.g[some]
+        y, after = self.F.T @ g, 0
+        if known is None and len(some) <= self._few * len(g):
+            return np.append(self._of_rows(some, step), y)
+        if known is None or not self._is_near(known, some, step, g):
+            value = self._back(self._gathered(g), np.zeros(0))
+        else:
+            value, after = known.value + self._of_rows(some, step), known.after + 1
+        self._adjoints[:] = [_Adjoint(np.array(g), value, after), *self._adjoints][:REMEMBERED]
+        return np.append(value, y)
+
+    def _is_near(self, known: _Adjoint, some: Ints, step: Array, g: Array) -> bool:
+        """Whether g differs from a known one in few entries, and is not much less, so that roundings stay small."""
+        return (
+            len(some) <= self._few * len(g)
+            and known.after < CHAIN
+            and bool(np.abs(step).sum() <= np.abs(g).sum())
+        )  # fmt: skip
+
+    @cached_property
+    def _few(self) -> float:
+        """The share of rows up to which an adjoint is made from theirs; 0 where that does not pay."""
+        small = sum(B.size for B in self.blocks) < LARGE
+        return 0.0 if small or not self._one_each or self._one_factor else min(B.few for B in self.blocks)
+
+    @cached_property
+    def _adjoints(self) -> list[_Adjoint]:
+        return []
+
+    def curved(self, weights: Array) -> Solve:
+        """The map x ↦ CᵀWCx, from rows with a weight where these are few."""
+        some = np.flatnonzero(weights)
+        if not self._few or len(some) > HALF * self.m or sp.issparse(self.F):
+            return lambda x: self.adjoint(weights * self.products(x))
+        end, G, F, w = self.ends[-1], self.rows(some), self.F[some], weights[some]
+
+        def product(x: Array) -> Array:
+            s = w * (G @ x[:end] + F @ x[end:])
+            return np.append(G.T @ s, F.T @ s)
+
+        return product
+
+    def _of_rows(self, some: Ints, g: Array) -> Array:
+        """Cᵀg without y, for the entries g of some rows."""
+        at, values = self.E.indices[some], self.E.data[some] * g
+        if len(self.blocks) == 1:
+            return np.asarray(values @ self.blocks[0].rows(at))
+        inside = [(at >= a) & (at < b) for a, b in pairwise(self._rows)]
+        parts = zip(self.blocks, self._rows[:-1], inside, strict=True)
+        return np.concatenate([values[here] @ B.rows(at[here] - start) for B, start, here in parts])
 
     @cached_property
     def linear(self) -> Array:

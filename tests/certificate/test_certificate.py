@@ -878,6 +878,7 @@ def test_the_last_pass_is_one_over_rows_with_multipliers(tol, monkeypatch):
     for share in (MODULE.FEW_BUSY, 0.0):
         ways = []
         monkeypatch.setattr(MODULE, "FEW_BUSY", share)
+        monkeypatch.setattr(MODULE, "MANY_BUSY", share)
         monkeypatch.setattr(MODULE, "_by_way", lambda *rest, ways=ways: ways.append(rest[-1]) or by_way(*rest))
         problem = with_few_support_vectors()
         problem.solve(tol=tol, factorization="streamed")
@@ -888,6 +889,43 @@ def test_the_last_pass_is_one_over_rows_with_multipliers(tol, monkeypatch):
     assert ways.count(PRODUCTS) == len(others) - 1
     assert mine.lower == pytest.approx(other.lower, rel=1e-9)
     assert mine.upper == pytest.approx(other.upper, rel=1e-9)
+
+
+def test_slopes_of_zero_stay_where_others_can_move():
+    """Their rows then need no kernel values; where no other has room, they move."""
+    pieces = SimpleNamespace(
+        slopes=lambda: (-np.ones(4), np.ones(4)), y=np.zeros(1, dtype=int), F=sp.csr_array(np.ones((4, 1))),
+        linear_y=np.zeros(1),
+    )  # fmt: skip
+    found = conjugates.feasible_slopes(pieces, np.array([0.0, 1.0, -0.75, 0.0]))
+    assert found.tolist() == [0.0, 1.0, -1.0, 0.0]
+    found = conjugates.feasible_slopes(pieces, np.array([0.0, 1.0, 0.0, 0.0]))
+    np.testing.assert_allclose(found, [-1 / 3, 1.0, -1 / 3, -1 / 3])
+
+
+def test_where_two_thirds_of_the_rows_have_multipliers_the_last_gap_decides(monkeypatch):
+    """A pass over them comes first where functions have to reduce the last gap by little, not otherwise."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 3))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.3 * rng.normal(size=3000)
+    found = {}
+    for times in (0.0, MODULE.BY_FEW, 1e9):
+        ways, by_way = [], MODULE._by_way
+        with monkeypatch.context() as patch:
+            patch.setattr(MODULE, "BY_FEW", times)
+            patch.setattr(MODULE, "_by_way", lambda *rest, ways=ways, by_way=by_way: ways.append(rest[-1])
+                          or by_way(*rest))  # fmt: skip
+            theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+            losses = cp.sum(ko.losses.epsilon_insensitive(y, theta(X) + b, 0.15))
+            problem = ko.Problem(cp.Minimize(losses + 0.5 * ko.sum_squares(theta)))
+            problem.solve(tol=1e-6, factorization="streamed")
+        assert problem.status == "optimal"
+        found[times] = ways, problem.certificate
+    nowhere, here, everywhere = (ways for ways, _ in found.values())
+    assert STREAMED not in nowhere
+    assert here[-1] == STREAMED and 0 < here.count(STREAMED) < everywhere.count(STREAMED)
+    bounds = [certificate.lower for _, certificate in found.values()]
+    np.testing.assert_allclose(bounds, bounds[0], rtol=1e-9)
 
 
 def test_where_the_pass_over_few_rows_leaves_the_gap_open_another_computes_products(monkeypatch):

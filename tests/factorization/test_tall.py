@@ -62,6 +62,19 @@ def test_rows_of_weight_zero_are_left_out(monkeypatch):
     assert taken == [20, 15]
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("outside", [0.0, 2.0])
+def test_products_beside_a_gram_matrix(sign, outside):
+    """BᵀD is read off the rows with a weight only where D is 0 on the others."""
+    array, D = RNG.normal(size=(20, 3)), RNG.normal(size=(20, 2))
+    w = sign * RNG.uniform(1, 2, size=20)
+    w[4:12] = 0.0
+    D[4:12] *= outside
+    expected = np.hstack([array.T @ (w[:, None] * array), array.T @ D])
+    np.testing.assert_allclose(tall(array).gram(w, D), expected, atol=1e-13)
+    np.testing.assert_allclose(tall(array).column_squares(w), w @ array**2, atol=1e-13)
+
+
 @pytest.mark.parametrize("rows", [4, 6, 7, 12])
 def test_gram_matrices_are_added_up_piece_by_piece(rows, monkeypatch):
     """The last piece may have fewer rows."""

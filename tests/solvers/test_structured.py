@@ -155,3 +155,78 @@ def test_multipliers_that_break_the_equation_of_the_intercept_prove_nothing(odd)
     assert there.gap == np.inf if odd else 0 <= there.gap < 1
     a[0] = 0.5
     assert 0 <= judged(p, x, p.products(x), a, np.zeros(p.m)).gap < 1.5
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """Two θ with losses of their own: each argument of a loss is one prediction."""
+    monkeypatch.setattr(structured, "LARGE", 0)
+    first, second = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), ko.Theta(ko.kernels.Laplacian(sigma=2.0))
+    losses = cp.sum(cp.abs(Y - first(X) - cp.Variable())) + 3 * cp.sum(cp.abs(Y[:30] + second(X[:30])))
+    stated = ko.Problem(cp.Minimize(losses + 0.1 * ko.sum_squares(first) + 0.2 * ko.sum_squares(second)))
+    stated.solve(certify=False)
+    made = assemble.structured(reduction_of(stated), stated._outer(), {0: 0.2, 1: 0.4})
+    assert made._one_each and made._few == 0.2 and made.m == 70
+    return made
+
+
+def by_products(monkeypatch):
+    """The sizes of products with all rows of B."""
+    made, back = [], Structured._back
+    monkeypatch.setattr(Structured, "_back", lambda self, d, y: made.append(len(d)) or back(self, d, y))
+    return made
+
+
+def adjoint(problem, g):
+    return problem._back(problem._gathered(g), problem.F.T @ g)
+
+
+def test_adjoints_are_made_from_known_ones(alone, monkeypatch):
+    """From the rows that differ, a limited number of times in turn; a g of few entries is made from its rows."""
+    rng, g = np.random.default_rng(1), np.where(np.arange(70) % 2, 1.0, 0.0)
+    made = by_products(monkeypatch)
+    for _ in range(structured.CHAIN + 2):
+        np.testing.assert_allclose(alone.adjoint(g), adjoint(alone, g), atol=1e-12)
+        made.pop()  # of the expected value
+        g = g.copy()
+        g[rng.permutation(70)[:10]] += rng.normal(size=10)
+    assert len(made) == 2  # the first, and the one after CHAIN others
+    known = [one.g for one in alone._adjoints]
+    few = np.where(np.arange(70) % 10 == 3, 2.0, 0.0)
+    np.testing.assert_allclose(alone.adjoint(few), adjoint(alone, few), atol=1e-12)
+    assert all(one.g is g for one, g in zip(alone._adjoints, known, strict=True)) and len(made) == 3
+    many = rng.normal(size=70)
+    np.testing.assert_allclose(alone.adjoint(many), adjoint(alone, many), atol=1e-12)
+    assert len(made) == 5 and alone._adjoints[0].after == 0
+
+
+def test_no_adjoint_is_made_from_a_far_larger_one(alone):
+    g = np.full(70, 1e-9)
+    g[:8] = 1.0
+    alone.adjoint(g)
+    g = g.copy()
+    g[:8] = 2e-9
+    np.testing.assert_allclose(alone.adjoint(g), adjoint(alone, g), rtol=1e-12, atol=1e-20)
+    assert alone._adjoints[0].after == 0
+
+
+@pytest.mark.parametrize("share", [0.1, 0.4, 0.9])
+def test_products_with_the_curvature(alone, share, monkeypatch):
+    """By rows with a weight where these are at most half of all."""
+    made = by_products(monkeypatch)
+    rng = np.random.default_rng(2)
+    w = rng.uniform(1, 2, size=70) * (rng.uniform(size=70) < share)
+    product = alone.curved(w)
+    for x in rng.normal(size=(3, alone.size)):
+        np.testing.assert_allclose(product(x), alone.gram(w) @ x, atol=1e-11)
+    assert bool(made) is (share > structured.HALF)
+
+
+def test_where_products_are_made_as_before(problem):
+    """Where B is small, and where arguments are differences of predictions."""
+    assert not problem._few
+    w = np.zeros(problem.m)
+    w[:3] = 1.0
+    x = RNG.normal(size=problem.size)
+    np.testing.assert_allclose(problem.curved(w)(x), problem.gram(w) @ x, atol=1e-11)
+    assert not problem._adjoints
