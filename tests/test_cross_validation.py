@@ -11,6 +11,7 @@ from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
 
 import kernelopt as ko
 from kernelopt.errors import DataError, KernelOptError, OptionError, ParameterError, SolverError
+from kernelopt.model_selection import cross_validation as module
 
 N = 40
 RANDOM = np.random.default_rng(0)
@@ -284,6 +285,36 @@ def test_weights_that_do_not_enter_in_proportion():
     )
     with pytest.raises(KernelOptError, match="affine in the weights"):
         ko.cross_validate(problem, w, lam, [1.0], cv=2)
+
+
+@pytest.mark.parametrize("form", ["product", "sum", "negative", "nested", "promoted", "two factors", "curved"])
+def test_the_stated_loss_is_read_off_the_terms_with_weights(form):
+    """By the rules for sums and products; where these do not tell, values of the objective do, and they may refuse."""
+    theta, w, lam = ko.Theta(KERNEL), cp.Parameter(N, nonneg=True), cp.Parameter(nonneg=True, value=0.5)
+    errors = cp.abs(Y - theta(X))
+    loss, known = {
+        "product": (w @ errors, True),
+        "sum": (cp.sum(cp.multiply(w, errors)), True),
+        "negative": (-(-w @ errors), True),
+        "nested": (2 * (w @ errors) + 3 * cp.sum(cp.multiply(errors, 2 * w)) + 7, True),
+        "promoted": (cp.sum(cp.multiply(w[np.arange(N)], errors)), False),  # an atom of which nothing is known here
+        "two factors": (cp.sum(cp.multiply(cp.multiply(w, w), errors)), False),
+        "curved": (cp.maximum(w @ errors, 0.1), False),
+    }[form]
+    problem = ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta)))
+    w.value = np.where(np.arange(N) < N // 2, 1.0, 0.0)
+    problem.solve()
+    some = 2.0 - w.value
+    stated = module._StatedLoss.of(problem, w)
+    assert stated.is_affine is known
+    if form in ("two factors", "curved"):
+        with pytest.raises(KernelOptError, match="affine in the weights"):
+            stated.on(some)
+        return
+    times = {"nested": 8.0}.get(form, 1.0)
+    before = w.value.copy()
+    assert stated.on(some) == pytest.approx(times * (some @ errors.value) / some.sum(), rel=1e-12)
+    assert np.array_equal(w.value, before)
 
 
 def test_the_table_keeps_no_systems():

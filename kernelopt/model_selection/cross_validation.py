@@ -20,8 +20,10 @@ from kernelopt.kernels.domains import frozen
 from kernelopt.kernels.sources import refuse_masked
 from kernelopt.model_selection.path_table import EVALUATION, Path, PathSolution
 from kernelopt.model_selection.paths import kernel_values, path
+from kernelopt.model_selection.squares import summands
 from kernelopt.problem import Problem, require_problem
 from kernelopt.support.checks import generator, require_flag, require_limit, shown
+from kernelopt.support.cvxpy_parts import AddExpression, MulExpression, NegExpression, Sum, multiply
 from kernelopt.support.properties import cached_property
 from kernelopt.support.table import Table
 from kernelopt.support.types import Array, Ints
@@ -29,6 +31,9 @@ from kernelopt.support.types import Array, Ints
 # Relative to the largest of the objective values that are compared: a second difference up to this is rounding, and the
 # objective counts as affine in the weights.
 ADDITIVE = 1e-9
+
+# Atoms that are affine in each argument.
+SUMS, PRODUCTS = (AddExpression, NegExpression, Sum), (MulExpression, multiply)
 
 Loss = Callable[[Problem, Ints], float]
 
@@ -200,13 +205,14 @@ def cross_validate(
     folds = _folds(cv, base, random_state)
     deadline = inf if time_limit is None else perf_counter() + time_limit
     restore, found, shared = problem._keep(), list[Path](), ExitStack()
+    stated = _StatedLoss.of(problem, weights)
     try:
         shared.enter_context(kernel_values(problem, solve_options))
         for train, test in tqdm(folds, "folds", disable=not progress):
             if found:  # begin with the last fold's answer for the same value
                 max(found[-1].solutions, key=lambda row: row.parameter)._restore()
             weights.value = _on(train, base)
-            judge = loss or (lambda problem, rows: _stated_loss(problem, weights, _on(rows, base)))
+            judge = loss or (lambda _, rows: stated.on(_on(rows, base)))
             left = None if not isfinite(deadline) else max(deadline - perf_counter(), 1e-3)
             with spelling(cross_validate, solve_options):
                 found.append(
@@ -291,31 +297,64 @@ def _number(loss: Loss, test: Ints) -> Callable[[Problem], float]:
     return evaluate
 
 
-def _stated_loss(problem: Problem, weights: cp.Parameter, on_test: Array) -> float:
-    """(F(w on the test rows) − F(0)) / Σ w.
+@dataclass(frozen=True, eq=False)
+class _StatedLoss:
+    """F, the minimized objective, as a function of the weights, for the stated loss of rows.
 
-    Raises KernelOptError where F is not affine in the weights, and DataError where the test rows have none.
+    terms : the summands of the objective in which the weights stand; is_affine : whether they are affine in the
+    weights at every point, by the rules for sums and products
     """
-    if not on_test.any():
-        raise DataError(
-            "Expected folds with rows of positive weight on both sides; got one whose test rows have weight 0. Give "
-            "cv as pairs (train, test), or weights.value with positive numbers."
-        )
-    on_train = weights.value
-    sign = -1.0 if isinstance(problem.objective, cp.Maximize) else 1.0
 
-    def at(w: Array) -> float:
-        weights.value = w
-        return sign * float(problem.objective.value)
+    problem: Problem
+    weights: cp.Parameter
+    terms: tuple[Any, ...]
+    is_affine: bool
 
-    try:
-        none, test, train, both = (at(w) for w in (0 * on_test, on_test, on_train, on_test + on_train))
-    finally:
-        weights.value = on_train
-    # An affine F has F(a + b) − F(a) − F(b) + F(0) = 0 for all a and b.
-    if abs(both - test - train + none) > ADDITIVE * max(abs(none), abs(test), abs(train), abs(both)):
-        raise KernelOptError(
-            "Expected an objective that is affine in the weights, for the stated loss of rows left out. Write w @ "
-            "loss, or give a loss: loss=lambda problem, test: …."
-        )
-    return (test - none) / float(on_test.sum())
+    @classmethod
+    def of(cls, problem: Problem, weights: cp.Parameter) -> _StatedLoss:
+        terms = tuple(t for t in summands(problem.objective.args[0]) if _has(t, weights))
+        return cls(problem, weights, terms, all(_is_affine_in(t, weights) for t in terms))
+
+    def on(self, some: Array) -> float:
+        """(F(some weights) − F(0)) / Σ some.
+
+        Raises KernelOptError where F is not affine in the weights, and DataError where these rows have none.
+        """
+        if not some.any():
+            raise DataError(
+                "Expected folds with rows of positive weight on both sides; got one whose test rows have weight 0. "
+                "Give cv as pairs (train, test), or weights.value with positive numbers."
+            )
+        on_train = self.weights.value
+        try:
+            none, test = (self._at(w) for w in (0 * some, some))
+            # An affine F has F(a + b) − F(a) − F(b) + F(0) = 0 for all a and b.
+            train, both = (0.0, 0.0) if self.is_affine else (self._at(on_train), self._at(some + on_train))
+        finally:
+            self.weights.value = on_train
+        largest = max(abs(none), abs(test), abs(train), abs(both))
+        if not self.is_affine and abs(both - test - train + none) > ADDITIVE * largest:
+            raise KernelOptError(
+                "Expected an objective that is affine in the weights, for the stated loss of rows left out. Write w @ "
+                "loss, or give a loss: loss=lambda problem, test: …."
+            )
+        return (test - none) / float(some.sum())
+
+    def _at(self, w: Array) -> float:
+        """F without terms in which weights do not stand."""
+        self.weights.save_value(w)
+        sign = -1.0 if isinstance(self.problem.objective, cp.Maximize) else 1.0
+        return sign * sum(float(term.value) for term in self.terms)
+
+
+def _has(node: Any, weights: cp.Parameter) -> bool:
+    return any(p is weights for p in node.parameters())
+
+
+def _is_affine_in(node: Any, weights: cp.Parameter) -> bool:
+    """Whether a node is affine in a parameter at every point: a sum, or a product in which one factor is."""
+    if node is weights or not _has(node, weights):
+        return True
+    if isinstance(node, PRODUCTS) and sum(_has(arg, weights) for arg in node.args) > 1:
+        return False
+    return isinstance(node, (*SUMS, *PRODUCTS)) and all(_is_affine_in(arg, weights) for arg in node.args)

@@ -183,7 +183,9 @@ def _from_few_rows(
     if kept.wait:
         return None, kept._replace(wait=kept.wait - 1)
     first = libsvm.first_point(problem, watch.left, near=near)
-    if first is not None and _on_other_sides(problem, first) <= WRONG:
+    if first is None:  # too many rows are open, which takes no time to see
+        return None, kept
+    if _on_other_sides(problem, first) <= WRONG:
         found = libsvm.completed(problem, first)
         if watch.suffices(found):
             return found, kept._replace(failures=0)

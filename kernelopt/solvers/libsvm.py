@@ -34,7 +34,7 @@ ITERATIONS, MORE = 100, 1000
 # nearly all of them, and so do rows with a slope beyond HOLD margins: for factors of 1.6 in λ, few moved by more. Where
 # more than MOST_LEFT of the rows are left, all are taken.
 CLEAR, HOLD, MOST_LEFT = 0.2, 0.4, 0.9
-FEW = 300  # rows up to which libsvm takes less than Newton steps on a B of few columns
+FEW = 450  # rows up to which libsvm takes less than Newton steps on a B of few columns
 CACHE = 200  # MB of the matrix that libsvm keeps, as scikit-learn's estimators have it
 LOW_LEVEL = ("svm_type", "kernel", "tol", "epsilon", "class_weight", "sample_weight", "cache_size", "max_iter")
 # Of the sum of coefficients that one row stands for, relative to a row's largest: smaller sums are lost in rounding.
