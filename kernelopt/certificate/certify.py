@@ -556,16 +556,17 @@ def _of_predictions(  # noqa: PLR0917
     where a slope is not. Constraints cost twice the first order in their multipliers, which are at most |ν| plus the
     slopes of losses: 2|ν| + 2 slopes, beside the losses' own. Where the columns of x are not known, ν alone counts.
     """
-    errors = errors_of_predictions(reduction, point, scales)
-    nu = [np.abs(np.ravel(one, order="F")) for one in point.multipliers()]
-    of_multipliers = 2 * sum(float(e @ n) for e, n in zip(errors, nu, strict=True))
-    if x is None or not isfinite(terms):
+    errors, of_multipliers = errors_of_predictions(reduction, point, scales), 0.0
+    constrained, unknown = len(reduction.form.outer.constraints) > len(form.smooth), x is None or not isfinite(terms)
+    if constrained or unknown:
+        nu = [np.abs(np.ravel(one, order="F")) for one in point.multipliers()]
+        of_multipliers = 2 * sum(float(e @ n) for e, n in zip(errors, nu, strict=True))
+    if unknown:
         return of_multipliers
     known = np.zeros(len(form.c))
     for columns, e in zip(form.u, errors, strict=True):
         known[columns] = e / UNIT
     of_losses = UNIT * max(_inside(reduction.form, form, x, terms, known) - within, 0.0)
-    constrained = len(reduction.form.outer.constraints) > len(form.smooth)
     return 3 * of_losses + of_multipliers if constrained else of_losses
 
 

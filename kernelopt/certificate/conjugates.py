@@ -127,8 +127,8 @@ def evaluate(
         return None
     lengths = _lengths(form, multipliers, grams)
     low, high = pieces.slopes()
-    share = 1.0
-    if not isfinite(penalties.least(lengths).sum()):
+    share, least = 1.0, penalties.least(lengths)
+    if not isfinite(least.sum()):
         unlimited = (penalties.curvature == 0) & np.isinf(penalties.limit)
         if not unlimited.any() or not np.isfinite(lengths).all():
             return None  # a length overflows
@@ -137,14 +137,14 @@ def evaluate(
             return None
         if pieces.linear_u.any() or pieces.linear_y.any():
             return None  # ν = −(Eᵀv + cᵤ) is not proportional to v, so that scaling v does not scale ‖m‖
-        while penalties.least(share * lengths).sum() == -inf:
+        while (least := penalties.least(share * lengths)).sum() == -inf:
             share = np.nextafter(share, 0.0)
     functions = sum(functions_part(m, gram) for m, gram in zip(multipliers, grams, strict=True))
     conjugates = pieces.conjugate(share * v)
-    value = form.offset - conjugates + float(penalties.least(share * lengths).sum()) - share * functions
+    value = form.offset - conjugates + float(least.sum()) - share * functions
     if not isfinite(value):
         return None
-    terms = abs(conjugates) + float(np.abs(penalties.least(share * lengths)).sum()) + abs(share * functions)
+    terms = abs(conjugates) + float(np.abs(least).sum()) + abs(share * functions)
     rounding = 8 * float(np.finfo(float).eps) * (terms + abs(form.offset) + float(np.abs(v).sum()) * form.units[0])
     nu = -(adjoint(pieces.E, v) + pieces.linear_u)
     return Lower(value, (), rounding, terms, False, multipliers, grams, slopes=v, nu=nu)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import inf, isfinite
+from typing import cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -114,7 +115,7 @@ def _moved_and_checked(  # noqa: PLR0917
     # depend on each other.
     for share_of_largest in SNAPS:
         dual = still(_snapped(form, z, share_of_largest), tangent)
-        for moved in _vanishing(program, links, dual):
+        for moved in _vanishing(form, program, links, dual):
             bound = checker.lower(program, links, _with_norms(program, links, moved))
             if not isfinite(best.value) and -inf < bound.value < program.offset:
                 best = max(bound, _without_multipliers(program, links, dual), key=_by_value)
@@ -242,22 +243,36 @@ def _moved(program: Program, links: list[Link], dual: Dual, exactly: bool) -> Du
     return replace(dual, z=z, **moves._asdict())
 
 
-def _vanishing(program: Program, links: list[Link], dual: Dual) -> Iterator[Dual]:
+def _vanishing(form: ConicForm, program: Program, links: list[Link], dual: Dual) -> Iterator[Dual]:
     """Dual points in which free columns vanish: by elimination, by radii, and on a grid."""
-    eliminated = _eliminated(program, links, dual)
+    eliminated = _eliminated(form, program, links, dual)
     if eliminated is not None:
         yield eliminated
     for exactly in (False, True):
         yield _moved(program, links, dual, exactly)
 
 
-def _eliminated(program: Program, links: list[Link], dual: Dual) -> Dual | None:
+def _eliminated(form: ConicForm, program: Program, links: list[Link], dual: Dual) -> Dual | None:
     """The dual point with all free columns exactly 0, by elimination; None where they do not vanish that way."""
-    free = checker.free_columns(program, links, dual)
-    if not len(free.owners):
+    W = _free_matrix(form, program, links, dual)
+    if not W.shape[1]:
         return dual
-    z = pivots.eliminated(free.matrix(len(dual.z), free.values), dual.z, list(program.cones))
+    z = pivots.eliminated(W, dual.z, list(program.cones))
     return None if z is None else replace(dual, z=z)
+
+
+def _free_matrix(form: ConicForm, program: Program, links: list[Link], dual: Dual) -> sp.csc_array:
+    """[A_J; c_J] of the free columns; the last one is kept for the next value of a path, which often has the same."""
+    plain = all(link.norms for link in links) and not program.losses
+    A, last, known = form.notes.get("free columns", (None, (), None))
+    given = program.c, program.P > 0, dual.tangent
+    if plain and A is program.A and all(np.array_equal(a, b) for a, b in zip(last, given, strict=True)):
+        return cast(sp.csc_array, known)
+    free = checker.free_columns(program, links, dual)
+    found = free.matrix(len(dual.z), free.values)
+    if plain:
+        form.notes["free columns"] = program.A, given, found
+    return found
 
 
 def _with_norms(program: Program, links: list[Link], dual: Dual) -> Dual:

@@ -240,13 +240,13 @@ def eliminated(W: sp.csc_array, z: Array, cones: Cones) -> Array | None:
         return z
 
     z = solved(z, 1.0)
-    free = np.minimum(room, _least_partner(levels, room))
+    free, left = np.minimum(room, _least_partner(levels, room)), False
     for j in wide.tolist():
         rows, values = (part[W.indptr[j] : W.indptr[j + 1]] for part in (W.indices, W.data))
         residual = _exact_sum(values, np.append(z, 1.0)[rows])
         if not residual:
             continue
-        meets = np.zeros(m + 1, dtype=bool)
+        left, meets = True, np.zeros(m + 1, dtype=bool)
         meets[rows] = True
         for level in levels:  # rows that move a pivot of this column
             meets[level.rows[meets[level.pivots][level.owner]]] = True
@@ -259,14 +259,17 @@ def eliminated(W: sp.csc_array, z: Array, cones: Cones) -> Array | None:
     inside = np.zeros(m, dtype=bool)
     for kind, part, _ in cones:
         inside[part] = kind == "zero"
-    return z if np.all(inside | (z >= 0)) and not _is_left(W, z, wide) else None
+    return z if np.all(inside | (z >= 0)) and not _is_left(W, z, wide, left) else None
 
 
-def _is_left(W: sp.csc_array, z: Array, wide: Ints) -> bool:
-    """Whether some column of W'[z; 1] is not 0; short sums are exact here, long ones take fsum."""
+def _is_left(W: sp.csc_array, z: Array, wide: Ints, moved: bool) -> bool:
+    """Whether some column of W'[z; 1] is not 0; short sums are exact here, long ones take fsum.
+
+    moved : whether z has moved since the wide ones were found to be 0
+    """
     factors = np.append(z, 1.0)[W.indices]
     ends = W.indptr[wide], W.indptr[wide + 1]
-    if any(_exact_sum(W.data[a:b], factors[a:b]) for a, b in zip(*ends, strict=True)):
+    if moved and any(_exact_sum(W.data[a:b], factors[a:b]) for a, b in zip(*ends, strict=True)):
         return True
     terms = W.data * factors
     sums = np.bincount(np.repeat(np.arange(W.shape[1]), np.diff(W.indptr)), terms, minlength=W.shape[1])

@@ -86,7 +86,7 @@ class Quadratic:
         with np.errstate(invalid="ignore"):
             reached = v * s - self.constant - s * (self.slope + 0.5 * self.curvature * s)
             reached = np.where(np.isinf(s), np.inf, reached)
-        return np.asarray(np.nanmax(np.where(np.isnan(self.slope), -np.inf, reached), axis=1))
+        return np.asarray(np.fmax.reduce(np.where(np.isnan(self.slope), -np.inf, reached), axis=1))
 
     def second(self, s: Array) -> Array:
         """The curvature at s, from the right."""

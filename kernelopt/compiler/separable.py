@@ -383,6 +383,15 @@ def _custom(form: ConicForm, batch: Batch, columns: Ints, number: int) -> Custom
 
 def lengths_of_outer(form: ConicForm, pieces: Separable) -> Lengths | None:
     """g, where the rows that are left over are bounds 0 ≤ t ≤ R; else None."""
+    known = form.notes.get("limits")
+    if known is None or known[0] is not pieces:  # what rows allow does not depend on costs
+        form.notes["limits"] = known = pieces, _limits(form, pieces)
+    limit: Array | None = known[1]
+    return None if limit is None else Lengths(form.c[form.t], form.P[form.t], limit)
+
+
+def _limits(form: ConicForm, pieces: Separable) -> Array | None:
+    """The largest t that each bound allows; None where a row that is left over is no bound."""
     limit, A = np.full(len(form.t), inf), form.by_rows
     for number in pieces.rows.tolist():
         at = slice(A.indptr[number], A.indptr[number + 1])
@@ -396,9 +405,7 @@ def lengths_of_outer(form: ConicForm, pieces: Separable) -> Lengths | None:
             limit[j[0]] = min(limit[j[0]], bound)
         elif bound < 0 or form.b[number] < 0:
             return None
-    if np.any(limit < 0):
-        return None
-    return Lengths(form.c[form.t], form.P[form.t], limit)
+    return None if np.any(limit < 0) else limit
 
 
 def _columns_of_u(form: ConicForm) -> Ints:

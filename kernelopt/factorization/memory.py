@@ -24,6 +24,7 @@ CONTROL_GROUPS = {
 }
 # What a solve takes beside B: vectors of N numbers, and bytes that do not depend on N. Measured, see `of_solve`.
 VECTORS, TEMPORARY = 50, 2**24
+LITTLE = 2**24  # bytes for which no file is read: Q of 1000 rows, twice
 _answer = (0.0, 0)  # until when it serves, and bytes
 
 
@@ -40,6 +41,11 @@ def available_bytes() -> int:
         now = time.monotonic()
         _answer = now + max(RECENT, WORTH * (now - began)), found
     return found
+
+
+def has_twice(needed: float) -> bool:
+    """Whether twice as many bytes are available; LITTLE are, without a look."""
+    return needed <= LITTLE or 2 * needed <= available_bytes()
 
 
 def _of_machine() -> int:

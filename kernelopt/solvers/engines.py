@@ -307,8 +307,9 @@ def _point(problem: Structured, start: Start | None) -> Point | None:
         return None
     if len(start.y) != problem.q or any(len(v) > B.shape[1] for v, B in zip(start.v, problem.blocks, strict=True)):
         return None
-    parts = [np.pad(v, (0, B.shape[1] - len(v))) for v, B in zip(start.v, problem.blocks, strict=True)]
-    x = np.concatenate([*parts, start.y])
+    parts = zip(start.v, problem.blocks, strict=True)
+    padded = [np.append(v, np.zeros(B.shape[1] - len(v))) if len(v) < B.shape[1] else v for v, B in parts]
+    x = np.concatenate([*padded, start.y])
     a = np.clip(np.zeros(len(problem.of)) if start.a is None else start.a, problem.low, problem.high)
     same = len(start.blocks) == len(problem.blocks) and all(map(is_, start.blocks, problem.blocks))
     s = problem.arguments(start.d, start.y) if same and start.d is not None else problem.products(x)

@@ -54,9 +54,11 @@ def first_point(problem: Structured, seconds: float, tol: float = TOL, near: Poi
     space, m = problem.entry_space if near is not None else problem.kernel_space, problem.m
     if space is None:
         return None
-    kinks = Kinks(np.zeros(m), problem.slope, problem.of, problem.anchor, problem.low, problem.high, problem.rho)
-    machine = machine_of(kinks, problem.slope, problem.F)
-    short = seconds < 1e-9 * ITERATIONS * m**2 or 16.0 * m**2 > memory.available_bytes() / 2
+    if "machine" not in problem.notes:
+        kinks = Kinks(np.zeros(m), problem.slope, problem.of, problem.anchor, problem.low, problem.high, problem.rho)
+        problem.notes["machine"] = machine_of(kinks, problem.slope, problem.F)
+    machine: Machine | None = problem.notes["machine"]
+    short = seconds < 1e-9 * ITERATIONS * m**2 or not memory.has_twice(16.0 * m**2)
     if machine is None or short:
         return None
     f, held = np.asarray(problem.F)[:, 0], np.zeros(m)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg as sl
@@ -46,7 +46,7 @@ LOOK_UP = 20
 # Cached properties of a structured problem that do not depend on R.
 WITHOUT_R = (
     "ends", "_rows", "_one_each", "_one_factor", "_E_back", "linear", "_long", "_long_rows", "_pairs", "product_cost",
-    "_typical", "orthonormal", "_few", "_adjoints",
+    "_typical", "orthonormal", "_few", "_adjoints", "notes",
 )  # fmt: skip
 
 # Entries of B from which adjoints are made from known ones: of a smaller B a product takes little beside the search.
@@ -252,6 +252,11 @@ class Structured:
     @cached_property
     def _adjoints(self) -> list[_Adjoint]:
         return []
+
+    @cached_property
+    def notes(self) -> dict[str, Any]:
+        """Facts that were found once, by name, and do not depend on R."""
+        return {}
 
     def curved(self, weights: Array) -> Solve:
         """The map x ↦ CᵀWCx, from rows with a weight where these are few."""

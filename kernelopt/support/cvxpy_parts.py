@@ -344,6 +344,7 @@ class AffineData:
         self._constant = program.A.shape[1] - 1
         self._A, self._c = _Entries.of(program.A, len(data.b)), sp.csr_array(program.q)
         self._P = None if program.P is None else _Entries.of(program.P, len(data.c))
+        self._P_starts = None if self._P is None else _starts(self._P.j, len(data.c))
         # The parameters that rows depend on; the last values of these, with A and b. λ often stands in costs alone.
         self._of_rows = np.unique(self._A.values.indices)
         self._last: tuple[Array, sp.csc_array, Array] | None = None
@@ -370,7 +371,9 @@ class AffineData:
         for place, value in zip(self._places, values, strict=True):
             vector[place] = np.ravel(value, order="F")
         costs, last, given = self._c @ vector, self._last, vector[self._of_rows]
-        P = None if self._P is None else _matrix(self._P.values @ vector, self._P.i, self._P.j, (n, n))
+        P = None
+        if self._P is not None:
+            P = sp.csc_array((self._P.values @ vector, self._P.i, self._P_starts), shape=(n, n))
         if last is not None and np.array_equal(last[0], given):
             _, A, b = last
         else:
@@ -386,7 +389,12 @@ class AffineData:
 
 def _matrix(values: Array, i: Ints, j: Ints, shape: tuple[int, int]) -> sp.csc_array:
     """The matrix of entries that are sorted by columns."""
-    return sp.csc_array((values, i, np.append(0, np.cumsum(np.bincount(j, minlength=shape[1])))), shape=shape)
+    return sp.csc_array((values, i, _starts(j, shape[1])), shape=shape)
+
+
+def _starts(j: Ints, columns: int) -> Ints:
+    """Where the entries of each column begin."""
+    return np.append(0, np.cumsum(np.bincount(j, minlength=columns)))
 
 
 class DataSlopes(NamedTuple):

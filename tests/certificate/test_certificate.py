@@ -816,7 +816,7 @@ def test_small_problems_try_all_ways_to_move_a_point(monkeypatch, few, value):
     """Up to FEW rows, that number included; beyond, the first bound whose rounding is small is taken."""
     found = iter([Bound(1.0, 0.0, 1.0), Bound(2.0, 0.0, 1.0)])
     monkeypatch.setattr(handover, "FEW", few)
-    monkeypatch.setattr(handover, "_vanishing", lambda _, __, dual: [dual, dual])
+    monkeypatch.setattr(handover, "_vanishing", lambda _, __, ___, dual: [dual, dual])
     monkeypatch.setattr(handover, "_with_norms", lambda _, __, dual: dual)
     monkeypatch.setattr(handover.checker, "lower", lambda *_: next(found))
     start, stated = still(np.ones(2), np.zeros(0)), SimpleNamespace(offset=0.0)

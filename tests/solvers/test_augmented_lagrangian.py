@@ -1,5 +1,6 @@
 """The smooth function that the inner iterations minimize."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import cvxpy as cp
@@ -153,12 +154,25 @@ def test_with_few_columns_many_open_rows_are_left_to_newton_steps(monkeypatch):
 
 def test_where_its_point_fails_some_problems_do_without(monkeypatch):
     """The next 1, 2, 4, 8, 8, … problems of a path."""
-    asked = []
-    monkeypatch.setattr(libsvm, "first_point", lambda problem, seconds, near=None: asked.append(near))
+    asked, judged = [], libsvm.completed
+
+    def far_off(problem, point):
+        asked.append(point)
+        return replace(judged(problem, point), gap=1e9)
+
+    monkeypatch.setattr(libsvm, "completed", far_off)
     path = few_columns(np.geomspace(1, 1e-2, 30))
     assert max(path["gap"]) <= 1e-3
-    asked = [near for near in asked if near is not None]
     assert len(asked) == 6  # of 29 problems with a neighbour, the 1st, 3rd, 6th, 11th, 20th and 29th
+
+
+def test_where_too_many_rows_are_open_the_next_problem_is_looked_at(monkeypatch):
+    """To see that takes no time, and is no failure."""
+    asked = []
+    monkeypatch.setattr(libsvm, "first_point", lambda problem, seconds, near=None: asked.append(near))
+    path = few_columns(np.geomspace(1, 1e-2, 12))
+    assert max(path["gap"]) <= 1e-3
+    assert sum(near is not None for near in asked) == 11
 
 
 @pytest.mark.parametrize("time_limit", [None, 60.0])

@@ -88,6 +88,8 @@ def test_what_it_is_not_asked_for(monkeypatch):
     value = problem.value
     assert libsvm.first_point(inner, 1e-9) is None
     monkeypatch.setattr(libsvm.memory, "available_bytes", lambda: 1000.0)
+    assert libsvm.first_point(inner, np.inf) is not None  # a few MB are there without a look
+    monkeypatch.setattr(libsvm.memory, "LITTLE", 0)
     assert libsvm.first_point(inner, np.inf) is None
     monkeypatch.undo()
     monkeypatch.setattr(machines, "is_installed", lambda: False)
@@ -306,6 +308,7 @@ def test_the_answer_to_other_labels_is_no_neighbour(monkeypatch):
 def test_two_copies_of_the_matrix_take_half_of_the_memory(monkeypatch):
     problem, _ = stated("hinge")
     inner = structured_of(problem)
+    monkeypatch.setattr(libsvm.memory, "LITTLE", 0)
     for room, is_enough in (1.01, True), (0.99, False):
         monkeypatch.setattr(libsvm.memory, "available_bytes", lambda room=room: room * 2 * 2 * 8 * N**2)
         assert (libsvm.first_point(inner, np.inf) is not None) == is_enough
