@@ -903,7 +903,7 @@ def test_slopes_of_zero_stay_where_others_can_move():
     np.testing.assert_allclose(found, [-1 / 3, 1.0, -1 / 3, -1 / 3])
 
 
-def test_where_two_thirds_of_the_rows_have_multipliers_the_last_gap_decides(monkeypatch):
+def test_where_most_rows_have_multipliers_the_last_gap_decides(monkeypatch):
     """A pass over them comes first where functions have to reduce the last gap by little, not otherwise."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3000, 3))
