@@ -83,7 +83,8 @@ ENGINES: dict[str, Engine] = {
 class Start:
     """The last point of an earlier answer: x in blocks of v and y, kink multipliers, and data its engine reuses.
 
-    blocks, d : matrices B and the predictions Bv, which hold for the next problem if it has the same B
+    blocks, d : matrices B and the predictions Bv, which hold for the next problem if it has the same B; at : the
+    prediction of each kink, where it is one
     """
 
     v: tuple[Array, ...]
@@ -93,6 +94,7 @@ class Start:
     kept: object = None
     blocks: tuple[TallMatrix, ...] = ()
     d: Array | None = None
+    at: Ints | None = None
 
 
 def lacks(name: str, shape: Shape) -> str | None:
@@ -150,8 +152,9 @@ def solve(  # noqa: PLR0917
     ends = problem.ends
     d = problem.predictions(point.x)
     left_off = Start(
-        tuple(point.x[a:b] for a, b in pairwise(ends)), point.x[ends[-1] :], point.a, R, point.kept, problem.blocks, d
-    )
+        tuple(point.x[a:b] for a, b in pairwise(ends)), point.x[ends[-1] :], point.a, R, point.kept, problem.blocks, d,
+        problem.of_kinks_at,
+    )  # fmt: skip
     interrupted = isinstance(point.stopped, KeyboardInterrupt)
     gap = point.gap if shape.odd is None and at is None else nan  # else that of another problem
     predictions = None if at is not None else assemble.by_link(reduction, d)
@@ -303,20 +306,53 @@ def _point(problem: Structured, start: Start | None) -> Point | None:
     """An earlier answer as a starting point, padded with zeros; None where shapes have changed or f is infinite."""
     if start is None or len(start.v) != len(problem.blocks):
         return None
-    if start.a is not None and len(start.a) != len(problem.of):
+    at = problem.of_kinks_at
+    moved = start.at is not None and at is not None and not np.array_equal(start.at, at)
+    if start.a is not None and len(start.a) != len(problem.of) and not moved:
         return None
     if len(start.y) != problem.q or any(len(v) > B.shape[1] for v, B in zip(start.v, problem.blocks, strict=True)):
         return None
     parts = zip(start.v, problem.blocks, strict=True)
     padded = [np.append(v, np.zeros(B.shape[1] - len(v))) if len(v) < B.shape[1] else v for v, B in parts]
     x = np.concatenate([*padded, start.y])
-    a = np.clip(np.zeros(len(problem.of)) if start.a is None else start.a, problem.low, problem.high)
     same = len(start.blocks) == len(problem.blocks) and all(map(is_, start.blocks, problem.blocks))
     s = problem.arguments(start.d, start.y) if same and start.d is not None else problem.products(x)
     if not isfinite(problem.smooth_value(s)):
         return None
+    known = np.zeros(len(problem.of)) if start.a is None else start.a
+    if moved and start.a is not None and start.at is not None and at is not None:
+        known = _for_other_rows(problem, start.a, start.at, at, s)
+    a = np.clip(known, problem.low, problem.high)
     unit = problem.quadratic(x) if problem.orthonormal else 0.0  # a product with Q: no engine reads it before a step
     return Point(x, s, a, problem.smooth_gradient(s), inf, unit, inf, inf, kept=start.kept)
+
+
+def _for_other_rows(problem: Structured, a: Array, before: Ints, at: Ints, s: Array) -> Array:
+    """Multipliers of kinks from those of a problem with other rows, as of another fold.
+
+    before, at : the prediction of each kink. Kinks of rows that had none before get the multiplier at the end of their
+    box on whose side s is.
+    """
+    k = s[problem.of] - problem.anchor
+    sides = np.where(k > 0, problem.high, problem.low)
+    numbers = _numbers(np.append(before, at).max(initial=0) + 1, before, at)
+    known = np.full(max(part.max(initial=0) for part in numbers) + 1, np.nan)
+    known[numbers[0]] = a
+    found = known[numbers[1]]
+    return np.where(np.isnan(found), np.where(np.isfinite(sides), sides, 0.0), found)
+
+
+def _numbers(predictions: int, *ats: Ints) -> list[Ints]:
+    """A number for each kink: its prediction, plus `predictions` for each kink before it of the same prediction."""
+    found = []
+    for at in ats:
+        order = np.argsort(at, kind="stable")
+        first = np.flatnonzero(np.diff(at[order], prepend=-1))
+        before = np.arange(len(at)) - np.repeat(first, np.diff(np.append(first, len(at))))
+        numbers = np.empty(len(at), dtype=np.int64)
+        numbers[order] = at[order] + predictions * before
+        found.append(numbers)
+    return found
 
 
 def _next_width(width: float, before: float, value: float, number: int) -> float:

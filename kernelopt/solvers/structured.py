@@ -46,7 +46,7 @@ LOOK_UP = 20
 # Cached properties of a structured problem that do not depend on R.
 WITHOUT_R = (
     "ends", "_rows", "_one_each", "_one_factor", "_E_back", "linear", "_long", "_long_rows", "_pairs", "product_cost",
-    "_typical", "orthonormal", "_few", "_adjoints", "notes",
+    "_typical", "orthonormal", "_few", "_adjoints", "notes", "of_kinks_at",
 )  # fmt: skip
 
 # Entries of B from which adjoints are made from known ones: of a smaller B a product takes little beside the search.
@@ -292,6 +292,11 @@ class Structured:
         if self._one_factor:
             return np.append(self.blocks[0].adjoint(np.column_stack(parts)).ravel(order="F"), y)
         return np.concatenate([*(B.adjoint(one) for B, one in zip(self.blocks, parts, strict=True)), y])
+
+    @cached_property
+    def of_kinks_at(self) -> Ints | None:
+        """The prediction of each kink; None where some s has several."""
+        return self.E.indices[self.of] if self._one_each else None
 
     def of_kinks(self, values: Array) -> Array:
         """The sum of values over the kinks of each sᵢ, (m,)."""

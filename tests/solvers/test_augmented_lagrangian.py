@@ -193,3 +193,39 @@ def test_the_value_at_zero_takes_no_time_of_a_limit(monkeypatch, time_limit):
         problem.solve(tol=1e-3, time_limit=time_limit)
     assert (asked[0] is None) == (time_limit is not None)
     assert asked[-1] == pytest.approx(losses.huber(targets, cp.Constant(np.zeros(12)), 0.4).value.sum())
+
+
+@pytest.mark.parametrize("name", ["hinge", "epsilon"])
+def test_multipliers_of_other_rows(name):
+    """As of the next fold: rows that stay keep theirs, and new ones get those of the side on which s is."""
+    N = 120
+    x = RNG.normal(size=(N, 3))
+    y = np.sign(np.sin(2 * x[:, 0]) + 0.3 * RNG.normal(size=N))
+    theta, b, w = ko.Theta(ko.kernels.Gaussian(sigma=1.5)), cp.Variable(), cp.Parameter(N, nonneg=True)
+    f = theta(x) + b
+    errors = losses.hinge(y, f) if name == "hinge" else losses.epsilon_insensitive(y, f, 0.1)
+    problem = ko.Problem(cp.Minimize(w @ errors + 0.5 * ko.sum_squares(theta)))
+    found = []
+    for fold in range(2):
+        w.value = (np.arange(N) % 4 != fold).astype(float)
+        if fold:
+            start = problem._left_off
+        problem.solve()
+        found.append(assemble.structured(reduction_of(problem), problem._outer(), {0: 1.0}))
+    before, here = found
+    assert len(before.of) == len(here.of) and not np.array_equal(before.of_kinks_at, here.of_kinks_at)
+    point, in_order = engines._point(here, start), engines._point(here, replace(start, at=None))
+    of_others = augmented_lagrangian._on_other_sides(here, in_order)  # multipliers of the row with the same number
+    assert augmented_lagrangian._on_other_sides(here, point) < min(0.2 * of_others, augmented_lagrangian.OTHERS)
+    kinks = len(here.of) // len(np.unique(here.of))
+    for place in range(N):
+        old, new = (np.flatnonzero(one.of_kinks_at == place) for one in (before, here))
+        assert len(new) == (0 if place % 4 == 1 else kinks)
+        if len(old) and len(new):
+            assert point.a[new].tolist() == start.a[old].tolist()
+        elif len(new):
+            k = point.s[here.of[new]] - here.anchor[new]
+            assert point.a[new].tolist() == np.where(k > 0, here.high[new], here.low[new]).tolist()
+    fewer = replace(start, a=start.a[:-kinks], at=start.at[:-kinks])  # folds may differ in size
+    assert engines._point(here, fewer) is not None
+    assert engines._point(here, replace(fewer, at=None)) is None
