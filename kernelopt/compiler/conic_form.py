@@ -114,7 +114,7 @@ class ConicForm:
     sign : −1 where the stated problem is a Maximize, whose objective was negated
     divided : e for each row that was divided by 2ᵉ, since its coefficients are far from 1
     inverse : the function from multipliers of the rows to those of the stated constraints, by id
-    notes : facts that were found once, by name, and do not depend on costs
+    notes : facts that were found once, by name; they do not depend on costs, or tell the costs for which they hold
     """
 
     P: Array

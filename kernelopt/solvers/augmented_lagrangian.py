@@ -183,7 +183,7 @@ def _from_few_rows(
     if kept.wait:
         return None, kept._replace(wait=kept.wait - 1)
     first = libsvm.first_point(problem, watch.left, near=near)
-    if first is None:  # too many rows are open, which takes no time to see
+    if first is None:  # too many rows are open, as a rule, which takes no time to see
         return None, kept
     if _on_other_sides(problem, first) <= WRONG:
         found = libsvm.completed(problem, first)

@@ -306,9 +306,9 @@ def _point(problem: Structured, start: Start | None) -> Point | None:
     """An earlier answer as a starting point, padded with zeros; None where shapes have changed or f is infinite."""
     if start is None or len(start.v) != len(problem.blocks):
         return None
-    at = problem.of_kinks_at
-    moved = start.at is not None and at is not None and not np.array_equal(start.at, at)
-    if start.a is not None and len(start.a) != len(problem.of) and not moved:
+    before, at = start.at, problem.of_kinks_at
+    of_others = before is not None and at is not None and not np.array_equal(before, at)
+    if start.a is not None and len(start.a) != len(problem.of) and not of_others:
         return None
     if len(start.y) != problem.q or any(len(v) > B.shape[1] for v, B in zip(start.v, problem.blocks, strict=True)):
         return None
@@ -320,8 +320,10 @@ def _point(problem: Structured, start: Start | None) -> Point | None:
     if not isfinite(problem.smooth_value(s)):
         return None
     known = np.zeros(len(problem.of)) if start.a is None else start.a
-    if moved and start.a is not None and start.at is not None and at is not None:
-        known = _for_other_rows(problem, start.a, start.at, at, s)
+    if of_others and start.a is not None:
+        assert before is not None
+        assert at is not None
+        known = _for_other_rows(problem, start.a, before, at, s)
     a = np.clip(known, problem.low, problem.high)
     unit = problem.quadratic(x) if problem.orthonormal else 0.0  # a product with Q: no engine reads it before a step
     return Point(x, s, a, problem.smooth_gradient(s), inf, unit, inf, inf, kept=start.kept)
