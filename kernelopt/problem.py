@@ -370,7 +370,7 @@ class Problem(Statement, Answered):
         Where there is no factor yet, one that is made later stays.
         """
         known = self._solution, self._point, self._factored, self._left_off, self._solved_for
-        of_users = values.kept([*self.variables(), *self.parameters()], self._imposed, self.thetas(), self._source)
+        of_users = values.kept(self._leaves(), self.thetas())
 
         def restore() -> None:
             self._solution, self._point, factored, self._left_off, self._solved_for = known
@@ -378,6 +378,15 @@ class Problem(Statement, Answered):
             of_users()
 
         return restore
+
+    def _take(self, solution: Solution | None) -> None:
+        """Take an answer that comes without its factor, as from a file; leaves and θs have its values already."""
+        self._solution, self._point, self._factored, self._left_off = solution, None, None, None
+        self._solved_for = {p.id: _copied(p.value) for p in self.parameters()}
+
+    def _leaves(self) -> list[Any]:
+        """What of the user's has a value besides θs; variables come first."""
+        return values.leaves([*self.variables(), *self.parameters()], self._imposed, self._source)
 
     def _forget_systems(self) -> None:
         """Let go of systems that solvers keep beside B for the next problem with the same B."""

@@ -1,5 +1,6 @@
 """Cross-validation against fits of the rows alone, and scikit-learn's."""
 
+import sys
 import time
 
 import cvxpy as cp
@@ -10,7 +11,8 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
 
 import kernelopt as ko
-from kernelopt.errors import DataError, KernelOptError, OptionError, ParameterError, SolverError
+from kernelopt.errors import DataError, KernelOptError, MissingPackageError, OptionError, ParameterError, SolverError
+from kernelopt.model_selection import carried
 from kernelopt.model_selection import cross_validation as module
 
 N = 40
@@ -337,3 +339,165 @@ def test_the_table_keeps_no_systems():
     for fold in table.paths:
         fold.restore(0)
         assert not problem._factored.reduction.factors[theta].matrix.kept
+
+
+def hinge_loss(f):
+    return ko.losses.hinge(LABELS, f)
+
+
+def test_processes():
+    """Folds in two processes are those in one, up to the tolerance, with a loss that reads the user's expressions."""
+    problem, w, lam, f = stated(hinge_loss)
+    w.value, lam.value = np.full(N, 0.5), 3.0
+    value = problem.solve()
+
+    def errors(solved, test):
+        assert solved.value < np.inf and np.all(w.value[test] == 0)
+        return float(np.mean(np.maximum(0, 1 - LABELS[test] * f.value[test])))
+
+    one = ko.cross_validate(problem, w, lam, VALUES, cv=3, loss=errors)
+    two = ko.cross_validate(problem, w, lam, VALUES, cv=3, loss=errors, n_jobs=2)
+    assert problem.value == value and lam.value == 3.0 and np.array_equal(w.value, np.full(N, 0.5))
+    assert np.allclose(two.losses, one.losses, atol=1e-3) and two["gap"].max() <= 1e-6
+    assert len(two.paths) == len(two.folds) == 3 and two.best == one.best
+    for k, fold in enumerate(two.paths):
+        fold.restore(1)
+        assert lam.value == 10.0
+        assert np.array_equal(np.flatnonzero(w.value), two.folds[k][0])
+        assert errors(problem, two.folds[k][1]) == two.losses[1, k]
+        assert problem.certificate.relative_gap == two.paths[k]["gap"][1]
+        assert problem.verify().passed
+    w.value = np.full(N, 0.5)
+    stated_losses = ko.cross_validate(problem, w, lam, VALUES, cv=3, n_jobs=-1)
+    assert np.allclose(stated_losses.losses, one.losses, atol=1e-3)
+
+
+def test_what_ends_a_process_carries_its_fits():
+    """The table of the error has the fits of all processes, each in its fold."""
+    problem, w, lam, _ = ridge()
+    folds = KFold(4)
+
+    def fails(solved, test):
+        if test[0] == N // 4 and lam.value < 1:
+            raise ZeroDivisionError("in the second fold")
+        return float(test[0])
+
+    with pytest.raises(ZeroDivisionError, match="in the second fold") as caught:
+        ko.cross_validate(problem, w, lam, VALUES, cv=folds, loss=fails, n_jobs=2)
+    table = caught.value.table
+    assert np.array_equal(np.isnan(table.losses), [[0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]])
+    assert table.losses[1].tolist() == [0.0, 10.0, 20.0, 30.0]
+    assert "11 fits" in caught.value.__notes__[-1]
+
+    def slow(solved, test):
+        time.sleep(0.4)
+        return float(test[0])
+
+    with pytest.raises(KernelOptError, match="of 4 folds were begun") as caught:
+        ko.cross_validate(problem, w, lam, VALUES, cv=folds, loss=slow, n_jobs=2, time_limit=0.9)
+    found = getattr(caught.value, "table", None)
+    assert found is None or np.isnan(found.losses[:, [1, 3]]).any()
+
+
+def carried_over(problem, path):
+    """The path as it comes from another process."""
+    return carried.unpacked(problem, path.parameter, carried.packed(problem, [path]))[0]
+
+
+def with_a_bound():
+    theta, b = ko.Theta(KERNEL), cp.Variable()
+    lam, f = cp.Parameter(nonneg=True, name="lam"), theta(X) + b
+    problem = ko.Problem(cp.Minimize(cp.norm1(Y - f) + lam * ko.sum_squares(theta)), [f[:3] >= 1, b >= -1])
+    return problem, lam, [theta, b, *problem.constraints]
+
+
+def with_two_thetas():
+    one, other = ko.Theta(KERNEL), ko.Theta(ko.kernels.Linear(), name="η")
+    lam = cp.Parameter(nonneg=True, name="lam")
+    loss = cp.sum_squares(Y - one(X) - other(X)) + cp.sum_squares(other(X[:5] + 1))
+    return ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(one) + ko.norm(other))), lam, [one, other]
+
+
+def with_a_precomputed_matrix():
+    theta, lam = ko.Theta(ko.kernels.Precomputed(X @ X.T)), cp.Parameter(nonneg=True, name="lam")
+    loss = cp.sum(ko.losses.huber(Y, theta(np.arange(N))))
+    return ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta))), lam, [theta]
+
+
+def without_an_answer():
+    theta, lam = ko.Theta(KERNEL), cp.Parameter(nonneg=True, name="lam")
+    constraints = [theta(X[:1]) >= 1, ko.norm(theta) <= 0.1]
+    return (
+        ko.Problem(cp.Minimize(cp.sum_squares(Y - theta(X)) + lam * ko.sum_squares(theta)), constraints),
+        lam,
+        [theta],
+    )
+
+
+@pytest.mark.parametrize("state", [with_a_bound, with_two_thetas, with_a_precomputed_matrix, without_an_answer])
+def test_answers_from_another_process(state):
+    """Columns, functions, variables, multipliers and statuses are those that were found there."""
+    problem, lam, parts = state()
+    there = ko.path(problem, lam, [1.0, 0.1])
+    here = carried_over(problem, there)
+    for name in (
+        "objective",
+        "gap",
+        "status",
+        "seconds",
+        *(n for n in there.columns if n.startswith(("norm", "supp"))),
+    ):
+        assert np.array_equal(here[name], there[name], equal_nan=name != "status"), name
+
+    def multipliers():
+        return [c.dual_value for c in parts if hasattr(c, "dual_value")], [dict(t._duals) for t in problem.thetas()]
+
+    for row in range(2):
+        there.restore(row)
+        functions, values = [t.value for t in problem.thetas()], [v.value for v in problem.variables()]
+        duals, status, number = multipliers(), problem.status, problem.value
+        lam.value = 7.0
+        here.restore(row)
+        assert (lam.value, problem.status, problem.value) == ([1.0, 0.1][row], status, number)
+        for theta, f in zip(problem.thetas(), functions, strict=True):
+            known = theta.value
+            assert (known is None) == (f is None)
+            if f is not None:
+                assert np.array_equal(known.coefficients, f.coefficients) and known.norm == f.norm
+                assert np.array_equal(known(f.centers), f(f.centers))
+        assert all(np.array_equal(v.value, x) for v, x in zip(problem.variables(), values, strict=True))
+        assert str(multipliers()) == str(duals)
+        if status == "optimal":
+            assert problem.verify().passed
+
+
+def test_functions_from_another_process_share_rows():
+    """A grid of 500 fits of 1000 rows and columns would have 4 GB of centers."""
+    problem, _, lam, _ = stated(hinge_loss)
+    problem.parameters()[0].value = np.ones(N)
+    there = ko.path(problem, lam, VALUES)
+    here = carried_over(problem, there)
+    (link,) = problem.canonical_form().predictions
+    for row in here.solutions:
+        (f,) = row.functions.values()
+        assert f._selected.points is link.rows.points and f.kernel is link.rows.kernel
+        assert "_centers" not in vars(f)
+        (known,) = there.solutions[here.solutions.index(row)].functions.values()
+        assert np.array_equal(f.expanded().coefficients, known.expanded().coefficients)
+    assert [list(c.distance) for c in here.certificates] == [problem.thetas()] * len(VALUES)
+    data = carried.packed(problem, [there])
+    assert X[:3].tobytes() not in data
+
+
+def test_processes_that_are_refused(monkeypatch):
+    problem, w, lam, _ = ridge()
+    for number in (0, 1.5, True, "2"):
+        with pytest.raises(OptionError, match="Expected n_jobs to be an integer other than 0"):
+            ko.cross_validate(problem, w, lam, VALUES, n_jobs=number)
+    with pytest.raises(OptionError, match="Expected n_jobs or backend; got both"):
+        ko.cross_validate(problem, w, lam, VALUES, n_jobs=2, backend="a client")
+    monkeypatch.setitem(sys.modules, "joblib", None)
+    with pytest.raises(MissingPackageError, match="n_jobs needs joblib: pip install 'kernelopt\\[sklearn\\]'"):
+        ko.cross_validate(problem, w, lam, VALUES, n_jobs=2)
+    monkeypatch.delitem(sys.modules, "joblib")
+    assert ko.cross_validate(problem, w, lam, [1.0], cv=2).losses.shape == (1, 2)

@@ -116,7 +116,7 @@ INSIDE = {
         ["jax_layer"],
         ["tuning"],
         ["cross_validation"],
-        ["closed_form", "gradients", "paths"],
+        ["carried", "closed_form", "gradients", "paths"],
         ["leave_one_out_slope"],
         ["leave_one_out"],
         ["kernel_selection", "path_table", "quadratic_model", "squares"],
@@ -141,7 +141,7 @@ INSIDE = {
     "spectral": [["spectral_problems"], ["enclosure"], ["eigenvalues", "spectral_form"]],
     "support": [
         ["table"],
-        ["cvxpy_parts", "drawing"],
+        ["cvxpy_parts", "drawing", "processes"],
         ["optional", "outside", "sparse", "submatrix"],
         ["threads"],
         ["arithmetic", "checks", "clock", "html", "keywords", "locks", "progress", "properties", "types"],

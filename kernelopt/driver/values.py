@@ -43,15 +43,15 @@ def write(
         source.variable.save_value(None if function is None else source.theta_value(function))
 
 
-def kept(
-    leaves: Iterable[Any], constraints: Sequence[Any], thetas: Sequence[Theta], source: ExplicitSource | None
-) -> Callable[[], None]:
-    """A function that restores the present values of variables, parameters, multipliers and θs."""
-    leaves, constraints = [*leaves], [*constraints]
-    if source is not None:
-        constraints += source.problem.constraints
-        leaves.append(source.variable)
-    leaves += [dual for constraint in constraints for dual in constraint.dual_variables]
+def leaves(named: Iterable[Any], constraints: Sequence[Any], source: ExplicitSource | None) -> list[Any]:
+    """What has a value besides θs: variables and parameters, the explicit θ, and multipliers of constraints."""
+    of_source = ([], []) if source is None else ([source.variable], source.problem.constraints)
+    of_constraints = [dual for c in [*constraints, *of_source[1]] for dual in c.dual_variables]
+    return [*named, *of_source[0], *of_constraints]
+
+
+def kept(leaves: Sequence[Any], thetas: Sequence[Theta]) -> Callable[[], None]:
+    """A function that restores the present values of leaves and θs."""
     values = [(leaf, leaf.value) for leaf in leaves]
     functions = [(theta, theta.value, theta._duals) for theta in thetas]
 

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import cvxpy as cp
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn import get_config
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
@@ -30,6 +28,7 @@ from kernelopt.language.expressions import Theta, sum_squares
 from kernelopt.model_selection.cross_validation import cross_validate
 from kernelopt.problem import Problem
 from kernelopt.support.checks import is_integer, shown
+from kernelopt.support.processes import processes
 from kernelopt.support.types import Array, Ints
 
 MANY = 1000  # values of α by their number: each takes a solve of each fold
@@ -78,20 +77,11 @@ class _ChoosesAlpha(KernelModel):
             raise OptionError(f"Expected alphas to be numbers > 0, or how many there shall be; got {alphas!r}.")
         return values
 
-    def _processes(self) -> int:
-        """The number that n_jobs stands for. Raises OptionError."""
-        n_jobs = self.n_jobs
-        if n_jobs is not None and (not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool) or n_jobs == 0):
-            raise OptionError(
-                f"Expected n_jobs to be an integer other than 0, −1 for all cores, or None; got {n_jobs!r}."
-            )
-        return int(effective_n_jobs(n_jobs))
-
     def _all_predictions(
         self, kernel: Any, points: Any, labels: list[Any], base: Array, folds: list[Fold]
     ) -> list[Array]:
         """For each array of labels, f at the rows left out. Each process has consecutive folds, and one factor."""
-        parts = np.array_split(np.arange(len(folds)), min(self._processes(), len(folds)))
+        parts = np.array_split(np.arange(len(folds)), min(processes(self.n_jobs, "n_jobs"), len(folds)))
         found = Parallel(n_jobs=len(parts))(
             delayed(type(self)._predictions)(self, kernel, points, y, base, [folds[k] for k in part])
             for y in labels

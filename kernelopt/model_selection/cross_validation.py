@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from math import inf, isfinite
-from time import perf_counter
+from time import perf_counter, time
 from types import MappingProxyType
 from typing import Any
 
@@ -16,14 +16,18 @@ from tqdm.auto import tqdm
 
 from kernelopt.driver.options import spelling
 from kernelopt.errors import DataError, KernelOptError, OptionError, ParameterError
+from kernelopt.factorization import memory
 from kernelopt.kernels.domains import frozen
 from kernelopt.kernels.sources import refuse_masked
+from kernelopt.model_selection import carried
 from kernelopt.model_selection.path_table import EVALUATION, Path, PathSolution
 from kernelopt.model_selection.paths import kernel_values, path
 from kernelopt.model_selection.squares import summands
 from kernelopt.problem import Problem, require_problem
 from kernelopt.support.checks import generator, require_flag, require_limit, shown
 from kernelopt.support.cvxpy_parts import AddExpression, MulExpression, NegExpression, Sum, multiply
+from kernelopt.support.optional import optional
+from kernelopt.support.processes import processes
 from kernelopt.support.properties import cached_property
 from kernelopt.support.table import Table
 from kernelopt.support.types import Array, Ints
@@ -36,6 +40,7 @@ ADDITIVE = 1e-9
 SUMS, PRODUCTS = (AddExpression, NegExpression, Sum), (MulExpression, multiply)
 
 Loss = Callable[[Problem, Ints], float]
+Fold = tuple[Ints, Ints]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,7 +62,7 @@ class CrossValidation(Table):
     """
 
     parameter: cp.Parameter
-    folds: tuple[tuple[Ints, Ints], ...]
+    folds: tuple[Fold, ...]
     paths: tuple[Path, ...]
 
     @cached_property
@@ -117,6 +122,7 @@ def cross_validate(
     cv: Any = 5,
     loss: Loss | None = None,
     random_state: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
     time_limit: float | None = None,
     progress: bool = False,
     **solve_options: Any,
@@ -154,6 +160,11 @@ def cross_validate(
         loss. It is required where the objective has a variable per row beside θ, such as slacks: those of rows with
         weight 0 are not determined.
     random_state : seed, or generator, of the folds where `cv` is a number
+    n_jobs : int, optional
+        Processes (of joblib) that fit folds at the same time, as in scikit-learn; None for 1, or as
+        `joblib.parallel_config` says, −1 for all cores. Each has a copy of the problem, a factor and its share of the
+        memory limit, so that answers are the same up to `tol`. `loss` must pickle, by cloudpickle; what it changes in
+        objects outside stays in its process. Fits restore as from a file, without their factor.
     time_limit : seconds of the whole call
     progress : whether to show a bar, with one step per fold
     **solve_options : passed on to `Problem.solve`
@@ -203,34 +214,96 @@ def cross_validate(
     require_limit(time_limit)
     require_flag(progress, "progress")
     folds = _folds(cv, base, random_state)
+    jobs = min(processes(n_jobs, "ko.cross_validate with n_jobs"), len(folds))
+    if jobs > 1 and solve_options.get("backend") is not None:
+        raise OptionError("Expected n_jobs or backend; got both. The workers of a cluster share each fit already.")
     deadline = inf if time_limit is None else perf_counter() + time_limit
-    restore, found, shared = problem._keep(), list[Path](), ExitStack()
-    stated = _StatedLoss.of(problem, weights)
+    restore, found = problem._keep(), list[Path]()
+    sweep = _Sweep(problem, weights, parameter, values, base, loss, solve_options)
+    begun = sweep.in_turn(folds, deadline) if jobs == 1 else sweep.in_processes(folds, deadline, jobs)
     try:
-        shared.enter_context(kernel_values(problem, solve_options))
-        for train, test in tqdm(folds, "folds", disable=not progress):
-            if found:  # begin with the last fold's answer for the same value
-                max(found[-1].solutions, key=lambda row: row.parameter)._restore()
-            weights.value = _on(train, base)
-            judge = loss or (lambda _, rows: stated.on(_on(rows, base)))
-            left = None if not isfinite(deadline) else max(deadline - perf_counter(), 1e-3)
-            with spelling(cross_validate, solve_options):
-                found.append(
-                    path(problem, parameter, values, evaluate=_number(judge, test), time_limit=left, **solve_options)
-                )
-            if perf_counter() > deadline:
-                raise KernelOptError(f"Expected to end within {time_limit:g} seconds; {len(found)} of {len(folds)} "
-                                     "folds were begun. Raise time_limit, or take fewer values or folds.")  # fmt: skip
+        with closing(begun):
+            found += tqdm(begun, "folds", len(folds), disable=not progress)
+        if perf_counter() > deadline:
+            raise KernelOptError(
+                f"Expected to end within {time_limit:g} seconds; {sum(map(bool, found))} of {len(folds)} folds were "
+                "begun. Raise time_limit, or take fewer values or folds."
+            )
     except BaseException as error:
         found += [error.path] if hasattr(error, "path") else []
-        if found:
+        if any(found):
             error.table = CrossValidation(parameter, folds, tuple(found))  # type: ignore[attr-defined]
             error.add_note(f"{sum(map(len, found))} fits were done before; this error's attribute `table` has them.")
         raise
     finally:
-        shared.close()
         restore()
     return CrossValidation(parameter, folds, tuple(found))
+
+
+@dataclass(frozen=True, eq=False)
+class _Sweep:
+    """What fits of all folds have in common."""
+
+    problem: Problem
+    weights: cp.Parameter
+    parameter: cp.Parameter
+    values: Any
+    base: Array
+    loss: Loss | None
+    options: Mapping[str, Any]
+
+    def in_turn(self, folds: Sequence[Fold], deadline: float) -> Generator[Path, None, None]:
+        """The path of each fold, each fit from the answer of the last fold for the same value, until the deadline."""
+        stated, last = _StatedLoss.of(self.problem, self.weights), None
+        judge = self.loss or (lambda _, rows: stated.on(_on(rows, self.base)))
+        with kernel_values(self.problem, self.options):
+            for train, test in folds:
+                if last is not None:
+                    if perf_counter() > deadline:
+                        return
+                    max(last.solutions, key=lambda row: row.parameter)._restore()
+                self.weights.value = _on(train, self.base)
+                left = None if not isfinite(deadline) else max(deadline - perf_counter(), 1e-3)
+                with spelling(cross_validate, self.options):
+                    last = path(
+                        self.problem, self.parameter, self.values, evaluate=_number(judge, test), time_limit=left,
+                        **self.options,
+                    )  # fmt: skip
+                yield last
+
+    def in_processes(self, folds: Sequence[Fold], deadline: float, jobs: int) -> Generator[Path, None, None]:
+        """The same with consecutive folds in each of some processes; a path without rows for a fold not begun.
+
+        Raises the first error of a process after the paths of all.
+        """
+        joblib, failure = optional("joblib", "ko.cross_validate with n_jobs"), None
+        limit = memory.allowed_bytes(self.options.get("memory_limit")) / jobs
+        sweep = replace(self, options={**self.options, "memory_limit": limit})
+        parts = [[folds[k] for k in part] for part in np.array_split(np.arange(len(folds)), jobs)]
+        end = deadline if not isfinite(deadline) else time() + deadline - perf_counter()
+        # Arrays are copied: as files on disk they would be read-only for a kernel or a loss of the user's.
+        run = joblib.Parallel(jobs, backend="loky", return_as="generator", max_nbytes=None)
+        with closing(run(joblib.delayed(_in_process)(sweep, part, end) for part in parts)) as results:
+            for part, (answers, error) in zip(parts, results, strict=True):
+                found = carried.unpacked(self.problem, self.parameter, answers)
+                yield from found
+                yield from (Path(self.problem, self.parameter, ()) for _ in part[len(found) :])
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+
+def _in_process(sweep: _Sweep, folds: Sequence[Fold], end: float) -> tuple[bytes, Exception | None]:
+    """The paths of some folds, and the error that ended them; `end` is a time of the clock that processes share."""
+    found, failure = list[Path](), None
+    begun = sweep.in_turn(folds, end if not isfinite(end) else perf_counter() + end - time())
+    try:
+        with closing(begun):
+            found.extend(begun)
+    except Exception as error:
+        found += [error.__dict__.pop("path")] if hasattr(error, "path") else []
+        failure = error
+    return carried.packed(sweep.problem, found), failure
 
 
 def _base_weights(problem: Problem, weights: Any) -> Array:
@@ -252,7 +325,7 @@ def _on(rows: Ints, base: Array) -> Array:
     return found
 
 
-def _folds(cv: Any, base: Array, random_state: Any) -> tuple[tuple[Ints, Ints], ...]:
+def _folds(cv: Any, base: Array, random_state: Any) -> tuple[Fold, ...]:
     """(train, test) of each fold. Raises OptionError, or DataError where entries are not rows."""
     N = len(base)
     if isinstance(cv, int | np.integer) and not isinstance(cv, bool):

@@ -12,6 +12,7 @@ from kernelopt.support.locks import importing
 EXTRAS = {
     "distributed": "'kernelopt[dask]'",
     "jax": "'kernelopt[jax]'",
+    "joblib": "'kernelopt[sklearn]'",
     "matplotlib": "'kernelopt[plot]'",
     "sklearn": "'kernelopt[sklearn]'",
 }

@@ -2,6 +2,7 @@
 
     python tests/benchmarks/everyday.py [--quick] [--large]
     python tests/benchmarks/everyday.py --largest
+    python tests/benchmarks/everyday.py --jobs 2
 
 Every fit of ours is stated anew, solved and certified to the tolerance in the table; its time is that from the
 statement to the status. Runs of ours and of the peer take turns, with BLAS on one thread (set OPENBLAS_NUM_THREADS=1).
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 
 import cvxpy as cp
 import numpy as np
+from joblib.externals.loky import get_reusable_executor
 from scipy.sparse.csgraph import laplacian
 from sklearn.datasets import load_digits, make_classification
 from sklearn.kernel_ridge import KernelRidge
@@ -141,7 +143,7 @@ class Search(NamedTuple):
     lams: np.ndarray
     folds: list[tuple[np.ndarray, np.ndarray]]
 
-    def run(self, tol: float) -> Any:
+    def run(self, tol: float, jobs: int | None = None) -> Any:
         """The table of hinge losses with intercept."""
         X, y, sigma = self.data
         theta, b = ko.Theta(ko.kernels.Gaussian(sigma=sigma)), cp.Variable()
@@ -152,7 +154,7 @@ class Search(NamedTuple):
         def wrong(problem: ko.Problem, test: np.ndarray) -> float:
             return float(np.mean(np.sign(f.value[test]) != y[test]))
 
-        return ko.cross_validate(problem, weights, lam, self.lams, cv=self.folds, loss=wrong, tol=tol)
+        return ko.cross_validate(problem, weights, lam, self.lams, cv=self.folds, loss=wrong, tol=tol, n_jobs=jobs)
 
     @property
     def name(self) -> str:
@@ -175,6 +177,28 @@ def grid(data: Data, folds: int, values: int, tol: float) -> Grid:
     theirs, found = seconds(lambda: peer.fit(X, y))
     scores = 1 - float(np.nanmin(table["mean"])), float(found.best_score_)
     return Grid(asked.name, ours, theirs, float(np.max(table["gap"])), scores)
+
+
+def in_processes(data: Data, folds: int, values: int, jobs: int) -> None:
+    """A grid in one process, then in several: at the first call, which starts them, and at the next; SVC's, too."""
+    (X, y, sigma), asked = data, search(data, folds, values)
+    peer = SVC(gamma=1 / (2 * sigma**2), tol=1e-3)
+    Cs = {"C": 1 / (2 * asked.lams)}
+
+    def theirs(n_jobs: int) -> float:
+        found = GridSearchCV(peer, Cs, cv=asked.folds, refit=False, n_jobs=n_jobs)
+        return seconds(lambda: found.fit(X, y))[0]
+
+    one, found = seconds(lambda: asked.run(1e-3))
+    svc_one = theirs(1)
+    get_reusable_executor().shutdown()
+    (first, _), (later, table) = seconds(lambda: asked.run(1e-3, jobs)), seconds(lambda: asked.run(1e-3, jobs))
+    theirs(jobs)  # starts its processes
+    print(
+        f"| {asked.name:<25} | {one:>6.1f} s | {first:>8.1f} s | {later:>8.1f} s | {svc_one:>6.1f} s "
+        f"| {theirs(jobs):>7.1f} s | {np.max(np.abs(table.losses - found.losses)):>10.1e} |",
+        flush=True,
+    )
 
 
 def largest(N: int, p: int, folds: int, values: int, sample: int) -> None:
@@ -390,9 +414,20 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it runs")
     parser.add_argument("--large", action="store_true", help="grids that take minutes too")
     parser.add_argument("--largest", action="store_true", help="only a grid of 500 fits of 10 000 rows: half an hour")
+    parser.add_argument("--jobs", type=int, help="only grids, whose folds are shared by so many processes")
     asked = parser.parse_args(arguments)
     if asked.largest:
         largest(*((60, 10, 2, 3, 2) if asked.quick else (10_000, 1000, 10, 50, 5)))
+        return
+    if asked.jobs:
+        print(f"Grids of hinge losses, tol = 1e-3, in 1 and {asked.jobs} processes; peer: GridSearchCV(SVC)\n")
+        head = "| grid                      |     ours | first call | later call |      SVC | SVC, jobs | difference |"
+        print(head, "|".join("-" * len(cell) for cell in head.split("|")), sep="\n")
+        small = [(in_many_dimensions(60, 10), 2, 3)]
+        large = [(in_many_dimensions(1000, 50), 5, 20), (in_four_dimensions(1000), 5, 20),
+                 (in_many_dimensions(3000, 100), 5, 20), (in_many_dimensions(2000, 100), 10, 50)]  # fmt: skip
+        for data, folds, values in small if asked.quick else large:
+            in_processes(data, folds, values, asked.jobs)
         return
     sizes, runs = ((30, 60), 1) if asked.quick else ((50, 200, 455, 1000, 2000), 9)
     print(f"Fits from nothing, d = 4, certificate included, {runs} runs; peers: SVC, KernelRidge\n")
