@@ -10,6 +10,7 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import kernelopt as ko
 from kernelopt.language.rows import BLOCK, Rows
+from kernelopt.model_selection import jax_layer, leave_one_out
 from kernelopt.support import clock, threads
 from kernelopt.support.threads import AHEAD, _belongs, _Limit, for_factoring, in_order, in_threads, one_pool
 
@@ -57,6 +58,40 @@ def test_a_solve_has_one_pool_of_threads_and_gives_the_other_back():
     assert seen
     assert all(set(scipys) == {1} for scipys, _ in seen)
     assert any(2 in others for _, others in seen)  # one within `in_threads`
+
+
+@two_copies
+@pytest.mark.parametrize("call", ["gradient", "tune", "leave one out", "layer"])
+def test_derivatives_have_one_pool_of_threads_too(call, monkeypatch):
+    """They call numpy and scipy in turn, and took twice as long on two cores, with two pools."""
+    X, seen = np.arange(12.0).reshape(6, 2), []
+    theta, lam = ko.Theta(ko.kernels.Gaussian(sigma=3.0)), cp.Parameter(pos=True, value=1.0, name="lam")
+    f = theta(X)
+    problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.log_loss(np.tile([-1, 1], 3), f)) + lam * ko.sum_squares(theta)))
+
+    def watched(work):
+        def called(*args, **options):
+            seen.extend(of_scipy())
+            return work(*args, **options)
+
+        return called
+
+    criterion = watched(lambda values: (float(values @ values), 2 * values))
+    with threadpool_limits(2, "blas"):
+        problem.solve()
+        if call == "gradient":
+            ko.gradient(problem, criterion, at=f)
+        elif call == "tune":
+            ko.tune(problem, criterion, [lam], at=f, max_evaluations=3)
+        elif call == "leave one out":
+            monkeypatch.setattr(leave_one_out, "local_model", watched(leave_one_out.local_model))
+            ko.approximate_leave_one_out(problem, f)
+        else:
+            pytest.importorskip("jax")
+            monkeypatch.setattr(jax_layer, "Refined", watched(jax_layer.Refined))
+            ko.JaxLayer(problem, [lam], [f])(1.0)
+        assert of_scipy() == [2] * len(OF_SCIPY)
+    assert seen and set(seen) == {1}
 
 
 def test_threads_come_back_with_the_last_context():

@@ -11,8 +11,10 @@ from kernelopt.errors import ParameterError
 from kernelopt.problem import Problem, require_problem
 from kernelopt.sensitivity.gradient_of import Gradient, gradient_of
 from kernelopt.support.checks import require_kind
+from kernelopt.support.threads import one_pool
 
 
+@one_pool()
 def gradient(
     problem: Problem,
     criterion: Any,

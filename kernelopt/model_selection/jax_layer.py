@@ -17,6 +17,7 @@ from kernelopt.problem import Problem, require_problem
 from kernelopt.sensitivity.gradient_of import Refined
 from kernelopt.support.checks import require_kind
 from kernelopt.support.optional import optional
+from kernelopt.support.threads import one_pool
 from kernelopt.support.types import Array
 
 
@@ -189,7 +190,7 @@ class JaxLayer:
     def _at(self, values: Sequence[Array]) -> Iterator[None]:
         """A context in which the parameters have these values. Afterwards all is as it was."""
         problem = self.problem
-        with problem._lock:
+        with problem._lock, one_pool():
             restore = kept(leaves(problem.variables(), problem.constraints, None), problem.thetas())
             try:
                 with of_parameters(dict(zip(self.parameters, values, strict=True)), self.parameters):

@@ -24,6 +24,7 @@ from kernelopt.solvers import assemble, engines
 from kernelopt.solvers.dual_point import Point
 from kernelopt.solvers.structured import Structured
 from kernelopt.support.checks import require_flag
+from kernelopt.support.threads import one_pool
 from kernelopt.support.types import Array, Ints
 
 # Relative residual of a least squares solution up to which the linear system has an exact one. Smaller values come near
@@ -31,6 +32,7 @@ from kernelopt.support.types import Array, Ints
 EXACT = 1e-9
 
 
+@one_pool()
 def approximate_leave_one_out(problem: Problem, f: cp.Expression, *, refit: bool = False) -> Array:
     """Approximate f₋ᵢ(xᵢ), the value of f in each row after a fit without that row's terms of the objective.
 

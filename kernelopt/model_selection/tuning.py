@@ -25,6 +25,7 @@ from kernelopt.problem import Problem, require_problem
 from kernelopt.support.checks import generator, require_flag, require_kind, require_limit
 from kernelopt.support.properties import cached_property
 from kernelopt.support.table import Table
+from kernelopt.support.threads import one_pool
 from kernelopt.support.types import Array
 
 # Without bounds, a parameter that is declared positive is searched within this factor of its value, on both sides.
@@ -132,6 +133,7 @@ class Tuned(Table):
         return self._drawn("seconds", ["criterion"], ax)
 
 
+@one_pool()
 def tune(
     problem: Problem,
     criterion: Any,

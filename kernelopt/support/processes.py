@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from numbers import Integral
 from typing import Any
 
 from kernelopt.errors import OptionError
-from kernelopt.support.checks import is_integer, shown
+from kernelopt.support.checks import shown
 from kernelopt.support.optional import optional
 
 
@@ -15,7 +16,7 @@ def processes(n_jobs: Any, caller: str) -> int:
 
     Raises OptionError for what is no such number, and MissingPackageError where joblib is needed and not installed.
     """
-    if n_jobs is not None and (not is_integer(n_jobs) or n_jobs == 0):
+    if n_jobs is not None and (not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool) or n_jobs == 0):
         raise OptionError(
             f"Expected n_jobs to be an integer other than 0, −1 for all cores, or None; got {shown(n_jobs)}."
         )

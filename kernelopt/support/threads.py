@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ContextDecorator, contextmanager, nullcontext
 from contextvars import copy_context
 from functools import cache
 from pathlib import Path
@@ -25,7 +25,7 @@ LARGE = 4000
 AHEAD = 2  # items per thread that wait for their turn, or for the caller; each may hold a block of memory
 
 
-class _Limit:
+class _Limit(ContextDecorator):
     """A context with one thread for each of some libraries. It ends with the last of the contexts that overlap."""
 
     def __init__(self, libraries: Callable[[], Sequence[Any]]) -> None:
@@ -125,7 +125,7 @@ def in_order(work: Callable[[A], B], items: Sequence[A], most: int | None = None
 
 
 def one_pool() -> _Limit:
-    """In this context scipy's BLAS has one thread, if numpy has a BLAS of its own.
+    """In this context, or a function that it decorates, scipy's BLAS has one thread, if numpy has a BLAS of its own.
 
     The packages of PyPI have a copy of OpenBLAS each, and each copy has threads for all cores. After a call these spin
     for some milliseconds, since the next call might come soon. Where calls of both alternate, as here, threads of one

@@ -232,7 +232,7 @@ def test_tune_chooses_scales_of_columns():
     ("loss", "y"), [("hinge", LABELS), ("hinge", CLASSES), ("multinomial", CLASSES), ("log_loss", CLASSES)]
 )
 def test_tune_of_classifiers(loss, y):
-    model = es.KernelClassifierCV(loss, cv=3, tune=True, alphas=[1e-2, 10.0]).fit(X, y)
+    model = es.KernelClassifierCV(loss, cv=2, tune=True, alphas=[1e-2, 10.0]).fit(X, y)
     assert model.search_.value < model.search_["criterion"][0] and model.score(X, y) > 0.7
     same = es.KernelClassifier(loss, alpha=model.alpha_, gamma=model.gamma_).fit(X, y)
     np.testing.assert_array_equal(model.predict(X), same.predict(X))
