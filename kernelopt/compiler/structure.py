@@ -25,17 +25,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.support.cvxpy_parts import (
+    PRODUCTS,
     AddExpression,
     AffineData,
     ConeData,
     Hstack,
-    MulExpression,
     NegExpression,
     Vstack,
     cone_data,
     cone_data_again,
     is_compiled,
-    multiply,
 )
 from kernelopt.support.locks import Lock
 from kernelopt.support.types import Array
@@ -46,7 +45,6 @@ MOST_NUMBERS = 20_000  # constants of a problem with a template; beyond, compila
 MOST_FACTORS = 500
 MOST_TEMPLATES = 64  # templates that are kept, the least recently used goes first: a few MB each at most
 LINEAR = (AddExpression, NegExpression, Hstack, Vstack)  # atoms whose constant arguments may be parameters
-PRODUCTS = (MulExpression, multiply)
 CONSTRAINTS = (cp.constraints.Inequality, cp.constraints.Equality, cp.constraints.Zero, cp.SOC)
 ATTRIBUTES = {"nonneg", "nonpos", "pos", "neg", "symmetric", "diag", "PSD", "NSD"}  # of variables; none has values
 

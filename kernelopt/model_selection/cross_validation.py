@@ -25,7 +25,7 @@ from kernelopt.model_selection.paths import kernel_values, path
 from kernelopt.model_selection.squares import summands
 from kernelopt.problem import Problem, require_problem
 from kernelopt.support.checks import generator, require_flag, require_limit, shown
-from kernelopt.support.cvxpy_parts import AddExpression, MulExpression, NegExpression, Sum, multiply
+from kernelopt.support.cvxpy_parts import PRODUCTS, AddExpression, NegExpression, Sum
 from kernelopt.support.optional import optional
 from kernelopt.support.processes import processes
 from kernelopt.support.properties import cached_property
@@ -36,8 +36,8 @@ from kernelopt.support.types import Array, Ints
 # objective counts as affine in the weights.
 ADDITIVE = 1e-9
 
-# Atoms that are affine in each argument.
-SUMS, PRODUCTS = (AddExpression, NegExpression, Sum), (MulExpression, multiply)
+# Atoms that are affine in all arguments together.
+SUMS = (AddExpression, NegExpression, Sum)
 
 Loss = Callable[[Problem, Ints], float]
 Fold = tuple[Ints, Ints]

@@ -18,10 +18,10 @@ from kernelopt.factorization.tall import WIDE
 from kernelopt.solvers import culprits, engines
 from kernelopt.solvers.assemble import SPLIT, Shape, shape_of, spread
 from kernelopt.solvers.augmented_lagrangian import NOT_SMOOTH
+from kernelopt.solvers.coupling import DENSE_ROW
 from kernelopt.solvers.cvxpy_solvers import CONIC_SOLVERS, meant, unknown_options
 from kernelopt.solvers.engines import ENGINES
 from kernelopt.solvers.least_squares import NOT_SQUARES
-from kernelopt.solvers.structured import DENSE_ROW
 from kernelopt.support import html
 from kernelopt.support.checks import shown
 from kernelopt.support.locks import importing

@@ -16,9 +16,10 @@ import numpy as np
 
 from kernelopt.solvers import active_set
 from kernelopt.solvers.assemble import Shape
+from kernelopt.solvers.coupling import LinearMap
 from kernelopt.solvers.dual_point import Point, judged
 from kernelopt.solvers.engine import Engine, needs_convexity
-from kernelopt.solvers.structured import Solve, Structured
+from kernelopt.solvers.structured import Structured
 from kernelopt.solvers.watch import Watch
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.properties import cached_property
@@ -98,7 +99,7 @@ class _Newton:
     exact: Array
     inverse: Array
     curvature: Array
-    solve: Solve
+    solve: LinearMap
 
     def direction(self, target_low: Array | float, target_high: Array | float) -> _Change:
         """The step towards z_low(a − low) = target_low, z_high(high − a) = target_high."""

@@ -19,9 +19,10 @@ from scipy.sparse.csgraph import connected_components
 from kernelopt.errors import SolverError
 from kernelopt.solvers import active_set
 from kernelopt.solvers.assemble import Shape
+from kernelopt.solvers.coupling import LinearMap
 from kernelopt.solvers.dual_point import Point, judged
 from kernelopt.solvers.engine import Engine
-from kernelopt.solvers.structured import FEW, Solve, Structured
+from kernelopt.solvers.structured import FEW, Structured
 from kernelopt.solvers.watch import Watch
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.threads import for_factoring
@@ -103,7 +104,7 @@ def minimizer(problem: Structured, weights: Array, kept: KeptSpectrum) -> Array:
     return -kept.system(problem, weights)(kept.gradient(problem))
 
 
-def _refined(problem: Structured, system: Solve, x: Array, s: Array) -> Array:
+def _refined(problem: Structured, system: LinearMap, x: Array, s: Array) -> Array:
     """x − (R + CᵀWC)⁻¹·gradient, with s = Cx."""
     slope = problem.of_kinks(_multipliers(problem, s))
     return x - system(problem.penalty * x + problem.linear + problem.adjoint(slope))
@@ -178,7 +179,7 @@ class KeptSpectrum:
     work: float = 0.0
     spectrum: Decomposition | None = None
     gram: Array | None = field(default=None, repr=False)
-    _last: tuple[float, float, Solve] | None = None
+    _last: tuple[float, float, LinearMap] | None = None
     _gradient: tuple[Array, Array, Array] | None = field(default=None, repr=False)
     _rows: tuple[sp.csr_array, sp.csr_array, list[_Row]] | None = field(default=None, repr=False)
 
@@ -224,7 +225,7 @@ class KeptSpectrum:
         omega = float(weights.max() / self.weights.max()) if self.weights.any() else 1.0
         return float(problem.R.max() / self.problem.R.max()), omega
 
-    def system(self, problem: Structured, weights: Array) -> Solve:
+    def system(self, problem: Structured, weights: Array) -> LinearMap:
         """rhs ↦ (R + CᵀWC)⁻¹rhs."""
         tau, omega = self.factors(problem, weights)
         if self._pays():
@@ -235,7 +236,7 @@ class KeptSpectrum:
             self.work += problem.size**3  # a Cholesky factor takes a third of the flops, at a third of the speed
         return self._last[2]
 
-    def _direct(self, problem: Structured, weights: Array, omega: float) -> Solve:
+    def _direct(self, problem: Structured, weights: Array, omega: float) -> LinearMap:
         if self._has_few_rows():
             self.work += sum(rows * len(v) ** 2 for v, _, rows in self.parts)
             return problem.system(weights)
@@ -370,7 +371,7 @@ def _times(E: sp.csr_array, A: Array) -> Array:
     return np.multiply(E.data[:, None], A, out=A) if diagonal else np.asarray(E @ A)
 
 
-def _direct_leverages(problem: Structured, system: Solve, E: sp.csr_array, F: sp.csr_array) -> Array:
+def _direct_leverages(problem: Structured, system: LinearMap, E: sp.csr_array, F: sp.csr_array) -> Array:
     """The leverages by one solve for each row, CHUNK rows at a time."""
     found = np.zeros(E.shape[0])
     starts = np.cumsum([0, *(len(B) for B in problem.blocks)])

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
 
-from kernelopt.solvers.structured import Solve, Structured
+from kernelopt.solvers.coupling import LinearMap
+from kernelopt.solvers.structured import Structured
 from kernelopt.solvers.watch import Watch
 from kernelopt.support.types import Array, Ints
 
@@ -30,7 +31,7 @@ class Known:
 
     widths: tuple[int, ...]
     q: int
-    solve: Solve
+    solve: LinearMap
 
 
 class Systems:

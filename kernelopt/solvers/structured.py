@@ -8,10 +8,9 @@ linear-quadratic. The dual variables are the kinks' a and the slopes hᵢ′(s�
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.linalg as sl
@@ -19,83 +18,40 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import splu
 
 from kernelopt.compiler.pieces import LogSumExp, Smooth
-from kernelopt.factorization.tall import TallMatrix
+from kernelopt.solvers.coupling import Coupling, LinearMap
 from kernelopt.solvers.kernel_space import KernelSpace
 from kernelopt.support.arithmetic import median
 from kernelopt.support.properties import cached_property
 from kernelopt.support.threads import for_factoring
 from kernelopt.support.types import Array, Ints
 
-# Entries up to which a row of E enters the sparse EᵀWE, to which it adds the square of their number. A longer row is
-# multiplied with B once instead, and takes a dense row of memory.
-DENSE_ROW = 16
 UNEQUAL = 1e8  # largest ratio of a kink's step to a typical one, either way: more would make systems ill-conditioned
 STRETCH = 512  # rows of EB that are formed at a time where only their norms are needed: 4 MB for r = 1000
 # Number of active rows n_a, relative to the unknowns p, below which systems are solved in the rows: forming and
 # factoring takes n_a²p + n_a³/3 flops there, against n_a p² + p³/3.
 FEW = 0.7
-# Time per flop of a product with a vector, relative to one of products of matrices: it reads each entry of B for two
-# flops. `Systems` weighs conjugate gradients against factors with it.
-MEMORY_BOUND = 4
 # Relative to the largest diagonal entry, 45 eps: the first multiple of I added where a Cholesky factorization breaks
 # down.
 JITTER = 1e-14
 # Flops that take as long as the look-up of an entry of BBᵀ, which reads memory out of order.
 LOOK_UP = 20
 
-# Cached properties of a structured problem that do not depend on R.
+# Cached properties that do not depend on R: all of C, and some of the functions.
 WITHOUT_R = (
-    "ends", "_rows", "_one_each", "_one_factor", "_E_back", "linear", "_long", "_long_rows", "_pairs", "product_cost",
-    "_typical", "orthonormal", "_few", "_adjoints", "notes", "of_kinks_at",
+    *(name for name, made in vars(Coupling).items() if isinstance(made, cached_property)),
+    "linear", "_typical", "orthonormal", "notes", "of_kinks_at",
 )  # fmt: skip
 
-# Entries of B from which adjoints are made from known ones: of a smaller B a product takes little beside the search.
-# REMEMBERED are kept, and after CHAIN of them in turn a new product is made, as each adds a rounding.
-LARGE, REMEMBERED, CHAIN = 2**17, 3, 50
-HALF = 0.5  # share of rows with a weight up to which a copy of them pays for some products with CᵀWC
-
-Solve = Callable[[Array], Array]
-
-
-class _Adjoint(NamedTuple):
-    """Cᵀg without y, and how many adjoints in turn it was made from."""
-
-    g: Array
-    value: Array
-    after: int
-
 
 @dataclass(frozen=True, eq=False)
-class _Pair:
-    """How EₖᵀWEₗ depends on weights: two entries of row `of` add products·(weight of the row) to the entry `to`.
-
-    rows, columns : where the entries stand; columns is None for a diagonal matrix
-    """
-
-    rows: Ints
-    columns: Ints | None
-    to: Ints
-    products: Array
-    of: Ints
-
-    def weighted(self, weights: Array) -> Array:
-        """The entries of EₖᵀWEₗ."""
-        return np.bincount(self.to, self.products * weights[self.of], minlength=len(self.rows))
-
-
-@dataclass(frozen=True, eq=False)
-class Structured:
+class Structured(Coupling):
     """The problem of the module's formula.
 
-    blocks : Bₖ (nₖ, rₖ); E : (m, Σnₖ) sparse; F : (m, q), sparse where many columns share few rows;
-    R : (K,); linear_d, linear_y, slope : linear costs of
-    d = (Bₖvₖ), of y and of s; of, anchor, low, high, rho : kinks; smooth : hᵢ, with `at` in s; constant : added to the
-    objective; origin : an x at which all hᵢ are finite, None where x = 0 is one
+    R : (K,); linear_d, linear_y, slope : linear costs of d = (Bₖvₖ), of y and of s; of, anchor, low, high, rho : kinks;
+    smooth : hᵢ, with `at` in s; constant : added to the objective; origin : an x at which all hᵢ are finite, None where
+    x = 0 is one
     """
 
-    blocks: tuple[TallMatrix, ...]
-    E: sp.csr_array
-    F: Array | sp.csr_array
     R: Array
     linear_d: Array
     linear_y: Array
@@ -108,30 +64,6 @@ class Structured:
     smooth: tuple[Smooth, ...]
     constant: float
     origin: Array | None = None
-
-    # ------------------------------------------------------------ sizes
-
-    @cached_property
-    def ends(self) -> Ints:
-        """The bounds of the vₖ in x, from 0 to Σrₖ: vₖ is x[ends[k] : ends[k + 1]]."""
-        return np.cumsum([0, *(B.shape[1] for B in self.blocks)])
-
-    @cached_property
-    def _rows(self) -> Ints:
-        """The bounds of the Bₖvₖ in d, from 0 to Σnₖ."""
-        return np.cumsum([0, *(len(B) for B in self.blocks)])
-
-    @property
-    def m(self) -> int:
-        return int(self.E.shape[0])
-
-    @property
-    def q(self) -> int:
-        return int(self.F.shape[1])
-
-    @property
-    def size(self) -> int:
-        return int(self.ends[-1]) + self.q
 
     @cached_property
     def penalty(self) -> Array:
@@ -170,115 +102,10 @@ class Structured:
         found[onto.ends[-1] :] = x[self.ends[-1] :]
         return found
 
-    # ------------------------------------------------------------ products
-
-    def products(self, x: Array) -> Array:
-        """s = Cx."""
-        return self.arguments(self.predictions(x), x[self.ends[-1] :])
-
-    def arguments(self, d: Array, y: Array) -> Array:
-        """s = Ed + Fy."""
-        return self._spread(d) + self.F @ y
-
-    @cached_property
-    def _one_each(self) -> bool:
-        """Whether each row of E has one entry: products with E are then done by indexing."""
-        return self.E.nnz == self.m and bool(np.all(np.diff(self.E.indptr) == 1))
-
-    def _spread(self, d: Array) -> Array:
-        """Ed."""
-        return self.E.data * d[self.E.indices] if self._one_each else np.asarray(self.E @ d)
-
-    def _gathered(self, g: Array) -> Array:
-        """Eᵀg."""
-        if self._one_each and g.ndim == 1:
-            return np.bincount(self.E.indices, self.E.data * g, minlength=self.E.shape[1])
-        return np.asarray(self._E_back @ g)
-
-    def predictions(self, x: Array) -> Array:
-        """d = (Bₖvₖ), with one product for all outputs of a θ."""
-        parts = [x[a:b] for a, b in pairwise(self.ends)]
-        if self._one_factor:
-            return np.asarray(self.blocks[0] @ np.column_stack(parts)).ravel(order="F")
-        return np.concatenate([B @ v for B, v in zip(self.blocks, parts, strict=True)])
-
-    @cached_property
-    def _one_factor(self) -> bool:
-        """Whether several blocks are one matrix, as those of a θ with several outputs."""
-        return len(self.blocks) > 1 and all(B is self.blocks[0] for B in self.blocks)
-
-    @cached_property
-    def _E_back(self) -> sp.csr_array:
-        """Eᵀ, cached since scipy would convert it at each product."""
-        return sp.csr_array(self.E.T)
-
-    def adjoint(self, g: Array) -> Array:
-        """Cᵀg.
-
-        Engines change few multipliers at a time, so that it is made from a known one, Cᵀg + Cᵀδ, where δ has few
-        entries. A g with few entries is such a δ.
-        """
-        if g.ndim != 1 or not self._few:
-            return self._back(self._gathered(g), self.F.T @ g)
-        known, some = None, np.flatnonzero(g)
-        for one in self._adjoints:
-            others = np.flatnonzero(one.g != g)
-            known, some = (one, others) if len(others) < len(some) else (known, some)
-        step = g[some] if known is None else g[some] - known.g[some]
-        y, after = self.F.T @ g, 0
-        if known is None and len(some) <= self._few * len(g):
-            return np.append(self._of_rows(some, step), y)
-        if known is None or not self._is_near(known, some, step, g):
-            value = self._back(self._gathered(g), np.zeros(0))
-        else:
-            value, after = known.value + self._of_rows(some, step), known.after + 1
-        self._adjoints[:] = [_Adjoint(np.array(g), value, after), *self._adjoints][:REMEMBERED]
-        return np.append(value, y)
-
-    def _is_near(self, known: _Adjoint, some: Ints, step: Array, g: Array) -> bool:
-        """Whether g differs from a known one in few entries, and is not much less, so that roundings stay small."""
-        return (
-            len(some) <= self._few * len(g)
-            and known.after < CHAIN
-            and bool(np.abs(step).sum() <= np.abs(g).sum())
-        )  # fmt: skip
-
-    @cached_property
-    def _few(self) -> float:
-        """The share of rows up to which an adjoint is made from theirs; 0 where that does not pay."""
-        small = sum(B.size for B in self.blocks) < LARGE
-        return 0.0 if small or not self._one_each or self._one_factor else min(B.few for B in self.blocks)
-
-    @cached_property
-    def _adjoints(self) -> list[_Adjoint]:
-        return []
-
     @cached_property
     def notes(self) -> dict[str, Any]:
         """Facts that were found once, by name, and do not depend on R."""
         return {}
-
-    def curved(self, weights: Array) -> Solve:
-        """The map x ↦ CᵀWCx, from rows with a weight where these are few."""
-        some = np.flatnonzero(weights)
-        if not self._few or len(some) > HALF * self.m or sp.issparse(self.F):
-            return lambda x: self.adjoint(weights * self.products(x))
-        end, G, F, w = self.ends[-1], self.rows(some), self.F[some], weights[some]
-
-        def product(x: Array) -> Array:
-            s = w * (G @ x[:end] + F @ x[end:])
-            return np.append(G.T @ s, F.T @ s)
-
-        return product
-
-    def _of_rows(self, some: Ints, g: Array) -> Array:
-        """Cᵀg without y, for the entries g of some rows."""
-        at, values = self.E.indices[some], self.E.data[some] * g
-        if len(self.blocks) == 1:
-            return np.asarray(values @ self.blocks[0].rows(at))
-        inside = [(at >= a) & (at < b) for a, b in pairwise(self._rows)]
-        parts = zip(self.blocks, self._rows[:-1], inside, strict=True)
-        return np.concatenate([values[here] @ B.rows(at[here] - start) for B, start, here in parts])
 
     @cached_property
     def linear(self) -> Array:
@@ -286,12 +113,6 @@ class Structured:
         if not (self.linear_d.any() or self.linear_y.any() or self.slope.any()):
             return np.zeros(self.size)
         return self._back(self.linear_d + self._gathered(self.slope), self.linear_y + self.F.T @ self.slope)
-
-    def _back(self, d: Array, y: Array) -> Array:
-        parts = [d[a:b] for a, b in pairwise(self._rows)]
-        if self._one_factor:
-            return np.append(self.blocks[0].adjoint(np.column_stack(parts)).ravel(order="F"), y)
-        return np.concatenate([*(B.adjoint(one) for B, one in zip(self.blocks, parts, strict=True)), y])
 
     @cached_property
     def of_kinks_at(self) -> Ints | None:
@@ -377,68 +198,6 @@ class Structured:
     # ------------------------------------------------------------ second order
 
     @cached_property
-    def _long(self) -> Array:
-        """The rows of E with so many entries that they would make EᵀWE dense."""
-        return np.diff(self.E.indptr) > DENSE_ROW
-
-    @cached_property
-    def _long_rows(self) -> Array:
-        """The rows of EB for the long rows of E, (few, Σrₖ)."""
-        E = sp.csr_array(self.E[np.flatnonzero(self._long)])
-        return np.hstack(
-            [
-                B.combined(sp.csr_array(E[:, a:b]))
-                for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)
-            ]
-        )
-
-    @cached_property
-    def _pairs(self) -> dict[tuple[int, int], _Pair]:
-        """EₖᵀWEₗ for each pair of blocks that some row of E connects."""
-        short = sp.csr_array(sp.diags_array((~self._long).astype(float)) @ self.E) if self._long.any() else self.E
-        found = {}
-        stretches = list(zip(self._rows[:-1], self._rows[1:], strict=True))
-        parts = [short] if len(stretches) == 1 else [sp.csr_array(short[:, a:b]) for a, b in stretches]
-        for k, left in enumerate(parts):
-            for other in range(k, len(parts)):
-                pair = _pair(left, parts[other])
-                if pair is not None:
-                    found[k, other] = pair
-        return found
-
-    def gram(self, weights: Array) -> Array:
-        """CᵀWC."""
-        p, v = self.size, [slice(a, b) for a, b in pairwise(self.ends)]
-        H, y = np.zeros((p, p)), slice(self.ends[-1], p)
-        WF = weights[:, None] * self.F
-        D = self._gathered(WF[:, 0])[:, None] if self.q == 1 else self._gathered(WF)
-        for k, (B, rows) in enumerate(zip(self.blocks, map(slice, self._rows[:-1], self._rows[1:]), strict=True)):
-            pair = self._pairs.get((k, k))
-            if pair is None:
-                H[v[k], y] = B.adjoint(D[rows])
-            else:
-                found = _with_border(B, pair, pair.weighted(weights), D[rows])
-                H[v[k], v[k]], H[v[k], y] = found[:, : B.shape[1]], found[:, B.shape[1] :]
-        for (k, other), pair in self._pairs.items():
-            if k != other:
-                H[v[k], v[other]] = _weighted(self.blocks[k], self.blocks[other], pair, pair.weighted(weights))
-                H[v[other], v[k]] = H[v[k], v[other]].T
-        if self._long.any():
-            long = self._long_rows
-            H[: y.start, : y.start] += long.T @ (weights[self._long][:, None] * long)
-        H[y, : y.start] = H[: y.start, y].T
-        H[y, y] = self.F.T @ WF
-        return H
-
-    def gram_diagonal(self, weights: Array) -> Array:
-        """The diagonal of CᵀWC, approximate: products of two entries of one row of E are left out."""
-        squares = self.E.multiply(self.E).T @ weights
-        parts = [
-            B.column_squares(squares[a:b]) for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)
-        ]
-        return np.concatenate([*parts, self.F.T**2 @ weights])
-
-    @cached_property
     def row_squares(self) -> Array:
         """diag(E B R⁻¹ BᵀEᵀ): how far s moves with the slopes of its functions, (m,)."""
         found = np.zeros(self.m)
@@ -486,20 +245,7 @@ class Structured:
             return np.ones(len(squares))
         return np.clip(typical / np.maximum(squares, typical / UNEQUAL), 1 / UNEQUAL, UNEQUAL)
 
-    def rows(self, chosen: Ints) -> Array:
-        """Some rows of EB, (len(chosen), Σrₖ)."""
-        if len(self.blocks) == 1 and np.all(np.diff(self.E.indptr)[chosen] == 1):
-            first = self.E.indptr[chosen]
-            return self.E.data[first][:, None] * self.blocks[0].rows(self.E.indices[first])
-        E = sp.csr_array(self.E[chosen])
-        return np.hstack(
-            [
-                B.combined(sp.csr_array(E[:, a:b]))
-                for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)
-            ]
-        )
-
-    def system(self, weights: Array, ridge: Array | None = None) -> Solve:
+    def system(self, weights: Array, ridge: Array | None = None) -> LinearMap:
         """The map rhs ↦ (R + CᵀWC)⁻¹rhs, for one right-hand side or a matrix of several.
 
         It has a Cholesky factor of that matrix, or of the smaller one with a row for each positive weight.
@@ -514,7 +260,7 @@ class Structured:
             return self._in_rows(active, weights[active], ridge)
         return self.in_columns(self.gram(weights), ridge)
 
-    def _without_y(self, weights: Array, ridge: Array) -> Solve:
+    def _without_y(self, weights: Array, ridge: Array) -> LinearMap:
         """With T = FᵀWF + ridge, which is sparse, and U = FᵀWEB:
 
         (R + BᵀEᵀWEB − UᵀT⁻¹U)v = rhs_v − UᵀT⁻¹rhs_y,  Ty = rhs_y − Uv.
@@ -541,7 +287,7 @@ class Structured:
 
         return solve
 
-    def in_columns(self, H: Array, ridge: Array | None = None) -> Solve:
+    def in_columns(self, H: Array, ridge: Array | None = None) -> LinearMap:
         """The map of `system` for H = CᵀWC, which is overwritten."""
         H[np.diag_indices_from(H)] += self.penalty
         if ridge is not None:
@@ -549,42 +295,7 @@ class Structured:
         factor = factored(H)
         return lambda rhs: np.asarray(sl.cho_solve(factor, rhs, check_finite=False))
 
-    @cached_property
-    def dual_space(self) -> KernelSpace:
-        """EBR⁻¹BᵀEᵀ, with products and look-ups by BBᵀ where it is at hand."""
-        return KernelSpace(self.blocks, self.R, self.E, self._rows)
-
-    @cached_property
-    def kernel_space(self) -> KernelSpace | None:
-        """The same where single entries can be looked up: each s is one prediction, and all BBᵀ are at hand."""
-        able = self.entry_space is not None and all(B.outer() is not None for B in self.blocks)
-        return self.dual_space if able else None
-
-    @cached_property
-    def entry_space(self) -> KernelSpace | None:
-        """The same where each s is one prediction: entries are products of rows of B where BBᵀ is not at hand."""
-        return self.dual_space if self._one_each and np.all(self.R > 0) else None
-
-    def is_small(self, active: int) -> bool:
-        """Whether a system is solved in its active rows, rather than in all unknowns."""
-        return active < FEW * self.size and bool(np.all(self.R > 0)) and not sp.issparse(self.F)
-
-    def cost(self, active: int) -> float:
-        """Flops of a system with `active` positive weights, and of the four products with C per step."""
-        p = self.size if not sp.issparse(self.F) else int(self.ends[-1])
-        active += self.q if sp.issparse(self.F) else 0
-        if self.is_small(active):  # else BBᵀ is not formed, which takes as long as several systems
-            entry = p if self.kernel_space is None else LOOK_UP
-            return active**2 * entry + active**3 / 3 + 4 * self.product_cost
-        return active * p**2 + p**3 / 3 + 4 * self.product_cost
-
-    @cached_property
-    def product_cost(self) -> float:
-        """Flops of a product with C or Cᵀ, in terms of the time of flops of matrix products."""
-        entries = max(sum(B.size for B in self.blocks), 1)
-        return MEMORY_BOUND * 2.0 * entries + sum(B.latency for B in self.blocks)
-
-    def _in_rows(self, active: Ints, weights: Array, ridge: Array) -> Solve:
+    def _in_rows(self, active: Ints, weights: Array, ridge: Array) -> LinearMap:
         """With z = W(Cx) on the active rows:
 
         (W⁻¹ + GR⁻¹Gᵀ)z − Fy = GR⁻¹rhs_v,  Fᵀz + ridge·y = rhs_y,  Rv = rhs_v − Gᵀz.
@@ -622,6 +333,35 @@ class Structured:
 
         return solve
 
+    @cached_property
+    def dual_space(self) -> KernelSpace:
+        """EBR⁻¹BᵀEᵀ, with products and look-ups by BBᵀ where it is at hand."""
+        return KernelSpace(self.blocks, self.R, self.E, self._rows)
+
+    @cached_property
+    def kernel_space(self) -> KernelSpace | None:
+        """The same where single entries can be looked up: each s is one prediction, and all BBᵀ are at hand."""
+        able = self.entry_space is not None and all(B.outer() is not None for B in self.blocks)
+        return self.dual_space if able else None
+
+    @cached_property
+    def entry_space(self) -> KernelSpace | None:
+        """The same where each s is one prediction: entries are products of rows of B where BBᵀ is not at hand."""
+        return self.dual_space if self._one_each and np.all(self.R > 0) else None
+
+    def is_small(self, active: int) -> bool:
+        """Whether a system is solved in its active rows, rather than in all unknowns."""
+        return active < FEW * self.size and bool(np.all(self.R > 0)) and not sp.issparse(self.F)
+
+    def cost(self, active: int) -> float:
+        """Flops of a system with `active` positive weights, and of the four products with C per step."""
+        p = self.size if not sp.issparse(self.F) else int(self.ends[-1])
+        active += self.q if sp.issparse(self.F) else 0
+        if self.is_small(active):  # else BBᵀ is not formed, which takes as long as several systems
+            entry = p if self.kernel_space is None else LOOK_UP
+            return active**2 * entry + active**3 / 3 + 4 * self.product_cost
+        return active * p**2 + p**3 / 3 + 4 * self.product_cost
+
 
 def factored(H: Array) -> tuple[Array, bool]:
     """The Cholesky factor of H (overwritten), for `cho_solve`; of H + 10^(2k − 14)·max(diag)·I if it breaks down.
@@ -641,37 +381,3 @@ def factored(H: Array) -> tuple[Array, bool]:
             added = JITTER * 100.0**k * most
             A[np.diag_indices_from(A)] = diagonal + added
     raise np.linalg.LinAlgError("The linear system is not positive definite, even with a large diagonal added.")
-
-
-def _pair(a: sp.csr_array, b: sp.csr_array) -> _Pair | None:
-    """The products of each two entries of two blocks in the same row; None where no row has entries in both."""
-    counts_a, counts_b = np.diff(a.indptr), np.diff(b.indptr)
-    number = counts_a * counts_b
-    total = int(number.sum())
-    if total == 0:
-        return None
-    row = np.repeat(np.arange(len(number)), number)
-    within = np.arange(total) - np.repeat(np.cumsum(number) - number, number)
-    i = a.indptr[row] + within // counts_b[row]
-    j = b.indptr[row] + within % counts_b[row]
-    products = a.data[i] * b.data[j]
-    r, c = a.indices[i], b.indices[j]
-    if a.shape[1] == b.shape[1] and np.array_equal(r, c):
-        n = a.shape[1]
-        return _Pair(np.arange(n), None, r, products, row)
-    entries, which = np.unique(r.astype(np.int64) * b.shape[1] + c, return_inverse=True)
-    return _Pair(entries // b.shape[1], entries % b.shape[1], which.ravel(), products, row)
-
-
-def _with_border(B: TallMatrix, pair: _Pair, t: Array, D: Array) -> Array:
-    """[BᵀTB, BᵀD], with T given by its entries."""
-    if pair.columns is None:
-        return B.gram(t, D)
-    return np.hstack([_weighted(B, B, pair, t), B.adjoint(D)])
-
-
-def _weighted(left: TallMatrix, right: TallMatrix, pair: _Pair, t: Array) -> Array:
-    """leftᵀ T right, with T given by its entries."""
-    if pair.columns is None:
-        return left.cross(right, t)
-    return left.connected(right, sp.csr_array((t, (pair.rows, pair.columns)), shape=(len(left), len(right))))

@@ -57,12 +57,48 @@ from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array, Ints
 
 __all__ = [
-    "AddExpression", "AffAtom", "AffineData", "Atom", "Compiled", "ConeData", "DataSlopes", "DivExpression",
-    "Elementwise", "Hstack", "Inequality", "Leaf", "MulExpression", "NegExpression", "Pnorm", "PnormApprox", "Power",
-    "PowerApprox", "Solution", "SolverStats", "Sum", "Vstack", "broadcast_to", "clarabel_answer", "clarabel_cones",
-    "compiled", "cone_data", "forget", "get_id", "index", "is_compiled", "multiply", "norm1", "normNuc",
-    "quad_over_lin", "reshape", "sigma_max", "special_index",
+    "PRODUCTS",
+    "AddExpression",
+    "AffAtom",
+    "AffineData",
+    "Atom",
+    "Compiled",
+    "ConeData",
+    "DataSlopes",
+    "DivExpression",
+    "Elementwise",
+    "Hstack",
+    "Inequality",
+    "Leaf",
+    "MulExpression",
+    "NegExpression",
+    "Pnorm",
+    "PnormApprox",
+    "Power",
+    "PowerApprox",
+    "Solution",
+    "SolverStats",
+    "Sum",
+    "Vstack",
+    "broadcast_to",
+    "clarabel_answer",
+    "clarabel_cones",
+    "compiled",
+    "cone_data",
+    "forget",
+    "get_id",
+    "index",
+    "is_compiled",
+    "multiply",
+    "norm1",
+    "normNuc",
+    "quad_over_lin",
+    "reshape",
+    "sigma_max",
+    "special_index",
 ]  # fmt: skip
+
+PRODUCTS = (MulExpression, multiply)  # affine in each of two arguments
 
 
 # Clarabel's setup can't be interrupted: per entry of its matrix it takes 2e-7 s for 5e5 entries, and 6e-7 s for 2e7. It

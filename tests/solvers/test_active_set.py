@@ -12,8 +12,9 @@ from inside import reduction_of
 import kernelopt as ko
 from kernelopt.factorization.tall import DenseMatrix
 from kernelopt.solvers import active_set, assemble, augmented_lagrangian, libsvm
+from kernelopt.solvers.coupling import MEMORY_BOUND
 from kernelopt.solvers.interior_point import InteriorPoint
-from kernelopt.solvers.structured import LOOK_UP, MEMORY_BOUND, Structured
+from kernelopt.solvers.structured import LOOK_UP, Structured
 from kernelopt.solvers.watch import Watch
 from kernelopt.support.clock import OutOfTimeError
 

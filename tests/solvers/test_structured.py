@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from inside import reduction_of
 
 import kernelopt as ko
-from kernelopt.solvers import assemble, structured
+from kernelopt.solvers import assemble, coupling, structured
 from kernelopt.solvers.dual_point import judged
 from kernelopt.solvers.structured import WITHOUT_R, Structured
 
@@ -34,7 +34,8 @@ def problem():
 
 def cached():
     """The names of all cached properties."""
-    return [name for name, made in vars(Structured).items() if isinstance(made, cached_property)]
+    made = {**vars(coupling.Coupling), **vars(Structured)}
+    return [name for name, one in made.items() if isinstance(one, cached_property)]
 
 
 def filled(problem):
@@ -160,7 +161,7 @@ def test_multipliers_that_break_the_equation_of_the_intercept_prove_nothing(odd)
 @pytest.fixture
 def alone(monkeypatch):
     """Two θ with losses of their own: each argument of a loss is one prediction."""
-    monkeypatch.setattr(structured, "LARGE", 0)
+    monkeypatch.setattr(coupling, "LARGE", 0)
     first, second = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), ko.Theta(ko.kernels.Laplacian(sigma=2.0))
     losses = cp.sum(cp.abs(Y - first(X) - cp.Variable())) + 3 * cp.sum(cp.abs(Y[:30] + second(X[:30])))
     stated = ko.Problem(cp.Minimize(losses + 0.1 * ko.sum_squares(first) + 0.2 * ko.sum_squares(second)))
@@ -185,7 +186,7 @@ def test_adjoints_are_made_from_known_ones(alone, monkeypatch):
     """From the rows that differ, a limited number of times in turn; a g of few entries is made from its rows."""
     rng, g = np.random.default_rng(1), np.where(np.arange(70) % 2, 1.0, 0.0)
     made = by_products(monkeypatch)
-    for _ in range(structured.CHAIN + 2):
+    for _ in range(coupling.CHAIN + 2):
         np.testing.assert_allclose(alone.adjoint(g), adjoint(alone, g), atol=1e-12)
         made.pop()  # of the expected value
         g = g.copy()
@@ -219,7 +220,7 @@ def test_products_with_the_curvature(alone, share, monkeypatch):
     product = alone.curved(w)
     for x in rng.normal(size=(3, alone.size)):
         np.testing.assert_allclose(product(x), alone.gram(w) @ x, atol=1e-11)
-    assert bool(made) is (share > structured.HALF)
+    assert bool(made) is (share > coupling.HALF)
 
 
 def test_where_products_are_made_as_before(problem):
