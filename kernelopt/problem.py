@@ -105,9 +105,7 @@ class Problem(Statement, Answered):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._set(**state)
-        renew_ids(self._stated)
-        if self._source is not None:
-            renew_ids(self._source.problem)
+        renew_ids(self._stated, *([] if self._source is None else [self._source.problem]))
 
     # ---------------------------------------------------------------- sums and multiples, as in cvxpy
 
@@ -370,7 +368,7 @@ class Problem(Statement, Answered):
         Where there is no factor yet, one that is made later stays.
         """
         known = self._solution, self._point, self._factored, self._left_off, self._solved_for
-        of_users = values.kept(self._leaves(), self.thetas())
+        of_users = values.kept(self._with_values(), self.thetas())
 
         def restore() -> None:
             self._solution, self._point, factored, self._left_off, self._solved_for = known
@@ -379,14 +377,25 @@ class Problem(Statement, Answered):
 
         return restore
 
-    def _take(self, solution: Solution | None) -> None:
-        """Take an answer that comes without its factor, as from a file; leaves and θs have its values already."""
+    def _set_answer(self, solution: Solution) -> None:
+        """Set an answer that comes without its factor, as from a file; θs and what else has a value have it already.
+
+        A factor that is known is dropped, since it is not that of the answer.
+        """
         self._solution, self._point, self._factored, self._left_off = solution, None, None, None
         self._solved_for = {p.id: _copied(p.value) for p in self.parameters()}
 
-    def _leaves(self) -> list[Any]:
-        """What of the user's has a value besides θs; variables come first."""
-        return values.leaves([*self.variables(), *self.parameters()], self._imposed, self._source)
+    def _require_factor(self) -> Factored:
+        """The factor. Raises KernelOptError for an answer from a file or from another process."""
+        if self._factored is None:
+            raise KernelOptError(
+                "Expected an answer with its factor; one from a file or from another process has none. Call solve()."
+            )
+        return self._factored
+
+    def _with_values(self) -> list[Any]:
+        """The user's objects that have a value, besides θs; variables come first."""
+        return values.with_values([*self.variables(), *self.parameters()], self._imposed, self._source)
 
     def _forget_systems(self) -> None:
         """Let go of systems that solvers keep beside B for the next problem with the same B."""
@@ -436,15 +445,16 @@ class Problem(Statement, Answered):
         """
         self._require_no_boxes("certificate_at")
         require_kind(parameters, Mapping, "parameters", "{parameter: value}")
-        if self._solution is None or self._solution.certificate is None or self._factored is None:
+        if self._solution is None or self._solution.certificate is None:
             raise KernelOptError("Expected a solved problem with a certificate; call solve() first.")
+        factored = self._require_factor()
         if self._spectral is not None:
             raise KernelOptError(
                 "Expected a convex problem, whose multipliers give bounds for other values of parameters; this one is "
                 "of the spectral form. Solve it again: the factor is kept."
             )
         self._require_variable_values()
-        reduction, point = self._factored.reduction, self._present_point()
+        reduction, point = factored.reduction, self._present_point()
         of_kernels = [p for theta in self.thetas() for p in theta.kernel.parameters()]
         if any(p is q for p in parameters for q in of_kernels):
             raise KernelOptError(
@@ -545,8 +555,9 @@ class Problem(Statement, Answered):
     def _answer(self) -> SolvedProblem:
         """The answer of the last solve, for derivatives. Raises KernelOptError where there is none."""
         self._require_no_boxes("derivatives")
-        if self._solution is None or self._factored is None:
+        if self._solution is None:
             raise KernelOptError("Expected a solved problem; call solve() first.")
+        self._require_factor()
         if self._point is None:
             raise KernelOptError(f"Expected a solve with an answer; the last one ended as {self.status}.")
         if changed := self._changed_since():

@@ -114,6 +114,18 @@ def test_from_cvxpy(how):
 
 
 @pytest.mark.parametrize("how", COPIES)
+def test_multipliers_of_an_explicit_problem(how):
+    """They are those of the kernel problem, by the ids of constraints."""
+    Phi, theta = cp.Constant(X), cp.Variable(1)
+    explicit = cp.Problem(cp.Minimize(cp.sum_squares(Phi @ theta - Y)), [Phi @ theta <= 0.5 * Y.max(), cp.sum_squares(theta) <= 81])
+    problem = ko.Problem.from_cvxpy(explicit, theta, {Phi: ko.FeatureMatrix(X, ko.kernels.Linear())})
+    twin, inner = COPIES[how]((problem, explicit))
+    twin.solve()
+    for constraint, original in zip(twin.constraints, inner.constraints, strict=True):
+        assert np.array_equal(constraint.dual_value, original.dual_value)
+
+
+@pytest.mark.parametrize("how", COPIES)
 def test_estimators_that_hold_one(how):
     P, labels = make_moons(60, noise=0.2, random_state=0)
     model = ko.estimators.KernelClassifier("hinge", kernel=ko.kernels.Gaussian(sigma=0.5)).fit(P, labels)

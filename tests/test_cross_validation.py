@@ -1,7 +1,10 @@
 """Cross-validation against fits of the rows alone, and scikit-learn's."""
 
+import os
 import sys
+import threading
 import time
+import traceback
 
 import cvxpy as cp
 import numpy as np
@@ -11,7 +14,15 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
 
 import kernelopt as ko
-from kernelopt.errors import DataError, KernelOptError, MissingPackageError, OptionError, ParameterError, SolverError
+from kernelopt.errors import (
+    DataError,
+    KernelOptError,
+    MemoryLimitError,
+    MissingPackageError,
+    OptionError,
+    ParameterError,
+    SolverError,
+)
 from kernelopt.model_selection import carried
 from kernelopt.model_selection import cross_validation as module
 
@@ -353,10 +364,15 @@ def test_processes():
 
     def errors(solved, test):
         assert solved.value < np.inf and np.all(w.value[test] == 0)
+        assert (os.getpid() == here) is in_here
         return float(np.mean(np.maximum(0, 1 - LABELS[test] * f.value[test])))
 
+    here, in_here = os.getpid(), True
+
     one = ko.cross_validate(problem, w, lam, VALUES, cv=3, loss=errors)
+    in_here = False
     two = ko.cross_validate(problem, w, lam, VALUES, cv=3, loss=errors, n_jobs=2)
+    in_here = True
     assert problem.value == value and lam.value == 3.0 and np.array_equal(w.value, np.full(N, 0.5))
     assert np.allclose(two.losses, one.losses, atol=1e-3) and two["gap"].max() <= 1e-6
     assert len(two.paths) == len(two.folds) == 3 and two.best == one.best
@@ -367,6 +383,10 @@ def test_processes():
         assert errors(problem, two.folds[k][1]) == two.losses[1, k]
         assert problem.certificate.relative_gap == two.paths[k]["gap"][1]
         assert problem.verify().passed
+    with pytest.raises(KernelOptError, match="from another process has none"):
+        two.paths[0].at(1.0)
+    with pytest.raises(KernelOptError, match="from another process has none"):
+        ko.gradient(problem, cp.sum(f))
     w.value = np.full(N, 0.5)
     stated_losses = ko.cross_validate(problem, w, lam, VALUES, cv=3, n_jobs=-1)
     assert np.allclose(stated_losses.losses, one.losses, atol=1e-3)
@@ -390,13 +410,43 @@ def test_what_ends_a_process_carries_its_fits():
     assert "11 fits" in caught.value.__notes__[-1]
 
     def slow(solved, test):
-        time.sleep(0.4)
+        time.sleep(1.0)
         return float(test[0])
 
     with pytest.raises(KernelOptError, match="of 4 folds were begun") as caught:
-        ko.cross_validate(problem, w, lam, VALUES, cv=folds, loss=slow, n_jobs=2, time_limit=0.9)
-    found = getattr(caught.value, "table", None)
-    assert found is None or np.isnan(found.losses[:, [1, 3]]).any()
+        ko.cross_validate(problem, w, lam, [1.0], cv=folds, loss=slow, n_jobs=2, time_limit=0.9)
+    assert np.isnan(caught.value.table.losses).tolist() == [[False, True, False, True]]
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize(
+    ("raised", "seen"),
+    [
+        (ImportError, ImportError),
+        (SystemExit, SystemExit),
+        ("with two arguments", (ArithmeticError, KernelOptError)),
+    ],
+)
+def test_errors_of_losses(raised, seen, n_jobs):
+    """The table has all other fits, and the traceback, or a note, the line of the loss."""
+    problem, w, lam, _ = ridge()
+
+    class TwoError(ArithmeticError):
+        """Pickle can't make a copy of it."""
+
+        def __init__(self, one, other):
+            super().__init__(f"{one} {other}")
+
+    def fails_in_the_third_fold(solved, test):
+        if test[0] == N // 2:
+            raise TwoError(1, 2) if isinstance(raised, str) else raised("1 2")
+        return 1.0
+
+    with pytest.raises(seen, match="1 2") as caught:
+        ko.cross_validate(problem, w, lam, [1.0], cv=KFold(4), loss=fails_in_the_third_fold, n_jobs=n_jobs)
+    told = "".join(traceback.format_exception(caught.value))
+    assert "in fails_in_the_third_fold" in told
+    assert np.isfinite(caught.value.table.losses[0, :2]).all() and np.isnan(caught.value.table.losses[0, 2])
 
 
 def carried_over(problem, path):
@@ -424,6 +474,26 @@ def with_a_precomputed_matrix():
     return ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta))), lam, [theta]
 
 
+def with_a_width():
+    width = cp.Parameter(pos=True, name="width", value=3.0)
+    theta = ko.Theta(ko.kernels.FromFunction(closeness) * width)
+    loss = cp.sum(ko.losses.absolute_error(Y, theta(X)))
+    return ko.Problem(cp.Minimize(loss + ko.sum_squares(theta))), width, [theta]
+
+
+def closeness(a, b):
+    return float(np.exp(-np.sum((a - b) ** 2)))
+
+
+def from_an_explicit_theta():
+    lam, Phi, theta = cp.Parameter(nonneg=True, name="lam"), cp.Constant(X), cp.Variable(2)
+    objective = cp.sum_squares(Phi @ theta - Y) + lam * cp.sum_squares(theta)
+    explicit = cp.Problem(cp.Minimize(objective), [Phi @ theta <= 0.3])
+    features = {Phi: ko.FeatureMatrix(X, ko.kernels.Linear())}
+    problem = ko.Problem.from_cvxpy(explicit, theta=theta, features=features)
+    return problem, lam, [*explicit.constraints, *problem.constraints]
+
+
 def without_an_answer():
     theta, lam = ko.Theta(KERNEL), cp.Parameter(nonneg=True, name="lam")
     constraints = [theta(X[:1]) >= 1, ko.norm(theta) <= 0.1]
@@ -434,7 +504,13 @@ def without_an_answer():
     )
 
 
-@pytest.mark.parametrize("state", [with_a_bound, with_two_thetas, with_a_precomputed_matrix, without_an_answer])
+@pytest.mark.parametrize(
+    "state",
+    [
+        with_a_bound, with_two_thetas, with_a_precomputed_matrix, with_a_width, from_an_explicit_theta,
+        without_an_answer,
+    ],
+)  # fmt: skip
 def test_answers_from_another_process(state):
     """Columns, functions, variables, multipliers and statuses are those that were found there."""
     problem, lam, parts = state()
@@ -471,6 +547,17 @@ def test_answers_from_another_process(state):
             assert problem.verify().passed
 
 
+def test_functions_have_the_kernel_of_their_process():
+    """Where a parameter of the kernel is swept, the caller's has another value."""
+    problem, width, (theta,) = with_a_width()
+    there = ko.path(problem, width, [0.5])
+    width.value = 0.5
+    data = carried.packed(problem, [there])
+    width.value = 3.0
+    (row,) = carried.unpacked(problem, width, data)[0].solutions
+    assert row.functions[theta].kernel == there.solutions[0].functions[theta].kernel
+
+
 def test_functions_from_another_process_share_rows():
     """A grid of 500 fits of 1000 rows and columns would have 4 GB of centers."""
     problem, _, lam, _ = stated(hinge_loss)
@@ -489,13 +576,28 @@ def test_functions_from_another_process_share_rows():
     assert X[:3].tobytes() not in data
 
 
+REMEMBERED = cp.Variable()
+
+
+def loss_by_name(problem, test):
+    return float(REMEMBERED.value)
+
+
 def test_processes_that_are_refused(monkeypatch):
     problem, w, lam, _ = ridge()
     for number in (0, 1.5, True, "2"):
         with pytest.raises(OptionError, match="Expected n_jobs to be an integer other than 0"):
             ko.cross_validate(problem, w, lam, VALUES, n_jobs=number)
-    with pytest.raises(OptionError, match="Expected n_jobs or backend; got both"):
+    with pytest.raises(OptionError, match="Expected one process, n_jobs=1, beside backend; got 2"):
         ko.cross_validate(problem, w, lam, VALUES, n_jobs=2, backend="a client")
+    with pytest.raises(OptionError, match="it reads REMEMBERED of the module"):
+        ko.cross_validate(problem, w, lam, VALUES, loss=loss_by_name, n_jobs=2)
+    lock = threading.Lock()
+    with pytest.raises(OptionError, match="without locks, open files and connections"):
+        ko.cross_validate(problem, w, lam, VALUES, loss=lambda problem, test: float(lock.locked()), n_jobs=2)
+    with pytest.raises(MemoryLimitError, match="the limit is 1 kB") as refusal:
+        ko.cross_validate(problem, w, lam, VALUES, n_jobs=2, memory_limit=2000)
+    assert "equal share of memory_limit" in refusal.value.__notes__[1]
     monkeypatch.setitem(sys.modules, "joblib", None)
     with pytest.raises(MissingPackageError, match="n_jobs needs joblib: pip install 'kernelopt\\[sklearn\\]'"):
         ko.cross_validate(problem, w, lam, VALUES, n_jobs=2)

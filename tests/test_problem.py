@@ -625,7 +625,7 @@ def test_values_are_restored_with_multipliers(theta):
     b, lam = cp.Variable(name="b", value=1.0), cp.Parameter(name="lam", value=2.0)
     bound = b <= 1
     bound.dual_variables[0].save_value(np.array(3.0))
-    restore = values.kept(values.leaves([b, lam], [bound], None), [theta])
+    restore = values.kept(values.with_values([b, lam], [bound], None), [theta])
     for leaf in (b, lam, bound.dual_variables[0]):
         leaf.save_value(np.array(7.0))
     theta.value = ko.Function(KERNEL, X[:1], [1.0])

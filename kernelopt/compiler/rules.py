@@ -21,7 +21,7 @@ from kernelopt.language.nodes import Prediction, ThetaLeaf, ThetaNorm
 from kernelopt.language.smooth import SmoothTerm
 from kernelopt.language.text import describe
 from kernelopt.losses import CHECKED
-from kernelopt.support.cvxpy_parts import Atom, DivExpression, Elementwise, Leaf, MulExpression, broadcast_to
+from kernelopt.support.cvxpy_parts import PRODUCTS, Atom, DivExpression, Elementwise, Leaf, broadcast_to
 
 # How a larger value acts on the minimized problem: it cannot help, it cannot hurt, or its effect is unknown.
 COSTS, HELPS, UNKNOWN = 1, -1, 0
@@ -156,7 +156,7 @@ class _Walk:
             below.append(self.visit(argument, along, place, node if direction and not along else cause))
             if below[-1] and isinstance(node, (broadcast_to, Elementwise)):
                 self.check_shapes(argument, node, place)
-        if isinstance(node, (cp.multiply, MulExpression)):
+        if isinstance(node, PRODUCTS):
             self.hints += [(place, hint) for hint in _weights_of_wrong_sign(node, below, direction, place)]
         return any(below)
 
@@ -273,7 +273,7 @@ def _told(blamed: list[Any], whole: Any) -> str:
 def _curvature(node: Any) -> str:
     if node.is_convex() or node.is_concave():
         return "convex" if node.is_convex() else "concave"
-    is_product = isinstance(node, (cp.multiply, MulExpression, DivExpression))
+    is_product = isinstance(node, (*PRODUCTS, DivExpression))
     if is_product and not any(arg.is_constant() for arg in node.args):
         if isinstance(node, DivExpression):
             return "a ratio"

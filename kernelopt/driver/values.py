@@ -43,21 +43,21 @@ def write(
         source.variable.save_value(None if function is None else source.theta_value(function))
 
 
-def leaves(named: Iterable[Any], constraints: Sequence[Any], source: ExplicitSource | None) -> list[Any]:
+def with_values(named: Iterable[Any], constraints: Sequence[Any], source: ExplicitSource | None) -> list[Any]:
     """What has a value besides θs: variables and parameters, the explicit θ, and multipliers of constraints."""
-    of_source = ([], []) if source is None else ([source.variable], source.problem.constraints)
-    of_constraints = [dual for c in [*constraints, *of_source[1]] for dual in c.dual_variables]
-    return [*named, *of_source[0], *of_constraints]
+    if source is not None:
+        named, constraints = [*named, source.variable], [*constraints, *source.problem.constraints]
+    return [*named, *(dual for constraint in constraints for dual in constraint.dual_variables)]
 
 
-def kept(leaves: Sequence[Any], thetas: Sequence[Theta]) -> Callable[[], None]:
-    """A function that restores the present values of leaves and θs."""
-    values = [(leaf, leaf.value) for leaf in leaves]
+def kept(objects: Sequence[Any], thetas: Sequence[Theta]) -> Callable[[], None]:
+    """A function that restores the present values of some objects and θs."""
+    values = [(one, one.value) for one in objects]
     functions = [(theta, theta.value, theta._duals) for theta in thetas]
 
     def restore() -> None:
-        for leaf, value in values:
-            leaf.save_value(value)
+        for one, value in values:
+            one.save_value(value)
         for theta, function, duals in functions:
             theta._set_solution(function, duals)
 

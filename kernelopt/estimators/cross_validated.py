@@ -28,7 +28,7 @@ from kernelopt.language.expressions import Theta, sum_squares
 from kernelopt.model_selection.cross_validation import cross_validate
 from kernelopt.problem import Problem
 from kernelopt.support.checks import is_integer, shown
-from kernelopt.support.processes import processes
+from kernelopt.support.processes import number_of_processes
 from kernelopt.support.types import Array, Ints
 
 MANY = 1000  # values of α by their number: each takes a solve of each fold
@@ -81,7 +81,7 @@ class _ChoosesAlpha(KernelModel):
         self, kernel: Any, points: Any, labels: list[Any], base: Array, folds: list[Fold]
     ) -> list[Array]:
         """For each array of labels, f at the rows left out. Each process has consecutive folds, and one factor."""
-        parts = np.array_split(np.arange(len(folds)), min(processes(self.n_jobs, "n_jobs"), len(folds)))
+        parts = np.array_split(np.arange(len(folds)), min(number_of_processes(self.n_jobs, "n_jobs"), len(folds)))
         found = Parallel(n_jobs=len(parts))(
             delayed(type(self)._predictions)(self, kernel, points, y, base, [folds[k] for k in part])
             for y in labels
@@ -103,7 +103,7 @@ class _ChoosesAlpha(KernelModel):
             return 0.0
 
         options = {"tol": max(positive(self, "tol"), COARSE), **options_of(self)}
-        cross_validate(problem, weights, alpha, self.alphas_, cv=folds, loss=record, **options)
+        cross_validate(problem, weights, alpha, self.alphas_, cv=folds, loss=record, n_jobs=1, **options)
         return found
 
     def get_metadata_routing(self) -> MetadataRouter:

@@ -262,11 +262,16 @@ class Function:
             return fast
 
     def __getstate__(self) -> dict[str, Any]:
-        # The evaluator is made again at the first call after unpickling; predictions are computed again. Points among
-        # which there are no centers do not count.
-        left_out, centers = {"_evaluate_fast", "_known", "_selected"}, self._centers
+        return self._state(copied=True)
+
+    def _state(self, copied: bool) -> dict[str, Any]:
+        """What a pickle holds: with copies of centers, or as numbers of points where they are some of these.
+
+        The evaluator is made again at the first call after unpickling; predictions are computed again.
+        """
+        left_out = {"_evaluate_fast", "_known", "_selected" if copied else "_centers"}
         kept = {name: value for name, value in vars(self).copy().items() if name not in left_out}
-        return kept | {"_centers": centers}
+        return kept | ({"_centers": self._centers} if copied else {"_selected": self._selected})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)

@@ -237,16 +237,16 @@ class ThetaNorm(_Unmasked, Atom):
         _refuse_plain_problem(self)
 
 
-def renew_ids(problem: cp.Problem) -> None:
-    """Give leaves and constraints new ids, and drop cached values that contain the old ones.
+def renew_ids(*problems: cp.Problem) -> None:
+    """Give leaves and constraints new ids, and drop cached values that contain the old ones; equal ids stay equal.
 
     cvxpy identifies leaves by numbers that are unique within one process only. In a copy from another process or from a
-    file, they may equal the numbers of other variables here. The problem must not have been compiled yet.
+    file, they may equal the numbers of other variables here. The problems must not have been compiled yet.
     """
-    duals = (dual for constraint in problem.constraints for dual in constraint.dual_variables)
-    for node in [*problem.variables(), *problem.parameters(), *problem.constraints, *duals]:
-        node.id = get_id()
-    nodes: list[Any] = [problem]
+    renewed: dict[int, int] = {}
+    for node in {id(node): node for problem in problems for node in _named_by_ids(problem)}.values():
+        node.id = renewed.setdefault(node.id, get_id())
+    nodes: list[Any] = [*problems]
     while nodes:
         node = nodes.pop()
         if isinstance(node, list):
@@ -254,6 +254,11 @@ def renew_ids(problem: cp.Problem) -> None:
             continue
         nodes += node.args
         forget(node)
+
+
+def _named_by_ids(problem: cp.Problem) -> list[Any]:
+    duals = [dual for constraint in problem.constraints for dual in constraint.dual_variables]
+    return [*problem.variables(), *problem.parameters(), *problem.constraints, *duals]
 
 
 def view_gram(view: Any, f: Function) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
-from pickle import Pickler, Unpickler
+from pickle import Unpickler
 from types import MappingProxyType
 from typing import Any
 
@@ -13,26 +13,28 @@ import cvxpy as cp
 import numpy as np
 
 from kernelopt.compiler.attributes import dense
+from kernelopt.errors import MissingPackageError
 from kernelopt.kernels.domains import frozen
 from kernelopt.language.functions import Function
 from kernelopt.model_selection.path_table import Path, PathSolution
 from kernelopt.problem import Problem
 from kernelopt.results.solution import Solution
+from kernelopt.support.optional import optional
 from kernelopt.support.types import Array
 
-MADE_AGAIN = ("_centers", "_evaluate_fast", "_known")  # of a function, when it is next evaluated
+NEEDED_FOR = "ko.cross_validate with n_jobs"
 
 
 @dataclass(frozen=True, eq=False)
 class _Answer:
-    """What a `PathSolution` holds, without the problem's objects: θs and leaves by their order.
+    """What a `PathSolution` holds, without the problem's objects: what has values by its order.
 
-    solution : without functions and multipliers; values : of the problem's leaves; functions, duals : of each θ, the
-    multipliers in the order of its predictions
+    solution : without functions and multipliers; values : of `Problem._with_values()`; functions, duals : of each θ,
+    the multipliers in the order of its predictions
     """
 
     parameter: float
-    solution: Solution | None
+    solution: Solution
     values: Sequence[Any]
     functions: Sequence[Any]
     duals: Sequence[Sequence[Array | None]]
@@ -47,28 +49,34 @@ class _Names:
     def __init__(self, problem: Problem) -> None:
         rows = [link.rows for link in problem.canonical_form().predictions]
         thetas = problem.thetas()
-        self.objects = [
-            *thetas,
-            *(theta.kernel for theta in thetas),
-            *(part for r in rows for part in (r.points, r.kernel)),
-        ]
+        kernels = [*(theta.kernel for theta in thetas), *(r.kernel for r in rows)]
+        if any(theta.kernel.parameters() for theta in thetas):
+            kernels = []  # they have other values in the other process
+        self.objects = [*thetas, *kernels, *(r.points for r in rows)]
         self.numbers = {id(part): i for i, part in reversed([*enumerate(self.objects)])}
 
 
-class _Packer(Pickler):
-    """Writes functions with numbers of rows as centers, where they stand on the problem's rows."""
+def cloudpickle() -> Any:
+    """joblib's pickle for functions and classes of the main script; it was a part of joblib before 1.6."""
+    try:
+        return optional("cloudpickle", NEEDED_FOR)
+    except MissingPackageError:
+        return optional("joblib.externals.cloudpickle", NEEDED_FOR)
 
-    def __init__(self, file: BytesIO, names: _Names) -> None:
-        super().__init__(file)
-        self._names = names
 
-    def persistent_id(self, obj: Any) -> int | None:
-        return self._names.numbers.get(id(obj))
+def _packer(file: BytesIO, names: _Names) -> Any:
+    """Pickles answers; θs, kernels and rows of the problem are written as numbers."""
 
-    def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, Function) and obj._selected is not None:
-            return _of_selected, (type(obj), {k: v for k, v in vars(obj).items() if k not in MADE_AGAIN})
-        return NotImplemented
+    class Packer(cloudpickle().Pickler):  # type: ignore[misc]
+        def persistent_id(self, obj: Any) -> int | None:
+            return names.numbers.get(id(obj))
+
+        def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, Function) and obj._selected is not None:
+                return _of_selected, (type(obj), obj._state(copied=False))
+            return super().reducer_override(obj)
+
+    return Packer(file)
 
 
 class _Unpacker(Unpickler):
@@ -88,9 +96,9 @@ def _of_selected(kind: type[Function], state: dict[str, Any]) -> Function:
 
 
 def packed(problem: Problem, paths: Sequence[Path]) -> bytes:
-    """The answers of paths of a problem. It is left with the last of them."""
+    """The answers of paths of a problem. The problem is left with the last of them."""
     buffer = BytesIO()
-    _Packer(buffer, _Names(problem)).dump([[_answer(problem, row) for row in path.solutions] for path in paths])
+    _packer(buffer, _Names(problem)).dump([[_answer(problem, row) for row in path.solutions] for path in paths])
     return buffer.getvalue()
 
 
@@ -102,12 +110,12 @@ def unpacked(problem: Problem, parameter: cp.Parameter, data: bytes) -> list[Pat
 
 def _answer(problem: Problem, row: PathSolution) -> _Answer:
     row._restore()
-    thetas, known = problem.thetas(), _predictions(problem)
-    solution = problem._solution
+    thetas, known, solution = problem.thetas(), _predictions(problem), problem._solution
+    assert solution is not None  # a row is the answer of a solve
     return _Answer(
         parameter=row.parameter,
-        solution=None if solution is None else replace(solution.detached(), functions={}, duals={}),
-        values=[leaf.value for leaf in problem._leaves()],
+        solution=replace(solution.detached(), functions={}, duals={}),
+        values=[one.value for one in problem._with_values()],
         functions=[theta.value for theta in thetas],
         duals=[[theta._duals.get(name) for name in known[theta]] for theta in thetas],
         supports=[row.supports.get(theta, np.nan) for theta in thetas],
@@ -123,13 +131,13 @@ def _row(problem: Problem, answer: _Answer) -> PathSolution:
         theta: {name: nu for name, nu in zip(known[theta], found, strict=True) if nu is not None}
         for theta, found in zip(thetas, answer.duals, strict=True)
     }
-    solution = None if answer.solution is None else replace(answer.solution, functions=functions, duals=duals)
+    solution = replace(answer.solution, functions=functions, duals=duals)
     variables = zip(problem.variables(), answer.values, strict=False)  # which come first
     return PathSolution(
         parameter=answer.parameter,
-        objective=np.nan if solution is None or solution.value is None else solution.value,
-        status=str(None if solution is None else solution.status),
-        certificate=None if solution is None else solution.certificate,
+        objective=np.nan if solution.value is None else solution.value,
+        status=str(solution.status),
+        certificate=solution.certificate,
         functions=MappingProxyType(functions),
         variables=MappingProxyType({v: frozen(np.array(dense(value))) for v, value in variables if value is not None}),
         supports=MappingProxyType({t: n for t, n in zip(thetas, answer.supports, strict=True) if t in functions}),
@@ -140,15 +148,15 @@ def _row(problem: Problem, answer: _Answer) -> PathSolution:
 
 
 def _restorer(
-    problem: Problem, solution: Solution | None, values: Sequence[Any], functions: Mapping[Any, Function],
+    problem: Problem, solution: Solution, values: Sequence[Any], functions: Mapping[Any, Function],
     duals: Mapping[Any, Mapping[object, Array]],
 ) -> Callable[[], None]:  # fmt: skip
     def restore() -> None:
-        for leaf, value in zip(problem._leaves(), values, strict=True):
-            leaf.save_value(value)
+        for one, value in zip(problem._with_values(), values, strict=True):
+            one.save_value(value)
         for theta in problem.thetas():
             theta._set_solution(functions.get(theta), duals[theta])
-        problem._take(solution)
+        problem._set_answer(solution)
 
     return restore
 

@@ -6,7 +6,9 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from math import inf, isfinite
+from pickle import PicklingError, loads
 from time import perf_counter, time
+from traceback import format_exception
 from types import MappingProxyType
 from typing import Any
 
@@ -15,10 +17,11 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from kernelopt.driver.options import spelling
-from kernelopt.errors import DataError, KernelOptError, OptionError, ParameterError
+from kernelopt.errors import DataError, KernelOptError, MemoryLimitError, OptionError, ParameterError
 from kernelopt.factorization import memory
 from kernelopt.kernels.domains import frozen
 from kernelopt.kernels.sources import refuse_masked
+from kernelopt.language.expressions import Theta
 from kernelopt.model_selection import carried
 from kernelopt.model_selection.path_table import EVALUATION, Path, PathSolution
 from kernelopt.model_selection.paths import kernel_values, path
@@ -27,7 +30,7 @@ from kernelopt.problem import Problem, require_problem
 from kernelopt.support.checks import generator, require_flag, require_limit, shown
 from kernelopt.support.cvxpy_parts import PRODUCTS, AddExpression, NegExpression, Sum
 from kernelopt.support.optional import optional
-from kernelopt.support.processes import processes
+from kernelopt.support.processes import number_of_processes
 from kernelopt.support.properties import cached_property
 from kernelopt.support.table import Table
 from kernelopt.support.types import Array, Ints
@@ -38,6 +41,9 @@ ADDITIVE = 1e-9
 
 # Atoms that are affine in all arguments together.
 SUMS = (AddExpression, NegExpression, Sum)
+
+# What a function may read of a problem.
+STATED = (Problem, Theta, cp.Expression, cp.Problem, cp.Minimize, cp.Maximize)
 
 Loss = Callable[[Problem, Ints], float]
 Fold = tuple[Ints, Ints]
@@ -140,7 +146,7 @@ def cross_validate(
 
     with F the objective at the fit, as a function of the weights. Penalties of θ cancel.
 
-    The call does not change the problem, also after an error. It only keeps the factor.
+    The call does not change the problem, also after an error. It only keeps the factor; of several processes, none.
 
     Parameters
     ----------
@@ -161,12 +167,14 @@ def cross_validate(
         weight 0 are not determined.
     random_state : seed, or generator, of the folds where `cv` is a number
     n_jobs : int, optional
-        Processes (of joblib) that fit folds at the same time, as in scikit-learn; None for 1, or as
-        `joblib.parallel_config` says, −1 for all cores. Each has a copy of the problem, a factor and its share of the
-        memory limit, so that answers are the same up to `tol`. `loss` must pickle, by cloudpickle; what it changes in
-        objects outside stays in its process. Fits restore as from a file, without their factor.
+        Number of processes (joblib's) that fit folds at the same time, by default 1; −1 for all cores. Each has a copy
+        of the problem, a factor and an equal share of the memory limit. It begins its first fold without a neighbour,
+        so that losses differ from those of one process within `tol`. The problem, `loss` and options must pickle, by
+        cloudpickle. What `loss` changes in other objects stays in its process. An error is raised when the other
+        processes have ended. `paths[k].restore(i)` sets values, multipliers and the certificate, but no factor, which
+        `paths[k].at` needs.
     time_limit : seconds of the whole call
-    progress : whether to show a bar, with one step per fold
+    progress : whether to show a bar of folds; with several processes it moves when one ends
     **solve_options : passed on to `Problem.solve`
 
     Returns
@@ -181,14 +189,17 @@ def cross_validate(
     DataError
         For folds that are not rows, or have no row on a side; for values that are not finite numbers.
     OptionError
-        For `cv` or `loss` of another kind, and for a loss that does not return a number.
+        For `cv`, `loss` or `n_jobs` of another kind, for a loss that does not return a number, for several processes
+        beside `backend`, and for what does not pickle.
+    MissingPackageError
+        For several processes without joblib.
     KernelOptError
         Without `loss`, where the objective is not affine in the weights; when the time is up before all is solved.
 
     Notes
     -----
     Errors of `Problem.solve` are raised too. An exception after the first fit, also for the time limit and for
-    Ctrl-C, has the table of all fits so far in its attribute `table`.
+    Ctrl-C, has the table of all fits so far in its attribute `table`; after Ctrl-C, of the processes that have ended.
 
     Examples
     --------
@@ -214,9 +225,14 @@ def cross_validate(
     require_limit(time_limit)
     require_flag(progress, "progress")
     folds = _folds(cv, base, random_state)
-    jobs = min(processes(n_jobs, "ko.cross_validate with n_jobs"), len(folds))
+    jobs = 1 if n_jobs is None else min(number_of_processes(n_jobs, carried.NEEDED_FOR), len(folds))
     if jobs > 1 and solve_options.get("backend") is not None:
-        raise OptionError("Expected n_jobs or backend; got both. The workers of a cluster share each fit already.")
+        raise OptionError(
+            f"Expected one process, n_jobs=1, beside backend; got {jobs}. The workers of a cluster share each fit "
+            "already."
+        )
+    if jobs > 1:
+        _require_own_names(loss)
     deadline = inf if time_limit is None else perf_counter() + time_limit
     restore, found = problem._keep(), list[Path]()
     sweep = _Sweep(problem, weights, parameter, values, base, loss, solve_options)
@@ -230,7 +246,7 @@ def cross_validate(
                 "begun. Raise time_limit, or take fewer values or folds."
             )
     except BaseException as error:
-        found += [error.path] if hasattr(error, "path") else []
+        found += _begun(error)
         if any(found):
             error.table = CrossValidation(parameter, folds, tuple(found))  # type: ignore[attr-defined]
             error.add_note(f"{sum(map(len, found))} fits were done before; this error's attribute `table` has them.")
@@ -276,34 +292,80 @@ class _Sweep:
 
         Raises the first error of a process after the paths of all.
         """
-        joblib, failure = optional("joblib", "ko.cross_validate with n_jobs"), None
+        joblib, failure = optional("joblib", carried.NEEDED_FOR), None
         limit = memory.allowed_bytes(self.options.get("memory_limit")) / jobs
         sweep = replace(self, options={**self.options, "memory_limit": limit})
         parts = [[folds[k] for k in part] for part in np.array_split(np.arange(len(folds)), jobs)]
         end = deadline if not isfinite(deadline) else time() + deadline - perf_counter()
         # Arrays are copied: as files on disk they would be read-only for a kernel or a loss of the user's.
         run = joblib.Parallel(jobs, backend="loky", return_as="generator", max_nbytes=None)
-        with closing(run(joblib.delayed(_in_process)(sweep, part, end) for part in parts)) as results:
-            for part, (answers, error) in zip(parts, results, strict=True):
-                found = carried.unpacked(self.problem, self.parameter, answers)
-                yield from found
-                yield from (Path(self.problem, self.parameter, ()) for _ in part[len(found) :])
-                failure = failure or error
+        try:
+            with closing(run(joblib.delayed(_in_process)(sweep, part, end) for part in parts)) as results:
+                for part, (answers, error) in zip(parts, results, strict=True):
+                    found = carried.unpacked(self.problem, self.parameter, answers)
+                    yield from found
+                    yield from (Path(self.problem, self.parameter, ()) for _ in part[len(found) :])
+                    failure = failure or error
+        except PicklingError as error:
+            raise OptionError(
+                "Expected a problem, a loss and options that pickle, for several processes: without locks, open files "
+                f"and connections. Leave n_jobs at 1, or define them otherwise. {error.__cause__ or error}"
+            ) from error
         if failure is not None:
             raise failure
 
 
-def _in_process(sweep: _Sweep, folds: Sequence[Fold], end: float) -> tuple[bytes, Exception | None]:
+def _in_process(sweep: _Sweep, folds: Sequence[Fold], end: float) -> tuple[bytes, BaseException | None]:
     """The paths of some folds, and the error that ended them; `end` is a time of the clock that processes share."""
     found, failure = list[Path](), None
     begun = sweep.in_turn(folds, end if not isfinite(end) else perf_counter() + end - time())
     try:
         with closing(begun):
             found.extend(begun)
-    except Exception as error:
-        found += [error.__dict__.pop("path")] if hasattr(error, "path") else []
-        failure = error
+    except BaseException as error:
+        found += _begun(error)
+        failure = _to_send(error)
     return carried.packed(sweep.problem, found), failure
+
+
+def _begun(error: BaseException) -> list[Path]:
+    """The rows that `path` gave an error; an ImportError has an attribute of that name, too."""
+    found = getattr(error, "path", None)
+    return [found] if isinstance(found, Path) else []
+
+
+def _to_send(error: BaseException) -> BaseException:
+    """The error for another process, with its traceback as a note; a KernelOptError where it does not pickle."""
+    if _begun(error):
+        del error.path  # type: ignore[attr-defined]
+    error.add_note(f"In the process that fitted these folds:\n{''.join(format_exception(error))}")
+    if isinstance(error, MemoryLimitError):
+        error.add_note("Each process has an equal share of memory_limit.")
+    try:
+        loads(carried.cloudpickle().dumps(error))  # noqa: S301 made here
+    except Exception:
+        sent = KernelOptError(f"{type(error).__name__}: {error}")
+        for note in error.__notes__:
+            sent.add_note(note)
+        return sent
+    return error
+
+
+def _require_own_names(loss: Loss | None) -> None:
+    """Raise OptionError for a function that a process would import, with objects of its module in place of the user's.
+
+    Functions within functions, lambdas and those of the main script are copied together with what they read.
+    """
+    code, module = getattr(loss, "__code__", None), getattr(loss, "__module__", "__main__")
+    if code is None or module == "__main__" or "<" in loss.__qualname__:  # type: ignore[union-attr]
+        return
+    known = [name for name in code.co_names if isinstance(loss.__globals__.get(name), STATED)]  # type: ignore[union-attr]
+    if known:
+        raise OptionError(
+            f"Expected a loss that reads the problem's objects from its argument, for several processes; it reads "
+            f"{', '.join(known)} of the module {module}, which a process imports anew. Define it within a function, "
+            "beside the problem."
+        )
 
 
 def _base_weights(problem: Problem, weights: Any) -> Array:

@@ -9,7 +9,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from kernelopt.driver.values import kept, leaves, of_parameters
+from kernelopt.driver.values import kept, of_parameters, with_values
 from kernelopt.errors import DataError, KernelOptError, ParameterError
 from kernelopt.model_selection.gradients import _parameters
 from kernelopt.model_selection.tuning import FINER, TOL
@@ -191,7 +191,7 @@ class JaxLayer:
         """A context in which the parameters have these values. Afterwards all is as it was."""
         problem = self.problem
         with problem._lock, one_pool():
-            restore = kept(leaves(problem.variables(), problem.constraints, None), problem.thetas())
+            restore = kept(with_values(problem.variables(), problem.constraints, None), problem.thetas())
             try:
                 with of_parameters(dict(zip(self.parameters, values, strict=True)), self.parameters):
                     yield

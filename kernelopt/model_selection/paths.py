@@ -172,7 +172,8 @@ def path(
         return table()
     except BaseException as error:
         if rows:
-            error.path = table()  # type: ignore[attr-defined]
+            with suppress(AttributeError):  # a property of that name
+                error.path = table()  # type: ignore[attr-defined]
             error.add_note(f"{len(rows)} values were solved before; this error's attribute `path` is their table.")
         raise
     finally:

@@ -263,13 +263,7 @@ class Coupling:
     @cached_property
     def _long_rows(self) -> Array:
         """The rows of EB for the long rows of E, (few, Σrₖ)."""
-        E = sp.csr_array(self.E[np.flatnonzero(self._long)])
-        return np.hstack(
-            [
-                B.combined(sp.csr_array(E[:, a:b]))
-                for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)
-            ]
-        )
+        return self.rows(np.flatnonzero(self._long))
 
     @cached_property
     def _pairs(self) -> dict[tuple[int, int], _Pair]:

@@ -36,7 +36,7 @@ JITTER = 1e-14
 # Flops that take as long as the look-up of an entry of BBᵀ, which reads memory out of order.
 LOOK_UP = 20
 
-# Cached properties that do not depend on R: all of C, and some of the functions.
+# Cached properties that do not depend on R: all of `Coupling`, and these.
 WITHOUT_R = (
     *(name for name, made in vars(Coupling).items() if isinstance(made, cached_property)),
     "linear", "_typical", "orthonormal", "notes", "of_kinks_at",
@@ -47,9 +47,9 @@ WITHOUT_R = (
 class Structured(Coupling):
     """The problem of the module's formula.
 
-    R : (K,); linear_d, linear_y, slope : linear costs of d = (Bₖvₖ), of y and of s; of, anchor, low, high, rho : kinks;
-    smooth : hᵢ, with `at` in s; constant : added to the objective; origin : an x at which all hᵢ are finite, None where
-    x = 0 is one
+    blocks, E, F : as in `Coupling`; R : (K,); linear_d, linear_y, slope : linear costs of d = (Bₖvₖ), of y and of s;
+    of, anchor, low, high, rho : kinks; smooth : hᵢ, with `at` in s; constant : added to the objective; origin : an x at
+    which all hᵢ are finite, None where x = 0 is one
     """
 
     R: Array

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from numbers import Integral
 from typing import Any
 
@@ -11,8 +10,8 @@ from kernelopt.support.checks import shown
 from kernelopt.support.optional import optional
 
 
-def processes(n_jobs: Any, caller: str) -> int:
-    """The number that n_jobs stands for, as joblib counts: −1 for all cores, None for 1 but within `parallel_config`.
+def number_of_processes(n_jobs: Any, caller: str) -> int:
+    """The number of processes that n_jobs asks for: −1 all cores, None 1, or what `joblib.parallel_config` sets.
 
     Raises OptionError for what is no such number, and MissingPackageError where joblib is needed and not installed.
     """
@@ -20,6 +19,4 @@ def processes(n_jobs: Any, caller: str) -> int:
         raise OptionError(
             f"Expected n_jobs to be an integer other than 0, −1 for all cores, or None; got {shown(n_jobs)}."
         )
-    if n_jobs == 1 or (n_jobs is None and "joblib" not in sys.modules):
-        return 1
-    return int(optional("joblib", caller).effective_n_jobs(n_jobs))
+    return 1 if n_jobs == 1 else int(optional("joblib", caller).effective_n_jobs(n_jobs))

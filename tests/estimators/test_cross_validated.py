@@ -5,6 +5,7 @@ import pickle
 import cvxpy as cp
 import numpy as np
 import pytest
+from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
@@ -76,6 +77,13 @@ def test_one_factor_for_all_folds_and_values(monkeypatch):
     model = es.KernelClassifierCV(alphas=ALPHAS, kernel=KERNEL, tol=1e-3).fit(X, CLASSES)
     assert model.scores_.shape == (4, 5) and model.intercept_.shape == (3,)
     assert len(made) == 3 + 1  # one per class, and one for the fit of all rows
+
+
+def test_one_process_beside_a_configuration_of_joblib():
+    """The estimator's number counts; its fits write into arrays of this process."""
+    model = es.KernelRegressorCV(alphas=ALPHAS, kernel=KERNEL, cv=3, n_jobs=1)
+    with parallel_config(n_jobs=2):
+        assert np.isfinite(model.fit(X, Y).scores_).all()
 
 
 def test_processes(monkeypatch):
