@@ -117,7 +117,8 @@ def test_from_cvxpy(how):
 def test_multipliers_of_an_explicit_problem(how):
     """They are those of the kernel problem, by the ids of constraints."""
     Phi, theta = cp.Constant(X), cp.Variable(1)
-    explicit = cp.Problem(cp.Minimize(cp.sum_squares(Phi @ theta - Y)), [Phi @ theta <= 0.5 * Y.max(), cp.sum_squares(theta) <= 81])
+    constraints = [Phi @ theta <= 0.5 * Y.max(), cp.sum_squares(theta) <= 81]
+    explicit = cp.Problem(cp.Minimize(cp.sum_squares(Phi @ theta - Y)), constraints)
     problem = ko.Problem.from_cvxpy(explicit, theta, {Phi: ko.FeatureMatrix(X, ko.kernels.Linear())})
     twin, inner = COPIES[how]((problem, explicit))
     twin.solve()

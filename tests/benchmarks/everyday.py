@@ -200,7 +200,7 @@ def in_processes(data: Data, folds: int, values: int, jobs: int) -> None:
     (first, _), (later, table) = seconds(lambda: asked.run(1e-3, jobs)), seconds(lambda: asked.run(1e-3, jobs))
     theirs(jobs)  # starts its processes
     times = " | ".join(f"{time:>8.1f} s" for time in (one, threads, first, later, svc_one, theirs(jobs)))
-    print(f"| {asked.name:<25} | {times} | {np.max(np.abs(table.losses - found.losses)):>10.4f} |", flush=True)
+    print(f"| {asked.name:<26} | {times} | {np.max(np.abs(table.losses - found.losses)):>10.4f} |", flush=True)
 
 
 def largest(N: int, p: int, folds: int, values: int, sample: int) -> None:
@@ -424,8 +424,8 @@ def main(arguments: list[str] | None = None) -> None:
     if asked.jobs:
         print(f"Grids of hinge losses, tol = 1e-3, in 1 and {asked.jobs} processes; peer: GridSearchCV(SVC)\n")
         names = ["ours", "threads", "first call", "later call", "SVC", "SVC, jobs", "difference"]
-        print(f"| {'grid':<25} | {' | '.join(f'{name:>10}' for name in names)} |")
-        print(f"|{'-' * 27}|{'|'.join(['-' * 11 + ':'] * len(names))}|")
+        print(f"| {'grid':<26} | {' | '.join(f'{name:>10}' for name in names)} |")
+        print(f"|{'-' * 28}|{'|'.join(['-' * 11 + ':'] * len(names))}|")
         small = [(in_many_dimensions(60, 10), 2, 3)]
         large = [(in_many_dimensions(1000, 50), 5, 20), (in_four_dimensions(1000), 5, 20),
                  (in_many_dimensions(3000, 100), 5, 20), (in_many_dimensions(2000, 100), 10, 50)]  # fmt: skip
