@@ -583,6 +583,10 @@ def loss_by_name(problem, test):
     return float(REMEMBERED.value)
 
 
+def loss_by_name_within(problem, test):
+    return max(row * float(REMEMBERED.value) for row in test)
+
+
 def test_processes_that_are_refused(monkeypatch):
     problem, w, lam, _ = ridge()
     for number in (0, 1.5, True, "2"):
@@ -590,8 +594,9 @@ def test_processes_that_are_refused(monkeypatch):
             ko.cross_validate(problem, w, lam, VALUES, n_jobs=number)
     with pytest.raises(OptionError, match="Expected one process, n_jobs=1, beside backend; got 2"):
         ko.cross_validate(problem, w, lam, VALUES, n_jobs=2, backend="a client")
-    with pytest.raises(OptionError, match="it reads REMEMBERED of the module"):
-        ko.cross_validate(problem, w, lam, VALUES, loss=loss_by_name, n_jobs=2)
+    for loss in (loss_by_name, loss_by_name_within):
+        with pytest.raises(OptionError, match="it reads REMEMBERED of the module"):
+            ko.cross_validate(problem, w, lam, VALUES, loss=loss, n_jobs=2)
     lock = threading.Lock()
     with pytest.raises(OptionError, match="without locks, open files and connections"):
         ko.cross_validate(problem, w, lam, VALUES, loss=lambda problem, test: float(lock.locked()), n_jobs=2)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import inf, isfinite
 from pickle import PicklingError, loads
 from time import perf_counter, time
 from traceback import format_exception
-from types import MappingProxyType
+from types import CodeType, MappingProxyType
 from typing import Any
 
 import cvxpy as cp
@@ -359,13 +360,19 @@ def _require_own_names(loss: Loss | None) -> None:
     code, module = getattr(loss, "__code__", None), getattr(loss, "__module__", "__main__")
     if code is None or module == "__main__" or "<" in loss.__qualname__:  # type: ignore[union-attr]
         return
-    known = [name for name in code.co_names if isinstance(loss.__globals__.get(name), STATED)]  # type: ignore[union-attr]
+    known = [name for name in _names_in(code) if isinstance(loss.__globals__.get(name), STATED)]  # type: ignore[union-attr]
     if known:
         raise OptionError(
             f"Expected a loss that reads the problem's objects from its argument, for several processes; it reads "
             f"{', '.join(known)} of the module {module}, which a process imports anew. Define it within a function, "
             "beside the problem."
         )
+
+
+def _names_in(code: CodeType) -> list[str]:
+    """The names that code reads, and functions within it."""
+    within = [_names_in(part) for part in code.co_consts if isinstance(part, CodeType)]
+    return list(dict.fromkeys([*code.co_names, *chain.from_iterable(within)]))
 
 
 def _base_weights(problem: Problem, weights: Any) -> Array:
