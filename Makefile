@@ -16,8 +16,9 @@ TESTS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n aut
 TOOLS := .venv-matrix/tools/bin
 INTERPRETERS ?= python3.11 python3.12 python3.13 python3.14
 # Tests of all parts that take a minute together.
-FAST := tests/test_problem.py tests/test_losses.py tests/test_persistence.py tests/test_jax.py tests/test_frames.py \
-        tests/certificate/test_free_columns.py tests/kernels/test_kernels.py tests/compiler
+FAST := tests/driver/test_problem.py tests/language/test_losses.py tests/language/test_frames.py tests/compiler \
+        tests/persistence/test_persistence.py tests/model_selection/test_jax.py tests/kernels/test_kernels.py \
+        tests/certificate/test_free_columns.py
 
 demo: .venv/demo
 	$(BIN)/python examples/quickstart.py
@@ -66,11 +67,11 @@ bench:
 	$(BIN)/python tests/benchmarks/solvers.py
 	$(BIN)/python tests/benchmarks/scaling.py
 fuzz:
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/fuzzing.py $(N)
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/differentiating.py 1000  # errors of gradients
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/misuse.py 20000  # wrong calls of everything public
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/forging.py $(N)  # files that nobody saved
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/leaking.py  # what 1000 solves leave behind
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/fuzz/fuzzing.py $(N)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/fuzz/differentiating.py 1000  # errors of gradients
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/fuzz/misuse.py 20000  # wrong calls of everything public
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/fuzz/forging.py $(N)  # files that nobody saved
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/fuzz/leaking.py  # what 1000 solves leave behind
 
 # Mutations of the checker and of its arithmetic that no test notices; see tests/certificate/equivalents.md.
 mutants: .venv/mutants
@@ -107,7 +108,7 @@ dist-test: $(TOOLS)/uv
 	  $(TOOLS)/uv pip install --quiet --python .venv-matrix/dist --constraints constraints.txt $$file pytest && \
 	  (cd .venv-matrix/dist && OPENBLAS_NUM_THREADS=1 bin/python -m pytest -q -p no:cacheprovider \
 	    --import-mode=importlib --rootdir . -c /dev/null -o pythonpath=$(CURDIR)/tests \
-	    $(CURDIR)/tests/test_problem.py $(CURDIR)/tests/compiler/test_rules.py) || exit 1; \
+	    $(CURDIR)/tests/driver/test_problem.py $(CURDIR)/tests/compiler/test_rules.py) || exit 1; \
 	done
 
 # Known vulnerabilities of the pinned versions; needs a network.
@@ -127,8 +128,8 @@ $(TOOLS)/uv:
 # M mutations of each of five folders, drawn at random, beside the tests that cover them; continues the run before.
 M ?= 300
 mutate: .venv/mutants
-	test -e .mutants/lines.json.gz || OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/mutants.py map
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/mutants.py run $(M)
+	test -e .mutants/lines.json.gz || OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/fuzz/mutants.py map
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/fuzz/mutants.py run $(M)
 
 .venv/python: Makefile
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "kernelopt needs Python 3.11 or newer; set PYTHON=..."'

@@ -2,7 +2,7 @@
 
 The atoms are the classes that cvxpy's own functions return; expression trees are read by them. The functions wrap
 cvxpy's compilation, whose steps, inverse steps and internal names may change from one minor version to the next.
-`tests/test_cvxpy_parts.py` uses each of these parts, so that it is the first to fail where cvxpy has moved one.
+`tests/support/test_cvxpy_parts.py` uses each of these parts, so that it is the first to fail where cvxpy has moved one.
 """
 
 from __future__ import annotations

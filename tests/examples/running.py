@@ -8,7 +8,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @functools.cache

@@ -1,8 +1,8 @@
 """Mutation testing: change one expression or statement, run the tests that cover its line, and see whether one fails.
 
-python tests/mutants.py map [PATH ...]         runs tests, and notes which lines each of them executes
-python tests/mutants.py run [N [FOLDER ...]]   up to N mutants of each folder, drawn at random
-python tests/mutants.py table                  what was found so far, by folder, and the survivors
+python tests/fuzz/mutants.py map [PATH ...]         runs tests, and notes which lines each of them executes
+python tests/fuzz/mutants.py run [N [FOLDER ...]]   up to N mutants of each folder, drawn at random
+python tests/fuzz/mutants.py table                  what was found so far, by folder, and the survivors
 
 Needs coverage.py and a POSIX system. All files are kept in `.mutants/`. A run continues the one before: mutants that
 were killed stay killed, survivors meet the tests again. Times are those of the processor, so that a busy machine
@@ -30,14 +30,13 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 KEPT = ROOT / ".mutants"
 MAP, RESULTS, COPY, NOTE = KEPT / "lines.json.gz", KEPT / "results.jsonl", KEPT / "tree", KEPT / "note.txt"
 FOLDERS = ("compiler", "certificate", "solvers", "factorization", "driver")
 TESTS = (
-    "tests/compiler", "tests/certificate", "tests/solvers", "tests/factorization", "tests/sensitivity",
-    "tests/test_problem.py", "tests/test_verification.py", "tests/test_limits.py", "tests/test_bad_inputs.py",
-    "tests/test_metamorphic.py", "tests/test_properties.py",
+    "tests/compiler", "tests/certificate", "tests/solvers", "tests/factorization", "tests/sensitivity", "tests/driver",
+    "tests/whole/test_bad_inputs.py", "tests/whole/test_metamorphic.py", "tests/whole/test_properties.py",
 )  # fmt: skip
 SEED = int(os.environ.get("SEED", "0"))  # of the sample
 # Seconds of the processor: a longer test is not used, and a mutant meets tests of at most TESTED in all.
@@ -308,7 +307,7 @@ def _child(tests: list[str], seconds: float, options: tuple[str, ...]) -> None:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.dup2(null, 2)
-        sys.path[:] = [str(COPY), *(p for p in sys.path if Path(p or ".").resolve() != ROOT / "tests")]
+        sys.path[:] = [str(COPY), *(p for p in sys.path if not Path(p or ".").resolve().is_relative_to(ROOT / "tests"))]
         os.environ["PYTHONPATH"] = str(COPY)
         os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # pytest warns of plugins that are imported already
         sys.dont_write_bytecode = "--collect-only" not in options  # tests, which no mutant changes, are compiled once
@@ -337,7 +336,7 @@ def _fails_alone(test: str, fit: dict[str, bool]) -> bool:
 def run(count: int, folders: tuple[str, ...] = FOLDERS) -> None:
     known, results = read_map(), read_results()
     if not known["tests"]:
-        sys.exit("Expected a map of lines; make it by `python tests/mutants.py map`.")
+        sys.exit("Expected a map of lines; make it by `python tests/fuzz/mutants.py map`.")
     shutil.rmtree(COPY, ignore_errors=True)
     KEPT.mkdir(exist_ok=True)
     names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")

@@ -1,6 +1,6 @@
 """Random problems with parameters, central differences through them, and how often estimates of errors hold.
 
-    python tests/differentiating.py [1000] [--first 0] [--jobs 2]
+    python tests/fuzz/differentiating.py [1000] [--first 0] [--jobs 2]
 
 For each problem a gradient after a solve at a tolerance from 1e-2 to 1e-9 is compared with one after a solve at 1e-12.
 """

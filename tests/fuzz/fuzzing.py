@@ -1,8 +1,8 @@
 """Seeded random problems of many families, each with a reference that does not come from kernelopt.
 
 Problems of `Case` have a twin in an explicit θ and in units of about 1; those of `families.py` are small and are
-enclosed in 57 digits by `oracle.py`. `python tests/fuzzing.py 10000` draws as many and prints every disagreement, then
-counts by family, by solver and by status. `fuzzing.py 1 SEED --families NAME` draws one problem again.
+enclosed in 57 digits by `oracle.py`. `python tests/fuzz/fuzzing.py 10000` draws as many and prints every disagreement,
+then counts by family, by solver and by status. `fuzzing.py 1 SEED --families NAME` draws one problem again.
 """
 
 from __future__ import annotations

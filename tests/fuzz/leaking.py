@@ -6,9 +6,20 @@ import sys
 import threading
 import tracemalloc
 
-from test_concurrency import stated
+import cvxpy as cp
+import numpy as np
+
+import kernelopt as ko
 
 AT, ALLOWED = (100, 600, 1100), 200_000  # bytes; one problem has 15 kB
+
+
+def stated(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    y = np.sign(X[:, 0] + 0.5 * rng.normal(size=n))
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    return ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(y, theta(X) + b)) + 0.1 * ko.sum_squares(theta)))
 
 
 def state():

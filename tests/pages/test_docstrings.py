@@ -10,7 +10,7 @@ import pytest
 import kernelopt as ko
 from kernelopt.kernels import Kernel
 
-REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 STATED = {ko.Theta, ko.Problem, ko.FeatureMatrix, ko.Function, ko.Predictor, ko.SmoothLoss, ko.FactorCache, ko.JaxLayer}
 
 

@@ -2,7 +2,7 @@
 
 Most rows are data that a fit of squares may be given. They go through every door that can meet them: the language with
 the solver and the factorization of its choice, in memory, streamed, on Dask, through cvxpy's solvers, estimators,
-derivatives, boxes and files. Other rows state a problem of their own. `python tests/bad_inputs.py` writes
+derivatives, boxes and files. Other rows state a problem of their own. `python tests/whole/bad_inputs.py` writes
 docs/what_happens_when.md from it.
 """
 
@@ -41,7 +41,7 @@ from kernelopt.errors import (
     RepresenterError,
 )
 
-PAGE = Path(__file__).parent.parent / "docs" / "what_happens_when.md"
+PAGE = Path(__file__).parents[2] / "docs" / "what_happens_when.md"
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(20, 2))
 y = np.sin(X[:, 0]) + X[:, 1]

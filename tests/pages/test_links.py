@@ -11,7 +11,7 @@ import pytest
 from test_docs import LISTED
 from test_docs import find as public
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
 from mentions import LINKS, NAME, SKLEARN, elsewhere, papers_in  # noqa: E402
 

@@ -1,7 +1,7 @@
 """Forged and mutated files: whatever bytes a file has, it loads or a FormatError is raised, in bounded time and memory.
 
-`python tests/forging.py 5000 [FIRST]` makes as many files and prints each that does anything else, with its number;
-`forged(number)` makes one again.
+`python tests/fuzz/forging.py 5000 [FIRST]` makes as many files and prints each that does anything else, with its
+number; `forged(number)` makes one again.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ arguments are checked only then. A finding is
     warning     a warning of numpy
     accepted    a value that is never right, and no error
 
-`python tests/misuse.py 20000` draws as many calls and prints each kind of finding once; `misuse.py 1 SEED` draws one
-again.
+`python tests/fuzz/misuse.py 20000` draws as many calls and prints each kind of finding once; `misuse.py 1 SEED` draws
+one again.
 """
 
 from __future__ import annotations

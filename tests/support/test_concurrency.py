@@ -9,22 +9,13 @@ import threading
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
-import cvxpy as cp
 import joblib
-import numpy as np
 import pytest
+from leaking import stated
 from threadpoolctl import threadpool_limits
 
 import kernelopt as ko
 from kernelopt.support.optional import optional
-
-
-def stated(n=60, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, 3))
-    y = np.sign(X[:, 0] + 0.5 * rng.normal(size=n))
-    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
-    return ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(y, theta(X) + b)) + 0.1 * ko.sum_squares(theta)))
 
 
 def solved(seed, solver=None):
