@@ -10,7 +10,7 @@ SPHINXOPTS ?=
 # A process per core. Each gets neighbours in a file, which share what the first of them computed.
 TESTS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: demo test coverage docs check-pages lint types format bench fuzz mutants mutate pins test-matrix dist-test audit clean
+.PHONY: demo test test-all coverage docs check-pages lint types format bench fuzz mutants mutate pins test-matrix dist-test audit clean
 
 # uv finds the lowest versions that pyproject.toml allows, and hashes; pip has neither.
 TOOLS := .venv-matrix/tools/bin
@@ -23,8 +23,13 @@ FAST := tests/driver/test_problem.py tests/language/test_losses.py tests/languag
 demo: .venv/demo
 	$(BIN)/python examples/quickstart.py
 
+# What takes less than half a second each, and one row of each kind.
 test: lint types
-	$(TESTS)
+	$(TESTS) -m "not slow"
+
+# All the rest.
+test-all: test
+	$(TESTS) -m slow
 
 # Lines and branches that the tests execute, in all their processes. It takes twice the time of `make test`, so that a test of
 # a time limit may fail.
@@ -137,7 +142,7 @@ mutate: .venv/mutants
 	touch $@
 
 .venv/demo: .venv/python pyproject.toml constraints.txt
-	$(PIP) --editable '.[examples]'
+	$(PIP) --editable '.[plot,sklearn]'
 	touch $@
 
 .venv/test: .venv/python pyproject.toml constraints.txt

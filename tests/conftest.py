@@ -2,9 +2,28 @@
 
 import gc
 import zlib
+from collections import defaultdict
 
 import numpy as np
 import pytest
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest looks at `-m`
+def pytest_collection_modifyitems(items):
+    """What `make test` leaves to `make test-all` is marked "slow".
+
+    Of a cross product, rows whose values all stand in rows before them; with the mark "one_row", all rows but the first.
+    """
+    seen = defaultdict(set)
+    for item in items:
+        of_function = seen[item.nodeid.partition("[")[0]]
+        rows = getattr(item, "callspec", None)
+        if item.get_closest_marker("one_row") is not None and of_function:
+            item.add_marker(pytest.mark.slow)
+        new = {("", 0)} if rows is None else set(rows.indices.items())
+        if rows is not None and new <= of_function:
+            item.add_marker(pytest.mark.slow)
+        of_function |= new
 
 
 def pytest_collection_finish():

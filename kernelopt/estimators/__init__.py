@@ -1,4 +1,4 @@
-"""scikit-learn estimators, most of them stated as a `ko.Problem`; they need the extra `kernelopt[sklearn]`.
+"""scikit-learn estimators, most of them stated as a `ko.Problem`; they need scikit-learn.
 
 `import kernelopt` does not import scikit-learn; the first use of `ko.estimators` does.
 """
@@ -8,7 +8,7 @@ from kernelopt.errors import MissingPackageError
 try:
     import sklearn  # noqa: F401
 except ImportError as error:
-    raise MissingPackageError("ko.estimators needs scikit-learn: pip install 'kernelopt[sklearn]'.") from error
+    raise MissingPackageError("ko.estimators needs scikit-learn: pip install scikit-learn.") from error
 
 from kernelopt.estimators.classification import KernelClassifier
 from kernelopt.estimators.cross_validated import KernelClassifierCV, KernelRegressorCV

@@ -108,7 +108,7 @@ CONIC_SOLVERS = {
         complete=True,
     ),
     "ECOS": ConicSolver(
-        "pip install 'kernelopt[ecos]' (Python < 3.13)",
+        "pip install ecos (Python < 3.13)",
         _ecos,
         stopped=lambda raw: raw["info"]["exitFlag"] == ECOS_STOPPED,
         keeps=True,
@@ -126,7 +126,7 @@ CONIC_SOLVERS = {
         "comes with cvxpy", time_limit="time_limit", names=lambda: _attributes("highspy", "HighsOptions")
     ),
     "ECOS_BB": ConicSolver(
-        "pip install 'kernelopt[ecos]' (Python < 3.13)", stopped=lambda raw: raw["info"]["exitFlag"] == ECOS_STOPPED
+        "pip install ecos (Python < 3.13)", stopped=lambda raw: raw["info"]["exitFlag"] == ECOS_STOPPED
     ),
 }
 # Rows whose largest coefficient is between 1/MODERATE and MODERATE are not rescaled: units that differ by less cost few

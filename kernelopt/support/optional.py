@@ -8,14 +8,8 @@ from typing import Any
 from kernelopt.errors import MissingPackageError
 from kernelopt.support.locks import importing
 
-# The extra that installs a package; a package without an extra is installed by its own name.
-EXTRAS = {
-    "distributed": "'kernelopt[dask]'",
-    "jax": "'kernelopt[jax]'",
-    "joblib": "'kernelopt[sklearn]'",
-    "matplotlib": "'kernelopt[plot]'",
-    "sklearn": "'kernelopt[sklearn]'",
-}
+# What pip calls a package whose name it is not.
+DISTRIBUTIONS = {"distributed": "'dask[array,distributed]'", "sklearn": "scikit-learn"}
 
 
 def optional(module: str, caller: str) -> Any:
@@ -25,4 +19,4 @@ def optional(module: str, caller: str) -> Any:
             return importlib.import_module(module)
     except ImportError as error:
         package = module.split(".", maxsplit=1)[0]
-        raise MissingPackageError(f"{caller} needs {package}: pip install {EXTRAS.get(package, package)}.") from error
+        raise MissingPackageError(f"{caller} needs {package}: pip install {DISTRIBUTIONS.get(package, package)}.") from error

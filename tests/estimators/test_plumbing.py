@@ -196,5 +196,5 @@ def test_without_scikit_learn():
         "except ko.errors.MissingPackageError as error:\n    print(error)\n"
         "try:\n    ko.estimator\nexcept AttributeError as error:\n    print(error)"
     )
-    assert "ko.estimators needs scikit-learn: pip install 'kernelopt[sklearn]'" in done.stdout, done.stderr
+    assert "ko.estimators needs scikit-learn: pip install scikit-learn" in done.stdout, done.stderr
     assert "no attribute 'estimator'" in done.stdout

@@ -604,7 +604,7 @@ def test_processes_that_are_refused(monkeypatch):
         ko.cross_validate(problem, w, lam, VALUES, n_jobs=2, memory_limit=2000)
     assert "equal share of memory_limit" in refusal.value.__notes__[1]
     monkeypatch.setitem(sys.modules, "joblib", None)
-    with pytest.raises(MissingPackageError, match="n_jobs needs joblib: pip install 'kernelopt\\[sklearn\\]'"):
+    with pytest.raises(MissingPackageError, match="n_jobs needs joblib: pip install joblib"):
         ko.cross_validate(problem, w, lam, VALUES, n_jobs=2)
     monkeypatch.delitem(sys.modules, "joblib")
     assert ko.cross_validate(problem, w, lam, [1.0], cv=2).losses.shape == (1, 2)

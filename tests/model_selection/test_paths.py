@@ -505,7 +505,7 @@ def test_pandas(table, monkeypatch):
     with pytest.raises(MissingPackageError, match="to_pandas.. needs pandas: pip install pandas"):
         table.to_pandas()
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match=r"pip install 'kernelopt\[plot\]'"):
+    with pytest.raises(ImportError, match=r"pip install matplotlib"):
         table.plot()
 
 

@@ -304,7 +304,7 @@ def test_matplotlib_is_imported_by_who_draws(monkeypatch):
         raise ImportError(name)
 
     monkeypatch.setattr(optional.importlib, "import_module", missing)
-    with pytest.raises(MissingPackageError, match=r"plots.fit\(\) needs matplotlib: pip install 'kernelopt\[plot\]'"):
+    with pytest.raises(MissingPackageError, match=r"plots.fit\(\) needs matplotlib: pip install matplotlib"):
         CALLS["fit"](None)
 
 
