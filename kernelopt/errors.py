@@ -55,6 +55,10 @@ class OptionError(KernelOptError, ValueError):
     """An option of `solve` outside its range."""
 
 
+class KeywordError(OptionError, TypeError):
+    """A keyword that a class does not take."""
+
+
 class UnknownNameError(OptionError, KeyError):
     """A name that a table or mapping does not have; a KeyError too, so that `get` and `in` work."""
 

@@ -37,6 +37,7 @@ from kernelopt.solvers import choice
 from kernelopt.solvers.engines import ENGINES, Start
 from kernelopt.spectral import spectral_problems
 from kernelopt.support.checks import is_real, require_kind, shown
+from kernelopt.support.cvxpy_parts import quietly_compiled
 
 # The tolerance of each solve of an exchange, in units of the whole: the rest is left to points and shifts.
 SHARE = 0.2
@@ -661,7 +662,7 @@ class Problem(Statement, Answered):
         spectral_problems.require_cones(self._spectral)
         reduced = self.reduced_problem
         try:
-            return reduced.get_problem_data(solver, **options)
+            return quietly_compiled(reduced, solver, **options)
         except cp.error.SolverError as error:
             raise SolverError(
                 f"Expected a solver of cvxpy's that takes the problem; got {solver!r}. {error}"
@@ -678,7 +679,8 @@ class Problem(Statement, Answered):
         lines: explain.Lines = []
         try:
             named = self._notation()
-            lines += explain.stated(self.objective, self.constraints, named) + explain.parameters(self.parameters())
+            lines += explain.stated(self.objective, self.constraints, named)
+            lines += explain.parameters(self.parameters(), named)
             lines += explain.rules(self._inspect())
             if self._inspect().violations:
                 return explain.Explanation(tuple(lines))

@@ -46,10 +46,10 @@ def stated(objective: Any, constraints: Iterable[Any], named: Notation) -> Lines
     return lines
 
 
-def parameters(values: Iterable[Any]) -> Lines:
+def parameters(values: Iterable[Any], named: Notation) -> Lines:
     """Scalar parameters and their values."""
     scalars = [p for p in values if p.size == 1]
-    told = ", ".join(f"{p.name()} = " + ("?" if p.value is None else f"{float(p.value):g}") for p in scalars)
+    told = ", ".join(f"{named.leaf(p)} = " + ("?" if p.value is None else f"{float(p.value):g}") for p in scalars)
     return _wrapped("  with", told) if scalars else []
 
 
@@ -85,7 +85,7 @@ def factors(reduction: Reduction, named: Notation) -> Lines:
             text += f"trace residual {factor.residual:.1e}{restricts}, {seconds}{shared}"
         lines.append(("" if lines else "factor", text))
     variables = [f"w_{named.theta(link.theta)}" for link in reduction.form.predictions]
-    variables += [y.name() for y in reduction.form.y]
+    variables += [named.leaf(reduction.form.users.get(y.id, y)) for y in reduction.form.y]
     constraints = _count(representer.count_constraints(reduction), "constraint")
     return [*lines, ("reduced", f"{reduction.size} variables ({', '.join(variables)}), {constraints}")]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import cvxpy as cp
 import numpy as np
@@ -114,6 +114,11 @@ class KernelClassifier(Classifier, KernelModel):
     >>> model.predict_proba([[1.0, 1.0]]).shape, model.certificate_.relative_gap < 1e-6
     ((1, 2), True)
     """
+
+    _instead_of: ClassVar[Mapping[str, str]] = {
+        **KernelModel._instead_of,
+        "probability": 'KernelClassifier("log_loss") has predict_proba; so has "multinomial".',
+    }
 
     def __init__(
         self, loss: Any = "hinge", *, alpha: float = 1.0, kernel: Any = "rbf", gamma: Any = "scale", degree: int = 3,

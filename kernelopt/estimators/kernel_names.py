@@ -12,6 +12,7 @@ from kernelopt.errors import OptionError
 from kernelopt.kernels import Cosine, Gaussian, Kernel, Laplacian, Linear, Polynomial, Sigmoid, as_kernel
 from kernelopt.kernels.domains import Vectors
 from kernelopt.support.checks import is_real, shown
+from kernelopt.support.keywords import Hinting
 from kernelopt.support.types import Array
 
 PRECOMPUTED = "precomputed"
@@ -27,7 +28,7 @@ NAMED: dict[str, Callable[[float, int, float], Kernel]] = {
 }
 
 
-class ChoosesKernel(BaseEstimator):
+class ChoosesKernel(BaseEstimator, metaclass=Hinting):
     """An estimator with a parameter `kernel`, whose own parameters are set as `kernel__name`."""
 
     kernel: Any

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import cvxpy as cp
 import numpy as np
@@ -26,7 +26,6 @@ from kernelopt.language.smooth import SmoothLoss
 from kernelopt.problem import Problem
 from kernelopt.results.solution import Status
 from kernelopt.support.checks import is_function_of_two, require_flag, require_number, shown
-from kernelopt.support.keywords import Hinting
 from kernelopt.support.types import Array
 
 Loss = Callable[[Any, Any], Any]
@@ -35,12 +34,21 @@ SUPPORT = 1e-8  # rows with a multiplier above this share of the largest are sup
 FLOATS = [np.float64, np.float32]  # dtypes of X that are left as they are; others become the first
 
 
-class KernelModel(NamesKernel, metaclass=Hinting):
+class KernelModel(NamesKernel):
     """An estimator with predictions θᵀF(x) + b, for a vector or matrix θ."""
 
     alpha: Any
     tol: Any
     solve_options: Any
+
+    # Keywords of scikit-learn's machines.
+    _instead_of: ClassVar[Mapping[str, str]] = {
+        "max_iter": 'A fit ends at the tolerance tol; to end it earlier write solve_options={"time_limit": seconds}.',
+        "cache_size": 'Memory is limited by solve_options={"memory_limit": bytes}.',
+        "verbose": 'Write solve_options={"verbose": True}.',
+        "shrinking": "Leave it out: it changes no optimum.",
+        "random_state": "Leave it out: fits draw nothing at random.",
+    }
 
     # ---------------------------------------------------------------- data
 

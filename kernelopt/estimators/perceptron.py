@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -56,6 +57,8 @@ class KernelPerceptron(Classifier, KernelModel):
     >>> model.predict(X).tolist()
     [0, 1, 1, 0]
     """
+
+    _instead_of: ClassVar[Mapping[str, str]] = {}  # it solves no problem
 
     def __init__(
         self, kernel: Any = "rbf", *, gamma: Any = "scale", degree: int = 3, coef0: float = 1.0,

@@ -88,9 +88,15 @@ class Declared(Hinting):
     """The metaclass of kernels: a class that is called with cvxpy parameters gives a kernel that holds them."""
 
     def __call__(cls, *args: Any, **named: Any) -> Any:  # noqa: N805
+        args, named = tuple(map(_plain, args)), {name: _plain(value) for name, value in named.items()}
         if any(_has_expression(value) for value in (*args, *named.values())) and _binds(cls, args, named):
             return COMPOSITIONS["parametrized"](cls, args, named)
         return super().__call__(*args, **named)
+
+
+def _plain(value: Any) -> Any:
+    """A scalar of numpy's as a number of Python's, which prints as 0.61."""
+    return value.item() if isinstance(value, (np.floating, np.integer)) else value
 
 
 def _has_expression(value: Any) -> bool:

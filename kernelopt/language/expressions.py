@@ -31,9 +31,32 @@ HOW_TO_USE = (
     "combinations of outputs, ko.norm(theta - f0) for the distance to a fitted function."
 )
 
+COMPARISONS = ("<=", ">=", "<", ">", "==")
+ENTRIES = (
+    "A comparison of θ itself would be one of each entry in the feature space. Constrain predictions at basis points, "
+    "theta(X) >= 0, or at all points of a box, ko.everywhere(lambda P: theta(P) >= 0, lower, upper). To set a "
+    'combination of outputs to 0 write ko.norm(theta @ M, "fro") <= 0.'
+)
 
-def _refuse(what: str) -> NoReturn:
-    raise RepresenterError(f"The representer theorem does not cover {what}. {HOW_TO_USE}")
+
+def _refuse(what: str, instead: str = HOW_TO_USE) -> NoReturn:
+    raise RepresenterError(f"The representer theorem does not cover {what}. {instead}")
+
+
+def _refuse_two(one: ThetaExpression, symbol: str, other: ThetaExpression) -> NoReturn:
+    """Refuse θ₁ ± θ₂, and say what does the same."""
+    sign = "+" if symbol == "+" else "-"
+    what = f"`{one!r} {symbol} {other!r}`, as a combination of two θs"
+    if one.theta is other.theta:
+        _refuse(what, "Combine outputs of one θ by a matrix: theta @ M with M of one row per output.")
+    if one.kernel != other.kernel:
+        _refuse(what, f"Functions of two kernels have no common feature space. Combine predictions: f(X) {sign} g(X).")
+    weights = [1, 1 if sign == "+" else -1]
+    _refuse(
+        what,
+        "Two θs of one kernel are one θ with two outputs: theta = ko.Theta(kernel, outputs=2), where theta[:, 0] and "
+        f"theta[:, 1] are the functions, and ko.norm(theta @ {weights}) is the norm of this combination.",
+    )
 
 
 class ThetaExpression:
@@ -166,6 +189,8 @@ class ThetaExpression:
 
     def __sub__(self, f0: Any) -> ThetaView:
         """θ − f₀ for a fitted function f₀ of the same kernel."""
+        if isinstance(f0, ThetaExpression):
+            _refuse_two(self, "−", f0)
         if not isinstance(f0, Function):
             _refuse(f"`{self!r} - {type(f0).__name__}`, unless that is a fitted function")
         f0.check_same_space(self, "theta - f0")
@@ -223,8 +248,11 @@ class ThetaExpression:
 
 def _refuse_operator(symbol: str) -> Any:
     def method(self: ThetaExpression, other: Any) -> NoReturn:
-        what = repr(other) if np.isscalar(other) else type(other).__name__
-        _refuse(f"`{self!r} {symbol} {what}`")
+        if isinstance(other, ThetaExpression) and symbol == "+":
+            _refuse_two(self, symbol, other)
+        named = np.isscalar(other) or isinstance(other, ThetaExpression)
+        what = repr(other) if named else type(other).__name__
+        _refuse(f"`{self!r} {symbol} {what}`", ENTRIES if symbol in COMPARISONS else HOW_TO_USE)
 
     return method
 

@@ -132,16 +132,16 @@ class Prediction(_Unmasked, AffAtom):
         return other
 
     def __add__(self, other: Any) -> Any:
-        return _before_pandas(super().__add__(_unmasked(other)))
+        return _before_pandas(super().__add__(self._beside(other)))
 
     def __radd__(self, other: Any) -> Any:
-        return _before_pandas(super().__radd__(_unmasked(other)))
+        return _before_pandas(super().__radd__(self._beside(other)))
 
     def __sub__(self, other: Any) -> Any:
-        return _before_pandas(super().__sub__(_unmasked(other)))
+        return _before_pandas(super().__sub__(self._beside(other)))
 
     def __rsub__(self, other: Any) -> Any:
-        return _before_pandas(super().__rsub__(_unmasked(other)))
+        return _before_pandas(super().__rsub__(self._beside(other)))
 
     def __matmul__(self, other: Any) -> Any:
         return super().__matmul__(_unmasked(other))
@@ -153,13 +153,29 @@ class Prediction(_Unmasked, AffAtom):
         return super().__truediv__(_unmasked(other))
 
     def __le__(self, other: Any) -> Any:
-        return super().__le__(_unmasked(other))
+        return super().__le__(self._beside(other))
 
     def __ge__(self, other: Any) -> Any:
-        return super().__ge__(_unmasked(other))
+        return super().__ge__(self._beside(other))
 
     def __eq__(self, other: object) -> Any:
-        return super().__eq__(_unmasked(other))
+        return super().__eq__(self._beside(other))
+
+    def _beside(self, other: Any) -> Any:
+        """What stands in a sum or comparison with predictions. Raises DataError for masked entries and other shapes."""
+        shape = getattr(_unmasked(other), "shape", ())
+        try:
+            np.broadcast_shapes(self.shape, shape)
+        except (TypeError, ValueError):
+            rows, *outputs = self.shape
+            remedy = f" There is one row per point of X, {rows}."
+            if outputs and shape == (rows,):
+                remedy = " For one output write theta[:, k](X); for the same numbers beside all of them y[:, None]."
+            expected = f"shape {self.shape}, as predictions have,"
+            raise DataError(
+                f"Expected a number or an array of {expected} beside them; got shape {shape}.{remedy}"
+            ) from None
+        return other
 
     __hash__ = AffAtom.__hash__
 

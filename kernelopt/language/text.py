@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, count
 from typing import Any
 
 import cvxpy as cp
@@ -27,21 +28,28 @@ INTEGER = np.dtype(np.int64).itemsize
 POWERS = {"2": "²", "3": "³"}
 # cvxpy's names of nodes that only change a shape.
 TRANSPARENT = {"Promote", "broadcast_to"}
+# Names of variables and of parameters to which the user gave none, without letters that stand for something else here.
+VARIABLES, PARAMETERS = "bcdeghsvz", "λαβγδηρτω"
 MATRICES = ("A", "A′", "A″")  # feature matrices of values, first and second derivatives
 
 
 @dataclass(frozen=True)
 class Notation:
-    """The names of θs, and of the feature matrices of each θ by their fingerprints."""
+    """The names of θs, of the feature matrices of each θ by their fingerprints, and of unnamed leaves by their ids."""
 
     thetas: Mapping[Theta, str] = field(default_factory=dict)
     matrices: Mapping[tuple[Theta, object], str] = field(default_factory=dict)
+    leaves: Mapping[int, str] = field(default_factory=dict)
 
     def theta(self, theta: Theta) -> str:
         return self.thetas.get(theta, theta.name)
 
     def matrix(self, theta: Theta, fingerprint: object) -> str:
         return self.matrices.get((theta, fingerprint), MATRICES[0])
+
+    def leaf(self, leaf: Any) -> str:
+        """The name of a variable or parameter."""
+        return self.leaves.get(leaf.id) or str(leaf.name())
 
 
 def notation(thetas: Iterable[Theta], statements: Iterable[Any]) -> Notation:
@@ -51,7 +59,34 @@ def notation(thetas: Iterable[Theta], statements: Iterable[Any]) -> Notation:
     """
     found = {(p.data.theta, p.data.fingerprint): p.data.A for s in statements for p in _predictions(s)}
     kinds = [(theta, MATRICES[len(A.order)]) for (theta, _), A in found.items()]
-    return Notation(names(thetas), dict(zip(found, _numbered(kinds, [kind for _, kind in kinds]), strict=True)))
+    matrices = dict(zip(found, _numbered(kinds, [kind for _, kind in kinds]), strict=True))
+    return Notation(names(thetas), matrices, letters(leaf for s in statements for leaf in _leaves(s)))
+
+
+def letters(leaves: Iterable[Any]) -> dict[int, str]:
+    """Letters for the variables and parameters that the user did not name, by their ids, in order of appearance.
+
+    cvxpy names them by their id: var206, param7.
+    """
+    found = {leaf.id: leaf for leaf in leaves if isinstance(leaf, (cp.Variable, cp.Parameter))}
+    taken = {str(leaf.name()) for leaf in found.values()}
+    free = {kind: _free(alphabet, taken) for kind, alphabet in (("var", VARIABLES), ("param", PARAMETERS))}
+    kinds = {i: "param" if isinstance(leaf, cp.Parameter) else "var" for i, leaf in found.items()}
+    return {i: next(free[kinds[i]]) for i, leaf in found.items() if leaf.name() == f"{kinds[i]}{leaf.id}"}
+
+
+def _free(alphabet: str, taken: set[str]) -> Iterator[str]:
+    """The letters that are not taken, then the same with subscripts."""
+    subscripted = (a + str(n).translate(SUBSCRIPTS) for n in count(2) for a in alphabet)
+    return (name for name in chain(alphabet, subscripted) if name not in taken)
+
+
+def _leaves(node: Any) -> Iterator[Any]:
+    parts = [node.shown] if isinstance(node, Everywhere) else node if isinstance(node, list) else node.args
+    if isinstance(node, Leaf):
+        yield node
+    for part in parts if not isinstance(node, (Prediction, ThetaNorm)) else ():
+        yield from _leaves(part)
 
 
 def _predictions(node: Any) -> Iterator[Prediction]:
@@ -141,7 +176,7 @@ class Printer:
         if isinstance(node, cp.Constant):
             return self.constant(constant(node.value))
         if isinstance(node, Leaf) or not node.args:
-            return self.name(str(node.name()))
+            return self.name(self.named.leaf(node) if isinstance(node, Leaf) else str(node.name()))
         name = node.loss.name if isinstance(node, SmoothTerm) else type(node).__name__
         if name in TRANSPARENT:
             return self.text(node.args[0])

@@ -24,6 +24,7 @@ from kernelopt.solvers.engines import ENGINES
 from kernelopt.solvers.least_squares import NOT_SQUARES
 from kernelopt.support import html
 from kernelopt.support.checks import shown
+from kernelopt.support.cvxpy_parts import quietly_compiled
 from kernelopt.support.locks import importing
 
 # Clarabel takes every continuous cone that cvxpy knows and reaches 1e-8, but breaks down at some degenerate
@@ -268,7 +269,7 @@ def _with_names(reasons: Mapping[str, str | None], parts: Sequence[culprits.Stat
 def _reason(probe: cp.Problem, name: str) -> str | None:
     try:
         with np.errstate(invalid="ignore"):  # cvxpy's bounds of a matrix product of free variables are 0·∞
-            probe.get_problem_data(name)
+            quietly_compiled(probe, name)
     except (cvxpy.error.SolverError, ValueError) as error:
         if name in QUADRATIC and not probe.is_qp():
             return "takes linear and quadratic programs only; this problem has other cones"

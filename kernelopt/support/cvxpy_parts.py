@@ -49,6 +49,7 @@ from cvxpy.reductions.inverse_data import InverseData
 from cvxpy.reductions.solution import Solution
 from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import dims_to_solver_cones
 from cvxpy.reductions.solvers.conic_solvers.conic_solver import ConicSolver
+from cvxpy.reductions.solvers.defines import SOLVER_MAP_CONIC, SOLVER_MAP_QP
 from cvxpy.reductions.solvers.solving_chain import _validate_problem_data
 from cvxpy.utilities.coeff_extractor import CoeffExtractor
 
@@ -145,6 +146,16 @@ def is_compiled(problem: cp.Problem) -> bool:
     return problem._cache.param_prog is not None
 
 
+def quietly_compiled(problem: cp.Problem, solver: str, **options: Any) -> Any:
+    """cvxpy's data of a problem for a solver, without its warning that parameters prevent a faster compilation.
+
+    That would point here, at a problem that the user did not write.
+    """
+    known = SOLVER_MAP_QP.get(solver.upper()) or SOLVER_MAP_CONIC.get(solver.upper())
+    quadratic = "qp" if known is not None and known.supports_quad_obj() else None
+    return problem.get_problem_data(solver, **{"ignore_dpp": not problem.is_dpp("dcp", quadratic)} | options)
+
+
 def compiled(problem: cp.Problem, solver: str, options: Mapping[str, Any]) -> Compiled:
     """A problem in a solver's form.
 
@@ -155,7 +166,7 @@ def compiled(problem: cp.Problem, solver: str, options: Mapping[str, Any]) -> Co
     problem._construct_chain = lambda **chosen: _economical(construct(**chosen))
     try:
         with np.errstate(over="ignore"):  # twice 1e308, which is refused later
-            found = problem.get_problem_data(solver, canon_backend=cp.COO_CANON_BACKEND, solver_opts=dict(options))
+            found = quietly_compiled(problem, solver, canon_backend=cp.COO_CANON_BACKEND, solver_opts=dict(options))
     finally:
         del problem._construct_chain
     return Compiled(*found)

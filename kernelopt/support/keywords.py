@@ -4,27 +4,37 @@ from __future__ import annotations
 
 from abc import ABCMeta
 from collections.abc import Callable, Collection, Mapping
+from difflib import get_close_matches
 from inspect import Signature, signature
 from typing import Any, NoReturn
+
+from kernelopt.errors import KeywordError
+from kernelopt.support.checks import shown
 
 
 class Hinting(ABCMeta):
     """A metaclass that explains which keyword or classmethod to use in place of an unknown keyword.
 
-    The class's `_elsewhere` maps the keyword to one of its own; a classmethod `from_<keyword>` is found by its name.
-    Python's TypeError stays as it is, and gets the hint as a note.
+    The class's `_elsewhere` maps the keyword to one of its own, `_instead_of` to a sentence; a classmethod
+    `from_<keyword>` is found by its name.
     """
 
     _elsewhere: Mapping[str, str] = {}
+    _instead_of: Mapping[str, str] = {}
 
     def __call__(cls, *args: Any, **named: Any) -> Any:
         try:
             return super().__call__(*args, **named)
         except TypeError as error:
             unknown = [name for name in named if f"unexpected keyword argument {name!r}" in str(error)]
-            for hint in filter(None, (cls._instead(name, args, named) for name in unknown)):
-                error.add_note(hint)
-            raise
+            known = list(cls.__signature__.parameters)
+            if not unknown or unknown[0] in known:  # of a function that is called within
+                raise
+            got = f"{unknown[0]}={shown(named[unknown[0]])}"
+            remedy = cls._instead(unknown[0], args, named, known)
+            own = f", {', '.join(known)}" if known else ""
+            expected = f"Expected keywords of {cls.__name__}{own}; got {got}."
+            raise KeywordError(" ".join(filter(None, [expected, remedy]))) from error
 
     @property
     def __signature__(cls) -> Signature:
@@ -32,13 +42,16 @@ class Hinting(ABCMeta):
         own = signature(cls.__init__)  # type: ignore[misc]
         return own.replace(parameters=list(own.parameters.values())[1:])
 
-    def _instead(cls, name: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> str | None:
-        """The hint for an unknown keyword; None where no hint is known."""
+    def _instead(cls, name: str, args: tuple[Any, ...], named: Mapping[str, Any], known: Collection[str]) -> str | None:
+        """What to write for an unknown keyword; None where that is not known."""
         if name in cls._elsewhere:
             return f"Write {cls._elsewhere[name]}={named[name]!r}."
+        if name in cls._instead_of:
+            return cls._instead_of[name]
         way = getattr(cls, f"from_{name}", None)
         if way is None:
-            return None
+            near = get_close_matches(name, known, n=1)
+            return f"Did you mean {near[0]}?" if near else None
         alone = len(named) == 1 and not args and next(iter(signature(way).parameters)) == name
         given = [repr(named[name])] if alone else [*map(repr, args), *(f"{k}={v!r}" for k, v in named.items())]
         return f"Write {cls.__name__}.from_{name}({', '.join(given)})."

@@ -164,9 +164,8 @@ def test_habits_of_scikit_learn():
     again = pickle.loads(pickle.dumps(pipeline))
     np.testing.assert_array_equal(again.predict(X), pipeline.predict(X))
     assert "_known" not in vars(fitted) and "alpha" not in vars(fitted)
-    with pytest.raises(TypeError) as told:
+    with pytest.raises(TypeError, match=r"Write alphas=1.0\."):
         es.KernelRegressorCV(alpha=1.0)
-    assert "alphas" in str(told.value.__notes__)
 
 
 @pytest.mark.parametrize("alphas", [[], [1.0, -1.0], [np.nan], "auto", 0, True, [[1.0]], None, [1.0, np.inf]])

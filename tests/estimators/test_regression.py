@@ -193,9 +193,9 @@ def test_parameters_that_cannot_be_used(params, message):
     ],
 )
 def test_parameters_that_have_another_name_here(build, instead):
-    with pytest.raises(TypeError, match="unexpected keyword argument") as refusal:
+    with pytest.raises(TypeError, match=r"Expected keywords of \w+, .*; got ") as refusal:
         build()
-    assert refusal.value.__notes__ == [f"Write {instead}."]
+    assert str(refusal.value).endswith(f" Write {instead}.")
 
 
 def test_it_warns_where_the_answer_is_not_optimal():

@@ -846,10 +846,10 @@ def test_cached_values_are_computed_once():
     ],
 )
 def test_other_parameters_by_name(build, instead):
-    """Python's error says that there is no such parameter; the note is a call that works."""
-    with pytest.raises(TypeError, match="unexpected keyword argument") as refusal:
+    """The error names the parameters that there are, and a call that works."""
+    with pytest.raises(TypeError, match=r"Expected keywords of \w+, .*; got ") as refusal:
         build()
-    assert refusal.value.__notes__ == [f"Write {instead}."]
+    assert str(refusal.value).endswith(f" Write {instead}.")
     assert isinstance(eval(instead, vars(ks)), ks.Kernel)
 
 
@@ -898,9 +898,9 @@ def test_the_kernels_that_are_named_instead_exist(text):
     ],
 )
 def test_parameters_by_the_names_of_another_library(build, instead):
-    with pytest.raises(TypeError, match="unexpected keyword argument") as refusal:
+    with pytest.raises(ko.errors.KeywordError, match=r"Expected keywords of \w+, .*; got ") as refusal:
         build()
-    assert refusal.value.__notes__ == [f"Write {instead}."]
+    assert str(refusal.value).endswith(f" Write {instead}.")
 
 
 def test_names_that_are_unknown_everywhere():
@@ -910,9 +910,10 @@ def test_names_that_are_unknown_everywhere():
 
 
 def test_parameters_that_are_unknown_everywhere():
-    with pytest.raises(TypeError, match="width") as refusal:
+    with pytest.raises(TypeError, match=r"Expected keywords of Gaussian, sigma; got width=1.0\.$"):
         Gaussian(width=1.0)
-    assert not hasattr(refusal.value, "__notes__")
+    with pytest.raises(TypeError, match=r"got sigm=1.0\. Did you mean sigma\?$"):
+        Gaussian(sigm=1.0)
     assert list(inspect.signature(Gaussian).parameters) == ["sigma"]
 
 

@@ -270,10 +270,9 @@ def test_what_no_parameter_can_be(make, words):
         make()
 
 
-def test_unknown_arguments_are_pythons_errors():
-    with pytest.raises(TypeError, match="gamma") as error:
+def test_unknown_arguments():
+    with pytest.raises(TypeError, match="got gamma=.*from_gamma"):
         ks.Gaussian(gamma=pos(1.0))
-    assert "from_gamma" in "".join(error.value.__notes__)
     with pytest.raises(TypeError, match="positional"):
         ks.Gaussian(pos(1.0), 2.0)
 

@@ -142,9 +142,9 @@ INSIDE = {
     "support": [
         ["table"],
         ["cvxpy_parts", "drawing", "processes"],
-        ["optional", "outside", "sparse", "submatrix"],
+        ["keywords", "optional", "outside", "sparse", "submatrix"],
         ["threads"],
-        ["arithmetic", "checks", "clock", "html", "keywords", "locks", "progress", "properties", "types"],
+        ["arithmetic", "checks", "clock", "html", "locks", "progress", "properties", "types"],
     ],
 }
 ROOT = Path(kernelopt.__file__).parent

@@ -1,0 +1,85 @@
+"""Names in what is printed, and errors that say what to write instead."""
+
+import re
+import warnings
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import kernelopt as ko
+from kernelopt.errors import DataError, KeywordError, RepresenterError
+
+KERNEL = ko.kernels.Gaussian(sigma=np.float64(0.61))
+X, Y = np.linspace(0, 1, 6)[:, None], np.arange(6.0)
+
+
+def test_variables_and_parameters_without_a_name_are_letters():
+    theta, b, own, v = ko.Theta(KERNEL), cp.Variable(), cp.Variable(name="c"), cp.Variable(3)
+    lam, mu = cp.Parameter(pos=True, value=0.5), cp.Parameter(pos=True, value=2.0, name="mu")
+    loss = cp.sum_squares(Y - theta(X) - b - own) + cp.sum_squares(v) + cp.square(own)
+    problem = ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta)), [v[0] + b <= mu])
+    assert str(problem) == (
+        "minimize  ‖[6 data] − A·θ − b − c‖² + ‖d‖² + c² + λ·‖θ‖²\n    subject to  d[0] + b ≤ mu"
+    )  # fmt: skip
+    problem.solve()
+    told = str(problem.explain())
+    assert "λ = 0.5, mu = 2" in told and "(w_θ, b, c, d)" in told and "Gaussian(sigma=0.61)" in told
+    assert not re.search(r"(var|param)\d", told) and r"\lambda" in problem._repr_latex_()
+
+
+def test_more_variables_than_letters():
+    several = [cp.Variable() for _ in range(12)]
+    theta = ko.Theta(KERNEL)
+    told = str(ko.Problem(cp.Minimize(ko.sum_squares(theta)), [v >= 1 for v in several]))
+    names = [line.split()[-3] for line in told.splitlines()[1:]]
+    assert len(set(names)) == 12 and names[0] == "b" and names[9] == "b₂"
+
+
+def test_numbers_of_numpy_print_as_numbers():
+    kernel = 2 * KERNEL + ko.kernels.Polynomial(degree=np.int64(2), offset=np.float64(0.5))
+    assert "np." not in repr(kernel)
+    assert ko.kernels.Gaussian(sigma=0.61) == KERNEL and hash(KERNEL) == hash(ko.kernels.Gaussian(sigma=0.61))
+
+
+def test_no_warning_of_cvxpy_points_into_the_library():
+    """Parameters that cvxpy can't compile once for all: the answer is right, and nothing is said of a file of ours."""
+    theta, lam, mu = ko.Theta(KERNEL), cp.Parameter(pos=True, value=0.5), cp.Parameter(pos=True, value=2.0)
+    problem = ko.Problem(cp.Minimize(cp.norm1(Y - theta(X)) + lam * mu * ko.sum_squares(theta)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        problem.solvers()
+        problem.solve(solver="CLARABEL")
+        problem.get_problem_data("CLARABEL")
+    plain = ko.Problem(cp.Minimize(cp.norm1(Y - theta(X)) + 1.0 * ko.sum_squares(theta)))
+    assert problem.value == pytest.approx(plain.solve(), rel=1e-6)
+
+
+F, G, H = ko.Theta(KERNEL, name="f"), ko.Theta(KERNEL, name="g"), ko.Theta(ko.kernels.Linear(), name="h")
+THREE = ko.Theta(KERNEL, outputs=3)
+
+
+@pytest.mark.parametrize(
+    ("write", "error", "words"),
+    [
+        (lambda: ko.norm(F - G), RepresenterError, r"`f − g`.*one θ with two outputs.*theta @ \[1, -1\]"),
+        (lambda: ko.norm(F + G), RepresenterError, r"`f \+ g`.*outputs=2.*theta @ \[1, 1\]"),
+        (lambda: ko.norm(F - H), RepresenterError, r"`f − h`.*no common feature space.*f\(X\) - g\(X\)"),
+        (lambda: THREE[:, 0] - THREE[:, 1], RepresenterError, "theta @ M"),
+        (lambda: F >= 0, RepresenterError, r"`f >= 0`.*basis points, theta\(X\) >= 0"),
+        (lambda: F <= G, RepresenterError, "`f <= g`.*basis points"),
+        (lambda: THREE(X) - Y, DataError, r"shape \(6, 3\).*got shape \(6,\).*theta\[:, k\]\(X\).*y\[:, None\]"),
+        (lambda: Y - THREE(X), DataError, r"shape \(6, 3\).*got shape \(6,\)"),
+        (lambda: F(X) - Y[:5], DataError, r"shape \(6,\).*got shape \(5,\).*one row per point of X, 6"),
+        (lambda: F(X) >= Y[:5], DataError, r"got shape \(5,\)"),
+        (lambda: ko.kernels.Gaussian(gamma=1.0), KeywordError, r"Expected keywords of Gaussian, sigma; got gamma=1.0."),
+        (lambda: ko.estimators.KernelClassifier(probability=True), KeywordError, r"log_loss.*predict_proba"),
+        (lambda: ko.estimators.KernelRegressor(max_iter=10), KeywordError, r"time_limit"),
+        (lambda: ko.estimators.OneClass(cache_size=200), KeywordError, r"memory_limit"),
+        (lambda: ko.estimators.KernelClassifierCV(verbose=1), KeywordError, r"\"verbose\": True"),
+        (lambda: ko.estimators.FeatureMap(shrink=1), KeywordError, r"Expected keywords of FeatureMap, .*got shrink=1"),
+    ],
+)
+def test_what_to_write_instead(write, error, words):
+    with pytest.raises(error, match=words):
+        write()
