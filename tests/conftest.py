@@ -6,13 +6,22 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
+from _pytest.doctest import DoctestModule
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file():
+    """Examples stand in the package: tests are not read a second time for them."""
+    found = yield
+    return [collector for collector in found if not isinstance(collector, DoctestModule)]
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at `-m`
 def pytest_collection_modifyitems(items):
     """What `make test` leaves to `make test-all` is marked "slow".
 
-    Of a cross product, rows whose values all stand in rows before them; with the mark "one_row", all rows but the first.
+    Of a cross product, rows whose values all stand in rows before them; with the mark "one_row", all rows but the
+    first.
     """
     seen = defaultdict(set)
     for item in items:

@@ -70,19 +70,21 @@ def anchors(page):
     return {heading.strip().replace(" ", "-") for heading in plain}
 
 
-@pytest.mark.parametrize(("page", "link"), LINKS)
-def test_links(page, link):
-    """To files and their headings, or to pages that are made of the examples."""
+def leads_somewhere(page, link):
+    """To a file and its heading, or from a page of docs/ to one that is made of an example."""
     if link.startswith("https://"):
-        return
+        return True
     name, _, anchor = link.partition("#")
     target = (page.parent / name).resolve() if name else page
-    if DOCS / "gallery" in target.parents:
+    if DOCS / "gallery" in target.parents and page != README:  # which is read where nothing was built
         target = ROOT / "examples" / target.relative_to(DOCS / "gallery").with_suffix(".py")
         target = target.with_stem("quickstart") if target.stem == "index" else target
-    assert target.exists()
-    if anchor and target.suffix == ".md":
-        assert anchor in anchors(target)
+    return target.exists() and (target.suffix != ".md" or not anchor or anchor in anchors(target))
+
+
+def test_links():
+    assert len(LINKS) > 100
+    assert [f"{page.name}: {link}" for page, link in LINKS if not leads_somewhere(page, link)] == []
 
 
 def test_titles_are_unique():
@@ -106,7 +108,6 @@ WANTED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("words", WANTED)
-def test_what_is_looked_for_has_a_heading(words):
-    headings = [line for page in PAGES for line in page.read_text().splitlines() if line.startswith("#")]
-    assert any(words.lower() in line.lower() for line in headings)
+def test_what_is_looked_for_has_a_heading():
+    headings = [line.lower() for page in PAGES for line in page.read_text().splitlines() if line.startswith("#")]
+    assert [words for words in WANTED if not any(words.lower() in line for line in headings)] == []
