@@ -19,4 +19,5 @@ def optional(module: str, caller: str) -> Any:
             return importlib.import_module(module)
     except ImportError as error:
         package = module.split(".", maxsplit=1)[0]
-        raise MissingPackageError(f"{caller} needs {package}: pip install {DISTRIBUTIONS.get(package, package)}.") from error
+        distribution = DISTRIBUTIONS.get(package, package)
+        raise MissingPackageError(f"{caller} needs {package}: pip install {distribution}.") from error
