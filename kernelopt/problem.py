@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from time import perf_counter
 from typing import Any
 
 import cvxpy as cp
@@ -36,6 +35,7 @@ from kernelopt.sensitivity.gradient_of import SolvedProblem, gradient_of, variab
 from kernelopt.solvers import choice
 from kernelopt.solvers.engines import ENGINES, Start
 from kernelopt.spectral import spectral_problems
+from kernelopt.support import clock
 from kernelopt.support.checks import is_real, require_kind, shown
 
 # The tolerance of each solve of an exchange, in units of the whole: the rest is left to points and shifts.
@@ -286,7 +286,7 @@ class Problem(Statement, Answered):
     def _solve_everywhere(self, options: dict[str, Any]) -> float | None:
         """Solve with points of the boxes, exchanged until g ≥ 0 is proven on all of them."""
         limit, tol, abs_tol = options["time_limit"], options["tol"], options["abs_tol"]
-        deadline = inf if limit is None else perf_counter() + limit
+        deadline = inf if limit is None else clock.now() + limit
         factor_options(tol)
         self._require_parameter_values()
         self._require_exchangeable(options["certify"])
@@ -299,7 +299,7 @@ class Problem(Statement, Answered):
             inner = Problem(self.objective, [*ordinary, *at_points])
             if self._left_off is not None:  # other points have other coordinates: the norm's multiplier alone stays
                 inner._left_off = replace(self._left_off, v=(), a=None, kept=None)
-            left = None if limit is None else max(deadline - perf_counter(), LEAST_TIME)
+            left = None if limit is None else max(deadline - clock.now(), LEAST_TIME)
             inner.solve(**(options | {"tol": SHARE * tol, "time_limit": left, "progress": False}))
             self._left_off = inner._left_off
             return inner
@@ -308,7 +308,7 @@ class Problem(Statement, Answered):
             return certificate.closes(tol, abs_tol)
 
         def is_over() -> bool:
-            return perf_counter() >= deadline
+            return clock.now() >= deadline
 
         with tqdm(desc="points", unit=" solves", disable=not options["progress"]) as bar:
 

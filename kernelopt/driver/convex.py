@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -149,17 +148,17 @@ class Convex(Work):
     # ------------------------------------------------------------ one attempt
 
     def attempt(self, plan: Plan) -> None:
-        began = perf_counter()
+        began = clock.now()
         try:
             answer = self._answer(plan, self._seconds())
             gap = self._taken(answer)
-            self._log(plan, str(answer.status), gap, perf_counter() - began)
+            self._log(plan, str(answer.status), gap, clock.now() - began)
             self.attempts += self.rest.attempts if self.rest is not None else ()
             if answer.status in NOTHING:
                 self._heard(answer.status)
         except (SolverError, MemoryLimitError) as error:
             self.failure = error
-            self._log(plan, "failed", nan, perf_counter() - began)
+            self._log(plan, "failed", nan, clock.now() - began)
 
     def _heard(self, claim: Status) -> None:
         """Check a solver's claim that no answer exists. With integers the claim itself decides."""
@@ -176,7 +175,7 @@ class Convex(Work):
             if task.outer is None:
                 raise SolverError(f"{plan.solver} takes no integer variables.")
             return engines.solve(
-                task.reduction, task.outer, plan.solver, plan.tol, perf_counter() + seconds, plan.start, goal.verbose,
+                task.reduction, task.outer, plan.solver, plan.tol, clock.now() + seconds, plan.start, goal.verbose,
                 goal.progress, task.value_at_zero(),
             )  # fmt: skip
         cvxpy_solvers.require_memory(task.reduction, goal.memory_limit)
@@ -221,7 +220,7 @@ class Convex(Work):
         if self.task.data is None:
             return None
         try:
-            with clock.limited(perf_counter() + max(self.task.goal.seconds_left(), clock.LAST)):
+            with clock.limited(clock.now() + max(self.task.goal.seconds_left(), clock.LAST)):
                 return certificates.first_look(self.task.reduction, self.task.data, point, slopes)
         except clock.OutOfTimeError:
             return None

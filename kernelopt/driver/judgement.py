@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isfinite
-from time import perf_counter
 
 from kernelopt import certificate as certificates
 from kernelopt.certificate import FULL, Certificate, Certified, Request
@@ -242,7 +241,7 @@ def _certified(  # noqa: PLR0917
             interrupted = isinstance(stop, KeyboardInterrupt)
     known = known if goal.certify is True else None
     try:
-        with clock.limited(perf_counter() + clock.LAST):
+        with clock.limited(clock.now() + clock.LAST):
             found = certificates.certify_without_pass(reduction, data, point, answer.slopes, known)
     except clock.OutOfTimeError:
         found = certificates.without_lower_bound(reduction, data, point)

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf, isfinite, nan
-from time import perf_counter
 from typing import NamedTuple
 
 from kernelopt.certificate import FULL, Certificate
@@ -111,7 +110,7 @@ class State:
     attempts: tuple[Attempt, ...] = ()
     rounds: tuple[Round, ...] = ()
     interrupted: bool = False
-    began: float = field(default_factory=perf_counter)
+    began: float = field(default_factory=clock.now)
     why: str = ""
 
     @property
@@ -121,7 +120,7 @@ class State:
 
     def after(self, factored: Factored, outcome: Outcome) -> State:
         """The state after another round."""
-        seconds, found = perf_counter() - self.began, outcome.solution.certificate
+        seconds, found = clock.now() - self.began, outcome.solution.certificate
         better = self.best is None or is_better(outcome, self.best)
         return replace(
             self, factored=factored, latest=outcome, attempts=self.attempts + outcome.attempts,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from kernelopt.factorization.elimination import BLOCK, Elimination, GrowingColum
 from kernelopt.factorization.factor import Factor
 from kernelopt.factorization.row_block import RowBlock
 from kernelopt.language.rows import Rows
+from kernelopt.support import clock
 from kernelopt.support.types import Array, Ints
 
 # Rows of kernel values that a task holds at a time, and columns in a pass over the kernel: 8 MB. Larger tiles take more
@@ -161,7 +161,7 @@ def blocked_cholesky(
     rows: Rows, settings: Settings, memory_limit: float | None, layout: Layout, start: Factor | None = None
 ) -> BlockFactor:
     """Q = scale·BBᵀ as `streamed_cholesky` makes it, with B in blocks."""
-    begin = perf_counter()
+    begin = clock.now()
     work, columns = _begun(rows, settings, memory_limit, layout, start if isinstance(start, BlockFactor) else None)
     work.run(columns)
     return columns.factor(work, begin)
@@ -172,7 +172,7 @@ def grown(  # noqa: PLR0917
     memory_limit: float | None,
 ) -> BlockFactor:  # fmt: skip
     """`count` more pivots that take most from νᵀEν."""
-    begin = perf_counter()
+    begin = clock.now()
     work, columns = _begun(rows, settings, memory_limit, known.layout, known)
     work.run_towards(columns, nu, products, count, BLOCK)
     return columns.factor(work, begin)
@@ -272,7 +272,7 @@ class BlockColumns(GrowingColumns):
         return BlockFactor(
             B=self.B, scale=work.scale, pivots=work.pivots,
             residual=relative_trace(work.d, work.diagonal, work.row_scale),
-            kernel_seconds=0.0, factor_seconds=perf_counter() - begin, L=self.L, residual_diagonal=work.d,
+            kernel_seconds=0.0, factor_seconds=clock.now() - begin, L=self.L, residual_diagonal=work.d,
             parts=self.parts, layout=self.layout,
             spans=work.rank in (len(work.d), work.rows.features),
         )  # fmt: skip

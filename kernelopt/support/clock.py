@@ -1,4 +1,4 @@
-"""The deadline of a call, for loops deep inside of it to check."""
+"""The one clock that all times of a solve are read from, and the deadline of a call, for loops deep inside of it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,14 @@ class OutOfTimeError(Exception):
     """The time limit was reached. The caller that set the limit keeps its best answer so far."""
 
 
+def now() -> float:
+    """Seconds on the clock that deadlines and durations are read from. Tests move it."""
+    return perf_counter()
+
+
 @contextmanager
 def limited(deadline: float) -> Iterator[None]:
-    """In this context `check` raises once `perf_counter` reaches the deadline."""
+    """In this context `check` raises once `now` reaches the deadline."""
     token = _deadline.set(deadline)
     try:
         yield
@@ -31,7 +36,7 @@ def limited(deadline: float) -> Iterator[None]:
 
 def seconds_left() -> float:
     """Seconds until the deadline; inf without a deadline."""
-    return _deadline.get() - perf_counter()
+    return _deadline.get() - now()
 
 
 def for_last_steps() -> float:
