@@ -24,7 +24,7 @@ from kernelopt.driver.options import FactorOptions, check_solver_options, factor
 from kernelopt.driver.refine import Factored
 from kernelopt.driver.statement import Statement, one_at_a_time
 from kernelopt.driver.verification import Check, Report
-from kernelopt.errors import DataError, DataTypeError, DCPError, KernelOptError, OptionError, SolverError
+from kernelopt.errors import ClusterError, DataError, DataTypeError, DCPError, KernelOptError, OptionError, SolverError
 from kernelopt.factorization import FactorCache
 from kernelopt.language import text
 from kernelopt.language.everywhere import Everywhere
@@ -265,13 +265,15 @@ class Problem(Statement, Answered):
         start = self._left_off if warm_start and canonical.is_convex else None
         left = self._left_from(canonical, start)
         # Q is factored, u = Bw and ‖θ‖ = ‖w‖ are substituted, the small problem is solved, and the answer certified.
-        with spelling(Problem.solve, solver_options):
+        with spelling(Problem.solve, solver_options), clock.until(aim.deadline):
             names = self._solver_names(outer, solver, solver_options)
             options = replace(options, layout=self._layout(outer, backend, dtype))
             names = names if options.layout is None else choice.in_blocks(names, canonical, outer)
             stated = refine.Stated(canonical, outer, self._strategy(outer, names), tuple(names))
             try:
                 found = refine.pursue(stated, options, aim, rank_tol is None, left)
+            except ClusterError:
+                raise
             except SolverError as error:
                 others = ", ".join(self.solvers().applicable)
                 raise SolverError(f"{error} Solvers that take the problem: {others}.") from error

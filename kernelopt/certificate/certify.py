@@ -38,6 +38,7 @@ from kernelopt.compiler import projection, representer
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.least import least
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer
 from kernelopt.language.expressions import Theta
@@ -606,6 +607,10 @@ def _assembled(  # noqa: PLR0917
         lower = min(lower, upper)
         upper = inf
         assumptions.append(f"no {'upper' if form.sign > 0 else 'lower'} bound: constraints hold too loosely")
+    by_terms = _by_terms(reduction, data)
+    if by_terms > lower:  # it holds for every θ, and rests on nothing
+        lower, rounding, scope = by_terms, found.rounding, FULL
+        assumptions = [told for told in assumptions if told not in (() if bound is None else bound.assumptions)]
     lower = min(lower, upper, found.value)
     at_zero = None if found.at_zero is None else max(found.at_zero, lower)
     floor = ZERO * found.terms if at_zero is not None and at_zero - lower <= ZERO * found.terms else 0.0
@@ -625,8 +630,17 @@ def _assembled(  # noqa: PLR0917
         terms=found.terms, violations=found.violations, is_feasible=found.is_feasible,
         at_zero=None if at_zero is None else form.sign * at_zero, maximize=form.sign < 0,
         seconds=0.0, evidence=bound, distance=distance,
+        of_terms=form.sign * min(by_terms, upper) if isfinite(by_terms) else None,
     )  # fmt: skip
     return bare.shifted(reduction.form.constant, found.stated)
+
+
+def _by_terms(reduction: Reduction, data: Outer) -> float:
+    """A lower bound of the minimized objective for all θ, by the signs of its terms; found once."""
+    if "by terms" not in data.notes:
+        data.notes["by terms"] = least(reduction.form.bare.objective.args[0], data.form.sign)
+    found: float = data.notes["by terms"]
+    return found
 
 
 def _rests_on(reduction: Reduction, data: Outer, found: UpperBound) -> tuple[str, ...]:

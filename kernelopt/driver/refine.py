@@ -221,7 +221,8 @@ def by_columns(factored: Factored, point: Iterate, start: Start | None) -> tuple
 def _at_once(stated: Stated, options: FactorOptions, goal: Goal, state: State) -> State:
     """The answer where the time is over before there is a factor: θ = 0, or what one pivot allows."""
     factored = reduced(stated.form, Step(policy.least(options)), {})
-    outcome = attempted(stated.strategy(factored.reduction, goal, None))
+    last = replace(goal, deadline=clock.now() + goal.for_last_steps())
+    outcome = attempted(stated.strategy(factored.reduction, last, None))
     kernels = [link.rows.kernel for link in stated.form.predictions]
     if outcome.solution.status == Status.OPTIMAL and any(k.is_psd is not True or k.declarations() for k in kernels):
         # Nothing was checked of what is not known by a rule.

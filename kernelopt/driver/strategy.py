@@ -69,6 +69,10 @@ class Goal:
     def seconds_left(self) -> float:
         return self.deadline - clock.now()
 
+    def for_last_steps(self) -> float:
+        """Seconds that a step may take which an answer needs, also where the time is over."""
+        return max(self.seconds_left(), clock.LAST)
+
 
 @dataclass(frozen=True, eq=False)
 class Outcome:

@@ -293,6 +293,7 @@ def _with_columns(  # noqa: PLR0917
     n = len(parts[0])
     found = np.empty((n, len(L)), dtype=parts[0].dtype)
     for i in range(0, n, TILE):
+        clock.check()  # where this process runs the task: the workers of a cluster know no deadline
         E, at = X[i : i + TILE].gram(pivots) / scale, 0
         for part in parts:
             E -= part[i : i + TILE].astype(float, copy=False) @ here[:, at : at + part.shape[1]].T
@@ -305,6 +306,7 @@ def _from_kernel(B: Block, X: RowBlock, pivots: RowBlock, L: Array, scale: float
     """K_XS L⁻ᵀ/scale in the precision of B."""
     found = np.empty((len(X), len(L)), dtype=B[0].dtype)
     for i in range(0, len(X), TILE):
+        clock.check()
         K = X[i : i + TILE].gram(pivots) / scale
         found[i : i + TILE] = sl.solve_triangular(L, K.T, lower=True, check_finite=False).T
     return found

@@ -173,6 +173,7 @@ class Elimination:
             return np.asarray(products[chosen] / self.scale / self.row_scale[chosen, None])
         support, found = np.flatnonzero(multipliers.any(axis=1)), np.zeros((len(chosen), multipliers.shape[1]))
         for i in range(0, len(support), STRETCH):
+            clock.check()
             part = support[i : i + STRETCH]
             found += self.kernel(chosen, part) @ multipliers[part]
         return found

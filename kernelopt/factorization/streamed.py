@@ -111,6 +111,7 @@ class ArrayColumns(GrowingColumns):
         B, squares = self.B, np.zeros(n)
         B[:k, k:end], B[k:end, k:end] = 0.0, L
         for i in range(end, n, STRETCH):
+            clock.check()
             some = slice(i, min(i + STRETCH, n))
             E = work.kernel(chosen, self.order[some])
             E -= here @ B[some, :k].T
@@ -162,7 +163,9 @@ class ArrayColumns(GrowingColumns):
         remedy, whole = "Set max_rank or a larger rank_tol, use fewer rows", memory.of_solve(n, most)
         memory.require(held + 8.0 * n * width, what, work.limit, remedy, whole)
         wider = np.empty((n, width))
-        wider[:, : self.rank] = self.B[:, : self.rank]
+        for i in range(0, n, STRETCH):
+            clock.check()
+            wider[i : i + STRETCH, : self.rank] = self.B[i : i + STRETCH, : self.rank]
         self.B = wider
 
     def factor(self, work: Elimination, begin: float) -> StreamedFactor:

@@ -108,7 +108,7 @@ def solve(  # noqa: PLR0917
     """Solve a reduced problem by one of our own solvers.
 
     at_zero : P₀, where gaps are relative to P₀ − P, as certified ones are. Raises SolverError where the solver does not
-    take the problem.
+    take the problem, and OutOfTimeError where the deadline is reached before there is a point.
     """
     began = clock.now()
     shape = assemble.shape_of(reduction.form, outer)
@@ -130,7 +130,8 @@ def solve(  # noqa: PLR0917
     )  # fmt: skip
     engine = ENGINES[name]
     try:
-        with np.errstate(all="ignore"):  # a step too far may overflow; it is taken back
+        # A step too far may overflow; it is taken back. Products with B look at the deadline between blocks of rows.
+        with np.errstate(all="ignore"), clock.limited(deadline):
             point, problem, R = _solved(reduction, outer, shape, engine, watch, start)
     finally:
         watch.close()
@@ -260,10 +261,10 @@ def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
     if along_one is not None:
         return along_one
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), clock.limited(watch.deadline):
             problem = first_point.with_origin(problem, watch)
             point = ENGINES[engine].solve(problem, watch)
-    except SolverError:
+    except (SolverError, clock.OutOfTimeError):
         return None
     if isinstance(point.stopped, KeyboardInterrupt):
         raise point.stopped

@@ -13,6 +13,7 @@ from time import perf_counter
 LAST = 0.5
 
 _deadline: ContextVar[float] = ContextVar("deadline", default=inf)
+_end: ContextVar[float] = ContextVar("end", default=inf)
 
 
 class OutOfTimeError(Exception):
@@ -32,6 +33,24 @@ def limited(deadline: float) -> Iterator[None]:
         yield
     finally:
         _deadline.reset(token)
+
+
+@contextmanager
+def until(end: float) -> Iterator[None]:
+    """In this context, which may last longer, no one waits in vain for others past the end; see `given_up`."""
+    token = _end.set(end)
+    try:
+        yield
+    finally:
+        _end.reset(token)
+
+
+def given_up(since: float, seconds: float) -> bool:
+    """Whether a wait in vain for so many seconds is over. Raises OutOfTimeError where the end of the call is reached
+    first; after it, a wait has as much time as any last step."""
+    if now() >= max(_end.get(), since + LAST):
+        raise OutOfTimeError
+    return now() >= since + seconds
 
 
 def seconds_left() -> float:
