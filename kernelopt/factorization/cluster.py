@@ -115,8 +115,7 @@ class OnDask:
                 clock.check()
                 watch.look()
         except (clock.OutOfTimeError, ClusterError, KeyboardInterrupt):
-            running.cancel()
-            client.cancel(futures)
+            client.cancel(futures)  # which ends `running`, too
             raise
 
     def _home(self, number: int) -> str | None:
