@@ -212,10 +212,11 @@ class Problem(Statement, Answered):
         memory_limit : bytes; by default 80 % of what is available, or of what the workers of a cluster have.
         time_limit : seconds of the whole call. After them no new attempt is started, and factors, passes over the
             kernel and solvers are stopped. The best point is kept, at least θ = 0 where that is feasible, with the gap
-            as far as it is known. Bounds take up to a second more, and what can't be interrupted may take longer: one
+            as far as it is known: `certificate.scope` tells of what. Bounds take up to a second more, and what can't be interrupted may take longer: one
             call of LAPACK, the setup of Clarabel.
         backend : a `dask.distributed.Client`, whose workers hold B and make the passes over the kernel; by default the
-            client in use where X is a Dask array and our own solvers take the problem, else this process.
+            client in use where X is a Dask array and our own solvers take the problem, else this process. Where there
+            has been no live worker for 30 s, ClusterError is raised, unless `time_limit` is reached first.
         dtype : "float32" stores B in single precision, in half the memory; sums are in double precision, and bounds and
             values are computed from the kernel in double precision.
         cache : a `ko.FactorCache`, in which factors of up to 2000 rows are kept for other problems with the same rows
@@ -244,6 +245,8 @@ class Problem(Statement, Answered):
             Before an array is allocated that would exceed the limit.
         SolverError
             When the solver is not installed, does not take the problem, or fails.
+        ClusterError
+            When a cluster has no live worker.
         OptionError
             For an option outside its range.
         """

@@ -395,7 +395,7 @@ def test_processes():
     assert np.allclose(stated_losses.losses, one.losses, atol=1e-3)
 
 
-def test_what_ends_a_process_carries_its_fits():
+def test_what_ends_a_process_carries_its_fits(monkeypatch):
     """The table of the error has the fits of all processes, each in its fold."""
     problem, w, lam, _ = ridge()
     folds = KFold(4)
@@ -418,6 +418,7 @@ def test_what_ends_a_process_carries_its_fits():
         clock.perf_counter = lambda: before() + 3600.0
         return float(test[0])
 
+    moved(monkeypatch, tick=400.0)  # here the limit is exceeded at the third reading, after the processes
     with pytest.raises(KernelOptError, match="of 4 folds were begun") as caught:
         ko.cross_validate(problem, w, lam, [1.0], cv=folds, loss=slow, n_jobs=2, time_limit=600.0)
     assert np.isnan(caught.value.table.losses).tolist() == [[False, True, False, True]]
