@@ -212,7 +212,8 @@ class Problem(Statement, Answered):
         memory_limit : bytes; by default 80 % of what is available, or of what the workers of a cluster have.
         time_limit : seconds of the whole call. After them no new attempt is started, and factors, passes over the
             kernel and solvers are stopped. The best point is kept, at least θ = 0 where that is feasible, with the gap
-            as far as it is known: `certificate.scope` tells of what. Bounds take up to a second more, and what can't be interrupted may take longer: one
+            as far as it is known: `certificate.scope` tells of what.
+            Bounds take up to a second more, and what can't be interrupted may take longer: one
             call of LAPACK, the setup of Clarabel.
         backend : a `dask.distributed.Client`, whose workers hold B and make the passes over the kernel; by default the
             client in use where X is a Dask array and our own solvers take the problem, else this process. Where there

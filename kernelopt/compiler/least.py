@@ -24,7 +24,7 @@ def least(expression: cp.Expression, sign: float = 1.0) -> float:
     return float(np.broadcast_to(_entries(expression, sign), (1,))[0]) if expression.size == 1 else -inf
 
 
-def _entries(node: Any, sign: float) -> Array:
+def _entries(node: Any, sign: float = 1.0) -> Array:
     """A lower bound of sign·node for each entry; of the node's shape, or of one that broadcasts to it."""
     if node.is_constant():
         return sign * np.asarray(dense(node.value), dtype=float)
@@ -41,6 +41,8 @@ def _entries(node: Any, sign: float) -> Array:
     if isinstance(node, Sum) and node.axis is None:
         summands = np.broadcast_to(_entries(node.args[0], sign), node.args[0].shape)
         return _down(np.asarray(fsum(summands.flat) if np.isfinite(summands).all() else -inf))
+    if isinstance(node, cp.maximum) and sign > 0:
+        return np.maximum(_of_one_argument(node), np.maximum.reduce(np.broadcast_arrays(*map(_entries, node.args))))
     constant, other = _scaled(node)
     factor = sign * constant
     if np.isfinite(factor).all() and (np.all(factor >= 0) or np.all(factor <= 0)):
@@ -49,6 +51,16 @@ def _entries(node: Any, sign: float) -> Array:
                                  where=factor != 0))  # fmt: skip
     nowhere_less = node.is_nonneg() if sign > 0 else node.is_nonpos()
     return np.asarray(0.0 if nowhere_less else -inf)
+
+
+def _of_one_argument(node: Any) -> Array:
+    """0 where maxₖ cₖf has slopes cₖ of both signs, as the pinball loss has; else −∞."""
+    slopes, arguments = zip(*(_scaled(arg) for arg in node.args), strict=True)
+    if any(f is not arguments[0] for f in arguments):
+        return np.asarray(-inf)
+    slopes = np.broadcast_arrays(*slopes)
+    both = (np.minimum.reduce(slopes) <= 0) & (np.maximum.reduce(slopes) >= 0)
+    return np.where(both, 0.0, -inf)
 
 
 def _scaled(node: Any) -> tuple[Array, Any]:

@@ -21,6 +21,8 @@ EXACT = [
     (lambda: cp.sum(cp.square(u) - y), -6.0),
     (lambda: -p * cp.square(t) - cp.multiply(w, -cp.abs(u)) @ np.ones(5), 0.0),
     (lambda: (cp.sum_squares(u) - 8) / 4 - (-(cp.pos(t) + 1)) * 2, 0.0),
+    (lambda: cp.sum(ko.losses.pinball(y, u, 0.3)) + cp.sum(ko.losses.pinball(y, F, [0.1, 0.5, 0.9])), 0.0),
+    (lambda: cp.sum(cp.maximum(u, -2, cp.exp(u) - 1)), -5.0),
     (lambda: 0 * cp.sum(u) + 1e-300 * t, 0.0),
 ]
 OPEN = [
@@ -29,6 +31,7 @@ OPEN = [
     lambda: p * cp.square(t),
     lambda: -cp.sum(cp.abs(u)) + 5,
     lambda: cp.log_sum_exp(u),
+    lambda: cp.sum(cp.maximum(0.3 * u, 0.5 * u)),
 ]
 
 
