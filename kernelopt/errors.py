@@ -47,6 +47,10 @@ class SolverError(KernelOptError, cvxpy.error.SolverError):
     """A solver that is not installed, cannot handle the problem, or failed."""
 
 
+class ClusterError(SolverError):
+    """A cluster without live workers, or a client of one that was closed."""
+
+
 class MemoryLimitError(KernelOptError, MemoryError):
     """An array that would not fit; raised before it is allocated."""
 

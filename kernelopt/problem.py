@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from time import perf_counter
 from typing import Any
 
 import cvxpy as cp
@@ -25,7 +24,7 @@ from kernelopt.driver.options import FactorOptions, check_solver_options, factor
 from kernelopt.driver.refine import Factored
 from kernelopt.driver.statement import Statement, one_at_a_time
 from kernelopt.driver.verification import Check, Report
-from kernelopt.errors import DataError, DataTypeError, DCPError, KernelOptError, OptionError, SolverError
+from kernelopt.errors import ClusterError, DataError, DataTypeError, DCPError, KernelOptError, OptionError, SolverError
 from kernelopt.factorization import FactorCache
 from kernelopt.language import text
 from kernelopt.language.everywhere import Everywhere
@@ -36,6 +35,7 @@ from kernelopt.sensitivity.gradient_of import SolvedProblem, gradient_of, variab
 from kernelopt.solvers import choice
 from kernelopt.solvers.engines import ENGINES, Start
 from kernelopt.spectral import spectral_problems
+from kernelopt.support import clock
 from kernelopt.support.checks import is_real, require_kind, shown
 from kernelopt.support.cvxpy_parts import quietly_compiled
 
@@ -213,10 +213,12 @@ class Problem(Statement, Answered):
         memory_limit : bytes; by default 80 % of what is available, or of what the workers of a cluster have.
         time_limit : seconds of the whole call. After them no new attempt is started, and factors, passes over the
             kernel and solvers are stopped. The best point is kept, at least θ = 0 where that is feasible, with the gap
-            as far as it is known. Bounds take up to a second more, and what can't be interrupted may take longer: one
+            as far as it is known: `certificate.scope` tells of what.
+            Bounds take up to a second more, and what can't be interrupted may take longer: one
             call of LAPACK, the setup of Clarabel.
         backend : a `dask.distributed.Client`, whose workers hold B and make the passes over the kernel; by default the
-            client in use where X is a Dask array and our own solvers take the problem, else this process.
+            client in use where X is a Dask array and our own solvers take the problem, else this process. Where there
+            has been no live worker for 30 s, ClusterError is raised, unless `time_limit` is reached first.
         dtype : "float32" stores B in single precision, in half the memory; sums are in double precision, and bounds and
             values are computed from the kernel in double precision.
         cache : a `ko.FactorCache`, in which factors of up to 2000 rows are kept for other problems with the same rows
@@ -245,6 +247,8 @@ class Problem(Statement, Answered):
             Before an array is allocated that would exceed the limit.
         SolverError
             When the solver is not installed, does not take the problem, or fails.
+        ClusterError
+            When a cluster has no live worker.
         OptionError
             For an option outside its range.
         """
@@ -266,13 +270,15 @@ class Problem(Statement, Answered):
         start = self._left_off if warm_start and canonical.is_convex else None
         left = self._left_from(canonical, start)
         # Q is factored, u = Bw and ‖θ‖ = ‖w‖ are substituted, the small problem is solved, and the answer certified.
-        with spelling(Problem.solve, solver_options):
+        with spelling(Problem.solve, solver_options), clock.until(aim.deadline):
             names = self._solver_names(outer, solver, solver_options)
             options = replace(options, layout=self._layout(outer, backend, dtype))
             names = names if options.layout is None else choice.in_blocks(names, canonical, outer)
             stated = refine.Stated(canonical, outer, self._strategy(outer, names), tuple(names))
             try:
                 found = refine.pursue(stated, options, aim, rank_tol is None, left)
+            except ClusterError:
+                raise
             except SolverError as error:
                 others = ", ".join(self.solvers().applicable)
                 raise SolverError(f"{error} Solvers that take the problem: {others}.") from error
@@ -287,7 +293,7 @@ class Problem(Statement, Answered):
     def _solve_everywhere(self, options: dict[str, Any]) -> float | None:
         """Solve with points of the boxes, exchanged until g ≥ 0 is proven on all of them."""
         limit, tol, abs_tol = options["time_limit"], options["tol"], options["abs_tol"]
-        deadline = inf if limit is None else perf_counter() + limit
+        deadline = inf if limit is None else clock.now() + limit
         factor_options(tol)
         self._require_parameter_values()
         self._require_exchangeable(options["certify"])
@@ -300,7 +306,7 @@ class Problem(Statement, Answered):
             inner = Problem(self.objective, [*ordinary, *at_points])
             if self._left_off is not None:  # other points have other coordinates: the norm's multiplier alone stays
                 inner._left_off = replace(self._left_off, v=(), a=None, kept=None)
-            left = None if limit is None else max(deadline - perf_counter(), LEAST_TIME)
+            left = None if limit is None else max(deadline - clock.now(), LEAST_TIME)
             inner.solve(**(options | {"tol": SHARE * tol, "time_limit": left, "progress": False}))
             self._left_off = inner._left_off
             return inner
@@ -309,7 +315,7 @@ class Problem(Statement, Answered):
             return certificate.closes(tol, abs_tol)
 
         def is_over() -> bool:
-            return perf_counter() >= deadline
+            return clock.now() >= deadline
 
         with tqdm(desc="points", unit=" solves", disable=not options["progress"]) as bar:
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from time import perf_counter
 from typing import Any, Protocol
 
 import cvxpy as cp
@@ -23,6 +22,7 @@ from kernelopt.certificate.report import FULL
 from kernelopt.language.everywhere import Everywhere
 from kernelopt.results.history import ExchangeRound
 from kernelopt.results.solution import Solution, Status
+from kernelopt.support import clock
 from kernelopt.support.types import Array
 
 MOST_ROUNDS = 40
@@ -80,7 +80,7 @@ def exchange(
 
     `watch` is called with the enclosure after each round.
     """
-    start = perf_counter()
+    start = clock.now()
     points, shifts = [box.grid() for box, _ in boxes], np.zeros(len(boxes))
     relaxed, best, rounds, halvings = None, None, list[ExchangeRound](), 0
     has_room = True  # whether g ≥ shift could be met so far
@@ -104,7 +104,7 @@ def exchange(
         relaxed = found if relaxed is None else relaxed if shifts.any() else tightest(relaxed, found)
         best = better(best, answer)
         enclosure = enclosed(relaxed, best.certificate if best.is_feasible else None)
-        ends = enclosure.lower, enclosure.upper, perf_counter() - start
+        ends = enclosure.lower, enclosure.upper, clock.now() - start
         rounds.append(ExchangeRound(sum(map(len, points)), float(shifts.max()), min(answer.least), *ends))
         watch(enclosure)
         exact = all(m >= -FINE * one.largest for m, one in zip(best.least, looks, strict=True))

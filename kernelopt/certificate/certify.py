@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +38,7 @@ from kernelopt.compiler import projection, representer
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.least import least
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer
 from kernelopt.language.expressions import Theta
@@ -156,7 +156,7 @@ def certify(reduction: Reduction, data: Outer, point: Iterate, request: Request 
 
 def certified(reduction: Reduction, data: Outer, point: Iterate, request: Request) -> Certified:
     """The certificate of a point that was evaluated, and the bound of its own multipliers."""
-    start, scope = perf_counter(), request.scope
+    start, scope = clock.now(), request.scope
     upper = _upper(reduction, data, point)
     exact = all(factor.is_exact for factor in reduction.factors.values())
     # At full numerical rank the trace of Q − BBᵀ bounds what the factor leaves: the pass is made only if that fails.
@@ -174,7 +174,7 @@ def certified(reduction: Reduction, data: Outer, point: Iterate, request: Reques
         of_computed = _for_computed_kernel(reduction, data, point, own)
         if of_computed.closes(request.tol, request.abs_tol):
             certificate = of_computed
-    return Certified(replace(certificate, seconds=perf_counter() - start), own)
+    return Certified(replace(certificate, seconds=clock.now() - start), own)
 
 
 def _may_close(reduction: Reduction, data: Outer, point: Iterate, request: Request, upper: UpperBound) -> bool:
@@ -272,7 +272,7 @@ def certify_again(reduction: Reduction, data: Outer, point: Iterate, known: Cert
     `data` and the point belong to the new values, and the point was evaluated. None where the multipliers no longer
     apply.
     """
-    start, lower = perf_counter(), known.evidence
+    start, lower = clock.now(), known.evidence
     if lower is None:
         return None
     if lower.slopes is not None:
@@ -285,7 +285,7 @@ def certify_again(reduction: Reduction, data: Outer, point: Iterate, known: Cert
     if bound is None:
         return None
     found = _assembled(reduction, data, bound, _upper(reduction, data, point), known.scope)
-    return replace(found, seconds=perf_counter() - start)
+    return replace(found, seconds=clock.now() - start)
 
 
 def _lower(  # noqa: PLR0917
@@ -607,6 +607,10 @@ def _assembled(  # noqa: PLR0917
         lower = min(lower, upper)
         upper = inf
         assumptions.append(f"no {'upper' if form.sign > 0 else 'lower'} bound: constraints hold too loosely")
+    by_terms = _by_terms(reduction, data)
+    if by_terms > lower:  # it holds for every θ, and rests on nothing
+        lower, rounding, scope = by_terms, found.rounding, FULL
+        assumptions = [told for told in assumptions if told not in (() if bound is None else bound.assumptions)]
     lower = min(lower, upper, found.value)
     at_zero = None if found.at_zero is None else max(found.at_zero, lower)
     floor = ZERO * found.terms if at_zero is not None and at_zero - lower <= ZERO * found.terms else 0.0
@@ -626,8 +630,17 @@ def _assembled(  # noqa: PLR0917
         terms=found.terms, violations=found.violations, is_feasible=found.is_feasible,
         at_zero=None if at_zero is None else form.sign * at_zero, maximize=form.sign < 0,
         seconds=0.0, evidence=bound, distance=distance,
+        of_terms=form.sign * min(by_terms, upper) if isfinite(by_terms) else None,
     )  # fmt: skip
     return bare.shifted(reduction.form.constant, found.stated)
+
+
+def _by_terms(reduction: Reduction, data: Outer) -> float:
+    """A lower bound of the minimized objective for all θ, by the signs of its terms; found once."""
+    if "by terms" not in data.notes:
+        data.notes["by terms"] = least(reduction.form.bare.objective.args[0], data.form.sign)
+    found: float = data.notes["by terms"]
+    return found
 
 
 def _rests_on(reduction: Reduction, data: Outer, found: UpperBound) -> tuple[str, ...]:

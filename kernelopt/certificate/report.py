@@ -76,7 +76,7 @@ class Certificate:
         99.9 % of the attainable improvement over θ = 0 was attained. Constants added to the objective do not change it.
     scope : str
         "full kernel": for every θ of the stated problem; "reduced problem": for θ in the span of the factor only;
-        "estimate": not a bound (νᵀQν was sampled).
+        "estimate": not a bound (νᵀQν was sampled). `of_terms` is a bound of the stated problem in any case.
     ranks : tuple of (rank, number of distinct rows), one for each θ
     assumptions : tuple of str
         Assumptions of the bounds that the problem does not state, such as a radius of θ. With any of them the answer is
@@ -104,6 +104,11 @@ class Certificate:
         P₀.
     distance : mapping of θ to a bound on ‖θ̂ − θ*‖
         √(absolute_gap/λ) where the objective holds λ‖θ‖²; only for scope "full kernel".
+    of_terms : float or None
+        A bound of the stated problem's optimum that takes no multipliers: the sum of what the objective's terms can't
+        fall below (for a Maximize: exceed), by their signs and the bounds of variables; 0 for losses and norms. None
+        where some term has no such bound. `lower` is no less (`upper` no more), and has scope "full kernel" where it is
+        this bound.
     seconds : wall time of the certificate
 
     Examples
@@ -133,6 +138,7 @@ class Certificate:
     violations: tuple[float, ...] = ()
     is_feasible: bool = True
     rests_on: tuple[str, ...] = ()
+    of_terms: float | None = None
     distance: Mapping[Theta, float] = field(default_factory=dict)
     evidence: Lower | None = field(default=None, repr=False)
     bare: Certificate | None = field(default=None, repr=False)  # before constants of the objective were added
@@ -184,9 +190,12 @@ class Certificate:
         low = nextafter(self.lower + nextafter(constant, -inf), -inf)
         high = nextafter(self.upper + nextafter(constant, inf), inf)
         at_zero = None if self.at_zero is None else self.at_zero + constant
+        of_terms, outward = self.of_terms, inf if self.maximize else -inf
+        if of_terms is not None:
+            of_terms = nextafter(of_terms + nextafter(constant, outward), outward) if of_terms else constant
         if isfinite(value):
             low, high = min(low, value), max(high, value)
-        return replace(self, lower=low, upper=high, at_zero=at_zero, bare=self)
+        return replace(self, lower=low, upper=high, at_zero=at_zero, of_terms=of_terms, bare=self)
 
     def closes(self, tol: float, abs_tol: float | None = None) -> bool:
         """Whether the gap is ≤ tol relatively, ≤ `floor`, or ≤ abs_tol absolutely."""
@@ -205,7 +214,18 @@ class Certificate:
         ranks = ", ".join(f"rank {r} of {n}" for r, n in self.ranks)
         low, high = self._digits(self.lower, ROUND_FLOOR), self._digits(self.upper, ROUND_CEILING)
         parts = [f"optimum in [{low}, {high}]", gap, self.scope, ranks]
-        return ", ".join(p for p in [*parts, *self.assumptions, *self.rests_on] if p)
+        return ", ".join(p for p in [*parts, *self.assumptions, *self.rests_on, self._of_all_theta] if p)
+
+    @property
+    def _of_all_theta(self) -> str:
+        """What is known of the stated problem where the bounds are those of another, or no bounds; else empty."""
+        if self.scope == FULL:
+            return ""
+        if self.of_terms is None:
+            return "no bound for every θ"
+        side, outward = ("most", ROUND_CEILING) if self.maximize else ("least", ROUND_FLOOR)
+        bound = float(Context(4, outward).create_decimal(self.of_terms))
+        return f"for every θ at {side} {bound:.4g}"
 
     def _repr_html_(self) -> str:
         low, high = self._digits(self.lower, ROUND_FLOOR), self._digits(self.upper, ROUND_CEILING)
@@ -217,6 +237,7 @@ class Certificate:
             *(("rank", f"{rank} of {n}") for rank, n in self.ranks),
             *(("assumed", assumption) for assumption in self.assumptions),
             *(("rests on", told) for told in self.rests_on),
+            *([("stated problem", self._of_all_theta)] if self._of_all_theta else []),
         ]
         return table(rows, left=True)
 

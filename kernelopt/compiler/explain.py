@@ -13,7 +13,7 @@ from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.rules import Inspection
 from kernelopt.language.text import Notation, describe
-from kernelopt.results.solution import Solution, SolverStats, Status
+from kernelopt.results.solution import Solution, SolverStats, Status, remedy_of
 from kernelopt.support.html import table
 
 LABEL, WIDTH = 13, 106  # characters: of the column of labels, and of the text beside it
@@ -123,7 +123,7 @@ def _remedy(solution: Solution) -> str:
     """What to do about the status; for a limit, which one was reached."""
     stats = solution.solver_stats
     if solution.status != Status.USER_LIMIT or stats is None:
-        return solution.status.remedy
+        return remedy_of(solution.status, solution.certificate)
     if stats.out_of_time:
         return "The time limit was reached before the gap closed: raise time_limit, or tol."
     if any(attempt.claimed == Status.USER_LIMIT for attempt in stats.attempts):

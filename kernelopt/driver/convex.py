@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from kernelopt.driver import diagnosis
 from kernelopt.driver.diagnosis import Diagnosis
 from kernelopt.driver.judgement import NOTHING, ROUNDING, Candidate, is_rounding, judged, towards_zero
 from kernelopt.driver.strategy import Goal, Outcome, Plan, Task, Units, Work, attempted, least_gap, without_answer
-from kernelopt.errors import DataError, MemoryLimitError, SolverError
+from kernelopt.errors import ClusterError, DataError, MemoryLimitError, SolverError
 from kernelopt.results.solution import Attempt, Status
 from kernelopt.solvers import choice, cvxpy_solvers, engines
 from kernelopt.solvers.assemble import shape_of
@@ -149,17 +148,19 @@ class Convex(Work):
     # ------------------------------------------------------------ one attempt
 
     def attempt(self, plan: Plan) -> None:
-        began = perf_counter()
+        began = clock.now()
         try:
             answer = self._answer(plan, self._seconds())
             gap = self._taken(answer)
-            self._log(plan, str(answer.status), gap, perf_counter() - began)
+            self._log(plan, str(answer.status), gap, clock.now() - began)
             self.attempts += self.rest.attempts if self.rest is not None else ()
             if answer.status in NOTHING:
                 self._heard(answer.status)
+        except ClusterError:
+            raise  # no other solver would do better
         except (SolverError, MemoryLimitError) as error:
             self.failure = error
-            self._log(plan, "failed", nan, perf_counter() - began)
+            self._log(plan, "failed", nan, clock.now() - began)
 
     def _heard(self, claim: Status) -> None:
         """Check a solver's claim that no answer exists. With integers the claim itself decides."""
@@ -175,10 +176,13 @@ class Convex(Work):
         if plan.solver in ENGINES:
             if task.outer is None:
                 raise SolverError(f"{plan.solver} takes no integer variables.")
-            return engines.solve(
-                task.reduction, task.outer, plan.solver, plan.tol, perf_counter() + seconds, plan.start, goal.verbose,
-                goal.progress, task.value_at_zero(),
-            )  # fmt: skip
+            try:
+                return engines.solve(
+                    task.reduction, task.outer, plan.solver, plan.tol, clock.now() + seconds, plan.start, goal.verbose,
+                    goal.progress, task.value_at_zero(),
+                )  # fmt: skip
+            except clock.OutOfTimeError:
+                return cvxpy_solvers.nothing(plan.solver)
         cvxpy_solvers.require_memory(task.reduction, goal.memory_limit)
         return cvxpy_solvers.solve_reduction(
             task.reduction, plan.solver, plan.tol, goal.options, plan.units, seconds if isfinite(seconds) else None
@@ -221,7 +225,7 @@ class Convex(Work):
         if self.task.data is None:
             return None
         try:
-            with clock.limited(perf_counter() + max(self.task.goal.seconds_left(), clock.LAST)):
+            with clock.limited(clock.now() + self.task.goal.for_last_steps()):
                 return certificates.first_look(self.task.reduction, self.task.data, point, slopes)
         except clock.OutOfTimeError:
             return None
@@ -297,7 +301,7 @@ class Convex(Work):
         nu = tuple(None if link.u is None else np.zeros(link.u.shape) for link in form.predictions)
         plain = replace(reduction.at_zero(tuple(np.zeros(y.shape) for y in form.y)), nu=nu)
         plain = representer.evaluate(reduction, plain)
-        seconds = max(self.task.goal.seconds_left(), clock.LAST)
+        seconds = self.task.goal.for_last_steps()
         filled = cvxpy_solvers.fill_in(form, plain, self.task.goal.tol, seconds) if form.y and not form.smooth else None
         for point in (filled, plain):
             if point is not None:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import isfinite, nan
-from time import perf_counter
 
 import numpy as np
 
@@ -129,7 +128,7 @@ def tried(
 ) -> tuple[Attempt, Outcome | None]:
     """The attempt, and its outcome where it settles the problem, or where a limit was reached."""
     name = choice.ordered(names, reduction.form, outer, reduction.size)[0]
-    began, task = perf_counter(), Task(reduction, outer, goal)
+    began, task = clock.now(), Task(reduction, outer, goal)
     claimed, gap, outcome = "failed", nan, None
     try:
         answer = engines.solve(
@@ -150,7 +149,7 @@ def tried(
     except (SolverError, MemoryLimitError, _UndecidedError):
         pass
     ranks = tuple(f.rank for f in reduction.factors.values())
-    return Attempt(name, goal.tol, None, ranks, claimed, gap, perf_counter() - began), outcome
+    return Attempt(name, goal.tol, None, ranks, claimed, gap, clock.now() - began), outcome
 
 
 def _undecided() -> Diagnosis:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isfinite
-from time import perf_counter
 
 from kernelopt import certificate as certificates
 from kernelopt.certificate import FULL, Certificate, Certified, Request
@@ -194,7 +193,8 @@ def _zero_is_better(task: Task, found: Certificate, point: Iterate) -> Iterate |
         return None
     most = max(_violation(task, point), ROUNDING)
     plain = representer.evaluate(reduction, replace(point, v=reduction.at_zero(point.y).v))
-    filled = cvxpy_solvers.fill_in(form, plain, FINE) if form.y and not form.smooth else None
+    seconds = task.goal.for_last_steps()
+    filled = cvxpy_solvers.fill_in(form, plain, FINE, seconds) if form.y and not form.smooth else None
     trials = [plain] if filled is None else [representer.evaluate(reduction, filled), plain]
     return next((there for there in trials if _bare(task, there) < value and _violation(task, there) <= most), None)
 
@@ -234,19 +234,28 @@ def _certified(  # noqa: PLR0917
     products = goal.products and any(f.grows for f in reduction.factors.values())
     in_time = goal.seconds_left() > 0  # a search for better multipliers can take longer than the rest of the solve
     request = Request(goal.scope, goal.tol, goal.abs_tol, answer.slopes, known, products, search=in_time)
+    known, cheap = known if goal.certify is True else None, None
     if not interrupted:
         try:
+            if in_time and isfinite(goal.deadline) and reduction.is_restriction and goal.scope == FULL:
+                # The time may be over in the middle of the pass, which takes far longer.
+                cheap = _without_pass(task, data, answer, point, known)
             with clock.limited(goal.deadline):
                 return certificates.certified(reduction, data, point, request), False
         except (KeyboardInterrupt, clock.OutOfTimeError) as stop:
             interrupted = isinstance(stop, KeyboardInterrupt)
-    known = known if goal.certify is True else None
+    return Certified(cheap or _without_pass(task, data, answer, point, known), None), interrupted
+
+
+def _without_pass(
+    task: Task, data: Outer, answer: cvxpy_solvers.Answer, point: Iterate, known: Lower | None
+) -> Certificate:
+    """What is known of the gap without a pass over the kernel, also where the time is over."""
     try:
-        with clock.limited(perf_counter() + clock.LAST):
-            found = certificates.certify_without_pass(reduction, data, point, answer.slopes, known)
+        with clock.limited(clock.now() + task.goal.for_last_steps()):
+            return certificates.certify_without_pass(task.reduction, data, point, answer.slopes, known)
     except clock.OutOfTimeError:
-        found = certificates.without_lower_bound(reduction, data, point)
-    return Certified(found, None), interrupted
+        return certificates.without_lower_bound(task.reduction, data, point)
 
 
 def _status_without_certificate(task: Task, best: Candidate, found: Inverted, met: bool) -> Status:

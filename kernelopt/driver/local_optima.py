@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import nan
-from time import perf_counter
 
 import numpy as np
 from tqdm.auto import tqdm
@@ -21,6 +20,7 @@ from kernelopt.solvers import choice, engines
 from kernelopt.solvers.cvxpy_solvers import Answer
 from kernelopt.solvers.engines import Start
 from kernelopt.solvers.nonconvex import FLAT
+from kernelopt.support import clock
 from kernelopt.support.types import Array
 
 # Largest ‖gradient‖ at a local optimum, relative to its terms and in units of √tol: gaps are of second order in it, so
@@ -98,7 +98,7 @@ class LocalOptima(Work):
 
     def attempt(self, plan: Plan) -> None:
         """Raises SolverError where the solver does not take the problem."""
-        task, began = self.task, perf_counter()
+        task, began = self.task, clock.now()
         answer = self.last = engines.solve(
             task.reduction, self.outer, plan.solver, plan.tol, task.goal.deadline, plan.start, task.goal.verbose
         )
@@ -110,7 +110,7 @@ class LocalOptima(Work):
                 self.best = value, answer, point
         ranks = tuple(f.rank for f in task.reduction.factors.values())
         claimed = "locally_optimal" if answer.status == Status.OPTIMAL else str(answer.status)
-        self.attempts.append(Attempt(plan.solver, plan.tol, None, ranks, claimed, nan, perf_counter() - began))
+        self.attempts.append(Attempt(plan.solver, plan.tol, None, ranks, claimed, nan, clock.now() - began))
 
     def outcome(self) -> Outcome:
         """The best point, and whether it is locally optimal. If not, a finer factor may help where θ is restricted."""

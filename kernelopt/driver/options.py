@@ -10,7 +10,6 @@ from difflib import get_close_matches
 from inspect import signature
 from math import inf
 from numbers import Integral, Real
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from kernelopt.factorization import AUTO, METHODS, FactorCache, Layout, Settings
 from kernelopt.factorization.block_matrix import Here
 from kernelopt.factorization.cluster import OnDask, is_client
 from kernelopt.solvers.cvxpy_solvers import ACCURACY
+from kernelopt.support import clock
 from kernelopt.support.checks import require_flag
 
 INDEFINITE = ("raise", "clip", "flip", "shift")
@@ -126,7 +126,7 @@ def goal(  # noqa: PLR0917
         raise OptionError(
             f"Expected random_state to be an integer ≥ 0, a numpy.random.Generator or None; got {random_state!r}."
         )
-    deadline = inf if time_limit is None else perf_counter() + time_limit
+    deadline = inf if time_limit is None else clock.now() + time_limit
     return Goal(
         tol, abs_tol, certify, deadline, {"warm_start": warm_start, "verbose": verbose, **options}, bool(options),
         memory_limit, progress, int(n_init), random_state,

@@ -82,9 +82,9 @@ def first_columns(rows: int) -> int:
 
 
 def least(options: FactorOptions) -> FactorOptions:
-    """The options for a factor of one column, as quickly as it can be made."""
+    """The options for a factor of one column, as quickly as it can be made: in this process, which waits for none."""
     settings = replace(options.settings, max_rank=1, checked=False)
-    return replace(options, method="streamed", settings=settings, cache=None)
+    return replace(options, method="streamed", settings=settings, cache=None, layout=None)
 
 
 def full(options: FactorOptions) -> FactorOptions:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import inf, isfinite, nan
-from time import perf_counter
 
 import numpy as np
 import scipy.linalg as sl
@@ -26,6 +25,7 @@ from kernelopt.spectral import enclosure as certificates
 from kernelopt.spectral.eigenvalues import NAME
 from kernelopt.spectral.spectral_form import Numbers, SpectralForm
 from kernelopt.spectral.spectral_problems import decomposed
+from kernelopt.support import clock
 from kernelopt.support.types import Array
 
 # Largest eigen-residual that passes, relative to ‖QMᵀMAθ‖: the gap is of second order in it, so that this goes with a
@@ -62,7 +62,7 @@ class PrincipalComponent(Work):
 
 def _maximized(reduction: Reduction, form: SpectralForm, goal: Goal) -> Outcome:
     """The maximizer in the factor's span, with its certificate and status."""
-    start = perf_counter()
+    start = clock.now()
     numbers = form.numbers()
     if numbers.radius < 0:
         return _nothing(form, Status.INFEASIBLE, start)
@@ -83,7 +83,7 @@ def _maximized(reduction: Reduction, form: SpectralForm, goal: Goal) -> Outcome:
     if not closed and goal.seconds_left() <= 0:
         status = Status.USER_LIMIT
     gap = nan if found is None else found.relative_gap
-    attempt = Attempt(NAME, goal.tol, None, (solved.factor.rank,), str(status), gap, perf_counter() - start)
+    attempt = Attempt(NAME, goal.tol, None, (solved.factor.rank,), str(status), gap, clock.now() - start)
     solution = Solution(status, solution.value, solution.functions, solution.duals, None, found)
     may_grow = reduction.is_restriction and found is not None and not closed and goal.certify is True
     return Outcome(solution, (attempt,), _stats(start), may_grow, point)
@@ -91,12 +91,12 @@ def _maximized(reduction: Reduction, form: SpectralForm, goal: Goal) -> Outcome:
 
 def _nothing(form: SpectralForm, status: Status, start: float) -> Outcome:
     """The outcome without an answer, of an infeasible or unbounded problem."""
-    attempt = Attempt(NAME, nan, None, (), str(status), nan, perf_counter() - start)
+    attempt = Attempt(NAME, nan, None, (), str(status), nan, clock.now() - start)
     return Outcome(without_answer(status, -form.sign), (attempt,), _stats(start), may_grow=False)
 
 
 def _stats(start: float) -> SolverStats:
-    return SolverStats(NAME, perf_counter() - start, None, None, 0.0, 0.0, 0.0)
+    return SolverStats(NAME, clock.now() - start, None, None, 0.0, 0.0, 0.0)
 
 
 # ---------------------------------------------------------------- verification

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf, isfinite, nan
-from time import perf_counter
 from typing import NamedTuple
 
 from kernelopt.certificate import FULL, Certificate
@@ -111,7 +110,7 @@ class State:
     attempts: tuple[Attempt, ...] = ()
     rounds: tuple[Round, ...] = ()
     interrupted: bool = False
-    began: float = field(default_factory=perf_counter)
+    began: float = field(default_factory=clock.now)
     why: str = ""
 
     @property
@@ -121,7 +120,7 @@ class State:
 
     def after(self, factored: Factored, outcome: Outcome) -> State:
         """The state after another round."""
-        seconds, found = perf_counter() - self.began, outcome.solution.certificate
+        seconds, found = clock.now() - self.began, outcome.solution.certificate
         better = self.best is None or is_better(outcome, self.best)
         return replace(
             self, factored=factored, latest=outcome, attempts=self.attempts + outcome.attempts,
@@ -222,7 +221,8 @@ def by_columns(factored: Factored, point: Iterate, start: Start | None) -> tuple
 def _at_once(stated: Stated, options: FactorOptions, goal: Goal, state: State) -> State:
     """The answer where the time is over before there is a factor: θ = 0, or what one pivot allows."""
     factored = reduced(stated.form, Step(policy.least(options)), {})
-    outcome = attempted(stated.strategy(factored.reduction, goal, None))
+    last = replace(goal, deadline=clock.now() + goal.for_last_steps())
+    outcome = attempted(stated.strategy(factored.reduction, last, None))
     kernels = [link.rows.kernel for link in stated.form.predictions]
     if outcome.solution.status == Status.OPTIMAL and any(k.is_psd is not True or k.declarations() for k in kernels):
         # Nothing was checked of what is not known by a rule.

@@ -217,17 +217,16 @@ class Statement:
         """Where B is held, None for one local array. By default that is the cluster that computes Dask arrays of the
         problem, where the problem and its solvers allow it."""
         canonical = self.canonical_form()
-        found = layout(backend, dtype, self._most_rows())
-        if found is not None:
-            if self._spectral is not None:
-                raise SolverError(
-                    "Expected B as one array in double precision for a problem of the spectral form; got a backend or "
-                    "a dtype. Leave them out."
-                )
-        elif backend is None and any(p.data.A._from_dask for p in self._inspect().predictions):
+        if backend is None and any(p.data.A._from_dask for p in self._inspect().predictions):
             points = all(link.rows.are_points for link in canonical.predictions)
             if points and self._spectral is None and choice.lacks_for_blocks(canonical, outer) is None:
-                found = layout(client_in_use(), dtype, self._most_rows())
+                backend = client_in_use()
+        found = layout(backend, dtype, self._most_rows())
+        if found is not None and self._spectral is not None:
+            raise SolverError(
+                "Expected B as one array in double precision for a problem of the spectral form; got a backend or a "
+                "dtype. Leave them out."
+            )
         return found
 
     def _most_rows(self) -> int:

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf, isfinite
-from time import perf_counter
 from typing import Any, NamedTuple
 
 from kernelopt.certificate import ESTIMATE, FULL, value_at_zero
@@ -18,6 +17,7 @@ from kernelopt.factorization import Guide
 from kernelopt.language.expressions import Theta
 from kernelopt.results.solution import Attempt, Solution, Status
 from kernelopt.solvers.engines import Start
+from kernelopt.support import clock
 from kernelopt.support.properties import cached_property
 
 Units = tuple[float, float]  # of predictions, and of multipliers
@@ -67,7 +67,11 @@ class Goal:
         return bool(self.options.get("verbose"))
 
     def seconds_left(self) -> float:
-        return self.deadline - perf_counter()
+        return self.deadline - clock.now()
+
+    def for_last_steps(self) -> float:
+        """Seconds that a step may take which an answer needs, also where the time is over."""
+        return max(self.seconds_left(), clock.LAST)
 
 
 @dataclass(frozen=True, eq=False)

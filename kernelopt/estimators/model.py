@@ -24,7 +24,7 @@ from kernelopt.language.expressions import Theta, sum_squares
 from kernelopt.language.functions import Function
 from kernelopt.language.smooth import SmoothLoss
 from kernelopt.problem import Problem
-from kernelopt.results.solution import Status
+from kernelopt.results.solution import Status, remedy_of
 from kernelopt.support.checks import is_function_of_two, require_flag, require_number, shown
 from kernelopt.support.types import Array
 
@@ -208,7 +208,7 @@ def solved(estimator: Any, problem: Problem, **defaults: Any) -> Certificate | N
     if any(theta.value is None for theta in problem.thetas()):
         raise SolverError(f"The problem of {type(estimator).__name__} is {status}. {status.remedy}")
     if status not in (Status.OPTIMAL, Status.LOCALLY_OPTIMAL):
-        told = f"The fit of {type(estimator).__name__} is {status}. {status.remedy}"
+        told = f"The fit of {type(estimator).__name__} is {status}. {remedy_of(status, problem.certificate)}"
         warnings.warn(told, ConvergenceWarning, stacklevel=3)
     estimator.n_iter_ = iterations(problem)
     return portable(problem.certificate)

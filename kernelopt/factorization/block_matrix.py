@@ -237,6 +237,7 @@ def _gram(B: Block, weights: Array, D: Array, width: int) -> Array:
     whole, i = np.zeros((width, width + D.shape[1])), 0
     found, room = whole[:, :width], np.empty(max(CACHED // 8, width))
     for part in _stretches(B, width):
+        clock.check()
         w = weights[i : i + len(part)]
         whole[:, width:] += part.T @ D[i : i + len(part)]
         i += len(part)

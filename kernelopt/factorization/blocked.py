@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from kernelopt.factorization.elimination import BLOCK, Elimination, GrowingColum
 from kernelopt.factorization.factor import Factor
 from kernelopt.factorization.row_block import RowBlock
 from kernelopt.language.rows import Rows
+from kernelopt.support import clock
 from kernelopt.support.types import Array, Ints
 
 # Rows of kernel values that a task holds at a time, and columns in a pass over the kernel: 8 MB. Larger tiles take more
@@ -161,7 +161,7 @@ def blocked_cholesky(
     rows: Rows, settings: Settings, memory_limit: float | None, layout: Layout, start: Factor | None = None
 ) -> BlockFactor:
     """Q = scale·BBᵀ as `streamed_cholesky` makes it, with B in blocks."""
-    begin = perf_counter()
+    begin = clock.now()
     work, columns = _begun(rows, settings, memory_limit, layout, start if isinstance(start, BlockFactor) else None)
     work.run(columns)
     return columns.factor(work, begin)
@@ -172,7 +172,7 @@ def grown(  # noqa: PLR0917
     memory_limit: float | None,
 ) -> BlockFactor:  # fmt: skip
     """`count` more pivots that take most from νᵀEν."""
-    begin = perf_counter()
+    begin = clock.now()
     work, columns = _begun(rows, settings, memory_limit, known.layout, known)
     work.run_towards(columns, nu, products, count, BLOCK)
     return columns.factor(work, begin)
@@ -272,7 +272,7 @@ class BlockColumns(GrowingColumns):
         return BlockFactor(
             B=self.B, scale=work.scale, pivots=work.pivots,
             residual=relative_trace(work.d, work.diagonal, work.row_scale),
-            kernel_seconds=0.0, factor_seconds=perf_counter() - begin, L=self.L, residual_diagonal=work.d,
+            kernel_seconds=0.0, factor_seconds=clock.now() - begin, L=self.L, residual_diagonal=work.d,
             parts=self.parts, layout=self.layout,
             spans=work.rank in (len(work.d), work.rows.features),
         )  # fmt: skip
@@ -293,6 +293,7 @@ def _with_columns(  # noqa: PLR0917
     n = len(parts[0])
     found = np.empty((n, len(L)), dtype=parts[0].dtype)
     for i in range(0, n, TILE):
+        clock.check()  # where this process runs the task: the workers of a cluster know no deadline
         E, at = X[i : i + TILE].gram(pivots) / scale, 0
         for part in parts:
             E -= part[i : i + TILE].astype(float, copy=False) @ here[:, at : at + part.shape[1]].T
@@ -305,6 +306,7 @@ def _from_kernel(B: Block, X: RowBlock, pivots: RowBlock, L: Array, scale: float
     """K_XS L⁻ᵀ/scale in the precision of B."""
     found = np.empty((len(X), len(L)), dtype=B[0].dtype)
     for i in range(0, len(X), TILE):
+        clock.check()
         K = X[i : i + TILE].gram(pivots) / scale
         found[i : i + TILE] = sl.solve_triangular(L, K.T, lower=True, check_finite=False).T
     return found

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
-from math import inf, isfinite
+from math import inf
 from operator import add
 from typing import Any, NamedTuple
 
-from kernelopt.errors import SolverError
+from kernelopt.errors import ClusterError
 from kernelopt.factorization import memory
 from kernelopt.factorization.block_matrix import Arguments, Work
 from kernelopt.support import clock
@@ -19,6 +22,13 @@ from kernelopt.support.optional import optional
 GROUP = 8
 # The latency of a pass over all blocks, 20 ms, in multiplications that one thread does meanwhile (3e10 per second).
 LATENCY = 6e8
+# Seconds without any live worker until the cluster is given up. A nanny restarts a worker, and an adaptive cluster of
+# one machine starts one, in 1 to 5 s on a quiet machine. Machines of a cloud and queues of batch jobs take minutes, for
+# which users wait with client.wait_for_workers.
+WITHOUT_WORKERS = 30.0
+# Seconds between two looks at the deadline and the workers. Longer ones overrun the limit, shorter ones ask the
+# scheduler more often.
+LOOK = 0.1
 
 
 class Placed(NamedTuple):
@@ -42,10 +52,13 @@ class OnDask:
 
     @staticmethod
     def of(client: Any) -> OnDask:
-        known = client.scheduler_info(n_workers=-1)["workers"]
+        """The workers that there are. Raises ClusterError where none come in time, unless a time limit ends first."""
+        watch, known = _Watch(client), dict[str, Any]()
+        with suppress(clock.OutOfTimeError):
+            while not (known := watch.look()):
+                time.sleep(LOOK)
         homes = tuple(address for address in sorted(known) for _ in range(known[address]["nthreads"]))
         limits = [worker["memory_limit"] or inf for worker in known.values()]
-        # Without workers there is no limit yet: they may still be starting.
         return OnDask(client, homes, float(sum(limits)) if limits else inf)
 
     @property
@@ -82,17 +95,27 @@ class OnDask:
         return self._gathered(parts)[0]
 
     def _gathered(self, futures: list[Any]) -> list[Any]:
-        """The results. At the time limit, or when interrupted, tasks that still run are cancelled."""
-        left = clock.seconds_left()
+        """The results. At the time limit, when interrupted, and without workers, tasks that still run are cancelled.
+
+        Raises OutOfTimeError, KeyboardInterrupt or ClusterError then.
+        """
+        client, watch = self.client, _Watch(self.client)
+
+        async def results() -> list[Any]:
+            return list(await client.gather(futures, asynchronous=True))
+
+        running = asyncio.run_coroutine_threadsafe(results(), client.loop.asyncio_loop)
         try:
-            if isfinite(left):
-                optional("distributed", "solve(backend=...)").wait(futures, timeout=max(left, 0.0))
-            return list(self.client.gather(futures))
-        except TimeoutError as error:
-            self.client.cancel(futures)
-            raise clock.OutOfTimeError from error
-        except KeyboardInterrupt:
-            self.client.cancel(futures)
+            while True:
+                try:
+                    return running.result(timeout=max(min(LOOK, clock.seconds_left()), 0.0))
+                except TimeoutError:
+                    if running.done():  # it is a task's own error
+                        raise
+                clock.check()
+                watch.look()
+        except (clock.OutOfTimeError, ClusterError, KeyboardInterrupt):
+            client.cancel(futures)  # which ends `running`, too
             raise
 
     def _home(self, number: int) -> str | None:
@@ -100,7 +123,7 @@ class OnDask:
 
     def _submitted(self, function: Work, blocks: Sequence[Any], arguments: Sequence[Arguments]) -> list[Any]:
         if self.client.status != "running":
-            raise SolverError("Expected the client that holds B to be open; got one that is closed. Solve again.")
+            raise ClusterError("Expected the client that holds B to be open; got one that is closed. Solve again.")
         found = []
         for block, rest in zip(blocks, arguments, strict=True):
             # The home is a preference: where that worker is lost, another one takes the task.
@@ -109,6 +132,35 @@ class OnDask:
             # pure=False only spares Dask the hash of all arguments, from which it would make the task's key.
             found.append(self.client.submit(function, block.future, *known, pure=False, **at))
         return found
+
+
+class _Watch:
+    """How long a cluster has been without workers."""
+
+    def __init__(self, client: Any) -> None:
+        self.client, self.since = client, clock.now()
+
+    def look(self) -> dict[str, Any]:
+        """The live workers. Raises ClusterError where there have been none for too long, and OutOfTimeError where the
+        end of the solve is reached first."""
+        known = _workers(self.client)
+        if known:
+            self.since = clock.now()
+        elif clock.given_up(self.since, WITHOUT_WORKERS):
+            raise ClusterError(
+                f"Expected at least one live worker of {self.client}; got none for {clock.now() - self.since:.0f} s. "
+                "Start workers, as by cluster.scale(2), and wait for them with client.wait_for_workers(1); or leave "
+                "out backend, which computes in this process."
+            )
+        return known
+
+
+def _workers(client: Any) -> dict[str, Any]:
+    """What the scheduler knows of each worker, by its address. Raises ClusterError where it can't be asked."""
+    try:
+        return dict(client.scheduler_info(n_workers=-1)["workers"])
+    except (OSError, RuntimeError) as error:
+        raise ClusterError(f"Expected a scheduler that answers; got {error}. Connect a new client.") from error
 
 
 def is_client(value: Any) -> bool:

@@ -7,7 +7,6 @@ residual. Eigenfactor: B = V√Λ.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from kernelopt.factorization import memory
 from kernelopt.factorization.factor import FLOOR, Factor
 from kernelopt.kernels import Precomputed
 from kernelopt.language.rows import Rows
+from kernelopt.support import clock
 from kernelopt.support.threads import for_factoring
 from kernelopt.support.types import Array
 
@@ -110,7 +110,7 @@ class Settings:
 def pivoted_cholesky(rows: Rows, settings: Settings, memory_limit: float | None = None) -> Factor:
     """Q = scale·BBᵀ by greedy pivots, in O(n r²) flops and one n×n array."""
     Q, scale, row_scale, kernel_seconds = _normalized_gram(rows, memory_limit)
-    start = perf_counter()
+    start = clock.now()
     n, trace = len(Q), float(np.trace(Q))
     diagonal = Q.diagonal().copy()
     refuse_declared(rows, Q, scale)
@@ -134,14 +134,14 @@ def pivoted_cholesky(rows: Rows, settings: Settings, memory_limit: float | None 
     if rows.mixed:
         B *= row_scale[:, None]
     return CholeskyFactor(
-        B, scale, order[:rank] - 1, relative_trace(left, diagonal, row_scale), kernel_seconds, perf_counter() - start,
+        B, scale, order[:rank] - 1, relative_trace(left, diagonal, row_scale), kernel_seconds, clock.now() - start,
     )  # fmt: skip
 
 
 def eigenfactor(rows: Rows, settings: Settings, memory_limit: float | None = None) -> Factor:
     """Q = scale·BBᵀ with B = V√Λ, in O(n³) flops; orthogonal columns, largest eigenvalues first."""
     Q, scale, row_scale, kernel_seconds = _normalized_gram(rows, memory_limit)
-    start = perf_counter()
+    start = clock.now()
     if rows.mixed:  # eigenvalues belong to Q itself, not to its rescaled rows
         Q *= row_scale[:, None] * row_scale
     trace = float(np.trace(Q))
@@ -159,7 +159,7 @@ def eigenfactor(rows: Rows, settings: Settings, memory_limit: float | None = Non
     residual = max(trace - float(eigenvalues[:rank].sum()), 0.0)
     return EigenFactor(
         B, scale, np.arange(len(Q)), residual / trace if trace > 0 else 0.0,
-        kernel_seconds, perf_counter() - start,
+        kernel_seconds, clock.now() - start,
     )  # fmt: skip
 
 
@@ -167,13 +167,13 @@ def _normalized_gram(rows: Rows, memory_limit: float | None) -> _Normalized:
     """Q of unit mean diagonal; of unit diagonal where rows are of mixed kinds, whose units differ."""
     n = len(rows)
     memory.require(needed(n), f"Factoring the kernel matrix of {n} distinct rows", memory_limit)
-    start = perf_counter()
+    start = clock.now()
     Q = rows.gram()
     scale, row_scale = units(rows, Q.diagonal())
     Q /= scale
     if rows.mixed:
         Q /= row_scale[:, None] * row_scale
-    return _Normalized(Q, scale, row_scale, perf_counter() - start)
+    return _Normalized(Q, scale, row_scale, clock.now() - start)
 
 
 def needed(n: int) -> float:
@@ -240,7 +240,7 @@ def refuse_declared(rows: Rows, Q: Array | None = None, scale: float = 1.0) -> N
 def projected(rows: Rows, settings: Settings, memory_limit: float | None = None) -> Factor:
     """The factor of Q̃, Q with its negative eigenvalues clipped to 0, flipped to |λ|, or all shifted by −λ_min."""
     Q, scale, row_scale, kernel_seconds = _normalized_gram(rows, memory_limit)
-    start = perf_counter()
+    start = clock.now()
     if rows.mixed:
         Q *= row_scale[:, None] * row_scale
     with for_factoring(len(Q)):
@@ -258,7 +258,7 @@ def projected(rows: Rows, settings: Settings, memory_limit: float | None = None)
         pivots=np.arange(len(values)),
         residual=max(total - float(changed[kept].sum()), 0.0) / (total or 1.0),
         kernel_seconds=kernel_seconds,
-        factor_seconds=perf_counter() - start,
+        factor_seconds=clock.now() - start,
         indefinite=settings.indefinite,
         distance=float(np.linalg.norm(changed - values) / np.linalg.norm(values)),
         signs=np.where(values[kept] < 0, -1.0, 1.0) if settings.indefinite == "flip" else np.ones(len(kept)),

@@ -13,7 +13,6 @@ column c replaces E by E − ccᵀ, and so reduces νᵀEν by (cᵀν)². There
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from time import perf_counter
 
 import numpy as np
 import scipy.linalg as sl
@@ -24,6 +23,7 @@ from kernelopt.factorization.factor import Factor
 from kernelopt.factorization.streamed import StreamedFactor, with_pivots
 from kernelopt.factorization.tall import SPARE
 from kernelopt.language.rows import Rows
+from kernelopt.support import clock
 from kernelopt.support.types import Array
 
 # Relative to νᵀQν: a smaller νᵀEν may be rounding in the difference Qν − B(Bᵀν), and gives no column.
@@ -115,7 +115,7 @@ def grow(  # noqa: PLR0917
     memory_limit: float | None = None,
 ) -> Factor:  # fmt: skip
     """A factor with `count` more pivots and, with `functions`, with Aᵀν among its functions where Qν is known."""
-    begin = perf_counter()
+    begin = clock.now()
     if guide is None:
         return known if functions else known.of_pivots
     factor, unit = known.of_pivots, np.linalg.norm(guide.nu, axis=0)
@@ -136,7 +136,7 @@ def grow(  # noqa: PLR0917
     most = (settings.max_rank or len(rows)) - factor.rank
     start = known if isinstance(known, ExpandedFactor) and known.base is factor else None
     found = _with_functions(factor, start, V, QV, most, memory_limit)
-    return replace(found, why=known.why, factor_seconds=perf_counter() - begin)
+    return replace(found, why=known.why, factor_seconds=clock.now() - begin)
 
 
 def _with_functions(  # noqa: PLR0917

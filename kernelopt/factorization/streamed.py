@@ -6,7 +6,6 @@ It takes (r+1)N kernel values and those of the E_CC, N r² flops in matrix produ
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import perf_counter
 
 import numpy as np
 from scipy.linalg.blas import dtrsm
@@ -17,6 +16,7 @@ from kernelopt.factorization.elimination import BLOCK, STRETCH, Elimination, Gro
 from kernelopt.factorization.factor import Factor
 from kernelopt.factorization.tall import Room
 from kernelopt.language.rows import Rows
+from kernelopt.support import clock
 from kernelopt.support.types import Array, Ints
 
 # Bytes of the first array of B, 64 MB. A smaller one is copied more often while B grows, a larger one is wasted on
@@ -51,7 +51,7 @@ def streamed_cholesky(
     that is not positive semidefinite by rule is tried on random rows, and on the candidates of each round; NotPSDError
     is raised where a principal submatrix of Q is indefinite. A kernel that is indefinite on other rows only passes.
     """
-    begin = perf_counter()
+    begin = clock.now()
     known = start if isinstance(start, StreamedFactor) else None
     work, columns = _begun(rows, settings, memory_limit, known)
     work.run(columns)
@@ -63,7 +63,7 @@ def with_pivots(  # noqa: PLR0917
     memory_limit: float | None,
 ) -> StreamedFactor:  # fmt: skip
     """`count` more pivots that take most from νᵀEν, and room for `spare` columns of functions behind them."""
-    begin = perf_counter()
+    begin = clock.now()
     work, columns = _begun(rows, settings, memory_limit, known, known.rank + count + spare)
     columns.spare = spare
     work.run_towards(columns, nu, products, count, CHUNK)
@@ -111,6 +111,7 @@ class ArrayColumns(GrowingColumns):
         B, squares = self.B, np.zeros(n)
         B[:k, k:end], B[k:end, k:end] = 0.0, L
         for i in range(end, n, STRETCH):
+            clock.check()
             some = slice(i, min(i + STRETCH, n))
             E = work.kernel(chosen, self.order[some])
             E -= here @ B[some, :k].T
@@ -162,7 +163,9 @@ class ArrayColumns(GrowingColumns):
         remedy, whole = "Set max_rank or a larger rank_tol, use fewer rows", memory.of_solve(n, most)
         memory.require(held + 8.0 * n * width, what, work.limit, remedy, whole)
         wider = np.empty((n, width))
-        wider[:, : self.rank] = self.B[:, : self.rank]
+        for i in range(0, n, STRETCH):
+            clock.check()
+            wider[i : i + STRETCH, : self.rank] = self.B[i : i + STRETCH, : self.rank]
         self.B = wider
 
     def factor(self, work: Elimination, begin: float) -> StreamedFactor:
@@ -176,7 +179,7 @@ class ArrayColumns(GrowingColumns):
             B *= work.row_scale[:, None]
         return StreamedFactor(
             B=B, scale=work.scale, pivots=work.pivots, residual=relative_trace(work.d, work.diagonal, work.row_scale),
-            kernel_seconds=work.kernel_seconds, factor_seconds=perf_counter() - begin - work.kernel_seconds,
+            kernel_seconds=work.kernel_seconds, factor_seconds=clock.now() - begin - work.kernel_seconds,
             residual_diagonal=work.d * work.row_scale**2, room=Room(self.B, self.rank) if self.spare else None,
         )  # fmt: skip
 

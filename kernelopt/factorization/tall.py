@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.factorization import memory
+from kernelopt.support import clock
 from kernelopt.support.properties import cached_property
 from kernelopt.support.submatrix import submatrix
 from kernelopt.support.types import Array, Ints
@@ -335,6 +336,8 @@ def _symmetric(B: Array, w: Array) -> Array:
     step, found = max(SCALED // (8 * max(r, 1)), r, 1), np.zeros((r, r))
     room = np.empty((min(step, len(B)), r))
     for i in range(0, len(B), step):
+        if i:
+            clock.check()
         S = np.multiply(roots[i : i + step], B[i : i + step], out=room[: min(step, len(B) - i)])
         found += S.T @ S
     return found

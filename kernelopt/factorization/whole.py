@@ -8,7 +8,6 @@ c belong to no orthonormal basis: the inner product of two of them is cᵀQd, an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -19,6 +18,7 @@ from kernelopt.factorization import memory
 from kernelopt.factorization.factor import Factor
 from kernelopt.factorization.tall import SPARSE, DenseMatrix, Room, TallMatrix
 from kernelopt.language.rows import Rows
+from kernelopt.support import clock
 from kernelopt.support.arithmetic import UNIT
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
@@ -209,11 +209,11 @@ class WholeFactor(Factor):
 
 def whole(rows: Rows, memory_limit: float | None = None) -> Factor:
     """Q of rows whose kernel is positive semidefinite by rule, as nothing is checked here."""
-    start, n = perf_counter(), len(rows)
+    start, n = clock.now(), len(rows)
     memory.require(needed(n), f"The kernel matrix of {n} distinct rows", memory_limit)
     Q = rows.gram_to_read()
     rows.require_digits(float(Q.diagonal().mean()))
-    return WholeFactor(WholeMatrix(Q.T), 1.0, np.arange(n), 0.0, perf_counter() - start, 0.0)
+    return WholeFactor(WholeMatrix(Q.T), 1.0, np.arange(n), 0.0, clock.now() - start, 0.0)
 
 
 def needed(n: int) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from kernelopt.kernels.rounding import spread
+from kernelopt.support import clock
 from kernelopt.support.arithmetic import gamma
 from kernelopt.support.types import Array
 
@@ -17,6 +18,9 @@ TINY = 1e-300
 # Distance from the median, in scales, up to which squared distances come from a matrix product. The product's error
 # grows with its square, to 1e-16·FAR² ≈ 1e-12; smaller values compute more distances by direct sums, which are slower.
 FAR = 100.0
+# Rows of a matrix up to which its tiles are computed without a look at the deadline: a pass over the kernel looks
+# between blocks of so many rows. A matrix that is formed as a whole may take minutes.
+LOOKED_AT = 1024
 FOR_CENTRE = 256  # points whose median is the centre, at most; of all, it takes as long as some thousand distances each
 
 
@@ -114,6 +118,8 @@ def tiled(n: int, m: int | None, tile: Callable[[slice, slice, Array], Array], s
     K = np.empty((n, n if m is None else m))
     room = np.empty(min(size, n) * min(size, K.shape[1]))
     for a in range(0, n, size):
+        if a > LOOKED_AT:
+            clock.check()
         i = slice(a, min(a + size, n))
         for b in range(0, a + 1 if m is None else m, size):
             j = slice(b, min(b + size, K.shape[1]))

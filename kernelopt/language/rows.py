@@ -487,6 +487,8 @@ def _passed(
     starts = range(0, count, block)
     at = {i: slice(i, min(i + block, count)) for i in starts}
     pairs = [(at[i], at[j]) for i in starts for j in (i, *range(0, i, block))]
+    if len(pairs) > 1:
+        clock.check()
     for number, (pair, found) in enumerate(zip(pairs, in_order(part, pairs, MOST_THREADS), strict=True)):
         if number:
             clock.check()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from math import inf, isfinite
 from pickle import PicklingError, loads
-from time import perf_counter, time
+from time import time
 from traceback import format_exception
 from types import CodeType, MappingProxyType
 from typing import Any
@@ -28,6 +28,7 @@ from kernelopt.model_selection.path_table import EVALUATION, Path, PathSolution
 from kernelopt.model_selection.paths import kernel_values, path
 from kernelopt.model_selection.squares import summands
 from kernelopt.problem import Problem, require_problem
+from kernelopt.support import clock
 from kernelopt.support.checks import generator, require_flag, require_limit, shown
 from kernelopt.support.cvxpy_parts import PRODUCTS, AddExpression, NegExpression, Sum
 from kernelopt.support.optional import optional
@@ -234,14 +235,14 @@ def cross_validate(
         )
     if jobs > 1:
         _require_own_names(loss)
-    deadline = inf if time_limit is None else perf_counter() + time_limit
+    deadline = inf if time_limit is None else clock.now() + time_limit
     restore, found = problem._keep(), list[Path]()
     sweep = _Sweep(problem, weights, parameter, values, base, loss, solve_options)
     begun = sweep.in_turn(folds, deadline) if jobs == 1 else sweep.in_processes(folds, deadline, jobs)
     try:
         with closing(begun):
             found += tqdm(begun, "folds", len(folds), disable=not progress)
-        if perf_counter() > deadline:
+        if clock.now() > deadline:
             raise KernelOptError(
                 f"Expected to end within {time_limit:g} seconds; {sum(map(bool, found))} of {len(folds)} folds were "
                 "begun. Raise time_limit, or take fewer values or folds."
@@ -276,11 +277,11 @@ class _Sweep:
         with kernel_values(self.problem, self.options):
             for train, test in folds:
                 if last is not None:
-                    if perf_counter() > deadline:
+                    if clock.now() > deadline:
                         return
                     max(last.solutions, key=lambda row: row.parameter)._restore()
                 self.weights.value = _on(train, self.base)
-                left = None if not isfinite(deadline) else max(deadline - perf_counter(), 1e-3)
+                left = None if not isfinite(deadline) else max(deadline - clock.now(), 1e-3)
                 with spelling(cross_validate, self.options):
                     last = path(
                         self.problem, self.parameter, self.values, evaluate=_number(judge, test), time_limit=left,
@@ -297,7 +298,7 @@ class _Sweep:
         limit = memory.allowed_bytes(self.options.get("memory_limit")) / jobs
         sweep = replace(self, options={**self.options, "memory_limit": limit})
         parts = [[folds[k] for k in part] for part in np.array_split(np.arange(len(folds)), jobs)]
-        end = deadline if not isfinite(deadline) else time() + deadline - perf_counter()
+        end = deadline if not isfinite(deadline) else time() + deadline - clock.now()
         # Arrays are copied: as files on disk they would be read-only for a kernel or a loss of the user's.
         run = joblib.Parallel(jobs, backend="loky", return_as="generator", max_nbytes=None)
         try:
@@ -319,7 +320,7 @@ class _Sweep:
 def _in_process(sweep: _Sweep, folds: Sequence[Fold], end: float) -> tuple[bytes, BaseException | None]:
     """The paths of some folds, and the error that ended them; `end` is a time of the clock that processes share."""
     found, failure = list[Path](), None
-    begun = sweep.in_turn(folds, end if not isfinite(end) else perf_counter() + end - time())
+    begun = sweep.in_turn(folds, end if not isfinite(end) else clock.now() + end - time())
     try:
         with closing(begun):
             found.extend(begun)

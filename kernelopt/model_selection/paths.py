@@ -6,7 +6,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from math import inf, isfinite
 from numbers import Real
-from time import perf_counter
 from types import MappingProxyType
 from typing import Any
 
@@ -23,6 +22,7 @@ from kernelopt.kernels.domains import check_finite, frozen, real_array
 from kernelopt.language.expressions import Theta
 from kernelopt.model_selection.path_table import EVALUATION, Path, PathSolution, own_columns
 from kernelopt.problem import Problem
+from kernelopt.support import clock
 from kernelopt.support.checks import require_limit, require_number, shown
 
 # Between neighbouring values, relative to P₀ − P. λ‖θ‖² takes about 1/√gap solves, and ‖θ‖ ≤ R up to 1/gap.
@@ -149,7 +149,7 @@ def path(
         return Path(problem, parameter, tuple(rows[v] for v in sorted(rows)), spacing.gap, spacing.covered())
 
     problem._require_no_boxes("ko.path")
-    deadline = inf if time_limit is None else perf_counter() + time_limit
+    deadline = inf if time_limit is None else clock.now() + time_limit
     restore = problem._keep()
     try:
         with (
@@ -157,7 +157,7 @@ def path(
             tqdm(total=total, desc=parameter.name(), unit=" values", disable=not progress) as bar,
         ):
             # The plan reads the last answer, and must not be asked for more after the time limit stopped that solve.
-            while not rows or perf_counter() < deadline:
+            while not rows or clock.now() < deadline:
                 value = next(plan, None)
                 if value is None:
                     break
@@ -201,9 +201,9 @@ def _solve(
     problem: Problem, value: float, evaluate: Callable[[Problem], Any] | None, deadline: float, options: dict[str, Any]
 ) -> PathSolution:
     """Solve for the value that the parameter has now, and keep the answer."""
-    start = perf_counter()
+    start = clock.now()
     problem.solve(**options, time_limit=max(deadline - start, 1e-3) if isfinite(deadline) else None)
-    seconds, restore = perf_counter() - start, problem._keep()
+    seconds, restore = clock.now() - start, problem._keep()
     functions = {theta: theta.value for theta in problem.thetas() if theta.value is not None}
     evaluation = _evaluation(problem, evaluate) if evaluate is not None and functions else {}
     for function in functions.values():  # of a grid's many functions, each would keep its centers

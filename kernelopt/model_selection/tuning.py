@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
-from time import perf_counter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -22,6 +21,7 @@ from kernelopt.model_selection.cross_validation import _base_weights, _folds, _o
 from kernelopt.model_selection.gradients import gradient
 from kernelopt.model_selection.leave_one_out_slope import LeaveOneOutLoss, leave_one_out_slope
 from kernelopt.problem import Problem, require_problem
+from kernelopt.support import clock
 from kernelopt.support.checks import generator, require_flag, require_kind, require_limit
 from kernelopt.support.properties import cached_property
 from kernelopt.support.table import Table
@@ -222,7 +222,7 @@ def tune(
     require_limit(time_limit)
     require_flag(progress, "progress")
     judge = _judge(problem, criterion, chosen, at)
-    deadline = inf if time_limit is None else perf_counter() + time_limit
+    deadline = inf if time_limit is None else clock.now() + time_limit
     search = _Search(problem, judge, box, {"tol": TOL, "certify": False, **solve_options}, deadline, max_evaluations)
     starts = [box.start, *(box.random(random) for _ in range(n_init - 1))]
     with spelling(tune, solve_options), tqdm(total=None, desc="criterion", disable=not progress) as bar:
@@ -381,7 +381,7 @@ class _Search:
         self, problem: Problem, judge: _Judge, box: _Box, options: dict[str, Any], deadline: float, most: int
     ) -> None:
         self.problem, self.judge, self.box, self.options = problem, judge, box, options
-        self.deadline, self.most, self.began = deadline, most, perf_counter()
+        self.deadline, self.most, self.began = deadline, most, clock.now()
         self.evaluations: list[Evaluation] = []
         self.start, self.count, self.ended, self.message = 0, 0, False, ""
         self.bar: Any = None
@@ -423,7 +423,7 @@ class _Search:
         values = self.box.values(np.clip(x, self.box.low, self.box.high))
         known = self._known(values)
         if known is None:
-            if self.evaluations and perf_counter() > self.deadline:
+            if self.evaluations and clock.now() > self.deadline:
                 self.ended = True
                 raise _LimitError("ended: time limit")
             if self.count >= self.most:
@@ -431,7 +431,7 @@ class _Search:
             for p, value in zip(self.box.parameters, values, strict=True):
                 p.value = value
             criterion, slopes = self.judge.evaluate(self.options)
-            known = Evaluation(self.start, values, criterion, slopes, perf_counter() - self.began)
+            known = Evaluation(self.start, values, criterion, slopes, clock.now() - self.began)
             self.evaluations.append(known)
             self.count += 1
             self._show()

@@ -60,6 +60,17 @@ _REMEDIES = {
 }
 
 
+UNCERTIFIED = (
+    "No certificate tells how near this is to the optimum: certify=False asks for none, and with integers there is "
+    "none. See problem.verify()."
+)
+
+
+def remedy_of(status: Status, certificate: Any) -> str:
+    """The remedy of a status, where the answer has this certificate, or None."""
+    return UNCERTIFIED if status == Status.OPTIMAL_INACCURATE and certificate is None else status.remedy
+
+
 ROUNDED = 1e-13  # relative to ‖θ‖: coefficients that make up no more than this are rounding
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib import import_module
 from math import inf, isfinite, nan
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import cvxpy as cp
@@ -23,7 +22,7 @@ from kernelopt.compiler.representer import Reduction
 from kernelopt.errors import DCPError, ParameterError, SolverError
 from kernelopt.factorization import memory
 from kernelopt.results.solution import Status
-from kernelopt.support import outside
+from kernelopt.support import clock, outside
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.cvxpy_parts import Compiled, compiled
 from kernelopt.support.cvxpy_parts import Solution as CvxpySolution
@@ -214,7 +213,7 @@ def solve(  # noqa: PLR0917
 
     Raises SolverError, DCPError or ParameterError with cvxpy's own words, and KeyboardInterrupt after Ctrl-C.
     """
-    deadline = inf if seconds is None else perf_counter() + seconds
+    deadline = inf if seconds is None else clock.now() + seconds
     known = CONIC_SOLVERS.get(solver, ConicSolver(""))
     ours = known.options(max(1e-2 * tol, TIGHTEST))  # the certified gap adds the factor's error
     if seconds is not None and known.time_limit:
@@ -227,11 +226,11 @@ def solve(  # noqa: PLR0917
         plain = problem.is_mixed_integer() or not isinstance(found.data, dict)  # a problem of constants is its own data
         sigma, kappa = (1.0, 1.0) if plain else _scaled(found, units, penalized)
         rows = _equilibrated(found.data) if solver == "CLARABEL" and not plain else None
-        left = deadline - perf_counter()
+        left = deadline - clock.now()
         if isfinite(left) and known.time_limit and known.time_limit not in options:
             ours[known.time_limit] = max(left, 1e-3)
         raw = found.answer(problem, options, ours, left)
-        if known.stopped(raw) and perf_counter() < deadline:
+        if known.stopped(raw) and clock.now() < deadline:
             outside.interrupt()
         if known.stopped(raw) and not known.keeps:
             raise OutOfTimeError
@@ -386,12 +385,12 @@ def solve_reduction(  # noqa: PLR0917
 ) -> Answer:  # fmt: skip
     """The answer of one of cvxpy's solvers, with v, y and multipliers as an iterate."""
     if seconds is not None:
-        deadline = perf_counter() + seconds
+        deadline = clock.now() + seconds
         try:
             outside.wait_for_others(seconds - COMPILE_SECONDS * entries(reduction))
         except OutOfTimeError:
             return nothing(solver)
-        seconds = deadline - perf_counter()
+        seconds = deadline - clock.now()
     inner = reduction.inner
     penalized = [v for v in inner.v.values() if v is not None]
     answer = solve(inner.problem, solver, tol, options, units, seconds, penalized)

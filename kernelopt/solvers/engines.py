@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf, isfinite, log, nan
 from operator import is_
-from time import perf_counter
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
@@ -109,9 +108,9 @@ def solve(  # noqa: PLR0917
     """Solve a reduced problem by one of our own solvers.
 
     at_zero : P₀, where gaps are relative to P₀ − P, as certified ones are. Raises SolverError where the solver does not
-    take the problem.
+    take the problem, and OutOfTimeError where the deadline is reached before there is a point.
     """
-    began = perf_counter()
+    began = clock.now()
     shape = assemble.shape_of(reduction.form, outer)
     reason = lacks(name, shape)
     if reason is not None:
@@ -131,7 +130,8 @@ def solve(  # noqa: PLR0917
     )  # fmt: skip
     engine = ENGINES[name]
     try:
-        with np.errstate(all="ignore"):  # a step too far may overflow; it is taken back
+        # A step too far may overflow; it is taken back. Products with B look at the deadline between blocks of rows.
+        with np.errstate(all="ignore"), clock.limited(deadline):
             point, problem, R = _solved(reduction, outer, shape, engine, watch, start)
     finally:
         watch.close()
@@ -187,7 +187,7 @@ def _root_scale(reduction: Reduction, norm: int) -> float:
 
 
 def _stats(name: str, began: float, watch: Watch) -> CvxpyStats:
-    return CvxpyStats(name, solve_time=perf_counter() - began, num_iters=watch.systems)
+    return CvxpyStats(name, solve_time=clock.now() - began, num_iters=watch.systems)
 
 
 def _solved(  # noqa: PLR0917
@@ -254,17 +254,17 @@ def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
     problem = assemble.structured(reduction, outer, ones, ENGINES[engine].sparse).truncated(0)
     sigma, kappa = outer.form.units
     # ½xᵀRx = 0 without v: only the absolute gap can close
-    watch = Watch("", 0.0, FLOOR * kappa, sigma, perf_counter() + clock.for_last_steps())
+    watch = Watch("", 0.0, FLOOR * kappa, sigma, clock.now() + clock.for_last_steps())
     if not problem.q:
         return problem.value(np.zeros(0), np.zeros(problem.m))
     along_one = _least_along_one(problem) if problem.q == 1 and not (shape.hard or outer.form.smooth) else None
     if along_one is not None:
         return along_one
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), clock.limited(watch.deadline):
             problem = first_point.with_origin(problem, watch)
             point = ENGINES[engine].solve(problem, watch)
-    except SolverError:
+    except (SolverError, clock.OutOfTimeError):
         return None
     if isinstance(point.stopped, KeyboardInterrupt):
         raise point.stopped

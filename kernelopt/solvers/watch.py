@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
-from time import perf_counter
 
 from kernelopt.solvers.dual_point import Point
+from kernelopt.support import clock
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.progress import GapBar
 
@@ -26,7 +26,7 @@ class Watch:
 
     tol : target gap, relative to `size`; floor : absolute gap that suffices in any case; enough : relative gap at which
     no better point is sought from one that a finder gave; unit : of the arguments s, for violations; deadline : on
-    `perf_counter`; at_zero, offset : P₀ and the objective's constant, where gaps are relative to P₀ − P; systems,
+    `clock.now`; at_zero, offset : P₀ and the objective's constant, where gaps are relative to P₀ − P; systems,
     flops : linear systems solved so far, and their cost
     """
 
@@ -42,7 +42,7 @@ class Watch:
     offset: float = 0.0
     systems: int = 0
     flops: float = 0.0
-    started: float = field(default_factory=perf_counter)
+    started: float = field(default_factory=clock.now)
     _headed: bool = False
     _bar: GapBar | None = None
 
@@ -75,12 +75,12 @@ class Watch:
     @property
     def is_over(self) -> bool:
         """Whether the deadline has passed."""
-        return perf_counter() > self.deadline
+        return clock.now() > self.deadline
 
     @property
     def left(self) -> float:
         """Seconds until the deadline."""
-        return self.deadline - perf_counter()
+        return self.deadline - clock.now()
 
     def check_time(self) -> None:
         """Raise OutOfTimeError after the deadline."""
@@ -93,7 +93,7 @@ class Watch:
                 print(f"{self.solver}\n systems   rank       primal           gap   rel. gap  violation   seconds")
                 self._headed = True
             relative = point.gap / point.unit if point.unit > 0 else inf
-            seconds = perf_counter() - self.started
+            seconds = clock.now() - self.started
             print(
                 f"{self.systems:>8}{rank:>7}{point.primal:>16.8e}{point.gap:>11.2e}{relative:>11.2e}"
                 f"{point.violation:>11.1e}{seconds:>9.2f}s"

@@ -1,4 +1,4 @@
-"""The deadline of a call, for loops deep inside of it to check."""
+"""The one clock that all times of a solve are read from, and the deadline of a call, for loops deep inside of it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,21 @@ from time import perf_counter
 LAST = 0.5
 
 _deadline: ContextVar[float] = ContextVar("deadline", default=inf)
+_end: ContextVar[float] = ContextVar("end", default=inf)
 
 
 class OutOfTimeError(Exception):
     """The time limit was reached. The caller that set the limit keeps its best answer so far."""
 
 
+def now() -> float:
+    """Seconds on the clock that deadlines and durations are read from. Tests move it."""
+    return perf_counter()
+
+
 @contextmanager
 def limited(deadline: float) -> Iterator[None]:
-    """In this context `check` raises once `perf_counter` reaches the deadline."""
+    """In this context `check` raises once `now` reaches the deadline."""
     token = _deadline.set(deadline)
     try:
         yield
@@ -29,9 +35,27 @@ def limited(deadline: float) -> Iterator[None]:
         _deadline.reset(token)
 
 
+@contextmanager
+def until(end: float) -> Iterator[None]:
+    """In this context, which may last longer, no one waits in vain for others past the end; see `given_up`."""
+    token = _end.set(end)
+    try:
+        yield
+    finally:
+        _end.reset(token)
+
+
+def given_up(since: float, seconds: float) -> bool:
+    """Whether a wait in vain for so many seconds is over. Raises OutOfTimeError where the end of the call is reached
+    first; after it, a wait has as much time as any last step."""
+    if now() >= max(_end.get(), since + LAST):
+        raise OutOfTimeError
+    return now() >= since + seconds
+
+
 def seconds_left() -> float:
     """Seconds until the deadline; inf without a deadline."""
-    return _deadline.get() - perf_counter()
+    return _deadline.get() - now()
 
 
 def for_last_steps() -> float:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from math import inf
 from threading import Event
-from time import perf_counter
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
@@ -53,7 +52,7 @@ from cvxpy.reductions.solvers.defines import SOLVER_MAP_CONIC, SOLVER_MAP_QP
 from cvxpy.reductions.solvers.solving_chain import _validate_problem_data
 from cvxpy.utilities.coeff_extractor import CoeffExtractor
 
-from kernelopt.support import outside
+from kernelopt.support import clock, outside
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array, Ints
 
@@ -94,12 +93,12 @@ class Compiled(NamedTuple):
         if self.solver != "CLARABEL" or not isinstance(self.data, dict):
             return outside.call(lambda: self.chain.solve_via_data(problem, self.data, warm, verbose, ours), seconds)
         _validate_problem_data(self.data)
-        began = perf_counter()
+        began = clock.now()
         if SETUP_SECONDS * self.data["A"].nnz > seconds:
             raise OutOfTimeError
         last = problem._solver_cache.pop(self.solver, None)  # which may run on after Ctrl-C
         solver = (self._updated(last, verbose, ours) if warm else None) or self._new(verbose, ours)
-        answer = clarabel_answer(solver, seconds - (perf_counter() - began))
+        answer = clarabel_answer(solver, seconds - (clock.now() - began))
         problem._solver_cache[self.solver] = solver
         return answer
 

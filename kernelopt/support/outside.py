@@ -18,9 +18,9 @@ import threading
 from collections.abc import Callable
 from contextvars import copy_context
 from math import inf, isfinite
-from time import perf_counter
 from typing import Any, TypeVar
 
+from kernelopt.support import clock
 from kernelopt.support.clock import OutOfTimeError
 
 T = TypeVar("T")
@@ -47,8 +47,8 @@ def call(  # noqa: PLR0915
     Raises KeyboardInterrupt after Ctrl-C, and OutOfTimeError where `work` does not end in `seconds`, both within about
     a second, in which `work` may still end.
     """
-    deadline = perf_counter() + seconds
-    if perf_counter() >= deadline:
+    deadline = clock.now() + seconds
+    if clock.now() >= deadline:
         raise OutOfTimeError
     ended, found = threading.Event(), list[tuple[Any, BaseException | None]]()
     handler, context = _Handler(), copy_context()
@@ -90,7 +90,7 @@ def call(  # noqa: PLR0915
         while not ended.wait(look):
             handler.put_back()
             look = min(2 * look, LOOK)
-            if perf_counter() > deadline + LATE and not end():
+            if clock.now() > deadline + LATE and not end():
                 raise OutOfTimeError
     except OutOfTimeError:
         raise
@@ -106,12 +106,12 @@ def call(  # noqa: PLR0915
 
 def wait_for_others(seconds: float = inf) -> None:
     """Wait for solvers that were told to stop and left, so that they don't pile up. Raises OutOfTimeError."""
-    deadline = perf_counter() + seconds
+    deadline = clock.now() + seconds
     for thread in [*_left]:
-        thread.join(max(deadline - perf_counter(), 0.0) if isfinite(deadline) else None)
+        thread.join(max(deadline - clock.now(), 0.0) if isfinite(deadline) else None)
         if not thread.is_alive() and thread in _left:  # another thread may have waited for it too
             _left.remove(thread)
-    if perf_counter() >= deadline:
+    if clock.now() >= deadline:
         raise OutOfTimeError
 
 

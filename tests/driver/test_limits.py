@@ -1,10 +1,9 @@
 """What is kept where a solve with a growing factor is stopped: by Ctrl-C, by a time limit, in memory and in blocks."""
 
-import time
-
 import cvxpy as cp
 import numpy as np
 import pytest
+from clocks import moved
 from distributed import Client, LocalCluster
 
 import kernelopt as ko
@@ -113,10 +112,10 @@ def test_before_there_is_a_point(monkeypatch):
 def test_a_time_limit_is_looked_at_inside(monkeypatch, optimum, options):
     """Of factorizations and passes over the kernel, between blocks of rows."""
     theta, problem = stated()
-    ours = clock.check
+    ours, now = clock.check, moved(monkeypatch)
 
     def slow():
-        time.sleep(0.2)
+        now.now += 0.2
         ours()
 
     monkeypatch.setattr(clock, "check", slow)
@@ -127,22 +126,21 @@ def test_a_time_limit_is_looked_at_inside(monkeypatch, optimum, options):
 
 @pytest.fixture
 def half_a_second(monkeypatch):
-    """The time that is left, however slow the machine is."""
-    monkeypatch.setattr(Goal, "seconds_left", lambda _: 0.5)
+    """The time that is left at any reading of the clock, however slow the machine is."""
+    moved(monkeypatch)
+    return 0.5
 
 
-@pytest.mark.usefixtures("half_a_second")
-def test_factors_grow_while_there_is_time(monkeypatch):
+def test_factors_grow_while_there_is_time(monkeypatch, half_a_second):
     for name, value in {"MANY": 0, "FEW": 0, "FIRST": 0.5, "LEAST": 1}.items():
         monkeypatch.setattr(ko.driver.policy, name, value)
     _, problem = stated(120)
-    problem.solve(tol=1e-4, time_limit=60)
+    problem.solve(tol=1e-4, time_limit=half_a_second)
     assert problem.status == "optimal"
     assert len(problem.history) > 1
 
 
-@pytest.mark.usefixtures("half_a_second")
-def test_another_solver_runs_while_there_is_time(monkeypatch):
+def test_another_solver_runs_while_there_is_time(monkeypatch, half_a_second):
     """After one that breaks off."""
 
     def broken(*_):
@@ -150,12 +148,12 @@ def test_another_solver_runs_while_there_is_time(monkeypatch):
 
     monkeypatch.setattr(ko.driver.convex.engines, "solve", broken)
     _, problem = stated(30)
-    problem.solve(time_limit=60)
+    problem.solve(time_limit=half_a_second)
     assert problem.status == "optimal"
     assert problem.solver_stats.solver_name == "CLARABEL"
     monkeypatch.setattr(ko.driver.convex.cvxpy_solvers, "solve_reduction", broken)
     with pytest.raises(SolverError, match="No solver found a point"):
-        stated(30)[1].solve(time_limit=60)  # there was time, so that θ = 0 is no answer
+        stated(30)[1].solve(time_limit=half_a_second)  # there was time, so that θ = 0 is no answer
 
 
 def test_an_answer_whose_first_bounds_take_too_long(monkeypatch):
@@ -264,40 +262,47 @@ def test_the_bar_shows_the_certified_gap(capsys):
     assert not capsys.readouterr().err
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_on_a_cluster(monkeypatch):
-    """What is under way is cancelled, and the workers can be asked again."""
-    theta, problem = stated(12_000)
+@pytest.fixture(scope="module")
+def client():
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
-        Client(cluster) as client,
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        Client(cluster) as found,
     ):
-        problem.solve(tol=1e-1, backend=client)
-        begin = time.perf_counter()
-        problem.solve(tol=1e-9, time_limit=1.0, backend=client)
-        assert problem.status == "user_limit"
-        assert np.isfinite(problem.certificate.relative_gap)
-        assert time.perf_counter() - begin < 30
-        theta, problem = stated(12_000)
-        ours, cancel, cancelled = BlockFactor.product, client.cancel, []
+        yield found
 
-        def interrupted(*_):
-            raise KeyboardInterrupt
 
-        def product(*arguments):
-            monkeypatch.setattr(client, "gather", interrupted)
-            monkeypatch.setattr(client, "cancel", lambda futures: cancelled.append(len(futures)) or cancel(futures))
-            try:
-                return ours(*arguments)
-            finally:
-                monkeypatch.undo()
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("stop", ["limit", "ctrl-c"])
+def test_on_a_cluster(monkeypatch, client, stop):
+    """In a pass over the kernel tasks that run are cancelled, and the workers can be asked again."""
+    theta, problem = stated(2500)
+    now, ours, cancel, cancelled = moved(monkeypatch), BlockFactor.product, client.cancel, []
 
-        monkeypatch.setattr(BlockFactor, "product", product)
+    def product(*arguments):
+        def stopped(*_):
+            if stop == "ctrl-c":
+                raise KeyboardInterrupt
+            return ours_check()
+
+        ours_check = clock.check
+        now.now += 20.0  # past the limit, before the first look at the clock
+        monkeypatch.setattr(clock, "check", stopped)
+        monkeypatch.setattr(client, "cancel", lambda futures: cancelled.append(len(futures)) or cancel(futures))
+        try:
+            return ours(*arguments)
+        finally:
+            monkeypatch.setattr(clock, "check", ours_check)
+
+    monkeypatch.setattr(BlockFactor, "product", product)
+    if stop == "ctrl-c":
         with pytest.raises(KeyboardInterrupt):
             problem.solve(tol=1e-9, backend=client)
-        assert cancelled
-        require_best_point(theta, problem, None, REDUCED, most=np.inf)
-        monkeypatch.undo()
-        problem.solve(tol=1e-2, backend=client)
-        assert problem.status == "optimal"
+    else:
+        problem.solve(tol=1e-9, time_limit=10.0, backend=client)
+        assert problem.status == "user_limit"
+    assert cancelled
+    require_best_point(theta, problem, None, REDUCED, most=np.inf)
+    monkeypatch.undo()
+    problem.solve(tol=1e-2, backend=client)
+    assert problem.status == "optimal"
     assert theta.value(np.zeros((1, 6))).shape == (1,)

@@ -217,7 +217,7 @@ def fault(whole: bytes, path: Path) -> str | None:
     """What is wrong with how a file is loaded; None where it loads, or FormatError is raised, in bounds."""
     path.write_bytes(whole)
     tracemalloc.reset_peak()
-    before, start = tracemalloc.get_traced_memory()[0], time.perf_counter()
+    before, start = tracemalloc.get_traced_memory()[0], time.process_time()
     try:
         values = ko.load(path)
         found = None if isinstance(values, dict) else f"a {type(values).__name__}"
@@ -225,7 +225,7 @@ def fault(whole: bytes, path: Path) -> str | None:
         found = None if len(str(error)) < 3000 else f"a message of {len(str(error))} characters"
     except Exception as error:
         found = f"{type(error).__name__}: {str(error)[:200]}"
-    seconds, peak = time.perf_counter() - start, tracemalloc.get_traced_memory()[1] - before
+    seconds, peak = time.process_time() - start, tracemalloc.get_traced_memory()[1] - before
     found = f"{seconds:.1f} s" if found is None and seconds > SECONDS else found
     return f"{peak / 1e6:.0f} MB" if found is None and peak > BYTES else found
 

@@ -3,12 +3,12 @@
 import os
 import sys
 import threading
-import time
 import traceback
 
 import cvxpy as cp
 import numpy as np
 import pytest
+from clocks import moved
 from inside import reduction_of
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
@@ -25,6 +25,7 @@ from kernelopt.errors import (
 )
 from kernelopt.model_selection import carried
 from kernelopt.model_selection import cross_validation as module
+from kernelopt.support import clock
 
 N = 40
 RANDOM = np.random.default_rng(0)
@@ -216,7 +217,7 @@ def test_time():
         ko.cross_validate(problem, w, lam, VALUES, time_limit=1e-9)
 
 
-def test_what_ends_it_carries_its_fits():
+def test_what_ends_it_carries_its_fits(monkeypatch):
     """Ctrl-C and the time limit keep what is done: the rest of the error's table is nan."""
     problem, w, lam, _ = ridge()
     done = []
@@ -237,13 +238,15 @@ def test_what_ends_it_carries_its_fits():
     table.paths[1].restore(0)
     assert lam.value == 100.0
 
+    now = moved(monkeypatch)
+
     def slow(problem, test):
-        time.sleep(0.2)
+        now.now += 0.2
         return 1.0
 
     with pytest.raises(KernelOptError, match="Raise time_limit") as caught:
         ko.cross_validate(problem, w, lam, [1.0, 10.0], cv=3, loss=slow, time_limit=0.5)
-    assert 1 <= np.isfinite(caught.value.table.losses).sum() < 6
+    assert np.isfinite(caught.value.table.losses).sum() == 3  # the limit is exceeded after the third fit
 
 
 def test_a_fold_without_a_class():
@@ -392,7 +395,7 @@ def test_processes():
     assert np.allclose(stated_losses.losses, one.losses, atol=1e-3)
 
 
-def test_what_ends_a_process_carries_its_fits():
+def test_what_ends_a_process_carries_its_fits(monkeypatch):
     """The table of the error has the fits of all processes, each in its fold."""
     problem, w, lam, _ = ridge()
     folds = KFold(4)
@@ -410,11 +413,14 @@ def test_what_ends_a_process_carries_its_fits():
     assert "11 fits" in caught.value.__notes__[-1]
 
     def slow(solved, test):
-        time.sleep(1.0)
+        """On the clock of its process, which may run later folds too, an hour passes."""
+        before = clock.perf_counter
+        clock.perf_counter = lambda: before() + 3600.0
         return float(test[0])
 
+    moved(monkeypatch, tick=400.0)  # here the limit is exceeded at the third reading, after the processes
     with pytest.raises(KernelOptError, match="of 4 folds were begun") as caught:
-        ko.cross_validate(problem, w, lam, [1.0], cv=folds, loss=slow, n_jobs=2, time_limit=0.9)
+        ko.cross_validate(problem, w, lam, [1.0], cv=folds, loss=slow, n_jobs=2, time_limit=600.0)
     assert np.isnan(caught.value.table.losses).tolist() == [[False, True, False, True]]
 
 

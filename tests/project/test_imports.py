@@ -47,7 +47,7 @@ INSIDE = {
         ["separable"],
         ["exponential_sums", "feasibility", "integers", "patterns", "vacuous"],
         ["conic_form", "iterate", "largest"],
-        ["canonical_form", "explicit", "pieces"],
+        ["canonical_form", "explicit", "least", "pieces"],
         ["attributes", "inverse", "quadratic_part", "rules", "structure"],
     ],
     "driver": [

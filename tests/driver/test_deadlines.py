@@ -1,0 +1,148 @@
+"""Time limits, by the order of events: a clock that ticks at each reading, or that a kernel moves."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from clocks import moved
+
+import kernelopt as ko
+from kernelopt.certificate import ESTIMATE, FULL, REDUCED
+from kernelopt.errors import OptionError
+
+LOSSES = {
+    "log": lambda y, f: cp.sum(ko.losses.log_loss(np.sign(y), f)),
+    "hinge": lambda y, f: cp.sum(ko.losses.hinge(np.sign(y), f)),
+    "squares": lambda y, f: cp.sum_squares(y - f),
+    "huber": lambda y, f: cp.sum(ko.losses.huber(y, f, 0.3)),
+    "norm": lambda y, f: cp.norm(y - f),  # for a solver of cvxpy's
+}
+
+
+def stated(loss="log", n=60, sense=cp.Minimize, plus=0.0):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 2))
+    y = np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=n)
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    objective = LOSSES[loss](y, theta(X) + b) + 0.5 * ko.sum_squares(theta) + plus
+    return theta, ko.Problem(sense(objective if sense is cp.Minimize else -objective))
+
+
+@pytest.mark.parametrize("sense", [cp.Minimize, cp.Maximize])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_ended_at_any_reading_of_the_clock(monkeypatch, loss, sense):
+    """There is a point, its interval is honest, and losses that are nowhere negative keep it finite."""
+    options = {"factorization": "streamed", "rank_tol": 1e-6}
+    sign = 1.0 if sense is cp.Minimize else -1.0
+    optimum = stated(loss, sense=sense)[1]
+    optimum.solve()
+    assert optimum.status == "optimal"
+    clock = moved(monkeypatch)
+    stated(loss, sense=sense)[1].solve(time_limit=1e9, **options)
+    for limit in np.unique(np.geomspace(1, clock.readings, 4).astype(int)):
+        clock = moved(monkeypatch, tick=1.0)
+        theta, problem = stated(loss, sense=sense)
+        problem.solve(time_limit=float(limit) + 0.5, **options)
+        found = problem.certificate
+        assert problem.status in {"user_limit", "optimal", "optimal_inaccurate"}
+        assert problem.solver_stats.out_of_time or problem.status != "user_limit"
+        assert theta.value is not None and np.isfinite([found.lower, found.upper]).all()
+        assert found.lower <= problem.value <= found.upper
+        assert sign * problem.value >= sign * optimum.value - 1e-5 * abs(optimum.value)
+        assert found.of_terms == 0 and min(sign * found.lower, sign * found.upper) >= 0
+        if found.scope == FULL and not found.assumptions:
+            assert found.lower - 1e-5 * abs(optimum.value) <= optimum.value <= found.upper + 1e-5 * abs(optimum.value)
+        elif found.scope == REDUCED:
+            assert f"for every θ at {'least' if sense is cp.Minimize else 'most'} 0" in str(found)
+
+
+@pytest.mark.parametrize("dtype", [None, "float32"])
+def test_no_more_columns_after_the_deadline(monkeypatch, dtype):
+    """The first factor is left in the middle of a round, of which each takes 96 kernel values for each row."""
+    n, before, after = 6000, [], []
+    clock = moved(monkeypatch)
+
+    def gaussian(X, Z):
+        after.append(len(X) * len(Z)) if clock.now > 1 else before.append(len(X) * len(Z))
+        if sum(before) > 100 * n:
+            clock.now, clock.tick = max(clock.now, 2.0), 1.0
+        return np.exp(-0.5 * np.square(X - Z.T))
+
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 1000, size=(n, 1))
+    theta = ko.Theta(ko.kernels.FromFunction(gaussian, on_lists=True, psd=True))
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(np.sin(x[:, 0]) - theta(x)) + 0.1 * ko.sum_squares(theta)))
+    problem.solve(time_limit=1.0, tol=1e-3, dtype=dtype)
+    assert problem.status == "user_limit" and problem.solver_stats.out_of_time
+    assert len(theta.value.pivots) <= 1
+    assert sum(before) < 200 * n  # the limit was reached within the first rounds
+    assert sum(after) < 40 * n  # a column for the answer, and 384² values between candidates for its pivot
+    assert 0 <= problem.certificate.lower <= problem.value <= problem.certificate.upper
+
+
+def test_the_bound_of_the_reduced_problem_is_made_before_the_pass(monkeypatch):
+    """Where the pass over the kernel meets the limit, that bound stands, and no half second more is taken."""
+    n, values = 3000, []
+    clock = moved(monkeypatch)
+    x = np.sort(np.random.default_rng(0).uniform(0, 30, size=(n, 1)), axis=0)
+
+    def gaussian(X, Z):
+        if len(X) == len(Z) == 1024 and not np.array_equal(X, Z):  # a block of a pass beside the diagonal
+            values.append(clock.readings)
+            clock.now = 10.0
+        return np.exp(-0.5 * np.square(X - Z.T))
+
+    theta = ko.Theta(ko.kernels.FromFunction(gaussian, on_lists=True, psd=True))
+    problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.huber(np.sin(x[:, 0]), theta(x), 0.1)) + ko.sum_squares(theta)))
+    problem.solve(time_limit=1.0, max_rank=20)
+    found = problem.certificate
+    assert values and problem.status == "user_limit"
+    assert found.scope == REDUCED and 0 < found.lower <= problem.value <= found.upper and found.relative_gap < 1e-2
+    assert "for every θ at least 0" in str(found) and "stated problem" in found._repr_html_()
+
+
+# ---------------------------------------------------------------- bounds that need nothing
+
+
+@pytest.mark.parametrize("plus", [0.0, 7.0])
+def test_an_estimate_does_not_fall_below_what_the_terms_say(plus):
+    """With one column of B a sample tells little: the estimate alone is far below 0."""
+    _, problem = stated("log", 300, plus=plus)
+    problem.solve(max_rank=1, certify="estimate")
+    found = problem.certificate
+    assert plus - 1e-12 <= found.lower <= problem.value and found.of_terms == pytest.approx(plus)
+    assert found.scope in {ESTIMATE, FULL}
+    assert (found.scope == FULL) == (found.lower == pytest.approx(plus, abs=1e-12))
+
+
+def test_a_bound_of_all_terms_is_one_of_the_stated_problem():
+    """An optimum of 0, with a factor that restricts θ."""
+    X = np.random.default_rng(0).normal(size=(80, 2))
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    problem = ko.Problem(cp.Minimize(cp.norm1(3.0 - theta(X) - b) + ko.norm(theta)))
+    problem.solve(max_rank=3)
+    assert problem.value == pytest.approx(0.0, abs=1e-6)
+    assert problem.certificate.scope == FULL and problem.certificate.lower >= 0.0
+
+
+def test_terms_that_may_be_negative():
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    counts = np.arange(40.0) % 4
+    problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.poisson(counts, theta(X))) + ko.sum_squares(theta)))
+    problem.solve()
+    assert problem.certificate.of_terms is None and problem.status == "optimal"
+    problem.solve(max_rank=2, certify="estimate")
+    assert problem.certificate.scope != ESTIMATE or "no bound for every θ" in str(problem.certificate)
+
+
+# ---------------------------------------------------------------- texts
+
+
+def test_without_a_certificate_no_gap_is_blamed():
+    _, problem = stated("huber")
+    problem.solve(certify=False)
+    told = str(problem.explain())
+    assert problem.status == "optimal_inaccurate" and problem.certificate is None
+    assert "larger than tol" not in told and "certify=False" in told
+    with pytest.raises(OptionError, match="time_limit"):
+        problem.solve(time_limit=0)
