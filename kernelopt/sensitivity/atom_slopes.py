@@ -246,9 +246,11 @@ def _kl_divergence(at: At, number: int, c: Array) -> Array:
 
 def _largest_of(at: At, number: int, c: Array) -> Array:
     """max(x₁, x₂, …) and min: c for the one that it is."""
-    size = np.max(np.broadcast_arrays(*(at.size(i) for i in range(len(at.x)))), axis=0)
-    ahead = [np.abs(at.y - x) <= KINK * size for x in at.x]
-    return c * at.ties.shares(np.stack(np.broadcast_arrays(*ahead)), 0)[number]
+    x = np.stack(np.broadcast_arrays(*at.x))
+    sizes = np.stack(np.broadcast_arrays(*(at.size(i) for i in range(len(at.x)))))
+    gaps = np.abs(at.y - x)
+    of_first = np.take_along_axis(sizes, np.argmin(gaps, axis=0)[None], 0)
+    return np.asarray(c * at.ties.shares(gaps <= KINK * (sizes + of_first), 0)[number])
 
 
 # ---------------------------------------------------------------- along axes
@@ -321,7 +323,8 @@ def _dotsort(at: At, number: int, c: Array) -> Array:
     x, w = (np.ravel(v, order="F") for v in at.x)
     w = np.append(w, np.zeros(len(x) - len(w)))
     one, other = (x, w) if number == 0 else (w, x)
-    found = _ranked(one[None], np.array([at.size(number).max()]), -np.sort(-other), at.ties)[0]
+    sizes = np.append(np.ravel(at.size(number), order="F"), np.zeros(len(one) - at.x[number].size))[None]
+    found = _ranked(one[None], sizes, -np.sort(-other), at.ties)[0]
     return c * found[: at.x[number].size].reshape(at.x[number].shape, order="F")
 
 
@@ -331,7 +334,7 @@ def _along(at: At, x: Array, weights: Array) -> Array:
     ends = range(-len(axes), 0)
     moved = np.moveaxis(x, axes, ends)
     rows = moved.reshape(-1, int(np.prod([x.shape[i] for i in axes])))
-    sizes = np.moveaxis(at.size(0), axes, ends).reshape(rows.shape).max(axis=1)
+    sizes = np.moveaxis(at.size(0), axes, ends).reshape(rows.shape)
     return np.moveaxis(_ranked(rows, sizes, weights, at.ties).reshape(moved.shape), ends, axes)
 
 
@@ -343,7 +346,8 @@ def _ranked(x: Array, sizes: Array, weights: Array, ties: Ties) -> Array:
     n = x.shape[1]
     weights = np.append(weights[:n], np.zeros(max(n - len(weights), 0)))
     order = np.argsort(-x, axis=1, kind="stable")
-    apart = -np.diff(np.take_along_axis(x, order, 1)) > KINK * sizes[:, None]
+    x, sizes = (np.take_along_axis(one, order, 1) for one in (x, np.broadcast_to(sizes, x.shape)))
+    apart = -np.diff(x) > KINK * (sizes[:, 1:] + sizes[:, :-1])
     found = np.empty(x.shape)
     np.put_along_axis(found, order, np.broadcast_to(weights, x.shape), 1)
     for row in np.flatnonzero(np.any(~apart & (np.diff(weights) != 0), axis=1)):
@@ -359,9 +363,11 @@ def _cummax(at: At, number: int, c: Array) -> Array:
     axis = at.node.axis or 0
     x, y, size, left = (np.moveaxis(v, axis, 0) for v in (at.x[0], at.y, at.size(0), c))
     found, carried = np.zeros(x.shape), np.zeros(x.shape[1:])
-    size = np.maximum.accumulate(size, axis=0)
+    of_y = size.copy()
+    for k in range(1, len(x)):
+        of_y[k] = np.where(x[k] == y[k], size[k], of_y[k - 1])
     for k in range(len(x) - 1, 0, -1):
-        ahead = np.stack([x[k], y[k - 1]]) >= y[k] - KINK * size[k]
+        ahead = np.stack([x[k], y[k - 1]]) >= y[k] - KINK * (size[k] + of_y[k - 1])
         total = left[k] + carried
         to_x, to_y = at.ties.shares(ahead, 0)
         found[k], carried = to_x * total, to_y * total
@@ -448,7 +454,7 @@ def _lambda_sum_largest(at: At, number: int, c: Array) -> Array:
 
 
 def _of_eigenvalues(values: Array, k: float, ties: Ties) -> Array:
-    return _ranked(values, np.abs(values).max(axis=1), _first(k), ties)
+    return _ranked(values, np.abs(values).max(axis=1, keepdims=True), _first(k), ties)
 
 
 def _condition_number(at: At, number: int, c: Array) -> Array:
@@ -469,7 +475,7 @@ def _gen_lambda_max(at: At, number: int, c: Array) -> Array:
 def _sigma_max(at: At, number: int, c: Array) -> Array:
     """The largest singular value: cuvᵀ."""
     U, s, Vt = np.linalg.svd(at.x[0], full_matrices=False)
-    slopes = _ranked(s[None], at.size(0).max(keepdims=True).ravel(), np.ones(1), at.ties)[0]
+    slopes = _ranked(s[None], at.size(0).max(), np.ones(1), at.ties)[0]
     if s[0] <= KINK * at.size(0).max():
         slopes = at.ties.signs(slopes > 0, slopes)
     return np.asarray(c * (U * slopes) @ Vt)

@@ -26,9 +26,13 @@ SEED = 1  # of directions of differences, and of slopes that are drawn at kinks
 STEPS = (1e-5, 1e-7, 1e-3, 1e-9)
 # The largest accepted difference beyond rounding, relative to the derivative and to the norm of its terms.
 ACCURACY = 1e-5
-# The allowance for rounding, in units of machine precision times the sum over all nodes of |value|ᵀ|∂φ/∂node|, the
-# error to first order where each number is rounded once.
+# The allowance for rounding, in units of machine precision times the norm of value∘∂φ/∂value over all nodes: the error
+# to first order where each number is rounded, with errors that are independent, and room for those that are not.
 ROUNDED = 50.0
+TELLING = 1e-4  # a step tells something where its allowance for rounding is at most this, relative to the derivative
+# A difference is the mean of the slopes in between. Those at the ends show how much they vary, over kinks or a
+# bend: a step tells nothing where that explains the difference.
+VARIED = 3.0
 LOCAL = 1e-4  # the relative error of a node's own derivative from which on it is the one at fault
 EPSILON = float(np.finfo(float).eps)
 BESIDE = 1e-2  # where the answer is at a kink, the comparison is made this far beside it, relative to the leaves
@@ -214,30 +218,43 @@ class Tree:
     def _compare(self, given: Mapping[int, Array], passed: _Passed) -> None:
         """Raise KernelOptError where central differences contradict the derivative along a random direction."""
         direction = _direction(self.nodes, passed.values)
-        terms = [
-            float(np.sum(passed.back[id(node)] * direction[node.id])) for node in self.nodes if isinstance(node, Leaf)
-        ]
-        slope, size = sum(terms), float(np.linalg.norm(terms))
-        rounding = ROUNDED * EPSILON * sum(
-            float(np.sum(np.abs(c * dense(passed.values[name])))) for name, c in passed.back.items()
-        )  # fmt: skip
-        known = False
+        slope = float(self._along(direction, passed).sum())
+        parts = [c * dense(passed.values[name]) for name, c in passed.back.items()]
+        rounding = ROUNDED * EPSILON * float(np.sqrt(sum(float(np.sum(part**2)) for part in parts)))
+        contradicting = None
         for h in STEPS:
             ends = [{k: given[k] + sign * h * d for k, d in direction.items()} for sign in (1, -1)]
-            above, below = (self.value(end).sum() for end in ends)
-            if not np.isfinite(above - below):
+            above, below = (float(self.value(end).sum()) for end in ends)
+            difference = (above - below) / (2 * h)
+            size = max(abs(slope), abs(difference))
+            if not np.isfinite(difference) or rounding / h > TELLING * size:
                 continue
-            difference, known = (above - below) / (2 * h), True
-            allowed = ACCURACY * max(abs(slope), abs(difference), size) + rounding / h
-            if abs(difference - slope) <= allowed:
+            error = abs(difference - slope) - rounding / h
+            if error <= ACCURACY * size:
                 return
-        if known:
+            if error > VARIED * self._variation(ends, direction) and contradicting is None:
+                contradicting = difference
+        if contradicting is not None:
             raise KernelOptError(
                 f"Expected a derivative of the criterion that differences of its values confirm; along a random "
-                f"direction it is {slope:.6g}, and differences give {difference:.6g}. The atom at fault is "
+                f"direction it is {slope:.6g}, and differences give {contradicting:.6g}. The atom at fault is "
                 f"{self._culprit(given, passed, direction)}. Write the criterion without it, or give ko.gradient a "
                 "function with `at=`."
             )
+
+    def _along(self, direction: Mapping[int, Array], passed: _Passed) -> Array:
+        """The terms of the derivative along a direction, one for each entry of the leaves."""
+        leaves = [node for node in self.nodes if isinstance(node, Leaf)]
+        terms = [np.ravel(passed.back[id(leaf)] * direction[leaf.id]) for leaf in leaves]
+        return np.concatenate([np.zeros(0), *terms])
+
+    def _variation(self, ends: list[dict[int, Array]], direction: Mapping[int, Array]) -> float:
+        """By how much the terms of the derivative differ at the ends of a step; ∞ where there is none."""
+        try:
+            above, below = (self._along(direction, self._slopes(end, None)[1]) for end in ends)
+        except KernelOptError:
+            return np.inf
+        return float(np.abs(above - below).sum())
 
     def _compare_beside(self, given: Mapping[int, Array]) -> None:
         """The comparison at a point beside a kink."""
