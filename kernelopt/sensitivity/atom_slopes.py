@@ -17,20 +17,21 @@ from kernelopt.compiler.attributes import dense
 from kernelopt.errors import KernelOptError
 from kernelopt.support.types import Array, Bools
 
-# Entries this near to a kink, relative to the terms that they are made of, count as at it. Points of an optimum are
-# exact to about 1e-12 of these; a larger value would count more points that are only near one.
-KINK = 1e-8
+# Distances from a kink, relative to the terms that an entry is made of. Up to the first the entry counts as at the
+# kink, since optima are exact to about 1e-12 of these terms, and to 1e-8 in all but hard cases. Up to the second its
+# side is not known in double precision.
+NEAR, AT = 1e-8, 1e-12
 
 
 class Ties:
-    """The kinks that a node is at, and which of the slopes there is taken.
+    """The kinks that a node is at, up to a distance, and which of the slopes there is taken.
 
     Without `draw` it is the middle: 0 for |x| at 0, equal shares for a maximum. With `draw` it is one at random, the
-    same for all arguments of a node.
+    same for all arguments of a node. `count` has the number of kinks.
     """
 
-    def __init__(self, draw: int | None = None) -> None:
-        self.draw, self.count = draw, 0
+    def __init__(self, distance: float, draw: int | None = None) -> None:
+        self.distance, self.draw, self.count = distance, draw, 0
 
     def signs(self, at: Bools, signs: Array) -> Array:
         """`signs`, with slopes in [−1, 1] at kinks."""
@@ -250,7 +251,7 @@ def _largest_of(at: At, number: int, c: Array) -> Array:
     sizes = np.stack(np.broadcast_arrays(*(at.size(i) for i in range(len(at.x)))))
     gaps = np.abs(at.y - x)
     of_first = np.take_along_axis(sizes, np.argmin(gaps, axis=0)[None], 0)
-    return np.asarray(c * at.ties.shares(gaps <= KINK * (sizes + of_first), 0)[number])
+    return np.asarray(c * at.ties.shares(gaps <= at.ties.distance * (sizes + of_first), 0)[number])
 
 
 # ---------------------------------------------------------------- along axes
@@ -269,7 +270,7 @@ def _axes(at: At) -> tuple[int, ...]:
 
 def _signs(at: At) -> Array:
     x = at.x[0]
-    return at.ties.signs(np.abs(x) <= KINK * at.size(0), np.sign(x))
+    return at.ties.signs(np.abs(x) <= at.ties.distance * at.size(0), np.sign(x))
 
 
 def _norm1(at: At, number: int, c: Array) -> Array:
@@ -286,7 +287,7 @@ def _pnorm(at: At, number: int, c: Array) -> Array:
     """(Σ|x|ᵖ)^(1/p): c·sign x·(|x|/y)ᵖ⁻¹, a kink at x = 0 for p > 1."""
     x, p, y = at.x[0], float(at.node.p), _spread(at, at.y)
     size = np.sqrt(np.sum(at.size(0) ** 2, axis=_axes(at), keepdims=True))
-    at_zero = (y <= KINK * size) & (p > 1)
+    at_zero = (y <= at.ties.distance * size) & (p > 1)
     slopes = np.sign(x) * (np.abs(x) / np.where(at_zero, 1.0, y)) ** (p - 1)
     inside = at.ties.signs(np.broadcast_to(at_zero, x.shape), slopes)
     return times(_spread(at, c), np.where(at_zero, inside / x.size, slopes))
@@ -347,7 +348,7 @@ def _ranked(x: Array, sizes: Array, weights: Array, ties: Ties) -> Array:
     weights = np.append(weights[:n], np.zeros(max(n - len(weights), 0)))
     order = np.argsort(-x, axis=1, kind="stable")
     x, sizes = (np.take_along_axis(one, order, 1) for one in (x, np.broadcast_to(sizes, x.shape)))
-    apart = -np.diff(x) > KINK * (sizes[:, 1:] + sizes[:, :-1])
+    apart = -np.diff(x) > ties.distance * (sizes[:, 1:] + sizes[:, :-1])
     found = np.empty(x.shape)
     np.put_along_axis(found, order, np.broadcast_to(weights, x.shape), 1)
     for row in np.flatnonzero(np.any(~apart & (np.diff(weights) != 0), axis=1)):
@@ -367,7 +368,7 @@ def _cummax(at: At, number: int, c: Array) -> Array:
     for k in range(1, len(x)):
         of_y[k] = np.where(x[k] == y[k], size[k], of_y[k - 1])
     for k in range(len(x) - 1, 0, -1):
-        ahead = np.stack([x[k], y[k - 1]]) >= y[k] - KINK * (size[k] + of_y[k - 1])
+        ahead = np.stack([x[k], y[k - 1]]) >= y[k] - at.ties.distance * (size[k] + of_y[k - 1])
         total = left[k] + carried
         to_x, to_y = at.ties.shares(ahead, 0)
         found[k], carried = to_x * total, to_y * total
@@ -476,7 +477,7 @@ def _sigma_max(at: At, number: int, c: Array) -> Array:
     """The largest singular value: cuvᵀ."""
     U, s, Vt = np.linalg.svd(at.x[0], full_matrices=False)
     slopes = _ranked(s[None], at.size(0).max(), np.ones(1), at.ties)[0]
-    if s[0] <= KINK * at.size(0).max():
+    if s[0] <= at.ties.distance * at.size(0).max():
         slopes = at.ties.signs(slopes > 0, slopes)
     return np.asarray(c * (U * slopes) @ Vt)
 
@@ -484,7 +485,7 @@ def _sigma_max(at: At, number: int, c: Array) -> Array:
 def _nuclear_norm(at: At, number: int, c: Array) -> Array:
     """The sum of the singular values: cUVᵀ, with slopes in [−1, 1] where one is 0."""
     U, s, Vt = np.linalg.svd(at.x[0], full_matrices=False)
-    return c * (U * at.ties.signs(s <= KINK * at.size(0).max(), np.ones(len(s)))) @ Vt
+    return c * (U * at.ties.signs(s <= at.ties.distance * at.size(0).max(), np.ones(len(s)))) @ Vt
 
 
 def _von_neumann_entropy(at: At, number: int, c: Array) -> Array:

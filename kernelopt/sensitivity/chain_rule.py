@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from kernelopt.compiler.attributes import dense
 from kernelopt.errors import KernelOptError
-from kernelopt.sensitivity.atom_slopes import DATA, SUMS, At, Ties, kind, numeric, rule_of, unbroadcast
+from kernelopt.sensitivity.atom_slopes import AT, DATA, NEAR, SUMS, At, Ties, kind, numeric, rule_of, unbroadcast
 from kernelopt.support.cvxpy_parts import Atom, Leaf, MulExpression
 from kernelopt.support.types import Array
 
@@ -41,7 +41,7 @@ BESIDE = 1e-2  # where the answer is at a kink, the comparison is made this far 
 class Found(NamedTuple):
     """The value of an expression, and its derivative by each leaf, by the leaf's id.
 
-    kinks : the names of atoms that are at a kink, of which a slope in the middle is taken
+    kinks : the names of atoms that are at a kink, or so near that the answer's error may hide it
     """
 
     value: float
@@ -78,10 +78,14 @@ class Tree:
             if not isinstance(node, Leaf):
                 rule_of(node)
                 self._require_known(node)
-        found, slopes = self._slopes(given, ties)
-        if ties is None:
-            self._compare(given, slopes) if not found.kinks else self._compare_beside(given)
-        return found
+        found, passed = self._slopes(given, NEAR, ties)
+        if ties is not None:
+            return found
+        near = found.kinks
+        if near:  # where the side of a kink is known, its slope is taken
+            found, passed = self._slopes(given, AT)
+        self._compare_beside(given) if found.kinks else self._compare(given, passed)
+        return found._replace(kinks=near)
 
     # ---------------------------------------------------------------- the tree
 
@@ -172,8 +176,8 @@ class Tree:
 
     # ---------------------------------------------------------------- slopes
 
-    def _slopes(self, given: Mapping[int, Array], ties: str | None) -> tuple[Found, _Passed]:
-        """The value and derivatives, and what the comparison needs."""
+    def _slopes(self, given: Mapping[int, Array], distance: float, ties: str | None = None) -> tuple[Found, _Passed]:
+        """The value and derivatives, with kinks up to a distance, and what the comparison needs."""
         values = self._values(given)
         number = values[id(self.root)]
         if number is None or not np.isfinite(number).all():
@@ -186,7 +190,7 @@ class Tree:
                 if isinstance(node, Leaf):
                     slopes[node.id] = slopes.get(node.id, 0.0) + back[id(node)]
                     continue
-                at = self._at(node, values, sizes, Ties(SEED + place if kind(node) == ties else None))
+                at = self._at(node, values, sizes, Ties(distance, SEED + place if kind(node) == ties else None))
                 for argument, part in self._passed(at, back[id(node)]):
                     back[id(argument)] = back[id(argument)] + part if id(argument) in back else part
                 if at.ties.count:
@@ -251,7 +255,7 @@ class Tree:
     def _variation(self, ends: list[dict[int, Array]], direction: Mapping[int, Array]) -> float:
         """By how much the terms of the derivative differ at the ends of a step; ∞ where there is none."""
         try:
-            above, below = (self._along(direction, self._slopes(end, None)[1]) for end in ends)
+            above, below = (self._along(direction, self._slopes(end, AT)[1]) for end in ends)
         except KernelOptError:
             return np.inf
         return float(np.abs(above - below).sum())
@@ -261,7 +265,7 @@ class Tree:
         rng = np.random.default_rng(SEED + 1)
         moved = {k: x * (1 + BESIDE * rng.standard_normal(np.shape(x))) for k, x in given.items()}
         try:
-            _, passed = self._slopes(moved, None)
+            _, passed = self._slopes(moved, AT)
         except KernelOptError:  # beyond the domain
             return
         self._compare(moved, passed)
@@ -277,7 +281,7 @@ class Tree:
         for node in self.nodes:
             if isinstance(node, Leaf):
                 continue
-            at, c = self._at(node, passed.values, {}, Ties()), rng.standard_normal(node.shape)
+            at, c = self._at(node, passed.values, {}, Ties(AT)), rng.standard_normal(node.shape)
             slope = sum(float(np.sum(part * difference(a))) for a, part in self._passed(at, c))
             known = float(np.sum(c * difference(node)))
             if abs(slope - known) > LOCAL * (abs(slope) + abs(known)):
