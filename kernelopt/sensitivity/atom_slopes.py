@@ -77,10 +77,16 @@ def times(c: Array, slope: Array) -> Array:
     return np.where(c == 0, 0.0, c * slope)
 
 
+NAMES = {
+    "PowerApprox": "power", "Power": "power", "PnormApprox": "pnorm", "Pnorm": "pnorm", "GeoMeanApprox": "geo_mean",
+    "GeoMean": "geo_mean", "SmoothTerm": "SmoothLoss", "CoxLikelihood": "cox",
+}  # fmt: skip
+
+
 def kind(node: Any) -> str:
     """The name of a node's class as users know it."""
     name = type(node).__name__
-    return {"PowerApprox": "power", "PnormApprox": "pnorm", "GeoMeanApprox": "geo_mean"}.get(name, name)
+    return NAMES.get(name, name)
 
 
 def refused(node: Any, number: int | None = None) -> KernelOptError:
