@@ -37,6 +37,7 @@ from kernelopt.language.everywhere import Everywhere
 from kernelopt.language.expressions import Theta
 from kernelopt.language.functions import Function
 from kernelopt.support.arithmetic import gamma
+from kernelopt.support.cvxpy_parts import jacobians
 from kernelopt.support.types import Array
 
 AFFINE = 1e-9  # relative to the largest coefficient of its kind: deviations up to this from affine count as rounding
@@ -327,7 +328,7 @@ def coefficients(form: CanonicalForm, P: Array) -> tuple[dict[Hashable, Array], 
         for v in variables:
             v.save_value(np.zeros(v.shape))
         numbers = np.asarray(margin.value, dtype=float)
-        grad = margin.grad
+        slopes = jacobians(margin)
     finally:
         for v, value in zip(variables, kept, strict=True):
             v.save_value(value)
@@ -340,10 +341,7 @@ def coefficients(form: CanonicalForm, P: Array) -> tuple[dict[Hashable, Array], 
 
     links = {link.u.id: link for link in form.predictions if link.u is not None}
     for v in variables:
-        g = grad.get(v)
-        if g is None:
-            continue
-        J = sp.coo_array(g if sp.issparse(g) else np.atleast_2d(g).reshape(v.size, -1))
+        J = sp.coo_array(slopes[v.id])
         entries = np.unravel_index(J.row, v.shape or (1,), order="F")
         for entry, column, value in zip(zip(*entries, strict=True), J.col, J.data, strict=True):
             point, k = int(column) % n, int(column) // n

@@ -193,6 +193,17 @@ class CanonicalForm:
 
 def cut(objective: Any, constraints: tuple[Any, ...], found: Inspection) -> CanonicalForm:
     """Replace predictions by u and norms by t."""
+    predictions, norms, replaced = links_of(found)
+    smooth = _smooth_links(found.smooth)
+    replaced |= {id(link.term): link.h for link in smooth}
+    outer = rewrite(cp.Problem(objective, [*constraints, *(link.equal for link in smooth)]), replaced)
+    equal = outer.constraints[len(constraints) :]
+    links = [replace(link, equal=constraint) for link, constraint in zip(smooth, equal, strict=True)]
+    return CanonicalForm(outer, predictions, norms, tuple(links))
+
+
+def links_of(found: Inspection) -> tuple[tuple[PredictionLink, ...], tuple[NormLink, ...], dict[int, cp.Expression]]:
+    """The links of all predictions and norms, and the expressions in u and t that stand for them, by their ids."""
     replaced: dict[int, cp.Expression] = {}
     predictions: list[PredictionLink] = []
     norms: dict[object, NormLink] = {}
@@ -208,12 +219,7 @@ def cut(objective: Any, constraints: tuple[Any, ...], found: Inspection) -> Cano
             norms[name] = NormLink(node.view, node.kind, t, shift_rows.get(name, np.arange(0)))
     for node in found.norms:
         replaced[id(node)] = norms[node.fingerprint()].t
-    smooth = _smooth_links(found.smooth)
-    replaced |= {id(link.term): link.h for link in smooth}
-    outer = rewrite(cp.Problem(objective, [*constraints, *(link.equal for link in smooth)]), replaced)
-    equal = outer.constraints[len(constraints) :]
-    links = [replace(link, equal=constraint) for link, constraint in zip(smooth, equal, strict=True)]
-    return CanonicalForm(outer, tuple(predictions), tuple(norms.values()), tuple(links))
+    return tuple(predictions), tuple(norms.values()), replaced
 
 
 def apart(form: CanonicalForm) -> CanonicalForm:

@@ -12,13 +12,11 @@ room for −e.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import nan
-from typing import Any
 
-import cvxpy as cp
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
@@ -31,7 +29,7 @@ from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.language.expressions import Theta
 from kernelopt.language.nodes import EUCLIDEAN
-from kernelopt.support.cvxpy_parts import Inequality
+from kernelopt.support.cvxpy_parts import Inequality, jacobians
 from kernelopt.support.types import Array
 
 # Rows that are moved into at once, and inequalities in an elimination. The step takes a dense MOST × MOST system, with
@@ -126,29 +124,20 @@ def _tangents(
     for constraint, residual in zip(canonical.outer.constraints, representer.residuals(canonical, point), strict=True):
         if not residual.any() or not isinstance(constraint, Inequality) or constraint.expr.is_affine():
             continue
-        slopes = _slopes(constraint.expr)
-        if not slopes:
+        slopes = jacobians(constraint.expr)
+        if not slopes or len(slopes) < len(constraint.expr.variables()):
             continue
         violated = np.flatnonzero(np.ravel(residual, order="F"))
         G = sp.lil_array((len(x), constraint.expr.size))
-        for variable, slope in slopes.items():
-            if variable.id in columns:
-                G[columns[variable.id]] = np.reshape(dense(slope), (variable.size, -1))
+        for number, slope in slopes.items():
+            if number in columns:
+                G[columns[number]] = dense(slope)
         tangents = sp.csr_array(G.T)[violated]
         rows.append(tangents)
         is_curved = not constraint.expr.is_pwl()
         right.append(tangents @ x - (1 + is_curved) * np.ravel(residual, order="F")[violated])
         curved.append(np.full(len(violated), is_curved))
     return sp.csr_array(sp.vstack(rows)), np.concatenate(right), np.concatenate(curved)
-
-
-def _slopes(expression: cp.Expression) -> Mapping[Any, Any]:
-    """The gradient by each variable; empty where cvxpy does not know it, or outside of the domain."""
-    try:
-        found = expression.grad
-    except NotImplementedError:
-        return {}
-    return {} if any(slope is None for slope in found.values()) else found
 
 
 def towards_zero(reduction: Reduction, form: ConicForm, point: Iterate) -> Iterate | None:

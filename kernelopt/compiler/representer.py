@@ -15,7 +15,6 @@ from weakref import WeakKeyDictionary
 
 import cvxpy as cp
 import numpy as np
-import scipy.sparse as sp
 
 from kernelopt.compiler.attributes import dense, integral, nearest, rounded
 from kernelopt.compiler.canonical_form import CanonicalForm, NormLink, PredictionLink, rewrite
@@ -31,6 +30,7 @@ from kernelopt.language.functions import Function
 from kernelopt.language.nodes import norm_from_gram
 from kernelopt.results.solution import FittedFunction, Solution, Status
 from kernelopt.support.arithmetic import exact_product
+from kernelopt.support.cvxpy_parts import jacobians
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array
 
@@ -507,20 +507,11 @@ def _violation(constraint: Any, sizes: Mapping[int, float], shares: Mapping[int,
             continue  # a variable that dropped out of the problem
         share = min((shares.get(v.id, 1.0) for v in part.variables()), default=1.0)
         numbers = [share * np.abs(np.ravel(dense(part.value), order="F"))]
-        numbers += [np.ravel(abs(g).sum(axis=0)) * sizes.get(i, 0.0) for i, g in _gradient(part).items()]
+        numbers += [np.ravel(abs(g).sum(axis=0)) * sizes.get(i, 0.0) for i, g in jacobians(part).items()]
         for one in numbers:
             entrywise = len(one) in (1, len(violation)) and len(scale) in (1, len(violation))
             scale = np.maximum(scale, one if entrywise else one.max(initial=0.0))
     return float(np.max(violation / np.where(scale > 0, scale, 1.0)))
-
-
-def _gradient(part: cp.Expression) -> dict[int, Any]:
-    """The gradient by variables, (entries of the variable, entries of `part`), where cvxpy has one at their values."""
-    try:
-        found = part.grad
-    except NotImplementedError:
-        return {}
-    return {v.id: g if sp.issparse(g) else np.atleast_2d(g) for v, g in found.items() if g is not None}
 
 
 def _function(  # noqa: PLR0917

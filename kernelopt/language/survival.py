@@ -106,12 +106,16 @@ class CoxLikelihood(Atom):
         return float(self.sets.events @ self.sets.log_totals(u) - u[self.sets.rows].sum())
 
     def _grad(self, values: Any) -> list[Any]:
-        u, sets = np.ravel(values[0]), self.sets
+        return [sp.csc_array(self.slopes(np.ravel(values[0]))[:, None])]
+
+    def slopes(self, u: Array) -> Array:
+        """The gradient by u, (n,)."""
+        sets = self.sets
         log_hazard = np.logaddexp.accumulate(np.log(sets.events) - sets.log_totals(u))
         found = np.zeros(len(u))
         np.add.at(found, sets.at, sets.weights * np.exp(u[sets.at] + log_hazard[sets.steps]))
         found[sets.rows] -= 1.0
-        return [sp.csc_array(found[:, None])]
+        return found
 
     def graph_implementation(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise DCPError(

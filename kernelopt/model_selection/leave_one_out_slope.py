@@ -33,6 +33,7 @@ from kernelopt.model_selection.leave_one_out import LeftOut, left_out_terms
 from kernelopt.model_selection.quadratic_model import EMPTY, rows_of
 from kernelopt.model_selection.squares import summands
 from kernelopt.problem import Problem
+from kernelopt.sensitivity.chain_rule import gradient
 from kernelopt.solvers import assemble
 from kernelopt.support.cvxpy_parts import NegExpression
 from kernelopt.support.types import Array, Ints
@@ -204,11 +205,8 @@ def _slopes(criterion: LeaveOneOutLoss, left_out: Array) -> tuple[float, Array]:
     losses = criterion.loss(u)
     if not isinstance(losses, cp.Expression) or losses.shape != u.shape:
         raise DataError(f"Expected loss(f) to return an expression of shape {u.shape}; got {losses!r}.")
-    mean = cp.sum(losses) / len(left_out)
-    slope = mean.grad[u]
-    if mean.value is None or not np.isfinite(mean.value) or slope is None:
-        raise KernelOptError("Expected losses with values and derivatives at the rows left out; they have none.")
-    return float(mean.value), np.ravel(slope.toarray() if sp.issparse(slope) else slope)
+    found = gradient(cp.sum(losses) / len(left_out), {u.id: left_out})
+    return found.value, found.slopes.get(u.id, np.zeros(u.shape))
 
 
 def _by_kernel(  # noqa: PLR0917

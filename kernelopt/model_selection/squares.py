@@ -10,8 +10,9 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.compiler.canonical_form import CanonicalForm, rewrite
-from kernelopt.support.cvxpy_parts import AddExpression, Power, quad_over_lin
+from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.sensitivity.chain_rule import Tree
+from kernelopt.support.cvxpy_parts import AddExpression, Power, jacobians, quad_over_lin
 from kernelopt.support.types import Array
 
 
@@ -78,24 +79,20 @@ def _squared(node: Any) -> Iterator[Any]:
 def _weights(term: Any, nodes: list[Any]) -> list[Array]:
     """The slope of the term in each squared number, from its gradient with variables in place of the squares."""
     stand_ins = [cp.Variable(node.args[0].shape) for node in nodes]
+    values = [np.square(_dense(node.args[0].value)) for node in nodes]
     replaced = {}
     for node, p in zip(nodes, stand_ins, strict=True):
-        p.value = np.square(node.args[0].value)
         of_power = isinstance(node, Power)
         replaced[id(node)] = p if of_power else cp.sum(p, node.axis, node.keepdims) / node.args[1]
-    slopes = rewrite(cp.Problem(cp.Minimize(term)), replaced).objective.args[0].grad
-    return [np.ravel(_dense(slopes[p])) for p in stand_ins]
+    given = {p.id: value for p, value in zip(stand_ins, values, strict=True)}
+    slopes = Tree(term, given, replaced).gradient(given).slopes
+    return [np.ravel(slopes[p.id], order="F") for p in stand_ins]
 
 
 def coefficients(e: Any, variables: list[cp.Variable]) -> sp.csr_array:
     """∂e/∂(variables), (size of e, size of all variables)."""
-    slopes = {v.id: g for v, g in e.grad.items()}
-    blocks = [
-        sp.csr_array(np.atleast_2d(slopes[v.id])).T if v.id in slopes and not sp.issparse(slopes[v.id])
-        else sp.csr_array(slopes[v.id].T) if v.id in slopes
-        else sp.csr_array((e.size, v.size))
-        for v in variables
-    ]  # fmt: skip
+    slopes = jacobians(e)
+    blocks = [sp.csr_array(slopes[v.id]).T if v.id in slopes else sp.csr_array((e.size, v.size)) for v in variables]
     return sp.csr_array(sp.hstack(blocks)) if blocks else sp.csr_array((e.size, 0))
 
 

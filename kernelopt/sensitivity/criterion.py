@@ -2,58 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import cvxpy as cp
 import numpy as np
-import scipy.sparse as sp
 
 from kernelopt.compiler import rules
-from kernelopt.compiler.canonical_form import CanonicalForm, NormLink, PredictionLink, cut, rewrite
-from kernelopt.errors import DataError, KernelOptError
+from kernelopt.compiler.attributes import dense
+from kernelopt.compiler.canonical_form import CanonicalForm, NormLink, PredictionLink, links_of
+from kernelopt.errors import DataError, ParameterError
 from kernelopt.language.expressions import Theta
+from kernelopt.language.nodes import ThetaLeaf
+from kernelopt.sensitivity.chain_rule import Tree
 from kernelopt.support.types import Array
 
 
 class Criterion(NamedTuple):
-    """The tree of a sum, cut where θ enters it, with variables in place of parameters.
-
-    of_y : the user's variables, and those that stand for them; of_parameters : the same for parameters
-    """
+    """An expression as stated, with what stands for predictions and norms in it, by their ids; and its variables."""
 
     expression: cp.Expression
+    replaced: dict[int, cp.Expression]
     predictions: tuple[PredictionLink, ...]
     norms: tuple[NormLink, ...]
     of_y: tuple[cp.Variable, ...]
-    of_parameters: tuple[tuple[cp.Parameter, cp.Variable], ...]
 
 
 class Slopes(NamedTuple):
-    """The value, and derivatives: of each link's predictions (n, K), each norm, each y, each parameter (by id)."""
+    """The value, and derivatives: of each link's predictions (n, K), each norm, each y, each parameter (by id).
+
+    kinks : the names of atoms that are at a kink of the criterion
+    """
 
     value: float
     predictions: tuple[Array, ...]
     norms: Array
     y: tuple[Array, ...]
     parameters: dict[int, Array]
+    kinks: tuple[str, ...]
 
 
-def criterion_of(stated: Any, thetas: Sequence[Theta], variables: Sequence[cp.Variable]) -> Criterion:
-    """The sum of a stated expression of any curvature. Raises DataError for one of another problem."""
+def criterion_of(stated: cp.Expression, thetas: Sequence[Theta], variables: Sequence[cp.Variable]) -> Criterion:
+    """An expression of any curvature. Raises DataError for one of another problem."""
     total = cp.Minimize(cp.sum(stated))
-    form = cut(total, (), replace(rules.inspect(total, ()), smooth=()))
-    foreign = [link.theta for link in form.predictions if not any(link.theta is theta for theta in thetas)]
+    predictions, norms, replaced = links_of(rules.inspect(total, ()))
+    foreign = [link.theta for link in predictions if not any(link.theta is theta for theta in thetas)]
     if foreign:
         raise DataError(f"Expected a criterion of the problem's own functions; {foreign[0]!r} is none of them.")
-    unknown = [v for v in form.y if not any(v is known for known in variables)]
+    of_y = tuple(v for v in stated.variables() if not isinstance(v, ThetaLeaf))
+    unknown = [v for v in of_y if not any(v is known for known in variables)]
     if unknown:
         raise DataError(f"Expected variables of the problem in the criterion; {unknown[0].name()} is none.")
-    parameters = {p: cp.Variable(p.shape, name=p.name()) for p in form.outer.parameters()}
-    cast = rewrite(form.outer, {id(p): v for p, v in parameters.items()}) if parameters else form.outer
-    return Criterion(cast.objective.args[0], form.predictions, form.norms, tuple(form.y), tuple(parameters.items()))
+    return Criterion(stated, replaced, predictions, norms, of_y)
 
 
 class Place(NamedTuple):
@@ -64,40 +64,26 @@ class Place(NamedTuple):
     y: tuple[Any, ...]
 
 
-@contextmanager
-def placed(criterion: Criterion, place: Place) -> Iterator[None]:
-    """Give the variables of a criterion their values; those of the user get theirs back."""
-    kept = [v.value for v in criterion.of_y]
-    try:
-        for link, values in zip(criterion.predictions, place.f, strict=True):
-            if link.u is not None:
-                link.u.save_value(values[link.take].reshape(link.u.shape))
-        for norm, length in zip(criterion.norms, place.t, strict=True):
-            norm.t.save_value(np.asarray(length))
-        for v, value in zip(criterion.of_y, place.y, strict=True):
-            v.save_value(value)
-        for parameter, variable in criterion.of_parameters:
-            variable.save_value(np.asarray(parameter.value))
-        yield
-    finally:
-        for v, old in zip(criterion.of_y, kept, strict=True):
-            v.save_value(old)
+def value(criterion: Criterion, place: Place) -> Array:
+    """The value of the expression at a place, in its shape."""
+    given = _given(criterion, place)
+    return Tree(criterion.expression, (), criterion.replaced).value(given)
 
 
-def slopes(criterion: Criterion, place: Place) -> Slopes:
-    """Value and derivatives at a place. Raises KernelOptError where the criterion has no derivative there."""
-    with placed(criterion, place):
-        number, grad = criterion.expression.value, criterion.expression.grad
-    if number is None or not np.isfinite(number):
-        raise KernelOptError(f"Expected a criterion with a finite value at the answer; got {number}.")
-    if any(g is None for g in grad.values()):
-        raise KernelOptError("Expected a criterion with a derivative at the answer; it is at the end of its domain.")
+def slopes(criterion: Criterion, place: Place, chosen: Sequence[cp.Parameter], ties: str | None = None) -> Slopes:
+    """Value and derivatives at a place, by the chosen parameters too; at kinks of the atom `ties` a slope at random.
 
-    def of(variable: cp.Variable | None) -> Array:
-        g = None if variable is None else grad.get(variable)
-        if variable is None or g is None:
-            return np.zeros(() if variable is None else variable.shape)
-        return np.reshape(np.ravel(g.toarray() if sp.issparse(g) else g), variable.shape, order="F")
+    Raises KernelOptError where the criterion has no derivative there, and for atoms without a rule for it.
+    """
+    missing = [p.name() for p in criterion.expression.parameters() if p.value is None]
+    if missing:
+        raise ParameterError(f"Expected parameters of the criterion with values; {missing[0]} has none. Set its value.")
+    given = _given(criterion, place)
+    given |= {p.id: np.asarray(dense(p.value), dtype=float) for p in chosen if _has(criterion.expression, p)}
+    found = Tree(criterion.expression, given, criterion.replaced).gradient(given, ties)
+
+    def of(leaf: cp.Variable) -> Array:
+        return found.slopes.get(leaf.id, np.zeros(leaf.shape))
 
     predictions = []
     for link in criterion.predictions:
@@ -106,12 +92,28 @@ def slopes(criterion: Criterion, place: Place) -> Slopes:
             np.add.at(total, link.take, of(link.u).reshape(len(link.take), -1))
         predictions.append(total)
     return Slopes(
-        float(np.ravel(number)[0]),
+        found.value,
         tuple(predictions),
         np.array([float(of(norm.t)) for norm in criterion.norms]),
         tuple(of(v) for v in criterion.of_y),
-        {p.id: of(v) for p, v in criterion.of_parameters},
+        {p.id: found.slopes[p.id] for p in chosen if p.id in found.slopes},
+        found.kinks,
     )
+
+
+def _given(criterion: Criterion, place: Place) -> dict[int, Array]:
+    """The values of u, t and y, by their ids."""
+    given = {
+        link.u.id: values[link.take].reshape(link.u.shape)
+        for link, values in zip(criterion.predictions, place.f, strict=True)
+        if link.u is not None
+    }
+    given |= {norm.t.id: np.asarray(length) for norm, length in zip(criterion.norms, place.t, strict=True)}
+    return given | {v.id: np.asarray(dense(y), dtype=float) for v, y in zip(criterion.of_y, place.y, strict=True)}
+
+
+def _has(expression: cp.Expression, p: cp.Parameter) -> bool:
+    return any(p is q for q in expression.parameters())
 
 
 def twins(form: CanonicalForm, variables: Sequence[cp.Variable]) -> list[int]:

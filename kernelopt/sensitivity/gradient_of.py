@@ -19,7 +19,8 @@ from kernelopt.errors import DataError, KernelOptError, UnknownNameError
 from kernelopt.kernels.domains import frozen
 from kernelopt.language.expressions import Theta
 from kernelopt.sensitivity import solution_map
-from kernelopt.sensitivity.criterion import Criterion, criterion_of, placed, twins
+from kernelopt.sensitivity.criterion import Criterion, criterion_of, twins
+from kernelopt.sensitivity.criterion import value as value_of
 from kernelopt.sensitivity.optimum import MOST, Optimum, nearby
 from kernelopt.sensitivity.solution_map import Derivative
 from kernelopt.sensitivity.stated_cones import follows_rules
@@ -51,17 +52,20 @@ class Gradient(Mapping[cp.Parameter, Array]):
     near : predictions (θ, number) whose row of the problem is within 1e-6 of the other side of a kink or a bound, in
         units of predictions and of the largest multiplier. There the optimum has no derivative, or changes it nearby.
         What is given is then the derivative with these rows as they are, a one-sided one at most.
+    kinks : names of atoms of the criterion, such as abs, that are at a kink and move across it as a parameter changes.
+        What is given is then between the one-sided derivatives.
     """
 
     value: float
     gradients: Mapping[cp.Parameter, Array]
     errors: Mapping[cp.Parameter, Array]
     near: tuple[tuple[Theta, int], ...]
+    kinks: tuple[str, ...] = ()
 
     @property
     def is_differentiable(self) -> bool:
-        """Whether no row is near the other side of a kink or a bound."""
-        return not self.near
+        """Whether no row is near the other side of a kink or a bound, and no atom of the criterion at a kink."""
+        return not self.near and not self.kinks
 
     def __getitem__(self, parameter: cp.Parameter) -> Array:
         if not isinstance(parameter, cp.Parameter) or parameter not in self.gradients:
@@ -83,6 +87,8 @@ class Gradient(Mapping[cp.Parameter, Array]):
         if self.near:
             several = ", ".join(f"{theta!r} {number}" for theta, number in self.near[:5])
             lines.append(f"no derivative: {len(self.near)} predictions at a kink's end or bound ({several})")
+        if self.kinks:
+            lines.append(f"no derivative: the criterion is at a kink of {', '.join(self.kinks)}")
         return "\n".join(lines)
 
 
@@ -136,13 +142,14 @@ class Refined:
     def gradient(self, criterion: Any, at: cp.Expression | None = None) -> Gradient:
         """The gradient of a criterion, as `ko.gradient` describes it."""
         _require_known(self.answer.form, self.chosen)
-        value, near = 0.0, tuple[tuple[Theta, int], ...]()
+        value, near, kinks = 0.0, tuple[tuple[Theta, int], ...](), dict[str, None]()
         gradients, errors = ({p: np.zeros(p.shape) for p in self.chosen} for _ in range(2))
         for number in range(len(self._groups)):
             found = self.optimum(number)
             derivative, sign = _derivative(self.answer.stated, found, criterion, at, self.chosen)
             value, adjoint = sign * derivative.value, derivative.adjoint
             share = _share(self.answer.certificate, found, derivative)
+            kinks |= dict.fromkeys(derivative.kinks)
             near = () if adjoint is None else nearby(found, NEAR, adjoint.move, adjoint.x)
             for p in self._of_group(number):
                 if p.id not in derivative.of_parameters and any(p is q for q in self._in_data):
@@ -151,7 +158,7 @@ class Refined:
                     gradients[p], sizes = (np.array(sign * a, dtype=float) for a in derivative.of_parameters[p.id])
                     errors[p] = np.full(p.shape, share * float(np.abs(sizes).max(initial=0.0)))
         known = [{p: frozen(a) for p, a in parts.items()} for parts in (gradients, errors)]
-        return Gradient(value, known[0], known[1], near)
+        return Gradient(value, known[0], known[1], near, tuple(kinks))
 
     def _of_group(self, number: int) -> list[cp.Parameter]:
         """The parameters whose derivative is taken from a group: those of kernels and of the criterion alone, which
@@ -223,8 +230,7 @@ def _linearized(
 def _values(problem: Statement, found: Optimum, at: cp.Expression) -> Array:
     """The values of an expression at the refined optimum."""
     cut = criterion_of(at, problem.thetas(), problem.variables())
-    with placed(cut, solution_map.at(found, cut)):
-        return np.array(cut.expression.args[0].value, dtype=float)
+    return value_of(cut, solution_map.at(found, cut))
 
 
 def _share(certificate: Certificate | None, found: Optimum, derivative: Derivative) -> float:

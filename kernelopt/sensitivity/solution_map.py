@@ -41,6 +41,9 @@ from kernelopt.support.types import Array, Ints
 
 REGULAR = 1e-6  # the residual of the adjoint system, relative to its right-hand side, above which it has no solution
 
+# Relative to the terms of a derivative: a change of slopes at kinks that moves it by less is taken for rounding.
+MOVED = 1e-7
+
 ByParameter = dict[int, tuple[Array, Array]]
 
 
@@ -56,11 +59,13 @@ class Derivative(NamedTuple):
     """A criterion's value; its derivative by each parameter, and the sizes of the terms that add up to it, by id.
 
     adjoint : the answer of the adjoint system; None where none was solved
+    kinks : the names of atoms of the criterion that are at a kink, on which the derivative depends
     """
 
     value: float
     of_parameters: ByParameter
     adjoint: AdjointAnswer | None
+    kinks: tuple[str, ...] = ()
 
 
 def at_optimum(form: CanonicalForm, reduction: Reduction, point: Iterate, wanted: list[cp.Parameter]) -> Optimum:
@@ -70,14 +75,35 @@ def at_optimum(form: CanonicalForm, reduction: Reduction, point: Iterate, wanted
 
 
 def derivative(found: Optimum, criterion: Criterion, chosen: list[cp.Parameter]) -> Derivative:
-    """The derivative of a criterion by the parameters of the cone data, chosen ones of kernels, and its own."""
-    values = slopes(criterion, at(found, criterion))
+    """The derivative of a criterion by the parameters of the cone data, chosen ones of kernels, and its own.
+
+    Where it is at kinks, the derivative is taken again with other slopes there, atom by atom. A kink that does not move
+    changes nothing, as that of a row that stays at its target.
+    """
+    place = at(found, criterion)
+    values = slopes(criterion, place, chosen)
+    one = _through(found, criterion, values, chosen)
+    others = ((name, slopes(criterion, place, chosen, name)) for name in values.kinks)
+    moving = [name for name, drawn in others if _differ(one, _through(found, criterion, drawn, chosen))]
+    return one._replace(kinks=tuple(moving))
+
+
+def _through(found: Optimum, criterion: Criterion, values: Slopes, chosen: list[cp.Parameter]) -> Derivative:
+    """The derivative for known slopes of the criterion."""
     adjoint = _solved(found, _right(found, criterion, values))
     total = {name: (-g, size) for name, (g, size) in _of_data(found, adjoint).items()}
     for number in range(len(found.form.predictions)):
         if _has_wanted(found, number, chosen):
             total = _added(total, _of_kernel(found, number, criterion, values, adjoint))
     return Derivative(values.value, _added(total, {k: (g, np.abs(g)) for k, g in values.parameters.items()}), adjoint)
+
+
+def _differ(one: Derivative, other: Derivative) -> bool:
+    """Whether derivatives differ by more than rounding, in units of the terms that add up to them."""
+    return any(
+        float(np.abs(g - other.of_parameters[name][0]).max(initial=0.0)) > MOVED * float(np.abs(size).max(initial=0.0))
+        for name, (g, size) in one.of_parameters.items()
+    )
 
 
 def of_value(found: Optimum, chosen: list[cp.Parameter]) -> Derivative:

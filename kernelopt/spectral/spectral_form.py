@@ -22,7 +22,7 @@ from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink, rew
 from kernelopt.compiler.rules import Inspection
 from kernelopt.errors import DCPError
 from kernelopt.language.nodes import EUCLIDEAN
-from kernelopt.support.cvxpy_parts import Pnorm, Power, Sum, norm1, quad_over_lin
+from kernelopt.support.cvxpy_parts import Pnorm, Power, Sum, jacobians, norm1, quad_over_lin
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array
 
@@ -192,8 +192,7 @@ def _slopes(expression: Any, variable: Any) -> Any:
     for v in expression.variables():
         if v.value is None:
             v.save_value(np.zeros(v.shape))
-    slopes = expression.grad[variable]
-    return slopes.T if sp.issparse(slopes) else sp.csc_array(np.atleast_2d(slopes))
+    return sp.csc_array(jacobians(expression)[variable.id]).T
 
 
 def _distinct(link: PredictionLink, slopes: Any) -> Any:

@@ -60,7 +60,7 @@ __all__ = [
     "PRODUCTS", "AddExpression", "AffAtom", "AffineData", "Atom", "Compiled", "ConeData", "DataSlopes", "DivExpression",
     "Elementwise", "Hstack", "Inequality", "Leaf", "MulExpression", "NegExpression", "Pnorm", "PnormApprox", "Power",
     "PowerApprox", "Solution", "SolverStats", "Sum", "Vstack", "broadcast_to", "clarabel_answer", "clarabel_cones",
-    "compiled", "cone_data", "forget", "get_id", "index", "is_compiled", "norm1", "normNuc",
+    "compiled", "cone_data", "forget", "get_id", "index", "is_compiled", "jacobians", "norm1", "normNuc",
     "quad_over_lin", "reshape", "sigma_max", "special_index",
 ]  # fmt: skip
 
@@ -70,6 +70,25 @@ PRODUCTS = (MulExpression, multiply)  # affine in each of two arguments
 # Clarabel's setup can't be interrupted: per entry of its matrix it takes 2e-7 s for 5e5 entries, and 6e-7 s for 2e7. It
 # is not begun where it takes longer than the time that is left. Larger values give up too early, smaller ones overrun.
 SETUP_SECONDS = 6e-7
+
+
+def jacobians(expression: cp.Expression) -> dict[int, Any]:
+    """∂(expression)/∂(variable), (entries of the variable, entries of the expression), by the variables' ids.
+
+    Empty for an expression that is neither convex nor concave by cvxpy's rules: its own derivatives of quotients and
+    products of two varying factors are wrong, or end the process. Variables are left out by which cvxpy knows no
+    derivative, and all of them outside of the domain.
+    """
+    if not expression.is_dcp():
+        return {}
+    try:
+        found = expression.grad
+    except NotImplementedError:
+        return {}
+    return {
+        v.id: g if sp.issparse(g) else np.reshape(g, (v.size, expression.size)) for v, g in found.items()
+        if g is not None
+    }  # fmt: skip
 
 
 def forget(node: Any) -> None:

@@ -121,7 +121,13 @@ INSIDE = {
     ],
     "persistence": [["loading", "saving"], ["archive", "vocabulary"]],
     "results": [["solution"], ["history"]],
-    "sensitivity": [["gradient_of"], ["solution_map"], ["criterion", "optimum"], ["active", "kkt"], ["stated_cones"]],
+    "sensitivity": [
+        ["gradient_of"],
+        ["solution_map"],
+        ["criterion", "optimum"],
+        ["active", "chain_rule", "kkt"],
+        ["atom_slopes", "stated_cones"],
+    ],
     "solvers": [
         ["choice"],
         ["engines"],
