@@ -123,7 +123,14 @@ INSIDE = {
     ],
     "persistence": [["loading", "saving"], ["archive", "vocabulary"]],
     "results": [["solution"], ["history"]],
-    "sensitivity": [["gradient_of"], ["solution_map"], ["criterion", "optimum"], ["active", "kkt"], ["stated_cones"]],
+    "sensitivity": [
+        ["gradient_of"],
+        ["one_sided"],
+        ["degenerate", "directional", "named", "solution_map"],
+        ["criterion", "optimum"],
+        ["active", "kkt"],
+        ["stated_cones"],
+    ],
     "solvers": [
         ["choice"],
         ["engines"],
