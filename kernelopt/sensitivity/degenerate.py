@@ -28,6 +28,8 @@ ANSWERED = 1e-6
 # Relative to rows of unit size: singular values of JS up to this count as 0. The gradients of equal rows agree to
 # 1e-15, and the multipliers of rows that differ by less than this have no digits.
 DEPENDENT = 1e-9
+MANY = 1500  # dependent rows up to which all their dependencies are found: 1 s
+SOME = 3  # random dependencies that stand for all of them where rows are more
 NEGLIGIBLE = 1e-9  # relative to the largest: entries of dependencies that are rounding
 
 
@@ -40,7 +42,8 @@ class Degenerate:
     is_larger : whether the optimum itself has fewer equations
     V : (equations, d), the ways to leave; zeta : (d,), their multipliers, 0 where they may be 0; owners : (d,), the row
     of the cone data that each belongs to, −1 − j for the norm j
-    N : (equations, k), orthonormal; is_conic : whether a cone that can be left in many ways takes part in N
+    N : (equations, k), orthonormal; is_open : whether N is a part of all dependencies, or a cone that can be left in
+    many ways takes part in it
     undecided : first rows of cones, and −1 − j for norms, near to more cases than two
     """
 
@@ -53,7 +56,7 @@ class Degenerate:
     zeta: Array
     owners: Ints
     N: Array
-    is_conic: bool
+    is_open: bool
     undecided: Ints
 
     @property
@@ -98,7 +101,7 @@ def degenerate(found: Optimum) -> Degenerate:
     scaled, units = system.with_unit_rows
     rows = _rows(held, near)
     alone = _alone(scaled, data.y)
-    N = dependencies(system, np.flatnonzero(~alone))
+    N, is_whole = dependencies(system, np.flatnonzero(~alone))
     takes_part = np.abs(N).max(axis=1, initial=0.0) > NEGLIGIBLE
     zeta = np.concatenate([active.multipliers(held.equations, held.z), np.zeros(len(held.leaving))]) / units
     ways = [
@@ -115,27 +118,27 @@ def degenerate(found: Optimum) -> Degenerate:
     tiny = [-1 - j for j in shrunken(found, found.units)]
     return Degenerate(
         held, system, units, rows.owners, is_larger or bool(found.leaving), V, np.array([w[2] for w in ways]),
-        np.array([w[3] for w in ways], dtype=int), N, bool(np.any(takes_part & rows.conic)),
+        np.array([w[3] for w in ways], dtype=int), N,
+        not is_whole or bool(np.any(takes_part & rows.conic)),
         np.concatenate([near.undecided, tiny]).astype(int),
     )  # fmt: skip
 
 
-def dependencies(system: System, some: Ints) -> Array:
-    """An orthonormal N, (rows, k), with NᵀJS = 0 for rows of unit size, among some of them.
+def dependencies(system: System, some: Ints) -> tuple[Array, bool]:
+    """An orthonormal N, (rows, k), with NᵀJS = 0 for rows of unit size, among some of them, and whether it has all.
 
-    A random right-hand side shows whether there are any: the part of it in their span can't be answered.
+    A random right-hand side shows whether there are any: the part of it in their span can't be answered. Where more
+    than MANY rows take part, SOME such parts are N.
     """
-    scaled, units = system.with_unit_rows
-    count = scaled.J.shape[0]
-    probe = np.zeros(count)
-    probe[some] = np.random.default_rng(0).normal(size=len(some))
-    zero = Move(tuple(np.zeros_like(s.w) for s in system.spans), np.zeros(system.H.shape[0]), probe / units)
-    found, left = system.solve(zero)
-    if not len(some) or left <= ANSWERED:
-        return np.zeros((count, 0))
-    rest = np.abs(probe - units * system.times(found).zeta)
-    rest[np.setdiff1d(np.arange(count), some)] = 0.0
-    rows = np.flatnonzero(rest > NEGLIGIBLE * rest.max())
+    scaled = system.with_unit_rows[0]
+    count, rng = scaled.J.shape[0], np.random.default_rng(0)
+    rest = _unanswered(system, some, rng)
+    if rest is None:
+        return np.zeros((count, 0)), True
+    rows = np.flatnonzero(np.abs(rest) > NEGLIGIBLE * np.abs(rest).max())
+    if len(rows) > MANY:
+        more = [_unanswered(system, some, rng) for _ in range(SOME - 1)]
+        return np.asarray(np.linalg.qr(np.column_stack([rest, *(a for a in more if a is not None)]))[0]), False
     JS = _in_reduced_columns(scaled, rows)
     sizes = np.linalg.norm(JS, axis=1)
     sizes = np.where(sizes > DEPENDENT * sizes.max(initial=0.0), sizes, 1.0)
@@ -143,7 +146,21 @@ def dependencies(system: System, some: Ints) -> Array:
     none = np.concatenate([values, np.zeros(len(rows) - len(values))]) <= DEPENDENT
     N = np.zeros((count, int(none.sum())))
     N[rows] = U[:, none] / sizes[:, None]
-    return np.asarray(np.linalg.qr(N)[0]) if N.shape[1] else N
+    return (np.asarray(np.linalg.qr(N)[0]) if N.shape[1] else N), True
+
+
+def _unanswered(system: System, some: Ints, rng: np.random.Generator) -> Array | None:
+    """What of a random change of some equations no move can answer; None where all of it can be."""
+    units = system.with_unit_rows[1]
+    probe = np.zeros(len(units))
+    probe[some] = rng.normal(size=len(some))
+    zero = Move(tuple(np.zeros_like(s.w) for s in system.spans), np.zeros(system.H.shape[0]), probe / units)
+    found, left = system.solve(zero)
+    if not len(some) or left <= ANSWERED:
+        return None
+    rest = np.zeros(len(units))
+    rest[some] = (probe - units * system.times(found).zeta)[some]
+    return rest
 
 
 def _in_reduced_columns(system: System, rows: Ints) -> Array:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from clarabel import SolverStatus
 from scipy.optimize import linprog
 
 from kernelopt.compiler.conic_form import Cones
@@ -37,6 +38,8 @@ class Side(NamedTuple):
 
 def side(M: Array, eta: Array, zeta: Array, C: Array, c: Array) -> Side | None:
     """τ and min ζᵀτ as above. None where no slacks exist: the problem has no solution on this side.
+
+    τ is nan where it is not bounded: the optimum is not unique.
 
     M : (d, d); eta, zeta : (d,); C : (k, d); c : (k,)
     """
@@ -73,6 +76,8 @@ def _relaxed(M: Array, eta: Array, C: Array, c: Array) -> Array:
     rows = sp.csc_array(np.vstack([C, -np.eye(d)]))
     right = np.concatenate([-c / unit, np.zeros(d)])
     rough = answered(sp.csc_array(np.triu(M / stiff)), eta / (stiff * unit), rows, right, Cones(len(c), d))
+    if rough.status not in (SolverStatus.Solved, SolverStatus.AlmostSolved):
+        return np.full(d, np.nan)
     x, z = np.array(rough.x), np.array(rough.z)[len(c) :]
     some = np.flatnonzero(x > z)
     K = np.block([[M[np.ix_(some, some)] / stiff, C[:, some].T], [C[:, some], np.zeros((len(c), len(c)))]])

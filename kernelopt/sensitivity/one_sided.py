@@ -53,9 +53,9 @@ class Sides(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What constraints that are left add to the derivative to one side, for each way to leave, and their slacks.
+    """What constraints that are left add to the derivative to one side, and the terms of each way to leave.
 
-    nan where the problem has no solution on this side.
+    The change is nan where the problem has no solution on this side; the terms, too, where it is not known.
     """
 
     change: float
@@ -108,7 +108,7 @@ class Kinks:
         if c is not None and not c.any():
             return _both((g, sizes))
         owners = self._dependent
-        if c is None or self.at.is_conic:
+        if c is None or self.at.is_open:
             return Sides(None, owners)
         zero = np.zeros(len(self.at.zeta))
 
@@ -126,7 +126,7 @@ class Kinks:
             return Sides(None, self._dependent)
         shifted = bool(c.any())
         ways = np.arange(len(at.zeta)) if shifted else at.weak
-        if shifted and at.is_conic:
+        if at.is_open and (shifted or np.any(at.C[:, at.weak])):
             return Sides(None, self._dependent)
         a = np.asarray(at.V.T @ r)[ways]
         if not np.any(np.abs(a) > ROUNDED * np.abs(r).max()) and not shifted:
@@ -140,7 +140,9 @@ class Kinks:
 
         def of(u: Array) -> Step:
             found = side(0.5 * (M + M.T), E @ u, zeta if shifted else np.zeros(len(ways)), C, c @ u)
-            return Step(np.nan, np.zeros(len(ways))) if found is None else Step(-float(a @ found.tau), a * found.tau)
+            if found is None:
+                return Step(np.nan, np.zeros(len(ways)))
+            return Step(-float(a @ found.tau), a * found.tau)
 
         return self._compared(p, of, g, sizes, owners)
 
@@ -150,6 +152,8 @@ class Kinks:
         if p.size == 1:
             right, left = of(np.ones(1)), of(-np.ones(1))
             matter = _bent([right, left], floor, owners)
+            if np.isnan([*right.terms, *left.terms]).any():
+                return Sides(None, owners)
             number = float(np.ravel(g)[0])
             if not len(matter):
                 middle = number + 0.5 * (right.change - left.change)
