@@ -28,18 +28,32 @@ from kernelopt.solvers.cones import matrix, packed
 from kernelopt.support.types import Array, Bools, Ints
 
 INSIDE, BOUNDARY, APEX = 0, 1, 2
+# Relative to the units of slacks and multipliers: a slack or a multiplier up to this may be 0. Polished points are
+# exact to about 1e-12 of these units.
+NEAR = 1e-6
+SMALL = (
+    1e-2  # relative to the unit of slacks: s of a second-order cone may be 0; answers of rough solves are off by less
+)
 
 
 class Faces(NamedTuple):
-    """Which constraints are active: the linear rows, and for each other cone its rows and where s is.
-
-    margins : for each linear row and cone, how far it is from the other case, in units of multipliers and slacks
-    """
+    """Which constraints are active: the linear rows, and for each other cone its rows and where s is."""
 
     linear: Bools
     cones: tuple[tuple[str, slice, object, int], ...]
-    margins: Array
-    owners: Ints
+
+
+class Near(NamedTuple):
+    """Active constraints whose multiplier may be 0, and inactive ones whose slack may be: both to NEAR.
+
+    faces : the active constraints with all of these held; rows : those among the linear rows; cones : by the first row
+    of a cone, its place in `faces.cones`; undecided : first rows of cones near to more than two cases
+    """
+
+    faces: Faces
+    rows: Ints
+    cones: dict[int, int]
+    undecided: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,10 +73,14 @@ class Equations:
 
 
 def faces(data: StatedCones, s: Array, z: Array, units: tuple[float, float]) -> Faces:
-    """The active constraints at slacks s and multipliers z, measured in `units` of s and of z."""
+    """The active constraints at slacks s and multipliers z, measured in `units` of s and of z.
+
+    Linear rows count in the units of their coefficients: s/‖Aᵢ‖ and ‖Aᵢ‖z.
+    """
     of_s, of_z = units
+    s, z = s / data.row_norms, z * data.row_norms
     m = len(data.b)
-    linear, margins, owners = np.zeros(m, dtype=bool), list[Array](), list[Ints]()
+    linear = np.zeros(m, dtype=bool)
     cones: list[tuple[str, slice, object, int]] = []
     for kind, rows, extra in data.cones.slices:
         a, b = np.abs(s[rows]) / of_s, np.abs(z[rows]) / of_z
@@ -72,9 +90,6 @@ def faces(data: StatedCones, s: Array, z: Array, units: tuple[float, float]) -> 
             case "nonneg":
                 linear[rows] = b > a
                 linear[data.vacuous] = False
-                counted = np.setdiff1d(np.arange(rows.start, rows.stop), data.vacuous)
-                margins.append(np.maximum(a, b)[counted - rows.start])
-                owners.append(counted)
             case "exp":
                 for first in range(rows.start, rows.stop, 3):
                     part = slice(first, first + 3)
@@ -83,10 +98,7 @@ def faces(data: StatedCones, s: Array, z: Array, units: tuple[float, float]) -> 
                 inside = s[rows.start] - np.linalg.norm(s[rows.start + 1 : rows.stop])
                 at_apex = z[rows.start] - np.linalg.norm(z[rows.start + 1 : rows.stop])
                 places = np.array([inside / of_s, min(s[rows.start] / of_s, z[rows.start] / of_z), at_apex / of_z])
-                where = int(np.argmax(places))
-                cones.append((kind, rows, extra, where))
-                margins.append(np.array([places[where]]))
-                owners.append(np.array([rows.start]))
+                cones.append((kind, rows, extra, int(np.argmax(places))))
             case "power":
                 size = np.abs(z[rows]).max() / of_z
                 cones.append((kind, rows, extra, BOUNDARY if size > 1e-9 else INSIDE))
@@ -95,15 +107,53 @@ def faces(data: StatedCones, s: Array, z: Array, units: tuple[float, float]) -> 
                 kernel = vectors[:, values < 0]
                 where = (INSIDE, APEX)[kernel.shape[1] == extra] if kernel.shape[1] in (0, extra) else BOUNDARY
                 cones.append((kind, rows, kernel, where))
-                margins.append(np.array([np.abs(values).min()]))
-                owners.append(np.array([rows.start]))
             case _:
                 raise KernelOptError(
                     "Expected linear rows, and second-order, semidefinite, exponential and power cones; a cone of kind "
                     f"{kind} has no derivative here."
                 )
-    found = np.concatenate([np.zeros(0), *margins])
-    return Faces(linear, tuple(cones), found, np.concatenate([np.arange(0), *owners]).astype(int))
+    return Faces(linear, tuple(cones))
+
+
+def alternatives(active: Faces, s: Array, units: tuple[float, float]) -> list[Faces]:
+    """These active constraints, and those with s = 0 in second-order cones where s is small, if there are any."""
+
+    def small(kind: str, part: slice, where: int) -> bool:
+        return kind == "soc" and where != APEX and bool(s[part.start] < SMALL * units[0])
+
+    cones = tuple((kind, part, extra, APEX if small(kind, part, where) else where)
+                  for kind, part, extra, where in active.cones)  # fmt: skip
+    return [active] if cones == active.cones else [active, active._replace(cones=cones)]
+
+
+def near(data: StatedCones, active: Faces, s: Array, z: Array, units: tuple[float, float]) -> Near:
+    """The constraints that are near the other case at slacks s and multipliers z, measured as in `faces`."""
+    of_s, of_z = units
+    s, z = s / data.row_norms, z * data.row_norms
+    may_be = np.zeros(len(data.b), dtype=bool)
+    for kind, rows, _ in data.cones.slices:
+        may_be[rows] = kind == "nonneg"
+    may_be[data.vacuous] = False
+    linear = np.flatnonzero(may_be & (np.abs(s) < NEAR * of_s) & (np.abs(z) < NEAR * of_z))
+    held = active.linear.copy()
+    held[linear] = True
+    cones, places, undecided = list(active.cones), dict[int, int](), list[int]()
+    for number, (kind, part, extra, where) in enumerate(active.cones):
+        slack, multiplier = s[part] / of_s, z[part] / of_z
+        small = bool(np.abs(multiplier).max() < NEAR)
+        if kind == "psd":
+            n = len(np.asarray(extra))
+            values = np.linalg.eigvalsh(matrix(slack, n) - matrix(multiplier, n))
+            if np.abs(values).min() < NEAR:
+                undecided.append(part.start)
+        elif kind == "soc" and slack[0] < NEAR:
+            if small:
+                undecided.append(part.start)
+            elif multiplier[0] - np.linalg.norm(multiplier[1:]) < NEAR:
+                cones[number], places[part.start] = (kind, part, extra, APEX), number
+        elif small and where != APEX and _depth(kind, slack, extra) < NEAR:
+            cones[number], places[part.start] = (kind, part, extra, BOUNDARY), number
+    return Near(Faces(held, tuple(cones)), linear, places, np.array(undecided, dtype=int))
 
 
 def equations(data: StatedCones, active: Faces, x: Array, z: Array) -> Equations:
@@ -211,6 +261,16 @@ def _cone(kind: str, s: Array, z: Array, extra: object) -> tuple[float, Array, A
     gradient = np.array([-alpha * p / s[0], -(1 - alpha) * p / s[1], sign])
     d = np.array([1 / s[0], -1 / s[1], 0.0])
     return abs(s[2]) - p, gradient, alpha * (1 - alpha) * p * np.outer(d, d), float(sign * -z[2])
+
+
+def _depth(kind: str, s: Array, extra: object) -> float:
+    """How far s is inside of a cone: −g(s)."""
+    if kind == "exp":
+        return float(s[2] - s[1] * np.exp(min(s[0] / s[1], 700.0)) if s[1] > 0 else -s[0])
+    if kind == "soc":
+        return float(s[0] - np.linalg.norm(s[1:]))
+    alpha = float(extra)  # type: ignore[arg-type]
+    return float(max(s[0], 0.0) ** alpha * max(s[1], 0.0) ** (1 - alpha) - abs(s[2]))
 
 
 def _semidefinite(s: Array, z: Array, kernel: Array) -> tuple[Array, Array, Array]:

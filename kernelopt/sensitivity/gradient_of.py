@@ -17,11 +17,12 @@ from kernelopt.compiler.representer import Reduction
 from kernelopt.driver.statement import Statement
 from kernelopt.errors import DataError, KernelOptError, UnknownNameError
 from kernelopt.kernels.domains import frozen
-from kernelopt.language.expressions import Theta
 from kernelopt.sensitivity import solution_map
 from kernelopt.sensitivity.criterion import Criterion, criterion_of, twins
 from kernelopt.sensitivity.criterion import value as value_of
-from kernelopt.sensitivity.optimum import MOST, Optimum, nearby
+from kernelopt.sensitivity.named import Named, in_words, named
+from kernelopt.sensitivity.one_sided import Kinks
+from kernelopt.sensitivity.optimum import MOST, Optimum
 from kernelopt.sensitivity.solution_map import Derivative
 from kernelopt.sensitivity.stated_cones import follows_rules
 from kernelopt.support.checks import shown
@@ -31,9 +32,6 @@ STRUCTURED = (
     "Expected parameters without structure; {} is {}, which cvxpy replaces by another. Take a parameter of its free "
     "entries."
 )
-# Relative to the units of slacks and multipliers: a row this near to the other case counts as at a point where the
-# optimum has no derivative. Polished points are exact to about 1e-12 of these units.
-NEAR = 1e-6
 # The error of a gradient in units of the largest size of its terms: a multiple of the residuals of the adjoint system
 # and of the optimality conditions, what rounding becomes in systems of usual condition, and a part of √(trace that the
 # factor leaves out, relative), by which predictions move. Over random problems, differences between gradients after
@@ -49,22 +47,27 @@ class Gradient(Mapping[cp.Parameter, Array]):
     ----------
     value : the criterion at the optimum
     errors : for each parameter an estimate (not a bound) of the largest error of the gradient's entries, in its shape
-    near : predictions (θ, number) whose row of the problem is within 1e-6 of the other side of a kink or a bound, in
-        units of predictions and of the largest multiplier. There the optimum has no derivative, or changes it nearby.
-        What is given is then the derivative with these rows as they are, a one-sided one at most.
+    near : what has reached the end of a kink or a bound, where the criterion has no derivative by the parameters: the
+        derivatives to both sides differ, or are not known to agree. Predictions as (θ, number), and constraints,
+        variables and norms as they are stated. It is reached where slack and multiplier, or a multiplier that is not
+        unique, are within 1e-6 of 0, in units of predictions and of the largest multiplier. What `found[p]` gives is
+        then the derivative with the active constraints as they are, which need not be one to either side.
+    one_sided : for each parameter that is one number, its derivatives to the left (as it decreases) and to the right,
+        nan where the problem has no solution on that side; None where they are not known, and for other parameters
     kinks : names of atoms of the criterion, such as abs, that are at a kink and move across it as a parameter changes.
-        What is given is then between the one-sided derivatives.
+        What is given is then between the one-sided derivatives, which are None.
     """
 
     value: float
     gradients: Mapping[cp.Parameter, Array]
     errors: Mapping[cp.Parameter, Array]
-    near: tuple[tuple[Theta, int], ...]
+    near: tuple[Named, ...]
+    one_sided: Mapping[cp.Parameter, tuple[float, float] | None]
     kinks: tuple[str, ...] = ()
 
     @property
     def is_differentiable(self) -> bool:
-        """Whether no row is near the other side of a kink or a bound, and no atom of the criterion at a kink."""
+        """Whether nothing has reached the end of a kink or a bound, and no atom of the criterion a kink."""
         return not self.near and not self.kinks
 
     def __getitem__(self, parameter: cp.Parameter) -> Array:
@@ -84,9 +87,12 @@ class Gradient(Mapping[cp.Parameter, Array]):
         for p, g in self.gradients.items():
             size = f"{float(g):.6g}" if np.ndim(g) == 0 else f"shape {np.shape(g)}, norm {np.linalg.norm(g):.6g}"
             lines.append(f"d/d {p.name()}: {size} ± {float(np.max(self.errors[p])):.1g}")
+            sides = self.one_sided[p]
+            if sides is not None and sides[0] != sides[1]:
+                lines[-1] += f"; to the left {sides[0]:.6g}, to the right {sides[1]:.6g}"
         if self.near:
-            several = ", ".join(f"{theta!r} {number}" for theta, number in self.near[:5])
-            lines.append(f"no derivative: {len(self.near)} predictions at a kink's end or bound ({several})")
+            several = ", ".join(in_words(entry) for entry in self.near[:5])
+            lines.append(f"no derivative: {len(self.near)} at the end of a kink or a bound ({several})")
         if self.kinks:
             lines.append(f"no derivative: the criterion is at a kink of {', '.join(self.kinks)}")
         return "\n".join(lines)
@@ -124,6 +130,7 @@ class Refined:
         together = follows_rules(answer.form, self._in_data)
         self._groups = [self._in_data] if together else [[p] for p in self._in_data]
         self._optima: dict[int, Optimum] = {}
+        self._kinks: dict[int, Kinks] = {}
 
     def optimum(self, number: int = 0) -> Optimum:
         """The optimum as a function of one group of parameters. Raises KernelOptError; see `ko.gradient`."""
@@ -131,6 +138,12 @@ class Refined:
             answer, group = self.answer, self._groups[number]
             self._optima[number] = solution_map.at_optimum(answer.form, answer.reduction, answer.point, group)
         return self._optima[number]
+
+    def kinks(self, number: int) -> Kinks:
+        """Where the optimum has no derivative by one group of parameters."""
+        if number not in self._kinks:
+            self._kinks[number] = Kinks(self.optimum(number), self.chosen)
+        return self._kinks[number]
 
     def value(self, output: Any) -> Array:
         """The value of an expression, or of the problem's objective."""
@@ -142,23 +155,32 @@ class Refined:
     def gradient(self, criterion: Any, at: cp.Expression | None = None) -> Gradient:
         """The gradient of a criterion, as `ko.gradient` describes it."""
         _require_known(self.answer.form, self.chosen)
-        value, near, kinks = 0.0, tuple[tuple[Theta, int], ...](), dict[str, None]()
+        value, near, of_atoms = 0.0, dict[Any, Named](), dict[str, None]()
         gradients, errors = ({p: np.zeros(p.shape) for p in self.chosen} for _ in range(2))
+        one_sided: dict[cp.Parameter, tuple[float, float] | None] = {}
         for number in range(len(self._groups)):
-            found = self.optimum(number)
+            found, group = self.optimum(number), self._of_group(number)
             derivative, sign = _derivative(self.answer.stated, found, criterion, at, self.chosen)
-            value, adjoint = sign * derivative.value, derivative.adjoint
+            value = sign * derivative.value
             share = _share(self.answer.certificate, found, derivative)
-            kinks |= dict.fromkeys(derivative.kinks)
-            near = () if adjoint is None else nearby(found, NEAR, adjoint.move, adjoint.x)
-            for p in self._of_group(number):
+            of_atoms |= dict.fromkeys(derivative.kinks)
+            for p in group:
                 if p.id not in derivative.of_parameters and any(p is q for q in self._in_data):
                     raise KernelOptError(STRUCTURED.format(p.name(), repr(p)))
                 if p.id in derivative.of_parameters:
                     gradients[p], sizes = (np.array(sign * a, dtype=float) for a in derivative.of_parameters[p.id])
                     errors[p] = np.full(p.shape, share * float(np.abs(sizes).max(initial=0.0)))
-        known = [{p: frozen(a) for p, a in parts.items()} for parts in (gradients, errors)]
-        return Gradient(value, known[0], known[1], near, tuple(kinks))
+            kinks = self.kinks(number)
+            sides = (kinks.of_value if derivative.adjoint is None else kinks.of_criterion)(derivative, group)
+            for p in group:
+                known = None if derivative.kinks else sides[p.id].left_right
+                one_sided[p] = None if known is None else (sign * known[0], sign * known[1])
+            owners = np.unique(np.concatenate([np.arange(0), *(one.owners for one in sides.values())]))
+            for entry in named(found, owners, self.answer.stated.objective, self.answer.stated.constraints):
+                near.setdefault((id(entry[0]), entry[1]) if isinstance(entry, tuple) else id(entry), entry)
+        fixed = [{p: frozen(a) for p, a in parts.items()} for parts in (gradients, errors)]
+        sided = {p: one_sided[p] for p in self.chosen}
+        return Gradient(value, fixed[0], fixed[1], tuple(near.values()), sided, tuple(of_atoms))
 
     def _of_group(self, number: int) -> list[cp.Parameter]:
         """The parameters whose derivative is taken from a group: those of kernels and of the criterion alone, which

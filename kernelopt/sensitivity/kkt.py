@@ -159,12 +159,12 @@ class System:
 
     def solve(self, right: Move) -> tuple[Move, float]:
         """The solution and the norm of its residual, relative to the right-hand side, with equations of one size."""
-        scaled, d = self._with_unit_rows
+        scaled, d = self.with_unit_rows
         found, residual = scaled._refined(right._replace(zeta=d * right.zeta))
         return found._replace(zeta=d * found.zeta), residual
 
     @cached_property
-    def _with_unit_rows(self) -> tuple[System, Array]:
+    def with_unit_rows(self) -> tuple[System, Array]:
         """The system with equations divided by the norms of their gradients, and these factors.
 
         The regularization is then as slight for equations that are stated in small units.

@@ -6,9 +6,10 @@ the equations that remain ends within a few steps, so that derivatives do not de
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,7 +24,6 @@ from kernelopt.driver.options import factor_options
 from kernelopt.errors import KernelOptError
 from kernelopt.factorization import Factor
 from kernelopt.factorization.factor import FLOOR
-from kernelopt.language.expressions import Theta
 from kernelopt.sensitivity import active
 from kernelopt.sensitivity.active import Equations, Faces
 from kernelopt.sensitivity.kkt import FLAT, Center, Length, Move, Span, System
@@ -52,7 +52,6 @@ CROSSED = 1e-9
 # Newton steps in a row without a smaller residual, after which the method ends: the residual of a norm's equation may
 # grow in the first steps.
 MISSES = 3
-SETTLED = 1e-9  # relative to the largest: rows whose slack or multiplier moves less in the adjoint system do not matter
 ROUNDING = 1e-12  # relative to the trace of a weight of ‖θM‖²: eigenvalues up to this count as 0
 EXACT = 1e-15  # the residual, in units of the conditions' terms, that no step in double precision improves
 
@@ -61,8 +60,9 @@ EXACT = 1e-15  # the residual, in units of the conditions' terms, that no step i
 class Optimum:
     """A point with the conditions met to `residual`, relative to their terms.
 
-    x, z : of the cone data; faces : the active constraints, with margins of the linear rows and cones that could be on
-    the other side, in units of slacks and multipliers
+    x, z : of the cone data; faces : the active constraints; units : of slacks and of multipliers
+    leaving : for each θ = 0 whose ‖Aᵀν‖ is the cost of its norm, to NEAR, the direction in w in which it would leave 0;
+    whole : the spans, also of θ = 0
     """
 
     form: CanonicalForm
@@ -74,6 +74,9 @@ class Optimum:
     x: Array
     z: Array
     residual: float
+    units: tuple[float, float] = (1.0, 1.0)
+    leaving: Mapping[int, Array] = field(default_factory=dict)
+    whole: tuple[Span, ...] = ()
 
     @property
     def nu(self) -> list[Array]:
@@ -135,20 +138,27 @@ def optimum(form: CanonicalForm, reduction: Reduction, point: Iterate, data: Sta
     )
     x, z = _cone_point(form, data, spans, point)
     z[data.vacuous] = 0.0
-    whole, spans = spans, _snapped(form, data, spans, point, z)
-    slack = data.b - data.A @ x
     units = _units(data, x, z)
+    slack = data.b - data.A @ x
     faces = active.faces(data, slack, z, units)
-    refined = partial(_refined, form, reduction, data)
-    found = _by_blocks(refined, spans, faces, x, z, units) or _one_by_one(refined, spans, faces, x, z, units)
-    if not (found.residual <= CONVERGED and _is_feasible(found, units) and _stays_at_zero(found, whole)):
+    refined, best, residual = partial(_refined, form, reduction, data), None, np.inf
+    choices = product(active.alternatives(faces, slack, units), _starts(form, data, spans, point, z))
+    for first, start in choices:
+        found = _by_blocks(refined, start, first, x, z, units) or _one_by_one(refined, start, first, x, z, units)
+        residual = min(residual, found.residual)
+        if found.residual <= CONVERGED and _is_feasible(found, units) and _stays_at_zero(found, spans):
+            best = best or found
+            if not shrunken(found, units):
+                best = found
+                break
+    if best is None:
         raise KernelOptError(
             "Expected an optimum at which the optimality conditions have a regular derivative; Newton's method around "
-            f"the answer ends with a relative residual of {found.residual:.1g}. Solve with a smaller tol; add a small "
+            f"the answer ends with a relative residual of {residual:.1g}. Solve with a smaller tol; add a small "
             "λ·ko.sum_squares(theta), or a penalty of variables that the problem does not determine."
         )
-    s = data.b - data.A @ found.x
-    return replace(found, faces=active.faces(data, s, found.z, units))
+    faces = active.faces(data, data.b - data.A @ best.x, best.z, units)
+    return replace(best, faces=faces, units=units, leaving=_leaving(best, spans), whole=spans)
 
 
 def _by_blocks(  # noqa: PLR0917
@@ -200,7 +210,7 @@ def _one_by_one(  # noqa: PLR0917
             first = int(np.argmin(shares))
             share, linear[inactive[first]] = float(shares[first]), True
         elif len(active_ones):
-            linear[active_ones[np.argmin(found.z[active_ones])]] = False
+            linear[active_ones[np.argmin((found.z * found.data.row_norms)[active_ones])]] = False
         else:
             break
         moved = [s._replace(w=s.w + share * (t.w - s.w)) for s, t in zip(spans, found.system.spans, strict=True)]
@@ -225,7 +235,7 @@ def span_of(reduction: Reduction, number: int, link: PredictionLink, v: Array, d
 
 def _units(data: StatedCones, x: Array, z: Array) -> tuple[float, float]:
     """Units of slacks and of multipliers: the largest prediction or small right-hand side, the largest multiplier."""
-    return _unit_of_slacks(data, x), float(np.abs(z).max(initial=0.0)) or 1.0
+    return _unit_of_slacks(data, x), float(np.abs(z * data.row_norms).max(initial=0.0)) or 1.0
 
 
 def _unit_of_slacks(data: StatedCones, x: Array) -> float:
@@ -270,32 +280,69 @@ def _cone_point(form: CanonicalForm, data: StatedCones, spans: tuple[Span, ...],
     return np.nan_to_num(np.array(answer.x)) * unit, np.nan_to_num(np.array(answer.z)) * size
 
 
-def _snapped(
+def _starts(
     form: CanonicalForm, data: StatedCones, spans: tuple[Span, ...], point: Iterate, z: Array
-) -> tuple[Span, ...]:
+) -> Iterator[tuple[Span, ...]]:
     """The spans, empty where the costs of ‖θ‖ near 0 exceed ‖Aᵀν‖, all that θ could gain: then θ = 0 stays.
 
-    A row t ≤ R with R > 0 does not hold with equality there, so that its multiplier is no cost.
+    First where they do so surely, then where they may, then nowhere; the multipliers found since decide. A row t ≤ R
+    with R > 0 does not hold with equality there, so that its multiplier is no cost.
     """
     by_rows = data.by_rows
     balls = (np.diff(by_rows.indptr) == 1) & (data.b > 0)
-    costs, made = data.c + data.A.T @ np.where(balls, 0.0, z), []
+    costs, shares = data.c + data.A.T @ np.where(balls, 0.0, z), []
     for link, span, nu in zip(form.predictions, spans, point.multipliers(), strict=True):
         plain = [j for j, norm in form.norms_of(link.theta).items() if norm.is_plain]
         gain = float(np.linalg.norm(span.B.T @ nu.reshape(len(span.columns), -1)))
-        zero = len(plain) == 1 and not span.centers and gain < (1 - SURE) * float(costs[data.t[plain[0]]])
-        made.append(span._replace(B=span.B[:, :0], w=span.w[:0]) if zero else span)
-    return tuple(made)
+        cost = float(costs[data.t[plain[0]]]) if len(plain) == 1 and not span.centers else 0.0
+        shares.append(gain / cost if cost > 0 else np.inf)
+    tried = set()
+    for most in (1 - SURE, 1 + SURE, 0.0):
+        zero = tuple(share < most for share in shares)
+        if zero not in tried:
+            tried.add(zero)
+            yield tuple(
+                span._replace(B=span.B[:, :0], w=span.w[:0]) if none else span
+                for span, none in zip(spans, zero, strict=True)
+            )
+
+
+def _gains(found: Optimum, whole: tuple[Span, ...]) -> Iterator[tuple[int, Array, float]]:
+    """For each θ that was set to 0: its number, Aᵀν in w, and the cost of ‖θ‖, at the multipliers found since."""
+    g = active.gradient(found.data, found.x) + found.data.A.T @ found.z
+    for n in found.system.norms:
+        if not found.moves(n.theta) and whole[n.theta].w.size:
+            yield n.theta, -whole[n.theta].B.T @ g[whole[n.theta].columns], float(g[n.column])
 
 
 def _stays_at_zero(found: Optimum, whole: tuple[Span, ...]) -> bool:
-    """Whether ‖Aᵀν‖ is at most the cost of ‖θ‖ for each θ that was set to 0, at the multipliers found since."""
-    g = active.gradient(found.data, found.x) + found.data.A.T @ found.z
-    return all(
-        found.moves(n.theta) or not whole[n.theta].w.size
-        or float(np.linalg.norm(whole[n.theta].B.T @ g[whole[n.theta].columns])) <= float(g[n.column])
-        for n in found.system.norms
-    )  # fmt: skip
+    """Whether ‖Aᵀν‖ is at most the cost of ‖θ‖, up to rounding, for each θ that was set to 0."""
+    return all(np.linalg.norm(v) <= cost * (1 + INFEASIBLE) for _, v, cost in _gains(found, whole))
+
+
+def _leaving(found: Optimum, whole: tuple[Span, ...]) -> dict[int, Array]:
+    """Aᵀν/‖Aᵀν‖ in w, for each θ = 0 whose ‖Aᵀν‖ is the cost of its norm, to NEAR."""
+    directions = {}
+    for number, v, cost in _gains(found, whole):
+        gain = float(np.linalg.norm(v))
+        if cost > 0 and gain >= cost * (1 - active.NEAR):
+            directions[number] = v / gain
+    return directions
+
+
+def shrunken(found: Optimum, units: tuple[float, float]) -> list[int]:
+    """The numbers of norms with an unsquared cost that are 0 to NEAR, of a θ that is not set to 0."""
+    bend = found.data.P.diagonal()
+    return [
+        j for j, n in enumerate(found.system.norms)
+        if found.moves(n.theta) and not found.system.spans[n.theta].centers
+        and n.t * _largest_row(found.system.spans[n.theta].B) <= active.NEAR * units[0]
+        and not n.weight <= (1 + CONVERGED) * bend[n.column]
+    ]  # fmt: skip
+
+
+def _largest_row(B: Array) -> float:
+    return float(np.sqrt(np.einsum("ij,ij->i", B, B).max(initial=0.0)))
 
 
 def _multipliers_of_norms(form: CanonicalForm, spans: tuple[Span, ...], point: Iterate) -> Array:
@@ -415,50 +462,22 @@ def _relative(found: Optimum, g: Array) -> float:
 def _crossed(found: Optimum, units: tuple[float, float]) -> tuple[Ints, Ints]:
     """The linear rows that the point has crossed: inactive with a negative slack, and active with a multiplier < 0."""
     of_s, of_z = units
-    s, is_active = found.data.b - found.data.A @ found.x, found.faces.linear
+    norms, is_active = found.data.row_norms, found.faces.linear
+    s = (found.data.b - found.data.A @ found.x) / norms
     is_bound = np.zeros(len(s), dtype=bool)
     for kind, rows, _ in found.data.cones.slices:
         is_bound[rows] = kind == "nonneg"
     is_bound[found.data.vacuous] = False
     inactive = is_bound & ~is_active & (s < -CROSSED * of_s)
-    return np.flatnonzero(inactive), np.flatnonzero(is_bound & is_active & (found.z < -CROSSED * of_z))
+    return np.flatnonzero(inactive), np.flatnonzero(is_bound & is_active & (found.z * norms < -CROSSED * of_z))
 
 
 def _is_feasible(found: Optimum, units: tuple[float, float]) -> bool:
     """Whether slacks and multipliers are in their cones: then the conditions prove an optimum of a convex problem."""
-    of_s, of_z = units
-    outside = violation(found.data.b - found.data.A @ found.x, found.data.cones)
+    (of_s, of_z), norms = units, found.data.row_norms
+    outside = violation((found.data.b - found.data.A @ found.x) / norms, found.data.cones)
     moved = into_dual(found.z, found.data.cones, found.data.A)
     free = np.zeros(len(moved), dtype=bool)
     for kind, rows, _ in found.data.cones.slices:
         free[rows] = kind == "zero"
-    return outside <= INFEASIBLE * of_s and bool(np.all(free | (np.abs(moved - found.z) <= INFEASIBLE * of_z)))
-
-
-def nearby(found: Optimum, distance: float, adjoint: Move, x: Array) -> tuple[tuple[Theta, int], ...]:
-    """Predictions whose rows of the cone data are within `distance` of the other case, in their units, and matter.
-
-    A row matters where the answer of the adjoint system, with r_x = x, moves it: its multiplier if it is active, its
-    slack if not. Named are the predictions in such a row, or in rows that share an auxiliary column with it.
-    """
-    A, numbers = sp.csr_array(found.data.A), np.full(len(found.x), -1)
-    slack, multiplier = np.abs(A @ x), np.zeros(A.shape[0])
-    count = len(found.equations.rows)
-    multiplier[found.equations.rows] = np.abs(adjoint.zeta[:count])
-    of_cones = abs(found.equations.G).T @ np.abs(adjoint.zeta[count:])
-    size = SETTLED * np.array([slack.max(initial=0.0), max(multiplier.max(initial=0.0), of_cones.max(initial=0.0))])
-    held = multiplier > 0
-    moves = np.where(held, multiplier > size[1], (slack > size[0]) | (of_cones > size[1]))
-    rows = found.faces.owners[found.faces.margins < distance]
-    rows = rows[moves[rows]]
-    if not len(rows):
-        return ()
-    owners: list[tuple[Theta, int]] = []
-    for link, columns in zip(found.form.predictions, found.data.u, strict=True):
-        numbers[columns] = len(owners) + np.arange(len(columns))
-        owners += [(link.theta, k) for k in range(len(columns))]
-    met = numbers[np.unique(A[rows].indices)]
-    if not np.any(met >= 0):
-        more = sp.csc_array(found.data.A)[:, np.unique(A[rows].indices)]
-        met = numbers[np.unique(A[np.unique(more.indices)].indices)]
-    return tuple(owners[k] for k in met[met >= 0].tolist())
+    return outside <= INFEASIBLE * of_s and bool(np.all(free | (np.abs(moved - found.z) * norms <= INFEASIBLE * of_z)))

@@ -33,7 +33,7 @@ from kernelopt.language.functions import Function
 from kernelopt.language.nodes import EUCLIDEAN
 from kernelopt.language.rows import Rows
 from kernelopt.sensitivity.criterion import Criterion, Place, Slopes, slopes, twins
-from kernelopt.sensitivity.kkt import Move
+from kernelopt.sensitivity.kkt import Move, System
 from kernelopt.sensitivity.optimum import Optimum, finer, optimum
 from kernelopt.sensitivity.stated_cones import stated_cones
 from kernelopt.support import cvxpy_parts
@@ -48,23 +48,26 @@ ByParameter = dict[int, tuple[Array, Array]]
 
 
 class AdjointAnswer(NamedTuple):
-    """The answer r of the adjoint system, r_x with u and t, and the residual of the system."""
+    """The answer r of the adjoint system, r_x with u and t, the residual of the system, and its right-hand side."""
 
     move: Move
     x: Array
     residual: float
+    right: Move
 
 
 class Derivative(NamedTuple):
     """A criterion's value; its derivative by each parameter, and the sizes of the terms that add up to it, by id.
 
     adjoint : the answer of the adjoint system; None where none was solved
+    of_leaving : the criterion's derivative along each θ that may leave 0, by the number of θ
     kinks : the names of atoms of the criterion that are at a kink, on which the derivative depends
     """
 
     value: float
     of_parameters: ByParameter
     adjoint: AdjointAnswer | None
+    of_leaving: dict[int, float]
     kinks: tuple[str, ...] = ()
 
 
@@ -95,7 +98,8 @@ def _through(found: Optimum, criterion: Criterion, values: Slopes, chosen: list[
     for number in range(len(found.form.predictions)):
         if _has_wanted(found, number, chosen):
             total = _added(total, _of_kernel(found, number, criterion, values, adjoint))
-    return Derivative(values.value, _added(total, {k: (g, np.abs(g)) for k, g in values.parameters.items()}), adjoint)
+    total = _added(total, {k: (g, np.abs(g)) for k, g in values.parameters.items()})
+    return Derivative(values.value, total, adjoint, _of_leaving(found, criterion, values))
 
 
 def _differ(one: Derivative, other: Derivative) -> bool:
@@ -122,7 +126,32 @@ def of_value(found: Optimum, chosen: list[cp.Parameter]) -> Derivative:
             left = -0.5 * alpha @ found.system.weights[number]
             total = _added(total, _kernel_gradient(link, link.rows, left, link.rows, alpha))
     value = float(0.5 * x @ (data.P @ x) + data.c @ x + data.data.offset)
-    return Derivative(value, total, None)
+    return Derivative(value, total, None, {})
+
+
+def along(found: Optimum, system: System, move: Move, chosen: list[cp.Parameter]) -> ByParameter:
+    """−rᵀ ∂R/∂p for any r, by the parameters of the cone data and chosen ones of kernels.
+
+    The system may have more equations than the optimum, and θs that leave 0 as θ = τe with e = Aᵀν/‖Aᵀν‖: the
+    condition of τ is ‖θ‖'s cost less ‖Aᵀν‖ = √νᵀQν.
+    """
+    x, zeta = system.placed(move.w, move.x), move.zeta[: len(found.equations.h)]
+    known = AdjointAnswer(move._replace(zeta=zeta), x, 0.0, move)
+    total = {name: (-g, size) for name, (g, size) in _of_data(found, known).items()}
+    G = system.curvature @ x + system.J.T @ move.zeta
+    for number, link in enumerate(found.form.predictions):
+        if not _has_wanted(found, number, chosen):
+            continue
+        if number in found.leaving:
+            if move.w[number].size:
+                nu = link.summed(found.nu[number])
+                length = float(np.linalg.norm(found.whole[number].B.T @ found.nu[number]))
+                left = 0.5 * float(move.w[number][0, 0]) / length * nu
+                total = _added(total, _kernel_gradient(link, link.rows, left, link.rows, nu))
+            continue
+        alpha = _coefficients(found, number)
+        total = _added(total, _kernel_gradient(link, link.rows, _left(found, number, G, alpha), link.rows, alpha))
+    return total
 
 
 def moved(found: Optimum, deltas: dict[int, Array]) -> Array:
@@ -189,7 +218,7 @@ def _solved(found: Optimum, right: Move) -> AdjointAnswer:
             f"an intercept can whose rows are all on linear stretches (residual {residual:.1g} of the adjoint system). "
             "Add a small penalty of the free variables, such as 1e-6·cp.square(b)."
         )
-    return AdjointAnswer(move, found.system.placed(move.w, move.x), residual)
+    return AdjointAnswer(move, found.system.placed(move.w, move.x), residual, right)
 
 
 def _of_data(found: Optimum, adjoint: AdjointAnswer) -> ByParameter:
@@ -234,11 +263,7 @@ def _of_kernel(
     """φ′ᵀ ∂K α + (η + ½ραMMᵀ)ᵀ ∂Q α."""
     link, alpha = found.form.predictions[number], _coefficients(found, number)
     G = found.system.curvature @ adjoint.x + found.system.J.T @ adjoint.move.zeta
-    left = np.zeros_like(alpha)
-    np.add.at(left, link.take, -G[found.system.spans[number].columns])
-    for norm in found.system.norms:
-        if norm.theta == number and norm.t > 0:
-            left += 0.5 * (-G[norm.column] / norm.t) * alpha @ norm.square
+    left = _left(found, number, G, alpha)
     for term, slope in zip(criterion.norms, values.norms, strict=True):
         length = _length(found, term)
         if term.view.theta is link.theta and length > 0:
@@ -247,6 +272,30 @@ def _of_kernel(
     for other, slope in zip(criterion.predictions, values.predictions, strict=True):
         if other.theta is link.theta:
             total = _added(total, _kernel_gradient(link, other.rows, slope, link.rows, alpha))
+    return total
+
+
+def _left(found: Optimum, number: int, G: Array, alpha: Array) -> Array:
+    """η + ½ραMMᵀ, a row for each distinct row of A."""
+    left = np.zeros_like(alpha)
+    np.add.at(left, found.form.predictions[number].take, -G[found.system.spans[number].columns])
+    for norm in found.system.norms:
+        if norm.theta == number and norm.t > 0:
+            left += 0.5 * (-G[norm.column] / norm.t) * alpha @ norm.square
+    return left
+
+
+def _of_leaving(found: Optimum, criterion: Criterion, values: Slopes) -> dict[int, float]:
+    """∂φ/∂τ at θ = τe, by the number of θ."""
+    total = dict.fromkeys(found.leaving, 0.0)
+    for link, slope in zip(criterion.predictions, values.predictions, strict=True):
+        number = _number(found, link.theta)
+        if number in total and slope.any():
+            total[number] += float(np.sum(_at_pivots(found, number, link.rows).T @ slope * found.leaving[number]))
+    for norm, slope in zip(criterion.norms, values.norms, strict=True):
+        number = _number(found, norm.view.theta)
+        if number in total:
+            total[number] += float(slope * np.linalg.norm(found.leaving[number] @ norm.right))
     return total
 
 

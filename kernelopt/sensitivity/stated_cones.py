@@ -59,6 +59,17 @@ class StatedCones:
         return abs(self.P), abs(self.by_rows), sp.csr_array(abs(self.A).T)
 
     @cached_property
+    def row_norms(self) -> Array:
+        """‖Aᵢ‖ of linear rows, 1 for those of other cones: in its unit a row's slack is a distance."""
+        found = np.ones(len(self.b))
+        squares = self.by_rows.multiply(self.by_rows).sum(axis=1)
+        for kind, rows, _ in self.cones.slices:
+            if kind in ("zero", "nonneg"):
+                norms = np.sqrt(np.asarray(squares).ravel()[rows])
+                found[rows] = np.where(norms > 0, norms, 1.0)
+        return found
+
+    @cached_property
     def vacuous(self) -> Ints:
         """The rows t ≥ 0, which the norms meet in any case."""
         A = self.by_rows

@@ -123,7 +123,8 @@ INSIDE = {
     "results": [["solution"], ["history"]],
     "sensitivity": [
         ["gradient_of"],
-        ["solution_map"],
+        ["one_sided"],
+        ["degenerate", "directional", "named", "solution_map"],
         ["criterion", "optimum"],
         ["active", "chain_rule", "kkt"],
         ["atom_slopes", "stated_cones"],

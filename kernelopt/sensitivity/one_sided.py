@@ -1,0 +1,317 @@
+"""Derivatives to both sides, where the active constraints of an optimum may change.
+
+With all constraints held that may be active, let K r = ∇φ, and let constraints be left by slacks Vτ, τ ≥ 0. Along a
+change dp of the parameters,
+
+    φ′(dp) = ∂φ(dp) − rᵀ∂R(dp) − (Vᵀr_ζ)ᵀτ(dp),
+
+with τ(dp) of `directional`, whose data are M = −VᵀK⁻¹V and η₀ = −VᵀK⁻¹∂R on the equations, and c = Nᵀ∂h. They are found
+for all parameters at once, by one answer of the system for each way to leave. The criterion is differentiable where φ′
+is linear. For the optimal value, φ′(dp) = ∂L(dp) + min ζᵀτ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple
+
+import cvxpy as cp
+import numpy as np
+
+from kernelopt.sensitivity import active, solution_map
+from kernelopt.sensitivity.degenerate import Degenerate, degenerate
+from kernelopt.sensitivity.directional import least, side
+from kernelopt.sensitivity.kkt import Move
+from kernelopt.sensitivity.optimum import Optimum
+from kernelopt.sensitivity.solution_map import AdjointAnswer, ByParameter, Derivative
+from kernelopt.support.cvxpy_parts import DataSlopes
+from kernelopt.support.properties import cached_property
+from kernelopt.support.types import Array, Ints
+
+MOST = 100  # ways to leave, and dependencies, for which systems are solved: each takes about 0.05 s with 1000 rows
+# Relative to the sizes of their terms: one-sided derivatives that differ by less are equal, since the answers of the
+# small problem are exact to about 1e-9.
+DIFFER = 1e-6
+ROUNDED = 1e-9  # relative to the sizes of its terms: an effect of a parameter that is rounding
+TRIED = 6  # random directions of a parameter with several entries
+ENTRIES = 20  # entries of such a parameter that are also tried one by one
+
+
+class Sides(NamedTuple):
+    """The derivatives by one parameter to the left and to the right, None where they are not known.
+
+    owners : rows of the cone data, or −1 − j for the norm j, for which they differ or are not known
+    """
+
+    left_right: tuple[float, float] | None
+    owners: Ints
+
+    @property
+    def differ(self) -> bool:
+        return bool(len(self.owners))
+
+
+class Step(NamedTuple):
+    """What constraints that are left add to the derivative to one side, and the terms of each way to leave.
+
+    The change is nan where the problem has no solution on this side; the terms, too, where it is not known.
+    """
+
+    change: float
+    terms: Array
+
+
+class Kinks:
+    """What can change at an optimum, as a function of the chosen parameters; nothing is computed before it is asked."""
+
+    def __init__(self, found: Optimum, chosen: list[cp.Parameter]) -> None:
+        self.found, self.chosen = found, chosen
+        self._responses: dict[int, tuple[Array, ByParameter]] = {}
+        self._shifts: dict[int, ByParameter] = {}
+
+    @cached_property
+    def at(self) -> Degenerate:
+        return degenerate(self.found)
+
+    # ---------------------------------------------------------------- criteria and the optimal value
+
+    def of_criterion(self, derivative: Derivative, parameters: list[cp.Parameter]) -> dict[int, Sides]:
+        """Both derivatives of a criterion by each parameter, by id."""
+        adjoint = derivative.adjoint
+        assert adjoint is not None
+        if self.at.is_regular:
+            return {p.id: _both(derivative.of_parameters.get(p.id)) for p in parameters}
+        r, known = self._adjoint(derivative)
+        beyond = self._undecided(adjoint)
+        found = {}
+        for p in parameters:
+            if p.id not in known:
+                found[p.id] = _both(derivative.of_parameters.get(p.id))
+            else:
+                found[p.id] = Sides(None, beyond) if len(beyond) else self._sides(p, r, *known[p.id])
+        return found
+
+    def of_value(self, derivative: Derivative, parameters: list[cp.Parameter]) -> dict[int, Sides]:
+        """Both derivatives of the optimal value: multipliers that are not unique alone make them differ."""
+        found = {}
+        for p in parameters:
+            g, sizes = derivative.of_parameters.get(p.id, (np.zeros(p.shape), np.zeros(p.shape)))
+            if self.at.N.shape[1] and p.id in derivative.of_parameters:
+                found[p.id] = self._sides_of_value(p, g, sizes)
+            else:
+                found[p.id] = _both((g, sizes))
+        return found
+
+    def _sides_of_value(self, p: cp.Parameter, g: Array, sizes: Array) -> Sides:
+        c = self._shift(p)
+        if c is not None and not c.any():
+            return _both((g, sizes))
+        owners = self._dependent
+        if c is None or self.at.is_open:
+            return Sides(None, owners)
+        zero = np.zeros(len(self.at.zeta))
+
+        def of(u: Array) -> Step:
+            chosen = least(self.at.zeta, self.at.C, c @ u)
+            return Step(np.nan if chosen is None else chosen[1], zero)
+
+        return self._compared(p, of, g, sizes, owners)
+
+    # ---------------------------------------------------------------- one parameter
+
+    def _sides(self, p: cp.Parameter, r: Array, g: Array, sizes: Array) -> Sides:
+        at, c = self.at, self._shift(p)
+        if c is None or self._is_unsteady(p):
+            return Sides(None, self._dependent)
+        shifted = bool(c.any())
+        ways = np.arange(len(at.zeta)) if shifted else at.weak
+        if at.is_open and (shifted or np.any(at.C[:, at.weak])):
+            return Sides(None, self._dependent)
+        a = np.asarray(at.V.T @ r)[ways]
+        if not np.any(np.abs(a) > ROUNDED * np.abs(r).max()) and not shifted:
+            return _both((g, sizes))
+        owners = at.owners[ways]
+        if len(ways) > MOST:
+            return Sides(None, owners)
+        R, E = self._answers(ways, p)
+        M = -np.asarray(at.V[:, ways].T @ R)
+        zeta, C = at.zeta[ways], at.C[:, ways]
+
+        def of(u: Array) -> Step:
+            found = side(0.5 * (M + M.T), E @ u, zeta if shifted else np.zeros(len(ways)), C, c @ u)
+            if found is None:
+                return Step(np.nan, np.zeros(len(ways)))
+            return Step(-float(a @ found.tau), a * found.tau)
+
+        return self._compared(p, of, g, sizes, owners)
+
+    def _compared(self, p: cp.Parameter, of: Callable[[Array], Step], g: Array, sizes: Array, owners: Ints) -> Sides:
+        """Whether what is added to a linear derivative is linear itself, and both sides for one number."""
+        floor = ROUNDED * float(sizes.max(initial=0.0))
+        if p.size == 1:
+            right, left = of(np.ones(1)), of(-np.ones(1))
+            matter = _bent([right, left], floor, owners)
+            if np.isnan([*right.terms, *left.terms]).any():
+                return Sides(None, owners)
+            number = float(np.ravel(g)[0])
+            if not len(matter):
+                middle = number + 0.5 * (right.change - left.change)
+                return Sides((middle, middle), matter)
+            return Sides((number - left.change, number + right.change), matter)
+        directions = _directions(p.size, self._entries(p))
+        matter = np.arange(0)
+        for u in directions:
+            matter = np.union1d(matter, _bent([of(u), of(-u)], floor, owners))
+        for u, v in pairwise(directions[:TRIED]):
+            matter = np.union1d(matter, _bent([of(u), of(v), of(-u - v)], floor, owners))
+        return Sides(None, matter.astype(int))
+
+    # ---------------------------------------------------------------- the data of the small problem
+
+    def _adjoint(self, derivative: Derivative) -> tuple[Array, ByParameter]:
+        """r on the held equations, and the derivative with these held."""
+        adjoint, at = derivative.adjoint, self.at
+        assert adjoint is not None
+        if not at.is_larger:
+            return adjoint.move.zeta / at.units, derivative.of_parameters
+        w = tuple(
+            np.full((1, 1), derivative.of_leaving[number]) if number in at.held.leaving else part
+            for number, part in enumerate(adjoint.right.w)
+        )
+        move = at.solve(Move(w, adjoint.right.x, np.zeros(len(at.units))))
+        held, own = self._along(move), solution_map.along(self.found, self.found.system, adjoint.move, self.chosen)
+        total = dict(derivative.of_parameters)
+        for name, (g, size) in held.items():
+            base, sizes = total.get(name, (np.zeros_like(g), size))
+            total[name] = base + g - own[name][0] if name in own else base + g, np.maximum(sizes, size)
+        return move.zeta, total
+
+    def _along(self, move: Move) -> ByParameter:
+        at = self.at
+        return solution_map.along(at.held, at.system, move._replace(zeta=at.units * move.zeta), self.chosen)
+
+    def _answers(self, ways: Ints, p: cp.Parameter) -> tuple[Array, Array]:
+        """The multipliers in the answer to each way's slack, by columns, and what the parameter's entries change."""
+        for way in ways.tolist():
+            if way not in self._responses:
+                move = self.at.response(way)
+                self._responses[way] = move.zeta, self._along(move)
+        R = np.column_stack([self._responses[way][0] for way in ways.tolist()] or [np.zeros((len(self.at.units), 0))])
+        return R, _rows_of([self._responses[way][1] for way in ways.tolist()], p)
+
+    def _shift(self, p: cp.Parameter) -> Array | None:
+        """c = Nᵀ∂h by the parameter's entries, (k, size); None where it is not 0 and has too many rows."""
+        N = self.at.N
+        if N.shape[1] > MOST:
+            mixed = [self._of_equations(N @ u) for u in np.random.default_rng(1).normal(size=(2, N.shape[1]))]
+            return None if _rows_of(mixed, p).any() else np.zeros((N.shape[1], p.size))
+        for k in range(N.shape[1]):
+            if k not in self._shifts:
+                self._shifts[k] = self._of_equations(N[:, k])
+        return -_rows_of([self._shifts[k] for k in range(N.shape[1])], p)
+
+    def _of_equations(self, zeta: Array) -> ByParameter:
+        system = self.at.system
+        return self._along(Move(tuple(np.zeros_like(s.w) for s in system.spans), np.zeros(system.H.shape[0]), zeta))
+
+    def _entries(self, p: cp.Parameter) -> Ints:
+        """Entries that move the multipliers or the equations of what may change."""
+        rows = [_rows_of([known for _, known in self._responses.values()], p)]
+        rows.append(_rows_of(list(self._shifts.values()), p))
+        return np.flatnonzero(np.vstack(rows).any(axis=0))
+
+    @property
+    def _dependent(self) -> Ints:
+        takes_part = np.abs(self.at.N).max(axis=1, initial=0.0) > ROUNDED
+        return np.unique(self.at.equation_owners[takes_part])
+
+    def _is_unsteady(self, p: cp.Parameter) -> bool:
+        return bool(self.at.N.shape[1]) and (self._unsteady[0] or p.id in self._unsteady[1])
+
+    @cached_property
+    def _unsteady(self) -> tuple[bool, set[int]]:
+        """Whether dependencies end as x moves, and the parameters with which they do: Nᵀ∂(JS) ≠ 0.
+
+        Then the derivative is not the same for all multipliers of the optimum. Seen in a random combination, along a
+        random move.
+        """
+        at, rng = self.at, np.random.default_rng(2)
+        held, system, data = at.held, at.system, at.held.data
+        nu = at.units * (at.N @ rng.normal(size=at.N.shape[1]))
+        z = active.of_rows(held.equations, nu[: len(held.equations.h)], len(data.b))
+        rest = np.zeros(system.H.shape[0])
+        rest[system.others] = rng.normal(size=len(system.others))
+        x = system.placed(tuple(rng.normal(size=s.w.shape) for s in system.spans), rest)
+        s, y = data.A @ x, np.zeros(len(data.b))
+        if held.equations.G.shape[0]:
+            bend = active.equations(data, held.faces, held.x, z).bend
+            y = bend @ s
+            pulled, size = system.gathered(data.A.T @ y), np.abs(data.A).T @ (abs(bend) @ np.abs(s))
+            others = (data.A.T @ y)[system.others]
+            largest = max([float(np.abs(part).max(initial=0.0)) for part in (*pulled, others)])
+            if largest > ROUNDED * float(size.max(initial=0.0)):
+                return True, set()
+        slopes = DataSlopes(
+            lambda i, j: np.zeros(len(i)), np.zeros(len(data.c)), lambda i, j: z[i] * x[j] + y[i] * held.x[j], -y
+        )
+        found = slopes.of_parameters(data.data)
+        moved = {name for name, (g, size) in found.items() if np.any(np.abs(g) > ROUNDED * size)}
+        back = np.abs(system.J.T) @ np.abs(nu)
+        pulled_u = system.J.T @ nu
+        for number, link in enumerate(held.form.predictions):
+            columns = system.spans[number].columns.ravel()
+            summed = link.summed(pulled_u[columns])
+            if np.any(np.abs(summed) > ROUNDED * float(back[columns].max(initial=0.0))):
+                moved |= {p.id for p in link.theta.kernel.parameters()}
+        return False, moved
+
+    def _undecided(self, adjoint: AdjointAnswer) -> Ints:
+        """Cones near to more than two cases, and norms near 0, that the answer of the adjoint system moves."""
+        found, equations, rows = self.found, self.found.equations, self.at.undecided
+        if not len(rows):
+            return rows
+        slack, multiplier = np.abs(found.data.A @ adjoint.x), np.zeros(len(found.data.b))
+        count = len(equations.rows)
+        multiplier[equations.rows] = np.abs(adjoint.move.zeta[:count])
+        multiplier += abs(equations.G).T @ np.abs(adjoint.move.zeta[count:])
+        moves = (slack > ROUNDED * slack.max(initial=0.0)) | (multiplier > ROUNDED * multiplier.max(initial=0.0))
+        of_cone = {part.start: bool(moves[part].any()) for _, part, *_ in found.faces.cones}
+        return np.array([row for row in rows.tolist() if of_cone.get(row, True)], dtype=int)
+
+
+def _both(known: tuple[Array, Array] | None) -> Sides:
+    """The same derivative to both sides."""
+    g = np.zeros(1) if known is None else np.ravel(known[0])
+    return Sides((float(g[0]), float(g[0])) if len(g) == 1 else None, np.arange(0))
+
+
+def _rows_of(known: list[ByParameter], p: cp.Parameter) -> Array:
+    """The derivatives by one parameter's entries, (n, size), without rounding."""
+    found = np.zeros((len(known), p.size))
+    for row, one in zip(found, known, strict=True):
+        if p.id in one:
+            g, size = (np.ravel(a, order="F") for a in one[p.id])
+            row[:] = np.where(np.abs(g) > ROUNDED * size.max(initial=0.0), g, 0.0)
+    return found
+
+
+def _directions(size: int, entries: Ints) -> list[Array]:
+    found = list(np.random.default_rng(3).normal(size=(TRIED, size)))
+    for entry in entries[:ENTRIES]:
+        found.append(np.zeros(size))
+        found[-1][entry] = 1.0
+    return found
+
+
+def _bent(steps: list[Step], floor: float, owners: Ints) -> Ints:
+    """The owners for which steps along directions that add up to 0 do not add up to 0 themselves."""
+    total = sum(step.change for step in steps)
+    sizes = np.sum([np.abs(step.terms) for step in steps], axis=0)
+    if np.isnan(total):
+        return owners
+    scale = max(float(sizes.sum()), *(abs(step.change) for step in steps))
+    if abs(total) <= DIFFER * scale + floor:
+        return np.arange(0)
+    large = sizes > DIFFER * scale
+    return owners[large] if len(sizes) == len(owners) and large.any() else owners

@@ -1,0 +1,203 @@
+"""Gradients where the optimum has no derivative: planted kinks and bounds, beside differences to each side."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import kernelopt as ko
+
+KERNEL = ko.kernels.Gaussian(sigma=1.0)
+
+
+class Planted:
+    """A problem, a criterion, and the parameters by which it has a derivative (`smooth`) or none (`bent`)."""
+
+    def __init__(self, objective, constraints, criterion, *, bent, smooth=(), maximize=False):
+        if maximize:
+            self.problem = ko.Problem(cp.Maximize(-objective), constraints)
+        else:
+            self.problem = ko.Problem(cp.Minimize(objective), constraints)
+        self.criterion, self.bent, self.smooth = criterion, bent, smooth
+
+
+def data(seed, N=9):
+    rng = np.random.default_rng(seed)
+    X = np.sort(rng.uniform(0, 5, N))[:, None]
+    y = np.sin(2 * X[:, 0]) + 0.4 * rng.normal(size=N)
+    return rng, X, y, ko.Theta(KERNEL), cp.Parameter(pos=True, value=float(rng.uniform(0.1, 0.6)), name="lam")
+
+
+def number(value, name):
+    return cp.Parameter(value=float(value), name=name)
+
+
+def ridge(X, y, lam):
+    """Predictions of Σ(y − f)² + λ‖θ‖² at X, and ‖θ‖."""
+    Q = KERNEL(X)
+    alpha = np.linalg.solve(Q + lam * np.eye(len(X)), y)
+    return Q @ alpha, float(np.sqrt(alpha @ Q @ alpha))
+
+
+def bound_twice(seed):
+    _, X, y, theta, lam = data(seed)
+    f, _ = ridge(X, y, lam.value)
+    at, level = int(np.argmax(f)), float(f.max()) - 0.2
+    c = number(level, "c")
+    objective = cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)
+    constraints = [theta(X) <= c, theta(X[at : at + 1]) <= level]
+    return Planted(objective, constraints, cp.sum_squares(theta(X + 0.1)), bent=[c], smooth=[lam], maximize=seed % 2)
+
+
+def equal_rows(seed):
+    _, X, y, theta, lam = data(seed)
+    X[4], y[4] = X[3], y[3]
+    lam.value = 0.05
+    shift, mass = number(0.0, "shift"), np.zeros(9)
+    mass[4] = 1.0
+    objective = cp.norm1(y + shift * mass - theta(X)) + lam * ko.sum_squares(theta)
+    return Planted(objective, [], cp.sum_squares(theta(X + 0.1)), bent=[shift], smooth=[lam], maximize=seed % 2)
+
+
+def bound_of_a_variable(seed):
+    _, X, y, theta, lam = data(seed)
+    kind = seed % 3
+    c = number([0.0, 0.0, 1.0][kind], "c")
+    b = [cp.Variable(nonneg=True), cp.Variable(), cp.Variable(bounds=[-2, 1])][kind]
+    constraints = [[], [b >= 0], []][kind]
+    objective = cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta) + cp.square(b - c)
+    return Planted(objective, constraints, cp.sum(theta(X)) + 3 * b, bent=[c], smooth=[lam])
+
+
+def bound_reached(seed):
+    """f ≤ c, with c the largest of the predictions without it."""
+    _, X, y, theta, lam = data(seed)
+    f, _ = ridge(X, y, lam.value)
+    c = number(f.max(), "c")
+    objective = cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)
+    return Planted(objective, [theta(X) <= c], cp.sum_squares(theta(X + 0.1)), bent=[c, lam], maximize=seed % 2)
+
+
+def ball_reached(seed):
+    """‖θ‖ ≤ R, with R the norm without it."""
+    _, X, y, theta, lam = data(seed)
+    R = number(ridge(X, y, lam.value)[1], "R")
+    objective = cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)
+    return Planted(objective, [ko.norm(theta) <= R], cp.sum_squares(theta(X + 0.1)), bent=[R, lam])
+
+
+def about_to_leave_zero(seed):
+    """λ‖θ‖ with λ = ‖Aᵀν‖ = 2√(yᵀQy)."""
+    _, X, y, theta, lam = data(seed)
+    lam.value = 2 * float(np.sqrt(y @ KERNEL(X) @ y))
+    objective = cp.sum_squares(y - theta(X)) + lam * ko.norm(theta)
+    criterion = cp.sum(theta(X + 0.1)) + (2.0 * ko.norm(theta) if seed % 2 else 0)
+    return Planted(objective, [], criterion, bent=[lam])
+
+
+def implied_equation(seed):
+    """f = d at a point where f ≤ c = d is stated, too: for smaller c there is no solution."""
+    _, X, y, theta, lam = data(seed)
+    c = number(0.3, "c")
+    objective = cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)
+    constraints = [theta(X[2:4]) == 0.3, theta(X[2:3]) <= c]
+    return Planted(objective, constraints, cp.sum_squares(theta(X + 0.1)), bent=[c], smooth=[lam])
+
+
+def sum_of_bounds(seed):
+    """f₁ ≤ c, f₂ ≤ c and f₁ + f₂ ≤ 2c: one too many."""
+    _, X, y, theta, lam = data(seed)
+    f, _ = ridge(X, y, lam.value)
+    i, j = np.argsort(f)[-2:]
+    level = float(min(f[i], f[j])) - 0.3
+    c, d = number(level, "c"), number(2 * level, "d")
+    objective = cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)
+    constraints = [theta(X[[i, j]]) <= c, cp.sum(theta(X[[i, j]])) <= d]
+    return Planted(objective, constraints, cp.sum_squares(theta(X + 0.1)), bent=[c, d], smooth=[lam], maximize=seed % 2)
+
+
+def cone_reached(seed):
+    """‖f(X₁…₃)‖ ≤ c, or Σexp f(X₁…₃) ≤ c, with the value without it."""
+    _, X, y, theta, lam = data(seed)
+    f, _ = ridge(X, y, lam.value)
+    value = np.linalg.norm(f[:3]) if seed % 2 else np.exp(f[:3]).sum()
+    c, at = number(value, "c"), theta(X[:3])
+    objective = cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)
+    constraints = [cp.norm(at) <= c if seed % 2 else cp.sum(cp.exp(at)) <= c]
+    return Planted(objective, constraints, cp.sum_squares(theta(X + 0.1)), bent=[c, lam])
+
+
+def group_about_to_leave_zero(seed):
+    """μ‖v‖ beside ‖v − a‖²/2 with μ = ‖a‖."""
+    rng, X, y, theta, lam = data(seed)
+    a, v = rng.normal(size=3), cp.Variable(3)
+    mu = cp.Parameter(pos=True, value=float(np.linalg.norm(a)), name="mu")
+    objective = cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta) + cp.sum_squares(v - a) / 2 + mu * cp.norm(v)
+    return Planted(objective, [], cp.sum(theta(X)) + v @ rng.normal(size=3), bent=[mu], smooth=[lam])
+
+
+def hinge_reached(seed):
+    """A row of the pinball loss about to leave its kink: λ from the closed form of one row."""
+    _, X, y, theta, lam = data(seed, N=1)
+    y = 1.0 + abs(y)
+    lam.value = 1 / (2 * float(y[0]))  # κ(x, x) = 1: f = y while 2λy ≤ 1
+    objective = cp.sum(cp.abs(y - theta(X))) + lam * ko.sum_squares(theta)
+    return Planted(objective, [], cp.sum(theta(X + 0.1)), bent=[lam], maximize=seed % 2)
+
+
+KINDS = [
+    bound_twice, equal_rows, bound_of_a_variable, bound_reached, ball_reached, about_to_leave_zero, implied_equation,
+    sum_of_bounds, cone_reached, group_about_to_leave_zero, hinge_reached,
+]  # fmt: skip
+
+
+def one_sided(problem, value, p, sign):
+    """The derivative to one side of p by values at p ± h, p ± 2h and p ± 3h; nan where there is no solution."""
+    kept, values = float(p.value), []
+    h = 1e-3 * (abs(kept) or 1.0)
+    for k in (1, 2, 3):
+        p.value = kept + sign * k * h
+        problem.solve(tol=1e-11)
+        values.append(value())
+        if np.isnan(values[0]):
+            break
+    p.value = kept
+    if np.isnan(values[0]):
+        return np.nan
+    return sign * (-5 * values[0] + 8 * values[1] - 3 * values[2]) / (2 * h)
+
+
+def checked(planted):
+    """Both derivatives of a planted problem beside differences, and whether they count as equal."""
+    planted.problem.solve(tol=1e-11)
+    for p in (*planted.bent, *planted.smooth):
+        found = ko.gradient(planted.problem, planted.criterion, [p])
+        is_smooth = any(p is q for q in planted.smooth)
+
+        def value(p=p, is_smooth=is_smooth):
+            if planted.criterion.value is None:
+                return np.nan
+            if is_smooth:  # the optimum is at a kink for all p, where solvers are less exact
+                return ko.gradient(planted.problem, planted.criterion, [p]).value
+            return float(np.ravel(planted.criterion.value)[0])
+
+        known = [one_sided(planted.problem, value, p, sign) for sign in (-1, 1)]
+        planted.problem.solve(tol=1e-11)
+        yield p, is_smooth, found, known
+
+
+def compared(make, seed):
+    """Assert what the differences show, and return how many parameters have no derivative."""
+    planted, bent = make(seed), 0
+    for p, is_smooth, found, (left, right) in checked(planted):
+        size = max(1e-3, *(abs(k) for k in (left, right) if np.isfinite(k)))
+        is_bent = not abs(left - right) <= 0.01 * size
+        bent += is_bent
+        assert is_bent <= (not is_smooth), p.name()
+        assert found.is_differentiable == (not is_bent), (p.name(), left, right)
+        assert found.one_sided[p] == pytest.approx((left, right), abs=1e-3 * size, nan_ok=True), p.name()
+    return bent
+
+
+@pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
+def test_planted(make):
+    assert compared(make, 2) > 0
