@@ -195,7 +195,7 @@ NONE, CONSTANT, AFFINE, UNKNOWN = -np.inf, 0.0, 1.0, 2.0
 
 
 def degrees(node: Any) -> tuple[float, float]:
-    """How the coefficients of θ and the variables, and the numbers, of an affine tree depend on a `PointSymbol` of points.
+    """How the coefficients of θ and the variables, and the numbers, of an affine tree depend on symbolic points.
 
     The largest degree of each in the points, as far as operations show it: −∞ where there are none, and above 1 where
     it is not known.
