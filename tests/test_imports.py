@@ -83,7 +83,7 @@ INSIDE = {
         ["memory"],
     ],
     "kernels": [
-        ["indexed"],
+        ["indexed", "remembered"],
         ["polynomial", "transforms"],
         [
             "cached",

@@ -178,8 +178,8 @@ def trial(found: Parts, affine: Mapping[Hashable, Array], unit: float) -> tuple[
     for v, y in found.variables:
         filled = np.empty(y.shape)
         for at in np.ndindex(y.shape):
-            key = Entry(v.id, at)
-            filled[at] = stay[key] if key in stay else drawn((), key)
+            entry = Entry(v.id, at)
+            filled[at] = stay[entry] if entry in stay else drawn((), entry)
         given[y.id] = filled
     constant = sum((c * stay[key] for key, c in affine.items() if key in stay), np.zeros((basis.shape[1], 1)))
     expected = basis @ constant
