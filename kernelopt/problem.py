@@ -333,7 +333,7 @@ class Problem(Statement, Answered):
         assert self._solution is not None
         if found.certificate is not None:
             named = self._notation()
-            stated = [text.describe(box, named=named) for box in self._boxes]
+            stated = [(text.describe(box, named=named), structure) for box, structure in boxes]
             solution = exchange.solution(self._solution, found, stated, closes, is_over())
             self._unpack(solution, self._point)
         exchange.note(self._boxes, found)
@@ -541,11 +541,13 @@ class Problem(Statement, Answered):
 
     def _proofs(self) -> list[Check]:
         """For each box the proven least value, from cells of another partition."""
-        return [
-            Check(f"everywhere in {box.text}", max(0.0, -least.bound), least.rounding, f"{least.cells} cells")
-            for box in self._boxes
-            for least in [exchange.look(box, bend.structure(box), parts=exchange.OTHER_PARTS)]
-        ]
+        found = []
+        for box in self._boxes:
+            made = bend.structure(box)
+            least = exchange.look(box, made, parts=exchange.OTHER_PARTS)
+            note = "; ".join([f"{least.cells} cells", *made.assumptions(), *made.declarations()])
+            found.append(Check(f"everywhere in {box.text}", max(0.0, -least.bound), least.rounding, note))
+        return found
 
     def _own_certificate(self) -> Certificate | None:
         """The certificate of a new solve of the same problem, which leaves the values of θ and the variables as they

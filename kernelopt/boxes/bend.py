@@ -15,60 +15,42 @@ Numbers have the bend that is declared, and all else is affine in x.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
-from typing import NamedTuple
 
 import cvxpy as cp
 import numpy as np
-import scipy.sparse as sp
 
-from kernelopt.boxes.least_value import CellBounds
-from kernelopt.compiler import rules
-from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink, cut
+from kernelopt.boxes.coefficients import (
+    NUMBERS,
+    UNKNOWN,
+    Entry,
+    Moving,
+    Staying,
+    coefficients,
+    degrees,
+    parts,
+    row_names,
+    trial,
+)
+from kernelopt.boxes.least_value import CellBounds, Cells, unit_corners
 from kernelopt.errors import DataError, KernelError
 from kernelopt.kernels.algebra import Sum
 from kernelopt.kernels.chain import Order
-from kernelopt.kernels.derivatives import CODES, WithDerivatives, derivative, derivative_diagonal, on_jets, with_order
+from kernelopt.kernels.derivatives import WithDerivatives, derivative, derivative_diagonal, with_order
 from kernelopt.kernels.kernel import Kernel
-from kernelopt.kernels.lifts import lift_of, plain, plain_points, relifted_rows
+from kernelopt.kernels.lifts import lift_of, plain, relifted_rows
 from kernelopt.kernels.rounding import Inexact
 from kernelopt.language.everywhere import Everywhere
 from kernelopt.language.expressions import Theta
 from kernelopt.language.functions import Function
 from kernelopt.support.arithmetic import gamma
-from kernelopt.support.cvxpy_parts import jacobians
 from kernelopt.support.types import Array
 
 AFFINE = 1e-9  # relative to the largest coefficient of its kind: deviations up to this from affine count as rounding
 WIDER = 1 + 1e-6  # for rounding in norms of derivatives and of θ
-PROBES = 12  # random points of the box, at which coefficients are compared with affine functions
-
-
-class Moving(NamedTuple):
-    """The functional ∂^αf_k(x)."""
-
-    theta: Theta
-    order: Order
-    output: int
-
-
-class FixedRow(NamedTuple):
-    """A functional of output k of θ that does not depend on x, by its row."""
-
-    theta: Theta
-    row: int
-    output: int
-
-
-class Entry(NamedTuple):
-    """An entry of a user's variable."""
-
-    variable: int
-    at: tuple[int, ...]
-
-
-NUMBERS = "numbers"
+PROBES = 12  # random points of the box, to which affine functions are fitted
+SCREENED = 1000  # random points of the box, at which coefficients are compared with these before any solve
 
 
 def theta_value(theta: Theta) -> Function:
@@ -118,17 +100,92 @@ def _terms(theta: Theta) -> Array:
 class Structure:
     """c_α as affine functions of x: for each Moving, (1 + d, K) coefficients of (1, x); and what else g is made of.
 
-    kernels : of each θ; width : K; numbers : (K,), the largest numbers in g; fixed : for each other functional of θ its
-    output, its norm and its largest coefficients (K,); of_variables : for each entry of a variable the same
+    kernels : of each θ; affine : as `moving`, for all that is affine in x; numbers : (K,), the largest numbers in g
+    fixed : for each other functional of θ its output, its norm and its largest coefficients (K,); of_variables : for
+        each entry of a variable the same
+    unproven : "coefficients" or "numbers", where these are computed by code that does not show them to be affine in x
     """
 
     box: Everywhere
     moving: Mapping[Moving, Array]
     kernels: Mapping[Theta, Kernel]
-    width: int
+    affine: Mapping[Hashable, Array]
     numbers: Array
     fixed: tuple[tuple[Theta, int, float, Array], ...]
     of_variables: tuple[tuple[cp.Variable, tuple[int, ...], Array], ...]
+    unproven: tuple[str, ...]
+
+    @property
+    def width(self) -> int:
+        """K."""
+        return len(self.numbers)
+
+    def assumptions(self) -> list[str]:
+        """What a proof assumes of g beyond its values at the examined points."""
+        what = " and ".join(self.unproven)
+        return [f"for {what} affine in x where code computes them"] if what else []
+
+    def declarations(self) -> list[str]:
+        """What a proof takes from the user's word."""
+        if not self.box.bend.any():
+            return []
+        bounds = ", ".join(f"{b:g}" for b in dict.fromkeys(self.box.bend.tolist()))
+        return [f"with the stated bend {bounds}"]
+
+    def compare(self, key: Hashable, values: Array, P: Array) -> None:
+        """Raise DataError unless coefficients (n, K) are those of the affine function, to rounding."""
+        expected = np.hstack([np.ones((len(P), 1)), P]) @ self.affine.get(key, np.zeros((1 + P.shape[1], self.width)))
+        off = np.abs(values - expected) - AFFINE * max(np.abs(values).max(), np.abs(expected).max())
+        if off.max() > 0:
+            i, k = np.unravel_index(off.argmax(), off.shape)
+            shown = f"{values[i, k]:.6g} at x = {P[i].tolist()}, where other points give {expected[i, k]:.6g}"
+            raise DataError(_not_affine(key, shown))
+
+    def check(self, P: Array) -> Array:
+        """Compare coefficients at the points P with the affine functions. Returns the numbers in g, (n, K).
+
+        Raises DataError at a point where they differ.
+        """
+        found = parts(self.box.margin(P), P)
+        numbers = found.numbers
+        if NUMBERS in self.affine:
+            self.compare(NUMBERS, numbers, P)
+        unit = max(float(np.abs(numbers).max()), 1.0)
+        values, expected = trial(found, self.affine, unit)
+        wrong = np.abs(values - expected).max(axis=1)
+        if wrong.max() > AFFINE * unit:
+            at = P[[int(wrong.argmax())]]
+            for key, coefficient in coefficients(parts(self.box.margin(at), at)).items():
+                if key in self.affine or key != NUMBERS:
+                    self.compare(key, coefficient, at)
+            raise DataError(
+                f"Expected rows of g(P) that depend on their own point alone; the row of x = {at[0].tolist()} is "
+                "another one beside other points."
+            )
+        return numbers
+
+    def examine(self, cells: Cells) -> None:
+        """Compare g at corners of cells, and at a point inside each, with what the proof takes it to be.
+
+        Numbers with declared bends Bⱼ are at most Σⱼ Bⱼtⱼ(1 − tⱼ)hⱼ²/2 from the multilinear interpolant of their values
+        at the corners, at a point that parts the sides hⱼ in the ratios tⱼ : 1 − tⱼ. Raises DataError.
+        """
+        t = np.random.default_rng(len(cells.low)).uniform(0.1, 0.9, cells.low.shape)
+        at_corners, inside = self.check(cells.corners), self.check(cells.low + t * cells.size)
+        if NUMBERS in self.affine:
+            return
+        weights = np.prod(np.where(unit_corners(t.shape[1]) > 0, t[:, None, :], 1 - t[:, None, :]), axis=2)
+        chord = np.einsum("nc,nck->nk", weights, at_corners[cells.places])
+        allowed = (self.box.bend * t * (1 - t) * cells.size**2).sum(axis=1, keepdims=True) / 2
+        off = np.abs(inside - chord) - allowed - AFFINE * self.numbers
+        if off.max() > 0:
+            i, k = np.unravel_index(off.argmax(), off.shape)
+            raise DataError(
+                f"Expected numbers in g(P) with second derivatives up to bend = {self.box.bend.tolist()}; got one that "
+                f"is {abs(inside[i, k] - chord[i, k]):.3g} from a straight line at x = "
+                f"{(cells.low + t * cells.size)[i].tolist()}, where {allowed[i, 0]:.3g} is possible. Give a larger "
+                "bend; where the numbers jump or have a kink, state pieces of g on boxes of their own."
+            )
 
     def bounds(self, sizes: Callable[[Theta], Units] = NormBounds) -> CellBounds:
         """M, L and r, summed over the parts of gₖ that have the one or the other."""
@@ -140,9 +197,9 @@ class Structure:
         for theta, order in dict.fromkeys((m.theta, m.order) for m in self.moving):
             kernel, outputs, size = self.kernels[theta], theta.outputs or 1, known[theta]
             c = np.zeros((outputs, 1 + d, self.width))
-            for m, coefficients in self.moving.items():
+            for m, affine in self.moving.items():
                 if m.theta is theta and m.order == order:
-                    c[m.output] = coefficients
+                    c[m.output] = affine
             largest, totals = np.zeros((2, self.width))
             smoothness, is_rough = kernel._smoothness - len(order), _is_rough(kernel, order)
             for k in range(self.width):
@@ -269,94 +326,71 @@ def variation(kernel: Kernel, h: Array, sides: Array) -> Array:
 def structure(box: Everywhere) -> Structure:
     """What g is made of, from its coefficients at probes. Raises DataError where these are not affine in x."""
     lower, upper = box.lower, box.upper
-    P = lower + np.random.default_rng(0).uniform(size=(PROBES, len(lower))) * (upper - lower)
-    form = margin_form(box.margin(P))
-    known, width = coefficients(form, P)
-    moving, largest = {}, dict[Hashable, Array]()
+    rng = np.random.default_rng(0)
+    P = lower + rng.uniform(size=(PROBES, len(lower))) * (upper - lower)
+    cut = parts(box.margin(P), P)
+    at_probes = coefficients(cut)
     basis = np.hstack([np.ones((len(P), 1)), P])
-    for key, values in known.items():
-        found, *_ = np.linalg.lstsq(basis, values, rcond=None)
-        wrong = float(np.abs(basis @ found - values).max(initial=0.0))
-        free = key == NUMBERS and np.any(box.bend > 0)
-        if wrong > AFFINE * float(np.abs(values).max(initial=0.0)) and not free:
-            raise DataError(_not_affine(key))
-        if isinstance(key, Moving):
-            moving[key] = found
-        largest[key] = np.abs(basis) @ np.abs(found) if not free else np.abs(values)
-        largest[key] = largest[key].max(axis=0)
-    kernels = {link.theta: plain(link.rows.kernel) for link in form.predictions}
-    variables = {v.id: v for v in form.y}
-    fixed, of_variables = [], []
-    for key in known:
-        if isinstance(key, FixedRow):
-            rows = next(link.rows for link in form.predictions if link.theta is key.theta)
-            size = float(np.sqrt(rows.subset(np.array([key.row])).diagonal()[0]))
-            fixed.append((key.theta, key.output, size, largest[key]))
-        elif isinstance(key, Entry):
-            of_variables.append((variables[key.variable], key.at, largest[key]))
-    made = Structure(box, moving, kernels, width, largest[NUMBERS], tuple(fixed), tuple(of_variables))
+    known = {key: np.linalg.lstsq(basis, values, rcond=None)[0] for key, values in at_probes.items()}
+    if box.bend.any():
+        del known[NUMBERS]
+    kernels, rows = dict[Theta, Kernel](), dict[tuple[Theta, Order, Hashable], float]()
+    for node, _ in cut.predictions:
+        A, theta = node.data.A, node.data.theta
+        kernels[theta] = theta.kernel.at_present()
+        rows |= {
+            (theta, A.order, name): float(np.sqrt(square))
+            for name, square in zip(row_names(A), A.diag(), strict=True)
+        }  # fmt: skip
+    variables = {v.id: v for v, _ in cut.variables}
+    reach = np.concatenate([[1.0], np.maximum(np.abs(lower), np.abs(upper))])
+    largest = {key: reach @ np.abs(c) for key, c in known.items()}
+    made = Structure(
+        box, {key: c for key, c in known.items() if isinstance(key, Moving)}, kernels, known,
+        _declared_numbers(box) if NUMBERS not in known else largest[NUMBERS],
+        tuple((k.theta, k.output, rows[k[:3]], c) for k, c in largest.items() if isinstance(k, Staying)),
+        tuple((variables[k.variable], k.at, c) for k, c in largest.items() if isinstance(k, Entry)),
+        shown_by_code(box, P),
+    )  # fmt: skip
+    for key, values in at_probes.items():
+        if key in known:
+            made.compare(key, values, P)
+    made.check(lower + rng.uniform(size=(SCREENED, len(lower))) * (upper - lower))
     made.bounds(lambda theta: Units())  # kernels that lack a derivative are named here
     return made
 
 
-def _not_affine(key: Hashable) -> str:
+def _declared_numbers(box: Everywhere) -> Array:
+    """Bounds on |c₀|, (K,): the largest at the corners of the box, and Σⱼ Bⱼwⱼ²/8 for the bends B and the sides w."""
+    at_corners = np.array(list(product(*zip(box.lower, box.upper, strict=True))))
+    between = float(np.sum(box.bend * (box.upper - box.lower) ** 2) / 8)
+    return np.asarray(np.abs(parts(box.margin(at_corners), at_corners).numbers).max(axis=0) + between)
+
+
+def shown_by_code(box: Everywhere, P: Array) -> tuple[str, ...]:
+    """What of g is not shown to be affine in x by the operations of its code, which may be all of it."""
+    symbolic = box.symbolic_margin(P)
+    of_others, of_numbers = (UNKNOWN, UNKNOWN) if symbolic is None else degrees(symbolic)
+    found = []
+    if of_others > 1:
+        found.append("coefficients")
+    if of_numbers > 1 and not box.bend.any():
+        found.append("numbers")
+    return tuple(found)
+
+
+def _not_affine(key: Hashable, found: str) -> str:
     if key == NUMBERS:
         return (
-            "Expected numbers in g(P) that are affine in x; these are not. Give a bound on their second derivatives, "
-            "ko.everywhere(..., bend=...)."
+            f"Expected numbers in g(P) that are affine in x; these are not: {found}. Give a bound on their second "
+            "derivatives, ko.everywhere(..., bend=...), if they have one; state pieces of g on boxes of their own."
         )
-    if isinstance(key, FixedRow):
+    if isinstance(key, Staying):
         return (
             f"Expected predictions and derivatives of {key.theta!r} at the points P themselves, or at points that "
             "stay; got others that change with x."
         )
-    return "Expected coefficients of θ and the variables in g(P) that are affine in x; got others."
-
-
-def margin_form(margin: cp.Expression) -> CanonicalForm:
-    """The tree of a margin, cut where θ enters it."""
-    total = cp.Minimize(cp.sum(margin))
-    return cut(total, (), replace(rules.inspect(total, ()), smooth=()))
-
-
-def coefficients(form: CanonicalForm, P: Array) -> tuple[dict[Hashable, Array], int]:
-    """The coefficients (points, K) of all that an affine margin is made of, and K."""
-    margin = form.outer.objective.args[0].args[0]
-    variables = margin.variables()
-    kept = [v.value for v in variables]
-    try:
-        for v in variables:
-            v.save_value(np.zeros(v.shape))
-        numbers = np.asarray(margin.value, dtype=float)
-        slopes = jacobians(margin)
-    finally:
-        for v, value in zip(variables, kept, strict=True):
-            v.save_value(value)
-    n = len(P)
-    width = numbers.size // n
-    found: dict[Hashable, Array] = {NUMBERS: numbers.reshape(n, width)}
-
-    def add(key: Hashable, point: int, k: int, value: float) -> None:
-        found.setdefault(key, np.zeros((n, width)))[point, k] += value
-
-    links = {link.u.id: link for link in form.predictions if link.u is not None}
-    for v in variables:
-        J = sp.coo_array(slopes[v.id])
-        entries = np.unravel_index(J.row, v.shape or (1,), order="F")
-        for entry, column, value in zip(zip(*entries, strict=True), J.col, J.data, strict=True):
-            point, k = int(column) % n, int(column) // n
-            at = tuple(int(i) for i in entry) if v.shape else ()
-            key = _key(links[v.id], at, P[point]) if v.id in links else Entry(v.id, at)
-            add(key, point, k, float(value))
-    return found, width
-
-
-def _key(link: PredictionLink, at: tuple[int, ...], x: Array) -> Hashable:
-    """The functional that an entry of u is, at a margin's point x."""
-    row, output = int(link.take[at[0]]), int(at[1]) if len(at) > 1 else 0
-    if row < len(link.rows.points):
-        point = link.rows.points[row]
-        codes = point[-CODES:] if on_jets(link.rows.kernel) else np.full(CODES, -1.0)
-        if np.array_equal(plain_points(link.rows.kernel, point[None])[0], x):
-            return Moving(link.theta, tuple(int(c) for c in codes if c >= 0), output)
-    return FixedRow(link.theta, row, output)
+    return (
+        f"Expected coefficients of θ and the variables in g(P) that are affine in x; got others: {found}. State pieces "
+        "of g on boxes of their own."
+    )

@@ -166,15 +166,20 @@ def better(known: Exchanged | None, found: Exchanged) -> Exchanged:
 
 
 def solution(
-    solved: Solution, found: Exchanged, stated: Sequence[str], closes: Callable[[Certificate], bool], is_over: bool
-) -> Solution:
+    solved: Solution, found: Exchanged, stated: Sequence[tuple[str, Structure]], closes: Callable[[Certificate], bool],
+    is_over: bool,
+) -> Solution:  # fmt: skip
     """The answer with the enclosure as its certificate, and the status that this proves; `stated` prints the boxes."""
     assert found.certificate is not None
     proofs = [
-        f"proven: {text}" + ("" if least >= 0 else f" up to {-least:.1e}")
-        for text, least in zip(stated, found.least, strict=True)
+        " ".join([f"proven: {text}", *([] if least >= 0 else [f"up to {-least:.1e}"]), *structure.declarations()])
+        for (text, structure), least in zip(stated, found.least, strict=True)
     ]
-    certificate = replace(found.certificate, rests_on=(*found.certificate.rests_on, *proofs))
+    assumed = [f"{line}: {text}" for text, structure in stated for line in structure.assumptions()]
+    certificate = replace(
+        found.certificate, assumptions=(*found.certificate.assumptions, *assumed),
+        rests_on=(*found.certificate.rests_on, *proofs),
+    )  # fmt: skip
     proven = found.is_feasible and certificate.scope == FULL and not certificate.assumptions
     if proven and closes(certificate):
         status = Status.OPTIMAL
@@ -192,14 +197,17 @@ def note(boxes: Sequence[Everywhere], found: Exchanged) -> None:
 
 
 def look(box: Everywhere, structure: Structure, parts: int = 1) -> LeastValue:
-    """The proven least value of g at the present θ and variables, and local minima below 0."""
+    """The proven least value of g at the present θ and variables, and local minima below 0.
+
+    Raises DataError where g is not what the proof takes it to be.
+    """
     bounds = structure.bounds()
 
     def g(P: Array) -> Array:
         return np.asarray(box.margin(P).value, dtype=float).reshape(len(P), -1)
 
     corners = box.lower, box.upper
-    found = least_value(g, bounds, structure.rounding(), corners, parts)
+    found = least_value(g, bounds, structure.rounding(), corners, parts, structure.examine)
     if not len(found.points):
         return found
     width = np.where(box.upper > box.lower, box.upper - box.lower, 1.0)

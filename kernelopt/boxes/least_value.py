@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelopt.support.types import Array
+from kernelopt.support.types import Array, Ints
 
 SHARE = 0.1  # of the least value, where it is negative: the bound is that close to it
 STEPS = 6  # of the search for local minima: distances shrink to a thousandth of the first ones
@@ -36,6 +36,30 @@ class LeastValue:
     def unproven(self) -> float:
         """What the bound is below 0 because cells were not cut further: new points do not lessen it."""
         return max(0.0, (1 + SHARE) * min(self.found, 0.0) - self.bound)
+
+
+class Cells(NamedTuple):
+    """Cells by their lower corners (n, d) and sides (n, d), their distinct corners, and where these have each cell's.
+
+    corners : (m, d); places : (n, 2^d), in the order of `unit_corners`
+    """
+
+    low: Array
+    size: Array
+    corners: Array
+    places: Ints
+
+    @classmethod
+    def of(cls, low: Array, size: Array) -> Cells:
+        d = low.shape[1]
+        P = (low[:, None, :] + unit_corners(d) * size[:, None, :]).reshape(-1, d)
+        distinct, inverse = np.unique(P, axis=0, return_inverse=True)
+        return cls(low, size, distinct, inverse.reshape(len(low), -1))
+
+
+def unit_corners(d: int) -> Array:
+    """The corners of the unit cube, (2^d, d)."""
+    return np.array(list(product((0.0, 1.0), repeat=d)))
 
 
 class CellBounds(NamedTuple):
@@ -70,22 +94,22 @@ def chord_bound(a: Array, b: Array, m: Array) -> Array:
     return np.where(inside, (a + b) / 2 - m / 8 - (b - a) ** 2 / (2 * safe), np.minimum(a, b))
 
 
-def least_value(
+def least_value(  # noqa: PLR0917
     g: Callable[[Array], Array],
     bounds: CellBounds,
     rounding: Array,
     box: tuple[Array, Array],
     parts: int = 1,
+    examine: Callable[[Cells], None] = lambda cells: None,
 ) -> LeastValue:
     """A lower bound of min g over a box, up to 0 at least where that is possible.
 
     g : points (n, d) to values (n, K); bounds : how far they are below multilinear interpolants at most
     rounding : (K,) errors of the values
-    parts : cells per column at first
+    parts : cells per column at first; examine : called with all cells before they are judged
     """
     lower, upper = box
     d = len(lower)
-    corners = np.array(list(product((0.0, 1.0), repeat=d)))
     steps = np.array(list(product(range(parts), repeat=d)))
     ends = [lower + k * ((upper - lower) / parts) for k in (steps, steps + 1)]
     low, size = ends[0], ends[1] - ends[0]
@@ -93,14 +117,15 @@ def least_value(
     below: list[tuple[Array, Array]] = []
     while len(low):
         cells += len(low)
-        P = (low[:, None, :] + corners * size[:, None, :]).reshape(-1, d)
-        distinct, inverse = np.unique(P, axis=0, return_inverse=True)
+        these = Cells.of(low, size)
+        examine(these)
+        distinct = these.corners
         values = g(distinct) - rounding
         largest = max(largest, float(np.abs(values).max()))
         least = values.min(axis=1)
         best = min(best, float(least.min()))
         below.append((distinct[least < 0], least[least < 0]))
-        at_corners = values[inverse.reshape(-1)].reshape(len(low), len(corners), -1)
+        at_corners = values[these.places]
         drop = bounds.drop(size)  # (cells, K, d)
         if d == 1 and bounds.has_bend_alone:
             proven = chord_bound(at_corners[:, 0], at_corners[:, 1], 8 * drop[:, :, 0]).min(axis=1)

@@ -9,7 +9,7 @@ merged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import fsum
@@ -21,9 +21,12 @@ import numpy as np
 from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.rules import Inspection
 from kernelopt.errors import DataError
+from kernelopt.kernels.callables import FromFunction
 from kernelopt.kernels.derivatives import WithDerivatives, with_order
 from kernelopt.kernels.domains import distinct, stack
+from kernelopt.kernels.kernel import Kernel
 from kernelopt.kernels.lifts import joint, lift_of, plain, relifted, relifted_rows
+from kernelopt.kernels.remembered import functions_of, remembering
 from kernelopt.language.expressions import Theta, ThetaExpression
 from kernelopt.language.nodes import EUCLIDEAN, Prediction, ThetaNorm
 from kernelopt.language.rows import Rows
@@ -208,10 +211,13 @@ def links_of(found: Inspection) -> tuple[tuple[PredictionLink, ...], tuple[NormL
     predictions: list[PredictionLink] = []
     norms: dict[object, NormLink] = {}
     thetas = list(dict.fromkeys([p.data.theta for p in found.predictions] + [n.view.theta for n in found.norms]))
+    functions = dict[Hashable, FromFunction]()
     for number, theta in enumerate(thetas, start=1):
+        kernel = remembering(theta.kernel.at_present(), functions)
         nodes = [p for p in found.predictions if p.data.theta is theta]
         own_norms = {n.fingerprint(): n for n in found.norms if n.view.theta is theta}
-        link, shift_rows = _stack(theta, nodes, list(own_norms.values()), f"u{number}" if len(thetas) > 1 else "u")
+        of_u = f"u{number}" if len(thetas) > 1 else "u"
+        link, shift_rows = _stack(theta, kernel, nodes, list(own_norms.values()), of_u)
         predictions.append(link)
         replaced.update(_pieces(link, nodes))
         for name, node in own_norms.items():
@@ -249,7 +255,7 @@ def at_present(form: CanonicalForm) -> CanonicalForm:
     for number, link in enumerate(links):
         if not any(link.theta is theta for theta in late):
             continue
-        rows, kernel = link.rows, link.theta.kernel.at_present()
+        rows, kernel = link.rows, remembering(link.theta.kernel.at_present(), functions_of(plain(link.rows.kernel)))
         if link.has_fitted:
             raise DataError(
                 f"Expected {link.theta!r} without fitted functions f₀, which belong to {plain(rows.kernel)!r}; its "
@@ -311,7 +317,7 @@ def _pieces(link: PredictionLink, nodes: list[Prediction]) -> dict[int, cp.Expre
 
 
 def _stack(
-    theta: Theta, nodes: list[Prediction], norms: list[ThetaNorm], name: str
+    theta: Theta, kernel: Kernel, nodes: list[Prediction], norms: list[ThetaNorm], name: str
 ) -> tuple[PredictionLink, dict[object, Ints]]:
     """The rows of one θ: the distinct points of its predictions, then functions f₀.
 
@@ -323,7 +329,6 @@ def _stack(
     functions = {k: A.function for k, A in blocks.items() if A.function is not None} | shifts
     has_fitted = any(not f._kernel.parameters() for f in functions.values())
     functions = {k: f._at_present() for k, f in functions.items()}
-    kernel = theta.kernel.at_present()
     for X in at_points.values():
         kernel._check_points(X)
     derived = [WithDerivatives if A.order else None for A in blocks.values()]

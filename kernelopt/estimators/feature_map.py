@@ -10,9 +10,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelopt.errors import OptionError
 from kernelopt.estimators.kernel_names import NamesKernel
-from kernelopt.estimators.model import dense
+from kernelopt.estimators.model import dense, is_matrix, read_objects
 from kernelopt.estimators.sample import explained
 from kernelopt.factorization import Settings, factorize
+from kernelopt.kernels import as_kernel
 from kernelopt.kernels.sources import refuse_masked
 from kernelopt.language.functions import Function
 from kernelopt.language.rows import Rows
@@ -76,9 +77,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NamesKernel)
         require_number(self.rank_tol, "rank_tol", "a number between 0 and 1", lambda value: 0 < value < 1)
         if self.max_rank is not None and not (is_integer(self.max_rank) and self.max_rank >= 1):
             raise OptionError(f"Expected max_rank to be an integer ≥ 1, or None; got {shown(self.max_rank)}.")
-        refuse_masked(X, "X")
-        with explained("X"):
-            X = dense(validate_data(self, X, dtype=np.float64, accept_sparse="csr"))
+        X = self._read(X, True)
         kernel = self._chosen_kernel(X, np.ones(len(X)))
         rows = Rows.of_points(kernel, kernel.rows(X))
         factor = factorize(self.method, rows, Settings(self.rank_tol, self.max_rank))
@@ -95,7 +94,12 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NamesKernel)
     def transform(self, X: Any) -> Array:
         """F(xᵢ)ᵀ in rows, shape (len(X), r)."""
         check_is_fitted(self)
+        return self.map_(self._read(X, False))
+
+    def _read(self, X: Any, reset: bool) -> Any:
+        """A matrix of numbers, or a list of the points of kernels that take others."""
         refuse_masked(X, "X")
+        if not self._needs_matrix and not is_matrix(X):
+            return read_objects(self, X, "no_validation", reset, as_kernel(self.kernel).domain)
         with explained("X"):
-            X = validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)
-        return self.map_(dense(X))
+            return dense(validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=reset))

@@ -18,8 +18,8 @@ from kernelopt.certificate import Certificate
 from kernelopt.errors import DataError, DataTypeError, NotPSDError, OptionError, SolverError
 from kernelopt.estimators.kernel_names import NamesKernel
 from kernelopt.estimators.sample import Sample, explained, merged, require_data, row_weights
-from kernelopt.kernels import Kernel, Precomputed
-from kernelopt.kernels.domains import Indices
+from kernelopt.kernels import Kernel, Precomputed, as_kernel
+from kernelopt.kernels.domains import ANYTHING, Anything, Domain, Indices
 from kernelopt.language.expressions import Theta, sum_squares
 from kernelopt.language.functions import Function
 from kernelopt.language.smooth import SmoothLoss
@@ -62,7 +62,7 @@ class KernelModel(NamesKernel):
             with explained("X"):
                 found = validate_data(self, X, y, reset=reset, dtype=FLOATS, accept_sparse="csr", **checks)
             return (dense(found[0]), *found[1:]) if isinstance(found, tuple) else dense(found)
-        return read_objects(self, X, y, reset)
+        return read_objects(self, X, y, reset, as_kernel(self.kernel).domain)
 
     def _sample(self, X: Any, y: Array | None, sample_weight: Any) -> tuple[Sample, Kernel, Any]:
         """The rows to fit, their kernel, and the points that it takes."""
@@ -153,8 +153,13 @@ def iterations(problem: Problem) -> int | None:
     return None if stats is None else stats.num_iters
 
 
-def read_objects(estimator: Any, X: Any, y: Any, reset: bool) -> Any:
-    """A list of points of any kind, and y as an array; the kernel checks the points."""
+def read_objects(estimator: Any, X: Any, y: Any, reset: bool, domain: Domain = ANYTHING) -> Any:
+    """A list of points of any kind, and y as an array; the kernel checks the points.
+
+    Of a table with one column the points are its entries. Raises DataTypeError for one with several.
+    """
+    if isinstance(domain, Anything):
+        X = domain.of_column(X, type(estimator).__name__)
     points = list(X)
     if reset:  # such points have no columns
         for name in {"n_features_in_", "feature_names_in_"} & set(vars(estimator)):

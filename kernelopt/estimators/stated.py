@@ -9,6 +9,7 @@ from functools import lru_cache, reduce
 from typing import Any, Self, cast
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -18,6 +19,7 @@ from kernelopt.estimators.kernel_names import ChoosesKernel
 from kernelopt.estimators.model import read_objects, solved
 from kernelopt.estimators.sample import explained, require_data
 from kernelopt.estimators.scoring import Classifier, Regressor
+from kernelopt.kernels.domains import ANYTHING
 from kernelopt.kernels.sources import refuse_masked
 from kernelopt.language.predictors import Predictor
 from kernelopt.problem import Problem
@@ -187,7 +189,7 @@ class _Stated(ChoosesKernel):
     def _read(self, X: Any, y: Any = "no_validation", *, reset: bool = True, **checks: Any) -> Any:
         require_data(X, "X")
         require_data(y, "y")
-        if isinstance(X, list) and all(isinstance(x, (str, set, frozenset, dict)) for x in X):
+        if _has_objects(X):
             return read_objects(self, X, y, reset)
         with explained("X"):
             return validate_data(self, X, y, reset=reset, dtype=np.float64, **checks)
@@ -226,6 +228,18 @@ class _Classifier(Classifier, _Stated):
         """The class of each point, (n,)."""
         f = self.decision_function(X)
         return self.classes_[(f > 0).astype(int) if f.ndim == 1 else f.argmax(axis=1)]
+
+
+def _has_objects(X: Any) -> bool:
+    """Whether X is a list, a vector, or a table with one column, of points that are no numbers."""
+    shape = getattr(X, "shape", None)
+    table = isinstance(shape, tuple) and len(shape) == 2
+    if table and (sp.issparse(X) or shape[1] != 1):
+        return False
+    points = ANYTHING.of_column(X, "X") if table else X
+    if not isinstance(points, list):
+        points = points.tolist() if len(getattr(points, "shape", ())) == 1 and hasattr(points, "tolist") else [None]
+    return all(isinstance(x, (str, set, frozenset, dict)) for x in points)
 
 
 def _as_array(value: Any) -> Any:

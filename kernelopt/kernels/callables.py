@@ -4,23 +4,72 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from kernelopt.errors import KernelError
-from kernelopt.kernels.domains import ANYTHING, VECTORS, Domain, name_of, real_array, refuse_pickling
+from kernelopt.kernels.domains import ANYTHING, VECTORS, Domain, identities, name_of, real_array, refuse_pickling
 from kernelopt.kernels.kernel import COMPOSITIONS, Kernel, Verdict, require, symmetric
 from kernelopt.kernels.rounding import Inexact
 from kernelopt.support import clock
 from kernelopt.support.checks import is_function_of_two, shown
-from kernelopt.support.types import Array
+from kernelopt.support.locks import Lock
+from kernelopt.support.types import Array, Ints
 
-# Number of first points of which every pair is evaluated in both orders, to find functions that are not symmetric. Each
-# later point is tested with three others; testing all pairs would double the calls of the function.
-BOTH_ORDERS = 32
+# Points up to which values of a function are remembered, 8 bytes for each pair: 32 MB.
+MOST_REMEMBERED = 2000
+
+
+class Remembered:
+    """Values of a function between points, by the order of its arguments; NaN where it was not called.
+
+    types : the types of its values
+    """
+
+    def __init__(self) -> None:
+        self.types = set[type]()
+        self._numbers: dict[object, int] = {}
+        self._points: list[Any] = []  # names of objects that cannot be hashed are valid while these live
+        self._values = np.empty((0, 0))
+        self._lock = Lock()
+
+    def places(self, X: Array, add: bool) -> Ints | None:
+        """The numbers of points, given to new ones if `add`; None if some have none, or there are too many."""
+        names = identities(X)
+        with self._lock:
+            new = {name: i for i, name in enumerate(names) if name not in self._numbers}
+            if new and (not add or len(self._numbers) + len(new) > MOST_REMEMBERED):
+                return None
+            for name, i in new.items():
+                self._numbers[name] = len(self._points)
+                self._points.append(X[i])
+            count, size = len(self._points), len(self._values)
+            if count > size:
+                grown = np.full((max(count, min(2 * size, MOST_REMEMBERED)),) * 2, np.nan)
+                grown[:size, :size] = self._values
+                self._values = grown
+            return np.array([self._numbers[name] for name in names], dtype=np.intp)
+
+    def between(self, left: Ints, right: Ints) -> Array:
+        """A copy of the values."""
+        return self._values[np.ix_(left, right)]
+
+    def diagonal(self, at: Ints) -> Array:
+        """A copy of the values of points with themselves."""
+        return self._values[at, at]
+
+    def note_diagonal(self, at: Ints, values: Array) -> None:
+        with self._lock:
+            self._values[at, at] = values
+
+    def note(self, left: Ints, right: Ints, values: Array, types: set[type]) -> None:
+        """Keep the values of all pairs."""
+        with self._lock:
+            self._values[np.ix_(left, right)] = values
+            self.types |= types
 
 
 @dataclass(frozen=True)
@@ -41,8 +90,7 @@ class FromFunction(Kernel):
     ------
     KernelError
         When the callable does not return finite numbers of the right shape, or is not symmetric. Symmetry is tested for
-        all pairs of the first 32 points, and for some pairs of each later point. Differences up to
-        1e-10·√(κ(x, x)κ(y, y)) count as rounding.
+        each point with up to three points before it. Differences up to 1e-10·√(κ(x, x)κ(y, y)) count as rounding.
 
     Examples
     --------
@@ -57,11 +105,21 @@ class FromFunction(Kernel):
     function: Callable[[Any, Any], Any]
     on_lists: bool = False
     psd: bool | None = None
+    _memory: ClassVar[Remembered | None] = None
 
     def __post_init__(self) -> None:
         require(is_function_of_two(self.function), "function", "a function of two points", self.function)
         require(isinstance(self.on_lists, bool), "on_lists", "True or False", self.on_lists)
         require(self.psd is None or isinstance(self.psd, bool), "psd", "True, False or None", self.psd)
+
+    def remembering(self) -> FromFunction:
+        """The same kernel, which calls the function once for each pair of up to 2000 points.
+
+        These are the points whose Gram matrix or diagonal was asked for.
+        """
+        made = replace(self)
+        object.__setattr__(made, "_memory", Remembered())
+        return made
 
     @property
     def domain(self) -> Domain:
@@ -77,34 +135,56 @@ class FromFunction(Kernel):
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         other = X if Z is None else Z
-        values, precision = self._on_lists(X, other) if self.on_lists else self._on_pairs(X, Z)
+        values, types = self._values(X, Z)
         K = np.array(real_array(values, f"the values of {self!r}"))
         if K.shape != (len(X), len(other)):
             raise KernelError(f"Expected {self!r} to give a matrix {(len(X), len(other))}; got shape {K.shape}.")
         if not np.isfinite(K).all():
             i, j = (int(v) for v in np.argwhere(~np.isfinite(K))[0])
             raise KernelError(f"Expected {self!r} to give finite numbers; got {K[i, j]} for points {i} and {j}.")
-        return symmetric(K, self, precision) if Z is None else K
+        return symmetric(K, self, _precision(types)) if Z is None else K
 
-    def _on_lists(self, X: Array, Z: Array) -> tuple[Array, float]:
-        """The matrix that the function gives, and its precision."""
+    def _values(self, X: Array, Z: Array | None) -> tuple[Any, set[type]]:
+        """The matrix, and the types of its values; what is remembered is not called for again."""
+        call, memory = self._on_lists if self.on_lists else self._on_pairs, self._memory
+        left = None if memory is None else memory.places(X, Z is None)
+        right = left if Z is None or memory is None or left is None else memory.places(Z, False)
+        if memory is None or left is None or right is None:
+            return call(X, Z, np.full((len(X), len(X if Z is None else Z)), np.nan))
+        known = memory.between(left, right)
+        if not np.isnan(known).any():
+            return known, memory.types
+        K, types = call(X, Z, known)
+        if np.shape(K) == known.shape and all(issubclass(t, (Real, np.bool_)) for t in types):
+            memory.note(left, right, K, types)
+        return K, types | memory.types
+
+    def _on_lists(self, X: Array, Z: Array | None, known: Array) -> tuple[Array, set[type]]:
+        """The matrix that the function gives, and the type of its entries."""
         # Functions in Cython take arrays that may be written to, which these may not: they get copies.
-        K = np.asarray(self.function(*(list(P) if P.dtype == object else np.array(P) for P in (X, Z))))
-        return K, _precision({K.dtype.type})
+        lists = (list(P) if P.dtype == object else np.array(P) for P in (X, X if Z is None else Z))
+        K = np.asarray(self.function(*lists))
+        return K, {K.dtype.type}
 
-    def _on_pairs(self, X: Array, Z: Array | None) -> tuple[Array, float]:
-        """The matrix, and the precision of its values. Where Z is None, some pairs are evaluated in both orders."""
-        K, types = np.empty((len(X), len(X if Z is None else Z))), set[type]()
+    def _on_pairs(self, X: Array, Z: Array | None, K: Array) -> tuple[Array, set[type]]:
+        """K with values in the place of NaN, and the types of these. Where Z is None, some pairs get both orders."""
+        types = set[type]()
+
+        def fill(i: int, j: int, x: Any, z: Any) -> None:
+            value = self._value(x, z)
+            types.add(type(value))
+            K[i, j] = value
+
         for i, x in enumerate(X):
             clock.check()
-            row = [self._value(x, z) for z in (X[: i + 1] if Z is None else Z)]
-            types.update(map(type, row))
-            K[i, : len(row)] = row
+            for j in np.flatnonzero(np.isnan(K[i] if Z is not None else K[i, : i + 1])).tolist():
+                fill(i, j, x, (X if Z is None else Z)[j])
             if Z is None:
-                K[:i, i] = row[:i]
-                for j in range(i) if i < BOTH_ORDERS else (0, i // 2, i - 1):
-                    K[j, i] = self._value(X[j], x)
-        return K, _precision(types)
+                for j in {0, i // 2, i - 1} if i else ():
+                    if np.isnan(K[j, i]):
+                        fill(j, i, X[j], x)
+                K[:i, i] = np.where(np.isnan(K[:i, i]), K[i, :i], K[:i, i])
+        return K, types
 
     def _value(self, x: Any, y: Any) -> Any:
         value = self.function(x, y)
@@ -119,16 +199,23 @@ class FromFunction(Kernel):
         return value
 
     def _diagonal(self, X: Array) -> Array:
-        if self.on_lists:
-            return np.array([self._matrix(X[i : i + 1], None)[0, 0] for i in range(len(X))])
-        return np.array([float(self._value(x, x)) for x in X])
+        memory = self._memory
+        at = None if memory is None else memory.places(X, True)
+        known = np.full(len(X), np.nan) if memory is None or at is None else memory.diagonal(at)
+        for i in np.flatnonzero(np.isnan(known)):
+            known[i] = self._matrix(X[i : i + 1], None)[0, 0] if self.on_lists else float(self._value(X[i], X[i]))
+        if memory is not None and at is not None:
+            memory.note_diagonal(at, known)
+        return known
 
     def _rounding(self, at: Inexact) -> float:
         """0: values are taken as the function gives them."""
         return 0.0
 
     def __getstate__(self) -> dict[str, Any]:
-        return refuse_pickling(self, self.function)
+        state = refuse_pickling(self, self.function)
+        state.pop("_memory", None)
+        return state
 
     def __repr__(self) -> str:
         options = (", on_lists=True" if self.on_lists else "") + ("" if self.psd is None else f", psd={self.psd}")

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelopt.errors import DataError, DataTypeError, KernelError, KernelOptError
-from kernelopt.kernels.sources import gathered, is_lazy, refuse_masked
+from kernelopt.kernels.sources import from_arrow, gathered, is_lazy, refuse_masked
 from kernelopt.support.types import Array, Ints
 
 Names = tuple[str, ...] | tuple[int, ...] | None
@@ -181,7 +181,7 @@ class Anything:
     name = "any objects"
 
     def rows(self, X: Any, owner: str) -> Array:
-        X = self._of_column(X, owner)
+        X = self.of_column(X, owner)
         objects = isinstance(X, np.ndarray) and X.dtype == object
         if sp.issparse(X) or (getattr(X, "ndim", 0) == 2 and not objects):
             return VECTORS.rows(X, owner)
@@ -196,9 +196,14 @@ class Anything:
             points[i] = X[i]
         return frozen(points)
 
-    def _of_column(self, X: Any, owner: str) -> Any:
-        """The column of a table with one column of objects. Raises DataTypeError where such a table has several."""
-        if sp.issparse(X) or getattr(X, "ndim", 0) != 2:
+    def of_column(self, X: Any, owner: str) -> Any:
+        """The column of a table with one column of objects; X itself where it is no table, or one of numbers.
+
+        Raises DataTypeError where a table of objects has several columns.
+        """
+        X = from_arrow(X)
+        shape = getattr(X, "shape", ())  # frames of polars have no `ndim`
+        if sp.issparse(X) or not isinstance(shape, tuple) or len(shape) != 2:
             return X
         table = np.asarray(X)
         if table.ndim != 2 or table.dtype.kind in "fiub" or all(isinstance(v, (Real, np.bool_)) for v in table.ravel()):

@@ -49,10 +49,14 @@ def gathered(X: Any, owner: str) -> Any:
     """
     if is_dask(X):
         return X.compute()
+    return _stacked(X, owner) if isinstance(X, Iterator) else from_arrow(X)
+
+
+def from_arrow(X: Any) -> Any:
+    """An Arrow table as a frame of pandas; all else as it is."""
     # Arrow tables have no `to_numpy`. Frames of polars have, and their `to_pandas` needs pyarrow.
-    if hasattr(X, "__arrow_c_stream__") and hasattr(X, "to_pandas") and not hasattr(X, "to_numpy"):
-        return X.to_pandas()
-    return _stacked(X, owner) if isinstance(X, Iterator) else X
+    is_arrow = hasattr(X, "__arrow_c_stream__") and hasattr(X, "to_pandas") and not hasattr(X, "to_numpy")
+    return X.to_pandas() if is_arrow else X
 
 
 def _stacked(blocks: Iterator[Any], owner: str) -> Any:

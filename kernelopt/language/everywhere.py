@@ -11,6 +11,8 @@ import numpy as np
 
 from kernelopt.errors import DataError
 from kernelopt.kernels.domains import real_array
+from kernelopt.language.symbol import PointSymbol
+from kernelopt.support.checks import shown
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array
 
@@ -25,7 +27,8 @@ class Everywhere:
     Attributes
     ----------
     lower, upper : (d,), the corners of the box
-    least : after a solve, a number m with g ≥ m proven for all x of the box at the answer; else None
+    least : after a solve, a number m with g ≥ m proven for all x of the box at the answer, under the assumptions that
+        the certificate names; else None
     points : after a solve, the points (n, d) at which the constraint was imposed; else None
     dual_value : after a solve, its multipliers at these points, (n,) or (n, K); else None
     binding : after a solve, the points that bind (m, d): those with a multiplier above 1e-6 of the largest; else None
@@ -73,7 +76,16 @@ class Everywhere:
 
     def margin(self, P: Array) -> cp.Expression:
         """The expression that is ≥ 0 at the points P, one row for each. Raises DataError."""
-        stated = self._stated(P.copy())
+        return self._margin_of(self._stated(P.copy()), len(P))
+
+    def symbolic_margin(self, P: Array) -> cp.Expression | None:
+        """The same for points without values, which shows how g depends on them; None where its code needs values."""
+        try:
+            return self._margin_of(self.g(PointSymbol.of_points(P)), len(P))
+        except Exception:  # of the user's code, with what is no array
+            return None
+
+    def _margin_of(self, stated: Any, count: int) -> cp.Expression:
         if isinstance(stated, cp.constraints.Inequality):
             margin = -stated.expr
         elif isinstance(stated, cp.constraints.NonNeg):
@@ -90,9 +102,9 @@ class Everywhere:
                 "Expected g(P) to be affine in θ and the variables; got an expression that is not. State |f| <= c and "
                 "f² <= c² as two constraints, f <= c and f >= -c, each in a ko.everywhere."
             )
-        if margin.ndim not in (1, 2) or margin.shape[0] != len(P):
+        if margin.ndim not in (1, 2) or margin.shape[0] != count:
             raise DataError(
-                f"Expected g(P) with a row for each of the {len(P)} points; got shape {margin.shape}. Write g for any "
+                f"Expected g(P) with a row for each of the {count} points; got shape {margin.shape}. Write g for any "
                 "number of points, such as lambda P: theta(P) >= 0."
             )
         return margin
@@ -124,11 +136,15 @@ def everywhere(g: Callable[[Array], Any], lower: Any, upper: Any, *, bend: Any =
     ----------
     g : function
         Takes points (m, d) and returns an inequality with a row for each of them, (m,) or (m, K), affine in predictions
-        and derivatives at these points, other functionals of θ, and variables. Coefficients may depend on x affinely.
+        and derivatives at these points, other functionals of θ, and variables. Coefficients may depend on x affinely:
+        they are compared with affine functions at all points that the proof looks at. Where g's code shows it, by
+        operators on P such as `0.3 * P[:, 0] - 1`, nothing is assumed. Where it is known at the points that were
+        examined only, as with `np.where`, the certificate names the assumption, and the status is "optimal_inaccurate".
     lower, upper : numbers or arrays (d,), d ≤ 3
     bend : number or array (d,), optional
         Bounds on the second derivatives by each xⱼ of the terms of g that hold neither θ nor variables, where these are
-        not affine in x. They are taken on trust.
+        not affine in x. The numbers are compared with them in all cells that the proof looks at. Between these points
+        they are taken on trust, and the certificate names them.
 
     Returns
     -------
@@ -138,7 +154,8 @@ def everywhere(g: Callable[[Array], Any], lower: Any, upper: Any, *, bend: Any =
     Raises
     ------
     DataError
-        For boxes that are not finite, upside down, or of more than 3 columns; for an equality.
+        For boxes that are not finite, upside down, or of more than 3 columns; for an equality; for a constraint at
+        chosen points in place of a function. In a solve, where coefficients or numbers contradict what is said above.
 
     Examples
     --------
@@ -152,8 +169,13 @@ def everywhere(g: Callable[[Array], Any], lower: Any, upper: Any, *, bend: Any =
     >>> print(problem.status, rising.least >= 0)
     optimal True
     """
+    if isinstance(g, (cp.constraints.constraint.Constraint, bool)):
+        raise DataError(
+            f"Expected a function of points, such as lambda P: theta(P) >= 0; got the constraint {g}, which holds at "
+            "points that are chosen. Write ko.everywhere(lambda P: theta(P) >= 0, lower, upper)."
+        )
     if not callable(g):
-        raise DataError(f"Expected a function of points, such as lambda P: theta(P) >= 0; got {g!r}.")
+        raise DataError(f"Expected a function of points, such as lambda P: theta(P) >= 0; got {shown(g)}.")
     low, high = (np.atleast_1d(real_array(a, name)) for a, name in ((lower, "lower"), (upper, "upper")))
     if low.ndim != 1 or high.ndim != 1 or len({len(low), len(high)} - {1}) > 1:
         raise DataError(f"Expected lower and upper of one shape (d,); got {low.shape} and {high.shape}.")

@@ -20,6 +20,7 @@ from kernelopt.language import functionals
 from kernelopt.language.boxes import boxes, normals
 from kernelopt.language.functions import Function
 from kernelopt.language.nodes import EUCLIDEAN, Prediction, PredictionData, ThetaLeaf, ThetaNorm
+from kernelopt.language.symbol import PointSymbol, is_stand_in, points_of
 from kernelopt.support.checks import is_integer, is_real, require_kind, shown
 from kernelopt.support.types import Array
 
@@ -142,6 +143,8 @@ class ThetaExpression:
             prediction = prediction @ self._right
         if self._shift is None:
             return prediction
+        if is_stand_in(A.X):
+            return prediction - PointSymbol(prediction.shape, False)
         # f₀ is data: its values at the points, or its inner products with the function whose row A is.
         return prediction - (self._shift._at(A.X, A.order) if A.function is None else A.function.gram(self._shift))
 
@@ -424,7 +427,8 @@ class FeatureMatrix:
 
     def __init__(self, X: Any, kernel: Kernel) -> None:
         kernel = _kernel_after("FeatureMatrix(X, kernel) with data", [X], kernel)
-        self._set(kernel.rows(X), kernel, None, (), column_names(X))
+        at = points_of(X) if isinstance(X, PointSymbol) else kernel.rows(X)
+        self._set(at, kernel, None, (), column_names(X))
         self._from_dask = is_dask(X)
 
     def _set(self, X: Array, kernel: Kernel, function: Function | None, order: Order, names: Names = None) -> None:

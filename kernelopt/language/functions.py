@@ -18,6 +18,7 @@ from kernelopt.kernels.lifts import Lift, joint, lift_of, plain, plain_points, r
 from kernelopt.kernels.sources import is_dask
 from kernelopt.kernels.spreads import WithMeans, spread_rows
 from kernelopt.language.boxes import boxes
+from kernelopt.language.symbol import PointSymbol
 from kernelopt.support import html
 from kernelopt.support.checks import require_kind
 from kernelopt.support.properties import cached_property
@@ -166,6 +167,8 @@ class Function:
 
         Raises DataError for a data frame whose columns are those of the training data in another order.
         """
+        if isinstance(X, PointSymbol):
+            return X.opaque((len(X),) if self.outputs is None else (len(X), self.outputs))
         check_order(column_names(X), self._names)
         if is_dask(X):
             return self._lazily(X)
@@ -393,6 +396,8 @@ class DerivedFunction:
 
     def __call__(self, X: Any) -> Array:
         """The values at the rows of X, (len(X),) or (len(X), K), in units of f per unit of the columns."""
+        if isinstance(X, PointSymbol):
+            return self.function(X)  # of the same shape
         check_order(column_names(X), self.function._names)
         return self.function._at(self.function.kernel.rows(X), self.order)
 

@@ -25,8 +25,10 @@ from cvxpy.atoms.affine.binary_operators import DivExpression, MulExpression, mu
 from cvxpy.atoms.affine.broadcast_to import broadcast_to
 from cvxpy.atoms.affine.hstack import Hstack
 from cvxpy.atoms.affine.index import index, special_index
+from cvxpy.atoms.affine.promote import Promote
 from cvxpy.atoms.affine.reshape import reshape
 from cvxpy.atoms.affine.sum import Sum
+from cvxpy.atoms.affine.transpose import transpose
 from cvxpy.atoms.affine.unary_operators import NegExpression
 from cvxpy.atoms.affine.vstack import Vstack
 from cvxpy.atoms.atom import Atom
@@ -57,14 +59,52 @@ from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array, Ints
 
 __all__ = [
-    "PRODUCTS", "AddExpression", "AffAtom", "AffineData", "Atom", "Compiled", "ConeData", "DataSlopes", "DivExpression",
-    "Elementwise", "Hstack", "Inequality", "Leaf", "MulExpression", "NegExpression", "Pnorm", "PnormApprox", "Power",
-    "PowerApprox", "Solution", "SolverStats", "Sum", "Vstack", "broadcast_to", "clarabel_answer", "clarabel_cones",
-    "compiled", "cone_data", "forget", "get_id", "index", "is_compiled", "jacobians", "norm1", "normNuc",
-    "quad_over_lin", "reshape", "sigma_max", "special_index",
+    "JOINTLY_LINEAR",
+    "PRODUCTS",
+    "AddExpression",
+    "AffAtom",
+    "AffineData",
+    "Atom",
+    "Compiled",
+    "ConeData",
+    "DataSlopes",
+    "DivExpression",
+    "Elementwise",
+    "Hstack",
+    "Inequality",
+    "Leaf",
+    "MulExpression",
+    "NegExpression",
+    "Pnorm",
+    "PnormApprox",
+    "Power",
+    "PowerApprox",
+    "Solution",
+    "SolverStats",
+    "Sum",
+    "Vstack",
+    "broadcast_to",
+    "clarabel_answer",
+    "clarabel_cones",
+    "compiled",
+    "cone_data",
+    "forget",
+    "get_id",
+    "index",
+    "is_compiled",
+    "jacobians",
+    "norm1",
+    "normNuc",
+    "quad_over_lin",
+    "reshape",
+    "sigma_max",
+    "special_index",
 ]  # fmt: skip
 
 PRODUCTS = (MulExpression, multiply)  # affine in each of two arguments
+JOINTLY_LINEAR = (
+    AddExpression, Hstack, NegExpression, Promote, Sum, Vstack, broadcast_to, index, reshape, special_index, transpose,
+)  # fmt: skip
 
 
 # Clarabel's setup can't be interrupted: per entry of its matrix it takes 2e-7 s for 5e5 entries, and 6e-7 s for 2e7. It

@@ -33,7 +33,7 @@ ORDER = [
 TOP = {"errors", "feature_space", "losses", "plots", "problem", "testing"}
 # Inside the packages: each file imports only from files further down its own list.
 INSIDE = {
-    "boxes": [["exchange"], ["bend"], ["least_value"]],
+    "boxes": [["exchange"], ["bend"], ["coefficients", "least_value"]],
     "certificate": [
         ["certify"],
         ["cone_bounds", "conjugates", "handover"],
@@ -81,7 +81,7 @@ INSIDE = {
         ["memory"],
     ],
     "kernels": [
-        ["indexed"],
+        ["indexed", "remembered"],
         ["polynomial", "transforms"],
         [
             "cached",
@@ -108,7 +108,7 @@ INSIDE = {
         ["expressions", "predictors"],
         ["functionals", "nodes", "rows"],
         ["functions", "smooth", "survival"],
-        ["boxes"],
+        ["boxes", "symbol"],
     ],
     "model_selection": [
         ["jax_layer"],
