@@ -142,7 +142,7 @@ INSIDE = {
     "support": [
         ["table"],
         ["cvxpy_parts", "drawing", "processes"],
-        ["optional", "outside", "sparse", "spectrum", "submatrix"],
+        ["optional", "outside", "singular", "sparse", "submatrix"],
         ["threads"],
         ["arithmetic", "checks", "clock", "html", "keywords", "locks", "progress", "properties", "types"],
     ],

@@ -46,7 +46,7 @@ from kernelopt.language.nodes import EUCLIDEAN, norm_from_gram
 from kernelopt.solvers import engines, outer_dual
 from kernelopt.support import clock
 from kernelopt.support.arithmetic import UNIT, gamma
-from kernelopt.support.spectrum import spectrum
+from kernelopt.support.singular import singular_values
 from kernelopt.support.types import Array
 
 # Relative to T, the sum of the sizes of the objective's terms: θ = 0 counts as optimal where no θ can improve the
@@ -589,9 +589,9 @@ def _of_norms(reduction: Reduction, form: ConicForm, point: Iterate, scales: lis
 def _error_of_nuclear(reduction: Reduction, point: Iterate, number: int, norm: NormLink, relative: float) -> float:
     """A bound on Σσᵢ(θM − f₀) beyond its computed value.
 
-    θ = Aᵀc has the Gram matrix cᵀQc, off by δ = κS². With c = Pv it is vᵀ(I + F)v with ‖F‖ ≤ η = κ‖|P|ᵀd‖², d the lengths
-    of rows, so that σᵢ ≤ √(1 + η)·σᵢ(v) (Ostrowski): each σᵢ is at most min(√(σᵢ(v)² + δ), (1 + η/2)σᵢ(v)). Where σᵢ are
-    roots of eigenvalues of a computed Gram matrix, δ has their rounding too.
+    θ = Aᵀc has the Gram matrix cᵀQc, off by δ = κS². With c = Pv it is vᵀ(I + F)v with ‖F‖ ≤ η = κ‖|P|ᵀd‖², d the
+    lengths of rows, so that σᵢ ≤ √(1 + η)·σᵢ(v) (Ostrowski). Each σᵢ is at most min(√(σᵢ(v)² + δ), (1 + η/2)σᵢ(v)).
+    Where σᵢ are roots of eigenvalues of a computed Gram matrix, δ has their rounding too.
     """
     link, factor = reduction.form.predictions[number], reduction.factors[norm.view.theta]
     c, sizes = row_coefficients(reduction, point, number), link.rows.lengths()
@@ -602,7 +602,7 @@ def _error_of_nuclear(reduction: Reduction, point: Iterate, number: int, norm: N
         squares = np.clip(np.linalg.eigvalsh(G), 0.0, None)
         delta = relative * S**2 + float(gamma(16 * len(G) + 16)) * float(np.linalg.norm(G))
         return float((np.sqrt(squares + delta) - np.sqrt(squares)).sum())
-    found, root = spectrum(W), np.sqrt(factor.scale)
+    found, root = singular_values(W), np.sqrt(factor.scale)
     if relative and not factor.is_projected:
         relative = link.rows.rounding() + float(gamma(factor.rank + 1))
     values, delta, eta = found.values / root, relative * S**2, inf

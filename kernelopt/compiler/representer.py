@@ -32,7 +32,7 @@ from kernelopt.language.nodes import norm_from_gram
 from kernelopt.results.solution import FittedFunction, Solution, Status
 from kernelopt.support.arithmetic import exact_product
 from kernelopt.support.properties import cached_property
-from kernelopt.support.spectrum import spectrum
+from kernelopt.support.singular import singular_values
 from kernelopt.support.types import Array
 
 # Largest violation at which a constraint counts as met, relative to the constraint's own terms (see `violation`). A
@@ -355,7 +355,7 @@ def _norms(reduction: Reduction, point: Iterate, grams: Mapping[Theta, tuple[Arr
         theta, plain = norm.view.theta, norm.view.shift is None
         W = coordinates(reduction, point, norm) if norm.kind == "nuc" else None
         if W is not None:
-            found.append(float(spectrum(W).values.sum() / np.sqrt(reduction.factors[theta].scale)))
+            found.append(float(singular_values(W).values.sum() / np.sqrt(reduction.factors[theta].scale)))
             continue
         if theta in grams and plain:
             gram, unit = grams[theta]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kernelopt as ko
-from kernelopt.support.spectrum import spectrum
+from kernelopt.support.singular import singular_values
 
 
 def nearly_of_rank_one(seed, K=2):
@@ -61,10 +61,10 @@ def test_norms_of_predictions(kind):
     Y = nearly_of_rank_one(7)
     theta = ko.Theta(ko.kernels.Linear(), outputs=2)
     value = cp.normNuc(theta(np.eye(2))) if kind == "nuc" else cp.sigma_max(theta(np.eye(2)))
-    problem = ko.Problem(cp.Minimize(value + 1e-30 * ko.sum_squares(theta)), [theta(np.eye(2)) == Y])
+    problem = ko.Problem(cp.Minimize(value + 0.5 * ko.sum_squares(theta)), [theta(np.eye(2)) == Y])
     problem.solve()
     with mp.workdps(50):
-        truth = exact_norm(Y.tolist(), kind) + mp.mpf(1e-30)
+        truth = exact_norm(Y.tolist(), kind) + sum(mp.mpf(entry) ** 2 for entry in Y.ravel().tolist()) / 2
         assert problem.certificate.lower <= truth <= problem.certificate.upper
 
 
@@ -73,7 +73,7 @@ def test_norms_of_predictions(kind):
 def test_the_bound_on_singular_values_holds_and_is_small(shape, size):
     rng = np.random.default_rng(sum(shape))
     V = rng.normal(size=shape) @ np.diag(10.0 ** -np.arange(0, 4 * shape[1], 4)) * size
-    found = spectrum(V)
+    found = singular_values(V)
     with mp.workdps(50):
         exact = mp.svd_r(mp.matrix(V.tolist()), compute_uv=False)
         off = [abs(mp.mpf(a) - b) for a, b in zip(found.values, exact, strict=True)]
@@ -84,6 +84,6 @@ def test_the_bound_on_singular_values_holds_and_is_small(shape, size):
 
 
 def test_no_singular_values():
-    found = spectrum(np.zeros((0, 3)))
+    found = singular_values(np.zeros((0, 3)))
     assert not len(found.values)
     assert found.error_of_sum == found.error_of_largest == 0.0

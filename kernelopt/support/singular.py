@@ -10,7 +10,7 @@ from kernelopt.support.arithmetic import euclidean, gamma
 from kernelopt.support.types import Array
 
 
-class Spectrum(NamedTuple):
+class SingularValues(NamedTuple):
     """Singular values σ̂ with |σᵢ − σ̂ᵢ| ≤ relative·σ̂ᵢ + absolute, and Σ|σᵢ − σ̂ᵢ| ≤ relative·Σσ̂ᵢ + √k·absolute."""
 
     values: Array
@@ -28,7 +28,7 @@ class Spectrum(NamedTuple):
         return self.relative * float(self.values.max(initial=0.0)) + self.absolute
 
 
-def spectrum(V: Array) -> Spectrum:
+def singular_values(V: Array) -> SingularValues:
     """The singular values of V (m, k), with bounds from the residuals of its decomposition V ≈ UΣWᵀ.
 
     With ‖UᵀU − I‖ ≤ α and ‖WᵀW − I‖ ≤ β those of UΣWᵀ are between σ̂ᵢ√((1 − α)(1 − β)) and σ̂ᵢ√((1 + α)(1 + β)), within
@@ -36,7 +36,7 @@ def spectrum(V: Array) -> Spectrum:
     √k‖V − UΣWᵀ‖; see Rump, Verified bounds for singular values (BIT 51, 2011).
     """
     if not V.size:
-        return Spectrum(np.zeros(0), 0.0, 0.0)
+        return SingularValues(np.zeros(0), 0.0, 0.0)
     # In a unit in which no product of entries over- or underflows; a power of 2 multiplies exactly.
     exponent = int(np.frexp(np.abs(V).max())[1])
     scaled = np.ldexp(V, -exponent)
@@ -45,7 +45,7 @@ def spectrum(V: Array) -> Spectrum:
     left = np.abs(left) + gamma(len(values) + 4) * (np.abs(scaled) + (np.abs(U) * values) @ np.abs(Wt))
     alpha, beta = _departure(U), _departure(Wt.T)
     absolute = float(np.ldexp(euclidean(left) * (1 + gamma(left.size + 8)), exponent))
-    return Spectrum(np.ldexp(values, exponent), alpha + beta if max(alpha, beta) < 1 else np.inf, absolute)
+    return SingularValues(np.ldexp(values, exponent), alpha + beta if max(alpha, beta) < 1 else np.inf, absolute)
 
 
 def _departure(U: Array) -> float:
