@@ -529,10 +529,10 @@ class Problem(Statement, Answered):
                 return replace(report, certificate=self.certificate, checks=(*report.checks, *self._proofs()))
             return report
         given = {theta: f for theta, f in functions.items() if f is not None}
-        canonical = self._private_form()
+        canonical = self._private_form(as_stated=True)
         if self._spectral is not None:
             return principal_components.audit(self._spectral, given, self._own_certificate(), tol)
-        report = verification.audit(canonical, self._outer(), given, tol, self._own_certificate)
+        report = verification.audit(canonical, self._outer(as_stated=True), given, tol, self._own_certificate)
         return replace(report, checks=(*report.checks, *self._proofs()))
 
     def _proofs(self) -> list[Check]:

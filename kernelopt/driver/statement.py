@@ -202,12 +202,14 @@ class Statement:
         if self._restated is not None:
             self._restated = replace(self._restated, form=canonical_form.at_present(self._restated.form))
 
-    def _private_form(self) -> CanonicalForm:
+    def _private_form(self, as_stated: bool = False) -> CanonicalForm:
         """The canonical form in variables of its own, so that solvers don't touch the user's.
 
-        Constraints are restated for the values that parameters have now.
+        Constraints are restated for the values that parameters have now, unless they are wanted `as_stated`.
         """
         canonical = self.canonical_form()
+        if as_stated:
+            return canonical_form.apart(canonical)
         if self._restated is None or not self._restated.is_current:
             known, self._restated = self._restated, restated(canonical) if self._spectral is None else Restated(canonical)
             if known is None or known.form is not self._restated.form:
@@ -216,9 +218,9 @@ class Statement:
             self._apart = canonical_form.apart(self._restated.form)
         return self._apart
 
-    def _outer(self) -> Outer | None:
+    def _outer(self, as_stated: bool = False) -> Outer | None:
         """The outer problem's cone data and pieces; None with integer variables, and in the spectral form."""
-        canonical = self._private_form()
+        canonical = self._private_form(as_stated)
         if self.is_mixed_integer() or self._spectral is not None:
             return None
         # It keeps alive what it has in common with the next one.
