@@ -48,7 +48,7 @@ INSIDE = {
         ["representer"],
         ["separable"],
         ["exponential_sums", "feasibility", "integers", "patterns", "vacuous"],
-        ["conic_form", "iterate", "largest"],
+        ["conic_form", "iterate", "largest", "restated"],
         ["canonical_form", "explicit", "pieces"],
         ["attributes", "inverse", "quadratic_part", "rules", "structure"],
     ],

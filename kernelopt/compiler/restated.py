@@ -23,7 +23,7 @@ import cvxpy as cp
 import numpy as np
 
 from kernelopt.compiler.attributes import dense
-from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink, rewrite
 from kernelopt.support.arithmetic import UNIT
 from kernelopt.support.cvxpy_parts import (
     AddExpression,
@@ -96,9 +96,20 @@ def restated(form: CanonicalForm) -> Restated:
     values = tuple((p, None if p.value is None else np.array(dense(p.value))) for p in parameters.values())
     if all(len(new) == 1 and new[0] is old for new, old in zip(instead, form.outer.constraints, strict=True)):
         return Restated(form, values)
-    outer = cp.Problem(form.outer.objective, [c for several in instead for c in several])
+    parts = [part for several in instead for part in several]
+    outer = cp.Problem(form.outer.objective, [part for part in parts if not isinstance(part, PredictionLink)])
+    gone = {id(part.u): part for part in parts if isinstance(part, PredictionLink)}
+    outer = rewrite(outer, {i: cp.Constant(np.zeros(link.u.shape)) for i, link in gone.items() if link.u is not None})
+    links = tuple(_of_nothing(link) if id(link.u) in gone else link for link in form.predictions)
     present = {v.id for v in outer.variables()}
-    return Restated(replace(form, outer=outer, norms=tuple(n for n in form.norms if n.t.id in present)), values)
+    norms = tuple(norm for norm in form.norms if norm.t.id in present)
+    return Restated(replace(form, outer=outer, predictions=links, norms=norms), values)
+
+
+def _of_nothing(link: PredictionLink) -> PredictionLink:
+    """The link of a θ that is 0: it has no rows."""
+    none = link.take[:0]
+    return replace(link, rows=link.rows.subset(none), take=none, origin=none, u=None, blocks=())
 
 
 def _sides(constraint: Any) -> tuple[Any, Any] | None:
@@ -199,17 +210,23 @@ def _instead(form: CanonicalForm, constraint: Any, chain: _Chain) -> list[Any]:
         return [Inequality(cp.multiply(chain.slope, chain.x), cp.Constant(level), constraint.id)]
     sides = _sides(constraint)
     assert sides is not None
-    return [Inequality(cp.multiply(chain.slope, chain.x) + chain.g(cp.Constant(chain.r)), sides[1] + level, constraint.id)]
+    return [
+        Inequality(cp.multiply(chain.slope, chain.x) + chain.g(cp.Constant(chain.r)), sides[1] + level, constraint.id)
+    ]
 
 
 def _zeros(form: CanonicalForm, x: Any) -> list[Any] | None:
-    """Equations that hold exactly where x ≤ 0, for a nonnegative x; None where x is of another kind."""
+    """Equations that hold exactly where x ≤ 0, for a nonnegative x; None where x is of another kind.
+
+    The link of a θ stands for the equation θ = 0.
+    """
     for norm in form.norms:
         if x is norm.t:
             (link,) = (link for link in form.predictions if link.theta is norm.view.theta)
             if norm.view.shift is not None or link.u is None:
                 return None
-            return [link.u == 0] if norm.view.right is None else [link.u @ norm.right == 0]
+            M = norm.right
+            return [link] if np.linalg.matrix_rank(M) == len(M) else [link.u @ M == 0]
     if isinstance(x, INCREASING) and all(a.is_nonneg() for a in x.args):
         return _all_zero(form, x.args)
     if isinstance(x, (multiply, DivExpression)) and any(map(_is_positive, x.args)):

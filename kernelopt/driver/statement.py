@@ -211,7 +211,10 @@ class Statement:
         if as_stated:
             return canonical_form.apart(canonical)
         if self._restated is None or not self._restated.is_current:
-            known, self._restated = self._restated, restated(canonical) if self._spectral is None else Restated(canonical)
+            known, self._restated = (
+                self._restated,
+                restated(canonical) if self._spectral is None else Restated(canonical),
+            )
             if known is None or known.form is not self._restated.form:
                 self._apart = None
         if self._apart is None:

@@ -62,9 +62,9 @@ from kernelopt.support.types import Array, Ints
 __all__ = [
     "COLUMNS", "PRODUCTS", "AddExpression", "AffAtom", "AffineData", "Atom", "Compiled", "ConeData", "DataSlopes",
     "DivExpression", "Elementwise", "Hstack", "Inequality", "Leaf", "MulExpression", "NegExpression", "Pnorm",
-    "PnormApprox", "Power", "PowerApprox", "Solution", "SolverStats", "Sum", "Vstack", "broadcast_to", "clarabel_answer",
-    "clarabel_cones", "compiled", "cone_data", "forget", "get_id", "index", "is_compiled", "norm1", "normNuc",
-    "quad_over_lin", "reshape", "sigma_max", "special_index",
+    "PnormApprox", "Power", "PowerApprox", "Solution", "SolverStats", "Sum", "Vstack", "broadcast_to",
+    "clarabel_answer", "clarabel_cones", "compiled", "cone_data", "forget", "get_id", "index", "is_compiled", "norm1",
+    "normNuc", "quad_over_lin", "reshape", "sigma_max", "special_index",
 ]  # fmt: skip
 
 PRODUCTS = (MulExpression, multiply)  # affine in each of two arguments

@@ -64,22 +64,32 @@ def test_large_bounds(R):
     assert problem.value == pytest.approx(shortest(X, y, 0.1 * R)[0], rel=1e-8)
 
 
-@pytest.mark.parametrize("R", [1e-16, 1e-8])
-def test_bounds_of_squares_of_predictions_and_variables(R):
-    """|f| ≤ √R in predictions and in a variable: Σ|yᵢ − fᵢ| is least at signs times the bounds, R small."""
-    X, y = data(4)
-    for bounded in (
-        lambda f, b: [cp.square(f) <= R, cp.square(b) <= R],
-        lambda f, b: [cp.power(cp.norm(f, "inf"), 2) <= R, cp.power(cp.abs(b), 3) <= R**1.5],
-    ):
+def test_bounds_of_squares_of_predictions_and_variables():
+    """|f| ≤ √R and |b| ≤ √R: Σ|yᵢ − fᵢ| − b is least at the bounds, which are small beside y."""
+    (X, y), R, lam = data(4), 1e-3, 1e-3
+    theta, b = ko.Theta(KERNEL), cp.Variable()
+    constraints = [cp.square(theta(X)) <= R, 3 * cp.square(b) <= 3 * R]
+    problem = ko.Problem(cp.Minimize(cp.norm1(y - theta(X)) - b + lam * ko.sum_squares(theta)), constraints)
+    problem.solve()
+    f = np.sign(y) * np.sqrt(R)
+    truth = float(np.abs(y - f).sum() - np.sqrt(R) + lam * f @ np.linalg.solve(KERNEL(X), f))
+    assert problem.status == "optimal"
+    assert problem.certificate.lower <= truth + 1e-12
+    assert truth - 1e-12 <= problem.certificate.upper
+    assert constraints[1].dual_value == pytest.approx(1 / (6 * np.sqrt(R)), rel=1e-4)
+
+
+def test_a_variable_that_is_0():
+    """The rest of a solver, 1e-12, violates b = 0 by all of b."""
+    for bounded in (lambda b: b == 0, lambda b: cp.abs(b) <= 0, lambda b: 2 * cp.square(b) <= 0):
+        X, y = data(3)
         theta, b = ko.Theta(KERNEL), cp.Variable()
-        f = theta(X)
-        problem = ko.Problem(cp.Minimize(cp.norm1(y - f) - b), bounded(f, b))
+        loss = cp.sum_squares(y - theta(X) - b)
+        problem = ko.Problem(cp.Minimize(loss + 0.5 * ko.sum_squares(theta)), [bounded(b)])
         problem.solve()
-        truth = float(np.abs(y).sum()) - 4 * np.sqrt(R) - np.sqrt(R)
         assert problem.status == "optimal"
-        assert problem.certificate.lower <= truth + 1e-12
-        assert truth - 1e-12 <= problem.certificate.upper
+        assert problem.value == pytest.approx(0.5 * y @ np.linalg.solve(KERNEL(X) + 0.5 * np.eye(3), y))
+        assert b.value == 0
 
 
 def test_a_parameter_that_is_0_and_then_is_not():
@@ -149,7 +159,9 @@ def test_a_combination_of_outputs_that_is_0(name):
     X = np.linspace(0, 3, 20)[:, None]
     Y, lam = np.c_[np.sin(X), np.cos(X)], 0.1
     z = (Y[:, 0] - Y[:, 1]) / 2
-    truth = 2 * lam * float(z @ np.linalg.solve(KERNEL(X) + lam * np.eye(20), z)) + float(np.sum(Y.sum(axis=1) ** 2)) / 2
+    truth = (
+        2 * lam * float(z @ np.linalg.solve(KERNEL(X) + lam * np.eye(20), z)) + float(np.sum(Y.sum(axis=1) ** 2)) / 2
+    )
     theta = ko.Theta(KERNEL, outputs=2)
     constraint = OF_OUTPUTS[name](theta, X)
     problem = ko.Problem(cp.Minimize(cp.sum_squares(Y - theta(X)) + lam * ko.sum_squares(theta)), [constraint])
