@@ -360,7 +360,9 @@ class Problem(Statement, Answered):
         if known is None or all(
             link.rows is old.rows for link, old in zip(form.predictions, known.reduction.form.predictions, strict=True)
         ):
-            return refine.Left(start, known, self._asked)
+            if known is not None and len(known.reduction.form.norms) != len(form.norms):
+                start = None  # a bound of a norm became 0, or is no longer 0: multipliers have other places
+            return refine.Left(start, known and known.of(form), self._asked)
         return refine.Left(None, refine.renewed(form, known), self._asked)
 
     def _unpack(self, solution: Solution, point: Iterate | None) -> None:
@@ -461,7 +463,6 @@ class Problem(Statement, Answered):
                 "of the spectral form. Solve it again: the factor is kept."
             )
         self._require_variable_values()
-        reduction, point = factored.reduction, self._present_point()
         of_kernels = [p for theta in self.thetas() for p in theta.kernel.parameters()]
         if any(p is q for p in parameters for q in of_kernels):
             raise KernelOptError(
@@ -472,6 +473,8 @@ class Problem(Statement, Answered):
             self._require_parameter_values()
             outer = self._outer()
             assert outer is not None  # integers have no certificate
+            reduction = factored.of(self._private_form()).reduction
+            point = representer.evaluate(reduction, self._present_point())
             return convex.certify_elsewhere(reduction, outer, point, self._solution.certificate)
 
     @one_at_a_time
@@ -533,10 +536,10 @@ class Problem(Statement, Answered):
                 return replace(report, certificate=self.certificate, checks=(*report.checks, *self._proofs()))
             return report
         given = {theta: f for theta, f in functions.items() if f is not None}
-        canonical = self._private_form()
+        canonical = self._private_form(as_stated=True)
         if self._spectral is not None:
             return principal_components.audit(self._spectral, given, self._own_certificate(), tol)
-        report = verification.audit(canonical, self._outer(), given, tol, self._own_certificate)
+        report = verification.audit(canonical, self._outer(as_stated=True), given, tol, self._own_certificate)
         return replace(report, checks=(*report.checks, *self._proofs()))
 
     def _proofs(self) -> list[Check]:

@@ -35,7 +35,7 @@ from kernelopt.certificate.handover import SPARES, checked, free_features
 from kernelopt.certificate.multipliers import norm_multipliers, row_coefficients
 from kernelopt.certificate.report import CAP, ESTIMATE, FULL, LAST_DIGITS, REDUCED, Certificate, Lower
 from kernelopt.compiler import projection, representer
-from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.canonical_form import CanonicalForm, NormLink
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.least import least
@@ -46,6 +46,7 @@ from kernelopt.language.nodes import EUCLIDEAN, norm_from_gram
 from kernelopt.solvers import engines, outer_dual
 from kernelopt.support import clock
 from kernelopt.support.arithmetic import UNIT, gamma
+from kernelopt.support.singular import singular_values
 from kernelopt.support.types import Array
 
 # Relative to T, the sum of the sizes of the objective's terms: θ = 0 counts as optimal where no θ can improve the
@@ -433,8 +434,8 @@ def _upper(reduction: Reduction, data: Outer, point: Iterate, exactly: bool = Fa
     residuals = representer.residuals(canonical, point)
     (terms, plain), widened = _terms(form, x, signed), _widening(canonical, point, residuals)
     within = 0.0 if look else _inside(canonical, form, x, terms, np.zeros(len(form.c)))
-    scales = [] if exactly else _scales(reduction, point)
-    kernel = 0.0 if exactly else _of_norms(reduction, form, point, scales)
+    scales = [(0.0, 0.0) for _ in canonical.predictions] if exactly else _scales(reduction, point)
+    kernel = _of_norms(reduction, form, point, scales)
     kernel += 0.0 if exactly else _of_predictions(reduction, form, point, x, terms, within, scales)
     widened, kernel = (0.0, 0.0) if form.is_constant else (widened, kernel)
     sizes = terms + within / ROUNDINGS
@@ -572,14 +573,44 @@ def _of_predictions(  # noqa: PLR0917
 
 
 def _of_norms(reduction: Reduction, form: ConicForm, point: Iterate, scales: list[tuple[float, float]]) -> float:
-    """The cost of errors of norms: |‖θ̂‖² − ‖θ‖²| ≤ κS²."""
+    """The cost of errors of norms: |‖θ̂‖² − ‖θ‖²| ≤ κS²; for nuclear norms see `_error_of_nuclear`."""
     total = 0.0
-    for link, (relative, S) in zip(reduction.form.predictions, scales, strict=True):
-        for j in reduction.form.norms_of(link.theta) if relative else ():
+    for number, (link, (relative, S)) in enumerate(zip(reduction.form.predictions, scales, strict=True)):
+        for j, norm in reduction.form.norms_of(link.theta).items():
             t = float(point.t[j])
-            slope = form.c[form.t[j]] + form.P[form.t[j]] * t
-            total += abs(slope) * min(relative * S * S / t if t > 0 else inf, float(np.sqrt(relative)) * S)
+            slope = abs(form.c[form.t[j]] + form.P[form.t[j]] * t)
+            if norm.kind == "nuc":
+                total += slope * _error_of_nuclear(reduction, point, number, norm, relative) if slope else 0.0
+            elif relative:
+                total += slope * min(relative * S * S / t if t > 0 else inf, float(np.sqrt(relative)) * S)
     return total
+
+
+def _error_of_nuclear(reduction: Reduction, point: Iterate, number: int, norm: NormLink, relative: float) -> float:
+    """A bound on Σσᵢ(θM − f₀) beyond its computed value.
+
+    θ = Aᵀc has the Gram matrix cᵀQc, off by δ = κS². With c = Pv it is vᵀ(I + F)v with ‖F‖ ≤ η = κ‖|P|ᵀd‖², d the
+    lengths of rows, so that σᵢ ≤ √(1 + η)·σᵢ(v) (Ostrowski). Each σᵢ is at most min(√(σᵢ(v)² + δ), (1 + η/2)σᵢ(v)).
+    Where σᵢ are roots of eigenvalues of a computed Gram matrix, δ has their rounding too.
+    """
+    link, factor = reduction.form.predictions[number], reduction.factors[norm.view.theta]
+    c, sizes = row_coefficients(reduction, point, number), link.rows.lengths()
+    S = float(sizes @ np.abs(c @ norm.right).sum(axis=1) + sizes[norm.function_rows].sum())
+    W = representer.coordinates(reduction, point, norm)
+    if W is None:
+        G = representer.norm_gram(reduction, point, norm)
+        squares = np.clip(np.linalg.eigvalsh(G), 0.0, None)
+        delta = relative * S**2 + float(gamma(16 * len(G) + 16)) * float(np.linalg.norm(G))
+        return float((np.sqrt(squares + delta) - np.sqrt(squares)).sum())
+    found, root = singular_values(W), np.sqrt(factor.scale)
+    if relative and not factor.is_projected:
+        relative = link.rows.rounding() + float(gamma(factor.rank + 1))
+    values, delta, eta = found.values / root, relative * S**2, inf
+    if norm.view.shift is None and factor.rank:
+        rows = factor.coefficients(np.eye(factor.rank))
+        eta = relative * float(np.sum((sizes[factor.pivots] @ np.abs(rows) * root) ** 2))
+    beyond = np.minimum(np.sqrt(values**2 + delta) - values, eta / 2 * values) if relative else np.zeros(1)
+    return float(beyond.sum()) + found.error_of_sum / root
 
 
 def _assembled(  # noqa: PLR0917

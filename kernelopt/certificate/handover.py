@@ -317,6 +317,10 @@ def _with_room(program: Program, z: Array, radius: Array) -> Array:
         here = constant[first + k]
         first, alpha = first[here], alpha[here]
         _change(program, z, first + k, _least_of_power(z, radius, first, k, alpha if k else 1 - alpha))
+    for start, alpha in powers:
+        if constant[start + 2]:
+            most = _most_of_power(z[start : start + 2] - radius[start : start + 2], np.array([alpha, 1 - alpha]))
+            z[start + 2] = np.clip(z[start + 2], -most, most)
     return z
 
 
@@ -334,6 +338,15 @@ def _least_of_power(z: Array, radius: Array, first: Array, k: int, a: Array) -> 
     room = 1e-14 * (60 + np.abs(np.log(u)) + np.abs(np.log(np.where(w > 0, w, 1.0))))
     least = (1 - a) * (w / u**a) ** (1 / (1 - a)) * (1 + room / (1 - a))
     return np.where(u > 0, least, np.where(w == 0, 0.0, np.nan))
+
+
+@np.errstate(all="ignore")
+def _most_of_power(inside: Array, a: Array) -> float:
+    """The largest |w| with Π(zᵢ/aᵢ)^aᵢ ≥ |w|, less room for rounding; 0 where some zᵢ ≤ 0."""
+    if inside.min() <= 0:
+        return 0.0
+    logarithms = np.log(inside / a)
+    return float(np.exp(a @ logarithms) * (1 - 1e-14 * (60 + np.abs(logarithms).sum())))
 
 
 def _snapped(form: ConicForm, z: Array, share: float) -> Array:

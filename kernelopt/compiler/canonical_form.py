@@ -33,7 +33,16 @@ from kernelopt.language.rows import Rows
 from kernelopt.language.smooth import SmoothTerm
 from kernelopt.language.survival import CoxLikelihood
 from kernelopt.language.text import Notation, describe, names
-from kernelopt.support.cvxpy_parts import AddExpression, NegExpression, Power, PowerApprox
+from kernelopt.support.cvxpy_parts import (
+    COLUMNS,
+    AddExpression,
+    AffAtom,
+    Atom,
+    NegExpression,
+    Power,
+    PowerApprox,
+    reshape,
+)
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
@@ -357,8 +366,8 @@ def _stack(
 def rewrite(problem: cp.Problem, replaced: dict[int, Any], squares: dict[int, Any] | None = None) -> cp.Problem:
     """Copy a problem with nodes replaced by id; `squares` holds replacements of a node's square.
 
-    Partial likelihoods are written out. Other subtrees without a replaced node stay the same objects; leaves are
-    shared, and constraints keep their ids.
+    Partial likelihoods are written out, and numbers of which cvxpy would make columns are declared as numbers. Other
+    subtrees without a replaced node stay the same objects; leaves are shared, and constraints keep their ids.
     """
     done = dict(replaced)
 
@@ -375,6 +384,8 @@ def rewrite(problem: cp.Problem, replaced: dict[int, Any], squares: dict[int, An
         args = [visit(a) for a in node.args]
         if isinstance(node, CoxLikelihood):
             return node.written_out(args[0])
+        if isinstance(node, Atom) and not isinstance(node, AffAtom):
+            args = [reshape(arg, (), order="F") if arg.shape == () and _is_column(arg) else arg for arg in args]
         unchanged = all(new is old for new, old in zip(args, node.args, strict=True))
         if isinstance(node, PowerApprox) and not unchanged and node.p.value not in (0, 1, 2):
             return Power(args[0], node.p.value)  # an exact power cone per number, not second-order cones
@@ -382,3 +393,10 @@ def rewrite(problem: cp.Problem, replaced: dict[int, Any], squares: dict[int, An
 
     objective = type(problem.objective)(visit(problem.objective.args[0]))
     return cp.Problem(objective, [visit(c) for c in problem.constraints])
+
+
+def _is_column(node: Any) -> bool:
+    """Whether cvxpy makes a column of one entry of a number, which cones of atoms around it refuse."""
+    if isinstance(node, COLUMNS):
+        return True
+    return isinstance(node, AffAtom) and not isinstance(node, reshape) and any(map(_is_column, node.args))

@@ -332,7 +332,8 @@ def conic_form(form: CanonicalForm) -> ConicForm:
     if not form.outer.variables():
         sign = -1.0 if isinstance(form.outer.objective, cp.Maximize) else 1.0
         empty, offset = np.zeros(0), sign * float(form.bare.objective.value)
-        return ConicForm(empty, empty, offset, sp.csc_array((0, 0)), empty, Cones(0, 0), (), (), np.arange(0), sign)
+        u = tuple(np.arange(0) for _ in form.predictions)
+        return ConicForm(empty, empty, offset, sp.csc_array((0, 0)), empty, Cones(0, 0), u, (), np.arange(0), sign)
     data = cone_data_of(form.bare)
     dims, P, of = data.dims, data.P, data.columns
     found = ConicForm(

@@ -32,6 +32,7 @@ from kernelopt.results.solution import FittedFunction, Solution, Status
 from kernelopt.support.arithmetic import exact_product
 from kernelopt.support.cvxpy_parts import jacobians
 from kernelopt.support.properties import cached_property
+from kernelopt.support.singular import singular_values
 from kernelopt.support.types import Array
 
 # Largest violation at which a constraint counts as met, relative to the constraint's own terms (see `violation`). A
@@ -346,11 +347,16 @@ def _taken(link: PredictionLink, predictions: Array) -> Array:
 def _norms(reduction: Reduction, point: Iterate, grams: Mapping[Theta, tuple[Array, float]]) -> Array:
     """The norms, from the θᵀθ in `grams` where there is one, else from v.
 
-    θ may be of any size: its square is that of a multiple of size about 1, with a power of 2 as its unit.
+    θ may be of any size: its square is that of a multiple of size about 1, with a power of 2 as its unit. The nuclear
+    norm is the sum of singular values of v: roots of eigenvalues of θᵀθ would have half of the digits.
     """
     found = []
     for norm in reduction.form.norms:
         theta, plain = norm.view.theta, norm.view.shift is None
+        W = coordinates(reduction, point, norm) if norm.kind == "nuc" else None
+        if W is not None:
+            found.append(float(singular_values(W).values.sum() / np.sqrt(reduction.factors[theta].scale)))
+            continue
         if theta in grams and plain:
             gram, unit = grams[theta]
             gram = norm.right.T @ gram @ norm.right
@@ -398,14 +404,27 @@ def _v_of(reduction: Reduction, point: Iterate, theta: Theta) -> Array:
     return v
 
 
+def coordinates(reduction: Reduction, point: Iterate, norm: NormLink) -> Array | None:
+    """A matrix with the singular values of θM − f₀ times √scale; None where these are known from θᵀθ only."""
+    factor = reduction.factors[norm.view.theta]
+    if factor.is_whole or not factor.is_exact:
+        return None
+    return _stacked(factor, _v_of(reduction, point, norm.view.theta), norm)
+
+
+def _stacked(factor: Factor, v: Array, norm: NormLink) -> Array:
+    """[VM − b₀; −R]."""
+    V = np.reshape(v, (factor.rank, norm.view.theta.outputs or 1)) @ norm.right
+    if norm.view.shift is None:
+        return np.asarray(V)
+    centre, R = centre_and_rest(norm, factor)
+    return np.vstack([V - centre, -R])
+
+
 def _gram_of(factor: Factor, v: Array, norm: NormLink) -> Array:
     """(θM − f₀)ᵀ(θM − f₀) for θ of coordinates v."""
-    V = np.reshape(v, (factor.rank, norm.view.theta.outputs or 1)) @ norm.right
-    if norm.view.shift is not None:
-        centre, R = centre_and_rest(norm, factor)
-        V = np.vstack([V - centre, -R])
-        return np.asarray(V.T @ V / factor.scale)
-    return np.asarray(factor.matrix.inner(V) / factor.scale)
+    V = _stacked(factor, v, norm)
+    return np.asarray((V.T @ V if norm.view.shift is not None else factor.matrix.inner(V)) / factor.scale)
 
 
 def violation(reduction: Reduction, point: Iterate, data_unit: float = 0.0) -> float:

@@ -15,13 +15,13 @@ import numpy as np
 
 from kernelopt import certificate as certificates
 from kernelopt.certificate import ESTIMATE, Certificate, Request
-from kernelopt.compiler import integers, representer
+from kernelopt.compiler import integers, projection, representer
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import FEASIBLE, Reduction
 from kernelopt.compiler.separable import Outer, outer_of
 from kernelopt.driver import diagnosis
 from kernelopt.driver.diagnosis import Diagnosis
-from kernelopt.driver.judgement import NOTHING, ROUNDING, Candidate, is_rounding, judged, towards_zero
+from kernelopt.driver.judgement import NOTHING, ROUNDING, Candidate, is_as_good, is_rounding, judged, towards_zero
 from kernelopt.driver.strategy import Goal, Outcome, Plan, Task, Units, Work, attempted, least_gap, without_answer
 from kernelopt.errors import ClusterError, DataError, MemoryLimitError, SolverError
 from kernelopt.results.solution import Attempt, Status
@@ -200,6 +200,7 @@ class Convex(Work):
         point = representer.evaluate(task.reduction, answer.point, answer.predictions)
         self.units = _units(point, task.data_unit)
         point = point if task.is_continuous else self._with_integers(point)
+        point = self._moved(point)
         feasible = representer.violation(task.reduction, point, task.data_unit) <= FEASIBLE and isfinite(point.value)
         limited, gap = answer.status == Status.USER_LIMIT, nan
         candidate = Candidate(0.0 if feasible else inf, False, limited, point, answer)
@@ -219,6 +220,18 @@ class Convex(Work):
         if feasible and (self.best is None or candidate.gap < self.best.gap):
             self.best = candidate
         return gap
+
+    def _moved(self, point: Iterate) -> Iterate:
+        """The point, moved into linear constraints that it violates beside their own terms, as x = 1e-12 does x = 0."""
+        task = self.task
+        if task.data is None or representer.violation(task.reduction, point, task.data_unit) <= FEASIBLE:
+            return point
+        moved = projection.moved(task.reduction, task.data.form, point) if isfinite(point.value) else None
+        if moved is None:
+            return point
+        nearer = representer.evaluate(task.reduction, moved)
+        met = representer.violation(task.reduction, nearer, task.data_unit) <= FEASIBLE
+        return nearer if met and is_as_good(task, task.data, nearer, point) else point
 
     def _first_look(self, point: Iterate, slopes: Any) -> Certificate | None:
         """Bounds of the reduced problem; None without a certificate, and where the time is over."""

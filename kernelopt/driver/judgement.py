@@ -151,7 +151,7 @@ def _inverted(task: Task, point: Iterate, afresh: bool) -> Inverted:
             break
         nearer, there = representer.invert(reduction, moved, from_kernel=afresh)
         left = _violation(task, there)
-        if not left < violation or not _is_as_good(task, data, there, point):
+        if not left < violation or not is_as_good(task, data, there, point):
             break
         solution, point, violation = nearer, there, left
     if ROUNDING < violation <= FEASIBLE and not is_rounding(reduction, data, point):
@@ -165,12 +165,12 @@ def _scaled(task: Task, data: Outer, found: Inverted, violation: float, afresh: 
         point = found.point
         scaled = replace(point, v=tuple(factor * v for v in point.v), y=tuple(factor * y for y in point.y))
         nearer, there = representer.invert(task.reduction, scaled, from_kernel=afresh)
-        if _violation(task, there) == 0 and _is_as_good(task, data, there, point):
+        if _violation(task, there) == 0 and is_as_good(task, data, there, point):
             return replace(found, solution=nearer, point=there)
     return found
 
 
-def _is_as_good(task: Task, data: Outer, new: Iterate, old: Iterate) -> bool:
+def is_as_good(task: Task, data: Outer, new: Iterate, old: Iterate) -> bool:
     """Whether a point that was moved into the constraints has nearly the same value."""
     known = task.sign * (old.value - task.reduction.form.constant)
     size = abs(known - data.form.offset) + data.form.units[1]

@@ -64,6 +64,10 @@ class Factored(NamedTuple):
         """Whether Q itself stands in place of factors."""
         return any(factor.is_whole for factor in self.reduction.factors.values())
 
+    def of(self, form: CanonicalForm) -> Factored:
+        """The same factors for a form with the same links, whose constraints may be restated."""
+        return self if form is self.reduction.form else self._replace(reduction=Reduction(form, self.reduction.factors))
+
 
 @dataclass(frozen=True, eq=False)
 class Left:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -12,6 +13,7 @@ import scipy.sparse as sp
 
 from kernelopt.compiler import canonical_form, representer, rules
 from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.restated import Restated, restated
 from kernelopt.compiler.separable import Outer, outer_of
 from kernelopt.driver import convex, local_optima, principal_components
 from kernelopt.driver.options import layout
@@ -62,6 +64,7 @@ class Statement:
         self._stated = stated
         self._inspection: rules.Inspection | None = None
         self._form: CanonicalForm | None = None
+        self._restated: Restated | None = None
         self._apart: CanonicalForm | None = None
         self._spectral: SpectralForm | None = None
         self._last_outer: Outer | None = None
@@ -191,22 +194,36 @@ class Statement:
         """Give the compiled forms the kernels that parameters have now; all else in them stays."""
         assert self._form is not None
         if self._spectral is not None:
-            self._form = self._apart = None
+            self._form = self._apart = self._restated = None
             self.canonical_form()
             return
         self._form = canonical_form.at_present(self._form)
         self._apart = None if self._apart is None else canonical_form.at_present(self._apart)
+        if self._restated is not None:
+            self._restated = replace(self._restated, form=canonical_form.at_present(self._restated.form))
 
-    def _private_form(self) -> CanonicalForm:
-        """The canonical form in variables of its own, so that solvers don't touch the user's."""
+    def _private_form(self, as_stated: bool = False) -> CanonicalForm:
+        """The canonical form in variables of its own, so that solvers don't touch the user's.
+
+        Constraints are restated for the values that parameters have now, unless they are wanted `as_stated`.
+        """
         canonical = self.canonical_form()
+        if as_stated:
+            return canonical_form.apart(canonical)
+        if self._restated is None or not self._restated.is_current:
+            known, self._restated = (
+                self._restated,
+                restated(canonical) if self._spectral is None else Restated(canonical),
+            )
+            if known is None or known.form is not self._restated.form:
+                self._apart = None
         if self._apart is None:
-            self._apart = canonical_form.apart(canonical)
+            self._apart = canonical_form.apart(self._restated.form)
         return self._apart
 
-    def _outer(self) -> Outer | None:
+    def _outer(self, as_stated: bool = False) -> Outer | None:
         """The outer problem's cone data and pieces; None with integer variables, and in the spectral form."""
-        canonical = self._private_form()
+        canonical = self._private_form(as_stated)
         if self.is_mixed_integer() or self._spectral is not None:
             return None
         # It keeps alive what it has in common with the next one.

@@ -32,13 +32,16 @@ from cvxpy.atoms.affine.transpose import transpose
 from cvxpy.atoms.affine.unary_operators import NegExpression
 from cvxpy.atoms.affine.vstack import Vstack
 from cvxpy.atoms.atom import Atom
+from cvxpy.atoms.dotsort import dotsort
 from cvxpy.atoms.elementwise.elementwise import Elementwise
 from cvxpy.atoms.elementwise.power import Power, PowerApprox
 from cvxpy.atoms.norm1 import norm1
 from cvxpy.atoms.norm_nuc import normNuc
 from cvxpy.atoms.pnorm import Pnorm, PnormApprox
+from cvxpy.atoms.quad_form import QuadForm
 from cvxpy.atoms.quad_over_lin import quad_over_lin
 from cvxpy.atoms.sigma_max import sigma_max
+from cvxpy.atoms.tr_inv import tr_inv
 from cvxpy.constraints import Inequality
 from cvxpy.cvxcore.python.canonInterface import get_problem_matrix
 from cvxpy.expressions.leaf import Leaf
@@ -59,52 +62,19 @@ from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array, Ints
 
 __all__ = [
-    "JOINTLY_LINEAR",
-    "PRODUCTS",
-    "AddExpression",
-    "AffAtom",
-    "AffineData",
-    "Atom",
-    "Compiled",
-    "ConeData",
-    "DataSlopes",
-    "DivExpression",
-    "Elementwise",
-    "Hstack",
-    "Inequality",
-    "Leaf",
-    "MulExpression",
-    "NegExpression",
-    "Pnorm",
-    "PnormApprox",
-    "Power",
-    "PowerApprox",
-    "Solution",
-    "SolverStats",
-    "Sum",
-    "Vstack",
-    "broadcast_to",
-    "clarabel_answer",
-    "clarabel_cones",
-    "compiled",
-    "cone_data",
-    "forget",
-    "get_id",
-    "index",
-    "is_compiled",
-    "jacobians",
-    "norm1",
-    "normNuc",
-    "quad_over_lin",
-    "reshape",
-    "sigma_max",
-    "special_index",
+    "COLUMNS", "JOINTLY_LINEAR", "PRODUCTS", "AddExpression", "AffAtom", "AffineData", "Atom", "Compiled", "ConeData",
+    "DataSlopes", "DivExpression", "Elementwise", "Hstack", "Inequality", "Leaf", "MulExpression", "NegExpression",
+    "Pnorm", "PnormApprox", "Power", "PowerApprox", "Solution", "SolverStats", "Sum", "Vstack", "broadcast_to",
+    "clarabel_answer", "clarabel_cones", "compiled", "cone_data", "forget", "get_id", "index", "is_compiled",
+    "jacobians", "norm1", "normNuc", "quad_over_lin", "reshape", "sigma_max", "special_index",
 ]  # fmt: skip
 
 PRODUCTS = (MulExpression, multiply)  # affine in each of two arguments
 JOINTLY_LINEAR = (
     AddExpression, Hstack, NegExpression, Promote, Sum, Vstack, broadcast_to, index, reshape, special_index, transpose,
 )  # fmt: skip
+# Numbers for which cvxpy's canonicalization has an array of one entry.
+COLUMNS = (quad_over_lin, QuadForm, tr_inv, dotsort)
 
 
 # Clarabel's setup can't be interrupted: per entry of its matrix it takes 2e-7 s for 5e5 entries, and 6e-7 s for 2e7. It

@@ -46,7 +46,7 @@ INSIDE = {
         ["representer"],
         ["separable"],
         ["exponential_sums", "feasibility", "integers", "patterns", "vacuous"],
-        ["conic_form", "iterate", "largest"],
+        ["conic_form", "iterate", "largest", "restated"],
         ["canonical_form", "explicit", "least", "pieces"],
         ["attributes", "inverse", "quadratic_part", "rules", "structure"],
     ],
@@ -147,7 +147,7 @@ INSIDE = {
     "support": [
         ["table"],
         ["cvxpy_parts", "drawing", "processes"],
-        ["keywords", "optional", "outside", "sparse", "submatrix"],
+        ["keywords", "optional", "outside", "singular", "sparse", "submatrix"],
         ["threads"],
         ["arithmetic", "checks", "clock", "html", "locks", "progress", "properties", "types"],
     ],
