@@ -26,6 +26,7 @@ from cvxpy.atoms.affine.binary_operators import DivExpression, MulExpression, mu
 from cvxpy.atoms.affine.broadcast_to import broadcast_to
 from cvxpy.atoms.affine.hstack import Hstack
 from cvxpy.atoms.affine.index import index, special_index
+from cvxpy.atoms.affine.promote import Promote
 from cvxpy.atoms.affine.reshape import reshape
 from cvxpy.atoms.affine.sum import Sum
 from cvxpy.atoms.affine.unary_operators import NegExpression
@@ -52,6 +53,7 @@ from cvxpy.reductions.solvers.conic_solvers.conic_solver import ConicSolver
 from cvxpy.reductions.solvers.solving_chain import _validate_problem_data
 from cvxpy.utilities.coeff_extractor import CoeffExtractor
 
+from kernelopt.errors import KernelOptError, SolverError
 from kernelopt.support import outside
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array, Ints
@@ -65,6 +67,8 @@ __all__ = [
 ]  # fmt: skip
 
 PRODUCTS = (MulExpression, multiply)  # affine in each of two arguments
+PLAIN = (*PRODUCTS, AddExpression, NegExpression, Sum, Promote, reshape, index, special_index)  # in every problem
+ITS_OWN = (cp.error.SolverError, cp.error.DCPError, cp.error.ParameterError)  # errors by which cvxpy refuses a problem
 
 
 # Clarabel's setup can't be interrupted: per entry of its matrix it takes 2e-7 s for 5e5 entries, and 6e-7 s for 2e7. It
@@ -126,9 +130,19 @@ class Compiled(NamedTuple):
         P = sp.csc_array((len(data["c"]),) * 2) if data.get("P") is None else sp.triu(data["P"]).tocsc()
         return {"P": P, "q": data["c"], "A": data["A"], "b": data["b"]}
 
-    def solution(self, raw: Any) -> Solution:
-        """The solver's return value as cvxpy's `Solution`."""
-        return self.chain.invert(raw, self.inverse)
+    def solution(self, raw: Any, units: tuple[float, float] = (1.0, 1.0)) -> Solution:
+        """The solver's return value as cvxpy's `Solution`, for data in units (σ, κ): x = σx̃ and z = (κ/σ)z̃.
+
+        Units are undone before cvxpy's other steps, one of which projects variables on their bounds.
+        """
+        (sigma, kappa), steps = units, list(zip(self.chain.reductions, self.inverse, strict=True))
+        last, data = steps.pop()
+        found = last.invert(raw, data)
+        found.primal_vars = {i: sigma * np.asarray(x) for i, x in (found.primal_vars or {}).items()}
+        found.dual_vars = {i: _times(kappa / sigma, z) for i, z in (found.dual_vars or {}).items()}
+        for step, data in reversed(steps):
+            found = step.invert(found, data)
+        return found
 
     @property
     def solver(self) -> str:
@@ -150,12 +164,18 @@ def compiled(problem: cp.Problem, solver: str, options: Mapping[str, Any]) -> Co
 
     The COO backend is as fast as others for dense matrices, and takes milliseconds for weights in a parameter of 20 000
     entries, where the SciPy backend takes 19 s.
+
+    Raises SolverError where one of cvxpy's steps fails on an expression, as `cp.real` does without complex variables.
     """
     construct = problem._construct_chain
     problem._construct_chain = lambda **chosen: _economical(construct(**chosen))
     try:
         with np.errstate(over="ignore"):  # twice 1e308, which is refused later
             found = problem.get_problem_data(solver, canon_backend=cp.COO_CANON_BACKEND, solver_opts=dict(options))
+    except (*ITS_OWN, KernelOptError, MemoryError, OutOfTimeError):
+        raise
+    except Exception as error:
+        raise SolverError(_failed(problem, error)) from error
     finally:
         del problem._construct_chain
     return Compiled(*found)
@@ -163,6 +183,28 @@ def compiled(problem: cp.Problem, solver: str, options: Mapping[str, Any]) -> Co
 
 # Entries of a program's parameters from which its rows are formatted by `_Formatting`.
 MANY_PARAMETERS = 50
+
+
+def _failed(problem: cp.Problem, error: Exception) -> str:
+    """What cvxpy could not compile: the atoms that stand in the way, where it names none."""
+    atoms = dict.fromkeys(type(node).__name__ for node in _nodes(problem) if type(node).__name__ in str(error))
+    names = atoms or dict.fromkeys(type(node).__name__ for node in _nodes(problem) if not isinstance(node, PLAIN))
+    said = f"{type(error).__name__}{f': {error}' if str(error) else ''}".rstrip(".")
+    listed = f" (atoms: {', '.join(names)})" if names else ""
+    return f"cvxpy could not compile the problem{listed}: {said}. State it with other atoms."
+
+
+def _nodes(problem: cp.Problem) -> list[Any]:
+    found: list[Any] = []
+    waiting = [problem.objective.args[0], *(a for c in problem.constraints for a in c.args)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += node
+        elif isinstance(node, Atom):
+            found.append(node)
+            waiting += node.args
+    return found
 
 
 class _Formatting:
@@ -329,6 +371,10 @@ class _Entries(NamedTuple):
         some, place = np.unique(T.coords[0], return_inverse=True)
         j, i = np.divmod(some, max(rows, 1))
         return cls(sp.csr_array((T.data, (place, T.coords[1])), shape=(len(some), T.shape[1])), i, j)
+
+
+def _times(factor: float, value: Any) -> Any:
+    return [_times(factor, v) for v in value] if isinstance(value, list) else factor * value
 
 
 # Attributes for which cvxpy puts another parameter, with fewer entries, in the place of one.
