@@ -33,12 +33,15 @@ from cvxpy.atoms.affine.unary_operators import NegExpression
 from cvxpy.atoms.affine.vstack import Vstack
 from cvxpy.atoms.atom import Atom
 from cvxpy.atoms.elementwise.elementwise import Elementwise
+from cvxpy.atoms.elementwise.logic import LogicExpression
 from cvxpy.atoms.elementwise.power import Power, PowerApprox
 from cvxpy.atoms.norm1 import norm1
 from cvxpy.atoms.norm_nuc import normNuc
+from cvxpy.atoms.perspective import perspective
 from cvxpy.atoms.pnorm import Pnorm, PnormApprox
 from cvxpy.atoms.quad_over_lin import quad_over_lin
 from cvxpy.atoms.sigma_max import sigma_max
+from cvxpy.atoms.suppfunc import SuppFuncAtom
 from cvxpy.constraints import Inequality
 from cvxpy.cvxcore.python.canonInterface import get_problem_matrix
 from cvxpy.expressions.leaf import Leaf
@@ -59,15 +62,16 @@ from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array, Ints
 
 __all__ = [
-    "PRODUCTS", "AddExpression", "AffAtom", "AffineData", "Atom", "Compiled", "ConeData", "DataSlopes", "DivExpression",
+    "OPAQUE", "PRODUCTS", "AddExpression", "AffAtom", "AffineData", "Atom", "Compiled", "ConeData", "DataSlopes", "DivExpression",
     "Elementwise", "Hstack", "Inequality", "Leaf", "MulExpression", "NegExpression", "Pnorm", "PnormApprox", "Power",
     "PowerApprox", "Solution", "SolverStats", "Sum", "Vstack", "broadcast_to", "clarabel_answer", "clarabel_cones",
     "compiled", "cone_data", "forget", "get_id", "index", "is_compiled", "norm1", "normNuc",
-    "quad_over_lin", "reshape", "sigma_max", "special_index",
+    "quad_over_lin", "perspective", "reshape", "sigma_max", "special_index", "with_args",
 ]  # fmt: skip
 
 PRODUCTS = (MulExpression, multiply)  # affine in each of two arguments
 PLAIN = (*PRODUCTS, AddExpression, NegExpression, Sum, Promote, reshape, index, special_index)  # in every problem
+OPAQUE = (SuppFuncAtom, perspective)  # atoms with a problem or an expression that is neither an argument nor data
 ITS_OWN = (cp.error.SolverError, cp.error.DCPError, cp.error.ParameterError)  # errors by which cvxpy refuses a problem
 
 
@@ -80,6 +84,15 @@ def forget(node: Any) -> None:
     """Drop the values that a node has cached from its leaves, such as signs and shapes."""
     for name in [name for name in vars(node) if name.startswith("_lazy") or name.endswith("__cache__")]:
         delattr(node, name)
+
+
+def with_args(node: Any, args: Sequence[Any]) -> Any:
+    """The same atom or constraint with other arguments, as `node.copy(args)`, also where cvxpy's own copy fails."""
+    if isinstance(node, SuppFuncAtom):  # its set is no argument, and no data
+        return SuppFuncAtom(args[0], node._parent)
+    if isinstance(node, LogicExpression):  # takes constants of type bool alone
+        args = [cp.Constant(np.asarray(a.value, dtype=bool)) if isinstance(a, cp.Constant) else a for a in args]
+    return node.copy(list(args))
 
 
 class Compiled(NamedTuple):
