@@ -10,7 +10,8 @@ SPHINXOPTS ?=
 # A process per core. Each gets neighbours in a file, which share what the first of them computed.
 TESTS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: demo test test-all coverage docs check-pages lint types format bench fuzz mutants mutate pins test-matrix dist-test audit clean
+.PHONY: demo test test-all coverage docs check-pages lint types format bench fuzz fuzz-border mutants mutate pins \
+        test-matrix dist-test audit clean
 
 # uv finds the lowest versions that pyproject.toml allows, and hashes; pip has neither.
 TOOLS := .venv-matrix/tools/bin
@@ -48,7 +49,7 @@ docs: .venv/docs
 check-pages: docs
 	$(BIN)/python docs/check_pages.py
 
-lint types format fuzz: .venv/test
+lint types format fuzz fuzz-border: .venv/test
 bench: .venv/bench
 lint:
 	$(BIN)/ruff check .
@@ -77,6 +78,10 @@ fuzz:
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/fuzz/misuse.py 20000  # wrong calls of everything public
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/fuzz/forging.py $(N)  # files that nobody saved
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/fuzz/leaking.py  # what 1000 solves leave behind
+
+# All atoms of cvxpy × attributes of variables × Parameters × places, each draw in a process of its own.
+fuzz-border:
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/fuzz/fuzzing_border.py $(N)
 
 # Mutations of the checker and of its arithmetic that no test notices; see tests/certificate/equivalents.md.
 mutants: .venv/mutants

@@ -100,8 +100,9 @@ def _gram_of(link: PredictionLink, factor: Factor, V: Array, way: str) -> Gram:
         left = V.T @ (_diagonal(link, factor)[:, None] * V) if way == DIAGONAL else 0.0
         return Gram(_from_factor(factor, V) + left, np.zeros_like(tiny), sizes)
     exact = spans_everything(link, factor) and factor.is_exact
-    if way in (FROM_FACTOR, CHEAP) or not n or exact:
-        alone = way == FROM_FACTOR or factor.is_projected  # then BBᵀ itself is the matrix of the problem
+    # A pass over the kernel would see the indefinite Q, not Q̃, of which a projected factor leaves `residual`.
+    if way in (FROM_FACTOR, CHEAP) or not n or exact or factor.is_projected:
+        alone = way == FROM_FACTOR or (factor.is_projected and not factor.is_restriction)  # BBᵀ itself is the matrix
         left = 0.0 if alone else max(factor.residual, 0.0)
         relative = gamma(2 * n + 2 * factor.rank + 16) + (0.0 if alone else rows.rounding())
         return Gram(_from_factor(factor, V), relative * np.outer(S, S) + _left(factor, V, left) + tiny, sizes)

@@ -307,10 +307,12 @@ def _with_room(program: Program, z: Array, radius: Array) -> Array:
     constant, z = (np.bincount(program.A.indices, minlength=len(z)) == 0) & (radius == 0), z.copy()
     starts = [np.arange(rows.start, rows.stop, 3) for kind, rows, _ in program.cones if kind == "exp"]
     if starts:
-        first = np.concatenate(starts)
-        first = first[constant[first + 1]]
+        every = np.concatenate(starts)
+        first = every[constant[every + 1]]
         least = checker.largest_phi(z[first], z[first + 2], radius[first], radius[first + 2])
         _change(program, z, first + 1, least + 1e-14 * np.abs(least))
+        first = every[constant[every + 2] & ~constant[every + 1]]
+        _change(program, z, first + 2, _least_w(z[first], z[first + 1] - radius[first + 1], radius[first]))
     powers = [(rows.start, float(a)) for kind, rows, a in program.cones if kind == "power"]
     for k in (0, 1) if powers else ():
         first, alpha = np.array([start for start, _ in powers]), np.array([a for _, a in powers])
@@ -322,6 +324,20 @@ def _with_room(program: Program, z: Array, radius: Array) -> Array:
             most = _most_of_power(z[start : start + 2] - radius[start : start + 2], np.array([alpha, 1 - alpha]))
             z[start + 2] = np.clip(z[start + 2], -most, most)
     return z
+
+
+def _least_w(u: Array, v: Array, radius: Array) -> Array:
+    """The least w with v ≥ u(1 + ln(w/−u)) for all u within the radius, with room for rounding; ∞ where there is none.
+
+    −u e^{v/u − 1} is convex in u, so that it is largest at an end.
+    """
+    worst = np.zeros(len(u))
+    with np.errstate(all="ignore"):
+        for p in (np.maximum(-u - radius, 0.0), -u + radius):
+            logarithm = -v / p - 1
+            w = np.where(p > 0, p * np.exp(logarithm) * (1 + 1e-13 * (2 + np.abs(logarithm))), 0.0)
+            worst = np.maximum(worst, np.where((p > 0) | (v >= 0), w, np.inf))
+    return worst
 
 
 def _change(program: Program, z: Array, at: Array, least: Array) -> None:

@@ -41,7 +41,9 @@ from kernelopt.support.cvxpy_parts import (
     NegExpression,
     Power,
     PowerApprox,
+    perspective,
     reshape,
+    with_args,
 )
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
@@ -387,9 +389,12 @@ def rewrite(problem: cp.Problem, replaced: dict[int, Any], squares: dict[int, An
         if isinstance(node, Atom) and not isinstance(node, AffAtom):
             args = [reshape(arg, (), order="F") if arg.shape == () and _is_column(arg) else arg for arg in args]
         unchanged = all(new is old for new, old in zip(args, node.args, strict=True))
+        if isinstance(node, perspective):  # whose f has its variables, too
+            f, recession = visit(node.f), None if node.f_recession is None else visit(node.f_recession)
+            return node if unchanged and f is node.f else perspective(f, args[0], recession)
         if isinstance(node, PowerApprox) and not unchanged and node.p.value not in (0, 1, 2):
             return Power(args[0], node.p.value)  # an exact power cone per number, not second-order cones
-        return node if unchanged else node.copy(args)
+        return node if unchanged else with_args(node, args)
 
     objective = type(problem.objective)(visit(problem.objective.args[0]))
     return cp.Problem(objective, [visit(c) for c in problem.constraints])

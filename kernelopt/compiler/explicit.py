@@ -30,6 +30,7 @@ from kernelopt.support.cvxpy_parts import (
     reshape,
     sigma_max,
     special_index,
+    with_args,
 )
 from kernelopt.support.cvxpy_parts import index as slice_index
 from kernelopt.support.types import Array
@@ -179,7 +180,7 @@ class _Translation:
     def _rebuilt(self, node: Any) -> Any:
         args = [self.expression(a) for a in node.args]
         same = all(new is old for new, old in zip(args, node.args, strict=True))
-        return node if same else node.copy(args)
+        return node if same else with_args(node, args)
 
     def _view(self, node: Any) -> ThetaExpression | None:
         """The view that the node is: θ, θ[:, k] or θM; None for any other node."""

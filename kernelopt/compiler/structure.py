@@ -25,6 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.support.cvxpy_parts import (
+    OPAQUE,
     PRODUCTS,
     AddExpression,
     AffineData,
@@ -35,6 +36,7 @@ from kernelopt.support.cvxpy_parts import (
     cone_data,
     cone_data_again,
     is_compiled,
+    with_args,
 )
 from kernelopt.support.locks import Lock
 from kernelopt.support.types import Array
@@ -92,6 +94,8 @@ class _Reading:
             return self._variable(node), False
         if node.is_constant():
             return self._constant(node, may_vary, signed)
+        if isinstance(node, OPAQUE):
+            raise _NoTemplateError
         args, inside = {}, False
         for i in _order(node):
             if isinstance(node, PRODUCTS):
@@ -198,7 +202,7 @@ class _Template:
             varies, sign = next(choices)
             return self._parameter(np.shape(node.value), sign) if varies else cp.Constant(node.value)
         args = {i: self._copy(node.args[i], own, choices) for i in _order(node)}
-        return node.copy([args[i] for i in range(len(args))])
+        return with_args(node, [args[i] for i in range(len(args))])
 
     def _parameter(self, shape: tuple[int, ...], sign: str | None) -> cp.Parameter:
         self.parameters.append(cp.Parameter(shape, **({sign: True} if sign else {})))

@@ -12,7 +12,15 @@ import numpy as np
 from kernelopt.errors import KernelError, NotPSDError
 from kernelopt.factorization import memory
 from kernelopt.factorization.blocked import Layout, blocked_cholesky
-from kernelopt.factorization.dense import CholeskyFactor, Settings, eigenfactor, needed, pivoted_cholesky, projected
+from kernelopt.factorization.dense import (
+    CholeskyFactor,
+    RoundedError,
+    Settings,
+    eigenfactor,
+    needed,
+    pivoted_cholesky,
+    projected,
+)
 from kernelopt.factorization.factor import FLOOR, Factor
 from kernelopt.factorization.growing import Guide, carried, grow
 from kernelopt.factorization.reuse import FactorCache
@@ -33,7 +41,8 @@ def factorize(  # noqa: PLR0917
     """Q = scale·BBᵀ of the rows of one θ, by a method of `METHODS` or, for "auto", the one that `suited` selects.
 
     A streamed factor continues from `start`, a factor of the same rows. With a layout, B is held in blocks. An
-    indefinite Q raises NotPSDError; without a layout it is projected where the settings ask for it. Zero rows give a
+    indefinite Q raises NotPSDError; without a layout it is projected where the settings ask for it, or where it is
+    indefinite by no more than the rounding of entries in float32. Zero rows give a
     factor of rank zero.
     """
     if len(rows) == 0:
@@ -50,6 +59,11 @@ def factorize(  # noqa: PLR0917
     try:
         build = partial(streamed_cholesky, start=start) if method == "streamed" else METHODS[method]
         return replace(build(rows, settings, memory_limit), why=why)
+    except RoundedError:
+        # Without eigenvalues that are rounding, Q̃ is as true to what was rounded as the given entries are.
+        label = "eigenvalues within the rounding of entries set to 0" if settings.indefinite == "raise" else None
+        chosen = settings if label is None else replace(settings, indefinite="clip")
+        return projected(rows, chosen, memory_limit, label)
     except NotPSDError:
         if settings.indefinite == "raise":
             raise

@@ -35,6 +35,10 @@ INDEFINITE = 1e-10
 SINGLE = 1e-5
 
 
+class RoundedError(NotPSDError):
+    """A kernel matrix that is indefinite by no more than the rounding of its entries, which were given in float32."""
+
+
 class CholeskyFactor(Factor):
     """B = K_XS L⁻ᵀ with K_SS = LLᵀ: F(x) = L⁻¹k_S(x), r kernel values per prediction."""
 
@@ -130,7 +134,7 @@ def pivoted_cholesky(rows: Rows, settings: Settings, memory_limit: float | None 
     del C, Q
     left = np.clip(diagonal - np.einsum("ij,ij->i", B, B), 0.0, None)
     if rows.kernel.is_psd is not True:
-        refuse_indefinite(rows, memory_limit)
+        refuse_indefinite(rows, memory_limit, INDEFINITE)
     if rows.mixed:
         B *= row_scale[:, None]
     return CholeskyFactor(
@@ -148,8 +152,7 @@ def eigenfactor(rows: Rows, settings: Settings, memory_limit: float | None = Non
     with for_factoring(len(Q)):
         eigenvalues, V = sl.eigh(Q, overwrite_a=True)
     eigenvalues, V = eigenvalues[::-1], V[:, ::-1]
-    if eigenvalues[-1] < -negligible(rows) * max(eigenvalues[0], 0.0):
-        raise NotPSDError(_indefinite_message(rows, eigenvalues[-1] * scale, eigenvalues[0] * scale))
+    _require_nonnegative(rows, float(eigenvalues[-1]), float(eigenvalues[0]), INDEFINITE, scale)
     tail = trace - np.cumsum(np.clip(eigenvalues, 0.0, None))
     enough = np.flatnonzero(tail <= max(settings.rank_tol, FLOOR) * trace)
     rank = int(enough[0]) + 1 if enough.size else len(eigenvalues)
@@ -202,15 +205,14 @@ def negligible(rows: Rows) -> float:
     return max(INDEFINITE, 10 * rows.kernel.precision)
 
 
-def refuse_indefinite(rows: Rows, memory_limit: float | None) -> None:
-    """Raise NotPSDError if λ_min(Q) < −tolerance·λ_max(Q).
+def refuse_indefinite(rows: Rows, memory_limit: float | None, tolerance: float) -> None:
+    """Raise NotPSDError if λ_min(Q) < −tolerance·λ_max(Q), RoundedError where the precision of the entries explains it.
 
     The residual trace of a factor does not show it: [[1,0,0],[0,0,1],[0,1,0]] leaves a zero trace at rank 1. A Cholesky
     factor of Q + δI proves λ_min(Q) ≥ −δ, with δ = tolerance·(a Rayleigh quotient, at most λ_max). Eigenvalues, which
     cost more, are computed only where that factorization fails.
     """
     Q, _, _, _ = _normalized_gram(rows, memory_limit)
-    tolerance = negligible(rows)
     Q[np.diag_indices_from(Q)] += tolerance * max(float(Q.sum()) / len(Q), float(Q.diagonal().max()), 0.0)
     with for_factoring(len(Q)):
         _, info = dpotrf(Q, lower=1, overwrite_a=1)
@@ -219,8 +221,14 @@ def refuse_indefinite(rows: Rows, memory_limit: float | None) -> None:
     Q, scale, _, _ = _normalized_gram(rows, memory_limit)  # dpotrf overwrote it
     with for_factoring(len(Q)):
         eigenvalues = sl.eigvalsh(Q, overwrite_a=True)
-    if eigenvalues[0] < -tolerance * max(eigenvalues[-1], 0.0):
-        raise NotPSDError(_indefinite_message(rows, eigenvalues[0] * scale, eigenvalues[-1] * scale))
+    _require_nonnegative(rows, float(eigenvalues[0]), float(eigenvalues[-1]), tolerance, scale)
+
+
+def _require_nonnegative(rows: Rows, smallest: float, largest: float, tolerance: float, scale: float) -> None:
+    """Raise NotPSDError where the smallest eigenvalue is below −tolerance times the largest one."""
+    if smallest < -tolerance * max(largest, 0.0):
+        rounded = smallest >= -negligible(rows) * max(largest, 0.0)
+        raise (RoundedError if rounded else NotPSDError)(_indefinite_message(rows, smallest * scale, largest * scale))
 
 
 def refuse_declared(rows: Rows, Q: Array | None = None, scale: float = 1.0) -> None:
@@ -237,8 +245,11 @@ def refuse_declared(rows: Rows, Q: Array | None = None, scale: float = 1.0) -> N
         raise NotPSDError(_indefinite_message(rows, eigenvalues[0] * scale, eigenvalues[-1] * scale))
 
 
-def projected(rows: Rows, settings: Settings, memory_limit: float | None = None) -> Factor:
-    """The factor of Q̃, Q with its negative eigenvalues clipped to 0, flipped to |λ|, or all shifted by −λ_min."""
+def projected(rows: Rows, settings: Settings, memory_limit: float | None = None, label: str | None = None) -> Factor:
+    """The factor of Q̃, Q with its negative eigenvalues clipped to 0, flipped to |λ|, or all shifted by −λ_min.
+
+    `label` says what was done, by default the setting. With a label, for rounding, eigenvalues up to −λ_min are 0, too.
+    """
     Q, scale, row_scale, kernel_seconds = _normalized_gram(rows, memory_limit)
     start = clock.now()
     if rows.mixed:
@@ -247,6 +258,8 @@ def projected(rows: Rows, settings: Settings, memory_limit: float | None = None)
         values, V = sl.eigh(Q, overwrite_a=True)
     shift = max(-float(values[0]), 0.0) if settings.indefinite == "shift" else 0.0
     changed = {"clip": values.clip(0.0), "flip": np.abs(values), "shift": values + shift}[settings.indefinite]
+    if label is not None:
+        changed[changed <= -values[0]] = 0.0
     order = np.argsort(changed)[::-1]
     total, tail = float(changed.sum()), float(changed.sum()) - np.cumsum(changed[order])
     enough = np.flatnonzero(tail <= max(settings.rank_tol, FLOOR) * total)
@@ -259,7 +272,7 @@ def projected(rows: Rows, settings: Settings, memory_limit: float | None = None)
         residual=max(total - float(changed[kept].sum()), 0.0) / (total or 1.0),
         kernel_seconds=kernel_seconds,
         factor_seconds=clock.now() - start,
-        indefinite=settings.indefinite,
+        indefinite=label or settings.indefinite,
         distance=float(np.linalg.norm(changed - values) / np.linalg.norm(values)),
         signs=np.where(values[kept] < 0, -1.0, 1.0) if settings.indefinite == "flip" else np.ones(len(kept)),
         shift=shift * scale,

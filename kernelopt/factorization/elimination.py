@@ -109,7 +109,7 @@ class Elimination:
             refuse_declared(self.rows)
             return
         drawn = np.random.default_rng(self.seed).permutation(len(self.rows))[:SAMPLE]
-        refuse_indefinite(self.rows.subset(np.sort(drawn)), self.limit)
+        refuse_indefinite(self.rows.subset(np.sort(drawn)), self.limit, negligible(self.rows))
 
     def resume(self, pivots: Ints, residual_diagonal: Array) -> None:
         """Continue from pivots that are known."""
@@ -243,7 +243,7 @@ class Elimination:
 
     def _refuse_indefinite(self, suspects: Ints) -> None:
         """Raise NotPSDError if Q is indefinite on the pivots and these rows, and not by rounding."""
-        refuse_indefinite(self.rows.subset(np.union1d(self.pivots, suspects)), self.limit)
+        refuse_indefinite(self.rows.subset(np.union1d(self.pivots, suspects)), self.limit, negligible(self.rows))
 
 
 def _drawn(weights: Array, count: int, rng: np.random.Generator) -> Ints | None:

@@ -24,12 +24,15 @@ POINTWISE = 1e-5
 class Precomputed(Kernel):
     """κ(i, j) = Qᵢⱼ for a given kernel matrix Q; points are row numbers.
 
-    Whether Q is positive semidefinite is decided when it is factored.
+    Whether Q is positive semidefinite is decided when it is factored, to 1e-10 of its largest eigenvalue.
 
     Parameters
     ----------
     Q : array (N, N)
-        Symmetric to 1e-12 relative to its largest entry (1e-6 if given in float32).
+        Symmetric to 1e-12 relative to its largest entry (1e-6 if given in float32, 1e-2 in float16). Entries count as
+        given, integers as well. If rounding in float32 or float16 makes Q indefinite, by up to ten units of that type
+        relative to its largest eigenvalue, problems are solved for Q̃, in which eigenvalues λ ≤ |λ_min| are 0, and
+        `certificate.rests_on` and `explain()` state ‖Q − Q̃‖.
 
     Raises
     ------
@@ -50,8 +53,10 @@ class Precomputed(Kernel):
     _precision: float = field(init=False)
 
     def __post_init__(self) -> None:
-        single = getattr(self.Q, "dtype", None) == np.float32
-        tolerance = 1e-6 if single else 1e-12  # above the unit roundoffs 6e-8 and 1e-16
+        given = np.asarray(self.Q).dtype
+        rounded = given.kind == "f" and given.itemsize < np.dtype(float).itemsize
+        precision = float(np.finfo(given if rounded else float).eps)
+        tolerance = 10 * precision if rounded else 1e-12  # above the unit roundoffs 5e-4, 6e-8 and 1e-16
         Q = real_array(self.Q, "the precomputed kernel matrix")
         if Q.ndim != 2 or Q.shape[0] != Q.shape[1] or Q.size == 0:
             raise DataError(
@@ -67,7 +72,7 @@ class Precomputed(Kernel):
             )
         object.__setattr__(self, "Q", frozen(np.array(Q)))
         object.__setattr__(self, "_key", key(self.Q))
-        object.__setattr__(self, "_precision", float(np.finfo(np.float32 if single else np.float64).eps))
+        object.__setattr__(self, "_precision", precision)
 
     @property
     def domain(self) -> Domain:

@@ -276,7 +276,10 @@ def _cone_point(form: CanonicalForm, data: StatedCones, spans: tuple[Span, ...],
     rho = np.where(known, size / unit, 0.0)
     # In units of predictions and of the costs, in which Clarabel's tolerances are meant.
     quadratic = sp.csc_array(sp.triu(P + sp.diags_array(extra + rho)) * (unit / size))
-    answer = answered(quadratic, (q - rho * near) / size, data.A, data.b / unit, data.cones)
+    try:
+        answer = answered(quadratic, (q - rho * near) / size, data.A, data.b / unit, data.cones)
+    except ArithmeticError as error:
+        raise KernelOptError(f"The optimum could not be refined for the gradient: {error}") from error
     return np.nan_to_num(np.array(answer.x)) * unit, np.nan_to_num(np.array(answer.z)) * size
 
 

@@ -61,8 +61,10 @@ def shape_of(form: CanonicalForm, outer: Outer) -> Shape:
 def _shape(form: CanonicalForm, outer: Outer) -> Shape:
     split = outer.split
     for variable, columns in zip(form.y, outer.form.variables, strict=True):
-        if len(columns) not in (0, variable.size):
-            return Shape(f"needs variables without a structure; {variable.name()} has one (diagonal, symmetric …)")
+        if len(columns) not in (0, variable.size) or (len(columns) and variable.is_complex()):
+            return Shape(
+                f"needs variables without a structure; {variable.name()} has one (complex, diagonal, symmetric …)"
+            )
     if not only_summed(outer.form):
         return Shape("needs a SmoothLoss to be summed in the minimized objective, with weights ≥ 0")
     if split is None:

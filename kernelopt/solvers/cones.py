@@ -11,7 +11,8 @@ from kernelopt.compiler.conic_form import Cones
 from kernelopt.support.types import Array
 
 # Distance kept from a cone's boundary, relative to the numbers that are compared: 45 eps, so that rounding of few terms
-# does not lead outside. Larger values move z further from what it must balance.
+# does not lead outside. Logarithms count with their size, and eigenvalues of order n with 4(n + 1) times the norm: the
+# proof allows for three times less. Larger values move z further from what it must balance.
 ROOM = 1e-14
 
 
@@ -40,13 +41,16 @@ def into_dual(z: Array, cones: Cones, A: sp.csc_array) -> Array:
                     part[0] = max(part[0], length * (1 + ROOM))
             case "psd":
                 lowest = float(np.linalg.eigvalsh(matrix(part, extra))[0])
-                scale = float(np.abs(part).max(initial=0.0))
-                if lowest < ROOM * scale:  # eigenvalues are computed with errors of about n·eps·scale
-                    part[_diagonal(extra)] += ROOM * extra * scale - lowest
+                least = ROOM * (extra + 1) * float(np.linalg.norm(part))
+                if lowest < least:  # eigenvalues are computed with errors of about n·eps·‖part‖
+                    part[_diagonal(extra)] += 2 * least - lowest
             case "power" | "generalized_power":
                 a = np.array([extra, 1 - extra]) if kind == "power" else np.asarray(extra)
                 np.maximum(part[:-1], 0.0, out=part[:-1])
-                bound = float(np.prod((part[:-1] / a) ** a)) * (1 - ROOM)
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    logarithms = np.abs(np.where(part[:-1] > 0, np.log(part[:-1] / a), 0.0))
+                room = ROOM * (1 + 2 * float(a @ logarithms))
+                bound = float(np.prod((part[:-1] / a) ** a)) * (1 - room)
                 part[-1] = np.clip(part[-1], -bound, bound)
             case "exp":
                 z[rows] = _into_dual_exponential(part.reshape(-1, 3), touched[rows].reshape(-1, 3)).ravel()
@@ -57,10 +61,10 @@ def _into_dual_exponential(z: Array, touched: Array) -> Array:
     u, v, w = np.minimum(z[:, 0], 0.0), z[:, 1].copy(), np.maximum(z[:, 2], 0.0)
     inside = u < 0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        lowest_v = np.where(inside, u * (1 + np.log(w / -u)), 0.0)
-        lowest_w = np.where(inside, -u * np.exp(v / u - 1), 0.0)
-    lowest_v += ROOM * np.abs(lowest_v)
-    lowest_w *= 1 + ROOM
+        logarithm = np.where(inside, np.log(w / -u), 0.0)
+        lowest_v = np.where(inside, u * (1 + logarithm) - ROOM * u * (2 + np.abs(logarithm)), 0.0)
+        logarithm = np.where(inside, v / u - 1, 0.0)
+        lowest_w = np.where(inside, -u * np.exp(logarithm) * (1 + ROOM * (2 + np.abs(logarithm))), 0.0)
     raise_w = (touched[:, 1] & ~touched[:, 2]) | ~np.isfinite(lowest_v)
     w = np.where(raise_w, np.maximum(w, lowest_w), w)
     # Where v is free, y = b ≥ 0 is constant: the least feasible v gives the best bound −bᵀz.

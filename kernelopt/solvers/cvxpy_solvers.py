@@ -235,7 +235,7 @@ def solve(  # noqa: PLR0917
         if known.stopped(raw) and not known.keeps:
             raise OutOfTimeError
         raw = raw if rows is None else _ClarabelPoint(raw, rows)
-        solution = _with_a_point(found, raw)
+        solution = _with_a_point(found, raw, (sigma, kappa))
     except OutOfTimeError:
         return nothing(solver)
     except cvxpy.error.ParameterError as error:
@@ -253,8 +253,6 @@ def solve(  # noqa: PLR0917
     stats = CvxpyStats.from_dict(solution.attr, solver)
     if solution.status in cp.settings.ERROR:
         raise SolverError(f"{solver} failed. Try another solver, or verbose=True for more.")
-    solution.primal_vars = {i: sigma * x for i, x in solution.primal_vars.items()}
-    solution.dual_vars = {i: _times(kappa / sigma, z) for i, z in solution.dual_vars.items()}
     with np.errstate(all="ignore"):  # the point may be outside of the objective's domain
         problem.unpack(solution)
     for variable in problem.variables():
@@ -281,10 +279,6 @@ def _place_inside(variable: cp.Variable) -> None:
         return
     value = attributes.nearest(variable, attributes.dense(variable.value))
     variable.save_value(sp.diags_array(np.diagonal(value)) if variable.attributes["diag"] else value)
-
-
-def _times(factor: float, value: Any) -> Any:
-    return [_times(factor, v) for v in value] if isinstance(value, list) else factor * value
 
 
 @np.errstate(over="ignore", invalid="ignore")  # a solver refuses data that are not finite
@@ -352,19 +346,19 @@ class _ClarabelPoint:
         self.solve_time, self.iterations = raw.solve_time, raw.iterations
 
 
-def _with_a_point(found: Compiled, raw: Any) -> CvxpySolution:
+def _with_a_point(found: Compiled, raw: Any, units: tuple[float, float]) -> CvxpySolution:
     """The solution; where Clarabel or ECOS stopped at a limit, or Clarabel broke down, with its last point."""
     if found.solver == "ECOS" and raw["info"]["exitFlag"] == ECOS_STOPPED:
         raw["info"]["exitFlag"] = ECOS_INACCURATE
-        solution = found.solution(raw)
+        solution = found.solution(raw, units)
         solution.status = cp.USER_LIMIT
         return solution
-    solution = found.solution(raw)
+    solution = found.solution(raw, units)
     stopped = solution.status in (*cp.settings.ERROR, cp.USER_LIMIT) and not solution.primal_vars
     if not stopped or found.solver != "CLARABEL" or not len(raw.x) or not np.isfinite(raw.x).all():
         return solution
     limit = solution.status == cp.USER_LIMIT or str(raw.status) == "CallbackTerminated"
-    solution = found.solution(_ClarabelPoint(raw, status="AlmostSolved"))
+    solution = found.solution(_ClarabelPoint(raw, status="AlmostSolved"), units)
     solution.status = cp.USER_LIMIT if limit else cp.OPTIMAL_INACCURATE
     return solution
 

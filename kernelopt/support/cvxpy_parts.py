@@ -34,13 +34,16 @@ from cvxpy.atoms.affine.vstack import Vstack
 from cvxpy.atoms.atom import Atom
 from cvxpy.atoms.dotsort import dotsort
 from cvxpy.atoms.elementwise.elementwise import Elementwise
+from cvxpy.atoms.elementwise.logic import LogicExpression
 from cvxpy.atoms.elementwise.power import Power, PowerApprox
 from cvxpy.atoms.norm1 import norm1
 from cvxpy.atoms.norm_nuc import normNuc
+from cvxpy.atoms.perspective import perspective
 from cvxpy.atoms.pnorm import Pnorm, PnormApprox
 from cvxpy.atoms.quad_form import QuadForm
 from cvxpy.atoms.quad_over_lin import quad_over_lin
 from cvxpy.atoms.sigma_max import sigma_max
+from cvxpy.atoms.suppfunc import SuppFuncAtom
 from cvxpy.atoms.tr_inv import tr_inv
 from cvxpy.constraints import Inequality
 from cvxpy.cvxcore.python.canonInterface import get_problem_matrix
@@ -57,16 +60,18 @@ from cvxpy.reductions.solvers.defines import SOLVER_MAP_CONIC, SOLVER_MAP_QP
 from cvxpy.reductions.solvers.solving_chain import _validate_problem_data
 from cvxpy.utilities.coeff_extractor import CoeffExtractor
 
+from kernelopt.errors import KernelOptError, SolverError
 from kernelopt.support import clock, outside
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array, Ints
 
 __all__ = [
-    "COLUMNS", "JOINTLY_LINEAR", "PRODUCTS", "AddExpression", "AffAtom", "AffineData", "Atom", "Compiled", "ConeData",
-    "DataSlopes", "DivExpression", "Elementwise", "Hstack", "Inequality", "Leaf", "MulExpression", "NegExpression",
-    "Pnorm", "PnormApprox", "Power", "PowerApprox", "Solution", "SolverStats", "Sum", "Vstack", "broadcast_to",
-    "clarabel_answer", "clarabel_cones", "compiled", "cone_data", "forget", "get_id", "index", "is_compiled",
-    "jacobians", "norm1", "normNuc", "quad_over_lin", "reshape", "sigma_max", "special_index",
+    "COLUMNS", "JOINTLY_LINEAR", "OPAQUE", "PRODUCTS", "AddExpression", "AffAtom", "AffineData", "Atom", "Compiled",
+    "ConeData", "DataSlopes", "DivExpression", "Elementwise", "Hstack", "Inequality", "Leaf", "MulExpression",
+    "NegExpression", "Pnorm", "PnormApprox", "Power", "PowerApprox", "Solution", "SolverStats", "Sum", "Vstack",
+    "broadcast_to", "clarabel_answer", "clarabel_cones", "compiled", "cone_data", "forget", "get_id", "index",
+    "is_compiled", "jacobians", "norm1", "normNuc", "perspective", "quad_over_lin", "reshape", "sigma_max",
+    "special_index", "with_args",
 ]  # fmt: skip
 
 PRODUCTS = (MulExpression, multiply)  # affine in each of two arguments
@@ -75,6 +80,9 @@ JOINTLY_LINEAR = (
 )  # fmt: skip
 # Numbers for which cvxpy's canonicalization has an array of one entry.
 COLUMNS = (quad_over_lin, QuadForm, tr_inv, dotsort)
+PLAIN = (*PRODUCTS, AddExpression, NegExpression, Sum, Promote, reshape, index, special_index)  # in every problem
+OPAQUE = (SuppFuncAtom, perspective)  # atoms with a problem or an expression that is neither an argument nor data
+ITS_OWN = (cp.error.SolverError, cp.error.DCPError, cp.error.ParameterError)  # errors by which cvxpy refuses a problem
 
 
 # Clarabel's setup can't be interrupted: per entry of its matrix it takes 2e-7 s for 5e5 entries, and 6e-7 s for 2e7. It
@@ -105,6 +113,15 @@ def forget(node: Any) -> None:
     """Drop the values that a node has cached from its leaves, such as signs and shapes."""
     for name in [name for name in vars(node) if name.startswith("_lazy") or name.endswith("__cache__")]:
         delattr(node, name)
+
+
+def with_args(node: Any, args: Sequence[Any]) -> Any:
+    """The same atom or constraint with other arguments, as `node.copy(args)`, also where cvxpy's own copy fails."""
+    if isinstance(node, SuppFuncAtom):  # its set is no argument, and no data
+        return SuppFuncAtom(args[0], node._parent)
+    if isinstance(node, LogicExpression):  # takes constants of type bool alone
+        args = [cp.Constant(np.asarray(a.value, dtype=bool)) if isinstance(a, cp.Constant) else a for a in args]
+    return node.copy(list(args))
 
 
 class Compiled(NamedTuple):
@@ -155,9 +172,19 @@ class Compiled(NamedTuple):
         P = sp.csc_array((len(data["c"]),) * 2) if data.get("P") is None else sp.triu(data["P"]).tocsc()
         return {"P": P, "q": data["c"], "A": data["A"], "b": data["b"]}
 
-    def solution(self, raw: Any) -> Solution:
-        """The solver's return value as cvxpy's `Solution`."""
-        return self.chain.invert(raw, self.inverse)
+    def solution(self, raw: Any, units: tuple[float, float] = (1.0, 1.0)) -> Solution:
+        """The solver's return value as cvxpy's `Solution`, for data in units (σ, κ): x = σx̃ and z = (κ/σ)z̃.
+
+        Units are undone before cvxpy's other steps, one of which projects variables on their bounds.
+        """
+        (sigma, kappa), steps = units, list(zip(self.chain.reductions, self.inverse, strict=True))
+        last, data = steps.pop()
+        found = last.invert(raw, data)
+        found.primal_vars = {i: sigma * np.asarray(x) for i, x in (found.primal_vars or {}).items()}
+        found.dual_vars = {i: _times(kappa / sigma, z) for i, z in (found.dual_vars or {}).items()}
+        for step, data in reversed(steps):
+            found = step.invert(found, data)
+        return found
 
     @property
     def solver(self) -> str:
@@ -189,12 +216,18 @@ def compiled(problem: cp.Problem, solver: str, options: Mapping[str, Any]) -> Co
 
     The COO backend is as fast as others for dense matrices, and takes milliseconds for weights in a parameter of 20 000
     entries, where the SciPy backend takes 19 s.
+
+    Raises SolverError where one of cvxpy's steps fails on an expression, as `cp.real` does without complex variables.
     """
     construct = problem._construct_chain
     problem._construct_chain = lambda **chosen: _economical(construct(**chosen))
     try:
         with np.errstate(over="ignore"):  # twice 1e308, which is refused later
             found = quietly_compiled(problem, solver, canon_backend=cp.COO_CANON_BACKEND, solver_opts=dict(options))
+    except (*ITS_OWN, KernelOptError, MemoryError, OutOfTimeError):
+        raise
+    except Exception as error:
+        raise SolverError(_failed(problem, error)) from error
     finally:
         del problem._construct_chain
     return Compiled(*found)
@@ -202,6 +235,28 @@ def compiled(problem: cp.Problem, solver: str, options: Mapping[str, Any]) -> Co
 
 # Entries of a program's parameters from which its rows are formatted by `_Formatting`.
 MANY_PARAMETERS = 50
+
+
+def _failed(problem: cp.Problem, error: Exception) -> str:
+    """What cvxpy could not compile: the atoms that stand in the way, where it names none."""
+    atoms = dict.fromkeys(type(node).__name__ for node in _nodes(problem) if type(node).__name__ in str(error))
+    names = atoms or dict.fromkeys(type(node).__name__ for node in _nodes(problem) if not isinstance(node, PLAIN))
+    said = f"{type(error).__name__}{f': {error}' if str(error) else ''}".rstrip(".")
+    listed = f" (atoms: {', '.join(names)})" if names else ""
+    return f"cvxpy could not compile the problem{listed}: {said}. State it with other atoms."
+
+
+def _nodes(problem: cp.Problem) -> list[Any]:
+    found: list[Any] = []
+    waiting = [problem.objective.args[0], *(a for c in problem.constraints for a in c.args)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += node
+        elif isinstance(node, Atom):
+            found.append(node)
+            waiting += node.args
+    return found
 
 
 class _Formatting:
@@ -368,6 +423,10 @@ class _Entries(NamedTuple):
         some, place = np.unique(T.coords[0], return_inverse=True)
         j, i = np.divmod(some, max(rows, 1))
         return cls(sp.csr_array((T.data, (place, T.coords[1])), shape=(len(some), T.shape[1])), i, j)
+
+
+def _times(factor: float, value: Any) -> Any:
+    return [_times(factor, v) for v in value] if isinstance(value, list) else factor * value
 
 
 # Attributes for which cvxpy puts another parameter, with fewer entries, in the place of one.

@@ -20,6 +20,7 @@ from contextvars import copy_context
 from math import inf, isfinite
 from typing import Any, TypeVar
 
+from kernelopt.errors import SolverError
 from kernelopt.support import clock
 from kernelopt.support.clock import OutOfTimeError
 
@@ -44,8 +45,8 @@ def call(  # noqa: PLR0915
 ) -> T:
     """work(), run in a thread of its own. `stop` tells it to end soon; it is called in the calling thread.
 
-    Raises KeyboardInterrupt after Ctrl-C, and OutOfTimeError where `work` does not end in `seconds`, both within about
-    a second, in which `work` may still end.
+    Raises SolverError where compiled code panics, KeyboardInterrupt after Ctrl-C, and OutOfTimeError where `work` does
+    not end in `seconds`, both within about a second, in which `work` may still end.
     """
     deadline = clock.now() + seconds
     if clock.now() >= deadline:
@@ -56,8 +57,10 @@ def call(  # noqa: PLR0915
     def run() -> None:
         try:
             found.append((context.run(work), None))
-        except BaseException as error:  # handed on to the calling thread, whatever it is
+        except (Exception, KeyboardInterrupt, SystemExit) as error:  # handed on to the calling thread
             found.append((None, error))
+        except BaseException as error:  # a panic in a solver's own code, as Clarabel's of Rust
+            found.append((None, SolverError(f"the solver broke down: {error}")))
         finally:
             handler.put_back()
             ended.set()
