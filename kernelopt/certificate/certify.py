@@ -127,6 +127,7 @@ class Certified(NamedTuple):
     own: Lower | None
 
 
+@clock.phase(clock.PROOF)
 def first_look(  # noqa: PLR0917
     reduction: Reduction, data: Outer, point: Iterate, slopes: Array | None = None, tol: float = 0.0,
     abs_tol: float | None = None,
@@ -177,6 +178,7 @@ def certify(reduction: Reduction, data: Outer, point: Iterate, request: Request 
     return certified(reduction, data, point, request or Request()).certificate
 
 
+@clock.phase(clock.PROOF)
 def certified(reduction: Reduction, data: Outer, point: Iterate, request: Request) -> Certified:
     """The certificate of a point that was evaluated, and the bound of its own multipliers."""
     start, scope = perf_counter(), request.scope
@@ -275,6 +277,7 @@ def _for_computed_kernel(reduction: Reduction, data: Outer, point: Iterate, boun
     return replace(found, rests_on=(*found.rests_on, AS_COMPUTED))
 
 
+@clock.phase(clock.PROOF)
 def certify_without_pass(
     reduction: Reduction, data: Outer, point: Iterate, slopes: Array | None = None, known: Lower | None = None
 ) -> Certificate:
@@ -289,6 +292,7 @@ def without_lower_bound(reduction: Reduction, data: Outer, point: Iterate) -> Ce
     return _assembled(reduction, data, None, _upper(reduction, data, point), REDUCED)
 
 
+@clock.phase(clock.PROOF)
 def certify_again(reduction: Reduction, data: Outer, point: Iterate, known: Certificate) -> Certificate | None:
     """A certificate for other values of parameters from the multipliers of a known one, without a pass over the kernel.
 

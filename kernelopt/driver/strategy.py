@@ -18,6 +18,7 @@ from kernelopt.factorization import Guide
 from kernelopt.language.expressions import Theta
 from kernelopt.results.solution import Attempt, Solution, Status
 from kernelopt.solvers.engines import Start
+from kernelopt.support import clock
 from kernelopt.support.properties import cached_property
 
 Units = tuple[float, float]  # of predictions, and of multipliers
@@ -155,9 +156,10 @@ Strategy = Callable[[Reduction, Goal, Start | None], Work]
 
 def attempted(work: Work) -> Outcome:
     """Run all planned attempts, and return the outcome."""
-    for plan in work.plans():
-        work.attempt(plan)
-    return work.outcome()
+    with clock.phase(clock.SOLVER):
+        for plan in work.plans():
+            work.attempt(plan)
+        return work.outcome()
 
 
 def least_gap(attempts: tuple[Attempt, ...] | list[Attempt]) -> float:

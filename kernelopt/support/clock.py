@@ -1,4 +1,4 @@
-"""The deadline of a call, for loops deep inside of it to check."""
+"""The deadline of a call, for loops deep inside of it to check, and the seconds that its phases take."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from time import perf_counter
 # the limit, smaller ones leave answers without bounds.
 LAST = 0.5
 
+STATEMENT, FACTOR, SOLVER, PROOF = "statement", "factor", "solver", "proof"
+
 _deadline: ContextVar[float] = ContextVar("deadline", default=inf)
+_spent: ContextVar[dict[str, float] | None] = ContextVar("spent", default=None)
 
 
 class OutOfTimeError(Exception):
@@ -43,3 +46,28 @@ def check() -> None:
     """Raise OutOfTimeError once the deadline is reached."""
     if seconds_left() <= 0:
         raise OutOfTimeError
+
+
+@contextmanager
+def recorded() -> Iterator[dict[str, float]]:
+    """The seconds of each phase that runs in this context."""
+    spent = dict.fromkeys((STATEMENT, FACTOR, SOLVER, PROOF), 0.0)
+    token = _spent.set(spent)
+    try:
+        yield spent
+    finally:
+        _spent.reset(token)
+
+
+@contextmanager
+def phase(name: str) -> Iterator[None]:
+    """Count the seconds in this context for a phase; those of a phase within it are counted for that one alone."""
+    spent = _spent.get()
+    if spent is None:
+        yield
+        return
+    began, before = perf_counter(), sum(spent.values())
+    try:
+        yield
+    finally:
+        spent[name] += perf_counter() - began - (sum(spent.values()) - before)

@@ -25,19 +25,19 @@ def data(n, seed):
     return X, np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=n)
 
 
-def solved(norm, n, seed, penalty, size=1.0, strength=1.0):
+def solved(norm, n, seed, penalty, size=1.0):
     """The problem, and its optimum in an explicit θ."""
     X, y = data(n, seed)
     theta, b = ko.Theta(ko.kernels.Linear()), cp.Variable()
-    problem = ko.Problem(cp.Minimize(norm(size * y - theta(X) - b) + strength * penalty(theta)))
+    problem = ko.Problem(cp.Minimize(norm(size * y - theta(X) - b) + penalty(theta)))
     problem.solve()
-    return problem, by_hand(norm, X, y, penalty, strength)
+    return problem, by_hand(norm, X, y, penalty)
 
 
-def by_hand(norm, X, y, penalty, strength=1.0):
+def by_hand(norm, X, y, penalty):
     w, c = cp.Variable(3), cp.Variable()
     length = cp.norm(w) if penalty is ko.norm else cp.sum_squares(w)
-    return cp.Problem(cp.Minimize(norm(y - X @ w - c) + strength * length)).solve(solver="CLARABEL")
+    return cp.Problem(cp.Minimize(norm(y - X @ w - c) + length)).solve(solver="CLARABEL")
 
 
 @pytest.mark.filterwarnings("ignore:Solution may be inaccurate")  # of the truth
