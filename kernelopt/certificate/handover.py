@@ -337,19 +337,13 @@ def _least_of_power(z: Array, radius: Array, first: Array, k: int, a: Array) -> 
 
 
 def _snapped(form: ConicForm, z: Array, share: float) -> Array:
-    """z with multipliers of linear rows, and of whole cones, set to zero where they are below share·max|z|.
-
-    So are entries of norms and powers beside their bound: it stays in the dual cone.
-    """
+    """z with multipliers of linear rows, and of whole cones, set to zero where they are below share·max|z|."""
     least, z = share * float(np.abs(z).max(initial=0.0)), z.copy()
     for kind, rows, _ in form.cones.slices if share else []:
         if kind in ("zero", "nonneg"):
             z[rows] = np.where(np.abs(z[rows]) < least, 0.0, z[rows])
         elif kind in ("soc", "psd", "power", "generalized_power") and np.abs(z[rows]).max(initial=0.0) < least:
             z[rows] = 0.0
-        elif kind in ("soc", "power", "generalized_power"):
-            beside = slice(rows.start + 1, rows.stop) if kind == "soc" else slice(rows.stop - 1, rows.stop)
-            z[beside] = np.where(np.abs(z[beside]) < least, 0.0, z[beside])
         elif kind == "exp":
             z[rows] = _snapped_exponentials(z[rows], np.diff(form.by_rows.indptr)[rows] > 0, least)
     return z
