@@ -265,12 +265,13 @@ class Problem(Statement, Answered):
         check_solver_options(solver, solver_options)
         self._require_parameter_values()
         # The rules are checked, and the tree is cut where θ enters: f(u, t, y) with u = Aθ, ‖θ‖ ≤ t.
-        canonical = self._private_form()
-        outer = self._outer()
-        start = self._left_off if warm_start and canonical.is_convex else None
-        left = self._left_from(canonical, start)
-        # Q is factored, u = Bw and ‖θ‖ = ‖w‖ are substituted, the small problem is solved, and the answer certified.
-        with spelling(Problem.solve, solver_options), clock.until(aim.deadline):
+        with clock.recorded() as seconds, spelling(Problem.solve, solver_options), clock.until(aim.deadline):
+            with clock.phase(clock.STATEMENT):
+                canonical = self._private_form()
+                outer = self._outer()
+            start = self._left_off if warm_start and canonical.is_convex else None
+            left = self._left_from(canonical, start)
+            # Q is factored, u = Bw and ‖θ‖ = ‖w‖ are substituted, the small problem is solved, the answer certified.
             names = self._solver_names(outer, solver, solver_options)
             options = replace(options, layout=self._layout(outer, backend, dtype))
             names = names if options.layout is None else choice.in_blocks(names, canonical, outer)
@@ -285,7 +286,8 @@ class Problem(Statement, Answered):
         # θ as a function, values and multipliers go to the user's objects, which are unchanged up to here.
         self._factored, self._asked, outcome = found.factored, options, found.outcome
         self._left_off, self._solved_for = outcome.left_off, {p.id: _copied(p.value) for p in self.parameters()}
-        self._unpack(replace(outcome.solution, solver_stats=found.stats), outcome.point)
+        stats = replace(found.stats, seconds=seconds)
+        self._unpack(replace(outcome.solution, solver_stats=stats), outcome.point)
         if outcome.interrupted:
             raise KeyboardInterrupt
         return self.value
@@ -703,6 +705,7 @@ class Problem(Statement, Answered):
             lines += explain.solver(chosen, self.solver_stats)
             if self._factored and chosen in ENGINES and ENGINES[chosen].in_rows:
                 lines += explain.systems(self._factored.reduction, named)
+            lines += explain.seconds(self.solver_stats)
             lines += explain.answer(self._solution, named) if self._solution else []
             changed = [] if self._solution is None else self._changed_since()
             lines += [("", f"{', '.join(changed)} changed since: solve again")] if changed else []

@@ -31,7 +31,7 @@ from kernelopt.certificate.gram import (
     Gram,
     as_computed,
 )
-from kernelopt.certificate.handover import SPARES, checked, free_features
+from kernelopt.certificate.handover import checked, free_features
 from kernelopt.certificate.multipliers import norm_multipliers, row_coefficients
 from kernelopt.certificate.report import CAP, ESTIMATE, FULL, LAST_DIGITS, REDUCED, Certificate, Lower
 from kernelopt.compiler import projection, representer
@@ -44,6 +44,7 @@ from kernelopt.compiler.separable import Outer
 from kernelopt.language.expressions import Theta
 from kernelopt.language.nodes import EUCLIDEAN, norm_from_gram
 from kernelopt.solvers import engines, outer_dual
+from kernelopt.solvers.outer_dual import PROXIMAL
 from kernelopt.support import clock
 from kernelopt.support.arithmetic import UNIT, gamma
 from kernelopt.support.singular import singular_values
@@ -62,6 +63,13 @@ MET = 1e-12  # relative to the sizes of a constraint's terms: violations up to t
 # Relative room between ‖mⱼ‖ and its multiplier μⱼ where a cone solver finds all multipliers at once, tried in this
 # order. A larger room costs more of the bound; a smaller one may be below the solver's accuracy, 1e-11 at best.
 ROOMS = (1e-9, 1e-7, 1e-5)
+# Weights of the outer problem's proximal term that a first look tries where its own leaves the gap open.
+WEIGHTS = (1e-2, 1e-6)
+# Relative room between multipliers and the boundaries of their cones, that of ‖Aᵀν‖ below μ included. Where a bound is
+# not proven, larger rooms are tried, with these weights, in this order. A larger room costs more of the bound; a
+# smaller one may not cover the residuals of free columns.
+ROOM = 1e-11
+LARGER = ((1e-10, 1e-3), (1e-9, PROXIMAL), (1e-7, 1e-2))
 # Rows up to which a certificate for the kernel matrix as computed is tried: exact sums take N² Python operations. The
 # gap without errors of kernel values must be below CLOSE, relatively, for these errors to be the obstacle.
 FEW, CLOSE = 1000, 1e-3
@@ -120,11 +128,27 @@ class Certified(NamedTuple):
     own: Lower | None
 
 
-def first_look(reduction: Reduction, data: Outer, point: Iterate, slopes: Array | None = None) -> Certificate:
-    """A certificate from the factor alone, for a point that was evaluated; its bounds are not proven."""
-    upper = _upper(reduction, data, point, exactly=True, look=True)
-    bound = _found(reduction, data, point, point.multipliers(), slopes, FIRST_LOOK)
-    return _assembled(reduction, data, bound, upper, REDUCED, check=False)
+@clock.phase(clock.PROOF)
+def first_look(  # noqa: PLR0917
+    reduction: Reduction, data: Outer, point: Iterate, slopes: Array | None = None, tol: float = 0.0,
+    abs_tol: float | None = None,
+) -> Certificate:  # fmt: skip
+    """A certificate from the factor alone, for a point that was evaluated; its bounds are not proven.
+
+    Where it leaves a gap above `tol`, other weights of the outer problem's proximal term are tried, and the best one is
+    kept for the proof: a solver runs again only where its own multipliers are to blame.
+    """
+    upper, nu = _upper(reduction, data, point, exactly=True, look=True), point.multipliers()
+    bound = _found(reduction, data, point, nu, slopes, FIRST_LOOK)
+    found = _assembled(reduction, data, bound, upper, REDUCED, check=False)
+    for weight in () if data.form.smooth or (bound is not None and bound.slopes is not None) else WEIGHTS:
+        if found.closes(tol, abs_tol) or not upper.is_feasible or clock.seconds_left() <= 0:
+            break
+        again = _of_cones(reduction, data, point, nu, FIRST_LOOK, weight)
+        if again is not None and (bound is None or again.value > bound.value):
+            bound, data.form.notes["weight"] = again, weight
+            found = _assembled(reduction, data, bound, upper, REDUCED, check=False)
+    return found
 
 
 def value_at_zero(reduction: Reduction, data: Outer, known: bool = False) -> float | None:
@@ -155,6 +179,7 @@ def certify(reduction: Reduction, data: Outer, point: Iterate, request: Request 
     return certified(reduction, data, point, request or Request()).certificate
 
 
+@clock.phase(clock.PROOF)
 def certified(reduction: Reduction, data: Outer, point: Iterate, request: Request) -> Certified:
     """The certificate of a point that was evaluated, and the bound of its own multipliers."""
     start, scope = clock.now(), request.scope
@@ -253,6 +278,7 @@ def _for_computed_kernel(reduction: Reduction, data: Outer, point: Iterate, boun
     return replace(found, rests_on=(*found.rests_on, AS_COMPUTED))
 
 
+@clock.phase(clock.PROOF)
 def certify_without_pass(
     reduction: Reduction, data: Outer, point: Iterate, slopes: Array | None = None, known: Lower | None = None
 ) -> Certificate:
@@ -267,6 +293,7 @@ def without_lower_bound(reduction: Reduction, data: Outer, point: Iterate) -> Ce
     return _assembled(reduction, data, None, _upper(reduction, data, point), REDUCED)
 
 
+@clock.phase(clock.PROOF)
 def certify_again(reduction: Reduction, data: Outer, point: Iterate, known: Certificate) -> Certificate | None:
     """A certificate for other values of parameters from the multipliers of a known one, without a pass over the kernel.
 
@@ -296,13 +323,11 @@ def _lower(  # noqa: PLR0917
     nu, span = point.multipliers(), way == FROM_FACTOR
     found = _found(reduction, data, point, nu, slopes, way)
     bound = None if found is None else _proven(reduction, data, found, span, enough)
-    # Where μ is given, ‖Aᵀν‖ ≤ μ must hold with all rounding: the room is made larger until the proof succeeds.
-    for spare in SPARES if not data.form.smooth else ():
+    for room, weight in LARGER if not data.form.smooth else ():
         if bound is None or (isfinite(bound.value) and not bound.assumptions) or bound.assumes_radius:
             break
         clock.check()
-        mu = norm_multipliers(reduction, data.form, point, nu)
-        again = cone_bounds.lower_bound(reduction, data.form, point, nu, mu, way, spare)
+        again = _of_cones(reduction, data, point, nu, way, weight, room)
         proven = None if again is None else _proven(reduction, data, again, span)
         if proven is not None and (not isfinite(bound.value) or not proven.assumptions):
             bound = proven
@@ -358,8 +383,22 @@ def _found(  # noqa: PLR0917
             bound = other if other is not None and other.value > bound.value else bound
     if bound is not None or data.form.smooth:
         return bound  # smooth losses have no cone form
+    room = 0.0 if way == FIRST_LOOK else ROOM  # only a proof needs it
+    return _of_cones(reduction, data, point, nu, way, data.form.notes.get("weight", PROXIMAL), room)
+
+
+def _of_cones(  # noqa: PLR0917
+    reduction: Reduction, data: Outer, point: Iterate, nu: list[Array], way: str, weight: float, room: float = 0.0
+) -> Lower | None:
+    """The bound from the cone form, with (u, t) held by a weight, and with room between multipliers and their cones.
+
+    Multipliers on the boundary of a cone, as those of a norm, leave no room in which free columns, as an intercept's,
+    vanish exactly; and ‖Aᵀν‖ ≤ μ must hold with all rounding.
+    """
     mu = norm_multipliers(reduction, data.form, point, nu)
-    return cone_bounds.lower_bound(reduction, data.form, point, nu, mu, way)
+    return cone_bounds.lower_bound(
+        reduction, data.form, point, nu, mu, way, max(room, cone_bounds.SPARE), weight, room
+    )  # fmt: skip
 
 
 def _flattest(data: Outer) -> tuple[Array | None, float]:

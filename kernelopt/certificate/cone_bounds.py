@@ -25,7 +25,7 @@ from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.errors import MemoryLimitError
 from kernelopt.solvers import outer_dual
-from kernelopt.solvers.outer_dual import DualPoint
+from kernelopt.solvers.outer_dual import PROXIMAL, DualPoint
 from kernelopt.support.types import Array
 
 # An assumed radius of θ or box of variables, in multiples of the solution's size. A larger assumption is safer, but the
@@ -49,19 +49,23 @@ CANCELS = 1e-5
 
 
 def lower_bound(  # noqa: PLR0917
-    reduction: Reduction, form: ConicForm, near: Iterate, nu: list[Array], mu: Array, way: str, spare: float = SPARE
-) -> Lower | None:
+    reduction: Reduction, form: ConicForm, near: Iterate, nu: list[Array], mu: Array, way: str, spare: float = SPARE,
+    weight: float = PROXIMAL, inside: float = 0.0,
+) -> Lower | None:  # fmt: skip
     """The best bound that (ν, μ) gives for the full kernel matrix, or for the factor's where `way` is FROM_FACTOR.
 
-    `near` is the answer that it belongs to. None where no dual-feasible point was found.
+    `near` is the answer that it belongs to; `weight` and `inside` are those of `outer_dual.solve`. None where no
+    dual-feasible point was found.
     """
     several = np.array([len(reduction.form.norms_of(n.view.theta)) > 1 for n in reduction.form.norms], dtype=bool)
     if several.any():
         # The outer problem, with t almost fixed, determines how Aᵀν is divided among several norms of one θ.
         firm = np.concatenate([np.zeros(sum(map(len, form.u)), dtype=bool), several])
-        bounds = [_best(_Bound(reduction, form, near, way, where, spare), nu, mu) for where in (firm, None)]
+        bounds = [
+            _best(_Bound(reduction, form, near, way, where, spare, weight, inside), nu, mu) for where in (firm, None)
+        ]
         return max((b for b in bounds if b is not None), key=lambda b: b.value, default=None)
-    return _best(_Bound(reduction, form, near, way, None, spare), nu, mu)
+    return _best(_Bound(reduction, form, near, way, None, spare, weight, inside), nu, mu)
 
 
 def joint_bound(reduction: Reduction, form: ConicForm, near: Iterate, way: str, room: float) -> Lower | None:
@@ -108,11 +112,11 @@ class _Bound:
 
     def __init__(  # noqa: PLR0917
         self, reduction: Reduction, form: ConicForm, near: Iterate, way: str, firm: Array | None = None,
-        spare: float = SPARE,
+        spare: float = SPARE, weight: float = PROXIMAL, inside: float = 0.0,
     ) -> None:  # fmt: skip
         self.reduction, self.form, self.near, self.way = reduction, form, near, way
         self.units = _units(reduction, form, near)
-        self.firm, self.spare = firm, spare
+        self.firm, self.spare, self.weight, self.inside = firm, spare, weight, inside
         self.factors = [reduction.factors[link.theta] for link in reduction.form.predictions]
         self.coefficients = [row_coefficients(reduction, near, i) for i in range(len(self.factors))]
         self.x = np.zeros(len(form.c))
@@ -122,7 +126,7 @@ class _Bound:
         linear = np.concatenate([*(n.ravel(order="F") for n in nu), -mu])
         try:
             here = np.concatenate([self.near.u_flat, self.near.t])
-            x, z = outer_dual.solve(self.form, linear, here, self.units, self.firm)
+            x, z = outer_dual.solve(self.form, linear, here, self.units, self.firm, self.weight, self.inside)
         except (ArithmeticError, ValueError, RuntimeError):
             return None
         return self.repaired(x, z)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from math import inf, isfinite
 from typing import cast
 
+import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ from kernelopt.factorization import Factor
 from kernelopt.kernels import Explicit, Linear
 from kernelopt.language.smooth import SmoothLoss
 from kernelopt.support.sparse import entries
-from kernelopt.support.types import Array
+from kernelopt.support.types import Array, Ints
 
 # Relative room between ‖Aᵀν‖ and a given μ, to which ν is shortened; tried in this order until the proof succeeds. A
 # larger room costs more of the bound, a smaller one may not cover the rounding that the checker counts.
@@ -100,10 +101,16 @@ def _with_room_for_norms(  # noqa: PLR0917
         return best, ()
     if found.box is None:
         return best, ()
-    dual = still(z, tangent)
-    program, links, dual, assumptions = _with_assumptions(program, links, dual, found.box, found.radii)
-    bound = checker.lower(program, links, _with_norms(program, links, _moved(program, links, dual, False)))
-    return bound, assumptions
+    named = _named(reduction, form)
+    bound, assumptions = best, tuple[str, ...]()
+    for among in (form.y, np.arange(len(form.c))):  # the user's variables alone, if that is enough
+        claim = _with_assumptions(program, links, still(z, tangent), found.box, found.radii, named, among)
+        extended, bound_links, dual, assumptions = claim
+        moved = _with_norms(extended, bound_links, _moved(extended, bound_links, dual, False))
+        bound = checker.lower(extended, bound_links, moved)
+        if isfinite(bound.value):
+            break
+    return bound, assumptions if isfinite(bound.value) else ()
 
 
 def _moved_and_checked(  # noqa: PLR0917
@@ -165,12 +172,35 @@ def _by_value(bound: Bound) -> float:
     return bound.value
 
 
-def _with_assumptions(
-    program: Program, links: list[Link], dual: Dual, box: Array, radii: tuple[float, ...]
-) -> tuple[Program, list[Link], Dual, tuple[str, ...]]:
+def _named(reduction: Reduction, form: ConicForm) -> list[tuple[str, Ints]]:
+    """The user's variables: how each is called in an assumption, and its columns."""
+    found = []
+    for variable, columns in zip(reduction.form.y, form.variables, strict=True):
+        unnamed = variable.name() == f"{cp.settings.VAR_PREFIX}{variable.id}"
+        found.append(("a variable without a name" if unnamed else variable.name(), columns))
+    return found
+
+
+def _told_of(columns: Ints, box: Array, named: list[tuple[str, Ints]]) -> list[str]:
+    """The assumptions on columns as sentences: the user's variables by name, and then what cvxpy adds for its atoms."""
+    told, rest = [], np.ones(len(columns), dtype=bool)
+    for name, own in named:
+        mine = np.isin(columns, own)
+        rest &= ~mine
+        if mine.any():
+            told.append(f"for |{name}| ≤ {box[columns[mine]].max():.3g}")
+    if rest.any():
+        told.append(f"for auxiliary variables of atoms up to {box[columns[rest]].max():.3g}")
+    return told
+
+
+def _with_assumptions(  # noqa: PLR0917
+    program: Program, links: list[Link], dual: Dual, box: Array, radii: tuple[float, ...],
+    named: list[tuple[str, Ints]], among: Ints,
+) -> tuple[Program, list[Link], Dual, tuple[str, ...]]:  # fmt: skip
     """The claim with one constraint per assumption.
 
-    These are ‖θ‖ ≤ R where no norm binds θ, and |xⱼ| ≤ Xⱼ where a column does not vanish.
+    These are ‖θ‖ ≤ R where no norm binds θ, and |xⱼ| ≤ Xⱼ where a column, one of `among`, does not vanish.
     """
     (m, n), assumptions = program.A.shape, []
     rows: list[int] = []
@@ -195,13 +225,13 @@ def _with_assumptions(
     free = checker.free_columns(program, links, dual)
     found, _ = checker.sums(free, dual.z)
     unit = 1e-13 * float(np.abs(dual.z).max(initial=0.0))
-    alone = np.flatnonzero((free.owners < 0) & (found != 0))
+    alone = np.flatnonzero((free.owners < 0) & (found != 0) & np.isin(free.columns, among))
     for k in alone:
         j = int(free.columns[k])
         for sign in (1.0, -1.0):
             rows, values, columns, b = [*rows, m + len(b)], [*values, sign], [*columns, j], [*b, float(box[j])]
             z.append(max(-sign * float(found[k]), 0.0) + unit)
-    assumptions += ["for variables up to 1000 times their size"] if len(alone) else []
+    assumptions += _told_of(free.columns[alone].astype(int), box, named)
     more = sp.csc_array((values, (rows, columns)), shape=(m + len(b), n + count))
     wide = sp.csc_array((program.A.data, program.A.indices, np.append(program.A.indptr, [program.A.nnz] * count)),
                         shape=(m, n + count))  # fmt: skip

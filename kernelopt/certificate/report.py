@@ -25,6 +25,9 @@ LAST_DIGITS = 2.0**-44  # a gap up to this, relative to P₀ − P, closes: 256�
 # Above this relative gap, a certificate whose gap is within the floor prints the absolute gap instead: where θ = 0 is
 # optimal, P₀ − P ≈ 0 and the relative gap has no meaning.
 READABLE = 1e-3
+# Share of the gap from which its allowance for rounding is told, and the relative gap: no other solver or tolerance
+# makes that part smaller. Smaller gaps than a hundredth of the default tol leave nothing to explain.
+MUCH, TOLD = 0.5, 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +96,8 @@ class Certificate:
         The amount by which the upper bound was raised because constraints hold only up to a small violation: twice the
         first-order cost, Σ |multiplier × violation|. Included in `upper`.
     rounding : float
-        The part of the gap that is an allowance for rounding and for errors of kernel values.
+        The part of the gap that is an allowance for rounding and for errors of kernel values. It is printed where it is
+        half of the gap or more: a more accurate solver does not reduce it, and data or a kernel of smaller size do.
     terms : float
         T, the sum of the absolute values of the terms of the objective at the answer.
     floor : float
@@ -213,6 +217,8 @@ class Certificate:
             gap = f"absolute gap {self.absolute_gap:.1e}"
         ranks = ", ".join(f"rank {r} of {n}" for r, n in self.ranks)
         low, high = self._digits(self.lower, ROUND_FLOOR), self._digits(self.upper, ROUND_CEILING)
+        told = self._of_rounding()
+        gap += f" ({told})" if told else ""
         parts = [f"optimum in [{low}, {high}]", gap, self.scope, ranks]
         return ", ".join(p for p in [*parts, *self.assumptions, *self.rests_on, self._of_all_theta] if p)
 
@@ -227,12 +233,21 @@ class Certificate:
         bound = float(Context(4, outward).create_decimal(self.of_terms))
         return f"for every θ at {side} {bound:.4g}"
 
+    def _of_rounding(self) -> str:
+        """How much of the gap is an allowance for rounding, where that is half of it or more."""
+        gap = self.absolute_gap
+        if not isfinite(gap) or self.relative_gap <= TOLD or self.rounding < MUCH * gap:
+            return ""
+        share = min(round(100 * self.rounding / gap), 100)
+        return f"{'all' if share == 100 else f'{share} %'} of it an allowance for rounding"
+
     def _repr_html_(self) -> str:
         low, high = self._digits(self.lower, ROUND_FLOOR), self._digits(self.upper, ROUND_CEILING)
         rows = [
             ("optimum in", f"[{low}, {high}]"),
             ("relative gap", f"{self.relative_gap:.1e}"),
             ("absolute gap", f"{self.absolute_gap:.1e}"),
+            *([("of the gap", told)] if (told := self._of_rounding()) else []),
             ("scope", self.scope),
             *(("rank", f"{rank} of {n}") for rank, n in self.ranks),
             *(("assumed", assumption) for assumption in self.assumptions),

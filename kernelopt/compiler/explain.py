@@ -119,6 +119,13 @@ def solver(chosen: str | None, stats: SolverStats | None) -> Lines:
     return [("solver", (chosen or "none") + after)]
 
 
+def seconds(stats: SolverStats | None) -> Lines:
+    """The time of each phase of the last solve."""
+    if stats is None or not stats.seconds:
+        return []
+    return [("seconds", ", ".join(f"{name} {spent:.2g}" for name, spent in stats.seconds.items()))]
+
+
 def _remedy(solution: Solution) -> str:
     """What to do about the status; for a limit, which one was reached."""
     stats = solution.solver_stats

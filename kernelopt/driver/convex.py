@@ -46,8 +46,9 @@ LEAST_PATIENCE = 5.0  # seconds that a later attempt has in any case: the time o
 EARLY = 1e-4
 LAST_DIGITS = 1e-14  # of the objective's terms, 45 eps: a gap that no solver in double precision improves
 # In units of the objective's data: where θ gains no more than this, a gap of this size ends the search for losses with
-# kinks, since no relative gap can be reached, and other solvers find the same. Differentiable losses are solved to the
-# last digit; multipliers of constraints are of the size of the gap's square root.
+# kinks, and for problems that are no sum of functions of one number, since no relative gap can be reached, and other
+# solvers find the same. Differentiable losses are solved to the last digit; multipliers of constraints are of the size
+# of the gap's square root.
 NOTHING_LEFT = 1e-10
 
 
@@ -212,7 +213,8 @@ class Convex(Work):
             closed = found.closes(task.goal.solver_tol, task.goal.abs_tol)
             shape = shape_of(task.reduction.form, task.data)
             nothing = NOTHING_LEFT * task.data.form.units[1]
-            floor = nothing if shape.kinked and not shape.hard and found.unit <= nothing else 0.0
+            rough = (shape.kinked and not shape.hard) or task.data.split is None
+            floor = nothing if rough and found.unit <= nothing else 0.0
             closed = closed or found.absolute_gap <= max(LAST_DIGITS * found.terms, floor)
             if diagnosis.is_receding(task, task.data, point, found):
                 self.status = Status.NOT_ATTAINED
@@ -238,8 +240,11 @@ class Convex(Work):
         if self.task.data is None:
             return None
         try:
-            with clock.limited(clock.now() + self.task.goal.for_last_steps()):
-                return certificates.first_look(self.task.reduction, self.task.data, point, slopes)
+            goal = self.task.goal
+            with clock.limited(clock.now() + goal.for_last_steps()):
+                return certificates.first_look(
+                    self.task.reduction, self.task.data, point, slopes, goal.solver_tol, goal.abs_tol
+                )
         except clock.OutOfTimeError:
             return None
 

@@ -197,15 +197,18 @@ def _in_kernel_space(  # noqa: PLR0917
     """
     outer, names = stated.outer, list(stated.solvers)
     flat = flat if known is None else next(factor.why for factor in known.reduction.factors.values())
-    why = "" if outer is None else in_kernel_space.reason(stated.form, outer, names, options, goal, flat)
+    with clock.phase(clock.FACTOR):  # the reason may need columns of Q
+        why = "" if outer is None else in_kernel_space.reason(stated.form, outer, names, options, goal, flat)
     if outer is None or not why:
         return state
     if known is None and in_kernel_space.lacks_memory(stated.form, options):
         return replace(state, why=in_kernel_space.NO_MEMORY)
-    reduction = known.reduction if known else in_kernel_space.reduced(stated.form, options, goal.deadline, why)
+    with clock.phase(clock.FACTOR):
+        reduction = known.reduction if known else in_kernel_space.reduced(stated.form, options, goal.deadline, why)
     if state.factored is not None:
         start = engines.carried(start, stated.form, state.factored.reduction.factors, reduction.factors)
-    attempt, outcome = in_kernel_space.tried(reduction, outer, names, goal, start)
+    with clock.phase(clock.SOLVER):
+        attempt, outcome = in_kernel_space.tried(reduction, outer, names, goal, start)
     if outcome is None:
         return replace(state, attempts=(*state.attempts, attempt))
     return state.after(Factored(options, reduction), replace(outcome, attempts=(attempt,)))
@@ -277,7 +280,7 @@ def _factored(
     """The reduction of a step, the last one where options are the same."""
     if state.factored is not None and state.factored.options == step.options:
         return state.factored
-    with clock.limited(deadline):
+    with clock.limited(deadline), clock.phase(clock.FACTOR):
         made = reduced(form, replace(step, options=replace(step.options, why=step.options.why or state.why)), coarser)
         if state.best is not None:
             clock.check()  # one call of LAPACK may have taken the time that was left for solving

@@ -159,9 +159,10 @@ Strategy = Callable[[Reduction, Goal, Start | None], Work]
 
 def attempted(work: Work) -> Outcome:
     """Run all planned attempts, and return the outcome."""
-    for plan in work.plans():
-        work.attempt(plan)
-    return work.outcome()
+    with clock.phase(clock.SOLVER):
+        for plan in work.plans():
+            work.attempt(plan)
+        return work.outcome()
 
 
 def least_gap(attempts: tuple[Attempt, ...] | list[Attempt]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -227,6 +227,8 @@ class SolverStats:
     """The solver's name, times in seconds, and number of iterations.
 
     `attempts` lists all runs of solvers, `rounds` all factors; `out_of_time` tells whether time_limit ended the solve.
+    `seconds` is the time of each phase of the whole solve: statement (reading and compiling), factor (kernel values and
+    factorization), solver (all attempts) and proof (bounds).
 
     Examples
     --------
@@ -250,6 +252,7 @@ class SolverStats:
     attempts: tuple[Attempt, ...] = ()
     rounds: tuple[Round, ...] = ()
     out_of_time: bool = False
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

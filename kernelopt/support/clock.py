@@ -1,4 +1,4 @@
-"""The one clock that all times of a solve are read from, and the deadline of a call, for loops deep inside of it."""
+"""The one clock that all times of a solve are read from, the deadline of a call, and the seconds that its phases take."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from time import perf_counter
 # the limit, smaller ones leave answers without bounds.
 LAST = 0.5
 
+STATEMENT, FACTOR, SOLVER, PROOF = "statement", "factor", "solver", "proof"
+
 _deadline: ContextVar[float] = ContextVar("deadline", default=inf)
 _end: ContextVar[float] = ContextVar("end", default=inf)
+_spent: ContextVar[dict[str, float] | None] = ContextVar("spent", default=None)
 
 
 class OutOfTimeError(Exception):
@@ -67,3 +70,28 @@ def check() -> None:
     """Raise OutOfTimeError once the deadline is reached."""
     if seconds_left() <= 0:
         raise OutOfTimeError
+
+
+@contextmanager
+def recorded() -> Iterator[dict[str, float]]:
+    """The seconds of each phase that runs in this context."""
+    spent = dict.fromkeys((STATEMENT, FACTOR, SOLVER, PROOF), 0.0)
+    token = _spent.set(spent)
+    try:
+        yield spent
+    finally:
+        _spent.reset(token)
+
+
+@contextmanager
+def phase(name: str) -> Iterator[None]:
+    """Count the seconds in this context for a phase; those of a phase within it are counted for that one alone."""
+    spent = _spent.get()
+    if spent is None:
+        yield
+        return
+    began, before = now(), sum(spent.values())
+    try:
+        yield
+    finally:
+        spent[name] += now() - began - (sum(spent.values()) - before)

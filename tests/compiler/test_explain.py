@@ -1,6 +1,8 @@
 """explain() tells the reduction, and never raises."""
 
+import re
 from dataclasses import replace
+from time import perf_counter
 
 import cvxpy as cp
 import numpy as np
@@ -12,6 +14,7 @@ from kernelopt.compiler import explain
 from kernelopt.factorization import memory
 from kernelopt.language.text import Notation, describe
 from kernelopt.results.solution import Attempt
+from kernelopt.support import clock
 
 X = np.random.default_rng(0).normal(size=(20, 2))
 y = np.where(X[:, 0] > 0, 1.0, -1.0)
@@ -215,3 +218,32 @@ def test_limits_have_the_remedy_that_fits(theta):
     late = replace(problem.solver_stats, out_of_time=True)
     (line,) = [text for label, text in explain.answer(replace(problem._solution, solver_stats=late), Notation())][-1:]
     assert line.startswith("The time limit was reached")
+
+
+def test_the_seconds_of_each_phase(theta):
+    """Every phase once, in order, and in a sum that the whole solve exceeds."""
+    problem = svm(theta)
+    assert "seconds" not in str(problem.explain())
+    began = perf_counter()
+    problem.solve()
+    elapsed = perf_counter() - began
+    (line,) = [text for label, text in problem.explain().lines if label == "seconds"]
+    number = r"\d[\d.e+-]*"
+    assert re.fullmatch(f"statement {number}, factor {number}, solver {number}, proof {number}", line)
+    seconds = problem.solver_stats.seconds
+    assert all(spent > 0 for spent in seconds.values())
+    assert sum(seconds.values()) <= elapsed
+
+
+def test_phases_within_phases_count_once():
+    with clock.recorded() as seconds:
+        with clock.phase(clock.SOLVER):
+            with clock.phase(clock.PROOF):
+                pass
+            inner = seconds[clock.PROOF]
+        before = dict(seconds)
+    with clock.phase(clock.SOLVER):  # nothing is recorded here
+        pass
+    assert seconds == before
+    assert seconds[clock.PROOF] == inner > 0
+    assert seconds[clock.FACTOR] == 0
