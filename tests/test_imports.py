@@ -59,7 +59,7 @@ INSIDE = {
         ["policy", "verification"],
         ["convex", "local_optima", "options"],
         ["judgement"],
-        ["answered", "diagnosis", "values"],
+        ["answered", "diagnosis", "mixed_integer", "values"],
         ["strategy"],
     ],
     "estimators": [

@@ -18,6 +18,7 @@ from kernelopt.support.html import table
 from kernelopt.support.types import Array
 
 FULL, REDUCED, ESTIMATE = "full kernel", "reduced problem", "estimate"
+WORD, WORD_REDUCED = "solver's word", "solver's word for the reduced problem"  # of mixed-integer problems: no proof
 # The largest unit of the relative gap, in T. Where P₀ is huge, a gap that is small relative to P₀ − P may exceed all
 # terms at the answer: with P₀ − P = 3e13 and T = 0.76, a gap of 1548 would count as 5e-11.
 CAP = 1e4
@@ -76,7 +77,9 @@ class Certificate:
         99.9 % of the attainable improvement over θ = 0 was attained. Constants added to the objective do not change it.
     scope : str
         "full kernel": for every θ of the stated problem; "reduced problem": for θ in the span of the factor only;
-        "estimate": not a bound (νᵀQν was sampled).
+        "estimate": not a bound (νᵀQν was sampled). With integers, "solver's word": the lower bound (for a Maximize the
+        upper one) is what the mixed-integer solver tells, with nothing to check it by; "solver's word for the reduced
+        problem": the same for θ in the span of the factor only. The gap is that of this bound, and proves nothing.
     ranks : tuple of (rank, number of distinct rows), one for each θ
     assumptions : tuple of str
         Assumptions of the bounds that the problem does not state, such as a radius of θ. With any of them the answer is
@@ -104,6 +107,8 @@ class Certificate:
         P₀.
     distance : mapping of θ to a bound on ‖θ̂ − θ*‖
         √(absolute_gap/λ) where the objective holds λ‖θ‖²; only for scope "full kernel".
+    solver : str
+        The mixed-integer solver whose word a bound is; "" where both bounds are proven.
     seconds : wall time of the certificate
 
     Examples
@@ -134,6 +139,7 @@ class Certificate:
     is_feasible: bool = True
     rests_on: tuple[str, ...] = ()
     distance: Mapping[Theta, float] = field(default_factory=dict)
+    solver: str = ""
     evidence: Lower | None = field(default=None, repr=False)
     bare: Certificate | None = field(default=None, repr=False)  # before constants of the objective were added
 
@@ -204,7 +210,10 @@ class Certificate:
             gap = f"absolute gap {self.absolute_gap:.1e}"
         ranks = ", ".join(f"rank {r} of {n}" for r, n in self.ranks)
         low, high = self._digits(self.lower, ROUND_FLOOR), self._digits(self.upper, ROUND_CEILING)
-        parts = [f"optimum in [{low}, {high}]", gap, self.scope, ranks]
+        told = f"optimum in [{low}, {high}]"
+        parts = [told, gap, self.scope, ranks]
+        if self.solver:
+            parts = [f"{told} by {self.scope.replace('solver', self.solver)}, not proven", gap, ranks]
         return ", ".join(p for p in [*parts, *self.assumptions, *self.rests_on] if p)
 
     def _repr_html_(self) -> str:
@@ -213,7 +222,7 @@ class Certificate:
             ("optimum in", f"[{low}, {high}]"),
             ("relative gap", f"{self.relative_gap:.1e}"),
             ("absolute gap", f"{self.absolute_gap:.1e}"),
-            ("scope", self.scope),
+            ("scope", f"{self.scope}: {self.solver}, not proven" if self.solver else self.scope),
             *(("rank", f"{rank} of {n}") for rank, n in self.ranks),
             *(("assumed", assumption) for assumption in self.assumptions),
             *(("rests on", told) for told in self.rests_on),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf, isfinite, nan
 from time import perf_counter
 from typing import Any
@@ -16,13 +16,14 @@ import numpy as np
 
 from kernelopt import certificate as certificates
 from kernelopt.certificate import ESTIMATE, Certificate, Request
-from kernelopt.compiler import integers, representer
+from kernelopt.compiler import integers, projection, representer
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import FEASIBLE, Reduction
 from kernelopt.compiler.separable import Outer, outer_of
 from kernelopt.driver import diagnosis
 from kernelopt.driver.diagnosis import Diagnosis
-from kernelopt.driver.judgement import NOTHING, ROUNDING, Candidate, is_rounding, judged, towards_zero
+from kernelopt.driver.judgement import NOTHING, Candidate, judged, towards_zero
+from kernelopt.driver.mixed_integer import Rest
 from kernelopt.driver.strategy import Goal, Outcome, Plan, Task, Units, Work, attempted, least_gap, without_answer
 from kernelopt.errors import DataError, MemoryLimitError, SolverError
 from kernelopt.results.solution import Attempt, Status
@@ -50,22 +51,6 @@ LAST_DIGITS = 1e-14  # of the objective's terms, 45 eps: a gap that no solver in
 # kinks, since no relative gap can be reached, and other solvers find the same. Differentiable losses are solved to the
 # last digit; multipliers of constraints are of the size of the gap's square root.
 NOTHING_LEFT = 1e-10
-
-
-@dataclass(frozen=True, eq=False)
-class Rest:
-    """A mixed-integer problem with its integers fixed, a continuous problem, and its answer."""
-
-    reduction: Reduction
-    outer: Outer
-    point: Iterate
-    attempts: tuple[Attempt, ...]
-
-    def meets_constraints(self) -> bool:
-        """Whether constraints hold to rounding with these integers."""
-        point = representer.evaluate(self.reduction, self.point)
-        met = representer.violation(self.reduction, point, self.outer.form.data_unit) <= ROUNDING
-        return met or is_rounding(self.reduction, self.outer, point)
 
 
 def begin(
@@ -195,10 +180,11 @@ class Convex(Work):
         assert answer.point is not None
         point = representer.evaluate(task.reduction, answer.point, answer.predictions)
         self.units = _units(point, task.data_unit)
-        point = point if task.is_continuous else self._with_integers(point)
+        claimed = task.sign * point.value
+        point = self._met(point) if task.is_continuous else self._with_integers(point)
         feasible = representer.violation(task.reduction, point, task.data_unit) <= FEASIBLE and isfinite(point.value)
         limited, gap = answer.status == Status.USER_LIMIT, nan
-        candidate = Candidate(0.0 if feasible else inf, False, limited, point, answer)
+        candidate = Candidate(0.0 if feasible else inf, False, limited, point, answer, claimed)
         known = nan if task.data is None else certificates.gap_of_solver(task.reduction, task.data, point, answer.gap)
         found = None if known <= task.goal.solver_tol else self._first_look(point, answer.slopes)
         if known <= task.goal.solver_tol:
@@ -216,6 +202,18 @@ class Convex(Work):
             self.best = candidate
         return gap
 
+    def _met(self, point: Iterate) -> Iterate:
+        """The point, or one moved into constraints where it meets none of them: rows such as s ≤ 0 and −s ≤ 0 of a
+        variable s that is 0 have no terms beside which a solver's 1e-10 were small."""
+        task = self.task
+        if task.outer is None or representer.violation(task.reduction, point, task.data_unit) <= FEASIBLE:
+            return point
+        moved = projection.moved(task.reduction, task.outer.form, point)
+        if moved is None:
+            return point
+        found = representer.evaluate(task.reduction, moved)
+        return found if representer.violation(task.reduction, found, task.data_unit) <= FEASIBLE else point
+
     def _first_look(self, point: Iterate, slopes: Any) -> Certificate | None:
         """Bounds of the reduced problem; None without a certificate, and where the time is over."""
         if self.task.data is None:
@@ -227,40 +225,44 @@ class Convex(Work):
             return None
 
     def _with_integers(self, point: Iterate) -> Iterate:
-        """The point with integers fixed at their rounded values, and all else from the convex problem that remains.
+        """The best of the solver's own point, that with integers rounded, and that solved again with these fixed."""
+        task, self.rest = self.task, None
+        rounded = representer.with_integers(task.reduction, point, task.data_unit)
+        fixed = integers.fixed(task.reduction.form, point)
+        try:
+            outer = outer_of(fixed.form)
+        except (SolverError, DataError):
+            return rounded
+        rest = Rest(Reduction(fixed.form, task.reduction.factors), outer, fixed)
+        trials = [rounded, *self._solved_again(rest, rounded)]
+        best = trials[0]
+        for other in trials[1:]:
+            best = other if rest.is_better(task, other, best) else best
+        self.rest = rest if representer.has_integers(task.reduction.form, best) else None
+        return best
 
-        The answer of that problem is moved into its constraints as usual. Without one, integers are only rounded.
-        """
-        self.rest, reduction, fixed = None, self.task.reduction, integers.fixed(self.task.reduction.form, point)
+    def _solved_again(self, rest: Rest, point: Iterate) -> list[Iterate]:
+        """Points of the mixed-integer problem from the convex one with its integers fixed, none where that fails."""
         goal = replace(
             self.task.goal, certify=self.task.goal.certify or ESTIMATE, options={}, own_options=False, known=None,
             progress=False, products=False,
         )  # fmt: skip
         try:
-            outer = outer_of(fixed.form)
-            rest = Reduction(fixed.form, reduction.factors)
-            names = choice.candidates(lambda: rest.inner.problem, fixed.form, outer)
-            outcome = attempted(begin(outer, names, rest, goal))
+            names = choice.candidates(lambda: rest.reduction.inner.problem, rest.reduction.form, rest.outer)
+            outcome = attempted(begin(rest.outer, names, rest.reduction, goal))
         except (SolverError, DataError, MemoryLimitError):
-            return representer.with_integers(reduction, point, self.task.data_unit)
-        known = outcome.solution.value
+            return []
+        rest.attempts = outcome.attempts
+        known, told = outcome.solution.value, outcome.solution.certificate
         if outcome.point is None or known is None or not isfinite(known):
-            return representer.with_integers(reduction, point, self.task.data_unit)
-        found, told = self._whole(point, fixed, outcome.point), outcome.solution.certificate
-        settled, better = outcome.point, None
+            return []
+        rest.answer = outcome.point
+        found, better = [outcome.point], None
         if told is not None and told.relative_gap > goal.tol:  # closed by rounding, which no certificate tells the user
-            better = towards_zero(Task(rest, outer, goal), outer, told, settled)
-        if better is not None:
-            moved = self._whole(point, fixed, better)
-            # Here no data say what is small: a violation of 1e-30 is all that a row of such numbers has.
-            if representer.violation(reduction, moved, self.task.data_unit) <= FEASIBLE:
-                settled, found = better, moved
-        self.rest = Rest(rest, outer, settled, outcome.attempts)
-        return found
-
-    def _whole(self, point: Iterate, fixed: integers.Fixed, rest: Iterate) -> Iterate:
-        """A point of the problem with its integers fixed, as one of the mixed-integer problem."""
-        return representer.evaluate(self.task.reduction, replace(point, v=rest.v, y=fixed.whole(rest)))
+            better = towards_zero(Task(rest.reduction, rest.outer, goal), rest.outer, told, outcome.point)
+        found += [] if better is None else [better]
+        whole = [replace(point, v=one.v, y=rest.fixed.whole(one), duals=one.duals) for one in found]
+        return [representer.evaluate(self.task.reduction, one) for one in whole]
 
     def _log(self, plan: Plan, claimed: str, gap: float, seconds: float) -> None:
         ranks = tuple(f.rank for f in self.task.reduction.factors.values())
@@ -281,9 +283,8 @@ class Convex(Work):
         if self.best is not None and self.status is None and diagnosis.may_be_unbounded(task):
             assert task.data is not None
             self.status = Status.UNBOUNDED if diagnosis.has_ray(task, task.data) else None
-        if self.best is not None and self.status != Status.INFEASIBLE:
-            met = self.rest is not None and self.rest.meets_constraints()
-            outcome = judged(task, self.best, met, self._diagnose, self.status)
+        if self.best is not None and (self.status != Status.INFEASIBLE or not task.is_continuous):
+            outcome = judged(task, self.best, self.rest, self._diagnose, self.status)
             return replace(outcome, attempts=tuple(self.attempts))
         status = self.status if self.status in NOTHING else Status.USER_LIMIT
         assert status is not None

@@ -66,6 +66,17 @@ def _scs(tol: float) -> dict[str, Any]:
     return {"eps_abs": tol, "eps_rel": tol, "max_iters": 100_000}
 
 
+def _highs(tol: float) -> dict[str, Any]:
+    """Its own defaults of branch and bound leave 1e-4 of the value, or 1e-6, and integers that are off by 1e-6."""
+    near = min(max(tol, HIGHS_LEAST), 1e-6)
+    return {"mip_rel_gap": tol, "mip_abs_gap": tol, "mip_feasibility_tolerance": near}
+
+
+def _ecos_bb(tol: float) -> dict[str, Any]:
+    """Its own defaults leave 1e-3 of the value, and integers that are off by 1e-4."""
+    return {**_ecos(tol), "mi_rel_eps": tol, "mi_abs_eps": tol}
+
+
 def _attributes(module: str, settings: str) -> list[str]:
     """The options of a solver that has a class of them."""
     return [name for name in dir(getattr(import_module(module), settings)) if not name.startswith("_")]
@@ -91,6 +102,7 @@ SCS_NAMES = (
     "max_iters", "eps", "eps_abs", "eps_rel", "eps_infeas", "alpha", "rho_x", "scale", "adaptive_scale", "normalize",
     "acceleration_lookback", "acceleration_interval", "time_limit_secs", "use_indirect", "use_quad_obj",
 )  # fmt: skip
+HIGHS_LEAST = 1e-10  # least mip_feasibility_tolerance that it takes
 # What other solvers call the accuracy, for which solve() has tol.
 ACCURACY = {"eps", "eps_abs", "eps_rel", "abstol", "reltol", "feastol", "tol_gap_abs", "tol_gap_rel", "tol_feas"}
 SPELLED = 0.8  # least ratio of difflib for an option of the solver that was meant: max_iters suggests max_iter
@@ -123,11 +135,20 @@ CONIC_SOLVERS = {
         names=lambda: SCS_NAMES,
     ),
     "HIGHS": ConicSolver(
-        "comes with cvxpy", time_limit="time_limit", names=lambda: _attributes("highspy", "HighsOptions")
+        "comes with cvxpy", _highs, "time_limit", names=lambda: _attributes("highspy", "HighsOptions")
     ),
     "ECOS_BB": ConicSolver(
-        "pip install 'kernelopt[ecos]' (Python < 3.13)", stopped=lambda raw: raw["info"]["exitFlag"] == ECOS_STOPPED
+        "pip install 'kernelopt[ecos]' (Python < 3.13)",
+        _ecos_bb,
+        stopped=lambda raw: raw["info"]["exitFlag"] == ECOS_STOPPED,
     ),
+}
+# The bound of the optimum that branch and bound tells beside its answer, where its raw answer holds one.
+BOUNDS: dict[str, Callable[[Any], float]] = {
+    "HIGHS": lambda raw: raw["info"].mip_dual_bound,
+    "SCIPY": lambda raw: raw["mip_dual_bound"],
+    "SCIP": lambda raw: raw["model"].getDualbound(),
+    "GUROBI": lambda raw: raw["model"].ObjBound,
 }
 # Rows whose largest coefficient is between 1/MODERATE and MODERATE are not rescaled: units that differ by less cost few
 # digits.
@@ -189,6 +210,7 @@ class Answer:
     interrupted : whether Ctrl-C ended it
     gap : absolute, of the reduced problem, by the solver's own dual point; NaN where it has none
     predictions : Bv of each link, where the solver knows them
+    bound : of the minimized reduced problem, by the word of a mixed-integer solver; NaN where it tells none
     """
 
     status: Status
@@ -200,6 +222,7 @@ class Answer:
     interrupted: bool = False
     gap: float = nan
     predictions: tuple[Array, ...] | None = None
+    bound: float = nan
 
 
 def solve(  # noqa: PLR0917
@@ -262,7 +285,17 @@ def solve(  # noqa: PLR0917
         _place_inside(variable)
     has_point = solution.status in cp.settings.SOLUTION_PRESENT and all(map(_has_value, problem.variables()))
     status = STATUSES.get(solution.status, Status.USER_LIMIT)
-    return Answer(status if has_point or not status.has_point else Status.USER_LIMIT, has_point, stats)
+    status = status if has_point or not status.has_point else Status.USER_LIMIT
+    return Answer(status, has_point, stats, bound=_told_bound(found, raw) if problem.is_mixed_integer() else nan)
+
+
+def _told_bound(found: Compiled, raw: Any) -> float:
+    """The solver's own bound of the minimized problem, constants included; NaN where its answer holds none."""
+    try:
+        bound = float(BOUNDS[found.solver](raw))
+    except (KeyError, TypeError, AttributeError):  # a solver that tells none, or not this time
+        return nan
+    return found.offset + bound
 
 
 def nothing(solver: str) -> Answer:

@@ -134,6 +134,11 @@ class Compiled(NamedTuple):
     def solver(self) -> str:
         return str(self.chain.solver.name())
 
+    @property
+    def offset(self) -> float:
+        """The constant of the minimized objective, which the solver does not see."""
+        return float(np.ravel(self.inverse[-1][cp.settings.OFFSET])[0])
+
     def first_column(self, variable: cp.Variable) -> int | None:
         """The index at which a variable begins in the solver's x; None where compilation removed the variable."""
         found = self.data["param_prob"].var_id_to_col.get(variable.id)
@@ -481,7 +486,7 @@ def cone_data(problem: cp.Problem) -> ConeData:
         point = SimpleNamespace(x=x, z=z, s=z, obj_val=0.0, status="Solved", solve_time=0.0, iterations=0)
         return dict(chain.invert(point, inverse).dual_vars)
 
-    offset = float(np.ravel(inverse[-1][cp.settings.OFFSET])[0])
+    offset = Compiled(data, chain, inverse).offset
     A, c, b = data["A"], np.asarray(data["c"], dtype=float), np.asarray(data["b"], dtype=float)
     A.eliminate_zeros()  # of parameters; those of constants are not there
     return ConeData(data.get("P"), c, offset, A, b, data["dims"], columns, multipliers, data["param_prob"])
