@@ -141,7 +141,7 @@ class Case:
                 continue
             problem = cp.Problem(objective, constraints)
             try:
-                problem.solve(solver="HIGHS" if self.is_linear else "CLARABEL")
+                problem.solve(solver="CLARABEL")
             except cp.error.SolverError:
                 return "unknown", np.nan
             if problem.status == "unbounded":

@@ -12,7 +12,7 @@ room for −e.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import nan
@@ -203,6 +203,19 @@ def is_met(reduction: Reduction, form: ConicForm, point: Iterate, sums: Array | 
         terms = terms + abs(A[:, np.concatenate([np.arange(0), *form.u]).astype(int)]) @ sums
     s, most = b - A @ x, ROOM * terms
     return bool(np.all(np.where(equal, np.abs(s), -s) <= most))
+
+
+def nearby(reduction: Reduction, form: ConicForm, point: Iterate) -> Iterator[Iterate]:
+    """Points near one that meets constraints badly: moved into them, and then without what is rounding of y.
+
+    Rows such as s ≤ 0 and −s ≤ 0 have no terms beside which 1e-10, or 1e-24, were small.
+    """
+    found = moved(reduction, form, point)
+    if found is not None:
+        yield representer.evaluate(reduction, found)
+        least = ROUNDING * form.data_unit
+        y = tuple(np.where(np.abs(dense(value)) <= least, 0.0, dense(value)) for value in found.y)
+        yield representer.evaluate(reduction, replace(found, y=y))
 
 
 def is_rounding(reduction: Reduction, form: ConicForm, point: Iterate) -> bool:

@@ -183,6 +183,7 @@ class Convex(Work):
         claimed = task.sign * point.value
         point = self._met(point) if task.is_continuous else self._with_integers(point)
         feasible = representer.violation(task.reduction, point, task.data_unit) <= FEASIBLE and isfinite(point.value)
+        feasible = feasible if self.rest is None else self.rest.is_feasible(task, point)
         limited, gap = answer.status == Status.USER_LIMIT, nan
         candidate = Candidate(0.0 if feasible else inf, False, limited, point, answer, claimed)
         known = nan if task.data is None else certificates.gap_of_solver(task.reduction, task.data, point, answer.gap)
@@ -203,16 +204,14 @@ class Convex(Work):
         return gap
 
     def _met(self, point: Iterate) -> Iterate:
-        """The point, or one moved into constraints where it meets none of them: rows such as s ≤ 0 and −s ≤ 0 of a
-        variable s that is 0 have no terms beside which a solver's 1e-10 were small."""
+        """The point, or one near it that is feasible where it is not."""
         task = self.task
         if task.outer is None or representer.violation(task.reduction, point, task.data_unit) <= FEASIBLE:
             return point
-        moved = projection.moved(task.reduction, task.outer.form, point)
-        if moved is None:
-            return point
-        found = representer.evaluate(task.reduction, moved)
-        return found if representer.violation(task.reduction, found, task.data_unit) <= FEASIBLE else point
+        for other in projection.nearby(task.reduction, task.outer.form, point):
+            if representer.violation(task.reduction, other, task.data_unit) <= FEASIBLE:
+                return other
+        return point
 
     def _first_look(self, point: Iterate, slopes: Any) -> Certificate | None:
         """Bounds of the reduced problem; None without a certificate, and where the time is over."""
@@ -233,12 +232,10 @@ class Convex(Work):
             outer = outer_of(fixed.form)
         except (SolverError, DataError):
             return rounded
-        rest = Rest(Reduction(fixed.form, task.reduction.factors), outer, fixed)
-        trials = [rounded, *self._solved_again(rest, rounded)]
-        best = trials[0]
-        for other in trials[1:]:
+        self.rest = rest = Rest(Reduction(fixed.form, task.reduction.factors), outer, fixed)
+        best = rounded
+        for other in [*rest.near(task, rounded), *self._solved_again(rest, rounded)]:
             best = other if rest.is_better(task, other, best) else best
-        self.rest = rest if representer.has_integers(task.reduction.form, best) else None
         return best
 
     def _solved_again(self, rest: Rest, point: Iterate) -> list[Iterate]:
@@ -261,8 +258,7 @@ class Convex(Work):
         if told is not None and told.relative_gap > goal.tol:  # closed by rounding, which no certificate tells the user
             better = towards_zero(Task(rest.reduction, rest.outer, goal), rest.outer, told, outcome.point)
         found += [] if better is None else [better]
-        whole = [replace(point, v=one.v, y=rest.fixed.whole(one), duals=one.duals) for one in found]
-        return [representer.evaluate(self.task.reduction, one) for one in whole]
+        return [rest.whole(self.task, point, one) for one in found]
 
     def _log(self, plan: Plan, claimed: str, gap: float, seconds: float) -> None:
         ranks = tuple(f.rank for f in self.task.reduction.factors.values())

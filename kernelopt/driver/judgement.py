@@ -256,10 +256,10 @@ def _without_proof(
     if rest is not None:
         bound = best.answer.bound if isfinite(best.answer.bound) else min(best.claimed, task.sign * found.point.value)
         told = rest.certificate(task, found.point, bound, best.answer.stats.solver_name)
-    trusted = rest is not None and told is not None and found.is_feasible and best.answer.status == Status.OPTIMAL
-    trusted = trusted and not representer.may_lack(task.reduction, found.point)
-    if rest is not None and told is not None and trusted:
-        trusted = rest.meets_constraints(found.point) and rest.confirms(task, found.point, told)
+    trusted = best.answer.status == Status.OPTIMAL and not representer.may_lack(task.reduction, found.point)
+    trusted = trusted and representer.has_integers(task.reduction.form, found.point)
+    trusted = trusted and rest is not None and rest.meets_constraints(found.point)
+    trusted = trusted and told is not None and rest.confirms(task, found.point, told)
     shown = told if task.goal.certify is not False and isfinite(best.answer.bound) else None
     if best.limited:
         return Status.USER_LIMIT, shown

@@ -7,6 +7,7 @@ multipliers, so that nothing here proves it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import isfinite
 from time import perf_counter
@@ -14,6 +15,7 @@ from time import perf_counter
 from kernelopt import certificate as certificates
 from kernelopt.certificate import Certificate
 from kernelopt.compiler import projection, representer
+from kernelopt.compiler.attributes import dense, rounded
 from kernelopt.compiler.integers import Fixed
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import FEASIBLE, Reduction
@@ -42,16 +44,29 @@ class Rest:
     attempts: tuple[Attempt, ...] = ()
     answer: Iterate | None = None
 
+    def near(self, task: Task, point: Iterate) -> Iterator[Iterate]:
+        """The point with its integers fixed, and the same moved into the constraints."""
+        y = tuple(rounded(v, dense(known)) for v, known in zip(task.reduction.form.y, point.y, strict=True))
+        yield representer.evaluate(task.reduction, replace(point, y=y))
+        for one in projection.nearby(self.reduction, self.outer.form, self._point(replace(point, y=y))):
+            yield self.whole(task, point, one)
+
+    def whole(self, task: Task, point: Iterate, rest: Iterate) -> Iterate:
+        """A point of the problem with its integers fixed, as one of the mixed-integer problem."""
+        return representer.evaluate(task.reduction, replace(point, v=rest.v, y=self.fixed.whole(rest)))
+
     def is_better(self, task: Task, new: Iterate, old: Iterate) -> bool:
         """Whether a point of the mixed-integer problem replaces another one."""
         if self._counts(task, new) != self._counts(task, old):
             return self._counts(task, new)
+        if not self._counts(task, new):
+            return False
         gain = self._value(old) - self._value(new)
         if self.meets_constraints(new) == self.meets_constraints(old):
             return gain > 0
         loose = old if self.meets_constraints(new) else new
         size = abs(self._value(old) - self.outer.form.offset) + self.outer.form.units[1]
-        price = PRICE * representer.violation(task.reduction, loose, task.data_unit) * size
+        price = PRICE * representer.violation(task.reduction, loose, self.outer.form.data_unit) * size
         return gain >= -price if loose is old else gain > price
 
     def meets_constraints(self, whole: Iterate) -> bool:
@@ -76,10 +91,14 @@ class Rest:
         allowed = max(found.floor, NOTHING_LEFT * self.outer.form.units[1])
         return self._value(whole) - bound <= max(task.goal.tol * max(found.unit, found.terms), allowed)
 
+    def is_feasible(self, task: Task, whole: Iterate) -> bool:
+        """Whether the mixed-integer problem's constraints and attributes hold to `FEASIBLE`."""
+        violation = representer.violation(task.reduction, whole, self.outer.form.data_unit)
+        return violation <= FEASIBLE and isfinite(whole.value)
+
     def _counts(self, task: Task, whole: Iterate) -> bool:
         """Whether a point is feasible, with integers that are integers."""
-        near = representer.violation(task.reduction, whole, task.data_unit) <= FEASIBLE and isfinite(whole.value)
-        return near and representer.has_integers(task.reduction.form, whole)
+        return representer.has_integers(task.reduction.form, whole) and self.is_feasible(task, whole)
 
     def _value(self, whole: Iterate) -> float:
         """The minimized objective without constants, those of fixed integers included."""

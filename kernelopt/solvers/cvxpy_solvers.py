@@ -247,8 +247,9 @@ def solve(  # noqa: PLR0917
     ours |= {k: v for k, v in options.items() if k not in ("warm_start", "verbose")}
     try:
         found = compiled(problem, solver, ours)
-        plain = problem.is_mixed_integer() or not isinstance(found.data, dict)  # a problem of constants is its own data
-        sigma, kappa = (1.0, 1.0) if plain else _scaled(found, units, penalized)
+        mixed = problem.is_mixed_integer()
+        plain = mixed or not isinstance(found.data, dict)
+        sigma, kappa = _in_units(found, units, penalized, mixed)
         rows = _equilibrated(found.data) if solver == "CLARABEL" and not plain else None
         left = deadline - perf_counter()
         if isfinite(left) and known.time_limit and known.time_limit not in options:
@@ -277,7 +278,10 @@ def solve(  # noqa: PLR0917
     stats = CvxpyStats.from_dict(solution.attr, solver)
     if solution.status in cp.settings.ERROR:
         raise SolverError(f"{solver} failed. Try another solver, or verbose=True for more.")
-    solution.primal_vars = {i: sigma * x for i, x in solution.primal_vars.items()}
+    integers = {v.id: attributes.integral(v) for v in problem.variables()} if mixed else {}
+    solution.primal_vars = {
+        i: np.where(integers[i], x, sigma * x) if i in integers else sigma * x for i, x in solution.primal_vars.items()
+    }
     solution.dual_vars = {i: _times(kappa / sigma, z) for i, z in solution.dual_vars.items()}
     with np.errstate(all="ignore"):  # the point may be outside of the objective's domain
         problem.unpack(solution)
@@ -286,16 +290,16 @@ def solve(  # noqa: PLR0917
     has_point = solution.status in cp.settings.SOLUTION_PRESENT and all(map(_has_value, problem.variables()))
     status = STATUSES.get(solution.status, Status.USER_LIMIT)
     status = status if has_point or not status.has_point else Status.USER_LIMIT
-    return Answer(status, has_point, stats, bound=_told_bound(found, raw) if problem.is_mixed_integer() else nan)
+    return Answer(status, has_point, stats, bound=_told_bound(found, raw, kappa) if mixed else nan)
 
 
-def _told_bound(found: Compiled, raw: Any) -> float:
+def _told_bound(found: Compiled, raw: Any, kappa: float) -> float:
     """The solver's own bound of the minimized problem, constants included; NaN where its answer holds none."""
     try:
         bound = float(BOUNDS[found.solver](raw))
     except (KeyError, TypeError, AttributeError):  # a solver that tells none, or not this time
         return nan
-    return found.offset + bound
+    return found.offset + kappa * bound
 
 
 def nothing(solver: str) -> Answer:
@@ -321,6 +325,15 @@ def _times(factor: float, value: Any) -> Any:
     return [_times(factor, v) for v in value] if isinstance(value, list) else factor * value
 
 
+def _in_units(
+    found: Compiled, units: tuple[float, float] | None, penalized: Sequence[cp.Variable], mixed: bool
+) -> tuple[float, float]:
+    """Rescale the solver's data, in place; return the units (σ, κ) of variables and of the objective."""
+    if not isinstance(found.data, dict):  # a problem of constants is its own data
+        return 1.0, 1.0
+    return _scaled_beside_integers(found.data) if mixed else _scaled(found, units, penalized)
+
+
 @np.errstate(over="ignore", invalid="ignore")  # a solver refuses data that are not finite
 def _scaled(
     found: Compiled, units: tuple[float, float] | None, penalized: Sequence[cp.Variable]
@@ -340,6 +353,45 @@ def _scaled(
     data[linear] = data[linear] * (sigma / kappa)
     if P is not None:
         data["P"] = P * (sigma**2 / kappa)
+    return sigma, kappa
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _scaled_beside_integers(data: dict[str, Any]) -> tuple[float, float]:
+    """Rescale a mixed-integer solver's data, in place, where their units are far from 1; return these units (σ, κ).
+
+    Integers keep their unit, all other variables are measured in σ, a typical right-hand side of their rows, and the
+    objective in κ. Tolerances of branch and bound are absolute: with data of 1e-8, every point is feasible to 1e-6.
+    """
+    c, whole = data["c"], [*data.get("bool_vars_idx", ()), *data.get("int_vars_idx", ())]
+    rows = [(A, b) for A, b in (("A", "b"), ("G", "h")) if data.get(A) is not None and sp.issparse(data[A])]
+    if not whole or not rows or len(whole) == len(c):
+        return 1.0, 1.0
+    kind = np.zeros(len(c), dtype=bool)
+    kind[whole] = True
+    sizes = [np.zeros(0)]
+    for A, b in rows:
+        entries = abs(sp.csr_array(data[A]))
+        beside = entries[:, np.flatnonzero(~kind)].sum(axis=1) > 0
+        sizes += [data[b][beside], entries[np.flatnonzero(beside)][:, np.flatnonzero(kind)].data]
+    sigma = typical(np.concatenate(sizes)) or 1.0
+    unit = np.where(kind, 1.0, sigma)
+    kappa = float(np.abs(unit * c).max(initial=0.0)) or 1.0
+    if all(1 / MODERATE <= one <= MODERATE for one in (sigma, kappa)):
+        return 1.0, 1.0
+    data["c"] = unit * c / kappa
+    if data.get("P") is not None:
+        data["P"] = sp.csc_array(sp.diags_array(unit) @ data["P"] @ sp.diags_array(unit / kappa))
+    for name in ("lower_bounds", "upper_bounds"):
+        if data.get(name) is not None:
+            data[name] = data[name] / unit
+    for A, b in rows:
+        linear = data["dims"].nonneg + (0 if A == "G" else data["dims"].zero)
+        linear = data["dims"].zero if A == "A" and data.get("G") is not None else linear
+        M = sp.csr_array(sp.csr_array(data[A]) @ sp.diags_array(unit / sigma))
+        largest = abs(M).max(axis=1).toarray().ravel() if M.nnz else np.zeros(M.shape[0])
+        factors = np.where((np.arange(M.shape[0]) < linear) & (largest > 0), 1 / np.where(largest > 0, largest, 1), 1.0)
+        data[A], data[b] = sp.csc_array(sp.diags_array(factors) @ M), factors * data[b] / sigma
     return sigma, kappa
 
 
