@@ -127,9 +127,10 @@ class Convex(Work):
     def _seconds(self) -> float:
         """Seconds that the next attempt may take."""
         seconds = self.task.goal.seconds_left()
-        if not self.attempts or isfinite(seconds):
+        ran = [attempt for attempt in self.attempts if attempt.claimed != "memory_limit"]
+        if not ran or isfinite(seconds):
             return seconds
-        return max(LEAST_PATIENCE, PATIENCE * (self.attempts[0].seconds or 0.0))
+        return max(LEAST_PATIENCE, PATIENCE * (ran[0].seconds or 0.0))
 
     # ------------------------------------------------------------ one attempt
 
@@ -143,8 +144,10 @@ class Convex(Work):
             if answer.status in NOTHING:
                 self._heard(answer.status)
         except (SolverError, MemoryLimitError) as error:
-            self.failure = error
-            self._log(plan, "failed", nan, perf_counter() - began)
+            # Too little memory tells the caller more than another solver's refusal.
+            self.failure = self.failure if isinstance(self.failure, MemoryLimitError) else error
+            claimed = "memory_limit" if isinstance(error, MemoryLimitError) else "failed"
+            self._log(plan, claimed, nan, perf_counter() - began)
 
     def _heard(self, claim: Status) -> None:
         """Check a solver's claim that no answer exists. With integers the claim itself decides."""
@@ -164,10 +167,12 @@ class Convex(Work):
                 task.reduction, task.outer, plan.solver, plan.tol, perf_counter() + seconds, plan.start, goal.verbose,
                 goal.progress, task.value_at_zero(),
             )  # fmt: skip
-        cvxpy_solvers.require_memory(task.reduction, goal.memory_limit)
+        form = None if task.outer is None else task.outer.form
+        cvxpy_solvers.require_memory(task.reduction, goal.memory_limit, plan.solver, form)
         return cvxpy_solvers.solve_reduction(
-            task.reduction, plan.solver, plan.tol, goal.options, plan.units, seconds if isfinite(seconds) else None
-        )
+            task.reduction, plan.solver, plan.tol, goal.options, plan.units, seconds if isfinite(seconds) else None,
+            goal.memory_limit,
+        )  # fmt: skip
 
     def _taken(self, answer: cvxpy_solvers.Answer) -> float:
         """The relative gap of an answer for the reduced problem; the answer is kept if it is the best so far."""

@@ -18,7 +18,7 @@ from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import FEASIBLE, Reduction
 from kernelopt.compiler.separable import Outer
 from kernelopt.driver import local_optima
-from kernelopt.errors import KernelOptError, OptionError, SolverError
+from kernelopt.errors import KernelOptError, MemoryLimitError, OptionError, SolverError
 from kernelopt.factorization import CholeskyFactor, Factor
 from kernelopt.kernels.domains import distinct
 from kernelopt.kernels.lifts import lift_of
@@ -389,7 +389,7 @@ def _explicit_features(reduction: Reduction, found: Certificate, value: float, t
         B = A / np.sqrt(scale)
         factors[link.theta] = CholeskyFactor(B, scale, np.arange(A.shape[1]), 0.0, 0.0, 0.0)
     explicit, optimum = Reduction(reduction.form, factors), np.nan
-    with suppress(SolverError):
+    with suppress(SolverError, MemoryLimitError):
         answer = cvxpy_solvers.solve_reduction(explicit, "CLARABEL", 1e-2 * tol, {})
         if answer.has_point and answer.point is not None:
             optimum = representer.evaluate(explicit, answer.point).value
@@ -414,7 +414,10 @@ def explicit_matrix(link: PredictionLink) -> Array | None:
 def _explicit_original(source: ExplicitSource, value: float, found: Certificate | None, tol: float) -> Check:
     """Compare with the cvxpy problem that the kernel problem was made from."""
     problem = canonical_form.with_twins(source.problem)
-    cvxpy_solvers.solve(problem, "CLARABEL", 1e-2 * tol, {})
+    try:
+        cvxpy_solvers.solve(problem, "CLARABEL", 1e-2 * tol, {})
+    except MemoryLimitError:
+        return Check("explicit original", np.nan, None, "not solved: it takes more memory than there is")
     optimum = float(problem.objective.value)
     return compared("explicit original", value, optimum, found, tol)
 

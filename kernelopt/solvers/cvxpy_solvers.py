@@ -17,12 +17,13 @@ import scipy.sparse as sp
 
 from kernelopt.compiler import attributes
 from kernelopt.compiler.canonical_form import CanonicalForm
-from kernelopt.compiler.conic_form import typical
+from kernelopt.compiler.conic_form import ConicForm, typical
 from kernelopt.compiler.iterate import Iterate, place
 from kernelopt.compiler.representer import Reduction
-from kernelopt.errors import DCPError, ParameterError, SolverError
+from kernelopt.errors import DCPError, MemoryLimitError, ParameterError, SolverError
 from kernelopt.factorization import memory
 from kernelopt.results.solution import Status
+from kernelopt.solvers import cone_memory
 from kernelopt.support import outside
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.cvxpy_parts import Compiled, compiled
@@ -228,6 +229,7 @@ class Answer:
 def solve(  # noqa: PLR0917
     problem: cp.Problem, solver: str, tol: float, options: Mapping[str, Any],
     units: tuple[float, float] | None = None, seconds: float | None = None, penalized: Sequence[cp.Variable] = (),
+    memory_limit: float | None = None,
 ) -> Answer:  # fmt: skip
     """Solve a reduced problem; values and multipliers stay on its variables and constraints.
 
@@ -235,7 +237,8 @@ def solve(  # noqa: PLR0917
     that x = σx̃ and z = (κ/σ)z̃. `units` are the sizes of x and z from an earlier answer; by default σ is a typical
     right-hand side and κ = max(σ‖c‖∞, σ²‖P‖∞), without the `penalized` variables, whose weight may be of any size.
 
-    Raises SolverError, DCPError or ParameterError with cvxpy's own words, and KeyboardInterrupt after Ctrl-C.
+    Raises SolverError, DCPError or ParameterError with cvxpy's own words, MemoryLimitError before the solver takes
+    more than `memory_limit`, and KeyboardInterrupt after Ctrl-C.
     """
     deadline = inf if seconds is None else perf_counter() + seconds
     known = CONIC_SOLVERS.get(solver, ConicSolver(""))
@@ -247,6 +250,7 @@ def solve(  # noqa: PLR0917
     ours |= {k: v for k, v in options.items() if k not in ("warm_start", "verbose")}
     try:
         found = compiled(problem, solver, ours)
+        _require_memory_of(found, memory_limit)
         mixed = problem.is_mixed_integer()
         plain = mixed or not isinstance(found.data, dict)
         sigma, kappa = _in_units(found, units, penalized, mixed)
@@ -455,19 +459,34 @@ def _with_a_point(found: Compiled, raw: Any) -> CvxpySolution:
     return solution
 
 
+def _require_memory_of(found: Compiled, limit: float | None) -> None:
+    """Raise MemoryLimitError where the solver's data say that it takes more memory than there is."""
+    data = found.data if isinstance(found.data, dict) else {}
+    matrices = [data[name] for name in ("A", "G", "F", "P") if sp.issparse(data.get(name))]
+    cone_memory.require(found.solver, getattr(data.get("dims"), "psd", ()), sum(M.nnz for M in matrices), limit)
+
+
 def entries(reduction: Reduction) -> int:
     """The number of coefficients of v that cvxpy compiles."""
     return sum(factor.B.size * (theta.outputs or 1) for theta, factor in reduction.factors.items())
 
 
-def require_memory(reduction: Reduction, limit: float | None) -> None:
-    """Raise MemoryLimitError where compiling and solving the reduced problem takes more memory than there is."""
+def require_memory(
+    reduction: Reduction, limit: float | None, solver: str = "CLARABEL", form: ConicForm | None = None
+) -> None:
+    """Raise MemoryLimitError where compiling and solving the reduced problem takes more memory than there is.
+
+    form : the outer problem's cone data, whose semidefinite cones are those of the reduced problem; with them a problem
+        is refused before it is compiled
+    """
     memory.require(COMPILED_BYTES * entries(reduction), "Compiling and solving the reduced problem", limit)
+    if form is not None:
+        cone_memory.require(solver, form.cones.psd, form.A.nnz, limit)
 
 
 def solve_reduction(  # noqa: PLR0917
     reduction: Reduction, solver: str, tol: float, options: Mapping[str, Any],
-    units: tuple[float, float] | None = None, seconds: float | None = None,
+    units: tuple[float, float] | None = None, seconds: float | None = None, memory_limit: float | None = None,
 ) -> Answer:  # fmt: skip
     """The answer of one of cvxpy's solvers, with v, y and multipliers as an iterate."""
     if seconds is not None:
@@ -479,7 +498,7 @@ def solve_reduction(  # noqa: PLR0917
         seconds = deadline - perf_counter()
     inner = reduction.inner
     penalized = [v for v in inner.v.values() if v is not None]
-    answer = solve(inner.problem, solver, tol, options, units, seconds, penalized)
+    answer = solve(inner.problem, solver, tol, options, units, seconds, penalized, memory_limit)
     v, nu = [], []
     for link in reduction.form.predictions:
         variable, constraint = inner.v[link.theta], inner.links[link.theta]
@@ -500,6 +519,6 @@ def fill_in(form: CanonicalForm, point: Iterate, tol: float, seconds: float | No
     problem = cp.Problem(form.bare.objective, [*form.bare.constraints, *fixed])
     try:
         found = solve(problem, "CLARABEL", tol, {}, None, seconds).has_point
-    except SolverError:
+    except (SolverError, MemoryLimitError):
         return None
     return replace(point, y=tuple(y.value for y in form.y), value=nan) if found else None

@@ -17,6 +17,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.compiler.conic_form import Cones, ConicForm
+from kernelopt.errors import MemoryLimitError
+from kernelopt.solvers import cone_memory
 from kernelopt.solvers.cones import into_dual, violation
 from kernelopt.solvers.dual_feasibility import EXACT, corrected
 from kernelopt.support.clock import seconds_left
@@ -116,6 +118,7 @@ def answered(P: Array | sp.csc_array, q: Array, A: sp.csc_array, b: Array, cones
     """Clarabel's answer on scaled data, of any status, with P by its diagonal or its upper triangle.
 
     Where its progress ends early, as now and then on data of good scale, it tries again without a scaling of its own.
+    Raises MemoryLimitError before it takes more memory than there is.
     """
     found = _answered(P, q, A, b, cones, equilibrate=True)
     if found.status == clarabel.SolverStatus.InsufficientProgress:
@@ -127,12 +130,13 @@ def answered(P: Array | sp.csc_array, q: Array, A: sp.csc_array, b: Array, cones
 def _answered(  # noqa: PLR0917
     P: Array | sp.csc_array, q: Array, A: sp.csc_array, b: Array, cones: Cones, equilibrate: bool
 ) -> Any:
+    quadratic = sp.csc_array(P if sp.issparse(P) else sp.diags_array(P))
+    cone_memory.require("CLARABEL", cones.psd, A.nnz + quadratic.nnz)
     settings = clarabel.DefaultSettings()
     settings.equilibrate_enable = equilibrate
     settings.verbose = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = TOLERANCE
     settings.max_threads = 1
-    quadratic = sp.csc_array(P if sp.issparse(P) else sp.diags_array(P))
     return clarabel_answer(clarabel.DefaultSolver(quadratic, q, A, b, _named(cones), settings), seconds_left())
 
 
@@ -209,7 +213,11 @@ def value_at(form: ConicForm, linked: Array) -> float | None:
     sigma = float(np.abs(b).max(initial=0.0)) or 1.0
     c, P = form.c[free], form.P[free]
     kappa = max(sigma * float(np.abs(c).max(initial=0.0)), sigma**2 * float(P.max(initial=0.0))) or 1.0
-    solution = answered(sigma**2 * P / kappa, sigma * c / kappa, sp.csc_array(form.A[:, free]), b / sigma, form.cones)
+    try:
+        A = sp.csc_array(form.A[:, free])
+        solution = answered(sigma**2 * P / kappa, sigma * c / kappa, A, b / sigma, form.cones)
+    except MemoryLimitError:
+        return None
     if str(solution.status) not in ("Solved", "AlmostSolved"):
         return None
     return constant + kappa * float(solution.obj_val_dual)
