@@ -364,22 +364,26 @@ def _scaled(
 def _scaled_beside_integers(data: dict[str, Any]) -> tuple[float, float]:
     """Rescale a mixed-integer solver's data, in place, where their units are far from 1; return these units (σ, κ).
 
-    Integers keep their unit, all other variables are measured in σ, a typical right-hand side of their rows, and the
-    objective in κ. Tolerances of branch and bound are absolute: with data of 1e-8, every point is feasible to 1e-6.
+    Integers keep their unit, all other variables are measured in σ, a typical right-hand side of their rows, bounds of
+    squares in σ², and the objective in κ. Tolerances of branch and bound are absolute: with data of 1e-8, every point
+    is feasible to 1e-6.
     """
     c, whole = data["c"], [*data.get("bool_vars_idx", ()), *data.get("int_vars_idx", ())]
-    rows = [(A, b) for A, b in (("A", "b"), ("G", "h")) if data.get(A) is not None and sp.issparse(data[A])]
+    of_cones = "G" if data.get("G") is not None else "A"
+    zero, nonneg = data["dims"].zero, data["dims"].nonneg
+    linear = {"A": zero if of_cones == "G" else zero + nonneg, "G": nonneg}
+    rows = [(A, b) for A, b in (("A", "b"), ("G", "h")) if sp.issparse(data.get(A))]
     if not whole or not rows or len(whole) == len(c):
         return 1.0, 1.0
-    kind = np.zeros(len(c), dtype=bool)
-    kind[whole] = True
-    sizes = [np.zeros(0)]
+    kind, sizes = np.isin(np.arange(len(c)), whole), [np.zeros(0)]
     for A, b in rows:
-        entries = abs(sp.csr_array(data[A]))
+        entries = abs(sp.csr_array(data[A])[: linear[A]])
         beside = entries[:, np.flatnonzero(~kind)].sum(axis=1) > 0
-        sizes += [data[b][beside], entries[np.flatnonzero(beside)][:, np.flatnonzero(kind)].data]
+        sizes += [data[b][: linear[A]][beside], entries[np.flatnonzero(beside)][:, np.flatnonzero(kind)].data]
     sigma = typical(np.concatenate(sizes)) or 1.0
     unit = np.where(kind, 1.0, sigma)
+    heads, squares = _bounds_of_squares(data, of_cones, linear[of_cones])
+    unit[squares] = sigma**2
     kappa = float(np.abs(unit * c).max(initial=0.0)) or 1.0
     if all(1 / MODERATE <= one <= MODERATE for one in (sigma, kappa)):
         return 1.0, 1.0
@@ -390,13 +394,29 @@ def _scaled_beside_integers(data: dict[str, Any]) -> tuple[float, float]:
         if data.get(name) is not None:
             data[name] = data[name] / unit
     for A, b in rows:
-        linear = data["dims"].nonneg + (0 if A == "G" else data["dims"].zero)
-        linear = data["dims"].zero if A == "A" and data.get("G") is not None else linear
         M = sp.csr_array(sp.csr_array(data[A]) @ sp.diags_array(unit / sigma))
         largest = abs(M).max(axis=1).toarray().ravel() if M.nnz else np.zeros(M.shape[0])
-        factors = np.where((np.arange(M.shape[0]) < linear) & (largest > 0), 1 / np.where(largest > 0, largest, 1), 1.0)
-        data[A], data[b] = sp.csc_array(sp.diags_array(factors) @ M), factors * data[b] / sigma
+        chosen = (np.arange(M.shape[0]) < linear[A]) & (largest > 0)
+        factors = np.where(chosen, 1 / np.where(chosen, largest, 1.0), 1.0)
+        right = factors / sigma
+        if of_cones == A:  # 1 + t and 1 − t stay as they are: ‖x‖² ≤ t is ‖x/σ‖² ≤ t/σ²
+            factors[heads], right[heads] = 1 / sigma, 1.0
+        data[A], data[b] = sp.csc_array(sp.diags_array(factors) @ M), right * data[b]
     return sigma, kappa
+
+
+def _bounds_of_squares(data: dict[str, Any], name: str, start: int) -> tuple[list[int], list[int]]:
+    """The rows 1 + t and 1 − t of the cones ‖(1 − t, 2x)‖ ≤ 1 + t, which are ‖x‖² ≤ t, and the columns of t."""
+    A, b = sp.csr_array(data[name]), data["b" if name == "A" else "h"]
+    heads, columns = list[int](), list[int]()
+    for size in getattr(data["dims"], "soc", ()):
+        first, second = A[[start]], A[[start + 1]] if size > 1 else A[[start]]
+        alone = first.nnz == second.nnz == 1 and first.indices[0] == second.indices[0]
+        if alone and b[start] == b[start + 1] == 1 and first.data[0] == -second.data[0] and abs(first.data[0]) == 1:
+            heads += [start, start + 1]
+            columns.append(int(first.indices[0]))
+        start += size
+    return heads, columns
 
 
 def _objective_unit(found: Compiled, sigma: float, linear: str, penalized: Sequence[cp.Variable]) -> float:
