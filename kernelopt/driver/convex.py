@@ -273,7 +273,8 @@ class Convex(Work):
 
     def outcome(self) -> Outcome:
         task, failure = self.task, self.failure
-        if self.best is None and not self._is_settled():
+        lacks_memory = isinstance(failure, MemoryLimitError) and not self.claims
+        if self.best is None and not self._is_settled() and not lacks_memory:  # a proof would take as much
             self._diagnose()
         over, claims = task.goal.seconds_left() <= 0, [attempt.claimed for attempt in self.attempts]
         limited = over or (str(Status.USER_LIMIT) in claims and not task.reduction.is_restriction)
