@@ -74,6 +74,7 @@ bench:
 	$(BIN)/python tests/benchmarks/scaling.py
 fuzz:
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/fuzz/fuzzing.py $(N)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/fuzz/enumerating.py 500  # integers beside enumeration
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/fuzz/differentiating.py 1000  # errors of gradients
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/fuzz/misuse.py 20000  # wrong calls of everything public
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/fuzz/forging.py $(N)  # files that nobody saved

@@ -458,6 +458,11 @@ class Problem(Statement, Answered):
         require_kind(parameters, Mapping, "parameters", "{parameter: value}")
         if self._solution is None or self._solution.certificate is None:
             raise KernelOptError("Expected a solved problem with a certificate; call solve() first.")
+        if self._solution.certificate.solver:
+            raise KernelOptError(
+                "Expected a problem without integers, whose multipliers give bounds for other values of parameters; a "
+                "solver's word gives none. Solve it again: the factor is kept."
+            )
         factored = self._require_factor()
         if self._spectral is not None:
             raise KernelOptError(

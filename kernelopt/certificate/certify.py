@@ -33,7 +33,17 @@ from kernelopt.certificate.gram import (
 )
 from kernelopt.certificate.handover import checked, free_features
 from kernelopt.certificate.multipliers import norm_multipliers, row_coefficients
-from kernelopt.certificate.report import CAP, ESTIMATE, FULL, LAST_DIGITS, REDUCED, Certificate, Lower
+from kernelopt.certificate.report import (
+    CAP,
+    ESTIMATE,
+    FULL,
+    LAST_DIGITS,
+    REDUCED,
+    WORD,
+    WORD_REDUCED,
+    Certificate,
+    Lower,
+)
 from kernelopt.compiler import projection, representer
 from kernelopt.compiler.canonical_form import CanonicalForm, NormLink
 from kernelopt.compiler.conic_form import ConicForm
@@ -291,6 +301,28 @@ def certify_without_pass(
 def without_lower_bound(reduction: Reduction, data: Outer, point: Iterate) -> Certificate:
     """The certificate of a point for which there was no time to find a lower bound."""
     return _assembled(reduction, data, None, _upper(reduction, data, point), REDUCED)
+
+
+def by_word(  # noqa: PLR0917
+    reduction: Reduction, data: Outer, point: Iterate, bound: float, solver: str, confined: bool
+) -> Certificate:
+    """The certificate of a mixed-integer answer: its own value, and the bound that its solver tells.
+
+    reduction, data, point : of the problem whose integers are fixed, with the answer
+    bound : of the minimized problem, constants included; confined : whether it holds only for θ in the factor's span
+    A bound above the answer's own value, by more than a solver's tolerance, is refuted by it, and counts as none.
+    """
+    upper = _upper(reduction, data, point)
+    value = bound - data.form.sign * reduction.form.constant
+    refuted = value - upper.upper > max(ZERO * upper.terms, FLAT * data.form.units[1])
+    told = Lower(-inf if refuted else min(value, upper.value), (), 0.0, upper.terms, False, (), ())
+    found = _assembled(reduction, data, told, upper, WORD_REDUCED if confined else WORD, check=False)
+    said = (*found.rests_on, f"{solver}'s own bound is refuted by the answer's value") if refuted else found.rests_on
+    # A gap that is all allowance for rounding closes: the solver's word has none.
+    floor = max(found.floor, found.rounding + NOTHING * upper.sizes)
+    changes: dict[str, Any] = {"solver": solver, "evidence": None, "floor": floor}
+    bare = None if found.bare is None else replace(found.bare, **changes)
+    return replace(found, rests_on=said, bare=bare, **changes)
 
 
 @clock.phase(clock.PROOF)

@@ -127,7 +127,7 @@ class _Bound:
         try:
             here = np.concatenate([self.near.u_flat, self.near.t])
             x, z = outer_dual.solve(self.form, linear, here, self.units, self.firm, self.weight, self.inside)
-        except (ArithmeticError, ValueError, RuntimeError):
+        except (ArithmeticError, ValueError, RuntimeError, MemoryLimitError):
             return None
         return self.repaired(x, z)
 

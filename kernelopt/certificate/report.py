@@ -18,6 +18,7 @@ from kernelopt.support.html import table
 from kernelopt.support.types import Array
 
 FULL, REDUCED, ESTIMATE = "full kernel", "reduced problem", "estimate"
+WORD, WORD_REDUCED = "solver's word", "solver's word for the reduced problem"  # of mixed-integer problems: no proof
 # The largest unit of the relative gap, in T. Where P₀ is huge, a gap that is small relative to P₀ − P may exceed all
 # terms at the answer: with P₀ − P = 3e13 and T = 0.76, a gap of 1548 would count as 5e-11.
 CAP = 1e4
@@ -80,6 +81,9 @@ class Certificate:
     scope : str
         "full kernel": for every θ of the stated problem; "reduced problem": for θ in the span of the factor only;
         "estimate": not a bound (νᵀQν was sampled). `of_terms` is a bound of the stated problem in any case.
+        With integers, "solver's word": the lower bound (for a Maximize the upper one) is what the mixed-integer solver
+        tells, with nothing to check it by; "solver's word for the reduced problem": the same for θ in the span of the
+        factor only. The gap is that of this bound, and proves nothing.
     ranks : tuple of (rank, number of distinct rows), one for each θ
     assumptions : tuple of str
         Assumptions of the bounds that the problem does not state, such as a radius of θ. With any of them the answer is
@@ -113,6 +117,8 @@ class Certificate:
         fall below (for a Maximize: exceed), by their signs and the bounds of variables; 0 for losses and norms. None
         where some term has no such bound. `lower` is no less (`upper` no more), and has scope "full kernel" where it is
         this bound.
+    solver : str
+        The mixed-integer solver whose word a bound is; "" where both bounds are proven.
     seconds : wall time of the certificate
 
     Examples
@@ -144,6 +150,7 @@ class Certificate:
     rests_on: tuple[str, ...] = ()
     of_terms: float | None = None
     distance: Mapping[Theta, float] = field(default_factory=dict)
+    solver: str = ""
     evidence: Lower | None = field(default=None, repr=False)
     bare: Certificate | None = field(default=None, repr=False)  # before constants of the objective were added
 
@@ -219,13 +226,16 @@ class Certificate:
         low, high = self._digits(self.lower, ROUND_FLOOR), self._digits(self.upper, ROUND_CEILING)
         told = self._of_rounding()
         gap += f" ({told})" if told else ""
-        parts = [f"optimum in [{low}, {high}]", gap, self.scope, ranks]
+        bounds = f"optimum in [{low}, {high}]"
+        parts = [bounds, gap, self.scope, ranks]
+        if self.solver:
+            parts = [f"{bounds} by {self.scope.replace('solver', self.solver)}, not proven", gap, ranks]
         return ", ".join(p for p in [*parts, *self.assumptions, *self.rests_on, self._of_all_theta] if p)
 
     @property
     def _of_all_theta(self) -> str:
         """What is known of the stated problem where the bounds are those of another, or no bounds; else empty."""
-        if self.scope == FULL:
+        if self.scope == FULL or self.solver:
             return ""
         if self.of_terms is None:
             return "no bound for every θ"
@@ -248,7 +258,7 @@ class Certificate:
             ("relative gap", f"{self.relative_gap:.1e}"),
             ("absolute gap", f"{self.absolute_gap:.1e}"),
             *([("of the gap", told)] if (told := self._of_rounding()) else []),
-            ("scope", self.scope),
+            ("scope", f"{self.scope}: {self.solver}, not proven" if self.solver else self.scope),
             *(("rank", f"{rank} of {n}") for rank, n in self.ranks),
             *(("assumed", assumption) for assumption in self.assumptions),
             *(("rests on", told) for told in self.rests_on),

@@ -39,6 +39,13 @@ class Fixed:
                 found.append(value if rest is None else np.where(integral(y), value, dense(known[rest.id])))
         return tuple(found)
 
+    def rest(self, point: Iterate) -> tuple[Any, ...]:
+        """Values of this form's variables from a point of the mixed-integer form."""
+        settled = {y.id: rest for y, _, rest in self.values}
+        given = {y.id: (settled.get(y.id, y), value) for y, value in zip(self.y, point.y, strict=True)}
+        known = {variable.id: value for variable, value in given.values() if variable is not None}
+        return tuple(known[v.id] for v in self.form.y)
+
 
 def fixed(form: CanonicalForm, point: Iterate) -> Fixed:
     """The form with integers fixed at their rounded values at a point."""

@@ -12,7 +12,7 @@ room for −e.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import nan
@@ -32,6 +32,7 @@ from kernelopt.language.nodes import EUCLIDEAN
 from kernelopt.support.cvxpy_parts import Inequality, jacobians
 from kernelopt.support.types import Array
 
+ROUNDING = 1e-12  # of a constraint's terms, about 4500 eps: a violation that rounding explains
 # Rows that are moved into at once, and inequalities in an elimination. The step takes a dense MOST × MOST system, with
 # MOST³ operations; a point with more rows to correct is left as it is.
 MOST = 1500
@@ -191,6 +192,27 @@ def is_met(reduction: Reduction, form: ConicForm, point: Iterate, sums: Array | 
         terms = terms + abs(A[:, np.concatenate([np.arange(0), *form.u]).astype(int)]) @ sums
     s, most = b - A @ x, ROOM * terms
     return bool(np.all(np.where(equal, np.abs(s), -s) <= most))
+
+
+def nearby(reduction: Reduction, form: ConicForm, point: Iterate) -> Iterator[Iterate]:
+    """Points near one that meets constraints badly: moved into them, and then without what is rounding of y.
+
+    Rows such as s ≤ 0 and −s ≤ 0 have no terms beside which 1e-10, or 1e-24, were small.
+    """
+    found = moved(reduction, form, point)
+    if found is not None:
+        yield representer.evaluate(reduction, found)
+        least = ROUNDING * form.data_unit
+        y = tuple(np.where(np.abs(dense(value)) <= least, 0.0, dense(value)) for value in found.y)
+        yield representer.evaluate(reduction, replace(found, y=y))
+
+
+def is_rounding(reduction: Reduction, form: ConicForm, point: Iterate) -> bool:
+    """Whether only linear rows are violated, and by no more than rounding."""
+    constraints, residuals = reduction.form.outer.constraints, representer.residuals(reduction.form, point)
+    violated = [c for c, residual in zip(constraints, residuals, strict=True) if residual.any()]
+    linear = all(part.is_affine() for c in violated for part in c.args if not isinstance(part, list))
+    return linear and is_met(reduction, form, point)
 
 
 def columns_of(form: ConicForm, point: Iterate) -> Array | None:

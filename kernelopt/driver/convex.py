@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf, isfinite, nan
 from typing import Any
 
@@ -21,7 +21,8 @@ from kernelopt.compiler.representer import FEASIBLE, Reduction
 from kernelopt.compiler.separable import Outer, outer_of
 from kernelopt.driver import diagnosis
 from kernelopt.driver.diagnosis import Diagnosis
-from kernelopt.driver.judgement import NOTHING, ROUNDING, Candidate, is_as_good, is_rounding, judged, towards_zero
+from kernelopt.driver.judgement import NOTHING, Candidate, judged, towards_zero
+from kernelopt.driver.mixed_integer import Rest
 from kernelopt.driver.strategy import Goal, Outcome, Plan, Task, Units, Work, attempted, least_gap, without_answer
 from kernelopt.errors import ClusterError, DataError, MemoryLimitError, SolverError
 from kernelopt.results.solution import Attempt, Status
@@ -50,22 +51,6 @@ LAST_DIGITS = 1e-14  # of the objective's terms, 45 eps: a gap that no solver in
 # solvers find the same. Differentiable losses are solved to the last digit; multipliers of constraints are of the size
 # of the gap's square root.
 NOTHING_LEFT = 1e-10
-
-
-@dataclass(frozen=True, eq=False)
-class Rest:
-    """A mixed-integer problem with its integers fixed, a continuous problem, and its answer."""
-
-    reduction: Reduction
-    outer: Outer
-    point: Iterate
-    attempts: tuple[Attempt, ...]
-
-    def meets_constraints(self) -> bool:
-        """Whether constraints hold to rounding with these integers."""
-        point = representer.evaluate(self.reduction, self.point)
-        met = representer.violation(self.reduction, point, self.outer.form.data_unit) <= ROUNDING
-        return met or is_rounding(self.reduction, self.outer, point)
 
 
 def begin(
@@ -142,9 +127,10 @@ class Convex(Work):
     def _seconds(self) -> float:
         """Seconds that the next attempt may take."""
         seconds = self.task.goal.seconds_left()
-        if not self.attempts or isfinite(seconds):
+        ran = [attempt for attempt in self.attempts if attempt.claimed != "memory_limit"]
+        if not ran or isfinite(seconds):
             return seconds
-        return max(LEAST_PATIENCE, PATIENCE * (self.attempts[0].seconds or 0.0))
+        return max(LEAST_PATIENCE, PATIENCE * (ran[0].seconds or 0.0))
 
     # ------------------------------------------------------------ one attempt
 
@@ -160,8 +146,10 @@ class Convex(Work):
         except ClusterError:
             raise  # no other solver would do better
         except (SolverError, MemoryLimitError) as error:
-            self.failure = error
-            self._log(plan, "failed", nan, clock.now() - began)
+            # Too little memory tells the caller more than another solver's refusal.
+            self.failure = self.failure if isinstance(self.failure, MemoryLimitError) else error
+            claimed = "memory_limit" if isinstance(error, MemoryLimitError) else "failed"
+            self._log(plan, claimed, nan, clock.now() - began)
 
     def _heard(self, claim: Status) -> None:
         """Check a solver's claim that no answer exists. With integers the claim itself decides."""
@@ -184,10 +172,12 @@ class Convex(Work):
                 )  # fmt: skip
             except clock.OutOfTimeError:
                 return cvxpy_solvers.nothing(plan.solver)
-        cvxpy_solvers.require_memory(task.reduction, goal.memory_limit)
+        form = None if task.outer is None else task.outer.form
+        cvxpy_solvers.require_memory(task.reduction, goal.memory_limit, plan.solver, form)
         return cvxpy_solvers.solve_reduction(
-            task.reduction, plan.solver, plan.tol, goal.options, plan.units, seconds if isfinite(seconds) else None
-        )
+            task.reduction, plan.solver, plan.tol, goal.options, plan.units, seconds if isfinite(seconds) else None,
+            goal.memory_limit,
+        )  # fmt: skip
 
     def _taken(self, answer: cvxpy_solvers.Answer) -> float:
         """The relative gap of an answer for the reduced problem; the answer is kept if it is the best so far."""
@@ -200,11 +190,12 @@ class Convex(Work):
         assert answer.point is not None
         point = representer.evaluate(task.reduction, answer.point, answer.predictions)
         self.units = _units(point, task.data_unit)
-        point = point if task.is_continuous else self._with_integers(point)
-        point = self._moved(point)
+        claimed = task.sign * point.value
+        point = self._met(point) if task.is_continuous else self._with_integers(point)
         feasible = representer.violation(task.reduction, point, task.data_unit) <= FEASIBLE and isfinite(point.value)
+        feasible = feasible if self.rest is None else self.rest.is_feasible(task, point)
         limited, gap = answer.status == Status.USER_LIMIT, nan
-        candidate = Candidate(0.0 if feasible else inf, False, limited, point, answer)
+        candidate = Candidate(0.0 if feasible else inf, False, limited, point, answer, claimed)
         known = nan if task.data is None else certificates.gap_of_solver(task.reduction, task.data, point, answer.gap)
         found = None if known <= task.goal.solver_tol else self._first_look(point, answer.slopes)
         if known <= task.goal.solver_tol:
@@ -223,17 +214,15 @@ class Convex(Work):
             self.best = candidate
         return gap
 
-    def _moved(self, point: Iterate) -> Iterate:
-        """The point, moved into linear constraints that it violates beside their own terms, as x = 1e-12 does x = 0."""
+    def _met(self, point: Iterate) -> Iterate:
+        """The point, or one near it that is feasible where it is not, as x = 1e-12 is not for x = 0."""
         task = self.task
-        if task.data is None or representer.violation(task.reduction, point, task.data_unit) <= FEASIBLE:
+        if task.outer is None or representer.violation(task.reduction, point, task.data_unit) <= FEASIBLE:
             return point
-        moved = projection.moved(task.reduction, task.data.form, point) if isfinite(point.value) else None
-        if moved is None:
-            return point
-        nearer = representer.evaluate(task.reduction, moved)
-        met = representer.violation(task.reduction, nearer, task.data_unit) <= FEASIBLE
-        return nearer if met and is_as_good(task, task.data, nearer, point) else point
+        for other in projection.nearby(task.reduction, task.outer.form, point) if isfinite(point.value) else ():
+            if representer.violation(task.reduction, other, task.data_unit) <= FEASIBLE:
+                return other
+        return point
 
     def _first_look(self, point: Iterate, slopes: Any) -> Certificate | None:
         """Bounds of the reduced problem; None without a certificate, and where the time is over."""
@@ -249,40 +238,41 @@ class Convex(Work):
             return None
 
     def _with_integers(self, point: Iterate) -> Iterate:
-        """The point with integers fixed at their rounded values, and all else from the convex problem that remains.
+        """The best of the solver's own point, that with integers rounded, and that solved again with these fixed."""
+        task, self.rest = self.task, None
+        rounded = representer.with_integers(task.reduction, point, task.data_unit)
+        fixed = integers.fixed(task.reduction.form, point)
+        try:
+            outer = outer_of(fixed.form)
+        except (SolverError, DataError):
+            return rounded
+        self.rest = rest = Rest(Reduction(fixed.form, task.reduction.factors), outer, fixed)
+        best = rounded
+        for other in [*rest.near(task, rounded), *self._solved_again(rest, rounded)]:
+            best = other if rest.is_better(task, other, best) else best
+        return best
 
-        The answer of that problem is moved into its constraints as usual. Without one, integers are only rounded.
-        """
-        self.rest, reduction, fixed = None, self.task.reduction, integers.fixed(self.task.reduction.form, point)
+    def _solved_again(self, rest: Rest, point: Iterate) -> list[Iterate]:
+        """Points of the mixed-integer problem from the convex one with its integers fixed, none where that fails."""
         goal = replace(
             self.task.goal, certify=self.task.goal.certify or ESTIMATE, options={}, own_options=False, known=None,
             progress=False, products=False,
         )  # fmt: skip
         try:
-            outer = outer_of(fixed.form)
-            rest = Reduction(fixed.form, reduction.factors)
-            names = choice.candidates(lambda: rest.inner.problem, fixed.form, outer)
-            outcome = attempted(begin(outer, names, rest, goal))
+            names = choice.candidates(lambda: rest.reduction.inner.problem, rest.reduction.form, rest.outer)
+            outcome = attempted(begin(rest.outer, names, rest.reduction, goal))
         except (SolverError, DataError, MemoryLimitError):
-            return representer.with_integers(reduction, point, self.task.data_unit)
-        known = outcome.solution.value
+            return []
+        rest.attempts = outcome.attempts
+        known, told = outcome.solution.value, outcome.solution.certificate
         if outcome.point is None or known is None or not isfinite(known):
-            return representer.with_integers(reduction, point, self.task.data_unit)
-        found, told = self._whole(point, fixed, outcome.point), outcome.solution.certificate
-        settled, better = outcome.point, None
+            return []
+        rest.answer = outcome.point
+        found, better = [outcome.point], None
         if told is not None and told.relative_gap > goal.tol:  # closed by rounding, which no certificate tells the user
-            better = towards_zero(Task(rest, outer, goal), outer, told, settled)
-        if better is not None:
-            moved = self._whole(point, fixed, better)
-            # Here no data say what is small: a violation of 1e-30 is all that a row of such numbers has.
-            if representer.violation(reduction, moved, self.task.data_unit) <= FEASIBLE:
-                settled, found = better, moved
-        self.rest = Rest(rest, outer, settled, outcome.attempts)
-        return found
-
-    def _whole(self, point: Iterate, fixed: integers.Fixed, rest: Iterate) -> Iterate:
-        """A point of the problem with its integers fixed, as one of the mixed-integer problem."""
-        return representer.evaluate(self.task.reduction, replace(point, v=rest.v, y=fixed.whole(rest)))
+            better = towards_zero(Task(rest.reduction, rest.outer, goal), rest.outer, told, outcome.point)
+        found += [] if better is None else [better]
+        return [rest.whole(self.task, point, one) for one in found]
 
     def _log(self, plan: Plan, claimed: str, gap: float, seconds: float) -> None:
         ranks = tuple(f.rank for f in self.task.reduction.factors.values())
@@ -292,7 +282,8 @@ class Convex(Work):
 
     def outcome(self) -> Outcome:
         task, failure = self.task, self.failure
-        if self.best is None and not self._is_settled():
+        lacks_memory = isinstance(failure, MemoryLimitError) and not self.claims
+        if self.best is None and not self._is_settled() and not lacks_memory:  # a proof would take as much
             self._diagnose()
         over, claims = task.goal.seconds_left() <= 0, [attempt.claimed for attempt in self.attempts]
         limited = over or (str(Status.USER_LIMIT) in claims and not task.reduction.is_restriction)
@@ -303,9 +294,8 @@ class Convex(Work):
         if self.best is not None and self.status is None and diagnosis.may_be_unbounded(task):
             assert task.data is not None
             self.status = Status.UNBOUNDED if diagnosis.has_ray(task, task.data) else None
-        if self.best is not None and self.status != Status.INFEASIBLE:
-            met = self.rest is not None and self.rest.meets_constraints()
-            outcome = judged(task, self.best, met, self._diagnose, self.status)
+        if self.best is not None and (self.status != Status.INFEASIBLE or not task.is_continuous):
+            outcome = judged(task, self.best, self.rest, self._diagnose, self.status)
             return replace(outcome, attempts=tuple(self.attempts))
         status = self.status if self.status in NOTHING else Status.USER_LIMIT
         assert status is not None

@@ -237,7 +237,7 @@ def _asked(
         reduction = Reduction(question.form, {**factors, **whole})
         cvxpy_solvers.require_memory(reduction, task.goal.memory_limit)
         answer = cvxpy_solvers.solve_reduction(
-            reduction, "CLARABEL", tol, {}, None, seconds if isfinite(seconds) else None
+            reduction, "CLARABEL", tol, {}, None, seconds if isfinite(seconds) else None, task.goal.memory_limit
         )
     except (SolverError, MemoryLimitError):
         return None

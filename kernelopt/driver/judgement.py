@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import inf, isfinite
 
 from kernelopt import certificate as certificates
 from kernelopt.certificate import FULL, Certificate, Certified, Request
 from kernelopt.certificate.report import Lower
 from kernelopt.compiler import projection, representer
 from kernelopt.compiler.iterate import Iterate
-from kernelopt.compiler.representer import FEASIBLE, Reduction
+from kernelopt.compiler.representer import FEASIBLE
 from kernelopt.compiler.separable import Outer
 from kernelopt.driver.diagnosis import Diagnosis, guides_of
+from kernelopt.driver.mixed_integer import Rest
 from kernelopt.driver.strategy import Outcome, Task, without_answer
 from kernelopt.results.solution import Solution, Status
 from kernelopt.solvers import cvxpy_solvers
@@ -29,7 +30,6 @@ NEAR = 1e-3  # largest relative change of the value when a point is moved: with 
 # Relative changes of v and y, in units of the violation, that are tried in turn to scale a point into its constraints:
 # the least that suffices changes the value least.
 STEPS = (2.0, 8.0, 32.0, 128.0, 512.0, 2048.0)
-ROUNDING = 1e-12  # of a constraint's terms, about 4500 eps: a violation that rounding explains
 SHARE = 1e-2  # a moved point is taken for an optimum of 0 if its value is below this share of the one before
 FINE = 1e-10  # a solver's tolerance for y beside θ = 0, well below the default tol of 1e-6
 # Errors of predictions, relative to their size, above which predictions are recomputed from the kernel: as large as the
@@ -46,7 +46,7 @@ class Candidate:
     """A feasible point, and what is known about it.
 
     gap : absolute, of the reduced problem; closed : whether it is small enough; limited : whether the solver stopped
-    at a limit
+    at a limit; claimed : the minimized value at the solver's own point, constants included
     """
 
     gap: float
@@ -54,6 +54,7 @@ class Candidate:
     limited: bool
     point: Iterate
     answer: cvxpy_solvers.Answer
+    claimed: float = -inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +66,12 @@ class Inverted:
     is_feasible: bool
 
 
-def judged(task: Task, best: Candidate, met: bool, diagnose: Callable[[], Diagnosis], known: Status | None) -> Outcome:
+def judged(
+    task: Task, best: Candidate, rest: Rest | None, diagnose: Callable[[], Diagnosis], known: Status | None
+) -> Outcome:
     """The best point with its certificate, and the status that follows from it.
 
-    met : whether constraints hold with integers fixed; diagnose : finds out whether an answer exists, where the
+    rest : the problem with integers fixed; diagnose : finds out whether an answer exists, where the
     certificate leaves this open; known : a status that is known already
     """
     reduction, stopped = task.reduction, best.answer.interrupted
@@ -79,8 +82,9 @@ def judged(task: Task, best: Candidate, met: bool, diagnose: Callable[[], Diagno
         (solution, point), stopped = representer.invert(reduction, best.point), True
         inverted = Inverted(solution, point, _violation(task, point) <= FEASIBLE)
     if task.data is None:
-        status = _status_without_certificate(task, best, inverted, met)
-        return _outcome(best, replace(inverted.solution, status=status), inverted.point, may_grow=False)
+        status, told = _without_proof(task, best, inverted, rest)
+        solution = replace(inverted.solution, status=status, certificate=told)
+        return _outcome(best, solution, inverted.point, may_grow=False)
     found, stopped = _certified(task, task.data, best.answer, inverted.point, stopped)
     closed = found.certificate.closes(task.goal.tol, task.goal.abs_tol)
     better = None if closed else towards_zero(task, task.data, found.certificate, inverted.point)
@@ -96,14 +100,6 @@ def judged(task: Task, best: Candidate, met: bool, diagnose: Callable[[], Diagno
     outcome = _with_status(task, best, inverted, found.certificate, diagnose, known)
     guides = guides_of(reduction, found.own) if outcome.solution.certificate is not None else {}
     return replace(outcome, guides=guides, interrupted=stopped)
-
-
-def is_rounding(reduction: Reduction, data: Outer, point: Iterate) -> bool:
-    """Whether only linear rows are violated, and by no more than rounding."""
-    constraints, residuals = reduction.form.outer.constraints, representer.residuals(reduction.form, point)
-    violated = [c for c, residual in zip(constraints, residuals, strict=True) if residual.any()]
-    linear = all(part.is_affine() for c in violated for part in c.args if not isinstance(part, list))
-    return linear and projection.is_met(reduction, data.form, point)
 
 
 def _outcome(best: Candidate, solution: Solution, point: Iterate, may_grow: bool) -> Outcome:
@@ -151,10 +147,10 @@ def _inverted(task: Task, point: Iterate, afresh: bool) -> Inverted:
             break
         nearer, there = representer.invert(reduction, moved, from_kernel=afresh)
         left = _violation(task, there)
-        if not left < violation or not is_as_good(task, data, there, point):
+        if not left < violation or not _is_as_good(task, data, there, point):
             break
         solution, point, violation = nearer, there, left
-    if ROUNDING < violation <= FEASIBLE and not is_rounding(reduction, data, point):
+    if projection.ROUNDING < violation <= FEASIBLE and not projection.is_rounding(reduction, data.form, point):
         return _scaled(task, data, Inverted(solution, point, True), violation, afresh)
     return Inverted(solution, point, violation <= FEASIBLE)
 
@@ -165,12 +161,12 @@ def _scaled(task: Task, data: Outer, found: Inverted, violation: float, afresh: 
         point = found.point
         scaled = replace(point, v=tuple(factor * v for v in point.v), y=tuple(factor * y for y in point.y))
         nearer, there = representer.invert(task.reduction, scaled, from_kernel=afresh)
-        if _violation(task, there) == 0 and is_as_good(task, data, there, point):
+        if _violation(task, there) == 0 and _is_as_good(task, data, there, point):
             return replace(found, solution=nearer, point=there)
     return found
 
 
-def is_as_good(task: Task, data: Outer, new: Iterate, old: Iterate) -> bool:
+def _is_as_good(task: Task, data: Outer, new: Iterate, old: Iterate) -> bool:
     """Whether a point that was moved into the constraints has nearly the same value."""
     known = task.sign * (old.value - task.reduction.form.constant)
     size = abs(known - data.form.offset) + data.form.units[1]
@@ -191,7 +187,7 @@ def _zero_is_better(task: Task, found: Certificate, point: Iterate) -> Iterate |
     value = _bare(task, point)
     if zero is None or task.sign * zero > value:
         return None
-    most = max(_violation(task, point), ROUNDING)
+    most = max(_violation(task, point), projection.ROUNDING)
     plain = representer.evaluate(reduction, replace(point, v=reduction.at_zero(point.y).v))
     seconds = task.goal.for_last_steps()
     filled = cvxpy_solvers.fill_in(form, plain, FINE, seconds) if form.y and not form.smooth else None
@@ -205,7 +201,7 @@ def _is_nearly_zero(task: Task, data: Outer, found: Certificate, point: Iterate)
     zero = found.absolute_gap <= task.goal.tol * abs(value - task.sign * (bare.at_zero or 0.0))
     if not zero or not isfinite(found.absolute_gap):
         return None
-    most = max(_violation(task, point), ROUNDING)
+    most = max(_violation(task, point), projection.ROUNDING)
     for _ in range(MOVES):
         moved = projection.towards_zero(reduction, data.form, point)
         if moved is None:
@@ -258,14 +254,25 @@ def _without_pass(
         return certificates.without_lower_bound(task.reduction, data, point)
 
 
-def _status_without_certificate(task: Task, best: Candidate, found: Inverted, met: bool) -> Status:
-    """The status of an answer with integers, where the solver's claim decides, or without a requested certificate."""
-    trusted = not task.is_continuous and found.is_feasible and best.answer.status == Status.OPTIMAL
+def _without_proof(
+    task: Task, best: Candidate, found: Inverted, rest: Rest | None
+) -> tuple[Status, Certificate | None]:
+    """The status of an answer with integers, which rests on the solver's word, or without a requested certificate.
+
+    The word is its claim and its bound; where it tells no bound, its own value stands for it.
+    """
+    told = None
+    if rest is not None:
+        bound = best.answer.bound if isfinite(best.answer.bound) else min(best.claimed, task.sign * found.point.value)
+        told = rest.certificate(task, found.point, bound, best.answer.stats.solver_name)
+    trusted = best.answer.status == Status.OPTIMAL and not representer.may_lack(task.reduction, found.point)
     trusted = trusted and representer.has_integers(task.reduction.form, found.point)
-    trusted = trusted and not representer.may_lack(task.reduction, found.point) and met
+    trusted = trusted and rest is not None and rest.meets_constraints(found.point)
+    trusted = trusted and told is not None and rest.confirms(task, found.point, told)
+    shown = told if task.goal.certify is not False and isfinite(best.answer.bound) else None
     if best.limited:
-        return Status.USER_LIMIT
-    return Status.OPTIMAL if trusted else Status.OPTIMAL_INACCURATE
+        return Status.USER_LIMIT, shown
+    return Status.OPTIMAL if trusted else Status.OPTIMAL_INACCURATE, shown
 
 
 def _with_status(  # noqa: PLR0917

@@ -378,7 +378,7 @@ def _factorize(form: CanonicalForm, step: Step, coarser: Mapping[Theta, Factor])
 
 def _round(factors: Mapping[Theta, Factor], found: Certificate | None, seconds: float) -> Round:
     kept = {id(f): f for f in factors.values()}.values()
-    bounds = (nan, nan, nan) if found is None else (found.lower, found.upper, found.relative_gap)
+    bounds = (nan, nan, nan) if found is None or found.solver else (found.lower, found.upper, found.relative_gap)
     return Round(sum(f.rank for f in kept), sum(len(f.pivots) for f in kept), *bounds, seconds)
 
 

@@ -45,7 +45,12 @@ def available_bytes() -> int:
 
 def has_twice(needed: float) -> bool:
     """Whether twice as many bytes are available; LITTLE are, without a look."""
-    return needed <= LITTLE or 2 * needed <= available_bytes()
+    return has_little(needed) or 2 * needed <= available_bytes()
+
+
+def has_little(needed: float) -> bool:
+    """Whether these are so few bytes that they are there in any case."""
+    return needed <= LITTLE
 
 
 def _of_machine() -> int:

@@ -16,12 +16,13 @@ import scipy.sparse as sp
 
 from kernelopt.compiler import attributes
 from kernelopt.compiler.canonical_form import CanonicalForm
-from kernelopt.compiler.conic_form import typical
+from kernelopt.compiler.conic_form import ConicForm, typical
 from kernelopt.compiler.iterate import Iterate, place
 from kernelopt.compiler.representer import Reduction
-from kernelopt.errors import DCPError, ParameterError, SolverError
+from kernelopt.errors import DCPError, MemoryLimitError, ParameterError, SolverError
 from kernelopt.factorization import memory
 from kernelopt.results.solution import Status
+from kernelopt.solvers import cone_memory
 from kernelopt.support import clock, outside
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.cvxpy_parts import Compiled, compiled
@@ -65,6 +66,17 @@ def _scs(tol: float) -> dict[str, Any]:
     return {"eps_abs": tol, "eps_rel": tol, "max_iters": 100_000}
 
 
+def _highs(tol: float) -> dict[str, Any]:
+    """Its own defaults of branch and bound leave 1e-4 of the value, or 1e-6, and integers that are off by 1e-6."""
+    near = min(max(tol, HIGHS_LEAST), 1e-6)
+    return {"mip_rel_gap": tol, "mip_abs_gap": tol, "mip_feasibility_tolerance": near}
+
+
+def _ecos_bb(tol: float) -> dict[str, Any]:
+    """Its own defaults leave 1e-3 of the value, and integers that are off by 1e-4."""
+    return {**_ecos(tol), "mi_rel_eps": tol, "mi_abs_eps": tol}
+
+
 def _attributes(module: str, settings: str) -> list[str]:
     """The options of a solver that has a class of them."""
     return [name for name in dir(getattr(import_module(module), settings)) if not name.startswith("_")]
@@ -90,6 +102,7 @@ SCS_NAMES = (
     "max_iters", "eps", "eps_abs", "eps_rel", "eps_infeas", "alpha", "rho_x", "scale", "adaptive_scale", "normalize",
     "acceleration_lookback", "acceleration_interval", "time_limit_secs", "use_indirect", "use_quad_obj",
 )  # fmt: skip
+HIGHS_LEAST = 1e-10  # least mip_feasibility_tolerance that it takes
 # What other solvers call the accuracy, for which solve() has tol.
 ACCURACY = {"eps", "eps_abs", "eps_rel", "abstol", "reltol", "feastol", "tol_gap_abs", "tol_gap_rel", "tol_feas"}
 SPELLED = 0.8  # least ratio of difflib for an option of the solver that was meant: max_iters suggests max_iter
@@ -122,11 +135,20 @@ CONIC_SOLVERS = {
         names=lambda: SCS_NAMES,
     ),
     "HIGHS": ConicSolver(
-        "comes with cvxpy", time_limit="time_limit", names=lambda: _attributes("highspy", "HighsOptions")
+        "comes with cvxpy", _highs, "time_limit", names=lambda: _attributes("highspy", "HighsOptions")
     ),
     "ECOS_BB": ConicSolver(
-        "pip install ecos (Python < 3.13)", stopped=lambda raw: raw["info"]["exitFlag"] == ECOS_STOPPED
+        "pip install ecos (Python < 3.13)",
+        _ecos_bb,
+        stopped=lambda raw: raw["info"]["exitFlag"] == ECOS_STOPPED,
     ),
+}
+# The bound of the optimum that branch and bound tells beside its answer, where its raw answer holds one.
+BOUNDS: dict[str, Callable[[Any], float]] = {
+    "HIGHS": lambda raw: raw["info"].mip_dual_bound,
+    "SCIPY": lambda raw: raw["mip_dual_bound"],
+    "SCIP": lambda raw: raw["model"].getDualbound(),
+    "GUROBI": lambda raw: raw["model"].ObjBound,
 }
 # Rows whose largest coefficient is between 1/MODERATE and MODERATE are not rescaled: units that differ by less cost few
 # digits.
@@ -188,6 +210,7 @@ class Answer:
     interrupted : whether Ctrl-C ended it
     gap : absolute, of the reduced problem, by the solver's own dual point; NaN where it has none
     predictions : Bv of each link, where the solver knows them
+    bound : of the minimized reduced problem, by the word of a mixed-integer solver; NaN where it tells none
     """
 
     status: Status
@@ -199,11 +222,13 @@ class Answer:
     interrupted: bool = False
     gap: float = nan
     predictions: tuple[Array, ...] | None = None
+    bound: float = nan
 
 
 def solve(  # noqa: PLR0917
     problem: cp.Problem, solver: str, tol: float, options: Mapping[str, Any],
     units: tuple[float, float] | None = None, seconds: float | None = None, penalized: Sequence[cp.Variable] = (),
+    memory_limit: float | None = None,
 ) -> Answer:  # fmt: skip
     """Solve a reduced problem; values and multipliers stay on its variables and constraints.
 
@@ -211,7 +236,8 @@ def solve(  # noqa: PLR0917
     that x = σx̃ and z = (κ/σ)z̃. `units` are the sizes of x and z from an earlier answer; by default σ is a typical
     right-hand side and κ = max(σ‖c‖∞, σ²‖P‖∞), without the `penalized` variables, whose weight may be of any size.
 
-    Raises SolverError, DCPError or ParameterError with cvxpy's own words, and KeyboardInterrupt after Ctrl-C.
+    Raises SolverError, DCPError or ParameterError with cvxpy's own words, MemoryLimitError before the solver takes
+    more than `memory_limit`, and KeyboardInterrupt after Ctrl-C.
     """
     deadline = inf if seconds is None else clock.now() + seconds
     known = CONIC_SOLVERS.get(solver, ConicSolver(""))
@@ -223,8 +249,10 @@ def solve(  # noqa: PLR0917
     ours |= {k: v for k, v in options.items() if k not in ("warm_start", "verbose")}
     try:
         found = compiled(problem, solver, ours)
-        plain = problem.is_mixed_integer() or not isinstance(found.data, dict)  # a problem of constants is its own data
-        sigma, kappa = (1.0, 1.0) if plain else _scaled(found, units, penalized)
+        _require_memory_of(found, memory_limit)
+        mixed = problem.is_mixed_integer()
+        plain = mixed or not isinstance(found.data, dict)
+        of_x, of_z, kappa = _in_units(found, units, penalized, mixed)
         rows = _equilibrated(found.data) if solver == "CLARABEL" and not plain else None
         left = deadline - clock.now()
         if isfinite(left) and known.time_limit and known.time_limit not in options:
@@ -235,7 +263,7 @@ def solve(  # noqa: PLR0917
         if known.stopped(raw) and not known.keeps:
             raise OutOfTimeError
         raw = raw if rows is None else _ClarabelPoint(raw, rows)
-        solution = _with_a_point(found, raw, (sigma, kappa))
+        solution = _with_a_point(found, raw, (of_x, of_z))
     except OutOfTimeError:
         return nothing(solver)
     except cvxpy.error.ParameterError as error:
@@ -259,7 +287,17 @@ def solve(  # noqa: PLR0917
         _place_inside(variable)
     has_point = solution.status in cp.settings.SOLUTION_PRESENT and all(map(_has_value, problem.variables()))
     status = STATUSES.get(solution.status, Status.USER_LIMIT)
-    return Answer(status if has_point or not status.has_point else Status.USER_LIMIT, has_point, stats)
+    status = status if has_point or not status.has_point else Status.USER_LIMIT
+    return Answer(status, has_point, stats, bound=_told_bound(found, raw, kappa) if mixed else nan)
+
+
+def _told_bound(found: Compiled, raw: Any, kappa: float) -> float:
+    """The solver's own bound of the minimized problem, constants included; NaN where its answer holds none."""
+    try:
+        bound = float(BOUNDS[found.solver](raw))
+    except (KeyError, TypeError, AttributeError):  # a solver that tells none, or not this time
+        return nan
+    return found.offset + kappa * bound
 
 
 def nothing(solver: str) -> Answer:
@@ -279,6 +317,19 @@ def _place_inside(variable: cp.Variable) -> None:
         return
     value = attributes.nearest(variable, attributes.dense(variable.value))
     variable.save_value(sp.diags_array(np.diagonal(value)) if variable.attributes["diag"] else value)
+
+
+def _in_units(
+    found: Compiled, units: tuple[float, float] | None, penalized: Sequence[cp.Variable], mixed: bool
+) -> tuple[float | Array, float, float]:
+    """Rescale the solver's data, in place; return the units of x, for each column or for all, of z and of the
+    objective."""
+    if not isinstance(found.data, dict):  # a problem of constants is its own data
+        return 1.0, 1.0, 1.0
+    if mixed:
+        return _scaled_beside_integers(found.data)
+    sigma, kappa = _scaled(found, units, penalized)
+    return sigma, kappa / sigma, kappa
 
 
 @np.errstate(over="ignore", invalid="ignore")  # a solver refuses data that are not finite
@@ -301,6 +352,66 @@ def _scaled(
     if P is not None:
         data["P"] = P * (sigma**2 / kappa)
     return sigma, kappa
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _scaled_beside_integers(data: dict[str, Any]) -> tuple[float | Array, float, float]:
+    """Rescale a mixed-integer solver's data, in place, where their units are far from 1; return the units of x by
+    columns, of z, and of the objective.
+
+    Integers keep their unit, all other variables are measured in σ, a typical right-hand side of their rows, bounds of
+    squares in σ², and the objective in κ. Tolerances of branch and bound are absolute: with data of 1e-8, every point
+    is feasible to 1e-6.
+    """
+    c, whole = data["c"], [*data.get("bool_vars_idx", ()), *data.get("int_vars_idx", ())]
+    of_cones = "G" if data.get("G") is not None else "A"
+    zero, nonneg = data["dims"].zero, data["dims"].nonneg
+    linear = {"A": zero if of_cones == "G" else zero + nonneg, "G": nonneg}
+    rows = [(A, b) for A, b in (("A", "b"), ("G", "h")) if sp.issparse(data.get(A))]
+    if not whole or not rows or len(whole) == len(c):
+        return 1.0, 1.0, 1.0
+    kind, sizes = np.isin(np.arange(len(c)), whole), [np.zeros(0)]
+    for A, b in rows:
+        entries = abs(sp.csr_array(data[A])[: linear[A]])
+        beside = entries[:, np.flatnonzero(~kind)].sum(axis=1) > 0
+        sizes += [data[b][: linear[A]][beside], entries[np.flatnonzero(beside)][:, np.flatnonzero(kind)].data]
+    sigma = typical(np.concatenate(sizes)) or 1.0
+    unit = np.where(kind, 1.0, sigma)
+    heads, squares = _bounds_of_squares(data, of_cones, linear[of_cones])
+    unit[squares] = sigma**2
+    kappa = float(np.abs(unit * c).max(initial=0.0)) or 1.0
+    if all(1 / MODERATE <= one <= MODERATE for one in (sigma, kappa)):
+        return 1.0, 1.0, 1.0
+    data["c"] = unit * c / kappa
+    if data.get("P") is not None:
+        data["P"] = sp.csc_array(sp.diags_array(unit) @ data["P"] @ sp.diags_array(unit / kappa))
+    for name in ("lower_bounds", "upper_bounds"):
+        if data.get(name) is not None:
+            data[name] = data[name] / unit
+    for A, b in rows:
+        M = sp.csr_array(sp.csr_array(data[A]) @ sp.diags_array(unit / sigma))
+        largest = abs(M).max(axis=1).toarray().ravel() if M.nnz else np.zeros(M.shape[0])
+        chosen = (np.arange(M.shape[0]) < linear[A]) & (largest > 0)
+        factors = np.where(chosen, 1 / np.where(chosen, largest, 1.0), 1.0)
+        right = factors / sigma
+        if of_cones == A:  # 1 + t and 1 − t stay as they are: ‖x‖² ≤ t is ‖x/σ‖² ≤ t/σ²
+            factors[heads], right[heads] = 1 / sigma, 1.0
+        data[A], data[b] = sp.csc_array(sp.diags_array(factors) @ M), right * data[b]
+    return unit, kappa / sigma, kappa
+
+
+def _bounds_of_squares(data: dict[str, Any], name: str, start: int) -> tuple[list[int], list[int]]:
+    """The rows 1 + t and 1 − t of the cones ‖(1 − t, 2x)‖ ≤ 1 + t, which are ‖x‖² ≤ t, and the columns of t."""
+    A, b = sp.csr_array(data[name]), data["b" if name == "A" else "h"]
+    heads, columns = list[int](), list[int]()
+    for size in getattr(data["dims"], "soc", ()):
+        first, second = A[[start]], A[[start + 1]] if size > 1 else A[[start]]
+        alone = first.nnz == second.nnz == 1 and first.indices[0] == second.indices[0]
+        if alone and b[start] == b[start + 1] == 1 and first.data[0] == -second.data[0] and abs(first.data[0]) == 1:
+            heads += [start, start + 1]
+            columns.append(int(first.indices[0]))
+        start += size
+    return heads, columns
 
 
 def _objective_unit(found: Compiled, sigma: float, linear: str, penalized: Sequence[cp.Variable]) -> float:
@@ -346,7 +457,7 @@ class _ClarabelPoint:
         self.solve_time, self.iterations = raw.solve_time, raw.iterations
 
 
-def _with_a_point(found: Compiled, raw: Any, units: tuple[float, float]) -> CvxpySolution:
+def _with_a_point(found: Compiled, raw: Any, units: tuple[float | Array, float]) -> CvxpySolution:
     """The solution; where Clarabel or ECOS stopped at a limit, or Clarabel broke down, with its last point."""
     if found.solver == "ECOS" and raw["info"]["exitFlag"] == ECOS_STOPPED:
         raw["info"]["exitFlag"] = ECOS_INACCURATE
@@ -363,19 +474,34 @@ def _with_a_point(found: Compiled, raw: Any, units: tuple[float, float]) -> Cvxp
     return solution
 
 
+def _require_memory_of(found: Compiled, limit: float | None) -> None:
+    """Raise MemoryLimitError where the solver's data say that it takes more memory than there is."""
+    data = found.data if isinstance(found.data, dict) else {}
+    matrices = [data[name] for name in ("A", "G", "F", "P") if sp.issparse(data.get(name))]
+    cone_memory.require(found.solver, getattr(data.get("dims"), "psd", ()), sum(M.nnz for M in matrices), limit)
+
+
 def entries(reduction: Reduction) -> int:
     """The number of coefficients of v that cvxpy compiles."""
     return sum(factor.B.size * (theta.outputs or 1) for theta, factor in reduction.factors.items())
 
 
-def require_memory(reduction: Reduction, limit: float | None) -> None:
-    """Raise MemoryLimitError where compiling and solving the reduced problem takes more memory than there is."""
+def require_memory(
+    reduction: Reduction, limit: float | None, solver: str = "CLARABEL", form: ConicForm | None = None
+) -> None:
+    """Raise MemoryLimitError where compiling and solving the reduced problem takes more memory than there is.
+
+    form : the outer problem's cone data, whose semidefinite cones are those of the reduced problem; with them a problem
+        is refused before it is compiled
+    """
     memory.require(COMPILED_BYTES * entries(reduction), "Compiling and solving the reduced problem", limit)
+    if form is not None:
+        cone_memory.require(solver, form.cones.psd, form.A.nnz, limit)
 
 
 def solve_reduction(  # noqa: PLR0917
     reduction: Reduction, solver: str, tol: float, options: Mapping[str, Any],
-    units: tuple[float, float] | None = None, seconds: float | None = None,
+    units: tuple[float, float] | None = None, seconds: float | None = None, memory_limit: float | None = None,
 ) -> Answer:  # fmt: skip
     """The answer of one of cvxpy's solvers, with v, y and multipliers as an iterate."""
     if seconds is not None:
@@ -387,7 +513,7 @@ def solve_reduction(  # noqa: PLR0917
         seconds = deadline - clock.now()
     inner = reduction.inner
     penalized = [v for v in inner.v.values() if v is not None]
-    answer = solve(inner.problem, solver, tol, options, units, seconds, penalized)
+    answer = solve(inner.problem, solver, tol, options, units, seconds, penalized, memory_limit)
     v, nu = [], []
     for link in reduction.form.predictions:
         variable, constraint = inner.v[link.theta], inner.links[link.theta]
@@ -408,6 +534,6 @@ def fill_in(form: CanonicalForm, point: Iterate, tol: float, seconds: float | No
     problem = cp.Problem(form.bare.objective, [*form.bare.constraints, *fixed])
     try:
         found = solve(problem, "CLARABEL", tol, {}, None, seconds).has_point
-    except SolverError:
+    except (SolverError, MemoryLimitError):
         return None
     return replace(point, y=tuple(y.value for y in form.y), value=nan) if found else None

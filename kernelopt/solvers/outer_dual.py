@@ -17,7 +17,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.compiler.conic_form import Cones, ConicForm
-from kernelopt.errors import SolverError
+from kernelopt.errors import MemoryLimitError, SolverError
+from kernelopt.solvers import cone_memory
 from kernelopt.solvers.cones import interior, into_dual, violation
 from kernelopt.solvers.dual_feasibility import EXACT, corrected
 from kernelopt.support.clock import seconds_left
@@ -136,7 +137,8 @@ def _solved(  # noqa: PLR0917
 def answered(P: Array | sp.csc_array, q: Array, A: sp.csc_array, b: Array, cones: Cones) -> Any:
     """Clarabel's answer on scaled data, of any status, with P by its diagonal or its upper triangle.
 
-    Raises ArithmeticError where it breaks down. Where its progress ends early, as now and then on data of good scale, it tries again without a scaling of its own.
+    Where its progress ends early, as now and then on data of good scale, it tries again without a scaling of its own.
+    Raises ArithmeticError where it breaks down, MemoryLimitError before it takes more memory than there is.
     """
     found = _answered(P, q, A, b, cones, equilibrate=True)
     if found.status == clarabel.SolverStatus.InsufficientProgress:
@@ -148,12 +150,13 @@ def answered(P: Array | sp.csc_array, q: Array, A: sp.csc_array, b: Array, cones
 def _answered(  # noqa: PLR0917
     P: Array | sp.csc_array, q: Array, A: sp.csc_array, b: Array, cones: Cones, equilibrate: bool
 ) -> Any:
+    quadratic = sp.csc_array(P if sp.issparse(P) else sp.diags_array(P))
+    cone_memory.require("CLARABEL", cones.psd, A.nnz + quadratic.nnz)
     settings = clarabel.DefaultSettings()
     settings.equilibrate_enable = equilibrate
     settings.verbose = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = TOLERANCE
     settings.max_threads = 1
-    quadratic = sp.csc_array(P if sp.issparse(P) else sp.diags_array(P))
     try:
         return clarabel_answer(clarabel.DefaultSolver(quadratic, q, A, b, _named(cones), settings), seconds_left())
     except SolverError as error:
@@ -234,8 +237,9 @@ def value_at(form: ConicForm, linked: Array) -> float | None:
     c, P = form.c[free], form.P[free]
     kappa = max(sigma * float(np.abs(c).max(initial=0.0)), sigma**2 * float(P.max(initial=0.0))) or 1.0
     try:
-        solution = answered(sigma**2 * P / kappa, sigma * c / kappa, sp.csc_array(form.A[:, free]), b / sigma, form.cones)
-    except ArithmeticError:
+        A = sp.csc_array(form.A[:, free])
+        solution = answered(sigma**2 * P / kappa, sigma * c / kappa, A, b / sigma, form.cones)
+    except (ArithmeticError, MemoryLimitError):
         return None
     if str(solution.status) not in ("Solved", "AlmostSolved"):
         return None

@@ -1,4 +1,4 @@
-"""The one clock that all times of a solve are read from, the deadline of a call, and the seconds that its phases take."""
+"""The one clock that all times of a solve are read from, the deadline of a call, and the seconds of its phases."""
 
 from __future__ import annotations
 

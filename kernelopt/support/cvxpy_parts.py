@@ -172,16 +172,16 @@ class Compiled(NamedTuple):
         P = sp.csc_array((len(data["c"]),) * 2) if data.get("P") is None else sp.triu(data["P"]).tocsc()
         return {"P": P, "q": data["c"], "A": data["A"], "b": data["b"]}
 
-    def solution(self, raw: Any, units: tuple[float, float] = (1.0, 1.0)) -> Solution:
-        """The solver's return value as cvxpy's `Solution`, for data in units (σ, κ): x = σx̃ and z = (κ/σ)z̃.
+    def solution(self, raw: Any, units: tuple[float | Array, float] = (1.0, 1.0)) -> Solution:
+        """The solver's return value as cvxpy's `Solution`, with units of x, for each column or for all, and of z.
 
         Units are undone before cvxpy's other steps, one of which projects variables on their bounds.
         """
-        (sigma, kappa), steps = units, list(zip(self.chain.reductions, self.inverse, strict=True))
+        (of_x, of_z), steps = units, list(zip(self.chain.reductions, self.inverse, strict=True))
         last, data = steps.pop()
         found = last.invert(raw, data)
-        found.primal_vars = {i: sigma * np.asarray(x) for i, x in (found.primal_vars or {}).items()}
-        found.dual_vars = {i: _times(kappa / sigma, z) for i, z in (found.dual_vars or {}).items()}
+        found.primal_vars = {i: of_x * np.asarray(x) for i, x in (found.primal_vars or {}).items()}
+        found.dual_vars = {i: _times(of_z, z) for i, z in (found.dual_vars or {}).items()}
         for step, data in reversed(steps):
             found = step.invert(found, data)
         return found
@@ -189,6 +189,11 @@ class Compiled(NamedTuple):
     @property
     def solver(self) -> str:
         return str(self.chain.solver.name())
+
+    @property
+    def offset(self) -> float:
+        """The constant of the minimized objective, which the solver does not see."""
+        return float(np.ravel(self.inverse[-1][cp.settings.OFFSET])[0])
 
     def first_column(self, variable: cp.Variable) -> int | None:
         """The index at which a variable begins in the solver's x; None where compilation removed the variable."""
@@ -579,7 +584,7 @@ def cone_data(problem: cp.Problem) -> ConeData:
         point = SimpleNamespace(x=x, z=z, s=z, obj_val=0.0, status="Solved", solve_time=0.0, iterations=0)
         return dict(chain.invert(point, inverse).dual_vars)
 
-    offset = float(np.ravel(inverse[-1][cp.settings.OFFSET])[0])
+    offset = Compiled(data, chain, inverse).offset
     A, c, b = data["A"], np.asarray(data["c"], dtype=float), np.asarray(data["b"], dtype=float)
     A.eliminate_zeros()  # of parameters; those of constants are not there
     return ConeData(data.get("P"), c, offset, A, b, data["dims"], columns, multipliers, data["param_prob"])

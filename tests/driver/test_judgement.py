@@ -266,7 +266,7 @@ def test_integers_are_rounded_where_no_solver_fixes_them(end, monkeypatch):
     work = convex.begin(None, ["SCIP"], reduction, Goal(1e-6, progress=True, products=True))
     monkeypatch.setattr(convex, "attempted", lambda rest: goals.append(rest.task.goal) or end())
     found = work._with_integers(representer.evaluate(reduction, reduction.at_zero((np.array(0.8),))))
-    assert found.y[0] == 1 and work.rest is None
+    assert found.y[0] == 1 and work.rest.answer is None
     (goal,) = goals
     assert not goal.progress and not goal.products
 

@@ -255,7 +255,7 @@ def _answer_is_wrong(problem, statement, truth, tol, choices):
     found, slack = problem.certificate, VALUE * truth.terms + ZERO_OF * truth.unit
     reached = Decimal(float(problem.value))
     allowed = tol * _improvement(statement, truth, choices) + slack
-    if found is None:  # integers: the solver's word, relative to the value
+    if found is None or found.solver:  # integers: the solver's word, relative to the value
         allowed = max(allowed, tol * truth.terms)
     elif "as computed" in str(found):  # of another kernel matrix
         allowed = max(allowed, Decimal(float(found.unit)) * Decimal("1e-4"), Decimal(float(found.floor)))

@@ -57,7 +57,7 @@ INSIDE = {
         ["policy", "verification"],
         ["convex", "local_optima", "options"],
         ["judgement"],
-        ["answered", "diagnosis", "values"],
+        ["answered", "diagnosis", "mixed_integer", "values"],
         ["strategy"],
     ],
     "estimators": [
@@ -141,7 +141,7 @@ INSIDE = {
         ["watch"],
         ["assemble", "dual_point", "free_kinks", "outer_dual", "rays"],
         ["cones", "culprits", "cvxpy_solvers", "dual_feasibility", "machines", "maxima", "structured"],
-        ["coupling", "kernel_space"],
+        ["cone_memory", "coupling", "kernel_space"],
     ],
     "spectral": [["spectral_problems"], ["enclosure"], ["eigenvalues", "spectral_form"]],
     "support": [

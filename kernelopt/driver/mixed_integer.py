@@ -1,0 +1,111 @@
+"""Mixed-integer problems: which of several points counts, and what is known of its optimality.
+
+A point passes through several hands: the solver's own, with integers rounded, solved again with these fixed, and moved
+into its constraints. None of these is replaced by a worse one. A lower bound is the solver's word: integers have no
+multipliers, so that nothing here proves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import isfinite
+
+from kernelopt import certificate as certificates
+from kernelopt.certificate import Certificate
+from kernelopt.compiler import projection, representer
+from kernelopt.compiler.attributes import dense, rounded
+from kernelopt.compiler.integers import Fixed
+from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.representer import FEASIBLE, Reduction
+from kernelopt.compiler.separable import Outer
+from kernelopt.driver.strategy import Task
+from kernelopt.results.solution import Attempt
+from kernelopt.support import clock
+
+# A point that meets constraints to rounding replaces one that violates them by δ ≤ FEASIBLE where it raises the value
+# by no more than δ times this, relatively: the price of meeting them. With more it is another answer, worse.
+PRICE = 1e3
+# In units of the objective's data: what sums of such numbers leave where the optimum is 0.
+NOTHING_LEFT = 1e-10
+
+
+@dataclass(eq=False)
+class Rest:
+    """A mixed-integer problem with its integers fixed, a continuous problem.
+
+    attempts : the runs of solvers on it; answer : what they found, None where all failed
+    """
+
+    reduction: Reduction
+    outer: Outer
+    fixed: Fixed
+    attempts: tuple[Attempt, ...] = ()
+    answer: Iterate | None = None
+
+    def near(self, task: Task, point: Iterate) -> Iterator[Iterate]:
+        """The point with its integers fixed, and the same moved into the constraints."""
+        y = tuple(rounded(v, dense(known)) for v, known in zip(task.reduction.form.y, point.y, strict=True))
+        yield representer.evaluate(task.reduction, replace(point, y=y))
+        for one in projection.nearby(self.reduction, self.outer.form, self._point(replace(point, y=y))):
+            yield self.whole(task, point, one)
+
+    def whole(self, task: Task, point: Iterate, rest: Iterate) -> Iterate:
+        """A point of the problem with its integers fixed, as one of the mixed-integer problem."""
+        return representer.evaluate(task.reduction, replace(point, v=rest.v, y=self.fixed.whole(rest)))
+
+    def is_better(self, task: Task, new: Iterate, old: Iterate) -> bool:
+        """Whether a point of the mixed-integer problem replaces another one."""
+        if self._counts(task, new) != self._counts(task, old):
+            return self._counts(task, new)
+        if not self._counts(task, new):
+            return False
+        gain = self._value(old) - self._value(new)
+        if self.meets_constraints(new) == self.meets_constraints(old):
+            return gain > 0
+        loose = old if self.meets_constraints(new) else new
+        size = abs(self._value(old) - self.outer.form.offset) + self.outer.form.units[1]
+        price = PRICE * representer.violation(task.reduction, loose, self.outer.form.data_unit) * size
+        return gain >= -price if loose is old else gain > price
+
+    def meets_constraints(self, whole: Iterate) -> bool:
+        """Whether constraints hold to rounding."""
+        point = self._point(whole)
+        met = representer.violation(self.reduction, point, self.outer.form.data_unit) <= projection.ROUNDING
+        return met or projection.is_rounding(self.reduction, self.outer.form, point)
+
+    def certificate(self, task: Task, whole: Iterate, bound: float, solver: str) -> Certificate | None:
+        """The bounds of an answer, the lower one by the solver's word; None where the time for it is over."""
+        confined = representer.may_lack(task.reduction, whole)
+        try:
+            with clock.limited(clock.now() + task.goal.for_last_steps()):
+                return certificates.by_word(self.reduction, self.outer, self._point(whole), bound, solver, confined)
+        except clock.OutOfTimeError:
+            return None
+
+    def confirms(self, task: Task, whole: Iterate, found: Certificate) -> bool:
+        """Whether the answer's value is the optimum that the solver tells, to `tol` of the objective's terms."""
+        bare = found.bare or found
+        bound = -bare.upper if found.maximize else bare.lower
+        allowed = max(found.floor, NOTHING_LEFT * self.outer.form.units[1])
+        return self._value(whole) - bound <= max(task.goal.tol * max(found.unit, found.terms), allowed)
+
+    def is_feasible(self, task: Task, whole: Iterate) -> bool:
+        """Whether the mixed-integer problem's constraints and attributes hold to `FEASIBLE`."""
+        violation = representer.violation(task.reduction, whole, self.outer.form.data_unit)
+        return violation <= FEASIBLE and isfinite(whole.value)
+
+    def _counts(self, task: Task, whole: Iterate) -> bool:
+        """Whether a point is feasible, with integers that are integers."""
+        return representer.has_integers(task.reduction.form, whole) and self.is_feasible(task, whole)
+
+    def _value(self, whole: Iterate) -> float:
+        """The minimized objective without constants, those of fixed integers included."""
+        return self.outer.form.sign * representer.bare_value(self.reduction.form, self._point(whole))
+
+    def _point(self, whole: Iterate) -> Iterate:
+        """A point of the mixed-integer problem as one with its integers fixed, evaluated, with multipliers."""
+        point = replace(whole, y=self.fixed.rest(whole))
+        if self.answer is not None:
+            point = replace(point, nu=self.answer.nu, duals=self.answer.duals)
+        return representer.valued(self.reduction.form, point)

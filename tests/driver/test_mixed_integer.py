@@ -1,0 +1,126 @@
+"""Integers: the best of several points stays, the solver's bound is its word, and enumeration is the truth."""
+
+import itertools
+from types import SimpleNamespace
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from enumerating import CONIC, Case, wrong
+
+import kernelopt as ko
+from kernelopt.errors import KernelOptError
+from kernelopt.solvers.cvxpy_solvers import BOUNDS
+
+X, Y = np.linspace(0, 1, 6)[:, None], np.array([0.0, 1, 5, 1, 0, -1])
+
+
+def outliers(goal=cp.Minimize, constant=0.0, scale=1.0, loss=cp.norm1, bound=None):
+    """Residuals of up to two rows may be moved by 10; with |f| ≤ bound the optimum is not 0."""
+    theta, s, z = ko.Theta(ko.kernels.Gaussian(sigma=0.4)), cp.Variable(6), cp.Variable(6, boolean=True)
+    f, M, sign = theta(X), 10 * scale, 1 if goal is cp.Minimize else -1
+    constraints = [s <= M * z, s >= -M * z, cp.sum(z) <= 2]
+    constraints += [] if bound is None else [cp.abs(f) <= bound * scale]
+    return ko.Problem(goal(sign * loss(scale * Y - f - s) + constant), constraints), theta, z
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-8, 1e3])
+def test_a_point_is_not_replaced_by_a_worse_one(scale):
+    """θ interpolates, so that 0 is attained; solved again with z fixed, rows |s| ≤ 0 make solvers fail."""
+    problem, theta, z = outliers(scale=scale)
+    assert problem.solve() <= 1e-9 * scale
+    assert problem.status == "optimal"
+    assert np.isin(z.value, (0, 1)).all()
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-8])
+@pytest.mark.parametrize("constant", [0.0, 7.5])
+@pytest.mark.parametrize("goal", [cp.Minimize, cp.Maximize])
+def test_the_solvers_bound_is_in_the_stated_units(goal, constant, scale):
+    """With |f| ≤ ½ the rows that stay cost max(|y| − ½, 0) each."""
+    problem, _, _ = outliers(goal, constant * scale, scale, bound=0.5)
+    problem.solve()
+    cost = np.maximum(np.abs(Y) - 0.5, 0)
+    least = min(cost.sum() - cost[list(two)].sum() for two in itertools.combinations(range(6), 2))
+    truth = scale * ((least if goal is cp.Minimize else -least) + constant)
+    found = problem.certificate
+    assert problem.status == "optimal"
+    assert found.scope == "solver's word" and found.solver == "HIGHS"
+    assert problem.value == pytest.approx(truth, rel=1e-6)
+    assert found.lower == pytest.approx(truth, rel=1e-6) and found.upper == pytest.approx(truth, rel=1e-6)
+    assert found.lower <= problem.value <= found.upper
+
+
+def test_the_word_is_told_as_such_and_proves_nothing():
+    lam = cp.Parameter(nonneg=True, value=1.0)
+    theta, z = ko.Theta(ko.kernels.Linear()), cp.Variable(boolean=True)
+    problem = ko.Problem(cp.Minimize(cp.norm1(Y - theta(X) - z) + lam * z))
+    problem.solve()
+    told = str(problem.certificate)
+    assert "by HIGHS's word, not proven" in told and "full kernel" not in told
+    assert "by HIGHS's word" in str(problem.explain())
+    check = problem.verify()["optimality"]
+    assert check.passed is None and "HIGHS's word" in check.note
+    assert np.isnan([(r.lower, r.upper) for r in problem.history.rounds]).all()  # these are proven ones
+    with pytest.raises(KernelOptError, match="without integers"):
+        problem.certificate_at({lam: 2.0})
+    problem.solve(certify=False)
+    assert problem.certificate is None
+
+
+def test_a_restricted_theta_has_the_bound_of_the_reduced_problem():
+    problem, _, _ = outliers(bound=0.5)
+    problem.solve(max_rank=2)
+    assert problem.status == "optimal_inaccurate"
+    assert problem.certificate.scope == "solver's word for the reduced problem"
+    assert "HIGHS's word for the reduced problem, not proven" in str(problem.certificate)
+
+
+@pytest.mark.skipif(not CONIC, reason="ECOS is not installed")
+def test_a_solver_that_tells_no_bound():
+    theta, z = ko.Theta(ko.kernels.Linear()), cp.Variable(boolean=True)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(Y - theta(X) - z) + ko.sum_squares(theta)))
+    problem.solve(solver="ECOS_BB")
+    assert problem.status == "optimal" and problem.certificate is None
+    assert "tells no bound" in problem.verify()["optimality"].note
+
+
+def test_where_solvers_have_their_bound():
+    """In the raw answers that cvxpy hands over; SCIP's and Gurobi's by their documentation."""
+    assert BOUNDS["HIGHS"]({"info": SimpleNamespace(mip_dual_bound=2.0)}) == 2
+    assert BOUNDS["SCIPY"]({"mip_dual_bound": 3.0}) == 3
+    assert BOUNDS["SCIP"]({"model": SimpleNamespace(getDualbound=lambda: 4.0)}) == 4
+    assert BOUNDS["GUROBI"]({"model": SimpleNamespace(ObjBound=5.0)}) == 5
+
+
+@pytest.mark.parametrize("price", [-1.0, 1.0])
+def test_a_variable_with_integers_and_others_in_it(price):
+    theta, z = ko.Theta(ko.kernels.Linear()), cp.Variable(3, boolean=[(0, 2)])
+    loss = cp.norm1(Y - theta(X) - z[1]) + price * z[0] + 0.5 * z[2]
+    problem = ko.Problem(cp.Minimize(loss), [cp.abs(z[1]) <= z[0] + 2 * z[2]])
+    values = []
+    for a, b in itertools.product((0.0, 1.0), repeat=2):
+        w, c = cp.Variable(), cp.Variable()
+        plain = cp.Problem(cp.Minimize(cp.norm1(Y - X[:, 0] * w - c)), [cp.abs(c) <= a + 2 * b])
+        values.append(plain.solve(solver="CLARABEL") + price * a + 0.5 * b)
+    assert problem.solve() == pytest.approx(min(values), abs=1e-6)
+    assert problem.status == "optimal" and np.isin(z.value[[0, 2]], (0, 1)).all()
+
+
+def test_a_continuous_variable_between_zero_and_zero():
+    """s ≤ 0 ≤ s has no terms beside which a solver's 1e-10 were small."""
+    theta, s = ko.Theta(ko.kernels.Laplacian(sigma=0.5)), cp.Variable(6)
+    loss = cp.norm1(Y - theta(X) - s) + ko.norm(theta)
+    problem = ko.Problem(cp.Minimize(loss), [s <= 0, s >= 0])
+    without = ko.Problem(cp.Minimize(cp.norm1(Y - theta(X)) + ko.norm(theta)))
+    assert problem.solve() == pytest.approx(without.solve(), rel=1e-6)
+    assert problem.status == "optimal"
+
+
+# Those that were wrong: values at 1e-8 and 1e-4, squares there, entries that are no integers, all rows |s| ≤ 0.
+FOUND = [7, 20, 37, 41, 44, 141]
+
+
+@pytest.mark.parametrize("seed", [*FOUND, *range(2)])
+def test_enumeration_says_the_same(seed):
+    assert wrong(Case(seed)) == ("optimal", None)
