@@ -63,7 +63,9 @@ def gradient(
     ------
     KernelOptError
         Before a solve; where the answer is no regular optimum, as with variables that the problem does not determine;
-        for integers, the spectral form, cones and norms without a derivative here.
+        for integers, the spectral form, cones and norms without a derivative here; for an atom of the criterion without
+        a derivative, such as `ceil`, at the end of its domain, or with one that differences of values contradict by
+        more than 1e-5 of the derivative along a random direction.
     ParameterError
         For parameters of another problem, and without a value.
     DataError

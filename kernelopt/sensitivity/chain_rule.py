@@ -74,7 +74,7 @@ class Tree:
         Raises KernelOptError for an atom without a rule between the leaves and the root, where the value or a
         derivative is not finite, and where a difference of values disagrees.
         """
-        for node in self.nodes:
+        for node in reversed(self.nodes):
             if not isinstance(node, Leaf):
                 rule_of(node)
                 self._require_known(node)

@@ -80,7 +80,9 @@ def slopes(criterion: Criterion, place: Place, chosen: Sequence[cp.Parameter], t
         raise ParameterError(f"Expected parameters of the criterion with values; {missing[0]} has none. Set its value.")
     given = _given(criterion, place)
     given |= {p.id: np.asarray(dense(p.value), dtype=float) for p in chosen if _has(criterion.expression, p)}
-    found = Tree(criterion.expression, given, criterion.replaced).gradient(given, ties)
+    # θ itself varies, too, so that an atom that hides predictions is refused.
+    hidden = [v.id for v in criterion.expression.variables() if isinstance(v, ThetaLeaf)]
+    found = Tree(criterion.expression, [*given, *hidden], criterion.replaced).gradient(given, ties)
 
     def of(leaf: cp.Variable) -> Array:
         return found.slopes.get(leaf.id, np.zeros(leaf.shape))

@@ -139,10 +139,12 @@ def test_a_wrong_gradient_is_an_error_that_names_the_atom():
         return np.where(u > 50, 2 * u - 50, u)
 
     wrong = ko.SmoothLoss(value, gradient, lambda u: np.ones_like(u))
-    wrong.name = "wrong"
-    problem, f, lam = fitted()
+    theta, lam = ko.Theta(kernel), cp.Parameter(pos=True, value=0.3)
+    criterion = cp.sum(wrong(1000 * theta(Z)))
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)))
+    problem.solve()
     with pytest.raises(errors.KernelOptError, match=r"differences give .* The atom at fault is SmoothLoss"):
-        ko.gradient(problem, cp.sum(wrong(1000 * f)), [lam])
+        ko.gradient(problem, criterion, [lam])
 
 
 def test_parameters_as_data_of_a_smooth_loss_are_refused():
