@@ -232,7 +232,7 @@ class _Classifier(Classifier, _Stated):
 
 def _has_objects(X: Any) -> bool:
     """Whether X is a list, a vector, or a table with one column, of points that are no numbers."""
-    shape = getattr(X, "shape", None)
+    shape: Any = getattr(X, "shape", ())
     table = isinstance(shape, tuple) and len(shape) == 2
     if table and (sp.issparse(X) or shape[1] != 1):
         return False
