@@ -63,8 +63,8 @@ __all__ = [
     "COLUMNS", "PRODUCTS", "AddExpression", "AffAtom", "AffineData", "Atom", "Compiled", "ConeData", "DataSlopes",
     "DivExpression", "Elementwise", "Hstack", "Inequality", "Leaf", "MulExpression", "NegExpression", "Pnorm",
     "PnormApprox", "Power", "PowerApprox", "Solution", "SolverStats", "Sum", "Vstack", "broadcast_to",
-    "clarabel_answer", "clarabel_cones", "compiled", "cone_data", "forget", "get_id", "index", "is_compiled", "norm1",
-    "normNuc", "quad_over_lin", "reshape", "sigma_max", "special_index",
+    "clarabel_answer", "clarabel_cones", "compiled", "cone_data", "forget", "get_id", "index", "is_compiled",
+    "multiply", "norm1", "normNuc", "quad_over_lin", "reshape", "sigma_max", "special_index",
 ]  # fmt: skip
 
 PRODUCTS = (MulExpression, multiply)  # affine in each of two arguments
