@@ -330,7 +330,7 @@ def _with_room(program: Program, z: Array, radius: Array) -> Array:
     """z moved so that its dual exponential and power cones contain the whole box around it.
 
     Only entries whose rows are constants change, since no column depends on them. Each gets the least value that the
-    cone allows: a larger one would cost bᵀz for nothing.
+    cone allows: a larger one would cost bᵀz for nothing. The last entry of a power cone is shortened.
     """
     if not any(kind in ("exp", "power") for kind, _, _ in program.cones):
         return z
@@ -349,9 +349,9 @@ def _with_room(program: Program, z: Array, radius: Array) -> Array:
         here = constant[first + k]
         first, alpha = first[here], alpha[here]
         _change(program, z, first + k, _least_of_power(z, radius, first, k, alpha if k else 1 - alpha))
-    for start, alpha in powers:
-        if constant[start + 2]:
-            most = _most_of_power(z[start : start + 2] - radius[start : start + 2], np.array([alpha, 1 - alpha]))
+    for start, a in powers:
+        if constant[start + 2]:  # as in an inverse, whose numerator is a constant
+            most = _most_of_power(z[start : start + 2] - radius[start : start + 2], np.array([a, 1 - a]))
             z[start + 2] = np.clip(z[start + 2], -most, most)
     return z
 

@@ -70,7 +70,7 @@ __all__ = [
     "ConeData", "DataSlopes", "DivExpression", "Elementwise", "Hstack", "Inequality", "Leaf", "MulExpression",
     "NegExpression", "Pnorm", "PnormApprox", "Power", "PowerApprox", "Solution", "SolverStats", "Sum", "Vstack",
     "broadcast_to", "clarabel_answer", "clarabel_cones", "compiled", "cone_data", "forget", "get_id", "index",
-    "is_compiled", "jacobians", "norm1", "normNuc", "perspective", "quad_over_lin", "reshape", "sigma_max",
+    "is_compiled", "jacobians", "multiply", "norm1", "normNuc", "perspective", "quad_over_lin", "reshape", "sigma_max",
     "special_index", "with_args",
 ]  # fmt: skip
 
