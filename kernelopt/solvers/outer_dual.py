@@ -116,7 +116,8 @@ def solve(form: ConicForm, linear: Array, near: Array, units: Array, firm: Array
 def answered(P: Array | sp.csc_array, q: Array, A: sp.csc_array, b: Array, cones: Cones) -> Any:
     """Clarabel's answer on scaled data, of any status, with P by its diagonal or its upper triangle.
 
-    Raises ArithmeticError where it breaks down. Where its progress ends early, as now and then on data of good scale, it tries again without a scaling of its own.
+    Where its progress ends early, as now and then on data of good scale, it tries again without a scaling of its own.
+    Raises ArithmeticError where it breaks down.
     """
     found = _answered(P, q, A, b, cones, equilibrate=True)
     if found.status == clarabel.SolverStatus.InsufficientProgress:
@@ -214,7 +215,8 @@ def value_at(form: ConicForm, linked: Array) -> float | None:
     c, P = form.c[free], form.P[free]
     kappa = max(sigma * float(np.abs(c).max(initial=0.0)), sigma**2 * float(P.max(initial=0.0))) or 1.0
     try:
-        solution = answered(sigma**2 * P / kappa, sigma * c / kappa, sp.csc_array(form.A[:, free]), b / sigma, form.cones)
+        A = sp.csc_array(form.A[:, free])
+        solution = answered(sigma**2 * P / kappa, sigma * c / kappa, A, b / sigma, form.cones)
     except ArithmeticError:
         return None
     if str(solution.status) not in ("Solved", "AlmostSolved"):

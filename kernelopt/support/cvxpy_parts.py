@@ -62,11 +62,47 @@ from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array, Ints
 
 __all__ = [
-    "OPAQUE", "PRODUCTS", "AddExpression", "AffAtom", "AffineData", "Atom", "Compiled", "ConeData", "DataSlopes", "DivExpression",
-    "Elementwise", "Hstack", "Inequality", "Leaf", "MulExpression", "NegExpression", "Pnorm", "PnormApprox", "Power",
-    "PowerApprox", "Solution", "SolverStats", "Sum", "Vstack", "broadcast_to", "clarabel_answer", "clarabel_cones",
-    "compiled", "cone_data", "forget", "get_id", "index", "is_compiled", "norm1", "normNuc",
-    "quad_over_lin", "perspective", "reshape", "sigma_max", "special_index", "with_args",
+    "OPAQUE",
+    "PRODUCTS",
+    "AddExpression",
+    "AffAtom",
+    "AffineData",
+    "Atom",
+    "Compiled",
+    "ConeData",
+    "DataSlopes",
+    "DivExpression",
+    "Elementwise",
+    "Hstack",
+    "Inequality",
+    "Leaf",
+    "MulExpression",
+    "NegExpression",
+    "Pnorm",
+    "PnormApprox",
+    "Power",
+    "PowerApprox",
+    "Solution",
+    "SolverStats",
+    "Sum",
+    "Vstack",
+    "broadcast_to",
+    "clarabel_answer",
+    "clarabel_cones",
+    "compiled",
+    "cone_data",
+    "forget",
+    "get_id",
+    "index",
+    "is_compiled",
+    "norm1",
+    "normNuc",
+    "perspective",
+    "quad_over_lin",
+    "reshape",
+    "sigma_max",
+    "special_index",
+    "with_args",
 ]  # fmt: skip
 
 PRODUCTS = (MulExpression, multiply)  # affine in each of two arguments
@@ -185,7 +221,7 @@ def compiled(problem: cp.Problem, solver: str, options: Mapping[str, Any]) -> Co
     try:
         with np.errstate(over="ignore"):  # twice 1e308, which is refused later
             found = problem.get_problem_data(solver, canon_backend=cp.COO_CANON_BACKEND, solver_opts=dict(options))
-    except (*ITS_OWN, KernelOptError, MemoryError, OutOfTimeError):
+    except (*ITS_OWN, KernelOptError, MemoryError, OutOfTimeError, Warning):
         raise
     except Exception as error:
         raise SolverError(_failed(problem, error)) from error

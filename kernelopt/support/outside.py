@@ -45,8 +45,8 @@ def call(  # noqa: PLR0915
 ) -> T:
     """work(), run in a thread of its own. `stop` tells it to end soon; it is called in the calling thread.
 
-    Raises SolverError where compiled code panics, KeyboardInterrupt after Ctrl-C, and OutOfTimeError where `work` does not end in `seconds`, both within about
-    a second, in which `work` may still end.
+    Raises KeyboardInterrupt after Ctrl-C, and OutOfTimeError where `work` does not end in `seconds`, both within about
+    a second, in which `work` may still end, and SolverError where compiled code panics.
     """
     deadline = perf_counter() + seconds
     if perf_counter() >= deadline:
