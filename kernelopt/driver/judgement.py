@@ -268,7 +268,7 @@ def _without_proof(
     trusted = best.answer.status == Status.OPTIMAL and not representer.may_lack(task.reduction, found.point)
     trusted = trusted and representer.has_integers(task.reduction.form, found.point)
     trusted = trusted and rest is not None and rest.meets_constraints(found.point)
-    trusted = trusted and told is not None and rest.confirms(task, found.point, told)
+    trusted = trusted and rest is not None and told is not None and rest.confirms(task, found.point, told)
     shown = told if task.goal.certify is not False and isfinite(best.answer.bound) else None
     if best.limited:
         return Status.USER_LIMIT, shown

@@ -229,7 +229,7 @@ def compiled(problem: cp.Problem, solver: str, options: Mapping[str, Any]) -> Co
     try:
         with np.errstate(over="ignore"):  # twice 1e308, which is refused later
             found = quietly_compiled(problem, solver, canon_backend=cp.COO_CANON_BACKEND, solver_opts=dict(options))
-    except (*ITS_OWN, KernelOptError, MemoryError, OutOfTimeError):
+    except (*ITS_OWN, KernelOptError, MemoryError, OutOfTimeError, Warning):
         raise
     except Exception as error:
         raise SolverError(_failed(problem, error)) from error

@@ -1,7 +1,7 @@
-"""Random statements at the border with cvxpy, each in kernelopt and by hand: all atoms, attributes and Parameters as data.
+"""Random statements at the border with cvxpy, in kernelopt and by hand: all atoms, attributes, Parameters as data.
 
-`atoms()` lists the atoms from cvxpy itself. `RECIPES` says how each of them is called, `ABSTRACT` which classes are none of
-their own. An atom in neither table is an error, so that those of a new version are seen.
+`atoms()` lists the atoms from cvxpy itself. `RECIPES` says how each of them is called, `ABSTRACT` which classes nobody
+calls. An atom in neither table is an error, so that those of a new version are seen.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ABSTRACT = {
 
 
 def atoms() -> list[str]:
-    """The names of all atoms: callables of cvxpy from its atoms, and classes of atoms, whatever their module exports."""
+    """The names of all atoms: callables that cvxpy exports, and classes of atoms in any of its modules."""
     public = {name for name in dir(cp) if _is_atom(getattr(cp, name))}
     nlp = {name for name in dir(getattr(cp, "nlp", None)) if _is_atom(getattr(cp.nlp, name))}
     classes = {c.__name__ for c in _below(Atom) if c.__module__.startswith("cvxpy.")}
@@ -134,7 +134,7 @@ def attributes() -> set[str]:
 class Draw:
     """The ingredients of one statement. The same seed draws the same ones in both languages.
 
-    levels : numbers that depend on values, found by hand and used in both; values : those of Parameters, by their number
+    levels : numbers that depend on values, found by hand and used in both languages
     """
 
     language: Any

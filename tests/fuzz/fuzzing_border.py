@@ -3,7 +3,7 @@
     python tests/fuzzing_border.py 5000 [--first 0] [--atom NAME] [--jobs 2]
     python tests/fuzzing_border.py 1 --first NUMBER --show      (one draw again, with its statement, in this process)
 
-Draw number n takes atom n of `border.atoms()`, and puts it into an objective, a constraint or the criterion of a gradient.
+Draw number n takes atom n of `border.atoms()`, and puts it into an objective, a constraint or a gradient's criterion.
 The truth is the same problem with Bw and ‖w‖ in plain cvxpy, solved tightly; for booleans and integers each choice of
 them; for a gradient, differences of such solutions. Each draw runs in a process of its own, which is forked from this
 one, with limits of time and memory. A draw is
@@ -35,6 +35,7 @@ from border import ATTRIBUTES, POINTS, RECIPES, WHOLE, ByHand, Draw, InKernel, K
 from stating import tight
 
 import kernelopt as ko
+from kernelopt.compiler.canonical_form import rewrite  # a copy of a tree; it is tested elsewhere
 
 FAULTS = ("wrong", "bare", "died", "slow")
 SECONDS = 40  # of a processor: the slowest draws take some seconds
@@ -157,15 +158,9 @@ def truth(said: Stated, solver: str = "CLARABEL") -> Truth:
     ]
     if not whole:
         return _solved(said.objective, said.constraints, solver)
-    entries = [
-        (x, tuple(int(a) for a in at)) for x in whole for at in zip(*(x.boolean_idx or x.integer_idx), strict=True)
-    ]
-    found = []
-    for values in itertools.product(*([0, 1] if x.attributes["boolean"] else [-1, 0, 1] for x, _ in entries)):
-        pinned = {}
-        for x, at in zip([x for x, _ in entries], [at for _, at in entries], strict=True):
-            pinned[x, at] = values[entries.index((x, at))]
-        found.append(_fixed(said, pinned, solver))
+    entries = [(x, tuple(map(int, at))) for x in whole for at in zip(*(x.boolean_idx or x.integer_idx), strict=True)]
+    choices = [[0, 1] if x.attributes["boolean"] else [-1, 0, 1] for x, _ in entries]
+    found = [_fixed(said, list(zip(entries, values, strict=True)), solver) for values in itertools.product(*choices)]
     values = [t.value for t in found if t.word == "optimal"]
     if any(t.word == "unknown" for t in found):
         return Truth("unknown")
@@ -174,22 +169,28 @@ def truth(said: Stated, solver: str = "CLARABEL") -> Truth:
     return Truth("optimal", max(values) if isinstance(said.objective, cp.Maximize) else min(values))
 
 
-def _fixed(said: Stated, pinned: dict[Any, int], solver: str) -> Truth:
-    """The optimum with some entries of variables fixed, by variables of no integers in their place."""
-    from kernelopt.compiler.canonical_form import rewrite  # a copy of a cvxpy tree, which is checked elsewhere
-
-    twins: dict[int, Any] = {}
+def _fixed(said: Stated, pinned: list[Any], solver: str) -> Truth:
+    """The optimum with entries of variables fixed: by constants, or variables of no integers with rows for them."""
+    replaced: dict[int, Any] = {}
     rows = []
-    for x in {x for x, _ in pinned}:
-        given = {
-            k: v
-            for k, v in x.attributes.items()
-            if v is not None and v is not False and k not in ("boolean", "integer")
-        }
-        twins[id(x)] = cp.Variable(x.shape, **given)
-    rows = [twins[id(x)][at if x.ndim else ()] == value for (x, at), value in pinned.items()]
-    problem = rewrite(cp.Problem(said.objective, said.constraints), twins)
+    for x in {x.id: x for (x, _), _ in pinned}.values():
+        mine = {at if x.ndim else (): value for (y, at), value in pinned if y is x}
+        if len(mine) == x.size:
+            value = np.zeros(x.shape)
+            for at, number in mine.items():
+                value[at] = number
+            replaced[id(x)] = cp.Constant(value)
+            continue
+        given = {k: v for k, v in _given(x).items() if k not in ("boolean", "integer")}
+        replaced[id(x)] = cp.Variable(x.shape, **given)
+        rows += [replaced[id(x)][at] == value for at, value in mine.items()]
+    problem = rewrite(cp.Problem(said.objective, said.constraints), replaced)
     return _solved(problem.objective, [*problem.constraints, *rows], solver)
+
+
+def _given(x: cp.Variable) -> dict[str, Any]:
+    """The attributes that a variable was made with."""
+    return {k: v for k, v in x.attributes.items() if v is not None and v is not False}
 
 
 def _solved(objective: Any, constraints: list[Any], solver: str) -> Truth:
@@ -242,9 +243,7 @@ def judged(number: int, atom: str, show: bool = False) -> Outcome:
 def _shown(said: Stated) -> str:
     lines = [str(ko.Problem(said.objective, said.constraints))]
     for x in said.draw.variables:
-        lines.append(
-            f"{x.name()} of shape {x.shape}: { {k: v for k, v in x.attributes.items() if v is not None and v is not False} }"
-        )
+        lines.append(f"{x.name()} of shape {x.shape}: {_given(x)}")
     lines += [f"{p.name()} = {p.value}" for p in said.draw.parameters]
     return "\n".join([*lines, f"criterion: {said.criterion}"])
 
@@ -299,9 +298,9 @@ def _beside(problem: Any, known: Truth, options: dict[str, Any]) -> tuple[str, s
     if status in ("infeasible", "unbounded"):
         return "wrong", said
     slack = 2e-6 * max(1.0, abs(known.value))
-    if c is not None and not c.assumptions and c.scope == "full kernel":
-        if not c.lower - slack <= known.value <= c.upper + slack:
-            return "wrong", f"outside of the enclosure: {said}"
+    sure = c is not None and not c.assumptions and c.scope == "full kernel"
+    if sure and not c.lower - slack <= known.value <= c.upper + slack:
+        return "wrong", f"outside of the enclosure: {said}"
     if status == "optimal":
         reached = value if value is not None else np.inf
         allowed = slack + (0.0 if c is None else c.floor + 1e-6 * abs((c.at_zero or 0.0) - reached))
@@ -332,7 +331,8 @@ def _gradient(outcome: Any, ours: Stated, by_hand: Stated, known: Truth | None, 
     central = (values[0] - 8 * values[1] + 8 * values[3] - values[4]) / (12 * h)
     sides = [(-3 * values[2] + 4 * values[2 + s] - values[2 + 2 * s]) / (2 * s * h) for s in (-1, 1)]
     size = max(1.0, abs(values[2]))
-    said = f"{found[ours.lam]} ± {found.errors[ours.lam]}, differentiable {found.is_differentiable}; by hand {central}, sides {sides}"
+    said = f"{found[ours.lam]} ± {found.errors[ours.lam]}, differentiable {found.is_differentiable}"
+    said = f"{said}; by hand {central}, sides {sides}"
     if abs(found.value - values[2]) > 1e-5 * size:
         return outcome("wrong", f"value {found.value}, by hand {values[2]}; {said}")
     if not found.is_differentiable:

@@ -58,8 +58,8 @@ def solved(name, solvers):
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # of cvxpy, about ECOS_BB and sparse values
                     problem.solve(**({} if solver is None else {"solver": solver}))
-            except ko.errors.SolverError as error:
-                assert solver is not None and "Solvers that take the problem" in str(error)
+            except ko.errors.SolverError:
+                assert solver is not None  # by default some solver takes it
                 continue
             count += 1
             slack = 1e-5 * abs(known.value)

@@ -1,0 +1,95 @@
+"""Atoms of cvxpy beside plain cvxpy with Bw for Aθ; `make fuzz-border` draws many more, each in its own process."""
+
+import warnings
+
+import border
+import cvxpy as cp
+import numpy as np
+import pytest
+from cvxpy.transforms.suppfunc import SuppFunc
+from fuzzing_border import judged
+from stating import TIGHT
+
+import kernelopt as ko
+
+X = np.random.default_rng(0).normal(size=(8, 2))
+Y = np.sin(X[:, 0]) + 0.2 * np.random.default_rng(1).normal(size=8)
+
+
+def test_each_atom_of_cvxpy_has_a_recipe():
+    assert set(border.atoms()) == set(border.RECIPES)
+
+
+@pytest.mark.parametrize("number", [30, 37, 44, 55, 87, 99, 133])
+def test_sample(number):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of cvxpy
+        found = judged(number, border.atoms()[number % len(border.atoms())])
+    assert found.verdict in ("right", "refused"), found
+
+
+def by_hand(term, bound=None):
+    """The optimum with BBᵀ = Q, of term(f) + 0.1‖θ‖², or of term(f) where ‖θ‖ ≤ bound."""
+    B, w = np.linalg.cholesky(ko.kernels.Gaussian(sigma=1.0)(X) + 1e-13 * np.eye(8)), cp.Variable(8)
+    cost = 0.0 if bound else 0.1 * cp.sum_squares(w)
+    problem = cp.Problem(cp.Minimize(term(B @ w) + cost), [cp.norm(w) <= bound] if bound else [])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it may be inaccurate, at these tolerances
+        return problem.solve(solver="CLARABEL", **TIGHT)
+
+
+TERMS = {
+    "rel_entr": lambda f: cp.sum(cp.rel_entr(5 + Y - f, 5)),
+    "rel_entr of a constant": lambda f: cp.sum(cp.rel_entr(5, 6 + Y - f)),
+    "rel_entr of both": lambda f: cp.sum(cp.rel_entr(5 + Y - f, 4 + f)),
+    "kl_div": lambda f: cp.sum(cp.kl_div(5 + Y - f, 5)),
+    "entr": lambda f: -cp.sum(cp.entr(3 + Y - f)),
+    "xexp": lambda f: cp.sum(cp.xexp(1 + 0.3 * cp.abs(Y - f))),
+    "geo_mean": lambda f: -cp.geo_mean(5 + Y - f, approx=False),
+    "harmonic_mean": lambda f: -cp.harmonic_mean(5 + Y - f),
+    "inv_pos": lambda f: cp.sum(cp.inv_pos(4 + Y - f)),
+    "log_sum_exp": lambda f: cp.log_sum_exp(cp.abs(Y - f)),
+    "quad_over_lin": lambda f: cp.quad_over_lin(Y - f, 3 + f[0]),
+    "log_det": lambda f: -cp.log_det(3 * np.eye(3) + cp.diag(f[:3])),
+    "pnorm": lambda f: cp.pnorm(Y - f, 2.5),
+}
+
+
+@pytest.mark.parametrize("bound", [None, 1.5])
+@pytest.mark.parametrize("name", TERMS)
+def test_bounds_of_cones(name, bound):
+    """Multipliers at the boundary of their cones prove an enclosure."""
+    theta, term = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), TERMS[name]
+    f = theta(X)
+    cost = 0.0 if bound else 0.1 * ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(term(f) + cost), [ko.norm(theta) <= bound] if bound else [])
+    problem.solve()
+    truth = by_hand(term, bound)
+    slack = 1e-7 * max(1.0, abs(truth))
+    assert problem.status == "optimal"
+    assert problem.certificate.lower - slack <= truth <= problem.certificate.upper + slack
+
+
+def test_a_support_function_and_a_perspective():
+    """Both hold expressions that are no arguments."""
+    a, s, x = cp.Variable(3), cp.Variable(nonneg=True), cp.Variable(8)
+
+    def cost(f):
+        return SuppFunc(a, [cp.norm(a) <= 1])(f[:3] - 1.0) + cp.sum_squares(Y - f)
+
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(cost(theta(X)) + 0.1 * ko.sum_squares(theta)))
+    problem.solve()
+    assert problem.value == pytest.approx(by_hand(cost), abs=1e-6)
+    rows = [x == Y - theta(X), s >= 0.5, s <= 2]
+    problem = ko.Problem(cp.Minimize(cp.perspective(cp.sum_squares(x), s) + 0.1 * ko.sum_squares(theta)), rows)
+    problem.solve()  # ‖x‖²/s, and s = 2 is the best
+    assert problem.value == pytest.approx(by_hand(lambda f: cp.sum_squares(Y - f) / 2), abs=1e-6)
+
+
+def test_what_cvxpy_cannot_compile_is_named():
+    """cvxpy itself ends in a bare NotImplementedError."""
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(cp.real(theta(X)) - Y) + ko.sum_squares(theta)))
+    with pytest.raises(ko.errors.SolverError, match="could not compile .*real"):
+        problem.solve()
