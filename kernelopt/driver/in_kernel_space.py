@@ -144,7 +144,7 @@ def tried(
             met = representer.violation(reduction, point, outer.form.data_unit) <= FEASIBLE and isfinite(point.value)
             if met and (limited or gap <= goal.tol):
                 candidate = Candidate(abs(answer.gap), not limited, limited, point, answer)
-                outcome = judged(task, candidate, False, _undecided, None)
+                outcome = judged(task, candidate, None, _undecided, None)
                 settled = limited or outcome.interrupted or outcome.solution.status == Status.OPTIMAL
                 outcome = outcome if settled else None
     except (SolverError, MemoryLimitError, _UndecidedError):
