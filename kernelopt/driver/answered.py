@@ -46,6 +46,8 @@ class Answered:
     def certificate(self) -> Certificate | None:
         """An enclosure of the optimum of the stated problem, with the full kernel matrix; None where there is none.
 
+        With integer variables one bound is the solver's word, and is not proven: see `Certificate.scope`.
+
         Examples
         --------
         >>> import cvxpy as cp, numpy as np, kernelopt as ko

@@ -261,14 +261,14 @@ def _without_proof(
 
     The word is its claim and its bound; where it tells no bound, its own value stands for it.
     """
-    told = None
+    told, trusted = None, False
     if rest is not None:
         bound = best.answer.bound if isfinite(best.answer.bound) else min(best.claimed, task.sign * found.point.value)
         told = rest.certificate(task, found.point, bound, best.answer.stats.solver_name)
-    trusted = best.answer.status == Status.OPTIMAL and not representer.may_lack(task.reduction, found.point)
-    trusted = trusted and representer.has_integers(task.reduction.form, found.point)
-    trusted = trusted and rest is not None and rest.meets_constraints(found.point)
-    trusted = trusted and rest is not None and told is not None and rest.confirms(task, found.point, told)
+        trusted = best.answer.status == Status.OPTIMAL and not representer.may_lack(task.reduction, found.point)
+        trusted = trusted and representer.has_integers(task.reduction.form, found.point)
+        trusted = trusted and rest.meets_constraints(found.point)
+        trusted = trusted and told is not None and rest.confirms(task, found.point, told)
     shown = told if task.goal.certify is not False and isfinite(best.answer.bound) else None
     if best.limited:
         return Status.USER_LIMIT, shown

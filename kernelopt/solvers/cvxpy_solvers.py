@@ -371,13 +371,14 @@ def _scaled_beside_integers(data: dict[str, Any]) -> tuple[float | Array, float,
     if not whole or not rows or len(whole) == len(c):
         return 1.0, 1.0, 1.0
     kind, sizes = np.isin(np.arange(len(c)), whole), [np.zeros(0)]
+    heads, squares = _bounds_of_squares(data, of_cones, linear[of_cones])
     for A, b in rows:
-        entries = abs(sp.csr_array(data[A])[: linear[A]])
+        entries = abs(sp.csr_array(data[A]))
         beside = entries[:, np.flatnonzero(~kind)].sum(axis=1) > 0
-        sizes += [data[b][: linear[A]][beside], entries[np.flatnonzero(beside)][:, np.flatnonzero(kind)].data]
+        beside[heads if of_cones == A else []] = False
+        sizes += [data[b][beside], entries[np.flatnonzero(beside)][:, np.flatnonzero(kind)].data]
     sigma = typical(np.concatenate(sizes)) or 1.0
     unit = np.where(kind, 1.0, sigma)
-    heads, squares = _bounds_of_squares(data, of_cones, linear[of_cones])
     unit[squares] = sigma**2
     kappa = float(np.abs(unit * c).max(initial=0.0)) or 1.0
     if all(1 / MODERATE <= one <= MODERATE for one in (sigma, kappa)):

@@ -9,11 +9,11 @@ from kernelopt.errors import MemoryLimitError
 from kernelopt.solvers import cone_memory
 
 
-def nuclear(n, bandwidth=2.0):
+def nuclear(n, strength=0.01):
     rng = np.random.default_rng(3)
     X, Y = rng.normal(size=(n, 5)), rng.normal(size=(n, 3))
-    theta = ko.Theta(ko.kernels.Gaussian(sigma=bandwidth), outputs=3)
-    return ko.Problem(cp.Minimize(cp.normNuc(Y - theta(X)) + 0.01 * ko.sum_squares(theta)))
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=2.0), outputs=3)
+    return ko.Problem(cp.Minimize(cp.normNuc(Y - theta(X)) + strength * ko.sum_squares(theta)))
 
 
 def test_the_estimate_by_hand():
@@ -38,12 +38,12 @@ def test_residuals_are_refused_before_anything_is_taken():
 
 
 def test_a_small_limit_leaves_the_solver_that_fits():
-    """Clarabel would take 66 MB; SCS decomposes the matrix, and needs no pairs of rows."""
-    problem, plain = nuclear(40), nuclear(40)
-    problem.solve(memory_limit=3.5e7, tol=1e-2)
+    """Clarabel would take 4 MB; SCS decomposes the matrix, and needs no pairs of rows."""
+    problem, plain = nuclear(20, 10.0), nuclear(20, 10.0)
+    problem.solve(memory_limit=2.5e6, certify=False)
     claimed = {attempt.solver: attempt.claimed for attempt in problem.solver_stats.attempts}
-    assert claimed["CLARABEL"] == "memory_limit" and claimed["SCS"] != "memory_limit"
-    assert problem.value == pytest.approx(plain.solve(solver="CLARABEL"), rel=1e-2)
+    assert claimed["CLARABEL"] == "memory_limit" and claimed["SCS"] == "optimal"
+    assert problem.value == pytest.approx(plain.solve(solver="CLARABEL", certify=False), rel=1e-3)
 
 
 def test_an_error_where_none_fits():
