@@ -7,7 +7,7 @@ makes the bound weaker, never wrong; which norm is dual to which is taken from `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import inf, isfinite
 from typing import cast
@@ -103,7 +103,7 @@ def _with_room_for_norms(  # noqa: PLR0917
         return best, ()
     named = _named(reduction, form)
     bound, assumptions = best, tuple[str, ...]()
-    for among in (form.y, np.arange(len(form.c))):  # the user's variables alone, if that is enough
+    for among in (form.y, None):  # the user's variables alone, if that is enough
         claim = _with_assumptions(program, links, still(z, tangent), found.box, found.radii, named, among)
         extended, bound_links, dual, assumptions = claim
         moved = _with_norms(extended, bound_links, _moved(extended, bound_links, dual, False))
@@ -181,7 +181,7 @@ def _named(reduction: Reduction, form: ConicForm) -> list[tuple[str, Ints]]:
     return found
 
 
-def _told_of(columns: Ints, box: Array, named: list[tuple[str, Ints]]) -> list[str]:
+def _told_of(columns: Ints, box: Array, named: Sequence[tuple[str, Ints]]) -> list[str]:
     """The assumptions on columns as sentences: the user's variables by name, and then what cvxpy adds for its atoms."""
     told, rest = [], np.ones(len(columns), dtype=bool)
     for name, own in named:
@@ -196,11 +196,11 @@ def _told_of(columns: Ints, box: Array, named: list[tuple[str, Ints]]) -> list[s
 
 def _with_assumptions(  # noqa: PLR0917
     program: Program, links: list[Link], dual: Dual, box: Array, radii: tuple[float, ...],
-    named: list[tuple[str, Ints]], among: Ints,
+    named: Sequence[tuple[str, Ints]] = (), among: Ints | None = None,
 ) -> tuple[Program, list[Link], Dual, tuple[str, ...]]:  # fmt: skip
     """The claim with one constraint per assumption.
 
-    These are ‖θ‖ ≤ R where no norm binds θ, and |xⱼ| ≤ Xⱼ where a column, one of `among`, does not vanish.
+    These are ‖θ‖ ≤ R where no norm binds θ, and |xⱼ| ≤ Xⱼ where a column, one of `among` if given, does not vanish.
     """
     (m, n), assumptions = program.A.shape, []
     rows: list[int] = []
@@ -225,7 +225,8 @@ def _with_assumptions(  # noqa: PLR0917
     free = checker.free_columns(program, links, dual)
     found, _ = checker.sums(free, dual.z)
     unit = 1e-13 * float(np.abs(dual.z).max(initial=0.0))
-    alone = np.flatnonzero((free.owners < 0) & (found != 0) & np.isin(free.columns, among))
+    able = np.isin(free.columns, among) if among is not None else True
+    alone = np.flatnonzero((free.owners < 0) & (found != 0) & able)
     for k in alone:
         j = int(free.columns[k])
         for sign in (1.0, -1.0):

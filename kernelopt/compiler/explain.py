@@ -22,6 +22,16 @@ MATRICES = 6
 Lines = list[tuple[str, str]]
 SPECTRAL = [("", "of the spectral form: maximize φ(‖MAθ‖), φ nondecreasing, subject to ‖θ‖ ≤ R and GᵀAθ = 0")]
 NOT_FACTORED = [("factor", "not yet: solve() factors Q")]
+NO_INTERIOR = (
+    "Where inequalities leave no room, as f <= c and f >= c or norm(f - c) <= 0, state the equation, f == c; where "
+    "equations nearly contradict each other, as at points that nearly coincide, state a tolerance, abs(f - c) <= e, "
+    "with e as large as they differ."
+)
+NOT_PROVEN_INFEASIBLE = f"that no θ meets the constraints, which could not be proved. {NO_INTERIOR}"
+NOT_PROVEN_UNBOUNDED = (
+    "that the objective has no lower bound, which could not be proved. Penalize ko.norm(theta), or bound it, and bound "
+    "variables that the objective does not."
+)
 
 
 @dataclass(frozen=True)
@@ -127,16 +137,36 @@ def seconds(stats: SolverStats | None) -> Lines:
 
 
 def _remedy(solution: Solution) -> str:
-    """What to do about the status; for a limit, which one was reached."""
-    stats = solution.solver_stats
-    if solution.status != Status.USER_LIMIT or stats is None:
-        return remedy_of(solution.status, solution.certificate)
+    """What to do about the status: what helps against the reason that is known, else what may help."""
+    stats, status = solution.solver_stats, solution.status
+    if status == Status.OPTIMAL_INACCURATE and solution.certificate is not None:
+        return _of_open(solution.certificate) or status.remedy
+    if status != Status.USER_LIMIT or stats is None:
+        return remedy_of(status, solution.certificate)
     if stats.out_of_time:
         return "The time limit was reached before the gap closed: raise time_limit, or tol."
     if any(attempt.claimed == Status.USER_LIMIT for attempt in stats.attempts):
         name = stats.solver_name
         return f"{name} reached a limit of its own, such as its number of iterations: raise it, or leave `solver` out."
-    return solution.status.remedy
+    for claim, told in ((Status.INFEASIBLE, NOT_PROVEN_INFEASIBLE), (Status.UNBOUNDED, NOT_PROVEN_UNBOUNDED)):
+        names = list(dict.fromkeys(attempt.solver for attempt in stats.attempts if attempt.claimed == claim))
+        if names and solution.value is None:
+            return f"{', '.join(names)} {'say' if len(names) > 1 else 'says'} {told}"
+    return status.remedy
+
+
+def _of_open(certificate: Any) -> str:
+    """What helps against an open gap, where the certificate knows the reason."""
+    if not certificate.is_feasible:
+        return f"Constraints hold to {certificate.violation:.1e} only. {NO_INTERIOR}"
+    if any("‖" not in assumption for assumption in certificate.assumptions):
+        return "The bound rests on assumed sizes of variables: state bounds of those that the certificate names."
+    if certificate.rounding > 0.5 * certificate.absolute_gap:
+        return (
+            "Most of the gap is an allowance for rounding, which no solver reduces: raise tol, subtract the mean of "
+            "targets, or use a larger penalty."
+        )
+    return ""
 
 
 def _wrapped(label: str, text: str) -> Lines:

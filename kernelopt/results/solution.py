@@ -55,8 +55,9 @@ _REMEDIES = {
     "penalize ko.norm(theta), or bound it.",
     Status.INFEASIBLE: "No θ meets the constraints: relax them, or add slack variables.",
     Status.UNBOUNDED: "The objective has no lower bound: penalize ko.norm(theta), or bound it.",
-    Status.USER_LIMIT: "A limit was reached before an answer could be verified: raise time_limit or the solver's "
-    "limits; where θ was restricted to a low rank, lower rank_tol or raise max_rank.",
+    Status.USER_LIMIT: "A limit was reached before an answer could be verified, or a solver's claim that there is none "
+    "could not be proved; problem.explain() says which. Raise a limit that was reached; where θ was restricted to a "
+    "low rank, lower rank_tol or raise max_rank.",
 }
 
 

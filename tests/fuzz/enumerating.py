@@ -1,6 +1,6 @@
 """Random problems with up to six booleans or integers, each beside the enumeration of these.
 
-    python tests/enumerating.py [500] [--first 0] [--jobs 2]
+    python tests/fuzz/enumerating.py [500] [--first 0] [--jobs 2]
 
 For every choice of the integers a hand-written problem in the coordinates of the kernel matrix, f = Lv with Q = LLᵀ, is
 solved by cvxpy. The best choice is the truth, for the value, the bounds and the status.

@@ -1,7 +1,7 @@
 """Random problems at the border with cvxpy: each of its atoms × attributes of variables × Parameters × places.
 
-    python tests/fuzzing_border.py 5000 [--first 0] [--atom NAME] [--jobs 2]
-    python tests/fuzzing_border.py 1 --first NUMBER --show      (one draw again, with its statement, in this process)
+    python tests/fuzz/fuzzing_border.py 5000 [--first 0] [--atom NAME] [--jobs 2]
+    python tests/fuzz/fuzzing_border.py 1 --first NUMBER --show      (one draw, with its statement, in this process)
 
 Draw number n takes atom n of `border.atoms()`, and puts it into an objective, a constraint or a gradient's criterion.
 The truth is the same problem with Bw and ‖w‖ in plain cvxpy, solved tightly; for booleans and integers each choice of
@@ -402,7 +402,7 @@ def main(count: int, first: int = 0, atom: str = "", jobs: int = 2, listed: tupl
     names = atoms()
     unknown = sorted(set(names) - set(RECIPES))
     if unknown:
-        print(f"cvxpy has atoms without a recipe in tests/border.py: {', '.join(unknown)}")
+        print(f"cvxpy has atoms without a recipe in tests/fuzz/border.py: {', '.join(unknown)}")
         return 1
     numbers = [(n, atom or names[n % len(names)]) for n in range(first, first + count)]
     outcomes = []
