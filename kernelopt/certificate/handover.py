@@ -176,7 +176,7 @@ def _named(reduction: Reduction, form: ConicForm) -> list[tuple[str, Ints]]:
     """The user's variables: how each is called in an assumption, and its columns."""
     found = []
     for variable, columns in zip(reduction.form.y, form.variables, strict=True):
-        unnamed = variable.name() == f"{cp.settings.VAR_PREFIX}{variable.id}"
+        unnamed = variable.name().removeprefix(cp.settings.VAR_PREFIX).isdigit()  # cvxpy's own name
         found.append(("a variable without a name" if unnamed else variable.name(), columns))
     return found
 

@@ -24,8 +24,8 @@ SPECTRAL = [("", "of the spectral form: maximize φ(‖MAθ‖), φ nondecreasin
 NOT_FACTORED = [("factor", "not yet: solve() factors Q")]
 NO_INTERIOR = (
     "Where inequalities leave no room, as f <= c and f >= c or norm(f - c) <= 0, state the equation, f == c; where "
-    "equations nearly contradict each other, as at points that nearly coincide, state a tolerance, abs(f - c) <= e, "
-    "with e as large as they differ."
+    "equations nearly contradict each other, as at points that nearly coincide, state a tolerance as large as they "
+    "differ, abs(f - c) <= e."
 )
 NOT_PROVEN_INFEASIBLE = f"that no θ meets the constraints, which could not be proved. {NO_INTERIOR}"
 NOT_PROVEN_UNBOUNDED = (

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import kernelopt as ko
+from kernelopt.certificate import handover
 
 NORMS = {
     "2": cp.norm,
@@ -92,3 +93,47 @@ def test_repeated_rows():
     problem.solve()
     assert problem.status == "optimal"
     assert problem.certificate.assumptions == ()
+
+
+BOUNDS = {
+    "a bound": (lambda s: [s >= 0, s <= 100], lambda s: 0.0),
+    "a norm": (lambda s: [s >= 0, cp.norm(s) <= 100], lambda s: 0.0),
+    "a sum": (lambda s: [s >= 0, cp.sum(s) <= 100], lambda s: 0.0),
+    "a square": (lambda s: [s >= 0], lambda s: 1e-3 * cp.sum_squares(s)),
+    "a price": (lambda s: [s >= 0], lambda s: 1e-2 * cp.sum(s)),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_what_bounds_a_variable_replaces_an_assumption(name):
+    """‖r‖²/(1 + s) falls as s grows: a stated bound, or a term that grows in s, is all that a proof needs."""
+    bounds, price = BOUNDS[name]
+    X, y = data(6, 0)
+    theta, b, s = ko.Theta(ko.kernels.Linear()), cp.Variable(name="b"), cp.Variable(1, name="s")
+    loss = cp.quad_over_lin(y - theta(X) - b, 1 + s[0])
+    problem = ko.Problem(cp.Minimize(loss + 0.1 * ko.norm(theta) + price(s)), bounds(s))
+    problem.solve()
+    w, c = cp.Variable(3), cp.Variable()
+    by_hand = cp.quad_over_lin(y - X @ w - c, 1 + s[0]) + 0.1 * cp.norm(w) + price(s)
+    truth = cp.Problem(cp.Minimize(by_hand), bounds(s)).solve(solver="CLARABEL")
+    assert problem.status == "optimal"
+    assert problem.certificate.assumptions == ()
+    assert problem.value == pytest.approx(truth, rel=1e-5)
+
+
+def test_the_bounds_of_an_attribute():
+    X, y = data(6, 0)
+    theta, b = ko.Theta(ko.kernels.Linear()), cp.Variable()
+    s = cp.Variable(bounds=[0, 100])
+    problem = ko.Problem(cp.Minimize(cp.quad_over_lin(y - theta(X) - b, 1 + s) + 0.1 * ko.norm(theta)))
+    problem.solve()
+    assert problem.status == "optimal"
+    assert s.value == pytest.approx(100, rel=1e-3)
+
+
+def test_an_assumption_names_its_variables():
+    """The user's by name, with the assumed size; then those that cvxpy adds."""
+    named = [("b", np.array([0])), ("beta", np.array([1, 2])), ("c", np.array([3]))]
+    box = np.array([10.0, 20.0, 30.0, 40.0, 50.0])
+    told = handover._told_of(np.array([0, 2, 4]), box, named)
+    assert told == ["for |b| ≤ 10", "for |beta| ≤ 30", "for auxiliary variables of atoms up to 50"]

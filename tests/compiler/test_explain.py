@@ -13,7 +13,7 @@ import kernelopt as ko
 from kernelopt.compiler import explain
 from kernelopt.factorization import memory
 from kernelopt.language.text import Notation, describe
-from kernelopt.results.solution import Attempt
+from kernelopt.results.solution import Attempt, Status
 from kernelopt.support import clock
 
 X = np.random.default_rng(0).normal(size=(20, 2))
@@ -65,6 +65,50 @@ def test_status_carries_its_remedy(theta):
     problem.solve()
     assert problem.status == "unbounded"
     assert "penalize ko.norm(theta)" in str(problem.explain())
+
+
+def ended(theta, status, claims=(), **told):
+    """The last lines of explain() for a problem that ended with a status, with claims of solvers."""
+    problem = svm(theta)
+    problem.solve()
+    found = problem._solution
+    attempts = tuple(Attempt(name, 1e-6, None, (1,), claim, float("nan"), 0.0) for name, claim in claims)
+    stats = replace(found.solver_stats, attempts=attempts)
+    value, certificate = (None, None) if claims else (1.0, replace(found.certificate, **told))
+    solution = replace(found, status=status, value=value, certificate=certificate, solver_stats=stats)
+    return " ".join(text.strip() for _, text in explain.answer(solution, Notation()))
+
+
+def test_what_does_not_help_is_not_advised(theta):
+    """A claim that could not be proved is named, and a limit that was not reached is not raised."""
+    infeasible = ended(theta, Status.USER_LIMIT, [("CLARABEL", "infeasible"), ("SCS", "infeasible")])
+    assert "CLARABEL, SCS say that no θ meets the constraints" in infeasible
+    assert "state a tolerance" in infeasible and "state the equation, f == c" in infeasible
+    unbounded = ended(theta, Status.USER_LIMIT, [("ECOS", "unbounded")])
+    assert "ECOS says that the objective has no lower bound" in unbounded
+    assert "raise" not in (infeasible + unbounded).lower()
+    limited = ended(theta, Status.USER_LIMIT, [("SCS", "user_limit")])
+    assert "limit of its own" in limited
+
+
+def test_the_reason_of_an_open_gap_is_told(theta):
+    loose = ended(theta, Status.OPTIMAL_INACCURATE, is_feasible=False, violations=(1e-9,))
+    assert "Constraints hold to 1.0e-09 only" in loose and "state the equation" in loose
+    assumed = ended(theta, Status.OPTIMAL_INACCURATE, assumptions=("for |b| ≤ 10",))
+    assert "state bounds of those that the certificate names" in assumed
+    rounded = ended(theta, Status.OPTIMAL_INACCURATE, lower=0.0, upper=1.0, rounding=0.9)
+    assert "an allowance for rounding, which no solver reduces" in rounded
+    other = ended(theta, Status.OPTIMAL_INACCURATE, lower=0.0, upper=1.0, rounding=0.0)
+    assert "Lower rank_tol or raise max_rank" in other
+
+
+def test_stating_the_equation_helps(theta):
+    """f = c as ‖f − c‖ ≤ 0 has no interior: constraints hold nearly, and the advice leads to an optimum."""
+    problem = ko.Problem(cp.Minimize(ko.norm(theta)), [theta(X[:2]) == y[:2]])
+    value = problem.solve()
+    assert problem.status == "optimal"
+    Q = ko.kernels.Gaussian(sigma=1.5)(X[:2])
+    assert value == pytest.approx(np.sqrt(y[:2] @ np.linalg.solve(Q, y[:2])))
 
 
 def test_descriptions(theta):
