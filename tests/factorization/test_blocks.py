@@ -229,7 +229,7 @@ def test_a_dask_array_brings_its_cluster(client):
 
 def test_a_worker_is_killed(monkeypatch):
     """In the middle of a solve: blocks that were lost are made again, and the objective is the same."""
-    _, problem, _ = stated(n=6000)
+    _, problem, _ = stated(n=2500)
     expected = ko.Problem(problem.objective).solve(tol=1e-8)
     killed, ours = [], BlockMatrix.gram
 
