@@ -44,7 +44,7 @@ def by_hand(norm, X, y, penalty):
 @pytest.mark.filterwarnings("ignore:Solution may be inaccurate")  # of the truth
 @pytest.mark.parametrize("penalty", [ko.norm, ko.sum_squares])
 @pytest.mark.parametrize(
-    ("name", "n"), [*((name, n) for name in NORMS for n in (2, 15)), ("2", 1), ("with a square", 1), ("log-sum-exp", 1)]
+    ("name", "n"), [*((name, 15) for name in NORMS), ("1.5", 2), ("2", 1), ("with a square", 1), ("log-sum-exp", 1)]
 )
 def test_a_norm_of_residuals_with_an_intercept(name, n, penalty):
     problem, truth = solved(NORMS[name], n, 0, penalty)
@@ -70,6 +70,23 @@ def test_many_residuals_in_one_norm(n, seed):
     assert problem.status == "optimal"
     assert problem.certificate.relative_gap < 1e-7
     assert problem.value == pytest.approx(truth, rel=1e-7)
+    assert len(problem.solver_stats.attempts) == 1
+
+
+@pytest.mark.parametrize(("n", "seed"), [(10, 0), (20, 0), (20, 1)])
+def test_powers_of_residuals(n, seed):
+    """Power cones at whose boundary auxiliary columns did not vanish: an assumption about them was all that was left."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=n)
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    problem = ko.Problem(cp.Minimize(cp.pnorm(y - theta(X) - b, 1.5) + 0.1 * ko.sum_squares(theta)))
+    problem.solve()
+    B, w, c = np.linalg.cholesky(ko.kernels.Gaussian(sigma=1.0)(X)), cp.Variable(n), cp.Variable()
+    truth = cp.Problem(cp.Minimize(cp.pnorm(y - B @ w - c, 1.5) + 0.1 * cp.sum_squares(w))).solve(solver="CLARABEL")
+    assert problem.status == "optimal"
+    assert problem.value == pytest.approx(truth, rel=1e-6)
+    assert problem.certificate.assumptions == ()
     assert len(problem.solver_stats.attempts) == 1
 
 
