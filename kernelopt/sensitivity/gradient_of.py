@@ -21,7 +21,7 @@ from kernelopt.sensitivity import solution_map
 from kernelopt.sensitivity.criterion import Criterion, criterion_of, twins
 from kernelopt.sensitivity.criterion import value as value_of
 from kernelopt.sensitivity.named import Named, in_words, named
-from kernelopt.sensitivity.one_sided import Kinks
+from kernelopt.sensitivity.one_sided import OneSided
 from kernelopt.sensitivity.optimum import MOST, Optimum
 from kernelopt.sensitivity.solution_map import Derivative
 from kernelopt.sensitivity.stated_cones import follows_rules
@@ -130,7 +130,7 @@ class Refined:
         together = follows_rules(answer.form, self._in_data)
         self._groups = [self._in_data] if together else [[p] for p in self._in_data]
         self._optima: dict[int, Optimum] = {}
-        self._kinks: dict[int, Kinks] = {}
+        self._kinks: dict[int, OneSided] = {}
 
     def optimum(self, number: int = 0) -> Optimum:
         """The optimum as a function of one group of parameters. Raises KernelOptError; see `ko.gradient`."""
@@ -139,10 +139,10 @@ class Refined:
             self._optima[number] = solution_map.at_optimum(answer.form, answer.reduction, answer.point, group)
         return self._optima[number]
 
-    def kinks(self, number: int) -> Kinks:
+    def kinks(self, number: int) -> OneSided:
         """Where the optimum has no derivative by one group of parameters."""
         if number not in self._kinks:
-            self._kinks[number] = Kinks(self.optimum(number), self.chosen)
+            self._kinks[number] = OneSided(self.optimum(number), self.chosen)
         return self._kinks[number]
 
     def value(self, output: Any) -> Array:

@@ -52,7 +52,7 @@ class Sides(NamedTuple):
         return bool(len(self.owners))
 
 
-class Step(NamedTuple):
+class Beyond(NamedTuple):
     """What constraints that are left add to the derivative to one side, and the terms of each way to leave.
 
     The change is nan where the problem has no solution on this side; the terms, too, where it is not known.
@@ -62,7 +62,7 @@ class Step(NamedTuple):
     terms: Array
 
 
-class Kinks:
+class OneSided:
     """What can change at an optimum, as a function of the chosen parameters; nothing is computed before it is asked."""
 
     def __init__(self, found: Optimum, chosen: list[cp.Parameter]) -> None:
@@ -112,9 +112,9 @@ class Kinks:
             return Sides(None, owners)
         zero = np.zeros(len(self.at.zeta))
 
-        def of(u: Array) -> Step:
+        def of(u: Array) -> Beyond:
             chosen = least(self.at.zeta, self.at.C, c @ u)
-            return Step(np.nan if chosen is None else chosen[1], zero)
+            return Beyond(np.nan if chosen is None else chosen[1], zero)
 
         return self._compared(p, of, g, sizes, owners)
 
@@ -138,15 +138,15 @@ class Kinks:
         M = -np.asarray(at.V[:, ways].T @ R)
         zeta, C = at.zeta[ways], at.C[:, ways]
 
-        def of(u: Array) -> Step:
+        def of(u: Array) -> Beyond:
             found = side(0.5 * (M + M.T), E @ u, zeta if shifted else np.zeros(len(ways)), C, c @ u)
             if found is None:
-                return Step(np.nan, np.zeros(len(ways)))
-            return Step(-float(a @ found.tau), a * found.tau)
+                return Beyond(np.nan, np.zeros(len(ways)))
+            return Beyond(-float(a @ found.tau), a * found.tau)
 
         return self._compared(p, of, g, sizes, owners)
 
-    def _compared(self, p: cp.Parameter, of: Callable[[Array], Step], g: Array, sizes: Array, owners: Ints) -> Sides:
+    def _compared(self, p: cp.Parameter, of: Callable[[Array], Beyond], g: Array, sizes: Array, owners: Ints) -> Sides:
         """Whether what is added to a linear derivative is linear itself, and both sides for one number."""
         floor = ROUNDED * float(sizes.max(initial=0.0))
         if p.size == 1:
@@ -304,7 +304,7 @@ def _directions(size: int, entries: Ints) -> list[Array]:
     return found
 
 
-def _bent(steps: list[Step], floor: float, owners: Ints) -> Ints:
+def _bent(steps: list[Beyond], floor: float, owners: Ints) -> Ints:
     """The owners for which steps along directions that add up to 0 do not add up to 0 themselves."""
     total = sum(step.change for step in steps)
     sizes = np.sum([np.abs(step.terms) for step in steps], axis=0)
