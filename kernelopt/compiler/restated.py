@@ -202,6 +202,8 @@ def _instead(form: CanonicalForm, constraint: Any, chain: _Chain) -> list[Any]:
     """The constraints in place of one: that itself where nothing is gained."""
     if not chain.r.any():
         zeros = _zeros(form, chain.x)
+        if constraint.parameters() and any(isinstance(part, PredictionLink) for part in zeros or ()):
+            zeros = None  # θ comes back with other values, for which the multipliers at θ = 0 are a proof
         return [chain.x <= 0] if zeros is None and chain.curved else zeros or [constraint]
     level = chain.slope * chain.r * (1 + ROOM)
     if not chain.curved or not np.all((chain.slope > 0) & np.isfinite(level) & (level > 0)):

@@ -178,29 +178,41 @@ def _is_as_good(task: Task, data: Outer, new: Iterate, old: Iterate) -> bool:
 
 def towards_zero(task: Task, data: Outer, found: Certificate, point: Iterate) -> Iterate | None:
     """θ = 0, or a point near the answer with a value of 0 to rounding, if it is better; None where neither is found."""
-    return _zero_is_better(task, found, point) or _is_nearly_zero(task, data, found, point)
+    zero = _zero_is_better(task, found, point)
+    if zero is not None:
+        return _at_zero(task, data, zero) or zero
+    return _is_nearly_zero(task, data, found, point)
 
 
 def _zero_is_better(task: Task, found: Certificate, point: Iterate) -> Iterate | None:
     """θ = 0 with the best y that is known, where its value is below the answer's; else None."""
     form, reduction, zero = task.reduction.form, task.reduction, (found.bare or found).at_zero
     value = _bare(task, point)
-    if zero is None or task.sign * zero > value:
+    if zero is None:
         return None
     most = max(_violation(task, point), projection.ROUNDING)
     plain = representer.evaluate(reduction, replace(point, v=reduction.at_zero(point.y).v))
     seconds = task.goal.for_last_steps()
-    filled = cvxpy_solvers.fill_in(form, plain, FINE, seconds) if form.y and not form.smooth else None
+    # P₀ comes from a solver: where it is no better, the y of the answer may be, to the last digit.
+    fills = task.sign * zero <= value and form.y and not form.smooth
+    filled = cvxpy_solvers.fill_in(form, plain, FINE, seconds) if fills else None
     trials = [plain] if filled is None else [representer.evaluate(reduction, filled), plain]
     return next((there for there in trials if _bare(task, there) < value and _violation(task, there) <= most), None)
 
 
 def _is_nearly_zero(task: Task, data: Outer, found: Certificate, point: Iterate) -> Iterate | None:
     """A point near the answer at which losses and penalties are 0 to rounding; None where none is found."""
-    reduction, value, bare = task.reduction, _bare(task, point), found.bare or found
+    value, bare = _bare(task, point), found.bare or found
     zero = found.absolute_gap <= task.goal.tol * abs(value - task.sign * (bare.at_zero or 0.0))
     if not zero or not isfinite(found.absolute_gap):
         return None
+    return _at_zero(task, data, point)
+
+
+def _at_zero(task: Task, data: Outer, point: Iterate) -> Iterate | None:
+    """The point, moved to where losses and penalties are 0 to rounding; None where that lowers its value by less than
+    all but a small share."""
+    reduction, value = task.reduction, _bare(task, point)
     most = max(_violation(task, point), projection.ROUNDING)
     for _ in range(MOVES):
         moved = projection.towards_zero(reduction, data.form, point)

@@ -159,7 +159,8 @@ class Path(Table):
             When the nearest rows have no certificates.
         """
         require_number(value, f"the value of {self.parameter.name()}", "a number", lambda _: True)
-        known = sorted((s for s in self.solutions if s.certificate is not None), key=lambda s: s.parameter)
+        proven = (s for s in self.solutions if s.certificate is not None and not s.certificate.solver)
+        known = sorted(proven, key=lambda s: s.parameter)
         below = [s for s in known if s.parameter <= value][-1:]
         above = [s for s in known if s.parameter > value][:1]
         restore = self.problem._keep()

@@ -36,6 +36,8 @@ else:
     loss = cp.sum(ko.losses.hinge(y, theta(X) + b))
     problem = ko.Problem(cp.Minimize(loss + 0.01 * ko.sum_squares(theta)))
 options = dict(solver=solver, tol=1e-9, rank_tol=1e-12)
+if solver == "HIGHS":  # it can't be told to stop, and a process that exits while it runs is aborted by its library
+    options["time_limit"] = 4
 """
 INTERRUPTED = (
     STATED
@@ -68,6 +70,9 @@ try:
     time.sleep(1)
 except KeyboardInterrupt:
     print("again")
+for thread in threading.enumerate():
+    if thread is not threading.current_thread():
+        thread.join()
 """
 )
 

@@ -177,7 +177,7 @@ def test_several_thetas_and_outputs():
 
 
 def test_rows_without_an_answer():
-    """An infeasible value is a row like others; integers have no certificates and multipliers."""
+    """An infeasible value is a row like others; integers have no proof and no multipliers."""
     theta, R = ko.Theta(KERNEL), cp.Parameter(nonneg=True, name="R")
     problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X))), [ko.norm(theta) <= R, theta(X[:1]) >= 1])
     path = ko.path(problem, R, [2.0, 0.5], evaluate=lambda problem: theta.value.norm)
@@ -194,7 +194,7 @@ def test_rows_without_an_answer():
     loss = cp.sum(cp.abs(Y[:5] - theta(X[:5]) - z))
     integer = ko.Problem(cp.Minimize(loss + lam * z), [cp.abs(theta(X[:5])) <= 0.1])
     path = ko.path(integer, lam, [0.1, 10.0])
-    assert path.certificates == (None, None)
+    assert [c.scope for c in path.certificates] == ["solver's word"] * 2
     assert np.isnan(path["support"]).all() and np.isfinite(path["norm"]).all()
     with pytest.raises(KernelOptError, match="rows with certificates"):
         path.at(1.0)
@@ -600,7 +600,7 @@ def test_the_kernel_matrix_is_held_for_all_values(monkeypatch):
         (link,) = problem.canonical_form().predictions
         assert not link.rows._Q  # nothing stays
         assert all(c.closes(1e-6) and c.assumptions == () for c in path.certificates)
-    assert found[2000][1] < 0.5 * found[0][1]
+    assert max(count for _, count in found.values()) <= 1.1 * 60 * 61 / 2  # each pair once, in all solves
     for i in range(6):
         ours, theirs = found[2000][0].certificates[i], found[0][0].certificates[i]
         assert max(ours.lower, theirs.lower) <= min(ours.upper, theirs.upper)
