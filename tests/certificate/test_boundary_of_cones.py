@@ -75,7 +75,7 @@ def test_many_residuals_in_one_norm(n, seed):
 
 @pytest.mark.parametrize(("n", "seed"), [(10, 0), (20, 0), (20, 1)])
 def test_powers_of_residuals(n, seed):
-    """Power cones at whose boundary auxiliary columns did not vanish: an assumption about them was all that was left."""
+    """Power cones at whose boundary auxiliary columns did not vanish: an assumption about them was left."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 2))
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=n)

@@ -32,6 +32,7 @@ def without_seconds(text):
     """Seconds differ from run to run, and a gap's last digits from machine to machine."""
     text = re.sub(r"optimum in \[[^]]*\], relative gap [0-9.e-]+", "optimum in […]", text)
     text = re.sub(r"for ‖θ‖ ≤ [0-9.e+]+", "for ‖θ‖ ≤ …", text)
+    text = re.sub(r"(?m)^seconds .*$", "seconds …", text)
     return re.sub(r"[0-9.e-]+ s\b", "… s", text).strip()
 
 
