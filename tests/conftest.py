@@ -21,13 +21,15 @@ def pytest_collection_modifyitems(items):
     """What `make test` leaves to `make test-all` is marked "slow".
 
     Of a cross product, rows whose values all stand in rows before them; with the mark "one_row", all rows but the
-    first.
+    first; and runs of the examples.
     """
     seen = defaultdict(set)
     for item in items:
         of_function = seen[item.nodeid.partition("[")[0]]
         rows = getattr(item, "callspec", None)
         if item.get_closest_marker("one_row") is not None and of_function:
+            item.add_marker(pytest.mark.slow)
+        if "examples" in item.path.parts:
             item.add_marker(pytest.mark.slow)
         new = {("", 0)} if rows is None else set(rows.indices.items())
         if rows is not None and new <= of_function:

@@ -169,6 +169,7 @@ def test_coefficients_beside_a_bend():
 # ---------------------------------------------------------------- several columns and boxes
 
 
+@pytest.mark.slow
 def test_two_columns():
     rng = np.random.default_rng(0)
     Z = rng.uniform(size=(15, 2))

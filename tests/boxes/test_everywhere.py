@@ -51,6 +51,7 @@ def test_chord_bound():
         assert chord_bound(np.array(a), np.array(b), np.array(abs(m))) == pytest.approx(parabola.min(), abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "count", "points"), [(1, 60, 4001), (2, 25, 201), (3, 6, 41)])
 def test_least_values_of_random_functions(d, count, points):
     axes = [np.linspace(0, 1, points)] * d
@@ -87,6 +88,7 @@ KERNELS = [
 ]
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("margin", MARGINS)
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_bounds_of_second_derivatives(kernel, margin):
@@ -131,6 +133,7 @@ ROUGH = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ROUGH, ids=str)
 def test_bounds_without_derivatives(kernel):
     """In cells of any width, below the chord by no more than is allowed, and by more than a hundredth of it."""
@@ -156,6 +159,7 @@ def test_bounds_without_derivatives(kernel):
     assert wide.bound <= ((1 + x) * theta.value(x[:, None])).min()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [ko.kernels.Laplacian(sigma=1.0), ko.kernels.Matern(nu=0.5, sigma=2.0)], ids=str)
 def test_a_bound_without_derivatives(kernel):
     theta = ko.Theta(kernel)
@@ -169,6 +173,7 @@ def test_a_bound_without_derivatives(kernel):
     assert problem.certificate.upper >= at_points.certificate.lower
 
 
+@pytest.mark.slow
 def test_slopes_beside_a_straight_line():
     """A kernel with a polynomial part: the least slope of straight lines is proven too."""
     kernel = ko.kernels.Linear() + ko.kernels.Gaussian(sigma=0.7)
@@ -225,6 +230,7 @@ def test_several_margins_and_fixed_cells():
 # ---------------------------------------------------------------- solves
 
 
+@pytest.mark.slow
 def test_a_rising_fit():
     theta = ko.Theta(GAUSSIAN)
     box = rising(theta)
@@ -246,6 +252,7 @@ def test_a_rising_fit():
     assert list(problem.history.columns) == ["points", "shift", "least", "lower", "upper", "gap", "seconds"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["bounded", "curvature", "line and variable", "above a curve", "two outputs", "x f(x)"]
 )
@@ -272,6 +279,7 @@ def test_enclosures(name):
     assert low * (1 - 1e-5) <= below <= high
 
 
+@pytest.mark.slow
 def test_a_density():
     """Counts in bins, f ≥ 0 and ∫f = 1: integrals beside values."""
     draws = np.random.default_rng(0).normal(3.0, 0.8, size=300)
@@ -288,6 +296,7 @@ def test_a_density():
     assert len(problem.history.rounds) > 1
 
 
+@pytest.mark.slow
 def test_maximize():
     theta = ko.Theta(GAUSSIAN)
     least = ko.Problem(cp.Minimize(fit(theta)), [rising(theta)])
@@ -297,6 +306,7 @@ def test_maximize():
     assert most.status == "optimal"
 
 
+@pytest.mark.slow
 def test_two_columns():
     rng = np.random.default_rng(1)
     Z = rng.uniform(size=(80, 2))
@@ -315,6 +325,7 @@ def test_two_columns():
     assert report["everywhere in [0, 1] × [0, 1]"].number == 0
 
 
+@pytest.mark.slow
 def test_with_an_equality_there_is_no_room():
     """f ≥ 0 and f(3) = 0: no answer is strictly feasible, so that violations are made small and stated."""
     theta = ko.Theta(GAUSSIAN)
@@ -339,6 +350,7 @@ def test_infeasible():
     assert 3.0 in above.points  # one of the points that prove it
 
 
+@pytest.mark.slow
 def test_time_limit_keeps_the_enclosure():
     theta = ko.Theta(GAUSSIAN)
     problem = ko.Problem(cp.Minimize(fit(theta)), [rising(theta)])
@@ -350,6 +362,7 @@ def test_time_limit_keeps_the_enclosure():
     assert low <= problem.certificate.upper
 
 
+@pytest.mark.slow
 def test_answers_without_multipliers():
     """A solver that stops at once leaves θ = 0, which has none; the enclosure holds, and is wide."""
     theta = ko.Theta(GAUSSIAN)
@@ -363,6 +376,7 @@ def test_answers_without_multipliers():
     assert least <= problem.solve() <= value and problem.status == "optimal"
 
 
+@pytest.mark.slow
 def test_parameters_and_kernels_with_parameters():
     sigma, level = cp.Parameter(pos=True, value=0.7), cp.Parameter(value=-0.5)
     theta = ko.Theta(ko.kernels.Gaussian(sigma=sigma))
@@ -377,6 +391,7 @@ def test_parameters_and_kernels_with_parameters():
         assert problem.status == "optimal" and theta.value(GRID).min() >= a
 
 
+@pytest.mark.slow
 def test_printed():
     theta = ko.Theta(GAUSSIAN)
     problem = ko.Problem(cp.Minimize(fit(theta)), [rising(theta), theta([[0.0]]) <= 1])
@@ -395,6 +410,7 @@ def above_zero(P):
 PICKLED = ko.Theta(GAUSSIAN)
 
 
+@pytest.mark.slow
 def test_pickled():
     problem = ko.Problem(cp.Minimize(fit(PICKLED)), [ko.everywhere(above_zero, 0.0, 6.0)])
     problem.solve()
@@ -412,6 +428,7 @@ def test_verified_for_a_given_function():
     assert not check.passed and steepest <= check.number <= 1.11 * steepest
 
 
+@pytest.mark.slow
 def test_in_an_estimator():
     def build(X, y, lam=0.1):
         theta = ko.Theta(GAUSSIAN)
@@ -480,6 +497,7 @@ def test_kernels_without_bounds(kernel, message):
         ko.Problem(cp.Minimize(fit(theta)), [ko.everywhere(lambda P: theta(P) >= 0, 0.0, 6.0)]).solve()
 
 
+@pytest.mark.slow
 def test_what_has_no_meaning_beside_boxes():
     theta, lam = ko.Theta(GAUSSIAN), cp.Parameter(nonneg=True, value=0.1)
     w = cp.Parameter(60, nonneg=True, value=np.ones(60))
@@ -504,6 +522,7 @@ def test_what_has_no_meaning_beside_boxes():
         ko.Problem(cp.Minimize(cp.sum(theta(X))), [rising(theta)]).solve()
 
 
+@pytest.mark.slow
 def test_a_square_is_refused_with_the_two_inequalities_that_say_it():
     x = np.linspace(0, 1, 8)[:, None]
     theta = ko.Theta(ko.kernels.Gaussian(sigma=0.5))

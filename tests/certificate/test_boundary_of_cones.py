@@ -41,6 +41,7 @@ def by_hand(norm, X, y, penalty):
     return cp.Problem(cp.Minimize(norm(y - X @ w - c) + length)).solve(solver="CLARABEL")
 
 
+@pytest.mark.one_row
 @pytest.mark.filterwarnings("ignore:Solution may be inaccurate")  # of the truth
 @pytest.mark.parametrize("penalty", [ko.norm, ko.sum_squares])
 @pytest.mark.parametrize(

@@ -92,6 +92,7 @@ def crammer_singer(X, labels, count, weights, slope=0.0):
     return ko.Problem(cp.Minimize(weights @ loss + penalty + slope * cp.sum(b)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tol", [1e-6, 1e-9])
 @pytest.mark.parametrize(("seed", "n", "count"), [(1, 6, 3), (0, 24, 3), (1, 24, 4), (0, 60, 5)])
 def test_intercepts_of_all_classes_in_any_unit(seed, n, count, tol):
@@ -107,6 +108,7 @@ def test_intercepts_of_all_classes_in_any_unit(seed, n, count, tol):
     assert lower.max() <= upper.min() * (1 + 1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["PROXIMAL_POINT", "INTERIOR_POINT", "CLARABEL"])
 def test_weights_of_any_size(solver):
     X, labels = classes(3, 30, 3)
@@ -116,6 +118,7 @@ def test_weights_of_any_size(solver):
     assert problem.verify().passed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slope", [1e-3, 1e-9])
 def test_a_cost_of_a_common_intercept_is_no_rounding(slope):
     X, labels = classes(0, 12, 3)

@@ -69,6 +69,7 @@ def fit(loss, penalty="squared", *, intercept=True, constraints=(), kernel=KERNE
     return ko.Problem(cp.Minimize(objective), bounds), theta, b
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("penalty", ["squared", "unsquared", "ball"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_low_ranks_enclose_the_optimum_and_each_other(loss, penalty):
@@ -99,6 +100,7 @@ NORMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", list(combinations(NORMS, 2)), ids=" and ".join)
 def test_several_norms_of_one_matrix(pair):
     """Aᵀν is shared out among the norms as their subgradients at θ say."""
@@ -124,6 +126,7 @@ def test_outputs_that_are_not_used_need_no_norm(penalty):
     assert problem.status == "optimal"
 
 
+@pytest.mark.slow
 def test_an_output_without_a_norm_proves_nothing():
     """A penalty on the difference of two outputs leaves their sum free."""
     theta = ko.Theta(KERNEL, outputs=2)
@@ -154,6 +157,7 @@ def test_both_ways_to_the_bound_agree(loss):
 # ---------------------------------------------------------------- the five points
 
 
+@pytest.mark.slow
 def test_without_a_norm_the_scope_is_the_reduced_problem():
     problem, theta, _ = fit("squared", "none")
     problem.solve(max_rank=10)
@@ -166,6 +170,7 @@ def test_without_a_norm_the_scope_is_the_reduced_problem():
     assert bounded.certificate.scope == "full kernel"
 
 
+@pytest.mark.slow
 def test_without_a_norm_at_full_rank():
     """N = p = rank: Aᵀν = 0 is decided by counting. Interpolation has the optimum 0."""
     problem, _, _ = fit("squared", "none", kernel=ko.kernels.Polynomial(degree=2))
@@ -215,6 +220,7 @@ def test_multipliers_of_free_variables_are_exact(loss):
     assert optimum - 1e-2 * abs(optimum) <= found.value <= optimum + 1e-9
 
 
+@pytest.mark.slow
 def test_the_upper_bound_is_widened_by_violations():
     problem, theta, _ = fit("squared", constraints=[])
     problem = ko.Problem(problem.objective, [theta(X[:5]) <= -1])
@@ -358,6 +364,7 @@ def test_rows_without_multiplier_are_skipped():
     assert rows.quadratic(W, block=7) == pytest.approx(W.T @ Q @ W)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "block"), [(2000, 64), (1000, 256)])
 def test_a_pass_over_the_kernel_takes_memory_for_a_few_blocks(n, block):
     """O(n·k + block²), not n²."""
@@ -382,6 +389,7 @@ def test_a_projected_matrix_is_named():
 # ---------------------------------------------------------------- statuses
 
 
+@pytest.mark.slow
 def test_not_attained():
     theta, b = ko.Theta(ko.kernels.Linear()), cp.Variable()
     separable = np.sign(X[:, 0])
@@ -444,6 +452,7 @@ def test_two_runs_are_identical():
     assert results[0] == results[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["log-sum-exp", "maximum"])
 def test_an_intercept_for_each_of_ten_classes(loss):
     """Ten columns that add up to those of other variables: pivot rows for the latter must leave room for them."""
@@ -871,6 +880,7 @@ def with_few_support_vectors(N=2200):
     return ko.Problem(cp.Minimize(loss + 0.5 * ko.sum_squares(theta)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tol", [1e-3, 1e-6])
 def test_the_last_pass_is_one_over_rows_with_multipliers(tol, monkeypatch):
     """Qν is computed where another column may follow. The bounds are the same either way."""
@@ -903,6 +913,7 @@ def test_slopes_of_zero_stay_where_others_can_move():
     np.testing.assert_allclose(found, [-1 / 3, 1.0, -1 / 3, -1 / 3])
 
 
+@pytest.mark.slow
 def test_where_most_rows_have_multipliers_the_last_gap_decides(monkeypatch):
     """A pass over them comes first where functions have to reduce the last gap by little, not otherwise."""
     rng = np.random.default_rng(0)
@@ -928,6 +939,7 @@ def test_where_most_rows_have_multipliers_the_last_gap_decides(monkeypatch):
     np.testing.assert_allclose(bounds, bounds[0], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_where_the_pass_over_few_rows_leaves_the_gap_open_another_computes_products(monkeypatch):
     monkeypatch.setattr(MODULE, "LIKELY", 1e12)
     ways, by_way = [], MODULE._by_way

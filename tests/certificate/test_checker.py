@@ -60,6 +60,7 @@ def exact(y, a, Q, strength):
     return sum(Fraction(float(v)) for v in a) - quadratic / (4 * Fraction(strength))
 
 
+@pytest.mark.slow
 def test_the_dual_value_and_no_more():
     """The bound lies below the rational value of the dual, by rounding."""
     for _ in range(200):
@@ -76,6 +77,7 @@ def test_the_dual_value_and_no_more():
         assert found.rounding >= 0
 
 
+@pytest.mark.slow
 def test_perturbed_points_never_prove_more_than_the_optimum():
     """Σ max(0, 1 − yu) + ¼‖θ‖² with Q = I: each margin is 1 at a cost of ¼."""
     program, y, Q = hinge()

@@ -109,6 +109,7 @@ def test_a_loss_that_hides_the_rest():
     assert problem.status != "optimal" or problem.value == pytest.approx(-104.147, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_an_optimum_of_0_that_solvers_come_near():
     """Losses and the penalty vanish where a solver of its own accord stops at 1e-10: the point is moved there."""
     rng = np.random.default_rng(3)
@@ -126,6 +127,7 @@ def test_an_optimum_of_0_that_solvers_come_near():
 # What the value is summed from
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_rounding_inside_of_nested_losses(seed):
     """θ = 0 is optimal, and the optimum over b is known exactly: y − ab has 1e4 times the digits of |y − ab| − ε."""
@@ -164,6 +166,7 @@ def test_no_upper_bound_where_the_answer_is_infeasible():
     assert found.upper == np.inf and found.relative_gap == np.inf and np.isfinite(found.lower)
 
 
+@pytest.mark.slow
 def test_multipliers_survive_the_search_beside_theta_0():
     points = np.random.default_rng(1).normal(size=(8, 2))
     theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
@@ -174,6 +177,7 @@ def test_multipliers_survive_the_search_beside_theta_0():
     assert problem.value < 1e-12 and abs(float(floor.dual_value)) < 1e-8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constant", [0.0, 1.0, 1e6])
 def test_constants_hide_no_better_answer(constant):
     points = np.random.default_rng(1).normal(size=(20, 2))

@@ -80,12 +80,14 @@ def is_infeasible(problem):
     return problem.solve() == np.inf and problem.status == "infeasible" and problem.certificate is None
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("n", [60, 100, 150, 200, 300])
 def test_however_many_rows(n, loss):
     assert is_infeasible(stated(half_of_the_rows, n, loss=loss))
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("constraints", CONTRADICTIONS)
 def test_however_they_contradict_each_other(constraints, kernel):
@@ -122,6 +124,7 @@ def test_other_outputs_and_other_rows_do_not_contradict():
         assert problem.status == ("optimal" if feasible else "infeasible")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("constraints", "n", "loss"),
     [

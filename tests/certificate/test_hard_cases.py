@@ -54,6 +54,7 @@ def test_features_in_other_units(scale):
         assert value == pytest.approx(optimum, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("s", [1e-6, 1e-7, 1e-8])
 def test_features_of_unequal_size(s):
     """θ = (0, 1/s) fits exactly, though Q hides the second feature below its rounding."""
@@ -75,6 +76,7 @@ def test_features_of_unequal_size(s):
     assert interpolation.status != "infeasible"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "atom", [lambda u: -cp.sum(cp.sqrt(u)), lambda u: cp.sum(cp.inv_pos(u)), lambda u: -cp.sum(cp.log(u))]
 )
@@ -104,6 +106,7 @@ def test_a_small_penalty_attains_separable_logistic():
     assert problem.status != "not_attained"
 
 
+@pytest.mark.slow
 def test_multipliers_are_checked_for_new_values_of_parameters():
     theta, b, shifts = ko.Theta(LINEAR), cp.Variable(), cp.Parameter(10, value=np.ones(10))
     loss = cp.sum(ko.losses.hinge(LABELS, theta(X) + cp.multiply(shifts, b)))
@@ -113,6 +116,7 @@ def test_multipliers_are_checked_for_new_values_of_parameters():
     assert found.lower <= 1e-9
 
 
+@pytest.mark.slow
 def test_bounds_that_cross_prove_nothing():
     theta = ko.Theta(QUADRATIC)
     problem = ko.Problem(cp.Minimize(-cp.sum(cp.log(theta(X))) + ko.sum_squares(theta)), [theta(X) <= 1e-9])
@@ -170,6 +174,7 @@ def test_zero_as_a_bound_of_what_rounds(size):
     assert abs(difference.value) < 1e-6 * 200 * np.abs(f.value).max()  # of the sum of |coefficient|·|f|
 
 
+@pytest.mark.slow
 def test_norms_of_columns_beside_the_whole():
     """The gradients of ‖θ₁‖, ‖θ₂‖ … add up to that of ‖θ‖: which share of ν is whose, ν alone doesn't say."""
     rng = np.random.default_rng(0)
@@ -346,6 +351,7 @@ def test_no_norm_of_theta_and_rows_that_must_be_chosen_together(loss, seed):
     assert problem.status == "optimal", problem.certificate
 
 
+@pytest.mark.slow
 def test_features_whose_products_underflow_are_no_crash():
     """In the span of 29 of 30 bumps, B has entries of 1e-157 and less."""
     x, theta = np.linspace(0, 6, 30)[:, None], ko.Theta(ko.kernels.Gaussian(sigma=0.1))

@@ -27,6 +27,7 @@ RNG = np.random.default_rng(0)
 X, Y = RNG.uniform(-1, 1, size=(4, 1)), RNG.normal(size=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coefficients", [[1.2, -0.9], [0.1, 0.1]])
 def test_a_maximum_of_norms(coefficients):
     """How Aᵀν is shared among ‖θ‖ and 2‖θ − f₀‖ follows from their maximum alone; a norm below it has no share."""
@@ -74,6 +75,7 @@ def test_two_thetas_with_other_numbers_of_predictions():
     assert problem.certificate.relative_gap < 1e-6
 
 
+@pytest.mark.slow
 def test_nothing_is_gained_by_any_theta():
     """Two θ that fit: the optimum is 0, and so is the bound."""
     theta, other = ko.Theta(LINEAR), ko.Theta(GAUSSIAN)
@@ -94,6 +96,7 @@ def test_large_problems_are_left_to_what_knows_nu(monkeypatch):
     assert joint.solved(reduction_of(problem), problem._outer().form, np.ones(len(form.predictions) + 4), 0.0) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 4])
 def test_exponentials_without_weight(seed):
     """u and w of a cone that costs nothing are none, and its v is what remains of a division by them."""
@@ -107,6 +110,7 @@ def test_exponentials_without_weight(seed):
     assert problem.status == "optimal"
 
 
+@pytest.mark.slow
 def test_multipliers_are_stepped_back_until_they_are_dual_feasible():
     """Half of ν is not enough where two norms share it: more of μ is tried, and the bound is finite without a solver
     for all multipliers at once."""

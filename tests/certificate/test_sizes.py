@@ -83,6 +83,7 @@ def measured(name, step):
     return float(abs(decimal(Fraction(value)) - exact)) / U, inside(form, x, slopes, terms, np.zeros(len(x))), terms
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("step", [3.0, 1e-3, 1e-9, 0.0])
 def test_values_are_off_by_no_more_than_is_allowed(name, step):

@@ -160,6 +160,7 @@ def test_parts_of_theta_and_parameters_are_named():
     assert "lam = 0.25" in told
 
 
+@pytest.mark.slow
 def test_long_objectives_are_wrapped_not_cut(theta):
     objective = sum(cp.norm(theta(X[: i + 2]) - i) for i in range(20)) + 7 * ko.norm(theta)
     told = str(ko.Problem(cp.Minimize(objective)).explain())
@@ -206,6 +207,7 @@ def test_many_feature_matrices_are_not_all_counted(theta):
     assert "N = 65 rows (A₁: 2, A₂: 3, A₃: 4, A₄: 5, A₅: 6, …, A₁₀: 11), 11 distinct" in str(problem.explain())
 
 
+@pytest.mark.slow
 def test_where_entries_of_the_kernel_matrix_come_from(monkeypatch):
     """The driver looks entries of BBᵀ up where B is wide and memory allows; explain() says so, and why not."""
     rng = np.random.default_rng(0)

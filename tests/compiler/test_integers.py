@@ -55,6 +55,7 @@ ROWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [1.0, 1e3])
 @pytest.mark.parametrize("row", ROWS)
 def test_an_optimum_of_zero_with_rows_of_zero(row, unit):

@@ -49,6 +49,7 @@ def test_what_is_held_stays():
     assert np.any(moved.v[0]) and not np.any(moved.v[1])
 
 
+@pytest.mark.slow
 def test_towards_an_optimum_of_0():
     """θ that costs something is 0; the other one, and b, meet all kinks at once. The cone data stay what they are."""
     free, costly, b = ko.Theta(FIRST), ko.Theta(SECOND), cp.Variable()
@@ -79,6 +80,7 @@ def test_nothing_says_that_the_optimum_is_0(objective):
     assert projection.towards_zero(*reduced(stated)) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", [0.05, 0.08, 0.1])
 def test_curved_constraints_are_met_to_rounding(bound):
     """Clarabel meets these bounds to 1e-10 only, so that two of three answers were not called optimal."""
@@ -94,6 +96,7 @@ def test_curved_constraints_are_met_to_rounding(bound):
         assert few.expr.value <= 1e-12
 
 
+@pytest.mark.slow
 def test_a_tangent_leads_into_curved_constraints():
     """A point that violates e ≤ 0 by little is moved to e < 0, also where the gradient is a single number."""
     x = np.linspace(0, 1, 6)[:, None]

@@ -50,6 +50,7 @@ def test_indefinite_matrices(P):
         quadratic_part.root(sp.csc_array(P))
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("shift", [0.0, 1.0], ids=["u", "u − y"])
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "squares"])
 @pytest.mark.parametrize("name", [name for name in FORMS if name != "units"])
@@ -77,6 +78,7 @@ def test_problems(name, loss, shift):
     assert problem.solver_stats.solver_name in {"NEWTON", "INTERIOR_POINT", "LEAST_SQUARES"}
 
 
+@pytest.mark.slow
 def test_multipliers_and_parameters():
     """Rows of the form do not disturb the multipliers of constraints; a weight may be a parameter."""
     theta, b, weight = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(2), cp.Parameter(nonneg=True)

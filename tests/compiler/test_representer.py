@@ -53,6 +53,7 @@ def test_thetas_that_share_kernel_and_rows_share_a_factor():
     assert "shared" in str(problem.explain())
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("kind", [None, "fro", "nuc", 2])
 @pytest.mark.parametrize("squared", [False, True])
 def test_distance_to_a_fitted_function(kind, squared):
@@ -80,6 +81,7 @@ def test_distance_to_a_fitted_function(kind, squared):
     assert np.isclose(ko.norm(theta - f0, kind).value, norm(t.value - t0).value, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_fitted_function_away_from_the_data_only_costs_what_it_is():
     """Nothing but ‖θ − f₀‖: the optimum is f₀ itself, also at a rank that can't hold it."""
     theta = ko.Theta(GAUSSIAN)
@@ -158,6 +160,7 @@ def test_fitted_function():
     assert np.allclose(f.from_gram(GAUSSIAN(X, f.centers)), f(X))
 
 
+@pytest.mark.slow
 def test_expanded_where_theta_is_no_multiple_of_the_multipliers():
     theta = ko.Theta(GAUSSIAN)
     ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)))).solve()
@@ -206,6 +209,7 @@ def with_attributes(u, square, V):
     return cp.Minimize(losses + square + 0.1 * cp.sum(cp.abs(V))), [V >= -1, cp.trace(V) <= 0.5, cp.sum(V) >= -2]
 
 
+@pytest.mark.one_row
 @SPARSE
 @pytest.mark.parametrize("name", ATTRIBUTES)
 def test_attributes_of_variables_beside_constraints(name):

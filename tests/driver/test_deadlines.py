@@ -27,6 +27,7 @@ def stated(loss="log", n=60, sense=cp.Minimize, plus=0.0):
     return theta, ko.Problem(sense(objective if sense is cp.Minimize else -objective))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sense", [cp.Minimize, cp.Maximize])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_ended_at_any_reading_of_the_clock(monkeypatch, loss, sense):
@@ -55,6 +56,7 @@ def test_ended_at_any_reading_of_the_clock(monkeypatch, loss, sense):
             assert f"for every θ at {'least' if sense is cp.Minimize else 'most'} 0" in str(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [None, "float32"])
 def test_no_more_columns_after_the_deadline(monkeypatch, dtype):
     """The first factor is left in the middle of a round, of which each takes 96 kernel values for each row."""
@@ -79,6 +81,7 @@ def test_no_more_columns_after_the_deadline(monkeypatch, dtype):
     assert 0 <= problem.certificate.lower <= problem.value <= problem.certificate.upper
 
 
+@pytest.mark.slow
 def test_the_bound_of_the_reduced_problem_is_made_before_the_pass(monkeypatch):
     """Where the pass over the kernel meets the limit, that bound stands, and no half second more is taken."""
     n, values = 3000, []

@@ -44,6 +44,7 @@ def test_whether_exponentials_have_faded(strength, expected):
     assert diagnosis._has_faded(point_of(problem), problem._outer().split) is expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1e-3, 0.05, 30.0])
 def test_a_ball_around_a_function_that_is_met_only_there(size):
     """‖θ − f₀‖ ≤ 0 leaves θ = f₀, in all units; a value that f₀ does not have is then out of reach."""

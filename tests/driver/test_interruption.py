@@ -86,6 +86,7 @@ def run(program, *arguments):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
 @pytest.mark.parametrize("solver", CONIC)
 def test_ctrl_c(solver):
@@ -109,6 +110,7 @@ print("value", value, problem.status, problem.certificate)
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", CONIC)
 def test_time_limits(solver):
     """A point is there, θ = 0 at least, after little more work than the limit allows."""
@@ -153,6 +155,7 @@ def test_a_call_that_does_not_stop_is_left():
         outside.call(lambda: 1, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not {"OSQP", "SCS"} <= {*CONIC}, reason="needs solvers that replace the handler of Ctrl-C")
 def test_the_handler_of_ctrl_c_survives_solvers_in_threads():
     """Two at a time each put back what they found, which may be the other's: Python would not hear Ctrl-C again."""

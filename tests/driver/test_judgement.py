@@ -27,6 +27,7 @@ RNG = np.random.default_rng(0)
 X, NOISE = RNG.uniform(size=(40, 1)), RNG.normal(size=40)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strength", "options"),
     [
@@ -65,6 +66,7 @@ def test_an_answer_is_scaled_into_its_constraints(name, monkeypatch):
     assert problem.value == pytest.approx(problem.objective.value, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_first_order_solver_far_from_another_gets_no_second_run(monkeypatch):
     """An optimum of 0 that no solver proves: SCS's second run took seconds, and its gap was 1e5 times another's."""
@@ -231,6 +233,7 @@ def test_zero_is_the_answer_of_a_solver_that_stopped_without_a_point(status):
         assert outcome.solution.status == Status.INFEASIBLE and outcome.point is None
 
 
+@pytest.mark.slow
 def test_a_point_on_a_slow_fall_does_not_hide_that_a_problem_is_unbounded(monkeypatch):
     """A ray decides, although a solver has a point, and there is no time for another diagnosis."""
     monkeypatch.setattr(convex.diagnosis, "has_ray", lambda *_: True)

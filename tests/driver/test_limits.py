@@ -64,6 +64,7 @@ def require_best_point(theta, problem, optimum, scope, most=0.2):
 LAYOUTS = pytest.mark.parametrize("options", [{}, {"dtype": "float32"}], ids=["array", "blocks"])
 
 
+@pytest.mark.slow
 @LAYOUTS
 @pytest.mark.parametrize("error", [KeyboardInterrupt, clock.OutOfTimeError])
 def test_while_a_factor_grows(monkeypatch, optimum, error, options):
@@ -82,6 +83,7 @@ def test_while_a_factor_grows(monkeypatch, optimum, error, options):
     assert problem.status == "optimal"
 
 
+@pytest.mark.slow
 @LAYOUTS
 @pytest.mark.parametrize("error", [KeyboardInterrupt, clock.OutOfTimeError])
 @pytest.mark.parametrize("number", [1, 2])
@@ -98,6 +100,7 @@ def test_in_a_pass_over_the_kernel(monkeypatch, optimum, error, options, number)
     require_best_point(theta, problem, optimum, REDUCED if number == 1 else FULL)
 
 
+@pytest.mark.slow
 def test_before_there_is_a_point(monkeypatch):
     theta, problem = stated()
     problem.solve(tol=1e-2)
@@ -108,6 +111,7 @@ def test_before_there_is_a_point(monkeypatch):
     assert (problem.value, problem.certificate, theta.value) == before
 
 
+@pytest.mark.slow
 @LAYOUTS
 def test_a_time_limit_is_looked_at_inside(monkeypatch, optimum, options):
     """Of factorizations and passes over the kernel, between blocks of rows."""
@@ -206,6 +210,7 @@ def test_ctrl_c_at_any_time(monkeypatch, model):
     assert problem.status == "optimal"
 
 
+@pytest.mark.slow
 def test_what_fails_later_changes_nothing(monkeypatch):
     theta, problem = stated()
     problem.solve(tol=1e-2)
@@ -225,6 +230,7 @@ def test_what_fails_later_changes_nothing(monkeypatch):
     assert problem.objective.value == pytest.approx(problem.value)
 
 
+@pytest.mark.slow
 def test_a_memory_limit_keeps_the_coarser_answer(monkeypatch, optimum):
     theta, problem = stated()
     stopped_at(monkeypatch, ko.driver.refine, "grow", 1, MemoryLimitError("no room"))

@@ -34,8 +34,9 @@ def any_number_of_classes(X, y, lam=0.1, sigma=3.0):
     return ko.Problem(cp.Minimize(cp.sum(loss) + lam * ko.sum_squares(theta))), lambda X: theta(X)
 
 
-ESTIMATORS = [
-    es.KernelRegressor(),
+# One class of each kind; `make test` leaves the others, and variants, to `make test-all`.
+FEW = [es.KernelRegressor(), es.KernelPCA(), es.OneClass()]
+OTHERS = [
     es.KernelRegressor("absolute_error"),
     es.KernelClassifier(),
     es.KernelClassifier("log_loss"),
@@ -45,8 +46,6 @@ ESTIMATORS = [
     es.KernelClassifierCV(alphas=[0.1, 1.0], cv=3),
     es.KernelRegressorCV(alphas=[0.1, 1.0], cv=3, tune=True),
     es.KernelQuantileRegressor(),
-    es.KernelPCA(),
-    es.OneClass(),
     es.NuKernelClassifier(nu=0.1),
     es.NuKernelRegressor(),
     es.KernelPerceptron(),
@@ -56,6 +55,12 @@ ESTIMATORS = [
 ]
 
 
-@checks.parametrize_with_checks(ESTIMATORS)
+@checks.parametrize_with_checks(FEW)
 def test_check(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@checks.parametrize_with_checks(OTHERS)
+def test_check_of_others(estimator, check):
     check(estimator)

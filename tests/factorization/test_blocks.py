@@ -162,6 +162,7 @@ def stated(loss=ko.losses.log_loss, n=1500):
     return theta, ko.Problem(cp.Minimize(cp.sum(loss(y, theta(X) + b)) + 0.5 * ko.sum_squares(theta))), X
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [ko.losses.log_loss, ko.losses.hinge, ko.losses.squared_error])
 def test_single_precision(loss):
     """The bounds hold for the problem in double precision."""
@@ -196,6 +197,7 @@ def in_memory(factor, X):
     return CholeskyFactor(np.ascontiguousarray(B), 1.0, factor.pivots, factor.residual, 0.0, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [ko.losses.log_loss, ko.losses.hinge, ko.losses.squared_error])
 def test_on_a_cluster(client, loss, monkeypatch):
     """For the same pivots, the same objective as in memory."""
@@ -211,6 +213,7 @@ def test_on_a_cluster(client, loss, monkeypatch):
     np.testing.assert_allclose(theta.value(X[:5]), theta(X[:5]).value)
 
 
+@pytest.mark.slow
 def test_a_dask_array_brings_its_cluster(client):
     X = points(3000)
     y = np.sin(X[:, 0])

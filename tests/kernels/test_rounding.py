@@ -262,6 +262,7 @@ def test_every_kernel_is_covered():
     assert [k.__name__ for k in families if k is not Kernel and k._rounding is Kernel._rounding] == []
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("name", VALUES)
 @np.errstate(all="ignore")
 def test_the_error_is_as_stated(name):
@@ -381,6 +382,7 @@ def exact_derivative(formula, x, dx, y, dy):
         return total / (2 * h) ** len(steps)
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("name", DERIVATIVES)
 def test_derivatives(name):
     kernel, formula, smoothness = DERIVATIVES[name]

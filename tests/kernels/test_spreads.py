@@ -43,6 +43,7 @@ def box_rows(boxes):
     return spread_rows(((low + high) / 2)[:, None], ((high - low) / 2)[:, None], 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ONE_COLUMN, ids=str)
 def test_means_over_intervals(kernel):
     """Between boxes, and between boxes and points, in pieces that end where the kernel has a kink."""
@@ -105,6 +106,7 @@ COLUMNS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", COLUMNS, ids=str)
 def test_boxes_in_the_plane(kernel):
     lower, upper = np.array([[0.0, 0.1], [-1.0, 0.5]]), np.array([[0.4, 2.0], [1.0, 0.7]])
@@ -123,6 +125,7 @@ def test_boxes_in_the_plane(kernel):
             assert f.integral(lower, upper)[i] == pytest.approx(expected, rel=1e-9, abs=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [ks.Gaussian(sigma=1.0), ks.Polynomial(degree=4)], ids=str)
 def test_boxes_in_space(kernel):
     """Against a product rule with 14 nodes in each of three columns."""
@@ -177,6 +180,7 @@ WIDTHS = [0.0, 1e-12, 1e-9, 1e-7, 1e-5, 1e-3, 0.1, 0.4, 0.5, 0.51, 0.9, 3.0, 100
 APART = [0.0, 1e-9, 1e-3, 0.1, 0.5, 1.0, 3.0, 20.0, 99.5, 101.0, 1e4, 1e4 + 2, 1e8]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [ks.Gaussian(sigma=1.3), *MATERNS], ids=str)
 def test_errors_are_within_the_bound(kernel):
     """Narrow, wide and far boxes; errors relative to the roots of the diagonal entries, as a certificate takes them."""

@@ -62,6 +62,7 @@ def test_gram_matrices(kernel):
     np.testing.assert_allclose((W @ A)[[2, 0]].function.gram(), Q[np.ix_([2, 0], [2, 0])], rtol=1e-9, atol=1e-8)
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_one_row_for_each_bag(kernel, loss):
@@ -296,6 +297,7 @@ def quadrature(lower, upper, kernel, count=40):
 SMOOTH = [GAUSSIAN, kernels.Polynomial(degree=4), kernels.Gaussian(sigma=2.0) + 0.5 * kernels.Linear()]
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("kernel", SMOOTH, ids=str)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_problems_with_integrals(kernel, loss):

@@ -87,6 +87,7 @@ def both(name, state):
     return problem, reference
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("penalty", ["squared", "unsquared", "ball"])
 @pytest.mark.parametrize("name", TWINS)
 def test_equals_the_built_in_loss(name, penalty):
@@ -114,6 +115,7 @@ BESIDE = {
 }
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("beside", BESIDE)
 @pytest.mark.parametrize("name", ["logistic", "squared"])
 def test_beside_other_terms(name, beside):
@@ -257,6 +259,7 @@ def test_audit_of_a_function_from_elsewhere():
 # ---------------------------------------------------------------- domains
 
 
+@pytest.mark.slow
 def test_a_logarithm_and_its_domain():
     """−log u and u on u > 0, from θ = 0 and without an intercept outside of the domain."""
     barrier = ko.SmoothLoss(lambda u: u - np.log(u), lambda u: 1 - 1 / u, lambda u: u**-2.0, domain=(0, np.inf))
@@ -482,6 +485,7 @@ def test_without_jax(monkeypatch):
         ko.SmoothLoss.from_jax(lambda u: u)
 
 
+@pytest.mark.slow
 def test_from_jax():
     import jax.numpy as jnp  # noqa: PLC0415
 
@@ -529,6 +533,7 @@ def sigmoid_problem(lam=0.02, extra=lambda theta, b: (0, [])):
     return ko.Problem(cp.Minimize(term + lam * ko.sum_squares(theta) + objective), constraints), theta, b
 
 
+@pytest.mark.slow
 def test_local_optima_are_those_of_the_explicit_problem():
     """minimize Σ (tanh(3(Qα)ᵢ + b) − yᵢ)² + λαᵀQα by scipy, from several starts."""
     Q, lam = KERNEL(X), 0.02
@@ -588,6 +593,7 @@ def test_negative_curvature_leads_away_from_a_saddle():
     assert audit["curvature"].passed is False
 
 
+@pytest.mark.slow
 def test_starts():
     """theta.value is a start; random ones are reproducible and keep the best."""
     theta = ko.Theta(KERNEL)
@@ -628,6 +634,7 @@ def test_nonconvex_beside_convex_smooth_terms():
         assert value > base
 
 
+@pytest.mark.slow
 def test_what_nonconvex_losses_dont_stand_beside():
     cases = {
         "no constraints": lambda theta, b: (0, [b <= 1]),
@@ -725,6 +732,7 @@ def test_drawn_robust_losses(seed):
     assert problem.verify().passed
 
 
+@pytest.mark.slow
 def test_a_small_norm_that_is_no_square_beside_constraints():
     """The interior point takes full steps where stationarity is down to rounding."""
     y = 0.3 * Y / np.abs(Y).max()
@@ -748,6 +756,7 @@ def of_jax(u, y):
     return jnp.logaddexp(0.0, -y * u)
 
 
+@pytest.mark.slow
 def test_from_jax_pickles():
     loss = ko.SmoothLoss.from_jax(of_jax)
     theta, b = ko.Theta(KERNEL), cp.Variable()

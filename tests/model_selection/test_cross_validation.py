@@ -66,6 +66,7 @@ def test_a_mistyped_option(option, note):
     assert refusal.value.__notes__ == [note]
 
 
+@pytest.mark.slow
 def test_against_scikit_learn():
     problem, w, lam, _ = ridge()
     folds = KFold(4, shuffle=True, random_state=0)
@@ -83,6 +84,7 @@ def test_against_scikit_learn():
     assert np.all(table["seconds"] > 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sense", [cp.Minimize, cp.Maximize])
 @pytest.mark.parametrize("loss", [ko.losses.hinge, ko.losses.squared_hinge, ko.losses.log_loss])
 def test_against_problems_without_the_rows(loss, sense):
@@ -135,6 +137,7 @@ def test_a_loss_of_ones_own():
     assert errors(problem, table.folds[2][1]) == table["fold 3"][1]
 
 
+@pytest.mark.slow
 def test_everything_is_as_before():
     problem, w, lam, f = stated(lambda f: ko.losses.hinge(LABELS, f))
     w.value, lam.value = np.full(N, 0.5), 3.0
@@ -155,6 +158,7 @@ def test_everything_is_as_before():
     assert w.value is None and lam.value is None and fresh.value is None
 
 
+@pytest.mark.slow
 def test_folds():
     problem, w, lam, _ = ridge()
 
@@ -181,6 +185,7 @@ def test_a_number_of_folds_some_of_which_have_no_weight():
         ko.cross_validate(problem, w, lam, VALUES, cv=N)
 
 
+@pytest.mark.slow
 def test_a_fold_without_an_answer():
     theta, w, radius = ko.Theta(KERNEL), cp.Parameter(N, nonneg=True), cp.Parameter(nonneg=True, name="R")
     constraints = [ko.norm(theta) <= radius, theta(X)[0] >= 1]
@@ -333,6 +338,7 @@ def test_the_stated_loss_is_read_off_the_terms_with_weights(form):
     assert np.array_equal(w.value, before)
 
 
+@pytest.mark.slow
 def test_the_table_keeps_no_systems():
     """A system of all free multipliers takes 0.5 GB for 9000 rows, and each fold left one behind."""
     rng = np.random.default_rng(0)
@@ -359,6 +365,7 @@ def hinge_loss(f):
     return ko.losses.hinge(LABELS, f)
 
 
+@pytest.mark.slow
 def test_processes():
     """Folds in two processes are those in one, up to the tolerance, with a loss that reads the user's expressions."""
     problem, w, lam, f = stated(hinge_loss)
@@ -510,6 +517,7 @@ def without_an_answer():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "state",
     [
@@ -593,6 +601,7 @@ def loss_by_name_within(problem, test):
     return max(row * float(REMEMBERED.value) for row in test)
 
 
+@pytest.mark.slow
 def test_processes_that_are_refused(monkeypatch):
     problem, w, lam, _ = ridge()
     for number in (0, 1.5, True, "2"):

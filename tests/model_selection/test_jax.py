@@ -109,6 +109,7 @@ def solves(monkeypatch):
 # ---------------------------------------------------------------- values and gradients
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("case", CASES)
 def test_values_are_those_of_the_solved_problem(case):
     problem, parameters, outputs, values = case()
@@ -124,6 +125,7 @@ def test_values_are_those_of_the_solved_problem(case):
             np.testing.assert_allclose(array, expected, rtol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("case", CASES)
 def test_gradients_by_differences(case, compiled):
@@ -131,6 +133,7 @@ def test_gradients_by_differences(case, compiled):
     check_grads(jax.jit(layer) if compiled else layer, values, order=1, modes=["rev"], rtol=1e-5, atol=1e-6, eps=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_gradients_are_those_of_the_library(case):
     problem, parameters, outputs, values = case()
@@ -142,6 +145,7 @@ def test_gradients_are_those_of_the_library(case):
     close(gradients, tuple(expected[p] for p in parameters))
 
 
+@pytest.mark.slow
 def test_a_network_in_front():
     layer = ko.JaxLayer(*points()[:3])
 
@@ -157,6 +161,7 @@ def test_a_network_in_front():
 # ---------------------------------------------------------------- transformations, and the order of calls
 
 
+@pytest.mark.slow
 def test_transformations():
     layer, (lam, sigma, w) = ko.JaxLayer(*smooth()[:3]), smooth()[3]
     f, places = total(layer), (0, 1, 2)
@@ -175,6 +180,7 @@ def test_transformations():
     assert len({float(v) for v in batched[0]}) == 3
 
 
+@pytest.mark.slow
 def test_calls_in_any_order(solves):
     layer, (_, sigma, w) = ko.JaxLayer(*smooth()[:3]), smooth()[3]
     function = lambda lam: layer(lam, sigma, w)[0].sum()
@@ -196,6 +202,7 @@ def test_cotangents_of_zero_take_no_system(monkeypatch):
     close(pull(jnp.zeros(8)), (0.0, 0.0, np.zeros(16)))
 
 
+@pytest.mark.slow
 def test_other_parameters_keep_their_values():
     problem, (lam, sigma, w), outputs, values = smooth()
     sigma.value, w.value = values[1:]
@@ -208,6 +215,7 @@ def test_other_parameters_keep_their_values():
     assert float(f(0.5)) != pytest.approx(float(value), rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled", [False, True])
 def test_single_precision(compiled):
     layer, values = ko.JaxLayer(*smooth()[:3]), smooth()[3]
@@ -302,6 +310,7 @@ def bounded():
     return ko.Problem(cp.Minimize(cp.sum_squares(f - 5)), [ko.norm(theta) <= 1, f[0] <= bound, f[0] >= 0]), bound, f
 
 
+@pytest.mark.slow
 def test_without_an_answer():
     problem, bound, f = bounded()
     layer = ko.JaxLayer(problem, [bound], [f])
@@ -315,6 +324,7 @@ def test_without_an_answer():
     assert bound.value == 3.0
 
 
+@pytest.mark.slow
 def test_where_there_is_no_gradient():
     data, theta = cp.Parameter(16, name="data"), ko.Theta(ks.Gaussian(sigma=1.0))
     loss = ko.SmoothLoss.from_jax(lambda u, y: (u - y) ** 2)

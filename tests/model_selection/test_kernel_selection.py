@@ -132,6 +132,7 @@ def test_bounds_hold_and_what_is_not_named_stays():
     assert found.log_marginal_likelihood >= max(ko.log_marginal_likelihood(GAUSSIAN, X, Y, v) for v in grid)
 
 
+@pytest.mark.slow
 def test_starts():
     """From far off the first start stays in a bad maximum; others find the good one, by a seed."""
 

@@ -66,6 +66,7 @@ class Case:
         return (values[0] - 8 * values[1] + 8 * values[2] - values[3]) / (12 * h)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constraints", [False, True], ids=["free", "constraints"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_beside_differences(loss, constraints):
@@ -83,6 +84,7 @@ def test_beside_differences(loss, constraints):
         assert found == pytest.approx(case.difference(parameter, entry, **steps), rel=1e-4, abs=1e-4 * size)
 
 
+@pytest.mark.slow
 def test_maximization():
     value, slopes = Case("log_loss").found()
     other, again = Case("log_loss", sign=-1.0).found()
@@ -91,6 +93,7 @@ def test_maximization():
     assert case.found()[1][1] == pytest.approx(case.difference(case.lam), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_tune():
     case = Case("log_loss")
     found = ko.tune(case.problem, case.criterion, [case.sigma, case.lam])

@@ -59,6 +59,7 @@ SMOOTH = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMOOTH)
 def test_smooth_losses(name):
     loss, accuracy = SMOOTH[name]
@@ -119,6 +120,7 @@ KINKED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINKED)
 def test_kinked_losses(name):
     problem, f, w = stated(KINKED[name], 3.0)
@@ -130,6 +132,7 @@ def test_kinked_losses(name):
     assert np.abs(found[chosen] - exact).mean() <= 0.6 * np.abs(fitted[chosen] - exact).mean()
 
 
+@pytest.mark.slow
 def test_hinge_on_150_rows():
     """The estimate of the loss, and each prediction on average."""
     points, labels, _ = data(150)
@@ -147,6 +150,7 @@ def test_hinge_on_150_rows():
     assert losses[0] == pytest.approx(losses[1], rel=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["poisson", "squared hinge", "user's", "hinge", "pinball"])
 def test_refits(name):
     """Exact, even where most rows are fitted exactly and the model extrapolates far."""
@@ -160,6 +164,7 @@ def test_refits(name):
     assert np.abs(found[chosen] - exact).max() <= 0.2 * np.abs(rough[chosen] - exact).max()
 
 
+@pytest.mark.slow
 def test_refits_beside_constraints_and_of_several_outputs():
     bounded = {"constraints": lambda f: [f <= 1.2, f[0] + f[1] == 0.3], "penalty": lambda f: cp.sum_squares(cp.diff(f))}
     problem, f, w = stated(SMOOTH["user's"][0], 0.5, **bounded)
@@ -197,6 +202,7 @@ def test_two_rows_at_one_kink():
     assert ko.approximate_leave_one_out(problem, f)[:2] == pytest.approx([0.5, 0.5], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_row_that_alone_determines_the_intercept():
     theta, b = ko.Theta(KERNEL), cp.Variable()
     f = theta(np.zeros((1, 1))) + b
@@ -208,6 +214,7 @@ def test_a_row_that_alone_determines_the_intercept():
     assert np.isnan(ko.approximate_leave_one_out(squares, f)).all()
 
 
+@pytest.mark.slow
 def test_constraints_and_coupling_terms_stay():
     bounded = {
         "constraints": lambda f: [f <= 1.2, f[0] + f[1] == 0.3],
@@ -223,6 +230,7 @@ def test_constraints_and_coupling_terms_stay():
     assert np.median(np.abs(found[chosen] - exact)) <= 0.01 * np.median(np.abs(fitted[chosen] - exact))
 
 
+@pytest.mark.slow
 def test_several_terms_of_a_row_and_variables_beside():
     """Two losses at one prediction leave together; what is asked for need not be what the loss is of."""
 
@@ -245,6 +253,7 @@ def test_several_terms_of_a_row_and_variables_beside():
     assert part[chosen] == pytest.approx(exact_part, abs=0.02)
 
 
+@pytest.mark.slow
 def test_rows_of_a_matrix_leave_as_a_whole():
     classes = np.digitize(TARGETS, [0.0, 1.5])
     theta, b, w = ko.Theta(KERNEL, outputs=3), cp.Variable((1, 3)), cp.Parameter(60, nonneg=True, value=WEIGHTS)
@@ -259,6 +268,7 @@ def test_rows_of_a_matrix_leave_as_a_whole():
     assert np.abs(found[chosen] - exact).mean() <= 0.05 * np.abs(fitted[chosen] - exact).mean()
 
 
+@pytest.mark.slow
 def test_intercepts_that_only_differ_in_a_shift():
     """Softmax does not know the sum of the intercepts: probabilities are those with the sum 0."""
     rng = np.random.default_rng(0)
@@ -276,6 +286,7 @@ def test_intercepts_that_only_differ_in_a_shift():
     assert found[0] == pytest.approx(found[1], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_quantiles_together():
     """Kinks of several outputs in one row, coupled by constraints that they do not cross."""
     theta, b, w = ko.Theta(KERNEL, outputs=2), cp.Variable((1, 2)), cp.Parameter(60, nonneg=True, value=WEIGHTS)

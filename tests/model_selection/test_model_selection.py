@@ -167,6 +167,7 @@ def test_decomposition_is_made_once_it_pays_and_kept():
     assert problem._left_off.kept is kept
 
 
+@pytest.mark.slow
 def test_a_row_that_alone_determines_its_prediction():
     theta, b = ko.Theta(KERNEL), cp.Variable()
     problem = ko.Problem(cp.Minimize(cp.sum_squares([2.0] - theta(np.zeros((1, 1))) - b) + ko.sum_squares(theta)))

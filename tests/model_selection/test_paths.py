@@ -142,6 +142,7 @@ def test_order_and_repeats(monkeypatch):
     assert one["objective"].shape == (1,) and abs(one["objective"][0] - ridge_value(2.0)) < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [ko.losses.hinge, ko.losses.log_loss])
 def test_functions_of_a_table_share_the_points(loss):
     """500 fits of 9000 rows with 1000 columns would take 36 GB as copies; an evaluation keeps none either."""
@@ -176,6 +177,7 @@ def test_several_thetas_and_outputs():
     assert abs(path["norm_h"][0] - np.linalg.norm(W)) < 1e-4
 
 
+@pytest.mark.slow
 def test_rows_without_an_answer():
     """An infeasible value is a row like others; integers have no proof and no multipliers."""
     theta, R = ko.Theta(KERNEL), cp.Parameter(nonneg=True, name="R")
@@ -253,6 +255,7 @@ def test_restore_of_a_problem_from_cvxpy():
     assert np.allclose(t.value, np.linalg.solve(X.T @ X + 10 * np.eye(2), X.T @ Y), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_what_ends_a_path_carries_its_rows(monkeypatch):
     problem, lam = ridge(value=5.0)
     calls = []
@@ -337,6 +340,7 @@ def test_steps_are_as_long_as_they_may_be():
     assert 1.5 < (len(finer) - 1) / (len(path) - 1) < 2.5  # 1/√gap
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("state", "between", "gap"),
     [(svm, (0.2, 5.0), 0.2), (ball, (1.0, 3.0), 0.5), (unsquared, (5.0, 50.0), 0.6), (ball, (0.0, 0.1), 0.7)],
@@ -356,6 +360,7 @@ def test_every_value_is_covered_against_solves(state, between, gap):
         assert certificate.lower <= exact * (1 + 1e-6) and exact * (1 - 1e-6) <= certificate.upper
 
 
+@pytest.mark.slow
 def test_each_value_is_solved_once(monkeypatch):
     """Also where the walk turns: a bound's answers are infeasible for smaller values."""
     problem, R = ball()
@@ -384,6 +389,7 @@ def test_one_value_between():
     assert path["lam"].tolist() == [2.0] and path.covered == ((2.0, 2.0),)
 
 
+@pytest.mark.slow
 def test_no_spacing_without_answers():
     theta, R = ko.Theta(KERNEL), cp.Parameter(nonneg=True, name="R")
     problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X))), [ko.norm(theta) <= R, theta(X[:1]) >= 1])
@@ -580,6 +586,7 @@ def test_progress(capsys):
     assert "lam" in shown and "4/4" in shown and re.search(r"gap=\d\.\de[-+]\d\d", shown)
 
 
+@pytest.mark.slow
 def test_the_kernel_matrix_is_held_for_all_values(monkeypatch):
     """Passes of all solves look one kernel matrix up; certificates are those of passes of their own."""
     X, y = np.random.default_rng(3).normal(size=(60, 2)), np.random.default_rng(4).normal(size=60)

@@ -31,6 +31,7 @@ class Stated:
         self.criterion = cp.sum(losses.huber(Y[TEST], self.theta(X[TEST]) + self.b, 0.5)) / 30
 
 
+@pytest.mark.slow
 def test_a_held_out_criterion():
     one = Stated()
     found = ko.tune(one.problem, one.criterion, [one.scales, one.lam])
@@ -43,6 +44,7 @@ def test_a_held_out_criterion():
     assert found["slope"][-1] < found["slope"].max()
 
 
+@pytest.mark.slow
 def test_it_finds_what_a_search_without_gradients_finds():
     one = Stated()
     found = ko.tune(one.problem, one.criterion, [one.lam], {one.lam: (1e-3, 1e2)})
@@ -56,6 +58,7 @@ def test_it_finds_what_a_search_without_gradients_finds():
     assert found.value == pytest.approx(known.fun, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_folds():
     """The criterion is that of cross_validate on the same folds."""
     one = Stated()
@@ -72,6 +75,7 @@ def test_folds():
         ko.tune(one.weighted, ko.CrossValidatedLoss(one.w, one.losses[:3]), [one.lam])
 
 
+@pytest.mark.slow
 def test_several_starts():
     one = Stated()
     found = ko.tune(one.problem, one.criterion, [one.lam], {one.lam: (1e-3, 1e2)}, n_init=3)
@@ -140,6 +144,7 @@ def test_what_is_refused():
         ko.tune(one.problem, one.criterion, [])
 
 
+@pytest.mark.slow
 def test_a_search_that_ends_on_a_bound_can_be_continued():
     one = Stated()
     bounds = {one.lam: (0.03, 0.3)}

@@ -36,6 +36,7 @@ def without_seconds(text):
     return re.sub(r"[0-9.e-]+ s\b", "… s", text).strip()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # sockets of Dask's that close late
 @pytest.mark.parametrize(("page", "number", "text"), SECTIONS, ids=titled)
 def test_page(page, number, text, capsys):

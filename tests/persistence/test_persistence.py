@@ -138,6 +138,7 @@ def test_no_kernel_is_forgotten():
     assert all(name == kind.__name__ for name, kind in KERNELS.items())
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize(("kernel", "points", "new"), CASES, ids=[repr(k)[:60] for k, _, _ in CASES])
 @pytest.mark.parametrize("outputs", [None, 2])
 def test_every_kernel(kernel, points, new, outputs, path):
@@ -601,6 +602,7 @@ def test_one_member_twice(path):
         ko.load(path)
 
 
+@pytest.mark.slow
 def test_compressed_members(path):
     """80 MB in 80 kB are not unpacked."""
     ko.save(path, a=np.ones(3))
@@ -624,6 +626,7 @@ def test_sizes_are_capped(path):
             ko.load(path, max_bytes=wrong)
 
 
+@pytest.mark.slow
 def test_json_takes_no_more_than_it_is_counted(path):
     ko.save(path, f=ko.Function(ks.Spectrum(n=2), WORDS, np.ones(4)))
     contents = members(path)
@@ -683,6 +686,7 @@ def loaded(path, whole):
     return isinstance(values, dict)
 
 
+@pytest.mark.slow
 def test_mutated_bytes(model, monkeypatch):
     """Whatever is done to the bytes of a file, it loads or a FormatError is raised, in little memory, no pickle."""
     import pickle  # noqa: PLC0415
@@ -704,6 +708,7 @@ def test_mutated_bytes(model, monkeypatch):
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_mutated_contents(model):
     """The same behind correct checksums, where the mutations reach JSON and headers."""
     contents, rng, survivors = members(model), np.random.default_rng(1), 0
@@ -724,6 +729,7 @@ def test_mutated_contents(model):
     assert 0 < survivors < 600
 
 
+@pytest.mark.slow
 def test_forged_files(path):
     """A share of those that `make fuzz` makes."""
     assert list(faults(range(400), path)) == []
@@ -799,6 +805,7 @@ archive.write(sys.argv[1], {}, [np.ones(1000)])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL is of POSIX")
 def test_killed_while_saving(path, monkeypatch):
     """The old file stays; what was left is deleted by a later call, but not what another process still writes."""

@@ -62,6 +62,7 @@ def test_fit():
     assert labels_of(ax) == ["data", "optimality bound of θ", "fit"]
 
 
+@pytest.mark.slow
 def test_fit_with_binding_constraints():
     """Ticks stand where a bound holds with equality."""
     theta = ko.Theta(GAUSSIAN)
@@ -163,6 +164,7 @@ def test_spectrum():
     assert labels_of(ax)[1].startswith(f"BBᵀ, rank {rank}, trace residual ")
 
 
+@pytest.mark.slow
 def test_spectrum_with_negative_eigenvalues():
     kernel = ko.kernels.Sigmoid()
     theta = ko.Theta(kernel)
@@ -296,6 +298,7 @@ def test_bad_arguments(call, error, message):
     assert not plt.get_fignums()
 
 
+@pytest.mark.slow
 def test_matplotlib_is_imported_by_who_draws(monkeypatch):
     code = "import sys, kernelopt as ko; assert ko.plots.fit and 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -34,6 +34,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize(("pattern", "tol", "count"), ROWS, ids=[row[0] for row in ROWS])
 def test_rows(pattern, tol, count):
     rows = solvers.measured(TINY, 1, pattern)
@@ -54,6 +55,7 @@ def test_an_iteration():
     assert row.ratio == pytest.approx(row.ours / row.theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["^10 ", "^11 "])
 def test_paths(pattern):
     rows = solvers.measured(TINY, 1, pattern)
@@ -105,6 +107,7 @@ def test_a_fast_answer_without_a_certificate_meets_nothing():
     assert row.verdict == "not certified" and row.gap > 1e-3
 
 
+@pytest.mark.slow
 def test_what_is_slow_runs_once(monkeypatch):
     peer = measuring.Peer("1", "SVC", peers.svc(1e-3), (measuring.Target(1.0),))
     assert measuring.measure(case_of(peer), 2)[0].runs == "2/2"
@@ -112,6 +115,7 @@ def test_what_is_slow_runs_once(monkeypatch):
     assert measuring.measure(case_of(peer), 2)[0].runs == "1/1"
 
 
+@pytest.mark.slow
 def test_what_fails_or_is_absent_says_so():
     """In its own row; others are still measured."""
     target = (measuring.Target(1.0),)
@@ -141,6 +145,7 @@ def test_the_factor_by_hand_is_that_of_the_kernel():
     assert peers.reduced_factor(X, 0.7, 5).shape == (30, 5)
 
 
+@pytest.mark.slow
 def test_it_prints_markdown(capsys):
     solvers.main(["--quick", "--threads", "1", "--only", "^9 |hard margin", "--markdown"])
     head, note, table = capsys.readouterr().out.strip().split("\n\n")
@@ -151,6 +156,7 @@ def test_it_prints_markdown(capsys):
     assert "hard margin" in lines[2] and "KernelRidge" in lines[3]
 
 
+@pytest.mark.slow
 def test_estimators_beside_problems(capsys, monkeypatch):
     """Both fit the same problem, and every search finds something."""
     pytest.importorskip("sklearn")
@@ -167,6 +173,7 @@ def test_estimators_beside_problems(capsys, monkeypatch):
     assert max(s.score for s in searches) - min(s.score for s in searches) < 0.02  # α = 1/(2C)
 
 
+@pytest.mark.slow
 def test_everyday_fits_and_grids(capsys):
     """Both fit the same problem: the accuracies agree."""
     pytest.importorskip("sklearn")
@@ -186,6 +193,7 @@ def test_everyday_fits_and_grids(capsys):
     assert float(said.split("|")[-2]) <= 0.04  # one of the 30 rows of a fold
 
 
+@pytest.mark.slow
 def test_gradients(capsys):
     """Every row of the table of gradients runs, and ours is right."""
     gradients.main(["--quick"])

@@ -123,6 +123,7 @@ def test_slopes_observed_and_constrained():
     assert ko.norm(theta).value == pytest.approx(theta.value.norm)
 
 
+@pytest.mark.slow
 def test_a_function_fitted_to_slopes_can_be_used_again():
     theta, kernel = ko.Theta(ks.Gaussian(sigma=0.7)), ks.Gaussian(sigma=0.7)
     A = ko.FeatureMatrix(X, kernel)

@@ -13,6 +13,7 @@ from kernelopt import errors, kernels, losses
 from kernelopt.sensitivity import kkt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 @pytest.mark.parametrize("loss", LOSSES)
@@ -63,6 +64,7 @@ def test_ridge_in_closed_form():
     assert found[labels] == pytest.approx(M @ k, rel=1e-7, abs=1e-10)
 
 
+@pytest.mark.slow
 def test_second_order_cones():
     case = Case("huber", "second order")
     case.problem.solve()
@@ -71,6 +73,7 @@ def test_second_order_cones():
         assert found[p] == pytest.approx(difference(case.problem, case.criterion, p, h=1e-5), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("loss", ["hinge", "logistic", "smooth", "squared error"])
 def test_the_optimal_value(loss, penalty):
@@ -97,6 +100,7 @@ def test_maximization():
     assert other[1][case.lam] == pytest.approx(one[1][case.lam], rel=1e-8)
 
 
+@pytest.mark.slow
 def test_parameters_of_the_criterion_variables_and_norms():
     case = Case("logistic")
     share = 2.0 * case.lam
@@ -106,6 +110,7 @@ def test_parameters_of_the_criterion_variables_and_norms():
     assert found[case.lam] == pytest.approx(difference(case.problem, criterion, case.lam), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_function_as_criterion():
     case = Case("pinball")
     Z = np.linspace(-1, 1, 9)[:, None]
@@ -123,6 +128,7 @@ def test_a_function_as_criterion():
         ko.gradient(case.problem, lambda f: (f.sum(), np.ones_like(f)))
 
 
+@pytest.mark.slow
 def test_several_functions_and_outputs():
     rng = np.random.default_rng(3)
     X, Y = rng.normal(size=(25, 2)), rng.normal(size=(25, 2))
@@ -159,6 +165,7 @@ def test_one_row():
     assert found[lam] == pytest.approx(2 * (2.0 - 3.0) * (-3.0 / 1.5**2), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_active_sets_that_go_round_in_a_circle():
     """Changes of all rows at once do not end here; one at a time they do."""
     X, classes = load_iris(return_X_y=True)
@@ -233,6 +240,7 @@ def test_nonconvex_losses():
     assert ko.gradient(problem, criterion)[lam] == pytest.approx(difference(problem, criterion, lam), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:You are solving a parameterized problem that is not DPP")
 def test_parameters_that_multiply_each_other():
     """Labels and weights in one product follow the rules one at a time only."""
@@ -310,6 +318,7 @@ def of_kernel(kernel, loss="huber", penalty="squared", constraint="none"):
     return problem, cp.sum_squares(theta(Z) + b - np.sin(2 * Z[:, 0])) + 0.1 * ko.norm(theta)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constraint", ["none", "equality"])
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("loss", ["huber", "logistic", "hinge", "smooth"])
@@ -332,6 +341,7 @@ def test_kernel_parameters(loss, penalty, constraint):
             assert any(gradient[p] == pytest.approx(d, rel=1e-6, abs=1e-7) for d in known), p.name()
 
 
+@pytest.mark.slow
 def test_a_length_scale_for_each_column():
     scales = cp.Parameter(2, pos=True, value=[1.0, 2.0], name="scales")
     problem, criterion = of_kernel(kernels.Gaussian(1.0).ard(scales), "logistic")
@@ -341,6 +351,7 @@ def test_a_length_scale_for_each_column():
         assert found[scales][entry] == pytest.approx(difference(problem, criterion, scales, (entry,)), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_kernel_parameters_of_several_outputs():
     rng = np.random.default_rng(8)
     X, Y = rng.normal(size=(20, 2)), rng.normal(size=(20, 2))
@@ -364,6 +375,7 @@ def test_a_kernel_parameter_that_changed():
         ko.approximate_leave_one_out(problem, criterion)
 
 
+@pytest.mark.slow
 def test_backward_in_cvxpys_words():
     case = Case("logistic", "bounds elsewhere")
     case.problem.solve(requires_grad=True)
@@ -425,6 +437,7 @@ def test_what_derivatives_of_cvxpy_refuse():
         mixed.backward()
 
 
+@pytest.mark.slow
 def test_estimates_of_errors():
     """Gradients after rough solves differ from those after precise ones by less than the estimates, in 95 %."""
     held, sizes = zip(*(pair for seed in range(36) for pair in compared(seed)), strict=True)
@@ -456,6 +469,7 @@ def test_nothing_for_the_function_to_explain():
     assert found[label] == pytest.approx([2.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lam", [3e7, 3e4])
 def test_small_targets(lam):
     rng = np.random.default_rng(11)
@@ -469,6 +483,7 @@ def test_small_targets(lam):
     assert found == pytest.approx(difference(problem, criterion, strength, h=1e-4 * lam), rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "loss",
     [
@@ -491,6 +506,7 @@ def test_losses_that_couple_rows_and_outputs(loss):
     assert any(gradient == pytest.approx(d, rel=1e-6) for d in known)
 
 
+@pytest.mark.slow
 def test_no_derivative_is_zero_for_want_of_a_rule():
     """What the conditions depend on in a way that is not known is refused, not left out."""
     rng = np.random.default_rng(13)
@@ -549,6 +565,7 @@ def prior(kernel):
     return theta.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extra", ["alone", "beside ‖θ‖²", "derivatives", "inner product"])
 @pytest.mark.parametrize("penalty", ["squared", "unsquared", "ball"])
 def test_norms_of_differences_and_rows_of_other_kinds(penalty, extra):
@@ -591,6 +608,7 @@ def test_derivatives_in_the_criterion_alone():
     assert found[case.lam] == pytest.approx(difference(case.problem, criterion, case.lam), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", ["largest eigenvalue", "nuclear norm", "spectral norm", "bound", "semidefinite"])
 def test_semidefinite_cones(use):
     rng = np.random.default_rng(11)
@@ -645,6 +663,7 @@ def test_refinement_ends_where_the_rest_is_not_in_the_range(right, most, monkeyp
     assert left == pytest.approx(0.0 if right[0] == right[1] else np.sqrt(0.5 / 5), abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["squares", "logistic"])
 @pytest.mark.parametrize("k", [1e-2, 3e-6, 1e-6])
 def test_units_of_a_constraint(k, loss):

@@ -198,6 +198,7 @@ def compared(make, seed):
     return bent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
 def test_planted(make):
     assert compared(make, 2) > 0

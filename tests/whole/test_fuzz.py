@@ -39,6 +39,7 @@ def test_agrees_with_explicit_features(seed):
     assert problem is None, f"{Case(seed)}: {problem}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [211, 717, 962, 1801, 2802, 700337, 701489, 1101317])
 def test_factors_that_grow(seed):
     """Rank 1, rank N in single precision or with functions, a norm that is no square: each once gave a wrong bound or
@@ -66,12 +67,14 @@ BY_ROUNDING += [("integers", 910405), ("integers", 910335)]
 UNKNOWN = [("integers", 1005662)]  # whose optimum the oracle does not enclose
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "seed"), [*SAMPLE, *BY_ROUNDING, *UNKNOWN])
 def test_agrees_with_the_oracle(family, seed):
     outcome = small(family, seed)
     assert outcome.problem is None, f"{outcome.shown}: {outcome.problem}"
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("family", [name for name in CASES if name != "twin"])
 @pytest.mark.parametrize("seed", [0, 960676])  # of growth: pivots that are independent in single precision only
 def test_families_with_a_twin(family, seed):
@@ -79,6 +82,7 @@ def test_families_with_a_twin(family, seed):
     assert outcome.problem is None, f"{outcome.shown}: {outcome.problem}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [418262, 603447])
 def test_coefficients_and_norms_whose_squares_are_no_floats(seed):
     outcome = case("huge units", seed)
@@ -128,6 +132,7 @@ def known(seed):
     return reference(Case(seed))
 
 
+@pytest.mark.slow
 def test_most_references_are_known():
     """Two solvers agree on the explicit problem: else nothing would be compared."""
     assert sum(known(seed)[0] != "unknown" for seed in range(20)) >= 15
@@ -153,6 +158,7 @@ def test_faults_are_planted_in_every_kind_of_problem():
     assert {c.loss for c in cases} == set(LOSSES)
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("seed", FAULTY)
 def test_a_bad_point_is_not_optimal(seed, monkeypatch):
     """A solver that returns a point away from the optimum, and calls it optimal."""
@@ -178,6 +184,7 @@ def test_a_bad_point_is_not_optimal(seed, monkeypatch):
         assert ends[1] >= low - 1e-7 * max(1.0, abs(low))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", FAULTY)
 @pytest.mark.parametrize("others", [False, True])
 def test_wrong_multipliers_loosen_the_bound_and_never_break_it(seed, others, monkeypatch):
@@ -207,6 +214,7 @@ def test_wrong_multipliers_loosen_the_bound_and_never_break_it(seed, others, mon
         assert problem.certificate.relative_gap > 1e-3
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("seed", FAULTY)
 def test_an_objective_times_1e_8(seed):
     """The same status, and the same relative gap to within what solvers make of it."""
@@ -219,6 +227,7 @@ def test_an_objective_times_1e_8(seed):
         assert tiny.certificate.closes(1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_low_rank_without_a_norm_proves_nothing(loss):
     rng = np.random.default_rng(1)
@@ -233,6 +242,7 @@ def test_a_low_rank_without_a_norm_proves_nothing(loss):
     assert "reduced problem" in str(problem.certificate)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", ["squared", "unsquared", "ball"])
 def test_a_restriction_that_is_infeasible_is_not_the_problem(penalty):
     """Interpolation of 20 points needs rank 20; at rank 4 it is infeasible, the problem is not."""

@@ -177,6 +177,7 @@ def first(name):
     return Case(*CASES[NAMES.index(name)]).answer()
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(("name", "case"), list(zip(NAMES, CASES, strict=True)), ids=NAMES)
 def test_solvers(name, case, relation):
@@ -184,6 +185,7 @@ def test_solvers(name, case, relation):
     close(first(name), other.answer(), times, a, c)
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
 def test_weights_are_numbers_of_rows_and_zero_is_none(case):
     weighted = Case(*case, w=COUNTS.astype(float)).answer()
@@ -193,6 +195,7 @@ def test_weights_are_numbers_of_rows_and_zero_is_none(case):
     close(weighted, Case(*case, X=X[kept], y=Y[kept], w=COUNTS[kept].astype(float)).answer())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "case"), list(zip(NAMES, CASES, strict=True)), ids=NAMES)
 def test_warm_starts_from_anything(name, case):
     """From the answer itself, from other strengths, and from points that other solvers left."""
@@ -236,6 +239,7 @@ def agree(one, other):
 DIFFERENTIATED = [KINDS["LEAST_SQUARES"], KINDS["NEWTON"], KINDS["AUGMENTED_LAGRANGIAN"], KINDS["INTERIOR_POINT"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DIFFERENTIATED, ids=["squares", "logistic", "hinge", "pinball"])
 def test_gradients(kind):
     w = np.linspace(1, 2, N)
@@ -331,6 +335,7 @@ def shown(estimator, Z):
     return getattr(estimator, "decision_function", getattr(estimator, "predict", None))(Z)
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("name", MODELS)
 def test_estimators(name):
     model, ids = MODELS[name], np.arange(N)
@@ -349,6 +354,7 @@ def test_estimators(name):
         assert near(fitted(model, X, model.slope * Y + 7, ids), a=model.slope, c=7.0)
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.weights])
 def test_weights_of_estimators(name):
     model, ids = MODELS[name], np.arange(N)

@@ -11,6 +11,7 @@ from kernelopt.errors import DataError
 ENTRIES = entries()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 600, 100))
 def test_wrong_calls_are_explained(first):
     with in_a_folder_of_its_own():

@@ -148,6 +148,7 @@ ATOMS = {
 }
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("name", ATOMS)
 def test_atoms(name):
     """The value in decimals, and the optimum of the cone data, are those of cvxpy."""
@@ -295,6 +296,7 @@ def test_far_scales():
         assert_equal(optimum(problem), small * (1 - small))
 
 
+@pytest.mark.slow
 def test_a_direction_that_changes_nothing():
     """The log-sum-exp of two predictions less their mean does not see an intercept: log 2 at θ = 0."""
     theta, b = ko.Theta(Linear()), cp.Variable()
@@ -325,6 +327,7 @@ def test_where_there_is_no_optimum(goal):
         assert found.upper == Decimal("Infinity")
 
 
+@pytest.mark.slow
 def test_an_optimum_that_is_not_attained():
     """log(1 + e⁻ᵘ) without a norm: 0 in the limit."""
     theta = ko.Theta(Linear())
@@ -400,6 +403,7 @@ def test_an_answer_that_is_right():
     assert check(solved()[0]) == []
 
 
+@pytest.mark.slow
 def test_faults_of_a_certificate():
     problem = solved()[0]
     found, size = problem.certificate, abs(problem.value)
@@ -425,6 +429,7 @@ def test_faults_of_a_value():
     assert any("that of theta.value" in line for line in said)
 
 
+@pytest.mark.slow
 def test_faults_of_a_point():
     problem, theta, b = solved()
     f = theta.value
@@ -456,6 +461,7 @@ BY_NAME = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [Gaussian(sigma=0.9), Polynomial(degree=2)], ids=["gaussian", "polynomial"])
 @pytest.mark.parametrize("penalty", ["squared", "unsquared", "ball"])
 @pytest.mark.parametrize("loss", BY_NAME)
@@ -471,6 +477,7 @@ def test_losses_by_name(loss, penalty, kernel):
     assert check(problem, truth=truth) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["multinomial", "crammer_singer"])
 def test_losses_of_several_outputs(loss):
     theta = ko.Theta(Gaussian(sigma=0.9), outputs=3)

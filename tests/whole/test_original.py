@@ -227,6 +227,7 @@ UNIQUE = {
 }
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("problem", UNIQUE)
 def test_same_answer_as_the_original_problem(problem, name):

@@ -48,6 +48,7 @@ def close(got, expected):
     assert np.abs(np.asarray(got) - expected).max() <= 1e-11 * scale
 
 
+@pytest.mark.slow
 @fixed
 @given(kernels, rows, rows)
 def test_every_kernel(k, X, Z):
@@ -63,6 +64,7 @@ def test_every_kernel(k, X, Z):
     assert (np.outer(k.diag(X), k.diag(Z)) * (1 + 1e-11) + 1e-290 >= K**2).all()
 
 
+@pytest.mark.slow
 @fixed
 @given(kernels, kernels, kernels, positive, positive, rows, rows)
 def test_calculus_of_kernels(a, b, c, s, t, X, Z):  # noqa: PLR0917
@@ -115,6 +117,7 @@ def representable(names, rewritten=lambda e: e, maximized=False, as_constraint=F
     return ko.Problem(cp.Maximize(e) if maximized else cp.Minimize(e)).is_representable()
 
 
+@pytest.mark.slow
 @settings(fixed, max_examples=150)
 @given(chains)
 def test_the_product_of_signs_decides(names):
@@ -135,6 +138,7 @@ REWRITES = {
 }
 
 
+@pytest.mark.slow
 @settings(fixed, max_examples=100)
 @given(chains, st.lists(st.sampled_from(sorted(REWRITES)), min_size=1, max_size=3))
 def test_rewrites_that_keep_signs_change_no_verdict(names, rewrites):
@@ -171,6 +175,7 @@ def gaussian():
     return ks.Gaussian(sigma=1.0)
 
 
+@pytest.mark.slow
 @fixed
 @given(
     st.sampled_from(sorted(LOSSES)), st.sampled_from(sorted(PENALTIES)), st.booleans(), st.booleans(), vectors, numbers,
@@ -202,6 +207,7 @@ def test_the_cut_form_has_the_stated_value(  # noqa: PLR0917
     assert np.max(form.outer.constraints[0].violation()) == pytest.approx(short, abs=1e-9)
 
 
+@pytest.mark.slow
 @settings(fixed, max_examples=12)
 @given(st.sampled_from(sorted(LOSSES)), positive, vectors)
 def test_the_optimum_of_the_reduced_form_is_that_of_an_explicit_theta(loss, weight, y):
