@@ -458,7 +458,7 @@ class _ClarabelPoint:
         self.solve_time, self.iterations = raw.solve_time, raw.iterations
 
 
-def _with_a_point(found: Compiled, raw: Any, units: tuple[float | Array, float]) -> CvxpySolution:
+def _with_a_point(found: Compiled, raw: Any, units: tuple[float | Array, float] = (1.0, 1.0)) -> CvxpySolution:
     """The solution; where Clarabel or ECOS stopped at a limit, or Clarabel broke down, with its last point."""
     if found.solver == "ECOS" and raw["info"]["exitFlag"] == ECOS_STOPPED:
         raw["info"]["exitFlag"] = ECOS_INACCURATE

@@ -198,9 +198,9 @@ def test_eigenvalues_decide_where_a_cholesky_factorization_breaks_down(smallest,
     rows = Rows.of_points(kernel, kernel.rows(np.arange(4)))
     if refused:
         with pytest.raises(NotPSDError, match="eigenvalue -5e-10"):
-            dense.refuse_indefinite(rows, None)
+            dense.refuse_indefinite(rows, None, dense.INDEFINITE)
     else:
-        dense.refuse_indefinite(rows, None)
+        dense.refuse_indefinite(rows, None, dense.INDEFINITE)
 
 
 @pytest.mark.parametrize(("dtype", "told"), [(np.float32, True), (np.float64, False)])

@@ -122,7 +122,7 @@ def test_firm_columns_are_held_by_a_larger_weight(monkeypatch):
     monkeypatch.setattr(outer_dual, "answered", lambda P, *_: asked.append(P) or answer)
     form = SimpleNamespace(
         linked=np.arange(2), units=(1.0, 1.0), c=np.ones(2), P=np.zeros(2), t=np.array([1]), A=sp.csc_array((1, 2)),
-        b=np.zeros(1), cones=None,
+        b=np.zeros(1), cones=SimpleNamespace(slices=()),
     )  # fmt: skip
     for firm in (None, np.array([True, False])):
         outer_dual.solve(form, np.zeros(2), np.zeros(2), np.ones(2), firm)

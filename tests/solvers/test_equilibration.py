@@ -81,7 +81,7 @@ def answered(monkeypatch, status, value, *, raw="solved", seconds=None):
         return SimpleNamespace(info=SimpleNamespace(status=raw))
 
     solution = Solution(status, 0.0, {} if value is None else {x.id: np.array(value)}, {}, {})
-    found = SimpleNamespace(data=None, solver="OSQP", answer=answer, solution=lambda _: solution)
+    found = SimpleNamespace(data=None, solver="OSQP", answer=answer, solution=lambda *_: solution)
     monkeypatch.setattr(cvxpy_solvers, "compiled", lambda *_: found)
     return cvxpy_solvers.solve(cp.Problem(cp.Minimize(x)), "OSQP", 1e-6, {}, seconds=seconds), options
 
