@@ -27,7 +27,9 @@ NO_INTERIOR = (
     "equations nearly contradict each other, as at points that nearly coincide, state a tolerance as large as they "
     "differ, abs(f - c) <= e."
 )
-NOT_PROVEN_INFEASIBLE = f"that no θ meets the constraints, which could not be proved. {NO_INTERIOR}"
+NOT_PROVEN_INFEASIBLE = (
+    f"that no θ meets the constraints, which could not be proved. {NO_INTERIOR} Where max_rank restricts θ, raise it."
+)
 NOT_PROVEN_UNBOUNDED = (
     "that the objective has no lower bound, which could not be proved. Penalize ko.norm(theta), or bound it, and bound "
     "variables that the objective does not."
