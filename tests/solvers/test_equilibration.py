@@ -61,7 +61,7 @@ def test_the_last_point_of_clarabel(solver, ended, status, expected):
     """Where a solve ends early, Clarabel's last point is taken, and that of no other solver."""
     raw = SimpleNamespace(x=[1.0], s=[0.0], z=[0.0], obj_val=1.0, status=ended, solve_time=0.0, iterations=3)
 
-    def solution(raw):
+    def solution(raw, _):
         almost = raw.status == "AlmostSolved"
         return SimpleNamespace(
             status=cp.OPTIMAL_INACCURATE if almost else status, primal_vars={"x": 1.0} if almost else {}
