@@ -188,7 +188,8 @@ def _zero_is_better(task: Task, found: Certificate, point: Iterate) -> Iterate |
     """θ = 0 with the best y that is known, where its value is below the answer's; else None."""
     form, reduction, zero = task.reduction.form, task.reduction, (found.bare or found).at_zero
     value = _bare(task, point)
-    if zero is None:
+    # P₀ is a solver's: what it is above the answer's value by less than its tolerance may be no difference.
+    if zero is None or task.data is None or task.sign * zero - value > FINE * task.data.form.units[1]:
         return None
     most = max(_violation(task, point), projection.ROUNDING)
     plain = representer.evaluate(reduction, replace(point, v=reduction.at_zero(point.y).v))
