@@ -711,7 +711,8 @@ class Problem(Statement, Answered):
             if self._factored and chosen in ENGINES and ENGINES[chosen].in_rows:
                 lines += explain.systems(self._factored.reduction, named)
             lines += explain.seconds(self.solver_stats)
-            lines += explain.answer(self._solution, named) if self._solution else []
+            restricted = self._factored is not None and self._factored.reduction.is_restriction
+            lines += explain.answer(self._solution, named, restricted) if self._solution else []
             changed = [] if self._solution is None else self._changed_since()
             lines += [("", f"{', '.join(changed)} changed since: solve again")] if changed else []
         except Exception as error:  # a user's kernel may raise anything, and explaining must not

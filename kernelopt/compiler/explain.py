@@ -27,9 +27,7 @@ NO_INTERIOR = (
     "equations nearly contradict each other, as at points that nearly coincide, state a tolerance as large as they "
     "differ, abs(f - c) <= e."
 )
-NOT_PROVEN_INFEASIBLE = (
-    f"that no θ meets the constraints, which could not be proved. {NO_INTERIOR} Where max_rank restricts θ, raise it."
-)
+NOT_PROVEN_INFEASIBLE = f"that no θ meets the constraints, which could not be proved. {NO_INTERIOR}"
 NOT_PROVEN_UNBOUNDED = (
     "that the objective has no lower bound, which could not be proved. Penalize ko.norm(theta), or bound it, and bound "
     "variables that the objective does not."
@@ -109,7 +107,7 @@ def systems(reduction: Reduction, named: Notation) -> Lines:
     return [("" if i else "systems", line) for i, line in enumerate(told)]
 
 
-def answer(solution: Solution, named: Notation) -> Lines:
+def answer(solution: Solution, named: Notation, is_restriction: bool = False) -> Lines:
     value = "" if solution.value is None else f", value {solution.value:.7g}"
     lines = [("answer", f"{solution.status}{value}")]
     for theta, f in solution.functions.items():
@@ -117,7 +115,7 @@ def answer(solution: Solution, named: Notation) -> Lines:
         lines.append(("", f"‖{named.theta(theta)}‖{kind} = {f.norm:.6g} on {len(f.pivots)} pivots"))
     if solution.certificate is not None:
         lines += _wrapped("certificate", str(solution.certificate))
-    return lines + ([("", told)] if (told := _remedy(solution)) else [])
+    return lines + ([("", told)] if (told := _remedy(solution, is_restriction)) else [])
 
 
 def solver(chosen: str | None, stats: SolverStats | None) -> Lines:
@@ -138,7 +136,7 @@ def seconds(stats: SolverStats | None) -> Lines:
     return [("seconds", ", ".join(f"{name} {spent:.2g}" for name, spent in stats.seconds.items()))]
 
 
-def _remedy(solution: Solution) -> str:
+def _remedy(solution: Solution, is_restriction: bool) -> str:
     """What to do about the status: what helps against the reason that is known, else what may help."""
     stats, status = solution.solver_stats, solution.status
     if status == Status.OPTIMAL_INACCURATE and solution.certificate is not None:
@@ -153,7 +151,8 @@ def _remedy(solution: Solution) -> str:
     for claim, told in ((Status.INFEASIBLE, NOT_PROVEN_INFEASIBLE), (Status.UNBOUNDED, NOT_PROVEN_UNBOUNDED)):
         names = list(dict.fromkeys(attempt.solver for attempt in stats.attempts if attempt.claimed == claim))
         if names and solution.value is None:
-            return f"{', '.join(names)} {'say' if len(names) > 1 else 'says'} {told}"
+            finer = " Where max_rank restricts θ, raise it." if claim == Status.INFEASIBLE and is_restriction else ""
+            return f"{', '.join(names)} {'say' if len(names) > 1 else 'says'} {told}{finer}"
     return status.remedy
 
 

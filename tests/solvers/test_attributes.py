@@ -64,8 +64,10 @@ def solved(name, solvers):
             count += 1
             slack = 1e-5 * abs(known.value)
             assert problem.status == "optimal" and problem.value == pytest.approx(known.value, abs=slack)
-            assert all(np.max(c.violation()) <= 1e-6 * size for c in ours.constraints)
-            assert all(np.max(c.violation()) <= 1e-9 * size for c in ours.draw.v.domain)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of cvxpy about sparse values
+                assert all(np.max(c.violation()) <= 1e-6 * size for c in ours.constraints)
+                assert all(np.max(c.violation()) <= 1e-9 * size for c in ours.draw.v.domain)
             if name not in WHOLE:
                 assert problem.certificate.lower - slack <= known.value <= problem.certificate.upper + slack
                 for c, d in zip(ours.constraints, by_hand.constraints, strict=True):
