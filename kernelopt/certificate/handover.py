@@ -32,6 +32,7 @@ from kernelopt.compiler.separable import Outer
 from kernelopt.factorization import Factor
 from kernelopt.kernels import Explicit, Linear
 from kernelopt.language.smooth import SmoothLoss
+from kernelopt.language.text import letters
 from kernelopt.support.sparse import entries
 from kernelopt.support.types import Array, Ints
 
@@ -174,11 +175,10 @@ def _by_value(bound: Bound) -> float:
 
 def _named(reduction: Reduction, form: ConicForm) -> list[tuple[str, Ints]]:
     """The user's variables: how each is called in an assumption, and its columns."""
-    found = []
-    for variable, columns in zip(reduction.form.y, form.variables, strict=True):
-        unnamed = variable.name().removeprefix(cp.settings.VAR_PREFIX).isdigit()  # cvxpy's own name
-        found.append(("a variable without a name" if unnamed else variable.name(), columns))
-    return found
+    variables = [reduction.form.users.get(variable.id, variable) for variable in reduction.form.y]
+    unnamed = letters([*variables, *reduction.form.outer.parameters()])
+    called = [unnamed.get(variable.id, variable.name()) for variable in variables]
+    return list(zip(called, form.variables, strict=True))
 
 
 def _told_of(columns: Ints, box: Array, named: Sequence[tuple[str, Ints]]) -> list[str]:

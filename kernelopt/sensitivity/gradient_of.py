@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
@@ -17,6 +17,7 @@ from kernelopt.compiler.representer import Reduction
 from kernelopt.driver.statement import Statement
 from kernelopt.errors import DataError, KernelOptError, UnknownNameError
 from kernelopt.kernels.domains import frozen
+from kernelopt.language.text import Notation, notation
 from kernelopt.sensitivity import solution_map
 from kernelopt.sensitivity.criterion import Criterion, criterion_of, twins
 from kernelopt.sensitivity.criterion import value as value_of
@@ -56,6 +57,7 @@ class Gradient(Mapping[cp.Parameter, Array]):
         nan where the problem has no solution on that side; None where they are not known, and for other parameters
     kinks : names of atoms of the criterion, such as abs, that are at a kink and move across it as a parameter changes.
         What is given is then between the one-sided derivatives, which are None.
+    notation : how the problem's text calls what has no name; `repr` uses it
     """
 
     value: float
@@ -64,6 +66,7 @@ class Gradient(Mapping[cp.Parameter, Array]):
     near: tuple[Named, ...]
     one_sided: Mapping[cp.Parameter, tuple[float, float] | None]
     kinks: tuple[str, ...] = ()
+    notation: Notation = field(default_factory=Notation)
 
     @property
     def is_differentiable(self) -> bool:
@@ -72,7 +75,7 @@ class Gradient(Mapping[cp.Parameter, Array]):
 
     def __getitem__(self, parameter: cp.Parameter) -> Array:
         if not isinstance(parameter, cp.Parameter) or parameter not in self.gradients:
-            names = ", ".join(p.name() for p in self.gradients)
+            names = ", ".join(self.notation.leaf(p) for p in self.gradients)
             raise UnknownNameError(f"Expected one of the parameters {names}; got {shown(parameter)}.")
         return self.gradients[parameter]
 
@@ -86,12 +89,12 @@ class Gradient(Mapping[cp.Parameter, Array]):
         lines = [f"value {self.value:.6g}"]
         for p, g in self.gradients.items():
             size = f"{float(g):.6g}" if np.ndim(g) == 0 else f"shape {np.shape(g)}, norm {np.linalg.norm(g):.6g}"
-            lines.append(f"d/d {p.name()}: {size} ± {float(np.max(self.errors[p])):.1g}")
+            lines.append(f"d/d {self.notation.leaf(p)}: {size} ± {float(np.max(self.errors[p])):.1g}")
             sides = self.one_sided[p]
             if sides is not None and sides[0] != sides[1]:
                 lines[-1] += f"; to the left {sides[0]:.6g}, to the right {sides[1]:.6g}"
         if self.near:
-            several = ", ".join(in_words(entry) for entry in self.near[:5])
+            several = ", ".join(in_words(entry, self.notation) for entry in self.near[:5])
             lines.append(f"no derivative: {len(self.near)} at the end of a kink or a bound ({several})")
         if self.kinks:
             lines.append(f"no derivative: the criterion is at a kink of {', '.join(self.kinks)}")
@@ -180,7 +183,9 @@ class Refined:
                 near.setdefault((id(entry[0]), entry[1]) if isinstance(entry, tuple) else id(entry), entry)
         fixed = [{p: frozen(a) for p, a in parts.items()} for parts in (gradients, errors)]
         sided = {p: one_sided[p] for p in self.chosen}
-        return Gradient(value, fixed[0], fixed[1], tuple(near.values()), sided, tuple(of_atoms))
+        stated = self.answer.stated
+        called = notation(stated.thetas(), [stated.objective, *stated.constraints])
+        return Gradient(value, fixed[0], fixed[1], tuple(near.values()), sided, tuple(of_atoms), called)
 
     def _of_group(self, number: int) -> list[cp.Parameter]:
         """The parameters whose derivative is taken from a group: those of kernels and of the criterion alone, which

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from kernelopt.language.expressions import Theta
 from kernelopt.language.nodes import ThetaNorm
-from kernelopt.language.text import describe
+from kernelopt.language.text import Notation, describe
 from kernelopt.sensitivity.optimum import Optimum
 from kernelopt.support.types import Array, Ints
 
@@ -34,11 +34,11 @@ def named(found: Optimum, owners: Ints, objective: Any, constraints: Sequence[An
     return tuple(entries.values())
 
 
-def in_words(entry: Named) -> str:
+def in_words(entry: Named, notation: Notation) -> str:
     """An entry as a phrase."""
     if isinstance(entry, tuple):
         return f"{entry[0]!r} {entry[1]}"
-    return f"variable {entry.name()}" if isinstance(entry, cp.Variable) else describe(entry)
+    return f"variable {notation.leaf(entry)}" if isinstance(entry, cp.Variable) else describe(entry, named=notation)
 
 
 class _Reader:

@@ -26,6 +26,22 @@ def test_variables_and_parameters_without_a_name_are_letters():
     told = str(problem.explain())
     assert "λ = 0.5, mu = 2" in told and "(w_θ, b, c, d)" in told and "Gaussian(sigma=0.61)" in told
     assert not re.search(r"(var|param)\d", told) and r"\lambda" in problem._repr_latex_()
+    gradient = ko.gradient(problem, cp.sum_squares(theta(X)), [lam, mu])
+    assert "d/d λ: " in repr(gradient) and "d/d mu: " in repr(gradient)
+    with pytest.raises(KeyError, match="the parameters λ, mu; got"):
+        gradient["sigma"]
+
+
+def test_what_is_at_a_kink_is_named_as_in_the_text():
+    """c is at its bound with a multiplier of 0, and leaves it as λ grows."""
+    theta, b, c = ko.Theta(KERNEL), cp.Variable(), cp.Variable(nonneg=True)
+    lam = cp.Parameter(pos=True, value=0.5)
+    loss = cp.sum_squares(Y - theta(X) - b) + cp.square(c - lam + 0.5)
+    problem = ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta)))
+    problem.solve()
+    gradient = ko.gradient(problem, b + c, [lam])
+    told = repr(gradient)
+    assert not gradient.is_differentiable and "variable c" in told and not re.search(r"(var|param)\d", told)
 
 
 def test_more_variables_than_letters():
