@@ -366,7 +366,7 @@ def _lower(  # noqa: PLR0917
     if data.form.smooth or (reduction.is_restriction and bound is not None and isfinite(bound.value)):
         return bound
     for room in ROOMS:
-        if bound is not None and not bound.assumptions and enough(bound):
+        if bound is not None and isfinite(bound.value) and not bound.assumptions and enough(bound):
             break
         clock.check()
         again = cone_bounds.joint_bound(reduction, data.form, point, way, room)

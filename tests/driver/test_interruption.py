@@ -103,7 +103,7 @@ problem.solve(solver=solver, tol=1e-9, rank_tol=1e-12, time_limit=0.05 if solver
 limit = float(sys.argv[2])
 clock.perf_counter = time.process_time  # seconds of this process's own work, however busy the machine is
 start = clock.now()
-value = problem.solve(**options, time_limit=limit)
+value = problem.solve(**{**options, "time_limit": limit})
 print("late", clock.now() - start - limit)
 print("value", value, problem.status, problem.certificate)
 """
