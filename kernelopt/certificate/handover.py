@@ -12,7 +12,6 @@ from dataclasses import replace
 from math import inf, isfinite
 from typing import cast
 
-import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray

@@ -45,6 +45,7 @@ SHOWN = {
 }
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("g", SHOWN.values(), ids=SHOWN)
 def test_what_code_shows_is_no_assumption(g):
     problem, box = solved(g)
@@ -52,6 +53,7 @@ def test_what_code_shows_is_no_assumption(g):
     assert box.margin(FINE[::30]).value.min() >= box.least - 1e-12
 
 
+@pytest.mark.slow
 def test_rows_of_several_outputs():
     for g in (
         lambda t, P, b: t(P) <= np.array([1.2, 1.0]),

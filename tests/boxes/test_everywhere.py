@@ -341,6 +341,7 @@ def test_with_an_equality_there_is_no_room():
     assert problem.certificate.lower <= sampled.solve() * (1 + 1e-6)
 
 
+@pytest.mark.slow
 def test_infeasible():
     theta = ko.Theta(GAUSSIAN)
     above = ko.everywhere(lambda P: theta(P) >= 0, 0.0, 6.0)

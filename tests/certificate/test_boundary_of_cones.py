@@ -55,6 +55,7 @@ def test_a_norm_of_residuals_with_an_intercept(name, n, penalty):
     assert problem.certificate.lower <= truth + 1e-6 * (1 + abs(truth))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1e-6, 1e5])
 @pytest.mark.parametrize("name", ["2", "1.5"])
 def test_targets_in_other_units(name, size):
@@ -64,6 +65,7 @@ def test_targets_in_other_units(name, size):
     assert problem.value == pytest.approx(size * truth, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "seed"), [(500, 2), (1000, 1)])
 def test_many_residuals_in_one_norm(n, seed):
     """The norm is flat along its residual: a weak hold on predictions left gaps of 1e-5."""
@@ -74,6 +76,7 @@ def test_many_residuals_in_one_norm(n, seed):
     assert len(problem.solver_stats.attempts) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "seed"), [(10, 0), (20, 0), (20, 1)])
 def test_powers_of_residuals(n, seed):
     """Power cones at whose boundary auxiliary columns did not vanish: an assumption about them was left."""
@@ -122,6 +125,7 @@ BOUNDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOUNDS)
 def test_what_bounds_a_variable_replaces_an_assumption(name):
     """‖r‖²/(1 + s) falls as s grows: a stated bound, or a term that grows in s, is all that a proof needs."""
@@ -139,6 +143,7 @@ def test_what_bounds_a_variable_replaces_an_assumption(name):
     assert problem.value == pytest.approx(truth, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_bounds_of_an_attribute():
     X, y = data(6, 0)
     theta, b = ko.Theta(ko.kernels.Linear()), cp.Variable()

@@ -69,6 +69,7 @@ def fit(loss, penalty="squared", *, intercept=True, constraints=(), kernel=KERNE
     return ko.Problem(cp.Minimize(objective), bounds), theta, b
 
 
+@pytest.mark.slow
 @pytest.mark.one_row
 @pytest.mark.parametrize("penalty", ["squared", "unsquared", "ball"])
 @pytest.mark.parametrize("loss", LOSSES)
@@ -111,6 +112,7 @@ def test_several_norms_of_one_matrix(pair):
     assert problem.status == "optimal"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", [lambda t: ko.sum_squares(t[:, 0]), lambda t: ko.norm(t[:, [2, 0]], "fro")])
 def test_outputs_that_are_not_used_need_no_norm(penalty):
     """The problem is one in θ's first column; with a third one of no use, which ‖·‖ may bind, it is the same."""
@@ -137,6 +139,7 @@ def test_an_output_without_a_norm_proves_nothing():
     assert problem.certificate.scope == "reduced problem"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 def test_both_ways_to_the_bound_agree(loss):
     """By conjugates, and from the cone form."""
@@ -185,6 +188,7 @@ def test_without_a_norm_at_full_rank():
     assert narrow.status == "optimal"
 
 
+@pytest.mark.slow
 def test_the_outer_problem_may_be_solved_badly(monkeypatch):
     """The bound stands on the dual side: however rough the outer solve, it stays below the optimum."""
     problem, _, _ = fit("hinge", "unsquared", constraints=[])
@@ -251,6 +255,7 @@ def test_it_reads_as_one_sentence():
     assert words in str(problem.explain()).replace("\n                 ", " ")
 
 
+@pytest.mark.slow
 def test_the_relative_gap_does_not_see_constants():
     def at_zero(b):
         return 2 * float(np.sum(huber(0.4, TARGETS - b)))
@@ -266,6 +271,7 @@ def test_the_relative_gap_does_not_see_constants():
     assert gaps[2] == pytest.approx(gaps[0], rel=1e-2)
 
 
+@pytest.mark.slow
 def test_a_maximum_is_enclosed_too():
     problem, _, _ = fit("hinge")
     flipped = ko.Problem(cp.Maximize(-problem.objective.args[0]))
@@ -291,6 +297,7 @@ def test_the_distance_to_the_optimum_is_bounded():
     assert difference.norm <= problem.certificate.distance[theta] + 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["hinge", "squared", "logistic"])
 def test_certificates_for_other_penalties(loss):
     theta, lam = ko.Theta(KERNEL), cp.Parameter(nonneg=True, value=0.3)
@@ -443,6 +450,7 @@ def test_absolute_tolerance():
     assert problem.status == "optimal"
 
 
+@pytest.mark.slow
 def test_two_runs_are_identical():
     results = []
     for _ in range(2):

@@ -353,6 +353,7 @@ def test_the_upper_bound_is_raised():
     assert checker.upper(1.0, 1.0, 0.0, 0.5) >= 1.5
 
 
+@pytest.mark.slow
 def test_sums_of_columns_are_rounded_once():
     """Short columns are added together, others one by one: both are the exact sum, rounded, as `fsum` gives it."""
     rng = np.random.default_rng(0)

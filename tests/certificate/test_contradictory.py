@@ -109,6 +109,7 @@ def test_a_maximum_of_nothing():
     assert problem.status == "infeasible"
 
 
+@pytest.mark.slow
 def test_other_outputs_and_other_rows_do_not_contradict():
     """Equal rows have equal predictions output by output, and distinct ones nothing in common."""
     X = np.random.default_rng(0).normal(size=(40, 2))
@@ -160,6 +161,7 @@ def test_a_violation_is_measured_by_the_data(size):
     assert found > 1e-2
 
 
+@pytest.mark.slow
 def test_no_upper_bound_from_a_point_far_from_feasible():
     """To first order in the multipliers meeting ‖f‖ ≥ 1 from θ = 0 costs less than it does."""
     X = np.random.default_rng(0).normal(size=(8, 2))

@@ -33,6 +33,7 @@ LOSSES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.one_row
 @pytest.mark.parametrize("free", [0, 1, 3], ids=lambda free: f"{free} free")
 @pytest.mark.parametrize("loss", LOSSES)

@@ -143,6 +143,7 @@ def single(a=2.0, left=2.0**-10):
     return free_of([[(0, a), (2, left - a)], [(1, 1.0)]], 2), still(z, np.zeros(2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [0.75, 1.0, 1.5, -0.25])
 def test_the_smallest_radius(coarse, scale):
     """ρ > |Z||r| + (|I − ZM| + rounding)ρ."""

@@ -126,6 +126,7 @@ def test_bounds_that_cross_prove_nothing():
         assert problem.certificate.lower <= problem.certificate.upper
 
 
+@pytest.mark.slow
 def test_matrix_inequalities_that_cannot_hold():
     """[[1, u], [u, 1]] ⪰ 0 says |u| ≤ 1."""
     theta = ko.Theta(LINEAR)
@@ -139,6 +140,7 @@ def test_matrix_inequalities_that_cannot_hold():
     assert tight.status == "infeasible"
 
 
+@pytest.mark.slow
 def test_a_restricted_answer_with_integers_is_not_optimal():
     points = RNG.normal(size=(6, 3))
     theta, b = ko.Theta(LINEAR), cp.Variable(boolean=True)
@@ -161,6 +163,7 @@ def test_a_diagonal_variable():
 # ---------------------------------------------------------------- clear errors, and nothing lost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [cp.abs, cp.square, lambda d: cp.norm(cp.vstack([d, d]))])
 def test_zero_as_a_bound_of_what_rounds(size):
     """What a function of predictions that cancel may depart from zero is measured by their size, not by its own."""
@@ -237,6 +240,7 @@ def test_an_audit_changes_nothing():
     assert bound.dual_value == dual
 
 
+@pytest.mark.slow
 def test_reports_of_degenerate_problems():
     theta = ko.Theta(LINEAR)
     for objective in (ko.sum_squares(theta), cp.sum_squares(theta(X)) + ko.sum_squares(theta)):
@@ -264,6 +268,7 @@ def test_predictions_without_a_norm_at_full_rank_with_an_intercept():
     assert problem.certificate.assumptions == ()
 
 
+@pytest.mark.slow
 def test_a_square_of_a_variable_beside_a_smooth_loss():
     rng = np.random.default_rng(1)
     points, y = rng.normal(size=(6, 2)), rng.normal(size=6)
@@ -277,6 +282,7 @@ def test_a_square_of_a_variable_beside_a_smooth_loss():
     assert parts[0] == pytest.approx(parts[1], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_ridge_whose_predictions_only_exact_sums_know():
     """λ = 1e-10: Bv is no prediction of the computed kernel matrix to the digits that count."""
     rng = np.random.default_rng(0)
@@ -296,6 +302,7 @@ def test_ridge_whose_predictions_only_exact_sums_know():
     assert value <= reached * (1 + 1e-6)
 
 
+@pytest.mark.slow
 def test_what_a_certificate_rests_on():
     points, y = RNG.normal(size=(6, 2)), RNG.normal(size=6)
     declared = ko.kernels.FromFunction(lambda a, b: float(a @ b + 1), psd=True)
@@ -334,6 +341,7 @@ def test_violations_of_each_constraint():
     assert found.is_feasible or problem.status != "optimal"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("loss", "seed"), [("hinge", 3), ("hinge", 11), ("poisson", 4), ("poisson", 10)])
 def test_no_norm_of_theta_and_rows_that_must_be_chosen_together(loss, seed):
     """Few features and repeated rows: rows chosen for one column after another leave others without any."""

@@ -34,6 +34,7 @@ def solved(loss, *, kernel=KERNEL, lam=0.1, rows=None, weights=None, factor=1.0,
     return problem, theta, b
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("scale", [1e-16, 1e-8, 1e-3, 1e5, 1e16])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_kernel_times_c(loss, scale):
@@ -61,6 +62,7 @@ def test_rows_in_another_order(loss):
     assert np.abs(phi.value(X) - theta.value(X)).max() < 2e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_repeated_row_is_weight_two_and_weight_zero_is_none(loss):
     twice, _, _ = solved(loss, rows=np.r_[np.arange(50), 7])
@@ -115,6 +117,7 @@ def test_multipliers_whose_squares_times_the_kernel_are_hardly_doubles():
     solved("logistic", kernel=1e-144 * KERNEL, lam=1e-145, factor=1e-76)
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize(
     ("scale", "penalty"),
     [(1e-8, "squared"), (1e-5, "squared"), (1e-5, "none"), (1.0, "squared"), (1.0, "none"), (1e5, "squared")],

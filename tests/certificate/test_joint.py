@@ -40,6 +40,7 @@ def test_a_maximum_of_norms(coefficients):
     assert problem.certificate.relative_gap < 1e-6
 
 
+@pytest.mark.slow
 def test_distances_from_two_functions():
     """Each norm has its own f₀, and Aᵀν is split among them."""
     theta = ko.Theta(GAUSSIAN)
@@ -51,6 +52,7 @@ def test_distances_from_two_functions():
     assert problem.certificate.relative_gap < 1e-6
 
 
+@pytest.mark.slow
 def test_parts_from_the_cone_program_keep_to_their_norms():
     """Of several divisions of Aᵀν among norms the solver's is taken: each part has ‖mⱼ‖ ≤ μⱼ."""
     theta = ko.Theta(GAUSSIAN)

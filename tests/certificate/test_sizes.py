@@ -92,6 +92,7 @@ def test_values_are_off_by_no_more_than_is_allowed(name, step):
         assert error <= 24 * terms + allowed
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_allowance_is_for_what_happens(name):
     """Without it the bound would be off, and it is not beyond all measure."""

@@ -55,6 +55,7 @@ TERMS = {
 }
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("bound", [None, 1.5])
 @pytest.mark.parametrize("name", TERMS)
 def test_bounds_of_cones(name, bound):
@@ -70,6 +71,7 @@ def test_bounds_of_cones(name, bound):
     assert problem.certificate.lower - slack <= truth <= problem.certificate.upper + slack
 
 
+@pytest.mark.slow
 def test_a_support_function_and_a_perspective():
     """Both hold expressions that are no arguments."""
     a, s, x = cp.Variable(3), cp.Variable(nonneg=True), cp.Variable(8)

@@ -181,6 +181,7 @@ def test_an_answer_for_other_parameters_is_named():
     assert "changed since" not in str(problem.explain())
 
 
+@pytest.mark.slow
 def test_feature_matrices_are_told_apart(theta):
     A, grid = ko.FeatureMatrix(X, theta.kernel), ko.FeatureMatrix(X[:7] + 0.1, theta.kernel)
     loss = cp.sum_squares(y - theta(X)) + ko.sum_squares(theta)
@@ -202,6 +203,7 @@ def test_feature_matrices_are_numbered_for_each_theta(theta):
     assert str(problem) == "minimize  ‖[20 data] − A₁·θ − A₁·φ‖²\n    subject to  A₂·φ + A₂·θ ≥ 0"
 
 
+@pytest.mark.slow
 def test_many_feature_matrices_are_not_all_counted(theta):
     problem = ko.Problem(cp.Minimize(sum(cp.norm(theta(X[: i + 2])) for i in range(10))))
     assert "N = 65 rows (A₁: 2, A₂: 3, A₃: 4, A₄: 5, A₅: 6, …, A₁₀: 11), 11 distinct" in str(problem.explain())

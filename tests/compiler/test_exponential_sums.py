@@ -28,6 +28,7 @@ OBJECTIVES = {
 PENALTIES = {"squared": (ko.sum_squares, cp.sum_squares), "norm": (ko.norm, cp.norm)}
 
 
+@pytest.mark.slow
 @pytest.mark.one_row
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("name", OBJECTIVES)

@@ -21,6 +21,7 @@ def switched(norm, z, price):
     return theta, ko.Problem(cp.Minimize(loss + price * z), [norm(theta) <= 1.5, cp.abs(theta(X)[0]) <= 3 * z])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("price", [0.39, 1e-3])
 def test_a_switch_that_is_off_is_off(price):
     """|u| ≤ 3z with z = 0 holds to rounding, not only to a solver's 1e-8."""
@@ -37,6 +38,7 @@ def test_a_switch_that_is_off_is_off(price):
     assert abs(theta.value(X)[0]) <= 3 * z.value + 1e-12
 
 
+@pytest.mark.slow
 def test_what_can_not_be_met_to_rounding_is_not_optimal(monkeypatch):
     monkeypatch.setattr(projection, "moved", lambda reduction, form, point: None)
     problem = switched(ko.norm, cp.Variable(boolean=True), 0.39)[1]

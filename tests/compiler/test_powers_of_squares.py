@@ -40,6 +40,7 @@ def by_hand(X, kernel, make, constraints=lambda s, u: []):
         return plain.solve(solver="CLARABEL")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OF_NORMS)
 def test_functions_of_the_squared_norm(name):
     X, y, kernel = data()
@@ -61,6 +62,7 @@ OF_PREDICTIONS = {
 }
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("form", ["squares", "quad_form", "variance"])
 @pytest.mark.parametrize("name", OF_PREDICTIONS)
 def test_functions_of_a_sum_of_squares_of_predictions(name, form):
@@ -88,6 +90,7 @@ def test_functions_of_a_sum_of_squares_of_predictions(name, form):
     assert problem.value == pytest.approx(truth, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_functions_of_squares_in_constraints():
     X, y, kernel = data()
     theta, c = ko.Theta(kernel), cp.Variable(2)
@@ -109,6 +112,7 @@ def test_functions_of_squares_in_constraints():
     assert problem.value == pytest.approx(truth, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1.0, 1e-4])
 def test_one_row_and_a_repeated_row(size):
     for X in ([[0.3]], [[0.3], [0.3]]):

@@ -53,6 +53,7 @@ def test_thetas_that_share_kernel_and_rows_share_a_factor():
     assert "shared" in str(problem.explain())
 
 
+@pytest.mark.slow
 @pytest.mark.one_row
 @pytest.mark.parametrize("kind", [None, "fro", "nuc", 2])
 @pytest.mark.parametrize("squared", [False, True])
@@ -100,6 +101,7 @@ def test_inner_products_in_constraints():
     assert np.allclose(theta.value(X), f0(X) * 3 / f0.norm**2, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_combinations_of_outputs():
     theta = ko.Theta(POLYNOMIAL, outputs=3)
     M = RNG.normal(size=(3, 2))
@@ -209,6 +211,7 @@ def with_attributes(u, square, V):
     return cp.Minimize(losses + square + 0.1 * cp.sum(cp.abs(V))), [V >= -1, cp.trace(V) <= 0.5, cp.sum(V) >= -2]
 
 
+@pytest.mark.slow
 @pytest.mark.one_row
 @SPARSE
 @pytest.mark.parametrize("name", ATTRIBUTES)

@@ -37,6 +37,7 @@ FORMS = {
 }
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("R", [1e-20, 1e-12, 1e-4])
 @pytest.mark.parametrize("name", FORMS)
 def test_bounds_of_powers_of_the_norm(name, R):
@@ -92,6 +93,7 @@ def test_a_variable_that_is_0():
         assert b.value == 0
 
 
+@pytest.mark.slow
 def test_a_parameter_that_is_0_and_then_is_not():
     X, y = data()
     R = cp.Parameter(nonneg=True, value=0.0)
@@ -110,6 +112,7 @@ def test_a_parameter_that_is_0_and_then_is_not():
             assert problem.verify().passed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bounded", [
     lambda theta, R: ko.sum_squares(theta) <= R, lambda theta, R: R * ko.sum_squares(theta) <= 1,
     lambda theta, R: cp.power(ko.norm(theta), 4) <= R, lambda theta, R: 2 * ko.sum_squares(theta) + 1 <= R + 1,
@@ -153,6 +156,7 @@ OF_OUTPUTS = {
 }
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("name", OF_OUTPUTS)
 def test_a_combination_of_outputs_that_is_0(name):
     """With θ₁ = −θ₂ = φ it is ‖(y₁ + y₂)‖²/2 + 2 min ‖z − Aφ‖² + λ‖φ‖², z = (y₁ − y₂)/2."""

@@ -217,6 +217,7 @@ def test_rows_of_other_arguments_are_no_multiples():
             assert np.count_nonzero(split.F.toarray()[row]) == 1
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("tiny", [1e-8, -1e-12, 1e-16, 1e-100, 1e-160, 1e-300])
 @pytest.mark.parametrize("loss", [ko.losses.huber, ko.losses.squared_error, ko.losses.absolute_error])
 def test_one_target_may_be_tiny(loss, tiny):

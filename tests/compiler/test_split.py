@@ -93,6 +93,7 @@ def split_of(build):
     return problem.canonical_form(), outer.form, outer.split
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("name", CUT)
 def test_values_are_those_of_the_statement(name):
     build, kinds = CUT[name]

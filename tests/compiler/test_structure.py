@@ -208,6 +208,7 @@ def test_templates_are_dropped_that_were_not_used_lately(monkeypatch):
     assert len(structure._templates) == 2
 
 
+@pytest.mark.slow
 def test_threads_do_not_mix_their_numbers():
     """One template, many problems at once."""
     problems = [drawn(hinge, seed)[0] for seed in range(60)]
@@ -227,6 +228,7 @@ def test_threads_do_not_mix_their_numbers():
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_multipliers_and_variables_of_a_problem_by_template():
     """Answers arrive at the user's own variables and constraints."""
     rng = np.random.default_rng(3)

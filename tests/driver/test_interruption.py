@@ -190,6 +190,7 @@ def hinge(n=200, kernel=None, constraints=lambda f: []):
     return theta, b, y, ko.Problem(cp.Minimize(loss), constraints(f))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["CLARABEL", "SCS", "INTERIOR_POINT", None])
 def test_no_time_at_all(solver):
     theta, b, y, problem = hinge()
@@ -201,6 +202,7 @@ def test_no_time_at_all(solver):
     assert problem.status == "optimal" and problem.value < value
 
 
+@pytest.mark.slow
 def test_no_time_and_zero_is_not_feasible():
     _, b, _, problem = hinge(constraints=lambda f: [f[:100] >= 1, f[100:] <= -1])
     assert problem.solve(solver="CLARABEL", time_limit=1e-6) is None

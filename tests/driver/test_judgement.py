@@ -219,6 +219,7 @@ def test_a_gap_is_closed_only_where_it_is_known(known, closed, monkeypatch):
     assert gap == pytest.approx(known, nan_ok=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [None, Status.INFEASIBLE])
 def test_zero_is_the_answer_of_a_solver_that_stopped_without_a_point(status):
     """At its limit on iterations, unless there is no answer."""

@@ -179,6 +179,7 @@ def test_an_answer_whose_first_bounds_take_too_long(monkeypatch):
     assert problem.certificate.lower <= problem.value <= problem.certificate.upper
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["expanded", "compact"])
 def test_ctrl_c_at_any_time(monkeypatch, model):
     """After the first answer the best one stays; before, everything is as it was."""
@@ -241,6 +242,7 @@ def test_a_memory_limit_keeps_the_coarser_answer(monkeypatch, optimum):
     require_best_point(theta, problem, optimum, FULL)
 
 
+@pytest.mark.slow
 def test_a_worse_point_is_not_taken(monkeypatch, optimum):
     """A solver that is inaccurate with a finer factor."""
     ours, runs = ko.driver.convex.engines.solve, []
@@ -262,6 +264,7 @@ def test_a_worse_point_is_not_taken(monkeypatch, optimum):
     require_best_point(theta, problem, optimum, FULL)
 
 
+@pytest.mark.slow
 def test_the_bar_shows_the_certified_gap(capsys):
     _, problem = stated()
     problem.solve(tol=TOL, progress=True)
@@ -281,6 +284,7 @@ def client():
         yield found
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("stop", ["limit", "ctrl-c"])
 def test_on_a_cluster(monkeypatch, client, stop):

@@ -24,6 +24,7 @@ def outliers(goal=cp.Minimize, constant=0.0, scale=1.0, loss=cp.norm1, bound=Non
     return ko.Problem(goal(sign * loss(scale * Y - f - s) + constant), constraints), theta, z
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 1e-8, 1e3])
 def test_a_point_is_not_replaced_by_a_worse_one(scale):
     """θ interpolates, so that 0 is attained; solved again with z fixed, rows |s| ≤ 0 make solvers fail."""
@@ -33,6 +34,7 @@ def test_a_point_is_not_replaced_by_a_worse_one(scale):
     assert np.isin(z.value, (0, 1)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 1e-8])
 @pytest.mark.parametrize("constant", [0.0, 7.5])
 @pytest.mark.parametrize("goal", [cp.Minimize, cp.Maximize])
@@ -51,6 +53,7 @@ def test_the_solvers_bound_is_in_the_stated_units(goal, constant, scale):
     assert found.lower <= problem.value <= found.upper
 
 
+@pytest.mark.slow
 def test_the_word_is_told_as_such_and_proves_nothing():
     lam = cp.Parameter(nonneg=True, value=1.0)
     theta, z = ko.Theta(ko.kernels.Linear()), cp.Variable(boolean=True)
@@ -68,6 +71,7 @@ def test_the_word_is_told_as_such_and_proves_nothing():
     assert problem.certificate is None
 
 
+@pytest.mark.slow
 def test_a_restricted_theta_has_the_bound_of_the_reduced_problem():
     problem, _, _ = outliers(bound=0.5)
     problem.solve(max_rank=2)
@@ -93,6 +97,7 @@ def test_where_solvers_have_their_bound():
     assert BOUNDS["GUROBI"]({"model": SimpleNamespace(ObjBound=5.0)}) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("price", [-1.0, 1.0])
 def test_a_variable_with_integers_and_others_in_it(price):
     theta, z = ko.Theta(ko.kernels.Linear()), cp.Variable(3, boolean=[(0, 2)])
@@ -107,6 +112,7 @@ def test_a_variable_with_integers_and_others_in_it(price):
     assert problem.status == "optimal" and np.isin(z.value[[0, 2]], (0, 1)).all()
 
 
+@pytest.mark.slow
 def test_a_continuous_variable_between_zero_and_zero():
     """s ≤ 0 ≤ s has no terms beside which a solver's 1e-10 were small."""
     theta, s = ko.Theta(ko.kernels.Laplacian(sigma=0.5)), cp.Variable(6)
@@ -121,6 +127,7 @@ def test_a_continuous_variable_between_zero_and_zero():
 FOUND = [7, 20, 37, 41, 44, 141, 1025]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [*FOUND, *range(2)])
 def test_enumeration_says_the_same(seed):
     assert wrong(Case(seed)) == ("optimal", None)

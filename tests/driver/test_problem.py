@@ -62,6 +62,7 @@ def test_solvers_by_name(theta, solver):
     assert abs(recomputed - value) < 1e-9 * value  # the value is that of this very θ
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
 def test_solver_options_are_passed_on(theta):
     problem, _ = svm(theta)
@@ -72,6 +73,7 @@ def test_solver_options_are_passed_on(theta):
         problem.solve("SCS", no_such_option=3)
 
 
+@pytest.mark.slow
 def test_unknown_and_unfit_solvers(theta):
     problem, _ = svm(theta, constraints=[ko.norm(theta) <= 3])
     with pytest.raises(SolverError, match="NOSUCH"):
@@ -89,6 +91,7 @@ def test_unknown_and_unfit_solvers(theta):
     assert svm(ko.Theta(KERNEL))[0].solvers()["OSQP"] is None
 
 
+@pytest.mark.slow
 def test_the_next_solver_is_tried_only_by_default(theta, monkeypatch):
     monkeypatch.setattr(choice, "_preferred", lambda *_: [])  # cvxpy's solvers alone
     problem, _ = svm(theta)
@@ -115,6 +118,7 @@ def test_the_next_solver_is_tried_only_by_default(theta, monkeypatch):
         problem.solve()
 
 
+@pytest.mark.slow
 def test_a_method_of_first_order_is_not_asked_for_last_digits(theta, monkeypatch):
     monkeypatch.setattr(machines, "is_installed", lambda: False)  # active sets from libsvm's point reach them
     problem, _ = svm(theta)
@@ -126,6 +130,7 @@ def test_a_method_of_first_order_is_not_asked_for_last_digits(theta, monkeypatch
     assert problem.solver_stats.solver_name == "SCS"
 
 
+@pytest.mark.slow
 def test_a_solver_that_lies_is_caught(theta, monkeypatch):
     """Constraints are re-evaluated at θ: a point that violates them is none."""
     monkeypatch.setattr(choice, "_preferred", lambda *_: [])  # cvxpy's solvers alone
@@ -143,6 +148,7 @@ def test_a_solver_that_lies_is_caught(theta, monkeypatch):
     assert problem.status == "user_limit"
 
 
+@pytest.mark.slow
 def test_parameters_resolve_without_refactoring(theta, monkeypatch):
     lam = cp.Parameter(nonneg=True, value=0.5, name="lam")
     weights = cp.Parameter(60, nonneg=True, value=np.ones(60))
@@ -209,6 +215,7 @@ def test_surface(theta):
     assert "minimize" in repr(problem).lower()
 
 
+@pytest.mark.slow
 def test_maximize(theta):
     problem = ko.Problem(cp.Maximize(cp.min(cp.multiply(y, theta(X)))), [ko.norm(theta) <= 1])
     assert 0 <= problem.solve() < 1
@@ -248,6 +255,7 @@ def test_duals_of_predictions(theta):
     assert theta(X).dual_value is None
 
 
+@pytest.mark.slow
 def test_statuses(theta):
     problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [theta(X) >= 1, theta(X[:1]) <= 0])
     assert problem.solve() == np.inf
@@ -261,6 +269,7 @@ def test_statuses(theta):
     assert maximized.status == "unbounded"
 
 
+@pytest.mark.slow
 def test_a_restriction_is_not_called_infeasible(theta):
     """Interpolation is feasible at full rank, though not on the span of a few pivots."""
     interpolation = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [theta(X) == y])
@@ -292,6 +301,7 @@ def test_parameters_need_values(theta):
         problem.solve()
 
 
+@pytest.mark.slow
 def test_a_failed_call_leaves_objects_as_they_were(theta):
     problem, b = svm(theta)
     problem.solve()
@@ -314,6 +324,7 @@ def test_slope_constraint_at_all_points_of_a_ball(theta):
     assert theta.value(near).min() >= -0.5 - 1e-6
 
 
+@pytest.mark.slow
 def test_complex_mixtures_of_cones(theta):
     """SDP, exponential and second-order cones beside θ."""
     P, b = cp.Variable((2, 2), PSD=True), cp.Variable()
@@ -338,6 +349,7 @@ def test_bounds_that_are_parameters(theta):
         assert theta.value(X).max() <= level.value + 1e-6
 
 
+@pytest.mark.slow
 def test_scalar_cones(theta):
     objective = cp.Minimize(cp.sum_squares(theta(X) - y) + ko.norm(theta))
     problem = ko.Problem(objective, [cp.NonNeg(theta(X)[0] - 0.5), cp.Zero(theta(X)[1] - 0.2)])
@@ -365,6 +377,7 @@ def test_a_low_rank_is_not_called_optimal(theta):
     assert "max_rank" in str(problem.explain())
 
 
+@pytest.mark.slow
 def test_a_widened_factor_is_kept(theta, monkeypatch):
     """An infeasible restriction is widened once, not at every re-solve."""
     narrow = ko.Theta(ko.kernels.Gaussian(sigma=0.4))
@@ -433,6 +446,7 @@ def test_an_option_that_a_solver_has_not_is_refused_before_it_is_tried(theta, mo
     assert not getattr(refusal.value, "__notes__", [])
 
 
+@pytest.mark.slow
 def test_an_option_that_a_solver_refused_itself_is_explained_too(theta):
     with pytest.raises(SolverError, match=r"max_iter is an option of CLARABEL and OSQP\. That of SCS is max_iters\."):
         svm(theta)[0].solve("SCS", max_iter=5)
@@ -490,6 +504,7 @@ def test_one_theta_in_two_problems(theta):
     assert theta.value.norm == pytest.approx(norm)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claim", ["infeasible", "unbounded", "user_limit"])
 def test_a_claim_without_proof_is_not_believed(claim, theta, monkeypatch):
     """Every solver says that there is no answer; there is one. After a limit θ = 0 is the best point that is known."""
@@ -579,6 +594,7 @@ def test_a_sum_of_problems():
     assert first + 0 is first
 
 
+@pytest.mark.slow
 def test_multiples_of_problems():
     _, _, whole = halves()
     least = whole.solve()

@@ -102,6 +102,7 @@ def test_a_restriction_is_told_and_its_gap_fails():
     assert report["predictions"].passed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "tolerance"), [({}, 1e-7), ({"dtype": "float32"}, 1e-4)])
 def test_functions_among_the_columns_do_not_loosen_tolerances(monkeypatch, options, tolerance):
     """Q is not read off such a factor, but its predictions are those of a double, if B is in double precision."""
@@ -125,6 +126,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_faults(fault):
     problem, theta, _ = svm(kernel=ko.kernels.Polynomial(degree=2), constraints=lambda theta: [theta(X) <= 3])
@@ -160,6 +162,7 @@ def test_explicit_features_of_many_columns():
     assert problem.verify()["θ ∈ Rᵖ solved"].passed
 
 
+@pytest.mark.slow
 def test_from_cvxpy_is_compared_with_its_original():
     Phi, t = cp.Constant(X), cp.Variable(2)
     original = cp.Problem(cp.Minimize(cp.norm1(Phi @ t - TARGETS) + cp.sum_squares(t)), [cp.norm(t) <= 0.5])

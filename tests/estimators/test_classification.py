@@ -46,6 +46,7 @@ def test_several_classes_are_one_against_the_rest(loss):
     assert model.score(IRIS.data, SPECIES) > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["multinomial", "crammer_singer"])
 def test_joint_losses(loss):
     model = KernelClassifier(loss, alpha=0.5, kernel=ko.kernels.Gaussian(sigma=3.0)).fit(IRIS.data, SPECIES)
@@ -69,6 +70,7 @@ def test_multinomial_of_two_classes_is_log_loss():
     assert np.abs(joint.predict_proba(Z) - single.predict_proba(Z)).max() < 1e-4
 
 
+@pytest.mark.slow
 def test_probabilities():
     for loss in ("log_loss", "multinomial"):
         model = KernelClassifier(loss, alpha=0.5).fit(IRIS.data, SPECIES)
@@ -87,6 +89,7 @@ def test_probabilities():
     assert CalibratedClassifierCV(hinge, cv=3).fit(X, y).predict_proba(Z).shape == (20, 2)
 
 
+@pytest.mark.slow
 def test_weights_repeat_and_leave_out_rows():
     rng = np.random.default_rng(1)
     w = rng.integers(0, 3, size=150)
@@ -103,6 +106,7 @@ def test_weights_repeat_and_leave_out_rows():
     )
 
 
+@pytest.mark.slow
 def test_precomputed():
     kernel = ko.kernels.Gaussian(sigma=2.0)
     plain = KernelClassifier(kernel=kernel).fit(IRIS.data, SPECIES)
@@ -162,6 +166,7 @@ def perceptron_by_hand(Q, y, passes):
     return counts
 
 
+@pytest.mark.slow
 def test_mistakes_are_counted_as_by_hand():
     separable = np.where(X[:, 0] * X[:, 1] > 0, 1, 0)
     kernel = ko.kernels.Polynomial(degree=2)

@@ -93,6 +93,7 @@ def answers(model, points):
     raise AssertionError(model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_every_estimator_takes_one_column(name):
     make, y = MODELS[name]
@@ -103,6 +104,7 @@ def test_every_estimator_takes_one_column(name):
         assert np.array_equal(answers(model, NEW), expected), form
 
 
+@pytest.mark.slow
 def test_predictions_are_those_of_the_closed_form():
     kernel = ko.kernels.FromFunction(common_letters, psd=True)
     Q = np.array([[common_letters(a, b) for b in WORDS] for a in WORDS])
@@ -143,6 +145,7 @@ def test_a_matrix_of_numbers_in_objects_stays_a_matrix():
     assert np.array_equal(model.predict(numbers), plain.predict(numbers.astype(float)))
 
 
+@pytest.mark.slow
 def test_folds_of_scikit_learn():
     model = estimators.KernelRegressor(kernel=SPECTRUM, alpha=0.5)
     expected = cross_val_predict(model, np.array(WORDS, dtype=object), Y, cv=3)

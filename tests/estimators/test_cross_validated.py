@@ -31,6 +31,7 @@ def searched(estimator, X, y, cv, scoring=None, **fit):
     return GridSearchCV(estimator, {"alpha": ALPHAS}, cv=cv, scoring=scoring).fit(X, y, **fit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loss", "y", "scoring"),
     [
@@ -54,6 +55,7 @@ def test_regressors(loss, y, scoring):
     assert model.certificate_.relative_gap <= 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("y", [LABELS, CLASSES], ids=["two", "three"])
 @pytest.mark.parametrize(
     ("loss", "scoring"),
@@ -70,6 +72,7 @@ def test_classifiers(loss, scoring, y):
     np.testing.assert_array_equal(model.predict(X), own.predict(X))
 
 
+@pytest.mark.slow
 def test_one_factor_for_all_folds_and_values(monkeypatch):
     made = []
     build = factorization.METHODS["cholesky"]
@@ -79,6 +82,7 @@ def test_one_factor_for_all_folds_and_values(monkeypatch):
     assert len(made) == 3 + 1  # one per class, and one for the fit of all rows
 
 
+@pytest.mark.slow
 def test_one_process_beside_a_configuration_of_joblib():
     """The estimator's number counts; its fits write into arrays of this process."""
     model = es.KernelRegressorCV(alphas=ALPHAS, kernel=KERNEL, cv=3, n_jobs=1)
@@ -86,6 +90,7 @@ def test_one_process_beside_a_configuration_of_joblib():
         assert np.isfinite(model.fit(X, Y).scores_).all()
 
 
+@pytest.mark.slow
 def test_processes(monkeypatch):
     """Each has some of the folds, in order, and its own factor; a lambda reaches them."""
     made = []
@@ -106,6 +111,7 @@ def test_processes(monkeypatch):
         assert together.alpha_ == alone.alpha_
 
 
+@pytest.mark.slow
 def test_errors_in_processes():
     with pytest.raises(DataError, match="an entry for each row"):
         es.KernelRegressorCV(lambda y, f: cp.sum_squares(y - f), alphas=ALPHAS, n_jobs=2).fit(X, Y)
@@ -117,6 +123,7 @@ def test_numbers_of_processes_that_are_none(n_jobs):
         es.KernelRegressorCV(alphas=ALPHAS, n_jobs=n_jobs).fit(X, Y)
 
 
+@pytest.mark.slow
 def test_weights():
     """A row of weight 0 is left out, whatever its target."""
     weights = RNG.uniform(0.5, 2.0, size=N)
@@ -130,6 +137,7 @@ def test_weights():
     np.testing.assert_allclose(model.predict(X), same.predict(X))
 
 
+@pytest.mark.slow
 def test_repeated_rows_are_weights():
     """With folds of groups of equal rows, as scikit-learn compares them."""
     counts = RNG.integers(1, 4, size=N)
@@ -142,6 +150,7 @@ def test_repeated_rows_are_weights():
     assert one.alpha_ == other.alpha_
 
 
+@pytest.mark.slow
 def test_precomputed_kernel_values():
     Q = KERNEL(X, X)
     folds = list(StratifiedKFold(3).split(X, LABELS))
@@ -151,6 +160,7 @@ def test_precomputed_kernel_values():
     assert model.function_ is None and model.predict(Q[:3]).shape == (3,)
 
 
+@pytest.mark.slow
 def test_habits_of_scikit_learn():
     model = es.KernelRegressorCV(alphas=3, cv=3)
     assert clone(model).get_params() == model.get_params() and "alpha" not in model.get_params()
@@ -174,6 +184,7 @@ def test_alphas_that_are_none(alphas):
         es.KernelRegressorCV(alphas=alphas).fit(X, Y)
 
 
+@pytest.mark.slow
 def test_folds_without_a_class_or_without_rows():
     """A fold whose rows have one class is fitted as it is; one without rows to fit, or to judge, is refused."""
     first = np.flatnonzero(LABELS == "up")
@@ -186,6 +197,7 @@ def test_folds_without_a_class_or_without_rows():
         es.KernelClassifierCV().fit(X, np.ones(N))
 
 
+@pytest.mark.slow
 def test_time_limits_and_options_reach_the_solves():
     model = es.KernelRegressorCV(alphas=ALPHAS, solve_options={"max_rank": 5}, kernel=KERNEL)
     with pytest.warns(UserWarning, match="optimal_inaccurate"):
@@ -202,6 +214,7 @@ def left_out_loss(estimator, y, loss, cv, weights):
     return total / weights.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 1e-4])
 def test_tune_chooses_alpha_and_gamma(scale):
     cv, weights = KFold(3, shuffle=True, random_state=1), RNG.integers(0, 3, N).astype(float)
@@ -225,6 +238,7 @@ def test_tune_chooses_alpha_and_gamma(scale):
     np.testing.assert_array_equal(again.search_["criterion"], model.search_["criterion"])
 
 
+@pytest.mark.slow
 def test_tune_chooses_scales_of_columns():
     wide = np.column_stack([X[:, 0], RNG.normal(size=(N, 2))])
     y = np.sin(2 * wide[:, 0])
@@ -235,6 +249,7 @@ def test_tune_chooses_scales_of_columns():
     assert not hasattr(model, "scales_") and not hasattr(model, "search_") and hasattr(model, "scores_")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loss", "y"), [("hinge", LABELS), ("hinge", CLASSES), ("multinomial", CLASSES), ("log_loss", CLASSES)]
 )
@@ -245,6 +260,7 @@ def test_tune_of_classifiers(loss, y):
     np.testing.assert_array_equal(model.predict(X), same.predict(X))
 
 
+@pytest.mark.slow
 def test_tune_of_a_kernel_without_gamma_chooses_alpha():
     Q = KERNEL(X)
     model = es.KernelRegressorCV(kernel="precomputed", cv=3, tune=True).fit(Q, Y)

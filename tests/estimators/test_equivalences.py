@@ -121,6 +121,7 @@ def page():
     return TEXT.format(rows="\n".join(rows))
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize(("theirs", "ours", "method", "weighted"), ROWS, ids=[row[0] for row in ROWS])
 def test_equivalence(theirs, ours, method, weighted):
     assert compared(theirs, ours, method, weighted) < 1e-6

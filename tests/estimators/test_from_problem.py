@@ -87,6 +87,7 @@ def test_parameters_are_those_of_build():
         model.set_params(sigma=1.0)
 
 
+@pytest.mark.slow
 def test_model_selection():
     grid = {"lam": [0.01, 100.0], "kernel__sigma": [0.5, 2.0]}
     search = GridSearchCV(Ridge(), grid, cv=3).fit(X, y)
@@ -114,6 +115,7 @@ def test_data_beside_x_and_y():
         Fair().fit(X, np.ones(50), group=GROUP)
 
 
+@pytest.mark.slow
 def test_several_classes():
     def joint(X, y, lam=0.1):
         theta, b = ko.Theta(ko.kernels.Gaussian(sigma=3.0), outputs=3), cp.Variable(3)

@@ -52,6 +52,7 @@ def test_support_and_dual_coefficients(ours, theirs, target):
     assert ours.n_iter_ >= 1
 
 
+@pytest.mark.slow
 def test_support_of_several_classes_and_outputs():
     classes = np.digitize(y, [-0.5, 0.5])
     model = es.KernelClassifier().fit(X, classes)
@@ -61,6 +62,7 @@ def test_support_of_several_classes_and_outputs():
     assert es.KernelRegressor().fit(X, np.column_stack([y, -y])).dual_coef_.shape[0] == 2
 
 
+@pytest.mark.slow
 def test_class_weights():
     for weights in ("balanced", {"up": 5.0, "down": 1.0}):
         ours = es.KernelClassifier("log_loss", C=1.0, kernel="linear", class_weight=weights, tol=1e-9).fit(X, LABELS)
@@ -70,6 +72,7 @@ def test_class_weights():
         es.KernelClassifier(class_weight="even").fit(X, LABELS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["log_loss", "multinomial"])
 @pytest.mark.parametrize("target", [LABELS, np.digitize(y, [-0.5, 0.5])])
 def test_log_probabilities(loss, target):
@@ -91,6 +94,7 @@ def test_scores_fit_the_loss():
     assert es.KernelRegressor("poisson").__sklearn_tags__().target_tags.positive_only
 
 
+@pytest.mark.slow
 def test_large_units_are_told():
     data, target = load_diabetes(return_X_y=True)
     data, target = data[:150], target[:150]
@@ -100,6 +104,7 @@ def test_large_units_are_told():
     raw.fit(data, (target - target.mean()) / target.std())  # no warning, which would be an error here
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [sp.csr_array, sp.coo_array, sp.csc_matrix])
 def test_sparse_points(make):
     kept = np.where(X > 0, X, 0.0)
@@ -109,6 +114,7 @@ def test_sparse_points(make):
     assert np.array_equal(es.FeatureMap().fit_transform(make(kept)), es.FeatureMap().fit_transform(kept))
 
 
+@pytest.mark.slow
 def test_pickles_are_as_small_as_the_model():
     data, target = load_breast_cancer(return_X_y=True)
     data = StandardScaler().fit_transform(data)
@@ -129,6 +135,7 @@ def test_feature_map_has_the_defaults_of_its_siblings():
             es.FeatureMap(**options).fit(X)
 
 
+@pytest.mark.slow
 def test_inverse_transform():
     model = es.KernelPCA(n_components=10, gamma=0.2, fit_inverse_transform=True, alpha=1e-3).fit(X)
     near = model.inverse_transform(model.transform(X))
@@ -145,6 +152,7 @@ def test_all_components():
     assert np.allclose(model.eigenvalues_, np.linalg.eigvalsh(np.cov(X.T) * 79)[::-1])
 
 
+@pytest.mark.slow
 def test_nu_is_a_share():
     model = es.NuKernelRegressor(nu=0.2, C=10.0, tol=1e-8).fit(X, y)
     outside = np.abs(y - model.predict(X)) > model.epsilon_ + 1e-5

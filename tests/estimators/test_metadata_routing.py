@@ -56,6 +56,7 @@ def predictions(model):
     )(X)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ESTIMATORS, ids=lambda model: type(model).__name__)
 def test_weights_reach_the_fit(model):
     y = LABELS if is_classifier(model) else Y
@@ -66,6 +67,7 @@ def test_weights_reach_the_fit(model):
     assert np.abs(routed - predictions(clone(model).fit(X, y, **data))).max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [es.KernelClassifier(), es.KernelRegressor()], ids=["classifier", "regressor"])
 def test_weights_reach_fits_and_scores_of_a_search(model):
     y = LABELS if is_classifier(model) else Y
@@ -80,6 +82,7 @@ def test_weights_reach_fits_and_scores_of_a_search(model):
         assert search.cv_results_["mean_test_score"][number] == pytest.approx(np.mean(scores))
 
 
+@pytest.mark.slow
 def test_data_of_a_stated_problem_in_a_search():
     scaler = StandardScaler().set_fit_request(sample_weight=False)
     model = Fair().set_fit_request(group=True, sample_weight=True).set_score_request(sample_weight=True)
@@ -110,6 +113,7 @@ def test_the_signature_names_the_data():
     assert has_fit_parameter(Fair(), "sample_weight") and not has_fit_parameter(Fair(), "lam")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "handed", [list, tuple, lambda v: pd.Series(v, index=range(100, 140))], ids=["list", "tuple", "Series"]
 )
@@ -141,6 +145,7 @@ def chooser(request):
     return clone(request.param).set_params(cv=GroupKFold(5)), LABELS if is_classifier(request.param) else Y
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tune", [False, True])
 def test_groups_reach_the_folds(chooser, tune):
     model, y = chooser
@@ -156,6 +161,7 @@ def test_groups_reach_the_folds(chooser, tune):
         assert not np.array_equal(found.scores_, others.scores_)
 
 
+@pytest.mark.slow
 def test_groups_reach_the_folds_inside_of_others(chooser):
     model, y = chooser
     alone = clone(model).fit(X, y, groups=GROUPS)
@@ -172,6 +178,7 @@ def test_data_that_no_splitter_takes(chooser):
         model.fit(X, y, groups=GROUPS, colour=GROUPS)
 
 
+@pytest.mark.slow
 def test_groups_without_routing(chooser):
     model, y = chooser
     with config_context(enable_metadata_routing=False):
@@ -183,6 +190,7 @@ def test_groups_without_routing(chooser):
         model.set_params(cv=list(GroupKFold(5).split(X, y, GROUPS))).fit(X, y)
 
 
+@pytest.mark.slow
 def test_folds_of_an_iterator_are_left_for_the_fit():
     model = es.KernelRegressorCV(alphas=[0.1, 1.0], cv=iter(list(KFold(2).split(X))))
     model.get_metadata_routing()

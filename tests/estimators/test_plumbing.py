@@ -56,6 +56,7 @@ def test_copies_and_files_hold_no_problem(model, y):
     assert clone(model).get_params() == model.get_params()
 
 
+@pytest.mark.slow
 def test_search_over_kernels_and_their_parameters():
     search = GridSearchCV(
         make_pipeline(StandardScaler(), es.KernelClassifier(kernel=KERNEL)),
@@ -88,6 +89,7 @@ def asymmetric(y, f):
     return cp.maximum(2 * (y - f), f - y)
 
 
+@pytest.mark.slow
 def test_search_over_losses():
     smooth = ko.SmoothLoss(lambda u, y: (u - y) ** 4, lambda u, y: 4 * (u - y) ** 3, lambda u, y: 12 * (u - y) ** 2)
     search = GridSearchCV(es.KernelRegressor(), {"loss": ["huber", asymmetric, smooth]}, cv=2).fit(X, X[:, 0])
@@ -95,6 +97,7 @@ def test_search_over_losses():
     assert es.KernelRegressor(smooth).fit(X, X[:, 0]).loss is smooth
 
 
+@pytest.mark.slow
 def test_a_kernel_matrix_for_all_folds():
     calls = []
 
@@ -109,6 +112,7 @@ def test_a_kernel_matrix_for_all_folds():
     assert np.abs(search.cv_results_["mean_test_score"] - plain.cv_results_["mean_test_score"]).max() < 1e-6
 
 
+@pytest.mark.slow
 def test_folds_of_a_kernel_matrix():
     """Rows and columns are cut, as the tag `pairwise` says."""
     Q = KERNEL(X)
@@ -120,6 +124,7 @@ def test_folds_of_a_kernel_matrix():
         assert not model().__sklearn_tags__().input_tags.pairwise
 
 
+@pytest.mark.slow
 def test_weights_go_through_a_search():
     weights = RNG.integers(0, 3, size=40)
     search = GridSearchCV(es.KernelRegressor(), {"alpha": [0.1, 1.0]}, cv=3).fit(X, X[:, 0], sample_weight=weights)
@@ -179,6 +184,7 @@ def run(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_scikit_learn_is_imported_when_it_is_used():
     done = run(
         "import sys, kernelopt as ko; assert not any(m.split('.')[0] == 'sklearn' for m in sys.modules); "
@@ -188,6 +194,7 @@ def test_scikit_learn_is_imported_when_it_is_used():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_without_scikit_learn():
     done = run(
         "import sys; sys.modules['sklearn'] = None\n"

@@ -63,6 +63,7 @@ def test_kernels(params, kernel):
     assert np.abs(ours.predict(Z) - expected).max() < 1e-6
 
 
+@pytest.mark.slow
 def test_precomputed():
     plain = KernelRegressor("huber", delta=0.3, kernel=GAUSSIAN).fit(X, y, sample_weight=W)
     model = KernelRegressor("huber", delta=0.3, kernel="precomputed").fit(GAUSSIAN(X), y, sample_weight=W)
@@ -104,6 +105,7 @@ def test_the_objective_is_the_one_that_is_documented(loss, stated):
     assert model.certificate_.lower <= best * (1 + 1e-6) and best <= model.certificate_.upper * (1 + 1e-6)
 
 
+@pytest.mark.slow
 def test_smooth_losses():
     smooth = ko.SmoothLoss(
         lambda u, y: np.logaddexp(u - y, y - u), lambda u, y: np.tanh(u - y), lambda u, y: 1 - np.tanh(u - y) ** 2
@@ -125,6 +127,7 @@ def test_counts():
         model.fit(X, counts - 1 - counts.min())
 
 
+@pytest.mark.slow
 def test_weights_repeat_and_leave_out_rows():
     repeated, targets = np.repeat(X, W, axis=0), np.repeat(y, W)
     order = RNG.permutation(len(targets))
@@ -198,6 +201,7 @@ def test_parameters_that_have_another_name_here(build, instead):
     assert str(refusal.value).endswith(f" Write {instead}.")
 
 
+@pytest.mark.slow
 def test_it_warns_where_the_answer_is_not_optimal():
     from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415
 
@@ -208,6 +212,7 @@ def test_it_warns_where_the_answer_is_not_optimal():
         KernelRegressor(lambda y, f: f, alpha=1.0).fit(X, y)
 
 
+@pytest.mark.slow
 def test_a_function_of_two_points_takes_rows_of_any_table():
     model = KernelRegressor(kernel=lambda a, b: float(a @ b), alpha=0.5)
     expected = model.fit(X, y).predict(Z)
@@ -220,6 +225,7 @@ def test_a_function_of_two_points_takes_rows_of_any_table():
     assert np.array_equal(model.fit(np.repeat(X, W, axis=0), np.repeat(y, W)).predict(Z), weighted)
 
 
+@pytest.mark.slow
 def test_points_of_any_kind():
     words = ["aab", "abab", "bbb", "ba", "aaaa", "bab"]
     target = [w.count("a") for w in words]

@@ -80,6 +80,7 @@ def test_one_class(nu):
     assert ours.certificate_.closes(1e-9)
 
 
+@pytest.mark.slow
 def test_one_class_with_weights_and_a_matrix():
     weighted = OneClass(0.2).fit(X, sample_weight=W).decision_function(Z)
     assert np.array_equal(weighted, OneClass(0.2).fit(np.repeat(X, W, axis=0)).decision_function(Z))

@@ -18,6 +18,7 @@ def discrepancy(w, controls, target):
     return np.sqrt(weights @ K @ weights)
 
 
+@pytest.mark.slow
 def test_balancing():
     names = example("applications/balancing")
     controls, target, earned = names["controls"], names["target"], names["earned"]

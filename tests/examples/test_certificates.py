@@ -8,6 +8,7 @@ from running import example
 from sklearn.svm import SVC
 
 
+@pytest.mark.slow
 def test_optimality_bounds():
     names = example("certificates/optimality_bounds")
     X, y, grid = names["X"], names["y"], names["grid"]
@@ -38,6 +39,7 @@ def test_optimality_bounds():
         assert certificate.lower <= optimum(value) * (1 + 1e-8) and optimum(value) * (1 - 1e-8) <= certificate.upper
 
 
+@pytest.mark.slow
 def test_audit_svc():
 
     names = example("certificates/audit_svc")

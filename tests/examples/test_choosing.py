@@ -16,6 +16,7 @@ import kernelopt as ko
 TIGHT = {"tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}
 
 
+@pytest.mark.slow
 def test_kernel_width():
     names = example("choosing/kernel_width")
     X, y, grid, fits = names["X"], names["y"], names["grid"], names["fits"]
@@ -41,6 +42,7 @@ def test_kernel_width():
     np.testing.assert_allclose(fits[0.5](grid), at_grid @ (y * alpha.value) / (2 * 0.3), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_kernel_choice():
     names = example("choosing/kernel_choice")
     X, y, kernels = (names[name] for name in ("X", "y", "kernels"))
@@ -84,6 +86,7 @@ def test_scaled_kernels_of_kernel_choice():
     assert errors["Gauss 0.05"][1] > 2 * errors["quintic"][1]
 
 
+@pytest.mark.slow
 def test_multiple_kernels():
     names = example("choosing/multiple_kernels")
     X, y, lam, values = names["X"], names["y"], 15.0, names["values"]
@@ -101,6 +104,7 @@ def test_multiple_kernels():
     assert np.all(total[values > names["lam_max"]] < 1e-6) and np.all(total[values < 0.95 * names["lam_max"]] > 1e-3)
 
 
+@pytest.mark.slow
 def test_noisy_labels():
     names = example("choosing/noisy_labels")
     slopes, wrong = names["slopes"], names["wrong"]
@@ -117,6 +121,7 @@ def test_noisy_labels():
     assert slopes[7] == pytest.approx((values[1] - values[0]) / 2e-3, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_relevant_columns():
     names = example("choosing/relevant_columns")
     assert names["each"] < 0.75 * names["one"]
@@ -125,6 +130,7 @@ def test_relevant_columns():
     assert names["search"].value < 0.5 * names["search"]["criterion"][0]
 
 
+@pytest.mark.slow
 def test_learned_exposure():
     names = example("choosing/learned_exposure")
     assert names["tau"] == pytest.approx(names["true"], abs=0.05)
@@ -137,6 +143,7 @@ def test_learned_exposure():
         assert slope[k] == pytest.approx((ends[1] - ends[0]) / 2e-4, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_network_features():
     names = example("choosing/network_features")
     errors, found, y, weights = (names[key] for key in ("errors", "found", "y", "weights"))

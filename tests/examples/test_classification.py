@@ -15,6 +15,7 @@ from sklearn.svm import SVC, NuSVC
 TIGHT = {"tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}
 
 
+@pytest.mark.slow
 def test_maximum_margin():
     names = example("classification/maximum_margin")
     X, y, alpha, support = names["X"], names["y"], names["alpha"], names["support"]
@@ -35,6 +36,7 @@ def test_maximum_margin():
     np.testing.assert_allclose(names["b_curved"].value, svc.intercept_[0], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_support_vector_machines():
     names = example("classification/support_vector_machines")
     X, y, grid, gamma = names["X"], names["y"], names["grid"], 1 / (2 * 0.7**2)
@@ -61,6 +63,7 @@ def test_support_vector_machines():
     np.testing.assert_allclose(f, nu_svc.decision_function(grid), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_logistic():
     names = example("classification/logistic")
     X, y, theta, b, fresh = names["X"], names["y"], names["theta"], names["b"], names["fresh"]
@@ -79,6 +82,7 @@ def test_logistic():
     assert excess[1e-4] > 0.02 > abs(excess[0.1]) and excess[3.0] < -0.1
 
 
+@pytest.mark.slow
 def test_sigmoid_least_squares():
     names = example("classification/sigmoid_least_squares")
     accuracies = {name: np.array(kept) for name, kept in names["accuracies"].items()}
@@ -96,6 +100,7 @@ def test_sigmoid_least_squares():
     assert names["problem"].value == pytest.approx(value, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_perceptron():
     names = example("classification/perceptron")
     X, y, m, model = names["X"], names["y"], names["m"], names["model"]
@@ -114,6 +119,7 @@ def test_perceptron():
     assert np.all(np.diff(names["bounds"]) < 0)
 
 
+@pytest.mark.slow
 def test_nearest_neighbours():
     names = example("classification/nearest_neighbours")
     X, y, X_new, kernels = names["X"], names["y"], names["X_new"], names["kernels"]
@@ -133,6 +139,7 @@ def test_nearest_neighbours():
     assert spectrum > 0.9 and abs(position - 0.5) < 0.15
 
 
+@pytest.mark.slow
 def test_crammer_singer():
     names = example("classification/crammer_singer")
     X, y = names["X"], names["y"]
@@ -151,6 +158,7 @@ def test_crammer_singer():
     assert joint < rest and joint_gaussian == rest_gaussian
 
 
+@pytest.mark.slow
 def test_ranking():
     names = example("classification/ranking")
     X, lam, better, worse, quality = (names[name] for name in ("X", "lam", "better", "worse", "quality"))

@@ -7,6 +7,7 @@ from explicit import features, gaussian
 from running import example
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Solution may be inaccurate")  # cvxpy's own; its values are compared below
 def test_fairness():
     names = example("constraints/fairness")
@@ -32,6 +33,7 @@ def test_fairness():
     assert path["errors"].min() < path["errors"][-1] < path["errors"][0]
 
 
+@pytest.mark.slow
 def test_fairness_multiplier():
     names = example("constraints/fairness_multiplier")
     assert names["end"][1] <= 0.105 < names["start"][1]
@@ -39,6 +41,7 @@ def test_fairness_multiplier():
     assert np.all(np.diff(np.transpose(names["found"])[0]) < 0)  # the price buys what it is for
 
 
+@pytest.mark.slow
 def test_worst_case_least_squares():
     names = example("constraints/worst_case_least_squares")
     X, y = names["X"], names["y"]

@@ -37,6 +37,7 @@ def explicit(X, y, points):
     return cp.Problem(cp.Minimize(loss), laws).solve(solver="CLARABEL")
 
 
+@pytest.mark.slow
 def test_demand():
     names = example("applications/demand")
     P, y, found = names["P"], names["y"], names["found"]

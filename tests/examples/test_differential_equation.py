@@ -40,6 +40,7 @@ def with_the_equation_at(names, points):
     return cp.Problem(cp.Minimize(loss + names["lam"] * cp.sum_squares(w)), laws).solve(solver="CLARABEL")
 
 
+@pytest.mark.slow
 def test_differential_equation():
     names = example("applications/differential_equation")
     x, y, L = names["x"], names["y"], np.pi

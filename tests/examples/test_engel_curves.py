@@ -36,6 +36,7 @@ def explicit(x, y, points, radius):
     return cp.Problem(cp.Minimize(loss + 0.01 * cp.sum_squares(W)), rising + ordered).solve(solver="CLARABEL")
 
 
+@pytest.mark.slow
 def test_engel_curves():
     names = example("applications/engel_curves")
     x, y, fits = names["x"], names["y"], names["fits"]

@@ -12,6 +12,7 @@ import kernelopt as ko
 from kernelopt.errors import NotPSDError, RepresenterError
 
 
+@pytest.mark.slow
 def test_finite_feature_maps():
     names = example("kernels/finite_feature_maps")
     X, y, lam, grid = (names[name] for name in ("X", "y", "lam", "grid"))
@@ -38,6 +39,7 @@ def test_translation_of_finite_feature_maps():
         ko.Problem.from_cvxpy(names["bounded"], theta=names["t"], features={names["Phi"]: names["A"]})
 
 
+@pytest.mark.slow
 def test_degree_two_expansion():
     names = example("kernels/degree_two_expansion")
     X, labels, train, test, p, N = (names[name] for name in ("X", "labels", "train", "test", "p", "N"))
@@ -64,6 +66,7 @@ def widest(lifted, labels):
     return [*theta.value, b.value]
 
 
+@pytest.mark.slow
 def test_lifting():
     names = example("kernels/lifting")
     # On the parabola −1 at 0.6 and 3, +1 at 1.1: f(x) = −1 + k(x − 0.6)(3 − x).
@@ -84,6 +87,7 @@ def test_lifting():
         assert names["separate"](ko.kernels.Linear(), points, y)[0].status == "infeasible"
 
 
+@pytest.mark.slow
 def test_indefinite_kernel():
     names = example("kernels/indefinite_kernel")
     X, train, y, lam = (names[name] for name in ("X", "train", "y", "lam"))

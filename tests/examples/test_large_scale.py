@@ -8,6 +8,7 @@ import pytest
 from running import EXAMPLES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", [[], ["--dask"]], ids=["here", "dask"])
 def test_large_scale(backend):
     command = [sys.executable, "-W", "ignore", str(EXAMPLES / "large_scale.py"), "--rows", "4000", *backend]

@@ -23,6 +23,7 @@ def worst_expectation(loss, points, sample, gamma, epsilon):
     return cp.Problem(cp.Maximize(loss @ q), [cp.sum(q) == 1, near]).solve(solver="CLARABEL")
 
 
+@pytest.mark.slow
 def test_newsvendor():
     names = example("applications/newsvendor")
     demand, c, p = names["demand"], names["c"], names["p"]

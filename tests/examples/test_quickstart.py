@@ -5,6 +5,7 @@ import pytest
 from running import example
 
 
+@pytest.mark.slow
 def test_quickstart():
     names = example("quickstart")
     decisions, theta = names["decisions"], names["theta_robust"].value

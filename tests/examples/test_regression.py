@@ -23,6 +23,7 @@ def test_regularized_least_squares():
     assert np.all(np.diff([*norms, names["through"].norm]) > 0)
 
 
+@pytest.mark.slow
 def test_unpenalized_coefficient():
     names = example("regression/unpenalized_coefficient")
     X, y, lam, grid, inside = (names[name] for name in ("X", "y", "lam", "grid", "inside"))
@@ -50,6 +51,7 @@ def test_unpenalized_coefficient():
     assert names["theta_z"].value.norm < names["theta"].value.norm / 2
 
 
+@pytest.mark.slow
 def test_prior_function():
     names = example("regression/prior_function")
     X, y, X_old, y_old, grid = (names[name] for name in ("X", "y", "X_old", "y_old", "grid"))
@@ -76,6 +78,7 @@ def explicit(X, y, loss, lam):
     return problem.value, B @ v.value + b.value
 
 
+@pytest.mark.slow
 def test_robust_losses():
     names = example("regression/robust_losses")
     X, y, lam, fits = (names[name] for name in ("X", "y", "lam", "fits"))
@@ -114,6 +117,7 @@ def test_quantiles_of_robust_losses():
         assert tau - 1 - 1e-8 <= found["nu"].min() < found["nu"].max() <= tau + 1e-8
 
 
+@pytest.mark.slow
 def test_poisson_exposure():
     import statsmodels.api as sm  # noqa: PLC0415
 
@@ -128,6 +132,7 @@ def test_poisson_exposure():
     assert np.abs(names["semi"] - glm.params).max() > 0.1
 
 
+@pytest.mark.slow
 def test_invented_loss():
     names = example("regression/invented_loss")
     X, y, grid, f = names["X"], names["y"], names["grid"], names["cautious"]
@@ -145,6 +150,7 @@ def test_invented_loss():
     np.testing.assert_allclose(f, Phi[len(X) :] @ w.value + c.value, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_multi_task():
     names = example("regression/multi_task")
     x, Y, seen = names["x"], names["Y"], names["seen"]

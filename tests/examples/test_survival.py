@@ -31,6 +31,7 @@ def explicit(names, points):
         return cp.Problem(cp.Minimize(objective), [Phi[len(x) :] @ w <= 0]).solve(solver="CLARABEL")
 
 
+@pytest.mark.slow
 def test_survival():
     names = example("applications/survival")
     assert names["ours"] == pytest.approx(names["theirs"], abs=1e-6)

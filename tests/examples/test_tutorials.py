@@ -6,6 +6,7 @@ from running import example
 from sklearn.svm import SVC
 
 
+@pytest.mark.slow
 def test_first_fit():
     names = example("tutorials/first_fit")
     assert names["limited"].status == "optimal"
@@ -17,6 +18,7 @@ def test_first_fit():
     assert np.abs(names["before"] - names["truth"](names["grid"])).mean() < 0.05
 
 
+@pytest.mark.slow
 def test_classification():
     names = example("tutorials/classification")
     X, y, svc = names["X"], names["y"], SVC(C=1.0, gamma=1 / (2 * 0.7**2), tol=1e-8)
@@ -35,6 +37,7 @@ def primal(svc, X, y):
     return a @ Q @ a / 2 + np.maximum(0, 1 - y * svc.decision_function(X)).sum()
 
 
+@pytest.mark.slow
 def test_choosing():
     names = example("tutorials/choosing")
     table, tuned = names["table"], names["tuned"]

@@ -12,6 +12,7 @@ from sklearn.svm import OneClassSVM
 TIGHT = {"tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}
 
 
+@pytest.mark.slow
 def test_kernel_pca():
     names = example("unsupervised/kernel_pca")
     X, N, large, fresh = names["X"], names["N"], names["large"], names["fresh"]
@@ -55,6 +56,7 @@ def test_kernel_svd():
     assert np.all(names["pivoted"] > names["left_over"]) and np.all(names["pivoted"] < 4 * names["left_over"])
 
 
+@pytest.mark.slow
 def test_one_class():
     names = example("unsupervised/one_class")
     X, grid, N, nu, C = names["X"], names["grid"], names["N"], names["nu"], names["C"]

@@ -33,6 +33,7 @@ def least_absolute_errors(names, strength, at):
     return cp.Problem(cp.Minimize(loss), laws).solve(solver="CLARABEL")
 
 
+@pytest.mark.slow
 def test_yield_curve():
     names = example("applications/yield_curve")
     assert np.abs(names["apart"]).max() < 1e-8  # from the closed form, in yields

@@ -230,6 +230,7 @@ def test_a_dask_array_brings_its_cluster(client):
     np.testing.assert_allclose(wide(chunked).compute(), wide(X))
 
 
+@pytest.mark.slow
 def test_a_worker_is_killed(monkeypatch):
     """In the middle of a solve: blocks that were lost are made again, and the objective is the same."""
     _, problem, _ = stated(n=2500)
@@ -276,6 +277,7 @@ def bags(n=900, count=60):
     return X, sp.csr_array(W)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"dtype": "float32"}, {"backend": True}], ids=["array", "single", "cluster"])
 @pytest.mark.parametrize("loss", [ko.losses.absolute_error, ko.losses.squared_error])
 def test_combinations_of_points_in_blocks(client, options, loss, monkeypatch):
@@ -333,6 +335,7 @@ def test_a_problem_of_the_spectral_form():
     assert problem.solve(dtype="float64") > 0
 
 
+@pytest.mark.slow
 def test_dask_arrays_where_blocks_cannot_be(client):
     """B is then one array here: nobody asked for a cluster."""
     theta, X = ko.Theta(KERNEL), da.from_array(points(300), chunks=100)
@@ -343,6 +346,7 @@ def test_dask_arrays_where_blocks_cannot_be(client):
         problem.solve(backend=client)
 
 
+@pytest.mark.slow
 def test_sums_over_all_rows():
     """A constraint with all predictions in it, on blocks."""
     theta, X = ko.Theta(KERNEL), points(5000)
@@ -355,6 +359,7 @@ def test_sums_over_all_rows():
     assert ko.Problem(goal, problem.constraints).solve(tol=1e-6) == pytest.approx(value, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["expanded", "compact"])
 def test_verified(model):
     _, problem, _ = stated(ko.losses.squared_error, 2600)
@@ -366,6 +371,7 @@ def test_verified(model):
 LAYOUTS = pytest.mark.parametrize("options", [{}, {"dtype": "float32"}], ids=["array", "blocks"])
 
 
+@pytest.mark.slow
 @LAYOUTS
 def test_problems_without_an_answer(options):
     """Proven by questions about the problem, for which B comes here."""
@@ -381,6 +387,7 @@ def test_problems_without_an_answer(options):
         assert problem.status == status
 
 
+@pytest.mark.slow
 @LAYOUTS
 def test_a_hard_margin_that_takes_all_columns(monkeypatch, options):
     """Infeasible for few columns, which is never the answer: they grow until it is met."""
@@ -395,6 +402,7 @@ def test_a_hard_margin_that_takes_all_columns(monkeypatch, options):
     assert (signs * theta.value(X)).min() >= 1 - 1e-6
 
 
+@pytest.mark.slow
 @LAYOUTS
 def test_sums_of_two(options):
     X = points(2100)
@@ -414,6 +422,7 @@ def test_a_kernel_matrix_of_zeros():
     assert problem.status == "optimal"
 
 
+@pytest.mark.slow
 def test_an_indefinite_kernel_is_refused():
     """By rows that the sample did not have."""
     X = np.concatenate([np.ones((3000, 1)), np.full((1, 1), 5.0)])
@@ -422,6 +431,7 @@ def test_an_indefinite_kernel_is_refused():
         blocked_cholesky(Rows.of_points(odd, odd.rows(X)), Settings(1e-8, None), None, Layout(Here(), 1000))
 
 
+@pytest.mark.slow
 def test_two_runs_are_identical(client):
     found = []
     for options in ({"dtype": "float32"}, {"backend": client}) * 2:
@@ -431,6 +441,7 @@ def test_two_runs_are_identical(client):
     np.testing.assert_allclose(found[1], found[3], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_closed_client():
     _, problem, _ = stated()
     with (
@@ -453,6 +464,7 @@ def test_options():
         problem.solve(dtype="float32", memory_limit=100.0)
 
 
+@pytest.mark.slow
 def test_memory_of_workers(client):
     """B may take 80 % of what all of them have, or what the caller says."""
     executor = OnDask.of(client)
@@ -465,6 +477,7 @@ def test_memory_of_workers(client):
     assert OnDask(client, ()).allowed_bytes(None) == np.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"dtype": "float32"}], ids=["double", "single"])
 def test_memory_is_told_before_it_is_taken(options):
     """Within a factor of 1.5 of what is then measured."""
@@ -484,6 +497,7 @@ def test_memory_is_told_before_it_is_taken(options):
     assert told / 1.5 <= peak <= 1.5 * told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"model": "compact"}, {"dtype": "float32"}], ids=["both", "pivots", "single"])
 def test_memory_of_growth(options):
     """Rounds give back what the ones before held."""

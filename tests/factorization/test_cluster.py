@@ -55,6 +55,7 @@ def test_no_worker_comes(monkeypatch, alone):
     assert clock.readings < 30 and problem.status is None and theta.value is None
 
 
+@pytest.mark.slow
 def test_the_limit_comes_before_any_worker(monkeypatch, alone):
     theta, problem = stated()
     moved(monkeypatch, tick=0.2)
@@ -65,6 +66,7 @@ def test_the_limit_comes_before_any_worker(monkeypatch, alone):
     assert theta.value(np.zeros((1, 3))).shape == (1,)
 
 
+@pytest.mark.slow
 def test_a_worker_that_comes_late(monkeypatch, alone):
     """Is waited for."""
     _, problem = stated()
@@ -74,6 +76,7 @@ def test_a_worker_that_comes_late(monkeypatch, alone):
     assert problem.status == "optimal"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [None, 1000.0])
 @pytest.mark.parametrize("operation", ["__matmul__", "gram", "product"])
 def test_workers_leave_in_the_middle(monkeypatch, alone, limit, operation):
@@ -106,6 +109,7 @@ def test_workers_leave_in_the_middle(monkeypatch, alone, limit, operation):
     assert problem.status == "optimal"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [None, "float32"])
 def test_dask_arrays_are_computed_where_they_are(alone, dtype):
     """In single precision, too."""

@@ -165,6 +165,7 @@ def objective(loss, norm=ko.sum_squares, n=2500):
     return theta, cp.Minimize(cp.sum(loss(y, theta(X) + b)) + 0.5 * norm(theta)), theta(X) + b
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [ko.losses.log_loss, ko.losses.hinge, ko.losses.squared_error])
 def test_both_models(loss):
     """Each is optimal by a certificate of its own, and near the optimum of the whole kernel matrix."""
@@ -187,6 +188,7 @@ def test_both_models(loss):
     assert expanded.history["rank"][0] == rank
 
 
+@pytest.mark.slow
 def test_several_thetas_and_constraints():
     X, y = data()
     first, second = ko.Theta(ko.kernels.Gaussian(sigma=2.0)), ko.Theta(ko.kernels.Matern(nu=1.5, sigma=4.0))
@@ -201,6 +203,7 @@ def test_several_thetas_and_constraints():
     assert whole <= problem.certificate.upper * (1 + 1e-6)
 
 
+@pytest.mark.slow
 def test_an_unsquared_norm():
     theta, goal, _ = objective(lambda y, f: ko.losses.huber(y, f, 0.5), lambda theta: 60 * ko.norm(theta), n=2050)
     problem = ko.Problem(goal)
@@ -211,6 +214,7 @@ def test_an_unsquared_norm():
     assert np.sqrt(nu @ theta.kernel(X) @ nu) == pytest.approx(30, rel=1e-2)  # ‖Aᵀν‖ = λ at an optimum with θ ≠ 0
 
 
+@pytest.mark.slow
 def test_several_outputs():
     X, _ = data()
     classes = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0.5)
@@ -220,6 +224,7 @@ def test_several_outputs():
     assert problem.status == "optimal" and np.mean(theta(X).value.argmax(axis=1) == classes) > 0.9
 
 
+@pytest.mark.slow
 def test_an_infeasible_restriction_grows():
     X = np.random.default_rng(0).uniform(0, 10, size=(2200, 2))
     y = np.sin(X[:, 0]) * np.cos(2 * X[:, 1])
@@ -231,6 +236,7 @@ def test_an_infeasible_restriction_grows():
     assert np.abs(f.value[:300] - y[:300]).max() <= 0.02 + 1e-6
 
 
+@pytest.mark.slow
 def test_a_limit_ends_it():
     _, goal, _ = objective(ko.losses.hinge)
     problem = ko.Problem(goal)
@@ -240,6 +246,7 @@ def test_a_limit_ends_it():
     assert 1e-6 < problem.certificate.relative_gap < 0.5
 
 
+@pytest.mark.slow
 def test_history_is_a_table():
     _, goal, _ = objective(ko.losses.log_loss)
     problem = ko.Problem(goal)
@@ -259,6 +266,7 @@ def test_models_have_names():
         ko.Problem(goal).solve(model="small")
 
 
+@pytest.mark.slow
 def test_where_functions_say_nothing_new_pivots_are_added(monkeypatch):
     """And where pivots don't either, a smaller trace is asked for."""
     asked, ours = [], growing.grow
@@ -278,6 +286,7 @@ def test_where_functions_say_nothing_new_pivots_are_added(monkeypatch):
     assert problem.status == "optimal" and len(problem.history) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "features", "sigma"), [(80, 3, 5.0), (100, 4, 8.0)])
 def test_a_penalty_below_the_trace_that_counts_as_none(rows, features, sigma):
     """minimize ‖y − Qa‖² + λaᵀQa at λ = 1e-10: λyᵀ(Q + λI)⁻¹y, which feels 1e-13 of the trace."""
@@ -296,6 +305,7 @@ def test_a_penalty_below_the_trace_that_counts_as_none(rows, features, sigma):
     assert problem.value == pytest.approx(optimum, rel=1e-7)
 
 
+@pytest.mark.slow
 def test_a_restriction_is_refined_though_no_solver_closed_its_gap():
     """f″ = −f at 20 points: θ of rank 21 meets it at a value of 4.5, and its multipliers of 7e5 let no gap close."""
     rng = np.random.default_rng(0)
@@ -514,6 +524,7 @@ def test_after_a_step_that_changed_no_factor():
     assert policy.instead(step, full, factors, known, 1e-6) is None
 
 
+@pytest.mark.slow
 def test_pivots_are_added_as_many_as_the_gap_asks_for():
     """A compact factor reaches its rank in 5 rounds; with the least number of pivots each time it would take 12."""
     rng = np.random.default_rng(0)
@@ -552,6 +563,7 @@ def in_many_dimensions(monkeypatch, n=600, p=60, **options):
     return problem, theta, lam
 
 
+@pytest.mark.slow
 def test_a_flat_spectrum_is_factored_as_a_whole(monkeypatch):
     """At once where pivots would have to be added, round after round; and once for all that is solved after it."""
     problem, theta, lam = in_many_dimensions(monkeypatch)
@@ -564,6 +576,7 @@ def test_a_flat_spectrum_is_factored_as_a_whole(monkeypatch):
     assert problem.certificate.closes(1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{"model": "compact"}, {"factorization": "streamed"}, {"memory_limit": 5.7e6}], ids=str
 )

@@ -57,6 +57,7 @@ def test_projections(mode, precomputed):
     assert f"{mode} (‖Q − Q̃‖ = {distance:.2g}·‖Q‖)" in str(problem.explain())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["clip", "flip", "shift"])
 def test_projections_of_everything_at_once(mode):
     """Repeated rows, slopes, several outputs, other norms: predictions and norms are those of the reduced problem."""

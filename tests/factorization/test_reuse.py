@@ -36,6 +36,7 @@ def solved(X, kernel=KERNEL, lam=0.1, y=Y, **options):
     return ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta))).solve(**options)
 
 
+@pytest.mark.slow
 def test_a_grid_factors_each_fold_once(made):
     cache, labels, grid = ko.FactorCache(), np.where(Y > 0, "up", "down"), {"alpha": [0.01, 0.1, 1.0]}
     plain = ko.estimators.KernelClassifier("hinge", kernel=KERNEL)
@@ -109,6 +110,7 @@ def test_copies_and_pickles():
     assert len(again) == 0 and again.max_bytes == 1e6 and repr(again) == "FactorCache(max_bytes=1e+06)"
 
 
+@pytest.mark.slow
 def test_threads():
     cache, expected = ko.FactorCache(), [solved(X + k % 3) for k in range(12)]
     with ThreadPoolExecutor(4) as pool:

@@ -62,6 +62,7 @@ def test_columns_are_nested():
     assert len(set(f.pivots)) == f.rank
 
 
+@pytest.mark.slow
 def test_few_columns():
     """No more than the largest residual diagonal takes, at any trace, nor with outliers; eigenvectors take fewer."""
     heavy = RNG.standard_t(2, size=(1200, 3))
@@ -117,6 +118,7 @@ def test_repeated_structure():
     assert factor(ko.kernels.Gaussian(sigma=0.1), near, 1e-11).rank == 15
 
 
+@pytest.mark.slow
 def test_points_far_from_each_other_keep_their_rounding_to_themselves(monkeypatch):
     """Kernel values of clusters 57σ apart are known to 1e-12 only; finer pivots are noise and are not taken.
 
@@ -184,6 +186,7 @@ def test_functions_as_rows():
     assert np.array_equal(L, np.tril(L))
 
 
+@pytest.mark.slow
 def test_values_and_slopes_as_rows():
     kernel = 1e4 * ko.kernels.Gaussian(sigma=0.01)  # slopes are 100 times larger than values
     theta = ko.Theta(kernel)
@@ -288,6 +291,7 @@ def test_memory_and_time_grow_with_n_not_its_square(monkeypatch):
     assert sum(values) < 1.5 * 120 * n  # columns, and values between candidates
 
 
+@pytest.mark.slow
 def test_growth_takes_what_it_announces(monkeypatch):
     monkeypatch.setattr(streamed, "ROOM", 8 * 3000 * 64)
     asked, require = [], streamed.memory.require
@@ -354,6 +358,7 @@ def test_indefiniteness_among_candidates_is_seen(monkeypatch):
         factor(*precomputed(Q), max_rank=1)
 
 
+@pytest.mark.slow
 def test_rounding_is_not_taken_for_indefiniteness():
     Q = GAUSSIAN(X)
     assert factor(*precomputed(Q), 1e-13).rank > 100
@@ -391,6 +396,7 @@ def problem_of(kernel=GAUSSIAN, points=X, weight=0.1):
     return ko.Problem(cp.Minimize(loss + weight * ko.sum_squares(theta)), [theta(points[:3]) >= -0.5])
 
 
+@pytest.mark.slow
 def test_optimum_is_that_of_the_dense_factor():
     problem = problem_of(points=X[:300])
     values = [problem.solve(factorization=method) for method in ("cholesky", "streamed", "eigen")]
@@ -407,6 +413,7 @@ def test_optimum_is_that_of_the_dense_factor():
     assert exact.lower <= values[0] <= exact.upper
 
 
+@pytest.mark.slow
 def test_distance_to_a_function_by_the_streamed_factor():
     first = problem_of(points=X[:200])
     first.solve()
@@ -418,6 +425,7 @@ def test_distance_to_a_function_by_the_streamed_factor():
     assert values[1] == pytest.approx(values[0], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_rank_grows_from_the_factor_that_is_there(monkeypatch):
     """Interpolation: the first rank is infeasible or too coarse, and its pivots stay."""
     grown, ours = [], growing.grow
@@ -439,6 +447,7 @@ def test_rank_grows_from_the_factor_that_is_there(monkeypatch):
         np.testing.assert_allclose(finer.B[:, : known.rank], known.B, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_a_factor_of_many_rows_starts_coarse():
     """And is no finer than the certified gap needs; an explicit tolerance is what it says."""
     rng = np.random.default_rng(0)
@@ -463,6 +472,7 @@ def test_a_factor_of_many_rows_starts_coarse():
     assert problem.solver_stats.attempts[0].ranks[0] > ranks[0][0]
 
 
+@pytest.mark.slow
 def test_a_factor_that_failed_is_not_taken_for_what_was_asked(monkeypatch):
     problem = problem_of(points=X[:250])
     options = {"factorization": "streamed", "rank_tol": 1e-3}
@@ -478,6 +488,7 @@ def test_a_factor_that_failed_is_not_taken_for_what_was_asked(monkeypatch):
     assert np.array_equal(problem.thetas()[0].value.pivots, twin.thetas()[0].value.pivots)
 
 
+@pytest.mark.slow
 def test_seeds_of_a_problem():
     problem = problem_of(points=X[:250])
     options = {"factorization": "streamed", "rank_tol": 1e-3}
@@ -495,6 +506,7 @@ def test_seeds_of_a_problem():
             problem.solve(random_state=bad)
 
 
+@pytest.mark.slow
 def test_a_limit_of_memory_keeps_the_answer_of_a_coarser_factor(monkeypatch):
     def refused(*args, **options):
         raise MemoryLimitError("too large")

@@ -156,6 +156,7 @@ def test_blocks(name):
         np.testing.assert_allclose(parts[p], whole[p], rtol=1e-11, atol=1e-13)
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_check_of_kernels_passes(name):
     check_kernel(KERNELS[name](), X, Z)
@@ -181,6 +182,7 @@ def test_without_parameters():
         kernel_gradient(ks.Gaussian(cp.Parameter(pos=True)), X, Z, L, R)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [ks.Gaussian, lambda s: ks.Matern(1.5, s), ks.RationalQuadratic, ks.Laplacian])
 def test_fifty_length_scales(make):
     P, Q = RNG.normal(size=(20, 50)), RNG.normal(size=(15, 50))

@@ -60,6 +60,7 @@ def stated(kernel, loss=hinge, X=WORDS, lam=0.05, constrained=False):
     return theta, ko.Problem(cp.Minimize(loss(theta, b, X, lam)), constraints)
 
 
+@pytest.mark.slow
 def test_the_answer_is_that_of_the_matrix():
     """An independent truth: the same problem with kernel values that were computed beforehand."""
     Q = np.array([[overlap(a, b) for b in WORDS] for a in WORDS])

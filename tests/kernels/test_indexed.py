@@ -185,6 +185,7 @@ def test_only_the_factor_of_new_points_is_made_anew():
     assert problem._factored.reduction.factors[theta] is not first[theta]
 
 
+@pytest.mark.slow
 def test_the_gradient_of_a_criterion_by_the_points():
     Z = held()
     problem, rest = fitted(ks.Gaussian(sigma=1.0).indexed(Z), np.arange(10))

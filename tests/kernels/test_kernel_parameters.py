@@ -17,6 +17,7 @@ def problem(kernel, X=X, **constraints):
     return ko.Problem(cp.Minimize(cp.sum(cp.abs(y - theta(X) - b)) + lam * ko.sum_squares(theta))), theta, lam
 
 
+@pytest.mark.slow
 def test_a_problem_follows_its_kernel():
     sigma = cp.Parameter(pos=True, value=1.0, name="sigma")
     stated, theta, lam = problem(kernels.Gaussian(sigma))
@@ -53,6 +54,7 @@ def test_only_the_factors_that_depend_on_it_are_made_again():
     assert stated.value == pytest.approx(other.solve(), rel=1e-7)
 
 
+@pytest.mark.slow
 def test_paths_over_a_kernel_parameter():
     sigma = cp.Parameter(pos=True, value=1.0, name="sigma")
     stated, _, _ = problem(kernels.Gaussian(sigma))

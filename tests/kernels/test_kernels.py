@@ -197,6 +197,7 @@ def test_histogram_formula(name):
     check_kernel(HISTOGRAM_FORMULAS[name][0], with_zeros)
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("name", FORMULAS)
 def test_formula(name):
     kernel, formula = FORMULAS[name]
@@ -673,6 +674,7 @@ def random_kernel(rng, depth):
     return made[rng.integers(len(made))]()
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("seed", range(200))
 def test_random_compositions(seed):
     rng = np.random.default_rng(seed)

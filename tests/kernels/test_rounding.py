@@ -302,6 +302,7 @@ def test_strings():
     assert np.abs(kernel(words) - matches).max() <= kernel.rounding(words) * 7**3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [0.02, 4.0])
 def test_many_points_in_tiles(sigma):
     """900 points in 20 columns: three tiles, near the median or, for the narrow kernel, far from it."""
@@ -382,6 +383,7 @@ def exact_derivative(formula, x, dx, y, dy):
         return total / (2 * h) ** len(steps)
 
 
+@pytest.mark.slow
 @pytest.mark.one_row
 @pytest.mark.parametrize("name", DERIVATIVES)
 def test_derivatives(name):

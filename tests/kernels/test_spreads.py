@@ -262,6 +262,7 @@ def test_gram_matrices_are_positive_semidefinite(kernel):
     assert lift.is_psd
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [1, 3])
 def test_polynomials_within_the_bound(columns):
     """Against moments of monomials in 60 digits."""

@@ -62,6 +62,7 @@ def test_gram_matrices(kernel):
     np.testing.assert_allclose((W @ A)[[2, 0]].function.gram(), Q[np.ix_([2, 0], [2, 0])], rtol=1e-9, atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.one_row
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
@@ -81,6 +82,7 @@ def test_one_row_for_each_bag(kernel, loss):
     assert values[0] == pytest.approx(values[1], rel=1e-8)
 
 
+@pytest.mark.slow
 def test_a_differential_equation():
     """f″ + f = 0 at 15 points, f(0) = 1, f′(0) = 0: a row for each point, and f is the cosine."""
     T = np.linspace(0, 3, 15)[:, None]
@@ -114,6 +116,7 @@ def test_sums_differences_and_multiples():
     assert problem.solve() == pytest.approx(5.0)
 
 
+@pytest.mark.slow
 def test_several_outputs_and_inner_products():
     theta, prior = ko.Theta(GAUSSIAN, outputs=2), ko.Function(GAUSSIAN, X[:4], RNG.normal(size=(4, 2)))
     A = ko.FeatureMatrix(X, GAUSSIAN)
@@ -129,6 +132,7 @@ def test_several_outputs_and_inner_products():
     np.testing.assert_allclose(shifted.value, f.value - MEANS @ prior(X), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_parameters_of_the_kernel_and_gradients():
     sigma, lam = cp.Parameter(pos=True, value=1.0), cp.Parameter(pos=True, value=0.1)
     kernel = kernels.Gaussian(sigma=sigma)
@@ -362,6 +366,7 @@ def test_combinations_of_integrals():
     np.testing.assert_allclose((bins @ theta).value, several.integral(EDGES[:-1], EDGES[1:]), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_problems_in_the_plane_and_with_blurred_inputs():
     lower = np.array([[i, j] for i in (0.0, 0.5) for j in (0.0, 0.5)])
     theta = ko.Theta(GAUSSIAN)

@@ -87,6 +87,7 @@ def both(name, state):
     return problem, reference
 
 
+@pytest.mark.slow
 @pytest.mark.one_row
 @pytest.mark.parametrize("penalty", ["squared", "unsquared", "ball"])
 @pytest.mark.parametrize("name", TWINS)
@@ -115,6 +116,7 @@ BESIDE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.one_row
 @pytest.mark.parametrize("beside", BESIDE)
 @pytest.mark.parametrize("name", ["logistic", "squared"])
@@ -129,6 +131,7 @@ def test_beside_other_terms(name, beside):
     assert problem.verify().passed
 
 
+@pytest.mark.slow
 def test_repeated_rows_several_variables_and_maximize():
     again = np.r_[np.arange(20), np.arange(20), np.arange(10)]
     beta = cp.Variable(2)
@@ -190,6 +193,7 @@ def test_kinds_of_data_and_numeric_values():
     assert term.value == pytest.approx((KERNEL(X, X[:1])[:, 0] + 1 - Y) ** 2)
 
 
+@pytest.mark.slow
 def test_parameters_are_solved_again_without_factoring():
     theta, lam, y = ko.Theta(KERNEL), cp.Parameter(nonneg=True), cp.Parameter(N)
     problem = ko.Problem(cp.Minimize(cp.sum(pseudo_huber()(theta(X), y)) + lam * ko.sum_squares(theta)))
@@ -243,6 +247,7 @@ def test_from_a_problem_in_an_explicit_theta():
     assert problem.verify().passed
 
 
+@pytest.mark.slow
 def test_audit_of_a_function_from_elsewhere():
     theta, b = ko.Theta(KERNEL), cp.Variable()
     problem = ko.Problem(cp.Minimize(cp.sum(logistic()(theta(X) + b, LABELS)) + 0.1 * ko.sum_squares(theta)))
@@ -277,6 +282,7 @@ def test_a_logarithm_and_its_domain():
             assert values[0] == pytest.approx(values[1], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_bounded_domain():
     """−log(1 − u²) on (−1, 1), pushed against its end."""
     loss = ko.SmoothLoss(
@@ -303,6 +309,7 @@ def test_no_point_in_the_domain():
 # ---------------------------------------------------------------- the conjugate, and what it proves
 
 
+@pytest.mark.slow
 def test_conjugates_bound_from_above():
     """h*(v) ≥ vs − h(s) for every s, and equality where v is a slope of h; ∞ beyond the slopes."""
     for made, y in ((logistic, LABELS), (poisson, COUNTS), (squared, Y), (pseudo_huber, Y)):
@@ -463,6 +470,7 @@ def test_where_it_cant_stand():
         ko.Problem(cp.Minimize(cp.sum(term))).solve()
 
 
+@pytest.mark.slow
 def test_infeasible_and_undecided():
     theta = ko.Theta(KERNEL)
     term = cp.sum(squared()(theta(X), Y)) + ko.sum_squares(theta)

@@ -58,6 +58,7 @@ def test_numbers_of_numpy_print_as_numbers():
     assert ko.kernels.Gaussian(sigma=0.61) == KERNEL and hash(KERNEL) == hash(ko.kernels.Gaussian(sigma=0.61))
 
 
+@pytest.mark.slow
 def test_no_warning_of_cvxpy_points_into_the_library():
     """Parameters that cvxpy can't compile once for all: the answer is right, and nothing is said of a file of ours."""
     theta, lam, mu = ko.Theta(KERNEL), cp.Parameter(pos=True, value=0.5), cp.Parameter(pos=True, value=2.0)

@@ -104,6 +104,7 @@ def test_against_problems_without_the_rows(loss, sense):
             assert table.losses[row, k] == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_one_factor_serves_all():
     problem, w, lam, _ = stated(lambda f: ko.losses.hinge(LABELS, f))
     w.value, lam.value = np.ones(N), 1.0
@@ -117,6 +118,7 @@ def test_one_factor_serves_all():
         assert problem.solver_stats.factor_time == factor.factor_seconds
 
 
+@pytest.mark.slow
 def test_a_loss_of_ones_own():
     problem, w, lam, f = stated(lambda f: ko.losses.hinge(LABELS, f))
     seen = []
@@ -197,6 +199,7 @@ def test_a_fold_without_an_answer():
         _ = ko.cross_validate(problem, w, radius, [0.1], cv=2).best
 
 
+@pytest.mark.slow
 def test_the_best_of_equals_is_the_strongest():
     problem, w, lam, _ = ridge()
     table = ko.cross_validate(problem, w, lam, VALUES, cv=2, loss=lambda problem, test: 1.0)
@@ -222,6 +225,7 @@ def test_time():
         ko.cross_validate(problem, w, lam, VALUES, time_limit=1e-9)
 
 
+@pytest.mark.slow
 def test_what_ends_it_carries_its_fits(monkeypatch):
     """Ctrl-C and the time limit keep what is done: the rest of the error's table is nan."""
     problem, w, lam, _ = ridge()

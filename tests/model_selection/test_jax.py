@@ -109,6 +109,7 @@ def solves(monkeypatch):
 # ---------------------------------------------------------------- values and gradients
 
 
+@pytest.mark.slow
 @pytest.mark.one_row
 @pytest.mark.parametrize("case", CASES)
 def test_values_are_those_of_the_solved_problem(case):
@@ -230,6 +231,7 @@ def test_single_precision(compiled):
     assert found[0] != expected[0]
 
 
+@pytest.mark.slow
 def test_nothing_else_changes():
     problem, parameters, outputs, values = smooth()
     theta = problem.thetas()[0]
@@ -246,6 +248,7 @@ def test_nothing_else_changes():
     close([p.value for p in parameters], list(values))
 
 
+@pytest.mark.slow
 def test_solve_options(monkeypatch):
     problem, parameters, outputs, values = smooth()
     seen, plain = [], ko.Problem.solve

@@ -110,6 +110,7 @@ def test_its_mean_is_ridge_regression():
     assert difference == pytest.approx(value / 0.2, rel=1e-7)
 
 
+@pytest.mark.slow
 def test_the_largest_likelihood_is_scikit_learns():
     bounds = {"factor": (0.1, 20.0), "k1__sigma": (0.1, 20.0), "noise": (1e-3, 2.0)}
     found = ko.maximize_likelihood(1.0 * GAUSSIAN, X, Y, bounds, n_init=3)
@@ -175,6 +176,7 @@ def test_kernels_without_a_rule_are_searched_without_gradients(monkeypatch):
     assert other.log_marginal_likelihood == pytest.approx(one.log_marginal_likelihood, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_length_scale_for_each_column():
     """The derivative by all of them at once, with two targets."""
     P = np.random.default_rng(3).normal(size=(60, 4))
@@ -216,6 +218,7 @@ def test_what_has_no_likelihood():
 # ---------------------------------------------------------------- with cross-validation
 
 
+@pytest.mark.slow
 def test_a_matrix_for_each_kernel_serves_all_fits():
     """Kernels that are cached are evaluated once on the data, whatever is done with them."""
     calls = []

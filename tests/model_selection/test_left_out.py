@@ -300,6 +300,7 @@ def test_quantiles_together():
     assert np.abs(found[chosen] - exact).mean() <= 0.6 * np.abs(fitted[chosen] - exact).mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["CLARABEL", "INTERIOR_POINT"])
 def test_any_solver_and_present_values_of_parameters(solver):
     theta, lam = ko.Theta(KERNEL), cp.Parameter(nonneg=True, value=3.0)
@@ -314,6 +315,7 @@ def test_any_solver_and_present_values_of_parameters(solver):
     assert found == pytest.approx(ko.approximate_leave_one_out(problem, f), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_what_has_no_model():
     theta, b = ko.Theta(KERNEL), cp.Variable()
     f, penalty = theta(X) + b, ko.sum_squares(theta)
@@ -331,6 +333,7 @@ def test_what_has_no_model():
             ko.approximate_leave_one_out(problem, f)
 
 
+@pytest.mark.slow
 def test_what_is_no_row():
     theta, b = ko.Theta(KERNEL), cp.Variable()
     f = theta(X) + b

@@ -126,6 +126,7 @@ def test_units_signs_and_order_are_those_of_the_squared_expressions():
     assert both_ways(problem) == pytest.approx(expected, rel=1e-8, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_parameters_count_with_their_present_values():
     X, y = data(40)
     theta, b, lam, targets = ko.Theta(KERNEL), cp.Variable(), cp.Parameter(nonneg=True), cp.Parameter(40)
@@ -185,6 +186,7 @@ def test_any_solver_may_have_solved(solver):
     assert ko.leave_one_out(problem) == pytest.approx(expected, rel=1e-8, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_what_has_no_closed_form():
     X, y = data(20)
     theta = ko.Theta(KERNEL)

@@ -89,6 +89,7 @@ def test_rows_against_the_closed_form():
     assert np.all(path["seconds"] > 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("state", "values"), [(svm, [0.3, 3.0]), (ball, [0.5, 2.0]), (unsquared, [0.1, 5.0])])
 def test_rows_against_single_solves(state, values):
     problem, parameter = state()
@@ -116,6 +117,7 @@ def test_support_vectors():
     assert path["support"][0] < N
 
 
+@pytest.mark.slow
 def test_what_is_known_about_penalties_and_bounds():
     values = np.geomspace(0.01, 10, 4)
     for state in (svm, unsquared):
@@ -205,6 +207,7 @@ def test_rows_without_an_answer():
 # ---------------------------------------------------------------- what is left behind
 
 
+@pytest.mark.slow
 def test_the_problem_stands_as_it_stood(monkeypatch):
     problem, lam = svm()
     (theta,), (b,) = problem.thetas(), problem.variables()
@@ -306,6 +309,7 @@ def test_a_time_limit_keeps_the_rows_so_far():
 # ---------------------------------------------------------------- spacing
 
 
+@pytest.mark.slow
 def test_every_value_is_covered():
     """The optimum at any λ is enclosed by some row to the gap, and the row is that good."""
     problem, lam = ridge()
@@ -327,6 +331,7 @@ def test_every_value_is_covered():
     assert lam.value is None and problem.value is None
 
 
+@pytest.mark.slow
 def test_steps_are_as_long_as_they_may_be():
     problem, lam = ridge()
     path = ko.path(problem, lam, between=(0.05, 1.0), gap=0.1)

@@ -83,6 +83,7 @@ def test_several_starts():
     assert found.value == found["criterion"].min()
 
 
+@pytest.mark.slow
 def test_limits_keep_the_best(monkeypatch):
     one = Stated()
     found = ko.tune(one.problem, one.criterion, [one.lam], max_evaluations=3)
@@ -106,6 +107,7 @@ def test_limits_keep_the_best(monkeypatch):
     assert one.problem.status == "optimal"
 
 
+@pytest.mark.slow
 def test_weights_of_rows_and_plain_numbers():
     """Without bounds, parameters that may be 0 or negative are searched as they are."""
     one = Stated()
@@ -119,6 +121,7 @@ def test_weights_of_rows_and_plain_numbers():
     assert shift.value > 0.1
 
 
+@pytest.mark.slow
 def test_the_table_is_drawn():
     pytest.importorskip("matplotlib")
     one = Stated()
@@ -157,6 +160,7 @@ def test_a_search_that_ends_on_a_bound_can_be_continued():
     ko.tune(one.problem, criterion, [one.lam], bounds)
 
 
+@pytest.mark.slow
 def test_parameters_of_the_criterion_alone():
     """They have derivatives, too, and can be tuned beside others; those of neither are refused."""
     one = Stated()

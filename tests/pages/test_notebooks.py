@@ -77,6 +77,7 @@ def formulas(shown):
     return [re.sub(r"\\text\{.*?\}\\quad", "", line).replace("& ", "", 1).removesuffix(r" \\") for line in lines]
 
 
+@pytest.mark.slow
 def test_names_are_escaped():
     problem = stated(EVIL, EVIL)
     shown = problem._repr_latex_()

@@ -476,6 +476,7 @@ EDITS = [
 ]
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize(("edit", "message"), EDITS)
 def test_edited_json(edit, message, model):
     edited(model, edit)
@@ -643,6 +644,7 @@ def test_json_takes_no_more_than_it_is_counted(path):
             tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_a_directory_without_end(path):
     """A zip of a million empty members is not listed."""
     directory = b"".join(

@@ -136,6 +136,7 @@ def test_decision_regions():
     assert labels_of(ax) == ["-1", "1", "support vectors"]
 
 
+@pytest.mark.slow
 def test_decision_regions_of_several_classes():
     B, c = make_blobs(80, centers=4, random_state=3)
     names = np.array(["a", "b", "c", "d"])[c]
@@ -230,6 +231,7 @@ def test_axes_that_are_given(name):
     assert CALLS[name](None).figure is plt.gcf() and len(plt.get_fignums()) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fit", "decision_regions"])
 def test_light_and_dark(name):
     """What is black on a light background is white on a dark one, whatever the style is called."""

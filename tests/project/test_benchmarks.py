@@ -34,6 +34,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.one_row
 @pytest.mark.parametrize(("pattern", "tol", "count"), ROWS, ids=[row[0] for row in ROWS])
 def test_rows(pattern, tol, count):
@@ -50,6 +51,7 @@ def test_rows(pattern, tol, count):
             assert -2e-6 <= row.their_gap <= 1e-3
 
 
+@pytest.mark.slow
 def test_an_iteration():
     (row,) = solvers.measured(TINY, 1, "one iteration")
     assert row.ratio == pytest.approx(row.ours / row.theirs)
@@ -65,6 +67,7 @@ def test_paths(pattern):
         assert row.number == "10" or -1e-6 <= row.their_gap <= 1e-6
 
 
+@pytest.mark.slow
 def test_growth():
     found = specials.growth(TINY, "hinge", ko.losses.hinge, 1)
     assert not isnan(found.exponent) and list(found.seconds) == [50, 100]
@@ -94,6 +97,7 @@ def case_of(peer, **options):
     return measuring.Case("a case", lambda: statement, (peer,), options)
 
 
+@pytest.mark.slow
 def test_a_peer_that_stops_early_shows():
     peer = measuring.Peer("1", "hasty", peers.svc(0.5), (measuring.Target(1e9),))
     (row,) = measuring.measure(case_of(peer), 1)
@@ -101,6 +105,7 @@ def test_a_peer_that_stops_early_shows():
     assert row.verdict == "met"
 
 
+@pytest.mark.slow
 def test_a_fast_answer_without_a_certificate_meets_nothing():
     peer = measuring.Peer("1", "SVC", peers.svc(1e-3), (measuring.Target(1e9),))
     (row,) = measuring.measure(case_of(peer, max_rank=3), 1)

@@ -58,6 +58,7 @@ PRESENT = [  # in cvxpy and in numpy, with λ in the criterion too
 ]  # fmt: skip
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("number", range(len(PRESENT)))
 def test_a_criterion(number):
     make, formula = PRESENT[number]

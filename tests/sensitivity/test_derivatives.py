@@ -149,6 +149,7 @@ def fit_values_and_slopes(sigma):
     return value, (A @ theta).value, sigma * (A.derivative(0) @ theta).value, values, slopes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [1e-3, 1e3])
 def test_units_of_slopes_do_not_matter(sigma):
     """With σ = 1e-3 slopes weigh 1e6 times more than values in trace(Q): both are resolved alike."""

@@ -34,6 +34,7 @@ def test_losses_constraints_and_penalties(loss, constraint, penalty):
         assert any(found[p][entry] == pytest.approx(d, rel=1e-6, abs=noise) for d in known), p.name()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-9])
 @pytest.mark.parametrize("loss", ["hinge", "logistic", "huber"])
 def test_the_tolerance_of_the_solve_does_not_matter(loss, tol):
@@ -88,6 +89,7 @@ def test_the_optimal_value(loss, penalty):
         assert found[p][entry] == pytest.approx(known, rel=1e-6, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_maximization():
     case = Case("huber")
     mirrored = ko.Problem(cp.Maximize(-case.problem.objective.args[0]))
@@ -145,6 +147,7 @@ def test_several_functions_and_outputs():
         assert found[p] == pytest.approx(difference(problem, criterion, p), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_repeated_points():
     rng = np.random.default_rng(4)
     X = np.repeat(rng.normal(size=(12, 1)), 3, axis=0)
@@ -186,6 +189,7 @@ def test_active_sets_that_go_round_in_a_circle():
     assert found[lam] == pytest.approx(difference(problem, criterion, lam, h=1e-6), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1e-8, 1e6])
 def test_units(scale):
     """Data in other units: λ → scale·λ, criterion → scale² where y → scale·y."""
@@ -202,6 +206,7 @@ def test_units(scale):
     assert gradients[1] == pytest.approx(gradients[0], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_row_at_the_end_of_its_kink_is_named():
     """|f − y| with λ at which the first row is about to leave its kink: f = y there, at multiplier 1."""
     theta, lam = ko.Theta(ko.kernels.Linear()), cp.Parameter(nonneg=True, value=0.5)
@@ -222,6 +227,7 @@ def test_a_row_at_the_end_of_its_kink_is_named():
     assert beyond[lam] == pytest.approx(-2 / (2 * 0.8**2), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_nonconvex_losses():
     """At the local optimum."""
     rng = np.random.default_rng(6)
@@ -279,6 +285,7 @@ def test_what_is_refused():
         ko.gradient(case.problem, case.criterion)
 
 
+@pytest.mark.slow
 def test_nothing_changes():
     """Values of θ, variables, parameters and multipliers stay as the solve left them."""
     case = Case("hinge", "bounds elsewhere")
@@ -389,6 +396,7 @@ def test_backward_in_cvxpys_words():
     assert case.lam.gradient == pytest.approx(0.5 * known[case.lam])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "smooth", "power"])
 def test_derivatives_along_changes_are_the_transpose(loss):
     """δb for changes of all parameters is the sum of gradient·change."""
@@ -406,6 +414,7 @@ def test_derivatives_along_changes_are_the_transpose(loss):
     assert case.b.delta == pytest.approx(found[case.lam], rel=1e-8)
 
 
+@pytest.mark.slow
 def test_what_derivatives_of_cvxpy_refuse():
     sigma = cp.Parameter(pos=True, value=1.0, name="sigma")
     problem, _ = of_kernel(kernels.Gaussian(sigma))
@@ -458,6 +467,7 @@ def test_a_function_that_its_penalty_holds_at_zero():
     assert found[labels] == pytest.approx(np.full(10, 0.3))
 
 
+@pytest.mark.slow
 def test_nothing_for_the_function_to_explain():
     """One row and an intercept: θ = 0, b = y."""
     theta, b, lam = ko.Theta(kernels.Gaussian(1.0)), cp.Variable(), cp.Parameter(nonneg=True, value=0.3)
@@ -546,6 +556,7 @@ def test_no_derivative_is_zero_for_want_of_a_rule():
         structured.derivative()
 
 
+@pytest.mark.slow
 def test_parameters_of_kernels_that_nobody_asks_for_need_no_rule():
     scales = cp.Parameter(2, pos=True, value=[1.0, 1.0])
     kernel = kernels.Gaussian(1.0).weighted(lambda X: 1 + X[:, 0] ** 2).ard(scales)
@@ -599,6 +610,7 @@ def test_norms_of_differences_and_rows_of_other_kinds(penalty, extra):
         assert found[p] == pytest.approx(difference(problem, criterion, p), rel=1e-6, abs=1e-7)
 
 
+@pytest.mark.slow
 def test_derivatives_in_the_criterion_alone():
     case = Case("huber")
     points = ko.FeatureMatrix(np.array([[0.2], [1.0]]), case.theta.kernel)

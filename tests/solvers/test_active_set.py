@@ -50,6 +50,7 @@ def optimum(problem):
     return point
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("free", [True, False])
 @pytest.mark.parametrize("constrained", [False, True])
@@ -181,6 +182,7 @@ def test_rows_that_combine_predictions_are_not_looked_up():
     assert of_blocks(np.eye(8), B, [0.0]).kernel_space is None
 
 
+@pytest.mark.slow
 def test_a_path_takes_few_systems(monkeypatch):
     """Along 12 values of λ: 5 to 8 systems each, but for one that is too far from the one before."""
     rng = np.random.default_rng(1)

@@ -31,11 +31,13 @@ def stated(language, name, size):
     return Stated(cp.Minimize(cost), [f[:2] <= 0.3, cp.sum(real(d.v)) <= 0.35], lam, d, y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ATTRIBUTES)
 def test_value_bounds_and_multipliers(name):
     solved(name, [None, "HIGHS"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_bounds_with_each_solver(solver):
     if solver not in cp.installed_solvers():

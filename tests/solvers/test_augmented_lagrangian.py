@@ -84,6 +84,7 @@ def test_it_gives_up_where_no_gap_is_finite(monkeypatch, sigma):
     assert tried and found.stopped is None
 
 
+@pytest.mark.slow
 def test_loose_tolerances_are_relative_to_what_theta_gains(monkeypatch):
     """As certified gaps are. ½xᵀRx is far less for many rows with a small λ, and takes more systems to get to."""
     x = np.linspace(0, 6, 300)[:, None]
@@ -123,6 +124,7 @@ def few_columns(lams, tol=1e-3):
     return ko.path(problem, lam, lams, tol=tol)
 
 
+@pytest.mark.slow
 def test_with_few_columns_libsvm_takes_the_rows_that_a_neighbour_leaves_open(monkeypatch):
     """At loose tolerances; its point is the answer."""
     asked, lams = augmented_lagrangian._from_few_rows, np.geomspace(1, 1e-2, 10)
@@ -142,6 +144,7 @@ def test_with_few_columns_libsvm_takes_the_rows_that_a_neighbour_leaves_open(mon
     assert not found
 
 
+@pytest.mark.slow
 def test_with_few_columns_many_open_rows_are_left_to_newton_steps(monkeypatch):
     """libsvm takes longer there."""
     trained = []
@@ -152,6 +155,7 @@ def test_with_few_columns_many_open_rows_are_left_to_newton_steps(monkeypatch):
     assert not trained
 
 
+@pytest.mark.slow
 def test_where_its_point_fails_some_problems_do_without(monkeypatch):
     """The next 1, 2, 4, 8, 8, … problems of a path."""
     asked, judged = [], libsvm.completed
@@ -166,6 +170,7 @@ def test_where_its_point_fails_some_problems_do_without(monkeypatch):
     assert len(asked) == 6  # of 29 problems with a neighbour, the 1st, 3rd, 6th, 11th, 20th and 29th
 
 
+@pytest.mark.slow
 def test_where_too_many_rows_are_open_the_next_problem_is_looked_at(monkeypatch):
     """To see that takes no time, and is no failure."""
     asked = []

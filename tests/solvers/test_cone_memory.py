@@ -37,6 +37,7 @@ def test_residuals_are_refused_before_anything_is_taken():
         problem.solve(solver="CLARABEL", memory_limit=1e9)
 
 
+@pytest.mark.slow
 def test_a_small_limit_leaves_the_solver_that_fits():
     """Clarabel would take 4 MB; SCS decomposes the matrix, and needs no pairs of rows."""
     problem, plain = nuclear(20, 10.0), nuclear(20, 10.0)

@@ -36,12 +36,14 @@ def systems(problem, **options):
     return problem.solver_stats.num_iters
 
 
+@pytest.mark.slow
 def test_steps_of_the_interior_point_method():
     """41 with Mehrotra's centring and two correctors; 52 without correctors, 160 with a centring of ½."""
     found = {loss: systems(stated(loss, 1e-2, True), solver="INTERIOR_POINT", tol=1e-8) for loss in LOSSES}
     assert sum(found.values()) <= 46, found
 
 
+@pytest.mark.slow
 def test_an_equation_of_many_rows_takes_no_more_systems():
     """11, where the regularization of its multiplier is in units of how far Σf moves; in those of one row it stalls."""
     rng = np.random.default_rng(0)
@@ -53,6 +55,7 @@ def test_an_equation_of_many_rows_takes_no_more_systems():
     assert systems(problem, solver="INTERIOR_POINT", rank_tol=1e-8) <= 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("solver", "loss", "share"),
     [("INTERIOR_POINT", "hinge", 0.85), ("AUGMENTED_LAGRANGIAN", "hinge", 0.7), ("NEWTON", "logistic", 0.6)],
@@ -70,6 +73,7 @@ def test_a_warm_start_takes_fewer_systems(solver, loss, share, monkeypatch):
     assert totals[0] <= share * totals[1], totals
 
 
+@pytest.mark.slow
 def test_a_cold_start_goes_from_coarse_to_fine(monkeypatch):
     """Most multipliers are found with the first columns of B, in a share of the flops, if systems are formed from B."""
     monkeypatch.setattr(tall, "HELD", 0.0)

@@ -66,6 +66,7 @@ def test_far_apart():
     assert gradient == pytest.approx([share - 1, 1 - share, 0.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("N", [2, 5, 60, 300])
 def test_solved(N, ties):
@@ -95,6 +96,7 @@ def test_solved(N, ties):
     assert problem.certificate.lower <= found.fun * (1 + 1e-12) + 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("N", [3, 60, 200])
 def test_ties_by_efron(N):
     X, time, event = survival(N, ties=True)
@@ -119,6 +121,7 @@ def test_the_terms_agree_without_ties():
         ko.losses.cox(time, event, u, ties="exact")
 
 
+@pytest.mark.slow
 def test_other_terms_and_constraints():
     """Beside other losses, constraints and norms; and cvxpy's solvers agree."""
     X, time, event = survival(60)
@@ -155,6 +158,7 @@ def test_without_theta():
         cp.Problem(cp.Minimize(loss)).solve()
 
 
+@pytest.mark.slow
 def test_in_constraints_and_functions():
     """A bound holds at the answer, by exponential cones; inside of a function that increases for positive numbers only
     it is refused, as anything of unknown sign is."""
@@ -181,6 +185,7 @@ def test_leave_one_out_is_refused():
         ko.approximate_leave_one_out(problem, f)
 
 
+@pytest.mark.slow
 def test_a_path():
     """Answers along λ are those of single solves."""
     X, time, event = survival(80, ties=True)
@@ -225,6 +230,7 @@ def test_bad_input(time, event, shape, message):
         ko.losses.cox(time, event, cp.Variable(shape))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shift", [1e-9, 1e-7, 1e-5])
 def test_tiny_numbers_in_constraints_say_nothing_about_predictions(shift):
     """The interior point method starts beside slopes ≤ −1e-7 as beside slopes ≤ 0."""

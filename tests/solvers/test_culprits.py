@@ -22,6 +22,7 @@ def table(theta, objective, constraints=()):
     return ko.Problem(cp.Minimize(objective + 0.1 * ko.sum_squares(theta)), list(constraints)).solvers()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("written", "rewritten", "hint"),
     [
@@ -46,6 +47,7 @@ def test_the_term_that_does_not_split_is_named(theta):
     assert "|A·θ" not in reason
 
 
+@pytest.mark.slow
 def test_kinks_and_constraints_are_told_apart(theta):
     u, c = theta(X), cp.Variable(3, name="c")
     found = table(theta, cp.sum_squares(u - y) + cp.sum_squares(c), [cp.diff(c) >= 0])
@@ -55,6 +57,7 @@ def test_kinks_and_constraints_are_told_apart(theta):
     assert found["NEWTON"].endswith("no constraints; Σ |A·θ − [15 data]| has a kink")
 
 
+@pytest.mark.slow
 def test_many_terms_are_counted(theta):
     u = theta(X)
     reason = table(theta, sum(cp.abs(u[k] - y[k]) for k in range(6)))["NEWTON"]

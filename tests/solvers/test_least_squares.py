@@ -43,6 +43,7 @@ def check(problem, prediction, expected, tol=1e-8):
     assert np.abs(prediction - expected).max() <= tol * np.abs(expected).max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("N", [1, 2, 60])
 def test_every_strength_of_the_penalty(N):
     X, y = data(N)
@@ -71,6 +72,7 @@ def test_agrees_with_kernel_ridge(weighted):
     check(problem, theta.value(GRID), ridge.predict(LAPLACIAN(GRID, X)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ridge", [0.0, 0.5])
 def test_parametric_variables(ridge):
     X, y = data(70)
@@ -87,6 +89,7 @@ def test_parametric_variables(ridge):
     assert problem._left_off.kept.spectrum is not None
 
 
+@pytest.mark.slow
 def test_parametric_variables_that_repeat_each_other():
     X, y = data(50)
     theta, b, c, lam = ko.Theta(LAPLACIAN), cp.Variable(), cp.Variable(), cp.Parameter(nonneg=True)
@@ -99,6 +102,7 @@ def test_parametric_variables_that_repeat_each_other():
     assert problem._left_off.kept.spectrum is not None
 
 
+@pytest.mark.slow
 def test_several_outputs_are_decomposed_one_by_one():
     X, y = data(40)
     Y = np.column_stack([y, np.cos(y), y**2])
@@ -296,6 +300,7 @@ def test_norms_that_are_no_squares(kind):
     check(problem, theta.value(X) + b.value, LAPLACIAN(X) @ alpha + intercept, 1e-5)
 
 
+@pytest.mark.slow
 def test_what_it_does_not_take():
     X, y = data(20)
     theta = ko.Theta(LAPLACIAN)

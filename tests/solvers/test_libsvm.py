@@ -81,6 +81,7 @@ def test_other_problems(name):
     assert assemble.shape_of(problem.canonical_form(), problem._outer()).machine == 0
 
 
+@pytest.mark.slow
 def test_what_it_is_not_asked_for(monkeypatch):
     """Without time, memory or scikit-learn, other solvers begin from nothing; so they do where one class has weight."""
     problem, _ = stated("hinge")

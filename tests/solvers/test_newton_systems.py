@@ -103,6 +103,7 @@ def test_a_path_keeps_the_last_factor(monkeypatch):
     assert problem.status == "optimal"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 30.0])
 def test_steps_never_go_up(scale):
     """From far away, where whole steps of Newton's method overflow."""
@@ -138,6 +139,7 @@ def test_a_line_search_that_fails_moves_nothing(logistic):
     assert semismooth.step(logistic, wrong, here, 1.0, Systems(logistic, watch())) is None
 
 
+@pytest.mark.slow
 def test_a_search_that_fails_is_not_called_optimal(monkeypatch):
     monkeypatch.setattr(semismooth, "step", lambda *args: None)
     theta = ko.Theta(ko.kernels.Gaussian(sigma=0.3))

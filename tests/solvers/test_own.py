@@ -83,6 +83,7 @@ def agree(problem, reference, names):
         assert found.lower - slack <= known <= found.upper + slack
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", ["squared", "unsquared", "ball"])
 @pytest.mark.parametrize("name", [*KINKED, *SMOOTH])
 def test_all_applicable_solvers_agree(name, penalty):
@@ -95,6 +96,7 @@ def test_all_applicable_solvers_agree(name, penalty):
     agree(problem, stated(name, penalty)[0], applicable)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_drawn_problems(seed):
     rng = np.random.default_rng(seed)
@@ -130,6 +132,7 @@ CONSTRAINTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hinge", "pinball", "squares", "logistic"])
 @pytest.mark.parametrize("kind", CONSTRAINTS)
 def test_constraints_and_their_multipliers(kind, name):
@@ -143,6 +146,7 @@ def test_constraints_and_their_multipliers(kind, name):
         assert np.shape(ours.dual_value) == np.shape(theirs.dual_value)
 
 
+@pytest.mark.slow
 def test_the_augmented_lagrangian_takes_many_constraints_of_another_size():
     """Differences of neighbouring points on a fine grid are a hundredth of the predictions."""
     grid = np.c_[np.linspace(-2, 2, 150), np.zeros(150)]
@@ -156,6 +160,7 @@ def test_the_augmented_lagrangian_takes_many_constraints_of_another_size():
     assert problem.value == pytest.approx(reference.solve(solver="INTERIOR_POINT"), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shift", [0.0, 1e-9, 1e-6, 1e-3])
 def test_right_hand_sides_of_very_different_sizes(shift):
     """Half of the constraints have targets of about 10, the others a right-hand side that is nearly zero."""
@@ -173,6 +178,7 @@ def test_right_hand_sides_of_very_different_sizes(shift):
     assert problem.value == pytest.approx(least + shift, abs=1e-5)  # f0 takes the shift
 
 
+@pytest.mark.slow
 def test_a_hard_margin_by_the_augmented_lagrangian():
     """Constraints alone: multipliers, and so the gap, are 0 where the search begins."""
     X, y = data(120)
@@ -182,6 +188,7 @@ def test_a_hard_margin_by_the_augmented_lagrangian():
     agree(problem, reference, ["INTERIOR_POINT", "AUGMENTED_LAGRANGIAN"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hinge", "squares", "logistic"])
 def test_multipliers_of_bounds_on_the_norm(name):
     """The tightest of several bounds has it, in the units in which it was stated; one that does not bind has none."""
@@ -198,6 +205,7 @@ def test_multipliers_of_bounds_on_the_norm(name):
             assert ours.dual_value == pytest.approx(theirs.dual_value, rel=1e-3, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_constraints_with_hidden_rows_keep_their_multipliers():
     """|f| ≤ c is stated by auxiliary variables: it is left to solvers that know its multipliers."""
     problem, _, _ = stated("squares", extra=lambda f, theta, b: [cp.abs(f) <= 0.5])
@@ -207,6 +215,7 @@ def test_constraints_with_hidden_rows_keep_their_multipliers():
     assert problem.constraints[0].dual_value.max() > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", ["squared", "unsquared", "ball"])
 @pytest.mark.parametrize("intercept", [False, True])
 def test_several_classes(intercept, penalty):
@@ -234,6 +243,7 @@ def test_several_classes(intercept, penalty):
     assert problem.solver_stats.solver_name == "NEWTON"
 
 
+@pytest.mark.slow
 def test_several_classes_beside_constraints():
     X, y = data(60)
     classes = np.digitize(y, np.quantile(y, [0.3, 0.6]))
@@ -256,6 +266,7 @@ def test_multipliers_of_predictions():
     assert theta(X).dual_value == pytest.approx(-slope, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_several_thetas_outputs_and_parametric_variables():
     X, y = data(60)
     beta = cp.Variable(2)
@@ -312,6 +323,7 @@ def test_degenerate_problems(name):
         assert problem.value == pytest.approx(np.sum((y - y.mean()) ** 2) if len(set(X.ravel())) == 1 else 0, abs=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lam", [0.03, 0.06])
 def test_a_norm_that_is_not_squared_to_eight_digits(lam):
     """Newton's method alone: from a neighbour its gap was small enough at once, and ‖θ‖ stayed what it had been."""
@@ -343,6 +355,7 @@ def test_a_hard_margin_that_cannot_hold():
     assert problem.status == "infeasible"
 
 
+@pytest.mark.slow
 def test_what_a_solver_lacks_is_named():
     X, y = data(20)
     theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
@@ -419,6 +432,7 @@ def test_warm_starts(monkeypatch):
         assert problem.solver_stats.num_iters < cold
 
 
+@pytest.mark.slow
 def test_a_bound_of_zero():
     """A parameter may take ‖θ‖ ≤ R there: θ = 0, by another solver."""
     X, y = data(20)

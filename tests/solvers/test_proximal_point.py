@@ -57,6 +57,7 @@ def checked(problem, reference="CLARABEL", tol=1e-6):
     assert value == pytest.approx(expected, abs=10 * unit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("lam", [10.0, 0.1, 1e-3])
 def test_crammer_singer(intercept, lam):
@@ -65,6 +66,7 @@ def test_crammer_singer(intercept, lam):
     checked(ko.Problem(cp.Minimize(crammer_singer(U, Y) + lam * ko.sum_squares(theta))))
 
 
+@pytest.mark.slow
 def test_ways_to_write_it():
     """One optimum, whichever way the loss is written; the user's slacks are the losses."""
     X, labels, Y = classes()
@@ -83,6 +85,7 @@ def test_ways_to_write_it():
     np.testing.assert_allclose(duals.sum(axis=1), 1, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [3, 12, 30])
 def test_any_number_of_classes(count):
     """More classes than auxiliary variables may have rows, and than a column of the checker's pivots has entries."""
@@ -106,6 +109,7 @@ def sum_of_predictions(U, b):
     return [cp.sum(U[:, 0]) == 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constraint", [constraint_on_predictions, equation, sum_of_predictions])
 def test_constraints_beside_maxima(constraint):
     X, _, Y = classes(50, 3)
@@ -113,6 +117,7 @@ def test_constraints_beside_maxima(constraint):
     checked(ko.Problem(cp.Minimize(crammer_singer(U, Y) + 0.1 * ko.sum_squares(theta)), constraint(U, b)))
 
 
+@pytest.mark.slow
 def test_other_losses_beside_maxima():
     """Boxes and curved stretches of multipliers beside simplices."""
     X, _, Y = classes(40, 3)
@@ -121,6 +126,7 @@ def test_other_losses_beside_maxima():
     checked(ko.Problem(cp.Minimize(crammer_singer(U, Y) + others + 0.1 * ko.sum_squares(theta))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", ["norm", "ball"])
 def test_unsquared_norms(penalty):
     X, _, Y = classes(40, 3)
@@ -131,6 +137,7 @@ def test_unsquared_norms(penalty):
     )
 
 
+@pytest.mark.slow
 def test_weights_of_zero_and_repeated_rows():
     X, _, Y = classes(40, 3)
     X, Y = np.vstack([X, X[:10], X[:10]]), np.vstack([Y, Y[:10], Y[10:20]])
@@ -140,6 +147,7 @@ def test_weights_of_zero_and_repeated_rows():
     checked(ko.Problem(cp.Minimize(weights @ each + 0.01 * ko.sum_squares(theta))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [1e-8, 1e6])
 def test_units(unit):
     """The objective in other units: the same θ, times the unit of the targets."""
@@ -154,6 +162,7 @@ def test_units(unit):
     assert value / unit == pytest.approx(plain.solve(), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_few_maxima_are_left_to_other_solvers():
     """One maximum over all rows has one bound: a variable as others. The solver takes it where it is asked."""
     X = RNG.normal(size=(80, 2))
@@ -167,6 +176,7 @@ def test_a_few_maxima_are_left_to_other_solvers():
     assert problem.solve(solver="PROXIMAL_POINT", warm_start=False) == pytest.approx(value, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_path_starts_from_its_neighbour(monkeypatch):
     X, _, Y = classes(60, 4)
     theta, U, _ = scores(X, 4)
@@ -213,6 +223,7 @@ def test_ctrl_c_keeps_the_best_point(monkeypatch):
     assert np.isfinite(problem.value)
 
 
+@pytest.mark.slow
 def test_it_says_what_it_is_for():
     X = RNG.normal(size=(20, 2))
     theta = ko.Theta(KERNEL)

@@ -29,6 +29,7 @@ def direction(data, u=(0.0, 0.0, 0.0, 0.0), z=0.0):
     return x
 
 
+@pytest.mark.slow
 def test_a_row_is_judged_by_its_own_numbers():
     """|1e-11·z| ≤ 1 bounds z: along z the row grows by all of its size."""
     problem, data = stated(
@@ -69,6 +70,7 @@ def test_the_norm_of_a_difference_grows_as_that_of_theta():
     assert [norm.view.shift for norm in question.norms] == [None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight", [1e-6, 1e-10])
 def test_a_small_penalty_outweighs_what_fades(weight):
     """log(1 + e^(−b − c)) fades along b + c, which costs; the optimum is attained far away."""
@@ -82,6 +84,7 @@ def test_a_small_penalty_outweighs_what_fades(weight):
     assert free.status == "not_attained"
 
 
+@pytest.mark.slow
 def test_a_slow_fall_is_unbounded():
     """The kernel matrix is positive definite, so that u₀ → −∞ moves no other prediction."""
     theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))

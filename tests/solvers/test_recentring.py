@@ -38,6 +38,7 @@ def checked(problem, solver="CLARABEL"):
     np.testing.assert_allclose(predictions, theta.value(rows), atol=2e-3)
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("f0", [NEAR, AWAY], ids=["near", "away"])
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses(name, f0):
@@ -53,6 +54,7 @@ def test_a_large_penalty_leaves_f0():
     np.testing.assert_allclose(theta.value(X), AWAY(X), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_constraints_and_their_multipliers():
     theta = ko.Theta(KERNEL)
     f = theta(X)
@@ -73,12 +75,14 @@ def test_several_outputs():
     checked(ko.Problem(cp.Minimize(cp.sum(cp.huber(theta(X) - targets)) + 0.3 * ko.sum_squares(theta - f0))))
 
 
+@pytest.mark.slow
 def test_two_functions_of_which_one_is_shifted():
     near, other = ko.Theta(KERNEL), ko.Theta(ko.kernels.Gaussian(sigma=0.5))
     loss = cp.sum(cp.abs(near(X) + other(X) - Y))
     checked(ko.Problem(cp.Minimize(loss + 0.3 * ko.sum_squares(near - NEAR) + ko.sum_squares(other))))
 
 
+@pytest.mark.slow
 def test_a_path():
     """Warm starts are those of θ − f₀."""
     theta, lam = ko.Theta(KERNEL), cp.Parameter(nonneg=True, name="lam")

@@ -20,6 +20,7 @@ def solved(loss, strength=0.3, constraints=lambda f, theta: [], kernel=KERNEL, *
     return problem
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("s", [1e-8, 1e-4, 1e4])
 @pytest.mark.parametrize(
     "loss",
@@ -58,6 +59,7 @@ def test_one_huge_coefficient(place):
     assert problem.value == pytest.approx(plain.solve(solver="CLARABEL"), rel=1e-5)
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("first", [0.0, 1.0])
 @pytest.mark.parametrize(
     "loss",
@@ -84,6 +86,7 @@ def test_a_loss_without_weight_does_not_recede():
     assert problem.status == "optimal"
 
 
+@pytest.mark.slow
 def test_small_predictions_meet_their_constraints():
     """Of a sum of 1e-8, −1e-8 is far from ≥ 0."""
     s, labels = 1e-8, np.array([-1.0, -1.0, 1.0])
@@ -101,6 +104,7 @@ def test_small_predictions_meet_their_constraints():
             assert problem.certificate.lower <= reference.value * (1 + 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [3, 8, 10])
 def test_classes(classes):
     rng = np.random.default_rng(0)
@@ -137,6 +141,7 @@ def test_p_0_is_found_where_the_loss_is_infinite_at_zero():
     assert problem.status == "optimal"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("S", [1e6, 1e12])
 def test_a_coefficient_far_below_those_of_its_neighbours(S):
     """|S·f|/S is |f|, and other functions with the same rows keep all of their arguments."""
@@ -165,6 +170,7 @@ def test_losses_whose_slope_is_continuous_have_no_kinks(solver, loss):
     assert problem.value == pytest.approx(problem.solve(solver="CLARABEL", tol=1e-8), rel=1e-6)
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("parameter", [False, True])
 @pytest.mark.parametrize("weights", [[0.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
 @pytest.mark.parametrize(

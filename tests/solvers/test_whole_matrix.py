@@ -77,6 +77,7 @@ def test_theta_stands_on_rows_with_a_multiplier():
     assert np.allclose(np.abs(theta.value.pivot_coefficients), np.abs(nu[nu != 0]) / (2 * lam.value), rtol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["pinball", "huber"])
 def test_other_kinks_only_with_a_flat_spectrum(loss):
     """Where libsvm has no point, Q itself pays where a factor needs a large share of N columns."""
@@ -101,6 +102,7 @@ def test_few_columns_need_no_whole_matrix(loss):
     assert problem.solver_stats.rounds[-1].rank < N / 10
 
 
+@pytest.mark.slow
 def test_rows_that_are_nearly_dependent():
     """Active sets fail from libsvm's first point, where the free rows are nearly dependent; a finer one will do."""
     rng = np.random.default_rng(0)
@@ -114,6 +116,7 @@ def test_rows_that_are_nearly_dependent():
     assert by_factor(other) == pytest.approx(problem.value, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_changes_of_the_penalty_and_of_weights():
     weights = cp.Parameter(N, nonneg=True, value=np.ones(N))
     problem, _, _, lam = stated("hinge", weights=weights)
@@ -138,6 +141,7 @@ def test_squares_get_a_decomposition_for_more_values():
     assert found == [True, True, False, False]
 
 
+@pytest.mark.slow
 def test_whoever_needs_columns_gets_them():
     """Derivatives, left-out rows, the reduced problem and checks have a factor, made when it is asked for."""
     problem, theta, _, _ = stated("squares")
@@ -151,6 +155,7 @@ def test_whoever_needs_columns_gets_them():
     assert problem.status == "optimal" and not is_whole(problem)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["squares", "hinge"])
 def test_gradients_after_a_solve_with_the_whole_matrix(loss):
     problem, theta, _, lam = stated(loss)
@@ -164,6 +169,7 @@ def test_gradients_after_a_solve_with_the_whole_matrix(loss):
     assert found[lam] == pytest.approx(known[strength], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_left_out_rows_after_a_solve_with_the_whole_matrix():
     problem, theta, b, _ = stated("squares")
     problem.solve()

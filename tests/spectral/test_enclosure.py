@@ -39,6 +39,7 @@ FORMS = {
 }
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("way", ["trace", "whole matrix", "residual"])
 @pytest.mark.parametrize("rank", [1, 3, 10, 30, None])
 @pytest.mark.parametrize("kernel", [SMOOTH, ROUGH], ids=["smooth", "rough"])

@@ -71,6 +71,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.parametrize("solver", ["own", "CLARABEL"])
 @pytest.mark.parametrize("shared", ["shared", "another"])
@@ -130,6 +131,7 @@ def test_forks_wait_for_imports(tmp_path, monkeypatch):
     del sys.modules["slow_to_import"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", [None, "CLARABEL", "OSQP"])
 def test_threads_and_event_loops(solver):
     expected = [solved(seed, solver) for seed in range(6)]
@@ -154,6 +156,7 @@ def test_within_limits_of_blas():
         assert solved(0) == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", [None, "CLARABEL"])
 def test_nothing_is_left(solver):
     """Memory and threads after many solves are as after some: 40 problems of 15 kB each would show."""

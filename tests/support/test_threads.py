@@ -206,6 +206,7 @@ def test_work_has_the_deadline_and_the_error_state_of_the_caller(two_threads):
     assert two_threads.count == 2
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("count", [5, BLOCK, 3 * BLOCK + 7])
 def test_passes_over_the_kernel_do_not_depend_on_threads(count, monkeypatch):
     rng = np.random.default_rng(0)

@@ -78,6 +78,7 @@ def test_04_one_row(theta):
     assert theta.value(X[:1]) == pytest.approx(y[:1] / 2, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lam", [0.0, 0.1])
 def test_05_repeated_rows(theta, lam):
     twice, targets = np.vstack([X, X, X[:3]]), np.concatenate([y, y + 1, y[:3]])
@@ -145,6 +146,7 @@ def test_10_bad_lambda(theta):
         lam.value = -1.0
 
 
+@pytest.mark.slow
 def test_11_no_penalty(theta):
     for lam in (0.0, None):
         objective = cp.sum(ko.losses.absolute_error(y, theta(X)))
@@ -154,6 +156,7 @@ def test_11_no_penalty(theta):
         assert problem.status in ("optimal", "optimal_inaccurate")
 
 
+@pytest.mark.slow
 def test_11_no_penalty_at_low_rank(theta):
     problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X))))
     problem.solve(max_rank=4)
@@ -164,6 +167,7 @@ def test_11_no_penalty_at_low_rank(theta):
     assert bounded.certificate.scope == "full kernel"
 
 
+@pytest.mark.slow
 def test_12_separable_logistic_without_penalty():
     theta = ko.Theta(ko.kernels.Linear())
     problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.log_loss(np.sign(X[:, 0]), theta(X)))))
@@ -171,6 +175,7 @@ def test_12_separable_logistic_without_penalty():
     assert problem.status == "not_attained"
 
 
+@pytest.mark.slow
 def test_13_hard_margins(theta):
     linear = ko.Theta(ko.kernels.Linear())
     mixed = np.sign(np.sin(5 * X[:, 0]))
@@ -195,6 +200,7 @@ def test_13_hard_margins(theta):
     assert low.solve() == pytest.approx(5 * alone, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_14_linear_objectives(theta):
     for objective in (cp.sum(theta(X)), cp.sum(theta(X)) + 1e-3 * ko.norm(theta)):
         problem = ko.Problem(cp.Minimize(objective))
@@ -205,6 +211,7 @@ def test_14_linear_objectives(theta):
     assert bounded.status == "optimal"
 
 
+@pytest.mark.slow
 def test_15_one_class(theta):
     b = cp.Variable()
     problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(np.ones(20), theta(X) + b)) + ko.sum_squares(theta)))
@@ -279,6 +286,7 @@ def test_19_not_real_numbers(theta, data):
         theta(data)
 
 
+@pytest.mark.slow
 def test_21_memory(theta):
     many = np.arange(400_000.0).reshape(-1, 2)
     problem = ridge(theta, many, np.zeros(200_000))
@@ -294,6 +302,7 @@ def test_21_memory(theta):
         larger.solve(factorization="cholesky")
 
 
+@pytest.mark.slow
 def test_22_limits(theta):
     problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(labels, theta(X))) + 0.1 * ko.sum_squares(theta)))
     optimum = problem.solve()
@@ -367,6 +376,7 @@ def test_35_labels(theta):
         ko.losses.poisson(y - 10, theta(X))
 
 
+@pytest.mark.slow
 def test_36_low_rank_and_no_norm(theta):
     problem = ko.Problem(cp.Minimize(cp.norm1(y - theta(X))))
     problem.solve(max_rank=3)
@@ -384,6 +394,7 @@ def test_37_shifted_and_scaled_objectives(theta, factor, constant):
     assert other.certificate.relative_gap == pytest.approx(plain.certificate.relative_gap, rel=1e-2)
 
 
+@pytest.mark.slow
 def test_38_integers_in_y(theta):
     """Choosing an offset among integers, by a linear program; no multipliers."""
     k = cp.Variable(integer=True)
@@ -400,6 +411,7 @@ def test_38_integers_in_y(theta):
 ECOS_BB = pytest.mark.skipif("ECOS_BB" not in cp.installed_solvers(), reason="ECOS is not installed")
 
 
+@pytest.mark.slow
 @ECOS_BB
 def test_38_integers_and_a_norm(theta):
     k = cp.Variable(integer=True)
@@ -492,6 +504,7 @@ def test_41_a_boolean_that_is_zero():
     assert z.value == 0.0
 
 
+@pytest.mark.slow
 @ECOS_BB
 def test_41_some_entries_are_boolean():
     theta, Z = ko.Theta(KERNEL), cp.Variable((2, 2), boolean=[(0, 1), (0, 1)])
@@ -513,6 +526,7 @@ def test_41_some_entries_are_boolean():
     assert problem.value == pytest.approx(best, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_41_theta_restricted_beside_integers():
     x, targets = np.linspace(0, 6, 30)[:, None], np.random.default_rng(0).normal(size=30)
     values = []
@@ -593,6 +607,7 @@ def test_44_numbers_whose_squares_no_double_holds(name, s, theta):
         in_units(name, theta, s).solve()
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("s", [1e-140, 1e-100, 1e100, 1e140])
 @pytest.mark.parametrize("name", ["ridge", "hinge", "logistic", "targets"])
 def test_44_numbers_whose_squares_are_held(name, s, theta):
@@ -601,6 +616,7 @@ def test_44_numbers_whose_squares_are_held(name, s, theta):
     assert problem.status == "optimal"
 
 
+@pytest.mark.slow
 def test_44_single_numbers_of_any_size(theta):
     """Targets, weights and bounds that vanish or are as good as infinite change nothing for the others."""
     weights = np.where(np.arange(20) == 3, 1e-200, 1.0)
@@ -632,6 +648,7 @@ def test_44_kernel_values_without_digits(s, method):
             ridge(ko.Theta(kernel), s * X).solve(factorization=method)
 
 
+@pytest.mark.slow
 def test_44_kernels_of_points_of_any_size(theta):
     angle = ko.kernels.Cosine()(X)
     for s in (1e-300, 1e-200, 1e200, 1e300):
@@ -660,6 +677,7 @@ def test_44_derivatives_at_extreme_scales():
         ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - y) + ko.sum_squares(theta)), [slopes <= 1]).solve()
 
 
+@pytest.mark.slow
 def test_44_columns_of_far_units():
     """1e8 and 1e-8 together: a bound that holds, and with a scale for each column the optimum."""
     rng = np.random.default_rng(0)

@@ -36,6 +36,7 @@ def stated():
     return ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta)), [theta(X) + b <= 0.9])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", COPIES)
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_solved_problem(how, solver):
@@ -54,6 +55,7 @@ def test_a_solved_problem(how, solver):
     assert "stopped" not in str(twin.explain())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", COPIES)
 def test_they_are_independent(how):
     problem = stated()
@@ -67,6 +69,7 @@ def test_they_are_independent(how):
     assert np.isclose(COPIES[how](twin).solve(), elsewhere, rtol=1e-6)  # a copy of a copy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", COPIES)
 def test_nothing_is_taken_for_something_else(how):
     """cvxpy tells leaves apart by numbers: a copy's must not be those of what is here, nor of another copy."""
@@ -82,6 +85,7 @@ def test_nothing_is_taken_for_something_else(how):
     assert np.isclose(both.solve(), 4 * first.value, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_before_a_solve_and_after_a_look():
     problem = stated()
     problem.explain(), problem.is_dpp(), problem.solvers(), problem.reduced_problem
@@ -142,6 +146,7 @@ def test_a_lambda_in_a_kernel_is_refused():
     assert np.array_equal(copy.deepcopy(problem).thetas()[0].value(X), theta.value(X))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_threads_that_solve_one_problem(solver):
     problem = stated()

@@ -33,6 +33,7 @@ from kernelopt.solvers import cvxpy_solvers
 pytestmark = pytest.mark.filterwarnings("ignore:Solution may be inaccurate", "ignore:.*converge.*")
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("seed", range(100))
 def test_agrees_with_explicit_features(seed):
     *_, problem = verdict(Case(seed))
@@ -74,6 +75,7 @@ def test_agrees_with_the_oracle(family, seed):
     assert outcome.problem is None, f"{outcome.shown}: {outcome.problem}"
 
 
+@pytest.mark.slow
 @pytest.mark.one_row
 @pytest.mark.parametrize("family", [name for name in CASES if name != "twin"])
 @pytest.mark.parametrize("seed", [0, 960676])  # of growth: pivots that are independent in single precision only
@@ -158,6 +160,7 @@ def test_faults_are_planted_in_every_kind_of_problem():
     assert {c.loss for c in cases} == set(LOSSES)
 
 
+@pytest.mark.slow
 @pytest.mark.one_row
 @pytest.mark.parametrize("seed", FAULTY)
 def test_a_bad_point_is_not_optimal(seed, monkeypatch):
@@ -214,6 +217,7 @@ def test_wrong_multipliers_loosen_the_bound_and_never_break_it(seed, others, mon
         assert problem.certificate.relative_gap > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.one_row
 @pytest.mark.parametrize("seed", FAULTY)
 def test_an_objective_times_1e_8(seed):

@@ -185,6 +185,7 @@ def test_solvers(name, case, relation):
     close(first(name), other.answer(), times, a, c)
 
 
+@pytest.mark.slow
 @pytest.mark.one_row
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
 def test_weights_are_numbers_of_rows_and_zero_is_none(case):
@@ -335,6 +336,7 @@ def shown(estimator, Z):
     return getattr(estimator, "decision_function", getattr(estimator, "predict", None))(Z)
 
 
+@pytest.mark.slow
 @pytest.mark.one_row
 @pytest.mark.parametrize("name", MODELS)
 def test_estimators(name):
@@ -354,6 +356,7 @@ def test_estimators(name):
         assert near(fitted(model, X, model.slope * Y + 7, ids), a=model.slope, c=7.0)
 
 
+@pytest.mark.slow
 @pytest.mark.one_row
 @pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.weights])
 def test_weights_of_estimators(name):

@@ -399,6 +399,7 @@ def planted(problem, **faults):
     return SimpleNamespace(**(answer | faults))
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_right():
     assert check(solved()[0]) == []
 
@@ -416,12 +417,14 @@ def test_faults_of_a_certificate():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", ["infeasible", "unbounded", "not_attained"])
 def test_faults_of_a_status(status):
     problem = solved()[0]
     assert any(said.startswith(status) for said in check(planted(problem, status=status, certificate=None)))
 
 
+@pytest.mark.slow
 def test_faults_of_a_value():
     problem = solved()[0]
     said = check(planted(problem, value=problem.value * (1 + 1e-4)))

@@ -79,6 +79,7 @@ def random_problem(seed):
     return build, columns, penalty != 1
 
 
+@pytest.mark.slow
 @pytest.mark.one_row
 @pytest.mark.parametrize("seed", range(COUNT))
 def test_random_problem(seed):

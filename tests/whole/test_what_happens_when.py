@@ -15,6 +15,7 @@ def name(case):
     return f"{case.row}-{case.door}" + (f"-{number}" if number > 1 else "")
 
 
+@pytest.mark.one_row
 @pytest.mark.parametrize("case", [pytest.param(case, id=name(case)) for case in CASES])
 def test_what_happens(case):
     case.check()
