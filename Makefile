@@ -10,7 +10,7 @@ SPHINXOPTS ?=
 # A process per core. Each gets neighbours in a file, which share what the first of them computed.
 TESTS := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: demo test test-all coverage docs check-pages lint types format bench fuzz fuzz-border mutants mutate pins \
+.PHONY: demo test test-all test-every coverage docs check-pages lint types format bench fuzz fuzz-border mutants mutate pins \
         test-matrix dist-test audit clean
 
 # uv finds the lowest versions that pyproject.toml allows, and hashes; pip has neither.
@@ -28,9 +28,13 @@ demo: .venv/demo
 test: lint types
 	$(TESTS) -m "not slow"
 
-# All the rest.
+# The rest, and a sixth of what repeats it with other values.
 test-all: test
-	$(TESTS) -m slow
+	$(TESTS) -m "slow and not rare"
+
+# Everything.
+test-every: test-all
+	$(TESTS) -m rare
 
 # Lines and branches that the tests execute, in all their processes. It takes twice the time of `make test`, so that a test of
 # a time limit may fail.

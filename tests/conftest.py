@@ -18,22 +18,24 @@ def pytest_collect_file():
 
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at `-m`
 def pytest_collection_modifyitems(items):
-    """What `make test` leaves to `make test-all` is marked "slow".
+    """What `make test` leaves to `make test-all` is marked "slow", and what that leaves to `make test-every` "rare".
 
-    Of a cross product, rows whose values all stand in rows before them; with the mark "one_row", all rows but the
-    first; and runs of the examples.
+    Slow are runs of the examples and repetitions: rows of a cross product whose values all stand in rows before them,
+    and, with the mark "one_row", all rows but the first. All but each sixth of them, and of the other rows of slow tests,
+    are rare, too. Pages are not.
     """
     seen = defaultdict(set)
     for item in items:
         of_function = seen[item.nodeid.partition("[")[0]]
         rows = getattr(item, "callspec", None)
-        if item.get_closest_marker("one_row") is not None and of_function:
-            item.add_marker(pytest.mark.slow)
-        if "examples" in item.path.parts:
-            item.add_marker(pytest.mark.slow)
         new = {("", 0)} if rows is None else set(rows.indices.items())
-        if rows is not None and new <= of_function:
+        repeats = rows is not None and new <= of_function
+        repeats |= item.get_closest_marker("one_row") is not None and bool(of_function)
+        if repeats or "examples" in item.path.parts:
             item.add_marker(pytest.mark.slow)
+        repeats |= rows is not None and item.get_closest_marker("slow") is not None and bool(of_function)
+        if repeats and "pages" not in item.path.parts and zlib.crc32(item.nodeid.encode()) % 6:
+            item.add_marker(pytest.mark.rare)
         of_function |= new
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import fsum
 from typing import Any
 
 import cvxpy as cp
@@ -187,7 +188,8 @@ def _of_sum(node: Any, bound: Array) -> _Chain | None:
     others = [a for a in node.args if not a.is_constant()]
     if len(others) == 1 and others[0].shape == node.shape:
         known = [np.asarray(dense(c.value), dtype=float) for c in constants]
-        left, size = bound - sum(known), np.abs(bound) + sum(np.abs(c) for c in known)
+        terms = np.broadcast_arrays(bound, *(-c for c in known))
+        left, size = np.vectorize(lambda *several: fsum(several))(*terms), sum(map(np.abs, terms))  # rounded once
         if np.all((left == 0) | (np.abs(left) > CANCELLED * size)):
             inner = _peeled(others[0], np.broadcast_to(left, node.shape))
             return inner and replace(inner, g=lambda x: inner.g(x) + sum(constants[1:], constants[0]))

@@ -55,13 +55,11 @@ OTHERS = [
 ]
 
 
-@pytest.mark.one_row
 @checks.parametrize_with_checks(FEW)
 def test_check(estimator, check):
     check(estimator)
 
 
-@pytest.mark.one_row
 @pytest.mark.slow
 @checks.parametrize_with_checks(OTHERS)
 def test_check_of_others(estimator, check):
