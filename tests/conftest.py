@@ -21,8 +21,8 @@ def pytest_collection_modifyitems(items):
     """What `make test` leaves to `make test-all` is marked "slow", and what that leaves to `make test-every` "rare".
 
     Slow are runs of the examples and repetitions: rows of a cross product whose values all stand in rows before them,
-    and, with the mark "one_row", all rows but the first. All but each sixth of them, and of the other rows of slow tests,
-    are rare, too. Pages are not.
+    and, with the mark "one_row", all rows but the first. All but each sixth of them, and of the rows of slow tests, are
+    rare, too; those of pages are not.
     """
     seen = defaultdict(set)
     for item in items:
