@@ -189,7 +189,10 @@ def _of_sum(node: Any, bound: Array) -> _Chain | None:
     if len(others) == 1 and others[0].shape == node.shape:
         known = [np.asarray(dense(c.value), dtype=float) for c in constants]
         terms = np.broadcast_arrays(bound, *(-c for c in known))
-        left, size = np.vectorize(lambda *several: fsum(several))(*terms), sum(map(np.abs, terms))  # rounded once
+        size = sum(map(np.abs, terms))
+        if not np.isfinite(size).all():  # a sum that may overflow
+            return _Chain(node, bound, np.ones_like(bound), lambda x: x)
+        left = np.vectorize(lambda *several: fsum(several), otypes=[float])(*terms)  # rounded once
         if np.all((left == 0) | (np.abs(left) > CANCELLED * size)):
             inner = _peeled(others[0], np.broadcast_to(left, node.shape))
             return inner and replace(inner, g=lambda x: inner.g(x) + sum(constants[1:], constants[0]))

@@ -6,6 +6,7 @@ import pytest
 from scipy.optimize import brentq
 
 import kernelopt as ko
+from kernelopt.compiler import restated
 
 KERNEL = ko.kernels.Gaussian(sigma=1.0)
 
@@ -205,3 +206,17 @@ def test_a_function_that_is_not_0_is_no_answer():
     problem.solve()
     assert problem.value == pytest.approx(1.0)
     assert problem.verify().passed
+
+
+@pytest.mark.parametrize(("constants", "bound"), [((1e308, 1e308), 1e308), ((np.inf, 1.0), np.inf)])
+def test_constants_whose_sum_overflows_stay_as_they_are(constants, bound):
+    x = cp.square(cp.Variable())
+    for constant in constants:
+        x = x + constant
+    chain = restated._chain_of(x <= bound)
+    assert chain is None or chain.x is x
+
+
+def test_no_rows_at_all():
+    chain = restated._chain_of(cp.square(cp.Variable(0)) + np.zeros(0) <= np.ones(0))
+    assert chain is None or chain.r.size == 0
