@@ -18,7 +18,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from kernelopt.compiler.attributes import dense
+from kernelopt.compiler.attributes import dense, nearest
 from kernelopt.compiler.rules import Inspection
 from kernelopt.errors import DataError
 from kernelopt.kernels.callables import FromFunction
@@ -38,15 +38,23 @@ from kernelopt.support.cvxpy_parts import (
     AddExpression,
     AffAtom,
     Atom,
+    Leaf,
+    MatrixFrac,
     NegExpression,
     Power,
     PowerApprox,
     perspective,
     reshape,
+    symmetric_wrap,
     with_args,
 )
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
+
+# Atoms of a symmetric matrix, and which argument it is. Where cvxpy does not see that X is symmetric, as for
+# X = M + Mᵀ, they add equations X = Xᵀ, whose coefficients and constants are rounding errors in place of zeros.
+OF_SYMMETRIC = {cp.lambda_max: 0, cp.lambda_sum_largest: 0, MatrixFrac: 1}
+SYMMETRIC = 1e-13  # relative to the largest entry: X − Xᵀ is rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -386,6 +394,8 @@ def rewrite(problem: cp.Problem, replaced: dict[int, Any], squares: dict[int, An
         args = [visit(a) for a in node.args]
         if isinstance(node, CoxLikelihood):
             return node.written_out(args[0])
+        if (place := OF_SYMMETRIC.get(type(node))) is not None and is_symmetric_always(args[place]):
+            args[place] = symmetric_wrap(args[place])
         if isinstance(node, Atom) and not isinstance(node, AffAtom):
             args = [reshape(arg, (), order="F") if arg.shape == () and _is_column(arg) else arg for arg in args]
         unchanged = all(new is old for new, old in zip(args, node.args, strict=True))
@@ -398,6 +408,29 @@ def rewrite(problem: cp.Problem, replaced: dict[int, Any], squares: dict[int, An
 
     objective = type(problem.objective)(visit(problem.objective.args[0]))
     return cp.Problem(objective, [visit(c) for c in problem.constraints])
+
+
+def is_symmetric_always(X: cp.Expression) -> bool:
+    """Whether X = Xᵀ up to rounding for any values of variables and parameters, where cvxpy's rules do not say so.
+
+    It is tried on two random values: an X − Xᵀ that depends on them vanishes there with probability 0.
+    """
+    if X.is_symmetric() or X.is_complex() or X.ndim != 2 or X.shape[0] != X.shape[1]:
+        return False
+    rng, leaves = np.random.default_rng(0), [*X.variables(), *X.parameters()]
+    for _ in range(2):
+        at = {id(x): cp.Constant(nearest(x, rng.normal(size=x.shape))) for x in leaves}
+        value = dense(_with_leaves(X, at).value)
+        if not np.abs(value - value.T).max() <= SYMMETRIC * np.abs(value).max():
+            return False
+    return True
+
+
+def _with_leaves(node: Any, replaced: dict[int, Any]) -> Any:
+    """A copy of an expression with leaves replaced by id."""
+    if isinstance(node, Leaf):
+        return replaced.get(id(node), node)
+    return with_args(node, [_with_leaves(arg, replaced) for arg in node.args])
 
 
 def _is_column(node: Any) -> bool:

@@ -47,6 +47,8 @@ def _entries(node: Any, sign: float = 1.0) -> Array:
     factor = sign * constant
     if np.isfinite(factor).all() and (np.all(factor >= 0) or np.all(factor <= 0)):
         found = _entries(other, 1.0 if np.all(factor >= 0) else -1.0)
+        if isinstance(node, PRODUCTS):
+            found = np.broadcast_to(found, other.shape).reshape(node.shape if other.size > 1 else ())
         return _down(np.multiply(np.abs(factor), found, out=np.zeros(np.broadcast_shapes(factor.shape, found.shape)),
                                  where=factor != 0))  # fmt: skip
     nowhere_less = node.is_nonneg() if sign > 0 else node.is_nonpos()
@@ -64,14 +66,20 @@ def _of_one_argument(node: Any) -> Array:
 
 
 def _scaled(node: Any) -> tuple[Array, Any]:
-    """c and f where the node is the entrywise product cf with a constant c; else NaN, and the node."""
+    """c and f where the node is the entrywise product cf with a constant c; else NaN, and the node.
+
+    A matrix product with one number has the node's shape, which may have fewer dimensions than its factors.
+    """
     if isinstance(node, DivExpression) and node.args[1].is_constant():
         with np.errstate(divide="ignore"):
             return 1.0 / np.asarray(dense(node.args[1].value), dtype=float), node.args[0]
     if isinstance(node, cp.multiply) or (isinstance(node, PRODUCTS) and min(a.size for a in node.args) == 1):
         for constant, other in (node.args, node.args[::-1]):
             if constant.is_constant():
-                return np.asarray(dense(constant.value), dtype=float), other
+                value = np.asarray(dense(constant.value), dtype=float)
+                if isinstance(node, PRODUCTS):
+                    value = value.reshape(node.shape if value.size > 1 else ())
+                return value, other
     return np.asarray(np.nan), node
 
 

@@ -278,4 +278,6 @@ def _reason(probe: cp.Problem, name: str) -> str | None:
         if "cannot solve" in str(error):
             return "does not take all cones of this problem"
         return " ".join(str(error).split())
+    except NotImplementedError:
+        return "has no form of this problem: cvxpy lacks that of an atom"
     return None

@@ -31,11 +31,13 @@ from cvxpy.atoms.affine.sum import Sum
 from cvxpy.atoms.affine.transpose import transpose
 from cvxpy.atoms.affine.unary_operators import NegExpression
 from cvxpy.atoms.affine.vstack import Vstack
+from cvxpy.atoms.affine.wraps import symmetric_wrap
 from cvxpy.atoms.atom import Atom
 from cvxpy.atoms.dotsort import dotsort
 from cvxpy.atoms.elementwise.elementwise import Elementwise
 from cvxpy.atoms.elementwise.logic import LogicExpression
 from cvxpy.atoms.elementwise.power import Power, PowerApprox
+from cvxpy.atoms.matrix_frac import MatrixFrac
 from cvxpy.atoms.norm1 import norm1
 from cvxpy.atoms.norm_nuc import normNuc
 from cvxpy.atoms.perspective import perspective
@@ -67,11 +69,12 @@ from kernelopt.support.types import Array, Ints
 
 __all__ = [
     "COLUMNS", "JOINTLY_LINEAR", "OPAQUE", "PRODUCTS", "AddExpression", "AffAtom", "AffineData", "Atom", "Compiled",
-    "ConeData", "DataSlopes", "DivExpression", "Elementwise", "Hstack", "Inequality", "Leaf", "MulExpression",
+    "ConeData", "DataSlopes", "DivExpression", "Elementwise", "Hstack", "Inequality", "Leaf", "MatrixFrac",
+    "MulExpression",
     "NegExpression", "Pnorm", "PnormApprox", "Power", "PowerApprox", "Solution", "SolverStats", "Sum", "Vstack",
     "broadcast_to", "clarabel_answer", "clarabel_cones", "compiled", "cone_data", "forget", "get_id", "index",
     "is_compiled", "jacobians", "multiply", "norm1", "normNuc", "perspective", "quad_over_lin", "reshape", "sigma_max",
-    "special_index", "with_args",
+    "special_index", "symmetric_wrap", "with_args",
 ]  # fmt: skip
 
 PRODUCTS = (MulExpression, multiply)  # affine in each of two arguments
@@ -95,13 +98,13 @@ def jacobians(expression: cp.Expression) -> dict[int, Any]:
 
     Empty for an expression that is neither convex nor concave by cvxpy's rules: its own derivatives of quotients and
     products of two varying factors are wrong, or end the process. Variables are left out by which cvxpy knows no
-    derivative, and all of them outside of the domain.
+    derivative, and all of them outside of the domain, or where cvxpy's derivative of an atom fails by itself.
     """
     if not expression.is_dcp():
         return {}
     try:
         found = expression.grad
-    except NotImplementedError:
+    except (NotImplementedError, ValueError, TypeError):  # ValueError: that of cummax along axis 0 of a column
         return {}
     return {
         v.id: g if sp.issparse(g) else np.reshape(g, (v.size, expression.size)) for v, g in found.items()

@@ -8,7 +8,7 @@ import kernelopt as ko
 from kernelopt.compiler.least import least
 
 u, F, t = cp.Variable(5, name="u"), cp.Variable((5, 3), name="F"), cp.Variable(nonneg=True, name="t")
-b = cp.Variable(bounds=[-2, 3], name="b")
+b, b1 = cp.Variable(bounds=[-2, 3], name="b"), cp.Variable(1, bounds=[-2, 3], name="b1")
 y, w = np.array([1.0, -1.0, 1.0, 2.0, 3.0]), cp.Parameter(5, nonneg=True, value=np.arange(5.0))
 p = cp.Parameter(value=-2.0)
 EXACT = [
@@ -24,6 +24,9 @@ EXACT = [
     (lambda: cp.sum(ko.losses.pinball(y, u, 0.3)) + cp.sum(ko.losses.pinball(y, F, [0.1, 0.5, 0.9])), 0.0),
     (lambda: cp.sum(cp.maximum(u, -2, cp.exp(u) - 1)), -5.0),
     (lambda: 0 * cp.sum(u) + 1e-300 * t, 0.0),
+    (lambda: cp.sum(cp.maximum(u + w[:, None] @ cp.reshape(t, (1,), order="F"), 1)), 5.0),  # (5, 1) @ (1,) is (5,)
+    (lambda: cp.sum(np.ones((5, 1)) @ b1 + cp.square(u)), -10.0),
+    (lambda: cp.sum(cp.reshape(cp.Constant(2.0), (1, 1), order="F") @ cp.square(F[:1])), 0.0),
 ]
 OPEN = [
     lambda: cp.sum(ko.losses.poisson(np.abs(y), u)),
@@ -56,6 +59,7 @@ def test_no_value_is_below(stated):
         for variable in (u, F):
             variable.value = rng.normal(size=variable.shape) * 10.0 ** rng.integers(-9, 3)
         t.value, b.value = abs(rng.normal()) * 10.0 ** rng.integers(-9, 3), rng.uniform(-2, 3)
+        b1.value = rng.uniform(-2, 3, 1)
         assert bound <= expression.value
 
 

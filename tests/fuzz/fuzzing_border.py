@@ -162,8 +162,9 @@ def truth(said: Stated, solver: str = "CLARABEL") -> Truth:
     choices = [[0, 1] if x.attributes["boolean"] else [-1, 0, 1] for x, _ in entries]
     found = [_fixed(said, list(zip(entries, values, strict=True)), solver) for values in itertools.product(*choices)]
     values = [t.value for t in found if t.word == "optimal"]
-    if any(t.word == "unknown" for t in found):
-        return Truth("unknown")
+    for word in ("unknown", "unbounded"):
+        if any(t.word == word for t in found):
+            return Truth(word)
     if not values:
         return Truth("infeasible")
     return Truth("optimal", max(values) if isinstance(said.objective, cp.Maximize) else min(values))
@@ -202,10 +203,11 @@ def _solved(objective: Any, constraints: list[Any], solver: str) -> Truth:
         }[solver]
         try:
             problem.solve(solver=solver, **options)
-        except (cp.error.SolverError, ValueError, ArithmeticError):
+        except Exception:  # whatever cvxpy's own steps raise: there is no truth then
             continue
-        if problem.status in ("optimal", "infeasible", "unbounded"):
-            return Truth(problem.status, np.nan if problem.value is None else float(problem.value))
+        value = np.nan if problem.value is None else float(problem.value)
+        if problem.status in ("infeasible", "unbounded") or (problem.status == "optimal" and np.isfinite(value)):
+            return Truth(problem.status, value)
     return Truth("unknown")
 
 
