@@ -1,4 +1,4 @@
-"""The convex problem that remains of a mixed-integer one when its integers are fixed."""
+"""Convex problems from a mixed-integer one: that with its integers fixed, and that with any numbers in their place."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from kernelopt.compiler.attributes import dense, integral, rounded
+from kernelopt.compiler.attributes import dense, integral, limits, rounded
 from kernelopt.compiler.canonical_form import CanonicalForm, rewrite
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.support.types import Array
@@ -58,11 +58,49 @@ def fixed(form: CanonicalForm, point: Iterate) -> Fixed:
         if whole.all():
             replaced[id(y)] = cp.Constant(value)
         else:
-            others = {k: v for k, v in y.attributes.items() if v and k not in ("boolean", "integer")}
             # One variable of the same shape, with equalities at its integers, fits wherever y occurs.
-            rest = replaced[id(y)] = cp.Variable(y.shape, name=y.name(), **others)
+            rest = replaced[id(y)] = _continuous(y)
             pinned.append(rest[whole] == value[whole])
         values.append((y, value, rest))
     outer = rewrite(form.outer, replaced)
     outer = cp.Problem(outer.objective, [*outer.constraints, *pinned])
     return Fixed(replace(form, outer=outer), tuple(form.y), tuple(values))
+
+
+@dataclass(frozen=True, eq=False)
+class Relaxation:
+    """A problem whose integers may be any numbers within `lower` and `upper`; z are these, one after the other.
+
+    places : each variable with integers, and the continuous one in its place
+    """
+
+    problem: cp.Problem
+    z: cp.Variable
+    lower: Array
+    upper: Array
+    places: tuple[tuple[cp.Variable, cp.Variable], ...]
+
+    def take(self) -> None:
+        """Give variables with integers the values of those in their place, integers rounded."""
+        for y, rest in self.places:
+            y.save_value(rounded(y, dense(rest.value)))
+
+
+def relaxation(problem: cp.Problem) -> Relaxation:
+    """The problem with continuous variables in the place of those with integers. Bounds are the nearest integers."""
+    places = tuple((y, _continuous(y)) for y in problem.variables() if integral(y).any())
+    found = rewrite(problem, {id(y): rest for y, rest in places})
+    entries = [cp.reshape(rest, (rest.size,), order="C")[np.flatnonzero(integral(y))] for y, rest in places]
+    lower, upper = (
+        np.concatenate([bound[integral(y)] for (y, _), bound in zip(places, bounds, strict=True)])
+        for bounds in zip(*(limits(y) for y, _ in places), strict=True)
+    )
+    z = cp.Variable(len(lower))
+    whole = cp.Problem(found.objective, [*found.constraints, z == cp.hstack(entries)])
+    return Relaxation(whole, z, np.ceil(lower), np.floor(upper), places)
+
+
+def _continuous(y: cp.Variable) -> cp.Variable:
+    """A variable of the same shape and attributes whose entries need not be integers."""
+    others = {k: v for k, v in y.attributes.items() if v and k not in ("boolean", "integer")}
+    return cp.Variable(y.shape, name=y.name(), **others)

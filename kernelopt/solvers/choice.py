@@ -11,6 +11,7 @@ import cvxpy.error
 import numpy as np
 import scipy.sparse as sp
 
+from kernelopt.compiler import integers
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.separable import Outer
 from kernelopt.errors import OptionError, SolverError, UnknownNameError
@@ -19,7 +20,7 @@ from kernelopt.solvers import culprits, engines
 from kernelopt.solvers.assemble import SPLIT, Shape, shape_of, spread
 from kernelopt.solvers.augmented_lagrangian import NOT_SMOOTH
 from kernelopt.solvers.coupling import DENSE_ROW
-from kernelopt.solvers.cvxpy_solvers import CONIC_SOLVERS, meant, unknown_options
+from kernelopt.solvers.cvxpy_solvers import BRANCH_AND_BOUND, CONIC_SOLVERS, meant, unknown_options
 from kernelopt.solvers.engines import ENGINES
 from kernelopt.solvers.least_squares import NOT_SQUARES
 from kernelopt.support import html
@@ -47,7 +48,7 @@ QUADRATIC = ("OSQP", "HIGHS", "PIQP", "DAQP", "QPALM", "PROXQP")
 LONG = 80  # characters of a reason that is written once
 NO_ATOM = "takes cvxpy's atoms only, and not a SmoothLoss"
 # In the order in which they are tried: the first that is installed and takes the problem.
-MIXED_INTEGER = ("HIGHS", "GUROBI", "MOSEK", "CPLEX", "XPRESS", "COPT", "SCIP", "ECOS_BB")
+MIXED_INTEGER = ("HIGHS", "GUROBI", "MOSEK", "CPLEX", "XPRESS", "COPT", "SCIP", BRANCH_AND_BOUND)
 
 
 @dataclass(frozen=True)
@@ -115,11 +116,8 @@ def candidates(
         return [*ENGINES, *names] if alternatives else names[:1]
     for name in MIXED_INTEGER:
         if name in installed and _reason(probe(), name) is None:
-            return [name]
-    raise SolverError(
-        "Expected an installed solver for this mixed-integer problem; found none. Install one, such as "
-        f"{CONIC_SOLVERS['ECOS_BB'].install}."
-    )
+            return [name] if name == BRANCH_AND_BOUND or not alternatives else [name, BRANCH_AND_BOUND]
+    raise SolverError("Expected a mixed-integer problem for which cvxpy has a conic form; it lacks that of an atom.")
 
 
 def require_options(names: Sequence[str], options: Mapping[str, object], wanted: str | None) -> None:
@@ -187,7 +185,7 @@ def _require_own(form: CanonicalForm, outer: Outer | None) -> None:
 def _installed() -> tuple[str, ...]:
     """The solvers that cvxpy finds installed, cached since cvxpy searches the file system each time."""
     with importing:
-        return tuple(cp.installed_solvers())
+        return (*cp.installed_solvers(), BRANCH_AND_BOUND)
 
 
 def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, size: int, warm: bool = False) -> list[str]:
@@ -267,6 +265,10 @@ def _with_names(reasons: Mapping[str, str | None], parts: Sequence[culprits.Stat
 
 
 def _reason(probe: cp.Problem, name: str) -> str | None:
+    if name == BRANCH_AND_BOUND:
+        if not probe.is_mixed_integer():
+            return "takes problems with integers"
+        probe, name = integers.relaxation(probe).problem, "CLARABEL"
     try:
         with np.errstate(invalid="ignore"):  # cvxpy's bounds of a matrix product of free variables are 0·∞
             quietly_compiled(probe, name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib import import_module
@@ -14,7 +16,7 @@ import cvxpy.error
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.compiler import attributes
+from kernelopt.compiler import attributes, integers
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.conic_form import ConicForm, typical
 from kernelopt.compiler.iterate import Iterate, place
@@ -22,7 +24,7 @@ from kernelopt.compiler.representer import Reduction
 from kernelopt.errors import DCPError, MemoryLimitError, ParameterError, SolverError
 from kernelopt.factorization import memory
 from kernelopt.results.solution import Status
-from kernelopt.solvers import cone_memory
+from kernelopt.solvers import branch_and_bound, cone_memory
 from kernelopt.support import clock, outside
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.cvxpy_parts import Compiled, compiled
@@ -75,6 +77,12 @@ def _highs(tol: float) -> dict[str, Any]:
 def _ecos_bb(tol: float) -> dict[str, Any]:
     """Its own defaults leave 1e-3 of the value, and integers that are off by 1e-4."""
     return {**_ecos(tol), "mi_rel_eps": tol, "mi_abs_eps": tol}
+
+
+def _relaxations(tol: float) -> dict[str, Any]:
+    """Clarabel as far as it gets, since its dual points are bounds; almost solved is what other solvers call solved."""
+    reduced = {f"reduced_{name}": max(tol, TIGHTEST) for name in _clarabel(tol)}
+    return {**_clarabel(max(1e-2 * tol, TIGHTEST)), **reduced}
 
 
 def _attributes(module: str, settings: str) -> list[str]:
@@ -142,7 +150,9 @@ CONIC_SOLVERS = {
         _ecos_bb,
         stopped=lambda raw: raw["info"]["exitFlag"] == ECOS_STOPPED,
     ),
+    "BRANCH_AND_BOUND": ConicSolver("comes with kernelopt", _relaxations, names=_clarabel_names, complete=True),
 }
+BRANCH_AND_BOUND = "BRANCH_AND_BOUND"  # our own, with Clarabel for its relaxations
 # The bound of the optimum that branch and bound tells beside its answer, where its raw answer holds one.
 BOUNDS: dict[str, Callable[[Any], float]] = {
     "HIGHS": lambda raw: raw["info"].mip_dual_bound,
@@ -167,6 +177,19 @@ STATUSES = {
     cp.INFEASIBLE: Status.INFEASIBLE,
     cp.UNBOUNDED: Status.UNBOUNDED,
 }
+
+
+# Clarabel's statuses that say something of a relaxation.
+CLARABEL_STATUSES = {
+    "Solved": Status.OPTIMAL, "AlmostSolved": Status.OPTIMAL,
+    "PrimalInfeasible": Status.INFEASIBLE, "DualInfeasible": Status.UNBOUNDED,
+}  # fmt: skip
+GAP = 0.1  # of the tolerance: what branch and bound may leave, beside the accuracy of its relaxations
+
+
+# Solvers that tell no bound, and whose claims are wrong now and then: ECOS_BB calls points optimal that enumeration
+# shows not to be, and feasible problems infeasible. cvxpy takes it by name only, too.
+UNRELIABLE = {"ECOS_BB"}
 
 
 def unknown_options(solver: str, options: Iterable[str]) -> list[str]:
@@ -244,28 +267,23 @@ def solve(  # noqa: PLR0917
     ours = known.options(max(1e-2 * tol, TIGHTEST))  # the certified gap adds the factor's error
     if seconds is not None and known.time_limit:
         ours[known.time_limit] = max(seconds, 1e-3)  # a limit ≤ 0 may mean no limit
-    if solver == "CLARABEL" and is_forked():
-        ours["max_threads"] = 1  # with more, it would wait for a pool of threads that this process does not have
     ours |= {k: v for k, v in options.items() if k not in ("warm_start", "verbose")}
+    if solver in ("CLARABEL", BRANCH_AND_BOUND) and is_forked():
+        ours["max_threads"] = 1  # with more, it would wait for a pool of threads that this process does not have
     try:
-        found = compiled(problem, solver, ours)
-        _require_memory_of(found, memory_limit)
-        mixed = problem.is_mixed_integer()
-        plain = mixed or not isinstance(found.data, dict)
-        of_x, of_z, kappa = _in_units(found, units, penalized, mixed)
-        rows = _equilibrated(found.data) if solver == "CLARABEL" and not plain else None
-        left = deadline - clock.now()
-        if isfinite(left) and known.time_limit and known.time_limit not in options:
-            ours[known.time_limit] = max(left, 1e-3)
-        raw = found.answer(problem, options, ours, left)
-        if known.stopped(raw) and clock.now() < deadline:
-            outside.interrupt()
-        if known.stopped(raw) and not known.keeps:
-            raise OutOfTimeError
-        raw = raw if rows is None else _ClarabelPoint(raw, rows)
-        solution = _with_a_point(found, raw, (of_x, of_z))
+        with _told(solver, options):
+            if solver == BRANCH_AND_BOUND:
+                return _by_branch_and_bound(problem, tol, ours, deadline, memory_limit)
+            return _by_cvxpy(problem, solver, options, ours, deadline, units, penalized, memory_limit)
     except OutOfTimeError:
         return nothing(solver)
+
+
+@contextmanager
+def _told(solver: str, options: Mapping[str, Any]) -> Iterator[None]:
+    """Errors of cvxpy and of solvers as ours, with their own words."""
+    try:
+        yield
     except cvxpy.error.ParameterError as error:
         raise ParameterError(str(error)) from error
     except cvxpy.error.DCPError as error:
@@ -278,17 +296,120 @@ def solve(  # noqa: PLR0917
             f"{solver} did not take the options {', '.join(given) or 'that it was given'}, which solve() itself does "
             f"not know: {str(error).rstrip('.')}. {meant(solver, given)}".rstrip()
         ) from error
+
+
+def _by_cvxpy(  # noqa: PLR0917
+    problem: cp.Problem, solver: str, options: Mapping[str, Any], ours: dict[str, Any], deadline: float,
+    units: tuple[float, float] | None, penalized: Sequence[cp.Variable], memory_limit: float | None,
+) -> Answer:  # fmt: skip
+    """The answer of one of cvxpy's solvers."""
+    known = CONIC_SOLVERS.get(solver, ConicSolver(""))
+    found = compiled(problem, solver, ours)
+    _require_memory_of(found, memory_limit)
+    mixed = problem.is_mixed_integer()
+    plain = mixed or not isinstance(found.data, dict)
+    of_x, of_z, kappa = _in_units(found, units, penalized, mixed)
+    rows = _equilibrated(found.data) if solver == "CLARABEL" and not plain else None
+    left = deadline - clock.now()
+    if isfinite(left) and known.time_limit and known.time_limit not in options:
+        ours[known.time_limit] = max(left, 1e-3)
+    raw = found.answer(problem, options, ours, left)
+    if known.stopped(raw) and clock.now() < deadline:
+        outside.interrupt()
+    if known.stopped(raw) and not known.keeps:
+        raise OutOfTimeError
+    raw = raw if rows is None else _ClarabelPoint(raw, rows)
+    solution = _with_a_point(found, raw, (of_x, of_z))
     stats = CvxpyStats.from_dict(solution.attr, solver)
     if solution.status in cp.settings.ERROR:
         raise SolverError(f"{solver} failed. Try another solver, or verbose=True for more.")
+    status = STATUSES.get(solution.status, Status.USER_LIMIT)
+    if solver in UNRELIABLE:
+        status = Status.OPTIMAL_INACCURATE if status == Status.OPTIMAL else Status.USER_LIMIT
     with np.errstate(all="ignore"):  # the point may be outside of the objective's domain
         problem.unpack(solution)
-    for variable in problem.variables():
-        _place_inside(variable)
-    has_point = solution.status in cp.settings.SOLUTION_PRESENT and all(map(_has_value, problem.variables()))
-    status = STATUSES.get(solution.status, Status.USER_LIMIT)
+    has_point = _is_placed(problem) and solution.status in cp.settings.SOLUTION_PRESENT
     status = status if has_point or not status.has_point else Status.USER_LIMIT
     return Answer(status, has_point, stats, bound=_told_bound(found, raw, kappa) if mixed else nan)
+
+
+def _is_placed(problem: cp.Problem) -> bool:
+    """Move all variables to values with their attributes; whether each has a finite value."""
+    for variable in problem.variables():
+        _place_inside(variable)
+    return all(map(_has_value, problem.variables()))
+
+
+def _by_branch_and_bound(
+    problem: cp.Problem, tol: float, ours: dict[str, Any], deadline: float, memory_limit: float | None
+) -> Answer:
+    """The answer of branch and bound; its bound is that of Clarabel's dual points, by its word."""
+    relaxed, began = integers.relaxation(problem), clock.now()
+    found = compiled(relaxed.problem, "CLARABEL", ours)
+    _require_memory_of(found, memory_limit)
+    first = found.first_column(relaxed.z)
+    assert first is not None
+    n = len(relaxed.lower)
+    found.data["int_vars_idx"] = _beside(found.data, range(first, first + n))
+    of_x, of_z, kappa = _scaled_beside_integers(found.data)
+
+    def on_box(lower: Array, upper: Array) -> branch_and_bound.Relaxed:
+        boxed, added = _boxed(found, first, lower, upper)
+        raw = boxed.answer(relaxed.problem, {"warm_start": False}, ours, deadline - clock.now())
+        status = CLARABEL_STATUSES.get(str(raw.status), Status.USER_LIMIT)
+        if str(raw.status) in ("CallbackTerminated", "MaxTime"):
+            raise OutOfTimeError
+        x = np.asarray(raw.x)
+        if status in (Status.INFEASIBLE, Status.UNBOUNDED) or not np.isfinite(x).all():
+            return branch_and_bound.Relaxed(status)
+        bound = raw.obj_val_dual if status == Status.OPTIMAL else -inf
+        point = _ClarabelPoint(raw, without=added)
+        return branch_and_bound.Relaxed(status, x[first : first + n], raw.obj_val, bound, point)
+
+    answer = branch_and_bound.search(
+        on_box, relaxed.lower, relaxed.upper, lambda value: GAP * tol * max(1.0, abs(value))
+    )
+    stats = CvxpyStats(BRANCH_AND_BOUND, solve_time=clock.now() - began)
+    if answer.kept is None:
+        return Answer(answer.status, False, stats, bound=found.offset + kappa * answer.bound)
+    solution = found.solution(answer.kept, (of_x, of_z))
+    solution.dual_vars = {}  # those of a box are none of the problem
+    with np.errstate(all="ignore"):
+        relaxed.problem.unpack(solution)
+    relaxed.take()
+    has_point = _is_placed(problem)
+    status = answer.status if has_point else Status.USER_LIMIT
+    return Answer(status, has_point, stats, bound=found.offset + kappa * answer.bound)
+
+
+def _beside(data: dict[str, Any], columns: Sequence[int]) -> list[int]:
+    """The columns z, and those that equations set equal to them."""
+    equations = sp.csr_array(data["A"])[: data["dims"].zero]
+    rows = np.unique(sp.csc_array(equations)[:, columns].nonzero()[0])
+    return [int(j) for j in np.union1d(columns, equations[rows].nonzero()[1])]
+
+
+def _boxed(found: Compiled, first: int, lower: Array, upper: Array) -> tuple[Compiled, Array]:
+    """Clarabel's data with rows that keep columns from `first` on within bounds; and which rows these are.
+
+    Equal bounds are equations, in front of all rows; others follow the inequalities.
+    """
+    data = found.data
+    zero, nonneg, n = data["dims"].zero, data["dims"].nonneg, len(data["c"])
+    same = lower == upper
+    at = np.concatenate(
+        [np.flatnonzero(same), np.flatnonzero(~same & (upper < inf)), np.flatnonzero(~same & (lower > -inf))]
+    )
+    equal, above = int(same.sum()), int((~same & (upper < inf)).sum())
+    signs = np.where(np.arange(len(at)) < equal + above, 1.0, -1.0)
+    E = sp.csr_array((signs, (np.arange(len(at)), first + at)), shape=(len(at), n))
+    e = signs * np.where(signs > 0, upper[at], lower[at])
+    A, b, dims = sp.csr_array(data["A"]), data["b"], copy(data["dims"])
+    dims.zero, dims.nonneg = zero + equal, nonneg + len(at) - equal
+    A = sp.vstack([E[:equal], A[: zero + nonneg], E[equal:], A[zero + nonneg :]], format="csc")
+    b = np.concatenate([e[:equal], b[: zero + nonneg], e[equal:], b[zero + nonneg :]])
+    added = np.r_[0:equal, equal + zero + nonneg : len(at) + zero + nonneg]
+    return found._replace(data={**data, "A": sp.csc_array(A), "b": b, "dims": dims}), added
 
 
 def _told_bound(found: Compiled, raw: Any, kappa: float) -> float:
@@ -451,9 +572,13 @@ class _ClarabelPoint:
     The certificate decides how good that point is.
     """
 
-    def __init__(self, raw: Any, rows: Array | None = None, status: str | None = None) -> None:
+    def __init__(
+        self, raw: Any, rows: Array | None = None, status: str | None = None, without: Array | None = None
+    ) -> None:
+        """`without` are rows that were added to cvxpy's."""
         self.x, self.s, self.obj_val = raw.x, raw.s, raw.obj_val
-        self.z = raw.z if rows is None else rows * np.asarray(raw.z)
+        z = raw.z if without is None else np.delete(np.asarray(raw.z), without)
+        self.z = z if rows is None else rows * np.asarray(z)
         self.status = status or str(raw.status)
         self.solve_time, self.iterations = raw.solve_time, raw.iterations
 

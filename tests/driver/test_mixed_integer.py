@@ -6,11 +6,13 @@ from types import SimpleNamespace
 import cvxpy as cp
 import numpy as np
 import pytest
-from enumerating import CONIC, Case, wrong
+from enumerating import Case, wrong
 
 import kernelopt as ko
 from kernelopt.errors import KernelOptError
 from kernelopt.solvers.cvxpy_solvers import BOUNDS
+from kernelopt.support.clock import OutOfTimeError
+from kernelopt.support.cvxpy_parts import Compiled
 
 X, Y = np.linspace(0, 1, 6)[:, None], np.array([0.0, 1, 5, 1, 0, -1])
 
@@ -80,13 +82,87 @@ def test_a_restricted_theta_has_the_bound_of_the_reduced_problem():
     assert "HIGHS's word for the reduced problem, not proven" in str(problem.certificate)
 
 
-@pytest.mark.skipif(not CONIC, reason="ECOS is not installed")
+@pytest.mark.skipif("ECOS_BB" not in cp.installed_solvers(), reason="ECOS is not installed")
 def test_a_solver_that_tells_no_bound():
+    """ECOS_BB's points are optimal as a rule, and not always."""
     theta, z = ko.Theta(ko.kernels.Linear()), cp.Variable(boolean=True)
     problem = ko.Problem(cp.Minimize(cp.sum_squares(Y - theta(X) - z) + ko.sum_squares(theta)))
     problem.solve(solver="ECOS_BB")
-    assert problem.status == "optimal" and problem.certificate is None
+    assert problem.status == "optimal_inaccurate" and problem.certificate is None
     assert "tells no bound" in problem.verify()["optimality"].note
+
+
+@pytest.mark.parametrize("goal", [cp.Minimize, cp.Maximize])
+def test_integers_beside_losses_that_need_cones(goal):
+    """Logistic losses and a norm: branch and bound of our own, beside plain cvxpy with each choice."""
+    rng = np.random.default_rng(8)
+    points, y, F = rng.normal(size=(6, 2)), rng.normal(size=6), rng.normal(size=(6, 3))
+    kernel, sign = ko.kernels.Gaussian(sigma=1.0), 1 if goal is cp.Minimize else -1
+
+    def objective(f, square, z):
+        return cp.sum(cp.logistic(y - f - 2 * F @ z)) + cp.sum_squares(z - 0.3) + 0.4 * square
+
+    theta, z = ko.Theta(kernel), cp.Variable(3, integer=True, bounds=[-1, 1])
+    problem = ko.Problem(goal(sign * objective(theta(points), ko.sum_squares(theta), z)), [cp.sum(z) <= 1])
+    problem.solve()
+    B, w, values = np.linalg.cholesky(kernel(points)), cp.Variable(6), []
+    for choice in itertools.product((-1, 0, 1), repeat=3):
+        if sum(choice) <= 1:
+            plain = objective(B @ w, cp.sum_squares(w), np.array(choice))
+            values.append(cp.Problem(cp.Minimize(plain)).solve(solver="CLARABEL"))
+    found = problem.certificate
+    assert problem.status == "optimal" and found.solver == "BRANCH_AND_BOUND"
+    assert sign * problem.value == pytest.approx(min(values), rel=1e-6)
+    assert found.lower <= problem.value <= found.upper and found.relative_gap <= 1e-6
+    assert problem.solvers().chosen == "BRANCH_AND_BOUND"
+
+
+def small(constraints=lambda f, z: [], norm=ko.sum_squares, loss=cp.sum_squares, **attributes):
+    theta, z = ko.Theta(ko.kernels.Linear()), cp.Variable(2, **(attributes or {"integer": True}))
+    f = theta(X)
+    objective = loss(Y - f - 2.3 * z[0] + z[1]) + norm(theta) + 0.01 * cp.abs(z[0] - 0.4)
+    return ko.Problem(cp.Minimize(objective), constraints(f, z)), z
+
+
+def test_integers_without_bounds():
+    problem, z = small()
+    problem.solve()
+    values = []
+    for choice in itertools.product(range(-3, 4), repeat=2):
+        fixed, _ = small(lambda f, z, choice=choice: [z == np.array(choice)], bounds=[-9, 9])
+        values.append(fixed.solve())
+    assert problem.status == "optimal" and problem.value == pytest.approx(min(values), rel=1e-6)
+    np.testing.assert_array_equal(z.value, np.round(z.value))
+
+
+def test_no_integers_are_feasible():
+    assert small(lambda f, z: [z[0] >= 0.2, z[0] <= 0.8])[0].solve() == np.inf
+
+
+@pytest.mark.parametrize("norm", [cp.norm1, cp.norm], ids=["linear", "cone"])  # HiGHS ends as "infeasible or unbounded"
+def test_unbounded_beside_integers(norm):
+    problem, _ = small(norm=lambda theta: 0, loss=lambda r: cp.sum(r) + norm(r[:2]), boolean=True)
+    problem.solve()
+    assert problem.status == "unbounded"
+
+
+def test_a_time_limit_leaves_the_best_point(monkeypatch):
+    """The third relaxation has no time."""
+    problem, _ = small(boolean=True)
+    problem.solve()
+    best, answer, calls = problem.value, Compiled.answer, []
+
+    def limited(self, *args):
+        calls.append(self.solver)
+        if len(calls) == 3:
+            raise OutOfTimeError
+        return answer(self, *args)
+
+    monkeypatch.setattr(Compiled, "answer", limited)
+    problem, _ = small(boolean=True)
+    problem.solve()
+    assert problem.status == "user_limit" and problem.value >= best - 1e-9
+    assert problem.certificate.lower <= best
 
 
 def test_where_solvers_have_their_bound():

@@ -408,11 +408,7 @@ def test_38_integers_in_y(theta):
     assert theta(X).dual_value is None
 
 
-ECOS_BB = pytest.mark.skipif("ECOS_BB" not in cp.installed_solvers(), reason="ECOS is not installed")
-
-
 @pytest.mark.slow
-@ECOS_BB
 def test_38_integers_and_a_norm(theta):
     k = cp.Variable(integer=True)
     problem = ko.Problem(
@@ -493,7 +489,6 @@ def test_39_a_mask_that_hides_nothing(theta):
 FOUR, OF_FOUR = np.arange(4.0)[:, None], np.array([1.0, -1.0, 2.0, 0.5])
 
 
-@ECOS_BB
 def test_41_a_boolean_that_is_zero():
     """A solver's −8e-12 is 0; the value is that of the problem without the boolean."""
     theta, z, plain = ko.Theta(KERNEL), cp.Variable(boolean=True), ko.Theta(KERNEL)
@@ -505,7 +500,6 @@ def test_41_a_boolean_that_is_zero():
 
 
 @pytest.mark.slow
-@ECOS_BB
 def test_41_some_entries_are_boolean():
     theta, Z = ko.Theta(KERNEL), cp.Variable((2, 2), boolean=[(0, 1), (0, 1)])
     problem = ko.Problem(

@@ -1,0 +1,122 @@
+"""Branch and bound for convex problems with integers: best bound first, on boxes lower ≤ z ≤ upper of the integers.
+
+The relaxation on a box bounds its integer points from below; a box whose bound is not below the best point's value by
+more than a gap holds none that counts. Else it is cut at a fractional entry zᵢ, into zᵢ ≤ ⌊zᵢ⌋ and zᵢ ≥ ⌈zᵢ⌉.
+
+A. H. Land, A. G. Doig, An automatic method of solving discrete programming problems, Econometrica 28, 1960.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from itertools import count
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernelopt.results.solution import Status
+from kernelopt.support.clock import OutOfTimeError
+from kernelopt.support.types import Array
+
+INTEGRAL = 1e-6  # an entry this near to an integer is not cut there: the relaxation is solved again with it fixed
+
+
+class Relaxed(NamedTuple):
+    """The relaxation on a box: its status, its z and value where it has a point, and a lower bound.
+
+    kept : what the caller needs of the point
+    """
+
+    status: Status
+    z: Array | None = None
+    value: float = inf
+    bound: float = -inf
+    kept: Any = None
+
+
+class Found(NamedTuple):
+    """The best point's `kept`, None where there is none; its value, and a lower bound of all points."""
+
+    status: Status
+    kept: Any = None
+    value: float = inf
+    bound: float = -inf
+
+
+def search(
+    relaxed: Callable[[Array, Array], Relaxed], lower: Array, upper: Array, gap: Callable[[float], float]
+) -> Found:
+    """The best integer point of a box; bounds may be infinite.
+
+    relaxed : solves the relaxation on a box, raises OutOfTimeError where there is no time for it
+    gap : for the value of a point, by how much the optimum may be below it
+    """
+    numbers, best, given_up = count(), Found(Status.INFEASIBLE), inf
+    open_boxes: list[tuple[float, int, Array, Array]] = [(-inf, next(numbers), lower, upper)]
+
+    def fixed(z: Array) -> bool:
+        """Keep the point with these integers if it is the best so far; whether its relaxation has one."""
+        nonlocal best
+        found = relaxed(z, z)
+        if found.status == Status.OPTIMAL and found.value < best.value:
+            best = Found(Status.OPTIMAL, found.kept, found.value)
+        return found.status == Status.OPTIMAL
+
+    def counts(bound: float) -> bool:
+        return not bound >= best.value - gap(best.value)
+
+    while open_boxes:
+        bound, _, low, high = heapq.heappop(open_boxes)
+        if not counts(bound):
+            given_up = min(given_up, bound)
+            break
+        try:
+            found = relaxed(low, high)
+            if found.status == Status.INFEASIBLE:
+                continue
+            if found.status == Status.UNBOUNDED and (low == high).all():
+                return Found(Status.UNBOUNDED)
+            bound = max(bound, found.bound)
+            if found.z is not None and (low < high).any() and counts(bound):
+                nearest = np.clip(np.round(found.z), low, high)
+                if not np.isfinite(best.value) or np.abs(found.z - nearest).max() <= INTEGRAL:
+                    fixed(nearest)
+            elif found.status == Status.OPTIMAL and (low == high).all() and found.value < best.value:
+                best = Found(Status.OPTIMAL, found.kept, found.value)
+        except OutOfTimeError:
+            left = min([bound, given_up, *(one[0] for one in open_boxes)])
+            return best._replace(status=Status.USER_LIMIT, bound=left)
+        if not counts(bound):
+            given_up = min(given_up, bound)
+            continue
+        parts = list(_cut(low, high, found.z))
+        if not parts:  # a box of one point, or one that nothing tells where to cut
+            given_up = min(given_up, bound if found.status != Status.OPTIMAL else found.bound)
+        for part in parts:
+            heapq.heappush(open_boxes, (bound, next(numbers), *part))
+    left = min([best.value, given_up])
+    if best.kept is None and given_up < inf:
+        return Found(Status.USER_LIMIT, bound=left)
+    return best._replace(bound=left)
+
+
+def _cut(low: Array, high: Array, z: Array | None) -> Iterator[tuple[Array, Array]]:
+    """Two boxes that hold all integers of a box; none where it is a point, or without a bound and a z."""
+    free = np.flatnonzero(low < high)
+    if not free.size:
+        return
+    if z is not None:
+        i = free[np.argmax(np.abs(z - np.round(z))[free])]
+        first = np.clip(np.floor(z[i] + INTEGRAL), low[i], high[i] - 1)
+    else:
+        width = high[free] - low[free]
+        i = free[np.argmax(np.where(np.isfinite(width), width, -1.0))]
+        if not np.isfinite(high[i] - low[i]):
+            return
+        first = np.floor((low[i] + high[i]) / 2)
+    below, above = high.copy(), low.copy()
+    below[i], above[i] = first, first + 1
+    yield low, below
+    yield above, high
