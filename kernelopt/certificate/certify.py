@@ -415,6 +415,9 @@ def _found(  # noqa: PLR0917
             bound = other if other is not None and other.value > bound.value else bound
     if bound is not None or data.form.smooth:
         return bound  # smooth losses have no cone form
+    bound = None if slopes is None else cone_bounds.of_slopes(reduction, data, point, slopes, way)
+    if bound is not None:
+        return bound
     room = 0.0 if way == FIRST_LOOK else ROOM  # only a proof needs it
     return _of_cones(reduction, data, point, nu, way, data.form.notes.get("weight", PROXIMAL), room)
 

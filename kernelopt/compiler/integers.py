@@ -11,6 +11,7 @@ import numpy as np
 from kernelopt.compiler.attributes import dense, integral, limits, rounded
 from kernelopt.compiler.canonical_form import CanonicalForm, rewrite
 from kernelopt.compiler.iterate import Iterate
+from kernelopt.support.cvxpy_parts import LogicExpression
 from kernelopt.support.types import Array
 
 
@@ -84,6 +85,11 @@ class Relaxation:
         """Give variables with integers the values of those in their place, integers rounded."""
         for y, rest in self.places:
             y.save_value(rounded(y, dense(rest.value)))
+
+
+def has_logic(problem: cp.Problem) -> bool:
+    """Whether atoms of logic are in it, which take booleans alone, so that it has no relaxation."""
+    return any(issubclass(atom, LogicExpression) for atom in problem.atoms())
 
 
 def relaxation(problem: cp.Problem) -> Relaxation:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import isfinite
 
+import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.conic_form import ConicForm, constraint_multipliers
 from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.least import least
 from kernelopt.compiler.pieces import Kinks, Quadratic
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Lengths, Outer, Separable, lengths_of_outer, only_summed
@@ -34,7 +37,8 @@ class Shape:
     are constraints; lengths : how each ‖θ‖ is penalized and bounded; odd : the index of the one norm whose penalty is
     no multiple of its square, or that is bounded; machine : the number of rows of a support vector machine that libsvm
     takes, else 0; nonconvex : the name of a loss that is declared nonconvex; shifted : whether some norm is that of a
-    θ − f₀
+    θ − f₀; free : whether there is one θ without a norm, and no term that is unbounded below: Bv is then taken among
+    the free columns y
     """
 
     lacks: str | None
@@ -48,6 +52,8 @@ class Shape:
     machine: int = 0
     nonconvex: str | None = None
     shifted: bool = False
+    free: bool = False
+    rows: int = 0
 
 
 def shape_of(form: CanonicalForm, outer: Outer) -> Shape:
@@ -75,7 +81,7 @@ def _shape(form: CanonicalForm, outer: Outer) -> Shape:
     if lengths is None:
         return Shape("needs ‖θ‖ in the objective, or bounded by a constant")
     lacks = _lacks_of_norms(form, lengths)
-    if lacks is not None:
+    if lacks is not None and form.norms:
         return Shape(lacks)
     odd = np.flatnonzero((lengths.slope != 0) | np.isfinite(lengths.limit) | (lengths.curvature == 0))
     if len(odd) > 1:
@@ -87,6 +93,12 @@ def _shape(form: CanonicalForm, outer: Outer) -> Shape:
     if "functions" not in notes:
         notes["functions"] = _functions(split)
     known: Shape = notes["functions"]
+    if lacks is not None:
+        goal, rows = form.outer.objective, split.E.shape[0]
+        free = len(form.predictions) == 1 and isfinite(
+            least(goal.args[0], 1.0 if isinstance(goal, cp.Minimize) else -1.0)
+        )
+        return replace(known, lacks=lacks, lengths=lengths, nonconvex=nonconvex, machine=0, free=free, rows=rows)
     machine = known.machine if only is None and machines.is_installed() else 0
     return replace(known, lengths=lengths, odd=only, machine=machine, nonconvex=nonconvex, shifted=shifted)
 
@@ -140,9 +152,21 @@ def structured(reduction: Reduction, outer: Outer, R: dict[int, float], sparse: 
     penalties = []
     for link in reduction.form.predictions:
         factor = reduction.factors[link.theta]
-        norm = next(j for j, n in enumerate(reduction.form.norms) if n.view.theta is link.theta)
-        penalties += [R[norm] / factor.scale] * (link.theta.outputs or 1)  # ‖θ‖² = ‖v‖²/scale
+        norm = next((j for j, n in enumerate(reduction.form.norms) if n.view.theta is link.theta), None)
+        strength = 0.0 if norm is None else R[norm] / factor.scale  # ‖θ‖² = ‖v‖²/scale
+        penalties += [strength] * (link.theta.outputs or 1)
     return found.with_penalties(np.array(penalties))
+
+
+def freed(reduction: Reduction, outer: Outer) -> Structured:
+    """The structured problem without any norm, with v among its free columns."""
+    split = outer.split
+    assert split is not None
+    kept = reduction.kept.setdefault(outer.common, {})
+    if freed not in kept:
+        kept[freed] = _without_penalties(reduction, outer, split, sparse=False).without_blocks()
+    known: Structured = kept[freed]
+    return known
 
 
 def _without_penalties(reduction: Reduction, outer: Outer, split: Separable, sparse: bool) -> Structured:

@@ -97,6 +97,7 @@ class Newton(Engine):
 
     sparse = True
     to_rounding = True
+    free_columns = True
 
     def lacks(self, shape: Shape) -> str | None:
         if shape.kinked:
@@ -217,7 +218,7 @@ def newton(problem: Structured, watch: Watch, start: Point | None = None) -> Poi
 
 
 def _coarse_to_fine(problem: Structured, watch: Watch, start: Point | None, sigma: float, budget: float) -> Point:
-    full = max(B.shape[1] for B in problem.blocks)
+    full = problem.rank
     has_coarse = problem.origin is None or problem.truncated(0).origin is not None
     ranks = [k for k in RANKS if k < NEXT * full] if start is None and has_coarse else []
     parts = [*(problem.truncated(k) for k in ranks), problem]
@@ -249,7 +250,7 @@ def _at_rank(  # noqa: PLR0917
     problem: Structured, systems: Systems, start: Point, sigma: float, budget: float, coarse: bool
 ) -> Point:
     """The method at one rank."""
-    watch, x, a, rank = systems.watch, start.x, start.a, max(B.shape[1] for B in problem.blocks)
+    watch, x, a, rank = systems.watch, start.x, start.a, problem.rank
     s = problem.products(x)
     largest, flat = sigma * LARGEST, 0
     if isfinite(sigma):

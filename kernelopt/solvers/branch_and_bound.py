@@ -99,7 +99,8 @@ def search(
     left = min([best.value, given_up])
     if best.kept is None and given_up < inf:
         return Found(Status.USER_LIMIT, bound=left)
-    return best._replace(bound=left)
+    closed = best.kept is None or left >= best.value - gap(best.value)
+    return best._replace(status=best.status if closed else Status.OPTIMAL_INACCURATE, bound=left)
 
 
 def _cut(low: Array, high: Array, z: Array | None) -> Iterator[tuple[Array, Array]]:

@@ -45,10 +45,13 @@ MANY = 20
 JOINT = 3000
 # Solvers of linear and quadratic programs, for which `_reason` has a plainer message than cvxpy.
 QUADRATIC = ("OSQP", "HIGHS", "PIQP", "DAQP", "QPALM", "PROXQP")
+# Without a norm of θ, problems of these many more rows than variables are solved with v among the free columns: of
+# fewer rows, the infimum is often not attained, which a cone solver finds in less time.
+FEWER, FREE = 4, ["NEWTON", "INTERIOR_POINT"]
 LONG = 80  # characters of a reason that is written once
 NO_ATOM = "takes cvxpy's atoms only, and not a SmoothLoss"
 # In the order in which they are tried: the first that is installed and takes the problem.
-MIXED_INTEGER = ("HIGHS", "GUROBI", "MOSEK", "CPLEX", "XPRESS", "COPT", "SCIP", BRANCH_AND_BOUND)
+MIXED_INTEGER = ("HIGHS", "GUROBI", "MOSEK", "CPLEX", "XPRESS", "COPT", "SCIP", BRANCH_AND_BOUND, "ECOS_BB")
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,8 @@ def candidates(
         return [*ENGINES, *names] if alternatives else names[:1]
     for name in MIXED_INTEGER:
         if name in installed and _reason(probe(), name) is None:
-            return [name] if name == BRANCH_AND_BOUND or not alternatives else [name, BRANCH_AND_BOUND]
+            follows = alternatives and name != BRANCH_AND_BOUND and _reason(probe(), BRANCH_AND_BOUND) is None
+            return [name, BRANCH_AND_BOUND] if follows else [name]
     raise SolverError("Expected a mixed-integer problem for which cvxpy has a conic form; it lacks that of an atom.")
 
 
@@ -204,6 +208,8 @@ def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, size: in
 
 def _preferred(shape: Shape, size: int, warm: bool) -> list[str]:
     """Our own solvers for a shape with `size` variables, best first."""
+    if shape.free:
+        return FREE if FEWER * size <= shape.rows else []
     if shape.lacks is not None:
         return []
     if shape.nonconvex:
@@ -268,6 +274,8 @@ def _reason(probe: cp.Problem, name: str) -> str | None:
     if name == BRANCH_AND_BOUND:
         if not probe.is_mixed_integer():
             return "takes problems with integers"
+        if integers.has_logic(probe):
+            return "takes no logical atoms"
         probe, name = integers.relaxation(probe).problem, "CLARABEL"
     try:
         with np.errstate(invalid="ignore"):  # cvxpy's bounds of a matrix product of free variables are 0·∞

@@ -89,6 +89,11 @@ class Coupling:
     def size(self) -> int:
         return int(self.ends[-1]) + self.q
 
+    @property
+    def rank(self) -> int:
+        """The columns of the widest B; 0 without any."""
+        return max((B.shape[1] for B in self.blocks), default=0)
+
     # ------------------------------------------------------------ products
 
     def products(self, x: Array) -> Array:
@@ -104,7 +109,7 @@ class Coupling:
         parts = [x[a:b] for a, b in pairwise(self.ends)]
         if self._one_factor:
             return np.asarray(self.blocks[0] @ np.column_stack(parts)).ravel(order="F")
-        return np.concatenate([B @ v for B, v in zip(self.blocks, parts, strict=True)])
+        return np.concatenate([np.zeros(0), *(B @ v for B, v in zip(self.blocks, parts, strict=True))])
 
     def adjoint(self, g: Array) -> Array:
         """Cᵀg.

@@ -81,8 +81,12 @@ def _ecos_bb(tol: float) -> dict[str, Any]:
 
 def _relaxations(tol: float) -> dict[str, Any]:
     """Clarabel as far as it gets, since its dual points are bounds; almost solved is what other solvers call solved."""
-    reduced = {f"reduced_{name}": max(tol, TIGHTEST) for name in _clarabel(tol)}
-    return {**_clarabel(max(1e-2 * tol, TIGHTEST)), **reduced}
+    return {**_clarabel(max(1e-2 * tol, TIGHTEST)), **_reduced(max(tol, TIGHTEST))}
+
+
+def _reduced(tol: float) -> dict[str, Any]:
+    """The accuracy that Clarabel calls almost solved."""
+    return {f"reduced_{name}": value for name, value in _clarabel(tol).items()}
 
 
 def _attributes(module: str, settings: str) -> list[str]:
@@ -184,6 +188,8 @@ CLARABEL_STATUSES = {
     "Solved": Status.OPTIMAL, "AlmostSolved": Status.OPTIMAL,
     "PrimalInfeasible": Status.INFEASIBLE, "DualInfeasible": Status.UNBOUNDED,
 }  # fmt: skip
+# The accuracy of a relaxation that Clarabel does not solve better, and what counts as almost solved, of the tolerance.
+SOLVED, ALMOST = 1e-2, 1e-1
 GAP = 0.1  # of the tolerance: what branch and bound may leave, beside the accuracy of its relaxations
 
 
@@ -355,14 +361,18 @@ def _by_branch_and_bound(
 
     def on_box(lower: Array, upper: Array) -> branch_and_bound.Relaxed:
         boxed, added = _boxed(found, first, lower, upper)
-        raw = boxed.answer(relaxed.problem, {"warm_start": False}, ours, deadline - clock.now())
-        status = CLARABEL_STATUSES.get(str(raw.status), Status.USER_LIMIT)
-        if str(raw.status) in ("CallbackTerminated", "MaxTime"):
-            raise OutOfTimeError
-        x = np.asarray(raw.x)
+        for accuracy in (ours, ours | _clarabel(tol * SOLVED) | _reduced(tol * ALMOST)):
+            raw = boxed.answer(relaxed.problem, {"warm_start": False}, accuracy, deadline - clock.now())
+            if str(raw.status) in ("CallbackTerminated", "MaxTime"):
+                raise OutOfTimeError
+            if str(raw.status) in CLARABEL_STATUSES:
+                break
+        status, x = CLARABEL_STATUSES.get(str(raw.status), Status.USER_LIMIT), np.asarray(raw.x)
         if status in (Status.INFEASIBLE, Status.UNBOUNDED) or not np.isfinite(x).all():
             return branch_and_bound.Relaxed(status)
         bound = raw.obj_val_dual if status == Status.OPTIMAL else -inf
+        if str(raw.status) == "AlmostSolved":
+            bound -= tol * ALMOST * max(1.0, abs(bound))
         point = _ClarabelPoint(raw, without=added)
         return branch_and_bound.Relaxed(status, x[first : first + n], raw.obj_val, bound, point)
 

@@ -16,11 +16,13 @@ class Engine(ABC):
     sparse : whether it takes problems with a sparse F
     in_rows : whether its systems have entries of BBᵀ, one row for each active row
     to_rounding : whether it reaches gaps of the size of their rounding, or sees soon that it does not
+    free_columns : whether it takes problems of y alone
     """
 
     sparse = False
     in_rows = False
     to_rounding = False
+    free_columns = False
 
     @abstractmethod
     def lacks(self, shape: Shape) -> str | None:

@@ -98,7 +98,8 @@ class Start:
 
 def lacks(name: str, shape: Shape) -> str | None:
     """Why a solver of ours can't take a problem of this shape."""
-    return shape.lacks or ENGINES[name].lacks(shape)
+    without_norms = shape.free and ENGINES[name].free_columns
+    return (None if without_norms else shape.lacks) or ENGINES[name].lacks(shape)
 
 
 def solve(  # noqa: PLR0917
@@ -157,7 +158,7 @@ def solve(  # noqa: PLR0917
     )  # fmt: skip
     interrupted = isinstance(point.stopped, KeyboardInterrupt)
     gap = point.gap if shape.odd is None and at is None else nan  # else that of another problem
-    predictions = None if at is not None else assemble.by_link(reduction, d)
+    predictions = None if at is not None or shape.free else assemble.by_link(reduction, d)
     return Answer(
         status, True, _stats(name, began, watch), found, slopes, left_off, interrupted, gap, predictions
     )  # fmt: skip
@@ -198,6 +199,9 @@ def _solved(  # noqa: PLR0917
     assert lengths is not None
     fixed = {j: float(c) for j, c in enumerate(lengths.curvature)}
     odd = shape.odd
+    if shape.free:
+        problem = first_point.with_origin(assemble.freed(reduction, outer), watch)
+        return engine.solve(problem, watch, _point(problem, start)), problem, 0.0
     if odd is None:
         problem = first_point.with_origin(assemble.structured(reduction, outer, fixed, engine.sparse), watch)
         return engine.solve(problem, watch, _point(problem, start)), problem, 0.0
@@ -247,7 +251,7 @@ def smallest_curvature(reduction: Reduction, outer: Outer, point: Iterate) -> fl
 def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
     """P₀ of the minimized problem, the optimum over y at θ = 0; None where it is infeasible or not found."""
     shape = assemble.shape_of(reduction.form, outer)
-    if shape.lacks is not None:
+    if shape.lacks is not None and not shape.free:
         return None
     ones = dict.fromkeys(range(len(reduction.form.norms)), 1.0)
     engine = "PROXIMAL_POINT" if shape.maxima and not shape.smooth else "INTERIOR_POINT" if shape.kinked else "NEWTON"

@@ -137,6 +137,8 @@ class _Newton:
 class InteriorPoint(Engine):
     """Mehrotra's predictor and corrector: few iterations, each with one dense system."""
 
+    free_columns = True
+
     def lacks(self, shape: Shape) -> str | None:
         return needs_convexity(shape)
 
@@ -209,7 +211,7 @@ class _Method:
         """1/weight of the free multipliers; that of a prediction of size 1 where s depends on y alone."""
         p = self.p
         moved = p.row_squares[p.of] if self.free.any() else np.zeros(len(p.of))
-        return FREE * np.where(moved > 0, moved, 1 / p.R.max())
+        return FREE * np.where(moved > 0, moved, 1 / (p.R.max(initial=0.0) or 1.0))
 
     @cached_property
     def _unit_of_a(self) -> float:
@@ -219,7 +221,7 @@ class _Method:
         found = (p.high - p.low)[both]
         if not len(found):
             found = (unit / p.rho[p.rho > 0]) if np.any(p.rho > 0) else p.R * unit
-        return float(np.median(found)) or 1.0
+        return (float(np.median(found)) if len(found) else 0.0) or 1.0
 
     def _warm(self, start: Point) -> _State:
         """A warm start: x of a neighbouring problem, with a and z on the central path for its gap, where
@@ -247,7 +249,7 @@ class _Method:
 
     def run(self, watch: Watch) -> tuple[Point, bool]:
         """The best iterate, and whether the watch calls it good enough."""
-        rank, best, short, since = max(B.shape[1] for B in self.p.blocks), self._judged(), 0, 0
+        rank, best, short, since = self.p.rank, self._judged(), 0, 0
         try:
             for _ in range(MOST):
                 if watch(best, rank):

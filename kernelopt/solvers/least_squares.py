@@ -68,7 +68,7 @@ def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Poin
             watch.systems += 1
             flat = best is not None and not point.merit < 0.5 * best.merit
             best = point if best is None or point.merit < best.merit else best
-            if flat or watch(best, max(B.shape[1] for B in problem.blocks)):
+            if flat or watch(best, problem.rank):
                 break
     except (OutOfTimeError, KeyboardInterrupt) as stop:
         if best is None:

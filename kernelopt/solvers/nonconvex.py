@@ -72,7 +72,7 @@ def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Poin
 
     Its `gap` is the decrease that a step in the metric D predicts, ½‖gradient‖² in D⁻¹; it is no bound.
     """
-    rank = max(B.shape[1] for B in problem.blocks)
+    rank = problem.rank
     here = _evaluated(problem, problem.first if start is None else start.x)
     metric, damping = _metric(problem, here.at), LEAST
     H = _hessian(problem, here)

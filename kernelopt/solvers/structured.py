@@ -83,6 +83,13 @@ class Structured(Coupling):
         found.__dict__.update({name: self.__dict__[name] for name in WITHOUT_R if name in self.__dict__})
         return found
 
+    def without_blocks(self) -> Structured:
+        """The same problem in the same x, which is all y: F has the columns of EB first. For R = 0."""
+        F = np.hstack([self.rows(np.arange(self.m)), self.F])
+        costs, nothing = self._back(self.linear_d, self.linear_y), np.zeros(0)
+        E = sp.csr_array((self.m, 0))
+        return replace(self, blocks=(), E=E, F=F, R=nothing, linear_d=nothing, linear_y=costs)
+
     def truncated(self, rank: int) -> Structured:
         """The problem for the first columns of each B only: a coarser restriction of θ.
 
@@ -218,7 +225,7 @@ class Structured(Coupling):
 
         `steps` scales it for each kink.
         """
-        return 0.5 * float(self.R.max()) if self._typical is None else self._typical
+        return 0.5 * (float(self.R.max(initial=0.0)) or 1.0) if self._typical is None else self._typical
 
     @cached_property
     def _typical(self) -> float | None:
@@ -304,7 +311,7 @@ class Structured(Coupling):
         R = self.penalty[:end]
         if self.kernel_space is not None:
             M = self.kernel_space.among(active)
-        elif self.R.min() == self.R.max():
+        elif len(np.unique(self.R)) == 1:
             M = (G @ G.T) / self.R[0]
         else:
             scaled = G / np.sqrt(R)

@@ -69,12 +69,11 @@ from kernelopt.support.types import Array, Ints
 
 __all__ = [
     "COLUMNS", "JOINTLY_LINEAR", "OPAQUE", "PRODUCTS", "AddExpression", "AffAtom", "AffineData", "Atom", "Compiled",
-    "ConeData", "DataSlopes", "DivExpression", "Elementwise", "Hstack", "Inequality", "Leaf", "MatrixFrac",
-    "MulExpression",
-    "NegExpression", "Pnorm", "PnormApprox", "Power", "PowerApprox", "Solution", "SolverStats", "Sum", "Vstack",
-    "broadcast_to", "clarabel_answer", "clarabel_cones", "compiled", "cone_data", "forget", "get_id", "index",
-    "is_compiled", "jacobians", "multiply", "norm1", "normNuc", "perspective", "quad_over_lin", "reshape", "sigma_max",
-    "special_index", "symmetric_wrap", "with_args",
+    "ConeData", "DataSlopes", "DivExpression", "Elementwise", "Hstack", "Inequality", "Leaf", "LogicExpression",
+    "MatrixFrac", "MulExpression", "NegExpression", "Pnorm", "PnormApprox", "Power", "PowerApprox", "Solution",
+    "SolverStats", "Sum", "Vstack", "broadcast_to", "clarabel_answer", "clarabel_cones", "compiled", "cone_data",
+    "forget", "get_id", "index", "is_compiled", "jacobians", "multiply", "norm1", "normNuc", "perspective",
+    "quad_over_lin", "reshape", "sigma_max", "special_index", "symmetric_wrap", "with_args",
 ]  # fmt: skip
 
 PRODUCTS = (MulExpression, multiply)  # affine in each of two arguments

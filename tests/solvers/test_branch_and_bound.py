@@ -102,3 +102,15 @@ def test_relaxations_that_fail():
         lambda low, high: Relaxed(Status.UNBOUNDED), *(np.full(2, s * np.inf) for s in (-1, 1)), nothing_left
     )
     assert open_ended.status == Status.USER_LIMIT
+
+
+def test_a_point_without_a_bound_is_not_called_optimal():
+    """The relaxation of one half of the box fails, also where it is a point."""
+    center = np.array([0.4])
+
+    def relaxed(low, high):
+        return Relaxed(Status.USER_LIMIT) if low[0] >= 1 else distance(center)(low, high)
+
+    found = search(relaxed, np.zeros(1), np.ones(1), nothing_left)
+    assert found.status == Status.OPTIMAL_INACCURATE and found.kept is not None
+    assert found.bound <= 0.16 == pytest.approx(found.value)
