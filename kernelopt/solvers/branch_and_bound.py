@@ -36,7 +36,7 @@ class Relaxed(NamedTuple):
     kept: Any = None
 
 
-class Found(NamedTuple):
+class Searched(NamedTuple):
     """The best point's `kept`, None where there is none; its value, and a lower bound of all points."""
 
     status: Status
@@ -47,13 +47,13 @@ class Found(NamedTuple):
 
 def search(
     relaxed: Callable[[Array, Array], Relaxed], lower: Array, upper: Array, gap: Callable[[float], float]
-) -> Found:
+) -> Searched:
     """The best integer point of a box; bounds may be infinite.
 
     relaxed : solves the relaxation on a box, raises OutOfTimeError where there is no time for it
     gap : for the value of a point, by how much the optimum may be below it
     """
-    numbers, best, given_up = count(), Found(Status.INFEASIBLE), inf
+    numbers, best, given_up = count(), Searched(Status.INFEASIBLE), inf
     open_boxes: list[tuple[float, int, Array, Array]] = [(-inf, next(numbers), lower, upper)]
 
     def fixed(z: Array) -> bool:
@@ -61,7 +61,7 @@ def search(
         nonlocal best
         found = relaxed(z, z)
         if found.status == Status.OPTIMAL and found.value < best.value:
-            best = Found(Status.OPTIMAL, found.kept, found.value)
+            best = Searched(Status.OPTIMAL, found.kept, found.value)
         return found.status == Status.OPTIMAL
 
     def counts(bound: float) -> bool:
@@ -77,14 +77,14 @@ def search(
             if found.status == Status.INFEASIBLE:
                 continue
             if found.status == Status.UNBOUNDED and (low == high).all():
-                return Found(Status.UNBOUNDED)
+                return Searched(Status.UNBOUNDED)
             bound = max(bound, found.bound)
             if found.z is not None and (low < high).any() and counts(bound):
                 nearest = np.clip(np.round(found.z), low, high)
                 if not np.isfinite(best.value) or np.abs(found.z - nearest).max() <= INTEGRAL:
                     fixed(nearest)
             elif found.status == Status.OPTIMAL and (low == high).all() and found.value < best.value:
-                best = Found(Status.OPTIMAL, found.kept, found.value)
+                best = Searched(Status.OPTIMAL, found.kept, found.value)
         except OutOfTimeError:
             left = min([bound, given_up, *(one[0] for one in open_boxes)])
             return best._replace(status=Status.USER_LIMIT, bound=left)
@@ -98,7 +98,7 @@ def search(
             heapq.heappush(open_boxes, (bound, next(numbers), *part))
     left = min([best.value, given_up])
     if best.kept is None and given_up < inf:
-        return Found(Status.USER_LIMIT, bound=left)
+        return Searched(Status.USER_LIMIT, bound=left)
     closed = best.kept is None or left >= best.value - gap(best.value)
     return best._replace(status=best.status if closed else Status.OPTIMAL_INACCURATE, bound=left)
 

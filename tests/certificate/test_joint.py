@@ -213,7 +213,7 @@ def test_what_must_vanish_without_a_norm(monkeypatch, rank, on_rows):
         form=SimpleNamespace(c=np.zeros(4), u=[np.array([1, 2, 3])]),
         factors=[SimpleNamespace(rank=rank, matrix=SimpleNamespace(whole=lambda: B))],
     )
-    found = cone_bounds._Bound._must_vanish(bound, [on_rows]).toarray()
+    found = cone_bounds._Bound.must_vanish(bound, [on_rows]).toarray()
     assert not found[0].any()
     assert np.array_equal(found[1:], spread if rank == 2 or on_rows else spread @ B)
 

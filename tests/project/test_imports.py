@@ -36,7 +36,8 @@ INSIDE = {
     "boxes": [["exchange"], ["bend"], ["coefficients", "least_value"]],
     "certificate": [
         ["certify"],
-        ["cone_bounds", "conjugates", "handover"],
+        ["cone_bounds"],
+        ["conjugates", "handover"],
         ["cancelling", "report"],
         ["balance", "checker", "multipliers"],
         ["claim", "dual_rows", "gram", "joint", "pivots", "sizes"],
@@ -141,7 +142,7 @@ INSIDE = {
         ["watch"],
         ["assemble", "dual_point", "free_kinks", "outer_dual", "rays"],
         ["cones", "culprits", "cvxpy_solvers", "dual_feasibility", "machines", "maxima", "structured"],
-        ["cone_memory", "coupling", "kernel_space"],
+        ["branch_and_bound", "cone_memory", "coupling", "kernel_space"],
     ],
     "spectral": [["spectral_problems"], ["enclosure"], ["eigenvalues", "spectral_form"]],
     "support": [

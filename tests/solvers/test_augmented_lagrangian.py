@@ -78,7 +78,7 @@ def test_it_gives_up_where_no_gap_is_finite(monkeypatch, sigma):
     monkeypatch.setattr(augmented_lagrangian, "judged", lambda *_: nowhere)
     monkeypatch.setattr(augmented_lagrangian, "next_multipliers", lambda *_: zero)
     monkeypatch.setattr(augmented_lagrangian, "_minimized", minimized)
-    problem = SimpleNamespace(blocks=[np.eye(1)], products=lambda x: x, smooth_gradient=lambda s: s)
+    problem = SimpleNamespace(rank=1, products=lambda x: x, smooth_gradient=lambda s: s)
     systems = SimpleNamespace(watch=Watch("", 1e-6, 0.0, 1.0), known=None)
     found = augmented_lagrangian._at_rank(problem, systems, nowhere, sigma, np.inf, coarse=False)
     assert tried and found.stopped is None
