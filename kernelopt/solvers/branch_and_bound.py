@@ -56,13 +56,11 @@ def search(
     numbers, best, given_up = count(), Searched(Status.INFEASIBLE), inf
     open_boxes: list[tuple[float, int, Array, Array]] = [(-inf, next(numbers), lower, upper)]
 
-    def fixed(z: Array) -> bool:
-        """Keep the point with these integers if it is the best so far; whether its relaxation has one."""
+    def keep(found: Relaxed) -> None:
+        """Keep the point of a box that is a point, if it is the best so far."""
         nonlocal best
-        found = relaxed(z, z)
         if found.status == Status.OPTIMAL and found.value < best.value:
             best = Searched(Status.OPTIMAL, found.kept, found.value)
-        return found.status == Status.OPTIMAL
 
     def counts(bound: float) -> bool:
         return not bound >= best.value - gap(best.value)
@@ -82,9 +80,9 @@ def search(
             if found.z is not None and (low < high).any() and counts(bound):
                 nearest = np.clip(np.round(found.z), low, high)
                 if not np.isfinite(best.value) or np.abs(found.z - nearest).max() <= INTEGRAL:
-                    fixed(nearest)
-            elif found.status == Status.OPTIMAL and (low == high).all() and found.value < best.value:
-                best = Searched(Status.OPTIMAL, found.kept, found.value)
+                    keep(relaxed(nearest, nearest))
+            elif (low == high).all():
+                keep(found)
         except OutOfTimeError:
             left = min([bound, given_up, *(one[0] for one in open_boxes)])
             return best._replace(status=Status.USER_LIMIT, bound=left)

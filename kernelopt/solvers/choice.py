@@ -20,7 +20,7 @@ from kernelopt.solvers import culprits, engines
 from kernelopt.solvers.assemble import SPLIT, Shape, shape_of, spread
 from kernelopt.solvers.augmented_lagrangian import NOT_SMOOTH
 from kernelopt.solvers.coupling import DENSE_ROW
-from kernelopt.solvers.cvxpy_solvers import BRANCH_AND_BOUND, CONIC_SOLVERS, meant, unknown_options
+from kernelopt.solvers.cvxpy_solvers import BRANCH_AND_BOUND, CONIC_SOLVERS, lacks_relaxation, meant, unknown_options
 from kernelopt.solvers.engines import ENGINES
 from kernelopt.solvers.least_squares import NOT_SQUARES
 from kernelopt.support import html
@@ -272,10 +272,8 @@ def _with_names(reasons: Mapping[str, str | None], parts: Sequence[culprits.Stat
 
 def _reason(probe: cp.Problem, name: str) -> str | None:
     if name == BRANCH_AND_BOUND:
-        if not probe.is_mixed_integer():
-            return "takes problems with integers"
-        if integers.has_logic(probe):
-            return "takes no logical atoms"
+        if (reason := lacks_relaxation(probe)) is not None:
+            return reason
         probe, name = integers.relaxation(probe).problem, "CLARABEL"
     try:
         with np.errstate(invalid="ignore"):  # cvxpy's bounds of a matrix product of free variables are 0·∞

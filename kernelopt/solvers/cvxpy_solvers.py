@@ -346,10 +346,19 @@ def _is_placed(problem: cp.Problem) -> bool:
     return all(map(_has_value, problem.variables()))
 
 
+def lacks_relaxation(problem: cp.Problem) -> str | None:
+    """Why branch and bound of our own can't take a problem, as a phrase that follows its name; None if it can."""
+    if not problem.is_mixed_integer():
+        return "takes problems with integers"
+    return "takes no logical atoms" if integers.has_logic(problem) else None
+
+
 def _by_branch_and_bound(
     problem: cp.Problem, tol: float, ours: dict[str, Any], deadline: float, memory_limit: float | None
 ) -> Answer:
     """The answer of branch and bound; its bound is that of Clarabel's dual points, by its word."""
+    if (reason := lacks_relaxation(problem)) is not None:
+        raise SolverError(f"{BRANCH_AND_BOUND} {reason}.")
     relaxed, began = integers.relaxation(problem), clock.now()
     found = compiled(relaxed.problem, "CLARABEL", ours)
     _require_memory_of(found, memory_limit)

@@ -9,7 +9,7 @@ import pytest
 from enumerating import Case, wrong
 
 import kernelopt as ko
-from kernelopt.errors import KernelOptError
+from kernelopt.errors import KernelOptError, SolverError
 from kernelopt.solvers.cvxpy_solvers import BOUNDS
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.cvxpy_parts import Compiled
@@ -154,6 +154,16 @@ def test_logical_atoms_have_no_relaxation():
     problem.solve()
     assert problem.status == "optimal_inaccurate" and (a.value, b.value) == (1, 0)
     assert "logical" in problem.solvers()["BRANCH_AND_BOUND"]
+
+
+def test_branch_and_bound_by_name():
+    theta = ko.Theta(ko.kernels.Linear())
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(Y - theta(X)) + ko.sum_squares(theta)))
+    with pytest.raises(SolverError, match="BRANCH_AND_BOUND takes problems with integers"):
+        problem.solve(solver="branch_and_bound")
+    small()[0].solve(solver="branch_and_bound", max_iter=100)
+    with pytest.raises(SolverError, match="no option"):
+        small()[0].solve(solver="branch_and_bound", iterations=100)
 
 
 def test_a_time_limit_leaves_the_best_point(monkeypatch):
