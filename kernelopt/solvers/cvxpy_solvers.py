@@ -190,7 +190,7 @@ CLARABEL_STATUSES = {
 }  # fmt: skip
 # The accuracy of a relaxation that Clarabel does not solve better, and what counts as almost solved, of the tolerance.
 SOLVED, ALMOST = 1e-2, 1e-1
-GAP = 0.1  # of the tolerance: what branch and bound may leave, beside the accuracy of its relaxations
+GAP = 0.5  # of the tolerance: what branch and bound may leave, beside the accuracy of its relaxations
 
 
 # Solvers that tell no bound, and whose claims are wrong now and then: ECOS_BB calls points optimal that enumeration
@@ -212,7 +212,7 @@ def meant(solver: str, options: Iterable[str]) -> str:
         accuracy |= "tol" in option or "eps" in option
         if option in own:  # its value was refused
             continue
-        others = [name for name, known in CONIC_SOLVERS.items() if option in _names(known)]
+        others = [name for name, known in CONIC_SOLVERS.items() if name != BRANCH_AND_BOUND and option in _names(known)]
         if others:
             said.append(f"{option} is an option of {' and '.join(others)}.")
         if option not in ACCURACY and (near := get_close_matches(option, own, n=1, cutoff=SPELLED)):

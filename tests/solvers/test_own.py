@@ -365,7 +365,7 @@ def test_what_a_solver_lacks_is_named():
         coupled.solve(solver="INTERIOR_POINT")
     assert coupled.solve() > 0
     free = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X))))
-    assert "norm" in free.solvers()["NEWTON"]
+    assert "norm" in free.solvers()["LEAST_SQUARES"]
     integer = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X) - cp.Variable(integer=True)) + ko.sum_squares(theta)))
     assert "integer" in integer.solvers()["NEWTON"]
     with pytest.raises(SolverError, match="integer"):
