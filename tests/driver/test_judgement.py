@@ -306,7 +306,7 @@ def test_a_tiny_gap_closes_where_kinks_leave_nothing_to_gain(kinked, unit, close
     )  # fmt: skip
     monkeypatch.setattr(convex.certificates, "gap_of_solver", lambda *_: np.nan)
     monkeypatch.setattr(convex.certificates, "first_look", lambda *_: found)
-    monkeypatch.setattr(convex, "shape_of", lambda *_: SimpleNamespace(kinked=kinked, hard=False))
+    monkeypatch.setattr(convex, "shape_of", lambda *_: SimpleNamespace(free=False, kinked=kinked, hard=False))
     work._taken(answer)
     assert work.best.closed is closed
 
