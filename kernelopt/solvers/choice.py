@@ -45,8 +45,8 @@ MANY = 20
 JOINT = 3000
 # Solvers of linear and quadratic programs, for which `_reason` has a plainer message than cvxpy.
 QUADRATIC = ("OSQP", "HIGHS", "PIQP", "DAQP", "QPALM", "PROXQP")
-# Without a norm of θ, problems of these many more rows than variables are solved with v among the free columns: of
-# fewer rows, the infimum is often not attained, which a cone solver finds in less time.
+# Without a norm of θ, problems with this many times as many rows as variables are solved with v among the free columns:
+# with fewer rows, the infimum is often not attained, which a cone solver finds in less time.
 FEWER, FREE = 4, ["NEWTON", "INTERIOR_POINT"]
 LONG = 80  # characters of a reason that is written once
 NO_ATOM = "takes cvxpy's atoms only, and not a SmoothLoss"
