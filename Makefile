@@ -24,7 +24,7 @@ FAST := tests/driver/test_problem.py tests/language/test_losses.py tests/languag
 demo: .venv/demo
 	$(BIN)/python examples/quickstart.py
 
-# What takes less than a fifth of a second each, and one row of each kind.
+# What takes less than a tenth of a second each, and one row of each kind.
 test: lint types
 	$(TESTS) -m "not slow"
 

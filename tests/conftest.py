@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(items):
 
     Slow are runs of the examples and repetitions: rows of a cross product whose values all stand in rows before them,
     and, with the mark "one_row", all rows but the first. All but each sixth of them, and of the rows of slow tests, are
-    rare, too; those of pages are not.
+    rare, too; those of pages are not. Tests with the mark "later" are slow, with the rows that they have.
     """
     seen = defaultdict(set)
     for item in items:
@@ -36,6 +36,8 @@ def pytest_collection_modifyitems(items):
         repeats |= rows is not None and item.get_closest_marker("slow") is not None and bool(of_function)
         if repeats and "pages" not in item.path.parts and zlib.crc32(item.nodeid.encode()) % 6:
             item.add_marker(pytest.mark.rare)
+        if item.get_closest_marker("later") is not None:
+            item.add_marker(pytest.mark.slow)
         of_function |= new
 
 

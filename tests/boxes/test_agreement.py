@@ -45,6 +45,7 @@ SHOWN = {
 }
 
 
+@pytest.mark.later
 @pytest.mark.one_row
 @pytest.mark.parametrize("g", SHOWN.values(), ids=SHOWN)
 def test_what_code_shows_is_no_assumption(g):
@@ -93,6 +94,7 @@ def test_maximized_and_scaled():
             solved(lambda t, P, b, c=scale: t(P) <= near(P, 0.5, 0.3 * c, 1.2 * c), sense=sense, scale=scale)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("where", ["numbers", "coefficients"])
 def test_what_only_code_knows_is_named(where):
     """A dip of width 1e-9 is at no examined point: then the certificate says what the proof rests on."""
@@ -111,6 +113,7 @@ def test_what_only_code_knows_is_named(where):
     assert float(box.margin(np.array([[2.41]])).value[0]) < box.least  # the assumption is wrong here
 
 
+@pytest.mark.later
 def test_code_that_needs_values():
     problem, _ = solved(lambda t, P, b: t(P) <= 1.1 + 0.1 * np.asarray(P)[:, 0])
     assert ASSUMED in problem.certificate.assumptions[0] and problem.status == "optimal_inaccurate"
@@ -138,6 +141,7 @@ BENT = {
 }
 
 
+@pytest.mark.later
 @pytest.mark.parametrize(("g", "bend"), BENT.values(), ids=BENT)
 def test_stated_bends_are_named(g, bend):
     problem, box = solved(g, bend=bend)
@@ -147,6 +151,7 @@ def test_stated_bends_are_named(g, bend):
     assert box.margin(FINE[::30]).value.min() >= box.least - 1e-12
 
 
+@pytest.mark.later
 @pytest.mark.parametrize(
     ("g", "bend"),
     [
@@ -211,6 +216,7 @@ def test_a_constraint_is_no_function_of_points():
             ko.everywhere(given, 0.0, 6.0)
 
 
+@pytest.mark.later
 def test_rules_ask_for_affine_expressions_only():
     """Values of θ and of the user's variables stay as they are."""
     theta, b = ko.Theta(GAUSSIAN), cp.Variable(value=0.25)

@@ -420,6 +420,7 @@ def test_pickled():
     assert str(copy.certificate) == str(problem.certificate)
 
 
+@pytest.mark.later
 def test_verified_for_a_given_function():
     theta = ko.Theta(GAUSSIAN)
     problem = ko.Problem(cp.Minimize(fit(theta)), [rising(theta)])

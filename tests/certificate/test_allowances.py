@@ -108,6 +108,7 @@ def test_exponential_cones(coarse, p, w):
     assert least == near(worst + 0.125)
 
 
+@pytest.mark.later
 def test_the_largest_phi_is_no_less_than_any():
     rng = np.random.default_rng(2)
     for _ in range(200):

@@ -94,6 +94,7 @@ def test_powers_of_residuals(n, seed):
     assert len(problem.solver_stats.attempts) == 1
 
 
+@pytest.mark.later
 def test_a_maximize():
     X, y = data(15, 3)
     theta, b = ko.Theta(ko.kernels.Linear()), cp.Variable()
@@ -106,6 +107,7 @@ def test_a_maximize():
     assert problem.certificate.assumptions == ()
 
 
+@pytest.mark.later
 def test_repeated_rows():
     X, y = data(8, 4)
     X, y = np.repeat(X, 2, axis=0), np.repeat(y, 2)

@@ -80,6 +80,7 @@ def is_infeasible(problem):
     return problem.solve() == np.inf and problem.status == "infeasible" and problem.certificate is None
 
 
+@pytest.mark.later
 @pytest.mark.one_row
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("n", [60, 100, 150, 200, 300])
@@ -87,6 +88,7 @@ def test_however_many_rows(n, loss):
     assert is_infeasible(stated(half_of_the_rows, n, loss=loss))
 
 
+@pytest.mark.later
 @pytest.mark.one_row
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("constraints", CONTRADICTIONS)
@@ -94,6 +96,7 @@ def test_however_they_contradict_each_other(constraints, kernel):
     assert is_infeasible(stated(constraints, kernel=kernel, loss="hinge"))
 
 
+@pytest.mark.later
 def test_no_rank_and_no_pass_over_the_kernel_is_needed():
     """Rows that contradict each other do so for every kernel: one factor is made, of any rank."""
     problem = stated(half_of_the_rows, 300)
@@ -102,6 +105,7 @@ def test_no_rank_and_no_pass_over_the_kernel_is_needed():
     assert {attempt.ranks for attempt in problem.solver_stats.attempts} == {(3,)}
 
 
+@pytest.mark.later
 def test_a_maximum_of_nothing():
     stated_otherwise = stated(half_of_the_rows)
     problem = ko.Problem(cp.Maximize(-stated_otherwise.objective.args[0]), stated_otherwise.constraints)

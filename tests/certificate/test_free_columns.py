@@ -185,6 +185,7 @@ def test_entries_of_a_row_are_added_up():
     assert all(np.array_equal(now, then) for now, then in zip(free, before, strict=True))  # which leaves them alone
 
 
+@pytest.mark.later
 def test_a_block_of_two(coarse):
     """Rows 2 and 0 for columns 1 and 2; the first column stays away from these."""
     A = np.array([[0.0, 1.0, 2.0], [1.0, 5.0, 0.0], [0.0, 3.0, -1.0]])

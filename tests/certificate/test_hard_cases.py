@@ -40,6 +40,7 @@ def test_a_large_bound_that_does_not_bind(bounds):
         assert problem.certificate.lower - 1e-5 <= optimum <= problem.certificate.upper + 1e-5
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("scale", [1e-8, 1e-4, 1e6])
 def test_features_in_other_units(scale):
     """max margin loss in a ball: 0.3/s for features × s."""
@@ -87,6 +88,7 @@ def test_without_a_minimizer(atom):
     assert problem.status != "optimal"
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("lam", [1e-7, 1e-8])
 def test_a_small_penalty_bounds_a_slow_fall(lam):
     """−√u + λ|θ| has the optimum −1/(4λ)."""
@@ -229,6 +231,7 @@ def test_a_failed_solve_changes_nothing():
     assert problem.verify().passed
 
 
+@pytest.mark.later
 def test_an_audit_changes_nothing():
     theta, b = ko.Theta(LINEAR), cp.Variable()
     bound = b <= 0.1
@@ -256,6 +259,7 @@ def test_reports_of_degenerate_problems():
     assert not unbounded.verify().passed
 
 
+@pytest.mark.later
 def test_predictions_without_a_norm_at_full_rank_with_an_intercept():
     """ν vanishes in each row, so that Σν does: the intercept's column is the sum of the rows'."""
     rng = np.random.default_rng(0)
@@ -327,6 +331,7 @@ def test_what_a_certificate_rests_on():
     assert problem.status == "optimal" and problem.certificate.rests_on == ()
 
 
+@pytest.mark.later
 def test_violations_of_each_constraint():
     theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
     f = theta(X) + b

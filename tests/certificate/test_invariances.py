@@ -34,6 +34,7 @@ def solved(loss, *, kernel=KERNEL, lam=0.1, rows=None, weights=None, factor=1.0,
     return problem, theta, b
 
 
+@pytest.mark.later
 @pytest.mark.one_row
 @pytest.mark.parametrize("scale", [1e-16, 1e-8, 1e-3, 1e5, 1e16])
 @pytest.mark.parametrize("loss", LOSSES)
@@ -54,6 +55,7 @@ def test_objective_times_a_factor_plus_a_constant(factor, constant):
     assert other.certificate.closes(1e-6)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("loss", LOSSES)
 def test_rows_in_another_order(loss):
     one, theta, _ = solved(loss)
@@ -101,6 +103,7 @@ def test_a_rotated_feature_map(loss):
     assert np.abs(phi.value(X @ R) - theta.value(X)).max() < 2e-3
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("scale", [1e-120, 1e140])
 @pytest.mark.parametrize("power", [1, 2])
 def test_a_bound_of_the_norm_in_far_other_units(scale, power):

@@ -143,6 +143,7 @@ def two_balls():
     return reduction_of(problem), problem._outer().form, point_of(problem), [float(c.dual_value) for c in bounds]
 
 
+@pytest.mark.later
 def test_prices_of_distances(two_balls):
     """μ is the multiplier of ‖θ − f‖ ≤ r, which follows from the gradients of all norms at θ − f."""
     reduction, form, point, prices = two_balls

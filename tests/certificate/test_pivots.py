@@ -58,6 +58,7 @@ WITH_SLACKS = {
 }
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("name", WITH_SLACKS)
 def test_slacks_are_eliminated(name, monkeypatch):
     """The bound is as good as that by pivots and radii, which are not asked for."""

@@ -21,6 +21,7 @@ def exact_norm(W, kind):
     return sum(values) if kind == "nuc" else max(values)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize(
     ("kind", "K", "size", "maximize"), [("nuc", 2, 1.0, False), ("nuc", 3, 1e-8, True), (2, 2, 1.0, False)]
 )
@@ -39,6 +40,7 @@ def test_norms_of_theta(kind, K, size, maximize):
         assert problem.status == "optimal"
 
 
+@pytest.mark.later
 def test_nuclear_norm_of_theta_with_a_gaussian_kernel():
     """θ(X) = Y determines the part of θ that counts, and ‖θ‖* is that of L⁻¹Y."""
     X, Y = np.linspace(0, 3, 4)[:, None], np.repeat(nearly_of_rank_one(5), 2, axis=0)
@@ -56,6 +58,7 @@ def test_nuclear_norm_of_theta_with_a_gaussian_kernel():
         assert problem.certificate.upper - truth <= 1e-10 * truth
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("kind", ["nuc", 2])
 def test_norms_of_predictions(kind):
     Y = nearly_of_rank_one(7)

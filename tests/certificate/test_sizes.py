@@ -83,6 +83,7 @@ def measured(name, step):
     return float(abs(decimal(Fraction(value)) - exact)) / U, inside(form, x, slopes, terms, np.zeros(len(x))), terms
 
 
+@pytest.mark.later
 @pytest.mark.one_row
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("step", [3.0, 1e-3, 1e-9, 0.0])

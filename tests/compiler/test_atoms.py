@@ -105,6 +105,7 @@ def value_in(language, expression, constraints):
     return problem.value, u.value
 
 
+@pytest.mark.later
 @pytest.mark.one_row
 @pytest.mark.parametrize("name", CONVEX)
 def test_atom(name):
@@ -114,6 +115,7 @@ def test_atom(name):
     assert np.abs(u - v).max() < 1e-4 * max(1.0, np.abs(v).max())
 
 
+@pytest.mark.later
 @pytest.mark.one_row
 @pytest.mark.parametrize("name", CONES)
 def test_cone(name):

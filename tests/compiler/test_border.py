@@ -20,6 +20,7 @@ def test_each_atom_of_cvxpy_has_a_recipe():
     assert set(border.atoms()) == set(border.RECIPES)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("number", [30, 37, 44, 55, 87, 99, 133])
 def test_sample(number):
     with warnings.catch_warnings():

@@ -30,6 +30,7 @@ def svm(theta):
     return ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(y, theta(X) + b)) + 0.5 * ko.sum_squares(theta)))
 
 
+@pytest.mark.later
 def test_before_and_after(theta):
     problem = svm(theta)
     before = str(problem.explain())
@@ -79,6 +80,7 @@ def ended(theta, status, claims=(), **told):
     return " ".join(text.strip() for _, text in explain.answer(solution, Notation()))
 
 
+@pytest.mark.later
 def test_what_does_not_help_is_not_advised(theta):
     """A claim that could not be proved is named, and a limit that was not reached is not raised."""
     infeasible = ended(theta, Status.USER_LIMIT, [("CLARABEL", "infeasible"), ("SCS", "infeasible")])
@@ -91,6 +93,7 @@ def test_what_does_not_help_is_not_advised(theta):
     assert "limit of its own" in limited
 
 
+@pytest.mark.later
 def test_the_reason_of_an_open_gap_is_told(theta):
     loose = ended(theta, Status.OPTIMAL_INACCURATE, is_feasible=False, violations=(1e-9,))
     assert "Constraints hold to 1.0e-09 only" in loose and "state the equation" in loose
@@ -125,6 +128,7 @@ def test_descriptions(theta):
     assert str(svm(theta)).startswith("minimize  Σ max")
 
 
+@pytest.mark.later
 def test_large_sparse_constants_are_not_unfolded(theta):
     import scipy.sparse as sp  # noqa: PLC0415
 
@@ -144,6 +148,7 @@ def test_unusual_statements(theta):
     assert "no features today" in str(problem.explain())
 
 
+@pytest.mark.later
 def test_several_thetas_are_told_apart():
     one, two = ko.Theta(ko.kernels.Linear()), ko.Theta(ko.kernels.Gaussian(sigma=1.0))
     problem = ko.Problem(cp.Minimize(cp.sum_squares(y - one(X) - two(X)) + ko.norm(one) + ko.norm(two)))
@@ -152,6 +157,7 @@ def test_several_thetas_are_told_apart():
     assert "θ₂: N = 20 rows" in told
 
 
+@pytest.mark.later
 def test_parts_of_theta_and_parameters_are_named():
     theta, lam = ko.Theta(ko.kernels.Linear(), outputs=2), cp.Parameter(nonneg=True, name="lam", value=0.25)
     norms = lam * ko.norm(theta[:, 0]) + ko.norm(theta @ [1.0, -1.0])
@@ -258,6 +264,7 @@ def test_the_solver_line_names_what_was_tried_before(theta):
     assert explain.solver(stats.solver_name, stats) == [("solver", stats.solver_name)]
 
 
+@pytest.mark.later
 def test_limits_have_the_remedy_that_fits(theta):
     problem = ko.Problem(cp.Minimize(cp.norm(theta(X) - np.arange(len(X)), 2) + ko.sum_squares(theta)))
     problem.solve(solver="CLARABEL", max_iter=1)
@@ -268,6 +275,7 @@ def test_limits_have_the_remedy_that_fits(theta):
     assert line.startswith("The time limit was reached")
 
 
+@pytest.mark.later
 def test_the_seconds_of_each_phase(theta):
     """Every phase once, in order, and in a sum that the whole solve exceeds."""
     problem = svm(theta)

@@ -74,6 +74,7 @@ def test_others_stay_as_they_are(objective):
     assert exponential_sums.separated(form, CLASSES) is form
 
 
+@pytest.mark.later
 def test_a_log_sum_exp_in_a_constraint():
     theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
     u, w = theta(X), cp.Variable(N)
@@ -83,6 +84,7 @@ def test_a_log_sum_exp_in_a_constraint():
     assert problem.status == "optimal" and problem.value == pytest.approx(explicit.solve(solver="CLARABEL"), rel=1e-5)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("max_rank", [None, 15])
 def test_the_certificate_of_an_unsquared_norm_needs_no_other_solver(max_rank):
     """Slopes must add up to 1, so that they cannot be scaled down where ‖Aᵀν‖ exceeds what the norm costs."""

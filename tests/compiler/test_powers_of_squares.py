@@ -62,6 +62,7 @@ OF_PREDICTIONS = {
 }
 
 
+@pytest.mark.later
 @pytest.mark.one_row
 @pytest.mark.parametrize("form", ["squares", "quad_form", "variance"])
 @pytest.mark.parametrize("name", OF_PREDICTIONS)

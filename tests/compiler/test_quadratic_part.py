@@ -50,6 +50,7 @@ def test_indefinite_matrices(P):
         quadratic_part.root(sp.csc_array(P))
 
 
+@pytest.mark.later
 @pytest.mark.one_row
 @pytest.mark.parametrize("shift", [0.0, 1.0], ids=["u", "u − y"])
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "squares"])

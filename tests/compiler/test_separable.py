@@ -153,6 +153,7 @@ def test_data_are_taken_over_where_only_costs_of_norms_differ():
         last = found
 
 
+@pytest.mark.later
 def test_cuts_of_small_problems_are_kept_for_a_while(monkeypatch):
     """The folds of a grid come again; what is large, or was not met lately, goes with its problem."""
 

@@ -200,6 +200,7 @@ def test_problems_with_many_numbers_have_no_template(monkeypatch):
     assert not templates()
 
 
+@pytest.mark.later
 def test_templates_are_dropped_that_were_not_used_lately(monkeypatch):
     monkeypatch.setattr(structure, "MOST_TEMPLATES", 2)
     for loss in LOSSES:

@@ -106,6 +106,7 @@ def test_the_bound_of_the_reduced_problem_is_made_before_the_pass(monkeypatch):
 # ---------------------------------------------------------------- bounds that need nothing
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("plus", [0.0, 7.0])
 def test_an_estimate_does_not_fall_below_what_the_terms_say(plus):
     """With one column of B a sample tells little: the estimate alone is far below 0."""

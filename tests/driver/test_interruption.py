@@ -209,6 +209,7 @@ def test_no_time_and_zero_is_not_feasible():
     assert problem.status == "user_limit" and b.value is None
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("psd", [None, True])
 def test_a_slow_kernel_is_stopped(monkeypatch, psd):
     """All values take 5 s and more, on a clock that only they move, and so do samples of them."""

@@ -204,6 +204,7 @@ def begun():
     )
 
 
+@pytest.mark.later
 @pytest.mark.parametrize(("known", "closed"), [(np.nan, False), (1e-6, True)])
 def test_a_gap_is_closed_only_where_it_is_known(known, closed, monkeypatch):
     """By the solver's own bound, which may be tol itself; without any bound another attempt follows."""

@@ -137,6 +137,7 @@ def half_a_second(monkeypatch):
     return 0.5
 
 
+@pytest.mark.later
 def test_factors_grow_while_there_is_time(monkeypatch, half_a_second):
     for name, value in {"MANY": 0, "FEW": 0, "FIRST": 0.5, "LEAST": 1}.items():
         monkeypatch.setattr(ko.driver.policy, name, value)
@@ -146,6 +147,7 @@ def test_factors_grow_while_there_is_time(monkeypatch, half_a_second):
     assert len(problem.history) > 1
 
 
+@pytest.mark.later
 def test_another_solver_runs_while_there_is_time(monkeypatch, half_a_second):
     """After one that breaks off."""
 

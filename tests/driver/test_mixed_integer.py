@@ -92,6 +92,7 @@ def test_a_solver_that_tells_no_bound():
     assert "tells no bound" in problem.verify()["optimality"].note
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("goal", [cp.Minimize, cp.Maximize])
 def test_integers_beside_losses_that_need_cones(goal):
     """Logistic losses and a norm: branch and bound of our own, beside plain cvxpy with each choice."""
@@ -124,6 +125,7 @@ def small(constraints=lambda f, z: [], norm=ko.sum_squares, loss=cp.sum_squares,
     return ko.Problem(cp.Minimize(objective), constraints(f, z)), z
 
 
+@pytest.mark.later
 def test_integers_without_bounds():
     problem, z = small()
     problem.solve()
@@ -135,10 +137,12 @@ def test_integers_without_bounds():
     np.testing.assert_array_equal(z.value, np.round(z.value))
 
 
+@pytest.mark.later
 def test_no_integers_are_feasible():
     assert small(lambda f, z: [z[0] >= 0.2, z[0] <= 0.8])[0].solve() == np.inf
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("norm", [cp.norm1, cp.norm], ids=["linear", "cone"])  # HiGHS ends as "infeasible or unbounded"
 def test_unbounded_beside_integers(norm):
     problem, _ = small(norm=lambda theta: 0, loss=lambda r: cp.sum(r) + norm(r[:2]), boolean=True)
@@ -146,6 +150,7 @@ def test_unbounded_beside_integers(norm):
     assert problem.status == "unbounded"
 
 
+@pytest.mark.later
 @pytest.mark.skipif("ECOS_BB" not in cp.installed_solvers(), reason="ECOS is not installed")
 def test_logical_atoms_have_no_relaxation():
     theta, a, b = ko.Theta(ko.kernels.Linear()), cp.Variable(boolean=True), cp.Variable(boolean=True)
@@ -156,6 +161,7 @@ def test_logical_atoms_have_no_relaxation():
     assert "logical" in problem.solvers()["BRANCH_AND_BOUND"]
 
 
+@pytest.mark.later
 def test_branch_and_bound_by_name():
     theta = ko.Theta(ko.kernels.Linear())
     problem = ko.Problem(cp.Minimize(cp.sum_squares(Y - theta(X)) + ko.sum_squares(theta)))
@@ -166,6 +172,7 @@ def test_branch_and_bound_by_name():
         small()[0].solve(solver="branch_and_bound", iterations=100)
 
 
+@pytest.mark.later
 def test_a_time_limit_leaves_the_best_point(monkeypatch):
     """The third relaxation has no time."""
     problem, _ = small(boolean=True)

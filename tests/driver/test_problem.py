@@ -312,6 +312,7 @@ def test_a_failed_call_leaves_objects_as_they_were(theta):
         assert (problem.value, problem.status, theta.value, b.value) == before
 
 
+@pytest.mark.later
 def test_slope_constraint_at_all_points_of_a_ball(theta):
     """η‖θ‖ ≤ (Aθ)ᵢ + c, the tightening of a bound to a neighbourhood."""
     eta = np.sqrt(2 - 2 * np.exp(-(0.1**2) / (2 * 1.5**2)))  # ‖F(x) − F(z)‖ for ‖x − z‖ = 0.1
@@ -338,6 +339,7 @@ def test_complex_mixtures_of_cones(theta):
     assert np.isclose(P.value[0, 1], b.value, atol=1e-6)
 
 
+@pytest.mark.later
 def test_bounds_that_are_parameters(theta):
     radius, level = cp.Parameter(nonneg=True, value=2.0), cp.Parameter(value=0.3)
     fit = cp.sum_squares(theta(X) - y)
@@ -358,6 +360,7 @@ def test_scalar_cones(theta):
     assert theta(X).value[:2] == pytest.approx([max(0.5, theta(X).value[0]), 0.2], abs=1e-6)
 
 
+@pytest.mark.later
 def test_a_false_claim_of_infeasibility_is_checked():
     """Clarabel calls both infeasible, for their units; θ = 0 is feasible, and another solver finds an answer."""
     theta, b = ko.Theta(KERNEL), cp.Variable()
@@ -408,6 +411,7 @@ def test_more_options_are_checked(theta, options, words):
         svm(theta)[0].solve(**options)
 
 
+@pytest.mark.later
 def test_options_that_a_solver_refuses(theta):
     with pytest.raises(SolverError, match=r"SCS did not take the options eps_abs"):
         svm(theta)[0].solve("SCS", eps_abs=-1)
@@ -524,6 +528,7 @@ def test_a_claim_without_proof_is_not_believed(claim, theta, monkeypatch):
     assert {a.claimed for a in problem.solver_stats.attempts} == {claim}
 
 
+@pytest.mark.later
 def test_one_solver_makes_a_false_claim(theta, monkeypatch):
     monkeypatch.setattr(choice, "_preferred", lambda *_: [])  # cvxpy's solvers alone
     problem, b = svm(theta)
@@ -540,6 +545,7 @@ def test_one_solver_makes_a_false_claim(theta, monkeypatch):
     assert problem.solver_stats.solver_name in ("ECOS", "SCS")
 
 
+@pytest.mark.later
 def test_nothing_is_written_before_a_solve_has_ended(theta):
     """What a solver puts on variables of its own is no business of the user's."""
     b, seen = cp.Variable(name="b"), []
@@ -561,6 +567,7 @@ def test_nothing_is_written_before_a_solve_has_ended(theta):
     assert b.value is kept[0] and bound.dual_value is kept[1] and theta.value is kept[2]
 
 
+@pytest.mark.later
 def test_variables_of_a_problem_without_an_answer_are_none(theta):
     b = cp.Variable()
     bound = b >= 1
@@ -586,6 +593,7 @@ def halves():
     return first, second, whole
 
 
+@pytest.mark.later
 def test_a_sum_of_problems():
     first, second, whole = halves()
     for added in (first + second, sum([first, second])):
@@ -612,6 +620,7 @@ def test_multiples_of_problems():
     assert (first - -second).solve() == pytest.approx(least, rel=1e-6)
 
 
+@pytest.mark.later
 def test_a_sum_of_problems_with_boxes():
     theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
     box = ko.everywhere(lambda P: theta(P) <= 0.5, 0.0, 1.0)

@@ -34,6 +34,7 @@ LINES = [
 ]  # fmt: skip
 
 
+@pytest.mark.later
 def test_a_solved_problem_passes():
     problem, _, _ = svm(constraints=lambda theta: [theta(X) <= 0.8])
     problem.solve()
@@ -126,6 +127,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.later
 @pytest.mark.one_row
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_faults(fault):

@@ -61,6 +61,7 @@ def squares_of_columns(X, y, lam=1.0):
     return ko.Problem(cp.Minimize(cp.sum_squares(y - f(X)) + lam * ko.sum_squares(theta))), f
 
 
+@pytest.mark.later
 def test_it_is_the_problem():
     theirs = KernelRidge(alpha=0.5, kernel="rbf", gamma=0.5).fit(X, y)
     ours = Ridge(lam=0.5).fit(X, y)
@@ -99,6 +100,7 @@ def test_model_selection():
     assert search.best_score_ > 0.5
 
 
+@pytest.mark.later
 def test_data_beside_x_and_y():
     labels = np.where(y > 0, "up", "down")
     model = Fair().fit(X, labels, group=GROUP)

@@ -22,6 +22,7 @@ y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * RNG.normal(size=80)
 LABELS = np.where(y > 0, "up", "down")
 
 
+@pytest.mark.later
 def test_C_stands_for_alpha():
     for C in (0.5, 4.0):
         by_C, by_alpha = es.KernelClassifier(C=C).fit(X, LABELS), es.KernelClassifier(alpha=1 / (2 * C)).fit(X, LABELS)
@@ -85,6 +86,7 @@ def test_log_probabilities(loss, target):
     assert not hasattr(es.KernelClassifier("hinge"), "predict_log_proba")
 
 
+@pytest.mark.later
 def test_scores_fit_the_loss():
     model = es.KernelRegressor("pinball", quantile=0.8, alpha=0.1).fit(X, y)
     assert model.score(Z, Z[:, 1]) == d2_pinball_score(Z[:, 1], model.predict(Z), alpha=0.8)

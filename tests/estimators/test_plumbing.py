@@ -132,6 +132,7 @@ def test_weights_go_through_a_search():
     assert np.array_equal(search.predict(X), again.predict(X))
 
 
+@pytest.mark.later
 def test_frames():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(X, columns=["u", "v", "w"])

@@ -81,6 +81,7 @@ def test_precomputed():
     assert np.allclose(clipped.predict(GAUSSIAN(Z, X)), y.mean(), atol=1e-6)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize(
     ("loss", "stated"),
     [
@@ -241,6 +242,7 @@ def test_points_of_any_kind():
         model.fit(words, target[:-1])
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("levels", [[0.1, 0.5, 0.9], (0.25, 0.75), [0.5]])
 def test_quantiles_do_not_cross(levels):
     model = KernelQuantileRegressor(levels, alpha=1e-2, kernel=ko.kernels.Gaussian(sigma=2.0)).fit(X, y)
@@ -253,6 +255,7 @@ def test_quantiles_do_not_cross(levels):
     assert free.certificate_.lower <= model.certificate_.upper
 
 
+@pytest.mark.later
 def test_a_quantile_alone():
     one = KernelQuantileRegressor(0.8, alpha=0.1).fit(X, y, sample_weight=W)
     other = KernelRegressor("quantile", quantile=0.8, alpha=0.1).fit(X, y, sample_weight=W)

@@ -32,6 +32,7 @@ def test_what_no_fit_takes_is_refused(name):
             model.score(X, y)
 
 
+@pytest.mark.later
 def test_other_scores_are_those_of_scikit_learn():
     model = MODELS["classes"].fit(X, LABELS)
     assert model.score(X, LABELS, WEIGHTS) == accuracy_score(LABELS, model.predict(X), sample_weight=WEIGHTS)

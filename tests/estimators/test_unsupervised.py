@@ -16,6 +16,7 @@ W = RNG.integers(0, 4, size=60)
 GAUSSIAN = ko.kernels.Gaussian(sigma=2.0)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize(
     ("params", "theirs"),
     [
@@ -39,6 +40,7 @@ def test_kernel_pca(params, theirs):
     assert all(c.closes(1e-6) for c in ours.certificate_)
 
 
+@pytest.mark.later
 def test_kernel_pca_of_a_matrix_and_without_centering():
     plain = KernelPCA(n_components=3, kernel=GAUSSIAN).fit(X)
     given = KernelPCA(n_components=3, kernel="precomputed").fit(GAUSSIAN(X))
@@ -49,6 +51,7 @@ def test_kernel_pca_of_a_matrix_and_without_centering():
     assert np.abs(matrix.transform(GAUSSIAN(Z, X)) - raw.transform(Z)).max() < 1e-8
 
 
+@pytest.mark.later
 def test_kernel_pca_of_less_rank_than_components():
     line = np.column_stack([X[:, 0], 2 * X[:, 0]])
     model = KernelPCA(n_components=3, kernel="linear").fit(line)

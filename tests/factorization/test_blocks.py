@@ -122,6 +122,7 @@ def factor_of(X, layout, rank=60):
     return rows, blocked_cholesky(rows, Settings(1e-8, rank), None, layout)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-11), (np.float32, 1e-6)])
 def test_factor(dtype, tolerance):
     X = points()
@@ -176,6 +177,7 @@ def test_single_precision(loss):
     assert problem.value == pytest.approx(whole, rel=1e-3)
 
 
+@pytest.mark.later
 def test_pivots_that_are_independent_in_single_precision_only(monkeypatch):
     """Those from the first on at which the factorization in double precision fails are left out."""
     ours = sl.lapack.dpotrf
@@ -296,6 +298,7 @@ def test_combinations_of_points_in_blocks(client, options, loss, monkeypatch):
     assert (A @ theta).value == pytest.approx(W @ theta.value(X), abs=1e-6)
 
 
+@pytest.mark.later
 def test_blocks_of_combinations():
     """Blocks hold about as many points each; products with Q agree with Q, by columns and by panels."""
     X, W = bags()
@@ -315,6 +318,7 @@ def test_blocks_of_combinations():
             assert np.array_equal(factor.product_error(data, V), error)
 
 
+@pytest.mark.later
 def test_solvers_that_need_one_array():
     X = points(200)
     theta = ko.Theta(KERNEL)

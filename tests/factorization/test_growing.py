@@ -598,6 +598,7 @@ def test_coefficients_are_remembered_for_the_last_v():
     np.testing.assert_allclose(factor.coefficients(v), factor._coefficients(v))
 
 
+@pytest.mark.later
 def test_a_factor_that_may_grow_forms_no_large_outer_product(monkeypatch):
     rows, _ = values()
     assert streamed_cholesky(rows, SETTINGS).matrix.outer() is not None

@@ -80,6 +80,7 @@ def test_equal_digests_are_not_enough(monkeypatch):
     assert cache.factor(Rows.of_points(KERNEL, 2 * X), "options", lambda: factors[1]) is factors[1]
 
 
+@pytest.mark.later
 def test_other_losses_and_penalties_share_it(made):
     cache = ko.FactorCache()
     values = [solved(X, lam=lam, y=y, cache=cache) for lam in (0.1, 1.0) for y in (Y, -2 * Y)]

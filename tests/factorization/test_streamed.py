@@ -35,6 +35,7 @@ def precomputed(Q):
 # ---------------------------------------------------------------- the factor
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("rank_tol", [1e-1, 1e-4, 1e-8, 1e-12])
 def test_what_is_left(rank_tol):
     f, Q = factor(GAUSSIAN, rank_tol=rank_tol), GAUSSIAN(X)
@@ -48,6 +49,7 @@ def test_what_is_left(rank_tol):
     assert f.B.flags.owndata
 
 
+@pytest.mark.later
 def test_columns_are_nested():
     """The first k columns are the factor of the first k pivots, whatever was to come."""
     f = factor(GAUSSIAN)
@@ -77,6 +79,7 @@ def test_few_columns():
             assert least < rank <= most * theirs
 
 
+@pytest.mark.later
 def test_seeds():
     f, again, other = factor(GAUSSIAN), factor(GAUSSIAN), factor(GAUSSIAN, seed=1)
     assert np.array_equal(f.B, again.B)
@@ -85,6 +88,7 @@ def test_seeds():
     assert abs(f.rank - other.rank) < 0.03 * f.rank
 
 
+@pytest.mark.later
 def test_ranks_0_1_and_n():
     constant = ko.kernels.Explicit(lambda X: np.ones((len(X), 1)))
     zero = factor(0.0 * GAUSSIAN)
@@ -145,6 +149,7 @@ def test_max_rank():
     assert f.residual == pytest.approx(np.trace(E) / 700, rel=1e-12)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("scale", [1e-200, 1e-16, 1e16, 1e200])
 def test_units(scale):
     f, reference = factor(scale * GAUSSIAN), factor(GAUSSIAN)
@@ -167,6 +172,7 @@ def test_blocks_of_q():
     assert np.abs(rows.diagonal() - np.diag(Q)).max() < 1e-13
 
 
+@pytest.mark.later
 def test_functions_as_rows():
     f0 = ko.Function(GAUSSIAN, X[:5] + 0.1, 1e3 * RNG.normal(size=(5, 2)))
     rows = rows_of(GAUSSIAN).with_functions([f0])
@@ -249,6 +255,7 @@ def _with_nan(kernel):
 # ---------------------------------------------------------------- growth, memory, choice
 
 
+@pytest.mark.later
 def test_a_factor_goes_on():
     coarse = factor(GAUSSIAN, rank_tol=1e-4)
     kept = coarse.B.copy()
@@ -276,6 +283,7 @@ def test_a_factor_of_mixed_rows_goes_on():
     assert np.trace(E) <= 1e-9 * 702
 
 
+@pytest.mark.later
 def test_memory_and_time_grow_with_n_not_its_square(monkeypatch):
     asked, n = [], 20_000
     monkeypatch.setattr("kernelopt.factorization.memory.require", lambda needed, *_: asked.append(needed))
@@ -528,6 +536,7 @@ def test_a_limit_of_memory_keeps_the_answer_of_a_coarser_factor(monkeypatch):
         ko.Problem(problem.objective).solve(factorization="streamed")
 
 
+@pytest.mark.later
 def test_a_wrong_factor_is_found_out():
     problem = problem_of(points=X[:150])
     problem.solve(factorization="streamed")

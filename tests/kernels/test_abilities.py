@@ -66,6 +66,7 @@ def test_all_kernels_are_in_the_table():
     assert {name for name, _ in rows_of_table()} == set(KERNELS)
 
 
+@pytest.mark.later
 @pytest.mark.one_row
 @pytest.mark.parametrize(("name", "told"), list(rows_of_table()))
 def test_table(name, told):

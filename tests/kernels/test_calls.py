@@ -72,6 +72,7 @@ def test_the_answer_is_that_of_the_matrix():
         assert problem.certificate.lower <= high and problem.certificate.upper >= low
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("constrained", [False, True])
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_solve_calls_for_each_pair_once(name, constrained):
@@ -141,6 +142,7 @@ def test_what_follows_a_solve():
         theta.value.centers, theta.value.coefficients, strict=True))])  # fmt: skip
 
 
+@pytest.mark.later
 def test_folds():
     k = Counted()
     w, lam = cp.Parameter(N, nonneg=True, value=np.ones(N)), cp.Parameter(nonneg=True, value=0.1)
@@ -150,6 +152,7 @@ def test_folds():
     assert PAIRS <= k.calls <= 1.1 * PAIRS
 
 
+@pytest.mark.later
 def test_other_values_of_parameters():
     k, mu = Counted(), cp.Parameter(nonneg=True, value=0.7)
     _, problem = stated(ko.kernels.FromFunction(k) * mu + SHARED, squares)

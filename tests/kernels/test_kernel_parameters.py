@@ -37,6 +37,7 @@ def test_a_problem_follows_its_kernel():
         stated.certificate_at({sigma: 3.0})
 
 
+@pytest.mark.later
 def test_only_the_factors_that_depend_on_it_are_made_again():
     sigma = cp.Parameter(pos=True, value=1.0)
     one, two = ko.Theta(kernels.Gaussian(sigma)), ko.Theta(kernels.Laplacian(1.0))
@@ -79,6 +80,7 @@ def test_files(tmp_path):
     assert ko.load(tmp_path / "f.zip")["f"].kernel == kernels.Gaussian(1.5)
 
 
+@pytest.mark.later
 def test_fitted_functions_belong_to_one_value():
     sigma = cp.Parameter(pos=True, value=1.5, name="sigma")
     stated, theta, _ = problem(kernels.Gaussian(sigma))

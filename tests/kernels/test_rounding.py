@@ -262,6 +262,7 @@ def test_every_kernel_is_covered():
     assert [k.__name__ for k in families if k is not Kernel and k._rounding is Kernel._rounding] == []
 
 
+@pytest.mark.later
 @pytest.mark.one_row
 @pytest.mark.parametrize("name", VALUES)
 @np.errstate(all="ignore")
@@ -455,6 +456,7 @@ def test_rows_and_functions(name, support):
         assert (bound <= 1e-8 * np.abs(got).max()).all()
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("way", ["here", "blocks", "held", "held, few"])
 def test_passes_over_many_rows(way):
     """2500 rows of a linear kernel, whose sums are exact in integers: VᵀQV = (XᵀV)ᵀ(XᵀV) in units of 2⁻⁴⁰."""

@@ -303,6 +303,7 @@ def test_ard_far_from_the_origin_within_the_bound():
     assert bound < 1e-12
 
 
+@pytest.mark.later
 def test_nodes():
     """The error of the rule at the largest half-width is below the one that is stated, in 60 digits."""
     with mp.workdps(60):

@@ -102,6 +102,7 @@ def test_feature_map():
     assert mapped.kernel == GAUSSIAN
 
 
+@pytest.mark.later
 @pytest.mark.filterwarnings("ignore:Skipping check")
 def test_feature_map_is_an_estimator():
     checks = pytest.importorskip("sklearn.utils.estimator_checks")

@@ -53,6 +53,7 @@ def test_losses(name, frame, series):
     assert np.array_equal(loss(series(y), theta(frame(X))).value, loss(y, theta(X)).value)
 
 
+@pytest.mark.later
 def test_a_fit(frame, series):
     values = []
     for F, S in ((frame, series), (np.array, np.array)):
@@ -132,6 +133,7 @@ def test_estimators_hand_out_frames(library, make):
         assert list(model.set_output(transform=name).transform(frame(NEW)).index) == list(range(100, 107))
 
 
+@pytest.mark.later
 def test_estimators_predict_from_frames(frame, series):
     model = ko.estimators.KernelRegressor("absolute_error", kernel=ko.kernels.Gaussian(sigma=1.0))
     predicted = model.fit(frame(X), series(Y)).predict(frame(NEW))

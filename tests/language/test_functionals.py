@@ -158,6 +158,7 @@ def test_parameters_of_the_kernel_and_gradients():
         ko.gradient(problem, criterion, [sigma])
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("kernel", [kernels.Precomputed(GAUSSIAN(X)), kernels.Spectrum(2)], ids=["matrix", "strings"])
 def test_points_of_other_kinds(kernel):
     points = np.arange(N) if isinstance(kernel, kernels.Precomputed) else ["ab" * (1 + i % 4) + "c" for i in range(N)]
@@ -169,6 +170,7 @@ def test_points_of_other_kinds(kernel):
     assert values[0] == pytest.approx(values[1], rel=1e-7)
 
 
+@pytest.mark.later
 def test_kernel_values_of_all_points_are_never_in_memory(monkeypatch):
     largest = []
     matrix = kernels.Gaussian._matrix
@@ -187,6 +189,7 @@ def test_kernel_values_of_all_points_are_never_in_memory(monkeypatch):
     assert max(largest) <= 64**2 and sum(largest) < 0.7 * 1000**2 + 50 * 1000
 
 
+@pytest.mark.later
 def test_files_and_pickles(tmp_path):
     theta = ko.Theta(GAUSSIAN)
     f = (MEANS @ ko.FeatureMatrix(X, GAUSSIAN)) @ theta
@@ -198,6 +201,7 @@ def test_files_and_pickles(tmp_path):
     assert again.solve() == pytest.approx(problem.value, rel=1e-9)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("scale", [1e-8, 1e8])
 def test_scales(scale):
     theta = ko.Theta(GAUSSIAN)
@@ -301,6 +305,7 @@ def quadrature(lower, upper, kernel, count=40):
 SMOOTH = [GAUSSIAN, kernels.Polynomial(degree=4), kernels.Gaussian(sigma=2.0) + 0.5 * kernels.Linear()]
 
 
+@pytest.mark.later
 @pytest.mark.one_row
 @pytest.mark.parametrize("kernel", SMOOTH, ids=str)
 @pytest.mark.parametrize("loss", LOSSES)
@@ -386,6 +391,7 @@ def test_problems_in_the_plane_and_with_blurred_inputs():
     assert problem.verify().passed
 
 
+@pytest.mark.later
 def test_distances_to_functions_of_integrals():
     """A second problem around the answer of a first."""
     theta, bins = ko.Theta(GAUSSIAN), ko.integral(EDGES[:-1], EDGES[1:], GAUSSIAN)
@@ -397,6 +403,7 @@ def test_distances_to_functions_of_integrals():
     np.testing.assert_allclose(moved.value(GRID), f0(GRID) + GAUSSIAN(GRID, [[1.0]])[:, 0], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.later
 def test_kernel_parameters_of_integrals():
     sigma = cp.Parameter(pos=True, value=1.0)
     kernel = kernels.Gaussian(sigma=sigma)
@@ -412,6 +419,7 @@ def test_kernel_parameters_of_integrals():
         ko.gradient(problem, cp.sum(theta(GRID)), [sigma])
 
 
+@pytest.mark.later
 def test_integrals_and_derivatives_are_apart():
     theta, A = ko.Theta(GAUSSIAN), ko.FeatureMatrix(GRID, GAUSSIAN)
     bins = ko.integral(EDGES[:-1], EDGES[1:], GAUSSIAN)

@@ -145,6 +145,7 @@ def test_repeated_rows_several_variables_and_maximize():
     assert problem.certificate.at_zero == pytest.approx(reference.certificate.at_zero, rel=1e-6)
 
 
+@pytest.mark.later
 def test_several_outputs():
     F, Z = RNG.normal(size=(N, 2)), np.column_stack([Y, -Y])
     theta, reference = ko.Theta(KERNEL, outputs=2), ko.Theta(KERNEL, outputs=2)
@@ -155,6 +156,7 @@ def test_several_outputs():
     assert theta(X).dual_value == pytest.approx(reference(X).dual_value, abs=1e-4)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("solver", ["NEWTON", "INTERIOR_POINT", "AUGMENTED_LAGRANGIAN"])
 def test_every_solver_of_ours(solver):
     theta, b = ko.Theta(KERNEL), cp.Variable()
@@ -163,6 +165,7 @@ def test_every_solver_of_ours(solver):
     assert problem.status == "optimal"
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("unit", [1e-6, 1e6])
 def test_units(unit):
     """y, predictions and √kernel × unit."""
@@ -297,6 +300,7 @@ def test_a_bounded_domain():
     assert np.abs(theta(X).value).max() < 1
 
 
+@pytest.mark.later
 def test_no_point_in_the_domain():
     loss = ko.SmoothLoss(lambda u: -np.log(u), lambda u: -1 / u, lambda u: u**-2.0, domain=(0, np.inf))
     theta = ko.Theta(KERNEL)
@@ -449,6 +453,7 @@ def test_wrong_shapes_and_numbers():
         ko.SmoothLoss(value, 3.0, hessian)
 
 
+@pytest.mark.later
 def test_where_it_cant_stand():
     theta, b = ko.Theta(KERNEL), cp.Variable()
     term = squared()(theta(X), Y)
@@ -625,6 +630,7 @@ def test_starts():
     assert outcomes[0] == outcomes[1]
 
 
+@pytest.mark.later
 def test_nonconvex_beside_convex_smooth_terms():
     def extra(theta, b):
         return WEIGHTS @ ko.losses.log_loss(LABELS, theta(X)) + cp.sum(logistic()(theta(X), LABELS)) + 0.1 * b**2, []
@@ -669,6 +675,7 @@ def test_what_nonconvex_losses_dont_stand_beside():
         ko.Problem(cp.Maximize(cp.sum(wells()(theta(X))) - ko.sum_squares(theta))).solve()
 
 
+@pytest.mark.later
 def test_limits_of_local_searches():
     problem, _, _ = sigmoid_problem()
     problem.solve(time_limit=1e-9)
@@ -716,6 +723,7 @@ def test_random_starts_of_many_sizes():
     assert 0 < work.attempts[0].seconds < 60
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("seed", range(6))
 def test_drawn_robust_losses(seed):
     """log(1 + (u − y)²) and 1 − exp(−(u − y)²/2), repeated rows, penalties of any size."""

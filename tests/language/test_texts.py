@@ -14,6 +14,7 @@ KERNEL = ko.kernels.Gaussian(sigma=np.float64(0.61))
 X, Y = np.linspace(0, 1, 6)[:, None], np.arange(6.0)
 
 
+@pytest.mark.later
 def test_variables_and_parameters_without_a_name_are_letters():
     theta, b, own, v = ko.Theta(KERNEL), cp.Variable(), cp.Variable(name="c"), cp.Variable(3)
     lam, mu = cp.Parameter(pos=True, value=0.5), cp.Parameter(pos=True, value=2.0, name="mu")
@@ -32,6 +33,7 @@ def test_variables_and_parameters_without_a_name_are_letters():
         gradient["sigma"]
 
 
+@pytest.mark.later
 def test_what_is_at_a_kink_is_named_as_in_the_text():
     """c is at its bound with a multiplier of 0, and leaves it as λ grows."""
     theta, b, c = ko.Theta(KERNEL), cp.Variable(), cp.Variable(nonneg=True)

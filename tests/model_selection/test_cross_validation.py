@@ -180,6 +180,7 @@ def test_folds():
     assert (train.tolist(), test.tolist()) == (list(range(30)), [38, 39])
 
 
+@pytest.mark.later
 def test_a_number_of_folds_some_of_which_have_no_weight():
     problem, w, lam, _ = ridge()
     w.value = np.repeat([1.0, 0.0], N // 2)
@@ -206,6 +207,7 @@ def test_the_best_of_equals_is_the_strongest():
     assert table.best == 10.0
 
 
+@pytest.mark.later
 def test_how_it_looks():
     problem, w, lam, _ = ridge()
     table = ko.cross_validate(problem, w, lam, VALUES, cv=2)
@@ -258,6 +260,7 @@ def test_what_ends_it_carries_its_fits(monkeypatch):
     assert np.isfinite(caught.value.table.losses).sum() == 3  # the limit is exceeded after the third fit
 
 
+@pytest.mark.later
 def test_a_fold_without_a_class():
     """Rows of one class alone are a problem like others."""
     labels = np.where(np.arange(N) < N // 2, -1.0, 1.0)
@@ -271,6 +274,7 @@ def test_a_fold_without_a_class():
     assert np.all(table["mean"] >= 2 - 1e-6) and np.all(table["gap"] <= 1e-6)
 
 
+@pytest.mark.later
 def test_what_it_refuses():
     problem, w, lam, f = ridge()
 
@@ -406,6 +410,7 @@ def test_processes():
     assert np.allclose(stated_losses.losses, one.losses, atol=1e-3)
 
 
+@pytest.mark.later
 def test_what_ends_a_process_carries_its_fits(monkeypatch):
     """The table of the error has the fits of all processes, each in its fold."""
     problem, w, lam, _ = ridge()
@@ -576,6 +581,7 @@ def test_functions_have_the_kernel_of_their_process():
     assert row.functions[theta].kernel == there.solutions[0].functions[theta].kernel
 
 
+@pytest.mark.later
 def test_functions_from_another_process_share_rows():
     """A grid of 500 fits of 1000 rows and columns would have 4 GB of centers."""
     problem, _, lam, _ = stated(hinge_loss)

@@ -113,6 +113,7 @@ def test_rows_at_a_kink_are_refused(loss):
         ko.tune(problem, ko.LeaveOneOutLoss(f, lambda f: cp.square(f - Y)), [sigma])
 
 
+@pytest.mark.later
 def test_what_is_refused():
     case = Case("log_loss")
     w = cp.Parameter(N, nonneg=True, value=np.ones(N), name="w")

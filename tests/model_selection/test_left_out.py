@@ -73,6 +73,7 @@ def test_smooth_losses(name):
     assert found[7] == pytest.approx(fitted[7], abs=1e-4)  # a row without weight
 
 
+@pytest.mark.later
 def test_it_is_exact_for_squares():
     problem, f, _ = stated(lambda f: cp.square(TARGETS - f), 0.1)
     problem.solve()
@@ -94,6 +95,7 @@ def move_without(K, i, slopes, at_kink, lam):
     return (K[i, i] * slopes[i] - K[i, others] @ d[:n]) / (2 * lam) + d[n]
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("lam", [1.0, 0.1])
 def test_kinks_against_the_formula(lam):
     """Hinge loss: rows of margin 1 stay there."""
@@ -181,6 +183,7 @@ def test_refits_beside_constraints_and_of_several_outputs():
     assert found == pytest.approx(refits(problem, F, w, chosen), abs=1e-3)
 
 
+@pytest.mark.later
 def test_a_loss_without_a_value_at_zero():
     theta = ko.Theta(KERNEL)
     f = theta(X[:10])
@@ -358,6 +361,7 @@ def test_what_is_no_row():
         ko.approximate_leave_one_out(slopes, f)
 
 
+@pytest.mark.later
 def test_linear_terms_that_can_not_be_told_apart():
     theta, b = ko.Theta(KERNEL), cp.Variable()
     f = theta(X)

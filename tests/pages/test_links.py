@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
 from test_docs import LISTED
 from test_docs import find as public
 
@@ -71,11 +72,13 @@ def test_names_of_scikit_learn_are_unique():
     assert len(SKLEARN) == sum(name.startswith("sklearn.") for name in LINKS["names"])
 
 
+@pytest.mark.later
 def test_papers_are_cited():
     cited = {address for _, _, address in papers_in(TEXT)}
     assert cited == set(LINKS["papers"].values())
 
 
+@pytest.mark.later
 def test_citations_have_an_address():
     """What looks like "Surname 1971" or "(Surname, 1971)" is a link, or stands in WITHOUT_ADDRESS."""
     linked = [range(start, end) for start, end, _ in papers_in(TEXT)]

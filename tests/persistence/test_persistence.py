@@ -194,6 +194,7 @@ def test_functions_on_derivatives(path):
     assert np.array_equal((A.derivative(1) @ theta).value, expected)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("kernel", [GAUSSIAN, ks.Polynomial(degree=3)], ids=str)
 def test_functions_on_integrals(kernel, path):
     theta = ko.Theta(kernel)
@@ -498,6 +499,7 @@ def nested(depth):
     return kernel
 
 
+@pytest.mark.later
 def test_deep_json(model):
     contents = members(model)
     edited(model, set_in("values", "theta", "kernel", to=nested(200)))

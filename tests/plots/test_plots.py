@@ -47,6 +47,7 @@ def labels_of(ax):
     return [text.get_text() for text in ax.get_legend().get_texts()]
 
 
+@pytest.mark.later
 def test_fit():
     _, theta, b = solved(tol=1e-2, max_rank=5)
     ax = plots.fit(lambda X: theta(X) + b, X, Y)
@@ -105,6 +106,7 @@ def test_fit_of_anything(kind):
     assert len(ax.lines) == 1 and bool(ax.collections) == banded
 
 
+@pytest.mark.later
 def test_fit_without_a_bound():
     theta = ko.Theta(GAUSSIAN)
     ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - Y)), [ko.norm(theta) <= 2]).solve()
@@ -118,6 +120,7 @@ def classifier():
     return theta, f
 
 
+@pytest.mark.later
 def test_decision_regions():
     theta, f = classifier()
     ax = plots.decision_regions(f, P, SIGNS)
@@ -177,6 +180,7 @@ def test_spectrum_with_negative_eigenvalues():
     assert np.isclose(positive.get_ydata().max(), values[-1])
 
 
+@pytest.mark.later
 def test_spectrum_of_several_and_of_a_matrix(monkeypatch):
     thetas = [ko.Theta(ko.kernels.Gaussian(sigma=s)) for s in (0.1, 1.0)]
     problem = ko.Problem(cp.Minimize(cp.sum_squares(Y - sum(t(X) for t in thetas)) + sum(map(ko.norm, thetas))))

@@ -93,6 +93,7 @@ def test_a_kink_of_the_criterion_that_moves():
     assert abs(found[lam] - slope.sum()) <= abs(slope[0]) * (1 + 1e-7)
 
 
+@pytest.mark.later
 def test_a_kink_of_the_criterion_that_stays():
     """Both rows of a maximum are the same prediction, and |f − y| at a row that is held at y."""
     problem, f, lam = fitted()

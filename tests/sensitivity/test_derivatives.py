@@ -83,6 +83,7 @@ def test_rows_are_derivatives_of_features(order):
     assert np.allclose((A[2:5] @ theta).value, (A @ theta).value[2:5], rtol=1e-13)
 
 
+@pytest.mark.later
 def test_slopes_observed_and_constrained():
     """Values and slopes in one problem, against the explicit one; degree 3 in the plane."""
     kernel, theta = ks.Polynomial(degree=3), ko.Theta(ks.Polynomial(degree=3))
@@ -191,6 +192,7 @@ def test_moduli_of_tiny_balls_have_digits(radius):
     assert A.derivative(0).modulus(radius)[0] == pytest.approx(3**0.5 * radius / 0.25, rel=1e-7, abs=0)
 
 
+@pytest.mark.later
 def test_monotone_between_the_points():
     """η‖θ‖ ≤ (A′θ)ᵢ on a cover of [0, 1] makes the fit increase everywhere, not at the cover's centres alone."""
     x = np.linspace(0, 1, 25)[:, None]

@@ -262,6 +262,7 @@ def test_parameters_that_multiply_each_other():
         assert found[p][entry] == pytest.approx(known, rel=1e-6, abs=1e-8)
 
 
+@pytest.mark.later
 def test_what_is_refused():
     case = Case("huber")
     with pytest.raises(errors.KernelOptError, match="solve"):
@@ -297,6 +298,7 @@ def test_nothing_changes():
     assert np.array_equal(case.problem.constraints[0].dual_value, before[3])
 
 
+@pytest.mark.later
 def test_free_variables_that_nothing_determines():
     theta, lam, free = ko.Theta(ko.kernels.Linear()), cp.Parameter(nonneg=True, value=1.0), cp.Variable()
     objective = cp.sum(cp.abs(theta([[1.0]]) - 3 - 0 * free)) + lam * ko.sum_squares(theta) + cp.pos(free - 1)

@@ -50,6 +50,7 @@ def optimum(problem):
     return point
 
 
+@pytest.mark.later
 @pytest.mark.one_row
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("free", [True, False])
@@ -68,6 +69,7 @@ def test_the_optimum_of_a_neighbour(loss, free, constrained):
     assert np.all((problem.low <= found.a) & (found.a <= problem.high))
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("loss", ["hinge", "pinball", "epsilon insensitive"])
 def test_fewer_systems_where_a_larger_gap_suffices(loss):
     """A point with some kinks on their wrong sides is taken where its gap, judged anew, is small enough."""
@@ -84,6 +86,7 @@ def test_fewer_systems_where_a_larger_gap_suffices(loss):
     assert np.all((problem.low <= found.a) & (found.a <= problem.high))
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("loss", ["hinge", "hinge and a cost", "pinball", "epsilon insensitive"])
 def test_the_estimate_of_the_gap(loss):
     """It is of the size of the gap once few kinks are on a wrong side."""
@@ -132,6 +135,7 @@ def test_a_deadline_keeps_the_point_that_it_has():
     assert np.isfinite(found.x).all() and found.gap < np.inf
 
 
+@pytest.mark.later
 def test_smooth_losses_and_low_rank_are_not_its_business():
     problem = structured("hinge", 0.1)
     start = optimum(problem)

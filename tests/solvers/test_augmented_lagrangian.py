@@ -200,6 +200,7 @@ def test_the_value_at_zero_takes_no_time_of_a_limit(monkeypatch, time_limit):
     assert asked[-1] == pytest.approx(losses.huber(targets, cp.Constant(np.zeros(12)), 0.4).value.sum())
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("name", ["hinge", "epsilon"])
 def test_multipliers_of_other_rows(name):
     """As of the next fold: rows that stay keep theirs, and new ones get those of the side on which s is."""

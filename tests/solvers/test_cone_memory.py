@@ -30,6 +30,7 @@ def test_the_estimate_is_near_what_was_measured(order, megabytes):
     assert cone_memory.of_cones("CLARABEL", [order], 6 * order**2) == pytest.approx(megabytes * 2**20, rel=0.25)
 
 
+@pytest.mark.later
 def test_residuals_are_refused_before_anything_is_taken():
     """303·304/2 = 46056 rows, of which every pair is an entry: 100·46056·46057/2 bytes. With 1000 rows it is 13 TB."""
     problem = nuclear(300)
@@ -52,6 +53,7 @@ def test_an_error_where_none_fits():
         nuclear(20).solve(memory_limit=1e3)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("loss", [ko.losses.hinge, ko.losses.log_loss, ko.losses.epsilon_insensitive])
 def test_without_semidefinite_cones_a_small_limit_suffices(loss):
     """Of 200 rows, with Clarabel by name: nothing is refused that fits in 32 MB."""

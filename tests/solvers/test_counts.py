@@ -92,6 +92,7 @@ def test_a_cold_start_goes_from_coarse_to_fine(monkeypatch):
     assert flops[0] < 0.95 * flops[1], flops
 
 
+@pytest.mark.later
 @pytest.mark.parametrize(("kind", "most"), [("penalty", 5), ("bound", 7), ("both", 6)])
 def test_few_strengths_of_a_norm_that_is_no_square_are_solved(kind, most, monkeypatch):
     """Steps by secants to the strength at which R‖θ‖ = c, or ‖θ‖ = L; steps that double take 6 to 8."""

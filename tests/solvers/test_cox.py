@@ -144,6 +144,7 @@ def test_other_terms_and_constraints():
         assert values[0] == pytest.approx(values[1], rel=2e-6)
 
 
+@pytest.mark.later
 def test_without_theta():
     """On a variable alone, beside θ in another term; a cp.Problem says what to write."""
     X, time, event = survival(50, ties=True)
@@ -174,6 +175,7 @@ def test_in_constraints_and_functions():
         ko.Problem(cp.Minimize(cp.square(loss) + ko.sum_squares(theta))).solve()
 
 
+@pytest.mark.later
 def test_leave_one_out_is_refused():
     """Without a row its event, and its share of others' risk sets, would go too: no terms of its own hold them."""
     X, time, event = survival(30)
@@ -199,6 +201,7 @@ def test_a_path():
         assert single.solve() == pytest.approx(path["objective"][row], rel=2e-6)
 
 
+@pytest.mark.later
 def test_one_event_time():
     """With all events at one time the loss is d·log-sum-exp of those at risk."""
     X, _, event = survival(30)

@@ -39,6 +39,7 @@ def test_a_rewrite_lets_a_fast_solver_in(theta, written, rewritten, hint):
     assert fast.chosen != "CLARABEL"
 
 
+@pytest.mark.later
 def test_the_term_that_does_not_split_is_named(theta):
     u = theta(X)
     reason = table(theta, cp.sum(cp.abs(u - y)) + cp.norm(u), [u <= 3])["NEWTON"]
@@ -90,6 +91,7 @@ def test_dcp_errors_name_the_term(theta):
     assert error(cp.exp(cp.sqrt(b)) + cp.sum(u)).endswith("b^0.5 is concave.")
 
 
+@pytest.mark.later
 def test_kinks_of_variables_are_named(theta):
     found = table(theta, cp.sum_squares(theta(X) - y) + cp.abs(cp.Variable(name="b")))
     assert found["NEWTON"].endswith("; |b| has a kink")

@@ -117,6 +117,7 @@ def test_several_outputs_are_decomposed_one_by_one():
     assert [len(part.v) for part in problem._left_off.kept.spectrum.parts] == [40, 40, 40]
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("common", [True, False])
 def test_several_thetas(common):
     X, y = data(50)
@@ -244,6 +245,7 @@ def in_one_memory(ranks, wide):
     return replace(whole, blocks=blocks), curvature(whole)
 
 
+@pytest.mark.later
 def test_a_few_more_columns_widen_the_gram_matrix():
     """CᵀWC of two blocks, which get 1 and 2 columns, is that of all products, up to rounding."""
     wide = [np.random.default_rng(k).normal(size=(60, 12)) for k in range(2)]

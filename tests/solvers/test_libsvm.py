@@ -74,6 +74,7 @@ def test_first_point(name):
     assert value == pytest.approx(problem.value, rel=2e-6)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_problems(name):
     problem, _ = stated(name)
@@ -105,6 +106,7 @@ def test_what_it_is_not_asked_for(monkeypatch):
     assert one.status == "optimal"
 
 
+@pytest.mark.later
 def test_iterations_that_run_out(monkeypatch):
     """A point far from the optimum is a start like others."""
     monkeypatch.setattr(libsvm, "ITERATIONS", 0.1)

@@ -44,6 +44,7 @@ def weights(problem, seed=0):
     return np.random.default_rng(seed).uniform(0.05, 0.25, size=problem.m)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("added", [0.0, 30.0])
 def test_iterations_agree_with_the_factor(logistic, monkeypatch, added):
     """With and without a number added to the diagonal for the intercept."""
@@ -92,6 +93,7 @@ def test_what_does_not_fit_is_not_used(logistic):
     assert Systems(logistic, watch(), known).known is known
 
 
+@pytest.mark.later
 def test_a_path_keeps_the_last_factor(monkeypatch):
     """Neighbouring λ need none of their own."""
     theta, lam = ko.Theta(ko.kernels.Gaussian(sigma=0.3)), cp.Parameter(nonneg=True, value=1.0)

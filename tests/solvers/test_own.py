@@ -290,6 +290,7 @@ def test_several_thetas_outputs_and_parametric_variables():
     agree(quantiles(), quantiles(), ["INTERIOR_POINT"])
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("scale", [1e-8, 1e8])
 @pytest.mark.parametrize("name", ["hinge", "squares", "pinball", "logistic"])
 def test_units(name, scale):
@@ -307,6 +308,7 @@ def test_units(name, scale):
     assert values[1] == pytest.approx(values[0], rel=1e-6)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("name", OWN)
 def test_degenerate_problems(name):
     """One row; rank one; θ = 0 optimal; nothing to fit."""
@@ -372,6 +374,7 @@ def test_what_a_solver_lacks_is_named():
         integer.solve(solver="NEWTON")
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("solver", [name for name in OWN if name != "LEAST_SQUARES"])
 def test_a_limit_leaves_the_best_point(solver):
     problem, _, _ = stated("logistic", N=300)
@@ -380,6 +383,7 @@ def test_a_limit_leaves_the_best_point(solver):
     assert problem.certificate.lower <= problem.value <= problem.certificate.upper
 
 
+@pytest.mark.later
 def test_iterations_are_printed(capsys):
     problem, _, _ = stated("hinge")
     problem.solve(solver="INTERIOR_POINT", verbose=True)
@@ -416,6 +420,7 @@ def test_interrupted(monkeypatch):
     assert problem.status == "optimal"
 
 
+@pytest.mark.later
 def test_warm_starts(monkeypatch):
     monkeypatch.setattr(machines, "is_installed", lambda: False)  # libsvm starts close to the optimum, too
     X, y = data(150)
@@ -445,6 +450,7 @@ def test_a_bound_of_zero():
         problem.solve(solver="NEWTON")
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("weight", [1e-10, 1e-4, 1e6])
 def test_a_penalty_that_is_all_of_the_objective(weight):
     """Its size is the unit of the objective: λ‖θ‖² with u ≥ 1 has one solution for all λ."""
@@ -458,6 +464,7 @@ def test_a_penalty_that_is_all_of_the_objective(weight):
     assert values[1] == pytest.approx(values[0], rel=1e-6)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize(("objective", "targets", "kernel"), [(1e-92, 1e130, 1e100), (1e-60, 1e100, 1e-50), (1, 1, 1)])
 @pytest.mark.parametrize("penalty", ["squared", "ball"])
 def test_violations_and_gaps_have_other_units(objective, targets, kernel, penalty):

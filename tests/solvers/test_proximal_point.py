@@ -194,6 +194,7 @@ def test_a_path_starts_from_its_neighbour(monkeypatch):
     assert problem.status == "optimal"
 
 
+@pytest.mark.later
 def test_a_time_limit_keeps_the_best_point():
     X, _, Y = classes(60, 4)
     theta, U, _ = scores(X, 4)
@@ -204,6 +205,7 @@ def test_a_time_limit_keeps_the_best_point():
     assert problem.certificate.lower <= problem.value
 
 
+@pytest.mark.later
 def test_ctrl_c_keeps_the_best_point(monkeypatch):
     X, _, Y = classes(60, 4)
     theta, U, _ = scores(X, 4)

@@ -38,6 +38,7 @@ def checked(problem, solver="CLARABEL"):
     np.testing.assert_allclose(predictions, theta.value(rows), atol=2e-3)
 
 
+@pytest.mark.later
 @pytest.mark.one_row
 @pytest.mark.parametrize("f0", [NEAR, AWAY], ids=["near", "away"])
 @pytest.mark.parametrize("name", LOSSES)
@@ -47,6 +48,7 @@ def test_losses(name, f0):
     checked(ko.Problem(cp.Minimize(LOSSES[name](f) + 0.3 * ko.sum_squares(theta - f0))))
 
 
+@pytest.mark.later
 def test_a_large_penalty_leaves_f0():
     theta = ko.Theta(KERNEL)
     problem = ko.Problem(cp.Minimize(LOSSES["logistic"](theta(X)) + 1e7 * ko.sum_squares(theta - AWAY)))
@@ -67,6 +69,7 @@ def test_constraints_and_their_multipliers():
         np.testing.assert_allclose(constraint.dual_value, expected, atol=1e-4)
 
 
+@pytest.mark.later
 def test_several_outputs():
     coefficients = np.random.default_rng(3).normal(size=(3, 2))
     f0 = ko.Function(KERNEL, X[:3], coefficients)
@@ -93,6 +96,7 @@ def test_a_path():
         assert problem.solve(solver="CLARABEL", warm_start=False) == pytest.approx(objective, rel=1e-5)
 
 
+@pytest.mark.later
 def test_a_coarse_factor():
     """The columns of B hold part of f₀ only; constraints and bounds are those of the stated problem."""
     theta = ko.Theta(KERNEL)
@@ -103,6 +107,7 @@ def test_a_coarse_factor():
     assert problem.certificate.lower <= lower * (1 + 1e-6)
 
 
+@pytest.mark.later
 def test_not_squared():
     theta = ko.Theta(KERNEL)
     problem = ko.Problem(cp.Minimize(LOSSES["logistic"](theta(X)) + ko.norm(theta - NEAR)))
@@ -121,6 +126,7 @@ def test_leaving_one_out_says_that_it_needs_the_norm_of_theta():
         ko.approximate_leave_one_out(problem, theta(X))
 
 
+@pytest.mark.later
 def test_the_same_cut_has_the_same_rows():
     """Slopes found for θ − f₀ are those of the statement only if both fall apart into the same functions."""
     theta, b = ko.Theta(KERNEL), cp.Variable()

@@ -20,6 +20,7 @@ def solved(loss, strength=0.3, constraints=lambda f, theta: [], kernel=KERNEL, *
     return problem
 
 
+@pytest.mark.later
 @pytest.mark.one_row
 @pytest.mark.parametrize("s", [1e-8, 1e-4, 1e4])
 @pytest.mark.parametrize(
@@ -45,6 +46,7 @@ def test_predictions_in_other_units(loss, s):
     assert problem.solver_stats.solver_name != "CLARABEL"
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("place", [0, 1])
 def test_one_huge_coefficient(place):
     a = np.where(np.arange(3) == place, 1e8, 1.0)
@@ -59,6 +61,7 @@ def test_one_huge_coefficient(place):
     assert problem.value == pytest.approx(plain.solve(solver="CLARABEL"), rel=1e-5)
 
 
+@pytest.mark.later
 @pytest.mark.one_row
 @pytest.mark.parametrize("first", [0.0, 1.0])
 @pytest.mark.parametrize(
@@ -80,6 +83,7 @@ def test_weights_of_zero(loss, first):
     assert problem.value == pytest.approx(solved(lambda f: w @ loss(f), solver="CLARABEL").value, rel=1e-5)
 
 
+@pytest.mark.later
 def test_a_loss_without_weight_does_not_recede():
     w = np.array([1.0, 0.0, 1.0])
     problem = solved(lambda f: w @ cp.logistic(-f), 0.0, lambda f, theta: [ko.norm(theta) <= 100], abs_tol=1e-9)
@@ -119,6 +123,7 @@ def test_classes(classes):
     assert problem.solver_stats.solver_name == "INTERIOR_POINT"
 
 
+@pytest.mark.later
 @pytest.mark.parametrize(
     "loss",
     [
@@ -170,6 +175,7 @@ def test_losses_whose_slope_is_continuous_have_no_kinks(solver, loss):
     assert problem.value == pytest.approx(problem.solve(solver="CLARABEL", tol=1e-8), rel=1e-6)
 
 
+@pytest.mark.later
 @pytest.mark.one_row
 @pytest.mark.parametrize("parameter", [False, True])
 @pytest.mark.parametrize("weights", [[0.0, 1.0, 1.0], [0.0, 0.0, 0.0]])

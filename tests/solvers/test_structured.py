@@ -182,6 +182,7 @@ def adjoint(problem, g):
     return problem._back(problem._gathered(g), problem.F.T @ g)
 
 
+@pytest.mark.later
 def test_adjoints_are_made_from_known_ones(alone, monkeypatch):
     """From the rows that differ, a limited number of times in turn; a g of few entries is made from its rows."""
     rng, g = np.random.default_rng(1), np.where(np.arange(70) % 2, 1.0, 0.0)

@@ -53,6 +53,7 @@ def by_factor(problem: ko.Problem, **options) -> float:
     return problem.solve(rank_tol=1e-12, tol=1e-9, **options)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("loss", ["hinge", "epsilon", "squares"])
 def test_the_answer_is_that_of_a_factor(loss):
     problem, theta, _, _ = stated(loss)
@@ -129,6 +130,7 @@ def test_changes_of_the_penalty_and_of_weights():
         assert by_factor(other) == pytest.approx(problem.value, rel=1e-7)
 
 
+@pytest.mark.later
 def test_squares_get_a_decomposition_for_more_values():
     """One system with Q takes less than a factor, but from the third value of λ on a decomposition does."""
     problem, _, _, lam = stated("squares")
@@ -183,6 +185,7 @@ def test_left_out_rows_after_a_solve_with_the_whole_matrix():
     assert np.allclose(np.abs(data()[1] - f), np.abs(ko.leave_one_out(again)), atol=1e-6)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("options", [{"solver": "CLARABEL"}, {"max_rank": 50}, {"rank_tol": 1e-6}, {"certify": False}])
 def test_who_asks_for_a_factor_gets_it(options):
     problem, *_ = stated("hinge")
@@ -282,6 +285,7 @@ def test_products_of_multiples_are_remembered():
         assert np.allclose(Q @ tiny, Q.array @ tiny, rtol=1e-12, atol=0)
 
 
+@pytest.mark.later
 def test_products_near_known_ones_are_made_from_them():
     """Rows of Q of the few entries that differ are added, with no more roundings than in a product of its own."""
     rng = np.random.default_rng(0)

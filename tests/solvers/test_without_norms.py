@@ -30,6 +30,7 @@ def by_hand(loss, constrained, intercept):
     return problem.solve(solver="CLARABEL", tol_gap_rel=1e-10, tol_gap_abs=1e-10, tol_feas=1e-10)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("constrained", [False, True])
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
@@ -45,6 +46,7 @@ def test_beside_plain_cvxpy(loss, constrained, intercept):
     assert constrained or problem.solver_stats.solver_name in OURS
 
 
+@pytest.mark.later
 def test_outputs():
     """Columns of B for each output."""
     T, theta = np.column_stack([Y, np.abs(Y)]), ko.Theta(ko.kernels.Linear(), outputs=2)
@@ -58,6 +60,7 @@ def test_outputs():
     assert problem.solver_stats.solver_name in OURS
 
 
+@pytest.mark.later
 def test_solved_again_and_differentiated():
     delta = cp.Parameter(nonneg=True, value=0.5)
     theta = ko.Theta(ko.kernels.Linear())
@@ -73,6 +76,7 @@ def test_solved_again_and_differentiated():
     assert values[1] < values[0] and problem.solver_stats.solver_name in OURS
 
 
+@pytest.mark.later
 def test_an_infimum_that_is_not_attained():
     theta = ko.Theta(ko.kernels.Linear())
     problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.log_loss(np.sign(X[:, 0]), theta(X)))))

@@ -360,6 +360,7 @@ def test_a_statement_with_a_norm_of_one_is_refused():
 # ---------------------------------------------------------------- solvers, what can be asked, reports
 
 
+@pytest.mark.later
 def test_who_solves():
     problem, theta = largest()
     assert problem.solve(solver="spectral") > 0
@@ -430,6 +431,7 @@ def test_a_report_with_explicit_features(constraints):
     assert report.passed and report["θ ∈ Rᵖ solved"].number < 1e-9
 
 
+@pytest.mark.later
 def test_an_audit():
     """The component of another library passes, a wrong one fails."""
     pca = KernelPCA(n_components=2, kernel="precomputed").fit(Q)

@@ -144,11 +144,13 @@ def test_threads_and_event_loops(solver):
     assert asyncio.run(gathered()) == pytest.approx(expected)
 
 
+@pytest.mark.later
 def test_processes_of_loky():
     found = joblib.Parallel(n_jobs=2)(joblib.delayed(stated(seed=seed).solve)() for seed in range(3))
     assert found == pytest.approx([solved(seed) for seed in range(3)])
 
 
+@pytest.mark.later
 def test_within_limits_of_blas():
     with threadpool_limits(1, "blas"):
         expected = solved(0)

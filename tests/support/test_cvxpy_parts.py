@@ -140,6 +140,7 @@ def test_values_are_put_on_leaves_without_checks():
     assert bound.dual_value == 2.0
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("solver", ["ECOS", "SCS"])
 def test_the_options_that_solvers_list_nowhere(solver):
     """Each is taken, one at a time, as some exclude others."""

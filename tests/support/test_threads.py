@@ -60,6 +60,7 @@ def test_a_solve_has_one_pool_of_threads_and_gives_the_other_back():
     assert any(2 in others for _, others in seen)  # one within `in_threads`
 
 
+@pytest.mark.later
 @two_copies
 @pytest.mark.parametrize("call", ["gradient", "tune", "leave one out", "layer"])
 def test_derivatives_have_one_pool_of_threads_too(call, monkeypatch):

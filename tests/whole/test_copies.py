@@ -93,6 +93,7 @@ def test_before_a_solve_and_after_a_look():
     assert twin.value is None and np.isclose(twin.solve(), problem.solve(), rtol=1e-6)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("how", COPIES)
 def test_what_stands_beside_it_stays_beside_it(how):
     """Expressions that are copied together with the problem are of its θ."""
@@ -106,6 +107,7 @@ def test_what_stands_beside_it_stays_beside_it(how):
     assert np.abs(g.value - f.value).max() > 1e-3
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("how", COPIES)
 def test_from_cvxpy(how):
     Phi, theta = cp.Constant(X), cp.Variable(1)
@@ -117,6 +119,7 @@ def test_from_cvxpy(how):
     assert np.isclose(twin.solve(), problem.value, rtol=1e-6) and twin.verify().passed
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("how", COPIES)
 def test_multipliers_of_an_explicit_problem(how):
     """They are those of the kernel problem, by the ids of constraints."""

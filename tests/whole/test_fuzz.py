@@ -33,6 +33,7 @@ from kernelopt.solvers import cvxpy_solvers
 pytestmark = pytest.mark.filterwarnings("ignore:Solution may be inaccurate", "ignore:.*converge.*")
 
 
+@pytest.mark.later
 @pytest.mark.one_row
 @pytest.mark.parametrize("seed", range(100))
 def test_agrees_with_explicit_features(seed):

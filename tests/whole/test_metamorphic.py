@@ -177,6 +177,7 @@ def first(name):
     return Case(*CASES[NAMES.index(name)]).answer()
 
 
+@pytest.mark.later
 @pytest.mark.one_row
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(("name", "case"), list(zip(NAMES, CASES, strict=True)), ids=NAMES)

@@ -218,6 +218,7 @@ def test_constants_that_contradict_each_other():
 # ---------------------------------------------------------------- closed forms
 
 
+@pytest.mark.later
 def test_ridge():
     """min ‖y − Qα‖² + λαᵀQα = λyᵀ(Q + λI)⁻¹y."""
     theta = ko.Theta(Gaussian(sigma=0.8))
@@ -269,6 +270,7 @@ def test_least_norm_through_one_point():
     assert_equal(optimum(ko.Problem(cp.Minimize(ko.norm(theta)), [theta([[1.0]]) == 3])), Decimal("1.5"))
 
 
+@pytest.mark.later
 def test_distance_to_a_function():
     """min λ‖θ‖² + ‖θ − f₀‖² = λ/(1 + λ)·‖f₀‖²; f₀ = 2κ(0, ·) − κ(1, ·) of a linear kernel on (0, 1), (1, 1)."""
     theta = ko.Theta(Linear())

@@ -244,6 +244,7 @@ DUALS = [
 ]
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("problem", DUALS)
 def test_duals_of_constraints(problem):
     kernel, columns = KERNELS["polynomial, 2 columns"]
@@ -252,6 +253,7 @@ def test_duals_of_constraints(problem):
         assert np.abs(a - b).max() <= 1e-5 * max(1.0, np.abs(b).max())
 
 
+@pytest.mark.later
 def test_duals_of_predictions():
     """ν is the multiplier of u == Φθ, row by row, where rows repeat too."""
     kernel, columns = KERNELS["polynomial, 2 columns"]
