@@ -45,6 +45,7 @@ from kernelopt.support.cvxpy_parts import (
     PowerApprox,
     perspective,
     reshape,
+    rightly_valued,
     symmetric_wrap,
     with_args,
 )
@@ -376,8 +377,9 @@ def _stack(
 def rewrite(problem: cp.Problem, replaced: dict[int, Any], squares: dict[int, Any] | None = None) -> cp.Problem:
     """Copy a problem with nodes replaced by id; `squares` holds replacements of a node's square.
 
-    Partial likelihoods are written out, and numbers of which cvxpy would make columns are declared as numbers. Other
-    subtrees without a replaced node stay the same objects; leaves are shared, and constraints keep their ids.
+    Partial likelihoods are written out, numbers of which cvxpy would make columns are declared as numbers, and atoms
+    whose value in cvxpy is another than its cones state are given the right one. Other subtrees without a replaced node
+    stay the same objects; leaves are shared, and constraints keep their ids.
     """
     done = dict(replaced)
 
@@ -394,6 +396,8 @@ def rewrite(problem: cp.Problem, replaced: dict[int, Any], squares: dict[int, An
         args = [visit(a) for a in node.args]
         if isinstance(node, CoxLikelihood):
             return node.written_out(args[0])
+        if (other := rightly_valued(node, args)) is not None:
+            return other
         if (place := OF_SYMMETRIC.get(type(node))) is not None and is_symmetric_always(args[place]):
             args[place] = symmetric_wrap(args[place])
         if isinstance(node, Atom) and not isinstance(node, AffAtom):

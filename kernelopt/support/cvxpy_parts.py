@@ -30,6 +30,7 @@ from cvxpy.atoms.affine.reshape import reshape
 from cvxpy.atoms.affine.sum import Sum
 from cvxpy.atoms.affine.transpose import transpose
 from cvxpy.atoms.affine.unary_operators import NegExpression
+from cvxpy.atoms.affine.upper_tri import upper_tri
 from cvxpy.atoms.affine.vstack import Vstack
 from cvxpy.atoms.affine.wraps import symmetric_wrap
 from cvxpy.atoms.atom import Atom
@@ -44,6 +45,7 @@ from cvxpy.atoms.perspective import perspective
 from cvxpy.atoms.pnorm import Pnorm, PnormApprox
 from cvxpy.atoms.quad_form import QuadForm
 from cvxpy.atoms.quad_over_lin import quad_over_lin
+from cvxpy.atoms.quantum_rel_entr import quantum_rel_entr
 from cvxpy.atoms.sigma_max import sigma_max
 from cvxpy.atoms.suppfunc import SuppFuncAtom
 from cvxpy.atoms.tr_inv import tr_inv
@@ -53,6 +55,7 @@ from cvxpy.expressions.leaf import Leaf
 from cvxpy.lin_ops.canon_backend import TensorRepresentation
 from cvxpy.lin_ops.lin_utils import get_id
 from cvxpy.problems.problem import SolverStats
+from cvxpy.reductions.dcp2cone.canonicalizers import CANON_METHODS
 from cvxpy.reductions.dcp2cone.cone_matrix_stuffing import ConeMatrixStuffing
 from cvxpy.reductions.inverse_data import InverseData
 from cvxpy.reductions.solution import Solution
@@ -61,6 +64,7 @@ from cvxpy.reductions.solvers.conic_solvers.conic_solver import ConicSolver
 from cvxpy.reductions.solvers.defines import SOLVER_MAP_CONIC, SOLVER_MAP_QP
 from cvxpy.reductions.solvers.solving_chain import _validate_problem_data
 from cvxpy.utilities.coeff_extractor import CoeffExtractor
+from scipy.special import xlogy
 
 from kernelopt.errors import KernelOptError, SolverError
 from kernelopt.support import clock, outside
@@ -71,9 +75,10 @@ __all__ = [
     "COLUMNS", "JOINTLY_LINEAR", "OPAQUE", "PRODUCTS", "AddExpression", "AffAtom", "AffineData", "Atom", "Compiled",
     "ConeData", "DataSlopes", "DivExpression", "Elementwise", "Hstack", "Inequality", "Leaf", "LogicExpression",
     "MatrixFrac", "MulExpression", "NegExpression", "Pnorm", "PnormApprox", "Power", "PowerApprox", "Solution",
-    "SolverStats", "Sum", "Vstack", "broadcast_to", "clarabel_answer", "clarabel_cones", "compiled", "cone_data",
-    "forget", "get_id", "index", "is_compiled", "jacobians", "multiply", "norm1", "normNuc", "perspective",
-    "quad_over_lin", "reshape", "sigma_max", "special_index", "symmetric_wrap", "with_args",
+    "SolverStats", "Sum", "Vstack", "broadcast_to", "clarabel_answer", "clarabel_cones", "coefficients", "compiled",
+    "cone_data", "forget", "get_id", "graph_form", "has_graph_form", "index", "is_compiled", "jacobians", "multiply",
+    "norm1", "normNuc", "perspective", "quad_over_lin", "reshape", "rightly_valued", "sigma_max", "special_index",
+    "symmetric_wrap", "with_args",
 ]  # fmt: skip
 
 PRODUCTS = (MulExpression, multiply)  # affine in each of two arguments
@@ -115,6 +120,31 @@ def forget(node: Any) -> None:
     """Drop the values that a node has cached from its leaves, such as signs and shapes."""
     for name in [name for name in vars(node) if name.startswith("_lazy") or name.endswith("__cache__")]:
         delattr(node, name)
+
+
+def rightly_valued(node: Any, args: list[Any]) -> Any | None:
+    """What stands for an atom whose value in cvxpy is another than its cones state; None for all others.
+
+    The entries of `upper_tri` are a column in an expression and a row in its value. `quantum_rel_entr` divides the
+    eigenvalues of X by their sum in its value.
+    """
+    if isinstance(node, upper_tri) and args[0].ndim == 2 and node.size:
+        return reshape(args[0][np.triu_indices(args[0].shape[0], k=1)], node.shape, order="F")
+    if isinstance(node, quantum_rel_entr):
+        found = with_args(node, args)
+        found.numeric = _relative_entropy
+        return found
+    return None
+
+
+def _relative_entropy(values: Sequence[Any]) -> float:
+    """tr X(ln X − ln Y); ∞ where an eigenvalue is negative, or where X is not 0 on the kernel of Y."""
+    (x, V), (y, W) = (np.linalg.eigh((M + M.conj().T) / 2) for M in values)
+    if min(x[0], y[0]) < -quantum_rel_entr.EVAL_TOL:
+        return inf
+    x, y = np.maximum(x, 0.0), np.maximum(y, 0.0)
+    along = x @ np.abs(V.conj().T @ W) ** 2
+    return float(np.sum(xlogy(x, x)) - np.sum(xlogy(along, y)))
 
 
 def with_args(node: Any, args: Sequence[Any]) -> Any:
@@ -502,6 +532,29 @@ def _matrix(values: Array, i: Ints, j: Ints, shape: tuple[int, int]) -> sp.csc_a
 def _starts(j: Ints, columns: int) -> Ints:
     """Where the entries of each column begin."""
     return np.append(0, np.cumsum(np.bincount(j, minlength=columns)))
+
+
+def coefficients(expression: Any, variables: Sequence[Any]) -> tuple[sp.csr_array, Array]:
+    """L and l of an affine expression without parameters, L·(entries of the variables) + l, all by columns."""
+    starts, n = dict[int, int](), 0
+    for variable in variables:
+        starts[variable.id] = n
+        n += variable.size
+    operator = expression.canonical_form[0]
+    T = get_problem_matrix([operator], n, starts, {-1: 1}, {-1: 0}, expression.size, "SCIPY")
+    L = sp.csr_array(sp.csc_array(T).reshape((expression.size, n + 1), order="F"))
+    return sp.csr_array(L[:, :n]), np.ravel(L[:, [n]].toarray())
+
+
+def has_graph_form(node: Any) -> bool:
+    """Whether cvxpy replaces this atom by an affine expression and constraints."""
+    return type(node) in CANON_METHODS
+
+
+def graph_form(node: Any, arguments: list[Any]) -> tuple[Any, list[Any]]:
+    """The expression and the constraints that cvxpy puts in the place of one atom of these arguments."""
+    found: tuple[Any, list[Any]] = CANON_METHODS[type(node)](node, arguments)
+    return found
 
 
 class DataSlopes(NamedTuple):

@@ -395,7 +395,7 @@ RECIPES: dict[str, Any] = {
     "ptp": lambda d: cp.ptp(d.vector()),
     "quad_form": lambda d: cp.quad_form(d.vector(), d.psd(3)),
     "quad_over_lin": lambda d: cp.quad_over_lin(d.vector(), d.above(1)[0] if d.chance(0.7) else d.data((), "pos")),
-    "quantum_cond_entr": lambda d: cp.quantum_cond_entr(cp.symmetric_wrap(d.definite(4)), (2, 2)),
+    "quantum_cond_entr": lambda d: cp.quantum_cond_entr(cp.symmetric_wrap(d.definite(2)), (2, 1)),
     "quantum_rel_entr": lambda d: cp.quantum_rel_entr(
         cp.symmetric_wrap(d.definite()), cp.symmetric_wrap(d.definite()) if d.chance(0.5) else np.eye(K)
     ),
