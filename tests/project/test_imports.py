@@ -24,7 +24,7 @@ ORDER = [
     ["certificate"],
     ["persistence", "solvers"],
     ["compiler", "feature_space"],
-    ["factorization", "results"],
+    ["factorization", "pieces", "results"],
     ["losses", "testing"],
     ["language"],
     ["kernels"],
@@ -47,11 +47,11 @@ INSIDE = {
     "compiler": [
         ["explain", "projection"],
         ["representer"],
-        ["separable"],
+        ["reader", "separable"],
         ["exponential_sums", "feasibility", "integers", "patterns", "vacuous"],
-        ["conic_form", "iterate", "largest", "restated"],
-        ["canonical_form", "explicit", "least", "pieces"],
-        ["attributes", "inverse", "quadratic_part", "rules", "structure"],
+        ["atom_rules", "conic_form", "iterate", "largest", "restated"],
+        ["canonical_form", "entries", "explicit", "least", "pieces"],
+        ["attributes", "inverse", "linear_maps", "quadratic_part", "rules", "structure"],
     ],
     "driver": [
         ["statement"],
@@ -122,6 +122,7 @@ INSIDE = {
         ["leave_one_out"],
         ["kernel_selection", "path_table", "quadratic_model", "squares"],
     ],
+    "pieces": [["extremes", "form", "spectral"], ["norms"], ["elementary", "quadratics"], ["function"]],
     "persistence": [["loading", "saving"], ["archive", "vocabulary"]],
     "results": [["solution"], ["history"]],
     "sensitivity": [

@@ -1,0 +1,320 @@
+"""What cvxpy's atoms are read as: one row of `RULES` for each.
+
+A rule takes the reader and a node, and gives its entries, or None where the atom's graph form is to be read. It asks
+the reader for the entries of arguments, and for affine stand-ins of those that are not affine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from kernelopt.compiler.entries import Entries, applied, spread, stacked, summed
+from kernelopt.compiler.linear_maps import flat
+from kernelopt.pieces import quadratics
+from kernelopt.pieces.elementary import (
+    AbsolutePower,
+    Exp,
+    InversePower,
+    Logistic,
+    NegativeEntropy,
+    NegativeLog,
+    NegativeRoot,
+)
+from kernelopt.pieces.extremes import Largest, RowLogSumExp, SumOfLargest
+from kernelopt.pieces.function import Family
+from kernelopt.pieces.norms import Radial, RowNorm
+from kernelopt.pieces.quadratics import ABS, POS, SQUARE, Piecewise, many
+from kernelopt.pieces.spectral import Schatten
+from kernelopt.support.types import Array, Ints
+
+# Eigenvalues of a quadratic form relative to the largest, below which they are rounding of 0.
+ZERO = 1e-14
+
+
+class Reading(Protocol):
+    """What rules ask of the reader."""
+
+    def entries(self, node: Any) -> Entries: ...
+
+    def flattened(self, entries: Entries) -> Entries: ...
+
+    def linear(self, node: Any) -> Entries: ...
+
+
+Rule = Callable[[Reading, Any], Entries | None]
+
+
+def _argument(reader: Reading, node: Any) -> Entries:
+    return reader.entries(node.args[0])
+
+
+def _affine(reader: Reading, node: Any) -> Entries:
+    return reader.flattened(reader.entries(node.args[0]))
+
+
+def _along(node: Any) -> Ints:
+    """The entries of the argument that each entry of a reduction takes, (out, k)."""
+    a = node.args[0]
+    place = np.arange(a.size).reshape(a.shape, order="F")
+    if node.axis is None:
+        return place.reshape(1, -1, order="F")
+    if a.ndim < 2:
+        return place[None]
+    axes = np.atleast_1d(node.axis)
+    place = np.moveaxis(place, axes, range(-len(axes), 0))
+    rest = place.shape[: a.ndim - len(axes)]
+    return np.asarray(place.reshape((*rest, -1), order="F").reshape((int(np.prod(rest)), -1), order="F"))
+
+
+def _rows_of(entries: Entries, along: Ints) -> Entries:
+    """The arguments of one function after the other."""
+    return entries.take(along.ravel())
+
+
+def _reduced(node: Any, entries: Entries) -> Entries:
+    """Sums of entries over the axis of a reduction."""
+    if node.size == 1:
+        return entries.total()
+    along = _along(node)
+    data = np.ones(along.size), along.ravel(), np.arange(0, along.size + 1, along.shape[1])
+    return entries.mapped(sp.csr_array(data, shape=(len(along), len(entries))))
+
+
+# Affine atoms
+
+
+def _add(reader: Reading, node: Any) -> Entries:
+    return summed(spread(reader.entries(a), node.size) for a in node.args)
+
+
+def _negated(reader: Reading, node: Any) -> Entries:
+    return _argument(reader, node).times(-1.0)
+
+
+def _multiplied(reader: Reading, node: Any) -> Entries | None:
+    """Entrywise with a constant."""
+    factor, other = node.args if node.args[0].is_constant() else node.args[::-1]
+    if other.shape != node.shape or not factor.is_constant():
+        return reader.linear(node) if factor.is_constant() else None
+    value = factor.value.toarray() if sp.issparse(factor.value) else factor.value
+    return reader.entries(other).times(flat(np.broadcast_to(value, node.shape)))
+
+
+def _divided(reader: Reading, node: Any) -> Entries | None:
+    if not node.args[1].is_constant():
+        return None
+    below = node.args[1].value
+    below = below.toarray() if sp.issparse(below) else below
+    return spread(_argument(reader, node), node.size).times(1.0 / flat(np.broadcast_to(below, node.shape)))
+
+
+def _product(reader: Reading, node: Any) -> Entries:
+    """A constant matrix times a column, or a row times one; other products by their matrix."""
+    left, right = node.args
+    if left.is_constant() and right.ndim <= 1:
+        return reader.entries(right).mapped(left.value if sp.issparse(left.value) else np.atleast_2d(left.value))
+    if right.is_constant() and left.ndim <= 1:
+        value = right.value.toarray() if sp.issparse(right.value) else np.asarray(right.value)
+        return reader.entries(left).mapped(np.atleast_2d(value.T))
+    return reader.linear(node)
+
+
+def _sum(reader: Reading, node: Any) -> Entries:
+    return _argument(reader, node).total() if node.size == 1 else reader.linear(node)
+
+
+# Piecewise quadratic functions
+
+
+def _piecewise(reader: Reading, function: Piecewise, entries: Entries) -> Entries:
+    """g of each entry: composed with it where it is one piecewise quadratic function and a constant."""
+    m = len(entries)
+    if len(entries.terms) == 1 and not entries.M.nnz:
+        [term] = entries.terms
+        inner, alone = term.functions.family, np.array_equal(term.at, np.arange(m))
+        if isinstance(inner, Piecewise) and alone and np.all(term.weight >= 0):
+            both = function.of_piecewise(inner.take(term.which).times(term.weight).plus(entries.c))
+            if both is not None:
+                argument = Entries(term.functions.M, term.functions.c).take(term.which)
+                return applied(both, argument)
+    return applied(many(function, m), reader.flattened(entries))
+
+
+def _of(function: Piecewise) -> Rule:
+    return lambda reader, node: _piecewise(reader, function, _argument(reader, node))
+
+
+def _huber(reader: Reading, node: Any) -> Entries:
+    return _piecewise(reader, quadratics.huber(float(node.M.value)), _argument(reader, node))
+
+
+def _largest(reader: Reading, parts: list[Entries]) -> Entries:
+    """The maximum of several, entry by entry: the last one plus max(0, differences from it)."""
+    if len(parts) == 1:
+        return parts[0]
+    if len(parts) == 2:
+        curved, line = parts if parts[1].is_affine else parts[::-1]
+        if line.is_affine:
+            return line.plus(_piecewise(reader, POS, curved.minus(line)))
+    *others, last = [reader.flattened(part) for part in parts]
+    m, k = len(last), len(others)
+    differences = stacked([part.minus(last) for part in others])
+    return last.plus(applied(Largest(), differences.take(np.arange(k * m).reshape(k, m).T.ravel()), k))
+
+
+def _maximum(reader: Reading, node: Any) -> Entries:
+    return _largest(reader, [spread(reader.entries(a), node.size) for a in node.args])
+
+
+def _minimum(reader: Reading, node: Any) -> Entries:
+    return _largest(reader, [spread(reader.entries(a), node.size).times(-1.0) for a in node.args]).times(-1.0)
+
+
+def _max(reader: Reading, node: Any) -> Entries:
+    entries, along = _argument(reader, node), _along(node)
+    entries = entries if entries.is_affine or along.shape[1] <= 2 else reader.flattened(entries)
+    return _largest(reader, [entries.take(column) for column in along.T])
+
+
+def _min(reader: Reading, node: Any) -> Entries:
+    entries, along = _argument(reader, node).times(-1.0), _along(node)
+    entries = entries if entries.is_affine or along.shape[1] <= 2 else reader.flattened(entries)
+    return _largest(reader, [entries.take(column) for column in along.T]).times(-1.0)
+
+
+def _sum_largest(reader: Reading, node: Any) -> Entries | None:
+    """count times the last entry, plus the sum of the count largest of differences from it and of 0."""
+    entries, along, count = _affine(reader, node), _along(node), float(node.k)
+    k = along.shape[1] - 1
+    if not 1 <= count <= k:
+        return None
+    last = entries.take(along[:, -1])
+    differences = entries.take(along[:, :-1].ravel()).minus(entries.take(np.repeat(along[:, -1], k)))
+    return last.times(count).plus(applied(SumOfLargest(count), differences, k))
+
+
+def _log_sum_exp(reader: Reading, node: Any) -> Entries:
+    """The last entry, plus ln(1 + Σ exp(differences from it))."""
+    entries, along = _affine(reader, node), _along(node)
+    k = along.shape[1] - 1
+    last = entries.take(along[:, -1])
+    if not k:
+        return last
+    differences = entries.take(along[:, :-1].ravel()).minus(entries.take(np.repeat(along[:, -1], k)))
+    return last.plus(applied(RowLogSumExp(), differences, k))
+
+
+def _quad_over_lin(reader: Reading, node: Any) -> Entries | None:
+    if not node.args[1].is_constant():
+        return None
+    squares = _reduced(node, _piecewise(reader, SQUARE, _argument(reader, node)))
+    return squares.times(1.0 / flat(node.args[1].value))
+
+
+def _norm1(reader: Reading, node: Any) -> Entries:
+    return _reduced(node, _piecewise(reader, ABS, _argument(reader, node)))
+
+
+def _quad_form(reader: Reading, node: Any) -> Entries | None:
+    """xᵀPx = Σ (√λᵢ vᵢᵀx)² over eigenvalues; a negative semidefinite P is minus that of −P."""
+    if not node.args[1].is_constant():
+        return None
+    P = node.args[1].value
+    P = P.toarray() if sp.issparse(P) else np.asarray(P, dtype=float)
+    eigenvalues, V = np.linalg.eigh((P + P.T) / 2)
+    sign = 1.0 if eigenvalues[-1] >= -eigenvalues[0] else -1.0
+    kept = sign * eigenvalues > ZERO * np.abs(eigenvalues).max()
+    L = (V[:, kept] * np.sqrt(sign * eigenvalues[kept])).T
+    return _piecewise(reader, SQUARE, _argument(reader, node).mapped(L)).total().times(sign)
+
+
+# Norms
+
+
+def _norm(reader: Reading, node: Any) -> Entries | None:
+    """‖·‖ₚ of each row; the Euclidean one is the identity of its length, on r ≥ 0."""
+    p, along = float(node.p), _along(node)
+    if p < 1:
+        return None
+    rows = _rows_of(_affine(reader, node), along)
+    family: Family = Radial(many(POS, len(along))) if p == 2 else RowNorm(p)
+    return applied(family, rows, along.shape[1])
+
+
+def _norm_inf(reader: Reading, node: Any) -> Entries:
+    along = _along(node)
+    return applied(RowNorm(inf), _rows_of(_affine(reader, node), along), along.shape[1])
+
+
+def _spectral(p: float) -> Rule:
+    def rule(reader: Reading, node: Any) -> Entries:
+        a = node.args[0]
+        return applied(Schatten(a.shape, p), _affine(reader, node), a.size)
+
+    return rule
+
+
+# Smooth functions of one number
+
+
+def _smooth(family: Family, weight: float = 1.0) -> Rule:
+    return lambda reader, node: applied(family, _affine(reader, node), weight=weight)
+
+
+def _log1p(reader: Reading, node: Any) -> Entries:
+    return applied(NegativeLog(), _affine(reader, node).plus_constant(1.0), weight=-1.0)
+
+
+def _power(reader: Reading, node: Any) -> Entries | None:
+    p, argument = float(np.asarray(node.p.value)), _argument(reader, node)
+    if p == 1:
+        return argument
+    if p == 2:
+        return _piecewise(reader, SQUARE, argument)
+    if p > 1:  # of other powers than even ones cvxpy's is ∞, or 0, below 0
+        even = node.args[0].is_nonneg() or p % 2 == 0
+        return applied(AbsolutePower(p), reader.flattened(argument)) if even else None
+    if p == 0:
+        return None
+    family, weight = (NegativeRoot(p), -1.0) if p > 0 else (InversePower(-p), 1.0)
+    return applied(family, reader.flattened(argument), weight=weight)
+
+
+def _kl_div(reader: Reading, node: Any) -> Entries | None:
+    """x ln(x/y) − x + y of a constant x ≥ 0."""
+    if not node.args[0].is_constant():
+        return None
+    x, y = (spread(reader.entries(a), node.size) for a in node.args)
+    return y.plus_constant(_x_log_x(x.c) - x.c).plus(applied(NegativeLog(), reader.flattened(y)).times(x.c))
+
+
+def _rel_entr(reader: Reading, node: Any) -> Entries | None:
+    """x ln(x/y) of a constant x ≥ 0."""
+    if not node.args[0].is_constant():
+        return None
+    x, y = (spread(reader.entries(a), node.size) for a in node.args)
+    return applied(NegativeLog(), reader.flattened(y)).times(x.c).plus_constant(_x_log_x(x.c))
+
+
+def _x_log_x(x: Array) -> Array:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(x > 0, x * np.log(x), 0.0)
+
+
+# By the names of cvxpy's classes, which outlive the modules that they are in.
+RULES: dict[str, Rule] = {
+    "AddExpression": _add, "NegExpression": _negated, "multiply": _multiplied, "DivExpression": _divided,
+    "MulExpression": _product, "Sum": _sum,
+    "abs": _of(ABS), "huber": _huber, "maximum": _maximum, "minimum": _minimum, "max": _max, "min": _min,
+    "sum_largest": _sum_largest, "log_sum_exp": _log_sum_exp,
+    "quad_over_lin": _quad_over_lin, "norm1": _norm1, "QuadForm": _quad_form, "SymbolicQuadForm": lambda *_: None,
+    "Pnorm": _norm, "PnormApprox": _norm, "norm_inf": _norm_inf, "normNuc": _spectral(1.0), "sigma_max": _spectral(inf),
+    "exp": _smooth(Exp()), "logistic": _smooth(Logistic()), "log": _smooth(NegativeLog(), -1.0),
+    "log1p": _log1p, "entr": _smooth(NegativeEntropy(), -1.0), "Power": _power, "PowerApprox": _power,
+    "kl_div": _kl_div, "rel_entr": _rel_entr,
+}  # fmt: skip

@@ -1,0 +1,144 @@
+"""The entries of an expression as affine rows plus functions of affine rows, and what is done with them.
+
+All is exact but for the rounding of sums and products: nothing is recognised from numbers, and nothing is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from kernelopt.pieces.function import Family
+from kernelopt.support.types import Array, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Functions:
+    """m functions of one family, of k numbers each: their arguments are (Mx + c) as (m, k), by rows."""
+
+    family: Family
+    k: int
+    M: sp.csr_array
+    c: Array
+
+
+class Term(NamedTuple):
+    """weight·h at entry `at`, with h number `which` of some functions."""
+
+    functions: Functions
+    which: Ints
+    at: Ints
+    weight: Array
+
+    def where(self, chosen: Array) -> Term:
+        """Some of them."""
+        return Term(self.functions, self.which[chosen], self.at[chosen], self.weight[chosen])
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """n entries, Mx + c + Σ terms. M may be narrower than x is in the end: columns beyond it are 0."""
+
+    M: sp.csr_array
+    c: Array
+    terms: tuple[Term, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.c)
+
+    @property
+    def is_affine(self) -> bool:
+        return not self.terms
+
+    def plus(self, other: Entries) -> Entries:
+        n = max(self.M.shape[1], other.M.shape[1])
+        return Entries(wide(self.M, n) + wide(other.M, n), self.c + other.c, self.terms + other.terms)
+
+    def minus(self, other: Entries) -> Entries:
+        return self.plus(other.times(-1.0))
+
+    def times(self, w: Any) -> Entries:
+        """Each entry times a number."""
+        w = np.broadcast_to(np.asarray(w, dtype=float), self.c.shape)
+        M = _rows(self.M.data * np.repeat(w, np.diff(self.M.indptr)), self.M.indices, self.M.indptr, self.M.shape[1])
+        terms = tuple(t._replace(weight=t.weight * w[t.at]) for t in self.terms)
+        return Entries(M, w * self.c, terms)
+
+    def mapped(self, L: Any) -> Entries:
+        """L·(these), for a matrix L."""
+        L = sp.csr_array(L)
+        terms = []
+        for t in self.terms:
+            place = sp.coo_array(L[:, t.at])
+            terms.append(Term(t.functions, t.which[place.col], place.row, t.weight[place.col] * place.data))
+        return Entries(sp.csr_array(L @ self.M), L @ self.c, tuple(terms))
+
+    def take(self, which: Ints) -> Entries:
+        """Some entries, in an order."""
+        if self.is_affine:
+            return Entries(self.M[which], self.c[which])
+        return self.mapped(_rows(np.ones(len(which)), which, np.arange(len(which) + 1), len(self)))
+
+    def total(self) -> Entries:
+        """The sum, as one entry."""
+        M = _rows(self.M.data, self.M.indices, np.array([0, self.M.nnz]), self.M.shape[1])
+        M.sum_duplicates()
+        return Entries(M, np.array([self.c.sum()]), tuple(t._replace(at=0 * t.at) for t in self.terms))
+
+    def plus_constant(self, constant: Any) -> Entries:
+        return Entries(self.M, self.c + constant, self.terms)
+
+
+def constant(values: Array) -> Entries:
+    """Numbers."""
+    return Entries(sp.csr_array((len(values), 0)), np.asarray(values, dtype=float))
+
+
+def unit(columns: Ints) -> Entries:
+    """The entries x_j of some columns."""
+    M = _rows(np.ones(len(columns)), columns, np.arange(len(columns) + 1), int(columns.max(initial=-1)) + 1)
+    return Entries(M, np.zeros(len(columns)))
+
+
+def applied(family: Family, argument: Entries, k: int = 1, weight: float = 1.0) -> Entries:
+    """weight·hᵢ of k affine entries each."""
+    m = len(argument) // k
+    functions, number = Functions(family, k, argument.M, argument.c), np.arange(m)
+    term = Term(functions, number, number, np.full(m, weight))
+    return Entries(sp.csr_array((m, 0)), np.zeros(m), (term,))
+
+
+def stacked(parts: Sequence[Entries]) -> Entries:
+    """One below the other."""
+    n, at = max(part.M.shape[1] for part in parts), 0
+    terms: list[Term] = []
+    for part in parts:
+        terms += [t._replace(at=at + t.at) for t in part.terms]
+        at += len(part)
+    M = sp.csr_array(sp.vstack([wide(part.M, n) for part in parts], format="csr"))
+    return Entries(M, np.concatenate([part.c for part in parts]), tuple(terms))
+
+
+def spread(entries: Entries, n: int) -> Entries:
+    """n copies of one entry, or n entries as they are."""
+    return entries if len(entries) == n else entries.take(np.zeros(n, dtype=int))
+
+
+def summed(parts: Iterable[Entries]) -> Entries:
+    first, *rest = parts
+    for part in rest:
+        first = first.plus(part)
+    return first
+
+
+def wide(M: sp.csr_array, n: int) -> sp.csr_array:
+    """The same rows with n columns."""
+    return M if M.shape[1] == n else _rows(M.data, M.indices, M.indptr, n)
+
+
+def _rows(data: Array, indices: Ints, indptr: Ints, n: int) -> sp.csr_array:
+    return sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n))

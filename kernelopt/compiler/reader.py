@@ -1,0 +1,370 @@
+"""A problem of cvxpy's read into pieces, from its tree.
+
+Each node becomes `Entries`, from the leaves upwards: an affine part and functions of affine parts. What an atom is read
+as stands in `atom_rules`. A function of what is not affine is a function of a new column z ≥ (what is not affine); an
+atom without a rule takes cvxpy's graph form of it alone, which is read in the same way.
+
+Nodes without parameters are read once: `Reader.read` with other values of parameters reads again what they touch only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, NamedTuple
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from kernelopt.compiler import linear_maps
+from kernelopt.compiler.atom_rules import RULES
+from kernelopt.compiler.entries import Entries, Functions, Term, constant, spread, stacked, unit, wide
+from kernelopt.compiler.linear_maps import MOVES, flat
+from kernelopt.errors import DCPError
+from kernelopt.pieces.form import Cone, Group, Pieces
+from kernelopt.support.cvxpy_parts import graph_form, has_graph_form
+from kernelopt.support.types import Array, Ints
+
+
+class Restriction(NamedTuple):
+    """Rows with a restriction: "below" (≤ 0), "equal" (= 0), or the kind of a cone.
+
+    extra : of a cone, see `Cone`; of rows below, the columns z that they bound, if any
+    """
+
+    kind: str
+    rows: Entries
+    extra: Any = None
+
+
+@dataclass(eq=False)
+class Kept:
+    """What was read of a node: its entries, and the restrictions that they rest on."""
+
+    node: Any
+    entries: Entries
+    restrictions: dict[int, Restriction]
+
+
+class Reader:
+    """Reads one problem, for the values that its parameters have at each call of `read`.
+
+    first : variables whose columns come first, in this order
+    """
+
+    def __init__(self, problem: cp.Problem, first: Iterable[cp.Variable] = ()) -> None:
+        self._problem = problem
+        self._lasting: dict[int, Kept] = {}  # by the ids of nodes without parameters, which are kept alive
+        self._present: dict[int, Kept] = {}  # of the others, for the values that parameters have now
+        self._passing = 0  # how many graph forms, whose nodes do not last, are being read
+        self._bounds: dict[tuple[int, int], Ints] = {}  # columns z, by what they are made for and their order in it
+        self._columns: dict[int, Ints] = {}
+        self._n = 0
+        self._reading: list[tuple[Any, dict[int, Restriction]]] = []
+        self._order = count()
+        self._found: dict[int, Restriction] = {}
+        for variable in (*first, *problem.variables()):
+            self._columns.setdefault(variable.id, self._fresh(variable.size))
+
+    def read(self) -> Pieces:
+        """The pieces of the (minimized) problem. Raises DCPError where a node has no reading."""
+        self._present, self._found, self._passing = {}, {}, 0
+        objective = self.entries(self._problem.objective.args[0])
+        if isinstance(self._problem.objective, cp.Maximize):
+            objective = objective.times(-1.0)
+        for restriction in self._problem.constraints:
+            self._within(restriction, self.restrict)
+        return self._assembled(objective)
+
+    def entries(self, node: Any) -> Entries:
+        """What a node is."""
+        known = self._present.get(id(node)) or self._lasting.get(id(node))
+        if known is not None:
+            for restriction in known.restrictions.values():
+                self._add(restriction)
+            return known.entries
+        found, restrictions = self._within(node, self._new)
+        home = self._present if self._passing or node.parameters() else self._lasting
+        home[id(node)] = Kept(node, found, restrictions)
+        return found
+
+    def _within(self, node: Any, read: Callable[[Any], Any]) -> tuple[Any, dict[int, Restriction]]:
+        """What reading a node or constraint gives, and the restrictions that it adds, by their ids."""
+        order, self._order = self._order, count()
+        self._reading.append((node, {}))
+        try:
+            found = read(node)
+        finally:
+            _, restrictions = self._reading.pop()
+            self._order = order
+        for restriction in restrictions.values():
+            self._add(restriction)
+        return found, restrictions
+
+    def _add(self, restriction: Restriction) -> None:
+        """To what is being read, or to the problem."""
+        if len(restriction.rows):
+            home = self._reading[-1][1] if self._reading else self._found
+            home[id(restriction)] = restriction
+
+    def _new(self, node: Any) -> Entries:
+        if node.is_complex():
+            raise DCPError(f"Expected real numbers; got complex ones in {node.name()}.")
+        if node.is_constant():
+            return constant(flat(node.value))
+        if isinstance(node, cp.Variable):
+            return self._variable(node)
+        name = type(node).__name__
+        if name in RULES and (found := RULES[name](self, node)) is not None:
+            return found
+        if name in MOVES:
+            return self._moved(node)
+        if has_graph_form(node):
+            return self._graph(node)
+        return self.linear(node)
+
+    def _bounding(self, n: int) -> Ints:
+        """Columns for functions in what is being read: the same ones at each reading."""
+        key = id(self._reading[-1][0]), next(self._order)
+        if self._passing or len(self._bounds.get(key, ())) != n:
+            self._bounds[key] = self._fresh(n)
+        return self._bounds[key]
+
+    def _fresh(self, n: int) -> Ints:
+        self._n += n
+        return np.arange(self._n - n, self._n)
+
+    def _variable(self, variable: cp.Variable) -> Entries:
+        """Its entries, and what its attributes restrict; integers are left to their solvers.
+
+        Of a symmetric one entries above the diagonal count, of a diagonal one those on it.
+        """
+        known = self._columns.get(variable.id)  # a graph form has variables of its own
+        found, attributes = unit(self._fresh(variable.size) if known is None else known), variable.attributes
+        if any(attributes.get(name) for name in ("symmetric", "PSD", "NSD")):
+            place = np.arange(variable.size).reshape(variable.shape, order="F")
+            found = found.take(flat(np.minimum(place, place.T)).astype(int))
+        if attributes["diag"]:
+            found = found.times(flat(np.eye(variable.shape[0])))
+        if attributes["sparsity"]:
+            kept = np.zeros(variable.shape)
+            kept[tuple(attributes["sparsity"])] = 1.0
+            found = found.times(flat(kept))
+        if attributes["nonneg"] or attributes["pos"]:
+            self._at_most_zero(found.times(-1.0))
+        if attributes["nonpos"] or attributes["neg"]:
+            self._at_most_zero(found)
+        if attributes["PSD"] or attributes["NSD"]:
+            self._add(semidefinite(found.times(1.0 if attributes["PSD"] else -1.0), variable.shape[0]))
+        for bound, sign in zip(attributes["bounds"] or (), (-1.0, 1.0), strict=False):
+            limit = flat(np.broadcast_to(bound.value if isinstance(bound, cp.Expression) else bound, variable.shape))
+            finite = np.flatnonzero(np.isfinite(limit))
+            self._at_most_zero(found.take(finite).plus_constant(-limit[finite]).times(sign))
+        return found
+
+    def _at_most_zero(self, entries: Entries) -> None:
+        self._add(Restriction("below", entries))
+
+    def _moved(self, node: Any) -> Entries:
+        which, parts = linear_maps.moved(node), stacked([self.entries(a) for a in node.args])
+        if which.min(initial=0) >= 0:
+            return parts.take(which)
+        at = np.flatnonzero(which >= 0)
+        return parts.mapped(sp.csr_array((np.ones(len(at)), (at, which[at])), shape=(len(which), len(parts))))
+
+    def linear(self, node: Any) -> Entries:
+        """An affine atom by its matrix."""
+        if any(a.is_complex() for a in node.args):
+            raise DCPError(f"Expected real numbers; got complex ones in {node.name()}.")
+        try:
+            L, shift = linear_maps.matrix(node)
+        except NotImplementedError as error:
+            raise DCPError(f"Expected an affine atom whose matrix cvxpy tells; got {type(node).__name__}.") from error
+        moving = [self.entries(a) for a in node.args if not a.is_constant()]
+        return stacked(moving).mapped(L).plus_constant(shift)
+
+    def _graph(self, node: Any) -> Entries:
+        """Any other atom: cvxpy's graph form of it, of new variables in the place of what is not affine.
+
+        That of an atom with parameters is made anew at each reading, since cvxpy may look at their values.
+        """
+        self._passing += 1
+        arguments = []
+        for a in node.args:
+            argument = cp.Constant(a.value) if a.is_constant() else a
+            if not a.is_constant() and not (entries := self.entries(a)).is_affine:
+                argument = cp.Variable(a.shape)
+                self._present[id(argument)] = Kept(argument, self.flattened(entries), {})
+            arguments.append(argument)
+        value, restrictions = graph_form(node, arguments)
+        for restriction in restrictions:
+            self._within(restriction, self.restrict)
+        found = self.entries(value if isinstance(value, cp.Expression) else cp.Constant(value))
+        self._passing -= 1
+        return found
+
+    def flattened(self, entries: Entries) -> Entries:
+        """Affine entries: columns z ≥ what is convex in them, and z ≤ what is concave.
+
+        Where all terms of all entries have one sign, z takes an entry with its affine part.
+        """
+        for sign in (1.0, -1.0):
+            part = [t.where(sign * t.weight > 0) for t in entries.terms]
+            part = [t for t in part if len(t.at)]
+            if not part:
+                continue
+            some = np.unique(np.concatenate([t.at for t in part]))
+            place = np.full(len(entries), -1)
+            place[some] = np.arange(len(some))
+            whole = all(np.all(sign * t.weight >= 0) for t in entries.terms)
+            z = unit(self._bounding(len(some)))
+            moved = tuple(t._replace(at=place[t.at]) for t in part)
+            inner = entries.M[some] if whole else sp.csr_array((len(some), 0))
+            inside = Entries(inner, entries.c[some] * whole, moved).times(sign)
+            self._add(Restriction("below", inside.minus(z), z.M.indices))
+            keep = np.ones(len(entries))
+            keep[some] = not whole
+            put = sp.csr_array(
+                (np.full(len(some), sign), (some, np.arange(len(some)))), shape=(len(entries), len(some))
+            )
+            other = tuple(o for o in (t.where(sign * t.weight < 0) for t in entries.terms) if len(o.at))
+            rest = Entries(entries.M, entries.c).times(keep).plus(z.mapped(put))
+            entries = Entries(rest.M, rest.c, other)
+        return Entries(entries.M, entries.c)
+
+    def restrict(self, restriction: Any) -> None:
+        """A constraint."""
+        kind, arguments = type(restriction).__name__, restriction.args
+        if kind == "Inequality":
+            left, right = (spread(self.entries(a), restriction.size) for a in arguments)
+            self._at_most_zero(left.minus(right))
+        elif kind in ("NonPos", "NonNeg"):
+            self._at_most_zero(self.entries(arguments[0]).times(1.0 if kind == "NonPos" else -1.0))
+        elif kind in ("Equality", "Zero"):
+            parts = [spread(self.flattened(self.entries(a)), restriction.size) for a in arguments]
+            self._add(Restriction("equal", parts[0].minus(parts[1]) if kind == "Equality" else parts[0]))
+        elif kind in CONES:
+            for found in CONES[kind](self, restriction):
+                self._add(found)
+        else:
+            raise DCPError(f"Expected constraints that cvxpy's atoms make; got {kind}.")
+
+    def _assembled(self, objective: Entries) -> Pieces:
+        """All rows in one matrix."""
+        rows, at = list[Entries](), 0
+        uses: dict[int, tuple[Functions, list[tuple[Ints, Ints, Array]]]] = {}
+
+        def put(entries: Entries) -> Ints:
+            nonlocal at
+            rows.append(Entries(entries.M, entries.c))
+            at += len(entries)
+            return np.arange(at - len(entries), at)
+
+        def use(terms: tuple[Term, ...], owners: Ints) -> None:
+            for t in terms:
+                uses.setdefault(id(t.functions), (t.functions, []))[1].append((t.which, owners[t.at], t.weight))
+
+        use(objective.terms, np.zeros(1, dtype=int))
+        below, equal, cones, bounds, number = [np.arange(0)], [np.arange(0)], [], [np.zeros((0, 2), dtype=int)], 0
+        for kind, entries, extra in self._found.values():
+            if kind == "below":
+                numbers = number + np.arange(len(entries))
+                use(entries.terms, 1 + numbers)
+                below.append(put(entries))
+                bounds += [] if extra is None else [np.column_stack([extra, numbers])]
+                number += len(entries)
+            elif kind == "equal":
+                equal.append(put(entries))
+            else:
+                cones.append(Cone(kind, put(entries), extra))
+        groups = []
+        for functions, several in uses.values():
+            which, owners, weights = (np.concatenate(part) for part in zip(*several, strict=True))
+            if np.any(weights < 0):
+                raise DCPError("Expected convex terms; got a concave one.")
+            m = len(functions.c) // functions.k
+            own = put(Entries(functions.M, functions.c)).reshape(m, functions.k)
+            groups.append(Group(functions.family, own, sp.csr_array((weights, (which, owners)), shape=(m, 1 + number))))
+        whole = stacked(rows) if rows else constant(np.zeros(0))
+        c, linear = np.zeros(self._n), sp.coo_array(wide(objective.M, self._n))
+        np.add.at(c, linear.col, linear.data)
+        kept = self._in_use(whole.M, c)
+        place = np.cumsum(kept) - 1
+        S = sp.csr_array((whole.M.data, place[whole.M.indices], whole.M.indptr), shape=(len(whole), int(kept.sum())))
+        pairs = np.concatenate(bounds)
+        pairs[:, 0] = place[pairs[:, 0]]
+        columns = {number: place[these] for number, these in self._columns.items()}
+        return Pieces(
+            S.shape[1], c[kept], float(objective.c.sum()), S, whole.c, tuple(groups),
+            np.concatenate(below), np.concatenate(equal), tuple(cones), pairs, columns,
+        )  # fmt: skip
+
+    def _in_use(self, M: sp.csr_array, c: Array) -> Array:
+        """Which columns stand anywhere, or are those of a variable: those of earlier readings do not count."""
+        kept = c != 0
+        kept[M.indices] = True
+        kept[np.concatenate([np.arange(0), *self._columns.values()])] = True
+        return kept
+
+
+Rows = Iterable[Restriction]
+
+
+def _second_order(reader: Reader, restriction: Any) -> Rows:
+    """tᵢ ≥ ‖Xᵢ‖ for columns of X, or rows."""
+    heads, tails = (reader.flattened(reader.entries(a)) for a in restriction.args)
+    shape = restriction.args[1].shape
+    place = np.arange(len(tails)).reshape(shape, order="F")
+    place = place.reshape(-1, 1) if len(shape) < 2 else place if restriction.axis == 0 else place.T
+    for i in range(len(heads)):
+        yield Restriction("soc", stacked([heads.take(np.array([i])), tails.take(place[:, i])]))
+
+
+def semidefinite(X: Entries, n: int) -> Restriction:
+    """X ⪰ 0: its symmetric part counts."""
+    i, j = np.triu_indices(n)
+    both = X.take(i + n * j).plus(X.take(j + n * i))
+    return Restriction("psd", both.times(np.where(i == j, 0.5, np.sqrt(0.5))), n)
+
+
+def _semidefinite(reader: Reader, restriction: Any) -> Rows:
+    yield semidefinite(reader.flattened(reader.entries(restriction.args[0])), restriction.args[0].shape[0])
+
+
+def _triples(reader: Reader, arguments: list[Any]) -> Entries:
+    """(x₁, y₁, z₁, x₂, …)."""
+    parts = stacked([reader.flattened(reader.entries(a)) for a in arguments])
+    return parts.take(np.arange(len(parts)).reshape(3, -1).T.ravel())
+
+
+def _exponential(reader: Reader, restriction: Any) -> Rows:
+    yield Restriction("exp", _triples(reader, restriction.args))
+
+
+def _power(reader: Reader, restriction: Any) -> Rows:
+    found = _triples(reader, restriction.args[:3])
+    yield Restriction("power", found, np.broadcast_to(flat(restriction.alpha.value), (len(found) // 3,)))
+
+
+def _powers(reader: Reader, restriction: Any) -> Rows:
+    """Π Wᵢ^αᵢ ≥ |z| for columns of W, or rows."""
+    W, z = (reader.flattened(reader.entries(a)) for a in restriction.args[:2])
+    shape = restriction.args[0].shape
+    place = np.arange(len(W)).reshape(shape, order="F")
+    place = place.reshape(-1, 1) if len(shape) < 2 else place if restriction.axis == 0 else place.T
+    alpha = np.asarray(restriction.alpha.value, dtype=float).reshape(shape, order="F")
+    alpha = alpha.reshape(-1, 1) if len(shape) < 2 else alpha if restriction.axis == 0 else alpha.T
+    for i in range(len(z)):
+        yield Restriction("generalized_power", stacked([W.take(place[:, i]), z.take(np.array([i]))]), alpha[:, i])
+
+
+CONES: Mapping[str, Any] = {
+    "SOC": _second_order, "PSD": _semidefinite, "ExpCone": _exponential, "PowCone3D": _power, "PowConeND": _powers,
+}  # fmt: skip
+
+
+def read(problem: cp.Problem, first: Iterable[cp.Variable] = ()) -> Pieces:
+    """The pieces of a problem, for the values that its parameters have now."""
+    return Reader(problem, first).read()

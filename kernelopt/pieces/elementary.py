@@ -1,0 +1,229 @@
+"""Smooth functions of one number: exponential, logistic, logarithm, entropy and powers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+from scipy.special import expit, wrightomega, xlogy
+
+from kernelopt.pieces.function import ULPS, Bounded, OfOneNumber
+from kernelopt.support.arithmetic import UNIT
+from kernelopt.support.types import Array
+
+
+def _log_ratio(x: Array, w: Array) -> Bounded:
+    """x ln(x/w) for x ≥ 0, which is 0 at 0; NaN below."""
+    value = np.where(x == 0, 0.0, x * np.log(x / w))
+    return Bounded(value, np.where(x > 0, ULPS * (np.abs(value) + x), 0.0))
+
+
+def _refused(bound: Bounded, outside: Array) -> Bounded:
+    """∞ where the multiplier is outside of the domain."""
+    return Bounded(np.where(outside, inf, bound.value), np.where(outside, 0.0, bound.rounding))
+
+
+class Smooth(OfOneNumber):
+    """Functions with one slope at each point; all m of them are one function."""
+
+    def slopes(self, q: Array) -> tuple[Array, Array]:
+        slope = self.derivative(q)
+        return slope, slope
+
+    def derivative(self, q: Array) -> Array:
+        """h′(q)."""
+        raise NotImplementedError
+
+
+class Exp(Smooth):
+    """h(s) = eˢ, (wh)*(a) = a ln(a/w) − a on a ≥ 0. Reads exp."""
+
+    def of(self, q: Array) -> Array:
+        return np.exp(q)
+
+    def derivative(self, q: Array) -> Array:
+        return np.exp(q)
+
+    def curvature(self, q: Array) -> Array:
+        return np.exp(q)
+
+    def ends(self, w: Array) -> tuple[Array, Array]:
+        return np.zeros(len(w)), np.full(len(w), inf)
+
+    def at(self, a: Array, w: Array) -> Bounded:
+        value, rounding = _log_ratio(a, w)
+        return _refused(Bounded(value - a, rounding + ULPS * np.abs(a)), a < 0)
+
+    def minimizer(self, z: Array, tau: Array, w: Array) -> Array:
+        """τx = z − τω(z/τ + ln(w/τ)) with Wright's ω, ω + ln ω = its argument."""
+        return np.asarray(z / tau - wrightomega(z / tau + np.log(w / tau)))
+
+
+class Logistic(Smooth):
+    """h(s) = ln(1 + eˢ), (wh)*(a) = a ln(a/w) + (w − a) ln(1 − a/w) on 0 ≤ a ≤ w. Reads logistic."""
+
+    def of(self, q: Array) -> Array:
+        return np.logaddexp(0.0, q)
+
+    def derivative(self, q: Array) -> Array:
+        return np.asarray(expit(q))
+
+    def curvature(self, q: Array) -> Array:
+        return np.asarray(expit(q) * expit(-q))
+
+    def ends(self, w: Array) -> tuple[Array, Array]:
+        return np.zeros(len(w)), w
+
+    def at(self, a: Array, w: Array) -> Bounded:
+        """The difference w − a is off by a rounding, which moves its term by |1 + ln|."""
+        rest = w - a
+        parts, bent = (_log_ratio(x, w) for x in (a, rest)), np.where(rest > 0, np.abs(np.log(rest / w)), 0.0)
+        (first, of_first), (second, of_second) = parts
+        rounding = of_first + of_second + 2 * UNIT * w * (1 + bent)
+        return _refused(Bounded(first + second, rounding), (a < 0) | (a > w))
+
+
+class NegativeLog(Smooth):
+    """h(s) = −ln s on s > 0, (wh)*(a) = −w − w ln(−a/w) on a < 0. Reads log, log1p, kl_div."""
+
+    inside = (0.0, inf)
+
+    def of(self, q: Array) -> Array:
+        return np.where(q > 0, -np.log(q), inf)
+
+    def rounding(self, q: Array) -> Array:
+        return np.where(q > 0, ULPS * np.abs(np.log(q)), 0.0)
+
+    def derivative(self, q: Array) -> Array:
+        return -1 / q
+
+    def curvature(self, q: Array) -> Array:
+        return 1 / q**2
+
+    def ends(self, w: Array) -> tuple[Array, Array]:
+        return np.full(len(w), -inf), np.full(len(w), -np.finfo(float).tiny)
+
+    def at(self, a: Array, w: Array) -> Bounded:
+        log = np.log(-a / w)
+        return _refused(Bounded(-w - w * log, ULPS * w * (2 + np.abs(log))), ~(a < 0))
+
+    def minimizer(self, z: Array, tau: Array, w: Array) -> Array:
+        """The positive root of τx² − zx − w; for z < 0 without cancellation."""
+        width = np.hypot(z, 2 * np.sqrt(tau * w))
+        return np.where(z > 0, (z + width) / (2 * tau), 2 * w / (width - z))
+
+
+class NegativeEntropy(Smooth):
+    """h(s) = s ln s on s ≥ 0, (wh)*(a) = w exp(a/w − 1). Reads entr and xlogy."""
+
+    inside = (0.0, inf)
+
+    def of(self, q: Array) -> Array:
+        return np.where(q >= 0, xlogy(q, np.maximum(q, 0.0)), inf)
+
+    def rounding(self, q: Array) -> Array:
+        return np.where(q > 0, ULPS * (np.abs(xlogy(q, np.maximum(q, 0.0))) + q), 0.0)
+
+    def derivative(self, q: Array) -> Array:
+        return 1 + np.log(q)
+
+    def curvature(self, q: Array) -> Array:
+        return 1 / q
+
+    def ends(self, w: Array) -> tuple[Array, Array]:
+        return np.full(len(w), -inf), np.full(len(w), inf)
+
+    def at(self, a: Array, w: Array) -> Bounded:
+        value = w * np.exp(a / w - 1)
+        return Bounded(value, ULPS * value * (2 + np.abs(a / w)))
+
+    def minimizer(self, z: Array, tau: Array, w: Array) -> Array:
+        """With y = τx/w: ln y + y = z/w − 1 + ln(τ/w)."""
+        return np.asarray(w / tau * wrightomega(z / w - 1 + np.log(tau / w)))
+
+
+@dataclass(frozen=True, eq=False)
+class AbsolutePower(Smooth):
+    """h(s) = |s|ᵖ, p > 1, (wh)*(a) = w(p − 1)(|a|/(wp))^q, q = p/(p − 1). Reads power, pnorm of one number."""
+
+    p: float
+
+    def of(self, q: Array) -> Array:
+        return np.abs(q) ** self.p
+
+    def derivative(self, q: Array) -> Array:
+        return self.p * np.sign(q) * np.abs(q) ** (self.p - 1)
+
+    def curvature(self, q: Array) -> Array:
+        """∞ at 0 for p < 2."""
+        return self.p * (self.p - 1) * np.abs(q) ** (self.p - 2)
+
+    def ends(self, w: Array) -> tuple[Array, Array]:
+        return np.full(len(w), -inf), np.full(len(w), inf)
+
+    def at(self, a: Array, w: Array) -> Bounded:
+        q = self.p / (self.p - 1)
+        value = w * (self.p - 1) * (np.abs(a) / (w * self.p)) ** q
+        # The exponent is off by 2 roundings, relative to itself.
+        bent = np.where(a != 0, np.abs(np.log(np.abs(a) / (w * self.p))), 0.0)
+        return Bounded(value, value * (ULPS * (3 + q) + 4 * UNIT * q * bent))
+
+
+@dataclass(frozen=True, eq=False)
+class InversePower(Smooth):
+    """h(s) = s⁻ᵖ on s > 0, p > 0, (wh)*(a) = −w(p + 1)(−a/(wp))^(p/(p + 1)) on a ≤ 0. Reads power, inv_pos."""
+
+    p: float
+    inside = (0.0, inf)
+
+    def of(self, q: Array) -> Array:
+        return np.where(q > 0, q**-self.p, inf)
+
+    def rounding(self, q: Array) -> Array:
+        return np.where(q > 0, ULPS * q**-self.p, 0.0)
+
+    def derivative(self, q: Array) -> Array:
+        return -self.p * q ** (-self.p - 1)
+
+    def curvature(self, q: Array) -> Array:
+        return self.p * (self.p + 1) * q ** (-self.p - 2)
+
+    def ends(self, w: Array) -> tuple[Array, Array]:
+        return np.full(len(w), -inf), np.zeros(len(w))
+
+    def at(self, a: Array, w: Array) -> Bounded:
+        q = self.p / (self.p + 1)
+        value = np.where(a == 0, 0.0, -w * (self.p + 1) * (-a / (w * self.p)) ** q)
+        bent = np.where(a != 0, np.abs(np.log(-a / (w * self.p))), 0.0)
+        return _refused(Bounded(value, np.abs(value) * (4 * ULPS + 4 * UNIT * q * bent)), a > 0)
+
+
+@dataclass(frozen=True, eq=False)
+class NegativeRoot(Smooth):
+    """h(s) = −sᵖ on s ≥ 0, 0 < p < 1, (wh)*(a) = w(1 − p)(wp/−a)^(p/(1 − p)) on a < 0. Reads sqrt, power."""
+
+    p: float
+    inside = (0.0, inf)
+
+    def of(self, q: Array) -> Array:
+        return np.where(q >= 0, -(np.maximum(q, 0.0) ** self.p), inf)
+
+    def rounding(self, q: Array) -> Array:
+        return ULPS * np.maximum(q, 0.0) ** self.p
+
+    def derivative(self, q: Array) -> Array:
+        return -self.p * q ** (self.p - 1)
+
+    def curvature(self, q: Array) -> Array:
+        return self.p * (1 - self.p) * q ** (self.p - 2)
+
+    def ends(self, w: Array) -> tuple[Array, Array]:
+        return np.full(len(w), -inf), np.full(len(w), -np.finfo(float).tiny)
+
+    def at(self, a: Array, w: Array) -> Bounded:
+        q = self.p / (1 - self.p)
+        ratio = -w * self.p / a
+        value = w * (1 - self.p) * ratio**q
+        bent = np.abs(np.log(ratio))
+        return _refused(Bounded(value, value * (ULPS * (3 + q) + 4 * UNIT * (q + 1) ** 2 * bent)), ~(a < 0))

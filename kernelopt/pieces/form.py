@@ -1,0 +1,88 @@
+"""A stated problem as pieces: affine rows s = Sx + s₀, and functions of them.
+
+    minimize    c·x + c₀ + Σ w₀ h(s)
+    subject to  sᵢ + Σ wᵢ h(s) ≤ 0 for rows i below,   sᵢ = 0 for equal rows,   s ∈ K for rows of cones
+
+x are the columns of all variables, among them u and t of the canonical form, and bounds z of functions whose values
+are arguments of others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from kernelopt.pieces.function import Family
+from kernelopt.support.types import Array, Ints
+
+ROUNDS = 20  # nesting of functions up to which bounds z settle from the inside out
+
+
+class Group(NamedTuple):
+    """m functions of one family, of k rows of s each: rows (m, k).
+
+    weights : (m, 1 + number of rows below), ≥ 0: column 0 for the objective, 1 + j for the j-th row below
+    """
+
+    family: Family
+    rows: Ints
+    weights: sp.csr_array
+
+
+class Cone(NamedTuple):
+    """Rows of s that are in a cone of a kind: "soc", "exp", "power" or "psd"; `extra` is its exponents or order.
+
+    An "exp" or "power" of 3j rows is j cones; a "psd" is the upper triangle by rows, off-diagonal entries times √2.
+    """
+
+    kind: str
+    rows: Ints
+    extra: object = None
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """The problem as read.
+
+    n : number of columns; c, c0 : linear objective; S, s0 : rows; below, equal : rows that are ≤ 0 and = 0
+    bounds : (column z, number j of the row below) for z that stand for functions: that row is (function) − z ≤ 0
+    columns : the columns of each variable, by its id
+    """
+
+    n: int
+    c: Array
+    c0: float
+    S: sp.csr_array
+    s0: Array
+    groups: tuple[Group, ...]
+    below: Ints
+    equal: Ints
+    cones: tuple[Cone, ...]
+    bounds: Ints
+    columns: dict[int, Ints]
+
+    def rows(self, x: Array) -> Array:
+        """s = Sx + s₀."""
+        return np.asarray(self.S @ x + self.s0)
+
+    def sums(self, x: Array) -> Array:
+        """The objective, and the left sides of all rows below."""
+        s = self.rows(x)
+        found = np.concatenate([[self.c @ x + self.c0], s[self.below]])
+        for group in self.groups:
+            found += group.weights.T @ group.family.value(s[group.rows])
+        return np.asarray(found)
+
+    def settled(self, x: Array) -> Array:
+        """x with each z at the value that it bounds, from the inside out."""
+        x = np.array(x, dtype=float)
+        z, number = self.bounds.T
+        for _ in range(ROUNDS if len(z) else 0):
+            new = x[z] + self.sums(x)[1 + number]
+            if np.array_equal(new, x[z]):
+                break
+            x[z] = new
+        return x

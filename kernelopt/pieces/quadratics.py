@@ -1,0 +1,211 @@
+"""Piecewise linear-quadratic functions of one number: |s|, max(s, 0), s², Huber's, and what they compose to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+
+from kernelopt.pieces.function import ULPS, Bounded, Jacobian, OfOneNumber
+from kernelopt.support.arithmetic import two_product
+from kernelopt.support.types import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Piecewise(OfOneNumber):
+    """hᵢ(s) = c₀ + c₁s + ½c₂s² on the stretch between two knots, convex and continuous on all numbers.
+
+    Reads abs, pos, neg, max, maximum, square, sum_squares, quad_over_lin, norm1, huber, scalene and their sums,
+    multiples and compositions.
+
+    knots : (m, j) ascending, ∞ where unused; coefficients : (m, j + 1, 3), those of unused stretches are ignored
+    """
+
+    knots: Array
+    coefficients: Array
+
+    def __len__(self) -> int:
+        return len(self.knots)
+
+    def take(self, which: Array) -> Piecewise:
+        """Some of the functions, in an order; all of them many times where there is one."""
+        return Piecewise(self.knots[which], self.coefficients[which])
+
+    def times(self, w: Array) -> Piecewise:
+        """wᵢhᵢ for wᵢ ≥ 0."""
+        return replace(self, coefficients=self.coefficients * np.asarray(w)[:, None, None])
+
+    def plus(self, constant: Array) -> Piecewise:
+        """hᵢ + constantᵢ."""
+        added = self.coefficients.copy()
+        added[..., 0] += np.asarray(constant)[:, None]
+        return replace(self, coefficients=added)
+
+    def stretches(self) -> tuple[Array, Array]:
+        """The ends of all stretches, (m, j + 1)."""
+        end = np.full((len(self), 1), inf)
+        return np.hstack([-end, self.knots]), np.hstack([self.knots, end])
+
+    def _in_force(self, q: Array) -> Array:
+        """The coefficients at q (m, …), (m, …, 3): at a knot, those of the stretch on its left."""
+        shape = (len(q), *[1] * (q.ndim - 1), self.knots.shape[1])
+        stretch = (q[..., None] > self.knots.reshape(shape)).sum(axis=-1).reshape(len(q), -1)
+        found = np.take_along_axis(self.coefficients, stretch[:, :, None], axis=1)
+        return found.reshape(*q.shape, 3)
+
+    def of(self, q: Array) -> Array:
+        c0, c1, c2 = np.moveaxis(self._in_force(q), -1, 0)
+        return np.asarray(c0 + q * (c1 + 0.5 * c2 * q))
+
+    def rounding(self, q: Array) -> Array:
+        sizes = np.stack([np.ones_like(q), np.abs(q), 0.5 * q**2], axis=-1)
+        return ULPS * np.sum(np.abs(self._in_force(q)) * sizes, axis=-1)
+
+    def slopes(self, q: Array) -> tuple[Array, Array]:
+        sides = self._in_force(q), self._in_force(np.nextafter(q, inf))
+        low, high = (c[..., 1] + c[..., 2] * q for c in sides)
+        return low, np.maximum(low, high)
+
+    def curvature(self, q: Array) -> Array:
+        """∞ on a kink."""
+        low, high = self.slopes(q)
+        jumps = np.isin(q, self.knots) & (high - low > ULPS * (np.abs(low) + np.abs(high)))
+        return np.where(jumps, inf, self._in_force(np.nextafter(q, inf))[..., 2])
+
+    def ends(self, w: Array) -> tuple[Array, Array]:
+        last = np.isfinite(self.knots).sum(axis=1)
+        low, high = (
+            self._end(self.coefficients[np.arange(len(self)), stretch], w, inwards)
+            for stretch, inwards in ((np.zeros_like(last), inf), (last, -inf))
+        )
+        return low, high
+
+    @staticmethod
+    def _end(coefficients: Array, w: Array, inwards: float) -> Array:
+        """wc₁, rounded towards the inside; infinite where the last stretch is curved."""
+        hi, lo = two_product(w, coefficients[:, 1])
+        within = np.where(lo * np.sign(inwards) > 0, np.nextafter(hi, inwards), hi)
+        return np.where(w * coefficients[:, 2] > 0, -inwards, within)
+
+    def at(self, a: Array, w: Array) -> Bounded:
+        """The largest over the stretches of sup as − w(c₀ + c₁s + ½c₂s²).
+
+        With d = a − wc₁ that is d²/(2wc₂) − wc₀ where s = d/(wc₂) is inside, else the value at an end. On a line
+        without an end the sign of d decides, which is exact.
+        """
+        low, high = self.stretches()
+        c0, c1, c2 = np.moveaxis(self.coefficients, -1, 0)
+        A, W = a[:, None], np.broadcast_to(w[:, None], c1.shape)
+        hi, lo = two_product(W, c1)
+        d = np.where(hi == A, -lo, A - hi)
+        s = d / (W * c2)
+        curved, inside = W * c2 > 0, (s > low) & (s < high)
+        parts = [_reached(A, W, self.coefficients, end) for end in (low, high)]
+        ends, of_ends = np.maximum(parts[0][0], parts[1][0]), np.maximum(parts[0][1], parts[1][1])
+        vertex = d * d / (2 * W * c2) - W * c0
+        of_vertex = d * d / (W * c2) + W * np.abs(c0) + np.abs(s) * (np.abs(A) + W * np.abs(c1))
+        endless = ((high == inf) & (d > 0)) | ((low == -inf) & (d < 0))
+        whole = (low == -inf) & (high == inf)
+        flat, of_flat = np.where(whole, -W * c0, ends), np.where(whole, W * np.abs(c0), of_ends)
+        value = np.where(curved, np.where(inside, vertex, ends), np.where(endless, inf, flat))
+        error = np.where(curved, np.where(inside, of_vertex, of_ends), np.where(endless, 0.0, of_flat))
+        used = low < inf
+        value, error = np.where(used, value, -inf), np.where(used, error, 0.0)
+        return Bounded(value.max(axis=1), ULPS * error.max(axis=1))
+
+    def minimizer(self, z: Array, tau: Array, w: Array) -> Array:
+        """The knot at which τx + wh′(x) jumps over z, or the point of a stretch where it is z."""
+        low, high = self.stretches()
+        c1, c2 = self.coefficients[..., 1], self.coefficients[..., 2]
+        W, T, Z = w[:, None], tau[:, None], z[:, None]
+        with np.errstate(all="ignore"):
+            found = np.clip((Z - W * c1) / (T + W * c2), low, high)
+            reached = np.where(low < inf, T * found + W * (c1 + c2 * found) - Z, inf)
+        best = np.abs(np.where(np.isnan(reached), inf, reached))
+        # Of stretches that end at one knot each is as good: x is the same.
+        return np.take_along_axis(found, best.argmin(axis=1)[:, None], axis=1)[:, 0]
+
+    def prox_slope(self, z: Array, tau: Array, w: Array) -> Jacobian:
+        with np.errstate(all="ignore"):
+            x = self.minimizer(z[:, 0], tau, w)
+            curved = w * self.curvature(x)
+            return Jacobian.diagonal(np.where(np.isinf(curved), 1.0, curved / (tau + curved))[:, None])
+
+    def of_piecewise(self, inner: Piecewise) -> Piecewise | None:
+        """h∘inner for an h that does not decrease on the range of the inner one; None where a square meets a square.
+
+        Knots are those of the inner function and the points at which it takes the value of a knot of h.
+        """
+        if len(self) != len(inner):
+            return many(self, len(inner)).of_piecewise(inner)
+        low, high = inner.stretches()
+        c0, c1, c2 = np.moveaxis(inner.coefficients, -1, 0)
+        found = [inner.knots]
+        with np.errstate(all="ignore"):
+            for knot in self.knots.T:
+                d = c0 - knot[:, None]
+                width = np.sqrt(c1 * c1 - 2 * c2 * d)
+                for sign in (-1.0, 1.0):
+                    at = np.where(c2 != 0, (-c1 + sign * width) / c2, np.where(c1 != 0, -d / c1, np.nan))
+                    found.append(np.where((at >= low) & (at <= high), at, inf))
+        knots = _distinct(np.concatenate(found, axis=1))
+        points = Piecewise(knots, np.zeros((len(knots), knots.shape[1] + 1, 3)))._middles()
+        H = inner._in_force(points)
+        G = self._in_force(H[..., 0] + points * (H[..., 1] + 0.5 * H[..., 2] * points))
+        if np.any((G[..., 2] != 0) & (H[..., 2] != 0)):
+            return None
+        parts = (
+            G[..., 0] + H[..., 0] * (G[..., 1] + 0.5 * G[..., 2] * H[..., 0]),
+            H[..., 1] * (G[..., 1] + G[..., 2] * H[..., 0]),
+            G[..., 1] * H[..., 2] + G[..., 2] * H[..., 1] ** 2,
+        )
+        return Piecewise(knots, np.stack(parts, axis=-1))
+
+    def _middles(self) -> Array:
+        """A point inside of each stretch, (m, j + 1); 0 of unused ones."""
+        low, high = self.stretches()
+        with np.errstate(invalid="ignore"):
+            one = np.where(
+                np.isfinite(low), low + 1 + np.abs(low), np.where(np.isfinite(high), high - 1 - np.abs(high), 0.0)
+            )
+            both = 0.5 * low + 0.5 * high
+        return np.where(low == inf, 0.0, np.where(np.isfinite(low) & np.isfinite(high), both, one))
+
+
+def _reached(A: Array, W: Array, coefficients: Array, s: Array) -> tuple[Array, Array]:
+    """As − W(c₀ + c₁s + ½c₂s²), −∞ at infinite s, and the size of its terms."""
+    c0, c1, c2 = np.moveaxis(coefficients, -1, 0)
+    finite = np.isfinite(s)
+    s = np.where(finite, s, 0.0)
+    value = A * s - W * (c0 + s * (c1 + 0.5 * c2 * s))
+    size = np.abs(A * s) + W * (np.abs(c0) + np.abs(s) * (np.abs(c1) + 0.5 * c2 * np.abs(s)))
+    return np.where(finite, value, -inf), np.where(finite, size, 0.0)
+
+
+def _distinct(knots: Array) -> Array:
+    """Each row ascending, without equal entries, as wide as the longest."""
+    knots = np.sort(np.where(np.isnan(knots), inf, knots), axis=1)
+    knots[:, 1:] = np.where(knots[:, 1:] == knots[:, :-1], inf, knots[:, 1:])
+    knots = np.sort(knots, axis=1)
+    return np.asarray(knots[:, : int(np.isfinite(knots).sum(axis=1).max(initial=0))])
+
+
+def one(knots: list[float], coefficients: list[list[float]]) -> Piecewise:
+    """One function."""
+    return Piecewise(np.array([knots], dtype=float).reshape(1, -1), np.array([coefficients], dtype=float))
+
+
+POS = one([0], [[0, 0, 0], [0, 1, 0]])
+ABS = one([0], [[0, -1, 0], [0, 1, 0]])
+SQUARE = one([], [[0, 0, 2]])
+
+
+def huber(M: float) -> Piecewise:
+    """s² for |s| ≤ M, else 2M|s| − M²."""
+    return one([-M, M], [[-M * M, -2 * M, 0], [0, 0, 2], [-M * M, 2 * M, 0]])
+
+
+def many(function: Piecewise, m: int) -> Piecewise:
+    """One function m times."""
+    return function.take(np.zeros(m, dtype=int))

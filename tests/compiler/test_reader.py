@@ -1,0 +1,187 @@
+"""What is read of a problem is what it says: beside cvxpy, for all of its atoms and at random points."""
+
+import itertools
+import warnings
+
+import border
+import cvxpy as cp
+import numpy as np
+import pytest
+from by_cvxpy import restated
+from fuzzing_border import ByHand, place_of, stated
+
+import kernelopt as ko
+from kernelopt.compiler.canonical_form import rewrite
+from kernelopt.compiler.reader import Reader, read
+from kernelopt.errors import DCPError
+
+
+def place(problem, P):
+    """Values of the columns of all variables, NaN for others."""
+    x = np.full(P.n, np.nan)
+    for variable in problem.variables():
+        if variable.id in P.columns:
+            value = variable.value.toarray() if hasattr(variable.value, "toarray") else np.asarray(variable.value)
+            x[P.columns[variable.id]] = np.ravel(value, order="F")
+    return x
+
+
+def settled(P, x):
+    """With z that functions bound, where no cone has columns of its own."""
+    return P.settled(np.nan_to_num(x))
+
+
+def nodes(root):
+    """All nodes of a tree."""
+    yield root
+    parts = [root.objective.args[0], *root.constraints] if isinstance(root, cp.Problem) else root.args
+    for part in parts:
+        yield from nodes(part)
+
+
+def minimized(problem):
+    value = problem.objective.args[0].value
+    return float(np.asarray(value).item()) * (-1 if isinstance(problem.objective, cp.Maximize) else 1)
+
+
+def solved(problem):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        problem.solve(solver="CLARABEL", tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9)
+    return problem
+
+
+def draws(atom):
+    """Statements by hand that are convex, real and without integers."""
+    for number in range(40):
+        if place_of(number) == "criterion":
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                found = stated(number, atom, ByHand, [])
+            except (ValueError, TypeError, cp.error.DCPError, cp.error.SolverError):
+                continue
+            problem = rewrite(cp.Problem(found.objective, found.constraints), {})
+            whole = any(v.attributes["boolean"] or v.attributes["integer"] for v in problem.variables())
+            real = not any(v.is_complex() for v in problem.variables())
+            if problem.is_dcp() and real and not whole:
+                yield problem
+
+
+@pytest.mark.later
+@pytest.mark.parametrize("atom", border.RECIPES)
+def test_atoms(atom):
+    """The optimum of what is read is that of the problem, and so is the objective there."""
+    taken = 0
+    for problem in itertools.islice(draws(atom), 6):
+        try:
+            solved(problem)
+        except (cp.error.SolverError, AssertionError, TypeError, NotImplementedError):  # cvxpy's own
+            continue
+        if problem.status != "optimal":
+            continue
+        try:
+            P = read(problem)
+        except DCPError:
+            assert any(isinstance(node, cp.Expression) and node.is_complex() for node in nodes(problem))
+            continue
+        again = solved(restated(P)[0])
+        assert again.status in ("optimal", "optimal_inaccurate")
+        assert again.value == pytest.approx(minimized(problem), rel=1e-5, abs=1e-5), str(problem)
+        taken += 1
+        if taken == 2:
+            break
+
+
+N = 12
+RNG = np.random.default_rng(0)
+Z = RNG.normal(size=(N, 2))
+Y = np.sin(Z[:, 0]) + 0.3 * RNG.normal(size=N)
+SIGNS, COUNTS = np.where(Y > 0, 1.0, -1.0), np.round(np.abs(3 * Y))
+L = ko.losses
+
+# Objectives of f = θ(X) + b and of F = Θ(X), three columns, with the kinds of functions that they are read as.
+STATED = {
+    "hinge": (lambda f, F: cp.sum(L.hinge(SIGNS, f)), {"Piecewise"}),
+    "squared hinge": (lambda f, F: cp.sum(cp.square(cp.pos(1 - cp.multiply(SIGNS, f)))), {"Piecewise"}),
+    "expectile": (lambda f, F: cp.sum(0.8 * cp.square(cp.pos(Y - f)) + 0.2 * cp.square(cp.neg(Y - f))), {"Piecewise"}),
+    "pinball": (lambda f, F: cp.sum(L.pinball(Y, f, 0.3)), {"Piecewise"}),
+    "insensitive": (lambda f, F: cp.sum(L.epsilon_insensitive(Y, f, 0.2)), {"Piecewise"}),
+    "capped squares of |·|": (lambda f, F: cp.sum(cp.huber(cp.pos(cp.abs(Y - f) - 0.1), 0.5)), {"Piecewise"}),
+    "logistic": (lambda f, F: cp.sum(L.log_loss(SIGNS, f)), {"Logistic"}),
+    "poisson": (lambda f, F: cp.sum(L.poisson(COUNTS, f)), {"Exp"}),
+    "norms of rows": (lambda f, F: cp.sum(cp.norm(F - 1, 2, axis=1)), {"Radial"}),
+    "Huber's of norms": (lambda f, F: cp.sum(cp.huber(cp.norm(F - 1, 2, axis=1), 0.5)), {"Radial", "Piecewise"}),
+    "multinomial": (lambda f, F: cp.sum(L.multinomial(COUNTS.astype(int) % 3, F)), {"RowLogSumExp"}),
+    "Crammer-Singer": (lambda f, F: cp.sum(L.crammer_singer(COUNTS.astype(int) % 3, F)), {"Largest"}),
+    "worst group": (
+        lambda f, F: cp.max(cp.hstack([cp.sum(cp.square(f[i::3] - Y[i::3])) for i in range(3)])),
+        {"Largest", "Piecewise"},
+    ),
+    "value at risk": (lambda f, F: cp.sum_largest(cp.abs(Y - f), 3) / 3, {"SumOfLargest", "Piecewise"}),
+    "entropic risk": (lambda f, F: cp.log_sum_exp(cp.square(Y - f)), {"RowLogSumExp", "Piecewise"}),
+    "length of residuals": (lambda f, F: cp.norm(Y - f), {"Radial"}),
+    "largest residual": (lambda f, F: cp.norm_inf(Y - f), {"RowNorm"}),
+    "nuclear norm": (lambda f, F: cp.normNuc(F - 1), {"Schatten"}),
+    "spectral norm": (lambda f, F: cp.sigma_max(F - 1), {"Schatten"}),
+    "divergence": (lambda f, F: cp.sum(cp.kl_div(1 + COUNTS, f + 9)), {"NegativeLog"}),
+    "cubes": (lambda f, F: cp.sum(cp.power(cp.abs(Y - f), 3)), {"AbsolutePower", "Piecewise"}),
+    "a quadratic form": (lambda f, F: cp.quad_form(f, np.diag(np.arange(N))), {"Piecewise"}),
+    "Maximize": (lambda f, F: -cp.sum(cp.entr(f + 9)), {"NegativeEntropy"}),
+}
+
+
+def problem_of(name):
+    theta, Theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), ko.Theta(ko.kernels.Linear(), outputs=3), cp.Variable()
+    objective = STATED[name][0](theta(Z) + b, Theta(Z)) + 0.1 * ko.sum_squares(theta) + 0.2 * ko.sum_squares(Theta)
+    return ko.Problem(cp.Maximize(-objective) if name == "Maximize" else cp.Minimize(objective)).canonical_form().outer
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_values_at_random_points(name):
+    problem = problem_of(name)
+    P = read(problem)
+    assert STATED[name][1] <= {type(group.family).__name__ for group in P.groups} and not P.cones
+    for _ in range(5):
+        for variable in problem.variables():
+            variable.save_value(np.abs(RNG.normal(size=variable.shape)))
+        found = P.sums(settled(P, place(problem, P)))[0]
+        assert found == pytest.approx(minimized(problem), rel=1e-13)
+
+
+@pytest.mark.later
+def test_other_values_of_parameters():
+    """What is read again is what is read anew, and columns do not become more."""
+    x, lam, y = cp.Variable(4), cp.Parameter(nonneg=True, value=1.0), cp.Parameter(4, value=np.arange(4.0))
+    s = cp.Parameter(pos=True, value=2.0)
+    objective = cp.sum(cp.square(cp.pos(cp.norm(x) - y))) + lam * cp.sum_squares(x)
+    objective = objective + cp.lambda_max(cp.diag(x) * s) - cp.geo_mean(x + 9)
+    problem = cp.Problem(cp.Minimize(objective), [cp.max(x) <= s, x[0] == y[0] * lam])
+    reader = Reader(problem)
+    for k in range(4):
+        lam.value, y.value, s.value = 1.0 + k, np.arange(4.0) - k, 2.0 / (1 + k)
+        again, anew = reader.read(), Reader(problem).read()
+        assert (again.n, again.S.shape, again.S.nnz) == (anew.n, anew.S.shape, anew.S.nnz)
+        values = [solved(restated(P)[0]).value for P in (again, anew)] + [solved(problem).value]
+        assert values == pytest.approx([values[0]] * 3, rel=1e-6)
+
+
+def test_a_node_in_two_places_is_read_once():
+    x = cp.Variable(3)
+    inner = cp.norm(x)
+    P = read(cp.Problem(cp.Minimize(cp.exp(inner) + cp.square(inner)), [inner <= 2]))
+    radial = [group for group in P.groups if type(group.family).__name__ == "Radial"]
+    assert len(radial) == 1 and radial[0].weights.shape[1] == 1 + len(P.below)
+
+
+def test_variables_come_first():
+    x, y, z = (cp.Variable(n) for n in (1, 2, 3))
+    P = read(cp.Problem(cp.Minimize(cp.sum(x) + cp.norm(z - 1)), [y >= cp.exp(z[:2])]), [z, y])
+    assert P.columns[z.id].tolist() == [0, 1, 2] and P.columns[y.id].tolist() == [3, 4]
+
+
+def test_complex_numbers_are_refused():
+    x = cp.Variable(2, complex=True)
+    with pytest.raises(DCPError, match="real numbers"):
+        read(cp.Problem(cp.Minimize(cp.norm(x - 1j))))

@@ -1,0 +1,172 @@
+"""Each row of the table of functions, with its formulas written once more."""
+
+import mpmath as mp
+import numpy as np
+import pytest
+from check_function import check_function
+from mpmath import mpf
+
+from kernelopt.pieces import elementary, extremes, norms, quadratics, spectral
+
+M = 12  # functions, of each row
+RNG = np.random.default_rng(0)
+
+
+def xlogx(x, w):
+    return x * mp.log(x / w) if x > 0 else mpf(0) if x == 0 else mp.inf
+
+
+def inside(condition):
+    return mpf(0) if condition else mp.inf
+
+
+def _power(a, p):
+    return mp.inf if a < 0 else a**p
+
+
+def total(a, w):
+    """Σ aₖ ln(aₖ/w) with a₀ = w − Σa."""
+    rest = [*a, w - sum(a)]
+    return mp.inf if min(rest) < 0 else sum(xlogx(x, w) for x in rest)
+
+
+def capped(a, w, k):
+    return inside(min(a) >= 0 and max(a) <= w and (k - 1) * w <= sum(a) <= k * w)
+
+
+def lengths(a, p):
+    return max(abs(x) for x in a) if p == mp.inf else sum(abs(x) ** mpf(p) for x in a) ** (1 / mpf(p))
+
+
+def singular(a, shape):
+    A = mp.matrix(*shape)
+    for j, x in enumerate(a):
+        A[j % shape[0], j // shape[0]] = x
+    return list(mp.svd_r(A, compute_uv=False))
+
+
+def largest_of(s, k):
+    down = sorted([*s, mpf(0)], reverse=True)
+    whole = int(k)
+    return sum(down[:whole]) + (mpf(k) - whole) * (down[whole] if whole < len(down) else 0)
+
+
+def positive(s):
+    return np.abs(s) + 1e-3
+
+
+PLAIN, POSITIVE = (lambda s: s), positive
+HUBER = quadratics.many(quadratics.huber(0.7), M)
+
+
+def insensitive(eps):
+    """max(r − ε, 0)."""
+    return quadratics.many(quadratics.one([eps], [[0, 0, 0], [-eps, 1, 0]]), M)
+
+
+SQUARE_OF_LENGTH = quadratics.many(quadratics.one([0], [[0, 0, 0], [0, 0, 2]]), M)
+
+ROWS = {
+    "exponential": (elementary.Exp(), 1, PLAIN, lambda i, s: mp.exp(s[0]), lambda i, a, w: xlogx(a[0], w) - a[0]),
+    "logistic": (
+        elementary.Logistic(), 1, PLAIN,
+        lambda i, s: mp.log(1 + mp.exp(s[0])), lambda i, a, w: xlogx(a[0], w) + xlogx(w - a[0], w),
+    ),
+    "negative logarithm": (
+        elementary.NegativeLog(), 1, POSITIVE,
+        lambda i, s: -mp.log(s[0]) if s[0] > 0 else mp.inf,
+        lambda i, a, w: -w - w * mp.log(-a[0] / w) if a[0] < 0 else mp.inf,
+    ),
+    "negative entropy": (
+        elementary.NegativeEntropy(), 1, POSITIVE,
+        lambda i, s: xlogx(s[0], 1), lambda i, a, w: w * mp.exp(a[0] / w - 1),
+    ),
+    **{
+        f"power {p}": (
+            elementary.AbsolutePower(p), 1, PLAIN, lambda i, s, p=p: abs(s[0]) ** mpf(p),
+            lambda i, a, w, p=p: w * (mpf(p) - 1) * (abs(a[0]) / (w * mpf(p))) ** (mpf(p) / (mpf(p) - 1)),
+        )
+        for p in (1.5, 2.0, 3.0, 4.0)
+    },
+    **{
+        f"inverse power {p}": (
+            elementary.InversePower(p), 1, POSITIVE, lambda i, s, p=p: s[0] ** -mpf(p) if s[0] > 0 else mp.inf,
+            lambda i, a, w, p=p: -w * (mpf(p) + 1) * _power(-a[0] / (w * mpf(p)), mpf(p) / (mpf(p) + 1))
+            if a[0] <= 0 else mp.inf,
+        )
+        for p in (0.5, 1.0, 2.0)
+    },
+    **{
+        f"negative root {p}": (
+            elementary.NegativeRoot(p), 1, POSITIVE, lambda i, s, p=p: -_power(s[0], mpf(p)) if s[0] >= 0 else mp.inf,
+            lambda i, a, w, p=p: w * (1 - mpf(p)) * (w * mpf(p) / -a[0]) ** (mpf(p) / (1 - mpf(p)))
+            if a[0] < 0 else mp.inf,
+        )
+        for p in (0.25, 0.5)
+    },
+    "absolute value": (
+        quadratics.many(quadratics.ABS, M), 1, PLAIN, lambda i, s: abs(s[0]), lambda i, a, w: inside(abs(a[0]) <= w),
+    ),
+    "positive part": (
+        quadratics.many(quadratics.POS, M), 1, PLAIN,
+        lambda i, s: max(s[0], mpf(0)), lambda i, a, w: inside(0 <= a[0] <= w),
+    ),
+    "square": (
+        quadratics.many(quadratics.SQUARE, M), 1, PLAIN, lambda i, s: s[0] ** 2, lambda i, a, w: a[0] ** 2 / (4 * w),
+    ),
+    "Huber": (
+        HUBER, 1, PLAIN,
+        lambda i, s: s[0] ** 2 if abs(s[0]) <= mpf(0.7) else 2 * mpf(0.7) * abs(s[0]) - mpf(0.7) ** 2,
+        lambda i, a, w: a[0] ** 2 / (4 * w) if abs(a[0]) <= 2 * mpf(0.7) * w else mp.inf,
+    ),
+    "length": (
+        norms.Radial(quadratics.many(quadratics.POS, M)), 3, PLAIN,
+        lambda i, s: lengths(s, 2), lambda i, a, w: inside(lengths(a, 2) <= w),
+    ),
+    "length beyond": (
+        norms.Radial(insensitive(0.5)), 3, PLAIN,
+        lambda i, s: max(lengths(s, 2) - mpf(0.5), mpf(0)),
+        lambda i, a, w: mpf(0.5) * lengths(a, 2) if lengths(a, 2) <= w else mp.inf,
+    ),
+    "squared length": (
+        norms.Radial(SQUARE_OF_LENGTH), 2, PLAIN,
+        lambda i, s: lengths(s, 2) ** 2, lambda i, a, w: lengths(a, 2) ** 2 / (4 * w),
+    ),
+    **{
+        f"{p}-norm": (
+            norms.RowNorm(p), 4, PLAIN, lambda i, s, p=p: lengths(s, p),
+            lambda i, a, w, p=p: inside(lengths(a, norms.dual_exponent(p) if p != 1.5 else 3) <= w),
+        )
+        for p in (1.0, 1.5, 3.0, np.inf)
+    },
+    "maximum": (
+        extremes.Largest(), 4, PLAIN,
+        lambda i, s: max(*s, mpf(0)), lambda i, a, w: inside(min(a) >= 0 and sum(a) <= w),
+    ),
+    **{
+        f"{k} largest": (
+            extremes.SumOfLargest(k), 5, PLAIN, lambda i, s, k=k: largest_of(s, k),
+            lambda i, a, w, k=k: capped(a, w, mpf(k)),
+        )
+        for k in (1.0, 2.0, 2.5)
+    },
+    "log-sum-exp": (
+        extremes.RowLogSumExp(), 4, PLAIN,
+        lambda i, s: mp.log(1 + sum(mp.exp(x) for x in s)), lambda i, a, w: total(a, w),
+    ),
+    "nuclear norm": (
+        spectral.Schatten((3, 2), 1.0), 6, PLAIN,
+        lambda i, s: sum(singular(s, (3, 2))), lambda i, a, w: inside(max(singular(a, (3, 2))) <= w),
+    ),
+    "spectral norm": (
+        spectral.Schatten((2, 3), np.inf), 6, PLAIN,
+        lambda i, s: max(singular(s, (2, 3))), lambda i, a, w: inside(sum(singular(a, (2, 3))) <= w),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-4, 30.0])
+@pytest.mark.parametrize("name", ROWS)
+def test_row(name, size):
+    family, k, shaped, formula, conjugate = ROWS[name]
+    check_function(family, (formula, conjugate), shaped(size * RNG.normal(size=(M, k))), RNG)
