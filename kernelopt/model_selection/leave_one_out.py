@@ -75,7 +75,7 @@ def approximate_leave_one_out(problem: Problem, f: cp.Expression, *, refit: bool
     ------
     KernelOptError
         Before a solve, and for problems without such a model: those that do not split into functions of one number
-        each, or have norms of θ other than λ‖θ‖² or nonconvex losses.
+        each, have norms of θ other than λ‖θ‖² or nonconvex losses, or a maximum of several functions in a row.
     DataError
         Where f is not such an expression, or no term of the objective belongs to one row of f.
 
@@ -133,7 +133,7 @@ def left_out_terms(problem: Problem, f: cp.Expression) -> LeftOut:
     assert outer.split is not None
     E, F, constant = _rows_of_f(form, f)
     point, structured = engines.optimum(reduction, outer, problem._left_off)
-    terms = Terms(outer.split, _owners(outer.split, E, f), point, structured)
+    terms = Terms(outer.split, _owners(outer, E, f), point, structured)
     places = assemble.places_of_y(form, outer.form, outer.split)
     C = _dense_rows(structured, sp.csr_array(E @ assemble.spread(form)), sp.csr_array(F @ places))
     return LeftOut(form, outer, terms, E, F @ places, C, C @ point.x + constant)
@@ -204,12 +204,14 @@ def _predictions(node: Any) -> list[Prediction]:
     return [found for arg in node.args for found in _predictions(arg)]
 
 
-def _owners(split: Separable, E: sp.csr_array, f: cp.Expression) -> Ints:
+def _owners(outer: Outer, E: sp.csr_array, f: cp.Expression) -> Ints:
     """For each argument s, the row of f on whose predictions alone it depends, −1 where there is no such row; (m,).
 
-    Raises DataError where rows of f share predictions or have none, or where no row has a term of its own.
+    Raises DataError where rows of f share predictions or have none, or where no row has a term of its own, and
+    KernelOptError where a row's term is a maximum.
     """
-    N = f.shape[0]
+    N, split = f.shape[0], outer.split
+    assert split is not None
     entries = E.tocoo()
     entries.sum_duplicates()
     used = entries.data != 0
@@ -222,6 +224,7 @@ def _owners(split: Separable, E: sp.csr_array, f: cp.Expression) -> Ints:
     low, high = np.full(split.E.shape[0], N), np.full(split.E.shape[0], -1)
     np.minimum.at(low, s.row[s.data != 0], owner_of_u[s.col[s.data != 0]])
     np.maximum.at(high, s.row[s.data != 0], owner_of_u[s.col[s.data != 0]])
+    _require_no_maxima(outer, low, high)
     # low and high differ where s depends on several rows or on none. Rows of constraints have plain ≥ 0, and stay.
     owners = np.where((low == high) & (split.plain < 0), high, -1)
     for piece in split.pieces:
@@ -233,6 +236,23 @@ def _owners(split: Separable, E: sp.csr_array, f: cp.Expression) -> Ints:
     if np.all(owners < 0) and not np.any(split.linear_u[pairs[:, 0]]):
         raise DataError("Expected terms that depend on one row of f each; there are none to leave out.")
     return owners
+
+
+def _require_no_maxima(outer: Outer, low: Ints, high: Ints) -> None:
+    """Raise KernelOptError where one row of f has a term t = max(x₁, …), whose rows t ≥ xₖ look like constraints.
+
+    low, high : the first and the last row of f on whose predictions each argument depends
+    """
+    assert outer.split is not None
+    F = sp.csc_array(outer.split.F)
+    for column in range(len(outer.form.y), F.shape[1]):  # after the user's own variables
+        of = F.indices[F.indptr[column] : F.indptr[column + 1]]
+        of = of[high[of] >= 0]
+        if len(of) and low[of].min() == high[of].max():
+            raise KernelOptError(
+                "Expected terms whose slopes change in one number at a time; a row has a maximum of several, as in "
+                "ko.losses.crammer_singer or cp.max(F, axis=1). Fit again without each row, or use ko.cross_validate."
+            )
 
 
 def _dense_rows(problem: Structured, E: sp.csr_array, F: sp.csr_array) -> Array:

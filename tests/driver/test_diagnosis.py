@@ -130,3 +130,22 @@ def test_multipliers_guide_where_they_are_finite_and_not_all_zero(nu, expected, 
     assert (found is not None) is expected
     if expected:
         assert np.array_equal(found[theta].nu[:, 0], nu)
+
+
+@pytest.mark.later
+@pytest.mark.parametrize(
+    "objective",
+    [
+        lambda f, b, d: cp.sum(cp.exp(f + b)) + 1e-3 * b,
+        lambda f, b, d: cp.sum(cp.logistic(f + b)) + 0.01 * b,
+        lambda f, b, d: cp.log_sum_exp(f + b) + cp.log_sum_exp(f + d),
+        lambda f, b, d: cp.sum(cp.exp(f + b)) + 1e-4 * d,
+    ],
+)
+def test_a_cost_that_falls_while_exponentials_fade_is_unbounded(objective):
+    """Along b → −∞ exponentials tend to 0 and the rest to −∞: the infimum is not a number that is not attained."""
+    theta, b, d = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(), cp.Variable()
+    f = theta(np.linspace(-2, 2, 12)[:, None])
+    problem = ko.Problem(cp.Minimize(objective(f, b, d) + ko.sum_squares(theta)), [d >= b])
+    problem.solve()
+    assert problem.status == "unbounded"

@@ -378,3 +378,30 @@ def test_another_problem_is_sent_to_the_approximation():
     problem.solve()
     with pytest.raises(KernelOptError, match="Use ko.approximate_leave_one_out"):
         ko.leave_one_out(problem)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda F: cp.sum(ko.losses.crammer_singer(np.arange(9) % 3, F)),
+        lambda F: cp.sum(cp.logistic(F[:, 0])) + cp.sum(cp.max(F, axis=1)),
+        lambda F: cp.sum(cp.abs(F[:, 0] - 1)) + cp.sum(cp.maximum(F[:, 1], F[:, 2] - 1, 0)),
+        lambda F: cp.sum(cp.square(F)) + cp.norm_inf(F[2] - 1),
+    ],
+)
+def test_a_maximum_of_several_numbers_of_a_row_is_refused(loss):
+    """Its rows look like constraints, which stay where a row is left out."""
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=0.7), outputs=3)
+    F = theta(np.linspace(0, 3, 9)[:, None])
+    problem = ko.Problem(cp.Minimize(loss(F) + 0.3 * ko.sum_squares(theta)))
+    problem.solve()
+    with pytest.raises(KernelOptError, match="maximum of several"):
+        ko.approximate_leave_one_out(problem, F)
+
+
+def test_a_bound_of_all_rows_by_a_variable_stays():
+    theta, t = ko.Theta(ko.kernels.Gaussian(sigma=0.7)), cp.Variable()
+    f, y = theta(np.linspace(0, 3, 9)[:, None]), np.arange(9.0) % 2
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(y - f) + 0.3 * ko.sum_squares(theta) + t), [t >= f])
+    problem.solve()
+    assert np.isfinite(ko.approximate_leave_one_out(problem, f, refit=True)).all()
