@@ -37,6 +37,9 @@ class Joint(NamedTuple):
 def solved(reduction: Reduction, form: ConicForm, units: Array, room: float) -> Joint | None:
     """Multipliers with ‖mⱼ‖ ≤ (1 − room)μⱼ; `units` are those of u and t.
 
+    A norm below a bound that another one sets has μⱼ = 0, and Aᵀν = 0 only up to the solver's accuracy: a gain from
+    each tⱼ without a cost, of `room` times the objective's unit, leaves μⱼ that much above ‖mⱼ‖.
+
     None for large problems, and for norms other than Euclidean and Frobenius norms.
     """
     sizes = [factor.rank * (link.theta.outputs or 1) for link, factor in _parts(reduction)]
@@ -50,7 +53,7 @@ def solved(reduction: Reduction, form: ConicForm, units: Array, room: float) -> 
     cones = replace(
         form.cones, zero=form.cones.zero + links.shape[0], soc=(*form.cones.soc, *(len(c) for _, c in lengths))
     )
-    x, z = _answered(form, A, b, cones, _units(form, units, sizes))
+    x, z = _answered(form, A, b, cones, _units(form, units, sizes), room)
     z = z[links.shape[0] :]
     ends = curved + np.cumsum([0, *(len(c) for _, c in lengths)])
     pieces = {j: _piece(reduction, j, z[i + 1 : k]) for j, (i, k) in enumerate(pairwise(ends.tolist()))}
@@ -66,13 +69,17 @@ def _units(form: ConicForm, units: Array, sizes: list[int]) -> Array:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # numbers that are too far apart are refused below
-def _answered(form: ConicForm, A: sp.csc_array, b: Array, cones: Cones, unit: Array) -> tuple[Array, Array]:
+def _answered(  # noqa: PLR0917
+    form: ConicForm, A: sp.csc_array, b: Array, cones: Cones, unit: Array, gain: float
+) -> tuple[Array, Array]:  # fmt: skip
     """A cone solver's x and z; the solver gets the problem in units in which numbers are about 1."""
     sigma, more = form.units[0], len(unit) - len(form.c)
     P, c = np.append(form.P, np.zeros(more)), np.append(form.c, np.zeros(more))
     kappa = float(max((unit * np.abs(c)).max(initial=0.0), np.delete(unit**2 * P, form.t).max(initial=0.0))) or 1.0
     scaled = sp.csc_array(A @ sp.diags_array(unit / sigma))
     P, c = unit**2 * P / kappa, unit * c / kappa
+    shared = form.t[(c[form.t] == 0) & (P[form.t] == 0) & (np.diff(form.A.indptr)[form.t] > 1)]
+    c[shared] = -gain
     if not (np.isfinite(P).all() and np.isfinite(c).all()):
         raise ArithmeticError("costs overflow in units of their largest")
     solution = outer_dual.answered(P, c, scaled, b / sigma, cones)

@@ -267,3 +267,20 @@ def test_directions_that_are_rounding_have_no_slope():
     found = _slope(np.diag([4.0, 4e-20, 4e-26]), "nuc")
     assert found == pytest.approx(np.diag([0.5, 0.0, 0.0]), abs=1e-12)
     assert _slope(np.array([[4.0]]), "nuc").tolist() == [[0.5]]
+
+
+@pytest.mark.later
+@pytest.mark.parametrize("kernel", [ko.kernels.Polynomial(degree=2), LINEAR])
+@pytest.mark.parametrize("form", ["maximum", "bounds"])
+def test_a_norm_below_the_bound_that_another_one_sets(kernel, form):
+    """Its multiplier is 0, so that Aᵀν would have to vanish exactly."""
+    rng = np.random.default_rng(1)
+    points = rng.uniform(-2, 2, size=(20, 1))
+    targets = np.sin(2 * points[:, 0]) + 0.2 * rng.normal(size=20)
+    long, short, t = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), ko.Theta(kernel), cp.Variable()
+    most = cp.maximum(ko.norm(long), ko.norm(short)) if form == "maximum" else t
+    bounds = [] if form == "maximum" else [ko.norm(long) <= t, ko.norm(short) <= t]
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(targets - long(points) - short(points)) + most), bounds)
+    problem.solve()
+    assert (problem.status, problem.certificate.assumptions) == ("optimal", ())
+    assert problem.certificate.relative_gap < 1e-6
