@@ -129,6 +129,7 @@ def test_one_row_and_a_repeated_row(size):
 
 
 @pytest.mark.later
+@pytest.mark.filterwarnings("ignore:pnorm with p:UserWarning")
 @pytest.mark.parametrize("p", [1.7, 2.3])
 def test_other_norms_are_a_power_cone_per_number(p):
     """As second-order cones, p = 1.7 takes 14 of them per number, and the proof ten times as long."""
