@@ -185,11 +185,12 @@ def test_everyday_fits_and_grids(capsys):
     import everyday  # noqa: PLC0415
 
     fit = everyday.fits("ridge", 30, 1e-6, 1)
-    assert min(fit.ours, fit.again, fit.theirs) > 0 and fit.gap <= 1e-6
+    assert min(fit[2:8]) > 0 and fit.gap <= 1e-6
     grid = everyday.grid(everyday.in_many_dimensions(80, 10), 2, 3, 1e-3)
     assert grid.gap <= 1e-3 and abs(grid.scores[0] - grid.scores[1]) < 0.03
     everyday.main(["--quick"])
-    assert "ours/SVC" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "ours/SVC" in said and said.count("First fit of a process") == 2
     everyday.main(["--quick", "--largest"])
     said = capsys.readouterr().out
     assert "p = 10, N = 60, 2 × 3: " in said and said.count("SVC, lam") == 2
