@@ -290,7 +290,7 @@ def _combined(free: Free, dual: Dual) -> bool:
     return not sums(Free(np.zeros(len(order), dtype=int), values[order], starts, starts, starts), np.ones(1))[0].any()
 
 
-def in_dual_cone(z: Array, radius: Array, cones: Sequence[tuple[str, slice, Any]]) -> bool:
+def in_dual_cone(z: Array, radius: Array, cones: Sequence[tuple[str, slice | Array, Any]]) -> bool:
     """Whether all of [z − radius, z + radius] is in K*, the dual cone."""
     return all(_INSIDE[kind](z[rows], radius[rows], extra) for kind, rows, extra in cones)
 

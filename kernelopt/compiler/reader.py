@@ -324,7 +324,7 @@ def _second_order(reader: Reader, restriction: Any) -> Rows:
 
 def semidefinite(X: Entries, n: int) -> Restriction:
     """X ⪰ 0: its symmetric part counts."""
-    i, j = np.triu_indices(n)
+    i, j = np.tril_indices(n)
     both = X.take(i + n * j).plus(X.take(j + n * i))
     return Restriction("psd", both.times(np.where(i == j, 0.5, np.sqrt(0.5))), n)
 

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.pieces.function import Family
+from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
 ROUNDS = 20  # nesting of functions up to which bounds z settle from the inside out
@@ -35,12 +36,23 @@ class Group(NamedTuple):
 class Cone(NamedTuple):
     """Rows of s that are in a cone of a kind: "soc", "exp", "power" or "psd"; `extra` is its exponents or order.
 
-    An "exp" or "power" of 3j rows is j cones; a "psd" is the upper triangle by rows, off-diagonal entries times √2.
+    An "exp" or "power" of 3j rows is j cones; a "psd" is the lower triangle by rows, off-diagonal entries times √2.
     """
 
     kind: str
     rows: Ints
     extra: object = None
+
+
+class Twins(NamedTuple):
+    """Rows whose multipliers are those of other rows.
+
+    row, sign : the multiplier of row i is sign[i] times that of row[i]; settled : columns that then cancel exactly
+    """
+
+    row: Ints
+    sign: Array
+    settled: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +75,29 @@ class Pieces:
     cones: tuple[Cone, ...]
     bounds: Ints
     columns: dict[int, Ints]
+
+    @cached_property
+    def by_columns(self) -> sp.csc_array:
+        found = sp.csc_array(self.S)
+        found.eliminate_zeros()
+        return found
+
+    @cached_property
+    def twins(self) -> Twins:
+        """A row (function) − z ≤ 0 whose z costs nothing and stands in one other row has that one's multiplier."""
+        m, S, (z, number) = self.S.shape[0], self.by_columns, self.bounds.T
+        row, sign, settled, own = np.arange(m), np.ones(m), np.zeros(self.n, dtype=bool), self.below[number]
+        twice = (np.diff(S.indptr)[z] == 2) & (self.c[z] == 0)
+        z, own = z[twice], own[twice]
+        rows, values = (part[S.indptr[z][:, None] + [0, 1]] for part in (S.indices, S.data))
+        mine = (rows == own[:, None]).argmax(axis=1)
+        each = np.arange(len(z))
+        unit = (rows[each, mine] == own) & (values[each, mine] == -1) & (np.abs(values[each, 1 - mine]) == 1)
+        each, mine, z, own = each[unit], mine[unit], z[unit], own[unit]
+        row[own], sign[own], settled[z] = rows[each, 1 - mine], values[each, 1 - mine], True
+        while np.any(row[row] != row):
+            sign, row = sign * sign[row], row[row]
+        return Twins(row, sign, settled)
 
     def rows(self, x: Array) -> Array:
         """s = Sx + s₀."""

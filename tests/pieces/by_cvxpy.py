@@ -1,5 +1,7 @@
 """Pieces stated in cvxpy once more, family by family: an oracle for what the reader reads."""
 
+import warnings
+
 import cvxpy as cp
 import numpy as np
 
@@ -45,7 +47,7 @@ def _triples(s, extra):
 
 
 def _semidefinite(s, n):
-    i, j = np.triu_indices(n)
+    i, j = np.tril_indices(n)
     L, k = np.zeros((n * n, len(i))), np.arange(len(i))
     L[i + n * j, k] = L[j + n * i, k] = np.where(i == j, 1.0, np.sqrt(0.5))
     return [cp.reshape(L @ s, (n, n), order="F") >> 0]
@@ -116,3 +118,29 @@ def expressed(family, s):
         NegativeEntropy: lambda: -cp.entr(q),
     }  # fmt: skip
     return plain[type(family)]()
+
+
+def multipliers(P, thetas):
+    """The optimum and the multipliers of all rows, u = Bv and ‖v‖ ≤ t; thetas : (columns (N, K), B, column of t)."""
+    x, s = cp.Variable(P.n), cp.Variable(P.S.shape[0])
+    link = s == P.S @ x + P.s0
+    objective, left = P.c @ x + P.c0, s[P.below] if len(P.below) else None
+    for group in P.groups:
+        value = expressed(group.family, cp.reshape(s[group.rows.ravel()], group.rows.shape, order="C"))
+        weights = group.weights.toarray()
+        if weights[:, 0].any():
+            objective = objective + weights[:, 0] @ value
+        if weights[:, 1:].any():
+            left = left + weights[:, 1:].T @ value
+    restrictions = [link] + ([left <= 0] if left is not None else [])
+    restrictions += [s[P.equal] == 0] if len(P.equal) else []
+    for kind, rows, extra in P.cones:
+        restrictions += CONES[kind](s[rows], extra)
+    for columns, B, t in thetas:
+        v = cp.Variable((B.shape[1], columns.shape[1]))
+        restrictions += [x[columns.ravel(order="F")] == cp.vec(B @ v, order="F"), cp.norm(v, "fro") <= x[t]]
+    problem = cp.Problem(cp.Minimize(objective), restrictions)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an accuracy that it does not reach
+        problem.solve(solver="CLARABEL", tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+    return problem.value, -np.array(link.dual_value, dtype=float)

@@ -40,7 +40,7 @@ INSIDE = {
         ["certify"],
         ["cone_bounds"],
         ["conjugates", "handover"],
-        ["cancelling", "report"],
+        ["cancelling", "pieces_checker", "report"],
         ["balance", "checker", "multipliers"],
         ["claim", "dual_rows", "gram", "joint", "pivots", "sizes"],
     ],

@@ -1,0 +1,156 @@
+"""A lower bound of a problem that was read into pieces, proven from multipliers of its rows and kernel values alone.
+
+    minimize  c·x + c₀ + Σ w₀h(s)   subject to  sᵢ + Σ wᵢh(s) ≤ 0,  sᵢ = 0,  s ∈ K,   s = Sx + s₀,
+    and       u = Aθ,  ‖θMⱼ − fⱼ‖ ≤ tⱼ
+
+With multipliers a of the rows, those of rows below at least 0, and ω = w₀ + Σ aᵢwᵢ of each function,
+
+    D(a) = c₀ + s₀·a − Σ (ωh)*(a) + min over θ, t ≥ 0 of  ⟨g_u, Aθ⟩ + g_t·t,      g = c + Sᵀa,
+
+if g vanishes in all other columns, and −a is in K* on rows of cones. The checker only checks, as `checker` does for
+cone data: the caller supplies a, and every inequality that the bound needs is proven with rounding included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import fsum, inf, isfinite, nextafter
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from kernelopt.certificate.checker import ROOM, TINY, Free, in_dual_cone, lengths, residuals, vanishes
+from kernelopt.certificate.claim import Array, Bound, Dual, Link, nothing
+from kernelopt.pieces.form import Pieces
+from kernelopt.support.arithmetic import UNIT as U
+from kernelopt.support.arithmetic import gamma, two_product
+
+
+class Weights(NamedTuple):
+    """Bounds on the ω of the functions of a group, for all multipliers within the radius."""
+
+    low: Array
+    high: Array
+
+
+@np.errstate(all="ignore")  # comparisons are written so that NaN proves no inequality
+def lower(pieces: Pieces, links: Sequence[Link], dual: Dual) -> Bound:
+    """D(a) less the allowance for rounding and errors of kernel values, for an a within the radius of dual.z."""
+    if why := ill_posed(pieces, links, dual):
+        return nothing(why)
+    if not in_dual_cone(-dual.z, dual.radius, cones(pieces)):
+        return nothing("the multipliers of a cone are not in its dual cone")
+    free = free_columns(pieces, links)
+    left = residuals(free, dual)
+    exists = bool(dual.radius.any() or len(dual.others)) and vanishes(free, left, dual)
+    if left.any() and not exists:
+        return nothing(f"column {free.columns[np.argmax(left)]} does not vanish")
+    rho = dual.radius if exists else np.zeros(len(dual.z))
+    twins = pieces.twins
+    rho = rho[twins.row]
+    if not np.all(dual.z[pieces.below] >= rho[pieces.below]):
+        return nothing("a multiplier of an inequality may be negative")
+    hi, lo = two_product(pieces.s0, dual.z)
+    values = [pieces.c0, *hi.tolist(), *lo.tolist()]
+    costs = [float(np.abs(pieces.s0) @ (rho + 2 * U * np.abs(dual.z))) * (1 + ROOM)]
+    for group in pieces.groups:
+        w = weights(pieces, group.weights, dual.z, rho)
+        found = group.family.conjugate(dual.z[group.rows], rho[group.rows], w.low, w.high)
+        if not np.all(found.value < inf):
+            return nothing(f"a multiplier is outside of the domain of {type(group.family).__name__}")
+        values += (-found.value).tolist()
+        costs += found.rounding.tolist()
+    g, e = stationarity(pieces, dual, rho)
+    for link in links:
+        if why := _of_theta(link, g, e, values, costs):
+            return nothing(why)
+    size = fsum(np.abs(values).tolist())
+    if not size + fsum(costs) < inf:
+        return nothing("numbers are too large: change units")
+    # fsum rounds once; `nextafter` towards −∞ makes up for that.
+    value = nextafter(fsum([*values, *(-(1 + 4 * U) * np.array(costs)).tolist(), -TINY]), -inf)
+    return Bound(value if isfinite(value) else -inf, fsum(costs), size)
+
+
+def ill_posed(pieces: Pieces, links: Sequence[Link], dual: Dual) -> str:
+    """The reason why parts of the claim do not fit together, or an empty string."""
+    m, twins = pieces.S.shape[0], pieces.twins
+    if len(dual.z) != m or not (np.isfinite(dual.z).all() and np.isfinite(dual.radius).all()) or dual.tangent.any():
+        return "the multipliers are not finite, or not those of the rows"
+    if dual.radius.min(initial=0) < 0 or np.any(dual.z != twins.sign * dual.z[twins.row]):
+        return "a negative radius, or multipliers that differ from their twins"
+    if np.any(dual.radius[twins.row != np.arange(m)]):
+        return "a radius of a row whose multiplier is that of another one"
+    owners = np.bincount(_owned(links), minlength=1)
+    if owners.max() > 1 or not all(link.norms for link in links):
+        return "columns with two owners, or a θ without a norm"
+    return "" if all(np.all(group.weights.data >= 0) for group in pieces.groups) else "a negative weight"
+
+
+def cones(pieces: Pieces) -> list[tuple[str, Array, Any]]:
+    """The cones one by one: kind, rows, and order or exponents."""
+    found: list[tuple[str, Array, Any]] = []
+    for cone in pieces.cones:
+        if cone.kind == "power":
+            alpha = np.asarray(cone.extra, dtype=float)
+            found += [("power", rows, float(a)) for rows, a in zip(cone.rows.reshape(-1, 3), alpha, strict=True)]
+        else:
+            found.append((cone.kind, cone.rows, cone.extra))
+    return found
+
+
+def _owned(links: Sequence[Link]) -> Array:
+    """The columns of u and t."""
+    t = [norm.column for link in links for norm in link.norms]
+    return np.concatenate([t, *(link.columns.ravel() for link in links)]).astype(int)
+
+
+def free_columns(pieces: Pieces, links: Sequence[Link]) -> Free:
+    """Columns in which g must be 0, with entries at the rows whose multipliers count, and the cost as row m."""
+    other = ~pieces.twins.settled
+    other[_owned(links)] = False
+    J, twins = np.flatnonzero(other), pieces.twins
+    S = pieces.by_columns[:, J]
+    ends = S.indptr[1:]
+    rows = np.insert(twins.row[S.indices], ends, S.shape[0])
+    values = np.insert(S.data * twins.sign[S.indices], ends, pieces.c[J])
+    return Free(rows, values, S.indptr + np.arange(len(S.indptr)), J, np.full(len(J), -1))
+
+
+def weights(pieces: Pieces, W: sp.csr_array, a: Array, rho: Array) -> Weights:
+    """ω = W·(1, a of rows below); exact where each function has one weight that is in the objective, or 1."""
+    multipliers, off = (np.concatenate([[first], part[pieces.below]]) for first, part in ((1.0, a), (0.0, rho)))
+    plain, moved, counts = np.asarray(W @ multipliers), np.asarray(W @ off), np.diff(W.indptr)
+    alone = (counts == 1) & (
+        (np.asarray(W[:, 1:].sum(axis=1)) == 0) | (np.asarray(W.max(axis=1).todense()).ravel() == 1)
+    )
+    rounding = np.where(alone, 0.0, gamma(counts + 2) * (W @ np.abs(multipliers)))
+    error = rounding + moved * (1 + ROOM)
+    return Weights(np.maximum(plain - error, 0.0), plain + error)
+
+
+def stationarity(pieces: Pieces, dual: Dual, rho: Array) -> tuple[Array, Array]:
+    """g = c + Sᵀa, and a bound on its error for all points within rho of a."""
+    S = pieces.by_columns
+    size, n = abs(S).T, np.diff(S.indptr)
+    terms = np.abs(pieces.c) + size @ np.abs(dual.z)
+    return pieces.c + S.T @ dual.z, np.where(terms > 0, gamma(n + 5) * terms + TINY, 0.0) + (size @ rho) * (1 + ROOM)
+
+
+def _of_theta(link: Link, g: Array, e: Array, values: list[float], costs: list[float]) -> str:
+    """Add the terms of one θ; the reason where its part is −∞.
+
+    ⟨g_u, Aθ⟩ = −⟨Aᵀν, θ⟩ ≥ −Σ ‖mⱼ‖*tⱼ − Σ ⟨mⱼ, fⱼ⟩, so that g_t ≥ ‖mⱼ‖* is needed for each norm.
+    """
+    found = lengths(link, g, e)
+    if found is None:
+        return "no norm binds some output of θ"
+    for norm, length, share in found:
+        if norm.f.stop > norm.f.start:
+            values += (-np.diag(link.gram[norm.n, norm.f])).tolist()
+            size = float(np.sqrt(np.trace(link.gram[norm.f, norm.f]) + np.trace(link.error[norm.f, norm.f])))
+            costs += [*np.diag(link.error[norm.n, norm.f]).tolist(), share * size * (1 + 64 * U)]
+        if not length * (1 + 4 * U) <= g[norm.column] - e[norm.column]:
+            return "‖Aᵀν‖ exceeds what its norm costs"
+    return ""

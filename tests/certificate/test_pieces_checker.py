@@ -1,0 +1,226 @@
+"""Bounds proven on pieces: close to the optimum from a solver's multipliers, and never above it."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from by_cvxpy import multipliers
+
+import kernelopt as ko
+from kernelopt.certificate.claim import Dual, Link, Norm, still
+from kernelopt.certificate.pieces_checker import free_columns, lower, stationarity
+from kernelopt.compiler.reader import read
+from kernelopt.support.arithmetic import UNIT, gamma
+
+N = 10
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(N, 2))
+Y = np.sin(X[:, 0]) + 0.3 * RNG.normal(size=N)
+SIGNS, COUNTS = np.where(Y > 0, 1.0, -1.0), np.round(np.abs(3 * Y))
+KERNEL = ko.kernels.Gaussian(sigma=1.0)
+L = ko.losses
+
+# Objectives of f = θ(X) and F = Θ(X), of three columns, without columns that are free, and constraints.
+STATED = {
+    "hinge": (lambda f, F: (cp.sum(L.hinge(SIGNS, f)), [])),
+    "squares": (lambda f, F: (cp.sum_squares(Y - f), [])),
+    "pinball": (lambda f, F: (cp.sum(L.pinball(Y, f, 0.3)), [])),
+    "Huber": (lambda f, F: (cp.sum(cp.huber(Y - f, 0.3)), [])),
+    "logistic": (lambda f, F: (cp.sum(L.log_loss(SIGNS, f)), [])),
+    "poisson": (lambda f, F: (cp.sum(L.poisson(COUNTS, f)), [])),
+    "norms of rows": (lambda f, F: (cp.sum(cp.norm(F - 1, 2, axis=1)), [])),
+    "multinomial": (lambda f, F: (cp.sum(L.multinomial(COUNTS.astype(int) % 3, F)), [])),
+    "Crammer-Singer": (lambda f, F: (cp.sum(L.crammer_singer(COUNTS.astype(int) % 3, F)), [])),
+    "value at risk": (lambda f, F: (cp.sum_largest(cp.abs(Y - f), 3), [])),
+    "entropic risk": (lambda f, F: (cp.log_sum_exp(cp.abs(Y - f)), [])),
+    "Huber's of norms": (lambda f, F: (cp.sum(cp.huber(cp.norm(F - 1, 2, axis=1), 0.5)), [])),
+    "length of residuals": (lambda f, F: (cp.norm(Y - f), [])),
+    "nuclear norm": (lambda f, F: (cp.normNuc(F - 1), [])),
+    "cubes": (lambda f, F: (cp.sum(cp.power(cp.abs(Y - f), 3)), [])),
+    "inequalities": (lambda f, F: (cp.sum_squares(Y - f), [f >= -0.2, cp.sum(f) <= 1])),
+    "an equation": (lambda f, F: (cp.sum(cp.abs(Y - f)), [f[0] + f[1] == 0.5])),
+    "a norm that is bounded": (lambda f, F: (cp.sum_squares(Y - f), [cp.norm(f) <= 1])),
+    "a constant": (lambda f, F: (cp.sum(L.hinge(SIGNS, f)) + 1e3, [])),
+}
+
+
+class Case:
+    """A stated problem, its pieces, the links of its θ, and a solver's optimum and multipliers."""
+
+    def __init__(self, name, scale=1.0):
+        theta, Theta = ko.Theta(KERNEL), ko.Theta(KERNEL, outputs=3)
+        loss, constraints = STATED[name](theta(X), Theta(X))
+        loss = loss + 0.1 * cp.sum(theta(X)) - 0.05 * cp.sum(Theta(X))
+        penalty = 0.3 * ko.sum_squares(theta) + 0.2 * ko.sum_squares(Theta)
+        form = ko.Problem(cp.Minimize(scale * (loss + penalty)), constraints).canonical_form()
+        self.P, self.thetas = read(form.outer), []
+        for link in form.predictions:
+            columns = self.P.columns[link.u.id].reshape(-1, link.theta.outputs or 1, order="F")
+            [norm] = (n for n in form.norms if n.view.theta is link.theta)
+            eigenvalues, V = np.linalg.eigh(KERNEL(X))
+            B = (V * np.sqrt(np.maximum(eigenvalues, 0)))[link.take]
+            self.thetas.append((columns, B, int(self.P.columns[norm.t.id][0]), link.take))
+        self.optimum, a = multipliers(self.P, [theta[:3] for theta in self.thetas])
+        self.a = self.inside(a)
+
+    def inside(self, a):
+        """Multipliers in their domains, and what curved costs of norms need."""
+        P, twins = self.P, self.P.twins
+        a = a.copy()
+        own = np.setdiff1d(P.below, np.flatnonzero(twins.row != np.arange(len(a))))
+        a[own] = np.maximum(a[own], 0)
+        for _ in range(5):
+            a = twins.sign * a[twins.row]
+            for group in P.groups:
+                w = group.weights @ np.concatenate([[1.0], np.maximum(a[P.below], 0)])
+                share = 1.0 if not group.weights[:, 1:].nnz else 1 - 1e-13
+                a[group.rows] = group.family.nearest(a[group.rows], share * w)
+        a = twins.sign * a[twins.row]
+        g, e = stationarity(P, still(a, np.zeros(P.n)), np.zeros(len(a)))
+        for link in self.links(a):  # squares of t alone: their multiplier may be larger
+            length, t = np.sqrt(max(np.trace(link.gram), 0)), link.norms[0].column
+            need = length * (1 + 1e-9) - g[t] + 2 * e[t]
+            rows, values = P.by_columns[:, [t]].nonzero()[0], P.by_columns[:, [t]].data
+            for row, value in zip(rows, values, strict=True):
+                if need > 0 and np.diff(P.S.indptr)[row] == 1 and value > 0 and row not in P.below:
+                    a[row] += need / value
+                    break
+        return a
+
+    def links(self, a):
+        g, _ = stationarity(self.P, still(a, np.zeros(self.P.n)), np.zeros(len(a)))
+        Q, found = KERNEL(X), []
+        sizes = np.sqrt(np.diag(Q)) * (1 + 4 * UNIT)
+        for columns, _, t, take in self.thetas:
+            K, V = columns.shape[1], np.zeros((N, columns.shape[1]))
+            np.add.at(V, take, -g[columns])
+            size = sizes @ np.abs(V)
+            error = (64 * UNIT + gamma(2 * N + 4)) * np.outer(size, size)
+            norm = Norm(t, "fro", np.eye(K), slice(0, K), slice(K, K))
+            found.append(Link(columns, take, sizes, (norm,), V, V.T @ Q @ V, error, np.eye(K)))
+        return found
+
+    def balanced(self, a):
+        """Each free column z vanishes by the multiplier of the row that bounds it, up to a rounding: its radius."""
+        P, a = self.P, a.copy()
+        free = free_columns(P, self.links(a)).columns
+        own = np.array([P.below[P.bounds[P.bounds[:, 0] == z][0, 1]] for z in free], dtype=int)
+        for _ in range(3):
+            a = P.twins.sign * a[P.twins.row]
+            a[own] += P.by_columns[:, free].T @ a + P.c[free]
+            for group in P.groups:  # whose weights are these multipliers, with room for the radius
+                if group.weights[:, 1:].nnz:
+                    w = group.weights @ np.concatenate([[1.0], np.maximum(a[P.below], 0)])
+                    a[group.rows] = group.family.nearest(a[group.rows], w * (1 - 1e-10))
+        radius, none = np.zeros(len(a)), np.arange(0)
+        radius[own] = 1e-12 * (1 + np.abs(a[own]))
+        inverse = sp.csr_array(-sp.eye_array(len(free)))
+        place = np.arange(len(free))
+        return Dual(a, np.zeros(P.n), radius, own, place, inverse, none, sp.csc_array((len(free), 0)))
+
+    def bound(self, a):
+        P = self.P
+        if len(free_columns(P, self.links(a)).columns):
+            dual = self.balanced(a)
+            return lower(P, self.links(dual.z), dual)
+        return lower(P, self.links(a), still(a, np.zeros(P.n)))
+
+
+@pytest.mark.later
+@pytest.mark.parametrize("name", STATED)
+def test_bounds_are_close_and_never_above(name):
+    case = Case(name)
+    found = case.bound(case.a)
+    assert found.missing == ""
+    assert case.optimum - 2e-6 * (1 + abs(case.optimum)) <= found.value <= case.optimum + 1e-9 * (1 + abs(case.optimum))
+    finite = 0
+    for size in (1e-8, 1e-4, 1e-2, 1.0):
+        for _ in range(5):
+            moved = case.bound(case.inside(case.a + size * RNG.normal(size=len(case.a))))
+            finite += np.isfinite(moved.value)
+            assert moved.value <= case.optimum + 1e-9 * (1 + abs(case.optimum))
+    assert finite
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e8])
+def test_units_of_the_objective(scale):
+    case = Case("logistic", scale)
+    assert case.bound(case.a).value == pytest.approx(case.optimum, rel=1e-5)
+
+
+def test_what_is_not_proven_has_a_reason():
+    case = Case("hinge")
+    P, row = case.P, int(case.P.groups[0].rows[0, 0])
+    beyond = case.a.copy()
+    beyond[row] = np.nextafter(P.groups[0].weights.data[0], 2)
+    for a, why in (
+        (beyond, "domain of Piecewise"),
+        (np.where(np.arange(len(case.a)) == row, np.nan, case.a), "not finite"),
+        (np.append(case.a, 0.0), "not those of the rows"),
+    ):
+        dual = still(a, np.zeros(P.n))
+        assert why in lower(P, case.links(case.a), dual).missing
+    short = [link._replace(gram=4 * link.gram) for link in case.links(case.a)]
+    assert "exceeds what its norm costs" in lower(P, short, still(case.a, np.zeros(P.n))).missing
+    none = [link._replace(norms=()) for link in case.links(case.a)]
+    assert "without a norm" in lower(P, none, still(case.a, np.zeros(P.n))).missing
+    both = [*case.links(case.a), *case.links(case.a)]
+    assert "two owners" in lower(P, both, still(case.a, np.zeros(P.n))).missing
+
+
+def test_inequalities_have_multipliers_of_their_sign():
+    case = Case("inequalities")
+    a = case.a.copy()
+    a[case.P.below[0]] = -1e-300
+    assert "negative" in case.bound(a).missing
+
+
+def test_twins_have_one_multiplier():
+    case = Case("value at risk")
+    twins = case.P.twins
+    own = np.flatnonzero(twins.row != np.arange(len(case.a)))
+    assert len(own) and twins.settled.sum() == len(own)
+    a = case.a.copy()
+    a[own[0]] = np.nextafter(a[own[0]], 2)
+    assert "twins" in lower(case.P, case.links(a), still(a, np.zeros(case.P.n))).missing
+
+
+def test_cones_have_multipliers_in_their_dual_cones():
+    """min t over (t, v − 3, 4) in the second-order cone, which is 4."""
+    t, v = cp.Variable(), cp.Variable()
+    P = read(cp.Problem(cp.Minimize(t), [cp.SOC(t, cp.hstack([v - 3, 4]))]))
+    signs = {end: lower(P, [], still(np.array([-1.0, 0.0, end]), np.zeros(P.n))) for end in (1 - 1e-12, 1 + 1e-12)}
+    found, outside = signs.values()
+    assert 4 - 1e-11 < found.value <= 4
+    assert "dual cone" in outside.missing
+    moved = lower(P, [], still(np.array([-1.0, 1e-3, 0.9]), np.zeros(P.n)))
+    assert "does not vanish" in moved.missing
+
+
+def test_a_free_column_vanishes_within_a_radius():
+    """An intercept: Σ of its rows' multipliers must be 0, which one of them makes exact within a radius."""
+    b = cp.Variable()
+    theta = ko.Theta(KERNEL)
+    form = ko.Problem(cp.Minimize(cp.sum_squares(Y - theta(X) - b) + 0.3 * ko.sum_squares(theta))).canonical_form()
+    case = Case.__new__(Case)
+    case.P = P = read(form.outer)
+    eigenvalues, V = np.linalg.eigh(KERNEL(X))
+    [link] = form.predictions
+    B = (V * np.sqrt(np.maximum(eigenvalues, 0)))[link.take]
+    columns = P.columns[link.u.id].reshape(-1, 1, order="F")
+    case.thetas = [(columns, B, int(P.columns[form.norms[0].t.id][0]), link.take)]
+    case.optimum, a = multipliers(P, [case.thetas[0][:3]])
+    a = case.inside(a)
+    [of_b] = P.columns[b.id]
+    rows, values = P.by_columns[:, [of_b]].nonzero()[0], P.by_columns[:, [of_b]].data
+    a[rows[0]] -= (P.by_columns[:, [of_b]].T @ a)[0] / values[0]
+    off = a + np.where(np.arange(len(a)) == rows[1], 1e-3, 0)
+    assert "does not vanish" in lower(P, case.links(off), still(off, np.zeros(P.n))).missing
+    radius = np.zeros(len(a))
+    radius[rows[0]] = 1e-12
+    none = np.arange(0)
+    dual = Dual(
+        a, np.zeros(P.n), radius, rows[:1], np.array([0]), sp.csr_array([[1 / values[0]]]), none, sp.csc_array((1, 0))
+    )
+    found = lower(P, case.links(a), dual)
+    assert found.missing == "" and case.optimum - 1e-6 <= found.value <= case.optimum + 1e-9
