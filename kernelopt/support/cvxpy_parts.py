@@ -245,7 +245,11 @@ def quietly_compiled(problem: cp.Problem, solver: str, **options: Any) -> Any:
     """
     known = SOLVER_MAP_QP.get(solver.upper()) or SOLVER_MAP_CONIC.get(solver.upper())
     quadratic = "qp" if known is not None and known.supports_quad_obj() else None
-    return problem.get_problem_data(solver, **{"ignore_dpp": not problem.is_dpp("dcp", quadratic)} | options)
+    told = {"ignore_dpp": not problem.is_dpp("dcp", quadratic)} | options
+    try:
+        return problem.get_problem_data(solver, **told)
+    except AssertionError:  # the graph form of dotsort(x − p, q) has products of parameters where the atom has none
+        return problem.get_problem_data(solver, **told | {"ignore_dpp": True})
 
 
 def compiled(problem: cp.Problem, solver: str, options: Mapping[str, Any]) -> Compiled:

@@ -46,3 +46,18 @@ def test_entries_above_a_diagonal_times_a_column():
     above = [3, 6, 7]
     truth = minimum(lambda u: np.exp(weights[:, 0] * (A @ u - 1)[above]).sum())
     assert (problem.status, problem.value) == ("optimal", pytest.approx(truth, rel=1e-8))
+
+
+@pytest.mark.later
+def test_a_graph_form_with_products_of_parameters():
+    """cvxpy says that dotsort(x − p, q) follows its rules for parameters, and fails on its own form of it."""
+    theta = ko.Theta(KERNEL)
+    p, q = cp.Parameter(3, value=[-0.3, -0.5, 0.7]), cp.Parameter(2, value=[2.6, 0.5])
+    problem = ko.Problem(cp.Minimize(cp.dotsort(theta(X) - p, q) + ko.sum_squares(theta)))
+    for shift in (0.0, 1.0):
+        p.value = np.array([-0.3, -0.5, 0.7]) + shift
+        problem.solve()
+        truth = minimum(lambda u: np.sort(u - p.value)[::-1] @ [2.6, 0.5, 0])
+        assert (problem.status, problem.value) == ("optimal", pytest.approx(truth, abs=1e-3))
+        assert problem.value <= truth + 1e-6
+    assert problem.solvers()
