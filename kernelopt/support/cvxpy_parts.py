@@ -108,7 +108,7 @@ def jacobians(expression: cp.Expression) -> dict[int, Any]:
         return {}
     try:
         found = expression.grad
-    except (NotImplementedError, ValueError, TypeError):  # ValueError: that of cummax along axis 0 of a column
+    except (NotImplementedError, ValueError, TypeError, AttributeError):  # as that of a support function of entries
         return {}
     return {
         v.id: g if sp.issparse(g) else np.reshape(g, (v.size, expression.size)) for v, g in found.items()

@@ -317,3 +317,11 @@ def test_rows_are_those_of_the_last_time_where_only_costs_change():
         assert found.A is not second.A
         np.testing.assert_allclose(found.A.toarray(), expected.A.toarray())
         np.testing.assert_allclose(found.b, expected.b)
+
+
+def test_derivatives_that_fail_by_themselves_are_left_out():
+    """cvxpy's derivative of a support function assigns a value to its argument, which entries do not take."""
+    x, y = cp.Variable(3, value=np.arange(3.0)), cp.Variable(2)
+    support = cp.suppfunc(y, [cp.norm(y) <= 1])
+    assert parts.jacobians(support(x[:2])) == {}
+    assert parts.jacobians(cp.sum_squares(x))[x.id].toarray().ravel().tolist() == [0, 2, 4]
