@@ -22,7 +22,6 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
-from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -63,7 +62,11 @@ class Fit(NamedTuple):
 def in_four_dimensions(N: int, seed: int = 0) -> Data:
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((N, 4))
-    return X, np.sign(np.sin(2 * X[:, 0]) + X[:, 1] ** 2 - 1 + 0.3 * rng.standard_normal(N)), 1.5
+    return X, labels(X, rng), 1.5
+
+
+def labels(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return np.sign(np.sin(2 * X[:, 0]) + X[:, 1] ** 2 - 1 + 0.3 * rng.standard_normal(len(X)))
 
 
 def in_few_dimensions(N: int, p: int) -> Data:
@@ -126,7 +129,7 @@ def fits(name: str, rows: int, tol: float, runs: int) -> Fit:
         if rows > 2000:
             gc.collect()  # the kernel matrix of the run before; a small one is not worth the cold caches
         lam.value = LAM
-        data, others = in_four_dimensions(rows, run), in_four_dimensions(rows, 1000 + run)[1]
+        data = in_four_dimensions(rows, run)
         ours, problem = seconds(lambda: solved(data))  # noqa: B023 called at once, as those below
         gap = max(gap, problem.certificate.relative_gap)
         same, _ = seconds(lambda: solved(data))  # noqa: B023
@@ -135,7 +138,7 @@ def fits(name: str, rows: int, tol: float, runs: int) -> Fit:
         lam.value = LAM
         y = cp.Parameter(rows, value=data[1])
         problem = solved((data[0], y, data[2]))
-        y.value = others
+        y.value = labels(data[0], np.random.default_rng(1000 + run))
         relabelled, _ = seconds(lambda: problem.solve(tol=tol))  # noqa: B023
         found.append((ours, same, again, relabelled, seconds(lambda: peer(data, tol))[0]))  # noqa: B023
     columns = (1e3 * median(column) for column in zip(*found[1:], strict=True))
@@ -147,13 +150,19 @@ LOSSES = {"hinge": (hinge, svc), "ridge": (ridge, kernel_ridge)}
 
 def first_of_a_process(name: str, rows: int, runs: int) -> float:
     """Milliseconds of the first fit that a process makes after the import, the median of several processes."""
-    code = (
-        "import cvxpy as cp, everyday; lam = cp.Parameter(nonneg=True, value=everyday.LAM); "
-        f"data = everyday.in_four_dimensions({rows}); state = everyday.LOSSES[{name!r}][0]; "
-        "print(everyday.seconds(lambda: state(data, lam).solve())[0])"
-    )
-    command, home = [sys.executable, "-W", "ignore", "-c", code], Path(__file__).parent
-    told = [subprocess.run(command, cwd=home, capture_output=True, text=True, check=True).stdout for _ in range(runs)]
+    loss = {"hinge": "cp.sum(ko.losses.hinge(y, theta(X) + cp.Variable()))", "ridge": "cp.sum_squares(y - theta(X))"}
+    code = f"""
+import time, cvxpy as cp, numpy as np, kernelopt as ko
+rng = np.random.default_rng(0)
+X = rng.standard_normal(({rows}, 4))
+y = np.sign(np.sin(2 * X[:, 0]) + X[:, 1] ** 2 - 1 + 0.3 * rng.standard_normal({rows}))
+start = time.perf_counter()
+theta = ko.Theta(ko.kernels.Gaussian(sigma=1.5))
+ko.Problem(cp.Minimize({loss[name]} + {LAM} * ko.sum_squares(theta))).solve()
+print(time.perf_counter() - start)
+"""
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    told = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(runs)]
     return 1e3 * median(float(text.split()[-1]) for text in told)
 
 
