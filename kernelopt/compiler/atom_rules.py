@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.compiler.entries import Entries, applied, spread, stacked, summed
+from kernelopt.compiler.entries import Entries, applied, stacked, summed
 from kernelopt.compiler.linear_maps import flat
 from kernelopt.pieces import quadratics
 from kernelopt.pieces.elementary import (
@@ -71,6 +71,18 @@ def _along(node: Any) -> Ints:
     return np.asarray(place.reshape((*rest, -1), order="F").reshape((int(np.prod(rest)), -1), order="F"))
 
 
+def _spread(reader: Reading, node: Any) -> list[Entries]:
+    """The entries of each argument, broadcast to the shape of the node."""
+    found = []
+    for a in node.args:
+        entries = reader.entries(a)
+        if a.shape != node.shape:
+            place = np.broadcast_to(np.arange(a.size).reshape(a.shape, order="F"), node.shape)
+            entries = entries.take(flat(place).astype(int))
+        found.append(entries)
+    return found
+
+
 def _rows_of(entries: Entries, along: Ints) -> Entries:
     """The arguments of one function after the other."""
     return entries.take(along.ravel())
@@ -89,7 +101,7 @@ def _reduced(node: Any, entries: Entries) -> Entries:
 
 
 def _add(reader: Reading, node: Any) -> Entries:
-    return summed(spread(reader.entries(a), node.size) for a in node.args)
+    return summed(_spread(reader, node))
 
 
 def _negated(reader: Reading, node: Any) -> Entries:
@@ -98,19 +110,18 @@ def _negated(reader: Reading, node: Any) -> Entries:
 
 def _multiplied(reader: Reading, node: Any) -> Entries | None:
     """Entrywise with a constant."""
-    factor, other = node.args if node.args[0].is_constant() else node.args[::-1]
-    if other.shape != node.shape or not factor.is_constant():
-        return reader.linear(node) if factor.is_constant() else None
-    value = factor.value.toarray() if sp.issparse(factor.value) else factor.value
-    return reader.entries(other).times(flat(np.broadcast_to(value, node.shape)))
+    constant = [a.is_constant() for a in node.args]
+    if not any(constant):
+        return None
+    factor, other = _spread(reader, node)[:: 1 if constant[0] else -1]
+    return other.times(factor.c)
 
 
 def _divided(reader: Reading, node: Any) -> Entries | None:
     if not node.args[1].is_constant():
         return None
-    below = node.args[1].value
-    below = below.toarray() if sp.issparse(below) else below
-    return spread(_argument(reader, node), node.size).times(1.0 / flat(np.broadcast_to(below, node.shape)))
+    above, below = _spread(reader, node)
+    return above.times(1.0 / below.c)
 
 
 def _product(reader: Reading, node: Any) -> Entries:
@@ -168,11 +179,11 @@ def _largest(reader: Reading, parts: list[Entries]) -> Entries:
 
 
 def _maximum(reader: Reading, node: Any) -> Entries:
-    return _largest(reader, [spread(reader.entries(a), node.size) for a in node.args])
+    return _largest(reader, _spread(reader, node))
 
 
 def _minimum(reader: Reading, node: Any) -> Entries:
-    return _largest(reader, [spread(reader.entries(a), node.size).times(-1.0) for a in node.args]).times(-1.0)
+    return _largest(reader, [part.times(-1.0) for part in _spread(reader, node)]).times(-1.0)
 
 
 def _max(reader: Reading, node: Any) -> Entries:
@@ -289,7 +300,7 @@ def _kl_div(reader: Reading, node: Any) -> Entries | None:
     """x ln(x/y) − x + y of a constant x ≥ 0."""
     if not node.args[0].is_constant():
         return None
-    x, y = (spread(reader.entries(a), node.size) for a in node.args)
+    x, y = _spread(reader, node)
     return y.plus_constant(_x_log_x(x.c) - x.c).plus(applied(NegativeLog(), reader.flattened(y)).times(x.c))
 
 
@@ -297,7 +308,7 @@ def _rel_entr(reader: Reading, node: Any) -> Entries | None:
     """x ln(x/y) of a constant x ≥ 0."""
     if not node.args[0].is_constant():
         return None
-    x, y = (spread(reader.entries(a), node.size) for a in node.args)
+    x, y = _spread(reader, node)
     return applied(NegativeLog(), reader.flattened(y)).times(x.c).plus_constant(_x_log_x(x.c))
 
 

@@ -123,11 +123,6 @@ def stacked(parts: Sequence[Entries]) -> Entries:
     return Entries(M, np.concatenate([part.c for part in parts]), tuple(terms))
 
 
-def spread(entries: Entries, n: int) -> Entries:
-    """n copies of one entry, or n entries as they are."""
-    return entries if len(entries) == n else entries.take(np.zeros(n, dtype=int))
-
-
 def summed(parts: Iterable[Entries]) -> Entries:
     first, *rest = parts
     for part in rest:

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 
 from kernelopt.compiler import linear_maps
 from kernelopt.compiler.atom_rules import RULES
-from kernelopt.compiler.entries import Entries, Functions, Term, constant, spread, stacked, unit, wide
+from kernelopt.compiler.entries import Entries, Functions, Term, constant, stacked, unit, wide
 from kernelopt.compiler.linear_maps import MOVES, flat
 from kernelopt.errors import DCPError
 from kernelopt.pieces.form import Cone, Group, Pieces
@@ -238,13 +238,12 @@ class Reader:
         """A constraint."""
         kind, arguments = type(restriction).__name__, restriction.args
         if kind == "Inequality":
-            left, right = (spread(self.entries(a), restriction.size) for a in arguments)
-            self._at_most_zero(left.minus(right))
+            self._at_most_zero(self.entries(restriction.expr))
         elif kind in ("NonPos", "NonNeg"):
             self._at_most_zero(self.entries(arguments[0]).times(1.0 if kind == "NonPos" else -1.0))
         elif kind in ("Equality", "Zero"):
-            parts = [spread(self.flattened(self.entries(a)), restriction.size) for a in arguments]
-            self._add(Restriction("equal", parts[0].minus(parts[1]) if kind == "Equality" else parts[0]))
+            difference = restriction.expr if kind == "Equality" else arguments[0]
+            self._add(Restriction("equal", self.flattened(self.entries(difference))))
         elif kind in CONES:
             for found in CONES[kind](self, restriction):
                 self._add(found)

@@ -175,6 +175,26 @@ def test_a_node_in_two_places_is_read_once():
     assert len(radial) == 1 and radial[0].weights.shape[1] == 1 + len(P.below)
 
 
+@pytest.mark.parametrize(
+    "stated",
+    [
+        lambda x, A: cp.sum(cp.square(x[:, None] + A[None, :])),
+        lambda x, A: cp.sum(cp.maximum(x[:, None], A[None, :])),
+        lambda x, A: cp.sum(cp.square(cp.multiply(x[:, None], A[None, :]) - 1)),
+        lambda x, A: cp.sum(cp.square(x[:, None] / (3 + A[None, :]))),
+        lambda x, A: cp.sum(-cp.minimum(x[:, None], A[None, :], 0.5)),
+    ],
+)
+def test_what_is_broadcast_along_an_axis(stated):
+    x, A = cp.Variable(3, value=[0.3, -1.0, 2.0]), np.array([1.0, -2.0])
+    problem = cp.Problem(cp.Minimize(stated(x, A)), [x[:, None] <= 5 + np.abs(A)[None, :]])
+    P = read(problem)
+    sums = P.sums(settled(P, place(problem, P)))
+    assert sums[0] == pytest.approx(minimized(problem), rel=1e-12)
+    own = np.setdiff1d(np.arange(len(P.below)), P.bounds[:, 1])
+    assert np.sort(sums[1 + own]) == pytest.approx(np.sort(np.subtract.outer(x.value, 5 + np.abs(A)).ravel()))
+
+
 def test_variables_come_first():
     x, y, z = (cp.Variable(n) for n in (1, 2, 3))
     P = read(cp.Problem(cp.Minimize(cp.sum(x) + cp.norm(z - 1)), [y >= cp.exp(z[:2])]), [z, y])
