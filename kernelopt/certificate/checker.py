@@ -102,20 +102,28 @@ def in_one_unit(program: Program, links: Sequence[Link], dual: Dual) -> tuple[Pr
     largest = max(float(np.abs(part).max(initial=0.0)) for part in parts)
     k = frexp(largest)[1]
     parts += [dual.z, dual.tangent, *(loss.value for loss in program.losses)]
-    new = []
-    for link in links:
-        power = np.where(np.arange(link.V.shape[1]) < max((norm.n.stop for norm in link.norms), default=0), k, 0)
-        V, both = np.ldexp(link.V, -power), -(power[:, None] + power)
-        gram, some = np.ldexp(link.gram, both), (link.gram != 0) | (link.error > 0)
-        new.append(link._replace(V=V, gram=gram, error=np.ldexp(link.error, both) + TINY * some))
-        if not np.array_equal(np.ldexp(V, power), link.V):
-            return None
-    if not isfinite(largest) or any(not np.array_equal(np.ldexp(np.ldexp(x, -k), k), x) for x in parts):
+    new = [link_in_unit(link, k) for link in links]
+    scaled = [link for link in new if link is not None]
+    if len(scaled) < len(new) or not isfinite(largest) or not all(is_scaled_exactly(x, k) for x in parts):
         return None
     losses = [one._replace(value=np.ldexp(one.value, -k), slope=np.ldexp(one.slope, -k)) for one in program.losses]
     program = program._replace(P=np.ldexp(program.P, -k), c=np.ldexp(program.c, -k), losses=losses)
     radius = np.where(dual.radius > 0, np.ldexp(dual.radius, -k) + TINY, 0.0)
-    return program, new, replace(dual, z=np.ldexp(dual.z, -k), tangent=np.ldexp(dual.tangent, -k), radius=radius), k
+    return program, scaled, replace(dual, z=np.ldexp(dual.z, -k), tangent=np.ldexp(dual.tangent, -k), radius=radius), k
+
+
+def link_in_unit(link: Link, k: int) -> Link | None:
+    """A link whose multipliers n are divided by 2ᵏ; None where that would round."""
+    power = np.where(np.arange(link.V.shape[1]) < max((norm.n.stop for norm in link.norms), default=0), k, 0)
+    V, both = np.ldexp(link.V, -power), -(power[:, None] + power)
+    gram, some = np.ldexp(link.gram, both), (link.gram != 0) | (link.error > 0)
+    scaled = link._replace(V=V, gram=gram, error=np.ldexp(link.error, both) + TINY * some)
+    return scaled if np.array_equal(np.ldexp(V, power), link.V) else None
+
+
+def is_scaled_exactly(x: Array, k: int) -> bool:
+    """Whether x/2ᵏ rounds no entry."""
+    return np.array_equal(np.ldexp(np.ldexp(x, -k), k), x)
 
 
 def stationarity(program: Program, dual: Dual, rho: Array) -> tuple[Array, Array]:

@@ -14,15 +14,26 @@ cone data: the caller supplies a, and every inequality that the bound needs is p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import fsum, inf, isfinite, nextafter
+from dataclasses import replace
+from math import frexp, fsum, inf, isfinite, nextafter
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.certificate.checker import ROOM, TINY, Free, in_dual_cone, lengths, residuals, vanishes
+from kernelopt.certificate.checker import (
+    ROOM,
+    TINY,
+    Free,
+    in_dual_cone,
+    is_scaled_exactly,
+    lengths,
+    link_in_unit,
+    residuals,
+    vanishes,
+)
 from kernelopt.certificate.claim import Array, Bound, Dual, Link, nothing
-from kernelopt.pieces.form import Pieces
+from kernelopt.pieces.form import Group, Pieces
 from kernelopt.support.arithmetic import UNIT as U
 from kernelopt.support.arithmetic import gamma, two_product
 
@@ -39,6 +50,11 @@ def lower(pieces: Pieces, links: Sequence[Link], dual: Dual) -> Bound:
     """D(a) less the allowance for rounding and errors of kernel values, for an a within the radius of dual.z."""
     if why := ill_posed(pieces, links, dual):
         return nothing(why)
+    scaled = in_one_unit(pieces, links, dual)
+    if scaled is None:
+        return nothing("numbers too far apart to be scaled exactly: change units")
+    c0 = pieces.c0
+    pieces, links, dual, k = scaled
     if not in_dual_cone(-dual.z, dual.radius, cones(pieces)):
         return nothing("the multipliers of a cone are not in its dual cone")
     free = free_columns(pieces, links)
@@ -52,7 +68,7 @@ def lower(pieces: Pieces, links: Sequence[Link], dual: Dual) -> Bound:
     if not np.all(dual.z[pieces.below] >= rho[pieces.below]):
         return nothing("a multiplier of an inequality may be negative")
     hi, lo = two_product(pieces.s0, dual.z)
-    values = [pieces.c0, *hi.tolist(), *lo.tolist()]
+    values = [*hi.tolist(), *lo.tolist()]
     costs = [float(np.abs(pieces.s0) @ (rho + 2 * U * np.abs(dual.z))) * (1 + ROOM)]
     for group in pieces.groups:
         w = weights(pieces, group.weights, dual.z, rho)
@@ -68,9 +84,34 @@ def lower(pieces: Pieces, links: Sequence[Link], dual: Dual) -> Bound:
     size = fsum(np.abs(values).tolist())
     if not size + fsum(costs) < inf:
         return nothing("numbers are too large: change units")
-    # fsum rounds once; `nextafter` towards −∞ makes up for that.
+    # fsum rounds once, and so does each addition after it: `nextafter` towards −∞ makes up for each of these roundings.
     value = nextafter(fsum([*values, *(-(1 + 4 * U) * np.array(costs)).tolist(), -TINY]), -inf)
-    return Bound(value if isfinite(value) else -inf, fsum(costs), size)
+    value, cost, size = np.ldexp([value, fsum(costs), size], k).tolist()
+    value = nextafter(nextafter(value, -inf) + c0, -inf)
+    return Bound(value if isfinite(value) else -inf, cost, size)
+
+
+def in_one_unit(pieces: Pieces, links: Sequence[Link], dual: Dual) -> tuple[Pieces, list[Link], Dual, int] | None:
+    """Costs, weights in the objective and multipliers divided by one power of two 2ᵏ; None where that would round."""
+    weights = [group.weights[:, [0]].toarray().ravel() for group in pieces.groups]
+    parts = [pieces.c, *weights]
+    largest = max(float(np.abs(part).max(initial=0.0)) for part in parts)
+    k = frexp(largest)[1]
+    new = [link_in_unit(link, k) for link in links]
+    scaled = [link for link in new if link is not None]
+    if len(scaled) < len(new) or not isfinite(largest) or not all(is_scaled_exactly(x, k) for x in (*parts, dual.z)):
+        return None
+    groups = tuple(_in_unit(group, k) for group in pieces.groups)
+    radius = np.where(dual.radius > 0, np.ldexp(dual.radius, -k) + TINY, 0.0)
+    pieces = replace(pieces, c=np.ldexp(pieces.c, -k), groups=groups)
+    return pieces, scaled, replace(dual, z=np.ldexp(dual.z, -k), radius=radius), k
+
+
+def _in_unit(group: Group, k: int) -> Group:
+    """Weights of rows below are those of multipliers, which are scaled themselves."""
+    W = group.weights.copy()
+    W.data = np.where(W.indices == 0, np.ldexp(W.data, -k), W.data)
+    return group._replace(weights=W)
 
 
 def ill_posed(pieces: Pieces, links: Sequence[Link], dual: Dual) -> str:

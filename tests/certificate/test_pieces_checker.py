@@ -1,5 +1,7 @@
 """Bounds proven on pieces: close to the optimum from a solver's multipliers, and never above it."""
 
+from dataclasses import replace
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -146,6 +148,27 @@ def test_bounds_are_close_and_never_above(name):
 def test_units_of_the_objective(scale):
     case = Case("logistic", scale)
     assert case.bound(case.a).value == pytest.approx(case.optimum, rel=1e-5)
+
+
+@pytest.mark.parametrize("k", [-480, 480])
+def test_units_far_from_one(k):
+    """The objective and its multipliers times 2ᵏ, where squares of multipliers under- or overflow."""
+    case = Case("value at risk")
+    P, dual = case.P, case.balanced(case.a)
+    plain = lower(P, case.links(dual.z), dual)
+    groups = []
+    for group in P.groups:
+        W = group.weights.copy()
+        W.data = np.where(W.indices == 0, np.ldexp(W.data, k), W.data)
+        groups.append(group._replace(weights=W))
+    scaled = replace(P, c=np.ldexp(P.c, k), c0=float(np.ldexp(P.c0, k)), groups=tuple(groups))
+    links = [
+        link._replace(V=np.ldexp(link.V, k), gram=link.gram * 4.0**k, error=link.error * 4.0**k)
+        for link in case.links(dual.z)
+    ]
+    moved = replace(dual, z=np.ldexp(dual.z, k), radius=np.ldexp(dual.radius, k))
+    found = lower(scaled, links, moved)
+    assert found.missing == "" and found.value == pytest.approx(np.ldexp(plain.value, k), rel=1e-9)
 
 
 def test_what_is_not_proven_has_a_reason():
