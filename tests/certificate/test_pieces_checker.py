@@ -46,6 +46,18 @@ STATED = {
 }
 
 
+def thetas_of(form, P):
+    """For each θ: its columns (N, K), B, the column of its norm, and which rows of the kernel matrix it takes."""
+    found = []
+    for link in form.predictions:
+        columns = P.columns[link.u.id].reshape(-1, link.theta.outputs or 1, order="F")
+        [norm] = (n for n in form.norms if n.view.theta is link.theta)
+        eigenvalues, V = np.linalg.eigh(KERNEL(X))
+        B = (V * np.sqrt(np.maximum(eigenvalues, 0)))[link.take]
+        found.append((columns, B, int(P.columns[norm.t.id][0]), link.take))
+    return found
+
+
 class Case:
     """A stated problem, its pieces, the links of its θ, and a solver's optimum and multipliers."""
 
@@ -55,13 +67,8 @@ class Case:
         loss = loss + 0.1 * cp.sum(theta(X)) - 0.05 * cp.sum(Theta(X))
         penalty = 0.3 * ko.sum_squares(theta) + 0.2 * ko.sum_squares(Theta)
         form = ko.Problem(cp.Minimize(scale * (loss + penalty)), constraints).canonical_form()
-        self.P, self.thetas = read(form.outer), []
-        for link in form.predictions:
-            columns = self.P.columns[link.u.id].reshape(-1, link.theta.outputs or 1, order="F")
-            [norm] = (n for n in form.norms if n.view.theta is link.theta)
-            eigenvalues, V = np.linalg.eigh(KERNEL(X))
-            B = (V * np.sqrt(np.maximum(eigenvalues, 0)))[link.take]
-            self.thetas.append((columns, B, int(self.P.columns[norm.t.id][0]), link.take))
+        self.P = read(form.outer)
+        self.thetas = thetas_of(form, self.P)
         self.optimum, a = multipliers(self.P, [theta[:3] for theta in self.thetas])
         self.a = self.inside(a)
 
@@ -220,6 +227,42 @@ def test_cones_have_multipliers_in_their_dual_cones():
     assert "does not vanish" in moved.missing
 
 
+def plain(P, a):
+    """D(a) without what rounding costs, and without θ."""
+    value = P.c0 + P.s0 @ a
+    for group in P.groups:
+        w = group.weights @ np.concatenate([[1.0], a[P.below]])
+        value -= group.family.conjugate(a[group.rows], np.zeros(group.rows.shape), w, w).value.sum()
+    return value
+
+
+def test_a_radius_moves_the_weights_of_functions():
+    """A row that may move moves the multiplier of its twin, and so the domain of the norm inside."""
+    Theta, b = ko.Theta(KERNEL, outputs=3), cp.Variable(name="b")
+    outer = cp.sum(cp.square(cp.pos(cp.norm(Theta(X) - 1, 2, axis=1) + b))) - 0.5 * b
+    form = ko.Problem(cp.Minimize(outer + 0.2 * ko.sum_squares(Theta))).canonical_form()
+    case = Case.__new__(Case)
+    case.P = P = read(form.outer)
+    case.thetas, [of_b] = thetas_of(form, P), P.columns[b.id]
+    case.optimum, a = multipliers(P, [theta[:3] for theta in case.thetas])
+    a, twins = case.inside(a), P.twins
+    [outside] = (group for group in P.groups if type(group.family).__name__ == "Piecewise" and len(group.rows) == N)
+    row = outside.rows[a[outside.rows[:, 0]].argmax(), 0]
+    entries = twins.sign * np.asarray(P.by_columns[:, [of_b]].todense()).ravel()
+    entry = entries[twins.row == row].sum()
+    assert a[row] > 0.01 and entry != 0 and np.count_nonzero(twins.row == row) == 2
+    for _ in range(3):
+        a[row] -= (P.by_columns[:, [of_b]].T @ a + P.c[of_b])[0] / entry
+        a = case.inside(a)
+    left = (P.by_columns[:, [of_b]].T @ a + P.c[of_b])[0]
+    place, none, inverse = np.array([0]), np.arange(0), sp.csr_array([[1 / entry]])
+    for width, why in ((10 * abs(left) + 1e-14, ""), (1e-4, "domain of Radial")):
+        radius = np.where(np.arange(len(a)) == row, width, 0.0)
+        dual = Dual(a, np.zeros(P.n), radius, np.array([row]), place, inverse, none, sp.csc_array((1, 0)))
+        found = lower(P, [link._replace(gram=0.9 * link.gram) for link in case.links(a)], dual)
+        assert why in found.missing and bool(found.missing) == bool(why)
+
+
 def test_a_free_column_vanishes_within_a_radius():
     """An intercept: Σ of its rows' multipliers must be 0, which one of them makes exact within a radius."""
     b = cp.Variable()
@@ -227,11 +270,7 @@ def test_a_free_column_vanishes_within_a_radius():
     form = ko.Problem(cp.Minimize(cp.sum_squares(Y - theta(X) - b) + 0.3 * ko.sum_squares(theta))).canonical_form()
     case = Case.__new__(Case)
     case.P = P = read(form.outer)
-    eigenvalues, V = np.linalg.eigh(KERNEL(X))
-    [link] = form.predictions
-    B = (V * np.sqrt(np.maximum(eigenvalues, 0)))[link.take]
-    columns = P.columns[link.u.id].reshape(-1, 1, order="F")
-    case.thetas = [(columns, B, int(P.columns[form.norms[0].t.id][0]), link.take)]
+    case.thetas = thetas_of(form, P)
     case.optimum, a = multipliers(P, [case.thetas[0][:3]])
     a = case.inside(a)
     [of_b] = P.columns[b.id]
@@ -247,3 +286,13 @@ def test_a_free_column_vanishes_within_a_radius():
     )
     found = lower(P, case.links(a), dual)
     assert found.missing == "" and case.optimum - 1e-6 <= found.value <= case.optimum + 1e-9
+    # A bound for a wide radius holds for all multipliers within it: for those at both ends, too.
+    entries = dict(zip(rows.tolist(), values.tolist(), strict=True))
+    against = rows[(np.abs(P.s0 - a / 2) - np.abs(P.s0))[rows].argmax()]  # the constant and the conjugate add up
+    for row in (rows[np.abs(P.s0[rows]).argmax()], against):
+        radius = np.where(np.arange(len(a)) == row, 1e-2, 0.0)
+        wide = replace(dual, radius=radius, rows=np.array([row]), inverse=sp.csr_array([[1 / entries[int(row)]]]))
+        links = [link._replace(gram=0.9 * link.gram) for link in case.links(a)]  # room for what the radius adds to ν
+        found = lower(P, links, wide)
+        ends = [plain(P, a + sign * radius) for sign in (-1, 1)]
+        assert found.missing == "" and found.value <= min(ends) and found.value > min(ends) - 0.1
