@@ -13,14 +13,19 @@ import numpy as np
 
 from kernelopt.compiler.attributes import dense
 from kernelopt.support.arithmetic import UNIT
-from kernelopt.support.cvxpy_parts import PRODUCTS, AddExpression, DivExpression, NegExpression, Sum
+from kernelopt.support.cvxpy_parts import PRODUCTS, SIGNED, AddExpression, DivExpression, NegExpression, Sum
 from kernelopt.support.types import Array
 
 ROUNDED = 4 * UNIT  # relative: at most two roundings of an operation, and that of this allowance
 
 
 def least(expression: cp.Expression, sign: float = 1.0) -> float:
-    """A number that sign·f does not fall below, for a scalar f whose parameters have values; −∞ where none is known."""
+    """A number that sign·f does not fall below, for a scalar f whose parameters have values; −∞ where none is known.
+
+    None is known either where the sign of a part is only declared, as by `nonneg_wrap`.
+    """
+    if expression.size == 1 and not set(SIGNED).isdisjoint(expression.atoms()):
+        return -inf
     return float(np.broadcast_to(_entries(expression, sign), (1,))[0]) if expression.size == 1 else -inf
 
 

@@ -32,7 +32,7 @@ from cvxpy.atoms.affine.transpose import transpose
 from cvxpy.atoms.affine.unary_operators import NegExpression
 from cvxpy.atoms.affine.upper_tri import upper_tri
 from cvxpy.atoms.affine.vstack import Vstack
-from cvxpy.atoms.affine.wraps import symmetric_wrap
+from cvxpy.atoms.affine.wraps import nonneg_wrap, nonpos_wrap, symmetric_wrap
 from cvxpy.atoms.atom import Atom
 from cvxpy.atoms.dotsort import dotsort
 from cvxpy.atoms.elementwise.elementwise import Elementwise
@@ -72,19 +72,20 @@ from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array, Ints
 
 __all__ = [
-    "COLUMNS", "JOINTLY_LINEAR", "OPAQUE", "PRODUCTS", "AddExpression", "AffAtom", "AffineData", "Atom", "Compiled",
-    "ConeData", "DataSlopes", "DivExpression", "Elementwise", "Hstack", "Inequality", "Leaf", "LogicExpression",
-    "MatrixFrac", "MulExpression", "NegExpression", "Pnorm", "PnormApprox", "Power", "PowerApprox", "Solution",
-    "SolverStats", "Sum", "Vstack", "broadcast_to", "clarabel_answer", "clarabel_cones", "coefficients", "compiled",
-    "cone_data", "forget", "get_id", "graph_form", "has_graph_form", "index", "is_compiled", "jacobians", "multiply",
-    "norm1", "normNuc", "perspective", "quad_over_lin", "reshape", "rightly_valued", "sigma_max", "special_index",
-    "symmetric_wrap", "with_args",
+    "COLUMNS", "JOINTLY_LINEAR", "OPAQUE", "PRODUCTS", "SIGNED", "AddExpression", "AffAtom", "AffineData", "Atom",
+    "Compiled", "ConeData", "DataSlopes", "DivExpression", "Elementwise", "Hstack", "Inequality", "Leaf",
+    "LogicExpression", "MatrixFrac", "MulExpression", "NegExpression", "Pnorm", "PnormApprox", "Power", "PowerApprox",
+    "Solution", "SolverStats", "Sum", "Vstack", "broadcast_to", "clarabel_answer", "clarabel_cones", "coefficients",
+    "compiled", "cone_data", "forget", "get_id", "graph_form", "has_graph_form", "index", "is_compiled", "jacobians",
+    "multiply", "norm1", "normNuc", "perspective", "quad_over_lin", "reshape", "rightly_valued", "sigma_max",
+    "special_index", "symmetric_wrap", "with_args",
 ]  # fmt: skip
 
 PRODUCTS = (MulExpression, multiply)  # affine in each of two arguments
 JOINTLY_LINEAR = (
     AddExpression, Hstack, NegExpression, Promote, Sum, Vstack, broadcast_to, index, reshape, special_index, transpose,
 )  # fmt: skip
+SIGNED = (nonneg_wrap, nonpos_wrap)  # signs that are declared, and neither known nor constraints
 # Numbers for which cvxpy's canonicalization has an array of one entry.
 COLUMNS = (quad_over_lin, QuadForm, tr_inv, dotsort)
 PLAIN = (*PRODUCTS, AddExpression, NegExpression, Sum, Promote, reshape, index, special_index)  # in every problem

@@ -61,3 +61,15 @@ def test_a_graph_form_with_products_of_parameters():
         assert (problem.status, problem.value) == ("optimal", pytest.approx(truth, abs=1e-3))
         assert problem.value <= truth + 1e-6
     assert problem.solvers()
+
+
+def test_a_sign_that_is_only_declared_is_no_bound():
+    """nonneg_wrap of what may be negative: the objective falls without bound, whatever its terms are said to be."""
+    theta = ko.Theta(KERNEL)
+    declared = cp.sum(cp.atoms.affine.wraps.nonneg_wrap(1 + theta(X)))
+    problem = ko.Problem(cp.Minimize(declared + 0.1 * ko.norm(theta)))
+    problem.solve()
+    assert problem.status == "unbounded"
+    bounded = ko.Problem(cp.Minimize(declared + 0.1 * ko.sum_squares(theta)))
+    bounded.solve()
+    assert bounded.certificate.of_terms is None and bounded.status == "optimal" and bounded.value < 0
