@@ -25,6 +25,8 @@ from kernelopt.certificate.checker import (
     ROOM,
     TINY,
     Free,
+    Part,
+    dual_norm,
     in_dual_cone,
     is_scaled_exactly,
     lengths,
@@ -79,8 +81,11 @@ def lower(pieces: Pieces, links: Sequence[Link], dual: Dual) -> Bound:
         costs += found.rounding.tolist()
     g, e = stationarity(pieces, dual, rho)
     for link in links:
-        if why := _of_theta(link, g, e, values, costs):
-            return nothing(why)
+        part = _of_theta(link, g, e)
+        if part.missing:
+            return nothing(part.missing)
+        values += part.values
+        costs += part.costs
     size = fsum(np.abs(values).tolist())
     if not size + fsum(costs) < inf:
         return nothing("numbers are too large: change units")
@@ -179,19 +184,17 @@ def stationarity(pieces: Pieces, dual: Dual, rho: Array) -> tuple[Array, Array]:
     return pieces.c + S.T @ dual.z, np.where(terms > 0, gamma(n + 5) * terms + TINY, 0.0) + (size @ rho) * (1 + ROOM)
 
 
-def _of_theta(link: Link, g: Array, e: Array, values: list[float], costs: list[float]) -> str:
-    """Add the terms of one θ; the reason where its part is −∞.
-
-    ⟨g_u, Aθ⟩ = −⟨Aᵀν, θ⟩ ≥ −Σ ‖mⱼ‖*tⱼ − Σ ⟨mⱼ, fⱼ⟩, so that g_t ≥ ‖mⱼ‖* is needed for each norm.
-    """
+def _of_theta(link: Link, g: Array, e: Array) -> Part:
+    """⟨g_u, Aθ⟩ = −⟨Aᵀν, θ⟩ ≥ −Σ ‖mⱼ‖*tⱼ − Σ ⟨mⱼ, fⱼ⟩, so that g_t ≥ ‖mⱼ‖* is needed for each norm."""
     found = lengths(link, g, e)
     if found is None:
-        return "no norm binds some output of θ"
+        return Part(missing="no norm binds some output of θ")
+    values, costs = list[float](), list[float]()
     for norm, length, share in found:
         if norm.f.stop > norm.f.start:
             values += (-np.diag(link.gram[norm.n, norm.f])).tolist()
-            size = float(np.sqrt(np.trace(link.gram[norm.f, norm.f]) + np.trace(link.error[norm.f, norm.f])))
-            costs += [*np.diag(link.error[norm.n, norm.f]).tolist(), share * size * (1 + 64 * U)]
+            size = dual_norm(link.gram[norm.f, norm.f], link.error[norm.f, norm.f], "fro")
+            costs += [*np.diag(link.error[norm.n, norm.f]).tolist(), share * size * (1 + 4 * U)]
         if not length * (1 + 4 * U) <= g[norm.column] - e[norm.column]:
-            return "‖Aᵀν‖ exceeds what its norm costs"
-    return ""
+            return Part(missing="‖Aᵀν‖ exceeds what its norm costs")
+    return Part(values, costs)

@@ -128,7 +128,9 @@ class Reader:
     def _bounding(self, n: int) -> Ints:
         """Columns for functions in what is being read: the same ones at each reading."""
         key = id(self._reading[-1][0]), next(self._order)
-        if self._passing or len(self._bounds.get(key, ())) != n:
+        if self._passing:  # what does not last has no id to be found by
+            return self._fresh(n)
+        if len(self._bounds.get(key, ())) != n:
             self._bounds[key] = self._fresh(n)
         return self._bounds[key]
 

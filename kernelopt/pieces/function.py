@@ -130,9 +130,9 @@ class OfOneNumber(Family):
     def highest(self, s: Array, e: Array) -> Array:
         """A convex function is largest at an end."""
         with np.errstate(all="ignore"):
-            ends = [q for sign in (-1.0, 1.0) for q in [np.nextafter(s[:, 0] + sign * e[:, 0], sign * inf)]]
-            ends = [np.where(e[:, 0] > 0, q, s[:, 0]) for q in ends]
-            return np.asarray(np.max([self.of(q) + self.rounding(q) for q in ends], axis=0))
+            q, off = s[:, 0], e[:, 0]
+            ends = [np.where(off > 0, np.nextafter(q + sign * off, sign * inf), q) for sign in (-1.0, 1.0)]
+            return np.asarray(np.max([self.of(end) + self.rounding(end) for end in ends], axis=0))
 
     def conjugate(self, a: Array, r: Array, low: Array, high: Array) -> Bounded:
         with np.errstate(all="ignore"):

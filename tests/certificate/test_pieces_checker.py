@@ -227,6 +227,79 @@ def test_cones_have_multipliers_in_their_dual_cones():
     assert "does not vanish" in moved.missing
 
 
+# A number t in a cone with constants.
+CONES = {
+    "psd": lambda t: t * np.eye(3) - MATRIX >> 0,
+    "exp": lambda t: cp.ExpCone(cp.Constant([1.0]), cp.Constant([1.0]), cp.reshape(t, (1,), order="F")),
+    "power": lambda t: cp.PowCone3D(cp.reshape(t, (1,), order="F"), cp.Constant([1.0]), cp.Constant([2.0]), 0.5),
+}
+MATRIX = np.array([[1.0, 2.0, -0.5], [2.0, 0.3, 0.7], [-0.5, 0.7, -1.0]])
+
+
+def _multipliers_of_cone(kind):
+    """The least t, and z in the dual cone whose entry for t is 1 (for a matrix, tr Z = 1)."""
+    if kind == "psd":
+        eigenvalues, V = np.linalg.eigh(MATRIX)
+        Z = (1 - 3e-13) * np.outer(V[:, -1], V[:, -1]) + 1e-13 * np.eye(3)
+        i, j = np.tril_indices(3)
+        return eigenvalues[-1], Z[i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
+    if kind == "exp":
+        return np.e, np.array([-np.e * (1 - 1e-12), 0.0, 1.0])
+    return 4.0, np.array([1.0, 4.0, -4.0 * (1 - 1e-12)])
+
+
+@pytest.mark.parametrize("kind", ["psd", "exp", "power"])
+def test_other_cones(kind):
+    t = cp.Variable()
+    P = read(cp.Problem(cp.Minimize(t), [CONES[kind](t)]))
+    least, z = _multipliers_of_cone(kind)
+    a = -z
+    [column] = P.columns[t.id]
+    rows = P.by_columns[:, [column]].nonzero()[0]
+    place, none = np.array([0]), np.arange(0)
+    radius = np.where(np.arange(len(a)) == rows[0], 1e-15, 0.0) if kind == "psd" else np.zeros(len(a))
+    dual = Dual(a, np.zeros(P.n), radius, rows[:1], place, sp.csr_array([[1.0]]), none, sp.csc_array((1, 0)))
+    found = lower(P, [], dual if kind == "psd" else still(a, np.zeros(P.n)))
+    assert found.missing == "" and least - 1e-10 < found.value <= least * (1 + 1e-15)
+    outside = still(a * np.where(np.arange(len(a)) == len(a) - 1, 1.1, 1.0), np.zeros(P.n))
+    assert lower(P, [], outside).missing
+
+
+def test_distances_from_a_function():
+    """‖θ − f₀‖ adds −⟨m, f₀⟩."""
+    theta, alpha = ko.Theta(KERNEL), 0.5 * RNG.normal(size=N)
+    squares = 0.3 * ko.sum_squares(theta - ko.Function(KERNEL, X, alpha))
+    form = ko.Problem(cp.Minimize(cp.sum_squares(Y - theta(X)) + squares)).canonical_form()
+    P, [link], [norm] = read(form.outer), form.predictions, form.norms
+    points = link.rows.points
+    Q, function = KERNEL(points), np.zeros((len(points), 1))
+    np.add.at(function[:, 0], [int(np.flatnonzero((points == x).all(axis=1))[0]) for x in X], alpha)
+    eigenvalues, W = np.linalg.eigh(Q)
+    B, columns, t = W * np.sqrt(np.maximum(eigenvalues, 0)), P.columns[link.u.id][:, None], int(P.columns[norm.t.id][0])
+    optimum, a = multipliers(P, [(columns, B[link.take], t, B.T @ function)])
+    sizes = np.sqrt(np.diag(Q)) * (1 + 4 * UNIT)
+
+    def links(a):
+        V = np.hstack([np.zeros_like(function), function])
+        np.add.at(V[:, 0], link.take, -stationarity(P, still(a, np.zeros(P.n)), np.zeros(len(a)))[0][columns[:, 0]])
+        size = sizes @ np.abs(V)
+        error = (64 * UNIT + gamma(2 * len(Q) + 4)) * np.outer(size, size)
+        distance = Norm(t, "fro", np.eye(1), slice(0, 1), slice(1, 2))
+        return [Link(columns, link.take, sizes, (distance,), V, V.T @ Q @ V, error, np.eye(1))]
+
+    [row] = np.setdiff1d(P.by_columns[:, [t]].nonzero()[0], P.below)  # that of the square
+    g, e = stationarity(P, still(a, np.zeros(P.n)), np.zeros(len(a)))
+    a[row] += np.sqrt(links(a)[0].gram[0, 0]) * (1 + 1e-9) - g[t] + 2 * e[t]
+    found = lower(P, links(a), still(a, np.zeros(P.n)))
+    assert found.missing == "" and optimum - 1e-6 <= found.value <= optimum + 1e-9
+    for _ in range(10):
+        other = a + 0.1 * RNG.normal(size=len(a))
+        other[P.below] = a[P.below]
+        other[row] = 2 * np.abs(a[row]) + 5
+        moved = lower(P, links(other), still(other, np.zeros(P.n)))
+        assert moved.missing == "" and moved.value <= optimum + 1e-9
+
+
 def plain(P, a):
     """D(a) without what rounding costs, and without θ."""
     value = P.c0 + P.s0 @ a

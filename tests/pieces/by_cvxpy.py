@@ -20,10 +20,15 @@ from kernelopt.pieces.quadratics import Piecewise
 from kernelopt.pieces.spectral import Schatten
 
 
-def restated(P, fixed=None):
-    """(problem, x); `fixed` : values of some columns, NaN for others."""
+def restated(P):
+    """(problem, x)."""
     x = cp.Variable(P.n)
-    s, restrictions = P.S @ x + P.s0, []
+    objective, restrictions = _stated(P, x, P.S @ x + P.s0)
+    return cp.Problem(cp.Minimize(objective), restrictions), x
+
+
+def _stated(P, x, s):
+    """The objective and the restrictions in x and the rows s."""
     objective, left = P.c @ x + P.c0, s[P.below] if len(P.below) else None
     for group in P.groups:
         value = expressed(group.family, cp.reshape(s[group.rows.ravel()], group.rows.shape, order="C"))
@@ -32,14 +37,11 @@ def restated(P, fixed=None):
             objective = objective + weights[:, 0] @ value
         if weights[:, 1:].any():
             left = left + weights[:, 1:].T @ value
-    restrictions += [left <= 0] if left is not None else []
+    restrictions = [] if left is None else [left <= 0]
     restrictions += [s[P.equal] == 0] if len(P.equal) else []
     for kind, rows, extra in P.cones:
         restrictions += CONES[kind](s[rows], extra)
-    if fixed is not None:
-        known = np.flatnonzero(np.isfinite(fixed))
-        restrictions.append(x[known] == fixed[known])
-    return cp.Problem(cp.Minimize(objective), restrictions), x
+    return objective, restrictions
 
 
 def _triples(s, extra):
@@ -121,24 +123,18 @@ def expressed(family, s):
 
 
 def multipliers(P, thetas):
-    """The optimum and the multipliers of all rows, u = Bv and ‖v‖ ≤ t; thetas : (columns (N, K), B, column of t)."""
+    """The optimum and the multipliers of all rows, u = Bv and ‖v − v₀‖ ≤ t.
+
+    thetas : (columns (N, K), B, column of t), and v₀ where it is not 0
+    """
     x, s = cp.Variable(P.n), cp.Variable(P.S.shape[0])
     link = s == P.S @ x + P.s0
-    objective, left = P.c @ x + P.c0, s[P.below] if len(P.below) else None
-    for group in P.groups:
-        value = expressed(group.family, cp.reshape(s[group.rows.ravel()], group.rows.shape, order="C"))
-        weights = group.weights.toarray()
-        if weights[:, 0].any():
-            objective = objective + weights[:, 0] @ value
-        if weights[:, 1:].any():
-            left = left + weights[:, 1:].T @ value
-    restrictions = [link] + ([left <= 0] if left is not None else [])
-    restrictions += [s[P.equal] == 0] if len(P.equal) else []
-    for kind, rows, extra in P.cones:
-        restrictions += CONES[kind](s[rows], extra)
-    for columns, B, t in thetas:
+    objective, restrictions = _stated(P, x, s)
+    restrictions.append(link)
+    for columns, B, t, *shift in thetas:
         v = cp.Variable((B.shape[1], columns.shape[1]))
-        restrictions += [x[columns.ravel(order="F")] == cp.vec(B @ v, order="F"), cp.norm(v, "fro") <= x[t]]
+        centre = shift[0] if shift else np.zeros(v.shape)
+        restrictions += [x[columns.ravel(order="F")] == cp.vec(B @ v, order="F"), cp.norm(v - centre, "fro") <= x[t]]
     problem = cp.Problem(cp.Minimize(objective), restrictions)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an accuracy that it does not reach
