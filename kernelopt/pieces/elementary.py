@@ -39,6 +39,8 @@ class Smooth(OfOneNumber):
 class Exp(Smooth):
     """h(s) = eˢ, (wh)*(a) = a ln(a/w) − a on a ≥ 0. Reads exp."""
 
+    is_smooth = True
+
     def of(self, q: Array) -> Array:
         return np.exp(q)
 
@@ -62,6 +64,8 @@ class Exp(Smooth):
 
 class Logistic(Smooth):
     """h(s) = ln(1 + eˢ), (wh)*(a) = a ln(a/w) + (w − a) ln(1 − a/w) on 0 ≤ a ≤ w. Reads logistic."""
+
+    is_smooth = True
 
     def of(self, q: Array) -> Array:
         return np.logaddexp(0.0, q)
@@ -148,6 +152,10 @@ class AbsolutePower(Smooth):
     """h(s) = |s|ᵖ, p > 1, (wh)*(a) = w(p − 1)(|a|/(wp))^q, q = p/(p − 1). Reads power, pnorm of one number."""
 
     p: float
+
+    @property
+    def is_smooth(self) -> bool:
+        return self.p >= 2
 
     def of(self, q: Array) -> Array:
         return np.abs(q) ** self.p

@@ -76,6 +76,20 @@ class Largest(Family):
         return Jacobian(busy * 1.0, (busy * 1.0)[:, :, None], share[:, None, None])
 
 
+def _capped_level(z: Array, w: Array, target: Array) -> Array:
+    """The λ with Σₖ clip(zₖ − λ, 0, w) = target in each row: the sum falls between the ends zₖ − w and zₖ of terms."""
+    k = z.shape[1]
+    ends, change = np.hstack([z - w[:, None], z]), np.repeat([1.0, -1.0], k)
+    order = np.argsort(ends, axis=1)
+    ends, busy = np.take_along_axis(ends, order, axis=1), np.cumsum(change[order], axis=1)
+    fallen = np.cumsum(busy[:, :-1] * np.diff(ends, axis=1), axis=1)
+    totals_there = (k * w)[:, None] - np.hstack([np.zeros((len(z), 1)), fallen])
+    last = np.maximum((totals_there >= target[:, None]).sum(axis=1) - 1, 0)
+    row = np.arange(len(z))
+    left = totals_there[row, last] - target
+    return np.asarray(ends[row, last] + np.where(busy[row, last] > 0, left / np.maximum(busy[row, last], 1.0), 0.0))
+
+
 @dataclass(frozen=True, eq=False)
 class SumOfLargest(Family):
     """h(s) = the sum of the `count` largest of s₁, …, s_k, 0 (a fraction of the next one included), 1 ≤ count ≤ k.
@@ -119,11 +133,7 @@ class SumOfLargest(Family):
         """The nearest a with 0 ≤ a ≤ w and least ≤ Σa ≤ most: z − λ clipped, λ = 0 where its sum is between."""
         total = np.clip(z, 0.0, w[:, None]).sum(axis=1)
         target = np.clip(total, least, most)
-        lam = root(
-            lambda lam: target - np.clip(z - lam[:, None], 0.0, w[:, None]).sum(axis=1),
-            lambda lam: ((z - lam[:, None] > 0) & (z - lam[:, None] < w[:, None])).sum(axis=1).astype(float),
-            (-inf, inf), len(z),
-        )  # fmt: skip
+        lam = _capped_level(z, w, target)
         return np.clip(z - np.where(total == target, 0.0, lam)[:, None], 0.0, w[:, None])
 
     def prox(self, z: Array, tau: Array, w: Array) -> Array:

@@ -9,8 +9,8 @@ are arguments of others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -41,7 +41,7 @@ class Cone(NamedTuple):
 
     kind: str
     rows: Ints
-    extra: object = None
+    extra: Any = None
 
 
 class Twins(NamedTuple):
@@ -61,7 +61,7 @@ class Pieces:
 
     n : number of columns; c, c0 : linear objective; S, s0 : rows; below, equal : rows that are ≤ 0 and = 0
     bounds : (column z, number j of the row below) for z that stand for functions: that row is (function) − z ≤ 0
-    columns : the columns of each variable, by its id
+    columns : the columns of each variable, by its id; stated : the rows of each stated constraint, by its id
     """
 
     n: int
@@ -75,6 +75,7 @@ class Pieces:
     cones: tuple[Cone, ...]
     bounds: Ints
     columns: dict[int, Ints]
+    stated: dict[int, Ints] = field(default_factory=dict)
 
     @cached_property
     def by_columns(self) -> sp.csc_array:

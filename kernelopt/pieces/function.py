@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelopt.support.arithmetic import UNIT
-from kernelopt.support.types import Array
+from kernelopt.support.types import Array, Ints
 
 # Relative error of numpy's exp, log and powers with the operations around them, which is taken for granted; they are
 # within a few units in the last place.
@@ -51,7 +51,26 @@ class Jacobian:
 
 
 class Family(ABC):
-    """m convex functions hᵢ of k numbers each."""
+    """m convex functions hᵢ of k numbers each.
+
+    has_prox : whether `prox` and `prox_slope` are there; is_smooth : whether h is finite and differentiable everywhere,
+    so that `slope` is continuous
+    """
+
+    has_prox = True
+
+    @property
+    def is_smooth(self) -> bool:
+        return False
+
+    @property
+    def heads(self) -> Ints:
+        """Of a cone, the entries that grow towards its inside."""
+        return np.arange(0)
+
+    def take(self, which: Array) -> Family:
+        """Some of the functions; the family itself where all m are one function."""
+        return self
 
     @abstractmethod
     def value(self, s: Array) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 
 from kernelopt.pieces.function import ULPS, Bounded, Jacobian, OfOneNumber
 from kernelopt.support.arithmetic import two_product
+from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array
 
 
@@ -27,6 +28,15 @@ class Piecewise(OfOneNumber):
 
     def __len__(self) -> int:
         return len(self.knots)
+
+    @cached_property
+    def is_smooth(self) -> bool:
+        """Whether no slope jumps at a knot, by more than rounding of the coefficients."""
+        knots = np.where(np.isfinite(self.knots), self.knots, 0.0)
+        before, after = self.coefficients[:, :-1], self.coefficients[:, 1:]
+        terms = np.stack([after[..., 1], after[..., 2] * knots, -before[..., 1], -before[..., 2] * knots])
+        jumps = np.abs(terms.sum(axis=0)) > ULPS * np.abs(terms).sum(axis=0)
+        return not bool(np.any(jumps & np.isfinite(self.knots)))
 
     def take(self, which: Array) -> Piecewise:
         """Some of the functions, in an order; all of them many times where there is one."""

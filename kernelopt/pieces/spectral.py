@@ -7,10 +7,10 @@ from math import inf, sqrt
 
 import numpy as np
 
-from kernelopt.pieces.function import Bounded, Family
+from kernelopt.pieces.function import Bounded, Family, Jacobian
 from kernelopt.pieces.norms import level
 from kernelopt.support.arithmetic import UNIT, euclidean, gamma
-from kernelopt.support.types import Array
+from kernelopt.support.types import Array, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +92,81 @@ class Schatten(Family):
 
 
 @dataclass(frozen=True, eq=False)
+class Semidefinite(Family):
+    """h(X) = 0 where X ⪰ 0, else ∞; (wh)*(A) = 0 where −A ⪰ 0. Reads the cones of graph forms.
+
+    A matrix is a row of s: its lower triangle by rows, entries off the diagonal times √2.
+
+    order : n, of k = n(n + 1)/2 entries
+    """
+
+    order: int
+
+    @property
+    def heads(self) -> Ints:
+        """The diagonal."""
+        i, j = np.tril_indices(self.order)
+        return np.flatnonzero(i == j)
+
+    def matrices(self, s: Array) -> Array:
+        """(m, n, n)."""
+        i, j = np.tril_indices(self.order)
+        found = np.zeros((len(s), self.order, self.order))
+        found[:, i, j] = found[:, j, i] = s / np.where(i == j, 1.0, sqrt(2))
+        return found
+
+    def rows(self, X: Array) -> Array:
+        """The inverse of `matrices`."""
+        i, j = np.tril_indices(self.order)
+        return np.asarray(X[:, i, j] * np.where(i == j, 1.0, sqrt(2)))
+
+    def _least(self, s: Array, e: Array) -> Array:
+        """A lower bound of the eigenvalues: they are backward stable, and move by at most ‖E‖_F."""
+        lengths = np.array([euclidean(row) for row in s]) * gamma(16 * self.order + 16)
+        off = np.array([euclidean(row) for row in e])
+        return np.asarray(np.linalg.eigvalsh(self.matrices(s))[:, 0] - (lengths + off) * (1 + 8 * UNIT))
+
+    def value(self, s: Array) -> Array:
+        return np.where(self._least(s, 0 * s) >= 0, 0.0, inf)
+
+    def slope(self, s: Array) -> Array:
+        """0, which is one inside."""
+        return np.zeros_like(s)
+
+    def highest(self, s: Array, e: Array) -> Array:
+        return np.where(self._least(s, e) >= 0, 0.0, inf)
+
+    def conjugate(self, a: Array, r: Array, low: Array, high: Array) -> Bounded:
+        return Bounded(self.highest(-a, r), np.zeros(len(a)))
+
+    def nearest(self, a: Array, w: Array) -> Array:
+        """The projection on −K, less a multiple of I of the size of its rounding."""
+        found = self.prox(a, w, w)
+        short = np.minimum(self._least(-found, 0 * found), 0.0) * 2
+        lower = found + self.rows(short[:, None, None] * np.eye(self.order))
+        return np.where((self._least(-a, 0 * a) >= 0)[:, None], a, lower)
+
+    def prox(self, z: Array, tau: Array, w: Array) -> Array:
+        """The projection on −K: positive eigenvalues become 0."""
+        values, V = np.linalg.eigh(self.matrices(z))
+        return self.rows((V * np.minimum(values, 0.0)[:, None, :]) @ V.swapaxes(1, 2))
+
+    def prox_slope(self, z: Array, tau: Array, w: Array) -> Jacobian:
+        """H ↦ V(Ω ∘ VᵀHV)Vᵀ, Ωᵢⱼ = (λᵢ⁻ − λⱼ⁻)/(λᵢ − λⱼ) with λ⁻ = min(λ, 0), as a matrix T with Z = I."""
+        k, (values, V) = z.shape[1], np.linalg.eigh(self.matrices(z))
+        low = np.minimum(values, 0.0)
+        gap, size = values[:, :, None] - values[:, None, :], np.abs(values[:, :, None]) + np.abs(values[:, None, :])
+        apart = np.abs(gap) > 8 * UNIT * size
+        same = (values < 0)[:, :, None] * 1.0
+        omega = np.where(apart, (low[:, :, None] - low[:, None, :]) / np.where(apart, gap, 1.0), same)
+        units = self.matrices(np.eye(k))
+        turned = np.einsum("mai,kab,mbj->mkij", V, units, V, optimize=True) * omega[:, None]
+        moved = np.einsum("mai,mkij,mbj->mkab", V, turned, V, optimize=True)
+        T = self.rows(moved.reshape(-1, self.order, self.order)).reshape(len(z), k, k).swapaxes(1, 2)
+        return Jacobian(np.zeros(z.shape), np.broadcast_to(np.eye(k), (len(z), k, k)), T)
+
+
+@dataclass(frozen=True, eq=False)
 class Spectral:
     """The derivative of S = U diag(σ) Vᵀ ↦ U diag(f(σ)) Vᵀ (Lewis and Sendov 2001).
 
@@ -105,6 +180,27 @@ class Spectral:
     V: Array
     f: Array
     df: Array
+
+    def parts(self, one: int) -> tuple[Array, Array, Array]:
+        """W, Z, T of one of the maps, whose derivative is W ⊗ I + ZTZᵀ: W (K, K), Z (nK, K²) with columns uᵢvⱼᵀ.
+
+        For n ≥ K. W = V diag(f/σ)Vᵀ acts on each row; T is what the formula of the class adds in the ranges of U and V.
+        """
+        U, V, s, f, df = self.U[one], self.V[one], self.sigma[one], self.f[one], self.df[one]
+        K, rate = len(s), np.where(s > 0, f / np.where(s > 0, s, 1.0), 1.0)
+        gap, total = s[:, None] - s, s[:, None] + s
+        same = np.diag(df)[:, None] - df
+        apart = np.abs(gap) > 8 * UNIT * total
+        minus = np.where(apart, (f[:, None] - f) / np.where(apart, gap, 1.0), same)
+        plus = np.where(total > 0, (f[:, None] + f) / np.where(total > 0, total, 1.0), 1.0)
+        i, j = np.divmod(np.arange(K * K), K)
+        T = np.zeros((K * K, K * K))
+        off = i != j
+        T[off, off] = 0.5 * (minus + plus)[i[off], j[off]]
+        T[np.flatnonzero(off), (j * K + i)[off]] = 0.5 * (minus - plus)[i[off], j[off]]
+        T[np.ix_(np.flatnonzero(~off), np.flatnonzero(~off))] = df
+        T[np.arange(K * K), np.arange(K * K)] -= rate[j]
+        return (V.T * rate) @ V, np.einsum("ni,jk->knij", U, V).reshape(-1, K * K), T
 
     def dot(self, x: Array) -> Array:
         """The derivative in the direction x, (m, k)."""

@@ -10,6 +10,7 @@ from kernelopt.pieces import elementary, extremes, norms, quadratics, spectral
 
 M = 12  # functions, of each row
 RNG = np.random.default_rng(0)
+NEARLY = mpf(1e-13)  # relative: points of a prox are on the boundary of a cone
 
 
 def xlogx(x, w):
@@ -53,6 +54,28 @@ def largest_of(s, k):
 
 def positive(s):
     return np.abs(s) + 1e-3
+
+
+def within_cone(s):
+    """Heads longer than tails."""
+    return np.column_stack([np.linalg.norm(s[:, 1:], axis=1) * 1.1 + 1e-3, s[:, 1:]])
+
+
+def semidefinite(s):
+    """The triangles of A + μI ≻ 0."""
+    family = spectral.Semidefinite(3)
+    A = family.matrices(s)
+    lift = np.abs(np.linalg.eigvalsh(A)[:, 0]) * 1.1 + 1e-3
+    return family.rows(A + lift[:, None, None] * np.eye(3))
+
+
+def least_eigenvalue(s):
+    A, at = mp.matrix(3), 0
+    for i in range(3):
+        for j in range(i + 1):
+            A[i, j] = A[j, i] = s[at] / (1 if i == j else mp.sqrt(2))
+            at += 1
+    return min(mp.eigsy(A, eigvals_only=True))
 
 
 PLAIN, POSITIVE = (lambda s: s), positive
@@ -153,6 +176,14 @@ ROWS = {
     "log-sum-exp": (
         extremes.RowLogSumExp(), 4, PLAIN,
         lambda i, s: mp.log(1 + sum(mp.exp(x) for x in s)), lambda i, a, w: total(a, w),
+    ),
+    "second-order cone": (
+        norms.SecondOrderCone(), 4, within_cone,
+        lambda i, s: inside(s[0] >= lengths(s[1:], 2) * (1 - NEARLY)), lambda i, a, w: inside(-a[0] >= lengths(a[1:], 2)),
+    ),
+    "semidefinite cone": (
+        spectral.Semidefinite(3), 6, semidefinite,
+        lambda i, s: inside(least_eigenvalue(s) >= -NEARLY * lengths(s, 2)), lambda i, a, w: inside(least_eigenvalue([-x for x in a]) >= 0),
     ),
     "nuclear norm": (
         spectral.Schatten((3, 2), 1.0), 6, PLAIN,
