@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernelopt.certificate import checker, cone_bounds, conjugates
+from kernelopt.certificate import checker, cone_bounds, conjugates, on_pieces
 from kernelopt.certificate import sizes as sizes_of
 from kernelopt.certificate.claim import Bound
 from kernelopt.certificate.gram import (
@@ -54,6 +54,7 @@ from kernelopt.compiler.separable import Outer
 from kernelopt.language.expressions import Theta
 from kernelopt.language.nodes import EUCLIDEAN, norm_from_gram
 from kernelopt.solvers import engines, outer_dual
+from kernelopt.solvers.on_rows import pieces_of
 from kernelopt.solvers.outer_dual import PROXIMAL
 from kernelopt.support import clock
 from kernelopt.support.arithmetic import UNIT, gamma
@@ -105,6 +106,7 @@ LOOSE = 0.1
 # Relative to the allowance for rounding: no search for better multipliers where the gap is at most this multiple of it,
 # since other multipliers leave the rounding as it is. Larger values give up early, smaller ones search in vain.
 MOSTLY = 4.0
+NEAR = 10.0  # times the target gap: up to there a bound on pieces is kept as it is
 AS_COMPUTED = "for the kernel matrix as computed"
 WAYS = {FULL: STREAMED, REDUCED: FROM_FACTOR, ESTIMATE: SAMPLED}
 
@@ -117,6 +119,7 @@ class Request:
         suffices; REDUCED reads the factor only; ESTIMATE samples the kernel matrix
     tol, abs_tol : the target for the relative and the absolute gap; 0 and None mean no target
     slopes : slopes of the separable functions hⱼ, where the solver provides them
+    rows : multipliers of all rows of the pieces, where the solver provides them
     known : a bound of the same problem with the full kernel, used where it is the better one
     products : whether the pass over the kernel returns Qν too
     search : whether to look for better multipliers than the solver's
@@ -129,6 +132,7 @@ class Request:
     known: Lower | None = None
     products: bool = False
     search: bool = True
+    rows: Array | None = None
 
 
 class Certified(NamedTuple):
@@ -141,7 +145,7 @@ class Certified(NamedTuple):
 @clock.phase(clock.PROOF)
 def first_look(  # noqa: PLR0917
     reduction: Reduction, data: Outer, point: Iterate, slopes: Array | None = None, tol: float = 0.0,
-    abs_tol: float | None = None,
+    abs_tol: float | None = None, rows: Array | None = None,
 ) -> Certificate:  # fmt: skip
     """A certificate from the factor alone, for a point that was evaluated; its bounds are not proven.
 
@@ -149,6 +153,9 @@ def first_look(  # noqa: PLR0917
     kept for the proof: a solver runs again only where its own multipliers are to blame.
     """
     upper, nu = _upper(reduction, data, point, exactly=True, look=True), point.multipliers()
+    on_rows = _on_pieces(reduction, data, rows, FIRST_LOOK)
+    if on_rows is not None:
+        return _assembled(reduction, data, on_rows, upper, REDUCED, check=False)
     bound = _found(reduction, data, point, nu, slopes, FIRST_LOOK)
     found = _assembled(reduction, data, bound, upper, REDUCED, check=False)
     for weight in () if data.form.smooth or (bound is not None and bound.slopes is not None) else WEIGHTS:
@@ -247,7 +254,10 @@ def _by_way(  # noqa: PLR0917
         nearly = upper.upper - bound.value <= MOSTLY * (bound.rounding + upper.rounding)
         return not request.search or closed or nearly
 
-    own = _lower(reduction, data, point, request.slopes, way, enough)
+    own = _on_pieces(reduction, data, request.rows, way)
+    if own is None or not (enough(own) or _nearly(reduction, data, own, upper, request)):
+        other = _lower(reduction, data, point, request.slopes, way, enough)
+        own = max((one for one in (own, other) if one is not None), key=_rank, default=None)
     best = own
     if known is not None and scope == FULL and not known.assumptions and not known.confined:
         best = known if own is None or own.assumptions or known.value > own.value else own
@@ -258,6 +268,12 @@ def _by_way(  # noqa: PLR0917
         # bound is one for θ in the factor's span.
         return _by_way(reduction, data, point, request, upper, FROM_FACTOR)
     return Certified(found, own)
+
+
+def _nearly(reduction: Reduction, data: Outer, bound: Lower, upper: UpperBound, request: Request) -> bool:
+    """Whether a bound on pieces is so near to what is asked for that a search on cone data is not worth its time."""
+    tol, abs_tol = NEAR * (request.tol or ZERO), None if request.abs_tol is None else NEAR * request.abs_tol
+    return _assembled(reduction, data, bound, upper, FULL, told=False).closes(tol, abs_tol)
 
 
 def _rounding_decides(reduction: Reduction, data: Outer, bound: Lower, attained: UpperBound) -> bool:
@@ -289,12 +305,13 @@ def _for_computed_kernel(reduction: Reduction, data: Outer, point: Iterate, boun
 
 
 @clock.phase(clock.PROOF)
-def certify_without_pass(
-    reduction: Reduction, data: Outer, point: Iterate, slopes: Array | None = None, known: Lower | None = None
-) -> Certificate:
+def certify_without_pass(  # noqa: PLR0917
+    reduction: Reduction, data: Outer, point: Iterate, slopes: Array | None = None, known: Lower | None = None,
+    rows: Array | None = None,
+) -> Certificate:  # fmt: skip
     """A certificate without a pass: from a `known` bound with the full kernel if there is one, else from the factor."""
     if known is None or known.assumptions or known.confined:
-        return certify(reduction, data, point, Request(REDUCED, slopes=slopes, search=False))
+        return certify(reduction, data, point, Request(REDUCED, slopes=slopes, search=False, rows=rows))
     return _assembled(reduction, data, known, _upper(reduction, data, point), FULL)
 
 
@@ -335,6 +352,11 @@ def certify_again(reduction: Reduction, data: Outer, point: Iterate, known: Cert
     start, lower = clock.now(), known.evidence
     if lower is None:
         return None
+    if lower.rows is not None:
+        bound = _on_pieces(reduction, data, lower.rows, FROM_FACTOR if known.scope == REDUCED else CHEAP)
+        upper = _upper(reduction, data, point)
+        found = None if bound is None else _assembled(reduction, data, bound, upper, known.scope)
+        return None if found is None else replace(found, seconds=clock.now() - start)
     if lower.slopes is not None:
         if data.split is None or not conjugates.is_admissible(data.split, lower):
             return None
@@ -346,6 +368,20 @@ def certify_again(reduction: Reduction, data: Outer, point: Iterate, known: Cert
         return None
     found = _assembled(reduction, data, bound, _upper(reduction, data, point), known.scope)
     return replace(found, seconds=clock.now() - start)
+
+
+def _on_pieces(reduction: Reduction, data: Outer, rows: Array | None, way: str) -> Lower | None:
+    """The bound that multipliers of the rows of the pieces prove; None where there are none, or they prove nothing."""
+    pieces = None if rows is None else pieces_of(reduction.form, data)
+    if rows is None or pieces is None or len(rows) != len(pieces.s0):
+        return None
+    span = way in (FROM_FACTOR, FIRST_LOOK)
+    found = on_pieces.lower_bound(reduction, pieces, rows, way, span)
+    if found is None or not isfinite(found.value):
+        return None
+    u = np.concatenate([np.arange(0), *(pieces.columns[k.u.id] for k in reduction.form.predictions if k.u is not None)])
+    nu = -(pieces.c + pieces.S.T @ rows)[u.astype(int)]
+    return replace(found, rows=rows, nu=nu, confined=span and reduction.is_restriction)
 
 
 def _lower(  # noqa: PLR0917

@@ -483,7 +483,7 @@ def links_of(reduction: Reduction, form: ConicForm, found: Lower, share: float, 
         T = np.diag(_shares(m, share))
         factor = reduction.factors[link.theta]
         known = gram.mixed(T) if share != 1 else gram
-        V, at_V, norms = _turned(link, factor, m.stack @ T, known, norms, span)
+        V, at_V, norms = turned(link, factor, m.stack @ T, known, norms, span)
         made.append(Link(
             columns=columns.reshape(-1, outputs, order="F"), take=link.take[: len(columns) // outputs],
             sizes=at_V.sizes, norms=norms, V=V, gram=at_V.value, error=at_V.error,
@@ -524,7 +524,7 @@ def _shares(m: Multipliers, share: float) -> Array:
     return found
 
 
-def _turned(  # noqa: PLR0917
+def turned(  # noqa: PLR0917
     link: PredictionLink, factor: Factor, V: Array, gram: Gram, norms: list[Norm], span: bool
 ) -> tuple[Array, Gram, list[Norm]]:
     """V with nT in place of n where the dual norm is the nuclear norm; T are the right singular vectors of Aᵀn.

@@ -73,7 +73,7 @@ def split(  # noqa: PLR0917
         elif len(norms) > 1 and point.t[j] > 0:
             piece += coefficients @ M
             piece[rows, np.arange(len(rows))] -= 1.0
-            piece = mu[j] * piece @ _slope(norm_gram(reduction, point, form.norms[j]), form.norms[j].kind)
+            piece = mu[j] * piece @ norm_slope(norm_gram(reduction, point, form.norms[j]), form.norms[j].kind)
         pieces.append(piece)
     if len(norms) == 1 and known is None and is_identity(rights[0]):
         n = total
@@ -112,7 +112,7 @@ def _fit(part: Array, whole: Array) -> float:
     return min(max(float(np.sum(part * whole)) / square, 0.0), 1.0) if square else 1.0
 
 
-def _slope(G: Array, kind: str | int) -> Array:
+def norm_slope(G: Array, kind: str | int) -> Array:
     """T with WT a subgradient of a norm at W, for WᵀW = G: I/‖W‖, (WᵀW)^(−½) (nuclear), v₁v₁ᵀ/σ₁ (spectral); 0 at 0."""
     if not G.any():
         return np.zeros_like(G)
@@ -220,7 +220,8 @@ def norm_multipliers(reduction: Reduction, form: ConicForm, point: Iterate, nu: 
             shifted = w @ norm.right
             if len(norm.function_rows):
                 shifted = shifted - np.sqrt(factor.scale) * factor.B[norm.function_rows].T
-            gradients.append((shifted @ _slope(norm_gram(reduction, point, norm), norm.kind) @ norm.right.T).ravel())
+            slope = norm_slope(norm_gram(reduction, point, norm), norm.kind)
+            gradients.append((shifted @ slope @ norm.right.T).ravel())
         columns, numbers = np.array(gradients).T, np.array(list(norms))
         priced, rest = numbers[alone[numbers]], ~alone[numbers]
         mu[priced] = form.c[form.t[priced]] + form.P[form.t[priced]] * point.t[priced]

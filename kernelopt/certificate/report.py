@@ -37,7 +37,8 @@ class Lower:
 
     terms : sum of the absolute values of its terms
     multipliers, grams : the multipliers of each θ, and their VᵀQV
-    nu, slopes : ν and v, of a bound by conjugates; point : the dual point, of a bound by the cone form
+    nu, slopes : ν and v, of a bound by conjugates; point : the dual point, of a bound by the cone form; rows : of a
+        bound on pieces, the multipliers of all rows
     products : QV for each θ, where a pass over the kernel gave it
     box, radii : bounds on the variables and on each ‖θ‖ that may be assumed where the cost of a residual is otherwise
         unbounded
@@ -62,6 +63,7 @@ class Lower:
     missing: str = ""
     confined: bool = False
     sought: bool = False
+    rows: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -70,13 +70,15 @@ class Reader:
 
     def read(self) -> Pieces:
         """The pieces of the (minimized) problem. Raises DCPError where a node has no reading."""
-        self._present, self._found, self._passing = {}, {}, 0
+        self._present, self._found, self._passing, stated = {}, {}, 0, {}
         objective = self.entries(self._problem.objective.args[0])
         if isinstance(self._problem.objective, cp.Maximize):
             objective = objective.times(-1.0)
         for restriction in self._problem.constraints:
-            self._within(restriction, self.restrict)
-        return self._assembled(objective)
+            _, added = self._within(restriction, self.restrict)
+            if added:  # what its arguments need was added before
+                stated[restriction.id] = list(added)[-_count(restriction) :]
+        return self._assembled(objective, stated)
 
     def entries(self, node: Any) -> Entries:
         """What a node is."""
@@ -252,8 +254,8 @@ class Reader:
         else:
             raise DCPError(f"Expected constraints that cvxpy's atoms make; got {kind}.")
 
-    def _assembled(self, objective: Entries) -> Pieces:
-        """All rows in one matrix."""
+    def _assembled(self, objective: Entries, stated: Mapping[int, list[int]]) -> Pieces:
+        """All rows in one matrix; stated : the restrictions that each stated constraint is."""
         rows, at = list[Entries](), 0
         uses: dict[int, tuple[Functions, list[tuple[Ints, Ints, Array]]]] = {}
 
@@ -269,7 +271,9 @@ class Reader:
 
         use(objective.terms, np.zeros(1, dtype=int))
         below, equal, cones, bounds, number = [np.arange(0)], [np.arange(0)], [], [np.zeros((0, 2), dtype=int)], 0
-        for kind, entries, extra in self._found.values():
+        places = dict[int, Ints]()
+        for key, (kind, entries, extra) in self._found.items():
+            places[key] = at + np.arange(len(entries))
             if kind == "below":
                 numbers = number + np.arange(len(entries))
                 use(entries.terms, 1 + numbers)
@@ -300,6 +304,7 @@ class Reader:
         return Pieces(
             S.shape[1], c[kept], float(objective.c.sum()), S, whole.c, tuple(groups),
             np.concatenate(below), np.concatenate(equal), tuple(cones), pairs, columns,
+            {name: np.concatenate([places[key] for key in keys]) for name, keys in stated.items()},
         )  # fmt: skip
 
     def _in_use(self, M: sp.csr_array, c: Array) -> Array:
@@ -321,6 +326,11 @@ def _second_order(reader: Reader, restriction: Any) -> Rows:
     place = place.reshape(-1, 1) if len(shape) < 2 else place if restriction.axis == 0 else place.T
     for i in range(len(heads)):
         yield Restriction("soc", stacked([heads.take(np.array([i])), tails.take(place[:, i])]))
+
+
+def _count(restriction: Any) -> int:
+    """How many restrictions a constraint is."""
+    return int(restriction.args[0].size) if type(restriction).__name__ == "SOC" else 1
 
 
 def semidefinite(X: Entries, n: int) -> Restriction:

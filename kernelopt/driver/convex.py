@@ -28,7 +28,7 @@ from kernelopt.errors import ClusterError, DataError, MemoryLimitError, SolverEr
 from kernelopt.results.solution import Attempt, Status
 from kernelopt.solvers import choice, cvxpy_solvers, engines
 from kernelopt.solvers.assemble import shape_of
-from kernelopt.solvers.engines import ENGINES, Start
+from kernelopt.solvers.engines import OURS, Start
 from kernelopt.support import clock
 
 # Solvers run in the order of `choice.ordered` until a certificate closes. Each runs with the wanted tolerance first.
@@ -95,7 +95,7 @@ class Convex(Work):
             known = cvxpy_solvers.CONIC_SOLVERS.get(solver, cvxpy_solvers.ConicSolver(""))
             if self.best is not None and least_gap(self.attempts) <= known.finest:
                 continue  # this solver improves no gap that is already so small
-            if solver not in ENGINES and self._is_enough_for_now():
+            if solver not in OURS and self._is_enough_for_now():
                 assert self.best is not None
                 self.best = replace(self.best, closed=True)
                 return
@@ -103,7 +103,7 @@ class Convex(Work):
             if self._is_settled():
                 return
             hopeless = known.finest > 0 and self.attempts[-1].gap > HOPELESS * least_gap(self.attempts)
-            if solver not in ENGINES and not (hopeless or goal.own_options or self.attempts[-1].claimed in NOTHING):
+            if solver not in OURS and not (hopeless or goal.own_options or self.attempts[-1].claimed in NOTHING):
                 yield Plan(solver, goal.solver_tol * TIGHTER, self.units)
                 if self._is_settled():
                     return
@@ -113,7 +113,7 @@ class Convex(Work):
 
         Its restriction of θ costs more as a rule. Later rounds know how small a gap they need, and run all solvers.
         """
-        goal, ours = self.task.goal, all(attempt.solver in ENGINES for attempt in self.attempts)
+        goal, ours = self.task.goal, all(attempt.solver in OURS for attempt in self.attempts)
         first = goal.coarse and goal.certify is True and not goal.own_options
         return first and ours and self.best is not None and least_gap(self.attempts) <= EARLY
 
@@ -162,7 +162,7 @@ class Convex(Work):
     def _answer(self, plan: Plan, seconds: float) -> cvxpy_solvers.Answer:
         """Run a solver. Raises SolverError or MemoryLimitError."""
         task, goal = self.task, self.task.goal
-        if plan.solver in ENGINES:
+        if plan.solver in OURS:
             if task.outer is None:
                 raise SolverError(f"{plan.solver} takes no integer variables.")
             try:
@@ -197,7 +197,7 @@ class Convex(Work):
         limited, gap = answer.status == Status.USER_LIMIT, nan
         candidate = Candidate(0.0 if feasible else inf, False, limited, point, answer, claimed)
         known = nan if task.data is None else certificates.gap_of_solver(task.reduction, task.data, point, answer.gap)
-        found = None if known <= task.goal.solver_tol else self._first_look(point, answer.slopes)
+        found = None if known <= task.goal.solver_tol else self._first_look(point, answer)
         if known <= task.goal.solver_tol:
             candidate, gap = replace(candidate, gap=abs(answer.gap), closed=True), known
         elif task.data is not None and found is not None:
@@ -208,7 +208,7 @@ class Convex(Work):
             floor = nothing if rough and found.unit <= nothing else 0.0
             closed = closed or found.absolute_gap <= max(LAST_DIGITS * found.terms, floor)
             # Where θ has no norm, our engines end far from an infimum that is not attained; a cone solver gets near.
-            ours = shape.free and answer.stats.solver_name in ENGINES
+            ours = shape.free and answer.stats.solver_name in OURS
             if not ours and diagnosis.is_receding(task, task.data, point, found):
                 falls = diagnosis.has_ray(task, task.data)  # a cost may fall along the direction, too
                 self.status = Status.UNBOUNDED if falls else Status.NOT_ATTAINED
@@ -227,7 +227,7 @@ class Convex(Work):
                 return other
         return point
 
-    def _first_look(self, point: Iterate, slopes: Any) -> Certificate | None:
+    def _first_look(self, point: Iterate, answer: cvxpy_solvers.Answer) -> Certificate | None:
         """Bounds of the reduced problem; None without a certificate, and where the time is over."""
         if self.task.data is None:
             return None
@@ -235,7 +235,13 @@ class Convex(Work):
             goal = self.task.goal
             with clock.limited(clock.now() + goal.for_last_steps()):
                 return certificates.first_look(
-                    self.task.reduction, self.task.data, point, slopes, goal.solver_tol, goal.abs_tol
+                    self.task.reduction,
+                    self.task.data,
+                    point,
+                    answer.slopes,
+                    goal.solver_tol,
+                    goal.abs_tol,
+                    answer.rows,
                 )
         except clock.OutOfTimeError:
             return None
@@ -323,7 +329,7 @@ class Convex(Work):
     def _diagnose(self) -> Diagnosis:
         """Find out, once, whether the problem is feasible and bounded."""
         if self.diagnosed is None:
-            ours = bool(self.attempts) and self.attempts[-1].solver in ENGINES and Status.INFEASIBLE in self.claims
+            ours = bool(self.attempts) and self.attempts[-1].solver in OURS and Status.INFEASIBLE in self.claims
             given_up = self.given_up if ours else None
             data = None if self.status is not None else self.task.data
             self.diagnosed = Diagnosis()

@@ -38,6 +38,7 @@ APART = 1e-6
 # Share of the certified gap that the reduced problem's own gap has, from which the solver, and not the restriction of
 # θ, is to blame: one half, since the shares add up.
 INEXACT = 0.5
+NOTHING_LEFT = 1e-12  # in units of the objective's data: a value that may be 0
 NOTHING = (Status.INFEASIBLE, Status.UNBOUNDED)
 
 
@@ -87,7 +88,9 @@ def judged(
         return _outcome(best, solution, inverted.point, may_grow=False)
     found, stopped = _certified(task, task.data, best.answer, inverted.point, stopped)
     closed = found.certificate.closes(task.goal.tol, task.goal.abs_tol)
-    better = None if closed else towards_zero(task, task.data, found.certificate, inverted.point)
+    # A value of 0 to rounding closes, and says less than 0.
+    nearly = 0 < abs(_bare(task, inverted.point)) <= NOTHING_LEFT * task.data.form.units[1]
+    better = towards_zero(task, task.data, found.certificate, inverted.point) if nearly or not closed else None
     if better is not None:
         solution, point = representer.invert(reduction, better, from_kernel=_is_recomputed(task, better))
         inverted = replace(inverted, solution=solution, point=point)
@@ -242,7 +245,7 @@ def _certified(  # noqa: PLR0917
     known = known or goal.known
     products = goal.products and any(f.grows for f in reduction.factors.values())
     in_time = goal.seconds_left() > 0  # a search for better multipliers can take longer than the rest of the solve
-    request = Request(goal.scope, goal.tol, goal.abs_tol, answer.slopes, known, products, search=in_time)
+    request = Request(goal.scope, goal.tol, goal.abs_tol, answer.slopes, known, products, in_time, answer.rows)
     known, cheap = known if goal.certify is True else None, None
     if not interrupted:
         try:
@@ -262,7 +265,7 @@ def _without_pass(
     """What is known of the gap without a pass over the kernel, also where the time is over."""
     try:
         with clock.limited(clock.now() + task.goal.for_last_steps()):
-            return certificates.certify_without_pass(task.reduction, data, point, answer.slopes, known)
+            return certificates.certify_without_pass(task.reduction, data, point, answer.slopes, known, answer.rows)
     except clock.OutOfTimeError:
         return certificates.without_lower_bound(task.reduction, data, point)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from kernelopt.certificate import Certificate, Request, certify
 from kernelopt.certificate.multipliers import lengths_of, row_coefficients
+from kernelopt.certificate.report import Lower
 from kernelopt.compiler import canonical_form, representer
 from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink
 from kernelopt.compiler.explicit import ExplicitSource
@@ -138,7 +139,7 @@ def verify(  # noqa: PLR0917
         slopes = _known_slopes(solution) if data.form.smooth else None  # without a smooth loss, ν determines them
         known = None if solution.certificate is None else solution.certificate.evidence
         search = known is not None and known.sought  # if not, the solver's multipliers are judged as they are
-        found = certify(reduction, data, point, Request(tol=tol, slopes=slopes, search=search))
+        found = certify(reduction, data, point, Request(tol=tol, slopes=slopes, search=search, rows=_known_rows(known)))
         checks += [*_optimality_checks(reduction, data, point, found, tol), gap(found, tol)]
         checks += _explicit_features(reduction, found, point.value, tol)
     if source is not None and not reduction.form.smooth:
@@ -365,6 +366,11 @@ def _known_slopes(solution: Solution) -> Array | None:
     """The slopes of the pieces on which the solution's certificate rests."""
     known = None if solution.certificate is None else solution.certificate.evidence
     return None if known is None else known.slopes
+
+
+def _known_rows(known: Lower | None) -> Array | None:
+    """The multipliers of rows of pieces on which the solution's certificate rests."""
+    return None if known is None else known.rows
 
 
 def gap(found: Certificate, tol: float) -> Check:

@@ -16,12 +16,12 @@ from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.separable import Outer
 from kernelopt.errors import OptionError, SolverError, UnknownNameError
 from kernelopt.factorization.tall import WIDE
-from kernelopt.solvers import culprits, engines
+from kernelopt.solvers import culprits, engines, on_rows
 from kernelopt.solvers.assemble import SPLIT, Shape, shape_of, spread
 from kernelopt.solvers.augmented_lagrangian import NOT_SMOOTH
 from kernelopt.solvers.coupling import DENSE_ROW
 from kernelopt.solvers.cvxpy_solvers import BRANCH_AND_BOUND, CONIC_SOLVERS, lacks_relaxation, meant, unknown_options
-from kernelopt.solvers.engines import ENGINES
+from kernelopt.solvers.engines import ENGINES, MULTIPLIERS, OURS
 from kernelopt.solvers.least_squares import NOT_SQUARES
 from kernelopt.support import html
 from kernelopt.support.checks import shown
@@ -116,7 +116,7 @@ def candidates(
     installed = _installed()
     if outer is not None:
         names = [name for name in CONTINUOUS if name in installed]
-        return [*ENGINES, *names] if alternatives else names[:1]
+        return [*OURS, *names] if alternatives else names[:1]
     for name in MIXED_INTEGER:
         if name in installed and _reason(probe(), name) is None:
             follows = alternatives and name != BRANCH_AND_BOUND and _reason(probe(), BRANCH_AND_BOUND) is None
@@ -129,7 +129,7 @@ def require_options(names: Sequence[str], options: Mapping[str, object], wanted:
 
     Raises OptionError where it is one of our own, which have none; SolverError where it is one of cvxpy's.
     """
-    if options and names[0] in ENGINES:
+    if options and names[0] in OURS:
         raise OptionError(f"Expected no solver options, as {names[0]} has none; got {', '.join(options)}.")
     if unknown := unknown_options(names[0], options):
         given = f"{names[0]} has" if wanted else f"Without solver=, options go to {names[0]}, which has"
@@ -203,7 +203,9 @@ def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, size: in
     preferred = _preferred(shape, size, warm)
     if form.smooth:  # there is no solver but ours to fall back on
         preferred += [name for name in ENGINES if name not in preferred and engines.lacks(name, shape) is None]
-    return [*preferred, *(name for name in names if name not in ENGINES)]
+    elif not preferred and on_rows.lacks(form, outer) is None:
+        preferred = [MULTIPLIERS]
+    return [*preferred, *(name for name in names if name not in OURS)]
 
 
 def _preferred(shape: Shape, size: int, warm: bool) -> list[str]:
@@ -246,6 +248,7 @@ def table(
     installed = set(_installed())
     shape = Shape("takes no integer variables") if outer is None else shape_of(form, outer)
     reasons = {name: engines.lacks(name, shape) for name in ENGINES}
+    reasons[MULTIPLIERS] = shape.lacks if outer is None else on_rows.lacks(form, outer)
     if outer is not None:
         reasons = _with_names(reasons, culprits.parts(form, texts))
     for name in dict.fromkeys([*CONIC_SOLVERS, *sorted(installed)]):

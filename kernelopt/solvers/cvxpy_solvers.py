@@ -240,6 +240,7 @@ class Answer:
     gap : absolute, of the reduced problem, by the solver's own dual point; NaN where it has none
     predictions : Bv of each link, where the solver knows them
     bound : of the minimized reduced problem, by the word of a mixed-integer solver; NaN where it tells none
+    rows : multipliers of all rows of the pieces, where the solver takes pieces
     """
 
     status: Status
@@ -252,6 +253,7 @@ class Answer:
     gap: float = nan
     predictions: tuple[Array, ...] | None = None
     bound: float = nan
+    rows: Array | None = None
 
 
 def solve(  # noqa: PLR0917

@@ -22,7 +22,7 @@ from kernelopt.factorization import Factor
 from kernelopt.factorization.tall import TallMatrix
 from kernelopt.language.expressions import Theta
 from kernelopt.results.solution import Status
-from kernelopt.solvers import assemble, first_point, nonconvex, recentring
+from kernelopt.solvers import assemble, first_point, nonconvex, on_rows, recentring
 from kernelopt.solvers.assemble import Shape
 from kernelopt.solvers.augmented_lagrangian import AugmentedLagrangian, Newton
 from kernelopt.solvers.cvxpy_solvers import Answer
@@ -30,6 +30,7 @@ from kernelopt.solvers.dual_point import Point
 from kernelopt.solvers.engine import Engine
 from kernelopt.solvers.interior_point import InteriorPoint
 from kernelopt.solvers.least_squares import KeptSpectrum, LeastSquares
+from kernelopt.solvers.method_of_multipliers import RowPoint
 from kernelopt.solvers.nonconvex import LevenbergMarquardt
 from kernelopt.solvers.proximal_point import ProximalPoint
 from kernelopt.solvers.structured import Structured
@@ -78,12 +79,18 @@ ENGINES: dict[str, Engine] = {
 }
 
 
+# Takes pieces as they are, where the others need sums of functions of one number each.
+MULTIPLIERS = "METHOD_OF_MULTIPLIERS"
+OURS = (*ENGINES, MULTIPLIERS)
+
+
 @dataclass(frozen=True, eq=False)
 class Start:
     """The last point of an earlier answer: x in blocks of v and y, kink multipliers, and data its engine reuses.
 
     blocks, d : matrices B and the predictions Bv, which hold for the next problem if it has the same B; at : the
-    prediction of each kink, where it is one
+    prediction of each kink, where it is one; rows : the last point of the method of multipliers, beside which v and y
+    are empty
     """
 
     v: tuple[Array, ...]
@@ -94,6 +101,7 @@ class Start:
     blocks: tuple[TallMatrix, ...] = ()
     d: Array | None = None
     at: Ints | None = None
+    rows: RowPoint | None = None
 
 
 def lacks(name: str, shape: Shape) -> str | None:
@@ -111,6 +119,8 @@ def solve(  # noqa: PLR0917
     at_zero : P₀, where gaps are relative to P₀ − P, as certified ones are. Raises SolverError where the solver does not
     take the problem, and OutOfTimeError where the deadline is reached before there is a point.
     """
+    if name == MULTIPLIERS:
+        return _by_multipliers(reduction, outer, tol, deadline, start, verbose, progress, at_zero)
     began = clock.now()
     shape = assemble.shape_of(reduction.form, outer)
     reason = lacks(name, shape)
@@ -161,6 +171,41 @@ def solve(  # noqa: PLR0917
     predictions = None if at is not None or shape.free else assemble.by_link(reduction, d)
     return Answer(
         status, True, _stats(name, began, watch), found, slopes, left_off, interrupted, gap, predictions
+    )  # fmt: skip
+
+
+def _by_multipliers(  # noqa: PLR0917
+    reduction: Reduction, outer: Outer, tol: float, deadline: float, start: Start | None, verbose: bool,
+    progress: bool, at_zero: float | None,
+) -> Answer:  # fmt: skip
+    """The answer of the method of multipliers, with the multipliers of all rows of the pieces.
+
+    Its gap is an estimate, in which errors of inner problems do not count: the certificate's first look decides.
+    """
+    began, (sigma, kappa) = clock.now(), outer.form.units
+    zero = -inf if at_zero is None else at_zero
+    watch = Watch(
+        MULTIPLIERS, TIGHTER * tol, FLOOR * kappa, outer.form.data_unit or sigma, deadline, verbose, progress,
+        at_zero=zero, offset=outer.form.offset,
+    )  # fmt: skip
+    try:
+        with np.errstate(all="ignore"), clock.limited(deadline):
+            problem, found = on_rows.solve(reduction, outer, watch, None if start is None else start.rows)
+    finally:
+        watch.close()
+    pieces = on_rows.pieces_of(reduction.form, outer)
+    assert pieces is not None
+    if not on_rows.is_finite(found):
+        raise SolverError(f"{MULTIPLIERS} broke down. Try another solver, or verbose=True for more.")
+    a = on_rows.multipliers(problem, pieces, found)
+    point, last = on_rows.iterate(problem, reduction, pieces, found, a), found.point
+    if last.violation > INFEASIBLE * watch.unit and last.stopped is None:
+        raise SolverError(f"{MULTIPLIERS} found no feasible point.")
+    status = Status.OPTIMAL if last.stopped is None else Status.USER_LIMIT
+    predictions = assemble.by_link(reduction, problem.predictions(last.x[: problem.p]))
+    return Answer(
+        status, True, _stats(MULTIPLIERS, began, watch), point, None, Start((), np.zeros(0), rows=found),
+        isinstance(last.stopped, KeyboardInterrupt), nan, predictions, rows=a,
     )  # fmt: skip
 
 
@@ -252,7 +297,9 @@ def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
     """P₀ of the minimized problem, the optimum over y at θ = 0; None where it is infeasible or not found."""
     shape = assemble.shape_of(reduction.form, outer)
     if shape.lacks is not None and not shape.free:
-        return None
+        sigma, kappa = outer.form.units
+        watch = Watch("", 0.0, FLOOR * kappa, sigma, clock.now() + clock.for_last_steps())
+        return on_rows.value_at_zero(reduction, outer, watch)
     ones = dict.fromkeys(range(len(reduction.form.norms)), 1.0)
     engine = "PROXIMAL_POINT" if shape.maxima and not shape.smooth else "INTERIOR_POINT" if shape.kinked else "NEWTON"
     problem = assemble.structured(reduction, outer, ones, ENGINES[engine].sparse).truncated(0)
@@ -295,6 +342,8 @@ def carried(
     """
     owners = [link.theta for link in form.predictions for _ in range(link.theta.outputs or 1)]
     moved = {theta for theta in old if theta in new and old[theta] is not new[theta] and not old[theta].is_nested}
+    if start is not None and start.rows is not None:
+        return None if moved else start
     if start is None or not moved or len(owners) != len(start.v):
         return start
     v = list(start.v)
@@ -308,7 +357,7 @@ def carried(
 
 def _point(problem: Structured, start: Start | None) -> Point | None:
     """An earlier answer as a starting point, padded with zeros; None where shapes have changed or f is infinite."""
-    if start is None or len(start.v) != len(problem.blocks):
+    if start is None or start.rows is not None or len(start.v) != len(problem.blocks):
         return None
     before, at = start.at, problem.of_kinks_at
     of_others = before is not None and at is not None and not np.array_equal(before, at)

@@ -1,0 +1,174 @@
+"""From a reduction and its pieces to the method of multipliers, and from what it finds to an answer."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from math import isfinite
+
+import cvxpy as cp
+import numpy as np
+
+from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.reader import CONES, read
+from kernelopt.compiler.representer import Reduction
+from kernelopt.compiler.separable import Outer
+from kernelopt.errors import DCPError, SolverError
+from kernelopt.pieces.form import Pieces
+from kernelopt.pieces.spectral import Semidefinite
+from kernelopt.solvers import method_of_multipliers, row_problem
+from kernelopt.solvers.method_of_multipliers import RowPoint
+from kernelopt.solvers.row_problem import RowProblem
+from kernelopt.solvers.watch import Watch
+from kernelopt.support import clock
+from kernelopt.support.types import Array
+
+FEASIBLE = 1e-6  # in units of s: a larger violation at θ = 0 counts as infeasible
+ACCURATE = 1e-10  # relative: P₀ is compared with P, which may be almost as large
+STRUCTURED = ("symmetric", "PSD", "NSD", "diag", "sparsity", "hermitian", "complex", "imag")
+
+
+def pieces_of(form: CanonicalForm, outer: Outer) -> Pieces | None:
+    """The pieces of the outer problem, read once for the values that parameters have; None where it is not read."""
+    if "pieces" not in outer.notes:
+        outer.notes["pieces"] = None
+        if not form.smooth:
+            with suppress(DCPError):
+                outer.notes["pieces"] = read(form.bare)
+    found: Pieces | None = outer.notes["pieces"]
+    return found
+
+
+def lacks(form: CanonicalForm, outer: Outer) -> str | None:
+    """Why the method of multipliers can't take an outer problem, as a phrase that follows its name; None if it can."""
+    key = "lacks of rows", form
+    if key not in outer.notes:
+        outer.notes[key] = _lacks(form, outer)
+    found: str | None = outer.notes[key]
+    return found
+
+
+def _lacks(form: CanonicalForm, outer: Outer) -> str | None:
+    if form.smooth:
+        return "takes no SmoothLoss"
+    for variable in form.y:
+        if any(variable.attributes.get(name) for name in STRUCTURED):
+            return f"needs variables without a structure; {variable.name()} has one (complex, diagonal, symmetric …)"
+    for constraint in form.outer.constraints:
+        name = type(constraint).__name__
+        if name in CONES and name not in ("SOC", "PSD"):
+            return "takes constraints that are inequalities, equations, or cones of second order or semidefinite ones"
+    pieces = pieces_of(form, outer)
+    return "needs atoms that can be read as functions" if pieces is None else row_problem.lacks(form, pieces)
+
+
+def solve(reduction: Reduction, outer: Outer, watch: Watch, start: RowPoint | None) -> tuple[RowProblem, RowPoint]:
+    """The problem and the best point. Raises SolverError where the method does not take it, or breaks down."""
+    reason, pieces = lacks(reduction.form, outer), pieces_of(reduction.form, outer)
+    problem = reason if pieces is None or reason else row_problem.row_problem(reduction.form, pieces, reduction.factors)
+    if not isinstance(problem, RowProblem):
+        raise SolverError(f"{watch.solver} {problem}.")
+    watch.unit = problem.unit
+    try:
+        return problem, method_of_multipliers.solve(problem, watch, started(problem, start))
+    except np.linalg.LinAlgError as error:
+        raise SolverError(f"{watch.solver} broke down. {error}") from error
+
+
+def value_at_zero(reduction: Reduction, outer: Outer, watch: Watch) -> float | None:
+    """P₀ of the minimized problem, the optimum over y at θ = 0; None where it is infeasible or not found."""
+    pieces = pieces_of(reduction.form, outer)
+    if lacks(reduction.form, outer) is not None or pieces is None:
+        return None
+    if not reduction.form.y:  # all other columns follow from θ
+        sums = pieces.sums(pieces.settled(np.zeros(pieces.n)))
+        rows, cones = pieces.rows(np.zeros(pieces.n)), bool(pieces.cones)
+        if not cones and np.all(sums[1:] <= 0) and not rows[pieces.equal].any():
+            return float(sums[0])
+    problem = row_problem.row_problem(reduction.form, pieces, reduction.factors)
+    if not isinstance(problem, RowProblem):
+        return None
+    watch.unit = problem.unit
+    try:
+        with np.errstate(all="ignore"), clock.limited(watch.deadline):
+            found = method_of_multipliers.solve(replace(problem.truncated(0), shift=pieces.s0), watch).point
+    except (np.linalg.LinAlgError, clock.OutOfTimeError):
+        return None
+    if isinstance(found.stopped, KeyboardInterrupt):
+        raise found.stopped
+    exact = found.gap <= max(watch.floor, ACCURATE * abs(found.primal)) and found.violation <= FEASIBLE * watch.unit
+    return found.primal if found.stopped is None and exact else None
+
+
+def started(problem: RowProblem, start: RowPoint | None) -> RowPoint | None:
+    """An earlier point in the coordinates of a factor whose first columns are those of the earlier one."""
+    if start is None or len(start.point.a) != len(problem.shift) or len(start.ends) != len(problem.ends):
+        return None
+    old, new = start.ends, problem.ends
+    if len(start.point.x) - old[-1] != problem.q or np.any(np.diff(old) > np.diff(new)):
+        return None
+    x, b = np.zeros(problem.p + problem.q), np.zeros(problem.p + problem.q)
+    for k, first in enumerate(new[:-1]):
+        here = slice(first, first + old[k + 1] - old[k])
+        x[here], b[here] = start.point.x[old[k] : old[k + 1]], start.b[old[k] : old[k + 1]]
+    x[problem.p :], b[problem.p :] = start.point.x[old[-1] :], start.b[old[-1] :]
+    return replace(start, point=replace(start.point, x=x), b=b, ends=new)
+
+
+def multipliers(problem: RowProblem, pieces: Pieces, found: RowPoint) -> Array:
+    """The multipliers of all rows: those of bounds on ‖θ‖ are what their share of b is beyond the slope."""
+    a = found.point.a.copy()
+    a[problem.of_t] = 0.0
+    for one in problem.lengths:
+        if one.bound >= 0:
+            size = float(np.linalg.norm(found.b[one.columns]))
+            a[one.bound] = max(size - one.slope, 0.0) * one.of_bound
+    return a
+
+
+def iterate(problem: RowProblem, reduction: Reduction, pieces: Pieces, found: RowPoint, a: Array) -> Iterate:
+    """The iterate with v, y and the multipliers of u = Aθ and of the stated constraints, not evaluated yet."""
+    form, x, v, k = reduction.form, found.point.x, [], 0
+    for link in form.predictions:
+        K = link.theta.outputs or 1
+        parts = [x[problem.ends[k + j] : problem.ends[k + j + 1]] for j in range(K)]
+        v.append(parts[0] if link.theta.outputs is None else np.stack(parts, axis=1))
+        k += K
+    known = np.zeros(pieces.n)
+    known[problem.columns_y] = x[problem.p :]
+    y = tuple(_valued(variable, known, pieces) for variable in form.y)
+    slopes = pieces.c + pieces.S.T @ a
+    nu = tuple(
+        None if link.u is None else -slopes[pieces.columns[link.u.id]].reshape(link.u.shape, order="F")
+        for link in form.predictions
+    )
+    duals = {}
+    for constraint in form.outer.constraints:
+        rows = pieces.stated.get(constraint.id)
+        if rows is not None:
+            duals[constraint.id] = _duals(constraint, a[rows])
+    return Iterate(tuple(v), y, nu=nu, duals=duals)
+
+
+def _duals(constraint: cp.Constraint, a: Array) -> tuple[Array, ...]:
+    """The multipliers of a stated constraint, as cvxpy has them: of a cone, −a is in its dual cone."""
+    shapes = [dual.shape for dual in constraint.dual_variables]
+    if isinstance(constraint, cp.PSD):
+        order = shapes[0][0]
+        return (-Semidefinite(order).matrices(a[None])[0],)
+    if isinstance(constraint, cp.SOC):
+        each = -a.reshape(constraint.args[0].size, -1)  # a head and a tail for each cone
+        tails = each[:, 1:].T if constraint.axis == 0 else each[:, 1:]
+        return each[:, 0].reshape(shapes[0], order="F"), tails.reshape(shapes[1], order="F")
+    return (a.reshape(shapes[0], order="F"),)
+
+
+def _valued(variable: cp.Variable, known: Array, pieces: Pieces) -> Array:
+    columns = pieces.columns.get(variable.id)
+    values = np.zeros(variable.size) if columns is None else known[columns]
+    return values.reshape(variable.shape, order="F")
+
+
+def is_finite(found: RowPoint) -> bool:
+    return bool(np.isfinite(found.point.x).all() and np.isfinite(found.point.a).all() and isfinite(found.point.primal))

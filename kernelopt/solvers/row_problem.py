@@ -1,0 +1,465 @@
+"""A problem in pieces with θ = Cᵀw substituted, as the method of multipliers takes it.
+
+    minimize    ½ Σₖ Rₖ‖vₖ‖² + c·x + Σ w₀ h(s) + Σⱼ φⱼ(‖v‖ of norm j)
+    subject to  sᵢ + Σ wᵢ h(s) ≤ 0,  sᵢ = 0,  s ∈ K,      s = E(Bₖvₖ) + Fy + s₀,   x = (v, y)
+
+φⱼ is a multiple of the norm, a bound on it, or, where ‖v‖ stands in losses, the cone ‖v‖ ≤ t with t among y.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import inf, sqrt
+
+import numpy as np
+import scipy.sparse as sp
+
+from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.factorization import Factor
+from kernelopt.language.expressions import Theta
+from kernelopt.pieces.form import Group, Pieces
+from kernelopt.pieces.function import Family
+from kernelopt.pieces.norms import SecondOrderCone
+from kernelopt.pieces.quadratics import Piecewise
+from kernelopt.pieces.spectral import Semidefinite
+from kernelopt.support.arithmetic import median
+from kernelopt.support.properties import cached_property
+from kernelopt.support.types import Array, Ints
+
+# Relative to the median: how far the rows of a constraint move with their multipliers, below which the step is the
+# median's. Rows that no θ moves, as t ≥ 0, have no step of their own.
+STILL = 1e-8
+SMALL = 1e-3  # relative to the unit: constants of rows below it are no sizes
+# In units of a row's size: twice the violation at which an answer counts as one.
+MARGIN = 2e-9
+LARGEST = 12  # order of a semidefinite cone up to which its second derivative is formed, with its order to the fourth
+
+
+@dataclass(frozen=True, eq=False)
+class RowFunctions:
+    """m functions of k rows of s each: weight·h in the objective, share·h in the row number `inside` of those below.
+
+    rows : (m, k); inside : (m,), −1 for none; hard : whether h is 0 or ∞
+    """
+
+    family: Family
+    rows: Ints
+    weight: Array
+    inside: Ints
+    share: Array
+    hard: bool = False
+
+    @cached_property
+    def is_smooth(self) -> bool:
+        return self.family.is_smooth
+
+    @cached_property
+    def is_nested(self) -> bool:
+        return bool(np.any(self.inside >= 0))
+
+    def weights(self, multipliers: Array) -> Array:
+        """ω = weight + share·(multiplier of its row), for the multipliers of rows below."""
+        if not self.is_nested:
+            return self.weight
+        inner = self.inside >= 0
+        return np.asarray(self.weight + np.where(inner, self.share * np.maximum(multipliers[self.inside], 0.0), 0.0))
+
+    def by_row(self, values: Array, count: int) -> Array:
+        """Σ share·values for each of `count` rows below."""
+        inner = self.inside >= 0
+        return np.bincount(self.inside[inner], (self.share * values)[inner], count)
+
+
+@dataclass(frozen=True, eq=False)
+class VectorNorm:
+    """φ(v) = slope·‖v‖ on ‖v‖ ≤ limit, or ‖v‖ ≤ head·y_t; ‖v‖ is Euclidean, or of Schatten's order p for blocks side by
+    side.
+
+    blocks, columns : of v; typical : a size of ‖v‖; bound : the row that bounds it, −1 for none, whose multiplier is
+    `of_bound` times that of ‖v‖; t : which y, −1 for none
+    """
+
+    blocks: tuple[int, ...]
+    columns: Ints
+    slope: float
+    limit: float
+    typical: float
+    bound: int = -1
+    of_bound: float = 1.0
+    t: int = -1
+    head: float = 1.0
+    p: float = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class RowProblem:
+    """The problem of the module's formula.
+
+    blocks, R : Bₖ (nₖ, rₖ) and Rₖ; E, F : (m, Σnₖ) and (m, q); shift : s₀; cost_d, cost_y : c for (Bₖvₖ) and y
+    below, equal : rows; of_t : rows in which t alone stands, which are no rows of this problem
+    lengths : norms with a cost or a bound that is no square; step : (m,), how far multipliers move with s, relative to
+    σ; unit : a size of s
+    columns_u, columns_y : columns of the pieces' x that are u, and y; place : the entry of (Bₖvₖ) of each u
+    """
+
+    blocks: tuple[Array, ...]
+    R: Array
+    E: sp.csr_array
+    F: sp.csr_array
+    shift: Array
+    cost_d: Array
+    cost_y: Array
+    constant: float
+    functions: tuple[RowFunctions, ...]
+    below: Ints
+    equal: Ints
+    of_t: Array
+    lengths: tuple[VectorNorm, ...]
+    step: Array
+    steps_v: Array
+    unit: float
+    columns_u: Ints
+    columns_y: Ints
+    place: Ints
+
+    @cached_property
+    def ends(self) -> Ints:
+        """Where each vₖ begins in x, and where y does."""
+        return np.cumsum([0, *(B.shape[1] for B in self.blocks)])
+
+    @cached_property
+    def starts(self) -> Ints:
+        """Where each Bₖvₖ begins among all of them."""
+        return np.cumsum([0, *(len(B) for B in self.blocks)])
+
+    @property
+    def p(self) -> int:
+        """Entries of v."""
+        return int(self.ends[-1])
+
+    @property
+    def q(self) -> int:
+        """Entries of y."""
+        return len(self.cost_y)
+
+    @cached_property
+    def sizes(self) -> Array:
+        """The size of each row in which its violation is measured: |s₀|, or what is usual where that is small."""
+        size = np.minimum(np.abs(self.shift), self.unit)
+        return np.where(size > SMALL * self.unit, size, self.unit)
+
+    @cached_property
+    def both(self) -> sp.csr_array:
+        """[E, F]."""
+        return sp.csr_array(sp.hstack([self.E, self.F]))
+
+    @cached_property
+    def penalty(self) -> Array:
+        """R for each entry of v."""
+        return np.repeat(self.R, np.diff(self.ends))
+
+    @cached_property
+    def cost(self) -> Array:
+        """c for x."""
+        return np.concatenate([self.lifted(self.cost_d), self.cost_y])
+
+    @cached_property
+    def nested(self) -> Ints:
+        """Numbers of the rows below that hold functions."""
+        inside = [f.inside[f.inside >= 0] for f in self.functions]
+        return np.unique(np.concatenate([np.arange(0), *inside])).astype(int)
+
+    @cached_property
+    def linear(self) -> Ints:
+        """Numbers of the rows below without functions, in which not t alone stands."""
+        return np.setdiff1d(np.flatnonzero(~self.of_t[self.below]), self.nested)
+
+    @cached_property
+    def explicit(self) -> Array:
+        """Whether the multiplier of a row is an unknown: not for arguments of smooth functions, nor for rows of t."""
+        found = ~self.of_t
+        for f in self.functions:
+            if f.is_smooth:
+                found[f.rows] = False
+        return found
+
+    def predictions(self, v: Array) -> Array:
+        """All Bₖvₖ, for v (p,) or (p, j)."""
+        parts = zip(self.blocks, self.ends, self.ends[1:], strict=False)
+        return np.concatenate([B @ v[a:b] for B, a, b in parts])
+
+    def lifted(self, d: Array) -> Array:
+        """All Bₖᵀdₖ."""
+        parts = zip(self.blocks, self.starts, self.starts[1:], strict=False)
+        return np.concatenate([B.T @ d[a:b] for B, a, b in parts])
+
+    def moved(self, x: Array) -> Array:
+        """E(Bₖvₖ) + Fy."""
+        return np.asarray(self.E @ self.predictions(x[: self.p]) + self.F @ x[self.p :])
+
+    def adjoint(self, a: Array) -> Array:
+        """The transpose of `moved`."""
+        return np.concatenate([self.lifted(self.E.T @ a), self.F.T @ a])
+
+    def truncated(self, rank: int) -> RowProblem:
+        """The problem for the first columns of each B: a coarser restriction of θ."""
+        blocks = {id(B): B[:, :rank] for B in self.blocks}
+        kept, ends = tuple(blocks[id(B)] for B in self.blocks), self.ends
+        place = np.concatenate([np.arange(a, a + B.shape[1]) for a, B in zip(ends, kept, strict=False)])
+        new = np.full(self.p, -1)
+        new[place] = np.arange(len(place))
+        lengths = tuple(replace(one, columns=new[one.columns][new[one.columns] >= 0]) for one in self.lengths)
+        return replace(self, blocks=kept, lengths=lengths, steps_v=self.steps_v[place])
+
+    def extended(self, x: Array, coarse: RowProblem) -> Array:
+        """x of a truncated problem."""
+        found = np.zeros(self.p + self.q)
+        for a, b, c in zip(self.ends, coarse.ends, coarse.ends[1:], strict=False):
+            found[a : a + c - b] = x[b:c]
+        found[self.p :] = x[coarse.p :]
+        return found
+
+
+@dataclass(eq=False)
+class _Norms:
+    """g(t) = slope·t + ½curvature·t² on t ≤ limit of each norm, and the rows in which it stands alone.
+
+    bound, factor : the row of the limit, and t's coefficient there; within : whether t stands in other rows, too, as a
+    variable
+    """
+
+    slope: Array
+    curvature: Array
+    limit: Array
+    rows: Array
+    bound: Ints
+    factor: Array
+    within: Array
+
+
+def lacks(form: CanonicalForm, pieces: Pieces) -> str | None:
+    """Why the problem is none of this module, as a phrase that follows the solver's name; None where it is one."""
+    if not form.predictions:
+        return "needs some θ"
+    for cone in pieces.cones:
+        if cone.kind not in ("soc", "psd") or (cone.kind == "psd" and cone.extra > LARGEST):
+            return f"takes cones of second order and small semidefinite ones; an atom needs one of the kind {cone.kind}"
+    norms = _norms(form, pieces)
+    if isinstance(norms, str):
+        return norms
+    if any(link.u is None for link in form.predictions):
+        return "needs predictions of each θ"
+    functions = _functions(pieces, norms.rows)
+    return functions if isinstance(functions, str) else None
+
+
+def row_problem(form: CanonicalForm, pieces: Pieces, factors: Mapping[Theta, Factor]) -> RowProblem | str:
+    """The problem, or why it is none, as a phrase that follows the solver's name."""
+    if any(not factor.matrix.orthonormal or not isinstance(factor.B, np.ndarray) for factor in factors.values()):
+        return "needs B as one array in double precision"
+    if any(not norm.is_plain and factors[norm.view.theta].rank < (norm.view.theta.outputs or 1) for norm in form.norms):
+        return "needs as many columns of B as outputs"
+    norms = _norms(form, pieces)
+    if isinstance(norms, str):
+        return norms
+    functions = _functions(pieces, norms.rows)
+    if isinstance(functions, str):
+        return functions
+    blocks, columns, places, owners, at = [], [], [], [], 0
+    for link in form.predictions:
+        assert link.u is not None
+        each = pieces.columns[link.u.id].reshape(-1, link.theta.outputs or 1, order="F")
+        B = factors[link.theta].B
+        for k in range(each.shape[1]):
+            blocks.append(B)
+            columns.append(each[:, k])
+            places.append(at + link.take)
+            owners.append(link.theta)
+            at += len(link.rows)
+    u, place = np.concatenate(columns), np.concatenate(places)
+    alone = [norm for norm, within in zip(form.norms, norms.within, strict=True) if not within]
+    t = np.array([pieces.columns[norm.t.id][0] for norm in alone], dtype=int)
+    y = np.setdiff1d(np.arange(pieces.n), np.concatenate([u, t]))
+    spread = sp.csr_array((np.ones(len(u)), (u, place)), shape=(pieces.n, at))
+    E, F = sp.csr_array(pieces.S @ spread), sp.csr_array(pieces.S[:, y])
+    found = RowProblem(
+        tuple(blocks), np.zeros(len(blocks)), E, F, pieces.s0, spread.T @ pieces.c, pieces.c[y], pieces.c0, functions,
+        pieces.below, pieces.equal, norms.rows, (), np.ones(len(pieces.s0)), np.zeros(0), _unit(pieces), u, y, place,
+    )  # fmt: skip
+    within = np.flatnonzero(norms.within).tolist()
+    tails = {j: int(np.searchsorted(y, pieces.columns[form.norms[j].t.id][0])) for j in within}
+    found = replace(found, shift=found.shift + _margins(found, pieces))
+    return _with_steps(_with_norms(found, form, norms, owners, factors, tails))
+
+
+def _margins(problem: RowProblem, pieces: Pieces) -> Array:
+    """By how much constraints that are not linear are tightened, so that answers, which meet them nearly, meet them.
+
+    Only stated ones are: what graph forms of atoms bound has the values of these atoms in the end.
+    """
+    found, sizes = np.zeros(len(problem.shift)), problem.sizes
+    stated = np.zeros(len(found), dtype=bool)
+    stated[np.concatenate([np.arange(0), *pieces.stated.values()])] = True
+    rows = problem.below[problem.nested]
+    found[rows] = MARGIN * sizes[rows] * stated[rows]
+    for f in problem.functions:
+        if f.hard:
+            heads = f.rows[:, f.family.heads]
+            found[heads] -= MARGIN * sizes[heads].max(axis=1, keepdims=True) * stated[heads]
+    return found
+
+
+def _unit(pieces: Pieces) -> float:
+    sizes = np.abs(pieces.s0[pieces.s0 != 0])
+    return median(sizes) if len(sizes) else 1.0
+
+
+def _norms(form: CanonicalForm, pieces: Pieces) -> _Norms | str:
+    """What each norm costs, where t stands in rows of its own alone; else t counts as a variable."""
+    J, counts = len(form.norms), np.diff(pieces.S.indptr)
+    found = _Norms(
+        np.zeros(J), np.zeros(J), np.full(J, inf), np.zeros(len(counts), dtype=bool), np.full(J, -1), np.ones(J),
+        np.zeros(J, dtype=bool),
+    )  # fmt: skip
+    owner, factor, plain = np.full(len(counts), -1), np.zeros(len(counts)), np.zeros(J, dtype=bool)
+    for link in form.predictions:
+        if len(form.norms_of(link.theta)) != 1:
+            return f"needs one norm of each θ; there are {len(form.norms_of(link.theta))} of {link.theta.name}"
+    for j, norm in enumerate(form.norms):
+        t, plain[j] = pieces.columns[norm.t.id][0], norm.is_plain
+        rows, values = pieces.by_columns[:, [t]].nonzero()[0], pieces.by_columns[:, [t]].data
+        if norm.view.right is not None or norm.view.shift is not None:
+            return "needs a norm of θ itself, not of θM or θ − f₀"
+        found.within[j] = np.any(counts[rows] > 1)
+        if not found.within[j]:
+            found.slope[j] = pieces.c[t]
+            found.rows[rows], owner[rows], factor[rows] = True, j, values
+    reason = _penalties(pieces, found, owner, factor) or _bounds(pieces, found, owner, factor)
+    if reason is not None:
+        return reason
+    if np.any((found.slope == 0) & (found.curvature == 0) & np.isinf(found.limit) & ~found.within):
+        return "needs a positive penalty of ‖θ‖, or a bound on it"
+    if np.any(~plain & (np.isfinite(found.limit) | (found.curvature > 0) | found.within)):
+        return "needs other norms of a matrix θ as a multiple of them"
+    return found
+
+
+def _penalties(pieces: Pieces, found: _Norms, owner: Ints, factor: Array) -> str | None:
+    """Add functions of t alone to its costs, which must be multiples of t and t² for t ≥ 0."""
+    for group in pieces.groups:
+        alone = np.flatnonzero(found.rows[group.rows[:, 0]])
+        if not len(alone):
+            continue
+        rows, weight = group.rows[alone, 0], group.weights[:, [0]].toarray().ravel()[alone]
+        if not isinstance(group.family, Piecewise) or group.weights[alone][:, 1:].nnz:
+            return "needs ‖θ‖ or its square as a penalty"
+        knots = group.family.knots[alone]
+        if pieces.s0[rows].any() or np.any(factor[rows] < 0) or np.any((knots > 0) & np.isfinite(knots)):
+            return "needs ‖θ‖ or its square as a penalty"
+        last = group.family.coefficients[alone, np.isfinite(knots).sum(axis=1)]
+        np.add.at(found.slope, owner[rows], weight * last[:, 1] * factor[rows])
+        np.add.at(found.curvature, owner[rows], weight * last[:, 2] * factor[rows] ** 2)
+    return "needs penalties that do not fall" if np.any((found.slope < 0) | (found.curvature < 0)) else None
+
+
+def _bounds(pieces: Pieces, found: _Norms, owner: Ints, factor: Array) -> str | None:
+    """Take the least bound on each t from rows of t alone."""
+    for row in pieces.below[found.rows[pieces.below]]:
+        j, limit = owner[row], -pieces.s0[row] / factor[row]
+        if factor[row] < 0 < pieces.s0[row]:
+            return "needs no least ‖θ‖"
+        if factor[row] > 0 and limit < found.limit[j]:
+            found.limit[j], found.bound[j], found.factor[j] = limit, row, factor[row]
+    return "needs positive bounds on ‖θ‖" if np.any(found.limit <= 0) else None
+
+
+def _functions(pieces: Pieces, of_t: Array) -> tuple[RowFunctions, ...] | str:
+    """The functions of all rows but those of t alone."""
+    found = []
+    for group in pieces.groups:
+        kept = np.flatnonzero(~of_t[group.rows[:, 0]])
+        if not len(kept):
+            continue
+        made = _of_group(group, kept)
+        if made is None:
+            return "needs functions that stand in one constraint each"
+        found.append(made)
+    for kind, k in sorted({(cone.kind, len(cone.rows)) for cone in pieces.cones}):
+        same = [cone for cone in pieces.cones if (cone.kind, len(cone.rows)) == (kind, k)]
+        family = SecondOrderCone() if kind == "soc" else Semidefinite(int(same[0].extra))
+        rows, ones = np.array([cone.rows for cone in same]), np.ones(len(same))
+        found.append(RowFunctions(family, rows, ones, np.full(len(rows), -1), 0 * ones, hard=True))
+    if any(not f.family.has_prox and not f.is_smooth for f in found):
+        return "needs functions whose proximal map is known"
+    return tuple(found)
+
+
+def _of_group(group: Group, kept: Ints) -> RowFunctions | None:
+    W = sp.csr_array(group.weights[kept])
+    weight, inner = W[:, [0]].toarray().ravel(), sp.csr_array(W[:, 1:])
+    inner.eliminate_zeros()
+    counts = np.diff(inner.indptr)
+    if counts.max(initial=0) > 1:
+        return None
+    inside, share = np.full(len(kept), -1), np.zeros(len(kept))
+    inside[counts == 1], share[counts == 1] = inner.indices, inner.data
+    return RowFunctions(group.family.take(kept), group.rows[kept], weight, inside, share)
+
+
+def _with_norms(  # noqa: PLR0917
+    problem: RowProblem, form: CanonicalForm, norms: _Norms, owners: list[Theta], factors: Mapping[Theta, Factor],
+    tails: Mapping[int, int],
+) -> RowProblem:  # fmt: skip
+    """The problem with R, and with lengths whose cost is no square: ‖θ‖ = ‖v‖/√scale."""
+    R, steps, lengths = np.zeros(len(owners)), np.zeros(len(owners)), []
+    slopes = problem.adjoint(_first_multipliers(problem))[: problem.p] + problem.lifted(problem.cost_d)
+    for j, norm in enumerate(form.norms):
+        own = [k for k, owner in enumerate(owners) if owner is norm.view.theta]
+        scale = factors[norm.view.theta].scale
+        columns = np.concatenate([np.arange(problem.ends[k], problem.ends[k + 1]) for k in own])
+        slope, limit = float(norms.slope[j] / sqrt(scale)), float(norms.limit[j] * sqrt(scale))
+        R[own] = norms.curvature[j] / scale
+        squares = np.concatenate([np.einsum("ij,ij->i", problem.blocks[k], problem.blocks[k]) for k in own])
+        typical = min(problem.unit / sqrt(max(float(np.mean(squares)), 1e-300)), limit)
+        steps[own] = R[own] + slope / typical
+        if not steps[own].any():  # a bound alone: the penalty that it stands for is at most that of its first slopes
+            steps[own] = max(float(np.linalg.norm(slopes[columns])), 1e-300) / typical
+        one = VectorNorm(tuple(own), columns, slope, limit, typical, p={"nuc": 1.0, 2: inf}.get(norm.kind, 2.0))
+        if j in tails:
+            lengths.append(replace(one, t=tails[j], head=sqrt(scale)))
+        elif slope > 0 or limit < inf:
+            lengths.append(replace(one, bound=int(norms.bound[j]), of_bound=sqrt(scale) / float(norms.factor[j])))
+    steps_v = np.repeat(steps, np.diff(problem.ends))
+    return replace(problem, R=R, lengths=tuple(lengths), steps_v=steps_v)
+
+
+def _first_multipliers(problem: RowProblem) -> Array:
+    """Slopes of all functions at x = 0."""
+    a = np.zeros(len(problem.shift))
+    with np.errstate(all="ignore"):
+        for f in problem.functions:
+            if not f.hard:
+                found = f.weight[:, None] * f.family.slope(problem.shift[f.rows])
+                a[f.rows] = np.where(np.isfinite(found), found, 0.0)
+    return a
+
+
+def _with_steps(problem: RowProblem) -> RowProblem:
+    """step = 1/diag(E B (steps_v)⁻¹ BᵀEᵀ), the mean over the rows of a function."""
+    ends = problem.ends
+    each = [
+        np.einsum("ij,ij->i", B, B) / problem.steps_v[a] if b > a else np.zeros(len(B))
+        for B, a, b in zip(problem.blocks, ends, ends[1:], strict=False)
+    ]
+    squares = np.asarray((problem.E * problem.E) @ np.concatenate(each))
+    typical = median(squares[squares > 0]) if np.any(squares > 0) else 1.0
+    squares = np.where(squares > STILL * typical, squares, 0.0)
+    moving = np.where(squares > 0, squares, typical)
+    for f in problem.functions:
+        moving[f.rows] = moving[f.rows].mean(axis=1, keepdims=True)
+    # A row below that no θ moves goes along with its functions.
+    inner = sum((f.by_row(f.share * moving[f.rows].mean(axis=1), len(problem.below)) for f in problem.functions), 0.0)
+    still = np.flatnonzero((squares[problem.below] == 0) & (np.zeros(len(problem.below)) + inner > 0))
+    moving[problem.below[still]] = np.broadcast_to(inner, len(problem.below))[still]
+    return replace(problem, step=1 / moving)
