@@ -39,6 +39,10 @@ class DCPError(KernelOptError, cvxpy.error.DCPError):
     """A problem that does not follow the rules of disciplined convex programming."""
 
 
+class ReadingError(KernelOptError, RuntimeError):
+    """A part of a problem that was read as another function: a fault of kernelopt."""
+
+
 class ParameterError(KernelOptError, cvxpy.error.ParameterError):
     """A `cp.Parameter` without a value."""
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from kernelopt import certificate as certificates
 from kernelopt.certificate import ESTIMATE, Certificate, Request
-from kernelopt.compiler import integers, projection, representer
+from kernelopt.compiler import comparison, integers, projection, representer
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import FEASIBLE, Reduction
 from kernelopt.compiler.separable import Outer, outer_of
@@ -26,7 +26,7 @@ from kernelopt.driver.mixed_integer import Rest
 from kernelopt.driver.strategy import Goal, Outcome, Plan, Task, Units, Work, attempted, least_gap, without_answer
 from kernelopt.errors import ClusterError, DataError, MemoryLimitError, SolverError
 from kernelopt.results.solution import Attempt, Status
-from kernelopt.solvers import choice, cvxpy_solvers, engines
+from kernelopt.solvers import choice, cvxpy_solvers, engines, on_rows
 from kernelopt.solvers.assemble import shape_of
 from kernelopt.solvers.engines import OURS, Start
 from kernelopt.support import clock
@@ -189,6 +189,7 @@ class Convex(Work):
             return nan
         assert answer.point is not None
         point = representer.evaluate(task.reduction, answer.point, answer.predictions)
+        self._require_same(answer, point)
         self.units = _units(point, task.data_unit)
         claimed = task.sign * point.value
         point = self._met(point) if task.is_continuous else self._with_integers(point)
@@ -226,6 +227,13 @@ class Convex(Work):
             if representer.violation(task.reduction, other, task.data_unit) <= FEASIBLE:
                 return other
         return point
+
+    def _require_same(self, answer: cvxpy_solvers.Answer, point: Iterate) -> None:
+        """Raise ReadingError where the pieces that a solver took have other values than the stated problem."""
+        form, outer = self.task.reduction.form, self.task.outer
+        pieces = None if answer.rows is None or outer is None else on_rows.pieces_of(form, outer)
+        if pieces is not None:
+            comparison.require_same(form, pieces, point)
 
     def _first_look(self, point: Iterate, answer: cvxpy_solvers.Answer) -> Certificate | None:
         """Bounds of the reduced problem; None without a certificate, and where the time is over."""

@@ -208,7 +208,8 @@ class RowLogSumExp(Family):
             return np.asarray(w * np.exp(log) + (T * a / (T + a)).sum(axis=1))
 
         with np.errstate(all="ignore"):
-            log = root(lambda log: w * np.exp(log) + of(log).sum(axis=1) - w, slope, (-750.0, 1e-300), len(z))
+            start = -np.logaddexp.reduce(_with_zero(z / T), axis=1)  # for a that are small beside z
+            log = root(lambda log: w * np.exp(log) + of(log).sum(axis=1) - w, slope, (-750.0, 1e-300), len(z), start)
             return of(log), w * np.exp(log)
 
     def prox_slope(self, z: Array, tau: Array, w: Array) -> Jacobian:

@@ -190,14 +190,17 @@ class OfOneNumber(Family):
             return Jacobian.diagonal(np.where(np.isinf(curved), 1.0, curved / (tau + curved))[:, None])
 
 
-def root(f: Callable[[Array], Array], df: Callable[[Array], Array], inside: tuple[float, float], m: int) -> Array:
+def root(
+    f: Callable[[Array], Array], df: Callable[[Array], Array], inside: tuple[float, float], m: int,
+    start: Array | None = None,
+) -> Array:  # fmt: skip
     """The roots of m increasing functions on an open interval, to the last digits.
 
     Newton's steps within a bracket; each third step halves the number of doubles in it, so that 200 steps suffice
     wherever the root is. Without a root, the end of the interval towards which it would lie.
     """
     low, high = np.full(m, np.nextafter(inside[0], inf)), np.full(m, np.nextafter(inside[1], -inf))
-    x = _middle(low, high)
+    x = _middle(low, high) if start is None else np.clip(start, low, high)
     with np.errstate(all="ignore"):
         for step in range(STEPS):
             value = f(x)
@@ -205,7 +208,7 @@ def root(f: Callable[[Array], Array], df: Callable[[Array], Array], inside: tupl
             if np.all(np.nextafter(low, inf) >= high):
                 break
             new = x - value / df(x)
-            inner = (new > low) & (new < high) & (step % 3 > 0)
+            inner = (new > low) & (new < high) & (step % 3 < 2)
             x = np.where(inner, new, _middle(low, high))
     return x
 

@@ -7,6 +7,8 @@ R + D + BᵀKB with a sparse K, and takes the least of
     alike     K = W ⊗ I, the same for all rows:  one eigendecomposition of BᵀB for all systems
     gradients K outputs of one B:  conjugate gradients, preconditioned by R + D + Bᵀ diag(tr Kᵢ/K) B, r × r
     columns   Cholesky
+
+Where x has few entries, all is one dense matrix.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from kernelopt.support.types import Array, Ints
 
 Solver = Callable[[Array], Array]
 
+WHOLE = 500  # entries of x up to which a system is one dense matrix: more steps take longer than its Cholesky factor
 # Entries of y from which those that meet no other one are eliminated first, and rows in which such a one may stand.
 MANY, FEW_ROWS = 30, 12
 # Rows of G, relative to the columns of all B, up to which systems are solved in rows: f³/3 + f²·(entries of G) against
@@ -65,6 +68,13 @@ class Products:
         B = self.problem.blocks[0]
         values, vectors = sl.eigh(B.T @ B, check_finite=False)
         return np.maximum(values, 0.0), vectors
+
+    @cached_property
+    def whole(self) -> Array:
+        """C = [EB, F]."""
+        problem, ends = self.problem, [*pairwise(self.problem.starts)]
+        parts = [problem.E[:, a:b] @ B for B, (a, b) in zip(problem.blocks, ends, strict=True)]
+        return np.hstack([*parts, problem.F.toarray()])
 
     @cached_property
     def is_one(self) -> bool:
@@ -120,15 +130,31 @@ def _local(problem: RowProblem, corner: sp.csr_array) -> Ints:
 
 def solver(products: Products, found: Curvature, lengths: OfLengths, ridge: Array) -> Solver:
     """The map r ↦ x, for r (p + q,). Raises LinAlgError where a matrix is not positive definite."""
-    problem = products.problem
+    problem, R = products.problem, np.diag(products.problem.R) + lengths.W
+    if problem.p + problem.q <= WHOLE:
+        return _whole(products, found, lengths, R, ridge)
     inner = reduced(problem, found.H, ridge)
-    R = np.diag(problem.R) + lengths.W
     columns, T = _columns(problem, found, lengths)
     of_v = _alike(products, inner, R) or _in_rows(products, inner, R)
     if of_v is None and products.is_one and problem.p > LARGE:
         return _gradients(problem, found, inner, R, columns, T)
     base = _bordered(problem, inner, of_v or _in_columns(problem, inner.K, R))
     return _with_columns(base, columns, T)
+
+
+def _whole(products: Products, found: Curvature, lengths: OfLengths, R: Array, ridge: Array) -> Solver:
+    """Without the columns of long functions one dense matrix, by Cholesky."""
+    problem, C = products.problem, products.whole
+    M = C.T @ (found.H @ C)
+    inner = M[: problem.p, : problem.p]
+    for k, (a, b) in enumerate(pairwise(problem.ends)):
+        for j, (c, d) in enumerate(pairwise(problem.ends)):
+            if R[k, j]:
+                inner[a:b, c:d] += R[k, j] * np.eye(b - a)
+    at = np.arange(problem.p, problem.p + problem.q)
+    M[at, at] += ridge
+    columns, T = _columns(problem, found, lengths)
+    return _with_columns(_factored(M), columns, T)
 
 
 def _columns(problem: RowProblem, found: Curvature, lengths: OfLengths) -> tuple[Array, Array]:

@@ -179,11 +179,13 @@ ROWS = {
     ),
     "second-order cone": (
         norms.SecondOrderCone(), 4, within_cone,
-        lambda i, s: inside(s[0] >= lengths(s[1:], 2) * (1 - NEARLY)), lambda i, a, w: inside(-a[0] >= lengths(a[1:], 2)),
+        lambda i, s: inside(s[0] >= lengths(s[1:], 2) * (1 - NEARLY)),
+        lambda i, a, w: inside(-a[0] >= lengths(a[1:], 2)),
     ),
     "semidefinite cone": (
         spectral.Semidefinite(3), 6, semidefinite,
-        lambda i, s: inside(least_eigenvalue(s) >= -NEARLY * lengths(s, 2)), lambda i, a, w: inside(least_eigenvalue([-x for x in a]) >= 0),
+        lambda i, s: inside(least_eigenvalue(s) >= -NEARLY * lengths(s, 2)),
+        lambda i, a, w: inside(least_eigenvalue([-x for x in a]) >= 0),
     ),
     "nuclear norm": (
         spectral.Schatten((3, 2), 1.0), 6, PLAIN,

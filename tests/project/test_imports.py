@@ -45,7 +45,7 @@ INSIDE = {
         ["claim", "dual_rows", "gram", "joint", "pivots", "rooms", "sizes"],
     ],
     "compiler": [
-        ["explain", "projection"],
+        ["comparison", "explain", "projection"],
         ["representer"],
         ["reader", "separable"],
         ["exponential_sums", "feasibility", "integers", "patterns", "vacuous"],

@@ -1,0 +1,110 @@
+"""Pieces beside the expressions that they were read from: both have the same values at the same point.
+
+No proof on pieces can see that an expression was misread, so that each answer is such a point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isfinite
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+
+from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.iterate import Iterate, place
+from kernelopt.compiler.linear_maps import flat
+from kernelopt.compiler.reader import read
+from kernelopt.errors import ReadingError
+from kernelopt.language.text import describe
+from kernelopt.pieces.form import Pieces
+from kernelopt.support.arithmetic import UNIT
+from kernelopt.support.cvxpy_parts import AddExpression
+from kernelopt.support.types import Array
+
+# Roundings of a row and of a sum that both sides may differ by. A misread function is off by far more, and sums of many
+# terms by less.
+ROUNDINGS = 1e4 * UNIT
+
+
+def require_same(form: CanonicalForm, pieces: Pieces, point: Iterate) -> None:
+    """Raise ReadingError, which names the part, where pieces have another value than what was stated."""
+    place(form, point)
+    if _differ(form.bare, pieces) is None:
+        return
+    for part in _parts(form.bare):
+        found = _differ(part, read(part))
+        if found is not None:
+            node = part.constraints[0] if part.constraints else part.objective.args[0]
+            raise ReadingError(
+                f"Expected pieces with the values of the stated problem; {describe(node)} is {found[1]:.17g}, and its "
+                f"pieces are {found[0]:.17g}. This is a fault of kernelopt: solve with solver='CLARABEL', and report "
+                "it."
+            )
+    raise ReadingError(
+        "Expected pieces with the value of the stated objective; got another one. This is a fault of kernelopt: solve "
+        "with solver='CLARABEL', and report it."
+    )
+
+
+def _parts(problem: cp.Problem) -> Iterator[cp.Problem]:
+    """A problem for each summand of the objective, and for each constraint."""
+    kind = type(problem.objective)
+    yield from (cp.Problem(kind(part)) for part in _summands(problem.objective.args[0]))
+    yield from (cp.Problem(kind(cp.Constant(0.0)), [constraint]) for constraint in problem.constraints)
+
+
+def _summands(node: Any) -> Iterator[Any]:
+    if isinstance(node, AddExpression):
+        for part in node.args:
+            yield from _summands(part)
+    else:
+        yield node
+
+
+def _differ(problem: cp.Problem, pieces: Pieces) -> tuple[float, float] | None:
+    """Two values that differ by more than rounding: of the pieces, and as stated; None where there are none.
+
+    Columns that graph forms of atoms add have no values beside their solver's: such pieces are not compared.
+    """
+    known = np.concatenate([pieces.bounds[:, 0], *pieces.columns.values()])
+    if len(np.unique(known)) < pieces.n:
+        return None
+    x = np.zeros(pieces.n)
+    for variable in problem.variables():
+        if variable.value is not None and variable.id in pieces.columns:
+            x[pieces.columns[variable.id]] = flat(variable.value)
+    x = pieces.settled(x)
+    sums, off = pieces.sums(x), _rounding(pieces, x)
+    sign = -1.0 if isinstance(problem.objective, cp.Maximize) else 1.0
+    pairs = [(sums[0], sign * float(problem.objective.value), off[0])]
+    number = np.full(len(pieces.s0), -1)
+    number[pieces.below] = np.arange(len(pieces.below))
+    for constraint in problem.constraints:
+        rows = pieces.stated.get(constraint.id, np.arange(0))
+        if type(constraint).__name__ == "Inequality" and len(rows):
+            here = 1 + number[rows]
+            pairs += list(zip(sums[here], flat(constraint.expr.value), off[here], strict=True))
+    for found, stated, rounding in pairs:
+        if isfinite(found) and isfinite(stated) and not abs(found - stated) <= rounding:
+            return float(found), float(stated)
+    return None
+
+
+def _rounding(pieces: Pieces, x: Array) -> Array:
+    """What rounding of rows, and of sums, changes in each of `pieces.sums`: ∞ at the end of a domain.
+
+    A convex h changes within s ± e by no more than its largest value there is above h(s).
+    """
+    size = abs(pieces.S) @ np.abs(x) + np.abs(pieces.s0)
+    e = ROUNDINGS * size
+    terms = np.concatenate([[np.abs(pieces.c) @ np.abs(x) + abs(pieces.c0)], size[pieces.below]])
+    moved, s = np.concatenate([[0.0], e[pieces.below]]), pieces.rows(x)
+    with np.errstate(all="ignore"):
+        for group in pieces.groups:
+            value = group.family.value(s[group.rows])
+            more = group.family.highest(s[group.rows], e[group.rows]) - value
+            terms += group.weights.T @ np.where(np.isfinite(value), np.abs(value), 0.0)
+            moved += group.weights.T @ np.where(np.isnan(more), np.inf, more)
+        return np.asarray(2 * moved + ROUNDINGS * terms)

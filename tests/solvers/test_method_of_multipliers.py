@@ -1,0 +1,391 @@
+"""The method of multipliers on pieces, beside plain cvxpy with the same B and Clarabel."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from scipy.linalg import lapack
+
+import kernelopt as ko
+from kernelopt.compiler import comparison
+from kernelopt.compiler.atom_rules import RULES
+from kernelopt.errors import ReadingError
+from kernelopt.factorization import CholeskyFactor
+from kernelopt.solvers import method_of_multipliers, on_rows, row_multipliers, row_systems
+from kernelopt.solvers.row_problem import row_problem
+from kernelopt.solvers.row_systems import Products, solver
+from kernelopt.solvers.watch import Watch
+
+NAME = "METHOD_OF_MULTIPLIERS"
+N = 24
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(N, 2))
+Y = np.column_stack([np.sin(2 * X[:, 0]), X[:, 1], np.cos(X[:, 1])]) + 0.2 * RNG.standard_t(3, size=(N, 3))
+y, c, GROUPS = Y[:, 0], np.where(Y[:, 0] > 0, 1.0, -1.0), RNG.integers(0, 3, size=N)
+POSITIVE = np.exp(Y[:, 1])
+
+
+class Declared:
+    """The words of a statement in kernelopt."""
+
+    def theta(self, outputs=None, sigma=1.0):
+        theta = ko.Theta(ko.kernels.Gaussian(sigma=sigma), outputs=outputs)
+        return theta, theta(X)
+
+    def square(self, theta):
+        return ko.sum_squares(theta)
+
+    def norm(self, theta, kind=None):
+        return ko.norm(theta) if kind is None else ko.norm(theta, kind)
+
+
+class ByHand:
+    """The same words with Bw."""
+
+    def theta(self, outputs=None, sigma=1.0):
+        C, pivots, rank, _ = lapack.dpstrf(ko.kernels.Gaussian(sigma=sigma)(X), tol=1e-12, lower=1)
+        B = np.empty((N, rank))
+        B[pivots - 1] = np.tril(C)[:, :rank]
+        w = cp.Variable(rank if outputs is None else (rank, outputs))
+        return w, B @ w
+
+    def square(self, w):
+        return cp.sum_squares(w)
+
+    def norm(self, w, kind=None):
+        return cp.norm(w, 2 if w.ndim == 1 else "fro") if kind is None else cp.norm(w, kind)
+
+
+def stated(function):
+    STATED[function.__name__.replace("_", " ")] = function
+    return function
+
+
+STATED = {}
+
+
+@stated
+def norms_of_rows(E):
+    theta, F = E.theta(3)
+    return cp.sum(cp.norm(Y - F, 2, axis=1)) + 0.5 * E.square(theta), []
+
+
+@stated
+def norms_of_rows_with_intercepts(E):
+    theta, F = E.theta(3)
+    return cp.sum(cp.norm(Y - F - np.ones((N, 1)) @ cp.Variable((1, 3)), 2, axis=1)) + 0.1 * E.square(theta), []
+
+
+@stated
+def Huber_of_norms_of_rows(E):
+    theta, F = E.theta(3)
+    return cp.sum(cp.huber(cp.norm(Y - F, 2, axis=1), 0.5)) + 0.2 * E.square(theta), []
+
+
+@stated
+def rows_in_balls(E):
+    theta, F = E.theta(3)
+    return cp.sum_squares(Y - F) + 0.2 * E.square(theta), [cp.norm(F, 2, axis=1) <= 0.6]
+
+
+@stated
+def the_nuclear_norm_of_residuals(E):
+    theta, F = E.theta(3)
+    return cp.normNuc(Y - F) + 0.05 * E.square(theta), []
+
+
+@stated
+def the_spectral_norm_of_residuals(E):
+    theta, F = E.theta(3)
+    return cp.sigma_max(Y - F) + 0.05 * E.square(theta), []
+
+
+@stated
+def semidefinite_and_second_order_constraints(E):
+    theta, F = E.theta(3)
+    G = F + np.ones((N, 1)) @ cp.Variable((1, 3))
+    semidefinite = cp.bmat([[G[0, 0], G[0, 1]], [G[0, 1], G[0, 2]]]) >> 0
+    return cp.sum_squares(Y - G) + 0.2 * E.square(theta), [
+        semidefinite, cp.SOC(1.0 + G[:4, 0], G[:4, 1:].T, axis=0), cp.sum(G[5]) == 1, G[6] <= 0.1,
+    ]  # fmt: skip
+
+
+@stated
+def the_worst_group_of_log_losses(E):
+    theta, f = E.theta()
+    loss = cp.logistic(-cp.multiply(c, f + cp.Variable()))
+    return cp.max(cp.hstack([cp.sum(loss[g == GROUPS]) for g in range(3)])) + 0.05 * E.square(theta), []
+
+
+@stated
+def the_entropic_risk_of_squares(E):
+    theta, f = E.theta()
+    return cp.log_sum_exp(0.5 * cp.square(y - f - cp.Variable())) + 0.02 * E.square(theta), []
+
+
+@stated
+def the_length_of_residuals_and_of_theta(E):
+    theta, f = E.theta()
+    return cp.norm(y - f - cp.Variable()) + 0.3 * E.norm(theta), []
+
+
+@stated
+def the_shortest_theta_within_an_error(E):
+    theta, f = E.theta()
+    return E.norm(theta), [cp.norm(y - f - cp.Variable()) <= 1.0]
+
+
+@stated
+def the_norm_of_order_three_halves(E):
+    theta, f = E.theta()
+    return cp.pnorm(y - f - cp.Variable(), 1.5) + 0.1 * E.square(theta), []
+
+
+@stated
+def squares_over_a_variable(E):
+    theta, f = E.theta()
+    s = cp.Variable(pos=True)
+    return cp.quad_over_lin(y - f - cp.Variable(), s) + 2 * s + 0.2 * E.square(theta), []
+
+
+@stated
+def several_norms(E):
+    parts = [E.theta(sigma=sigma) for sigma in (0.5, 1.0, 4.0)]
+    f = sum(f for _, f in parts) + cp.Variable()
+    return cp.sum(cp.logistic(-cp.multiply(c, f))) + 0.8 * sum(E.norm(theta) for theta, _ in parts), []
+
+
+@stated
+def the_nuclear_norm_of_theta(E):
+    theta, F = E.theta(3)
+    return cp.sum_squares(Y - F) + 0.8 * E.norm(theta, "nuc"), []
+
+
+@stated
+def the_spectral_norm_of_theta(E):
+    theta, F = E.theta(3)
+    return cp.sum_squares(Y - F) + 0.8 * E.norm(theta, 2), []
+
+
+@stated
+def a_norm_within_losses(E):
+    theta, f = E.theta()
+    margins = cp.multiply(c, f + cp.Variable()) - 0.1 * E.norm(theta)
+    return cp.sum(cp.pos(1 - margins)) + 0.1 * E.square(theta), []
+
+
+@stated
+def fair_squared_hinge(E):
+    theta, f = E.theta()
+    return cp.sum(cp.square(cp.pos(1 - cp.multiply(c, f)))) + 0.2 * E.square(theta), [cp.abs(cp.sum(f[:9])) <= 0.01]
+
+
+@stated
+def bounded_differences(E):
+    theta, f = E.theta()
+    return cp.sum(cp.abs(y - f - cp.Variable())) + 0.2 * E.square(theta), [cp.abs(f[1:] - f[:-1]) <= 0.5]
+
+
+@stated
+def a_divergence(E):
+    theta, f = E.theta()
+    g = f + cp.Variable()
+    return cp.sum(cp.kl_div(POSITIVE, g)) + 0.2 * E.square(theta), [g >= 1e-3]
+
+
+@stated
+def a_squared_length_that_is_bounded(E):
+    theta, f = E.theta()
+    return cp.norm(y - f) + 0.1 * E.square(theta), [cp.sum_squares(f) <= 3, E.norm(theta) <= 2.5]
+
+
+def by_hand(name):
+    objective, constraints = STATED[name](ByHand())
+    problem = cp.Problem(cp.Minimize(objective), constraints)
+    problem.solve(solver="CLARABEL", tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
+    return problem.value, constraints
+
+
+def declared(name):
+    objective, constraints = STATED[name](Declared())
+    return ko.Problem(cp.Minimize(objective), constraints), constraints
+
+
+@pytest.mark.later
+@pytest.mark.parametrize("name", STATED)
+def test_beside_a_cone_solver(name):
+    """Values, certificates and multipliers."""
+    truth, alike = by_hand(name)
+    problem, constraints = declared(name)
+    problem.solve()
+    assert problem.solver_stats.solver_name == NAME
+    assert problem.status == "optimal"
+    assert problem.value == pytest.approx(truth, rel=1e-6)
+    assert problem.certificate.lower <= truth * (1 + 1e-8) and problem.certificate.upper >= truth * (1 - 1e-8)
+    for ours, theirs in zip(constraints, alike, strict=True):
+        for dual, other in zip(ours.dual_variables, theirs.dual_variables, strict=True):
+            size = max(1.0, float(np.abs(other.value).max()))
+            np.testing.assert_allclose(dual.value, other.value, atol=2e-3 * size)
+
+
+def test_parameters_start_from_the_last_answer():
+    theta, lam, level = ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=3), cp.Parameter(nonneg=True), cp.Parameter()
+    F = theta(X)
+    problem = ko.Problem(
+        cp.Minimize(cp.sum(cp.norm(Y - F, 2, axis=1)) + lam * ko.sum_squares(theta)), [cp.sum(F) <= level]
+    )
+    for lam.value, level.value in ((0.5, 1.0), (0.4, 1.0), (0.4, 0.9)):
+        problem.solve()
+        first = ko.Problem(problem.objective, problem.constraints)
+        first.solve()
+        assert problem.status == first.status == "optimal"
+        assert problem.value == pytest.approx(first.value, rel=1e-6)
+
+
+def test_what_it_lacks_is_told():
+    theta, Theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=2)
+    f, loss, columns = theta(X), cp.norm(y - theta(X)), cp.norm(Y[:, :2] - Theta(X))
+    for objective, said in (
+        (loss, "one norm of each θ"),
+        (loss + ko.norm(theta) ** 3, "‖θ‖ or its square as a penalty"),
+        (columns + ko.norm(Theta @ np.ones((2, 1)), "fro") + ko.norm(Theta, "fro"), "one norm of each θ"),
+        (columns + ko.norm(Theta @ np.eye(2)[::-1], "fro"), "a norm of θ itself"),
+        (columns + ko.norm(Theta, "nuc") ** 2, "as a multiple of them"),
+        (loss + cp.rel_entr(1.0, 2 + f[0]) + cp.rel_entr(2 + f[1], 2 + f[2]) + ko.norm(theta), "kind exp"),
+    ):
+        assert said in str(ko.Problem(cp.Minimize(objective)).solvers()[NAME])
+
+
+def test_it_takes_sums_of_functions_of_one_number_by_name():
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    problem = ko.Problem(cp.Minimize(cp.sum(cp.pos(1 - cp.multiply(c, theta(X) + b))) + 0.1 * ko.sum_squares(theta)))
+    truth = problem.solve()
+    assert problem.solve(solver=NAME) == pytest.approx(truth, rel=1e-6)
+    assert problem.status == "optimal" and problem.solver_stats.solver_name == NAME
+
+
+def test_a_time_limit_ends_it():
+    problem, _ = declared("the worst group of log losses")
+    problem.solve(time_limit=1e-3)
+    assert problem.status == "user_limit"
+
+
+def test_a_misread_atom_is_an_error_that_names_it(monkeypatch):
+    rule = RULES["quad_over_lin"]
+    monkeypatch.setitem(RULES, "quad_over_lin", lambda reader, node: rule(reader, node).times(1.001))
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(cp.norm(y - theta(X)) + cp.sum_squares(theta(X)[:3]) + ko.sum_squares(theta)))
+    with pytest.raises(ReadingError, match="u\\[0:3\\]"):
+        problem.solve()
+
+
+def numbers(name):
+    """A problem in rows with its factors, at a random point and random multipliers."""
+    objective, constraints = STATED[name](Declared())
+    form = ko.Problem(cp.Minimize(objective), constraints).canonical_form()
+    factors = {}
+    for link in form.predictions:
+        values, V = np.linalg.eigh(link.theta.kernel(link.rows.points, link.rows.points))
+        B = np.ascontiguousarray((V * np.sqrt(np.maximum(values, 0)))[:, ::-1][:, :9])
+        factors[link.theta] = CholeskyFactor(B, 1.0, np.arange(9), 0.0, 0.0, 0.0)
+    pieces = comparison.read(form.bare)
+    problem = row_problem(form, pieces, factors)
+    rng = np.random.default_rng(1)
+    x = 0.3 * rng.normal(size=problem.p + problem.q)
+    x[problem.p :] += 1.0
+    return problem, x, rng
+
+
+POINTS = ["norms of rows", "Huber of norms of rows", "rows in balls", "the nuclear norm of residuals",
+          "semidefinite and second order constraints", "the worst group of log losses", "the entropic risk of squares",
+          "the norm of order three halves", "several norms", "the nuclear norm of theta", "a norm within losses",
+          "fair squared hinge", "bounded differences"]  # fmt: skip
+
+
+def at(problem, x, a0, b0):
+    return method_of_multipliers._state(problem, x, problem.moved(x) + problem.shift, a0, b0, 2.0, None)
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_derivatives_of_the_inner_objective(name):
+    """Multipliers are slopes, and systems invert the second derivative, by differences."""
+    problem, x, rng = numbers(name)
+    a0 = np.where(problem.explicit, 0.2 * np.abs(rng.normal(size=len(problem.shift))), 0.0)
+    b0 = np.concatenate([0.3 * rng.normal(size=problem.p), np.zeros(problem.q)])
+    state, d, h = at(problem, x, a0, b0), rng.normal(size=len(x)), 1e-6
+    ends = [at(problem, x + sign * h * d, a0, b0) for sign in (1, -1)]
+    slope = (ends[0].value - ends[1].value) / (2 * h)
+    assert slope == pytest.approx(float(state.gradient(problem) @ d), rel=1e-5, abs=1e-5)
+    bent = (ends[0].gradient(problem) - ends[1].gradient(problem)) / (2 * h)
+    found = row_multipliers.curvature(problem, state.s, state.rows)
+    tiny = np.full(problem.q, 1e-9)
+    solved = solver(Products(problem), found, state.lengths, tiny)(bent)
+    left = full(problem, found, state.lengths, tiny) @ d - bent
+    assert np.abs(left).max() <= 1e-4 * (1 + np.abs(bent).max())
+    back = full(problem, found, state.lengths, tiny) @ solved - bent
+    assert np.abs(back).max() <= 1e-6 * (1 + np.abs(bent).max())
+
+
+def full(problem, found, lengths, ridge):
+    """R + W ⊗ I + Cᵀ(H + ZTZᵀ)C + UTUᵀ + ridge."""
+    C = np.column_stack([problem.moved(e) for e in np.eye(problem.p + problem.q)])
+    M = C.T @ (found.H @ C + found.Z @ (found.T @ (found.Z.T @ C))) + lengths.U @ lengths.T @ lengths.U.T
+    R = np.diag(problem.R) + lengths.W
+    for k, (a, b) in enumerate(zip(problem.ends, problem.ends[1:], strict=False)):
+        for j, (e, f) in enumerate(zip(problem.ends, problem.ends[1:], strict=False)):
+            M[a:b, e:f] += R[k, j] * np.eye(b - a) if b - a == f - e else 0.0
+    return M + np.diag(np.concatenate([np.zeros(problem.p), ridge]))
+
+
+@pytest.mark.parametrize("largest", [0, 10_000])
+@pytest.mark.parametrize("name", POINTS)
+def test_systems_of_large_problems(name, largest, monkeypatch):
+    """In rows, in columns, alike, and by conjugate gradients, as small ones."""
+    monkeypatch.setattr(row_systems, "WHOLE", 0)
+    monkeypatch.setattr(row_systems, "MANY", 0)
+    monkeypatch.setattr(row_systems, "LARGE", largest)
+    monkeypatch.setattr(row_systems, "ENOUGH", 1e-13)
+    monkeypatch.setattr(row_systems, "MOST", 5000)
+    problem, x, rng = numbers(name)
+    a0 = np.where(problem.explicit, 0.2 * np.abs(rng.normal(size=len(problem.shift))), 0.0)
+    state = at(problem, x, a0, np.zeros(len(x)))
+    found, ridge = row_multipliers.curvature(problem, state.s, state.rows), np.full(problem.q, 0.1)
+    r = rng.normal(size=len(x))
+    solved = solver(Products(problem), found, state.lengths, ridge)(r)
+    left = full(problem, found, state.lengths, ridge) @ solved - r
+    assert np.abs(left).max() <= 1e-5 * (1 + np.abs(solved).max())
+
+
+def test_coarse_ranks_come_first(monkeypatch):
+    monkeypatch.setattr(method_of_multipliers, "RANKS", (3, 5))
+    seen = []
+    whole = method_of_multipliers._rounds
+
+    def rounds(problem, *more, **options):
+        seen.append(problem.p)
+        return whole(problem, *more, **options)
+
+    monkeypatch.setattr(method_of_multipliers, "_rounds", rounds)
+    problem, _, _ = numbers("norms of rows")
+    found = method_of_multipliers.solve(problem, Watch("", 1e-8, 1e-12, problem.unit)).point
+    monkeypatch.setattr(method_of_multipliers, "RANKS", ())
+    again = method_of_multipliers.solve(problem, Watch("", 1e-8, 1e-12, problem.unit)).point
+    assert seen == [9, 15, 27, 27]
+    assert found.primal == pytest.approx(again.primal, rel=1e-6)
+
+
+def test_the_optimum_at_theta_of_zero():
+    """P₀ by pieces, with and without variables."""
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=3), cp.Variable((1, 3))
+    for shift in (np.zeros((N, 3)), np.ones((N, 1)) @ b):
+        problem = ko.Problem(cp.Minimize(cp.normNuc(Y - theta(X) - shift) + 0.1 * ko.sum_squares(theta)))
+        problem.solve()
+        truth = cp.Problem(cp.Minimize(cp.normNuc(Y - shift))).solve(solver="CLARABEL")
+        assert problem.certificate.at_zero == pytest.approx(truth, rel=1e-6)
+
+
+def test_points_of_other_shapes_are_no_start():
+    problem, _, _ = numbers("norms of rows")
+    other, _, _ = numbers("a norm within losses")
+    found = method_of_multipliers.solve(other, Watch("", 1e-6, 1e-10, other.unit))
+    assert on_rows.started(problem, found) is None
+    assert on_rows.started(other, found) is not None
