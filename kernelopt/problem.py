@@ -184,10 +184,11 @@ class Problem(Statement, Answered):
         Parameters
         ----------
         solver : "LEAST_SQUARES", "NEWTON", "AUGMENTED_LAGRANGIAN", "PROXIMAL_POINT" (maxima of affine functions) or
-            "INTERIOR_POINT", which keep B dense and take problems that split into functions of one number each, or the
-            name of an installed cvxpy solver, such as "CLARABEL", "OSQP", "ECOS" or "SCS"; by default chosen from the
-            problem's structure, see `solvers()`; should that one fall short, the next is tried. Only "SPECTRAL" takes
-            the spectral form; "LEVENBERG_MARQUARDT" takes a nonconvex `SmoothLoss`.
+            "INTERIOR_POINT", which keep B dense and take problems that split into functions of one number each,
+            "METHOD_OF_MULTIPLIERS", which takes what couples rows, outputs or norms, or the name of an installed cvxpy
+            solver, such as "CLARABEL", "OSQP", "ECOS" or "SCS"; by default chosen from the problem's structure, see
+            `solvers()`; should that one fall short, the next is tried. Only "SPECTRAL" takes the spectral form;
+            "LEVENBERG_MARQUARDT" takes a nonconvex `SmoothLoss`.
         tol : largest certified relative gap, (upper − lower)/(P₀ − upper) with P₀ the optimum at θ = 0, that is called
             "optimal". The solver's own tolerances are set 100 times tighter; where its answer falls short, it is run
             again with tighter ones and in other units. `solver_stats.attempts` lists all runs.

@@ -53,11 +53,8 @@ class Jacobian:
 class Family(ABC):
     """m convex functions hᵢ of k numbers each.
 
-    has_prox : whether `prox` and `prox_slope` are there; is_smooth : whether h is finite and differentiable everywhere,
-    so that `slope` is continuous
+    is_smooth : whether h is finite and differentiable everywhere, so that `slope` is continuous
     """
-
-    has_prox = True
 
     @property
     def is_smooth(self) -> bool:
@@ -96,13 +93,13 @@ class Family(ABC):
     def nearest(self, a: Array, w: Array) -> Array:
         """A point of the domain of (whᵢ)* near a: a itself where it is inside."""
 
+    @abstractmethod
     def prox(self, z: Array, tau: Array, w: Array) -> Array:
         """argmin over a of ½‖a − z‖² + τ(whᵢ)*(a)."""
-        raise NotImplementedError(f"{type(self).__name__} has no prox.")
 
+    @abstractmethod
     def prox_slope(self, z: Array, tau: Array, w: Array) -> Jacobian:
         """An element of the generalized Jacobian of `prox` by z."""
-        raise NotImplementedError(f"{type(self).__name__} has no prox.")
 
 
 class OfOneNumber(Family):

@@ -32,12 +32,12 @@ from kernelopt.support.types import Array, Ints
 RANKS, SOME = (100, 300), 0.6
 # σ in units of the problem's steps: at first, its growth after a round that left more than SLOW of the gap, its largest
 # value, and what it is divided by after an inner problem that took too many steps.
-FIRST, GROWTH, SLOW, LARGEST, SHRINK = 3.0, 5.0, 0.2, 1e10, 16.0
+FIRST, GROWTH, SLOW, LARGEST, SHRINK = 3.0, 5.0, 0.05, 1e10, 16.0
 BACK = 0.02  # share of σ with which the next rank begins
 # Rounds of one rank, Newton steps of one round, trials of a step length.
 ROUNDS, STEPS, TRIALS = 60, 40, 40
 # A round ends where the inner problem's error is that share of the proximal terms, or of the gap that is asked for.
-SHARE, FINE = 0.01, 0.01
+SHARE, FINE = 0.1, 0.01
 # Of a step length: least decrease relative to the slope (Armijo), and largest slope at its end (Wolfe).
 DECREASE, FLATTER = 1e-4, 0.9
 ROUNDING = 2e-15  # relative: values that differ by less count as equal in a line search
@@ -45,6 +45,7 @@ ROUNDING = 2e-15  # relative: values that differ by less count as equal in a lin
 # directions in which no function is active now.
 RIDGE, LEAST = 1e-3, 1e-10
 NEARLY = 1e-14  # relative to the value: inner errors of that size are rounding
+LAST_DIGITS = 1e-11  # relative to the value: where θ = 0 is optimal, the gap has no other unit
 IDLE = 12  # rounds without a better point, after which there is none
 
 
@@ -125,7 +126,9 @@ def _rounds(problem: RowProblem, watch: Watch, start: RowPoint | None, rank: int
                 best, idle = found, 0
             else:
                 idle += 1
-            if is_enough or idle > IDLE:
+            point = found.point
+            is_settled = point.gap <= LAST_DIGITS * abs(point.primal) and point.violation <= LAST_DIGITS * problem.unit
+            if is_enough or is_settled or idle > IDLE:
                 break
             x, a0, b0 = state.x, np.where(problem.explicit, state.rows.a, 0.0), state.lengths.b
             if merit > SLOW * last:

@@ -19,6 +19,7 @@ from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.factorization import Factor
 from kernelopt.language.expressions import Theta
 from kernelopt.pieces.form import Group, Pieces
+from kernelopt.pieces.extremes import SumOfLargest
 from kernelopt.pieces.function import Family
 from kernelopt.pieces.norms import SecondOrderCone
 from kernelopt.pieces.quadratics import Piecewise
@@ -390,8 +391,8 @@ def _functions(pieces: Pieces, of_t: Array) -> tuple[RowFunctions, ...] | str:
         family = SecondOrderCone() if kind == "soc" else Semidefinite(int(same[0].extra))
         rows, ones = np.array([cone.rows for cone in same]), np.ones(len(same))
         found.append(RowFunctions(family, rows, ones, np.full(len(rows), -1), 0 * ones, hard=True))
-    if any(not f.family.has_prox and not f.is_smooth for f in found):
-        return "needs functions whose proximal map is known"
+    if any(isinstance(f.family, SumOfLargest) for f in found) and any(f.is_nested and not f.is_smooth for f in found):
+        return "takes many steps for the largest of losses with kinks"
     return tuple(found)
 
 
