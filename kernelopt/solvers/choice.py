@@ -203,7 +203,7 @@ def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, size: in
     preferred = _preferred(shape, size, warm)
     if form.smooth:  # there is no solver but ours to fall back on
         preferred += [name for name in ENGINES if name not in preferred and engines.lacks(name, shape) is None]
-    elif not preferred and on_rows.lacks(form, outer) is None:
+    elif shape.lacks is not None and not preferred and on_rows.lacks(form, outer) is None:
         preferred = [MULTIPLIERS]
     return [*preferred, *(name for name in names if name not in OURS)]
 

@@ -9,6 +9,7 @@ from kernelopt.compiler import projection
 from kernelopt.compiler.integers import fixed
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.separable import outer_of
+from kernelopt.solvers import row_problem
 
 X, Y = np.array([[0.1], [0.7], [1.4], [2.0]]), np.array([0.8, -0.3, 0.5, 1.0])
 GAUSSIAN = ko.kernels.Gaussian(sigma=1.0)
@@ -40,6 +41,7 @@ def test_a_switch_that_is_off_is_off(price):
 @pytest.mark.slow
 def test_what_can_not_be_met_to_rounding_is_not_optimal(monkeypatch):
     monkeypatch.setattr(projection, "moved", lambda reduction, form, point: None)
+    monkeypatch.setattr(row_problem, "MARGIN", 0.0)
     problem = switched(ko.norm, cp.Variable(boolean=True), 0.39)[1]
     problem.solve(tol=1e-3)
     assert problem.status == "optimal_inaccurate"
