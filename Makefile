@@ -69,6 +69,7 @@ bench:
 	$(BIN)/python tests/benchmarks/certificate.py
 	$(BIN)/python tests/benchmarks/factorization.py
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/benchmarks/everyday.py
+	$(BIN)/python tests/benchmarks/declared.py --hand
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/benchmarks/chart.py
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/benchmarks/estimators.py
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/benchmarks/gradients.py
