@@ -85,7 +85,8 @@ class Entries:
 
     def total(self) -> Entries:
         """The sum, as one entry."""
-        M = _rows(self.M.data, self.M.indices, np.array([0, self.M.nnz]), self.M.shape[1])
+        # `sum_duplicates` works in place: entries that are read again keep theirs.
+        M = _rows(self.M.data.copy(), self.M.indices.copy(), np.array([0, self.M.nnz]), self.M.shape[1])
         M.sum_duplicates()
         return Entries(M, np.array([self.c.sum()]), tuple(t._replace(at=0 * t.at) for t in self.terms))
 

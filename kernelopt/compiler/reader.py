@@ -88,6 +88,8 @@ class Reader:
                 self._add(restriction)
             return known.entries
         found, restrictions = self._within(node, self._new)
+        for part in (found.M.data, found.M.indices, found.M.indptr, found.c):
+            part.flags.writeable = False  # they are kept, and shared by what is made of them
         home = self._present if self._passing or node.parameters() else self._lasting
         home[id(node)] = Kept(node, found, restrictions)
         return found

@@ -200,12 +200,15 @@ def _by_multipliers(  # noqa: PLR0917
     a = on_rows.multipliers(problem, pieces, found)
     point, last = on_rows.iterate(problem, reduction, pieces, found, a), found.point
     if last.violation > INFEASIBLE * watch.unit and last.stopped is None:
-        raise SolverError(f"{MULTIPLIERS} found no feasible point.")
+        raise SolverError(
+            f"{MULTIPLIERS} found no feasible point; without solver= it is found out whether there is one."
+        )
     status = Status.OPTIMAL if last.stopped is None else Status.USER_LIMIT
     predictions = assemble.by_link(reduction, problem.predictions(last.x[: problem.p]))
     return Answer(
         status, True, _stats(MULTIPLIERS, began, watch), point, None, Start((), np.zeros(0), rows=found),
         isinstance(last.stopped, KeyboardInterrupt), nan, predictions, rows=a,
+        columns=on_rows.columns(problem, pieces, found),
     )  # fmt: skip
 
 

@@ -44,9 +44,10 @@ ROUNDING = 2e-15  # relative: values that differ by less count as equal in a lin
 # Relative to the diagonal that all rows of y would have: a smaller one is raised to it, so that y does not go far along
 # directions in which no function is active now.
 RIDGE, LEAST = 1e-3, 1e-10
+ROUGH = 1e3  # times the error that is allowed: a larger one, where no step reduces it, comes of a large σ
 NEARLY = 1e-14  # relative to the value: inner errors of that size are rounding
-LAST_DIGITS = 1e-11  # relative to the value: where θ = 0 is optimal, the gap has no other unit
-IDLE = 12  # rounds without a better point, after which there is none
+LAST_DIGITS = 1e-10  # relative to the value: where θ = 0 is optimal, the gap has no other unit
+IDLE = 6  # rounds without a better point, after which there is none
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +159,8 @@ def _minimized(  # noqa: PLR0917
     """The minimum of the inner problem, and whether it was found: by Newton's method."""
     for number in range(STEPS):
         gradient = state.gradient(problem)
-        if number and _error(problem, state, gradient) <= _allowed(problem, watch, state, a0, b0, scale):
+        error, allowed = _error(problem, state, gradient), _allowed(problem, watch, state, a0, b0, scale)
+        if number and error <= allowed:
             return state, True
         clock.check()
         found = curvature(problem, state.s, state.rows)
@@ -170,8 +172,8 @@ def _minimized(  # noqa: PLR0917
         watch.systems += 1
         slope = float(gradient @ direction)
         new = _searched(problem, state, direction, slope, a0, b0, scale) if slope < 0 else None
-        if new is None:
-            return state, True  # no lower value can be told from this one
+        if new is None:  # no lower value can be told from this one
+            return state, number == 0 or error <= ROUGH * allowed
         state = new
     return state, False
 

@@ -67,6 +67,7 @@ class DualPoint:
     def value(self) -> float:
         return value(self.form, self.x, self.z)
 
+    @np.errstate(all="ignore")  # points of solvers that failed may be of any size
     def blend(self, other: DualPoint, share: float) -> DualPoint:
         """(1 − share)·other + share·self, as dual feasible as both."""
         rest = 1 - share
@@ -200,6 +201,7 @@ def repaired(form: ConicForm, x: Array, z: Array, vanishing: sp.csc_array | None
     return dual_point(form, x, z)
 
 
+@np.errstate(all="ignore")
 def dual_point(form: ConicForm, x: Array, z: Array) -> DualPoint:
     """The dual point (x, z), with x := −(c + Aᵀz)/P in columns with P > 0 other than u and t."""
     x = x.copy()

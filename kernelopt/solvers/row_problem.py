@@ -18,10 +18,10 @@ import scipy.sparse as sp
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.factorization import Factor
 from kernelopt.language.expressions import Theta
-from kernelopt.pieces.form import Group, Pieces
 from kernelopt.pieces.extremes import SumOfLargest
+from kernelopt.pieces.form import Group, Pieces
 from kernelopt.pieces.function import Family
-from kernelopt.pieces.norms import SecondOrderCone
+from kernelopt.pieces.norms import RowNorm, SecondOrderCone
 from kernelopt.pieces.quadratics import Piecewise
 from kernelopt.pieces.spectral import Semidefinite
 from kernelopt.support.arithmetic import median
@@ -391,9 +391,12 @@ def _functions(pieces: Pieces, of_t: Array) -> tuple[RowFunctions, ...] | str:
         family = SecondOrderCone() if kind == "soc" else Semidefinite(int(same[0].extra))
         rows, ones = np.array([cone.rows for cone in same]), np.ones(len(same))
         found.append(RowFunctions(family, rows, ones, np.full(len(rows), -1), 0 * ones, hard=True))
-    if any(isinstance(f.family, SumOfLargest) for f in found) and any(f.is_nested and not f.is_smooth for f in found):
+    nested = [f.family for f in found if f.is_nested and not f.is_smooth]
+    if nested and any(isinstance(f.family, SumOfLargest) for f in found):
         return "takes many steps for the largest of losses with kinks"
-    return tuple(found)
+    if any(isinstance(family, RowNorm) and 1 < family.p < inf for family in nested):
+        return "takes many steps for norms of other orders than 1, 2 and ∞ within functions"
+    return tuple(f for f in found if f.hard or f.is_nested or f.weight.any())
 
 
 def _of_group(group: Group, kept: Ints) -> RowFunctions | None:
@@ -415,6 +418,8 @@ def _with_norms(  # noqa: PLR0917
     """The problem with R, and with lengths whose cost is no square: ‖θ‖ = ‖v‖/√scale."""
     R, steps, lengths = np.zeros(len(owners)), np.zeros(len(owners)), []
     slopes = problem.adjoint(_first_multipliers(problem))[: problem.p] + problem.lifted(problem.cost_d)
+    if not slopes.any():  # losses of other columns, which bound those of predictions
+        slopes = problem.adjoint(np.ones(len(problem.shift)))[: problem.p]
     for j, norm in enumerate(form.norms):
         own = [k for k, owner in enumerate(owners) if owner is norm.view.theta]
         scale = factors[norm.view.theta].scale
@@ -425,7 +430,7 @@ def _with_norms(  # noqa: PLR0917
         typical = min(problem.unit / sqrt(max(float(np.mean(squares)), 1e-300)), limit)
         steps[own] = R[own] + slope / typical
         if not steps[own].any():  # a bound alone: the penalty that it stands for is at most that of its first slopes
-            steps[own] = max(float(np.linalg.norm(slopes[columns])), 1e-300) / typical
+            steps[own] = (float(np.linalg.norm(slopes[columns])) or 1.0) / typical
         one = VectorNorm(tuple(own), columns, slope, limit, typical, p={"nuc": 1.0, 2: inf}.get(norm.kind, 2.0))
         if j in tails:
             lengths.append(replace(one, t=tails[j], head=sqrt(scale)))

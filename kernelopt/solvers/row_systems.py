@@ -8,7 +8,7 @@ R + D + BᵀKB with a sparse K, and takes the least of
     gradients K outputs of one B:  conjugate gradients, preconditioned by R + D + Bᵀ diag(tr Kᵢ/K) B, r × r
     columns   Cholesky
 
-Where x has few entries, all is one dense matrix.
+Small problems take one dense matrix for all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from kernelopt.support.types import Array, Ints
 
 Solver = Callable[[Array], Array]
 
-WHOLE = 500  # entries of x up to which a system is one dense matrix: more steps take longer than its Cholesky factor
+# Operations up to which a system is one dense matrix, rows·columns² for all of C with its zeros: fewer take less time
+# than the steps of the other ways.
+WHOLE = 3e7
 # Entries of y from which those that meet no other one are eliminated first, and rows in which such a one may stand.
 MANY, FEW_ROWS = 30, 12
 # Rows of G, relative to the columns of all B, up to which systems are solved in rows: f³/3 + f²·(entries of G) against
@@ -131,7 +133,7 @@ def _local(problem: RowProblem, corner: sp.csr_array) -> Ints:
 def solver(products: Products, found: Curvature, lengths: OfLengths, ridge: Array) -> Solver:
     """The map r ↦ x, for r (p + q,). Raises LinAlgError where a matrix is not positive definite."""
     problem, R = products.problem, np.diag(products.problem.R) + lengths.W
-    if problem.p + problem.q <= WHOLE:
+    if len(problem.shift) * (problem.p + problem.q) ** 2 <= WHOLE:
         return _whole(products, found, lengths, R, ridge)
     inner = reduced(problem, found.H, ridge)
     columns, T = _columns(problem, found, lengths)
