@@ -26,16 +26,12 @@ from kernelopt.support.types import Array
 # Roundings of a row and of a sum that both sides may differ by. A misread function is off by far more, and sums of many
 # terms by less.
 ROUNDINGS = 1e4 * UNIT
-SOLVED = 1e-5  # the same where columns of graph forms have a solver's values
 
 
-def require_same(form: CanonicalForm, pieces: Pieces, point: Iterate, columns: Array) -> None:
-    """Raise ReadingError, which names the part, where pieces have another value than what was stated.
-
-    columns : of the pieces' x, those that graph forms of atoms add; they have a solver's values
-    """
+def require_same(form: CanonicalForm, pieces: Pieces, point: Iterate) -> None:
+    """Raise ReadingError, which names the part, where pieces have another value than what was stated."""
     place(form, point)
-    if _differ(form.bare, pieces, columns) is None:
+    if _differ(form.bare, pieces) is None:
         return
     for part in _parts(form.bare):
         found = _differ(part, read(part))
@@ -67,21 +63,20 @@ def _summands(node: Any) -> Iterator[Any]:
         yield node
 
 
-def _differ(problem: cp.Problem, pieces: Pieces, columns: Array | None = None) -> tuple[float, float] | None:
+def _differ(problem: cp.Problem, pieces: Pieces) -> tuple[float, float] | None:
     """Two values that differ by more than rounding: of the pieces, and as stated; None where there are none.
 
-    Where columns of graph forms count, values differ by more, and are not compared where these columns are not known.
+    Columns that graph forms of atoms add have no values beside their solver's: such pieces are not compared.
     """
     known = np.concatenate([pieces.bounds[:, 0], *pieces.columns.values()])
-    added = len(np.unique(known)) < pieces.n
-    if added and columns is None:
+    if len(np.unique(known)) < pieces.n:
         return None
-    x = np.zeros(pieces.n) if columns is None else columns.copy()
+    x = np.zeros(pieces.n)
     for variable in problem.variables():
         if variable.value is not None and variable.id in pieces.columns:
             x[pieces.columns[variable.id]] = flat(variable.value)
     x = pieces.settled(x)
-    sums, off = pieces.sums(x), _rounding(pieces, x, SOLVED if added else ROUNDINGS)
+    sums, off = pieces.sums(x), _rounding(pieces, x)
     sign = -1.0 if isinstance(problem.objective, cp.Maximize) else 1.0
     pairs = [(sums[0], sign * float(problem.objective.value), off[0])]
     number = np.full(len(pieces.s0), -1)
@@ -97,13 +92,13 @@ def _differ(problem: cp.Problem, pieces: Pieces, columns: Array | None = None) -
     return None
 
 
-def _rounding(pieces: Pieces, x: Array, share: float) -> Array:
+def _rounding(pieces: Pieces, x: Array) -> Array:
     """What rounding of rows, and of sums, changes in each of `pieces.sums`: ∞ at the end of a domain.
 
     A convex h changes within s ± e by no more than its largest value there is above h(s).
     """
     size = abs(pieces.S) @ np.abs(x) + np.abs(pieces.s0)
-    e = share * size
+    e = ROUNDINGS * size
     terms = np.concatenate([[np.abs(pieces.c) @ np.abs(x) + abs(pieces.c0)], size[pieces.below]])
     moved, s = np.concatenate([[0.0], e[pieces.below]]), pieces.rows(x)
     with np.errstate(all="ignore"):
@@ -112,4 +107,4 @@ def _rounding(pieces: Pieces, x: Array, share: float) -> Array:
             more = group.family.highest(s[group.rows], e[group.rows]) - value
             terms += group.weights.T @ np.where(np.isfinite(value), np.abs(value), 0.0)
             moved += group.weights.T @ np.where(np.isnan(more), np.inf, more)
-        return np.asarray(2 * moved + share * terms)
+        return np.asarray(2 * moved + ROUNDINGS * terms)

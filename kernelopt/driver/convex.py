@@ -232,8 +232,8 @@ class Convex(Work):
         """Raise ReadingError where the pieces that a solver took have other values than the stated problem."""
         form, outer = self.task.reduction.form, self.task.outer
         pieces = None if answer.rows is None or outer is None else on_rows.pieces_of(form, outer)
-        if pieces is not None and answer.columns is not None and answer.status == Status.OPTIMAL:
-            comparison.require_same(form, pieces, point, answer.columns)
+        if pieces is not None:
+            comparison.require_same(form, pieces, point)
 
     def _first_look(self, point: Iterate, answer: cvxpy_solvers.Answer) -> Certificate | None:
         """Bounds of the reduced problem; None without a certificate, and where the time is over."""

@@ -240,8 +240,7 @@ class Answer:
     gap : absolute, of the reduced problem, by the solver's own dual point; NaN where it has none
     predictions : Bv of each link, where the solver knows them
     bound : of the minimized reduced problem, by the word of a mixed-integer solver; NaN where it tells none
-    rows, columns : multipliers of all rows of the pieces, and values of the columns beside u and t, where the solver
-        takes pieces
+    rows : multipliers of all rows of the pieces, where the solver takes pieces
     """
 
     status: Status
@@ -255,7 +254,6 @@ class Answer:
     predictions: tuple[Array, ...] | None = None
     bound: float = nan
     rows: Array | None = None
-    columns: Array | None = None
 
 
 def solve(  # noqa: PLR0917

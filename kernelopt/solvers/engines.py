@@ -208,7 +208,6 @@ def _by_multipliers(  # noqa: PLR0917
     return Answer(
         status, True, _stats(MULTIPLIERS, began, watch), point, None, Start((), np.zeros(0), rows=found),
         isinstance(last.stopped, KeyboardInterrupt), nan, predictions, rows=a,
-        columns=on_rows.columns(problem, pieces, found),
     )  # fmt: skip
 
 

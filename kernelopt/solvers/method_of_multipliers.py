@@ -36,6 +36,7 @@ FIRST, GROWTH, SLOW, LARGEST, SHRINK = 3.0, 5.0, 0.05, 1e10, 16.0
 BACK = 0.02  # share of σ with which the next rank begins
 # Rounds of one rank, Newton steps of one round, trials of a step length.
 ROUNDS, STEPS, TRIALS = 60, 40, 40
+WORK = 400  # systems of all rounds, after which another solver may do better; problems of 1000 rows take 10 to 300
 # A round ends where the inner problem's error is that share of the proximal terms, or of the gap that is asked for.
 SHARE, FINE = 0.1, 0.01
 # Of a step length: least decrease relative to the slope (Armijo), and largest slope at its end (Wolfe).
@@ -45,7 +46,8 @@ ROUNDING = 2e-15  # relative: values that differ by less count as equal in a lin
 # directions in which no function is active now.
 RIDGE, LEAST = 1e-3, 1e-10
 ROUGH = 1e3  # times the error that is allowed: a larger one, where no step reduces it, comes of a large σ
-NEARLY = 1e-14  # relative to the value: inner errors of that size are rounding
+NEARLY = 3e-13  # relative to the value: inner errors of that size are rounding
+SHORT = 1e-6  # of a usual length: shorter v are 0 where their multipliers say so
 LAST_DIGITS = 1e-10  # relative to the value: where θ = 0 is optimal, the gap has no other unit
 IDLE = 6  # rounds without a better point, after which there is none
 
@@ -110,6 +112,8 @@ def _rounds(problem: RowProblem, watch: Watch, start: RowPoint | None, rank: int
     best, idle, last = None, 0, inf
     try:
         for _ in range(ROUNDS):
+            if watch.systems > WORK:
+                break
             state = _state(problem, x, problem.moved(x) + problem.shift, a0, b0, scale, None)
             if not isfinite(state.value):
                 break
@@ -281,7 +285,17 @@ def judged(problem: RowProblem, state: InnerPoint) -> Point:
     primal = problem.constant + float(problem.cost @ x) + square + losses + lengths
     unit = square + lengths + of_lengths_dual
     price += _of_gradient(problem, x, state.gradient(problem))
-    return Point(x, s, rows.a, state.lengths.b, abs(gap) + price, unit, violation * problem.unit, primal)
+    return Point(_with_zeros(problem, state), s, rows.a, state.lengths.b, abs(gap) + price, unit, violation * problem.unit, primal)
+
+
+def _with_zeros(problem: RowProblem, state: InnerPoint) -> Array:
+    """x with v = 0 where a norm's multipliers are inside of their ball, and v is nearly 0."""
+    x = state.x.copy()
+    for one in problem.lengths:
+        size = float(np.linalg.norm(x[one.columns]))
+        if one.t < 0 and not state.lengths.p[one.columns].any() and size <= SHORT * one.typical:
+            x[one.columns] = 0.0
+    return x
 
 
 def _of_gradient(problem: RowProblem, x: Array, gradient: Array) -> float:

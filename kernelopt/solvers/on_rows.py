@@ -127,13 +127,6 @@ def multipliers(problem: RowProblem, pieces: Pieces, found: RowPoint) -> Array:
     return a
 
 
-def columns(problem: RowProblem, pieces: Pieces, found: RowPoint) -> Array:
-    """The columns of y and of what graph forms of atoms add; 0 for u and t."""
-    known = np.zeros(pieces.n)
-    known[problem.columns_y] = found.point.x[problem.p :]
-    return known
-
-
 def iterate(problem: RowProblem, reduction: Reduction, pieces: Pieces, found: RowPoint, a: Array) -> Iterate:
     """The iterate with v, y and the multipliers of u = Aθ and of the stated constraints, not evaluated yet."""
     form, x, v, k = reduction.form, found.point.x, [], 0
@@ -142,7 +135,8 @@ def iterate(problem: RowProblem, reduction: Reduction, pieces: Pieces, found: Ro
         parts = [x[problem.ends[k + j] : problem.ends[k + j + 1]] for j in range(K)]
         v.append(parts[0] if link.theta.outputs is None else np.stack(parts, axis=1))
         k += K
-    known = columns(problem, pieces, found)
+    known = np.zeros(pieces.n)
+    known[problem.columns_y] = x[problem.p :]
     y = tuple(_valued(variable, known, pieces) for variable in form.y)
     slopes = pieces.c + pieces.S.T @ a
     nu = tuple(

@@ -424,7 +424,7 @@ def _with_norms(  # noqa: PLR0917
         own = [k for k, owner in enumerate(owners) if owner is norm.view.theta]
         scale = factors[norm.view.theta].scale
         columns = np.concatenate([np.arange(problem.ends[k], problem.ends[k + 1]) for k in own])
-        slope, limit = float(norms.slope[j] / sqrt(scale)), float(norms.limit[j] * sqrt(scale))
+        slope, limit = float(norms.slope[j] / sqrt(scale)), float(norms.limit[j] * sqrt(scale) * (1 - MARGIN))
         R[own] = norms.curvature[j] / scale
         squares = np.concatenate([np.einsum("ij,ij->i", problem.blocks[k], problem.blocks[k]) for k in own])
         typical = min(problem.unit / sqrt(max(float(np.mean(squares)), 1e-300)), limit)
