@@ -389,3 +389,37 @@ def test_points_of_other_shapes_are_no_start():
     found = method_of_multipliers.solve(other, Watch("", 1e-6, 1e-10, other.unit))
     assert on_rows.started(problem, found) is None
     assert on_rows.started(other, found) is not None
+
+
+def test_a_sum_does_not_change_what_is_read_again():
+    """The sum of entries was put in order in place: F had other columns where it was read next."""
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=3), cp.Variable()
+    F = theta(X) + b
+    objective = cp.Minimize(cp.sum(cp.norm(Y - F, 2, axis=1)) + ko.sum_squares(theta))
+    for constraints in ([cp.sum(F) == 0, F >= -0.3], [cp.sum(F) == 0, 2 * cp.sum(F) == 0]):
+        problem = ko.Problem(objective, constraints)
+        value = problem.solve()
+        assert problem.status == "optimal" and problem.solver_stats.solver_name == NAME
+        assert value == pytest.approx(problem.solve(solver="CLARABEL"), rel=1e-6)
+
+
+@pytest.mark.later
+@pytest.mark.parametrize("loss", [cp.square, cp.huber, cp.log_sum_exp])
+def test_a_bound_alone_has_steps(loss):
+    """All slopes at θ = 0 are those of columns that bound functions."""
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=3)
+    lengths = cp.norm(Y - theta(X), 2, axis=1)
+    problem = ko.Problem(cp.Minimize(cp.sum(loss(lengths))), [ko.sum_squares(theta) <= 1])
+    value = problem.solve()
+    assert problem.status == "optimal" and problem.solver_stats.solver_name == NAME
+    assert value == pytest.approx(problem.solve(solver="CLARABEL"), rel=1e-6)
+
+
+def test_a_theta_of_zero_is_zero():
+    parts = [ko.Theta(ko.kernels.Gaussian(sigma=sigma)) for sigma in (0.5, 1.0, 4.0)]
+    f = sum(theta(X) for theta in parts)
+    problem = ko.Problem(cp.Minimize(cp.sum(cp.square(y - f)) + 6 * sum(ko.norm(theta) for theta in parts)))
+    problem.solve()
+    zero = [not theta.value(X).any() for theta in parts]
+    assert problem.status == "optimal" and problem.solver_stats.solver_name == NAME
+    assert any(zero) and not all(zero)
