@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import inf, isfinite, nan
+from math import inf, isfinite, nan, nextafter
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernelopt.certificate import checker, cone_bounds, conjugates, on_pieces
+from kernelopt.certificate import checker, cone_bounds, conjugates, on_pieces, pieces_checker
 from kernelopt.certificate import sizes as sizes_of
 from kernelopt.certificate.claim import Bound
 from kernelopt.certificate.gram import (
@@ -45,6 +45,7 @@ from kernelopt.certificate.report import (
     Lower,
 )
 from kernelopt.compiler import projection, representer
+from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.canonical_form import CanonicalForm, NormLink
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.iterate import Iterate
@@ -200,7 +201,7 @@ def certify(reduction: Reduction, data: Outer, point: Iterate, request: Request 
 def certified(reduction: Reduction, data: Outer, point: Iterate, request: Request) -> Certified:
     """The certificate of a point that was evaluated, and the bound of its own multipliers."""
     start, scope = clock.now(), request.scope
-    upper = _upper(reduction, data, point)
+    upper = _upper(reduction, data, point, on_rows=request.rows is not None)
     exact = all(factor.is_exact for factor in reduction.factors.values())
     # At full numerical rank the trace of Q − BBᵀ bounds what the factor leaves: the pass is made only if that fails.
     ways = [CHEAP] if scope == FULL and exact and not reduction.is_restriction else []
@@ -354,7 +355,7 @@ def certify_again(reduction: Reduction, data: Outer, point: Iterate, known: Cert
         return None
     if lower.rows is not None:
         bound = _on_pieces(reduction, data, lower.rows, FROM_FACTOR if known.scope == REDUCED else CHEAP)
-        upper = _upper(reduction, data, point)
+        upper = _upper(reduction, data, point, on_rows=True)
         found = None if bound is None else _assembled(reduction, data, bound, upper, known.scope)
         return None if found is None else replace(found, seconds=clock.now() - start)
     if lower.slopes is not None:
@@ -534,10 +535,14 @@ class UpperBound:
     kernel: float
 
 
-def _upper(reduction: Reduction, data: Outer, point: Iterate, exactly: bool = False, look: bool = False) -> UpperBound:
+def _upper(  # noqa: PLR0917
+    reduction: Reduction, data: Outer, point: Iterate, exactly: bool = False, look: bool = False,
+    on_rows: bool = False,
+) -> UpperBound:  # fmt: skip
     """The upper bound of a point.
 
-    `exactly`: predictions and norms have no errors; `look`: a first look, which leaves out rounding inside of losses.
+    `exactly`: predictions and norms have no errors; `look`: a first look, which leaves out rounding inside of losses;
+    `on_rows`: whether the value may be bounded on pieces.
     """
     form, canonical, x = data.form, reduction.form, projection.columns_of(data.form, point)
     signed = form.sign * representer.bare_value(canonical, point)
@@ -550,6 +555,9 @@ def _upper(reduction: Reduction, data: Outer, point: Iterate, exactly: bool = Fa
     widened, kernel = (0.0, 0.0) if form.is_constant else (widened, kernel)
     sizes = terms + within / ROUNDINGS
     upper = checker.upper(signed + widened, sizes, form.offset, kernel) if sizes or kernel else signed + widened
+    by_rows = None if not on_rows or look else _upper_of_rows(reduction, data, point, scales)
+    if by_rows is not None and by_rows[0] + widened < upper:
+        upper, kernel = nextafter(by_rows[0] + widened, inf), by_rows[1]
     constraints, relative = canonical.outer.constraints, representer.violation(reduction, point, form.data_unit)
     violated = [c for c, r in zip(constraints, residuals, strict=True) if r.any()]
     linear = all(part.is_affine() for c in violated for part in c.args if not isinstance(part, list))
@@ -562,6 +570,30 @@ def _upper(reduction: Reduction, data: Outer, point: Iterate, exactly: bool = Fa
         is_feasible=relative <= MET
         or (linear and projection.is_met(reduction, form, point, _sums(reduction, point) if exactly else None)),
     )  # fmt: skip
+
+
+def _upper_of_rows(
+    reduction: Reduction, data: Outer, point: Iterate, scales: list[tuple[float, float]]
+) -> tuple[float, float] | None:
+    """The largest value of the pieces for predictions and norms within their errors, and what these errors add."""
+    pieces = pieces_of(reduction.form, data)
+    if pieces is None or not isfinite(point.value):
+        return None
+    x, off = np.zeros(pieces.n), np.zeros(pieces.n)
+    asked, form = np.ones(len(point.t), dtype=bool), reduction.form
+    for link, u, e in zip(form.predictions, point.u, errors_of_predictions(reduction, point, scales), strict=True):
+        if link.u is not None:
+            x[pieces.columns[link.u.id]], off[pieces.columns[link.u.id]] = np.ravel(u, order="F"), e
+    for norm, t, e in zip(form.norms, point.t, _errors_of_norms(reduction, point, scales, asked), strict=True):
+        x[pieces.columns[norm.t.id]], off[pieces.columns[norm.t.id]] = t, e
+    for variable, value in zip(form.y, point.y, strict=True):
+        if variable.id in pieces.columns:
+            x[pieces.columns[variable.id]] = np.ravel(dense(value), order="F")
+    known = np.concatenate([pieces.bounds[:, 0], *pieces.columns.values()])
+    if len(np.unique(known)) < pieces.n:
+        return None  # columns of graph forms, whose values are a solver's
+    found, plain = (pieces_checker.upper(pieces, x, part) for part in (off, 0 * off))
+    return found, found - plain
 
 
 def _at_zero(reduction: Reduction, data: Outer) -> float | None:
@@ -683,17 +715,23 @@ def _of_predictions(  # noqa: PLR0917
 
 
 def _of_norms(reduction: Reduction, form: ConicForm, point: Iterate, scales: list[tuple[float, float]]) -> float:
-    """The cost of errors of norms: |‖θ̂‖² − ‖θ‖²| ≤ κS²; for nuclear norms see `_error_of_nuclear`."""
-    total = 0.0
+    """The cost of errors of norms."""
+    slopes = np.abs(form.c[form.t] + form.P[form.t] * point.t)
+    return float(slopes @ _errors_of_norms(reduction, point, scales, slopes > 0))
+
+
+def _errors_of_norms(reduction: Reduction, point: Iterate, scales: list[tuple[float, float]], asked: Array) -> Array:
+    """By how much each ‖θ‖ may exceed its computed value: |‖θ̂‖² − ‖θ‖²| ≤ κS²; of nuclear norms where it is asked for,
+    see `_error_of_nuclear`."""
+    found = np.zeros(len(point.t))
     for number, (link, (relative, S)) in enumerate(zip(reduction.form.predictions, scales, strict=True)):
         for j, norm in reduction.form.norms_of(link.theta).items():
             t = float(point.t[j])
-            slope = abs(form.c[form.t[j]] + form.P[form.t[j]] * t)
             if norm.kind == "nuc":
-                total += slope * _error_of_nuclear(reduction, point, number, norm, relative) if slope else 0.0
+                found[j] = _error_of_nuclear(reduction, point, number, norm, relative) if asked[j] else 0.0
             elif relative:
-                total += slope * min(relative * S * S / t if t > 0 else inf, float(np.sqrt(relative)) * S)
-    return total
+                found[j] = min(relative * S * S / t if t > 0 else inf, float(np.sqrt(relative)) * S)
+    return found
 
 
 def _error_of_nuclear(reduction: Reduction, point: Iterate, number: int, norm: NormLink, relative: float) -> float:

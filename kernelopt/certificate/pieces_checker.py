@@ -35,7 +35,7 @@ from kernelopt.certificate.checker import (
     vanishes,
 )
 from kernelopt.certificate.claim import Array, Bound, Dual, Link, nothing
-from kernelopt.pieces.form import Group, Pieces
+from kernelopt.pieces.form import ROUNDS, Group, Pieces
 from kernelopt.support.arithmetic import UNIT as U
 from kernelopt.support.arithmetic import gamma, two_product
 
@@ -94,6 +94,49 @@ def lower(pieces: Pieces, links: Sequence[Link], dual: Dual) -> Bound:
     value, cost, size = np.ldexp([value, fsum(costs), size], k).tolist()
     value = nextafter(nextafter(value, -inf) + c0, -inf)
     return Bound(value if isfinite(value) else -inf, cost, size)
+
+
+@np.errstate(all="ignore")  # ∞ − ∞ and 0·∞ end in NaN, which is no bound
+def upper(pieces: Pieces, x: Array, error: Array) -> float:
+    """An upper bound on the objective for all columns within the errors of x, with rounding; ∞ where there is none.
+
+    A convex h is largest at an end of [s − e, s + e], e = |S|error + γ(|S||x| + |s₀|): `highest` bounds it. Columns z
+    have the value of the function that they bound, from the inside out, and its excess as their error.
+    """
+    x, error, z, number = x.copy(), error.copy(), pieces.bounds[:, 0], pieces.bounds[:, 1]
+    total = np.zeros(1 + len(pieces.below))
+    for _ in range(ROUNDS if len(z) else 1):
+        value, total = _sums(pieces, x, error)
+        change, more = value[1 + number], total[1 + number]
+        if np.array_equal(x[z] + change, x[z]) and np.all(more <= error[z]):
+            break
+        x[z], error[z] = x[z] + change, np.maximum(more - change, error[z]) * (1 + ROOM) + TINY
+    else:
+        return inf
+    return float(total[0]) if isfinite(total[0]) else inf
+
+
+def _sums(pieces: Pieces, x: Array, error: Array) -> tuple[Array, Array]:
+    """The objective and the left sides of all rows below, without the z that they bound where these are their own; and
+    upper bounds on them for columns within the errors."""
+    S, counts = abs(pieces.S), np.diff(pieces.S.indptr)
+    s = pieces.rows(x)
+    e = (S @ error + gamma(counts + 4) * (S @ np.abs(x) + np.abs(pieces.s0))) * (1 + ROOM)
+    own = np.zeros(pieces.n)
+    value = np.concatenate([[pieces.c @ x + pieces.c0], s[pieces.below]])
+    linear = np.abs(pieces.c) @ error + gamma(pieces.n + 4) * (np.abs(pieces.c) @ np.abs(x) + abs(pieces.c0))
+    own[pieces.bounds[:, 0]] = error[pieces.bounds[:, 0]]
+    rows = e[pieces.below]
+    rows[pieces.bounds[:, 1]] -= own[pieces.bounds[:, 0]]  # the bound's own z is what is asked for
+    high = np.concatenate([[linear], np.maximum(rows, 0.0)])
+    size = np.abs(value)
+    for group in pieces.groups:
+        here = group.family.value(s[group.rows])
+        most = group.family.highest(s[group.rows], e[group.rows])
+        value += group.weights.T @ here
+        high += group.weights.T @ (most - here)
+        size += group.weights.T @ np.abs(most)
+    return value, (value + high) + gamma(len(pieces.s0) + 8) * (size + high)
 
 
 def in_one_unit(pieces: Pieces, links: Sequence[Link], dual: Dual) -> tuple[Pieces, list[Link], Dual, int] | None:

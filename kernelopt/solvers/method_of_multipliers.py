@@ -285,7 +285,8 @@ def judged(problem: RowProblem, state: InnerPoint) -> Point:
     primal = problem.constant + float(problem.cost @ x) + square + losses + lengths
     unit = square + lengths + of_lengths_dual
     price += _of_gradient(problem, x, state.gradient(problem))
-    return Point(_with_zeros(problem, state), s, rows.a, state.lengths.b, abs(gap) + price, unit, violation * problem.unit, primal)
+    x, violation = _with_zeros(problem, state), violation * problem.unit
+    return Point(x, s, rows.a, state.lengths.b, abs(gap) + price, unit, violation, primal)
 
 
 def _with_zeros(problem: RowProblem, state: InnerPoint) -> Array:

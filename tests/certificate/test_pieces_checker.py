@@ -10,7 +10,7 @@ from by_cvxpy import multipliers
 
 import kernelopt as ko
 from kernelopt.certificate.claim import Dual, Link, Norm, still
-from kernelopt.certificate.pieces_checker import free_columns, lower, stationarity
+from kernelopt.certificate.pieces_checker import free_columns, lower, stationarity, upper
 from kernelopt.compiler.reader import read
 from kernelopt.support.arithmetic import UNIT, gamma
 
@@ -62,15 +62,19 @@ class Case:
     """A stated problem, its pieces, the links of its θ, and a solver's optimum and multipliers."""
 
     def __init__(self, name, scale=1.0):
-        theta, Theta = ko.Theta(KERNEL), ko.Theta(KERNEL, outputs=3)
-        loss, constraints = STATED[name](theta(X), Theta(X))
-        loss = loss + 0.1 * cp.sum(theta(X)) - 0.05 * cp.sum(Theta(X))
-        penalty = 0.3 * ko.sum_squares(theta) + 0.2 * ko.sum_squares(Theta)
-        form = ko.Problem(cp.Minimize(scale * (loss + penalty)), constraints).canonical_form()
+        form = self.form(name, scale)
         self.P = read(form.outer)
         self.thetas = thetas_of(form, self.P)
         self.optimum, a = multipliers(self.P, [theta[:3] for theta in self.thetas])
         self.a = self.inside(a)
+
+    @staticmethod
+    def form(name, scale=1.0):
+        theta, Theta = ko.Theta(KERNEL), ko.Theta(KERNEL, outputs=3)
+        loss, constraints = STATED[name](theta(X), Theta(X))
+        loss = loss + 0.1 * cp.sum(theta(X)) - 0.05 * cp.sum(Theta(X))
+        penalty = 0.3 * ko.sum_squares(theta) + 0.2 * ko.sum_squares(Theta)
+        return ko.Problem(cp.Minimize(scale * (loss + penalty)), constraints).canonical_form()
 
     def inside(self, a):
         """Multipliers in their domains, and what curved costs of norms need."""
@@ -369,3 +373,28 @@ def test_a_free_column_vanishes_within_a_radius():
         found = lower(P, links, wide)
         ends = [plain(P, a + sign * radius) for sign in (-1, 1)]
         assert found.missing == "" and found.value <= min(ends) and found.value > min(ends) - 0.1
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_the_largest_value_within_errors(name):
+    """Above the values of all points within the errors, and near them; with z at what they bound."""
+    form, rng = Case.form(name), np.random.default_rng(1)
+    P = read(form.outer)
+    x = rng.normal(size=P.n)
+    x[[P.columns[norm.t.id][0] for norm in form.norms]] = 2.0
+    exact, size = P.sums(P.settled(x))[0], 1 + np.abs(P.sums(P.settled(x))).max()
+    assert 0 <= upper(P, x, np.zeros(P.n)) - exact <= 1e-9 * size * P.n
+    for most in (1e-9, 1e-3, 0.3):
+        error = most * rng.random(P.n)
+        error[P.bounds[:, 0]] = 0.0
+        bound = upper(P, x, error)
+        values = [P.sums(P.settled(x + sign * error))[0] for sign in rng.choice([-1.0, 1.0], size=(40, P.n))]
+        assert max(values) <= bound <= exact + 2e3 * (most + 1e-12) * size
+
+
+def test_no_largest_value_outside_of_a_domain():
+    x = cp.Variable(2)
+    P = read(cp.Problem(cp.Minimize(-cp.sum(cp.log(x)))))
+    assert np.isfinite(upper(P, np.array([1.0, 2.0]), np.array([0.5, 0.5])))
+    assert upper(P, np.array([1.0, 2.0]), np.array([1.5, 0.5])) == np.inf
+    assert upper(P, np.array([np.nan, 2.0]), np.zeros(2)) == np.inf
