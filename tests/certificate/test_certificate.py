@@ -611,7 +611,7 @@ def test_rounding_decides_where_the_bound_without_it_is_near_the_value(monkeypat
 def test_the_kernel_matrix_as_computed_is_tried_for_the_full_kernel_only(monkeypatch, scope, lower):
     """There where rounding keeps the gap open, and it is taken if it closes."""
     found = MODULE.Certified(replace(certificate(0.0, 1.0, 2.0), scope=scope), bound(0.0))
-    monkeypatch.setattr(MODULE, "_upper", lambda *_: None)
+    monkeypatch.setattr(MODULE, "_upper", lambda *_, **__: None)
     monkeypatch.setattr(MODULE, "_by_way", lambda *_: found)
     monkeypatch.setattr(MODULE, "_rounding_decides", lambda *_: True)
     monkeypatch.setattr(MODULE, "_for_computed_kernel", lambda *_: certificate(0.5, 0.5, 2.0))
