@@ -108,9 +108,11 @@ def upper(pieces: Pieces, x: Array, error: Array) -> float:
     for _ in range(ROUNDS if len(z) else 1):
         value, total = _sums(pieces, x, error)
         change, more = value[1 + number], total[1 + number]
-        if np.array_equal(x[z] + change, x[z]) and np.all(more <= error[z]):
+        if np.all(np.abs(change) <= 8 * U * np.abs(x[z])) and np.all(more <= error[z]):
             break
-        x[z], error[z] = x[z] + change, np.maximum(more - change, error[z]) * (1 + ROOM) + TINY
+        # With as much room that the next rounds of the same numbers are below it, those of its own room included.
+        off = np.maximum(more - change + 16 * U * np.abs(x[z]), error[z])
+        x[z], error[z] = x[z] + change, off * (1 + 4 * ROOM) + TINY
     else:
         return inf
     return float(total[0]) if isfinite(total[0]) else inf

@@ -1,6 +1,7 @@
 """Bounds proven on pieces: close to the optimum from a solver's multipliers, and never above it."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import cvxpy as cp
 import numpy as np
@@ -398,3 +399,31 @@ def test_no_largest_value_outside_of_a_domain():
     assert np.isfinite(upper(P, np.array([1.0, 2.0]), np.array([0.5, 0.5])))
     assert upper(P, np.array([1.0, 2.0]), np.array([1.5, 0.5])) == np.inf
     assert upper(P, np.array([np.nan, 2.0]), np.zeros(2)) == np.inf
+
+
+def test_the_largest_value_of_bounds_with_affine_parts():
+    """Columns z that bound a function beside an affine part, given at their values: errors of both count."""
+    x = cp.Variable(3)
+    P = read(cp.Problem(cp.Minimize(cp.sum(cp.exp(cp.abs(x + 1) + 2 * x) + cp.exp(cp.square(x) + x)))))
+    error, at = np.zeros(P.n), P.settled(np.concatenate([[0.1, 0.4, 0.2], np.zeros(P.n - 3)]))
+    for most in (1e-6, 1e-2, 0.3):
+        error[:3] = most
+        largest = P.sums(P.settled(at + error))[0]  # all terms rise with x
+        assert largest <= upper(P, at, error) <= largest * (1 + 20 * most**2) + 1e-9
+
+
+@pytest.mark.parametrize("part", ["rows", "sums"])
+def test_the_largest_value_counts_rounding(part):
+    """Of rows whose terms cancel, and of sums, beside fractions."""
+    rng, below = np.random.default_rng(3), 0
+    for _ in range(40):
+        a, here = 1e8 * rng.normal(size=6), rng.normal(size=6)
+        x = cp.Variable(6)
+        inner = cp.sum(cp.abs(cp.multiply(a, x) - a * here)) if part == "rows" else cp.sum(cp.abs(x)) + a @ x - a @ here
+        P = read(cp.Problem(cp.Minimize(inner)))
+        at = np.nextafter(here, np.inf)
+        exact = sum(abs(Fraction(s) * Fraction(v) + Fraction(c)) for s, v, c in zip(P.S.data, at, P.s0, strict=True))
+        exact += sum(Fraction(c) * Fraction(v) for c, v in zip(P.c, at, strict=True)) + Fraction(P.c0)
+        below += P.sums(at)[0] < exact
+        assert Fraction(upper(P, at, np.zeros(P.n))) >= exact
+    assert below > 5  # plain sums are too small now and then
