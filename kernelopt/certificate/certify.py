@@ -52,10 +52,10 @@ from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.least import least
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer
+from kernelopt.compiler.stated_pieces import pieces_of
 from kernelopt.language.expressions import Theta
 from kernelopt.language.nodes import EUCLIDEAN, norm_from_gram
 from kernelopt.solvers import engines, outer_dual
-from kernelopt.solvers.on_rows import pieces_of
 from kernelopt.solvers.outer_dual import PROXIMAL
 from kernelopt.support import clock
 from kernelopt.support.arithmetic import UNIT, gamma
@@ -556,7 +556,7 @@ def _upper(  # noqa: PLR0917
     sizes = terms + within / ROUNDINGS
     upper = checker.upper(signed + widened, sizes, form.offset, kernel) if sizes or kernel else signed + widened
     by_rows = None if not on_rows or look else _upper_of_rows(reduction, data, point, scales)
-    if by_rows is not None and by_rows[0] + widened < upper:
+    if by_rows is not None and signed <= by_rows[0] and by_rows[0] + widened < upper:
         upper, kernel = nextafter(by_rows[0] + widened, inf), by_rows[1]
     constraints, relative = canonical.outer.constraints, representer.violation(reduction, point, form.data_unit)
     violated = [c for c, r in zip(constraints, residuals, strict=True) if r.any()]

@@ -19,6 +19,7 @@ from kernelopt.compiler import comparison, integers, projection, representer
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import FEASIBLE, Reduction
 from kernelopt.compiler.separable import Outer, outer_of
+from kernelopt.compiler.stated_pieces import pieces_of
 from kernelopt.driver import diagnosis
 from kernelopt.driver.diagnosis import Diagnosis
 from kernelopt.driver.judgement import NOTHING, Candidate, judged, towards_zero
@@ -26,7 +27,7 @@ from kernelopt.driver.mixed_integer import Rest
 from kernelopt.driver.strategy import Goal, Outcome, Plan, Task, Units, Work, attempted, least_gap, without_answer
 from kernelopt.errors import ClusterError, DataError, MemoryLimitError, SolverError
 from kernelopt.results.solution import Attempt, Status
-from kernelopt.solvers import choice, cvxpy_solvers, engines, on_rows
+from kernelopt.solvers import choice, cvxpy_solvers, engines
 from kernelopt.solvers.assemble import shape_of
 from kernelopt.solvers.engines import OURS, Start
 from kernelopt.support import clock
@@ -231,7 +232,7 @@ class Convex(Work):
     def _require_same(self, answer: cvxpy_solvers.Answer, point: Iterate) -> None:
         """Raise ReadingError where the pieces that a solver took have other values than the stated problem."""
         form, outer = self.task.reduction.form, self.task.outer
-        pieces = None if answer.rows is None or outer is None else on_rows.pieces_of(form, outer)
+        pieces = None if answer.rows is None or outer is None else pieces_of(form, outer)
         if pieces is not None:
             comparison.require_same(form, pieces, point)
 

@@ -38,6 +38,7 @@ APART = 1e-6
 # Share of the certified gap that the reduced problem's own gap has, from which the solver, and not the restriction of
 # θ, is to blame: one half, since the shares add up.
 INEXACT = 0.5
+BEYOND = (1e-14, 1e-12, 1e-10)  # relative: by how much θ and y become longer where a value of 0 is short by rounding
 NOTHING_LEFT = 1e-12  # in units of the objective's data: a value that may be 0
 NOTHING = (Status.INFEASIBLE, Status.UNBOUNDED)
 
@@ -162,7 +163,7 @@ def _scaled(task: Task, data: Outer, found: Inverted, violation: float, afresh: 
     """θ and y scaled by nearly 1 where this meets the constraints: margins need longer ones, bounds shorter ones."""
     for factor in (1 + s * n * violation for n in STEPS for s in (1.0, -1.0)):
         point = found.point
-        scaled = replace(point, v=tuple(factor * v for v in point.v), y=tuple(factor * y for y in point.y))
+        scaled = _times(point, factor)
         nearer, there = representer.invert(task.reduction, scaled, from_kernel=afresh)
         if _violation(task, there) == 0 and _is_as_good(task, data, there, point):
             return replace(found, solution=nearer, point=there)
@@ -216,7 +217,7 @@ def _is_nearly_zero(task: Task, data: Outer, found: Certificate, point: Iterate)
 def _at_zero(task: Task, data: Outer, point: Iterate) -> Iterate | None:
     """The point, moved to where losses and penalties are 0 to rounding; None where that lowers its value by less than
     all but a small share."""
-    reduction, value = task.reduction, _bare(task, point)
+    reduction, value, start = task.reduction, _bare(task, point), point
     most = max(_violation(task, point), projection.ROUNDING)
     for _ in range(MOVES):
         moved = projection.towards_zero(reduction, data.form, point)
@@ -227,7 +228,17 @@ def _at_zero(task: Task, data: Outer, point: Iterate) -> Iterate | None:
         _, of_theta = representer.invert(reduction, point, from_kernel=True)
         if near and abs(_bare(task, of_theta)) < SHARE * value:
             return point
+    for factor in (1 + step for step in BEYOND) if 0 < value <= NOTHING_LEFT * data.form.units[1] else ():
+        longer = representer.evaluate(reduction, _times(start, factor))  # margins that are short by their rounding
+        _, of_theta = representer.invert(reduction, longer, from_kernel=True)
+        if _violation(task, longer) <= most and _bare(task, of_theta) == 0:
+            return longer
     return None
+
+
+def _times(point: Iterate, factor: float) -> Iterate:
+    """θ and y times a number."""
+    return replace(point, v=tuple(factor * v for v in point.v), y=tuple(factor * y for y in point.y))
 
 
 # ---------------------------------------------------------------- certificate and status

@@ -17,6 +17,7 @@ from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Lengths, Outer
+from kernelopt.compiler.stated_pieces import pieces_of
 from kernelopt.errors import SolverError
 from kernelopt.factorization import Factor
 from kernelopt.factorization.tall import TallMatrix
@@ -193,7 +194,7 @@ def _by_multipliers(  # noqa: PLR0917
             problem, found = on_rows.solve(reduction, outer, watch, None if start is None else start.rows)
     finally:
         watch.close()
-    pieces = on_rows.pieces_of(reduction.form, outer)
+    pieces = pieces_of(reduction.form, outer)
     assert pieces is not None
     if not on_rows.is_finite(found):
         raise SolverError(f"{MULTIPLIERS} broke down. Try another solver, or verbose=True for more.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from math import isfinite
 
@@ -11,10 +10,11 @@ import numpy as np
 
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.iterate import Iterate
-from kernelopt.compiler.reader import CONES, read
+from kernelopt.compiler.reader import CONES
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Outer
-from kernelopt.errors import DCPError, SolverError
+from kernelopt.compiler.stated_pieces import pieces_of
+from kernelopt.errors import SolverError
 from kernelopt.pieces.form import Pieces
 from kernelopt.pieces.spectral import Semidefinite
 from kernelopt.solvers import method_of_multipliers, row_problem
@@ -27,17 +27,6 @@ from kernelopt.support.types import Array
 FEASIBLE = 1e-6  # in units of s: a larger violation at θ = 0 counts as infeasible
 ACCURATE = 1e-10  # relative: P₀ is compared with P, which may be almost as large
 STRUCTURED = ("symmetric", "PSD", "NSD", "diag", "sparsity", "hermitian", "complex", "imag")
-
-
-def pieces_of(form: CanonicalForm, outer: Outer) -> Pieces | None:
-    """The pieces of the outer problem, read once for the values that parameters have; None where it is not read."""
-    if "pieces" not in outer.notes:
-        outer.notes["pieces"] = None
-        if not form.smooth:
-            with suppress(DCPError):
-                outer.notes["pieces"] = read(form.bare)
-    found: Pieces | None = outer.notes["pieces"]
-    return found
 
 
 def lacks(form: CanonicalForm, outer: Outer) -> str | None:

@@ -104,7 +104,7 @@ class RowProblem:
     below, equal : rows; of_t : rows in which t alone stands, which are no rows of this problem
     lengths : norms with a cost or a bound that is no square; step : (m,), how far multipliers move with s, relative to
     σ; unit : a size of s
-    columns_u, columns_y : columns of the pieces' x that are u, and y; place : the entry of (Bₖvₖ) of each u
+    columns_y : columns of the pieces' x that are y
     """
 
     blocks: tuple[Array, ...]
@@ -123,9 +123,7 @@ class RowProblem:
     step: Array
     steps_v: Array
     unit: float
-    columns_u: Ints
     columns_y: Ints
-    place: Ints
 
     @cached_property
     def ends(self) -> Ints:
@@ -289,7 +287,7 @@ def row_problem(form: CanonicalForm, pieces: Pieces, factors: Mapping[Theta, Fac
     E, F = sp.csr_array(pieces.S @ spread), sp.csr_array(pieces.S[:, y])
     found = RowProblem(
         tuple(blocks), np.zeros(len(blocks)), E, F, pieces.s0, spread.T @ pieces.c, pieces.c[y], pieces.c0, functions,
-        pieces.below, pieces.equal, norms.rows, (), np.ones(len(pieces.s0)), np.zeros(0), _unit(pieces), u, y, place,
+        pieces.below, pieces.equal, norms.rows, (), np.ones(len(pieces.s0)), np.zeros(0), _unit(pieces), y,
     )  # fmt: skip
     within = np.flatnonzero(norms.within).tolist()
     tails = {j: int(np.searchsorted(y, pieces.columns[form.norms[j].t.id][0])) for j in within}

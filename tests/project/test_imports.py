@@ -46,7 +46,7 @@ INSIDE = {
     ],
     "compiler": [
         ["comparison", "explain", "projection"],
-        ["representer"],
+        ["representer", "stated_pieces"],
         ["reader", "separable"],
         ["exponential_sums", "feasibility", "integers", "patterns", "vacuous"],
         ["atom_rules", "conic_form", "iterate", "largest", "restated"],
