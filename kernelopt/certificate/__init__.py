@@ -1,5 +1,6 @@
 """Certificates: enclosures of the optimum of the stated problem."""
 
+from kernelopt.certificate.attained import errors_of_predictions
 from kernelopt.certificate.certify import (
     AS_COMPUTED,
     Certified,
@@ -9,7 +10,6 @@ from kernelopt.certificate.certify import (
     certify,
     certify_again,
     certify_without_pass,
-    errors_of_predictions,
     first_look,
     gap_of_solver,
     value_at_zero,

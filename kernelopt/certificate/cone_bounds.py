@@ -23,8 +23,8 @@ from kernelopt.certificate.multipliers import (
 from kernelopt.certificate.report import Lower
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.outer import Outer
 from kernelopt.compiler.representer import Reduction
-from kernelopt.compiler.separable import Outer
 from kernelopt.errors import MemoryLimitError
 from kernelopt.solvers import outer_dual
 from kernelopt.solvers.outer_dual import PROXIMAL, DualPoint

@@ -6,7 +6,7 @@ Sₐ = Σᵢ √Qᵢᵢ|Vᵢₐ|, rounding of kernel values (relative to √(Q�
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ STREAMED, CHEAP, FROM_FACTOR, SAMPLED = "streamed", "trace of what the factor le
 PRODUCTS = "streamed, with Qν"
 FIRST_LOOK = "factor, rounding left out"
 DIAGONAL = "factor, and the diagonal of what it leaves"
+COMPUTED, ERRORLESS = "exact sums of computed kernel values", "streamed, errors left out"
 SAMPLE = 400  # rows drawn for an estimate: its relative error is of the order of 1/√400 = 5 %
 # Features up to which VᵀQV is computed as (ΦᵀV)ᵀ(ΦᵀV). Larger values cost memory, N numbers per feature; smaller ones
 # cost passes over the kernel, N² kernel values each.
@@ -71,6 +72,11 @@ def gram_of(link: PredictionLink, factor: Factor, V: Array, way: str) -> Gram:
 
     Columns of V are scaled to size 1 first, since squares of multipliers may underflow.
     """
+    if way == COMPUTED:
+        return as_computed(link, V)
+    if way == ERRORLESS:
+        found = gram_of(link, factor, V, STREAMED)
+        return replace(found, error=np.zeros_like(found.error))
     scaled, power = _of_size_one(V)
     return _gram_of(link, factor, scaled, way).times(power)
 

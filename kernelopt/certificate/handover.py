@@ -26,8 +26,8 @@ from kernelopt.certificate.multipliers import DUAL_KIND, Multipliers, is_identit
 from kernelopt.certificate.report import Lower
 from kernelopt.compiler.canonical_form import PredictionLink
 from kernelopt.compiler.conic_form import ConicForm
+from kernelopt.compiler.outer import Outer
 from kernelopt.compiler.representer import Reduction
-from kernelopt.compiler.separable import Outer
 from kernelopt.factorization import Factor
 from kernelopt.kernels import Explicit, Linear
 from kernelopt.language.smooth import SmoothLoss

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.compiler.entries import Entries, applied, stacked, summed
+from kernelopt.compiler import quadratic_part
+from kernelopt.compiler.entries import Entries, applied, stacked, summed, wide
 from kernelopt.compiler.linear_maps import flat
 from kernelopt.pieces import quadratics
 from kernelopt.pieces.elementary import (
@@ -24,6 +25,7 @@ from kernelopt.pieces.elementary import (
     NegativeEntropy,
     NegativeLog,
     NegativeRoot,
+    PositivePower,
 )
 from kernelopt.pieces.extremes import Largest, RowLogSumExp, SumOfLargest
 from kernelopt.pieces.function import Family
@@ -32,8 +34,7 @@ from kernelopt.pieces.quadratics import ABS, POS, SQUARE, Piecewise, many
 from kernelopt.pieces.spectral import Schatten
 from kernelopt.support.types import Array, Ints
 
-# Eigenvalues of a quadratic form relative to the largest, below which they are rounding of 0.
-ZERO = 1e-14
+MOST = 8  # lines of one number whose maximum is one function of it
 
 
 class Reading(Protocol):
@@ -172,10 +173,33 @@ def _largest(reader: Reading, parts: list[Entries]) -> Entries:
         curved, line = parts if parts[1].is_affine else parts[::-1]
         if line.is_affine:
             return line.plus(_piecewise(reader, POS, curved.minus(line)))
+    if (found := _of_one_number(parts)) is not None:
+        return found
     *others, last = [reader.flattened(part) for part in parts]
     m, k = len(last), len(others)
     differences = stacked([part.minus(last) for part in others])
     return last.plus(applied(Largest(), differences.take(np.arange(k * m).reshape(k, m).T.ravel()), k))
+
+
+def _of_one_number(parts: list[Entries]) -> Entries | None:
+    """The maximum of lines rⱼs + dⱼ in one affine number s each, entry by entry; None where they are not such lines."""
+    m = len(parts[0])
+    if len(parts) > MOST or not all(part.is_affine for part in parts):
+        return None
+    n = max(part.M.shape[1] for part in parts)
+    rows = [wide(part.M, n) for part in parts]
+    one = next((M for M in rows if np.all(np.diff(M.indptr) > 0) and M.data.all()), None)
+    if one is None:
+        return None
+    starts, found = one.indptr[:-1], None
+    first, one = one.indices[starts], sp.csr_array(sp.diags_array(1 / one.data[starts]) @ one)
+    for part, M in zip(parts, rows, strict=True):
+        r = np.asarray(M[np.arange(m), first]).ravel()
+        if abs(M - sp.csr_array(sp.diags_array(r) @ one)).nnz:
+            return None
+        found = quadratics.lines(r, part.c) if found is None else found.above(r, part.c)
+    assert found is not None
+    return applied(found, Entries(one, np.zeros(m)))
 
 
 def _maximum(reader: Reading, node: Any) -> Entries:
@@ -232,16 +256,13 @@ def _norm1(reader: Reading, node: Any) -> Entries:
 
 
 def _quad_form(reader: Reading, node: Any) -> Entries | None:
-    """xᵀPx = Σ (√λᵢ vᵢᵀx)² over eigenvalues; a negative semidefinite P is minus that of −P."""
+    """xᵀPx = ‖Rx‖² with P = RᵀR; a negative semidefinite P is minus that of −P."""
     if not node.args[1].is_constant():
         return None
-    P = node.args[1].value
-    P = P.toarray() if sp.issparse(P) else np.asarray(P, dtype=float)
-    eigenvalues, V = np.linalg.eigh((P + P.T) / 2)
-    sign = 1.0 if eigenvalues[-1] >= -eigenvalues[0] else -1.0
-    kept = sign * eigenvalues > ZERO * np.abs(eigenvalues).max()
-    L = (V[:, kept] * np.sqrt(sign * eigenvalues[kept])).T
-    return _piecewise(reader, SQUARE, _argument(reader, node).mapped(L)).total().times(sign)
+    P = sp.csc_array(node.args[1].value, dtype=float)
+    sign = -1.0 if P.diagonal().sum() < 0 else 1.0
+    R = quadratic_part.root(sp.csc_array(sign / 2 * (P + P.T)))
+    return _piecewise(reader, SQUARE, _argument(reader, node).mapped(R)).total().times(sign)
 
 
 # Norms
@@ -288,12 +309,36 @@ def _power(reader: Reading, node: Any) -> Entries | None:
     if p == 2:
         return _piecewise(reader, SQUARE, argument)
     if p > 1:  # of other powers than even ones cvxpy's is ∞, or 0, below 0
+        if (found := _of_size(p, argument)) is not None:
+            return found
         even = node.args[0].is_nonneg() or p % 2 == 0
         return applied(AbsolutePower(p), reader.flattened(argument)) if even else None
     if p == 0:
         return None
     family, weight = (NegativeRoot(p), -1.0) if p > 0 else (InversePower(-p), 1.0)
     return applied(family, reader.flattened(argument), weight=weight)
+
+
+def _of_size(p: float, entries: Entries) -> Entries | None:
+    """Powers of |r(s − knot)| or max(r(s − knot), 0), entry by entry; None of others."""
+    if len(entries.terms) != 1 or entries.M.nnz or entries.c.any():
+        return None
+    [term] = entries.terms
+    h = term.functions.family
+    if not isinstance(h, Piecewise) or h.knots.shape[1] != 1 or not np.isfinite(h.knots).all():
+        return None
+    if not np.array_equal(term.at, np.arange(len(entries))) or np.any(term.weight < 0):
+        return None
+    h = h.take(term.which).times(term.weight)
+    (left, right), knot = np.moveaxis(h.coefficients, 1, 0), h.knots[:, 0]
+    if left[:, 2].any() or right[:, 2].any() or np.any(left[:, 0] + left[:, 1] * knot):
+        return None
+    argument = Entries(term.functions.M, term.functions.c).take(term.which).plus_constant(-knot)
+    if np.array_equal(left[:, 1], -right[:, 1]):
+        return applied(AbsolutePower(p), argument.times(right[:, 1]))
+    if np.all((left[:, 1] == 0) | (right[:, 1] == 0)):
+        return applied(PositivePower(p), argument.times(left[:, 1] + right[:, 1]))
+    return None
 
 
 def _kl_div(reader: Reading, node: Any) -> Entries | None:

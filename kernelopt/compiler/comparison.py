@@ -63,6 +63,7 @@ def _summands(node: Any) -> Iterator[Any]:
         yield node
 
 
+@np.errstate(all="ignore")  # outside of a domain, and for functions of weight 0
 def _differ(problem: cp.Problem, pieces: Pieces) -> tuple[float, float] | None:
     """Two values that differ by more than rounding: of the pieces, and as stated; None where there are none.
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.pieces.form import Pieces
 from kernelopt.support.types import Array
 
 # Predictions smaller than this fraction of the data's unit count as zero where a scale is needed. A smaller fraction
@@ -75,3 +76,17 @@ def place(form: CanonicalForm, point: Iterate) -> None:
         variable.save_value(value)
     for smooth in form.smooth:
         smooth.place()
+
+
+def in_columns(form: CanonicalForm, pieces: Pieces, point: Iterate) -> Array:
+    """The values of u, t and y in the columns of pieces, 0 elsewhere."""
+    x = np.zeros(pieces.n)
+    for link, u in zip(form.predictions, point.u, strict=True):
+        if link.u is not None:
+            x[pieces.columns[link.u.id]] = np.ravel(u, order="F")
+    for norm, t in zip(form.norms, point.t, strict=True):
+        x[pieces.columns[norm.t.id]] = t
+    for variable, value in zip(form.y, point.y, strict=True):
+        if variable.id in pieces.columns:
+            x[pieces.columns[variable.id]] = np.ravel(dense(value), order="F")
+    return x

@@ -18,8 +18,8 @@ import numpy as np
 
 from kernelopt.compiler.attributes import dense, integral, nearest, rounded
 from kernelopt.compiler.canonical_form import CanonicalForm, NormLink, PredictionLink, rewrite
-from kernelopt.compiler.iterate import NEGLIGIBLE, Iterate, place
-from kernelopt.compiler.separable import Common, lengths_of_outer, outer_of
+from kernelopt.compiler.iterate import NEGLIGIBLE, Iterate, in_columns, place
+from kernelopt.compiler.outer import Common, read
 from kernelopt.errors import SolverError
 from kernelopt.factorization import CholeskyFactor, Factor
 from kernelopt.kernels import Delta
@@ -374,22 +374,20 @@ def _exponent(values: Array) -> int:
 
 
 def _value_of_pieces(form: CanonicalForm, point: Iterate) -> float:
-    """f as the sum of the functions into which it splits; nan where it does not split.
+    """f by its pieces; nan where it has none.
 
     It replaces a nan that cvxpy gets from 0·∞, where a function of weight 0 overflows.
     """
-    outer = outer_of(form)
-    split, data = outer.split, outer.form
-    lengths = None if split is None else lengths_of_outer(data, split)
-    if split is None or lengths is None or len(split.y) != len(data.y):
+    pieces = read(form)
+    if pieces is None:
         return float("nan")
-    y = data.columns_of_y(point.y)[split.y]
-    u, t = point.u_flat, point.t
+    x = in_columns(form, pieces, point)
+    if len(np.unique(np.concatenate([pieces.bounds[:, 0], *pieces.columns.values()]))) < pieces.n:
+        return float("nan")  # columns of graph forms have a solver's values only
+    sign = -1.0 if isinstance(form.outer.objective, cp.Maximize) else 1.0
     with np.errstate(all="ignore"):
-        pieces = split.value(split.arguments(u, y))
-    linear = float(split.linear_u @ u + split.linear_y @ y)
-    of_norms = float(lengths.slope @ t + 0.5 * lengths.curvature @ t**2)
-    return data.sign * (data.offset + pieces + linear + of_norms) + form.constant
+        value = float(pieces.sums(pieces.settled(x))[0])
+    return sign * value + form.constant
 
 
 def norm_gram(reduction: Reduction, point: Iterate, norm: NormLink) -> Array:

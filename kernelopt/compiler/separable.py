@@ -14,25 +14,18 @@ that many pieces share count as the user's own.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from hashlib import blake2b
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from kernelopt.compiler import exponential_sums
-from kernelopt.compiler.canonical_form import CanonicalForm
-from kernelopt.compiler.conic_form import ConicForm, conic_form, require_units
+from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.patterns import LARGEST, Batch, pieces_of
 from kernelopt.compiler.pieces import Custom, LogSumExp, Piece, Quadratic, pairs_of, without_weight
-from kernelopt.compiler.vacuous import without_vacuous
-from kernelopt.support.locks import Lock
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
@@ -79,6 +72,9 @@ class Separable:
     (m, len(y)); pieces : functions, each with the entries `at` of s that are its arguments; rows : the rows in which t
     stands, left over; plain : for each hⱼ that is one linear row of the cone data, that row, else −1; sources : for
     each piece, where it was found.
+
+    Of pieces that were read, `back` and `base` make multipliers of all rows, back·(slopes) + base; `size` is the number
+    of columns, `users` how many of y are the user's, and `constant` is added to the sum.
     """
 
     u: Ints
@@ -91,6 +87,11 @@ class Separable:
     rows: Ints
     plain: Ints
     sources: tuple[Source, ...] = ()
+    back: sp.csr_array | None = None
+    base: Array | None = None
+    size: int = 0
+    users: int = 0
+    constant: float = 0.0
 
     def arguments(self, u: Array, y: Array) -> Array:
         """s = Eu + Fy."""
@@ -135,43 +136,6 @@ class Separable:
         return low, high
 
 
-@dataclass(eq=False)
-class Common:
-    """What outer problems have in common whose cone data differ at most in what ‖θ‖ costs.
-
-    notes : what was found out about them once, by name
-    """
-
-    notes: dict[Any, Any] = field(default_factory=dict)
-    found: tuple[Separable | None] | None = None
-
-    def split(self, form: ConicForm) -> Separable | None:
-        """What they fall apart into, from the cone data of any of them."""
-        if self.found is None:
-            self.found = (separable(form),)
-        return self.found[0]
-
-
-@dataclass(frozen=True, eq=False)
-class Outer:
-    """The outer problem for the present values of parameters: cone data, and their cut into functions.
-
-    common : the cut, and facts that hold for other costs of norms, too
-    notes : cached facts about these data, by name
-    compiled : the cone data as compiled, before any row was left out; None where they are not kept
-    """
-
-    form: ConicForm
-    common: Common = field(default_factory=Common)
-    notes: dict[Any, Any] = field(default_factory=dict)
-    compiled: ConicForm | None = None
-
-    @property
-    def split(self) -> Separable | None:
-        """The cut into functions of one number each; None where a part of the problem is no such function."""
-        return self.common.split(self.form)
-
-
 @dataclass(frozen=True)
 class Lengths:
     """g(t) = slope·t + ½curvature·t² on 0 ≤ t ≤ limit, for each norm."""
@@ -198,60 +162,6 @@ class _Components:
 
     groups: list[Group]
     bare: Ints  # rows without any such column
-
-
-_alive: WeakValueDictionary[bytes, Common] = WeakValueDictionary()
-_recent: OrderedDict[bytes, Common] = OrderedDict()
-_lock = Lock()
-
-
-def outer_of(form: CanonicalForm, before: Outer | None = None) -> Outer:
-    """Cone data of a canonical form's outer problem, for the values that parameters have now.
-
-    The cut of another problem with the same data is reused, whatever its penalties of ‖θ‖ and its kernels: that of the
-    same problem for another λ, or of a problem stated anew. `before` is the same problem for other values: where only
-    costs of norms differ, the rest of its data is taken over. Raises DataError for numbers whose squares over- or
-    underflow.
-    """
-    compiled = conic_form(form)
-    if before is not None and before.compiled is not None and not compiled.smooth:
-        data = before.form.with_costs_of(compiled, before.compiled)
-        if data is not None:
-            require_units(data)
-            return Outer(data, before.common, compiled=compiled)
-    data = without_vacuous(exponential_sums.separated(compiled, CLASSES))
-    return replace(outer_of_data(data), compiled=compiled)
-
-
-def outer_of_data(data: ConicForm) -> Outer:
-    """The outer problem of some cone data; the cut of equal data is reused."""
-    require_units(data)
-    return Outer(data) if data.smooth else Outer(data, _common(data))
-
-
-def _common(form: ConicForm) -> Common:
-    """That of these cone data; of small problems it outlives them for a while."""
-    key = _digest(form)
-    with _lock:
-        found = _alive.setdefault(key, Common())
-        if form.A.nnz <= SMALL:
-            _recent[key] = found
-            _recent.move_to_end(key)
-            while len(_recent) > MOST_RECENT:
-                _recent.popitem(last=False)
-    return found
-
-
-def _digest(form: ConicForm) -> bytes:
-    """A fingerprint of all cone data but what t costs."""
-    rest = np.delete(np.arange(len(form.c)), form.t)
-    columns = [form.t, *form.u, *form.variables]
-    found = blake2b(repr((form.A.shape, form.cones, form.offset, form.sign, [len(part) for part in columns])).encode())
-    for part in (
-        form.A.indptr, form.A.indices, form.A.data, form.b, form.c[rest], form.P[rest], form.divided, *columns
-    ):  # fmt: skip
-        found.update(np.ascontiguousarray(part).tobytes() + np.asarray(part).dtype.str.encode())
-    return found.digest()
 
 
 def separable(form: ConicForm, bounds: Ints | None = None) -> Separable | None:

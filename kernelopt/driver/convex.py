@@ -17,9 +17,8 @@ from kernelopt import certificate as certificates
 from kernelopt.certificate import ESTIMATE, Certificate, Request
 from kernelopt.compiler import comparison, integers, projection, representer
 from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.outer import Outer, outer_of, pieces_of
 from kernelopt.compiler.representer import FEASIBLE, Reduction
-from kernelopt.compiler.separable import Outer, outer_of
-from kernelopt.compiler.stated_pieces import pieces_of
 from kernelopt.driver import diagnosis
 from kernelopt.driver.diagnosis import Diagnosis
 from kernelopt.driver.judgement import NOTHING, Candidate, judged, towards_zero
@@ -64,8 +63,8 @@ def begin(
 
 def certify_elsewhere(reduction: Reduction, data: Outer, point: Iterate, known: Certificate) -> Certificate:
     """A certificate for the present values of parameters, from θ and multipliers of an answer for other values."""
-    feasible = representer.violation(reduction, point, data.form.data_unit) <= FEASIBLE
-    here = representer.valued(reduction.form, point) if feasible else replace(point, value=inf * data.form.sign)
+    feasible = representer.violation(reduction, point, data.data_unit) <= FEASIBLE
+    here = representer.valued(reduction.form, point) if feasible else replace(point, value=inf * data.sign)
     found = certificates.certify_again(reduction, data, here, known)
     if found is None or (not isfinite(found.absolute_gap) and feasible):
         found = certificates.certify(reduction, data, here, Request(known.scope))
@@ -205,7 +204,7 @@ class Convex(Work):
         elif task.data is not None and found is not None:
             closed = found.closes(task.goal.solver_tol, task.goal.abs_tol)
             shape = shape_of(task.reduction.form, task.data)
-            nothing = NOTHING_LEFT * task.data.form.units[1]
+            nothing = NOTHING_LEFT * task.data.units[1]
             rough = (shape.kinked and not shape.hard) or task.data.split is None
             floor = nothing if rough and found.unit <= nothing else 0.0
             closed = closed or found.absolute_gap <= max(LAST_DIGITS * found.terms, floor)

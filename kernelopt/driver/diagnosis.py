@@ -15,9 +15,10 @@ from kernelopt.compiler import feasibility, representer
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.feasibility import Question
 from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.outer import Outer, outer_of
 from kernelopt.compiler.pieces import ExponentialPiece, LogSumExp
 from kernelopt.compiler.representer import Reduction
-from kernelopt.compiler.separable import Outer, Separable, outer_of
+from kernelopt.compiler.separable import Separable
 from kernelopt.driver.strategy import Task
 from kernelopt.errors import MemoryLimitError, SolverError
 from kernelopt.factorization import Guide
@@ -138,13 +139,19 @@ def may_be_unbounded(task: Task) -> bool:
     A solver may stop anywhere on a slow fall, so that its answer does not show that a minimum exists.
     """
     outer, form = task.data, task.reduction.form
-    if outer is None or outer.form.smooth or not feasibility.has_free_theta(form, outer.form):
+    if outer is None or form.smooth or _is_held(outer) or not feasibility.has_free_theta(form, outer.form):
         return False
     split = outer.split
     if split is None or split.linear_u.any() or split.linear_y.any():
         return True
     low, high = split.slopes()
     return bool(np.any(low > 0) or np.any(high < 0))
+
+
+def _is_held(outer: Outer) -> bool:
+    """Whether pieces show that each norm has a cost, or a bound."""
+    found = outer.lengths if outer.pieces is not None else None
+    return found is not None and bool(np.all((found.slope > 0) | (found.curvature > 0) | np.isfinite(found.limit)))
 
 
 def has_ray(task: Task, outer: Outer) -> bool:
@@ -163,16 +170,15 @@ def has_ray(task: Task, outer: Outer) -> bool:
 
 def is_receding(task: Task, outer: Outer, point: Iterate, found: Certificate) -> bool:
     """Whether f falls forever along a direction without reaching its infimum, as exponentials go to 0."""
-    data, pieces, form = outer.form, outer.split, task.reduction.form
-    penalized = bool(np.all((data.c[data.t] > 0) | (data.P[data.t] > 0))) and len(data.t) > 0
+    pieces, form, facts = outer.split, task.reduction.form, outer.facts
+    penalized = bool(np.all((facts.slopes > 0) | (facts.bends > 0))) and len(form.norms) > 0
     everywhere = all(form.norms_of(link.theta) for link in form.predictions)
-    if data.smooth:
+    if form.smooth or found.evidence is None or not facts.exponentials:
         return False
     only_y = penalized and everywhere  # where its length has a cost, θ is bounded
-    if found.evidence is None or not data.cones.exp or (only_y and not len(data.y)):
+    if only_y and (not form.y or (pieces is not None and _grows(pieces))):
         return False
-    if only_y and pieces is not None and _grows(pieces):
-        return False
+    data = outer.form
     exponents = data.cones.exponentials
     if found.evidence.point is not None:
         s = data.b - data.A @ found.evidence.point.x

@@ -14,8 +14,8 @@ from kernelopt.certificate import FULL, Certificate, Certified, Request
 from kernelopt.certificate.report import Lower
 from kernelopt.compiler import projection, representer
 from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.outer import Outer
 from kernelopt.compiler.representer import FEASIBLE
-from kernelopt.compiler.separable import Outer
 from kernelopt.driver.diagnosis import Diagnosis, guides_of
 from kernelopt.driver.mixed_integer import Rest
 from kernelopt.driver.strategy import Outcome, Task, without_answer
@@ -90,7 +90,7 @@ def judged(
     found, stopped = _certified(task, task.data, best.answer, inverted.point, stopped)
     closed = found.certificate.closes(task.goal.tol, task.goal.abs_tol)
     # A value of 0 to rounding closes, and says less than 0.
-    nearly = 0 < abs(_bare(task, inverted.point)) <= NOTHING_LEFT * task.data.form.units[1]
+    nearly = 0 < abs(_bare(task, inverted.point)) <= NOTHING_LEFT * task.data.units[1]
     better = towards_zero(task, task.data, found.certificate, inverted.point) if nearly or not closed else None
     if better is not None:
         solution, point = representer.invert(reduction, better, from_kernel=_is_recomputed(task, better))
@@ -173,7 +173,7 @@ def _scaled(task: Task, data: Outer, found: Inverted, violation: float, afresh: 
 def _is_as_good(task: Task, data: Outer, new: Iterate, old: Iterate) -> bool:
     """Whether a point that was moved into the constraints has nearly the same value."""
     known = task.sign * (old.value - task.reduction.form.constant)
-    size = abs(known - data.form.offset) + data.form.units[1]
+    size = abs(known - data.offset) + data.units[1]
     return isfinite(new.value) and abs(new.value - old.value) <= NEAR * size
 
 
@@ -193,7 +193,7 @@ def _zero_is_better(task: Task, found: Certificate, point: Iterate) -> Iterate |
     form, reduction, zero = task.reduction.form, task.reduction, (found.bare or found).at_zero
     value = _bare(task, point)
     # P₀ is a solver's: what it is above the answer's value by less than its tolerance may be no difference.
-    if zero is None or task.data is None or task.sign * zero - value > FINE * task.data.form.units[1]:
+    if zero is None or task.data is None or task.sign * zero - value > FINE * task.data.units[1]:
         return None
     most = max(_violation(task, point), projection.ROUNDING)
     plain = representer.evaluate(reduction, replace(point, v=reduction.at_zero(point.y).v))
@@ -228,7 +228,7 @@ def _at_zero(task: Task, data: Outer, point: Iterate) -> Iterate | None:
         _, of_theta = representer.invert(reduction, point, from_kernel=True)
         if near and abs(_bare(task, of_theta)) < SHARE * value:
             return point
-    for factor in (1 + step for step in BEYOND) if 0 < value <= NOTHING_LEFT * data.form.units[1] else ():
+    for factor in (1 + step for step in BEYOND) if 0 < value <= NOTHING_LEFT * data.units[1] else ():
         longer = representer.evaluate(reduction, _times(start, factor))  # margins that are short by their rounding
         _, of_theta = representer.invert(reduction, longer, from_kernel=True)
         if _violation(task, longer) <= most and _bare(task, of_theta) == 0:

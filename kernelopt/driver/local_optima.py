@@ -11,12 +11,12 @@ from tqdm.auto import tqdm
 
 from kernelopt.compiler import representer
 from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.outer import Outer
 from kernelopt.compiler.representer import Reduction
-from kernelopt.compiler.separable import Outer
 from kernelopt.driver.strategy import Goal, Outcome, Plan, Task, Work, without_answer
 from kernelopt.kernels.lifts import lift_of
 from kernelopt.results.solution import Attempt, Solution, Status
-from kernelopt.solvers import choice, engines
+from kernelopt.solvers import assemble, choice, engines
 from kernelopt.solvers.cvxpy_solvers import Answer
 from kernelopt.solvers.engines import Start
 from kernelopt.solvers.nonconvex import FLAT
@@ -60,7 +60,7 @@ def conditions(reduction: Reduction, outer: Outer, point: Iterate) -> Conditions
         predictions = np.zeros_like(total)
         predictions[link.take] = np.reshape(u, (len(link.take), -1))
         j = next(iter(form.norms_of(link.theta)))
-        strength, length = float(outer.form.P[outer.form.t[j]]), float(point.t[j])
+        strength, length = float(outer.facts.bends[j]), float(point.t[j])
         square, own_square = float(np.trace(link.rows.quadratic(total))), (strength * length) ** 2
         # ‖Aᵀν − Pθ‖² = νᵀQν − 2P·νᵀAθ + P²‖θ‖², from kernel values: the factor's span would hide part of the gradient.
         left = square - 2 * strength * float(np.sum(total * predictions)) + own_square
@@ -149,7 +149,7 @@ class LocalOptima(Work):
 
     def _drawn(self) -> Start:
         """Random functions Bv, with v standard normal, times the larger of the sizes of data and best predictions."""
-        unit = self.outer.form.units[0]
+        unit = self.outer.units[0]
         if self.best is not None:
             unit = max(unit, self.best[2].prediction_unit())
         unit *= SPREAD ** self.random.uniform(-1, 1)
@@ -161,6 +161,5 @@ class LocalOptima(Work):
 
     def _y(self) -> Array:
         """The values of y that the user has set, 0 elsewhere."""
-        split = self.outer.split
-        assert split is not None
-        return self.outer.form.columns_of_y(self.task.reduction.form.users_values())[split.y]
+        form = self.task.reduction.form
+        return assemble.vector_of_y(form, self.outer, form.users_values())

@@ -17,8 +17,8 @@ from kernelopt.compiler import projection, representer
 from kernelopt.compiler.attributes import dense, rounded
 from kernelopt.compiler.integers import Fixed
 from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.outer import Outer
 from kernelopt.compiler.representer import FEASIBLE, Reduction
-from kernelopt.compiler.separable import Outer
 from kernelopt.driver.strategy import Task
 from kernelopt.results.solution import Attempt
 from kernelopt.support import clock
@@ -64,14 +64,14 @@ class Rest:
         if self.meets_constraints(new) == self.meets_constraints(old):
             return gain > 0
         loose = old if self.meets_constraints(new) else new
-        size = abs(self._value(old) - self.outer.form.offset) + self.outer.form.units[1]
-        price = PRICE * representer.violation(task.reduction, loose, self.outer.form.data_unit) * size
+        size = abs(self._value(old) - self.outer.offset) + self.outer.units[1]
+        price = PRICE * representer.violation(task.reduction, loose, self.outer.data_unit) * size
         return gain >= -price if loose is old else gain > price
 
     def meets_constraints(self, whole: Iterate) -> bool:
         """Whether constraints hold to rounding."""
         point = self._point(whole)
-        met = representer.violation(self.reduction, point, self.outer.form.data_unit) <= projection.ROUNDING
+        met = representer.violation(self.reduction, point, self.outer.data_unit) <= projection.ROUNDING
         return met or projection.is_rounding(self.reduction, self.outer.form, point)
 
     def certificate(self, task: Task, whole: Iterate, bound: float, solver: str) -> Certificate | None:
@@ -87,12 +87,12 @@ class Rest:
         """Whether the answer's value is the optimum that the solver tells, to `tol` of the objective's terms."""
         bare = found.bare or found
         bound = -bare.upper if found.maximize else bare.lower
-        allowed = max(found.floor, NOTHING_LEFT * self.outer.form.units[1])
+        allowed = max(found.floor, NOTHING_LEFT * self.outer.units[1])
         return self._value(whole) - bound <= max(task.goal.tol * max(found.unit, found.terms), allowed)
 
     def is_feasible(self, task: Task, whole: Iterate) -> bool:
         """Whether the mixed-integer problem's constraints and attributes hold to `FEASIBLE`."""
-        violation = representer.violation(task.reduction, whole, self.outer.form.data_unit)
+        violation = representer.violation(task.reduction, whole, self.outer.data_unit)
         return violation <= FEASIBLE and isfinite(whole.value)
 
     def _counts(self, task: Task, whole: Iterate) -> bool:
@@ -101,7 +101,7 @@ class Rest:
 
     def _value(self, whole: Iterate) -> float:
         """The minimized objective without constants, those of fixed integers included."""
-        return self.outer.form.sign * representer.bare_value(self.reduction.form, self._point(whole))
+        return self.outer.sign * representer.bare_value(self.reduction.form, self._point(whole))
 
     def _point(self, whole: Iterate) -> Iterate:
         """A point of the mixed-integer problem as one with its integers fixed, evaluated, with multipliers."""

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from kernelopt.certificate import FULL, Certificate
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.outer import Outer
 from kernelopt.compiler.representer import Reduction
-from kernelopt.compiler.separable import Outer
 from kernelopt.driver import in_kernel_space, policy
 from kernelopt.driver.options import FactorOptions
 from kernelopt.driver.policy import Step, View

@@ -13,8 +13,8 @@ import scipy.sparse as sp
 
 from kernelopt.compiler import canonical_form, representer, rules
 from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.outer import Outer, outer_of
 from kernelopt.compiler.restated import Restated, restated
-from kernelopt.compiler.separable import Outer, outer_of
 from kernelopt.driver import convex, local_optima, principal_components
 from kernelopt.driver.options import layout
 from kernelopt.driver.strategy import Strategy

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from kernelopt.certificate import ESTIMATE, FULL, value_at_zero
 from kernelopt.certificate.report import Lower
 from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.outer import Outer
 from kernelopt.compiler.representer import Reduction
-from kernelopt.compiler.separable import Outer
 from kernelopt.factorization import Guide
 from kernelopt.language.expressions import Theta
 from kernelopt.results.solution import Attempt, Solution, Status
@@ -125,7 +125,7 @@ class Task:
     @property
     def data_unit(self) -> float:
         """The size of the data that predictions are compared with; 0 with integer variables."""
-        return 0.0 if self.outer is None else self.outer.form.data_unit
+        return 0.0 if self.outer is None else self.outer.data_unit
 
 
 class Plan(NamedTuple):

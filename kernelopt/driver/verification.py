@@ -16,8 +16,8 @@ from kernelopt.compiler import canonical_form, representer
 from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink
 from kernelopt.compiler.explicit import ExplicitSource
 from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.outer import Outer
 from kernelopt.compiler.representer import FEASIBLE, Reduction
-from kernelopt.compiler.separable import Outer
 from kernelopt.driver import local_optima
 from kernelopt.errors import KernelOptError, MemoryLimitError, OptionError, SolverError
 from kernelopt.factorization import CholeskyFactor, Factor
@@ -136,7 +136,7 @@ def verify(  # noqa: PLR0917
             found = solution.certificate
             checks.append(_optimality_by_word(solution))
     else:
-        slopes = _known_slopes(solution) if data.form.smooth else None  # without a smooth loss, ν determines them
+        slopes = _known_slopes(solution) if reduction.form.smooth else None  # without a smooth loss, ν determines them
         known = None if solution.certificate is None else solution.certificate.evidence
         search = known is not None and known.sought  # if not, the solver's multipliers are judged as they are
         found = certify(reduction, data, point, Request(tol=tol, slopes=slopes, search=search, rows=_known_rows(known)))
@@ -170,7 +170,7 @@ def audit(
     if not form.is_convex:
         return Report(tuple(_local_checks(reduction, data, point, tol)))
     known = _multipliers_from_coefficients(reduction, data, point)
-    violation = representer.violation(reduction, point, data.form.data_unit)
+    violation = representer.violation(reduction, point, data.data_unit)
     checks = [Check("constraints hold", violation, FEASIBLE, "largest violation, relative to a constraint's terms")]
     found = None if known is None else certify(reduction, data, replace(point, nu=known))
     lower = ours() if found is None or not found.closes(tol) else None
@@ -280,7 +280,7 @@ def _optimality_checks(
 ) -> Iterator[Check]:
     """The KKT conditions of the stated problem, in the unit in which the gap is compared with `tol`."""
     form = reduction.form
-    violation = representer.violation(reduction, point, data.form.data_unit)
+    violation = representer.violation(reduction, point, data.data_unit)
     yield Check("primal feasibility", violation, FEASIBLE, "largest violation, relative to a constraint's terms")
     unit = max(found.unit, found.floor / tol) or found.terms or 1.0
     yield Check("rounding", found.rounding / unit, None, "the bounds' allowance for arithmetic, of P₀ − P")
@@ -293,7 +293,7 @@ def _optimality_checks(
         largest = max(largest, float(np.abs(dual).max(initial=0.0)))
         negative = max(negative, -float(dual.min(initial=0.0)))
         slackness += float(np.abs(dual * np.asarray(constraint.expr.value)).sum())
-    if largest and not data.form.is_constant:
+    if largest and not data.facts.is_constant:
         yield Check("dual feasibility", negative / largest, FEASIBLE, "most negative multiplier, of the largest")
         # A solver's multipliers are as exact as its own gap, which it measures in the objective's terms.
         terms = max(unit, found.terms)
@@ -517,8 +517,8 @@ def _multipliers_from_coefficients(reduction: Reduction, data: Outer, point: Ite
         if len(norms) != 1 or link.u is None or not len(reduction.factors[link.theta].pivots):
             return None
         [(j, norm)] = norms.items()
-        length, column = float(point.t[j]), data.form.t[j]
-        slope = float(data.form.c[column] + data.form.P[column] * length)
+        length = float(point.t[j])
+        slope = float(data.facts.slopes[j] + data.facts.bends[j] * length)
         if not norm.is_plain or length == 0 or slope <= 0:
             return None
         alpha = row_coefficients(reduction, point, number) * (slope / length)

@@ -14,7 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.compiler.canonical_form import CanonicalForm
-from kernelopt.compiler.separable import Outer, Separable
+from kernelopt.compiler.outer import Outer
+from kernelopt.compiler.separable import Separable
 from kernelopt.errors import KernelOptError
 from kernelopt.model_selection.leave_one_out import fitted
 from kernelopt.model_selection.squares import Squares, squares
@@ -136,7 +137,7 @@ def _expressions(
     if known is not None and (known.terms, known.form, known.split) == (terms, form, split):
         return known
     E, F = (sp.csr_array(sp.vstack(parts)) for parts in ([t.E for t in terms], [t.F for t in terms]))
-    S, places = sp.csr_array(assemble.spread(form)), sp.csr_array(assemble.places_of_y(form, outer.form, split))
+    S, places = sp.csr_array(assemble.spread(form)), sp.csr_array(assemble.places_of_y(form, outer))
     return _Expressions(terms, form, split, E, F, sp.csr_array(E @ S), sp.csr_array(F @ places), S, places)
 
 

@@ -179,6 +179,27 @@ class AbsolutePower(Smooth):
 
 
 @dataclass(frozen=True, eq=False)
+class PositivePower(AbsolutePower):
+    """h(s) = max(s, 0)ᵖ, p > 1, (wh)*(a) = w(p − 1)(a/(wp))^q on a ≥ 0, q = p/(p − 1). Reads power of pos."""
+
+    def of(self, q: Array) -> Array:
+        return np.maximum(q, 0.0) ** self.p
+
+    def derivative(self, q: Array) -> Array:
+        return self.p * np.maximum(q, 0.0) ** (self.p - 1)
+
+    def curvature(self, q: Array) -> Array:
+        """From the right: ∞ at 0 for p < 2."""
+        return np.where(q >= 0, self.p * (self.p - 1) * np.maximum(q, 0.0) ** (self.p - 2), 0.0)
+
+    def ends(self, w: Array) -> tuple[Array, Array]:
+        return np.zeros(len(w)), np.full(len(w), inf)
+
+    def at(self, a: Array, w: Array) -> Bounded:
+        return _refused(super().at(a, w), a < 0)
+
+
+@dataclass(frozen=True, eq=False)
 class InversePower(Smooth):
     """h(s) = s⁻ᵖ on s > 0, p > 0, (wh)*(a) = −w(p + 1)(−a/(wp))^(p/(p + 1)) on a ≤ 0. Reads power, inv_pos."""
 

@@ -110,19 +110,24 @@ class Piecewise(OfOneNumber):
         hi, lo = two_product(W, c1)
         d = np.where(hi == A, -lo, A - hi)
         s = d / (W * c2)
-        curved, inside = W * c2 > 0, (s > low) & (s < high)
-        parts = [_reached(A, W, self.coefficients, end) for end in (low, high)]
-        ends, of_ends = np.maximum(parts[0][0], parts[1][0]), np.maximum(parts[0][1], parts[1][1])
+        inside = (s > low) & (s < high)
+        # Of what is below the largest value by more than its rounding, the rounding does not count.
+        (left, right), flat = (_reached(A, W, self.coefficients, end) for end in (low, high)), (-W * c0, W * np.abs(c0))
+        ends = np.maximum(left[0], right[0]), np.maximum(_most(*left), _most(*right))
         vertex = d * d / (2 * W * c2) - W * c0
         of_vertex = d * d / (W * c2) + W * np.abs(c0) + np.abs(s) * (np.abs(A) + W * np.abs(c1))
         endless = ((high == inf) & (d > 0)) | ((low == -inf) & (d < 0))
-        whole = (low == -inf) & (high == inf)
-        flat, of_flat = np.where(whole, -W * c0, ends), np.where(whole, W * np.abs(c0), of_ends)
-        value = np.where(curved, np.where(inside, vertex, ends), np.where(endless, inf, flat))
-        error = np.where(curved, np.where(inside, of_vertex, of_ends), np.where(endless, 0.0, of_flat))
-        used = low < inf
-        value, error = np.where(used, value, -inf), np.where(used, error, 0.0)
-        return Bounded(value.max(axis=1), ULPS * error.max(axis=1))
+        whole, used = (low == -inf) & (high == inf), low < inf
+
+        def largest(vertex: Array, end: Array, line: Array) -> Array:
+            straight = np.where(endless, inf, np.where(whole, line, end))
+            found = np.where(W * c2 > 0, np.where(inside, vertex, end), straight)
+            return np.asarray(np.where(used, found, -inf).max(axis=1))
+
+        value, most = largest(vertex, ends[0], flat[0]), largest(_most(vertex, of_vertex), ends[1], _most(*flat))
+        with np.errstate(invalid="ignore"):
+            more = np.where(most > value, np.nextafter(most - value, inf), 0.0)
+        return Bounded(value, more)
 
     def minimizer(self, z: Array, tau: Array, w: Array) -> Array:
         """The knot at which τx + wh′(x) jumps over z, or the point of a stretch where it is z."""
@@ -172,6 +177,14 @@ class Piecewise(OfOneNumber):
         )
         return Piecewise(knots, np.stack(parts, axis=-1))
 
+    def above(self, r: Array, d: Array) -> Piecewise:
+        """max(h, rs + d): h plus what the lines exceed it by."""
+        lines = np.stack([d, r, np.zeros_like(r)], axis=-1)[:, None]
+        beyond = many(POS, len(self)).of_piecewise(replace(self, coefficients=lines - self.coefficients))
+        assert beyond is not None  # a square never meets a square
+        known = self._in_force(beyond._middles())
+        return Piecewise(beyond.knots, known + beyond.coefficients)
+
     def _middles(self) -> Array:
         """A point inside of each stretch, (m, j + 1); 0 of unused ones."""
         low, high = self.stretches()
@@ -193,6 +206,11 @@ def _reached(A: Array, W: Array, coefficients: Array, s: Array) -> tuple[Array, 
     return np.where(finite, value, -inf), np.where(finite, size, 0.0)
 
 
+def _most(value: Array, size: Array) -> Array:
+    """At most what a sum of terms of this size is: the number itself where there are none."""
+    return np.where(size > 0, np.nextafter(value + ULPS * size, inf), value)
+
+
 def _distinct(knots: Array) -> Array:
     """Each row ascending, without equal entries, as wide as the longest."""
     knots = np.sort(np.where(np.isnan(knots), inf, knots), axis=1)
@@ -204,6 +222,11 @@ def _distinct(knots: Array) -> Array:
 def one(knots: list[float], coefficients: list[list[float]]) -> Piecewise:
     """One function."""
     return Piecewise(np.array([knots], dtype=float).reshape(1, -1), np.array([coefficients], dtype=float))
+
+
+def lines(r: Array, d: Array) -> Piecewise:
+    """rs + d."""
+    return Piecewise(np.zeros((len(r), 0)), np.stack([d, r, np.zeros_like(r)], axis=-1)[:, None])
 
 
 POS = one([0], [[0, 0, 0], [0, 1, 0]])

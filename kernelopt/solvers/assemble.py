@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
+from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.conic_form import ConicForm, constraint_multipliers
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.least import least
+from kernelopt.compiler.outer import Outer
 from kernelopt.compiler.pieces import Kinks, Quadratic
 from kernelopt.compiler.representer import Reduction
-from kernelopt.compiler.separable import Lengths, Outer, Separable, lengths_of_outer, only_summed
+from kernelopt.compiler.separable import Lengths, Separable, only_summed
+from kernelopt.compiler.sums import tightest
 from kernelopt.language.nodes import EUCLIDEAN
 from kernelopt.solvers import machines, maxima
+from kernelopt.solvers.answers import with_multipliers
 from kernelopt.solvers.structured import Structured
 from kernelopt.support.sparse import adjoint
 from kernelopt.support.types import Array, Ints
@@ -65,19 +71,10 @@ def shape_of(form: CanonicalForm, outer: Outer) -> Shape:
 
 
 def _shape(form: CanonicalForm, outer: Outer) -> Shape:
-    split = outer.split
-    for variable, columns in zip(form.y, outer.form.variables, strict=True):
-        if len(columns) not in (0, variable.size) or (len(columns) and variable.is_complex()):
-            return Shape(
-                f"needs variables without a structure; {variable.name()} has one (complex, diagonal, symmetric …)"
-            )
-    if not only_summed(outer.form):
-        return Shape("needs a SmoothLoss to be summed in the minimized objective, with weights ≥ 0")
-    if split is None:
-        return Shape(SPLIT)
-    if _hidden(form, outer.form, split):
-        return Shape("needs linear constraints; state |g| <= c as two constraints, g <= c and g >= -c")
-    lengths = lengths_of_outer(outer.form, split)
+    if outer.pieces is None and (reason := _lacks_of_cones(form, outer)) is not None:
+        return Shape(reason)
+    split, lengths = outer.split, outer.lengths
+    assert split is not None
     if lengths is None:
         return Shape("needs ‖θ‖ in the objective, or bounded by a constant")
     lacks = _lacks_of_norms(form, lengths)
@@ -101,6 +98,20 @@ def _shape(form: CanonicalForm, outer: Outer) -> Shape:
         return replace(known, lacks=lacks, lengths=lengths, nonconvex=nonconvex, machine=0, free=free, rows=rows)
     machine = known.machine if only is None and machines.is_installed() else 0
     return replace(known, lengths=lengths, odd=only, machine=machine, nonconvex=nonconvex, shifted=shifted)
+
+
+def _lacks_of_cones(form: CanonicalForm, outer: Outer) -> str | None:
+    """Why cone data are no sum of functions of ours, or None."""
+    for variable, columns in zip(form.y, outer.form.variables, strict=True):
+        if len(columns) not in (0, variable.size) or (len(columns) and variable.is_complex()):
+            return f"needs variables without a structure; {variable.name()} has one (complex, diagonal, symmetric …)"
+    if not only_summed(outer.form):
+        return "needs a SmoothLoss to be summed in the minimized objective, with weights ≥ 0"
+    if outer.split is None:
+        return SPLIT
+    if _hidden(form, outer.form, outer.split):
+        return "needs linear constraints; state |g| <= c as two constraints, g <= c and g >= -c"
+    return None
 
 
 def _functions(split: Separable) -> Shape:
@@ -188,7 +199,7 @@ def _without_penalties(reduction: Reduction, outer: Outer, split: Separable, spa
         slope=slope,
         of=kinks.of, anchor=kinks.anchor, low=kinks.low, high=kinks.high, rho=kinks.rho,
         smooth=tuple(p for p in split.pieces if not isinstance(p, Quadratic)),
-        constant=outer.form.offset + constant,
+        constant=outer.offset + constant + split.constant,
     )  # fmt: skip
 
 
@@ -219,9 +230,26 @@ def spread(form: CanonicalForm) -> sp.csr_array:
     return sp.csr_array((np.ones(len(place)), place, np.arange(len(place) + 1)), shape=(len(place), n))
 
 
-def places_of_y(form: CanonicalForm, data: ConicForm, split: Separable) -> sp.csr_array:
+def _columns_of_variables(form: CanonicalForm, outer: Outer) -> list[Ints]:
+    """The columns of each of the user's variables, empty where one drops out."""
+    if outer.pieces is not None:
+        return [outer.pieces.columns.get(v.id, np.arange(0)) for v in form.y]
+    return list(outer.form.variables)
+
+
+def number_of_users(form: CanonicalForm, outer: Outer) -> int:
+    """How many of y are the user's; the others are bounds of maxima and the like."""
+    split = outer.split
+    assert split is not None
+    return len(outer.form.y) if outer.pieces is None else split.users
+
+
+def places_of_y(form: CanonicalForm, outer: Outer) -> sp.csr_array:
     """The matrix of (the user's variables) = (places)·(y of the structured problem), with entries 0 and 1."""
-    columns = [c if len(c) else np.full(v.size, -1) for v, c in zip(form.y, data.variables, strict=True)]
+    split = outer.split
+    assert split is not None
+    known = zip(form.y, _columns_of_variables(form, outer), strict=True)
+    columns = [c if len(c) else np.full(v.size, -1) for v, c in known]
     rows, found = np.nonzero(np.concatenate([np.arange(0), *columns])[:, None] == split.y)
     size = (sum(v.size for v in form.y), len(split.y))
     return sp.csr_array((np.ones(len(rows)), (rows, found)), shape=size)
@@ -240,19 +268,27 @@ def _kinks(split: Separable) -> tuple[Kinks, Array, float]:
     return Kinks(np.zeros(0), np.zeros(0), parts[0].astype(int), *parts[1:]), slope, constant
 
 
-def iterate(  # noqa: PLR0917
-    reduction: Reduction, form: ConicForm, split: Separable, x: Array, total: Array, of_norms: Array
-) -> Iterate:
-    """The iterate with v, y and the multipliers of u = Aθ and of the user's constraints, not evaluated yet.
+def iterate(
+    reduction: Reduction, outer: Outer, x: Array, total: Array, of_norms: Array
+) -> tuple[Iterate, Array | None]:
+    """The iterate with v, y and the multipliers of u = Aθ and of the user's constraints, not evaluated yet; and the
+    multipliers of all rows of the pieces, where there are pieces.
 
     total : the slope of each function of s; of_norms : the multiplier of the bound on each ‖θ‖.
     """
+    split = outer.split
+    assert split is not None
     at, v = 0, []
     for link in reduction.form.predictions:
         rank, K = reduction.factors[link.theta].rank, link.theta.outputs or 1
         values = x[at : at + K * rank].reshape(K, rank).T
         at += K * rank
         v.append(values if link.theta.outputs is not None else values[:, 0])
+    if outer.pieces is not None:
+        a, known = multipliers(reduction.form, outer, total, of_norms), np.zeros(split.size)
+        known[split.y] = x[at:]
+        return with_multipliers(reduction.form, outer.pieces, tuple(v), known, a), a
+    form = outer.form
     known, y = np.zeros(len(form.c)), []
     known[split.y] = x[at:]
     for variable, columns in zip(reduction.form.y, form.variables, strict=True):
@@ -264,13 +300,37 @@ def iterate(  # noqa: PLR0917
         size = 0 if link.u is None else link.u.size
         nu.append(None if link.u is None else flat[start : start + size].reshape(link.u.shape, order="F"))
         start += size
-    return Iterate(tuple(v), tuple(y), nu=tuple(nu), duals=_of_constraints(reduction, form, split, total, of_norms))
+    duals = _of_constraints(reduction, form, split, total, of_norms)
+    return Iterate(tuple(v), tuple(y), nu=tuple(nu), duals=duals), None
 
 
-def vector(reduction: Reduction, form: ConicForm, split: Separable, point: Iterate) -> Array:
+def multipliers(form: CanonicalForm, outer: Outer, total: Array, of_norms: Array) -> Array:
+    """The multipliers of all rows of the pieces from the slopes of all functions; see `iterate`."""
+    split, pieces = outer.split, outer.pieces
+    assert split is not None
+    assert split.back is not None
+    assert split.base is not None
+    assert pieces is not None
+    return np.asarray(split.back @ total + split.base + tightest(pieces, form, of_norms))
+
+
+def vector(reduction: Reduction, outer: Outer, point: Iterate) -> Array:
     """The vector x = (v, y) of a point, where y has no shared auxiliary variables."""
     parts = [np.reshape(v, (len(v), -1)).ravel(order="F") if v.size else v.ravel() for v in point.v]
-    return np.concatenate([np.zeros(0), *parts, form.columns_of_y(point.y)[split.y]])
+    return np.concatenate([np.zeros(0), *parts, vector_of_y(reduction.form, outer, point.y)])
+
+
+def vector_of_y(form: CanonicalForm, outer: Outer, values: Sequence[Any]) -> Array:
+    """The values of y in the structured problem, 0 for columns that are not the user's."""
+    split = outer.split
+    assert split is not None
+    if outer.pieces is None:
+        return outer.form.columns_of_y(values)[split.y]
+    x = np.zeros(split.size)
+    for columns, value in zip(_columns_of_variables(form, outer), values, strict=True):
+        if len(columns) and value is not None:
+            x[columns] = np.ravel(dense(value), order="F")
+    return x[split.y]
 
 
 def _of_constraints(

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from kernelopt.compiler import integers
 from kernelopt.compiler.canonical_form import CanonicalForm
-from kernelopt.compiler.separable import Outer
+from kernelopt.compiler.outer import Outer
 from kernelopt.errors import OptionError, SolverError, UnknownNameError
 from kernelopt.factorization.tall import WIDE
 from kernelopt.solvers import culprits, engines, on_rows

@@ -13,8 +13,9 @@ import cvxpy as cp
 import numpy as np
 
 from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.outer import read
 from kernelopt.compiler.pieces import Quadratic
-from kernelopt.compiler.separable import outer_of
+from kernelopt.compiler.sums import separated
 from kernelopt.language.text import describe
 from kernelopt.support.cvxpy_parts import AddExpression, Pnorm, Power, quad_over_lin
 
@@ -97,7 +98,9 @@ def _part(form: CanonicalForm, node: Any, text: str) -> StatedPart:
     if not links:
         is_square = is_term and node.is_quadratic()
         return StatedPart(node, text, splits=True, kinked=is_term and node.is_pwl() and not is_square, square=is_square)
-    split = outer_of(CanonicalForm(outer, links, norms)).split
+    one = CanonicalForm(outer, links, norms)
+    pieces = read(one)
+    split = None if pieces is None else separated(pieces, one)
     if split is None:
         return StatedPart(node, text, splits=False, kinked=False, square=False)
     kinks = [piece.kinks() for piece in split.pieces if isinstance(piece, Quadratic)]

@@ -15,9 +15,9 @@ from scipy.optimize import brentq, minimize_scalar
 from kernelopt import factorization
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.outer import Outer, pieces_of
 from kernelopt.compiler.representer import Reduction
-from kernelopt.compiler.separable import Lengths, Outer
-from kernelopt.compiler.stated_pieces import pieces_of
+from kernelopt.compiler.separable import Lengths
 from kernelopt.errors import SolverError
 from kernelopt.factorization import Factor
 from kernelopt.factorization.tall import TallMatrix
@@ -129,7 +129,7 @@ def solve(  # noqa: PLR0917
         raise SolverError(f"{name} {reason}.")
     at = recentring.centres(reduction) if shape.shifted else None
     stated, outer = outer, outer if at is None else recentring.recentred(reduction, outer, at)
-    sigma, kappa = outer.form.units
+    sigma, kappa = outer.units
     exact = shape.odd is not None or shape.nonconvex is not None
     least = LEAST if ENGINES[name].to_rounding else EXACT
     wanted = EXACT if shape.nonconvex is not None else max(least, tol**2)
@@ -137,8 +137,8 @@ def solve(  # noqa: PLR0917
     enough = 0.0 if exact else ENOUGH * tol
     zero = -inf if exact or at is not None or at_zero is None else at_zero
     watch = Watch(
-        name, target, floor, outer.form.data_unit or sigma, deadline, verbose, progress, enough, zero,
-        outer.form.offset,
+        name, target, floor, outer.data_unit or sigma, deadline, verbose, progress, enough, zero,
+        outer.offset,
     )  # fmt: skip
     engine = ENGINES[name]
     try:
@@ -150,14 +150,11 @@ def solve(  # noqa: PLR0917
     if not np.isfinite(point.x).all() or not np.isfinite(point.total(problem)).all():
         raise SolverError(f"{name} broke down. Try another solver, or verbose=True for more.")
     total = point.total(problem)
-    split = outer.split
-    assert split is not None
-    found = assemble.iterate(
-        reduction, outer.form, split, point.x, total, _of_norms(reduction, problem, shape, point, R)
-    )
+    of_norms = _of_norms(reduction, problem, shape, point, R)
+    found, rows = assemble.iterate(reduction, outer, point.x, total, of_norms)
     if at is not None:
         found = recentring.back(found, at)
-    slopes = total if at is None or recentring.same_cut(stated, outer) else None
+    slopes = total if rows is None and (at is None or recentring.same_cut(stated, outer)) else None
     if point.violation > INFEASIBLE * watch.unit and point.stopped is None:
         return Answer(Status.INFEASIBLE, False, _stats(name, began, watch), found)  # ν says where it is violated
     status = Status.OPTIMAL if point.stopped is None else Status.USER_LIMIT
@@ -171,7 +168,7 @@ def solve(  # noqa: PLR0917
     gap = point.gap if shape.odd is None and at is None else nan  # else that of another problem
     predictions = None if at is not None or shape.free else assemble.by_link(reduction, d)
     return Answer(
-        status, True, _stats(name, began, watch), found, slopes, left_off, interrupted, gap, predictions
+        status, True, _stats(name, began, watch), found, slopes, left_off, interrupted, gap, predictions, rows=rows
     )  # fmt: skip
 
 
@@ -183,11 +180,11 @@ def _by_multipliers(  # noqa: PLR0917
 
     Its gap is an estimate, in which errors of inner problems do not count: the certificate's first look decides.
     """
-    began, (sigma, kappa) = clock.now(), outer.form.units
+    began, (sigma, kappa) = clock.now(), outer.units
     zero = -inf if at_zero is None else at_zero
     watch = Watch(
-        MULTIPLIERS, TIGHTER * tol, FLOOR * kappa, outer.form.data_unit or sigma, deadline, verbose, progress,
-        at_zero=zero, offset=outer.form.offset,
+        MULTIPLIERS, TIGHTER * tol, FLOOR * kappa, outer.data_unit or sigma, deadline, verbose, progress,
+        at_zero=zero, offset=outer.offset,
     )  # fmt: skip
     try:
         with np.errstate(all="ignore"), clock.limited(deadline):
@@ -266,7 +263,7 @@ def optimum(reduction: Reduction, outer: Outer, start: Start | None) -> tuple[Po
     assert shape.lengths is not None
     fixed = {j: float(c) for j, c in enumerate(shape.lengths.curvature)}
     problem = assemble.structured(reduction, outer, fixed)
-    sigma, kappa = outer.form.units
+    sigma, kappa = outer.units
     with np.errstate(all="ignore"):
         problem = first_point.with_origin(problem, Watch("", EXACT, EXACT * FLOOR * kappa, sigma))
     return optimum_near(problem, outer, _point(problem, start)), problem
@@ -274,7 +271,7 @@ def optimum(reduction: Reduction, outer: Outer, start: Start | None) -> tuple[Po
 
 def optimum_near(problem: Structured, outer: Outer, start: Point | None) -> Point:
     """The optimum of a structured problem, from a nearby point."""
-    sigma, kappa = outer.form.units
+    sigma, kappa = outer.units
     kinked = bool(np.any(problem.rho == 0))
     for name in ("AUGMENTED_LAGRANGIAN" if kinked else "NEWTON", "INTERIOR_POINT"):
         watch = Watch(name, EXACT, EXACT * FLOOR * kappa, sigma)
@@ -289,29 +286,29 @@ def optimum_near(problem: Structured, outer: Outer, start: Point | None) -> Poin
 
 def smallest_curvature(reduction: Reduction, outer: Outer, point: Iterate) -> float:
     """The smallest eigenvalue of the Hessian, in units of the penalty of θ; for θ in the factor's span."""
-    shape, split = assemble.shape_of(reduction.form, outer), outer.split
+    shape = assemble.shape_of(reduction.form, outer)
     assert shape.lengths is not None
-    assert split is not None
     problem = assemble.structured(reduction, outer, {j: float(c) for j, c in enumerate(shape.lengths.curvature)})
-    return nonconvex.smallest_curvature(problem, assemble.vector(reduction, outer.form, split, point))
+    return nonconvex.smallest_curvature(problem, assemble.vector(reduction, outer, point))
 
 
 def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
     """P₀ of the minimized problem, the optimum over y at θ = 0; None where it is infeasible or not found."""
     shape = assemble.shape_of(reduction.form, outer)
     if shape.lacks is not None and not shape.free:
-        sigma, kappa = outer.form.units
+        sigma, kappa = outer.units
         watch = Watch("", 0.0, FLOOR * kappa, sigma, clock.now() + clock.for_last_steps())
         return on_rows.value_at_zero(reduction, outer, watch)
     ones = dict.fromkeys(range(len(reduction.form.norms)), 1.0)
-    engine = "PROXIMAL_POINT" if shape.maxima and not shape.smooth else "INTERIOR_POINT" if shape.kinked else "NEWTON"
+    proximal = bool(shape.maxima and not shape.smooth and reduction.form.predictions)
+    engine = "PROXIMAL_POINT" if proximal else "INTERIOR_POINT" if shape.kinked else "NEWTON"
     problem = assemble.structured(reduction, outer, ones, ENGINES[engine].sparse).truncated(0)
-    sigma, kappa = outer.form.units
+    sigma, kappa = outer.units
     # ½xᵀRx = 0 without v: only the absolute gap can close
     watch = Watch("", 0.0, FLOOR * kappa, sigma, clock.now() + clock.for_last_steps())
     if not problem.q:
         return problem.value(np.zeros(0), np.zeros(problem.m))
-    along_one = _least_along_one(problem) if problem.q == 1 and not (shape.hard or outer.form.smooth) else None
+    along_one = _least_along_one(problem) if problem.q == 1 and not (shape.hard or reduction.form.smooth) else None
     if along_one is not None:
         return along_one
     try:
@@ -447,7 +444,7 @@ class _NormSearch:
         self.problem: Structured | None = None
         self.at = 1.0
         self.known: dict[float, float] = {}
-        self.small = FLOOR * outer.form.units[1]
+        self.small = FLOOR * outer.units[1]
 
     def solve_at(self, R: float, start: Point | None) -> float:
         """‖θ‖ for ½R‖θ‖²."""
@@ -485,7 +482,7 @@ class _NormSearch:
 
     def run(self, start: Start | None) -> tuple[Point, Structured, float]:
         self.first = start
-        sigma, kappa = self.outer.form.units
+        sigma, kappa = self.outer.units
         # R = P + c/‖θ‖ for a θ that predicts about σ, and for a bound the R with R‖θ‖² = κ at ‖θ‖ = L.
         length = sigma / self.root_scale
         guess = (

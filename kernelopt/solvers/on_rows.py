@@ -5,19 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from math import isfinite
 
-import cvxpy as cp
 import numpy as np
 
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.outer import Outer, pieces_of
 from kernelopt.compiler.reader import CONES
 from kernelopt.compiler.representer import Reduction
-from kernelopt.compiler.separable import Outer
-from kernelopt.compiler.stated_pieces import pieces_of
 from kernelopt.errors import SolverError
 from kernelopt.pieces.form import Pieces
-from kernelopt.pieces.spectral import Semidefinite
 from kernelopt.solvers import method_of_multipliers, row_problem
+from kernelopt.solvers.answers import with_multipliers
 from kernelopt.solvers.method_of_multipliers import RowPoint
 from kernelopt.solvers.row_problem import RowProblem
 from kernelopt.solvers.watch import Watch
@@ -126,37 +124,7 @@ def iterate(problem: RowProblem, reduction: Reduction, pieces: Pieces, found: Ro
         k += K
     known = np.zeros(pieces.n)
     known[problem.columns_y] = x[problem.p :]
-    y = tuple(_valued(variable, known, pieces) for variable in form.y)
-    slopes = pieces.c + pieces.S.T @ a
-    nu = tuple(
-        None if link.u is None else -slopes[pieces.columns[link.u.id]].reshape(link.u.shape, order="F")
-        for link in form.predictions
-    )
-    duals = {}
-    for constraint in form.outer.constraints:
-        rows = pieces.stated.get(constraint.id)
-        if rows is not None:
-            duals[constraint.id] = _duals(constraint, a[rows])
-    return Iterate(tuple(v), y, nu=nu, duals=duals)
-
-
-def _duals(constraint: cp.Constraint, a: Array) -> tuple[Array, ...]:
-    """The multipliers of a stated constraint, as cvxpy has them: of a cone, −a is in its dual cone."""
-    shapes = [dual.shape for dual in constraint.dual_variables]
-    if isinstance(constraint, cp.PSD):
-        order = shapes[0][0]
-        return (-Semidefinite(order).matrices(a[None])[0],)
-    if isinstance(constraint, cp.SOC):
-        each = -a.reshape(constraint.args[0].size, -1)  # a head and a tail for each cone
-        tails = each[:, 1:].T if constraint.axis == 0 else each[:, 1:]
-        return each[:, 0].reshape(shapes[0], order="F"), tails.reshape(shapes[1], order="F")
-    return (a.reshape(shapes[0], order="F"),)
-
-
-def _valued(variable: cp.Variable, known: Array, pieces: Pieces) -> Array:
-    columns = pieces.columns.get(variable.id)
-    values = np.zeros(variable.size) if columns is None else known[columns]
-    return values.reshape(variable.shape, order="F")
+    return with_multipliers(form, pieces, tuple(v), known, a)
 
 
 def is_finite(found: RowPoint) -> bool:

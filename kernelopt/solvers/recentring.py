@@ -6,14 +6,15 @@ adds a constant to ‖θ − f₀‖².
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.outer import Outer, outer_of_data, shifted
 from kernelopt.compiler.representer import Reduction, centre_and_rest
-from kernelopt.compiler.separable import Outer, outer_of_data
-from kernelopt.support.types import Array
+from kernelopt.support.types import Array, Ints
 
 Centres = tuple[Array | None, ...]
 
@@ -34,14 +35,22 @@ def centres(reduction: Reduction) -> Centres:
 
 def recentred(reduction: Reduction, outer: Outer, at: Centres) -> Outer:
     """The outer problem as a function of u − Bc."""
+    if outer.pieces is not None:
+        links = [np.arange(0) if k.u is None else outer.pieces.columns[k.u.id] for k in reduction.form.predictions]
+        return shifted(outer, _placed(reduction, at, np.zeros(outer.pieces.n), links))
     form = outer.form
-    x = np.zeros(len(form.c))
-    for link, c, columns in zip(reduction.form.predictions, at, form.u, strict=True):
-        if c is not None and link.u is not None:
-            x[columns] = np.ravel((reduction.factors[link.theta].B @ c)[link.take], order="F")
+    x = _placed(reduction, at, np.zeros(len(form.c)), form.u)
     c, Px = form.c + form.P * x, form.P * x
     data = replace(form, b=form.b - form.A @ x, c=c, offset=form.offset + float(form.c @ x + 0.5 * Px @ x))
     return outer_of_data(data)
+
+
+def _placed(reduction: Reduction, at: Centres, x: Array, of_u: Sequence[Ints]) -> Array:
+    """x with Bc in the columns of u."""
+    for link, c, columns in zip(reduction.form.predictions, at, of_u, strict=True):
+        if c is not None and link.u is not None:
+            x[columns] = np.ravel((reduction.factors[link.theta].B @ c)[link.take], order="F")
+    return x
 
 
 def back(point: Iterate, at: Centres) -> Iterate:

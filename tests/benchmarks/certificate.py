@@ -52,7 +52,7 @@ def cost(problem, repeats):
     from kernelopt.certificate import certify, cone_bounds
     from kernelopt.certificate.gram import STREAMED
     from kernelopt.certificate.multipliers import norm_multipliers
-    from kernelopt.compiler.separable import Outer, outer_of
+    from kernelopt.compiler.outer import Outer, outer_of
     from kernelopt.solvers import outer_dual
 
     problem.solve(max_rank=60, tol=1e-3)

@@ -16,24 +16,17 @@ from scipy.special import huber
 
 import kernelopt as ko
 from kernelopt import losses
+from kernelopt.certificate import attained as attained_module
 from kernelopt.certificate import certify, cone_bounds, conjugates, handover
-from kernelopt.certificate.certify import (
-    FULL,
-    Request,
-    UpperBound,
-    _assembled,
-    _of_predictions,
-    _scales,
-    _upper,
-    errors_of_predictions,
-)
+from kernelopt.certificate.attained import UpperBound, _of_predictions, _scales, errors_of_predictions, upper_bound
+from kernelopt.certificate.certify import FULL, Request, _assembled
 from kernelopt.certificate.claim import Bound, Norm, Program, still
 from kernelopt.certificate.conjugates import is_admissible
 from kernelopt.certificate.gram import DIAGONAL, PRODUCTS, STREAMED, Gram, gram_of
 from kernelopt.certificate.multipliers import Multipliers, norm_multipliers
 from kernelopt.certificate.report import Certificate, Lower
+from kernelopt.compiler.outer import outer_of
 from kernelopt.compiler.representer import valued
-from kernelopt.compiler.separable import outer_of
 from kernelopt.errors import KernelOptError, OptionError
 from kernelopt.language.rows import Rows
 from kernelopt.solvers import outer_dual
@@ -523,7 +516,7 @@ def test_errors_of_predictions_close_no_gap_where_the_optimum_without_theta_is_n
     problem = ko.Problem(cp.Minimize(cp.sum(losses.huber(TARGETS[:9], theta(X[:9]), 0.4)) + ko.sum_squares(theta)))
     problem.solve()
     reduction, data = reduction_of(problem), problem._outer()
-    upper = _upper(reduction, data, point_of(problem))
+    upper = upper_bound(reduction, data, point_of(problem))
     upper = replace(upper, kernel=1e-13, terms=1e-14)
     assert upper.at_zero - upper.value > 0.1
 
@@ -564,6 +557,7 @@ def test_what_is_left_of_multipliers_counts_by_its_cost(monkeypatch, unit):
 # Single steps
 
 MODULE = import_module("kernelopt.certificate.certify")  # the package's attribute of this name is the function
+NO_PIECES = SimpleNamespace(pieces=None, split=None, in_cones=None)
 
 
 def bound(value, **more):
@@ -586,7 +580,7 @@ def test_a_known_bound_is_taken_where_it_is_better(monkeypatch, own, known, take
     """It is taken for an own bound that rests on assumptions, too, but must not rest on any itself."""
     monkeypatch.setattr(MODULE, "_lower", lambda *_: own)
     monkeypatch.setattr(MODULE, "_assembled", lambda _, __, evidence, *___: SimpleNamespace(evidence=evidence))
-    found = MODULE._by_way(None, None, None, Request(known=known), None, STREAMED)
+    found = MODULE._by_way(None, NO_PIECES, None, Request(known=known), None, STREAMED)
     assert found.certificate.evidence is (known if taken else own)
     assert found.own is own
 
@@ -604,14 +598,14 @@ def test_rounding_decides_where_the_bound_without_it_is_near_the_value(monkeypat
     monkeypatch.setattr(MODULE, "_assembled", lambda *_: SimpleNamespace(unit=unit))
     reduction = SimpleNamespace(form=SimpleNamespace(predictions=[]))
     own = bound(0.0, grams=(Gram(np.eye(1), np.eye(1), np.ones(1)),))
-    assert MODULE._rounding_decides(reduction, None, own, attained) is decides
+    assert MODULE._rounding_decides(reduction, NO_PIECES, own, attained) is decides
 
 
 @pytest.mark.parametrize(("scope", "lower"), [(FULL, 0.5), (MODULE.REDUCED, 0.0)])
 def test_the_kernel_matrix_as_computed_is_tried_for_the_full_kernel_only(monkeypatch, scope, lower):
     """There where rounding keeps the gap open, and it is taken if it closes."""
     found = MODULE.Certified(replace(certificate(0.0, 1.0, 2.0), scope=scope), bound(0.0))
-    monkeypatch.setattr(MODULE, "_upper", lambda *_, **__: None)
+    monkeypatch.setattr(MODULE, "upper_bound", lambda *_, **__: None)
     monkeypatch.setattr(MODULE, "_by_way", lambda *_: found)
     monkeypatch.setattr(MODULE, "_rounding_decides", lambda *_: True)
     monkeypatch.setattr(MODULE, "_for_computed_kernel", lambda *_: certificate(0.5, 0.5, 2.0))
@@ -631,8 +625,8 @@ def nine():
 
 def test_a_first_look_leaves_out_rounding_inside_of_losses(nine):
     _, reduction, data, point = nine
-    look = _upper(reduction, data, point, exactly=True, look=True)
-    assert look.sizes == look.terms < _upper(reduction, data, point, exactly=True).sizes
+    look = upper_bound(reduction, data, point, exactly=True, look=True)
+    assert look.sizes == look.terms < upper_bound(reduction, data, point, exactly=True).sizes
 
 
 def test_errors_of_predictions_cost_multipliers_where_columns_are_not_known(nine):
@@ -655,19 +649,10 @@ def test_errors_of_predictions_cost_multipliers_where_columns_are_not_known(nine
 def test_gaps_up_to_the_floor(nine, at_zero, terms, sizes, floor):
     certificate, reduction, data, point = nine
     upper = replace(
-        _upper(reduction, data, point), value=5.0, upper=5.0, kernel=0.0, plain=0.0, at_zero=at_zero, terms=terms,
+        upper_bound(reduction, data, point), value=5.0, upper=5.0, kernel=0.0, plain=0.0, at_zero=at_zero, terms=terms,
         sizes=sizes,
     )  # fmt: skip
     assert _assembled(reduction, data, replace(certificate.evidence, value=5.0), upper, FULL).floor == floor
-
-
-def test_rounding_of_a_bound_by_conjugates(nine):
-    """8 eps of its terms and of the slopes, in units of the predictions."""
-    certificate, _, data, _ = nine
-    known = certificate.evidence
-    found = conjugates.evaluate(data.form, data.split, known.slopes, known.multipliers, known.grams)
-    sizes = found.terms + abs(data.form.offset) + float(np.abs(known.slopes).sum()) * data.form.units[0]
-    assert found.rounding == pytest.approx(8 * np.finfo(float).eps * sizes, rel=1e-12, abs=0)
 
 
 def test_slopes_between_bounds_start_in_the_middle():
@@ -753,7 +738,7 @@ def test_whether_rounding_decides_is_asked_for_any_function(monkeypatch):
     reduction = SimpleNamespace(form=SimpleNamespace(predictions=[SimpleNamespace(rows=range(3))]))
     attained = UpperBound(1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0, None, (), is_feasible=True, kernel=0.0)
     found = bound(1.0, grams=(Gram(np.eye(1), np.ones((1, 1)), np.ones(1)),))
-    assert MODULE._rounding_decides(reduction, None, found, attained)
+    assert MODULE._rounding_decides(reduction, NO_PIECES, found, attained)
     ((_, _, trial, span),) = trials
     assert not trial.grams[0].error.any() and span is False
 
@@ -878,7 +863,7 @@ def test_violations_cost_twice_their_multipliers():
     duals = {"row": [np.array([3.0, -4.0])], "cone": [np.array([3.0, -4.0]), np.array(5.0)], "unknown": [None]}
     residuals = [np.array([0.5, 0.25]), np.array([0.5, 0.25, 0.0]), np.ones(1)]
     form = SimpleNamespace(outer=SimpleNamespace(constraints=constraints))
-    found = MODULE._widening(form, SimpleNamespace(duals=duals), residuals)
+    found = attained_module._widening(form, SimpleNamespace(duals=duals), residuals)
     assert found == 2 * (1.5 + 1.0) + 2 * 12 * 0.5
 
 

@@ -10,7 +10,7 @@ from inside import point_of, reduction_of
 import kernelopt as ko
 from kernelopt.certificate import certify
 from kernelopt.compiler import representer
-from kernelopt.compiler.separable import outer_of
+from kernelopt.compiler.outer import outer_of
 from kernelopt.driver import convex, diagnosis
 
 KERNELS = {

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 import kernelopt as ko
 from kernelopt.certificate import dual_rows
 from kernelopt.certificate.dual_rows import of_slopes
+from kernelopt.compiler.outer import of_cones
 from kernelopt.compiler.pieces import Custom
-from kernelopt.compiler.separable import outer_of
 
 RNG = np.random.default_rng(3)
 N = 6
@@ -33,7 +33,7 @@ def test_multipliers_attain_the_conjugate(name):
     theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
     f = theta(X)
     problem = ko.Problem(cp.Minimize(FUNCTIONS[name](f) + ko.sum_squares(theta)))
-    outer = outer_of(problem.canonical_form())
+    outer = of_cones(problem.canonical_form())
     form, split = outer.form, outer.split
     s = 0.3 * RNG.normal(size=len(split.arguments(np.zeros(N), np.zeros(len(split.y)))))
     v = split.derivative(s)
@@ -52,7 +52,7 @@ def test_a_log_sum_exp_of_weight_0_has_no_multipliers():
     theta, weight = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Parameter(nonneg=True, value=0.0)
     f = theta(X)
     loss = cp.sum_squares(f) + weight * cp.log_sum_exp(f)
-    outer = outer_of(ko.Problem(cp.Minimize(loss + ko.sum_squares(theta))).canonical_form())
+    outer = of_cones(ko.Problem(cp.Minimize(loss + ko.sum_squares(theta))).canonical_form())
     z, _, _ = of_slopes(outer.form, outer.split, np.zeros(len(outer.split.arguments(np.zeros(N), np.zeros(0)))))
     assert not z.any()
 

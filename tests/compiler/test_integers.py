@@ -8,7 +8,7 @@ import kernelopt as ko
 from kernelopt.compiler import projection
 from kernelopt.compiler.integers import fixed
 from kernelopt.compiler.iterate import Iterate
-from kernelopt.compiler.separable import outer_of
+from kernelopt.compiler.outer import outer_of
 from kernelopt.solvers import row_problem
 
 X, Y = np.array([[0.1], [0.7], [1.4], [2.0]]), np.array([0.8, -0.3, 0.5, 1.0])

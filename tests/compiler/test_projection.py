@@ -12,7 +12,7 @@ from sklearn.datasets import make_moons
 import kernelopt as ko
 from kernelopt.compiler import projection, representer
 from kernelopt.compiler.conic_form import Cones, ConicForm
-from kernelopt.compiler.separable import outer_of
+from kernelopt.compiler.outer import outer_of
 from kernelopt.driver import policy, refine
 from kernelopt.driver.options import factor_options
 

@@ -14,8 +14,9 @@ from kernelopt import losses
 from kernelopt.compiler import largest as largest_module
 from kernelopt.compiler import patterns, structure
 from kernelopt.compiler import separable as separable_module
+from kernelopt.compiler.outer import of_cones
 from kernelopt.compiler.pieces import ExponentialPiece, Quadratic
-from kernelopt.compiler.separable import Lengths, outer_of
+from kernelopt.compiler.separable import Lengths
 from kernelopt.support import cvxpy_parts
 
 RNG = np.random.default_rng(5)
@@ -45,7 +46,7 @@ def pieces_of(term, intercept=True, constraints=lambda f: []):
     f = theta(X) + b if intercept else theta(X)
     problem = ko.Problem(cp.Minimize(WEIGHTS @ term(f) + ko.sum_squares(theta)), constraints(f))
     form = problem.canonical_form()
-    return form, outer_of(form).split, b
+    return form, of_cones(form).split, b
 
 
 @pytest.mark.parametrize("written", [0, 1], ids=["named", "written out"])
@@ -105,18 +106,18 @@ def test_sweeps_over_a_penalty_are_cut_once():
     theta, lam, y = ko.Theta(ko.kernels.Gaussian(1.0)), cp.Parameter(nonneg=True, value=1.0), cp.Parameter(N, value=Y)
     loss = cp.sum(losses.absolute_error(y, theta(X)))
     form = ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta))).canonical_form()
-    first = outer_of(form)
+    first = of_cones(form)
     lam.value = 3.0
-    second = outer_of(form)
-    for again in (second, outer_of(form)):
+    second = of_cones(form)
+    for again in (second, of_cones(form)):
         assert again.form.P[again.form.t] == 6.0
         assert again.split is first.split
     y.value = 2 * Y
-    other = outer_of(form)
+    other = of_cones(form)
     assert other.split is not first.split
     assert other.split.pieces[0].left[:, 1] == pytest.approx(2 * first.split.pieces[0].left[:, 1])
     same = ko.Problem(cp.Minimize(cp.sum(losses.absolute_error(Y, theta(X))) + ko.sum_squares(theta))).canonical_form()
-    assert outer_of(same).split is first.split
+    assert of_cones(same).split is first.split
 
 
 def test_data_are_taken_over_where_only_costs_of_norms_differ():
@@ -126,7 +127,7 @@ def test_data_are_taken_over_where_only_costs_of_norms_differ():
     w.value = np.append(np.ones(N - 2), [0.0, 0.0])  # rows of weight 0 are left out
     loss = w @ losses.absolute_error(Y, theta(X) + b) + cp.sum(losses.absolute_error(y, theta(X)))
     form = ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta)), [b <= 1]).canonical_form()
-    last = outer_of(form)
+    last = of_cones(form)
     for change, kept in (
         (lambda: setattr(lam, "value", 3.0), True),
         (lambda: setattr(lam, "value", 0.0), None),
@@ -136,11 +137,11 @@ def test_data_are_taken_over_where_only_costs_of_norms_differ():
         (lambda: setattr(lam, "value", 5.0), True),
     ):
         change()
-        found = outer_of(form, last)
+        found = of_cones(form, last)
         for known in [*cvxpy_parts._affine.values(), *(t.affine for _, t in structure._templates.values() if t)]:
             if known is not None:
                 known._last = None  # rows of the last time
-        fresh = outer_of(form)
+        fresh = of_cones(form)
         assert kept is None or (found.form.A is last.form.A) == kept
         assert found.form.b is not fresh.form.b
         for name in ("P", "c", "b", "t", "y", "stated", "owners", "data_unit", "units"):
@@ -159,7 +160,7 @@ def test_cuts_of_small_problems_are_kept_for_a_while(monkeypatch):
 
     def cut_of(y):
         theta = ko.Theta(ko.kernels.Gaussian(1.0))
-        return outer_of(ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + ko.sum_squares(theta))).canonical_form())
+        return of_cones(ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + ko.sum_squares(theta))).canonical_form())
 
     known = weakref.ref(cut_of(Y).common)
     assert cut_of(Y).common is known()
@@ -178,7 +179,7 @@ def separated(objective, constraints=lambda u: []):
     theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
     u = theta(X[:3])
     form = ko.Problem(cp.Minimize(objective(u) + ko.sum_squares(theta)), constraints(u)).canonical_form()
-    return outer_of(form)
+    return of_cones(form)
 
 
 def test_small_curvature_beside_a_large_one():

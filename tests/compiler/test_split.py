@@ -9,6 +9,7 @@ import pytest
 import kernelopt as ko
 from kernelopt import losses
 from kernelopt.compiler.inverse import _excess, attained
+from kernelopt.compiler.outer import of_cones
 from kernelopt.compiler.pieces import (
     SAME,
     Custom,
@@ -20,7 +21,7 @@ from kernelopt.compiler.pieces import (
     PowerPiece,
     Quadratic,
 )
-from kernelopt.compiler.separable import Separable, _by_loss, _squares, outer_of
+from kernelopt.compiler.separable import Separable, _by_loss, _squares
 
 RNG = np.random.default_rng(7)
 N = 20
@@ -89,7 +90,7 @@ def split_of(build):
     theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
     objective, constraints = build(theta(X), b)
     problem = ko.Problem(cp.Minimize(objective + ko.sum_squares(theta)), constraints)
-    outer = outer_of(problem.canonical_form())
+    outer = of_cones(problem.canonical_form())
     return problem.canonical_form(), outer.form, outer.split
 
 

@@ -102,10 +102,13 @@ def test_a_direction_of_theta_is_looked_for_where_its_length_has_no_cost(costs, 
         c=c, P=P, t=np.arange(n), y=np.zeros(0, dtype=int), smooth=False, A=np.zeros((3, 0)),
         b=np.array([-20.0, 1.0, 1.0]), cones=SimpleNamespace(exp=1, exponentials=np.array([0])),
     )  # fmt: skip
-    form = SimpleNamespace(predictions=(SimpleNamespace(theta=None),), norms_of=lambda _: {0: None})
+    form = SimpleNamespace(
+        predictions=(SimpleNamespace(theta=None),), norms_of=lambda _: {0: None}, norms=range(n), smooth=(), y=()
+    )
+    facts = SimpleNamespace(slopes=c, bends=P, exponentials=True)
     task = SimpleNamespace(reduction=SimpleNamespace(form=form))
     found = SimpleNamespace(evidence=SimpleNamespace(point=point))
-    assert not diagnosis.is_receding(task, SimpleNamespace(form=data, split=None), None, found)
+    assert not diagnosis.is_receding(task, SimpleNamespace(form=data, split=None, facts=facts), None, found)
     assert bool(seen) is asked
 
 

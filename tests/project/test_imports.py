@@ -38,7 +38,7 @@ INSIDE = {
     "boxes": [["exchange"], ["bend"], ["coefficients", "least_value"]],
     "certificate": [
         ["certify"],
-        ["cone_bounds", "on_pieces"],
+        ["attained", "cone_bounds", "on_pieces"],
         ["conjugates", "handover"],
         ["cancelling", "pieces_checker", "report"],
         ["balance", "checker", "multipliers"],
@@ -46,8 +46,10 @@ INSIDE = {
     ],
     "compiler": [
         ["comparison", "explain", "projection"],
-        ["representer", "stated_pieces"],
-        ["reader", "separable"],
+        ["representer"],
+        ["outer"],
+        ["reader", "sums", "units"],
+        ["separable"],
         ["exponential_sums", "feasibility", "integers", "patterns", "vacuous"],
         ["atom_rules", "conic_form", "iterate", "largest", "restated"],
         ["canonical_form", "entries", "explicit", "least", "pieces"],
@@ -148,7 +150,7 @@ INSIDE = {
         ["watch"],
         ["assemble", "dual_point", "free_kinks", "outer_dual", "rays", "row_problem"],
         ["cones", "culprits", "cvxpy_solvers", "dual_feasibility", "machines", "maxima", "structured"],
-        ["branch_and_bound", "cone_memory", "coupling", "kernel_space"],
+        ["answers", "branch_and_bound", "cone_memory", "coupling", "kernel_space"],
     ],
     "spectral": [["spectral_problems"], ["enclosure"], ["eigenvalues", "spectral_form"]],
     "support": [

@@ -10,7 +10,7 @@ from inside import reduction_of
 
 import kernelopt as ko
 from kernelopt import losses
-from kernelopt.compiler.separable import outer_of
+from kernelopt.compiler.outer import outer_of
 from kernelopt.driver import strategy
 from kernelopt.solvers import assemble, augmented_lagrangian, engines, libsvm
 from kernelopt.solvers.augmented_lagrangian import smoothed

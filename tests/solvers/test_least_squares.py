@@ -10,7 +10,7 @@ from inside import reduction_of
 from sklearn.kernel_ridge import KernelRidge
 
 import kernelopt as ko
-from kernelopt.compiler.separable import outer_of
+from kernelopt.compiler.outer import outer_of
 from kernelopt.errors import SolverError
 from kernelopt.factorization.tall import DenseMatrix
 from kernelopt.solvers import assemble

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import kernelopt as ko
-from kernelopt.compiler.separable import outer_of
+from kernelopt.compiler.outer import outer_of
 from kernelopt.solvers import recentring
 
 RNG = np.random.default_rng(0)

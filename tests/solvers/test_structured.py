@@ -114,9 +114,9 @@ def test_variables_without_columns_have_no_structure():
     """What is refused then is the missing split, and before it a loss that is not summed."""
     form = SimpleNamespace(y=[cp.Variable(2)])
     outer = SimpleNamespace(variables=[np.arange(0)], smooth=[], A=sp.csc_array(np.ones((1, 1))))
-    assert assemble._shape(form, SimpleNamespace(split=None, form=outer)).lacks == assemble.SPLIT
+    assert assemble._shape(form, SimpleNamespace(split=None, form=outer, pieces=None)).lacks == assemble.SPLIT
     outer.smooth = [SimpleNamespace(h=np.arange(1))]
-    assert "SmoothLoss" in assemble._shape(form, SimpleNamespace(split=None, form=outer)).lacks
+    assert "SmoothLoss" in assemble._shape(form, SimpleNamespace(split=None, form=outer, pieces=None)).lacks
 
 
 def test_no_constraints_have_no_multipliers():

@@ -1,0 +1,376 @@
+"""The upper bound that a point gives: its value, with all that rounding and errors of kernel values may add."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, isfinite, nextafter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernelopt.certificate import checker, pieces_checker
+from kernelopt.certificate import sizes as sizes_of
+from kernelopt.certificate.multipliers import row_coefficients
+from kernelopt.compiler import projection, representer
+from kernelopt.compiler.canonical_form import CanonicalForm, NormLink
+from kernelopt.compiler.conic_form import ConicForm
+from kernelopt.compiler.iterate import Iterate, in_columns
+from kernelopt.compiler.outer import Outer, pieces_of
+from kernelopt.compiler.representer import Reduction
+from kernelopt.language.nodes import norm_from_gram
+from kernelopt.pieces.form import Pieces
+from kernelopt.pieces.quadratics import Piecewise
+from kernelopt.solvers import engines, outer_dual
+from kernelopt.support.arithmetic import UNIT, gamma
+from kernelopt.support.singular import singular_values
+from kernelopt.support.types import Array
+
+MET = 1e-12  # relative to the sizes of a constraint's terms: violations up to this count as rounding
+ROUNDINGS = 24  # roundings u per term that `checker.upper` allows for
+
+
+@dataclass(frozen=True)
+class UpperBound:
+    """The upper bound that a point gives, of the minimized problem without constants (except `stated`).
+
+    stated, value : the objective as stated, and minimized without constants
+    terms : T, the sum of the sizes of its terms; plain : the same for terms that are not losses
+    sizes : the sum of the sizes of all numbers that the value is computed from, those inside of losses included
+    upper : an upper bound. It includes `widened`, for constraints that hold only nearly, and `rounding`, of which
+        `kernel` is due to errors of kernel values
+    at_zero : the optimum P₀ at θ = 0
+    violations : the violation of each constraint in its own units; is_feasible : whether all of them are rounding
+    """
+
+    stated: float
+    value: float
+    sizes: float
+    plain: float
+    upper: float
+    widened: float
+    rounding: float
+    terms: float
+    at_zero: float | None
+    violations: tuple[float, ...]
+    is_feasible: bool
+    kernel: float
+
+
+def upper_bound(  # noqa: PLR0917
+    reduction: Reduction, data: Outer, point: Iterate, exactly: bool = False, look: bool = False,
+    on_rows: bool = False,
+) -> UpperBound:  # fmt: skip
+    """The upper bound of a point.
+
+    `exactly`: predictions and norms have no errors; `look`: a first look, which leaves out rounding inside of losses;
+    `on_rows`: whether the value may be bounded on pieces.
+    """
+    canonical = reduction.form
+    signed = data.sign * representer.bare_value(canonical, point)
+    residuals = representer.residuals(canonical, point)
+    widened = 0.0 if data.facts.is_constant else _widening(canonical, point, residuals)
+    scales = [(0.0, 0.0) for _ in canonical.predictions] if exactly else _scales(reduction, point)
+    if data.pieces is not None:
+        found = _on_pieces(reduction, data, point, signed, scales, look)
+    else:
+        found = _in_cones(reduction, data, point, signed, scales, exactly, look)
+    upper, kernel = found.above + widened, found.kernel
+    by_rows = None if not on_rows or look or data.pieces is not None else _upper_of_rows(reduction, data, point, scales)
+    if by_rows is not None and signed <= by_rows[0] and by_rows[0] + widened < upper:
+        upper, kernel = nextafter(by_rows[0] + widened, inf), by_rows[1]
+    constraints, relative = canonical.outer.constraints, representer.violation(reduction, point, data.data_unit)
+    violated = [c for c, r in zip(constraints, residuals, strict=True) if r.any()]
+    linear = all(part.is_affine() for c in violated for part in c.args if not isinstance(part, list))
+    return UpperBound(
+        stated=point.value, value=signed, sizes=found.sizes, plain=found.plain, upper=upper, widened=widened,
+        terms=found.terms,
+        kernel=kernel,
+        rounding=upper - signed - widened if isfinite(upper) else 0.0,
+        at_zero=at_zero(reduction, data),
+        violations=tuple(float(np.max(r, initial=0.0)) for r in residuals[: len(residuals) - len(canonical.smooth)]),
+        is_feasible=relative <= MET
+        or (linear and projection.is_met(reduction, data.form, point, _sums(reduction, point) if exactly else None)),
+    )  # fmt: skip
+
+
+class _Above(NamedTuple):
+    """An upper bound of the computed value, what errors of predictions and norms add to it, and the sizes of terms, of
+    those that are no losses, and of all numbers that the value is computed from."""
+
+    above: float
+    kernel: float
+    terms: float
+    plain: float
+    sizes: float
+
+
+def _in_cones(  # noqa: PLR0917
+    reduction: Reduction, data: Outer, point: Iterate, value: float, scales: list[tuple[float, float]], exactly: bool,
+    look: bool,
+) -> _Above:  # fmt: skip
+    """By the cone data: allowances for each of its terms."""
+    form, canonical, x = data.form, reduction.form, projection.columns_of(data.form, point)
+    terms, plain = _terms(form, x, value)
+    within = 0.0 if look else _inside(canonical, form, x, terms, np.zeros(len(form.c)))
+    kernel = _of_norms(reduction, form, point, scales)
+    kernel += 0.0 if exactly else _of_predictions(reduction, form, point, x, terms, within, scales)
+    kernel = 0.0 if form.is_constant else kernel
+    sizes = terms + within / ROUNDINGS
+    above = checker.upper(value, sizes, form.offset, kernel) if sizes or kernel else value
+    return _Above(above, kernel, terms, plain, sizes)
+
+
+def _on_pieces(  # noqa: PLR0917
+    reduction: Reduction, data: Outer, point: Iterate, value: float, scales: list[tuple[float, float]], look: bool
+) -> _Above:
+    """By the pieces: the largest value within the errors of predictions and norms."""
+    pieces = data.pieces
+    assert pieces is not None
+    x, off = in_columns(reduction.form, pieces, point), _errors(reduction, pieces, point, scales)
+    terms, plain, sizes = _sizes(pieces, x, value)
+    if look or not isfinite(value):
+        return _Above(value, 0.0, terms, plain, terms)
+    found, bare = (pieces_checker.upper(pieces, x, part) for part in (off, 0 * off))
+    if isfinite(bare):  # what rounding may add tells of numbers inside of functions, too
+        sizes = max(sizes, (bare - value) / (ROUNDINGS * UNIT))
+    return _Above(max(found, value), found - bare, terms, plain, sizes)
+
+
+def _errors(reduction: Reduction, pieces: Pieces, point: Iterate, scales: list[tuple[float, float]]) -> Array:
+    """Bounds on the errors of u and t in their columns."""
+    off, asked, form = np.zeros(pieces.n), np.ones(len(point.t), dtype=bool), reduction.form
+    for link, e in zip(form.predictions, errors_of_predictions(reduction, point, scales), strict=True):
+        if link.u is not None:
+            off[pieces.columns[link.u.id]] = e
+    for norm, e in zip(form.norms, _errors_of_norms(reduction, point, scales, asked), strict=True):
+        off[pieces.columns[norm.t.id]] = e
+    return off
+
+
+def _sizes(pieces: Pieces, x: Array, value: float) -> tuple[float, float, float]:
+    """The sizes of terms, T; of those that are no losses, linear ones and squares of single columns; and of all numbers
+    that the value is computed from."""
+    if not isfinite(value):
+        return (abs(value - pieces.c0),) * 3
+    s, linear = pieces.rows(x), pieces.c * x
+    plain, known, inner = float(np.abs(linear).sum()), float(linear.sum()), 0.0
+    single, numbers = np.diff(pieces.S.indptr) == 1, abs(pieces.S) @ np.abs(x) + np.abs(pieces.s0)
+    for group in pieces.groups:
+        w = group.weights[:, [0]].toarray()[:, 0]
+        with np.errstate(all="ignore"):
+            slopes = np.abs(group.family.slope(s[group.rows]))
+            inner += float(w @ np.sum(np.where(np.isfinite(slopes), slopes, 0.0) * numbers[group.rows], axis=1))
+        if isinstance(group.family, Piecewise):
+            inner += float(w @ np.max(np.abs(group.family.coefficients[..., 0]), axis=1, initial=0.0))
+        if isinstance(group.family, Piecewise) and not group.family.knots.shape[1]:
+            rows = group.rows[:, 0]
+            mine = single[rows] & (pieces.s0[rows] == 0)
+            squares = float((w * group.family.value(s[group.rows]))[mine].sum())
+            plain, known = plain + squares, known + squares
+    terms = plain + abs(value - pieces.c0 - known)
+    return terms, plain, terms + inner
+
+
+def _upper_of_rows(
+    reduction: Reduction, data: Outer, point: Iterate, scales: list[tuple[float, float]]
+) -> tuple[float, float] | None:
+    """The largest value of the pieces for predictions and norms within their errors, and what these errors add."""
+    pieces = pieces_of(reduction.form, data)
+    if pieces is None or not isfinite(point.value):
+        return None
+    x, off = in_columns(reduction.form, pieces, point), _errors(reduction, pieces, point, scales)
+    known = np.concatenate([pieces.bounds[:, 0], *pieces.columns.values()])
+    if len(np.unique(known)) < pieces.n:
+        return None  # columns of graph forms, whose values are a solver's
+    found, plain = (pieces_checker.upper(pieces, x, part) for part in (off, 0 * off))
+    return found, found - plain
+
+
+def at_zero(reduction: Reduction, data: Outer) -> float | None:
+    """P₀; None where θ = 0 is infeasible, or P₀ is not known.
+
+    It is computed once for all data that differ only in the costs of norms, since norms without f₀ are 0 at θ = 0.
+    """
+    notes = notes_at_zero(reduction, data)
+    if "at zero" not in notes:
+        notes["at zero"] = _found_at_zero(reduction, data)
+    found: float | None = notes["at zero"]
+    return found
+
+
+def notes_at_zero(reduction: Reduction, data: Outer) -> dict[Any, Any]:
+    return data.notes if norms_at_zero(reduction).any() else data.common.notes
+
+
+def _found_at_zero(reduction: Reduction, data: Outer) -> float | None:
+    t = norms_at_zero(reduction)
+    found = None if t.any() else engines.value_at_zero(reduction, data)
+    if found is None and not reduction.form.smooth:
+        found = outer_dual.value_at(data.form, np.concatenate([np.zeros(sum(map(len, data.form.u))), t]))
+    return found if found is not None and isfinite(found) else None
+
+
+def _terms(form: ConicForm, x: Array | None, value: float) -> tuple[float, float]:
+    """T, and the part of it that is not in losses, Σ |cⱼxⱼ| + ½Pⱼxⱼ² over predictions, norms and the user's variables.
+
+    T adds the size of the remaining part of the objective.
+    """
+    if x is None or not isfinite(value):
+        return abs(value - form.offset), abs(value - form.offset)
+    linear, square = form.c * x, 0.5 * form.P * x**2
+    plain, rest = float(np.abs(linear).sum() + square.sum()), value - form.offset - float(linear.sum() + square.sum())
+    return plain + abs(rest), plain
+
+
+def _inside(canonical: CanonicalForm, form: ConicForm, x: Array | None, terms: float, known: Array) -> float:
+    """Rounding inside of losses in units of u, for predictions with errors `known`."""
+    if x is None or not isfinite(terms):
+        return 0.0
+    slopes = np.zeros(len(form.c))
+    for smooth, link in zip(form.smooth, canonical.smooth, strict=True):
+        g = np.ravel(link.g.value, order="F")[: len(smooth.g)]
+        slopes[smooth.g] = np.abs(form.c[smooth.h] * smooth.loss.gradient(g, smooth.data))
+    return sizes_of.inside(form, x, slopes, terms, known)
+
+
+def _sums(reduction: Reduction, point: Iterate) -> Array:
+    """Σ |cₛ|√(QᵢᵢQₛₛ), a bound on the sizes of the terms of each prediction: rounding of c moves it by u times this."""
+    found = [np.zeros(0)]
+    for number, link in enumerate(reduction.form.predictions):
+        if link.u is not None:
+            sizes = link.rows.lengths()
+            of_outputs = sizes @ np.abs(row_coefficients(reduction, point, number))
+            found.append(np.outer(sizes[link.take], of_outputs).ravel(order="F"))
+    return np.concatenate(found)
+
+
+def errors_of_predictions(
+    reduction: Reduction, point: Iterate, scales: list[tuple[float, float]] | None = None
+) -> list[Array]:
+    """Bounds on the error of each prediction, |Aθ̂ − Aθ| ≤ κ√Qᵢᵢ·S for θ = Aᵀc, with S = Σ |cₛ|√Qₛₛ.
+
+    κ is the relative error of kernel values and of the factor, which is off by γ(r + 1)√(QᵢᵢQⱼⱼ) (Higham 2002, 10.3). A
+    projected factor has no known error, and counts as exact. `scales` are (κ, S) of each θ where they are known.
+    """
+    found, scales = [], _scales(reduction, point) if scales is None else scales
+    for link, (relative, S) in zip(reduction.form.predictions, scales, strict=True):
+        sizes = relative * S * link.rows.lengths()[link.take]
+        found.append(np.tile(sizes, link.theta.outputs or 1))
+    return found
+
+
+def _scales(reduction: Reduction, point: Iterate) -> list[tuple[float, float]]:
+    """(κ, S) of each θ."""
+    numbers = range(len(reduction.form.predictions))
+    return [(_relative_error(reduction, number), _size_of_theta(reduction, point, number)) for number in numbers]
+
+
+def _relative_error(reduction: Reduction, number: int) -> float:
+    """κ of the kernel and the factor, relative to √(QᵢᵢQⱼⱼ)."""
+    link = reduction.form.predictions[number]
+    factor = reduction.factors[link.theta]
+    if factor.is_projected or not factor.rank:
+        return 0.0
+    return link.rows.rounding() + (0.0 if reduction.is_restriction else gamma(factor.rank + 1))
+
+
+def _size_of_theta(reduction: Reduction, point: Iterate, number: int) -> float:
+    """S = Σ |cₛ|√Qₛₛ over all outputs."""
+    sizes = reduction.form.predictions[number].rows.lengths()
+    return float(sizes @ np.abs(row_coefficients(reduction, point, number)).sum(axis=1))
+
+
+def _of_predictions(  # noqa: PLR0917
+    reduction: Reduction, form: ConicForm, point: Iterate, x: Array | None, terms: float, within: float,
+    scales: list[tuple[float, float]],
+) -> float:  # fmt: skip
+    """The cost of errors of predictions.
+
+    In losses, slopes on both sides count. Multipliers would not do: at a kink that is only nearly met they may be 0
+    where a slope is not. Constraints cost twice the first order in their multipliers, which are at most |ν| plus the
+    slopes of losses: 2|ν| + 2 slopes, beside the losses' own. Where the columns of x are not known, ν alone counts.
+    """
+    errors, of_multipliers = errors_of_predictions(reduction, point, scales), 0.0
+    constrained, unknown = len(reduction.form.outer.constraints) > len(form.smooth), x is None or not isfinite(terms)
+    if constrained or unknown:
+        nu = [np.abs(np.ravel(one, order="F")) for one in point.multipliers()]
+        of_multipliers = 2 * sum(float(e @ n) for e, n in zip(errors, nu, strict=True))
+    if unknown:
+        return of_multipliers
+    known = np.zeros(len(form.c))
+    for columns, e in zip(form.u, errors, strict=True):
+        known[columns] = e / UNIT
+    of_losses = UNIT * max(_inside(reduction.form, form, x, terms, known) - within, 0.0)
+    return 3 * of_losses + of_multipliers if constrained else of_losses
+
+
+def _of_norms(reduction: Reduction, form: ConicForm, point: Iterate, scales: list[tuple[float, float]]) -> float:
+    """The cost of errors of norms."""
+    slopes = np.abs(form.c[form.t] + form.P[form.t] * point.t)
+    return float(slopes @ _errors_of_norms(reduction, point, scales, slopes > 0))
+
+
+def _errors_of_norms(reduction: Reduction, point: Iterate, scales: list[tuple[float, float]], asked: Array) -> Array:
+    """By how much each ‖θ‖ may exceed its computed value: |‖θ̂‖² − ‖θ‖²| ≤ κS²; of nuclear norms where it is asked for,
+    see `_error_of_nuclear`."""
+    found = np.zeros(len(point.t))
+    for number, (link, (relative, S)) in enumerate(zip(reduction.form.predictions, scales, strict=True)):
+        for j, norm in reduction.form.norms_of(link.theta).items():
+            t = float(point.t[j])
+            if norm.kind == "nuc":
+                found[j] = _error_of_nuclear(reduction, point, number, norm, relative) if asked[j] else 0.0
+            elif relative:
+                found[j] = min(relative * S * S / t if t > 0 else inf, float(np.sqrt(relative)) * S)
+    return found
+
+
+def _error_of_nuclear(reduction: Reduction, point: Iterate, number: int, norm: NormLink, relative: float) -> float:
+    """A bound on Σσᵢ(θM − f₀) beyond its computed value.
+
+    θ = Aᵀc has the Gram matrix cᵀQc, off by δ = κS². With c = Pv it is vᵀ(I + F)v with ‖F‖ ≤ η = κ‖|P|ᵀd‖², d the
+    lengths of rows, so that σᵢ ≤ √(1 + η)·σᵢ(v) (Ostrowski). Each σᵢ is at most min(√(σᵢ(v)² + δ), (1 + η/2)σᵢ(v)).
+    Where σᵢ are roots of eigenvalues of a computed Gram matrix, δ has their rounding too.
+    """
+    link, factor = reduction.form.predictions[number], reduction.factors[norm.view.theta]
+    c, sizes = row_coefficients(reduction, point, number), link.rows.lengths()
+    S = float(sizes @ np.abs(c @ norm.right).sum(axis=1) + sizes[norm.function_rows].sum())
+    W = representer.coordinates(reduction, point, norm)
+    if W is None:
+        G = representer.norm_gram(reduction, point, norm)
+        squares = np.clip(np.linalg.eigvalsh(G), 0.0, None)
+        delta = relative * S**2 + float(gamma(16 * len(G) + 16)) * float(np.linalg.norm(G))
+        return float((np.sqrt(squares + delta) - np.sqrt(squares)).sum())
+    found, root = singular_values(W), np.sqrt(factor.scale)
+    if relative and not factor.is_projected:
+        relative = link.rows.rounding() + float(gamma(factor.rank + 1))
+    values, delta, eta = found.values / root, relative * S**2, inf
+    if norm.view.shift is None and factor.rank:
+        rows = factor.coefficients(np.eye(factor.rank))
+        eta = relative * float(np.sum((sizes[factor.pivots] @ np.abs(rows) * root) ** 2))
+    beyond = np.minimum(np.sqrt(values**2 + delta) - values, eta / 2 * values) if relative else np.zeros(1)
+    return float(beyond.sum()) + found.error_of_sum / root
+
+
+def norms_at_zero(reduction: Reduction) -> Array:
+    """‖f₀‖ for each norm: its value at θ = 0."""
+    return np.array([
+        0.0 if n.view.shift is None else norm_from_gram(n.view.shift.gram(), n.kind) for n in reduction.form.norms
+    ])  # fmt: skip
+
+
+def _widening(canonical: CanonicalForm, point: Iterate, residuals: list[Array]) -> float:
+    """2Σ|multiplier|·|residual| over constraints of the outer problem: twice the first-order cost of meeting them.
+
+    The factor 2 allows for multipliers that are known only nearly.
+    """
+    total = 0.0
+    for constraint, residual in zip(canonical.outer.constraints, residuals, strict=True):
+        known = [d for d in point.duals.get(constraint.id, ()) if d is not None]
+        if not residual.any() or not known:
+            continue
+        sizes = [np.abs(np.asarray(d, dtype=float)) for d in known]
+        if len(sizes) == 1 and sizes[0].shape == residual.shape:
+            total += 2 * float((sizes[0] * residual).sum())
+        else:  # cones: ‖z‖₁ times the largest residual bounds the cost of moving each entry by it
+            total += 2 * sum(float(d.sum()) for d in sizes) * float(residual.max(initial=0.0))
+    return total

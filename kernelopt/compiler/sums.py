@@ -1,0 +1,394 @@
+"""A problem in pieces as a sum of functions of one number each, where it is one.
+
+    f(u, t, y) = Σⱼ hⱼ(sⱼ) + linear terms + g(t),   s = Eu + Fy
+
+Maxima, sums of largest entries and log-sum-exp become such sums with a further column t each:
+
+    w·max(x) = min w·t with t ≥ xₖ,   w·(sum of the c largest) = min w·c·t + Σ w·max(xₖ − t, 0),
+    w·ln Σ e^(xₖ) = min w·t + Σ w·e^(xₖ − t) − w.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.pieces import (
+    Entropy,
+    ExponentialPiece,
+    Logarithm,
+    LogSumExp,
+    Piece,
+    PowerPiece,
+    Quadratic,
+    pairs_of,
+    without_weight,
+)
+from kernelopt.compiler.separable import CLASSES, Lengths, Separable
+from kernelopt.pieces.elementary import (
+    AbsolutePower,
+    Exp,
+    InversePower,
+    Logistic,
+    NegativeEntropy,
+    NegativeLog,
+    NegativeRoot,
+    PositivePower,
+)
+from kernelopt.pieces.extremes import Largest, RowLogSumExp, SumOfLargest
+from kernelopt.pieces.form import Group, Pieces
+from kernelopt.pieces.function import Family
+from kernelopt.pieces.norms import Radial, RowNorm
+from kernelopt.pieces.quadratics import ABS, POS, Piecewise, many
+from kernelopt.support.arithmetic import UNIT
+from kernelopt.support.types import Array, Ints
+
+# Roundings of a cost that are left where terms of a maximum cancel: no cost of its own.
+CANCELLED = 8 * UNIT
+
+
+@dataclass
+class _Parts:
+    """What is collected: rows of s in all columns, functions of them, and how their slopes make multipliers of rows.
+
+    c, extra : costs of the columns of the pieces, and of further ones; constant : what the functions leave out
+    """
+
+    c: Array
+    extra: list[float] = field(default_factory=list)
+    constant: float = 0.0
+    rows: list[sp.csr_array] = field(default_factory=list)
+    functions: list[Piece] = field(default_factory=list)
+    back: list[tuple[Ints, Ints, Array]] = field(default_factory=list)
+    plain: list[Ints] = field(default_factory=list)
+    m: int = 0
+
+    def put(self, S: sp.csr_array, plain: Ints | None = None) -> Ints:
+        """The places of new rows of s."""
+        self.rows.append(S)
+        self.plain.append(np.full(S.shape[0], -1) if plain is None else plain)
+        self.m += S.shape[0]
+        return np.arange(self.m - S.shape[0], self.m)
+
+    def use(self, found: Piece) -> None:
+        pieces = without_weight(found)
+        assert pieces is not None
+        self.functions += [piece for piece in pieces if len(piece.at)]
+
+    def returns(self, rows: Ints, at: Ints, factor: Array) -> None:
+        """The multipliers of rows of S are `factor` times the slopes at `at`."""
+        self.back.append((rows, at, factor))
+
+
+def separated(pieces: Pieces, form: CanonicalForm) -> Separable | None:
+    """The functions of one number each; None where the problem is no sum of such functions."""
+    if pieces.cones or len(pieces.bounds):
+        return None
+    S = sp.csr_array(pieces.by_columns)
+    on_t = _touched(S, _columns_of_t(pieces, form))
+    empty = np.diff(S.indptr) == 0
+    parts, base = _Parts(pieces.c.copy()), np.zeros(len(pieces.s0))
+    for group in pieces.groups:
+        if group.weights[:, 1:].nnz:
+            return None
+        w = group.weights[:, [0]].toarray()[:, 0]
+        bare, touched = empty[group.rows].all(axis=1), on_t[group.rows].any(axis=1)
+        if np.any(touched & (on_t[group.rows].sum(axis=1) > 1)):
+            return None
+        if bare.any():
+            s = pieces.s0[group.rows[bare]]
+            parts.constant += float(w[bare] @ group.family.take(np.flatnonzero(bare)).value(s))
+            base[group.rows[bare]] = w[bare][:, None] * group.family.take(np.flatnonzero(bare)).slope(s)
+        keep = np.flatnonzero(~bare & ~touched)
+        if len(keep):
+            one = Group(group.family.take(keep), group.rows[keep], group.weights[keep])
+            if not _added(parts, one, w[keep], S, pieces.s0):
+                return None
+    for rows, equal in ((pieces.below, False), (pieces.equal, True)):
+        own = rows[~on_t[rows] & ~(empty[rows] & ((pieces.s0[rows] == 0) | (not equal) & (pieces.s0[rows] <= 0)))]
+        if empty[own].any():
+            return None  # a contradiction, which no engine of ours proves
+        at, (rate, _) = parts.put(S[own], own), (np.ones(len(own)), None)
+        b = -pieces.s0[own][:, None]
+        nothing = np.zeros((len(own), 1))
+        parts.use(Quadratic(at, b if equal else np.full_like(b, -inf), b, nothing, nothing, nothing))
+        parts.returns(own, at, rate)
+    return _assembled(parts, pieces, form, base)
+
+
+def _columns_of_t(pieces: Pieces, form: CanonicalForm) -> Ints:
+    return np.concatenate([np.arange(0), *(pieces.columns[norm.t.id] for norm in form.norms)]).astype(int)
+
+
+def columns_of_u(pieces: Pieces, form: CanonicalForm) -> Ints:
+    """The columns of all u."""
+    known = [pieces.columns[link.u.id] for link in form.predictions if link.u is not None]
+    return np.concatenate([np.arange(0), *known]).astype(int)
+
+
+def _touched(S: sp.csr_array, columns: Ints) -> NDArray[np.bool_]:
+    """Whether some of the columns stand in each row."""
+    some = np.zeros(S.shape[1])
+    some[columns] = 1.0
+    return np.asarray(np.bincount(np.repeat(np.arange(S.shape[0]), np.diff(S.indptr)), some[S.indices], S.shape[0]) > 0)
+
+
+def _assembled(parts: _Parts, pieces: Pieces, form: CanonicalForm, base: Array) -> Separable:
+    n = pieces.n + len(parts.extra)
+    wide = [sp.csr_array((S.data, S.indices, S.indptr), shape=(S.shape[0], n)) for S in parts.rows]
+    S, costs = sp.csr_array(sp.vstack(wide)), np.append(parts.c, parts.extra)
+    u, t = columns_of_u(pieces, form), _columns_of_t(pieces, form)
+    used = costs != 0
+    used[S.indices] = True
+    users = np.concatenate([np.arange(0), *(pieces.columns.get(v.id, np.arange(0)) for v in form.y)]).astype(int)
+    users = users[used[users]]
+    used[np.concatenate([u, t, users])] = False
+    y = np.concatenate([users, np.flatnonzero(used)])
+    rows, at, factor = (np.concatenate(several) for several in zip(*parts.back, strict=True))
+    return Separable(
+        u, y, sp.csr_array(S[:, u]), sp.csr_array(S[:, y]), costs[u], costs[y], tuple(parts.functions),
+        np.arange(0), np.concatenate(parts.plain), (),
+        sp.csr_array((factor, (rows, at)), shape=(len(pieces.s0), parts.m)), base, n, len(users), parts.constant,
+    )  # fmt: skip
+
+
+def _added(parts: _Parts, group: Group, w: Array, S: sp.csr_array, s0: Array) -> bool:
+    """Whether the functions of a group could be added."""
+    family, k = group.family, group.rows.shape[1]
+    if k == 1:
+        return _of_one(parts, group, w, S, s0)
+    curved = w > 0
+    if not curved.all():
+        group, w = Group(family.take(np.flatnonzero(curved)), group.rows[curved], group.weights[curved]), w[curved]
+    if isinstance(family, RowNorm) and family.p == inf:
+        _largest_size(parts, group, w, S, s0)
+        return True
+    if not isinstance(family, (Largest, SumOfLargest, RowLogSumExp)):
+        return False
+    _of_rows(parts, group, w, S, s0)
+    return True
+
+
+# ---------------------------------------------------------------- functions of one number
+
+
+def _of_one(parts: _Parts, group: Group, w: Array, S: sp.csr_array, s0: Array) -> bool:
+    """Functions h(rate·s + shift), with s scaled so that its largest coefficient is 1."""
+    rows, family = group.rows[:, 0], group.family
+    part = sp.csr_array(S[rows])
+    rate, shift = _pivots(part), s0[rows]
+    at = np.arange(parts.m, parts.m + len(rows))
+    found = _function(family, at, w, rate, shift)
+    if found is None:
+        return False
+    part.data = part.data / np.repeat(rate, np.diff(part.indptr))
+    parts.put(part)
+    parts.use(found)
+    parts.returns(rows, at, 1 / rate)
+    return True
+
+
+def _pivots(S: sp.csr_array) -> Array:
+    """The entry of each row with the largest size, the first of several."""
+    starts = S.indptr[:-1]
+    largest = np.maximum.reduceat(np.abs(S.data), starts)
+    hits = np.flatnonzero(np.abs(S.data) == np.repeat(largest, np.diff(S.indptr)))[::-1]
+    found, row = np.zeros(S.shape[0]), np.repeat(np.arange(S.shape[0]), np.diff(S.indptr))
+    found[row[hits]] = S.data[hits]  # of several, the first is written last
+    return found
+
+
+def _function(family: Family, at: Ints, w: Array, rate: Array, shift: Array) -> Piece | None:
+    """w·h(rate·s + shift) as a function of s."""
+    nothing, m = np.zeros(len(at)), len(at)
+    match family:
+        case Piecewise():
+            return _quadratic(many(family, m) if len(family) == 1 else family, at, w, rate, shift)
+        case RowNorm():
+            return _quadratic(many(ABS, m), at, w, rate, shift)
+        case Radial(shape=shape) if _is_length(shape):
+            return _quadratic(many(ABS, m), at, w, rate, shift)
+        case Exp():
+            return ExponentialPiece(at, w, rate, shift, nothing, logistic=False)
+        case Logistic():
+            return ExponentialPiece(at, w, rate, shift, nothing, logistic=True)
+        case RowLogSumExp():
+            return ExponentialPiece(at, w, rate, shift, nothing, logistic=True)
+        case NegativeLog():
+            return Logarithm(at, w, rate, shift, nothing)
+        case NegativeEntropy():
+            return Entropy(at, w, rate, shift, nothing)
+        case AbsolutePower(p=p):
+            return PowerPiece(at, w, rate, shift, nothing, p, positive=isinstance(family, PositivePower))
+        case InversePower(p=p):
+            return PowerPiece(at, w, rate, shift, nothing, -p, positive=False)
+        case NegativeRoot(p=p):
+            return PowerPiece(at, w, rate, shift, nothing, p, positive=False)
+    return None
+
+
+def _is_length(shape: Piecewise) -> bool:
+    """Whether a function of the length is the length itself."""
+    return bool(
+        shape.knots.shape[1] == 1 and not shape.knots.any()
+        and np.array_equal(shape.coefficients, np.broadcast_to(POS.coefficients[0], shape.coefficients.shape))
+    )  # fmt: skip
+
+
+def _quadratic(family: Piecewise, at: Ints, w: Array, rate: Array, shift: Array) -> Quadratic:
+    """w·h(rate·s + shift), with stretches in ascending order of s; NaN where there are fewer than others have."""
+    (low, high), c = family.stretches(), family.coefficients * w[:, None, None]
+    used = low < inf
+    r, d = rate[:, None], shift[:, None]
+    with np.errstate(invalid="ignore", over="ignore"):
+        ends = np.stack([(low - d) / r, (high - d) / r])
+        value = c[..., 0] + d * (c[..., 1] + 0.5 * c[..., 2] * d)
+        slope, curvature = r * (c[..., 1] + c[..., 2] * d), r * r * c[..., 2]
+    left, right = np.where(used, ends.min(axis=0), inf), np.where(used, ends.max(axis=0), inf)
+    order = np.argsort(left, axis=1, kind="stable")
+    parts = [
+        np.take_along_axis(np.where(used, part, np.nan), order, axis=1)
+        for part in (left, right, value, slope, curvature)
+    ]
+    return Quadratic(at, *parts)
+
+
+# ---------------------------------------------------------------- functions of several numbers
+
+
+def _largest_size(parts: _Parts, group: Group, w: Array, S: sp.csr_array, s0: Array) -> None:
+    """w·max |xₖ|:  w·t with t ≥ xₖ and t ≥ −xₖ."""
+    rows, owner = group.rows.ravel(), np.repeat(np.arange(len(w)), group.rows.shape[1])
+    t = S.shape[1] + len(parts.extra) + owner
+    parts.extra += w.tolist()
+    for sign in (1.0, -1.0):
+        at = parts.put(_with_column(sign * sp.csr_array(S[rows]), t, -1.0))
+        parts.use(_at_most(at, -sign * s0[rows]))
+        parts.returns(rows, at, np.full(len(rows), sign))
+
+
+def _at_most(at: Ints, b: Array) -> Quadratic:
+    """The constraint s ≤ b."""
+    nothing = np.zeros((len(b), 1))
+    return Quadratic(at, np.full((len(b), 1), -inf), b[:, None], nothing, nothing, nothing)
+
+
+def _of_rows(parts: _Parts, group: Group, w: Array, S: sp.csr_array, s0: Array) -> None:
+    """Maxima, sums of largest entries and log-sum-exp of k entries x − x̄ and of 0, as those of k + 1 entries x and x̄.
+
+    x̄, which the reader took from all entries, is what their rows have in common.
+    """
+    family, (m, k) = group.family, group.rows.shape
+    rows, owner = group.rows.ravel(), np.repeat(np.arange(m), k)
+    last = _in_common(sp.csr_array(S[rows]), k)
+    every = sp.csr_array(S[rows] + last[owner])
+    every.eliminate_zeros()
+    share = w * (family.count if isinstance(family, SumOfLargest) else 1.0)
+    _take_off(parts.c, last, share)
+    if isinstance(family, RowLogSumExp) and k < CLASSES:
+        scores = [sp.csr_array(every[j::k]) for j in range(k)] + [last]
+        i, j = pairs_of(k + 1)
+        at = parts.put(sp.csr_array(sp.vstack([*scores, *(scores[a] - scores[b] for a, b in zip(i, j, strict=True))])))
+        shifts = np.vstack([s0[group.rows].T, np.zeros(m)])
+        parts.use(LogSumExp(at, w, shifts))
+        parts.returns(group.rows.T.ravel(), at[: k * m], np.ones(k * m))
+        return
+    t = S.shape[1] + len(parts.extra) + np.arange(m)
+    parts.extra += share.tolist()
+    parts.constant -= float(w.sum()) if isinstance(family, RowLogSumExp) else 0.0
+    both = [(_with_column(every, t[owner], -1.0), s0[rows], w[owner]), (_with_column(last, t, -1.0), np.zeros(m), w)]
+    for number, (part, shift, weight) in enumerate(both):
+        at, ones = parts.put(part), np.ones(part.shape[0])
+        if isinstance(family, Largest):
+            parts.use(_at_most(at, -shift))
+        elif isinstance(family, SumOfLargest):
+            parts.use(_quadratic(many(POS, len(at)), at, weight, ones, shift))
+        else:
+            parts.use(ExponentialPiece(at, weight, ones, shift, np.zeros(len(at)), logistic=False))
+        if number == 0:
+            parts.returns(rows, at, ones)
+
+
+def _in_common(S: sp.csr_array, k: int) -> sp.csr_array:
+    """−(the entries that all k rows of each function have in common), a row each."""
+    each = sp.coo_array(S)
+    function, m = each.row // k, S.shape[0] // k
+    order = np.lexsort((each.data, each.col, function))
+    function, column, value = function[order], each.col[order], each.data[order]
+    new = np.ones(len(value), dtype=bool)
+    new[1:] = (np.diff(function) != 0) | (np.diff(column) != 0) | (np.diff(value) != 0)
+    first = np.flatnonzero(new)
+    shared = first[np.diff(np.append(first, len(value))) == k]
+    return sp.csr_array((-value[shared], (function[shared], column[shared])), shape=(m, S.shape[1]))
+
+
+def _take_off(c: Array, last: sp.csr_array, share: Array) -> None:
+    """Costs without those of x̄, which are in the cost of t now; what is left of it by rounding is none."""
+    taken = last.T @ share
+    left = c - taken
+    c[:] = np.where(np.abs(left) <= CANCELLED * (np.abs(c) + np.abs(taken)), 0.0, left)
+
+
+def _with_column(S: sp.csr_array, columns: Ints, value: float) -> sp.csr_array:
+    """Each row with one more entry, in a column beyond the others."""
+    n = int(columns.max(initial=S.shape[1] - 1)) + 1
+    more = sp.csr_array((np.full(len(columns), value), columns, np.arange(len(columns) + 1)), shape=(len(columns), n))
+    return sp.csr_array(sp.csr_array((S.data, S.indices, S.indptr), shape=more.shape) + more)
+
+
+# ---------------------------------------------------------------- what norms cost
+
+
+def lengths_of(pieces: Pieces, form: CanonicalForm) -> Lengths | None:
+    """g(t) = slope·t + ½curvature·t² on 0 ≤ t ≤ limit for each norm; None where the costs of some t are others."""
+    t = _columns_of_t(pieces, form)
+    S, number = sp.csr_array(pieces.by_columns), np.full(pieces.n, -1)
+    number[t] = np.arange(len(t))
+    slope, curvature, limit = pieces.c[t], np.zeros(len(t)), np.full(len(t), inf)
+    on_t = _touched(S, t)
+    if np.any(on_t & (np.diff(S.indptr) > 1)):
+        return None
+    which, value = np.full(S.shape[0], -1), np.zeros(S.shape[0])
+    rows = np.flatnonzero(on_t)
+    which[rows], value[rows] = number[S.indices[S.indptr[rows]]], S.data[S.indptr[rows]]
+    for group in pieces.groups:
+        mine = np.flatnonzero(on_t[group.rows].any(axis=1))
+        if not len(mine):
+            continue
+        rows, family, weights = group.rows[mine, 0], group.family.take(mine), group.weights[mine]
+        if group.rows.shape[1] > 1 or weights[:, 1:].nnz or not isinstance(family, Piecewise):
+            return None
+        if not _is_square(family) or pieces.s0[rows].any():
+            return None
+        bend = weights[:, [0]].toarray()[:, 0] * family.coefficients[:, 0, 2]
+        np.add.at(curvature, which[rows], bend * value[rows] ** 2)
+    if on_t[pieces.equal].any():
+        return None
+    below = pieces.below[on_t[pieces.below]]
+    at, a, b = which[below], value[below], -pieces.s0[below]
+    if np.any((a < 0) & (b < 0)):
+        return None  # a lower bound above 0
+    np.minimum.at(limit, at[a > 0], b[a > 0] / a[a > 0])
+    return None if np.any(limit < 0) else Lengths(slope, curvature, limit)
+
+
+def _is_square(family: Piecewise) -> bool:
+    """Whether all functions are multiples of squares."""
+    return not np.isfinite(family.knots).any() and not family.coefficients[:, 0, :2].any()
+
+
+def tightest(pieces: Pieces, form: CanonicalForm, of_norms: Array) -> Array:
+    """Multipliers of rows a·t + b ≤ 0, given those of the bounds on t: the tightest one has it, divided by a."""
+    S, z = pieces.by_columns, np.zeros(len(pieces.s0))
+    for j, value in zip(_columns_of_t(pieces, form), of_norms, strict=True):
+        rows, a = (part[S.indptr[j] : S.indptr[j + 1]] for part in (S.indices, S.data))
+        upper = np.flatnonzero((a > 0) & np.isin(rows, pieces.below))
+        if len(upper) and value:
+            best = upper[np.argmin(-pieces.s0[rows[upper]] / a[upper])]
+            z[rows[best]] = value / a[best]
+    return z

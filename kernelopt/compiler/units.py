@@ -1,0 +1,144 @@
+"""The sizes of a problem in pieces: units of its data and of its objective, and the numbers whose squares are too far
+from 1."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.conic_form import LARGEST, SMALLEST, typical
+from kernelopt.errors import DataError
+from kernelopt.pieces.elementary import Exp, Logistic, NegativeEntropy, NegativeLog
+from kernelopt.pieces.extremes import RowLogSumExp
+from kernelopt.pieces.form import Pieces
+from kernelopt.pieces.quadratics import Piecewise
+from kernelopt.support.types import Array, Ints
+
+EXPONENTIALS = (Exp, Logistic, NegativeEntropy, NegativeLog, RowLogSumExp)
+SMALL = 0.1  # of the numbers, the share up to which they count as small
+
+
+class Units(NamedTuple):
+    """(σ, κ), a small right-hand side and the unit of the objective; that of predictions; the columns of t."""
+
+    units: tuple[float, float]
+    data_unit: float
+    of_t: Ints
+
+
+def units_of(pieces: Pieces, form: CanonicalForm, bends: Array) -> Units:
+    """σ is the first decile of the sizes of s₀ and of knots, in rows without a norm of θ; that of predictions the same
+    relative to the largest coefficient of u in a row, in exponents with 1 at least.
+
+    κ is the first decile of costs in units of σ and σ², of predictions in theirs; that of costs `bends` and linear ones
+    of norms where there are no others.
+    """
+    t, u, size = _columns(pieces, form)
+    rows, values, exponents = _right_hand_sides(pieces)
+    free = ~_touched(pieces, t)[rows]
+    rows, values, exponents = rows[free], values[free], exponents[free]
+    sigma = typical(values, SMALL) or 1.0
+    near = size[rows] > 0
+    of_u = np.where(exponents[near], np.maximum(np.abs(values[near]), 1.0), values[near]) / size[rows][near]
+    data_unit = typical(of_u, SMALL) or typical(values, SMALL)
+    unit = np.full(pieces.n, sigma)
+    unit[u] = data_unit or sigma
+    linear = np.delete(pieces.c * unit, t)
+    slopes, curvatures = _costs(pieces, t)
+    kappa = max(typical(np.concatenate([linear, sigma * slopes]), SMALL), typical(sigma**2 * curvatures, SMALL))
+    kappa = kappa or max(typical(sigma * pieces.c[t]), typical(sigma**2 * bends)) or 1.0
+    return Units((sigma, kappa), data_unit, t)
+
+
+def _columns(pieces: Pieces, form: CanonicalForm) -> tuple[Ints, Ints, Array]:
+    """The columns of t and of u, and the largest coefficient of u in each row."""
+    t = np.concatenate([np.arange(0), *(pieces.columns[norm.t.id] for norm in form.norms)]).astype(int)
+    known = [pieces.columns[link.u.id] for link in form.predictions if link.u is not None]
+    u = np.concatenate([np.arange(0), *known]).astype(int)
+    is_u, S = np.zeros(pieces.n), pieces.S
+    is_u[u] = 1.0
+    size = np.zeros(S.shape[0])
+    np.maximum.at(size, np.repeat(np.arange(S.shape[0]), np.diff(S.indptr)), np.abs(S.data) * is_u[S.indices])
+    return t, u, size
+
+
+def _touched(pieces: Pieces, columns: Ints) -> Array:
+    """Whether some of the columns stand in each row."""
+    some = np.zeros(pieces.n)
+    some[columns] = 1.0
+    owner = np.repeat(np.arange(pieces.S.shape[0]), np.diff(pieces.S.indptr))
+    return np.bincount(owner, some[pieces.S.indices] * (pieces.S.data != 0), pieces.S.shape[0]) > 0
+
+
+def _right_hand_sides(pieces: Pieces) -> tuple[Ints, Array, Array]:
+    """Rows and numbers that s is compared with, s₀ and knots, and whether they are exponents."""
+    exponent = np.zeros(len(pieces.s0), dtype=bool)
+    rows, values = [np.arange(len(pieces.s0))], [pieces.s0]
+    for group in pieces.groups:
+        if isinstance(group.family, Piecewise) and group.family.knots.shape[1]:
+            i, j = np.nonzero(np.isfinite(group.family.knots) & (group.family.knots != 0))
+            if len(i):
+                rows.append(group.rows[i, 0])
+                values.append(group.family.knots[i, j])
+        elif isinstance(group.family, EXPONENTIALS):
+            exponent[group.rows] = True
+    every = np.concatenate(rows)
+    return every, np.concatenate(values), exponent[every]
+
+
+def _costs(pieces: Pieces, t: Ints) -> tuple[Array, Array]:
+    """Slopes and curvatures of all functions in the objective but those of t, times their weights."""
+    on_t, slopes, curvatures = _touched(pieces, t), [np.zeros(0)], [np.zeros(0)]
+    for group in pieces.groups:
+        w = group.weights[:, [0]].toarray()[:, 0] * ~on_t[group.rows].any(axis=1)
+        if isinstance(group.family, Piecewise):
+            used = group.family.stretches()[0] < inf
+            c = np.broadcast_to(group.family.coefficients, (len(w), *group.family.coefficients.shape[1:]))
+            slopes.append((w[:, None] * c[..., 1])[used])
+            curvatures.append((w[:, None] * c[..., 2])[used])
+        else:
+            slopes.append(w)
+    return np.concatenate(slopes), np.concatenate(curvatures)
+
+
+def is_constant(pieces: Pieces) -> bool:
+    """Whether every point has the same objective: a problem of feasibility."""
+    return not pieces.c.any() and not any(group.weights[:, [0]].nnz for group in pieces.groups)
+
+
+def has_exponentials(pieces: Pieces) -> bool:
+    return any(isinstance(group.family, EXPONENTIALS) for group in pieces.groups)
+
+
+@np.errstate(over="ignore")  # what overflows is refused
+def require_units(pieces: Pieces, form: CanonicalForm) -> None:
+    """Raise DataError where squares of the problem's numbers over- or underflow.
+
+    These are the largest number of the objective, all targets together, a linear row as a whole, and a bound of a norm.
+    A single target or bound beside others may be of any size.
+    """
+    t, _, _ = _columns(pieces, form)
+    slopes, curvatures = _costs(pieces, np.arange(0))
+    objective = float(np.abs(np.concatenate([pieces.c, slopes, curvatures])).max(initial=0.0))
+    _, values, _ = _right_hand_sides(pieces)
+    targets, on_t = np.abs(values[values != 0]), _touched(pieces, t)
+    rows = np.zeros(len(pieces.s0))
+    np.maximum.at(rows, np.repeat(np.arange(len(rows)), np.diff(pieces.S.indptr)), np.abs(pieces.S.data))
+    whole = np.maximum(rows, np.abs(pieces.s0))[np.concatenate([pieces.below, pieces.equal])]
+    least = [float(part.min(initial=inf)) if len(part) else 0.0 for part in (targets, whole[whole > 0])]
+    most = [float(part.max(initial=0.0)) for part in (targets, rows, np.abs(pieces.s0[on_t]))]
+    for what, small, large in (
+        ("coefficients of the objective", objective, objective),
+        ("targets and bounds", most[0], least[0]),
+        ("coefficients of a constraint or of an atom", least[1], most[1]),
+        ("bounds of ‖θ‖", 1.0, most[2]),
+    ):
+        if 0 < small < SMALLEST or large > LARGEST:
+            raise DataError(
+                f"Expected {what} between {SMALLEST:g} and {LARGEST:g}, so that a double holds their squares; got "
+                f"{large if large > LARGEST else small:.3g}. Change units: multiply the objective, the constraint, or "
+                "data and targets by a constant."
+            )

@@ -1,0 +1,158 @@
+"""Sums of functions of one number each, found in pieces, beside the values of the expressions they were read from."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import kernelopt as ko
+from kernelopt.compiler.outer import outer_of
+from kernelopt.solvers import assemble
+
+RNG = np.random.default_rng(0)
+N = 6
+X, T = RNG.standard_normal((N, 2)), RNG.standard_normal(N)
+Y = np.sign(T)
+POSITIVE = np.abs(T) + 0.1
+
+LOSSES = {
+    "hinge": lambda f: cp.sum(cp.pos(1 - cp.multiply(Y, f))),
+    "absolute": lambda f: cp.norm1(f - T),
+    "written out": lambda f: cp.sum(cp.maximum(f - T - 0.1, T - f - 0.1, 0)),
+    "lines": lambda f: cp.sum(cp.maximum(-1.5, 0.3 * f, -0.7 * f, 3 * f - 1)),
+    "pinball": lambda f: cp.sum(cp.maximum(0.3 * (T - f), -0.7 * (T - f))),
+    "Huber": lambda f: cp.sum(cp.huber(f - T, 0.5)),
+    "squares": lambda f: cp.sum_squares(f - T) + 2 * cp.sum_squares(f[:2] - f[2:4]),
+    "squared hinge": lambda f: cp.sum_squares(cp.pos(1 - cp.multiply(Y, f))),
+    "quadratic form": lambda f: cp.quad_form(f, np.diag(POSITIVE) + 0.1),
+    "logistic": lambda f: cp.sum(cp.logistic(-cp.multiply(Y, f))),
+    "Poisson": lambda f: cp.sum(cp.exp(f) - cp.multiply(POSITIVE, f)),
+    "logarithm": lambda f: -cp.sum(cp.log(f + 9)),
+    "entropy": lambda f: -cp.sum(cp.entr(f + 9)),
+    "powers": lambda f: cp.sum(
+        cp.power(cp.abs(f - T), 3) + cp.power(cp.pos(T - f), 1.5) + cp.inv_pos(f + 9) - cp.sqrt(f + 9)
+    ),
+    "largest": lambda f: cp.max(f - T),
+    "largest size": lambda f: cp.norm_inf(f - T),
+    "two largest": lambda f: cp.sum_largest(f - T, 2),
+    "log-sum-exp": lambda f: cp.log_sum_exp(f - T),
+    "log-sum-exp of two": lambda f: cp.log_sum_exp(f[:2]),
+    "constants": lambda f: cp.sum(cp.huber(f[:2] - T[:2])) + cp.sum(cp.abs(T)) + cp.abs(0 * f[0] - 2),
+}
+
+
+def of(loss, b=None):
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    f = theta(X) if b is None else theta(X) + b
+    form = ko.Problem(cp.Minimize(loss(f) + ko.sum_squares(theta))).canonical_form()
+    return form, outer_of(form)
+
+
+def values_beside(split, s_of_y):
+    """min over the columns that are not the user's."""
+    more = split.F.shape[1] - split.users
+    if not more:
+        return split.value(s_of_y(np.zeros(0)))
+    start = np.full(more, 50.0)
+    for _ in range(20):
+        found = minimize(
+            lambda y: min(split.value(s_of_y(y)) + float(split.linear_y[split.users :] @ y), 1e9), start,
+            method="Nelder-Mead", options={"xatol": 1e-12, "fatol": 1e-12},
+        )  # fmt: skip
+        start = found.x
+    return found.fun
+
+
+@pytest.mark.parametrize("with_b", [False, True])
+@pytest.mark.parametrize("name", LOSSES)
+def test_values(name, with_b):
+    b = cp.Variable() if with_b else None
+    form, outer = of(LOSSES[name], b)
+    split, u = outer.split, RNG.standard_normal(N)
+    y = np.array([0.3]) if with_b else np.zeros(0)
+    assert split is not None
+    form.predictions[0].u.value = u
+    form.norms[0].t.value = 0.0
+    for variable in form.y:
+        variable.value = 0.3
+    found = values_beside(split, lambda more: split.arguments(u, np.append(y, more)))
+    found += float(split.linear_u @ u + split.linear_y[: split.users] @ y) + split.constant + outer.offset
+    assert found == pytest.approx(float(form.bare.objective.value), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_multipliers_attain_the_value(name):
+    """With c + Sᵀa = 0 but for u and t, the conjugates at a and ν = −(c_u + S_uᵀa) attain the sum of both values."""
+    b = cp.Variable()
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(LOSSES[name](theta(X) + b) + ko.sum_squares(theta) + 0.01 * cp.square(b)))
+    problem.solve(tol=1e-8)
+    assert problem.status == "optimal"
+    rows = problem.certificate.evidence.rows
+    pieces = outer_of(problem.canonical_form()).pieces
+    assert rows is not None
+    assert rows.shape == pieces.s0.shape
+
+
+@pytest.mark.parametrize("constraint", ["bound", "equation", "differences"])
+def test_multipliers_of_constraints(constraint):
+    stated = {
+        "bound": lambda f: f <= 0.1,
+        "equation": lambda f: f[:2] == 0.1,
+        "differences": lambda f: f[1:] - f[:-1] >= -0.2,
+    }[constraint]
+    duals = []
+    for solver in (None, "CLARABEL"):
+        theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+        f = theta(X)
+        one = stated(f)
+        ko.Problem(cp.Minimize(cp.sum_squares(f - T) + ko.sum_squares(theta)), [one]).solve(solver=solver, tol=1e-8)
+        duals.append(one.dual_value)
+    assert duals[0] == pytest.approx(duals[1], rel=1e-3, abs=1e-4)
+
+
+def test_what_is_no_sum():
+    for loss in (lambda f: cp.norm(f), lambda f: cp.exp(cp.norm(f)), lambda f: cp.max(cp.abs(f)) ** 2):
+        _, outer = of(loss)
+        assert outer.split is None or outer.pieces is None
+
+
+def test_penalties_change_what_norms_cost_alone():
+    """What was found out for one λ holds for others."""
+    lam, theta = cp.Parameter(nonneg=True, value=1.0), ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    y = cp.Parameter(N, value=T)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - y) + lam * ko.sum_squares(theta)))
+    first = problem._outer()
+    lam.value = 2.0
+    second = problem._outer()
+    y.value = T + 1
+    third = problem._outer()
+    assert second.common is first.common
+    assert second.lengths.curvature.tolist() == [4.0]
+    assert third.common is not second.common
+
+
+def test_what_is_known_of_norms():
+    theta, f0 = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), 0.5
+    loss = cp.sum_squares(theta(X) - T)
+    for objective, constraints, expected in (
+        (loss + 3 * ko.sum_squares(theta) + f0 * ko.norm(theta), [], (0.5, 6.0, np.inf)),
+        (loss, [ko.norm(theta) <= 2], (0.0, 0.0, 2.0)),
+        (loss, [2 * ko.norm(theta) <= 1, ko.norm(theta) <= 3], (0.0, 0.0, 0.5)),
+    ):
+        found = outer_of(ko.Problem(cp.Minimize(objective), constraints).canonical_form()).lengths
+        assert [part.item() for part in (found.slope, found.curvature, found.limit)] == list(expected)
+    for objective in (loss + cp.exp(ko.norm(theta)), loss + cp.square(ko.norm(theta) + cp.norm_inf(theta(X)))):
+        assert outer_of(ko.Problem(cp.Minimize(objective)).canonical_form()).lengths is None
+
+
+def test_variables_that_drop_out_have_no_column():
+    b = cp.Variable(3)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) + b[1] - T) + ko.sum_squares(theta)))
+    outer = problem._outer()
+    assert outer.split.F.shape[1] == 1
+    problem.solve()
+    form = problem.canonical_form()
+    assert assemble.number_of_users(form, outer) == 1
+    assert b.value.shape == (3,)
