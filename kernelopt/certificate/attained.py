@@ -154,9 +154,9 @@ def _sizes(pieces: Pieces, x: Array, value: float) -> tuple[float, float, float]
         return (abs(value - pieces.c0),) * 3
     s, linear = pieces.rows(x), pieces.c * x
     plain, known, inner = float(np.abs(linear).sum()), float(linear.sum()), 0.0
-    single, numbers = np.diff(pieces.S.indptr) == 1, abs(pieces.S) @ np.abs(x) + np.abs(pieces.s0)
+    single, numbers = np.diff(pieces.S.indptr) == 1, pieces.sizes(x) + np.abs(pieces.s0)
     for group in pieces.groups:
-        w = group.weights[:, [0]].toarray()[:, 0]
+        w = group.costs
         with np.errstate(all="ignore"):
             slopes = np.abs(group.family.slope(s[group.rows]))
             inner += float(w @ np.sum(np.where(np.isfinite(slopes), slopes, 0.0) * numbers[group.rows], axis=1))

@@ -397,7 +397,7 @@ def _on_pieces(reduction: Reduction, data: Outer, rows: Array | None, way: str) 
     if found is None or not isfinite(found.value):
         return None
     u = np.concatenate([np.arange(0), *(pieces.columns[k.u.id] for k in reduction.form.predictions if k.u is not None)])
-    nu = -(pieces.c + pieces.S.T @ rows)[u.astype(int)]
+    nu = -(pieces.c + pieces.slopes(rows))[u.astype(int)]
     return replace(found, rows=rows, nu=nu, confined=span and reduction.is_restriction)
 
 

@@ -15,7 +15,6 @@ from itertools import combinations
 import numpy as np
 
 from kernelopt.compiler.conic_form import ConicForm
-from kernelopt.compiler.inverse import attained
 from kernelopt.compiler.patterns import Batch, halves
 from kernelopt.compiler.pieces import (
     Custom,
@@ -28,6 +27,7 @@ from kernelopt.compiler.pieces import (
     Quadratic,
 )
 from kernelopt.compiler.separable import Separable, Source
+from kernelopt.pieces.inverse import attained
 from kernelopt.support.types import Array
 
 # Relative: z is placed inside exponential and power cones by 32 or 16 times this, so that the checker can prove that it

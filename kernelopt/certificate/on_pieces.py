@@ -207,8 +207,8 @@ def _inside(pieces: Pieces, a: Array, spare: float) -> Array:
         a[low] = a[twins.row[low]] = 0.0
         w = np.append(1.0, a[pieces.below])
         for group in pieces.groups:
-            omega, near = group.weights @ w, a[group.rows]
-            if not isinstance(group.family, Piecewise) or spare > SPARES[0] or group.weights[:, 1:].nnz:
+            omega, near = group.omega(w), a[group.rows]
+            if not isinstance(group.family, Piecewise) or spare > SPARES[0] or not group.is_outer:
                 a[group.rows] = group.family.nearest(near, (1 - spare) * omega)
                 continue
             for end in (ends[:, None] for ends in group.family.ends(omega)):
@@ -238,7 +238,7 @@ def _in_second_order_cone(z: Array, spare: float) -> Array:
 def _excess(task: Claimed, a: Array, more: Array) -> tuple[list[sp.csc_array], Array]:
     """By how much ‖Aᵀν‖, computed from the factor, exceeds its cost, and the derivatives of that by a."""
     pieces, columns, excess = task.pieces, list[sp.csc_array](), list[float]()
-    g = pieces.c + pieces.by_columns.T @ a
+    g = pieces.c + pieces.slopes(a)
     for number in np.flatnonzero(task.fixed).tolist():
         of_theta, link, L = task.reduction.form.predictions[number], task.links[number], task.rights[number]
         factor, [norm] = task.reduction.factors[of_theta.theta], link.norms
@@ -258,9 +258,12 @@ def _excess(task: Claimed, a: Array, more: Array) -> tuple[list[sp.csc_array], A
 def _vanishing(task: Claimed, a: Array, spare: float, exactly: bool) -> Dual:
     """A dual point with rows along which free columns vanish; with `exactly` it is first moved on a grid."""
     twins, free, dual = task.pieces.twins, task.free, still(a, np.zeros(task.pieces.n))
-    left, W = checker.residuals(free, dual), free.matrix(len(a), free.values)
+    left = checker.residuals(free, dual)
     if not left.any():
         return dual
+    if not exactly and (found := _by_one_row(task, a, spare)) is not None:
+        return found
+    W = free.matrix(len(a), free.values)
     room = rooms_of(task.pieces, a, spare, 0.0).single
     cones: pivots.Cones = [("nonneg", slice(0, len(a)), None)]  # whose room is the number itself
     if exactly:
@@ -273,6 +276,26 @@ def _vanishing(task: Claimed, a: Array, spare: float, exactly: bool) -> Dual:
         dual = replace(dual, z=twins.sign * a[twins.row])
         left = checker.residuals(free, dual)
     return replace(dual, **pivots.moves(W, left, room, cones)._asdict())
+
+
+def _by_one_row(task: Claimed, a: Array, spare: float) -> Dual | None:
+    """A dual point at which a single free column vanishes exactly: multipliers with room are rounded to a grid, and the
+    one with most room takes what is left. None where that leaves something, or there are several columns."""
+    pieces, twins, free = task.pieces, task.pieces.twins, task.free
+    if len(free.owners) != 1:
+        return None
+    rows = free.rows[free.rows < len(a)]
+    room = rooms_of(pieces, a, spare, 0.0).single
+    some = np.unique(rows[room[rows] > 0])
+    if not len(some):
+        return None
+    a = a.copy()
+    a[some] = pivots.on_grid(a)[some]
+    most = int(some[np.argmax(room[some])])
+    entry = free.values[free.rows == most].sum()
+    a[most] -= checker.sums(free, a)[0][0] / entry
+    dual = still(twins.sign * a[twins.row], np.zeros(pieces.n))
+    return None if checker.residuals(free, dual).any() else dual
 
 
 def _claim(task: Claimed, dual: Dual, way: str, span: bool) -> Claim:
@@ -309,7 +332,7 @@ def _raise(pieces: Pieces, t: int, a: Array, need: float) -> float:
     w = np.append(1.0, a[pieces.below])
     for group in pieces.groups:
         for i in np.flatnonzero(np.isin(group.rows[:, 0], rows[values > 0])) if group.rows.shape[1] == 1 else ():
-            row, omega, wanted = int(group.rows[i, 0]), group.weights @ w, a[group.rows]
+            row, omega, wanted = int(group.rows[i, 0]), group.omega(w), a[group.rows]
             value, before = float(values[rows == row][0]), float(a[row])
             wanted[i] = max(before + need / value, 0.0)
             if isfinite(limit):

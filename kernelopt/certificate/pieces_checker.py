@@ -19,7 +19,6 @@ from math import frexp, fsum, inf, isfinite, nextafter
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from kernelopt.certificate.checker import (
     ROOM,
@@ -73,7 +72,7 @@ def lower(pieces: Pieces, links: Sequence[Link], dual: Dual) -> Bound:
     values = [*hi.tolist(), *lo.tolist()]
     costs = [float(np.abs(pieces.s0) @ (rho + 2 * U * np.abs(dual.z))) * (1 + ROOM)]
     for group in pieces.groups:
-        w = weights(pieces, group.weights, dual.z, rho)
+        w = weights(pieces, group, dual.z, rho)
         found = group.family.conjugate(dual.z[group.rows], rho[group.rows], w.low, w.high)
         if not np.all(found.value < inf):
             return nothing(f"a multiplier is outside of the domain of {type(group.family).__name__}")
@@ -121,9 +120,8 @@ def upper(pieces: Pieces, x: Array, error: Array) -> float:
 def _sums(pieces: Pieces, x: Array, error: Array) -> tuple[Array, Array]:
     """The objective and the left sides of all rows below, without the z that they bound where these are their own; and
     upper bounds on them for columns within the errors."""
-    S, counts = abs(pieces.S), np.diff(pieces.S.indptr)
-    s = pieces.rows(x)
-    e = (S @ error + gamma(counts + 4) * (S @ np.abs(x) + np.abs(pieces.s0))) * (1 + ROOM)
+    counts, s = np.diff(pieces.S.indptr), pieces.rows(x)
+    e = (pieces.sizes(error) + gamma(counts + 4) * (pieces.sizes(x) + np.abs(pieces.s0))) * (1 + ROOM)
     own = np.zeros(pieces.n)
     value = np.concatenate([[pieces.c @ x + pieces.c0], s[pieces.below]])
     linear = np.abs(pieces.c) @ error + gamma(pieces.n + 4) * (np.abs(pieces.c) @ np.abs(x) + abs(pieces.c0))
@@ -135,15 +133,14 @@ def _sums(pieces: Pieces, x: Array, error: Array) -> tuple[Array, Array]:
     for group in pieces.groups:
         here = group.family.value(s[group.rows])
         most = group.family.highest(s[group.rows], e[group.rows])
-        value += group.weights.T @ here
-        high += group.weights.T @ (most - here)
-        size += group.weights.T @ np.abs(most)
+        for part, total in ((here, value), (most - here, high), (np.abs(most), size)):
+            group.added(part, total)
     return value, (value + high) + gamma(len(pieces.s0) + 8) * (size + high)
 
 
 def in_one_unit(pieces: Pieces, links: Sequence[Link], dual: Dual) -> tuple[Pieces, list[Link], Dual, int] | None:
     """Costs, weights in the objective and multipliers divided by one power of two 2ᵏ; None where that would round."""
-    weights = [group.weights[:, [0]].toarray().ravel() for group in pieces.groups]
+    weights = [group.costs for group in pieces.groups]
     parts = [pieces.c, *weights]
     largest = max(float(np.abs(part).max(initial=0.0)) for part in parts)
     k = frexp(largest)[1]
@@ -153,7 +150,7 @@ def in_one_unit(pieces: Pieces, links: Sequence[Link], dual: Dual) -> tuple[Piec
         return None
     groups = tuple(_in_unit(group, k) for group in pieces.groups)
     radius = np.where(dual.radius > 0, np.ldexp(dual.radius, -k) + TINY, 0.0)
-    pieces = replace(pieces, c=np.ldexp(pieces.c, -k), groups=groups)
+    pieces = pieces.with_costs(np.ldexp(pieces.c, -k), groups)
     return pieces, scaled, replace(dual, z=np.ldexp(dual.z, -k), radius=radius), k
 
 
@@ -161,7 +158,7 @@ def _in_unit(group: Group, k: int) -> Group:
     """Weights of rows below are those of multipliers, which are scaled themselves."""
     W = group.weights.copy()
     W.data = np.where(W.indices == 0, np.ldexp(W.data, -k), W.data)
-    return group._replace(weights=W)
+    return replace(group, weights=W)
 
 
 def ill_posed(pieces: Pieces, links: Sequence[Link], dual: Dual) -> str:
@@ -209,10 +206,13 @@ def free_columns(pieces: Pieces, links: Sequence[Link]) -> Free:
     return Free(rows, values, S.indptr + np.arange(len(S.indptr)), J, np.full(len(J), -1))
 
 
-def weights(pieces: Pieces, W: sp.csr_array, a: Array, rho: Array) -> Weights:
+def weights(pieces: Pieces, group: Group, a: Array, rho: Array) -> Weights:
     """ω = W·(1, a of rows below); exact where each function has one weight that is in the objective, or 1."""
+    W, counts = group.weights, np.diff(group.weights.indptr)
+    if group.is_outer and counts.max(initial=0) <= 1:
+        return Weights(group.costs, group.costs)
     multipliers, off = (np.concatenate([[first], part[pieces.below]]) for first, part in ((1.0, a), (0.0, rho)))
-    plain, moved, counts = np.asarray(W @ multipliers), np.asarray(W @ off), np.diff(W.indptr)
+    plain, moved = np.asarray(W @ multipliers), np.asarray(W @ off)
     alone = (counts == 1) & (
         (np.asarray(W[:, 1:].sum(axis=1)) == 0) | (np.asarray(W.max(axis=1).todense()).ravel() == 1)
     )
@@ -223,10 +223,9 @@ def weights(pieces: Pieces, W: sp.csr_array, a: Array, rho: Array) -> Weights:
 
 def stationarity(pieces: Pieces, dual: Dual, rho: Array) -> tuple[Array, Array]:
     """g = c + Sᵀa, and a bound on its error for all points within rho of a."""
-    S = pieces.by_columns
-    size, n = abs(S).T, np.diff(S.indptr)
-    terms = np.abs(pieces.c) + size @ np.abs(dual.z)
-    return pieces.c + S.T @ dual.z, np.where(terms > 0, gamma(n + 5) * terms + TINY, 0.0) + (size @ rho) * (1 + ROOM)
+    terms, n = np.abs(pieces.c) + pieces.sizes_of_slopes(dual.z), pieces.counts
+    off = np.where(terms > 0, gamma(n + 5) * terms + TINY, 0.0)
+    return pieces.c + pieces.slopes(dual.z), off + pieces.sizes_of_slopes(rho) * (1 + ROOM)
 
 
 def _of_theta(link: Link, g: Array, e: Array) -> Part:

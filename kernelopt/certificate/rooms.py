@@ -62,15 +62,15 @@ def rooms_of(pieces: Pieces, a: Array, spare: float, floor: float) -> Rooms:
     d, nested, at = np.maximum(room, floor * np.abs(a).max(initial=0.0)) ** 2, [sp.csr_array((m, m))], 0
     normals = [(np.zeros(0), np.arange(0), np.arange(0))]
     for group in pieces.groups:
-        omega, rows = group.weights @ w, group.rows
+        omega, rows = group.omega(w), group.rows
         some = omega[:, None] > 0
         d[rows], z, room[rows] = (np.where(some, part, 0.0) for part in _room(group, a[rows], omega, floor))
         if z.any():
             normals.append((z.ravel(), rows.ravel(), at + np.repeat(np.arange(len(z)), z.shape[1])))
             at += len(z)
-        function, number = group.weights.nonzero()
-        function, number = function[number > 0], number[number > 0]
-        if len(number):
+        if not group.is_outer:
+            function, number = group.weights.nonzero()
+            function, number = function[number > 0], number[number > 0]
             owner, share = below[number - 1], group.weights[function, number] / omega[function]
             share = np.where(omega[function] > 0, share * twins.sign[owner], 0.0)
             values, own = a[rows[function]] * share[:, None], twins.row[owner]

@@ -98,7 +98,7 @@ def _rounding(pieces: Pieces, x: Array) -> Array:
 
     A convex h changes within s ± e by no more than its largest value there is above h(s).
     """
-    size = abs(pieces.S) @ np.abs(x) + np.abs(pieces.s0)
+    size = pieces.sizes(x) + np.abs(pieces.s0)
     e = ROUNDINGS * size
     terms = np.concatenate([[np.abs(pieces.c) @ np.abs(x) + abs(pieces.c0)], size[pieces.below]])
     moved, s = np.concatenate([[0.0], e[pieces.below]]), pieces.rows(x)
@@ -106,6 +106,6 @@ def _rounding(pieces: Pieces, x: Array) -> Array:
         for group in pieces.groups:
             value = group.family.value(s[group.rows])
             more = group.family.highest(s[group.rows], e[group.rows]) - value
-            terms += group.weights.T @ np.where(np.isfinite(value), np.abs(value), 0.0)
-            moved += group.weights.T @ np.where(np.isnan(more), np.inf, more)
+            group.added(np.where(np.isfinite(value), np.abs(value), 0.0), terms)
+            group.added(np.where(np.isnan(more), np.inf, more), moved)
         return np.asarray(2 * moved + ROUNDINGS * terms)

@@ -15,16 +15,18 @@ import cvxpy as cp
 import numpy as np
 
 from kernelopt.compiler import exponential_sums, units
-from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.canonical_form import CanonicalForm, SmoothLink
 from kernelopt.compiler.conic_form import ConicForm, conic_form, require_units
-from kernelopt.compiler.reader import Reader
+from kernelopt.compiler.reader import Applied, Reader
 from kernelopt.compiler.separable import CLASSES, Lengths, Separable, lengths_of_outer, separable
 from kernelopt.compiler.sums import lengths_of, separated
 from kernelopt.compiler.vacuous import without_vacuous
 from kernelopt.errors import DCPError
+from kernelopt.kernels.domains import check_finite
 from kernelopt.language.nodes import EUCLIDEAN
 from kernelopt.pieces.form import Group, Pieces
 from kernelopt.pieces.quadratics import Piecewise
+from kernelopt.pieces.custom import Stated
 from kernelopt.support.locks import Lock
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array
@@ -222,16 +224,26 @@ def shifted(outer: Outer, x: Array) -> Outer:
 
 
 def read(form: CanonicalForm) -> Pieces | None:
-    """The pieces of a form, for the values that parameters have now; None where it has none, as with a SmoothLoss."""
-    if form.smooth or not form.bare.variables():
+    """The pieces of a form, for the values that parameters have now; None where it has none."""
+    if not form.bare.variables():
         return None
-    if "reader" not in form.notes:
+    if "reader" not in form.notes or any(link.term.parameters() for link in form.smooth):
         links = [link.u for link in form.predictions if link.u is not None] + [norm.t for norm in form.norms]
-        form.notes["reader"] = Reader(form.bare, links)
+        form.notes["reader"] = Reader(form.bare, links, [_applied(link) for link in form.smooth])
     reader: Reader = form.notes["reader"]
     with suppress(DCPError):
         return reader.read()
     return None
+
+
+def _applied(link: SmoothLink) -> Applied:
+    """A user's loss as a family of functions. Data with parameters are checked again."""
+    known, loss = link.term.data(), link.term.loss
+    assert known is not None  # parameters have values by now
+    if link.term.parameters():
+        check_finite(np.concatenate([np.zeros(0), *known[1]]), f"the data of {loss.name}")
+        loss.check(*known)
+    return Applied(link.h, Stated(loss, known[1]), link.equal.args[1], link.g, link.equal)
 
 
 def pieces_of(form: CanonicalForm, outer: Outer) -> Pieces | None:
@@ -268,8 +280,7 @@ def _shared(form: CanonicalForm, pieces: Pieces, before: Outer | None) -> Common
     if differ.any() or pieces.c0 != old.c0 or len(old.groups) != len(pieces.groups):
         return Common()
     on_t = np.zeros(len(pieces.s0), dtype=bool)
-    for j in t:
-        on_t[pieces.by_columns.indices[pieces.by_columns.indptr[j] : pieces.by_columns.indptr[j + 1]]] = True
+    on_t[pieces.owners[np.isin(pieces.S.indices, t)]] = True
     pairs = zip(old.groups, pieces.groups, strict=True)
     return before.common if all(_same_group(one, other, on_t) for one, other in pairs) else Common()
 
@@ -288,14 +299,18 @@ def _same_rows(one: Pieces, other: Pieces) -> bool:
 def _same_group(one: Group, other: Group, on_t: Array) -> bool:
     """Whether both are the same functions of the same rows, but for weights of functions of norms."""
     a, b = one.family, other.family
-    same = a is b or (type(a) is type(b) and not isinstance(a, Piecewise) and vars(a) == vars(b))
+    same = a is b or (type(a) is type(b) and not isinstance(a, (Piecewise, Stated)) and vars(a) == vars(b))
     if isinstance(a, Piecewise) and isinstance(b, Piecewise) and not same:
         same = np.array_equal(a.knots, b.knots) and np.array_equal(a.coefficients, b.coefficients)
     if not same or not np.array_equal(one.rows, other.rows):
         return False
-    rest = ~on_t[one.rows].all(axis=1)
-    change = abs(one.weights - other.weights)
-    return not change[rest].nnz
+    A, B = one.weights, other.weights
+    if not np.array_equal(A.indptr, B.indptr) or not np.array_equal(A.indices, B.indices):
+        return False
+    if np.array_equal(A.data, B.data):
+        return True
+    rest = np.repeat(~on_t[one.rows].all(axis=1), np.diff(A.indptr))
+    return np.array_equal(A.data[rest], B.data[rest])
 
 
 def _common(form: ConicForm) -> Common:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp, rel_entr, softmax, xlogy
 
-from kernelopt.compiler.inverse import attained
 from kernelopt.language.smooth import SmoothLoss
+from kernelopt.pieces.inverse import attained
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 

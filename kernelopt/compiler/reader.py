@@ -20,10 +20,11 @@ import scipy.sparse as sp
 
 from kernelopt.compiler import linear_maps
 from kernelopt.compiler.atom_rules import RULES
-from kernelopt.compiler.entries import Entries, Functions, Term, constant, stacked, unit, wide
+from kernelopt.compiler.entries import Entries, Functions, Term, applied, constant, stacked, unit, wide
 from kernelopt.compiler.linear_maps import MOVES, flat
 from kernelopt.errors import DCPError
 from kernelopt.pieces.form import Cone, Group, Pieces
+from kernelopt.pieces.function import Family
 from kernelopt.support.cvxpy_parts import graph_form, has_graph_form
 from kernelopt.support.types import Array, Ints
 
@@ -48,14 +49,30 @@ class Kept:
     restrictions: dict[int, Restriction]
 
 
+class Applied(NamedTuple):
+    """A variable that stands for functions of an expression: h = ℓ(argument), entry by entry, for `restriction`'s
+    variable g == argument."""
+
+    value: cp.Variable
+    family: Family
+    argument: Any
+    named: cp.Variable
+    restriction: Any
+
+
 class Reader:
     """Reads one problem, for the values that its parameters have at each call of `read`.
 
-    first : variables whose columns come first, in this order
+    first : variables whose columns come first, in this order; of_functions : variables that stand for functions
     """
 
-    def __init__(self, problem: cp.Problem, first: Iterable[cp.Variable] = ()) -> None:
+    def __init__(
+        self, problem: cp.Problem, first: Iterable[cp.Variable] = (), of_functions: Iterable[Applied] = ()
+    ) -> None:
         self._problem = problem
+        self._applied = {one.value.id: one for one in of_functions}
+        skipped = {v.id for one in self._applied.values() for v in (one.value, one.named)}
+        self._skipped = {one.restriction.id for one in self._applied.values()}
         self._lasting: dict[int, Kept] = {}  # by the ids of nodes without parameters, which are kept alive
         self._present: dict[int, Kept] = {}  # of the others, for the values that parameters have now
         self._passing = 0  # how many graph forms, whose nodes do not last, are being read
@@ -66,6 +83,8 @@ class Reader:
         self._order = count()
         self._found: dict[int, Restriction] = {}
         for variable in (*first, *problem.variables()):
+            if variable.id in skipped:
+                continue
             self._columns.setdefault(variable.id, self._fresh(variable.size))
 
     def read(self) -> Pieces:
@@ -75,6 +94,8 @@ class Reader:
         if isinstance(self._problem.objective, cp.Maximize):
             objective = objective.times(-1.0)
         for restriction in self._problem.constraints:
+            if restriction.id in self._skipped:
+                continue
             _, added = self._within(restriction, self.restrict)
             if added:  # what its arguments need was added before
                 stated[restriction.id] = list(added)[-_count(restriction) :]
@@ -118,6 +139,8 @@ class Reader:
             raise DCPError(f"Expected real numbers; got complex ones in {node.name()}.")
         if node.is_constant():
             return constant(flat(node.value))
+        if isinstance(node, cp.Variable) and (one := self._applied.get(node.id)) is not None:
+            return applied(one.family, self.flattened(self.entries(one.argument)))
         if isinstance(node, cp.Variable):
             return self._variable(node)
         name = type(node).__name__

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.pieces import (
+    Custom,
     Entropy,
     ExponentialPiece,
     Logarithm,
@@ -30,6 +31,7 @@ from kernelopt.compiler.pieces import (
     without_weight,
 )
 from kernelopt.compiler.separable import CLASSES, Lengths, Separable
+from kernelopt.language.smooth import SmoothLoss
 from kernelopt.pieces.elementary import (
     AbsolutePower,
     Exp,
@@ -45,6 +47,7 @@ from kernelopt.pieces.form import Group, Pieces
 from kernelopt.pieces.function import Family
 from kernelopt.pieces.norms import Radial, RowNorm
 from kernelopt.pieces.quadratics import ABS, POS, Piecewise, many
+from kernelopt.pieces.custom import Stated
 from kernelopt.support.arithmetic import UNIT
 from kernelopt.support.types import Array, Ints
 
@@ -94,9 +97,9 @@ def separated(pieces: Pieces, form: CanonicalForm) -> Separable | None:
     empty = np.diff(S.indptr) == 0
     parts, base = _Parts(pieces.c.copy()), np.zeros(len(pieces.s0))
     for group in pieces.groups:
-        if group.weights[:, 1:].nnz:
+        if not group.is_outer:
             return None
-        w = group.weights[:, [0]].toarray()[:, 0]
+        w = group.costs
         bare, touched = empty[group.rows].all(axis=1), on_t[group.rows].any(axis=1)
         if np.any(touched & (on_t[group.rows].sum(axis=1) > 1)):
             return None
@@ -106,7 +109,7 @@ def separated(pieces: Pieces, form: CanonicalForm) -> Separable | None:
             base[group.rows[bare]] = w[bare][:, None] * group.family.take(np.flatnonzero(bare)).slope(s)
         keep = np.flatnonzero(~bare & ~touched)
         if len(keep):
-            one = Group(group.family.take(keep), group.rows[keep], group.weights[keep])
+            one = group if len(keep) == len(w) else group.take(keep)
             if not _added(parts, one, w[keep], S, pieces.s0):
                 return None
     for rows, equal in ((pieces.below, False), (pieces.equal, True)):
@@ -164,7 +167,7 @@ def _added(parts: _Parts, group: Group, w: Array, S: sp.csr_array, s0: Array) ->
         return _of_one(parts, group, w, S, s0)
     curved = w > 0
     if not curved.all():
-        group, w = Group(family.take(np.flatnonzero(curved)), group.rows[curved], group.weights[curved]), w[curved]
+        group, w = group.take(np.flatnonzero(curved)), w[curved]
     if isinstance(family, RowNorm) and family.p == inf:
         _largest_size(parts, group, w, S, s0)
         return True
@@ -227,6 +230,8 @@ def _function(family: Family, at: Ints, w: Array, rate: Array, shift: Array) -> 
             return PowerPiece(at, w, rate, shift, nothing, p, positive=isinstance(family, PositivePower))
         case InversePower(p=p):
             return PowerPiece(at, w, rate, shift, nothing, -p, positive=False)
+        case Stated(loss=SmoothLoss() as loss, data=data):
+            return Custom(at, loss, data, w, rate, shift)
         case NegativeRoot(p=p):
             return PowerPiece(at, w, rate, shift, nothing, p, positive=False)
     return None
@@ -360,12 +365,12 @@ def lengths_of(pieces: Pieces, form: CanonicalForm) -> Lengths | None:
         mine = np.flatnonzero(on_t[group.rows].any(axis=1))
         if not len(mine):
             continue
-        rows, family, weights = group.rows[mine, 0], group.family.take(mine), group.weights[mine]
-        if group.rows.shape[1] > 1 or weights[:, 1:].nnz or not isinstance(family, Piecewise):
+        rows, family = group.rows[mine, 0], group.family.take(mine)
+        if group.rows.shape[1] > 1 or not group.take(mine).is_outer or not isinstance(family, Piecewise):
             return None
         if not _is_square(family) or pieces.s0[rows].any():
             return None
-        bend = weights[:, [0]].toarray()[:, 0] * family.coefficients[:, 0, 2]
+        bend = group.costs[mine] * family.coefficients[:, 0, 2]
         np.add.at(curvature, which[rows], bend * value[rows] ** 2)
     if on_t[pieces.equal].any():
         return None

@@ -15,6 +15,7 @@ from kernelopt.pieces.elementary import Exp, Logistic, NegativeEntropy, Negative
 from kernelopt.pieces.extremes import RowLogSumExp
 from kernelopt.pieces.form import Pieces
 from kernelopt.pieces.quadratics import Piecewise
+from kernelopt.pieces.custom import Stated
 from kernelopt.support.types import Array, Ints
 
 EXPONENTIALS = (Exp, Logistic, NegativeEntropy, NegativeLog, RowLogSumExp)
@@ -40,7 +41,9 @@ def units_of(pieces: Pieces, form: CanonicalForm, bends: Array) -> Units:
     rows, values, exponents = _right_hand_sides(pieces)
     free = ~_touched(pieces, t)[rows]
     rows, values, exponents = rows[free], values[free], exponents[free]
-    sigma = typical(values, SMALL) or 1.0
+    own = [(g.costs, *g.family.units()) for g in pieces.groups if isinstance(g.family, Stated)]
+    lengths = [np.broadcast_to(length, w.shape)[w > 0] for w, length, _ in own]
+    sigma = typical(np.concatenate([values, *lengths]), SMALL) or 1.0
     near = size[rows] > 0
     of_u = np.where(exponents[near], np.maximum(np.abs(values[near]), 1.0), values[near]) / size[rows][near]
     data_unit = typical(of_u, SMALL) or typical(values, SMALL)
@@ -48,7 +51,9 @@ def units_of(pieces: Pieces, form: CanonicalForm, bends: Array) -> Units:
     unit[u] = data_unit or sigma
     linear = np.delete(pieces.c * unit, t)
     slopes, curvatures = _costs(pieces, t)
+    gains = np.concatenate([np.zeros(0), *(w * gain for w, _, gain in own)])
     kappa = max(typical(np.concatenate([linear, sigma * slopes]), SMALL), typical(sigma**2 * curvatures, SMALL))
+    kappa = max(kappa, typical(gains, SMALL))
     kappa = kappa or max(typical(sigma * pieces.c[t]), typical(sigma**2 * bends)) or 1.0
     return Units((sigma, kappa), data_unit, t)
 
@@ -93,20 +98,20 @@ def _costs(pieces: Pieces, t: Ints) -> tuple[Array, Array]:
     """Slopes and curvatures of all functions in the objective but those of t, times their weights."""
     on_t, slopes, curvatures = _touched(pieces, t), [np.zeros(0)], [np.zeros(0)]
     for group in pieces.groups:
-        w = group.weights[:, [0]].toarray()[:, 0] * ~on_t[group.rows].any(axis=1)
+        w = group.costs * ~on_t[group.rows].any(axis=1)
         if isinstance(group.family, Piecewise):
             used = group.family.stretches()[0] < inf
             c = np.broadcast_to(group.family.coefficients, (len(w), *group.family.coefficients.shape[1:]))
             slopes.append((w[:, None] * c[..., 1])[used])
             curvatures.append((w[:, None] * c[..., 2])[used])
-        else:
+        elif not isinstance(group.family, Stated):
             slopes.append(w)
     return np.concatenate(slopes), np.concatenate(curvatures)
 
 
 def is_constant(pieces: Pieces) -> bool:
     """Whether every point has the same objective: a problem of feasibility."""
-    return not pieces.c.any() and not any(group.weights[:, [0]].nnz for group in pieces.groups)
+    return not pieces.c.any() and not any(group.costs.any() for group in pieces.groups)
 
 
 def has_exponentials(pieces: Pieces) -> bool:

@@ -9,7 +9,7 @@ are arguments of others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,10 +19,12 @@ from kernelopt.pieces.function import Family
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
+OF_ROWS = ("by_columns", "owners", "counts", "twins")  # what does not depend on the size of costs
 ROUNDS = 20  # nesting of functions up to which bounds z settle from the inside out
 
 
-class Group(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Group:
     """m functions of one family, of k rows of s each: rows (m, k).
 
     weights : (m, 1 + number of rows below), ≥ 0: column 0 for the objective, 1 + j for the j-th row below
@@ -31,6 +33,35 @@ class Group(NamedTuple):
     family: Family
     rows: Ints
     weights: sp.csr_array
+
+    @cached_property
+    def costs(self) -> Array:
+        """The weights in the objective."""
+        W, found = self.weights, np.zeros(len(self.rows))
+        owner = np.repeat(np.arange(len(found)), np.diff(W.indptr))
+        first = W.indices == 0
+        np.add.at(found, owner[first], W.data[first])
+        return found
+
+    @cached_property
+    def is_outer(self) -> bool:
+        """Whether no function stands in a row below."""
+        return not self.weights.indices.any()
+
+    def take(self, which: Ints) -> Group:
+        """Some of the functions."""
+        return Group(self.family.take(which), self.rows[which], self.weights[which])
+
+    def omega(self, w: Array) -> Array:
+        """The weights of all functions for w = (1, multipliers of rows below)."""
+        return self.costs * w[0] if self.is_outer else np.asarray(self.weights @ w)
+
+    def added(self, values: Array, total: Array) -> None:
+        """Add Wᵀ(values) to sums of the objective and of all rows below."""
+        if self.is_outer:
+            total[0] += self.costs @ np.where(self.costs != 0, values, 0.0)  # 0·∞ is 0
+        else:
+            total += self.weights.T @ values
 
 
 class Cone(NamedTuple):
@@ -84,6 +115,28 @@ class Pieces:
         return found
 
     @cached_property
+    def owners(self) -> Ints:
+        """The row of each entry of S."""
+        return np.repeat(np.arange(len(self.s0)), np.diff(self.S.indptr))
+
+    def sizes(self, x: Array) -> Array:
+        """|S||x|."""
+        return np.bincount(self.owners, np.abs(self.S.data * x[self.S.indices]), len(self.s0))
+
+    def slopes(self, a: Array) -> Array:
+        """Sᵀa."""
+        return np.bincount(self.S.indices, self.S.data * a[self.owners], self.n)
+
+    def sizes_of_slopes(self, a: Array) -> Array:
+        """|S|ᵀ|a|."""
+        return np.bincount(self.S.indices, np.abs(self.S.data * a[self.owners]), self.n)
+
+    @cached_property
+    def counts(self) -> Ints:
+        """The number of entries of each column."""
+        return np.bincount(self.S.indices, self.S.data != 0, self.n).astype(int)
+
+    @cached_property
     def twins(self) -> Twins:
         """A row (function) − z ≤ 0 whose z costs nothing and stands in one other row has that one's multiplier."""
         m, S, (z, number) = self.S.shape[0], self.by_columns, self.bounds.T
@@ -100,6 +153,12 @@ class Pieces:
             sign, row = sign * sign[row], row[row]
         return Twins(row, sign, settled)
 
+    def with_costs(self, c: Array, groups: tuple[Group, ...]) -> Pieces:
+        """The same rows with other costs, 0 where these are, and functions."""
+        found = replace(self, c=c, groups=groups)
+        found.__dict__.update({name: self.__dict__[name] for name in OF_ROWS if name in self.__dict__})
+        return found
+
     def rows(self, x: Array) -> Array:
         """s = Sx + s₀."""
         return np.asarray(self.S @ x + self.s0)
@@ -109,7 +168,7 @@ class Pieces:
         s = self.rows(x)
         found = np.concatenate([[self.c @ x + self.c0], s[self.below]])
         for group in self.groups:
-            found += group.weights.T @ group.family.value(s[group.rows])
+            group.added(group.family.value(s[group.rows]), found)
         return np.asarray(found)
 
     def settled(self, x: Array) -> Array:

@@ -16,7 +16,7 @@ def with_multipliers(form: CanonicalForm, pieces: Pieces, v: tuple[Array, ...], 
     """The iterate with v, the variables in the columns x, and the multipliers of u = Aθ and of the stated constraints
     that follow from the multipliers a of all rows; not evaluated yet."""
     y = tuple(_valued(variable, x, pieces) for variable in form.y)
-    slopes = pieces.c + pieces.S.T @ a
+    slopes = pieces.c + pieces.slopes(a)
     nu = tuple(
         None if link.u is None else -slopes[pieces.columns[link.u.id]].reshape(link.u.shape, order="F")
         for link in form.predictions

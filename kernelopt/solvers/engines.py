@@ -323,14 +323,58 @@ def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
 
 
 def _least_along_one(problem: Structured) -> float | None:
-    """The least value over a single y, without v, by Brent's method; None where the method finds no finite value."""
+    """The least value over a single y, without v; None where none is found.
+
+    Without smooth functions the slope in y is piecewise linear: between two of its knots it has the root. Else Brent's
+    method is tried.
+    """
     column = problem.F[:, 0]
-    try:
-        with np.errstate(all="ignore"):  # f may be ∞
-            found = minimize_scalar(lambda y: problem.value(np.array([y]), column * y), method="brent")
-    except RuntimeError:  # no bracket
-        return None
-    return float(found.fun) if isfinite(found.fun) else None
+
+    def value(y: float) -> float:
+        return problem.value(np.array([y]), column * y)
+
+    with np.errstate(all="ignore"):  # f may be ∞
+        if not problem.smooth:
+            found = _root_of_slope(problem, column)
+            least = inf if found is None else value(found)
+            return least if isfinite(least) else None
+        try:
+            by_brent = minimize_scalar(value, method="brent")
+        except RuntimeError:  # no bracket
+            return None
+    return float(by_brent.fun) if isfinite(by_brent.fun) else None
+
+
+def _root_of_slope(problem: Structured, column: Array) -> float | None:
+    """The y at which g + Σ Fₖ·clip((Fₖy − anchorₖ)/ρₖ, lowₖ, highₖ) is 0, or jumps over 0; None without such a y."""
+    F, anchor, low, high = column[problem.of], problem.anchor, problem.low, problem.high
+    used, rho = F != 0, problem.rho
+    F, anchor, low, high, rho = F[used], anchor[used], low[used], high[used], rho[used]
+    ends = [(anchor + rho * end)[np.isfinite(end)] / F[np.isfinite(end)] for end in (low, high)]
+    knots, cost = np.unique(np.concatenate(ends)), float(problem.linear[-1])
+
+    def slope(y: float) -> float:
+        k = F * y - anchor
+        a = np.where(rho > 0, k / rho, np.where(k == 0, 0.0, np.copysign(inf, k)))
+        return cost + float(F @ np.clip(a, low, high))
+
+    if not len(knots):
+        bend = float(np.sum(F**2 / rho))
+        return float(np.sum(F * anchor / rho) - cost) / bend if 0 < bend < inf else None
+    first, last = 0, len(knots) - 1
+    if slope(np.nextafter(knots[0], -inf)) > 0 or slope(np.nextafter(knots[-1], inf)) < 0:
+        bend = float(np.sum(F**2 / rho)) if np.all(rho > 0) else inf
+        beyond = 0 if slope(np.nextafter(knots[0], -inf)) > 0 else -1
+        at = slope(float(knots[beyond]))
+        return None if not 0 < bend < inf else float(knots[beyond] - at / bend)
+    while last - first > 1:
+        middle = (first + last) // 2
+        first, last = (middle, last) if slope(knots[middle]) <= 0 else (first, middle)
+    left, right = float(knots[first]), float(knots[last])
+    before, after = slope(np.nextafter(left, inf)), slope(np.nextafter(right, -inf))
+    if before >= 0:
+        return left
+    return right if after <= 0 else left - before * (right - left) / (after - before)
 
 
 def carried(

@@ -353,7 +353,7 @@ def _penalties(pieces: Pieces, found: _Norms, owner: Ints, factor: Array) -> str
         alone = np.flatnonzero(found.rows[group.rows[:, 0]])
         if not len(alone):
             continue
-        rows, weight = group.rows[alone, 0], group.weights[:, [0]].toarray().ravel()[alone]
+        rows, weight = group.rows[alone, 0], group.costs[alone]
         if not isinstance(group.family, Piecewise) or group.weights[alone][:, 1:].nnz:
             return "needs ‖θ‖ or its square as a penalty"
         knots = group.family.knots[alone]

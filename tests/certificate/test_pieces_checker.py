@@ -172,7 +172,7 @@ def test_units_far_from_one(k):
     for group in P.groups:
         W = group.weights.copy()
         W.data = np.where(W.indices == 0, np.ldexp(W.data, k), W.data)
-        groups.append(group._replace(weights=W))
+        groups.append(replace(group, weights=W))
     scaled = replace(P, c=np.ldexp(P.c, k), c0=float(np.ldexp(P.c0, k)), groups=tuple(groups))
     links = [
         link._replace(V=np.ldexp(link.V, k), gram=link.gram * 4.0**k, error=link.error * 4.0**k)

@@ -8,7 +8,7 @@ import pytest
 
 import kernelopt as ko
 from kernelopt import losses
-from kernelopt.compiler.inverse import _excess, attained
+from kernelopt.pieces.inverse import _excess, attained
 from kernelopt.compiler.outer import of_cones
 from kernelopt.compiler.pieces import (
     SAME,

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 import kernelopt as ko
 from kernelopt import losses
-from kernelopt.compiler.inverse import attained
+from kernelopt.pieces.inverse import attained
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.pieces import Custom
 from kernelopt.driver import local_optima, refine

@@ -53,7 +53,7 @@ INSIDE = {
         ["exponential_sums", "feasibility", "integers", "patterns", "vacuous"],
         ["atom_rules", "conic_form", "iterate", "largest", "restated"],
         ["canonical_form", "entries", "explicit", "least", "pieces"],
-        ["attributes", "inverse", "linear_maps", "quadratic_part", "rules", "structure"],
+        ["attributes", "linear_maps", "quadratic_part", "rules", "structure"],
     ],
     "driver": [
         ["statement"],
@@ -124,7 +124,12 @@ INSIDE = {
         ["leave_one_out"],
         ["kernel_selection", "path_table", "quadratic_model", "squares"],
     ],
-    "pieces": [["extremes", "form", "spectral"], ["norms"], ["elementary", "quadratics"], ["function"]],
+    "pieces": [
+        ["extremes", "form", "spectral"],
+        ["custom", "norms"],
+        ["elementary", "quadratics"],
+        ["function", "inverse"],
+    ],
     "persistence": [["loading", "saving"], ["archive", "vocabulary"]],
     "results": [["solution"], ["history"]],
     "sensitivity": [

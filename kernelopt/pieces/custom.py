@@ -1,0 +1,150 @@
+"""A function of one number that a user states by its value, slope and curvature."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from kernelopt.pieces.elementary import Smooth
+from kernelopt.pieces.function import ULPS, Bounded
+from kernelopt.pieces.inverse import attained
+from kernelopt.support.properties import cached_property
+from kernelopt.support.types import Array, Ints
+
+# Relative difference between the slopes at the two points around a multiplier. A larger one costs more of the bound; a
+# smaller one may be rounding of the slopes.
+NEARBY = 1e-10
+DOUBLINGS = 60  # of a step, until the slope has changed by that much
+# Distance of slopes from the ends of their interval, relative to these. At an end no finite argument may have the
+# slope; a larger distance costs accuracy of the dual point.
+INSIDE = 1e-9
+
+
+class Loss(Protocol):
+    """What is asked of a stated function ℓ(q, data): all of it entry by entry."""
+
+    low: float
+    high: float
+
+    @property
+    def anywhere(self) -> float: ...
+
+    def outwards(self) -> Array: ...
+
+    def inside(self, u: Array) -> Array: ...
+
+    def value(self, u: Array, data: tuple[Array, ...]) -> Array: ...
+
+    def gradient(self, u: Array, data: tuple[Array, ...]) -> Array: ...
+
+    def hessian(self, u: Array, data: tuple[Array, ...]) -> Array: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Stated(Smooth):
+    """hᵢ(s) = ℓ(s, dataᵢ) for low < s < high. That ℓ is convex, and ℓ′ its slope, is taken for granted.
+
+    (wh)*(a) by tangents: with slopes L₋ ≤ a ≤ L₊ of wℓ at two points, which have the constants C₋ and C₊ there,
+    wh(s) − as ≥ (1 − λ)C₋ + λC₊ for the λ with (1 − λ)L₋ + λL₊ = a. Reads SmoothLoss.
+    """
+
+    loss: Loss
+    data: tuple[Array, ...]
+    _last: list[Array] = field(default_factory=list, repr=False)  # the last argument of ℓ′: a start for Newton's method
+
+    @property
+    def inside(self) -> tuple[float, float]:  # type: ignore[override]
+        return self.loss.low, self.loss.high
+
+    @property
+    def is_smooth(self) -> bool:
+        return self.inside == (-np.inf, np.inf)
+
+    def take(self, which: Ints) -> Stated:
+        return Stated(self.loss, tuple(part[which] for part in self.data))
+
+    def of(self, q: Array) -> Array:
+        return self.loss.value(q, self.data)
+
+    def derivative(self, q: Array) -> Array:
+        self._last[:] = [q]
+        return self.loss.gradient(q, self.data)
+
+    def curvature(self, q: Array) -> Array:
+        return self.loss.hessian(q, self.data)
+
+    def ends(self, w: Array) -> tuple[Array, Array]:
+        low, high = self._ends
+        return w * low, w * high
+
+    @cached_property
+    def _ends(self) -> tuple[Array, Array]:
+        """The least and the largest slope at points towards both ends of the domain.
+
+        Since ℓ′ increases, they are close to the ends of its range.
+        """
+        m = len(self.data[0]) if self.data else 1
+        low, high = np.full(m, np.inf), np.full(m, -np.inf)
+        for q in self.loss.outwards():
+            slope = self.loss.gradient(np.full(m, q), self.data)
+            low, high = np.fmin(low, slope), np.fmax(high, slope)
+        # A margin relative to each end, or to the other end where one is 0, keeps slopes that some point attains.
+        least = np.fmin(np.where(low != 0, np.abs(low), np.inf), np.where(high != 0, np.abs(high), np.inf))
+        least = np.where(np.isfinite(least) & (high > low), least, 0.0)
+        margins = [
+            INSIDE * np.where(np.isfinite(end) & (high > low), np.maximum(np.abs(end), least), 0.0)
+            for end in (low, high)
+        ]
+        return low + margins[0], high - margins[1]
+
+    def argument(self, slope: Array) -> Array:
+        """q with ℓ′(q) = slope, nearly."""
+        hint = self._last[0] if self._last and self._last[0].shape == slope.shape else np.zeros_like(slope)
+        hint = np.where(self.loss.inside(hint), hint, self.loss.anywhere)
+        return attained(
+            lambda q: self.loss.gradient(q, self.data), lambda q: self.loss.hessian(q, self.data), slope, hint,
+            self.inside,
+        ).q  # fmt: skip
+
+    def at(self, a: Array, w: Array) -> Bounded:
+        points = np.stack(self._around(self.argument(a / w)))
+        value = w * np.stack([self.loss.value(q, self.data) for q in points])
+        low, high = slope = w * np.stack([self.loss.gradient(q, self.data) for q in points])
+        slack = ULPS * (np.abs(low) + np.abs(high))
+        constant = value - slope * points
+        rate = (constant[1] - constant[0]) / (high - low)
+        error = ULPS * (np.abs(value) + np.abs(slope * points)).sum(axis=0)
+        rounding = (np.abs(rate) + error / (high - low)) * 4 * slack + 2 * error
+        found = -(constant[0] + (a - low) * rate)
+        known = (low + slack <= a) & (a <= high - slack) & np.isfinite(found) & np.isfinite(rounding)
+        return Bounded(np.where(known, found, np.inf), np.where(known, rounding, 0.0))
+
+    def _around(self, q: Array) -> list[Array]:
+        """Points below and above q at which the slope differs by a little more than rounding, inside of the domain."""
+        slope, found = self.loss.gradient(q, self.data), []
+        typical = float(np.median(np.abs(slope))) if len(q) else 0.0
+        wanted = NEARBY * (np.abs(slope) + typical) + float(np.finfo(float).tiny)
+        for sign, end in zip((-1.0, 1.0), self.inside, strict=True):
+            curvature = self.loss.hessian(q, self.data)
+            with np.errstate(divide="ignore", over="ignore"):
+                longest = 1e6 * np.maximum(np.abs(q), 1.0)
+                step = np.clip(wanted / curvature, 1e-12 * np.maximum(np.abs(q), 1e-3), longest)
+            for _ in range(DOUBLINGS):
+                point = q + sign * step
+                point = np.where(sign * (point - end) >= 0, 0.5 * (q + end), point)
+                short = sign * (self.loss.gradient(point, self.data) - slope) < 0.5 * wanted
+                if not short.any():
+                    break
+                step = np.where(short, 2 * step, step)
+            found.append(point)
+        return found
+
+    def units(self) -> tuple[Array, Array]:
+        """|ℓ′/ℓ″| and ℓ′²/ℓ″ in the middle of the domain: the length of Newton's step, and twice its decrease."""
+        middle = np.full(len(self.data[0]) if self.data else 1, self.loss.anywhere)
+        first, second = (found(middle, self.data) for found in (self.loss.gradient, self.loss.hessian))
+        with np.errstate(all="ignore"):
+            length = np.where(second > 0, np.abs(first / second), 0.0)
+        return length, np.abs(first) * length
