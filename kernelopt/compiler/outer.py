@@ -24,9 +24,9 @@ from kernelopt.compiler.vacuous import without_vacuous
 from kernelopt.errors import DCPError
 from kernelopt.kernels.domains import check_finite
 from kernelopt.language.nodes import EUCLIDEAN
+from kernelopt.pieces.custom import Stated
 from kernelopt.pieces.form import Group, Pieces
 from kernelopt.pieces.quadratics import Piecewise
-from kernelopt.pieces.custom import Stated
 from kernelopt.support.locks import Lock
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array

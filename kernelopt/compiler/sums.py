@@ -32,6 +32,7 @@ from kernelopt.compiler.pieces import (
 )
 from kernelopt.compiler.separable import CLASSES, Lengths, Separable
 from kernelopt.language.smooth import SmoothLoss
+from kernelopt.pieces.custom import Stated
 from kernelopt.pieces.elementary import (
     AbsolutePower,
     Exp,
@@ -47,7 +48,6 @@ from kernelopt.pieces.form import Group, Pieces
 from kernelopt.pieces.function import Family
 from kernelopt.pieces.norms import Radial, RowNorm
 from kernelopt.pieces.quadratics import ABS, POS, Piecewise, many
-from kernelopt.pieces.custom import Stated
 from kernelopt.support.arithmetic import UNIT
 from kernelopt.support.types import Array, Ints
 

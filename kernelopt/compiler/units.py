@@ -11,11 +11,11 @@ import numpy as np
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.conic_form import LARGEST, SMALLEST, typical
 from kernelopt.errors import DataError
+from kernelopt.pieces.custom import Stated
 from kernelopt.pieces.elementary import Exp, Logistic, NegativeEntropy, NegativeLog
 from kernelopt.pieces.extremes import RowLogSumExp
 from kernelopt.pieces.form import Pieces
 from kernelopt.pieces.quadratics import Piecewise
-from kernelopt.pieces.custom import Stated
 from kernelopt.support.types import Array, Ints
 
 EXPONENTIALS = (Exp, Logistic, NegativeEntropy, NegativeLog, RowLogSumExp)

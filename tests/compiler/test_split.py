@@ -8,7 +8,6 @@ import pytest
 
 import kernelopt as ko
 from kernelopt import losses
-from kernelopt.pieces.inverse import _excess, attained
 from kernelopt.compiler.outer import of_cones
 from kernelopt.compiler.pieces import (
     SAME,
@@ -22,6 +21,7 @@ from kernelopt.compiler.pieces import (
     Quadratic,
 )
 from kernelopt.compiler.separable import Separable, _by_loss, _squares
+from kernelopt.pieces.inverse import _excess, attained
 
 RNG = np.random.default_rng(7)
 N = 20

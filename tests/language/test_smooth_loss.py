@@ -11,7 +11,6 @@ from scipy.special import expit
 
 import kernelopt as ko
 from kernelopt import losses
-from kernelopt.pieces.inverse import attained
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.pieces import Custom
 from kernelopt.driver import local_optima, refine
@@ -20,6 +19,7 @@ from kernelopt.driver.options import factor_options
 from kernelopt.driver.policy import Step
 from kernelopt.driver.strategy import Goal
 from kernelopt.errors import DataError, DCPError, KernelOptError, OptionError, SolverError
+from kernelopt.pieces.inverse import attained
 
 KERNEL = ko.kernels.Gaussian(sigma=1.0)
 RNG = np.random.default_rng(0)
