@@ -21,6 +21,7 @@ from kernelopt.pieces.elementary import (
     AbsolutePower,
     Exp,
     InversePower,
+    LogComplement,
     Logistic,
     NegativeEntropy,
     NegativeLog,
@@ -178,28 +179,52 @@ def _largest(reader: Reading, parts: list[Entries]) -> Entries:
     *others, last = [reader.flattened(part) for part in parts]
     m, k = len(last), len(others)
     differences = stacked([part.minus(last) for part in others])
-    return last.plus(applied(Largest(), differences.take(np.arange(k * m).reshape(k, m).T.ravel()), k))
+    order = np.arange(k * m).reshape(k, m).T.ravel()
+    return last.plus(applied(Largest(), differences.take(order), k, base=last.M))
 
 
 def _of_one_number(parts: list[Entries]) -> Entries | None:
-    """The maximum of lines rⱼs + dⱼ in one affine number s each, entry by entry; None where they are not such lines."""
+    """The maximum of piecewise quadratic functions of one affine number each, entry by entry; None of others."""
     m = len(parts[0])
-    if len(parts) > MOST or not all(part.is_affine for part in parts):
+    if len(parts) > MOST:
         return None
-    n = max(part.M.shape[1] for part in parts)
-    rows = [wide(part.M, n) for part in parts]
-    one = next((M for M in rows if np.all(np.diff(M.indptr) > 0) and M.data.all()), None)
+    n = max([part.M.shape[1] for part in parts] + [t.functions.M.shape[1] for part in parts for t in part.terms])
+    known = [wide(part.M, n) for part in parts]
+    known += [wide(t.functions.M, n)[t.which] for part in parts for t in part.terms if len(t.at) == m]
+    one = next((M for M in known if M.shape[0] == m and np.all(np.diff(M.indptr) > 0) and M.data.all()), None)
     if one is None:
         return None
-    starts, found = one.indptr[:-1], None
-    first, one = one.indices[starts], sp.csr_array(sp.diags_array(1 / one.data[starts]) @ one)
-    for part, M in zip(parts, rows, strict=True):
-        r = np.asarray(M[np.arange(m), first]).ravel()
-        if abs(M - sp.csr_array(sp.diags_array(r) @ one)).nnz:
+    one = sp.csr_array(sp.diags_array(1 / one.data[one.indptr[:-1]]) @ one)
+    found = None
+    for part in parts:
+        other = _in_terms_of(part, one)
+        if other is None:
             return None
-        found = quadratics.lines(r, part.c) if found is None else found.above(r, part.c)
+        found = other if found is None else found.above(other)
     assert found is not None
     return applied(found, Entries(one, np.zeros(m)))
+
+
+def _in_terms_of(part: Entries, one: sp.csr_array) -> Piecewise | None:
+    """Entries as functions of one number each, the rows of a matrix that start with 1; None where they are none."""
+    m, n = one.shape
+    r = _multiples(wide(part.M, n), one)
+    if r is None or len(part.terms) > 1:
+        return None
+    found = quadratics.nothing(m)
+    for t in part.terms:
+        h, argument = t.functions.family, wide(t.functions.M, n)[t.which]
+        rate = _multiples(argument, one) if np.array_equal(t.at, np.arange(m)) and np.all(t.weight >= 0) else None
+        if rate is None or not isinstance(h, Piecewise) or not rate.all():
+            return None
+        found = h.take(t.which).times(t.weight).along(rate, t.functions.c[t.which])
+    return found.with_line(r, part.c)
+
+
+def _multiples(M: sp.csr_array, one: sp.csr_array) -> Array | None:
+    """r with Mᵢ = rᵢ·oneᵢ exactly, or None; oneᵢ starts with 1."""
+    r = np.asarray(M[np.arange(one.shape[0]), one.indices[one.indptr[:-1]]]).ravel()
+    return None if abs(M - sp.csr_array(sp.diags_array(r) @ one)).nnz else r
 
 
 def _maximum(reader: Reading, node: Any) -> Entries:
@@ -230,7 +255,7 @@ def _sum_largest(reader: Reading, node: Any) -> Entries | None:
         return None
     last = entries.take(along[:, -1])
     differences = entries.take(along[:, :-1].ravel()).minus(entries.take(np.repeat(along[:, -1], k)))
-    return last.times(count).plus(applied(SumOfLargest(count), differences, k))
+    return last.times(count).plus(applied(SumOfLargest(count), differences, k, base=last.M))
 
 
 def _log_sum_exp(reader: Reading, node: Any) -> Entries:
@@ -241,7 +266,9 @@ def _log_sum_exp(reader: Reading, node: Any) -> Entries:
     if not k:
         return last
     differences = entries.take(along[:, :-1].ravel()).minus(entries.take(np.repeat(along[:, -1], k)))
-    return last.plus(applied(RowLogSumExp(), differences, k))
+    if k == 1:
+        return last.plus(applied(Logistic(), differences))
+    return last.plus(applied(RowLogSumExp(), differences, k, base=last.M))
 
 
 def _quad_over_lin(reader: Reading, node: Any) -> Entries | None:
@@ -296,6 +323,18 @@ def _spectral(p: float) -> Rule:
 
 def _smooth(family: Family, weight: float = 1.0) -> Rule:
     return lambda reader, node: applied(family, _affine(reader, node), weight=weight)
+
+
+def _log(reader: Reading, node: Any) -> Entries:
+    """Of c − c·eˢ for a constant c > 0 it is ln c + ln(1 − eˢ)."""
+    argument = _argument(reader, node)
+    if len(argument.terms) == 1 and not argument.M.nnz and np.all(argument.c > 0):
+        [term] = argument.terms
+        alone = np.array_equal(term.at, np.arange(len(argument))) and np.array_equal(term.weight, -argument.c)
+        if alone and isinstance(term.functions.family, Exp):
+            s = Entries(term.functions.M, term.functions.c).take(term.which)
+            return applied(LogComplement(), s, weight=-1.0).plus_constant(np.log(argument.c))
+    return applied(NegativeLog(), reader.flattened(argument), weight=-1.0)
 
 
 def _log1p(reader: Reading, node: Any) -> Entries:
@@ -370,7 +409,7 @@ RULES: dict[str, Rule] = {
     "sum_largest": _sum_largest, "log_sum_exp": _log_sum_exp,
     "quad_over_lin": _quad_over_lin, "norm1": _norm1, "QuadForm": _quad_form, "SymbolicQuadForm": lambda *_: None,
     "Pnorm": _norm, "PnormApprox": _norm, "norm_inf": _norm_inf, "normNuc": _spectral(1.0), "sigma_max": _spectral(inf),
-    "exp": _smooth(Exp()), "logistic": _smooth(Logistic()), "log": _smooth(NegativeLog(), -1.0),
+    "exp": _smooth(Exp()), "logistic": _smooth(Logistic()), "log": _log,
     "log1p": _log1p, "entr": _smooth(NegativeEntropy(), -1.0), "Power": _power, "PowerApprox": _power,
     "kl_div": _kl_div, "rel_entr": _rel_entr,
 }  # fmt: skip

@@ -18,12 +18,16 @@ from kernelopt.support.types import Array, Ints
 
 @dataclass(frozen=True, eq=False)
 class Functions:
-    """m functions of one family, of k numbers each: their arguments are (Mx + c) as (m, k), by rows."""
+    """m functions of one family, of k numbers each: their arguments are (Mx + c) as (m, k), by rows.
+
+    base : rows, one for each function, from which its arguments are differences; None where they are none
+    """
 
     family: Family
     k: int
     M: sp.csr_array
     c: Array
+    base: sp.csr_array | None = None
 
 
 class Term(NamedTuple):
@@ -105,10 +109,12 @@ def unit(columns: Ints) -> Entries:
     return Entries(M, np.zeros(len(columns)))
 
 
-def applied(family: Family, argument: Entries, k: int = 1, weight: float = 1.0) -> Entries:
+def applied(
+    family: Family, argument: Entries, k: int = 1, weight: float = 1.0, base: sp.csr_array | None = None
+) -> Entries:
     """weight·hᵢ of k affine entries each."""
     m = len(argument) // k
-    functions, number = Functions(family, k, argument.M, argument.c), np.arange(m)
+    functions, number = Functions(family, k, argument.M, argument.c, base), np.arange(m)
     term = Term(functions, number, number, np.full(m, weight))
     return Entries(sp.csr_array((m, 0)), np.zeros(m), (term,))
 

@@ -18,12 +18,11 @@ from kernelopt.compiler import exponential_sums, units
 from kernelopt.compiler.canonical_form import CanonicalForm, SmoothLink
 from kernelopt.compiler.conic_form import ConicForm, conic_form, require_units
 from kernelopt.compiler.reader import Applied, Reader
-from kernelopt.compiler.separable import CLASSES, Lengths, Separable, lengths_of_outer, separable
+from kernelopt.compiler.separable import CLASSES, Lengths, Separable, lengths_of_outer
 from kernelopt.compiler.sums import lengths_of, separated
 from kernelopt.compiler.vacuous import without_vacuous
 from kernelopt.errors import DCPError
 from kernelopt.kernels.domains import check_finite
-from kernelopt.language.nodes import EUCLIDEAN
 from kernelopt.pieces.custom import Stated
 from kernelopt.pieces.form import Group, Pieces
 from kernelopt.pieces.quadratics import Piecewise
@@ -49,7 +48,7 @@ class Common:
     def split(self, form: ConicForm) -> Separable | None:
         """What they fall apart into, from the cone data of any of them."""
         if self.found is None:
-            self.found = (separable(form),)
+            self.found = (None,)
         return self.found[0]
 
 
@@ -257,12 +256,7 @@ def pieces_of(form: CanonicalForm, outer: Outer) -> Pieces | None:
 
 
 def _is_plain(form: CanonicalForm) -> bool:
-    """Whether each θ has one Euclidean norm of all of it, and all variables have all of their entries."""
-    for norm in form.norms:
-        if norm.kind not in (EUCLIDEAN, "fro") or norm.view.right is not None:
-            return False
-    if any(len(form.norms_of(link.theta)) != 1 for link in form.predictions):
-        return False
+    """Whether all variables have all of their entries."""
     structured = ("symmetric", "PSD", "NSD", "diag", "sparsity", "hermitian", "complex", "imag")
     return not any(variable.attributes.get(name) for variable in form.y for name in structured)
 

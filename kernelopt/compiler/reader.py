@@ -10,7 +10,7 @@ Nodes without parameters are read once: `Reader.read` with other values of param
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -316,7 +316,8 @@ class Reader:
                 raise DCPError("Expected convex terms; got a concave one.")
             m = len(functions.c) // functions.k
             own = put(Entries(functions.M, functions.c)).reshape(m, functions.k)
-            groups.append(Group(functions.family, own, sp.csr_array((weights, (which, owners)), shape=(m, 1 + number))))
+            W = sp.csr_array((weights, (which, owners)), shape=(m, 1 + number))
+            groups.append((Group(functions.family, own, W), functions.base))
         whole = stacked(rows) if rows else constant(np.zeros(0))
         c, linear = np.zeros(self._n), sp.coo_array(wide(objective.M, self._n))
         np.add.at(c, linear.col, linear.data)
@@ -326,8 +327,16 @@ class Reader:
         pairs = np.concatenate(bounds)
         pairs[:, 0] = place[pairs[:, 0]]
         columns = {number: place[these] for number, these in self._columns.items()}
+
+        def based(group: Group, M: sp.csr_array | None) -> Group:
+            if M is None:
+                return group
+            kept_too = kept[M.indices]  # a column that cancels in all differences may stand nowhere else
+            data, indices = M.data * kept_too, np.where(kept_too, place[M.indices], 0)
+            return replace(group, base=sp.csr_array((data, indices, M.indptr), shape=(M.shape[0], S.shape[1])))
+
         return Pieces(
-            S.shape[1], c[kept], float(objective.c.sum()), S, whole.c, tuple(groups),
+            S.shape[1], c[kept], float(objective.c.sum()), S, whole.c, tuple(based(*one) for one in groups),
             np.concatenate(below), np.concatenate(equal), tuple(cones), pairs, columns,
             {name: np.concatenate([places[key] for key in keys]) for name, keys in stated.items()},
         )  # fmt: skip

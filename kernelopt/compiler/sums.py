@@ -30,6 +30,9 @@ from kernelopt.compiler.pieces import (
     pairs_of,
     without_weight,
 )
+from kernelopt.compiler.pieces import (
+    LogComplement as LogComplementPiece,
+)
 from kernelopt.compiler.separable import CLASSES, Lengths, Separable
 from kernelopt.language.smooth import SmoothLoss
 from kernelopt.pieces.custom import Stated
@@ -37,6 +40,7 @@ from kernelopt.pieces.elementary import (
     AbsolutePower,
     Exp,
     InversePower,
+    LogComplement,
     Logistic,
     NegativeEntropy,
     NegativeLog,
@@ -220,10 +224,10 @@ def _function(family: Family, at: Ints, w: Array, rate: Array, shift: Array) -> 
             return ExponentialPiece(at, w, rate, shift, nothing, logistic=False)
         case Logistic():
             return ExponentialPiece(at, w, rate, shift, nothing, logistic=True)
-        case RowLogSumExp():
-            return ExponentialPiece(at, w, rate, shift, nothing, logistic=True)
         case NegativeLog():
             return Logarithm(at, w, rate, shift, nothing)
+        case LogComplement():
+            return LogComplementPiece(at, w, rate, shift, nothing)
         case NegativeEntropy():
             return Entropy(at, w, rate, shift, nothing)
         case AbsolutePower(p=p):
@@ -246,21 +250,12 @@ def _is_length(shape: Piecewise) -> bool:
 
 
 def _quadratic(family: Piecewise, at: Ints, w: Array, rate: Array, shift: Array) -> Quadratic:
-    """w·h(rate·s + shift), with stretches in ascending order of s; NaN where there are fewer than others have."""
-    (low, high), c = family.stretches(), family.coefficients * w[:, None, None]
-    used = low < inf
-    r, d = rate[:, None], shift[:, None]
-    with np.errstate(invalid="ignore", over="ignore"):
-        ends = np.stack([(low - d) / r, (high - d) / r])
-        value = c[..., 0] + d * (c[..., 1] + 0.5 * c[..., 2] * d)
-        slope, curvature = r * (c[..., 1] + c[..., 2] * d), r * r * c[..., 2]
-    left, right = np.where(used, ends.min(axis=0), inf), np.where(used, ends.max(axis=0), inf)
-    order = np.argsort(left, axis=1, kind="stable")
-    parts = [
-        np.take_along_axis(np.where(used, part, np.nan), order, axis=1)
-        for part in (left, right, value, slope, curvature)
-    ]
-    return Quadratic(at, *parts)
+    """w·h(rate·s + shift); NaN where there are fewer stretches than others have."""
+    found = family.times(w).along(rate, shift)
+    (left, right), c = found.stretches(), found.coefficients
+    used = left < inf
+    parts = (left, right, c[..., 0], c[..., 1], c[..., 2])
+    return Quadratic(at, *(np.where(used, part, np.nan) for part in parts))
 
 
 # ---------------------------------------------------------------- functions of several numbers
@@ -284,13 +279,10 @@ def _at_most(at: Ints, b: Array) -> Quadratic:
 
 
 def _of_rows(parts: _Parts, group: Group, w: Array, S: sp.csr_array, s0: Array) -> None:
-    """Maxima, sums of largest entries and log-sum-exp of k entries x − x̄ and of 0, as those of k + 1 entries x and x̄.
-
-    x̄, which the reader took from all entries, is what their rows have in common.
-    """
+    """Maxima, sums of largest entries and log-sum-exp of k entries x − x̄ and of 0: those of k + 1 entries x and x̄."""
     family, (m, k) = group.family, group.rows.shape
     rows, owner = group.rows.ravel(), np.repeat(np.arange(m), k)
-    last = _in_common(sp.csr_array(S[rows]), k)
+    last = sp.csr_array((m, S.shape[1])) if group.base is None else group.base
     every = sp.csr_array(S[rows] + last[owner])
     every.eliminate_zeros()
     share = w * (family.count if isinstance(family, SumOfLargest) else 1.0)
@@ -317,19 +309,6 @@ def _of_rows(parts: _Parts, group: Group, w: Array, S: sp.csr_array, s0: Array) 
             parts.use(ExponentialPiece(at, weight, ones, shift, np.zeros(len(at)), logistic=False))
         if number == 0:
             parts.returns(rows, at, ones)
-
-
-def _in_common(S: sp.csr_array, k: int) -> sp.csr_array:
-    """−(the entries that all k rows of each function have in common), a row each."""
-    each = sp.coo_array(S)
-    function, m = each.row // k, S.shape[0] // k
-    order = np.lexsort((each.data, each.col, function))
-    function, column, value = function[order], each.col[order], each.data[order]
-    new = np.ones(len(value), dtype=bool)
-    new[1:] = (np.diff(function) != 0) | (np.diff(column) != 0) | (np.diff(value) != 0)
-    first = np.flatnonzero(new)
-    shared = first[np.diff(np.append(first, len(value))) == k]
-    return sp.csr_array((-value[shared], (function[shared], column[shared])), shape=(m, S.shape[1]))
 
 
 def _take_off(c: Array, last: sp.csr_array, share: Array) -> None:

@@ -118,6 +118,35 @@ class NegativeLog(Smooth):
         return np.where(z > 0, (z + width) / (2 * tau), 2 * w / (width - z))
 
 
+class LogComplement(Smooth):
+    """h(s) = −ln(1 − eˢ) on s < 0, (wh)*(a) = a ln(a/(w + a)) + w ln(w/(w + a)) on a ≥ 0. Reads log(1 − exp)."""
+
+    inside = (-inf, 0.0)
+
+    def of(self, q: Array) -> Array:
+        return np.where(q < 0, -np.log(-np.expm1(np.minimum(q, 0.0))), inf)
+
+    def rounding(self, q: Array) -> Array:
+        """The logarithm's argument is off by a few roundings, which count most where it is near 1."""
+        return np.where(q < 0, ULPS * (np.abs(self.of(q)) + 1), 0.0)
+
+    def derivative(self, q: Array) -> Array:
+        return 1 / np.expm1(-q)
+
+    def curvature(self, q: Array) -> Array:
+        odds = self.derivative(q)
+        return odds * (1 + odds)
+
+    def ends(self, w: Array) -> tuple[Array, Array]:
+        return np.zeros(len(w)), np.full(len(w), inf)
+
+    def at(self, a: Array, w: Array) -> Bounded:
+        first = np.where(a > 0, -a * np.log1p(w / a), 0.0)
+        second = -w * np.log1p(a / w)
+        rounding = ULPS * (np.abs(first) + np.abs(second) + np.abs(a) + w)
+        return _refused(Bounded(first + second, np.where(a == 0, 0.0, rounding)), a < 0)
+
+
 class NegativeEntropy(Smooth):
     """h(s) = s ln s on s ≥ 0, (wh)*(a) = w exp(a/w − 1). Reads entr and xlogy."""
 

@@ -28,11 +28,13 @@ class Group:
     """m functions of one family, of k rows of s each: rows (m, k).
 
     weights : (m, 1 + number of rows below), ≥ 0: column 0 for the objective, 1 + j for the j-th row below
+    base : coefficients (m, n) from which those of a function's rows are differences; None where they are none
     """
 
     family: Family
     rows: Ints
     weights: sp.csr_array
+    base: sp.csr_array | None = None
 
     @cached_property
     def costs(self) -> Array:
@@ -50,7 +52,8 @@ class Group:
 
     def take(self, which: Ints) -> Group:
         """Some of the functions."""
-        return Group(self.family.take(which), self.rows[which], self.weights[which])
+        base = None if self.base is None else sp.csr_array(self.base[which])
+        return Group(self.family.take(which), self.rows[which], self.weights[which], base)
 
     def omega(self, w: Array) -> Array:
         """The weights of all functions for w = (1, multipliers of rows below)."""

@@ -177,13 +177,33 @@ class Piecewise(OfOneNumber):
         )
         return Piecewise(knots, np.stack(parts, axis=-1))
 
-    def above(self, r: Array, d: Array) -> Piecewise:
-        """max(h, rs + d): h plus what the lines exceed it by."""
-        lines = np.stack([d, r, np.zeros_like(r)], axis=-1)[:, None]
-        beyond = many(POS, len(self)).of_piecewise(replace(self, coefficients=lines - self.coefficients))
+    def along(self, rate: Array, shift: Array) -> Piecewise:
+        """hᵢ(rateᵢ·s + shiftᵢ), for rates that are not 0; those of one sign at a time, since others turn the order."""
+        falls = rate < 0
+        r, d = rate[:, None], shift[:, None]
+        knots = np.where(np.isfinite(self.knots), (self.knots - d) / r, inf)
+        c0, c1, c2 = np.moveaxis(self.coefficients, -1, 0)
+        parts = c0 + d * (c1 + 0.5 * c2 * d), r * (c1 + c2 * d), r * r * c2
+        coefficients = np.stack(parts, axis=-1)
+        if falls.any():  # used stretches from the last to the first; unused ones stay last
+            number, count = np.arange(coefficients.shape[1]), 1 + np.isfinite(self.knots).sum(axis=1)
+            order = np.where(falls[:, None] & (number < count[:, None]), count[:, None] - 1 - number, number)
+            coefficients = np.take_along_axis(coefficients, order[:, :, None], axis=1)
+            knots = np.sort(knots, axis=1)
+        return Piecewise(knots, coefficients)
+
+    def with_line(self, r: Array, d: Array) -> Piecewise:
+        """h + rs + d."""
+        return replace(self, coefficients=self.coefficients + np.stack([d, r, np.zeros_like(r)], axis=-1)[:, None])
+
+    def above(self, other: Piecewise) -> Piecewise:
+        """max(h, g): h plus what g exceeds it by."""
+        knots = _distinct(np.concatenate([self.knots, other.knots], axis=1))
+        middles = Piecewise(knots, np.zeros((len(knots), knots.shape[1] + 1, 3)))._middles()
+        excess = other._in_force(middles) - self._in_force(middles)
+        beyond = many(POS, len(self)).of_piecewise(Piecewise(knots, excess))
         assert beyond is not None  # a square never meets a square
-        known = self._in_force(beyond._middles())
-        return Piecewise(beyond.knots, known + beyond.coefficients)
+        return Piecewise(beyond.knots, self._in_force(beyond._middles()) + beyond.coefficients)
 
     def _middles(self) -> Array:
         """A point inside of each stretch, (m, j + 1); 0 of unused ones."""
@@ -224,9 +244,9 @@ def one(knots: list[float], coefficients: list[list[float]]) -> Piecewise:
     return Piecewise(np.array([knots], dtype=float).reshape(1, -1), np.array([coefficients], dtype=float))
 
 
-def lines(r: Array, d: Array) -> Piecewise:
-    """rs + d."""
-    return Piecewise(np.zeros((len(r), 0)), np.stack([d, r, np.zeros_like(r)], axis=-1)[:, None])
+def nothing(m: int) -> Piecewise:
+    """The function 0, m times."""
+    return Piecewise(np.zeros((m, 0)), np.zeros((m, 1, 3)))
 
 
 POS = one([0], [[0, 0, 0], [0, 1, 0]])

@@ -6,7 +6,8 @@ import pytest
 from check_function import check_function
 from mpmath import mpf
 
-from kernelopt.pieces import elementary, extremes, norms, quadratics, spectral
+from kernelopt.language.smooth import SmoothLoss
+from kernelopt.pieces import custom, elementary, extremes, norms, quadratics, spectral
 
 M = 12  # functions, of each row
 RNG = np.random.default_rng(0)
@@ -87,6 +88,11 @@ def insensitive(eps):
     return quadratics.many(quadratics.one([eps], [[0, 0, 0], [-eps, 1, 0]]), M)
 
 
+HYPERBOLA, CENTRES = SmoothLoss(
+    lambda u, y: np.hypot(1.0, u - y), lambda u, y: (u - y) / np.hypot(1.0, u - y),
+    lambda u, y: np.hypot(1.0, u - y) ** -3.0,
+), np.linspace(-1.0, 1.0, M)  # fmt: skip
+
 SQUARE_OF_LENGTH = quadratics.many(quadratics.one([0], [[0, 0, 0], [0, 0, 2]]), M)
 
 ROWS = {
@@ -111,6 +117,24 @@ ROWS = {
         )
         for p in (1.5, 2.0, 3.0, 4.0)
     },
+    **{
+        f"positive power {p}": (
+            elementary.PositivePower(p), 1, PLAIN, lambda i, s, p=p: max(s[0], mpf(0)) ** mpf(p),
+            lambda i, a, w, p=p: w * (mpf(p) - 1) * (a[0] / (w * mpf(p))) ** (mpf(p) / (mpf(p) - 1))
+            if a[0] >= 0 else mp.inf,
+        )
+        for p in (1.5, 3.0)
+    },
+    "log complement": (
+        elementary.LogComplement(), 1, lambda s: -positive(s),
+        lambda i, s: -mp.log(1 - mp.exp(s[0])) if s[0] < 0 else mp.inf,
+        lambda i, a, w: xlogx(a[0], w + a[0]) + xlogx(w, w + a[0]) if a[0] >= 0 else mp.inf,
+    ),
+    "stated": (
+        custom.Stated(HYPERBOLA, (CENTRES,)), 1, PLAIN,
+        lambda i, s: mp.sqrt(1 + (s[0] - mpf(float(CENTRES[i]))) ** 2),
+        lambda i, a, w: mpf(float(CENTRES[i])) * a[0] - mp.sqrt(w**2 - a[0] ** 2) if abs(a[0]) < w else mp.inf,
+    ),
     **{
         f"inverse power {p}": (
             elementary.InversePower(p), 1, POSITIVE, lambda i, s, p=p: s[0] ** -mpf(p) if s[0] > 0 else mp.inf,
