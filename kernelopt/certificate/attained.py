@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, isfinite, nextafter
+from math import inf, isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from kernelopt.compiler import projection, representer
 from kernelopt.compiler.canonical_form import CanonicalForm, NormLink
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.iterate import Iterate, in_columns
-from kernelopt.compiler.outer import Outer, pieces_of
+from kernelopt.compiler.outer import Outer
 from kernelopt.compiler.representer import Reduction
 from kernelopt.language.nodes import norm_from_gram
 from kernelopt.pieces.form import Pieces
@@ -56,28 +56,25 @@ class UpperBound:
     kernel: float
 
 
-def upper_bound(  # noqa: PLR0917
-    reduction: Reduction, data: Outer, point: Iterate, exactly: bool = False, look: bool = False,
-    on_rows: bool = False,
-) -> UpperBound:  # fmt: skip
+def upper_bound(
+    reduction: Reduction, data: Outer, point: Iterate, exactly: bool = False, look: bool = False
+) -> UpperBound:
     """The upper bound of a point.
 
-    `exactly`: predictions and norms have no errors; `look`: a first look, which leaves out rounding inside of losses;
-    `on_rows`: whether the value may be bounded on pieces.
+    `exactly`: predictions and norms have no errors; `look`: a first look, which leaves out rounding inside of losses
     """
     canonical = reduction.form
     signed = data.sign * representer.bare_value(canonical, point)
     residuals = representer.residuals(canonical, point)
     widened = 0.0 if data.facts.is_constant else _widening(canonical, point, residuals)
     scales = [(0.0, 0.0) for _ in canonical.predictions] if exactly else _scales(reduction, point)
-    if data.pieces is not None:
-        found = _on_pieces(reduction, data, point, signed, scales, look)
+    if data.pieces is not None and data.pieces.is_explicit:
+        found = _on_pieces(reduction, data.pieces, point, signed, scales, look)
     else:
         found = _in_cones(reduction, data, point, signed, scales, exactly, look)
+    if data.facts.is_constant:  # every point has this value
+        found = found._replace(above=signed, kernel=0.0)
     upper, kernel = found.above + widened, found.kernel
-    by_rows = None if not on_rows or look or data.pieces is not None else _upper_of_rows(reduction, data, point, scales)
-    if by_rows is not None and signed <= by_rows[0] and by_rows[0] + widened < upper:
-        upper, kernel = nextafter(by_rows[0] + widened, inf), by_rows[1]
     constraints, relative = canonical.outer.constraints, representer.violation(reduction, point, data.data_unit)
     violated = [c for c, r in zip(constraints, residuals, strict=True) if r.any()]
     linear = all(part.is_affine() for c in violated for part in c.args if not isinstance(part, list))
@@ -109,31 +106,34 @@ def _in_cones(  # noqa: PLR0917
     look: bool,
 ) -> _Above:  # fmt: skip
     """By the cone data: allowances for each of its terms."""
-    form, canonical, x = data.form, reduction.form, projection.columns_of(data.form, point)
+    form, x = data.form, projection.columns_of(data.form, point)
     terms, plain = _terms(form, x, value)
-    within = 0.0 if look else _inside(canonical, form, x, terms, np.zeros(len(form.c)))
+    within = 0.0 if look else _inside(form, x, terms, np.zeros(len(form.c)))
     kernel = _of_norms(reduction, form, point, scales)
     kernel += 0.0 if exactly else _of_predictions(reduction, form, point, x, terms, within, scales)
-    kernel = 0.0 if form.is_constant else kernel
     sizes = terms + within / ROUNDINGS
     above = checker.upper(value, sizes, form.offset, kernel) if sizes or kernel else value
     return _Above(above, kernel, terms, plain, sizes)
 
 
 def _on_pieces(  # noqa: PLR0917
-    reduction: Reduction, data: Outer, point: Iterate, value: float, scales: list[tuple[float, float]], look: bool
+    reduction: Reduction, pieces: Pieces, point: Iterate, value: float, scales: list[tuple[float, float]], look: bool
 ) -> _Above:
-    """By the pieces: the largest value within the errors of predictions and norms."""
-    pieces = data.pieces
-    assert pieces is not None
+    """By the pieces: the largest value within the errors of predictions and norms.
+
+    Constraints cost twice the first order in their multipliers, which are at most |ν| plus the slopes of functions.
+    """
     x, off = in_columns(reduction.form, pieces, point), _errors(reduction, pieces, point, scales)
-    terms, plain, sizes = _sizes(pieces, x, value)
+    terms, plain, sizes = _sizes(pieces, pieces.settled(x), value)
     if look or not isfinite(value):
         return _Above(value, 0.0, terms, plain, terms)
     found, bare = (pieces_checker.upper(pieces, x, part) for part in (off, 0 * off))
     if isfinite(bare):  # what rounding may add tells of numbers inside of functions, too
         sizes = max(sizes, (bare - value) / (ROUNDINGS * UNIT))
-    return _Above(max(found, value), found - bare, terms, plain, sizes)
+    kernel = found - bare
+    if len(pieces.below) + len(pieces.equal) + len(pieces.cones) > len(pieces.bounds):
+        kernel += 2 * kernel + _of_multipliers(reduction, point, scales)
+    return _Above(max(bare, value) + kernel, kernel, terms, plain, sizes)
 
 
 def _errors(reduction: Reduction, pieces: Pieces, point: Iterate, scales: list[tuple[float, float]]) -> Array:
@@ -169,21 +169,6 @@ def _sizes(pieces: Pieces, x: Array, value: float) -> tuple[float, float, float]
             plain, known = plain + squares, known + squares
     terms = plain + abs(value - pieces.c0 - known)
     return terms, plain, terms + inner
-
-
-def _upper_of_rows(
-    reduction: Reduction, data: Outer, point: Iterate, scales: list[tuple[float, float]]
-) -> tuple[float, float] | None:
-    """The largest value of the pieces for predictions and norms within their errors, and what these errors add."""
-    pieces = pieces_of(reduction.form, data)
-    if pieces is None or not isfinite(point.value):
-        return None
-    x, off = in_columns(reduction.form, pieces, point), _errors(reduction, pieces, point, scales)
-    known = np.concatenate([pieces.bounds[:, 0], *pieces.columns.values()])
-    if len(np.unique(known)) < pieces.n:
-        return None  # columns of graph forms, whose values are a solver's
-    found, plain = (pieces_checker.upper(pieces, x, part) for part in (off, 0 * off))
-    return found, found - plain
 
 
 def at_zero(reduction: Reduction, data: Outer) -> float | None:
@@ -222,15 +207,9 @@ def _terms(form: ConicForm, x: Array | None, value: float) -> tuple[float, float
     return plain + abs(rest), plain
 
 
-def _inside(canonical: CanonicalForm, form: ConicForm, x: Array | None, terms: float, known: Array) -> float:
+def _inside(form: ConicForm, x: Array | None, terms: float, known: Array) -> float:
     """Rounding inside of losses in units of u, for predictions with errors `known`."""
-    if x is None or not isfinite(terms):
-        return 0.0
-    slopes = np.zeros(len(form.c))
-    for smooth, link in zip(form.smooth, canonical.smooth, strict=True):
-        g = np.ravel(link.g.value, order="F")[: len(smooth.g)]
-        slopes[smooth.g] = np.abs(form.c[smooth.h] * smooth.loss.gradient(g, smooth.data))
-    return sizes_of.inside(form, x, slopes, terms, known)
+    return 0.0 if x is None or not isfinite(terms) else sizes_of.inside(form, x, terms, known)
 
 
 def _sums(reduction: Reduction, point: Iterate) -> Array:
@@ -290,18 +269,22 @@ def _of_predictions(  # noqa: PLR0917
     where a slope is not. Constraints cost twice the first order in their multipliers, which are at most |ν| plus the
     slopes of losses: 2|ν| + 2 slopes, beside the losses' own. Where the columns of x are not known, ν alone counts.
     """
-    errors, of_multipliers = errors_of_predictions(reduction, point, scales), 0.0
-    constrained, unknown = len(reduction.form.outer.constraints) > len(form.smooth), x is None or not isfinite(terms)
-    if constrained or unknown:
-        nu = [np.abs(np.ravel(one, order="F")) for one in point.multipliers()]
-        of_multipliers = 2 * sum(float(e @ n) for e, n in zip(errors, nu, strict=True))
+    errors, constraints = errors_of_predictions(reduction, point, scales), reduction.form.outer.constraints
+    unknown = x is None or not isfinite(terms)
+    of_multipliers = _of_multipliers(reduction, point, scales) if constraints or unknown else 0.0
     if unknown:
         return of_multipliers
     known = np.zeros(len(form.c))
     for columns, e in zip(form.u, errors, strict=True):
         known[columns] = e / UNIT
-    of_losses = UNIT * max(_inside(reduction.form, form, x, terms, known) - within, 0.0)
-    return 3 * of_losses + of_multipliers if constrained else of_losses
+    of_losses = UNIT * max(_inside(form, x, terms, known) - within, 0.0)
+    return 3 * of_losses + of_multipliers if constraints else of_losses
+
+
+def _of_multipliers(reduction: Reduction, point: Iterate, scales: list[tuple[float, float]]) -> float:
+    """2Σ|ν|e for the errors e of predictions."""
+    pairs = zip(errors_of_predictions(reduction, point, scales), point.multipliers(), strict=True)
+    return 2 * sum(float(e @ np.abs(np.ravel(nu, order="F"))) for e, nu in pairs)
 
 
 def _of_norms(reduction: Reduction, form: ConicForm, point: Iterate, scales: list[tuple[float, float]]) -> float:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernelopt.certificate import cone_bounds, conjugates, on_pieces
+from kernelopt.certificate import cone_bounds, on_pieces, slopes
 from kernelopt.certificate.attained import UpperBound, at_zero, notes_at_zero, upper_bound
 from kernelopt.certificate.claim import Bound
 from kernelopt.certificate.gram import (
@@ -45,10 +45,10 @@ from kernelopt.certificate.report import (
     Certificate,
     Lower,
 )
-from kernelopt.compiler import projection, representer
+from kernelopt.compiler import representer
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.least import least
-from kernelopt.compiler.outer import Outer, pieces_of
+from kernelopt.compiler.outer import Outer
 from kernelopt.compiler.representer import Reduction
 from kernelopt.language.expressions import Theta
 from kernelopt.language.nodes import EUCLIDEAN
@@ -112,7 +112,6 @@ class Request:
     scope : FULL makes a pass over the kernel, unless the factor has full numerical rank and the trace of Q − BBᵀ
         suffices; REDUCED reads the factor only; ESTIMATE samples the kernel matrix
     tol, abs_tol : the target for the relative and the absolute gap; 0 and None mean no target
-    slopes : slopes of the separable functions hⱼ, where the solver provides them
     rows : multipliers of all rows of the pieces, where the solver provides them
     known : a bound of the same problem with the full kernel, used where it is the better one
     products : whether the pass over the kernel returns Qν too
@@ -122,7 +121,6 @@ class Request:
     scope: str = FULL
     tol: float = 0.0
     abs_tol: float | None = None
-    slopes: Array | None = None
     known: Lower | None = None
     products: bool = False
     search: bool = True
@@ -138,8 +136,8 @@ class Certified(NamedTuple):
 
 @clock.phase(clock.PROOF)
 def first_look(  # noqa: PLR0917
-    reduction: Reduction, data: Outer, point: Iterate, slopes: Array | None = None, tol: float = 0.0,
-    abs_tol: float | None = None, rows: Array | None = None,
+    reduction: Reduction, data: Outer, point: Iterate, tol: float = 0.0, abs_tol: float | None = None,
+    rows: Array | None = None,
 ) -> Certificate:  # fmt: skip
     """A certificate from the factor alone, for a point that was evaluated; its bounds are not proven.
 
@@ -147,13 +145,11 @@ def first_look(  # noqa: PLR0917
     kept for the proof: a solver runs again only where its own multipliers are to blame.
     """
     upper, nu = upper_bound(reduction, data, point, exactly=True, look=True), point.multipliers()
-    on_rows = _on_pieces(reduction, data, _rows_here(data, reduction, point, rows), FIRST_LOOK)
-    if on_rows is not None:
-        return _assembled(reduction, data, on_rows, upper, REDUCED, check=False)
-    data = data.in_cones
-    bound = _found(reduction, data, point, nu, slopes, FIRST_LOOK)
+    bound = _on_pieces(reduction, data, _rows_here(data, reduction, point, rows), FIRST_LOOK)
+    on_cones = bound is None and not reduction.form.smooth
+    bound = _found(reduction, data, point, nu, FIRST_LOOK) if on_cones else bound
     found = _assembled(reduction, data, bound, upper, REDUCED, check=False)
-    for weight in () if data.form.smooth or (bound is not None and bound.slopes is not None) else WEIGHTS:
+    for weight in WEIGHTS if on_cones else ():
         if found.closes(tol, abs_tol) or not upper.is_feasible or clock.seconds_left() <= 0:
             break
         again = _of_cones(reduction, data, point, nu, FIRST_LOOK, weight)
@@ -195,7 +191,7 @@ def certify(reduction: Reduction, data: Outer, point: Iterate, request: Request 
 def certified(reduction: Reduction, data: Outer, point: Iterate, request: Request) -> Certified:
     """The certificate of a point that was evaluated, and the bound of its own multipliers."""
     start, scope = clock.now(), request.scope
-    upper = upper_bound(reduction, data, point, on_rows=request.rows is not None)
+    upper = upper_bound(reduction, data, point)
     exact = all(factor.is_exact for factor in reduction.factors.values())
     # At full numerical rank the trace of Q − BBᵀ bounds what the factor leaves: the pass is made only if that fails.
     ways = [CHEAP] if scope == FULL and exact and not reduction.is_restriction else []
@@ -221,12 +217,7 @@ def _may_close(reduction: Reduction, data: Outer, point: Iterate, request: Reque
     Qν is needed for another column only. The gap is estimated from the diagonal of Q − BBᵀ, which takes no pass, or
     from the last bound: functions Aᵀν that a factor got since then reduce νᵀ(Q − BBᵀ)ν far more than the diagonal.
     """
-    if data.pieces is not None:
-        bound = _on_pieces(reduction, data, request.rows, DIAGONAL)
-    elif data.split is None or request.slopes is None:
-        return False
-    else:
-        bound = conjugates.lower_bound(reduction, data.form, point, data.split, request.slopes, DIAGONAL)
+    bound = _on_pieces(reduction, data, request.rows, DIAGONAL)
     stacks = () if bound is None else tuple(m.stack for m in bound.multipliers)
     busy = max((np.count_nonzero(V.any(axis=1)) / max(len(V), 1) for V in stacks), default=1.0)
     grown = any(factor.of_pivots is not factor for factor in reduction.factors.values())
@@ -253,8 +244,13 @@ def _by_way(  # noqa: PLR0917
         return not request.search or closed or nearly
 
     own = _on_pieces(reduction, data, _rows_here(data, reduction, point, request.rows), way)
-    if own is None or not (enough(own) or _nearly(reduction, data, own, upper, request)):
-        other = _lower(reduction, data.in_cones, point, request.slopes, way, enough)
+    if own is None or not enough(own):
+        other = _at_minima(reduction, data, point, own, way)
+        own = max((one for one in (own, other) if one is not None), key=_rank, default=None)
+    # A restricted θ, or the engine, is to blame for a gap of multipliers that an engine made for these functions.
+    settled = reduction.is_restriction or (request.rows is not None and data.split is not None)
+    if own is None or not (settled or enough(own) or _nearly(reduction, data, own, upper, request)):
+        other = _lower(reduction, data, point, way, enough)
         own = max((one for one in (own, other) if one is not None), key=_rank, default=None)
     best = own
     if known is not None and scope == FULL and not known.assumptions and not known.confined:
@@ -286,7 +282,7 @@ def _rounding_decides(reduction: Reduction, data: Outer, bound: Lower, attained:
         trial = _on_pieces(reduction, data, bound.rows, ERRORLESS)
     else:
         without = tuple(replace(gram, error=np.zeros_like(gram.error)) for gram in bound.grams)
-        trial = _proven(reduction, data.in_cones, replace(bound, grams=without), False)
+        trial = _proven(reduction, data, replace(bound, grams=without), False)
     if trial is None:
         return False
     plain = replace(attained, upper=attained.value + attained.widened, rounding=0.0)
@@ -302,7 +298,7 @@ def _for_computed_kernel(reduction: Reduction, data: Outer, point: Iterate, boun
     else:
         pairs = zip(links, bound.multipliers, strict=True)
         grams = tuple(gram_of(link, reduction.factors[link.theta], m.stack, COMPUTED) for link, m in pairs)
-        proven = _proven(reduction, data.in_cones, replace(bound, grams=grams), False)
+        proven = _proven(reduction, data, replace(bound, grams=grams), False)
     _, exact = representer.invert(reduction, point, exactly=True)
     upper = upper_bound(reduction, data, exact, exactly=True)
     found = _assembled(reduction, data, proven, upper, FULL)
@@ -310,13 +306,12 @@ def _for_computed_kernel(reduction: Reduction, data: Outer, point: Iterate, boun
 
 
 @clock.phase(clock.PROOF)
-def certify_without_pass(  # noqa: PLR0917
-    reduction: Reduction, data: Outer, point: Iterate, slopes: Array | None = None, known: Lower | None = None,
-    rows: Array | None = None,
+def certify_without_pass(
+    reduction: Reduction, data: Outer, point: Iterate, known: Lower | None = None, rows: Array | None = None
 ) -> Certificate:  # fmt: skip
     """A certificate without a pass: from a `known` bound with the full kernel if there is one, else from the factor."""
     if known is None or known.assumptions or known.confined:
-        return certify(reduction, data, point, Request(REDUCED, slopes=slopes, search=False, rows=rows))
+        return certify(reduction, data, point, Request(REDUCED, search=False, rows=rows))
     return _assembled(reduction, data, known, upper_bound(reduction, data, point), FULL)
 
 
@@ -358,18 +353,10 @@ def certify_again(reduction: Reduction, data: Outer, point: Iterate, known: Cert
     if lower is None:
         return None
     if lower.rows is not None:
-        bound = _on_pieces(reduction, data, lower.rows, FROM_FACTOR if known.scope == REDUCED else CHEAP)
-        upper = upper_bound(reduction, data, point, on_rows=True)
-        found = None if bound is None else _assembled(reduction, data, bound, upper, known.scope)
-        return None if found is None else replace(found, seconds=clock.now() - start)
-    data = data.in_cones
-    if lower.slopes is not None:
-        if data.split is None or not conjugates.is_admissible(data.split, lower):
-            return None
-        bound = conjugates.evaluate(data.form, data.split, lower.slopes, lower.multipliers, lower.grams)
+        bound = _on_pieces(reduction, data, lower.rows, FROM_FACTOR if known.scope == REDUCED else CHEAP, lower)
     else:
         bound = cone_bounds.evaluate_again(reduction, data.form, point, lower)
-    bound = None if bound is None else _proven(reduction, data, bound, known.scope == REDUCED)
+        bound = None if bound is None else _proven(reduction, data, bound, known.scope == REDUCED)
     if bound is None:
         return None
     found = _assembled(reduction, data, bound, upper_bound(reduction, data, point), known.scope)
@@ -380,20 +367,26 @@ def _rows_here(data: Outer, reduction: Reduction, point: Iterate, rows: Array | 
     """Multipliers of all rows of the pieces: those of the solver, or of slopes at the point that its ν determines."""
     if rows is not None or data.pieces is None or data.split is None or data.split.users < len(data.split.y):
         return rows
-    s = data.split.arguments(point.u_flat, assemble.vector_of_y(reduction.form, data, point.y))
+    s = data.split.arguments(point.u_flat, assemble.vector_of_y(data, point.y))
     nu = np.concatenate([np.zeros(0), *(n.ravel(order="F") for n in point.multipliers())])
-    slopes = conjugates.slopes_near(data.split, s, nu) if np.isfinite(s).all() else None
-    zero = np.zeros(len(reduction.form.norms))
-    return None if slopes is None else assemble.multipliers(reduction.form, data, slopes, zero)
+    found = slopes.slopes_near(data.split, s, nu) if np.isfinite(s).all() else None
+    return None if found is None else _rows_of(data, reduction, found)
 
 
-def _on_pieces(reduction: Reduction, data: Outer, rows: Array | None, way: str) -> Lower | None:
+def _rows_of(data: Outer, reduction: Reduction, found: Array) -> Array:
+    """Multipliers of all rows from slopes; those of bounds on norms follow from ‖Aᵀν‖."""
+    return assemble.multipliers(reduction.form, data, found, np.zeros(len(reduction.form.norms)))
+
+
+def _on_pieces(
+    reduction: Reduction, data: Outer, rows: Array | None, way: str, known: Lower | None = None
+) -> Lower | None:
     """The bound that multipliers of the rows of the pieces prove; None where there are none, or they prove nothing."""
-    pieces = None if rows is None else pieces_of(reduction.form, data)
+    pieces = None if rows is None else data.pieces
     if rows is None or pieces is None or len(rows) != len(pieces.s0):
         return None
     span = way in (FROM_FACTOR, FIRST_LOOK)
-    found = on_pieces.lower_bound(reduction, pieces, rows, way, span)
+    found = on_pieces.lower_bound(reduction, pieces, rows, way, span, known)
     if found is None or not isfinite(found.value):
         return None
     u = np.concatenate([np.arange(0), *(pieces.columns[k.u.id] for k in reduction.form.predictions if k.u is not None)])
@@ -401,14 +394,16 @@ def _on_pieces(reduction: Reduction, data: Outer, rows: Array | None, way: str) 
     return replace(found, rows=rows, nu=nu, confined=span and reduction.is_restriction)
 
 
-def _lower(  # noqa: PLR0917
-    reduction: Reduction, data: Outer, point: Iterate, slopes: Array | None, way: str, enough: Callable[[Lower], bool]
+def _lower(
+    reduction: Reduction, data: Outer, point: Iterate, way: str, enough: Callable[[Lower], bool]
 ) -> Lower | None:
-    """The bound that the checker proves; other multipliers are tried until it is `enough`."""
+    """The bound that the checker of cone data proves; other multipliers are tried until it is `enough`."""
+    if reduction.form.smooth:
+        return None  # they have no cone form
     nu, span = point.multipliers(), way == FROM_FACTOR
-    found = _found(reduction, data, point, nu, slopes, way)
+    found = _found(reduction, data, point, nu, way)
     bound = None if found is None else _proven(reduction, data, found, span, enough)
-    for room, weight in LARGER if not data.form.smooth else ():
+    for room, weight in LARGER:
         if bound is None or (isfinite(bound.value) and not bound.assumptions) or bound.assumes_radius:
             break
         clock.check()
@@ -416,7 +411,7 @@ def _lower(  # noqa: PLR0917
         proven = None if again is None else _proven(reduction, data, again, span)
         if proven is not None and (not isfinite(bound.value) or not proven.assumptions):
             bound = proven
-    if data.form.smooth or (reduction.is_restriction and bound is not None and isfinite(bound.value)):
+    if reduction.is_restriction and bound is not None and isfinite(bound.value):
         return bound
     for room in ROOMS:
         if bound is not None and isfinite(bound.value) and not bound.assumptions and enough(bound):
@@ -450,27 +445,10 @@ def _proven(
     )  # fmt: skip
 
 
-def _found(  # noqa: PLR0917
-    reduction: Reduction, data: Outer, point: Iterate, nu: list[Array], slopes: Array | None, way: str
-) -> Lower | None:
-    """The bound by conjugates where the outer problem is separable, else from its cone form."""
-    bound = None
+def _found(reduction: Reduction, data: Outer, point: Iterate, nu: list[Array], way: str) -> Lower | None:
+    """The bound from the cone form."""
     if data.facts.is_constant:
         return cone_bounds.without_multipliers(reduction, data.form, point, way)
-    if slopes is None:
-        slopes = _slopes_here(data, point, nu)
-    if slopes is not None and data.split is not None:
-        bound = conjugates.lower_bound(reduction, data.form, point, data.split, slopes, way)
-        flat, value = _flattest(data)
-        # Where every loss is at its minimum, multipliers of 0 prove it; those of a solver are 0 only to its tolerance.
-        if flat is not None and bound is not None and value > bound.value and _is_flat(reduction, data, point, value):
-            other = conjugates.lower_bound(reduction, data.form, point, data.split, flat, way)
-            bound = other if other is not None and other.value > bound.value else bound
-    if bound is not None or data.form.smooth:
-        return bound  # smooth losses have no cone form
-    bound = None if slopes is None else cone_bounds.of_slopes(reduction, data, point, slopes, way)
-    if bound is not None:
-        return bound
     room = 0.0 if way == FIRST_LOOK else ROOM  # only a proof needs it
     return _of_cones(reduction, data, point, nu, way, data.form.notes.get("weight", PROXIMAL), room)
 
@@ -489,16 +467,30 @@ def _of_cones(  # noqa: PLR0917
     )  # fmt: skip
 
 
+def _at_minima(reduction: Reduction, data: Outer, point: Iterate, bound: Lower | None, way: str) -> Lower | None:
+    """The bound of multipliers nearest to 0, where every loss is at its minimum and they prove more than another bound.
+
+    Those of a solver are 0 only to its tolerance.
+    """
+    if data.split is None:
+        return None
+    flat, value = _flattest(data)
+    if flat is None or (bound is not None and value <= bound.value) or not _is_flat(reduction, data, point, value):
+        return None
+    return _on_pieces(reduction, data, _rows_of(data, reduction, flat), way)
+
+
+@np.errstate(all="ignore")  # outside of a domain
 def _flattest(data: Outer) -> tuple[Array | None, float]:
     """The slopes nearest to 0 with Fᵀv + c_y = 0, and −Σh*(v), the bound they prove if Aᵀν = 0; found once.
 
     They do not depend on costs of norms.
     """
-    notes = data.common.notes
+    notes, split = data.common.notes, data.split
+    assert split is not None
     if "flattest" not in notes:
-        assert data.split is not None
-        v = conjugates.feasible_slopes(data.split, np.zeros(data.split.E.shape[0]))
-        value = -inf if v is None else data.offset - data.split.conjugate(v)
+        v = slopes.feasible_slopes(split, np.zeros(split.E.shape[0]))
+        value = -inf if v is None else data.offset + split.constant - split.conjugate(v)
         notes["flattest"] = (v, value)
     found: tuple[Array | None, float] = notes["flattest"]
     return found
@@ -508,20 +500,6 @@ def _is_flat(reduction: Reduction, data: Outer, point: Iterate, value: float) ->
     """Whether the objective at the point is the sum of all losses' minima, nearly: elsewhere they prove little."""
     attained = data.sign * representer.bare_value(reduction.form, point)
     return attained - value <= FLAT * data.units[1]
-
-
-def _slopes_here(data: Outer, point: Iterate, nu: list[Array]) -> Array | None:
-    """A subgradient of each separable function at the point; where it is not unique, the one that ν determines."""
-    split = data.split
-    if split is None or not np.array_equal(split.y, data.form.y):
-        return None  # the cut treats auxiliary variables as y, and the point has no values for them
-    x = projection.columns_of(data.form, point)
-    if x is None or not np.isfinite(x).all():
-        return None
-    s = split.arguments(x[split.u], x[split.y])
-    if data.form.smooth:
-        return split.derivative(s)
-    return conjugates.slopes_near(split, s, np.concatenate([n.ravel(order="F") for n in nu]))
 
 
 def _assembled(  # noqa: PLR0917

@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.certificate.claim import Array, Bound, Dual, Link, Loss, Norm, Program, nothing
+from kernelopt.certificate.claim import Array, Bound, Dual, Link, Norm, Program, nothing
 from kernelopt.support.arithmetic import UNIT as U
 from kernelopt.support.arithmetic import checked_product, euclidean, gamma, two_product
 
 # Absolute, after scaling: an allowance for underflow in a sum. One operation loses at most 2⁻¹⁰⁷⁴, so that it covers
 # sums of any feasible length.
 TINY = 2.0**-1000
-# Relative error of numpy's exp, log and powers, and of a user's loss and its gradient, that is taken for granted.
+# Relative error of numpy's exp, log and powers that is taken for granted.
 # numpy's functions are within a few units in the last place.
 ULPS = 16 * U
 SHORT = 4  # terms of columns that are summed together; longer ones are few
@@ -49,7 +49,6 @@ def lower(program: Program, links: Sequence[Link], dual: Dual) -> Bound:
     rho = dual.radius if exists else np.zeros(len(dual.z))
     g, e = stationarity(program, dual, rho)
     parts = [_of_point(program, links, dual, rho, g, e)]
-    parts += [_of_loss(program, loss, -g[loss.g], e[loss.g]) for loss in program.losses]
     vanished = [exists or not left[free.owners == i].any() for i in range(len(links))]
     parts += [_of_theta(program, link, g, e, gone) for link, gone in zip(links, vanished, strict=True)]
     if not exists and left[free.owners < 0].any():
@@ -77,7 +76,7 @@ def ill_posed(program: Program, links: Sequence[Link], dual: Dual) -> str:
     rows = np.concatenate([np.arange(0), *(np.arange(len(program.b))[rows] for _, rows, _ in program.cones)])
     if not np.array_equal(rows, np.arange(len(dual.z))) or dual.radius.min(initial=0) < 0:
         return "rows without a cone, or a negative radius"
-    owned = np.concatenate([_owned(links), *(np.append(loss.g, loss.h) for loss in program.losses)]).astype(int)
+    owned = _owned(links)
     owners = np.bincount(np.arange(len(program.c))[owned], minlength=1)
     if owners.max() > 1 or program.P.min(initial=0) < 0:
         return "columns with two owners, or curved downwards"
@@ -98,16 +97,15 @@ def in_one_unit(program: Program, links: Sequence[Link], dual: Dual) -> tuple[Pr
     A Gram matrix of [n …, f …] and the radius may lose digits by underflow, less than TINY, which is added to the
     matrix's error and to the radius.
     """
-    parts = [program.P, program.c, *(loss.slope for loss in program.losses)]
+    parts = [program.P, program.c]
     largest = max(float(np.abs(part).max(initial=0.0)) for part in parts)
     k = frexp(largest)[1]
-    parts += [dual.z, dual.tangent, *(loss.value for loss in program.losses)]
+    parts += [dual.z, dual.tangent]
     new = [link_in_unit(link, k) for link in links]
     scaled = [link for link in new if link is not None]
     if len(scaled) < len(new) or not isfinite(largest) or not all(is_scaled_exactly(x, k) for x in parts):
         return None
-    losses = [one._replace(value=np.ldexp(one.value, -k), slope=np.ldexp(one.slope, -k)) for one in program.losses]
-    program = program._replace(P=np.ldexp(program.P, -k), c=np.ldexp(program.c, -k), losses=losses)
+    program = program._replace(P=np.ldexp(program.P, -k), c=np.ldexp(program.c, -k))
     radius = np.where(dual.radius > 0, np.ldexp(dual.radius, -k) + TINY, 0.0)
     return program, scaled, replace(dual, z=np.ldexp(dual.z, -k), tangent=np.ldexp(dual.tangent, -k), radius=radius), k
 
@@ -167,7 +165,7 @@ class Free(NamedTuple):
 def free_columns(program: Program, links: Sequence[Link], dual: Dual) -> Free:
     """Columns of x without curvature that no link owns, and for a θ without a norm one column per row or feature."""
     costly = program.P > 0
-    costly[np.concatenate([_owned(links), *(np.append(loss.g, loss.h) for loss in program.losses)]).astype(int)] = True
+    costly[_owned(links)] = True
     alone = np.flatnonzero(~costly)
     parts = [(*_with_costs(program, dual, alone), alone, np.full(len(alone), -1))]
     for number, link in enumerate(links):
@@ -390,22 +388,6 @@ def _of_point(program: Program, links: Sequence[Link], dual: Dual, rho: Array, g
     lost = most / P * most * (1 + 8 * U) - squares + TINY * (most > 0)
     costs = [float(np.abs(program.b) @ (rho + 2 * U * np.abs(dual.z))) * (1 + ROOM), *lost.tolist()]
     return Part(-np.concatenate([hi, lo, squares]), costs)
-
-
-def _of_loss(program: Program, loss: Loss, v: Array, off: Array) -> Part:
-    """A lower bound of wℓ(g) − vg over g.
-
-    Tangents C + Lg of wℓ with slopes L₋ ≤ v ≤ L₊ combine to one of slope v, with the constant (1 − λ)C₋ + λC₊.
-    """
-    low, high = loss.slope
-    slack = ULPS * (np.abs(low) + np.abs(high))
-    alone = not program.P[np.append(loss.g, loss.h)].any() and not np.diff(program.A.indptr)[loss.h].any()
-    if not alone or not np.all((program.c[loss.h] > 0) & (low + slack <= v - off) & (v + off <= high - slack)):
-        return Part(missing="the slopes of a loss are not known well enough")
-    C = loss.value - loss.slope * loss.at
-    rate, error = (C[1] - C[0]) / (high - low), ULPS * (np.abs(loss.value) + np.abs(loss.slope * loss.at)).sum(axis=0)
-    costs = (np.abs(rate) + error / (high - low)) * (off + 4 * slack) + 2 * error
-    return Part(C[0] + (v - low) * rate, costs)
 
 
 def dual_norm(G: Array, error: Array, kind: str | int) -> float:

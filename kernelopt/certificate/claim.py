@@ -14,21 +14,8 @@ Array = np.ndarray[Any, Any]
 NO_INVERSE, NO_WEIGHTS = sp.csr_array((0, 0)), sp.csc_array((0, 0))
 
 
-class Loss(NamedTuple):
-    """wₖℓₖ at two points per entry: the multiplier lies between the slopes at these two points.
-
-    g, h : columns of g and of h = ℓ(g); at : the points, (2, n); value, slope : values and slopes of w·ℓ there, (2, n)
-    """
-
-    g: Array
-    h: Array
-    at: Array
-    value: Array
-    slope: Array
-
-
 class Program(NamedTuple):
-    """½xᵀPx + cᵀx + Σ wₖℓₖ(gₖ) + offset over b − Ax ∈ K: P ≥ 0 as a diagonal, K as (kind, rows, order or exponents)."""
+    """½xᵀPx + cᵀx + offset over b − Ax ∈ K: P ≥ 0 as a diagonal, K as (kind, rows, order or exponents)."""
 
     P: Array
     c: Array
@@ -36,7 +23,6 @@ class Program(NamedTuple):
     A: sp.csc_array
     b: Array
     cones: Sequence[tuple[str, slice, Any]]
-    losses: Sequence[Loss] = ()
 
 
 class Norm(NamedTuple):

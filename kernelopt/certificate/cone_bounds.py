@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.certificate import dual_rows, joint
-from kernelopt.certificate.conjugates import feasible_slopes
+from kernelopt.certificate import joint
 from kernelopt.certificate.gram import FROM_FACTOR, Gram, gram_of, spans_everything
 from kernelopt.certificate.multipliers import (
     Multipliers,
@@ -23,7 +22,6 @@ from kernelopt.certificate.multipliers import (
 from kernelopt.certificate.report import Lower
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.iterate import Iterate
-from kernelopt.compiler.outer import Outer
 from kernelopt.compiler.representer import Reduction
 from kernelopt.errors import MemoryLimitError
 from kernelopt.solvers import outer_dual
@@ -82,35 +80,6 @@ def joint_bound(reduction: Reduction, form: ConicForm, near: Iterate, way: str, 
         return None
     multipliers = bound.multipliers(point, found.pieces)
     return evaluate(reduction, near, point, tuple(bound.grams(multipliers)), tuple(multipliers), bound.x, strict=False)
-
-
-def of_slopes(reduction: Reduction, data: Outer, near: Iterate, slopes: Array, way: str) -> Lower | None:
-    """The bound at slopes of the separable functions where no θ has a norm: moved to Bᵀν = 0, in closed form.
-
-    None where some θ has a norm, or the multipliers of some function are not known.
-    """
-    form, pieces = data.form, data.split
-    others = np.ones(len(form.c), dtype=bool)
-    others[np.concatenate([np.arange(0), *form.u]).astype(int)] = False
-    if pieces is None or reduction.form.norms or form.P[others].any():
-        return None
-    bound = _Bound(reduction, form, near, way)
-    vanishing = bound.must_vanish([False] * len(bound.factors))
-    if vanishing is None:
-        return None
-    of_u = sp.csc_array(vanishing[pieces.u])
-    costs = np.append(of_u.T @ pieces.linear_u, pieces.linear_y)
-    F = sp.csr_array(sp.hstack([pieces.E @ of_u, pieces.F]))
-    free = replace(pieces, y=np.arange(len(costs)), F=F, linear_y=costs)
-    v = feasible_slopes(free, slopes)
-    made = None if v is None else dual_rows.of_slopes(form, pieces, v)
-    if made is None:
-        return None
-    z, tangent, _ = made
-    x = np.divide(tangent, form.P, out=np.zeros(len(form.c)), where=form.P > 0)
-    point, bound.x = outer_dual.dual_point(form, x, z), x
-    multipliers = bound.multipliers(point)
-    return bound.evaluated(point, bound.grams(multipliers), multipliers)
 
 
 def without_multipliers(reduction: Reduction, form: ConicForm, near: Iterate, way: str) -> Lower | None:

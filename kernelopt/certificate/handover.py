@@ -1,6 +1,6 @@
 """From a bound that was found to one that is proven: the checker's input is made from the multipliers.
 
-A bound of `conjugates` (slopes) or `cone_bounds` (a repaired point) becomes a dual point z of the raw cone data,
+A bound of `cone_bounds`, a repaired point, becomes a dual point z of the raw cone data,
 tangents, rows along which z may be moved, and Gram matrices from the kernel with their errors. An error in this module
 makes the bound weaker, never wrong; which norm is dual to which is taken from `multipliers.DUAL_KIND`.
 """
@@ -17,12 +17,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
-from kernelopt.certificate import checker, dual_rows, pivots
+from kernelopt.certificate import checker, pivots
 from kernelopt.certificate.balance import balanced
 from kernelopt.certificate.cancelling import with_exact_costs
-from kernelopt.certificate.claim import Bound, Dual, Link, Loss, Norm, Program, nothing, still
+from kernelopt.certificate.claim import Bound, Dual, Link, Norm, Program, nothing, still
 from kernelopt.certificate.gram import CHEAP, FROM_FACTOR, STREAMED, Gram, features_of, gram_of
-from kernelopt.certificate.multipliers import DUAL_KIND, Multipliers, is_identity, lengths_of
+from kernelopt.certificate.multipliers import DUAL_KIND, is_identity
 from kernelopt.certificate.report import Lower
 from kernelopt.compiler.canonical_form import PredictionLink
 from kernelopt.compiler.conic_form import ConicForm
@@ -30,9 +30,7 @@ from kernelopt.compiler.outer import Outer
 from kernelopt.compiler.representer import Reduction
 from kernelopt.factorization import Factor
 from kernelopt.kernels import Explicit, Linear
-from kernelopt.language.smooth import SmoothLoss
 from kernelopt.language.text import letters
-from kernelopt.support.sparse import entries
 from kernelopt.support.types import Array, Ints
 
 # Relative room between ‖Aᵀν‖ and a given μ, to which ν is shortened; tried in this order until the proof succeeds. A
@@ -51,10 +49,6 @@ SNAPS = (0.0, 1e-11, 1e-8, 1e-6)
 COSTLY = 1e-9
 ROUNDS = 12  # corrections on the grid: each removes the residuals that the last one left; two or three usually suffice
 MOST = 5000  # rows up to which the multipliers z = 0 are tried; that costs one more check
-# Relative difference between the slopes of a smooth loss at the two points around a multiplier. A larger one costs more
-# of the bound, a smaller one is lost in the rounding of slopes.
-NEARBY = 1e-10
-DOUBLINGS = 60  # most doublings of a step: 2⁶⁰ ≈ 1e18 times the first
 EXACT = (Linear, Explicit)  # kernels whose features are given, not computed by a rounded formula
 FEW = 1000  # rows up to which all variants are tried and the best bound is kept; larger values cost more checks
 # Least weight of a norm, relative to the one with the largest ‖mⱼ‖, when the remainder of Aᵀν is divided: it keeps
@@ -69,28 +63,15 @@ def checked(
 
     With `span` θ is confined to the factor's span. For small problems variants are tried until a bound is `enough`.
     """
-    best: tuple[Bound, tuple[str, ...]] = (nothing("no dual point"), ())
-    for spare in SPARES:
-        best = _with_room_for_norms(reduction, data, found, span, spare, enough)
-        if found.slopes is None or isfinite(best[0].value) or "exceeds" not in best[0].missing:
-            break
-    return best
-
-
-def _with_room_for_norms(  # noqa: PLR0917
-    reduction: Reduction, data: Outer, found: Lower, span: bool, spare: float, enough: Callable[[Bound], bool]
-) -> tuple[Bound, tuple[str, ...]]:
-    """The bound where ν is shortened until ‖Aᵀν‖ ≤ (1 − spare)μ for a given μ."""
     form = data.form
-    share = _share(data, found, spare)
-    links = links_of(reduction, form, found, share, span)
-    point = _point(reduction, data, found, links, share)
-    if point is None:
+    links = links_of(reduction, form, found, span)
+    if found.point is None:
         return nothing("no multipliers of the cone data are known"), ()
-    z, tangent, arguments = point
+    z, tangent, u = np.array(found.point.z), np.zeros(len(form.c)), np.concatenate([np.arange(0), *form.u]).astype(int)
+    tangent[u] = form.P[u] * found.point.x[u]
     if not np.isfinite(z).all():
         return nothing("the dual point is not finite"), ()
-    program, links, z = balanced(program_of(form, arguments), links, z)
+    program, links, z = balanced(program_of(form), links, z)
     best = _moved_and_checked(form, found, program, links, still(z, tangent), enough)
     exact = None if isfinite(best.value) else with_exact_costs(program, links)
     if exact is not None:
@@ -142,7 +123,7 @@ def _moved_and_checked(  # noqa: PLR0917
 
 def _without_multipliers(program: Program, links: list[Link], dual: Dual) -> Bound:
     """The bound of z = 0 and ν = 0. It is at most the offset, and tight where θ = 0 and y = 0 attain the offset."""
-    if len(program.b) > MOST or program.losses:
+    if len(program.b) > MOST:
         return nothing("not asked")
     return checker.lower(program, _empty(links), still(np.zeros(len(program.b)), np.zeros_like(dual.tangent)))
 
@@ -293,7 +274,7 @@ def _eliminated(form: ConicForm, program: Program, links: list[Link], dual: Dual
 
 def _free_matrix(form: ConicForm, program: Program, links: list[Link], dual: Dual) -> sp.csc_array:
     """[A_J; c_J] of the free columns; the last one is kept for the next value of a path, which often has the same."""
-    plain = all(link.norms for link in links) and not program.losses
+    plain = all(link.norms for link in links)
     A, last, known = form.notes.get("free columns", (None, (), None))
     given = program.c, program.P > 0, dual.tangent
     if plain and A is program.A and all(np.array_equal(a, b) for a, b in zip(last, given, strict=True)):
@@ -419,55 +400,12 @@ def _snapped_exponentials(z: Array, touched: NDArray[np.bool_], least: float) ->
     return np.stack([np.where(small, 0.0, u), v, np.where(small, 0.0, w)], axis=1).ravel()
 
 
-def _share(data: Outer, found: Lower, spare: float) -> float:
-    """The largest share of ν, at most 1, with ‖Aᵀν‖ ≤ (1 − spare)μ for each given μ."""
-    share = 1.0
-    if found.slopes is None:
-        return share
-    form = data.form
-    for m, gram in zip(found.multipliers, found.grams, strict=True):
-        for j, length in zip(m.norms, lengths_of(m, gram), strict=True):
-            t = form.t[j]
-            bounded = np.any(form.A.data[form.A.indptr[t] : form.A.indptr[t + 1]] > 0)
-            if form.P[t] == 0 and not bounded and length * (1 + spare) > form.c[t]:
-                share = min(share, float(form.c[t] / length) * (1 - 2 * spare))
-    return share
+def program_of(form: ConicForm) -> Program:
+    """The cone data as the checker takes them."""
+    return Program(form.P, form.c, form.offset, form.A, form.b, form.cones.slices)
 
 
-def program_of(form: ConicForm, arguments: list[Array]) -> Program:
-    """The cone data as the checker takes them, with smooth losses as two tangents around each argument."""
-    losses = []
-    for smooth, q in zip(form.smooth, arguments, strict=True):
-        counts = form.c[smooth.h] > 0
-        weight, data = form.c[smooth.h][counts], tuple(d[counts] for d in smooth.data)
-        points = np.stack(_around(smooth.loss, q[counts], data))
-        value = np.stack([weight * smooth.loss.value(point, data) for point in points])
-        slope = np.stack([weight * smooth.loss.gradient(point, data) for point in points])
-        losses.append(Loss(smooth.g[counts], smooth.h[counts], points, value, slope))
-    return Program(form.P, form.c, form.offset, form.A, form.b, form.cones.slices, losses)
-
-
-def _around(loss: SmoothLoss, q: Array, data: tuple[Array, ...]) -> list[Array]:
-    """Points below and above q at which the slope differs by a little more than rounding, inside of the domain."""
-    slope = loss.gradient(q, data)
-    wanted = NEARBY * (np.abs(slope) + float(np.median(np.abs(slope))) if len(q) else 0.0) + float(np.finfo(float).tiny)
-    found = []
-    for sign, end in ((-1.0, loss.low), (1.0, loss.high)):
-        curvature = loss.hessian(q, data)
-        with np.errstate(divide="ignore", over="ignore"):
-            step = np.clip(wanted / curvature, 1e-12 * np.maximum(np.abs(q), 1e-3), 1e6 * np.maximum(np.abs(q), 1.0))
-        for _ in range(DOUBLINGS):
-            point = q + sign * step
-            point = np.where(sign * (point - end) >= 0, 0.5 * (q + end), point)
-            short = sign * (loss.gradient(point, data) - slope) < 0.5 * wanted
-            if not short.any():
-                break
-            step = np.where(short, 2 * step, step)
-        found.append(point)
-    return found
-
-
-def links_of(reduction: Reduction, form: ConicForm, found: Lower, share: float, span: bool) -> list[Link]:
+def links_of(reduction: Reduction, form: ConicForm, found: Lower, span: bool) -> list[Link]:
     """The links of each θ, with the vectors that Aᵀν was split into and their Gram matrix."""
     made = []
     for number, (m, gram) in enumerate(zip(found.multipliers, found.grams, strict=True)):
@@ -480,10 +418,7 @@ def links_of(reduction: Reduction, form: ConicForm, found: Lower, share: float, 
                 dual = DUAL_KIND.get(norm.kind, "fro")
                 norms.append(Norm(int(form.t[j]), dual, norm.right, slice(at, at + width), f))
                 at += width
-        T = np.diag(_shares(m, share))
-        factor = reduction.factors[link.theta]
-        known = gram.mixed(T) if share != 1 else gram
-        V, at_V, norms = turned(link, factor, m.stack @ T, known, norms, span)
+        V, at_V, norms = turned(link, reduction.factors[link.theta], m.stack, gram, norms, span)
         made.append(Link(
             columns=columns.reshape(-1, outputs, order="F"), take=link.take[: len(columns) // outputs],
             sizes=at_V.sizes, norms=norms, V=V, gram=at_V.value, error=at_V.error,
@@ -515,13 +450,6 @@ def _shared_out(norms: list[Norm], gram: Array) -> Array:
         return np.linalg.solve(G, MW)
     except np.linalg.LinAlgError:
         return np.zeros_like(M)
-
-
-def _shares(m: Multipliers, share: float) -> Array:
-    """The factor of each column of V: the share for multipliers, 1 for functions f₀."""
-    found = np.ones(m.stack.shape[1])
-    found[: sum(m.widths)] = share
-    return found
 
 
 def turned(  # noqa: PLR0917
@@ -569,40 +497,3 @@ def free_features(link: PredictionLink, factor: Factor) -> tuple[Array | None, b
     exact = len(first) == F.shape[1] and isinstance(link.rows.kernel, EXACT)
     F = np.where((F[:1] == F).all(axis=0), 1.0, np.ldexp(F, 1 - np.frexp(largest)[1]))
     return F[:, np.sort(first)], exact
-
-
-def _point(
-    reduction: Reduction, data: Outer, found: Lower, links: list[Link], share: float
-) -> tuple[Array, Array, list[Array]] | None:
-    """(z, tangents, arguments of smooth losses)."""
-    form = data.form
-    if found.point is not None:
-        tangent = np.zeros(len(form.c))
-        u = np.concatenate([np.arange(0), *form.u]).astype(int)
-        tangent[u] = form.P[u] * found.point.x[u]
-        return np.array(found.point.z), tangent, []
-    split = data.split
-    if split is None or found.slopes is None:
-        return None
-    made = dual_rows.of_slopes(form, split, share * found.slopes)
-    if made is None:
-        return None
-    z = made[0]
-    _bound_norms(form, split.rows, links, z)
-    return z, made[1], made[2]
-
-
-def _bound_norms(form: ConicForm, rows: Array, links: list[Link], z: Array) -> None:
-    """Set the multipliers of rows a·t ≤ b to the excess of ‖Aᵀν‖ over the slope of t's cost at the bound."""
-    place, columns, values = entries(form.by_rows, rows)
-    for link in links:
-        for norm in link.norms:
-            length = checker.dual_norm(link.gram[norm.n, norm.n], link.error[norm.n, norm.n], norm.dual)
-            mine = np.flatnonzero((columns == norm.column) & (values > 0))
-            if not len(mine):
-                continue
-            limits = form.b[rows[place[mine]]] / values[mine]
-            k = mine[np.argmin(limits)]
-            excess = length * (1 + SPARE) - form.c[norm.column] - form.P[norm.column] * limits.min()
-            if excess > 0:
-                z[rows[place[k]]] = excess / values[k] * (1 + SPARE)

@@ -49,7 +49,7 @@ class Claimed(NamedTuple):
     """The problem, links of all θ without multipliers, the norms' numbers, and L of each with n = νL.
 
     fixed : whether no multiplier can raise what t costs
-    free, S, costs : the free columns
+    free, S, costs : the free columns; known : a bound whose VᵀQV hold for the same ν
     """
 
     reduction: Reduction
@@ -61,6 +61,7 @@ class Claimed(NamedTuple):
     free: checker.Free
     S: sp.csc_array
     costs: Array
+    known: Lower | None
 
 
 class Claim(NamedTuple):
@@ -75,9 +76,14 @@ class Claim(NamedTuple):
 
 
 @np.errstate(all="ignore")  # numbers that are too large end in a bound of −∞
-def lower_bound(reduction: Reduction, pieces: Pieces, a: Array, way: str, span: bool) -> Lower | None:
-    """The bound proven from multipliers near a; None where some θ has several norms, none, or one of a part of it."""
-    task, a = _task(reduction, pieces), np.array(a, dtype=float)
+def lower_bound(  # noqa: PLR0917
+    reduction: Reduction, pieces: Pieces, a: Array, way: str, span: bool, known: Lower | None = None
+) -> Lower | None:
+    """The bound proven from multipliers near a; None where some θ has several norms, none, or one of a part of it.
+
+    known : a bound whose VᵀQV hold for the same ν
+    """
+    task, a = _task(reduction, pieces, known), np.array(a, dtype=float)
     if task is None:
         return None
     bound, claim = nothing("the multipliers are not finite, or not those of the rows"), None
@@ -89,10 +95,11 @@ def lower_bound(reduction: Reduction, pieces: Pieces, a: Array, way: str, span: 
         if isfinite(bound.value) or "exceeds" in bound.missing:
             break
     kept = ((), ()) if claim is None else (claim.multipliers, claim.grams)
-    return Lower(bound.value, (), bound.rounding, bound.terms, False, *kept, missing=bound.missing)
+    products = tuple(gram.product for gram in kept[1])
+    return Lower(bound.value, (), bound.rounding, bound.terms, False, *kept, products=products, missing=bound.missing)
 
 
-def _task(reduction: Reduction, pieces: Pieces) -> Claimed | None:
+def _task(reduction: Reduction, pieces: Pieces, known: Lower | None) -> Claimed | None:
     """None where some θ has several norms, none, or one of a part of it."""
     form = reduction.form
     named = [link.u.id for link in form.predictions if link.u is not None] + [norm.t.id for norm in form.norms]
@@ -121,7 +128,7 @@ def _task(reduction: Reduction, pieces: Pieces) -> Claimed | None:
         norms, rights, fixed = [*norms, j], [*rights, L], [*fixed, not _is_endless(pieces, t)]
     free = pieces_checker.free_columns(pieces, links)
     W = free.matrix(len(pieces.s0), free.values)
-    return Claimed(reduction, pieces, links, norms, rights, fixed, free, W[:-1], W[[-1]].toarray()[0])
+    return Claimed(reduction, pieces, links, norms, rights, fixed, free, W[:-1], W[[-1]].toarray()[0], known)
 
 
 def _alone(pieces: Pieces, t: int) -> tuple[Ints, Array]:
@@ -154,8 +161,9 @@ def _proven(task: Claimed, a: Array, spare: float, way: str, span: bool) -> tupl
     """The bound for one spare; multipliers are moved again where the kernel's ‖Aᵀν‖ exceeds a cost."""
     pieces, more = task.pieces, np.zeros(len(task.links))
     a = a.copy()
-    for norm in task.reduction.form.norms:
-        a[_signs(pieces, int(pieces.columns[norm.t.id][0]))] = 0.0
+    for norm in task.reduction.form.norms:  # multipliers of bounds on t follow in the end, and are in other units
+        rows, _ = _alone(pieces, int(pieces.columns[norm.t.id][0]))
+        a[rows[np.isin(rows, pieces.below)]] = 0.0
     for number in range(PASSES):
         a = _feasible(task, a, spare, more)
         for exactly in (False, True):
@@ -290,7 +298,7 @@ def _by_one_row(task: Claimed, a: Array, spare: float) -> Dual | None:
     if not len(some):
         return None
     a = a.copy()
-    a[some] = pivots.on_grid(a)[some]
+    a[some] = pivots.on_grid(a[some])
     most = int(some[np.argmax(room[some])])
     entry = free.values[free.rows == most].sum()
     a[most] -= checker.sums(free, a)[0][0] / entry
@@ -300,12 +308,13 @@ def _by_one_row(task: Claimed, a: Array, spare: float) -> Dual | None:
 
 def _claim(task: Claimed, dual: Dual, way: str, span: bool) -> Claim:
     """The links with ν = −(c_u + S_uᵀa) and n = νL, and multipliers of rows of t alone for g_t ≥ ‖Aᵀν‖."""
-    pieces, a, rho, found, short = task.pieces, dual.z.copy(), dual.radius[task.pieces.twins.row], [], []
+    pieces, a, rho, short = task.pieces, dual.z.copy(), dual.radius[task.pieces.twins.row], []
+    found = list[tuple[Link, Multipliers, Gram]]()
     g, e = pieces_checker.stationarity(pieces, dual, rho)
     for of_theta, bare, j, L in zip(task.reduction.form.predictions, task.links, task.norms, task.rights, strict=True):
         factor, V, [norm] = task.reduction.factors[of_theta.theta], bare.V.copy(), bare.norms
         V[:, norm.n] = of_theta.summed(-g[bare.columns]) @ L
-        known = gram_of(of_theta, factor, V, way)
+        known = _known(task, len(found), V) or gram_of(of_theta, factor, V, way)
         V_turned, at_V, norms = turned(of_theta, factor, V, known, [norm], span)
         link = bare._replace(sizes=at_V.sizes, norms=norms, V=V_turned, gram=at_V.value, error=at_V.error)
         [(_, length, _)] = checker.lengths(link, g, e) or [(norm, inf, 0.0)]
@@ -315,6 +324,13 @@ def _claim(task: Claimed, dual: Dual, way: str, span: bool) -> Claim:
         found.append((link, Multipliers(V, (L.shape[1],), (j,), (norm.dual,), (norm.f,), False), known))
     links, multipliers, grams = zip(*found, strict=True) if found else ((), (), ())
     return Claim(replace(dual, z=a), list(links), multipliers, grams, *np.array(short).reshape(-1, 2).T)
+
+
+def _known(task: Claimed, number: int, V: Array) -> Gram | None:
+    """The known VᵀQV of a θ, where it is that of the same V."""
+    if task.known is None or number >= len(task.known.grams):
+        return None
+    return task.known.grams[number] if np.array_equal(task.known.multipliers[number].stack, V) else None
 
 
 def _raise(pieces: Pieces, t: int, a: Array, need: float) -> float:

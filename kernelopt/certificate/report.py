@@ -37,8 +37,7 @@ class Lower:
 
     terms : sum of the absolute values of its terms
     multipliers, grams : the multipliers of each θ, and their VᵀQV
-    nu, slopes : ν and v, of a bound by conjugates; point : the dual point, of a bound by the cone form; rows : of a
-        bound on pieces, the multipliers of all rows
+    nu, rows : ν and the multipliers of all rows, of a bound on pieces; point : the dual point, of one by the cone form
     products : QV for each θ, where a pass over the kernel gave it
     box, radii : bounds on the variables and on each ‖θ‖ that may be assumed where the cost of a residual is otherwise
         unbounded
@@ -54,7 +53,6 @@ class Lower:
     assumes_radius: bool
     multipliers: tuple[Multipliers, ...]
     grams: tuple[Gram, ...]
-    slopes: Array | None = None
     nu: Array | None = None
     point: DualPoint | None = None
     products: tuple[Array | None, ...] = ()

@@ -24,22 +24,20 @@ CURVED = ("exp", "power", "generalized_power")
 SLACK = 2.0**-44
 
 
-def inside(form: ConicForm, x: Array, slopes_of_g: Array, terms: float, known: Array) -> float:
+def inside(form: ConicForm, x: Array, terms: float, known: Array) -> float:
     """The rounding inside of losses in units of u: Σ |cⱼ|eⱼ + √(2T·Σ Pⱼeⱼ²) + ½u·Σ Pⱼeⱼ².
 
-    The sums run over auxiliary columns and arguments of smooth losses. eⱼ is the largest eᵢ/|Aᵢⱼ| of the rows i of a
+    The sums run over auxiliary columns. eⱼ is the largest eᵢ/|Aᵢⱼ| of the rows i of a
     column, a cone counting as one row. The effect of e in exponentials, powers and logarithms is added.
 
-    x : the point on columns of u, t and the user's variables, 0 elsewhere; slopes_of_g : |w ℓ′(g)| on arguments g
+    x : the point on columns of u, t and the user's variables, 0 elsewhere
     known : the errors e of the columns of u; linear and square terms of u in the objective count too
     """
     ours = form.stated.copy()
-    for smooth in form.smooth:
-        ours[smooth.g] = False
     s, e = _propagated(form, x, ours, known)
     cost, curvature = np.abs(form.c), form.P
     of_squares = euclidean(np.sqrt(curvature) * e)
-    plain = float((cost + slopes_of_g) @ e) + float(np.sqrt(2 * terms)) * of_squares + 0.5 * UNIT * of_squares**2
+    plain = float(cost @ e) + float(np.sqrt(2 * terms)) * of_squares + 0.5 * UNIT * of_squares**2
     return plain + _of_curved_cones(form, x, s, e, ours, terms, cost)
 
 

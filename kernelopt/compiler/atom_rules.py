@@ -21,10 +21,10 @@ from kernelopt.pieces.elementary import (
     AbsolutePower,
     Exp,
     InversePower,
-    LogComplement,
     Logistic,
     NegativeEntropy,
     NegativeLog,
+    NegativeLogComplement,
     NegativeRoot,
     PositivePower,
 )
@@ -44,6 +44,8 @@ class Reading(Protocol):
     def entries(self, node: Any) -> Entries: ...
 
     def flattened(self, entries: Entries) -> Entries: ...
+
+    def at_most_zero(self, entries: Entries) -> None: ...
 
     def linear(self, node: Any) -> Entries: ...
 
@@ -170,6 +172,8 @@ def _largest(reader: Reading, parts: list[Entries]) -> Entries:
     """The maximum of several, entry by entry: the last one plus max(0, differences from it)."""
     if len(parts) == 1:
         return parts[0]
+    if not all(part.is_affine for part in parts) and (found := _of_one_number(parts)) is not None:
+        return found
     if len(parts) == 2:
         curved, line = parts if parts[1].is_affine else parts[::-1]
         if line.is_affine:
@@ -333,7 +337,7 @@ def _log(reader: Reading, node: Any) -> Entries:
         alone = np.array_equal(term.at, np.arange(len(argument))) and np.array_equal(term.weight, -argument.c)
         if alone and isinstance(term.functions.family, Exp):
             s = Entries(term.functions.M, term.functions.c).take(term.which)
-            return applied(LogComplement(), s, weight=-1.0).plus_constant(np.log(argument.c))
+            return applied(NegativeLogComplement(), s, weight=-1.0).plus_constant(np.log(argument.c))
     return applied(NegativeLog(), reader.flattened(argument), weight=-1.0)
 
 
@@ -347,11 +351,13 @@ def _power(reader: Reading, node: Any) -> Entries | None:
         return argument
     if p == 2:
         return _piecewise(reader, SQUARE, argument)
-    if p > 1:  # of other powers than even ones cvxpy's is ∞, or 0, below 0
+    if p > 1:  # of other powers than even ones cvxpy's is ∞ below 0
         if (found := _of_size(p, argument)) is not None:
             return found
-        even = node.args[0].is_nonneg() or p % 2 == 0
-        return applied(AbsolutePower(p), reader.flattened(argument)) if even else None
+        base = reader.flattened(argument)
+        if not (node.args[0].is_nonneg() or p % 2 == 0):
+            reader.at_most_zero(base.times(-1.0))
+        return applied(AbsolutePower(p), base)
     if p == 0:
         return None
     family, weight = (NegativeRoot(p), -1.0) if p > 0 else (InversePower(-p), 1.0)
@@ -381,18 +387,22 @@ def _of_size(p: float, entries: Entries) -> Entries | None:
 
 
 def _kl_div(reader: Reading, node: Any) -> Entries | None:
-    """x ln(x/y) − x + y of a constant x ≥ 0."""
+    """x ln(x/y) − x + y of a constant x ≥ 0, or of a constant y > 0."""
+    x, y = _spread(reader, node)
+    if node.args[1].is_constant() and np.all(y.c > 0) and x.is_affine:
+        return applied(NegativeEntropy(), x).plus(x.times(-1 - np.log(y.c))).plus_constant(y.c)
     if not node.args[0].is_constant():
         return None
-    x, y = _spread(reader, node)
     return y.plus_constant(_x_log_x(x.c) - x.c).plus(applied(NegativeLog(), reader.flattened(y)).times(x.c))
 
 
 def _rel_entr(reader: Reading, node: Any) -> Entries | None:
-    """x ln(x/y) of a constant x ≥ 0."""
+    """x ln(x/y) of a constant x ≥ 0, or of a constant y > 0."""
+    x, y = _spread(reader, node)
+    if node.args[1].is_constant() and np.all(y.c > 0) and x.is_affine:
+        return applied(NegativeEntropy(), x).plus(x.times(-np.log(y.c)))
     if not node.args[0].is_constant():
         return None
-    x, y = _spread(reader, node)
     return applied(NegativeLog(), reader.flattened(y)).times(x.c).plus_constant(_x_log_x(x.c))
 
 

@@ -69,8 +69,7 @@ def _differ(problem: cp.Problem, pieces: Pieces) -> tuple[float, float] | None:
 
     Columns that graph forms of atoms add have no values beside their solver's: such pieces are not compared.
     """
-    known = np.concatenate([pieces.bounds[:, 0], *pieces.columns.values()])
-    if len(np.unique(known)) < pieces.n:
+    if not pieces.is_explicit:
         return None
     x = np.zeros(pieces.n)
     for variable in problem.variables():

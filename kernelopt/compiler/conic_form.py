@@ -19,11 +19,9 @@ import scipy.sparse as sp
 
 from kernelopt.compiler import quadratic_part
 from kernelopt.compiler.attributes import dense
-from kernelopt.compiler.canonical_form import CanonicalForm, SmoothLink
-from kernelopt.compiler.structure import cone_data_of
+from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.errors import DataError
-from kernelopt.kernels.domains import check_finite
-from kernelopt.language.smooth import SmoothLoss
+from kernelopt.support.cvxpy_parts import cone_data
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
@@ -75,28 +73,6 @@ class Cones:
 
 
 @dataclass(frozen=True, eq=False)
-class SmoothColumns:
-    """h = ℓ(g, data), entry by entry, with the columns of g and h."""
-
-    loss: SmoothLoss
-    data: tuple[Array, ...]
-    g: Ints
-    h: Ints
-
-    def units(self) -> tuple[Array, Array]:
-        """|ℓ′/ℓ″| and ℓ′²/ℓ″ in the middle of the domain: the length of Newton's step, and twice its decrease."""
-        middle = np.full(len(self.g), self.loss.anywhere)
-        first, second = (self.loss.evaluate(name, middle, self.data) for name in ("gradient", "hessian"))
-        with np.errstate(all="ignore"):
-            length = np.where(second > 0, np.abs(first / second), 0.0)
-        return length, np.abs(first) * length
-
-
-# What is found once for a form, and does not depend on costs of norms.
-WITHOUT_COSTS = ("y", "by_rows", "owners", "stated", "data_unit", "_units_beside_t", "_extremes")
-
-
-@dataclass(frozen=True, eq=False)
 class ConicForm:
     """Cone data of the (minimized) outer problem.
 
@@ -110,7 +86,6 @@ class ConicForm:
     u : for each prediction link, the columns of u in Fortran order
     variables : the columns of each of the user's own variables, empty where one drops out; y : all of them
     t : for each norm link, its column
-    smooth : for each smooth loss, the columns of its argument g and of its value h, which has entries in c only
     sign : −1 where the stated problem is a Maximize, whose objective was negated
     divided : e for each row that was divided by 2ᵉ, since its coefficients are far from 1
     inverse : the function from multipliers of the rows to those of the stated constraints, by id
@@ -127,7 +102,6 @@ class ConicForm:
     variables: tuple[Ints, ...]
     t: Ints
     sign: float
-    smooth: tuple[SmoothColumns, ...] = ()
     divided: Ints | int = 0
     inverse: Any = field(default=None, repr=False)
     notes: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
@@ -160,10 +134,9 @@ class ConicForm:
 
     @cached_property
     def stated(self) -> Array:
-        """Whether a column belongs to u, t, the user's variables or a smooth loss, not to cvxpy's auxiliaries."""
+        """Whether a column belongs to u, t or the user's variables, not to cvxpy's auxiliaries."""
         found = np.zeros(len(self.c), dtype=bool)
-        smooth = [np.append(loss.g, loss.h) for loss in self.smooth]
-        found[np.concatenate([self.linked, self.y, *smooth]).astype(int)] = True
+        found[np.concatenate([self.linked, self.y]).astype(int)] = True
         return found
 
     def without(self, rows: Ints, columns: Ints) -> ConicForm:
@@ -195,31 +168,9 @@ class ConicForm:
             u=tuple(place[u] for u in self.u),
             variables=tuple(place[y] for y in self.variables),
             t=place[self.t],
-            smooth=tuple(replace(loss, g=place[loss.g], h=place[loss.h]) for loss in self.smooth),
             divided=self.divided if np.ndim(self.divided) == 0 else np.asarray(self.divided)[kept],
             inverse=of_all_rows,
         )
-
-    def with_costs_of(self, new: ConicForm, old: ConicForm) -> ConicForm | None:
-        """This form, made from `old`, for the costs of norms in `new`; None where other numbers differ too."""
-        t, kept = new.t, self.t
-        same = old.A.shape == new.A.shape and old.cones == new.cones and np.array_equal(old.t, t)
-        for name in () if old.A is new.A else ("indptr", "indices", "data"):
-            same = same and np.array_equal(getattr(old.A, name), getattr(new.A, name))
-        for a, b in ((old.c, new.c), (old.P, new.P)):
-            same = same and np.count_nonzero(a != b) == np.count_nonzero(a[t] != b[t])
-        same = same and np.array_equal(old.b, new.b) and np.array_equal(old.divided, new.divided)
-        made = same and np.array_equal(self.c[kept], old.c[t]) and np.array_equal(self.P[kept], old.P[t])
-        if not made or (old.offset, old.sign) != (new.offset, new.sign):
-            return None
-        c, P = self.c.copy(), self.P.copy()
-        c[kept], P[kept] = new.c[t], new.P[t]
-        found = replace(self, c=c, P=P)
-        found.notes.update(self.notes)
-        for name in WITHOUT_COSTS:
-            if name in self.__dict__:
-                found.__dict__[name] = self.__dict__[name]
-        return found
 
     @property
     def is_constant(self) -> bool:
@@ -232,7 +183,7 @@ class ConicForm:
 
         Small is the first decile of the nonzero numbers, so that a few large ones do not count. Rows and costs of t are
         left out, except that costs of t count where the objective has no others. For columns of u, `data_unit` replaces
-        σ; a smooth loss has units of its own.
+        σ.
         """
         sigma, kappa = self._units_beside_t
         return sigma, kappa or max(typical(sigma * self.c[self.t]), typical(sigma**2 * self.P[self.t])) or 1.0
@@ -240,16 +191,11 @@ class ConicForm:
     @cached_property
     def _units_beside_t(self) -> tuple[float, float]:
         """σ, and κ of the other costs; 0 where there are none."""
-        lengths, gains = [np.delete(self.b, self._rows_of_t())], [np.zeros(0)]
-        for smooth in self.smooth:
-            length, gain = smooth.units()
-            lengths, gains = [*lengths, length], [*gains, self.c[smooth.h] * gain]
-        sigma = typical(np.concatenate(lengths), 0.1) or 1.0
-        others = np.concatenate([self.t, *(smooth.h for smooth in self.smooth)]).astype(int)
+        sigma = typical(np.delete(self.b, self._rows_of_t()), 0.1) or 1.0
         unit = np.full(len(self.c), sigma)
         unit[np.concatenate([np.arange(0), *self.u]).astype(int)] = self.data_unit or sigma
-        c, P = np.delete(self.c * unit, others), np.delete(self.P * unit**2, others)
-        return sigma, max(typical(c, 0.1), typical(P, 0.1), typical(np.concatenate(gains), 0.1))
+        c, P = np.delete(self.c * unit, self.t), np.delete(self.P * unit**2, self.t)
+        return sigma, max(typical(c, 0.1), typical(P, 0.1))
 
     @cached_property
     def _extremes(self) -> tuple[float, float, float, float, float]:
@@ -334,7 +280,7 @@ def conic_form(form: CanonicalForm) -> ConicForm:
         empty, offset = np.zeros(0), sign * float(form.bare.objective.value)
         u = tuple(np.arange(0) for _ in form.predictions)
         return ConicForm(empty, empty, offset, sp.csc_array((0, 0)), empty, Cones(0, 0), u, (), np.arange(0), sign)
-    data = cone_data_of(form.bare)
+    data = cone_data(form.bare)
     dims, P, of = data.dims, data.P, data.columns
     found = ConicForm(
         P=np.zeros(len(data.c)) if P is None else P.diagonal(),
@@ -349,7 +295,6 @@ def conic_form(form: CanonicalForm) -> ConicForm:
         variables=tuple(map(of, form.y)),
         t=np.array([of(link.t)[0] for link in form.norms], dtype=int),
         sign=-1.0 if isinstance(form.outer.objective, cp.Maximize) else 1.0,
-        smooth=tuple(_smooth_columns(link, of(link.g), of(link.h)) for link in form.smooth),
         inverse=data.multipliers,
     )
     return _divided(found if P is None else _diagonal(found, sp.csc_array(P)))
@@ -442,17 +387,6 @@ def _exponents(which: Ints, sizes: Array, count: int) -> Ints:
     np.maximum.at(largest, which, sizes)
     found = np.frexp(largest)[1].astype(int)
     return np.where((np.abs(found) <= MODERATE) | ~np.isfinite(largest), 0, found)
-
-
-def _smooth_columns(link: SmoothLink, g: Ints, h: Ints) -> SmoothColumns:
-    """The columns of a loss, none where h drops out of the problem. Data with parameters are checked again."""
-    known = link.term.data()
-    assert known is not None  # parameters have values by now
-    if link.term.parameters():
-        check_finite(np.concatenate([np.zeros(0), *known[1]]), f"the data of {link.term.loss.name}")
-        link.term.loss.check(*known)
-    size = len(h)
-    return SmoothColumns(link.term.loss, tuple(d[:size] for d in known[1]), g[:size], h)
 
 
 def constraint_multipliers(form: ConicForm, z: Array) -> dict[int, Any]:

@@ -148,7 +148,11 @@ def towards_zero(reduction: Reduction, form: ConicForm, point: Iterate) -> Itera
     other variables are moved. None where predictions or y have costs themselves, or a norm of θ − f₀ is penalized.
     """
     costly = (form.c != 0) | (form.P > 0)
-    if costly[form.y].any() or costly[np.concatenate([np.arange(0), *form.u]).astype(int)].any() or form.smooth:
+    if (
+        costly[form.y].any()
+        or costly[np.concatenate([np.arange(0), *form.u]).astype(int)].any()
+        or reduction.form.smooth
+    ):
         return None
     norms = [n for n, column in zip(reduction.form.norms, form.t, strict=True) if costly[column]]
     if any(norm.view.shift is not None for norm in norms):

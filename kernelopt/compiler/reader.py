@@ -182,18 +182,19 @@ class Reader:
             kept[tuple(attributes["sparsity"])] = 1.0
             found = found.times(flat(kept))
         if attributes["nonneg"] or attributes["pos"]:
-            self._at_most_zero(found.times(-1.0))
+            self.at_most_zero(found.times(-1.0))
         if attributes["nonpos"] or attributes["neg"]:
-            self._at_most_zero(found)
+            self.at_most_zero(found)
         if attributes["PSD"] or attributes["NSD"]:
             self._add(semidefinite(found.times(1.0 if attributes["PSD"] else -1.0), variable.shape[0]))
         for bound, sign in zip(attributes["bounds"] or (), (-1.0, 1.0), strict=False):
             limit = flat(np.broadcast_to(bound.value if isinstance(bound, cp.Expression) else bound, variable.shape))
             finite = np.flatnonzero(np.isfinite(limit))
-            self._at_most_zero(found.take(finite).plus_constant(-limit[finite]).times(sign))
+            self.at_most_zero(found.take(finite).plus_constant(-limit[finite]).times(sign))
         return found
 
-    def _at_most_zero(self, entries: Entries) -> None:
+    def at_most_zero(self, entries: Entries) -> None:
+        """Add the restriction entries ≤ 0."""
         self._add(Restriction("below", entries))
 
     def _moved(self, node: Any) -> Entries:
@@ -267,9 +268,9 @@ class Reader:
         """A constraint."""
         kind, arguments = type(restriction).__name__, restriction.args
         if kind == "Inequality":
-            self._at_most_zero(self.entries(restriction.expr))
+            self.at_most_zero(self.entries(restriction.expr))
         elif kind in ("NonPos", "NonNeg"):
-            self._at_most_zero(self.entries(arguments[0]).times(1.0 if kind == "NonPos" else -1.0))
+            self.at_most_zero(self.entries(arguments[0]).times(1.0 if kind == "NonPos" else -1.0))
         elif kind in ("Equality", "Zero"):
             difference = restriction.expr if kind == "Equality" else arguments[0]
             self._add(Restriction("equal", self.flattened(self.entries(difference))))

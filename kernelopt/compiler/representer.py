@@ -379,11 +379,9 @@ def _value_of_pieces(form: CanonicalForm, point: Iterate) -> float:
     It replaces a nan that cvxpy gets from 0·∞, where a function of weight 0 overflows.
     """
     pieces = read(form)
-    if pieces is None:
+    if pieces is None or not pieces.is_explicit:  # columns of graph forms have a solver's values only
         return float("nan")
     x = in_columns(form, pieces, point)
-    if len(np.unique(np.concatenate([pieces.bounds[:, 0], *pieces.columns.values()]))) < pieces.n:
-        return float("nan")  # columns of graph forms have a solver's values only
     sign = -1.0 if isinstance(form.outer.objective, cp.Maximize) else 1.0
     with np.errstate(all="ignore"):
         value = float(pieces.sums(pieces.settled(x))[0])

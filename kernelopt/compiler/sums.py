@@ -23,6 +23,7 @@ from kernelopt.compiler.pieces import (
     Entropy,
     ExponentialPiece,
     Logarithm,
+    LogComplement,
     LogSumExp,
     Piece,
     PowerPiece,
@@ -30,20 +31,18 @@ from kernelopt.compiler.pieces import (
     pairs_of,
     without_weight,
 )
-from kernelopt.compiler.pieces import (
-    LogComplement as LogComplementPiece,
-)
-from kernelopt.compiler.separable import CLASSES, Lengths, Separable
+from kernelopt.compiler.separable import Lengths, Separable
+from kernelopt.compiler.units import row_exponents
 from kernelopt.language.smooth import SmoothLoss
-from kernelopt.pieces.custom import Stated
+from kernelopt.pieces.custom import StatedFunction
 from kernelopt.pieces.elementary import (
     AbsolutePower,
     Exp,
     InversePower,
-    LogComplement,
     Logistic,
     NegativeEntropy,
     NegativeLog,
+    NegativeLogComplement,
     NegativeRoot,
     PositivePower,
 )
@@ -55,6 +54,9 @@ from kernelopt.pieces.quadratics import ABS, POS, Piecewise, many
 from kernelopt.support.arithmetic import UNIT
 from kernelopt.support.types import Array, Ints
 
+# Exponents of a log-sum-exp. Its curvature takes one row of s for each of the K(K − 1)/2 pairs, 45 for 10 exponents;
+# larger ones become exponentials of one number each, with one more variable per log-sum-exp.
+CLASSES = 10
 # Roundings of a cost that are left where terms of a maximum cancel: no cost of its own.
 CANCELLED = 8 * UNIT
 
@@ -94,12 +96,12 @@ class _Parts:
 
 def separated(pieces: Pieces, form: CanonicalForm) -> Separable | None:
     """The functions of one number each; None where the problem is no sum of such functions."""
-    if pieces.cones or len(pieces.bounds):
+    if pieces.cones or len(pieces.bounds) or not len(columns_of_u(pieces, form)):
         return None
     S = sp.csr_array(pieces.by_columns)
     on_t = _touched(S, _columns_of_t(pieces, form))
     empty = np.diff(S.indptr) == 0
-    parts, base = _Parts(pieces.c.copy()), np.zeros(len(pieces.s0))
+    parts, base, exponents = _Parts(pieces.c.copy()), np.zeros(len(pieces.s0)), row_exponents(pieces)
     for group in pieces.groups:
         if not group.is_outer:
             return None
@@ -111,7 +113,8 @@ def separated(pieces: Pieces, form: CanonicalForm) -> Separable | None:
             s = pieces.s0[group.rows[bare]]
             parts.constant += float(w[bare] @ group.family.take(np.flatnonzero(bare)).value(s))
             base[group.rows[bare]] = w[bare][:, None] * group.family.take(np.flatnonzero(bare)).slope(s)
-        keep = np.flatnonzero(~bare & ~touched)
+        idle = (w == 0) & isinstance(group.family, StatedFunction)
+        keep = np.flatnonzero(~bare & ~touched & ~idle)
         if len(keep):
             one = group if len(keep) == len(w) else group.take(keep)
             if not _added(parts, one, w[keep], S, pieces.s0):
@@ -120,11 +123,12 @@ def separated(pieces: Pieces, form: CanonicalForm) -> Separable | None:
         own = rows[~on_t[rows] & ~(empty[rows] & ((pieces.s0[rows] == 0) | (not equal) & (pieces.s0[rows] <= 0)))]
         if empty[own].any():
             return None  # a contradiction, which no engine of ours proves
-        at, (rate, _) = parts.put(S[own], own), (np.ones(len(own)), None)
-        b = -pieces.s0[own][:, None]
+        rate = 2.0 ** exponents[own]
+        at = parts.put(sp.csr_array(sp.diags_array(1 / rate) @ S[own]), own)
+        b = -(pieces.s0[own] / rate)[:, None]
         nothing = np.zeros((len(own), 1))
         parts.use(Quadratic(at, b if equal else np.full_like(b, -inf), b, nothing, nothing, nothing))
-        parts.returns(own, at, rate)
+        parts.returns(own, at, 1 / rate)
     return _assembled(parts, pieces, form, base)
 
 
@@ -159,8 +163,8 @@ def _assembled(parts: _Parts, pieces: Pieces, form: CanonicalForm, base: Array) 
     rows, at, factor = (np.concatenate(several) for several in zip(*parts.back, strict=True))
     return Separable(
         u, y, sp.csr_array(S[:, u]), sp.csr_array(S[:, y]), costs[u], costs[y], tuple(parts.functions),
-        np.arange(0), np.concatenate(parts.plain), (),
-        sp.csr_array((factor, (rows, at)), shape=(len(pieces.s0), parts.m)), base, n, len(users), parts.constant,
+        np.concatenate(parts.plain), sp.csr_array((factor, (rows, at)), shape=(len(pieces.s0), parts.m)), base,
+        n, len(users), parts.constant,
     )  # fmt: skip
 
 
@@ -226,15 +230,15 @@ def _function(family: Family, at: Ints, w: Array, rate: Array, shift: Array) -> 
             return ExponentialPiece(at, w, rate, shift, nothing, logistic=True)
         case NegativeLog():
             return Logarithm(at, w, rate, shift, nothing)
-        case LogComplement():
-            return LogComplementPiece(at, w, rate, shift, nothing)
+        case NegativeLogComplement():
+            return LogComplement(at, w, rate, shift, nothing)
         case NegativeEntropy():
             return Entropy(at, w, rate, shift, nothing)
         case AbsolutePower(p=p):
             return PowerPiece(at, w, rate, shift, nothing, p, positive=isinstance(family, PositivePower))
         case InversePower(p=p):
             return PowerPiece(at, w, rate, shift, nothing, -p, positive=False)
-        case Stated(loss=SmoothLoss() as loss, data=data):
+        case StatedFunction(loss=SmoothLoss() as loss, data=data):
             return Custom(at, loss, data, w, rate, shift)
         case NegativeRoot(p=p):
             return PowerPiece(at, w, rate, shift, nothing, p, positive=False)

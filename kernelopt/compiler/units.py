@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelopt.compiler.canonical_form import CanonicalForm
-from kernelopt.compiler.conic_form import LARGEST, SMALLEST, typical
+from kernelopt.compiler.conic_form import LARGEST, MODERATE, SMALLEST, typical
 from kernelopt.errors import DataError
-from kernelopt.pieces.custom import Stated
+from kernelopt.pieces.custom import StatedFunction
 from kernelopt.pieces.elementary import Exp, Logistic, NegativeEntropy, NegativeLog
 from kernelopt.pieces.extremes import RowLogSumExp
 from kernelopt.pieces.form import Pieces
@@ -22,7 +22,7 @@ EXPONENTIALS = (Exp, Logistic, NegativeEntropy, NegativeLog, RowLogSumExp)
 SMALL = 0.1  # of the numbers, the share up to which they count as small
 
 
-class Units(NamedTuple):
+class SizesOfProblem(NamedTuple):
     """(σ, κ), a small right-hand side and the unit of the objective; that of predictions; the columns of t."""
 
     units: tuple[float, float]
@@ -30,7 +30,7 @@ class Units(NamedTuple):
     of_t: Ints
 
 
-def units_of(pieces: Pieces, form: CanonicalForm, bends: Array) -> Units:
+def units_of(pieces: Pieces, form: CanonicalForm, bends: Array) -> SizesOfProblem:
     """σ is the first decile of the sizes of s₀ and of knots, in rows without a norm of θ; that of predictions the same
     relative to the largest coefficient of u in a row, in exponents with 1 at least.
 
@@ -39,9 +39,11 @@ def units_of(pieces: Pieces, form: CanonicalForm, bends: Array) -> Units:
     """
     t, u, size = _columns(pieces, form)
     rows, values, exponents = _right_hand_sides(pieces)
+    unit_of_rows = 2.0 ** row_exponents(pieces)
+    values, size = values / unit_of_rows[rows], size / unit_of_rows
     free = ~_touched(pieces, t)[rows]
     rows, values, exponents = rows[free], values[free], exponents[free]
-    own = [(g.costs, *g.family.units()) for g in pieces.groups if isinstance(g.family, Stated)]
+    own = [(g.costs, *g.family.units()) for g in pieces.groups if isinstance(g.family, StatedFunction)]
     lengths = [np.broadcast_to(length, w.shape)[w > 0] for w, length, _ in own]
     sigma = typical(np.concatenate([values, *lengths]), SMALL) or 1.0
     near = size[rows] > 0
@@ -50,12 +52,12 @@ def units_of(pieces: Pieces, form: CanonicalForm, bends: Array) -> Units:
     unit = np.full(pieces.n, sigma)
     unit[u] = data_unit or sigma
     linear = np.delete(pieces.c * unit, t)
-    slopes, curvatures = _costs(pieces, t)
+    slopes, curvatures = _costs(pieces, t, unit_of_rows)
     gains = np.concatenate([np.zeros(0), *(w * gain for w, _, gain in own)])
     kappa = max(typical(np.concatenate([linear, sigma * slopes]), SMALL), typical(sigma**2 * curvatures, SMALL))
     kappa = max(kappa, typical(gains, SMALL))
     kappa = kappa or max(typical(sigma * pieces.c[t]), typical(sigma**2 * bends)) or 1.0
-    return Units((sigma, kappa), data_unit, t)
+    return SizesOfProblem((sigma, kappa), data_unit, t)
 
 
 def _columns(pieces: Pieces, form: CanonicalForm) -> tuple[Ints, Ints, Array]:
@@ -94,17 +96,29 @@ def _right_hand_sides(pieces: Pieces) -> tuple[Ints, Array, Array]:
     return every, np.concatenate(values), exponent[every]
 
 
-def _costs(pieces: Pieces, t: Ints) -> tuple[Array, Array]:
-    """Slopes and curvatures of all functions in the objective but those of t, times their weights."""
+def row_exponents(pieces: Pieces) -> Ints:
+    """e for each row whose largest coefficient is about 2ᵉ, far from 1; else 0."""
+    largest = np.zeros(len(pieces.s0))
+    np.maximum.at(largest, pieces.owners, np.abs(pieces.S.data))
+    e = np.frexp(largest)[1].astype(int)
+    return np.where((np.abs(e) <= MODERATE) | ~np.isfinite(largest), 0, e)
+
+
+def _costs(pieces: Pieces, t: Ints, unit: Array) -> tuple[Array, Array]:
+    """The largest slope and curvature of each function in the objective but those of t, times their weights.
+
+    unit : by which s of each row is divided
+    """
     on_t, slopes, curvatures = _touched(pieces, t), [np.zeros(0)], [np.zeros(0)]
     for group in pieces.groups:
         w = group.costs * ~on_t[group.rows].any(axis=1)
         if isinstance(group.family, Piecewise):
             used = group.family.stretches()[0] < inf
-            c = np.broadcast_to(group.family.coefficients, (len(w), *group.family.coefficients.shape[1:]))
-            slopes.append((w[:, None] * c[..., 1])[used])
-            curvatures.append((w[:, None] * c[..., 2])[used])
-        elif not isinstance(group.family, Stated):
+            slope, curvature = (np.abs(group.family.coefficients[..., k] * used).max(axis=1) for k in (1, 2))
+            scale = unit[group.rows[:, 0]]
+            slopes.append(w * slope * scale)
+            curvatures.append(w * curvature * scale**2)
+        elif not isinstance(group.family, StatedFunction):
             slopes.append(w)
     return np.concatenate(slopes), np.concatenate(curvatures)
 
@@ -126,7 +140,7 @@ def require_units(pieces: Pieces, form: CanonicalForm) -> None:
     A single target or bound beside others may be of any size.
     """
     t, _, _ = _columns(pieces, form)
-    slopes, curvatures = _costs(pieces, np.arange(0))
+    slopes, curvatures = _costs(pieces, np.arange(0), np.ones(len(pieces.s0)))
     objective = float(np.abs(np.concatenate([pieces.c, slopes, curvatures])).max(initial=0.0))
     _, values, _ = _right_hand_sides(pieces)
     targets, on_t = np.abs(values[values != 0]), _touched(pieces, t)

@@ -17,7 +17,7 @@ from kernelopt import certificate as certificates
 from kernelopt.certificate import ESTIMATE, Certificate, Request
 from kernelopt.compiler import comparison, integers, projection, representer
 from kernelopt.compiler.iterate import Iterate
-from kernelopt.compiler.outer import Outer, outer_of, pieces_of
+from kernelopt.compiler.outer import Outer, outer_of
 from kernelopt.compiler.representer import FEASIBLE, Reduction
 from kernelopt.driver import diagnosis
 from kernelopt.driver.diagnosis import Diagnosis
@@ -231,7 +231,7 @@ class Convex(Work):
     def _require_same(self, answer: cvxpy_solvers.Answer, point: Iterate) -> None:
         """Raise ReadingError where the pieces that a solver took have other values than the stated problem."""
         form, outer = self.task.reduction.form, self.task.outer
-        pieces = None if answer.rows is None or outer is None else pieces_of(form, outer)
+        pieces = None if outer is None else outer.pieces
         if pieces is not None:
             comparison.require_same(form, pieces, point)
 
@@ -246,7 +246,6 @@ class Convex(Work):
                     self.task.reduction,
                     self.task.data,
                     point,
-                    answer.slopes,
                     goal.solver_tol,
                     goal.abs_tol,
                     answer.rows,

@@ -12,6 +12,7 @@ from kernelopt import certificate as certificates
 from kernelopt.certificate import FULL, Certificate, Request
 from kernelopt.certificate.report import Lower
 from kernelopt.compiler import feasibility, representer
+from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.feasibility import Question
 from kernelopt.compiler.iterate import Iterate
@@ -68,7 +69,7 @@ def diagnose(task: Task, outer: Outer, given_up: Iterate | None) -> Diagnosis:
         found = _least_violation(task, feasibility.phase_one(form, data))
     if found.proven:
         return Diagnosis(Status.INFEASIBLE)
-    if data.smooth or not found.violation <= RAY_FEASIBILITY**2:
+    if form.smooth or not found.violation <= RAY_FEASIBILITY**2:
         return Diagnosis(None, found.guides)  # the cone data do not hold a smooth loss, nor its growth along a ray
     return Diagnosis(Status.UNBOUNDED if has_ray(task, outer) else None, found.guides)
 
@@ -139,7 +140,7 @@ def may_be_unbounded(task: Task) -> bool:
     A solver may stop anywhere on a slow fall, so that its answer does not show that a minimum exists.
     """
     outer, form = task.data, task.reduction.form
-    if outer is None or form.smooth or _is_held(outer) or not feasibility.has_free_theta(form, outer.form):
+    if outer is None or form.smooth or not _has_free_theta(form, outer):
         return False
     split = outer.split
     if split is None or split.linear_u.any() or split.linear_y.any():
@@ -148,10 +149,14 @@ def may_be_unbounded(task: Task) -> bool:
     return bool(np.any(low > 0) or np.any(high < 0))
 
 
-def _is_held(outer: Outer) -> bool:
-    """Whether pieces show that each norm has a cost, or a bound."""
-    found = outer.lengths if outer.pieces is not None else None
-    return found is not None and bool(np.all((found.slope > 0) | (found.curvature > 0) | np.isfinite(found.limit)))
+def _has_free_theta(form: CanonicalForm, outer: Outer) -> bool:
+    """Whether some θ has no norm that is penalized or bounded."""
+    found = outer.lengths
+    if found is None:
+        return feasibility.has_free_theta(form, outer.form)
+    felt = (found.slope != 0) | (found.curvature != 0) | np.isfinite(found.limit)
+    links = (link for link in form.predictions if link.u is not None)
+    return any(not any(felt[j] for j in form.norms_of(link.theta)) for link in links)
 
 
 def has_ray(task: Task, outer: Outer) -> bool:

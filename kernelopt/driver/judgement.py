@@ -256,7 +256,7 @@ def _certified(  # noqa: PLR0917
     known = known or goal.known
     products = goal.products and any(f.grows for f in reduction.factors.values())
     in_time = goal.seconds_left() > 0  # a search for better multipliers can take longer than the rest of the solve
-    request = Request(goal.scope, goal.tol, goal.abs_tol, answer.slopes, known, products, in_time, answer.rows)
+    request = Request(goal.scope, goal.tol, goal.abs_tol, known, products, in_time, answer.rows)
     known, cheap = known if goal.certify is True else None, None
     if not interrupted:
         try:
@@ -276,7 +276,7 @@ def _without_pass(
     """What is known of the gap without a pass over the kernel, also where the time is over."""
     try:
         with clock.limited(clock.now() + task.goal.for_last_steps()):
-            return certificates.certify_without_pass(task.reduction, data, point, answer.slopes, known, answer.rows)
+            return certificates.certify_without_pass(task.reduction, data, point, known, answer.rows)
     except clock.OutOfTimeError:
         return certificates.without_lower_bound(task.reduction, data, point)
 

@@ -161,5 +161,4 @@ class LocalOptima(Work):
 
     def _y(self) -> Array:
         """The values of y that the user has set, 0 elsewhere."""
-        form = self.task.reduction.form
-        return assemble.vector_of_y(form, self.outer, form.users_values())
+        return assemble.vector_of_y(self.outer, self.task.reduction.form.users_values())

@@ -136,10 +136,9 @@ def verify(  # noqa: PLR0917
             found = solution.certificate
             checks.append(_optimality_by_word(solution))
     else:
-        slopes = _known_slopes(solution) if reduction.form.smooth else None  # without a smooth loss, ν determines them
         known = None if solution.certificate is None else solution.certificate.evidence
         search = known is not None and known.sought  # if not, the solver's multipliers are judged as they are
-        found = certify(reduction, data, point, Request(tol=tol, slopes=slopes, search=search, rows=_known_rows(known)))
+        found = certify(reduction, data, point, Request(tol=tol, search=search, rows=_known_rows(known)))
         checks += [*_optimality_checks(reduction, data, point, found, tol), gap(found, tol)]
         checks += _explicit_features(reduction, found, point.value, tol)
     if source is not None and not reduction.form.smooth:
@@ -360,12 +359,6 @@ def _optimality_by_word(solution: Solution) -> Check:
     if found is None:
         return Check("optimality", np.nan, None, f"rests on {name}'s word alone, which tells no bound")
     return Check("optimality", found.absolute_gap, None, f"absolute gap; rests on {name}'s word, and is not proven")
-
-
-def _known_slopes(solution: Solution) -> Array | None:
-    """The slopes of the pieces on which the solution's certificate rests."""
-    known = None if solution.certificate is None else solution.certificate.evidence
-    return None if known is None else known.slopes
 
 
 def _known_rows(known: Lower | None) -> Array | None:

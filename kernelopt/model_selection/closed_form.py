@@ -137,7 +137,7 @@ def _expressions(
     if known is not None and (known.terms, known.form, known.split) == (terms, form, split):
         return known
     E, F = (sp.csr_array(sp.vstack(parts)) for parts in ([t.E for t in terms], [t.F for t in terms]))
-    S, places = sp.csr_array(assemble.spread(form)), sp.csr_array(assemble.places_of_y(form, outer))
+    S, places = sp.csr_array(assemble.spread(form)), sp.csr_array(assemble.places_of_y(outer))
     return _Expressions(terms, form, split, E, F, sp.csr_array(E @ S), sp.csr_array(F @ places), S, places)
 
 

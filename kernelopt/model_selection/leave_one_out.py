@@ -134,8 +134,8 @@ def left_out_terms(problem: Problem, f: cp.Expression) -> LeftOut:
     assert outer.split is not None
     E, F, constant = _rows_of_f(form, f)
     point, structured = engines.optimum(reduction, outer, problem._left_off)
-    terms = Terms(outer.split, _owners(form, outer, E, f), point, structured)
-    places = assemble.places_of_y(form, outer)
+    terms = Terms(outer.split, _owners(outer, E, f), point, structured)
+    places = assemble.places_of_y(outer)
     C = _dense_rows(structured, sp.csr_array(E @ assemble.spread(form)), sp.csr_array(F @ places))
     return LeftOut(form, outer, terms, E, F @ places, C, C @ point.x + constant)
 
@@ -205,7 +205,7 @@ def _predictions(node: Any) -> list[Prediction]:
     return [found for arg in node.args for found in _predictions(arg)]
 
 
-def _owners(form: CanonicalForm, outer: Outer, E: sp.csr_array, f: cp.Expression) -> Ints:
+def _owners(outer: Outer, E: sp.csr_array, f: cp.Expression) -> Ints:
     """For each argument s, the row of f on whose predictions alone it depends, −1 where there is no such row; (m,).
 
     Raises DataError where rows of f share predictions or have none, or where no row has a term of its own, and
@@ -225,7 +225,7 @@ def _owners(form: CanonicalForm, outer: Outer, E: sp.csr_array, f: cp.Expression
     low, high = np.full(split.E.shape[0], N), np.full(split.E.shape[0], -1)
     np.minimum.at(low, s.row[s.data != 0], owner_of_u[s.col[s.data != 0]])
     np.maximum.at(high, s.row[s.data != 0], owner_of_u[s.col[s.data != 0]])
-    _require_no_maxima(form, outer, low, high)
+    _require_no_maxima(outer, low, high)
     # low and high differ where s depends on several rows or on none. Rows of constraints have plain ≥ 0, and stay.
     owners = np.where((low == high) & (split.plain < 0), high, -1)
     for piece in split.pieces:
@@ -239,14 +239,14 @@ def _owners(form: CanonicalForm, outer: Outer, E: sp.csr_array, f: cp.Expression
     return owners
 
 
-def _require_no_maxima(form: CanonicalForm, outer: Outer, low: Ints, high: Ints) -> None:
+def _require_no_maxima(outer: Outer, low: Ints, high: Ints) -> None:
     """Raise KernelOptError where one row of f has a term t = max(x₁, …), whose rows t ≥ xₖ look like constraints.
 
     low, high : the first and the last row of f on whose predictions each argument depends
     """
     assert outer.split is not None
     F = sp.csc_array(outer.split.F)
-    for column in range(assemble.number_of_users(form, outer), F.shape[1]):  # after the user's own variables
+    for column in range(outer.split.users, F.shape[1]):  # after the user's own variables
         of = F.indices[F.indptr[column] : F.indptr[column + 1]]
         of = of[high[of] >= 0]
         if len(of) and low[of].min() == high[of].max():

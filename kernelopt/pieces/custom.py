@@ -43,7 +43,7 @@ class Loss(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Stated(Smooth):
+class StatedFunction(Smooth):
     """hᵢ(s) = ℓ(s, dataᵢ) for low < s < high. That ℓ is convex, and ℓ′ its slope, is taken for granted.
 
     (wh)*(a) by tangents: with slopes L₋ ≤ a ≤ L₊ of wℓ at two points, which have the constants C₋ and C₊ there,
@@ -62,8 +62,8 @@ class Stated(Smooth):
     def is_smooth(self) -> bool:
         return self.inside == (-np.inf, np.inf)
 
-    def take(self, which: Ints) -> Stated:
-        return Stated(self.loss, tuple(part[which] for part in self.data))
+    def take(self, which: Ints) -> StatedFunction:
+        return StatedFunction(self.loss, tuple(part[which] for part in self.data))
 
     def of(self, q: Array) -> Array:
         return self.loss.value(q, self.data)

@@ -118,7 +118,7 @@ class NegativeLog(Smooth):
         return np.where(z > 0, (z + width) / (2 * tau), 2 * w / (width - z))
 
 
-class LogComplement(Smooth):
+class NegativeLogComplement(Smooth):
     """h(s) = −ln(1 − eˢ) on s < 0, (wh)*(a) = a ln(a/(w + a)) + w ln(w/(w + a)) on a ≥ 0. Reads log(1 − exp)."""
 
     inside = (-inf, 0.0)

@@ -140,6 +140,11 @@ class Pieces:
         return np.bincount(self.S.indices, self.S.data != 0, self.n).astype(int)
 
     @cached_property
+    def is_explicit(self) -> bool:
+        """Whether each column is that of a variable, or bounds a function: graph forms have further ones."""
+        return len(np.unique(np.concatenate([self.bounds[:, 0], *self.columns.values()]))) == self.n
+
+    @cached_property
     def twins(self) -> Twins:
         """A row (function) − z ≤ 0 whose z costs nothing and stands in one other row has that one's multiplier."""
         m, S, (z, number) = self.S.shape[0], self.by_columns, self.bounds.T

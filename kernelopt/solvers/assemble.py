@@ -13,19 +13,18 @@ import scipy.sparse as sp
 
 from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.canonical_form import CanonicalForm
-from kernelopt.compiler.conic_form import ConicForm, constraint_multipliers
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.least import least
-from kernelopt.compiler.outer import Outer
+from kernelopt.compiler.outer import STRUCTURED, Outer
 from kernelopt.compiler.pieces import Kinks, Quadratic
 from kernelopt.compiler.representer import Reduction
-from kernelopt.compiler.separable import Lengths, Separable, only_summed
+from kernelopt.compiler.separable import Lengths, Separable
 from kernelopt.compiler.sums import tightest
 from kernelopt.language.nodes import EUCLIDEAN
+from kernelopt.pieces.custom import StatedFunction
 from kernelopt.solvers import machines, maxima
 from kernelopt.solvers.answers import with_multipliers
 from kernelopt.solvers.structured import Structured
-from kernelopt.support.sparse import adjoint
 from kernelopt.support.types import Array, Ints
 
 # F is sparse where it has more columns than this, and less than this share of its entries are not 0. Below, dense
@@ -71,10 +70,9 @@ def shape_of(form: CanonicalForm, outer: Outer) -> Shape:
 
 
 def _shape(form: CanonicalForm, outer: Outer) -> Shape:
-    if outer.pieces is None and (reason := _lacks_of_cones(form, outer)) is not None:
-        return Shape(reason)
     split, lengths = outer.split, outer.lengths
-    assert split is not None
+    if split is None:
+        return Shape(_no_sum(form, outer))
     if lengths is None:
         return Shape("needs ‖θ‖ in the objective, or bounded by a constant")
     lacks = _lacks_of_norms(form, lengths)
@@ -100,18 +98,20 @@ def _shape(form: CanonicalForm, outer: Outer) -> Shape:
     return replace(known, lengths=lengths, odd=only, machine=machine, nonconvex=nonconvex, shifted=shifted)
 
 
-def _lacks_of_cones(form: CanonicalForm, outer: Outer) -> str | None:
-    """Why cone data are no sum of functions of ours, or None."""
-    for variable, columns in zip(form.y, outer.form.variables, strict=True):
-        if len(columns) not in (0, variable.size) or (len(columns) and variable.is_complex()):
+def _no_sum(form: CanonicalForm, outer: Outer) -> str:
+    """Why the problem is no sum of functions of one number each."""
+    for variable in form.y:
+        if any(variable.attributes.get(name) for name in STRUCTURED):
             return f"needs variables without a structure; {variable.name()} has one (complex, diagonal, symmetric …)"
-    if not only_summed(outer.form):
+    pieces = outer.pieces
+    if form.smooth and (
+        pieces is None or any(isinstance(g.family, StatedFunction) and not g.is_outer for g in pieces.groups)
+    ):
         return "needs a SmoothLoss to be summed in the minimized objective, with weights ≥ 0"
-    if outer.split is None:
-        return SPLIT
-    if _hidden(form, outer.form, outer.split):
+    numbers = all(group.rows.shape[1] == 1 for group in pieces.groups) if pieces is not None else False
+    if numbers and pieces is not None and not pieces.cones and not len(pieces.bounds):
         return "needs linear constraints; state |g| <= c as two constraints, g <= c and g >= -c"
-    return None
+    return SPLIT
 
 
 def _functions(split: Separable) -> Shape:
@@ -230,28 +230,20 @@ def spread(form: CanonicalForm) -> sp.csr_array:
     return sp.csr_array((np.ones(len(place)), place, np.arange(len(place) + 1)), shape=(len(place), n))
 
 
-def _columns_of_variables(form: CanonicalForm, outer: Outer) -> list[Ints]:
-    """The columns of each of the user's variables, empty where one drops out."""
-    if outer.pieces is not None:
-        return [outer.pieces.columns.get(v.id, np.arange(0)) for v in form.y]
-    return list(outer.form.variables)
+def _columns_of_variables(outer: Outer) -> list[Ints]:
+    """The columns of each of the user's variables, empty where one drops out; the outer problem may have twins."""
+    assert outer.pieces is not None
+    return [outer.pieces.columns.get(v.id, np.arange(0)) for v in outer.canonical.y]
 
 
-def number_of_users(form: CanonicalForm, outer: Outer) -> int:
-    """How many of y are the user's; the others are bounds of maxima and the like."""
-    split = outer.split
-    assert split is not None
-    return len(outer.form.y) if outer.pieces is None else split.users
-
-
-def places_of_y(form: CanonicalForm, outer: Outer) -> sp.csr_array:
+def places_of_y(outer: Outer) -> sp.csr_array:
     """The matrix of (the user's variables) = (places)·(y of the structured problem), with entries 0 and 1."""
     split = outer.split
     assert split is not None
-    known = zip(form.y, _columns_of_variables(form, outer), strict=True)
+    known = zip(outer.canonical.y, _columns_of_variables(outer), strict=True)
     columns = [c if len(c) else np.full(v.size, -1) for v, c in known]
     rows, found = np.nonzero(np.concatenate([np.arange(0), *columns])[:, None] == split.y)
-    size = (sum(v.size for v in form.y), len(split.y))
+    size = (sum(v.size for v in outer.canonical.y), len(split.y))
     return sp.csr_array((np.ones(len(rows)), (rows, found)), shape=size)
 
 
@@ -268,48 +260,30 @@ def _kinks(split: Separable) -> tuple[Kinks, Array, float]:
     return Kinks(np.zeros(0), np.zeros(0), parts[0].astype(int), *parts[1:]), slope, constant
 
 
-def iterate(
-    reduction: Reduction, outer: Outer, x: Array, total: Array, of_norms: Array
-) -> tuple[Iterate, Array | None]:
+def iterate(reduction: Reduction, outer: Outer, x: Array, total: Array, of_norms: Array) -> tuple[Iterate, Array]:
     """The iterate with v, y and the multipliers of u = Aθ and of the user's constraints, not evaluated yet; and the
-    multipliers of all rows of the pieces, where there are pieces.
+    multipliers of all rows of the pieces.
 
     total : the slope of each function of s; of_norms : the multiplier of the bound on each ‖θ‖.
     """
-    split = outer.split
+    split, pieces = outer.split, outer.pieces
     assert split is not None
+    assert pieces is not None
     at, v = 0, []
     for link in reduction.form.predictions:
         rank, K = reduction.factors[link.theta].rank, link.theta.outputs or 1
         values = x[at : at + K * rank].reshape(K, rank).T
         at += K * rank
         v.append(values if link.theta.outputs is not None else values[:, 0])
-    if outer.pieces is not None:
-        a, known = multipliers(reduction.form, outer, total, of_norms), np.zeros(split.size)
-        known[split.y] = x[at:]
-        return with_multipliers(reduction.form, outer.pieces, tuple(v), known, a), a
-    form = outer.form
-    known, y = np.zeros(len(form.c)), []
+    a, known = multipliers(reduction.form, outer, total, of_norms), np.zeros(split.size)
     known[split.y] = x[at:]
-    for variable, columns in zip(reduction.form.y, form.variables, strict=True):
-        values = known[columns] if len(columns) else np.zeros(variable.size)
-        y.append(values.reshape(variable.shape, order="F"))
-    flat = -(adjoint(split.E, total) + split.linear_u)
-    start, nu = 0, []
-    for link in reduction.form.predictions:
-        size = 0 if link.u is None else link.u.size
-        nu.append(None if link.u is None else flat[start : start + size].reshape(link.u.shape, order="F"))
-        start += size
-    duals = _of_constraints(reduction, form, split, total, of_norms)
-    return Iterate(tuple(v), tuple(y), nu=tuple(nu), duals=duals), None
+    return with_multipliers(reduction.form, pieces, tuple(v), known, a), a
 
 
 def multipliers(form: CanonicalForm, outer: Outer, total: Array, of_norms: Array) -> Array:
     """The multipliers of all rows of the pieces from the slopes of all functions; see `iterate`."""
     split, pieces = outer.split, outer.pieces
     assert split is not None
-    assert split.back is not None
-    assert split.base is not None
     assert pieces is not None
     return np.asarray(split.back @ total + split.base + tightest(pieces, form, of_norms))
 
@@ -317,63 +291,15 @@ def multipliers(form: CanonicalForm, outer: Outer, total: Array, of_norms: Array
 def vector(reduction: Reduction, outer: Outer, point: Iterate) -> Array:
     """The vector x = (v, y) of a point, where y has no shared auxiliary variables."""
     parts = [np.reshape(v, (len(v), -1)).ravel(order="F") if v.size else v.ravel() for v in point.v]
-    return np.concatenate([np.zeros(0), *parts, vector_of_y(reduction.form, outer, point.y)])
+    return np.concatenate([np.zeros(0), *parts, vector_of_y(outer, point.y)])
 
 
-def vector_of_y(form: CanonicalForm, outer: Outer, values: Sequence[Any]) -> Array:
+def vector_of_y(outer: Outer, values: Sequence[Any]) -> Array:
     """The values of y in the structured problem, 0 for columns that are not the user's."""
     split = outer.split
     assert split is not None
-    if outer.pieces is None:
-        return outer.form.columns_of_y(values)[split.y]
     x = np.zeros(split.size)
-    for columns, value in zip(_columns_of_variables(form, outer), values, strict=True):
+    for columns, value in zip(_columns_of_variables(outer), values, strict=True):
         if len(columns) and value is not None:
             x[columns] = np.ravel(dense(value), order="F")
     return x[split.y]
-
-
-def _of_constraints(
-    reduction: Reduction, form: ConicForm, split: Separable, total: Array, of_norms: Array
-) -> dict[int, tuple[Array, ...]]:
-    """Multipliers of the stated constraints; `_hidden` has checked that all are linear rows of the cone data."""
-    wanted = {c.id: c for c in reduction.form.outer.constraints}
-    if not wanted:
-        return {}
-    z = np.full(len(form.b), np.nan)
-    here = split.plain >= 0
-    z[split.plain[here]] = total[here]
-    z[split.rows] = _of_bounds(form, split, of_norms)
-    found = constraint_multipliers(form, z)
-    return {
-        name: tuple(np.asarray(found[name]).reshape(dual.shape, order="F") for dual in constraint.dual_variables)
-        for name, constraint in wanted.items()
-        if name in found
-    }
-
-
-def _of_bounds(form: ConicForm, split: Separable, of_norms: Array) -> Array:
-    """The multipliers of the rows a·t ≤ b: the tightest bound on t, b/a, takes the multiplier of t, divided by a."""
-    rows = form.A[split.rows].tocoo()
-    z, bounds = np.zeros(len(split.rows)), np.full(len(split.rows), np.inf)
-    upper = rows.data > 0
-    bounds[rows.row[upper]] = form.b[split.rows[rows.row[upper]]] / rows.data[upper]
-    for column, multiplier in zip(form.t, of_norms, strict=True):
-        mine = np.flatnonzero(upper & (rows.col == column))
-        if len(mine):
-            tightest = mine[np.argmin(bounds[rows.row[mine]])]
-            z[rows.row[tightest]] = multiplier / rows.data[tightest]
-    return z
-
-
-def _hidden(form: CanonicalForm, data: ConicForm, split: Separable) -> bool:
-    """Whether a stated constraint is expressed by auxiliary variables, so that it has no multiplier here."""
-    equal = {link.equal.id for link in form.smooth}
-    wanted = [c.id for c in form.outer.constraints if c.id not in equal]
-    if not wanted:
-        return False
-    z = np.full(len(data.b), np.nan)
-    z[split.plain[split.plain >= 0]] = 0.0
-    z[split.rows] = 0.0
-    found = constraint_multipliers(data, z)
-    return any(i in found and not np.isfinite(np.asarray(found[i], dtype=float)).all() for i in wanted)

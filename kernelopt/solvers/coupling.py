@@ -154,7 +154,8 @@ class Coupling:
             return self.E.data[first][:, None] * self.blocks[0].rows(self.E.indices[first])
         E = sp.csr_array(self.E[chosen])
         return np.hstack(
-            [
+            [np.zeros((len(chosen), 0))]
+            + [
                 B.combined(sp.csr_array(E[:, a:b]))
                 for B, a, b in zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)
             ]

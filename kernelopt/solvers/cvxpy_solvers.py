@@ -234,7 +234,6 @@ class Answer:
     """A solver's status, whether it found a point, and its own statistics.
 
     point : its point, not evaluated yet; without `has_point` only its multipliers may be of use
-    slopes : slopes of the separable functions hⱼ, where the solver provides them
     left_off : the starting point for the next solve
     interrupted : whether Ctrl-C ended it
     gap : absolute, of the reduced problem, by the solver's own dual point; NaN where it has none
@@ -247,7 +246,6 @@ class Answer:
     has_point: bool
     stats: CvxpyStats
     point: Iterate | None = None
-    slopes: Array | None = None
     left_off: Any = None
     interrupted: bool = False
     gap: float = nan

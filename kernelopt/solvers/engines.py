@@ -15,7 +15,7 @@ from scipy.optimize import brentq, minimize_scalar
 from kernelopt import factorization
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.iterate import Iterate
-from kernelopt.compiler.outer import Outer, pieces_of
+from kernelopt.compiler.outer import Outer
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Lengths
 from kernelopt.errors import SolverError
@@ -128,7 +128,7 @@ def solve(  # noqa: PLR0917
     if reason is not None:
         raise SolverError(f"{name} {reason}.")
     at = recentring.centres(reduction) if shape.shifted else None
-    stated, outer = outer, outer if at is None else recentring.recentred(reduction, outer, at)
+    outer = outer if at is None else recentring.recentred(reduction, outer, at)
     sigma, kappa = outer.units
     exact = shape.odd is not None or shape.nonconvex is not None
     least = LEAST if ENGINES[name].to_rounding else EXACT
@@ -154,7 +154,6 @@ def solve(  # noqa: PLR0917
     found, rows = assemble.iterate(reduction, outer, point.x, total, of_norms)
     if at is not None:
         found = recentring.back(found, at)
-    slopes = total if rows is None and (at is None or recentring.same_cut(stated, outer)) else None
     if point.violation > INFEASIBLE * watch.unit and point.stopped is None:
         return Answer(Status.INFEASIBLE, False, _stats(name, began, watch), found)  # ν says where it is violated
     status = Status.OPTIMAL if point.stopped is None else Status.USER_LIMIT
@@ -168,7 +167,7 @@ def solve(  # noqa: PLR0917
     gap = point.gap if shape.odd is None and at is None else nan  # else that of another problem
     predictions = None if at is not None or shape.free else assemble.by_link(reduction, d)
     return Answer(
-        status, True, _stats(name, began, watch), found, slopes, left_off, interrupted, gap, predictions, rows=rows
+        status, True, _stats(name, began, watch), found, left_off, interrupted, gap, predictions, rows=rows
     )  # fmt: skip
 
 
@@ -191,7 +190,7 @@ def _by_multipliers(  # noqa: PLR0917
             problem, found = on_rows.solve(reduction, outer, watch, None if start is None else start.rows)
     finally:
         watch.close()
-    pieces = pieces_of(reduction.form, outer)
+    pieces = outer.pieces
     assert pieces is not None
     if not on_rows.is_finite(found):
         raise SolverError(f"{MULTIPLIERS} broke down. Try another solver, or verbose=True for more.")
@@ -204,7 +203,7 @@ def _by_multipliers(  # noqa: PLR0917
     status = Status.OPTIMAL if last.stopped is None else Status.USER_LIMIT
     predictions = assemble.by_link(reduction, problem.predictions(last.x[: problem.p]))
     return Answer(
-        status, True, _stats(MULTIPLIERS, began, watch), point, None, Start((), np.zeros(0), rows=found),
+        status, True, _stats(MULTIPLIERS, began, watch), point, Start((), np.zeros(0), rows=found),
         isinstance(last.stopped, KeyboardInterrupt), nan, predictions, rows=a,
     )  # fmt: skip
 
@@ -315,7 +314,7 @@ def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
         with np.errstate(all="ignore"), clock.limited(watch.deadline):
             problem = first_point.with_origin(problem, watch)
             point = ENGINES[engine].solve(problem, watch)
-    except (SolverError, clock.OutOfTimeError):
+    except (SolverError, clock.OutOfTimeError, np.linalg.LinAlgError):
         return None
     if isinstance(point.stopped, KeyboardInterrupt):
         raise point.stopped

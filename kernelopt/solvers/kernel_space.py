@@ -83,7 +83,9 @@ class KernelSpace:
 
     @cached_property
     def typical(self) -> float:
-        """The mean of the diagonal of BR⁻¹Bᵀ."""
+        """The mean of the diagonal of BR⁻¹Bᵀ; 0 without blocks."""
+        if not self.blocks:
+            return 0.0
         squares = [B.row_squares() / R for B, R in zip(self.blocks, self.R, strict=True)]
         return float(np.mean(np.concatenate(squares)))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.iterate import Iterate
-from kernelopt.compiler.outer import Outer, pieces_of
+from kernelopt.compiler.outer import STRUCTURED, Outer
 from kernelopt.compiler.reader import CONES
 from kernelopt.compiler.representer import Reduction
 from kernelopt.errors import SolverError
@@ -24,7 +24,6 @@ from kernelopt.support.types import Array
 
 FEASIBLE = 1e-6  # in units of s: a larger violation at θ = 0 counts as infeasible
 ACCURATE = 1e-10  # relative: P₀ is compared with P, which may be almost as large
-STRUCTURED = ("symmetric", "PSD", "NSD", "diag", "sparsity", "hermitian", "complex", "imag")
 
 
 def lacks(form: CanonicalForm, outer: Outer) -> str | None:
@@ -46,13 +45,13 @@ def _lacks(form: CanonicalForm, outer: Outer) -> str | None:
         name = type(constraint).__name__
         if name in CONES and name not in ("SOC", "PSD"):
             return "takes constraints that are inequalities, equations, or cones of second order or semidefinite ones"
-    pieces = pieces_of(form, outer)
+    pieces = outer.pieces
     return "needs atoms that can be read as functions" if pieces is None else row_problem.lacks(form, pieces)
 
 
 def solve(reduction: Reduction, outer: Outer, watch: Watch, start: RowPoint | None) -> tuple[RowProblem, RowPoint]:
     """The problem and the best point. Raises SolverError where the method does not take it, or breaks down."""
-    reason, pieces = lacks(reduction.form, outer), pieces_of(reduction.form, outer)
+    reason, pieces = lacks(reduction.form, outer), outer.pieces
     problem = reason if pieces is None or reason else row_problem.row_problem(reduction.form, pieces, reduction.factors)
     if not isinstance(problem, RowProblem):
         raise SolverError(f"{watch.solver} {problem}.")
@@ -65,7 +64,7 @@ def solve(reduction: Reduction, outer: Outer, watch: Watch, start: RowPoint | No
 
 def value_at_zero(reduction: Reduction, outer: Outer, watch: Watch) -> float | None:
     """P₀ of the minimized problem, the optimum over y at θ = 0; None where it is infeasible or not found."""
-    pieces = pieces_of(reduction.form, outer)
+    pieces = outer.pieces
     if lacks(reduction.form, outer) is not None or pieces is None:
         return None
     if not reduction.form.y:  # all other columns follow from θ

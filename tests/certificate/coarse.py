@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from kernelopt.certificate import checker
-from kernelopt.certificate.claim import Link, Loss, Norm, Program
+from kernelopt.certificate.claim import Link, Norm, Program
 from kernelopt.support import arithmetic
 
 u, ULPS, ROOM, TINY = 2.0**-20, 2.0**-14, 2.0**-8, 2.0**-30
@@ -35,18 +35,10 @@ def smallest(accepts, low, high):
     return high
 
 
-def program(P, c, A, b, losses=()):
+def program(P, c, A, b):
     A = sp.csc_array(np.atleast_2d(np.array(A, dtype=float)))
     P, c, b = (np.array(x, dtype=float) for x in (P, c, b))
-    return Program(P, c, 0.0, A, b, [("zero", slice(0, len(b)), None)], losses)
-
-
-def pieces():
-    """Two losses, their slopes −1 … 3 and 0.5 … 1."""
-    at = np.array([[2.0, -4.0], [3.0, 8.0]])
-    return Loss(
-        np.array([0, 1]), np.array([2, 3]), at, np.array([[5.0, 1.0], [6.0, 9.0]]), np.array([[-1.0, 0.5], [3.0, 1.0]])
-    )
+    return Program(P, c, 0.0, A, b, [("zero", slice(0, len(b)), None)])
 
 
 def linked(columns, norms=(), V=None, gram=None, error=None, shares=None, take=None, sizes=None, features=None):  # noqa: PLR0917

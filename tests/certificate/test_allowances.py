@@ -5,8 +5,7 @@ from math import inf, log, sqrt
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
-from coarse import ROOM, TINY, ULPS, gamma, linked, make_coarse, near, pieces, program, smallest, two_norms, u
+from coarse import ROOM, TINY, ULPS, gamma, linked, make_coarse, near, program, smallest, two_norms, u
 
 from kernelopt.certificate import checker
 from kernelopt.certificate.claim import Norm, still
@@ -253,50 +252,6 @@ def test_curvature_so_small_that_squares_underflow():
     assert found.value == pytest.approx(-(2.0**-81), rel=1e-12)
     nothing_left = program([1.0, 1.0], [2.0**-600, 0.0], [[0.0, 1.0]], [0.0])  # −2⁻¹²⁰¹
     assert checker.lower(nothing_left, [], still(np.zeros(1), np.zeros(2))).value < 0
-
-
-def test_terms_of_losses(coarse):
-    stated = program(np.zeros(4), [0.0, 0.0, 1.0, 1.0], np.zeros((1, 4)), [0.0])
-    v, off = np.array([1.5, 0.625]), np.array([0.25, 0.0625])
-    part = checker._of_loss(stated, pieces(), v, off)
-    values, costs = [], []
-    for (low, high), (below, above), sizes, vi, oi in (
-        ((-1.0, 3.0), (5.0 + 2.0, 6.0 - 9.0), 5 + 2 + 6 + 9, 1.5, 0.25),
-        ((0.5, 1.0), (1.0 + 2.0, 9.0 - 8.0), 1 + 2 + 9 + 8, 0.625, 0.0625),
-    ):
-        share = (vi - low) / (high - low)
-        values.append((1 - share) * below + share * above)
-        slack, error = ULPS * (abs(low) + abs(high)), ULPS * sizes
-        rate = abs(above - below) / (high - low)
-        costs.append((rate + error / (high - low)) * (oi + 4 * slack) + 2 * error)
-    assert part.missing == ""
-    assert list(part.values) == near(values)
-    assert list(part.costs) == near(costs)
-
-
-def test_slopes_that_just_fit(coarse):
-    stated = program(np.zeros(4), [0.0, 0.0, 1.0, 1.0], np.zeros((1, 4)), [0.0])
-    missing = "the slopes of a loss are not known well enough"
-
-    def verdict(place, v, off, stated=stated):
-        vs, offs = np.array([1.5, 0.75]), np.zeros(2)
-        vs[place], offs[place] = v, off
-        return checker._of_loss(stated, pieces(), vs, offs).missing
-
-    for place, low, high in ((0, -1.0, 3.0), (1, 0.5, 1.0)):
-        slack = ULPS * (abs(low) + abs(high))
-        for off in (0.0, 2.0**-10):
-            assert verdict(place, low + slack + off, off) == verdict(place, high - slack - off, off) == ""
-            assert verdict(place, low + slack + off - 2.0**-40, off) == missing
-            assert verdict(place, high - slack - off + 2.0**-40, off) == missing
-    for changed in (
-        stated._replace(c=np.array([0.0, 0.0, 1.0, 0.0])),
-        stated._replace(P=np.array([0.0, 1.0, 0.0, 0.0])),
-        stated._replace(P=np.array([0.0, 0.0, 1.0, 0.0])),
-        stated._replace(A=sp.csc_array(np.array([[0.0, 0.0, 0.0, 1.0]]))),
-    ):
-        assert verdict(0, 1.5, 0.0, changed) == missing
-    assert verdict(0, 1.5, 0.0, stated._replace(A=sp.csc_array(np.array([[1.0, 1.0, 0.0, 0.0]])))) == ""
 
 
 # θ

@@ -17,11 +17,10 @@ from scipy.special import huber
 import kernelopt as ko
 from kernelopt import losses
 from kernelopt.certificate import attained as attained_module
-from kernelopt.certificate import certify, cone_bounds, conjugates, handover
+from kernelopt.certificate import certify, cone_bounds, handover, slopes
 from kernelopt.certificate.attained import UpperBound, _of_predictions, _scales, errors_of_predictions, upper_bound
 from kernelopt.certificate.certify import FULL, Request, _assembled
 from kernelopt.certificate.claim import Bound, Norm, Program, still
-from kernelopt.certificate.conjugates import is_admissible
 from kernelopt.certificate.gram import DIAGONAL, PRODUCTS, STREAMED, Gram, gram_of
 from kernelopt.certificate.multipliers import Multipliers, norm_multipliers
 from kernelopt.certificate.report import Certificate, Lower
@@ -135,14 +134,14 @@ def test_an_output_without_a_norm_proves_nothing():
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 def test_both_ways_to_the_bound_agree(loss):
-    """By conjugates, and from the cone form."""
+    """On pieces, and from the cone form."""
     problem, _, _ = fit(loss)
     problem.solve(rank_tol=1e-4)
     reduction, point = reduction_of(problem), point_of(problem)
     data = outer_of(reduction.form)
     assert data.split is not None
     closed = certify(reduction, data, point)
-    assert closed.evidence.slopes is not None
+    assert closed.evidence.rows is not None
     nu = point.multipliers()
     mu = norm_multipliers(reduction, data.form, point, nu)
     general = cone_bounds.lower_bound(reduction, data.form, point, nu, mu, STREAMED)
@@ -487,30 +486,6 @@ def test_bounds_are_printed_with_the_digits_that_show_the_gap(lower, upper, low,
     assert str(found).startswith(f"optimum in [{low}, {high}], ")
 
 
-def test_slopes_at_the_ends_of_their_intervals_are_admissible():
-    """Most multipliers of a support vector machine are there: a known bound could not be used again otherwise."""
-    theta = ko.Theta(KERNEL)
-    problem = ko.Problem(cp.Minimize(cp.sum(losses.hinge(LABELS, theta(X))) + ko.sum_squares(theta)))
-    problem.solve()
-    pieces = problem._outer().split
-    low, high = pieces.slopes()
-    assert np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()
-    known = replace(problem.certificate.evidence, nu=None)
-    for v, expected in [
-        (low, True),
-        (high, True),
-        ((low + high) / 2, True),
-        (np.nextafter(low, -np.inf), False),
-        (np.nextafter(high, np.inf), False),
-        (low[1:], False),
-        (None, False),
-    ]:
-        assert is_admissible(pieces, replace(known, slopes=v)) is expected
-    at_end = replace(known, slopes=high, nu=-(pieces.E.T @ high + pieces.linear_u))
-    assert is_admissible(pieces, at_end)
-    assert not is_admissible(pieces, replace(at_end, nu=at_end.nu + 1.0))
-
-
 def test_errors_of_predictions_close_no_gap_where_the_optimum_without_theta_is_not_known():
     """They are negligible beside P₀ − P only if P₀ is known."""
     theta = ko.Theta(KERNEL)
@@ -581,7 +556,7 @@ def test_a_known_bound_is_taken_where_it_is_better(monkeypatch, own, known, take
     """It is taken for an own bound that rests on assumptions, too, but must not rest on any itself."""
     monkeypatch.setattr(MODULE, "_lower", lambda *_: own)
     monkeypatch.setattr(MODULE, "_assembled", lambda _, __, evidence, *___: SimpleNamespace(evidence=evidence))
-    found = MODULE._by_way(None, NO_PIECES, None, Request(known=known), None, STREAMED)
+    found = MODULE._by_way(SimpleNamespace(is_restriction=False), NO_PIECES, None, Request(known=known), None, STREAMED)
     assert found.certificate.evidence is (known if taken else own)
     assert found.own is own
 
@@ -658,7 +633,7 @@ def test_gaps_up_to_the_floor(nine, at_zero, terms, sizes, floor):
 
 def test_slopes_between_bounds_start_in_the_middle():
     """Where the middle of the intervals fits, nothing moves."""
-    found, left = conjugates._between(np.ones((2, 1)), np.array([2.0]), np.zeros(2), np.array([1.0, 3.0]))
+    found, left = slopes._between(np.ones((2, 1)), np.array([2.0]), np.zeros(2), np.array([1.0, 3.0]))
     assert found.tolist() == [0.5, 1.5] and left == 0
 
 
@@ -698,27 +673,6 @@ def test_only_small_multipliers_are_set_to_zero(share):
     assert found.tolist() == [1.0, 1e-5, 0.0 if share else 1e-300]
 
 
-@pytest.mark.parametrize(("entries", "share"), [([], 0.5 * (1 - 2e-3)), ([-1.0], 0.5 * (1 - 2e-3)), ([-1.0, 0.5], 1.0)])
-def test_multipliers_are_shortened_to_what_their_norm_costs(entries, share):
-    """‖Aᵀν‖ = 2 beside a cost of 1: a share of ½, less the room; all of it where a row bounds the norm."""
-    A = SimpleNamespace(data=np.array(entries), indptr=[0, len(entries)])
-    form = SimpleNamespace(t=[0], P=np.zeros(1), c=np.ones(1), A=A)
-    m = Multipliers(np.ones((1, 1)), (1,), (0,), ("fro",), (slice(1, 1),), False)
-    found = bound(0.0, multipliers=(m,), grams=(Gram(np.array([[4.0]]), np.zeros((1, 1)), np.ones(1)),), slopes=1)
-    assert handover._share(SimpleNamespace(form=form), found, 1e-3) == pytest.approx(share, rel=1e-15)
-
-
-@pytest.mark.parametrize("curvature", [0.0, 1.0])
-def test_tangents_of_a_loss_that_is_flat(curvature):
-    """ℓ′ = 0 around 0 with all slopes 0: points are moved until the slope changes, whatever its derivative says."""
-    loss = SimpleNamespace(
-        gradient=lambda q, _: np.sign(q) * np.maximum(np.abs(q) - 1, 0.0),
-        hessian=lambda q, _: np.full(len(q), curvature), low=-np.inf, high=np.inf,
-    )  # fmt: skip
-    below, above = handover._around(loss, np.zeros(3), ())
-    assert np.all(loss.gradient(below, ()) < 0) and np.all(loss.gradient(above, ()) > 0)
-
-
 def test_remainders_go_to_the_longest_parts():
     """In proportion to ‖mⱼ‖², 4 and 1."""
     norms = [Norm(j, "fro", np.eye(1), slice(j, j + 1), slice(2, 2)) for j in range(2)]
@@ -751,7 +705,7 @@ def test_slopes_far_below_1_keep_their_digits():
         y=np.zeros(1), F=sp.csr_array(np.ones((2, 1))), linear_y=np.array([-3.5e-12]),
     )  # fmt: skip
     v = np.array([3e-12, 5e-13])
-    assert conjugates.feasible_slopes(pieces, v) == pytest.approx(v, rel=1e-9, abs=0)
+    assert slopes.feasible_slopes(pieces, v) == pytest.approx(v, rel=1e-9, abs=0)
 
 
 def test_multipliers_of_0_are_tried_up_to_a_number_of_rows(monkeypatch):
@@ -786,16 +740,6 @@ def test_a_cone_as_large_as_the_share_stays():
     form = SimpleNamespace(cones=SimpleNamespace(slices=[("nonneg", slice(0, 1), None), ("soc", slice(1, 3), 2)]))
     assert handover._snapped(form, np.array([1.0, 0.5, 0.25]), 0.5).tolist() == [1.0, 0.5, 0.25]
     assert handover._snapped(form, np.array([1.0, 0.5, 0.25]), 0.625).tolist() == [1.0, 0.0, 0.0]
-
-
-@pytest.mark.parametrize("entry", [0.5, 2.0])
-def test_the_row_that_bounds_a_norm_takes_its_length(entry):
-    """‖Aᵀν‖ = 2 beside a bound on entry·t, of which t ≥ 0 is none."""
-    form = SimpleNamespace(by_rows=sp.csr_array([[-1.0], [entry]]), b=np.ones(2), c=np.zeros(1), P=np.zeros(1))
-    norm = Norm(0, "fro", np.eye(1), slice(0, 1), slice(1, 1))
-    z, link = np.zeros(2), SimpleNamespace(norms=[norm], gram=np.array([[4.0]]), error=np.zeros((1, 1)))
-    handover._bound_norms(form, np.arange(2), [link], z)
-    assert z == pytest.approx([0.0, 2.0 / entry], rel=1e-6)
 
 
 @pytest.mark.parametrize("k", [0, 1])
@@ -904,9 +848,9 @@ def test_slopes_of_zero_stay_where_others_can_move():
         slopes=lambda: (-np.ones(4), np.ones(4)), y=np.zeros(1, dtype=int), F=sp.csr_array(np.ones((4, 1))),
         linear_y=np.zeros(1),
     )  # fmt: skip
-    found = conjugates.feasible_slopes(pieces, np.array([0.0, 1.0, -0.75, 0.0]))
+    found = slopes.feasible_slopes(pieces, np.array([0.0, 1.0, -0.75, 0.0]))
     assert found.tolist() == [0.0, 1.0, -1.0, 0.0]
-    found = conjugates.feasible_slopes(pieces, np.array([0.0, 1.0, 0.0, 0.0]))
+    found = slopes.feasible_slopes(pieces, np.array([0.0, 1.0, 0.0, 0.0]))
     np.testing.assert_allclose(found, [-1 / 3, 1.0, -1 / 3, -1 / 3])
 
 

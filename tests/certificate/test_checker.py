@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from kernelopt.certificate import checker
-from kernelopt.certificate.claim import Link, Loss, Norm, Program, still
+from kernelopt.certificate.claim import Link, Norm, Program, still
 from kernelopt.support.arithmetic import checked_product
 
 RNG = np.random.default_rng(0)
@@ -282,32 +282,6 @@ def test_points_that_are_no_numbers(bad):
     z = dual.z.copy()
     z[0] = bad
     assert checker.lower(program, [link(nu, Q, 4)], replace(dual, z=z)).value == -np.inf
-
-
-def smooth(v, below, above):
-    """minimize ℓ(g) − v·g with ℓ = g²/2 + …, as a loss of g with tangents at two points."""
-    program = Program(
-        np.zeros(3), np.array([0.0, 1.0, 0.0]), 0.0, sp.csc_array(np.array([[1.0, 0.0, -1.0], [0.0, 0.0, 1.0]])),
-        np.array([0.0, 0.0]), [("zero", slice(0, 2), None)],
-    )  # fmt: skip
-    at = np.array([[below], [above]])
-    loss = Loss(np.array([0]), np.array([1]), at, 0.5 * at**2, at.copy())
-    z = np.array([-v, -v])
-    return program._replace(losses=[loss]), still(z, np.zeros(3))
-
-
-def test_a_loss_between_two_tangents():
-    """g = x = 0: the optimum is 0; ½g² − vg is at least −½v²."""
-    program, dual = smooth(0.5, 0.4999, 0.5001)
-    found = checker.lower(program, [], dual)
-    assert found.value <= -0.125
-    assert found.value == pytest.approx(-0.125, abs=1e-7)
-    for below, above in ((0.51, 0.6), (0.3, 0.4)):
-        program, dual = smooth(0.5, below, above)
-        assert checker.lower(program, [], dual).value == -np.inf
-    program, dual = smooth(0.5, 0.4999, 0.5001)
-    negative = program._replace(c=np.array([0.0, -1.0, 0.0]))
-    assert checker.lower(negative, [], dual).value == -np.inf
 
 
 def test_tangents_of_curved_predictions():

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from coarse import ROOM, TINY, gamma, linked, make_coarse, near, pieces, program, smallest, two_norms, u
+from coarse import ROOM, TINY, gamma, linked, make_coarse, near, program, smallest, two_norms, u
 
 from kernelopt.certificate import balance, checker, handover
 from kernelopt.certificate.claim import Norm, still
@@ -42,9 +42,9 @@ def columns_of(free):
 
 
 def test_which_columns_are_free():
-    """Neither curved, nor owned by a loss or by θ; the cost is one more row."""
+    """Neither curved, nor owned by θ; the cost is one more row."""
     A = np.arange(1.0, 17.0).reshape(2, 8)
-    stated = program([0, 0, 0, 0, 0, 0, 2.0, 0], [0, 0, 0, 0, 5.0, 0, 0, -7.0], A, [0.0, 0.0], [pieces()])
+    stated = program([1.0, 1.0, 1.0, 1.0, 0, 0, 2.0, 0], [0, 0, 0, 0, 5.0, 0, 0, -7.0], A, [0.0, 0.0])
     link = linked([[4]], [Norm(5, "fro", np.eye(1), slice(0, 1), slice(1, 1))])
     free = checker.free_columns(stated, [link], still(np.zeros(2), np.zeros(8)))
     assert free.columns.tolist() == [7] and free.owners.tolist() == [-1]
@@ -408,12 +408,6 @@ def test_columns_with_one_owner():
         assert refused(stated, [wrong], dual) == why
     assert refused(stated, [link, link], dual) == why
     assert refused(stated._replace(P=np.array([0.0, 0.0, 0.0, -1e-300])), [link], dual) == why
-    one = pieces()
-    for g, h in (([0, 1], [2, 2]), ([0, 0], [2, 3]), ([0, 1], [1, 3])):
-        losses = [one._replace(g=np.array(g), h=np.array(h))]
-        assert refused(stated._replace(losses=losses), [], dual) == why
-    assert refused(stated._replace(losses=[one]), [link], dual) == why
-    assert refused(stated._replace(losses=[one, one]), [], dual) == why
 
 
 def test_multipliers_fit_their_norms():
@@ -500,23 +494,19 @@ def test_units_are_exact_powers_of_two(coarse):
     f = link.norms[0]._replace(n=slice(0, 1), f=slice(1, 2))
     link = link._replace(norms=[f, f], gram=gram, error=error)
     dual = moved(replace(dual, tangent=np.array([0.0, 12.0, 0.0, 0.0])), [0.5], [0], [0], [[1.0]])
-    stated = stated._replace(c=np.array([5.0, 0.0, 0.0, -1.0]), losses=[pieces()])
+    stated = stated._replace(c=np.array([5.0, 0.0, 0.0, -1.0]))
     program_, (new,), moved_, k = checker.in_one_unit(stated, [link], dual)
     assert k == 3
     assert program_.P.tolist() == [0.0, 0.0, 0.0, 0.25] and program_.c.tolist() == [0.625, 0.0, 0.0, -0.125]
     assert moved_.z.tolist() == [0.125] and moved_.tangent.tolist() == [0.0, 1.5, 0.0, 0.0]
     assert moved_.radius.tolist() == [0.0625 + TINY]
-    assert np.array_equal(program_.losses[0].value, pieces().value / 8)
-    assert np.array_equal(program_.losses[0].slope, pieces().slope / 8)
     assert np.array_equal(new.V, link.V / [8, 1, 1])
     both = np.array([[64.0, 8.0, 8.0], [8.0, 1.0, 1.0], [8.0, 1.0, 1.0]])
     some = (gram != 0) | (error > 0)
     assert np.array_equal(new.gram, gram / both) and np.array_equal(new.error, error / both + TINY * some)
     still_ = checker.in_one_unit(stated, [link], replace(dual, radius=np.zeros(1)))[2]
     assert still_.radius.tolist() == [0.0]
-    largest = stated._replace(losses=[pieces()._replace(slope=np.full((2, 2), -16.0))])
-    assert checker.in_one_unit(largest, [link], dual)[3] == 5
-    assert checker.in_one_unit(largest._replace(P=np.array([0.0, 64.0, 0, 0])), [link], dual)[3] == 7
+    assert checker.in_one_unit(stated._replace(P=np.array([0.0, 64.0, 0, 0])), [link], dual)[3] == 7
     bare = checker.in_one_unit(stated, [link._replace(norms=[])], dual)[1][0]
     assert np.array_equal(bare.V, link.V) and np.array_equal(bare.gram, link.gram)
     nothing = program([0.0], [0.0], [[0.0]], [0.0])
@@ -530,7 +520,6 @@ def test_numbers_that_lose_digits_are_refused():
     fine = replace(dual, z=np.array([2.0**100]))
     assert np.isfinite(checker.lower(big, links, fine).value)
     lost = 2.0**-1074
-    one = pieces()._replace(g=np.array([1]), h=np.array([2]), at=np.ones((2, 1)))
     for bad in (
         (big._replace(P=np.array([0, 0, 0, lost])), links, fine),
         (big._replace(c=np.array([2.0**100, 0, 0, lost])), links, fine),
@@ -539,8 +528,6 @@ def test_numbers_that_lose_digits_are_refused():
         (big._replace(P=np.array([0, 0, 0, np.inf])), links, fine),
         (big._replace(c=np.array([np.nan, 0, 0, 0.0])), links, fine),
         (big, links, replace(fine, z=np.array([lost]))),
-        (big._replace(losses=[one._replace(value=np.full((2, 1), lost), slope=np.ones((2, 1)))]), [], fine),
-        (big._replace(losses=[one._replace(value=np.ones((2, 1)), slope=np.full((2, 1), lost))]), [], fine),
     ):
         assert refused(*bad) == why
 

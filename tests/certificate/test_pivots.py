@@ -3,12 +3,10 @@
 from dataclasses import replace
 from fractions import Fraction
 
-import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-import kernelopt as ko
 from kernelopt.certificate import checker, pivots
 from kernelopt.certificate.claim import still
 
@@ -43,37 +41,6 @@ def test_a_column_that_is_half_the_sum_of_two():
     weights = found.weights.toarray()[:, 0]
     assert np.array_equal(S @ weights, S[:, other])
     assert set(np.abs(weights[weights != 0])) <= {0.5, 1.0, 2.0}
-
-
-LABELS = np.sign(np.sin(3 * np.arange(40.0)) + 0.1)
-ROWS = np.linspace(-2, 2, 40)[:, None]
-WITH_SLACKS = {
-    "hinge": lambda f: cp.sum(ko.losses.hinge(LABELS, f)),
-    "weighted hinge": lambda f: (0.5 + np.arange(40) % 3) @ ko.losses.hinge(LABELS, f),
-    "absolute": lambda f: cp.sum(ko.losses.absolute_error(np.sin(ROWS[:, 0]), f)),
-    "tube": lambda f: cp.sum(ko.losses.epsilon_insensitive(np.sin(ROWS[:, 0]), f, 0.1)),
-    "pinball": lambda f: cp.sum(ko.losses.pinball(np.sin(ROWS[:, 0]), f, 0.9)),
-    "pinball of another level": lambda f: 2 * cp.sum(ko.losses.pinball(np.sin(ROWS[:, 0]), f, 0.6)),
-    "two columns": lambda f: cp.sum(ko.losses.hinge(LABELS, f + cp.Variable() * (ROWS[:, 0] > 0))),
-}
-
-
-@pytest.mark.later
-@pytest.mark.parametrize("name", WITH_SLACKS)
-def test_slacks_are_eliminated(name, monkeypatch):
-    """The bound is as good as that by pivots and radii, which are not asked for."""
-    asked = []
-    moves = pivots.moves
-    monkeypatch.setattr(pivots, "moves", lambda *args: asked.append(args) or moves(*args))
-    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=0.5)), cp.Variable()
-    problem = ko.Problem(cp.Minimize(WITH_SLACKS[name](theta(ROWS) + b) + 0.1 * ko.sum_squares(theta)))
-    problem.solve()
-    assert problem.status == "optimal" and not asked
-    gap = problem.certificate.absolute_gap
-    monkeypatch.setattr(pivots, "eliminated", lambda *_: None)
-    problem.solve(warm_start=False)
-    assert problem.status == "optimal" and asked
-    assert gap <= 2 * problem.certificate.absolute_gap + 1e-12 * problem.certificate.terms
 
 
 def test_elimination_leaves_nothing():

@@ -1,7 +1,5 @@
 """Cone data in powers of two: rows and auxiliary variables in other units are measured in those of u."""
 
-from dataclasses import replace
-
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -17,7 +15,6 @@ from kernelopt.compiler.conic_form import (
     require_units,
     typical,
 )
-from kernelopt.compiler.vacuous import without_vacuous
 from kernelopt.errors import DataError
 
 X = np.linspace(0, 1, 4)[:, None]
@@ -146,24 +143,6 @@ def test_typical_sizes():
     assert typical(np.array([1e-200, -3.0]), 0.0) == 3.0
     assert typical(np.array([1e-200, 0.0])) == 1e-200
     assert typical(np.zeros(2)) == 0.0
-
-
-def test_vacuous_variables_are_left_out():
-    """a ≥ u costs nothing and stands in no other row; b = u is no inequality, and v in c ≤ v is not bounded by c."""
-    A = np.array([[1.0, 0.0, -1.0, 0.0], [1.0, -1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 1.0]])
-    form = form_of_rows(A, [0.0, 2.0, 3.0], Cones(zero=1, nonneg=2), u=[0])
-    left = without_vacuous(form)
-    assert left.cones == Cones(zero=1, nonneg=1) and left.b.tolist() == [0.0, 3.0]
-    assert left.A.toarray().tolist() == [[1.0, -1.0, 0.0], [1.0, 0.0, 1.0]]
-    assert without_vacuous(left) is left
-
-
-def test_a_variable_with_an_entry_of_0_bounds_nothing():
-    """u + 0·a ≤ 2 says something about u."""
-    form = form_of_rows([[1.0, -1.0]], [2.0], Cones(zero=0, nonneg=1), u=[0])
-    A = sp.csc_array((np.array([1.0, 0.0]), np.array([0, 0]), np.array([0, 1, 2])), shape=(1, 2))
-    stored = replace(form, A=A)
-    assert without_vacuous(stored) is stored
 
 
 def test_rows_of_power_cones_of_several_numbers():

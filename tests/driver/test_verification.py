@@ -375,17 +375,6 @@ def test_a_point_between_two_is_taken_of_vectors_only():
     assert not list(verification._null_space(SimpleNamespace(rows=rows), SimpleNamespace(added=0.0), None))
 
 
-def test_known_slopes_are_those_of_the_certificate():
-    """None without a certificate, or without its evidence."""
-    slopes = np.ones(3)
-    for certificate, expected in (
-        (None, None),
-        (SimpleNamespace(evidence=None), None),
-        (SimpleNamespace(evidence=SimpleNamespace(slopes=slopes)), slopes),
-    ):
-        assert verification._known_slopes(SimpleNamespace(certificate=certificate)) is expected
-
-
 @pytest.mark.parametrize("lam", [0.3, 4.0])
 def test_multipliers_of_a_function_are_its_coefficients(lam):
     """ν = 2λα for the penalty λ‖θ‖², which are the slopes of the squares."""

@@ -207,7 +207,7 @@ def test_several_thetas_and_constraints():
 def test_an_unsquared_norm():
     theta, goal, _ = objective(lambda y, f: ko.losses.huber(y, f, 0.5), lambda theta: 60 * ko.norm(theta), n=2050)
     problem = ko.Problem(goal)
-    problem.solve(tol=1e-3)
+    problem.solve(tol=1e-4)
     assert problem.status == "optimal" and len(problem.history) > 1
     X, _ = data(2050)
     nu = theta(X).dual_value

@@ -126,12 +126,12 @@ ROWS = {
         for p in (1.5, 3.0)
     },
     "log complement": (
-        elementary.LogComplement(), 1, lambda s: -positive(s),
+        elementary.NegativeLogComplement(), 1, lambda s: -positive(s),
         lambda i, s: -mp.log(1 - mp.exp(s[0])) if s[0] < 0 else mp.inf,
         lambda i, a, w: xlogx(a[0], w + a[0]) + xlogx(w, w + a[0]) if a[0] >= 0 else mp.inf,
     ),
     "stated": (
-        custom.Stated(HYPERBOLA, (CENTRES,)), 1, PLAIN,
+        custom.StatedFunction(HYPERBOLA, (CENTRES,)), 1, PLAIN,
         lambda i, s: mp.sqrt(1 + (s[0] - mpf(float(CENTRES[i]))) ** 2),
         lambda i, a, w: mpf(float(CENTRES[i])) * a[0] - mp.sqrt(w**2 - a[0] ** 2) if abs(a[0]) < w else mp.inf,
     ),

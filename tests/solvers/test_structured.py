@@ -110,20 +110,6 @@ def test_constraints_are_told_from_kinks():
         assert assemble.shape_of(stated.canonical_form(), stated._outer()).hard == hard
 
 
-def test_variables_without_columns_have_no_structure():
-    """What is refused then is the missing split, and before it a loss that is not summed."""
-    form = SimpleNamespace(y=[cp.Variable(2)])
-    outer = SimpleNamespace(variables=[np.arange(0)], smooth=[], A=sp.csc_array(np.ones((1, 1))))
-    assert assemble._shape(form, SimpleNamespace(split=None, form=outer, pieces=None)).lacks == assemble.SPLIT
-    outer.smooth = [SimpleNamespace(h=np.arange(1))]
-    assert "SmoothLoss" in assemble._shape(form, SimpleNamespace(split=None, form=outer, pieces=None)).lacks
-
-
-def test_no_constraints_have_no_multipliers():
-    nothing = SimpleNamespace(form=SimpleNamespace(outer=SimpleNamespace(constraints=[])))
-    assert assemble._of_constraints(nothing, None, None, None, None) == {}
-
-
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_matrix_that_is_overwritten_gets_a_larger_diagonal_where_it_is_not_positive(order):
     """The triangle that LAPACK wrote to is as before when the next diagonal is tried."""
