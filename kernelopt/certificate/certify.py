@@ -244,6 +244,10 @@ def _by_way(  # noqa: PLR0917
         return not request.search or closed or nearly
 
     own = _on_pieces(reduction, data, _rows_here(data, reduction, point, request.rows), way)
+    unbound = any(not reduction.form.norms_of(link.theta) for link in reduction.form.predictions)
+    if own is None and unbound and reduction.is_restriction and scope == FULL and request.rows is not None:
+        # Aᵀν must vanish, and multipliers of a restricted θ make Bᵀν vanish only.
+        return _by_way(reduction, data, point, request, upper, FROM_FACTOR)
     if own is None or not enough(own):
         other = _at_minima(reduction, data, point, own, way)
         own = max((one for one in (own, other) if one is not None), key=_rank, default=None)

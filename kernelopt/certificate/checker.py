@@ -171,7 +171,7 @@ def free_columns(program: Program, links: Sequence[Link], dual: Dual) -> Free:
     for number, link in enumerate(links):
         for columns in link.columns.T if not link.norms else ():
             order = np.argsort(link.take) if link.features is None else np.arange(len(columns))
-            rows, values, counts = _of_free_theta(*_with_costs(program, dual, columns[order]), link, link.take[order])
+            rows, values, counts = of_free_theta(*_with_costs(program, dual, columns[order]), link, link.take[order])
             parts.append((rows, values, counts, np.full(len(counts), -1), np.full(len(counts), number)))
     rows, values, counts, owner_columns, owners = (np.concatenate(each) for each in zip(*parts, strict=True))
     return Free(rows, values, np.append(0, np.cumsum(counts)), owner_columns, owners)
@@ -194,7 +194,7 @@ def _with_costs(program: Program, dual: Dual, columns: Array) -> tuple[Array, Ar
     return rows, values, sizes
 
 
-def _of_free_theta(rows: Array, values: Array, counts: Array, link: Link, take: Array) -> tuple[Array, Array, Array]:
+def of_free_theta(rows: Array, values: Array, counts: Array, link: Link, take: Array) -> tuple[Array, Array, Array]:
     """The columns of Aᵀν from entries of those of u, `take` their rows: rows, values, and entries per column.
 
     ν is summed over equal rows, which follow each other, or multiplied by features as exact products.

@@ -423,7 +423,7 @@ def links_of(reduction: Reduction, form: ConicForm, found: Lower, span: bool) ->
             columns=columns.reshape(-1, outputs, order="F"), take=link.take[: len(columns) // outputs],
             sizes=at_V.sizes, norms=norms, V=V, gram=at_V.value, error=at_V.error,
             shares=_shared_out(norms, at_V.value) if norms else np.zeros((outputs, 0)),
-            features=None if norms else _features(reduction, number, span),
+            features=None if norms else features_within(reduction, number, span),
         ))  # fmt: skip
     return made
 
@@ -473,7 +473,7 @@ def turned(  # noqa: PLR0917
     return V, gram_of(link, factor, V, way), turned
 
 
-def _features(reduction: Reduction, number: int, span: bool) -> Array | None:
+def features_within(reduction: Reduction, number: int, span: bool) -> Array | None:
     """φ(x) for each row where features are few; B where θ is confined to the factor's span."""
     link = reduction.form.predictions[number]
     factor = reduction.factors[link.theta]

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from kernelopt.certificate import checker, pieces_checker, pivots
 from kernelopt.certificate.claim import Bound, Dual, Link, Norm, nothing, still
 from kernelopt.certificate.gram import Gram, gram_of
-from kernelopt.certificate.handover import turned
+from kernelopt.certificate.handover import features_within, turned
 from kernelopt.certificate.multipliers import DUAL_KIND, Multipliers, is_identity, norm_slope
 from kernelopt.certificate.report import Lower
 from kernelopt.certificate.rooms import TURNS, rooms_of, step
@@ -79,11 +79,11 @@ class Claim(NamedTuple):
 def lower_bound(  # noqa: PLR0917
     reduction: Reduction, pieces: Pieces, a: Array, way: str, span: bool, known: Lower | None = None
 ) -> Lower | None:
-    """The bound proven from multipliers near a; None where some θ has several norms, none, or one of a part of it.
+    """The bound proven from multipliers near a; None where some θ has several norms, or one of a part of it.
 
     known : a bound whose VᵀQV hold for the same ν
     """
-    task, a = _task(reduction, pieces, known), np.array(a, dtype=float)
+    task, a = _task(reduction, pieces, span, known), np.array(a, dtype=float)
     if task is None:
         return None
     bound, claim = nothing("the multipliers are not finite, or not those of the rows"), None
@@ -99,20 +99,24 @@ def lower_bound(  # noqa: PLR0917
     return Lower(bound.value, (), bound.rounding, bound.terms, False, *kept, products=products, missing=bound.missing)
 
 
-def _task(reduction: Reduction, pieces: Pieces, known: Lower | None) -> Claimed | None:
-    """None where some θ has several norms, none, or one of a part of it."""
+def _task(reduction: Reduction, pieces: Pieces, span: bool, known: Lower | None) -> Claimed | None:
+    """None where some θ has several norms, or one of a part of it."""
     form = reduction.form
     named = [link.u.id for link in form.predictions if link.u is not None] + [norm.t.id for norm in form.norms]
     if not set(named) <= set(pieces.columns):
         return None
     links, norms, rights, fixed, S = [], list[int](), list[Array](), list[bool](), pieces.by_columns
-    for link in form.predictions:
+    for number, link in enumerate(form.predictions):
         costly = []
         for j, norm in enumerate(form.norms):
             t = int(pieces.columns[norm.t.id][0])
             others = np.setdiff1d(S.indices[S.indptr[t] : S.indptr[t + 1]], _signs(pieces, t))
             if norm.view.theta is link.theta and (pieces.c[t] or len(others)):
                 costly.append((j, t, norm))
+        if not costly:
+            links.append(_unbound(reduction, pieces, number, span))
+            norms, rights, fixed = [*norms, -1], [*rights, np.zeros((0, 0))], [*fixed, False]
+            continue
         if len(costly) != 1 or np.linalg.matrix_rank(costly[0][2].right) < len(costly[0][2].right):
             return None
         [(j, t, norm)] = costly
@@ -129,6 +133,15 @@ def _task(reduction: Reduction, pieces: Pieces, known: Lower | None) -> Claimed 
     free = pieces_checker.free_columns(pieces, links)
     W = free.matrix(len(pieces.s0), free.values)
     return Claimed(reduction, pieces, links, norms, rights, fixed, free, W[:-1], W[[-1]].toarray()[0], known)
+
+
+def _unbound(reduction: Reduction, pieces: Pieces, number: int, span: bool) -> Link:
+    """The link of a θ without a norm, whose Aᵀν must vanish."""
+    link, none = reduction.form.predictions[number], np.zeros((0, 0))
+    own, K, n = np.arange(0) if link.u is None else pieces.columns[link.u.id], link.theta.outputs or 1, len(link.rows)
+    columns, take = own.reshape(-1, K, order="F"), link.take[: len(own) // K]
+    V, features = np.zeros((n, 0)), features_within(reduction, number, span)
+    return Link(columns, take, np.zeros(n), [], V, none, none, np.zeros((K, 0)), features)
 
 
 def _alone(pieces: Pieces, t: int) -> tuple[Ints, Array]:
@@ -312,6 +325,13 @@ def _claim(task: Claimed, dual: Dual, way: str, span: bool) -> Claim:
     found = list[tuple[Link, Multipliers, Gram]]()
     g, e = pieces_checker.stationarity(pieces, dual, rho)
     for of_theta, bare, j, L in zip(task.reduction.form.predictions, task.links, task.norms, task.rights, strict=True):
+        if not bare.norms:
+            nu = of_theta.summed(-g[bare.columns])
+            none = np.zeros((nu.shape[1], nu.shape[1]))
+            alone = Multipliers(nu, (nu.shape[1],), (), (), (), True)
+            short.append((1.0, 0.0))
+            found.append((bare, alone, Gram(none, none, of_theta.rows.lengths())))
+            continue
         factor, V, [norm] = task.reduction.factors[of_theta.theta], bare.V.copy(), bare.norms
         V[:, norm.n] = of_theta.summed(-g[bare.columns]) @ L
         known = _known(task, len(found), V) or gram_of(of_theta, factor, V, way)

@@ -30,6 +30,7 @@ from kernelopt.certificate.checker import (
     is_scaled_exactly,
     lengths,
     link_in_unit,
+    of_free_theta,
     residuals,
     vanishes,
 )
@@ -170,9 +171,8 @@ def ill_posed(pieces: Pieces, links: Sequence[Link], dual: Dual) -> str:
         return "a negative radius, or multipliers that differ from their twins"
     if np.any(dual.radius[twins.row != np.arange(m)]):
         return "a radius of a row whose multiplier is that of another one"
-    owners = np.bincount(_owned(links), minlength=1)
-    if owners.max() > 1 or not all(link.norms for link in links):
-        return "columns with two owners, or a θ without a norm"
+    if np.bincount(_owned(links), minlength=1).max() > 1:
+        return "columns with two owners"
     return "" if all(np.all(group.weights.data >= 0) for group in pieces.groups) else "a negative weight"
 
 
@@ -195,15 +195,28 @@ def _owned(links: Sequence[Link]) -> Array:
 
 
 def free_columns(pieces: Pieces, links: Sequence[Link]) -> Free:
-    """Columns in which g must be 0, with entries at the rows whose multipliers count, and the cost as row m."""
+    """Columns in which g must be 0, with entries at the rows whose multipliers count, and the cost as row m: those of
+    no θ, and for a θ without a norm one per row or feature of Aᵀν."""
     other = ~pieces.twins.settled
     other[_owned(links)] = False
-    J, twins = np.flatnonzero(other), pieces.twins
-    S = pieces.by_columns[:, J]
+    J = np.flatnonzero(other)
+    parts = [(*_with_costs(pieces, J), J, np.full(len(J), -1))]
+    for number, link in enumerate(links):
+        for columns in link.columns.T if not link.norms else ():
+            order = np.argsort(link.take) if link.features is None else np.arange(len(columns))
+            rows, values, counts = of_free_theta(*_with_costs(pieces, columns[order]), link, link.take[order])
+            parts.append((rows, values, counts, np.full(len(counts), -1), np.full(len(counts), number)))
+    rows, values, counts, columns, owners = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return Free(rows, values, np.append(0, np.cumsum(counts)), columns, owners)
+
+
+def _with_costs(pieces: Pieces, columns: Array) -> tuple[Array, Array, Array]:
+    """Entries of columns at the rows whose multipliers count, their cost as row m, and how many each has."""
+    S, twins = pieces.by_columns[:, columns], pieces.twins
     ends = S.indptr[1:]
     rows = np.insert(twins.row[S.indices], ends, S.shape[0])
-    values = np.insert(S.data * twins.sign[S.indices], ends, pieces.c[J])
-    return Free(rows, values, S.indptr + np.arange(len(S.indptr)), J, np.full(len(J), -1))
+    values = np.insert(S.data * twins.sign[S.indices], ends, pieces.c[columns])
+    return rows, values, np.diff(S.indptr) + 1
 
 
 def weights(pieces: Pieces, group: Group, a: Array, rho: Array) -> Weights:
@@ -230,6 +243,8 @@ def stationarity(pieces: Pieces, dual: Dual, rho: Array) -> tuple[Array, Array]:
 
 def _of_theta(link: Link, g: Array, e: Array) -> Part:
     """⟨g_u, Aθ⟩ = −⟨Aᵀν, θ⟩ ≥ −Σ ‖mⱼ‖*tⱼ − Σ ⟨mⱼ, fⱼ⟩, so that g_t ≥ ‖mⱼ‖* is needed for each norm."""
+    if not link.norms:
+        return Part()  # Aᵀν vanishes
     found = lengths(link, g, e)
     if found is None:
         return Part(missing="no norm binds some output of θ")

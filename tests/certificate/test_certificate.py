@@ -533,6 +533,7 @@ def test_what_is_left_of_multipliers_counts_by_its_cost(monkeypatch, unit):
 # Single steps
 
 MODULE = import_module("kernelopt.certificate.certify")  # the package's attribute of this name is the function
+NO_THETA = SimpleNamespace(is_restriction=False, form=SimpleNamespace(predictions=()))
 NO_PIECES = SimpleNamespace(pieces=None, split=None, in_cones=None)
 
 
@@ -556,7 +557,7 @@ def test_a_known_bound_is_taken_where_it_is_better(monkeypatch, own, known, take
     """It is taken for an own bound that rests on assumptions, too, but must not rest on any itself."""
     monkeypatch.setattr(MODULE, "_lower", lambda *_: own)
     monkeypatch.setattr(MODULE, "_assembled", lambda _, __, evidence, *___: SimpleNamespace(evidence=evidence))
-    found = MODULE._by_way(SimpleNamespace(is_restriction=False), NO_PIECES, None, Request(known=known), None, STREAMED)
+    found = MODULE._by_way(NO_THETA, NO_PIECES, None, Request(known=known), None, STREAMED)
     assert found.certificate.evidence is (known if taken else own)
     assert found.own is own
 

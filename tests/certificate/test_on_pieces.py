@@ -253,8 +253,12 @@ def test_other_norms(name):
     penalty, constraints = NORMS[name](theta)
     loss = cp.sum_squares(Y - theta(X) - b[None, :])
     reduction, P = reduced(ko.Problem(cp.Minimize(loss + penalty), constraints))
-    if name in ("two", "none"):
+    if name == "two":
         assert lower_bound(reduction, P, np.zeros(len(P.s0)), STREAMED, False) is None
+        return
+    if name == "none":  # Aᵀν vanishes for ν = 0 alone, and θ interpolates
+        found = lower_bound(reduction, P, 1e-3 * np.ones(len(P.s0)), STREAMED, False)
+        assert -1e-12 <= found.value <= 0
         return
     optimum, a = oracle(reduction, P)
     found = lower_bound(reduction, P, a, STREAMED, False)
@@ -277,3 +281,20 @@ def test_distances_from_a_function():
     assert -np.inf < found.value <= optimum * (1 + 1e-9)
     [m] = found.multipliers
     assert m.stack.shape[1] == 2 and m.shifts == (slice(1, 2),) and len(link.rows) == len(m.stack)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_a_theta_without_a_norm_in_few_features(intercept):
+    """Aᵀν vanishes in the features: the bound is that of a fit in the explicit ones."""
+    rng = np.random.default_rng(0)
+    points, labels = rng.normal(size=(30, 3)), np.sign(rng.normal(size=30))
+    theta, b = ko.Theta(ko.kernels.Linear()), cp.Variable()
+    problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.log_loss(labels, theta(points) + b * intercept))))
+    problem.solve()
+    w, c = cp.Variable(3), cp.Variable()
+    explicit = cp.Problem(cp.Minimize(cp.sum(cp.logistic(-cp.multiply(labels, points @ w + c * intercept)))))
+    explicit.solve(solver="CLARABEL")
+    assert problem.status == "optimal"
+    assert problem.certificate.evidence.rows is not None
+    assert problem.certificate.lower <= explicit.value + 1e-7 and explicit.value - 1e-7 <= problem.certificate.upper
+    assert problem.certificate.relative_gap <= 1e-6
