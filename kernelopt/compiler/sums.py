@@ -104,7 +104,9 @@ def separated(pieces: Pieces, form: CanonicalForm) -> Separable | None:
     parts, base, exponents = _Parts(pieces.c.copy()), np.zeros(len(pieces.s0)), row_exponents(pieces)
     for group in pieces.groups:
         if not group.is_outer:
-            return None
+            if not _added_level_sets(parts, group, pieces, S, empty):
+                return None
+            continue
         w = group.costs
         bare, touched = empty[group.rows].all(axis=1), on_t[group.rows].any(axis=1)
         if np.any(touched & (on_t[group.rows].sum(axis=1) > 1)):
@@ -119,8 +121,13 @@ def separated(pieces: Pieces, form: CanonicalForm) -> Separable | None:
             one = group if len(keep) == len(w) else group.take(keep)
             if not _added(parts, one, w[keep], S, pieces.s0):
                 return None
+    within = np.zeros(len(pieces.s0), dtype=bool)  # rows with functions
+    for group in pieces.groups:
+        within[pieces.below[group.weights.indices[group.weights.indices > 0] - 1]] = True
     for rows, equal in ((pieces.below, False), (pieces.equal, True)):
-        own = rows[~on_t[rows] & ~(empty[rows] & ((pieces.s0[rows] == 0) | (not equal) & (pieces.s0[rows] <= 0)))]
+        s0 = pieces.s0[rows]
+        holds = empty[rows] & ((s0 == 0) if equal else (s0 <= 0))
+        own = rows[~within[rows] & ~on_t[rows] & ~holds]
         if empty[own].any():
             return None  # a contradiction, which no engine of ours proves
         rate = 2.0 ** exponents[own]
@@ -260,6 +267,37 @@ def _quadratic(family: Piecewise, at: Ints, w: Array, rate: Array, shift: Array)
     used = left < inf
     parts = (left, right, c[..., 0], c[..., 1], c[..., 2])
     return Quadratic(at, *(np.where(used, part, np.nan) for part in parts))
+
+
+def _added_level_sets(parts: _Parts, group: Group, pieces: Pieces, S: sp.csr_array, empty: NDArray[np.bool_]) -> bool:
+    """Constraints w·h(s) ≤ c of one function each, as bounds l ≤ s ≤ u; False for others.
+
+    A multiplier v of s ≤ u is w·h′(u) times that of the constraint.
+    """
+    W, h = group.weights, group.family
+    if not isinstance(h, Piecewise) or group.rows.shape[1] > 1 or np.any(np.diff(W.indptr) != 1) or not W.indices.all():
+        return False
+    rows, of, w = pieces.below[W.indices - 1], group.rows[:, 0], W.data
+    alone = np.bincount(np.concatenate([g.weights.indices for g in pieces.groups]), minlength=W.shape[1]) == 1
+    if not alone[W.indices].all() or not empty[rows].all() or empty[of].any() or not np.all(w > 0):
+        return False
+    ends = h.level(-pieces.s0[rows] / w)
+    if np.isnan(ends).any():
+        return False  # an empty set
+    for sign, end in ((1.0, ends[1]), (-1.0, ends[0])):
+        some = np.flatnonzero(np.isfinite(end))
+        if not len(some):
+            continue
+        below, above = h.take(some).slopes(end[some])
+        slope = np.maximum(sign * below, sign * above)
+        if np.any(slope <= 0):
+            return False  # an interior is needed
+        unit = 2.0 ** row_exponents(pieces)[of[some]]
+        at = parts.put(sp.csr_array(sp.diags_array(sign / unit) @ S[of[some]]), rows[some])
+        parts.use(_at_most(at, sign * (end[some] - pieces.s0[of[some]]) / unit))
+        parts.returns(of[some], at, sign / unit)
+        parts.returns(rows[some], at, 1 / (unit * w[some] * slope))
+    return True
 
 
 # ---------------------------------------------------------------- functions of several numbers

@@ -205,6 +205,24 @@ class Piecewise(OfOneNumber):
         assert beyond is not None  # a square never meets a square
         return Piecewise(beyond.knots, self._in_force(beyond._middles()) + beyond.coefficients)
 
+    def level(self, c: Array) -> tuple[Array, Array]:
+        """The interval on which hᵢ ≤ cᵢ; NaN where it is empty."""
+        low, high = self.stretches()
+        c0, c1, c2 = np.moveaxis(self.coefficients, -1, 0)
+        roots = []
+        with np.errstate(all="ignore"):
+            d = c0 - c[:, None]
+            width = np.sqrt(c1 * c1 - 2 * c2 * d)
+            for sign in (-1.0, 1.0):
+                at = np.where(c2 != 0, (-c1 + sign * width) / c2, np.where(c1 != 0, -d / c1, np.nan))
+                roots.append(np.where((at >= low) & (at <= high), at, np.nan))
+            found = np.concatenate(roots, axis=1)
+            left, right = np.fmin.reduce(found, axis=1), np.fmax.reduce(found, axis=1)
+        flat, last = c2 == 0, np.isfinite(self.knots).sum(axis=1)[:, None]
+        endless = [flat & ((sign * c1 < 0) | ((c1 == 0) & (d <= 0))) for sign in (-1.0, 1.0)]
+        right_end = np.take_along_axis(endless[1], last, axis=1)[:, 0]
+        return np.where(endless[0][:, 0], -inf, left), np.where(right_end, inf, right)
+
     def _middles(self) -> Array:
         """A point inside of each stretch, (m, j + 1); 0 of unused ones."""
         low, high = self.stretches()

@@ -108,9 +108,6 @@ def _no_sum(form: CanonicalForm, outer: Outer) -> str:
         pieces is None or any(isinstance(g.family, StatedFunction) and not g.is_outer for g in pieces.groups)
     ):
         return "needs a SmoothLoss to be summed in the minimized objective, with weights ≥ 0"
-    numbers = all(group.rows.shape[1] == 1 for group in pieces.groups) if pieces is not None else False
-    if numbers and pieces is not None and not pieces.cones and not len(pieces.bounds):
-        return "needs linear constraints; state |g| <= c as two constraints, g <= c and g >= -c"
     return SPLIT
 
 

@@ -93,21 +93,42 @@ def test_multipliers_attain_the_value(name):
     assert rows.shape == pieces.s0.shape
 
 
-@pytest.mark.parametrize("constraint", ["bound", "equation", "differences"])
+STATED = {
+    "bound": lambda f: f <= 0.1,
+    "equation": lambda f: f[:2] == 0.1,
+    "differences": lambda f: f[1:] - f[:-1] >= -0.2,
+    "sizes of differences": lambda f: cp.abs(f[1:] - f[:-1]) <= 0.3,
+    "sizes": lambda f: 2 * cp.abs(f - 0.1) <= 0.5,
+    "squares": lambda f: 3 * cp.square(f + 0.1) <= 0.3,
+    "one side": lambda f: cp.pos(f - 0.1) <= 0.2,
+    "Huber's": lambda f: cp.huber(f, 0.1) <= 0.05,
+    "within a tube": lambda f: cp.pos(cp.abs(f) - 0.1) <= 0.2,
+}
+
+
+@pytest.mark.parametrize("constraint", STATED)
 def test_multipliers_of_constraints(constraint):
-    stated = {
-        "bound": lambda f: f <= 0.1,
-        "equation": lambda f: f[:2] == 0.1,
-        "differences": lambda f: f[1:] - f[:-1] >= -0.2,
-    }[constraint]
-    duals = []
-    for solver in (None, "CLARABEL"):
+    """Bounds of one function are those of a level set."""
+    duals, values = [], []
+    for solver in ("INTERIOR_POINT", "CLARABEL"):
         theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
         f = theta(X)
-        one = stated(f)
-        ko.Problem(cp.Minimize(cp.sum_squares(f - T) + ko.sum_squares(theta)), [one]).solve(solver=solver, tol=1e-8)
+        one = STATED[constraint](f)
+        problem = ko.Problem(cp.Minimize(cp.sum_squares(f - T) + ko.sum_squares(theta)), [one])
+        values.append(problem.solve(solver=solver, tol=1e-8))
+        assert problem.status == "optimal" and np.max(one.violation()) <= 1e-9
         duals.append(one.dual_value)
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
     assert duals[0] == pytest.approx(duals[1], rel=1e-3, abs=1e-4)
+
+
+def test_level_sets_without_an_interior_are_left_to_others():
+    for constraint in (lambda f: cp.pos(f) <= 0, lambda f: cp.abs(f) <= -1, lambda f: cp.square(f) <= 0):
+        theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+        f = theta(X)
+        problem = ko.Problem(cp.Minimize(cp.sum_squares(f - T) + ko.sum_squares(theta)), [constraint(f)])
+        assert problem.solve() == pytest.approx(problem.solve(solver="CLARABEL"), rel=1e-5)
+        assert problem.status in ("optimal", "infeasible")
 
 
 def test_what_is_no_sum():
