@@ -58,6 +58,7 @@ class Separable:
         """Σ h*ⱼ(vⱼ)."""
         return float(sum(np.sum(piece.conjugate(v[piece.at])) for piece in self.pieces))
 
+    @np.errstate(invalid="ignore")  # 0·∞ of terms that do not count
     def growth(self, d: Array) -> float:
         """The slope of the sum far out along y + τd, relative to the sum of its terms' sizes; 0 where a term is −∞.
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from math import isfinite, nan
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import linprog
 
 from kernelopt import certificate as certificates
 from kernelopt.certificate import FULL, Certificate, Request
@@ -43,6 +45,7 @@ GROWING = 1e-9  # growth along a direction, in units of its terms, that can't be
 # An exponent below this may be on its way to −∞: e⁻¹² = 6e-6. Larger values look for a direction more often than
 # needed, smaller ones overlook exponents at which a solver stopped early.
 FADED = -12.0
+ROUNDED = 9  # digits of a direction of size 1: those beyond are a solver's errors
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +164,8 @@ def _has_free_theta(form: CanonicalForm, outer: Outer) -> bool:
 
 def has_ray(task: Task, outer: Outer) -> bool:
     """Whether a ray is found along which the objective falls without bound."""
+    if outer.split is not None and _falls(outer.split):
+        return True
     question = feasibility.recession(task.reduction.form, outer.form)
     asked = _asked(task, question, DIRECTION)
     if asked is None:
@@ -217,6 +222,20 @@ def _grows(pieces: Separable) -> bool:
         if any(isinstance(piece, LogSumExp) for piece in pieces.pieces):
             return False
         return len(pieces.y) == 1 and all(pieces.growth(np.array([d])) > GROWING for d in (1.0, -1.0))
+
+
+def _falls(pieces: Separable) -> bool:
+    """Whether the sum falls forever along a direction d of y, found by a linear program with the steepest slopes."""
+    if not len(pieces.y) or any(isinstance(piece, LogSumExp) for piece in pieces.pieces):
+        return False
+    (low, high), F = pieces.slopes(), pieces.F
+    costs = [np.where(np.isfinite(part), sign * part, 0.0) for part, sign in ((high, 1.0), (low, -1.0))]
+    most = [np.where(np.isfinite(part), np.inf, 0.0) for part in (high, low)]
+    m, q = F.shape
+    bounds = [*zip([-1.0] * q, [1.0] * q, strict=True), *((0.0, end) for end in np.concatenate(most).tolist())]
+    equal = sp.hstack([F, -sp.eye_array(m), sp.eye_array(m)])
+    found = linprog(np.concatenate([pieces.linear_y, *costs]), A_eq=equal, b_eq=np.zeros(m), bounds=bounds)
+    return found.x is not None and pieces.growth(np.round(found.x[:q], ROUNDED)) < -GROWING
 
 
 def _has_faded(point: Iterate, pieces: Separable) -> bool:

@@ -158,10 +158,12 @@ class OfOneNumber(Family):
         return Bounded(value, rounding)
 
     def _weighed(self, a: Array, w: Array) -> Bounded:
-        """(wh)*(a); for w = 0 that is 0 at a = 0, and counts as ∞ elsewhere."""
+        """(wh)*(a); for w = 0 that is the support function of h's domain, as at an end of it, or ∞."""
         value, rounding = self.at(a, np.where(w > 0, w, 1.0))
-        zero = np.where(a == 0, 0.0, inf)
-        return Bounded(np.where(w > 0, value, zero), np.where((w > 0) & np.isfinite(value), rounding, 0.0))
+        low, high = self.inside
+        zero = np.where(a == 0, 0.0, np.where(a > 0, a * high, a * low))
+        value, rounding = np.where(w > 0, value, zero), np.where(w > 0, rounding, ULPS * np.abs(zero))
+        return Bounded(value, np.where(np.isfinite(value), rounding, 0.0))
 
     def nearest(self, a: Array, w: Array) -> Array:
         low, high = self.ends(w)

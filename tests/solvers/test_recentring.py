@@ -5,8 +5,6 @@ import numpy as np
 import pytest
 
 import kernelopt as ko
-from kernelopt.compiler.outer import outer_of
-from kernelopt.solvers import recentring
 
 RNG = np.random.default_rng(0)
 KERNEL = ko.kernels.Gaussian(sigma=1.5)
@@ -124,21 +122,3 @@ def test_leaving_one_out_says_that_it_needs_the_norm_of_theta():
         ko.leave_one_out(problem)
     with pytest.raises(ko.errors.KernelOptError, match="the norm of θ itself"):
         ko.approximate_leave_one_out(problem, theta(X))
-
-
-@pytest.mark.later
-def test_the_same_cut_has_the_same_rows():
-    """Slopes found for θ − f₀ are those of the statement only if both fall apart into the same functions."""
-    theta, b = ko.Theta(KERNEL), cp.Variable()
-    f = theta(X) + b
-    outer, *others = (
-        outer_of(ko.Problem(cp.Minimize(loss + ko.sum_squares(theta))).canonical_form())
-        for loss in (
-            LOSSES["hinge"](f),
-            LOSSES["hinge"](theta(X)[::-1] + b),
-            LOSSES["hinge"](f) + cp.sum_squares(b + 0 * f[0]),
-            cp.norm(f - Y),  # is not cut
-        )
-    )
-    assert recentring.same_cut(outer, outer)
-    assert [recentring.same_cut(outer, other) for other in others] == [False] * 3
