@@ -23,7 +23,7 @@ CONTROL_GROUPS = {
     "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 }
 # What a solve takes beside B: vectors of N numbers, and bytes that do not depend on N. Measured, see `of_solve`.
-VECTORS, TEMPORARY = 30, 2**23
+VECTORS, TEMPORARY = 30, 14 * 2**20
 LITTLE = 2**24  # bytes for which no file is read: Q of 1000 rows, twice
 _answer = (0.0, 0)  # until when it serves, and bytes
 
