@@ -127,13 +127,11 @@ def _on_pieces(  # noqa: PLR0917
     terms, plain, sizes = _sizes(pieces, pieces.settled(x), value)
     if look or not isfinite(value):
         return _Above(value, 0.0, terms, plain, terms)
-    found, bare = (pieces_checker.upper(pieces, x, part) for part in (off, 0 * off))
-    if isfinite(bare):  # what rounding may add tells of numbers inside of functions, too
-        sizes = max(sizes, (bare - value) / (ROUNDINGS * UNIT))
-    kernel = found - bare
+    found = pieces_checker.upper(pieces, x, off)
+    kernel = max(found - value, 0.0) if off.any() else 0.0
     if len(pieces.below) + len(pieces.equal) + len(pieces.cones) > len(pieces.bounds):
         kernel += 2 * kernel + _of_multipliers(reduction, point, scales)
-    return _Above(max(bare, value) + kernel, kernel, terms, plain, sizes)
+    return _Above(max(found, value + kernel), kernel, terms, plain, sizes)
 
 
 def _errors(reduction: Reduction, pieces: Pieces, point: Iterate, scales: list[tuple[float, float]]) -> Array:

@@ -49,7 +49,7 @@ class Claimed(NamedTuple):
     """The problem, links of all θ without multipliers, the norms' numbers, and L of each with n = νL.
 
     fixed : whether no multiplier can raise what t costs
-    free, S, costs : the free columns; known : a bound whose VᵀQV hold for the same ν
+    free : the free columns; owner : of each of their entries; known : a bound whose VᵀQV hold for the same ν
     """
 
     reduction: Reduction
@@ -59,8 +59,7 @@ class Claimed(NamedTuple):
     rights: list[Array]
     fixed: list[bool]
     free: checker.Free
-    S: sp.csc_array
-    costs: Array
+    owner: Ints
     known: Lower | None
 
 
@@ -117,9 +116,11 @@ def _task(reduction: Reduction, pieces: Pieces, span: bool, known: Lower | None)
             links.append(_unbound(reduction, pieces, number, span))
             norms, rights, fixed = [*norms, -1], [*rights, np.zeros((0, 0))], [*fixed, False]
             continue
-        if len(costly) != 1 or np.linalg.matrix_rank(costly[0][2].right) < len(costly[0][2].right):
+        if len(costly) != 1:
             return None
         [(j, t, norm)] = costly
+        if not is_identity(norm.right) and np.linalg.matrix_rank(norm.right) < len(norm.right):
+            return None
         M, K, count, n = norm.right, link.theta.outputs or 1, len(norm.function_rows), len(link.rows)
         L = M if is_identity(M) else np.linalg.pinv(M.T)
         own, k = np.arange(0) if link.u is None else pieces.columns[link.u.id], L.shape[1]
@@ -131,8 +132,8 @@ def _task(reduction: Reduction, pieces: Pieces, span: bool, known: Lower | None)
         links.append(Link(columns, take, np.zeros(n), [stated], V, none, none, L))
         norms, rights, fixed = [*norms, j], [*rights, L], [*fixed, not _is_endless(pieces, t)]
     free = pieces_checker.free_columns(pieces, links)
-    W = free.matrix(len(pieces.s0), free.values)
-    return Claimed(reduction, pieces, links, norms, rights, fixed, free, W[:-1], W[[-1]].toarray()[0], known)
+    owner = np.repeat(np.arange(len(free.owners)), np.diff(free.starts))
+    return Claimed(reduction, pieces, links, norms, rights, fixed, free, owner, known)
 
 
 def _unbound(reduction: Reduction, pieces: Pieces, number: int, span: bool) -> Link:
@@ -188,7 +189,8 @@ def _proven(task: Claimed, a: Array, spare: float, way: str, span: bool) -> tupl
             break
         share = float(np.min(1 - claim.short / claim.lengths, initial=1.0, where=claim.short > 0))
         last = share < HALF or number >= PASSES - 2
-        if last and not task.costs.any() and not any(pieces.c[link.columns].any() for link in task.links):
+        costs = task.free.values[task.free.rows == len(a)]
+        if last and not costs.any() and not any(pieces.c[link.columns].any() for link in task.links):
             a = (1 - 2 * LESS) * share * a  # towards 0, where columns vanish, too
         else:
             more = more + 1.1 * claim.short
@@ -197,17 +199,19 @@ def _proven(task: Claimed, a: Array, spare: float, way: str, span: bool) -> tupl
 
 def _feasible(task: Claimed, a: Array, spare: float, more: Array) -> Array:
     """Multipliers in their domains at which free columns nearly vanish, and ‖Aᵀν‖ is at most its cost."""
-    pieces, twins, size, late, least = task.pieces, task.pieces.twins, abs(task.S), False, inf
+    pieces, twins, free, late, least = task.pieces, task.pieces.twins, task.free, False, inf
     for turn in range(ROUNDS):
         a = _inside(pieces, a, spare if turn == 0 else spare / 2)
         columns, excess = _excess(task, a, more)
-        left, terms = task.costs + task.S.T @ a, np.abs(task.costs) + size.T @ np.abs(a)
+        each = free.values * np.append(a, 1.0)[free.rows]
+        left, terms = (np.bincount(task.owner, part, len(free.owners)) for part in (each, np.abs(each)))
         if not len(excess) and np.all(np.abs(left) <= 8 * UNIT * terms):
             return a
         most = float(np.max(np.abs(left) / np.where(terms > 0, terms, 1.0), initial=0.0))
         late, least = late or most > SLOW * least, min(most, least)
         rooms = rooms_of(pieces, a, spare, FLOOR if late else 0.0)
-        M, left = sp.csc_array(sp.hstack([task.S, *columns])), np.concatenate([left, excess])
+        S = free.matrix(len(a), free.values)[:-1]
+        M, left = sp.csc_array(sp.hstack([S, *columns])), np.concatenate([left, excess])
         M = rooms.pulled(M)
         moved, q = step(rooms, M, left)
         if late:  # multipliers of inequalities that shall grow may do so by any amount

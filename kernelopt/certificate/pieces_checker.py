@@ -39,6 +39,8 @@ from kernelopt.pieces.form import ROUNDS, Group, Pieces
 from kernelopt.support.arithmetic import UNIT as U
 from kernelopt.support.arithmetic import gamma, two_product
 
+MODERATE = 64  # an exponent of 2: of costs between its powers squares are doubles with all digits
+
 
 class Weights(NamedTuple):
     """Bounds on the ω of the functions of a group, for all multipliers within the radius."""
@@ -140,11 +142,16 @@ def _sums(pieces: Pieces, x: Array, error: Array) -> tuple[Array, Array]:
 
 
 def in_one_unit(pieces: Pieces, links: Sequence[Link], dual: Dual) -> tuple[Pieces, list[Link], Dual, int] | None:
-    """Costs, weights in the objective and multipliers divided by one power of two 2ᵏ; None where that would round."""
+    """Costs, weights in the objective and multipliers divided by one power of two 2ᵏ; None where that would round.
+
+    They stay as they are where k is moderate.
+    """
     weights = [group.costs for group in pieces.groups]
     parts = [pieces.c, *weights]
     largest = max(float(np.abs(part).max(initial=0.0)) for part in parts)
     k = frexp(largest)[1]
+    if abs(k) <= MODERATE:
+        return pieces, list(links), dual, 0
     new = [link_in_unit(link, k) for link in links]
     scaled = [link for link in new if link is not None]
     if len(scaled) < len(new) or not isfinite(largest) or not all(is_scaled_exactly(x, k) for x in (*parts, dual.z)):

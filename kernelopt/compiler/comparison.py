@@ -6,7 +6,6 @@ No proof on pieces can see that an expression was misread, so that each answer i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import isfinite
 from typing import Any
 
 import cvxpy as cp
@@ -76,20 +75,23 @@ def _differ(problem: cp.Problem, pieces: Pieces) -> tuple[float, float] | None:
         if variable.value is not None and variable.id in pieces.columns:
             x[pieces.columns[variable.id]] = flat(variable.value)
     x = pieces.settled(x)
-    sums, off = pieces.sums(x), _rounding(pieces, x)
+    sums = pieces.sums(x)
     sign = -1.0 if isinstance(problem.objective, cp.Maximize) else 1.0
-    pairs = [(sums[0], sign * float(problem.objective.value), off[0])]
-    number = np.full(len(pieces.s0), -1)
+    number, at = np.full(len(pieces.s0), -1), [np.zeros(1, dtype=int)]
+    stated = [np.array([sign * problem.objective.value], dtype=float)]
     number[pieces.below] = np.arange(len(pieces.below))
     for constraint in problem.constraints:
         rows = pieces.stated.get(constraint.id, np.arange(0))
         if type(constraint).__name__ == "Inequality" and len(rows):
-            here = 1 + number[rows]
-            pairs += list(zip(sums[here], flat(constraint.expr.value), off[here], strict=True))
-    for found, stated, rounding in pairs:
-        if isfinite(found) and isfinite(stated) and not abs(found - stated) <= rounding:
-            return float(found), float(stated)
-    return None
+            at.append(1 + number[rows])
+            stated.append(flat(constraint.expr.value))
+    places, values = np.concatenate(at), np.concatenate([np.ravel(part) for part in stated])
+    apart = np.isfinite(sums[places]) & np.isfinite(values)
+    apart &= ~(np.abs(sums[places] - values) <= ROUNDINGS * np.abs(values))
+    if not apart.any():
+        return None
+    wrong = np.flatnonzero(apart & ~(np.abs(sums[places] - values) <= _rounding(pieces, x)[places]))
+    return (float(sums[places[wrong[0]]]), float(values[wrong[0]])) if len(wrong) else None
 
 
 def _rounding(pieces: Pieces, x: Array) -> Array:

@@ -153,6 +153,8 @@ def outer_of(form: CanonicalForm, before: Outer | None = None) -> Outer:
     common = None if before is None else _shared(form, pieces, before)
     if common is None:
         common = Common(separated(pieces, form) if _has_whole_variables(form) else None)
+    elif before is not None and before.pieces is not None:
+        pieces = before.pieces.with_costs(pieces.c, pieces.groups)  # what is known of the rows stays
     return Outer(form, values, common, pieces)
 
 

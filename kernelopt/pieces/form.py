@@ -19,7 +19,7 @@ from kernelopt.pieces.function import Family
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
-OF_ROWS = ("by_columns", "owners", "counts", "twins")  # what does not depend on the size of costs
+OF_ROWS = ("by_columns", "owners", "counts", "is_explicit", "twins")  # what does not depend on the size of costs
 ROUNDS = 20  # nesting of functions up to which bounds z settle from the inside out
 
 
