@@ -279,8 +279,13 @@ def _added_level_sets(parts: _Parts, group: Group, pieces: Pieces, S: sp.csr_arr
         return False
     rows, of, w = pieces.below[W.indices - 1], group.rows[:, 0], W.data
     alone = np.bincount(np.concatenate([g.weights.indices for g in pieces.groups]), minlength=W.shape[1]) == 1
-    if not alone[W.indices].all() or not empty[rows].all() or empty[of].any() or not np.all(w > 0):
+    if not alone[W.indices].all() or not empty[rows].all() or not np.all(w > 0):
         return False
+    bare = empty[of]  # of constants, as differences of a row with itself are
+    if np.any(w[bare] * h.take(np.flatnonzero(bare)).value(pieces.s0[of[bare], None]) + pieces.s0[rows[bare]] > 0):
+        return False  # a contradiction, which no engine of ours proves
+    keep = np.flatnonzero(~bare)
+    rows, of, w, h = rows[keep], of[keep], w[keep], h.take(keep)
     ends = h.level(-pieces.s0[rows] / w)
     if np.isnan(ends).any():
         return False  # an empty set

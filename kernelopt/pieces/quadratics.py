@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, prod
 
 import numpy as np
 
@@ -60,7 +60,7 @@ class Piecewise(OfOneNumber):
     def _in_force(self, q: Array) -> Array:
         """The coefficients at q (m, …), (m, …, 3): at a knot, those of the stretch on its left."""
         shape = (len(q), *[1] * (q.ndim - 1), self.knots.shape[1])
-        stretch = (q[..., None] > self.knots.reshape(shape)).sum(axis=-1).reshape(len(q), -1)
+        stretch = (q[..., None] > self.knots.reshape(shape)).sum(axis=-1).reshape(len(q), prod(q.shape[1:]))
         found = np.take_along_axis(self.coefficients, stretch[:, :, None], axis=1)
         return found.reshape(*q.shape, 3)
 

@@ -98,6 +98,7 @@ STATED = {
     "equation": lambda f: f[:2] == 0.1,
     "differences": lambda f: f[1:] - f[:-1] >= -0.2,
     "sizes of differences": lambda f: cp.abs(f[1:] - f[:-1]) <= 0.3,
+    "sizes of differences, one with itself": lambda f: cp.abs(f[[0, 1, 2]] - f[[1, 1, 3]]) <= np.array([0.3, 0.1, 0.3]),
     "sizes": lambda f: 2 * cp.abs(f - 0.1) <= 0.5,
     "squares": lambda f: 3 * cp.square(f + 0.1) <= 0.3,
     "one side": lambda f: cp.pos(f - 0.1) <= 0.2,
@@ -123,7 +124,10 @@ def test_multipliers_of_constraints(constraint):
 
 
 def test_level_sets_without_an_interior_are_left_to_others():
-    for constraint in (lambda f: cp.pos(f) <= 0, lambda f: cp.abs(f) <= -1, lambda f: cp.square(f) <= 0):
+    for constraint in (
+        lambda f: cp.pos(f) <= 0, lambda f: cp.abs(f) <= -1, lambda f: cp.square(f) <= 0,
+        lambda f: cp.abs(f[:2] - f[1]) <= -np.arange(2),
+    ):  # fmt: skip
         theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
         f = theta(X)
         problem = ko.Problem(cp.Minimize(cp.sum_squares(f - T) + ko.sum_squares(theta)), [constraint(f)])
