@@ -238,34 +238,35 @@ def _by_way(  # noqa: PLR0917
     tol, abs_tol, known = request.tol, request.abs_tol, request.known
     scope = REDUCED if way == FROM_FACTOR else request.scope
 
+    def closes(bound: Lower, tol: float) -> bool:
+        return _assembled(reduction, data, bound, upper, FULL, told=False).closes(tol, abs_tol)
+
     def enough(bound: Lower) -> bool:
-        closed = _assembled(reduction, data, bound, upper, FULL, told=False).closes(tol or ZERO, abs_tol)
+        closed = closes(bound, tol or ZERO)
         nearly = upper.upper - bound.value <= MOSTLY * (bound.rounding + upper.rounding)
         return not request.search or closed or nearly
 
-    own = _on_pieces(reduction, data, _rows_here(data, reduction, point, request.rows), way)
-    unbound = any(not reduction.form.norms_of(link.theta) for link in reduction.form.predictions)
-    if own is None and unbound and reduction.is_restriction and scope == FULL and request.rows is not None:
-        # Aᵀν must vanish, and multipliers of a restricted θ make Bᵀν vanish only.
-        return _by_way(reduction, data, point, request, upper, FROM_FACTOR)
+    own = of_rows = _on_pieces(reduction, data, _rows_here(data, reduction, point, request.rows), way)
     if own is None or not enough(own):
         other = _at_minima(reduction, data, point, own, way)
         own = max((one for one in (own, other) if one is not None), key=_rank, default=None)
+    told = [] if known is None or known.assumptions or known.confined or scope != FULL else [known]
+    confined = reduction.is_restriction and scope == FULL and not any(closes(one, tol) for one in told)
+    unbound = any(not reduction.form.norms_of(link.theta) for link in reduction.form.predictions)
+    # Without a norm of θ, Aᵀν must vanish. Multipliers of a factor of lower rank only make Bᵀν vanish, so that the
+    # bound is one for θ in the factor's span.
+    if confined and unbound and (own is None or not closes(own, tol)):
+        return _by_way(reduction, data, point, request, upper, FROM_FACTOR)
     # A restricted θ, or the engine, is to blame for a gap of multipliers that an engine made for these functions.
-    settled = reduction.is_restriction or (request.rows is not None and data.split is not None)
+    made = request.rows is not None and data.split is not None
+    settled = of_rows is not None and (made or (reduction.is_restriction and way != FROM_FACTOR))
     if own is None or not (settled or enough(own) or _nearly(reduction, data, own, upper, request)):
         other = _lower(reduction, data, point, way, enough)
         own = max((one for one in (own, other) if one is not None), key=_rank, default=None)
-    best = own
-    if known is not None and scope == FULL and not known.assumptions and not known.confined:
-        best = known if own is None or own.assumptions or known.value > own.value else own
-    found = _assembled(reduction, data, best, upper, scope)
-    without_norm = own is not None and own.assumes_radius and reduction.is_restriction
-    if scope != REDUCED and without_norm and not found.closes(tol, abs_tol):
-        # Without a norm of θ, Aᵀν must vanish. Multipliers of a factor of lower rank only make Bᵀν vanish, so that the
-        # bound is one for θ in the factor's span.
+    if confined and own is not None and own.assumes_radius and not closes(own, tol):
         return _by_way(reduction, data, point, request, upper, FROM_FACTOR)
-    return Certified(found, own)
+    better = [one for one in told if own is None or own.assumptions or one.value > own.value]
+    return Certified(_assembled(reduction, data, (better or [own])[0], upper, scope), own)
 
 
 def _nearly(reduction: Reduction, data: Outer, bound: Lower, upper: UpperBound, request: Request) -> bool:

@@ -23,7 +23,7 @@ CONTROL_GROUPS = {
     "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 }
 # What a solve takes beside B: vectors of N numbers, and bytes that do not depend on N. Measured, see `of_solve`.
-VECTORS, TEMPORARY = 30, 14 * 2**20
+VECTORS, TEMPORARY = 45, 15 * 2**20
 LITTLE = 2**24  # bytes for which no file is read: Q of 1000 rows, twice
 _answer = (0.0, 0)  # until when it serves, and bytes
 
@@ -121,7 +121,7 @@ def of_solve(rows: int, rank: int, entry: int = 8) -> float:
 
     They hold B, a part of it once more while it grows, vectors of the solver, and blocks of kernel values.
     """
-    again = 1.6 if entry == 8 else 2.0  # in single precision all of B is computed once more, beside the old one
+    again = 1.5 if entry == 8 else 2.0  # in single precision all of B is computed once more, beside the old one
     return again * entry * rows * rank + VECTORS * 8 * rows + TEMPORARY
 
 

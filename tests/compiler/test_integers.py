@@ -15,10 +15,10 @@ X, Y = np.array([[0.1], [0.7], [1.4], [2.0]]), np.array([0.8, -0.3, 0.5, 1.0])
 GAUSSIAN = ko.kernels.Gaussian(sigma=1.0)
 
 
-def switched(norm, z, price):
+def switched(norm, z, price, size=cp.abs):
     theta = ko.Theta(GAUSSIAN)
     loss = cp.sum(ko.losses.huber(Y, theta(X), 0.4))
-    return theta, ko.Problem(cp.Minimize(loss + price * z), [norm(theta) <= 1.5, cp.abs(theta(X)[0]) <= 3 * z])
+    return theta, ko.Problem(cp.Minimize(loss + price * z), [norm(theta) <= 1.5, size(theta(X)[:1]) <= 3 * z])
 
 
 @pytest.mark.slow
@@ -42,7 +42,7 @@ def test_a_switch_that_is_off_is_off(price):
 def test_what_can_not_be_met_to_rounding_is_not_optimal(monkeypatch):
     monkeypatch.setattr(projection, "moved", lambda reduction, form, point: None)
     monkeypatch.setattr(row_problem, "MARGIN", 0.0)
-    problem = switched(ko.norm, cp.Variable(boolean=True), 0.39)[1]
+    problem = switched(ko.norm, cp.Variable(boolean=True), 0.39, lambda u: cp.norm(cp.hstack([u, u])))[1]
     problem.solve(tol=1e-3)
     assert problem.status == "optimal_inaccurate"
     assert problem.verify()["primal feasibility"].number > 1e-12

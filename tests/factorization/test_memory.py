@@ -103,9 +103,9 @@ def test_systems_without_meminfo(monkeypatch, told, expected):
 
 
 def test_memory_of_a_solve():
-    """B and a part of it once more, all of it in single precision, with 30 vectors and 14 MB."""
-    assert memory.of_solve(1000, 100) == pytest.approx(1.6 * 8e5 + 2.4e5 + 14 * 2**20)
-    assert memory.of_solve(1000, 100, 4) == pytest.approx(2.0 * 4e5 + 2.4e5 + 14 * 2**20)
+    """B and a part of it once more, all of it in single precision, with 45 vectors and 15 MB."""
+    assert memory.of_solve(1000, 100) == pytest.approx(1.5 * 8e5 + 3.6e5 + 15 * 2**20)
+    assert memory.of_solve(1000, 100, 4) == pytest.approx(2.0 * 4e5 + 3.6e5 + 15 * 2**20)
 
 
 @pytest.mark.parametrize("limit", [0, -1.0, True, "1 GB", 1j])

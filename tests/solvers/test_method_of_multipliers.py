@@ -217,7 +217,8 @@ def test_beside_a_cone_solver(name):
     truth, alike = by_hand(name)
     problem, constraints = declared(name)
     problem.solve()
-    assert problem.solver_stats.solver_name == ("INTERIOR_POINT" if name == "a divergence" else NAME)
+    of_sums = name in ("a divergence", "bounded differences", "fair squared hinge")
+    assert problem.solver_stats.solver_name == ("INTERIOR_POINT" if of_sums else NAME)
     assert problem.status == "optimal"
     assert problem.value == pytest.approx(truth, rel=1e-6)
     assert problem.certificate.lower <= truth * (1 + 1e-8) and problem.certificate.upper >= truth * (1 - 1e-8)
