@@ -265,8 +265,10 @@ def _by_way(  # noqa: PLR0917
         own = max((one for one in (own, other) if one is not None), key=_rank, default=None)
     if confined and own is not None and own.assumes_radius and not closes(own, tol):
         return _by_way(reduction, data, point, request, upper, FROM_FACTOR)
-    better = [one for one in told if own is None or own.assumptions or one.value > own.value]
-    return Certified(_assembled(reduction, data, (better or [own])[0], upper, scope), own)
+    best = own
+    for one in told:
+        best = one if own is None or own.assumptions or one.value > own.value else own
+    return Certified(_assembled(reduction, data, best, upper, scope), own)
 
 
 def _nearly(reduction: Reduction, data: Outer, bound: Lower, upper: UpperBound, request: Request) -> bool:
