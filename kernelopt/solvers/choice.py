@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from kernelopt.compiler import integers
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.outer import Outer
-from kernelopt.errors import OptionError, SolverError, UnknownNameError
+from kernelopt.errors import KernelOptError, OptionError, SolverError, UnknownNameError
 from kernelopt.factorization.tall import WIDE
 from kernelopt.solvers import culprits, engines, on_rows
 from kernelopt.solvers.assemble import SPLIT, Shape, shape_of, spread
@@ -25,6 +25,7 @@ from kernelopt.solvers.engines import ENGINES, MULTIPLIERS, OURS
 from kernelopt.solvers.least_squares import NOT_SQUARES
 from kernelopt.support import html
 from kernelopt.support.checks import shown
+from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.cvxpy_parts import quietly_compiled
 from kernelopt.support.locks import importing
 
@@ -291,4 +292,8 @@ def _reason(probe: cp.Problem, name: str) -> str | None:
         return " ".join(str(error).split())
     except NotImplementedError:
         return "has no form of this problem: cvxpy lacks that of an atom"
+    except (KernelOptError, MemoryError, OutOfTimeError, Warning):
+        raise
+    except Exception as error:  # as of a support function within a maximum, whose value cvxpy asks for
+        return f"has no form of this problem: cvxpy's compilation ends in {type(error).__name__}"
     return None

@@ -96,3 +96,13 @@ def test_what_cvxpy_cannot_compile_is_named():
     problem = ko.Problem(cp.Minimize(cp.sum_squares(cp.real(theta(X)) - Y) + ko.sum_squares(theta)))
     with pytest.raises(ko.errors.SolverError, match="could not compile .*real"):
         problem.solve()
+
+
+def test_what_ends_in_an_error_of_cvxpy_is_named():
+    """cvxpy asks for the value of a support function within a maximum, which has none before its argument has one."""
+    a, theta = cp.Variable(3), ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    largest = cp.maximum(SuppFunc(a, [cp.norm(a) <= 1])(theta(X[:3])), 0.3)
+    problem = ko.Problem(cp.Minimize(largest + ko.sum_squares(theta)))
+    with pytest.raises(ko.errors.SolverError, match="could not compile .*SuppFuncAtom"):
+        problem.solve()
+    assert "AttributeError" in problem.solvers()["CLARABEL"]
