@@ -7,7 +7,7 @@ cvxpy's compilation, whose steps, inverse steps and internal names may change fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from math import inf
 from threading import Event
@@ -248,9 +248,29 @@ def quietly_compiled(problem: cp.Problem, solver: str, **options: Any) -> Any:
     quadratic = "qp" if known is not None and known.supports_quad_obj() else None
     told = {"ignore_dpp": not problem.is_dpp("dcp", quadratic)} | options
     try:
-        return problem.get_problem_data(solver, **told)
+        return _without_values(problem.variables(), lambda: problem.get_problem_data(solver, **told))
     except AssertionError:  # the graph form of dotsort(x − p, q) has products of parameters where the atom has none
         return problem.get_problem_data(solver, **told | {"ignore_dpp": True})
+
+
+def _without_values(variables: Iterable[cp.Variable], made: Callable[[], Any]) -> Any:
+    """What is made, where need be while variables have no values.
+
+    Some graph forms of cvxpy's start from values where there are some: those of a sum of the 2.5 largest ones fail.
+    """
+    try:
+        return made()
+    except TypeError:
+        present = [(variable, variable._value) for variable in variables if variable._value is not None]
+        if not present:
+            raise
+        try:
+            for variable, _ in present:
+                variable._value = None
+            return made()
+        finally:
+            for variable, value in present:
+                variable._value = value
 
 
 def compiled(problem: cp.Problem, solver: str, options: Mapping[str, Any]) -> Compiled:
@@ -558,7 +578,8 @@ def has_graph_form(node: Any) -> bool:
 
 def graph_form(node: Any, arguments: list[Any]) -> tuple[Any, list[Any]]:
     """The expression and the constraints that cvxpy puts in the place of one atom of these arguments."""
-    found: tuple[Any, list[Any]] = CANON_METHODS[type(node)](node, arguments)
+    variables = [variable for argument in arguments for variable in argument.variables()]
+    found: tuple[Any, list[Any]] = _without_values(variables, lambda: CANON_METHODS[type(node)](node, arguments))
     return found
 
 

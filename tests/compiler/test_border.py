@@ -100,9 +100,21 @@ def test_what_cvxpy_cannot_compile_is_named():
 
 def test_what_ends_in_an_error_of_cvxpy_is_named():
     """cvxpy asks for the value of a support function within a maximum, which has none before its argument has one."""
-    a, theta = cp.Variable(3), ko.Theta(ko.kernels.Gaussian(sigma=1.0))
-    largest = cp.maximum(SuppFunc(a, [cp.norm(a) <= 1])(theta(X[:3])), 0.3)
-    problem = ko.Problem(cp.Minimize(largest + ko.sum_squares(theta)))
+    a, v, theta = cp.Variable(3), cp.Variable((2, 2), symmetric=True), ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    entries = cp.vec(v, order="F")[1:]
+    largest = cp.maximum(SuppFunc(a, [cp.norm(a) <= 1])(entries), 0.3)
+    problem = ko.Problem(cp.Minimize(largest + cp.sum_squares(theta(X[:3]) - entries) + ko.sum_squares(theta)))
     with pytest.raises(ko.errors.SolverError, match="could not compile .*SuppFuncAtom"):
         problem.solve()
     assert "AttributeError" in problem.solvers()["CLARABEL"]
+
+
+@pytest.mark.parametrize("solver", [None, "CLARABEL"])
+def test_fractions_of_largest_entries_again(solver):
+    """cvxpy's graph form fails where its argument has a value, as it has once the problem was solved."""
+    theta, p = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Parameter(3, value=np.zeros(3))
+    objective = cp.sum_squares(theta(X) - Y) + ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(objective + cp.cvar(theta(X[:3]) - p, 0.1)))
+    first = problem.solve(solver=solver)
+    p.value = np.ones(3)
+    assert problem.solve(solver=solver) == pytest.approx(first - 1, rel=1e-5)
