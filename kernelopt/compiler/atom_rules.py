@@ -198,7 +198,9 @@ def _of_one_number(parts: list[Entries]) -> Entries | None:
     one = next((M for M in known if M.shape[0] == m and np.all(np.diff(M.indptr) > 0) and M.data.all()), None)
     if one is None:
         return None
-    one = sp.csr_array(sp.diags_array(1 / one.data[one.indptr[:-1]]) @ one)
+    # A quotient of equal numbers is 1 to the last bit.
+    first = np.repeat(one.data[one.indptr[:-1]], np.diff(one.indptr))
+    one = sp.csr_array((one.data / first, one.indices, one.indptr), shape=one.shape)
     found = None
     for part in parts:
         other = _in_terms_of(part, one)

@@ -88,7 +88,6 @@ class ConicForm:
     t : for each norm link, its column
     sign : −1 where the stated problem is a Maximize, whose objective was negated
     divided : e for each row that was divided by 2ᵉ, since its coefficients are far from 1
-    inverse : the function from multipliers of the rows to those of the stated constraints, by id
     notes : facts that were found once, by name; they do not depend on costs, or tell the costs for which they hold
     """
 
@@ -103,7 +102,6 @@ class ConicForm:
     t: Ints
     sign: float
     divided: Ints | int = 0
-    inverse: Any = field(default=None, repr=False)
     notes: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
@@ -140,24 +138,13 @@ class ConicForm:
         return found
 
     def without(self, rows: Ints, columns: Ints) -> ConicForm:
-        """The form without some linear rows and whole exponential cones, and without auxiliary columns."""
-        (m, n), ends = self.A.shape, np.cumsum([self.cones.zero, self.cones.nonneg])
+        """The form without some linear rows, and without auxiliary columns."""
+        m, n = self.A.shape
         kept, others = np.delete(np.arange(m), rows), np.delete(np.arange(n), columns)
         place = np.full(n, -1)
         place[others] = np.arange(len(others))
-        inverse, lost = self.inverse, np.histogram(rows, [0, *ends, m])[0] if len(rows) else np.zeros(3, dtype=int)
-        cones = replace(
-            self.cones,
-            zero=self.cones.zero - int(lost[0]),
-            nonneg=self.cones.nonneg - int(lost[1]),
-            exp=self.cones.exp - int(lost[2]) // 3,
-        )
-
-        def of_all_rows(z: Array) -> dict[int, Any]:
-            found = np.zeros(m)
-            found[kept] = z
-            return dict(inverse(found))
-
+        equal = int(np.count_nonzero(rows < self.cones.zero))
+        cones = replace(self.cones, zero=self.cones.zero - equal, nonneg=self.cones.nonneg - (len(rows) - equal))
         return replace(
             self,
             P=self.P[others],
@@ -169,7 +156,6 @@ class ConicForm:
             variables=tuple(place[y] for y in self.variables),
             t=place[self.t],
             divided=self.divided if np.ndim(self.divided) == 0 else np.asarray(self.divided)[kept],
-            inverse=of_all_rows,
         )
 
     @property
@@ -295,7 +281,6 @@ def conic_form(form: CanonicalForm) -> ConicForm:
         variables=tuple(map(of, form.y)),
         t=np.array([of(link.t)[0] for link in form.norms], dtype=int),
         sign=-1.0 if isinstance(form.outer.objective, cp.Maximize) else 1.0,
-        inverse=data.multipliers,
     )
     return _divided(found if P is None else _diagonal(found, sp.csc_array(P)))
 
@@ -310,7 +295,7 @@ def _diagonal(form: ConicForm, P: sp.csc_array) -> ConicForm:
     if not len(coupled):
         return form
     R = sp.csc_array(quadratic_part.root(P[:, coupled][coupled]))
-    n, zero, count, inverse = len(form.c), form.cones.zero, R.shape[0], form.inverse
+    n, zero, count = len(form.c), form.cones.zero, R.shape[0]
     named, rows, sizes = _names(form, coupled)
     # Rx = R_named·x_named + R_rest·x_rest, and row i names x by size·x + A_i·others = b_i.
     per_row = R[:, named] @ sp.diags_array(1 / sizes)
@@ -326,7 +311,6 @@ def _diagonal(form: ConicForm, P: sp.csc_array) -> ConicForm:
         A=sp.csc_array(sp.vstack([old[:zero], new, old[zero:]])),
         b=np.concatenate([form.b[:zero], per_row @ form.b[rows], form.b[zero:]]),
         cones=replace(form.cones, zero=zero + count),
-        inverse=lambda z: inverse(np.delete(z, np.s_[zero : zero + count])),
     )
     return found.without(rows, coupled[named])
 
@@ -387,9 +371,3 @@ def _exponents(which: Ints, sizes: Array, count: int) -> Ints:
     np.maximum.at(largest, which, sizes)
     found = np.frexp(largest)[1].astype(int)
     return np.where((np.abs(found) <= MODERATE) | ~np.isfinite(largest), 0, found)
-
-
-def constraint_multipliers(form: ConicForm, z: Array) -> dict[int, Any]:
-    """Multipliers of the stated constraints, by id, for those of the cone data's rows."""
-    # A row that was divided by 2ᵉ has a multiplier that is 2ᵉ times that of the stated row.
-    return dict(form.inverse(np.ldexp(z, -np.asarray(form.divided))))

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import logsumexp, rel_entr, softmax, xlogy
 
 from kernelopt.language.smooth import SmoothLoss
+from kernelopt.pieces.custom import range_of_slopes
 from kernelopt.pieces.inverse import attained
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
@@ -27,9 +28,6 @@ JOINT = 1e-9
 # smooth loss from Newton's method.
 JUMP = 64 * np.finfo(float).eps
 SIMPLEX = 1e-14  # relative error of Σₖ vₖ = weight that rounding of a sum of few numbers explains (45 ulps)
-# Distance of slopes of a user's loss from the ends of their interval, relative to these. At an end no finite argument
-# may have the slope; a larger distance costs accuracy of the dual point.
-INSIDE = 1e-9
 STEEPEST = 700.0  # exponents are cut here: e^700 ≈ 1e304 is a double, e^710 is none
 
 
@@ -521,22 +519,7 @@ class Custom:
 
     @cached_property
     def _slopes(self) -> tuple[Array, Array]:
-        """The least and the largest slope at points towards both ends of the domain.
-
-        Since ℓ′ increases, they are close to the ends of its range.
-        """
-        low, high = np.full(len(self.at), np.inf), np.full(len(self.at), -np.inf)
-        for q in self.loss.outwards():
-            slope = self.weight * self.rate * self.loss.gradient(np.full(len(self.at), q), self.data)
-            low, high = np.fmin(low, slope), np.fmax(high, slope)
-        # A margin relative to each end, or to the other end where one is 0, keeps slopes that some point attains.
-        least = np.fmin(np.where(low != 0, np.abs(low), np.inf), np.where(high != 0, np.abs(high), np.inf))
-        least = np.where(np.isfinite(least) & (high > low), least, 0.0)
-        inside = [
-            INSIDE * np.where(np.isfinite(end) & (high > low), np.maximum(np.abs(end), least), 0.0)
-            for end in (low, high)
-        ]
-        return low + inside[0], high - inside[1]
+        return range_of_slopes(self.loss, self.data, self.weight * self.rate)
 
 
 Smooth = ExponentialPiece | Logarithm | LogComplement | Entropy | PowerPiece | LogSumExp | Custom

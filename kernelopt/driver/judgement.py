@@ -40,6 +40,9 @@ APART = 1e-6
 INEXACT = 0.5
 BEYOND = (1e-14, 1e-12, 1e-10)  # relative: by how much θ and y become longer where a value of 0 is short by rounding
 NOTHING_LEFT = 1e-12  # in units of the objective's data: a value that may be 0
+# In the same units: a value that solvers, accurate to 1e-8 of their own accord, may leave of an optimum of 0. Larger
+# numbers search for a point of value 0 more often, in vain; smaller ones keep what a solver left.
+LEFT = 1e-8
 NOTHING = (Status.INFEASIBLE, Status.UNBOUNDED)
 
 
@@ -89,8 +92,8 @@ def judged(
         return _outcome(best, solution, inverted.point, may_grow=False)
     found, stopped = _certified(task, task.data, best.answer, inverted.point, stopped)
     closed = found.certificate.closes(task.goal.tol, task.goal.abs_tol)
-    # A value of 0 to rounding closes, and says less than 0.
-    nearly = 0 < abs(_bare(task, inverted.point)) <= NOTHING_LEFT * task.data.units[1]
+    # A value of nearly 0 closes, and says less than 0.
+    nearly = 0 < abs(_bare(task, inverted.point)) <= LEFT * task.data.units[1]
     better = towards_zero(task, task.data, found.certificate, inverted.point) if nearly or not closed else None
     if better is not None:
         solution, point = representer.invert(reduction, better, from_kernel=_is_recomputed(task, better))

@@ -22,8 +22,8 @@ CONTROL_GROUPS = {
     "": ("memory.max", "memory.current", "inactive_file"),
     "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 }
-# What a solve takes beside B: vectors of N numbers, and bytes that do not depend on N. Measured, see `of_solve`.
-VECTORS, TEMPORARY = 45, 15 * 2**20
+# What a solve takes beside B, measured, see `of_solve`: vectors of N numbers, and blocks of kernel values as B grows.
+VECTORS, BLOCKS = 100, 2**24
 LITTLE = 2**24  # bytes for which no file is read: Q of 1000 rows, twice
 _answer = (0.0, 0)  # until when it serves, and bytes
 
@@ -119,10 +119,11 @@ def require(
 def of_solve(rows: int, rank: int, entry: int = 8) -> float:
     """Bytes that a solve with a factor of `rows` × `rank` takes at its peak, measured for N from 2e4 to 1e5.
 
-    They hold B, a part of it once more while it grows, vectors of the solver, and blocks of kernel values.
+    Either B grows, with a part of it once more and blocks of kernel values, or the solver has its vectors beside it.
     """
-    again = 1.5 if entry == 8 else 2.0  # in single precision all of B is computed once more, beside the old one
-    return again * entry * rows * rank + VECTORS * 8 * rows + TEMPORARY
+    again = 1.6 if entry == 8 else 2.0  # in single precision all of B is computed once more, beside the old one
+    B = entry * rows * rank
+    return max(again * B + BLOCKS, 1.25 * B + VECTORS * 8 * rows)
 
 
 def human(size: float) -> str:

@@ -42,6 +42,24 @@ class Loss(Protocol):
     def hessian(self, u: Array, data: tuple[Array, ...]) -> Array: ...
 
 
+def range_of_slopes(loss: Loss, data: tuple[Array, ...], factor: Array) -> tuple[Array, Array]:
+    """The least and the largest slope factor·ℓ′ at points towards both ends of the domain.
+
+    Since ℓ′ increases, they are close to the ends of its range.
+    """
+    low, high = np.full(len(factor), np.inf), np.full(len(factor), -np.inf)
+    for q in loss.outwards():
+        slope = factor * loss.gradient(np.full(len(factor), q), data)
+        low, high = np.fmin(low, slope), np.fmax(high, slope)
+    # A margin relative to each end, or to the other end where one is 0, keeps slopes that some point attains.
+    least = np.fmin(np.where(low != 0, np.abs(low), np.inf), np.where(high != 0, np.abs(high), np.inf))
+    least = np.where(np.isfinite(least) & (high > low), least, 0.0)
+    margins = [
+        INSIDE * np.where(np.isfinite(end) & (high > low), np.maximum(np.abs(end), least), 0.0) for end in (low, high)
+    ]
+    return low + margins[0], high - margins[1]
+
+
 @dataclass(frozen=True, eq=False)
 class StatedFunction(Smooth):
     """hᵢ(s) = ℓ(s, dataᵢ) for low < s < high. That ℓ is convex, and ℓ′ its slope, is taken for granted.
@@ -81,23 +99,7 @@ class StatedFunction(Smooth):
 
     @cached_property
     def _ends(self) -> tuple[Array, Array]:
-        """The least and the largest slope at points towards both ends of the domain.
-
-        Since ℓ′ increases, they are close to the ends of its range.
-        """
-        m = len(self.data[0]) if self.data else 1
-        low, high = np.full(m, np.inf), np.full(m, -np.inf)
-        for q in self.loss.outwards():
-            slope = self.loss.gradient(np.full(m, q), self.data)
-            low, high = np.fmin(low, slope), np.fmax(high, slope)
-        # A margin relative to each end, or to the other end where one is 0, keeps slopes that some point attains.
-        least = np.fmin(np.where(low != 0, np.abs(low), np.inf), np.where(high != 0, np.abs(high), np.inf))
-        least = np.where(np.isfinite(least) & (high > low), least, 0.0)
-        margins = [
-            INSIDE * np.where(np.isfinite(end) & (high > low), np.maximum(np.abs(end), least), 0.0)
-            for end in (low, high)
-        ]
-        return low + margins[0], high - margins[1]
+        return range_of_slopes(self.loss, self.data, np.ones(len(self.data[0]) if self.data else 1))
 
     def argument(self, slope: Array) -> Array:
         """q with ℓ′(q) = slope, nearly."""

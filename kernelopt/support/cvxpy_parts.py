@@ -13,7 +13,6 @@ from math import inf
 from threading import Event
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
-from weakref import WeakKeyDictionary
 
 import clarabel
 import cvxpy as cp
@@ -72,11 +71,11 @@ from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array, Ints
 
 __all__ = [
-    "COLUMNS", "JOINTLY_LINEAR", "OPAQUE", "PRODUCTS", "SIGNED", "AddExpression", "AffAtom", "AffineData", "Atom",
+    "COLUMNS", "JOINTLY_LINEAR", "OPAQUE", "PRODUCTS", "SIGNED", "AddExpression", "AffAtom", "Atom",
     "Compiled", "ConeData", "DataSlopes", "DivExpression", "Elementwise", "Hstack", "Inequality", "Leaf",
     "LogicExpression", "MatrixFrac", "MulExpression", "NegExpression", "Pnorm", "PnormApprox", "Power", "PowerApprox",
     "Solution", "SolverStats", "Sum", "Vstack", "broadcast_to", "clarabel_answer", "clarabel_cones", "coefficients",
-    "compiled", "cone_data", "forget", "get_id", "graph_form", "has_graph_form", "index", "is_compiled", "jacobians",
+    "compiled", "cone_data", "forget", "get_id", "graph_form", "has_graph_form", "index", "jacobians",
     "multiply", "norm1", "normNuc", "perspective", "quad_over_lin", "reshape", "rightly_valued", "sigma_max",
     "special_index", "symmetric_wrap", "with_args",
 ]  # fmt: skip
@@ -232,11 +231,6 @@ class Compiled(NamedTuple):
         """The index at which a variable begins in the solver's x; None where compilation removed the variable."""
         found = self.data["param_prob"].var_id_to_col.get(variable.id)
         return None if found is None else int(found)
-
-
-def is_compiled(problem: cp.Problem) -> bool:
-    """Whether cvxpy has compiled a problem before, and keeps what does not depend on its parameters."""
-    return problem._cache.param_prog is not None
 
 
 def quietly_compiled(problem: cp.Problem, solver: str, **options: Any) -> Any:
@@ -471,92 +465,8 @@ class ConeData(NamedTuple):
         return P, c[:n], -A[:, :n], A[:, [n]].toarray().ravel()
 
 
-class _Entries(NamedTuple):
-    """A matrix whose entries are linear in parameters: the entries at (i, j) are values @ parameters, by columns."""
-
-    values: sp.csr_array
-    i: Ints
-    j: Ints
-
-    @classmethod
-    def of(cls, tensor: Any, rows: int) -> _Entries:
-        """From cvxpy's tensor, which has a row for each entry of the matrix, also for those that are always 0."""
-        T = sp.coo_array(tensor)  # no array of the length of all entries
-        some, place = np.unique(T.coords[0], return_inverse=True)
-        j, i = np.divmod(some, max(rows, 1))
-        return cls(sp.csr_array((T.data, (place, T.coords[1])), shape=(len(some), T.shape[1])), i, j)
-
-
 def _times(factor: float, value: Any) -> Any:
     return [_times(factor, v) for v in value] if isinstance(value, list) else factor * value
-
-
-# Attributes for which cvxpy puts another parameter, with fewer entries, in the place of one.
-REDUCED = ("symmetric", "PSD", "NSD", "hermitian", "diag", "sparsity", "complex", "imag")
-
-
-class AffineData:
-    """Cone data as functions of the values of parameters, without cvxpy's own steps, which take ten times as long."""
-
-    def __init__(self, data: ConeData, parameters: Sequence[cp.Parameter]) -> None:
-        """Data of a compiled program with these parameters, for any values of them."""
-        program, self._data = data.program, data
-        first = program.param_id_to_col
-        self._places = [slice(first[p.id], first[p.id] + p.size) for p in parameters]
-        self._constant = program.A.shape[1] - 1
-        self._A, self._c = _Entries.of(program.A, len(data.b)), sp.csr_array(program.q)
-        self._P = None if program.P is None else _Entries.of(program.P, len(data.c))
-        self._P_starts = None if self._P is None else _starts(self._P.j, len(data.c))
-        # The parameters that rows depend on; the last values of these, with A and b. λ often stands in costs alone.
-        self._of_rows = np.unique(self._A.values.indices)
-        self._last: tuple[Array, sp.csc_array, Array] | None = None
-
-    @staticmethod
-    def is_for(data: ConeData, parameters: Sequence[cp.Parameter]) -> bool:
-        """Whether cvxpy's program has these parameters themselves and no others, and its constant is the last one."""
-        program = data.program
-        known, ids = dict(program.param_id_to_col), {p.id for p in parameters}
-        constant = [start for number, start in known.items() if number not in ids]
-        plain = not any(p.attributes.get(name) for p in parameters for name in REDUCED)
-        return plain and ids <= known.keys() and constant == [program.A.shape[1] - 1]
-
-    @property
-    def program(self) -> Any:
-        """cvxpy's program."""
-        return self._data.program
-
-    def at(self, values: Sequence[Array]) -> ConeData:
-        """The data at these values, one for each parameter; A and b are those of the last time where they are equal."""
-        n, m = len(self._data.c), len(self._data.b)
-        vector = np.zeros(self._constant + 1)
-        vector[self._constant] = 1.0
-        for place, value in zip(self._places, values, strict=True):
-            vector[place] = np.ravel(value, order="F")
-        costs, last, given = self._c @ vector, self._last, vector[self._of_rows]
-        P = None
-        if self._P is not None:
-            P = sp.csc_array((self._P.values @ vector, self._P.i, self._P_starts), shape=(n, n))
-        if last is not None and np.array_equal(last[0], given):
-            _, A, b = last
-        else:
-            entries, i, j = self._A.values @ vector, self._A.i, self._A.j
-            right, left = j == n, (j < n) & (entries != 0)
-            b = np.zeros(m)
-            b[i[right]] = entries[right]
-            # cvxpy's conic form has −A.
-            A = _matrix(-entries[left], i[left], j[left], (m, n))
-            self._last = given, A, b
-        return self._data._replace(P=P, c=costs[:n], offset=float(costs[n]), A=A, b=b)
-
-
-def _matrix(values: Array, i: Ints, j: Ints, shape: tuple[int, int]) -> sp.csc_array:
-    """The matrix of entries that are sorted by columns."""
-    return sp.csc_array((values, i, _starts(j, shape[1])), shape=shape)
-
-
-def _starts(j: Ints, columns: int) -> Ints:
-    """Where the entries of each column begin."""
-    return np.append(0, np.cumsum(np.bincount(j, minlength=columns)))
 
 
 def coefficients(expression: Any, variables: Sequence[Any]) -> tuple[sp.csr_array, Array]:
@@ -626,23 +536,6 @@ class DataSlopes(NamedTuple):
                 shaped = [np.reshape(a[part], parameter.shape, order="F") for a in (total, sizes)]
                 found[number] = shaped[0], shaped[1]
         return found
-
-
-# Of problems that were solved twice.
-_affine: WeakKeyDictionary[cp.Problem, AffineData] = WeakKeyDictionary()
-
-
-def cone_data_again(problem: cp.Problem) -> ConeData:
-    """The cone data of a compiled problem for the present values of its parameters."""
-    parameters, known = problem.parameters(), _affine.get(problem)
-    values = [p.value for p in parameters]
-    plain = not any(value is None or sp.issparse(value) for value in values)
-    if plain and known is not None and known.program is problem._cache.param_prog:
-        return known.at([np.asarray(value, dtype=float) for value in values])
-    found = cone_data(problem)
-    if AffineData.is_for(found, parameters):
-        _affine[problem] = AffineData(found, parameters)
-    return found
 
 
 def cone_data(problem: cp.Problem) -> ConeData:

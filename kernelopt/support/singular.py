@@ -22,11 +22,6 @@ class SingularValues(NamedTuple):
         """A bound on the error of Σσᵢ."""
         return self.relative * float(self.values.sum()) + float(np.sqrt(len(self.values))) * self.absolute
 
-    @property
-    def error_of_largest(self) -> float:
-        """A bound on the error of σ₁."""
-        return self.relative * float(self.values.max(initial=0.0)) + self.absolute
-
 
 def singular_values(V: Array) -> SingularValues:
     """The singular values of V (m, k), with bounds from the residuals of its decomposition V ≈ UΣWᵀ.

@@ -83,10 +83,10 @@ def test_the_bound_on_singular_values_holds_and_is_small(shape, size):
         within = [found.relative * mp.mpf(a) + found.absolute for a in found.values]
         assert all(a <= b for a, b in zip(off, within, strict=True))
         assert sum(off) <= found.error_of_sum
-        assert off[0] <= found.error_of_largest <= 1e-12 * exact[0]
+        assert within[0] <= 1e-12 * exact[0]
 
 
 def test_no_singular_values():
     found = singular_values(np.zeros((0, 3)))
     assert not len(found.values)
-    assert found.error_of_sum == found.error_of_largest == 0.0
+    assert found.error_of_sum == 0.0

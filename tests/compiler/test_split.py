@@ -51,6 +51,7 @@ CUT = {
     "total variation": (lambda f, b: (cp.sum_squares(f - Y) + cp.norm1(cp.diff(f)), []), {Quadratic}),
     "parametric part": (lambda f, b: (cp.sum_squares(f + X @ BETA - Y), []), {Quadratic}),
     "two shifts": (lambda f, b: (cp.sum(cp.abs(f - Y)) + cp.sum_squares(f + 2 * b) + b, []), {Quadratic}),
+    "a bounded loss": (lambda f, b: (cp.sum_squares(f - Y), [cp.abs(f) <= 1]), {Quadratic}),
     "|q|^1.5": (lambda f, b: (cp.sum(cp.power(cp.abs(2 * f + b - Y), 1.5)), []), {PowerPiece}),
     "|q|^3": (lambda f, b: (np.arange(N) @ cp.power(cp.abs(Y - f), 3) + cp.sum(f), []), {PowerPiece, Quadratic}),
     "positive part, cubed": (lambda f, b: (cp.sum(cp.power(cp.pos(1 - 3 * f - b), 3)), []), {PowerPiece}),

@@ -1,5 +1,9 @@
 """Sums of functions of one number each, found in pieces, beside the values of the expressions they were read from."""
 
+import gc
+import threading
+import weakref
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -179,3 +183,133 @@ def test_variables_that_drop_out_have_no_column():
     problem.solve()
     assert outer.split.users == 1
     assert b.value.shape == (3,)
+
+
+# Numbers of very different sizes
+
+
+def separated(objective, constraints=lambda u: []):
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    u = theta(X[:3])
+    form = ko.Problem(cp.Minimize(objective(u) + ko.sum_squares(theta)), constraints(u)).canonical_form()
+    return outer_of(form)
+
+
+def test_small_curvature_beside_a_large_one():
+    pieces = separated(lambda u: cp.sum(1e-14 * cp.square(u) + cp.square(cp.pos(u)))).split
+    curvatures = sorted(piece.curvature[0, -1] for piece in pieces.pieces)
+    assert curvatures == pytest.approx([2e-14, 2], rel=1e-12, abs=0)
+
+
+def test_small_cost_beside_a_large_one():
+    b = cp.Variable()
+    pieces = separated(lambda u: 1e14 * cp.norm1(u + b) + b).split
+    assert pieces.linear_y.tolist() == [1.0]
+
+
+def test_kinks_beside_a_far_bound():
+    """Huber's knots at ±1 are two, with a bound at −1e13 too."""
+    pieces = separated(lambda u: cp.sum(cp.huber(u, 1.0)), lambda u: [u >= -1e13]).split
+    assert pieces.pieces[0].right[0, :2] == pytest.approx([-1.0, 1.0])
+
+
+def test_knots_close_together():
+    pieces = separated(lambda u: cp.sum(cp.maximum(0, u, 2 * u - 1e-10))).split
+    assert pieces.pieces[0].right[0, :2] == pytest.approx([0.0, 1e-10])
+    squares = separated(lambda u: cp.sum(cp.maximum(cp.square(u), 1e-11 * u, 1e9 * (u - 2)))).split
+    assert squares.pieces[0].right[0, :2] == pytest.approx([0.0, 1e-11], abs=1e-20)
+
+
+@pytest.mark.one_row
+@pytest.mark.parametrize("tiny", [1e-8, -1e-12, 1e-16, 1e-100, 1e-160, 1e-300])
+@pytest.mark.parametrize("loss", [ko.losses.huber, ko.losses.squared_error, ko.losses.absolute_error])
+def test_one_target_may_be_tiny(loss, tiny):
+    """What rounding leaves of a target is 0 beside the others, and keeps none of our solvers away."""
+    values = []
+    for last in (tiny, 0.0):
+        theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+        y, f = np.array([1.0, 2.0, -0.5, 0.3, last]), theta(np.arange(10.0).reshape(5, 2) / 4)
+        problem = ko.Problem(cp.Minimize(cp.sum(loss(y, f)) + 0.1 * ko.sum_squares(theta)))
+        values.append(problem.solve(solver="AUGMENTED_LAGRANGIAN"))
+        assert problem.status == "optimal"
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+
+# Many problems of one form
+
+
+def labelled(seed):
+    y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(seed).normal(size=N)
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    bound = theta(X[:3]) + b <= 0.3
+    return ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X) - b) + ko.sum_squares(theta)), [bound]), bound
+
+
+def test_answers_arrive_at_each_problem():
+    """At the user's own variables and constraints, whatever was solved before in the same form."""
+    values = []
+    for seed in range(4):
+        problem, bound = labelled(seed)
+        values.append(problem.solve())
+        assert problem.status == "optimal" and problem.certificate.closes(1e-6)
+        assert bound.dual_value.shape == (3,) and np.all(bound.dual_value >= 0)
+        assert float(np.max(bound.violation())) <= 1e-6
+    assert len(set(values)) == 4
+
+
+def test_threads_do_not_mix_their_numbers():
+    expected, found = [labelled(seed)[0].solve() for seed in range(12)], [0.0] * 12
+    problems = [labelled(seed)[0] for seed in range(12)]
+
+    def run(start):
+        for i in range(start, 12, 4):
+            found[i] = problems[i].solve()
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_problems_that_were_solved_are_let_go():
+    problem, _ = labelled(0)
+    problem.solve()
+    gone = weakref.ref(problem._outer().pieces)
+    del problem
+    gc.collect()
+    assert gone() is None
+
+
+def test_what_is_taken_over_is_what_would_be_found():
+    """The same numbers as from nothing, whatever changes."""
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    lam, y, w = cp.Parameter(nonneg=True, value=1.0), cp.Parameter(N, value=T), cp.Parameter(N, nonneg=True)
+    w.value = np.append(np.ones(N - 2), [0.0, 0.0])  # weights of 0 leave the domain
+    loss = w @ ko.losses.absolute_error(T, theta(X) + b) + cp.sum(ko.losses.absolute_error(y, theta(X)))
+    form = ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta)), [b <= 1]).canonical_form()
+    last, rng = outer_of(form), np.random.default_rng(1)
+    for change, kept in (
+        (lambda: setattr(lam, "value", 3.0), True),
+        (lambda: setattr(lam, "value", 0.0), True),
+        (lambda: setattr(lam, "value", 2.0), True),
+        (lambda: setattr(y, "value", 2 * T), False),
+        (lambda: setattr(w, "value", np.ones(N)), False),
+        (lambda: setattr(lam, "value", 5.0), True),
+    ):
+        change()
+        found, fresh = outer_of(form, last), outer_of(form)
+        assert (found.common is last.common) == kept
+        for name in ("c", "s0", "below", "equal"):
+            np.testing.assert_array_equal(getattr(found.pieces, name), getattr(fresh.pieces, name))
+        assert (found.pieces.S != fresh.pieces.S).nnz == 0
+        for one, other in zip(found.pieces.groups, fresh.pieces.groups, strict=True):
+            np.testing.assert_array_equal(one.rows, other.rows)
+            np.testing.assert_array_equal(one.costs, other.costs)
+        s = rng.normal(size=found.split.E.shape[0])
+        assert found.split.value(s) == fresh.split.value(s)
+        for name in ("slope", "curvature", "limit"):
+            np.testing.assert_array_equal(getattr(found.lengths, name), getattr(fresh.lengths, name))
+        assert found.units == fresh.units and found.data_unit == fresh.data_unit
+        last = found

@@ -103,9 +103,10 @@ def test_systems_without_meminfo(monkeypatch, told, expected):
 
 
 def test_memory_of_a_solve():
-    """B and a part of it once more, all of it in single precision, with 45 vectors and 15 MB."""
-    assert memory.of_solve(1000, 100) == pytest.approx(1.5 * 8e5 + 3.6e5 + 15 * 2**20)
-    assert memory.of_solve(1000, 100, 4) == pytest.approx(2.0 * 4e5 + 3.6e5 + 15 * 2**20)
+    """B and a part of it once more, all of it in single precision, with 16 MB; or a quarter of it and 100 vectors."""
+    assert memory.of_solve(1000, 100) == pytest.approx(1.6 * 8e5 + 2**24)
+    assert memory.of_solve(1000, 100, 4) == pytest.approx(2.0 * 4e5 + 2**24)
+    assert memory.of_solve(100_000, 50) == pytest.approx(1.25 * 4e7 + 8e7)
 
 
 @pytest.mark.parametrize("limit", [0, -1.0, True, "1 GB", 1j])

@@ -154,48 +154,6 @@ def test_the_options_that_solvers_list_nowhere(solver):
         assert problem.value == pytest.approx(0, abs=1e-2)
 
 
-def test_entries_of_a_matrix_of_any_size():
-    """cvxpy's tensor has a row for each entry of the matrix, of which most are 0: only the others take memory."""
-    at = [7, 3 * 10**6 + 2, 7]  # entries (7, 0) and (2, 3) of a matrix with a million rows
-    tensor = sp.coo_array(([1.0, 2.0, 3.0], (at, [0, 1, 1])), shape=(10**12, 2))
-    values, i, j = parts._Entries.of(tensor, 10**6)
-    assert i.tolist() == [7, 2] and j.tolist() == [0, 3]
-    assert np.array_equal(values.toarray(), [[1.0, 3.0], [0.0, 2.0]])
-
-
-@pytest.mark.parametrize("sense", [cp.Minimize, cp.Maximize])
-def test_cone_data_for_other_values_of_parameters(sense):
-    """The data of a compiled problem are those that cvxpy gives, without its own steps, zeros left out."""
-    w, a, M = cp.Parameter(3, nonneg=True), cp.Parameter(), cp.Parameter((2, 3))
-    sign = 1.0 if sense is cp.Minimize else -1.0
-    loss = w @ cp.pos(1 - x) + cp.norm1(a * x) + cp.sum_squares(x) + cp.norm(M @ x) + 3
-    problem = cp.Problem(sense(sign * loss), [x[0] <= a, cp.sum(x) == 1])
-    rng = np.random.default_rng(0)
-    for values in range(4):
-        w.value, a.value = rng.integers(0, 2, 3).astype(float), float(values)
-        M.value = rng.normal(size=(2, 3)) * (values != 2)
-        found, expected = parts.cone_data_again(problem), parts.cone_data(problem)
-        for name in ("P", "A"):
-            one, other = sp.csc_array(getattr(found, name)), sp.csc_array(getattr(expected, name))
-            np.testing.assert_allclose(one.toarray(), other.toarray(), rtol=1e-15)
-            assert one.nnz == other.nnz or name == "P"
-        np.testing.assert_allclose(found.c, expected.c, rtol=1e-15)
-        np.testing.assert_allclose(found.b, expected.b, rtol=1e-15)
-        assert found.offset == pytest.approx(expected.offset, rel=1e-15)
-        assert np.array_equal(found.columns(x), expected.columns(x))
-    assert problem in parts._affine
-
-
-def test_parameters_that_cvxpy_replaces():
-    S = cp.Parameter((2, 2), symmetric=True, value=np.eye(2))
-    problem = cp.Problem(cp.Minimize(cp.sum(cp.abs(S @ y)) + cp.sum_squares(y - 1)))
-    for value in (np.eye(2), np.ones((2, 2))):
-        S.value = value
-        found, expected = parts.cone_data_again(problem), parts.cone_data(problem)
-        np.testing.assert_allclose(found.A.toarray(), expected.A.toarray())
-    assert problem not in parts._affine
-
-
 @pytest.mark.parametrize("solver", ["CLARABEL", "SCS"])
 @pytest.mark.parametrize(
     "constraints",
@@ -298,25 +256,6 @@ def test_exponentials_with_many_weights_take_little_memory():
     finally:
         tracemalloc.stop()
     assert data.dims.exp == 4000
-
-
-def test_rows_are_those_of_the_last_time_where_only_costs_change():
-    """A and b depend on w and a, not on λ."""
-    w, a, lam = cp.Parameter(3, nonneg=True), cp.Parameter(value=1.0), cp.Parameter(nonneg=True)
-    problem = cp.Problem(cp.Minimize(cp.sum(cp.pos(1 - cp.multiply(w, x))) + lam * cp.sum_squares(x)), [x[0] <= a])
-    w.value, lam.value = np.ones(3), 1.0
-    parts.cone_data_again(problem)
-    first = parts.cone_data_again(problem)
-    lam.value = 2.0
-    second = parts.cone_data_again(problem)
-    assert second.A is first.A and second.b is first.b
-    np.testing.assert_allclose(sp.csc_array(second.P).diagonal(), 2 * sp.csc_array(first.P).diagonal())
-    for parameter, value in ((w, np.array([1.0, 2.0, 0.0])), (a, 3.0)):
-        parameter.value = value
-        found, expected = parts.cone_data_again(problem), parts.cone_data(problem)
-        assert found.A is not second.A
-        np.testing.assert_allclose(found.A.toarray(), expected.A.toarray())
-        np.testing.assert_allclose(found.b, expected.b)
 
 
 def test_derivatives_that_fail_by_themselves_are_left_out():
