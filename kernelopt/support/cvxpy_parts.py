@@ -71,7 +71,7 @@ from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array, Ints
 
 __all__ = [
-    "COLUMNS", "JOINTLY_LINEAR", "OPAQUE", "PRODUCTS", "SIGNED", "AddExpression", "AffAtom", "Atom",
+    "COLUMNS", "JOINTLY_LINEAR", "PRODUCTS", "SIGNED", "AddExpression", "AffAtom", "Atom",
     "Compiled", "ConeData", "DataSlopes", "DivExpression", "Elementwise", "Hstack", "Inequality", "Leaf",
     "LogicExpression", "MatrixFrac", "MulExpression", "NegExpression", "Pnorm", "PnormApprox", "Power", "PowerApprox",
     "Solution", "SolverStats", "Sum", "Vstack", "broadcast_to", "clarabel_answer", "clarabel_cones", "coefficients",
@@ -88,7 +88,6 @@ SIGNED = (nonneg_wrap, nonpos_wrap)  # signs that are declared, and neither know
 # Numbers for which cvxpy's canonicalization has an array of one entry.
 COLUMNS = (quad_over_lin, QuadForm, tr_inv, dotsort)
 PLAIN = (*PRODUCTS, AddExpression, NegExpression, Sum, Promote, reshape, index, special_index)  # in every problem
-OPAQUE = (SuppFuncAtom, perspective)  # atoms with a problem or an expression that is neither an argument nor data
 ITS_OWN = (cp.error.SolverError, cp.error.DCPError, cp.error.ParameterError)  # errors by which cvxpy refuses a problem
 
 

@@ -5,9 +5,8 @@
     python tests/benchmarks/everyday.py --jobs 2
 
 Every fit of ours is stated anew, solved and certified to the tolerance in the table; its time is that from the
-statement to the status. Each run has new points and new labels, since what is found out about a statement is kept for
-equal data; "same data" is the second fit of one statement. Runs of ours and of the peer take turns, with BLAS on one
-thread (set OPENBLAS_NUM_THREADS=1).
+statement to the status. Each run has new points and new labels; "same data" is the second fit of one statement. Runs of
+ours and of the peer take turns, with BLAS on one thread (set OPENBLAS_NUM_THREADS=1).
 In a grid one factor serves all folds and values (`ko.cross_validate`); paths and grids stand beside
 cold solves, too. Coupled problems have Clarabel as a peer, by kernelopt on the same B, for LIMIT seconds at most.
 """

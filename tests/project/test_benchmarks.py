@@ -207,3 +207,14 @@ def test_gradients(capsys):
     assert "50 length scales" in said
     assert "breast_cancer: tune" in said
     assert float(re.search(r"error (\S+)", said).group(1)) < 1e-6
+
+
+@pytest.mark.slow
+def test_what_certificates_cost():
+    """From pieces and from cone data, beside their passes and solves; enclosures of two ranks meet."""
+    import certificate  # noqa: PLC0415
+
+    for _, problem in certificate.problems(200, ["hinge", "logistic"]):
+        assert all(seconds > 0 for seconds in certificate.cost(problem, 1))
+    found, apart = certificate.enclosures((20, 60))
+    assert len(found) == 2 and apart <= 0
