@@ -565,7 +565,8 @@ def _assembled(  # noqa: PLR0917
 def _by_terms(reduction: Reduction, data: Outer) -> float:
     """A lower bound of the minimized objective for all θ, by the signs of its terms; found once."""
     if "by terms" not in data.notes:
-        data.notes["by terms"] = least(reduction.form.bare.objective.args[0], data.sign)
+        known = reduction.form.notes.setdefault("least", {})
+        data.notes["by terms"] = least(reduction.form.bare.objective.args[0], data.sign, known)
     found: float = data.notes["by terms"]
     return found
 

@@ -109,8 +109,8 @@ def _task(reduction: Reduction, pieces: Pieces, span: bool, known: Lower | None)
         costly = []
         for j, norm in enumerate(form.norms):
             t = int(pieces.columns[norm.t.id][0])
-            others = np.setdiff1d(S.indices[S.indptr[t] : S.indptr[t + 1]], _signs(pieces, t))
-            if norm.view.theta is link.theta and (pieces.c[t] or len(others)):
+            others = S.indptr[t + 1] - S.indptr[t] > len(_single(pieces, t).signs)
+            if norm.view.theta is link.theta and (pieces.c[t] or others):
                 costly.append((j, t, norm))
         if not costly:
             links.append(_unbound(reduction, pieces, number, span))
@@ -130,7 +130,7 @@ def _task(reduction: Reduction, pieces: Pieces, span: bool, known: Lower | None)
         none = np.zeros((k + count, k + count))
         columns, take = own.reshape(-1, K, order="F"), link.take[: len(own) // K]
         links.append(Link(columns, take, np.zeros(n), [stated], V, none, none, L))
-        norms, rights, fixed = [*norms, j], [*rights, L], [*fixed, not _is_endless(pieces, t)]
+        norms, rights, fixed = [*norms, j], [*rights, L], [*fixed, not _single(pieces, t).is_endless]
     free = pieces_checker.free_columns(pieces, links)
     owner = np.repeat(np.arange(len(free.owners)), np.diff(free.starts))
     return Claimed(reduction, pieces, links, norms, rights, fixed, free, owner, known)
@@ -145,30 +145,37 @@ def _unbound(reduction: Reduction, pieces: Pieces, number: int, span: bool) -> L
     return Link(columns, take, np.zeros(n), [], V, none, none, np.zeros((K, 0)), features)
 
 
-def _alone(pieces: Pieces, t: int) -> tuple[Ints, Array]:
-    """Rows in which t stands alone, and its coefficients."""
+class _Single(NamedTuple):
+    """Rows in which t stands alone, and its coefficients; those that are t ≤ L; those that are −t ≤ 0, whose
+    multipliers are not needed; and whether some may have any multiplier: a bound t ≤ L, or a curved function of t."""
+
+    rows: Ints
+    values: Array
+    below: Ints
+    signs: Ints
+    is_endless: bool
+
+
+def _single(pieces: Pieces, t: int) -> _Single:
+    """Found once for the rows."""
+    return pieces.once(("single", t), lambda _: _found_single(pieces, t))
+
+
+def _found_single(pieces: Pieces, t: int) -> _Single:
     S = pieces.by_columns
     rows, values = (part[S.indptr[t] : S.indptr[t + 1]] for part in (S.indices, S.data))
-    single = np.diff(pieces.S.indptr)[rows] == 1
-    return rows[single], values[single]
-
-
-def _signs(pieces: Pieces, t: int) -> Ints:
-    """Rows −t ≤ 0, whose multipliers are not needed."""
-    rows, values = _alone(pieces, t)
-    return rows[(values < 0) & (pieces.s0[rows] == 0) & np.isin(rows, pieces.below)]
-
-
-def _is_endless(pieces: Pieces, t: int) -> bool:
-    """Whether some row of t alone may have any multiplier: t ≤ L, or a curved function of t."""
-    rows, values = _alone(pieces, t)
-    rows, curved = rows[values > 0], False
-    for group in pieces.groups if len(rows) else ():
-        mine = np.asarray(np.isin(group.rows, rows).all(axis=1))
+    alone = np.diff(pieces.S.indptr)[rows] == 1
+    rows, values = rows[alone], values[alone]
+    below = np.isin(rows, pieces.below)
+    growing = rows[values > 0]
+    curved = False
+    for group in pieces.groups if len(growing) else ():
+        mine = np.asarray(np.isin(group.rows, growing).all(axis=1))
         if mine.any():
             most = group.family.nearest(np.full(group.rows.shape, inf), np.ones(len(mine)))
             curved |= bool(np.any(most[mine] == inf) and group.rows.shape[1] == 1)
-    return curved or bool(np.isin(rows, pieces.below).any())
+    signs = rows[below & (values < 0) & (pieces.s0[rows] == 0)]
+    return _Single(rows, values, rows[below], signs, curved or bool(np.isin(growing, pieces.below).any()))
 
 
 def _proven(task: Claimed, a: Array, spare: float, way: str, span: bool) -> tuple[Bound, Claim]:
@@ -176,8 +183,7 @@ def _proven(task: Claimed, a: Array, spare: float, way: str, span: bool) -> tupl
     pieces, more = task.pieces, np.zeros(len(task.links))
     a = a.copy()
     for norm in task.reduction.form.norms:  # multipliers of bounds on t follow in the end, and are in other units
-        rows, _ = _alone(pieces, int(pieces.columns[norm.t.id][0]))
-        a[rows[np.isin(rows, pieces.below)]] = 0.0
+        a[_single(pieces, int(pieces.columns[norm.t.id][0])).below] = 0.0
     for number in range(PASSES):
         a = _feasible(task, a, spare, more)
         for exactly in (False, True):
@@ -362,8 +368,8 @@ def _raise(pieces: Pieces, t: int, a: Array, need: float) -> float:
 
     The slope of functions at the least bound t ≤ L is the most that they take; the rest is that bound's.
     """
-    rows, values = _alone(pieces, t)
-    bounds = [(pieces.s0[r] / -v, r, v) for r, v in zip(rows, values, strict=True) if v > 0 and r in pieces.below]
+    rows, values, below, _, _ = _single(pieces, t)
+    bounds = [(pieces.s0[r] / -v, r, v) for r, v in zip(rows, values, strict=True) if v > 0 and r in below]
     limit, tightest, coefficient = min(bounds, default=(inf, -1, 1.0))
     if not isfinite(need) or not len(rows):
         return max(need, 0.0)

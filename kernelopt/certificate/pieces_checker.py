@@ -158,7 +158,7 @@ def in_one_unit(pieces: Pieces, links: Sequence[Link], dual: Dual) -> tuple[Piec
         return None
     groups = tuple(_in_unit(group, k) for group in pieces.groups)
     radius = np.where(dual.radius > 0, np.ldexp(dual.radius, -k) + TINY, 0.0)
-    pieces = pieces.with_costs(np.ldexp(pieces.c, -k), groups)
+    pieces = pieces.with_costs(np.ldexp(pieces.c, -k), pieces.c0, groups)
     return pieces, scaled, replace(dual, z=np.ldexp(dual.z, -k), radius=radius), k
 
 
@@ -219,11 +219,14 @@ def free_columns(pieces: Pieces, links: Sequence[Link]) -> Free:
 
 def _with_costs(pieces: Pieces, columns: Array) -> tuple[Array, Array, Array]:
     """Entries of columns at the rows whose multipliers count, their cost as row m, and how many each has."""
-    S, twins = pieces.by_columns[:, columns], pieces.twins
-    ends = S.indptr[1:]
-    rows = np.insert(twins.row[S.indices], ends, S.shape[0])
-    values = np.insert(S.data * twins.sign[S.indices], ends, pieces.c[columns])
-    return rows, values, np.diff(S.indptr) + 1
+    S, twins = pieces.by_columns, pieces.twins
+    first = S.indptr[columns]
+    counts = S.indptr[columns + 1] - first
+    ends = np.cumsum(counts)
+    own = np.arange(counts.sum()) + np.repeat(first - (ends - counts), counts)
+    rows, values = S.indices[own], S.data[own]
+    rows, values = twins.row[rows], values * twins.sign[rows]
+    return np.insert(rows, ends, S.shape[0]), np.insert(values, ends, pieces.c[columns]), counts + 1
 
 
 def weights(pieces: Pieces, group: Group, a: Array, rho: Array) -> Weights:

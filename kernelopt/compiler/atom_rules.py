@@ -131,6 +131,8 @@ def _divided(reader: Reading, node: Any) -> Entries | None:
 def _product(reader: Reading, node: Any) -> Entries:
     """A constant matrix times a column, or a row times one; other products by their matrix."""
     left, right = node.args
+    if left.is_constant() and left.size == right.size == 1:
+        return reader.entries(right).times(flat(left.value))
     if left.is_constant() and right.ndim <= 1:
         return reader.entries(right).mapped(left.value if sp.issparse(left.value) else np.atleast_2d(left.value))
     if right.is_constant() and left.ndim <= 1:

@@ -60,7 +60,8 @@ class Entries:
 
     def plus(self, other: Entries) -> Entries:
         n = max(self.M.shape[1], other.M.shape[1])
-        return Entries(wide(self.M, n) + wide(other.M, n), self.c + other.c, self.terms + other.terms)
+        some = [wide(M, n) for M in (self.M, other.M) if M.nnz] or [wide(self.M, n)]
+        return Entries(sum(some[1:], some[0]), self.c + other.c, self.terms + other.terms)
 
     def minus(self, other: Entries) -> Entries:
         return self.plus(other.times(-1.0))

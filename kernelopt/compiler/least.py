@@ -16,42 +16,58 @@ from kernelopt.support.arithmetic import UNIT
 from kernelopt.support.cvxpy_parts import PRODUCTS, SIGNED, AddExpression, DivExpression, NegExpression, Sum
 from kernelopt.support.types import Array
 
+Known = dict[Any, Any]
 ROUNDED = 4 * UNIT  # relative: at most two roundings of an operation, and that of this allowance
 
 
-def least(expression: cp.Expression, sign: float = 1.0) -> float:
+def least(expression: cp.Expression, sign: float = 1.0, known: Known | None = None) -> float:
     """A number that sign·f does not fall below, for a scalar f whose parameters have values; −∞ where none is known.
 
-    None is known either where the sign of a part is only declared, as by `nonneg_wrap`.
+    None is known either where the sign of a part is only declared, as by `nonneg_wrap`. `known`: of nodes without
+    parameters, what was found before; they are kept alive.
     """
-    if expression.size == 1 and not set(SIGNED).isdisjoint(expression.atoms()):
+    if expression.size > 1:
         return -inf
-    return float(np.broadcast_to(_entries(expression, sign), (1,))[0]) if expression.size == 1 else -inf
+    known = {} if known is None else known
+    if "declared" not in known:
+        known["declared"] = not set(SIGNED).isdisjoint(expression.atoms())
+    return -inf if known["declared"] else float(np.broadcast_to(_entries(expression, sign, known), (1,))[0])
 
 
-def _entries(node: Any, sign: float = 1.0) -> Array:
+def _entries(node: Any, sign: float, known: Known) -> Array:
     """A lower bound of sign·node for each entry; of the node's shape, or of one that broadcasts to it."""
+    name = id(node), sign
+    _, found = known.get(name, (node, None))
+    if found is None:
+        found = _new(node, sign, known)
+        if not node.parameters():
+            known[name] = node, found
+    return found
+
+
+def _new(node: Any, sign: float, known: Known) -> Array:
     if node.is_constant():
         return sign * np.asarray(dense(node.value), dtype=float)
     if isinstance(node, cp.Variable):  # with the bounds that are stated for it
         low, high = (dense(bound) for bound in node.get_bounds())
         return low if sign > 0 else -high
     if isinstance(node, NegExpression):
-        return _entries(node.args[0], -sign)
+        return _entries(node.args[0], -sign, known)
     if isinstance(node, AddExpression):
-        first, *others = (_entries(term, sign) for term in node.args)
+        first, *others = (_entries(term, sign, known) for term in node.args)
         for other in others:
             first = np.where((first == 0) | (other == 0), first + other, _down(first + other))
         return first
     if isinstance(node, Sum) and node.axis is None:
-        summands = np.broadcast_to(_entries(node.args[0], sign), node.args[0].shape)
+        summands = np.broadcast_to(_entries(node.args[0], sign, known), node.args[0].shape)
         return _down(np.asarray(fsum(summands.flat) if np.isfinite(summands).all() else -inf))
     if isinstance(node, cp.maximum) and sign > 0:
-        return np.maximum(_of_one_argument(node), np.maximum.reduce(np.broadcast_arrays(*map(_entries, node.args))))
+        parts = (_entries(part, 1.0, known) for part in node.args)
+        return np.maximum(_of_one_argument(node), np.maximum.reduce(np.broadcast_arrays(*parts)))
     constant, other = _scaled(node)
     factor = sign * constant
     if np.isfinite(factor).all() and (np.all(factor >= 0) or np.all(factor <= 0)):
-        found = _entries(other, 1.0 if np.all(factor >= 0) else -1.0)
+        found = _entries(other, 1.0 if np.all(factor >= 0) else -1.0, known)
         if isinstance(node, PRODUCTS):
             found = np.broadcast_to(found, other.shape).reshape(node.shape if other.size > 1 else ())
         return _down(np.multiply(np.abs(factor), found, out=np.zeros(np.broadcast_shapes(factor.shape, found.shape)),

@@ -154,7 +154,7 @@ def outer_of(form: CanonicalForm, before: Outer | None = None) -> Outer:
     if common is None:
         common = Common(separated(pieces, form) if _has_whole_variables(form) else None)
     elif before is not None and before.pieces is not None:
-        pieces = before.pieces.with_costs(pieces.c, pieces.groups)  # what is known of the rows stays
+        pieces = before.pieces.with_costs(pieces.c, pieces.c0, pieces.groups)  # what is known of the rows stays
     return Outer(form, values, common, pieces)
 
 
@@ -196,20 +196,21 @@ def _has_whole_variables(form: CanonicalForm) -> bool:
 
 def _shared(form: CanonicalForm, pieces: Pieces, before: Outer) -> Common | None:
     """What is known of `before`, where that differs in the costs of norms only."""
-    old, t = before.pieces, np.concatenate([np.arange(0), *(pieces.columns[n.t.id] for n in form.norms)]).astype(int)
+    old = before.pieces
     if old is None or [n.t.id for n in before.canonical.norms] != [n.t.id for n in form.norms]:
         return None
+    rows = units.sizes_of_rows(pieces, form)
     differ = pieces.c != old.c if _same_rows(old, pieces) else np.ones(pieces.n, dtype=bool)
-    differ[t] = False
+    differ[rows.of_t] = False
     if differ.any() or pieces.c0 != old.c0 or len(old.groups) != len(pieces.groups):
         return None
-    on_t = np.zeros(len(pieces.s0), dtype=bool)
-    on_t[pieces.owners[np.isin(pieces.S.indices, t)]] = True
     pairs = zip(old.groups, pieces.groups, strict=True)
-    return before.common if all(_same_group(one, other, on_t) for one, other in pairs) else None
+    return before.common if all(_same_group(one, other, rows.on_t) for one, other in pairs) else None
 
 
 def _same_rows(one: Pieces, other: Pieces) -> bool:
+    if one.known is other.known:
+        return True
     if one.n != other.n or one.S.shape != other.S.shape or one.cones or other.cones:
         return False
     pairs = [

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 
 from kernelopt.compiler import linear_maps
 from kernelopt.compiler.atom_rules import RULES
-from kernelopt.compiler.entries import Entries, Functions, Term, applied, constant, stacked, unit, wide
+from kernelopt.compiler.entries import Entries, Functions, applied, constant, stacked, unit, wide
 from kernelopt.compiler.linear_maps import MOVES, flat
 from kernelopt.errors import DCPError
 from kernelopt.pieces.form import Cone, Group, Pieces
@@ -60,6 +60,26 @@ class Applied(NamedTuple):
     restriction: Any
 
 
+class Layout(NamedTuple):
+    """Rows in one matrix.
+
+    restrictions, functions : what they are made of; costly : the columns with linear costs; kept : those in use
+    pieces : the rows as pieces, with these costs and without weights
+    """
+
+    restrictions: tuple[Restriction, ...]
+    functions: tuple[Functions, ...]
+    costly: Array
+    kept: Array
+    pieces: Pieces
+
+    def are_rows_of(self, found: Mapping[int, Restriction], functions: list[Functions], c: Array) -> bool:
+        """Whether these very restrictions and functions, with costs of the same columns, have these rows."""
+        same = len(found) == len(self.restrictions) and len(functions) == len(self.functions)
+        pairs = [*zip(found.values(), self.restrictions, strict=same), *zip(functions, self.functions, strict=same)]
+        return same and all(a is b for a, b in pairs) and np.array_equal(c != 0, self.costly)
+
+
 class Reader:
     """Reads one problem, for the values that its parameters have at each call of `read`.
 
@@ -82,6 +102,8 @@ class Reader:
         self._reading: list[tuple[Any, dict[int, Restriction]]] = []
         self._order = count()
         self._found: dict[int, Restriction] = {}
+        self._stated: dict[int, dict[int, Restriction]] = {}  # of constraints without parameters
+        self._before: Layout | None = None
         for variable in (*first, *problem.variables()):
             if variable.id in skipped:
                 continue
@@ -96,10 +118,21 @@ class Reader:
         for restriction in self._problem.constraints:
             if restriction.id in self._skipped:
                 continue
-            _, added = self._within(restriction, self.restrict)
+            added = self._restrictions(restriction)
             if added:  # what its arguments need was added before
                 stated[restriction.id] = list(added)[-_count(restriction) :]
         return self._assembled(objective, stated)
+
+    def _restrictions(self, stated: Any) -> dict[int, Restriction]:
+        """Those of a stated constraint, which are added to the problem."""
+        known = self._stated.get(id(stated))
+        if known is not None:
+            self._found |= known
+            return known
+        _, found = self._within(stated, self.restrict)
+        if not stated.parameters():
+            self._stated[id(stated)] = found
+        return found
 
     def entries(self, node: Any) -> Entries:
         """What a node is."""
@@ -281,9 +314,33 @@ class Reader:
             raise DCPError(f"Expected constraints that cvxpy's atoms make; got {kind}.")
 
     def _assembled(self, objective: Entries, stated: Mapping[int, list[int]]) -> Pieces:
-        """All rows in one matrix; stated : the restrictions that each stated constraint is."""
+        """All rows in one matrix; stated : the restrictions that each stated constraint is.
+
+        Rows of the same restrictions and functions as at the reading before, with costs of the same columns, stay.
+        """
+        number, uses = 0, dict[int, tuple[Functions, list[tuple[Ints, Ints, Array]]]]()
+        owned = [(objective, np.zeros(1, dtype=int))]
+        for kind, entries, _ in self._found.values():
+            if kind == "below":
+                owned.append((entries, 1 + number + np.arange(len(entries))))
+                number += len(entries)
+        for entries, owners in owned:
+            for t in entries.terms:
+                uses.setdefault(id(t.functions), (t.functions, []))[1].append((t.which, owners[t.at], t.weight))
+        functions = [one for one, _ in uses.values()]
+        weights = [_weights(one, several, number) for one, several in uses.values()]
+        c, linear = np.zeros(self._n), sp.coo_array(wide(objective.M, self._n))
+        np.add.at(c, linear.col, linear.data)
+        before = self._before
+        if before is None or not before.are_rows_of(self._found, functions, c):
+            before = self._before = self._laid_out(functions, c, stated)
+        kept, known = before.kept, before.pieces
+        groups = tuple(replace(group, weights=W) for group, W in zip(known.groups, weights, strict=True))
+        return known.with_costs(c[kept], float(objective.c.sum()), groups)
+
+    def _laid_out(self, functions: list[Functions], c: Array, stated: Mapping[int, list[int]]) -> Layout:
+        """Rows, and functions of them that weigh nothing yet."""
         rows, at = list[Entries](), 0
-        uses: dict[int, tuple[Functions, list[tuple[Ints, Ints, Array]]]] = {}
 
         def put(entries: Entries) -> Ints:
             nonlocal at
@@ -291,37 +348,20 @@ class Reader:
             at += len(entries)
             return np.arange(at - len(entries), at)
 
-        def use(terms: tuple[Term, ...], owners: Ints) -> None:
-            for t in terms:
-                uses.setdefault(id(t.functions), (t.functions, []))[1].append((t.which, owners[t.at], t.weight))
-
-        use(objective.terms, np.zeros(1, dtype=int))
         below, equal, cones, bounds, number = [np.arange(0)], [np.arange(0)], [], [np.zeros((0, 2), dtype=int)], 0
         places = dict[int, Ints]()
         for key, (kind, entries, extra) in self._found.items():
-            places[key] = at + np.arange(len(entries))
+            places[key] = put(entries)
             if kind == "below":
-                numbers = number + np.arange(len(entries))
-                use(entries.terms, 1 + numbers)
-                below.append(put(entries))
-                bounds += [] if extra is None else [np.column_stack([extra, numbers])]
+                below.append(places[key])
+                bounds += [] if extra is None else [np.column_stack([extra, number + np.arange(len(entries))])]
                 number += len(entries)
             elif kind == "equal":
-                equal.append(put(entries))
+                equal.append(places[key])
             else:
-                cones.append(Cone(kind, put(entries), extra))
-        groups = []
-        for functions, several in uses.values():
-            which, owners, weights = (np.concatenate(part) for part in zip(*several, strict=True))
-            if np.any(weights < 0):
-                raise DCPError("Expected convex terms; got a concave one.")
-            m = len(functions.c) // functions.k
-            own = put(Entries(functions.M, functions.c)).reshape(m, functions.k)
-            W = sp.csr_array((weights, (which, owners)), shape=(m, 1 + number))
-            groups.append((Group(functions.family, own, W), functions.base))
+                cones.append(Cone(kind, places[key], extra))
+        own = [put(Entries(one.M, one.c)).reshape(-1, one.k) for one in functions]
         whole = stacked(rows) if rows else constant(np.zeros(0))
-        c, linear = np.zeros(self._n), sp.coo_array(wide(objective.M, self._n))
-        np.add.at(c, linear.col, linear.data)
         kept = self._in_use(whole.M, c)
         place = np.cumsum(kept) - 1
         S = sp.csr_array((whole.M.data, place[whole.M.indices], whole.M.indptr), shape=(len(whole), int(kept.sum())))
@@ -329,18 +369,21 @@ class Reader:
         pairs[:, 0] = place[pairs[:, 0]]
         columns = {number: place[these] for number, these in self._columns.items()}
 
-        def based(group: Group, M: sp.csr_array | None) -> Group:
+        def based(M: sp.csr_array | None) -> sp.csr_array | None:
             if M is None:
-                return group
+                return None
             kept_too = kept[M.indices]  # a column that cancels in all differences may stand nowhere else
             data, indices = M.data * kept_too, np.where(kept_too, place[M.indices], 0)
-            return replace(group, base=sp.csr_array((data, indices, M.indptr), shape=(M.shape[0], S.shape[1])))
+            return sp.csr_array((data, indices, M.indptr), shape=(M.shape[0], S.shape[1]))
 
-        return Pieces(
-            S.shape[1], c[kept], float(objective.c.sum()), S, whole.c, tuple(based(*one) for one in groups),
+        nothing = [sp.csr_array((len(these), 1 + number)) for these in own]
+        parts = zip(functions, own, nothing, strict=True)
+        pieces = Pieces(
+            S.shape[1], c[kept], 0.0, S, whole.c, tuple(Group(f.family, i, W, based(f.base)) for f, i, W in parts),
             np.concatenate(below), np.concatenate(equal), tuple(cones), pairs, columns,
             {name: np.concatenate([places[key] for key in keys]) for name, keys in stated.items()},
         )  # fmt: skip
+        return Layout(tuple(self._found.values()), tuple(functions), c != 0, kept, pieces)
 
     def _in_use(self, M: sp.csr_array, c: Array) -> Array:
         """Which columns stand anywhere, or are those of a variable: those of earlier readings do not count."""
@@ -348,6 +391,17 @@ class Reader:
         kept[M.indices] = True
         kept[np.concatenate([np.arange(0), *self._columns.values()])] = True
         return kept
+
+
+def _weights(functions: Functions, several: list[tuple[Ints, Ints, Array]], number: int) -> sp.csr_array:
+    """Weights of functions in the objective and in so many rows below."""
+    which, owners, weights = (np.concatenate(part) for part in zip(*several, strict=True))
+    if np.any(weights < 0):
+        raise DCPError("Expected convex terms; got a concave one.")
+    every = np.arange(len(functions.c) // functions.k)
+    if np.array_equal(which, every):
+        return sp.csr_array((weights, owners, np.arange(len(every) + 1)), shape=(len(every), 1 + number))
+    return sp.csr_array((weights, (which, owners)), shape=(len(every), 1 + number))
 
 
 Rows = Iterable[Restriction]

@@ -430,6 +430,9 @@ def violation(reduction: Reduction, point: Iterate, data_unit: float = 0.0) -> f
     with that, so that huge terms which cancel do not make a violation small.
     """
     form = reduction.form
+    outside = max((_outside(variable, value) for variable, value in zip(form.y, point.y, strict=True)), default=0.0)
+    if not form.outer.constraints:
+        return outside
     place(form, point)
     most = LARGE * data_unit if data_unit else np.inf
     unit = min(point.prediction_unit(data_unit), most)
@@ -444,8 +447,7 @@ def violation(reduction: Reduction, point: Iterate, data_unit: float = 0.0) -> f
             sizes[link.u.id] = unit
             length = unit / np.sqrt(reduction.factors[link.theta].scale)
             sizes |= {n.t.id: max(sizes[n.t.id], length) for n in form.norms_of(link.theta).values()}
-    outside = [_outside(variable, value) for variable, value in zip(form.y, point.y, strict=True)]
-    return max([0.0, *outside, *(_violation(c, sizes, shares) for c in form.outer.constraints)])
+    return max(outside, *(_violation(c, sizes, shares) for c in form.outer.constraints))
 
 
 def _outside(variable: cp.Variable, given: Any) -> float:

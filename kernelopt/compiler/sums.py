@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -375,19 +376,36 @@ def _with_column(S: sp.csr_array, columns: Ints, value: float) -> sp.csr_array:
 # ---------------------------------------------------------------- what norms cost
 
 
+class _OfNorms(NamedTuple):
+    """What stands in the rows of norms: the columns of t, their least upper bounds, and squares (number of the group,
+    which of its functions, of which t, and the curvature of one of weight 1)."""
+
+    t: Ints
+    limit: Array
+    squares: list[tuple[int, Ints, Ints, Array]]
+
+
 def lengths_of(pieces: Pieces, form: CanonicalForm) -> Lengths | None:
     """g(t) = slope·t + ½curvature·t² on 0 ≤ t ≤ limit for each norm; None where the costs of some t are others."""
-    t = _columns_of_t(pieces, form)
-    S, number = sp.csr_array(pieces.by_columns), np.full(pieces.n, -1)
+    found = pieces.once("norms", lambda _: _of_norms(pieces, form))
+    if found is None:
+        return None
+    curvature = np.zeros(len(found.t))
+    for number, mine, which, bend in found.squares:
+        np.add.at(curvature, which, pieces.groups[number].costs[mine] * bend)
+    return Lengths(pieces.c[found.t], curvature, found.limit)
+
+
+def _of_norms(pieces: Pieces, form: CanonicalForm) -> _OfNorms | None:
+    t, S, squares = _columns_of_t(pieces, form), sp.csr_array(pieces.by_columns), []
+    number, limit, on_t = np.full(pieces.n, -1), np.full(len(t), inf), _touched(S, t)
     number[t] = np.arange(len(t))
-    slope, curvature, limit = pieces.c[t], np.zeros(len(t)), np.full(len(t), inf)
-    on_t = _touched(S, t)
     if np.any(on_t & (np.diff(S.indptr) > 1)):
         return None
     which, value = np.full(S.shape[0], -1), np.zeros(S.shape[0])
     rows = np.flatnonzero(on_t)
     which[rows], value[rows] = number[S.indices[S.indptr[rows]]], S.data[S.indptr[rows]]
-    for group in pieces.groups:
+    for place, group in enumerate(pieces.groups):
         mine = np.flatnonzero(on_t[group.rows].any(axis=1))
         if not len(mine):
             continue
@@ -396,8 +414,7 @@ def lengths_of(pieces: Pieces, form: CanonicalForm) -> Lengths | None:
             return None
         if not _is_square(family) or pieces.s0[rows].any():
             return None
-        bend = group.costs[mine] * family.coefficients[:, 0, 2]
-        np.add.at(curvature, which[rows], bend * value[rows] ** 2)
+        squares.append((place, mine, which[rows], family.coefficients[:, 0, 2] * value[rows] ** 2))
     if on_t[pieces.equal].any():
         return None
     below = pieces.below[on_t[pieces.below]]
@@ -405,7 +422,7 @@ def lengths_of(pieces: Pieces, form: CanonicalForm) -> Lengths | None:
     if np.any((a < 0) & (b < 0)):
         return None  # a lower bound above 0
     np.minimum.at(limit, at[a > 0], b[a > 0] / a[a > 0])
-    return None if np.any(limit < 0) else Lengths(slope, curvature, limit)
+    return None if np.any(limit < 0) else _OfNorms(t, limit, squares)
 
 
 def _is_square(family: Piecewise) -> bool:

@@ -14,7 +14,7 @@ from kernelopt.errors import DataError
 from kernelopt.pieces.custom import StatedFunction
 from kernelopt.pieces.elementary import Exp, Logistic, NegativeEntropy, NegativeLog
 from kernelopt.pieces.extremes import RowLogSumExp
-from kernelopt.pieces.form import Pieces
+from kernelopt.pieces.form import Group, Pieces
 from kernelopt.pieces.quadratics import Piecewise
 from kernelopt.support.types import Array, Ints
 
@@ -30,6 +30,25 @@ class SizesOfProblem(NamedTuple):
     of_t: Ints
 
 
+class SizesOfRows(NamedTuple):
+    """What does not depend on costs.
+
+    of_t, of_u : columns; on_t : whether a norm stands in each row; unit : by which s of each row is divided
+    values : right-hand sides in rows without norms, in units of their rows; data_unit : that of predictions, or 0
+    steepest : for each group, the largest slope and curvature of each function; None where they are not known
+    extents : names and (smallest, largest) numbers that must have squares
+    """
+
+    of_t: Ints
+    of_u: Ints
+    on_t: Array
+    unit: Array
+    values: Array
+    data_unit: float
+    steepest: tuple[tuple[Array, Array] | None, ...]
+    extents: tuple[tuple[str, float, float], ...]
+
+
 def units_of(pieces: Pieces, form: CanonicalForm, bends: Array) -> SizesOfProblem:
     """σ is the first decile of the sizes of s₀ and of knots, in rows without a norm of θ; that of predictions the same
     relative to the largest coefficient of u in a row, in exponents with 1 at least.
@@ -37,27 +56,37 @@ def units_of(pieces: Pieces, form: CanonicalForm, bends: Array) -> SizesOfProble
     κ is the first decile of costs in units of σ and σ², of predictions in theirs; that of costs `bends` and linear ones
     of norms where there are no others.
     """
-    t, u, size = _columns(pieces, form)
-    rows, values, exponents = _right_hand_sides(pieces)
-    unit_of_rows = 2.0 ** row_exponents(pieces)
-    values, size = values / unit_of_rows[rows], size / unit_of_rows
-    free = ~_touched(pieces, t)[rows]
-    rows, values, exponents = rows[free], values[free], exponents[free]
+    rows = sizes_of_rows(pieces, form)
     own = [(g.costs, *g.family.units()) for g in pieces.groups if isinstance(g.family, StatedFunction)]
     lengths = [np.broadcast_to(length, w.shape)[w > 0] for w, length, _ in own]
-    sigma = typical(np.concatenate([values, *lengths]), SMALL) or 1.0
-    near = size[rows] > 0
-    of_u = np.where(exponents[near], np.maximum(np.abs(values[near]), 1.0), values[near]) / size[rows][near]
-    data_unit = typical(of_u, SMALL) or typical(values, SMALL)
+    sigma = typical(np.concatenate([rows.values, *lengths]), SMALL) or 1.0
     unit = np.full(pieces.n, sigma)
-    unit[u] = data_unit or sigma
-    linear = np.delete(pieces.c * unit, t)
-    slopes, curvatures = _costs(pieces, t, unit_of_rows)
+    unit[rows.of_u] = rows.data_unit or sigma
+    linear = np.delete(pieces.c * unit, rows.of_t)
+    slopes, curvatures = _costs(pieces, rows, inside=True)
     gains = np.concatenate([np.zeros(0), *(w * gain for w, _, gain in own)])
     kappa = max(typical(np.concatenate([linear, sigma * slopes]), SMALL), typical(sigma**2 * curvatures, SMALL))
     kappa = max(kappa, typical(gains, SMALL))
-    kappa = kappa or max(typical(sigma * pieces.c[t]), typical(sigma**2 * bends)) or 1.0
-    return SizesOfProblem((sigma, kappa), data_unit, t)
+    kappa = kappa or max(typical(sigma * pieces.c[rows.of_t]), typical(sigma**2 * bends)) or 1.0
+    return SizesOfProblem((sigma, kappa), rows.data_unit, rows.of_t)
+
+
+def sizes_of_rows(pieces: Pieces, form: CanonicalForm) -> SizesOfRows:
+    """Found once for the rows."""
+    return pieces.once("sizes of rows", lambda _: _sizes_of_rows(pieces, form))
+
+
+def _sizes_of_rows(pieces: Pieces, form: CanonicalForm) -> SizesOfRows:
+    t, u, of_u = _columns(pieces, form)
+    on_t, unit = _touched(pieces, t), 2.0 ** row_exponents(pieces)
+    rows, plain, exponents = _right_hand_sides(pieces)
+    free = ~on_t[rows]
+    values, size = (plain / unit[rows])[free], (of_u / unit)[rows[free]]
+    near, exponents = size > 0, exponents[free]
+    of_predictions = np.where(exponents[near], np.maximum(np.abs(values[near]), 1.0), values[near]) / size[near]
+    data_unit = typical(of_predictions, SMALL) or typical(values, SMALL)
+    steepest = tuple(_steepest(group) for group in pieces.groups)
+    return SizesOfRows(t, u, on_t, unit, values, data_unit, steepest, _extents(pieces, on_t, plain))
 
 
 def _columns(pieces: Pieces, form: CanonicalForm) -> tuple[Ints, Ints, Array]:
@@ -65,10 +94,9 @@ def _columns(pieces: Pieces, form: CanonicalForm) -> tuple[Ints, Ints, Array]:
     t = np.concatenate([np.arange(0), *(pieces.columns[norm.t.id] for norm in form.norms)]).astype(int)
     known = [pieces.columns[link.u.id] for link in form.predictions if link.u is not None]
     u = np.concatenate([np.arange(0), *known]).astype(int)
-    is_u, S = np.zeros(pieces.n), pieces.S
+    is_u, size = np.zeros(pieces.n), np.zeros(len(pieces.s0))
     is_u[u] = 1.0
-    size = np.zeros(S.shape[0])
-    np.maximum.at(size, np.repeat(np.arange(S.shape[0]), np.diff(S.indptr)), np.abs(S.data) * is_u[S.indices])
+    np.maximum.at(size, pieces.owners, np.abs(pieces.S.data) * is_u[pieces.S.indices])
     return t, u, size
 
 
@@ -76,8 +104,7 @@ def _touched(pieces: Pieces, columns: Ints) -> Array:
     """Whether some of the columns stand in each row."""
     some = np.zeros(pieces.n)
     some[columns] = 1.0
-    owner = np.repeat(np.arange(pieces.S.shape[0]), np.diff(pieces.S.indptr))
-    return np.bincount(owner, some[pieces.S.indices] * (pieces.S.data != 0), pieces.S.shape[0]) > 0
+    return np.bincount(pieces.owners, some[pieces.S.indices] * (pieces.S.data != 0), pieces.S.shape[0]) > 0
 
 
 def _right_hand_sides(pieces: Pieces) -> tuple[Ints, Array, Array]:
@@ -104,20 +131,27 @@ def row_exponents(pieces: Pieces) -> Ints:
     return np.where((np.abs(e) <= MODERATE) | ~np.isfinite(largest), 0, e)
 
 
-def _costs(pieces: Pieces, t: Ints, unit: Array) -> tuple[Array, Array]:
-    """The largest slope and curvature of each function in the objective but those of t, times their weights.
+def _steepest(group: Group) -> tuple[Array, Array] | None:
+    if not isinstance(group.family, Piecewise):
+        return None
+    used = group.family.stretches()[0] < inf
+    slope, curvature = (np.abs(group.family.coefficients[..., k] * used).max(axis=1) for k in (1, 2))
+    m = len(group.rows)
+    return np.broadcast_to(slope, m), np.broadcast_to(curvature, m)
 
-    unit : by which s of each row is divided
+
+def _costs(pieces: Pieces, rows: SizesOfRows, inside: bool) -> tuple[Array, Array]:
+    """The largest slope and curvature of each function in the objective, times their weights.
+
+    inside : in units of their rows, without those of norms
     """
-    on_t, slopes, curvatures = _touched(pieces, t), [np.zeros(0)], [np.zeros(0)]
-    for group in pieces.groups:
-        w = group.costs * ~on_t[group.rows].any(axis=1)
-        if isinstance(group.family, Piecewise):
-            used = group.family.stretches()[0] < inf
-            slope, curvature = (np.abs(group.family.coefficients[..., k] * used).max(axis=1) for k in (1, 2))
-            scale = unit[group.rows[:, 0]]
-            slopes.append(w * slope * scale)
-            curvatures.append(w * curvature * scale**2)
+    slopes, curvatures = [np.zeros(0)], [np.zeros(0)]
+    for group, steepest in zip(pieces.groups, rows.steepest, strict=True):
+        w = group.costs * ~rows.on_t[group.rows].any(axis=1) if inside else group.costs
+        if steepest is not None:
+            scale = rows.unit[group.rows[:, 0]] if inside else 1.0
+            slopes.append(w * steepest[0] * scale)
+            curvatures.append(w * steepest[1] * scale**2)
         elif not isinstance(group.family, StatedFunction):
             slopes.append(w)
     return np.concatenate(slopes), np.concatenate(curvatures)
@@ -132,29 +166,27 @@ def has_exponentials(pieces: Pieces) -> bool:
     return any(isinstance(group.family, EXPONENTIALS) for group in pieces.groups)
 
 
-@np.errstate(over="ignore")  # what overflows is refused
-def require_units(pieces: Pieces, form: CanonicalForm) -> None:
-    """Raise DataError where squares of the problem's numbers over- or underflow.
-
-    These are the largest number of the objective, all targets together, a linear row as a whole, and a bound of a norm.
-    A single target or bound beside others may be of any size.
-    """
-    t, _, _ = _columns(pieces, form)
-    slopes, curvatures = _costs(pieces, np.arange(0), np.ones(len(pieces.s0)))
-    objective = float(np.abs(np.concatenate([pieces.c, slopes, curvatures])).max(initial=0.0))
-    _, values, _ = _right_hand_sides(pieces)
-    targets, on_t = np.abs(values[values != 0]), _touched(pieces, t)
-    rows = np.zeros(len(pieces.s0))
-    np.maximum.at(rows, np.repeat(np.arange(len(rows)), np.diff(pieces.S.indptr)), np.abs(pieces.S.data))
+def _extents(pieces: Pieces, on_t: Array, values: Array) -> tuple[tuple[str, float, float], ...]:
+    """All targets together, a linear row as a whole, and a bound of a norm. A single target or bound beside others may
+    be of any size."""
+    targets, rows = np.abs(values[values != 0]), np.zeros(len(pieces.s0))
+    np.maximum.at(rows, pieces.owners, np.abs(pieces.S.data))
     whole = np.maximum(rows, np.abs(pieces.s0))[np.concatenate([pieces.below, pieces.equal])]
     least = [float(part.min(initial=inf)) if len(part) else 0.0 for part in (targets, whole[whole > 0])]
     most = [float(part.max(initial=0.0)) for part in (targets, rows, np.abs(pieces.s0[on_t]))]
-    for what, small, large in (
-        ("coefficients of the objective", objective, objective),
+    return (
         ("targets and bounds", most[0], least[0]),
         ("coefficients of a constraint or of an atom", least[1], most[1]),
         ("bounds of ‖θ‖", 1.0, most[2]),
-    ):
+    )
+
+
+@np.errstate(over="ignore")  # what overflows is refused
+def require_units(pieces: Pieces, form: CanonicalForm) -> None:
+    """Raise DataError where squares of the problem's numbers over- or underflow."""
+    rows = sizes_of_rows(pieces, form)
+    largest = float(np.abs(np.concatenate([pieces.c, *_costs(pieces, rows, inside=False)])).max(initial=0.0))
+    for what, small, large in (("coefficients of the objective", largest, largest), *rows.extents):
         if 0 < small < SMALLEST or large > LARGEST:
             raise DataError(
                 f"Expected {what} between {SMALLEST:g} and {LARGEST:g}, so that a double holds their squares; got "

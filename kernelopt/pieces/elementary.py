@@ -96,7 +96,7 @@ class NegativeLog(Smooth):
     def of(self, q: Array) -> Array:
         return np.where(q > 0, -np.log(q), inf)
 
-    def rounding(self, q: Array) -> Array:
+    def rounding(self, q: Array, value: Array) -> Array:
         return np.where(q > 0, ULPS * np.abs(np.log(q)), 0.0)
 
     def derivative(self, q: Array) -> Array:
@@ -126,9 +126,9 @@ class NegativeLogComplement(Smooth):
     def of(self, q: Array) -> Array:
         return np.where(q < 0, -np.log(-np.expm1(np.minimum(q, 0.0))), inf)
 
-    def rounding(self, q: Array) -> Array:
+    def rounding(self, q: Array, value: Array) -> Array:
         """The logarithm's argument is off by a few roundings, which count most where it is near 1."""
-        return np.where(q < 0, ULPS * (np.abs(self.of(q)) + 1), 0.0)
+        return np.where(q < 0, ULPS * (np.abs(value) + 1), 0.0)
 
     def derivative(self, q: Array) -> Array:
         return 1 / np.expm1(-q)
@@ -155,7 +155,7 @@ class NegativeEntropy(Smooth):
     def of(self, q: Array) -> Array:
         return np.where(q >= 0, xlogy(q, np.maximum(q, 0.0)), inf)
 
-    def rounding(self, q: Array) -> Array:
+    def rounding(self, q: Array, value: Array) -> Array:
         return np.where(q > 0, ULPS * (np.abs(xlogy(q, np.maximum(q, 0.0))) + q), 0.0)
 
     def derivative(self, q: Array) -> Array:
@@ -238,7 +238,7 @@ class InversePower(Smooth):
     def of(self, q: Array) -> Array:
         return np.where(q > 0, q**-self.p, inf)
 
-    def rounding(self, q: Array) -> Array:
+    def rounding(self, q: Array, value: Array) -> Array:
         return np.where(q > 0, ULPS * q**-self.p, 0.0)
 
     def derivative(self, q: Array) -> Array:
@@ -267,7 +267,7 @@ class NegativeRoot(Smooth):
     def of(self, q: Array) -> Array:
         return np.where(q >= 0, -(np.maximum(q, 0.0) ** self.p), inf)
 
-    def rounding(self, q: Array) -> Array:
+    def rounding(self, q: Array, value: Array) -> Array:
         return ULPS * np.maximum(q, 0.0) ** self.p
 
     def derivative(self, q: Array) -> Array:

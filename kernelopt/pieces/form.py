@@ -9,8 +9,9 @@ are arguments of others.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,8 +20,13 @@ from kernelopt.pieces.function import Family
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
-OF_ROWS = ("by_columns", "owners", "counts", "is_explicit", "twins")  # what does not depend on the size of costs
 ROUNDS = 20  # nesting of functions up to which bounds z settle from the inside out
+T = TypeVar("T")
+
+
+def of_rows(find: Callable[[Pieces], T]) -> property:
+    """A property that does not depend on the size of costs: found once for all pieces with the same rows."""
+    return property(lambda pieces: pieces.once(find.__name__, find), doc=find.__doc__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +102,7 @@ class Pieces:
     n : number of columns; c, c0 : linear objective; S, s0 : rows; below, equal : rows that are ≤ 0 and = 0
     bounds : (column z, number j of the row below) for z that stand for functions: that row is (function) − z ≤ 0
     columns : the columns of each variable, by its id; stated : the rows of each stated constraint, by its id
+    known : what was found out about the rows, and about which columns cost anything; see `once`
     """
 
     n: int
@@ -110,14 +117,22 @@ class Pieces:
     bounds: Ints
     columns: dict[int, Ints]
     stated: dict[int, Ints] = field(default_factory=dict)
+    known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
-    @cached_property
+    def once(self, name: Any, find: Callable[[Pieces], T]) -> T:
+        """What does not depend on the size of costs: found once for all pieces with the same rows."""
+        if name not in self.known:
+            self.known[name] = find(self)
+        found: T = self.known[name]
+        return found
+
+    @of_rows
     def by_columns(self) -> sp.csc_array:
         found = sp.csc_array(self.S)
         found.eliminate_zeros()
         return found
 
-    @cached_property
+    @of_rows
     def owners(self) -> Ints:
         """The row of each entry of S."""
         return np.repeat(np.arange(len(self.s0)), np.diff(self.S.indptr))
@@ -134,17 +149,17 @@ class Pieces:
         """|S|ᵀ|a|."""
         return np.bincount(self.S.indices, np.abs(self.S.data * a[self.owners]), self.n)
 
-    @cached_property
+    @of_rows
     def counts(self) -> Ints:
         """The number of entries of each column."""
         return np.bincount(self.S.indices, self.S.data != 0, self.n).astype(int)
 
-    @cached_property
+    @of_rows
     def is_explicit(self) -> bool:
         """Whether each column is that of a variable, or bounds a function: graph forms have further ones."""
         return len(np.unique(np.concatenate([self.bounds[:, 0], *self.columns.values()]))) == self.n
 
-    @cached_property
+    @of_rows
     def twins(self) -> Twins:
         """A row (function) − z ≤ 0 whose z costs nothing and stands in one other row has that one's multiplier."""
         m, S, (z, number) = self.S.shape[0], self.by_columns, self.bounds.T
@@ -161,10 +176,10 @@ class Pieces:
             sign, row = sign * sign[row], row[row]
         return Twins(row, sign, settled)
 
-    def with_costs(self, c: Array, groups: tuple[Group, ...]) -> Pieces:
+    def with_costs(self, c: Array, c0: float, groups: tuple[Group, ...]) -> Pieces:
         """The same rows with other costs, 0 where these are, and functions."""
-        found = replace(self, c=c, groups=groups)
-        found.__dict__.update({name: self.__dict__[name] for name in OF_ROWS if name in self.__dict__})
+        found = replace(self, c=c, c0=c0, groups=groups)
+        object.__setattr__(found, "known", self.known)
         return found
 
     def rows(self, x: Array) -> Array:

@@ -130,9 +130,9 @@ class OfOneNumber(Family):
     def at(self, a: Array, w: Array) -> Bounded:
         """(wh)*(a)."""
 
-    def rounding(self, q: Array) -> Array:
-        """A bound on the error of `of`."""
-        return ULPS * np.abs(self.of(q))
+    def rounding(self, q: Array, value: Array) -> Array:
+        """A bound on the error of the value that `of` finds."""
+        return ULPS * np.abs(value)
 
     def value(self, s: Array) -> Array:
         with np.errstate(all="ignore"):
@@ -147,8 +147,9 @@ class OfOneNumber(Family):
         """A convex function is largest at an end."""
         with np.errstate(all="ignore"):
             q, off = s[:, 0], e[:, 0]
-            ends = [np.where(off > 0, np.nextafter(q + sign * off, sign * inf), q) for sign in (-1.0, 1.0)]
-            return np.asarray(np.max([self.of(end) + self.rounding(end) for end in ends], axis=0))
+            both = [np.where(off > 0, np.nextafter(q + sign * off, sign * inf), q) for sign in (-1.0, 1.0)]
+            found = [(end, self.of(end)) for end in (both if off.any() else both[:1])]
+            return np.asarray(np.max([value + self.rounding(end, value) for end, value in found], axis=0))
 
     def conjugate(self, a: Array, r: Array, low: Array, high: Array) -> Bounded:
         with np.errstate(all="ignore"):

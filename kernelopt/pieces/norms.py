@@ -56,7 +56,8 @@ class Radial(Family):
 
     def highest(self, s: Array, e: Array) -> Array:
         most = (_length_above(s) + _length_above(e)) * (1 + 2 * UNIT)
-        return np.asarray(self.shape.of(most) + self.shape.rounding(most))
+        value = self.shape.of(most)
+        return np.asarray(value + self.shape.rounding(most, value))
 
     def conjugate(self, a: Array, r: Array, low: Array, high: Array) -> Bounded:
         """(wφ)* does not decrease on lengths ≥ 0, so that the longest a counts."""

@@ -59,6 +59,11 @@ class Piecewise(OfOneNumber):
 
     def _in_force(self, q: Array) -> Array:
         """The coefficients at q (m, …), (m, …, 3): at a knot, those of the stretch on its left."""
+        if not self.knots.shape[1]:
+            one = self.coefficients.reshape(len(q), *[1] * (q.ndim - 1), 3)
+            return np.broadcast_to(one, (*q.shape, 3))
+        if q.ndim == 1:
+            return self.coefficients[np.arange(len(q)), (q[:, None] > self.knots).sum(axis=1)]
         shape = (len(q), *[1] * (q.ndim - 1), self.knots.shape[1])
         stretch = (q[..., None] > self.knots.reshape(shape)).sum(axis=-1).reshape(len(q), prod(q.shape[1:]))
         found = np.take_along_axis(self.coefficients, stretch[:, :, None], axis=1)
@@ -68,9 +73,10 @@ class Piecewise(OfOneNumber):
         c0, c1, c2 = np.moveaxis(self._in_force(q), -1, 0)
         return np.asarray(c0 + q * (c1 + 0.5 * c2 * q))
 
-    def rounding(self, q: Array) -> Array:
-        sizes = np.stack([np.ones_like(q), np.abs(q), 0.5 * q**2], axis=-1)
-        return ULPS * np.sum(np.abs(self._in_force(q)) * sizes, axis=-1)
+    def rounding(self, q: Array, value: Array) -> Array:
+        c0, c1, c2 = np.moveaxis(np.abs(self._in_force(q)), -1, 0)
+        size = np.abs(q)
+        return ULPS * (c0 + size * (c1 + 0.5 * c2 * size))
 
     def slopes(self, q: Array) -> tuple[Array, Array]:
         sides = self._in_force(q), self._in_force(np.nextafter(q, inf))
@@ -109,22 +115,23 @@ class Piecewise(OfOneNumber):
         A, W = a[:, None], np.broadcast_to(w[:, None], c1.shape)
         hi, lo = two_product(W, c1)
         d = np.where(hi == A, -lo, A - hi)
-        s = d / (W * c2)
-        inside = (s > low) & (s < high)
+        endless, used = ((high == inf) & (d > 0)) | ((low == -inf) & (d < 0)), low < inf
+        whole = (low == -inf) & (high == inf)
         # Of what is below the largest value by more than its rounding, the rounding does not count.
-        (left, right), flat = (_reached(A, W, self.coefficients, end) for end in (low, high)), (-W * c0, W * np.abs(c0))
-        ends = np.maximum(left[0], right[0]), np.maximum(_most(*left), _most(*right))
-        vertex = d * d / (2 * W * c2) - W * c0
-        of_vertex = d * d / (W * c2) + W * np.abs(c0) + np.abs(s) * (np.abs(A) + W * np.abs(c1))
-        endless = ((high == inf) & (d > 0)) | ((low == -inf) & (d < 0))
-        whole, used = (low == -inf) & (high == inf), low < inf
-
-        def largest(vertex: Array, end: Array, line: Array) -> Array:
-            straight = np.where(endless, inf, np.where(whole, line, end))
-            found = np.where(W * c2 > 0, np.where(inside, vertex, end), straight)
-            return np.asarray(np.where(used, found, -inf).max(axis=1))
-
-        value, most = largest(vertex, ends[0], flat[0]), largest(_most(vertex, of_vertex), ends[1], _most(*flat))
+        ends = np.full_like(d, -inf), np.full_like(d, -inf)
+        if self.knots.shape[1]:
+            left, right = (_reached(A, W, self.coefficients, end) for end in (low, high))
+            ends = np.maximum(left[0], right[0]), np.maximum(_most(*left), _most(*right))
+        flat = -W * c0, _most(-W * c0, W * np.abs(c0))
+        found = [np.where(endless, inf, np.where(whole, *parts)) for parts in zip(flat, ends, strict=True)]
+        curved = W * c2 > 0
+        if curved.any():
+            s = d / (W * c2)
+            vertex, inside = d * d / (2 * W * c2) - W * c0, (s > low) & (s < high)
+            size = d * d / (W * c2) + W * np.abs(c0) + np.abs(s) * (np.abs(A) + W * np.abs(c1))
+            pairs = zip((vertex, _most(vertex, size)), ends, found, strict=True)
+            found = [np.where(curved, np.where(inside, top, end), line) for top, end, line in pairs]
+        value, most = (np.where(used, part, -inf).max(axis=1) for part in found)
         with np.errstate(invalid="ignore"):
             more = np.where(most > value, np.nextafter(most - value, inf), 0.0)
         return Bounded(value, more)

@@ -47,8 +47,9 @@ BACKTRACKS = 30  # halvings of a step that leaves a domain: down to 2⁻³⁰ �
 FAR = 10.0
 LONG = 0.9  # length of a step from which corrections would gain less than their solve costs
 LONGER = 0.01  # least gain in length for which a correction is kept
-# Share of the way to the boundary that a step takes. Near the solution it tends to 1, for fast convergence.
-LEAST_SHARE = 0.995
+# Share of the way to the boundary that a step takes. Near the solution it tends to 1, for fast convergence. LEFT of it
+# stays in any case, so that no distance becomes 0 while smooth functions still converge: 40 steps lead to 1e-320.
+LEAST_SHARE, LEFT = 0.995, 1e-8
 # What a direction may leave of the gradient by rounding without refinement: a part of it, or a part of ‖Rx‖.
 ROUNDED, EXACT = 0.1, 1e-10
 # Rounds of refinement where multipliers are free: one removes what FREE added, another the rounding of the first.
@@ -293,7 +294,7 @@ class _Method:
         centring = min(max(after / mu, 0.0), 1.0) ** 3 if mu > 0 else 0.0
         best = self._corrected(newton, predicted, centring * mu)
         # A full step may end at the boundary exactly, where a product of 0 would leave no equation.
-        share = max(LEAST_SHARE, 1 - mu / self.first_mu)
+        share = max(LEAST_SHARE, 1 - max(mu / self.first_mu, LEFT))
         length = min(1.0, share * self._longest(best, 2.0))
         length = self._globalized(best, length)
         self.state = _moved(st, best, length)

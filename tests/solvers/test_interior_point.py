@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import kernelopt as ko
 from kernelopt.factorization.tall import DenseMatrix
 from kernelopt.solvers import interior_point
 from kernelopt.solvers.dual_point import Point
@@ -103,3 +105,13 @@ def test_a_run_ends_where_steps_are_short_and_gain_nothing(problem, monkeypatch,
     monkeypatch.setattr(method, "_judged", lambda: replace(start(), gap=1.0))
     _, enough = method.run(watch)
     assert not enough and watch.systems == steps
+
+
+def test_a_bound_that_is_far_away_soon_does_not_end_the_run():
+    """Its multiplier halves its digits at each step, and is 0 to double precision before the exponentials converge."""
+    X = np.random.default_rng(1).normal(size=(30, 2))
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    risk = 3 * cp.log_sum_exp(2 * theta(X) - np.arange(30) / 30) - cp.sum(theta(X)) / 5 + cp.square(b)
+    problem = ko.Problem(cp.Minimize(risk + 0.1 * ko.sum_squares(theta)), [b <= 0.5])
+    problem.solve(solver="INTERIOR_POINT")
+    assert problem.status == "optimal" and problem.certificate.relative_gap < 1e-6
