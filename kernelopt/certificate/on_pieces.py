@@ -230,8 +230,8 @@ def _feasible(task: Claimed, a: Array, spare: float, more: Array) -> Array:
 
 def _inside(pieces: Pieces, a: Array, spare: float) -> Array:
     """Multipliers in their domains: of rows below, of functions from the outer ones inwards, of cones."""
-    twins, a = pieces.twins, a.copy()
-    for _ in range(TURNS):
+    twins, a, nested = pieces.twins, a.copy(), not all(group.is_outer for group in pieces.groups)
+    for _ in range(TURNS if nested or pieces.cones or pieces.twins.settled.any() else 1):
         before = a
         a = twins.sign * a[twins.row]
         low = pieces.below[a[pieces.below] < 0]
@@ -242,9 +242,10 @@ def _inside(pieces: Pieces, a: Array, spare: float) -> Array:
             if not isinstance(group.family, Piecewise) or spare > SPARES[0] or not group.is_outer:
                 a[group.rows] = group.family.nearest(near, (1 - spare) * omega)
                 continue
-            for end in (ends[:, None] for ends in group.family.ends(omega)):
+            ends = [end[:, None] for end in group.family.ends(omega)]
+            for end in ends:
                 near = np.where(np.isfinite(end) & (np.abs(near - end) <= NEARBY * np.abs(end)), end, near)
-            a[group.rows] = group.family.nearest(near, omega)
+            a[group.rows] = np.clip(near, *ends)
         for cone in pieces.cones:
             if cone.kind == "soc":
                 a[cone.rows] = -_in_second_order_cone(-a[cone.rows], spare)

@@ -188,6 +188,11 @@ class CanonicalForm:
         ours |= {v.id for link in self.smooth for v in (link.g, link.h)}
         return tuple(v for v in self.outer.variables() if v.id not in ours)
 
+    @cached_property
+    def adjustable(self) -> tuple[PredictionLink, ...]:
+        """The links of θs whose kernel has parameters."""
+        return tuple(link for link in self.predictions if link.theta.kernel.parameters())
+
     def users_values(self) -> tuple[Any, ...]:
         """The values of the user's variables, one for each y."""
         return tuple(self.users.get(variable.id, variable).value for variable in self.y)
@@ -267,10 +272,7 @@ def apart(form: CanonicalForm) -> CanonicalForm:
 
 def outdated(form: CanonicalForm) -> list[Theta]:
     """The θs whose kernel has parameters with other values than when the form was made."""
-    return [
-        link.theta for link in form.predictions
-        if link.theta.kernel.parameters() and link.theta.kernel.at_present() != plain(link.rows.kernel)
-    ]  # fmt: skip
+    return [link.theta for link in form.adjustable if link.theta.kernel.at_present() != plain(link.rows.kernel)]
 
 
 def at_present(form: CanonicalForm) -> CanonicalForm:

@@ -60,7 +60,7 @@ class Applied(NamedTuple):
     restriction: Any
 
 
-class Layout(NamedTuple):
+class RowLayout(NamedTuple):
     """Rows in one matrix.
 
     restrictions, functions : what they are made of; costly : the columns with linear costs; kept : those in use
@@ -103,7 +103,7 @@ class Reader:
         self._order = count()
         self._found: dict[int, Restriction] = {}
         self._stated: dict[int, dict[int, Restriction]] = {}  # of constraints without parameters
-        self._before: Layout | None = None
+        self._before: RowLayout | None = None
         for variable in (*first, *problem.variables()):
             if variable.id in skipped:
                 continue
@@ -338,7 +338,7 @@ class Reader:
         groups = tuple(replace(group, weights=W) for group, W in zip(known.groups, weights, strict=True))
         return known.with_costs(c[kept], float(objective.c.sum()), groups)
 
-    def _laid_out(self, functions: list[Functions], c: Array, stated: Mapping[int, list[int]]) -> Layout:
+    def _laid_out(self, functions: list[Functions], c: Array, stated: Mapping[int, list[int]]) -> RowLayout:
         """Rows, and functions of them that weigh nothing yet."""
         rows, at = list[Entries](), 0
 
@@ -383,7 +383,7 @@ class Reader:
             np.concatenate(below), np.concatenate(equal), tuple(cones), pairs, columns,
             {name: np.concatenate([places[key] for key in keys]) for name, keys in stated.items()},
         )  # fmt: skip
-        return Layout(tuple(self._found.values()), tuple(functions), c != 0, kept, pieces)
+        return RowLayout(tuple(self._found.values()), tuple(functions), c != 0, kept, pieces)
 
     def _in_use(self, M: sp.csr_array, c: Array) -> Array:
         """Which columns stand anywhere, or are those of a variable: those of earlier readings do not count."""

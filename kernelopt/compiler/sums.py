@@ -264,7 +264,7 @@ def _is_length(shape: Piecewise) -> bool:
 def _quadratic(family: Piecewise, at: Ints, w: Array, rate: Array, shift: Array) -> Quadratic:
     """w·h(rate·s + shift); NaN where there are fewer stretches than others have."""
     found = family.times(w).along(rate, shift)
-    (left, right), c = found.stretches(), found.coefficients
+    (left, right), c = found.stretches, found.coefficients
     used = left < inf
     parts = (left, right, c[..., 0], c[..., 1], c[..., 2])
     return Quadratic(at, *(np.where(used, part, np.nan) for part in parts))

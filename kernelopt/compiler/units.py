@@ -134,7 +134,7 @@ def row_exponents(pieces: Pieces) -> Ints:
 def _steepest(group: Group) -> tuple[Array, Array] | None:
     if not isinstance(group.family, Piecewise):
         return None
-    used = group.family.stretches()[0] < inf
+    used = group.family.stretches[0] < inf
     slope, curvature = (np.abs(group.family.coefficients[..., k] * used).max(axis=1) for k in (1, 2))
     m = len(group.rows)
     return np.broadcast_to(slope, m), np.broadcast_to(curvature, m)

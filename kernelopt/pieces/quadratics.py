@@ -52,6 +52,7 @@ class Piecewise(OfOneNumber):
         added[..., 0] += np.asarray(constant)[:, None]
         return replace(self, coefficients=added)
 
+    @cached_property
     def stretches(self) -> tuple[Array, Array]:
         """The ends of all stretches, (m, j + 1)."""
         end = np.full((len(self), 1), inf)
@@ -70,11 +71,11 @@ class Piecewise(OfOneNumber):
         return found.reshape(*q.shape, 3)
 
     def of(self, q: Array) -> Array:
-        c0, c1, c2 = np.moveaxis(self._in_force(q), -1, 0)
+        c0, c1, c2 = _columns(self._in_force(q))
         return np.asarray(c0 + q * (c1 + 0.5 * c2 * q))
 
     def rounding(self, q: Array, value: Array) -> Array:
-        c0, c1, c2 = np.moveaxis(np.abs(self._in_force(q)), -1, 0)
+        c0, c1, c2 = _columns(np.abs(self._in_force(q)))
         size = np.abs(q)
         return ULPS * (c0 + size * (c1 + 0.5 * c2 * size))
 
@@ -110,8 +111,8 @@ class Piecewise(OfOneNumber):
         With d = a − wc₁ that is d²/(2wc₂) − wc₀ where s = d/(wc₂) is inside, else the value at an end. On a line
         without an end the sign of d decides, which is exact.
         """
-        low, high = self.stretches()
-        c0, c1, c2 = np.moveaxis(self.coefficients, -1, 0)
+        low, high = self.stretches
+        c0, c1, c2 = _columns(self.coefficients)
         A, W = a[:, None], np.broadcast_to(w[:, None], c1.shape)
         hi, lo = two_product(W, c1)
         d = np.where(hi == A, -lo, A - hi)
@@ -138,7 +139,7 @@ class Piecewise(OfOneNumber):
 
     def minimizer(self, z: Array, tau: Array, w: Array) -> Array:
         """The knot at which τx + wh′(x) jumps over z, or the point of a stretch where it is z."""
-        low, high = self.stretches()
+        low, high = self.stretches
         c1, c2 = self.coefficients[..., 1], self.coefficients[..., 2]
         W, T, Z = w[:, None], tau[:, None], z[:, None]
         with np.errstate(all="ignore"):
@@ -161,8 +162,8 @@ class Piecewise(OfOneNumber):
         """
         if len(self) != len(inner):
             return many(self, len(inner)).of_piecewise(inner)
-        low, high = inner.stretches()
-        c0, c1, c2 = np.moveaxis(inner.coefficients, -1, 0)
+        low, high = inner.stretches
+        c0, c1, c2 = _columns(inner.coefficients)
         found = [inner.knots]
         with np.errstate(all="ignore"):
             for knot in self.knots.T:
@@ -189,7 +190,7 @@ class Piecewise(OfOneNumber):
         falls = rate < 0
         r, d = rate[:, None], shift[:, None]
         knots = np.where(np.isfinite(self.knots), (self.knots - d) / r, inf)
-        c0, c1, c2 = np.moveaxis(self.coefficients, -1, 0)
+        c0, c1, c2 = _columns(self.coefficients)
         parts = c0 + d * (c1 + 0.5 * c2 * d), r * (c1 + c2 * d), r * r * c2
         coefficients = np.stack(parts, axis=-1)
         if falls.any():  # used stretches from the last to the first; unused ones stay last
@@ -214,8 +215,8 @@ class Piecewise(OfOneNumber):
 
     def level(self, c: Array) -> tuple[Array, Array]:
         """The interval on which hᵢ ≤ cᵢ; NaN where it is empty."""
-        low, high = self.stretches()
-        c0, c1, c2 = np.moveaxis(self.coefficients, -1, 0)
+        low, high = self.stretches
+        c0, c1, c2 = _columns(self.coefficients)
         roots = []
         with np.errstate(all="ignore"):
             d = c0 - c[:, None]
@@ -232,7 +233,7 @@ class Piecewise(OfOneNumber):
 
     def _middles(self) -> Array:
         """A point inside of each stretch, (m, j + 1); 0 of unused ones."""
-        low, high = self.stretches()
+        low, high = self.stretches
         with np.errstate(invalid="ignore"):
             one = np.where(
                 np.isfinite(low), low + 1 + np.abs(low), np.where(np.isfinite(high), high - 1 - np.abs(high), 0.0)
@@ -241,9 +242,14 @@ class Piecewise(OfOneNumber):
         return np.where(low == inf, 0.0, np.where(np.isfinite(low) & np.isfinite(high), both, one))
 
 
+def _columns(coefficients: Array) -> tuple[Array, Array, Array]:
+    """c₀, c₁ and c₂."""
+    return coefficients[..., 0], coefficients[..., 1], coefficients[..., 2]
+
+
 def _reached(A: Array, W: Array, coefficients: Array, s: Array) -> tuple[Array, Array]:
     """As − W(c₀ + c₁s + ½c₂s²), −∞ at infinite s, and the size of its terms."""
-    c0, c1, c2 = np.moveaxis(coefficients, -1, 0)
+    c0, c1, c2 = _columns(coefficients)
     finite = np.isfinite(s)
     s = np.where(finite, s, 0.0)
     value = A * s - W * (c0 + s * (c1 + 0.5 * c2 * s))
