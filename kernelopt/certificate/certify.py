@@ -255,7 +255,8 @@ def _by_way(  # noqa: PLR0917
     unbound = any(not reduction.form.norms_of(link.theta) for link in reduction.form.predictions)
     # Without a norm of θ, Aᵀν must vanish. Multipliers of a factor of lower rank only make Bᵀν vanish, so that the
     # bound is one for θ in the factor's span.
-    if confined and unbound and (own is None or not closes(own, tol)):
+    aims = tol > 0 or abs_tol is not None
+    if confined and unbound and (own is None or (aims and not closes(own, tol))):
         return _by_way(reduction, data, point, request, upper, FROM_FACTOR)
     # A restricted θ, or the engine, is to blame for a gap of multipliers that an engine made for these functions.
     made = request.rows is not None and data.split is not None

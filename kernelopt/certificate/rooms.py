@@ -59,7 +59,7 @@ def rooms_of(pieces: Pieces, a: Array, spare: float, floor: float) -> Rooms:
     m, twins, w, below, equal = len(a), pieces.twins, np.append(1.0, a[pieces.below]), pieces.below, pieces.equal
     room, usual = np.zeros(m), np.abs(a).mean() if m else 0.0
     room[below], room[equal] = np.abs(a[below]), np.abs(a[equal]) + usual
-    d, nested, at = np.maximum(room, floor * np.abs(a).max(initial=0.0)) ** 2, [sp.csr_array((m, m))], 0
+    d, nested, at = np.maximum(room, floor * np.abs(a).max(initial=0.0)) ** 2, list[sp.csr_array](), 0
     normals = [(np.zeros(0), np.arange(0), np.arange(0))]
     for group in pieces.groups:
         omega, rows = group.omega(w), group.rows
@@ -89,8 +89,9 @@ def rooms_of(pieces: Pieces, a: Array, spare: float, floor: float) -> Rooms:
             at += 1
     alone = twins.row == np.arange(m)
     entries, at_rows, numbers = (np.concatenate(part) for part in zip(*normals, strict=True))
-    Z = sp.csc_array((entries * alone[at_rows], (at_rows, numbers)), shape=(m, at))
-    return Rooms(d * alone, Z, room * alone, sum(nested[1:], nested[0]))
+    Z = sp.csc_array((entries * alone[at_rows], (at_rows, numbers)) if at else (m, 0), shape=(m, at))
+    T = sum(nested[1:], nested[0]) if nested else sp.csr_array((m, m))
+    return Rooms(d * alone, Z, room * alone, T)
 
 
 def _room(group: Group, a: Array, w: Array, floor: float) -> tuple[Array, Array, Array]:

@@ -43,6 +43,9 @@ COLUMNS = 100  # columns of C that are checked where rows exceed LARGEST: more o
 # Tolerance for identities of the factor, relative to trace(Q)/N or to the compared values: far above rounding, which an
 # ill-conditioned L magnifies, and far below an error of the algebra.
 FACTOR = 1e-7
+# Relative to the largest ν: the evidence's may differ by that from the answer's, which it was moved from. Where a cone
+# solver is inaccurate they differ by its tolerance; a ν that is wrong differs by more.
+SAME = 1e-3
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,7 @@ def verify(  # noqa: PLR0917
     else:
         known = None if solution.certificate is None else solution.certificate.evidence
         search = known is not None and known.sought  # if not, the solver's multipliers are judged as they are
-        found = certify(reduction, data, point, Request(tol=tol, search=search, rows=_known_rows(known)))
+        found = certify(reduction, data, point, Request(tol=tol, search=search, rows=_known_rows(known, point)))
         checks += [*_optimality_checks(reduction, data, point, found, tol), gap(found, tol)]
         checks += _explicit_features(reduction, found, point.value, tol)
     if source is not None and not reduction.form.smooth:
@@ -361,9 +364,13 @@ def _optimality_by_word(solution: Solution) -> Check:
     return Check("optimality", found.absolute_gap, None, f"absolute gap; rests on {name}'s word, and is not proven")
 
 
-def _known_rows(known: Lower | None) -> Array | None:
-    """The multipliers of rows of pieces on which the solution's certificate rests."""
-    return None if known is None else known.rows
+def _known_rows(known: Lower | None, point: Iterate) -> Array | None:
+    """The multipliers of rows of pieces on which the solution's certificate rests; None where ν is another one."""
+    if known is None or known.rows is None or known.nu is None:
+        return None
+    nu = np.concatenate([np.zeros(0), *(part.ravel(order="F") for part in point.multipliers())])
+    apart = float(np.abs(nu - known.nu).max(initial=0.0)) if nu.shape == known.nu.shape else np.inf
+    return known.rows if apart <= SAME * float(np.abs(nu).max(initial=0.0)) else None
 
 
 def gap(found: Certificate, tol: float) -> Check:
