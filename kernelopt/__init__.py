@@ -16,6 +16,7 @@ from kernelopt.language.everywhere import everywhere
 from kernelopt.language.expressions import FeatureMatrix, Theta, average, gaussian_mean, integral, norm, sum_squares
 from kernelopt.language.functions import Function
 from kernelopt.language.predictors import Predictor
+from kernelopt.language.proximal import ProximalLoss
 from kernelopt.language.smooth import SmoothLoss
 from kernelopt.losses import margin
 from kernelopt.model_selection.closed_form import leave_one_out
@@ -45,6 +46,7 @@ __all__ = [
     "LeaveOneOutLoss",
     "Predictor",
     "Problem",
+    "ProximalLoss",
     "SmoothLoss",
     "Theta",
     "__version__",

@@ -188,7 +188,7 @@ def notes_at_zero(reduction: Reduction, data: Outer) -> dict[Any, Any]:
 def _found_at_zero(reduction: Reduction, data: Outer) -> float | None:
     t = norms_at_zero(reduction)
     found = None if t.any() else engines.value_at_zero(reduction, data)
-    if found is None and not reduction.form.smooth:
+    if found is None and reduction.form.has_cones:
         found = outer_dual.value_at(data.form, np.concatenate([np.zeros(sum(map(len, data.form.u))), t]))
     return found if found is not None and isfinite(found) else None
 

@@ -146,7 +146,7 @@ def first_look(  # noqa: PLR0917
     """
     upper, nu = upper_bound(reduction, data, point, exactly=True, look=True), point.multipliers()
     bound = _on_pieces(reduction, data, _rows_here(data, reduction, point, rows), FIRST_LOOK)
-    on_cones = bound is None and not reduction.form.smooth
+    on_cones = bound is None and reduction.form.has_cones
     bound = _found(reduction, data, point, nu, FIRST_LOOK) if on_cones else bound
     found = _assembled(reduction, data, bound, upper, REDUCED, check=False)
     for weight in WEIGHTS if on_cones else ():
@@ -406,7 +406,7 @@ def _lower(
     reduction: Reduction, data: Outer, point: Iterate, way: str, enough: Callable[[Lower], bool]
 ) -> Lower | None:
     """The bound that the checker of cone data proves; other multipliers are tried until it is `enough`."""
-    if reduction.form.smooth:
+    if not reduction.form.has_cones:
         return None  # they have no cone form
     nu, span = point.multipliers(), way == FROM_FACTOR
     found = _found(reduction, data, point, nu, way)
@@ -579,6 +579,7 @@ def _rests_on(reduction: Reduction, data: Outer, found: UpperBound) -> tuple[str
     told += [f"kernel matrix projected: {f.method}" for f in factors.values() if f.is_projected]
     told += [sentence for link in links for sentence in link.theta.kernel.declarations()]
     told += [f"{link.term.loss.name} is convex, as declared" for link in reduction.form.smooth]
+    told += [f"{term.loss.name}'s conjugate is its own, as declared" for term in reduction.form.proximal]
     free = [link for link in links if not reduction.form.norms_of(link.theta)]
     rounded = any(not free_features(link, factors[link.theta])[1] for link in free)
     return tuple(dict.fromkeys(told + ["for features as computed"] * rounded))

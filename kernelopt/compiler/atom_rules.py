@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from kernelopt.compiler import quadratic_part
 from kernelopt.compiler.entries import Entries, applied, stacked, summed, wide
 from kernelopt.compiler.linear_maps import flat
+from kernelopt.errors import DCPError
 from kernelopt.pieces import quadratics
 from kernelopt.pieces.elementary import (
     AbsolutePower,
@@ -415,6 +416,17 @@ def _x_log_x(x: Array) -> Array:
         return np.where(x > 0, x * np.log(x), 0.0)
 
 
+# Functions of rows that users state
+
+
+def _proximal(reader: Reading, node: Any) -> Entries:
+    found, s = node.function(), node.args[0]
+    if found is None:
+        raise DCPError(f"Expected data of {node.loss.name} with values; got a cp.Parameter without one.")
+    by_rows = np.arange(s.size).reshape((found.m, found.k), order="F").ravel()
+    return applied(found, _affine(reader, node).take(by_rows), found.k)
+
+
 # By the names of cvxpy's classes, which outlive the modules that they are in.
 RULES: dict[str, Rule] = {
     "AddExpression": _add, "NegExpression": _negated, "multiply": _multiplied, "DivExpression": _divided,
@@ -425,5 +437,5 @@ RULES: dict[str, Rule] = {
     "Pnorm": _norm, "PnormApprox": _norm, "norm_inf": _norm_inf, "normNuc": _spectral(1.0), "sigma_max": _spectral(inf),
     "exp": _smooth(Exp()), "logistic": _smooth(Logistic()), "log": _log,
     "log1p": _log1p, "entr": _smooth(NegativeEntropy(), -1.0), "Power": _power, "PowerApprox": _power,
-    "kl_div": _kl_div, "rel_entr": _rel_entr,
+    "kl_div": _kl_div, "rel_entr": _rel_entr, "ProximalTerm": _proximal,
 }  # fmt: skip

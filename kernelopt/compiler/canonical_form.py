@@ -29,6 +29,7 @@ from kernelopt.kernels.lifts import joint, lift_of, plain, relifted, relifted_ro
 from kernelopt.kernels.remembered import functions_of, remembering
 from kernelopt.language.expressions import Theta, ThetaExpression
 from kernelopt.language.nodes import EUCLIDEAN, Prediction, ThetaNorm
+from kernelopt.language.proximal import ProximalTerm
 from kernelopt.language.rows import Rows
 from kernelopt.language.smooth import SmoothTerm
 from kernelopt.language.survival import CoxLikelihood
@@ -196,6 +197,31 @@ class CanonicalForm:
     def users_values(self) -> tuple[Any, ...]:
         """The values of the user's variables, one for each y."""
         return tuple(self.users.get(variable.id, variable).value for variable in self.y)
+
+    @cached_property
+    def has_cones(self) -> bool:
+        """Whether cvxpy can compile the outer problem as it stands: not with a user's own function."""
+        return not self.smooth and not self.proximal
+
+    @cached_property
+    def proximal(self) -> tuple[ProximalTerm, ...]:
+        """The terms of `ProximalLoss`es in the outer problem."""
+        found, left = dict[int, ProximalTerm](), [self.outer.objective.args[0], *self.outer.constraints]
+        while left:
+            node = left.pop()
+            if isinstance(node, ProximalTerm):
+                found[id(node)] = node
+            left += [a for group in node.args for a in (group if isinstance(group, list) else [group])]
+        return tuple(found.values())
+
+    @cached_property
+    def compilable(self) -> cp.Problem:
+        """The bare problem with a free variable in place of each such term, and one for its argument."""
+        if not self.proximal:
+            return self.bare
+        found = rewrite(self.bare, {id(term): cp.Variable(term.shape) for term in self.proximal})
+        named = [cp.Variable(term.args[0].shape) == term.args[0] for term in self.proximal]
+        return cp.Problem(found.objective, [*found.constraints, *named])
 
     @property
     def is_convex(self) -> bool:

@@ -266,7 +266,7 @@ def conic_form(form: CanonicalForm) -> ConicForm:
         empty, offset = np.zeros(0), sign * float(form.bare.objective.value)
         u = tuple(np.arange(0) for _ in form.predictions)
         return ConicForm(empty, empty, offset, sp.csc_array((0, 0)), empty, Cones(0, 0), u, (), np.arange(0), sign)
-    data = cone_data(form.bare)
+    data = cone_data(form.compilable)
     dims, P, of = data.dims, data.P, data.columns
     found = ConicForm(
         P=np.zeros(len(data.c)) if P is None else P.diagonal(),

@@ -151,7 +151,7 @@ def towards_zero(reduction: Reduction, form: ConicForm, point: Iterate) -> Itera
     if (
         costly[form.y].any()
         or costly[np.concatenate([np.arange(0), *form.u]).astype(int)].any()
-        or reduction.form.smooth
+        or not reduction.form.has_cones
     ):
         return None
     norms = [n for n, column in zip(reduction.form.norms, form.t, strict=True) if costly[column]]

@@ -146,6 +146,7 @@ class Convex(Work):
         except ClusterError:
             raise  # no other solver would do better
         except (SolverError, MemoryLimitError) as error:
+            self.stats = self.stats or cvxpy_solvers.nothing(plan.solver).stats
             # Too little memory tells the caller more than another solver's refusal.
             self.failure = self.failure if isinstance(self.failure, MemoryLimitError) else error
             claimed = "memory_limit" if isinstance(error, MemoryLimitError) else "failed"
@@ -305,7 +306,7 @@ class Convex(Work):
         limited = over or (str(Status.USER_LIMIT) in claims and not task.reduction.is_restriction)
         if self.best is None and self.status not in NOTHING and limited:
             self._take_zero()
-        if failure is not None and self.best is None and not self.claims:
+        if failure is not None and self.best is None and not self.claims and self.status not in NOTHING:
             raise failure if len(self.solvers) == 1 or isinstance(failure, MemoryLimitError) else self._broken(failure)
         if self.best is not None and self.status is None and diagnosis.may_be_unbounded(task):
             assert task.data is not None
@@ -326,7 +327,7 @@ class Convex(Work):
         plain = replace(reduction.at_zero(tuple(np.zeros(y.shape) for y in form.y)), nu=nu)
         plain = representer.evaluate(reduction, plain)
         seconds = self.task.goal.for_last_steps()
-        filled = cvxpy_solvers.fill_in(form, plain, self.task.goal.tol, seconds) if form.y and not form.smooth else None
+        filled = cvxpy_solvers.fill_in(form, plain, self.task.goal.tol, seconds) if form.y and form.has_cones else None
         for point in (filled, plain):
             if point is not None:
                 self._taken(cvxpy_solvers.Answer(Status.USER_LIMIT, True, self.stats, point))

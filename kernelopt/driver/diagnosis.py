@@ -72,8 +72,10 @@ def diagnose(task: Task, outer: Outer, given_up: Iterate | None) -> Diagnosis:
         found = _least_violation(task, feasibility.phase_one(form, data))
     if found.proven:
         return Diagnosis(Status.INFEASIBLE)
-    if form.smooth or not found.violation <= RAY_FEASIBILITY**2:
-        return Diagnosis(None, found.guides)  # the cone data do not hold a smooth loss, nor its growth along a ray
+    if not form.has_cones:  # the cone data do not hold a user's function, nor its growth along a ray
+        return Diagnosis(Status.UNBOUNDED if _has_bare_cost(outer) else None, found.guides)
+    if not found.violation <= RAY_FEASIBILITY**2:
+        return Diagnosis(None, found.guides)
     return Diagnosis(Status.UNBOUNDED if has_ray(task, outer) else None, found.guides)
 
 
@@ -143,7 +145,7 @@ def may_be_unbounded(task: Task) -> bool:
     A solver may stop anywhere on a slow fall, so that its answer does not show that a minimum exists.
     """
     outer, form = task.data, task.reduction.form
-    if outer is None or form.smooth or not _has_free_theta(form, outer):
+    if outer is None or not form.has_cones or not _has_free_theta(form, outer):
         return False
     split = outer.split
     if split is None or split.linear_u.any() or split.linear_y.any():
@@ -183,7 +185,7 @@ def is_receding(task: Task, outer: Outer, point: Iterate, found: Certificate) ->
     pieces, form, facts = outer.split, task.reduction.form, outer.facts
     penalized = bool(np.all((facts.slopes > 0) | (facts.bends > 0))) and len(form.norms) > 0
     everywhere = all(form.norms_of(link.theta) for link in form.predictions)
-    if form.smooth or found.evidence is None or not facts.exponentials:
+    if not form.has_cones or found.evidence is None or not facts.exponentials:
         return False
     only_y = penalized and everywhere  # where its length has a cost, θ is bounded
     if only_y and (not form.y or (pieces is not None and _grows(pieces))):
@@ -236,6 +238,16 @@ def _falls(pieces: Separable) -> bool:
     equal = sp.hstack([F, -sp.eye_array(m), sp.eye_array(m)])
     found = linprog(np.concatenate([pieces.linear_y, *costs]), A_eq=equal, b_eq=np.zeros(m), bounds=bounds)
     return found.x is not None and pieces.growth(np.round(found.x[:q], ROUNDED)) < -GROWING
+
+
+def _has_bare_cost(outer: Outer) -> bool:
+    """Whether the objective falls along a variable of the user's that stands nowhere else."""
+    pieces = outer.pieces
+    if pieces is None:
+        return False
+    known = (pieces.columns.get(variable.id, np.arange(0)) for variable in outer.canonical.y)
+    y = np.concatenate([np.arange(0), *known]).astype(int)
+    return bool(np.any((pieces.c[y] != 0) & (pieces.counts[y] == 0)))
 
 
 def _has_faded(point: Iterate, pieces: Separable) -> bool:

@@ -202,7 +202,7 @@ def _zero_is_better(task: Task, found: Certificate, point: Iterate) -> Iterate |
     plain = representer.evaluate(reduction, replace(point, v=reduction.at_zero(point.y).v))
     seconds = task.goal.for_last_steps()
     # P₀ comes from a solver: where it is no better, the y of the answer may be, to the last digit.
-    fills = task.sign * zero <= value and form.y and not form.smooth
+    fills = task.sign * zero <= value and form.y and form.has_cones
     filled = cvxpy_solvers.fill_in(form, plain, FINE, seconds) if fills else None
     trials = [plain] if filled is None else [representer.evaluate(reduction, filled), plain]
     return next((there for there in trials if _bare(task, there) < value and _violation(task, there) <= most), None)

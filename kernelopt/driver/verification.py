@@ -144,7 +144,7 @@ def verify(  # noqa: PLR0917
         found = certify(reduction, data, point, Request(tol=tol, search=search, rows=_known_rows(known, point)))
         checks += [*_optimality_checks(reduction, data, point, found, tol), gap(found, tol)]
         checks += _explicit_features(reduction, found, point.value, tol)
-    if source is not None and not reduction.form.smooth:
+    if source is not None and reduction.form.has_cones:
         checks.append(_explicit_original(source, point.value, found, tol))
     return Report(tuple(checks), found)
 
@@ -162,8 +162,8 @@ def audit(
     filled = _with_others(form, point)
     if filled is None:
         note = "no values of the problem's variables were found for this θ"
-        if form.smooth:
-            note = "with a SmoothLoss, set the values of the problem's variables, too"
+        if not form.has_cones:
+            note = "with a SmoothLoss or ProximalLoss, set the values of the problem's variables, too"
         return Report((Check("constraints hold", np.inf, FEASIBLE, note),))
     point = representer.valued(form, filled)
     if data is None:
@@ -385,7 +385,7 @@ def gap(found: Certificate, tol: float) -> Check:
 def _explicit_features(reduction: Reduction, found: Certificate, value: float, tol: float) -> Iterator[Check]:
     """The original problem in θ ∈ Rᵖ, with A = [F(xᵢ)ᵀ], where p is finite and small."""
     factors: dict[Theta, Factor] = {}
-    if reduction.form.smooth:
+    if not reduction.form.has_cones:
         return  # cvxpy's solvers take no smooth losses
     for link in reduction.form.predictions:
         A = None if reduction.factors[link.theta].added else explicit_matrix(link)
@@ -506,7 +506,7 @@ def _with_others(form: CanonicalForm, point: Iterate) -> Iterate | None:
     """The point with the best values of the user's variables for this θ where some have no value; None without such."""
     if all(y is not None for y in point.y):
         return point
-    return None if form.smooth else cvxpy_solvers.fill_in(form, point, 1e-8)
+    return None if not form.has_cones else cvxpy_solvers.fill_in(form, point, 1e-8)
 
 
 def _multipliers_from_coefficients(reduction: Reduction, data: Outer, point: Iterate) -> tuple[Array, ...] | None:

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from kernelopt.language.everywhere import Everywhere
 from kernelopt.language.expressions import Theta
 from kernelopt.language.nodes import Prediction, ThetaNorm
+from kernelopt.language.proximal import ProximalTerm
 from kernelopt.language.smooth import SmoothTerm
 from kernelopt.support.cvxpy_parts import Leaf, Pnorm, Power, index, quad_over_lin, special_index
 
@@ -177,7 +178,7 @@ class Printer:
             return self.constant(constant(node.value))
         if isinstance(node, Leaf) or not node.args:
             return self.name(self.named.leaf(node) if isinstance(node, Leaf) else str(node.name()))
-        name = node.loss.name if isinstance(node, SmoothTerm) else type(node).__name__
+        name = node.loss.name if isinstance(node, (ProximalTerm, SmoothTerm)) else type(node).__name__
         if name in TRANSPARENT:
             return self.text(node.args[0])
         if isinstance(node, (index, special_index)):

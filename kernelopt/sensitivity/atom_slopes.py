@@ -79,7 +79,8 @@ def times(c: Array, slope: Array) -> Array:
 
 NAMES = {
     "PowerApprox": "power", "Power": "power", "PnormApprox": "pnorm", "Pnorm": "pnorm", "GeoMeanApprox": "geo_mean",
-    "GeoMean": "geo_mean", "SmoothTerm": "SmoothLoss", "CoxLikelihood": "cox",
+    "GeoMean": "geo_mean", "SmoothTerm": "SmoothLoss", "ProximalTerm": "ProximalLoss",
+    "CoxLikelihood": "cox",
 }  # fmt: skip
 
 

@@ -197,6 +197,9 @@ class Refined:
 
 def _require_known(form: CanonicalForm, chosen: list[cp.Parameter]) -> None:
     """Raise KernelOptError for parameters whose effect on the conditions is not known."""
+    if form.proximal:
+        name = form.proximal[0].loss.name
+        raise KernelOptError(f"Expected a problem of cvxpy's atoms and SmoothLosses; got {name}, a ProximalLoss.")
     of_losses = [p for link in form.smooth for argument in link.term.args[1:] for p in argument.parameters()]
     for p in chosen:
         if any(p is q for q in of_losses):

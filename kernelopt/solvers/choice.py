@@ -50,7 +50,7 @@ QUADRATIC = ("OSQP", "HIGHS", "PIQP", "DAQP", "QPALM", "PROXQP")
 # with fewer rows, the infimum is often not attained, which a cone solver finds in less time.
 FEWER, FREE = 4, ["NEWTON", "INTERIOR_POINT"]
 LONG = 80  # characters of a reason that is written once
-NO_ATOM = "takes cvxpy's atoms only, and not a SmoothLoss"
+NO_ATOM = "takes cvxpy's atoms only, and not a"
 # In the order in which they are tried: the first that is installed and takes the problem.
 MIXED_INTEGER = ("HIGHS", "GUROBI", "MOSEK", "CPLEX", "XPRESS", "COPT", "SCIP", BRANCH_AND_BOUND, "ECOS_BB")
 
@@ -109,11 +109,15 @@ def candidates(
         _require_own(form, outer)
         if wanted is not None and wanted.upper() not in ENGINES:
             takes = [name for name in ENGINES if engines.lacks(name, shape_of(form, outer)) is None] if outer else []
-            raise SolverError(f"{wanted.upper()} {NO_ATOM}. Solvers that take the problem: {', '.join(takes)}.")
+            raise SolverError(
+                f"{wanted.upper()} {NO_ATOM} SmoothLoss. Solvers that take the problem: {', '.join(takes)}."
+            )
+    elif form.proximal:
+        _require_rows(form, outer, wanted)
     if wanted is not None:
         return [wanted.upper()]
-    if form.smooth:
-        return list(ENGINES)
+    if not form.has_cones:
+        return list(ENGINES) if form.smooth else [MULTIPLIERS]
     installed = _installed()
     if outer is not None:
         names = [name for name in CONTINUOUS if name in installed]
@@ -169,6 +173,18 @@ def lacks_for_blocks(form: CanonicalForm, outer: Outer | None) -> str | None:
     if np.any(short[E.row] & (row_of[E.col] != first[E.row])):
         return "would need terms and constraints that connect predictions of different rows"
     return None
+
+
+def _require_rows(form: CanonicalForm, outer: Outer | None, wanted: str | None) -> None:
+    """Raise SolverError where the method of multipliers, which alone takes a ProximalLoss, is not the one."""
+    name = form.proximal[0].loss.name
+    if outer is None:
+        raise SolverError(f"Expected no integer variables with {name}: no solver takes both.")
+    reason = on_rows.lacks(form, outer)
+    if reason is not None:
+        raise SolverError(f"No solver takes this problem, with {name}: {MULTIPLIERS}, which takes it, {reason}.")
+    if wanted is not None and wanted.upper() != MULTIPLIERS:
+        raise SolverError(f"{wanted.upper()} takes no ProximalLoss. Solvers that take the problem: {MULTIPLIERS}.")
 
 
 def _require_own(form: CanonicalForm, outer: Outer | None) -> None:
@@ -254,7 +270,11 @@ def table(
         reasons = _with_names(reasons, culprits.parts(form, texts))
     for name in dict.fromkeys([*CONIC_SOLVERS, *sorted(installed)]):
         if name in installed:
-            reasons[name] = NO_ATOM if form.smooth else _reason(probe, name)
+            reasons[name] = (
+                _reason(probe, name)
+                if form.has_cones
+                else f"{NO_ATOM} {'SmoothLoss' if form.smooth else 'ProximalLoss'}"
+            )
         else:
             install = CONIC_SOLVERS[name].install if name in CONIC_SOLVERS else "see cvxpy"
             reasons[name] = f"not installed: {install}"

@@ -127,16 +127,17 @@ def _rounds(problem: RowProblem, watch: Watch, start: RowPoint | None, rank: int
             found = RowPoint(judged(problem, state), state.lengths.b, scale, problem.ends)
             is_enough = watch(found.point, rank, coarse)
             merit = watch.merit(found.point)
-            if best is None or merit < watch.merit(best.point):
+            if best is None or merit < watch.merit(best.point) or not isfinite(best.point.primal):
                 best, idle = found, 0
             else:
                 idle += 1
             point = found.point
-            is_settled = point.gap <= LAST_DIGITS * abs(point.primal) and point.violation <= LAST_DIGITS * problem.unit
+            is_near = point.gap <= LAST_DIGITS * abs(point.primal) and isfinite(point.primal)
+            is_settled = is_near and point.violation <= LAST_DIGITS * problem.unit
             if is_enough or is_settled or idle > IDLE:
                 break
             x, a0, b0 = state.x, np.where(problem.explicit, state.rows.a, 0.0), state.lengths.b
-            if merit > SLOW * last:
+            if merit > SLOW * last or not isfinite(merit):  # outside of a domain
                 scale = min(scale * GROWTH, LARGEST)
             last = merit
     except (OutOfTimeError, KeyboardInterrupt) as stop:

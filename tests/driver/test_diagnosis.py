@@ -103,7 +103,7 @@ def test_a_direction_of_theta_is_looked_for_where_its_length_has_no_cost(costs, 
         b=np.array([-20.0, 1.0, 1.0]), cones=SimpleNamespace(exp=1, exponentials=np.array([0])),
     )  # fmt: skip
     form = SimpleNamespace(
-        predictions=(SimpleNamespace(theta=None),), norms_of=lambda _: {0: None}, norms=range(n), smooth=(), y=()
+        predictions=(SimpleNamespace(theta=None),), norms_of=lambda _: {0: None}, norms=range(n), has_cones=True, y=()
     )
     facts = SimpleNamespace(slopes=c, bends=P, exponentials=True)
     task = SimpleNamespace(reduction=SimpleNamespace(form=form))

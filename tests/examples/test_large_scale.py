@@ -7,7 +7,6 @@ import sys
 import pytest
 from running import EXAMPLES
 
-
 # The peak that Linux tells of a process includes that of the one that started it, here of all tests before this one.
 BETWEEN = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"
 

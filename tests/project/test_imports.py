@@ -24,10 +24,10 @@ ORDER = [
     ["certificate"],
     ["persistence", "solvers"],
     ["compiler", "feature_space"],
-    ["factorization", "pieces", "results"],
+    ["factorization", "results"],
     ["losses", "testing"],
     ["language"],
-    ["kernels"],
+    ["kernels", "pieces"],
     ["support"],
     ["errors"],
 ]
@@ -113,7 +113,7 @@ INSIDE = {
         ["everywhere"],
         ["expressions", "predictors"],
         ["functionals", "nodes", "rows"],
-        ["functions", "smooth", "survival"],
+        ["functions", "proximal", "smooth", "survival"],
         ["boxes", "symbol"],
     ],
     "model_selection": [
@@ -127,7 +127,7 @@ INSIDE = {
     ],
     "pieces": [
         ["extremes", "form", "spectral"],
-        ["custom", "norms"],
+        ["custom", "moreau", "norms"],
         ["elementary", "quadratics"],
         ["function", "inverse"],
     ],

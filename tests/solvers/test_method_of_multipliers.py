@@ -424,3 +424,14 @@ def test_a_theta_of_zero_is_zero():
     zero = [not theta.value(X).any() for theta in parts]
     assert problem.status == "optimal" and problem.solver_stats.solver_name == NAME
     assert any(zero) and not all(zero)
+
+
+@pytest.mark.parametrize("h", [lambda f: -cp.entr(f), lambda f: -cp.log(f), cp.inv_pos])
+def test_first_points_may_be_outside_of_a_domain(h):
+    """Their value is ∞; σ grows until the first one inside."""
+    theta, targets = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), np.linspace(-1, 1, N)
+    f = theta(np.linspace(0, 6, N)[:, None])
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(f - targets) + cp.sum(h(f)) + 0.01 * ko.sum_squares(theta)))
+    expected = problem.solve()
+    assert problem.solve(solver=NAME) == pytest.approx(expected, rel=1e-6)
+    assert problem.status == "optimal"
